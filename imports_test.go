@@ -1,0 +1,313 @@
+package pushfleet_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/pushfleet/pushfleet/"
+
+// everything, in a list of packages, stands for all of them.
+const everything = "*"
+
+// mayImport says which of our packages each package may import outside its
+// tests; what is not listed is forbidden. The folders are DESIGN.md's, "Layout
+// and who may import whom": pipeline owns the nouns, what surrounds it depends
+// on it and never on each other, only cmd wires. A new package gets its row in
+// the commit that adds it.
+var mayImport = map[string][]string{
+	"pipeline":               nil,
+	"shards":                 nil,
+	"dedupe":                 {"shards"},
+	"users":                  {"pipeline", "shards"},
+	"limits":                 {"pipeline", "shards"},
+	"limits/cassandra":       {"pipeline", "limits"},
+	"segments":               {"pipeline", "shards"},
+	"crowd":                  {"pipeline"},
+	"stages":                 {"pipeline", "dedupe", "users", "limits"},
+	"providers/h2":           nil,
+	"providers/exchange":     {"pipeline", "providers/h2"},
+	"providers/payload":      nil,
+	"providers/feedback":     nil,
+	"providers/apns":         {"pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
+	"providers/fcm":          {"pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
+	"providers/sim":          nil,
+	"kafka":                  {"pipeline"},
+	"status":                 {"pipeline", "deploy/cassandra"}, // the schema it applies
+	"status/statustest":      {"pipeline"},
+	"configs":                nil,
+	"docs":                   nil,
+	"deploy/cassandra":       nil,
+	"deploy/embedded":        nil,
+	"deploy/local":           nil,
+	"deploy/local/localtest": {"deploy/local"},
+	"deploy/local/servers":   {"deploy/local"},
+	"users/userstest":        {"pipeline", "users", "shards"},
+	"cmd/wiring":             {everything},
+	"cmd/pushworker":         {everything},
+	"cmd/pushctl":            {everything},
+	"cmd/pushsim":            {everything},
+	"bench":                  {everything},
+	"bench/whole":            {everything},
+	"bench/fleet":            {everything},
+	"bench/send":             {everything},
+	"bench/endtoend":         {everything}, // tests only
+	"bench/mutants":          {everything},
+	"bench/mutants/cmd":      {everything},
+	"bench/chaos":            {everything},
+	"bench/chaos/cmd":        {everything},
+	"bench/chaos/invariants": nil, // judges the worker, so it knows nothing of it
+	"bench/chaos/proxy":      nil,
+}
+
+// testsMayImport is what the tests of every package may import besides: the
+// nouns, and servers to test against.
+var testsMayImport = []string{"pipeline", "providers/sim", "deploy/embedded", "deploy/local", "deploy/local/localtest"}
+
+// testsAlso is what the tests of single packages may import besides that.
+var testsAlso = map[string][]string{
+	"deploy":          {"configs"}, // the manifests are checked against the defaults
+	"docs":            {"configs"},
+	"deploy/embedded": {"shards"},
+	"users":           {"users/userstest"},
+	"status":          {"status/statustest"},
+}
+
+// neverImported are for one purpose only, which is not the worker.
+var neverImported = map[string][]string{
+	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest"},
+	"cmd/wiring":     {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/sim", "deploy/embedded"},
+}
+
+// demoOnly are in-process servers that the worker may start in its demo, in
+// files named demo*.go, and nowhere else.
+var demoOnly = []string{"providers/sim", "deploy/embedded"}
+
+// confined says which packages may import a module outside their tests, and in
+// their tests besides. Rows are found by the longest prefix; a module without
+// a row is refused, so that a dependency is a decision.
+var confined = map[string]struct{ in, tests []string }{
+	"github.com/twmb/franz-go":           {in: []string{"kafka", "deploy/embedded", "bench", "bench/chaos", "bench/mutants"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local"}},
+	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants"}, tests: []string{everything}},
+	"github.com/gocql/gocql":             {in: []string{"status", "limits/cassandra", "bench", "bench/chaos"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local"}},
+	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "segments", "users/userstest", "bench"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local", "deploy/embedded"}},
+	"github.com/alicebob/miniredis":      {in: []string{"deploy/embedded"}, tests: []string{everything}},
+	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim", "bench/send"}, tests: []string{"providers/apns", "providers/fcm"}},
+	"github.com/sideshow/apns2":          {in: []string{"providers/apns", "bench/send"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
+	"firebase.google.com/go":             {in: []string{"providers/fcm"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
+	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
+	"github.com/spf13/pflag":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
+	"golang.org/x/term":                  {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
+	"golang.org/x/oauth2":                {in: []string{"providers/fcm"}, tests: []string{"providers/sim"}},
+	"google.golang.org/api":              {tests: []string{"providers/fcm", "providers/sim"}},
+	"github.com/golang-jwt/jwt":          {tests: []string{"providers/apns", "providers/fcm", "providers/sim"}},
+	"github.com/HdrHistogram":            {in: []string{"bench", "cmd/pushworker"}},
+	"go.yaml.in/yaml":                    {in: []string{"configs"}, tests: []string{everything}},
+	"github.com/santhosh-tekuri":         {tests: []string{everything}},
+	"go.uber.org/goleak":                 {tests: []string{everything}},
+	"pgregory.net/rapid":                 {tests: []string{everything}},
+	"github.com/prometheus":              {in: []string{everything}},
+	"github.com/cespare/xxhash":          {in: []string{everything}},
+	"github.com/google/uuid":             {in: []string{everything}},
+	"golang.org/x/sync":                  {in: []string{everything}},
+	"golang.org/x/time":                  {in: []string{everything}},
+}
+
+// vague are package names that say nothing about what is in them.
+var vague = []string{"util", "utils", "common", "types", "helpers", "helper", "interfaces", "mocks", "base"}
+
+// source is one parsed Go file of the module.
+type source struct {
+	path   string // from the module's root, with slashes
+	folder string
+	test   bool
+	file   *ast.File
+	fset   *token.FileSet
+}
+
+func (s source) imports() []string {
+	var paths []string
+	for _, spec := range s.file.Imports {
+		if p, err := strconv.Unquote(spec.Path.Value); err == nil {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+// sources parses every Go file below the working directory, the module's root.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var found []source
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "bin"):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		slashed := filepath.ToSlash(name)
+		found = append(found, source{
+			path: slashed, folder: path.Dir(slashed), test: strings.HasSuffix(name, "_test.go"), file: file, fset: fset,
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 10 {
+		t.Fatalf("found only %d Go files: not at the module's root", len(found))
+	}
+	return found
+}
+
+func allows(list []string, name string) bool {
+	return slices.Contains(list, name) || slices.Contains(list, everything)
+}
+
+func TestOurImports(t *testing.T) {
+	unknown := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.folder == "." {
+			continue // this file
+		}
+		row, known := mayImport[s.folder]
+		if !known && !s.test {
+			if !unknown[s.folder] {
+				t.Errorf("package %s has no row: add it to mayImport in imports_test.go, with what it may import", s.folder)
+			}
+			unknown[s.folder] = true
+			continue
+		}
+		for _, p := range s.imports() {
+			ours, is := strings.CutPrefix(p, module)
+			if !is || ours == s.folder {
+				continue
+			}
+			allowed := allows(row, ours)
+			if s.test {
+				allowed = allowed || allows(testsMayImport, ours) || allows(testsAlso[s.folder], ours)
+			} else {
+				allowed = allowed && !slices.Contains(neverImported[s.folder], ours)
+				if s.folder == "cmd/pushworker" && slices.Contains(demoOnly, ours) {
+					allowed = allowed && strings.HasPrefix(path.Base(s.path), "demo")
+				}
+			}
+			if !allowed {
+				t.Errorf("%s may not import %s: see mayImport in imports_test.go", s.path, ours)
+			}
+		}
+	}
+}
+
+func TestThirdPartyImports(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, p := range s.imports() {
+			first, _, _ := strings.Cut(p, "/")
+			if !strings.Contains(first, ".") || strings.HasPrefix(p, module) {
+				continue // the standard library, or ours
+			}
+			prefix := longestPrefix(p)
+			if prefix == "" {
+				t.Errorf("%s imports %s, which has no row: say in confined in imports_test.go where it may be used", s.path, p)
+				continue
+			}
+			row := confined[prefix]
+			if !allows(row.in, s.folder) && !(s.test && allows(row.tests, s.folder)) {
+				t.Errorf("%s may not import %s: %s is confined to %v, and in tests %v", s.path, p, prefix, row.in, row.tests)
+			}
+		}
+	}
+}
+
+// longestPrefix is the row of confined that an import path falls under.
+func longestPrefix(p string) string {
+	longest := ""
+	for prefix := range maps.Keys(confined) {
+		if (p == prefix || strings.HasPrefix(p, prefix+"/")) && len(prefix) > len(longest) {
+			longest = prefix
+		}
+	}
+	return longest
+}
+
+func TestPackageNames(t *testing.T) {
+	for _, s := range sources(t) {
+		name := strings.TrimSuffix(s.file.Name.Name, "_test")
+		if slices.Contains(vague, name) || slices.Contains(vague, path.Base(s.folder)) {
+			t.Errorf("%s: package %s in %s: name it for what it holds", s.path, name, s.folder)
+		}
+	}
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		if !s.test {
+			documented[s.folder] = documented[s.folder] || s.file.Doc != nil
+		}
+	}
+	for folder, is := range documented {
+		if !is {
+			t.Errorf("package %s has no doc comment that says what it is for", folder)
+		}
+	}
+}
+
+// A client that does not verify its server hands tokens and keys to whoever
+// answers; tests have certificate authorities of their own and need it no more
+// than the worker does.
+func TestEveryServerIsVerified(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			var set []ast.Expr // what n gives a value; asking whether it is set is fine
+			switch n := n.(type) {
+			case *ast.KeyValueExpr:
+				set = []ast.Expr{n.Key}
+			case *ast.AssignStmt:
+				set = n.Lhs
+			}
+			for _, e := range set {
+				if field, is := e.(*ast.SelectorExpr); is {
+					e = field.Sel
+				}
+				if name, is := e.(*ast.Ident); is && name.Name == "InsecureSkipVerify" {
+					t.Errorf("%s: InsecureSkipVerify is never set; give the client the server's CA", s.fset.Position(name.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// A misspelt name in a row would allow nothing, or later something else.
+func TestRowsNamePackagesWithRows(t *testing.T) {
+	for folder, row := range mayImport {
+		for _, name := range row {
+			if _, known := mayImport[name]; !known && name != everything {
+				t.Errorf("mayImport[%q] names %q, which has no row", folder, name)
+			}
+		}
+	}
+	for _, name := range append(slices.Clone(testsMayImport), demoOnly...) {
+		if _, known := mayImport[name]; !known {
+			t.Errorf("%q has no row in mayImport", name)
+		}
+	}
+}
