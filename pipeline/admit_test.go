@@ -1,0 +1,180 @@
+package pipeline_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// stopping is a provider that asks for a pause once, after some answers, and
+// notes what it is sent meanwhile.
+type stopping struct {
+	provider
+	after time.Duration // what it asks for
+	left  int           // answers before it asks; guarded by w.mu
+
+	until  time.Time // end of the pause; guarded by w.mu
+	within int       // sends that began in it; guarded by w.mu
+}
+
+func (p *stopping) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for _, d := range ds {
+		p.w.mu.Lock()
+		began := time.Now()
+		if began.Before(p.until) {
+			p.within++
+		}
+		p.left--
+		asks := p.left == 0
+		p.w.mu.Unlock()
+		p.out.Go(func() {
+			time.Sleep(20 * time.Millisecond)
+			d.Result = pipeline.Result{Class: pipeline.Delivered}
+			p.w.mu.Lock()
+			if asks {
+				d.Result = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Pause: true, After: p.after, Reason: "TooManyRequests"}
+				p.until = time.Now().Add(p.after)
+			} else {
+				p.w.accepted[d.Device.Hash]++
+			}
+			p.w.mu.Unlock()
+			done([]*pipeline.Delivery{d})
+		})
+	}
+	return len(ds), nil
+}
+
+// A provider that names a time is not called before it is over. A short time is
+// waited for in place; for a long one the records go to the hold topic, which
+// counts no attempt, and the offsets move on. The other route of the same
+// partitions is not held up.
+func TestARouteThatAsksForAPauseGetsIt(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		held  bool
+	}{
+		{"short: they wait", 3 * time.Second, false},
+		{"long: they are held", time.Minute, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(1)
+				w.faults = false
+				w.fill(2, 1500)
+				asked := &stopping{provider: provider{w: w}, after: tt.after, left: 100}
+				other := &stopping{provider: provider{w: w}}
+				p := w.pipelineTo(t, 50, asked, other)
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = p.Run(ctx) })
+				w.wait(t)
+				stop()
+				run.Wait()
+				asked.out.Wait()
+				other.out.Wait()
+
+				if asked.within > 0 || asked.until.IsZero() {
+					t.Errorf("%d sends began in the pause, asked for at all: %v", asked.within, !asked.until.IsZero())
+				}
+				held, retried := 0, 0
+				for _, rows := range w.rows {
+					for _, r := range rows {
+						switch {
+						case r.State == pipeline.StateHeld && r.Platform == pipeline.FCM:
+							t.Errorf("%s is held for a route that nobody stopped", r.ID)
+						case r.State == pipeline.StateHeld:
+							held++
+							if w.held[r.ID] == 0 {
+								t.Errorf("%s is HELD without a record in the hold topic", r.ID)
+							}
+						case r.State == pipeline.StateRetrying:
+							retried++
+						}
+					}
+				}
+				if (held > 0) != tt.held || retried != 1 {
+					t.Errorf("%d devices held, %d to be retried: want some: %v, and the one that was asked to wait", held, retried, tt.held)
+				}
+			})
+		})
+	}
+}
+
+// hesitant gives everything back unsent a few times before it delivers.
+type hesitant struct {
+	provider
+	times int
+	given map[*pipeline.Delivery]int // guarded by w.mu
+}
+
+func (p *hesitant) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for _, d := range ds {
+		p.out.Go(func() {
+			time.Sleep(time.Millisecond)
+			p.w.mu.Lock()
+			p.given[d]++
+			d.Result = pipeline.Result{}
+			if p.given[d] > p.times {
+				d.Result.Class = pipeline.Delivered
+				p.w.accepted[d.Device.Hash]++
+			}
+			p.w.mu.Unlock()
+			done([]*pipeline.Delivery{d})
+		})
+	}
+	return len(ds), nil
+}
+
+// What was paid for attempts that were not made is given back: last tries that
+// come back unsent ten times cost no more than those that are sent at once.
+func TestUnsentAttemptsCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.faults = false
+		w.fill(1, 20)
+		for _, b := range w.batches {
+			for i := range b.Items {
+				b.Items[i].Attempt = 3
+			}
+		}
+		apns := &hesitant{provider: provider{w: w}, times: 10, given: map[*pipeline.Delivery]int{}}
+		fcm := &hesitant{provider: provider{w: w}, times: 10, given: map[*pipeline.Delivery]int{}}
+		o := pipeline.DefaultGateOptions()
+		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
+		o.DeadLetters = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
+		gates, err := pipeline.NewGates([]pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}},
+			o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.gates = gates
+		p := w.pipelineTo(t, 50, apns, fcm)
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		w.wait(t)
+		stop()
+		run.Wait()
+		apns.out.Wait()
+		fcm.out.Wait()
+		left, _ := gates.Of(pipeline.Route{Platform: pipeline.APNS, App: "shop"}).DeadLetters.Take(time.Now(), 1000)
+		retries, _ := gates.Of(pipeline.Route{Platform: pipeline.APNS, App: "shop"}).Retries.Take(time.Now(), 1000)
+		sent := 0
+		for d := range apns.given {
+			if d.Route.Platform == pipeline.APNS {
+				sent++
+			}
+		}
+		if sent == 0 || left != 100 || retries != 100-sent {
+			t.Errorf("after %d last tries that went well, %d of 100 dead letters and %d of 100 retries are left", sent, left, retries)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package pipeline
+
+import "context"
+
+// Source hands out batches of one lane and commits what is done.
+type Source interface {
+	// Next blocks until a batch is there. Its items are decoded and admitted to
+	// their tracker. After ctx ended, or Close, it returns an error.
+	Next(ctx context.Context) (*Batch, error)
+	// Commit commits the watermark of every partition that moved since the last
+	// call, synchronously. It never commits a fenced partition.
+	Commit(ctx context.Context) error
+}
+
+// Status is the status store as the pipeline writes it.
+type Status interface {
+	// Write returns nil when every row is durable. After an error any of them
+	// may be; writing them again changes nothing.
+	Write(ctx context.Context, rows []Row) error
+	// Bucket orders ids as the store spreads them: rows of one bucket, written
+	// together, go as one batch.
+	Bucket(id string) int64
+}
+
+// Seen remembers finished ids, so that a second copy is confirmed instead of
+// sent, also by the next owner of a partition.
+type Seen interface {
+	// Add returns nil when every id is known, or the store will answer "maybe"
+	// about it. After an error neither is certain, and the caller repeats it
+	// before it lets go of the ids.
+	Add(ctx context.Context, ids []string) error
+}
+
+// Latest takes note of the items that a provider accepted under a collapse key,
+// so that a retry of an older one with the same key is not sent any more. It is
+// best effort, and bounds its own time.
+type Latest interface {
+	Accepted(ctx context.Context, items []*Item) error
+}

@@ -1,0 +1,111 @@
+package pipeline
+
+import "time"
+
+// Policy says what becomes of answers that are not the end.
+type Policy struct {
+	MaxRetries int // provider attempts after the first, then DEAD_LETTERED
+	// RetryDelays are the waits before the first retry, the second and so on;
+	// the last is that of all further ones. No attempt comes sooner.
+	RetryDelays []time.Duration
+	// DropAmbiguous ends sends of which nobody can tell whether they were
+	// accepted as UNKNOWN, instead of sending again what may have arrived.
+	DropAmbiguous bool
+}
+
+// Ending is what a Result means for its device: the row to write and, for
+// StateRetrying and StateDeadLettered, that a record is handed over first.
+type Ending struct {
+	State     State
+	Reason    Reason
+	NotBefore time.Time // with StateRetrying
+}
+
+// Decide turns the result of one send into its ending. It is the whole retry
+// policy:
+//
+//	result                         ending         record
+//	Delivered                      DELIVERED      -
+//	Gone                           FAILED         feedback
+//	Refused                        FAILED         -
+//	Refused, given back expired    EXPIRED        -
+//	Held, or Again with Halt       HELD           hold topic, hop + 1; no attempt
+//	Again, ambiguous, if dropped   UNKNOWN        -
+//	Again, retries left            RETRYING       retry topic, attempt + 1
+//	Again, due after its expiry    EXPIRED        -
+//	Again, no retries left         DEAD_LETTERED  DLQ
+func (p Policy) Decide(r *Result, attempt, hops int, expires, now time.Time) Ending {
+	reason := Reason(r.Reason)
+	switch r.Class {
+	case Held:
+		return held(reason, hops, expires, now)
+	case Delivered:
+		return Ending{State: StateDelivered}
+	case Gone:
+		return Ending{State: StateFailed, Reason: reason}
+	case Refused:
+		if r.Expired {
+			return Ending{State: StateExpired, Reason: PastExpiry}
+		}
+		return Ending{State: StateFailed, Reason: reason}
+	}
+	if r.Halt {
+		return held(reason, hops, expires, now)
+	}
+	if r.Certainty == Ambiguous && p.DropAmbiguous {
+		return Ending{State: StateUnknown, Reason: reason}
+	}
+	if attempt >= p.MaxRetries {
+		return Ending{State: StateDeadLettered, Reason: RetriesUsed}
+	}
+	due := now.Add(max(r.After, p.RetryDelays[min(attempt, len(p.RetryDelays)-1)]))
+	if !expires.IsZero() && due.After(expires) {
+		return Ending{State: StateExpired, Reason: PastExpiry}
+	}
+	return Ending{State: StateRetrying, Reason: reason, NotBefore: due}
+}
+
+// held waits in the hold topic for its route to go on.
+func held(reason Reason, hops int, expires, now time.Time) Ending {
+	due := now.Add(HoldDelay(hops))
+	if !expires.IsZero() && due.After(expires) {
+		return Ending{State: StateExpired, Reason: PastExpiry}
+	}
+	return Ending{State: StateHeld, Reason: reason, NotBefore: due}
+}
+
+// HandsOver reports whether a record must be produced before the row may be
+// written.
+func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == StateDeadLettered }
+
+// verdictOf is the inverse of verdictState, for final states.
+func verdictOf(s State) Verdict {
+	switch s {
+	case StateSuppressed:
+		return Suppressed
+	case StateExpired:
+		return Expired
+	case StateFailed:
+		return Failed
+	case StateUnknown:
+		return Unresolved
+	}
+	return Dead
+}
+
+// verdictState is the state of the row that a verdict before sending writes.
+func verdictState(v Verdict) State {
+	switch v {
+	case Suppressed:
+		return StateSuppressed
+	case Expired:
+		return StateExpired
+	case Failed:
+		return StateFailed
+	case Deferred:
+		return StateHeld
+	case Unresolved:
+		return StateUnknown
+	}
+	return StateDeadLettered
+}

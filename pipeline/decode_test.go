@@ -1,0 +1,353 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// with is the smallest good record and one more member.
+func with(member string) string {
+	return `{"id":"n1","app":"shop","user_id":"u1",` + member + `}`
+}
+
+func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+
+func TestDecodeReadsEveryField(t *testing.T) {
+	t.Parallel()
+	const record = ` {
+		"id": "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", "app": "shop", "user_id": "u42",
+		"device": {"platform": "apns", "token": "aB01", "environment": "sandbox", "model": "x"},
+		"type": "order_update", "sender_id": "orders", "priority": "critical", "push_type": "voip",
+		"title": "\u00dcber \"alles\"\n\ud83d\ude00", "body": "Köln", "image": "https://i/1.jpg", "video": "https://v/1.mp4",
+		"sound": "ping", "category": "ORDER", "thread_id": "orders", "locale": "de-AT", "badge": 7,
+		"data": { "k": "v", "e": "\u0041" }, "collapse_key": "order-17", "expires_at": "2026-11-21T10:00:00.5+02:00",
+		"apns": {"headers": {"apns-priority": "5", "apns-collapse-id": "c 1", "apns-expiration": "0"}, "payload": {"aps": {"x": [1, 2.5e3, null]}}},
+		"fcm": {"android": {"ttl": "5s"}}, "later": {"unknown": [true, false]}
+	}
+	`
+	want := Message{
+		ID: "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", App: "shop", UserID: "u42",
+		Device: Target{Platform: APNS, Token: "aB01", Environment: Sandbox},
+		Type:   "order_update", SenderID: "orders", Priority: Critical, PushType: "voip",
+		Title: "Über \"alles\"\n😀", Body: "Köln", Image: "https://i/1.jpg", Video: "https://v/1.mp4",
+		Sound: "ping", Category: "ORDER", ThreadID: "orders", Locale: "de-AT", Badge: 7, HasBadge: true,
+		Data: json.RawMessage(`{ "k": "v", "e": "\u0041" }`), CollapseKey: "order-17",
+		ExpiresAt:   time.Date(2026, 11, 21, 8, 0, 0, 5e8, time.UTC),
+		APNSHeaders: []Header{{"apns-priority", "5"}, {"apns-collapse-id", "c 1"}, {"apns-expiration", "0"}},
+		APNSPayload: json.RawMessage(`{"aps": {"x": [1, 2.5e3, null]}}`),
+		FCM:         json.RawMessage(`{"android": {"ttl": "5s"}}`),
+	}
+	got := Message{Title: "left over"}
+	if d := Decode([]byte(record), &got); d != nil {
+		t.Fatal(d)
+	}
+	got.ExpiresAt = got.ExpiresAt.UTC()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestDecodeDefaults(t *testing.T) {
+	t.Parallel()
+	alert := Message{ID: "n1", App: "shop", UserID: "u1", Type: "default", PushType: "alert"}
+	background := alert
+	background.PushType = "background"
+	change := func(m Message, f func(*Message)) Message { f(&m); return m }
+	for name, tt := range map[string]struct {
+		member string
+		want   Message
+	}{
+		"neither title nor body is a background push": {`"x":1`, background},
+		"empty strings stand for absent fields": {
+			`"type":"","priority":"","push_type":"","title":"","body":"","expires_at":"","collapse_key":""`, background},
+		"so does null": {
+			`"type":null,"priority":null,"push_type":null,"title":null,"badge":null,"data":null,"expires_at":null,"device":null,"apns":null,"fcm":null`, background},
+		"a title makes an alert": {`"title":"t"`, change(alert, func(m *Message) { m.Title = "t" })},
+		"a body makes an alert":  {`"body":"b"`, change(alert, func(m *Message) { m.Body = "b" })},
+		"an explicit push type stands": {
+			`"push_type":"background","body":"b"`, change(background, func(m *Message) { m.Body = "b" })},
+		"the raw header names the push type": {
+			`"apns":{"headers":{"apns-push-type":"location"}}`, change(background, func(m *Message) { m.PushType = "location" })},
+		"the raw header may repeat the field": {
+			`"push_type":"voip","apns":{"headers":{"apns-push-type":"voip"}}`, change(background, func(m *Message) { m.PushType = "voip" })},
+		"an APNs device is in production": {`"device":{"platform":"apns","token":"ab"}`,
+			change(background, func(m *Message) { m.Device = Target{APNS, "ab", Production} })},
+		"FCM has no environment": {`"device":{"platform":"fcm","token":"ab","environment":"production"}`,
+			change(background, func(m *Message) { m.Device = Target{Platform: FCM, Token: "ab"} })},
+		"badge 0 clears the badge": {`"badge":0`, change(background, func(m *Message) { m.HasBadge = true })},
+		"names are exact":          {`"Title":"t","BADGE":"x"`, background},
+		"half a surrogate pair is replaced": {`"title":"a\ud83d"`,
+			change(alert, func(m *Message) { m.Title = "a\ufffd" })},
+		"the zero time is no expiry": {`"expires_at":"0001-01-01T00:00:00Z"`, background},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got Message
+			if d := Decode([]byte(with(tt.member)), &got); d != nil {
+				t.Fatal(d)
+			}
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// The limits of the contract, from inside.
+func TestDecodeAcceptsUpToTheLimits(t *testing.T) {
+	t.Parallel()
+	const rest = `"app":"shop","user_id":"u1"`
+	for name, record := range map[string]string{
+		"id of 64":                         `{"id":"` + strings.Repeat("x", 64) + `",` + rest + `}`,
+		"id with every sign":               `{"id":" !\"#$%&'()*+,-./~",` + rest + `}`,
+		"user of 128":                      `{"id":"n1","app":"shop","user_id":"` + strings.Repeat("ü", 64) + `"}`,
+		"a device and no user":             `{"id":"n1","app":"shop","device":{"platform":"fcm","token":"t"}}`,
+		"type of 64":                       with(`"type":"` + strings.Repeat("x", 64) + `"`),
+		"collapse key of 64":               with(`"collapse_key":"` + strings.Repeat("x", 64) + `"`),
+		"token of 4096":                    with(`"device":{"platform":"fcm","token":"` + strings.Repeat("x", 4096) + `"}`),
+		"a token the provider will refuse": with(`"device":{"platform":"apns","token":"../\r\n"}`),
+		"depth 16":                         with(`"x":` + nested(15)),
+		"64 KiB":                           with(`"x":"` + strings.Repeat("x", MaxValue-len(with(`"x":""`))) + `"`),
+		"a thousand keys":                  with(`"x":{` + manyKeys(1000) + `}`),
+		"same key, other depth":            with(`"x":{"id":1,"x":{"id":2}},"y":[{"a":1},{"a":2}]`),
+		"the greatest badge":               with(`"badge":2147483647`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m Message
+			if d := Decode([]byte(record), &m); d != nil {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(`"k` + strings.Repeat("x", i%7) + string(rune('A'+i%26)) + string(rune('a'+i/26)) + `":0`)
+	}
+	return b.String()
+}
+
+// Every way a record can be unusable, and what is said about it.
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	const good = `"id":"n1","app":"shop","user_id":"u1"`
+	for _, tt := range []struct {
+		name, record string
+		reason       Reason
+		field        string
+	}{
+		{"nothing", ``, EmptyValue, ""},
+		{"one byte too many", with(`"x":"` + strings.Repeat("x", MaxValue+1-len(with(`"x":""`))) + `"`), TooLarge, ""},
+		{"1 MiB", strings.Repeat("x", 1<<20), TooLarge, ""},
+
+		{"white space only", " \n", BadJSON, "@2"},
+		{"not JSON", `id=n1`, BadJSON, "@0"},
+		{"cut off", `{"id":"n1","app":"sh`, BadJSON, "app@20"},
+		{"cut off in an escape", `{"id":"n1\`, BadJSON, "id@9"},
+		{"cut off after a key", `{"id"`, BadJSON, "@5"},
+		{"text behind", `{` + good + `} x`, BadJSON, "@40"},
+		{"a second record behind", `{` + good + `}{}`, BadJSON, "@39"},
+		{"no colon", `{"id" "n1"}`, BadJSON, "@6"},
+		{"no comma", `{"id":"n1" "app":"x"}`, BadJSON, "@11"},
+		{"comma at the end", `{"id":"n1",}`, BadJSON, "@11"},
+		{"comma at the start", `{,"id":"n1"}`, BadJSON, "@1"},
+		{"comma at the end of an array", with(`"x":[1,]`), BadJSON, "@46"},
+		{"key without quotes", `{id:"n1"}`, BadJSON, "@1"},
+		{"single quotes", `{'id':'n1'}`, BadJSON, "@1"},
+		{"comment", `{/* */"id":"n1"}`, BadJSON, "@1"},
+		{"byte order mark", "\ufeff{" + good + `}`, BadJSON, "@0"},
+		{"a zero byte behind", "{" + good + "}\x00", BadJSON, "@39"},
+		{"line break in a string", with("\"title\":\"a\nb\""), BadJSON, "title@49"},
+		{"unknown escape", with(`"title":"\x41"`), BadJSON, "title@48"},
+		{"short unicode escape", with(`"title":"\u12"`), BadJSON, "title@48"},
+		{"leading zero", with(`"badge":01`), BadJSON, "@48"},
+		{"number without digits", with(`"badge":-`), BadJSON, "badge@48"},
+		{"number with a bare point", with(`"x":1.`), BadJSON, "@45"},
+		{"number with a bare exponent", with(`"x":1e+`), BadJSON, "@46"},
+		{"plus sign", with(`"badge":+1`), BadJSON, "badge@47"},
+		{"NaN", with(`"x":NaN`), BadJSON, "@43"},
+		{"true misspelt", with(`"x":ture`), BadJSON, "@43"},
+		{"broken inside data", with(`"data":{"k":"v"`), BadJSON, "@55"},
+		{"broken inside a raw part", with(`"fcm":{"android":{]}`), BadJSON, "fcm@57"},
+
+		{"UTF-8 in a field", with("\"title\":\"\xff\""), BadUTF8, "title@48"},
+		{"UTF-8 in an unknown field", with("\"x\":\"ab\xc3\""), BadUTF8, "@44"},
+		{"UTF-8 in a key", with("\"\xed\xa0\x80\":1"), BadUTF8, "@40"},
+		{"UTF-8 in data", with("\"data\":{\"k\":\"\xc0\xaf\"}"), BadUTF8, "data@52"},
+		{"UTF-8 outside strings", "{\xff}", BadJSON, "@1"},
+
+		{"depth 17", with(`"x":` + nested(16)), TooDeep, "@58"},
+		{"depth 17 in a raw part", with(`"fcm":{"a":` + nested(15) + `}`), TooDeep, "fcm@64"},
+		{"depth 10,000", nested(10_000), TooDeep, "@16"},
+		{"depth 10,000 without an end", strings.Repeat(`{"a":`, 10_000), TooDeep, "@80"},
+
+		{"a field twice", `{"id":"n1","id":"n1"}`, DuplicateKey, "id"},
+		{"a field twice, once escaped", `{"id":"n1","\u0069d":"n2"}`, DuplicateKey, "id"},
+		{"a device's token twice", with(`"device":{"platform":"fcm","token":"a","token":"b"}`), DuplicateKey, "device.token"},
+		{"payload twice", with(`"apns":{"payload":{},"payload":{}}`), DuplicateKey, "apns.payload"},
+		{"an unknown field twice", with(`"x":1,"x":1`), DuplicateKey, "@49"},
+		{"a key of data twice", with(`"data":{"k":"v","k":"w"}`), DuplicateKey, "data@59"},
+		{"a header twice", with(`"apns":{"headers":{"apns-priority":"5","apns-priority":"5"}}`), DuplicateKey, "apns.headers@94"},
+		{"a key deep inside a raw part twice", with(`"apns":{"payload":{"aps":{"alert":{"a":1,"a":2}}}}`), DuplicateKey, "apns.payload@84"},
+		{"the last of a thousand keys", with(`"x":{` + manyKeys(1000) + `,"kAa":1}`), DuplicateKey, "@11241"},
+
+		{"an array", `[]`, WrongType, ""},
+		{"null", `null`, WrongType, ""},
+		{"a string", `"id"`, WrongType, ""},
+		{"id is a number", `{"id":1,"app":"shop","user_id":"u1"}`, WrongType, "id"},
+		{"user_id is a number", `{"id":"n1","app":"shop","user_id":42}`, WrongType, "user_id"},
+		{"title is an object", with(`"title":{"en":"x"}`), WrongType, "title"},
+		{"device is a string", with(`"device":"x"`), WrongType, "device"},
+		{"token is an array", with(`"device":{"platform":"fcm","token":["x"]}`), WrongType, "device.token"},
+		{"badge is a string", with(`"badge":"1"`), WrongType, "badge"},
+		{"badge has a fraction", with(`"badge":1.0`), WrongType, "badge"},
+		{"badge has an exponent", with(`"badge":1e2`), WrongType, "badge"},
+		{"data is an array", with(`"data":[]`), WrongType, "data"},
+		{"data holds a number", with(`"data":{"k":"v","n":1}`), WrongType, "data@59"},
+		{"data holds null", with(`"data":{"n":null}`), WrongType, "data@51"},
+		{"expires_at is a number", with(`"expires_at":1763719200`), WrongType, "expires_at"},
+		{"apns is a string", with(`"apns":"x"`), WrongType, "apns"},
+		{"headers is an array", with(`"apns":{"headers":[]}`), WrongType, "apns.headers"},
+		{"a header is a number", with(`"apns":{"headers":{"apns-priority":5}}`), WrongType, "apns.headers.apns-priority"},
+		{"payload is a string", with(`"apns":{"payload":"{}"}`), WrongType, "apns.payload"},
+		{"aps is a string", with(`"apns":{"payload":{"aps":"x"}}`), WrongType, "apns.payload.aps"},
+		{"fcm is true", with(`"fcm":true`), WrongType, "fcm"},
+		{"android is null", with(`"fcm":{"android":null}`), WrongType, "fcm.android"},
+
+		{"no id", `{"app":"shop","user_id":"u1"}`, MissingField, "id"},
+		{"id is empty", `{"id":"","app":"shop","user_id":"u1"}`, MissingField, "id"},
+		{"id is null", `{"id":null,"app":"shop","user_id":"u1"}`, MissingField, "id"},
+		{"no app", `{"id":"n1","user_id":"u1"}`, MissingField, "app"},
+		{"neither user nor device", `{"id":"n1","app":"shop"}`, MissingField, "user_id"},
+		{"an empty device", with(`"device":{}`), MissingField, "device.platform"},
+		{"no token", with(`"device":{"platform":"apns"}`), MissingField, "device.token"},
+
+		{"id of 65", `{"id":"` + strings.Repeat("x", 65) + `","app":"shop","user_id":"u1"}`, FieldTooLong, "id"},
+		{"app of 129", `{"id":"n1","app":"` + strings.Repeat("x", 129) + `","user_id":"u1"}`, FieldTooLong, "app"},
+		{"user of 129", `{"id":"n1","app":"shop","user_id":"` + strings.Repeat("x", 129) + `"}`, FieldTooLong, "user_id"},
+		{"user of 65 letters in 130 bytes", `{"id":"n1","app":"shop","user_id":"` + strings.Repeat("ü", 65) + `"}`, FieldTooLong, "user_id"},
+		{"type of 65", with(`"type":"` + strings.Repeat("x", 65) + `"`), FieldTooLong, "type"},
+		{"sender of 129", with(`"sender_id":"` + strings.Repeat("x", 129) + `"`), FieldTooLong, "sender_id"},
+		{"collapse key of 65", with(`"collapse_key":"` + strings.Repeat("x", 65) + `"`), FieldTooLong, "collapse_key"},
+		{"token of 4097", with(`"device":{"platform":"fcm","token":"` + strings.Repeat("x", 4097) + `"}`), FieldTooLong, "device.token"},
+
+		{"id with a line break", `{"id":"n\n1","app":"shop","user_id":"u1"}`, BadValue, "id"},
+		{"id with an umlaut", `{"id":"nü","app":"shop","user_id":"u1"}`, BadValue, "id"},
+		{"unknown priority", with(`"priority":"urgent"`), BadValue, "priority"},
+		{"priority in capitals", with(`"priority":"HIGH"`), BadValue, "priority"},
+		{"unknown push type", with(`"push_type":"silent"`), BadValue, "push_type"},
+		{"unknown platform", with(`"device":{"platform":"hms","token":"x"}`), BadValue, "device.platform"},
+		{"unknown environment", with(`"device":{"platform":"apns","token":"x","environment":"development"}`), BadValue, "device.environment"},
+		{"badge below 0", with(`"badge":-1`), BadValue, "badge"},
+		{"badge over 32 bits", with(`"badge":2147483648`), BadValue, "badge"},
+		{"badge over 64 bits", with(`"badge":99999999999999999999`), BadValue, "badge"},
+		{"data replaces aps", with(`"data":{"aps":"x"}`), BadValue, "data.aps"},
+		{"data replaces the id", with(`"data":{"pf_id":"x"}`), BadValue, "data.pf_id"},
+		{"collapse key with CR LF", with(`"collapse_key":"a\r\nb: c"`), BadValue, "collapse_key"},
+		{"expiry without zone", with(`"expires_at":"2026-11-21T10:00:00"`), BadValue, "expires_at"},
+		{"expiry without seconds", with(`"expires_at":"2026-11-21T10:00Z"`), BadValue, "expires_at"},
+		{"expiry with a space", with(`"expires_at":"2026-11-21 10:00:00Z"`), BadValue, "expires_at"},
+		{"expiry on a day that is none", with(`"expires_at":"2026-02-30T10:00:00Z"`), BadValue, "expires_at"},
+		{"authorization", with(`"apns":{"headers":{"authorization":"bearer x"}}`), BadValue, "apns.headers.authorization"},
+		{"topic", with(`"apns":{"headers":{"apns-topic":"com.other"}}`), BadValue, "apns.headers.apns-topic"},
+		{"apns-id", with(`"apns":{"headers":{"apns-id":"x"}}`), BadValue, "apns.headers.apns-id"},
+		{"a pseudo header", with(`"apns":{"headers":{":path":"/"}}`), BadValue, "apns.headers"},
+		{"a header with CR LF", with(`"apns":{"headers":{"apns-collapse-id":"a\r\nb: c"}}`), BadValue, "apns.headers.apns-collapse-id"},
+		{"a header with an umlaut", with(`"apns":{"headers":{"apns-collapse-id":"ü"}}`), BadValue, "apns.headers.apns-collapse-id"},
+		{"a header with a space behind", with(`"apns":{"headers":{"apns-collapse-id":"a "}}`), BadValue, "apns.headers.apns-collapse-id"},
+		{"an empty header", with(`"apns":{"headers":{"apns-expiration":""}}`), BadValue, "apns.headers.apns-expiration"},
+		{"a negative expiration", with(`"apns":{"headers":{"apns-expiration":"-1"}}`), BadValue, "apns.headers.apns-expiration"},
+		{"an unknown apns-priority", with(`"apns":{"headers":{"apns-priority":"7"}}`), BadValue, "apns.headers.apns-priority"},
+		{"two push types", with(`"push_type":"voip","apns":{"headers":{"apns-push-type":"alert"}}`), BadValue, "apns.headers.apns-push-type"},
+		{"two push types, header first", with(`"apns":{"headers":{"apns-push-type":"alert"}},"push_type":"voip"`), BadValue, "push_type"},
+		{"payload replaces the id", with(`"apns":{"payload":{"pf_id":"x"}}`), BadValue, "apns.payload.pf_id"},
+		{"fcm goes to another token", with(`"fcm":{"token":"x"}`), BadValue, "fcm.token"},
+		{"fcm goes to a topic", with(`"fcm":{"topic":"news"}`), BadValue, "fcm.topic"},
+		{"fcm goes by a condition", with(`"fcm":{"condition":"'a' in topics"}`), BadValue, "fcm.condition"},
+
+		{"the first of two defects", with(`"priority":"x","badge":-1`), BadValue, "priority"},
+		{"unreadable beats a defect before it", with(`"priority":"x","badge":`), BadJSON, "badge@62"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var m Message
+			d := Decode([]byte(tt.record), &m)
+			if d == nil {
+				t.Fatalf("accepted as %+v", m)
+			}
+			if d.Reason != tt.reason || d.Field != tt.field {
+				t.Errorf("got %q at %q, want %q at %q", d.Reason, d.Field, tt.reason, tt.field)
+			}
+		})
+	}
+}
+
+// A status row stands under the id, so it is found wherever it is, but never
+// taken from a text that cannot be trusted.
+func TestDecodeKeepsTheIDOfAReadableRecord(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		record string
+		want   Message
+	}{
+		"id after the defect": {`{"badge":"x","title":"t","app":"shop","user_id":"u1","id":"n1"}`,
+			Message{ID: "n1", App: "shop", UserID: "u1"}},
+		"device instead of a user": {`{"id":"n1","device":{"platform":"fcm","token":"t"}}`,
+			Message{ID: "n1", Device: Target{Platform: FCM, Token: "t"}}},
+		"unusable id":      {`{"id":"n\n1","app":"shop","user_id":"u1"}`, Message{App: "shop", UserID: "u1"}},
+		"unusable device":  {`{"id":"n1","device":{"platform":"apns","token":"t","environment":"x"}}`, Message{ID: "n1"}},
+		"broken behind it": {`{"id":"n1","app":"shop","user_id":"u1"`, Message{}},
+		"id there twice":   {`{"id":"n1","app":"shop","user_id":"u1","id":"n2"}`, Message{}},
+		"too deep behind":  {with(`"x":` + nested(20)), Message{}},
+		"bad UTF-8 behind": {with("\"x\":\"\xff\""), Message{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Message{ID: "left over"}
+			if d := Decode([]byte(tt.record), &got); d == nil {
+				t.Fatal("accepted")
+			}
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// What a producer wrote must not reach a log through the Defect.
+func TestDefectsTellNoContent(t *testing.T) {
+	t.Parallel()
+	const secret = "SECRET"
+	for _, record := range []string{
+		with(`"priority":"SECRET"`), with(`"push_type":"SECRET"`), with(`"expires_at":"SECRET"`),
+		with(`"device":{"platform":"SECRET","token":"SECRET"}`), with(`"data":{"SECRET":1}`),
+		with(`"data":{"SECRET":"SECRET","SECRET":"SECRET"}`), with(`"SECRET":1,"SECRET":2`), with(`"SECRET":SECRET`),
+		with(`"apns":{"headers":{"SECRET":"SECRET"}}`), with(`"apns":{"headers":{"apns-collapse-id":"SECRET\n"}}`),
+		with(`"fcm":{"SECRET":{"SECRET":1,"SECRET":1}}`), `{"id":"SECRET\n","app":"a","user_id":"u"}`, `SECRET`,
+	} {
+		var m Message
+		d := Decode([]byte(record), &m)
+		if d == nil {
+			t.Fatalf("accepted: %s", record)
+		}
+		if strings.Contains(d.Error(), secret) {
+			t.Errorf("%s is told in: %v", record, d)
+		}
+	}
+}
+
+func TestDecodeCutsWithoutCopying(t *testing.T) {
+	var m Message
+	value := []byte(typicalRecord)
+	if n := testing.AllocsPerRun(100, func() { Decode(value, &m) }); n > 0 {
+		t.Errorf("%v allocations for a typical record, want none", n)
+	}
+	if cap(m.Data) != len(m.Data) {
+		t.Error("appending to Data would write over the record")
+	}
+}

@@ -1,0 +1,234 @@
+package pipeline
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// MaxEvent is the greatest size of a record for push.events in bytes: half of
+// what Kafka takes by default.
+const MaxEvent = 512 << 10
+
+// Event is one record of push.events (docs/events.md): counts of what ended
+// since the last one, or failures one by one. It never carries a token, a user
+// or a message's text.
+type Event struct {
+	Version  int            `json:"v"`
+	Source   string         `json:"source"` // of the worker process
+	Number   int64          `json:"n"`      // of the record, by its source, from 1: a copy has the same
+	From     time.Time      `json:"from,omitzero"`
+	At       time.Time      `json:"at"`
+	Counts   []EventCount   `json:"counts,omitempty"`
+	Failures []EventFailure `json:"failures,omitempty"`
+}
+
+// EventVersion is the version of the format.
+const EventVersion = 1
+
+// EventCount is how many devices, or notifications that ended before their
+// devices, came to one state for one reason.
+type EventCount struct {
+	Lane     string `json:"lane"`
+	App      string `json:"app,omitempty"`
+	Type     string `json:"type,omitempty"`
+	Provider string `json:"provider,omitempty"` // empty before the device look-up
+	State    string `json:"state"`              // of the status table, or DUPLICATE
+	Reason   string `json:"reason,omitempty"`
+	N        int64  `json:"n"`
+}
+
+// EventFailure is one device, or one notification as a whole, that ends in
+// FAILED, EXPIRED, SHED, DEAD_LETTERED or UNKNOWN.
+type EventFailure struct {
+	ID         string    `json:"id"`
+	Lane       string    `json:"lane"`
+	App        string    `json:"app,omitempty"`
+	Type       string    `json:"type,omitempty"`
+	Sender     string    `json:"sender,omitempty"`
+	Device     string    `json:"device,omitempty"` // DeviceHash; empty = all of it
+	Provider   string    `json:"provider,omitempty"`
+	ProviderID string    `json:"provider_id,omitempty"`
+	State      string    `json:"state"`
+	Reason     string    `json:"reason,omitempty"`
+	Step       int16     `json:"step"`
+	At         time.Time `json:"at"`
+}
+
+// duplicateState is what counts name a copy by: it has no row, hence no State.
+const duplicateState = "DUPLICATE"
+
+const (
+	// otherName stands for a name beyond the first maxNames.
+	otherName = "other"
+	// maxNames bounds the types of a lane, the apps and the reasons that counts
+	// tell apart: producers may write anything.
+	maxNames = 200
+	// nameAge is after how long without use a name makes room for others.
+	nameAge = 10 * time.Minute
+	// maxCounts bounds the counts between two Takes: 20,000 of 100 bytes are 2 MB.
+	maxCounts = 20_000
+)
+
+// Events collects, for all lanes of a worker, what push.events is to tell.
+// All methods may be called at once.
+type Events struct {
+	source string
+
+	mu      sync.Mutex
+	number  int64
+	since   time.Time
+	types   map[string]*names // by lane
+	apps    names
+	reasons names
+	counts  map[countKey]int64
+}
+
+// countKey is what counts are told apart by.
+type countKey struct {
+	lane, app, typ, reason string
+	platform               Platform
+	state                  State // 0 = DUPLICATE
+}
+
+// NewEvents makes a collector. source tells this process from all others, also
+// from the one before: a random id.
+func NewEvents(source string, now time.Time) *Events {
+	return &Events{source: source, since: now, types: make(map[string]*names), counts: make(map[countKey]int64)}
+}
+
+// Ended gathers the ends of one group of items, for one goroutine. Its use:
+// Add or Duplicate each; hand over Failures before a row is written that says
+// so; Count when the rows are durable.
+type Ended struct {
+	events   *Events
+	lane     string
+	index    map[countKey]int
+	counts   []counted
+	last     int // the newest hit: neighbours are mostly alike
+	failures []EventFailure
+}
+
+type counted struct {
+	countKey
+	n int64
+}
+
+// Group makes an empty Ended of a lane. Without Events it is nil, which takes
+// everything and tells nothing.
+func (e *Events) Group(lane string) *Ended {
+	if e == nil {
+		return nil
+	}
+	return &Ended{events: e, lane: lane, index: make(map[countKey]int)}
+}
+
+// Add notes a row that the item is about to get.
+func (g *Ended) Add(it *Item, r *Row) {
+	if g == nil {
+		return
+	}
+	g.count(countKey{lane: g.lane, app: it.App, typ: it.Type, reason: countedReason(r), platform: r.Platform, state: r.State})
+	switch r.State {
+	case StateFailed, StateExpired, StateShed, StateDeadLettered, StateUnknown:
+		provider := ""
+		if r.Platform != NoPlatform {
+			provider = r.Platform.String()
+		}
+		g.failures = append(g.failures, EventFailure{
+			ID: r.ID, Lane: g.lane, App: it.App, Type: it.Type, Sender: it.SenderID, Device: r.Device, Provider: provider,
+			ProviderID: r.ProviderID, State: r.State.String(), Reason: r.Reason, Step: r.Step, At: r.At.UTC(),
+		})
+	}
+}
+
+// Duplicate notes an item that ends as a copy, without a row.
+func (g *Ended) Duplicate(it *Item) {
+	if g == nil {
+		return
+	}
+	g.count(countKey{lane: g.lane, app: it.App, typ: it.Type, reason: string(it.Reason)})
+}
+
+func (g *Ended) count(k countKey) {
+	if len(g.counts) == 0 || g.counts[g.last].countKey != k {
+		i, ok := g.index[k]
+		if !ok {
+			i = len(g.counts)
+			g.index[k] = i
+			g.counts = append(g.counts, counted{countKey: k})
+		}
+		g.last = i
+	}
+	g.counts[g.last].n++
+}
+
+// countedReason is a reason without what follows its code, which is a field's
+// name, except that limits are told apart by rule.
+func countedReason(r *Row) string {
+	if code, _, ok := strings.Cut(r.Reason, ":"); ok && r.State != StateSuppressed {
+		return code
+	}
+	return r.Reason
+}
+
+// Failures returns the records that tell the failures of the group; none when
+// there are none. They are to be acknowledged before the rows are written, so
+// that a crash repeats them and never drops one.
+func (g *Ended) Failures(now time.Time) [][]byte {
+	if g == nil || len(g.failures) == 0 {
+		return nil
+	}
+	return pack(Event{Version: EventVersion, Source: g.events.source, At: now.UTC()}, "failures", g.failures, g.events.next)
+}
+
+// Count adds the group to the counts of the next Take. It copies what it keeps
+// of the items.
+func (g *Ended) Count(now time.Time) {
+	if g == nil {
+		return
+	}
+	e := g.events
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	types := e.types[g.lane]
+	if types == nil {
+		types = &names{}
+		e.types[g.lane] = types
+	}
+	for _, c := range g.counts {
+		k := c.countKey
+		k.app, k.typ, k.reason = e.apps.name(k.app, now), types.name(k.typ, now), e.reasons.name(k.reason, now)
+		if _, ok := e.counts[k]; !ok && len(e.counts) >= maxCounts {
+			k.app, k.typ, k.reason = otherName, otherName, otherName
+		}
+		e.counts[k] += c.n
+	}
+}
+
+// next is the number of the next record.
+func (e *Events) next() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.number++
+	return e.number
+}
+
+// Take returns the records that tell all counts since the last Take, and
+// begins anew; none when nothing was counted. Counts that are taken and not
+// produced are lost: they are for dashboards. Failures are not among them.
+func (e *Events) Take(now time.Time) [][]byte {
+	e.mu.Lock()
+	taken, since := e.counts, e.since
+	e.counts, e.since = make(map[countKey]int64, min(len(taken), maxCounts)), now
+	for _, types := range e.types {
+		types.forget(now)
+	}
+	e.apps.forget(now)
+	e.reasons.forget(now)
+	e.mu.Unlock()
+	if len(taken) == 0 {
+		return nil
+	}
+	return pack(Event{Version: EventVersion, Source: e.source, From: since.UTC(), At: now.UTC()}, "counts", countsOf(taken), e.next)
+}

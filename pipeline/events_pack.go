@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// pack puts the entries into as few records as MaxEvent allows. Each record is
+// head with its number, and its part of the entries as the member name. One
+// entry is under 8 KB, because each of its fields is bounded.
+func pack[T any](head Event, name string, entries []T, number func() int64) (records [][]byte) {
+	var b []byte
+	for _, entry := range entries {
+		e := encoded(entry)
+		if len(b)+len(e)+len(",]}") > MaxEvent {
+			records, b = append(records, append(b, "]}"...)), nil
+		}
+		if b == nil {
+			head.Number = number()
+			b = encoded(head)
+			b = append(b[:len(b)-len("}")], `,"`+name+`":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = append(b, e...)
+	}
+	return append(records, append(b, "]}"...))
+}
+
+// encoded is v as JSON. There is nothing in an event that JSON does not have,
+// and bytes that are not UTF-8 are replaced; so an error is a bug.
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("encoding an event: " + err.Error())
+	}
+	return b
+}
+
+// countsOf are the counts in a settled order.
+func countsOf(taken map[countKey]int64) []EventCount {
+	counts := make([]EventCount, 0, len(taken))
+	for k, n := range taken {
+		c := EventCount{Lane: k.lane, App: k.app, Type: k.typ, State: duplicateState, Reason: k.reason, N: n}
+		if k.platform != NoPlatform {
+			c.Provider = k.platform.String()
+		}
+		if k.state != 0 {
+			c.State = k.state.String()
+		}
+		counts = append(counts, c)
+	}
+	slices.SortFunc(counts, func(a, b EventCount) int {
+		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.App, b.App), cmp.Compare(a.Type, b.Type),
+			cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.State, b.State), cmp.Compare(a.Reason, b.Reason))
+	})
+	return counts
+}
+
+// names are the names that are told apart, at most maxNames: others stand as
+// otherName. The zero value is empty.
+type names struct {
+	known map[string]*usedName
+}
+
+type usedName struct {
+	text string
+	at   time.Time // when it was last asked for
+}
+
+// name returns the name to count s under. It is a copy that may be kept.
+func (n *names) name(s string, now time.Time) string {
+	if u := n.known[s]; u != nil {
+		u.at = now
+		return u.text
+	}
+	if len(n.known) >= maxNames {
+		return otherName
+	}
+	if n.known == nil {
+		n.known = make(map[string]*usedName)
+	}
+	u := &usedName{text: strings.Clone(s), at: now}
+	n.known[u.text] = u
+	return u.text
+}
+
+// forget drops the names that have not been asked for lately.
+func (n *names) forget(now time.Time) {
+	for s, u := range n.known {
+		if now.Sub(u.at) > nameAge {
+			delete(n.known, s)
+		}
+	}
+}

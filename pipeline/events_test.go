@@ -1,0 +1,349 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+func readEvent(t testing.TB, record []byte) pipeline.Event {
+	t.Helper()
+	if len(record) > pipeline.MaxEvent {
+		t.Fatalf("a record of %d bytes", len(record))
+	}
+	var e pipeline.Event
+	d := json.NewDecoder(bytes.NewReader(record))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
+		t.Fatalf("%v in %.300s", err, record)
+	}
+	return e
+}
+
+func readEvents(t testing.TB, records [][]byte) (all pipeline.Event) {
+	t.Helper()
+	for _, r := range records {
+		e := readEvent(t, r)
+		all.Counts = append(all.Counts, e.Counts...)
+		all.Failures = append(all.Failures, e.Failures...)
+	}
+	return all
+}
+
+func eventItem(id, app, typ string) *pipeline.Item {
+	return &pipeline.Item{Message: pipeline.Message{ID: id, App: app, Type: typ, SenderID: "orders", UserID: "secret-user",
+		Title: "secret title", Body: "secret body", Device: pipeline.Target{Token: "secret-token"}}}
+}
+
+func TestEvents(t *testing.T) {
+	e := pipeline.NewEvents("worker-1", startTime)
+	g := e.Group("critical")
+	a, b := eventItem("id-a", "shop", "order"), eventItem("id-b", "shop", "promo")
+	at := startTime.Add(time.Second)
+	row := func(it *pipeline.Item, device string, p pipeline.Platform, s pipeline.State, reason string) {
+		g.Add(it, &pipeline.Row{ID: it.ID, Device: device, Step: 2, State: s, At: at, Platform: p, ProviderID: "", Reason: reason})
+	}
+	row(a, "d1", pipeline.APNS, pipeline.StateDelivered, "")
+	row(a, "d2", pipeline.APNS, pipeline.StateDelivered, "")
+	row(a, "d3", pipeline.FCM, pipeline.StateDelivered, "")
+	row(a, "d4", pipeline.FCM, pipeline.StateFailed, "UNREGISTERED")
+	row(a, "d5", pipeline.APNS, pipeline.StateDelivered, "")
+	row(b, "", 0, pipeline.StateSuppressed, "limited:three_a_day")
+	row(b, "", 0, pipeline.StateDeadLettered, "missing_field:data.x")
+	row(b, "", 0, pipeline.StateExpired, "past_expires_at")
+	row(b, "d6", pipeline.FCM, pipeline.StateRetrying, "UNAVAILABLE")
+	row(b, "d7", pipeline.FCM, pipeline.StateHeld, "route_paused")
+	row(b, "d8", pipeline.FCM, pipeline.StateUnknown, "timeout")
+	row(b, "", 0, pipeline.StateShed, "overload")
+	g.Duplicate(b)
+
+	failures := g.Failures(at)
+	if len(failures) != 1 {
+		t.Fatalf("%d records of failures", len(failures))
+	}
+	f := readEvent(t, failures[0])
+	if f.Version != 1 || f.Source != "worker-1" || f.Number != 1 || !f.At.Equal(at) || !f.From.IsZero() || len(f.Counts) > 0 {
+		t.Errorf("head of the failures: %+v", f)
+	}
+	want := []pipeline.EventFailure{
+		{ID: "id-a", Lane: "critical", App: "shop", Type: "order", Sender: "orders", Device: "d4", Provider: "fcm", State: "FAILED", Reason: "UNREGISTERED", Step: 2, At: at},
+		{ID: "id-b", Lane: "critical", App: "shop", Type: "promo", Sender: "orders", State: "DEAD_LETTERED", Reason: "missing_field:data.x", Step: 2, At: at},
+		{ID: "id-b", Lane: "critical", App: "shop", Type: "promo", Sender: "orders", State: "EXPIRED", Reason: "past_expires_at", Step: 2, At: at},
+		{ID: "id-b", Lane: "critical", App: "shop", Type: "promo", Sender: "orders", Device: "d8", Provider: "fcm", State: "UNKNOWN", Reason: "timeout", Step: 2, At: at},
+		{ID: "id-b", Lane: "critical", App: "shop", Type: "promo", Sender: "orders", State: "SHED", Reason: "overload", Step: 2, At: at},
+	}
+	if !slices.Equal(f.Failures, want) {
+		t.Errorf("failures\n%+v\nwant\n%+v", f.Failures, want)
+	}
+
+	if rs := e.Take(at); rs != nil {
+		t.Errorf("counted before Count: %s", rs)
+	}
+	g.Count(at)
+	e2 := e.Group("critical") // a second group of the same kind adds up
+	e2.Add(a, &pipeline.Row{ID: "id-a", State: pipeline.StateDelivered, Platform: pipeline.APNS})
+	e2.Count(at)
+	taken := e.Take(at.Add(time.Second))
+	if len(taken) != 1 {
+		t.Fatalf("%d records of counts", len(taken))
+	}
+	c := readEvent(t, taken[0])
+	if c.Number != 2 || !c.From.Equal(at) || !c.At.Equal(at.Add(time.Second)) || len(c.Failures) > 0 {
+		t.Errorf("head of the counts: %+v", c)
+	}
+	var lines []string
+	for _, n := range c.Counts {
+		lines = append(lines, fmt.Sprintf("%s/%s/%s/%s/%s/%s %d", n.Lane, n.App, n.Type, n.Provider, n.State, n.Reason, n.N))
+	}
+	wantLines := []string{
+		"critical/shop/order/apns/DELIVERED/ 4",
+		"critical/shop/order/fcm/DELIVERED/ 1",
+		"critical/shop/order/fcm/FAILED/UNREGISTERED 1",
+		"critical/shop/promo//DEAD_LETTERED/missing_field 1",
+		"critical/shop/promo//DUPLICATE/ 1",
+		"critical/shop/promo//EXPIRED/past_expires_at 1",
+		"critical/shop/promo//SHED/overload 1",
+		"critical/shop/promo//SUPPRESSED/limited:three_a_day 1",
+		"critical/shop/promo/fcm/HELD/route_paused 1",
+		"critical/shop/promo/fcm/RETRYING/UNAVAILABLE 1",
+		"critical/shop/promo/fcm/UNKNOWN/timeout 1",
+	}
+	if !slices.Equal(lines, wantLines) {
+		t.Errorf("counts\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(wantLines, "\n"))
+	}
+	if text := string(failures[0]) + string(taken[0]); strings.Contains(text, "secret") {
+		t.Errorf("a record tells what it must not: %s", text)
+	}
+	if rs := e.Take(at); rs != nil {
+		t.Errorf("counted twice: %s", rs)
+	}
+}
+
+// Producers may write any type: a lane has 200, and those it does not use any
+// more make room.
+func TestEventsBoundNames(t *testing.T) {
+	e := pipeline.NewEvents("w", startTime)
+	now := startTime
+	count := func(lane, app, typ, reason string) {
+		g := e.Group(lane)
+		g.Add(eventItem("id", app, typ), &pipeline.Row{State: pipeline.StateRetrying, Reason: reason})
+		g.Count(now)
+	}
+	types := func() (kinds map[string]int64, total int64) {
+		kinds = map[string]int64{}
+		for _, c := range readEvents(t, e.Take(now)).Counts {
+			kinds[c.Lane+"/"+c.Type] += c.N
+			total += c.N
+		}
+		return kinds, total
+	}
+	for i := range 1000 {
+		count("a", "shop", fmt.Sprint("type-", i), "")
+	}
+	count("b", "shop", "type-999", "")
+	kinds, total := types()
+	if len(kinds) != 202 || kinds["a/other"] != 800 || kinds["b/type-999"] != 1 || total != 1001 {
+		t.Errorf("%d types, %d of lane a's are other ones, %d in all", len(kinds), kinds["a/other"], total)
+	}
+	for range 11 { // only type-7 goes on
+		now = now.Add(time.Minute)
+		count("a", "shop", "type-7", "")
+		types()
+	}
+	for i := range 300 {
+		count("a", "shop", fmt.Sprint("new-", i), "")
+	}
+	count("a", "shop", "type-7", "")
+	if kinds, _ = types(); kinds["a/new-198"] != 1 || kinds["a/other"] != 101 || kinds["a/type-7"] != 1 {
+		t.Errorf("after 11 minutes: %v", kinds)
+	}
+
+	for i := range 500 {
+		count("a", fmt.Sprint("app-", i), "type-7", fmt.Sprint("Reason", i))
+	}
+	apps, reasons := map[string]bool{}, map[string]bool{}
+	for _, c := range readEvents(t, e.Take(now)).Counts {
+		apps[c.App], reasons[c.Reason] = true, true
+	}
+	if len(apps) > 201 || len(reasons) > 201 {
+		t.Errorf("%d apps and %d reasons are told apart", len(apps), len(reasons))
+	}
+}
+
+// However many combinations there are, memory and records stay bounded, and
+// nothing is left out of the sum.
+func TestEventsBoundCounts(t *testing.T) {
+	e := pipeline.NewEvents("w", startTime)
+	total := int64(0)
+	for app := range 150 {
+		g := e.Group("a")
+		for typ := range 190 {
+			g.Add(eventItem("id", fmt.Sprint("app-", app), strings.Repeat("\x01", 60)+fmt.Sprint(typ)), &pipeline.Row{State: pipeline.StateDelivered})
+			total++
+		}
+		g.Count(startTime)
+	}
+	records := e.Take(startTime)
+	counts := readEvents(t, records).Counts
+	if len(records) < 2 || len(counts) > 20_001 {
+		t.Errorf("%d counts in %d records", len(counts), len(records))
+	}
+	for _, c := range counts {
+		total -= c.N
+	}
+	if total != 0 {
+		t.Errorf("%d are missing in the counts", total)
+	}
+}
+
+// Failures of a large group go into several records, numbered without a gap,
+// each failure once, the largest ones too.
+func TestEventsPackFailures(t *testing.T) {
+	e := pipeline.NewEvents("w", startTime)
+	g := e.Group("a")
+	const n = 3000
+	for i := range n {
+		it := eventItem(fmt.Sprintf("id-%d", i), strings.Repeat("\x00", 128), strings.Repeat("\x00", 64))
+		it.SenderID = strings.Repeat("\xff", 128)
+		g.Add(it, &pipeline.Row{ID: it.ID, State: pipeline.StateFailed, Reason: "UNREGISTERED", At: startTime})
+	}
+	records := g.Failures(startTime)
+	for i, r := range records {
+		if e := readEvent(t, r); e.Number != int64(i)+1 {
+			t.Errorf("record %d has the number %d", i, e.Number)
+		}
+		if i < len(records)-1 && len(r) < pipeline.MaxEvent*9/10 {
+			t.Errorf("record %d has only %d bytes", i, len(r))
+		}
+	}
+	got := readEvents(t, records).Failures
+	if len(records) < 2 || len(got) != n {
+		t.Fatalf("%d failures in %d records", len(got), len(records))
+	}
+	for i, f := range got {
+		if f.ID != fmt.Sprintf("id-%d", i) {
+			t.Fatalf("failure %d is %s", i, f.ID)
+		}
+	}
+	if empty := e.Group("a").Failures(startTime); empty != nil {
+		t.Errorf("a group without failures makes records: %s", empty)
+	}
+}
+
+// Counts must not keep the memory of the records that items are cut from.
+func TestEventsCopyNames(t *testing.T) {
+	e := pipeline.NewEvents("w", startTime)
+	value := []byte(`{"id":"i","app":"shop","user_id":"u","type":"order"}`)
+	it := &pipeline.Item{}
+	if d := pipeline.Decode(value, &it.Message); d != nil {
+		t.Fatal(d)
+	}
+	g := e.Group("a")
+	g.Add(it, &pipeline.Row{State: pipeline.StateDelivered})
+	g.Count(startTime)
+	copy(value, bytes.Repeat([]byte("x"), len(value)))
+	c := readEvents(t, e.Take(startTime)).Counts
+	if len(c) != 1 || c[0].App != "shop" || c[0].Type != "order" {
+		t.Errorf("after the record's memory was reused: %+v", c)
+	}
+}
+
+func TestEventsShared(t *testing.T) {
+	e := pipeline.NewEvents("w", startTime)
+	var lanes sync.WaitGroup
+	var mu sync.Mutex
+	total, numbers := int64(0), map[int64]bool{}
+	take := func() {
+		for _, r := range e.Take(startTime) {
+			ev := readEvent(t, r)
+			mu.Lock()
+			if numbers[ev.Number] {
+				t.Errorf("two records have the number %d", ev.Number)
+			}
+			numbers[ev.Number] = true
+			for _, c := range ev.Counts {
+				total += c.N
+			}
+			mu.Unlock()
+		}
+	}
+	for lane := range 4 {
+		lanes.Go(func() {
+			for range 200 {
+				g := e.Group(fmt.Sprint("lane-", lane))
+				g.Add(eventItem("id", "shop", "order"), &pipeline.Row{State: pipeline.StateDelivered})
+				g.Count(startTime)
+				take()
+			}
+		})
+	}
+	lanes.Wait()
+	take()
+	if total != 800 {
+		t.Errorf("%d counted, want 800", total)
+	}
+}
+
+// docs/events.md shows records that can be read, and names every field.
+func TestEventsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(examples) != 2 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	used := map[string]bool{}
+	for _, ex := range examples {
+		e := readEvent(t, ex[1])
+		if len(e.Counts)+len(e.Failures) == 0 || e.Version != pipeline.EventVersion {
+			t.Errorf("example %s", ex[1])
+		}
+		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {
+			used[string(k[1])] = true
+		}
+	}
+	fields := string(text[bytes.Index(text, []byte("## Fields")):])
+	for _, of := range []any{pipeline.Event{}, pipeline.EventCount{}, pipeline.EventFailure{}} {
+		typ := reflect.TypeOf(of)
+		for i := range typ.NumField() {
+			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if !used[name] {
+				t.Errorf("no example shows %s", name)
+			}
+			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" {
+				t.Errorf("the table of fields does not name %s", name)
+			}
+		}
+	}
+}
+
+func BenchmarkEvents(b *testing.B) {
+	e := pipeline.NewEvents("w", startTime)
+	items := make([]*pipeline.Item, 2000)
+	rows := make([]pipeline.Row, len(items))
+	for i := range items {
+		items[i] = eventItem(fmt.Sprint(i), "shop", fmt.Sprint("type-", i%20))
+		rows[i] = pipeline.Row{State: pipeline.StateDelivered, Platform: pipeline.Platform(1 + i%2)}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		g := e.Group("a")
+		for i := range items {
+			g.Add(items[i], &rows[i])
+		}
+		g.Count(startTime)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(items)), "ns/row")
+}

@@ -1,0 +1,323 @@
+package pipeline
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Gate lets a route's deliveries through, or stops them: when the provider
+// asks for a pause, when it refuses our credentials, when most sends fail. It
+// belongs to one Route and is shared by all lanes of a worker.
+//
+//	        Retry-After, halt, or too many bad answers
+//	 ┌────────────────────────────────────────────────┐
+//	open                                             closed ──┐ the pause is over
+//	 ▲                                                ▲       ▼
+//	 └── rounds of 1, 2, 4 … probes went well ──── probing ───┘ a round went badly: the pause doubles
+//
+// Every delivery that Admit lets through goes back to Answered exactly once,
+// sent or not. Nothing here asks the time, blocks or starts a goroutine, and
+// all methods may be called at once.
+type Gate struct {
+	route   Route
+	options GateOptions
+	metrics gateMetrics
+	log     *slog.Logger
+	born    time.Time
+
+	// Retries pays for what retry partitions send on this route, DeadLetters
+	// for their last attempts. Answered earns both.
+	Retries, DeadLetters *Budget
+
+	// shut is until when nothing is to be sent, in nanoseconds after born: what
+	// Closed reads without the lock. 0 = not closed.
+	shut atomic.Int64
+
+	mu     sync.Mutex
+	state  gateState
+	pass   uint32 // marks what was admitted since the last change of state
+	answer answerWindow
+	probes probeRound
+	until  time.Time     // end of the pause, while closed
+	pause  time.Duration // length of the last one, without what the provider asked
+	past   pauses        // when it was not open
+	opened time.Time     // when it last became open again
+	reason PauseReason
+}
+
+type gateState uint8
+
+const (
+	gateOpen gateState = iota
+	gateClosed
+	gateProbing
+)
+
+// PauseReason is why a gate closed; a metric label.
+type PauseReason string
+
+// The reasons for a pause.
+const (
+	PauseAsked  PauseReason = "retry_after" // the provider named a time
+	PauseHalted PauseReason = "halt"        // credentials or set-up are at fault
+	PauseErrors PauseReason = "errors"      // too large a share of answers was bad
+)
+
+// probeRound is one round of probes: limit of them are let through, and judged
+// once all have been answered.
+type probeRound struct {
+	number       int // 0 = the first since the pause
+	limit        int
+	sent         int // admitted and not given back unsent
+	good, bad    int
+	last         time.Time // when the newest of them was admitted
+	unansweredBy time.Time // then the ones without an answer count as bad
+}
+
+func newGate(r Route, o GateOptions, m gateMetrics, log *slog.Logger, now time.Time) *Gate {
+	return &Gate{route: r, options: o, metrics: m, log: log, born: now, pass: 1, past: pauses{span: o.HoldSpan},
+		answer: newAnswerWindow(o.Window), Retries: NewBudget(o.Retries, now), DeadLetters: NewBudget(o.DeadLetters, now)}
+}
+
+// Admit says how many of ds, from the first on, may be submitted now. If not
+// all may, again is when to ask for the rest; sooner is of no use.
+func (g *Gate) Admit(now time.Time, ds []*Delivery) (n int, again time.Time) {
+	g.mu.Lock()
+	change := g.advance(now)
+	switch g.state {
+	case gateOpen:
+		n = len(ds)
+	case gateProbing:
+		n = min(len(ds), g.probes.limit-g.probes.sent)
+		if n > 0 {
+			g.probes.sent += n
+			g.probes.last, g.probes.unansweredBy = now, now.Add(g.options.ProbeTimeout)
+		}
+		again = now.Add(probePoll)
+	case gateClosed:
+		again = g.until
+	}
+	for _, d := range ds[:n] {
+		d.pass = g.pass
+	}
+	g.mu.Unlock()
+	change.log(g.log)
+	return n, again
+}
+
+// Closed reports whether nothing may be sent now. It takes no lock and costs
+// nanoseconds: for what waits in a queue and is asked again before it is
+// written.
+func (g *Gate) Closed(now time.Time) bool {
+	return int64(now.Sub(g.born)) < g.shut.Load()
+}
+
+// Until is the end of the pause, or zero when there is none.
+func (g *Gate) Until(now time.Time) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state != gateClosed || !now.Before(g.until) {
+		return time.Time{}
+	}
+	return g.until
+}
+
+// Paused says since when the route has not been open, probing included, and
+// why. ok is false while it is open.
+func (g *Gate) Paused() (since time.Time, reason PauseReason, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.past.since, g.reason, g.state != gateOpen
+}
+
+// Hold reports whether what Admit does not let through is to go to the hold
+// topic rather than to wait here: when the route was paused for longer than
+// HoldAfter of the last HoldSpan, or is known to be by the end of this pause.
+// Probes that are out are waited for a moment, and once a round of them went
+// well nothing is held any more.
+func (g *Gate) Hold(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	end := now
+	switch g.state {
+	case gateOpen:
+		return false
+	case gateClosed:
+		if g.until.After(now) {
+			end = g.until
+		}
+	case gateProbing:
+		if g.probes.number > 0 || g.probes.sent > 0 && now.Sub(g.probes.last) < g.options.ProbeWait {
+			return false
+		}
+	}
+	return g.past.within(now)+end.Sub(now) > g.options.HoldAfter
+}
+
+// answered takes back deliveries of this route that Admit let through.
+func (g *Gate) answered(now time.Time, ds []*Delivery) {
+	delivered, asked, halted, word := 0, time.Duration(0), false, ""
+	g.mu.Lock()
+	passed := g.advance(now)
+	for _, d := range ds {
+		r := &d.Result
+		current := d.pass == g.pass
+		d.pass = 0
+		if r.Class == NoAnswer || r.Expired {
+			if current && g.state == gateProbing {
+				g.probes.sent--
+			}
+			continue
+		}
+		if r.Class == Delivered {
+			delivered++
+		}
+		bad := r.bad()
+		switch {
+		case bad && r.Pause && r.After > 0:
+			// Also from what was sent long ago: a floor is a floor.
+			if r.After > asked {
+				asked, word = r.After, r.Reason
+			}
+		case bad && r.Halt && current:
+			halted, word = true, r.Reason
+		case bad && word == "":
+			word = r.Reason
+		}
+		if current {
+			g.count(now, bad)
+		}
+	}
+	change := g.judge(now, asked, halted, word)
+	g.mu.Unlock()
+	passed.log(g.log)
+	change.log(g.log)
+	if delivered > 0 {
+		g.Retries.Earn(now, delivered)
+		g.DeadLetters.Earn(now, delivered)
+	}
+}
+
+// bad reports whether the answer says that the route does not work. What it
+// says about one message or device does not count.
+func (r *Result) bad() bool {
+	return r.Certainty == Ambiguous || r.Class == Again && r.Scope != ScopeDevice
+}
+
+func (g *Gate) count(now time.Time, bad bool) {
+	switch {
+	case g.state == gateOpen:
+		g.answer.add(now, bad)
+	case g.state == gateProbing && bad:
+		g.probes.bad++
+	case g.state == gateProbing:
+		g.probes.good++
+	}
+}
+
+// judge changes the state after answers were counted. The caller holds mu.
+func (g *Gate) judge(now time.Time, asked time.Duration, halted bool, word string) gateChange {
+	switch {
+	case asked > 0:
+		return g.close(now, PauseAsked, asked, word)
+	case halted:
+		return g.close(now, PauseHalted, 0, word)
+	case g.state == gateOpen:
+		if g.answer.over(now, g.options.Answers, g.options.Share) {
+			return g.close(now, PauseErrors, 0, word)
+		}
+	case g.state == gateProbing:
+		p := &g.probes
+		switch {
+		case float64(p.bad) > g.options.Share*float64(p.limit):
+			return g.close(now, PauseErrors, 0, word)
+		case p.good+p.bad < p.limit:
+		case 2*p.limit > g.options.FullProbes:
+			return g.open(now)
+		default:
+			*p = probeRound{number: p.number + 1, limit: 2 * p.limit, last: now}
+		}
+	}
+	return gateChange{}
+}
+
+// advance does what the passing of time does. The caller holds mu.
+func (g *Gate) advance(now time.Time) gateChange {
+	switch {
+	case g.state == gateClosed && !now.Before(g.until):
+		g.state, g.probes = gateProbing, probeRound{limit: 1}
+		g.pass++
+	case g.state == gateProbing && g.probes.sent > g.probes.good+g.probes.bad && !now.Before(g.probes.unansweredBy):
+		return g.close(now, PauseErrors, 0, "none")
+	}
+	return gateChange{}
+}
+
+// close begins a pause, or lengthens the one there is: at least as long as the
+// provider asked, and otherwise twice as long as the last one unless that was
+// a while ago. The caller holds mu.
+func (g *Gate) close(now time.Time, why PauseReason, asked time.Duration, word string) gateChange {
+	spread := func(d time.Duration) time.Duration { return d + g.options.Jitter(min(d/10, longestSpread)) }
+	if g.state == gateClosed {
+		if until := now.Add(spread(asked)); now.Add(asked).After(g.until) {
+			g.shutUntil(until)
+		}
+		return gateChange{}
+	}
+	first := g.options.FirstPause
+	if why == PauseHalted {
+		first = g.options.HaltPause
+	}
+	pause := first
+	if g.state == gateProbing || g.pause > 0 && now.Sub(g.opened) < g.options.HoldSpan {
+		pause = min(max(2*g.pause, first), g.options.LongestPause)
+	}
+	if g.state == gateOpen {
+		g.past.begin(now)
+	}
+	g.state, g.pause, g.reason = gateClosed, pause, why
+	g.pass++
+	g.shutUntil(now.Add(spread(max(pause, asked))))
+	g.metrics.paused.Set(1)
+	g.metrics.pauses[why].Inc()
+	return gateChange{gate: g, closed: true, reason: why, word: word, pause: g.until.Sub(now)}
+}
+
+// open ends the pause. The caller holds mu.
+func (g *Gate) open(now time.Time) gateChange {
+	since := g.past.since
+	g.past.end(now)
+	g.state, g.opened = gateOpen, now
+	g.pass++
+	g.answer.reset()
+	g.metrics.paused.Set(0)
+	return gateChange{gate: g, reason: g.reason, pause: now.Sub(since)}
+}
+
+func (g *Gate) shutUntil(t time.Time) {
+	g.until = t
+	g.shut.Store(int64(t.Sub(g.born)))
+}
+
+// gateChange is a change of state that the log is to tell.
+type gateChange struct {
+	gate   *Gate
+	closed bool
+	reason PauseReason
+	word   string // the provider's own
+	pause  time.Duration
+}
+
+func (c gateChange) log(log *slog.Logger) {
+	switch {
+	case c.gate == nil:
+	case !c.closed:
+		log.Info("route goes on", "route", c.gate.route.String(), "paused", c.pause.Round(time.Millisecond))
+	case c.reason == PauseHalted:
+		log.Error("route halted: the provider refuses our credentials or set-up", "route", c.gate.route.String(), "answer", c.word, "probed in", c.pause.Round(time.Millisecond))
+	default:
+		log.Warn("route paused", "route", c.gate.route.String(), "reason", string(c.reason), "answer", c.word, "probed in", c.pause.Round(time.Millisecond))
+	}
+}

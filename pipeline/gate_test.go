@@ -1,0 +1,636 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"pgregory.net/rapid"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+var (
+	fcmShop  = pipeline.Route{Platform: pipeline.FCM, App: "shop"}
+	apnsShop = pipeline.Route{Platform: pipeline.APNS, App: "shop", Environment: pipeline.Production}
+)
+
+// Answers as the providers give them.
+var (
+	good      = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+	broken    = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: 10 * time.Second, Certainty: pipeline.Ambiguous, Reason: "INTERNAL"}
+	away      = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Reason: "not_connected"}
+	timedOut  = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: pipeline.Ambiguous, Reason: "timeout"}
+	refused   = pipeline.Result{Class: pipeline.Refused, Reason: "PayloadTooLarge"}
+	gone      = pipeline.Result{Class: pipeline.Gone, Reason: "UNREGISTERED"}
+	tooMany   = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeDevice, After: time.Minute, Reason: "TooManyRequests"}
+	badKey    = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, After: 10 * time.Second, Reason: "PERMISSION_DENIED"}
+	appleKey  = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeDevice, Halt: true, After: 10 * time.Second, Reason: "THIRD_PARTY_AUTH_ERROR"}
+	vague     = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeDevice, Certainty: pipeline.Ambiguous, Reason: "http_500"}
+	unsent    = pipeline.Result{}
+	expired   = pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: "past_expires_at"}
+	startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+)
+
+func askedFor(d time.Duration) pipeline.Result {
+	return pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: d, Pause: true, Reason: "RATE_LIMIT_EXCEEDED"}
+}
+
+func gateOptions() pipeline.GateOptions {
+	o := pipeline.DefaultGateOptions()
+	o.Jitter = func(time.Duration) time.Duration { return 0 }
+	return o
+}
+
+// gateway is the gate of one route, its clock and what it told.
+type gateway struct {
+	t     testing.TB
+	gates *pipeline.Gates
+	gate  *pipeline.Gate
+	now   time.Time
+	log   bytes.Buffer
+	reg   *prometheus.Registry
+}
+
+func newGateway(t testing.TB, o pipeline.GateOptions) *gateway {
+	t.Helper()
+	g := &gateway{t: t, now: startTime, reg: prometheus.NewRegistry()}
+	gates, err := pipeline.NewGates([]pipeline.Route{fcmShop, apnsShop}, o, pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.gates, g.gate = gates, gates.Of(fcmShop)
+	return g
+}
+
+func (g *gateway) pass(d time.Duration) { g.now = g.now.Add(d) }
+
+func deliveries(r pipeline.Route, n int) []*pipeline.Delivery {
+	ds := make([]*pipeline.Delivery, n)
+	for i := range ds {
+		ds[i] = &pipeline.Delivery{Route: r, Device: pipeline.Device{Token: "secret-token"}, Item: &pipeline.Item{}}
+	}
+	return ds
+}
+
+// admit asks for n and returns what was let through.
+func (g *gateway) admit(n int) []*pipeline.Delivery {
+	ds := deliveries(fcmShop, n)
+	k, again := g.gate.Admit(g.now, ds)
+	if k < n && !again.After(g.now) {
+		g.t.Fatalf("%d of %d admitted, and to be asked again at %v, which is not later than %v", k, n, again, g.now)
+	}
+	return ds[:k]
+}
+
+func (g *gateway) answer(ds []*pipeline.Delivery, r pipeline.Result) {
+	for _, d := range ds {
+		d.Result = r
+	}
+	g.gates.Answered(g.now, ds)
+}
+
+// send lets n through, all of which must be admitted, and answers them.
+func (g *gateway) send(n int, r pipeline.Result) {
+	g.t.Helper()
+	ds := g.admit(n)
+	if len(ds) != n {
+		g.t.Fatalf("at %v: %d of %d were admitted", g.now.Sub(startTime), len(ds), n)
+	}
+	g.answer(ds, r)
+}
+
+func (g *gateway) wantUntil(d time.Duration) {
+	g.t.Helper()
+	want := g.now.Add(d)
+	if d == 0 {
+		want = time.Time{}
+	}
+	if got := g.gate.Until(g.now); !got.Equal(want) {
+		g.t.Fatalf("at %v: paused until %v, want %v", g.now.Sub(startTime), got.Sub(startTime), want.Sub(startTime))
+	}
+	if closed := g.gate.Closed(g.now); closed != (d > 0) {
+		g.t.Fatalf("at %v: Closed says %v, Until says %v", g.now.Sub(startTime), closed, d)
+	}
+}
+
+func TestGateCloses(t *testing.T) {
+	type group struct {
+		n int
+		r pipeline.Result
+	}
+	for _, row := range []struct {
+		why    string
+		groups []group
+		until  time.Duration // 0 = stays open
+	}{
+		{"all is well", []group{{1000, good}}, 0},
+		{"a message at fault says nothing about the route", []group{{100, refused}}, 0},
+		{"nor does a dead token", []group{{100, gone}}, 0},
+		{"nor a device that has had too much", []group{{100, tooMany}}, 0},
+		{"nor Apple's key at Google: Android's devices go on", []group{{100, appleKey}}, 0},
+		{"nobody knows whether it was sent", []group{{20, vague}}, time.Second},
+		{"one bad answer is not many", []group{{1, broken}}, 0},
+		{"19 answers are too few to judge", []group{{19, broken}}, 0},
+		{"20 are enough", []group{{20, broken}}, time.Second},
+		{"half is not more than half", []group{{50, good}, {50, broken}}, 0},
+		{"more than half", []group{{50, good}, {51, broken}}, time.Second},
+		{"30 % of many", []group{{7000, good}, {3000, broken}}, 0},
+		{"cannot connect", []group{{20, away}}, time.Second},
+		{"never answers", []group{{20, timedOut}}, time.Second},
+		{"a single Retry-After, however well the rest goes", []group{{1000, good}, {1, askedFor(37 * time.Second)}}, 37 * time.Second},
+		{"the longest of several", []group{{1, askedFor(20 * time.Second)}, {1, askedFor(50 * time.Second)}, {1, askedFor(30 * time.Second)}}, 50 * time.Second},
+		{"refused credentials", []group{{1, badKey}}, 30 * time.Second},
+		{"given back unsent is no answer", []group{{100, unsent}, {100, expired}}, 0},
+	} {
+		g := newGateway(t, gateOptions())
+		var sent [][]*pipeline.Delivery
+		for _, gr := range row.groups {
+			sent = append(sent, g.admit(gr.n))
+		}
+		for i, gr := range row.groups {
+			if len(sent[i]) != gr.n {
+				t.Fatalf("%s: %d of %d admitted by an open gate", row.why, len(sent[i]), gr.n)
+			}
+			g.answer(sent[i], gr.r)
+		}
+		want := time.Time{}
+		if row.until > 0 {
+			want = g.now.Add(row.until)
+		}
+		if got := g.gate.Until(g.now); !got.Equal(want) {
+			t.Errorf("%s: paused until %v, want %v", row.why, got, want)
+		}
+		if other := g.gates.Of(apnsShop); !other.Until(g.now).IsZero() {
+			t.Errorf("%s: the other route is stopped too", row.why)
+		}
+	}
+}
+
+func TestGateForgetsOldAnswers(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	for range 30 { // 15 bad ones in any 10 s, 45 over all
+		g.send(3, broken)
+		g.pass(2 * time.Second)
+	}
+	g.wantUntil(0)
+	g.send(1000, good)
+	g.pass(11 * time.Second)
+	g.send(20, broken) // the good ones are too long ago to outweigh them
+	g.wantUntil(time.Second)
+}
+
+func TestGateProbesInDoublingRounds(t *testing.T) {
+	o := gateOptions()
+	o.FullProbes = 8
+	g := newGateway(t, o)
+	g.send(20, broken)
+	g.pass(999 * time.Millisecond)
+	if n := len(g.admit(10)); n != 0 {
+		t.Fatalf("%d admitted before the pause was over", n)
+	}
+	g.pass(time.Millisecond)
+	for _, round := range []int{1, 2, 4, 8} {
+		first := g.admit(100)
+		if len(first) != round || len(g.admit(100)) != 0 {
+			t.Fatalf("%d probes admitted in the round of %d", len(first), round)
+		}
+		g.answer(first, good)
+		g.pass(50 * time.Millisecond)
+	}
+	g.send(10_000, good)
+	if err := testutil.GatherAndCompare(g.reg, strings.NewReader(`# HELP push_route_paused 1 while a route is stopped or only probed.
+# TYPE push_route_paused gauge
+push_route_paused{route="apns/shop/production"} 0
+push_route_paused{route="fcm/shop"} 0
+`), "push_route_paused"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGateOpensAlthoughSomeProbesFail(t *testing.T) {
+	o := gateOptions()
+	o.FullProbes = 16
+	g := newGateway(t, o)
+	g.send(20, broken)
+	g.pass(time.Second)
+	for _, round := range []int{1, 2, 4, 8, 16} { // 30 % is what an open gate bears
+		ds := g.admit(round)
+		bad := round * 3 / 10
+		g.answer(ds[:bad], broken)
+		g.answer(ds[bad:], good)
+	}
+	g.send(1000, good)
+}
+
+func TestGatePausesDouble(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	g.send(20, broken)
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		g.wantUntil(pause * time.Second)
+		g.pass(pause * time.Second)
+		g.send(1, broken)
+	}
+	// A provider may ask for more, and that is not doubled after.
+	g.pass(5 * time.Minute)
+	g.send(1, askedFor(time.Hour))
+	g.wantUntil(time.Hour)
+	g.pass(time.Hour)
+	g.send(1, broken)
+	g.wantUntil(5 * time.Minute)
+}
+
+func TestGateRemembersWhatFlaps(t *testing.T) {
+	o := gateOptions()
+	o.FullProbes = 1
+	g := newGateway(t, o)
+	g.send(20, broken)
+	for _, pause := range []time.Duration{1, 2, 4, 8} {
+		g.wantUntil(pause * time.Second)
+		g.pass(pause * time.Second)
+		g.send(1, good) // opens
+		g.send(20, broken)
+	}
+	g.pass(16 * time.Second)
+	g.send(1, good)
+	g.pass(time.Minute)
+	g.send(20, broken)
+	g.wantUntil(time.Second) // a minute of peace
+}
+
+// What was bad before the pause is not held against the route after it.
+func TestGateBeginsAnew(t *testing.T) {
+	o := gateOptions()
+	o.FullProbes = 1
+	g := newGateway(t, o)
+	g.send(100, broken)
+	g.pass(time.Second)
+	g.send(1, good)
+	g.send(19, broken)
+	g.wantUntil(0)
+	g.send(1, broken)
+	g.wantUntil(2 * time.Second)
+}
+
+// Answers come back in groups of any routes: each counts for its own.
+func TestGatesMixedGroups(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	apns := deliveries(apnsShop, 40)
+	g.gates.Of(apnsShop).Admit(g.now, apns)
+	fcm := g.admit(40)
+	var mixed []*pipeline.Delivery
+	for i := range apns {
+		apns[i].Result, fcm[i].Result = good, broken
+		mixed = append(mixed, apns[i], fcm[i])
+	}
+	mixed = append(mixed, deliveries(pipeline.Route{Platform: pipeline.FCM, App: "unknown"}, 1)...)
+	g.gates.Answered(g.now, mixed)
+	g.wantUntil(time.Second)
+	if until := g.gates.Of(apnsShop).Until(g.now); !until.IsZero() {
+		t.Errorf("the route whose answers were good is paused until %v", until)
+	}
+}
+
+func TestGateHaltsUntilAProbeSucceeds(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	flying := g.admit(100)
+	g.send(1, badKey)
+	g.wantUntil(30 * time.Second)
+	g.answer(flying, badKey) // the others that were out change nothing
+	g.wantUntil(30 * time.Second)
+	g.pass(30 * time.Second)
+	g.send(1, badKey)
+	g.wantUntil(time.Minute)
+	if !strings.Contains(g.log.String(), "level=ERROR") || !strings.Contains(g.log.String(), "PERMISSION_DENIED") {
+		t.Errorf("the log does not alarm:\n%s", &g.log)
+	}
+	g.pass(time.Minute)
+	for n := 1; n <= 128; n *= 2 {
+		g.send(n, good)
+	}
+	g.send(1000, good)
+}
+
+// A 429 that answers something sent before the pause is as much a floor as any
+// other; other answers of then say nothing about the probes.
+func TestGateAnswersFromBeforeThePause(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	flying := g.admit(1000)
+	g.send(1, askedFor(10*time.Second))
+	g.pass(4 * time.Second)
+	g.answer(flying[:1], askedFor(20*time.Second))
+	g.wantUntil(20 * time.Second)
+	g.answer(flying[1:2], askedFor(5*time.Second)) // sooner than that
+	g.wantUntil(20 * time.Second)
+	g.pass(20 * time.Second)
+
+	probe := g.admit(10)
+	if len(probe) != 1 {
+		t.Fatalf("%d probes", len(probe))
+	}
+	g.answer(flying[2:500], broken) // late time-outs
+	g.answer(flying[500:800], good)
+	g.answer(flying[800:900], badKey)
+	if n := len(g.admit(10)); n != 0 {
+		t.Fatalf("answers from before the pause let %d more probes through", n)
+	}
+	g.wantUntil(0)
+	g.answer(probe, good)
+	if n := len(g.admit(10)); n != 2 {
+		t.Fatalf("%d probes in the second round", n)
+	}
+	g.answer(flying[900:], askedFor(time.Minute))
+	g.wantUntil(time.Minute)
+}
+
+func TestGateProbesThatComeBackUnsent(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	g.send(20, broken)
+	g.pass(time.Second)
+	for _, back := range []pipeline.Result{unsent, expired} {
+		probe := g.admit(5)
+		g.answer(probe, back)
+	}
+	if n := len(g.admit(5)); n != 1 {
+		t.Fatalf("%d probes admitted after one came back unsent, want another one", n)
+	}
+}
+
+func TestGateProbeWithoutAnswer(t *testing.T) {
+	o := gateOptions()
+	g := newGateway(t, o)
+	g.send(20, broken)
+	g.pass(time.Second)
+	probe := g.admit(1)
+	g.pass(o.ProbeTimeout - time.Millisecond)
+	if n := len(g.admit(1)); n != 0 || g.gate.Closed(g.now) {
+		t.Fatal("the probe was given up too soon")
+	}
+	g.pass(time.Millisecond)
+	g.admit(1)
+	g.wantUntil(2 * time.Second)
+	g.pass(2 * time.Second)
+	again := g.admit(1)
+	g.answer(probe, good) // comes after all, and counts no more
+	if n := len(g.admit(10)); n != 0 {
+		t.Fatal("an answer that came too late counted for the next round")
+	}
+	g.answer(again, good)
+	if n := len(g.admit(10)); n != 2 {
+		t.Fatalf("%d probes in the second round", n)
+	}
+}
+
+func TestGateHolds(t *testing.T) {
+	close5 := func(g *gateway) { g.send(1, askedFor(5*time.Second)) }
+	for _, row := range []struct {
+		why  string
+		do   func(*gateway)
+		hold bool
+	}{
+		{"an open route never holds", func(*gateway) {}, false},
+		{"a pause of 5 s stalls", close5, false},
+		{"one of 6 s holds at once: it is known to last", func(g *gateway) { g.send(1, askedFor(6*time.Second)) }, true},
+		{"1 + 2 s stall", func(g *gateway) { g.send(20, broken); g.pass(time.Second); g.send(1, broken) }, false},
+		{"1 + 2 + 4 s hold", func(g *gateway) {
+			g.send(20, broken)
+			g.pass(time.Second)
+			g.send(1, broken)
+			g.pass(2 * time.Second)
+			g.send(1, broken)
+		}, true},
+		{"a probe that is out is waited for", func(g *gateway) {
+			g.send(1, askedFor(time.Minute))
+			g.pass(time.Minute)
+			g.admit(1)
+			g.pass(1999 * time.Millisecond)
+		}, false},
+		{"but not for long", func(g *gateway) {
+			g.send(1, askedFor(time.Minute))
+			g.pass(time.Minute)
+			g.admit(1)
+			g.pass(2 * time.Second)
+		}, true},
+		{"it goes on: the rest follows in a moment", func(g *gateway) {
+			g.send(1, askedFor(time.Minute))
+			g.pass(time.Minute)
+			g.send(1, good)
+			g.admit(2)
+			g.pass(2 * time.Second)
+		}, false},
+		{"short pauses add up", func(g *gateway) {
+			close5(g)
+			g.pass(5 * time.Second)
+			g.send(1, good)
+			g.pass(20 * time.Second)
+			g.send(1, askedFor(time.Second))
+		}, true},
+		{"short: three of 2 s", func(g *gateway) {
+			for range 3 {
+				g.send(1, askedFor(2*time.Second))
+				g.pass(2 * time.Second)
+				g.send(1, good)
+				g.pass(10 * time.Second)
+			}
+			g.send(20, broken)
+		}, true},
+
+		{"but not over more than a minute", func(g *gateway) {
+			close5(g)
+			g.pass(5 * time.Second)
+			g.send(1, good)
+			g.pass(61 * time.Second)
+			g.send(1, askedFor(time.Second))
+		}, false},
+	} {
+		o := gateOptions()
+		if strings.HasPrefix(row.why, "short") || strings.HasPrefix(row.why, "but not over") {
+			o.FullProbes = 1
+			o.HaltPause, o.LongestPause = time.Second, time.Second
+		}
+		g := newGateway(t, o)
+		row.do(g)
+		if got := g.gate.Hold(g.now); got != row.hold {
+			t.Errorf("%s: Hold is %v", row.why, got)
+		}
+	}
+}
+
+func TestHoldDelay(t *testing.T) {
+	for hops, want := range map[int]time.Duration{-1: 30, 0: 30, 1: 60, 2: 120, 3: 240, 4: 300, 5: 300, 1000: 300} {
+		if got := pipeline.HoldDelay(hops); got != want*time.Second {
+			t.Errorf("held %d times before: %v, want %v", hops, got, want*time.Second)
+		}
+	}
+}
+
+func TestGateTells(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	want := func(paused, asked, errors int) {
+		t.Helper()
+		text := fmt.Sprintf(`# HELP push_route_paused 1 while a route is stopped or only probed.
+# TYPE push_route_paused gauge
+push_route_paused{route="apns/shop/production"} 0
+push_route_paused{route="fcm/shop"} %d
+# HELP push_route_pauses_total Times a route was stopped, failed probes included.
+# TYPE push_route_pauses_total counter
+push_route_pauses_total{reason="errors",route="apns/shop/production"} 0
+push_route_pauses_total{reason="errors",route="fcm/shop"} %d
+push_route_pauses_total{reason="halt",route="apns/shop/production"} 0
+push_route_pauses_total{reason="halt",route="fcm/shop"} 0
+push_route_pauses_total{reason="retry_after",route="apns/shop/production"} 0
+push_route_pauses_total{reason="retry_after",route="fcm/shop"} %d
+`, paused, errors, asked)
+		if err := testutil.GatherAndCompare(g.reg, strings.NewReader(text), "push_route_paused", "push_route_pauses_total"); err != nil {
+			t.Error(err)
+		}
+	}
+	want(0, 0, 0)
+	g.send(20, broken)
+	g.pass(time.Second)
+	g.send(1, askedFor(time.Minute))
+	want(1, 1, 1)
+	if since, why, ok := g.gate.Paused(); !ok || !since.Equal(startTime) || why != pipeline.PauseAsked {
+		t.Errorf("Paused says %v, %v, %v", since, why, ok)
+	}
+	if log := g.log.String(); strings.Count(log, "route paused") != 2 || !strings.Contains(log, "route=fcm/shop") || strings.Contains(log, "secret") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+func TestGateOptionsThatCannotWork(t *testing.T) {
+	for name, spoil := range map[string]func(*pipeline.GateOptions){
+		"no window":         func(o *pipeline.GateOptions) { o.Window = 0 },
+		"no answers":        func(o *pipeline.GateOptions) { o.Answers = 0 },
+		"all must be bad":   func(o *pipeline.GateOptions) { o.Share = 1 },
+		"no pause":          func(o *pipeline.GateOptions) { o.FirstPause = 0 },
+		"no halt":           func(o *pipeline.GateOptions) { o.HaltPause = 0 },
+		"shrinking pauses":  func(o *pipeline.GateOptions) { o.LongestPause = o.HaltPause - 1 },
+		"no probes":         func(o *pipeline.GateOptions) { o.FullProbes = 0 },
+		"impatient":         func(o *pipeline.GateOptions) { o.ProbeTimeout = 0 },
+		"holds always":      func(o *pipeline.GateOptions) { o.HoldAfter = 0 },
+		"holds never":       func(o *pipeline.GateOptions) { o.HoldSpan = o.HoldAfter - 1 },
+		"no jitter":         func(o *pipeline.GateOptions) { o.Jitter = nil },
+		"no retry floor":    func(o *pipeline.GateOptions) { o.Retries.Floor = 0 },
+		"negative share":    func(o *pipeline.GateOptions) { o.Retries.Share = -1 },
+		"burst below one":   func(o *pipeline.GateOptions) { o.DeadLetters.Burst = 0.5 },
+		"negative dlq rate": func(o *pipeline.GateOptions) { o.DeadLetters.Floor = -1 },
+	} {
+		o := gateOptions()
+		spoil(&o)
+		if _, err := pipeline.NewGates(nil, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// Whatever answers come in whatever order: nothing is admitted before the last
+// time that the provider named, never more probes than the round allows, and
+// with good answers the gate opens in the end.
+func TestGateProperties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		o := gateOptions()
+		spread := time.Duration(rapid.IntRange(0, 1000).Draw(rt, "jitter"))
+		o.Jitter = func(d time.Duration) time.Duration { return d * spread / 1001 }
+		g := newGateway(t, o)
+		var flying []*pipeline.Delivery
+		var floor time.Time
+		kinds := []pipeline.Result{good, good, good, broken, away, timedOut, refused, tooMany, badKey, unsent, expired, askedFor(time.Second), askedFor(90 * time.Second)}
+		for range rapid.IntRange(1, 200).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 2).Draw(rt, "step") {
+			case 0:
+				g.pass(time.Duration(rapid.IntRange(0, 20_000).Draw(rt, "ms")) * time.Millisecond)
+			case 1:
+				_, _, paused := g.gate.Paused()
+				ds := g.admit(rapid.IntRange(1, 300).Draw(rt, "wanted"))
+				if len(ds) > 0 && g.now.Before(floor) {
+					rt.Fatalf("%d admitted %v before the provider wants any", len(ds), floor.Sub(g.now))
+				}
+				if paused && len(ds) > o.FullProbes {
+					rt.Fatalf("%d probes at once", len(ds))
+				}
+				flying = append(flying, ds...)
+			default:
+				n := rapid.IntRange(0, min(len(flying), 60)).Draw(rt, "answers")
+				r := rapid.SampledFrom(kinds).Draw(rt, "kind")
+				if n > 0 && r.Pause {
+					floor = latest(floor, g.now.Add(r.After))
+				}
+				from := rapid.IntRange(0, len(flying)-n).Draw(rt, "from")
+				back := append([]*pipeline.Delivery(nil), flying[from:from+n]...)
+				flying = append(flying[:from], flying[from+n:]...)
+				g.answer(back, r)
+			}
+		}
+		g.answer(flying, good)
+		g.pass(2 * time.Minute)
+		for range 1000 {
+			ds := g.admit(2 * o.FullProbes)
+			g.answer(ds, good)
+			if len(ds) == 2*o.FullProbes {
+				return
+			}
+			g.pass(time.Second)
+		}
+		rt.Fatal("never opens again")
+	})
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Several lanes share a gate: of their dispatchers together no more get
+// through than of one.
+func TestGateShared(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	g.send(20, broken)
+	g.pass(time.Second)
+	var lanes sync.WaitGroup
+	var mu sync.Mutex
+	var probes []*pipeline.Delivery
+	for range 8 {
+		lanes.Go(func() {
+			ds := deliveries(fcmShop, 100)
+			for range 100 {
+				n, _ := g.gate.Admit(g.now, ds)
+				g.gate.Hold(g.now)
+				g.gate.Closed(g.now)
+				mu.Lock()
+				probes = append(probes, ds[:n]...)
+				mu.Unlock()
+				ds = ds[n:]
+			}
+		})
+	}
+	lanes.Wait()
+	if len(probes) != 1 {
+		t.Fatalf("%d probes were let through by one gate, want 1", len(probes))
+	}
+	g.answer(probes, good)
+	if n := len(g.admit(10)); n != 2 {
+		t.Fatalf("%d probes after that", n)
+	}
+}
+
+func BenchmarkGate(b *testing.B) {
+	g := newGateway(b, gateOptions())
+	ds := deliveries(fcmShop, 256)
+	for _, d := range ds {
+		d.Result = good
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		g.gate.Admit(g.now, ds)
+		g.gates.Answered(g.now, ds)
+	}
+}

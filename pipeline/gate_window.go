@@ -1,0 +1,102 @@
+package pipeline
+
+import "time"
+
+// windowSlices is into how many parts an answerWindow divides its span: it
+// forgets a tenth at a time.
+const windowSlices = 10
+
+// answerWindow counts good and bad answers of the last span.
+type answerWindow struct {
+	slice  time.Duration
+	start  time.Time // of the newest slice; zero = nothing counted yet
+	newest int
+	counts [windowSlices]struct{ good, bad int }
+}
+
+func newAnswerWindow(span time.Duration) answerWindow {
+	return answerWindow{slice: span / windowSlices}
+}
+
+func (w *answerWindow) reset() { *w = answerWindow{slice: w.slice} }
+
+// move forgets what is older than the span.
+func (w *answerWindow) move(now time.Time) {
+	if w.start.IsZero() {
+		w.start = now
+	}
+	passed := now.Sub(w.start) / w.slice
+	if passed <= 0 {
+		return
+	}
+	if passed >= windowSlices {
+		w.reset()
+		w.start = now
+		return
+	}
+	for range passed {
+		w.newest = (w.newest + 1) % windowSlices
+		w.counts[w.newest].good, w.counts[w.newest].bad = 0, 0
+	}
+	w.start = w.start.Add(passed * w.slice)
+}
+
+func (w *answerWindow) add(now time.Time, bad bool) {
+	w.move(now)
+	if bad {
+		w.counts[w.newest].bad++
+	} else {
+		w.counts[w.newest].good++
+	}
+}
+
+// over reports whether there were at least least answers, and more than share
+// of them bad.
+func (w *answerWindow) over(now time.Time, least int, share float64) bool {
+	w.move(now)
+	good, bad := 0, 0
+	for _, c := range w.counts {
+		good, bad = good+c.good, bad+c.bad
+	}
+	return good+bad >= least && float64(bad) > share*float64(good+bad)
+}
+
+// pauses remembers when a gate was not open, as far back as span.
+type pauses struct {
+	span  time.Duration
+	since time.Time // of the one that goes on; zero = none
+	over  []stretch // in order
+}
+
+type stretch struct{ from, to time.Time }
+
+func (p *pauses) begin(now time.Time) { p.since = now }
+
+func (p *pauses) end(now time.Time) {
+	kept := p.over[:0]
+	for _, s := range p.over {
+		if now.Sub(s.to) < p.span {
+			kept = append(kept, s)
+		}
+	}
+	p.over = append(kept, stretch{p.since, now})
+	p.since = time.Time{}
+}
+
+// within is how much of the last span was paused.
+func (p *pauses) within(now time.Time) (total time.Duration) {
+	first := now.Add(-p.span)
+	clip := func(from, to time.Time) time.Duration {
+		if from.Before(first) {
+			from = first
+		}
+		return max(to.Sub(from), 0)
+	}
+	for _, s := range p.over {
+		total += clip(s.from, s.to)
+	}
+	if !p.since.IsZero() {
+		total += clip(p.since, now)
+	}
+	return total
+}

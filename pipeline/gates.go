@@ -1,0 +1,142 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// GateOptions are the numbers of a Gate.
+type GateOptions struct {
+	// A route closes when more than Share of its answers within Window were
+	// bad, and there were at least Answers of them. Share is from 0 to 1.
+	Window  time.Duration
+	Answers int
+	Share   float64
+
+	// The first pause after bad answers, after refused credentials, and the
+	// longest that doubling leads to. What a provider asks for may be longer.
+	FirstPause, HaltPause, LongestPause time.Duration
+
+	// After a pause come rounds of 1, 2, 4 … probes; with a round of FullProbes
+	// behind it the route is open. A probe without an answer within
+	// ProbeTimeout counts as bad; it must exceed the send deadline.
+	FullProbes   int
+	ProbeTimeout time.Duration
+
+	// A route that was paused for more than HoldAfter of the last HoldSpan
+	// holds (Gate.Hold). ProbeWait is how long a probe that is out keeps what is
+	// behind it from being held.
+	HoldAfter, HoldSpan, ProbeWait time.Duration
+
+	// Retries is the retry budget, DeadLetters the DLQ limiter.
+	Retries, DeadLetters BudgetOptions
+
+	// Jitter returns a random duration in [0, d), 0 for 0: it lengthens pauses
+	// by up to a tenth, so that the workers of a fleet do not come back at once.
+	Jitter func(d time.Duration) time.Duration
+}
+
+// DefaultGateOptions returns the defaults.
+func DefaultGateOptions() GateOptions {
+	return GateOptions{
+		Window: 10 * time.Second, Answers: 20, Share: 0.5,
+		FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: 5 * time.Minute,
+		// 8 rounds with 50 ms answers: 0.4 s from the first probe to full speed.
+		FullProbes: 128, ProbeTimeout: 15 * time.Second,
+		HoldAfter: 5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
+		Retries: DefaultRetryBudget(), DeadLetters: DefaultDeadLetterBudget(),
+		Jitter: func(d time.Duration) time.Duration {
+			if d <= 0 {
+				return 0
+			}
+			return rand.N(d)
+		},
+	}
+}
+
+func (o *GateOptions) check() error {
+	switch {
+	case o.Window < windowSlices, o.Answers < 1, o.Share <= 0, o.Share >= 1:
+		return errors.New("window and answers must be positive, and the share between 0 and 1")
+	case o.FirstPause <= 0, o.HaltPause <= 0, o.LongestPause < o.FirstPause, o.LongestPause < o.HaltPause:
+		return errors.New("pauses must be positive, and the longest not shorter than the first ones")
+	case o.FullProbes < 1, o.ProbeTimeout <= 0, o.HoldAfter <= 0, o.HoldSpan < o.HoldAfter, o.ProbeWait < 0:
+		return errors.New("probes, their time-out and the hold times must be positive, and the span not shorter than what is held after")
+	case o.Jitter == nil:
+		return errors.New("no jitter")
+	}
+	if err := o.Retries.check(); err != nil {
+		return fmt.Errorf("retry budget: %w", err)
+	}
+	if err := o.DeadLetters.check(); err != nil {
+		return fmt.Errorf("DLQ limiter: %w", err)
+	}
+	return nil
+}
+
+const (
+	// probePoll is when to ask again while probes are out: their answers, not
+	// the time, let the next ones through.
+	probePoll = 10 * time.Millisecond
+	// longestSpread bounds what jitter adds to a pause.
+	longestSpread = 5 * time.Second
+)
+
+// Gates are the gates of all routes of a worker.
+type Gates struct {
+	gates map[Route]*Gate // never changed
+}
+
+// NewGates makes the gates, all open. now is the time at which their budgets
+// are full. It reports options that cannot work.
+func NewGates(routes []Route, o GateOptions, m *Metrics, log *slog.Logger, now time.Time) (*Gates, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("gates: %w", err)
+	}
+	gs := &Gates{gates: make(map[Route]*Gate, len(routes))}
+	for _, r := range routes {
+		gs.gates[r] = newGate(r, o, m.gate(r), log, now)
+	}
+	return gs, nil
+}
+
+// Of returns the route's gate, or nil for a route that there was not.
+func (gs *Gates) Of(r Route) *Gate { return gs.gates[r] }
+
+// Answered takes back deliveries that their gates admitted, of any routes in
+// any order, with their results; those without a result were not sent. Each
+// must come here exactly once, as soon as it is back: a gate that hears of it
+// only after a slow status write would let thousands through meanwhile. It
+// keeps nothing of ds.
+func (gs *Gates) Answered(now time.Time, ds []*Delivery) {
+	for from := 0; from < len(ds); {
+		to := from + 1
+		for to < len(ds) && ds[to].Route == ds[from].Route {
+			to++
+		}
+		if g := gs.gates[ds[from].Route]; g != nil {
+			g.answered(now, ds[from:to])
+		}
+		from = to
+	}
+}
+
+// The delays of held records.
+const (
+	firstHold   = 30 * time.Second
+	longestHold = 5 * time.Minute
+)
+
+// HoldDelay is how long a record waits in the hold topic that was held hops
+// times before: 30 s, doubling to 5 minutes. So a route that is stopped for
+// long costs each of its records few hand-overs, and one that is back gets
+// them soon.
+func HoldDelay(hops int) time.Duration {
+	if hops >= 4 {
+		return longestHold
+	}
+	return min(firstHold<<max(hops, 0), longestHold)
+}

@@ -1,0 +1,233 @@
+package pipeline
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the pipeline's counters, shared by all lanes of a worker. No
+// label ever carries an id, a user or a token. All methods may be called at
+// once.
+type Metrics struct {
+	batchSize    *prometheus.HistogramVec // lane
+	stageSeconds *prometheus.HistogramVec // lane, stage
+	failures     *prometheus.CounterVec   // lane, step
+	deliveries   *prometheus.CounterVec   // provider, result
+	responses    *prometheus.CounterVec   // provider, app, class, reason
+	window       *prometheus.GaugeVec     // route
+	boundGauge   *prometheus.GaugeVec     // lane
+	ambiguities  *prometheus.CounterVec   // action
+	deduped      *prometheus.CounterVec   // lane
+	suppressed   *prometheus.CounterVec   // lane, reason
+	endings      *prometheus.CounterVec   // lane, verdict
+	endToEnd     *prometheus.HistogramVec // lane
+	missedAdds   prometheus.Counter
+	paused       *prometheus.GaugeVec   // route
+	pauses       *prometheus.CounterVec // route, reason
+	panics       *prometheus.CounterVec // lane, stage
+	stalled      *prometheus.GaugeVec   // lane, reason
+	standstill   *prometheus.GaugeVec   // lane
+
+	mu    sync.Mutex
+	lanes map[string]*laneMetrics // guarded by mu
+}
+
+// Watched sets what the watchdog of one lane saw.
+func (m *Metrics) Watched(lane string, now time.Time, stalls []Stall, f Finding) {
+	m.standstill.WithLabelValues(lane).Set(f.Quiet.Seconds())
+	l := m.lane(lane)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range l.stalls {
+		l.stalls[name] = 0
+	}
+	for _, s := range stalls {
+		l.stalls[s.Name] = now.Sub(s.Since).Seconds()
+	}
+	for name, seconds := range l.stalls {
+		m.stalled.WithLabelValues(lane, name).Set(seconds)
+	}
+}
+
+// laneMetrics are one lane's children, resolved once.
+type laneMetrics struct {
+	batchSize prometheus.Observer
+	deduped   prometheus.Counter
+	endToEnd  prometheus.Observer
+	verdicts  [len(verdictNames)]prometheus.Counter
+	stalls    map[string]float64 // seconds by name, of all that there ever were; guarded by Metrics.mu
+}
+
+// routeMetrics are one route's children.
+type routeMetrics struct{ window prometheus.Gauge }
+
+// gateMetrics are one gate's children.
+type gateMetrics struct {
+	paused prometheus.Gauge
+	pauses map[PauseReason]prometheus.Counter
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	m := &Metrics{
+		lanes:        make(map[string]*laneMetrics),
+		batchSize:    histogram("push_batch_size", "Records of a batch.", prometheus.ExponentialBuckets(1, 10, 5), "lane"),
+		stageSeconds: histogram("push_stage_duration_seconds", "Time a batch spent in a stage, repeats included.", prometheus.ExponentialBuckets(0.001, 4, 8), "lane", "stage"),
+		failures:     counter("push_step_failures_total", "Times a step could not be done and is tried again.", "lane", "step"),
+		deliveries:   counter("push_deliveries_total", "Sends to one device, by what became of them.", "provider", "result"),
+		responses:    counter("push_provider_responses_total", "Answers by the provider's reason.", "provider", "app", "class", "reason"),
+		window:       gauge("push_provider_inflight", "Sends in flight and answers whose status is not durable yet.", "route"),
+		boundGauge:   gauge("push_duplicate_bound", "The most sends that a hard kill of this worker can repeat.", "lane"),
+		ambiguities:  counter("push_ambiguous_total", "Sends of which nobody can tell whether they were accepted: resend = sent again, unknown = ended UNKNOWN, end = retries used up or expired.", "action"),
+		deduped:      counter("push_deduped_total", "Records that were a copy of one with an outcome.", "lane"),
+		suppressed:   counter("push_suppressed_total", "Notifications not sent on purpose.", "lane", "reason"),
+		endings:      counter("push_endings_total", "Records that ended, by verdict; undecided ones went to their devices.", "lane", "verdict"),
+		endToEnd:     histogram("push_end_to_end_latency_seconds", "From the record's Kafka timestamp to the provider's answer.", prometheus.ExponentialBuckets(0.005, 2, 18), "lane"),
+	}
+	m.paused = gauge("push_route_paused", "1 while a route is stopped or only probed.", "route")
+	m.pauses = counter("push_route_pauses_total", "Times a route was stopped, failed probes included.", "route", "reason")
+	m.panics = counter("push_panics_total", "Panics of a stage that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
+	m.stalled = gauge("push_stall_seconds", "How long something has waited for a reason: a store away, a route stopped. 0 = it does not.", "lane", "reason")
+	m.standstill = gauge("push_standstill_seconds", "The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.", "lane")
+	m.missedAdds = prometheus.NewCounter(prometheus.CounterOpts{Name: "push_dedupe_missed_adds_total", Help: "Ids that the filter could not take when asked; it is asked again before their offsets are committed."})
+	reg.MustRegister(m.missedAdds)
+	return m
+}
+
+func (m *Metrics) lane(name string) *laneMetrics {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.lanes[name]
+	if l == nil {
+		l = &laneMetrics{batchSize: m.batchSize.WithLabelValues(name), deduped: m.deduped.WithLabelValues(name), endToEnd: m.endToEnd.WithLabelValues(name),
+			stalls: make(map[string]float64)}
+		for v := range l.verdicts {
+			l.verdicts[v] = m.endings.WithLabelValues(name, Verdict(v).String())
+		}
+		m.lanes[name] = l
+	}
+	return l
+}
+
+func (m *Metrics) route(r Route) routeMetrics {
+	return routeMetrics{window: m.window.WithLabelValues(r.String())}
+}
+
+func (m *Metrics) gate(r Route) gateMetrics {
+	g := gateMetrics{paused: m.paused.WithLabelValues(r.String()), pauses: make(map[PauseReason]prometheus.Counter)}
+	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors} {
+		g.pauses[why] = m.pauses.WithLabelValues(r.String(), string(why))
+	}
+	return g
+}
+
+// steps makes the children of a lane's steps, so that their first failure
+// shows as a change and not as a beginning.
+func (m *Metrics) steps(lane string, stages []Stage) {
+	for _, s := range stages {
+		m.failures.WithLabelValues(lane, s.Name())
+		m.panics.WithLabelValues(lane, s.Name())
+	}
+	for _, step := range []string{"status", "hand-over"} {
+		m.failures.WithLabelValues(lane, step)
+	}
+	m.standstill.WithLabelValues(lane)
+}
+
+func (m *Metrics) bound(lane string, n int) { m.boundGauge.WithLabelValues(lane).Set(float64(n)) }
+
+func (m *Metrics) polled(lane string, b *Batch) {
+	m.lane(lane).batchSize.Observe(float64(len(b.Items)))
+}
+
+func (m *Metrics) stage(lane, stage string, d time.Duration) {
+	m.stageSeconds.WithLabelValues(lane, stage).Observe(d.Seconds())
+}
+
+func (m *Metrics) failedStep(lane, step string) { m.failures.WithLabelValues(lane, step).Inc() }
+
+// answered counts a group of answers. Groups are mostly of one kind, so equal
+// neighbours are counted together.
+func (m *Metrics) answered(lane string, group []*Delivery) {
+	l, now := m.lane(lane), time.Now()
+	type kind struct {
+		platform Platform
+		app      string
+		class    Class
+		reason   string
+	}
+	counts := make(map[kind]int, 4)
+	for _, d := range group {
+		if d.Result.Class == NoAnswer {
+			continue
+		}
+		if d.Result.Class == Held {
+			counts[kind{d.Route.Platform, d.Route.App, Held, ""}]++
+			continue
+		}
+		counts[kind{d.Route.Platform, d.Route.App, d.Result.Class, d.Result.Reason}]++
+		l.endToEnd.Observe(now.Sub(d.Item.Timestamp).Seconds())
+	}
+	for k, n := range counts {
+		m.deliveries.WithLabelValues(k.platform.String(), k.class.String()).Add(float64(n))
+		m.responses.WithLabelValues(k.platform.String(), k.app, k.class.String(), k.reason).Add(float64(n))
+	}
+}
+
+// ambiguous counts the answers that nobody can tell the meaning of, by what is
+// done about them.
+func (m *Metrics) ambiguous(group []*Delivery) {
+	for _, d := range group {
+		if d.Result.Certainty != Ambiguous || d.abandoned {
+			continue
+		}
+		action := "resend"
+		switch d.ending.State {
+		case StateUnknown:
+			action = "unknown"
+		case StateRetrying:
+		default:
+			action = "end"
+		}
+		m.ambiguities.WithLabelValues(action).Inc()
+	}
+}
+
+// ended counts items whose outcome is durable.
+func (m *Metrics) ended(lane string, items []*Item) {
+	l := m.lane(lane)
+	var verdicts [len(verdictNames)]int
+	suppressed := make(map[Reason]int)
+	for _, it := range items {
+		verdicts[it.Verdict]++
+		if it.Verdict == Suppressed {
+			suppressed[it.Reason]++
+		}
+	}
+	for v, n := range verdicts {
+		if n > 0 {
+			l.verdicts[v].Add(float64(n))
+		}
+	}
+	l.deduped.Add(float64(verdicts[Duplicate]))
+	for r, n := range suppressed {
+		m.suppressed.WithLabelValues(lane, string(r)).Add(float64(n))
+	}
+}

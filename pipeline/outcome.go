@@ -1,0 +1,221 @@
+package pipeline
+
+import "slices"
+
+// History is what the status store knows of one notification: the answer of a
+// confirm read. Its rules are the contract's ("Steps, hand-overs, confirm
+// reads"); all of them are here.
+type History struct {
+	Rows []Row
+}
+
+// Outcome is the derived state of a notification.
+type Outcome uint8
+
+// The outcomes, in the order of their precedence.
+const (
+	NoRows Outcome = iota
+	OutcomeDelivered
+	OutcomeOpen
+	OutcomeFailed
+	OutcomeExpired
+	OutcomeSuppressed
+	OutcomeShed
+	OutcomeDeadLettered
+	OutcomeUnknown
+)
+
+var outcomeNames = [...]string{"NONE", "DELIVERED", "OPEN", "FAILED", "EXPIRED", "SUPPRESSED", "SHED", "DEAD_LETTERED", "UNKNOWN"}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// outcomeOf maps a device's state to the outcome it argues for.
+func outcomeOf(s State) Outcome {
+	switch s {
+	case StateDelivered:
+		return OutcomeDelivered
+	case StateFailed:
+		return OutcomeFailed
+	case StateExpired:
+		return OutcomeExpired
+	case StateSuppressed:
+		return OutcomeSuppressed
+	case StateShed:
+		return OutcomeShed
+	case StateDeadLettered:
+		return OutcomeDeadLettered
+	case StateUnknown:
+		return OutcomeUnknown
+	}
+	return OutcomeOpen
+}
+
+// DeviceState is the state of one device: DELIVERED beats everything, else the
+// latest step decides, and within it a final state beats an open one. Of two
+// final ones the precedence of outcomes decides, so that the order of rows
+// never does. ok is false when the device has no row. The empty device is the
+// notification before its device look-up.
+func (h *History) DeviceState(device string) (state State, ok bool) {
+	var step int16 = -1
+	for i := range h.Rows {
+		r := &h.Rows[i]
+		if r.Device != device {
+			continue
+		}
+		ok = true
+		switch {
+		case r.State == StateDelivered:
+			return StateDelivered, true
+		case r.Step > step, r.Step == step && outranks(r.State, state):
+			step, state = r.Step, r.State
+		}
+	}
+	return state, ok
+}
+
+// outranks reports whether a decides over b, both of the same step.
+func outranks(a, b State) bool {
+	if a.Final() != b.Final() {
+		return a.Final()
+	}
+	if a.Final() {
+		return outcomeOf(a) < outcomeOf(b)
+	}
+	return a > b
+}
+
+// HasDevices reports whether any device has a row.
+func (h *History) HasDevices() bool {
+	for i := range h.Rows {
+		if h.Rows[i].Device != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Outcome is the state of the whole notification by precedence: DELIVERED if
+// any device is; else open if any is; else FAILED, EXPIRED, SUPPRESSED, SHED,
+// DEAD_LETTERED, UNKNOWN. Rows without a device count only while no device has
+// one.
+func (h *History) Outcome() Outcome {
+	if len(h.Rows) == 0 {
+		return NoRows
+	}
+	withDevices := h.HasDevices()
+	best := Outcome(len(outcomeNames))
+	for i := range h.Rows {
+		d := h.Rows[i].Device
+		if (d == "") == withDevices {
+			continue
+		}
+		if s, ok := h.DeviceState(d); ok {
+			best = min(best, outcomeOf(s))
+		}
+	}
+	return best
+}
+
+// Closed reports whether a record at this step has nothing to do for the
+// device any more: it is delivered, or has a final state, or was handed over
+// at this step or a later one. A redriven record is stopped by earlier rows
+// only where they say DELIVERED, EXPIRED or SUPPRESSED.
+func (h *History) Closed(device string, step int16, redriven bool) bool {
+	for i := range h.Rows {
+		r := &h.Rows[i]
+		if r.Device != device {
+			continue
+		}
+		switch {
+		case r.State == StateDelivered:
+			return true
+		case r.State.HandedOver():
+			if r.Step >= step {
+				return true
+			}
+		case !r.State.Final():
+		case redriven && r.Step < step:
+			if r.State == StateExpired || r.State == StateSuppressed {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// Intents are the devices for which this step's intent stands and nothing after
+// it: the record may have been sent to them, and nobody knows.
+func (h *History) Intents(step int16) (devices []string) {
+	for i := range h.Rows {
+		r := &h.Rows[i]
+		if r.State != StateSending || r.Step != step || slices.Contains(devices, r.Device) {
+			continue
+		}
+		if s, _ := h.DeviceState(r.Device); s == StateSending {
+			devices = append(devices, r.Device)
+		}
+	}
+	return devices
+}
+
+// HandedOverTo reports whether the record of the step before, or a later one,
+// says that it handed the device over.
+func (h *History) HandedOverTo(device string, step int16) bool {
+	for i := range h.Rows {
+		if r := &h.Rows[i]; r.Device == device && r.State.HandedOver() && r.Step >= step-1 {
+			return true
+		}
+	}
+	return false
+}
+
+// Overtaken is the final state of a device that a later hand-over stands above:
+// a retry had claimed the device, and the record before it ended all the same.
+// The record at this step, which that state closes, says it again at its own
+// step: else the device looks open for ever. It has nothing to say when it was
+// handed over itself.
+func (h *History) Overtaken(device string, step int16) (v Verdict, reason Reason, ok bool) {
+	if s, known := h.DeviceState(device); !known || s.Final() {
+		return Undecided, "", false
+	}
+	var last *Row
+	for i := range h.Rows {
+		switch r := &h.Rows[i]; {
+		case r.Device != device:
+		case r.State.HandedOver() && r.Step >= step:
+			return Undecided, "", false
+		case r.State.Final() && (last == nil || r.Step > last.Step):
+			last = r
+		}
+	}
+	if last == nil {
+		return Undecided, "", false
+	}
+	return verdictOf(last.State), Reason(last.Reason), true
+}
+
+// ClosedWhole reports whether the notification as a whole is closed for a
+// record at this step: it ended before its device look-up, or was handed over
+// as a whole at this step or a later one. The record it was handed over to may
+// have sent to some devices by now and be sending to others, which have no row
+// yet: so their rows must not open it again.
+func (h *History) ClosedWhole(step int16, redriven bool) bool {
+	for i := range h.Rows {
+		if r := &h.Rows[i]; r.Device == "" && r.State.HandedOver() && r.Step >= step {
+			return true
+		}
+	}
+	return !h.HasDevices() && h.Closed("", step, redriven)
+}
+
+// OtherUser reports whether rows of this id belong to another user.
+func (h *History) OtherUser(userHash uint64) bool {
+	for i := range h.Rows {
+		if h.Rows[i].UserHash != userHash {
+			return true
+		}
+	}
+	return false
+}

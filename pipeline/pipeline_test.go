@@ -1,0 +1,632 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// world is everything around a pipeline, in memory and with faults: a source
+// of a few partitions, a stage, two providers, a status store, Kafka to hand
+// over to. All of it is guarded by mu.
+type world struct {
+	mu       sync.Mutex
+	random   *rand.Rand
+	faults   bool
+	trackers map[int32]*pipeline.Tracker
+	batches  []*pipeline.Batch
+	rows     map[string][]pipeline.Row // by id
+	retried  map[string]int
+	held     map[string]int
+	dead     map[string]int
+	feedback map[string]int
+	seen     map[string]int
+	accepted map[string]int  // by id/device
+	commits  map[int32]int64 // committed offset
+	rewinds  int
+	early    []string // ids committed before they had an outcome and the filter knew it
+	ids      map[int32][]string
+	lease    *pipeline.Lease // nil = without end
+	once     bool            // mode at_most_once
+	frozen   bool            // nothing is committed
+	gates    *pipeline.Gates // nil = the pipeline's own
+}
+
+func newWorld(seed uint64) *world {
+	return &world{random: rand.New(rand.NewPCG(seed, 1)), faults: true,
+		trackers: map[int32]*pipeline.Tracker{}, rows: map[string][]pipeline.Row{}, retried: map[string]int{}, held: map[string]int{},
+		dead: map[string]int{}, feedback: map[string]int{}, seen: map[string]int{}, accepted: map[string]int{},
+		commits: map[int32]int64{}, ids: map[int32][]string{}}
+}
+
+// chance is true with probability p, and never once the faults are over. The
+// caller holds mu.
+func (w *world) chance(p float64) bool { return w.faults && w.random.Float64() < p }
+
+// fill makes n records over the partitions, in batches of up to 100.
+func (w *world) fill(partitions int32, n int) {
+	for part := range partitions {
+		p := pipeline.Partition{Topic: "push.test", ID: part}
+		t := pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: n, Lease: w.lease})
+		w.trackers[part] = t
+		for from := 0; from < n; from += 100 {
+			b := &pipeline.Batch{Partition: p, Tracker: t, Items: make([]pipeline.Item, min(100, n-from))}
+			for i := range b.Items {
+				offset := int64(from+i) * 2 // offsets have gaps
+				it := &b.Items[i]
+				it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, time.Now(), time.Now()
+				it.Message = pipeline.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop"}
+				w.ids[part] = append(w.ids[part], it.ID)
+				if (from+i)%50 == 49 {
+					it.Decide(pipeline.Dead, pipeline.BadJSON, "")
+				}
+			}
+			t.Admit(b)
+			w.batches = append(w.batches, b)
+		}
+	}
+}
+
+func (w *world) Next(ctx context.Context) (*pipeline.Batch, error) {
+	w.mu.Lock()
+	if len(w.batches) > 0 {
+		b := w.batches[0]
+		w.batches = w.batches[1:]
+		w.mu.Unlock()
+		return b, nil
+	}
+	w.mu.Unlock()
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Commit also checks what the whole project is about: nothing is committed
+// whose record has no durable outcome.
+func (w *world) Commit(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chance(0.2) {
+		return errors.New("not the coordinator")
+	}
+	if w.frozen {
+		return errors.New("rebalance in progress")
+	}
+	for part, t := range w.trackers {
+		next, ok := t.Watermark()
+		if !ok {
+			continue
+		}
+		if next < w.commits[part] {
+			w.rewinds++
+		}
+		for i := w.commits[part] / 2; i*2 < next; i++ {
+			if id := w.ids[part][i]; len(w.rows[id]) == 0 || w.seen[id] == 0 && !w.once { // once: the next owner rereads what is not yet seen
+				w.early = append(w.early, id)
+			}
+		}
+		w.commits[part] = max(next, w.commits[part])
+		t.Committed(next)
+	}
+	return nil
+}
+
+func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, h := range hs {
+		if i == len(hs)/2 && w.chance(0.3) {
+			return errors.New("half of it is there")
+		}
+		switch h.To {
+		case pipeline.ToRetry:
+			w.retried[h.Item.ID]++
+		case pipeline.ToHold:
+			w.held[h.Item.ID]++
+		case pipeline.ToDLQ:
+			w.dead[h.Item.ID]++
+		case pipeline.ToFeedback:
+			w.feedback[h.Item.ID]++
+		}
+	}
+	return nil
+}
+
+func (w *world) Write(_ context.Context, rows []pipeline.Row) error {
+	time.Sleep(time.Millisecond)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chance(0.2) {
+		return errors.New("write timeout")
+	}
+	for _, r := range rows {
+		if !slices.ContainsFunc(w.rows[r.ID], func(o pipeline.Row) bool { return o.Device == r.Device && o.Step == r.Step && o.State == r.State }) {
+			w.rows[r.ID] = append(w.rows[r.ID], r)
+		}
+	}
+	return nil
+}
+
+func (*world) Bucket(id string) int64 { return int64(len(id)) }
+
+func (w *world) Add(_ context.Context, ids []string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chance(0.3) {
+		return errors.New("filter is full")
+	}
+	for _, id := range ids {
+		w.seen[id]++
+	}
+	return nil
+}
+
+// Stage: fails now and then, suppresses some, gives the others 1 to 3 devices.
+func (w *world) Name() string { return "devices" }
+
+func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chance(0.3) {
+		return errors.New("store is down")
+	}
+	for i := range b.Items {
+		it := &b.Items[i]
+		if it.Verdict != pipeline.Undecided {
+			continue
+		}
+		if i%20 == 3 {
+			it.Decide(pipeline.Suppressed, pipeline.OptedOutAll, "")
+			continue
+		}
+		for d := range 1 + i%3 {
+			r := pipeline.Route{Platform: pipeline.APNS, App: "shop"}
+			if d == 1 {
+				r.Platform = pipeline.FCM
+			}
+			it.Deliveries = append(it.Deliveries, pipeline.Delivery{Item: it, Route: r,
+				Device: pipeline.Device{Hash: fmt.Sprintf("%s-d%d", it.ID, d)}, Expires: time.Now().Add(time.Hour)})
+		}
+	}
+	return nil
+}
+
+// provider answers each delivery after a random time with a random result.
+type provider struct {
+	w   *world
+	out sync.WaitGroup
+}
+
+func (p *provider) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for _, d := range ds {
+		p.w.mu.Lock()
+		if it := d.Item; p.w.once && p.w.commits[it.Partition.ID] <= it.Offset {
+			p.w.early = append(p.w.early, it.ID+" was sent before its offset was committed")
+		}
+		wait := time.Duration(p.w.random.IntN(200)) * time.Millisecond
+		pick := p.w.random.IntN(11)
+		p.w.mu.Unlock()
+		p.out.Go(func() {
+			time.Sleep(wait)
+			switch pick {
+			case 10: // given back unsent: to be sent later
+			case 0:
+				d.Result = pipeline.Result{Class: pipeline.Again, Reason: "ServiceUnavailable"}
+			case 1:
+				d.Result = pipeline.Result{Class: pipeline.Gone, Reason: "Unregistered"}
+			case 2:
+				d.Result = pipeline.Result{Class: pipeline.Refused, Reason: "PayloadTooLarge"}
+			default:
+				d.Result = pipeline.Result{Class: pipeline.Delivered}
+				p.w.mu.Lock()
+				p.w.accepted[d.Device.Hash]++
+				p.w.mu.Unlock()
+			}
+			done([]*pipeline.Delivery{d})
+		})
+	}
+	return len(ds), nil
+}
+
+func (w *world) pipeline(t *testing.T, window int) (*pipeline.Pipeline, *provider) {
+	t.Helper()
+	pr := &provider{w: w}
+	return w.pipelineTo(t, window, pr, pr), pr
+}
+
+func (w *world) pipelineTo(t *testing.T, window int, apns, fcm pipeline.Provider) *pipeline.Pipeline {
+	t.Helper()
+	p, err := pipeline.New(pipeline.Options{
+		Lane: "test", Source: w, Stages: []pipeline.Stage{w}, Producer: w, Status: w, Seen: w,
+		Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: apns, {Platform: pipeline.FCM, App: "shop"}: fcm},
+		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 2, Window: window,
+		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitInterval: 50 * time.Millisecond,
+		Once: w.once, Gates: w.gates, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestConservation feeds records through a pipeline in which everything fails
+// now and then: every record ends with rows for all its devices, the offsets
+// end at the log's end, and no commit ever passed an open record.
+func TestConservation(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(seed)
+				w.fill(3, 1000)
+				p, pr := w.pipeline(t, 300)
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() {
+					if err := p.Run(ctx); err != nil {
+						t.Errorf("Run: %v", err)
+					}
+				})
+				w.wait(t)
+				stop()
+				run.Wait()
+				pr.out.Wait()
+				w.check(t)
+			})
+		})
+	}
+}
+
+// wait lets virtual time pass until every partition is committed to its end.
+func (w *world) wait(t *testing.T) {
+	t.Helper()
+	for range 3600 {
+		time.Sleep(time.Second)
+		w.mu.Lock()
+		open := 0
+		for _, tr := range w.trackers {
+			open += tr.Open()
+		}
+		w.mu.Unlock()
+		if open == 0 {
+			return
+		}
+	}
+	t.Fatal("not done within an hour of virtual time")
+}
+
+func (w *world) check(t *testing.T) {
+	t.Helper()
+	w.faults = false
+	if err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for part, ids := range w.ids {
+		if got, want := w.commits[part], int64(len(ids)-1)*2+1; got != want {
+			t.Errorf("partition %d committed up to %d, want %d", part, got, want)
+		}
+	}
+	if w.rewinds > 0 || len(w.early) > 0 {
+		t.Errorf("%d rewinds, committed without outcome: %v", w.rewinds, w.early)
+	}
+	for hash, n := range w.accepted {
+		if n > 1 {
+			t.Errorf("device %s was sent to %d times", hash, n)
+		}
+	}
+	states := map[pipeline.State]int{}
+	for _, ids := range w.ids {
+		for _, id := range ids {
+			w.checkOne(t, id, states)
+		}
+	}
+	for _, s := range []pipeline.State{pipeline.StateDelivered, pipeline.StateFailed, pipeline.StateSuppressed, pipeline.StateDeadLettered, pipeline.StateRetrying} {
+		if states[s] == 0 {
+			t.Errorf("no row with state %v: the test does not reach it", s)
+		}
+	}
+}
+
+// checkOne checks the rows of one notification and the records they promise.
+func (w *world) checkOne(t *testing.T, id string, states map[pipeline.State]int) {
+	t.Helper()
+	rows := w.rows[id]
+	if w.once {
+		rows = slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool { return r.State == pipeline.StateSending })
+	}
+	if len(rows) == 0 {
+		t.Errorf("%s has no row", id)
+	}
+	devices := map[string]bool{}
+	for _, r := range rows {
+		states[r.State]++
+		if devices[r.Device] {
+			t.Errorf("%s has two rows for one device: %+v", id, rows)
+		}
+		devices[r.Device] = true
+		switch {
+		case r.State == pipeline.StateRetrying && w.retried[id] == 0:
+			t.Errorf("%s is RETRYING without a retry record", id)
+		case r.State == pipeline.StateDeadLettered && w.dead[id] == 0:
+			t.Errorf("%s is DEAD_LETTERED without a copy in the DLQ", id)
+		case r.Reason == "Unregistered" && w.feedback[id] == 0:
+			t.Errorf("%s has a dead token without feedback", id)
+		case r.State == pipeline.StateDelivered && w.accepted[r.Device] != 1:
+			t.Errorf("%s is DELIVERED, the provider accepted it %d times", r.Device, w.accepted[r.Device])
+		}
+	}
+}
+
+// TestDrainOnRevoke: a partition leaves in the middle. What was sent has its
+// rows, what was not is abandoned, and a second owner that starts at the
+// committed offset, with confirm reads, leaves nothing open and sends nothing
+// twice.
+func TestDrainOnRevoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(7)
+		w.faults = false
+		w.fill(1, 2000)
+		p, pr := w.pipeline(t, 50)
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		time.Sleep(2 * time.Second)
+
+		tracker := w.trackers[0]
+		drain, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := tracker.Drain(drain); err != nil {
+			t.Fatalf("drain: %v, %d open", err, tracker.Open())
+		}
+		next, ok := tracker.Watermark()
+		if !ok || next == 0 || tracker.Open() == 0 {
+			t.Fatalf("watermark %d %v, open %d: want progress and something left", next, ok, tracker.Open())
+		}
+		tracker.Fence()
+		if _, ok := tracker.Watermark(); ok {
+			t.Error("a fenced tracker still hands out a watermark")
+		}
+		for i, id := range w.ids[0] {
+			if int64(i)*2 < next && len(w.rows[id]) == 0 {
+				t.Errorf("%s is below the watermark and has no row", id)
+			}
+		}
+		for hash := range w.accepted {
+			if !slices.ContainsFunc(slices.Collect(maps.Values(w.rows)), func(rows []pipeline.Row) bool {
+				return slices.ContainsFunc(rows, func(r pipeline.Row) bool { return r.Device == hash })
+			}) {
+				t.Errorf("%s was accepted before the fence and has no row", hash)
+			}
+		}
+		stop()
+		run.Wait()
+		pr.out.Wait()
+	})
+}
+
+// TestNothingIsSentWithoutALease: while the coordinator is silent nothing goes
+// out, and what was given back goes on when it answers, with no attempt
+// counted. A worker that ends meanwhile abandons it to the next owner.
+func TestNothingIsSentWithoutALease(t *testing.T) {
+	for _, heardAgain := range []bool{true, false} {
+		t.Run(fmt.Sprint("heard again ", heardAgain), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(11)
+				w.faults, w.lease = false, pipeline.NewLease()
+				w.lease.Extend(time.Now().Add(2 * time.Second))
+				w.fill(1, 2000)
+				p, pr := w.pipeline(t, 50)
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = p.Run(ctx) })
+				time.Sleep(3 * time.Second)
+				sent := w.sent()
+				time.Sleep(time.Minute)
+				if now := w.sent(); sent == 0 || now != sent || w.trackers[0].Open() == 0 {
+					t.Errorf("%d accepted at the end of the lease, %d a minute later, %d open", sent, now, w.trackers[0].Open())
+				}
+				if heardAgain {
+					w.lease.Extend(time.Now().Add(time.Hour))
+					w.wait(t)
+				}
+				stop()
+				run.Wait()
+				pr.out.Wait()
+				if heardAgain {
+					w.check(t)
+				} else if now := w.sent(); now != sent {
+					t.Errorf("%d were sent on the way out without a lease", now-sent)
+				}
+			})
+		})
+	}
+}
+
+// sent is how many sends were accepted.
+func (w *world) sent() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.accepted)
+}
+
+// TestOnceSendsOnlyWhatIsCommitted: in a lane of intents, everything ends as in
+// the others, and no send is seen before its intent is durable and its offset
+// committed.
+func TestOnceSendsOnlyWhatIsCommitted(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(seed)
+				w.once = true
+				w.fill(3, 500)
+				p, pr := w.pipeline(t, 300)
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() {
+					if err := p.Run(ctx); err != nil {
+						t.Errorf("Run: %v", err)
+					}
+				})
+				w.wait(t)
+				time.Sleep(time.Minute) // offsets are ahead of their outcomes
+				stop()
+				run.Wait()
+				pr.out.Wait()
+				w.check(t)
+				for device := range w.accepted {
+					id := device[:strings.LastIndex(device, "-d")]
+					if !slices.ContainsFunc(w.rows[id], func(r pipeline.Row) bool { return r.Device == device && r.State == pipeline.StateSending }) {
+						t.Errorf("%s was sent without an intent", device)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestOnceDoesNotSendWhatItCannotCommit: a partition leaves while its commit is
+// refused. The intents stand, nothing is sent, and the next owner ends them.
+func TestOnceDoesNotSendWhatItCannotCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.faults, w.once, w.frozen = false, true, true
+		w.fill(1, 300)
+		p, pr := w.pipeline(t, 300)
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		time.Sleep(time.Minute)
+		tracker := w.trackers[0]
+		drain, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := tracker.Drain(drain); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("drain with a commit under way: %v, want that it waits for it", err)
+		}
+		tracker.Fence()
+		time.Sleep(time.Second)
+		if err := tracker.Drain(ctx); err != nil {
+			t.Errorf("after the fence: %v", err)
+		}
+		intents := 0
+		for _, rows := range w.rows {
+			for _, r := range rows {
+				if r.State == pipeline.StateSending {
+					intents++
+				}
+			}
+		}
+		if n := w.sent(); n > 0 || intents == 0 {
+			t.Errorf("%d sent, %d intents: want none, and some", n, intents)
+		}
+		stop()
+		run.Wait()
+		pr.out.Wait()
+	})
+}
+
+// TestStatusDownStopsSending: without durable rows no more is sent than the
+// window, nothing is committed, and all goes on when the store is back.
+func TestStatusDownStopsSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		w.faults = false
+		w.fill(1, 3000)
+		const window = 40
+		p, pr := w.pipeline(t, window)
+		down := &downStatus{world: w, down: true}
+		p.Status = down
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		time.Sleep(3 * time.Minute)
+		w.mu.Lock()
+		// Only Delivered and Refused hold their place until their row is
+		// durable; two routes, a window each.
+		if n := len(w.accepted); n > 2*window {
+			t.Errorf("%d sends with the status store down, window %d on each of two routes", n, window)
+		}
+		if w.commits[0] > 0 {
+			t.Errorf("committed %d with the status store down", w.commits[0])
+		}
+		w.mu.Unlock()
+		down.set(false)
+		w.wait(t)
+		stop()
+		run.Wait()
+		pr.out.Wait()
+		w.check(t)
+	})
+}
+
+// TestFilterDownHoldsTheCommit: what the filter could not be told is not
+// committed, so that the next owner confirms it; and a partition that leaves
+// does not wait for the filter.
+func TestFilterDownHoldsTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.faults = false
+		w.fill(1, 2000)
+		p, pr := w.pipeline(t, 50)
+		p.Seen = downFilter{w}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		if len(w.rows) == 0 || w.commits[0] > 0 {
+			t.Errorf("%d ids have rows, committed up to %d; want some and nothing", len(w.rows), w.commits[0])
+		}
+		w.mu.Unlock()
+		drain, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := w.trackers[0].Drain(drain); err != nil {
+			t.Errorf("drain: %v, %d open", err, w.trackers[0].Open())
+		}
+		if next, _ := w.trackers[0].Watermark(); next > 0 {
+			t.Errorf("the partition left with a watermark of %d", next)
+		}
+		stop()
+		run.Wait()
+		pr.out.Wait()
+	})
+}
+
+// downFilter takes nothing.
+type downFilter struct{ *world }
+
+func (downFilter) Add(context.Context, []string) error { return errors.New("redis is away") }
+
+// downStatus refuses writes while it is down.
+type downStatus struct {
+	*world
+	state sync.Mutex
+	down  bool // guarded by state
+}
+
+func (s *downStatus) set(down bool) {
+	s.state.Lock()
+	defer s.state.Unlock()
+	s.down = down
+}
+
+func (s *downStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+	s.state.Lock()
+	down := s.down
+	s.state.Unlock()
+	if down && len(rows) > 0 {
+		return errors.New("no hosts available in the pool")
+	}
+	return s.world.Write(ctx, rows)
+}

@@ -1,0 +1,153 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+const (
+	// poisonTries is how often an item that is alone with a stage may make it
+	// panic, before the item is dead: a panic may have been a coincidence.
+	poisonTries = 3
+	// A stage that panics on more than fewPoisoned items and on more than one in
+	// poisonedShare is itself at fault. Then it fails, the partition waits and
+	// somebody is alarmed; its items do not all go to the DLQ.
+	fewPoisoned   = 10
+	poisonedShare = 10
+)
+
+// PanicError is a panic as an error. It never holds the value that was passed
+// to panic, because that may be made of a message's text.
+type PanicError struct {
+	Stage string
+	What  string // the runtime's words (index out of range …), or the value's type
+	Stack []byte // frames, without values
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("stage %s panicked: %s", e.Stage, e.What) }
+
+// Poisoned is what Contain caught in one batch.
+type Poisoned struct {
+	First  *PanicError
+	Panics int     // all that were caught
+	Dead   []*Item // decided Dead for it
+}
+
+// Contain applies the stage to the batch, and survives its panics. The items
+// that make it panic are searched for by halves: one that does so three times
+// on its own is decided Dead (Panicked, with the stage's name as detail), and
+// all others have been through the stage. The stage sees parts of the batch
+// for that, some items more than once.
+//
+// The error is the stage's own, after which the whole is to be repeated; or a
+// *PanicError when it panics on so many items that it is itself at fault: then
+// none is decided. caught, if any panic was, is called once before Contain
+// returns. Panics in goroutines that the stage starts cannot be caught.
+func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) error {
+	err := applyCaught(ctx, s, b)
+	first, ok := errors.AsType[*PanicError](err)
+	if !ok {
+		return err
+	}
+	c := containment{ctx: ctx, stage: s, batch: b, most: max(fewPoisoned, len(b.Items)/poisonedShare), found: Poisoned{First: first, Panics: 1}}
+	defer func() { caught(c.found) }()
+	if err := c.search(0, len(b.Items)); err != nil {
+		return err
+	}
+	for _, it := range c.suspects {
+		it.Decide(Dead, Panicked, s.Name())
+	}
+	c.found.Dead = c.suspects
+	return nil
+}
+
+// containment is the search for what makes a stage panic.
+type containment struct {
+	ctx      context.Context
+	stage    Stage
+	batch    *Batch
+	most     int // items that may be at fault
+	suspects []*Item
+	found    Poisoned
+}
+
+// search finds the items at fault among those from from to to, on which the
+// stage has just panicked.
+func (c *containment) search(from, to int) error {
+	if to-from == 1 {
+		return c.alone(from)
+	}
+	middle := from + (to-from)/2
+	for _, half := range [...][2]int{{from, middle}, {middle, to}} {
+		panicked, err := c.apply(half[0], half[1])
+		if err == nil && panicked != nil {
+			err = c.search(half[0], half[1])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone repeats the stage on one item, on which it has panicked once.
+func (c *containment) alone(i int) error {
+	for try := 1; try < poisonTries; try++ {
+		if panicked, err := c.apply(i, i+1); err != nil || panicked == nil {
+			return err
+		}
+	}
+	if len(c.suspects) == c.most {
+		return fmt.Errorf("more than %d of %d items at fault, so the stage is: %w", c.most, len(c.batch.Items), c.found.First)
+	}
+	c.suspects = append(c.suspects, &c.batch.Items[i])
+	return nil
+}
+
+// apply applies the stage to a part of the batch.
+func (c *containment) apply(from, to int) (*PanicError, error) {
+	if err := c.ctx.Err(); err != nil {
+		return nil, err
+	}
+	part := *c.batch
+	part.Items = c.batch.Items[from:to:to]
+	err := applyCaught(c.ctx, c.stage, &part)
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		c.found.Panics++
+		return p, nil
+	}
+	return nil, err
+}
+
+// applyCaught applies the stage and returns its panic as a *PanicError.
+func applyCaught(ctx context.Context, s Stage, b *Batch) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Stage: s.Name(), What: harmless(v), Stack: debug.Stack()}
+		}
+	}()
+	return s.Apply(ctx, b)
+}
+
+// harmless says what was passed to panic without its content, unless that is
+// the runtime's own.
+func harmless(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("value of type %T", v)
+}
+
+// poisoned counts and tells what Contain caught.
+func (p *Pipeline) poisoned(f Poisoned) {
+	p.Metrics.panics.WithLabelValues(p.Lane, f.First.Stage).Add(float64(f.Panics))
+	places := make([]string, 0, fewPoisoned)
+	for _, it := range f.Dead[:min(len(f.Dead), fewPoisoned)] {
+		places = append(places, fmt.Sprintf("%s/%d@%d", it.Partition.Topic, it.Partition.ID, it.Offset))
+	}
+	p.Log.Error("stage panicked", "lane", p.Lane, "stage", f.First.Stage, "what", f.First.What, "panics", f.Panics,
+		"dead", len(f.Dead), "places", places, "stack", string(f.First.Stack))
+}

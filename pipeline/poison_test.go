@@ -1,0 +1,302 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// delicate is a stage that panics, and remembers which items it has been
+// through with.
+type delicate struct {
+	bad     func(b *pipeline.Batch, i int) bool // panics at item i
+	applied int
+	done    map[int64]bool
+	fails   error
+}
+
+func (*delicate) Name() string { return "delicate" }
+
+func (s *delicate) Apply(_ context.Context, b *pipeline.Batch) error {
+	s.applied++
+	if s.fails != nil && s.applied > 3 {
+		return s.fails
+	}
+	for i := range b.Items {
+		if s.bad(b, i) {
+			panic("content of " + b.Items[i].Title)
+		}
+	}
+	for i := range b.Items {
+		s.done[b.Items[i].Offset] = true
+	}
+	return nil
+}
+
+func someItems(n int) *pipeline.Batch {
+	b := &pipeline.Batch{Partition: pipeline.Partition{Topic: "push.test"}, Items: make([]pipeline.Item, n)}
+	for i := range b.Items {
+		b.Items[i].Offset = int64(i)
+		b.Items[i].Partition = b.Partition
+		b.Items[i].Message = pipeline.Message{ID: fmt.Sprint("id-", i), Title: "secret title"}
+	}
+	return b
+}
+
+func offsets(its []*pipeline.Item) []int64 {
+	var os []int64
+	for _, it := range its {
+		os = append(os, it.Offset)
+	}
+	slices.Sort(os)
+	return os
+}
+
+func at(offsets ...int64) func(*pipeline.Batch, int) bool {
+	return func(b *pipeline.Batch, i int) bool { return slices.Contains(offsets, b.Items[i].Offset) }
+}
+
+func TestContain(t *testing.T) {
+	strikes := 0
+	for _, row := range []struct {
+		why  string
+		n    int
+		bad  func(*pipeline.Batch, int) bool
+		dead []int64
+	}{
+		{"no panic, one application", 100, at(), nil},
+		{"one in the middle", 100, at(37), []int64{37}},
+		{"first and last", 100, at(0, 99), []int64{0, 99}},
+		{"a batch of one", 1, at(0), []int64{0}},
+		{"neighbours", 7, at(3, 4), []int64{3, 4}},
+		{"ten of ten: still the items", 10, at(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{"only when together: all go on", 16, func(b *pipeline.Batch, _ int) bool { return len(b.Items) > 1 }, nil},
+		{"a coincidence, twice", 50, func(b *pipeline.Batch, i int) bool {
+			if b.Items[i].Offset == 20 && len(b.Items) == 1 && strikes < 2 {
+				strikes++
+				return true
+			}
+			return b.Items[i].Offset == 20 && len(b.Items) > 1
+		}, nil},
+	} {
+		s := &delicate{bad: row.bad, done: map[int64]bool{}}
+		b := someItems(row.n)
+		var found []pipeline.Poisoned
+		err := pipeline.Contain(t.Context(), s, b, func(f pipeline.Poisoned) { found = append(found, f) })
+		if err != nil {
+			t.Errorf("%s: %v", row.why, err)
+			continue
+		}
+		var dead []int64
+		for i := range b.Items {
+			it := &b.Items[i]
+			switch {
+			case it.Verdict == pipeline.Dead:
+				dead = append(dead, it.Offset)
+				if it.Reason != pipeline.Panicked || it.Detail != "delicate" {
+					t.Errorf("%s: dead of %s:%s", row.why, it.Reason, it.Detail)
+				}
+			case !s.done[it.Offset]:
+				t.Errorf("%s: item %d has not been through the stage", row.why, it.Offset)
+			}
+		}
+		if !slices.Equal(dead, row.dead) {
+			t.Errorf("%s: dead are %v, want %v", row.why, dead, row.dead)
+		}
+		switch {
+		case s.applied == 1 && len(found) == 0:
+		case len(found) != 1:
+			t.Errorf("%s: told %d times", row.why, len(found))
+		case !slices.Equal(offsets(found[0].Dead), row.dead) || found[0].Panics < 1+2*len(row.dead):
+			t.Errorf("%s: told of %v after %d panics", row.why, offsets(found[0].Dead), found[0].Panics)
+		}
+	}
+}
+
+// An item has to make the stage panic three times, the first included.
+func TestContainTriesThreeTimes(t *testing.T) {
+	s := &delicate{bad: at(0), done: map[int64]bool{}}
+	var f pipeline.Poisoned
+	if err := pipeline.Contain(t.Context(), s, someItems(1), func(found pipeline.Poisoned) { f = found }); err != nil {
+		t.Fatal(err)
+	}
+	if s.applied != 3 || f.Panics != 3 {
+		t.Errorf("dead after %d applications and %d panics, want 3", s.applied, f.Panics)
+	}
+}
+
+// A stage that panics on most items is broken: its partition waits.
+func TestContainBlamesTheStage(t *testing.T) {
+	s := &delicate{bad: func(*pipeline.Batch, int) bool { return true }, done: map[int64]bool{}}
+	b := someItems(1000)
+	told := 0
+	err := pipeline.Contain(t.Context(), s, b, func(pipeline.Poisoned) { told++ })
+	var p *pipeline.PanicError
+	if !errors.As(err, &p) || told != 1 {
+		t.Fatalf("error %v, told %d times", err, told)
+	}
+	if dead := b.Undecided(nil); len(dead) != 1000 {
+		t.Errorf("%d items were decided because of a broken stage", 1000-len(dead))
+	}
+	if s.applied > 1000 {
+		t.Errorf("the stage was applied %d times before it was given up", s.applied)
+	}
+}
+
+// A store that fails in the middle of the search is a failure of the stage:
+// nobody is decided, and the whole is repeated.
+func TestContainPassesErrorsOn(t *testing.T) {
+	down := errors.New("store is down")
+	s := &delicate{bad: at(0), done: map[int64]bool{}, fails: down}
+	b := someItems(64)
+	if err := pipeline.Contain(t.Context(), s, b, func(pipeline.Poisoned) {}); !errors.Is(err, down) {
+		t.Errorf("error %v", err)
+	}
+	if n := len(b.Undecided(nil)); n != 64 {
+		t.Errorf("%d items decided", 64-n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s = &delicate{bad: func(*pipeline.Batch, int) bool { cancel(); return true }, done: map[int64]bool{}}
+	if err := pipeline.Contain(ctx, s, b, func(pipeline.Poisoned) {}); !errors.Is(err, context.Canceled) || s.applied != 1 {
+		t.Errorf("error %v after %d applications, want the end of the context", err, s.applied)
+	}
+}
+
+// What was passed to panic may be made of a message: only the runtime's own
+// words are told.
+func TestPanicsTellNoContent(t *testing.T) {
+	var nothing map[string]int
+	for _, row := range []struct {
+		panics func(it *pipeline.Item)
+		what   string
+	}{
+		{func(it *pipeline.Item) { panic("content of " + it.Title) }, "value of type string"},
+		{func(it *pipeline.Item) { panic(errors.New(it.Title)) }, "value of type *errors.errorString"},
+		{func(it *pipeline.Item) { nothing[it.Title] = 1 }, "assignment to entry in nil map"},
+		{func(it *pipeline.Item) { _ = it.Title[len(it.Title)+it.Attempt] }, "index out of range"},
+	} {
+		s := &delicate{done: map[int64]bool{}, bad: func(b *pipeline.Batch, i int) bool { row.panics(&b.Items[i]); return false }}
+		var f pipeline.Poisoned
+		if err := pipeline.Contain(t.Context(), s, someItems(1), func(found pipeline.Poisoned) { f = found }); err != nil {
+			t.Fatal(err)
+		}
+		text := f.First.Error() + string(f.First.Stack)
+		if !strings.Contains(f.First.What, row.what) || strings.Contains(text, "secret") {
+			t.Errorf("want %q without content, got %s", row.what, text)
+		}
+	}
+}
+
+// Whichever items are poison, they and no others are found.
+func TestContainProperties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 300).Draw(rt, "items")
+		bad := rapid.SliceOfNDistinct(rapid.Int64Range(0, int64(n)-1), 0, min(n, max(10, n/10)), rapid.ID[int64]).Draw(rt, "poison")
+		slices.Sort(bad)
+		s := &delicate{bad: at(bad...), done: map[int64]bool{}}
+		b := someItems(n)
+		if err := pipeline.Contain(context.Background(), s, b, func(pipeline.Poisoned) {}); err != nil {
+			rt.Fatal(err)
+		}
+		for i := range b.Items {
+			dead := b.Items[i].Verdict == pipeline.Dead
+			if dead != slices.Contains(bad, int64(i)) || dead == s.done[int64(i)] {
+				rt.Fatalf("item %d: dead %v, done %v; poison is %v", i, dead, s.done[int64(i)], bad)
+			}
+		}
+	})
+}
+
+// poisonStage panics on every 100th record.
+type poisonStage struct{}
+
+func (poisonStage) Name() string { return "preferences" }
+
+func (poisonStage) Apply(_ context.Context, b *pipeline.Batch) error {
+	for i := range b.Items {
+		if it := &b.Items[i]; it.Verdict == pipeline.Undecided && it.Offset%200 == 14 {
+			var user *pipeline.User
+			user.Preferences.OptOutAll = true
+		}
+	}
+	return nil
+}
+
+// TestPoison: records on which a stage panics end in the DLQ, all others as
+// usual, and every partition goes on to its end.
+func TestPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.fill(2, 1000)
+		pr, reg := &provider{w: w}, prometheus.NewRegistry()
+		var log bytes.Buffer
+		p, err := pipeline.New(pipeline.Options{
+			Lane: "test", Source: w, Stages: []pipeline.Stage{poisonStage{}, w}, Producer: w, Status: w, Seen: w,
+			Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: pr, {Platform: pipeline.FCM, App: "shop"}: pr},
+			Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 300,
+			SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitInterval: 50 * time.Millisecond,
+			Metrics: pipeline.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(io.Writer(&log), nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		w.wait(t)
+		stop()
+		run.Wait()
+		pr.out.Wait()
+		w.check(t)
+		for part, ids := range w.ids {
+			for i, id := range ids {
+				if poison := i%100 == 7; poison != (w.dead[id] > 0 && w.rows[id][0].Reason == "panicked:preferences") {
+					t.Errorf("partition %d, record %d: poison %v, %d in the DLQ, rows %+v", part, i, poison, w.dead[id], w.rows[id])
+				}
+			}
+		}
+		// Of each batch of 100 with one poisoned record: the whole, its halves
+		// down to the record (7 or 6 more), and the record two times more.
+		if n := counted(t, reg, "push_panics_total", "preferences"); n < 20*(1+6+2) || n > 20*(1+7+2) {
+			t.Errorf("push_panics_total says %v", n)
+		}
+		if n := counted(t, reg, "push_panics_total", "devices"); n != 0 {
+			t.Errorf("push_panics_total says %v of a stage that never panicked", n)
+		}
+		if text := log.String(); !strings.Contains(text, "nil pointer dereference") || !strings.Contains(text, "push.test/1@") {
+			t.Errorf("the log does not tell:\n%.2000s", text)
+		}
+	})
+}
+
+// counted is the value of a counter whose last label is value.
+func counted(t *testing.T, reg *prometheus.Registry, name, value string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == name && m.Label[len(m.Label)-1].GetValue() == value {
+				return m.Counter.GetValue()
+			}
+		}
+	}
+	t.Fatalf("no %s of %s", name, value)
+	return 0
+}

@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// The schema that producers check against must agree with the decoder: over
+// the records that other tests accept and refuse, and over more of its own.
+func TestMessageSchemaAgreesWithDecode(t *testing.T) {
+	t.Parallel()
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	schema, err := compiler.Compile("../docs/message.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, refused := 0, 0
+	for _, record := range schemaRecords() {
+		document, err := jsonschema.UnmarshalJSON(strings.NewReader(record))
+		if err != nil {
+			t.Fatalf("%s is no JSON: %v", record, err)
+		}
+		var m Message
+		defect, invalid := Decode([]byte(record), &m), schema.Validate(document)
+		switch {
+		case (defect == nil) != (invalid == nil):
+			t.Errorf("%s\nDecode: %v\nschema: %v", record, defect, invalid)
+		case defect == nil:
+			accepted++
+		default:
+			refused++
+		}
+	}
+	if accepted < 50 || refused < 80 {
+		t.Errorf("%d accepted and %d refused are too few to tell", accepted, refused)
+	}
+}
+
+// What a schema cannot say, and only the decoder checks.
+func TestWhatTheMessageSchemaCannotSay(t *testing.T) {
+	t.Parallel()
+	schema, err := jsonschema.NewCompiler().Compile("../docs/message.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, record := range map[string]string{
+		"bytes, where it counts characters": `{"id":"n1","app":"shop","user_id":"` + strings.Repeat("ü", 65) + `"}`,
+		"a key twice":                       with(`"title":"a","title":"b"`),
+		"depth":                             with(`"x":` + nested(16)),
+		"an integer written as 1.0":         with(`"badge":1.0`),
+		"agreement of two fields":           with(`"push_type":"voip","apns":{"headers":{"apns-push-type":"alert"}}`),
+		"the size of the whole":             with(`"x":"` + strings.Repeat("x", MaxValue) + `"`),
+	} {
+		document, err := jsonschema.UnmarshalJSON(strings.NewReader(record))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if err := schema.Validate(document); err != nil {
+			t.Errorf("%s: the schema can say it after all (%v): move it to the table above", name, err)
+		}
+		if Decode([]byte(record), new(Message)) == nil {
+			t.Errorf("%s: Decode accepts it", name)
+		}
+	}
+}
+
+// schemaRecords puts every value of a table into every field.
+func schemaRecords() []string {
+	values := []string{`null`, `true`, `1`, `-1`, `1.5`, `2147483648`, `[]`, `{}`, `""`, `"x"`, `"a b"`, `"ü"`, `"a\n"`, `"\u007f"`,
+		`"` + strings.Repeat("x", 64) + `"`, `"` + strings.Repeat("x", 65) + `"`, `"` + strings.Repeat("x", 129) + `"`, `"` + strings.Repeat("x", 4097) + `"`,
+		`"high"`, `"critical"`, `"voip"`, `"HIGH"`, `"2026-11-21T10:00:00Z"`, `"2026-11-21T10:00:00.5+01:00"`, `"2026-11-21"`, `"2026-02-30T10:00:00Z"`,
+		`"2026-11-21t10:00:00z"`, `{"k":"v"}`, `{"k":1}`, `{"k":null}`, `{"aps":"x"}`, `{"pf_id":"x"}`, `{"aps":{}}`, `{"platform":"fcm","token":"t"}`,
+		`{"platform":"apns","token":"t","environment":"sandbox"}`, `{"platform":"apns","token":"t","environment":"x"}`, `{"platform":"hms","token":"t"}`,
+		`{"platform":"fcm","token":""}`, `{"token":"t"}`, `{"headers":{}}`, `{"payload":[]}`}
+	var records []string
+	for _, field := range []string{"type", "sender_id", "priority", "push_type", "title", "body", "image", "video", "sound", "category",
+		"thread_id", "locale", "badge", "data", "collapse_key", "expires_at", "apns", "fcm", "device", "unknown"} {
+		for _, v := range values {
+			records = append(records, with(`"`+field+`":`+v))
+		}
+	}
+	for _, v := range values {
+		records = append(records, `{"id":`+v+`,"app":"a","user_id":"u"}`, `{"id":"n","app":`+v+`,"user_id":"u"}`,
+			`{"id":"n","app":"a","user_id":`+v+`}`, `{"id":"n","app":"a","device":`+v+`}`, `{"id":"n","app":"a","user_id":"","device":`+v+`}`,
+			with(`"apns":{"headers":`+v+`}`), with(`"apns":{"payload":`+v+`}`), with(`"apns":{"payload":{"aps":`+v+`}}`))
+		for _, name := range []string{"apns-expiration", "apns-priority", "apns-push-type", "apns-collapse-id", "apns-topic", "authorization", "x"} {
+			records = append(records, with(`"apns":{"headers":{"`+name+`":`+v+`}}`))
+		}
+		for _, name := range []string{"data", "notification", "android", "apns", "webpush", "token", "fid", "topic", "condition", "name", "x"} {
+			records = append(records, with(`"fcm":{"`+name+`":`+v+`}`))
+		}
+	}
+	for _, header := range []string{`"apns-expiration":"0"`, `"apns-expiration":"1763719200"`, `"apns-expiration":"1234567890123"`, `"apns-priority":"5"`,
+		`"apns-priority":"7"`, `"apns-push-type":"mdm"`, `"apns-collapse-id":" a"`, `"apns-collapse-id":"a "`} {
+		records = append(records, with(`"apns":{"headers":{`+header+`}}`))
+	}
+	return append(records, `[]`, `"x"`, `null`, `{}`, typicalRecord)
+}

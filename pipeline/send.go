@@ -1,0 +1,222 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// dispatchGroup is how many deliveries are submitted at a time, at the most:
+// enough to fill several TLS records of one connection. A small window is
+// taken in quarters, so that it never has to run empty for the next group.
+const dispatchGroup = 256
+
+// route is one provider's pool as this pipeline sees it: what waits for it and
+// how much of its window is in use. A route that stalls fills its own window
+// and stops no other.
+type route struct {
+	Route
+	provider Provider
+	gate     *Gate
+	waiting  *queue[*Delivery] // closed by Run when nothing more is sent
+	window   *semaphore.Weighted
+	metrics  routeMetrics
+	// What was handed to it and what has come back, since the start: together
+	// they say whether it moves.
+	queued, completed atomic.Uint64
+}
+
+func newRoute(r Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
+	return &route{Route: r, provider: provider, gate: gate, waiting: newQueue[*Delivery](),
+		window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
+}
+
+// settled gives n places of the window back.
+func (r *route) settled(n int) {
+	r.window.Release(int64(n))
+	r.metrics.window.Sub(float64(n))
+}
+
+// sendAll takes the batches that are through the stages until there are no
+// more, hands their deliveries to the routes and finishes the items that were
+// decided on the way.
+func (p *Pipeline) sendAll(ctx context.Context, batches <-chan *Batch) {
+	waiting := make(map[Route][]*Delivery, len(p.routes))
+	for b := range batches {
+		ended := p.sort(b, waiting)
+		p.enqueue(waiting)
+		p.finish(ctx, ended)
+	}
+}
+
+// enqueue hands deliveries to their routes, and empties the lists.
+func (p *Pipeline) enqueue(waiting map[Route][]*Delivery) {
+	for r, ds := range waiting {
+		if len(ds) > 0 {
+			p.out.Add(len(ds))
+			p.routes[r].queued.Add(uint64(len(ds)))
+			p.routes[r].waiting.put(ds...)
+			waiting[r] = ds[:0]
+		}
+	}
+}
+
+// sort spreads the deliveries of b over the routes and returns the items that
+// have nothing to send. Deliveries go in the order of their status buckets, so
+// that the rows of neighbouring answers fall into few partitions.
+func (p *Pipeline) sort(b *Batch, waiting map[Route][]*Delivery) (ended []*Item) {
+	type placed struct {
+		bucket int64
+		item   *Item
+	}
+	open := make([]placed, 0, len(b.Items))
+	for i := range b.Items {
+		it := &b.Items[i]
+		n := int32(0)
+		for j := range it.Deliveries {
+			d := &it.Deliveries[j]
+			if d.Verdict == Undecided && p.routes[d.Route] == nil {
+				d.Verdict, d.Reason = Failed, NoRoute
+			}
+			if d.Verdict == Undecided {
+				n++
+			}
+		}
+		if it.Verdict != Undecided || n == 0 {
+			ended = append(ended, it)
+			continue
+		}
+		atomic.StoreInt32(&it.unanswered, n)
+		open = append(open, placed{p.Status.Bucket(it.ID), it})
+	}
+	slices.SortFunc(open, func(a, b placed) int { return cmp.Compare(a.bucket, b.bucket) })
+	for _, o := range open {
+		for j := range o.item.Deliveries {
+			if d := &o.item.Deliveries[j]; d.Verdict == Undecided {
+				waiting[d.Route] = append(waiting[d.Route], d)
+			}
+		}
+	}
+	return ended
+}
+
+// dispatch submits what waits for one route, as fast as its window and its
+// provider's queue take it, until the queue is closed and empty.
+func (p *Pipeline) dispatch(ctx context.Context, r *route) {
+	var group, due []*Delivery
+	most := max(1, min(dispatchGroup, p.Window/4))
+	for {
+		group = r.waiting.take(group, most)
+		if len(group) == 0 {
+			return
+		}
+		p.awaitLease(ctx, r, group)
+		if err := r.window.Acquire(ctx, int64(len(group))); err != nil {
+			p.giveBack(group)
+			continue
+		}
+		r.metrics.window.Add(float64(len(group)))
+		for _, d := range group {
+			d.inWindow = true
+		}
+		due = p.due(due, group, time.Now())
+		p.submit(ctx, r, due)
+	}
+}
+
+// due returns, appended to buf[:0], the deliveries of group that may be sent
+// now. The others come back at once: those of a partition that is leaving
+// abandoned, those past their expiry as such.
+func (p *Pipeline) due(buf, group []*Delivery, now time.Time) []*Delivery {
+	buf = buf[:0]
+	for _, d := range group {
+		switch {
+		case d.unowned(now): // leaving for good, or to be sent later
+			p.answered.put(d)
+		case now.After(d.Expires):
+			d.Result = Result{Class: Refused, Expired: true}
+			p.answered.put(d)
+		default:
+			d.Deadline = now.Add(p.SendDeadline)
+			buf = append(buf, d)
+		}
+	}
+	return buf
+}
+
+// leasePause is how soon a lapsed lease is looked at again.
+const leasePause = 20 * time.Millisecond
+
+// awaitLease waits while the group's deliveries may not be sent but may be
+// soon: the coordinator has not answered for a session. It ends too when their
+// partitions leave, or nothing more is to be sent. All deliveries of a
+// pipeline are under one lease, so none is held up by another's.
+func (p *Pipeline) awaitLease(ctx context.Context, r *route, group []*Delivery) {
+	for ctx.Err() == nil && !r.waiting.isClosed() {
+		d := group[len(group)-1]
+		if !d.unowned(time.Now()) || d.Item.batch.Tracker.Draining() {
+			return
+		}
+		select {
+		case <-time.After(leasePause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// sendLater puts deliveries that were given back unsent ahead of their routes'
+// queues again, and returns the others in place. They hold no place of the
+// window meanwhile. What may not be sent any more at all is abandoned.
+func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
+	var later map[*route][]*Delivery
+	answered := group[:0]
+	for _, d := range group {
+		if d.abandoned || d.Result.Class != NoAnswer {
+			answered = append(answered, d)
+			continue
+		}
+		r := p.routes[d.Route]
+		d.refund()
+		if d.inWindow {
+			d.inWindow = false
+			r.settled(1)
+		}
+		if d.Item.batch.Tracker.Draining() && !d.Item.committed {
+			d.abandoned = true
+			answered = append(answered, d)
+			continue
+		}
+		if later == nil {
+			later = make(map[*route][]*Delivery)
+		}
+		later[r] = append(later[r], d)
+	}
+	for r, ds := range later {
+		if !r.waiting.putBack(ds) {
+			for _, d := range ds {
+				d.abandoned = true
+			}
+			answered = append(answered, ds...)
+		}
+	}
+	return answered
+}
+
+// giveBack returns deliveries that no provider took.
+func (p *Pipeline) giveBack(ds []*Delivery) {
+	for _, d := range ds {
+		d.abandoned = true
+	}
+	p.answered.put(ds...)
+}
+
+// back takes deliveries back from a provider. The gates hear of them first: one
+// that heard only after a slow status write would let thousands through.
+func (p *Pipeline) back(ds []*Delivery) {
+	p.Gates.Answered(time.Now(), ds)
+	p.answered.put(ds...)
+}

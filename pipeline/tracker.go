@@ -1,0 +1,283 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Tracker knows, for one assignment of one partition, which records are open
+// and up to where everything before is done. A partition that is revoked and
+// assigned again gets a new Tracker: an answer that arrives late finds the old
+// one, fenced, and cannot move the new owner's offset.
+//
+// It is a plain data structure: no Kafka, no goroutine. All methods may be
+// called at once from several goroutines.
+type Tracker struct {
+	partition Partition
+	retry     bool
+	capacity  int
+	lease     *Lease
+	leaving   atomic.Bool // draining or revoked; written under mu
+
+	mu        sync.Mutex
+	base      uint64   // seq of records[0]
+	records   []record // from the committed offset to the newest, in polled order
+	passed    int      // how many of records are below the watermark: done, not yet committed
+	open      map[string]uint64
+	confirms  int   // records from the start of the assignment that are still to be confirmed
+	watermark int64 // next offset to commit; -1 until something is done
+	committed int64 // as told by Committed; -1 before
+	active    int   // admitted, and neither done nor abandoned
+	draining  bool
+	revoked   bool
+	idle      chan struct{} // closed when draining and active is 0
+}
+
+// record is one tracked record. Offsets have gaps (compaction, transactions),
+// so order is that of polling.
+type record struct {
+	offset int64
+	id     string
+	done   bool
+}
+
+// TrackerOptions are what a Tracker is made with.
+type TrackerOptions struct {
+	Partition Partition
+	// Capacity is the most records between the committed offset and the newest
+	// one: Free says how many more may be polled. Counted from the committed
+	// offset and not from the watermark, because that is where the next owner
+	// starts: whatever a dead owner can have sent lies within its first
+	// Capacity records.
+	Capacity int
+	// Confirms is how many records from the start are marked for a confirm
+	// read, because a dead owner may have sent them: its Capacity.
+	Confirms int
+	// Retry is set for retry and hold topics.
+	Retry bool
+	// Lease is the member's right to send; nil = without end.
+	Lease *Lease
+}
+
+// NewTracker makes the tracker of one assignment.
+func NewTracker(o TrackerOptions) *Tracker {
+	return &Tracker{
+		partition: o.Partition, retry: o.Retry, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
+		open: make(map[string]uint64), watermark: -1, committed: -1, idle: make(chan struct{}),
+	}
+}
+
+// Partition returns the partition this tracker was made for.
+func (t *Tracker) Partition() Partition { return t.partition }
+
+// Free is how many more records may be admitted before the window is full.
+func (t *Tracker) Free() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.capacity - len(t.records)
+}
+
+// Admit takes the items of b, in polled order, and returns how many it took.
+// The caller admits nothing once it has called Drain or Fence.
+//
+// In a main topic it takes all. A second copy of an id that is open here is a
+// Duplicate at once (its offset cannot be committed before the first one's);
+// the same id for another user is dead.
+//
+// In a retry topic it stops before a second copy of an open id: the caller
+// keeps the rest and asks again when the first copy is done, and then the
+// confirm read decides.
+func (t *Tracker) Admit(b *Batch) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range b.Items {
+		it := &b.Items[i]
+		user := UserHash(it.Owner())
+		if it.ID != "" && it.Verdict != Dead {
+			switch first, isOpen := t.open[it.ID]; {
+			case !isOpen:
+				t.open[it.ID] = user
+			case t.retry:
+				return i
+			case first != user:
+				it.Decide(Dead, IDReused, "")
+			default:
+				it.Decide(Duplicate, "", "")
+			}
+		}
+		it.Confirm = it.Confirm || t.retry || t.confirms > 0
+		t.confirms = max(0, t.confirms-1)
+		it.batch, it.seq = b, t.base+uint64(len(t.records))
+		rec := record{offset: it.Offset}
+		if it.Verdict == Undecided {
+			rec.id = it.ID
+		}
+		t.records = append(t.records, rec)
+		t.active++
+	}
+	return len(b.Items)
+}
+
+// Done marks items finished: their outcome is durable. Marking after a revoke
+// is allowed and moves nothing. commit says that so much is done and not
+// committed that a commit should not wait for its interval.
+func (t *Tracker) Done(items []*Item) (commit bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, it := range items {
+		if it.intended {
+			delete(t.open, it.ID) // its offset went ahead
+			continue
+		}
+		rec := &t.records[it.seq-t.base]
+		rec.done = true
+		if rec.id != "" {
+			delete(t.open, rec.id)
+		}
+	}
+	t.advance()
+	t.leave(len(items))
+	return t.passed > t.capacity/commitEarly
+}
+
+// Intend lets the offsets of items go ahead of their outcome, because their
+// intents are durable. They stay in flight, and their ids open, until Done or
+// Abandon.
+func (t *Tracker) Intend(items []*Item) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, it := range items {
+		it.intended = true
+		t.records[it.seq-t.base].done = true
+	}
+	t.advance()
+}
+
+func (t *Tracker) advance() {
+	for t.passed < len(t.records) && t.records[t.passed].done {
+		t.watermark = t.records[t.passed].offset + 1
+		t.passed++
+	}
+}
+
+// commitEarly is the part of the capacity, one in so many, that is committed
+// ahead of the interval: what is done and not committed takes room from what
+// is polled.
+const commitEarly = 4
+
+// Committed tells that the group has committed this offset: records below it
+// that are done take no more room.
+func (t *Tracker) Committed(offset int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.committed = max(t.committed, offset)
+	n := 0
+	for n < t.passed && t.records[n].offset < offset {
+		n++
+	}
+	clear(t.records[:n])
+	t.records, t.base, t.passed = t.records[n:], t.base+uint64(n), t.passed-n
+}
+
+// Abandon gives items back unfinished: they stay open, hold the watermark and
+// are delivered again to the next owner.
+func (t *Tracker) Abandon(items []*Item) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leave(len(items))
+}
+
+func (t *Tracker) leave(n int) {
+	t.active -= n
+	if t.draining && t.active == 0 {
+		t.closeIdle()
+	}
+}
+
+func (t *Tracker) closeIdle() {
+	select {
+	case <-t.idle:
+	default:
+		close(t.idle)
+	}
+}
+
+// Watermark is the offset to commit: everything below it is done. ok is false
+// when nothing is done yet or the partition is no longer ours.
+func (t *Tracker) Watermark() (next int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watermark, t.watermark >= 0 && !t.revoked
+}
+
+// IsCommitted reports whether the group has committed past the item, and
+// whether it still can: a fenced assignment commits nothing more.
+func (t *Tracker) IsCommitted(it *Item) (done, possible bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	done = t.committed > it.Offset
+	return done, done || !t.revoked
+}
+
+// Held is how many records lie between the committed offset and the newest one.
+func (t *Tracker) Held() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.records)
+}
+
+// Open is how many records lie between the watermark and the newest one.
+func (t *Tracker) Open() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.records) - t.passed
+}
+
+// Drain asks for what has not been sent to be abandoned, and waits until every
+// admitted record is done or abandoned, or ctx ends. It may be called twice.
+// With nothing in flight it returns nil even if ctx has ended.
+func (t *Tracker) Drain(ctx context.Context) error {
+	t.mu.Lock()
+	t.draining = true
+	t.leaving.Store(true)
+	if t.active == 0 {
+		t.closeIdle()
+	}
+	t.mu.Unlock()
+	select {
+	case <-t.idle:
+		return nil
+	default: // a select over both would choose at random when both are over
+	}
+	select {
+	case <-t.idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Draining reports whether items that have not been sent are to be abandoned.
+func (t *Tracker) Draining() bool { return t.leaving.Load() }
+
+// Lapsed reports whether nothing more may be sent for this assignment: it is
+// leaving, or the member's lease has passed and is not renewed yet. It takes no
+// lock: connections ask before every flush.
+func (t *Tracker) Lapsed(now time.Time) bool {
+	return t.leaving.Load() || t.lease != nil && t.lease.Lapsed(now)
+}
+
+// Fence ends the assignment: from here on Watermark says no. It is set under
+// the lock that Watermark takes, so no commit read from this tracker can start
+// after Fence returned.
+func (t *Tracker) Fence() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.draining, t.revoked = true, true
+	t.leaving.Store(true)
+	if t.active == 0 {
+		t.closeIdle()
+	}
+}

@@ -1,0 +1,250 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// naiveTracker is the tracker's promise written the slow way: a list of all
+// that was ever admitted.
+type naiveTracker struct {
+	capacity, confirms int
+	retry              bool
+	all                []naiveRecord
+	committed          int // of all, as the tracker was told
+	draining, revoked  bool
+}
+
+type naiveRecord struct {
+	offset   int64
+	id, user string
+	dead     bool // could not be decoded: holds no id
+	copyOf   bool // a second copy: holds no id either
+	done     bool
+	gone     bool // abandoned
+}
+
+func (n *naiveTracker) holder(id string) *naiveRecord {
+	for i := range n.all {
+		r := &n.all[i]
+		if r.id == id && !r.done && !r.dead && !r.copyOf {
+			return r
+		}
+	}
+	return nil
+}
+
+func (n *naiveTracker) closed() int {
+	for i := range n.all {
+		if !n.all[i].done {
+			return i
+		}
+	}
+	return len(n.all)
+}
+
+func (n *naiveTracker) watermark() (int64, bool) {
+	c := n.closed()
+	if c == 0 {
+		return -1, false
+	}
+	return n.all[c-1].offset + 1, !n.revoked
+}
+
+func (n *naiveTracker) active() (k int) {
+	for _, r := range n.all {
+		if !r.done && !r.gone {
+			k++
+		}
+	}
+	return k
+}
+
+// verdictOf is what admitting the next record must decide; wait = the tracker
+// of a retry topic does not take it yet.
+func (n *naiveTracker) verdictOf(it *Item) (v Verdict, reason Reason, wait bool) {
+	h := n.holder(it.ID)
+	switch {
+	case it.Verdict == Dead:
+		return Dead, it.Reason, false
+	case it.ID == "" || h == nil:
+		return Undecided, "", false
+	case n.retry:
+		return Undecided, "", true
+	case h.user != it.UserID:
+		return Dead, IDReused, false
+	}
+	return Duplicate, "", false
+}
+
+func TestTrackerKeepsItsPromise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		model := &naiveTracker{
+			capacity: rapid.IntRange(1, 30).Draw(t, "capacity"),
+			confirms: rapid.IntRange(0, 10).Draw(t, "confirms"),
+			retry:    rapid.Bool().Draw(t, "retry"),
+		}
+		tr := NewTracker(TrackerOptions{Partition: Partition{"push", 1}, Capacity: model.capacity, Confirms: model.confirms, Retry: model.retry})
+		var items []*Item // by position in model.all
+		next := rapid.Int64Range(0, 1000).Draw(t, "first offset")
+		highest := int64(-1)
+		out := func() (open []int) {
+			for i, r := range model.all {
+				if !r.done && !r.gone {
+					open = append(open, i)
+				}
+			}
+			return open
+		}
+
+		t.Repeat(map[string]func(*rapid.T){
+			"admit": func(t *rapid.T) {
+				if model.draining {
+					t.Skip("the caller has stopped admitting")
+				}
+				b := &Batch{}
+				for range rapid.IntRange(1, 8).Draw(t, "records") {
+					it := Item{Offset: next}
+					it.ID = rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "id")
+					it.UserID = rapid.SampledFrom([]string{"u", "u", "u", "v"}).Draw(t, "user")
+					if rapid.IntRange(0, 9).Draw(t, "broken") == 0 {
+						it.Decide(Dead, BadJSON, "")
+					}
+					b.Items = append(b.Items, it)
+					next += 1 + int64(rapid.IntRange(0, 3).Draw(t, "gap"))
+				}
+				want := make([]Item, len(b.Items))
+				copy(want, b.Items)
+				took := tr.Admit(b)
+				for i := range want {
+					v, reason, wait := model.verdictOf(&want[i])
+					if wait {
+						if took != i {
+							t.Fatalf("took %d, want %d: the next is a copy of an open id in a retry topic", took, i)
+						}
+						next = want[i].Offset // it and those behind come again
+						return
+					}
+					if i >= took {
+						t.Fatalf("took %d of %d", took, len(want))
+					}
+					it := &b.Items[i]
+					if it.Verdict != v || it.Reason != reason {
+						t.Fatalf("item %d is %v %q, want %v %q", i, it.Verdict, it.Reason, v, reason)
+					}
+					if confirm := model.retry || len(model.all) < model.confirms; it.Confirm != confirm {
+						t.Fatalf("record %d of the assignment: confirm is %v, want %v", len(model.all), it.Confirm, confirm)
+					}
+					model.all = append(model.all, naiveRecord{offset: it.Offset, id: it.ID, user: it.UserID, dead: v == Dead, copyOf: v == Duplicate})
+					items = append(items, it)
+				}
+			},
+			"done": func(t *rapid.T) {
+				open := out()
+				if len(open) == 0 {
+					t.Skip("nothing is in flight")
+				}
+				var group []*Item
+				for _, i := range rapid.SliceOfNDistinct(rapid.SampledFrom(open), 1, min(5, len(open)), rapid.ID[int]).Draw(t, "which") {
+					model.all[i].done = true
+					group = append(group, items[i])
+				}
+				if soon, want := tr.Done(group), 4*(model.closed()-model.committed) > model.capacity; soon && !want || !soon && model.closed()-model.committed > model.capacity/4 {
+					t.Fatalf("commit soon is %v with %d of %d done and not committed", soon, model.closed()-model.committed, model.capacity)
+				}
+			},
+			"commit": func(t *rapid.T) {
+				upTo, ok := tr.Watermark()
+				if !ok {
+					t.Skip("nothing to commit")
+				}
+				if rapid.Bool().Draw(t, "of an older watermark") {
+					upTo = rapid.Int64Range(0, upTo).Draw(t, "offset")
+				}
+				for model.committed < model.closed() && model.all[model.committed].offset < upTo {
+					model.committed++
+				}
+				tr.Committed(upTo)
+			},
+			"abandon": func(t *rapid.T) {
+				open := out()
+				if len(open) == 0 {
+					t.Skip("nothing is in flight")
+				}
+				i := rapid.SampledFrom(open).Draw(t, "which")
+				model.all[i].gone = true
+				tr.Abandon(items[i : i+1])
+			},
+			"drain": func(t *rapid.T) {
+				if rapid.IntRange(0, 5).Draw(t, "rarely") > 0 {
+					t.Skip("not now")
+				}
+				model.draining = true
+				ended, cancel := context.WithCancel(context.Background())
+				cancel()
+				if err := tr.Drain(ended); (err == nil) != (model.active() == 0) {
+					t.Fatalf("drain with %d in flight says %v", model.active(), err)
+				}
+			},
+			"fence": func(t *rapid.T) {
+				if rapid.IntRange(0, 20).Draw(t, "rarely") > 0 {
+					t.Skip("not now")
+				}
+				model.draining, model.revoked = true, true
+				tr.Fence()
+			},
+			"": func(t *rapid.T) {
+				want, ok := model.watermark()
+				if got, gotOK := tr.Watermark(); got != want || gotOK != ok {
+					t.Fatalf("watermark %d %v, want %d %v", got, gotOK, want, ok)
+				}
+				if want < highest {
+					t.Fatalf("watermark went back from %d to %d", highest, want)
+				}
+				highest = want
+				open := len(model.all) - model.closed()
+				// The next owner starts at the committed offset.
+				held := len(model.all) - model.committed
+				if tr.Open() != open || tr.Held() != held || tr.Free() != model.capacity-held {
+					t.Fatalf("open %d, held %d, free %d; want %d, %d, %d", tr.Open(), tr.Held(), tr.Free(), open, held, model.capacity-held)
+				}
+				if tr.Draining() != model.draining {
+					t.Fatalf("draining is %v, want %v", tr.Draining(), model.draining)
+				}
+			},
+		})
+	})
+}
+
+func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
+	tr := NewTracker(TrackerOptions{Partition: Partition{"push", 0}, Capacity: 10})
+	b := &Batch{Items: make([]Item, 2)}
+	for i := range b.Items {
+		b.Items[i].ID = fmt.Sprint(i)
+	}
+	tr.Admit(b)
+	drained := make(chan error, 1)
+	go func() { drained <- tr.Drain(context.Background()) }()
+	tr.Done([]*Item{&b.Items[1]})
+	select {
+	case err := <-drained:
+		t.Fatalf("drained with one in flight: %v", err)
+	default:
+	}
+	tr.Abandon([]*Item{&b.Items[0]})
+	select {
+	case err := <-drained:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("never drained, though one is done and the other given back")
+	}
+	if _, ok := tr.Watermark(); ok {
+		t.Error("the abandoned record does not hold the watermark")
+	}
+}

@@ -1,0 +1,249 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// watching asks a Watch every second.
+type watching struct {
+	*pipeline.Watch
+	now      time.Time
+	moved    time.Time // when p0's watermark last moved
+	waiting  pipeline.Waiting
+	stalls   pipeline.Stalls
+	routes   []pipeline.RouteProgress
+	dead     time.Duration // since moved; 0 = not
+	alerts   []string
+	quietest time.Duration // the greatest Quiet
+}
+
+func newWatching() *watching {
+	return &watching{Watch: pipeline.NewWatch(pipeline.DefaultWatchOptions()), now: startTime, moved: startTime}
+}
+
+// standing lets d pass without a movement of p0, and calls each before every
+// look.
+func (w *watching) standing(d time.Duration, each func()) *watching {
+	for range d / time.Second {
+		w.now = w.now.Add(time.Second)
+		if each != nil {
+			each()
+		}
+		stalls, over := w.stalls.Declared()
+		f := w.Look(w.now, pipeline.Sight{
+			Standstills: []pipeline.Standstill{{Partition: pipeline.Partition{Topic: "t"}, Lag: 5, Since: w.moved, Waiting: w.waiting}},
+			Stalls:      stalls, Over: over, Routes: w.routes,
+		})
+		for _, a := range f.Alerts {
+			w.alerts = append(w.alerts, fmt.Sprintf("%s%s %v", a.Partition.Topic, a.Name, a.For))
+		}
+		if f.Dead != nil && w.dead == 0 {
+			w.dead = w.now.Sub(w.moved)
+		}
+		w.quietest = max(w.quietest, f.Quiet)
+	}
+	return w
+}
+
+func TestWatch(t *testing.T) {
+	const minute = time.Minute
+	apns, fcm := pipeline.RouteProgress{Route: apnsShop}, pipeline.RouteProgress{Route: fcmShop}
+	for _, row := range []struct {
+		why    string
+		run    func(*watching)
+		dead   time.Duration
+		alerts []string
+	}{
+		{"59 s without a reason may still go on", func(w *watching) { w.standing(60*time.Second, nil) }, 0, nil},
+		{"a minute without a reason", func(w *watching) { w.standing(2*minute, nil) }, 61 * time.Second, nil},
+		{"a movement in between", func(w *watching) {
+			for range 10 {
+				w.standing(50*time.Second, nil)
+				w.moved = w.now
+			}
+		}, 0, nil},
+		{"a store is down for 3 minutes, and what waited for it needs a while", func(w *watching) {
+			over := w.stalls.Declare(w.now, "status", "")
+			w.standing(3*minute, nil)
+			over(w.now)
+			w.standing(59*time.Second, nil)
+		}, 0, nil},
+		{"but not for ever", func(w *watching) {
+			over := w.stalls.Declare(w.now, "status", "")
+			w.standing(3*minute, nil)
+			over(w.now)
+			w.standing(2*minute, nil)
+		}, 4 * minute, nil},
+		{"a stall between two looks counts", func(w *watching) {
+			w.standing(50*time.Second, nil)
+			w.stalls.Declare(w.now, "redis", "")(w.now)
+			w.standing(59*time.Second, nil)
+		}, 0, nil},
+		{"any reason alerts after 10 minutes, and every 10 from there", func(w *watching) {
+			w.stalls.Declare(w.now, "status", "")
+			w.standing(25*minute, nil)
+		}, 0, []string{"status 10m0s", "status 20m0s"}},
+		{"the next time it alerts anew", func(w *watching) {
+			over := w.stalls.Declare(w.now, "status", "")
+			w.standing(10*minute, nil)
+			over(w.now)
+			w.stalls.Declare(w.now, "status", "")
+			w.standing(10*minute, nil)
+		}, 0, []string{"status 10m0s", "status 10m0s"}},
+		{"not due: the longest tier is 2 h, and nothing is wrong", func(w *watching) {
+			w.waiting = pipeline.WaitingDue
+			w.standing(2*time.Hour, nil)
+		}, 0, nil},
+		{"due, after half an hour: the time runs from then", func(w *watching) {
+			w.waiting = pipeline.WaitingDue
+			w.standing(30*minute, nil)
+			w.waiting = pipeline.WaitingNothing
+			w.standing(2*minute, nil)
+		}, 31 * minute, nil},
+		{"the previous owner does not come to an end", func(w *watching) {
+			w.waiting = pipeline.WaitingOwner
+			w.standing(11*minute, nil)
+		}, 0, []string{"tprevious_owner 10m0s"}},
+		{"a stopped partition does not end the others' process", func(w *watching) {
+			w.waiting = pipeline.WaitingStopped
+			w.standing(11*minute, nil)
+		}, 0, []string{"tstopped 10m0s"}},
+		{"full, and a slow route empties it", func(w *watching) {
+			w.waiting, apns.Out = pipeline.WaitingRoom, 100_000
+			w.routes = []pipeline.RouteProgress{apns, fcm}
+			w.standing(9*minute, func() { w.routes[0].Completed++; w.routes[0].Out-- })
+		}, 0, nil},
+		{"full, and the route completes nothing", func(w *watching) {
+			w.waiting, apns.Out = pipeline.WaitingRoom, 100
+			w.routes = []pipeline.RouteProgress{apns, fcm}
+			w.standing(3*minute, nil)
+		}, 61 * time.Second, nil},
+		{"full, one of two routes completes nothing", func(w *watching) {
+			w.waiting, apns.Out, fcm.Out = pipeline.WaitingRoom, 100_000, 100
+			w.routes = []pipeline.RouteProgress{apns, fcm}
+			w.standing(3*minute, func() { w.routes[0].Completed++; w.routes[0].Out-- })
+		}, 61 * time.Second, nil},
+		{"full, and that route is stopped, which was declared", func(w *watching) {
+			w.waiting, apns.Out = pipeline.WaitingRoom, 100
+			w.routes = []pipeline.RouteProgress{apns}
+			w.stalls.Declare(w.now, "route_paused", "")
+			w.standing(3*minute, nil)
+		}, 0, nil},
+		{"full, with nothing on its way: what fills it is lost", func(w *watching) {
+			w.waiting = pipeline.WaitingRoom
+			w.routes = []pipeline.RouteProgress{apns}
+			w.routes[0].Out = 0
+			w.standing(2*minute, nil)
+		}, 61 * time.Second, nil},
+		{"full, and a thousand times its window has gone past it: its head is lost", func(w *watching) {
+			w.waiting, apns.Out = pipeline.WaitingRoom, 10_000
+			w.routes = []pipeline.RouteProgress{apns}
+			w.standing(3*minute, func() { w.routes[0].Completed += 1000 })
+		}, 70 * time.Second, nil},
+		{"the process itself stood still: nothing is held against it", func(w *watching) {
+			w.standing(30*time.Second, nil)
+			w.now = w.now.Add(2 * minute)
+			w.standing(60*time.Second, nil)
+		}, 0, nil},
+	} {
+		w := newWatching()
+		row.run(w)
+		if w.dead != row.dead {
+			t.Errorf("%s: dead after %v, want %v", row.why, w.dead, row.dead)
+		}
+		if !slices.Equal(w.alerts, row.alerts) {
+			t.Errorf("%s: alerts %q, want %q", row.why, w.alerts, row.alerts)
+		}
+	}
+}
+
+// Of several partitions the one that has stood still longest is named, and one
+// that went away is forgotten.
+func TestWatchNamesTheWorst(t *testing.T) {
+	w := pipeline.NewWatch(pipeline.DefaultWatchOptions())
+	still := func(id int32, since time.Time) pipeline.Standstill {
+		return pipeline.Standstill{Partition: pipeline.Partition{Topic: "t", ID: id}, Lag: 1, Since: since}
+	}
+	var f pipeline.Finding
+	for s := range time.Duration(100) {
+		now := startTime.Add(s * time.Second)
+		seen := []pipeline.Standstill{still(1, startTime.Add(20*time.Second)), still(2, startTime), still(3, startTime.Add(30*time.Second))}
+		if s == 50 {
+			seen = seen[1:] // revoked for a moment: another assignment
+		}
+		f = w.Look(now, pipeline.Sight{Standstills: seen})
+	}
+	if f.Dead == nil || f.Dead.Partition.ID != 2 || f.Quiet != 99*time.Second {
+		t.Errorf("found %+v", f)
+	}
+	if f = w.Look(startTime.Add(100*time.Second), pipeline.Sight{}); f.Dead != nil || f.Quiet != 0 {
+		t.Errorf("with all moving: %+v", f)
+	}
+}
+
+func TestWatchedMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := pipeline.NewMetrics(reg)
+	stalls := []pipeline.Stall{{Name: "status", Since: startTime}}
+	m.Watched("critical", startTime.Add(90*time.Second), stalls, pipeline.Finding{Quiet: 7 * time.Second})
+	want := func(stall, quiet int) {
+		t.Helper()
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(fmt.Sprintf(`# HELP push_stall_seconds How long something has waited for a reason: a store away, a route stopped. 0 = it does not.
+# TYPE push_stall_seconds gauge
+push_stall_seconds{lane="critical",reason="status"} %d
+# HELP push_standstill_seconds The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.
+# TYPE push_standstill_seconds gauge
+push_standstill_seconds{lane="critical"} %d
+`, stall, quiet)), "push_stall_seconds", "push_standstill_seconds"); err != nil {
+			t.Error(err)
+		}
+	}
+	want(90, 7)
+	m.Watched("critical", startTime.Add(100*time.Second), nil, pipeline.Finding{})
+	want(0, 0)
+}
+
+func TestStalls(t *testing.T) {
+	var s pipeline.Stalls
+	at := func(sec int) time.Time { return startTime.Add(time.Duration(sec) * time.Second) }
+	first := s.Declare(at(1), "status", "first")
+	second := s.Declare(at(5), "status", "second")
+	other := s.Declare(at(3), "redis", "")
+	first(at(6))
+	first(at(7)) // again: nothing
+	open, over := s.Declared()
+	want := []pipeline.Stall{{Name: "status", Detail: "first", Since: at(1)}, {Name: "redis", Since: at(3)}}
+	if !slices.Equal(open, want) || !over.Equal(at(6)) {
+		t.Errorf("declared %v, over %v", open, over)
+	}
+	second(at(8))
+	other(at(8))
+	if open, over = s.Declared(); len(open) != 0 || !over.Equal(at(8)) {
+		t.Errorf("after all are over: %v, %v", open, over)
+	}
+
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 100 {
+				over := s.Declare(at(i), "status", "")
+				s.Declared()
+				over(at(i))
+			}
+		})
+	}
+	all.Wait()
+	if open, _ = s.Declared(); len(open) != 0 {
+		t.Errorf("left over: %v", open)
+	}
+}
