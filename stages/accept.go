@@ -1,0 +1,67 @@
+package stages
+
+import (
+	"context"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Accept applies the rules of the lane that need no store: known app, allowed
+// priority, not expired. It also sets every item's Expires.
+type Accept struct {
+	// Apps are the configured apps.
+	Apps map[string]bool
+	// GreatestAge is how old a notification of this lane may get, from the
+	// Kafka timestamp of its first record. Positive.
+	GreatestAge time.Duration
+	// DefaultPriority is that of messages which give none.
+	DefaultPriority pipeline.Priority
+	// MayBeCritical are the senders that may use priority critical; nil =
+	// every sender may.
+	MayBeCritical map[string]bool
+	// Replace gives each notification without a collapse key one of its own,
+	// so that a repeated send replaces the first on the screen instead of
+	// standing beside it: the mode effectively_once.
+	Replace bool
+}
+
+// Name implements pipeline.Stage.
+func (*Accept) Name() string { return "accept" }
+
+// Apply never fails.
+func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
+	now := time.Now()
+	for i := range b.Items {
+		it := &b.Items[i]
+		if it.Verdict != pipeline.Undecided {
+			continue
+		}
+		if it.Priority == 0 {
+			it.Priority = s.DefaultPriority
+		}
+		oldest := it.FirstSeen.Add(s.GreatestAge)
+		it.Expires = oldest
+		if !it.ExpiresAt.IsZero() && it.ExpiresAt.Before(oldest) {
+			it.Expires = it.ExpiresAt
+		}
+		if s.Replace && it.CollapseKey == "" {
+			it.CollapseKey, it.Derived = pipeline.DerivedCollapseKey(it.ID), true
+		}
+		switch {
+		case !s.Apps[it.App]:
+			it.Decide(pipeline.Dead, pipeline.UnknownApp, "")
+		case it.Priority == pipeline.Critical && s.MayBeCritical != nil && !s.MayBeCritical[it.SenderID]:
+			it.Decide(pipeline.Dead, pipeline.NotCritical, "")
+		case now.Before(it.Expires):
+			if it.NotBefore.After(now) {
+				it.Decide(pipeline.Deferred, pipeline.NotDue, "")
+			}
+		case it.Expires.Equal(oldest):
+			it.Decide(pipeline.Expired, pipeline.TooOld, "")
+		default:
+			it.Decide(pipeline.Expired, pipeline.PastExpiry, "")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package stages
+
+import (
+	"context"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Devices turns each item into its deliveries: all devices that the user has
+// for the app, or the one that the message names, without those that are
+// closed already. It works on what Preferences has read and asks no store.
+type Devices struct{}
+
+// Name implements pipeline.Stage.
+func (*Devices) Name() string { return "devices" }
+
+// Apply never fails.
+func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
+	most := 0
+	for i := range b.Items {
+		if it := &b.Items[i]; it.Verdict == pipeline.Undecided {
+			most += 1 + len(it.User.Devices) + len(it.Devices)
+		}
+	}
+	slab := make([]pipeline.Delivery, 0, most) // one allocation for the batch
+	for i := range b.Items {
+		it := &b.Items[i]
+		if it.Verdict != pipeline.Undecided {
+			continue
+		}
+		from := len(slab)
+		slab = deliveries(slab, it)
+		it.Deliveries = slab[from:len(slab):len(slab)]
+		if len(it.Deliveries) > 0 {
+			continue
+		}
+		if it.History != nil && it.History.HasDevices() {
+			it.Decide(pipeline.Duplicate, "", "") // all its devices are closed
+		} else {
+			it.Decide(pipeline.Suppressed, pipeline.NoDevice, "")
+		}
+	}
+	return nil
+}
+
+// deliveries appends what the item is to be sent to.
+func deliveries(ds []pipeline.Delivery, it *pipeline.Item) []pipeline.Delivery {
+	if it.Device.Token != "" {
+		return appendOpen(ds, it, named(it))
+	}
+	if len(it.Devices) > 0 {
+		for _, hash := range it.Devices {
+			ds = appendByHash(ds, it, hash)
+		}
+		return ds
+	}
+	for i := range it.User.Devices {
+		d := it.User.Devices[i]
+		if d.App != it.App || lateComer(it, d) {
+			continue
+		}
+		ds = appendOpen(ds, it, d)
+	}
+	return ds
+}
+
+// named is the device that the message itself names.
+func named(it *pipeline.Item) pipeline.Device {
+	t := it.Device
+	d := pipeline.Device{Platform: t.Platform, Environment: t.Environment, App: it.App, Token: t.Token,
+		Hash: pipeline.DeviceHash(t.Platform, t.Token)}
+	if d.Platform == pipeline.APNS && d.Environment == "" {
+		d.Environment = pipeline.Production
+	}
+	return d
+}
+
+// appendByHash adds the device that a retry record names, or, if the user has
+// it no more, its end.
+func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string) []pipeline.Delivery {
+	if closed(it, hash) {
+		if v, reason, ok := it.History.Overtaken(hash, it.Step()); ok {
+			ds = append(ds, pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: hash}, Verdict: v, Reason: reason})
+		}
+		return ds
+	}
+	for i := range it.User.Devices {
+		if d := it.User.Devices[i]; d.Hash == hash && d.App == it.App {
+			return appendOpen(ds, it, d)
+		}
+	}
+	return append(ds, pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: hash},
+		Verdict: pipeline.Suppressed, Reason: pipeline.TokenGone})
+}
+
+func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d pipeline.Device) []pipeline.Delivery {
+	if closed(it, d.Hash) {
+		return ds
+	}
+	return append(ds, pipeline.Delivery{Item: it, Device: d, Expires: it.Expires,
+		Route: pipeline.Route{Platform: d.Platform, App: it.App, Environment: d.Environment}})
+}
+
+func closed(it *pipeline.Item, hash string) bool {
+	return it.History != nil && it.History.Closed(hash, it.Step(), it.Redrive > 0)
+}
+
+// lateComer reports whether a device was registered after the notification
+// was first seen, while others have rows already: the redelivered record does
+// not reach devices that the first one could not.
+func lateComer(it *pipeline.Item, d pipeline.Device) bool {
+	return it.History != nil && it.History.HasDevices() && d.RegisteredAt.After(it.FirstSeen)
+}

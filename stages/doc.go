@@ -1,0 +1,18 @@
+// Package stages holds the steps that a batch takes before it is sent, one
+// file each: dedupe, accept, superseded, preferences, limits, devices. Each
+// implements pipeline.Stage and declares the small store interface it needs.
+package stages
+
+import "github.com/pushfleet/pushfleet/pipeline"
+
+// NewOrder returns the stages in the order in which they are meant to run.
+// Dedupe is first, so that nothing is written about an id that belongs to
+// another user; accept is next, so that no store is asked for what is expired.
+// Superseded, which only retries have a use for, may be nil.
+func NewOrder(d *Dedupe, a *Accept, s *Superseded, p *Preferences, l *Limits, v *Devices) []pipeline.Stage {
+	order := []pipeline.Stage{d, a}
+	if s != nil {
+		order = append(order, s)
+	}
+	return append(order, p, l, v)
+}

@@ -1,0 +1,57 @@
+package stages
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Limiter decides requests by all its rules together. Asking again about an id
+// that was allowed spends nothing, so the stage bears repeating.
+type Limiter interface {
+	Decide(ctx context.Context, reqs []*limits.Request) error
+}
+
+// Limits suppresses what would go over a user's limits. Critical messages
+// pass, and so do retries: their first attempt was allowed.
+type Limits struct{ Limiter Limiter }
+
+// Name implements pipeline.Stage.
+func (*Limits) Name() string { return "limits" }
+
+// Apply decides all undecided items at once. With no Limiter, no rule is on.
+func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
+	if s.Limiter == nil {
+		return nil
+	}
+	now := time.Now()
+	slab := make([]limits.Request, 0, len(b.Items))
+	items := make([]*pipeline.Item, 0, len(b.Items))
+	for i := range b.Items {
+		it := &b.Items[i]
+		if it.Verdict != pipeline.Undecided || it.Priority == pipeline.Critical || it.Attempt > 0 {
+			continue
+		}
+		items = append(items, it)
+		slab = append(slab, limits.Request{Owner: it.Owner(), ID: it.ID, Type: it.Type, State: it.User.Limiter, At: now})
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	reqs := make([]*limits.Request, len(slab))
+	for i := range slab {
+		reqs[i] = &slab[i]
+	}
+	if err := s.Limiter.Decide(ctx, reqs); err != nil {
+		return fmt.Errorf("deciding limits: %w", err)
+	}
+	for i, it := range items {
+		if !reqs[i].Allowed {
+			it.Decide(pipeline.Suppressed, pipeline.Limited, reqs[i].Rule)
+		}
+	}
+	return nil
+}

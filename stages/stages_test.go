@@ -1,0 +1,364 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/stages"
+)
+
+// hour is when everything in these tests was first seen.
+var hour = time.Now().Add(-time.Hour)
+
+// item is an item of user u1 with an id; edit changes what the case is about.
+func item(id string, edit func(*pipeline.Item)) pipeline.Item {
+	it := pipeline.Item{FirstSeen: hour, Timestamp: hour, User: &pipeline.User{}}
+	it.Message = pipeline.Message{ID: id, App: "shop", UserID: "u1", Type: "order", Priority: pipeline.Medium}
+	if edit != nil {
+		edit(&it)
+	}
+	return it
+}
+
+// row is a status row of u1.
+func row(id, device string, step int16, s pipeline.State) pipeline.Row {
+	return pipeline.Row{ID: id, Device: device, Step: step, State: s, UserHash: pipeline.UserHash("u1")}
+}
+
+// filter answers maybe to everything, or to the ids in it.
+type filter struct {
+	all   bool
+	maybe map[string]bool
+	asked []string
+	err   error
+}
+
+func (f *filter) Check(_ context.Context, ids []string, maybe []bool) error {
+	f.asked = append(f.asked, ids...)
+	for i, id := range ids {
+		maybe[i] = f.all || f.maybe[id]
+	}
+	return f.err
+}
+
+// ledger is a status store of fixed rows.
+type ledger struct {
+	rows  map[string][]pipeline.Row
+	asked []string
+	err   error
+}
+
+func (l *ledger) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
+	l.asked = append(l.asked, ids...)
+	all := make([][]pipeline.Row, len(ids))
+	for i, id := range ids {
+		all[i] = l.rows[id]
+	}
+	return all, l.err
+}
+
+func TestDedupe(t *testing.T) {
+	retry := func(devices ...string) func(*pipeline.Item) {
+		return func(it *pipeline.Item) { it.Confirm, it.Attempt, it.Devices = true, 1, devices }
+	}
+	confirm := func(it *pipeline.Item) { it.Confirm = true }
+	for _, tt := range []struct {
+		why     string
+		edit    func(*pipeline.Item)
+		maybe   bool
+		rows    []pipeline.Row
+		want    pipeline.Verdict
+		reason  pipeline.Reason
+		history bool
+	}{
+		{why: "the filter has never seen it: no read, no verdict", rows: []pipeline.Row{row("n", "", 0, pipeline.StateSuppressed)}},
+		{why: "a false positive drops nothing", maybe: true},
+		{why: "delivered to its devices: the devices stage leaves them out", maybe: true,
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateDelivered)}, history: true},
+		{why: "ended before its devices: a copy", maybe: true,
+			rows: []pipeline.Row{row("n", "", 0, pipeline.StateSuppressed)}, want: pipeline.Duplicate},
+		{why: "redelivered after an assignment, although the filter lost it", edit: confirm,
+			rows: []pipeline.Row{row("n", "", 0, pipeline.StateExpired)}, want: pipeline.Duplicate},
+		{why: "a retry of a device that is open", edit: retry("d1"),
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, history: true},
+		{why: "a retry without the row of the record it came from: that one may be under way again", edit: retry("d1"),
+			want: pipeline.Deferred, reason: pipeline.Unclaimed},
+		{why: "one of two named devices was never handed over", edit: retry("d1", "d2"),
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, want: pipeline.Deferred, reason: pipeline.Unclaimed},
+		{why: "the next copy of that retry finds its claim", edit: func(it *pipeline.Item) { retry("d1")(it); it.Hops = 1 },
+			rows: []pipeline.Row{row("n", "d1", 1, pipeline.StateHeld)}, history: true},
+		{why: "and what was under way has its row by then", edit: func(it *pipeline.Item) { retry("d1")(it); it.Hops = 1 },
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateDelivered), row("n", "d1", 1, pipeline.StateHeld)}, want: pipeline.Duplicate},
+		{why: "what was under way failed: the devices stage says so above the claim", edit: func(it *pipeline.Item) { retry("d1")(it); it.Hops = 1 },
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateFailed), row("n", "d1", 1, pipeline.StateHeld)}, history: true},
+		{why: "a redrive needs no row: the operator says so", edit: func(it *pipeline.Item) { it.Confirm, it.Hops, it.Redrive = true, 1, 1 }},
+		{why: "an intent of this very record without a result", edit: confirm,
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateSending)}, want: pipeline.Unresolved, reason: pipeline.IntentLost},
+		{why: "an intent whose result came is a copy's end", edit: func(it *pipeline.Item) { it.Reread = true },
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateSending), row("n", "d1", 0, pipeline.StateDelivered)}, want: pipeline.Duplicate},
+		{why: "read again below the commit, with an intent and nothing after", edit: func(it *pipeline.Item) { it.Reread = true },
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateSending)}, want: pipeline.Unresolved, reason: pipeline.IntentLost},
+		{why: "read again below the commit, and ended without an intent", edit: func(it *pipeline.Item) { it.Reread = true },
+			rows: []pipeline.Row{row("n", "", 0, pipeline.StateSuppressed)}, want: pipeline.Duplicate},
+		{why: "the second copy of that retry", edit: retry("d1"),
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d1", 1, pipeline.StateDelivered)}, want: pipeline.Duplicate},
+		{why: "one of two named devices is still open", edit: retry("d1", "d2"),
+			rows: []pipeline.Row{row("n", "d1", 1, pipeline.StateDelivered), row("n", "d2", 0, pipeline.StateRetrying)}, history: true},
+		{why: "the original comes again when its retry owns the device: left out by the devices stage", edit: confirm,
+			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, history: true},
+		{why: "the id of another user", maybe: true,
+			rows: []pipeline.Row{{ID: "n", Device: "d9", State: pipeline.StateDelivered, UserHash: 7}}, want: pipeline.Dead, reason: pipeline.IDReused},
+		{why: "the id of another user too: only our rows count", maybe: true,
+			rows: []pipeline.Row{{ID: "n", State: pipeline.StateSuppressed, UserHash: 7}, row("n", "d1", 0, pipeline.StateDelivered)}, history: true},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
+			s := &stages.Dedupe{Filter: &filter{all: tt.maybe}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": tt.rows}}}
+			if err := s.Apply(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			it := &b.Items[0]
+			if it.Verdict != tt.want || it.Reason != tt.reason || (it.History != nil) != tt.history {
+				t.Errorf("verdict %v %q, history %v; want %v %q, %v", it.Verdict, it.Reason, it.History != nil, tt.want, tt.reason, tt.history)
+			}
+		})
+	}
+}
+
+// TestDedupeAsksNoMoreThanNeeded: the filter is not asked about what is
+// confirmed anyway, the ledger not about what the filter denies, and neither
+// about what is decided.
+func TestDedupeAsksNoMoreThanNeeded(t *testing.T) {
+	f, l := &filter{maybe: map[string]bool{"b": true}}, &ledger{}
+	b := &pipeline.Batch{Items: []pipeline.Item{item("a", nil), item("b", nil),
+		item("c", func(it *pipeline.Item) { it.Confirm = true }),
+		item("d", func(it *pipeline.Item) { it.Decide(pipeline.Dead, pipeline.BadJSON, "") })}}
+	if err := (&stages.Dedupe{Filter: f, Ledger: l}).Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(l.asked)
+	if !slices.Equal(f.asked, []string{"a", "b"}) || !slices.Equal(l.asked, []string{"b", "c"}) {
+		t.Errorf("filter asked %v, ledger asked %v", f.asked, l.asked)
+	}
+}
+
+// TestStoresThatAreAwayDecideNothing: an error, and every item as it was.
+func TestStoresThatAreAwayDecideNothing(t *testing.T) {
+	away := errors.New("connection refused")
+	maybe := &filter{all: true}
+	for name, s := range map[string]pipeline.Stage{
+		"filter":  &stages.Dedupe{Filter: &filter{err: away}, Ledger: &ledger{}},
+		"ledger":  &stages.Dedupe{Filter: maybe, Ledger: &ledger{err: away}},
+		"users":   &stages.Preferences{Users: people{err: away}},
+		"limiter": &stages.Limits{Limiter: &limiter{err: away}},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", nil)}}
+		if err := s.Apply(t.Context(), b); !errors.Is(err, away) {
+			t.Errorf("%s: error %v, want the store's", name, err)
+		}
+		if b.Items[0].Verdict != pipeline.Undecided {
+			t.Errorf("%s: verdict %v although the store is away", name, b.Items[0].Verdict)
+		}
+	}
+}
+
+func TestAccept(t *testing.T) {
+	s := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour,
+		DefaultPriority: pipeline.High, MayBeCritical: map[string]bool{"auth": true}}
+	for _, tt := range []struct {
+		why    string
+		edit   func(*pipeline.Item)
+		want   pipeline.Verdict
+		reason pipeline.Reason
+	}{
+		{why: "an ordinary one"},
+		{"an app nobody configured", func(it *pipeline.Item) { it.App = "shoq" }, pipeline.Dead, pipeline.UnknownApp},
+		{"critical from a sender that may", func(it *pipeline.Item) { it.Priority, it.SenderID = pipeline.Critical, "auth" }, pipeline.Undecided, ""},
+		{"critical from one that may not", func(it *pipeline.Item) { it.Priority, it.SenderID = pipeline.Critical, "ads" }, pipeline.Dead, pipeline.NotCritical},
+		{"past its expiry", func(it *pipeline.Item) { it.ExpiresAt = time.Now().Add(-time.Second) }, pipeline.Expired, pipeline.PastExpiry},
+		{"older than the lane allows", func(it *pipeline.Item) { it.FirstSeen = time.Now().Add(-25 * time.Hour) }, pipeline.Expired, pipeline.TooOld},
+		{"a retry counts from the first record, not from its own", func(it *pipeline.Item) {
+			it.FirstSeen, it.Timestamp = time.Now().Add(-25*time.Hour), time.Now()
+		}, pipeline.Expired, pipeline.TooOld},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if it := &b.Items[0]; it.Verdict != tt.want || it.Reason != tt.reason {
+			t.Errorf("%s: %v %q, want %v %q", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
+		}
+	}
+	soon := time.Now().Add(time.Minute)
+	b := &pipeline.Batch{Items: []pipeline.Item{item("a", func(it *pipeline.Item) { it.ExpiresAt, it.Priority = soon, 0 }), item("b", nil)}}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if it := &b.Items[0]; !it.Expires.Equal(soon) || it.Priority != pipeline.High {
+		t.Errorf("expires %v, priority %v; want its own expiry and the lane's priority", it.Expires, it.Priority)
+	}
+	if it := &b.Items[1]; !it.Expires.Equal(hour.Add(24*time.Hour)) || it.Priority != pipeline.Medium {
+		t.Errorf("expires %v, priority %v; want the lane's age and its own priority", it.Expires, it.Priority)
+	}
+}
+
+// people is a registry of one record for everybody.
+type people struct {
+	user pipeline.User
+	err  error
+}
+
+func (p people) Fetch(_ context.Context, _ []string, users []*pipeline.User) error {
+	for i := range users {
+		*users[i] = p.user
+	}
+	return p.err
+}
+
+func TestPreferences(t *testing.T) {
+	for _, tt := range []struct {
+		why    string
+		prefs  pipeline.Preferences
+		reason pipeline.Reason
+	}{
+		{"nothing opted out of", pipeline.Preferences{}, ""},
+		{"everything", pipeline.Preferences{OptOutAll: true}, pipeline.OptedOutAll},
+		{"our channel", pipeline.Preferences{Channels: []string{"email", "push"}}, pipeline.OptedOutChannel},
+		{"another channel", pipeline.Preferences{Channels: []string{"email"}}, ""},
+		{"this type", pipeline.Preferences{Types: []string{"promo", "order"}}, pipeline.OptedOutType},
+		{"another type", pipeline.Preferences{Types: []string{"promo"}}, ""},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", nil)}}
+		if err := (&stages.Preferences{Users: people{user: pipeline.User{Preferences: tt.prefs}}}).Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if it := &b.Items[0]; it.Reason != tt.reason || (it.Verdict == pipeline.Suppressed) != (tt.reason != "") {
+			t.Errorf("opted out of %s: %v %q", tt.why, it.Verdict, it.Reason)
+		}
+	}
+}
+
+// limiter denies the ids in it.
+type limiter struct {
+	deny  map[string]bool
+	asked []string
+	err   error
+}
+
+func (l *limiter) Decide(_ context.Context, reqs []*limits.Request) error {
+	for _, r := range reqs {
+		l.asked = append(l.asked, r.ID)
+		if r.Allowed = !l.deny[r.ID]; !r.Allowed {
+			r.Rule = "day"
+		}
+	}
+	return l.err
+}
+
+func TestLimits(t *testing.T) {
+	l := &limiter{deny: map[string]bool{"over": true, "otp": true, "again": true}}
+	b := &pipeline.Batch{Items: []pipeline.Item{item("under", nil), item("over", nil),
+		item("otp", func(it *pipeline.Item) { it.Priority = pipeline.Critical }),
+		item("again", func(it *pipeline.Item) { it.Attempt = 1 })}}
+	if err := (&stages.Limits{Limiter: l}).Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(l.asked, []string{"under", "over"}) {
+		t.Errorf("asked about %v: critical messages and retries pass unasked", l.asked)
+	}
+	for i, want := range []pipeline.Verdict{pipeline.Undecided, pipeline.Suppressed, pipeline.Undecided, pipeline.Undecided} {
+		if got := b.Items[i].Verdict; got != want {
+			t.Errorf("%s: %v, want %v", b.Items[i].ID, got, want)
+		}
+	}
+	if it := &b.Items[1]; it.Reason != pipeline.Limited || it.Detail != "day" {
+		t.Errorf("reason %q %q, want the rule named", it.Reason, it.Detail)
+	}
+	if err := (&stages.Limits{}).Apply(t.Context(), b); err != nil || b.Items[0].Verdict != pipeline.Undecided {
+		t.Errorf("without rules: %v, %v", b.Items[0].Verdict, err)
+	}
+}
+
+func TestDevices(t *testing.T) {
+	phone := pipeline.Device{Platform: pipeline.APNS, Environment: pipeline.Production, App: "shop", Token: "aa", Hash: "d1", RegisteredAt: hour.Add(-time.Hour)}
+	tablet := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "bb", Hash: "d2", RegisteredAt: hour.Add(-time.Hour)}
+	late := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "cc", Hash: "d3", RegisteredAt: hour.Add(time.Minute)}
+	bank := pipeline.Device{Platform: pipeline.FCM, App: "bank", Token: "dd", Hash: "d4"}
+	with := func(edit func(*pipeline.Item), devices ...pipeline.Device) func(*pipeline.Item) {
+		return func(it *pipeline.Item) {
+			it.User = &pipeline.User{Devices: devices}
+			if edit != nil {
+				edit(it)
+			}
+		}
+	}
+	rows := func(rs ...pipeline.Row) func(*pipeline.Item) {
+		return func(it *pipeline.Item) { it.History = &pipeline.History{Rows: rs} }
+	}
+	retryOf := func(devices ...string) func(*pipeline.Item) {
+		return func(it *pipeline.Item) {
+			it.Attempt, it.Devices = 1, devices
+			it.History = &pipeline.History{Rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d2", 0, pipeline.StateDelivered)}}
+		}
+	}
+	for _, tt := range []struct {
+		why    string
+		edit   func(*pipeline.Item)
+		want   []string // hashes to send to; "-d9" = ended as token gone, or failed
+		end    pipeline.Verdict
+		reason pipeline.Reason
+	}{
+		{"all devices of the app", with(nil, phone, tablet, bank), []string{"d1", "d2"}, 0, ""},
+		{"none registered", with(nil), nil, pipeline.Suppressed, pipeline.NoDevice},
+		{"only another app's", with(nil, bank), nil, pipeline.Suppressed, pipeline.NoDevice},
+		{"one closed by an earlier try", with(rows(row("n", "d1", 0, pipeline.StateDelivered)), phone, tablet), []string{"d2"}, 0, ""},
+		{"all closed: a copy", with(rows(row("n", "d1", 0, pipeline.StateDelivered)), phone), nil, pipeline.Duplicate, ""},
+		{"handed over to a retry: the retry's, not ours", with(rows(row("n", "d1", 0, pipeline.StateRetrying)), phone), nil, pipeline.Duplicate, ""},
+		{"a device registered later gets no part of a redelivery", with(rows(row("n", "d1", 0, pipeline.StateDelivered)), phone, late), nil, pipeline.Duplicate, ""},
+		{"a device registered later is fine while nobody has a row", with(nil, phone, late), []string{"d1", "d3"}, 0, ""},
+		{"a retry goes to the device it names", with(retryOf("d1"), phone, tablet), []string{"d1"}, 0, ""},
+		{"a retry that claimed a device which then failed: that is said again above the claim", with(func(it *pipeline.Item) {
+			it.Attempt, it.Hops, it.Devices = 1, 1, []string{"d1"}
+			it.History = &pipeline.History{Rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateFailed), row("n", "d1", 1, pipeline.StateHeld)}}
+		}, phone), []string{"-d1"}, 0, ""},
+		{"a retry whose device is gone", with(retryOf("d1"), tablet), []string{"-d1"}, 0, ""},
+		{"the one device that the message names", with(func(it *pipeline.Item) {
+			it.Device = pipeline.Target{Platform: pipeline.FCM, Token: "zz"}
+		}, phone), []string{pipeline.DeviceHash(pipeline.FCM, "zz")}, 0, ""},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
+			if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			it := &b.Items[0]
+			var got []string
+			for _, d := range it.Deliveries {
+				name := d.Device.Hash
+				if d.Verdict == pipeline.Suppressed && d.Reason == pipeline.TokenGone || d.Verdict == pipeline.Failed {
+					name = "-" + name
+				} else if d.Route.Platform != d.Device.Platform || d.Route.App != "shop" || d.Item != it {
+					t.Errorf("delivery with route %v of device %v", d.Route, d.Device.Hash)
+				}
+				got = append(got, name)
+			}
+			if !slices.Equal(got, tt.want) || it.Verdict != tt.end || it.Reason != tt.reason {
+				t.Errorf("sends to %v, %v %q; want %v, %v %q", got, it.Verdict, it.Reason, tt.want, tt.end, tt.reason)
+			}
+		})
+	}
+	b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
+		it.Device = pipeline.Target{Platform: pipeline.APNS, Token: "aa"}
+	})}}
+	if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.Items[0].Deliveries[0].Route; r.Environment != pipeline.Production {
+		t.Errorf("an APNs target without an environment goes to %q", r.Environment)
+	}
+}
