@@ -1,0 +1,280 @@
+package dedupe
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// Filter is the windows of one installation. It is safe for concurrent use.
+type Filter struct {
+	Options
+	client redis.UniversalClient
+
+	mu      sync.Mutex
+	windows map[int64]*window
+
+	scratches sync.Pool // of *scratch
+}
+
+// The items that say something about the filter they are in. No id contains a
+// zero byte.
+var (
+	sentinel     = "\x00whole"
+	birthPrefix  = "\x00born:"
+	unknownBirth = birthPrefix + "?" // asked for while the birth is not known; never added
+)
+
+// slack is by how much clocks may differ, of workers and of those who mint
+// ids, and how long a command may be on its way.
+const slack = 5 * time.Minute
+
+// New makes a filter; it talks to Redis on first use. The client stays the
+// caller's.
+func New(client redis.UniversalClient, o Options) (*Filter, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	f := &Filter{Options: o, client: client, windows: map[int64]*window{}}
+	f.scratches.New = func() any { return &scratch{} }
+	return f, nil
+}
+
+// number is the window that a time falls into.
+func (f *Filter) number(at time.Time) int64 { return at.UnixNano() / int64(f.Window) }
+
+// window returns a window, and lets go of those that are not asked any more.
+func (f *Filter) window(number int64) *window {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.windows[number]
+	if w == nil {
+		w = newWindow(number, f.Window)
+		f.windows[number] = w
+		oldest := f.number(time.Now()) - 1
+		for n := range f.windows {
+			if n < oldest {
+				delete(f.windows, n)
+			}
+		}
+	}
+	return w
+}
+
+// scratch is the working memory of one call.
+type scratch struct {
+	groups shards.Groups
+	asks   []ask
+	args   []any
+	births []string
+}
+
+// ask is one command about the ids of one shard.
+type ask struct {
+	w      *window
+	k      int
+	ids    []int32 // indexes
+	birth  int64
+	cmd    *redis.Cmd
+	marks  *redis.Cmd // for a question: how many marks of full filters there are
+	failed error      // for an add
+}
+
+func (f *Filter) scratch() *scratch { return f.scratches.Get().(*scratch) }
+
+func (f *Filter) done(s *scratch) {
+	clear(s.asks)
+	clear(s.args)
+	f.scratches.Put(s)
+}
+
+// Check sets maybe[i] when ids[i] may have been added in the current or the
+// previous window, and clears it when it certainly was not. Both slices have
+// the same length. It is one pipelined round trip of up to 192 commands.
+//
+// An error means that Redis could not be asked; then maybe says nothing.
+func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
+	if len(ids) != len(maybe) {
+		return fmt.Errorf("dedupe: %d ids but %d answers", len(ids), len(maybe))
+	}
+	clear(maybe)
+	if len(ids) == 0 {
+		return nil
+	}
+	s := f.scratch()
+	defer f.done(s)
+	s.groups.Arrange(len(ids), shards.Filters, func(i int) int { return shards.FilterShard(ids[i]) })
+	now := f.number(time.Now())
+	f.questions(ctx, s, ids, maybe, f.window(now), f.window(now-1))
+	if len(s.asks) == 0 {
+		return nil
+	}
+	pipe := f.client.Pipeline()
+	for i := range s.asks {
+		for _, cmd := range []*redis.Cmd{s.asks[i].marks, s.asks[i].cmd} {
+			if cmd == nil {
+				continue
+			}
+			if err := pipe.Process(ctx, cmd); err != nil {
+				return fmt.Errorf("asking the Bloom filters: %w", err)
+			}
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
+		return fmt.Errorf("asking the Bloom filters: %w", err)
+	}
+	for i := range s.asks {
+		if err := s.asks[i].read(ids, maybe); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// questions makes the commands, and answers for the shards that need not be
+// asked because a filter is known to be full. A full filter is full for every
+// window asked, so its mark is asked for once a shard.
+func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe []bool, current, previous *window) {
+	// All room first: the commands point into these slices.
+	windows := [2]*window{current, previous}
+	s.asks, s.args, s.births = s.asks[:0], s.args[:0], s.births[:0]
+	if need := len(windows)*(len(ids)+4*shards.Filters) + 3*shards.Filters; cap(s.args) < need {
+		s.args = make([]any, 0, need)
+	}
+	if cap(s.births) < len(windows)*shards.Filters {
+		s.births = make([]string, 0, len(windows)*shards.Filters)
+	}
+	for k, of := range s.groups.All() {
+		if current.full[k].Load() || previous.full[k].Load() {
+			for _, i := range of {
+				maybe[i] = true
+			}
+			continue
+		}
+		start := len(s.args)
+		s.args = append(s.args, "EXISTS", &current.fulls[k], &previous.fulls[k])
+		marks := redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)
+		for _, w := range windows {
+			birth := w.born[k].Load()
+			s.births = append(s.births, birthItem(birth))
+			start := len(s.args)
+			s.args = append(s.args, "BF.MEXISTS", &w.keys[k], &sentinel, &s.births[len(s.births)-1])
+			for _, i := range of {
+				s.args = append(s.args, &ids[i])
+			}
+			s.asks = append(s.asks, ask{w: w, k: k, ids: of, birth: birth, marks: marks,
+				cmd: redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)})
+			marks = nil
+		}
+	}
+}
+
+// read takes the answer of one filter.
+func (a *ask) read(ids []string, maybe []bool) error {
+	reply, err := a.cmd.Slice()
+	if err != nil {
+		return fmt.Errorf("asking the Bloom filter %s: %w", a.w.keys[a.k], err)
+	}
+	if len(reply) != len(a.ids)+2 {
+		return fmt.Errorf("asking the Bloom filter %s: %d answers to %d questions", a.w.keys[a.k], len(reply), len(a.ids)+2)
+	}
+	full, err := a.full()
+	if err != nil {
+		return err
+	}
+	// Without the sentinel a no is worth nothing, except for ids that are
+	// younger than the filter.
+	whole := yes(reply[0])
+	exempt := int64(0)
+	if !whole && a.birth > 0 && yes(reply[1]) {
+		exempt = a.birth + slack.Milliseconds()
+	}
+	if full {
+		whole, exempt = false, 0
+	}
+	for j, i := range a.ids {
+		switch {
+		case yes(reply[j+2]):
+			maybe[i] = true
+		case whole:
+		case exempt == 0:
+			maybe[i] = true
+		default:
+			if minted, ok := mintedAt(ids[i]); !ok || minted <= exempt {
+				maybe[i] = true
+			}
+		}
+	}
+	return nil
+}
+
+// full reports whether the filter of one of the windows is marked. The question
+// of the first window carries the answer for both.
+func (a *ask) full() (bool, error) {
+	if a.marks == nil {
+		return false, nil
+	}
+	n, err := a.marks.Int()
+	if err != nil {
+		return false, fmt.Errorf("asking whether the Bloom filter %s is full: %w", a.w.keys[a.k], err)
+	}
+	return n > 0, nil
+}
+
+// yes reads one answer of BF.MEXISTS. Whatever is not a clear no is a yes.
+func yes(v any) bool {
+	switch v := v.(type) {
+	case int64:
+		return v != 0
+	case bool:
+		return v
+	}
+	return true
+}
+
+func birthItem(ms int64) string {
+	if ms == 0 {
+		return unknownBirth
+	}
+	return birthPrefix + strconv.FormatInt(ms, 10)
+}
+
+// mintedAt is the Unix ms that a UUIDv7 carries; false for every other id.
+func mintedAt(id string) (ms int64, ok bool) {
+	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[14] != '7' || id[18] != '-' || id[23] != '-' ||
+		!strings.ContainsRune("89abAB", rune(id[19])) {
+		return 0, false
+	}
+	for i := range id {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			continue
+		}
+		d, ok := hexDigit(id[i])
+		if !ok {
+			return 0, false
+		}
+		if i < 13 {
+			ms = ms<<4 | d
+		}
+	}
+	return ms, true
+}
+
+func hexDigit(c byte) (int64, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return int64(c - '0'), true
+	case c >= 'a' && c <= 'f':
+		return int64(c-'a') + 10, true
+	case c >= 'A' && c <= 'F':
+		return int64(c-'A') + 10, true
+	}
+	return 0, false
+}

@@ -1,0 +1,581 @@
+package dedupe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/deploy/local"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// small has filters of some 300 ids.
+func small() Options {
+	o := DefaultOptions()
+	o.Capacity = 10_000
+	return o
+}
+
+// bubble runs a test with a Redis of its own, in virtual time that starts an
+// hour into a window.
+func bubble(t *testing.T, o Options, run func(t *testing.T, f *Filter, r *embedded.Redis)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := embedded.StartPipeRedis()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		so := shards.DefaultOptions()
+		so.Addrs, so.Dialer = []string{r.Addr()}, r.Dial
+		client, err := shards.Open(so)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer settle(client)
+		f, err := New(client, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(time.Now().Truncate(o.Window).Add(o.Window + time.Hour)))
+		run(t, f, r)
+	})
+}
+
+// settle closes a client and gives its pool, which after an outage tries to
+// dial every second, the time to notice: at the end of a bubble time stops.
+func settle(client redis.UniversalClient) {
+	_ = client.Close()
+	time.Sleep(10 * time.Second)
+}
+
+// check asks about ids and returns how many are maybe.
+func check(t *testing.T, f *Filter, ids ...string) int {
+	t.Helper()
+	maybe := make([]bool, len(ids))
+	for i := range maybe {
+		maybe[i] = i%2 == 0 // what was there before does not matter
+	}
+	if err := f.Check(context.Background(), ids, maybe); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, m := range maybe {
+		if m {
+			n++
+		}
+	}
+	return n
+}
+
+func add(t *testing.T, f *Filter, ids ...string) {
+	t.Helper()
+	if err := f.Add(context.Background(), ids); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// uuids are n UUIDv7 minted at a time.
+func uuids(at time.Time, n int, name string) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ms := at.UnixMilli()
+		ids[i] = fmt.Sprintf("%08x-%04x-7%03x-8%03x-%012x", ms>>16, ms&0xFFFF, len(name), i, shards.OwnerHash(name)>>16)
+	}
+	return ids
+}
+
+// names are n ids that say nothing of their time.
+func names(n int, name string) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-%d", name, i)
+	}
+	return ids
+}
+
+func TestAddedIDsAreMaybeForTwoWindows(t *testing.T) {
+	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		ids, others := names(3000, "id"), names(3000, "other")
+		add(t, f, ids...)
+		for range 2 {
+			if n := check(t, f, ids...); n != len(ids) {
+				t.Errorf("%d of %d added ids are maybe", n, len(ids))
+			}
+			if n := check(t, f, others...); n > 20 {
+				t.Errorf("%d of %d new ids are maybe", n, len(others))
+			}
+			must(t, f.Prepare(t.Context()))
+			time.Sleep(f.Window)
+		}
+		must(t, f.Prepare(t.Context()))
+		if n := check(t, f, ids...); n > 20 {
+			t.Errorf("%d ids are still maybe after two windows", n)
+		}
+	})
+}
+
+func TestFiltersThatAreNotWhole(t *testing.T) {
+	const n = 2000
+	for _, c := range []struct {
+		name string
+		do   func(t *testing.T, f *Filter, r *embedded.Redis)
+		// What new ids are then: maybe or not.
+		old, young, nameless bool
+	}{
+		{"nothing prepared", func(t *testing.T, f *Filter, r *embedded.Redis) {}, true, true, true},
+		{"prepared in mid-window", func(t *testing.T, f *Filter, r *embedded.Redis) { must(t, f.Prepare(t.Context())) }, true, false, true},
+		{"declared new", func(t *testing.T, f *Filter, r *embedded.Redis) { must(t, f.DeclareNew(t.Context())) }, false, false, false},
+		{"declared new again, after it was wiped and born anew", func(t *testing.T, f *Filter, r *embedded.Redis) {
+			must(t, f.DeclareNew(t.Context()))
+			r.Wipe()
+			must(t, f.Prepare(t.Context()))
+			must(t, f.DeclareNew(t.Context()))
+		}, true, false, true},
+		{"wiped", func(t *testing.T, f *Filter, r *embedded.Redis) {
+			must(t, f.DeclareNew(t.Context()))
+			r.Wipe()
+		}, true, true, true},
+		{"wiped, then added to", func(t *testing.T, f *Filter, r *embedded.Redis) {
+			must(t, f.DeclareNew(t.Context()))
+			r.Wipe()
+			add(t, f, names(1000, "any")...)
+			must(t, f.Prepare(t.Context()))
+		}, true, false, true},
+		{"wiped twice", func(t *testing.T, f *Filter, r *embedded.Redis) {
+			must(t, f.Prepare(t.Context()))
+			r.Wipe()
+			time.Sleep(20 * time.Minute) // the birth known here is now too early, and must not count
+			other, err := New(f.client, f.Options)
+			must(t, err)
+			must(t, other.Prepare(t.Context()))
+		}, true, true, true},
+		{"wiped, prepared by another worker", func(t *testing.T, f *Filter, r *embedded.Redis) {
+			must(t, f.DeclareNew(t.Context()))
+			r.Wipe()
+			other, err := New(f.client, f.Options)
+			must(t, err)
+			must(t, other.Prepare(t.Context()))
+			must(t, f.Prepare(t.Context()))
+		}, true, false, true},
+		{"whole from the next window on", func(t *testing.T, f *Filter, r *embedded.Redis) {
+			for range 2 {
+				must(t, f.Prepare(t.Context()))
+				time.Sleep(f.Window)
+			}
+		}, false, false, false},
+		{"too late to be whole", func(t *testing.T, f *Filter, r *embedded.Redis) {
+			must(t, f.DeclareNew(t.Context()))
+			r.Wipe()
+			next := f.window(f.number(time.Now()) + 1)
+			time.Sleep(time.Until(next.start.Add(-time.Minute)))
+			must(t, f.Prepare(t.Context()))
+			time.Sleep(2 * time.Minute)
+			must(t, f.Prepare(t.Context()))
+		}, true, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+				begin := time.Now()
+				c.do(t, f, r)
+				young := time.Now().Add(slack + time.Second)
+				for _, q := range []struct {
+					name string
+					ids  []string
+					want bool
+				}{
+					{"old UUIDv7", uuids(begin, n, "old"), c.old},
+					{"young UUIDv7", uuids(young, n, "young"), c.young},
+					{"other ids", names(n, "other"), c.nameless},
+				} {
+					got := check(t, f, q.ids...)
+					if q.want && got != n || !q.want && got > 20 {
+						t.Errorf("%s: %d of %d are maybe, want all: %v", q.name, got, n, q.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// another is a worker beside f, or its heir: it knows what Redis says.
+func another(t *testing.T, f *Filter) *Filter {
+	t.Helper()
+	other, err := New(f.client, f.Options)
+	must(t, err)
+	return other
+}
+
+func TestFullFilterSaysMaybe(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		ids := names(40_000, "id") // four times the capacity
+		add(t, f, ids...)
+		heir := another(t, f)
+		for who, f := range map[string]*Filter{"the worker": f, "its heir": heir} {
+			if n := check(t, f, ids...); n != len(ids) {
+				t.Errorf("to %s %d of %d added ids are maybe", who, n, len(ids))
+			}
+			if n := check(t, f, names(1000, "other")...); n != 1000 {
+				t.Errorf("to %s %d of 1000 new ids are maybe, want all", who, n)
+			}
+			fill, err := f.Fill(t.Context())
+			must(t, err)
+			if fill.Ratio < 0.99 || fill.Maybe != shards.Filters {
+				t.Errorf("fill %+v to %s, want a ratio of 1 and all shards", fill, who)
+			}
+		}
+		add(t, f, ids[:10]...)
+		add(t, heir, ids[:10]...)
+		for range 2 {
+			// Also when the full filters are the previous window's.
+			if n := check(t, another(t, f), names(1000, "other")...); n != 1000 {
+				t.Errorf("to a third worker %d of 1000 new ids are maybe, want all", n)
+			}
+			must(t, f.Prepare(t.Context()))
+			time.Sleep(f.Window)
+		}
+		for who, f := range map[string]*Filter{"the worker": f, "its heir": heir, "a third one": another(t, f)} {
+			if n := check(t, f, names(1000, "other")...); n > 20 {
+				t.Errorf("two windows later %d of 1000 are maybe to %s", n, who)
+			}
+		}
+	})
+}
+
+// A full filter is not asked again by who knows it. If Redis was wiped since,
+// and somebody has made the filter anew, that one misses what comes now.
+func TestFullFilterThatWasWiped(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		add(t, f, names(40_000, "id")...)
+		r.Wipe()
+		heir := another(t, f)
+		must(t, heir.Prepare(t.Context()))
+		time.Sleep(2 * slack)
+		ids := uuids(time.Now(), 1000, "new") // younger than the new filters
+		if n := check(t, heir, ids...); n > 20 {
+			t.Fatalf("%d of 1000 new ids are maybe to the heir before they are added", n)
+		}
+		add(t, f, ids...)
+		if n := check(t, heir, ids...); n != len(ids) {
+			t.Errorf("%d of %d added ids are maybe to the heir", n, len(ids))
+		}
+	})
+}
+
+// refusing is a Redis that answers reads and refuses some writes: out of
+// memory, or a replica that its clients take for the master.
+type refusing struct{ command string }
+
+func (h refusing) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if strings.EqualFold(cmd.Name(), h.command) {
+				refused := redis.NewStatusResult("", proto("OOM command not allowed when used memory > 'maxmemory'.")).Err()
+				cmd.SetErr(refused)
+				err = refused
+			}
+		}
+		return err
+	}
+}
+
+// proto is an error that the server has said.
+type proto string
+
+func (e proto) Error() string { return string(e) }
+func (proto) RedisError()     {}
+
+// An Add that says nil would have its ids committed: it may not while a filter
+// neither has them nor says that it has not.
+func TestAddWithoutItsMarkIsAnError(t *testing.T) {
+	for _, tt := range []struct{ why, command string }{
+		{"the add is refused", "BF.INSERT"},
+		{"the filter is full and the mark is refused", "SET"},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+				must(t, f.DeclareNew(t.Context()))
+				f.client.AddHook(refusing{tt.command})
+				for range 2 {
+					err := f.Add(t.Context(), names(40_000, "id"))
+					if err == nil || !strings.Contains(err.Error(), "OOM") {
+						t.Errorf("error %v, want the server's", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestFillNamesTheCapacityNeeded(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		add(t, f, names(6000, "id")...)
+		time.Sleep(2 * time.Hour) // half the window has passed
+		fill, err := f.Fill(t.Context())
+		must(t, err)
+		// 12,000 a window; at 60 % that is 20,000. Each filter also holds a sentinel.
+		if fill.IDs < 5900 || fill.IDs > 6070 || fill.Needed < 19_000 || fill.Needed > 20_500 || fill.Maybe != 0 {
+			t.Errorf("fill %+v, want 6,000 ids and 20,000 needed", fill)
+		}
+	})
+}
+
+// While Redis is away an Add fails, and is repeated by its caller: afterwards
+// the filters are as good as before.
+func TestAddIsRepeatedUntilRedisIsBack(t *testing.T) {
+	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		ids := names(2000, "id")
+		r.Close()
+		for range 3 {
+			begin := time.Now()
+			if err := f.Add(t.Context(), ids); err == nil {
+				t.Fatal("added without Redis")
+			}
+			if took := time.Since(begin); took > f.AddTimeout {
+				t.Errorf("it took %v to say so, past the time-out", took)
+			}
+		}
+		must(t, r.Restart())
+		time.Sleep(2 * time.Second) // the client's pool tries again every second
+		add(t, f, ids...)
+		for who, f := range map[string]*Filter{"the worker": f, "its heir": another(t, f)} {
+			if n := check(t, f, ids...); n != len(ids) {
+				t.Errorf("to %s %d of %d ids are maybe", who, n, len(ids))
+			}
+			if n := check(t, f, names(1000, "other")...); n > 20 {
+				t.Errorf("to %s %d of 1000 new ids are maybe", who, n)
+			}
+		}
+	})
+}
+
+func TestRedisAwayIsAnError(t *testing.T) {
+	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		r.Close()
+		ctx := t.Context()
+		if err := f.Check(ctx, []string{"a"}, make([]bool, 1)); err == nil {
+			t.Error("checked without Redis")
+		}
+		if err := f.Prepare(ctx); err == nil {
+			t.Error("prepared without Redis")
+		}
+		if _, err := f.Fill(ctx); err == nil {
+			t.Error("filled without Redis")
+		}
+	})
+}
+
+func TestFiltersExpire(t *testing.T) {
+	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		for range 6 {
+			must(t, f.Prepare(t.Context()))
+			add(t, f, names(500, "id")...)
+			time.Sleep(f.Window)
+		}
+		must(t, f.Prepare(t.Context()))
+		// Previous, current, next; and births for those not made ahead.
+		if n := len(r.Mini.Keys()); n > 4*shards.Filters {
+			t.Errorf("%d keys after six windows", n)
+		}
+		time.Sleep(3*f.Window + 2*slack)
+		if keys := r.Mini.Keys(); len(keys) != 0 {
+			t.Errorf("%d keys have no expiry, such as %s", len(keys), keys[0])
+		}
+	})
+}
+
+func TestRunPreparesUntilItIsStopped(t *testing.T) {
+	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		var reports int
+		go func() {
+			defer close(ended)
+			f.Run(ctx, 30*time.Second, func(error) { reports++ })
+		}()
+		time.Sleep(time.Minute)
+		r.Wipe()
+		time.Sleep(time.Minute + slack)
+		if n := check(t, f, uuids(time.Now(), 500, "young")...); n > 10 {
+			t.Errorf("%d of 500 young ids are maybe although the filters were made anew", n)
+		}
+		r.Close()
+		time.Sleep(time.Minute)
+		stop()
+		<-ended
+		if reports == 0 {
+			t.Error("an outage was not reported")
+		}
+	})
+}
+
+func TestMintedAt(t *testing.T) {
+	for _, c := range []struct {
+		id   string
+		ms   int64
+		ok   bool
+		note string
+	}{
+		{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f", 0x017F22E279B0, true, "the example of RFC 9562"},
+		{"017F22E2-79B0-7CC3-98C4-DC0C0C07398F", 0x017F22E279B0, true, "capitals"},
+		{"017f22e2-79b0-4cc3-98c4-dc0c0c07398f", 0, false, "version 4"},
+		{"017f22e2-79b0-7cc3-c8c4-dc0c0c07398f", 0, false, "another variant"},
+		{"017f22e279b07cc398c4dc0c0c07398f", 0, false, "no dashes"},
+		{"017f22e2-79b0-7cc3-98c4-dc0c0c07398g", 0, false, "no hex digit at the end"},
+		{"017f22e2x79b0-7cc3-98c4-dc0c0c07398f", 0, false, "no dash where one belongs"},
+		{"order-17", 0, false, "a name"},
+		{"", 0, false, "empty"},
+	} {
+		if ms, ok := mintedAt(c.id); ok != c.ok || ok && ms != c.ms {
+			t.Errorf("%s (%s): got %x, %v", c.id, c.note, ms, ok)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	for _, c := range []struct {
+		capacity int64
+		rate     float64
+		mb       float64 // by the formula of the design, without the margin
+	}{{20_000_000, 0.001, 35.9}, {100_000_000, 0.001, 179.7}, {100_000_000, 0.0001, 239.6}} {
+		got := float64(Size(c.capacity, c.rate)) / 1e6
+		if got < c.mb || got > c.mb*1.02 {
+			t.Errorf("%d ids at %v: %.1f MB, want %.1f and at most 2 %% more", c.capacity, c.rate, got, c.mb)
+		}
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"window":     func(o *Options) { o.Window = time.Minute },
+		"capacity":   func(o *Options) { o.Capacity = 1 },
+		"error rate": func(o *Options) { o.ErrorRate = 1 },
+		"time-out":   func(o *Options) { o.AddTimeout = 0 },
+	} {
+		o := DefaultOptions()
+		change(&o)
+		if _, err := New(nil, o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := New(nil, DefaultOptions()); err != nil {
+		t.Error(err)
+	}
+}
+
+// shared opens the Redis that all tests of a run share.
+func shared(t testing.TB) redis.UniversalClient { return connect(t, localtest.Require(t).Redis) }
+
+// connect opens a server, or of several addresses the cluster.
+func connect(t testing.TB, addrs ...string) redis.UniversalClient {
+	t.Helper()
+	o := shards.DefaultOptions()
+	o.ReadTimeout = 15 * time.Second // a busy machine is no failure
+	o.Addrs, o.Cluster = addrs, len(addrs) > 1
+	client, err := shards.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestRealServer(t *testing.T) {
+	for kind, open := range map[string]func(t *testing.T) redis.UniversalClient{
+		"single": func(t *testing.T) redis.UniversalClient { return shared(t) },
+		"cluster": func(t *testing.T) redis.UniversalClient {
+			return connect(t, localtest.RedisCluster(t, local.RedisOptions{}).Addrs()...)
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			client := open(t)
+			ctx := t.Context()
+			must(t, shards.CheckServer(ctx, client, true))
+			o := small()
+			// A length of its own keeps this test's windows apart from others'.
+			o.Window = 24*time.Hour + time.Duration(time.Now().UnixNano()%1_000_000)*time.Millisecond
+			f, err := New(client, o)
+			must(t, err)
+			n := f.number(time.Now())
+			windows := []*window{f.window(n - 1), f.window(n), f.window(n + 1)}
+			wipe := func() {
+				for _, w := range windows {
+					for k := range w.keys {
+						must(t, client.Del(context.Background(), w.keys[k], w.births[k], w.fulls[k]).Err())
+					}
+				}
+			}
+			defer wipe()
+
+			ids, others := names(5000, "id"), names(1000, "other")
+			if got := check(t, f, others...); got != len(others) {
+				t.Errorf("no filters: %d of %d are maybe", got, len(others))
+			}
+			must(t, f.DeclareNew(ctx))
+			must(t, f.Prepare(ctx))
+			add(t, f, ids...)
+			if got := check(t, f, ids...); got != len(ids) {
+				t.Errorf("%d of %d added ids are maybe", got, len(ids))
+			}
+			if got := check(t, f, others...); got > 10 {
+				t.Errorf("%d of %d new ids are maybe", got, len(others))
+			}
+			for _, w := range windows {
+				for k := range w.keys {
+					if ttl := client.PTTL(ctx, w.keys[k]).Val(); ttl <= 0 {
+						t.Fatalf("%s does not expire", w.keys[k])
+					}
+				}
+			}
+			wipe()
+			if got := check(t, f, ids...); got != len(ids) {
+				t.Errorf("wiped: %d of %d ids are maybe", got, len(ids))
+			}
+			add(t, f, others...)
+			if got := check(t, f, ids...); got != len(ids) {
+				t.Errorf("wiped and made anew: %d of %d ids are maybe", got, len(ids))
+			}
+			must(t, f.Prepare(ctx))
+			if got := check(t, f, uuids(time.Now().Add(slack+time.Minute), 1000, "young")...); got > 10 {
+				t.Errorf("wiped and made anew: %d of 1000 young ids are maybe", got)
+			}
+			add(t, f, names(40_000, "much")...)
+			for who, f := range map[string]*Filter{"the worker": f, "its heir": another(t, f)} {
+				if got := check(t, f, uuids(time.Now().Add(slack+time.Minute), 1000, "new")...); got != 1000 {
+					t.Errorf("full: to %s %d of 1000 are maybe, want all", who, got)
+				}
+			}
+			fill, err := f.Fill(ctx)
+			must(t, err)
+			if fill.Ratio < 0.99 || fill.Maybe != shards.Filters {
+				t.Errorf("full: %+v", fill)
+			}
+		})
+	}
+}

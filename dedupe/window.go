@@ -1,0 +1,37 @@
+package dedupe
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// window is what this worker knows of the 64 filters of one window.
+type window struct {
+	number int64 // windows since the Unix epoch
+	start  time.Time
+	end    time.Time
+	keys   [shards.Filters]string
+	births [shards.Filters]string // keys of the birth times
+	fulls  [shards.Filters]string // keys of the marks of full filters
+
+	// born[k] is the birth of filter k in Unix ms as far as it is known, 0 =
+	// not. It holds only while the filter contains birthItem(born[k]): a filter
+	// that was wiped and made again does not.
+	born [shards.Filters]atomic.Int64
+	// full[k] is set when filter k refused an item of ours: it missed adds for
+	// good, and we put the mark.
+	full [shards.Filters]atomic.Bool
+}
+
+func newWindow(number int64, length time.Duration) *window {
+	w := &window{number: number, start: time.Unix(0, 0).Add(time.Duration(number) * length)}
+	w.end = w.start.Add(length)
+	for k := range w.keys {
+		w.keys[k] = shards.FilterKey(k, number)
+		w.births[k] = w.keys[k] + ":birth"
+		w.fulls[k] = w.keys[k] + ":full"
+	}
+	return w
+}

@@ -1,0 +1,94 @@
+package limits
+
+import (
+	"slices"
+
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// batch is the working memory of one Decide, reused from call to call.
+type batch struct {
+	reqs   []*Request
+	hashes []uint64 // of the owners
+	groups shards.Groups
+	users  []user
+	next   []int32 // next request of the same user; -1 = last
+
+	events  []event
+	text    []byte // per writer the stamp of its old state and the new state
+	names   shards.Names
+	values  []string // stamp and new state of each writer
+	writers []int32  // users that have something to store
+	args    []any
+	swaps   []swap
+}
+
+// user is one owner in a batch and its requests.
+type user struct {
+	owner       string
+	hash        uint64
+	shard       int
+	state       []byte // that it was decided from
+	first, last int32  // requests
+	write       bool   // text[from:to] is to be stored
+	from, to    int
+}
+
+// group finds the users of the requests, shard by shard, and chains the
+// requests of each in order. Within a shard, some 40 users of a full batch,
+// looking through them is cheaper than a map.
+func (b *batch) group(reqs []*Request) {
+	b.reqs = reqs
+	b.room(len(reqs))
+	for _, r := range reqs {
+		b.hashes = append(b.hashes, shards.OwnerHash(r.Owner))
+	}
+	b.groups.Arrange(len(reqs), shards.Users, func(i int) int { return int(b.hashes[i] % shards.Users) })
+	for range reqs {
+		b.next = append(b.next, -1)
+	}
+	for s, indexes := range b.groups.All() {
+		start := len(b.users)
+		for _, i := range indexes {
+			if u := b.find(start, reqs[i].Owner, b.hashes[i]); u != nil {
+				b.next[u.last] = i
+				u.last = i
+				continue
+			}
+			b.users = append(b.users, user{owner: reqs[i].Owner, hash: b.hashes[i], shard: s, state: reqs[i].State, first: i, last: i})
+		}
+	}
+}
+
+// room empties the buffers and makes them large enough for n requests in one
+// step each: after a garbage collection they begin from nothing, and growing
+// step by step costs three times the memory.
+func (b *batch) room(n int) {
+	b.hashes = slices.Grow(b.hashes[:0], n)
+	b.users = slices.Grow(b.users[:0], n)
+	b.next = slices.Grow(b.next[:0], n)
+	b.text = slices.Grow(b.text[:0], n*(stampSize+headerSize+usualEvents*eventSize))
+	b.values = slices.Grow(b.values[:0], 2*n)
+	b.writers = slices.Grow(b.writers[:0], n)
+}
+
+// usualEvents is how many events most states have, or fewer.
+const usualEvents = 4
+
+func (b *batch) find(start int, owner string, hash uint64) *user {
+	for j := start; j < len(b.users); j++ {
+		if u := &b.users[j]; u.hash == hash && u.owner == owner {
+			return u
+		}
+	}
+	return nil
+}
+
+// release lets go of everything that belongs to the caller.
+func (b *batch) release() {
+	b.reqs = nil
+	clear(b.users)
+	clear(b.args)
+	clear(b.values)
+	clear(b.swaps)
+}

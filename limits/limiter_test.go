@@ -1,0 +1,339 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func open(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	r, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return connect(t, r.Addr())
+}
+
+func connect(t testing.TB, addrs ...string) redis.UniversalClient {
+	t.Helper()
+	o := shards.DefaultOptions()
+	o.Addrs, o.Cluster = addrs, len(addrs) > 1
+	o.ReadTimeout = 15 * time.Second // a busy machine is no failure
+	client, err := shards.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func limiter(t testing.TB, client redis.UniversalClient, rules ...Rule) *Limiter {
+	t.Helper()
+	l, err := New(client, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// stored reads a state as the user record's MGET does.
+func stored(t testing.TB, client redis.UniversalClient, owner string) []byte {
+	t.Helper()
+	state, err := client.Get(context.Background(), shards.LimiterKey(shards.UserShard(owner), owner)).Bytes()
+	if err == redis.Nil {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func perUser(n int, window time.Duration) Rule {
+	return Rule{Name: "all", Per: PerUser, Max: n, Window: window}
+}
+
+// step is one request and its expected answer.
+type step struct {
+	after time.Duration // since start
+	id    string
+	kind  string
+	rule  string // that denies; empty = allowed
+	why   string
+}
+
+func TestDecisions(t *testing.T) {
+	daily := Rule{Name: "daily", Per: PerUserType, Max: 2, Window: 24 * time.Hour}
+	promo := Rule{Name: "promo", Per: PerUser, Types: []string{"promo", "sale"}, Max: 1, Window: time.Hour}
+	for _, c := range []struct {
+		name  string
+		rules []Rule
+		steps []step
+	}{
+		{"a window slides", []Rule{perUser(2, time.Hour)}, []step{
+			{0, "a", "x", "", "the first"},
+			{30 * time.Minute, "b", "x", "", "the second"},
+			{59 * time.Minute, "c", "x", "all", "two within the hour before"},
+			{time.Hour, "c", "x", "", "a is an hour old: it no longer counts, and c's denial left no trace"},
+			{89 * time.Minute, "d", "x", "all", "b and c"},
+			{90 * time.Minute, "d", "x", "", "b no longer counts"},
+		}},
+		{"an id is counted once", []Rule{perUser(1, time.Hour)}, []step{
+			{0, "a", "x", "", "the first"},
+			{0, "b", "x", "all", "the limit"},
+			{time.Minute, "a", "x", "", "allowed before, so allowed again"},
+			{time.Hour, "b", "x", "", "asking for a again spent nothing"},
+		}},
+		{"types have their own count", []Rule{daily}, []step{
+			{0, "a", "x", "", ""}, {0, "b", "x", "", ""},
+			{0, "c", "x", "daily", "two of type x"},
+			{0, "d", "y", "", "none of type y yet"},
+		}},
+		{"a rule is about some types", []Rule{promo}, []step{
+			{0, "a", "promo", "", ""},
+			{0, "b", "sale", "promo", "both types count together"},
+			{0, "c", "order", "", "not its business"},
+			{0, "c2", "order", "", "not its business, however many"},
+		}},
+		{"all rules must agree", []Rule{promo, perUser(2, time.Hour)}, []step{
+			{0, "a", "promo", "", ""},
+			{0, "b", "promo", "promo", "the first rule that denies is named"},
+			{0, "c", "order", "", "the denied one did not count for the other rule"},
+			{0, "d", "order", "all", ""},
+			{0, "e", "promo", "promo", "both deny: the configured order decides the name"},
+		}},
+		{"a slow clock", []Rule{perUser(1, time.Hour)}, []step{
+			{30 * time.Second, "a", "x", "", "by a worker whose clock is ahead"},
+			{0, "b", "x", "all", "the event lies in the future, and counts"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client := open(t)
+			l := limiter(t, client, c.rules...)
+			// One by one with the state as read, and all in one call.
+			for i, s := range c.steps {
+				r := &Request{Owner: "u", ID: s.id, Type: s.kind, State: stored(t, client, "u"), At: start.Add(s.after)}
+				if err := l.Decide(t.Context(), []*Request{r}); err != nil {
+					t.Fatal(err)
+				}
+				if r.Rule != s.rule || r.Allowed != (s.rule == "") {
+					t.Errorf("step %d: allowed %v, rule %q, want %q: %s", i, r.Allowed, r.Rule, s.rule, s.why)
+				}
+			}
+			var reqs []*Request
+			for _, s := range c.steps {
+				reqs = append(reqs, &Request{Owner: "v", ID: s.id, Type: s.kind, At: start.Add(s.after)})
+			}
+			if err := l.Decide(t.Context(), reqs); err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range c.steps {
+				if reqs[i].Rule != s.rule {
+					t.Errorf("in one call, step %d: rule %q, want %q: %s", i, reqs[i].Rule, s.rule, s.why)
+				}
+			}
+		})
+	}
+}
+
+func TestStaleStateIsDecidedAnew(t *testing.T) {
+	client := open(t)
+	l := limiter(t, client, perUser(1, time.Hour))
+	decide := func(id string, state []byte) bool {
+		r := &Request{Owner: "u", ID: id, Type: "x", State: state, At: start}
+		if err := l.Decide(t.Context(), []*Request{r}); err != nil {
+			t.Fatal(err)
+		}
+		return r.Allowed
+	}
+	if !decide("a", nil) {
+		t.Error("a is the first")
+	}
+	if decide("b", nil) {
+		t.Error("b was decided from a state read before a was stored")
+	}
+	if !decide("a", nil) {
+		t.Error("a is in the stored state, whatever was read")
+	}
+}
+
+func TestStateOfUnknownVersionStalls(t *testing.T) {
+	client := open(t)
+	l := limiter(t, client, perUser(1, time.Hour))
+	key := shards.LimiterKey(shards.UserShard("u"), "u")
+	for _, c := range []struct{ name, state, want string }{
+		{"newer version", "\x02whatever it holds", "unknown version 2"},
+		{"cut short", "\x01\x02\x03", "damaged"},
+		{"changed", string(append(encodeState(nil, []event{{1, 2, 3}})[:20], make([]byte, 13)...)), "damaged"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", State: []byte(c.state), At: start}})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("as read: got %v, want %q", err, c.want)
+			}
+			// The same found at the compare-and-set.
+			if err := client.Set(t.Context(), key, c.state, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			err = l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", At: start}})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("as found: got %v, want %q", err, c.want)
+			}
+			if got := client.Get(t.Context(), key).Val(); got != c.state {
+				t.Errorf("the state was overwritten with %q", got)
+			}
+		})
+	}
+}
+
+func TestScriptsAreReloaded(t *testing.T) {
+	client := open(t)
+	l := limiter(t, client, perUser(1, time.Hour))
+	for round := range 3 {
+		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		reqs := make([]*Request, 1000)
+		for i := range reqs {
+			reqs[i] = &Request{Owner: fmt.Sprintf("u%d-%d", round, i), ID: "a", Type: "x", At: start}
+		}
+		if err := l.Decide(t.Context(), reqs); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range reqs {
+			if stored(t, client, r.Owner) == nil {
+				t.Fatalf("round %d: the state of %s is missing", round, r.Owner)
+			}
+		}
+	}
+}
+
+func TestStatesExpireWithTheLongestWindow(t *testing.T) {
+	client := open(t)
+	l := limiter(t, client, perUser(1, time.Hour), Rule{Name: "week", Per: PerUser, Max: 9, Window: 7 * 24 * time.Hour})
+	if err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", At: start}}); err != nil {
+		t.Fatal(err)
+	}
+	ttl := client.PTTL(t.Context(), shards.LimiterKey(shards.UserShard("u"), "u")).Val()
+	if week := 7 * 24 * time.Hour; ttl < week || ttl > week+2*skew {
+		t.Errorf("expires in %v, want a week", ttl)
+	}
+}
+
+func TestWorkersAtOnceNeverExceedTheLimit(t *testing.T) {
+	client := open(t)
+	const limit, workers, each = 20, 4, 30
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	allowed := map[string]bool{}
+	for w := range workers {
+		l := limiter(t, client, perUser(limit, time.Hour))
+		wg.Go(func() {
+			for i := range each {
+				r := &Request{Owner: "u", ID: fmt.Sprintf("%d-%d", w, i), Type: "x", At: start}
+				for {
+					// Contention is an error that the stage repeats on.
+					if err := l.Decide(t.Context(), []*Request{r}); err == nil {
+						break
+					}
+				}
+				if r.Allowed {
+					mu.Lock()
+					allowed[r.ID] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(allowed) != limit {
+		t.Errorf("%d allowed, want %d", len(allowed), limit)
+	}
+}
+
+func TestRedisAwayIsAnError(t *testing.T) {
+	r, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := connect(t, r.Addr())
+	l := limiter(t, client, perUser(1, time.Hour))
+	r.Close()
+	if err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", At: start}}); err == nil {
+		t.Error("decided without Redis")
+	}
+}
+
+func TestRulesAreChecked(t *testing.T) {
+	good := perUser(1, time.Hour)
+	for _, c := range []struct {
+		why    string
+		change func(*Rule)
+	}{
+		{"no name", func(r *Rule) { r.Name = "" }},
+		{"per", func(r *Rule) { r.Per = "planet" }},
+		{"max", func(r *Rule) { r.Max = 0 }},
+		{"max", func(r *Rule) { r.Max = maxPerRule + 1 }},
+		{"window", func(r *Rule) { r.Window = time.Millisecond }},
+		{"window", func(r *Rule) { r.Window = 60 * 24 * time.Hour }},
+	} {
+		bad := good
+		c.change(&bad)
+		if _, err := New(nil, []Rule{bad}); err == nil || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%+v: got %v, want an error about %s", bad, err, c.why)
+		}
+	}
+	if _, err := New(nil, []Rule{good, good}); err == nil {
+		t.Error("two rules of one name")
+	}
+	if _, err := New(nil, nil); err == nil {
+		t.Error("no rules")
+	}
+}
+
+func TestStateIsBounded(t *testing.T) {
+	client := open(t)
+	l := limiter(t, client, Rule{Name: "each", Per: PerUserType, Max: 1, Window: time.Hour})
+	reqs := make([]*Request, maxEvents+100)
+	for i := range reqs {
+		reqs[i] = &Request{Owner: "u", ID: strconv.Itoa(i), Type: strconv.Itoa(i), At: start}
+	}
+	if err := l.Decide(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	if got, most := len(stored(t, client, "u")), headerSize+maxEvents*eventSize; got != most {
+		t.Errorf("the state has %d bytes, want %d", got, most)
+	}
+}
+
+func TestBrokenClockHeals(t *testing.T) {
+	rules, err := compile([]Rule{perUser(1, time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := start.UnixMilli()
+	events := prune([]event{{id: 1, at: at + 1e12}, {id: 2, at: at}}, rules, at)
+	back, err := decodeState(nil, encodeState(nil, events))
+	if err != nil || len(back) != 2 {
+		t.Fatal(back, err)
+	}
+	if late := back[0].at - at; late != farFuture.Milliseconds() {
+		t.Errorf("the event of a broken clock lies %d ms ahead", late)
+	}
+}

@@ -1,0 +1,204 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/deploy/local"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// slotChecker sees every command of a client and notes those whose keys lie in
+// more than one slot: a cluster would refuse them, embedded Redis does not.
+type slotChecker struct {
+	t    *testing.T
+	mu   sync.Mutex
+	seen int
+}
+
+func (s *slotChecker) check(cmd redis.Cmder) {
+	args := cmd.Args()
+	name := strings.ToUpper(fmt.Sprint(args[0]))
+	if name != "EVALSHA" && name != "EVAL" {
+		return
+	}
+	slots := map[int]bool{}
+	for _, key := range args[3 : 3+args[2].(int)] {
+		slots[shards.Slot(*key.(*string))] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen++
+	if len(slots) != 1 {
+		s.t.Errorf("%s of %d keys touches %d slots", name, args[2], len(slots))
+	}
+}
+
+func (s *slotChecker) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (s *slotChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { s.check(cmd); return next(ctx, cmd) }
+}
+
+func (s *slotChecker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			s.check(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestEveryCommandStaysInOneSlot(t *testing.T) {
+	client := open(t)
+	checker := &slotChecker{t: t}
+	client.AddHook(checker)
+	l := limiter(t, client, perUser(1, time.Hour))
+	reqs := requests(3000, "u")
+	if err := l.Decide(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	if checker.seen < shards.Users {
+		t.Errorf("%d commands seen, want one per shard", checker.seen)
+	}
+}
+
+func requests(n int, name string) []*Request {
+	reqs := make([]*Request, n)
+	for i := range reqs {
+		reqs[i] = &Request{Owner: fmt.Sprintf("%s-%d", name, i), ID: fmt.Sprintf("id-%d", i), Type: "order", At: start}
+	}
+	return reqs
+}
+
+func TestRealServer(t *testing.T) {
+	for kind, addrs := range map[string]func(t *testing.T) []string{
+		"single":  func(t *testing.T) []string { return []string{localtest.Require(t).Redis} },
+		"cluster": func(t *testing.T) []string { return localtest.RedisCluster(t, local.RedisOptions{}).Addrs() },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			client := connect(t, addrs(t)...)
+			if err := shards.CheckServer(t.Context(), client, true); err != nil {
+				t.Fatal(err)
+			}
+			l := limiter(t, client, perUser(2, time.Minute))
+			name := fmt.Sprintf("limits-test-%d", time.Now().UnixNano())
+			reqs := requests(3000, name)
+			defer func() {
+				for _, r := range reqs {
+					client.Del(context.Background(), shards.LimiterKey(shards.UserShard(r.Owner), r.Owner))
+				}
+			}()
+			for round, want := range []bool{true, true, false} {
+				for i, r := range reqs {
+					r.ID = fmt.Sprintf("id-%d-%d", i, round)
+					// What the round before read: it conflicts, and the script
+					// hands out the fresh state.
+				}
+				for range 2 { // the same again spends nothing
+					if err := l.Decide(t.Context(), reqs); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, r := range reqs {
+					if r.Allowed != want {
+						t.Fatalf("round %d: %s allowed: %v", round, r.ID, r.Allowed)
+					}
+				}
+			}
+			if ttl := client.PTTL(t.Context(), shards.LimiterKey(shards.UserShard(reqs[0].Owner), reqs[0].Owner)).Val(); ttl <= 0 || ttl > time.Minute+skew {
+				t.Errorf("expires in %v", ttl)
+			}
+		})
+	}
+}
+
+// BenchmarkDecide is a full batch of 10,000 users, each with a state of three
+// events, three rules, all allowed: what is measured is deciding and writing.
+func BenchmarkDecide(b *testing.B) {
+	client := connect(b, localtest.Require(b).Redis)
+	l := limiter(b, client, perUser(1000, time.Hour),
+		Rule{Name: "daily", Per: PerUserType, Max: 1000, Window: 24 * time.Hour},
+		Rule{Name: "promo", Per: PerUser, Types: []string{"promo"}, Max: 5, Window: time.Hour})
+	reqs := requests(10_000, "bench")
+	keys := make([]string, len(reqs))
+	for i, r := range reqs {
+		keys[i] = shards.LimiterKey(shards.UserShard(r.Owner), r.Owner)
+	}
+	fixed, err := decodeState(nil, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 3 {
+		fixed = append(fixed, event{id: uint64(i), kind: 1, at: start.UnixMilli()})
+	}
+	state := encodeState(nil, fixed)
+	b.ReportAllocs()
+	var ours, redis time.Duration // CPU time, which a busy machine does not change
+	for b.Loop() {
+		b.StopTimer()
+		pipe := client.Pipeline()
+		for _, key := range keys {
+			pipe.Set(context.Background(), key, state, time.Minute)
+		}
+		if _, err := pipe.Exec(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		for _, r := range reqs {
+			r.State = state
+		}
+		ours, redis = ours-ownCPU(b), redis-redisCPU(b, client)
+		b.StartTimer()
+		if err := l.Decide(context.Background(), reqs); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		ours, redis = ours+ownCPU(b), redis+redisCPU(b, client)
+		b.StartTimer()
+	}
+	b.ReportMetric(ours.Seconds()*1e6/float64(b.N*len(reqs)), "own-us/decision")
+	b.ReportMetric(redis.Seconds()*1e6/float64(b.N*len(reqs)), "redis-us/decision")
+	b.ReportMetric(float64(b.N*len(reqs))/b.Elapsed().Seconds(), "decisions/s")
+}
+
+// ownCPU is the CPU time that this process has used.
+func ownCPU(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// redisCPU is the CPU time that the server has used.
+func redisCPU(b *testing.B, client redis.UniversalClient) (used time.Duration) {
+	b.Helper()
+	info, err := client.Info(context.Background(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			used += time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return used
+}

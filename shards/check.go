@@ -1,0 +1,122 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// CheckServer reports why a server, or a master of a cluster, cannot be used:
+//   - its maxmemory-policy is not noeviction. Every other policy may evict keys
+//     of ours: allkeys-* takes user records, volatile-* takes Bloom windows and
+//     limiter states, which have an expiry. The policy is refused also while
+//     maxmemory is 0, because that can be set on a running server;
+//   - it lacks the BF.* commands, when bloom is set;
+//   - it is a cluster and the client is not made for one, or the reverse.
+//
+// An in-process server that knows neither INFO memory nor CONFIG evicts
+// nothing and passes. A server that cannot be reached, or refuses to say (ACL),
+// is an error too.
+func CheckServer(ctx context.Context, client redis.UniversalClient, bloom bool) error {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return checkNode(ctx, client, bloom, false)
+	}
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		if err := checkNode(ctx, node, bloom, true); err != nil {
+			return fmt.Errorf("%s: %w", node.Options().Addr, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("checking redis cluster: %w", err)
+	}
+	return nil
+}
+
+func checkNode(ctx context.Context, node redis.Cmdable, bloom, cluster bool) error {
+	if err := node.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("checking redis: %w", err)
+	}
+	policy, err := evictionPolicy(ctx, node)
+	if err != nil {
+		return fmt.Errorf("checking redis: maxmemory-policy: %w", err)
+	}
+	if policy != "" && policy != "noeviction" {
+		return fmt.Errorf("checking redis: maxmemory-policy is %s and may evict our keys, it must be noeviction", policy)
+	}
+	info, err := node.Info(ctx, "cluster").Result()
+	if err == nil {
+		switch enabled := field(info, "cluster_enabled"); {
+		case enabled == "1" && !cluster:
+			return errors.New("checking redis: the server is part of a cluster, the configuration says it is not")
+		case enabled == "0" && cluster:
+			return errors.New("checking redis: the server is not part of a cluster, the configuration says it is")
+		}
+	}
+	if bloom {
+		return checkBloom(ctx, node)
+	}
+	return nil
+}
+
+// evictionPolicy is empty when the server has no such thing.
+func evictionPolicy(ctx context.Context, node redis.Cmdable) (string, error) {
+	info, err := node.Info(ctx, "memory").Result()
+	if err == nil {
+		if policy := field(info, "maxmemory_policy"); policy != "" {
+			return policy, nil
+		}
+	} else if !Answered(err) {
+		return "", err
+	}
+	settings, err := node.ConfigGet(ctx, "maxmemory-policy").Result()
+	switch {
+	case err == nil:
+		return settings["maxmemory-policy"], nil
+	case unknownCommand(err):
+		return "", nil
+	}
+	return "", err
+}
+
+func checkBloom(ctx context.Context, node redis.Cmdable) error {
+	err := node.BFExists(ctx, FilterKey(0, 0), "probe").Err()
+	switch {
+	case err == nil || redirected(err):
+		// A node that sends us elsewhere for this key knows the command.
+		return nil
+	case unknownCommand(err):
+		return errors.New("checking redis: no BF.* commands: Redis 8, Redis Stack, or the Bloom module is needed")
+	}
+	return fmt.Errorf("checking redis: Bloom module: %w", err)
+}
+
+// field reads one line "name:value" of an INFO answer.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// Answered reports whether an error of the client is the server's word (a wrong
+// type, a missing script) and not the network's: the connection worked, and
+// the other commands of the pipeline have their answers.
+func Answered(err error) bool {
+	var e redis.Error
+	return errors.As(err, &e)
+}
+
+func unknownCommand(err error) bool {
+	return Answered(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command")
+}
+
+func redirected(err error) bool {
+	return Answered(err) && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
+}

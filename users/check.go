@@ -1,0 +1,283 @@
+package users
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// check looks at all shards and at the topic's ends, and does what is due:
+// begins anew what was wiped, completes what has been built, writes offsets
+// of shards without news, settles open cases.
+func (r *Registry) check(ctx context.Context) error {
+	now := time.Now()
+	// The state first: it must not be ahead of the ends that are read after it.
+	partitions := len(r.pos)
+	if partitions == 0 {
+		spans, err := r.follower.Spans(ctx)
+		if err != nil {
+			return fmt.Errorf("asking for the ends of push.users: %w", err)
+		}
+		if partitions = len(spans); partitions == 0 {
+			return fmt.Errorf("%w: it has none", errPartitions)
+		}
+		r.pos = make([]int64, partitions)
+		for p := range r.pos {
+			r.pos[p] = math.MaxInt64
+		}
+	}
+	all := make([]int, shards.Users)
+	for s := range all {
+		all[s] = s
+	}
+	states, err := loadShards(ctx, r.client, all, partitions)
+	if err != nil {
+		return err
+	}
+	if r.spans, err = r.follower.Spans(ctx); err != nil {
+		return fmt.Errorf("asking for the ends of push.users: %w", err)
+	}
+	if len(r.spans) != partitions {
+		return fmt.Errorf("%w: from %d to %d", errPartitions, partitions, len(r.spans))
+	}
+
+	var begin []*shardWrite
+	for s := range states {
+		if anew, _ := r.adopt(s, states[s]); anew {
+			begin = append(begin, r.beginning(s, now))
+		}
+	}
+	if err := r.rewound(); err != nil {
+		return err
+	}
+	r.recheck = false
+	if err := r.begin(ctx, begin); err != nil {
+		return err
+	}
+	r.options.Rebuild = false // only the first look
+	if err := r.complete(ctx); err != nil {
+		return err
+	}
+	if err := r.beat(ctx, now); err != nil {
+		return err
+	}
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	r.checked = time.Now()
+	r.report()
+	return nil
+}
+
+// adopt takes over what was read of a shard. When it has applied less than was
+// believed, the follower is set back. It answers anew when the shard must be
+// built anew: then it is not known until that was begun.
+func (r *Registry) adopt(s int, got shardState) (anew, back bool) {
+	old := &r.shards[s]
+	same := old.known && got.version.build == old.version.build
+	behind := !same
+	for p := range got.applied {
+		behind = behind || got.applied[p] < old.applied[p]
+	}
+	switch {
+	case got.version == version{}: // wiped
+		anew = true
+	case got.marker != "" && !got.ready: // a marker that is not of this build
+		anew = true
+	case same && old.ready && !got.ready: // its marker was taken away: who knows what else
+		anew = true
+	case behind && time.Since(got.at) > r.options.MaxStale:
+		anew = true
+	case !old.known && r.options.Rebuild:
+		anew = true
+	}
+	got.known = !anew
+	if same {
+		got.target, got.beat = old.target, old.beat
+	}
+	if !got.ready && got.target == nil {
+		got.target = r.ends()
+	}
+	*old = got
+	if back = behind && !anew; back {
+		r.setBack(got.applied)
+	}
+	return anew, back
+}
+
+// setBack makes the follower read again from these offsets, of every
+// partition: also what was polled just now may not have reached the shard.
+func (r *Registry) setBack(offsets []int64) {
+	for p, offset := range offsets {
+		if offset < r.pos[p] {
+			r.pos[p], r.seek = offset, true
+		}
+	}
+}
+
+// ends are the ends of the topic as asked last.
+func (r *Registry) ends() []int64 {
+	ends := make([]int64, len(r.spans))
+	for p := range ends {
+		ends[p] = r.spans[p].End
+	}
+	return ends
+}
+
+// beginning starts a new build of a shard. Its offsets stand at the topic's
+// start.
+func (r *Registry) beginning(s int, now time.Time) *shardWrite {
+	w := &shardWrite{shard: s, reset: true, next: version{newBuild(), 1}, at: now, offsets: make([]int64, len(r.spans))}
+	for p := range w.offsets {
+		w.offsets[p] = r.spans[p].Start
+	}
+	return w
+}
+
+// begin begins builds. Where another registry was faster, its build is taken
+// over.
+func (r *Registry) begin(ctx context.Context, writes []*shardWrite) error {
+	if len(writes) == 0 {
+		return nil
+	}
+	fenced, err := r.write(ctx, writes)
+	if err != nil {
+		return fmt.Errorf("beginning to build: %w", err)
+	}
+	lost := make(map[int]bool, len(fenced))
+	for _, s := range fenced {
+		lost[s] = true
+	}
+	for _, w := range writes {
+		if lost[w.shard] {
+			continue
+		}
+		st := &r.shards[w.shard]
+		st.known, st.target, st.beat = true, r.ends(), w.at
+		r.setBack(st.applied)
+		r.metrics.builds.Inc()
+	}
+	if n := len(writes) - len(fenced); n > 0 {
+		r.logger.Warn("registry: building user shards from the start of push.users", "shards", n)
+	}
+	_, err = r.reload(ctx, fenced)
+	return err
+}
+
+// reload adopts these shards as they are now, and returns those that are only
+// further than believed. One that must be built anew is left to the next
+// check, which comes at once.
+func (r *Registry) reload(ctx context.Context, list []int) (further []int, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	states, err := loadShards(ctx, r.client, list, len(r.pos))
+	if err != nil {
+		return nil, err
+	}
+	r.metrics.conflicts.Add(float64(len(list)))
+	for i, s := range list {
+		anew, back := r.adopt(s, states[i])
+		if !anew && !back {
+			further = append(further, s)
+		}
+		r.recheck = r.recheck || anew
+	}
+	return further, nil
+}
+
+// rewound refuses to go on when a shard has applied what the topic does not
+// have. It is not put right by itself: a leader that just took over may say a
+// smaller end for a moment.
+func (r *Registry) rewound() error {
+	for s := range r.shards {
+		st := &r.shards[s]
+		for p := range st.applied {
+			if st.known && st.applied[p] > r.spans[p].End {
+				return fmt.Errorf("%w: partition %d ends at %d, shard %d has applied up to %d", errRewound, p, r.spans[p].End, s, st.applied[p])
+			}
+		}
+	}
+	return nil
+}
+
+// complete sets the epoch marker of every shard that has been built.
+func (r *Registry) complete(ctx context.Context) error {
+	var writes []*shardWrite
+	for s := range r.shards {
+		st := &r.shards[s]
+		if !st.known || st.ready {
+			continue
+		}
+		done := true
+		for p, end := range st.target {
+			done = done && r.reached(st, p) >= end
+		}
+		if done {
+			w := r.offsetsOf(s)
+			w.mark = true
+			writes = append(writes, w)
+		}
+	}
+	fenced, err := r.write(ctx, writes)
+	if err != nil {
+		return fmt.Errorf("completing: %w", err)
+	}
+	_, err = r.reload(ctx, fenced)
+	return err
+}
+
+// offsetsOf writes up to where a shard really is.
+func (r *Registry) offsetsOf(s int) *shardWrite {
+	st := &r.shards[s]
+	w := &shardWrite{shard: s, offsets: make([]int64, len(st.applied))}
+	for p := range w.offsets {
+		w.offsets[p] = r.reached(st, p)
+	}
+	return w
+}
+
+// beat writes the offsets of shards that had none written for a while, and
+// that they are current if they are.
+func (r *Registry) beat(ctx context.Context, now time.Time) error {
+	caughtUp := r.caughtUp()
+	var writes []*shardWrite
+	for s := range r.shards {
+		st := &r.shards[s]
+		if !st.known || now.Sub(st.beat) < r.options.BeatInterval {
+			continue
+		}
+		st.beat = now
+		w := r.offsetsOf(s)
+		if caughtUp {
+			w.at = now
+		}
+		writes = append(writes, w)
+	}
+	fenced, err := r.write(ctx, writes)
+	if err != nil {
+		return fmt.Errorf("writing offsets: %w", err)
+	}
+	_, err = r.reload(ctx, fenced)
+	return err
+}
+
+func (r *Registry) report() {
+	p := Progress{Applied: r.applied}
+	for s := range r.shards {
+		if r.shards[s].ready {
+			p.Ready++
+		}
+	}
+	for i := range r.spans {
+		p.Lag += max(0, r.spans[i].End-max(r.pos[i], r.spans[i].Start))
+	}
+	r.metrics.ready.Set(float64(p.Ready))
+	r.metrics.lag.Set(float64(p.Lag))
+	if r.options.Progress != nil {
+		r.options.Progress(p)
+	}
+}

@@ -1,0 +1,111 @@
+package users
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Client changes users, by appending to push.users. A change shows in Redis
+// when a registry has applied it, usually within milliseconds. It is safe for
+// concurrent use.
+type Client struct {
+	log Log
+}
+
+// NewClient makes a client that appends to log, which stays the caller's.
+func NewClient(log Log) *Client { return &Client{log: log} }
+
+// Registration is one device to be registered for a user.
+type Registration struct {
+	User   string
+	Device pipeline.Device // Hash is ignored; Environment defaults to Production for APNs
+}
+
+// RegisterDevice registers, or refreshes, a device of a user and returns its
+// hash. RegisteredAt is the caller's to say, because imports bring their own:
+// whoever registered a token last owns it.
+//
+// The error wraps ErrInvalid when the input breaks a rule: user of 1 to 128
+// bytes, app of 1 to 64, locale of at most 35, the token grammar of its
+// platform, an environment for APNs only, a time between 1970 and 9999.
+// Otherwise it is the log's, and the change may or may not be there.
+func (c *Client) RegisterDevice(ctx context.Context, user string, d pipeline.Device) (hash string, err error) {
+	hashes, err := c.RegisterDevices(ctx, []Registration{{User: user, Device: d}})
+	if err != nil {
+		return "", err
+	}
+	return hashes[0], nil
+}
+
+// RegisterDevices registers many devices in one append. When one is refused,
+// none is registered, and the error says which by its place in the list.
+func (c *Client) RegisterDevices(ctx context.Context, list []Registration) (hashes []string, err error) {
+	records := make([]Record, len(list))
+	hashes = make([]string, len(list))
+	for i := range list {
+		d := list[i].Device
+		if err := checkRegistration(list[i].User, &d); err != nil {
+			return nil, fmt.Errorf("registering device %d of %d: %w", i+1, len(list), err)
+		}
+		if records[i], err = deviceRecord(list[i].User, &d); err != nil {
+			return nil, err
+		}
+		hashes[i] = d.Hash
+	}
+	if err := c.log.Append(ctx, records); err != nil {
+		return nil, fmt.Errorf("registering devices: %w", err)
+	}
+	return hashes, nil
+}
+
+// Check reports, without appending anything, whether RegisterDevice would
+// refuse it; the error wraps ErrInvalid.
+func (r Registration) Check() error { return checkRegistration(r.User, &r.Device) }
+
+func checkRegistration(user string, d *pipeline.Device) error {
+	if err := checkUser(user); err != nil {
+		return err
+	}
+	return checkDevice(d)
+}
+
+// RemoveDevice removes a device by its hash (pipeline.DeviceHash). Removing
+// what is not there is no error. The error wraps ErrInvalid for a user or hash
+// that cannot be, or is the log's.
+func (c *Client) RemoveDevice(ctx context.Context, user, hash string) error {
+	if err := checkUser(user); err != nil {
+		return fmt.Errorf("removing a device: %w", err)
+	}
+	if err := checkHash(hash); err != nil {
+		return fmt.Errorf("removing a device: %w", err)
+	}
+	if err := c.log.Append(ctx, []Record{{Key: DeviceKey(user, hash)}}); err != nil {
+		return fmt.Errorf("removing a device: %w", err)
+	}
+	return nil
+}
+
+// SetPreferences replaces all preferences of a user; the zero value removes
+// them. At most 200 channels and 200 types of 1 to 64 bytes each; the error
+// wraps ErrInvalid otherwise, or is the log's.
+func (c *Client) SetPreferences(ctx context.Context, user string, p pipeline.Preferences) error {
+	if err := checkUser(user); err != nil {
+		return fmt.Errorf("setting preferences: %w", err)
+	}
+	if err := checkPreferences(&p); err != nil {
+		return fmt.Errorf("setting preferences: %w", err)
+	}
+	record := Record{Key: PreferencesKey(user)}
+	if !noPreferences(&p) {
+		var err error
+		if record, err = preferencesRecord(user, &p); err != nil {
+			return err
+		}
+	}
+	if err := c.log.Append(ctx, []Record{record}); err != nil {
+		return fmt.Errorf("setting preferences: %w", err)
+	}
+	return nil
+}

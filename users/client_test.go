@@ -1,0 +1,116 @@
+package users_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/userstest"
+)
+
+func TestRegisterDeviceRefuses(t *testing.T) {
+	good := users.Registration{User: "ada", Device: pipeline.Device{
+		Platform: pipeline.APNS, App: "shop", Token: strings.Repeat("aF", 32), RegisteredAt: epoch,
+	}}
+	fcm := func(r *users.Registration, token string) { r.Device.Platform, r.Device.Token = pipeline.FCM, token }
+	for _, tt := range []struct {
+		name   string
+		change func(r *users.Registration)
+		ok     bool
+	}{
+		{"as it is", func(*users.Registration) {}, true},
+		{"user with a slash", func(r *users.Registration) { r.User = "a/b/" }, true},
+		{"no user", func(r *users.Registration) { r.User = "" }, false},
+		{"user of 128 bytes", func(r *users.Registration) { r.User = strings.Repeat("u", 128) }, true},
+		{"user of 129 bytes", func(r *users.Registration) { r.User = strings.Repeat("u", 129) }, false},
+		{"line feed in the user", func(r *users.Registration) { r.User = "a\nb" }, false},
+		{"user not UTF-8", func(r *users.Registration) { r.User = "\xff" }, false},
+		{"no platform", func(r *users.Registration) { r.Device.Platform = pipeline.NoPlatform }, false},
+		{"short APNs token", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 62) }, false},
+		{"odd APNs token", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 65) }, false},
+		{"APNs token of 512", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 512) }, true},
+		{"APNs token of 514", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 514) }, false},
+		{"APNs token not hexadecimal", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 63) + "/" }, false},
+		{"FCM token", func(r *users.Registration) { fcm(r, "aZ09_:%-") }, true},
+		{"FCM token of 4097", func(r *users.Registration) { fcm(r, strings.Repeat("a", 4097)) }, false},
+		{"FCM token with a slash", func(r *users.Registration) { fcm(r, "a/b") }, false},
+		{"FCM token with CR", func(r *users.Registration) { fcm(r, "a\r\nb") }, false},
+		{"FCM with an environment", func(r *users.Registration) { fcm(r, "a"); r.Device.Environment = pipeline.Sandbox }, false},
+		{"unknown environment", func(r *users.Registration) { r.Device.Environment = "test" }, false},
+		{"no app", func(r *users.Registration) { r.Device.App = "" }, false},
+		{"long locale", func(r *users.Registration) { r.Device.Locale = strings.Repeat("e", 36) }, false},
+		{"no time", func(r *users.Registration) { r.Device.RegisteredAt = time.Time{} }, false},
+		{"year 10000", func(r *users.Registration) { r.Device.RegisteredAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, false},
+	} {
+		r := good
+		tt.change(&r)
+		topic := userstest.NewTopic(1)
+		_, err := users.NewClient(topic).RegisterDevice(context.Background(), r.User, r.Device)
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, users.ErrInvalid) {
+			t.Errorf("%s: error %v", tt.name, err)
+		}
+		if err != nil && strings.Contains(err.Error(), r.Device.Token) && r.Device.Token != "a" {
+			t.Errorf("%s: the error shows the token", tt.name)
+		}
+		if written := topic.Ends()[0] > 0; written != tt.ok {
+			t.Errorf("%s: written = %v", tt.name, written)
+		}
+		if err := r.Check(); (err == nil) != tt.ok {
+			t.Errorf("%s: Check says %v", tt.name, err)
+		}
+	}
+}
+
+func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
+	ctx, topic := context.Background(), userstest.NewTopic(2)
+	c := users.NewClient(topic)
+	token := strings.Repeat("AB", 32)
+	h, err := c.RegisterDevice(ctx, "a/b", pipeline.Device{Platform: pipeline.APNS, App: "shop", Token: token, Locale: "de", RegisteredAt: epoch.Add(1234567)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetPreferences(ctx, "a/b", pipeline.Preferences{OptOutAll: true, Channels: []string{"push"}}); err != nil {
+		t.Fatal(err)
+	}
+	u := topic.Merge()["a/b"]
+	if u == nil || len(u.Devices) != 1 || !u.Preferences.OptOutAll {
+		t.Fatalf("the topic says %+v", u)
+	}
+	want := pipeline.Device{
+		Platform: pipeline.APNS, Environment: pipeline.Production, App: "shop", Token: token, Locale: "de",
+		Hash: pipeline.DeviceHash(pipeline.APNS, token), RegisteredAt: epoch.Add(time.Millisecond),
+	}
+	if u.Devices[0] != want || h != want.Hash {
+		t.Errorf("device %+v\nwant   %+v", u.Devices[0], want)
+	}
+	// The zero preferences and a removal leave nothing behind.
+	if err := errors.Join(c.SetPreferences(ctx, "a/b", pipeline.Preferences{}), c.RemoveDevice(ctx, "a/b", h)); err != nil {
+		t.Fatal(err)
+	}
+	if left := topic.Merge(); len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if err := c.RemoveDevice(ctx, "a/b", "not a hash"); !errors.Is(err, users.ErrInvalid) {
+		t.Errorf("removing what is no hash: %v", err)
+	}
+	if err := c.SetPreferences(ctx, "a/b", pipeline.Preferences{Types: []string{""}}); !errors.Is(err, users.ErrInvalid) {
+		t.Errorf("an empty type: %v", err)
+	}
+}
+
+func TestPartitionKeyIsTheUser(t *testing.T) {
+	for key, want := range map[string]string{
+		users.PreferencesKey("u42"):                "u42",
+		users.DeviceKey("u42", "0123456789abcdef"): "u42",
+		users.PreferencesKey("a/b/"):               "a/b/",
+		"no slash":                                 "no slash",
+	} {
+		if got := string(users.PartitionKey([]byte(key))); got != want {
+			t.Errorf("PartitionKey(%q) = %q, want %q", key, got, want)
+		}
+	}
+}

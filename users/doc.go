@@ -1,0 +1,64 @@
+// Package users knows the fleet's users: their devices and preferences.
+//
+// The truth is the compacted topic push.users. Redis holds one packed record
+// per user, made from it, so that one MGET per shard answers a whole batch.
+//
+//   - Client writes the topic: devices registered and removed, preferences.
+//   - Registry follows the topic and keeps Redis equal to it; it builds a
+//     shard anew that was wiped, and settles who owns a token.
+//   - Feedback turns dead tokens reported by the providers into removals.
+//   - Reader reads records for the pipeline.
+//   - Latest knows the newest notification accepted per collapse key.
+//
+// # The topic
+//
+// A record's key is "<user>/<part>"; part is "prefs" or "device:<hash>", hash
+// being pipeline.DeviceHash. A user id may contain slashes, a part does not:
+// the last slash divides them. All parts of a user must be in one partition,
+// so producers hash PartitionKey(key), and the topic must not be given more
+// partitions once it is in use. Each record replaces its part; a nil value
+// (tombstone) removes it. Values are JSON; unknown fields are ignored.
+//
+// A device:
+//
+//	{"v":1, "platform":"apns", "environment":"production", "app":"shop",
+//	 "token":"…", "registered_at":"2026-11-21T10:00:00.000Z", "locale":"en-GB"}
+//
+// v is the version, 1 when absent. environment is for APNs only, production
+// when absent. registered_at has milliseconds. locale may be absent.
+//
+// Preferences:
+//
+//	{"v":1, "opt_out_all":false, "opt_out_channels":["push"], "opt_out_types":["promo"]}
+//
+// A value of an unknown version stops the registry: a newer producer knows
+// something that must not be lost. A value that is broken in any other way
+// counts as a removal of its part, is counted and logged by its place.
+//
+// A tombstone may carry the Kafka header HeaderIfNotAfter: then it removes the
+// device only if it was not registered later than that. If it was, the
+// registry appends the registration again behind the tombstone, so that
+// compaction keeps it. So removals decided from Redis, which is always a
+// little behind the topic, never take away a newer registration.
+//
+// # Redis
+//
+// Everything the registry writes into a shard is a function of the topic's
+// beginning up to the offsets in o:{s}, and is written together with them by
+// one script that checks that nobody else wrote meanwhile. So several
+// registries may follow one topic, a crash between any two steps repeats work
+// and loses none, and a server that lost its latest writes is simply behind.
+//
+//	u:{s}:<user>   the packed record (see Encode)
+//	t:{k}:<hash>   who claims a token; the one who registered last owns it
+//	t:{k}:open     what is to be settled in the topic: tokens with two claims,
+//	               registrations that a conditional tombstone overtook
+//	o:{s}          fields v (build and version of the shard), at (milliseconds:
+//	               when it was last known to be current), and per partition the
+//	               next offset to apply
+//	e:{s}          the build of the shard, set when it is complete
+//
+// A build is one filling of a shard from nothing. Records name the build they
+// belong to, and one of another build counts as absent: what an earlier build
+// left behind can never come back.
+package users

@@ -1,0 +1,136 @@
+package users
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// ErrInvalid is what the errors of refused input wrap. Their text names the
+// field and the rule, never the content.
+var ErrInvalid = errors.New("invalid")
+
+const (
+	maxUser   = 128 // bytes, as in the message contract
+	maxName   = 64  // app, channel, type
+	maxLocale = 35  // the longest language tag that RFC 5646 4.4.1 asks to bear
+	maxNames  = 200 // opt-outs of one kind
+	hashLen   = 16  // base64url of 12 bytes
+)
+
+func invalid(field, rule string) error {
+	return fmt.Errorf("%w %s: %s", ErrInvalid, field, rule)
+}
+
+// checkUser: 1 to 128 bytes of UTF-8 without control characters.
+func checkUser(user string) error { return checkText("user", user, maxUser) }
+
+func checkText(field, s string, most int) error {
+	switch {
+	case s == "":
+		return invalid(field, "empty")
+	case len(s) > most:
+		return invalid(field, fmt.Sprintf("longer than %d bytes", most))
+	case !utf8.ValidString(s):
+		return invalid(field, "not UTF-8")
+	}
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] == 0x7f {
+			return invalid(field, "control character")
+		}
+	}
+	return nil
+}
+
+func checkHash(hash string) error {
+	if len(hash) != hashLen {
+		return invalid("device hash", "not 16 characters")
+	}
+	for i := range len(hash) {
+		if c := hash[i]; !alphanumeric(c) && c != '-' && c != '_' {
+			return invalid("device hash", "not base64url")
+		}
+	}
+	return nil
+}
+
+// checkToken is the token grammar of the contract.
+func checkToken(p pipeline.Platform, token string) error {
+	switch p {
+	case pipeline.APNS:
+		if len(token) < 64 || len(token) > 512 || len(token)%2 != 0 {
+			return invalid("token", "not 64 to 512 hex digits, an even number")
+		}
+		for i := range len(token) {
+			if c := token[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
+				return invalid("token", "not hexadecimal")
+			}
+		}
+	case pipeline.FCM:
+		if len(token) < 1 || len(token) > 4096 {
+			return invalid("token", "not 1 to 4096 characters")
+		}
+		for i := range len(token) {
+			if c := token[i]; !alphanumeric(c) && c != '_' && c != ':' && c != '%' && c != '-' {
+				return invalid("token", "a character that no token has")
+			}
+		}
+	default:
+		return invalid("platform", "neither apns nor fcm")
+	}
+	return nil
+}
+
+func alphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// checkDevice checks d, fills in what has a default, and sets its hash.
+func checkDevice(d *pipeline.Device) error {
+	if err := checkToken(d.Platform, d.Token); err != nil {
+		return err
+	}
+	switch {
+	case d.Platform == pipeline.FCM && d.Environment != "":
+		return invalid("environment", "FCM has none")
+	case d.Platform == pipeline.APNS && d.Environment == "":
+		d.Environment = pipeline.Production
+	case d.Platform == pipeline.APNS && d.Environment != pipeline.Production && d.Environment != pipeline.Sandbox:
+		return invalid("environment", "neither production nor sandbox")
+	}
+	if err := checkText("app", d.App, maxName); err != nil {
+		return err
+	}
+	if d.Locale != "" {
+		if err := checkText("locale", d.Locale, maxLocale); err != nil {
+			return err
+		}
+	}
+	// The years that both RFC 3339 and milliseconds in 64 bits can say.
+	if y := d.RegisteredAt.Year(); d.RegisteredAt.IsZero() || y < 1970 || y > 9999 {
+		return invalid("registered_at", "missing or out of range")
+	}
+	d.RegisteredAt = d.RegisteredAt.UTC().Truncate(time.Millisecond)
+	d.Hash = pipeline.DeviceHash(d.Platform, d.Token)
+	return nil
+}
+
+func checkPreferences(p *pipeline.Preferences) error {
+	for _, list := range []struct {
+		field string
+		names []string
+	}{{"opt_out_channels", p.Channels}, {"opt_out_types", p.Types}} {
+		if len(list.names) > maxNames {
+			return invalid(list.field, fmt.Sprintf("more than %d", maxNames))
+		}
+		for _, n := range list.names {
+			if err := checkText(list.field, n, maxName); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

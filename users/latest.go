@@ -1,0 +1,279 @@
+package users
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// Latest remembers, per user, app and collapse key, the newest notification
+// that a provider accepted for any of the user's devices: a retry of an older
+// one would put it back on the screen.
+//
+// It is best effort. What is forgotten (an Accepted that failed, a Redis that
+// was wiped) lets a retry through, and no more. It is safe for concurrent use.
+type Latest struct {
+	client  redis.UniversalClient
+	options LatestOptions
+	sha     string
+	scratch sync.Pool // of *latestScratch
+}
+
+// LatestOptions are the settings of a Latest.
+type LatestOptions struct {
+	// Horizon is for how long after its first record a notification may still
+	// be sent: the longest greatest age of all lanes. What is older supersedes
+	// nothing any more, and is forgotten. At least a second.
+	Horizon time.Duration
+	// Timeout bounds one Accepted; above zero.
+	Timeout time.Duration
+}
+
+// DefaultLatestOptions: the greatest age of the default lanes; and a second,
+// because a batch waits for it at its end and loses little by going on.
+func DefaultLatestOptions() LatestOptions {
+	return LatestOptions{Horizon: 24 * time.Hour, Timeout: time.Second}
+}
+
+const (
+	// latestSlack is by how much clocks of workers may differ.
+	latestSlack = 5 * time.Minute
+	// maxLatest bounds the collapse keys remembered of a user, 20 KiB; beyond
+	// it the oldest are forgotten.
+	maxLatest = 256
+	// maxLatestPerCall keeps a script short: nobody else is served meanwhile.
+	maxLatestPerCall = 500
+)
+
+// latestSource adds to sorted sets, one member per key and the same key as
+// often as it likes. A member moves to a later score only. A set that grew
+// loses what is too old and what is too much.
+const latestSource = `for i = 1, #KEYS do
+  if redis.call('ZADD', KEYS[i], 'GT', ARGV[2 + 2 * i], ARGV[3 + 2 * i]) > 0 then
+    redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', ARGV[1])
+    redis.call('ZREMRANGEBYRANK', KEYS[i], 0, ARGV[3])
+  end
+  redis.call('PEXPIRE', KEYS[i], ARGV[2])
+end
+return #KEYS`
+
+// NewLatest makes a Latest. The client stays the caller's. It returns an error
+// when an option cannot work.
+func NewLatest(client redis.UniversalClient, o LatestOptions) (*Latest, error) {
+	if o.Horizon < time.Second || o.Timeout <= 0 {
+		return nil, fmt.Errorf("latest: horizon %v and time-out %v, want at least a second and above 0", o.Horizon, o.Timeout)
+	}
+	sum := sha1.Sum([]byte(latestSource))
+	l := &Latest{client: client, options: o, sha: hex.EncodeToString(sum[:])}
+	l.scratch.New = func() any { return new(latestScratch) }
+	return l, nil
+}
+
+// latestScratch is the working memory of one call.
+type latestScratch struct {
+	items  []*pipeline.Item // those that are asked or told about
+	asked  []int32          // their indexes in the caller's slice
+	groups shards.Groups
+	names  shards.Names
+	text   []byte // of all values
+	ends   []int
+	values []string // score and member of each item
+	args   []any
+	cmds   []*redis.Cmd
+	bounds [3]string // lowest score kept, time to live, rank of the last one dropped
+}
+
+func (l *Latest) begin() *latestScratch { return l.scratch.Get().(*latestScratch) }
+
+// end lets go of everything that belongs to the caller.
+func (l *Latest) end(sc *latestScratch) {
+	clear(sc.items)
+	clear(sc.args)
+	clear(sc.values)
+	clear(sc.cmds)
+	sc.items, sc.asked, sc.args, sc.values, sc.cmds = sc.items[:0], sc.asked[:0], sc.args[:0], sc.values[:0], sc.cmds[:0]
+	l.scratch.Put(sc)
+}
+
+// Accepted takes note of the items that have a collapse key and a delivery
+// that its provider accepted; the others it passes over, and without any it
+// asks nothing. One script call per user shard, all in one round trip, within
+// the Timeout. Nothing of items is kept.
+//
+// After an error some may not be noted, and nothing has to be done about it.
+func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
+	sc := l.begin()
+	defer l.end(sc)
+	for _, it := range items {
+		if it.CollapseKey != "" && accepted(it) {
+			sc.items = append(sc.items, it)
+		}
+	}
+	if len(sc.items) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
+	defer cancel()
+	l.calls(ctx, sc, time.Now())
+	if err := l.run(ctx, sc.cmds); err != nil {
+		return fmt.Errorf("noting the newest notification per collapse key: %w", err)
+	}
+	return nil
+}
+
+// accepted reports whether a provider has taken the item for any device.
+func accepted(it *pipeline.Item) bool {
+	for i := range it.Deliveries {
+		if it.Deliveries[i].Result.Class == pipeline.Delivered {
+			return true
+		}
+	}
+	return false
+}
+
+// calls makes the script calls, shard by shard.
+func (l *Latest) calls(ctx context.Context, sc *latestScratch, now time.Time) {
+	sc.groups.Arrange(len(sc.items), shards.Users, func(i int) int { return shards.UserShard(sc.items[i].Owner()) })
+	sc.bounds = latestBounds(now, l.options.Horizon)
+	names := sc.keys()
+	sc.places()
+	// All room first: the commands point into one slice. A shard has at most
+	// one call more than its items fill.
+	if need := 3*len(sc.items) + 6*(shards.Users+len(sc.items)/maxLatestPerCall); cap(sc.args) < need {
+		sc.args = make([]any, 0, need)
+	}
+	at := 0
+	for _, of := range sc.groups.All() {
+		for n := 0; len(of) > 0; of = of[n:] {
+			n = min(len(of), maxLatestPerCall)
+			start := len(sc.args)
+			sc.args = append(sc.args, "EVALSHA", &l.sha, n)
+			for i := at; i < at+n; i++ {
+				sc.args = append(sc.args, &names[i])
+			}
+			sc.args = append(sc.args, &sc.bounds[0], &sc.bounds[1], &sc.bounds[2])
+			for i := at; i < at+n; i++ {
+				sc.args = append(sc.args, &sc.values[2*i], &sc.values[2*i+1])
+			}
+			at += n
+			sc.cmds = append(sc.cmds, redis.NewCmd(ctx, sc.args[start:len(sc.args):len(sc.args)]...))
+		}
+	}
+}
+
+// keys are the names of the users' sets, in the order of the groups.
+func (sc *latestScratch) keys() []string {
+	sc.names.Reset()
+	for s, of := range sc.groups.All() {
+		for _, i := range of {
+			sc.names.Collapse(s, sc.items[i].Owner())
+		}
+	}
+	return sc.names.List()
+}
+
+// run sends the calls in one round trip, and those whose script a server did
+// not know in a second one, with its source.
+func (l *Latest) run(ctx context.Context, cmds []*redis.Cmd) error {
+	if err := l.exec(ctx, cmds); err != nil {
+		return err
+	}
+	var unknown []*redis.Cmd
+	var failed []error
+	for _, cmd := range cmds {
+		switch err := cmd.Err(); {
+		case err == nil:
+		case strings.HasPrefix(err.Error(), "NOSCRIPT"):
+			args := cmd.Args()
+			args[0], args[1] = "EVAL", latestSource
+			unknown = append(unknown, redis.NewCmd(ctx, args...))
+		default:
+			failed = append(failed, err)
+		}
+	}
+	if len(unknown) > 0 {
+		if err := l.exec(ctx, unknown); err != nil {
+			return err
+		}
+		for _, cmd := range unknown {
+			failed = append(failed, cmd.Err())
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// exec returns an error only when there were no answers; each command has its
+// own.
+func (l *Latest) exec(ctx context.Context, cmds []*redis.Cmd) error {
+	pipe := l.client.Pipeline()
+	for _, cmd := range cmds {
+		if err := pipe.Process(ctx, cmd); err != nil {
+			return err
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
+		return err
+	}
+	return nil
+}
+
+// Superseded sets out[i] when a newer notification than items[i], with another
+// id and the same user, app and collapse key, was accepted, and clears it
+// otherwise. Both slices have the same length. One round trip; none when no
+// item has a collapse key.
+//
+// An error means that Redis could not be asked; then out says nothing.
+func (l *Latest) Superseded(ctx context.Context, items []*pipeline.Item, out []bool) error {
+	if len(items) != len(out) {
+		return fmt.Errorf("latest: %d items but %d answers", len(items), len(out))
+	}
+	clear(out)
+	sc := l.begin()
+	defer l.end(sc)
+	for i, it := range items {
+		if it.CollapseKey != "" {
+			sc.items, sc.asked = append(sc.items, it), append(sc.asked, int32(i))
+		}
+	}
+	if len(sc.items) == 0 {
+		return nil
+	}
+	scores, err := l.scores(ctx, sc)
+	if err != nil {
+		return fmt.Errorf("reading the newest notification per collapse key: %w", err)
+	}
+	for j, i := range sc.asked {
+		out[i] = supersedes(scores[j], sc.items[j])
+	}
+	return nil
+}
+
+// scores reads what stands under each item's collapse key; 0 = nothing.
+func (l *Latest) scores(ctx context.Context, sc *latestScratch) ([]int64, error) {
+	pipe := l.client.Pipeline()
+	cmds := make([]*redis.FloatCmd, len(sc.items))
+	for j, it := range sc.items {
+		owner := it.Owner()
+		var member [8]byte
+		cmds[j] = pipe.ZScore(ctx, shards.CollapseKey(shards.UserShard(owner), owner), string(appendMember(member[:0], it)))
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	scores := make([]int64, len(cmds))
+	for j, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, err
+		}
+		scores[j] = int64(cmd.Val())
+	}
+	return scores, nil
+}

@@ -1,0 +1,196 @@
+package users_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// sent is an item of user ada that was first seen at a time and, unless class
+// says otherwise, delivered.
+func sent(id, key string, firstSeen time.Time, edit ...func(*pipeline.Item)) *pipeline.Item {
+	it := &pipeline.Item{FirstSeen: firstSeen}
+	it.ID, it.App, it.UserID, it.CollapseKey = id, "shop", "ada", key
+	it.Deliveries = []pipeline.Delivery{{Result: pipeline.Result{Class: pipeline.Delivered}}}
+	for _, e := range edit {
+		e(it)
+	}
+	return it
+}
+
+func (w *world) latest(o users.LatestOptions) *users.Latest {
+	w.t.Helper()
+	l, err := users.NewLatest(w.redis, o)
+	w.must(err)
+	return l
+}
+
+// superseded asks about one item.
+func (w *world) superseded(l *users.Latest, it *pipeline.Item) bool {
+	w.t.Helper()
+	out := []bool{true} // what was there before does not matter
+	w.must(l.Superseded(w.ctx, []*pipeline.Item{it}, out))
+	return out[0]
+}
+
+func TestLatestIsTheNewestAccepted(t *testing.T) {
+	base := time.Now() // not that of a bubble
+	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
+	result := func(c pipeline.Class) func(*pipeline.Item) {
+		return func(it *pipeline.Item) { it.Deliveries[0].Result.Class = c }
+	}
+	for _, tt := range []struct {
+		why      string
+		accepted []*pipeline.Item
+		want     bool // a retry of n, first seen at 1000, is superseded
+	}{
+		{"nothing is known", nil, false},
+		{"a newer one was accepted", []*pipeline.Item{sent("m", "k", at(1001))}, true},
+		{"an older one was accepted", []*pipeline.Item{sent("m", "k", at(999))}, false},
+		{"one of the same time: who can say", []*pipeline.Item{sent("m", "k", at(1000))}, false},
+		{"its own other device was accepted", []*pipeline.Item{sent("n", "k", at(1000))}, false},
+		{"a later copy of itself was accepted", []*pipeline.Item{sent("n", "k", at(2000))}, false},
+		{"the newer one was refused", []*pipeline.Item{sent("m", "k", at(1001), result(pipeline.Refused))}, false},
+		{"the newer one is to be tried again", []*pipeline.Item{sent("m", "k", at(1001), result(pipeline.Again))}, false},
+		{"one of the newer one's devices was accepted", []*pipeline.Item{sent("m", "k", at(1001), result(pipeline.Again), func(it *pipeline.Item) {
+			it.Deliveries = append(it.Deliveries, pipeline.Delivery{Result: pipeline.Result{Class: pipeline.Delivered}})
+		})}, true},
+		{"another key", []*pipeline.Item{sent("m", "other", at(1001))}, false},
+		{"another app", []*pipeline.Item{sent("m", "k", at(1001), func(it *pipeline.Item) { it.App = "bank" })}, false},
+		{"another user", []*pipeline.Item{sent("m", "k", at(1001), func(it *pipeline.Item) { it.UserID = "bob" })}, false},
+		{"an older one after a newer one", []*pipeline.Item{sent("m", "k", at(1001)), sent("o", "k", at(5))}, true},
+		{"app and key do not run into each other", []*pipeline.Item{sent("m", "pk", at(1001), func(it *pipeline.Item) { it.App = "sho" })}, false},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			eachRedis(t, func(w *world) {
+				l := w.latest(users.DefaultLatestOptions())
+				w.must(l.Accepted(w.ctx, tt.accepted))
+				if got := w.superseded(l, sent("n", "k", at(1000))); got != tt.want {
+					t.Errorf("superseded: %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A batch of many users, some of them more than once and one of them more
+// often than a call takes, comes out as each by itself.
+func TestLatestOfABatch(t *testing.T) {
+	eachRedis(t, func(w *world) {
+		l := w.latest(users.DefaultLatestOptions())
+		now := time.Now()
+		var newer, older []*pipeline.Item
+		for i := range 3000 {
+			user := func(it *pipeline.Item) { it.UserID = fmt.Sprintf("user-%d", i%1000) }
+			if i%2 == 0 {
+				user = func(it *pipeline.Item) { it.UserID = "busy" }
+			}
+			key := fmt.Sprintf("key-%d", i%200)
+			newer = append(newer, sent(fmt.Sprintf("new-%d", i), key, now, user))
+			older = append(older, sent(fmt.Sprintf("old-%d", i), key, now.Add(-time.Second), user))
+		}
+		w.must(l.Accepted(w.ctx, newer[:1500]))
+		w.must(l.Accepted(w.ctx, newer[:1500])) // once more changes nothing
+		out := make([]bool, len(older))
+		w.must(l.Superseded(w.ctx, older, out))
+		known := map[string]bool{}
+		for _, it := range newer[:1500] {
+			known[it.UserID+it.CollapseKey] = true
+		}
+		wrong, missed := 0, 0
+		for i, it := range older {
+			switch want := known[it.UserID+it.CollapseKey]; {
+			case out[i] && !want:
+				wrong++
+			case !out[i] && want:
+				missed++
+			}
+		}
+		// Ids whose few bits agree by chance are let through: one of 2,048.
+		if wrong > 0 || missed > 15 {
+			t.Errorf("%d superseded by nothing, %d let through", wrong, missed)
+		}
+	})
+}
+
+func TestLatestForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inMemory(t, func(w *world) {
+			o := users.DefaultLatestOptions()
+			o.Horizon = time.Hour
+			l := w.latest(o)
+			key := shards.CollapseKey(shards.UserShard("ada"), "ada")
+			begin := time.Now()
+			w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", "k", begin)}))
+			time.Sleep(50 * time.Minute)
+			if !w.superseded(l, sent("n", "k", begin.Add(-time.Minute))) {
+				t.Error("forgotten within the horizon")
+			}
+			for i := range 300 {
+				w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", fmt.Sprint(i), time.Now().Add(time.Duration(i)*time.Millisecond))}))
+			}
+			if n := w.redis.ZCard(w.ctx, key).Val(); n != 256 {
+				t.Errorf("%d keys of a user are remembered, want the newest 256", n)
+			}
+			if !w.superseded(l, sent("n", "299", begin)) || w.superseded(l, sent("n", "3", begin)) {
+				t.Error("not the newest are remembered")
+			}
+			time.Sleep(40 * time.Minute) // the first is older than the horizon, the others are not
+			w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", "young", time.Now())}))
+			time.Sleep(30 * time.Minute)
+			w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", "younger", time.Now())}))
+			if members := w.redis.ZCard(w.ctx, key).Val(); members != 2 {
+				t.Errorf("%d keys are remembered, want the two of the last hour", members)
+			}
+			time.Sleep(o.Horizon + 10*time.Minute)
+			if n := w.redis.Exists(w.ctx, key).Val(); n != 0 {
+				t.Error("a user without news is remembered for ever")
+			}
+		})
+	})
+}
+
+func TestLatestWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A server that takes connections and says nothing.
+		client := redis.NewClient(&redis.Options{Addr: "mute", MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				t.Cleanup(func() { _ = theirs.Close() })
+				return ours, nil
+			}})
+		defer func() { _ = client.Close() }()
+		l, err := users.NewLatest(client, users.DefaultLatestOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		items := []*pipeline.Item{sent("m", "k", begin)}
+		if err := l.Accepted(t.Context(), items); err == nil {
+			t.Error("noted without Redis")
+		}
+		if took := time.Since(begin); took > users.DefaultLatestOptions().Timeout {
+			t.Errorf("Accepted took %v, past its time-out", took)
+		}
+		if err := l.Superseded(t.Context(), items, make([]bool, 1)); err == nil {
+			t.Error("asked without Redis")
+		}
+		// What has no collapse key needs no Redis.
+		plain := []*pipeline.Item{sent("m", "", begin)}
+		if err := l.Accepted(t.Context(), plain); err != nil {
+			t.Error(err)
+		}
+		if err := l.Superseded(t.Context(), plain, make([]bool, 1)); err != nil {
+			t.Error(err)
+		}
+	})
+}

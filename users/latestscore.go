@@ -1,0 +1,78 @@
+package users
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// A user's set c:{s}:<user> has a member per app and collapse key, their hash
+// in 8 bytes. Its score is when the notification was first seen, in Unix ms,
+// followed by 11 bits of the hash of its id. Together these are at most 53
+// bits until the year 2109: what a score holds exactly.
+//
+// So few bits of the id do: they only keep a notification from superseding
+// itself, and where those of two ids agree by chance, one time in 2048, the
+// older one is sent.
+const (
+	idBits = 11
+	idMask = 1<<idBits - 1
+)
+
+// score is what a notification is remembered by.
+func score(it *pipeline.Item) int64 {
+	return it.FirstSeen.UnixMilli()<<idBits | int64(xxhash.Sum64String(it.ID)&idMask)
+}
+
+// supersedes reports whether the notification of this score, 0 for none, is a
+// newer one than it.
+func supersedes(newest int64, it *pipeline.Item) bool {
+	own := score(it)
+	return newest>>idBits > own>>idBits && newest&idMask != own&idMask
+}
+
+// appendMember appends the hash of an item's app and collapse key. A collapse
+// key has no control characters, so the zero byte divides the two.
+func appendMember(b []byte, it *pipeline.Item) []byte {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(it.App) // hashing does not fail
+	_, _ = d.Write([]byte{0})
+	_, _ = d.WriteString(it.CollapseKey)
+	return binary.BigEndian.AppendUint64(b, d.Sum64())
+}
+
+// places writes score and member of every item, in the order of the groups,
+// into values. They share one piece of memory.
+func (sc *latestScratch) places() {
+	sc.text, sc.ends = sc.text[:0], sc.ends[:0]
+	for _, of := range sc.groups.All() {
+		for _, i := range of {
+			sc.text = strconv.AppendInt(sc.text, score(sc.items[i]), 10)
+			sc.ends = append(sc.ends, len(sc.text))
+			sc.text = appendMember(sc.text, sc.items[i])
+			sc.ends = append(sc.ends, len(sc.text))
+		}
+	}
+	all, from := string(sc.text), 0
+	for _, end := range sc.ends {
+		sc.values = append(sc.values, all[from:end])
+		from = end
+	}
+}
+
+// latestBounds are the script's first arguments: the score up to which members
+// are dropped, the time to live of a set in ms, and the rank of the last
+// member that is too much.
+func latestBounds(now time.Time, horizon time.Duration) [3]string {
+	keep := horizon + latestSlack
+	return [3]string{
+		strconv.FormatInt(now.Add(-keep).UnixMilli()<<idBits, 10),
+		strconv.FormatInt(keep.Milliseconds(), 10),
+		strconv.Itoa(-maxLatest - 1),
+	}
+}

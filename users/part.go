@@ -1,0 +1,111 @@
+package users
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// errPart says that a record of the topic is broken: it counts as a removal.
+var errPart = errors.New("broken part of a user")
+
+const partVersion = 1
+
+type devicePartJSON struct {
+	V            int       `json:"v"`
+	Platform     string    `json:"platform"`
+	Environment  string    `json:"environment,omitempty"`
+	App          string    `json:"app"`
+	Token        string    `json:"token"`
+	RegisteredAt time.Time `json:"registered_at"`
+	Locale       string    `json:"locale,omitempty"`
+}
+
+type prefsPartJSON struct {
+	V        int      `json:"v"`
+	All      bool     `json:"opt_out_all"`
+	Channels []string `json:"opt_out_channels,omitempty"`
+	Types    []string `json:"opt_out_types,omitempty"`
+}
+
+// checkPartVersion looks at the version before anything else: a newer one may
+// have changed every other field.
+func checkPartVersion(value []byte) error {
+	var head struct {
+		V *int `json:"v"`
+	}
+	if err := json.Unmarshal(value, &head); err != nil {
+		return errPart // the library's error may quote the content
+	}
+	if head.V != nil && *head.V != partVersion {
+		return fmt.Errorf("part of a user: %w: %d", ErrVersion, *head.V)
+	}
+	return nil
+}
+
+// parsePart decodes a value whose version is usually the known one: only when
+// that is not so, or it does not decode, is it looked at again.
+func parsePart(value []byte, into any, version *int) error {
+	*version = partVersion
+	if err := json.Unmarshal(value, into); err != nil || *version != partVersion {
+		if err := checkPartVersion(value); err != nil {
+			return err
+		}
+		return errPart
+	}
+	return nil
+}
+
+func parseDevice(value []byte, hash string) (pipeline.Device, error) {
+	var p devicePartJSON
+	if err := parsePart(value, &p, &p.V); err != nil {
+		return pipeline.Device{}, err
+	}
+	platform, _ := pipeline.ParsePlatform(p.Platform)
+	d := pipeline.Device{
+		Platform: platform, Environment: p.Environment, App: p.App,
+		Token: p.Token, Locale: p.Locale, RegisteredAt: p.RegisteredAt,
+	}
+	if err := checkDevice(&d); err != nil {
+		return pipeline.Device{}, fmt.Errorf("%w: %w", errPart, err)
+	}
+	if d.Hash != hash {
+		return pipeline.Device{}, fmt.Errorf("%w: its key is of another token", errPart)
+	}
+	return d, nil
+}
+
+func parsePreferences(value []byte) (pipeline.Preferences, error) {
+	var p prefsPartJSON
+	if err := parsePart(value, &p, &p.V); err != nil {
+		return pipeline.Preferences{}, err
+	}
+	prefs := pipeline.Preferences{OptOutAll: p.All, Channels: p.Channels, Types: p.Types}
+	if err := checkPreferences(&prefs); err != nil {
+		return pipeline.Preferences{}, fmt.Errorf("%w: %w", errPart, err)
+	}
+	return prefs, nil
+}
+
+// deviceRecord is the record that registers a checked device.
+func deviceRecord(user string, d *pipeline.Device) (Record, error) {
+	value, err := json.Marshal(devicePartJSON{
+		V: partVersion, Platform: d.Platform.String(), Environment: d.Environment, App: d.App,
+		Token: d.Token, RegisteredAt: d.RegisteredAt.UTC(), Locale: d.Locale,
+	})
+	if err != nil {
+		return Record{}, fmt.Errorf("encoding a device: %w", err)
+	}
+	return Record{Key: DeviceKey(user, d.Hash), Value: value}, nil
+}
+
+func preferencesRecord(user string, p *pipeline.Preferences) (Record, error) {
+	value, err := json.Marshal(prefsPartJSON{V: partVersion, All: p.OptOutAll, Channels: p.Channels, Types: p.Types})
+	if err != nil {
+		return Record{}, fmt.Errorf("encoding preferences: %w", err)
+	}
+	return Record{Key: PreferencesKey(user), Value: value}, nil
+}

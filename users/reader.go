@@ -1,0 +1,236 @@
+package users
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// UnbuiltError says that a user shard is not complete in Redis: it was wiped,
+// or the registry has not finished building it. What is stored of its users
+// means nothing until then. It passes by itself once a registry runs.
+type UnbuiltError struct {
+	Shard int // 0 to 255
+}
+
+func (e *UnbuiltError) Error() string {
+	return "user shard " + strconv.Itoa(e.Shard) + " was wiped or is not built yet"
+}
+
+// Reader reads user records, a batch at a time. It is safe for concurrent use.
+type Reader struct {
+	client  redis.UniversalClient
+	limiter bool
+	epochs  [shards.Users]string // key names
+	scratch sync.Pool            // *readScratch
+}
+
+// NewReader makes a reader. With limiter set it reads the users' limiter
+// states in the same commands. The client stays the caller's to close.
+func NewReader(client redis.UniversalClient, limiter bool) *Reader {
+	r := &Reader{client: client, limiter: limiter}
+	for s := range r.epochs {
+		r.epochs[s] = shards.EpochKey(s)
+	}
+	r.scratch.New = func() any { return new(readScratch) }
+	return r
+}
+
+// readScratch is what one Fetch needs besides the answers themselves.
+type readScratch struct {
+	groups shards.Groups
+	names  shards.Names
+	asked  []int // shards, in the order of cmds
+	cmds   []*redis.RawCmd
+	values [][]byte
+}
+
+// Fetch reads the record of owners[i] into *out[i]: one MGET per touched
+// shard, all in one round trip. An owner is a user id, or the device hash of a
+// bare device. An owner without a record gets an empty User. An owner that
+// occurs twice is read twice, by the same MGET, so both see the same state;
+// the out[i] must be distinct.
+//
+// The slices of each User are reused. Strings, and User.Limiter, share the
+// memory of the answers: they stay valid as long as they are kept, and keep a
+// shard's whole answer alive.
+//
+// After an error the Users are half filled and mean nothing. It is an
+// *UnbuiltError when a touched shard is not complete, wraps ErrVersion or
+// ErrCorrupt when a record cannot be read, or else is Redis's or ctx's: every
+// one is a reason to wait and repeat.
+func (r *Reader) Fetch(ctx context.Context, owners []string, out []*pipeline.User) error {
+	if len(owners) == 0 {
+		return nil
+	}
+	sc := r.scratch.Get().(*readScratch)
+	defer r.scratch.Put(sc)
+	sc.groups.Arrange(len(owners), shards.Users, func(i int) int { return shards.UserShard(owners[i]) })
+	sc.asked, sc.cmds = sc.asked[:0], sc.cmds[:0]
+	defer func() {
+		clear(sc.cmds)
+		clear(sc.values[:cap(sc.values)])
+	}()
+
+	pipe := r.client.Pipeline()
+	for s, args := range r.commands(sc, owners) {
+		cmd := redis.NewRawCmd(ctx, args...)
+		sc.asked, sc.cmds = append(sc.asked, s), append(sc.cmds, cmd)
+		if err := pipe.Process(ctx, cmd); err != nil {
+			return fmt.Errorf("reading users: %w", err)
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("reading users: %w", err)
+	}
+	for i, s := range sc.asked {
+		if err := r.fill(ctx, sc, s, sc.cmds[i], sc.groups.Of(s), out); err != nil {
+			return fmt.Errorf("reading users: %w", err)
+		}
+	}
+	return nil
+}
+
+// commands yields each touched shard's MGET: the epoch marker, then the
+// records, then the limiter states.
+func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any) bool) {
+	sc.names.Reset()
+	total := 0
+	for s, of := range sc.groups.All() {
+		total += 2 + len(of)
+		for _, i := range of {
+			sc.names.User(s, owners[i])
+		}
+		if r.limiter {
+			total += len(of)
+			for _, i := range of {
+				sc.names.Limiter(s, owners[i])
+			}
+		}
+	}
+	// The commands keep their arguments, so these two are made anew each time.
+	names, args := append([]string(nil), sc.names.List()...), make([]any, 0, total)
+	return func(yield func(int, []any) bool) {
+		next := 0
+		for s, of := range sc.groups.All() {
+			first := len(args)
+			args = append(args, "mget", &r.epochs[s])
+			n := len(of)
+			if r.limiter {
+				n *= 2
+			}
+			for range n {
+				args = append(args, &names[next]) // a pointer costs no allocation as any
+				next++
+			}
+			if !yield(s, args[first:len(args):len(args)]) {
+				return
+			}
+		}
+	}
+}
+
+// fill decodes one shard's answer into the Users that asked for it.
+func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.RawCmd, of []int32, out []*pipeline.User) error {
+	values, err := r.values(ctx, sc, cmd)
+	if err != nil {
+		return fmt.Errorf("user shard %d: %w", s, err)
+	}
+	marker := values[0]
+	if marker == nil {
+		return &UnbuiltError{Shard: s}
+	}
+	build, err := parseBuild(string(marker))
+	if err != nil {
+		return fmt.Errorf("user shard %d: %w", s, err)
+	}
+	for j, i := range of {
+		u := out[i]
+		u.Limiter = nil
+		if r.limiter {
+			u.Limiter = values[1+len(of)+j]
+		}
+		if err := decodeOf(build, values[1+j], u); err != nil {
+			return fmt.Errorf("user shard %d: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// decodeOf decodes a record that counts only if it is of this build.
+func decodeOf(build uint64, raw []byte, u *pipeline.User) error {
+	if raw != nil {
+		got, err := Decode(raw, u)
+		if err != nil {
+			return err
+		}
+		if got == build {
+			return nil
+		}
+	}
+	u.Devices = u.Devices[:0]
+	u.Preferences = pipeline.Preferences{}
+	return nil
+}
+
+// values returns the answer to cmd. A raw command takes an error for an
+// answer, so the library did not follow a redirect of the cluster: ask once
+// more with a command that does.
+func (r *Reader) values(ctx context.Context, sc *readScratch, cmd *redis.RawCmd) ([][]byte, error) {
+	raw, err := cmd.Result()
+	if err != nil {
+		return nil, err
+	}
+	want := len(cmd.Args()) - 1
+	if len(raw) > 0 && raw[0] == '-' {
+		again := redis.NewSliceCmd(ctx, cmd.Args()...)
+		if err := r.client.Process(ctx, again); err != nil {
+			return nil, err
+		}
+		sc.values = sc.values[:0]
+		for _, v := range again.Val() {
+			sc.values = append(sc.values, bytesOf(v))
+		}
+	} else if sc.values, err = bulks(raw, sc.values[:0]); err != nil {
+		return nil, err
+	}
+	if len(sc.values) != want {
+		return nil, errReply
+	}
+	return sc.values, nil
+}
+
+func bytesOf(v any) []byte {
+	if s, ok := v.(string); ok {
+		return []byte(s)
+	}
+	return nil
+}
+
+// The build in an epoch marker: 16 hex digits.
+func formatBuild(build uint64) string { return fmt.Sprintf("%016x", build) }
+
+func parseBuild(s string) (uint64, error) {
+	build, err := strconv.ParseUint(s, 16, 64)
+	if err != nil || len(s) != 16 {
+		return 0, fmt.Errorf("epoch marker: %w", ErrVersion)
+	}
+	return build, nil
+}
+
+// IsUnbuilt reports whether err comes from a shard that is not complete, and
+// which.
+func IsUnbuilt(err error) (shard int, ok bool) {
+	var e *UnbuiltError
+	if errors.As(err, &e) {
+		return e.Shard, true
+	}
+	return 0, false
+}

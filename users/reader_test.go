@@ -1,0 +1,127 @@
+package users_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+func outOf(n int) []*pipeline.User {
+	out := make([]*pipeline.User, n)
+	for i := range out {
+		out[i] = &pipeline.User{Limiter: []byte("left over"), Devices: make([]pipeline.Device, 3)}
+	}
+	return out
+}
+
+func TestFetch(t *testing.T) {
+	eachRedis(t, func(w *world) {
+		w.fill()
+		w.run(options())
+		w.agree()
+		w.must(w.redis.Set(w.ctx, shards.LimiterKey(shards.UserShard("ada"), "ada"), "state", 0).Err())
+		names := []string{"ada", "nobody", "ada", "dee"}
+		out := outOf(len(names))
+		w.must(users.NewReader(w.redis, true).Fetch(w.ctx, names, out))
+		for i, want := range []struct {
+			devices, types int
+			limiter        string
+		}{{2, 1, "state"}, {0, 0, ""}, {2, 1, "state"}, {0, 2, ""}} {
+			u := out[i]
+			if len(u.Devices) != want.devices || len(u.Preferences.Types) != want.types || string(u.Limiter) != want.limiter {
+				t.Errorf("%s: %+v, want %+v", names[i], *u, want)
+			}
+		}
+		out = outOf(1)
+		w.must(users.NewReader(w.redis, false).Fetch(w.ctx, names[:1], out))
+		if out[0].Limiter != nil {
+			t.Error("a reader without limits leaves an old limiter state")
+		}
+	})
+}
+
+func TestFetchOfNobodyAsksNothing(t *testing.T) {
+	if err := users.NewReader(nil, true).Fetch(context.Background(), nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFetchPassesTheServersErrorOn(t *testing.T) {
+	eachRedis(t, func(w *world) {
+		key := shards.EpochKey(shards.UserShard("ada"))
+		// A marker of a form we do not know is not a marker.
+		w.must(w.redis.Set(w.ctx, key, "newer", 0).Err())
+		if err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, outOf(1)); !errors.Is(err, users.ErrVersion) {
+			t.Errorf("error %v, want ErrVersion", err)
+		}
+		ctx, cancel := context.WithCancel(w.ctx)
+		cancel()
+		if err := users.NewReader(w.redis, false).Fetch(ctx, []string{"ada"}, outOf(1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+	})
+}
+
+// A raw command takes an error reply for an answer; it must come out as one.
+func TestFetchSeesAnErrorReply(t *testing.T) {
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	server.Mini.SetError("LOADING the data set is being loaded")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	defer func() { _ = client.Close() }()
+	err = users.NewReader(client, false).Fetch(context.Background(), []string{"ada"}, outOf(1))
+	if err == nil || !bytes.Contains([]byte(err.Error()), []byte("LOADING")) {
+		t.Errorf("error %v, want the server's", err)
+	}
+}
+
+// In-process, the server's own work and allocations are in the figures: run it
+// with real servers to see the reader's.
+func BenchmarkFetch10000(b *testing.B) {
+	addr := realRedis
+	if addr == "" {
+		server, err := embedded.StartRedis()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer server.Close()
+		addr = server.Addr()
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2})
+	defer func() { _ = client.Close() }()
+	ctx := context.Background()
+	pipe := client.Pipeline()
+	for s := range shards.Users {
+		pipe.Set(ctx, shards.EpochKey(s), fmt.Sprintf("%016x", 1), 0)
+	}
+	const n = 10_000
+	owners, out := make([]string, n), outOf(n)
+	for i := range owners {
+		owners[i] = fmt.Sprintf("user-%d", i)
+		u := &pipeline.User{Devices: []pipeline.Device{{Platform: pipeline.FCM, App: "shop", Token: token(i), Hash: hash(i), RegisteredAt: epoch}}}
+		pipe.Set(ctx, shards.UserKey(shards.UserShard(owners[i]), owners[i]), users.Encode(nil, u, 1), 0)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		b.Fatal(err)
+	}
+	reader := users.NewReader(client, true)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := reader.Fetch(ctx, owners, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "users/s")
+}

@@ -1,0 +1,257 @@
+package users
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// ErrVersion says that something stored was written by a newer version of the
+// fleet. It must never be read as empty: whoever meets it stalls until it is
+// upgraded.
+var ErrVersion = errors.New("unknown version of a stored record")
+
+// ErrCorrupt says that a stored record cannot be read although its version is
+// known.
+var ErrCorrupt = errors.New("corrupt record")
+
+const recordVersion = 1
+
+// Sections of a record: tag byte, length as uvarint, body. Tags from
+// optionalSection on may be skipped by a reader that does not know them; below
+// it they may not, because what a user forbade must not be overlooked.
+const (
+	devicesSection     = 1
+	preferencesSection = 2
+	optionalSection    = 0x80
+)
+
+const headLen = 1 + 8 // version, build
+
+var environments = [...]string{"", pipeline.Production, pipeline.Sandbox}
+
+// Encode appends the packed record of u, in this build of its shard, to dst.
+//
+//	version (1 byte = 1), build (8 bytes, little-endian), then sections:
+//	1 devices:     count, and per device: platform, environment (1 byte each),
+//	               registered_at (varint, Unix ms), hash, app, token, locale
+//	2 preferences: flags (1 = everything), channels, types (count, strings)
+//
+// Counts and lengths are uvarints, strings are preceded by their length. A
+// section without content is left out. u.Limiter is not part of it.
+// It panics on an environment that is neither empty, Production nor Sandbox.
+func Encode(dst []byte, u *pipeline.User, build uint64) []byte {
+	dst = append(dst, recordVersion)
+	dst = binary.LittleEndian.AppendUint64(dst, build)
+	if len(u.Devices) > 0 {
+		dst = appendSection(dst, devicesSection, func(b []byte) []byte {
+			b = binary.AppendUvarint(b, uint64(len(u.Devices)))
+			for i := range u.Devices {
+				b = appendDevice(b, &u.Devices[i])
+			}
+			return b
+		})
+	}
+	if p := &u.Preferences; !noPreferences(p) {
+		dst = appendSection(dst, preferencesSection, func(b []byte) []byte {
+			flags := byte(0)
+			if p.OptOutAll {
+				flags = 1
+			}
+			b = append(b, flags)
+			return appendStrings(appendStrings(b, p.Channels), p.Types)
+		})
+	}
+	return dst
+}
+
+func noPreferences(p *pipeline.Preferences) bool {
+	return !p.OptOutAll && len(p.Channels) == 0 && len(p.Types) == 0
+}
+
+func appendSection(dst []byte, tag byte, body func([]byte) []byte) []byte {
+	b := body(nil)
+	dst = append(dst, tag)
+	dst = binary.AppendUvarint(dst, uint64(len(b)))
+	return append(dst, b...)
+}
+
+func appendDevice(b []byte, d *pipeline.Device) []byte {
+	env := -1
+	for i, name := range environments {
+		if name == d.Environment {
+			env = i
+		}
+	}
+	if env < 0 {
+		panic("users: encoding a device of an unknown environment")
+	}
+	b = append(b, byte(d.Platform), byte(env))
+	b = binary.AppendVarint(b, d.RegisteredAt.UnixMilli())
+	for _, s := range [...]string{d.Hash, d.App, d.Token, d.Locale} {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendStrings(b []byte, list []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+// Decode reads a packed record into u and returns the build it belongs to. It
+// reuses u's slices and leaves u.Limiter alone. The strings are cut from raw:
+// raw must not be changed afterwards. The error is ErrVersion or ErrCorrupt,
+// wrapped; then u is half filled.
+func Decode(raw []byte, u *pipeline.User) (build uint64, err error) {
+	build, _, err = decode(raw, u)
+	return build, err
+}
+
+// decode also says whether there were sections it skipped.
+func decode(raw []byte, u *pipeline.User) (build uint64, skipped bool, err error) {
+	u.Devices = u.Devices[:0]
+	u.Preferences.OptOutAll = false
+	u.Preferences.Channels = u.Preferences.Channels[:0]
+	u.Preferences.Types = u.Preferences.Types[:0]
+	if len(raw) == 0 {
+		return 0, false, fmt.Errorf("user record: %w: empty", ErrCorrupt)
+	}
+	if raw[0] != recordVersion {
+		return 0, false, fmt.Errorf("user record: %w: %d", ErrVersion, raw[0])
+	}
+	if len(raw) < headLen {
+		return 0, false, fmt.Errorf("user record: %w: cut short", ErrCorrupt)
+	}
+	build = binary.LittleEndian.Uint64(raw[1:])
+	c := cursor{rest: raw[headLen:]}
+	for len(c.rest) > 0 && !c.bad {
+		tag := c.byte()
+		body := cursor{rest: c.bytes()}
+		switch {
+		case c.bad:
+		case tag == devicesSection:
+			body.devices(u)
+			c.bad = body.bad || len(body.rest) > 0
+		case tag == preferencesSection:
+			flags := body.byte()
+			u.Preferences.OptOutAll = flags&1 != 0
+			u.Preferences.Channels = body.strings(u.Preferences.Channels)
+			u.Preferences.Types = body.strings(u.Preferences.Types)
+			c.bad = body.bad || len(body.rest) > 0 || flags > 1
+		case tag >= optionalSection:
+			skipped = true
+		default:
+			return 0, false, fmt.Errorf("user record: %w: section %d", ErrVersion, tag)
+		}
+	}
+	if c.bad {
+		return 0, false, fmt.Errorf("user record: %w", ErrCorrupt)
+	}
+	return build, skipped, nil
+}
+
+// cursor cuts values off the front of a record. After the first that does not
+// fit it is bad and yields zeros.
+type cursor struct {
+	rest []byte
+	bad  bool
+}
+
+func (c *cursor) fail() {
+	c.bad, c.rest = true, nil
+}
+
+func (c *cursor) byte() byte {
+	if len(c.rest) == 0 {
+		c.fail()
+		return 0
+	}
+	b := c.rest[0]
+	c.rest = c.rest[1:]
+	return b
+}
+
+func (c *cursor) uvarint() uint64 {
+	v, n := binary.Uvarint(c.rest)
+	if n <= 0 {
+		c.fail()
+		return 0
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+func (c *cursor) varint() int64 {
+	v, n := binary.Varint(c.rest)
+	if n <= 0 {
+		c.fail()
+		return 0
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+func (c *cursor) bytes() []byte {
+	n := c.uvarint()
+	if n > uint64(len(c.rest)) {
+		c.fail()
+		return nil
+	}
+	b := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+func (c *cursor) string() string {
+	b := c.bytes()
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+// count reads how many elements of at least size bytes follow, and refuses
+// what cannot fit, so that a corrupt count never makes a huge loop.
+func (c *cursor) count(size int) int {
+	n := c.uvarint()
+	if n > uint64(len(c.rest)/size) {
+		c.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (c *cursor) strings(list []string) []string {
+	for range c.count(1) {
+		list = append(list, c.string())
+	}
+	return list
+}
+
+func (c *cursor) devices(u *pipeline.User) {
+	const least = 7 // platform, environment, time, four empty strings
+	for range c.count(least) {
+		platform, env := pipeline.Platform(c.byte()), c.byte()
+		if platform != pipeline.APNS && platform != pipeline.FCM || int(env) >= len(environments) {
+			c.fail()
+			return
+		}
+		u.Devices = append(u.Devices, pipeline.Device{
+			Platform: platform, Environment: environments[env],
+			RegisteredAt: time.UnixMilli(c.varint()).UTC(),
+			Hash:         c.string(), App: c.string(), Token: c.string(), Locale: c.string(),
+		})
+		if c.bad {
+			return
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package users
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"pgregory.net/rapid"
+)
+
+const apnsToken = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+
+func deviceOf(p pipeline.Platform, token string, at int64) pipeline.Device {
+	d := pipeline.Device{
+		Platform: p, App: "shop", Token: token, Locale: "en-GB",
+		Hash: pipeline.DeviceHash(p, token), RegisteredAt: time.UnixMilli(at).UTC(),
+	}
+	if p == pipeline.APNS {
+		d.Environment = pipeline.Sandbox
+	}
+	return d
+}
+
+func sampleUser() *pipeline.User {
+	return &pipeline.User{
+		Devices: []pipeline.Device{
+			deviceOf(pipeline.APNS, apnsToken, 1_700_000_000_123),
+			deviceOf(pipeline.FCM, "fcm:token_1-2%", 1_700_000_000_456),
+		},
+		Preferences: pipeline.Preferences{OptOutAll: true, Channels: []string{"push"}, Types: []string{"promo", "digest"}},
+	}
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	want := sampleUser()
+	raw := Encode(nil, want, 0xfeedbeef)
+	got := pipeline.User{Limiter: []byte("kept"), Devices: make([]pipeline.Device, 5)}
+	build, err := Decode(raw, &got)
+	if err != nil || build != 0xfeedbeef {
+		t.Fatalf("Decode: build %x, error %v", build, err)
+	}
+	if string(got.Limiter) != "kept" {
+		t.Errorf("Limiter was touched: %q", got.Limiter)
+	}
+	got.Limiter = nil
+	if !reflect.DeepEqual(&got, want) {
+		t.Errorf("got %+v\nwant %+v", got, *want)
+	}
+}
+
+func TestDecodeReusedUserForgetsTheLastOne(t *testing.T) {
+	u := *sampleUser()
+	if _, err := Decode(Encode(nil, &pipeline.User{}, 1), &u); err != nil {
+		t.Fatal(err)
+	}
+	if len(u.Devices) != 0 || !noPreferences(&u.Preferences) {
+		t.Errorf("left over: %+v", u)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	good := Encode(nil, sampleUser(), 7)
+	head := append([]byte{recordVersion}, make([]byte, 8)...)
+	with := func(tail ...byte) []byte { return append(append([]byte(nil), head...), tail...) }
+	for _, tt := range []struct {
+		name string
+		raw  []byte
+		want error
+	}{
+		{"empty is not an empty user", nil, ErrCorrupt},
+		{"newer version", append([]byte{2}, good[1:]...), ErrVersion},
+		{"version zero", append([]byte{0}, good[1:]...), ErrVersion},
+		{"cut in the head", good[:5], ErrCorrupt},
+		{"cut in a section", good[:len(good)-1], ErrCorrupt},
+		{"section a reader must know", with(3, 0), ErrVersion},
+		{"section longer than the record", with(devicesSection, 9), ErrCorrupt},
+		{"more devices than fit", with(devicesSection, 1, 200), ErrCorrupt},
+		{"rest behind the devices", with(devicesSection, 2, 0, 0), ErrCorrupt},
+		{"unknown flag", with(preferencesSection, 3, 2, 0, 0), ErrCorrupt},
+		{"unknown platform", with(devicesSection, 8, 1, 9, 0, 0, 0, 0, 0, 0), ErrCorrupt},
+		{"unknown environment", with(devicesSection, 8, 1, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
+	} {
+		if _, err := Decode(tt.raw, new(pipeline.User)); !errors.Is(err, tt.want) {
+			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestDecodeSkipsOptionalSection(t *testing.T) {
+	raw := append(Encode(nil, sampleUser(), 7), optionalSection+5, 3, 'x', 'y', 'z')
+	var u pipeline.User
+	_, skipped, err := decode(raw, &u)
+	if err != nil || !skipped || len(u.Devices) != 2 {
+		t.Fatalf("skipped %v, %d devices, error %v", skipped, len(u.Devices), err)
+	}
+}
+
+func genUser(t *rapid.T) *pipeline.User {
+	text := rapid.StringN(0, 20, 60)
+	u := new(pipeline.User)
+	for range rapid.IntRange(0, 4).Draw(t, "devices") {
+		u.Devices = append(u.Devices, pipeline.Device{
+			Platform:     rapid.SampledFrom([]pipeline.Platform{pipeline.APNS, pipeline.FCM}).Draw(t, "platform"),
+			Environment:  rapid.SampledFrom(environments[:]).Draw(t, "environment"),
+			App:          text.Draw(t, "app"),
+			Token:        text.Draw(t, "token"),
+			Hash:         text.Draw(t, "hash"),
+			Locale:       text.Draw(t, "locale"),
+			RegisteredAt: time.UnixMilli(rapid.Int64Range(-1<<50, 1<<50).Draw(t, "at")).UTC(),
+		})
+	}
+	u.Preferences.OptOutAll = rapid.Bool().Draw(t, "all")
+	for range rapid.IntRange(0, 3).Draw(t, "channels") {
+		u.Preferences.Channels = append(u.Preferences.Channels, text.Draw(t, "channel"))
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "types") {
+		u.Preferences.Types = append(u.Preferences.Types, text.Draw(t, "type"))
+	}
+	return u
+}
+
+func TestRecordRoundTripOfAnyUser(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want, build := genUser(t), rapid.Uint64().Draw(t, "build")
+		got := new(pipeline.User)
+		gotBuild, err := Decode(Encode(nil, want, build), got)
+		if err != nil || gotBuild != build || !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v (build %x), error %v\nwant %+v (build %x)", got, gotBuild, err, want, build)
+		}
+	})
+}
+
+// Whatever bytes Redis answers: no panic, and what is accepted is what a
+// record says.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add(Encode(nil, sampleUser(), 1))
+	f.Add(Encode(nil, &pipeline.User{}, 1))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var u pipeline.User
+		build, err := Decode(raw, &u)
+		if err != nil {
+			return
+		}
+		var again pipeline.User
+		gotBuild, err := Decode(Encode(nil, &u, build), &again)
+		if err != nil || gotBuild != build || len(again.Devices) != len(u.Devices) {
+			t.Fatalf("%+v does not survive: %+v, error %v", u, again, err)
+		}
+		for i := range u.Devices {
+			if u.Devices[i] != again.Devices[i] {
+				t.Fatalf("device %d: %+v, then %+v", i, u.Devices[i], again.Devices[i])
+			}
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	raw := Encode(nil, sampleUser(), 7)
+	var u pipeline.User
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Decode(raw, &u); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,418 @@
+package users_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/userstest"
+	"pgregory.net/rapid"
+)
+
+// owners are the users who have token tok by Redis.
+func (w *world) owners(tok int) []string {
+	w.t.Helper()
+	var names []string
+	for name, u := range w.fetch(everybody...) {
+		for _, d := range u.Devices {
+			if d.Hash == hash(tok) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Each case has a token of its own in one world, as building all shards is
+// what costs.
+func TestTokenMoves(t *testing.T) {
+	cases := []struct {
+		name string
+		do   func(w *world, tok int)
+		want []string
+	}{
+		{"the later registration owns it", func(w *world, tok int) {
+			w.register("ada", tok, 10)
+			w.settle()
+			w.register("bob/with/slash", tok, 20)
+		}, []string{"bob/with/slash"}},
+		{"also when the later one is read first", func(w *world, tok int) {
+			w.register("bob/with/slash", tok, 20)
+			w.settle()
+			w.register("ada", tok, 10)
+		}, []string{"bob/with/slash"}},
+		{"there and back again", func(w *world, tok int) {
+			w.register("ada", tok, 10)
+			w.register("bob/with/slash", tok, 20)
+			w.settle()
+			w.register("ada", tok, 30)
+		}, []string{"ada"}},
+		{"of three the latest", func(w *world, tok int) {
+			w.register("ada", tok, 10)
+			w.register("cy", tok, 30)
+			w.register("eve", tok, 20)
+		}, []string{"cy"}},
+		{"of the same time exactly one", func(w *world, tok int) {
+			w.register("ada", tok, 10)
+			w.register("eve", tok, 10)
+		}, []string{"eve"}},
+		{"after its owner gave it up, an older registration counts again", func(w *world, tok int) {
+			w.register("ada", tok, 20)
+			w.must(w.client.RemoveDevice(w.ctx, "ada", hash(tok)))
+			w.settle()
+			w.register("eve", tok, 10)
+		}, []string{"eve"}},
+		{"the former owner is removed, and stays so", func(w *world, tok int) {
+			w.register("ada", tok, 10)
+			w.register("eve", tok, 20)
+			w.settle()
+			w.must(w.client.RemoveDevice(w.ctx, "eve", hash(tok)))
+		}, nil},
+	}
+	eachRedis(t, func(w *world) {
+		w.run(options())
+		owned := func(when string) {
+			t.Helper()
+			w.agree()
+			for i, tt := range cases {
+				if got := w.owners(i); !slices.Equal(got, tt.want) {
+					t.Errorf("%s%s: owners %q, want %q", tt.name, when, got, tt.want)
+				}
+			}
+		}
+		for i, tt := range cases {
+			tt.do(w, i)
+		}
+		owned("")
+		w.topic.Compact()
+		w.must(w.redis.FlushAll(w.ctx).Err())
+		time.Sleep(2 * options().CheckInterval)
+		owned(", after a rebuild")
+	})
+}
+
+// A removal that was decided before a newer registration got into the topic
+// must not take it away: not now, and not after compaction either.
+func TestRemovalDoesNotReachANewerRegistration(t *testing.T) {
+	eachRedis(t, func(w *world) {
+		w.run(options())
+		w.register("ada", 1, 30)
+		w.must(w.topic.Append(w.ctx, []users.Record{{Key: users.DeviceKey("ada", hash(1)), IfNotAfter: epoch.Add(20 * time.Second)}}))
+		w.agree()
+		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
+			t.Errorf("owners %q", got)
+		}
+		w.topic.Compact()
+		w.must(w.redis.FlushAll(w.ctx).Err())
+		time.Sleep(2 * options().CheckInterval)
+		w.agree()
+		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
+			t.Errorf("owners after a rebuild %q", got)
+		}
+	})
+}
+
+// A registry dies before each of its steps in turn; the next one finds
+// whatever was left, and comes to the same end. That is also each step's
+// "done, but nobody was told": the dead tell nobody.
+func TestCrashAtEveryStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		steps := 0
+		for reached := true; reached; steps++ {
+			inMemory(t, func(w *world) { reached = crashAt(w, steps) })
+			if steps > 100 {
+				t.Fatal("a registry that has nothing to do does not come to rest")
+			}
+		}
+		if steps < 10 {
+			t.Errorf("only %d steps: the registry cannot have done its work", steps)
+		}
+		t.Logf("%d steps", steps)
+	})
+}
+
+func crashAt(w *world, at int) (reached bool) {
+	w.t.Helper()
+	w.fill()
+	w.register("eve", 1, 40) // moves from ada
+	w.register("ada", 5, 1)  // too late: stays with eve
+	w.register("cy", 4, 100) // again, and overtaken by:
+	w.must(w.topic.Append(w.ctx, []users.Record{{Key: users.DeviceKey("cy", hash(4)), IfNotAfter: epoch}}))
+
+	ctx, cancel := context.WithCancel(w.ctx)
+	crash := userstest.NewCrash(at, false, cancel)
+	stop := w.process(crash, ctx, cancel, options())
+	select {
+	case <-ctx.Done():
+	case <-time.After(options().CheckInterval): // the work is done by then
+	}
+	stop()
+	w.run(options())
+	w.agree()
+	if got := w.owners(1); !slices.Equal(got, []string{"eve"}) {
+		w.t.Errorf("crash at step %d: owners of token 1: %q", at, got)
+	}
+	if got := w.owners(5); !slices.Equal(got, []string{"eve"}) {
+		w.t.Errorf("crash at step %d: owners of token 5: %q", at, got)
+	}
+	if got := w.owners(4); !slices.Equal(got, []string{"cy"}) {
+		w.t.Errorf("crash at step %d: owners of token 4: %q", at, got)
+	}
+	return crash.Happened()
+}
+
+func TestUnknownVersionStalls(t *testing.T) {
+	eachRedis(t, func(w *world) {
+		w.fill()
+		stop := w.run(options())
+		w.agree()
+		stop()
+		w.must(w.topic.Append(w.ctx, []users.Record{{Key: users.PreferencesKey("eve"), Value: []byte(`{"v":2,"opt_out_all":"who knows"}`)}}))
+		w.register("eve", 6, 6)
+		w.run(options())
+		if why := w.unsettled(3 * options().CheckInterval); why == "" {
+			t.Error("a part of an unknown version was passed over")
+		}
+		// The rest of what is there stays readable.
+		if got := w.fetch("ada"); len(got) != 1 {
+			t.Error("ada is gone")
+		}
+	})
+}
+
+func TestRecordOfUnknownVersionStallsReaderAndRegistry(t *testing.T) {
+	eachRedis(t, func(w *world) {
+		w.fill()
+		w.run(options())
+		w.agree()
+		s := shards.UserShard("ada")
+		w.must(w.redis.SetRange(w.ctx, shards.UserKey(s, "ada"), 0, "\x02").Err())
+		err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, []*pipeline.User{new(pipeline.User)})
+		if err == nil || users.NewReader(w.redis, false).Fetch(w.ctx, []string{"cy"}, []*pipeline.User{new(pipeline.User)}) != nil {
+			t.Errorf("reading a newer record: %v", err)
+		}
+		w.optOut("ada", "more")
+		if w.unsettled(3*options().CheckInterval) == "" {
+			t.Error("a newer record was overwritten")
+		}
+	})
+}
+
+func TestBrokenPartCountsAsRemoval(t *testing.T) {
+	eachRedis(t, func(w *world) {
+		w.fill()
+		w.run(options())
+		w.agree()
+		for _, r := range []users.Record{
+			{Key: users.DeviceKey("ada", hash(1)), Value: []byte("not json")},
+			{Key: users.DeviceKey("ada", hash(2)), Value: []byte(`{"platform":"fcm","app":"shop","token":"another","registered_at":"2026-01-01T00:00:00Z"}`)},
+			{Key: users.PreferencesKey("ada"), Value: []byte{}},
+			{Key: "ada/unknown-part", Value: []byte(`{}`)},
+			{Key: "", Value: []byte(`{}`)},
+		} {
+			w.must(w.topic.Append(w.ctx, []users.Record{r}))
+		}
+		w.settle()
+		if got := w.fetch("ada"); len(got) != 0 {
+			t.Errorf("ada is %s", show(got))
+		}
+	})
+}
+
+// Whatever is written, in whatever order, however often registries die or
+// Redis forgets: in the end Redis is what the topic says.
+func TestAnySequenceEndsAsTheTopicSays(t *testing.T) {
+	const most = 10          // each builds all shards, some of them several times
+	runs, failed := 0, false // a failure is played again, to make it smaller
+	rapid.Check(t, func(rt *rapid.T) {
+		if runs++; runs > most && !failed {
+			return
+		}
+		seed := rapid.Uint64().Draw(rt, "seed")
+		ok := t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { inMemory(t, func(w *world) { w.anySequence(seed) }) })
+		})
+		if !ok {
+			failed = true
+			rt.Fatalf("seed %d", seed)
+		}
+	})
+}
+
+func (w *world) anySequence(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var running []func()
+	start := func() {
+		ctx, cancel := context.WithCancel(w.ctx)
+		crash := userstest.NewCrash(rng.IntN(60), rng.IntN(2) == 0, cancel)
+		running = append(running, w.process(crash, ctx, cancel, options()))
+	}
+	for range 5 + rng.IntN(25) {
+		user, tok := everybody[rng.IntN(len(everybody))], rng.IntN(4)
+		switch rng.IntN(14) {
+		case 0, 1, 2, 3, 4:
+			w.register(user, tok, rng.IntN(20))
+		case 5, 6:
+			w.must(w.client.RemoveDevice(w.ctx, user, hash(tok)))
+		case 7:
+			w.optOut(user, fmt.Sprint(rng.IntN(3)))
+		case 8:
+			w.optOut(user)
+		case 9:
+			r := users.Record{Key: users.DeviceKey(user, hash(tok)), IfNotAfter: epoch.Add(time.Duration(rng.IntN(20)) * time.Second)}
+			w.must(w.topic.Append(w.ctx, []users.Record{r}))
+		case 10, 11:
+			if len(running) < 4 {
+				start()
+			}
+		case 12:
+			w.must(w.redis.Del(w.ctx, shards.OffsetsKey(shards.UserShard(user)), shards.EpochKey(shards.UserShard(user))).Err())
+		case 13:
+			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+		}
+	}
+	for _, stop := range running {
+		stop()
+	}
+	w.run(options())
+	time.Sleep(2 * options().CheckInterval)
+	w.agree()
+}
+
+func feedback(user string, tok int, deadSince, at int) string {
+	v := map[string]any{"user_id": user, "device": hash(tok), "platform": "fcm", "app": "shop", "reason": "UNREGISTERED"}
+	if deadSince > 0 {
+		v["dead_since_ms"] = epoch.Add(time.Duration(deadSince) * time.Second).UnixMilli()
+	}
+	if at > 0 {
+		v["at_ms"] = epoch.Add(time.Duration(at) * time.Second).UnixMilli()
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+// feed runs a Feedback over these reports until they are committed.
+func (w *world) feed(o users.FeedbackOptions, reports ...string) {
+	w.t.Helper()
+	source := userstest.NewReports()
+	f, err := users.NewFeedback(w.redis, source, w.topic, o, nil, quiet)
+	w.must(err)
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = f.Run(ctx)
+	}()
+	source.Add(reports...)
+	if n := <-source.Committed; n != len(reports) {
+		w.t.Errorf("%d reports committed, want %d", n, len(reports))
+	}
+	cancel()
+	<-done
+}
+
+// Each case has a user and devices of its own in one world, as building all
+// shards is what costs.
+func TestFeedbackRules(t *testing.T) {
+	cases := []struct {
+		name    string
+		report  func(user string, tok int) string
+		removed bool
+	}{
+		{"dead since after the registration", func(u string, tok int) string { return feedback(u, tok, 110, 120) }, true},
+		{"dead since the very moment", func(u string, tok int) string { return feedback(u, tok, 100, 120) }, true},
+		{"dead before it was registered again", func(u string, tok int) string { return feedback(u, tok, 99, 120) }, false},
+		{"no timestamp", func(u string, tok int) string { return feedback(u, tok, 0, 0) }, true},
+		{"no timestamp, sent after the registration", func(u string, tok int) string { return feedback(u, tok, 0, 120) }, true},
+		{"no timestamp, sent before it was registered again", func(u string, tok int) string { return feedback(u, tok, 0, 90) }, false},
+		{"a bare device, found by its token", func(u string, tok int) string { return feedback("", tok, 110, 120) }, true},
+		{"a bare device, named by its hash", func(u string, tok int) string { return feedback(hash(tok), tok, 110, 120) }, true},
+		{"a bare device nobody has", func(u string, tok int) string { return feedback("", 999, 110, 120) }, false},
+		{"another user's report finds the owner all the same", func(u string, tok int) string { return feedback("eve", tok, 110, 120) }, true},
+		{"unreadable", func(u string, tok int) string { return "{" }, false},
+		{"without a device", func(u string, tok int) string { return `{"user_id":"` + u + `"}` }, false},
+	}
+	eachRedis(t, func(w *world) {
+		var names []string
+		for i := range cases {
+			names = append(names, fmt.Sprintf("user-%d", i))
+			w.register(names[i], 2*i, 100)
+			w.register(names[i], 2*i+1, 100)
+		}
+		w.run(options())
+		w.settle()
+		for i, tt := range cases {
+			w.feed(users.DefaultFeedbackOptions(), tt.report(names[i], 2*i))
+		}
+		w.settle()
+		for i, tt := range cases {
+			var first, second bool
+			if u := w.fetch(names[i])[names[i]]; u != nil {
+				for _, d := range u.Devices {
+					first, second = first || d.Hash == hash(2*i), second || d.Hash == hash(2*i+1)
+				}
+			}
+			if removed := !first; removed != tt.removed {
+				t.Errorf("%s: removed = %v, want %v", tt.name, removed, tt.removed)
+			}
+			if !second {
+				t.Errorf("%s: the other device is gone too", tt.name)
+			}
+		}
+	})
+}
+
+func TestFeedbackWaitsForTheGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inMemory(t, func(w *world) {
+			const devices, perMinute = 25, 10
+			var reports []string
+			for i := range devices {
+				w.register("ada", i, 1)
+				reports = append(reports, feedback("ada", i, 2, 3))
+			}
+			slow := options()
+			slow.CheckInterval, slow.BeatInterval = 10*time.Second, 10*time.Second
+			w.run(slow)
+			w.agree()
+			o := users.DefaultFeedbackOptions()
+			o.PerMinute = perMinute
+			began := time.Now()
+			w.feed(o, reports...)
+			if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute {
+				t.Errorf("25 removals at 10 a minute took %v", took)
+			}
+			w.agree()
+			if got := w.fetch("ada"); len(got) != 0 {
+				t.Errorf("left over: %s", show(got))
+			}
+		})
+	})
+}
+
+// A report about a shard that is not built is not judged, and not lost.
+func TestFeedbackWaitsForTheShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inMemory(t, func(w *world) {
+			w.register("ada", 1, 1)
+			go func() {
+				time.Sleep(10 * time.Second)
+				w.run(options())
+			}()
+			w.feed(users.DefaultFeedbackOptions(), feedback("ada", 1, 2, 3))
+			w.agree()
+			if got := w.owners(1); len(got) != 0 {
+				t.Errorf("still owned by %q", got)
+			}
+		})
+	})
+}

@@ -1,0 +1,147 @@
+// Package userstest is an in-memory push.users and push.feedback, for tests of
+// what writes and follows them.
+package userstest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// Topic is a compacted topic in memory. It is safe for concurrent use.
+type Topic struct {
+	mu         sync.Mutex
+	partitions [][]users.FetchedRecord
+	ends       []int64
+	grown      chan struct{} // closed and replaced by Append
+}
+
+// NewTopic makes an empty topic.
+func NewTopic(partitions int) *Topic {
+	return &Topic{
+		partitions: make([][]users.FetchedRecord, partitions), ends: make([]int64, partitions),
+		grown: make(chan struct{}),
+	}
+}
+
+// Append implements users.Log.
+func (t *Topic) Append(ctx context.Context, records []users.Record) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range records {
+		p := xxhash.Sum64(users.PartitionKey([]byte(r.Key))) % uint64(len(t.partitions))
+		// What Kafka carries: milliseconds.
+		if !r.IfNotAfter.IsZero() {
+			r.IfNotAfter = time.UnixMilli(r.IfNotAfter.UnixMilli())
+		}
+		t.partitions[p] = append(t.partitions[p], users.FetchedRecord{Record: r, Offset: t.ends[p]})
+		t.ends[p]++
+	}
+	close(t.grown)
+	t.grown = make(chan struct{})
+	return nil
+}
+
+// Compact removes all but the latest record of each key, and the tombstones
+// among these too, as Kafka does in the end.
+func (t *Topic) Compact() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p, records := range t.partitions {
+		latest := map[string]int64{}
+		for _, r := range records {
+			latest[r.Key] = r.Offset
+		}
+		t.partitions[p] = slices.DeleteFunc(slices.Clone(records), func(r users.FetchedRecord) bool {
+			return latest[r.Key] != r.Offset || r.Value == nil
+		})
+	}
+}
+
+// Ends are the next offsets of the partitions.
+func (t *Topic) Ends() []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.ends)
+}
+
+// Merge reads the whole topic by its written rules and returns every user that
+// is not empty, devices in the order of their hashes. It shares no code with
+// the registry. Broken values are not its business.
+func (t *Topic) Merge() map[string]*pipeline.User {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	devices := map[string]pipeline.Device{}
+	prefs := map[string]pipeline.Preferences{}
+	for _, records := range t.partitions {
+		for _, r := range records {
+			user, part := r.Key[:strings.LastIndexByte(r.Key, '/')], r.Key[strings.LastIndexByte(r.Key, '/')+1:]
+			switch hash, isDevice := strings.CutPrefix(part, "device:"); {
+			case isDevice && r.Value != nil:
+				devices[r.Key] = readDevice(r.Value, hash)
+			case isDevice && (r.IfNotAfter.IsZero() || !devices[r.Key].RegisteredAt.After(r.IfNotAfter)):
+				delete(devices, r.Key)
+			case !isDevice && r.Value != nil:
+				prefs[user] = readPreferences(r.Value)
+			case !isDevice:
+				delete(prefs, user)
+			}
+		}
+	}
+	merged := map[string]*pipeline.User{}
+	of := func(user string) *pipeline.User {
+		if merged[user] == nil {
+			merged[user] = new(pipeline.User)
+		}
+		return merged[user]
+	}
+	for key, d := range devices {
+		u := of(key[:strings.LastIndexByte(key, '/')])
+		u.Devices = append(u.Devices, d)
+		slices.SortFunc(u.Devices, func(a, b pipeline.Device) int { return strings.Compare(a.Hash, b.Hash) })
+	}
+	for user, p := range prefs {
+		if p.OptOutAll || len(p.Channels) > 0 || len(p.Types) > 0 {
+			of(user).Preferences = p
+		}
+	}
+	return merged
+}
+
+func readDevice(value []byte, hash string) pipeline.Device {
+	var v struct {
+		Platform, Environment, App, Token, Locale string
+		At                                        time.Time `json:"registered_at"`
+	}
+	if err := json.Unmarshal(value, &v); err != nil {
+		panic(err)
+	}
+	p, _ := pipeline.ParsePlatform(v.Platform)
+	return pipeline.Device{
+		Platform: p, Environment: v.Environment, App: v.App, Token: v.Token, Locale: v.Locale,
+		Hash: hash, RegisteredAt: v.At.UTC(),
+	}
+}
+
+func readPreferences(value []byte) pipeline.Preferences {
+	var v struct {
+		All      bool     `json:"opt_out_all"`
+		Channels []string `json:"opt_out_channels"`
+		Types    []string `json:"opt_out_types"`
+	}
+	if err := json.Unmarshal(value, &v); err != nil {
+		panic(err)
+	}
+	return pipeline.Preferences{OptOutAll: v.All, Channels: v.Channels, Types: v.Types}
+}

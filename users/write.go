@@ -1,0 +1,140 @@
+package users
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+//go:embed shard.lua
+var shardScriptText string
+
+// shardWrite is one write of a shard: everything of it or nothing is done.
+type shardWrite struct {
+	shard int
+	reset bool    // begin a new build: forget offsets, marker, open cases
+	mark  bool    // set the epoch marker
+	next  version // of the shard after this write
+	at    time.Time
+	// offsets: per partition the next offset to apply; -1 = unchanged.
+	offsets []int64
+	keys    []string
+	values  [][]byte        // of keys; nil = delete
+	cases   map[string]bool // open cases to add (true) or take away
+}
+
+// arguments are the keys and arguments of shard.lua.
+func (w *shardWrite) arguments(expected version) (keys []string, args []any) {
+	keys = append([]string{shards.OffsetsKey(w.shard), shards.EpochKey(w.shard), openKey(w.shard)}, w.keys...)
+	reset, marker := "0", ""
+	if w.reset {
+		reset = "1"
+	}
+	if w.mark {
+		marker = formatBuild(w.next.build)
+	}
+	args = append(args, expected.String(), w.next.String(), reset, marker)
+
+	fields := make([]any, 0, 2*len(w.offsets)+2)
+	for p, offset := range w.offsets {
+		if offset >= 0 {
+			fields = append(fields, strconv.Itoa(p), offset)
+		}
+	}
+	if !w.at.IsZero() {
+		fields = append(fields, atField, w.at.UnixMilli())
+	}
+	args = append(args, len(fields))
+	args = append(args, fields...)
+
+	args = append(args, len(w.values))
+	for _, v := range w.values {
+		args = append(args, v)
+	}
+	for _, kind := range []bool{true, false} {
+		var cases []any
+		for c, add := range w.cases {
+			if add == kind {
+				cases = append(cases, c)
+			}
+		}
+		args = append(args, len(cases))
+		args = append(args, cases...)
+	}
+	return keys, args
+}
+
+// write does all writes in one round trip, each behind the fence of what is
+// believed of its shard, and updates what is believed. It returns the shards
+// that somebody else has written meanwhile: nothing was done there. After an
+// error any of them may be done.
+func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []int, err error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	pipe := r.client.Pipeline()
+	cmds := make([]*redis.Cmd, len(writes))
+	for i, w := range writes {
+		st := &r.shards[w.shard]
+		if !w.reset {
+			w.next = version{st.version.build, st.version.writes + 1}
+		}
+		keys, args := w.arguments(st.version)
+		cmds[i] = pipe.EvalSha(ctx, r.script.Hash(), keys, args...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	// A server that was restarted, or a node not asked before, needs the text.
+	pipe = r.client.Pipeline()
+	for i, w := range writes {
+		if err := cmds[i].Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			keys, args := w.arguments(r.shards[w.shard].version)
+			cmds[i] = pipe.Eval(ctx, shardScriptText, keys, args...)
+		}
+	}
+	if pipe.Len() > 0 {
+		_, _ = pipe.Exec(ctx)
+	}
+	for i, w := range writes {
+		done, err := cmds[i].Int()
+		if err != nil {
+			return nil, fmt.Errorf("writing shard %d: %w", w.shard, err)
+		}
+		if done == 0 {
+			fenced = append(fenced, w.shard)
+			continue
+		}
+		r.wrote(w)
+	}
+	return fenced, nil
+}
+
+// wrote takes a write that was done into what is believed.
+func (r *Registry) wrote(w *shardWrite) {
+	st := &r.shards[w.shard]
+	st.version = w.next
+	if w.reset {
+		st.applied = make([]int64, len(w.offsets))
+		st.ready, st.open = false, false
+	}
+	for p, offset := range w.offsets {
+		if offset >= 0 {
+			st.applied[p] = offset
+		}
+	}
+	if !w.at.IsZero() {
+		st.at = w.at
+	}
+	if w.mark {
+		st.ready, st.target = true, nil
+	}
+	for _, add := range w.cases {
+		st.open = st.open || add
+	}
+}
