@@ -1,0 +1,89 @@
+package crowd_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// TestRecordsMeetTheirFate holds what the crowd says of its records against
+// the decoder and its users' kinds.
+func TestRecordsMeetTheirFate(t *testing.T) {
+	c, err := crowd.New(crowd.Default("shop", 20_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, seen, fates := c.Records(), map[string]bool{}, [crowd.Fates]int{}
+	for range 20_000 {
+		rec := g.Next(time.Now())
+		fates[rec.Fate]++
+		var m pipeline.Message
+		defect := pipeline.Decode(rec.Value, &m)
+		usable := rec.Value != nil && defect == nil && m.App == "shop"
+		if usable == (rec.Fate == crowd.DeadLetters) {
+			t.Fatalf("fate %v, decoder says %v of %s", rec.Fate, defect, rec.Value)
+		}
+		if rec.Fate == crowd.DeadLetters {
+			continue
+		}
+		if seen[rec.ID] != (rec.Fate == crowd.IsCopy) {
+			t.Fatalf("id %s: seen before %v, fate %v", rec.ID, seen[rec.ID], rec.Fate)
+		}
+		seen[rec.ID] = true
+		u := c.User(rec.User)
+		if m.UserID != u.ID || string(rec.Key) != u.ID {
+			t.Fatalf("record of user %s has key %s and user %s", u.ID, rec.Key, m.UserID)
+		}
+		if _, out := u.Preferences.OptedOut(m.Type); out != (u.Kind == crowd.OptedOut) {
+			t.Fatalf("user of kind %v is opted out: %v", u.Kind, out)
+		}
+		if expired := m.ExpiresAt.Before(time.Now()); expired && rec.Fate != crowd.Expires {
+			t.Fatalf("expired record has fate %v", rec.Fate)
+		}
+	}
+	for f, n := range fates {
+		if n == 0 {
+			t.Errorf("no record with fate %v", crowd.Fate(f))
+		}
+	}
+}
+
+// TestSameSeedSameCrowd: the users do not depend on who asks, or when.
+func TestSameSeedSameCrowd(t *testing.T) {
+	a, _ := crowd.New(crowd.Default("shop", 5000))
+	b, _ := crowd.New(crowd.Default("shop", 5000))
+	kinds := map[crowd.Kind]int{}
+	for i := range a.Users {
+		x, _ := json.Marshal(a.User(i))
+		y, _ := json.Marshal(b.User(i))
+		if string(x) != string(y) {
+			t.Fatalf("user %d differs", i)
+		}
+		kinds[a.User(i).Kind]++
+	}
+	if len(kinds) != 6 {
+		t.Errorf("kinds %v, want all six", kinds)
+	}
+	for _, d := range a.User(0).Devices {
+		if len(d.Hash) != 16 {
+			t.Errorf("device hash %q", d.Hash)
+		}
+	}
+}
+
+// TestBadOptionsAreRefused names each.
+func TestBadOptionsAreRefused(t *testing.T) {
+	for name, o := range map[string]crowd.Options{
+		"no app":            {Users: 100},
+		"too few users":     {App: "shop", Users: 3},
+		"shares over one":   {App: "shop", Users: 100, OptedOut: 0.7, NoDevice: 0.7},
+		"all records break": {App: "shop", Users: 100, Broken: 1},
+	} {
+		if _, err := crowd.New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
