@@ -1,0 +1,282 @@
+package apns
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+)
+
+const deviceToken = "00FC13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+
+func delivery(m pipeline.Message) *pipeline.Delivery {
+	if m.ID == "" {
+		m.ID = "0199f3c2-0000-7000-8000-000000000001"
+	}
+	if m.Priority == 0 {
+		m.Priority = pipeline.Medium
+	}
+	return &pipeline.Delivery{
+		Item:    &pipeline.Item{Message: m},
+		Device:  pipeline.Device{Platform: pipeline.APNS, Token: deviceToken, Hash: "hash0123456789ab"},
+		Expires: time.Unix(1795000000, 0),
+	}
+}
+
+func testCodec(t testing.TB) *codec {
+	t.Helper()
+	c, err := newCodec("com.example.shop", source(t, newKey(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func encode(t testing.TB, c *codec, d *pipeline.Delivery) (*exchange.Draft, map[string]string, pipeline.Result) {
+	t.Helper()
+	r := &exchange.Draft{}
+	result, ok := c.Encode(d, r)
+	if ok != (result == pipeline.Result{}) {
+		t.Fatalf("ok %v with result %+v", ok, result)
+	}
+	headers := map[string]string{}
+	for _, f := range r.Header {
+		if _, twice := headers[f.Name]; twice {
+			t.Errorf("header %s twice", f.Name)
+		}
+		headers[f.Name] = string(f.Value)
+	}
+	return r, headers, result
+}
+
+func sameJSON(t *testing.T, got []byte, want string) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal(got, &g); err != nil {
+		t.Fatalf("%s: %v", got, err)
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(g, w) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestPushTypesAndPriorities(t *testing.T) {
+	c := testCodec(t)
+	topics := map[string]string{
+		"alert": "", "background": "", "mdm": "", "location": ".location-query", "voip": ".voip",
+		"complication": ".complication", "fileprovider": ".pushkit.fileprovider",
+		"liveactivity": ".push-type.liveactivity", "pushtotalk": ".voip-ptt",
+		"widgets": ".push-type.widgets", "controls": ".push-type.controls",
+	}
+	if len(topics) != 11 || len(pushTypes) != 11 {
+		t.Fatal("Apple has eleven push types")
+	}
+	urgent := map[pipeline.Priority]string{pipeline.Critical: "10", pipeline.High: "10", pipeline.Medium: "10", pipeline.Low: "5", pipeline.Bulk: "5"}
+	for pushType, suffix := range topics {
+		for p, want := range urgent {
+			if pushType == "background" {
+				want = "5" // 10 is an error to Apple
+			}
+			_, h, _ := encode(t, c, delivery(pipeline.Message{PushType: pushType, Priority: p, Title: "t"}))
+			if h["apns-push-type"] != pushType || h["apns-topic"] != "com.example.shop"+suffix || h["apns-priority"] != want {
+				t.Errorf("%s %v: %v", pushType, p, h)
+			}
+		}
+	}
+	if _, _, result := encode(t, c, delivery(pipeline.Message{PushType: "telegram"})); result.Reason != "invalid_message" {
+		t.Errorf("unknown push type: %+v", result)
+	}
+}
+
+func TestPayloads(t *testing.T) {
+	c := testCodec(t)
+	for _, k := range []struct {
+		why  string
+		m    pipeline.Message
+		want string
+	}{
+		{"everything", pipeline.Message{ID: "n1", PushType: "alert", Title: `Say "hi"`, Body: "new\nline 🎉", Sound: "default", Badge: 3, HasBadge: true,
+			Category: "ORDER", ThreadID: "o17", Image: "https://i.example/x.png", Video: "https://v.example/x.mp4", Data: json.RawMessage(`{"k":"v","order":"17"}`)},
+			`{"aps":{"alert":{"title":"Say \"hi\"","body":"new\nline 🎉"},"sound":"default","badge":3,"category":"ORDER","thread-id":"o17","mutable-content":1},
+			"k":"v","order":"17","image":"https://i.example/x.png","video":"https://v.example/x.mp4","pf_id":"n1"}`},
+		{"title alone", pipeline.Message{ID: "n1", PushType: "alert", Title: "t"}, `{"aps":{"alert":{"title":"t"}},"pf_id":"n1"}`},
+		{"a badge of 0 clears it", pipeline.Message{ID: "n1", PushType: "alert", HasBadge: true}, `{"aps":{"badge":0},"pf_id":"n1"}`},
+		{"background has content-available alone", pipeline.Message{ID: "n1", PushType: "background", Sound: "x", HasBadge: true, Data: json.RawMessage(`{"k":"v"}`)},
+			`{"aps":{"content-available":1},"k":"v","pf_id":"n1"}`},
+		{"mdm has no aps", pipeline.Message{ID: "n1", PushType: "mdm", Title: "t", APNSPayload: json.RawMessage(`{"mdm":"magic"}`)}, `{"mdm":"magic","pf_id":"n1"}`},
+		{"the producer's aps is merged deep and wins", pipeline.Message{ID: "n1", PushType: "alert", Title: "t", Body: "b", Sound: "default",
+			APNSPayload: json.RawMessage(`{"aps":{"alert":{"body":"theirs","subtitle":"s"},"sound":{"critical":1},"interruption-level":"critical"},"extra":[1]}`)},
+			`{"aps":{"alert":{"title":"t","body":"theirs","subtitle":"s"},"sound":{"critical":1},"interruption-level":"critical"},"extra":[1],"pf_id":"n1"}`},
+		{"live activity", pipeline.Message{ID: "n1", PushType: "liveactivity", APNSPayload: json.RawMessage(`{"aps":{"timestamp":1,"event":"update","content-state":{"x":1}}}`)},
+			`{"aps":{"timestamp":1,"event":"update","content-state":{"x":1}},"pf_id":"n1"}`},
+		{"pf_id is ours", pipeline.Message{ID: "n1", PushType: "alert", Data: json.RawMessage(`{"pf_id":"x"}`), APNSPayload: json.RawMessage(`{"pf_id":"y"}`)}, `{"pf_id":"n1"}`},
+		{"data's own image stands", pipeline.Message{ID: "n1", PushType: "alert", Image: "https://i/1", Data: json.RawMessage(`{"image":"theirs"}`)},
+			`{"aps":{"mutable-content":1},"image":"theirs","pf_id":"n1"}`},
+	} {
+		t.Run(k.why, func(t *testing.T) {
+			r, _, result := encode(t, c, delivery(k.m))
+			if result != (pipeline.Result{}) {
+				t.Fatalf("refused: %+v", result)
+			}
+			sameJSON(t, r.Body, k.want)
+		})
+	}
+	if _, _, result := encode(t, c, delivery(pipeline.Message{PushType: "alert", Data: json.RawMessage(`{"aps":"x"}`)})); result.Reason != "invalid_message" || result.Class != pipeline.Refused {
+		t.Errorf("data that replaces aps: %+v", result)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	c := testCodec(t)
+	d := delivery(pipeline.Message{ID: "n1", PushType: "alert", Title: "t", CollapseKey: "order-17"})
+	r, h, _ := encode(t, c, d)
+	if got := string(r.Path); got != "/3/device/"+strings.ToLower(deviceToken) {
+		t.Errorf("path %s", got)
+	}
+	if !strings.HasPrefix(h["authorization"], "bearer ey") || h["apns-expiration"] != "1795000000" || h["apns-collapse-id"] != "order-17" {
+		t.Errorf("%v", h)
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(h["apns-id"]) {
+		t.Errorf("apns-id %q is no UUID", h["apns-id"])
+	}
+	if _, again, _ := encode(t, c, d); again["apns-id"] != h["apns-id"] {
+		t.Error("the same attempt has another apns-id")
+	}
+	d.Item.Attempt = 1
+	if _, next, _ := encode(t, c, d); next["apns-id"] == h["apns-id"] {
+		t.Error("the next attempt has the same apns-id")
+	}
+	d.Expires = time.Time{}
+	if _, h, _ := encode(t, c, d); h["apns-expiration"] != "" {
+		t.Errorf("no expiry, but %q", h["apns-expiration"])
+	}
+	_, h, _ = encode(t, c, delivery(pipeline.Message{PushType: "alert", Priority: pipeline.High, CollapseKey: "x", APNSHeaders: []pipeline.Header{
+		{Name: "apns-push-type", Value: "voip"}, {Name: "apns-priority", Value: "1"}, {Name: "apns-collapse-id", Value: "theirs"}, {Name: "apns-expiration", Value: "0"}}}))
+	if h["apns-push-type"] != "voip" || h["apns-topic"] != "com.example.shop.voip" || h["apns-priority"] != "1" || h["apns-collapse-id"] != "theirs" || h["apns-expiration"] != "0" {
+		t.Errorf("raw headers: %v", h)
+	}
+	for _, name := range []string{"authorization", "host", ":path", "x-other"} {
+		_, _, result := encode(t, c, delivery(pipeline.Message{PushType: "alert", APNSHeaders: []pipeline.Header{{Name: name, Value: "x"}}}))
+		if result.Reason != "invalid_message" {
+			t.Errorf("raw header %s: %+v", name, result)
+		}
+	}
+}
+
+func TestCollapseIDFitsAHeader(t *testing.T) {
+	plain := regexp.MustCompile(`^[!-~]([ -~]{0,62}[!-~])?$`)
+	seen := map[string]string{}
+	for _, key := range []string{"order-17", "two words", strings.Repeat("x", 64), strings.Repeat("x", 65), "Größe", "a\r\nb", " a", "a ", "\x00"} {
+		got := string(appendCollapseID(nil, key))
+		if !plain.MatchString(got) {
+			t.Errorf("%q became %q", key, got)
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("%q and %q collapse", key, other)
+		}
+		seen[got] = key
+	}
+}
+
+func TestSizeLimits(t *testing.T) {
+	c := testCodec(t)
+	fill := func(pushType string, size int) pipeline.Message {
+		m := pipeline.Message{ID: "n1", PushType: pushType, Title: "x"}
+		r, _, _ := encode(t, c, delivery(m))
+		m.Title = strings.Repeat("x", size-len(r.Body)+1)
+		return m
+	}
+	for _, k := range []struct {
+		pushType string
+		size     int
+		ok       bool
+	}{{"alert", 4096, true}, {"alert", 4097, false}, {"voip", 5120, true}, {"voip", 5121, false}} {
+		r, _, result := encode(t, c, delivery(fill(k.pushType, k.size)))
+		if len(r.Body) != k.size {
+			t.Fatalf("built %d bytes instead of %d", len(r.Body), k.size)
+		}
+		if (result == pipeline.Result{}) != k.ok || !k.ok && (result.Class != pipeline.Refused || result.Reason != "payload_too_large") {
+			t.Errorf("%s with %d bytes: %+v", k.pushType, k.size, result)
+		}
+	}
+}
+
+// attacks are what must never come near a path (T-51).
+var attacks = []string{
+	"", "/", "..", "../../3/device/x", "a/b", "%2f", "%2e%2e", "?x=1", "#x", "\r\n", "\n", "\x00", "\x7f", " ", "é", "g", "0",
+}
+
+func TestTokenGrammar(t *testing.T) {
+	c := testCodec(t)
+	for _, a := range attacks {
+		for _, token := range []string{a, deviceToken + a, a + deviceToken, deviceToken[:62] + a, deviceToken[:32] + a + deviceToken[32:]} {
+			if token == deviceToken {
+				continue
+			}
+			d := delivery(pipeline.Message{PushType: "alert", Title: "t"})
+			d.Device.Token = token
+			r, _, result := encode(t, c, d)
+			if result.Class != pipeline.Refused || result.Reason != "invalid_token" || len(r.Path) != 0 {
+				t.Errorf("%q: %+v, path %q", token, result, r.Path)
+			}
+		}
+	}
+	for size, ok := range map[int]bool{62: false, 64: true, 65: false, 160: true, 512: true, 514: false, 10 << 10: false} {
+		if got := validToken(strings.Repeat("a", size)); got != ok {
+			t.Errorf("%d digits: %v", size, got)
+		}
+	}
+}
+
+func TestEncodeIntoAWarmDraftAllocatesNothing(t *testing.T) {
+	c := testCodec(t)
+	d := delivery(pipeline.Message{ID: "n1", PushType: "alert", Title: "Your order", Body: "is on its way", Sound: "default", HasBadge: true, Badge: 3,
+		CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v","order":"17"}`), APNSPayload: json.RawMessage(`{"aps":{"relevance-score":0.5}}`),
+		APNSHeaders: []pipeline.Header{{Name: "apns-priority", Value: "5"}}})
+	r := &exchange.Draft{}
+	if n := testing.AllocsPerRun(200, func() {
+		r.Path, r.Header, r.Body, r.Values, r.Work = r.Path[:0], r.Header[:0], r.Body[:0], r.Values[:0], r.Work[:0]
+		if _, ok := c.Encode(d, r); !ok {
+			t.Fatal("refused")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	c := testCodec(b)
+	d := delivery(pipeline.Message{ID: "0199f3c2-0000-7000-8000-000000000001", PushType: "alert", Title: "Your order", Body: "is on its way", Sound: "default", CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v","order":"17"}`)})
+	r := &exchange.Draft{}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Path, r.Header, r.Body, r.Values, r.Work = r.Path[:0], r.Header[:0], r.Body[:0], r.Values[:0], r.Work[:0]
+		c.Encode(d, r)
+	}
+}
+
+func TestValuesDoNotGrowIntoEachOther(t *testing.T) {
+	c := testCodec(t)
+	r, h, _ := encode(t, c, delivery(pipeline.Message{PushType: "alert", CollapseKey: "k"}))
+	for i := range r.Header {
+		_ = append(r.Header[i].Value, "overflow"...)
+	}
+	for _, f := range r.Header {
+		if f.Name != "authorization" && f.Name != "apns-topic" && string(f.Value) != h[f.Name] || bytes.Contains(f.Value, []byte("overflow")) {
+			t.Errorf("%s became %s", f.Name, f.Value)
+		}
+	}
+	if _, err := strconv.ParseInt(h["apns-expiration"], 10, 64); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,116 @@
+package apns_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/apns"
+	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// A connection has one stream until Apple knows whose it is. Whatever the
+// first answers are, the client never opens a second one before.
+func TestOneStreamUntilAuthenticated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wrongKey bool // from the start, and for good
+		command  *sim.Command
+	}{
+		"accepted at once":            {},
+		"the first ones are expired":  {command: &sim.Command{Do: "wedge", Provider: "apns", Times: 5}},
+		"the first ones are invalid":  {command: &sim.Command{Do: "answer", Provider: "apns", Reply: "InvalidProviderToken", Times: 30}},
+		"the first ones are bad":      {command: &sim.Command{Do: "answer", Provider: "apns", Reply: "BadDeviceToken", Times: 5}},
+		"the key is wrong throughout": {wrongKey: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, client := simulator(t, sim.Options{
+				Rules: sim.Rules{OneStream: true}, Faults: sim.RouteSet{APNS: sim.Faults{Latency: 5 * time.Millisecond}}})
+			if tc.wrongKey {
+				client = strangersClient(t, s)
+			}
+			if tc.command != nil {
+				if err := s.Command(*tc.command); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n := 2000
+			if tc.wrongKey {
+				n = 50 // one after the other on each connection
+			}
+			ds := deliveries(n)
+			push(t, client.Lane(0), ds)
+			delivered := 0
+			for _, d := range ds {
+				switch r := d.Result; r.Class {
+				case pipeline.Delivered:
+					delivered++
+				case pipeline.NoAnswer:
+					t.Fatalf("%+v", r)
+				}
+			}
+			if tc.wrongKey && delivered != 0 || !tc.wrongKey && delivered < n-30 {
+				t.Errorf("%d of %d delivered", delivered, n)
+			}
+			for _, e := range s.Events().Of(2) {
+				t.Errorf("the rule was broken: %+v", e)
+			}
+			if st := client.Stats(); st.GoAways != 0 || st.Dials > 15 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// strangersClient signs with a key that the simulator does not know.
+func strangersClient(t *testing.T, s *sim.Server) *apns.Client {
+	t.Helper()
+	stranger, err := sim.NewCredentials("stranger", "com.example.shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := apns.NewTokenSource(stranger.TeamID, stranger.KeyID, stranger.P8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := apns.New(apns.Options{Topic: stranger.Topic, Tokens: tokens, Pool: h2.Options{
+		URL: s.URL(), TLS: s.ClientTLS(), Connections: 3, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 100}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := client.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// Who is told off for its provider tokens slows down, all connections of the
+// pool together, and goes on with the token before.
+func TestTooManyTokenUpdatesSlowDown(t *testing.T) {
+	s, client := simulator(t, sim.Options{})
+	push(t, client.Lane(0), deliveries(500))
+	if err := s.Command(sim.Command{Do: "answer", Provider: "apns", Reply: "TooManyProviderTokenUpdates", Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ds := deliveries(1)
+	push(t, client.Lane(0), ds)
+	if r := ds[0].Result; r.Class != pipeline.Again || r.Scope != pipeline.ScopeRoute || r.Reason != "TooManyProviderTokenUpdates" {
+		t.Errorf("%+v", r)
+	}
+	ds = deliveries(500)
+	push(t, client.Lane(0), ds)
+	for _, d := range ds {
+		if d.Result.Class != pipeline.Delivered {
+			t.Fatalf("%+v", d.Result)
+		}
+	}
+	if st := client.Stats(); st.Calms != 1 {
+		t.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,280 @@
+package apns
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/payload"
+)
+
+// action is what a reason asks for.
+type action uint8
+
+const (
+	failMessage    action = iota // this message will never be accepted
+	dropToken                    // the token is dead, Apple says since when
+	dropGuarded                  // the token is dead, unless the route is set up wrongly
+	haltRoute                    // key, topic or environment are wrong
+	reauthorize                  // the token has aged, and the connection with it
+	checkClock                   // the token is wrong: by our clock, or altogether
+	reconnect                    // this connection is of no more use
+	retryDevice                  // this device has had too much
+	retryRoute                   // Apple has a problem
+	calmTokens                   // too many different provider tokens
+	retryElsewhere               // this server goes away
+)
+
+// reasons is Apple's whole list and what we do about each (reference:
+// providers 1.7).
+var reasons = map[string]action{
+	"BadCollapseId":               failMessage,
+	"BadDeviceToken":              dropGuarded,
+	"BadExpirationDate":           failMessage,
+	"BadMessageId":                failMessage,
+	"BadPriority":                 failMessage,
+	"BadTopic":                    haltRoute,
+	"DeviceTokenNotForTopic":      dropGuarded,
+	"DuplicateHeaders":            failMessage,
+	"IdleTimeout":                 reconnect,
+	"InvalidPushType":             failMessage,
+	"MissingDeviceToken":          failMessage,
+	"MissingTopic":                haltRoute,
+	"PayloadEmpty":                failMessage,
+	"TopicDisallowed":             haltRoute,
+	"BadCertificate":              haltRoute,
+	"BadCertificateEnvironment":   haltRoute,
+	"ExpiredProviderToken":        reauthorize,
+	"Forbidden":                   failMessage,
+	"InvalidProviderToken":        checkClock, // also of a token from the future
+	"MissingProviderToken":        haltRoute,
+	"UnrelatedKeyIdInToken":       reconnect,
+	"BadEnvironmentKeyIdInToken":  haltRoute,
+	"BadEnvironmentKeyInToken":    haltRoute, // as it is really spelled on the wire
+	"BadPath":                     failMessage,
+	"MethodNotAllowed":            failMessage,
+	"Unregistered":                dropToken,
+	"ExpiredToken":                dropToken,
+	"PayloadTooLarge":             failMessage,
+	"TooManyProviderTokenUpdates": calmTokens,
+	"TooManyRequests":             retryDevice,
+	"InternalServerError":         retryRoute,
+	"ServiceUnavailable":          retryRoute,
+	"Shutdown":                    retryElsewhere,
+}
+
+// unauthenticated reports whether an answer leaves its connection at the one
+// stream that Apple grants to those it does not know. Of the answers with
+// status 403 only Forbidden is about the message.
+func unauthenticated(a *h2.Answer) bool {
+	if a.Status != 403 {
+		return false
+	}
+	reason, _ := readBody(a.Body)
+	return reason != "Forbidden"
+}
+
+// deviceDelay is how long a device is left alone that has had too many.
+const deviceDelay = time.Minute
+
+// Read implements exchange.Codec.
+func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+	a := &r.Answer
+	id := string(a.Header[answerID])
+	if a.Status == 200 {
+		c.accepted()
+		if id == "" {
+			id = ownID(r)
+		}
+		return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: id}, exchange.Settled
+	}
+	reason, since := readBody(a.Body)
+	act, known := reasons[reason]
+	if !known {
+		act, reason = byStatus(a.Status), foreignReason(a.Status, reason)
+	}
+	result := pipeline.Result{Class: pipeline.Again, Reason: reason, ProviderID: id}
+	if a.Status < 400 || a.Status >= 500 && a.Status != 503 {
+		result.Certainty = pipeline.Ambiguous // it may have been queued before it broke
+	}
+	if act == dropGuarded {
+		return c.guarded(result)
+	}
+	c.guard.Other()
+	return c.apply(act, result, since, r)
+}
+
+// Left implements exchange.Codec. Apple ends connections that it does not know
+// or must not serve; the next one would be ended too.
+func (c *codec) Left(reason string, result pipeline.Result) pipeline.Result {
+	switch reasons[reason] {
+	case haltRoute, checkClock:
+		result.Scope, result.Halt, result.Reason = pipeline.ScopeRoute, true, reason
+	case reauthorize:
+		result.Reason = reason
+		c.refused(&result, time.Now())
+	}
+	return result
+}
+
+// patience is for how long a token may be refused as too old, also when it was
+// renewed, over a new connection: so long it may take until the last of the
+// connections is closed that saw the old one.
+const patience = 5 * time.Second
+
+// refused makes a halt of a refusal that new connections do not help against.
+func (c *codec) refused(result *pipeline.Result, now time.Time) {
+	since := c.refusedSince.Load()
+	if since == 0 {
+		c.refusedSince.CompareAndSwap(0, now.UnixNano())
+	} else if now.Sub(time.Unix(0, since)) >= patience {
+		result.Scope, result.Halt = pipeline.ScopeRoute, true
+	}
+}
+
+// accepted forgets refusals.
+func (c *codec) accepted() {
+	c.guard.Success()
+	if c.refusedSince.Load() != 0 {
+		c.refusedSince.Store(0)
+	}
+}
+
+// guarded believes that a token is dead only while that is rare.
+func (c *codec) guarded(result pipeline.Result) (pipeline.Result, exchange.Next) {
+	if c.guard.Dead() {
+		result.Class = pipeline.Gone
+	} else {
+		result.Scope, result.Halt = pipeline.ScopeRoute, true
+	}
+	return result, exchange.Settled
+}
+
+func (c *codec) apply(act action, result pipeline.Result, since time.Time, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+	switch act {
+	case failMessage:
+		result.Class = pipeline.Refused
+	case dropToken:
+		result.Class, result.DeadSince = pipeline.Gone, since
+	case haltRoute:
+		result.Scope, result.Halt = pipeline.ScopeRoute, true
+	case retryRoute:
+		result.Scope = pipeline.ScopeRoute
+	case retryDevice:
+		result.Scope, result.After = pipeline.ScopeDevice, deviceDelay
+	case calmTokens:
+		now := time.Now()
+		if c.tokens.Settling(now) {
+			return c.renewed(result, r) // the connection is older than the clock's correction
+		}
+		c.tokens.TooManyUpdates(now)
+		result.Scope, result.After, result.Pause = pipeline.ScopeRoute, deviceDelay, true
+		return result, exchange.SettledCalm
+	case reauthorize:
+		// The connection stays bound to the old token, whatever comes after
+		// it; so a new connection either way.
+		c.tokens.Correct(r.Answer.Header[answerDate], time.Now())
+		return c.renewed(result, r)
+	case checkClock:
+		now := time.Now()
+		c.tokens.Correct(r.Answer.Header[answerDate], now)
+		auth, err := c.tokens.Authorization(now)
+		if err != nil || r.Repeats > 0 || bytes.Equal(auth, r.Header[0].Value) {
+			result.Scope, result.Halt = pipeline.ScopeRoute, true // the same one again would be as wrong
+			return result, exchange.Settled
+		}
+		return c.renewed(result, r)
+	case reconnect, retryElsewhere:
+		result.Scope = pipeline.ScopeConnection
+		if r.Repeats > 0 {
+			return result, exchange.SettledRetire
+		}
+		return result, exchange.RepeatElsewhere
+	}
+	return result, exchange.Settled
+}
+
+// renewed sends the request again, once, with the token that is now current
+// and over another connection. A token is minted for that only if its half
+// hour has none yet.
+func (c *codec) renewed(result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+	result.Scope = pipeline.ScopeConnection
+	if r.Repeats > 0 {
+		c.refused(&result, time.Now())
+		return result, exchange.SettledRetire
+	}
+	auth, err := c.tokens.Authorization(time.Now())
+	if err != nil {
+		result.Scope, result.Halt = pipeline.ScopeRoute, true
+		return result, exchange.SettledRetire
+	}
+	r.Header[0].Value = auth
+	return result, exchange.RepeatElsewhere
+}
+
+// byStatus reads an answer whose reason we do not know. A token is never
+// dropped for that.
+func byStatus(status int) action {
+	switch {
+	case status == 429:
+		return retryDevice
+	case status >= 400 && status < 500:
+		return failMessage
+	}
+	return retryRoute
+}
+
+// foreignReason makes a code of an unknown reason, without trusting its text.
+func foreignReason(status int, reason string) string {
+	if isIdentifier(reason) {
+		return reason
+	}
+	return "http_" + strconv.Itoa(status)
+}
+
+// readBody cuts reason and timestamp (milliseconds since 1970) from an answer;
+// whatever is not there is empty.
+func readBody(body []byte) (reason string, since time.Time) {
+	for it := payload.Members(body); it.Next(); {
+		v := it.Value
+		switch {
+		case it.Is("reason") && len(v) > 2 && v[0] == '"':
+			reason = knownReason(v[1 : len(v)-1])
+		case it.Is("timestamp"):
+			if ms, err := strconv.ParseInt(string(v), 10, 64); err == nil && ms > 0 {
+				since = time.UnixMilli(ms)
+			}
+		}
+	}
+	return reason, since
+}
+
+// knownReason is the reason as a string that lives on, for known ones the
+// table's own.
+func knownReason(raw []byte) string {
+	if canonical, ok := reasonNames[string(raw)]; ok {
+		return canonical
+	}
+	return string(raw)
+}
+
+var reasonNames = func() map[string]string {
+	names := make(map[string]string, len(reasons))
+	for name := range reasons {
+		names[name] = name
+	}
+	return names
+}()
+
+// ownID is the apns-id that we sent.
+func ownID(r *exchange.Draft) string {
+	for i := range r.Header {
+		if r.Header[i].Name == headerID {
+			return string(r.Header[i].Value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package apns
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/providers/h2"
+)
+
+func answered(status int, body string) *exchange.Draft {
+	r := &exchange.Draft{}
+	r.Header = []h2.Field{{Name: "authorization", Value: []byte("bearer old")}, {Name: "apns-id", Value: []byte("ours")}}
+	r.Outcome = h2.Answered
+	r.Answer = h2.Answer{Status: status, Header: [][]byte{answerID: []byte("theirs"), answerDate: nil}, Body: []byte(body)}
+	return r
+}
+
+func TestEveryReason(t *testing.T) {
+	const (
+		device, route, connection = pipeline.ScopeDevice, pipeline.ScopeRoute, pipeline.ScopeConnection
+		not, ambiguous            = pipeline.NotAccepted, pipeline.Ambiguous
+	)
+	fail := pipeline.Result{Class: pipeline.Refused}
+	gone := pipeline.Result{Class: pipeline.Gone}
+	halt := pipeline.Result{Class: pipeline.Again, Scope: route, Halt: true}
+	elsewhere := pipeline.Result{Class: pipeline.Again, Scope: connection}
+	dead := pipeline.Result{Class: pipeline.Gone, DeadSince: time.UnixMilli(1700000000123)}
+	table := []struct {
+		status int
+		reason string
+		want   pipeline.Result
+		next   exchange.Next
+	}{
+		{400, "BadCollapseId", fail, 0}, {400, "BadDeviceToken", gone, 0}, {400, "BadExpirationDate", fail, 0},
+		{400, "BadMessageId", fail, 0}, {400, "BadPriority", fail, 0}, {400, "BadTopic", halt, 0},
+		{400, "DeviceTokenNotForTopic", gone, 0}, {400, "DuplicateHeaders", fail, 0},
+		{400, "IdleTimeout", elsewhere, exchange.RepeatElsewhere}, {400, "InvalidPushType", fail, 0},
+		{400, "MissingDeviceToken", fail, 0}, {400, "MissingTopic", halt, 0}, {400, "PayloadEmpty", fail, 0},
+		{400, "TopicDisallowed", halt, 0}, {403, "BadCertificate", halt, 0}, {403, "BadCertificateEnvironment", halt, 0},
+		{403, "ExpiredProviderToken", elsewhere, exchange.RepeatElsewhere}, {403, "Forbidden", fail, 0},
+		{403, "InvalidProviderToken", halt, 0}, {403, "MissingProviderToken", halt, 0},
+		{403, "UnrelatedKeyIdInToken", elsewhere, exchange.RepeatElsewhere},
+		{403, "BadEnvironmentKeyIdInToken", halt, 0}, {403, "BadEnvironmentKeyInToken", halt, 0},
+		{404, "BadPath", fail, 0}, {405, "MethodNotAllowed", fail, 0},
+		{410, "Unregistered", dead, 0}, {410, "ExpiredToken", dead, 0}, {413, "PayloadTooLarge", fail, 0},
+		{429, "TooManyProviderTokenUpdates", pipeline.Result{Class: pipeline.Again, Scope: route, After: time.Minute, Pause: true}, exchange.SettledCalm},
+		{429, "TooManyRequests", pipeline.Result{Class: pipeline.Again, Scope: device, After: time.Minute}, 0},
+		{500, "InternalServerError", pipeline.Result{Class: pipeline.Again, Scope: route, Certainty: ambiguous}, 0},
+		{503, "ServiceUnavailable", pipeline.Result{Class: pipeline.Again, Scope: route, Certainty: not}, 0},
+		{503, "Shutdown", elsewhere, exchange.RepeatElsewhere},
+	}
+	seen := map[string]bool{}
+	for _, row := range table {
+		seen[row.reason] = true
+		c := testCodec(t)
+		row.want.Reason, row.want.ProviderID = row.reason, "theirs"
+		r := answered(row.status, fmt.Sprintf(`{"reason":%q,"timestamp":1700000000123}`, row.reason))
+		r.Header[0].Value = []byte(authorize(t, c.tokens, time.Now()))
+		got, next := c.Read(nil, r)
+		if got != row.want || next != row.next {
+			t.Errorf("%d %s: %+v, %v; want %+v, %v", row.status, row.reason, got, next, row.want, row.next)
+		}
+	}
+	for reason := range reasons {
+		if !seen[reason] {
+			t.Errorf("%s has no row in this test", reason)
+		}
+	}
+}
+
+func TestAnswersWithoutAKnownReason(t *testing.T) {
+	for _, row := range []struct {
+		status int
+		body   string
+		class  pipeline.Class
+		scope  pipeline.Scope
+		sure   pipeline.Certainty
+		reason string
+	}{
+		{400, `{"reason":"SomethingNew"}`, pipeline.Refused, 0, pipeline.NotAccepted, "SomethingNew"},
+		{410, `{"reason":"SomethingNew"}`, pipeline.Refused, 0, pipeline.NotAccepted, "SomethingNew"},
+		{429, `{}`, pipeline.Again, pipeline.ScopeDevice, pipeline.NotAccepted, "http_429"},
+		{500, `not json`, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_500"},
+		{502, `<html>`, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_502"},
+		{503, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.NotAccepted, "http_503"},
+		{302, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_302"},
+		{400, `{"reason":"text with <b> and a token"}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
+		{400, `{"reason":5}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
+		{400, `{"reason"`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
+	} {
+		got, next := testCodec(t).Read(nil, answered(row.status, row.body))
+		if got.Class != row.class || got.Scope != row.scope || got.Certainty != row.sure || got.Reason != row.reason || got.Halt || next != exchange.Settled {
+			t.Errorf("%d %s: %+v, %v", row.status, row.body, got, next)
+		}
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	c := testCodec(t)
+	want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: "theirs"}
+	if got, _ := c.Read(nil, answered(200, "")); got != want {
+		t.Errorf("%+v", got)
+	}
+	r := answered(200, "")
+	r.Answer.Header[0] = nil
+	if got, _ := c.Read(nil, r); got.ProviderID != "ours" {
+		t.Errorf("no apns-id in the answer: %+v", got)
+	}
+}
+
+func TestRepeatedOnce(t *testing.T) {
+	c := testCodec(t)
+	r := answered(403, `{"reason":"ExpiredProviderToken"}`)
+	if _, next := c.Read(nil, r); next != exchange.RepeatElsewhere || string(r.Header[0].Value) == "bearer old" {
+		t.Errorf("first: %v with authorization %.12q", next, r.Header[0].Value)
+	}
+	if c.tokens.signed != 1 {
+		t.Errorf("signed %d times", c.tokens.signed)
+	}
+	r.Repeats = 1
+	got, next := c.Read(nil, r)
+	if next != exchange.SettledRetire || got.Class != pipeline.Again || got.Scope != pipeline.ScopeConnection || c.tokens.signed != 1 {
+		t.Errorf("second: %+v, %v, signed %d times", got, next, c.tokens.signed)
+	}
+}
+
+func TestMassOfBadTokensHaltsTheRoute(t *testing.T) {
+	c := testCodec(t)
+	removed, halted := 0, 0
+	for i := range 1000 {
+		reason := "BadDeviceToken"
+		if i%2 == 0 {
+			reason = "DeviceTokenNotForTopic"
+		}
+		switch got, _ := c.Read(nil, answered(400, `{"reason":"`+reason+`"}`)); {
+		case got.Class == pipeline.Gone:
+			removed++
+		case got.Class == pipeline.Again && got.Halt && got.Scope == pipeline.ScopeRoute:
+			halted++
+		default:
+			t.Fatalf("%+v", got)
+		}
+	}
+	if removed > 50 || removed+halted != 1000 {
+		t.Errorf("%d tokens removed, %d halted", removed, halted)
+	}
+	// 410 is not such a reason: Apple is sure, and a burst of them is usual.
+	if got, _ := c.Read(nil, answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != pipeline.Gone {
+		t.Errorf("%+v", got)
+	}
+}
+
+func FuzzReadBody(f *testing.F) {
+	f.Add(`{"reason":"BadDeviceToken"}`)
+	f.Add(`{"reason":"Unregistered","timestamp":1700000000123}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		reason, _ := readBody([]byte(body))
+		if got := foreignReason(400, reason); len(got) > 64 {
+			t.Errorf("reason of %d bytes", len(got))
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package apns_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+var died = time.UnixMilli(1760000000000)
+
+// T-31: everything that Apple documents, through the whole client. A result
+// with DeadSince is one whose token is dropped if it was registered before.
+var reasons = map[sim.Reply]pipeline.Result{
+	sim.APNSAccepted: {Class: pipeline.Delivered, Certainty: pipeline.Accepted},
+
+	sim.APNSBadCollapseID:      {Class: pipeline.Refused},
+	sim.APNSBadExpirationDate:  {Class: pipeline.Refused},
+	sim.APNSBadMessageID:       {Class: pipeline.Refused},
+	sim.APNSBadPriority:        {Class: pipeline.Refused},
+	sim.APNSDuplicateHeaders:   {Class: pipeline.Refused},
+	sim.APNSInvalidPushType:    {Class: pipeline.Refused},
+	sim.APNSMissingDeviceToken: {Class: pipeline.Refused},
+	sim.APNSPayloadEmpty:       {Class: pipeline.Refused},
+	sim.APNSForbidden:          {Class: pipeline.Refused},
+	sim.APNSBadPath:            {Class: pipeline.Refused},
+	sim.APNSMethodNotAllowed:   {Class: pipeline.Refused},
+	sim.APNSPayloadTooLarge:    {Class: pipeline.Refused},
+
+	sim.APNSBadDeviceToken:         {Class: pipeline.Gone},
+	sim.APNSDeviceTokenNotForTopic: {Class: pipeline.Gone},
+	sim.APNSUnregistered:           {Class: pipeline.Gone, DeadSince: died},
+	sim.APNSExpiredToken:           {Class: pipeline.Gone, DeadSince: died},
+
+	sim.APNSBadTopic:                   {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSMissingTopic:               {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSTopicDisallowed:            {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSBadCertificate:             {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSBadCertificateEnvironment:  {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSInvalidProviderToken:       {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSMissingProviderToken:       {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSBadEnvironmentKeyIDInToken: {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSBadEnvironmentKeyInToken:   {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+
+	// Tried on another connection, once, and answered the same there.
+	sim.APNSIdleTimeout:           {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
+	sim.APNSExpiredProviderToken:  {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
+	sim.APNSUnrelatedKeyIDInToken: {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
+	sim.APNSShutdown:              {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
+
+	sim.APNSTooManyProviderTokenUpdates: {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: time.Minute, Pause: true},
+	sim.APNSTooManyRequests:             {Class: pipeline.Again, Scope: pipeline.ScopeDevice, After: time.Minute},
+	sim.APNSInternalServerError:         {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Certainty: pipeline.Ambiguous},
+	sim.APNSServiceUnavailable:          {Class: pipeline.Again, Scope: pipeline.ScopeRoute},
+}
+
+func TestEveryReasonThroughTheClient(t *testing.T) {
+	s, client := simulator(t, sim.Options{})
+	for i := range 256 {
+		if r := sim.Reply(i); r.Provider() == sim.APNS {
+			if _, has := reasons[r]; !has {
+				t.Errorf("%s has no row in this test", r)
+			}
+		}
+	}
+	n := 0
+	for reply, want := range reasons {
+		n++
+		if !reply.Accepted() {
+			want.Reason = reply.String()
+		}
+		ds := deliveries(n)[n-1:] // a token of its own
+		s.Devices().Set(sim.APNS, ds[0].Device.Token, sim.Mark{Reply: reply, Since: died})
+		push(t, client.Lane(0), ds)
+		got := ds[0].Result
+		if len(got.ProviderID) != 36 {
+			t.Errorf("%s: apns-id %q", reply, got.ProviderID)
+		}
+		got.ProviderID = ""
+		if got != want {
+			t.Errorf("%d %s:\ngot  %+v\nwant %+v", reply.Status(), reply, got, want)
+		}
+	}
+}
+
+// T-46, as far as the client goes: it says since when, and the registry
+// compares that with the registration. A token that dies later is alive.
+func TestDeadSinceIsPassedOn(t *testing.T) {
+	s, client := simulator(t, sim.Options{})
+	now := time.Now()
+	for i, since := range []time.Time{time.UnixMilli(1), now.Add(-365 * 24 * time.Hour), now.Add(-time.Second), now.Add(time.Hour)} {
+		since = time.UnixMilli(since.UnixMilli())
+		ds := deliveries(i + 1)[i:]
+		s.Devices().Dead(sim.APNS, ds[0].Device.Token, since)
+		push(t, client.Lane(0), ds)
+		got := ds[0].Result
+		if alive := since.After(now); alive != (got.Class == pipeline.Delivered) || !alive && (got.Class != pipeline.Gone || !got.DeadSince.Equal(since)) {
+			t.Errorf("dead since %v: %+v", since, got)
+		}
+	}
+}
+
+// T-46: a wrong environment makes every token look bad, and must not empty the
+// registry; 410 is what Apple is sure of, and is passed on whole.
+func TestMassOfDeadTokensThroughTheClient(t *testing.T) {
+	const n = 1000
+	for reply, most := range map[sim.Reply]int{sim.APNSBadDeviceToken: 10, sim.APNSDeviceTokenNotForTopic: 10, sim.APNSUnregistered: n} {
+		t.Run(reply.String(), func(t *testing.T) {
+			s, client := simulator(t, sim.Options{})
+			ds := deliveries(n)
+			for _, d := range ds {
+				s.Devices().Set(sim.APNS, d.Device.Token, sim.Mark{Reply: reply, Since: died})
+			}
+			push(t, client.Lane(0), ds)
+			count := map[string]int{}
+			for _, d := range ds {
+				r := d.Result
+				count[fmt.Sprint(r.Class, " halt ", r.Halt)]++
+			}
+			if gone := count["gone halt false"]; gone != most || gone+count["again halt true"] != n {
+				t.Errorf("%v; want %d gone, and the rest waiting on a halted route", count, most)
+			}
+		})
+	}
+}

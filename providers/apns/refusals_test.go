@@ -1,0 +1,82 @@
+package apns_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// T-33, as far as the client goes: an answer after the deadline is nobody's.
+// The delivery has ended as ambiguous, once, and the connection goes on.
+func TestAnswerAfterTheDeadline(t *testing.T) {
+	const latency = 300 * time.Millisecond
+	p := newPlay(t, slow(latency), func(o *h2.Options) { o.Connections = 1 })
+	p.all(p.push(p.make(1)), delivered)
+	late := p.push(patience(latency*2/3, p.make(50)))
+	p.all(late, timedOut)
+	answered := func() uint64 { return p.sim.Ledger().Totals().Providers["apns"].Accepted }
+	p.until("Apple has accepted the late ones", func() bool { return answered() == 51 })
+	// These take as long: by their end the late answers have come.
+	again := p.make(50)
+	p.all(p.push(again), delivered)
+	p.all(late, timedOut) // the late answers have changed nothing
+	if st := p.client.Stats(); st.Dials != 1 {
+		t.Errorf("%+v", st)
+	}
+	p.end()
+}
+
+// T-41: a GOAWAY can be about our credentials; then the next connection would
+// end as well, and the route is stopped. How sure we are is not its business.
+func TestGoAwayWithAReason(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		halt   bool
+	}{
+		{"BadCertificate", true}, {"BadCertificateEnvironment", true}, {"InvalidProviderToken", true}, {"MissingProviderToken", true},
+		{"Shutdown", false}, {"IdleTimeout", false}, {"BadDeviceToken", false}, {"SomethingNew", false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			p := newPlay(t, sim.Options{}, func(o *h2.Options) { o.Connections, o.Resends = 1, -1 })
+			p.push(p.make(1))
+			if err := p.sim.SetFaults(sim.APNS, sim.Faults{Latency: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			ds := p.during(p.make(10), func() {
+				p.order(sim.Command{Do: "abandon", Reason: tc.reason, Unprocessed: 4})
+			})
+			p.tally(ds, map[string]int{"again/ambiguous": 6, "again/not accepted": 4})
+			for _, d := range ds {
+				want := lost
+				want.Certainty = d.Result.Certainty
+				if tc.halt {
+					want.Scope, want.Halt, want.Reason = pipeline.ScopeRoute, true, tc.reason
+				}
+				p.all([]*pipeline.Delivery{d}, want)
+			}
+			p.end()
+		})
+	}
+}
+
+// T-44 against the simulator's Date: however far its clock is from ours, one
+// token is refused for finding that out, and two are minted.
+func TestClocksThatDiffer(t *testing.T) {
+	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour, 61 * time.Minute, -91 * time.Minute, 20 * time.Minute, 0} {
+		t.Run(skew.String(), func(t *testing.T) {
+			p := newPlay(t, sim.Options{Rules: sim.Rules{OneStream: true, UpdatesPerAddress: true}, Now: func() time.Time { return time.Now().Add(skew) }},
+				func(o *h2.Options) { o.Connections = 1 })
+			p.all(p.push(p.make(1)), delivered)
+			p.all(p.push(p.make(500)), delivered)
+			replies := p.sim.Ledger().Totals().Providers["apns"].Replies
+			refused := replies["ExpiredProviderToken"] + replies["InvalidProviderToken"]
+			if wrong := skew.Abs() > time.Hour; refused > 1 || wrong != (refused == 1) || replies["TooManyProviderTokenUpdates"] != 0 {
+				t.Errorf("%v", replies)
+			}
+			p.end()
+		})
+	}
+}

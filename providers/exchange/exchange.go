@@ -1,0 +1,224 @@
+// Package exchange turns deliveries into requests of an h2 pool and answers
+// into results: the part of a provider that is the same for all of them. What
+// a request looks like and what an answer means is its Codec's business.
+package exchange
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/h2"
+)
+
+// Draft is a request being written, with buffers that are kept from one
+// delivery to the next.
+type Draft struct {
+	h2.Request
+	Values []byte // where header values are put together
+	Work   []byte // for whatever needs a second buffer
+
+	// Repeats is how often the codec has had it sent again.
+	Repeats int
+
+	delivery *pipeline.Delivery
+	pool     *h2.Pool
+}
+
+// Park is called by Codec.Read before it arranges for Resume and returns
+// Parked.
+func (r *Draft) Park() { r.Repeats++ }
+
+// Resume sends a parked request again, on any connection. It does not block.
+func (r *Draft) Resume() { r.pool.Resend(&r.Request, false) }
+
+// Next is what is to happen after an answer.
+type Next uint8
+
+// The ways on.
+const (
+	Settled         Next = iota // the result stands
+	SettledRetire               // the result stands, and the connection is not used again
+	SettledCalm                 // the result stands, and the whole pool slows down
+	Repeat                      // send it again, on any connection
+	RepeatElsewhere             // send it again, and not use this connection again
+	Parked                      // the codec has it, and calls Resume later or has called it
+)
+
+// Codec is one provider's language. Its methods may be called at once from
+// several goroutines, and must not block.
+type Codec interface {
+	// Encode writes the request for d. It appends to the draft's buffers,
+	// which come with length 0. When ok is false nothing is sent, and the
+	// result is d's.
+	Encode(d *pipeline.Delivery, r *Draft) (result pipeline.Result, ok bool)
+	// Read says what an answer means. To have the request sent again it
+	// changes the draft as needed and returns Repeat or RepeatElsewhere; it
+	// bounds that by r.Repeats. d and r are not kept, except r when Parked.
+	Read(d *pipeline.Delivery, r *Draft) (pipeline.Result, Next)
+	// Left amends the result of a request that has no answer because the
+	// connection ended, with this reason in the provider's GOAWAY. How certain
+	// the result is must stay.
+	Left(reason string, result pipeline.Result) pipeline.Result
+}
+
+// Sender is a codec on a pool. The pool is the caller's to close.
+type Sender struct {
+	codec  Codec
+	pool   *h2.Pool
+	drafts sync.Pool // *Draft
+	lists  sync.Pool // *[]*pipeline.Delivery
+}
+
+// New makes a Sender.
+func New(pool *h2.Pool, codec Codec) *Sender { return &Sender{codec: codec, pool: pool} }
+
+// Lane returns the provider that sends through one lane of the pool.
+func (s *Sender) Lane(lane int) pipeline.Provider { return provider{s, lane} }
+
+type provider struct {
+	*Sender
+	lane int
+}
+
+// chunk is how many requests are written before they are queued together: the
+// first of a batch leaves while the rest is written.
+const chunk = 256
+
+// Submit implements pipeline.Provider. What is refused without sending is
+// handed to done before Submit returns, on the caller's goroutine.
+func (p provider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	answered := h2.NewGroup(func(rs []*h2.Request) { p.finish(rs, done) })
+	var (
+		reqs    = make([]*h2.Request, 0, min(chunk, len(ds)))
+		places  = make([]int, 0, cap(reqs)) // of each request in ds
+		refused []*pipeline.Delivery
+		refPos  []int
+	)
+	for start := 0; start < len(ds); start += chunk {
+		reqs, places, refused, refPos = reqs[:0], places[:0], refused[:0], refPos[:0]
+		for i := start; i < min(start+chunk, len(ds)); i++ {
+			if r := p.draft(ds[i]); r != nil {
+				reqs, places = append(reqs, &r.Request), append(places, i)
+			} else {
+				refused, refPos = append(refused, ds[i]), append(refPos, i)
+			}
+		}
+		n, err := p.pool.SubmitTo(ctx, p.lane, reqs, answered)
+		if err != nil {
+			taken := places[n]
+			for _, r := range reqs[n:] {
+				p.drop(r.Tag.(*Draft))
+			}
+			for i, at := range refPos {
+				if at > taken {
+					for _, d := range refused[i:] {
+						d.Result = pipeline.Result{}
+					}
+					refused = refused[:i]
+					break
+				}
+			}
+			if len(refused) > 0 {
+				done(refused)
+			}
+			return taken, err
+		}
+		if len(refused) > 0 {
+			done(refused)
+		}
+	}
+	return len(ds), nil
+}
+
+// draft encodes d, or sets its result and returns nil.
+func (s *Sender) draft(d *pipeline.Delivery) *Draft {
+	r, _ := s.drafts.Get().(*Draft)
+	if r == nil {
+		r = &Draft{pool: s.pool}
+		r.Tag = r
+	}
+	r.Path, r.Header, r.Body = r.Path[:0], r.Header[:0], r.Body[:0]
+	r.Values, r.Work = r.Values[:0], r.Work[:0]
+	r.Expires, r.Deadline, r.Lease, r.Repeats, r.delivery = d.Expires, d.Deadline, d, 0, d
+	result, ok := s.codec.Encode(d, r)
+	if ok {
+		return r
+	}
+	d.Result = result
+	s.drop(r)
+	return nil
+}
+
+func (s *Sender) drop(r *Draft) {
+	r.delivery, r.Lease = nil, nil
+	s.drafts.Put(r)
+}
+
+// finish reads a group of answers and hands on what is settled.
+func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
+	list, _ := s.lists.Get().(*[]*pipeline.Delivery)
+	if list == nil {
+		list = new([]*pipeline.Delivery)
+	}
+	ds := (*list)[:0]
+	for _, req := range rs {
+		r := req.Tag.(*Draft)
+		d := r.delivery
+		result, next := Unanswered(req), Settled
+		if req.Outcome == h2.Answered && !cut(req) {
+			result, next = s.codec.Read(d, r)
+		} else if left, ok := errors.AsType[*h2.GoAwayError](req.Err); ok && left.Reason != "" {
+			result = s.codec.Left(left.Reason, result)
+		}
+		switch next {
+		case Repeat, RepeatElsewhere:
+			r.Repeats++
+			s.pool.Resend(req, next == RepeatElsewhere)
+			continue
+		case Parked:
+			continue // r may be under way again, or even gone
+		case SettledRetire:
+			s.pool.Retire(req)
+		case SettledCalm:
+			s.pool.Calm()
+		}
+		d.Result = result
+		ds = append(ds, d)
+		s.drop(r)
+	}
+	if len(ds) > 0 {
+		done(ds)
+	}
+	clear(ds)
+	*list = ds
+	s.lists.Put(list)
+}
+
+// cut reports whether an answer broke off before it said why it is not a
+// success: then there is a status, and nothing to read it by.
+func cut(r *h2.Request) bool { return r.Answer.Broken && r.Answer.Status != 200 }
+
+// Unanswered is the result of a request that ended without a whole answer.
+func Unanswered(r *h2.Request) pipeline.Result {
+	result := pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection}
+	if r.Outcome == h2.Ambiguous || r.Outcome == h2.Answered && r.Answer.Status >= 500 {
+		result.Certainty = pipeline.Ambiguous
+	}
+	switch {
+	case r.Outcome == h2.ExpiredUnsent:
+		return pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: string(pipeline.PastExpiry)}
+	case errors.Is(r.Err, h2.ErrMalformed):
+		return pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidMessage)}
+	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:
+		result.Reason = string(pipeline.NotConnected)
+	case errors.Is(r.Err, h2.ErrLeaseLapsed):
+		return pipeline.Result{} // another worker may have it: no attempt, and no end
+	case errors.Is(r.Err, h2.ErrDeadline):
+		result.Reason = string(pipeline.Timeout)
+	default:
+		result.Reason = string(pipeline.ConnectionLost)
+	}
+	return result
+}

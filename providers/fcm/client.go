@@ -1,0 +1,159 @@
+package fcm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/providers/feedback"
+	"github.com/pushfleet/pushfleet/providers/h2"
+)
+
+// DefaultURL is Google's server.
+const DefaultURL = "https://fcm.googleapis.com"
+
+// Google's front ends grant 100 streams a connection and end it on the next.
+const streams = 100
+
+// Options are the settings of a Client.
+type Options struct {
+	// ServiceAccount is the JSON file of a Google service account.
+	ServiceAccount []byte
+	// ProjectID is the Firebase project; empty = the service account's own.
+	ProjectID string
+	// Pool is set up by the caller (lanes, connections, roots, time-outs),
+	// except for AnswerHeaders and Unauthenticated. An empty URL means DefaultURL;
+	// zero Connections mean 20, zero StreamsPerConnection 100.
+	Pool h2.Options
+	// HTTP is used for the token endpoint. Nil = HTTP/2 with Pool.TLS, over a
+	// connection of its own for each token; an endpoint that does not speak it,
+	// or stands behind a proxy, needs a client here. An endpoint without TLS (of
+	// a test) has net/http's by default.
+	HTTP *http.Client
+}
+
+// Client sends to one app of one project. Its lanes are pipeline.Providers
+// that share its connections. It must be closed.
+type Client struct {
+	pool   *h2.Pool
+	tokens *tokenKeeper
+	sender *exchange.Sender
+}
+
+// New checks the options, and starts to fetch an access token. It does not
+// wait for it.
+func New(opt Options) (*Client, error) {
+	a, err := readAccount(opt.ServiceAccount)
+	if err != nil {
+		return nil, fmt.Errorf("making FCM client: %w", err)
+	}
+	if opt.ProjectID == "" {
+		opt.ProjectID = a.ProjectID
+	}
+	if err := checkProject(opt.ProjectID); err != nil {
+		return nil, fmt.Errorf("making FCM client: %w", err)
+	}
+	if err := checkKey(a.PrivateKey); err != nil {
+		return nil, fmt.Errorf("making FCM client: %w", err)
+	}
+	if opt.Pool.URL == "" {
+		opt.Pool.URL = DefaultURL
+	}
+	if opt.Pool.Connections == 0 {
+		opt.Pool.Connections = 20
+	}
+	if opt.Pool.StreamsPerConnection == 0 {
+		opt.Pool.StreamsPerConnection = streams
+	}
+	opt.Pool.AnswerHeaders = []string{"retry-after", "date"}
+	// Google has no rule of one stream, and many of its 403 are about a token.
+	opt.Pool.Unauthenticated = func(*h2.Answer) bool { return false }
+	fetch, err := opt.fetch(a)
+	if err != nil {
+		return nil, fmt.Errorf("making FCM client: %w", err)
+	}
+	pool, err := h2.NewPool(opt.Pool)
+	if err != nil {
+		return nil, fmt.Errorf("making FCM client: %w", err)
+	}
+	c := &Client{pool: pool, tokens: startKeeper(fetch)}
+	c.sender = exchange.New(pool, &codec{tokens: c.tokens, path: []byte("/v1/projects/" + opt.ProjectID + "/messages:send")})
+	return c, nil
+}
+
+// fetch says how access tokens are fetched.
+func (opt *Options) fetch(a account) (fetchFunc, error) {
+	switch {
+	case opt.HTTP != nil:
+		return fetchOver(a, opt.HTTP), nil
+	case strings.HasPrefix(a.TokenURI, "http://"):
+		return fetchOver(a, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}), nil
+	}
+	return fetchAlone(a, opt.Pool.TLS)
+}
+
+// Lane returns the provider that sends through lane i of Options.Pool.Lanes.
+// Its Submit waits for the end of the first attempt to get an access token.
+func (c *Client) Lane(i int) pipeline.Provider { return provider{c.tokens.first, c.sender.Lane(i)} }
+
+// Stats returns the counters of the client's pool.
+func (c *Client) Stats() h2.Stats { return c.pool.Stats() }
+
+// TokenError is why there is no new access token, or nil when the latest
+// attempt succeeded or none has ended. It holds no credential.
+func (c *Client) TokenError() error { return c.tokens.failure() }
+
+// Close ends the client as h2.Pool.Close does.
+func (c *Client) Close(ctx context.Context) error {
+	c.tokens.close() // first: it gives back what it has parked
+	return c.pool.Close(ctx)
+}
+
+type provider struct {
+	ready <-chan struct{}
+	pipeline.Provider
+}
+
+// Submit implements pipeline.Provider.
+func (p provider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	return p.Provider.Submit(ctx, ds, done)
+}
+
+// codec writes requests and reads answers for one project.
+type codec struct {
+	tokens *tokenKeeper
+	path   []byte
+	guard  feedback.Guard
+}
+
+// authError is a refusal of the token endpoint: its status and OAuth error
+// code.
+type authError struct {
+	status int
+	code   string
+}
+
+func (e *authError) Error() string {
+	s := "fetching access token: HTTP " + strconv.Itoa(e.status)
+	if printable(e.code) && len(e.code) <= 64 {
+		s += " " + e.code
+	}
+	return s
+}
+
+// faulty reports whether the latest fetch failed because of the credentials
+// rather than the network.
+func (k *tokenKeeper) faulty() bool {
+	var refusal *authError
+	return errors.As(k.failure(), &refusal) && refusal.status >= 400 && refusal.status < 500 && refusal.status != 429
+}

@@ -1,0 +1,355 @@
+package fcm_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	firebase "firebase.google.com/go/v4"
+	"firebase.google.com/go/v4/messaging"
+	"golang.org/x/oauth2"
+	"google.golang.org/api/option"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/fcm"
+	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+const device = "cXyZ_12-3:APA91b%Abc"
+
+// wire is a request as a server sees it: pseudo headers, headers, and the body
+// as one entry per JSON value, named body.<path>.
+type wire map[string]string
+
+// transportsOwn are headers that say nothing about the message.
+var transportsOwn = []string{"user-agent", "accept-encoding", "content-length"}
+
+// absent stands for what one of two requests does not have.
+const absent = "(absent)"
+
+// differences are the entries in which two requests differ: ours, theirs.
+type differences map[string][2]string
+
+func compare(ours, theirs wire) differences {
+	d := differences{}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(ours)), slices.Collect(maps.Keys(theirs))) {
+		p := [2]string{absent, absent}
+		for i, w := range [2]wire{ours, theirs} {
+			if v, ok := w[name]; ok {
+				p[i] = v
+			}
+		}
+		if p[0] != p[1] {
+			d[name] = p
+		}
+	}
+	return d
+}
+
+func (d differences) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		fmt.Fprintf(&b, "\n  %s: ours %.200s, theirs %.200s", name, d[name][0], d[name][1])
+	}
+	return b.String()
+}
+
+// always are the differences that every message has, by design.
+var always = differences{
+	"body.message.data.pf_id":       {`"n1"`, absent}, // apps drop repeats by it
+	"x-firebase-client":             {absent, "fire-admin-go/" + firebase.Version},
+	"x-goog-api-client":             {absent, "of the SDK"},
+	"x-goog-api-format-version":     {absent, "2"}, // of errors; ours reads the fields of both
+	"body.message.android.priority": {`"HIGH"`, `"high"`},
+}
+
+// recorder accepts everything, hands out access tokens, and hands over what
+// came.
+func recorder(t *testing.T) (*httptest.Server, <-chan wire) {
+	t.Helper()
+	came := make(chan wire, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/token" {
+			_, _ = io.WriteString(w, `{"access_token":"abc","token_type":"Bearer","expires_in":3600}`)
+			return
+		}
+		came <- record(t, r, body)
+		_, _ = io.WriteString(w, `{"name":"projects/p/messages/1"}`)
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s, came
+}
+
+func record(t *testing.T, r *http.Request, body []byte) wire {
+	w := wire{":method": r.Method, ":path": r.RequestURI, "protocol": r.Proto}
+	for name, values := range r.Header {
+		name = strings.ToLower(name)
+		if !slices.Contains(transportsOwn, name) {
+			w[name] = strings.Join(values, " and ")
+		}
+	}
+	if w["x-goog-api-client"] != "" {
+		w["x-goog-api-client"] = "of the SDK"
+	}
+	var v any
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Errorf("body %.80q: %v", body, err)
+	}
+	flatten(w, "body", v)
+	return w
+}
+
+// flatten adds an entry for each value that is no object, and for empty ones.
+func flatten(w wire, path string, v any) {
+	if object, is := v.(map[string]any); is && len(object) > 0 {
+		for key, value := range object {
+			flatten(w, path+"."+key, value)
+		}
+		return
+	}
+	text, _ := json.Marshal(v)
+	w[path] = string(text)
+}
+
+// sample is one message in both worlds.
+type sample struct {
+	why      string
+	record   string // what a producer writes, without id, app and user
+	theirs   *messaging.Message
+	differ   differences // besides always; a pair of equal values takes one of those away
+	fromEdge differences // of FromMessage(theirs), besides always; nil = as differ
+}
+
+func high(n *messaging.AndroidNotification) *messaging.AndroidConfig {
+	return &messaging.AndroidConfig{Priority: "high", Notification: n}
+}
+
+func text(title, body string) *messaging.Notification {
+	return &messaging.Notification{Title: title, Body: body}
+}
+
+func samples() []sample {
+	three, zero, none, hour := 3, 0, time.Duration(0), time.Hour
+	const special = `Ünïcödé 日本 🎉 "quoted" \ / <b>&amp;</b>` + "\u2028\u2029\x7f\t\r\n\x01"
+	const escaped = `Ünïcödé 日本 🎉 \"quoted\" \\ \/ <b>&amp;</b>\u2028\u2029\u007f\t\r\n\u0001`
+	normal := differences{"body.message.android.priority": {`"NORMAL"`, `"normal"`}}
+	// The longest: {"title":"…"} and {"pf_id":"n1"} are 4,096 bytes.
+	full := strings.Repeat("x", 4096-len(`{"title":""}{"pf_id":"n1"}`))
+	return []sample{
+		{why: "title and body", record: `"title":"t","body":"b","priority":"high"`, theirs: &messaging.Message{Notification: text("t", "b"), Android: high(nil)}},
+		{why: "title alone", record: `"title":"t"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(nil)}},
+		{why: "body alone", record: `"body":"b"`, theirs: &messaging.Message{Notification: text("", "b"), Android: high(nil)}},
+		{why: "image", record: `"title":"t","image":"https://i.example/1.png"`,
+			theirs: &messaging.Message{Notification: &messaging.Notification{Title: "t", ImageURL: "https://i.example/1.png"}, Android: high(nil)}},
+		{why: "video, for which FCM has no field", record: `"title":"t","video":"https://v.example/1.mp4"`,
+			theirs: &messaging.Message{Notification: text("t", ""), Data: map[string]string{"video": "https://v.example/1.mp4"}, Android: high(nil)}},
+		{why: "critical", record: `"title":"t","priority":"critical"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(nil)}},
+		{why: "low", record: `"title":"t","priority":"low"`, theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "normal"}}, differ: normal},
+		{why: "bulk", record: `"title":"t","priority":"bulk"`, theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "normal"}}, differ: normal},
+		{why: "no priority: Google's default for what is shown, spelled out", record: `"title":"t"`, theirs: &messaging.Message{Notification: text("t", "")},
+			differ: differences{"body.message.android.priority": {`"HIGH"`, absent}}},
+		{why: "no priority of data alone: ours is the lane's; Google's is normal", record: `"data":{"k":"v"}`, theirs: &messaging.Message{Data: map[string]string{"k": "v"}},
+			differ: differences{"body.message.android.priority": {`"HIGH"`, absent}}, fromEdge: differences{"body.message.android.priority": {`"NORMAL"`, absent}}},
+		{why: "silent: data alone", record: `"data":{"k":"v","n":"17","empty":""}`, theirs: &messaging.Message{Data: map[string]string{"k": "v", "n": "17", "empty": ""}, Android: high(nil)}},
+		{why: "nothing but the id", record: `"priority":"low"`, theirs: &messaging.Message{Android: &messaging.AndroidConfig{Priority: "normal"}}, differ: normal},
+		{why: "data alone with an image: the app shows it", record: `"image":"https://i.example/1.png"`,
+			theirs: &messaging.Message{Data: map[string]string{"image": "https://i.example/1.png"}, Android: high(nil)}},
+		{why: "expiry, in whole seconds that are left", record: `"title":"t","expires_at":"in an hour"`,
+			theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "high", TTL: &hour}}},
+		{why: "now or never", record: `"title":"t","fcm":{"android":{"ttl":"0s"}}`,
+			theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "high", TTL: &none}}},
+		{why: "collapse key is the tag", record: `"title":"t","collapse_key":"order-17"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{Tag: "order-17"})}},
+		{why: "sound and badge", record: `"title":"t","sound":"ping","badge":3`,
+			theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{Sound: "ping", NotificationCount: &three})}},
+		{why: "badge 0", record: `"title":"t","badge":0`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{NotificationCount: &zero})}},
+		{why: "category and thread are Apple's", record: `"title":"t","category":"c","thread_id":"h"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(nil)}},
+		{why: "raw override wins, member by member", record: `"title":"t","body":"b","sound":"x","data":{"k":"ours"},"fcm":{"notification":{"body":"theirs"},"data":{"k":"theirs"},"android":{"notification":{"sound":"y"}}}`,
+			theirs: &messaging.Message{Notification: text("t", "theirs"), Data: map[string]string{"k": "theirs"}, Android: high(&messaging.AndroidNotification{Sound: "y"})}},
+		{why: "all of Android's", record: `"title":"t","fcm":{"android":{"collapse_key":"c","restricted_package_name":"com.example","data":{"a":"b"},"fcm_options":{"analytics_label":"al"},"direct_boot_ok":true,
+			"notification":{"title":"at","body":"ab","icon":"i","color":"#ff0000","click_action":"OPEN","body_loc_key":"bk","body_loc_args":["1"],"title_loc_key":"tk","title_loc_args":["2"],"channel_id":"ch","ticker":"ti",
+			"sticky":true,"local_only":true,"notification_priority":"PRIORITY_MAX","vibrate_timings":["0.100000000s","2s"],"default_sound":true,"visibility":"PRIVATE","proxy":"DENY"}}}`,
+			theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "high", CollapseKey: "c", RestrictedPackageName: "com.example", Data: map[string]string{"a": "b"},
+				FCMOptions: &messaging.AndroidFCMOptions{AnalyticsLabel: "al"}, DirectBootOK: true, Notification: &messaging.AndroidNotification{
+					Title: "at", Body: "ab", Icon: "i", Color: "#ff0000", ClickAction: "OPEN", BodyLocKey: "bk", BodyLocArgs: []string{"1"}, TitleLocKey: "tk", TitleLocArgs: []string{"2"}, ChannelID: "ch", Ticker: "ti",
+					Sticky: true, LocalOnly: true, Priority: messaging.PriorityMax, VibrateTimingMillis: []int64{100, 2000}, DefaultSound: true, Visibility: messaging.VisibilityPrivate, Proxy: messaging.ProxyDeny}}}},
+		{why: "Apple's, web push's and all platforms' parts", record: `"title":"t","fcm":{"apns":{"headers":{"apns-priority":"5"},"payload":{"aps":{"badge":3,"sound":{"critical":1,"name":"s","volume":0.5},"content-available":1},"x":[1]},
+			"fcm_options":{"image":"https://i.example/2.png"}},"webpush":{"headers":{"TTL":"15"},"notification":{"title":"w","vibrate":[1,2]},"fcm_options":{"link":"https://example.com"}},"fcm_options":{"analytics_label":"l"}}`,
+			theirs: &messaging.Message{Notification: text("t", ""), Android: high(nil), FCMOptions: &messaging.FCMOptions{AnalyticsLabel: "l"},
+				APNS: &messaging.APNSConfig{Headers: map[string]string{"apns-priority": "5"}, FCMOptions: &messaging.APNSFCMOptions{ImageURL: "https://i.example/2.png"}, Payload: &messaging.APNSPayload{
+					Aps: &messaging.Aps{Badge: &three, CriticalSound: &messaging.CriticalSound{Critical: true, Name: "s", Volume: 0.5}, ContentAvailable: true}, CustomData: map[string]any{"x": []int{1}}}},
+				Webpush: &messaging.WebpushConfig{Headers: map[string]string{"TTL": "15"}, Notification: &messaging.WebpushNotification{Title: "w", Vibrate: []int{1, 2}}, FCMOptions: &messaging.WebpushFCMOptions{Link: "https://example.com"}}}},
+		{why: "Unicode and escapes", record: `"title":"` + escaped + `","body":"` + escaped + `","data":{"` + escaped + `":"` + escaped + `"},"fcm":{"android":{"notification":{"ticker":"` + escaped + `"}}}`,
+			theirs: &messaging.Message{Notification: text(special, special), Data: map[string]string{special: special}, Android: high(&messaging.AndroidNotification{Ticker: special})}},
+		{why: "largest message", record: `"title":"` + full + `"`, theirs: &messaging.Message{Notification: text(full, ""), Android: high(nil)}},
+	}
+}
+
+// TestSameAsFirebase sends every sample through Firebase's client, and through
+// ours both as a producer's record and as read by FromMessage.
+func TestSameAsFirebase(t *testing.T) {
+	s, came := recorder(t)
+	reference := firebaseClient(t, s)
+	client := recorded(t, s)
+	for _, k := range samples() {
+		t.Run(k.why, func(t *testing.T) {
+			//lint:ignore SA1019 registration tokens are what today's devices have
+			k.theirs.Token = device
+			if _, err := reference.Send(t.Context(), k.theirs); err != nil {
+				t.Fatal(err)
+			}
+			theirs := <-came
+			now := time.Now()
+			record := strings.Replace(k.record, "in an hour", now.Add(time.Hour).Format(time.RFC3339Nano), 1)
+			var m pipeline.Message
+			if defect := pipeline.Decode([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+record+`}`), &m); defect != nil {
+				t.Fatal(defect)
+			}
+			check(t, "as a producer writes it", sent(t, client, came, m, device), theirs, k.differ)
+
+			m, err := fcm.FromMessage(k.theirs, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.ID = "n1"
+			expected := k.fromEdge
+			if expected == nil {
+				expected = k.differ
+			}
+			check(t, "from the message", sent(t, client, came, m, m.Device.Token), theirs, expected)
+		})
+	}
+}
+
+// check compares with what is expected, besides what always differs.
+func check(t *testing.T, way string, ours, theirs wire, expected differences) {
+	t.Helper()
+	const ttl = "body.message.android.ttl"
+	got := compare(ours, theirs)
+	if p, differs := got[ttl]; differs && left(p[0]) <= left(p[1]) && left(p[0]) > left(p[1])-time.Minute {
+		delete(got, ttl) // it has aged on its way
+	}
+	want := maps.Clone(always)
+	maps.Copy(want, expected)
+	maps.DeleteFunc(want, func(_ string, p [2]string) bool { return p[0] == p[1] })
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s the requests differ in%v\nexpected%v", way, got, want)
+	}
+}
+
+func left(ttl string) time.Duration {
+	d, err := time.ParseDuration(strings.Trim(ttl, `"`))
+	if err != nil {
+		return -time.Hour
+	}
+	return d
+}
+
+func firebaseClient(t *testing.T, s *httptest.Server) *messaging.Client {
+	t.Helper()
+	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, s.Client())
+	source := oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "abc", TokenType: "Bearer"})
+	app, err := firebase.NewApp(ctx, &firebase.Config{ProjectID: "shop-1"},
+		option.WithHTTPClient(oauth2.NewClient(ctx, source)), option.WithEndpoint(s.URL+"/v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := app.Messaging(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// recorded is our client of a recorder.
+func recorded(t *testing.T, s *httptest.Server) *fcm.Client {
+	t.Helper()
+	c, err := sim.NewCredentials("shop", "com.example.shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := c.ServiceAccount(s.URL + "/token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	client, err := fcm.New(fcm.Options{ServiceAccount: account, ProjectID: "shop-1", Pool: h2.Options{
+		URL: s.URL, TLS: &tls.Config{RootCAs: roots}, Connections: 1, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 10}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := client.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// sent is what reaches the recorder when our client sends m.
+func sent(t *testing.T, client *fcm.Client, came <-chan wire, m pipeline.Message, token string) wire {
+	t.Helper()
+	if m.Priority == 0 {
+		m.Priority = pipeline.Medium // the lane's default
+	}
+	d := &pipeline.Delivery{
+		Item: &pipeline.Item{Message: m}, Device: pipeline.Device{Platform: pipeline.FCM, Token: token, Hash: pipeline.DeviceHash(pipeline.FCM, token)},
+		Expires: m.ExpiresAt, Deadline: time.Now().Add(20 * time.Second),
+	}
+	push(t, client.Lane(0), []*pipeline.Delivery{d})
+	if d.Result.Class != pipeline.Delivered {
+		t.Fatalf("%+v", d.Result)
+	}
+	return <-came
+}
+
+// form is a message in the REST interface's own words.
+type form string
+
+func (f form) MarshalJSON() ([]byte, error) { return []byte(f), nil }
+
+func TestMessagesThatAreRefused(t *testing.T) {
+	for why, f := range map[string]form{
+		"topic":        `{"topic":"secret-looking text"}`,
+		"condition":    `{"condition":"secret-looking text"}`,
+		"installation": `{"fid":"secret-looking text"}`,
+		"no target":    `{"notification":{"title":"secret-looking text"}}`,
+		"no object":    `["secret-looking text"]`,
+		"no JSON":      `secret-looking text`,
+		"priority":     `{"token":"x","android":{"priority":"secret-looking text"}}`,
+		"ttl":          `{"token":"x","android":{"ttl":"secret-looking text"}}`,
+		"negative ttl": `{"token":"x","android":{"ttl":"-5s"}}`,
+		"pf_id":        `{"token":"x","data":{"pf_id":""}}`,
+	} {
+		if m, err := fcm.FromMessage(f, time.Now()); err == nil {
+			t.Errorf("%s: read as %+v", why, m)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error repeats the message: %v", why, err)
+		}
+	}
+	if m, err := fcm.FromMessage(form(`{"token":"x","data":{"pf_id":"n7","k":"v"}}`), time.Now()); err != nil || m.ID != "n7" || string(m.Data) != `{"k":"v"}` {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

@@ -1,0 +1,195 @@
+package fcm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// FromMessage reads a *messaging.Message of firebase.google.com/go/v4 as a
+// message for its one device: fields where ours has them, and raw overrides
+// for all the rest, so that what is sent is what Firebase's client would send.
+// It is taken as the json.Marshaler that it is, because the SDK's packages
+// would add more than half to the worker's size; any other message in the form
+// of FCM's REST interface, with names_like_this, will do.
+//
+// The caller sets App, and ID unless data has a pf_id, which then is the id.
+// A time to live becomes an expiry counted from now; 0, now or never, stays a
+// raw override. Without a priority ours is Google's default: high for what is
+// shown, normal for data alone.
+//
+// A message for a topic, a condition or an installation id is an error, and
+// one without a token. Errors repeat nothing of the message.
+func FromMessage(message json.Marshaler, now time.Time) (pipeline.Message, error) {
+	m, err := fromMessage(message, now)
+	if err != nil {
+		return pipeline.Message{}, fmt.Errorf("reading message: %w", err)
+	}
+	return m, nil
+}
+
+// members is a JSON object whose values are left as they are.
+type members map[string]json.RawMessage
+
+// take removes a member that is a string and not empty, and returns it.
+func (o members) take(key string) string {
+	var s string
+	if json.Unmarshal(o[key], &s) != nil || s == "" {
+		return ""
+	}
+	delete(o, key)
+	return s
+}
+
+// object returns a member that is an object, or nil.
+func (o members) object(key string) members {
+	var inner members
+	if json.Unmarshal(o[key], &inner) != nil {
+		return nil
+	}
+	return inner
+}
+
+// put sets a member to what is left of an object, or removes it.
+func (o members) put(key string, left members) error {
+	if len(left) == 0 {
+		delete(o, key)
+		return nil
+	}
+	raw, err := json.Marshal(left)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", key, err)
+	}
+	o[key] = raw
+	return nil
+}
+
+func fromMessage(message json.Marshaler, now time.Time) (pipeline.Message, error) {
+	m := pipeline.Message{Type: "default", PushType: "alert"}
+	raw, err := json.Marshal(message)
+	if err != nil {
+		return m, errors.New("it does not encode as JSON") // the error may quote it
+	}
+	var rest members
+	if json.Unmarshal(raw, &rest) != nil || rest == nil {
+		return m, errors.New("it is no JSON object")
+	}
+	for _, target := range [...]string{"topic", "condition", "fid"} {
+		if _, has := rest[target]; has {
+			return m, fmt.Errorf("it is for a %s; a delivery is for one device's token", target)
+		}
+	}
+	if m.Device = (pipeline.Target{Platform: pipeline.FCM, Token: rest.take("token")}); m.Device.Token == "" {
+		return m, errors.New("it has no token")
+	}
+	if err := readData(&m, rest); err != nil {
+		return m, err
+	}
+	shown := false
+	if n := rest.object("notification"); hasText(n) {
+		m.Title, m.Body, m.Image = n.take("title"), n.take("body"), n.take("image")
+		if err := rest.put("notification", n); err != nil {
+			return m, err
+		}
+		shown = true
+	}
+	if err := readAndroid(&m, rest, shown, now); err != nil {
+		return m, err
+	}
+	if !shown {
+		m.PushType = "background" // as the decoder has it where there is no text
+	}
+	if len(rest) > 0 {
+		if m.FCM, err = json.Marshal(rest); err != nil {
+			return m, fmt.Errorf("encoding what is left: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// hasText reports whether a notification has a title or a body: an image alone
+// stays a raw override.
+func hasText(n members) bool {
+	for _, key := range [...]string{"title", "body"} {
+		var s string
+		if json.Unmarshal(n[key], &s) == nil && s != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func readData(m *pipeline.Message, rest members) error {
+	data := rest.object("data")
+	if len(data) == 0 {
+		return nil
+	}
+	if _, has := data["pf_id"]; has {
+		if m.ID = data.take("pf_id"); m.ID == "" {
+			return errors.New("pf_id in data is empty")
+		}
+	}
+	if err := rest.put("data", data); err != nil {
+		return err
+	}
+	m.Data = rest["data"]
+	delete(rest, "data")
+	return nil
+}
+
+// readAndroid moves priority, time to live, and of the notification what the
+// message has fields for.
+func readAndroid(m *pipeline.Message, rest members, shown bool, now time.Time) error {
+	android := rest.object("android")
+	switch priority := android.take("priority"); {
+	case strings.EqualFold(priority, "high"):
+		m.Priority = pipeline.High
+	case strings.EqualFold(priority, "normal"):
+		m.Priority = pipeline.Low
+	case priority != "":
+		return errors.New("its android priority is neither normal nor high")
+	case shown:
+		m.Priority = pipeline.Medium
+	default:
+		m.Priority = pipeline.Low
+	}
+	var text string
+	if json.Unmarshal(android["ttl"], &text) == nil {
+		ttl, err := time.ParseDuration(text)
+		if err != nil || ttl < 0 {
+			return errors.New("its android ttl is no duration")
+		}
+		if ttl > 0 {
+			m.ExpiresAt = now.Add(ttl)
+			delete(android, "ttl")
+		}
+	}
+	if n := android.object("notification"); shown && n != nil {
+		m.CollapseKey, m.Sound = takeShort(n, "tag"), n.take("sound")
+		if count, err := strconv.Atoi(string(n["notification_count"])); err == nil && count >= 0 {
+			m.Badge, m.HasBadge = count, true
+			delete(n, "notification_count")
+		}
+		if err := android.put("notification", n); err != nil {
+			return err
+		}
+	}
+	return rest.put("android", android)
+}
+
+// maxCollapseKey is the contract's limit, in bytes. A longer tag stays a raw
+// override.
+const maxCollapseKey = 64
+
+func takeShort(o members, key string) string {
+	var s string
+	if json.Unmarshal(o[key], &s) != nil || len(s) > maxCollapseKey {
+		return ""
+	}
+	return o.take(key)
+}

@@ -1,0 +1,285 @@
+package fcm
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/providers/payload"
+)
+
+// action is what an error asks for.
+type action uint8
+
+const (
+	undecided     action = iota
+	failMessage          // this message will never be accepted
+	dropToken            // the token is dead
+	dropGuarded          // the token is dead, unless the route is set up wrongly
+	haltRoute            // project, permissions or account are wrong
+	haltApple            // the project's own key for Apple or web push is wrong
+	reauthorize          // our access token was not taken
+	retryDevice          // this device has had too much
+	retryQuota           // the project has had too much
+	retryRoute           // Google has a problem
+	checkArgument        // INVALID_ARGUMENT: token or message, the details tell
+	byHTTP               // no information: the HTTP status decides
+)
+
+// The tables in the order in which they are asked (reference: providers 2.3).
+// An unknown word is passed over.
+var (
+	fcmCodes = map[string]action{
+		"UNREGISTERED":           dropToken,
+		"SENDER_ID_MISMATCH":     dropGuarded,
+		"INVALID_ARGUMENT":       checkArgument,
+		"THIRD_PARTY_AUTH_ERROR": haltApple,
+		"APNS_AUTH_ERROR":        haltApple,
+		"QUOTA_EXCEEDED":         retryDevice,
+		"UNAVAILABLE":            retryRoute,
+		"INTERNAL":               retryRoute,
+		"UNSPECIFIED_ERROR":      byHTTP,
+	}
+	appleReasons = map[string]action{
+		"Unregistered":               dropToken,
+		"ExpiredToken":               dropToken,
+		"BadDeviceToken":             dropGuarded,
+		"DeviceTokenNotForTopic":     dropGuarded,
+		"InvalidProviderToken":       haltApple,
+		"ExpiredProviderToken":       haltApple,
+		"MissingProviderToken":       haltApple,
+		"BadEnvironmentKeyInToken":   haltApple,
+		"BadEnvironmentKeyIdInToken": haltApple,
+		"BadCertificate":             haltApple,
+		"BadCertificateEnvironment":  haltApple,
+		"TopicDisallowed":            haltApple,
+		"PayloadTooLarge":            failMessage,
+		"TooManyRequests":            retryDevice,
+	}
+	infoReasons = map[string]action{
+		"RATE_LIMIT_EXCEEDED":             retryQuota,
+		"ACCESS_TOKEN_EXPIRED":            reauthorize,
+		"CREDENTIALS_MISSING":             reauthorize,
+		"SERVICE_DISABLED":                haltRoute,
+		"IAM_PERMISSION_DENIED":           haltRoute,
+		"ACCESS_TOKEN_SCOPE_INSUFFICIENT": haltRoute,
+	}
+	statuses = map[string]action{
+		"INVALID_ARGUMENT":   failMessage,
+		"UNAUTHENTICATED":    reauthorize,
+		"PERMISSION_DENIED":  haltRoute,
+		"NOT_FOUND":          haltRoute, // a wrong project: never the token's fault
+		"RESOURCE_EXHAUSTED": retryQuota,
+		"INTERNAL":           retryRoute,
+		"UNAVAILABLE":        retryRoute,
+	}
+)
+
+// shortest is how soon Google wants nothing again; quotaDelay what it says to
+// wait on 429 without Retry-After; longest bounds what a header can ask for.
+const (
+	shortest   = 10 * time.Second
+	quotaDelay = time.Minute
+	longest    = time.Hour
+)
+
+// answer is Google's error envelope, as far as it decides anything.
+type answer struct {
+	Error struct {
+		Message string `json:"message"`
+		Status  string `json:"status"`
+		Details []struct {
+			Type       string `json:"@type"`
+			ErrorCode  string `json:"errorCode"`
+			Reason     string `json:"reason"`
+			Violations []struct {
+				Field string `json:"field"`
+			} `json:"fieldViolations"`
+		} `json:"details"`
+	} `json:"error"`
+}
+
+// fault is an error answer in short.
+type fault struct {
+	http                     int
+	code, apple, info, state string
+	aboutToken               bool // the registration token is what is invalid
+}
+
+func readFault(status int, body []byte) fault {
+	f := fault{http: status}
+	var a answer
+	if json.Unmarshal(body, &a) != nil {
+		return f // a front end's HTML page: the HTTP status is all there is
+	}
+	f.state = a.Error.Status
+	f.aboutToken = strings.Contains(a.Error.Message, "registration token")
+	for _, d := range a.Error.Details {
+		switch {
+		case strings.HasSuffix(d.Type, ".FcmError"):
+			f.code = d.ErrorCode
+		case strings.HasSuffix(d.Type, ".ApnsError"):
+			f.apple = d.Reason
+		case strings.HasSuffix(d.Type, ".ErrorInfo"):
+			f.info = d.Reason
+		}
+		for _, v := range d.Violations {
+			f.aboutToken = f.aboutToken || v.Field == "message.token"
+		}
+	}
+	return f
+}
+
+// action decides, and names the word that decided.
+func (f *fault) action() (action, string) {
+	code := fcmCodes[f.code]
+	apple := appleReasons[f.apple]
+	switch code {
+	case undecided, byHTTP:
+	case checkArgument:
+		switch {
+		case apple != undecided:
+			return apple, f.apple
+		case f.aboutToken:
+			return dropGuarded, f.code
+		}
+		return failMessage, f.code
+	default:
+		return code, f.code
+	}
+	if apple != undecided {
+		return apple, f.apple
+	}
+	if code != byHTTP {
+		if a := infoReasons[f.info]; a != undecided {
+			return a, f.info
+		}
+		if a := statuses[f.state]; a != undecided {
+			return a, f.state
+		}
+	}
+	return f.byHTTP(), "http_" + strconv.Itoa(f.http)
+}
+
+func (f *fault) byHTTP() action {
+	switch {
+	case f.http == 401:
+		return reauthorize
+	case f.http == 403, f.http == 404:
+		return haltRoute
+	case f.http == 429:
+		return retryQuota
+	case f.http >= 400 && f.http < 500:
+		return failMessage
+	}
+	return retryRoute
+}
+
+// Left implements exchange.Codec. Google's words there are about the
+// connection.
+func (c *codec) Left(_ string, result pipeline.Result) pipeline.Result { return result }
+
+// Read implements exchange.Codec.
+func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+	a := &r.Answer
+	if a.Status == 200 {
+		c.guard.Success()
+		return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: messageName(a.Body)}, exchange.Settled
+	}
+	f := readFault(a.Status, a.Body)
+	act, word := f.action()
+	result := pipeline.Result{Class: pipeline.Again, Reason: word}
+	if a.Status < 400 || a.Status >= 500 && a.Status != 503 {
+		result.Certainty = pipeline.Ambiguous // it may have been queued before it broke
+	}
+	if act == dropGuarded {
+		if c.guard.Dead() {
+			result.Class = pipeline.Gone
+		} else {
+			result.Scope, result.Halt, result.After = pipeline.ScopeRoute, true, shortest
+		}
+		return result, exchange.Settled
+	}
+	c.guard.Other()
+	return c.apply(act, result, r)
+}
+
+func (c *codec) apply(act action, result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+	asked, wasAsked := retryAfter(string(r.Answer.Header[0]), string(r.Answer.Header[1]), time.Now())
+	wait := func(usual time.Duration) time.Duration {
+		if wasAsked {
+			return min(max(asked, shortest), longest)
+		}
+		return usual
+	}
+	switch act {
+	case failMessage:
+		result.Class = pipeline.Refused
+	case dropToken:
+		result.Class = pipeline.Gone
+	case haltRoute:
+		result.Scope, result.Halt, result.After = pipeline.ScopeRoute, true, shortest
+	case haltApple:
+		// The devices behind Apple or a browser wait; Android's do not.
+		result.Scope, result.Halt, result.After = pipeline.ScopeDevice, true, shortest
+	case retryDevice:
+		result.Scope, result.After = pipeline.ScopeDevice, wait(quotaDelay)
+	case retryQuota:
+		result.Scope, result.After, result.Pause = pipeline.ScopeRoute, wait(quotaDelay), true
+	case retryRoute:
+		result.Scope, result.After, result.Pause = pipeline.ScopeRoute, wait(shortest), wasAsked
+	case reauthorize:
+		if r.Repeats > 0 {
+			result.Scope, result.Halt, result.After = pipeline.ScopeRoute, true, shortest
+			return result, exchange.Settled
+		}
+		r.Park()
+		c.tokens.refused(r.Header[0].Value, func() {
+			if auth := c.tokens.authorization(time.Now()); auth != nil {
+				r.Header[0].Value = auth
+			}
+			r.Resume()
+		})
+		return result, exchange.Parked
+	}
+	return result, exchange.Settled
+}
+
+// retryAfter reads the header: seconds, or a date, which is measured against
+// the server's own clock where it gave one.
+func retryAfter(value, date string, now time.Time) (time.Duration, bool) {
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return 0, false
+	}
+	if s, err := strconv.ParseInt(value, 10, 64); err == nil {
+		if s < 0 {
+			return 0, false
+		}
+		return time.Duration(min(s, int64(longest/time.Second))) * time.Second, true
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	if server, err := http.ParseTime(date); err == nil {
+		now = server
+	}
+	return max(at.Sub(now), 0), true
+}
+
+// messageName is the name that Google gave the message, or empty.
+func messageName(body []byte) string {
+	for it := payload.Members(body); it.Next(); {
+		if it.Is("name") {
+			if v := it.Value; len(v) > 2 && len(v) <= 512 && v[0] == '"' {
+				return string(v[1 : len(v)-1])
+			}
+		}
+	}
+	return ""
+}

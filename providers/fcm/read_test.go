@@ -1,0 +1,168 @@
+package fcm
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/providers/h2"
+)
+
+// envelope writes Google's error body. Details are "Fcm:CODE", "Apns:REASON",
+// "Info:REASON" or "Field:name".
+func envelope(status string, message string, details ...string) string {
+	var list []string
+	for _, d := range details {
+		kind, value, _ := strings.Cut(d, ":")
+		list = append(list, map[string]string{
+			"Fcm":   `{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"` + value + `"}`,
+			"Apns":  `{"@type":"type.googleapis.com/google.firebase.fcm.v1.ApnsError","statusCode":410,"reason":"` + value + `"}`,
+			"Info":  `{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"` + value + `","domain":"googleapis.com","metadata":{"quota_limit":"SendsPerMinutePerProject"}}`,
+			"Field": `{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"` + value + `","description":"x"}]}`,
+		}[kind])
+	}
+	return fmt.Sprintf(`{"error":{"code":400,"message":%q,"status":%q,"details":[%s]}}`, message, status, strings.Join(list, ","))
+}
+
+func answered(status int, body, retryAfter string) *exchange.Draft {
+	r := &exchange.Draft{}
+	r.Outcome = h2.Answered
+	r.Header = []h2.Field{{Name: "authorization", Value: []byte("Bearer abc")}}
+	r.Answer = h2.Answer{Status: status, Header: [][]byte{[]byte(retryAfter), nil}, Body: []byte(body)}
+	return r
+}
+
+func TestEveryError(t *testing.T) {
+	const oauth = "Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or other valid authentication credential."
+	fail, gone := pipeline.Result{Class: pipeline.Refused}, pipeline.Result{Class: pipeline.Gone}
+	again := func(s pipeline.Scope, after time.Duration, sure pipeline.Certainty, halt bool) pipeline.Result {
+		return pipeline.Result{Class: pipeline.Again, Scope: s, After: after, Certainty: sure, Halt: halt}
+	}
+	paused := func(r pipeline.Result) pipeline.Result {
+		r.Pause = true
+		return r
+	}
+	const (
+		device, route = pipeline.ScopeDevice, pipeline.ScopeRoute
+		not, unsure   = pipeline.NotAccepted, pipeline.Ambiguous
+		s             = time.Second
+	)
+	for _, row := range []struct {
+		why        string
+		status     int
+		body       string
+		retryAfter string
+		want       pipeline.Result
+		word       string
+	}{
+		{"bad token, FcmError alone", 400, envelope("INVALID_ARGUMENT", "The registration token is not a valid FCM registration token", "Fcm:INVALID_ARGUMENT"), "", gone, "INVALID_ARGUMENT"},
+		{"bad token, by field", 400, envelope("INVALID_ARGUMENT", "Request contains an invalid argument.", "Fcm:INVALID_ARGUMENT", "Field:message.token"), "", gone, "INVALID_ARGUMENT"},
+		{"bad data value", 400, envelope("INVALID_ARGUMENT", "Invalid value at 'message.data[0].value'", "Field:message.data[0].value"), "", fail, "INVALID_ARGUMENT"},
+		{"oversize, no details", 400, envelope("INVALID_ARGUMENT", "Request contains an invalid argument."), "", fail, "INVALID_ARGUMENT"},
+		{"no target", 400, envelope("INVALID_ARGUMENT", "Recipient of the message is not set.", "Fcm:INVALID_ARGUMENT", "Field:message"), "", fail, "INVALID_ARGUMENT"},
+		{"dead iOS token as 400", 400, envelope("INVALID_ARGUMENT", "APNs device token is disabled.", "Fcm:INVALID_ARGUMENT", "Apns:Unregistered"), "", gone, "Unregistered"},
+		{"Apple's key is wrong", 401, envelope("UNAUTHENTICATED", oauth, "Fcm:THIRD_PARTY_AUTH_ERROR", "Apns:InvalidProviderToken"), "", again(device, 10*s, not, true), "THIRD_PARTY_AUTH_ERROR"},
+		{"Apple's key is for the other environment", 401, envelope("UNAUTHENTICATED", "Auth error from APNS or Web Push Service", "Fcm:THIRD_PARTY_AUTH_ERROR", "Apns:BadEnvironmentKeyInToken"), "", again(device, 10*s, not, true), "THIRD_PARTY_AUTH_ERROR"},
+		{"token of another sender", 403, envelope("PERMISSION_DENIED", "SenderId mismatch", "Fcm:SENDER_ID_MISMATCH"), "", gone, "SENDER_ID_MISMATCH"},
+		{"no permission", 403, envelope("PERMISSION_DENIED", "Permission 'cloudmessaging.messages.create' denied"), "", again(route, 10*s, not, true), "PERMISSION_DENIED"},
+		{"service off", 403, envelope("PERMISSION_DENIED", "x", "Info:SERVICE_DISABLED"), "", again(route, 10*s, not, true), "SERVICE_DISABLED"},
+		{"unregistered", 404, envelope("NOT_FOUND", "Requested entity was not found.", "Fcm:UNREGISTERED"), "", gone, "UNREGISTERED"},
+		{"unregistered at Apple", 404, envelope("NOT_FOUND", "Requested entity was not found.", "Fcm:UNREGISTERED", "Apns:Unregistered"), "", gone, "UNREGISTERED"},
+		{"wrong project: never the token", 404, envelope("NOT_FOUND", "Requested entity was not found."), "", again(route, 10*s, not, true), "NOT_FOUND"},
+		{"bare 404", 404, ``, "", again(route, 10*s, not, true), "http_404"},
+		{"project quota, no Retry-After", 429, envelope("RESOURCE_EXHAUSTED", "Quota exceeded", "Info:RATE_LIMIT_EXCEEDED"), "", paused(again(route, 60*s, not, false)), "RATE_LIMIT_EXCEEDED"},
+		{"project quota, Retry-After", 429, envelope("RESOURCE_EXHAUSTED", "Quota exceeded", "Info:RATE_LIMIT_EXCEEDED"), "37", paused(again(route, 37*s, not, false)), "RATE_LIMIT_EXCEEDED"},
+		{"quota without details", 429, envelope("RESOURCE_EXHAUSTED", "Quota exceeded"), "", paused(again(route, 60*s, not, false)), "RESOURCE_EXHAUSTED"},
+		{"device quota", 429, envelope("RESOURCE_EXHAUSTED", "x", "Fcm:QUOTA_EXCEEDED"), "", again(device, 60*s, not, false), "QUOTA_EXCEEDED"},
+		{"internal", 500, envelope("INTERNAL", "Internal error encountered.", "Fcm:INTERNAL"), "", again(route, 10*s, unsure, false), "INTERNAL"},
+		{"502 in HTML", 502, `<!DOCTYPE html><title>Error 502</title> try again in 30 seconds`, "", again(route, 10*s, unsure, false), "http_502"},
+		{"unavailable", 503, envelope("UNAVAILABLE", "The service is currently unavailable.", "Fcm:UNAVAILABLE"), "", again(route, 10*s, not, false), "UNAVAILABLE"},
+		{"never sooner than 10 s", 503, envelope("UNAVAILABLE", "x", "Fcm:UNAVAILABLE"), "1", paused(again(route, 10*s, not, false)), "UNAVAILABLE"},
+		{"never later than an hour", 503, envelope("UNAVAILABLE", "x", "Fcm:UNAVAILABLE"), "999999999", paused(again(route, time.Hour, not, false)), "UNAVAILABLE"},
+		{"no information: by HTTP", 400, envelope("INVALID_ARGUMENT", "x", "Fcm:UNSPECIFIED_ERROR"), "", fail, "http_400"},
+		{"no information: by HTTP", 503, envelope("", "", "Fcm:UNSPECIFIED_ERROR"), "", again(route, 10*s, not, false), "http_503"},
+		{"unknown words: by HTTP", 400, envelope("NEW", "x", "Fcm:NEW", "Info:NEW"), "", fail, "http_400"},
+		{"unknown words: by status", 503, envelope("UNAVAILABLE", "x", "Fcm:NEW"), "", again(route, 10*s, not, false), "UNAVAILABLE"},
+	} {
+		row.want.Reason = row.word
+		got, next := testCodec().Read(nil, answered(row.status, row.body, row.retryAfter))
+		if got != row.want || next != exchange.Settled {
+			t.Errorf("%s: %+v, %v; want %+v", row.why, got, next, row.want)
+		}
+	}
+}
+
+func TestSuccess(t *testing.T) {
+	got, _ := testCodec().Read(nil, answered(200, `{ "name": "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96" }`, ""))
+	want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96"}
+	if got != want {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestOurTokenRefused(t *testing.T) {
+	for _, body := range []string{
+		envelope("UNAUTHENTICATED", "Request is missing required authentication credential."),
+		envelope("UNAUTHENTICATED", "x", "Info:ACCESS_TOKEN_EXPIRED"), ``,
+	} {
+		c := testCodec()
+		r := answered(401, body, "")
+		if _, next := c.Read(nil, r); next != exchange.Parked || r.Repeats != 1 || len(c.tokens.parked) != 1 {
+			t.Errorf("first: %v, %d repeats", next, r.Repeats)
+		}
+		got, next := c.Read(nil, r)
+		if next != exchange.Settled || got.Class != pipeline.Again || got.Scope != pipeline.ScopeRoute || !got.Halt {
+			t.Errorf("second: %+v, %v", got, next)
+		}
+	}
+}
+
+func TestMassOfForeignTokensHaltsTheRoute(t *testing.T) {
+	c := testCodec()
+	removed := 0
+	for range 500 {
+		got, _ := c.Read(nil, answered(403, envelope("PERMISSION_DENIED", "SenderId mismatch", "Fcm:SENDER_ID_MISMATCH"), ""))
+		if got.Class == pipeline.Gone {
+			removed++
+		} else if got.Class != pipeline.Again || !got.Halt || got.Scope != pipeline.ScopeRoute {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if removed > 50 {
+		t.Errorf("%d tokens removed", removed)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
+	for _, k := range []struct {
+		value, date string
+		want        time.Duration
+		ok          bool
+	}{
+		{"", "", 0, false}, {"30", "", 30 * time.Second, true}, {" 30 ", "", 30 * time.Second, true}, {"0", "", 0, true},
+		{"-5", "", 0, false}, {"soon", "", 0, false}, {"99999999999999999999", "", 0, false}, {"9999999999", "", time.Hour, true},
+		{at(45 * time.Second), "", 45 * time.Second, true}, {at(-time.Hour), "", 0, true},
+		{at(45 * time.Second), at(40 * time.Second), 5 * time.Second, true}, // by the server's clock
+	} {
+		if got, ok := retryAfter(k.value, k.date, now); got != k.want || ok != k.ok {
+			t.Errorf("%q at %q: %v, %v", k.value, k.date, got, ok)
+		}
+	}
+}
+
+func FuzzReadFault(f *testing.F) {
+	f.Add(429, envelope("RESOURCE_EXHAUSTED", "x", "Info:RATE_LIMIT_EXCEEDED"))
+	f.Add(502, "<html>")
+	f.Fuzz(func(t *testing.T, status int, body string) {
+		fault := readFault(status, []byte(body))
+		if act, word := fault.action(); act == undecided || act == byHTTP || act == checkArgument || len(word) > 40 {
+			t.Errorf("%v, %q", act, word)
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package fcm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+const (
+	scope = "https://www.googleapis.com/auth/firebase.messaging"
+	// early is how long before its end a token is replaced.
+	early = 5 * time.Minute
+	// fetchTimeout bounds one request to the token endpoint.
+	fetchTimeout = 10 * time.Second
+	// Between failed fetches: doubling, with jitter.
+	firstRetry, lastRetry = time.Second, time.Minute
+)
+
+// tokenKeeper holds one access token and replaces it before it ends. One
+// goroutine talks to the token endpoint; senders only ever look.
+type tokenKeeper struct {
+	fetch fetchFunc
+
+	current atomic.Pointer[accessToken]
+	first   chan struct{} // closed when the first fetch has ended either way
+	refresh chan struct{} // asks for a new token now
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+
+	mu      sync.Mutex
+	parked  []func() // to be called when the next fetch has ended
+	stopped bool
+	lastErr error
+}
+
+type accessToken struct {
+	header []byte // "Bearer …"
+	expiry time.Time
+}
+
+// startKeeper starts the goroutine.
+func startKeeper(fetch fetchFunc) *tokenKeeper {
+	ctx, cancel := context.WithCancel(context.Background())
+	k := &tokenKeeper{
+		fetch: fetch, stop: cancel,
+		first: make(chan struct{}), refresh: make(chan struct{}, 1),
+	}
+	k.done.Go(func() { k.run(ctx) })
+	return k
+}
+
+func (k *tokenKeeper) close() {
+	k.mu.Lock()
+	k.stopped = true
+	k.mu.Unlock()
+	k.stop()
+	k.done.Wait()
+	k.release(nil)
+}
+
+func (k *tokenKeeper) run(ctx context.Context) {
+	failures := 0
+	for first := true; ; first = false {
+		wait, err := k.renew(ctx)
+		if err != nil {
+			failures++
+			wait = pause(failures)
+		} else {
+			failures = 0
+		}
+		k.release(err)
+		if first {
+			close(k.first)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		case <-k.refresh:
+			t.Stop()
+		}
+	}
+}
+
+// pause is the wait after so many failures: half of it fixed, half by chance.
+func pause(failures int) time.Duration {
+	d := firstRetry
+	for i := 1; i < failures && d < lastRetry; i++ {
+		d *= 2
+	}
+	d = min(d, lastRetry)
+	return d/2 + rand.N(d/2)
+}
+
+// renew fetches one token and says when the next is due.
+func (k *tokenKeeper) renew(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	t, err := k.fetch(ctx)
+	if err != nil {
+		return 0, tokenError(err)
+	}
+	if !printable(t.AccessToken) {
+		return 0, errors.New("fetching access token: the answer has no usable token")
+	}
+	k.current.Store(&accessToken{header: []byte("Bearer " + t.AccessToken), expiry: t.Expiry})
+	left := time.Until(t.Expiry)
+	if t.Expiry.IsZero() {
+		left = time.Hour
+	}
+	// A token that hardly lives longer than the margin is used half its life.
+	return max(left-early, left/2, time.Second), nil
+}
+
+func printable(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// tokenError keeps of an error what cannot hold a credential.
+func tokenError(err error) error {
+	var answer *oauth2.RetrieveError
+	if errors.As(err, &answer) && answer.Response != nil {
+		return &authError{status: answer.Response.StatusCode, code: answer.ErrorCode}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("fetching access token: time-out")
+	}
+	return errors.New("fetching access token: no usable answer")
+}
+
+// release ends a fetch: whoever is parked goes on, with what is now current.
+func (k *tokenKeeper) release(err error) {
+	k.mu.Lock()
+	k.lastErr = err
+	parked := k.parked
+	k.parked = nil
+	// Whoever asked during this fetch has its answer, too.
+	select {
+	case <-k.refresh:
+	default:
+	}
+	k.mu.Unlock()
+	for _, resume := range parked {
+		resume()
+	}
+}
+
+// authorization returns the header value to use at now, or nil when there is
+// none that is still good.
+func (k *tokenKeeper) authorization(now time.Time) []byte {
+	t := k.current.Load()
+	if t == nil || !t.expiry.IsZero() && !now.Before(t.expiry) {
+		return nil
+	}
+	return t.header
+}
+
+// refused is called when Google did not take header. resume is called once,
+// when a newer token is there or could not be got: at once if it is there
+// already.
+func (k *tokenKeeper) refused(header []byte, resume func()) {
+	k.mu.Lock()
+	t := k.current.Load()
+	if k.stopped || t != nil && !bytes.Equal(t.header, header) {
+		k.mu.Unlock()
+		resume()
+		return
+	}
+	k.parked = append(k.parked, resume)
+	select {
+	case k.refresh <- struct{}{}:
+	default:
+	}
+	k.mu.Unlock()
+}
+
+// failure is why the latest fetch failed, or nil.
+func (k *tokenKeeper) failure() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lastErr
+}

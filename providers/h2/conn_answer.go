@@ -1,0 +1,312 @@
+package h2
+
+import (
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// The frames of a stream. All methods are called by the reader, or where they
+// say so the sweeper, with mu held.
+
+func (c *conn) headersFrame(f *frame) error {
+	p, err := f.unpad()
+	if err != nil {
+		return err
+	}
+	if f.flags.Has(http2.FlagHeadersPriority) {
+		if len(p) < 5 {
+			return peerError{http2.ErrCodeProtocol, "HEADERS shorter than its priority"}
+		}
+		p = p[5:]
+	}
+	end := f.flags.Has(http2.FlagHeadersEndStream)
+	if f.flags.Has(http2.FlagHeadersEndHeaders) {
+		return c.headerBlock(f.stream, p, end)
+	}
+	c.block = append(c.block[:0], p...)
+	c.blockOf, c.blockEnd, c.blocks = f.stream, end, 0
+	if f.stream == 0 {
+		return peerError{http2.ErrCodeProtocol, "HEADERS without a stream"}
+	}
+	return nil
+}
+
+func (c *conn) continuationFrame(f *frame) error {
+	if c.blockOf == 0 {
+		return peerError{http2.ErrCodeProtocol, "CONTINUATION of nothing"}
+	}
+	c.blocks++
+	c.block = append(c.block, f.payload...)
+	if len(c.block) > maxBlock || c.blocks > 16 {
+		return peerError{http2.ErrCodeEnhanceYourCalm, "header block too long"}
+	}
+	if !f.flags.Has(http2.FlagContinuationEndHeaders) {
+		return nil
+	}
+	id := c.blockOf
+	c.blockOf = 0
+	return c.headerBlock(id, c.block, c.blockEnd)
+}
+
+// headerBlock takes a whole block: the answer's headers, an interim answer's,
+// or trailers. It is decoded in any case, or the table would be lost.
+func (c *conn) headerBlock(id uint32, block []byte, end bool) error {
+	c.streamFrames = true
+	s := c.streams.get(id)
+	c.head = answerHead{}
+	if s != nil && s.status == 0 && s.req != nil {
+		c.head.r = s.req
+		c.pool.resetHeader(&s.req.Answer)
+		if s.req.call != nil {
+			c.dec.every = s.req.call.field
+		}
+	}
+	err := c.dec.decode(block, &c.head)
+	c.head.r, c.dec.every = nil, nil
+	switch {
+	case err == errLongBlock:
+		return peerError{http2.ErrCodeEnhanceYourCalm, "header list too long"}
+	case err != nil:
+		return peerError{http2.ErrCodeCompression, "header block does not decode"}
+	case s == nil:
+		return c.noStream(id)
+	case s.req == nil:
+		c.score++
+		if end {
+			c.released(s)
+		}
+		return nil
+	}
+	status := c.head.status
+	switch {
+	case s.status != 0: // trailers
+		if !end || status != 0 {
+			c.reject(s, http2.ErrCodeProtocol)
+			return nil
+		}
+	case status >= 100 && status < 200 && !end && status != 101:
+		c.score++
+		if s.req.call != nil {
+			s.req.call.interim()
+		}
+		return nil // there is more to come
+	case status < 200:
+		c.reject(s, http2.ErrCodeProtocol)
+		return nil
+	default:
+		s.status = status
+		if s.req.call != nil {
+			s.req.call.answered(status, end)
+		}
+	}
+	if end {
+		c.complete(s)
+	}
+	return nil
+}
+
+func (c *conn) dataFrame(f *frame) error {
+	n := len(f.payload)
+	p, err := f.unpad()
+	if err != nil {
+		return err
+	}
+	c.streamFrames = true
+	if c.receiveWindow -= n; c.receiveWindow < 0 {
+		return peerError{http2.ErrCodeFlowControl, "more than our window"}
+	}
+	if c.receiveWindow < connWindow/2 {
+		c.control = appendWindowUpdate(c.control, 0, uint32(connWindow-c.receiveWindow))
+		c.receiveWindow, c.nudge = connWindow, true
+	}
+	s := c.streams.get(f.stream)
+	if s == nil {
+		return c.noStream(f.stream)
+	}
+	end := f.flags.Has(http2.FlagDataEndStream)
+	if len(p) == 0 && !end || s.req == nil {
+		c.score++
+	}
+	if s.taken += n; s.taken > c.pool.streamWindow() {
+		return peerError{http2.ErrCodeFlowControl, "more than a stream's window"}
+	}
+	switch {
+	case s.req == nil:
+		if end {
+			c.released(s)
+		}
+		return nil
+	case s.status == 0:
+		c.reject(s, http2.ErrCodeProtocol)
+		return nil
+	}
+	if s.req.call != nil {
+		s.req.call.data(p, n-len(p))
+		if end {
+			c.complete(s)
+		}
+		return nil
+	}
+	a := &s.req.Answer
+	room := c.pool.opt.MaxAnswer - len(a.Body)
+	a.Body = append(a.Body, p[:min(len(p), room)]...)
+	switch {
+	case end:
+		c.complete(s)
+	case len(p) > room:
+		// Nothing more is wanted of it: an answer, and the rest is not to come.
+		c.answer(s, http2.ErrCodeCancel)
+	}
+	return nil
+}
+
+// complete: the server has finished the stream.
+func (c *conn) complete(s *stream) {
+	if len(s.left) > 0 {
+		c.answer(s, http2.ErrCodeNo) // it did not wait for all of the body
+		return
+	}
+	r, status := c.streams.close(s), s.status
+	c.settleAnswer(r, status)
+}
+
+// answer hands back an answer and ends our side of its stream early.
+func (c *conn) answer(s *stream, code http2.ErrCode) {
+	status := s.status
+	c.settleAnswer(c.abandon(s, code), status)
+}
+
+func (c *conn) settleAnswer(r *Request, status int) {
+	r.Outcome, r.Err = Answered, nil
+	r.Answer.Status = status
+	c.isAnswered()
+	if known := status != 401 && status != 403 || !c.pool.opt.Unauthenticated(&r.Answer); known != c.warm {
+		c.warm, c.nudge = known, true
+	}
+	c.score = max(c.score-8, 0)
+	c.nudge = c.nudge || c.full || c.retired && c.live == 0
+	c.got.add(r)
+}
+
+// reject ends a stream on which the server broke the rules.
+func (c *conn) reject(s *stream, code http2.ErrCode) {
+	c.score += 10
+	if s.req == nil {
+		return // it is ended already
+	}
+	status := s.status
+	c.drop(&c.got, c.abandon(s, code), status, Ambiguous, &ResetError{code})
+}
+
+// abandon takes the request out of a stream and resets it. The slot stays
+// taken until a PING that follows the reset is answered: only then the server
+// certainly counts one stream less. The sweeper calls it too.
+func (c *conn) abandon(s *stream, code http2.ErrCode) *Request {
+	r := c.streams.finish(s)
+	c.control, c.nudge = appendReset(c.control, s.id, code), true
+	s.ping = c.pings + 1 // the next one, which pingEnded sends
+	return r
+}
+
+// pingEnded sends the PING that ended streams wait for, after whatever may have
+// ended some: one at a time, and only when the server has sent something of a
+// stream since, because some count PINGs.
+func (c *conn) pingEnded() {
+	if !c.pinging && c.streamFrames && c.ended > 0 {
+		c.pinging, c.streamFrames = true, false
+		c.sendPing()
+	}
+}
+
+func (c *conn) sendPing() {
+	c.pings++
+	c.control, c.nudge = appendPing(c.control, 0, c.pings), true
+}
+
+// ponged frees the slots of streams that were reset before a PING.
+func (c *conn) ponged(number uint64) {
+	if number > c.pings || number == 0 {
+		return // not ours
+	}
+	if number == c.pings {
+		c.pinging = false
+	}
+	for i := range c.slots {
+		if s := &c.slots[i]; s.id != 0 && s.req == nil && s.ping <= number {
+			c.streams.release(s)
+		}
+	}
+	c.nudge = c.nudge || c.full
+}
+
+// released: the server has finished a stream that we had reset.
+func (c *conn) released(s *stream) {
+	c.streams.release(s)
+	c.nudge = c.nudge || c.full
+}
+
+func (c *conn) resetFrame(f *frame) error {
+	if len(f.payload) != 4 {
+		return peerError{http2.ErrCodeFrameSize, "RST_STREAM of a wrong length"}
+	}
+	c.score++
+	s := c.streams.get(f.stream)
+	if s == nil {
+		return c.noStream(f.stream)
+	}
+	if s.req == nil {
+		c.released(s)
+		return nil
+	}
+	code := http2.ErrCode(binary.BigEndian.Uint32(f.payload))
+	outcome := Ambiguous
+	switch code {
+	case http2.ErrCodeRefusedStream:
+		outcome = NotAccepted
+	case http2.ErrCodeEnhanceYourCalm:
+		c.pool.Calm()
+	}
+	status := s.status
+	c.drop(&c.got, c.streams.close(s), status, outcome, &ResetError{code})
+	c.nudge = c.nudge || c.full || c.retired && c.live == 0
+	return nil
+}
+
+// sweep looks after time: deadlines, silence, and a write that does not end.
+// The sweeper calls it; h is the sweeper's, more says that the pool allows more
+// than before.
+func (c *conn) sweep(now time.Time, more bool, h *handback) {
+	c.mu.Lock()
+	if c.cause != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.score = max(c.score-scorePerSweep, 0)
+	c.streams.overdue(now, func(s *stream) {
+		status := s.status
+		c.drop(h, c.abandon(s, http2.ErrCodeCancel), status, Ambiguous, ErrDeadline)
+		c.nudge = c.nudge || c.full || c.retired && c.live == 0
+	})
+	c.pingEnded()
+	c.nudge = c.nudge || more
+	o := &c.pool.opt
+	interval := c.pool.pings.interval(o)
+	// One sweep early, so that the sum is kept and not exceeded.
+	silence := now.Sub(c.lastRead) + sweepInterval
+	switch {
+	case silence >= interval+o.PingTimeout:
+		c.fail(errSilent)
+	case !c.writingSince.IsZero() && (now.Sub(c.writingSince) >= o.PingInterval || c.leaving != nil && now.Sub(c.writingSince) >= time.Second):
+		c.fail(errStuck)
+	case silence >= interval && !c.probed && c.leaving == nil:
+		c.probed = true
+		c.sendPing()
+	}
+	wake := c.nudge
+	c.mu.Unlock()
+	if wake {
+		c.wakeUp()
+	}
+}

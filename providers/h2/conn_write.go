@@ -1,0 +1,329 @@
+package h2
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// recordSize is how much is written at once: the longest TLS record. A record
+// is encrypted, written by one system call, and decrypted by the server as one,
+// and holds some 50 requests.
+const recordSize = 16 << 10
+
+// writer is what only the writing goroutine touches.
+type writer struct {
+	enc    *encoder
+	out    []byte    // the next write
+	fresh  []started // streams whose HEADERS are in out, in order
+	batch  []*Request
+	size   int // of a request on the wire, lately: how many may fit
+	back   handback
+	spare  []byte    // for header blocks that need CONTINUATION
+	prefix int       // bytes of out in front of the first fresh stream
+	filled time.Time // when out was put together
+}
+
+// started is a stream whose HEADERS begin at a place in out.
+type started struct {
+	id uint32
+	at int
+}
+
+// write works until the connection is over.
+func (c *conn) write() {
+	for {
+		now := time.Now()
+		c.mu.Lock()
+		c.fill(now)
+		over, last := c.cause != nil, c.leaving != nil || c.idle()
+		if !over && last && c.leaving == nil && len(c.out) == 0 {
+			c.out = appendGoAway(c.out, http2.ErrCodeNo)
+		}
+		sleep := !over && !last && len(c.out) == 0
+		if len(c.out) > 0 {
+			c.writingSince = now
+		}
+		c.nudge = false
+		c.mu.Unlock()
+		c.back.flush()
+		switch {
+		case over:
+			return
+		case sleep:
+			<-c.wake
+			continue
+		}
+		err := c.send()
+		c.mu.Lock()
+		c.writingSince = time.Time{}
+		switch {
+		case err != nil:
+			c.fail(err)
+		case c.leaving != nil:
+			c.fail(c.leaving)
+		case last && c.idle():
+			c.fail(errDone)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// errDone is the cause of an orderly end.
+var errDone = errors.New("connection retired")
+
+// fill puts the next write together; mu is held.
+func (c *conn) fill(now time.Time) {
+	c.out, c.fresh, c.filled = append(c.out[:0], c.control...), c.fresh[:0], now
+	c.control = c.control[:0]
+	if c.cause != nil || c.leaving != nil {
+		return
+	}
+	if c.peerTable >= 0 {
+		c.enc.setLimit(c.peerTableLow)
+		c.enc.setLimit(c.peerTable)
+		c.peerTable = -1
+	}
+	if c.unhold {
+		c.unhold = false
+		c.release()
+	}
+	c.prefix = len(c.out)
+	if c.pool.calm.paused.Load() {
+		c.full = true
+		return // the sweeper wakes all when the pause is over
+	}
+	// At least one goes, however long the last ones were.
+	for len(c.out) == 0 || len(c.out)+c.size <= recordSize {
+		urgent, others := c.room()
+		if urgent == 0 {
+			c.becomeFull()
+			return
+		}
+		c.full, c.passed = others == 0, false
+		fits := max((recordSize-len(c.out))/c.size, 1)
+		c.batch = c.pool.queue.take(&c.waiter, c.batch[:0], min(fits, urgent), min(fits, others))
+		if len(c.batch) == 0 {
+			return
+		}
+		for i, r := range c.batch {
+			c.start(r, now)
+			c.batch[i] = nil
+		}
+	}
+}
+
+// becomeFull: what this writer was woken for is another's to take; mu is held.
+func (c *conn) becomeFull() {
+	if c.retired {
+		c.pool.queue.leave(&c.waiter)
+	} else if !c.passed {
+		c.pool.queue.pass(&c.waiter)
+	}
+	c.full, c.passed = true, true
+}
+
+// start encodes r as the next stream, or gives it back; mu is held.
+func (c *conn) start(r *Request, now time.Time) {
+	if outcome, why, stale := c.pool.stale(r, now); stale {
+		r.settle(outcome, why)
+		c.back.add(r)
+		return
+	}
+	if n := listSize(r, len(c.pool.host)); n > c.peerList {
+		r.settle(NotAccepted, ErrMalformed)
+		c.back.add(r)
+		return
+	}
+	for !c.streams.free(c.nextID) {
+		c.nextID += 2
+	}
+	if r.call != nil && !r.call.begin(c, c.nextID) {
+		r.settle(NotAccepted, errCanceled)
+		c.back.add(r)
+		return
+	}
+	id := c.nextID
+	if c.nextID += 2; c.nextID >= lastStream {
+		c.retire() // long before the ids run out: a new connection takes over
+	}
+	a := &r.Answer
+	a.Status, a.Body, a.Broken = 0, a.Body[:0], false
+	r.tries++
+	r.over = c
+	s := c.streams.open(id, r)
+	at := len(c.out)
+	c.fresh = append(c.fresh, started{id, at})
+	c.headers(id, r)
+	if len(r.Body) > 0 {
+		s.left = r.Body
+		c.body(s)
+	}
+	c.size = (7*c.size + len(c.out) - at) / 8
+}
+
+// lastStream leaves room for the ids that are skipped, and then some.
+const lastStream = maxStream - 1<<20
+
+// listSize is how long the header list of r counts (RFC 9113, 6.5.2).
+func listSize(r *Request, host int) int {
+	n := 5*entryOverhead + len(":method:scheme:authority:pathcontent-lengthPOSThttps") + 20 + host + len(r.Path)
+	for i := range r.Header {
+		n += len(r.Header[i].Name) + len(r.Header[i].Value) + entryOverhead
+	}
+	return n
+}
+
+// headers appends the HEADERS frame of r, and CONTINUATION frames if its block
+// needs them; mu is held.
+func (c *conn) headers(id uint32, r *Request) {
+	at := len(c.out)
+	flags := http2.FlagHeadersEndHeaders
+	if len(r.Body) == 0 {
+		flags |= http2.FlagHeadersEndStream
+	}
+	c.out = appendFrameHeader(c.out, 0, http2.FrameHeaders, flags, id)
+	c.out = c.enc.appendRequest(c.out, r)
+	n := len(c.out) - at - frameHeader
+	if n <= c.peerFrame {
+		c.out[at], c.out[at+1], c.out[at+2] = byte(n>>16), byte(n>>8), byte(n)
+		return
+	}
+	block := append(c.spare[:0], c.out[at+frameHeader:]...)
+	c.spare, c.out = block, c.out[:at]
+	kind, flags := http2.FrameHeaders, flags&^http2.FlagHeadersEndHeaders
+	for len(block) > 0 {
+		k := min(len(block), c.peerFrame)
+		if k == len(block) {
+			flags |= http2.FlagHeadersEndHeaders
+		}
+		c.out = append(appendFrameHeader(c.out, k, kind, flags, id), block[:k]...)
+		block, kind, flags = block[k:], http2.FrameContinuation, 0
+	}
+}
+
+// body appends as much of what is left as the windows allow, and holds the
+// rest; mu is held.
+func (c *conn) body(s *stream) {
+	for len(s.left) > 0 {
+		n := int(min(int64(len(s.left)), int64(c.peerFrame), c.sendWindow, c.peerInitial+s.credit))
+		if n <= 0 {
+			if !s.blocked {
+				s.blocked = true
+				c.held = append(c.held, s.id)
+			}
+			return
+		}
+		flags := http2.Flags(0)
+		if n == len(s.left) {
+			flags = http2.FlagDataEndStream
+		}
+		c.out = append(appendFrameHeader(c.out, n, http2.FrameData, flags, s.id), s.left[:n]...)
+		s.left = s.left[n:]
+		s.credit -= int64(n)
+		c.sendWindow -= int64(n)
+	}
+	s.left = nil
+}
+
+// release sends of the held bodies what may go now; mu is held.
+func (c *conn) release() {
+	held := c.held
+	c.held = c.held[:0]
+	for i, id := range held {
+		if c.sendWindow <= 0 || len(c.out) >= recordSize {
+			c.unhold = c.sendWindow > 0
+			c.nudge = c.nudge || c.unhold
+			c.held = append(c.held, held[i:]...)
+			return
+		}
+		if s := c.streams.get(id); s != nil && s.req != nil && len(s.left) > 0 {
+			s.blocked = false
+			c.body(s)
+		}
+	}
+}
+
+// send writes out. When that fails, the streams of which the kernel has not
+// taken a byte are marked: they are not accepted, whatever became of the rest.
+func (c *conn) send() error {
+	c.withdraw(time.Now())
+	if len(c.out) == 0 {
+		return nil
+	}
+	before := c.raw.begun.Load()
+	_, err := c.nc.Write(c.out)
+	if err == nil {
+		return nil
+	}
+	// Each record was one write of at most recordSize bytes; the last of which
+	// the kernel took anything may have arrived.
+	records := int(c.raw.begun.Load() - before)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.fresh {
+		if s := c.streams.get(f.id); s != nil && f.at/recordSize >= records {
+			s.unsent = true
+		}
+	}
+	return err
+}
+
+// standstill is how long after its encoding a request is looked at again
+// before it is written: longer than that takes a process that was stopped, a
+// virtual machine that was moved, or a very long collection.
+const standstill = time.Millisecond
+
+// withdraw takes back what was encoded when this process stood still between
+// fill and send for so long that a lease lapsed or a request expired: another
+// worker may be sending the same by now. The header table is ahead of the
+// server's from here on, so no new stream is opened, but those in flight are
+// still answered.
+func (c *conn) withdraw(now time.Time) {
+	if len(c.fresh) == 0 || now.Sub(c.filled) < standstill {
+		return
+	}
+	c.mu.Lock()
+	if c.anyStale(now) {
+		c.takeBack(now)
+	}
+	c.mu.Unlock()
+	c.back.flush()
+}
+
+// anyStale reports whether a request in out must not be written any more; mu
+// is held.
+func (c *conn) anyStale(now time.Time) bool {
+	for _, f := range c.fresh {
+		if s := c.streams.get(f.id); s != nil && s.req != nil {
+			if _, _, stale := c.pool.stale(s.req, now); stale {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takeBack closes the streams of out, which were never written; mu is held.
+func (c *conn) takeBack(now time.Time) {
+	c.retire()
+	c.out = c.out[:c.prefix]
+	for _, f := range c.fresh {
+		s := c.streams.get(f.id)
+		if s == nil || s.req == nil {
+			continue
+		}
+		r := s.req
+		c.sendWindow += int64(len(r.Body) - len(s.left))
+		c.streams.close(s)
+		if outcome, why, stale := c.pool.stale(r, now); stale {
+			r.settle(outcome, why)
+			c.back.add(r)
+		} else {
+			r.settle(NotAccepted, ErrConnectionLost)
+			c.pool.again(&c.back, r)
+		}
+	}
+	c.fresh = c.fresh[:0]
+}

@@ -1,0 +1,178 @@
+package h2
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// fields collects what a decoder finds of the wanted ones.
+type fields struct {
+	names []string
+	got   []string
+}
+
+func (f *fields) field(want int, value []byte) {
+	name := ":status"
+	if want != wantStatus {
+		name = f.names[want]
+	}
+	f.got = append(f.got, name+"="+string(value))
+}
+
+var wantedFields = []string{"apns-id", "date", "retry-after"}
+
+// decodeBoth decodes blocks with ours and with x/net's, and fails if they
+// differ.
+func decodeBoth(t *testing.T, blocks [][]byte) {
+	d := newDecoder(wantedFields)
+	var theirs []string
+	size := 0
+	x := hpack.NewDecoder(tableSize, func(f hpack.HeaderField) {
+		size += int(f.Size())
+		for _, w := range append(wantedFields, ":status") {
+			if f.Name == w {
+				theirs = append(theirs, w+"="+f.Value)
+			}
+		}
+	})
+	for i, b := range blocks {
+		theirs, size = nil, 0
+		_, theirErr := x.Write(b)
+		if theirErr == nil {
+			theirErr = x.Close()
+		}
+		ours := &fields{names: wantedFields}
+		err := d.decode(b, ours)
+		if errors.Is(err, errLongBlock) && size > maxHeaderList {
+			return
+		}
+		if (err == nil) != (theirErr == nil) {
+			t.Fatalf("block %d %x: ours %v, x/net's %v", i, b, err, theirErr)
+		}
+		if err != nil {
+			return
+		}
+		if fmt.Sprint(ours.got) != fmt.Sprint(theirs) {
+			t.Fatalf("block %d: ours %q, x/net's %q", i, ours.got, theirs)
+		}
+		if d.size > d.limit || len(d.arena) > 2*tableSize {
+			t.Fatalf("a table of %d bytes in %d", d.size, len(d.arena))
+		}
+	}
+}
+
+func FuzzHPACKDecoder(f *testing.F) {
+	var w bytes.Buffer
+	e := hpack.NewEncoder(&w)
+	for _, v := range []string{"one", "another value that is long enough for Huffman", ""} {
+		e.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+		e.WriteField(hpack.HeaderField{Name: "apns-id", Value: v})
+		e.WriteField(hpack.HeaderField{Name: "date", Value: v, Sensitive: true})
+		f.Add(w.Bytes(), uint8(7))
+	}
+	f.Add([]byte{0x20, 0x3f, 0xe1, 0x1f, 0x88}, uint8(2))
+	f.Add([]byte{0x40, 1, 'x', 1, 'y', 0xbe, 0x20, 0xbe}, uint8(4))
+	f.Fuzz(func(t *testing.T, in []byte, cut uint8) {
+		n := min(int(cut), len(in))
+		decodeBoth(t, [][]byte{in[:n], in[n:], in})
+	})
+}
+
+// Long random dialogues, with eviction and table sizes, decode alike.
+func TestDecoderAgreesOverALongTime(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var w bytes.Buffer
+		e := hpack.NewEncoder(&w)
+		var blocks [][]byte
+		for range 400 {
+			w.Reset()
+			if random.IntN(20) == 0 {
+				e.SetMaxDynamicTableSize(uint32(random.IntN(tableSize + 1)))
+			}
+			e.WriteField(hpack.HeaderField{Name: ":status", Value: []string{"200", "410", "299"}[random.IntN(3)]})
+			for range random.IntN(6) {
+				e.WriteField(hpack.HeaderField{
+					Name:  []string{"apns-id", "date", "x-unique", "server", fmt.Sprint("n", random.IntN(50))}[random.IntN(5)],
+					Value: string(bytes.Repeat([]byte{byte('a' + random.IntN(26))}, random.IntN(1<<random.IntN(11)))), Sensitive: random.IntN(5) == 0,
+				})
+			}
+			blocks = append(blocks, bytes.Clone(w.Bytes()))
+		}
+		decodeBoth(t, blocks)
+	}
+}
+
+// What we encode, x/net decodes to the same; what is secret never enters the
+// table, and a stable header is a byte from the second time on.
+func TestEncoderRoundTrip(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		e := newEncoder("push.example")
+		var got []hpack.HeaderField
+		d := hpack.NewDecoder(tableSize, func(f hpack.HeaderField) { got = append(got, f) })
+		for range 500 {
+			if random.IntN(10) == 0 {
+				n := random.IntN(2 * tableSize)
+				e.setLimit(n)
+				d.SetAllowedMaxDynamicTableSize(uint32(min(n, tableSize)))
+			}
+			r := &Request{Path: fmt.Appendf(nil, "/3/device/%d", random.IntN(1000)), Body: make([]byte, random.IntN(3)*100)}
+			for range random.IntN(9) {
+				r.Header = append(r.Header, Field{
+					Name:     []string{"authorization", "apns-id", "apns-topic", fmt.Sprint("n", random.IntN(40))}[random.IntN(4)],
+					Value:    bytes.Repeat([]byte{byte('a' + random.IntN(3))}, random.IntN(1<<random.IntN(12))),
+					Indexing: Indexing(random.IntN(3)),
+				})
+			}
+			got = nil
+			if _, err := d.Write(e.appendRequest(nil, r)); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{":method=POST", ":scheme=https", ":authority=push.example", ":path=" + string(r.Path)}
+			for _, f := range r.Header {
+				want = append(want, f.Name+"="+string(f.Value))
+			}
+			want = append(want, fmt.Sprint("content-length=", len(r.Body)))
+			var have []string
+			for i, f := range got {
+				have = append(have, f.Name+"="+f.Value)
+				if h := i - 4; h >= 0 && h < len(r.Header) && r.Header[h].Indexing == NeverIndexed && !f.Sensitive {
+					t.Fatalf("%s is not marked as secret", f.Name)
+				}
+			}
+			if fmt.Sprint(have) != fmt.Sprint(want) {
+				t.Fatalf("decoded %q, want %q", have, want)
+			}
+		}
+	}
+}
+
+func TestStableHeadersCostAByte(t *testing.T) {
+	e := newEncoder("push.example")
+	r := &Request{Path: []byte("/x"), Header: []Field{
+		{Name: "authorization", Value: bytes.Repeat([]byte("t"), 250)},
+		{Name: "apns-topic", Value: []byte("com.example.shop")},
+		{Name: "apns-id", Value: []byte("12345678"), Indexing: NotIndexed},
+		{Name: "secret", Value: []byte("hidden"), Indexing: NeverIndexed},
+	}}
+	first, second := e.appendRequest(nil, r), e.appendRequest(nil, r)
+	// method, scheme, authority: 3; path 1+1+2; two stable: 2; apns-id 2+1+8;
+	// secret, its name in Huffman's code: 1+1+4+1+6; content-length 2+1+1.
+	if len(second) > 38 || len(first) < 280 {
+		t.Errorf("%d bytes, then %d", len(first), len(second))
+	}
+	for n := e.oldest; n < e.added; n++ {
+		if string(e.entries[n&(encoderEntries-1)].value) == "hidden" {
+			t.Error("a secret is in the table")
+		}
+	}
+}

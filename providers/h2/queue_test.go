@@ -1,0 +1,156 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func requests(n int) []*Request {
+	rs := make([]*Request, n)
+	for i := range rs {
+		rs[i] = &Request{until: time.Now().Add(time.Hour)}
+	}
+	return rs
+}
+
+// one takes one request, or none.
+func one(q *queue, w *waiter) *Request {
+	if rs := q.take(w, nil, 1, 1); len(rs) > 0 {
+		return rs[0]
+	}
+	return nil
+}
+
+func TestQueueSharesByWeight(t *testing.T) {
+	q := newQueue([]Lane{{"critical", 6, 1000}, {"normal", 3, 1000}, {"bulk", 1, 1000}})
+	for l := range 3 {
+		rs := requests(1000)
+		for _, r := range rs {
+			r.lane = l
+		}
+		if n, err := q.push(t.Context(), l, rs); n != 1000 || err != nil {
+			t.Fatalf("push: %d, %v", n, err)
+		}
+	}
+	var got [3]int
+	s := newWaiter()
+	for range 1000 {
+		got[one(q, &s).lane]++
+	}
+	if got != [3]int{600, 300, 100} {
+		t.Errorf("of 1000: %v, want 600, 300, 100", got)
+	}
+	// Once the others are empty, the last lane has everything.
+	for range 2000 {
+		one(q, &s)
+	}
+	if one(q, &s) != nil {
+		t.Error("more came out than went in")
+	}
+}
+
+func TestQueueBlocksOneLaneOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue([]Lane{{"a", 1, 4}, {"b", 1, 4}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		n, err := q.push(ctx, 0, requests(6))
+		if n != 4 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("full lane: %d, %v; want 4 taken and the deadline", n, err)
+		}
+		if n, err := q.push(t.Context(), 1, requests(4)); n != 4 || err != nil {
+			t.Errorf("the other lane: %d, %v", n, err)
+		}
+		// Room lets the rest in.
+		done := make(chan int)
+		go func() {
+			n, _ := q.push(t.Context(), 0, requests(3))
+			done <- n
+		}()
+		s := newWaiter()
+		for range 8 {
+			one(q, &s)
+		}
+		if n := <-done; n != 3 {
+			t.Errorf("after room was made: %d taken, want 3", n)
+		}
+		q.close()
+		if n, err := q.push(t.Context(), 0, requests(1)); n != 0 || !errors.Is(err, ErrClosed) {
+			t.Errorf("closed: %d, %v", n, err)
+		}
+	})
+}
+
+func TestQueueKeepsOrderAndPlace(t *testing.T) {
+	q := newQueue([]Lane{{"a", 1, 100}})
+	rs := requests(40)
+	for i, r := range rs {
+		r.Tag = i
+	}
+	rs[3].until = time.Now().Add(-time.Second)
+	rs[39].Expires = time.Now().Add(-time.Second)
+	if _, err := q.push(t.Context(), 0, rs); err != nil {
+		t.Fatal(err)
+	}
+	s := newWaiter()
+	first := one(q, &s)
+	if !q.putBack(first) {
+		t.Fatal("put back refused")
+	}
+	late := q.overdue(time.Now(), nil, nil)
+	if len(late) != 2 || late[0].Tag != 3 || late[1].Tag != 39 {
+		t.Errorf("overdue: %d requests", len(late))
+	}
+	for want := range 39 {
+		if want == 3 {
+			continue
+		}
+		if got := one(q, &s); got.Tag != want {
+			t.Fatalf("got %v, want %d", got.Tag, want)
+		}
+	}
+	if one(q, &s) != nil || !s.registered {
+		t.Error("an empty queue must register who asks")
+	}
+	if _, err := q.push(t.Context(), 0, requests(1)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.wake:
+	default:
+		t.Error("a new request wakes nobody")
+	}
+}
+
+func TestQueueWakesAnotherWhenOneCannot(t *testing.T) {
+	q := newQueue([]Lane{{"a", 1, 100}})
+	open1, open2, undialed := newWaiter(), newWaiter(), newWaiter()
+	one(q, &open1)
+	one(q, &open2)
+	q.demand(&undialed)
+	if _, err := q.push(t.Context(), 0, requests(1)); err != nil {
+		t.Fatal(err)
+	}
+	woken := func(s waiter) bool {
+		select {
+		case <-s.wake:
+			return true
+		default:
+			return false
+		}
+	}
+	if !woken(open1) || woken(open2) || woken(undialed) {
+		t.Error("one request must wake one open connection")
+	}
+	q.pass(&open1) // its limit was lowered meanwhile
+	if !woken(open2) {
+		t.Error("the request would have waited beside a free connection")
+	}
+	q.pass(&open2)
+	if !woken(undialed) {
+		t.Error("no open connection is free: another one must be dialed")
+	}
+}

@@ -1,0 +1,181 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// maxDepth bounds the recursion of a merge; the decoder allows 16. What lies
+// deeper is taken from the producer whole.
+const maxDepth = 64
+
+// AppendMerged appends base with over merged into it: where both have a key,
+// two objects are merged in the same way, and otherwise over's value wins.
+// Keys of base come first, in their order. The key except, unless empty, is
+// left out of over's top level. Both must be JSON objects; anything else
+// counts as an empty one.
+func AppendMerged(dst, base, over []byte, except string) []byte {
+	return appendMerged(dst, base, over, except, 0)
+}
+
+func appendMerged(dst, base, over []byte, except string, depth int) []byte {
+	dst = append(dst, '{')
+	for b := Members(base); b.Next(); {
+		dst = append(Comma(dst), b.Key...)
+		dst = append(dst, ':')
+		value, found := lookUp(over, b.Key)
+		switch {
+		case !found || except != "" && keyIs(b.Key, except):
+			dst = AppendCompact(dst, b.Value)
+		case depth < maxDepth && isObject(value) && isObject(b.Value):
+			dst = appendMerged(dst, b.Value, value, "", depth+1)
+		default:
+			dst = AppendCompact(dst, value)
+		}
+	}
+	for o := Members(over); o.Next(); {
+		if except != "" && keyIs(o.Key, except) {
+			continue
+		}
+		if _, found := lookUp(base, o.Key); found {
+			continue
+		}
+		dst = append(Comma(dst), o.Key...)
+		dst = append(dst, ':')
+		dst = AppendCompact(dst, o.Value)
+	}
+	return append(dst, '}')
+}
+
+func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
+
+// lookUp finds a member by its key, as it stands in JSON with its quotes.
+func lookUp(object, key []byte) ([]byte, bool) {
+	for m := Members(object); m.Next(); {
+		if sameKey(m.Key, key) {
+			return m.Value, true
+		}
+	}
+	return nil, false
+}
+
+// sameKey compares two quoted keys by what they mean: "\u0061ps" is "aps".
+func sameKey(a, b []byte) bool {
+	if bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
+		return bytes.Equal(a, b)
+	}
+	var x, y string
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return bytes.Equal(a, b)
+	}
+	return x == y
+}
+
+// keyIs reports whether a quoted key means name.
+func keyIs(key []byte, name string) bool {
+	if bytes.IndexByte(key, '\\') < 0 {
+		return len(key) == len(name)+2 && string(key[1:len(key)-1]) == name
+	}
+	var s string
+	return json.Unmarshal(key, &s) == nil && s == name
+}
+
+// Iterator walks the members of one JSON object in their order.
+type Iterator struct {
+	Key   []byte // with its quotes, as written
+	Value []byte // as written
+	rest  []byte
+}
+
+// Members starts a walk over raw. What is not an object has no members.
+func Members(raw []byte) Iterator {
+	i := skipSpace(raw, 0)
+	if i >= len(raw) || raw[i] != '{' {
+		return Iterator{}
+	}
+	return Iterator{rest: raw[i+1:]}
+}
+
+// Next goes on to the next member and reports whether there is one.
+func (it *Iterator) Next() bool {
+	r := it.rest
+	i := skipSpace(r, 0)
+	if i < len(r) && r[i] == ',' {
+		i = skipSpace(r, i+1)
+	}
+	if i >= len(r) || r[i] != '"' {
+		it.rest = nil
+		return false
+	}
+	end := skipString(r, i)
+	it.Key = r[i:end]
+	i = skipSpace(r, end)
+	if i >= len(r) || r[i] != ':' {
+		it.rest = nil
+		return false
+	}
+	i = skipSpace(r, i+1)
+	end = skipValue(r, i)
+	if end == i {
+		it.rest = nil
+		return false
+	}
+	it.Value, it.rest = r[i:end], r[end:]
+	return true
+}
+
+// Is reports whether the present member's key means name.
+func (it *Iterator) Is(name string) bool { return keyIs(it.Key, name) }
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipString returns the index behind the string that starts at i.
+func skipString(b []byte, i int) int {
+	for i++; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// skipValue returns the index behind the value that starts at i.
+func skipValue(b []byte, i int) int {
+	if i >= len(b) {
+		return i
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		depth := 0
+		for i < len(b) {
+			switch b[i] {
+			case '"':
+				i = skipString(b, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth--
+				if depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+		return len(b)
+	}
+	for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && b[i] > ' ' {
+		i++
+	}
+	return i
+}

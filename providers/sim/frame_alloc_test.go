@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// burst is requests that were encoded before, to be sent again and again with
+// new stream numbers.
+type burst struct {
+	w       *wire
+	frames  []byte
+	numbers []int // where those stand, two a request
+	in      []byte
+}
+
+// newBurst encodes n pushes to one device. Ids and path are not put into the
+// header table, as a sender does it.
+func newBurst(w *wire, n int) *burst {
+	stand := newStand(w.t, nil)
+	stand.clock = time.Now()
+	push := stand.push()
+	b := &burst{w: w, in: make([]byte, 64<<10)}
+	encode := func(id uint32) {
+		w.block.Reset()
+		field := func(name, value string, changes bool) {
+			w.must(w.enc.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: changes}))
+		}
+		field(":method", "POST", false)
+		field(":scheme", "https", false)
+		field(":path", push.Path, true)
+		for _, f := range push.Fields {
+			field(f.Name, f.Value, f.Name == "apns-id" || f.Name == "apns-expiration")
+		}
+		b.numbers = append(b.numbers, w.out.Len()+5)
+		w.must(w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block.Bytes(), EndHeaders: true}))
+		b.numbers = append(b.numbers, w.out.Len()+5)
+		w.must(w.WriteData(id, true, push.Body))
+	}
+	encode(1) // fills the header table
+	w.flush()
+	w.until(ended(1))
+	b.numbers, w.id = nil, 3
+	for range n {
+		encode(w.id)
+	}
+	b.frames = bytes.Clone(w.out.Bytes())
+	w.out.Reset()
+	return b
+}
+
+// send sends them all and waits for their answers.
+func (b *burst) send() {
+	for i := 0; i < len(b.numbers); i += 2 {
+		binary.BigEndian.PutUint32(b.frames[b.numbers[i]:], b.w.id)
+		binary.BigEndian.PutUint32(b.frames[b.numbers[i+1]:], b.w.id)
+		b.w.id += 2
+	}
+	_, err := b.w.conn.Write(b.frames)
+	b.w.must(err)
+	b.w.must(b.w.conn.SetReadDeadline(time.Now().Add(20 * time.Second)))
+	have := 0
+	for left := len(b.numbers) / 2; left > 0; {
+		n, err := b.w.conn.Read(b.in[have:])
+		b.w.must(err)
+		have += n
+		at := 0
+		for have-at >= headerSize {
+			h := b.in[at:]
+			length := headerSize + (int(h[0])<<16 | int(h[1])<<8 | int(h[2]))
+			if have-at < length {
+				break
+			}
+			if kind := http2.FrameType(h[3]); kind == http2.FrameGoAway || kind == http2.FrameRSTStream {
+				b.w.t.Fatalf("the server answered with %v", kind)
+			} else if http2.Flags(h[4]).Has(http2.FlagDataEndStream) && kind != http2.FrameSettings {
+				left--
+			}
+			at += length
+		}
+		have = copy(b.in, b.in[at:have])
+	}
+}
+
+// In steady state a request costs no memory of the heap, with and without
+// policies, at once and later.
+func TestRequestsAllocateNothing(t *testing.T) {
+	for why, o := range map[string]Options{
+		"raw":       {Raw: true, CountOnly: true},
+		"validated": {CountOnly: true},
+		"lifelike":  {CountOnly: true, Rules: Rules{OneStream: true, AdaptiveStreams: true, UpdatesPerAddress: true, PerDevice: Limit{1 << 30, time.Hour}}},
+		"later":     {CountOnly: true, Faults: RouteSet{APNS: Faults{Latency: 2 * time.Millisecond}}},
+		"whole":     {},
+	} {
+		t.Run(why, func(t *testing.T) {
+			const requests = 200
+			b := newBurst(dialWire(t, o), requests)
+			for range 5 {
+				b.send() // buffers grow
+			}
+			// Less than one in two is none: under the race detector sync.Pool loses a
+			// quarter of what it is given.
+			if each := testing.AllocsPerRun(10, b.send) / requests; each > 0.5 {
+				t.Errorf("%.2f allocations a request", each)
+			}
+			if got := b.w.server.Ledger().Totals(); got.Refused > 0 || got.Accepted != 1+16*requests {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// The same of the policies by themselves, whoever they are of.
+func TestAnswersAllocateNothing(t *testing.T) {
+	for why, change := range map[string]func(*Options){
+		"validated": func(o *Options) { o.CountOnly = true },
+		"raw":       func(o *Options) { o.Raw, o.CountOnly = true, true },
+	} {
+		s := newStand(t, change)
+		nameless := s.push()
+		nameless.Fields = slices.DeleteFunc(nameless.Fields, func(f Field) bool { return f.Name == "apns-id" })
+		for name, req := range map[string]*Request{"apns": s.push(), "apns without apns-id": nameless, "fcm": s.send()} {
+			var ans Answer
+			answer := func() {
+				if s.policy.Answer(req, &ans); !ans.Reply.Accepted() {
+					t.Fatalf("%s, %s: %s", why, name, ans.Reply)
+				}
+			}
+			answer()
+			if n := testing.AllocsPerRun(1000, answer); n != 0 {
+				t.Errorf("%s, %s: %v allocations a request", why, name, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	maxFrame       = 16 << 10
+	headerTable    = 4096
+	maxHeaderBlock = 16 << 10
+	streamWindow   = 1 << 20 // more than bodyLimit: a body never waits for us
+	connWindow     = 1 << 30
+	firstWindow    = 65535 // of both sides, before any SETTINGS
+	writeTime      = 30 * time.Second
+	drainTime      = time.Second
+	maxWindow      = 1<<31 - 1
+	outLimit       = 4 << 20
+	leaveTime      = 30 * time.Second // from GOAWAY to the end, at most
+)
+
+// frameConn is one HTTP/2 connection. Its reader takes requests apart and asks
+// the policy; answers are encoded at once, into the buffer of the time at which
+// they are due, and its writer sends whatever is due in one piece.
+type frameConn struct {
+	engine *frameEngine
+	conn   *tls.Conn
+	socket *readAhead // below conn
+	memory *Conn
+
+	// Only the reader touches these.
+	in       []byte // what was read; from here to there is not looked at yet
+	from, to int
+	came     time.Time // when it was read; zero until somebody asks
+	clock    time.Time // the same by the simulated clock
+	hpack    *hpackDecoder
+	streams  map[uint32]*stream // whose request is not complete
+	free     []*stream
+	block    []byte // of a header that goes on in CONTINUATION frames
+	blockOf  uint32
+	blockEnd bool // END_STREAM was on its HEADERS
+	ans      Answer
+	consumed int // bytes since the last WINDOW_UPDATE of the connection
+
+	wake chan struct{} // capacity 1: there is something to write
+	idle chan struct{} // closed when no answer is missing after goAway, or at the end
+
+	ended chan struct{} // closed at the end
+
+	warning, stalled atomic.Bool // hints of farewell and stallFor, for the reader
+
+	mu       sync.Mutex
+	provider Provider // Nobody until the first request tells
+	out      batch    // due now
+	wheel    wheel
+	waiting  []waitingAnswer
+	open     int // streams without a complete answer
+	slack    int // streams that the client reset: it may open others before we answered them
+	last     uint32
+	window   int64            // of the connection, for our bodies
+	initial  int64            // of its streams
+	updates  map[uint32]int64 // of streams, where the client gave some
+	writing  bool             // the writer has taken what was due and not sent it yet
+	bidden   bool             // the writer has said goodbye and ended
+	idleOnce bool
+	failed   bool
+
+	limit   int  // of streams, as last told
+	unacked int  // SETTINGS of ours
+	alone   bool // one stream until authenticated
+	slow    bool // one stream until the next acceptance
+
+	leaving  bool      // after GOAWAY
+	closing  bool      // and the connection ends once all is answered,
+	abrupt   bool      // or even before that,
+	leaveBy  time.Time // or then
+	kept     uint32    // the last stream that GOAWAY said is processed
+	answered uint32    // the newest stream whose answer was written
+	farewell *orderedAct
+
+	mute, deaf bool
+	stallFor   time.Duration
+	pings      window
+	idleAt     uint32 // last, when it was found idle; never a client's id at first
+	idleSince  time.Time
+}
+
+// stream is a request on its way in.
+type stream struct {
+	id   uint32
+	req  Request
+	size int // of its header list
+	body []byte
+	text arena // of the strings in req
+}
+
+func newFrameConn(e *frameEngine, c *tls.Conn, socket *readAhead, memory *Conn, p Provider) *frameConn {
+	fc := &frameConn{
+		engine: e, conn: c, socket: socket, memory: memory, provider: p,
+		in: make([]byte, readSize), hpack: newHPACKDecoder(), streams: map[uint32]*stream{},
+		wake: make(chan struct{}, 1), idle: make(chan struct{}), ended: make(chan struct{}),
+		window: firstWindow, initial: firstWindow, updates: map[uint32]int64{},
+	}
+	fc.alone = e.policy.rules.Load().OneStream && p != FCM
+	socket.dry = fc.signal // nothing more to read at once: let the answers go
+	fc.limit, fc.unacked, fc.idleAt = fc.granted(), 1, maxWindow+1
+	fc.out.frames = appendSettings(fc.out.frames, fc.limit)
+	return fc
+}
+
+// errPeer ends a connection because of what the client did.
+type errPeer http2.ErrCode
+
+func (e errPeer) Error() string { return http2.ErrCode(e).String() }
+
+// run looks after the connection until it ends.
+func (c *frameConn) run() {
+	var writer sync.WaitGroup
+	writer.Go(c.write)
+	err := c.read()
+	var peer errPeer
+	if errors.As(err, &peer) {
+		c.mu.Lock()
+		c.out.frames = appendGoAway(c.out.frames, c.last, http2.ErrCode(peer), "")
+		c.mu.Unlock()
+		c.flushLast()
+		c.drain()
+	}
+	c.fail()
+	writer.Wait()
+	c.settle()
+}
+
+// flushLast waits until the writer has sent what is due, or failed to; a write
+// has its own deadline.
+func (c *frameConn) flushLast() {
+	c.signal()
+	for {
+		c.mu.Lock()
+		done := len(c.out.frames) == 0 && !c.writing || c.failed || c.bidden
+		c.mu.Unlock()
+		if done {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// drain reads what the client still sends, for a while: closing a socket with
+// unread bytes resets it, and the client would not see our GOAWAY.
+func (c *frameConn) drain() {
+	_ = c.conn.CloseWrite() // the client may be gone
+	if c.socket.SetReadDeadline(time.Now().Add(drainTime)) == nil {
+		_, _ = io.CopyN(io.Discard, c.socket, outLimit)
+	}
+}
+
+// fail ends the connection at once.
+func (c *frameConn) fail() {
+	c.mu.Lock()
+	if !c.failed {
+		c.failed = true
+		close(c.ended)
+	}
+	c.closeIdle()
+	c.mu.Unlock()
+	c.signal()
+	// Not the TLS connection: its Close would wait for a writer that is stuck.
+	_ = c.socket.Close()
+}
+
+// closeIdle is called with mu held.
+func (c *frameConn) closeIdle() {
+	if !c.idleOnce {
+		c.idleOnce = true
+		close(c.idle)
+	}
+}
+
+func (c *frameConn) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *frameConn) goAway() {
+	c.mu.Lock()
+	if !c.leaving {
+		c.leaving, c.kept = true, c.last
+		c.out.frames = appendGoAway(c.out.frames, c.last, http2.ErrCodeNo, "")
+	}
+	c.mu.Unlock()
+	c.signal()
+}
