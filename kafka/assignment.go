@@ -1,0 +1,254 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// held is a polled record that no batch has yet.
+type held struct {
+	record  *kgo.Record
+	headers *retryHeaders // of retry and hold topics only
+}
+
+func (h held) bytes() int { return len(h.record.Key) + len(h.record.Value) }
+
+// span is one batch that is out: its records and bytes are free again when the
+// watermark passed them.
+type span struct {
+	upTo  uint64 // of assignment.admitted
+	bytes int
+}
+
+// assignment is one assignment of one partition: its tracker, and what is
+// polled but not yet handed out. A partition that comes back gets a new one
+// (F15), so that nothing late can touch it.
+//
+// It knows no client and no clock, and is guarded by its Source's lock, apart
+// from what says otherwise.
+type assignment struct {
+	// cutting is held while a batch is cut, decoded and admitted, and while the
+	// assignment ends: nothing is admitted once a drain began. Taken before
+	// the Source's lock.
+	cutting sync.Mutex
+
+	options   *SourceOptions
+	topic     *topic
+	partition pipeline.Partition
+	tracker   *pipeline.Tracker
+	limits    limits
+
+	// A predecessor is the tracker of an assignment of this partition that
+	// ended here with work in flight. Nothing is handed out before that work
+	// came back, or this time: else it would be sent next to its own copy.
+	predecessor      *pipeline.Tracker
+	predecessorUntil time.Time
+
+	ended   bool  // given back, or lost: takes and hands out nothing
+	lost    bool  // ended because the coordinator no longer knew us
+	stopped error // why it takes no more records, for good
+
+	waiting      []held
+	waitingBytes int
+	newest       time.Time       // when the newest of them came
+	rest         []pipeline.Item // decoded, but the tracker could not take them yet
+	restAt       time.Time       // when to offer them again
+	busy         bool            // a batch is being cut
+
+	spans     []span
+	spanBytes int
+	admitted  uint64
+
+	paused    bool  // for lack of room, since hysteresis needs a memory
+	next      int64 // the offset after the newest polled; -1 before the first
+	committed int64 // -1 = not known
+	// reread is what was committed when the assignment began, if records below
+	// it are read again; else 0.
+	reread int64
+	high   int64 // the log's end; -1 = not known
+	from   int64 // the log's first offset, when nothing was committed; -1 = not known
+	empty  int64 // up to here nothing follows that is a record; -1 = not known
+
+	answeredAt time.Time // when a broker answered for it last
+	mark       int64     // the watermark when it was looked at last
+	movedAt    time.Time // when it had moved, or had nothing to move for
+}
+
+func newAssignment(o *SourceOptions, t *topic, partition int32, lease *pipeline.Lease, now time.Time) *assignment {
+	p := t.partition(partition)
+	return &assignment{
+		options: o, topic: t, partition: p, limits: t.limits(o, 1),
+		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms + o.Reread, Retry: t.delayed(), Lease: lease}),
+		next:    -1, committed: -1, high: -1, newest: now,
+	}
+}
+
+// after makes it wait for the work in flight of a former assignment.
+func (a *assignment) after(t *pipeline.Tracker, until time.Time) {
+	if !idle(t) {
+		a.predecessor, a.predecessorUntil = t, until
+	}
+}
+
+// idle reports whether all that was admitted to a draining tracker came back.
+func idle(t *pipeline.Tracker) bool {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return t.Drain(ended) == nil
+}
+
+// begin notes where the group stands: reading starts there, or before it if
+// something is to be read again. from is the log's first offset.
+func (a *assignment) begin(committed, from int64) (start int64) {
+	a.committed = committed
+	start = max(from, committed-int64(a.options.Reread))
+	if start < committed {
+		a.reread = committed
+		return start
+	}
+	return committed
+}
+
+// take adds polled records. Those of a retry or hold topic are stopped at the
+// first one whose headers cannot be read: it and all after it stay in Kafka.
+func (a *assignment) take(records []*kgo.Record, now time.Time) {
+	for _, r := range records {
+		if a.ended || a.stopped != nil {
+			return
+		}
+		h := held{record: r}
+		if a.topic.delayed() {
+			var err error
+			if h.headers, err = parseRetryHeaders(r.Headers); err != nil {
+				a.stopped = &PartitionError{Partition: a.partition, Offset: r.Offset, Err: err}
+				return
+			}
+		}
+		a.waiting = append(a.waiting, h)
+		a.waitingBytes += h.bytes()
+		a.next, a.newest = r.Offset+1, now
+	}
+}
+
+// ready reports whether a batch can be cut now, and if not, when to ask again;
+// zero = only when something changes.
+func (a *assignment) ready(now time.Time) (bool, time.Time) {
+	switch {
+	case a.ended, a.busy, len(a.waiting) == 0 && len(a.rest) == 0:
+		return false, time.Time{}
+	case a.predecessor != nil && now.Before(a.predecessorUntil) && !idle(a.predecessor):
+		return false, now.Add(recheck)
+	}
+	a.predecessor = nil
+	if len(a.rest) > 0 {
+		return !now.Before(a.restAt), a.restAt
+	}
+	since := a.newest
+	if due, _ := a.topic.due(a.waiting[0]); due.After(now) {
+		return false, due
+	} else if due.After(since) {
+		since = due
+	}
+	if !a.topic.delayed() && (len(a.waiting) >= a.options.BatchRecords || a.waitingBytes >= a.options.BatchBytes) {
+		return true, time.Time{}
+	}
+	until := since.Add(a.options.Linger)
+	return !now.Before(until), until
+}
+
+// head returns the records of the next batch, without taking them: at most
+// BatchRecords or BatchBytes, at least one, and none that is not due.
+func (a *assignment) head(now time.Time) ([]held, int) {
+	bytes := 0
+	for i, h := range a.waiting {
+		if i == a.options.BatchRecords || i > 0 && bytes+h.bytes() > a.options.BatchBytes {
+			return a.waiting[:i], bytes
+		}
+		if due, _ := a.topic.due(h); due.After(now) {
+			return a.waiting[:i], bytes
+		}
+		bytes += h.bytes()
+	}
+	return a.waiting, bytes
+}
+
+// drop forgets the first n waiting records: a batch has them.
+func (a *assignment) drop(n, bytes int) {
+	clear(a.waiting[:n])
+	a.waiting = a.waiting[n:]
+	a.waitingBytes -= bytes
+	if len(a.waiting) == 0 {
+		a.waiting = nil
+	}
+}
+
+// out notes a batch that was handed out.
+func (a *assignment) out(records, bytes int) {
+	a.admitted += uint64(records)
+	a.spans = append(a.spans, span{upTo: a.admitted, bytes: bytes})
+	a.spanBytes += bytes
+}
+
+// open is how many records are between the committed offset and the newest polled,
+// and how many bytes they hold.
+func (a *assignment) open() (records, bytes int) {
+	n := a.tracker.Held()
+	done := a.admitted - uint64(n)
+	for len(a.spans) > 0 && a.spans[0].upTo <= done {
+		a.spanBytes -= a.spans[0].bytes
+		a.spans = a.spans[1:]
+	}
+	return n + len(a.rest) + len(a.waiting), a.spanBytes + a.waitingBytes
+}
+
+// full says whether to poll no more for this partition. It is full when less
+// than one batch is free, and stays so until half of the window is.
+func (a *assignment) full() bool {
+	records, bytes := a.open()
+	windowBytes := a.options.OpenBatches * a.options.BatchBytes
+	if a.paused {
+		a.paused = records > a.limits.window/2 || bytes > windowBytes/2
+	} else {
+		a.paused = records > a.limits.window-a.limits.batch || bytes > windowBytes-a.options.BatchBytes
+	}
+	return a.paused
+}
+
+// early says whether the partition's next record is not due, and when it is.
+func (a *assignment) early(now time.Time) (time.Time, bool) {
+	if !a.topic.delayed() || len(a.waiting) == 0 {
+		return time.Time{}, false
+	}
+	due, _ := a.topic.due(a.waiting[0])
+	return due, due.After(now)
+}
+
+// position is where reading goes on; -1 = not known.
+func (a *assignment) position() int64 { return max(a.next, a.committed, a.from) }
+
+// lag is how many records are not committed yet; -1 = not known.
+func (a *assignment) lag() int64 {
+	at := max(a.committed, a.from, a.empty)
+	if a.high < 0 || at < 0 {
+		return -1
+	}
+	return max(0, a.high-at)
+}
+
+// showLag sets the lag's gauge, if the lag is known.
+func (a *assignment) showLag() {
+	if lag := a.lag(); lag >= 0 {
+		a.topic.metrics.setLag(a.partition.ID, lag)
+	}
+}
+
+// end lets nothing more in or out. The caller holds cutting and the lock.
+func (a *assignment) end() {
+	a.ended = true
+	a.waiting, a.waitingBytes, a.rest = nil, 0, nil
+}

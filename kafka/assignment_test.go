@@ -1,0 +1,236 @@
+package kafka
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+func sized(n, bytes int, at time.Time) []*kgo.Record {
+	rs := make([]*kgo.Record, n)
+	for i := range rs {
+		rs[i] = &kgo.Record{Topic: "push", Offset: int64(i), Value: make([]byte, bytes), Timestamp: at}
+	}
+	return rs
+}
+
+func options(change func(*SourceOptions)) *SourceOptions {
+	o := SourceOptions{Topics: mainTopic("push"), Group: "g", BatchRecords: 100, BatchBytes: 1000, Linger: 20 * time.Millisecond}
+	if change != nil {
+		change(&o)
+	}
+	o = o.withDefaults()
+	return &o
+}
+
+// part makes an assignment of a partition of the only topic.
+func part(o *SourceOptions, id int32) *assignment {
+	return newAssignment(o, newSource(*o, slog.New(slog.DiscardHandler)).topics[o.Topics[0].Name], id, nil, start)
+}
+
+func TestWhenABatchIsCut(t *testing.T) {
+	tests := []struct {
+		reason  string
+		records int
+		bytes   int // of each
+		after   time.Duration
+		want    int // records of the batch; 0 = not yet
+	}{
+		{"nothing there", 0, 0, time.Hour, 0},
+		{"a few, and the linger is not over", 5, 1, 19 * time.Millisecond, 0},
+		{"a few, and the linger is over", 5, 1, 20 * time.Millisecond, 5},
+		{"full by records: at once", 100, 1, 0, 100},
+		{"more than full: the rest stays", 130, 1, 0, 100},
+		{"full by bytes: at once, and not above", 30, 90, 0, 11},
+		{"one record larger than a batch goes alone", 2, 5000, 0, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.reason, func(t *testing.T) {
+			a := part(options(nil), 0)
+			a.take(sized(test.records, test.bytes, start), start)
+			now := start.Add(test.after)
+			ok, again := a.ready(now)
+			if ok != (test.want > 0) {
+				t.Fatalf("ready is %v, want %v", ok, test.want > 0)
+			}
+			if !ok {
+				if test.records > 0 && !again.Equal(start.Add(20*time.Millisecond)) {
+					t.Errorf("asked to come again at %v, want the end of the linger", again)
+				}
+				return
+			}
+			records, bytes := a.head(now)
+			if len(records) != test.want || bytes != test.want*test.bytes {
+				t.Errorf("batch of %d records, %d bytes; want %d, %d", len(records), bytes, test.want, test.want*test.bytes)
+			}
+			a.drop(len(records), bytes)
+			if len(a.waiting) != test.records-test.want || a.waitingBytes != (test.records-test.want)*test.bytes {
+				t.Errorf("%d records, %d bytes stay", len(a.waiting), a.waitingBytes)
+			}
+		})
+	}
+}
+
+func retryRecord(at time.Time, notBefore time.Time) *kgo.Record {
+	r := &kgo.Record{Topic: "push", Timestamp: at, Headers: []kgo.RecordHeader{header("pf-v", "1")}}
+	if !notBefore.IsZero() {
+		r.Headers = append(r.Headers, header("pf-not-before", fmt.Sprint(notBefore.UnixMilli())))
+	}
+	return r
+}
+
+func TestARetryRecordIsNeverEarly(t *testing.T) {
+	o := options(func(o *SourceOptions) { o.Topics = tier("push", 30*time.Second) })
+	tests := []struct {
+		reason    string
+		notBefore time.Time
+		due       time.Duration // after the record's timestamp
+		later     bool          // handed out before its not-before, to be produced again
+	}{
+		{"the tier's delay", time.Time{}, 30 * time.Second, false},
+		{"a later not-before counts", start.Add(59 * time.Second), 59 * time.Second, false},
+		{"one that is later by a tier would hold up those behind it", start.Add(60 * time.Second), 30 * time.Second, true},
+		{"an earlier one does not shorten the delay", start.Add(time.Second), 30 * time.Second, false},
+	}
+	for _, test := range tests {
+		t.Run(test.reason, func(t *testing.T) {
+			a := part(o, 0)
+			a.take([]*kgo.Record{retryRecord(start, test.notBefore)}, start)
+			due := start.Add(test.due)
+			if ok, again := a.ready(due.Add(-time.Millisecond)); ok || !again.Equal(due) {
+				t.Errorf("1 ms early: ready %v, to be asked again at %v; want not, and %v", ok, again, due)
+			}
+			if at, early := a.early(due.Add(-time.Millisecond)); !early || !at.Equal(due) {
+				t.Errorf("1 ms early the partition is not held: %v until %v", early, at)
+			}
+			if ok, _ := a.ready(due.Add(o.Linger)); !ok {
+				t.Error("not ready when due and the linger is over")
+			}
+			if _, early := a.early(due); early {
+				t.Error("held although due")
+			}
+			it := a.topic.items(a.waiting)[0]
+			if marked := it.NotBefore.Equal(test.notBefore) && !it.NotBefore.IsZero(); marked != test.later {
+				t.Errorf("its item says not before %v, want that said: %v", it.NotBefore, test.later)
+			}
+		})
+	}
+
+	t.Run("those behind that are not due stay", func(t *testing.T) {
+		a := part(o, 0)
+		a.take([]*kgo.Record{retryRecord(start, time.Time{}), retryRecord(start.Add(time.Second), time.Time{})}, start.Add(time.Second))
+		records, _ := a.head(start.Add(30*time.Second + 500*time.Millisecond))
+		if len(records) != 1 {
+			t.Errorf("batch of %d, want the one that is due", len(records))
+		}
+	})
+}
+
+func TestAnUnreadableRetryRecordStopsItsPartition(t *testing.T) {
+	o := options(func(o *SourceOptions) { o.Topics = tier("push", time.Second) })
+	a := part(o, 4)
+	bad := retryRecord(start, time.Time{})
+	bad.Offset, bad.Headers = 8, []kgo.RecordHeader{header("pf-v", "9")}
+	good := retryRecord(start, time.Time{})
+	good.Offset = 7
+	a.take([]*kgo.Record{good, bad, retryRecord(start, time.Time{})}, start)
+	if len(a.waiting) != 1 || a.waiting[0].record.Offset != 7 {
+		t.Errorf("%d records wait, want the one before the unreadable one", len(a.waiting))
+	}
+	e, ok := a.stopped.(*PartitionError)
+	if !ok || e.Offset != 8 || e.Partition.ID != 4 {
+		t.Errorf("stopped by %v, want a PartitionError at offset 8 of partition 4", a.stopped)
+	}
+}
+
+func TestAFullWindowHasHysteresis(t *testing.T) {
+	o := options(func(o *SourceOptions) { o.BatchRecords, o.BatchBytes, o.OpenBatches = 10, 1000, 4 })
+	a := part(o, 0)
+	admit := func(n, bytes int) *pipeline.Batch {
+		a.take(sized(n, bytes, start), start)
+		records, size := a.head(start)
+		b := &pipeline.Batch{Items: make([]pipeline.Item, len(records))}
+		for i := range b.Items {
+			b.Items[i].Offset = records[i].record.Offset
+		}
+		a.drop(len(records), size)
+		a.tracker.Admit(b)
+		a.out(len(records), size)
+		return b
+	}
+	bs := []*pipeline.Batch{admit(10, 1), admit(10, 1), admit(10, 1)}
+	if a.full() {
+		t.Fatal("full with 30 of 40 open: one batch is free")
+	}
+	bs = append(bs, admit(1, 1))
+	if !a.full() {
+		t.Fatal("not full with 31 of 40 open: less than a batch is free")
+	}
+	bs[0].Tracker = a.tracker
+	a.tracker.Done(itemsOf(bs[0]))
+	if !a.full() {
+		t.Error("resumed with 21 of 40 open: half is not free yet")
+	}
+	a.tracker.Done(itemsOf(bs[3]))
+	a.tracker.Done(itemsOf(bs[2]))
+	if !a.full() {
+		t.Error("resumed although the watermark has not moved: done out of order frees nothing")
+	}
+	a.tracker.Done(itemsOf(bs[1]))
+	if !a.full() {
+		t.Error("resumed although nothing is committed: the next owner would begin before all of it")
+	}
+	a.tracker.Committed(1000)
+	if a.full() {
+		t.Error("still full with nothing open")
+	}
+
+	for range 3 {
+		admit(1, 900)
+	}
+	if a.full() {
+		t.Error("full with 2,700 of 4,000 bytes")
+	}
+	last := admit(1, 900)
+	if !a.full() {
+		t.Error("not full with 3,600 of 4,000 bytes: a batch of bytes is not free")
+	}
+	a.tracker.Done(itemsOf(last))
+	if _, bytes := a.open(); bytes != 3600 {
+		t.Errorf("%d bytes open, want 3600: the last one is done, but those before hold them", bytes)
+	}
+}
+
+func TestNothingIsHandedOutNextToItsOwnCopy(t *testing.T) {
+	o := options(nil)
+	former := part(o, 0)
+	b := &pipeline.Batch{Items: make([]pipeline.Item, 1)}
+	former.tracker.Admit(b)
+	former.tracker.Fence()
+
+	a := part(o, 0)
+	a.after(former.tracker, start.Add(20*time.Second))
+	a.take(sized(1, 1, start), start)
+	now := start.Add(time.Second)
+	if ok, _ := a.ready(now); ok {
+		t.Fatal("handed out while the former assignment has work in flight")
+	}
+	if ok, _ := a.ready(start.Add(21 * time.Second)); !ok {
+		t.Error("waits for work that never comes back")
+	}
+
+	c := part(o, 0)
+	c.after(former.tracker, start.Add(20*time.Second))
+	c.take(sized(1, 1, start), start)
+	former.tracker.Abandon(itemsOf(b))
+	if ok, _ := c.ready(now); !ok {
+		t.Error("waits although all work came back")
+	}
+}

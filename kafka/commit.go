@@ -1,0 +1,146 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Commit implements pipeline.Source. What the coordinator could not take just
+// now is tried again, within the commit time-out; an error means that not all
+// is committed, and the next call tries again.
+func (s *Source) Commit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
+	defer cancel()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		again, err := s.commitOnce(ctx)
+		if err == nil {
+			s.wakeAll()
+			return nil
+		}
+		s.metrics.commitsFailed.Inc()
+		if again {
+			wait(ctx, nil, time.Now().Add(pause))
+		}
+		if !again || ctx.Err() != nil {
+			return fmt.Errorf("committing offsets of group %s: %w", s.options.Group, err)
+		}
+	}
+}
+
+// wakeAll lets the poller and Next look at the trackers, which have probably
+// moved.
+func (s *Source) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.signal()
+}
+
+// commitOnce commits all watermarks that moved, in one request. again says
+// whether the same may work a little later.
+func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	moved, owned := s.moved()
+	if len(moved) == 0 {
+		return false, nil
+	}
+	start := time.Now()
+	var refused map[pipeline.Partition]error
+	s.client.CommitOffsetsSync(ctx, moved,
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
+			if err = e; e == nil { // with an error there may be no response
+				refused = refusals(resp)
+			}
+		})
+	s.metrics.commit(time.Since(start))
+	if err != nil {
+		return ctx.Err() == nil, err
+	}
+	s.noteCommits(moved, refused)
+	for _, e := range refused {
+		if errors.Is(e, kerr.UnknownMemberID) || errors.Is(e, kerr.IllegalGeneration) || errors.Is(e, kerr.FencedInstanceID) || errors.Is(e, kerr.FencedMemberEpoch) {
+			s.lose(owned)
+			return false, e
+		}
+		// A stale epoch is behind the next heartbeat's (KIP-848).
+		err, again = e, again || kerr.IsRetriable(e) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
+	}
+	return again, err
+}
+
+// moved are the watermarks above what is committed, and all that is owned as
+// they are read. Read under committing: none of them is fenced before the
+// commit is over.
+func (s *Source) moved() (moved offsets, owned *expulsion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, a := range s.parts {
+		next, ok := a.tracker.Watermark()
+		switch {
+		case !ok, next == a.committed:
+			continue
+		case next < a.reread: // what is read again is committed already
+			a.tracker.Committed(next)
+			continue
+		case next < a.committed:
+			a.topic.metrics.rewinds.Inc()
+			continue
+		}
+		moved.set(p, kgo.EpochOffset{Epoch: -1, Offset: next})
+	}
+	return moved, s.owned()
+}
+
+// offsets are places by topic and partition, as the client takes them. The
+// zero value is empty.
+type offsets map[string]map[int32]kgo.EpochOffset
+
+func (o *offsets) set(p pipeline.Partition, at kgo.EpochOffset) {
+	if *o == nil {
+		*o = make(offsets)
+	}
+	if (*o)[p.Topic] == nil {
+		(*o)[p.Topic] = make(map[int32]kgo.EpochOffset)
+	}
+	(*o)[p.Topic][p.ID] = at
+}
+
+func refusals(resp *kmsg.OffsetCommitResponse) map[pipeline.Partition]error {
+	var refused map[pipeline.Partition]error
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				if refused == nil {
+					refused = make(map[pipeline.Partition]error)
+				}
+				refused[pipeline.Partition{Topic: t.Topic, ID: p.Partition}] = err
+			}
+		}
+	}
+	return refused
+}
+
+func (s *Source) noteCommits(moved offsets, refused map[pipeline.Partition]error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, partitions := range moved {
+		for id, o := range partitions {
+			p := pipeline.Partition{Topic: topic, ID: id}
+			a := s.parts[p]
+			if a == nil || refused[p] != nil {
+				continue
+			}
+			a.committed = o.Offset
+			a.tracker.Committed(o.Offset)
+			a.showLag()
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A window is counted from the committed offset, and that is where the next
+// owner begins: so its first W records are all that a dead owner can have had,
+// however long that could not commit.
+func TestTheFirstWindowCoversAllThatADeadOwnerHad(t *testing.T) {
+	const window, total = 40, 300
+	c := newCluster(t, 1, []string{"push"})
+	var outage atomic.Bool
+	outage.Store(true)
+	c.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return nil, errors.New("commits are cut off"), outage.Load()
+	})
+	so := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, OpenBatches: window / 10, Linger: time.Millisecond, Commit: 200 * time.Millisecond}
+	dead := c.source(so)
+	c.produce("push", 0, 0, total)
+	most := int64(-1)
+	for most < window-1 {
+		b := nextItems(t, dead, 1)[0]
+		done(b) // at once: nothing but commits holds it up
+		most = b.Items[len(b.Items)-1].Offset
+	}
+	if err := dead.Commit(t.Context()); err == nil {
+		t.Fatal("the outage is none")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if b, err := dead.Next(ctx); err == nil {
+		t.Fatalf("offset %d was handed out with nothing committed: the window is %d", b.Items[0].Offset, window)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = dead.Close(ended)
+	if got := c.committed("g", "push", 0); got != -1 {
+		t.Fatalf("committed %d, want nothing", got)
+	}
+
+	outage.Store(false)
+	heir := c.source(so)
+	for seen := int64(0); seen < total; {
+		b := nextItems(t, heir, 1)[0]
+		for _, it := range itemsOf(b) {
+			if it.Offset <= most && !it.Confirm {
+				t.Errorf("offset %d, which the dead owner had, is not confirmed", it.Offset)
+			}
+			if it.Offset >= window && it.Confirm {
+				t.Errorf("offset %d is confirmed, although no owner can have had it", it.Offset)
+			}
+			seen = it.Offset + 1
+		}
+		done(b)
+		if err := heir.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

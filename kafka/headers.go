@@ -1,0 +1,144 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// The headers of records that this fleet wrote. On a lane's own topic they
+// mean nothing: whatever a producer puts there is ignored.
+const (
+	headerVersion   = "pf-v"
+	headerAttempt   = "pf-attempt"
+	headerHops      = "pf-hops"
+	headerRedrive   = "pf-redrive"
+	headerNotBefore = "pf-not-before" // unix ms
+	headerFirstSeen = "pf-first-seen" // unix ms
+	headerDevices   = "pf-devices"    // device hashes, comma-separated; absent = all
+	headerReason    = "pf-reason"
+	headerDetail    = "pf-detail"
+	headerProvider  = "pf-provider" // of dead letters: the providers that did not take it, comma-separated
+	headerOrigin    = "pf-origin"   // topic/partition/offset of the notification's first record
+
+	headerPrefix = "pf-"
+	// formatVersion is what pf-v says. Another one is never guessed at.
+	formatVersion = "1"
+	// maxStep keeps attempt + hops within a status row's step.
+	maxStep = 1<<15 - 1
+)
+
+// retryHeaders are what a retry record says about itself.
+type retryHeaders struct {
+	attempt, hops, redrive int
+	notBefore              time.Time
+	firstSeen              time.Time
+	devices                []string
+}
+
+var errNoVersion = errors.New("header " + headerVersion + " is missing")
+
+// parseRetryHeaders reads a retry record's headers. Any doubt is an error: the
+// partition stalls rather than sends to the wrong devices or too early.
+func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
+	var h retryHeaders
+	var version string
+	seen := make(map[string]bool, len(hs))
+	for i := range hs {
+		key, value := hs[i].Key, string(hs[i].Value)
+		if !strings.HasPrefix(key, headerPrefix) {
+			continue
+		}
+		if seen[key] {
+			return nil, fmt.Errorf("header %s is there twice", key)
+		}
+		seen[key] = true
+		var err error
+		switch key {
+		case headerVersion:
+			version = value
+		case headerAttempt:
+			h.attempt, err = parseCount(value)
+		case headerHops:
+			h.hops, err = parseCount(value)
+		case headerRedrive:
+			h.redrive, err = parseCount(value)
+		case headerNotBefore:
+			h.notBefore, err = parseTime(value)
+		case headerFirstSeen:
+			h.firstSeen, err = parseTime(value)
+		case headerDevices:
+			h.devices, err = parseDevices(value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("header %s is malformed: %w", key, err)
+		}
+	}
+	switch {
+	case !seen[headerVersion]:
+		return nil, errNoVersion
+	case version != formatVersion:
+		return nil, fmt.Errorf("header %s has version %.16q, this worker knows %s", headerVersion, version, formatVersion)
+	case h.attempt+h.hops > maxStep:
+		return nil, fmt.Errorf("headers %s and %s add up to more than %d", headerAttempt, headerHops, maxStep)
+	}
+	return &h, nil
+}
+
+func parseCount(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 15)
+	if err != nil {
+		return 0, errors.New("not a number from 0 to 32767")
+	}
+	return int(n), nil
+}
+
+func parseTime(s string) (time.Time, error) {
+	ms, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || ms < 0 || ms > 1<<53 {
+		return time.Time{}, errors.New("not a time in unix milliseconds")
+	}
+	return time.UnixMilli(ms), nil
+}
+
+func parseDevices(s string) ([]string, error) {
+	if s == "" {
+		return nil, errors.New("no device hashes")
+	}
+	devices := strings.Split(s, ",")
+	for _, d := range devices {
+		if d == "" || len(d) > 64 {
+			return nil, errors.New("not a list of device hashes")
+		}
+	}
+	return devices, nil
+}
+
+// trace picks the headers that pass through: those of others. Of a retry
+// record it keeps the origin as well, which only Producer reads.
+func trace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
+	var out []pipeline.RecordHeader
+	for i := range hs {
+		if strings.HasPrefix(hs[i].Key, headerPrefix) && !(retry && hs[i].Key == headerOrigin) {
+			continue
+		}
+		out = append(out, pipeline.RecordHeader{Key: hs[i].Key, Value: hs[i].Value})
+	}
+	return out
+}
+
+// origin is the place of the notification's first record.
+func origin(it *pipeline.Item) string {
+	for i := range it.Trace {
+		if it.Trace[i].Key == headerOrigin {
+			return string(it.Trace[i].Value)
+		}
+	}
+	return it.Partition.Topic + "/" + strconv.Itoa(int(it.Partition.ID)) + "/" + strconv.FormatInt(it.Offset, 10)
+}

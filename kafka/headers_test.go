@@ -1,0 +1,87 @@
+package kafka
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+func TestRetryHeadersComeBackAsWritten(t *testing.T) {
+	first := time.UnixMilli(1_790_000_000_123)
+	due := time.UnixMilli(1_790_000_030_000).Add(400 * time.Microsecond)
+	it := &pipeline.Item{Partition: pipeline.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1,
+		Trace: []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("00-1-2-01")}}}
+	h := &pipeline.Handover{To: pipeline.ToRetry, Item: it, Devices: []string{"d1", "d2"}, Attempt: 2, Hops: 5, NotBefore: due, Reason: "TooManyRequests"}
+
+	written := retryHeadersOf(h)
+	got, err := parseRetryHeaders(written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &retryHeaders{attempt: 2, hops: 5, redrive: 1, firstSeen: first, devices: []string{"d1", "d2"},
+		notBefore: time.UnixMilli(1_790_000_030_001)} // rounded up: never early
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+
+	// The next retry of the same notification still names its first place.
+	second := &pipeline.Item{Partition: pipeline.Partition{Topic: "push.retry.30s", ID: 0}, Offset: 1, Trace: trace(written, true)}
+	if got := origin(second); got != "push/3/77" {
+		t.Errorf("origin of the second retry is %q, want push/3/77", got)
+	}
+	again := retryHeadersOf(&pipeline.Handover{Item: second})
+	count := make(map[string]int)
+	for _, h := range again {
+		count[h.Key]++
+	}
+	if count["traceparent"] != 1 || count[headerOrigin] != 1 {
+		t.Errorf("headers of the second retry: %v, want one traceparent and one origin", count)
+	}
+}
+
+func TestRetryHeadersInDoubtAreErrors(t *testing.T) {
+	ok := []kgo.RecordHeader{header("pf-v", "1"), header("pf-attempt", "1")}
+	tests := []struct {
+		reason string
+		more   []kgo.RecordHeader
+		want   string // part of the error; empty = none
+	}{
+		{"headers of others do not matter", []kgo.RecordHeader{header("x", "\x00"), header("x", "2")}, ""},
+		{"unknown pf headers are for a reader who knows them", []kgo.RecordHeader{header("pf-later", "x")}, ""},
+		{"twice the same: which one counts?", []kgo.RecordHeader{header("pf-attempt", "2")}, "twice"},
+		{"not a number", []kgo.RecordHeader{header("pf-hops", "many")}, "pf-hops"},
+		{"negative", []kgo.RecordHeader{header("pf-redrive", "-1")}, "pf-redrive"},
+		{"more than a step can hold", []kgo.RecordHeader{header("pf-hops", "32767")}, "add up"},
+		{"too large", []kgo.RecordHeader{header("pf-hops", "32768")}, "pf-hops"},
+		{"not a time", []kgo.RecordHeader{header("pf-not-before", "soon")}, "pf-not-before"},
+		{"negative time", []kgo.RecordHeader{header("pf-first-seen", "-5")}, "pf-first-seen"},
+		{"devices present but empty would mean all", []kgo.RecordHeader{header("pf-devices", "")}, "pf-devices"},
+		{"a hole in the list", []kgo.RecordHeader{header("pf-devices", "a,,b")}, "pf-devices"},
+	}
+	for _, test := range tests {
+		t.Run(test.reason, func(t *testing.T) {
+			_, err := parseRetryHeaders(append(ok[:2:2], test.more...))
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+	for _, hs := range [][]kgo.RecordHeader{nil, {header("pf-v", "2")}, {header("pf-v", "")}} {
+		if _, err := parseRetryHeaders(hs); err == nil || !strings.Contains(err.Error(), "pf-v") {
+			t.Errorf("headers %v: got %v, want an error about pf-v", hs, err)
+		}
+	}
+}
+
+func TestProducersHeadersAreIgnoredOnMainTopics(t *testing.T) {
+	hs := []kgo.RecordHeader{header("pf-attempt", "9"), header("pf-origin", "x"), header("traceparent", "t")}
+	got := trace(hs, false)
+	if len(got) != 1 || got[0].Key != "traceparent" {
+		t.Errorf("kept %v, want the traceparent only", got)
+	}
+}

@@ -1,0 +1,50 @@
+package kafka
+
+import (
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// items decodes records. What cannot be decoded is dead, and goes on as such.
+func (t *topic) items(records []held) []pipeline.Item {
+	items := make([]pipeline.Item, len(records))
+	for i, h := range records {
+		it, r := &items[i], h.record
+		it.Partition = pipeline.Partition{Topic: r.Topic, ID: r.Partition}
+		it.Offset, it.Timestamp, it.FirstSeen = r.Offset, r.Timestamp, r.Timestamp
+		it.Key, it.Value = r.Key, r.Value
+		if len(r.Headers) > 0 {
+			it.Trace = trace(r.Headers, t.delayed())
+		}
+		if h.headers != nil {
+			it.Attempt, it.Hops, it.Redrive, it.Devices = h.headers.attempt, h.headers.hops, h.headers.redrive, h.headers.devices
+			if !h.headers.firstSeen.IsZero() {
+				it.FirstSeen = h.headers.firstSeen
+			}
+			_, it.NotBefore = t.due(h)
+		}
+		if r.Value == nil {
+			it.Decide(pipeline.Dead, pipeline.EmptyValue, "")
+		} else if d := pipeline.Decode(r.Value, &it.Message); d != nil {
+			it.Decide(pipeline.Dead, d.Reason, d.Field)
+		}
+	}
+	return items
+}
+
+// markReread marks what is below the offset that was committed when the
+// assignment began: its intent is read, and it is never sent.
+func (a *assignment) markReread(items []pipeline.Item) {
+	for i := range items {
+		if items[i].Offset >= a.reread {
+			return
+		}
+		items[i].Reread, items[i].Confirm = true, true
+	}
+}
+
+func batchBytes(b *pipeline.Batch) (n int) {
+	for i := range b.Items {
+		n += len(b.Items[i].Key) + len(b.Items[i].Value)
+	}
+	return n
+}

@@ -1,0 +1,273 @@
+package kafka
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// heartbeats makes the broker answer heartbeats as told, and notes when they
+// came in.
+type heartbeats struct {
+	mu    sync.Mutex
+	times []time.Time
+	code  int16         // answered instead of the broker's own; 0 = the broker's own
+	hold  chan struct{} // if set, heartbeats are not answered until it is closed
+}
+
+func (c *cluster) controlHeartbeats() *heartbeats {
+	h := &heartbeats{}
+	c.ControlKey(int16(kmsg.Heartbeat), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		h.mu.Lock()
+		h.times = append(h.times, time.Now())
+		code, hold := h.code, h.hold
+		h.mu.Unlock()
+		if hold != nil {
+			c.SleepControl(func() { <-hold })
+		}
+		if code == 0 {
+			return nil, nil, false
+		}
+		resp := r.ResponseKind().(*kmsg.HeartbeatResponse)
+		resp.ErrorCode = code
+		return resp, nil, true
+	})
+	return h
+}
+
+func (h *heartbeats) set(code int16, hold chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.code, h.hold = code, hold
+}
+
+func (h *heartbeats) seen() []time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.times)
+}
+
+func TestSwallowedHeartbeatsLetTheLeaseLapse(t *testing.T) {
+	const session = 6 * time.Second
+	c := newCluster(t, 1, []string{"push"})
+	h := c.controlHeartbeats()
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: session})
+	c.produce("push", 0, 0, 1)
+	tracker := nextItems(t, s, 1)[0].Tracker
+	eventually(t, "two heartbeats are answered", func() bool { return len(h.seen()) >= 2 })
+	hold := make(chan struct{})
+	defer close(hold)
+	h.set(0, hold)
+	before := len(h.seen())
+	eventually(t, "one is swallowed", func() bool { return len(h.seen()) > before })
+
+	// A heartbeat leaves before it comes in: the lease that the last answered
+	// one gave ends no later than a session after that, and the swallowed one,
+	// sent since, has given nothing.
+	answered := h.seen()[before-1]
+	if tracker.Lapsed(answered.Add(session - time.Second)) {
+		t.Error("the lease is over before a session has passed since the last answer")
+	}
+	if !tracker.Lapsed(answered.Add(session)) {
+		t.Error("a session after the last heartbeat that was answered the lease goes on")
+	}
+}
+
+func TestAHeartbeatDuringARebalanceRenewsTheLease(t *testing.T) {
+	const session = 4 * time.Second
+	c := newCluster(t, 1, []string{"push"})
+	h := c.controlHeartbeats()
+	so := SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: session, Balancer: EagerRange, Drain: 15 * time.Second}
+	s := c.source(so)
+	c.produce("push", 0, 0, 1)
+	b := nextItems(t, s, 1)[0]
+	h.set(kerr.RebalanceInProgress.Code, nil)
+	eventually(t, "the partition drains", b.Tracker.Draining) // with its item in flight
+	draining := len(h.seen())
+	eventually(t, "heartbeats go on", func() bool { return len(h.seen()) >= draining+3 })
+	last := h.seen()[draining+1] // answered, since another one was sent after it
+	if s.member.lease.Lapsed(last.Add(session - time.Second)) {
+		t.Error("a heartbeat answered with REBALANCE_IN_PROGRESS did not renew the lease")
+	}
+	h.set(0, nil)
+	done(b)
+}
+
+func TestAPendingJoinKeepsTheLeaseOnlyWhileTheCoordinatorAnswers(t *testing.T) {
+	const session = 3 * time.Second
+	c := newCluster(t, 1, []string{"push"})
+	h := c.controlHeartbeats()
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: session})
+	c.produce("push", 0, 0, 1)
+	b := nextItems(t, s, 1)[0]
+	joining, joined := make(chan struct{}), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(joining) })
+	c.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		begun()
+		c.KeepControl()
+		c.SleepControl(func() { <-joined }) // another member drains
+		return nil, nil, false
+	})
+	h.set(kerr.RebalanceInProgress.Code, nil)
+	select {
+	case <-joining:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it never joined again")
+	}
+	pending := len(h.seen())
+	eventually(t, "it is heard of for longer than a session", func() bool {
+		seen := h.seen()
+		return len(seen) > pending+2 && seen[len(seen)-2].Sub(seen[pending]) > session
+	})
+	if b.Tracker.Draining() || b.Tracker.Lapsed(time.Now()) {
+		t.Error("the coordinator answers, and what is kept may not be sent")
+	}
+	hold := make(chan struct{})
+	h.set(0, hold)
+	pending = len(h.seen())
+	eventually(t, "a heartbeat is swallowed", func() bool { return len(h.seen()) > pending })
+	if !b.Tracker.Lapsed(h.seen()[pending-1].Add(session)) {
+		t.Error("nobody answers, and the pending JoinGroup is taken for a lease")
+	}
+	close(hold)
+	close(joined)
+}
+
+func TestAnUnknownMemberHasNoLease(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	h := c.controlHeartbeats()
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: 4 * time.Second})
+	c.produce("push", 0, 0, 1)
+	first := nextItems(t, s, 1)[0]
+	if first.Tracker.Lapsed(time.Now()) {
+		t.Fatal("a member may not send")
+	}
+	h.set(kerr.UnknownMemberID.Code, nil)
+	eventually(t, "the lease ends", func() bool { return first.Tracker.Lapsed(time.Now()) })
+	eventually(t, "the tracker is fenced", func() bool { _, ours := first.Tracker.Watermark(); return first.Tracker.Draining() && !ours })
+	h.set(0, nil)
+	done(first)
+	again := nextItems(t, s, 1)[0]
+	if again.Tracker.Lapsed(time.Now()) || !first.Tracker.Lapsed(time.Now()) {
+		t.Error("after rejoining the new assignment may not send, or the old one may")
+	}
+}
+
+func TestAMemberThatIsForgottenWhileItJoinsStartsAnew(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	h := c.controlHeartbeats()
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: 4 * time.Second})
+	c.produce("push", 0, 0, 1)
+	first := nextItems(t, s, 1)[0]
+	c.ControlKey(int16(kmsg.JoinGroup), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		resp := r.ResponseKind().(*kmsg.JoinGroupResponse)
+		resp.ErrorCode = kerr.UnknownMemberID.Code
+		return resp, nil, true
+	})
+	h.set(kerr.RebalanceInProgress.Code, nil) // makes it join again
+	// The client tells nobody: it joins as somebody new and keeps what it has.
+	eventually(t, "the tracker is fenced", first.Tracker.Draining)
+	h.set(0, nil)
+	done(first)
+	again := nextItems(t, s, 1)[0]
+	if again.Tracker == first.Tracker || !again.Items[0].Confirm {
+		t.Error("the partition went on with the tracker of the membership that is over")
+	}
+	eventually(t, "the new assignment may send", func() bool { return !again.Tracker.Lapsed(time.Now()) })
+	if !first.Tracker.Lapsed(time.Now()) {
+		t.Error("the old assignment may send")
+	}
+}
+
+// tap is a network that can be made to swallow everything, and to come back.
+type tap struct {
+	closed atomic.Bool
+	mu     sync.Mutex
+	conns  []net.Conn
+}
+
+type tapped struct {
+	net.Conn
+	tap *tap
+}
+
+func (t *tap) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conns = append(t.conns, conn)
+	return &tapped{conn, t}, nil
+}
+
+// open lets the network come back, without its old connections: they have lost
+// what was swallowed.
+func (t *tap) open() {
+	t.closed.Store(false)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.conns {
+		_ = c.Close() // perhaps the client has done so
+	}
+	t.conns = nil
+}
+
+func (c *tapped) Write(b []byte) (int, error) {
+	if c.tap.closed.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *tapped) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.tap.closed.Load() {
+			return n, err
+		}
+	}
+}
+
+func TestRealMemberBehindADeadNetworkStopsBeforeItsSuccessorStarts(t *testing.T) {
+	topic := ownName(t)
+	c := realCluster(t, TopicSpec{Name: topic, Partitions: 1, Replication: 1})
+	zombieNet := &tap{}
+	so := SourceOptions{Topics: mainTopic(topic), Group: topic, Linger: time.Millisecond, Session: 6 * time.Second}
+	direct := c.options
+	c.options.Dial = zombieNet.dial
+	zombie := c.source(so)
+	c.options = direct
+	c.produce(topic, 0, 0, 1)
+	held := nextItems(t, zombie, 1)[0]
+
+	zombieNet.closed.Store(true)
+	dead := time.Now()
+	successor := c.source(so)
+	taken := nextItems(t, successor, 1)[0]
+	now := time.Now()
+	if held.Tracker.Draining() {
+		t.Fatal("the zombie knows: the test shows nothing")
+	}
+	if !held.Tracker.Lapsed(now) {
+		t.Error("both members may send what they own")
+	}
+	if held.Tracker.Lapsed(dead) {
+		t.Error("the lease was over before the network died")
+	}
+	if taken.Tracker.Lapsed(now) || !taken.Items[0].Confirm {
+		t.Error("the successor may not send, or does not confirm")
+	}
+	zombieNet.open()
+	done(held)
+	eventually(t, "the zombie is told", func() bool { _, ours := held.Tracker.Watermark(); return !ours })
+}

@@ -1,0 +1,107 @@
+package kafka
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// until finds out a lease's deadline, in whole seconds after from; 0 = it has
+// lapsed by then.
+func until(m *membership, from time.Time) int {
+	for s := range 3600 {
+		if m.lease.Lapsed(from.Add(time.Duration(s)*time.Second + time.Millisecond)) {
+			return s
+		}
+	}
+	return 3600
+}
+
+func TestWhatRenewsALease(t *testing.T) {
+	const session = 10 * time.Second
+	heartbeat, join, sync := request{key: kmsg.Heartbeat}, request{key: kmsg.JoinGroup}, request{key: kmsg.SyncGroup}
+	next := request{key: kmsg.ConsumerGroupHeartbeat}
+	type step struct {
+		reason string
+		do     func(m *membership, at func(seconds int) time.Time)
+		want   int // seconds after the start at which the lease lapses
+	}
+	answer := func(r request, sent int, code int16) func(*membership, func(int) time.Time) {
+		return func(m *membership, at func(int) time.Time) { m.answer(r, at(sent), code) }
+	}
+	sent := func(m *membership, _ func(int) time.Time) { m.sent(join) }
+	joined := step{"a membership begins with the answer to SyncGroup, from when that was sent", answer(sync, 1, 0), 11}
+	tests := []struct {
+		name  string
+		steps []step
+	}{
+		{"heartbeats", []step{
+			{"nobody has answered", func(*membership, func(int) time.Time) {}, 0},
+			joined,
+			{"a heartbeat counts from when it was sent", answer(heartbeat, 4, 0), 14},
+			{"the group moves, and the coordinator knows us", answer(heartbeat, 7, kerr.RebalanceInProgress.Code), 17},
+			{"an answer that overtook another takes nothing back", answer(heartbeat, 5, 0), 17},
+			{"the coordinator is somewhere else: it has not answered for us", answer(heartbeat, 9, kerr.NotCoordinator.Code), 17},
+			{"it is loading: neither", answer(heartbeat, 9, kerr.CoordinatorLoadInProgress.Code), 17},
+		}},
+		{"rejoining", []step{
+			joined,
+			{"a JoinGroup is sent: perhaps into a dead network", sent, 11},
+			{"a heartbeat beside it says that we are known", answer(heartbeat, 5, kerr.RebalanceInProgress.Code), 15},
+			{"one that came as the rebalance was over says nothing", answer(heartbeat, 6, kerr.IllegalGeneration.Code), 15},
+			{"its answer says that we were known when it was sent", answer(join, 4, 0), 15},
+			{"the group moved on before SyncGroup: we are known", answer(sync, 8, kerr.RebalanceInProgress.Code), 18},
+			{"SyncGroup's answer", answer(sync, 9, 0), 19},
+		}},
+		{"a first join", []step{
+			{"who is no member yet owns nothing while it joins", sent, 0},
+			{"the coordinator hands out a member id first", answer(join, 1, kerr.MemberIDRequired.Code), 0},
+			{"the answer to JoinGroup assigns nothing", answer(join, 2, 0), 0},
+			joined,
+		}},
+		{"expelled", []step{
+			joined,
+			{"unknown: over at once", answer(heartbeat, 4, kerr.UnknownMemberID.Code), 0},
+			{"a new membership is no lease for what the old one owned", answer(sync, 6, 0), 0},
+			{"when that is fenced, it is", func(m *membership, _ func(int) time.Time) { m.fenced(1) }, 16},
+			{"unknown again", answer(heartbeat, 9, kerr.UnknownMemberID.Code), 0},
+			{"an earlier expulsion's fence is not enough", func(m *membership, at func(int) time.Time) { m.answer(sync, at(10), 0); m.fenced(1) }, 0},
+			{"this one's is", func(m *membership, _ func(int) time.Time) { m.fenced(2) }, 20},
+		}},
+		{"expelled while joining", []step{
+			joined,
+			{"a JoinGroup waits", sent, 11},
+			{"it is answered that nobody knows us", answer(join, 5, kerr.UnknownMemberID.Code), 0},
+			{"joining as somebody new is no lease", func(m *membership, _ func(int) time.Time) { m.fenced(1); m.sent(join) }, 0},
+		}},
+		{"lost", []step{
+			joined,
+			{"the client says that the partitions are lost", func(m *membership, _ func(int) time.Time) { m.end() }, 0},
+			{"it has joined again", answer(sync, 6, 0), 16},
+		}},
+		{"KIP-848", []step{
+			{"the first heartbeat joins", answer(next, 1, 0), 11},
+			{"each one renews", answer(next, 4, 0), 14},
+			{"the epoch is over", answer(next, 7, kerr.FencedMemberEpoch.Code), 0},
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			expelled := 0
+			m := newMembership(session, func(n int) { expelled = n })
+			start := time.Now()
+			at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+			for _, s := range test.steps {
+				s.do(m, at)
+				if got := until(m, start); got != s.want {
+					t.Errorf("%s: lapses after %d s, want %d", s.reason, got, s.want)
+				}
+			}
+			if want := map[string]int{"expelled": 2, "expelled while joining": 1, "KIP-848": 1}[test.name]; expelled != want {
+				t.Errorf("expelled %d times, want %d", expelled, want)
+			}
+		})
+	}
+}

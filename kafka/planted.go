@@ -1,0 +1,38 @@
+//go:build planted
+
+package kafka
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// CommitAnyway commits these offsets as this member, whether or not their
+// partitions are its own and their records done. It is what Commit exists to
+// prevent, and only in builds with the tag planted: bench/mutants shows with
+// it that its checkers notice.
+func (s *Source) CommitAnyway(ctx context.Context, offsets map[pipeline.Partition]int64) error {
+	byTopic := make(map[string]map[int32]kgo.EpochOffset)
+	for p, next := range offsets {
+		if byTopic[p.Topic] == nil {
+			byTopic[p.Topic] = make(map[int32]kgo.EpochOffset)
+		}
+		byTopic[p.Topic][p.ID] = kgo.EpochOffset{Epoch: -1, Offset: next}
+	}
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	var err error
+	s.client.CommitOffsetsSync(ctx, byTopic, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
+		if err = e; err == nil {
+			for _, refused := range refusals(resp) {
+				err = errors.Join(err, refused)
+			}
+		}
+	})
+	return err
+}

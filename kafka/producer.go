@@ -1,0 +1,286 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Tier is one retry topic of a lane: its name ("30s") and its delay.
+type Tier struct {
+	Name  string
+	Delay time.Duration
+}
+
+// ProducerOptions belong to one lane.
+type ProducerOptions struct {
+	Topic    string // the lane's own topic: its retry and hold topics and its DLQ are named after it
+	Tiers    []Tier // at least one, in any order
+	Feedback string // topic for dead tokens; empty = FeedbackTopic
+	Events   string // topic for verdict counts and final failures; empty = EventsTopic
+	Metrics  *Metrics
+}
+
+// Producer hands records over for one lane: acks from all in-sync replicas,
+// idempotent, each waited for. It implements pipeline.Producer, and may be
+// used by many goroutines at once.
+type Producer struct {
+	options ProducerOptions
+	client  *kgo.Client
+}
+
+var _ pipeline.Producer = (*Producer)(nil)
+
+// NewProducer makes a producer. It does not connect before the first Produce.
+func NewProducer(o Options, po ProducerOptions) (*Producer, error) {
+	po.Feedback, po.Events = cmp.Or(po.Feedback, FeedbackTopic), cmp.Or(po.Events, EventsTopic)
+	if po.Metrics == nil {
+		po.Metrics = NewMetrics(nil)
+	}
+	switch {
+	case po.Topic == "":
+		return nil, errors.New("kafka producer: no topic")
+	case len(po.Tiers) == 0:
+		return nil, errors.New("kafka producer: no retry tier")
+	case po.Feedback == po.Topic, po.Events == po.Topic:
+		return nil, fmt.Errorf("kafka producer: feedback or events would go into the lane's own topic %s", po.Topic)
+	}
+	for _, t := range po.Tiers {
+		if t.Name == "" || t.Delay <= 0 {
+			return nil, errors.New("kafka producer: a retry tier needs a name and a delay")
+		}
+	}
+	po.Tiers = slices.SortedFunc(slices.Values(po.Tiers), func(a, b Tier) int { return cmp.Compare(a.Delay, b.Delay) })
+	client, err := o.newClient(
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		// A hand-over is waited for, so a linger only delays; what gathers
+		// while requests are in flight makes batches enough.
+		kgo.ProducerLinger(0),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("kafka producer: %w", err)
+	}
+	return &Producer{options: po, client: client}, nil
+}
+
+// Produce implements pipeline.Producer. The records share memory with the
+// items: it must not be reused after an error, because some may still be on
+// their way.
+func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
+	records := make([]*kgo.Record, len(hs))
+	now := time.Now()
+	for i := range hs {
+		r, err := p.record(&hs[i], now)
+		if err != nil {
+			return fmt.Errorf("handing over: %w", err)
+		}
+		records[i] = r
+	}
+	results, err := p.send(ctx, records)
+	if err != nil {
+		return fmt.Errorf("handing over: %w", err)
+	}
+	for i, err := range results {
+		if errors.Is(err, kerr.MessageTooLarge) {
+			err = p.sendLarge(ctx, records[i], hs[i].To == pipeline.ToDLQ)
+		}
+		if err != nil {
+			return fmt.Errorf("handing over to %s: %w", records[i].Topic, err)
+		}
+		p.options.Metrics.produced.WithLabelValues(records[i].Topic).Inc()
+	}
+	return nil
+}
+
+// sendLarge tries a record alone: perhaps only its batch was too large. If it
+// is too large itself, the DLQ gets its headers and place.
+func (p *Producer) sendLarge(ctx context.Context, r *kgo.Record, dlq bool) error {
+	alone := func(value []byte) error {
+		again := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: value, Headers: r.Headers}
+		results, err := p.send(ctx, []*kgo.Record{again})
+		if err != nil {
+			return err
+		}
+		return results[0]
+	}
+	err := alone(r.Value)
+	if dlq && errors.Is(err, kerr.MessageTooLarge) {
+		err = alone(nil)
+	}
+	return err
+}
+
+// send produces and waits until each record has its result, or ctx ends. A
+// record that is being written cannot be called back (F17): it may arrive after
+// ctx ended.
+func (p *Producer) send(ctx context.Context, records []*kgo.Record) ([]error, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	results, done := make([]error, len(records)), make(chan struct{})
+	var left atomic.Int64
+	left.Store(int64(len(records)))
+	for i, r := range records {
+		p.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
+			results[i] = err
+			if left.Add(-1) == 0 {
+				close(done)
+			}
+		})
+	}
+	select {
+	case <-done:
+		return results, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Close gives up what is still on its way, and closes the connections.
+func (p *Producer) Close() { p.client.Close() }
+
+// record makes the Kafka record of a hand-over.
+func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, error) {
+	if h.To == pipeline.ToEvents {
+		return &kgo.Record{Topic: p.options.Events, Value: h.Event}, nil
+	}
+	it := h.Item
+	r := &kgo.Record{Key: it.Key, Value: it.Value}
+	switch h.To {
+	case pipeline.ToRetry:
+		r.Topic = RetryTopic(p.options.Topic, p.tier(h.NotBefore.Sub(now)))
+		r.Headers = retryHeadersOf(h)
+	case pipeline.ToHold:
+		if h.Platform == pipeline.NoPlatform || h.NotBefore.IsZero() {
+			return nil, errors.New("a held record needs a platform and a time")
+		}
+		r.Topic = HoldTopic(p.options.Topic, h.Platform)
+		r.Headers = retryHeadersOf(h)
+	case pipeline.ToDLQ:
+		r.Topic = DLQTopic(p.options.Topic)
+		r.Headers = retryHeadersOf(h)
+		if h.Detail != "" {
+			r.Headers = append(r.Headers, header(headerDetail, h.Detail))
+		}
+		if len(h.Providers) > 0 {
+			r.Headers = append(r.Headers, header(headerProvider, platforms(h.Providers)))
+		}
+		if h.Reason == pipeline.TooLarge {
+			r.Value = nil
+		}
+	case pipeline.ToFeedback:
+		r.Topic = p.options.Feedback
+		r.Key, r.Value = []byte(it.Owner()), feedbackValue(h, now)
+	default:
+		return nil, fmt.Errorf("unknown destination %d", h.To)
+	}
+	// A record of a retry or hold topic may go into the same one again: its
+	// attempts and hops are counted. Everything else would circle.
+	if r.Topic == it.Partition.Topic && !waits(r.Topic, p.options.Topic) || r.Topic == p.options.Topic {
+		return nil, fmt.Errorf("topic %s would be written into itself", r.Topic)
+	}
+	return r, nil
+}
+
+// tierSlack lets a tier fit although some of the wait passed between the
+// decision and here.
+const tierSlack = time.Second
+
+// tier is the largest one that fits the wait; what is not due by then waits in
+// it longer, and what is due sooner takes the smallest.
+func (p *Producer) tier(wait time.Duration) string {
+	best := p.options.Tiers[0]
+	for _, t := range p.options.Tiers[1:] {
+		if t.Delay <= wait+min(tierSlack, t.Delay/10) {
+			best = t
+		}
+	}
+	return best.Name
+}
+
+// platforms are their names in their order, comma-separated.
+func platforms(ps []pipeline.Platform) string {
+	var names []string
+	for _, p := range slices.Sorted(slices.Values(ps)) {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ",")
+}
+
+func header(key, value string) kgo.RecordHeader {
+	return kgo.RecordHeader{Key: key, Value: []byte(value)}
+}
+
+func unixMilli(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
+
+// retryHeadersOf are the headers of a retry record, and of a DLQ copy, so that
+// a redrive knows where to go on.
+func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
+	it := h.Item
+	hs := make([]kgo.RecordHeader, 0, 9+len(it.Trace))
+	hs = append(hs,
+		header(headerVersion, formatVersion),
+		header(headerAttempt, strconv.Itoa(h.Attempt)),
+		header(headerHops, strconv.Itoa(h.Hops)),
+		header(headerRedrive, strconv.Itoa(it.Redrive)),
+		header(headerFirstSeen, unixMilli(it.FirstSeen)),
+		header(headerOrigin, origin(it)),
+		header(headerReason, string(h.Reason)),
+	)
+	if !h.NotBefore.IsZero() {
+		// Rounded up: never early.
+		hs = append(hs, header(headerNotBefore, unixMilli(h.NotBefore.Add(time.Millisecond-1))))
+	}
+	if len(h.Devices) > 0 {
+		hs = append(hs, header(headerDevices, strings.Join(h.Devices, ",")))
+	}
+	for _, t := range it.Trace {
+		if t.Key != headerOrigin {
+			hs = append(hs, kgo.RecordHeader{Key: t.Key, Value: t.Value})
+		}
+	}
+	return hs
+}
+
+// Feedback is the value of a record of push.feedback: a provider says that a
+// token is dead. The token itself is not in it.
+type Feedback struct {
+	UserID      string `json:"user_id"`
+	Device      string `json:"device"` // its hash
+	Platform    string `json:"platform"`
+	App         string `json:"app"`
+	Reason      string `json:"reason"`
+	DeadSinceMS int64  `json:"dead_since_ms"` // 0 = the provider did not say
+	AtMS        int64  `json:"at_ms"`
+}
+
+func feedbackValue(h *pipeline.Handover, now time.Time) []byte {
+	f := Feedback{UserID: h.Item.Owner(), Device: h.Device.Hash, Platform: h.Device.Platform.String(), App: h.Device.App,
+		Reason: string(h.Reason), AtMS: now.UnixMilli()}
+	if f.Device == "" {
+		f.Device = pipeline.DeviceHash(h.Device.Platform, h.Device.Token)
+	}
+	if f.App == "" {
+		f.App = h.Item.App
+	}
+	if !h.DeadSince.IsZero() {
+		f.DeadSinceMS = h.DeadSince.UnixMilli()
+	}
+	value, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return value
+}

@@ -1,0 +1,202 @@
+package kafka
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// readAll reads n records of a topic.
+func (c *cluster) readAll(topic string, n int) []*kgo.Record {
+	c.t.Helper()
+	client, err := c.options.newClient(kgo.ConsumeTopics(topic))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	var rs []*kgo.Record
+	for len(rs) < n {
+		fs := client.PollRecords(ctx, n)
+		if err := fs.Err(); err != nil {
+			c.t.Fatalf("reading %s after %d of %d: %v", topic, len(rs), n, err)
+		}
+		rs = append(rs, fs.Records()...)
+	}
+	return rs
+}
+
+func headersOf(r *kgo.Record) map[string]string {
+	m := make(map[string]string)
+	for _, h := range r.Headers {
+		m[h.Key] = string(h.Value)
+	}
+	return m
+}
+
+func (c *cluster) producer(po ProducerOptions) *Producer {
+	c.t.Helper()
+	if po.Topic == "" {
+		po.Topic = "push"
+	}
+	if po.Tiers == nil {
+		po.Tiers = []Tier{{"5m", 5 * time.Minute}, {"30s", 30 * time.Second}}
+	}
+	p, err := NewProducer(c.options, po)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(p.Close)
+	return p
+}
+
+func item(topic string) *pipeline.Item {
+	it := &pipeline.Item{Partition: pipeline.Partition{Topic: topic, ID: 2}, Offset: 41,
+		FirstSeen: time.UnixMilli(1_790_000_000_000), Key: []byte("u1"), Value: []byte(`{"id":"n1"}`)}
+	it.ID, it.App, it.UserID = "n1", "shop", "u1"
+	return it
+}
+
+func TestHandOvers(t *testing.T) {
+	c := newCluster(t, 1, []string{"push.retry.30s", "push.retry.5m", "push.hold.apns", "push.hold.fcm", "push.dlq", "push.feedback", "push.events"})
+	p := c.producer(ProducerOptions{})
+	now := time.Now()
+	gone := pipeline.Handover{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered", DeadSince: time.UnixMilli(1_790_000_000_500),
+		Device: pipeline.Device{Platform: pipeline.APNS, App: "shop", Token: "secret-token", Hash: "hash1"}}
+	fromRetry := item("push.retry.30s")
+	fromRetry.Trace = []pipeline.RecordHeader{{Key: headerOrigin, Value: []byte("push/7/1")}}
+	oversize := item("push")
+	oversize.Value = []byte(strings.Repeat("x", 100_000))
+
+	err := p.Produce(t.Context(), []pipeline.Handover{
+		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(30 * time.Second), Reason: "TooManyRequests", Devices: []string{"hash1"}},
+		{To: pipeline.ToRetry, Item: fromRetry, Attempt: 2, NotBefore: now.Add(time.Second), Reason: "Timeout"},
+		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(time.Hour), Reason: "Timeout"},
+		{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.BadJSON, Detail: "data", Attempt: 0},
+		{To: pipeline.ToDLQ, Item: oversize, Reason: pipeline.TooLarge},
+		gone,
+		{To: pipeline.ToHold, Item: item("push"), Platform: pipeline.FCM, Attempt: 1, Hops: 4, NotBefore: time.UnixMilli(1_790_000_030_000), Reason: "Halted", Devices: []string{"hash2"}},
+		{To: pipeline.ToHold, Item: item("push.hold.apns"), Platform: pipeline.APNS, NotBefore: now},
+		{To: pipeline.ToEvents, Event: []byte(`{"batch":1}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	retries := c.readAll("push.retry.30s", 2)
+	h := headersOf(retries[0])
+	for k, want := range map[string]string{"pf-v": "1", "pf-attempt": "1", "pf-hops": "0", "pf-reason": "TooManyRequests",
+		"pf-devices": "hash1", "pf-origin": "push/2/41", "pf-first-seen": "1790000000000"} {
+		if h[k] != want {
+			t.Errorf("retry: %s is %q, want %q", k, h[k], want)
+		}
+	}
+	if string(retries[0].Key) != "u1" || string(retries[0].Value) != `{"id":"n1"}` {
+		t.Error("retry: key or value changed")
+	}
+	if got := headersOf(retries[1])["pf-origin"]; got != "push/7/1" {
+		t.Errorf("second retry: origin %q, want the first record's", got)
+	}
+	c.readAll("push.retry.5m", 1) // the largest tier that fits an hour
+
+	kept := headersOf(c.readAll("push.hold.fcm", 1)[0])
+	for k, want := range map[string]string{"pf-v": "1", "pf-attempt": "1", "pf-hops": "4", "pf-not-before": "1790000030000", "pf-reason": "Halted",
+		"pf-devices": "hash2", "pf-origin": "push/2/41"} {
+		if kept[k] != want {
+			t.Errorf("held: %s is %q, want %q", k, kept[k], want)
+		}
+	}
+	c.readAll("push.hold.apns", 1) // what is still held goes round
+	if e := c.readAll("push.events", 1)[0]; string(e.Value) != `{"batch":1}` || len(e.Headers) != 0 {
+		t.Errorf("event %q with %d headers", e.Value, len(e.Headers))
+	}
+
+	dead := c.readAll("push.dlq", 2)
+	if h := headersOf(dead[0]); h["pf-reason"] != "bad_json" || h["pf-detail"] != "data" || string(dead[0].Value) != `{"id":"n1"}` {
+		t.Errorf("dead letter: headers %v", h)
+	}
+	if len(dead[1].Value) != 0 || headersOf(dead[1])["pf-origin"] != "push/2/41" {
+		t.Error("the dead letter of an oversize record has its body, or not its place")
+	}
+
+	fb := c.readAll("push.feedback", 1)[0]
+	var f Feedback
+	if err := json.Unmarshal(fb.Value, &f); err != nil {
+		t.Fatal(err)
+	}
+	f.AtMS = 0
+	if want := (Feedback{UserID: "u1", Device: "hash1", Platform: "apns", App: "shop", Reason: "Unregistered", DeadSinceMS: 1_790_000_000_500}); f != want {
+		t.Errorf("feedback %+v, want %+v", f, want)
+	}
+	if string(fb.Key) != "u1" || strings.Contains(string(fb.Value), "secret-token") {
+		t.Error("feedback has the wrong key, or the token in it")
+	}
+}
+
+func TestADLQThatRefusesLargeRecordsGetsTheirHeaders(t *testing.T) {
+	c := newCluster(t, 1, []string{"push.retry.30s"})
+	if err := c.CreateTopic("push.dlq", 1, map[string]string{"max.message.bytes": "2000"}); err != nil {
+		t.Fatal(err)
+	}
+	p := c.producer(ProducerOptions{})
+	large := item("push")
+	large.Value = []byte(strings.Repeat("x", 1_500_000)) // larger than the client lets through as well
+	if err := p.Produce(t.Context(), []pipeline.Handover{
+		{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.BadJSON},
+		{To: pipeline.ToDLQ, Item: large, Reason: pipeline.BadJSON},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var with, without int
+	for _, r := range c.readAll("push.dlq", 2) {
+		if len(r.Value) > 0 {
+			with++
+		} else if headersOf(r)["pf-reason"] == "bad_json" {
+			without++
+		}
+	}
+	if with != 1 || without != 1 {
+		t.Errorf("%d dead letters with their value and %d with headers only, want 1 and 1", with, without)
+	}
+}
+
+func TestNoTopicIsWrittenIntoItself(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	p := c.producer(ProducerOptions{})
+	if err := p.Produce(t.Context(), []pipeline.Handover{{To: pipeline.ToDLQ, Item: item("push.dlq"), Reason: "x"}}); err == nil || !strings.Contains(err.Error(), "into itself") {
+		t.Errorf("a dead letter of the DLQ into the DLQ: %v, want it refused", err)
+	}
+	for reason, h := range map[string]pipeline.Handover{
+		"nobody's hold topic":           {To: pipeline.ToHold, Item: item("push"), NotBefore: time.Now()},
+		"held until nobody knows when":  {To: pipeline.ToHold, Item: item("push"), Platform: pipeline.FCM},
+		"a destination that is unknown": {To: 99, Item: item("push")},
+	} {
+		if err := p.Produce(t.Context(), []pipeline.Handover{h}); err == nil {
+			t.Errorf("%s: was produced", reason)
+		}
+	}
+	if _, err := NewProducer(c.options, ProducerOptions{Topic: "push", Events: "push", Tiers: []Tier{{"30s", time.Second}}}); err == nil {
+		t.Error("events into the lane's topic were accepted")
+	}
+	if _, err := NewProducer(c.options, ProducerOptions{Topic: "push", Feedback: "push", Tiers: []Tier{{"30s", time.Second}}}); err == nil {
+		t.Error("feedback into the lane's topic was accepted")
+	}
+}
+
+func TestAMissingTopicIsAnError(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"}, kfake.NumBrokers(1))
+	p := c.producer(ProducerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := p.Produce(ctx, []pipeline.Handover{{To: pipeline.ToDLQ, Item: item("push"), Reason: "x"}}); err == nil {
+		t.Error("produced to a topic that is not there")
+	}
+}

@@ -1,0 +1,201 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// onAssigned gives each new partition a fresh tracker. It is called at the
+// start of every group session, before anything new is fetched.
+func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions++
+	for topic, ids := range added {
+		for _, id := range ids {
+			a := s.newAssignment(pipeline.Partition{Topic: topic, ID: id})
+			s.adopt(a)
+			a.topic.metrics.moveAssigned.Inc()
+		}
+	}
+	// A commit that said the coordinator does not know us fenced everything. If
+	// the client has rejoined since and kept a partition, it thinks nothing has
+	// happened and says nothing: its tracker is ended but the partition is ours.
+	for _, a := range s.parts {
+		s.reclaim = s.reclaim || a.lost
+	}
+	s.showAssigned()
+	s.signal()
+	s.interrupt()
+}
+
+// showAssigned sets the gauges of owned partitions. The caller holds mu.
+func (s *Source) showAssigned() {
+	owned := make(map[*topic]int)
+	for _, a := range s.parts {
+		owned[a.topic]++
+	}
+	for _, t := range s.topics {
+		t.metrics.assigned.Set(float64(owned[t]))
+	}
+}
+
+func (s *Source) newAssignment(p pipeline.Partition) *assignment {
+	return newAssignment(&s.options, s.topics[p.Topic], p.ID, s.member.lease, time.Now())
+}
+
+// adopt makes a the assignment of its partition. The caller holds mu.
+func (s *Source) adopt(a *assignment) {
+	former := s.retired[a.partition]
+	if old := s.parts[a.partition]; old != nil {
+		old.tracker.Fence()
+		former = old.tracker
+	}
+	if former != nil {
+		a.after(former, time.Now().Add(s.options.Drain))
+		delete(s.retired, a.partition)
+	}
+	s.parts[a.partition] = a
+}
+
+// startAt is told what the group had committed when partitions were assigned,
+// and says where reading begins: there, or a little before if that is wanted.
+// It waits for Kafka's answers until ctx ends, which it does when the session
+// does: a start that is guessed would leave records out.
+func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var starts map[pipeline.Partition]int64
+	if s.options.Reread > 0 {
+		var err error
+		for starts, err = s.starts(ctx); err != nil; starts, err = s.starts(ctx) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			s.log.Warn("reading where the log begins, to start a partition", "error", err)
+			wait(ctx, nil, time.Now().Add(25*recheck))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, partitions := range offsets {
+		for id, o := range partitions {
+			p, at := pipeline.Partition{Topic: topic, ID: id}, o.EpochOffset().Offset
+			a := s.parts[p]
+			if a == nil || at < 0 {
+				continue
+			}
+			if start := a.begin(at, starts[p]); start < at {
+				partitions[id] = kgo.NewOffset().At(start)
+			}
+		}
+	}
+	return offsets, nil
+}
+
+// onRevoked gives partitions back: drain, commit, fence, in that order. It
+// returns within the drain budget + the commit's, which are less than the
+// rebalance time-out.
+func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
+	leaving := s.leaving(revoked)
+	if len(leaving) == 0 {
+		return // called at the end of every session, whether or not it takes something
+	}
+	for _, a := range leaving {
+		a.topic.metrics.moveRevoked.Inc()
+	}
+	s.end(leaving)
+
+	drain, cancel := context.WithTimeout(s.drains, s.options.Drain)
+	defer cancel()
+	var drains sync.WaitGroup
+	for _, a := range leaving {
+		drains.Go(func() {
+			if err := a.tracker.Drain(drain); err != nil {
+				a.topic.metrics.drainMissed.Add(float64(a.tracker.Open()))
+				s.log.Warn("partition given back with work in flight", "topic", a.partition.Topic, "partition", a.partition.ID, "open", a.tracker.Open(), "error", err)
+			}
+		})
+	}
+	drains.Wait()
+
+	if err := s.Commit(s.drains); err != nil {
+		s.log.Warn("last commit of revoked partitions failed: what is done comes again and is confirmed", "error", err)
+	}
+	s.fence(leaving)
+}
+
+// onLost ends partitions that may already have another owner: fence, and no
+// commit (F8). Work in flight goes on and writes its status.
+func (s *Source) onLost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
+	s.member.end()
+	leaving := s.leaving(lost)
+	s.noteLost(leaving)
+	s.end(leaving)
+	s.fence(leaving)
+}
+
+// noteLost counts what was lost, each once.
+func (s *Source) noteLost(as []*assignment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range as {
+		if !a.lost {
+			a.lost = true
+			a.topic.metrics.moveLost.Inc()
+		}
+	}
+}
+
+// leaving are the assignments of the partitions.
+func (s *Source) leaving(partitions map[string][]int32) []*assignment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var as []*assignment
+	for topic, ids := range partitions {
+		for _, id := range ids {
+			if a := s.parts[pipeline.Partition{Topic: topic, ID: id}]; a != nil {
+				as = append(as, a)
+			}
+		}
+	}
+	return as
+}
+
+// end stops assignments from taking and handing out, and waits for a batch
+// that is just being cut: after it nothing is admitted to their trackers.
+func (s *Source) end(as []*assignment) {
+	for _, a := range as {
+		a.cutting.Lock()
+		s.mu.Lock()
+		a.end()
+		s.mu.Unlock()
+		a.cutting.Unlock()
+	}
+}
+
+// fence ends assignments for good. It waits for a commit under way; after it
+// none starts that could contain them.
+func (s *Source) fence(as []*assignment) {
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range as {
+		a.tracker.Fence()
+		if s.parts[a.partition] == a {
+			delete(s.parts, a.partition)
+			a.topic.metrics.forget(a.partition.ID)
+		}
+		if !idle(a.tracker) {
+			s.retired[a.partition] = a.tracker
+		}
+	}
+	s.showAssigned()
+	s.signal()
+}
+
+var _ pipeline.Source = (*Source)(nil)

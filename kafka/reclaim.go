@@ -1,0 +1,175 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// expulsion is what was owned when the coordinator said that it does not know
+// this member any more.
+type expulsion struct {
+	n       int // as membership counts them; 0 = a commit said so
+	session int // the group session it was in
+	owned   []*assignment
+}
+
+// owned is all that an expulsion would take now. The caller holds mu.
+func (s *Source) owned() *expulsion {
+	e := &expulsion{session: s.sessions, owned: make([]*assignment, 0, len(s.parts))}
+	for _, a := range s.parts {
+		e.owned = append(e.owned, a)
+	}
+	return e
+}
+
+// noteExpulsion leaves it to the polling goroutine to fence what was owned: it
+// is called while the answer is being read.
+func (s *Source) noteExpulsion(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expulsion = s.owned()
+	s.expulsion.n = n
+	s.interrupt()
+	s.signal()
+}
+
+// expel fences what an expulsion took away. From then on the member may have a
+// lease again.
+func (s *Source) expel(e *expulsion) {
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	s.lose(e)
+	s.mu.Lock()
+	if s.expulsion == e {
+		s.expulsion = nil
+	}
+	s.mu.Unlock()
+	s.member.fenced(e.n)
+}
+
+// lose fences everything at once, because the coordinator does not know this
+// member any more (F10). The client rejoins by itself: then either onLost or
+// onRevoked takes the partitions away, or onAssigned finds that they are still
+// ours and reclaimLost starts them anew; unless the client has rejoined
+// already. The caller holds committing.
+func (s *Source) lose(e *expulsion) {
+	for _, a := range e.owned {
+		a.tracker.Fence()
+	}
+	s.noteLost(e.owned)
+	s.end(e.owned)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions != e.session {
+		s.reclaim = true
+		s.interrupt()
+	}
+}
+
+// reclaimLost gives a fresh assignment to partitions that were lost and are
+// ours again, from what the group has committed by now. It runs on the polling
+// goroutine, so no poll is under way.
+func (s *Source) reclaimLost(ctx context.Context) {
+	s.mu.Lock()
+	var lost []*assignment
+	for _, a := range s.parts {
+		if a.lost {
+			lost = append(lost, a)
+		}
+	}
+	wake := s.wake
+	s.reclaim = len(lost) > 0
+	s.mu.Unlock()
+	if len(lost) == 0 {
+		return
+	}
+
+	committed, starts, err := s.positions(ctx)
+	for _, a := range lost {
+		if _, known := starts[a.partition]; err == nil && !known {
+			err = fmt.Errorf("partition %s/%d: %w", a.partition.Topic, a.partition.ID, kerr.UnknownTopicOrPartition)
+		}
+	}
+	if err != nil {
+		s.log.Warn("reading committed offsets, to start lost partitions anew", "error", err)
+		wait(ctx, wake, time.Now().Add(25*recheck))
+		return
+	}
+	var seek offsets
+	fresh := make(map[*assignment]*assignment)
+	s.mu.Lock()
+	for _, a := range lost {
+		if s.parts[a.partition] != a {
+			continue // taken away, or assigned anew, meanwhile
+		}
+		fresh[a] = s.newAssignment(a.partition)
+		at := kgo.EpochOffset{Epoch: -1, Offset: starts[a.partition]}
+		if c, ok := committed[a.partition]; ok {
+			at.Offset = fresh[a].begin(c, at.Offset)
+		}
+		seek.set(a.partition, at)
+	}
+	s.mu.Unlock()
+	s.client.SetOffsets(seek)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a, b := range fresh {
+		if s.parts[a.partition] == a {
+			s.adopt(b)
+		}
+	}
+	s.signal()
+}
+
+// positions are what the group has committed, and where each partition begins.
+func (s *Source) positions(ctx context.Context) (committed, starts map[pipeline.Partition]int64, err error) {
+	limited, cancel := context.WithTimeout(ctx, s.options.Commit)
+	defer cancel()
+	resp, err := s.admin.FetchOffsetsForTopics(limited, s.options.Group, s.options.names()...)
+	if err == nil {
+		err = resp.Error()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading offsets of group %s: %w", s.options.Group, err)
+	}
+	committed = make(map[pipeline.Partition]int64)
+	resp.Each(func(o kadm.OffsetResponse) {
+		if o.At >= 0 {
+			committed[pipeline.Partition{Topic: o.Topic, ID: o.Partition}] = o.At
+		}
+	})
+	starts, err = s.starts(ctx)
+	return committed, starts, err
+}
+
+// starts are the first offsets of all partitions of the topics.
+func (s *Source) starts(ctx context.Context) (map[pipeline.Partition]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
+	defer cancel()
+	listed, err := s.admin.ListStartOffsets(ctx, s.options.names()...)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing start offsets: %w", err)
+	}
+	return byPartition(listed), nil
+}
+
+func byPartition(listed kadm.ListedOffsets) map[pipeline.Partition]int64 {
+	at := make(map[pipeline.Partition]int64)
+	listed.Each(func(o kadm.ListedOffset) {
+		if o.Err == nil {
+			at[pipeline.Partition{Topic: o.Topic, ID: o.Partition}] = o.Offset
+		}
+	})
+	return at
+}

@@ -1,0 +1,311 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// PartitionError says that a partition cannot go on without an operator: its
+// offset is out of range, a record's headers cannot be read, a batch is too
+// large to unpack. Nothing of it is skipped; the other partitions go on.
+type PartitionError struct {
+	Partition pipeline.Partition
+	Offset    int64 // where it stands; -1 = not known
+	// Gap is how many offsets lie between there and what the log still has: they
+	// were deleted, or the log was cut short.
+	Gap int64
+	Err error
+}
+
+func (e *PartitionError) Error() string {
+	if e.Gap > 0 {
+		return fmt.Sprintf("partition %s/%d stopped at offset %d, %d offsets are missing from its log: %v", e.Partition.Topic, e.Partition.ID, e.Offset, e.Gap, e.Err)
+	}
+	return fmt.Sprintf("partition %s/%d stopped at offset %d: %v", e.Partition.Topic, e.Partition.ID, e.Offset, e.Err)
+}
+
+func (e *PartitionError) Unwrap() error { return e.Err }
+
+// ErrClosed is what Next returns after Close.
+var ErrClosed = errors.New("source is closed")
+
+// recheck is how soon a tracker is asked again whether it has moved, while
+// something waits for that.
+const recheck = 10 * time.Millisecond
+
+// Source hands out batches of its topics as one member of a group, and commits
+// what is done. It implements pipeline.Source. All methods may be called at
+// once; batches of one partition come in order if one goroutine calls Next.
+//
+// One goroutine polls (fetch), the callers of Next cut and decode, the client
+// calls the rebalance callbacks. They meet in parts, under mu.
+//
+// Locks nest in this order: committing, assignment.cutting, membership.mu, mu.
+type Source struct {
+	options SourceOptions
+	topics  map[string]*topic // by name; not changed
+	client  *kgo.Client
+	admin   *kadm.Client
+	member  *membership
+	log     *slog.Logger
+	metrics *groupMetrics
+
+	stopFetch context.CancelFunc
+	fetching  sync.WaitGroup
+	// drains ends when Close's ctx does: then no revoke waits for its drain.
+	drains     context.Context
+	stopDrains context.CancelFunc
+
+	// committing is held over every commit, and while trackers are fenced: so
+	// nothing is committed after the fence (F2 to F5).
+	committing sync.Mutex
+
+	mu      sync.Mutex
+	parts   map[pipeline.Partition]*assignment
+	retired map[pipeline.Partition]*pipeline.Tracker // the last tracker of a partition that left with work in flight
+	wake    chan struct{}                            // closed and replaced, by signal, when something changed
+	turn    int                                      // of the topic that was served last
+	// interrupt ends the poll under way: what it waits for may not be all.
+	interrupt context.CancelFunc
+	sessions  int        // group sessions begun
+	reclaim   bool       // some partitions are still ours, but lost their tracker
+	expulsion *expulsion // what the group took away, and is not fenced yet
+	crowded   bool       // nothing is polled, since too much is open
+	closed    bool
+}
+
+// NewSource joins the group and starts polling. Kafka need not be there yet:
+// the client goes on trying, and says so in its log.
+func NewSource(o Options, so SourceOptions) (*Source, error) {
+	so = so.withDefaults()
+	if err := so.check(); err != nil {
+		return nil, fmt.Errorf("kafka source: %w", err)
+	}
+	s := newSource(so, o.log())
+	s.drains, s.stopDrains = context.WithCancel(context.Background())
+	o.Dial = watch(o.dialer(), s.member)
+	client, err := o.newClient(append(so.groupOptions(),
+		// A first start reads all there is. Later an offset that the log no
+		// longer has is never skipped over (F12).
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		// What the client holds beyond our windows: one fetch per broker. One
+		// partition's share is a batch; a compressed one may unpack to 64 MiB.
+		kgo.FetchMaxBytes(32<<20), kgo.FetchMaxPartitionBytes(int32(min(so.BatchBytes, 8<<20))), kgo.MaxDecompressBatchBytes(64<<20),
+		kgo.FetchMaxWait(time.Second),
+		// Added partitions are noticed this late at most.
+		kgo.MetadataMaxAge(30*time.Second),
+		kgo.OnPartitionsAssigned(s.onAssigned), kgo.OnPartitionsRevoked(s.onRevoked), kgo.OnPartitionsLost(s.onLost),
+		kgo.AdjustFetchOffsetsFn(s.startAt),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka source: %w", err)
+	}
+	s.client, s.admin = client, kadm.NewClient(client)
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopFetch = stop
+	s.fetching.Go(func() { s.look(ctx) })
+	s.fetching.Go(func() { s.beatWhileJoining(ctx) })
+	s.fetching.Go(func() {
+		if so.JoinWithin > 0 {
+			wait(ctx, nil, time.Now().Add(rand.N(so.JoinWithin)))
+		}
+		if ctx.Err() == nil {
+			client.AddConsumeTopics(so.names()...) // joins
+			s.fetch(ctx)
+		}
+	})
+	return s, nil
+}
+
+// newSource makes a Source that has no client yet.
+func newSource(so SourceOptions, log *slog.Logger) *Source {
+	s := &Source{
+		options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
+		log:   log.With("topics", so.names(), "group", so.Group),
+		parts: make(map[pipeline.Partition]*assignment), retired: make(map[pipeline.Partition]*pipeline.Tracker),
+		wake: make(chan struct{}), interrupt: func() {},
+	}
+	s.member = newMembership(so.Session, s.noteExpulsion)
+	for i, t := range so.Topics {
+		s.topics[t.Name] = &topic{SourceTopic: t, turn: i, patience: so.patience(), metrics: so.Metrics.forTopic(t.Name)}
+	}
+	return s
+}
+
+// Next implements pipeline.Source.
+func (s *Source) Next(ctx context.Context) (*pipeline.Batch, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, ErrClosed
+		}
+		a, again := s.pick(time.Now())
+		wake := s.wake
+		s.mu.Unlock()
+		if a != nil {
+			if b := s.cut(a); b != nil {
+				return b, nil
+			}
+			continue
+		}
+		wait(ctx, wake, again)
+	}
+}
+
+// wait returns when ctx ends, wake is closed or the time has come; zero = no
+// such time.
+func wait(ctx context.Context, wake <-chan struct{}, until time.Time) {
+	var alarm <-chan time.Time
+	if !until.IsZero() {
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		alarm = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-alarm:
+	}
+}
+
+// pick chooses the next partition with a batch, in turn, and marks it busy. If
+// there is none it says when to ask again. The caller holds mu.
+func (s *Source) pick(now time.Time) (best *assignment, again time.Time) {
+	for _, a := range s.parts {
+		ok, at := a.ready(now)
+		if !ok {
+			again = sooner(again, at)
+			continue
+		}
+		if best == nil || s.before(a, best) {
+			best = a
+		}
+	}
+	if best != nil {
+		best.busy = true
+		s.turn, best.topic.served = best.topic.turn, best.partition.ID
+	}
+	return best, again
+}
+
+// before says whose turn comes first: topics take turns, so that a tier with a
+// long delay and much to do cannot hold up a short one, and so do the
+// partitions of a topic.
+func (s *Source) before(a, b *assignment) bool {
+	if a.topic != b.topic {
+		return before(a.topic.turn, b.topic.turn, s.turn)
+	}
+	return before(a.partition.ID, b.partition.ID, a.topic.served)
+}
+
+// before says which of two places in a circle comes first after last.
+func before[N int | int32](a, b, last N) bool {
+	if (a > last) != (b > last) {
+		return a > last
+	}
+	return a < b
+}
+
+// sooner is the earlier of two times, where zero means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// cut makes the partition's next batch: decoded, and admitted to its tracker.
+// It returns nil if the partition went away, or its tracker took nothing.
+func (s *Source) cut(a *assignment) *pipeline.Batch {
+	a.cutting.Lock()
+	defer a.cutting.Unlock()
+	now := time.Now()
+
+	s.mu.Lock()
+	records, bytes := a.head(now)
+	items, ended := a.rest, a.ended
+	s.mu.Unlock()
+
+	// Only this goroutine takes from the head while busy is set, and nothing
+	// ends the assignment while cutting is held.
+	var taken int
+	var b *pipeline.Batch
+	if !ended {
+		if len(items) > 0 {
+			records, bytes = nil, 0
+		} else {
+			items = a.topic.items(records)
+			a.markReread(items)
+		}
+		b = &pipeline.Batch{Partition: a.partition, Items: items, Tracker: a.tracker, Retry: a.topic.delayed()}
+		taken = a.tracker.Admit(b)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.busy = false
+	if ended {
+		return nil
+	}
+	a.drop(len(records), bytes)
+	a.rest = nil
+	if taken < len(items) {
+		a.rest, a.restAt = items[taken:], now.Add(recheck)
+		b.Items = items[:taken:taken]
+	}
+	if taken == 0 {
+		return nil
+	}
+	a.out(taken, batchBytes(b))
+	a.topic.metrics.consumed.Add(float64(taken))
+	return b
+}
+
+// signal wakes everyone who waits for a change. The caller holds mu.
+func (s *Source) signal() {
+	close(s.wake)
+	s.wake = make(chan struct{})
+}
+
+// Close stops polling, commits once more, leaves the group and closes the
+// client. Work that is still in flight may finish until ctx ends; what is not
+// done by then comes again to the next owner. It may be called twice.
+func (s *Source) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.signal()
+	s.mu.Unlock()
+
+	defer s.stopDrains()
+	defer context.AfterFunc(ctx, s.stopDrains)()
+	s.stopFetch()
+	s.fetching.Wait()
+	err := s.Commit(ctx)
+	s.client.AllowRebalance()
+	if leave := s.client.LeaveGroupContext(ctx); err == nil && leave != nil {
+		err = fmt.Errorf("leaving group %s: %w", s.options.Group, leave)
+	}
+	s.client.Close()
+	if err != nil {
+		return fmt.Errorf("closing source of group %s: %w", s.options.Group, err)
+	}
+	return nil
+}

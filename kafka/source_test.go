@@ -1,0 +1,75 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestCommitFollowsTheContiguousWatermark(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10})
+	c.produce("push", 0, 0, 30)
+	bs := nextItems(t, s, 30)
+	all := itemsOf(bs[0])
+	for _, b := range bs[1:] {
+		all = append(all, itemsOf(b)...)
+	}
+	tr := bs[0].Tracker
+
+	steps := []struct {
+		reason string
+		done   []int
+		want   int64
+	}{
+		{"nothing done: nothing committed", nil, -1},
+		{"the last one first: a gap before it", []int{29}, -1},
+		{"the first", []int{0}, 1},
+		{"a gap at 2", []int{1, 3, 4}, 2},
+		{"the gap closes", []int{2}, 5},
+		{"the rest but one", []int{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27}, 28},
+		{"all", []int{28}, 30},
+	}
+	for _, step := range steps {
+		for _, i := range step.done {
+			tr.Done(all[i : i+1])
+		}
+		if err := s.Commit(t.Context()); err != nil {
+			t.Fatalf("%s: %v", step.reason, err)
+		}
+		if got := c.committed("g", "push", 0); got != step.want {
+			t.Errorf("%s: committed %d, want %d", step.reason, got, step.want)
+		}
+	}
+}
+
+func TestUncommittedRecordsComeAgain(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	first := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10})
+	c.produce("push", 0, 0, 20)
+	bs := nextItems(t, first, 20)
+	bs[0].Tracker.Done(itemsOf(bs[0])[:7])
+
+	ended, cancel := context.WithCancel(t.Context())
+	closing, stop := context.WithTimeout(ended, 200*time.Millisecond) // nobody finishes the rest
+	defer stop()
+	defer cancel()
+	if err := first.Close(closing); err != nil {
+		t.Logf("close: %v", err)
+	}
+	if _, err := first.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Next after Close gave %v, want ErrClosed", err)
+	}
+	if got := c.committed("g", "push", 0); got != 7 {
+		t.Errorf("committed %d, want 7: what was done before the close", got)
+	}
+	second := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10})
+	again := nextItems(t, second, 13)
+	if got := again[0].Items[0].Offset; got != 7 {
+		t.Errorf("the next owner starts at %d, want 7", got)
+	}
+	if !again[0].Items[0].Confirm {
+		t.Error("a record that a dead owner may have sent is not marked for a confirm read")
+	}
+}

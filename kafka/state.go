@@ -1,0 +1,81 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// PartitionState is what a Source knows of one of its partitions.
+type PartitionState struct {
+	Partition pipeline.Partition
+	Committed int64 // next offset to read after a restart; -1 = not known yet
+	End       int64 // the log's end (high watermark) as last seen; -1 = not known yet
+	Open      int   // records polled and not committed
+	Err       error // a *PartitionError if it cannot go on
+}
+
+// State returns the partitions this Source owns, in no order.
+func (s *Source) State() []PartitionState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	states := make([]PartitionState, 0, len(s.parts))
+	for _, a := range s.parts {
+		open, _ := a.open()
+		states = append(states, PartitionState{Partition: a.partition, Committed: a.committed, End: a.high, Open: open, Err: a.stopped})
+	}
+	return states
+}
+
+// Standstill returns the partitions that have a lag, in no order: all of them,
+// also those that moved a moment ago. What it says of the log's end is at most
+// a few seconds old.
+func (s *Source) Standstill(now time.Time) []pipeline.Standstill {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var still []pipeline.Standstill
+	for _, a := range s.parts {
+		a.observe(now)
+		if lag := a.behind(); lag > 0 {
+			still = append(still, pipeline.Standstill{Partition: a.partition, Lag: lag, Since: a.movedAt, Waiting: a.waitingFor(now, s.crowded)})
+		}
+	}
+	return still
+}
+
+// observe notes whether the watermark has moved, or there is nothing to move
+// it.
+func (a *assignment) observe(now time.Time) {
+	if mark, _ := a.tracker.Watermark(); mark != a.mark || a.behind() <= 0 {
+		a.mark, a.movedAt = mark, now
+	}
+}
+
+// behind is how many records lie between the watermark and the log's end; -1 =
+// not known.
+func (a *assignment) behind() int64 {
+	lag := a.lag()
+	if mark, _ := a.tracker.Watermark(); lag > 0 && mark >= 0 {
+		return max(0, min(lag, a.high-mark))
+	}
+	return lag
+}
+
+// waitingFor is why it does not move; crowded says that no partition is polled,
+// for lack of room.
+func (a *assignment) waitingFor(now time.Time, crowded bool) pipeline.Waiting {
+	_, early := a.early(now)
+	switch {
+	case a.stopped != nil:
+		return pipeline.WaitingStopped
+	case a.predecessor != nil && now.Before(a.predecessorUntil) && !idle(a.predecessor):
+		return pipeline.WaitingOwner
+	case early && a.tracker.Open() == 0:
+		return pipeline.WaitingDue
+	case a.paused, crowded:
+		return pipeline.WaitingRoom
+	case now.Sub(a.answeredAt) > silence:
+		return pipeline.WaitingKafka
+	}
+	return pipeline.WaitingNothing
+}

@@ -1,0 +1,174 @@
+package kafka
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+func TestStandstill(t *testing.T) {
+	main := pipeline.Partition{Topic: "push", ID: 1}
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	// begun is a source with one partition, assigned and answered for at the
+	// start, committed at 100, with its log's end at 150 and n records polled.
+	begun := func(topics []SourceTopic, n int, stamp time.Time) (*Source, *assignment) {
+		s := newSource(*options(func(o *SourceOptions) { o.Topics, o.OpenBatches = topics, 1 }), Options{}.log())
+		a := part(&s.options, 1)
+		a.topic = s.topics[topics[0].Name]
+		s.parts[a.partition] = a
+		a.begin(100, 0)
+		s.noteEnds(map[pipeline.Partition]int64{a.partition: 150}, nil, at(0))
+		for i := range n {
+			r := retryRecord(stamp, time.Time{})
+			r.Offset = int64(100 + i)
+			a.take([]*kgo.Record{r}, at(0))
+		}
+		return s, a
+	}
+	out := func(s *Source, a *assignment, now time.Time) *pipeline.Batch {
+		a.busy = true
+		b := s.cut(a)
+		if b == nil {
+			t.Fatal("nothing was handed out")
+		}
+		return b
+	}
+
+	t.Run("nothing to do", func(t *testing.T) {
+		s, a := begun(mainTopic("push"), 0, start)
+		a.committed = 150
+		if still := s.Standstill(at(100)); len(still) != 0 {
+			t.Errorf("%+v, want none: there is no lag", still)
+		}
+		a.high = 151
+		if still := s.Standstill(at(101)); len(still) != 1 || still[0].Since != at(100) || still[0].Lag != 1 {
+			t.Errorf("%+v, want a lag of 1 since it was last seen without", still)
+		}
+	})
+	t.Run("nothing is known", func(t *testing.T) {
+		s, a := begun(mainTopic("push"), 0, start)
+		a.high = -1
+		if still := s.Standstill(at(100)); len(still) != 0 {
+			t.Errorf("%+v, want none: nobody knows of a lag", still)
+		}
+	})
+	t.Run("the watermark moves", func(t *testing.T) {
+		s, a := begun(mainTopic("push"), 20, start)
+		b := out(s, a, at(0))
+		a.answeredAt = at(60)
+		s.Standstill(at(1))
+		b.Tracker.Done(itemsOf(b)[1:2]) // behind a gap: moves nothing
+		still := s.Standstill(at(30))
+		if len(still) != 1 || still[0] != (pipeline.Standstill{Partition: main, Lag: 50, Since: at(0), Waiting: pipeline.WaitingNothing}) {
+			t.Errorf("%+v, want a lag of 50 since the start, for no reason", still)
+		}
+		b.Tracker.Done(itemsOf(b)[:1])
+		still = s.Standstill(at(40))
+		if len(still) != 1 || still[0] != (pipeline.Standstill{Partition: main, Lag: 48, Since: at(40), Waiting: pipeline.WaitingNothing}) {
+			t.Errorf("%+v, want a lag of 48, moved just now", still)
+		}
+		if still = s.Standstill(at(70)); still[0].Since != at(40) {
+			t.Errorf("%+v, want it standing since it moved", still)
+		}
+	})
+
+	reasons := []struct {
+		reason string
+		topics []SourceTopic
+		set    func(s *Source, a *assignment)
+		want   pipeline.Waiting
+	}{
+		{"records are not due", tier("push", time.Hour), nil, pipeline.WaitingDue},
+		{"they are", tier("push", time.Second), nil, pipeline.WaitingNothing},
+		{"they are not, but others are in flight", tier("push", time.Hour), func(s *Source, a *assignment) {
+			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
+		}, pipeline.WaitingNothing},
+		{"the window is full", mainTopic("push"), func(_ *Source, a *assignment) {
+			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 90)})
+			a.full()
+		}, pipeline.WaitingRoom},
+		{"those of the others are", mainTopic("push"), func(s *Source, _ *assignment) { s.crowded = true }, pipeline.WaitingRoom},
+		{"its former assignment has work in flight", mainTopic("push"), func(_ *Source, a *assignment) {
+			former := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 10})
+			former.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
+			former.Fence()
+			a.after(former, at(70))
+		}, pipeline.WaitingOwner},
+		{"it is stopped", mainTopic("push"), func(_ *Source, a *assignment) { a.stopped = &PartitionError{} }, pipeline.WaitingStopped},
+		{"the brokers do not answer", mainTopic("push"), func(_ *Source, a *assignment) { a.answeredAt = at(40) }, pipeline.WaitingKafka},
+	}
+	for _, test := range reasons {
+		t.Run(test.reason, func(t *testing.T) {
+			s, a := begun(test.topics, 20, start)
+			a.answeredAt = at(60)
+			if test.set != nil {
+				test.set(s, a)
+			}
+			still := s.Standstill(at(60))
+			if len(still) != 1 || still[0].Waiting != test.want || still[0].Lag != 50 {
+				t.Errorf("%+v, want it to wait for %q", still, test.want)
+			}
+		})
+	}
+}
+
+func TestTheLagOfAPausedPartitionGrows(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, OpenBatches: 1, Linger: time.Millisecond})
+	c.produce("push", 0, 0, 10)
+	nextItems(t, s, 10) // the window is full: nothing more is fetched
+	c.produce("push", 0, 10, 30)
+	eventually(t, "the end is looked up", func() bool {
+		still := s.Standstill(time.Now())
+		return len(still) == 1 && still[0].Lag == 40 && still[0].Waiting == pipeline.WaitingRoom
+	})
+}
+
+func TestTheMarksOfTransactionsAreNoLag(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond})
+	producer, err := c.options.newClient(kgo.TransactionalID("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.ProduceSync(t.Context(), record("push", 0, 1)).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	done(nextItems(t, s, 1)...)
+	if err := s.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if state := s.State()[0]; state.Committed != 1 {
+		t.Fatalf("committed %d, want 1", state.Committed)
+	}
+	eventually(t, "the mark behind the record is looked at", func() bool {
+		state := s.State()[0]
+		return state.End == 2 && len(s.Standstill(time.Now())) == 0
+	})
+}
+
+func TestTheStartOfAFleetIsSpread(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	s := c.source(SourceOptions{Topics: mainTopic("push"), JoinWithin: 300 * time.Millisecond, Linger: time.Millisecond})
+	c.produce("push", 0, 0, 1)
+	done(nextItems(t, s, 1)...)
+
+	never := c.source(SourceOptions{Topics: mainTopic("push"), Group: "h", JoinWithin: 1000 * time.Hour})
+	if err := never.Close(t.Context()); err != nil {
+		t.Errorf("closing before it has joined: %v", err)
+	}
+	if lags, err := c.admin().Lag(t.Context(), "h"); err == nil && len(lags) > 0 || err != nil && !strings.Contains(err.Error(), "GROUP_ID_NOT_FOUND") {
+		t.Errorf("it has joined: %v, %v", lags, err)
+	}
+}

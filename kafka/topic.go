@@ -1,0 +1,64 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// topic is one topic of a Source.
+type topic struct {
+	SourceTopic
+	turn     int           // its place in the order in which topics take turns
+	patience time.Duration // how much longer than Delay a record waits in place
+	metrics  *topicMetrics
+
+	served int32 // the partition that was served last; under the Source's lock
+}
+
+// delayed says that records have a time before which they are not handed out.
+func (t *topic) delayed() bool { return t.Kind != Main }
+
+// due is when a record may be handed out. Later is its own not-before, if that
+// lies so far behind due that the record must not hold up those behind it: then
+// it is handed out when due, only to be produced again.
+func (t *topic) due(h held) (due, later time.Time) {
+	switch t.Kind {
+	case Main:
+		return time.Time{}, time.Time{}
+	case Hold:
+		return h.headers.notBefore, time.Time{}
+	}
+	due = h.record.Timestamp.Add(t.Delay)
+	notBefore := h.headers.notBefore
+	switch wait := notBefore.Sub(due); {
+	case wait <= 0:
+		return due, time.Time{}
+	case wait < t.patience:
+		return notBefore, time.Time{}
+	}
+	return due, notBefore
+}
+
+// limits are how many records of a partition may be open, and how many of
+// those are free before it is polled.
+type limits struct{ window, batch int }
+
+// limits of a main partition are the whole window: all partitions together are
+// bounded when polling. Those of a delayed topic are an even part of what the
+// Source may have open, so that what waits long takes nothing from the others:
+// a poll cannot be told to leave out what is not due yet.
+func (t *topic) limits(o *SourceOptions, partitions int) limits {
+	l := limits{window: o.window(), batch: o.BatchRecords}
+	if t.delayed() {
+		part := max(1, o.OpenRecords/len(o.Topics)/max(1, partitions))
+		l.window = min(l.window, part)
+		l.batch = min(l.batch, max(1, l.window/4))
+	}
+	return l
+}
+
+// partition names one of its partitions.
+func (t *topic) partition(id int32) pipeline.Partition {
+	return pipeline.Partition{Topic: t.Name, ID: id}
+}

@@ -1,0 +1,193 @@
+package kafka
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The client tells its hooks when an answer came, not what it said, and its
+// callbacks hear of an expulsion only after work in flight. A lease must know
+// at once. So the connections are watched: of each group request its send time,
+// of each answer its error code. Nothing else is looked at.
+
+// request is one group request that is on its way.
+type request struct {
+	conn        *watchedConn
+	correlation int32
+	key         kmsg.Key
+	version     int16
+}
+
+// throttledSince is, for each group request, the version since which its answer
+// begins with a throttle time (Kafka's protocol guide).
+var throttledSince = map[kmsg.Key]int16{kmsg.JoinGroup: 2, kmsg.Heartbeat: 1, kmsg.SyncGroup: 1, kmsg.ConsumerGroupHeartbeat: 0}
+
+// The places in a request: size, key, version, correlation id; and in an
+// answer: size, correlation id.
+const (
+	requestHeader = 12
+	answerHeader  = 8
+	// answerPrefix is as much of an answer's body as is looked at: the tags of
+	// its header, the throttle time and the error code.
+	answerPrefix = 1 + 4 + 2
+)
+
+// errorCodeOf is the error code that the answer's body begins with. ok is
+// false if it cannot be read.
+func (r request) errorCodeOf(body []byte) (code int16, ok bool) {
+	at := 0
+	if answer := r.key.Response(); answer != nil {
+		answer.SetVersion(r.version)
+		if answer.IsFlexible() {
+			if len(body) == 0 || body[0] != 0 { // tags, which no broker sends
+				return 0, false
+			}
+			at++
+		}
+	}
+	if r.version >= throttledSince[r.key] {
+		at += 4
+	}
+	if len(body) < at+2 {
+		return 0, false
+	}
+	return int16(binary.BigEndian.Uint16(body[at:])), true
+}
+
+// watch returns a dial whose connections tell m of group requests.
+func watch(dial dialFunc, m *membership) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &watchedConn{Conn: conn, member: m, pending: make(map[int32]sentRequest)}, nil
+	}
+}
+
+type sentRequest struct {
+	request
+	at time.Time
+}
+
+// watchedConn is a connection to a broker. As of any connection, one goroutine
+// may read while another writes and a third one closes.
+type watchedConn struct {
+	net.Conn
+	member *membership
+
+	mu      sync.Mutex
+	pending map[int32]sentRequest // by correlation id
+
+	// Of the answer that is just being read; only the reader uses them.
+	prefix []byte // its first bytes, as far as they are needed
+	want   int    // how many are
+	skip   int    // bytes of it to pass over
+}
+
+// Write writes one request, as the client does.
+func (c *watchedConn) Write(b []byte) (int, error) {
+	r, ok := c.requestOf(b)
+	if ok {
+		now := time.Now()
+		c.mu.Lock()
+		c.pending[r.correlation] = sentRequest{r, now}
+		c.mu.Unlock()
+		c.member.sent(r)
+	}
+	n, err := c.Conn.Write(b)
+	if err != nil && ok {
+		c.take(r.correlation)
+		c.member.lost(r)
+	}
+	return n, err
+}
+
+func (c *watchedConn) requestOf(b []byte) (request, bool) {
+	if len(b) < requestHeader || int(binary.BigEndian.Uint32(b)) != len(b)-4 {
+		return request{}, false
+	}
+	key := kmsg.Key(binary.BigEndian.Uint16(b[4:]))
+	_, group := throttledSince[key]
+	return request{conn: c, key: key, version: int16(binary.BigEndian.Uint16(b[6:])), correlation: int32(binary.BigEndian.Uint32(b[8:]))}, group
+}
+
+// take removes and returns a pending request.
+func (c *watchedConn) take(correlation int32) (sentRequest, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.pending[correlation]
+	delete(c.pending, correlation)
+	return r, ok
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.observe(b[:n])
+	return n, err
+}
+
+// observe follows the answers as their bytes come, in pieces of any size.
+func (c *watchedConn) observe(b []byte) {
+	for len(b) > 0 {
+		if c.skip > 0 {
+			n := min(c.skip, len(b))
+			c.skip, b = c.skip-n, b[n:]
+			continue
+		}
+		want := max(c.want, answerHeader)
+		n := min(want-len(c.prefix), len(b))
+		c.prefix, b = append(c.prefix, b[:n]...), b[n:]
+		switch {
+		case len(c.prefix) < want:
+		case c.want == 0 && c.awaits(c.correlation()):
+			c.want = answerHeader + min(answerPrefix, max(0, c.size()-4))
+		default:
+			c.answered()
+		}
+	}
+}
+
+// size is the answer's length without that of the size itself.
+func (c *watchedConn) size() int { return int(int32(binary.BigEndian.Uint32(c.prefix))) }
+
+func (c *watchedConn) correlation() int32 { return int32(binary.BigEndian.Uint32(c.prefix[4:])) }
+
+// awaits reports whether the answer to a group request is awaited.
+func (c *watchedConn) awaits(correlation int32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.pending[correlation]
+	return ok
+}
+
+// answered tells of the answer whose first bytes are there.
+func (c *watchedConn) answered() {
+	if r, ok := c.take(c.correlation()); ok {
+		if code, ok := r.errorCodeOf(c.prefix[answerHeader:]); ok {
+			c.member.answer(r.request, r.at, code)
+		} else {
+			c.member.lost(r.request)
+		}
+	}
+	c.skip = max(0, c.size()+4-len(c.prefix))
+	c.prefix, c.want = c.prefix[:0], 0
+}
+
+// Close closes the connection: what is pending gets no answer.
+func (c *watchedConn) Close() error {
+	err := c.Conn.Close()
+	c.mu.Lock()
+	pending := c.pending
+	c.pending = make(map[int32]sentRequest)
+	c.mu.Unlock()
+	for _, r := range pending {
+		c.member.lost(r.request)
+	}
+	return err
+}

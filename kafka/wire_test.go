@@ -1,0 +1,145 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// scripted is a connection whose reads are what is in in, in pieces.
+type scripted struct {
+	net.Conn
+	in       []byte
+	rng      *rand.Rand
+	writeErr error
+}
+
+func (c *scripted) Write(b []byte) (int, error) { return len(b), c.writeErr }
+
+func (c *scripted) Read(b []byte) (int, error) {
+	if len(c.in) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, c.in[:min(len(c.in), 1+c.rng.IntN(40))])
+	c.in = c.in[n:]
+	return n, nil
+}
+
+func (c *scripted) Close() error { return nil }
+
+func requestBytes(key, version int16, correlation int32) []byte {
+	req := kmsg.RequestForKey(key)
+	req.SetVersion(version)
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("c")).AppendRequest(nil, req, correlation)
+}
+
+func answerBytes(key, version int16, correlation int32, code int16, padding int) []byte {
+	answer := kmsg.ResponseForKey(key)
+	answer.SetVersion(version)
+	switch r := answer.(type) {
+	case *kmsg.HeartbeatResponse:
+		r.ErrorCode, r.ThrottleMillis = code, 1<<20
+	case *kmsg.SyncGroupResponse:
+		r.ErrorCode, r.ThrottleMillis, r.MemberAssignment = code, 1<<20, make([]byte, padding)
+	case *kmsg.JoinGroupResponse:
+		r.ErrorCode, r.ThrottleMillis, r.MemberID = code, 1<<20, string(make([]byte, padding))
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		r.ErrorCode, r.ThrottleMillis = code, 1<<20
+	case *kmsg.FetchResponse:
+		r.Topics = []kmsg.FetchResponseTopic{{Topic: string(make([]byte, padding))}}
+	}
+	body := binary.BigEndian.AppendUint32(nil, uint32(correlation))
+	if answer.IsFlexible() && key != int16(kmsg.ApiVersions) {
+		body = append(body, 0)
+	}
+	body = answer.AppendTo(body)
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		script := &scripted{rng: rng}
+		m := newMembership(time.Second, func(int) {})
+		c := &watchedConn{Conn: script, member: m, pending: make(map[int32]sentRequest)}
+		correlation := int32(0)
+		for _, key := range []kmsg.Key{kmsg.Fetch, kmsg.Heartbeat, kmsg.SyncGroup, kmsg.ConsumerGroupHeartbeat, kmsg.Metadata, kmsg.JoinGroup} {
+			top := key.Request().MaxVersion()
+			for version := int16(0); version <= top; version++ {
+				_, watched := throttledSince[key]
+				for _, code := range []int16{0, kerr.RebalanceInProgress.Code, kerr.NotCoordinator.Code} {
+					correlation++
+					m.mu.Lock()
+					m.member, m.answered = true, time.Time{}
+					m.mu.Unlock()
+					if _, err := c.Write(requestBytes(key.Int16(), version, correlation)); err != nil {
+						t.Fatal(err)
+					}
+					if (len(c.pending) == 1) != watched {
+						t.Fatalf("%s v%d: %d pending", key.Name(), version, len(c.pending))
+					}
+					script.in = append(script.in, answerBytes(key.Int16(), version, correlation, code, rng.IntN(3000))...)
+					if rng.IntN(2) == 0 { // behind it in the same packet
+						correlation++
+						if _, err := c.Write(requestBytes(kmsg.Metadata.Int16(), 1, correlation)); err != nil {
+							t.Fatal(err)
+						}
+						script.in = append(script.in, answerBytes(kmsg.Metadata.Int16(), 1, correlation, 0, 0)...)
+					}
+					if _, err := io.ReadAll(c); err != nil {
+						t.Fatal(err)
+					}
+					if renewed := !m.answered.IsZero(); renewed != (watched && code != kerr.NotCoordinator.Code) {
+						t.Fatalf("seed %d: %s v%d answered with %d: renewed %v", seed, key.Name(), version, code, renewed)
+					}
+					if len(c.pending)+len(m.joins)+len(c.prefix)+c.skip != 0 {
+						t.Fatalf("seed %d: %s v%d left %d pending, %d joins, %d bytes, %d to skip", seed, key.Name(), version, len(c.pending), len(m.joins), len(c.prefix), c.skip)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestARequestWithoutAnAnswerWaitsForNothing(t *testing.T) {
+	join := requestBytes(kmsg.JoinGroup.Int16(), 9, 1)
+	m := newMembership(time.Second, func(int) {})
+	m.member = true
+
+	failing := &watchedConn{Conn: &scripted{writeErr: errors.New("broken pipe")}, member: m, pending: make(map[int32]sentRequest)}
+	if _, err := failing.Write(join); err == nil {
+		t.Fatal("the write's error was lost")
+	}
+	if len(m.joins) != 0 {
+		t.Error("a JoinGroup that was not written is waited for")
+	}
+
+	closed := &watchedConn{Conn: &scripted{}, member: m, pending: make(map[int32]sentRequest)}
+	if _, err := closed.Write(join); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.joins) != 1 {
+		t.Fatal("a JoinGroup on its way is not noted")
+	}
+	if err := closed.Close(); err != nil || len(m.joins) != 0 {
+		t.Errorf("after the end of its connection %d wait, %v", len(m.joins), err)
+	}
+
+	cut := &watchedConn{Conn: &scripted{in: answerBytes(kmsg.JoinGroup.Int16(), 9, 1, 0, 100)[:11], rng: rand.New(rand.NewPCG(1, 1))}, member: m, pending: make(map[int32]sentRequest)}
+	if _, err := cut.Write(join); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(cut); err != nil {
+		t.Fatal(err)
+	}
+	if err := cut.Close(); err != nil || len(m.joins) != 0 {
+		t.Errorf("an answer that was cut: %d wait, %v", len(m.joins), err)
+	}
+}
