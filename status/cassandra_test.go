@@ -1,0 +1,275 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/pushfleet/pushfleet/deploy/local"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/status/statustest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quiet drops the log of a store whose server is being tormented.
+var quiet = slog.New(slog.DiscardHandler)
+
+// liveness bounds what has to happen some time; a loaded machine may take most
+// of it.
+const liveness = time.Minute
+
+func newKeyspace() string { return "t" + strings.ReplaceAll(uuid.NewString(), "-", "") }
+
+// apply makes the schema in a keyspace of its own.
+func apply(t testing.TB, opts status.Options) status.Options {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), liveness)
+	defer cancel()
+	if opts.Keyspace == "" {
+		opts.Keyspace = newKeyspace()
+	}
+	if _, err := status.ApplySchema(ctx, opts, status.SchemaOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return opts
+}
+
+func open(t testing.TB, opts status.Options) *status.Cassandra {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), liveness)
+	defer cancel()
+	c, err := status.OpenCassandra(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func shared(t testing.TB) status.Options {
+	t.Helper()
+	return status.Options{Hosts: []string{localtest.Require(t).Cassandra}, Log: quiet}
+}
+
+// query runs CQL beside the store's own statements.
+func query(t *testing.T, opts status.Options, cql string, scan ...any) {
+	t.Helper()
+	cluster := gocql.NewCluster(opts.Hosts...)
+	cluster.Keyspace, cluster.ProtoVersion, cluster.Timeout = opts.Keyspace, 4, liveness
+	s, err := cluster.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if len(scan) == 0 {
+		err = s.Query(cql).Exec()
+	} else {
+		err = s.Query(cql).Scan(scan...)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", cql, err)
+	}
+}
+
+func delivered(n int) []pipeline.Row {
+	rows := make([]pipeline.Row, n)
+	for i := range rows {
+		rows[i] = pipeline.Row{ID: uuid.Must(uuid.NewV7()).String(), Device: "abcdefghijklmnop", State: pipeline.StateDelivered,
+			At: time.Now(), Platform: pipeline.APNS, ProviderID: "f2b1a1c0-0000-4000-8000-000000000000", UserHash: uint64(i)}
+	}
+	return rows
+}
+
+// expectStored fails unless each row's id has rows.
+func expectStored(t *testing.T, c *status.Cassandra, rows []pipeline.Row) {
+	t.Helper()
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), liveness)
+	defer cancel()
+	got, err := c.Read(ctx, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := 0
+	for i := range got {
+		if len(got[i]) == 0 {
+			missing++
+		}
+	}
+	if missing > 0 {
+		t.Errorf("%d of %d acknowledged rows are missing", missing, len(rows))
+	}
+}
+
+func TestCassandra(t *testing.T) {
+	c := open(t, apply(t, shared(t)))
+	statustest.Run(t, c)
+	if err := c.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRowsLiveAsLongAsTheTTL(t *testing.T) {
+	opts := apply(t, shared(t))
+	c := open(t, opts)
+	row := delivered(1)[0]
+	row.Reason = "OK"
+	if err := c.Write(t.Context(), []pipeline.Row{row}); err != nil {
+		t.Fatal(err)
+	}
+	var ttl int
+	var written int64
+	query(t, opts, fmt.Sprintf("SELECT TTL(reason), WRITETIME(reason) FROM notification_status WHERE bucket=%d AND id='%s'", c.Bucket(row.ID), row.ID), &ttl, &written)
+	if month := int(30 * 24 * time.Hour / time.Second); ttl > month || ttl < month-600 {
+		t.Errorf("a new row lives %d s, want 30 days", ttl)
+	}
+	if written != row.At.UnixMicro() {
+		t.Errorf("written at %d us, want the row's own time %d", written, row.At.UnixMicro())
+	}
+}
+
+func TestRowsOfABucketGoAsOneBatch(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	opts := apply(t, shared(t))
+	opts.Registry, opts.FlushLinger = reg, 300*time.Millisecond // long enough for all writers
+	opts.Layouts = status.Layouts{{Slice: time.Hour, Shards: 2}}
+	c := open(t, opts)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := c.Write(t.Context(), delivered(50)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	// 400 rows, two shards, an hour that may end meanwhile: two to eight
+	// batches, where row by row it would be 400.
+	const name = "push_status_batch_rows"
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			if n := f.Metric[0].GetHistogram().GetSampleCount(); n > 8 {
+				t.Errorf("400 rows of 2 buckets went as %d batches", n)
+			}
+		}
+	}
+	if n, err := testutil.GatherAndCount(reg, name); n != 1 || err != nil {
+		t.Errorf("%d metrics called %s (%v)", n, name, err)
+	}
+}
+
+// The server's batch size limits count only batches of several partitions: a
+// batch far above the 50 KiB at which those fail is taken.
+func TestLargeBatchOfOnePartitionIsTaken(t *testing.T) {
+	opts := apply(t, shared(t))
+	opts.FlushRows, opts.FlushBytes = 4000, 1<<20
+	opts.Layouts = status.Layouts{{Slice: time.Hour, Shards: 1}}
+	c := open(t, opts)
+	rows := delivered(3000) // about 500 KiB
+	ctx, cancel := context.WithTimeout(t.Context(), liveness)
+	defer cancel()
+	if err := c.Write(ctx, rows); err != nil {
+		t.Fatal(err)
+	}
+	expectStored(t, c, rows)
+}
+
+func TestSchemaIsCheckedAtTheStart(t *testing.T) {
+	base := shared(t)
+	check := func(why string, opts status.Options, want string) {
+		t.Helper()
+		_, err := status.OpenCassandra(t.Context(), opts)
+		var missing *status.SchemaError
+		if !errors.As(err, &missing) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want a SchemaError with %q", why, err, want)
+		}
+	}
+	none := base
+	none.Keyspace = newKeyspace()
+	check("no keyspace", none, "keyspace "+none.Keyspace+" does not exist")
+
+	wrong := base
+	wrong.Keyspace = newKeyspace()
+	query(t, base, "CREATE KEYSPACE "+wrong.Keyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+	check("no table", wrong, "table notification_status does not exist")
+	query(t, wrong, "CREATE TABLE notification_status (bucket bigint, id text, device text, step int, state tinyint, at timestamp, provider tinyint, reason text, user_hash bigint, PRIMARY KEY (bucket, id, device, state, step))")
+	check("a column of another type", wrong, "column step is int, want smallint")
+	check("no column", wrong, "column provider_id text does not exist")
+	check("another key", wrong, "primary key is (bucket, id, device, state, step), want (bucket, id, device, step, state)")
+	if _, err := status.ApplySchema(t.Context(), wrong, status.SchemaOptions{}); err == nil || !strings.Contains(err.Error(), "step is int") {
+		t.Errorf("apply over another table: %v", err)
+	}
+
+	short := apply(t, base)
+	short.TTL = 31 * 24 * time.Hour
+	check("rows that die too early", short, "default_time_to_live is 2592000 seconds, want at least 2678400")
+	changes, err := status.ApplySchema(t.Context(), short, status.SchemaOptions{TTL: short.TTL})
+	if err != nil || changes[1].Action != "altered" {
+		t.Fatalf("apply with another TTL: %+v, %v", changes, err)
+	}
+	open(t, short)
+	query(t, short, "ALTER TABLE notification_status ADD note text") // somebody's own
+	open(t, short)
+}
+
+func TestSecuredServer(t *testing.T) {
+	access := localtest.Access(t)
+	server := localtest.Cassandra(t, local.CassandraOptions{Access: access})
+	good := status.Options{Hosts: []string{server.Addr()}, Username: access.User, Password: access.Password, TLS: access.CA.ClientConfig(), Log: quiet, Timeout: 10 * time.Second}
+	c := open(t, apply(t, good))
+	statustest.Run(t, c)
+
+	stranger, err := local.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		why    string
+		change func(*status.Options)
+		want   string
+	}{
+		{"a wrong password", func(o *status.Options) { o.Password = "hunter2" }, "incorrect"},
+		{"no user", func(o *status.Options) { o.Username = "" }, ""},
+		{"no TLS", func(o *status.Options) { o.TLS = nil }, ""},
+		{"a certificate of another authority", func(o *status.Options) { o.TLS = stranger.ClientConfig() }, "certificate"},
+		{"a certificate of another name", func(o *status.Options) { o.TLS = o.TLS.Clone(); o.TLS.ServerName = "other.example" }, "other.example"},
+	} {
+		opts := good
+		opts.Timeout = 3 * time.Second
+		tt.change(&opts)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := status.OpenCassandra(ctx, opts)
+		cancel()
+		if err == nil {
+			t.Errorf("%s: let in", tt.why)
+			continue
+		}
+		if !strings.Contains(err.Error(), server.Addr()) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %q does not say where and why (%q)", tt.why, err, tt.want)
+		}
+		if strings.Contains(err.Error(), access.Password) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error %q tells a password", tt.why, err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package status
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Longest values stored, in bytes. Ids come checked (64, or "kafka:" and a
+// hash); the others are cut, so that no provider's word can make a row that
+// the server refuses for ever.
+const (
+	maxID         = 1024
+	maxDevice     = 64
+	maxReason     = 256
+	maxProviderID = 256
+)
+
+// cut returns at most the first n bytes of s, and always valid UTF-8: anything
+// else the server would refuse however often it is sent.
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// columns are the values of a row in the order of the insert statement, bucket
+// first, which is the same for a whole batch and therefore not encoded per row.
+var columns = [...]string{"bucket", "id", "device", "step", "state", "at", "provider", "provider_id", "reason", "user_hash"}
+
+// valuesPerRow is how many values appendRow writes: all columns but the
+// bucket, and the write time.
+const valuesPerRow = len(columns)
+
+// encodedRows are rows as the values of their inserts, one behind the other.
+type encodedRows struct {
+	data []byte
+	ends []int32 // end of each value in data; negative = no value
+}
+
+func (e *encodedRows) len() int { return len(e.ends) / valuesPerRow }
+
+func (e *encodedRows) reset() { e.data, e.ends = e.data[:0], e.ends[:0] }
+
+// append encodes one row. Nothing of r is kept: its strings are cut from
+// records whose memory is used again.
+func (e *encodedRows) append(r *pipeline.Row) {
+	e.text(cut(r.ID, maxID))
+	e.text(cut(r.Device, maxDevice))
+	e.data = binary.BigEndian.AppendUint16(e.data, uint16(r.Step))
+	e.end()
+	e.data = append(e.data, byte(r.State))
+	e.end()
+	e.data = binary.BigEndian.AppendUint64(e.data, uint64(r.At.UnixMilli()))
+	e.end()
+	if r.Platform == pipeline.NoPlatform {
+		e.none()
+	} else {
+		e.data = append(e.data, byte(r.Platform))
+		e.end()
+	}
+	e.optional(cut(r.ProviderID, maxProviderID))
+	e.optional(cut(r.Reason, maxReason))
+	e.data = binary.BigEndian.AppendUint64(e.data, r.UserHash)
+	e.end()
+	// The write time is the row's own, so that writing it again is the same
+	// write, and not the client's clock at whatever attempt.
+	e.data = binary.BigEndian.AppendUint64(e.data, uint64(r.At.UnixMicro()))
+	e.end()
+}
+
+func (e *encodedRows) text(s string) {
+	e.data = append(e.data, s...)
+	e.end()
+}
+
+// optional leaves an empty text out: a null would be stored as a tombstone.
+func (e *encodedRows) optional(s string) {
+	if s == "" {
+		e.none()
+		return
+	}
+	e.text(s)
+}
+
+func (e *encodedRows) end()  { e.ends = append(e.ends, int32(len(e.data))) }
+func (e *encodedRows) none() { e.ends = append(e.ends, ^int32(len(e.data))) }
+
+// sortRows orders the rows of one notification by device, step and state, as
+// Cassandra clusters them.
+func sortRows(rows []pipeline.Row) {
+	slices.SortFunc(rows, func(a, b pipeline.Row) int {
+		if c := strings.Compare(a.Device, b.Device); c != 0 {
+			return c
+		}
+		if c := int(a.Step) - int(b.Step); c != 0 {
+			return c
+		}
+		return int(a.State) - int(b.State)
+	})
+}

@@ -1,0 +1,86 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// failure is what went wrong with a request. None of them says that a row will
+// never be durable, so each is answered by trying again; they differ in what
+// else is done. The order is that of failureNames.
+type failure uint8
+
+const (
+	noFailure   failure = iota
+	timedOut            // no answer, or too few replicas answered: may be applied
+	overloaded          // the coordinator refuses more work
+	unavailable         // too few replicas are up
+	unconnected         // no connection, or it broke under the request
+	refused             // schema, permission, or anything unforeseen: needs a person
+	failures            // how many there are
+)
+
+var failureNames = [failures]string{"ok", "timeout", "overloaded", "unavailable", "connection", "refused"}
+
+func (f failure) String() string { return failureNames[f] }
+
+// overload reports whether fewer requests at once are called for: the server
+// says so, or does not get them done. Replicas that are away count too, as the
+// others do their work meanwhile and hints on top.
+func (f failure) overload() bool { return f == timedOut || f == overloaded || f == unavailable }
+
+// unanswered reports whether the server said nothing at all: the session may
+// be one that never heals.
+func (f failure) unanswered() bool { return f == timedOut || f == unconnected }
+
+// noAnswer says what an ended context means for an attempt that was bounded by
+// this time-out.
+func noAnswer(err error, timeout time.Duration) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v: %w", timeout, err)
+	}
+	return err
+}
+
+// classify reads an error of gocql. A client that stopped waiting and a
+// coordinator that stopped waiting are the same to us: not yet durable.
+func classify(err error) failure {
+	if err == nil {
+		return noFailure
+	}
+	var frame gocql.RequestError
+	if errors.As(err, &frame) {
+		switch frame.Code() {
+		case gocql.ErrCodeWriteTimeout, gocql.ErrCodeReadTimeout:
+			return timedOut
+		case gocql.ErrCodeOverloaded:
+			return overloaded
+		case gocql.ErrCodeUnavailable, gocql.ErrCodeBootstrapping, gocql.ErrCodeTruncate,
+			gocql.ErrCodeWriteFailure, gocql.ErrCodeReadFailure, gocql.ErrCodeCDCWriteFailure:
+			return unavailable
+		}
+		return refused
+	}
+	for _, e := range []error{gocql.ErrTimeoutNoResponse, gocql.ErrTooManyTimeouts, gocql.ErrNoStreams, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return timedOut
+		}
+	}
+	for _, e := range []error{gocql.ErrNoConnections, gocql.ErrNoConnectionsStarted, gocql.ErrConnectionClosed,
+		gocql.ErrSessionClosed, gocql.ErrUnavailable, net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, context.Canceled} {
+		if errors.Is(err, e) {
+			return unconnected
+		}
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) {
+		return unconnected
+	}
+	return refused
+}

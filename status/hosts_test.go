@@ -1,0 +1,152 @@
+package status
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+)
+
+// speaker is a server that says the same to whoever says 9 bytes.
+func speaker(t *testing.T, reply []byte) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owned sync.WaitGroup
+	owned.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			owned.Go(func() {
+				defer conn.Close()
+				if _, err := io.ReadFull(conn, make([]byte, headerSize)); err != nil {
+					return
+				}
+				_, _ = conn.Write(reply)
+				_, _ = conn.Read(make([]byte, 1)) // until the other side has enough
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		owned.Wait()
+	})
+	return l.Addr().String()
+}
+
+func TestAnswers(t *testing.T) {
+	c := &cluster{ctx: t.Context(), opts: Options{Timeout: 300 * time.Millisecond}}
+	for _, tt := range []struct {
+		why  string
+		addr string
+		want bool
+	}{
+		{"it says what it supports", speaker(t, []byte{0x84, 0, 0, 0, kindSupported, 0, 0, 0, 0}), true},
+		{"it says that something is wrong", speaker(t, []byte{0x84, 0, 0, 0, 0, 0, 0, 0, 0}), false},
+		{"it takes the connection and says nothing", speaker(t, nil), false},
+		{"nobody is there", "127.0.0.1:1", false},
+	} {
+		if err := c.answers(tt.addr); (err == nil) != tt.want {
+			t.Errorf("%s: %v", tt.why, err)
+		}
+	}
+}
+
+// gocql has lost sight of a node that answers: the session is replaced, once,
+// although all its requests succeed.
+func TestNodeThatIsNotUsedCostsTheSession(t *testing.T) {
+	opts, err := Options{Hosts: []string{localtest.Require(t).Cassandra}, Log: slog.New(slog.DiscardHandler)}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := connect(ctx, opts, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	c.watch = hostWatch{interval: 20 * time.Millisecond, looks: 3, rest: time.Hour}
+	var replaced atomic.Int64
+	c.heal(func() { replaced.Add(1) })
+	ask := func(l *link) {
+		t.Helper()
+		if err := l.Query("SELECT key FROM system.local").WithContext(ctx).Exec(); err != nil {
+			t.Error(err)
+		}
+	}
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for !done() {
+			if ctx.Err() != nil {
+				t.Fatalf("%s: not within a minute", what)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	first := c.use()
+	time.Sleep(200 * time.Millisecond)
+	if n := replaced.Load(); n > 0 {
+		t.Fatalf("replaced %d times while all nodes are used", n)
+	}
+	first.hosts.note(first.host(), true)
+	await("a new session", func() bool { return replaced.Load() == 1 })
+	// Who is still at work with the old one ends it in peace.
+	ask(first)
+	if first.Closed() {
+		t.Error("the old session was closed under a user")
+	}
+	first.done()
+	await("the old session closed", first.Closed)
+
+	second := c.use()
+	defer second.done()
+	ask(second)
+	second.hosts.note(second.host(), true)
+	time.Sleep(500 * time.Millisecond)
+	if n := replaced.Load(); n > 1 {
+		t.Errorf("replaced %d times within the rest between two", n)
+	}
+}
+
+// host is a node that the session knows.
+func (l *link) host() *gocql.HostInfo { return l.hosts.Pick(nil)().Info() }
+
+func TestHostsNotesWhichAreDown(t *testing.T) {
+	h := watchHosts(gocql.RoundRobinHostPolicy())
+	host := func(id, addr string) *gocql.HostInfo {
+		info := (&gocql.HostInfo{}).SetConnectAddress(net.ParseIP(addr))
+		info.SetHostID(id)
+		return info
+	}
+	a, b := host("a", "10.0.0.1"), host("b", "10.0.0.2")
+	h.AddHosts([]*gocql.HostInfo{a, b})
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"all are new", func() {}, 0},
+		{"one goes down", func() { h.HostDown(a) }, 1},
+		{"so does the other", func() { h.HostDown(b) }, 2},
+		{"one is back", func() { h.HostUp(a) }, 1},
+		{"the other leaves for good", func() { h.RemoveHost(b) }, 0},
+	} {
+		step.do()
+		if got := h.unused(); len(got) != step.want {
+			t.Errorf("%s: unused are %q, want %d", step.what, got, step.want)
+		}
+	}
+}

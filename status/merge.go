@@ -1,0 +1,437 @@
+package status
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// ErrClosed is what calls get from a store that has been closed.
+var ErrClosed = errors.New("status store is closed")
+
+// executor sends the rows of one bucket to the server, once, and must not keep
+// them after it returns.
+type executor interface {
+	insert(ctx context.Context, bucket int64, rows *encodedRows) error
+}
+
+// mergeOptions are the limits of a merger.
+type mergeOptions struct {
+	rows        int           // a batch is full at so many rows
+	bytes       int           // or at so many bytes of values
+	linger      time.Duration // from a batch's first row to its sending
+	concurrency int           // batches under way at once
+	timeout     time.Duration // of one attempt
+	backoffMin  time.Duration
+	backoffMax  time.Duration
+}
+
+// merger turns the rows of many concurrent calls into batches of one bucket.
+//
+// A batch lingers (in timers) until it is full or its time is up, is then
+// ready, takes more rows for as long as no worker has come for it, and after a
+// failure goes back to timers for its back-off. So one bucket whose replicas
+// are down holds up neither the workers nor the other buckets.
+type merger struct {
+	opts    mergeOptions
+	bucket  func(id string) int64
+	exec    executor
+	metrics *metrics
+	place   string       // where the rows go, for errors
+	trouble func() error // what the store's latest request met
+
+	ctx   context.Context // ends at close
+	stop  context.CancelFunc
+	wake  chan struct{} // the head of timers has changed
+	owned sync.WaitGroup
+
+	mu     sync.Mutex
+	work   sync.Cond // on mu: ready or flow has changed, or ctx has ended
+	open   map[int64]*batch
+	timers dueHeap
+	ready  []*batch // in order; ready[head:] are waiting
+	head   int
+	flow   flow
+	free   []*batch
+}
+
+// call is one Write in progress. Its fields are guarded by the merger's mutex.
+type call struct {
+	left      int   // rows not yet acknowledged
+	last      error // of the last attempt at any of its rows
+	abandoned bool  // its caller has given up
+	done      chan struct{}
+}
+
+// share says how many rows of a batch belong to a call.
+type share struct {
+	call *call
+	rows int
+}
+
+// batch is rows of one bucket on their way. It is guarded by the merger's
+// mutex until a worker takes it, and the worker's from then on.
+type batch struct {
+	bucket   int64
+	rows     encodedRows
+	shares   []share
+	attempts int
+	due      time.Time
+	index    int // in timers; -1 when it is not there
+}
+
+func newMerger(opts mergeOptions, bucket func(string) int64, exec executor, m *metrics, place string, trouble func() error) *merger {
+	ctx, stop := context.WithCancel(context.Background())
+	g := &merger{
+		opts: opts, bucket: bucket, exec: exec, metrics: m, place: place, trouble: trouble,
+		ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
+		open: make(map[int64]*batch), flow: newFlow(opts.concurrency),
+	}
+	g.work.L = &g.mu
+	m.concurrency.Set(float64(opts.concurrency))
+	g.owned.Go(g.runClock)
+	for range opts.concurrency {
+		g.owned.Go(g.runWorker)
+	}
+	return g
+}
+
+// close ends everything under way and waits for it. Calls in progress get
+// ErrClosed; any of their rows may be durable.
+func (g *merger) close() {
+	g.stop()
+	g.mu.Lock()
+	g.work.Broadcast()
+	g.mu.Unlock()
+	g.owned.Wait()
+}
+
+// write adds the rows to the batches of their buckets and waits until all are
+// durable. It keeps nothing of rows after it returns.
+func (g *merger) write(ctx context.Context, rows []pipeline.Row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("writing %d status rows to %s: %w", len(rows), g.place, err)
+	}
+	c := &call{left: len(rows), done: make(chan struct{})}
+	if !g.admit(c, rows) {
+		return ErrClosed
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-g.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return g.abandon(ctx, c, len(rows))
+	}
+}
+
+// admit encodes the rows into the batches of their buckets.
+func (g *merger) admit(c *call, rows []pipeline.Row) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return false
+	}
+	var b *batch
+	for i := range rows {
+		r := &rows[i]
+		bucket := g.bucket(r.ID)
+		if b == nil || b.bucket != bucket {
+			b = g.batchOf(bucket)
+		}
+		b.add(c, r)
+		if b.rows.len() >= g.opts.rows || len(b.rows.data) >= g.opts.bytes {
+			g.fill(b)
+			b = nil
+		}
+	}
+	g.metrics.unacknowledged.Add(float64(len(rows)))
+	return true
+}
+
+// abandon gives a call up: its caller's context has ended. The error says what
+// the rows met, or as they may not have been sent at all, what others met.
+func (g *merger) abandon(ctx context.Context, c *call, rows int) error {
+	trouble := g.trouble()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.left == 0 {
+		return nil
+	}
+	c.abandoned = true
+	g.sweep()
+	last := c.last
+	if last == nil {
+		last = trouble
+	}
+	if last != nil {
+		return fmt.Errorf("writing %d status rows to %s: %w after: %w", rows, g.place, context.Cause(ctx), last)
+	}
+	return fmt.Errorf("writing %d status rows to %s: no answer: %w", rows, g.place, context.Cause(ctx))
+}
+
+// sweep lets go of the batches that nobody waits for any more. Callers that
+// give up come again with the same rows: without it, a server that stands still
+// would have them pile up for as long as it does.
+func (g *merger) sweep() {
+	resting := g.timers[:0]
+	for _, b := range g.timers {
+		if b.wanted() {
+			b.index = len(resting)
+			resting = append(resting, b)
+		} else {
+			b.index = -1
+			g.drop(b)
+		}
+	}
+	clear(g.timers[len(resting):])
+	g.timers = resting
+	heap.Init(&g.timers)
+	kept := g.ready[:g.head]
+	for _, b := range g.ready[g.head:] {
+		if b.wanted() {
+			kept = append(kept, b)
+		} else {
+			g.drop(b)
+		}
+	}
+	clear(g.ready[len(kept):])
+	g.ready = kept
+}
+
+// drop releases a batch that no worker has.
+func (g *merger) drop(b *batch) {
+	if g.open[b.bucket] == b {
+		delete(g.open, b.bucket)
+	}
+	g.release(b)
+}
+
+// batchOf is the batch of a bucket that takes rows, new if there is none.
+func (g *merger) batchOf(bucket int64) *batch {
+	if b := g.open[bucket]; b != nil {
+		return b
+	}
+	var b *batch
+	if n := len(g.free); n > 0 {
+		b, g.free = g.free[n-1], g.free[:n-1]
+	} else {
+		b = new(batch)
+	}
+	b.bucket, b.attempts = bucket, 0
+	g.open[bucket] = b
+	g.schedule(b, g.opts.linger)
+	return b
+}
+
+func (b *batch) add(c *call, r *pipeline.Row) {
+	b.rows.append(r)
+	if n := len(b.shares); n > 0 && b.shares[n-1].call == c {
+		b.shares[n-1].rows++
+		return
+	}
+	b.shares = append(b.shares, share{c, 1})
+}
+
+// wanted reports whether any caller still waits for the batch.
+func (b *batch) wanted() bool {
+	for i := range b.shares {
+		if !b.shares[i].call.abandoned {
+			return true
+		}
+	}
+	return false
+}
+
+// schedule lets b rest for so long.
+func (g *merger) schedule(b *batch, rest time.Duration) {
+	b.due = time.Now().Add(rest)
+	heap.Push(&g.timers, b)
+	if b.index == 0 {
+		select {
+		case g.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// fill closes a full batch to more rows and makes it ready.
+func (g *merger) fill(b *batch) {
+	delete(g.open, b.bucket)
+	if b.index >= 0 {
+		heap.Remove(&g.timers, b.index)
+		g.push(b)
+	}
+}
+
+func (g *merger) push(b *batch) {
+	if g.head > 64 && g.head > len(g.ready)/2 {
+		n := copy(g.ready, g.ready[g.head:])
+		clear(g.ready[n:])
+		g.ready, g.head = g.ready[:n], 0
+	}
+	g.ready = append(g.ready, b)
+	g.work.Signal()
+}
+
+// runClock makes batches ready when their time is up.
+func (g *merger) runClock() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(g.expire())
+		select {
+		case <-timer.C:
+		case <-g.wake:
+		case <-g.ctx.Done():
+			return
+		}
+	}
+}
+
+// expire makes every batch ready that is due, and returns how long the next
+// one still rests.
+func (g *merger) expire() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	for len(g.timers) > 0 {
+		b := g.timers[0]
+		if rest := b.due.Sub(now); rest > 0 {
+			return rest
+		}
+		heap.Pop(&g.timers)
+		g.push(b)
+	}
+	return time.Hour
+}
+
+func (g *merger) runWorker() {
+	for {
+		b, mark, ok := g.take()
+		if !ok {
+			return
+		}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(g.ctx, g.opts.timeout)
+		err := g.exec.insert(ctx, b.bucket, &b.rows)
+		cancel()
+		f := classify(err)
+		g.metrics.observe(f, b.rows.len(), time.Since(start))
+		g.finish(b, mark, f, err)
+	}
+}
+
+// take waits for a ready batch and a place in the flow.
+func (g *merger) take() (b *batch, mark int, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		if g.ctx.Err() != nil {
+			return nil, 0, false
+		}
+		if g.head == len(g.ready) || g.flow.full() {
+			g.work.Wait()
+			continue
+		}
+		b = g.ready[g.head]
+		g.ready[g.head] = nil
+		if g.head++; g.head == len(g.ready) {
+			g.ready, g.head = g.ready[:0], 0
+		}
+		if g.open[b.bucket] == b {
+			delete(g.open, b.bucket)
+		}
+		return b, g.flow.start(), true
+	}
+}
+
+// finish acknowledges the rows of a batch, or puts it back for another attempt.
+func (g *merger) finish(b *batch, mark int, f failure, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.flow.end(mark, f) {
+		g.work.Signal()
+	}
+	g.metrics.concurrency.Set(float64(g.flow.limit))
+	if err == nil {
+		for _, s := range b.shares {
+			if s.call.left -= s.rows; s.call.left == 0 {
+				close(s.call.done)
+			}
+		}
+		g.release(b)
+		return
+	}
+	for _, s := range b.shares {
+		s.call.last = err
+	}
+	if !b.wanted() {
+		g.release(b)
+		return
+	}
+	b.attempts++
+	g.schedule(b, backoff(g.opts.backoffMin, g.opts.backoffMax, b.attempts))
+}
+
+// freeBatches bounds the memory kept for batches to come: about 40 KiB each.
+const freeBatches = 64
+
+// release takes a batch out of the accounts and keeps its memory.
+func (g *merger) release(b *batch) {
+	g.metrics.unacknowledged.Sub(float64(b.rows.len()))
+	if len(g.free) == freeBatches {
+		return
+	}
+	clear(b.shares)
+	b.shares = b.shares[:0]
+	b.rows.reset()
+	g.free = append(g.free, b)
+}
+
+// backoff is how long to rest after so many attempts: doubling from low to
+// high, of which the second half is random so that batches do not return
+// together.
+func backoff(low, high time.Duration, attempts int) time.Duration {
+	d := high
+	if attempts < 30 {
+		d = min(high, low<<(attempts-1))
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// dueHeap orders batches by the time they are due.
+type dueHeap []*batch
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	b := x.(*batch)
+	b.index = len(*h)
+	*h = append(*h, b)
+}
+
+func (h *dueHeap) Pop() any {
+	old := *h
+	b := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	b.index = -1
+	return b
+}

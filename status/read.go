@@ -1,0 +1,143 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// readChunk is how many ids a confirm query asks for: the server reads each as
+// a slice of the same partition, in one answer of a few tens of KiB.
+const readChunk = 100
+
+const selectRows = "SELECT id,device,step,state,at,provider,provider_id,reason,user_hash" +
+	" FROM notification_status WHERE bucket=? AND id IN ?"
+
+// Read returns the rows of each id, aligned with ids, each ordered by device,
+// step and state; nil for an id without rows. One query asks for up to 100 ids
+// of a bucket.
+//
+// A confirm read never guesses: after an error, which says what the latest
+// attempt met, nothing is known of any id, and all are to be read again. A
+// query that fails is tried again for as long as the Timeout; so when the store
+// is away Read says so within a few times that, and its caller can tell why it
+// waits, or leave.
+func (c *Cassandra) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
+	r := reading{found: make([][]pipeline.Row, len(ids)), first: make(map[string]int, len(ids))}
+	buckets := make(map[int64][]string)
+	for i, id := range ids {
+		if _, twice := r.first[id]; !twice {
+			r.first[id] = i
+			b := c.Bucket(id)
+			buckets[b] = append(buckets[b], id)
+		}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(c.opts.Concurrency)
+	for bucket, inBucket := range buckets {
+		for chunk := range slices.Chunk(inBucket, readChunk) {
+			group.Go(func() error { return c.readChunk(groupCtx, bucket, chunk, &r) })
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("reading %d notifications from %s: %w", len(ids), c.opts.place(), err)
+	}
+	for i, id := range ids {
+		if f := r.first[id]; f != i {
+			r.found[i] = slices.Clone(r.found[f])
+		}
+	}
+	return r.found, nil
+}
+
+// reading is a Read in progress. Each id is in one chunk, so its rows are
+// collected by one goroutine; first is only read meanwhile.
+type reading struct {
+	found [][]pipeline.Row
+	first map[string]int // id -> where its rows are collected
+}
+
+// readChunk asks until there is an answer or it is too late for another
+// attempt, in one of the store's places for queries, which it leaves while it
+// rests.
+func (c *Cassandra) readChunk(ctx context.Context, bucket int64, ids []string, r *reading) error {
+	var until time.Time
+	for attempt := 1; ; attempt++ {
+		if err := c.place(ctx); err != nil {
+			return err
+		}
+		if attempt == 1 {
+			until = time.Now().Add(c.opts.Timeout)
+		}
+		err := c.readOnce(ctx, bucket, ids, r)
+		<-c.reads
+		if err == nil {
+			return nil
+		}
+		rest := backoff(c.merger.opts.backoffMin, c.merger.opts.backoffMax, attempt)
+		if time.Now().Add(rest).After(until) {
+			return err
+		}
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
+			return fmt.Errorf("%w after: %w", context.Cause(ctx), err)
+		case <-c.merger.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// place waits for one of the places for queries: as long as it takes while the
+// store answers, and for a Timeout while it does not.
+func (c *Cassandra) place(ctx context.Context) error {
+	for {
+		select {
+		case c.reads <- struct{}{}:
+			return nil
+		case <-time.After(c.opts.Timeout):
+			if err := c.cluster.trouble(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.merger.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// readOnce makes one attempt. What an earlier one has collected is dropped.
+func (c *Cassandra) readOnce(ctx context.Context, bucket int64, ids []string, r *reading) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	for _, id := range ids {
+		r.found[r.first[id]] = nil
+	}
+	start := time.Now()
+	l := c.cluster.use()
+	defer l.done()
+	iter := l.Query(selectRows, bucket, ids).WithContext(ctx).Idempotent(true).Iter()
+	var (
+		row             pipeline.Row
+		state, platform int8
+		user            int64
+	)
+	for iter.Scan(&row.ID, &row.Device, &row.Step, &state, &row.At, &platform, &row.ProviderID, &row.Reason, &user) {
+		row.State, row.Platform, row.UserHash = pipeline.State(state), pipeline.Platform(platform), uint64(user)
+		row.At = row.At.UTC()
+		at := r.first[row.ID]
+		r.found[at] = append(r.found[at], row)
+		row = pipeline.Row{}
+	}
+	err := noAnswer(iter.Close(), c.opts.Timeout)
+	f := classify(err)
+	c.cluster.observe(l, f, err)
+	c.metrics.observeRead(f, time.Since(start))
+	return err
+}

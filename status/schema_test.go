@@ -1,0 +1,128 @@
+package status
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/deploy/cassandra"
+)
+
+func TestSchemaText(t *testing.T) {
+	text, err := SchemaText("pushfleet", SchemaOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != cassandra.Schema() {
+		t.Errorf("the schema with its defaults is not the file:\n%s", text)
+	}
+	for _, place := range []string{fileKeyspace, fileReplication, fileWindow, fileTTL} {
+		want := 1
+		if place == fileKeyspace {
+			want = 2
+		}
+		if got := strings.Count(text, place); got != want {
+			t.Errorf("schema.cql has %q %d times, want %d: what is replaced would go wrong", place, got, want)
+		}
+	}
+	text, err = SchemaText("ks_2", SchemaOptions{TTL: 60 * 24 * time.Hour, Replication: map[string]string{"dc2": "3", "class": "NetworkTopologyStrategy", "dc1": "3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"EXISTS ks_2\n", "EXISTS ks_2.notification_status (", "{'class': 'NetworkTopologyStrategy', 'dc1': '3', 'dc2': '3'}",
+		"default_time_to_live = 5184000", "'compaction_window_size': '48'",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("schema has no %q:\n%s", want, text)
+		}
+	}
+}
+
+// The file, the check of the table and the insert statement name the same
+// columns.
+func TestSchemaHasTheColumnsThatAreWritten(t *testing.T) {
+	for _, name := range columns {
+		if !strings.Contains(cassandra.Schema(), "\n  "+name+" "+columnTypes[name]+",") {
+			t.Errorf("schema.cql has no column %s %s", name, columnTypes[name])
+		}
+	}
+	if len(columnTypes) != len(columns) {
+		t.Errorf("%d types for %d columns", len(columnTypes), len(columns))
+	}
+	if want := "(" + strings.Join(columns[:], ",") + ")"; !strings.Contains(insertRow, want) {
+		t.Errorf("insert statement does not name %s", want)
+	}
+	if got := strings.Count(insertRow, "?"); got != valuesPerRow+1 {
+		t.Errorf("insert statement binds %d values, want the bucket and %d", got, valuesPerRow)
+	}
+}
+
+func TestSchemaOptionsAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		why      string
+		keyspace string
+		opts     SchemaOptions
+		want     string
+	}{
+		{"a keyspace that is CQL", "a; DROP KEYSPACE b", SchemaOptions{}, "keyspace"},
+		{"capitals need quotes", "Push", SchemaOptions{}, "keyspace"},
+		{"a TTL of minutes", "k", SchemaOptions{TTL: time.Minute}, "TTL"},
+		{"a TTL that is more than Cassandra takes", "k", SchemaOptions{TTL: 21 * 365 * 24 * time.Hour}, "TTL"},
+		{"replication without class", "k", SchemaOptions{Replication: map[string]string{"dc1": "3"}}, "class"},
+		{"replication that is CQL", "k", SchemaOptions{Replication: map[string]string{"class": "X'}; --"}}, "character"},
+	} {
+		if _, err := SchemaText(tt.keyspace, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q in it", tt.why, err, tt.want)
+		}
+	}
+}
+
+func TestWindowHours(t *testing.T) {
+	for _, tt := range []struct {
+		ttl  time.Duration
+		want int
+	}{
+		{time.Hour, 1}, {30 * time.Hour, 1}, {30*time.Hour + time.Second, 2}, {30 * 24 * time.Hour, 24}, {365 * 24 * time.Hour, 292},
+	} {
+		if got := windowHours(tt.ttl); got != tt.want {
+			t.Errorf("windowHours(%v) = %d, want %d", tt.ttl, got, tt.want)
+		}
+	}
+}
+
+func TestSplitStatements(t *testing.T) {
+	got := splitStatements("-- a; b\nCREATE x\n  WITH y; -- z\n\nCREATE w;\n-- the end\n")
+	if want := []string{"-- a; b\nCREATE x\n  WITH y", "CREATE w"}; !slices.Equal(got, want) {
+		t.Errorf("statements %q, want %q", got, want)
+	}
+}
+
+func TestOptionsAreRefused(t *testing.T) {
+	good := Options{Hosts: []string{"c1"}}
+	if o, err := good.withDefaults(); err != nil || o.FlushRows != 200 || o.FlushLinger != 10*time.Millisecond || o.Timeout != 5*time.Second || o.Consistency != "LOCAL_QUORUM" {
+		t.Errorf("defaults: %+v, %v", o, err)
+	}
+	for _, tt := range []struct {
+		why    string
+		change func(*Options)
+		want   string
+	}{
+		{"no hosts", func(o *Options) { o.Hosts = nil }, "hosts"},
+		{"a port that is none", func(o *Options) { o.Hosts = []string{"c1:cql"} }, `"c1:cql"`},
+		{"a keyspace that needs quotes", func(o *Options) { o.Keyspace = "K" }, "keyspace"},
+		{"an unknown consistency", func(o *Options) { o.Consistency = "MOST" }, "MOST"},
+		{"a negative time", func(o *Options) { o.Timeout = -1 }, "negative"},
+		{"batches of nothing", func(o *Options) { o.FlushRows = -1 }, "rows a batch"},
+		{"batches above what a mutation may hold", func(o *Options) { o.FlushBytes = 17 << 20 }, "bytes a batch"},
+		{"no batch at all", func(o *Options) { o.Concurrency = -1 }, "concurrency"},
+		{"layouts that lose ids", func(o *Options) { o.Layouts = Layouts{} }, "layout"},
+	} {
+		o := good
+		tt.change(&o)
+		if _, err := o.withDefaults(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q in it", tt.why, err, tt.want)
+		}
+	}
+}
