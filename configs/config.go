@@ -1,0 +1,284 @@
+package configs
+
+import "time"
+
+// Config is a worker's whole configuration. Defaults, units and arithmetic
+// stand in worker.yaml. The check tags are what a value must satisfy by
+// itself; Validate adds what values must satisfy together. A Config is not
+// changed once loaded, and then safe for concurrent use.
+type Config struct {
+	Kafka     Kafka     `yaml:"kafka"`
+	Redis     Redis     `yaml:"redis"`
+	Cassandra Cassandra `yaml:"cassandra"`
+	Lanes     []Lane    `yaml:"lanes" check:"required"`
+	Batch     Batch     `yaml:"batch"`
+	Dedupe    Dedupe    `yaml:"dedupe"`
+	Limits    Limits    `yaml:"limits"`
+	Send      Send      `yaml:"send"`
+	Status    Status    `yaml:"status"`
+	Retries   Retries   `yaml:"retries"`
+	Apps      []App     `yaml:"apps"`
+	Registry  Registry  `yaml:"registry"`
+	Admin     Admin     `yaml:"admin"`
+	Log       Log       `yaml:"log"`
+}
+
+// Kafka says where the brokers are and how the worker behaves as a consumer.
+type Kafka struct {
+	Brokers          []string      `yaml:"brokers" check:"required,hostport"`
+	ClientID         string        `yaml:"client_id" check:"required"`
+	TLS              TLS           `yaml:"tls"`
+	SASL             SASL          `yaml:"sasl"`
+	Group            string        `yaml:"group" check:"required,name"`
+	SessionTimeout   time.Duration `yaml:"session_timeout" check:"min=500ms,max=5m"`
+	RebalanceTimeout time.Duration `yaml:"rebalance_timeout" check:"min=1s,max=30m"`
+	CommitTimeout    time.Duration `yaml:"commit_timeout" check:"min=100ms,max=5m"`
+	CommitInterval   time.Duration `yaml:"commit_interval" check:"min=10ms,max=1m"`
+	FirstStart       string        `yaml:"first_start" check:"oneof=earliest"`
+	Protocol         string        `yaml:"protocol" check:"oneof=classic|consumer"`
+	Balancer         string        `yaml:"balancer" check:"oneof=cooperative-sticky|range"` // of the classic protocol
+	JoinWithin       time.Duration `yaml:"join_within" check:"min=0s,max=1m"`
+	Topics           Topics        `yaml:"topics"`
+}
+
+// LaneGroup is the consumer group of a lane's topic; its retry topics have
+// RetryGroup, so that the main partitions stay evenly spread.
+func (k *Kafka) LaneGroup(lane string) string { return k.Group + "." + lane }
+
+// RetryGroup is the consumer group of a lane's retry topics.
+func (k *Kafka) RetryGroup(lane string) string { return k.Group + "." + lane + ".retry" }
+
+// Topics is how `pushctl topics ensure` makes topics, and what is assumed of
+// those that exist.
+type Topics struct {
+	Partitions  int           `yaml:"partitions" check:"min=1,max=100000"`
+	Replication int           `yaml:"replication" check:"min=-1,max=9"`
+	Retention   time.Duration `yaml:"retention" check:"min=1h,max=87600h"`
+}
+
+// SASL is how the worker says who it is to Kafka. No mechanism = not at all.
+type SASL struct {
+	Mechanism    string `yaml:"mechanism" check:"oneof=|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512"`
+	Username     string `yaml:"username"`
+	PasswordFile string `yaml:"password_file"`
+}
+
+// Redis says where dedupe, the users' records and their limits are kept.
+type Redis struct {
+	Addresses    []string      `yaml:"addresses" check:"required,hostport"`
+	Cluster      bool          `yaml:"cluster"`
+	Username     string        `yaml:"username"`
+	PasswordFile string        `yaml:"password_file"`
+	TLS          TLS           `yaml:"tls"`
+	DialTimeout  time.Duration `yaml:"dial_timeout" check:"min=10ms,max=1m"`
+	ReadTimeout  time.Duration `yaml:"read_timeout" check:"min=10ms,max=1m"`
+	WriteTimeout time.Duration `yaml:"write_timeout" check:"min=10ms,max=1m"`
+	Pool         int           `yaml:"pool" check:"min=1,max=1000"`
+}
+
+// Cassandra says where the status rows go.
+type Cassandra struct {
+	Hosts        []string          `yaml:"hosts" check:"required,host"`
+	Keyspace     string            `yaml:"keyspace" check:"required,keyspace"`
+	LocalDC      string            `yaml:"local_dc"`
+	Username     string            `yaml:"username"`
+	PasswordFile string            `yaml:"password_file"`
+	TLS          TLS               `yaml:"tls"`
+	Consistency  string            `yaml:"consistency" check:"oneof=LOCAL_QUORUM|QUORUM|EACH_QUORUM|ALL|ONE|LOCAL_ONE"`
+	Timeout      time.Duration     `yaml:"timeout" check:"min=100ms,max=1m"`
+	Connections  int               `yaml:"connections" check:"min=1,max=64"`
+	Concurrency  int               `yaml:"concurrency" check:"min=1,max=1024"`
+	TTL          time.Duration     `yaml:"ttl" check:"min=1h,max=87600h"`
+	Replication  map[string]string `yaml:"replication" check:"required"`
+	Layout       []Layout          `yaml:"layout" check:"required"`
+}
+
+// Layout is how ids minted from Since on are spread over partitions. Layouts
+// are added at the end and never changed.
+type Layout struct {
+	Since  time.Time     `yaml:"since"` // zero for the first
+	Slice  time.Duration `yaml:"slice" check:"min=1s,max=24h"`
+	Shards int           `yaml:"shards" check:"min=1,max=65536"`
+}
+
+// Lane is one topic of notifications with its own consumer, pipeline and
+// queues.
+type Lane struct {
+	Name            string        `yaml:"name" check:"required,name"`
+	Topic           string        `yaml:"topic" check:"required,topic"`
+	Mode            string        `yaml:"mode" check:"oneof=at_least_once|effectively_once|at_most_once"`
+	Ambiguous       string        `yaml:"ambiguous" check:"oneof=resend|unknown"` // at_most_once: unknown in any case
+	DefaultPriority string        `yaml:"default_priority" check:"oneof=critical|high|medium|low|bulk"`
+	GreatestAge     time.Duration `yaml:"greatest_age" check:"min=1s,max=720h"`
+	CriticalSenders []string      `yaml:"critical_senders"` // "*" = every sender
+}
+
+const everySender = "*"
+
+// Once reports whether the lane commits before it sends.
+func (l *Lane) Once() bool { return l.Mode == AtMostOnce }
+
+// Replaces reports whether a repeated send is to replace the first on the
+// screen.
+func (l *Lane) Replaces() bool { return l.Mode == EffectivelyOnce }
+
+// DropsAmbiguous reports whether a send of which nobody can tell whether it
+// was accepted ends UNKNOWN instead of being repeated.
+func (l *Lane) DropsAmbiguous() bool { return l.Once() || l.Ambiguous == AmbiguousUnknown }
+
+// MayBeCritical is the set of senders that may use priority critical in this
+// lane; nil means every sender.
+func (l *Lane) MayBeCritical() map[string]bool {
+	senders := make(map[string]bool, len(l.CriticalSenders))
+	for _, s := range l.CriticalSenders {
+		if s == everySender {
+			return nil
+		}
+		senders[s] = true
+	}
+	return senders
+}
+
+// The delivery modes of a lane (docs/delivery.md).
+const (
+	AtLeastOnce     = "at_least_once"    // may repeat a push after a hard kill, loses none
+	EffectivelyOnce = "effectively_once" // the same, and a repeat replaces the first on the screen
+	AtMostOnce      = "at_most_once"     // never repeats, may lose what a hard kill catches in flight
+)
+
+// AmbiguousUnknown ends a send of unknown outcome instead of repeating it.
+const AmbiguousUnknown = "unknown"
+
+// Batch bounds what is read at once and what is open at a time.
+type Batch struct {
+	Records          int           `yaml:"records" check:"min=1,max=100000"`
+	Bytes            Bytes         `yaml:"bytes" check:"min=128KiB,max=1GiB"`
+	Linger           time.Duration `yaml:"linger" check:"min=0s,max=10s"`
+	OpenPerPartition int           `yaml:"open_per_partition" check:"min=1,max=1000"`
+	OpenRecords      int           `yaml:"open_records" check:"min=1,max=100000000"`
+	Workers          int           `yaml:"workers" check:"min=1,max=256"`
+}
+
+// Window is W: the records of one partition that may be open at a time, and
+// so the number to confirm after an assignment.
+func (b *Batch) Window() int { return b.Records * b.OpenPerPartition }
+
+// Dedupe sizes the Bloom filters.
+type Dedupe struct {
+	Window     time.Duration `yaml:"window" check:"min=1h,max=720h"`
+	Windows    int           `yaml:"windows" check:"min=2,max=2"`
+	Capacity   int64         `yaml:"capacity" check:"min=10000,max=100000000000"`
+	ErrorRate  float64       `yaml:"error_rate" check:"min=0.000001,max=0.1"`
+	AddTimeout time.Duration `yaml:"add_timeout" check:"min=10ms,max=1m"`
+}
+
+// Limits are the rules of how much one user may get.
+type Limits struct {
+	Rules []Rule `yaml:"rules"`
+}
+
+// Rule allows a user Max notifications in any Window, counted together or for
+// each type apart. Critical messages pass.
+type Rule struct {
+	Name   string        `yaml:"name" check:"required,name"`
+	Per    string        `yaml:"per" check:"oneof=user|user_type"`
+	Max    int           `yaml:"max" check:"min=1,max=4096"`
+	Window time.Duration `yaml:"window" check:"min=1s,max=744h"`
+	Types  []string      `yaml:"types"` // empty = all
+}
+
+// Send bounds what is under way to the providers.
+type Send struct {
+	Deadline time.Duration `yaml:"deadline" check:"min=100ms,max=5m"`
+	Drain    time.Duration `yaml:"drain" check:"min=200ms,max=30m"`
+	InFlight int           `yaml:"in_flight" check:"min=1,max=1000000"`
+	APNS     Pool          `yaml:"apns"`
+	FCM      Pool          `yaml:"fcm"`
+}
+
+// Pool is the connections to one route.
+type Pool struct {
+	Connections int `yaml:"connections" check:"min=1,max=1000"`
+	Streams     int `yaml:"streams" check:"min=1,max=10000"`
+}
+
+// Status says how status rows are gathered into batches.
+type Status struct {
+	Flush          time.Duration `yaml:"flush" check:"min=1ms,max=1s"`
+	Rows           int           `yaml:"rows" check:"min=1,max=10000"`
+	Unacknowledged int           `yaml:"unacknowledged" check:"min=1,max=1000000"`
+}
+
+// Retries says how often and when a send is tried again.
+type Retries struct {
+	Max      int             `yaml:"max" check:"min=0,max=100"`
+	Tiers    []time.Duration `yaml:"tiers" check:"required,min=1s,max=24h"` // growing
+	Deferral time.Duration   `yaml:"deferral" check:"min=1s,max=24h"`
+}
+
+// Longest is the longest that retries can take together.
+func (r *Retries) Longest() (sum time.Duration) {
+	if len(r.Tiers) == 0 {
+		return 0
+	}
+	for attempt := range r.Max {
+		sum += r.Tiers[min(attempt, len(r.Tiers)-1)]
+	}
+	return sum
+}
+
+// App is one app of a producer's: what messages name as "app".
+type App struct {
+	Name string `yaml:"name" check:"required,name"`
+	APNS *APNS  `yaml:"apns"` // nil = not on Apple's devices
+	FCM  *FCM   `yaml:"fcm"`  // nil = not through Google
+}
+
+// APNS is an app's account with Apple.
+type APNS struct {
+	Topic         string   `yaml:"topic" check:"required,bundle"`
+	TeamID        string   `yaml:"team_id" check:"required,tenchars"`
+	KeyID         string   `yaml:"key_id" check:"required,tenchars"`
+	KeyFile       string   `yaml:"key_file" check:"required"`
+	Environments  []string `yaml:"environments" check:"required,oneof=production|sandbox"`
+	ProductionURL string   `yaml:"production_url" check:"required,url"`
+	SandboxURL    string   `yaml:"sandbox_url" check:"required,url"`
+	CAFile        string   `yaml:"ca_file"`
+}
+
+// URL is the server of an environment: "production" or "sandbox".
+func (a *APNS) URL(environment string) string {
+	if environment == "sandbox" {
+		return a.SandboxURL
+	}
+	return a.ProductionURL
+}
+
+// FCM is an app's account with Google.
+type FCM struct {
+	Project            string `yaml:"project" check:"required,project"`
+	ServiceAccountFile string `yaml:"service_account_file" check:"required"`
+	URL                string `yaml:"url" check:"required,url"`
+	CAFile             string `yaml:"ca_file"`
+}
+
+// Registry is about `pushworker registry`, which keeps Redis filled from the
+// topic push.users.
+type Registry struct {
+	Group          string        `yaml:"group" check:"required,name"`
+	PrunePerMinute int           `yaml:"prune_per_minute" check:"min=1,max=100000000"`
+	CheckInterval  time.Duration `yaml:"check_interval" check:"min=100ms,max=10m"`
+	MaxStale       time.Duration `yaml:"max_stale" check:"min=1m,max=720h"`
+}
+
+// Admin is the worker's own HTTP listener.
+type Admin struct {
+	Listen string `yaml:"listen" check:"listen"` // empty = none
+	PProf  bool   `yaml:"pprof"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `yaml:"level" check:"oneof=debug|info|warn|error"`
+	Format string `yaml:"format" check:"oneof=json|text"`
+}

@@ -1,0 +1,207 @@
+package configs
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func shipped(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("worker.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	example   = regexp.MustCompile(`(?m)^# Example:\n((?:#.*\n)+)`)
+	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n|^apps: \[\].*\n`)
+)
+
+// everything is the shipped file with its examples in place of the empty
+// lists, so that every key there is stands in it.
+func everything(t *testing.T) string {
+	text := noElement.ReplaceAllString(shipped(t), "")
+	text = example.ReplaceAllStringFunc(text, func(block string) string {
+		_, block, _ = strings.Cut(block, "\n")
+		return regexp.MustCompile(`(?m)^#`).ReplaceAllString(block, "")
+	})
+	text = strings.Replace(text, "- slice: 10s", "- since: 0001-01-01T00:00:00Z # when it starts to count; none for the first\n      slice: 10s", 1)
+	return text
+}
+
+// problemsOf gives the problems that a text has, and fails for other errors.
+func problemsOf(t *testing.T, text string, env ...string) Problems {
+	t.Helper()
+	_, err := Parse([]byte(text), env)
+	if err == nil {
+		return nil
+	}
+	var ps Problems
+	if !errors.As(err, &ps) {
+		t.Fatalf("want Problems, got %T: %v", err, err)
+	}
+	return ps
+}
+
+func TestShippedFileIsDefault(t *testing.T) {
+	t.Parallel()
+	c, err := Load("worker.yaml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := Default(); !reflect.DeepEqual(c, want) {
+		t.Errorf("worker.yaml gives\n%+v\nDefault gives\n%+v", c, want)
+	}
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShippedExamplesWork(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]byte(everything(t)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []Rule{
+		{Name: "same-type-a-day", Per: "user_type", Max: 3, Window: 24 * time.Hour, Types: []string{"promotion", "news"}},
+		{Name: "all-an-hour", Per: "user", Max: 10, Window: time.Hour},
+	}
+	if !reflect.DeepEqual(c.Limits.Rules, rules) {
+		t.Errorf("rules are %+v", c.Limits.Rules)
+	}
+	if len(c.Apps) != 1 || c.Apps[0].APNS == nil || c.Apps[0].FCM == nil {
+		t.Fatalf("apps are %+v", c.Apps)
+	}
+	if got := c.Apps[0].APNS.URL("sandbox"); got != "https://api.sandbox.push.apple.com" {
+		t.Errorf("sandbox is at %s", got)
+	}
+	// What the examples spell out are the defaults, where there are some.
+	if want := (APNS{}).defaults(); c.Apps[0].APNS.ProductionURL != want.ProductionURL ||
+		!reflect.DeepEqual(c.Apps[0].APNS.Environments, want.Environments) {
+		t.Error("the example does not show the defaults")
+	}
+}
+
+// Every key of Config stands in the shipped file with a comment, and the file
+// has no other.
+func TestShippedFileDocumentsEveryKey(t *testing.T) {
+	t.Parallel()
+	documented := map[string]bool{}
+	walk(t, everything(t), func(path string, parent *yaml.Node, i int) {
+		key, value := parent.Content[i], parent.Content[i+1]
+		comment := key.HeadComment + key.LineComment + value.HeadComment + value.LineComment
+		general := indexes.ReplaceAllString(path, "[]")
+		documented[general] = documented[general] || strings.TrimLeft(comment, "# ") != ""
+	})
+	for _, path := range allPaths(reflect.TypeFor[Config](), "") {
+		if strings.Count(path, ".") == 0 && !strings.HasSuffix(path, "]") && path != "lanes" && path != "apps" {
+			continue // a section's own comment is a matter of taste
+		}
+		ok, there := documented[path]
+		switch {
+		case !there:
+			t.Errorf("%s is not in worker.yaml", path)
+		case !ok:
+			t.Errorf("%s has no comment in worker.yaml", path)
+		}
+	}
+}
+
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+// allPaths are the paths of all keys, with [] for any index.
+func allPaths(t reflect.Type, path string) (paths []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		at := join(path, f.Tag.Get("yaml"))
+		paths = append(paths, at)
+		inner := f.Type
+		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
+			inner, at = inner.Elem(), at+"[]"
+		}
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && inner != reflect.TypeFor[time.Time]() {
+			paths = append(paths, allPaths(inner, at)...)
+		}
+	}
+	return paths
+}
+
+func TestPrintReadsBack(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"defaults": shipped(t), "everything": everything(t)} {
+		c, err := Parse([]byte(text), []string{"PUSHFLEET_KAFKA_SASL_USERNAME=123", "PUSHFLEET_KAFKA_SASL_MECHANISM=PLAIN",
+			"PUSHFLEET_KAFKA_SASL_PASSWORD_FILE=/p: #x"})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		var out bytes.Buffer
+		if err := Print(&out, c); err != nil {
+			t.Fatal(name, err)
+		}
+		again, err := Parse(out.Bytes(), nil)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if !reflect.DeepEqual(c, again) {
+			t.Errorf("%s: printed as\n%s", name, out.String())
+		}
+	}
+}
+
+func TestMemoryBoundAddsUp(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	m := c.MemoryBound()
+	// 3 lanes, 18 partitions x 4 batches x 8 MiB and one partition's for retries.
+	if want := Bytes(3 * (18*4*8 + 4*8) << 20); m.Records != want {
+		t.Errorf("records %s, want %s", m.Records, want)
+	}
+	if want := Bytes(3 * 200_000 * 1536); m.Items != want {
+		t.Errorf("items %s, want %s", m.Items, want)
+	}
+	before := m.Total()
+	c.Batch.OpenRecords = 10_000 // now the records are the tighter bound
+	if m = c.MemoryBound(); m.Records != 3*Bytes(18*4*8+4*8)<<20 || m.Total() >= before {
+		t.Errorf("10,000 records of 64 KiB are more than 18 partitions hold: %s", m)
+	}
+	c.Batch.OpenRecords = 1000
+	if want := Bytes(3 * (1000*64<<10 + 32<<20)); c.MemoryBound().Records != want {
+		t.Errorf("records %s, want %s", c.MemoryBound().Records, want)
+	}
+	if s := m.String(); !strings.Contains(s, " MiB = fetch buffers 576 + records ") {
+		t.Errorf("it says %q", s)
+	}
+}
+
+func TestDocumentedExampleWorks(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(doc)
+	if m == nil {
+		t.Fatal("docs/configuration.md has no example")
+	}
+	c, err := Parse(m[1], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Apps) != 1 || len(c.Kafka.Brokers) != 2 || len(c.Lanes) != 3 {
+		t.Errorf("it gives %+v", c)
+	}
+}

@@ -1,0 +1,99 @@
+package configs
+
+import "time"
+
+// Default is what holds for every setting that is not given: the content of
+// worker.yaml, which says why each is what it is.
+func Default() *Config {
+	return &Config{
+		Kafka: Kafka{
+			Brokers:          []string{"127.0.0.1:9092"},
+			ClientID:         "pushfleet",
+			Group:            "pushfleet",
+			SessionTimeout:   10 * time.Second,
+			RebalanceTimeout: time.Minute,
+			CommitTimeout:    5 * time.Second,
+			CommitInterval:   200 * time.Millisecond,
+			FirstStart:       "earliest",
+			Protocol:         "classic",
+			Balancer:         "cooperative-sticky",
+			JoinWithin:       time.Second,
+			Topics:           Topics{Partitions: 18, Replication: -1, Retention: 7 * 24 * time.Hour},
+		},
+		Redis: Redis{
+			Addresses:    []string{"127.0.0.1:6379"},
+			DialTimeout:  2 * time.Second,
+			ReadTimeout:  2 * time.Second,
+			WriteTimeout: 2 * time.Second,
+			Pool:         16,
+		},
+		Cassandra: Cassandra{
+			Hosts:       []string{"127.0.0.1:9042"},
+			Keyspace:    "pushfleet",
+			Consistency: "LOCAL_QUORUM",
+			Timeout:     5 * time.Second,
+			Connections: 2,
+			Concurrency: 32,
+			TTL:         30 * 24 * time.Hour,
+			Replication: map[string]string{"class": "SimpleStrategy", "replication_factor": "1"},
+			Layout:      []Layout{Layout{}.defaults()},
+		},
+		Lanes:  defaultLanes(),
+		Batch:  Batch{Records: 10_000, Bytes: 8 << 20, Linger: 20 * time.Millisecond, OpenPerPartition: 4, OpenRecords: 200_000, Workers: 4},
+		Dedupe: Dedupe{Window: 6 * time.Hour, Windows: 2, Capacity: 20_000_000, ErrorRate: 0.001, AddTimeout: 2 * time.Second},
+		Send: Send{
+			Deadline: 10 * time.Second,
+			Drain:    20 * time.Second,
+			InFlight: 10_000,
+			APNS:     Pool{Connections: 10, Streams: 1000},
+			FCM:      Pool{Connections: 20, Streams: 100},
+		},
+		Status:   Status{Flush: 10 * time.Millisecond, Rows: 200, Unacknowledged: 5000},
+		Retries:  Retries{Max: 3, Tiers: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}, Deferral: 2 * time.Hour},
+		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour},
+		Admin:    Admin{Listen: "127.0.0.1:9464"},
+		Log:      Log{Level: "info", Format: "json"},
+	}
+}
+
+func defaultLanes() []Lane {
+	var lanes []Lane
+	for _, name := range []string{"critical", "transactional", "promotional"} {
+		l := Lane{Name: name, Topic: "push." + name}.defaults()
+		if name == "critical" {
+			l.GreatestAge = 10 * time.Minute
+		}
+		lanes = append(lanes, l)
+	}
+	return lanes
+}
+
+// The elements of lists have defaults of their own, which the reader asks for
+// by these methods before it reads an element.
+
+func (l Lane) defaults() Lane {
+	l.Mode, l.Ambiguous, l.DefaultPriority, l.GreatestAge = AtLeastOnce, "resend", "medium", 24*time.Hour
+	l.CriticalSenders = []string{everySender}
+	return l
+}
+
+func (l Layout) defaults() Layout {
+	l.Slice, l.Shards = 10*time.Second, 16
+	return l
+}
+
+func (r Rule) defaults() Rule {
+	r.Per = "user"
+	return r
+}
+
+func (a APNS) defaults() APNS {
+	a.Environments = []string{"production"}
+	a.ProductionURL, a.SandboxURL = "https://api.push.apple.com", "https://api.sandbox.push.apple.com"
+	return a
+}
+
+func (f FCM) defaults() FCM {
+	f.URL = "https://fcm.googleapis.com"
+	return f
+}

@@ -1,0 +1,59 @@
+package configs
+
+import "strconv"
+
+// CheckFiles opens every file the configuration names: certificates, passwords
+// and keys. The error is Problems with the keys' paths. A worker calls it
+// before it starts, so that a missing key is noticed within the second and not
+// with the first push.
+func (c *Config) CheckFiles() error {
+	var ps Problems
+	try := func(path string, err error) {
+		if err != nil {
+			ps.add(path, "%v", err)
+		}
+	}
+	tryTLS := func(path string, t *TLS) {
+		_, err := t.Config()
+		try(path, err)
+	}
+	tryTLS("kafka.tls", &c.Kafka.TLS)
+	tryTLS("redis.tls", &c.Redis.TLS)
+	tryTLS("cassandra.tls", &c.Cassandra.TLS)
+	_, err := c.Kafka.SASL.Password()
+	try("kafka.sasl.password_file", err)
+	_, err = c.Redis.Password()
+	try("redis.password_file", err)
+	_, err = c.Cassandra.Password()
+	try("cassandra.password_file", err)
+	for i := range c.Apps {
+		at := "apps[" + strconv.Itoa(i) + "]"
+		if a := c.Apps[i].APNS; a != nil {
+			_, err = a.Key()
+			try(at+".apns.key_file", err)
+			_, err = a.TLSConfig()
+			try(at+".apns.ca_file", err)
+		}
+		if f := c.Apps[i].FCM; f != nil {
+			_, err = f.ServiceAccount()
+			try(at+".fcm.service_account_file", err)
+			_, err = f.TLSConfig()
+			try(at+".fcm.ca_file", err)
+		}
+	}
+	return ps.orNil()
+}
+
+// CheckRun is what `pushworker run` needs beyond a valid configuration: an app
+// to send for, and every file there. The registry does without both apps and
+// their keys.
+func (c *Config) CheckRun() error {
+	var ps Problems
+	if len(c.Apps) == 0 {
+		ps.add("apps", "must have one app at least: every record would be dead-lettered as of an unknown one")
+	}
+	if err, ok := c.CheckFiles().(Problems); ok {
+		ps = append(ps, err...)
+	}
+	return ps.orNil()
+}

@@ -1,0 +1,81 @@
+package configs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// TLS is how a connection is secured. The server's certificate is always
+// checked; there is no way to switch that off.
+type TLS struct {
+	Enabled    bool   `yaml:"enabled"`
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+func (t *TLS) check(ps *Problems, path string) {
+	if !t.Enabled && (t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "") {
+		ps.add(path+".enabled", "must be true for the other keys of the section to mean anything")
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		ps.add(path+".cert_file", "and key_file need each other")
+	}
+}
+
+// Config builds the client's side, from TLS 1.2 on. It is nil when TLS is not
+// enabled. The files are read now; the error names the one at fault, and
+// nothing of its content.
+func (t *TLS) Config() (*tls.Config, error) {
+	if !t.Enabled {
+		return nil, nil
+	}
+	c, err := clientTLS(t.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	c.ServerName = t.ServerName
+	if t.CertFile != "" {
+		cert, err := os.ReadFile(t.CertFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the client certificate: %w", err)
+		}
+		key, err := ReadSecret(t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the client key: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, []byte(key.Reveal()))
+		if err != nil {
+			return nil, fmt.Errorf("client certificate %s and key %s do not make a pair: %w", t.CertFile, t.KeyFile, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// TLSConfig is the client's side of connections to Apple.
+func (a *APNS) TLSConfig() (*tls.Config, error) { return clientTLS(a.CAFile) }
+
+// TLSConfig is the client's side of connections to Google.
+func (f *FCM) TLSConfig() (*tls.Config, error) { return clientTLS(f.CAFile) }
+
+// clientTLS trusts the certificates of caFile, or the system's without one.
+func clientTLS(caFile string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA certificates: %w", err)
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("reading the CA certificates: %w", errors.New(caFile+" holds no PEM certificate"))
+	}
+	return c, nil
+}

@@ -1,0 +1,212 @@
+package configs
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// checkTogether adds what single values cannot show: contradictions.
+func (c *Config) checkTogether(ps *Problems) {
+	c.checkTimes(ps)
+	c.checkConnections(ps)
+	c.checkBounds(ps)
+	c.checkLanes(ps)
+	c.checkRetries(ps)
+	c.checkRules(ps)
+	c.checkLayout(ps)
+	c.checkApps(ps)
+	if host, _, err := net.SplitHostPort(c.Admin.Listen); c.Admin.PProf && (err != nil || !isLoopback(host)) {
+		ps.add("admin.pprof", "must be false unless admin.listen is a loopback address: profiles tell what is in memory")
+	}
+	for _, l := range c.Lanes {
+		if c.Registry.Group == c.Kafka.LaneGroup(l.Name) || c.Registry.Group == c.Kafka.RetryGroup(l.Name) {
+			ps.add("registry.group", "is also the group of lane %s", l.Name)
+		}
+	}
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkTimes: what must be over before something else gives up.
+func (c *Config) checkTimes(ps *Problems) {
+	k := &c.Kafka
+	if k.SessionTimeout >= k.RebalanceTimeout {
+		ps.add("kafka.session_timeout", "%s must be less than kafka.rebalance_timeout, %s", k.SessionTimeout, k.RebalanceTimeout)
+	}
+	// When a partition is revoked, sends under way end by their deadline, their
+	// rows are written, and the offset is committed: in that order, and before
+	// the group goes on without us.
+	if sum := c.Send.Deadline + c.Cassandra.Timeout; sum >= c.Send.Drain {
+		ps.add("send.drain", "%s must be more than send.deadline + cassandra.timeout, %s + %s = %s",
+			c.Send.Drain, c.Send.Deadline, c.Cassandra.Timeout, sum)
+	}
+	if sum := c.Send.Drain + k.CommitTimeout; sum >= k.RebalanceTimeout {
+		ps.add("kafka.rebalance_timeout", "%s must be more than send.drain + kafka.commit_timeout, %s + %s = %s",
+			k.RebalanceTimeout, c.Send.Drain, k.CommitTimeout, sum)
+	}
+	// A status row must outlive every copy of its record: else the copy is sent.
+	horizon, age, retries := c.Dedupe.Window*time.Duration(c.Dedupe.Windows), c.longestAge(), c.Retries.Longest()
+	longest := max(age, retries)
+	if need := horizon + k.Topics.Retention + longest; c.Cassandra.TTL < need {
+		ps.add("cassandra.ttl", "%s must be at least dedupe.window x dedupe.windows + kafka.topics.retention + the longest retry, %s + %s + %s = %s",
+			c.Cassandra.TTL, horizon, k.Topics.Retention, longest, need)
+	}
+	if k.Topics.Retention < age {
+		ps.add("kafka.topics.retention", "%s must be at least the greatest age of every lane, %s: Kafka would delete what may still be sent",
+			k.Topics.Retention, age)
+	}
+}
+
+// longestAge is the greatest age of the most patient lane.
+func (c *Config) longestAge() (age time.Duration) {
+	for _, l := range c.Lanes {
+		age = max(age, l.GreatestAge)
+	}
+	return age
+}
+
+func (c *Config) checkConnections(ps *Problems) {
+	c.Kafka.TLS.check(ps, "kafka.tls")
+	c.Redis.TLS.check(ps, "redis.tls")
+	c.Cassandra.TLS.check(ps, "cassandra.tls")
+	switch s := &c.Kafka.SASL; {
+	case s.Mechanism == "" && (s.Username != "" || s.PasswordFile != ""):
+		ps.add("kafka.sasl.mechanism", "is needed with a username or a password_file")
+	case s.Mechanism == "":
+	case s.Username == "":
+		ps.add("kafka.sasl.username", "is needed with a mechanism")
+	case s.PasswordFile == "":
+		ps.add("kafka.sasl.password_file", "is needed with a mechanism")
+	}
+	if c.Redis.Username != "" && c.Redis.PasswordFile == "" {
+		ps.add("redis.password_file", "is needed with a username")
+	}
+	if !c.Redis.Cluster && len(c.Redis.Addresses) > 1 {
+		ps.add("redis.addresses", "must be one address unless redis.cluster is true")
+	}
+	if (c.Cassandra.Username == "") != (c.Cassandra.PasswordFile == "") {
+		ps.add("cassandra.password_file", "and cassandra.username need each other")
+	}
+	if len(c.Cassandra.Replication) > 0 && c.Cassandra.Replication["class"] == "" {
+		ps.add("cassandra.replication", "needs a class, such as NetworkTopologyStrategy")
+	}
+	for i, a := range c.Kafka.Brokers {
+		if slices.Contains(c.Kafka.Brokers[:i], a) {
+			ps.add("kafka.brokers["+strconv.Itoa(i)+"]", "is there twice")
+		}
+	}
+}
+
+func (c *Config) checkBounds(ps *Problems) {
+	b := &c.Batch
+	// After a crash the next owner confirms the first W records of a partition:
+	// that must cover what may have been sent.
+	if b.Window() < c.Send.InFlight {
+		ps.add("send.in_flight", "%d must be at most batch.records x batch.open_per_partition, %d x %d = %d",
+			c.Send.InFlight, b.Records, b.OpenPerPartition, b.Window())
+	}
+	if b.OpenRecords < b.Records {
+		ps.add("batch.open_records", "%d must be at least batch.records, %d: nothing would ever be read", b.OpenRecords, b.Records)
+	}
+	if c.Status.Unacknowledged < c.Status.Rows {
+		ps.add("status.unacknowledged", "%d must be at least status.rows, %d: no batch would get full", c.Status.Unacknowledged, c.Status.Rows)
+	}
+}
+
+// reserved are topics that have a meaning of their own.
+var reserved = []string{"push.users", "push.feedback", "push.events"}
+
+func (c *Config) checkLanes(ps *Problems) {
+	names, topics := map[string]bool{}, map[string]bool{}
+	for i, l := range c.Lanes {
+		at := "lanes[" + strconv.Itoa(i) + "]"
+		if names[l.Name] && l.Name != "" {
+			ps.add(at+".name", "is another lane's too")
+		}
+		if topics[l.Topic] && l.Topic != "" {
+			ps.add(at+".topic", "is another lane's too")
+		}
+		names[l.Name], topics[l.Topic] = true, true
+		if slices.Contains(reserved, l.Topic) || strings.HasSuffix(l.Topic, ".dlq") ||
+			strings.Contains(l.Topic, ".retry.") || strings.Contains(l.Topic, ".hold.") {
+			ps.add(at+".topic", "is a name that the fleet uses for something else")
+		}
+		if first := c.Retries.Tiers; l.GreatestAge > 0 && len(first) > 0 && l.GreatestAge <= first[0] {
+			ps.add(at+".greatest_age", "%s must be more than the first of retries.tiers, %s: every retry would come too late", l.GreatestAge, first[0])
+		}
+		if slices.Contains(l.CriticalSenders, everySender) && len(l.CriticalSenders) > 1 {
+			ps.add(at+".critical_senders", "must be either * alone or a list of senders")
+		}
+	}
+}
+
+func (c *Config) checkRules(ps *Problems) {
+	names := map[string]bool{}
+	for i, r := range c.Limits.Rules {
+		if names[r.Name] && r.Name != "" {
+			ps.add("limits.rules["+strconv.Itoa(i)+"].name", "is another rule's too")
+		}
+		names[r.Name] = true
+	}
+}
+
+// checkRetries: each attempt waits longer than the one before, and what is put
+// off without an attempt waits in the longest topic.
+func (c *Config) checkRetries(ps *Problems) {
+	longest := time.Duration(0)
+	for i, d := range c.Retries.Tiers {
+		if d <= longest {
+			ps.add("retries.tiers["+strconv.Itoa(i)+"]", "%s must be more than the tier before it", d)
+		}
+		longest = max(longest, d)
+	}
+	if c.Retries.Deferral <= longest {
+		ps.add("retries.deferral", "%s must be more than every tier, %s", c.Retries.Deferral, longest)
+	}
+}
+
+// checkLayout: every id must have exactly one bucket, for ever.
+func (c *Config) checkLayout(ps *Problems) {
+	for i, l := range c.Cassandra.Layout {
+		at := "cassandra.layout[" + strconv.Itoa(i) + "]"
+		switch {
+		case i == 0 && !l.Since.IsZero():
+			ps.add(at+".since", "must not be given for the first layout: older ids would have none")
+		case i > 0 && !l.Since.After(c.Cassandra.Layout[i-1].Since):
+			ps.add(at+".since", "must be later than that of the layout before it")
+		case i > 0 && l.Since.Unix() <= 0:
+			ps.add(at+".since", "must be later than 1970")
+		}
+		if l.Slice%time.Second != 0 {
+			ps.add(at+".slice", "must be whole seconds")
+		}
+	}
+}
+
+func (c *Config) checkApps(ps *Problems) {
+	names := map[string]bool{}
+	for i, a := range c.Apps {
+		at := "apps[" + strconv.Itoa(i) + "]"
+		if names[a.Name] && a.Name != "" {
+			ps.add(at+".name", "is another app's too")
+		}
+		names[a.Name] = true
+		if a.APNS == nil && a.FCM == nil {
+			ps.add(at, "needs apns, fcm or both: its messages could go nowhere")
+		}
+		if a.APNS == nil {
+			continue
+		}
+		for j, e := range a.APNS.Environments {
+			if slices.Contains(a.APNS.Environments[:j], e) {
+				ps.add(at+".apns.environments["+strconv.Itoa(j)+"]", "is there twice")
+			}
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package configs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every contradiction: what is changed, and which key is named.
+func TestContradictions(t *testing.T) {
+	t.Parallel()
+	app := func(c *Config) *App {
+		a, f := APNS{Topic: "com.example.shop", TeamID: "ABCDE12345", KeyID: "FGHIJ67890", KeyFile: "k"}.defaults(),
+			FCM{Project: "p", ServiceAccountFile: "s"}.defaults()
+		c.Apps = append(c.Apps, App{Name: "shop", APNS: &a, FCM: &f})
+		return &c.Apps[len(c.Apps)-1]
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		path   string
+	}{
+		{"a session that outlives the rebalance", func(c *Config) { c.Kafka.SessionTimeout = time.Minute }, "kafka.session_timeout"},
+		{"answer and status row take as long as the drain", func(c *Config) { c.Send.Deadline = 15 * time.Second }, "send.drain"},
+		{"status rows take too long", func(c *Config) { c.Cassandra.Timeout = 10 * time.Second }, "send.drain"},
+		{"drain and commit take as long as the rebalance", func(c *Config) { c.Send.Drain = 55 * time.Second }, "kafka.rebalance_timeout"},
+		{"status rows die before the last copy of their record", func(c *Config) { c.Cassandra.TTL = 204*time.Hour - time.Second }, "cassandra.ttl"},
+		{"a longer dedupe window without a longer TTL", func(c *Config) { c.Dedupe.Window = 300 * time.Hour }, "cassandra.ttl"},
+		{"a longer retention without a longer TTL", func(c *Config) { c.Kafka.Topics.Retention = 700 * time.Hour }, "cassandra.ttl"},
+		{"retries that take longer than any greatest age", func(c *Config) {
+			c.Retries = Retries{Max: 100, Tiers: []time.Duration{2 * time.Hour}, Deferral: 3 * time.Hour}
+			c.Cassandra.TTL = 300 * time.Hour
+			for i := range c.Lanes {
+				c.Lanes[i].GreatestAge = 24 * time.Hour
+			}
+		}, "cassandra.ttl"},
+		{"Kafka deletes what may still be sent", func(c *Config) { c.Kafka.Topics.Retention = 23 * time.Hour }, "kafka.topics.retention"},
+		{"more in flight than is confirmed after a crash", func(c *Config) { c.Send.InFlight = 40_001 }, "send.in_flight"},
+		{"open records under one batch", func(c *Config) { c.Batch.OpenRecords = 9999 }, "batch.open_records"},
+		{"rows that may wait under one batch of them", func(c *Config) { c.Status.Unacknowledged = 199 }, "status.unacknowledged"},
+		{"two lanes of one name", func(c *Config) { c.Lanes[2].Name = "critical" }, "lanes[2].name"},
+		{"two lanes of one topic", func(c *Config) { c.Lanes[1].Topic = "push.critical" }, "lanes[1].topic"},
+		{"a lane on a retry topic", func(c *Config) { c.Lanes[1].Topic = "push.critical.retry.30s" }, "lanes[1].topic"},
+		{"a lane on a DLQ", func(c *Config) { c.Lanes[1].Topic = "push.critical.dlq" }, "lanes[1].topic"},
+		{"a lane on the users' topic", func(c *Config) { c.Lanes[1].Topic = "push.users" }, "lanes[1].topic"},
+		{"retries that always come too late", func(c *Config) { c.Lanes[0].GreatestAge = 30 * time.Second }, "lanes[0].greatest_age"},
+		{"all senders and some", func(c *Config) { c.Lanes[0].CriticalSenders = []string{"*", "auth"} }, "lanes[0].critical_senders"},
+		{"a tier no longer than the one before", func(c *Config) { c.Retries.Tiers[2] = 5 * time.Minute }, "retries.tiers[2]"},
+		{"a deferral within the tiers", func(c *Config) { c.Retries.Deferral = 30 * time.Minute }, "retries.deferral"},
+		{"two rules of one name", func(c *Config) {
+			r := Rule{Name: "r", Per: "user", Max: 1, Window: time.Hour}
+			c.Limits.Rules = []Rule{r, r}
+		}, "limits.rules[1].name"},
+		{"the first layout starts late", func(c *Config) { c.Cassandra.Layout[0].Since = time.Unix(1e9, 0) }, "cassandra.layout[0].since"},
+		{"layouts out of order", func(c *Config) {
+			l := c.Cassandra.Layout[0]
+			l.Since = time.Unix(2e9, 0)
+			c.Cassandra.Layout = append(c.Cassandra.Layout, l, l)
+		}, "cassandra.layout[2].since"},
+		{"a layout from before 1970", func(c *Config) {
+			l := c.Cassandra.Layout[0]
+			l.Since = time.Unix(-1, 0)
+			c.Cassandra.Layout = append(c.Cassandra.Layout, l)
+		}, "cassandra.layout[1].since"},
+		{"slices of half seconds", func(c *Config) { c.Cassandra.Layout[0].Slice = 1500 * time.Millisecond }, "cassandra.layout[0].slice"},
+		{"a replication without class", func(c *Config) { c.Cassandra.Replication = map[string]string{"dc1": "3"} }, "cassandra.replication"},
+		{"an app without provider", func(c *Config) { c.Apps = []App{{Name: "shop"}} }, "apps[0]"},
+		{"two apps of one name", func(c *Config) { app(c); app(c) }, "apps[1].name"},
+		{"an environment twice", func(c *Config) { app(c).APNS.Environments = []string{"sandbox", "sandbox"} }, "apps[0].apns.environments[1]"},
+		{"no environment", func(c *Config) { app(c).APNS.Environments = nil }, "apps[0].apns.environments"},
+		{"an environment that Apple has not", func(c *Config) { app(c).APNS.Environments = []string{"staging"} }, "apps[0].apns.environments[0]"},
+		{"Apple without TLS", func(c *Config) { app(c).APNS.ProductionURL = "http://api.push.apple.com" }, "apps[0].apns.production_url"},
+		{"Google without TLS", func(c *Config) { app(c).FCM.URL = "http://127.0.0.1:8080" }, "apps[0].fcm.url"},
+		{"TLS settings without TLS", func(c *Config) { c.Redis.TLS.CAFile = "ca.pem" }, "redis.tls.enabled"},
+		{"a certificate without its key", func(c *Config) { c.Kafka.TLS = TLS{Enabled: true, CertFile: "c.pem"} }, "kafka.tls.cert_file"},
+		{"a key without its certificate", func(c *Config) { c.Cassandra.TLS = TLS{Enabled: true, KeyFile: "k.pem"} }, "cassandra.tls.cert_file"},
+		{"a Kafka user without mechanism", func(c *Config) { c.Kafka.SASL.Username = "u" }, "kafka.sasl.mechanism"},
+		{"a mechanism without user", func(c *Config) { c.Kafka.SASL = SASL{Mechanism: "PLAIN", PasswordFile: "p"} }, "kafka.sasl.username"},
+		{"a mechanism without password", func(c *Config) { c.Kafka.SASL = SASL{Mechanism: "SCRAM-SHA-512", Username: "u"} }, "kafka.sasl.password_file"},
+		{"a Redis user without password", func(c *Config) { c.Redis.Username = "u" }, "redis.password_file"},
+		{"a Cassandra user without password", func(c *Config) { c.Cassandra.Username = "u" }, "cassandra.password_file"},
+		{"a Cassandra password without user", func(c *Config) { c.Cassandra.PasswordFile = "p" }, "cassandra.password_file"},
+		{"two addresses of a single Redis", func(c *Config) { c.Redis.Addresses = []string{"a:1", "b:1"} }, "redis.addresses"},
+		{"a broker twice", func(c *Config) { c.Kafka.Brokers = []string{"a:1", "a:1"} }, "kafka.brokers[1]"},
+		{"a broker without port", func(c *Config) { c.Kafka.Brokers = []string{"a"} }, "kafka.brokers[0]"},
+		{"an empty broker", func(c *Config) { c.Kafka.Brokers = []string{""} }, "kafka.brokers[0]"},
+		{"the registry in a lane's group", func(c *Config) { c.Registry.Group = "pushfleet.promotional" }, "registry.group"},
+		{"profiles for everybody", func(c *Config) { c.Admin = Admin{Listen: "0.0.0.0:9464", PProf: true} }, "admin.pprof"},
+		{"profiles on all addresses", func(c *Config) { c.Admin = Admin{Listen: ":9464", PProf: true} }, "admin.pprof"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := Default()
+			tt.change(c)
+			ps, _ := c.Validate().(Problems)
+			if !slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == tt.path }) {
+				t.Errorf("want a problem of %s, got %v", tt.path, ps)
+			}
+		})
+	}
+}
+
+// The same places, from the side that works.
+func TestNoContradiction(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"the least TTL":                   func(c *Config) { c.Cassandra.TTL = 204 * time.Hour },
+		"short times of tests":            func(c *Config) { c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = time.Second, 26*time.Second },
+		"as much in flight as confirmed":  func(c *Config) { c.Send.InFlight = 40_000 },
+		"profiles on loopback":            func(c *Config) { c.Admin = Admin{Listen: "[::1]:0", PProf: true} },
+		"no listener":                     func(c *Config) { c.Admin.Listen = "" },
+		"a cluster of one known node":     func(c *Config) { c.Redis.Cluster = true },
+		"a cluster of some":               func(c *Config) { c.Redis.Cluster, c.Redis.Addresses = true, []string{"a:1", "b:1"} },
+		"a password for the default user": func(c *Config) { c.Redis.PasswordFile = "p" },
+		"nobody may be critical":          func(c *Config) { c.Lanes[1].CriticalSenders = nil },
+		"hosts in every notation":         func(c *Config) { c.Cassandra.Hosts = []string{"c1", "10.0.0.1:9042", "::1", "[::1]:9042"} },
+		"a new layout": func(c *Config) {
+			c.Cassandra.Layout = append(c.Cassandra.Layout, Layout{Since: time.Unix(2e9, 0)}.defaults())
+		},
+	} {
+		c := Default()
+		change(c)
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAllProblemsAtOnceWithTheirLines(t *testing.T) {
+	t.Parallel()
+	ps := problemsOf(t, `kafka:
+  brokers: [k1:9092, "k2"]
+  session_timeout: 10
+send:
+  deadline: 15s
+lanes:
+  - name: a
+    topic: push.a
+  - name: a
+    topic: push.b
+    mode: exactly_once
+nonsense: 1
+`, "PUSHFLEET_RETRIES_MAX=many", "PUSHFLEET_STATUS_ROWS=0")
+	var got []string
+	for _, p := range ps {
+		got = append(got, p.String())
+	}
+	for _, want := range []string{
+		"line 3: kafka.session_timeout: wants a duration with its unit, such as 20ms, 10s or 720h, not a whole number",
+		"line 12: nonsense: unknown key",
+		"PUSHFLEET_RETRIES_MAX: retries.max: wants a whole number",
+		"line 2: kafka.brokers[1]: must be a host and a port, such as 10.0.0.1:9092",
+		"line 11: lanes[1].mode: must be one of at_least_once, effectively_once, at_most_once",
+		"PUSHFLEET_STATUS_ROWS: status.rows: must be at least 1",
+		"send.drain: 20s must be more than send.deadline + cassandra.timeout, 15s + 5s = 20s",
+		"line 9: lanes[1].name: is another lane's too",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("missing %q", want)
+		}
+	}
+	if len(got) != 8 {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	if text := ps.Error(); !strings.HasPrefix(text, "8 problems\n  ") {
+		t.Errorf("Error is %q", text)
+	}
+}
+
+func TestLaneGroupsAndSenders(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	if g, r := c.Kafka.LaneGroup("critical"), c.Kafka.RetryGroup("critical"); g != "pushfleet.critical" || r != "pushfleet.critical.retry" {
+		t.Errorf("groups %s and %s", g, r)
+	}
+	l := Lane{CriticalSenders: []string{"*"}}
+	if l.MayBeCritical() != nil {
+		t.Error("* must mean every sender")
+	}
+	if l.CriticalSenders = nil; l.MayBeCritical() == nil {
+		t.Error("an empty list must mean no sender")
+	}
+	if l.CriticalSenders = []string{"auth"}; !l.MayBeCritical()["auth"] || l.MayBeCritical()["shop"] {
+		t.Error("a list must mean its senders")
+	}
+	if w := c.Batch.Window(); w != 40_000 {
+		t.Errorf("W = %d", w)
+	}
+}
