@@ -1,0 +1,92 @@
+# pushfleet: the commands of every day. `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Packages tested at once. Two keep two cores busy; more makes servers slow
+# that all of them share.
+P ?= 2
+# A test binary that takes longer than this hangs.
+TIMEOUT ?= 10m
+# How long each fuzz target runs.
+FUZZTIME ?= 10s
+# What to test: make unit PKG=./pipeline/...
+PKG ?= ./...
+# Servers' cache; see deploy/local/fetch.sh.
+export PUSHFLEET_CACHE ?= $(CURDIR)/.cache
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## pushworker, pushctl and pushsim into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: ## the whole way of 100,000 notifications in one process; nothing to install
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pushworker
+	@bin/pushworker demo $(DEMO)
+
+.PHONY: test
+test: ## everything: real servers, lint, fuzzing, all tests with -race
+	@P='$(P)' TIMEOUT='$(TIMEOUT)' FUZZTIME='$(FUZZTIME)' PKG='$(PKG)' deploy/local/test.sh
+
+.PHONY: unit
+unit: ## tests that need no server, with -race
+	@env -u PUSHFLEET_TEST_SERVERS go test -race -p $(P) -timeout $(TIMEOUT) $(PKG)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@FUZZTIME='$(FUZZTIME)' deploy/local/fuzz.sh
+
+.PHONY: bench
+bench: ## every benchmark, without tests
+	go test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) $(PKG)
+
+.PHONY: mutants
+mutants: ## plant every known bug into the worker; each must be caught
+	@go run ./bench/mutants/cmd $(MUTANTS)
+
+.PHONY: crashpoints
+crashpoints: ## kill a worker TIMES (10) times at each point of the way, in each delivery mode
+	@go run ./bench/mutants/cmd -crashes $(or $(TIMES),10) $(MUTANTS)
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@deploy/local/lint.sh
+
+# Which scenarios, which seed and how long; see bench/chaos/README.md.
+SCENARIO ?=
+SEED ?=
+MINUTES ?= 0
+# The lane's: at_least_once, effectively_once, at_most_once.
+MODE ?=
+# --short, --json, --plan, --page FILE
+CHAOS ?=
+
+.PHONY: chaos
+chaos: ## break a fleet on real servers and check every promise: SCENARIO= SEED= MINUTES=
+	@deploy/local/fetch.sh
+	@go build -o bin/chaos ./bench/chaos/cmd
+	@bin/chaos --seed '$(SEED)' --minutes '$(MINUTES)' --mode '$(MODE)' $(CHAOS) $(SCENARIO)
+
+.PHONY: soak
+soak: ## the mixed scenario with one random seed after the other, until Ctrl-C or a broken promise
+	@deploy/local/fetch.sh
+	@go build -o bin/chaos ./bench/chaos/cmd
+	@bin/chaos --rounds 0 --seed '$(SEED)' --minutes '$(MINUTES)' --mode '$(MODE)' $(CHAOS) $(or $(SCENARIO),mixed)
+
+.PHONY: servers
+servers: ## real Kafka, Redis and Cassandra until Ctrl-C; prints their addresses
+	@deploy/local/fetch.sh
+	@go build -o bin/ ./deploy/local/servers
+	@bin/servers up
+
+.PHONY: clean
+clean: ## what was built; rm -rf .cache removes the fetched servers too
+	rm -rf bin

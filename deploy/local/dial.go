@@ -1,0 +1,40 @@
+package local
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+)
+
+// answerTimeout bounds one question to a server that may be starting.
+const answerTimeout = 3 * time.Second
+
+// dial connects, with TLS when config is given. The connection has a deadline
+// for everything done with it.
+func dial(ctx context.Context, addr string, config *tls.Config) (net.Conn, error) {
+	deadline := time.Now().Add(answerTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	var (
+		conn net.Conn
+		err  error
+	)
+	if config == nil {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	} else {
+		conn, err = (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", addr, err)
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connecting to %s: %w", addr, err)
+	}
+	return conn, nil
+}

