@@ -1,0 +1,135 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/bench/send"
+)
+
+// benchClient is the hidden command that is one client of bench send.
+const benchClient = "send-client"
+
+func newBenchSendCommand(a *app) *cobra.Command {
+	o := send.Options{}
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "send",
+		Short: "The multiplexer beside apns2, net/http and h2load, on one simulator",
+		Long: `Starts the simulator of APNs without its policies, and lets one client after the other send the same
+pushes to it as fast as it can, over ten connections of 1,000 streams:
+
+  ours                      the multiplexer (providers/h2), answers at once
+  h2load                    where it is installed (Debian: nghttp2-client); on one thread and on one
+                            for each core, of which the faster counts
+  apns2, nethttp            apns2's client; net/http's transport
+  ours_50ms                 ours with answers after 50 ms: at most 200,000/s
+  ours_one_connection_50ms  the same over one connection: at most 20,000/s
+  ours_50ms_validated       ours_50ms with a simulator that validates every push
+  sim_raw                   the simulator itself, on one core
+
+Each client and the simulator are processes of their own. CPU is the operating system's account of the
+client; two seconds of warm-up do not count. Everything shares this machine's cores, so nothing else
+should run: "other cores" says what did.
+
+--minutes lengthens ours, whose memory is then noted every minute: with 10 or more, "memory" in the
+JSON compares the second minute with the tenth. Progress is on standard error; the last line of
+standard output is the JSON, whose "bars" say what has to be reached and whether it was.`,
+		Example: `  pushctl bench send                             # a table, after about a minute and a half
+  pushctl bench send --json --minutes 10         # everything, in less than 13 minutes
+  pushctl bench send --only ours,h2load --seconds 20
+  pushctl bench send --only sim_raw --profiles .   # and then: go tool pprof bin/pushsim sim_raw_simulator.pprof`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				a.format = formatJSON
+			}
+			return a.benchSend(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "the same as -o json")
+	f.Float64Var(&o.Minutes, "minutes", 0, "time of the measurement of ours; 0 = as the others")
+	f.Float64Var(&o.Seconds, "seconds", send.DefaultSeconds, "time of each measurement")
+	f.StringSliceVar(&o.Only, "only", nil, "measurements to make, of "+strings.Join(send.Names(), ", ")+"; default all")
+	f.StringVar(&o.Simulator, "pushsim", "", "simulator to send to; default: the one beside pushctl, or on the PATH")
+	f.StringVar(&o.Profiles, "profiles", "", "existing folder for CPU profiles of the clients and of the simulator")
+	return cmd
+}
+
+func newBenchClientCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: benchClient, Short: "One client of bench send: reads its orders, prints its figures", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return send.ServeClient(cmd.Context(), a.stdin, a.stdout)
+		},
+	}
+}
+
+func (a *app) benchSend(ctx context.Context, o send.Options) error {
+	if o.Simulator == "" {
+		path, err := besideMe("pushsim")
+		if err != nil {
+			return usagef("--pushsim: %v", err)
+		}
+		o.Simulator = path
+	}
+	me, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	o.Client = []string{me, "bench", benchClient}
+	o.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(a.stderr, format+"\n", args...) }
+	if err := o.Check(); err != nil {
+		return usageError{err}
+	}
+	r, err := send.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	return a.showFigures(explainBenchSend(r))
+}
+
+// explainBenchSend is a row for each client, and what its rate is of ours.
+func explainBenchSend(r *send.Result) answer {
+	t := table{columns: []string{"client", "pushes/s", "CPU us", "allocations", "p50 ms", "p99 ms", "memory MiB", "simulator CPU us", "other cores"}}
+	for _, c := range []struct {
+		name string
+		f    *send.Figures
+	}{
+		{"ours", r.Ours}, {"h2load", r.H2Load}, {"apns2", r.APNS2}, {"net/http", r.NetHTTP}, {"ours, 50 ms", r.Ours50ms},
+		{"ours, 50 ms, one connection", r.OursOneConnection50ms}, {"ours, 50 ms, validated", r.Ours50msValidated},
+	} {
+		if f := c.f; f != nil {
+			t.add(c.name, figure(&f.PushesPerSecond, 0), figure(&f.CPU, 2), figure(f.Allocations, 2), figure(f.P50, 1), figure(f.P99, 1),
+				figure(&f.RSS, 0), figure(&f.ServerCPU, 2), figure(&f.Others, 2))
+		}
+	}
+	after := fmt.Sprintf("ours to apns2 %s, to net/http %s, to h2load %s; the simulator on one core: %s answers/s, %s us each",
+		figure(r.RatioAPNS2, 2), figure(r.RatioNetHTTP, 2), figure(r.RatioH2Load, 2), figure(r.SimRaw, 0), figure(r.SimRawCPU, 2))
+	if r.Ours != nil && r.Ours.Memory != nil {
+		m := r.Ours.Memory
+		after += fmt.Sprintf("\nmemory of ours: %.1f MiB after 2 minutes, %.1f after 10 (%+.1f %%)", m.Minute2, m.Minute10, 100*m.Growth)
+	}
+	for _, b := range r.Bars {
+		if !b.Met {
+			after += fmt.Sprintf("\nmissed: %s is %.6g, want %.6g", b.Name, b.Got, b.Want)
+		}
+	}
+	return answer{value: r, table: t, after: after,
+		before: fmt.Sprintf("One push, on %d cores with the simulator, %s:", r.Cores, r.Go)}
+}
+
+func figure(v *float64, digits int) string {
+	if v == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*v, 'f', digits, 64)
+}

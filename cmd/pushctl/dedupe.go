@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/dedupe"
+)
+
+func newDedupeCommand(a *app) *cobra.Command {
+	return newGroup("dedupe", "The Bloom filters that remember finished notifications", newDedupeFillCommand(a), newDeclareNewCommand(a))
+}
+
+// declareNew is what the operator's word means.
+const declareNew = `Give your word that this installation has sent nothing in the last two dedupe windows (12 h with
+the defaults). Without it the workers of a new installation ask the status store about every
+notification in the first 5 minutes, and for two windows about those whose id is no UUIDv7: slower,
+and nothing else. Say it once, before the first worker starts.
+
+Never say it because Redis lost its memory: what was sent before would then count as new, and a
+second copy of it would be sent again. The filters that exist are left as they are.`
+
+func newDeclareNewCommand(a *app) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:     "declare-new --yes",
+		Short:   "Say that this installation has sent nothing before",
+		Long:    declareNew,
+		Example: "  pushctl dedupe declare-new --yes",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				return usagef("dedupe declare-new wants --yes: it is your word.\n\n%s", declareNew)
+			}
+			return a.declareNew(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "yes, nothing was sent before")
+	return cmd
+}
+
+// filter is the Bloom filters as configured, with a Redis that answers.
+func (a *app) filter(ctx context.Context) (*dedupe.Filter, error) {
+	client, err := a.reachRedis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := dedupe.New(client, wiring.Filter(a.loaded))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return f, nil
+}
+
+func (a *app) declareNew(ctx context.Context) error {
+	f, err := a.filter(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.DeclareNew(ctx); err != nil {
+		return err
+	}
+	return a.show(answer{value: map[string]bool{"declared": true}, before: "declared: the filters that did not exist count from the beginning of their windows"})
+}
+
+// fullAt is the share of its capacity at which a filter is too full.
+const fullAt = 0.8
+
+func newDedupeFillCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "fill",
+		Short: "How full the current window is, and the capacity it needs",
+		Long: `How full the filters of the current window are, and the dedupe.capacity that would leave it at 60 %
+when it ends, at the rate seen since it began ("-" in its first tenth). The fill is that of the fullest of
+its 64 filters. A full filter loses nothing: it costs a read of the status store for every id.
+
+Exit status 1 at 80 % and more: set dedupe.capacity, which counts for windows that begin later.`,
+		Example: "  pushctl dedupe fill\n  pushctl dedupe fill -o json | jq '.windows[0].needed'",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.showFill(cmd.Context()) },
+	}
+}
+
+// fillRow is a window as scripts see it.
+type fillRow struct {
+	From     time.Time `json:"from"`
+	To       time.Time `json:"to"`
+	IDs      int64     `json:"ids"`
+	Capacity int64     `json:"capacity"`
+	Fill     float64   `json:"fill"`
+	Needed   int64     `json:"needed"` // 0 = too early to say
+	Bytes    int64     `json:"bytes"`
+}
+
+func (a *app) showFill(ctx context.Context) error {
+	f, err := a.filter(ctx)
+	if err != nil {
+		return err
+	}
+	fill, err := f.Fill(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.show(explainFill(fill, f.Options, time.Now())); err != nil {
+		return err
+	}
+	if fill.Ratio >= fullAt {
+		return errDifference
+	}
+	return nil
+}
+
+// explainFill shows the window that now is in; windows are counted from 1970.
+func explainFill(fill dedupe.Fill, o dedupe.Options, now time.Time) answer {
+	from := time.Unix(0, now.UnixNano()-now.UnixNano()%int64(o.Window)).UTC()
+	r := fillRow{From: from, To: from.Add(o.Window), IDs: fill.IDs, Capacity: fill.Capacity, Fill: fill.Ratio,
+		Needed: fill.Needed, Bytes: dedupe.Size(o.Capacity, o.ErrorRate)}
+	t := table{columns: []string{"from", "to", "ids", "capacity", "fill", "needed", "mib"}}
+	needed := ""
+	if r.Needed > 0 {
+		needed = strconv.FormatInt(r.Needed, 10)
+	}
+	t.add(r.From.Format(time.RFC3339), r.To.Format(time.RFC3339), strconv.FormatInt(r.IDs, 10), strconv.FormatInt(r.Capacity, 10),
+		fmt.Sprintf("%.1f %%", 100*r.Fill), needed, fmt.Sprintf("%.1f", float64(r.Bytes)/(1<<20)))
+	ans := answer{value: map[string][]fillRow{"windows": {r}}, table: t}
+	if r.Fill >= fullAt {
+		ans.after = fmt.Sprintf("too full: set dedupe.capacity to %d", max(r.Needed, 2*r.Capacity))
+	}
+	return ans
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// deviceFields are the columns of a CSV file and the fields of JSON lines.
+var deviceFields = []string{"user_id", "platform", "token", "app", "environment", "locale", "registered_at"}
+
+// deviceLine is a device as a file has it.
+type deviceLine struct {
+	UserID       string `json:"user_id"`
+	Platform     string `json:"platform"`
+	Token        string `json:"token"`
+	App          string `json:"app"`
+	Environment  string `json:"environment"`
+	Locale       string `json:"locale"`
+	RegisteredAt string `json:"registered_at"`
+}
+
+// The rules of files; those of devices are package users' own. None of these
+// errors tells anything of a line's content, which may be a token.
+var (
+	errNotCSV      = errors.New("not CSV: quotes must enclose a whole field and end on its line")
+	errNotJSON     = errors.New("not one JSON object")
+	errJSONType    = errors.New("a field that is no string")
+	errJSONField   = fmt.Errorf("a field other than %s", strings.Join(deviceFields, ", "))
+	errPlatform    = errors.New("invalid platform: neither apns nor fcm")
+	errTimeMissing = errors.New("invalid registered_at: missing (--registered-at gives one for all)")
+	errTime        = errors.New("invalid registered_at: not RFC 3339, as 2026-11-21T10:00:00Z")
+)
+
+// registration checks a device by every rule. Lines without a time get at.
+func (d *deviceLine) registration(at time.Time) (users.Registration, error) {
+	platform, ok := pipeline.ParsePlatform(d.Platform)
+	if !ok {
+		return users.Registration{}, errPlatform
+	}
+	switch {
+	case d.RegisteredAt != "":
+		t, err := time.Parse(time.RFC3339, d.RegisteredAt)
+		if err != nil {
+			return users.Registration{}, errTime
+		}
+		at = t
+	case at.IsZero():
+		return users.Registration{}, errTimeMissing
+	}
+	r := users.Registration{User: d.UserID, Device: pipeline.Device{Platform: platform, Environment: d.Environment,
+		App: d.App, Token: d.Token, Locale: d.Locale, RegisteredAt: at}}
+	return r, r.Check()
+}
+
+// deviceParser reads the device of one line.
+type deviceParser func(text []byte, d *deviceLine) error
+
+// parseJSON is the deviceParser of JSON lines.
+func parseJSON(text []byte, d *deviceLine) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(d)
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrongType) && wrongType.Field == "":
+		return errNotJSON
+	case errors.As(err, &wrongType):
+		return errJSONType
+	case err != nil && strings.HasPrefix(err.Error(), "json: unknown field"): // the package has no type for it
+		return errJSONField
+	case err != nil:
+		return errNotJSON
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errNotJSON
+	}
+	return nil
+}
+
+// csvLine cuts one line into its fields.
+func csvLine(text []byte) ([]string, error) {
+	r := csv.NewReader(bytes.NewReader(text))
+	r.FieldsPerRecord = -1
+	fields, err := r.Read()
+	if err != nil {
+		return nil, errNotCSV
+	}
+	return fields, nil
+}
+
+// parseCSV makes the deviceParser of a CSV file with this header.
+func parseCSV(header []byte) (deviceParser, error) {
+	columns, err := csvLine(header)
+	if err != nil {
+		return nil, err
+	}
+	place := make(map[string]int)
+	for i, c := range columns {
+		c = strings.ToLower(strings.TrimSpace(c))
+		if !slices.Contains(deviceFields, c) {
+			return nil, fmt.Errorf("column %d of the header is none of %s", i+1, strings.Join(deviceFields, ", "))
+		}
+		if _, twice := place[c]; twice {
+			return nil, fmt.Errorf("the header has the column %s twice", c)
+		}
+		place[c] = i
+	}
+	for _, c := range deviceFields[:4] {
+		if _, ok := place[c]; !ok {
+			return nil, fmt.Errorf("the header has no column %s", c)
+		}
+	}
+	wrongCount := fmt.Errorf("not %d fields as in the header", len(columns))
+	return func(text []byte, d *deviceLine) error {
+		fields, err := csvLine(text)
+		if err != nil {
+			return err
+		}
+		if len(fields) != len(columns) {
+			return wrongCount
+		}
+		field := func(name string) string {
+			if i, ok := place[name]; ok {
+				return strings.TrimSpace(fields[i])
+			}
+			return ""
+		}
+		*d = deviceLine{UserID: field("user_id"), Platform: field("platform"), Token: field("token"), App: field("app"),
+			Environment: field("environment"), Locale: field("locale"), RegisteredAt: field("registered_at")}
+		return nil
+	}, nil
+}
+
+// The formats of a file of devices.
+const (
+	csvFile  = "csv"
+	jsonFile = "jsonl"
+)
+
+// fileFormat is the format asked for, or else what the file's name says.
+func fileFormat(asked, path string) (string, error) {
+	switch asked {
+	case csvFile, jsonFile:
+		return asked, nil
+	case "":
+	default:
+		return "", usagef("--format: want %s or %s", csvFile, jsonFile)
+	}
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".csv":
+		return csvFile, nil
+	case ".jsonl", ".ndjson", ".json":
+		return jsonFile, nil
+	}
+	return "", usagef("%s: its name does not say its format; give --format %s or --format %s", path, csvFile, jsonFile)
+}

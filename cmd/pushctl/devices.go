@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+func newDevicesCommand(a *app) *cobra.Command {
+	return newGroup("devices", "Users' devices: import, add, look up, remove",
+		newImportCommand(a), newDevicesAddCommand(a), newDevicesGetCommand(a), newDevicesRemoveCommand(a))
+}
+
+func newDevicesAddCommand(a *app) *cobra.Command {
+	var (
+		d         deviceLine
+		tokenFile string
+	)
+	cmd := &cobra.Command{
+		Use:   "add --user USER --platform apns|fcm --app APP --token-file FILE|-",
+		Short: "Register one device",
+		Long: `Register one device of a user, or refresh it. The token comes from a file or from standard input
+("-"), never from a flag, where every user of the machine could read it.`,
+		Example: "  pushctl devices add --user u42 --platform apns --app shop --environment sandbox --token-file token.txt\n  pbpaste | pushctl devices add --user u42 --platform fcm --app shop --token-file -",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"user", "platform", "app", "token-file"} {
+				if !cmd.Flags().Changed(name) {
+					return usagef("devices add wants --%s", name)
+				}
+			}
+			return a.addDevice(cmd.Context(), d, tokenFile)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&d.UserID, "user", "", "user `id`")
+	flags.StringVar(&d.Platform, "platform", "", "apns or fcm")
+	flags.StringVar(&d.App, "app", "", "`name` of the app, as in the messages")
+	flags.StringVar(&d.Environment, "environment", "", "production (default) or sandbox; APNs only")
+	flags.StringVar(&d.Locale, "locale", "", "language `tag`, as en-GB")
+	flags.StringVar(&d.RegisteredAt, "registered-at", "", "`time` (RFC 3339) when the app got the token; default: now")
+	flags.StringVar(&tokenFile, "token-file", "", "`file` that holds the token; - = standard input")
+	return cmd
+}
+
+// maxTokenFile is more than the longest token and its line break.
+const maxTokenFile = 8 << 10
+
+func (a *app) addDevice(ctx context.Context, d deviceLine, tokenFile string) error {
+	in, err := a.open(tokenFile)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	text, err := io.ReadAll(io.LimitReader(in, maxTokenFile))
+	if err != nil {
+		return fmt.Errorf("reading the token: %w", err)
+	}
+	d.Token = strings.TrimSpace(string(text))
+	r, err := d.registration(time.Now())
+	if err != nil {
+		return usageError{err}
+	}
+	log, err := a.usersLog(ctx)
+	if err != nil {
+		return err
+	}
+	hash, err := users.NewClient(log).RegisterDevice(ctx, r.User, r.Device)
+	if err != nil {
+		return err
+	}
+	t := table{columns: []string{"user", "hash"}}
+	t.add(r.User, hash)
+	return a.show(answer{value: map[string]string{"user_id": r.User, "hash": hash}, table: t})
+}
+
+func newDevicesGetCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get USER",
+		Short: "A user's devices, as the workers see them",
+		Long: `The devices of a user as they stand in Redis, where the workers read them: what has just been
+registered appears when the registry has applied it. Tokens are never shown; a device is known by the
+hash of its token. Exit status 1 if the user has no device.`,
+		Example: "  pushctl devices get u42\n  pushctl devices get u42 -o json | jq -r '.devices[].hash'",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.showDevices(cmd.Context(), args[0]) },
+	}
+}
+
+// deviceRow is a device as scripts see it.
+type deviceRow struct {
+	Hash         string    `json:"hash"`
+	Platform     string    `json:"platform"`
+	Environment  string    `json:"environment"`
+	App          string    `json:"app"`
+	Locale       string    `json:"locale"`
+	RegisteredAt time.Time `json:"registered_at"`
+}
+
+// devicesAnswer is what `pushctl devices get` says of a user.
+type devicesAnswer struct {
+	UserID  string      `json:"user_id"`
+	Devices []deviceRow `json:"devices"`
+}
+
+func (a *app) showDevices(ctx context.Context, id string) error {
+	u, err := a.user(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := a.show(explainDevices(id, u.Devices)); err != nil {
+		return err
+	}
+	if len(u.Devices) == 0 {
+		return errDifference
+	}
+	return nil
+}
+
+func explainDevices(id string, devices []pipeline.Device) answer {
+	value := devicesAnswer{UserID: id, Devices: []deviceRow{}}
+	t := table{columns: []string{"hash", "platform", "environment", "app", "locale", "registered at"}}
+	for _, d := range devices {
+		r := deviceRow{Hash: d.Hash, Platform: d.Platform.String(), Environment: d.Environment, App: d.App, Locale: d.Locale, RegisteredAt: d.RegisteredAt.UTC()}
+		value.Devices = append(value.Devices, r)
+		t.add(r.Hash, r.Platform, r.Environment, r.App, r.Locale, r.RegisteredAt.Format("2006-01-02T15:04:05.000Z"))
+	}
+	ans := answer{value: value, table: t}
+	if len(devices) == 0 {
+		ans.before = fmt.Sprintf("user %s has no device", printable(id))
+	}
+	return ans
+}
+
+func newDevicesRemoveCommand(a *app) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "rm USER HASH...|--all",
+		Short: "Remove devices of a user",
+		Long: `Remove devices of a user, by their hashes as ` + "`pushctl devices get`" + ` shows them, or all that it would
+show. Removing what is not there is no error.`,
+		Example: "  pushctl devices rm u42 Zm9vYmFyYmF6cXV4\n  pushctl devices rm u42 --all",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 1) {
+				return usagef("devices rm wants either hashes of devices or --all")
+			}
+			return a.removeDevices(cmd.Context(), args[0], args[1:], all)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all devices that Redis has of the user")
+	return cmd
+}
+
+func (a *app) removeDevices(ctx context.Context, user string, hashes []string, all bool) error {
+	if all {
+		u, err := a.user(ctx, user)
+		if err != nil {
+			return err
+		}
+		for i := range u.Devices {
+			hashes = append(hashes, u.Devices[i].Hash)
+		}
+	}
+	log, err := a.usersLog(ctx)
+	if err != nil {
+		return err
+	}
+	client := users.NewClient(log)
+	t := table{columns: []string{"user", "removed"}}
+	removed := []string{}
+	for _, h := range hashes {
+		if err := client.RemoveDevice(ctx, user, h); err != nil {
+			return invalidIsUsage(err)
+		}
+		removed = append(removed, h)
+		t.add(user, h)
+	}
+	ans := answer{value: map[string]any{"user_id": user, "removed": removed}, table: t}
+	if len(removed) == 0 {
+		ans.before = fmt.Sprintf("user %s has no device", printable(user))
+	}
+	return a.show(ans)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+func newEventsCommand(a *app) *cobra.Command {
+	return newGroup("events", "What became of the notifications, as push.events tells it", newEventsTailCommand(a), newEventsStatsCommand(a))
+}
+
+// eventFilter picks counts and failures. An empty list lets everything
+// through.
+type eventFilter struct {
+	lanes, apps, types, providers, states, reasons, senders, ids []string
+	since                                                        moment
+	json                                                         bool
+}
+
+func (f *eventFilter) flags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.lanes, "lane", nil, "only of this `lane`, its retries included")
+	flags.StringSliceVar(&f.apps, "app", nil, "only of this `app`")
+	flags.StringSliceVar(&f.types, "type", nil, "only of this `type`")
+	flags.StringSliceVar(&f.providers, "provider", nil, "only of this `provider`: apns or fcm")
+	flags.StringSliceVar(&f.states, "state", nil, "only with this `state`: DELIVERED, FAILED, …")
+	flags.StringSliceVar(&f.reasons, "reason", nil, "only with this reason `code`")
+	flags.BoolVar(&f.json, "json", false, "the same as -o json")
+}
+
+func (f *eventFilter) check(a *app) error {
+	for _, p := range f.providers {
+		if _, ok := pipeline.ParsePlatform(p); !ok {
+			return usagef("--provider: %q is neither apns nor fcm", p)
+		}
+	}
+	if f.json {
+		a.format = formatJSON
+	}
+	return nil
+}
+
+func (f *eventFilter) passes(lane, app, typ, provider, state, reason string) bool {
+	code, _, _ := strings.Cut(reason, ":")
+	lane = strings.TrimSuffix(lane, ".retry")
+	return among(f.lanes, lane) && among(f.apps, app) && among(f.types, typ) && among(f.providers, provider) && among(f.states, state) &&
+		(among(f.reasons, reason) || slices.Contains(f.reasons, code))
+}
+
+func (f *eventFilter) passesCount(c *pipeline.EventCount) bool {
+	return len(f.senders) == 0 && len(f.ids) == 0 && f.passes(c.Lane, c.App, c.Type, c.Provider, c.State, c.Reason)
+}
+
+func (f *eventFilter) passesFailure(e *pipeline.EventFailure) bool {
+	return among(f.senders, e.Sender) && among(f.ids, e.ID) && f.passes(e.Lane, e.App, e.Type, e.Provider, e.State, e.Reason)
+}
+
+// eventReader reads push.events, each record once: a copy has the source and
+// the number of the first.
+type eventReader struct {
+	*kafka.Follower
+	seen map[string]map[int64]bool // numbers by source
+}
+
+// openEvents opens push.events.
+func (a *app) openEvents(ctx context.Context) (*eventReader, error) {
+	if _, err := a.reachKafka(ctx, kafka.EventsTopic); err != nil {
+		return nil, err
+	}
+	opts, err := a.kafkaOptions()
+	if err != nil {
+		return nil, err
+	}
+	f, err := kafka.NewFollower(opts, kafka.EventsTopic, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(f.Close)
+	return &eventReader{Follower: f, seen: make(map[string]map[int64]bool)}, nil
+}
+
+// decode reads a record; nil for a copy. One that cannot be read is an error:
+// what it counts would be missing.
+func (r *eventReader) decode(rec kafka.Record) (*pipeline.Event, error) {
+	var e pipeline.Event
+	if err := json.Unmarshal(rec.Value, &e); err != nil {
+		return nil, fmt.Errorf("%s/%d/%d is no event: %w", kafka.EventsTopic, rec.Partition, rec.Offset, err)
+	}
+	if e.Version != pipeline.EventVersion {
+		return nil, fmt.Errorf("%s/%d/%d has version %d, this program knows %d", kafka.EventsTopic, rec.Partition, rec.Offset, e.Version, pipeline.EventVersion)
+	}
+	numbers := r.seen[e.Source]
+	if numbers == nil {
+		numbers = make(map[int64]bool)
+		r.seen[e.Source] = numbers
+	}
+	if numbers[e.Number] {
+		return nil, nil
+	}
+	numbers[e.Number] = true
+	if len(numbers) > 2*copiesWithin {
+		for n := range numbers {
+			if n < e.Number-copiesWithin {
+				delete(numbers, n)
+			}
+		}
+	}
+	return &e, nil
+}
+
+// copiesWithin is how many records of its source a copy may come after the
+// first. A producer repeats at once, so that this is hours more than enough.
+const copiesWithin = 10_000
+
+// read hands out the events of an extent, those that end after since.
+func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time, each func(*pipeline.Event) error) error {
+	return r.ReadExtent(ctx, e, func(rec kafka.Record) error {
+		event, err := r.decode(rec)
+		if err != nil || event == nil || event.At.Before(since) {
+			return err
+		}
+		return each(event)
+	})
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// eventStatsFlags are the command line of events stats.
+type eventStatsFlags struct {
+	eventFilter
+	by []string
+}
+
+// eventKinds are what counts can be summed up by.
+var eventKinds = []string{"lane", "app", "type", "provider", "state", "reason"}
+
+func newEventsStatsCommand(a *app) *cobra.Command {
+	var f eventStatsFlags
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "The counts of push.events summed up",
+		Long: `Sum up what push.events counts: devices, and notifications that ended before their devices were looked up.
+RETRYING and HELD are not the end of a device, so it is counted again when it ends. Up to a second of
+counts is missing for each worker that was killed; what must be exact stands in the status store.`,
+		Example: "  pushctl events stats --since 24h\n  pushctl events stats --by app,state --lane transactional --json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.sumEvents(cmd.Context(), &f) },
+	}
+	flags := cmd.Flags()
+	f.flags(flags)
+	flags.Var(&f.since, "since", "what was counted since: RFC 3339, a day, or a duration before now; default: an hour ago")
+	flags.StringSliceVar(&f.by, "by", []string{"lane", "provider", "state", "reason"}, "sum up by these `kinds`: "+strings.Join(eventKinds, ", "))
+	return cmd
+}
+
+// eventSum is what was counted of one combination.
+type eventSum struct {
+	Lane     string  `json:"lane,omitempty"`
+	App      string  `json:"app,omitempty"`
+	Type     string  `json:"type,omitempty"`
+	Provider string  `json:"provider,omitempty"`
+	State    string  `json:"state,omitempty"`
+	Reason   string  `json:"reason,omitempty"`
+	N        int64   `json:"n"`
+	Share    float64 `json:"share"` // of all, 0 to 1
+}
+
+// eventStats is what `pushctl events stats` says.
+type eventStats struct {
+	Since  time.Time  `json:"since"`
+	By     []string   `json:"by"`
+	Total  int64      `json:"total"`
+	Counts []eventSum `json:"counts"`
+}
+
+func (a *app) sumEvents(ctx context.Context, f *eventStatsFlags) error {
+	if err := f.check(a); err != nil {
+		return err
+	}
+	for _, kind := range f.by {
+		if !slices.Contains(eventKinds, kind) {
+			return usagef("--by: %q is none of %s", kind, strings.Join(eventKinds, ", "))
+		}
+	}
+	if f.since.IsZero() {
+		f.since.Time = time.Now().Add(-time.Hour)
+	}
+	r, err := a.openEvents(ctx)
+	if err != nil {
+		return err
+	}
+	extent, err := r.Extent(ctx, f.since.Time, time.Time{})
+	if err != nil {
+		return err
+	}
+	show := newProgress(a.stderr)
+	defer show.end()
+	sums, read := make(map[eventSum]int64), 0
+	err = r.read(ctx, extent, f.since.Time, func(e *pipeline.Event) error {
+		if read++; read%1000 == 0 {
+			show.line("%d of %d records", read, extent.Records())
+		}
+		for i := range e.Counts {
+			if c := &e.Counts[i]; f.passesCount(c) {
+				sums[f.key(c)] += c.N
+			}
+		}
+		return nil
+	})
+	show.end()
+	if err != nil {
+		return err
+	}
+	return a.show(f.explain(sums))
+}
+
+// key is a count without what is not told apart.
+func (f *eventStatsFlags) key(c *pipeline.EventCount) (k eventSum) {
+	for _, kind := range f.by {
+		switch kind {
+		case "lane":
+			k.Lane = strings.TrimSuffix(c.Lane, ".retry")
+		case "app":
+			k.App = c.App
+		case "type":
+			k.Type = c.Type
+		case "provider":
+			k.Provider = c.Provider
+		case "state":
+			k.State = c.State
+		case "reason":
+			k.Reason = c.Reason
+		}
+	}
+	return k
+}
+
+func (s *eventSum) cell(kind string) string {
+	return map[string]string{"lane": s.Lane, "app": s.App, "type": s.Type, "provider": s.Provider, "state": s.State, "reason": s.Reason}[kind]
+}
+
+func (f *eventStatsFlags) explain(sums map[eventSum]int64) answer {
+	v := eventStats{Since: f.since.UTC().Truncate(time.Second), By: f.by, Counts: make([]eventSum, 0, len(sums))}
+	for k, n := range sums {
+		v.Total += n
+		k.N = n
+		v.Counts = append(v.Counts, k)
+	}
+	slices.SortFunc(v.Counts, func(x, y eventSum) int {
+		for _, kind := range f.by {
+			if kind == "lane" { // the others by how many there are
+				if c := strings.Compare(x.Lane, y.Lane); c != 0 {
+					return c
+				}
+			}
+		}
+		return cmp.Or(cmp.Compare(y.N, x.N), strings.Compare(x.App+x.Type+x.Provider+x.State+x.Reason, y.App+y.Type+y.Provider+y.State+y.Reason))
+	})
+	t := table{columns: append(slices.Clone(f.by), "n", "share")}
+	for i := range v.Counts {
+		s := &v.Counts[i]
+		s.Share = float64(s.N) / float64(v.Total)
+		var cells []string
+		for _, kind := range f.by {
+			cells = append(cells, s.cell(kind))
+		}
+		t.add(append(cells, strconv.FormatInt(s.N, 10), fmt.Sprintf("%.2f %%", 100*s.Share))...)
+	}
+	return answer{value: v, table: t, after: fmt.Sprintf("%d counted since %s", v.Total, v.Since.Format(time.RFC3339))}
+}

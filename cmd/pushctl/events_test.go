@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// ended is one end that a worker tells.
+type ended struct {
+	id, app, lane, device string
+	state                 pipeline.State
+	platform              pipeline.Platform
+	reason                string
+}
+
+// tell writes what a worker with this collector tells of them: the failures,
+// and then the counts.
+func (f *fleet) tell(e *pipeline.Events, list ...ended) {
+	f.t.Helper()
+	now := time.Now()
+	var records []kafka.Record
+	for _, d := range list {
+		g := e.Group(d.lane)
+		it := &pipeline.Item{}
+		it.ID, it.App, it.Type, it.SenderID = d.id, d.app, "promo", "orders"
+		g.Add(it, &pipeline.Row{ID: d.id, Device: d.device, State: d.state, At: now, Platform: d.platform, Reason: d.reason})
+		for _, value := range g.Failures(now) {
+			records = append(records, kafka.Record{Value: value})
+		}
+		g.Count(now)
+	}
+	for _, value := range e.Take(now) {
+		records = append(records, kafka.Record{Value: value})
+	}
+	f.append(kafka.EventsTopic, records...)
+}
+
+func (f *fleet) append(topic string, records ...kafka.Record) {
+	f.t.Helper()
+	w, err := kafka.NewWriter(kafka.Options{Brokers: f.kafka.Addrs()}, kafka.WriterOptions{Topic: topic})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Append(f.t.Context(), records); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// told is an ordinary second of two workers.
+func told(f *fleet) {
+	a, b := pipeline.NewEvents("worker-a", time.Now()), pipeline.NewEvents("worker-b", time.Now())
+	f.tell(a,
+		ended{"n1", "shop", "transactional", "d1", pipeline.StateDelivered, pipeline.APNS, ""},
+		ended{"n2", "shop", "transactional", "d2", pipeline.StateDelivered, pipeline.FCM, ""},
+		ended{"n2", "shop", "transactional", "d3", pipeline.StateRetrying, pipeline.FCM, "UNAVAILABLE"},
+		ended{"n3", "bank", "critical", "", pipeline.StateDeadLettered, pipeline.NoPlatform, "wrong_type:title"},
+	)
+	f.tell(b,
+		ended{"n2", "shop", "transactional.retry", "d3", pipeline.StateFailed, pipeline.FCM, "UNREGISTERED"},
+		ended{"n4", "shop", "transactional", "d4", pipeline.StateDelivered, pipeline.APNS, ""},
+	)
+}
+
+func TestEventsStats(t *testing.T) {
+	f := startFleet(t, true)
+	told(f)
+	var v eventStats
+	f.decode(&v, "events", "stats")
+	want := map[string]int64{
+		"critical  DEAD_LETTERED wrong_type":     1,
+		"transactional apns DELIVERED ":          2,
+		"transactional fcm DELIVERED ":           1,
+		"transactional fcm RETRYING UNAVAILABLE": 1,
+		"transactional fcm FAILED UNREGISTERED":  1,
+	}
+	got := map[string]int64{}
+	for _, c := range v.Counts {
+		got[strings.Join([]string{c.Lane, c.Provider, c.State, c.Reason}, " ")] = c.N
+	}
+	if v.Total != 6 || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("total %d, %v, want %v", v.Total, got, want)
+	}
+	v = eventStats{}
+	f.decode(&v, "events", "stats", "--by", "state", "--app", "shop", "--lane", "transactional")
+	if v.Total != 5 || len(v.Counts) != 3 || v.Counts[0].State != "DELIVERED" || v.Counts[0].N != 3 || v.Counts[0].Share != 0.6 || v.Counts[0].Lane != "" {
+		t.Errorf("%+v", v)
+	}
+	if out := f.ok("events", "stats", "--by", "app", "--reason", "wrong_type"); !strings.Contains(out, "bank  1  100.00 %") || !strings.Contains(out, "1 counted since") {
+		t.Errorf("printed %s", out)
+	}
+	if exit, _, stderr := f.run("", "events", "stats", "--by", "user"); exit != exitUsage || !strings.Contains(stderr, `"user" is none of lane`) {
+		t.Errorf("exit status %d, %s", exit, stderr)
+	}
+	// Nothing before the time that is asked for, and a copy counts once.
+	time.Sleep(5 * time.Millisecond)
+	now := time.Now().UTC()
+	event := fmt.Sprintf(`{"v":1,"source":"worker-c","n":1,"from":%q,"at":%q,"counts":[{"lane":"critical","state":"DUPLICATE","n":7}]}`, now.Format(time.RFC3339Nano), now.Format(time.RFC3339Nano))
+	f.append(kafka.EventsTopic, kafka.Record{Value: []byte(event)}, kafka.Record{Value: []byte(event)})
+	v = eventStats{}
+	f.decode(&v, "events", "stats", "--by", "state", "--since", now.Format(time.RFC3339Nano))
+	if v.Total != 7 || len(v.Counts) != 1 || v.Counts[0].State != "DUPLICATE" {
+		t.Errorf("since: %+v", v)
+	}
+}
+
+func TestEventsTail(t *testing.T) {
+	f := startFleet(t, true)
+	told(f)
+	lines := func(args ...string) (list []map[string]any) {
+		t.Helper()
+		out := f.ok(append([]string{"events", "tail", "--since", "1h", "--stop", "--json"}, args...)...)
+		for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
+			var v map[string]any
+			if line == "" {
+				continue
+			}
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			list = append(list, v)
+		}
+		return list
+	}
+	if n := len(lines()); n != 4+1+2+1 {
+		t.Errorf("%d lines, want 6 counts and 2 failures", n)
+	}
+	got := lines("--only", "failures", "--lane", "transactional")
+	if len(got) != 1 || got[0]["event"] != "failure" || got[0]["id"] != "n2" || got[0]["device"] != "d3" || got[0]["state"] != "FAILED" || got[0]["reason"] != "UNREGISTERED" || got[0]["source"] != "worker-b" || got[0]["lane"] != "transactional.retry" {
+		t.Errorf("failures of a lane: %v", got)
+	}
+	if got = lines("--state", "DELIVERED", "--provider", "apns"); len(got) != 2 || got[0]["event"] != "count" || got[0]["n"] != 1.0 || got[0]["app"] != "shop" {
+		t.Errorf("deliveries to Apple: %v", got)
+	}
+	if got = lines("--id", "n3"); len(got) != 1 || got[0]["reason"] != "wrong_type:title" {
+		t.Errorf("an id: %v", got)
+	}
+	if got = lines("--reason", "wrong_type"); len(got) != 2 {
+		t.Errorf("a reason: %v", got)
+	}
+	out := f.ok("events", "tail", "--since", "1h", "--stop")
+	for _, want := range []string{"failed  DEAD_LETTERED n3 critical bank promo wrong_type:title (a field has another type than the contract says: title)",
+		"failed  FAILED        n2 device d3 transactional.retry shop promo fcm UNREGISTERED (Google: the app is no longer on the device; its token is removed)",
+		"1  RETRYING      transactional shop promo fcm UNAVAILABLE"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("printed\n%s\nwant %q in it", out, want)
+		}
+	}
+	if exit, _, stderr := f.run("", "events", "tail", "--only", "errors"); exit != exitUsage || !strings.Contains(stderr, "--only") {
+		t.Errorf("exit status %d, %s", exit, stderr)
+	}
+	for why, value := range map[string]string{"version 2, this program knows 1": `{"v":2}`, "is no event": `x`} {
+		f.append(kafka.EventsTopic, kafka.Record{Value: []byte(value)})
+		// The first bad one of each partition ends it.
+		exit, _, stderr := f.run("", "events", "tail", "--since", "1h", "--stop")
+		if exit != exitFailed || !strings.Contains(stderr, "version 2") && !strings.Contains(stderr, "is no event") {
+			t.Errorf("%s: exit status %d, %s", why, exit, stderr)
+		}
+	}
+}
+
+// signalled tells when a text has been written.
+type signalled struct {
+	io.Writer
+	text string
+	seen bytes.Buffer
+	ends context.CancelFunc
+}
+
+func (s *signalled) Write(p []byte) (int, error) {
+	if s.seen.Write(p); strings.Contains(s.seen.String(), s.text) {
+		s.ends()
+	}
+	return s.Writer.Write(p)
+}
+
+// It follows what is written after it began, and nothing from before, until
+// it is interrupted.
+func TestEventsTailFollows(t *testing.T) {
+	f := startFleet(t, true)
+	told(f)
+	time.Sleep(5 * time.Millisecond)
+	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	defer interrupt()
+	out := &signalled{Writer: io.Discard, text: "late1", ends: interrupt}
+	a := newApp(strings.NewReader(""), out, io.Discard)
+	defer a.close()
+	a.environ, a.connectTime = nil, f.patience
+	writing, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w, err := kafka.NewWriter(kafka.Options{Brokers: f.kafka.Addrs()}, kafka.WriterOptions{Topic: kafka.EventsTopic})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer w.Close()
+		// Again and again: when tail begins is not seen from here.
+		for n := 1; writing.Err() == nil; n++ {
+			at := time.Now().UTC().Format(time.RFC3339Nano)
+			value := fmt.Sprintf(`{"v":1,"source":"late","n":%d,"at":%q,"failures":[{"id":"late%d","lane":"l","state":"FAILED","step":0,"at":%q}]}`, n, at, n, at)
+			if err := w.Append(writing, []kafka.Record{{Value: []byte(value)}}); err != nil && writing.Err() == nil {
+				t.Error(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	err := a.execute(ctx, []string{"events", "tail", "--config", f.config})
+	stop()
+	<-done
+	if status := exitStatus(ctx, err); status != exitInterrupted {
+		t.Errorf("exit status %d: %v", status, err)
+	}
+	if seen := out.seen.String(); !strings.Contains(seen, "late1") || strings.Contains(seen, "n3") {
+		t.Errorf("printed %s", seen)
+	}
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// fleet is the servers that pushctl operates, in this process.
+type fleet struct {
+	t        *testing.T
+	kafka    *embedded.Kafka
+	redis    *embedded.Redis
+	status   *status.Memory
+	config   string        // its file
+	patience time.Duration // for a server to answer
+	deadline time.Time     // of waiting for the registry
+}
+
+// startFleet starts them with the topics of the configuration, 3 partitions
+// each, or with none.
+func startFleet(t *testing.T, withTopics bool) *fleet {
+	t.Helper()
+	f := &fleet{t: t, deadline: time.Now().Add(time.Minute), patience: 10 * time.Second}
+	var topics []embedded.Topic
+	if withTopics {
+		for _, s := range wiring.Topics(configs.Default()) {
+			topics = append(topics, embedded.Topic{Name: s.Name, Partitions: 3, Compacted: s.Configs["cleanup.policy"] == "compact"})
+		}
+	}
+	var err error
+	if f.kafka, err = embedded.StartKafka(topics...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.kafka.Close)
+	if f.redis, err = embedded.StartRedis(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.redis.Close)
+	if f.status, err = status.NewMemory(status.DefaultLayouts()); err != nil {
+		t.Fatal(err)
+	}
+	f.config = configFile(t, fmt.Sprintf("kafka: {brokers: [%q], topics: {partitions: 3, replication: 1}}\nredis: {addresses: [%q]}\ndedupe: {capacity: 20000}\n", f.kafka.Addrs()[0], f.redis.Addr()))
+	return f
+}
+
+// run runs a command with this standard input.
+func (f *fleet) run(stdin string, args ...string) (exit int, stdout, stderr string) {
+	f.t.Helper()
+	var out, errs bytes.Buffer
+	a := newApp(strings.NewReader(stdin), &out, &errs)
+	defer a.close()
+	a.environ, a.store, a.connectTime = nil, f.status, f.patience
+	err := a.execute(f.t.Context(), append(args, "--config", f.config))
+	if err != nil && !errors.Is(err, errDifference) {
+		errs.WriteString(err.Error() + "\n")
+	}
+	return exitStatus(f.t.Context(), err), out.String(), errs.String()
+}
+
+// ok runs a command that must end with exit status 0.
+func (f *fleet) ok(args ...string) (stdout string) {
+	f.t.Helper()
+	exit, stdout, stderr := f.run("", args...)
+	if exit != exitDone {
+		f.t.Fatalf("pushctl %s: exit status %d: %s", strings.Join(args, " "), exit, stderr)
+	}
+	return stdout
+}
+
+// records are the records of a topic so far.
+func (f *fleet) records(topic string) (list []kafka.Record) {
+	f.t.Helper()
+	follower, err := kafka.NewFollower(kafka.Options{Brokers: f.kafka.Addrs()}, topic, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer follower.Close()
+	ends, err := follower.EndOffsets(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	want := 0
+	for _, end := range ends {
+		want += int(end)
+	}
+	for len(list) < want {
+		got, err := follower.Poll(f.t.Context(), 10_000)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		list = append(list, got...)
+	}
+	return list
+}
+
+// startRegistry keeps Redis filled until the test ends, and returns when it is
+// complete.
+func (f *fleet) startRegistry() {
+	f.t.Helper()
+	options := kafka.Options{Brokers: f.kafka.Addrs()}
+	redisOptions := shards.DefaultOptions()
+	redisOptions.Addrs = []string{f.redis.Addr()}
+	redisOptions.ReadTimeout = time.Minute // its scripts are slow
+	client, err := shards.Open(redisOptions)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	follower, err := kafka.NewFollower(options, kafka.UsersTopic, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	log, err := wiring.NewUsersLog(options)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	built, once := make(chan struct{}), sync.Once{}
+	o := users.DefaultRegistryOptions()
+	o.Progress = func(p users.Progress) {
+		if p.Ready == shards.Users {
+			once.Do(func() { close(built) })
+		}
+	}
+	registry, err := users.NewRegistry(client, &usersTopic{follower: follower}, log, o, nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(f.t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = registry.Run(ctx)
+	}()
+	f.t.Cleanup(func() {
+		stop()
+		<-done
+		log.Close()
+		follower.Close()
+		_ = client.Close()
+	})
+	<-built
+}
+
+// usersTopic is a users.Follower for topics without gaps.
+type usersTopic struct{ follower *kafka.Follower }
+
+func (u *usersTopic) Spans(ctx context.Context) ([]users.Span, error) {
+	ends, err := u.follower.EndOffsets(ctx)
+	spans := make([]users.Span, len(ends))
+	for p, end := range ends {
+		spans[p].End = end
+	}
+	return spans, err
+}
+
+func (u *usersTopic) Seek(_ context.Context, offsets []int64) error {
+	from := make(map[int32]int64)
+	for p, o := range offsets {
+		from[int32(p)] = o
+	}
+	u.follower.Seek(from)
+	return nil
+}
+
+func (u *usersTopic) Poll(ctx context.Context) ([]users.Fetched, error) {
+	records, err := u.follower.Poll(ctx, 10_000)
+	var runs []users.Fetched
+	for _, r := range records {
+		runs = append(runs, users.Fetched{Partition: r.Partition, Next: r.Offset + 1,
+			Records: []users.FetchedRecord{{Offset: r.Offset, Record: users.Record{Key: string(r.Key), Value: r.Value}}}})
+	}
+	return runs, err
+}
+
+// create makes topics of one partition.
+func (f *fleet) create(topics ...string) {
+	f.t.Helper()
+	for _, name := range topics {
+		if err := f.kafka.Create(embedded.Topic{Name: name, Partitions: 1}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}

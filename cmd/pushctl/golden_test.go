@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Scripts depend on the keys: a change here is a change for them.
+func TestJSONKeysAreStable(t *testing.T) {
+	at := time.Date(2026, 11, 21, 8, 30, 0, 0, time.UTC)
+	committed, lag := int64(1), int64(2)
+	topics, _ := explainTopics([]kafka.TopicState{{Topic: kafka.UsersTopic, State: kafka.TopicExists}}, "kept", kafka.EnsureOptions{})
+	letters := newLetterStats()
+	one := newLetter(&configs.Lane{Name: "l", GreatestAge: time.Hour}, &kafka.DeadLetter{Place: kafka.Place{Partition: 1, Offset: 2}, Topic: "t.dlq", Timestamp: at, FirstSeen: at, Reason: "retries_used_up",
+		Detail: "UNAVAILABLE", Origin: "t/0/5", Attempt: 3, Hops: 1, Redrive: 2, Devices: []string{"h"}, Providers: []string{"fcm"}, Key: []byte("u"), Value: []byte(`{"id":"n","app":"shop","user_id":"u","title":"secret"}`)},
+		kafka.Marks{{Partition: 1, Offset: 2}: {What: kafka.Redriven, At: at, By: "me", Timestamp: at, Origin: "t/0/5"}})
+	letters.add(&one, at)
+	const row = `"place":"t.dlq/1/2","time":"2026-11-21T08:30:00Z","lane":"l","id":"n","app":"shop","sender":"","type":"default","reason":"retries_used_up","detail":"UNAVAILABLE","providers":["fcm"],` +
+		`"attempts":3,"hops":1,"redrives":2,"devices":["h"],"origin":"t/0/5","first_seen":"2026-11-21T08:30:00Z","expires_at":"2026-11-21T09:30:00Z","expired":false,` +
+		`"mark":{"what":"redriven","at":"2026-11-21T08:30:00Z","by":"me"},"problem":""`
+	for name, tt := range map[string]struct {
+		answer answer
+		want   string
+	}{
+		"topics ensure": {topics, `[{"topic":"push.users","state":"exists","differences":["kept"]}]`},
+		"lag": {explainLag([]lagRow{{Lane: "l", Group: "g", Topic: "t", Committed: &committed, End: 3, Lag: &lag}, {Topic: "t", Partition: 1}}),
+			`[{"lane":"l","group":"g","topic":"t","partition":0,"committed":1,"end":3,"lag":2},{"lane":"","group":"","topic":"t","partition":1,"committed":null,"end":0,"lag":null}]`},
+		"devices get": {explainDevices("u", []pipeline.Device{{Platform: pipeline.APNS, Environment: pipeline.Sandbox, App: "shop", Token: "SECRET", Hash: "h", Locale: "nl", RegisteredAt: at}}),
+			`{"user_id":"u","devices":[{"hash":"h","platform":"apns","environment":"sandbox","app":"shop","locale":"nl","registered_at":"2026-11-21T08:30:00Z"}]}`},
+		"devices get, none": {explainDevices("u", nil), `{"user_id":"u","devices":[]}`},
+		"devices import":    {answer{value: importAnswer{Read: 3, Registered: 2, Refused: 1, Rules: map[string]int{"r": 1}, StoppedAt: 4}}, `{"read":3,"registered":2,"refused":1,"rules":{"r":1},"stopped_at_line":4}`},
+		"prefs":             {explainPrefs("u", pipeline.Preferences{Types: []string{"promo"}}), `{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"]}`},
+		"send": {answer{value: sendAnswer{Lane: "l", Topic: "t", Produced: 1, Notifications: []sentRow{{ID: "n", Outcome: "DELIVERED"}}}},
+			`{"lane":"l","topic":"t","produced":1,"refused":0,"notifications":[{"id":"n","outcome":"DELIVERED"}]}`},
+		"load": {answer{value: loadAnswer{Topic: "t", Produced: 10, Seconds: 1, Rate: 10, Wanted: 10, AckP50: 1.5, AckP99: 2.5, Fates: map[string]int{"reaches": 10}}},
+			`{"topic":"t","produced":10,"seconds":1,"rate":10,"wanted_rate":10,"ack_p50_ms":1.5,"ack_p99_ms":2.5,"fates":{"reaches":10}}`},
+		"status": {explainStatus("n", []pipeline.Row{{ID: "n", Device: "d", Step: 1, State: pipeline.StateFailed, At: at, Platform: pipeline.FCM, ProviderID: "p", Reason: "NOT_FOUND", UserHash: 255}}, storeTimes{time.Hour, time.Hour}, at),
+			`{"id":"n","outcome":"FAILED","meaning":"no device can ever get it","devices":[{"device":"d","provider":"fcm","state":"FAILED","since":"2026-11-21T08:30:00Z","step":1,"meaning":"NOT_FOUND, Google: there is no such project"}],` +
+				`"states":[{"at":"2026-11-21T08:30:00Z","step":1,"state":"FAILED","device":"d","provider":"fcm","provider_id":"p","reason":"NOT_FOUND","meaning":"Google: there is no such project","user_hash":"ff"}]}`},
+		"events stats": {(&eventStatsFlags{eventFilter: eventFilter{since: moment{Time: at}}, by: []string{"lane", "state"}}).explain(map[eventSum]int64{{Lane: "l", State: "FAILED"}: 3}),
+			`{"since":"2026-11-21T08:30:00Z","by":["lane","state"],"total":3,"counts":[{"lane":"l","state":"FAILED","n":3,"share":1}]}`},
+		"dlq ls":       {explainLetters([]letterRow{one.row(at)}, 0, false), `[{` + row + `}]`},
+		"dlq ls, none": {explainLetters(nil, 0, false), `[]`},
+		"dlq show": {answer{value: []letterView{one.view(at, false)}}, `[{` + row + `,"meaning":"the provider could not take it and the last retry was used; redrive it when the provider is well; the last answer was UNAVAILABLE (Google: the service was not available)",` +
+			`"status_id":"n","key":"u","headers":[],"bytes":54,"fields":[{"name":"id","value":"n"},{"name":"app","value":"shop"},{"name":"user_id","value":"u"},{"name":"title","value":"<6 characters>"}]}]`},
+		"dlq stats": {letters.explain(0), `{"records":1,"open":0,"expired":0,"by":{"app":[{"value":"shop","records":1,"open":0,"expired":0}],"day":[{"value":"2026-11-21","records":1,"open":0,"expired":0}],` +
+			`"lane":[{"value":"l","records":1,"open":0,"expired":0}],"last_answer":[{"value":"UNAVAILABLE","records":1,"open":0,"expired":0}],"provider":[{"value":"fcm","records":1,"open":0,"expired":0}],` +
+			`"reason":[{"value":"retries_used_up","records":1,"open":0,"expired":0}],"sender":[{"value":"","records":1,"open":0,"expired":0}]}}`},
+		"dlq redrive": {(&redriving{answer: redriveAnswer{DryRun: true, Matched: 3, Redriven: 1, Skipped: map[string]int{skipExpired: 2}, Topics: []string{"t.retry.30s"}, Delay: 30, Letters: []letterRow{}}}).explain(),
+			`{"dry_run":true,"matched":3,"redriven":1,"skipped":{"expired":2},"topics":["t.retry.30s"],"delay_seconds":30,"letters":[]}`},
+		"dlq dismiss": {answer{value: dismissAnswer{DryRun: true, Dismissed: 2}}, `{"dry_run":true,"dismissed":2}`},
+		"dlq purge": {(&purgeAnswer{Records: 2, Open: 1, Partitions: []purgeRow{{Topic: "t.dlq", Partition: 1, From: 3, To: 5, Records: 2, Open: 1}}}).explain(),
+			`{"dry_run":false,"records":2,"open":1,"partitions":[{"topic":"t.dlq","partition":1,"from":3,"to":5,"records":2,"open":1}]}`},
+		"dedupe fill": {explainFill(dedupe.Fill{IDs: 5, Capacity: 10, Ratio: 0.5}, dedupe.Options{Window: 6 * time.Hour, Capacity: 10_000, ErrorRate: 0.001}, at),
+			`{"windows":[{"from":"2026-11-21T06:00:00Z","to":"2026-11-21T12:00:00Z","ids":5,"capacity":10,"fill":0.5,"needed":0,"bytes":34047}]}`},
+	} {
+		var indented, got bytes.Buffer
+		if err := writeJSON(&indented, tt.answer.value); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Compact(&got, indented.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != tt.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got.String(), tt.want)
+		}
+	}
+}

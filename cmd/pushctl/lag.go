@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/kafka"
+)
+
+func newLagCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "lag",
+		Short: "How far the workers are behind, per lane, topic and partition",
+		Long: `For the topic of each lane and its retry topic: the offset that its group has committed, the end of
+the log, and the records between. A retry topic always lags by the records that are not due yet.
+"-" (null in JSON): the group has committed nothing there, as before a first start.`,
+		Example: "  pushctl lag\n  pushctl lag -o json | jq 'map(.lag // 0) | add'",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.showLag(cmd.Context()) },
+	}
+}
+
+// lagRow is a partition as scripts see it.
+type lagRow struct {
+	Lane      string `json:"lane"`
+	Group     string `json:"group"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Committed *int64 `json:"committed"`
+	End       int64  `json:"end"`
+	Lag       *int64 `json:"lag"`
+}
+
+func (a *app) showLag(ctx context.Context) error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	var topics []string
+	for _, l := range c.Lanes {
+		topics = append(topics, l.Topic)
+		for _, t := range wiring.RetryTopics(c, l) {
+			topics = append(topics, t.Name)
+		}
+	}
+	admin, err := a.reachKafka(ctx, topics...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*a.connectTime)
+	defer cancel()
+	rows := []lagRow{}
+	for _, l := range c.Lanes {
+		of := []lagRow{{Lane: l.Name, Group: c.Kafka.LaneGroup(l.Name), Topic: l.Topic}}
+		for _, t := range wiring.RetryTopics(c, l) {
+			of = append(of, lagRow{Lane: l.Name, Group: c.Kafka.RetryGroup(l.Name), Topic: t.Name})
+		}
+		for _, of := range of {
+			if rows, err = appendLag(ctx, admin, rows, of); err != nil {
+				return err
+			}
+		}
+	}
+	return a.show(explainLag(rows))
+}
+
+// appendLag adds a row for each partition of the topic that of names. Offsets
+// are asked for before the ends, so that a lag is never negative.
+func appendLag(ctx context.Context, admin *kafka.Admin, rows []lagRow, of lagRow) ([]lagRow, error) {
+	lags, err := admin.Lag(ctx, of.Group)
+	if err != nil {
+		return rows, err
+	}
+	committed := make(map[int32]int64)
+	for _, l := range lags {
+		if l.Topic == of.Topic && l.Committed >= 0 {
+			committed[l.Partition] = l.Committed
+		}
+	}
+	ends, err := admin.EndOffsets(ctx, of.Topic)
+	if err != nil {
+		return rows, err
+	}
+	first := len(rows)
+	for p, end := range ends {
+		row := of
+		row.Partition, row.End = p, end
+		if at, ok := committed[p]; ok {
+			lag := max(0, end-at)
+			row.Committed, row.Lag = &at, &lag
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows[first:], func(x, y lagRow) int { return int(x.Partition - y.Partition) })
+	return rows, nil
+}
+
+func explainLag(rows []lagRow) answer {
+	t := table{columns: []string{"lane", "topic", "partition", "committed", "end", "lag"}}
+	total := int64(0)
+	for _, r := range rows {
+		committed, lag := "", ""
+		if r.Committed != nil {
+			committed, lag = strconv.FormatInt(*r.Committed, 10), strconv.FormatInt(*r.Lag, 10)
+			total += *r.Lag
+		}
+		t.add(r.Lane, r.Topic, strconv.Itoa(int(r.Partition)), committed, strconv.FormatInt(r.End, 10), lag)
+	}
+	return answer{value: rows, table: t, after: "lag: " + strconv.FormatInt(total, 10) + " records"}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/status"
+)
+
+func newSchemaCommand(a *app) *cobra.Command {
+	return newGroup("schema", "The status store's keyspace and table", newSchemaApplyCommand(a), newSchemaPrintCommand(a))
+}
+
+func newSchemaApplyCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "apply",
+		Short: "Make the keyspace and the table, unless they exist",
+		Long: "Make the keyspace and the table with the replication and TTL of the configuration, unless they exist,\n" +
+			"and set the TTL of a table that has another. It may be run again at any time. The replication of a\n" +
+			"keyspace that exists is never changed.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.applySchema(cmd.Context()) },
+	}
+}
+
+func (a *app) applySchema(ctx context.Context) error {
+	opts, err := a.cassandraOptions()
+	if err != nil {
+		return err
+	}
+	schema, err := a.schemaOptions()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*a.connectTime) // nodes have to agree
+	defer cancel()
+	changes, err := status.ApplySchema(ctx, opts, schema)
+	if err != nil {
+		return err
+	}
+	t := table{columns: []string{"object", "action", "detail"}}
+	for _, c := range changes {
+		t.add(c.Object, c.Action, c.Detail)
+	}
+	return a.show(answer{value: changes, table: t})
+}
+
+func newSchemaPrintCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "print",
+		Short: "Print the statements that apply would use, for cqlsh",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return a.printSchema() },
+	}
+}
+
+func (a *app) printSchema() error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	schema, err := a.schemaOptions()
+	if err != nil {
+		return err
+	}
+	text, err := status.SchemaText(c.Cassandra.Keyspace, schema)
+	if err != nil {
+		return usageError{err}
+	}
+	if a.format == formatJSON {
+		return writeJSON(a.stdout, map[string]string{"cql": text})
+	}
+	if _, err := io.WriteString(a.stdout, text); err != nil {
+		return fmt.Errorf("writing the schema: %w", err)
+	}
+	return nil
+}
+
+func (a *app) schemaOptions() (status.SchemaOptions, error) {
+	c, err := a.config()
+	if err != nil {
+		return status.SchemaOptions{}, err
+	}
+	return wiring.Schema(c), nil
+}

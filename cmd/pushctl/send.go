@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// defaultLane is where send and load produce to unless told.
+const defaultLane = "transactional"
+
+// sendFlags are the command line of send.
+type sendFlags struct {
+	message   messageFlags
+	lane      string
+	onError   onError
+	dryRun    bool
+	wait      time.Duration
+	fromFlags bool // any of message was given
+}
+
+// messageFlags are a notification's fields, in the order of the JSON.
+type messageFlags struct {
+	ID          string            `json:"id"`
+	App         string            `json:"app,omitempty"`
+	UserID      string            `json:"user_id,omitempty"`
+	Type        string            `json:"type,omitempty"`
+	Priority    string            `json:"priority,omitempty"`
+	Title       string            `json:"title,omitempty"`
+	Body        string            `json:"body,omitempty"`
+	Data        map[string]string `json:"data,omitempty"`
+	CollapseKey string            `json:"collapse_key,omitempty"`
+	ExpiresAt   string            `json:"expires_at,omitempty"`
+
+	data      []string
+	expiresIn time.Duration
+}
+
+func newSendCommand(a *app) *cobra.Command {
+	f := sendFlags{onError: stopAtError}
+	cmd := &cobra.Command{
+		Use:   "send --app APP --user USER [flags] | FILE|-",
+		Short: "Send one notification, or those of a file",
+		Long: `Send one notification made from flags, or every line of a file or of standard input ("-"), each a
+JSON object as docs/messages.md says. Each is checked as a worker would before it is produced; one that
+would be dead-lettered is told by its line and the field at fault, and makes the exit status 1.
+
+Without --id a notification from flags gets a fresh UUIDv7. A second notification of the same id is a
+duplicate and is not sent, so a file, whose lines must have ids, may be sent again after a failure.
+
+--wait looks into the status store until every notification has its final outcome, and makes the exit
+status 1 unless all were DELIVERED: accepted by Apple or Google.`,
+		Example: `  pushctl send --app shop --user u42 --title Hello --body "It works" --wait 30s
+  pushctl send --app shop --user u42 --type otp --lane critical --expires-in 5m --data code=4711 --dry-run
+  pushctl send --on-error skip --lane promotional campaign.jsonl`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range messageFlagNames {
+				f.fromFlags = f.fromFlags || cmd.Flags().Changed(name)
+			}
+			return a.send(cmd.Context(), args, f)
+		},
+	}
+	flags := cmd.Flags()
+	m := &f.message
+	flags.StringVar(&m.ID, "id", "", "notification `id`; default: a fresh UUIDv7")
+	flags.StringVar(&m.App, "app", "", "`name` of the app")
+	flags.StringVar(&m.UserID, "user", "", "user `id`")
+	flags.StringVar(&m.Type, "type", "", "message type, as in opt-outs and limits")
+	flags.StringVar(&m.Priority, "priority", "", "critical, high, medium, low or bulk; default: the lane's")
+	flags.StringVar(&m.Title, "title", "", "`text` of the title")
+	flags.StringVar(&m.Body, "body", "", "`text` of the body")
+	flags.StringArrayVar(&m.data, "data", nil, "`key=value` for the app; may be repeated")
+	flags.StringVar(&m.CollapseKey, "collapse-key", "", "`key` of the notification that this one replaces on the device")
+	flags.DurationVar(&m.expiresIn, "expires-in", 0, "`time` after which it is not delivered any more, as 5m")
+	flags.StringVar(&f.lane, "lane", defaultLane, "`name` of the lane")
+	flags.Var(&f.onError, "on-error", "of a file: stop at the first bad line, or skip bad lines")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "check and print the JSON, and send nothing")
+	flags.DurationVar(&f.wait, "wait", 0, "`time` to wait for the outcome, as 30s")
+	return cmd
+}
+
+// messageFlagNames are the flags that make a notification.
+var messageFlagNames = []string{"id", "app", "user", "type", "priority", "title", "body", "data", "collapse-key", "expires-in"}
+
+// sentRow is a notification that was sent, as scripts see it.
+type sentRow struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome,omitempty"` // with --wait
+}
+
+// sendAnswer is what `pushctl send` says.
+type sendAnswer struct {
+	Lane          string         `json:"lane"`
+	Topic         string         `json:"topic"`
+	Produced      int            `json:"produced"`
+	Refused       int            `json:"refused"`
+	Rules         map[string]int `json:"rules,omitempty"`
+	StoppedAt     int            `json:"stopped_at_line,omitempty"`
+	Notifications []sentRow      `json:"notifications"`
+}
+
+func (a *app) send(ctx context.Context, args []string, f sendFlags) error {
+	lane, err := a.lane(f.lane)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(args) > 0 && f.fromFlags:
+		return usagef("send takes a notification from flags or from a file, not both")
+	case len(args) == 0 && !f.fromFlags:
+		return usagef("send wants a notification: see pushctl send --help")
+	case f.wait < 0:
+		return usagef("--wait: must not be negative")
+	}
+	s := &sending{app: a, flags: f, refused: newRefusals(a.stderr), show: newProgress(a.stderr),
+		answer: sendAnswer{Lane: lane.Name, Topic: lane.Topic, Notifications: []sentRow{}}}
+	for _, app := range a.loaded.Apps {
+		s.apps = append(s.apps, app.Name)
+	}
+	if f.wait > 0 && !f.dryRun {
+		if s.store, err = a.statusStore(ctx); err != nil { // before anything is sent
+			return err
+		}
+	}
+	in := io.ReadCloser(nil)
+	var single []byte
+	if len(args) > 0 {
+		if in, err = a.open(args[0]); err != nil {
+			return err
+		}
+		defer in.Close()
+	} else if single, err = f.message.encode(time.Now()); err != nil {
+		return err
+	} else if _, err := s.record(single); err != nil {
+		return usageError{err}
+	}
+	if !f.dryRun {
+		if s.writer, err = a.laneWriter(ctx, lane.Topic, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	if in == nil {
+		in = io.NopCloser(bytes.NewReader(single))
+	}
+	err = s.run(ctx, in)
+	s.show.end()
+	if err != nil {
+		return fmt.Errorf("%w (%d notifications are in %s; it may be run again)", err, s.answer.Produced, lane.Topic)
+	}
+	return s.finish(ctx)
+}
+
+// encode is the record of the flags.
+func (m messageFlags) encode(now time.Time) ([]byte, error) {
+	if m.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("making an id: %w", err)
+		}
+		m.ID = id.String()
+	}
+	for _, kv := range m.data {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok || k == "" {
+			return nil, usagef("--data: want key=value")
+		}
+		if m.Data == nil {
+			m.Data = make(map[string]string)
+		}
+		m.Data[k] = v
+	}
+	switch {
+	case m.expiresIn < 0:
+		return nil, usagef("--expires-in: must not be negative")
+	case m.expiresIn > 0:
+		m.ExpiresAt = now.Add(m.expiresIn).UTC().Format(time.RFC3339)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m); err != nil {
+		return nil, fmt.Errorf("encoding the notification: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// sendBatch is how many notifications are produced with one append.
+const sendBatch = 1000
+
+// sending is one run.
+type sending struct {
+	app     *app
+	flags   sendFlags
+	apps    []string // that the configuration knows; none = all
+	store   statusReader
+	writer  *kafka.Writer // nil with --dry-run
+	refused *refusals
+	show    *progress
+	answer  sendAnswer
+	batch   []kafka.Record
+	ids     []sentRow // of batch
+}
+
+func (s *sending) run(ctx context.Context, in io.Reader) error {
+	var failed error
+	for l := range readLines(in, &failed) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err := l.err
+		if err == nil {
+			err = s.take(l.text)
+		}
+		if err != nil {
+			s.show.end()
+			s.refused.add(l.number, err)
+			if s.flags.onError == stopAtError {
+				s.answer.StoppedAt = l.number
+				break
+			}
+			continue
+		}
+		if len(s.batch) == sendBatch {
+			if err := s.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("reading: %w", failed)
+	}
+	return s.flush(ctx)
+}
+
+// record checks a notification as a worker would.
+func (s *sending) record(value []byte) (*pipeline.Message, error) {
+	m := new(pipeline.Message)
+	if defect := pipeline.Decode(value, m); defect != nil {
+		return nil, defect
+	}
+	if len(s.apps) > 0 && !slices.Contains(s.apps, m.App) {
+		return nil, &pipeline.Defect{Reason: pipeline.UnknownApp, Field: "app"}
+	}
+	return m, nil
+}
+
+func (s *sending) take(text []byte) error {
+	value := bytes.Clone(text)
+	m, err := s.record(value)
+	if err != nil {
+		return err
+	}
+	it := pipeline.Item{Message: *m}
+	s.batch = append(s.batch, kafka.Record{Key: []byte(it.Owner()), Value: value})
+	s.ids = append(s.ids, sentRow{ID: strings.Clone(m.ID)})
+	return nil
+}
+
+func (s *sending) flush(ctx context.Context) error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	if s.writer == nil {
+		for _, r := range s.batch {
+			if _, err := s.app.stdout.Write(append(r.Value, '\n')); err != nil {
+				return fmt.Errorf("writing the answer: %w", err)
+			}
+		}
+	} else {
+		if err := s.writer.Append(ctx, s.batch); err != nil {
+			return err
+		}
+		s.answer.Produced += len(s.batch)
+		s.answer.Notifications = append(s.answer.Notifications, s.ids...)
+		s.show.line("%d notifications, %d lines refused", s.answer.Produced, s.refused.count)
+	}
+	s.batch, s.ids = s.batch[:0], s.ids[:0]
+	return nil
+}
+
+// finish waits for the outcomes, if asked to, and says what became of all.
+func (s *sending) finish(ctx context.Context) error {
+	s.answer.Refused, s.answer.Rules = s.refused.count, s.refused.rules
+	delivered := true
+	if s.store != nil {
+		var err error
+		if delivered, err = s.await(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	if s.writer != nil {
+		if err := s.app.show(s.explain()); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if s.refused.count > 0 || !delivered {
+		return errDifference
+	}
+	return nil
+}
+
+func (s *sending) explain() answer {
+	ans := answer{value: s.answer, table: table{columns: []string{"id", "topic"}}}
+	if s.store != nil {
+		ans.table.columns = append(ans.table.columns, "outcome")
+	}
+	for _, n := range s.answer.Notifications {
+		cells := []string{n.ID, s.answer.Topic}
+		if s.store != nil {
+			cells = append(cells, n.Outcome)
+		}
+		ans.table.add(cells...)
+	}
+	if s.refused.count > 0 {
+		ans.after = fmt.Sprintf("%d produced, %d lines refused", s.answer.Produced, s.answer.Refused)
+	}
+	return ans
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// What the rows mean, for each way a notification can be.
+func TestStatusSaysWhy(t *testing.T) {
+	at := time.Date(2026, 11, 21, 7, 30, 0, 0, time.UTC)
+	row := func(device string, step int16, s pipeline.State, reason string) pipeline.Row {
+		r := pipeline.Row{ID: "n1", Device: device, Step: step, State: s, At: at.Add(time.Duration(step) * time.Second), Reason: reason}
+		if device != "" {
+			r.Platform = pipeline.APNS
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		why   string
+		rows  []pipeline.Row
+		later time.Duration
+		says  []string
+		not   string
+	}{
+		{"suppressed before its devices", []pipeline.Row{row("", 0, pipeline.StateSuppressed, "opted_out_type")}, 0,
+			[]string{"outcome: SUPPRESSED: it was not to be sent", "the whole of it: SUPPRESSED: opted_out_type, the user wants none of this type"}, ""},
+		{"suppressed by a limit", []pipeline.Row{row("", 0, pipeline.StateSuppressed, "limited:per-day")}, 0, []string{"exceeded a limit of the user: per-day"}, ""},
+		{"expired", []pipeline.Row{row("", 0, pipeline.StateExpired, "past_expires_at")}, 0, []string{"its time was over", "its expires_at came before"}, ""},
+		{"retrying", []pipeline.Row{row("a", 0, pipeline.StateRetrying, "ServiceUnavailable")}, time.Minute,
+			[]string{"outcome: OPEN: not finished", "tried at 2026-11-21 07:30:00 (ServiceUnavailable, Apple: the service was not available)", "when its delay has passed"}, "longest delay"},
+		{"retrying for longer than any delay", []pipeline.Row{row("a", 0, pipeline.StateRetrying, "timeout")}, 3 * time.Hour,
+			[]string{"it may have been delivered", "longer ago than the longest delay: do workers read the retry topics (pushctl lag)?"}, ""},
+		{"held", []pipeline.Row{row("a", 0, pipeline.StateHeld, "auth_failed")}, 0, []string{"OPEN", "not tried, it waits for its provider or its hours"}, ""},
+		{"an intent without result", []pipeline.Row{row("a", 0, pipeline.StateSending, "")}, 0, []string{"OPEN", "began to send it"}, ""},
+		{"unknown", []pipeline.Row{row("a", 0, pipeline.StateSending, ""), row("a", 0, pipeline.StateUnknown, "")}, 0,
+			[]string{"UNKNOWN: an attempt has no result", "it may have been delivered or not\n"}, ""},
+		{"failed", []pipeline.Row{row("a", 0, pipeline.StateFailed, "BadDeviceToken")}, 0, []string{"no device can ever get it", "no such token in this environment"}, ""},
+		{"dead-lettered", []pipeline.Row{row("a", 3, pipeline.StateDeadLettered, "retries_used_up")}, 0,
+			[]string{"it is in the DLQ, where it can be redriven: pushctl dlq show n1", "the last retry was used"}, ""},
+		{"dead-lettered, with the field at fault", []pipeline.Row{row("", 0, pipeline.StateDeadLettered, "wrong_type:title")}, 0, []string{"another type than the contract says: title"}, ""},
+		{"delivered by a redrive after all", []pipeline.Row{row("a", 3, pipeline.StateDeadLettered, "retries_used_up"), row("a", 4, pipeline.StateDelivered, "")}, 0,
+			[]string{"DELIVERED: accepted by Apple or Google for 1 of 1 devices", "after 4 hand-overs"}, "device a (apns): DEAD"},
+		{"its rows without a device count no more", []pipeline.Row{row("", 0, pipeline.StateDeadLettered, "unknown_app"), row("a", 1, pipeline.StateDelivered, "")}, 0,
+			[]string{"1 of 1 devices"}, "the whole of it"},
+		{"of two devices one has failed, and one is open", []pipeline.Row{row("a", 0, pipeline.StateFailed, "Unregistered"), row("b", 0, pipeline.StateRetrying, "timeout")}, 0,
+			[]string{"outcome: OPEN", "device a (apns): FAILED", "device b (apns): RETRYING"}, ""},
+	} {
+		var b strings.Builder
+		ans := explainStatus("n1", tt.rows, storeTimes{24 * time.Hour, 2 * time.Hour}, at.Add(tt.later))
+		if err := ans.writeText(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tt.says {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%s: printed\n%s\nwant %q in it", tt.why, b.String(), want)
+			}
+		}
+		if tt.not != "" && strings.Contains(b.String(), tt.not) {
+			t.Errorf("%s: printed\n%s\nwant no %q in it", tt.why, b.String(), tt.not)
+		}
+	}
+}
+
+func TestStatusOfNothing(t *testing.T) {
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	for _, tt := range []struct{ why, id, says string }{
+		{"minted long ago", "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", "keeps 30 days: what became of it is not known any more"},
+		{"minted just now", uuidAt(now.Add(-3 * time.Second)), "3s ago: most likely not taken up yet"},
+		{"minted by a clock that is ahead a little", uuidAt(now.Add(3 * time.Second)), "0s ago: most likely not taken up yet"},
+		{"minted an hour ago", uuidAt(now.Add(-time.Hour)), "which the status store would know: never produced"},
+		{"minted tomorrow", uuidAt(now.Add(24 * time.Hour)), "which lies ahead"},
+		{"another kind of id", "order-17", "never produced to a lane's topic, or under another id, or not taken up yet (pushctl lag), or older than the 30 days"},
+		{"another kind of UUID", "8f14e45f-ceea-467f-a8d2-8f5d5a0b5d1c", "or older than the 30 days"},
+	} {
+		var b strings.Builder
+		ans := explainStatus(tt.id, nil, storeTimes{30 * 24 * time.Hour, 2 * time.Hour}, now)
+		if err := ans.writeText(&b); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), tt.id+" has no state: ") || !strings.Contains(b.String(), tt.says) {
+			t.Errorf("%s: %s, want %q in it", tt.why, b.String(), tt.says)
+		}
+		if v := ans.value.(statusAnswer); v.Outcome != "NONE" || !strings.Contains(v.Meaning, tt.says) {
+			t.Errorf("%s: JSON %+v", tt.why, v)
+		}
+	}
+}
+
+// uuidAt is a UUIDv7 minted at t.
+func uuidAt(t time.Time) string {
+	ms := t.UnixMilli()
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	for shift := 44; shift >= 0; shift -= 4 {
+		if shift == 12 {
+			b.WriteByte('-')
+		}
+		b.WriteByte(hex[ms>>shift&15])
+	}
+	return b.String() + "-7000-8000-000000000000"
+}
+
+// Every reason that can stand in a row has its words: our codes, and those of
+// Apple and Google that the providers know.
+func TestEveryReasonHasWords(t *testing.T) {
+	for path, pattern := range map[string]string{
+		"../../docs/reasons.md":        "(?m)^\\| `([a-z_0-9]+)",
+		"../../providers/apns/read.go": `(?m)^\t"([A-Z][A-Za-z]+)": `,
+		"../../providers/fcm/read.go":  `(?m)^\t\t"([A-Za-z_]+)": `,
+		"../../pipeline/reason.go":     `(?m)^\t[A-Za-z]+ +Reason = "([a-z_0-9]+)"`,
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes := regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1)
+		if len(codes) < 15 {
+			t.Errorf("%s: found only %d reasons", path, len(codes))
+		}
+		for _, m := range codes {
+			if meanings[m[1]] == "" {
+				t.Errorf("%s: %s has no words in meanings.go", path, m[1])
+			}
+		}
+	}
+}
+
+func TestMeaning(t *testing.T) {
+	for _, tt := range []struct{ reason, detail, says string }{
+		{"limited:per-day", "", "exceeded a limit of the user: per-day"},
+		{"wrong_type", "data.x", "than the contract says: data.x"},
+		{"retries_used_up", "UNAVAILABLE", "the last answer was UNAVAILABLE (Google: the service was not available)"},
+		{"retries_used_up", "SomethingNew", "the last answer was SomethingNew"},
+		{"SomethingNew", "", ""},
+	} {
+		if got := meaning(tt.reason, tt.detail); !strings.HasSuffix(got, tt.says) || tt.says == "" && got != "" {
+			t.Errorf("%s, %s: %q", tt.reason, tt.detail, got)
+		}
+	}
+}

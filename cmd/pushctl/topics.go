@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/kafka"
+)
+
+// partitionsMove is what adding partitions means, in one sentence.
+const partitionsMove = "Adding partitions moves users to other partitions: until the old ones are drained, a user's notifications may overtake each other and be worked on by two workers at once (README, \"Adding partitions\")."
+
+// usersStay is why push.users never grows.
+const usersStay = "keeps its %d partitions, not %d: with more, the parts of a user would lie in two partitions"
+
+func newTopicsCommand(a *app) *cobra.Command {
+	return newGroup("topics", "The topics of the configuration", newTopicsEnsureCommand(a))
+}
+
+func newTopicsEnsureCommand(a *app) *cobra.Command {
+	var o kafka.EnsureOptions
+	cmd := &cobra.Command{
+		Use:   "ensure",
+		Short: "Make the topics that are missing, and say how the others differ",
+		Long: `Make the topics of the configuration that are missing: each lane's own, its retry topic, its
+DLQ and the DLQ's audit topic, push.feedback and push.users, with kafka.topics.partitions, .replication and .retention.
+Of topics that exist it says how they differ; their settings are never changed.
+
+With --add-partitions, topics that have fewer partitions than the configuration get more.
+` + partitionsMove + `
+push.users never gets more, as the parts of a user must stay in one partition.
+
+Exit status 1 if a topic differs, or with --dry-run if one is missing.`,
+		Example: "  pushctl topics ensure --dry-run\n  pushctl topics ensure\n  PUSHFLEET_KAFKA_TOPICS_PARTITIONS=36 pushctl topics ensure --add-partitions",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.ensureTopics(cmd.Context(), o) },
+	}
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "change nothing, say what would be done")
+	cmd.Flags().BoolVar(&o.AddPartitions, "add-partitions", false, "give topics with too few partitions more; it moves users to other partitions")
+	return cmd
+}
+
+// topicRow is a topic as scripts see it.
+type topicRow struct {
+	Topic       string   `json:"topic"`
+	State       string   `json:"state"`
+	Differences []string `json:"differences"`
+}
+
+func (a *app) ensureTopics(ctx context.Context, o kafka.EnsureOptions) error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	admin, err := a.reachKafka(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*a.connectTime)
+	defer cancel()
+	specs := wiring.Topics(c)
+	kept, err := keepUsersTopic(ctx, admin, specs)
+	if err != nil {
+		return err
+	}
+	states, err := admin.EnsureTopics(ctx, specs, o)
+	ans, different := explainTopics(states, kept, o)
+	if shown := a.show(ans); shown != nil {
+		return errors.Join(err, shown)
+	}
+	if err == nil && different {
+		return errDifference
+	}
+	return err
+}
+
+// keepUsersTopic makes the number of partitions that push.users has the one
+// that is wanted, so that it neither differs nor grows, and says so if the
+// configuration wants more.
+func keepUsersTopic(ctx context.Context, admin *kafka.Admin, specs []kafka.TopicSpec) (note string, err error) {
+	var missing *kafka.MissingTopicsError
+	switch err := admin.CheckTopics(ctx, kafka.UsersTopic); {
+	case errors.As(err, &missing):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	ends, err := admin.EndOffsets(ctx, kafka.UsersTopic)
+	if err != nil {
+		return "", err
+	}
+	for i := range specs {
+		if s := &specs[i]; s.Name == kafka.UsersTopic && int(s.Partitions) > len(ends) {
+			note = fmt.Sprintf(usersStay, len(ends), s.Partitions)
+			s.Partitions = int32(len(ends))
+		}
+	}
+	return note, nil
+}
+
+// explainTopics says what was done, and whether anything is not as wanted.
+func explainTopics(states []kafka.TopicState, kept string, o kafka.EnsureOptions) (ans answer, different bool) {
+	rows := make([]topicRow, 0, len(states))
+	t := table{columns: []string{"topic", "state", "differences"}}
+	grows := false
+	for _, s := range states {
+		r := topicRow{Topic: s.Topic, State: s.State, Differences: slices.Clone(s.Differences)}
+		if r.Differences == nil {
+			r.Differences = []string{}
+		}
+		grows = grows || slices.ContainsFunc(r.Differences, func(d string) bool { return strings.HasPrefix(d, "would add partitions") })
+		different = different || s.State == kafka.TopicDiffers || s.State == kafka.TopicWouldCreate
+		if s.Topic == kafka.UsersTopic && kept != "" {
+			r.Differences = append(r.Differences, kept)
+		}
+		rows = append(rows, r)
+		t.add(r.Topic, r.State, strings.Join(r.Differences, "; "))
+	}
+	ans = answer{value: rows, table: t}
+	switch {
+	case o.AddPartitions:
+		ans.before = partitionsMove
+	case grows:
+		ans.after = "--add-partitions adds them. " + partitionsMove
+	}
+	return ans, different
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// health is what /readyz answers from: the state of each thing the process
+// needs. It is safe for concurrent use.
+type health struct {
+	mu     sync.Mutex
+	states map[string]error // guarded by mu; nil = fine
+}
+
+// errNotYet is the state of what has not been tried.
+var errNotYet = errors.New("not yet")
+
+func newHealth(names ...string) *health {
+	h := &health{states: make(map[string]error)}
+	for _, n := range names {
+		h.states[n] = errNotYet
+	}
+	return h
+}
+
+// set records the state of one thing; nil = it is fine.
+func (h *health) set(name string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.states[name] = err
+}
+
+// report is true when everything is fine, with a line for each thing.
+func (h *health) report() (ready bool, lines []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ready = true
+	for name, err := range h.states {
+		if err == nil {
+			lines = append(lines, "[+] "+name+" ok")
+			continue
+		}
+		ready = false
+		lines = append(lines, "[-] "+name+": "+err.Error())
+	}
+	slices.Sort(lines)
+	return ready, lines
+}
+
+// admin serves /metrics, /livez, /readyz and, where it is allowed, pprof. It
+// never serves http.DefaultServeMux.
+func adminHandler(reg prometheus.Gatherer, h *health, withPprof bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	ready := func(w http.ResponseWriter, r *http.Request) {
+		ok, lines := h.report()
+		if !ok {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if _, verbose := r.URL.Query()["verbose"]; verbose || !ok {
+			_, _ = fmt.Fprintln(w, strings.Join(lines, "\n"))
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	}
+	mux.HandleFunc("GET /readyz", ready)
+	mux.HandleFunc("GET /healthz", ready)
+	if withPprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// adminServer is the listener of adminHandler.
+type adminServer struct {
+	http.Server
+	done chan error // closed by the serving goroutine
+	addr string
+}
+
+// serveAdmin listens and serves until close. Slow clients are cut off.
+func serveAdmin(addr string, handler http.Handler) (*adminServer, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("admin.listen: %w", err)
+	}
+	s := &adminServer{done: make(chan error), addr: l.Addr().String()}
+	s.Handler, s.ReadHeaderTimeout, s.ReadTimeout, s.MaxHeaderBytes = handler, 5*time.Second, 10*time.Second, 16<<10
+	s.IdleTimeout = time.Minute
+	go func() {
+		defer close(s.done)
+		_ = s.Serve(l)
+	}()
+	return s, nil
+}
+
+// close stops serving, waiting at most a second for answers on their way.
+func (s *adminServer) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.Shutdown(ctx) != nil {
+		_ = s.Server.Close()
+	}
+	<-s.done
+}

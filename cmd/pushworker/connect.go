@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// The pauses between two attempts to reach a store, and between two looks at
+// one that was reached.
+const (
+	firstAttemptPause = 200 * time.Millisecond
+	longAttemptPause  = 5 * time.Second
+	checkPause        = 2 * time.Second
+	checkTimeout      = 2 * time.Second
+)
+
+// connect tries until it works or ctx ends. What is away is named, with its
+// address, in the log and in /readyz.
+func connect(ctx context.Context, log *slog.Logger, h *health, name, where string, attempt func(context.Context) error) error {
+	for pause, n := firstAttemptPause, 1; ; pause, n = min(2*pause, longAttemptPause), n+1 {
+		err := attempt(ctx)
+		h.set(name, err)
+		if err == nil {
+			log.Info("connected", "to", name, "at", where, "attempts", n)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		log.Warn("cannot connect, trying again", "to", name, "at", where, "attempt", n, "in", pause, "error", err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// connectAll runs the attempts side by side and returns the first error, which
+// can only be the end of ctx.
+func connectAll(attempts ...func() error) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, len(attempts))
+	for _, a := range attempts {
+		wg.Go(func() { errs <- a() })
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch looks at a store at intervals until ctx ends, so that /readyz says
+// when it is away in the middle.
+func watch(ctx context.Context, h *health, name string, look func(context.Context) error) {
+	ticker := time.NewTicker(checkPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			look1, cancel := context.WithTimeout(ctx, checkTimeout)
+			err := look(look1)
+			cancel()
+			if ctx.Err() == nil {
+				h.set(name, err)
+			}
+		}
+	}
+}

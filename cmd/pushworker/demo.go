@@ -1,0 +1,348 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// demoFlags are the demo's command line.
+type demoFlags struct {
+	notifications int
+	latency       time.Duration
+	json          bool
+}
+
+func newDemoCommand() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run the whole fleet in one process and account for every record",
+		Long: `Starts Kafka, Redis, the status store and simulators of APNs and FCM in this
+process, on free ports of 127.0.0.1, makes up users and notifications (some
+opted out, over their cap, with dead tokens, without a device; some records
+copied, expired or broken), and lets a worker deliver them. Nothing needs to be
+installed, and nothing is left behind.
+
+It ends with a table in which every record is accounted for, held against the
+providers' own ledger.
+
+Exit codes: 0 all agrees, 1 something is lost, sent twice or disagrees, 2 wrong
+usage, 130 after Ctrl-C.`,
+		Example: "  pushworker demo\n  pushworker demo --notifications 1000000 --latency 50ms\n  pushworker demo --json | tail -1",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.notifications < 1 || f.notifications > 20_000_000 {
+				return &exitError{exitUsage, errors.New("--notifications must be 1 to 20,000,000")}
+			}
+			if f.latency < 0 || f.latency > 5*time.Second {
+				return &exitError{exitUsage, errors.New("--latency must be 0 to 5s")}
+			}
+			return runDemo(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().IntVarP(&f.notifications, "notifications", "n", 100_000, "records to produce")
+	cmd.Flags().DurationVar(&f.latency, "latency", 0, "time the providers take to answer")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON in the last line, progress on standard error")
+	return cmd
+}
+
+// demo is one run.
+type demo struct {
+	flags   demoFlags
+	world   *demoWorld
+	people  *crowd.Crowd
+	options kafka.Options
+	metrics *prometheus.Registry
+	log     *slog.Logger
+	stderr  io.Writer
+	latency *latencies
+
+	// records is written by produce alone, and read when it has returned.
+	records    []produced
+	sent       atomic.Int64 // records acknowledged by Kafka
+	registered atomic.Bool  // all users are in push.users
+	answered   atomic.Int64 // answers of the providers
+	began      time.Time
+}
+
+// runDemo does the whole demo and prints its result.
+func runDemo(ctx context.Context, f demoFlags, stdout, stderr io.Writer) error {
+	options := crowd.Default(demoApp, f.notifications)
+	people, err := crowd.New(options)
+	if err != nil {
+		return err
+	}
+	world, err := startDemoWorld(f.latency, options.Cap)
+	if err != nil {
+		return &exitError{exitFailed, err}
+	}
+	defer world.close()
+	d := &demo{flags: f, world: world, people: people, metrics: newRegistry(), latency: newLatencies(), stderr: stderr,
+		log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	if d.options, err = wiring.Kafka(world.config, d.log); err != nil {
+		return &exitError{exitFailed, err}
+	}
+	show := newProgress(stderr)
+	result, err := d.run(ctx, show)
+	show.end()
+	if err != nil {
+		return &exitError{exitFailed, err}
+	}
+	if err := d.report(result, stdout, stderr); err != nil {
+		return &exitError{exitFailed, err}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return &exitError{exitInterrupted, errors.New("interrupted")}
+	case !result.clean():
+		return &exitError{exitFailed, errors.New("the sums disagree")}
+	}
+	return nil
+}
+
+func (d *demo) report(r *demoResult, stdout, stderr io.Writer) error {
+	if !d.flags.json {
+		return r.print(stdout)
+	}
+	if err := r.print(stderr); err != nil {
+		return err
+	}
+	return json.NewEncoder(stdout).Encode(r)
+}
+
+// run makes the users, lets the worker deliver, and accounts for everything.
+func (d *demo) run(ctx context.Context, show *progress) (*demoResult, error) {
+	var background sync.WaitGroup
+	defer background.Wait()
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+
+	show.line("%d users are registering", d.people.Users)
+	caughtUp, err := d.startRegistry(running, &background)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.register(ctx, caughtUp); err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+
+	worker, stopWorker := context.WithCancel(running)
+	defer stopWorker()
+	worked := make(chan error, 1)
+	background.Go(func() { worked <- d.work(worker) })
+
+	d.began = time.Now()
+	failed := make(chan error, 1)
+	var producing sync.WaitGroup
+	producing.Go(func() { failed <- d.produce(ctx) })
+	err = d.await(ctx, show, failed, worked)
+	took := time.Since(d.began)
+	producing.Wait()
+	stopWorker()
+	if err != nil {
+		return nil, err
+	}
+	if err := <-worked; err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
+	result, err := account(context.WithoutCancel(ctx), d.records, d.world.status, d.world.sim.Ledger(), d.deduped(), ctx.Err() != nil)
+	if err == nil {
+		result.measure(took, d.latency)
+	}
+	return result, err
+}
+
+// startRegistry runs the registry in the background. The channel is closed
+// when it has read all users that are registered by then.
+func (d *demo) startRegistry(ctx context.Context, background *sync.WaitGroup) (<-chan struct{}, error) {
+	caughtUp := make(chan struct{})
+	since := 0 // checks since all users were registered; the first may have looked before that
+	background.Go(func() {
+		// That it builds Redis from nothing is news elsewhere, not here.
+		quiet := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+		err := keepRegistry(ctx, d.world.config, d.options, d.world.client, newRegistry(), quiet, false, func(p users.Progress) {
+			if d.registered.Load() {
+				since++
+			}
+			if since == 2 && (p.Ready < shards.Users || p.Lag > 0) {
+				since-- // not there yet: look again
+			} else if since == 2 {
+				close(caughtUp)
+			}
+		})
+		if ctx.Err() == nil {
+			d.log.Error("registry ended", "error", err)
+		}
+	})
+	return caughtUp, nil
+}
+
+// register makes all users known, as an app's backend would, and waits until
+// the registry has them in Redis.
+func (d *demo) register(ctx context.Context, caughtUp <-chan struct{}) error {
+	log, err := wiring.NewUsersLog(d.options)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	client := users.NewClient(log)
+	var list []users.Registration
+	for i := range d.people.Users {
+		u := d.people.User(i)
+		for _, device := range u.Devices {
+			list = append(list, users.Registration{User: u.ID, Device: device})
+		}
+		if u.Kind == crowd.OptedOut {
+			if err := client.SetPreferences(ctx, u.ID, u.Preferences); err != nil {
+				return fmt.Errorf("registering users: %w", err)
+			}
+		}
+		if len(list) >= 1000 || i == d.people.Users-1 {
+			if _, err := client.RegisterDevices(ctx, list); err != nil {
+				return fmt.Errorf("registering users: %w", err)
+			}
+			list = list[:0]
+		}
+	}
+	d.registered.Store(true)
+	select {
+	case <-caughtUp:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// work runs a worker as production does, but for the stores it is given.
+func (d *demo) work(ctx context.Context) error {
+	w := &worker{exit: os.Exit, config: d.world.config, log: d.log, metrics: d.metrics, health: newHealth(), kafka: d.options,
+		redis: d.world.client, status: d.world.status, answered: func(ds []*pipeline.Delivery) {
+			d.latency.observe(ds)
+			d.answered.Add(int64(len(ds)))
+		}}
+	var err error
+	if w.routes, err = openRoutes(w.config); err != nil {
+		return err
+	}
+	err = w.run(ctx)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	return errors.Join(err, w.routes.close(closing))
+}
+
+// demoLane is the lane that the demo's records go to: transactional.
+const demoLane = 1
+
+// produce writes the records as fast as Kafka takes them, until all are there
+// or ctx ends.
+func (d *demo) produce(ctx context.Context) error {
+	w, err := kafka.NewWriter(d.options, kafka.WriterOptions{Topic: d.world.config.Lanes[demoLane].Topic, Linger: time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	records := d.people.Records()
+	const group = 1000
+	batch := make([]kafka.Record, 0, group)
+	var facts []produced
+	for len(d.records) < d.flags.notifications && ctx.Err() == nil {
+		batch, facts = batch[:0], facts[:0]
+		for range min(group, d.flags.notifications-len(d.records)) {
+			r := records.Next(time.Now())
+			batch = append(batch, kafka.Record{Key: r.Key, Value: r.Value})
+			facts = append(facts, produced{r.ID, r.Fate})
+		}
+		// Not cut off half-way by Ctrl-C: what is counted is there.
+		if err := w.Append(context.WithoutCancel(ctx), batch); err != nil {
+			return fmt.Errorf("producing: %w", err)
+		}
+		d.records = append(d.records, facts...)
+		d.sent.Store(int64(len(d.records)))
+	}
+	return nil
+}
+
+// await shows progress until every record is committed, ctx ends, or the
+// producer or the worker fails.
+func (d *demo) await(ctx context.Context, show *progress, producer <-chan error, worker chan error) error {
+	admin, err := kafka.NewAdmin(d.options)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	l := d.world.config.Lanes[demoLane]
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	done := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-producer:
+			if err != nil {
+				return err
+			}
+			done, producer = true, nil
+		case err := <-worker:
+			if err == nil {
+				err = errors.New("ended by itself")
+			}
+			return fmt.Errorf("worker: %w", err)
+		case <-ticker.C:
+		}
+		committed, err := d.committed(ctx, admin, d.world.config.Kafka.LaneGroup(l.Name), l.Topic)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		took := time.Since(d.began).Seconds()
+		show.line("%6.1f s   produced %d of %d   pushes answered %d   done %d (%.0f/s)",
+			took, d.sent.Load(), d.flags.notifications, d.answered.Load(), committed, float64(committed)/took)
+		if done && committed >= d.sent.Load() {
+			return nil
+		}
+	}
+}
+
+// committed is how many records of a topic the group has committed.
+func (d *demo) committed(ctx context.Context, admin *kafka.Admin, group, topic string) (n int64, err error) {
+	offsets, err := admin.Committed(ctx, group, topic)
+	for _, o := range offsets {
+		n += max(0, o)
+	}
+	return n, err
+}
+
+// deduped is how many records the worker counted as copies.
+func (d *demo) deduped() (n int) {
+	families, err := d.metrics.Gather()
+	if err != nil {
+		return 0
+	}
+	for _, f := range families {
+		if f.GetName() != "push_deduped_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			n += int(m.GetCounter().GetValue())
+		}
+	}
+	return n
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/stages"
+)
+
+// lane is one half of a lane: its own topic, or its retry and hold topics.
+type lane struct {
+	name     string
+	log      *slog.Logger
+	source   *kafka.Source
+	producer *kafka.Producer
+	pipeline *pipeline.Pipeline
+}
+
+// onceBatch is the most records of a partition whose intents are ahead of their
+// commit: what a hard kill can leave UNKNOWN.
+const onceBatch = 500
+
+// openLane makes the pipeline of the lane's own topic, or of its retry and hold
+// topics. The source joins its group at once.
+func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, error) {
+	c, l := w.config, w.config.Lanes[i]
+	name, topics, group := l.Name, wiring.MainTopics(l), c.Kafka.LaneGroup(l.Name)
+	if retry {
+		name, topics, group = l.Name+".retry", wiring.RetryTopics(c, l), c.Kafka.RetryGroup(l.Name)
+	}
+	batch, reread := c.Batch.Records, 0
+	if l.Once() {
+		batch = min(batch, onceBatch)
+		reread = batch
+	}
+	producer, err := kafka.NewProducer(w.kafka, kafka.ProducerOptions{Topic: l.Topic, Tiers: wiring.Tiers(c), Metrics: shared.kafka})
+	if err != nil {
+		return nil, err
+	}
+	source, err := kafka.NewSource(w.kafka, kafka.SourceOptions{
+		Topics: topics, Group: group, Metrics: shared.kafka,
+		BatchRecords: batch, BatchBytes: int(c.Batch.Bytes), Linger: c.Batch.Linger,
+		OpenBatches: c.Batch.OpenPerPartition, OpenRecords: c.Batch.OpenRecords,
+		Confirms: c.Batch.Window(), Reread: reread,
+		Protocol: c.Kafka.Protocol, Balancer: c.Kafka.Balancer, JoinWithin: c.Kafka.JoinWithin,
+		Session: c.Kafka.SessionTimeout, Rebalance: c.Kafka.RebalanceTimeout, Drain: c.Send.Drain, Commit: c.Kafka.CommitTimeout,
+		Stopped: func(e *kafka.PartitionError) {
+			w.health.set(fmt.Sprintf("%s/%d", e.Partition.Topic, e.Partition.ID), e)
+		},
+	})
+	if err != nil {
+		producer.Close()
+		return nil, err
+	}
+	p, err := pipeline.New(plant(w.routes, pipeline.Options{
+		Lane: name, Source: source, Stages: w.stages(l, retry, shared), Routes: w.routes.lane(i), Producer: producer, Status: w.status, Seen: shared.filter,
+		Gates: shared.gates, Events: shared.events, Latest: shared.latest,
+		Policy: pipeline.Policy{MaxRetries: c.Retries.Max, RetryDelays: c.Retries.Tiers, DropAmbiguous: l.DropsAmbiguous()}, Once: l.Once(),
+		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,
+		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain, CommitInterval: c.Kafka.CommitInterval,
+		Metrics: shared.pipeline, Log: w.log, Answered: w.answered,
+	}))
+	if err != nil {
+		producer.Close()
+		return nil, errors.Join(err, source.Close(context.Background()))
+	}
+	return &lane{name: name, log: w.log, source: source, producer: producer, pipeline: p}, nil
+}
+
+// stages is the way of a batch up to its devices.
+func (w *worker) stages(l configs.Lane, retry bool, shared *collaborators) []pipeline.Stage {
+	apps := make(map[string]bool, len(w.config.Apps))
+	for _, a := range w.config.Apps {
+		apps[a.Name] = true
+	}
+	var superseded *stages.Superseded
+	if retry {
+		superseded = &stages.Superseded{Newest: shared.latest}
+	}
+	return stages.NewOrder(
+		&stages.Dedupe{Filter: shared.filter, Ledger: w.status},
+		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: priorityOf(l.DefaultPriority), MayBeCritical: l.MayBeCritical(), Replace: l.Replaces()},
+		superseded,
+		&stages.Preferences{Users: shared.users},
+		&stages.Limits{Limiter: shared.limiter},
+		&stages.Devices{},
+	)
+}
+
+func priorityOf(word string) pipeline.Priority {
+	for p := pipeline.Bulk; p <= pipeline.Critical; p++ {
+		if p.String() == word {
+			return p
+		}
+	}
+	return pipeline.Medium
+}
+
+// run works until ctx ends, then commits and leaves the group.
+func (l *lane) run(ctx context.Context, leave time.Duration) error {
+	err := l.pipeline.Run(ctx)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leave)
+	defer cancel()
+	if e := l.source.Close(closing); e != nil {
+		l.log.Warn("closing", "lane", l.name, "error", e)
+	}
+	if err != nil {
+		return fmt.Errorf("lane %s: %w", l.name, err)
+	}
+	return nil
+}

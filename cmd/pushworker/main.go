@@ -1,0 +1,115 @@
+// Command pushworker is the fleet's worker: it consumes notifications from
+// Kafka and pushes them to Apple and Google. It only wires; the way of a
+// notification is in package pipeline.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/configs"
+)
+
+// version is set by the build (-ldflags "-X main.version=…").
+var version = "dev"
+
+// Exit codes, as scripts know them.
+const (
+	exitDone        = 0
+	exitFailed      = 1 // failed, or found a difference
+	exitUsage       = 2 // wrong usage or configuration
+	exitInterrupted = 130
+)
+
+// exitError carries an exit code up to main.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// execute runs one command line and returns its exit code. The first signal
+// ends the command's context, the second ends the process at once.
+func execute(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from now on a signal does what it does by default
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var exit *exitError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &exit):
+		if exit.err != nil {
+			_, _ = fmt.Fprintln(stderr, "pushworker: "+exit.Error())
+		}
+		return exit.code
+	}
+	_, _ = fmt.Fprintln(stderr, "pushworker: "+err.Error())
+	return exitUsage // cobra's own: unknown command or flag
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pushworker",
+		Short: "Consumes notifications from Kafka and pushes them to APNs and FCM",
+		Long: `pushworker is the worker of a push-notification fleet. Start as many as there
+are partitions; they share the topics as a consumer group.
+
+New here?  pushworker demo            everything in one process, nothing to install
+           pushworker config print    every setting with its default`,
+		SilenceUsage: true, SilenceErrors: true, Version: version + " " + commit(),
+	}
+	root.AddCommand(newRunCommand(), newRegistryCommand(), newDemoCommand(), newConfigCommand())
+	return root
+}
+
+// commit is the revision that the binary was built from, if the build knew it.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "(unknown revision)"
+}
+
+// loadConfig reads and checks the configuration; what is wrong with it is a
+// usage error that names the keys.
+func loadConfig(path string) (*configs.Config, error) {
+	c, err := configs.Load(path, os.Environ())
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return c, nil
+}
+
+// newLogger logs as configured, to w.
+func newLogger(w io.Writer, l configs.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.Level)) // Validate allowed four words only
+	o := &slog.HandlerOptions{Level: level}
+	if l.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, o))
+	}
+	return slog.New(slog.NewJSONHandler(w, o))
+}

@@ -1,0 +1,75 @@
+//go:build planted
+
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// A worker built with the tag planted does what it is told to do wrong, so
+// that bench/mutants can show that its checkers notice. These variables tell
+// it; without any of them it is the worker.
+const (
+	// envBug is the name of a bug.
+	envBug = "PLANTED_BUG"
+	// envCrash is where it kills itself: the name of a point, and behind a
+	// colon the how-manieth time that it comes there, from 1.
+	envCrash = "PLANTED_CRASH"
+	// envStatus is the host:port of the status store that it uses in place of
+	// Cassandra.
+	envStatus = "PLANTED_STATUS"
+)
+
+// soil is where something is planted: one pipeline before it is made.
+type soil struct {
+	pipeline.Options
+	routes routes
+}
+
+// plant spoils the pipeline's collaborators as the environment says.
+func plant(rs routes, o pipeline.Options) pipeline.Options {
+	s := &soil{Options: o, routes: rs}
+	if name := os.Getenv(envBug); name != "" {
+		spoil, known := bugs[name]
+		if !known {
+			panic("planted: there is no bug " + name)
+		}
+		spoil(s)
+	}
+	// A crash point is one of the lane's own topic: what retry records do at it
+	// is their business.
+	if spec := os.Getenv(envCrash); spec != "" && !strings.HasSuffix(o.Lane, ".retry") {
+		s.crashAt(spec)
+	}
+	return s.Options
+}
+
+// bugs are the bugs that can be planted, by name. bench/mutants/README.md says
+// what each is and who finds it.
+var bugs = map[string]func(*soil){
+	"commit-before-status":   commitBeforeStatus,
+	"timeout-is-success":     timeoutIsSuccess,
+	"commit-gap":             commitGap,
+	"commit-after-revoke":    commitAfterRevoke,
+	"mark-after-revoke":      markAfterRevoke,
+	"ignore-revoked":         ignoreRevoked,
+	"drop-last-record":       dropLastRecord,
+	"ignore-expiry":          ignoreExpiry,
+	"confirm-from-nothing":   confirmFromNothing,
+	"trust-filter":           trustFilter,
+	"lose-on-store-error":    loseOnStoreError,
+	"wiped-is-no-device":     wipedIsNoDevice,
+	"ignore-opt-out":         ignoreOptOut,
+	"limiter-counts-twice":   limiterCountsTwice,
+	"limiter-forgets":        limiterForgets,
+	"retry-is-delivered":     retryIsDelivered,
+	"silence-is-delivered":   silenceIsDelivered,
+	"resend-and-retry":       resendAndRetry,
+	"resend-on-goaway":       resendOnGoAway,
+	"ack-retry-unproduced":   ackRetryUnproduced,
+	"ack-dlq-unproduced":     ackDLQUnproduced,
+	"ignore-produce-refusal": ignoreProduceRefusal,
+}

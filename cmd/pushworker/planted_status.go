@@ -1,0 +1,112 @@
+//go:build planted
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/rpc"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/status"
+)
+
+// openStatus opens the store that the environment names, or Cassandra.
+func openStatus(ctx context.Context, o status.Options) (openedStatus, error) {
+	addr := os.Getenv(envStatus)
+	if addr == "" {
+		c, err := status.OpenCassandra(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the planted status store: %w", err)
+	}
+	return &remoteStatus{client: rpc.NewClient(conn), layouts: o.Layouts}, nil
+}
+
+// remoteStatus is the status store of bench/mutants, over TCP.
+type remoteStatus struct {
+	client  *rpc.Client
+	layouts status.Layouts
+}
+
+func (s *remoteStatus) call(ctx context.Context, method string, args, reply any) error {
+	call := s.client.Go("Status."+method, args, reply, make(chan *rpc.Call, 1))
+	select {
+	case <-call.Done:
+		return call.Error
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Write implements pipeline.Status.
+func (s *remoteStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+	var ok bool
+	return s.call(ctx, "Write", rows, &ok)
+}
+
+// Read implements stages.Ledger. A reply that comes after ctx ended goes into
+// memory that nobody reads.
+func (s *remoteStatus) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
+	rows := new([][]pipeline.Row)
+	if err := s.call(ctx, "Read", ids, rows); err != nil {
+		return nil, err
+	}
+	return *rows, nil
+}
+
+// Bucket implements pipeline.Status.
+func (s *remoteStatus) Bucket(id string) int64 { return s.layouts.Bucket(id) }
+
+func (s *remoteStatus) Close() { _ = s.client.Close() }
+
+// ownRows is a copy of rows that shares no memory with the records that the
+// rows were cut from.
+func ownRows(rows []pipeline.Row) []pipeline.Row {
+	own := make([]pipeline.Row, len(rows))
+	for i, r := range rows {
+		r.ID, r.Device, r.ProviderID, r.Reason = strings.Clone(r.ID), strings.Clone(r.Device), strings.Clone(r.ProviderID), strings.Clone(r.Reason)
+		own[i] = r
+	}
+	return own
+}
+
+// plantedStatus writes as write says.
+type plantedStatus struct {
+	pipeline.Status
+	write func(ctx context.Context, rows []pipeline.Row) error
+}
+
+func (s plantedStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+	return s.write(ctx, rows)
+}
+
+// commitBeforeStatus calls rows durable that are written only later: what they
+// stand for may be committed before.
+func commitBeforeStatus(s *soil) {
+	inner := s.Status
+	s.Status = plantedStatus{inner, func(_ context.Context, rows []pipeline.Row) error {
+		rows = ownRows(rows)
+		time.AfterFunc(300*time.Millisecond, func() { _ = inner.Write(context.Background(), rows) })
+		return nil
+	}}
+}
+
+// timeoutIsSuccess takes a write that was not acknowledged in time for one
+// that was.
+func timeoutIsSuccess(s *soil) {
+	inner := s.Status
+	s.Status = plantedStatus{inner, func(ctx context.Context, rows []pipeline.Row) error {
+		_ = inner.Write(ctx, rows)
+		return nil
+	}}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"runtime/pprof"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// watchRound is how often the watchdog looks.
+const watchRound = time.Second
+
+// watchProgress looks after one lane until ctx ends. A partition that stands
+// still without a reason is a fault that only a new process heals: then the
+// goroutines are written to the log's end and this one ends, with status 1.
+// What was not committed comes again and is confirmed.
+func (w *worker) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics) {
+	watch := pipeline.NewWatch(pipeline.DefaultWatchOptions())
+	ticker := time.NewTicker(watchRound)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := time.Now()
+		stalls, over := l.pipeline.Declared()
+		f := watch.Look(now, pipeline.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Over: over, Routes: l.pipeline.Progress()})
+		m.Watched(l.name, now, stalls, f)
+		for _, a := range f.Alerts {
+			w.log.Error("waits for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
+				"topic", a.Partition.Topic, "partition", a.Partition.ID, "for", a.For.Round(time.Second))
+		}
+		if f.Dead != nil {
+			w.die(l, f)
+		}
+	}
+}
+
+// die ends the process: the stuck part of it could not be waited for.
+func (w *worker) die(l *lane, f pipeline.Finding) {
+	var goroutines bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&goroutines, 1) // a buffer takes everything
+	w.log.Error("a partition stands still without a reason: this process ends, another one goes on",
+		"lane", l.name, "topic", f.Dead.Partition.Topic, "partition", f.Dead.Partition.ID,
+		"lag", f.Dead.Lag, "for", f.Quiet.Round(time.Second))
+	_, _ = goroutines.WriteTo(os.Stderr)
+	w.exit(exitFailed)
+}

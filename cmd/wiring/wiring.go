@@ -1,0 +1,193 @@
+// Package wiring turns the configuration into the options of each room: what
+// the worker, the registry and the operator's tool have in common. It decides
+// nothing; where a value comes from configs, its meaning stands there.
+package wiring
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// Kafka reads the secrets it needs and returns how to reach the brokers.
+func Kafka(c *configs.Config, log *slog.Logger) (kafka.Options, error) {
+	k := &c.Kafka
+	tlsConfig, err := k.TLS.Config()
+	if err != nil {
+		return kafka.Options{}, fmt.Errorf("kafka.tls: %w", err)
+	}
+	o := kafka.Options{Brokers: k.Brokers, TLS: tlsConfig, ClientID: k.ClientID, Log: log}
+	if k.SASL.Mechanism != "" {
+		password, err := k.SASL.Password()
+		if err != nil {
+			return kafka.Options{}, fmt.Errorf("kafka.sasl.password_file: %w", err)
+		}
+		o.SASL = &kafka.SASL{Mechanism: k.SASL.Mechanism, User: k.SASL.Username, Password: password.Reveal()}
+	}
+	return o, nil
+}
+
+// Redis reads the secrets it needs and returns how to reach Redis.
+func Redis(c *configs.Config) (shards.Options, error) {
+	r := &c.Redis
+	tlsConfig, err := r.TLS.Config()
+	if err != nil {
+		return shards.Options{}, fmt.Errorf("redis.tls: %w", err)
+	}
+	o := shards.Options{Addrs: r.Addresses, Cluster: r.Cluster, Username: r.Username, TLS: tlsConfig,
+		DialTimeout: r.DialTimeout, ReadTimeout: r.ReadTimeout, WriteTimeout: r.WriteTimeout, PoolSize: r.Pool}
+	password, err := r.Password()
+	if err != nil {
+		return shards.Options{}, fmt.Errorf("redis.password_file: %w", err)
+	}
+	o.Password = password.Reveal()
+	return o, nil
+}
+
+// Cassandra reads the secrets it needs and returns how to use the status store.
+func Cassandra(c *configs.Config, reg prometheus.Registerer, log *slog.Logger) (status.Options, error) {
+	s := &c.Cassandra
+	tlsConfig, err := s.TLS.Config()
+	if err != nil {
+		return status.Options{}, fmt.Errorf("cassandra.tls: %w", err)
+	}
+	o := status.Options{Hosts: s.Hosts, Keyspace: s.Keyspace, LocalDC: s.LocalDC, Username: s.Username, TLS: tlsConfig,
+		Consistency: s.Consistency, Timeout: s.Timeout, Connections: s.Connections, Concurrency: s.Concurrency,
+		FlushRows: c.Status.Rows, FlushLinger: c.Status.Flush, TTL: s.TTL, Layouts: Layouts(c), Registry: reg, Log: log}
+	password, err := s.Password()
+	if err != nil {
+		return status.Options{}, fmt.Errorf("cassandra.password_file: %w", err)
+	}
+	o.Password = password.Reveal()
+	return o, nil
+}
+
+// Schema is the status store's schema as configured.
+func Schema(c *configs.Config) status.SchemaOptions {
+	return status.SchemaOptions{Replication: c.Cassandra.Replication, TTL: c.Cassandra.TTL}
+}
+
+// Layouts is the history of the status table's layouts.
+func Layouts(c *configs.Config) status.Layouts {
+	ls := make(status.Layouts, len(c.Cassandra.Layout))
+	for i, l := range c.Cassandra.Layout {
+		ls[i] = status.Layout{Since: l.Since, Slice: l.Slice, Shards: l.Shards}
+	}
+	return ls
+}
+
+// Filter is the size of the Bloom filters.
+func Filter(c *configs.Config) dedupe.Options {
+	o := dedupe.DefaultOptions()
+	o.Window, o.Capacity, o.ErrorRate, o.AddTimeout = c.Dedupe.Window, c.Dedupe.Capacity, c.Dedupe.ErrorRate, c.Dedupe.AddTimeout
+	return o
+}
+
+// Latest is what is remembered of collapse keys: for as long as the most
+// patient lane may still send.
+func Latest(c *configs.Config) users.LatestOptions {
+	o := users.DefaultLatestOptions()
+	for _, l := range c.Lanes {
+		o.Horizon = max(o.Horizon, l.GreatestAge)
+	}
+	return o
+}
+
+// Rules are the per-user limits; none means that no limiter is needed.
+func Rules(c *configs.Config) []limits.Rule {
+	rules := make([]limits.Rule, len(c.Limits.Rules))
+	for i, r := range c.Limits.Rules {
+		rules[i] = limits.Rule{Name: r.Name, Per: limits.Per(r.Per), Types: r.Types, Max: r.Max, Window: r.Window}
+	}
+	return rules
+}
+
+// Tiers are the retry tiers, the deferral's last: a tier's name is its delay as
+// people write it, "30s".
+func Tiers(c *configs.Config) []kafka.Tier {
+	delays := append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral)
+	tiers := make([]kafka.Tier, len(delays))
+	for i, d := range delays {
+		tiers[i] = kafka.Tier{Name: tierName(d), Delay: d}
+	}
+	return tiers
+}
+
+func tierName(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return strconv.Itoa(int(d/time.Hour)) + "h"
+	case d%time.Minute == 0:
+		return strconv.Itoa(int(d/time.Minute)) + "m"
+	}
+	return d.String()
+}
+
+// MainTopics is what the first of a lane's two sources reads: its own topic.
+func MainTopics(l configs.Lane) []kafka.SourceTopic {
+	return []kafka.SourceTopic{{Name: l.Topic, Kind: kafka.Main}}
+}
+
+// RetryTopics is what the second one reads: its retry tiers and hold topics.
+func RetryTopics(c *configs.Config, l configs.Lane) []kafka.SourceTopic {
+	var topics []kafka.SourceTopic
+	for _, t := range Tiers(c) {
+		topics = append(topics, kafka.SourceTopic{Name: kafka.RetryTopic(l.Topic, t.Name), Kind: kafka.Retry, Delay: t.Delay})
+	}
+	for _, name := range kafka.HoldTopics(l.Topic) {
+		topics = append(topics, kafka.SourceTopic{Name: name, Kind: kafka.Hold})
+	}
+	return topics
+}
+
+// Topics are all topics that the configuration needs: those of the workers and
+// the registry, and where it is noted what operators do with dead letters.
+func Topics(c *configs.Config) []kafka.TopicSpec {
+	specs := workerTopics(c)
+	for _, l := range c.Lanes {
+		specs = append(specs, kafka.TopicSpec{Name: kafka.AuditTopic(l.Topic), Partitions: 1,
+			Replication: int16(c.Kafka.Topics.Replication), Configs: map[string]string{"cleanup.policy": "compact"}})
+	}
+	return specs
+}
+
+// workerTopics are each lane's own, its retry tiers, hold topics and DLQ, what
+// the registry follows and what dashboards read.
+func workerTopics(c *configs.Config) []kafka.TopicSpec {
+	t := c.Kafka.Topics
+	spec := func(name string, configs map[string]string) kafka.TopicSpec {
+		return kafka.TopicSpec{Name: name, Partitions: int32(t.Partitions), Replication: int16(t.Replication), Configs: configs}
+	}
+	kept := map[string]string{"retention.ms": strconv.FormatInt(t.Retention.Milliseconds(), 10)}
+	var specs []kafka.TopicSpec
+	for _, l := range c.Lanes {
+		specs = append(specs, spec(l.Topic, kept))
+		for _, t := range RetryTopics(c, l) {
+			specs = append(specs, spec(t.Name, kept))
+		}
+		specs = append(specs, spec(kafka.DLQTopic(l.Topic), kept))
+	}
+	return append(specs, spec(kafka.FeedbackTopic, kept), spec(kafka.EventsTopic, kept),
+		spec(kafka.UsersTopic, map[string]string{"cleanup.policy": "compact"}))
+}
+
+// TopicNames are the names of the topics that a worker cannot do without.
+func TopicNames(c *configs.Config) []string {
+	var names []string
+	for _, s := range workerTopics(c) {
+		names = append(names, s.Name)
+	}
+	return names
+}
