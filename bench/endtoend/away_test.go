@@ -1,0 +1,103 @@
+//go:build unix
+
+package endtoend
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/local"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+)
+
+// store is one of the three servers that a worker cannot do without.
+type store struct {
+	name string
+	*local.Server
+}
+
+// Stores that are away at the start are named, in the log and in /readyz, and
+// waited for. Away in the middle they stall the partitions and fail no message;
+// all goes on by itself when they are back. The worker is built with the race
+// detector.
+func TestStoresAway(t *testing.T) {
+	localtest.Require(t)
+	const records = 12_000
+	people := newCrowd(t, records)
+	cassandra := localtest.Cassandra(t, local.CassandraOptions{Durable: true})
+	w := newWorld(t, setup{programs: &raced, faults: slow(),
+		servers: fleet.Servers{Cassandra: []string{cassandra.Addr()}},
+		configure: func(c *configs.Config) {
+			narrow(c)
+			// Slow enough that there is a middle for every outage.
+			c.Send.InFlight, c.Status.Rows, c.Status.Unacknowledged = 25, 10, 25
+			c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 2*time.Second, 2*time.Second, 5*time.Second
+			// A Kafka that is away for longer takes the partitions away.
+			c.Kafka.SessionTimeout = 2 * time.Second
+			c.Redis.DialTimeout, c.Redis.ReadTimeout, c.Redis.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
+		}})
+	kafka, redis := store{"kafka", w.kafka}, store{"redis", w.redis}
+	cass := store{"cassandra", cassandra}
+	w.populate(people)
+	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
+
+	for _, s := range []store{cass, redis, kafka} {
+		check(t, s.Stop(waiting(t)))
+	}
+	worker, err := w.StartWorker()
+	check(t, err)
+	back := []store{redis, kafka, cass}
+	for _, s := range back {
+		check(t, worker.AwaitLog(waiting(t), "cannot connect", `"to":"`+s.name+`"`, s.Addr()))
+		check(t, worker.AwaitUnready(waiting(t), "[-] "+s.name+":"))
+	}
+	for i, s := range back {
+		check(t, s.Restart(waiting(t)))
+		if i+1 < len(back) {
+			check(t, worker.AwaitUnready(waiting(t), "[+] "+s.name+" ok", "[-] "+back[i+1].name+":"))
+		}
+	}
+	check(t, worker.AwaitReady(waiting(t)))
+
+	stop := func(s store) { check(t, s.Stop(waiting(t))) }
+	kill := func(s store) { check(t, s.Kill()) }
+	pause := func(s store) { check(t, s.Pause()) }
+	restart := func(s store) { check(t, s.Restart(waiting(t))) }
+	resume := func(s store) { check(t, s.Resume()) }
+	const some = 200 // pushes that show that it goes on
+	for _, outage := range []struct {
+		what       string
+		store      store
+		away, back func(store)
+		repeats    uint64 // the group may have given the partitions away meanwhile
+	}{
+		{"Redis is stopped and comes back empty", redis, stop, restart, 0},
+		{"Redis hangs", redis, pause, resume, 0},
+		{"Cassandra hangs", cass, pause, resume, 0},
+		{"Cassandra is killed", cass, kill, restart, 0},
+		{"Kafka hangs", kafka, pause, resume, routes * 50},
+		{"Kafka is killed", kafka, kill, restart, routes * 50},
+	} {
+		check(t, w.AwaitAccepted(waiting(t), w.Sim.Ledger().Totals().Accepted+some))
+		before := w.Resent()
+		outage.away(outage.store)
+		check(t, worker.AwaitUnready(waiting(t), "[-] "+outage.store.name+":"))
+		outage.back(outage.store)
+		check(t, worker.AwaitReady(waiting(t)))
+		check(t, w.AwaitAccepted(waiting(t), w.Sim.Ledger().Totals().Accepted+some))
+		if n := w.Resent() - before; n > outage.repeats {
+			t.Errorf("%s: %d pushes were repeated, more than %d", outage.what, n, outage.repeats)
+		}
+		done, err := w.Committed(waiting(t))
+		check(t, err)
+		t.Logf("%s, and is back: %d of %d records are committed", outage.what, done, records)
+	}
+	w.clean(fleet.AccountOptions{})
+	status, err := worker.Term(waiting(t))
+	check(t, err)
+	if status != 0 {
+		t.Errorf("the worker ended with %d%s", status, worker.Tail())
+	}
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package endtoend
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// The first SIGTERM drains and ends with 0; a second one ends at once, and what
+// was under way is done by the next worker.
+func TestSignals(t *testing.T) {
+	const records = 20_000
+	people := newCrowd(t, records)
+	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {
+		narrow(c)
+		c.Kafka.SessionTimeout = time.Second
+	}})
+	w.populate(people)
+	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
+
+	first := w.worker()
+	check(t, w.AwaitAccepted(waiting(t), 1000))
+	status, err := first.Term(waiting(t))
+	check(t, err)
+	if status != 0 || !strings.Contains(first.Log(), `"msg":"drained"`) {
+		t.Errorf("SIGTERM in the middle of the work: status %d%s", status, first.Tail())
+	}
+	if n := w.Resent(); n > 0 {
+		t.Errorf("%d pushes were repeated before anybody could", n)
+	}
+	drained, err := w.Committed(waiting(t))
+	check(t, err)
+	if drained == 0 || drained == records {
+		t.Fatalf("%d of %d records are committed: that was not the middle", drained, records)
+	}
+
+	// Answers take so long that a drain waits for them.
+	late := sim.Faults{Latency: 3 * time.Second}
+	check(t, w.Sim.SetFaults(sim.APNS, late))
+	check(t, w.Sim.SetFaults(sim.FCM, late))
+	second := w.worker()
+	check(t, second.AwaitMetric(waiting(t), func(n float64) bool { return n > 0 }, "push_provider_inflight"))
+	check(t, second.Signal(syscall.SIGTERM))
+	check(t, second.AwaitLog(waiting(t), "draining"))
+	check(t, second.Signal(syscall.SIGTERM))
+	status, err = second.Wait(waiting(t))
+	check(t, err)
+	if status != 128+int(syscall.SIGTERM) || strings.Contains(second.Log(), `"msg":"drained"`) {
+		t.Errorf("a second signal: status %d%s", status, second.Tail())
+	}
+
+	check(t, w.Sim.SetFaults(sim.APNS, sim.Faults{}))
+	check(t, w.Sim.SetFaults(sim.FCM, sim.Faults{}))
+	w.worker()
+	r := w.clean(fleet.AccountOptions{})
+	if r.Resent > routes*(inFlight+unacknowledged) {
+		t.Errorf("%d pushes were repeated, more than were under way", r.Resent)
+	}
+}
+
+// A wrong configuration ends with 2 before anything is started, and names the
+// keys. Nothing that it needs is there, so whoever got further would wait.
+func TestWrongConfiguration(t *testing.T) {
+	localtest.Require(t) // the binary is built only then
+	for _, tt := range []struct {
+		name string
+		text string
+		says []string
+	}{
+		{"no apps", "", []string{"apps"}},
+		{"unknown key", "kafka: {borkers: ['127.0.0.1:9092']}", []string{"kafka.borkers"}},
+		{"wrong type", "batch: {records: many}", []string{"batch.records"}},
+		{"a contradiction", "send: {drain: 10s}", []string{"send.drain", "send.deadline"}},
+		{"rows that die too early", "cassandra: {ttl: 24h}", []string{"cassandra.ttl", "dedupe.window"}},
+		{"several at once", "redis: {pool: 0}\nstatus: {rows: -1}", []string{"redis.pool", "status.rows"}},
+		{"no YAML", "kafka: [", []string{"not YAML"}},
+		{"a secret that is not there", "redis: {password_file: /no/such/file}\napps: [{name: shop, fcm: {project: example-shop, service_account_file: /no/such/either}}]",
+			[]string{"redis.password_file"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "worker.yaml")
+			check(t, os.WriteFile(path, []byte(tt.text), 0o600))
+			began := time.Now()
+			out, err := exec.CommandContext(waiting(t), programs.Worker, "run", "--config", path).CombinedOutput()
+			t.Logf("%v: %s", time.Since(began), out)
+			exit, ok := err.(*exec.ExitError)
+			if !ok || exit.ExitCode() != 2 {
+				t.Errorf("ended with %v, want status 2", err)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("does not say %q", want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+//go:build unix
+
+package fleet
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// The accounting notices each way in which status rows, what was meant and the
+// providers' ledger can disagree.
+func TestCheckNotices(t *testing.T) {
+	row := func(device string, step int16, s pipeline.State, reason string) pipeline.Row {
+		return pipeline.Row{ID: "n", Device: device, Step: step, State: s, Reason: reason}
+	}
+	yes := func(device string, n int) sim.Entry { return sim.Entry{ID: "n", Device: device, Accepted: n} }
+	no := func(device string) sim.Entry { return sim.Entry{ID: "n", Device: device, Refused: 1} }
+	reaches, expires := WantOf(crowd.Reaches), WantOf(crowd.Expires)
+	for _, tt := range []struct {
+		why    string
+		want   Want
+		rows   []pipeline.Row
+		pushes []sim.Entry
+		lost   int
+		says   string // of what is wrong; empty = nothing is
+	}{
+		{"delivered", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 1)}, 0, ""},
+		{"delivered by the second attempt", reaches, []pipeline.Row{row("a", 0, pipeline.StateRetrying, "x"), row("a", 1, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 1)}, 0, ""},
+		{"repeated: counted elsewhere", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 2)}, 0, ""},
+		{"no rows", reaches, nil, nil, 1, "no final outcome"},
+		{"handed over and never picked up", reaches, []pipeline.Row{row("a", 0, pipeline.StateRetrying, "x")}, []sim.Entry{no("a")}, 1, "no final outcome"},
+		{"one device of two is still open", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, ""), row("b", 0, pipeline.StateRetrying, "x")},
+			[]sim.Entry{yes("a", 1), no("b")}, 0, "still open"},
+		{"failed where it was to reach", reaches, []pipeline.Row{row("a", 0, pipeline.StateFailed, "x")}, []sim.Entry{no("a")}, 0, "ended FAILED"},
+		{"accepted, and the row says failed", Want{}, []pipeline.Row{row("a", 0, pipeline.StateFailed, "x")}, []sim.Entry{yes("a", 1)}, 0, "its row says otherwise"},
+		{"delivered, and the provider refused", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{no("a")}, 0, "its row says otherwise"},
+		{"delivered, and the provider never saw it", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, nil, 0, "never saw"},
+		{"accepted for a device without a row", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 1), yes("b", 1)}, 0, "its row says otherwise"},
+		{"expired", expires, []pipeline.Row{row("", 0, pipeline.StateExpired, "past_expires_at")}, nil, 0, ""},
+		{"expired for another reason", expires, []pipeline.Row{row("", 0, pipeline.StateExpired, "past_greatest_age")}, nil, 0, "has not the reason"},
+		{"tried although it had expired", expires, []pipeline.Row{row("", 0, pipeline.StateExpired, "past_expires_at")}, []sim.Entry{no("a")}, 0, "never to be sent"},
+		{"another field is at fault", Want{Reason: pipeline.WrongType, Detail: "title"}, []pipeline.Row{row("", 0, pipeline.StateDeadLettered, "wrong_type:body")}, nil, 0, "has not the detail"},
+	} {
+		r := &Report{Outcomes: map[pipeline.Outcome]int{}, Reasons: map[string]int{}}
+		r.check(&placed{Fact: Fact{Want: tt.want}, id: "n", origin: "push.main/0/0"}, tt.rows, tt.pushes)
+		switch err := r.Err(); {
+		case r.Lost != tt.lost:
+			t.Errorf("%s: %d lost, want %d", tt.why, r.Lost, tt.lost)
+		case (err != nil) != (tt.says != ""), err != nil && !strings.Contains(err.Error(), tt.says):
+			t.Errorf("%s: %v, want something with %q", tt.why, err, tt.says)
+		}
+	}
+}
+
+func TestCheckCap(t *testing.T) {
+	limited := func(user string) placed { return placed{Fact: Fact{Key: user, Want: Want{Limited: true}}} }
+	all := []placed{limited("u1"), limited("u1"), limited("u1"), limited("u2")}
+	for _, tt := range []struct {
+		why       string
+		delivered map[string]int
+		wrong     int
+	}{
+		{"as many as allowed, and fewer where fewer came", map[string]int{"u1": 2, "u2": 1}, 0},
+		{"one too many", map[string]int{"u1": 3, "u2": 1}, 1},
+		{"too few: refused although under the cap", map[string]int{"u1": 2}, 1},
+	} {
+		r := &Report{}
+		if r.checkCap(2, all, tt.delivered); r.Wrong != tt.wrong {
+			t.Errorf("%s: %d wrong, want %d", tt.why, r.Wrong, tt.wrong)
+		}
+	}
+}
+
+func TestMetricsSum(t *testing.T) {
+	m := Metrics{`a{lane="x",why="1"}`: 1, `a{lane="x",why="2"}`: 2, `a{lane="y"}`: 4, `ab`: 8, `b`: 16}
+	for _, tt := range []struct {
+		name   string
+		labels []string
+		want   float64
+	}{
+		{"a", nil, 7}, {"a", []string{`lane="x"`}, 3}, {"a", []string{`lane="x"`, `why="2"`}, 2}, {"b", nil, 16}, {"c", nil, 0},
+	} {
+		if got := m.Sum(tt.name, tt.labels...); got != tt.want {
+			t.Errorf("sum of %s %v is %v, want %v", tt.name, tt.labels, got, tt.want)
+		}
+	}
+}

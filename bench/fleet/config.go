@@ -1,0 +1,129 @@
+//go:build unix
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/local"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// App is the name of the one app of a fleet, as messages name it.
+const App = "shop"
+
+// Servers say where a fleet's stores are.
+type Servers struct {
+	Kafka     []string
+	Redis     []string // more than one: a Redis Cluster
+	Cassandra []string
+	// Access, when given, is what all three demand; Mechanism is then Kafka's.
+	Access    *local.Access
+	Mechanism string
+}
+
+// Options make a Fleet.
+type Options struct {
+	Dir      string // for the configuration, credentials and logs; must exist
+	Programs Programs
+	Servers  Servers
+	// Keyspace in Cassandra: one of the fleet's own.
+	Keyspace string
+	// Configure, if given, changes the configuration that New made: small
+	// windows, one lane, time-outs of a few seconds.
+	Configure func(*configs.Config)
+	// Faults are what the providers do wrong from the start.
+	Faults sim.RouteSet
+	// Status, when given, is where the status rows are, in place of Cassandra:
+	// for workers that were built to write them there.
+	Status StatusReader
+	// CountOnly makes the ledger count and keep no ids, for long runs at full
+	// speed; Account then cannot compare devices.
+	CountOnly bool
+	// Watch, if given, sees every push as the simulator decides about it.
+	Watch func(*sim.Arrival)
+}
+
+// StatusReader reads the status rows of ids, aligned with them.
+type StatusReader interface {
+	Read(ctx context.Context, ids []string) ([][]pipeline.Row, error)
+}
+
+// Lane is the name of the one lane of a fleet, and Topic its topic, unless
+// Configure changes them.
+const (
+	Lane  = "main"
+	Topic = "push.main"
+)
+
+// newConfig is the configuration of a fleet before Configure.
+func newConfig(o *Options) *configs.Config {
+	c := configs.Default()
+	c.Kafka.Brokers, c.Redis.Addresses, c.Cassandra.Hosts = o.Servers.Kafka, o.Servers.Redis, o.Servers.Cassandra
+	c.Redis.Cluster = len(o.Servers.Redis) > 1
+	c.Cassandra.Keyspace = o.Keyspace
+
+	c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = 6*time.Second, 30*time.Second
+	c.Kafka.JoinWithin = 0
+	c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 4, 1
+	c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 4*time.Second, 4*time.Second, 10*time.Second
+	// Far fewer in flight than a simulator under the race detector answers in a
+	// send deadline: an answer that is late counts as none and is sent again.
+	c.Send.InFlight, c.Status.Unacknowledged = 500, 250
+	// With 2 % errors a seventh failure in a row comes once in 10^12 pushes.
+	c.Retries.Tiers, c.Retries.Max = []time.Duration{time.Second}, 6
+	c.Dedupe.Capacity = 1_000_000
+	c.Registry.CheckInterval = 200 * time.Millisecond
+
+	lane := c.Lanes[1] // transactional: a greatest age of a day
+	lane.Name, lane.Topic = Lane, Topic
+	c.Lanes = []configs.Lane{lane}
+	c.Admin.Listen = "127.0.0.1:0"
+	return c
+}
+
+// writeSecrets writes the app's credentials and those of the servers into dir,
+// and names them in c.
+func writeSecrets(c *configs.Config, o *Options, s *sim.Server, creds *sim.Credentials) error {
+	account, err := creds.ServiceAccount(s.TokenURI())
+	if err != nil {
+		return err
+	}
+	at := func(name string) string { return filepath.Join(o.Dir, name) }
+	files := map[string][]byte{"providers.pem": s.CAPEM(), "key.p8": creds.P8, "account.json": account}
+	c.Apps = []configs.App{{Name: App,
+		APNS: &configs.APNS{Topic: creds.Topic, TeamID: creds.TeamID, KeyID: creds.KeyID, KeyFile: at("key.p8"),
+			Environments: []string{"production"}, ProductionURL: s.URL(), SandboxURL: s.URL(), CAFile: at("providers.pem")},
+		FCM: &configs.FCM{Project: creds.Project, ServiceAccountFile: at("account.json"), URL: s.URL(), CAFile: at("providers.pem")},
+	}}
+	if a := o.Servers.Access; a != nil {
+		files["servers.pem"], files["password"] = a.CA.PEM(), []byte(a.Password+"\n")
+		tls := configs.TLS{Enabled: true, CAFile: at("servers.pem")}
+		c.Kafka.TLS, c.Redis.TLS, c.Cassandra.TLS = tls, tls, tls
+		c.Kafka.SASL = configs.SASL{Mechanism: o.Servers.Mechanism, Username: a.User, PasswordFile: at("password")}
+		c.Redis.Username, c.Redis.PasswordFile = a.User, at("password")
+		c.Cassandra.Username, c.Cassandra.PasswordFile = a.User, at("password")
+	}
+	for name, content := range files {
+		if err := os.WriteFile(at(name), content, 0o600); err != nil {
+			return fmt.Errorf("writing credentials: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeConfig writes c as a file that pushworker reads.
+func writeConfig(c *configs.Config, path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the configuration: %w", err)
+	}
+	return errors.Join(configs.Print(f, c), f.Close())
+}

@@ -1,0 +1,230 @@
+//go:build unix
+
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/status"
+)
+
+// Fleet is a simulator, a configuration, and the processes that were started
+// with it. The methods that wait or ask may be called by several goroutines at
+// once; Produce by one at a time.
+type Fleet struct {
+	Config *configs.Config
+	Sim    *sim.Server
+
+	options    Options
+	configFile string
+	kafka      kafka.Options
+	admin      *kafka.Admin
+	redis      shards.Client
+
+	mu        sync.Mutex
+	processes []*Process // guarded by mu; in the order of their start
+
+	facts  []Fact // of Produce; read by Account
+	writer *kafka.Writer
+}
+
+// New starts the simulator and writes the configuration. It asks nothing of
+// the servers: Prepare does.
+func New(o Options) (f *Fleet, err error) {
+	creds, err := sim.NewCredentials(App, "com.example."+App)
+	if err != nil {
+		return nil, err
+	}
+	f = &Fleet{options: o, Config: newConfig(&o), configFile: filepath.Join(o.Dir, "worker.yaml")}
+	f.Sim, err = sim.New(sim.Options{Apps: []sim.App{creds.App()}, Patterns: sim.Patterns(), Faults: o.Faults, CountOnly: o.CountOnly, Watch: o.Watch})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if err := f.Sim.Start("127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	if err := writeSecrets(f.Config, &o, f.Sim, creds); err != nil {
+		return nil, err
+	}
+	if o.Configure != nil {
+		o.Configure(f.Config)
+	}
+	if err := f.Config.Validate(); err != nil {
+		return nil, fmt.Errorf("the fleet's own configuration: %w", err)
+	}
+	if err := writeConfig(f.Config, f.configFile); err != nil {
+		return nil, err
+	}
+	return f, f.open()
+}
+
+// maxProduced lets records through that no worker takes: what becomes of them
+// is part of what is tested.
+const maxProduced = 2 << 20
+
+// open makes the clients that look after the servers; none connects yet.
+func (f *Fleet) open() (err error) {
+	if f.kafka, err = wiring.Kafka(f.Config, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	if f.admin, err = kafka.NewAdmin(f.kafka); err != nil {
+		return err
+	}
+	if f.writer, err = kafka.NewWriter(f.kafka, kafka.WriterOptions{Topic: f.topic(), MaxBytes: maxProduced}); err != nil {
+		return err
+	}
+	redisOptions, err := wiring.Redis(f.Config)
+	if err != nil {
+		return err
+	}
+	f.redis, err = shards.Open(redisOptions)
+	return err
+}
+
+// topic is the topic of the first lane, which the records go to.
+func (f *Fleet) topic() string { return f.Config.Lanes[0].Topic }
+
+// Prepare makes the topics and the schema, as `pushctl topics ensure` and
+// `pushctl schema apply` do.
+func (f *Fleet) Prepare(ctx context.Context) error {
+	// A client of its own: for some seconds it remembers that there were none.
+	admin, err := kafka.NewAdmin(f.kafka)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	if _, err := admin.EnsureTopics(ctx, wiring.Topics(f.Config), kafka.EnsureOptions{}); err != nil {
+		return err
+	}
+	if f.options.Status != nil {
+		return nil // a store that needs no schema
+	}
+	statusOptions, err := wiring.Cassandra(f.Config, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	_, err = status.ApplySchema(ctx, statusOptions, wiring.Schema(f.Config))
+	return err
+}
+
+// StartWorker starts one more worker and returns at once: AwaitReady waits
+// until it works. env are variables it gets besides, as NAME=value.
+func (f *Fleet) StartWorker(env ...string) (*Process, error) {
+	return f.start("worker", "run", f.configFile, env...)
+}
+
+// StartOtherWorker starts a worker with a configuration of its own: the
+// fleet's, changed by change. It must replace lists, not write into them.
+func (f *Fleet) StartOtherWorker(change func(*configs.Config)) (*Process, error) {
+	c := *f.Config
+	change(&c)
+	file, err := os.CreateTemp(f.options.Dir, "worker-*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration: %w", err)
+	}
+	if err := errors.Join(file.Close(), writeConfig(&c, file.Name())); err != nil {
+		return nil, err
+	}
+	return f.start("worker", "run", file.Name())
+}
+
+// StartRegistry starts a registry and returns at once.
+func (f *Fleet) StartRegistry() (*Process, error) {
+	return f.start("registry", "registry", f.configFile)
+}
+
+func (f *Fleet) start(name, command, configFile string, env ...string) (*Process, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.processes) + 1
+	log := filepath.Join(f.options.Dir, fmt.Sprintf("%d.%s.log", n, command))
+	p, err := start(fmt.Sprintf("%s %d", name, n), log, env, f.options.Programs.Worker, command, "--config", configFile)
+	if err == nil {
+		f.processes = append(f.processes, p)
+	}
+	return p, err
+}
+
+// Ctl runs pushctl with the fleet's configuration and returns its standard
+// output.
+func (f *Fleet) Ctl(ctx context.Context, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, f.options.Programs.Ctl, append(args, "--config", f.configFile)...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = &stdout, &stderr, environ()
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("pushctl %v: %w: %s", args, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}
+
+// failure is an error when a process has ended without being told to.
+func (f *Fleet) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for _, p := range f.processes {
+		errs = append(errs, p.failure())
+	}
+	return errors.Join(errs...)
+}
+
+// Processes are all that were started, in the order of their start.
+func (f *Fleet) Processes() []*Process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.processes)
+}
+
+// Logs is the end of the log of every process, for a failure's report.
+func (f *Fleet) Logs() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var b bytes.Buffer
+	for _, p := range f.processes {
+		b.WriteString(p.Tail())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// Close kills what still runs, and ends the simulator and the clients. It may
+// be called twice.
+func (f *Fleet) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for _, p := range f.processes {
+		errs = append(errs, p.Kill())
+	}
+	f.processes = nil
+	if f.writer != nil {
+		f.writer.Close()
+	}
+	if f.admin != nil {
+		f.admin.Close()
+	}
+	if f.redis != nil {
+		errs = append(errs, f.redis.Close())
+		f.redis = nil
+	}
+	return errors.Join(append(errs, f.Sim.Close())...)
+}

@@ -1,0 +1,185 @@
+//go:build unix
+
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// Record is one record to produce, with what must become of it.
+type Record struct {
+	Key, Value []byte
+	Want       Want
+}
+
+// Want is what must become of a record.
+type Want struct {
+	// Copy is set for a second record of an id: it has no outcome of its own.
+	Copy bool
+	// Outcomes that the notification may end with; none = any final one.
+	Outcomes []pipeline.Outcome
+	// Reason code that its rows must have, without the detail behind it; empty
+	// = any. A dead letter's copy in the DLQ must have it too.
+	Reason pipeline.Reason
+	// Detail that stands behind the reason; empty = any.
+	Detail string
+	// Unsent is set for what no provider may ever see.
+	Unsent bool
+	// Limited is set for what counts against the cap of its key's user.
+	Limited bool
+}
+
+// Fact is what the fleet remembers of a record that Kafka has acknowledged.
+type Fact struct {
+	Key  string
+	Want Want
+}
+
+// headerNumber numbers the records, so that each is found again in the topic.
+const headerNumber = "fleet-record"
+
+// WantOf is what the crowd means by a fate.
+func WantOf(fate crowd.Fate) Want {
+	one := func(o ...pipeline.Outcome) []pipeline.Outcome { return o }
+	switch fate {
+	case crowd.IsCopy:
+		return Want{Copy: true}
+	case crowd.Reaches:
+		return Want{Outcomes: one(pipeline.OutcomeDelivered)}
+	case crowd.MayBeLimited:
+		return Want{Outcomes: one(pipeline.OutcomeDelivered, pipeline.OutcomeSuppressed), Limited: true}
+	case crowd.DeadEnds:
+		return Want{Outcomes: one(pipeline.OutcomeFailed, pipeline.OutcomeSuppressed)}
+	case crowd.Expires:
+		return Want{Outcomes: one(pipeline.OutcomeExpired), Reason: pipeline.PastExpiry, Unsent: true}
+	case crowd.DeadLetters:
+		return Want{Outcomes: one(pipeline.OutcomeDeadLettered), Unsent: true}
+	case crowd.HasNoDevice:
+		return Want{Outcomes: one(pipeline.OutcomeSuppressed), Reason: pipeline.NoDevice, Unsent: true}
+	}
+	return Want{Outcomes: one(pipeline.OutcomeSuppressed), Unsent: true} // opted out
+}
+
+// FromCrowd makes up n records.
+func FromCrowd(g *crowd.Records, n int) []Record {
+	records := make([]Record, n)
+	for i := range records {
+		r := g.Next(time.Now())
+		records[i] = Record{Key: r.Key, Value: r.Value, Want: WantOf(r.Fate)}
+	}
+	return records
+}
+
+// Produce appends the records to the lane's topic and returns when Kafka has
+// acknowledged all. One goroutine at a time may call it.
+func (f *Fleet) Produce(ctx context.Context, records []Record) error {
+	const group = 1000
+	for len(records) > 0 {
+		some := records[:min(group, len(records))]
+		records = records[len(some):]
+		batch := make([]kafka.Record, len(some))
+		for i, r := range some {
+			batch[i] = kafka.Record{Key: r.Key, Value: r.Value,
+				Headers: map[string]string{headerNumber: strconv.Itoa(len(f.facts) + i)}}
+		}
+		if err := f.writer.Append(ctx, batch); err != nil {
+			return fmt.Errorf("producing: %w", err)
+		}
+		for _, r := range some {
+			f.facts = append(f.facts, Fact{Key: string(r.Key), Want: r.Want})
+		}
+	}
+	return nil
+}
+
+// FillFilter adds the ids of records to the dedupe filter ahead of their being
+// produced, so that it answers "maybe" to all of them, and says whether it got
+// full on the way.
+func (f *Fleet) FillFilter(ctx context.Context, records []Record) (full bool, err error) {
+	filter, err := dedupe.New(f.redis, wiring.Filter(f.Config))
+	if err != nil {
+		return false, err
+	}
+	// Without this, a filter that is new answers "maybe" for being new.
+	if err := filter.DeclareNew(ctx); err != nil {
+		return false, err
+	}
+	ids := make([]string, 0, len(records))
+	for _, r := range records {
+		var m pipeline.Message
+		if pipeline.Decode(r.Value, &m); m.ID != "" {
+			ids = append(ids, m.ID)
+		}
+	}
+	for some := range slices.Chunk(ids, 1000) {
+		if err := filter.Add(ctx, some); err != nil {
+			return false, err
+		}
+	}
+	fill, err := filter.Fill(ctx)
+	if err != nil {
+		return false, err
+	}
+	full = fill.Maybe > 0
+	maybe := make([]bool, len(ids))
+	if err := filter.Check(ctx, ids, maybe); err != nil {
+		return full, err
+	}
+	if i := slices.Index(maybe, false); i >= 0 {
+		return full, fmt.Errorf("the filter says it has not seen %s, which was added", ids[i])
+	}
+	return full, nil
+}
+
+// Produced is how many records were acknowledged.
+func (f *Fleet) Produced() int { return len(f.facts) }
+
+// usersLog appends to push.users.
+type usersLog struct{ *kafka.Writer }
+
+// Append implements users.Log.
+func (l usersLog) Append(ctx context.Context, records []users.Record) error {
+	rs := make([]kafka.Record, len(records))
+	for i, r := range records {
+		rs[i] = kafka.Record{Key: []byte(r.Key), Value: r.Value}
+	}
+	return l.Writer.Append(ctx, rs)
+}
+
+// Register writes all users of a crowd to push.users, as an app's backend
+// would.
+func (f *Fleet) Register(ctx context.Context, c *crowd.Crowd) error {
+	w, err := kafka.NewWriter(f.kafka, kafka.WriterOptions{Topic: kafka.UsersTopic, PartitionKey: users.PartitionKey})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	client := users.NewClient(usersLog{w})
+	var list []users.Registration
+	for i := range c.Users {
+		u := c.User(i)
+		for _, d := range u.Devices {
+			list = append(list, users.Registration{User: u.ID, Device: d})
+		}
+		if u.Kind == crowd.OptedOut {
+			if err := client.SetPreferences(ctx, u.ID, u.Preferences); err != nil {
+				return fmt.Errorf("registering users: %w", err)
+			}
+		}
+	}
+	if _, err := client.RegisterDevices(ctx, list); err != nil {
+		return fmt.Errorf("registering users: %w", err)
+	}
+	return nil
+}
