@@ -1,0 +1,396 @@
+package invariants
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	began = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	main0 = Partition{"push.main", 0}
+	retry = Partition{"push.main.retry.30s", 0}
+)
+
+// at is a moment of the run, in milliseconds from its start.
+func at(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+
+func row(id, device string, step int, s State, ms int) Row {
+	return Row{Pair: Pair{id, device}, Step: step, State: s, At: at(ms)}
+}
+
+func accept(id, device string, ms int) Send {
+	return Send{Pair: Pair{id, device}, At: at(ms), Provider: "apns", Worker: "w1", Reply: "ok", Accepted: true, CollapseID: "c" + id}
+}
+
+func refuse(id, device string, ms int) Send {
+	s := accept(id, device, ms)
+	s.Accepted, s.Reply = false, "unavailable"
+	return s
+}
+
+// clean is a run of four seconds without fault: "a" goes to two devices, and
+// came twice; "b" needs a second attempt, "c" cannot be used, and nobody may
+// push "d". The last record is read and committed at 2 s.
+func clean() *Ledgers {
+	produced := func(offset int64, id string) Produced {
+		return Produced{ID: id, Partition: main0, Offset: offset, At: at(0)}
+	}
+	a, b, c, d, again := produced(0, "a"), produced(1, "b"), produced(2, "c"), produced(3, "d"), produced(4, "a")
+	a.Devices, a.Outcomes = []string{"1", "2"}, []Outcome{Outcome(Delivered)}
+	a.Deadline, c.Outcomes = at(3000), []Outcome{Outcome(DeadLettered)}
+	d.Unsent, again.Copy = true, true
+	l := &Ledgers{
+		Producer: Seal([]Produced{a, b, c, d, again}),
+		Sends:    Seal([]Send{accept("a", "1", 100), accept("a", "2", 110), refuse("b", "3", 120), accept("b", "3", 1900)}),
+		Status: Seal([]Row{row("a", "1", 0, Delivered, 150), row("a", "2", 0, Delivered, 160), row("b", "3", 0, Retrying, 170),
+			row("b", "3", 1, Delivered, 1950), row("c", "", 0, DeadLettered, 90), row("d", "", 0, Suppressed, 95)}),
+		Letters:   Seal([]Letter{{Dead, "c", 0, "bad_json"}, {Retry, "b", 1, "unavailable"}}),
+		Processes: Seal([]Footprint{{"w1", at(0), 80, 30, 50 << 20}, {"w1", at(4000), 90, 31, 60 << 20}}),
+		Leaks:     Seal[Leak](nil),
+		Limits:    Limits{Retries: 3, Standstill: time.Second, Back: time.Second},
+	}
+	samples := []Sample{}
+	for ms := 0; ms <= 4000; ms += 100 {
+		s := Sample{At: at(ms), Partition: main0, End: 5}
+		if ms >= 200 {
+			s.Committed = 2
+		}
+		if ms >= 1000 {
+			s.Committed = 5
+		}
+		w := Sample{At: at(ms), Partition: retry, End: 1, Waits: true}
+		if ms >= 2000 {
+			w.Committed = 1
+		}
+		samples = append(samples, s, w)
+	}
+	l.Offsets = Seal(samples)
+	return l
+}
+
+// sampled changes the samples of main0 from a moment on.
+func sampled(l *Ledgers, from int, change func(*Sample)) {
+	for i := range l.Offsets.Entries {
+		if s := &l.Offsets.Entries[i]; s.Partition == main0 && !s.At.Before(at(from)) {
+			change(s)
+		}
+	}
+}
+
+func TestCleanRun(t *testing.T) {
+	r := Check(clean())
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if r.Records != 5 || r.Notifications != 4 || r.Pushes != 3 || r.Repeated != 0 || r.Lost != 0 || r.Letters[Dead] != 1 || r.Letters[Retry] != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r.Outcomes[Outcome(Delivered)] != 2 || r.Outcomes[Outcome(DeadLettered)] != 1 || r.Outcomes[Outcome(Suppressed)] != 1 {
+		t.Errorf("outcomes %v", r.Outcomes)
+	}
+	if r.Worst.Standstill != 800*time.Millisecond || r.Worst.Delivery != 1900*time.Millisecond || r.Worst.Sample != 100*time.Millisecond {
+		t.Errorf("worst %+v", r.Worst)
+	}
+}
+
+// kill is an event at a moment that may make this many pushes come again.
+func kill(ms, repeats int, exposed ...Pair) Event {
+	e := Event{Kind: "kill", Target: "w1", Start: at(ms), End: at(ms), Repeats: repeats}
+	if len(exposed) > 0 {
+		e.Exposed = map[Pair]bool{}
+		for _, p := range exposed {
+			e.Exposed[p] = true
+		}
+	}
+	return e
+}
+
+// Every promise that is broken, and every ledger that is not whole, is
+// reported, as that and with words that lead to it; what an event excuses is
+// not.
+func TestCheckNotices(t *testing.T) {
+	again := func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, accept("a", "1", 2500)) }
+	for _, tt := range []struct {
+		why    string
+		change func(*Ledgers)
+		broken Invariant // empty: nothing is
+		says   string
+	}{
+		{"the producer's ledger is not sealed", func(l *Ledgers) { l.Producer.Sealed = false }, Incomplete, "producer is not sealed"},
+		{"the simulator's ledger is not, and says why", func(l *Ledgers) { l.Sends.Sealed, l.Sends.Missing = false, "12 of 13" }, Incomplete, "12 of 13"},
+		{"the status dump is not", func(l *Ledgers) { l.Status.Sealed = false }, Incomplete, "status rows is not sealed"},
+		{"the topics' is not", func(l *Ledgers) { l.Letters.Sealed = false }, Incomplete, "dead-letter topics is not sealed"},
+		{"the offsets' is not", func(l *Ledgers) { l.Offsets.Sealed = false }, Incomplete, "offsets is not sealed"},
+		{"the status dump is empty", func(l *Ledgers) { l.Status.Entries = nil }, Incomplete, "status rows is empty"},
+		{"nobody looked at processes", func(l *Ledgers) { l.Processes = Ledger[Footprint]{} }, Incomplete, "processes is not sealed"},
+		{"processes were looked at once", func(l *Ledgers) { l.Processes.Entries = l.Processes.Entries[:1] }, Incomplete, "looked at twice"},
+		{"nobody searched for canaries", func(l *Ledgers) { l.Leaks = Ledger[Leak]{} }, Incomplete, "canaries is not sealed"},
+		{"that nobody looked is declared", func(l *Ledgers) {
+			l.Processes, l.Leaks, l.Limits.Unobserved = Ledger[Footprint]{}, Ledger[Leak]{}, []Invariant{I8, I9}
+		}, "", ""},
+		{"a record is not in the producer's ledger", func(l *Ledgers) { l.Producer.Entries = l.Producer.Entries[1:] }, Incomplete, "offset 1 where 0"},
+		{"the last record is not", func(l *Ledgers) { l.Producer.Entries = l.Producer.Entries[:4] }, Incomplete, "ends at 5"},
+		{"a whole partition is not", func(l *Ledgers) {
+			l.Offsets.Entries = append(l.Offsets.Entries, Sample{At: at(4000), Partition: Partition{"push.main", 1}, Committed: 3, End: 3})
+		}, Incomplete, "push.main/1 has 3 records"},
+		{"a partition was never sampled", func(l *Ledgers) {
+			l.Producer.Entries = append(l.Producer.Entries, Produced{ID: "a", Copy: true, Partition: Partition{"push.main", 1}})
+		}, Incomplete, "no offset of push.main/1"},
+		{"samples are missing for 3 s", func(l *Ledgers) {
+			l.Offsets.Entries = append(l.Offsets.Entries[:4:4], l.Offsets.Entries[70:]...)
+		}, Incomplete, "was not sampled for 3"},
+		{"one id was produced for two notifications", func(l *Ledgers) { l.Producer.Entries[4].Copy = false }, Incomplete, "twice"},
+
+		{"no rows: lost", func(l *Ledgers) { l.Status.Entries = l.Status.Entries[:5] }, I1, "d (push.main/0/3) has no final outcome: [no rows]"},
+		{"handed over and never picked up", func(l *Ledgers) { l.Status.Entries[3].State = Held }, I1, "b (push.main/0/1) has no final outcome"},
+		{"an intent is no outcome", func(l *Ledgers) { l.Status.Entries[5].State = Sending }, I1, "no final outcome"},
+		{"one device of two is open", func(l *Ledgers) { l.Status.Entries[1].State = Retrying }, I1, "devices [2] are open"},
+		{"nothing about a device", func(l *Ledgers) {
+			l.Status.Entries = append(l.Status.Entries[:1:1], l.Status.Entries[2:]...)
+		}, I1, "nothing about its device 2"},
+		{"another outcome than was meant", func(l *Ledgers) { l.Status.Entries[4].State = Failed }, I1, "c (push.main/0/2) ended FAILED and not"},
+		{"two endings", func(l *Ledgers) {
+			l.Status.Entries = append(l.Status.Entries, row("d", "", 1, Expired, 3500))
+		}, I1, "ended in 2 ways"},
+		{"dead-lettered without a copy", func(l *Ledgers) { l.Letters.Entries = l.Letters.Entries[1:] }, I1, "in the dead-letter topic false"},
+		{"a dead letter of something delivered", func(l *Ledgers) {
+			l.Letters.Entries = append(l.Letters.Entries, Letter{Dead, "a", 0, "panicked"})
+		}, I1, "in the dead-letter topic true"},
+		{"rows of something that was never produced", func(l *Ledgers) {
+			l.Status.Entries = append(l.Status.Entries, row("x", "", 0, Suppressed, 10))
+		}, I1, "x has status rows"},
+		{"a retry of something that was never produced", func(l *Ledgers) {
+			l.Letters.Entries = append(l.Letters.Entries, Letter{Retry, "x", 1, ""})
+		}, I1, "x is in a retry topic"},
+
+		{"delivered, and the provider never saw it", func(l *Ledgers) { l.Sends.Entries = l.Sends.Entries[1:] }, I2, "the provider never saw"},
+		{"delivered, and the provider refused", func(l *Ledgers) {
+			l.Sends.Entries[1].Accepted, l.Sends.Entries[1].Reply = false, "bad"
+		}, I2, "never accepted it"},
+		{"a retry counted as delivered", func(l *Ledgers) { l.Sends.Entries = l.Sends.Entries[:3] }, I2, "never accepted it"},
+		{"accepted, and the row says failed", func(l *Ledgers) { l.Status.Entries[1].State = Failed }, I2, "its row does not say so"},
+		{"pushed and never produced", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, accept("x", "1", 10)) }, I2, "x was pushed"},
+
+		{"committed before the status was durable", func(l *Ledgers) { l.Status.Entries[0].At = at(900) }, I3, "a (push.main/0/0) was durable 700ms later"},
+		{"committed past a gap", func(l *Ledgers) {
+			sampled(l, 200, func(s *Sample) { s.Committed = max(4, s.Committed) })
+			l.Status.Entries[4].At = at(800)
+		}, I3, "c (push.main/0/2) was durable 600ms later"},
+		{"who looked at once found nothing", func(l *Ledgers) {
+			sampled(l, 0, func(s *Sample) { s.Looked = true })
+			sampled(l, 200, func(s *Sample) {
+				if s.At.Equal(at(200)) {
+					s.Unsettled = []int64{1}
+				}
+			})
+		}, I3, "nothing durable was there of offset 1, b:"},
+		{"rows that were written again later prove nothing when somebody looked", func(l *Ledgers) {
+			sampled(l, 0, func(s *Sample) { s.Looked = true })
+			l.Status.Entries[0].At = at(3000)
+		}, "", ""},
+		{"nor to who could not look later", func(l *Ledgers) {
+			sampled(l, 0, func(s *Sample) { s.Looked = s.At.Before(at(3500)) })
+			l.Status.Entries[0].At = at(3900)
+		}, "", ""},
+
+		{"accepted twice", again, I4, "no fault explains it"},
+		{"accepted twice, as a kill may do", func(l *Ledgers) { again(l); l.Events = []Event{kill(300, 1)} }, "", ""},
+		{"more than that kill may repeat", func(l *Ledgers) {
+			again(l)
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "2", 2600))
+			l.Events = []Event{kill(300, 1)}
+		}, I4, "beyond the bound of the kill"},
+		{"two kills, one each", func(l *Ledgers) {
+			again(l)
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "2", 2600))
+			l.Events = []Event{kill(300, 1), kill(1700, 1)}
+		}, "", ""},
+		{"the kill came later", func(l *Ledgers) { again(l); l.Events = []Event{kill(3800, 9)} }, I4, "no fault explains it"},
+		{"the kill was over before", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries, accept("b", "3", 3500))
+			l.Events = []Event{kill(300, 9)}
+		}, I4, "no fault explains it"},
+		{"its status was durable when the kill came", func(l *Ledgers) {
+			again(l)
+			l.Events = []Event{kill(300, 9, Pair{"a", "2"})}
+		}, I4, "its status was durable"},
+		{"its status was not", func(l *Ledgers) { again(l); l.Events = []Event{kill(300, 9, Pair{"a", "1"})} }, "", ""},
+		{"a decision that was taken back is no acceptance", func(l *Ledgers) { again(l); l.Sends.Entries[0].Undone = true }, "", ""},
+		{"another collapse id, effectively once", func(l *Ledgers) {
+			again(l)
+			l.Sends.Entries[4].CollapseID, l.Limits.Mode, l.Events = "other", EffectivelyOnce, []Event{kill(300, 1)}
+		}, I4, `under the collapse ids "ca" and "other"`},
+		{"the same one", func(l *Ledgers) { again(l); l.Limits.Mode, l.Events = EffectivelyOnce, []Event{kill(300, 1)} }, "", ""},
+		{"twice in a lane of at most once", func(l *Ledgers) {
+			again(l)
+			l.Limits.Mode, l.Events = AtMostOnce, []Event{kill(300, 1)}
+		}, I4, "sends at most once"},
+
+		{"an offset went back", func(l *Ledgers) {
+			sampled(l, 2000, func(s *Sample) {
+				if s.At.Equal(at(2000)) {
+					s.Committed = 3
+				}
+			})
+		}, I5, "push.main/0 went from 5 back to 3"},
+
+		{"sent to who opted out", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, refuse("d", "4", 10)) }, I6, "d (push.main/0/3) was never to be sent"},
+		{"sent past the deadline", func(l *Ledgers) { l.Producer.Entries[0].Deadline = at(-2000) }, I6, "after its deadline"},
+		{"called inside a ban", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "429", Start: at(1000), End: at(3000), Ban: &Ban{"apns", 500 * time.Millisecond}}}
+		}, I6, "b was sent by \"w1\" 900ms after apns said stop"},
+		{"what was in flight still arrives", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "429", Start: at(1500), End: at(3000), Ban: &Ban{"apns", 500 * time.Millisecond}}}
+		}, "", ""},
+		{"another provider's ban", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "429", Start: at(1000), End: at(3000), Ban: &Ban{"fcm", 0}}}
+		}, "", ""},
+
+		{"a partition stood still", func(l *Ledgers) { l.Limits.Standstill = 700 * time.Millisecond }, I7, "stood still at 2 of 5 for 800ms"},
+		{"its store was away", func(l *Ledgers) {
+			l.Limits.Standstill = 650 * time.Millisecond
+			l.Events = []Event{{Kind: "redis", Start: at(300), End: at(400), Stalls: true}}
+			l.Limits.Heal = 100 * time.Millisecond
+		}, "", ""},
+		{"its store was away for a shorter time", func(l *Ledgers) {
+			l.Limits.Standstill = 300 * time.Millisecond
+			l.Events = []Event{{Kind: "redis", Start: at(300), End: at(400), Stalls: true}}
+		}, I7, "stood still"},
+		{"not all is committed in the end", func(l *Ledgers) {
+			sampled(l, 1000, func(s *Sample) { s.Committed = 4 })
+		}, I7, "is committed to 4 of 5 in the end"},
+		{"nor in a retry topic", func(l *Ledgers) {
+			l.Offsets.Entries[len(l.Offsets.Entries)-1].End = 2
+		}, I7, "push.main.retry.30s/0 is committed to 1 of 2"},
+		{"back too late", func(l *Ledgers) {
+			l.Events, l.Limits.Back = []Event{{Kind: "cassandra", Start: at(210), End: at(300), ComesBack: true}}, 500*time.Millisecond
+		}, I7, "the first commit took 700ms"},
+		{"back in time", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "cassandra", Start: at(210), End: at(300), ComesBack: true}}
+		}, "", ""},
+
+		{"a canary is in a log", func(l *Ledgers) { l.Leaks = Seal([]Leak{{"the log of w1"}}) }, I8, "the log of w1"},
+
+		{"goroutines leak", func(l *Ledgers) { l.Processes.Entries[1].Goroutines = 400 }, I9, "400 goroutines"},
+		{"descriptors leak", func(l *Ledgers) { l.Processes.Entries[1].FDs = 90 }, I9, "90 descriptors"},
+		{"memory leaks", func(l *Ledgers) { l.Processes.Entries[1].Bytes = 1 << 30 }, I9, "bytes of memory"},
+
+		{"tried too often", func(l *Ledgers) {
+			for range 3 {
+				l.Sends.Entries = append(l.Sends.Entries, refuse("b", "3", 500))
+			}
+		}, I10, "tried 5 times for device 3, at most 4"},
+		{"tried once more because of a kill", func(l *Ledgers) {
+			for range 3 {
+				l.Sends.Entries = append(l.Sends.Entries, refuse("b", "3", 500))
+			}
+			l.Events = []Event{kill(600, 1)}
+		}, "", ""},
+		{"more was exposed than the windows hold", func(l *Ledgers) {
+			l.Events = []Event{kill(300, 1, Pair{"a", "1"}, Pair{"a", "2"})}
+		}, I4, "2 pushes were accepted without a durable status; the windows hold 1"},
+		{"a worker died by itself", func(l *Ledgers) {
+			l.Exits = []Exit{{Process: "w1", At: at(100), Status: 2, Why: "panic"}}
+		}, Exits, "w1 ended by itself"},
+		{"a worker ended badly", func(l *Ledgers) { l.Exits = []Exit{{Process: "w1", Asked: true, Status: 1}} }, Exits, "status 1"},
+		{"a worker took too long", func(l *Ledgers) {
+			l.Exits = []Exit{{Process: "w1", Asked: true, Took: 2 * time.Second, Budget: time.Second}}
+		}, Exits, "took 2s"},
+		{"a worker ended well", func(l *Ledgers) {
+			l.Exits = []Exit{{Process: "w1", Asked: true, Took: time.Second, Budget: time.Second}}
+		}, "", ""},
+		{"sending went on while the store was away", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "down", Target: "cassandra", Start: at(50), End: at(115), Pushes: 1}}
+		}, Pressure, "2 pushes were accepted while cassandra was away"},
+		{"the other provider had its share", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "down", Target: "fcm", Start: at(105), End: at(5105), Unharmed: "apns"}}
+		}, "", ""},
+		{"the other provider was harmed", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "down", Target: "fcm", Start: at(2000), End: at(8000), Unharmed: "apns"}}
+		}, Isolation, "apns accepted 3 in the 6s before"},
+		{"an attempt beyond the last", func(l *Ledgers) { l.Letters.Entries[1].Attempt = 4 }, I10, "attempt 4"},
+	} {
+		l := clean()
+		tt.change(l)
+		r := Check(l)
+		err := r.Err()
+		switch {
+		case tt.broken == "" && err != nil:
+			t.Errorf("%s: %v", tt.why, err)
+		case tt.broken != "" && r.Violations[tt.broken] == 0:
+			t.Errorf("%s: %s is not reported, but %v", tt.why, tt.broken, err)
+		case tt.broken != "" && !strings.Contains(strings.Join(r.Findings[tt.broken], "\n"), tt.says):
+			t.Errorf("%s: reported as %q, want something with %q", tt.why, r.Findings[tt.broken], tt.says)
+		}
+	}
+}
+
+// Nothing at all is not clean.
+func TestNothingIsNotClean(t *testing.T) {
+	if r := Check(&Ledgers{}); r.Violations[Incomplete] < 6 {
+		t.Errorf("an empty run has the findings %v", r.Findings)
+	}
+	r := Check(&Ledgers{Producer: Seal[Produced](nil), Sends: Seal[Send](nil), Status: Seal[Row](nil), Letters: Seal[Letter](nil),
+		Offsets: Seal[Sample](nil), Processes: Seal[Footprint](nil), Leaks: Seal[Leak](nil)})
+	if r.Violations[Incomplete] == 0 {
+		t.Error("a run of which nothing was seen is clean")
+	}
+}
+
+// The derivation of an outcome follows the written precedence.
+func TestOutcome(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		rows []Row
+		want Outcome
+		open int
+	}{
+		{"none", nil, NoRows, 0},
+		{"DELIVERED beats a later step", []Row{row("n", "1", 0, Delivered, 0), row("n", "1", 2, Failed, 9)}, Outcome(Delivered), 0},
+		{"the latest step decides", []Row{row("n", "1", 0, Failed, 5), row("n", "1", 1, Expired, 1)}, Outcome(Expired), 0},
+		{"a later retry opens it", []Row{row("n", "1", 0, DeadLettered, 0), row("n", "1", 1, Retrying, 1)}, Open, 1},
+		{"final beats open of the same step", []Row{row("n", "1", 1, Retrying, 0), row("n", "1", 1, Suppressed, 0)}, Outcome(Suppressed), 0},
+		{"of two final ones precedence decides", []Row{row("n", "1", 1, Unknown, 9), row("n", "1", 1, Failed, 0)}, Outcome(Failed), 0},
+		{"any device delivered", []Row{row("n", "1", 0, Failed, 0), row("n", "2", 0, Delivered, 0)}, Outcome(Delivered), 0},
+		{"delivered, another is open", []Row{row("n", "1", 0, Held, 0), row("n", "2", 0, Delivered, 0)}, Outcome(Delivered), 1},
+		{"open before failed", []Row{row("n", "1", 0, Failed, 0), row("n", "2", 0, Sending, 0)}, Open, 1},
+		{"FAILED before EXPIRED before SUPPRESSED", []Row{row("n", "1", 0, Suppressed, 0), row("n", "2", 0, Expired, 0), row("n", "3", 0, Failed, 0)}, Outcome(Failed), 0},
+		{"a row without device counts alone", []Row{row("n", "", 0, Suppressed, 0)}, Outcome(Suppressed), 0},
+		{"and not beside devices", []Row{row("n", "", 0, Held, 0), row("n", "1", 1, Expired, 0)}, Outcome(Expired), 0},
+	} {
+		h := history{}
+		for _, r := range tt.rows {
+			h[r.Device] = append(h[r.Device], r)
+		}
+		if got, open := h.outcome(); got != tt.want || len(open) != tt.open {
+			t.Errorf("%s: %s with %d open, want %s with %d", tt.why, got, len(open), tt.want, tt.open)
+		}
+	}
+}
+
+// A record may be committed when everything that is known of has a row that
+// ends it or hands it over.
+func TestSettled(t *testing.T) {
+	for _, tt := range []struct {
+		why     string
+		rows    []Row
+		devices []string
+		intents bool
+		want    bool
+	}{
+		{"nothing", nil, nil, true, false},
+		{"ended", []Row{row("n", "1", 0, Failed, 0)}, nil, false, true},
+		{"handed over", []Row{row("n", "1", 0, Held, 0)}, nil, false, true},
+		{"ended as a whole", []Row{row("n", "", 0, Suppressed, 0)}, []string{"1", "2"}, false, true},
+		{"a device that is known of has nothing", []Row{row("n", "1", 0, Delivered, 0)}, []string{"1", "2"}, false, false},
+		{"both have", []Row{row("n", "1", 0, Delivered, 0), row("n", "2", 0, Retrying, 0)}, []string{"1", "2"}, false, true},
+		{"an intent", []Row{row("n", "1", 0, Sending, 0)}, nil, false, false},
+		{"an intent, where that is enough", []Row{row("n", "1", 0, Sending, 0)}, nil, true, true},
+		{"one device ended, the other is intended", []Row{row("n", "1", 0, Delivered, 0), row("n", "2", 0, Sending, 0)}, nil, false, false},
+	} {
+		if got := Settled(tt.rows, tt.devices, tt.intents); got != tt.want {
+			t.Errorf("%s: %v", tt.why, got)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package invariants
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// outcomes checks I1: one final outcome for each notification.
+func (c *checker) outcomes() {
+	for i := range c.Producer.Entries {
+		p := &c.Producer.Entries[i]
+		if p.Copy {
+			continue
+		}
+		h := c.rows[p.ID]
+		outcome, open := h.outcome()
+		c.r.Outcomes[outcome]++
+		switch {
+		case outcome == NoRows || outcome == Open:
+			c.r.Lost++
+			c.r.find(I1, "%s has no final outcome: %s", c.describe(p), c.story(p.ID))
+			continue
+		case len(open) > 0:
+			c.r.find(I1, "%s ended %s, and devices %v are open: %s", c.describe(p), outcome, open, c.story(p.ID))
+		case len(p.Outcomes) > 0 && !slices.Contains(p.Outcomes, outcome):
+			c.r.find(I1, "%s ended %s and not %v: %s", c.describe(p), outcome, p.Outcomes, c.story(p.ID))
+		}
+		c.everyDevice(p, h)
+		c.oneEnding(p, h)
+		dead := slices.ContainsFunc(c.letters[p.ID], func(l Letter) bool { return l.Kind == Dead })
+		if dead != h.has(DeadLettered) {
+			c.r.find(I1, "%s: in the dead-letter topic %v, in the status %v: %s", c.describe(p), dead, !dead, c.story(p.ID))
+		}
+	}
+	for id := range c.rows {
+		if c.records[id] == nil {
+			c.r.find(I1, "%s has status rows and was never produced: %s", id, c.story(id))
+		}
+	}
+	for id, letters := range c.letters {
+		if c.records[id] == nil {
+			c.r.find(I1, "%s is in a %s topic and was never produced", id, letters[0].Kind)
+		}
+	}
+}
+
+func (h history) has(s State) bool {
+	for _, rows := range h {
+		if slices.ContainsFunc(rows, func(r Row) bool { return r.State == s }) {
+			return true
+		}
+	}
+	return false
+}
+
+// everyDevice: a device that the notification was for has an ending, unless
+// the whole ended before its devices were looked up.
+func (c *checker) everyDevice(p *Produced, h history) {
+	if _, whole := h[""]; whole {
+		return
+	}
+	for _, d := range p.Devices {
+		if h[d] == nil {
+			c.r.find(I1, "%s has nothing about its device %s: %s", c.describe(p), d, c.story(p.ID))
+		}
+	}
+}
+
+// oneEnding: a device has one final state, or DELIVERED over others. Two can
+// only come of two workers that had the record at once, which takes a fault.
+func (c *checker) oneEnding(p *Produced, h history) {
+	for device, rows := range h {
+		ends := map[State]bool{}
+		var first, last time.Time
+		for _, r := range rows {
+			if !r.State.final() {
+				continue
+			}
+			ends[r.State] = true
+			if first.IsZero() || r.At.Before(first) {
+				first = r.At
+			}
+			if r.At.After(last) {
+				last = r.At
+			}
+		}
+		if len(ends) > 1 && !c.disturbed(first, last) {
+			c.r.find(I1, "%s ended in %d ways for device %s, and no fault explains it: %s", c.describe(p), len(ends), device, c.story(p.ID))
+		}
+	}
+}
+
+// disturbed reports whether an event that may repeat work touches the time from
+// one moment to another.
+func (c *checker) disturbed(from, to time.Time) bool {
+	return slices.ContainsFunc(c.Events, func(e Event) bool { return e.Repeats > 0 && c.touches(&e, from, to) })
+}
+
+func (c *checker) touches(e *Event, from, to time.Time) bool {
+	return !e.Start.After(to.Add(c.limits.Grace)) && !e.End.Before(from.Add(-c.limits.Grace))
+}
+
+// accepted checks I2: rows and the provider agree about each device.
+func (c *checker) accepted() {
+	for pair, list := range c.pushes {
+		p := c.records[pair.ID]
+		if p == nil {
+			c.r.find(I2, "%s was pushed to device %s and never produced", pair.ID, pair.Device)
+			continue
+		}
+		yes, heard := 0, 0
+		for _, s := range list {
+			if s.Accepted && !s.Undone {
+				if yes == 0 {
+					c.r.Worst.Delivery = max(c.r.Worst.Delivery, s.At.Sub(p.At))
+				}
+				if yes++; !s.Unheard {
+					heard++
+				}
+			}
+		}
+		c.r.Pushes += yes
+		delivered := slices.ContainsFunc(c.rows[pair.ID][pair.Device], func(r Row) bool { return r.State == Delivered })
+		switch {
+		case delivered && yes == 0:
+			c.r.find(I2, "%s is DELIVERED to device %s, whose provider never accepted it: %s", c.describe(p), pair.Device, c.story(pair.ID))
+		case !delivered && heard > 0 && c.limits.Mode != AtMostOnce && !c.disturbed(list[0].At, list[len(list)-1].At):
+			c.r.find(I2, "%s was accepted for device %s, its row does not say so, and no fault explains it: %s", c.describe(p), pair.Device, c.story(pair.ID))
+		}
+	}
+	for id, h := range c.rows {
+		for device, rows := range h {
+			if c.pushes[Pair{id, device}] == nil && slices.ContainsFunc(rows, func(r Row) bool { return r.State == Delivered }) {
+				c.r.find(I2, "%s is DELIVERED to device %s, which the provider never saw: %s", id, device, c.story(id))
+			}
+		}
+	}
+}
+
+func (c *checker) describe(p *Produced) string {
+	return fmt.Sprintf("%s (%s/%d/%d)", p.ID, p.Partition.Topic, p.Partition.ID, p.Offset)
+}
+
+// story is all that is known of a notification.
+func (c *checker) story(id string) string {
+	const clock = "15:04:05.000"
+	var lines []string
+	h := c.rows[id]
+	for _, device := range slices.Sorted(maps.Keys(h)) {
+		for _, r := range h[device] {
+			lines = append(lines, fmt.Sprintf("[row %q step %d %s %s %s]", device, r.Step, stateName(r.State), r.Reason, r.At.Format(clock)))
+		}
+	}
+	if len(h) == 0 {
+		lines = append(lines, "[no rows]")
+	}
+	for _, device := range c.devices[id] {
+		for _, s := range c.pushes[Pair{id, device}] {
+			lines = append(lines, fmt.Sprintf("[push %q %s by %q %s%s%s]", device, s.Reply, s.Worker, s.At.Format(clock),
+				mark(s.Unheard, " unheard"), mark(s.Undone, " undone")))
+		}
+	}
+	for _, letter := range c.letters[id] {
+		lines = append(lines, fmt.Sprintf("[%s record, attempt %d, %s]", letter.Kind, letter.Attempt, letter.Reason))
+	}
+	return strings.Join(lines, " ")
+}
+
+func mark(is bool, word string) string {
+	if is {
+		return word
+	}
+	return ""
+}
+
+func stateName(s State) string {
+	switch s {
+	case Pending:
+		return "PENDING"
+	case Sending:
+		return "SENDING"
+	case Retrying:
+		return "RETRYING"
+	case Held:
+		return "HELD"
+	}
+	return Outcome(s).String()
+}
+
+func (k Kind) String() string { return [...]string{"", "dead-letter", "retry", "hold"}[k] }

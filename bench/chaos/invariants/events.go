@@ -1,0 +1,51 @@
+package invariants
+
+import "time"
+
+// exits: nobody ended by itself, and who was asked to did so well.
+func (c *checker) exits() {
+	for _, e := range c.Exits {
+		switch {
+		case !e.Asked:
+			c.r.find(Exits, "%s ended by itself at %s with status %d: %s", e.Process, e.At.Format(time.StampMilli), e.Status, e.Why)
+		case e.Status != 0:
+			c.r.find(Exits, "%s ended with status %d: %s", e.Process, e.Status, e.Why)
+		case e.Took > e.Budget:
+			c.r.find(Exits, "%s took %v to end, more than %v", e.Process, e.Took, e.Budget)
+		}
+	}
+}
+
+// least is the shortest time that a rate is taken over.
+const least = 5 * time.Second
+
+// during counts what was accepted while events lasted, and before.
+func (c *checker) during() {
+	for i := range c.Events {
+		e := &c.Events[i]
+		length := e.End.Sub(e.Start)
+		if length <= 0 {
+			continue
+		}
+		all, other, before := 0, 0, 0
+		for _, s := range c.Sends.Entries {
+			switch {
+			case !s.Accepted:
+			case !s.At.Before(e.Start) && s.At.Before(e.End):
+				all++
+				if s.Provider == e.Unharmed {
+					other++
+				}
+			case s.Provider == e.Unharmed && !s.At.Before(e.Start.Add(-length)) && s.At.Before(e.Start):
+				before++
+			}
+		}
+		c.r.Events[i].Pushes = all
+		if e.Pushes > 0 && all > e.Pushes {
+			c.r.find(Pressure, "%d pushes were accepted while %s was away (%s), at most %d fit the windows", all, e.Target, e.Kind, e.Pushes)
+		}
+		if e.Unharmed != "" && length >= least && 2*other < before {
+			c.r.find(Isolation, "%s accepted %d in the %v before the %s of %s, and %d while it lasted", e.Unharmed, before, length, e.Kind, e.Target, other)
+		}
+	}
+}

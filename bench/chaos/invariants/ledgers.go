@@ -1,0 +1,234 @@
+// Package invariants decides whether a run of the fleet kept its promises: from
+// what independent observers wrote down, and from nothing that the worker
+// says of itself. It is plain data and one pure function, and imports nothing
+// of ours; how a status is derived from rows is written here a second time.
+//
+// To use it, fill Ledgers and call Check:
+//
+//   - Producer: one Produced for each record that Kafka acknowledged, with its
+//     place. The places of a partition must be all of them from 0 to the end
+//     that the last Sample has, so a record that nobody wrote down is noticed.
+//   - Sends: one Send for each push that the simulator decided about.
+//     sim.Options.Watch is the source; what it takes back (Undone) stays in
+//     the ledger as such.
+//   - Status: every row of the status table, read when all is done.
+//   - Letters: every record of the retry, hold and dead-letter topics.
+//   - Offsets: Samples of the committed offset of every partition, taken at
+//     least every Limits.SampleGap from the first record to the end.
+//   - Processes and Leaks, or I9 and I8 in Limits.Unobserved.
+//   - Events: what was done to the fleet, with how many pushes each may make
+//     the fleet repeat. Without events nothing may be repeated.
+//
+// Each observer seals its ledger once it knows that it has missed nothing. An
+// unsealed ledger is a finding: no run is clean because somebody did not look.
+package invariants
+
+import "time"
+
+// Ledgers are all that was seen of a run.
+type Ledgers struct {
+	Producer  Ledger[Produced]
+	Sends     Ledger[Send]
+	Status    Ledger[Row]
+	Letters   Ledger[Letter]
+	Offsets   Ledger[Sample]
+	Processes Ledger[Footprint]
+	Leaks     Ledger[Leak]
+	Exits     []Exit
+	Events    []Event
+	Limits    Limits
+}
+
+// Ledger is the account of one observer.
+type Ledger[E any] struct {
+	Entries []E
+	// Sealed says that the observer has seen everything there was. Missing says
+	// why not, where it knows.
+	Sealed  bool
+	Missing string
+}
+
+// Seal is a complete ledger of these entries.
+func Seal[E any](entries []E) Ledger[E] { return Ledger[E]{Entries: entries, Sealed: true} }
+
+// Partition is one of a topic.
+type Partition struct {
+	Topic string
+	ID    int32
+}
+
+// Pair is one notification on one device: what may be accepted once.
+type Pair struct{ ID, Device string }
+
+// Produced is one record of a lane's topic, as it was acknowledged.
+type Produced struct {
+	ID        string // what its status rows stand under, also where the record has no usable id
+	Partition Partition
+	Offset    int64
+	At        time.Time // of its timestamp
+	Copy      bool      // a further record of an id: it has no outcome of its own
+	Unsent    bool      // must never reach a provider: opted out, unusable, expired
+	Deadline  time.Time // it may not be sent after this; zero = no deadline
+	Outcomes  []Outcome // that it may end with; empty = any final one
+	Devices   []string  // hashes of devices that must each end; empty = not known
+}
+
+// Send is one push as the simulator saw it.
+type Send struct {
+	Pair
+	At         time.Time
+	Provider   string
+	Worker     string // who sent it; empty = not known
+	Reply      string
+	Accepted   bool
+	Unheard    bool // its answer did not get out
+	Undone     bool // the provider says it never processed it: no acceptance and no attempt
+	CollapseID string
+}
+
+// Row is one row of the status table.
+type Row struct {
+	Pair
+	Step   int
+	State  State
+	At     time.Time // as the row says
+	Reason string
+}
+
+// Kind is the kind of topic that a Letter is in.
+type Kind uint8
+
+// The topics beside a lane's own.
+const (
+	Dead Kind = iota + 1
+	Retry
+	Hold
+)
+
+// Letter is one record of a retry, hold or dead-letter topic.
+type Letter struct {
+	Kind    Kind
+	ID      string // as its Produced has it
+	Attempt int    // pf-attempt
+	Reason  string
+}
+
+// Sample is what was committed of a partition at a moment.
+type Sample struct {
+	At        time.Time // when the answer was there
+	Partition Partition
+	Committed int64 // the next offset; 0 when nothing is committed
+	End       int64 // of the log, read after Committed; -1 = not read
+	Waits     bool  // a retry or hold topic, whose records wait for their time
+	// Looked says that the status of every record below Committed that no sample
+	// before had passed was read at once; Unsettled are their offsets that had no
+	// durable outcome. Without it the times in the rows decide.
+	Looked    bool
+	Unsettled []int64
+}
+
+// Footprint is what a process took of its machine while it had nothing to do.
+type Footprint struct {
+	Process    string
+	At         time.Time
+	Goroutines int
+	FDs        int
+	Bytes      int64 // resident
+}
+
+// Leak is a canary found where it must not be; Where says it without the
+// canary itself. No entries in a sealed ledger means that all was searched.
+type Leak struct{ Where string }
+
+// Exit is the end of a process.
+type Exit struct {
+	Process string
+	At      time.Time
+	Asked   bool // it was told to end, other than by SIGKILL, which is not written down
+	Status  int
+	Took    time.Duration // since it was told
+	Budget  time.Duration // that it may take
+	Why     string        // what its log says of it, where it was not asked
+}
+
+// Event is something that was done to the fleet.
+type Event struct {
+	Kind   string // "kill", "pause", "redis wiped" …
+	Target string
+	Start  time.Time
+	End    time.Time // when the fault was taken away; Start for one without length
+	// Repeats is the most pushes that it may make the fleet send again. Exposed,
+	// where it is not nil, are the only ones: those accepted without a durable
+	// status at that moment.
+	Repeats int
+	Exposed map[Pair]bool
+	// Stalls says that partitions may stand still from Start to End and for
+	// Limits.Heal after it. ComesBack says that commits must move again within
+	// Limits.Back of End.
+	Stalls, ComesBack bool
+	// Ban is set where the provider said stop from Start to End.
+	Ban *Ban
+	// Unharmed names a provider that had nothing to do with it: while it lasts,
+	// at least half as many pushes a second are accepted there as before.
+	Unharmed string
+	// Pushes, above 0, is the most that may be accepted from Start to End: a
+	// store is away, so what is not sent stays unsent.
+	Pushes int
+}
+
+// Ban says who may not be called while an Event lasts.
+type Ban struct {
+	Provider string
+	Drain    time.Duration // of the ban's start, when what is in flight still arrives
+}
+
+// Mode is a lane's delivery mode, as configured.
+type Mode string
+
+// The delivery modes.
+const (
+	AtLeastOnce     Mode = "at_least_once"
+	EffectivelyOnce Mode = "effectively_once"
+	AtMostOnce      Mode = "at_most_once"
+)
+
+// Limits are what a run is held against.
+type Limits struct {
+	Mode       Mode          // empty = AtLeastOnce
+	Retries    int           // attempts after the first
+	Standstill time.Duration // a partition with lag may not stand still for longer; 0 = 30 s
+	Heal       time.Duration // after an event that stalls
+	Back       time.Duration // see Event.ComesBack; 0 = not checked
+	Grace      time.Duration // how late something in flight may still arrive; 0 = 1 s
+	SampleGap  time.Duration // the longest time without a sample of a partition; 0 = 2 s
+	Goroutines int           // growth of an idle process that is no leak; 0 = 100
+	FDs        int           // 0 = 50
+	Bytes      int64         // 0 = 256 MiB
+	// Unobserved are invariants that this run has no observer for: I8, I9. They
+	// are named in the report.
+	Unobserved []Invariant
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&l.Standstill, 30*time.Second)
+	set(&l.Grace, time.Second)
+	set(&l.SampleGap, 2*time.Second)
+	if l.Mode == "" {
+		l.Mode = AtLeastOnce
+	}
+	if l.Goroutines == 0 {
+		l.Goroutines = 100
+	}
+	if l.FDs == 0 {
+		l.FDs = 50
+	}
+	if l.Bytes == 0 {
+		l.Bytes = 256 << 20
+	}
+	return l
+}

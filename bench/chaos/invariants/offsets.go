@@ -1,0 +1,188 @@
+package invariants
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// offsets checks I3, I5 and I7 on the samples of each partition.
+func (c *checker) offsets() {
+	byPlace := map[Partition]map[int64]*Produced{}
+	for i := range c.Producer.Entries {
+		p := &c.Producer.Entries[i]
+		if byPlace[p.Partition] == nil {
+			byPlace[p.Partition] = map[int64]*Produced{}
+		}
+		byPlace[p.Partition][p.Offset] = p
+	}
+	for p, samples := range c.samples {
+		c.forward(p, samples)
+		c.durable(p, samples, byPlace[p])
+		c.moving(p, samples)
+		last := samples[len(samples)-1]
+		if last.End >= 0 && last.Committed != last.End {
+			c.r.find(I7, "%s/%d is committed to %d of %d in the end", p.Topic, p.ID, last.Committed, last.End)
+		}
+	}
+	c.back()
+}
+
+// forward checks I5, and that nobody looked away.
+func (c *checker) forward(p Partition, samples []Sample) {
+	for i := 1; i < len(samples); i++ {
+		a, b := &samples[i-1], &samples[i]
+		if b.Committed < a.Committed {
+			c.r.find(I5, "%s/%d went from %d back to %d at %s", p.Topic, p.ID, a.Committed, b.Committed, b.At.Format(time.StampMilli))
+		}
+		gap := b.At.Sub(a.At)
+		c.r.Worst.Sample = max(c.r.Worst.Sample, gap)
+		if gap-c.excused(a.At, b.At) > c.limits.SampleGap {
+			c.r.find(Incomplete, "the offset of %s/%d was not sampled for %v from %s on", p.Topic, p.ID, gap, a.At.Format(time.StampMilli))
+		}
+	}
+}
+
+// durable checks I3.
+func (c *checker) durable(p Partition, samples []Sample, records map[int64]*Produced) {
+	if samples[0].Waits {
+		return // what it hands on has rows of its own, which I1 asks for
+	}
+	passed := int64(0)
+	for i := range samples {
+		s := &samples[i]
+		if s.Looked {
+			for _, offset := range s.Unsettled {
+				c.r.find(I3, "%s/%d was committed to %d at %s, and nothing durable was there of offset %d%s", p.Topic, p.ID, s.Committed,
+					s.At.Format(time.StampMilli), offset, c.whose(records[offset]))
+			}
+			passed = max(passed, s.Committed)
+			continue
+		}
+		for ; passed < s.Committed; passed++ {
+			if r := records[passed]; r != nil {
+				c.durableBy(r, s)
+			}
+		}
+	}
+}
+
+func (c *checker) durableBy(r *Produced, s *Sample) {
+	at, ok := c.rows[r.ID].settled(r.Devices, c.limits.Mode == AtMostOnce)
+	switch {
+	case !ok:
+		c.r.find(I3, "%s/%d was committed to %d, past %s without a durable outcome", r.Partition.Topic, r.Partition.ID, s.Committed, c.describe(r))
+	case at.After(s.At):
+		c.r.find(I3, "%s/%d was committed to %d at %s, and %s was durable %v later", r.Partition.Topic, r.Partition.ID, s.Committed,
+			s.At.Format(time.StampMilli), c.describe(r), at.Sub(s.At))
+	}
+}
+
+func (c *checker) whose(r *Produced) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %s: %s", r.ID, c.story(r.ID))
+}
+
+// moving checks I7: with lag, the committed offset moves.
+func (c *checker) moving(p Partition, samples []Sample) {
+	if samples[0].Waits {
+		return // its records wait for their time
+	}
+	since := samples[0].At
+	for i := 1; i < len(samples); i++ {
+		a, b := &samples[i-1], &samples[i]
+		lag := b.End > b.Committed || b.End < 0
+		if b.Committed == a.Committed && lag && i < len(samples)-1 {
+			continue
+		}
+		still := b.At.Sub(since)
+		excused := c.excused(since, b.At)
+		if excused > 0 {
+			c.r.Worst.Excused = max(c.r.Worst.Excused, still)
+		}
+		if still -= excused; a.End > a.Committed || b.Committed > a.Committed {
+			c.r.Worst.Standstill = max(c.r.Worst.Standstill, still)
+			if still > c.limits.Standstill {
+				c.r.find(I7, "%s/%d stood still at %d of %d for %v from %s on", p.Topic, p.ID, a.Committed, a.End, still.Round(time.Millisecond), since.Format(time.StampMilli))
+			}
+		}
+		since = b.At
+	}
+}
+
+// excused is how much of a time events allow partitions to stand still in.
+func (c *checker) excused(from, to time.Time) (sum time.Duration) {
+	type span struct{ from, to time.Time }
+	var spans []span
+	for i := range c.Events {
+		e := &c.Events[i]
+		if start, end := e.Start, e.End.Add(c.limits.Heal); e.Stalls && start.Before(to) && end.After(from) {
+			if start.Before(from) {
+				start = from
+			}
+			if end.After(to) {
+				end = to
+			}
+			spans = append(spans, span{start, end})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	done := from
+	for _, s := range spans {
+		if s.from.Before(done) {
+			s.from = done
+		}
+		if s.to.After(s.from) {
+			sum += s.to.Sub(s.from)
+			done = s.to
+		}
+	}
+	return sum
+}
+
+// back is how long after each event the first commit came, of those that had
+// anything to commit.
+func (c *checker) back() {
+	for i := range c.Events {
+		e := &c.Events[i]
+		if !e.ComesBack {
+			continue
+		}
+		took, waiting := time.Duration(0), false
+		for _, samples := range c.samples {
+			after := slices.IndexFunc(samples, func(s Sample) bool { return s.At.After(e.End) })
+			if after < 0 || samples[after].Waits || samples[after].End == samples[after].Committed {
+				continue
+			}
+			waiting = true
+			for _, s := range samples[after:] {
+				if s.Committed > samples[max(0, after-1)].Committed {
+					if d := s.At.Sub(e.End); took == 0 || d < took {
+						took = d
+					}
+					break
+				}
+			}
+		}
+		c.r.Events[i].Back = took
+		c.r.Worst.Back = max(c.r.Worst.Back, took)
+		if waiting && c.limits.Back > 0 && (took == 0 || took > c.limits.Back) {
+			c.r.find(I7, "after the %s of %s ended at %s, the first commit took %v, more than %v", e.Kind, e.Target, e.End.Format(time.StampMilli), took, c.limits.Back)
+		}
+	}
+}
+
+// Settled reports whether rows of one notification let the offset of its record
+// be committed: everything that is known of has a row that ends it or hands it
+// over. With intents a durable intent is enough, as in lanes that send at most
+// once. An observer that looks at once uses it; see Sample.Looked.
+func Settled(rows []Row, devices []string, intents bool) bool {
+	h := history{}
+	for _, r := range rows {
+		h[r.Device] = append(h[r.Device], r)
+	}
+	_, ok := h.settled(devices, intents)
+	return ok
+}

@@ -1,0 +1,99 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/deploy/local"
+)
+
+// server does something to Kafka, Redis or Cassandra, or to the connections to
+// it.
+func (n *nemesis) server(ctx context.Context, a Action) error {
+	n.world.serving[a.Target].Lock()
+	defer n.world.serving[a.Target].Unlock()
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true}
+	if a.Target == Kafka {
+		// The group may give partitions away whose owners cannot say goodbye.
+		e.Repeats = windows * len(n.world.workers())
+	}
+	// While it lasts others have to know of it; see storeAway.
+	at := n.begin(e)
+	before, _ := n.world.footprints(ctx, ", "+a.Target+" away") // a worker may be just starting
+	err := n.serverFault(ctx, a)
+	if a.For >= flatFor {
+		if after, err := n.world.footprints(ctx, ", "+a.Target+" away"); err == nil {
+			n.mu.Lock()
+			n.prints = append(append(n.prints, before...), after...)
+			n.mu.Unlock()
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events[at].End = time.Now()
+	n.events[at].ComesBack = a.Target == Cassandra
+	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole) {
+		n.events[at].Pushes = windows * len(n.world.slots)
+	}
+	return err
+}
+
+// flatFor is how long a store is away before the workers' memory is compared.
+const flatFor = 5 * time.Second
+
+// begin notes an event that has no end yet, and returns its index.
+func (n *nemesis) begin(e invariants.Event) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, e)
+	return len(n.events) - 1
+}
+
+func (n *nemesis) serverFault(ctx context.Context, a Action) error {
+	server := n.world.servers()[a.Target]
+	switch a.Fault {
+	case Kill:
+		if err := server.Kill(); err != nil {
+			return err
+		}
+		hold(ctx, a.For)
+		return restart(server)
+	case Stop:
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
+		defer cancel()
+		if err := server.Stop(stopping); err != nil {
+			return err
+		}
+		hold(ctx, a.For)
+		return restart(server)
+	case Pause:
+		if err := server.Pause(); err != nil {
+			return err
+		}
+		hold(ctx, a.For)
+		return server.Resume()
+	case Wipe:
+		wiping, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
+		defer cancel()
+		return server.Wipe(wiping)
+	}
+	if !network(ctx, a, n.world.proxies[a.Target]) {
+		return errors.New("nobody knows how")
+	}
+	return nil
+}
+
+// serverPatience is how long a server may take to be back on a busy machine.
+const serverPatience = 2 * time.Minute
+
+// restart also runs at the end of a run that was interrupted: what was taken
+// away is given back.
+func restart(server *local.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), serverPatience)
+	defer cancel()
+	return server.Restart(ctx)
+}

@@ -1,0 +1,193 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+)
+
+// sampler asks ten times a second what is committed of every partition, and at
+// once whether what was passed since has a durable outcome.
+type sampler struct {
+	client   *kgo.Client
+	admin    *kadm.Client
+	topic    string
+	groups   [2]string // of the lane's own topic, and of its retry and hold topics
+	producer *producer
+	status   *statusReader
+	intents  bool // a durable intent is enough
+
+	passed map[invariants.Partition]int64 // touched by run only, as topics
+	topics []string
+
+	mu      sync.Mutex
+	samples []invariants.Sample                        // guarded by mu
+	latest  map[invariants.Partition]invariants.Sample // guarded by mu
+	pass    int                                        // guarded by mu; how often all was asked
+	asking  error                                      // guarded by mu; why the last one failed
+}
+
+func newSampler(w *world, p *producer, r *statusReader, groups [2]string, topic string) (*sampler, error) {
+	client, err := w.kafkaClient(kgo.RequestRetries(0), kgo.RetryTimeout(2*time.Second), kgo.MetadataMinAge(time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("sampler: %w", err)
+	}
+	return &sampler{client: client, admin: kadm.NewClient(client), topic: topic, groups: groups, producer: p, status: r,
+		passed: map[invariants.Partition]int64{}, latest: map[invariants.Partition]invariants.Sample{}}, nil
+}
+
+// samplePause is the time from one sample to the next.
+const samplePause = 100 * time.Millisecond
+
+// run samples until ctx ends.
+func (s *sampler) run(ctx context.Context) {
+	ticker := time.NewTicker(samplePause)
+	defer ticker.Stop()
+	for {
+		if err := s.sample(ctx); ctx.Err() == nil {
+			s.mu.Lock()
+			s.asking = err
+			s.mu.Unlock()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sample asks once. What is committed is asked first and the ends last: so a
+// lag of zero is one that was.
+func (s *sampler) sample(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	committed := map[invariants.Partition]int64{}
+	for _, group := range s.groups {
+		offsets, err := s.admin.FetchOffsets(ctx, group)
+		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+			return fmt.Errorf("asking what %s has committed: %w", group, err)
+		}
+		for topic, list := range offsets {
+			for id, o := range list {
+				if o.Err != nil {
+					return fmt.Errorf("asking what %s has committed: %w", group, o.Err)
+				}
+				committed[invariants.Partition{Topic: topic, ID: id}] = max(0, o.At)
+			}
+		}
+	}
+	asked := time.Now()
+	unsettled, looked := s.look(ctx, committed)
+	if s.topics == nil { // they are all made before the run
+		topics, err := laneTopics(ctx, s.admin, s.topic)
+		if err != nil {
+			return err
+		}
+		s.topics = append(topics[waiting], s.topic)
+	}
+	ends, err := s.admin.ListEndOffsets(ctx, s.topics...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("asking for the ends of the topics: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ends.Each(func(e kadm.ListedOffset) {
+		p := invariants.Partition{Topic: e.Topic, ID: e.Partition}
+		sample := invariants.Sample{At: asked, Partition: p, Committed: committed[p], End: e.Offset, Waits: e.Topic != s.topic,
+			Looked: looked && e.Topic == s.topic, Unsettled: unsettled[p]}
+		s.samples = append(s.samples, sample)
+		s.latest[p] = sample
+	})
+	s.pass++
+	return nil
+}
+
+// look reads the status of every record that a commit has passed since it was
+// called last. looked is false when that could not be done.
+func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]int64) (unsettled map[invariants.Partition][]int64, looked bool) {
+	var records []invariants.Produced
+	patience := time.Now().Add(time.Second)
+	for p, to := range committed {
+		if p.Topic != s.topic {
+			continue
+		}
+		// A record can be consumed before its producer has read the
+		// acknowledgement.
+		list, all := s.producer.at(p, s.passed[p], to)
+		for ; !all && time.Now().Before(patience); list, all = s.producer.at(p, s.passed[p], to) {
+			time.Sleep(time.Millisecond)
+		}
+		if !all {
+			return nil, false
+		}
+		records = append(records, list...)
+	}
+	ids := make([]string, len(records))
+	for i := range records {
+		ids[i] = records[i].ID
+	}
+	rows, err := s.status.of(ctx, ids)
+	for p, to := range committed {
+		s.passed[p] = max(s.passed[p], to)
+	}
+	if err != nil {
+		return nil, false
+	}
+	unsettled = map[invariants.Partition][]int64{}
+	for i := range records {
+		if r := &records[i]; !invariants.Settled(rows[r.ID], r.Devices, s.intents) {
+			unsettled[r.Partition] = append(unsettled[r.Partition], r.Offset)
+		}
+	}
+	return unsettled, true
+}
+
+// lag is how many records are not committed, by the newest sample, and how many
+// samples there are.
+func (s *sampler) lag() (lag int64, pass int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sample := range s.latest {
+		lag += sample.End - sample.Committed
+	}
+	return lag, s.pass, s.asking
+}
+
+// behind names the partitions with lag.
+func (s *sampler) behind() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var late []string
+	for p, sample := range s.latest {
+		if sample.End != sample.Committed {
+			late = append(late, fmt.Sprintf("%s/%d is committed to %d of %d", p.Topic, p.ID, sample.Committed, sample.End))
+		}
+	}
+	return strings.Join(late, ", ")
+}
+
+// close ends the clients and seals the ledger.
+func (s *sampler) close() invariants.Ledger[invariants.Sample] {
+	s.client.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asking != nil {
+		return invariants.Ledger[invariants.Sample]{Entries: s.samples, Missing: s.asking.Error()}
+	}
+	return invariants.Seal(s.samples)
+}

@@ -1,0 +1,115 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/bench/fleet"
+)
+
+// footprint is what a worker takes of the machine.
+func footprint(ctx context.Context, name string, p *fleet.Process) (invariants.Footprint, error) {
+	m, err := p.Metrics(ctx)
+	if err != nil {
+		return invariants.Footprint{}, err
+	}
+	return invariants.Footprint{Process: name, At: time.Now(), Goroutines: int(m.Sum("go_goroutines")),
+		FDs: int(m.Sum("process_open_fds")), Bytes: int64(m.Sum("process_resident_memory_bytes"))}, nil
+}
+
+// footprints are those of all workers.
+func (w *world) footprints(ctx context.Context, suffix string) (list []invariants.Footprint, err error) {
+	for _, s := range w.workers() {
+		if p := s.process(); p != nil && p.Running() {
+			f, err := footprint(ctx, s.name+suffix, p)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, f)
+		}
+	}
+	return list, nil
+}
+
+// canaries finds device tokens and the text of messages where they must not
+// be: anywhere but on the wire and in the values of records.
+type canaries struct {
+	tokens map[string]bool
+	leaks  []invariants.Leak
+}
+
+// texts are parts of every message of the crowd.
+var texts = []string{"is on its way", "the warehouse in Rotterdam"}
+
+// long are words that may be tokens.
+var long = regexp.MustCompile(`[A-Za-z0-9_:%-]{60,}`)
+
+func newCanaries(w *world) *canaries {
+	c := &canaries{tokens: map[string]bool{}}
+	for i := range w.people.Users {
+		for _, d := range w.people.User(i).Devices {
+			c.tokens[d.Token] = true
+		}
+	}
+	return c
+}
+
+// search looks through one text.
+func (c *canaries) search(where, text string) {
+	for _, t := range texts {
+		if strings.Contains(text, t) {
+			c.leaks = append(c.leaks, invariants.Leak{Where: where + ": the text of a message"})
+			break
+		}
+	}
+	for _, word := range long.FindAllString(text, -1) {
+		if c.tokens[word] {
+			c.leaks = append(c.leaks, invariants.Leak{Where: where + ": a device token"})
+			break
+		}
+	}
+}
+
+// headers looks through those of a record.
+func (c *canaries) headers(topic string, hs []kgo.RecordHeader) {
+	for _, h := range hs {
+		c.search(fmt.Sprintf("header %s of a record of %s", h.Key, topic), string(h.Value))
+	}
+}
+
+// processes looks through the logs of all processes and the metrics of those
+// that run.
+func (c *canaries) processes(ctx context.Context, w *world) error {
+	for _, p := range w.fleet.Processes() {
+		c.search("the log of "+p.Name, p.Log())
+	}
+	for _, s := range w.workers() {
+		p := s.process()
+		if p == nil || !p.Running() {
+			continue
+		}
+		m, err := p.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		for name := range m {
+			c.search("the metrics of "+p.Name, name)
+		}
+	}
+	return nil
+}
+
+// rows looks through the status table.
+func (c *canaries) rows(rows []invariants.Row) {
+	for _, r := range rows {
+		c.search("a status row", r.ID+" "+r.Device+" "+r.Reason)
+	}
+}

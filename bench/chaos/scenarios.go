@@ -1,0 +1,148 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/configs"
+)
+
+// Scenario is a kind of run.
+type Scenario struct {
+	Name  string
+	About string // one line
+	// Full is its length as promised, Short the one for tests.
+	Full, Short time.Duration
+	Workers     int
+	Rate        int           // records a second
+	Latency     time.Duration // of the providers' answers
+	Session     time.Duration // after which the group gives a silent member's partitions away
+
+	// plan is the faults of a run of this length.
+	plan func(r *rand.Rand, length time.Duration) []Action
+	// configure changes the fleet's configuration; may be nil.
+	configure func(*configs.Config)
+	// limits changes what the run is held against; may be nil.
+	limits func(*invariants.Limits)
+	// again is set where messages may run out of attempts: what was to be
+	// delivered may end DEAD_LETTERED or EXPIRED.
+	again bool
+	// alone is set where no two faults touch: then the provider that has none is
+	// held to its rate.
+	alone bool
+}
+
+const mixedWorkers = 3
+
+// Scenarios are all there are, in the order of the documentation.
+func Scenarios() []*Scenario {
+	return []*Scenario{
+		{Name: "mixed", About: "faults of every kind by seed, some at once", Full: 10 * time.Minute, Short: 30 * time.Second,
+			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed},
+		{Name: "kills", About: "SIGKILL of random workers under load: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
+			Workers: 4, Rate: 300, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: kills},
+		{Name: "rolling", About: "SIGTERM and restart of each worker in turn: 10 rounds in full, 2 in short", Full: 10 * rollEvery * 4, Short: 2 * rollEvery * 4,
+			Workers: 4, Rate: 300, Latency: 100 * time.Millisecond, Session: 3 * time.Second, plan: rolling},
+		{Name: "churn", About: "a member joins or leaves every 0.5 to 3 s", Full: 3 * time.Minute, Short: 20 * time.Second,
+			Workers: 2, Rate: 300, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: churn},
+		{Name: "cassandra", About: "Cassandra is down, and then hangs: 3 minutes each in full, 18 s in short", Full: 8 * time.Minute, Short: 48 * time.Second,
+			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: cassandraAway,
+			limits: func(l *invariants.Limits) { l.Back = 15 * time.Second }},
+		{Name: "redis-wipe", About: "Redis loses everything, again and again, and workers are killed just then", Full: 3 * time.Minute, Short: 25 * time.Second,
+			Workers: 3, Rate: 200, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: redisWipe},
+		{Name: "provider", About: "FCM answers 429 to everything, with Retry-After in its forms; then APNs is down: 3 minutes in full", Full: 8 * time.Minute, Short: 60 * time.Second,
+			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: provider, alone: true},
+	}
+}
+
+// FindScenario returns the one of that name.
+func FindScenario(name string) (*Scenario, error) {
+	var names []string
+	for _, s := range Scenarios() {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return nil, fmt.Errorf("no scenario %q: there are %v", name, names)
+}
+
+// killEvery is the mean time between two kills: a worker is up again after
+// about one second, and its partitions are given away after the session.
+const killEvery = 3 * time.Second
+
+func kills(r *rand.Rand, length time.Duration) (plan []Action) {
+	at := settle
+	for range int(length / killEvery) {
+		plan = append(plan, Action{At: at, Fault: Kill, Target: worker(r.IntN(4))})
+		at += exponential(r, killEvery)
+	}
+	return plan
+}
+
+// rollEvery is the time for one worker to drain and be back.
+const rollEvery = 4 * time.Second
+
+func rolling(_ *rand.Rand, length time.Duration) (plan []Action) {
+	for i := range int(length / rollEvery) {
+		plan = append(plan, Action{At: settle + time.Duration(i)*rollEvery, Fault: Stop, Target: worker(i % 4)})
+	}
+	return plan
+}
+
+// guests is the most members that churn adds.
+const guests = 2
+
+func churn(r *rand.Rand, length time.Duration) (plan []Action) {
+	here := 0
+	for at := settle; at < length; at += millis(r, 500*time.Millisecond, 3*time.Second) {
+		joins := here == 0 || here < guests && r.IntN(2) == 0
+		if joins {
+			here++
+			plan = append(plan, Action{At: at, Fault: Join, Target: Workers})
+		} else {
+			here--
+			plan = append(plan, Action{At: at, Fault: Leave, Target: Workers})
+		}
+	}
+	return plan
+}
+
+// cassandraAway takes it away for 3 of 8 parts, gives it one part back, and
+// lets it hang for 3 more.
+func cassandraAway(_ *rand.Rand, length time.Duration) []Action {
+	part := length / 8
+	return []Action{
+		{At: part / 2, Fault: Kill, Target: Cassandra, For: 3 * part},
+		{At: 4*part + part/2, Fault: Pause, Target: Cassandra, For: 3 * part},
+	}
+}
+
+func redisWipe(r *rand.Rand, length time.Duration) (plan []Action) {
+	for at := settle; at < length; at += millis(r, 6*time.Second, 9*time.Second) {
+		switch r.IntN(3) {
+		case 0: // what is redelivered meets filters and registry that know nothing
+			plan = append(plan, Action{At: at, Fault: Kill, Target: worker(r.IntN(3))},
+				Action{At: at + millis(r, 0, 1500*time.Millisecond), Fault: Wipe, Target: Redis})
+		case 1:
+			plan = append(plan, Action{At: at, Fault: Wipe, Target: Redis})
+		case 2: // comes back empty
+			plan = append(plan, Action{At: at, Fault: Kill, Target: Redis, For: millis(r, 100*time.Millisecond, time.Second)})
+		}
+	}
+	return plan
+}
+
+// stormForms are the ways in which Retry-After comes: in seconds, as a date,
+// and not at all.
+var stormForms = []string{"seconds", "date", "missing"}
+
+func provider(_ *rand.Rand, length time.Duration) (plan []Action) {
+	part := length / 16
+	for form := range stormForms {
+		plan = append(plan, Action{At: part + time.Duration(form)*2*part, Fault: Storm, Target: FCM, For: part, Form: form})
+	}
+	return append(plan, Action{At: 8 * part, Fault: Down, Target: APNS, For: 6 * part})
+}
