@@ -1,0 +1,155 @@
+//go:build unix
+
+package mutants
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// harness holds the run against the chaos harness's checker, which shares no
+// code with the accounting: the same bugs must be found by both.
+func (w *world) harness(ctx context.Context) (*invariants.Report, error) {
+	l := &invariants.Ledgers{Sends: w.sends.seal(w.Sim.Ledger().Totals()), Status: invariants.Seal(w.store.rows()),
+		Limits: invariants.Limits{Mode: invariants.Mode(w.Config.Lanes[0].Mode), Retries: w.Config.Retries.Max,
+			SampleGap: time.Hour, Unobserved: []invariants.Invariant{invariants.I8, invariants.I9}}}
+	for n, d := range w.deaths {
+		// What an earlier death has exposed may not have been settled by then.
+		l.Events = append(l.Events, invariants.Event{Kind: "kill", Target: "worker", Start: d.at, End: d.at, Repeats: (n + 1) * killBound, Exposed: w.exposed(d), Stalls: true})
+	}
+	if err := w.readTopics(ctx, l); err != nil {
+		return nil, err
+	}
+	return invariants.Check(l), nil
+}
+
+// exposed are the pushes that were accepted and not durably DELIVERED when a
+// worker died.
+func (w *world) exposed(d killed) map[invariants.Pair]bool {
+	pairs := make(map[invariants.Pair]bool)
+	for p := range d.accepted {
+		if at := w.store.deliveredAt(p.id, p.device); at.IsZero() || at.After(d.at) {
+			pairs[invariants.Pair{ID: p.id, Device: p.device}] = true
+		}
+	}
+	return pairs
+}
+
+// readTopics fills the producer's ledger, the letters and the offsets.
+func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
+	options, err := wiring.Kafka(w.Config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	var letters []invariants.Letter
+	byOrigin, commits := make(map[string]string), w.commits.all()
+	l.Producer.Sealed, l.Offsets.Sealed = true, true
+	for _, topic := range wiring.TopicNames(w.Config) { // the lane's own is the first
+		kind := kindOf(topic)
+		if kind == 0 && topic != fleet.Topic {
+			continue
+		}
+		ends := make(map[int32]int64)
+		err := fleet.ReadTopic(ctx, options, topic, func(r kafka.Record) {
+			ends[r.Partition] = r.Offset + 1
+			var m pipeline.Message
+			pipeline.Decode(r.Value, &m)
+			id, origin := strings.Clone(m.ID), topic+"/"+strconv.Itoa(int(r.Partition))+"/"+strconv.FormatInt(r.Offset, 10)
+			if kind != 0 {
+				if known := byOrigin[r.Headers["pf-origin"]]; known != "" {
+					id = known
+				}
+				attempt, _ := strconv.Atoi(r.Headers["pf-attempt"])
+				letters = append(letters, invariants.Letter{Kind: kind, ID: id, Attempt: attempt, Reason: r.Headers["pf-reason"]})
+				return
+			}
+			if id == "" {
+				id = pipeline.PlaceID(topic, r.Partition, r.Offset)
+			}
+			byOrigin[origin] = id
+			l.Producer.Entries = append(l.Producer.Entries, w.produced(r, id))
+		})
+		if err != nil {
+			return err
+		}
+		if kind == invariants.Dead {
+			continue
+		}
+		for id, end := range ends {
+			p := pipeline.Partition{Topic: topic, ID: id}
+			l.Offsets.Entries = append(l.Offsets.Entries, samples(p, commits[p], end, kind != 0)...)
+		}
+	}
+	l.Letters = invariants.Seal(letters)
+	return nil
+}
+
+// kindOf is 0 for a topic that is none of a lane's others.
+func kindOf(topic string) invariants.Kind {
+	switch rest := strings.TrimPrefix(topic, fleet.Topic); {
+	case rest == ".dlq":
+		return invariants.Dead
+	case strings.HasPrefix(rest, ".retry."):
+		return invariants.Retry
+	case strings.HasPrefix(rest, ".hold."):
+		return invariants.Hold
+	}
+	return 0
+}
+
+// produced is what was meant by a record of the lane's topic.
+func (w *world) produced(r kafka.Record, id string) invariants.Produced {
+	p := invariants.Produced{ID: id, Partition: invariants.Partition{Topic: fleet.Topic, ID: r.Partition}, Offset: r.Offset, At: r.Timestamp}
+	n, err := strconv.Atoi(r.Headers["fleet-record"])
+	if err != nil || n < 0 || n >= len(w.produce) {
+		return p // the accounting says so
+	}
+	want := w.produce[n].Want
+	p.Copy, p.Unsent = want.Copy, want.Unsent
+	for _, o := range want.Outcomes {
+		p.Outcomes = append(p.Outcomes, outcomes[o])
+	}
+	return p
+}
+
+// outcomes are the checker's words for the worker's.
+var outcomes = map[pipeline.Outcome]invariants.Outcome{
+	pipeline.OutcomeDelivered: invariants.Outcome(invariants.Delivered), pipeline.OutcomeFailed: invariants.Outcome(invariants.Failed),
+	pipeline.OutcomeExpired: invariants.Outcome(invariants.Expired), pipeline.OutcomeSuppressed: invariants.Outcome(invariants.Suppressed),
+	pipeline.OutcomeDeadLettered: invariants.Outcome(invariants.DeadLettered), pipeline.OutcomeUnknown: invariants.Outcome(invariants.Unknown),
+}
+
+// samples are the commits of a partition, and how it stands in the end.
+func samples(p pipeline.Partition, commits []commit, end int64, waits bool) (list []invariants.Sample) {
+	place, at, committed := invariants.Partition{Topic: p.Topic, ID: p.ID}, time.Now(), int64(0)
+	for _, c := range commits {
+		committed = c.offset
+		list = append(list, invariants.Sample{At: c.at, Partition: place, Committed: committed, End: -1, Waits: waits})
+	}
+	return append(list, invariants.Sample{At: at, Partition: place, Committed: committed, End: end, Waits: waits})
+}
+
+// rows are all rows, with the time at which each became durable.
+func (s *Store) rows() (rows []invariants.Row) {
+	stored := maps.Collect(s.memory.All())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(stored)) {
+		for _, r := range stored[id] {
+			rows = append(rows, invariants.Row{Pair: invariants.Pair{ID: id, Device: r.Device}, Step: int(r.Step), State: invariants.State(r.State),
+				At: s.durable[id][rowKey{r.Device, r.Step, r.State}], Reason: r.Reason})
+		}
+	}
+	return rows
+}

@@ -1,0 +1,124 @@
+//go:build unix
+
+package mutants
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+)
+
+// programs is the worker with the tag planted, built once.
+var programs fleet.Programs
+
+func TestMain(m *testing.M) {
+	status, err := buildAndRun(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+func buildAndRun(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "pushfleet-mutants-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	if programs, err = Build(ctx, dir); err != nil {
+		return 1, err
+	}
+	status := m.Run()
+	if err := goleak.Find(); status == 0 && err != nil {
+		return 1, err
+	}
+	return status, nil
+}
+
+// atOnce is how many worlds run side by side: they wait more than they work.
+const atOnce = 4
+
+// Every planted bug is caught by an invariant that it is there for, and the
+// same scenario without it is clean.
+func TestEveryPlantedBugIsCaught(t *testing.T) {
+	outcomes := RunAll(t.Context(), programs, atOnce, func(o Outcome) {
+		if err := o.Judge(); err != nil {
+			t.Error(err)
+		}
+	})
+	var table strings.Builder
+	if err := Print(&table, outcomes); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + table.String())
+}
+
+// A run shows something only if its outcome is judged both ways.
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		o    Outcome
+		want string // part of the error; empty = none
+	}{
+		{"clean without a bug", Outcome{Scenario: "steady"}, ""},
+		{"a checker that complains of nothing wrong", Outcome{Scenario: "steady", Found: []Finding{{Invariant: Lost, Text: "n1"}}}, "without a bug 1 things are wrong: I1: n1"},
+		{"caught", Outcome{Bug: "commit-gap", Scenario: "kill", Found: []Finding{{Invariant: Lost, Text: "n1"}, {Invariant: Ahead, Text: "p0"}}}, ""},
+		{"nothing found", Outcome{Bug: "commit-gap", Scenario: "kill"}, "survived"},
+		{"found, but not what it is there for", Outcome{Bug: "commit-gap", Scenario: "kill", Found: []Finding{{Invariant: Forbidden, Text: "n1"}}}, "survived"},
+		{"the run failed", Outcome{Bug: "commit-gap", Scenario: "kill", Err: context.Canceled}, "the run failed"},
+		{"nobody knows it", Outcome{Bug: "no-such-bug", Scenario: "kill", Found: []Finding{{Invariant: Lost, Text: "n1"}}}, "no such mutant"},
+	} {
+		err := tt.o.Judge()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.why, err, tt.want)
+		}
+	}
+}
+
+// A worker that dies at any point of a notification's way leaves it as its
+// lane's mode promises. effectively_once differs from at_least_once only in how
+// a repeat looks, so here it dies only where there may be one.
+func TestEveryCrashPointIsAsPromised(t *testing.T) {
+	cells := slices.DeleteFunc(Cells(Modes...), func(c Cell) bool {
+		p, _ := c.promise()
+		return c.Mode == effectivelyOnce && p.end < 2
+	})
+	outcomes := RunCells(t.Context(), programs, cells, atOnce, func(o CellOutcome) {
+		if err := o.Judge(); err != nil {
+			t.Error(err)
+		}
+	})
+	var table strings.Builder
+	if err := PrintCells(&table, outcomes); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + table.String())
+}
+
+// What table 4.2 says is said of every point that issue and reference name.
+func TestEveryPointHasAPromise(t *testing.T) {
+	named := []string{"before-send", "sent", "answered", "before-status-ack", "after-status-ack", "after-filter", "before-commit",
+		"after-commit", "in-revoke", "before-retry-ack", "after-retry-ack", "before-dlq-ack", "after-dlq-ack", "mid-drain"}
+	for _, mode := range Modes {
+		for _, point := range named {
+			p, ok := Cell{Point: point, Mode: mode}.promise()
+			if !ok {
+				t.Errorf("nothing is promised for %s in %s", point, mode)
+			}
+			if mode == atMostOnce && p.end > 1 {
+				t.Errorf("%s in %s allows %d pushes", point, mode, p.end)
+			}
+		}
+	}
+}

@@ -1,0 +1,211 @@
+//go:build unix
+
+package mutants
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// scenario is what happens to a world while its worker works.
+type scenario struct {
+	name    string
+	records int
+	apns    sim.Faults
+	fcm     sim.Faults
+	crowd   func(*crowd.Options)
+	config  func(*configs.Config)
+	// run starts workers with these variables, and does what is to happen. The
+	// records are in the topic already.
+	run func(ctx context.Context, w *world, planted []string) error
+}
+
+// scenarios by name; each is clean with a worker that has no bug.
+var scenarios = map[string]*scenario{
+	// Nothing happens but what is in every crowd: opted out, limited, expired,
+	// broken, copied; and an Apple that is not always there.
+	"steady": {records: 600, apns: sim.Faults{Unavailable: 0.15, Latency: 10 * time.Millisecond},
+		crowd: capped, run: oneWorker},
+	// Requests that are never answered.
+	"silence": {records: 300, apns: sim.Faults{Latency: 5 * time.Millisecond, Chances: []sim.Chance{{Probability: 0.05, Act: sim.Act{Do: sim.DoHang}}}},
+		config: func(c *configs.Config) { c.Send.Deadline = time.Second }, run: oneWorker},
+	// Connections that are ended politely, with requests in flight.
+	"goaway": {records: 600, apns: goAways(), fcm: goAways(), run: oneWorker},
+	// kill -9 twice, in the middle.
+	"kill": {records: 700, apns: sim.Faults{Unavailable: 0.1, Latency: 40 * time.Millisecond}, fcm: sim.Faults{Latency: 40 * time.Millisecond}, run: killTwice},
+	// Redis away for 2.5 seconds.
+	"redis-away": {records: 1200, apns: slow(40), fcm: slow(40), run: redisAway},
+	// Redis has forgotten everything.
+	"redis-wiped": {records: 1500, apns: slow(40), fcm: slow(40), run: redisWiped},
+	// The status store takes requests and does not answer, for longer than a
+	// write may take.
+	"status-hung": {records: 600, apns: slow(40), fcm: slow(40), run: statusHung},
+	// Kafka refuses what is produced to the retry topic and the DLQ.
+	"produce-refused": {records: 300, apns: sim.Faults{Unavailable: 0.1}, run: produceRefused},
+	// A second worker joins and takes half of the partitions.
+	"join": {records: 2000, apns: slow(150), fcm: slow(150), run: join},
+	// A worker dies between its limits and its sends.
+	"kill-limited": {records: 600, apns: slow(20), fcm: slow(20), crowd: capped, run: killLimited},
+}
+
+func init() {
+	for name, s := range scenarios {
+		s.name = name
+	}
+}
+
+func slow(ms int) sim.Faults { return sim.Faults{Latency: time.Duration(ms) * time.Millisecond} }
+
+func goAways() sim.Faults {
+	return sim.Faults{Latency: 20 * time.Millisecond, Chances: []sim.Chance{{Probability: 0.02, Act: sim.Act{Do: sim.DoDrain, Unprocessed: 2}}}}
+}
+
+// capped is a crowd with users who get more than they may.
+func capped(o *crowd.Options) { o.Users, o.Greedy, o.Cap = 90, 0.03, 9 }
+
+func oneWorker(ctx context.Context, w *world, planted []string) error {
+	_, err := w.worker(ctx, planted...)
+	return err
+}
+
+// kill ends a worker as kill -9 does.
+func (w *world) kill(p *fleet.Process) error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	w.died()
+	return nil
+}
+
+func killTwice(ctx context.Context, w *world, planted []string) error {
+	for n := range 2 {
+		p, err := w.worker(ctx, planted...)
+		if err != nil {
+			return err
+		}
+		if err := w.AwaitAccepted(ctx, uint64(250+350*n)); err != nil {
+			return err
+		}
+		if err := w.kill(p); err != nil {
+			return err
+		}
+	}
+	return oneWorker(ctx, w, planted)
+}
+
+func redisAway(ctx context.Context, w *world, planted []string) error {
+	if _, err := w.worker(ctx, planted...); err != nil {
+		return err
+	}
+	if err := w.AwaitAccepted(ctx, 100); err != nil {
+		return err
+	}
+	w.redis.Close()
+	time.Sleep(2500 * time.Millisecond) // how long it is away: its client tries again for a second
+	return w.redis.Restart()
+}
+
+func redisWiped(ctx context.Context, w *world, planted []string) error {
+	if _, err := w.worker(ctx, planted...); err != nil {
+		return err
+	}
+	if err := w.AwaitAccepted(ctx, 100); err != nil {
+		return err
+	}
+	w.redis.Wipe()
+	return nil
+}
+
+func statusHung(ctx context.Context, w *world, planted []string) error {
+	if _, err := w.worker(ctx, planted...); err != nil {
+		return err
+	}
+	if err := w.AwaitAccepted(ctx, 100); err != nil {
+		return err
+	}
+	w.store.Hang(true)
+	time.Sleep(2500 * time.Millisecond) // more than two write time-outs
+	w.store.Hang(false)
+	return nil
+}
+
+func produceRefused(ctx context.Context, w *world, planted []string) error {
+	var refused []kfake.Fault
+	for _, topic := range []string{kafka.DLQTopic(fleet.Topic), kafka.RetryTopic(fleet.Topic, "1s")} {
+		refused = append(refused, kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1})
+	}
+	handle := w.kafka.Cluster.Fault(refused...)
+	if _, err := w.worker(ctx, planted...); err != nil {
+		return err
+	}
+	if err := w.AwaitAccepted(ctx, 10); err != nil {
+		return err
+	}
+	time.Sleep(1500 * time.Millisecond) // how long it refuses
+	handle.Remove()
+	return nil
+}
+
+func join(ctx context.Context, w *world, planted []string) error {
+	first, err := w.worker(ctx, planted...)
+	if err != nil {
+		return err
+	}
+	if err := w.AwaitAccepted(ctx, 300); err != nil {
+		return err
+	}
+	second, err := w.worker(ctx)
+	if err != nil {
+		return err
+	}
+	half := float64(w.Config.Kafka.Topics.Partitions) / 2
+	for _, p := range []*fleet.Process{first, second} {
+		if err := p.AwaitMetric(ctx, func(n float64) bool { return n == half },
+			"push_consumer_assigned_partitions", `topic="`+fleet.Topic+`"`); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func killLimited(ctx context.Context, w *world, planted []string) error {
+	for range 2 {
+		if err := w.crash(ctx, "limited:4", planted...); err != nil {
+			return err
+		}
+	}
+	return oneWorker(ctx, w, planted)
+}
+
+// crash starts a worker that kills itself at a point, and waits until it has.
+func (w *world) crash(ctx context.Context, spec string, planted ...string) error {
+	p, err := w.StartWorker(append(planted, envStatus+"="+w.store.Addr(), envCrash+"="+spec)...)
+	if err != nil {
+		return err
+	}
+	return w.awaitDeath(ctx, p, spec)
+}
+
+// awaitDeath waits until a worker has killed itself.
+func (w *world) awaitDeath(ctx context.Context, p *fleet.Process, spec string) error {
+	const killedBySIGKILL = 128 + 9
+	status, err := p.Wait(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for the death at %s: %w", spec, err)
+	}
+	if status != killedBySIGKILL {
+		return fmt.Errorf("at %s the worker ended with status %d%s", spec, status, p.Tail())
+	}
+	return w.kill(p) // it is: so that its end counts as meant
+}
