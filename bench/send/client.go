@@ -165,12 +165,17 @@ const (
 // ready waits until as many pushes are answered as there are streams: from
 // then on the client is warming up, on however slow a machine.
 func ready(ctx context.Context, s *Spec, c *tally, ended <-chan error) error {
-	for until := time.Now().Add(readyTime); c.answered.Load() < int64(s.Connections*s.Streams); {
+	return c.reaches(ctx, int64(s.Connections*s.Streams), ended)
+}
+
+// reaches waits until n pushes are answered, or one failed.
+func (c *tally) reaches(ctx context.Context, n int64, ended <-chan error) error {
+	for until := time.Now().Add(readyTime); c.answered.Load() < n; {
 		if err := c.err(); err != nil {
 			return err
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("%d pushes were answered in %v", c.answered.Load(), readyTime)
+			return fmt.Errorf("%d pushes were answered, not %d, in %v", c.answered.Load(), n, readyTime)
 		}
 		if err := sleep(ctx, readyPause, ended); err != nil {
 			return err
@@ -215,6 +220,11 @@ func watch(ctx context.Context, s *Spec, c *tally, ended <-chan error) (*Figures
 			return nil, err
 		}
 		minutes = append(minutes, now)
+	}
+	// On a starved machine a short time may pass without an answer; that is no
+	// rate, so the time ends with the first one.
+	if err := c.reaches(ctx, before.answered+1, ended); err != nil {
+		return nil, err
 	}
 	after, err := take(c, s.Server)
 	if err != nil {
