@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"providers/apns":         {"pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/fcm":          {"pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/sim":          nil,
+	"providers/providertest": {"pipeline", "providers/h2", "providers/sim"},
 	"kafka":                  {"pipeline"},
 	"status":                 {"pipeline", "deploy/cassandra"}, // the schema it applies
 	"status/statustest":      {"pipeline"},
@@ -78,14 +79,16 @@ var testsAlso = map[string][]string{
 	"deploy":          {"configs"}, // the manifests are checked against the defaults
 	"docs":            {"configs"},
 	"deploy/embedded": {"shards"},
+	"providers/apns":  {"providers/providertest"},
+	"providers/fcm":   {"providers/providertest"},
 	"users":           {"users/userstest"},
 	"status":          {"status/statustest"},
 }
 
 // neverImported are for one purpose only, which is not the worker.
 var neverImported = map[string][]string{
-	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest"},
-	"cmd/wiring":     {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/sim", "deploy/embedded"},
+	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest"},
+	"cmd/wiring":     {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim", "deploy/embedded"},
 }
 
 // demoOnly are in-process servers that the worker may start in its demo, in

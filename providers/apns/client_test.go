@@ -13,38 +13,16 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// credentials are the app's. Its keys take a second to make under the race
-// detector, so all tests share them.
-var credentials = sync.OnceValue(func() *sim.Credentials {
-	c, err := sim.NewCredentials("shop", "com.example.shop")
-	if err != nil {
-		panic(err)
-	}
-	return c
-})
-
 // simulator starts one, and a client of it whose pool can be changed.
 func simulator(t *testing.T, o sim.Options, change ...func(*h2.Options)) (*sim.Server, *apns.Client) {
 	t.Helper()
-	c := credentials()
-	o.Apps = append(o.Apps, c.App())
-	s, err := sim.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start("127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	tokens, err := apns.NewTokenSource(c.TeamID, c.KeyID, c.P8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := providertest.Simulator(t, o)
 	pool := h2.Options{
 		URL: s.URL(), TLS: s.ClientTLS(), Connections: 10, StreamsPerConnection: 100,
 		Lanes: []h2.Lane{{Name: "critical", Weight: 4, Queue: 100}, {Name: "promotional", Weight: 1, Queue: 100}},
@@ -52,67 +30,42 @@ func simulator(t *testing.T, o sim.Options, change ...func(*h2.Options)) (*sim.S
 	for _, f := range change {
 		f(&pool)
 	}
-	client, err := apns.New(apns.Options{Topic: c.Topic, Tokens: tokens, Pool: pool})
+	c := providertest.Credentials()
+	return s, newClient(t, c.Topic, tokenSource(t, c.TeamID, c.KeyID, c.P8), pool)
+}
+
+func tokenSource(t *testing.T, team, key string, p8 []byte) *apns.TokenSource {
+	t.Helper()
+	tokens, err := apns.NewTokenSource(team, key, p8)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := client.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, client
+	return tokens
 }
 
-func deliveries(n int) []*pipeline.Delivery {
-	ds := make([]*pipeline.Delivery, n)
-	for i := range ds {
-		token := fmt.Sprintf("%064x", i+1)
-		ds[i] = &pipeline.Delivery{
-			Item:     &pipeline.Item{Message: pipeline.Message{ID: fmt.Sprintf("n%d", i), App: "shop", Priority: pipeline.High, PushType: "alert", Title: "hello", CollapseKey: "k"}},
-			Device:   pipeline.Device{Platform: pipeline.APNS, Token: token, Hash: pipeline.DeviceHash(pipeline.APNS, token)},
-			Expires:  time.Now().Add(time.Hour),
-			Deadline: time.Now().Add(30 * time.Second),
-		}
-	}
-	return ds
-}
-
-// push submits and waits until every delivery is handed back, once.
-func push(t *testing.T, p pipeline.Provider, ds []*pipeline.Delivery) {
+func newClient(t *testing.T, topic string, tokens *apns.TokenSource, pool h2.Options) *apns.Client {
 	t.Helper()
-	var mu sync.Mutex
-	seen := map[*pipeline.Delivery]int{}
-	all := make(chan struct{})
-	n, err := p.Submit(t.Context(), ds, func(back []*pipeline.Delivery) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, d := range back {
-			if seen[d]++; seen[d] > 1 {
-				t.Errorf("%s handed back twice", d.Item.ID)
-			}
-		}
-		if len(seen) == len(ds) {
-			close(all)
-		}
-	})
-	if n != len(ds) || err != nil {
-		t.Fatalf("Submit: %d, %v", n, err)
+	client, err := apns.New(apns.Options{Topic: topic, Tokens: tokens, Pool: pool})
+	if err != nil {
+		t.Fatal(err)
 	}
-	select {
-	case <-all:
-	case <-time.After(40 * time.Second):
-		mu.Lock()
-		defer mu.Unlock()
-		t.Fatalf("%d of %d handed back", len(seen), len(ds))
-	}
+	providertest.CloseAfter(t, client)
+	return client
+}
+
+func newPlay(t *testing.T, o sim.Options, change ...func(*h2.Options)) *providertest.Play {
+	t.Helper()
+	s, client := simulator(t, o, change...)
+	return providertest.NewPlay(t, sim.APNS, s, client, deliveries)
+}
+
+func deliveries(from, to int) []*pipeline.Delivery {
+	return providertest.Deliveries(pipeline.APNS, from, to, func(i int) string { return fmt.Sprintf("%064x", i+1) })
 }
 
 func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	s, client := simulator(t, sim.Options{})
-	ds := deliveries(2000)
+	ds := deliveries(0, 2000)
 	// Among them what must be stopped before the wire (T-51).
 	bad := map[int]string{3: "../../3/device/x", 500: "%2f" + ds[0].Device.Token[3:], 999: ds[0].Device.Token[:60] + "\r\nx:", 1999: ""}
 	for i, token := range bad {
@@ -120,8 +73,8 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	}
 	ds[7].Item.Body = strings.Repeat("x", 5000)
 	ds[8].Expires = time.Now().Add(-time.Second)
-	push(t, client.Lane(0), ds[:1000])
-	push(t, client.Lane(1), ds[1000:])
+	providertest.Push(t, client.Lane(0), ds[:1000])
+	providertest.Push(t, client.Lane(1), ds[1000:])
 	for i, d := range ds {
 		want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: d.Result.ProviderID}
 		accepted := 1
@@ -149,8 +102,8 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 
 func TestSimulatedFaultsAreClassified(t *testing.T) {
 	_, client := simulator(t, sim.Options{Seed: 1, Faults: sim.RouteSet{APNS: sim.Faults{Internal: 0.2, Unavailable: 0.2, TooMany: 0.2}}})
-	ds := deliveries(500)
-	push(t, client.Lane(0), ds)
+	ds := deliveries(0, 500)
+	providertest.Push(t, client.Lane(0), ds)
 	count := map[string]int{}
 	for _, d := range ds {
 		r := d.Result
@@ -177,7 +130,7 @@ func TestSimulatedFaultsAreClassified(t *testing.T) {
 
 func TestSubmitThatIsCutShort(t *testing.T) {
 	_, client := simulator(t, sim.Options{Faults: sim.RouteSet{APNS: sim.Faults{Latency: 50 * time.Millisecond}}})
-	ds := deliveries(20_000)
+	ds := deliveries(0, 20_000)
 	for i := 50; i < len(ds); i += 100 {
 		ds[i].Device.Token = "/"
 	}

@@ -1,7 +1,6 @@
 package apns_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,8 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"maps"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/providertest"
 )
 
 const (
@@ -29,11 +27,16 @@ const (
 	device = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 )
 
+// differences are ours, theirs.
+type differences = providertest.Differences
+
+const absent = providertest.Absent
+
 // always are the differences that every notification has, by design.
 var always = differences{
-	"apns-id":       {"a UUID", absent},                          // ours is always there: a re-send has the same
-	"content-type":  {absent, "application/json; charset=utf-8"}, // Apple asks for none
-	"payload.pf_id": {`"n1"`, absent},                            // apps drop repeats by it
+	"apns-id":      {"a UUID", absent},                          // ours is always there: a re-send has the same
+	"content-type": {absent, "application/json; charset=utf-8"}, // Apple asks for none
+	"body.pf_id":   {`"n1"`, absent},                            // apps drop repeats by it
 }
 
 // sample is one notification in both worlds.
@@ -60,7 +63,7 @@ func content() *payload.Payload { return payload.NewPayload() }
 const activity = `"aps":{"timestamp":1795000000,"event":"update","stale-date":1795000600,"dismissal-date":1795001200,"attributes-type":"Order","content-state":{"step":3,"late":false},"attributes":{"n":"17"},"alert":{"title":"t"}}`
 
 func pushTypeSamples() []sample {
-	emptyAPS := differences{"payload.aps": {absent, "{}"}} // apns2 sends one that says nothing
+	emptyAPS := differences{"body.aps": {absent, "{}"}} // apns2 sends one that says nothing
 	return []sample{
 		{why: "alert", record: `"title":"t","body":"b"`, theirs: note(apns2.PushTypeAlert, "", content().AlertTitle("t").AlertBody("b"))},
 		{why: "background", record: `"push_type":"background","data":{"k":"v"}`, theirs: with(note(apns2.PushTypeBackground, "", content().ContentAvailable().Custom("k", "v")),
@@ -113,7 +116,7 @@ func headerSamples(expires time.Time) []sample {
 			differ: differences{":path": {"/3/device/" + device, "/3/device/" + strings.ToUpper(device)}}},
 		{why: "apns2's id of the notification; on the wire ours is one of the device and attempt", record: `"title":"t"`,
 			theirs: alert(func(n *apns2.Notification) { n.ApnsID = "123e4567-e89b-12d3-a456-426655440000" }), differ: differences{"apns-id": {"a UUID", "a UUID"}},
-			fromEdge: differences{"apns-id": {"a UUID", "a UUID"}, "payload.pf_id": {`"123e4567-e89b-12d3-a456-426655440000"`, absent}}},
+			fromEdge: differences{"apns-id": {"a UUID", "a UUID"}, "body.pf_id": {`"123e4567-e89b-12d3-a456-426655440000"`, absent}}},
 	}
 }
 
@@ -175,17 +178,14 @@ func TestSameAsAPNS2(t *testing.T) {
 			if _, err := reference.PushWithContext(t.Context(), s.theirs); err != nil {
 				t.Fatal(err)
 			}
-			theirs := <-r.came
+			theirs := r.Next()
 			types[theirs["apns-push-type"]] = true
 			if !strings.Contains(theirs["authorization"], "in time: true") {
 				t.Fatalf("authorization of the reference: %s", theirs["authorization"])
 			}
 
-			var m pipeline.Message
-			if defect := pipeline.Decode([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+s.record+`}`), &m); defect != nil {
-				t.Fatal(defect)
-			}
-			check(t, "as a producer writes it", compare(sent(t, r, client, m, device), theirs), s.differ)
+			ours := r.Sent(t, client, providertest.Decoded(t, s.record), pipeline.APNS, device)
+			providertest.Compare(ours, theirs).Expect(t, "as a producer writes it", always, s.differ)
 
 			m, err := apns.FromNotification(s.theirs)
 			if err != nil {
@@ -198,23 +198,12 @@ func TestSameAsAPNS2(t *testing.T) {
 			if expected == nil {
 				expected = s.differ
 			}
-			check(t, "from the notification", compare(sent(t, r, client, m, m.Device.Token), theirs), expected)
+			ours = r.Sent(t, client, m, pipeline.APNS, m.Device.Token)
+			providertest.Compare(ours, theirs).Expect(t, "from the notification", always, expected)
 		})
 	}
 	if len(types) != 11 {
 		t.Errorf("%d push types were sent, Apple has 11", len(types))
-	}
-}
-
-// check compares with what is expected, besides what always differs. A pair of
-// equal values says that an entry, against always, does not differ.
-func check(t *testing.T, way string, got, expected differences) {
-	t.Helper()
-	want := maps.Clone(always)
-	maps.Copy(want, expected)
-	maps.DeleteFunc(want, func(_ string, p pair) bool { return p[0] == p[1] })
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s the requests differ in%v\nexpected%v", way, got, want)
 	}
 }
 
@@ -232,45 +221,13 @@ func signingKey(t *testing.T) (*ecdsa.PrivateKey, []byte) {
 }
 
 // recorded is our client of a recorder.
-func recorded(t *testing.T, r *recorder, p8 []byte) *apns.Client {
+func recorded(t *testing.T, r *providertest.Recorder, p8 []byte) *apns.Client {
 	t.Helper()
-	tokens, err := apns.NewTokenSource("TEAM123456", "KEY1234567", p8)
-	if err != nil {
-		t.Fatal(err)
-	}
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
-	client, err := apns.New(apns.Options{Topic: topic, Tokens: tokens, Pool: h2.Options{
+	return newClient(t, topic, tokenSource(t, "TEAM123456", "KEY1234567", p8), h2.Options{
 		URL: r.URL, TLS: &tls.Config{RootCAs: roots}, Connections: 1, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 10}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := client.Close(ctx); err != nil {
-			t.Error(err)
-		}
 	})
-	return client
-}
-
-// sent is what reaches the recorder when our client sends m.
-func sent(t *testing.T, r *recorder, client *apns.Client, m pipeline.Message, token string) wire {
-	t.Helper()
-	if m.Priority == 0 {
-		m.Priority = pipeline.Medium // the lane's default
-	}
-	d := &pipeline.Delivery{
-		Item: &pipeline.Item{Message: m}, Device: pipeline.Device{Platform: pipeline.APNS, Token: token, Hash: pipeline.DeviceHash(pipeline.APNS, token)},
-		Expires: m.ExpiresAt, Deadline: time.Now().Add(20 * time.Second),
-	}
-	push(t, client.Lane(0), []*pipeline.Delivery{d})
-	if d.Result.Class != pipeline.Delivered {
-		t.Fatalf("%+v", d.Result)
-	}
-	return <-r.came
 }
 
 // What FromNotification refuses, because apns2 would send something that Apple

@@ -1,13 +1,13 @@
 package apns_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
@@ -39,8 +39,8 @@ func TestOneStreamUntilAuthenticated(t *testing.T) {
 			if tc.wrongKey {
 				n = 50 // one after the other on each connection
 			}
-			ds := deliveries(n)
-			push(t, client.Lane(0), ds)
+			ds := deliveries(0, n)
+			providertest.Push(t, client.Lane(0), ds)
 			delivered := 0
 			for _, d := range ds {
 				switch r := d.Result; r.Class {
@@ -70,41 +70,26 @@ func strangersClient(t *testing.T, s *sim.Server) *apns.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := apns.NewTokenSource(stranger.TeamID, stranger.KeyID, stranger.P8)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := apns.New(apns.Options{Topic: stranger.Topic, Tokens: tokens, Pool: h2.Options{
+	return newClient(t, stranger.Topic, tokenSource(t, stranger.TeamID, stranger.KeyID, stranger.P8), h2.Options{
 		URL: s.URL(), TLS: s.ClientTLS(), Connections: 3, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 100}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := client.Close(ctx); err != nil {
-			t.Error(err)
-		}
 	})
-	return client
 }
 
 // Who is told off for its provider tokens slows down, all connections of the
 // pool together, and goes on with the token before.
 func TestTooManyTokenUpdatesSlowDown(t *testing.T) {
 	s, client := simulator(t, sim.Options{})
-	push(t, client.Lane(0), deliveries(500))
+	providertest.Push(t, client.Lane(0), deliveries(0, 500))
 	if err := s.Command(sim.Command{Do: "answer", Provider: "apns", Reply: "TooManyProviderTokenUpdates", Times: 1}); err != nil {
 		t.Fatal(err)
 	}
-	ds := deliveries(1)
-	push(t, client.Lane(0), ds)
+	ds := deliveries(0, 1)
+	providertest.Push(t, client.Lane(0), ds)
 	if r := ds[0].Result; r.Class != pipeline.Again || r.Scope != pipeline.ScopeRoute || r.Reason != "TooManyProviderTokenUpdates" {
 		t.Errorf("%+v", r)
 	}
-	ds = deliveries(500)
-	push(t, client.Lane(0), ds)
+	ds = deliveries(0, 500)
+	providertest.Push(t, client.Lane(0), ds)
 	for _, d := range ds {
 		if d.Result.Class != pipeline.Delivered {
 			t.Fatalf("%+v", d.Result)

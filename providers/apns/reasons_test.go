@@ -2,10 +2,12 @@ package apns_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
@@ -57,32 +59,14 @@ var reasons = map[sim.Reply]pipeline.Result{
 }
 
 func TestEveryReasonThroughTheClient(t *testing.T) {
-	s, client := simulator(t, sim.Options{})
-	for i := range 256 {
-		if r := sim.Reply(i); r.Provider() == sim.APNS {
-			if _, has := reasons[r]; !has {
-				t.Errorf("%s has no row in this test", r)
-			}
-		}
-	}
-	n := 0
-	for reply, want := range reasons {
-		n++
+	want := maps.Clone(reasons)
+	for reply, r := range want {
 		if !reply.Accepted() {
-			want.Reason = reply.String()
-		}
-		ds := deliveries(n)[n-1:] // a token of its own
-		s.Devices().Set(sim.APNS, ds[0].Device.Token, sim.Mark{Reply: reply, Since: died})
-		push(t, client.Lane(0), ds)
-		got := ds[0].Result
-		if len(got.ProviderID) != 36 {
-			t.Errorf("%s: apns-id %q", reply, got.ProviderID)
-		}
-		got.ProviderID = ""
-		if got != want {
-			t.Errorf("%d %s:\ngot  %+v\nwant %+v", reply.Status(), reply, got, want)
+			r.Reason = reply.String()
+			want[reply] = r
 		}
 	}
+	newPlay(t, sim.Options{}).Replies(want, sim.Mark{Since: died}, func(r pipeline.Result) bool { return len(r.ProviderID) == 36 })
 }
 
 // T-46, as far as the client goes: it says since when, and the registry
@@ -92,9 +76,9 @@ func TestDeadSinceIsPassedOn(t *testing.T) {
 	now := time.Now()
 	for i, since := range []time.Time{time.UnixMilli(1), now.Add(-365 * 24 * time.Hour), now.Add(-time.Second), now.Add(time.Hour)} {
 		since = time.UnixMilli(since.UnixMilli())
-		ds := deliveries(i + 1)[i:]
+		ds := deliveries(i, i+1)
 		s.Devices().Dead(sim.APNS, ds[0].Device.Token, since)
-		push(t, client.Lane(0), ds)
+		providertest.Push(t, client.Lane(0), ds)
 		got := ds[0].Result
 		if alive := since.After(now); alive != (got.Class == pipeline.Delivered) || !alive && (got.Class != pipeline.Gone || !got.DeadSince.Equal(since)) {
 			t.Errorf("dead since %v: %+v", since, got)
@@ -109,11 +93,11 @@ func TestMassOfDeadTokensThroughTheClient(t *testing.T) {
 	for reply, most := range map[sim.Reply]int{sim.APNSBadDeviceToken: 10, sim.APNSDeviceTokenNotForTopic: 10, sim.APNSUnregistered: n} {
 		t.Run(reply.String(), func(t *testing.T) {
 			s, client := simulator(t, sim.Options{})
-			ds := deliveries(n)
+			ds := deliveries(0, n)
 			for _, d := range ds {
 				s.Devices().Set(sim.APNS, d.Device.Token, sim.Mark{Reply: reply, Since: died})
 			}
-			push(t, client.Lane(0), ds)
+			providertest.Push(t, client.Lane(0), ds)
 			count := map[string]int{}
 			for _, d := range ds {
 				r := d.Result

@@ -14,19 +14,19 @@ import (
 func TestAnswerAfterTheDeadline(t *testing.T) {
 	const latency = 300 * time.Millisecond
 	p := newPlay(t, slow(latency), func(o *h2.Options) { o.Connections = 1 })
-	p.all(p.push(p.make(1)), delivered)
-	late := p.push(patience(latency*2/3, p.make(50)))
-	p.all(late, timedOut)
-	answered := func() uint64 { return p.sim.Ledger().Totals().Providers["apns"].Accepted }
-	p.until("Apple has accepted the late ones", func() bool { return answered() == 51 })
+	p.All(p.Push(p.Make(1)), delivered)
+	late := p.Push(patience(latency*2/3, p.Make(50)))
+	p.All(late, timedOut)
+	answered := func() uint64 { return p.Sim.Ledger().Totals().Providers["apns"].Accepted }
+	p.Until("Apple has accepted the late ones", func() bool { return answered() == 51 })
 	// These take as long: by their end the late answers have come.
-	again := p.make(50)
-	p.all(p.push(again), delivered)
-	p.all(late, timedOut) // the late answers have changed nothing
-	if st := p.client.Stats(); st.Dials != 1 {
+	again := p.Make(50)
+	p.All(p.Push(again), delivered)
+	p.All(late, timedOut) // the late answers have changed nothing
+	if st := p.Client.Stats(); st.Dials != 1 {
 		t.Errorf("%+v", st)
 	}
-	p.end()
+	p.End()
 }
 
 // T-41: a GOAWAY can be about our credentials; then the next connection would
@@ -41,23 +41,23 @@ func TestGoAwayWithAReason(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			p := newPlay(t, sim.Options{}, func(o *h2.Options) { o.Connections, o.Resends = 1, -1 })
-			p.push(p.make(1))
-			if err := p.sim.SetFaults(sim.APNS, sim.Faults{Latency: time.Minute}); err != nil {
+			p.Push(p.Make(1))
+			if err := p.Sim.SetFaults(sim.APNS, sim.Faults{Latency: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
-			ds := p.during(p.make(10), func() {
-				p.order(sim.Command{Do: "abandon", Reason: tc.reason, Unprocessed: 4})
+			ds := p.During(p.Make(10), func() {
+				p.Order(sim.Command{Do: "abandon", Reason: tc.reason, Unprocessed: 4})
 			})
-			p.tally(ds, map[string]int{"again/ambiguous": 6, "again/not accepted": 4})
+			p.Tally(ds, map[string]int{"again/ambiguous": 6, "again/not accepted": 4})
 			for _, d := range ds {
 				want := lost
 				want.Certainty = d.Result.Certainty
 				if tc.halt {
 					want.Scope, want.Halt, want.Reason = pipeline.ScopeRoute, true, tc.reason
 				}
-				p.all([]*pipeline.Delivery{d}, want)
+				p.All([]*pipeline.Delivery{d}, want)
 			}
-			p.end()
+			p.End()
 		})
 	}
 }
@@ -69,14 +69,14 @@ func TestClocksThatDiffer(t *testing.T) {
 		t.Run(skew.String(), func(t *testing.T) {
 			p := newPlay(t, sim.Options{Rules: sim.Rules{OneStream: true, UpdatesPerAddress: true}, Now: func() time.Time { return time.Now().Add(skew) }},
 				func(o *h2.Options) { o.Connections = 1 })
-			p.all(p.push(p.make(1)), delivered)
-			p.all(p.push(p.make(500)), delivered)
-			replies := p.sim.Ledger().Totals().Providers["apns"].Replies
+			p.All(p.Push(p.Make(1)), delivered)
+			p.All(p.Push(p.Make(500)), delivered)
+			replies := p.Sim.Ledger().Totals().Providers["apns"].Replies
 			refused := replies["ExpiredProviderToken"] + replies["InvalidProviderToken"]
 			if wrong := skew.Abs() > time.Hour; refused > 1 || wrong != (refused == 1) || replies["TooManyProviderTokenUpdates"] != 0 {
 				t.Errorf("%v", replies)
 			}
-			p.end()
+			p.End()
 		})
 	}
 }

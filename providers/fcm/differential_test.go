@@ -4,14 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
-	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,47 +19,15 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/fcm"
 	"github.com/pushfleet/pushfleet/providers/h2"
-	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/providers/providertest"
 )
 
 const device = "cXyZ_12-3:APA91b%Abc"
 
-// wire is a request as a server sees it: pseudo headers, headers, and the body
-// as one entry per JSON value, named body.<path>.
-type wire map[string]string
+// differences are ours, theirs.
+type differences = providertest.Differences
 
-// transportsOwn are headers that say nothing about the message.
-var transportsOwn = []string{"user-agent", "accept-encoding", "content-length"}
-
-// absent stands for what one of two requests does not have.
-const absent = "(absent)"
-
-// differences are the entries in which two requests differ: ours, theirs.
-type differences map[string][2]string
-
-func compare(ours, theirs wire) differences {
-	d := differences{}
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(ours)), slices.Collect(maps.Keys(theirs))) {
-		p := [2]string{absent, absent}
-		for i, w := range [2]wire{ours, theirs} {
-			if v, ok := w[name]; ok {
-				p[i] = v
-			}
-		}
-		if p[0] != p[1] {
-			d[name] = p
-		}
-	}
-	return d
-}
-
-func (d differences) String() string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(d)) {
-		fmt.Fprintf(&b, "\n  %s: ours %.200s, theirs %.200s", name, d[name][0], d[name][1])
-	}
-	return b.String()
-}
+const absent = providertest.Absent
 
 // always are the differences that every message has, by design.
 var always = differences{
@@ -73,61 +36,6 @@ var always = differences{
 	"x-goog-api-client":             {absent, "of the SDK"},
 	"x-goog-api-format-version":     {absent, "2"}, // of errors; ours reads the fields of both
 	"body.message.android.priority": {`"HIGH"`, `"high"`},
-}
-
-// recorder accepts everything, hands out access tokens, and hands over what
-// came.
-func recorder(t *testing.T) (*httptest.Server, <-chan wire) {
-	t.Helper()
-	came := make(chan wire, 1)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Path == "/token" {
-			_, _ = io.WriteString(w, `{"access_token":"abc","token_type":"Bearer","expires_in":3600}`)
-			return
-		}
-		came <- record(t, r, body)
-		_, _ = io.WriteString(w, `{"name":"projects/p/messages/1"}`)
-	}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	return s, came
-}
-
-func record(t *testing.T, r *http.Request, body []byte) wire {
-	w := wire{":method": r.Method, ":path": r.RequestURI, "protocol": r.Proto}
-	for name, values := range r.Header {
-		name = strings.ToLower(name)
-		if !slices.Contains(transportsOwn, name) {
-			w[name] = strings.Join(values, " and ")
-		}
-	}
-	if w["x-goog-api-client"] != "" {
-		w["x-goog-api-client"] = "of the SDK"
-	}
-	var v any
-	if err := json.Unmarshal(body, &v); err != nil {
-		t.Errorf("body %.80q: %v", body, err)
-	}
-	flatten(w, "body", v)
-	return w
-}
-
-// flatten adds an entry for each value that is no object, and for empty ones.
-func flatten(w wire, path string, v any) {
-	if object, is := v.(map[string]any); is && len(object) > 0 {
-		for key, value := range object {
-			flatten(w, path+"."+key, value)
-		}
-		return
-	}
-	text, _ := json.Marshal(v)
-	w[path] = string(text)
 }
 
 // sample is one message in both worlds.
@@ -206,9 +114,9 @@ func samples() []sample {
 // TestSameAsFirebase sends every sample through Firebase's client, and through
 // ours both as a producer's record and as read by FromMessage.
 func TestSameAsFirebase(t *testing.T) {
-	s, came := recorder(t)
-	reference := firebaseClient(t, s)
-	client := recorded(t, s)
+	r := newRecorder(t)
+	reference := firebaseClient(t, r)
+	client := recorded(t, r)
 	for _, k := range samples() {
 		t.Run(k.why, func(t *testing.T) {
 			//lint:ignore SA1019 registration tokens are what today's devices have
@@ -216,14 +124,11 @@ func TestSameAsFirebase(t *testing.T) {
 			if _, err := reference.Send(t.Context(), k.theirs); err != nil {
 				t.Fatal(err)
 			}
-			theirs := <-came
+			theirs := r.Next()
 			now := time.Now()
 			record := strings.Replace(k.record, "in an hour", now.Add(time.Hour).Format(time.RFC3339Nano), 1)
-			var m pipeline.Message
-			if defect := pipeline.Decode([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+record+`}`), &m); defect != nil {
-				t.Fatal(defect)
-			}
-			check(t, "as a producer writes it", sent(t, client, came, m, device), theirs, k.differ)
+			ours := r.Sent(t, client, providertest.Decoded(t, record), pipeline.FCM, device)
+			compare(ours, theirs).Expect(t, "as a producer writes it", always, k.differ)
 
 			m, err := fcm.FromMessage(k.theirs, now)
 			if err != nil {
@@ -234,25 +139,20 @@ func TestSameAsFirebase(t *testing.T) {
 			if expected == nil {
 				expected = k.differ
 			}
-			check(t, "from the message", sent(t, client, came, m, m.Device.Token), theirs, expected)
+			ours = r.Sent(t, client, m, pipeline.FCM, m.Device.Token)
+			compare(ours, theirs).Expect(t, "from the message", always, expected)
 		})
 	}
 }
 
-// check compares with what is expected, besides what always differs.
-func check(t *testing.T, way string, ours, theirs wire, expected differences) {
-	t.Helper()
+// compare leaves out that a time to live has aged on its way.
+func compare(ours, theirs providertest.Wire) differences {
 	const ttl = "body.message.android.ttl"
-	got := compare(ours, theirs)
-	if p, differs := got[ttl]; differs && left(p[0]) <= left(p[1]) && left(p[0]) > left(p[1])-time.Minute {
-		delete(got, ttl) // it has aged on its way
+	d := providertest.Compare(ours, theirs)
+	if p, differs := d[ttl]; differs && left(p[0]) <= left(p[1]) && left(p[0]) > left(p[1])-time.Minute {
+		delete(d, ttl)
 	}
-	want := maps.Clone(always)
-	maps.Copy(want, expected)
-	maps.DeleteFunc(want, func(_ string, p [2]string) bool { return p[0] == p[1] })
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s the requests differ in%v\nexpected%v", way, got, want)
-	}
+	return d
 }
 
 func left(ttl string) time.Duration {
@@ -263,12 +163,12 @@ func left(ttl string) time.Duration {
 	return d
 }
 
-func firebaseClient(t *testing.T, s *httptest.Server) *messaging.Client {
+func firebaseClient(t *testing.T, r *providertest.Recorder) *messaging.Client {
 	t.Helper()
-	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, s.Client())
+	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, r.Client())
 	source := oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "abc", TokenType: "Bearer"})
 	app, err := firebase.NewApp(ctx, &firebase.Config{ProjectID: "shop-1"},
-		option.WithHTTPClient(oauth2.NewClient(ctx, source)), option.WithEndpoint(s.URL+"/v1"))
+		option.WithHTTPClient(oauth2.NewClient(ctx, source)), option.WithEndpoint(r.URL+"/v1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,50 +179,32 @@ func firebaseClient(t *testing.T, s *httptest.Server) *messaging.Client {
 	return client
 }
 
-// recorded is our client of a recorder.
-func recorded(t *testing.T, s *httptest.Server) *fcm.Client {
+func newRecorder(t *testing.T) *providertest.Recorder {
 	t.Helper()
-	c, err := sim.NewCredentials("shop", "com.example.shop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	account, err := c.ServiceAccount(s.URL + "/token")
+	return providertest.NewRecorder(t, func(w providertest.Wire) {
+		if w["x-goog-api-client"] != "" {
+			w["x-goog-api-client"] = "of the SDK"
+		}
+	}, `{"name":"projects/p/messages/1"}`)
+}
+
+// recorded is our client of a recorder.
+func recorded(t *testing.T, r *providertest.Recorder) *fcm.Client {
+	t.Helper()
+	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"abc","token_type":"Bearer","expires_in":3600}`)
+	}))
+	t.Cleanup(tokens.Close)
+	account, err := providertest.Credentials().ServiceAccount(tokens.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(s.Certificate())
-	client, err := fcm.New(fcm.Options{ServiceAccount: account, ProjectID: "shop-1", Pool: h2.Options{
-		URL: s.URL, TLS: &tls.Config{RootCAs: roots}, Connections: 1, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 10}},
+	roots.AddCert(r.Certificate())
+	return newClient(t, fcm.Options{ServiceAccount: account, ProjectID: "shop-1", Pool: h2.Options{
+		URL: r.URL, TLS: &tls.Config{RootCAs: roots}, Connections: 1, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 10}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := client.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return client
-}
-
-// sent is what reaches the recorder when our client sends m.
-func sent(t *testing.T, client *fcm.Client, came <-chan wire, m pipeline.Message, token string) wire {
-	t.Helper()
-	if m.Priority == 0 {
-		m.Priority = pipeline.Medium // the lane's default
-	}
-	d := &pipeline.Delivery{
-		Item: &pipeline.Item{Message: m}, Device: pipeline.Device{Platform: pipeline.FCM, Token: token, Hash: pipeline.DeviceHash(pipeline.FCM, token)},
-		Expires: m.ExpiresAt, Deadline: time.Now().Add(20 * time.Second),
-	}
-	push(t, client.Lane(0), []*pipeline.Delivery{d})
-	if d.Result.Class != pipeline.Delivered {
-		t.Fatalf("%+v", d.Result)
-	}
-	return <-came
 }
 
 // form is a message in the REST interface's own words.

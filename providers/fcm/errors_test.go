@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
@@ -14,7 +15,6 @@ func TestEveryErrorThroughTheClient(t *testing.T) {
 		soon   = 10 * time.Second
 		minute = time.Minute
 	)
-	s, client := simulator(t, sim.Options{})
 	table := map[sim.Reply]pipeline.Result{
 		sim.FCMAccepted:        {Class: pipeline.Delivered, Certainty: pipeline.Accepted},
 		sim.FCMValidated:       {Class: pipeline.Delivered, Certainty: pipeline.Accepted}, // we never ask for it
@@ -46,28 +46,7 @@ func TestEveryErrorThroughTheClient(t *testing.T) {
 		sim.FCMUnavailable:  {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: soon, Reason: "UNAVAILABLE"},
 		sim.FCMUnspecified:  {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: soon, Certainty: pipeline.Ambiguous, Reason: "http_500"},
 	}
-	for i := range 256 {
-		if r := sim.Reply(i); r.Provider() == sim.FCM {
-			if _, has := table[r]; !has {
-				t.Errorf("%s has no row in this test", r)
-			}
-		}
-	}
-	n := 0
-	for reply, want := range table {
-		n++
-		ds := deliveries(n, n+1)
-		s.Devices().Set(sim.FCM, ds[0].Device.Token, sim.Mark{Reply: reply})
-		push(t, client.Lane(0), ds)
-		got := ds[0].Result
-		if accepted := got.Class == pipeline.Delivered; accepted != (got.ProviderID != "") {
-			t.Errorf("%s: name %q", reply, got.ProviderID)
-		}
-		got.ProviderID = ""
-		if got != want {
-			t.Errorf("%d %s:\ngot  %+v\nwant %+v", reply.Status(), reply, got, want)
-		}
-	}
+	newPlay(t, sim.Options{}).Replies(table, sim.Mark{}, func(r pipeline.Result) bool { return (r.Class == pipeline.Delivered) == (r.ProviderID != "") })
 }
 
 // T-46: a wrong project makes every token look foreign, and must not empty the
@@ -81,7 +60,7 @@ func TestMassOfDeadTokensThroughTheClient(t *testing.T) {
 			for _, d := range ds {
 				s.Devices().Set(sim.FCM, d.Device.Token, sim.Mark{Reply: reply})
 			}
-			push(t, client.Lane(0), ds)
+			providertest.Push(t, client.Lane(0), ds)
 			gone, halted := 0, 0
 			for _, d := range ds {
 				switch r := d.Result; {
