@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -63,6 +68,55 @@ func TestEnsureTopics(t *testing.T) {
 	}
 	if err := a.Ping(t.Context()); err != nil {
 		t.Errorf("ping: %v", err)
+	}
+}
+
+// A broker lists a topic before it leads it: who writes then is refused.
+func TestEnsuredTopicsCanBeWrittenTo(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	var asked atomic.Int32
+	c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if asked.Add(1) > 3 {
+			return nil, nil, false
+		}
+		req := r.(*kmsg.ListOffsetsRequest)
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, topic := range req.Topics {
+			refused := kmsg.NewListOffsetsResponseTopic()
+			refused.Topic = topic.Topic
+			for _, partition := range topic.Partitions {
+				p := kmsg.NewListOffsetsResponseTopicPartition()
+				p.Partition, p.ErrorCode = partition.Partition, kerr.UnknownTopicOrPartition.Code
+				refused.Partitions = append(refused.Partitions, p)
+			}
+			resp.Topics = append(resp.Topics, refused)
+		}
+		return resp, nil, true
+	})
+	a := c.admin()
+	spec := []TopicSpec{{Name: "push.users", Partitions: 2, Replication: -1}}
+	if _, err := a.EnsureTopics(t.Context(), spec, EnsureOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load(); n < 4 {
+		t.Errorf("ready after %d questions, the third of which was refused", n)
+	}
+	before := asked.Load()
+	if _, err := a.EnsureTopics(t.Context(), spec, EnsureOptions{}); err != nil || asked.Load() != before {
+		t.Errorf("what was there already was asked about %d times (%v)", asked.Load()-before, err)
+	}
+
+	// One that nobody ever serves.
+	asked.Store(-1 << 20)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(200*time.Millisecond, func() { cancel(errors.New("the operator has had enough")) })
+	table, err := a.EnsureTopics(ctx, []TopicSpec{{Name: "push.dlq", Partitions: 1, Replication: -1}}, EnsureOptions{})
+	if err == nil || !strings.Contains(err.Error(), "topic push.dlq: created, but: the operator has had enough") {
+		t.Errorf("got %v", err)
+	}
+	if len(table) != 1 || table[0].State != TopicCreated {
+		t.Errorf("what was done: %v", table)
 	}
 }
 
