@@ -15,11 +15,18 @@ const admitPoll = 50 * time.Millisecond
 func (p *Pipeline) submit(ctx context.Context, r *route, ds []*Delivery) {
 	over := func(time.Time) {}
 	defer func() { over(time.Now()) }()
-	for waited := false; len(ds) > 0; waited = true {
-		now := time.Now()
-		if waited {
-			ds = p.due(ds, ds, now)
+	for len(ds) > 0 {
+		var err error
+		ds, err = p.confirmed(ctx, p.due(ds, time.Now()))
+		switch {
+		case err == nil:
+		case ctx.Err() == nil:
+			continue // without those that leave
+		default:
+			p.giveBack(ds)
+			return
 		}
+		now := time.Now()
 		n, again, why := p.admit(now, r, ds)
 		if n > 0 {
 			over(now)
@@ -72,7 +79,7 @@ func (p *Pipeline) admit(now time.Time, r *route, ds []*Delivery) (n int, again 
 	r.gate.Retries.Return(paid - usedRetries)
 	r.gate.DeadLetters.Return(paidLast - usedLast)
 	for _, d := range ds[:n] {
-		d.gate, d.lastTry = r.gate, p.lastTry(d)
+		d.gate, d.lastTry, d.Deadline = r.gate, p.lastTry(d), now.Add(p.SendDeadline)
 	}
 	switch {
 	case n > 0 || able > 0:

@@ -67,9 +67,12 @@ type Item struct {
 	Reason  Reason
 	Detail  string // the field or rule at fault; never message text
 	Confirm bool   // read the status store whatever the Bloom filter says
-	History *History
-	User    *User
-	Expires time.Time // the earlier of expires_at and first seen + the lane's greatest age
+	// Confirmed is when its rows were read, if they were: what it has to do is
+	// as of then. A send that comes much later asks again.
+	Confirmed time.Time
+	History   *History
+	User      *User
+	Expires   time.Time // the earlier of expires_at and first seen + the lane's greatest age
 
 	Deliveries []Delivery
 

@@ -22,6 +22,12 @@ type Status interface {
 	Bucket(id string) int64
 }
 
+// Ledger is the confirm read: the status rows of ids, aligned with them. It
+// answers only what is durable, and an error when it cannot tell.
+type Ledger interface {
+	Read(ctx context.Context, ids []string) ([][]Row, error)
+}
+
 // Seen remembers finished ids, so that a second copy is confirmed instead of
 // sent, also by the next owner of a partition.
 type Seen interface {

@@ -13,7 +13,8 @@ type Policy struct {
 	DropAmbiguous bool
 }
 
-// Ending is what a Result means for its device: the row to write and, for
+// Ending is what a Result means for its device: the row to write (none without
+// a State) and, for
 // StateRetrying and StateDeadLettered, that a record is handed over first.
 type Ending struct {
 	State     State
@@ -29,6 +30,7 @@ type Ending struct {
 //	Gone                           FAILED         feedback
 //	Refused                        FAILED         -
 //	Refused, given back expired    EXPIRED        -
+//	Claimed                        no row         - (another record's)
 //	Held, or Again with Halt       HELD           hold topic, hop + 1; no attempt
 //	Again, ambiguous, if dropped   UNKNOWN        -
 //	Again, retries left            RETRYING       retry topic, attempt + 1
@@ -37,6 +39,8 @@ type Ending struct {
 func (p Policy) Decide(r *Result, attempt, hops int, expires, now time.Time) Ending {
 	reason := Reason(r.Reason)
 	switch r.Class {
+	case Claimed:
+		return Ending{}
 	case Held:
 		return held(reason, hops, expires, now)
 	case Delivered:

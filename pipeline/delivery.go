@@ -78,12 +78,13 @@ type Delivery struct {
 	Reason  Reason
 	Result  Result
 
-	pass      uint32 // of its route's gate: what it was admitted under; 0 = was not
-	gate      *Gate  // of its route; set when it is handed to the provider
-	lastTry   bool   // it has paid for ending in the DLQ
-	ending    Ending // what Result means; set once it is answered
-	inWindow  bool   // holds a place of its route's window
-	abandoned bool   // has no durable end: the partition is leaving or the worker stops
+	confirmed time.Time // when its rows were read after it had waited; zero = as its item's
+	pass      uint32    // of its route's gate: what it was admitted under; 0 = was not
+	gate      *Gate     // of its route; set when it is handed to the provider
+	lastTry   bool      // it has paid for ending in the DLQ
+	ending    Ending    // what Result means; set once it is answered
+	inWindow  bool      // holds a place of its route's window
+	abandoned bool      // has no durable end: the partition is leaving or the worker stops
 }
 
 // Lapsed reports whether it must not be sent now: its partition leaves, or the
@@ -113,9 +114,10 @@ const (
 	Gone                   // this token is dead
 	Refused                // this message will never be accepted for this device
 	Held                   // not sent: its route is stopped for long; ours, never a provider's
+	Claimed                // not sent: another record has the device by now; ours too
 )
 
-var classNames = [...]string{"none", "delivered", "again", "gone", "refused", "held"}
+var classNames = [...]string{"none", "delivered", "again", "gone", "refused", "held", "claimed"}
 
 func (c Class) String() string {
 	if int(c) < len(classNames) {

@@ -26,7 +26,7 @@ func (d *Delivery) waits() bool { return d.ending.HandsOver() || d.Result.Class 
 func answerRows(group []*Delivery, told *Ended, now time.Time) (accepted, other []Row) {
 	accepted = make([]Row, 0, len(group))
 	for _, d := range group {
-		if d.abandoned || d.waits() {
+		if d.abandoned || d.waits() || d.Result.Class == Claimed {
 			continue
 		}
 		row := d.row(d.ending.State, d.ending.Reason, now)
@@ -45,6 +45,9 @@ func answerRows(group []*Delivery, told *Ended, now time.Time) (accepted, other 
 func endRows(items []*Item, told *Ended, now time.Time) []Row {
 	rows := make([]Row, 0, len(items))
 	for _, it := range items {
+		if it.Verdict == Undecided && it.claimed() {
+			it.Decide(Duplicate, "", "")
+		}
 		from := len(rows)
 		rows = it.endRows(rows, now)
 		for i := range rows[from:] {
@@ -224,6 +227,26 @@ func forTrackers(items []*Item, mark func(*Tracker, []*Item)) {
 		mark(t, mine)
 		items = rest
 	}
+}
+
+// claimed reports whether all that it was to be sent to is another record's.
+func (it *Item) claimed() bool {
+	for j := range it.Deliveries {
+		if it.Deliveries[j].Result.Class != Claimed {
+			return false
+		}
+	}
+	return len(it.Deliveries) > 0
+}
+
+// anyLeaving reports whether the partition of one of the items is leaving.
+func anyLeaving(items []*Item) bool {
+	for _, it := range items {
+		if it.batch.Tracker.Draining() {
+			return true
+		}
+	}
+	return false
 }
 
 // allLeaving reports whether every one of the items' partitions is leaving.

@@ -145,7 +145,7 @@ func (m *Metrics) steps(lane string, stages []Stage) {
 		m.failures.WithLabelValues(lane, s.Name())
 		m.panics.WithLabelValues(lane, s.Name())
 	}
-	for _, step := range []string{"status", "hand-over"} {
+	for _, step := range []string{"status", "hand-over", "confirm"} {
 		m.failures.WithLabelValues(lane, step)
 	}
 	m.standstill.WithLabelValues(lane)
@@ -178,8 +178,8 @@ func (m *Metrics) answered(lane string, group []*Delivery) {
 		if d.Result.Class == NoAnswer {
 			continue
 		}
-		if d.Result.Class == Held {
-			counts[kind{d.Route.Platform, d.Route.App, Held, ""}]++
+		if d.Result.Class == Held || d.Result.Class == Claimed {
+			counts[kind{d.Route.Platform, d.Route.App, d.Result.Class, ""}]++
 			continue
 		}
 		counts[kind{d.Route.Platform, d.Route.App, d.Result.Class, d.Result.Reason}]++

@@ -210,12 +210,16 @@ func (h *History) ClosedWhole(step int16, redriven bool) bool {
 	return !h.HasDevices() && h.Closed("", step, redriven)
 }
 
-// OtherUser reports whether rows of this id belong to another user.
-func (h *History) OtherUser(userHash uint64) bool {
-	for i := range h.Rows {
-		if h.Rows[i].UserHash != userHash {
-			return true
+// OwnRows keeps the rows of this user. The same id may have been used for
+// another user too: that one's rows say nothing about this one's notification.
+func OwnRows(rows []Row, user uint64) (own []Row, others bool) {
+	own = rows[:0:0]
+	for _, r := range rows {
+		if r.UserHash == user {
+			own = append(own, r)
+		} else {
+			others = true
 		}
 	}
-	return false
+	return own, others
 }

@@ -158,15 +158,15 @@ func TestClosedWhole(t *testing.T) {
 
 // "Same id with another user_hash: DEAD_LETTERED(id_reused) under the record's
 // place."
-func TestOtherUser(t *testing.T) {
-	h := history(Row{ID: "n", UserHash: 7})
-	if h.OtherUser(7) {
+func TestOwnRows(t *testing.T) {
+	rows := []Row{{ID: "n", UserHash: 7}}
+	if own, others := OwnRows(rows, 7); len(own) != 1 || others {
 		t.Error("a redelivery to the same user is taken for a reused id")
 	}
-	if !h.OtherUser(8) {
+	if own, others := OwnRows(rows, 8); len(own) != 0 || !others {
 		t.Error("the same id for another user is not noticed: it would end as a duplicate, and never be sent")
 	}
-	if history().OtherUser(8) {
+	if _, others := OwnRows(nil, 8); others {
 		t.Error("an id that was never seen belongs to another user")
 	}
 }

@@ -40,6 +40,7 @@ type Options struct {
 	Routes   map[Route]Provider
 	Producer Producer
 	Status   Status
+	Ledger   Ledger
 	Seen     Seen
 	Policy   Policy
 	// Once is set for lanes of mode at_most_once: see sendOnce.
@@ -81,6 +82,9 @@ type Pipeline struct {
 	Options
 	routes map[Route]*route
 
+	// confirmFor is how long a confirm read lets its item be sent.
+	confirmFor time.Duration
+
 	// answered holds deliveries that came back; settle workers take them.
 	// Closed by Run once none is out any more.
 	answered *queue[*Delivery]
@@ -104,7 +108,7 @@ const settleGroup = 2000
 // New checks the options and makes a Pipeline. Nothing runs before Run.
 func New(o Options) (*Pipeline, error) {
 	switch {
-	case o.Source == nil, o.Producer == nil, o.Status == nil, o.Seen == nil, o.Metrics == nil, o.Log == nil:
+	case o.Source == nil, o.Producer == nil, o.Status == nil, o.Ledger == nil, o.Seen == nil, o.Metrics == nil, o.Log == nil:
 		return nil, errors.New("pipeline: a collaborator is missing")
 	case o.StageWorkers < 1, o.Window < 1, o.SendDeadline <= 0, o.Drain <= 0, o.StatusTimeout <= 0, o.CommitInterval <= 0:
 		return nil, errors.New("pipeline: stage workers, window, send deadline, drain, status time-out and commit interval must be positive")
@@ -113,7 +117,8 @@ func New(o Options) (*Pipeline, error) {
 	case o.SendDeadline+o.StatusTimeout >= o.Drain:
 		return nil, fmt.Errorf("pipeline: send deadline %v + status time-out %v must be under the drain budget %v", o.SendDeadline, o.StatusTimeout, o.Drain)
 	}
-	p := &Pipeline{Options: o, routes: make(map[Route]*route, len(o.Routes)), answered: newQueue[*Delivery](), commitSoon: make(chan struct{}, 1)}
+	p := &Pipeline{Options: o, routes: make(map[Route]*route, len(o.Routes)), confirmFor: o.confirmFor(), answered: newQueue[*Delivery](),
+		commitSoon: make(chan struct{}, 1)}
 	if p.Gates == nil {
 		var err error
 		if p.Gates, err = NewGates(slices.Collect(maps.Keys(o.Routes)), DefaultGateOptions(), o.Metrics, o.Log, time.Now()); err != nil {

@@ -38,12 +38,15 @@ type world struct {
 	accepted map[string]int  // by id/device
 	commits  map[int32]int64 // committed offset
 	rewinds  int
-	early    []string // ids committed before they had an outcome and the filter knew it
-	ids      map[int32][]string
-	lease    *pipeline.Lease // nil = without end
-	once     bool            // mode at_most_once
-	frozen   bool            // nothing is committed
-	gates    *pipeline.Gates // nil = the pipeline's own
+	read     int // ids whose rows were read
+	// confirmed is when the rows of every fourth item were read before.
+	confirmed time.Time
+	early     []string // ids committed before they had an outcome and the filter knew it
+	ids       map[int32][]string
+	lease     *pipeline.Lease // nil = without end
+	once      bool            // mode at_most_once
+	frozen    bool            // nothing is committed
+	gates     *pipeline.Gates // nil = the pipeline's own
 }
 
 func newWorld(seed uint64) *world {
@@ -160,6 +163,20 @@ func (w *world) Write(_ context.Context, rows []pipeline.Row) error {
 	return nil
 }
 
+func (w *world) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read += len(ids)
+	if w.chance(0.2) {
+		return nil, errors.New("read timeout")
+	}
+	rows := make([][]pipeline.Row, len(ids))
+	for i, id := range ids {
+		rows[i] = slices.Clone(w.rows[id])
+	}
+	return rows, nil
+}
+
 func (*world) Bucket(id string) int64 { return int64(len(id)) }
 
 func (w *world) Add(_ context.Context, ids []string) error {
@@ -191,6 +208,9 @@ func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
 		if i%20 == 3 {
 			it.Decide(pipeline.Suppressed, pipeline.OptedOutAll, "")
 			continue
+		}
+		if i%4 == 0 {
+			it.Confirmed = w.confirmed
 		}
 		for d := range 1 + i%3 {
 			r := pipeline.Route{Platform: pipeline.APNS, App: "shop"}
@@ -250,7 +270,7 @@ func (w *world) pipeline(t *testing.T, window int) (*pipeline.Pipeline, *provide
 func (w *world) pipelineTo(t *testing.T, window int, apns, fcm pipeline.Provider) *pipeline.Pipeline {
 	t.Helper()
 	p, err := pipeline.New(pipeline.Options{
-		Lane: "test", Source: w, Stages: []pipeline.Stage{w}, Producer: w, Status: w, Seen: w,
+		Lane: "test", Source: w, Stages: []pipeline.Stage{w}, Producer: w, Status: w, Ledger: w, Seen: w,
 		Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: apns, {Platform: pipeline.FCM, App: "shop"}: fcm},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 2, Window: window,
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitInterval: 50 * time.Millisecond,
@@ -270,6 +290,7 @@ func TestConservation(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(seed)
+				w.confirmed = time.Now().Add(-time.Minute) // so they are read again
 				w.fill(3, 1000)
 				p, pr := w.pipeline(t, 300)
 				ctx, stop := context.WithCancel(t.Context())

@@ -245,7 +245,7 @@ func TestPoison(t *testing.T) {
 		pr, reg := &provider{w: w}, prometheus.NewRegistry()
 		var log bytes.Buffer
 		p, err := pipeline.New(pipeline.Options{
-			Lane: "test", Source: w, Stages: []pipeline.Stage{poisonStage{}, w}, Producer: w, Status: w, Seen: w,
+			Lane: "test", Source: w, Stages: []pipeline.Stage{poisonStage{}, w}, Producer: w, Status: w, Ledger: w, Seen: w,
 			Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: pr, {Platform: pipeline.FCM, App: "shop"}: pr},
 			Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 300,
 			SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitInterval: 50 * time.Millisecond,

@@ -107,7 +107,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[Route][]*Delivery) (ended []*Item)
 // dispatch submits what waits for one route, as fast as its window and its
 // provider's queue take it, until the queue is closed and empty.
 func (p *Pipeline) dispatch(ctx context.Context, r *route) {
-	var group, due []*Delivery
+	var group []*Delivery
 	most := max(1, min(dispatchGroup, p.Window/4))
 	for {
 		group = r.waiting.take(group, most)
@@ -123,16 +123,15 @@ func (p *Pipeline) dispatch(ctx context.Context, r *route) {
 		for _, d := range group {
 			d.inWindow = true
 		}
-		due = p.due(due, group, time.Now())
-		p.submit(ctx, r, due)
+		p.submit(ctx, r, group)
 	}
 }
 
-// due returns, appended to buf[:0], the deliveries of group that may be sent
-// now. The others come back at once: those of a partition that is leaving
-// abandoned, those past their expiry as such.
-func (p *Pipeline) due(buf, group []*Delivery, now time.Time) []*Delivery {
-	buf = buf[:0]
+// due returns, in place, the deliveries of group that may be sent now. The
+// others come back at once: those of a partition that is leaving abandoned,
+// those past their expiry as such.
+func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
+	due := group[:0]
 	for _, d := range group {
 		switch {
 		case d.unowned(now): // leaving for good, or to be sent later
@@ -141,11 +140,10 @@ func (p *Pipeline) due(buf, group []*Delivery, now time.Time) []*Delivery {
 			d.Result = Result{Class: Refused, Expired: true}
 			p.answered.put(d)
 		default:
-			d.Deadline = now.Add(p.SendDeadline)
-			buf = append(buf, d)
+			due = append(due, d)
 		}
 	}
-	return buf
+	return due
 }
 
 // leasePause is how soon a lapsed lease is looked at again.

@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -56,11 +57,13 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if len(confirm) == 0 {
 		return nil
 	}
+	asked := time.Now()
 	rows, err := s.Ledger.Read(ctx, idsOf(confirm))
 	if err != nil {
 		return fmt.Errorf("reading the status of ids that may be copies: %w", err)
 	}
 	for i, it := range confirm {
+		it.Confirmed = asked
 		judge(it, rows[i])
 	}
 	return nil
@@ -80,7 +83,7 @@ func idsOf(items []*pipeline.Item) []string {
 // intents were durable before any of it was sent, so what has none was never
 // sent, and a lane of intents rather loses that than to send twice.
 func judge(it *pipeline.Item, rows []pipeline.Row) {
-	own, others := ownRows(rows, pipeline.UserHash(it.Owner()))
+	own, others := pipeline.OwnRows(rows, pipeline.UserHash(it.Owner()))
 	h := &pipeline.History{Rows: own}
 	if intents := h.Intents(it.Step()); len(intents) > 0 {
 		it.Devices = intents
@@ -114,9 +117,10 @@ func judge(it *pipeline.Item, rows []pipeline.Row) {
 // came from may be under way again, by an owner that found nothing either. Both
 // would be sent. So this one claims the devices first, with a row of its own
 // that closes the earlier record, and waits for another tier: by then what was
-// under way has its row, and the confirm read of the next copy sees it.
+// under way has its row, and the confirm read of the next copy sees it. A
+// redriven record needs no such row, since an operator made it; its retries do.
 func orphan(it *pipeline.Item, h *pipeline.History) bool {
-	if it.Step() == 0 || it.Redrive > 0 {
+	if it.Step() == 0 || it.Redrive > 0 && it.Attempt == 0 {
 		return false
 	}
 	devices := it.Devices
@@ -124,25 +128,11 @@ func orphan(it *pipeline.Item, h *pipeline.History) bool {
 		devices = []string{""}
 	}
 	for _, d := range devices {
-		if !h.HandedOverTo(d, it.Step()) && !h.Closed(d, it.Step(), false) {
+		if !h.HandedOverTo(d, it.Step()) && !h.Closed(d, it.Step(), it.Redrive > 0) {
 			return true
 		}
 	}
 	return false
-}
-
-// ownRows keeps the rows of this user. The same id may have been used for
-// another user too: that one's rows say nothing about this item.
-func ownRows(rows []pipeline.Row, user uint64) (own []pipeline.Row, others bool) {
-	own = rows[:0:0]
-	for _, r := range rows {
-		if r.UserHash == user {
-			own = append(own, r)
-		} else {
-			others = true
-		}
-	}
-	return own, others
 }
 
 // namedClosed reports whether the record names its devices and all are closed,

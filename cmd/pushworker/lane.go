@@ -60,7 +60,7 @@ func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, erro
 		return nil, err
 	}
 	p, err := pipeline.New(plant(w.routes, pipeline.Options{
-		Lane: name, Source: source, Stages: w.stages(l, retry, shared), Routes: w.routes.lane(i), Producer: producer, Status: w.status, Seen: shared.filter,
+		Lane: name, Source: source, Stages: w.stages(l, retry, shared), Routes: w.routes.lane(i), Producer: producer, Status: w.status, Ledger: w.status, Seen: shared.filter,
 		Gates: shared.gates, Events: shared.events, Latest: shared.latest,
 		Policy: pipeline.Policy{MaxRetries: c.Retries.Max, RetryDelays: c.Retries.Tiers, DropAmbiguous: l.DropsAmbiguous()}, Once: l.Once(),
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,

@@ -1,0 +1,85 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// shortestConfirm is the least time that a confirm read is good for: else what
+// waits for a token would be read over and over.
+const shortestConfirm = time.Second
+
+// confirmFor is how long a confirm read lets its item be sent. The copy that a
+// dead owner left behind sends nothing before it has claimed the device with a
+// row of its own, and waited for the shortest tier (stages.Dedupe):
+//
+//	what waits  reads nothing ── confirmFor ──▶ is sent ── deadline, time-out ──▶ its row
+//	the copy           claims; its row within a time-out ── shortest tier ──▶ reads
+//
+// So either what waits reads the claim, or the copy reads what became of it.
+func (o *Options) confirmFor() time.Duration {
+	return max(slices.Min(o.Policy.RetryDelays)-o.SendDeadline-2*o.StatusTimeout, shortestConfirm)
+}
+
+// confirmed reads the status once more for those of ds that have waited longer
+// than their confirm read is good for, and returns the ones that may be sent,
+// in place. The others are another record's by now, and come back as Claimed.
+// It waits for the store and never guesses. An error says that nothing is
+// known, because ctx ended or some of their partitions leave.
+func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, error) {
+	items := p.unconfirmed(ds, time.Now())
+	if len(items) == 0 {
+		return ds, nil
+	}
+	ids := make([]string, len(items))
+	for i, it := range items {
+		ids[i] = it.ID
+	}
+	var asked time.Time
+	var rows [][]Row
+	err := p.repeat(ctx, "confirm", func() bool { return anyLeaving(items) }, func() (err error) {
+		asked = time.Now()
+		rows, err = p.Ledger.Read(ctx, ids)
+		return err
+	})
+	if err != nil {
+		return ds, err
+	}
+	known := make(map[*Item]*History, len(items))
+	for i, it := range items {
+		own, _ := OwnRows(rows[i], UserHash(it.Owner()))
+		known[it] = &History{Rows: own}
+	}
+	open := ds[:0]
+	for _, d := range ds {
+		h := known[d.Item]
+		switch {
+		case h == nil:
+			open = append(open, d)
+		case h.ClosedWhole(d.Item.Step(), d.Item.Redrive > 0), h.Closed(d.Device.Hash, d.Item.Step(), d.Item.Redrive > 0):
+			d.Result = Result{Class: Claimed}
+			p.answered.put(d)
+		default:
+			d.confirmed = asked
+			open = append(open, d)
+		}
+	}
+	return open, nil
+}
+
+// unconfirmed are the items of ds whose confirm read is too old, each once.
+// Without one there can be no other copy; and what is committed is ours.
+func (p *Pipeline) unconfirmed(ds []*Delivery, now time.Time) (items []*Item) {
+	for _, d := range ds {
+		at := d.confirmed
+		if at.IsZero() {
+			at = d.Item.Confirmed
+		}
+		if at.IsZero() || d.Item.committed || now.Sub(at) <= p.confirmFor || slices.Contains(items, d.Item) {
+			continue
+		}
+		items = append(items, d.Item)
+	}
+	return items
+}
