@@ -178,3 +178,91 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 		}
 	})
 }
+
+// While nothing succeeds, last tries wait long for a token each, and other
+// retries for theirs. They wait for their own kind only: retries are not behind
+// last tries, and what is no attempt is behind neither.
+func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
+	for _, tt := range []struct {
+		why                  string
+		retries, deadLetters float64 // tokens there are
+		sent                 [4]int  // by attempts before, of 5 each
+	}{
+		{"no token at all: what was held goes, it is no attempt", 0, 0, [4]int{5, 0, 0, 0}},
+		{"no dead letter: every other retry goes", 100, 0, [4]int{5, 5, 5, 0}},
+		{"some of both", 100, 2, [4]int{5, 5, 5, 2}},
+		{"no retry, and a last try needs that too", 0, 100, [4]int{5, 0, 0, 0}},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(1)
+				w.faults = false
+				w.fill(1, 20)
+				for i := range w.batches[0].Items { // the last tries come first
+					it := &w.batches[0].Items[i]
+					it.Verdict, it.Attempt = pipeline.Undecided, 3-i/5
+				}
+				o := pipeline.DefaultGateOptions()
+				o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
+				o.DeadLetters = o.Retries
+				routes := []pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}}
+				var err error
+				if w.gates, err = pipeline.NewGates(routes, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				w.gates.Of(routes[0]).Retries.Take(time.Now(), 100-int(tt.retries))
+				w.gates.Of(routes[0]).DeadLetters.Take(time.Now(), 100-int(tt.deadLetters))
+				apns := &counting{provider: provider{w: w}}
+				p := w.pipelineTo(t, 50, apns, apns)
+				p.Stages[0] = oneDevice{}
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = p.Run(ctx) })
+				time.Sleep(time.Minute)
+				w.mu.Lock()
+				if apns.sent != tt.sent {
+					t.Errorf("sent by attempt %v, want %v", apns.sent, tt.sent)
+				}
+				w.mu.Unlock()
+				stop()
+				run.Wait()
+				apns.out.Wait()
+			})
+		})
+	}
+}
+
+// oneDevice gives each item one device.
+type oneDevice struct{}
+
+func (oneDevice) Name() string { return "devices" }
+
+func (oneDevice) Apply(_ context.Context, b *pipeline.Batch) error {
+	for i := range b.Items {
+		it := &b.Items[i]
+		it.Deliveries = []pipeline.Delivery{{Item: it, Route: pipeline.Route{Platform: pipeline.APNS, App: "shop"},
+			Device: pipeline.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
+	}
+	return nil
+}
+
+// counting answers that nothing was accepted, so that no token is earned, and
+// counts.
+type counting struct {
+	provider
+	sent [4]int // by attempts before; guarded by w.mu
+}
+
+func (p *counting) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for _, d := range ds {
+		p.w.mu.Lock()
+		p.sent[d.Item.Attempt]++
+		p.w.mu.Unlock()
+		p.out.Go(func() {
+			time.Sleep(time.Millisecond)
+			d.Result = pipeline.Result{Class: pipeline.Again, Reason: "ServiceUnavailable"}
+			done([]*pipeline.Delivery{d})
+		})
+	}
+	return len(ds), nil
+}

@@ -81,7 +81,7 @@ type Delivery struct {
 	confirmed time.Time // when its rows were read after it had waited; zero = as its item's
 	pass      uint32    // of its route's gate: what it was admitted under; 0 = was not
 	gate      *Gate     // of its route; set when it is handed to the provider
-	lastTry   bool      // it has paid for ending in the DLQ
+	paid      charge    // for that
 	ending    Ending    // what Result means; set once it is answered
 	inWindow  bool      // holds a place of its route's window
 	abandoned bool      // has no durable end: the partition is leaving or the worker stops

@@ -11,7 +11,7 @@ func decide(policy Policy, group []*Delivery, now time.Time) {
 		if !d.abandoned {
 			d.ending = policy.Decide(&d.Result, d.Item.Attempt, d.Item.Hops, d.Expires, now)
 		}
-		if d.lastTry && d.ending.State != StateDeadLettered {
+		if d.paid == chargeLastTry && d.ending.State != StateDeadLettered {
 			d.gate.DeadLetters.Return(1)
 		}
 	}

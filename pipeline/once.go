@@ -39,7 +39,7 @@ func (p *Pipeline) sendOnce(ctx context.Context, batches <-chan *Batch) {
 
 // sendIntended takes one batch from its intents to its results.
 func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
-	waiting := make(map[Route][]*Delivery)
+	waiting := make(map[*line][]*Delivery)
 	ended := p.sort(b, waiting)
 	p.finish(ctx, ended)
 	var items []*Item
@@ -88,7 +88,7 @@ func turnsOf(groups ...[]*Item) (bs []*Batch) {
 }
 
 // intents are the rows that say: from here on, this may have been sent.
-func intents(waiting map[Route][]*Delivery, now time.Time) (rows []Row) {
+func intents(waiting map[*line][]*Delivery, now time.Time) (rows []Row) {
 	for _, ds := range waiting {
 		for _, d := range ds {
 			rows = append(rows, d.row(StateSending, "", now))

@@ -7,8 +7,8 @@
 // whole way, top to bottom:
 //
 //	Source ── Next ──▶ stage ──▶ stage ──▶ … ──▶ send ──▶ dispatch ──▶ Provider
-//	(Kafka)            dedupe    preferences     │ one goroutine a route    │
-//	   ▲               limits    devices         │                          │ results in groups
+//	(Kafka)            dedupe    preferences     │ a goroutine for each     │
+//	   ▲               limits    devices         │ route and charge         │ results in groups
 //	   │                                         │ decided before           ▼
 //	   │                                         │ sending               settle: rows as answers arrive
 //	   │                                         ▼                          │ items whose last device answered
@@ -153,7 +153,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stopCommitting := make(chan struct{}) // closed below, once everything is settled
 	committer.Go(func() { p.commitUntil(work, stopCommitting) })
 	for _, r := range p.routes {
-		dispatchers.Go(func() { p.dispatch(work, r) })
+		for _, l := range r.lines {
+			dispatchers.Go(func() { p.dispatch(work, l) })
+		}
 	}
 	for range settleWorkers {
 		settlers.Go(func() { p.settleAll(work) })
@@ -170,7 +172,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	send(work, batches) // returns when polling and all stages ended
 
 	for _, r := range p.routes {
-		r.waiting.close()
+		for _, l := range r.lines {
+			l.waiting.close()
+		}
 	}
 	dispatchers.Wait()
 	p.out.Wait()

@@ -84,6 +84,15 @@ func (w *world) fill(partitions int32, n int) {
 	}
 }
 
+// retry makes the records retries, some of them last tries.
+func (w *world) retry() {
+	for _, b := range w.batches {
+		for i := range b.Items {
+			b.Items[i].Attempt = i % 4
+		}
+	}
+}
+
 func (w *world) Next(ctx context.Context) (*pipeline.Batch, error) {
 	w.mu.Lock()
 	if len(w.batches) > 0 {
@@ -292,6 +301,9 @@ func TestConservation(t *testing.T) {
 				w := newWorld(seed)
 				w.confirmed = time.Now().Add(-time.Minute) // so they are read again
 				w.fill(3, 1000)
+				if seed%4 == 3 {
+					w.retry()
+				}
 				p, pr := w.pipeline(t, 300)
 				ctx, stop := context.WithCancel(t.Context())
 				var run sync.WaitGroup

@@ -15,14 +15,14 @@ import (
 // taken in quarters, so that it never has to run empty for the next group.
 const dispatchGroup = 256
 
-// route is one provider's pool as this pipeline sees it: what waits for it and
-// how much of its window is in use. A route that stalls fills its own window
+// route is one provider's pool as this pipeline sees it: what waits for it, by
+// charge, and how much of its window is in use. A route that stalls fills its own window
 // and stops no other.
 type route struct {
 	Route
 	provider Provider
 	gate     *Gate
-	waiting  *queue[*Delivery] // closed by Run when nothing more is sent
+	lines    [charges]*line
 	window   *semaphore.Weighted
 	metrics  routeMetrics
 	// What was handed to it and what has come back, since the start: together
@@ -31,8 +31,25 @@ type route struct {
 }
 
 func newRoute(r Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
-	return &route{Route: r, provider: provider, gate: gate, waiting: newQueue[*Delivery](),
-		window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
+	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
+	for c := range rt.lines {
+		rt.lines[c] = &line{route: rt, charge: charge(c), waiting: newQueue[*Delivery]()}
+	}
+	return rt
+}
+
+// line is what waits for a route with one charge, in order. Each has a
+// dispatcher of its own, so that nobody waits for the tokens of others. One
+// that waits for them keeps a quarter of the window at the most.
+type line struct {
+	*route
+	charge  charge
+	waiting *queue[*Delivery] // closed by Run when nothing more is sent
+}
+
+// lineOf is where a delivery waits. Its route is there.
+func (p *Pipeline) lineOf(d *Delivery) *line {
+	return p.routes[d.Route].lines[p.chargeOf(d.Item)]
 }
 
 // settled gives n places of the window back.
@@ -45,7 +62,7 @@ func (r *route) settled(n int) {
 // more, hands their deliveries to the routes and finishes the items that were
 // decided on the way.
 func (p *Pipeline) sendAll(ctx context.Context, batches <-chan *Batch) {
-	waiting := make(map[Route][]*Delivery, len(p.routes))
+	waiting := make(map[*line][]*Delivery, len(p.routes))
 	for b := range batches {
 		ended := p.sort(b, waiting)
 		p.enqueue(waiting)
@@ -53,22 +70,22 @@ func (p *Pipeline) sendAll(ctx context.Context, batches <-chan *Batch) {
 	}
 }
 
-// enqueue hands deliveries to their routes, and empties the lists.
-func (p *Pipeline) enqueue(waiting map[Route][]*Delivery) {
-	for r, ds := range waiting {
+// enqueue hands deliveries to their lines, and empties the lists.
+func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
+	for l, ds := range waiting {
 		if len(ds) > 0 {
 			p.out.Add(len(ds))
-			p.routes[r].queued.Add(uint64(len(ds)))
-			p.routes[r].waiting.put(ds...)
-			waiting[r] = ds[:0]
+			l.queued.Add(uint64(len(ds)))
+			l.waiting.put(ds...)
+			waiting[l] = ds[:0]
 		}
 	}
 }
 
-// sort spreads the deliveries of b over the routes and returns the items that
+// sort spreads the deliveries of b over the lines and returns the items that
 // have nothing to send. Deliveries go in the order of their status buckets, so
 // that the rows of neighbouring answers fall into few partitions.
-func (p *Pipeline) sort(b *Batch, waiting map[Route][]*Delivery) (ended []*Item) {
+func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (ended []*Item) {
 	type placed struct {
 		bucket int64
 		item   *Item
@@ -97,33 +114,34 @@ func (p *Pipeline) sort(b *Batch, waiting map[Route][]*Delivery) (ended []*Item)
 	for _, o := range open {
 		for j := range o.item.Deliveries {
 			if d := &o.item.Deliveries[j]; d.Verdict == Undecided {
-				waiting[d.Route] = append(waiting[d.Route], d)
+				l := p.lineOf(d)
+				waiting[l] = append(waiting[l], d)
 			}
 		}
 	}
 	return ended
 }
 
-// dispatch submits what waits for one route, as fast as its window and its
+// dispatch submits what waits in one line, as fast as its window and its
 // provider's queue take it, until the queue is closed and empty.
-func (p *Pipeline) dispatch(ctx context.Context, r *route) {
+func (p *Pipeline) dispatch(ctx context.Context, l *line) {
 	var group []*Delivery
 	most := max(1, min(dispatchGroup, p.Window/4))
 	for {
-		group = r.waiting.take(group, most)
+		group = l.waiting.take(group, most)
 		if len(group) == 0 {
 			return
 		}
-		p.awaitLease(ctx, r, group)
-		if err := r.window.Acquire(ctx, int64(len(group))); err != nil {
+		p.awaitLease(ctx, l, group)
+		if err := l.window.Acquire(ctx, int64(len(group))); err != nil {
 			p.giveBack(group)
 			continue
 		}
-		r.metrics.window.Add(float64(len(group)))
+		l.metrics.window.Add(float64(len(group)))
 		for _, d := range group {
 			d.inWindow = true
 		}
-		p.submit(ctx, r, group)
+		p.submit(ctx, l, group)
 	}
 }
 
@@ -153,8 +171,8 @@ const leasePause = 20 * time.Millisecond
 // soon: the coordinator has not answered for a session. It ends too when their
 // partitions leave, or nothing more is to be sent. All deliveries of a
 // pipeline are under one lease, so none is held up by another's.
-func (p *Pipeline) awaitLease(ctx context.Context, r *route, group []*Delivery) {
-	for ctx.Err() == nil && !r.waiting.isClosed() {
+func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) {
+	for ctx.Err() == nil && !l.waiting.isClosed() {
 		d := group[len(group)-1]
 		if !d.unowned(time.Now()) || d.Item.batch.Tracker.Draining() {
 			return
@@ -166,22 +184,25 @@ func (p *Pipeline) awaitLease(ctx context.Context, r *route, group []*Delivery) 
 	}
 }
 
-// sendLater puts deliveries that were given back unsent ahead of their routes'
-// queues again, and returns the others in place. They hold no place of the
+// sendLater puts deliveries that were given back unsent ahead of their lines
+// again, and returns the others in place. They hold no place of the
 // window meanwhile. What may not be sent any more at all is abandoned.
 func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
-	var later map[*route][]*Delivery
+	var later map[*line][]*Delivery
 	answered := group[:0]
 	for _, d := range group {
 		if d.abandoned || d.Result.Class != NoAnswer {
 			answered = append(answered, d)
 			continue
 		}
-		r := p.routes[d.Route]
-		d.refund()
+		l := p.lineOf(d)
+		if d.gate != nil {
+			d.paid.refund(d.gate, 1)
+			d.gate, d.paid = nil, chargeNone
+		}
 		if d.inWindow {
 			d.inWindow = false
-			r.settled(1)
+			l.settled(1)
 		}
 		if d.Item.batch.Tracker.Draining() && !d.Item.committed {
 			d.abandoned = true
@@ -189,12 +210,12 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 			continue
 		}
 		if later == nil {
-			later = make(map[*route][]*Delivery)
+			later = make(map[*line][]*Delivery)
 		}
-		later[r] = append(later[r], d)
+		later[l] = append(later[l], d)
 	}
-	for r, ds := range later {
-		if !r.waiting.putBack(ds) {
+	for l, ds := range later {
+		if !l.waiting.putBack(ds) {
 			for _, d := range ds {
 				d.abandoned = true
 			}
