@@ -41,8 +41,8 @@ type conn struct {
 
 	answered atomic.Bool // some request was: the server is worth dialing again
 
-	// mu guards what follows. Under it the queue's mu and a group's may be
-	// taken, never the other way around.
+	// mu guards what follows. Under it the mu of the queue, a group, a call or
+	// calm may be taken, never the other way around.
 	mu sync.Mutex
 	*streams
 	nextID  uint32

@@ -320,5 +320,6 @@ func (c *conn) goAwayFrame(f *frame) error {
 			c.drop(&c.got, c.streams.close(s), status, NotAccepted, c.goAway)
 		}
 	}
+	c.nudge = c.nudge || c.live == 0 // retired by an earlier one, it may be idle now
 	return nil
 }

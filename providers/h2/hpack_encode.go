@@ -28,8 +28,8 @@ type encoder struct {
 	guess [16]uint64
 }
 
-// encoderEntries is a power of two, and more than a table of 4096 bytes can
-// have.
+// encoderEntries is a power of two, and as many as a table of 4096 bytes can
+// have: none is under 32.
 const encoderEntries = 128
 
 type entry struct {

@@ -275,8 +275,11 @@ func (p *Pool) sweep() {
 
 // expire hands back a request that waited too long.
 func (p *Pool) expire(h *handback, r *Request, now time.Time, connected bool) {
-	outcome, why, _ := p.stale(r, now)
-	if why == ErrDeadline && !connected {
+	outcome, why, stale := p.stale(r, now)
+	switch {
+	case !stale:
+		outcome, why = NotAccepted, ErrLeaseLapsed // renewed since it was taken out
+	case why == ErrDeadline && !connected:
 		why = ErrNotConnected
 	}
 	r.settle(outcome, why)

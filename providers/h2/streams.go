@@ -54,10 +54,13 @@ func newStreams(most int, now time.Time) *streams {
 	return &streams{slots: make([]stream, n), mask: uint32(n - 1), start: now}
 }
 
-// get returns the open stream with an id, or nil.
+// get returns the open stream with an id, or nil. There are no slots any more
+// once the connection is over, which a late cancel or grant may not know.
 func (t *streams) get(id uint32) *stream {
-	if s := &t.slots[id>>1&t.mask]; s.id == id && id != 0 {
-		return s
+	if at := id >> 1 & t.mask; at < uint32(len(t.slots)) {
+		if s := &t.slots[at]; s.id == id && id != 0 {
+			return s
+		}
 	}
 	return nil
 }

@@ -1,0 +1,79 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// A request that was given back by a connection, and waits for another, can
+// still be canceled when the first one is long over.
+func TestCancelAfterTheConnectionHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.script = func(c *peerConn, _ int) {
+			if c.request() != 0 {
+				c.WriteGoAway(0, http2.ErrCodeNo, nil)
+				for c.next() != nil {
+				}
+			}
+		}
+		p := s.pool(Options{Connections: 1, Timeout: time.Hour, Backoff: 1000 * time.Hour, MaxBackoff: 1000 * time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		rt := startRoundTrip(ctx, p, "POST", "x")
+		time.Sleep(time.Second)
+		if st := p.Stats(); st.Connections != 0 || st.Waiting != 1 {
+			t.Fatalf("%+v: want it waiting and no connection", st)
+		}
+		cancel()
+		<-rt.done
+		var e *RoundTripError
+		if !errors.As(rt.err, &e) || e.Outcome != NotAccepted || !errors.Is(rt.err, context.Canceled) {
+			t.Errorf("%v", rt.err)
+		}
+	})
+}
+
+// The second GOAWAY of a graceful shutdown can take the last request away:
+// then the connection is left at once, not when it has been silent for long.
+func TestSecondGoAwayOfAnIdleConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := s.pool(Options{Connections: 1, Resends: -1})
+		l := submit(t, p, posts(1)...)
+		c := s.conn()
+		c.WriteGoAway(1<<31-1, http2.ErrCodeNo, nil)
+		synctest.Wait()
+		c.WriteGoAway(0, http2.ErrCodeNo, nil)
+		l.wait()
+		synctest.Wait()
+		if st := p.Stats(); st.Connections != 0 {
+			t.Errorf("%+v: it stays", st)
+		}
+	})
+}
+
+// renewed is a lease that is prolonged right after it was found lapsed.
+type renewed struct{ asked atomic.Int32 }
+
+func (r *renewed) Lapsed(time.Time) bool { return r.asked.Add(1) == 1 }
+
+// What was taken out of the queue is given back as lapsed, whatever the lease
+// says a moment later: every request ends with an outcome.
+func TestLeaseRenewedWhileARequestIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, Options{URL: "https://push.example", Connections: 1, Timeout: time.Hour, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }})
+		r := post("/a")
+		r.Lease = &renewed{}
+		submit(t, p, r).wait()
+		if r.Outcome != NotAccepted || !errors.Is(r.Err, ErrLeaseLapsed) {
+			t.Errorf("%v, %v", r.Outcome, r.Err)
+		}
+	})
+}
