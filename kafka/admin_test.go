@@ -183,7 +183,7 @@ func TestAWriterKeepsAUsersPartsTogether(t *testing.T) {
 
 func follow(t *testing.T, f *Follower, n int) []Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var rs []Record
 	for len(rs) < n {
@@ -197,6 +197,7 @@ func follow(t *testing.T, f *Follower, n int) []Record {
 }
 
 func TestAFollowerReadsFromWhereItIsTold(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, []string{"push.users"})
 	c.produce("push.users", 0, 0, 5)
 	c.produce("push.users", 1, 0, 5)
@@ -233,7 +234,7 @@ func TestAFollowerReadsFromWhereItIsTold(t *testing.T) {
 	}
 
 	f.Seek(map[int32]int64{0: 99})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var gone *PartitionError
 	for !errors.As(err, &gone) && ctx.Err() == nil {
@@ -248,7 +249,7 @@ func TestAConsumerRepeatsWhatIsNotCommitted(t *testing.T) {
 	c := newCluster(t, 1, []string{"push.feedback"})
 	c.produce("push.feedback", 0, 0, 5)
 	poll := func(k *Consumer) []Record {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		rs, err := k.Poll(ctx, 3)
 		if err != nil {

@@ -128,7 +128,7 @@ func (m *churner) leave(t *testing.T) {
 	t.Helper()
 	m.stop()
 	m.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := m.source.Close(ctx); err != nil {
 		t.Errorf("leaving: %v", err)
@@ -144,7 +144,7 @@ func (m *churner) wake(t *testing.T) {
 	m.tap.open()
 	m.stop()
 	m.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := m.source.Close(ctx); err != nil {
 		t.Logf("a member that was dead leaves: %v", err)
@@ -186,7 +186,7 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	o, metrics := newOwners(), NewMetrics(nil)
-	so.BatchRecords, so.Linger, so.Drain, so.Commit, so.Rebalance, so.Metrics = 20, 2*time.Millisecond, 2*time.Second, 2*time.Second, 6*time.Second, metrics
+	so.BatchRecords, so.Linger, so.Drain, so.Commit, so.Rebalance, so.Metrics = 20, 2*time.Millisecond, 10*time.Second, 10*time.Second, 30*time.Second, metrics
 	written := 0
 	write := func() {
 		for _, topic := range so.Topics {
@@ -241,7 +241,7 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 		}
 	}
 	want := written * partitions * len(so.Topics)
-	limit := time.Now().Add(60 * time.Second)
+	limit := time.Now().Add(patience)
 	for o.distinct() < want && time.Now().Before(limit) {
 		time.Sleep(20 * time.Millisecond)
 	}

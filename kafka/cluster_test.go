@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -15,6 +16,10 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience ends a wait that hangs. It is no expectation: the machine may be
+// busy with something else.
+const patience = 2 * time.Minute
 
 // cluster is an in-process broker with one topic.
 type cluster struct {
@@ -89,9 +94,9 @@ func (c *cluster) source(so SourceOptions) *Source {
 	if so.Group == "" {
 		so.Group = "g"
 	}
-	if so.Session == 0 {
-		so.Session = 2 * time.Second
-	}
+	// A starved process neither loses its membership nor gives up a commit.
+	so.Session = cmp.Or(so.Session, 10*time.Second)
+	so.Commit, so.Rebalance = cmp.Or(so.Commit, time.Minute), cmp.Or(so.Rebalance, 5*time.Minute)
 	s, err := NewSource(c.options, so)
 	if err != nil {
 		c.t.Fatalf("making a source: %v", err)
@@ -104,10 +109,14 @@ func (c *cluster) source(so SourceOptions) *Source {
 	return s
 }
 
+// mortal makes a source give up its partitions with its work in flight when it
+// is closed, as a dead owner does, but at once and not after its session.
+const mortal = time.Millisecond
+
 // nextItems collects batches until n records came.
 func nextItems(t *testing.T, s *Source, n int) []*pipeline.Batch {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var bs []*pipeline.Batch
 	for got := 0; got < n; {
@@ -138,7 +147,7 @@ func done(bs ...*pipeline.Batch) {
 // a measurement.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}

@@ -215,7 +215,7 @@ func (s *stops) list() []*PartitionError {
 
 func TestAnOffsetThatIsGoneStopsItsPartitionAlone(t *testing.T) {
 	c := newCluster(t, 2, []string{"push"})
-	first := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond})
+	first := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Drain: mortal})
 	c.produce("push", 0, 0, 10)
 	c.produce("push", 1, 0, 10)
 	for _, b := range nextItems(t, first, 20) {
@@ -224,9 +224,9 @@ func TestAnOffsetThatIsGoneStopsItsPartitionAlone(t *testing.T) {
 	if err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_ = first.Close(ended)
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.DeleteRecords("push", 0, 8); err != nil { // as retention would
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func (c *cluster) readAll(topic string, n int) []*kgo.Record {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	var rs []*kgo.Record
 	for len(rs) < n {
@@ -194,7 +194,7 @@ func TestNoTopicIsWrittenIntoItself(t *testing.T) {
 func TestAMissingTopicIsAnError(t *testing.T) {
 	c := newCluster(t, 1, []string{"push"}, kfake.NumBrokers(1))
 	p := c.producer(ProducerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := p.Produce(ctx, []pipeline.Handover{{To: pipeline.ToDLQ, Item: item("push"), Reason: "x"}}); err == nil {
 		t.Error("produced to a topic that is not there")

@@ -112,7 +112,7 @@ func (w *worker) leave(t *testing.T) {
 	t.Helper()
 	w.stop()
 	w.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := w.source.Close(ctx); err != nil {
 		t.Errorf("leaving: %v", err)
@@ -120,6 +120,7 @@ func (w *worker) leave(t *testing.T) {
 }
 
 func TestMembersComeAndGoAndNothingIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, comeAndGoPartitions, []string{"push"})
 	commits := c.watchCommits()
 	comeAndGo(t, c, SourceOptions{Topics: mainTopic("push"), Group: "g"})
@@ -140,7 +141,7 @@ func comeAndGo(t *testing.T, c *cluster, so SourceOptions) {
 	const partitions, each = comeAndGoPartitions, 400
 	l := &ledger{done: make(map[string]int)}
 	m := NewMetrics(nil)
-	so.BatchRecords, so.Linger, so.Drain, so.Metrics = 20, 2*time.Millisecond, 2*time.Second, m
+	so.BatchRecords, so.Linger, so.Drain, so.Metrics = 20, 2*time.Millisecond, 10*time.Second, m
 	c.produce(so.Topics[0].Name, 0, 0, 1) // dial once before the members do
 
 	var producing sync.WaitGroup
@@ -180,8 +181,9 @@ func comeAndGo(t *testing.T, c *cluster, so SourceOptions) {
 }
 
 func TestARevokeDrainsThenCommitsThenFences(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, []string{"push"})
-	so := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Drain: 15 * time.Second}
+	so := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Drain: patience}
 	a := c.source(so)
 	c.produce("push", 0, 0, 10)
 	c.produce("push", 1, 0, 10)
@@ -228,13 +230,13 @@ func TestARevokeDrainsThenCommitsThenFences(t *testing.T) {
 func TestALatePartOfARevokedPartitionMovesNothing(t *testing.T) {
 	c := newCluster(t, 1, []string{"push"})
 	commits := c.watchCommits()
-	so := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Drain: 100 * time.Millisecond}
+	so := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Drain: mortal}
 	a := c.source(so)
 	c.produce("push", 0, 0, 20)
 	bs := nextItems(t, a, 20)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_ = a.Close(ctx) // the drain budget ends with everything in flight
+	if err := a.Close(t.Context()); err != nil { // the drain budget ends with everything in flight
+		t.Fatal(err)
+	}
 	b := c.source(so)
 	again := nextItems(t, b, 20)
 	again[0].Tracker.Done(itemsOf(again[0]))
@@ -338,9 +340,10 @@ func TestWhatACommitErrorMeans(t *testing.T) {
 }
 
 func TestPartitionsAreLostWhenTheSessionEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, []string{"push"})
 	m := NewMetrics(nil)
-	s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Metrics: m, Session: time.Second})
+	s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Metrics: m})
 	c.produce("push", 0, 0, 10)
 	bs := nextItems(t, s, 10)
 	c.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -23,16 +22,16 @@ func TestRereadHandsOutWhatWasCommittedLast(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			c := newCluster(t, 1, []string{"push"})
 			commits := c.watchCommits()
-			first := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond})
+			first := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Drain: mortal})
 			c.produce("push", 0, 0, 10)
 			b := nextItems(t, first, 10)[0]
 			b.Tracker.Done(itemsOf(b)[:7])
 			if err := first.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			_ = first.Close(ended)
+			if err := first.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			if test.deleted > 0 {
 				if err := c.DeleteRecords("push", 0, test.deleted); err != nil {
 					t.Fatal(err)

@@ -42,6 +42,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 }
 
 func TestTLSAndSASL(t *testing.T) {
+	t.Parallel()
 	cert, pool := certificate(t)
 	for _, mechanism := range []string{Plain, ScramSHA256, ScramSHA512} {
 		c := newCluster(t, 1, []string{"push"}, kfake.EnableSASL(), kfake.Superuser(mechanism, "fleet", "right"),
@@ -66,7 +67,7 @@ func TestTLSAndSASL(t *testing.T) {
 				defer a.Close()
 				limit := time.Second
 				if test.ok {
-					limit = 20 * time.Second
+					limit = patience
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()

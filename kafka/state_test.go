@@ -117,6 +117,7 @@ func TestStandstill(t *testing.T) {
 }
 
 func TestTheLagOfAPausedPartitionGrows(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, []string{"push"})
 	s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, OpenBatches: 1, Linger: time.Millisecond})
 	c.produce("push", 0, 0, 10)
@@ -129,6 +130,7 @@ func TestTheLagOfAPausedPartitionGrows(t *testing.T) {
 }
 
 func TestTheMarksOfTransactionsAreNoLag(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, []string{"push"})
 	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond})
 	producer, err := c.options.newClient(kgo.TransactionalID("shop"))
