@@ -23,6 +23,7 @@ type store struct {
 // all goes on by itself when they are back. The worker is built with the race
 // detector.
 func TestStoresAway(t *testing.T) {
+	t.Parallel()
 	localtest.Require(t)
 	const records = 12_000
 	people := newCrowd(t, records)
@@ -33,7 +34,7 @@ func TestStoresAway(t *testing.T) {
 			narrow(c)
 			// Slow enough that there is a middle for every outage.
 			c.Send.InFlight, c.Status.Rows, c.Status.Unacknowledged = 25, 10, 25
-			c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 2*time.Second, 2*time.Second, 5*time.Second
+			c.Cassandra.Timeout = 2 * time.Second
 			// A Kafka that is away for longer takes the partitions away.
 			c.Kafka.SessionTimeout = 2 * time.Second
 			c.Redis.DialTimeout, c.Redis.ReadTimeout, c.Redis.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
@@ -66,29 +67,40 @@ func TestStoresAway(t *testing.T) {
 	pause := func(s store) { check(t, s.Pause()) }
 	restart := func(s store) { check(t, s.Restart(waiting(t))) }
 	resume := func(s store) { check(t, s.Resume()) }
+	lost := func() float64 {
+		m, err := worker.Metrics(waiting(t))
+		check(t, err)
+		return m.Sum("push_consumer_partition_moves_total", `kind="lost"`)
+	}
 	const some = 200 // pushes that show that it goes on
 	for _, outage := range []struct {
 		what       string
 		store      store
 		away, back func(store)
-		repeats    uint64 // the group may have given the partitions away meanwhile
 	}{
-		{"Redis is stopped and comes back empty", redis, stop, restart, 0},
-		{"Redis hangs", redis, pause, resume, 0},
-		{"Cassandra hangs", cass, pause, resume, 0},
-		{"Cassandra is killed", cass, kill, restart, 0},
-		{"Kafka hangs", kafka, pause, resume, routes * 50},
-		{"Kafka is killed", kafka, kill, restart, routes * 50},
+		{"Redis is stopped and comes back empty", redis, stop, restart},
+		{"Redis hangs", redis, pause, resume},
+		{"Cassandra hangs", cass, pause, resume},
+		{"Cassandra is killed", cass, kill, restart},
+		{"Kafka hangs", kafka, pause, resume},
+		{"Kafka is killed", kafka, kill, restart},
 	} {
 		check(t, w.AwaitAccepted(waiting(t), w.Sim.Ledger().Totals().Accepted+some))
-		before := w.Resent()
+		before, lostBefore := w.Resent(), lost()
 		outage.away(outage.store)
 		check(t, worker.AwaitUnready(waiting(t), "[-] "+outage.store.name+":"))
 		outage.back(outage.store)
 		check(t, worker.AwaitReady(waiting(t)))
 		check(t, w.AwaitAccepted(waiting(t), w.Sim.Ledger().Totals().Accepted+some))
-		if n := w.Resent() - before; n > outage.repeats {
-			t.Errorf("%s: %d pushes were repeated, more than %d", outage.what, n, outage.repeats)
+		// What was under way is repeated if the group may have given the
+		// partitions away meanwhile, and not otherwise. On a busy machine it does
+		// so with Kafka at hand.
+		var repeats uint64
+		if outage.store == kafka || lost() > lostBefore {
+			repeats = routes * 50
+		}
+		if n := w.Resent() - before; n > repeats {
+			t.Errorf("%s: %d pushes were repeated, more than %d", outage.what, n, repeats)
 		}
 		done, err := w.Committed(waiting(t))
 		check(t, err)

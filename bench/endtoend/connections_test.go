@@ -22,6 +22,7 @@ import (
 // of their own, and a user with a password. With a wrong password the worker
 // is not ready, and says at which server; no password is ever told.
 func TestSecuredServers(t *testing.T) {
+	t.Parallel()
 	localtest.Require(t)
 	const records = 500
 	access := localtest.Access(t)
@@ -29,11 +30,7 @@ func TestSecuredServers(t *testing.T) {
 	redis := localtest.Redis(t, local.RedisOptions{Access: access})
 	cassandra := localtest.Cassandra(t, local.CassandraOptions{Access: access})
 	people := newCrowd(t, records)
-	built := programs
-	ctl, err := fleet.Build(waiting(t), t.TempDir(), false, "pushctl")
-	check(t, err)
-	built.Ctl = ctl.Ctl
-	w := newWorld(t, setup{programs: &built, byHand: true, servers: fleet.Servers{
+	w := newWorld(t, setup{byHand: true, servers: fleet.Servers{
 		Kafka: []string{broker.SecureAddr()}, Redis: []string{redis.Addr()}, Cassandra: []string{cassandra.Addr()},
 		Access: access, Mechanism: kafka.ScramSHA512}})
 	pushctl := func(args ...string) string {
@@ -102,6 +99,7 @@ func TestSecuredServers(t *testing.T) {
 
 // The whole way over a Redis Cluster, whose slots are spread over three nodes.
 func TestRedisCluster(t *testing.T) {
+	t.Parallel()
 	localtest.Require(t)
 	const records = 5000
 	people := newCrowd(t, records)

@@ -33,6 +33,7 @@ func narrow(c *configs.Config) {
 // kill -9 in the middle loses nothing, and repeats no more than was in flight
 // or answered and not yet durable.
 func TestKillLosesNothing(t *testing.T) {
+	t.Parallel()
 	const records, kills = 20_000, 3
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {
@@ -40,7 +41,7 @@ func TestKillLosesNothing(t *testing.T) {
 		caps(c, people.Cap)
 		// Until the group notices a death; long enough that a busy machine does
 		// not make it believe in one that was not.
-		c.Kafka.SessionTimeout = 3 * time.Second
+		c.Kafka.SessionTimeout = 6 * time.Second
 	}})
 	w.populate(people)
 	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
@@ -75,6 +76,7 @@ func TestKillLosesNothing(t *testing.T) {
 // Two workers share the partitions, one joins in the middle of the work and
 // the other leaves: nothing is lost and nothing repeated.
 func TestJoinAndLeave(t *testing.T) {
+	t.Parallel()
 	const records = 30_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {

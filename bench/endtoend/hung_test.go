@@ -16,12 +16,13 @@ import (
 // no harm, and it takes its share again. What it had under way is repeated by
 // its heir.
 func TestHungWorkerLosesNothing(t *testing.T) {
+	t.Parallel()
 	const records = 30_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {
 		narrow(c)
 		caps(c, people.Cap)
-		c.Kafka.SessionTimeout = time.Second
+		c.Kafka.SessionTimeout = 3 * time.Second
 	}})
 	w.populate(people)
 	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))

@@ -25,8 +25,8 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-// programs are built once for all tests. The worker with the race detector is
-// for one of them.
+// programs are built once for all tests: the worker and pushctl. The worker
+// with the race detector is for one of them.
 var programs, raced fleet.Programs
 
 func TestMain(m *testing.M) {
@@ -44,13 +44,17 @@ func buildAndRun(m *testing.M) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	for programs, race := range map[*fleet.Programs]bool{&programs: false, &raced: true} {
+	for _, build := range []struct {
+		programs *fleet.Programs
+		race     bool
+		commands []string
+	}{{&programs, false, []string{"pushworker", "pushctl"}}, {&raced, true, []string{"pushworker"}}} {
 		dir, err := os.MkdirTemp("", "pushfleet-endtoend-")
 		if err != nil {
 			return 1, err
 		}
 		defer os.RemoveAll(dir)
-		if *programs, err = fleet.Build(ctx, dir, race, "pushworker"); err != nil {
+		if *build.programs, err = fleet.Build(ctx, dir, build.race, build.commands...); err != nil {
 			return 1, err
 		}
 	}
@@ -63,7 +67,7 @@ func buildAndRun(m *testing.M) (int, error) {
 
 // patience bounds every wait. It is not an expectation: the machine may be
 // busy with something else.
-const patience = 2 * time.Minute
+const patience = 3 * time.Minute
 
 func waiting(t *testing.T) context.Context {
 	t.Helper()
@@ -96,7 +100,8 @@ type world struct {
 	kafka, redis *local.Server // nil where setup named others
 }
 
-// newWorld starts what the fleet needs of its own, a Kafka because the topics
+// newWorld lets the test run beside others, which wait most of the time as it
+// does: every world is on its own. It starts what the fleet needs of its own, a Kafka because the topics
 // of users and feedback have one name everywhere and a Redis because it is to
 // be wiped, and uses the shared Cassandra with a keyspace of its own. Topics
 // and schema are made.

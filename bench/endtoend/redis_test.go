@@ -12,6 +12,7 @@ import (
 
 // A filter that answers "maybe" to everything costs reads and drops nothing.
 func TestSaturatedFilterDropsNothing(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		records  int
@@ -19,9 +20,10 @@ func TestSaturatedFilterDropsNothing(t *testing.T) {
 		full     bool
 	}{
 		{"every id is in it before it comes", 10_000, 1_000_000, false},
-		{"it is full and takes no more", 30_000, 10_000, true},
+		{"it is full and takes no more", 12_000, 4_000, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			people := newCrowd(t, tt.records)
 			w := newWorld(t, setup{configure: func(c *configs.Config) { c.Dedupe.Capacity = tt.capacity }})
 			w.populate(people)
@@ -51,7 +53,8 @@ func TestSaturatedFilterDropsNothing(t *testing.T) {
 // who opted out is pushed, and nobody is pushed twice. Only the limits begin
 // anew.
 func TestWipedRedisLosesNothing(t *testing.T) {
-	const records = 30_000
+	t.Parallel()
+	const records = 20_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {
 		narrow(c)
@@ -60,9 +63,9 @@ func TestWipedRedisLosesNothing(t *testing.T) {
 	w.populate(people)
 	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
 	w.worker()
-	check(t, w.AwaitAccepted(waiting(t), 8000))
+	check(t, w.AwaitAccepted(waiting(t), 6000))
 	check(t, w.redis.Wipe(waiting(t)))
-	check(t, w.AwaitAccepted(waiting(t), 24_000))
+	check(t, w.AwaitAccepted(waiting(t), 16_000))
 	check(t, w.redis.Kill())
 	check(t, w.redis.Restart(waiting(t)))
 	r := w.clean(fleet.AccountOptions{})

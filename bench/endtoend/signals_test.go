@@ -20,11 +20,12 @@ import (
 // The first SIGTERM drains and ends with 0; a second one ends at once, and what
 // was under way is done by the next worker.
 func TestSignals(t *testing.T) {
-	const records = 20_000
+	t.Parallel()
+	const records = 12_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {
 		narrow(c)
-		c.Kafka.SessionTimeout = time.Second
+		c.Kafka.SessionTimeout = 3 * time.Second
 	}})
 	w.populate(people)
 	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
@@ -45,8 +46,8 @@ func TestSignals(t *testing.T) {
 		t.Fatalf("%d of %d records are committed: that was not the middle", drained, records)
 	}
 
-	// Answers take so long that a drain waits for them.
-	late := sim.Faults{Latency: 3 * time.Second}
+	// Answers take so long that a drain waits for them, to its end.
+	late := sim.Faults{Latency: time.Hour}
 	check(t, w.Sim.SetFaults(sim.APNS, late))
 	check(t, w.Sim.SetFaults(sim.FCM, late))
 	second := w.worker()
@@ -72,6 +73,7 @@ func TestSignals(t *testing.T) {
 // A wrong configuration ends with 2 before anything is started, and names the
 // keys. Nothing that it needs is there, so whoever got further would wait.
 func TestWrongConfiguration(t *testing.T) {
+	t.Parallel()
 	localtest.Require(t) // the binary is built only then
 	for _, tt := range []struct {
 		name string

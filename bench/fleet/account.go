@@ -190,7 +190,7 @@ func (f *Fleet) statusOf(ctx context.Context, ns []placed) ([][]pipeline.Row, er
 	if err != nil {
 		return nil, err
 	}
-	options.Timeout = 10 * time.Second
+	options.Timeout = time.Minute
 	store, err := status.OpenCassandra(ctx, options)
 	if err != nil {
 		return nil, err

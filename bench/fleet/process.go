@@ -239,7 +239,7 @@ func (p *Process) get(ctx context.Context, path string) (int, string, error) {
 	if at == "" {
 		return 0, "", errors.New("it serves no admin address yet")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+path, nil)
 	if err != nil {
