@@ -19,6 +19,10 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 )
 
+// liveness ends a wait that hangs. It is no expectation: the machine may be
+// busy with something else.
+const liveness = time.Minute
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tongue is a codec whose deliveries say what becomes of them: the item's id
@@ -144,7 +148,7 @@ func (b *book) wait(what string) {
 	b.t.Helper()
 	select {
 	case <-b.all:
-	case <-time.After(20 * time.Second):
+	case <-time.After(liveness):
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.t.Fatalf("%s: %d of %d deliveries came back", what, len(b.got), b.want)
@@ -256,8 +260,16 @@ func TestSubmitStopsWithItsContext(t *testing.T) {
 		b.Items[i].ID = id
 		ds[i] = &pipeline.Delivery{Item: &b.Items[i]}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	var full sync.WaitGroup
+	full.Go(func() { // then Submit waits
+		for r.pool.Stats().Waiting < 3 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	})
+	defer full.Wait()
 	var mu sync.Mutex
 	back := map[*pipeline.Delivery]int{}
 	all := make(chan struct{}, len(ids))
@@ -269,14 +281,14 @@ func TestSubmitStopsWithItsContext(t *testing.T) {
 			all <- struct{}{}
 		}
 	})
-	if !errors.Is(err, context.DeadlineExceeded) || n == 0 || n == len(ds) {
+	if !errors.Is(err, context.Canceled) || n == 0 || n == len(ds) {
 		t.Fatalf("took %d, %v", n, err)
 	}
 	close(release)
 	for i := range n {
 		select {
 		case <-all:
-		case <-time.After(20 * time.Second):
+		case <-time.After(liveness):
 			t.Fatalf("%d of %d taken deliveries came back", i, n)
 		}
 	}

@@ -199,7 +199,7 @@ func TestTransportCancel(t *testing.T) {
 		t.Helper()
 		select {
 		case <-ch:
-		case <-time.After(20 * time.Second):
+		case <-time.After(liveness):
 			t.Fatal("the server did not see " + what)
 		}
 	}
@@ -235,7 +235,7 @@ func TestTransportCancel(t *testing.T) {
 	waits, cancelWaiting := context.WithCancelCause(t.Context())
 	waiting := make(chan error, 1)
 	go func() { waiting <- do(waits, "/waiting") }()
-	for deadline := time.Now().Add(20 * time.Second); p.Stats().Waiting == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(liveness); p.Stats().Waiting == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the second request does not wait")
 		}
@@ -256,7 +256,7 @@ func TestTransportCancel(t *testing.T) {
 	ctx, cancel = context.WithCancelCause(t.Context())
 	cancel(why)
 	check(do(ctx, "/never"), NotAccepted)
-	short := &http.Client{Transport: c.Transport, Timeout: 50 * time.Millisecond}
+	short := &http.Client{Transport: c.Transport, Timeout: 2 * time.Second} // until it has been seen
 	_, err = short.Get(s.URL + "/slow")
 	var timeout interface{ Timeout() bool }
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -292,7 +292,7 @@ func TestTransportBodyClosedEarly(t *testing.T) {
 	}
 	select {
 	case <-left:
-	case <-time.After(20 * time.Second):
+	case <-time.After(liveness):
 		t.Fatal("the server still writes")
 	}
 	if st := p.Stats(); st.InFlight != 0 {

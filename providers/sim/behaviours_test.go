@@ -31,7 +31,7 @@ func seen(f http2.Frame) string {
 func (w *wire) expect(want string) {
 	w.t.Helper()
 	var all []string
-	w.must(w.conn.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	w.must(w.conn.SetReadDeadline(time.Now().Add(liveness)))
 	for {
 		f, err := w.ReadFrame()
 		if err != nil {
@@ -50,7 +50,7 @@ func (w *wire) expect(want string) {
 // ends reads until the connection ends.
 func (w *wire) ends() error {
 	w.t.Helper()
-	w.must(w.conn.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	w.must(w.conn.SetReadDeadline(time.Now().Add(liveness)))
 	for {
 		if _, err := w.ReadFrame(); err != nil {
 			var timeout interface{ Timeout() bool }
@@ -149,7 +149,7 @@ func TestBehaviours(t *testing.T) {
 			w, p := authenticated(t, Options{Rules: Rules{OneStream: true}})
 			w.order(Command{Do: "one_stream", Provider: "apns"})
 			w.expect("STREAMS=1")
-			w.must(w.server.SetFaults(APNS, Faults{Latency: time.Second / 2}))
+			w.must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
 			set("authorization", "")(nil, p)
 			first := w.request(p)
 			w.request(p)
@@ -160,7 +160,7 @@ func TestBehaviours(t *testing.T) {
 		},
 		3: func(t *testing.T) *Events {
 			w, p := authenticated(t, Options{Rules: Rules{AdaptiveStreams: true}})
-			w.must(w.server.SetFaults(APNS, Faults{Latency: time.Second / 2}))
+			w.must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
 			w.request(p)
 			excess := w.request(p)
 			bad := *p
@@ -266,7 +266,7 @@ func TestBehaviours(t *testing.T) {
 		},
 		14: func(t *testing.T) *Events {
 			w, p := authenticated(t, Options{})
-			w.must(w.server.SetFaults(APNS, Faults{Latency: time.Second / 2}))
+			w.must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
 			processed := w.request(p)
 			p.Body = []byte(`{"aps":{"alert":"x"},"pf_id":"second"}`)
 			w.request(p)
@@ -421,6 +421,7 @@ func TestBehaviours(t *testing.T) {
 			continue
 		}
 		t.Run(fmt.Sprintf("%d %s", n, strings.ReplaceAll(Behaviours[n], ",", "")), func(t *testing.T) {
+			t.Parallel()
 			if events := play(t).Of(n); len(events) == 0 {
 				t.Error("no event of it")
 			}

@@ -51,7 +51,7 @@ func http2Client(t *testing.T, s *sim.Server) *http.Client {
 	protocols.SetHTTP2(true)
 	tr := &http.Transport{TLSClientConfig: s.ClientTLS(), Protocols: protocols}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: 30 * time.Second}
+	return &http.Client{Transport: tr, Timeout: time.Minute}
 }
 
 func appleClient(t *testing.T, s *sim.Server, c *sim.Credentials) *apns2.Client {

@@ -64,7 +64,7 @@ func (b *burst) send() {
 	}
 	_, err := b.w.conn.Write(b.frames)
 	b.w.must(err)
-	b.w.must(b.w.conn.SetReadDeadline(time.Now().Add(20 * time.Second)))
+	b.w.must(b.w.conn.SetReadDeadline(time.Now().Add(liveness)))
 	have := 0
 	for left := len(b.numbers) / 2; left > 0; {
 		n, err := b.w.conn.Read(b.in[have:])

@@ -15,6 +15,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+// liveness ends a wait that hangs. It is no expectation: the machine may be
+// busy with something else.
+const liveness = time.Minute
+
 // wire is a client on the level of frames.
 type wire struct {
 	t      testing.TB
@@ -94,7 +98,7 @@ func (w *wire) push(body string) (id uint32) {
 // until reads frames until one satisfies f.
 func (w *wire) until(f func(http2.Frame) bool) http2.Frame {
 	w.t.Helper()
-	w.must(w.conn.SetReadDeadline(time.Now().Add(20 * time.Second)))
+	w.must(w.conn.SetReadDeadline(time.Now().Add(liveness)))
 	for {
 		frame, err := w.ReadFrame()
 		w.must(err)
