@@ -256,9 +256,11 @@ func TestSecuredServer(t *testing.T) {
 		{"a certificate of another name", func(o *status.Options) { o.TLS = o.TLS.Clone(); o.TLS.ServerName = "other.example" }, "other.example"},
 	} {
 		opts := good
-		opts.Timeout = 3 * time.Second
+		if tt.want == "" {
+			opts.Timeout = 3 * time.Second // the server may say nothing at all
+		}
 		tt.change(&opts)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), liveness)
 		_, err := status.OpenCassandra(ctx, opts)
 		cancel()
 		if err == nil {

@@ -192,15 +192,13 @@ func TestOutages(t *testing.T) {
 	server := localtest.Cassandra(t, local.CassandraOptions{Durable: true})
 	proxy := cut(t, server.Addr())
 	reg := prometheus.NewRegistry()
-	const timeout = time.Second
+	const timeout = 2 * time.Second
 	c := open(t, apply(t, status.Options{Hosts: []string{proxy.listener.Addr().String()}, Timeout: timeout, Registry: reg, Log: quiet}))
 	l := startLoad(t, c, timeout)
 	l.progress(t, "at the start", liveness)
 	before := heap()
 
-	// back bounds the recovery: 15 s is promised, a loaded machine may take more.
-	const back = 45 * time.Second
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+3**outageLength)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute+3**outageLength)
 	defer cancel()
 	do := func(err error) {
 		t.Helper()
@@ -225,7 +223,7 @@ func TestOutages(t *testing.T) {
 		length := time.Now().Add(*outageLength)
 		begin := time.Now()
 		_, err := c.Read(ctx, []string{delivered(1)[0].ID})
-		if took := time.Since(begin); err == nil || took > 10*timeout {
+		if took := time.Since(begin); err == nil || took > liveness {
 			t.Errorf("%s: a read ended after %v with %v", outage.name, took, err)
 		} else if !containsOne(err.Error(), outage.cause) {
 			t.Errorf("%s: a read says %q, want one of %q", outage.name, err, outage.cause)
@@ -242,11 +240,11 @@ func TestOutages(t *testing.T) {
 			t.Errorf("%s: it answers a ping", outage.name)
 		}
 		do(outage.end())
-		t.Logf("%s: back %v after its end; heap %.1f MiB before, %.1f during", outage.name, l.progress(t, outage.name, back).Round(time.Millisecond), before, after)
+		t.Logf("%s: back %v after its end; heap %.1f MiB before, %.1f during", outage.name, l.progress(t, outage.name, liveness).Round(time.Millisecond), before, after)
 	}
 	for range 5 {
 		proxy.cut()
-		l.progress(t, "after a cut", back)
+		l.progress(t, "after a cut", liveness)
 	}
 	l.mu.Lock()
 	for err := range l.errs {

@@ -33,7 +33,7 @@ func runTests(m *testing.M) (status int, err error) {
 	if os.Getenv(local.EnvServers) == "" {
 		return m.Run(), goleak.Find()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	server, err := local.StartRedis(ctx, local.RedisOptions{})
 	if err != nil {

@@ -21,6 +21,7 @@ func opener(t *testing.T, addrs ...string) func() redis.UniversalClient {
 	return func() redis.UniversalClient {
 		o := shards.DefaultOptions()
 		o.Addrs, o.Cluster = addrs, len(addrs) > 1
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
 		client, err := shards.Open(o)
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +76,7 @@ func TestRedisForgetsUnderway(t *testing.T) {
 		w.agree()
 		seen, stop := w.witness()
 		defer stop()
-		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Minute)
+		ctx, cancel := context.WithTimeout(w.ctx, 5*patience)
 		defer cancel()
 		restart := func() {
 			w.must(server.Kill())
@@ -107,7 +108,7 @@ func TestRedisForgetsUnderway(t *testing.T) {
 			event.do()
 			w.agree()
 			for began := time.Now(); seen.answers.Load() == answers; time.Sleep(10 * time.Millisecond) {
-				if time.Since(began) > 30*time.Second {
+				if time.Since(began) > patience {
 					t.Fatalf("%s: the reader has not been answered since", event.name)
 				}
 			}
@@ -133,7 +134,7 @@ func TestOnACluster(t *testing.T) {
 		w.register("eve", 1, 40) // moves from ada
 		w.run(options())
 		w.agree()
-		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		ctx, cancel := context.WithTimeout(w.ctx, 5*patience)
 		defer cancel()
 		for _, node := range cluster.Nodes {
 			w.must(node.Wipe(ctx))

@@ -70,7 +70,7 @@ func TestInterrupted(t *testing.T) {
 			if name == "ours_50ms_validated" {
 				wanted = 3
 			}
-			for until := time.Now().Add(30 * time.Second); len(children(t)) < wanted; time.Sleep(time.Millisecond) {
+			for until := time.Now().Add(time.Minute); len(children(t)) < wanted; time.Sleep(time.Millisecond) {
 				select {
 				case err := <-ended:
 					t.Fatalf("it ended by itself: %v", err)
@@ -86,7 +86,7 @@ func TestInterrupted(t *testing.T) {
 				if !errors.Is(err, enough) {
 					t.Errorf("got %v", err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("it goes on")
 			}
 			if left := children(t); len(left) > 0 {

@@ -169,7 +169,7 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 		_, r := newSent("")
 		records = append(records, r)
 	}
-	expiring, r := newSent(fmt.Sprintf(`,"expires_at":%q`, time.Now().Add(40*time.Second).UTC().Format(time.RFC3339)))
+	expiring, r := newSent(fmt.Sprintf(`,"expires_at":%q`, time.Now().Add(time.Minute).UTC().Format(time.RFC3339)))
 	records = append(records, r)
 	for _, s := range append(refused, expiring) {
 		w.Sim.Devices().Throttled(sim.APNS, s.token, 0)

@@ -36,7 +36,7 @@ type fleet struct {
 // each, or with none.
 func startFleet(t *testing.T, withTopics bool) *fleet {
 	t.Helper()
-	f := &fleet{t: t, deadline: time.Now().Add(time.Minute), patience: 10 * time.Second}
+	f := &fleet{t: t, deadline: time.Now().Add(patience), patience: patience}
 	var topics []embedded.Topic
 	if withTopics {
 		for _, s := range wiring.Topics(configs.Default()) {

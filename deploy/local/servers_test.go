@@ -99,7 +99,7 @@ func TestRedisKeepsItsPlace(t *testing.T) {
 	}
 
 	noError(t, s.Pause())
-	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if _, err := redisDo(short, s.Addr(), nil, "PING"); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a paused Redis: %v, want a time-out", err)
@@ -264,7 +264,7 @@ func TestCassandraKeepsItsPlace(t *testing.T) {
 	t.Logf("up in %v", time.Since(began))
 	connect := func(password string, authority *CA) (*gocql.Session, error) {
 		cluster := gocql.NewCluster(s.Addr())
-		cluster.Timeout, cluster.ConnectTimeout = 10*time.Second, 10*time.Second
+		cluster.Timeout, cluster.ConnectTimeout = time.Minute, time.Minute
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: a.User, Password: password}
 		cluster.SslOpts = &gocql.SslOptions{Config: authority.ClientConfig(), EnableHostVerification: true}
 		cluster.Logger = quiet{}
