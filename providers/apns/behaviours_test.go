@@ -26,10 +26,10 @@ func slow(d time.Duration) sim.Options {
 	return sim.Options{Faults: sim.RouteSet{APNS: sim.Faults{Latency: d}}}
 }
 
-// impatient notices within a second what takes 20 otherwise.
+// impatient notices within two seconds what takes 20 otherwise.
 func impatient(o *h2.Options) {
 	o.Connections, o.StreamsPerConnection = 3, 20
-	o.PingInterval, o.PingTimeout, o.DialTimeout = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond
+	o.PingInterval, o.PingTimeout, o.DialTimeout = time.Second, time.Second, time.Second
 	o.MaxBackoff = 200 * time.Millisecond
 }
 
@@ -244,7 +244,7 @@ func TestBehaviours(t *testing.T) {
 			return p
 		},
 		14: func(t *testing.T) *providertest.Play {
-			p := newPlay(t, slow(300*time.Millisecond), func(o *h2.Options) { o.Connections, o.Resends = 3, 20 })
+			p := newPlay(t, slow(time.Second), func(o *h2.Options) { o.Connections, o.Resends = 3, 20 })
 			p.Push(p.Make(100))
 			p.During(p.Make(200), func() { p.Order(sim.Command{Do: "drain", Unprocessed: 5}) })
 			p.All(p.Sent, delivered)
@@ -265,7 +265,7 @@ func TestBehaviours(t *testing.T) {
 		},
 		15: func(t *testing.T) *providertest.Play {
 			// Enough to get past all connections that are about to end.
-			p := newPlay(t, slow(300*time.Millisecond), func(o *h2.Options) { o.Resends = 20 })
+			p := newPlay(t, slow(time.Second), func(o *h2.Options) { o.Resends = 20 })
 			p.All(p.Push(p.Make(100)), delivered)
 			p.All(p.During(p.Make(100), func() { p.Order(sim.Command{Do: "kill"}) }), lost)
 			p.All(p.Push(p.Make(100)), delivered)
@@ -279,7 +279,7 @@ func TestBehaviours(t *testing.T) {
 			p := newPlay(t, slow(20*time.Millisecond), impatient)
 			p.All(p.Push(p.Make(60)), delivered)
 			p.Order(sim.Command{Do: "hang", Times: 3})
-			ds := p.Push(patience(time.Second, p.Make(60)))
+			ds := p.Push(patience(5*time.Second, p.Make(60)))
 			p.Tally(ds, map[string]int{"again/ambiguous": 3, "delivered/accepted": 57})
 			for _, d := range ds {
 				if d.Result.Class == pipeline.Again {
@@ -288,13 +288,13 @@ func TestBehaviours(t *testing.T) {
 			}
 			for _, do := range []string{"deaf", "mute", "black_hole", "stall"} {
 				p.Order(sim.Command{Do: do})
-				ds := p.Push(patience(10*time.Second, p.Make(60)))
+				ds := p.Push(patience(time.Minute, p.Make(60)))
 				for _, d := range ds {
 					if r := d.Result; r != lost && r != timedOut && r.Class != pipeline.Delivered {
 						t.Fatalf("%s: %+v", do, r)
 					}
 				}
-				p.Push(patience(10*time.Second, p.Make(60))) // over new connections
+				p.Push(patience(time.Minute, p.Make(60))) // over new connections
 				if last := p.Sent[len(p.Sent)-60:]; do != "mute" && providertest.Tally(last)["delivered/accepted"] == 0 {
 					t.Errorf("%s: nothing goes through any more: %v", do, providertest.Tally(last))
 				}
@@ -316,7 +316,10 @@ func TestBehaviours(t *testing.T) {
 		},
 	} {
 		if row != nil {
-			t.Run(fmt.Sprint(n, " ", sim.Behaviours[n]), func(t *testing.T) { row(t).End() })
+			t.Run(fmt.Sprint(n, " ", sim.Behaviours[n]), func(t *testing.T) {
+				t.Parallel() // they wait for answers most of the time
+				row(t).End()
+			})
 		}
 	}
 }

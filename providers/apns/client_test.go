@@ -150,7 +150,7 @@ func TestSubmitThatIsCutShort(t *testing.T) {
 	if err == nil || n == 0 || n == len(ds) {
 		t.Fatalf("Submit: %d, %v; it was to be cut short", n, err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	if err := client.Close(ctx); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,8 @@ import (
 // T-33, as far as the client goes: an answer after the deadline is nobody's.
 // The delivery has ended as ambiguous, once, and the connection goes on.
 func TestAnswerAfterTheDeadline(t *testing.T) {
-	const latency = 300 * time.Millisecond
+	t.Parallel()
+	const latency = 3 * time.Second / 2
 	p := newPlay(t, slow(latency), func(o *h2.Options) { o.Connections = 1 })
 	p.All(p.Push(p.Make(1)), delivered)
 	late := p.Push(patience(latency*2/3, p.Make(50)))
