@@ -90,7 +90,8 @@ type setup struct {
 	servers   fleet.Servers   // what is missing is started, or shared
 	faults    sim.RouteSet
 	configure func(*configs.Config)
-	byHand    bool // the test makes topics and schema itself
+	byHand    bool               // the test makes topics and schema itself
+	watch     func(*sim.Arrival) // sees every push as the simulator decides; may be nil
 }
 
 // world is a fleet with the servers that are its own.
@@ -125,7 +126,7 @@ func newWorld(t *testing.T, s setup) *world {
 	}
 	f, err := fleet.New(fleet.Options{
 		Dir: t.TempDir(), Programs: *s.programs, Servers: s.servers,
-		Keyspace: "endtoend_" + strings.ToLower(rand.Text()[:12]), Configure: s.configure, Faults: s.faults,
+		Keyspace: "endtoend_" + strings.ToLower(rand.Text()[:12]), Configure: s.configure, Faults: s.faults, Watch: s.watch,
 	})
 	check(t, err)
 	w.Fleet = f
