@@ -110,6 +110,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
 	"github.com/spf13/pflag":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
 	"golang.org/x/term":                  {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
+	"golang.org/x/sys":                   {in: []string{"deploy/local"}},
 	"golang.org/x/oauth2":                {in: []string{"providers/fcm"}, tests: []string{"providers/sim"}},
 	"google.golang.org/api":              {tests: []string{"providers/fcm", "providers/sim"}},
 	"github.com/golang-jwt/jwt":          {tests: []string{"providers/apns", "providers/fcm", "providers/sim"}},

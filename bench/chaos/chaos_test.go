@@ -57,6 +57,9 @@ func clean(t *testing.T, name, mode string, seed uint64, length time.Duration) *
 	if err != nil {
 		t.Fatal(err)
 	}
+	if length == 0 {
+		length = s.Short
+	}
 	r, err := Run(t.Context(), Options{Scenario: s, Seed: seed, Length: length, Mode: mode, Busy: true, Programs: programs, Dir: t.TempDir(), Progress: t.Logf})
 	if err != nil {
 		t.Fatal(err)
@@ -91,5 +94,20 @@ func TestMixed(t *testing.T) {
 	r := clean(t, "mixed", configs.AtLeastOnce, 7, 24*time.Second)
 	if len(r.Ledgers.Events) < 3 {
 		t.Errorf("%d things were done: that is no chaos", len(r.Ledgers.Events))
+	}
+}
+
+// The disks of Kafka and of Cassandra are full, one after the other: both stop,
+// nothing is lost, and no offset passes what they did not take.
+func TestDiskFull(t *testing.T) {
+	r := clean(t, "disk", configs.AtLeastOnce, 2, 0)
+	full := map[string]bool{}
+	for _, e := range r.Ledgers.Events {
+		if e.Kind == string(Full) {
+			full[e.Target] = true
+		}
+	}
+	if !full[Kafka] || !full[Cassandra] {
+		t.Errorf("the disks of %v were full, want those of Kafka and Cassandra", full)
 	}
 }

@@ -36,7 +36,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	defer n.mu.Unlock()
 	n.events[at].End = time.Now()
 	n.events[at].ComesBack = a.Target == Cassandra
-	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole) {
+	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole || a.Fault == Full) {
 		n.events[at].Pushes = windows * len(n.world.slots)
 	}
 	return err
@@ -76,6 +76,8 @@ func (n *nemesis) serverFault(ctx context.Context, a Action) error {
 		}
 		hold(ctx, a.For)
 		return server.Resume()
+	case Full:
+		return fill(ctx, server, a.For)
 	case Wipe:
 		wiping, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
 		defer cancel()
@@ -89,6 +91,22 @@ func (n *nemesis) serverFault(ctx context.Context, a Action) error {
 
 // serverPatience is how long a server may take to be back on a busy machine.
 const serverPatience = 2 * time.Minute
+
+// fill fills the disk of a server for a time. A server that does not notice
+// has not been broken, which is an error.
+func fill(ctx context.Context, server *local.Server, length time.Duration) error {
+	if err := server.FillDisk(); err != nil {
+		return err
+	}
+	hold(ctx, length)
+	noticing, cancel := context.WithTimeout(ctx, serverPatience)
+	defer cancel()
+	noticed := server.AwaitDown(noticing)
+	// Also at the end of a run that was interrupted.
+	freeing, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
+	defer cancel()
+	return errors.Join(noticed, server.FreeDisk(freeing))
+}
 
 // restart also runs at the end of a run that was interrupted: what was taken
 // away is given back.

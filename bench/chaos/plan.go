@@ -22,6 +22,19 @@ const (
 
 	Wipe Fault = "wipe" // FLUSHALL
 
+	// Full is a disk that takes no more writes, of Kafka or Cassandra: Redis
+	// keeps nothing on it. When the length is over there is space again, and an
+	// operator starts what does not answer. What the servers do, as seen:
+	//
+	//   - Kafka 4.3, whose one log directory has failed, ends with status 1 at
+	//     the next append of anybody, its own metadata included: at once.
+	//   - Cassandra 5.0 with both failure policies at stop, as shipped, lets the
+	//     write that failed time out, closes its port for clients and goes on
+	//     living without, also when there is space again. SIGTERM does not end
+	//     it, for its last flush waits for the commit log that has stopped: it
+	//     takes kill -9.
+	Full Fault = "disk full"
+
 	// Of the connections to a server, or of a worker's to the providers.
 	Slow      Fault = "slow"
 	BlackHole Fault = "black hole"

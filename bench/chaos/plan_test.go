@@ -95,6 +95,30 @@ func TestMixedDrawsEverything(t *testing.T) {
 	}
 }
 
+// However short, both disks are full once, and there is time to start again.
+func TestDiskFillsBothByTurns(t *testing.T) {
+	disk, err := FindScenario("disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(50) {
+		last, ends := "", time.Duration(0)
+		times := map[string]int{}
+		for _, a := range Plan(disk, seed, disk.Short) {
+			if a.Fault != Full {
+				continue
+			}
+			if times[a.Target]++; last != "" && (a.Target == last || a.At < ends+5*time.Second) {
+				t.Errorf("seed %d: %s comes right after %s", seed, a, last)
+			}
+			last, ends = a.Target, a.At+a.For
+		}
+		if len(times) != 2 || times[Kafka] == 0 || times[Cassandra] == 0 || ends > disk.Short {
+			t.Errorf("seed %d: disks full %v, the last until %v", seed, times, ends)
+		}
+	}
+}
+
 func TestFindScenario(t *testing.T) {
 	if _, err := FindScenario("nothing"); err == nil || !strings.Contains(err.Error(), "kills") {
 		t.Errorf("%v, want an error that names those there are", err)

@@ -50,6 +50,8 @@ func Scenarios() []*Scenario {
 		{Name: "cassandra", About: "Cassandra is down, and then hangs: 3 minutes each in full, 18 s in short", Full: 8 * time.Minute, Short: 48 * time.Second,
 			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: cassandraAway,
 			limits: func(l *invariants.Limits) { l.Back = 15 * time.Second }},
+		{Name: "disk", About: "the disks of Kafka and Cassandra are full by turns, and workers are killed meanwhile", Full: 4 * time.Minute, Short: 26 * time.Second,
+			Workers: diskWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: diskFull},
 		{Name: "redis-wipe", About: "Redis loses everything, again and again, and workers are killed just then", Full: 3 * time.Minute, Short: 25 * time.Second,
 			Workers: 3, Rate: 200, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: redisWipe},
 		{Name: "provider", About: "FCM answers 429 to everything, with Retry-After in its forms; then APNs is down: 3 minutes in full", Full: 8 * time.Minute, Short: 60 * time.Second,
@@ -117,6 +119,27 @@ func cassandraAway(_ *rand.Rand, length time.Duration) []Action {
 	return []Action{
 		{At: part / 2, Fault: Kill, Target: Cassandra, For: 3 * part},
 		{At: 4*part + part/2, Fault: Pause, Target: Cassandra, For: 3 * part},
+	}
+}
+
+const diskWorkers = 3
+
+// diskFull fills the disks of Kafka and Cassandra by turns. Half of the times a
+// worker dies meanwhile, so that its heir has to confirm what it cannot read.
+func diskFull(r *rand.Rand, length time.Duration) (plan []Action) {
+	servers := []string{Kafka, Cassandra}
+	turn := r.IntN(len(servers))
+	for at := settle; ; at += millis(r, 12*time.Second, 16*time.Second) {
+		full := Action{At: at, Fault: Full, Target: servers[turn%len(servers)], For: millis(r, 3*time.Second, 6*time.Second)}
+		dies, who, when := r.IntN(2) == 0, worker(r.IntN(diskWorkers)), millis(r, 0, full.For)
+		if at+full.For > length {
+			return plan
+		}
+		plan = append(plan, full)
+		if dies {
+			plan = append(plan, Action{At: at + when, Fault: Kill, Target: who})
+		}
+		turn++
 	}
 }
 

@@ -25,7 +25,10 @@ type CassandraOptions struct {
 	// password "cassandra".
 	Access *Access
 	// Durable writes to disk before a write is acknowledged, so that Kill loses
-	// nothing that was; otherwise the last 10 s may be lost. It is slower.
+	// nothing that was; otherwise the last 10 s may be lost. It is slower. The
+	// commit log is compressed then, which makes it written and not mapped into
+	// memory: so a full disk fails the next write and not only that of the next
+	// segment.
 	Durable bool
 }
 
@@ -175,8 +178,12 @@ commitlog_directory: "{{.Dir}}/commitlog"
 saved_caches_directory: "{{.Dir}}/saved_caches"
 hints_directory: "{{.Dir}}/hints"
 cdc_raw_directory: "{{.Dir}}/cdc_raw"
+disk_failure_policy: stop
+commit_failure_policy: stop
 {{- if .Durable}}
 commitlog_sync: batch
+commitlog_compression:
+  - class_name: LZ4Compressor
 {{- else}}
 commitlog_sync: periodic
 commitlog_sync_period: 10000ms

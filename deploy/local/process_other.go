@@ -2,10 +2,19 @@
 
 package local
 
-import "syscall"
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
 
 // childAttributes puts a child into a process group of its own. Only Linux can
 // promise that the child dies when this process is killed.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// limitFiles needs prlimit, which only Linux has.
+func limitFiles(int, uint64) error {
+	return fmt.Errorf("limiting the files of a process: %w", errors.ErrUnsupported)
 }
