@@ -66,6 +66,30 @@ func TestWorkersListenOnLoopbackOnly(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// What the test above finds nowhere is found where it is.
+func TestListeningSeesEveryPort(t *testing.T) {
+	var want []netip.AddrPort
+	for _, at := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"} {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Logf("this machine cannot listen at %s: %v", at, err)
+			continue
+		}
+		defer l.Close()
+		addr, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			t.Fatalf("%T", l.Addr())
+		}
+		want = append(want, addr.AddrPort())
+	}
+	got := listening(t, os.Getpid())
+	for _, at := range want {
+		if !slices.Contains(got, at) {
+			t.Errorf("%s is not among %v", at, got)
+		}
+	}
+}
+
 // listening is where a process accepts TCP connections, by what the kernel
 // knows of its sockets.
 func listening(t *testing.T, pid int) (at []netip.AddrPort) {
