@@ -18,9 +18,9 @@ import (
 
 const (
 	logName = "server.log"
-	// A Java server on a busy 2-core machine has been seen to take 20 s; this
+	// A Java server on a busy 2-core machine has been seen to take two minutes; this
 	// is a bound for a server that hangs, not an expectation.
-	startTimeout = 2 * time.Minute
+	startTimeout = 5 * time.Minute
 	// Cassandra drains its memtables when told to stop.
 	stopTimeout = 30 * time.Second
 )

@@ -26,7 +26,7 @@ func servers(t *testing.T) context.Context {
 	if os.Getenv(EnvServers) == "" {
 		t.Skip("starts real servers: run make test, or `go run ./deploy/local/servers run -- go test ./deploy/local`")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

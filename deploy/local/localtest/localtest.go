@@ -16,7 +16,7 @@ import (
 )
 
 // startTimeout bounds the start of a server of a test's own.
-const startTimeout = 3 * time.Minute
+const startTimeout = 6 * time.Minute
 
 // Require returns the addresses of the servers that all tests of a run share,
 // or skips the test. What a test makes there needs names that nobody else

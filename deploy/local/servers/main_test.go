@@ -63,7 +63,7 @@ func TestRunBesideServers(t *testing.T) {
 	if os.Getenv(local.EnvServers) == "" {
 		t.Skip("starts real servers: run make test, or `go run ./deploy/local/servers run -- go test ./deploy/local/servers`")
 	}
-	start, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	start, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	set, err := local.StartSet(start, t.TempDir())
 	if err != nil {
