@@ -1,10 +1,43 @@
 package kafka
 
 import (
+	"context"
+
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
-// items decodes records. What cannot be decoded is dead, and goes on as such.
+// decoder decodes the values of a batch. It goes before the tracker, which has to
+// know the ids. What cannot be decoded is dead, and goes on as such.
+type decoder func(value []byte, m *pipeline.Message) *pipeline.Defect
+
+// Name implements pipeline.Stage.
+func (decoder) Name() string { return "decode" }
+
+// Apply implements pipeline.Stage.
+func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
+	for i := range b.Items {
+		it := &b.Items[i]
+		if it.Value == nil {
+			it.Decide(pipeline.Dead, pipeline.EmptyValue, "")
+		} else if d := decode(it.Value, &it.Message); d != nil {
+			it.Decide(pipeline.Dead, d.Reason, d.Field)
+		}
+	}
+	return nil
+}
+
+// contained decodes a batch. A record that makes the decoder panic is dead; the
+// error says that there are so many that the decoder itself is at fault.
+func (decode decoder) contained(b *pipeline.Batch) error {
+	return pipeline.Contain(context.Background(), decode, b, func(found pipeline.Poisoned) {
+		b.Poisoned = &found
+		for _, it := range found.Dead {
+			it.Message = pipeline.Message{} // whatever is there, it cannot be trusted
+		}
+	})
+}
+
+// items makes items of records. Their values are not decoded yet.
 func (t *topic) items(records []held) []pipeline.Item {
 	items := make([]pipeline.Item, len(records))
 	for i, h := range records {
@@ -21,11 +54,6 @@ func (t *topic) items(records []held) []pipeline.Item {
 				it.FirstSeen = h.headers.firstSeen
 			}
 			_, it.NotBefore = t.due(h)
-		}
-		if r.Value == nil {
-			it.Decide(pipeline.Dead, pipeline.EmptyValue, "")
-		} else if d := pipeline.Decode(r.Value, &it.Message); d != nil {
-			it.Decide(pipeline.Dead, d.Reason, d.Field)
 		}
 	}
 	return items

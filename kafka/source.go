@@ -57,6 +57,7 @@ type Source struct {
 	client  *kgo.Client
 	admin   *kadm.Client
 	member  *membership
+	decode  decoder
 	log     *slog.Logger
 	metrics *groupMetrics
 
@@ -130,7 +131,7 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 // newSource makes a Source that has no client yet.
 func newSource(so SourceOptions, log *slog.Logger) *Source {
 	s := &Source{
-		options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
+		decode: pipeline.Decode, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
 		log:   log.With("topics", so.names(), "group", so.Group),
 		parts: make(map[pipeline.Partition]*assignment), retired: make(map[pipeline.Partition]*pipeline.Tracker),
 		wake: make(chan struct{}), interrupt: func() {},
@@ -229,7 +230,8 @@ func sooner(a, b time.Time) time.Time {
 }
 
 // cut makes the partition's next batch: decoded, and admitted to its tracker.
-// It returns nil if the partition went away, or its tracker took nothing.
+// It returns nil if the partition went away or cannot be decoded, or its tracker
+// took nothing.
 func (s *Source) cut(a *assignment) *pipeline.Batch {
 	a.cutting.Lock()
 	defer a.cutting.Unlock()
@@ -245,13 +247,18 @@ func (s *Source) cut(a *assignment) *pipeline.Batch {
 	var taken int
 	var b *pipeline.Batch
 	if !ended {
+		b = &pipeline.Batch{Partition: a.partition, Items: items, Tracker: a.tracker, Retry: a.topic.delayed()}
 		if len(items) > 0 {
 			records, bytes = nil, 0
 		} else {
 			items = a.topic.items(records)
+			b.Items = items
+			if err := s.decode.contained(b); err != nil {
+				s.stop(a, items[0].Offset, err)
+				return nil
+			}
 			a.markReread(items)
 		}
-		b = &pipeline.Batch{Partition: a.partition, Items: items, Tracker: a.tracker, Retry: a.topic.delayed()}
 		taken = a.tracker.Admit(b)
 	}
 
@@ -273,6 +280,21 @@ func (s *Source) cut(a *assignment) *pipeline.Batch {
 	a.out(taken, batchBytes(b))
 	a.topic.metrics.consumed.Add(float64(taken))
 	return b
+}
+
+// stop ends a partition of which nothing can be decoded: our decoder is at fault,
+// and what it cannot read stays in Kafka. The caller holds cutting.
+func (s *Source) stop(a *assignment, at int64, err error) {
+	e := &PartitionError{Partition: a.partition, Offset: at, Err: err}
+	s.mu.Lock()
+	a.busy, a.stopped = false, e
+	a.waiting, a.waitingBytes = nil, 0
+	s.signal()
+	s.mu.Unlock()
+	if p, ok := errors.AsType[*pipeline.PanicError](err); ok {
+		s.log.Error("decoder panicked", "what", p.What, "stack", string(p.Stack))
+	}
+	s.tellStopped(e)
 }
 
 // signal wakes everyone who waits for a change. The caller holds mu.

@@ -131,6 +131,8 @@ type Batch struct {
 	// Retry is set for batches of retry and hold topics: all their items are
 	// confirmed, and the Bloom filter is not asked.
 	Retry bool
+	// Poisoned is what was caught while it was decoded; nil = nothing.
+	Poisoned *Poisoned
 
 	// unsettled counts the items of a batch of intents that are sent and not
 	// finished; nil in other modes.

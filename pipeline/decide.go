@@ -29,6 +29,7 @@ type Ending struct {
 //	Delivered                      DELIVERED      -
 //	Gone                           FAILED         feedback
 //	Refused                        FAILED         -
+//	Refused, because of a panic    DEAD_LETTERED  DLQ
 //	Refused, given back expired    EXPIRED        -
 //	Claimed                        no row         - (another record's)
 //	Held, or Again with Halt       HELD           hold topic, hop + 1; no attempt
@@ -50,6 +51,9 @@ func (p Policy) Decide(r *Result, attempt, hops int, expires, now time.Time) End
 	case Refused:
 		if r.Expired {
 			return Ending{State: StateExpired, Reason: PastExpiry}
+		}
+		if r.Panic != nil {
+			return Ending{State: StateDeadLettered, Reason: Panicked}
 		}
 		return Ending{State: StateFailed, Reason: reason}
 	}

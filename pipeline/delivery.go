@@ -158,6 +158,7 @@ type Result struct {
 	Pause      bool          // with Again(route): After is for all of the route, because the provider said so
 	Reason     string        // the provider's own word, or ours; never text from the message
 	ProviderID string        // apns-id, or the FCM message name
+	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
 	DeadSince  time.Time     // with Gone: when the provider saw the token dead; zero = it did not say
 }
 

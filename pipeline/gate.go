@@ -201,9 +201,11 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 }
 
 // bad reports whether the answer says that the route does not work. What it
-// says about one message or device does not count.
+// says about one message or device does not count; that our own code panicked
+// on one does, because a provider whose code is broken must not empty a topic
+// into the DLQ.
 func (r *Result) bad() bool {
-	return r.Certainty == Ambiguous || r.Class == Again && r.Scope != ScopeDevice
+	return r.Panic != nil || r.Certainty == Ambiguous || r.Class == Again && r.Scope != ScopeDevice
 }
 
 func (g *Gate) count(now time.Time, bad bool) {

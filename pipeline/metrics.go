@@ -103,7 +103,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m.paused = gauge("push_route_paused", "1 while a route is stopped or only probed.", "route")
 	m.pauses = counter("push_route_pauses_total", "Times a route was stopped, failed probes included.", "route", "reason")
-	m.panics = counter("push_panics_total", "Panics of a stage that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
+	m.panics = counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
 	m.stalled = gauge("push_stall_seconds", "How long something has waited for a reason: a store away, a route stopped. 0 = it does not.", "lane", "reason")
 	m.standstill = gauge("push_standstill_seconds", "The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.", "lane")
 	m.missedAdds = prometheus.NewCounter(prometheus.CounterOpts{Name: "push_dedupe_missed_adds_total", Help: "Ids that the filter could not take when asked; it is asked again before their offsets are committed."})
@@ -144,6 +144,9 @@ func (m *Metrics) steps(lane string, stages []Stage) {
 	for _, s := range stages {
 		m.failures.WithLabelValues(lane, s.Name())
 		m.panics.WithLabelValues(lane, s.Name())
+	}
+	for _, stage := range []string{"decode", "encode", "read"} { // of source and providers
+		m.panics.WithLabelValues(lane, stage)
 	}
 	for _, step := range []string{"status", "hand-over", "confirm"} {
 		m.failures.WithLabelValues(lane, step)

@@ -202,6 +202,9 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 				return
 			}
 			p.Metrics.polled(p.Lane, b)
+			if b.Poisoned != nil {
+				p.poisoned(*b.Poisoned)
+			}
 			batches <- b
 		}
 	}()
@@ -273,6 +276,7 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 		p.Answered(group)
 	}
 	p.Metrics.answered(p.Lane, group)
+	p.poisonedSends(group)
 	now, told := time.Now(), p.Events.Group(p.Lane)
 	decide(p.Policy, group, now)
 	p.Metrics.ambiguous(group)

@@ -6,18 +6,26 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 )
 
+// PoisonTries is how often an item that is alone with our code may make it
+// panic, before the item is dead: a panic may have been a coincidence.
+const PoisonTries = 3
+
 const (
-	// poisonTries is how often an item that is alone with a stage may make it
-	// panic, before the item is dead: a panic may have been a coincidence.
-	poisonTries = 3
 	// A stage that panics on more than fewPoisoned items and on more than one in
 	// poisonedShare is itself at fault. Then it fails, the partition waits and
 	// somebody is alarmed; its items do not all go to the DLQ.
 	fewPoisoned   = 10
 	poisonedShare = 10
 )
+
+func mostPoisoned(n int) int { return max(fewPoisoned, n/poisonedShare) }
+
+// TooManyPoisoned reports whether so many of n items or sends panicked that not
+// they are at fault.
+func TooManyPoisoned(panicked, n int) bool { return panicked > mostPoisoned(n) }
 
 // PanicError is a panic as an error. It never holds the value that was passed
 // to panic, because that may be made of a message's text.
@@ -52,7 +60,7 @@ func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) erro
 	if !ok {
 		return err
 	}
-	c := containment{ctx: ctx, stage: s, batch: b, most: max(fewPoisoned, len(b.Items)/poisonedShare), found: Poisoned{First: first, Panics: 1}}
+	c := containment{ctx: ctx, stage: s, batch: b, most: mostPoisoned(len(b.Items)), found: Poisoned{First: first, Panics: 1}}
 	defer func() { caught(c.found) }()
 	if err := c.search(0, len(b.Items)); err != nil {
 		return err
@@ -95,7 +103,7 @@ func (c *containment) search(from, to int) error {
 
 // alone repeats the stage on one item, on which it has panicked once.
 func (c *containment) alone(i int) error {
-	for try := 1; try < poisonTries; try++ {
+	for try := 1; try < PoisonTries; try++ {
 		if panicked, err := c.apply(i, i+1); err != nil || panicked == nil {
 			return err
 		}
@@ -125,11 +133,20 @@ func (c *containment) apply(from, to int) (*PanicError, error) {
 // applyCaught applies the stage and returns its panic as a *PanicError.
 func applyCaught(ctx context.Context, s Stage, b *Batch) (err error) {
 	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Stage: s.Name(), What: harmless(v), Stack: debug.Stack()}
+		if p := Recovered(s.Name(), recover()); p != nil {
+			err = p
 		}
 	}()
 	return s.Apply(ctx, b)
+}
+
+// Recovered is what a deferred call of recover returned as a *PanicError of this
+// stage, or nil.
+func Recovered(stage string, v any) *PanicError {
+	if v == nil {
+		return nil
+	}
+	return &PanicError{Stage: stage, What: harmless(v), Stack: debug.Stack()}
 }
 
 // harmless says what was passed to panic without its content, unless that is
@@ -141,7 +158,30 @@ func harmless(v any) string {
 	return fmt.Sprintf("value of type %T", v)
 }
 
-// poisoned counts and tells what Contain caught.
+// poisonedSends counts and tells the sends on which a provider's code panicked.
+func (p *Pipeline) poisonedSends(group []*Delivery) {
+	var found []Poisoned // one for each stage
+	for _, d := range group {
+		caught := d.Result.Panic
+		if caught == nil {
+			continue
+		}
+		i := slices.IndexFunc(found, func(f Poisoned) bool { return f.First.Stage == caught.Stage })
+		if i < 0 {
+			i = len(found)
+			found = append(found, Poisoned{First: caught})
+		}
+		found[i].Panics++
+		if d.Result.Class == Refused {
+			found[i].Dead = append(found[i].Dead, d.Item)
+		}
+	}
+	for _, f := range found {
+		p.poisoned(f)
+	}
+}
+
+// poisoned counts and tells what was caught.
 func (p *Pipeline) poisoned(f Poisoned) {
 	p.Metrics.panics.WithLabelValues(p.Lane, f.First.Stage).Add(float64(f.Panics))
 	places := make([]string, 0, fewPoisoned)

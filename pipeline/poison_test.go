@@ -300,3 +300,71 @@ func counted(t *testing.T, reg *prometheus.Registry, name, value string) float64
 	t.Fatalf("no %s of %s", name, value)
 	return 0
 }
+
+// crashing is a provider whose code panics on every 25th message of a user, and
+// on the answer to every other 25th.
+type crashing struct{ provider }
+
+func (p *crashing) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for _, d := range ds {
+		p.out.Go(func() {
+			time.Sleep(time.Millisecond)
+			switch d.Item.Offset % 100 {
+			case 10:
+				d.Result = pipeline.Result{Class: pipeline.Refused, Panic: &pipeline.PanicError{Stage: "encode", What: "index out of range"}, Reason: "encode"}
+			case 60:
+				d.Result = pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Panic: &pipeline.PanicError{Stage: "read"}}
+			default:
+				d.Result = pipeline.Result{Class: pipeline.Delivered}
+			}
+			done([]*pipeline.Delivery{d})
+		})
+	}
+	return len(ds), nil
+}
+
+// A message on which a provider's code panics ends in the DLQ, an answer on
+// which it does is of unknown outcome; both are counted, and the partition goes
+// on.
+func TestPoisonedSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.faults = false
+		w.fill(1, 1000)
+		pr := &crashing{provider{w: w}}
+		reg := prometheus.NewRegistry()
+		p := w.pipelineTo(t, 300, pr, pr)
+		p.Stages[0], p.Metrics = oneDevice{}, pipeline.NewMetrics(reg)
+		w.batches[0].Poisoned = &pipeline.Poisoned{First: &pipeline.PanicError{Stage: "decode"}, Panics: 3}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		w.wait(t)
+		stop()
+		run.Wait()
+		pr.out.Wait()
+		sent, unread := 0, 0
+		for _, id := range w.ids[0] {
+			rows := w.rows[id]
+			if len(rows) != 1 {
+				t.Fatalf("%s has the rows %v", id, rows)
+			}
+			switch r := rows[0]; {
+			case r.State == pipeline.StateDeadLettered && r.Reason == string(pipeline.Panicked):
+				if sent++; w.dead[id] != 1 {
+					t.Errorf("%s is not in the DLQ", id)
+				}
+			case r.State == pipeline.StateRetrying:
+				unread++
+			}
+		}
+		if sent != 20 || unread != 20 {
+			t.Errorf("%d dead, %d to be retried; want 20 and 20", sent, unread)
+		}
+		for stage, want := range map[string]float64{"decode": 3, "encode": 20, "read": 20} {
+			if n := counted(t, reg, "push_panics_total", stage); n != want {
+				t.Errorf("push_panics_total says %v of %s, want %v", n, stage, want)
+			}
+		}
+	})
+}

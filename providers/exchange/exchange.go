@@ -105,6 +105,7 @@ func (p provider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func
 				refused, refPos = append(refused, ds[i]), append(refPos, i)
 			}
 		}
+		blame(refused, len(reqs)+len(refused))
 		n, err := p.pool.SubmitTo(ctx, p.lane, reqs, answered)
 		if err != nil {
 			taken := places[n]
@@ -132,8 +133,30 @@ func (p provider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func
 	return len(ds), nil
 }
 
-// draft encodes d, or sets its result and returns nil.
+// draft encodes d, or sets its result and returns nil. A message that makes the
+// codec panic is tried again, since that may have been a coincidence, and then
+// refused.
 func (s *Sender) draft(d *pipeline.Delivery) *Draft {
+	for try := 1; ; try++ {
+		r := s.blank(d)
+		result, ok, panicked := s.encode(d, r)
+		switch {
+		case panicked != nil && try < pipeline.PoisonTries: // r is in an unknown state, and not used again
+		case panicked != nil:
+			d.Result = pipeline.Result{Class: pipeline.Refused, Panic: panicked, Reason: panicked.Stage}
+			return nil
+		case ok:
+			return r
+		default:
+			d.Result = result
+			s.drop(r)
+			return nil
+		}
+	}
+}
+
+// blank is an empty draft for d.
+func (s *Sender) blank(d *pipeline.Delivery) *Draft {
 	r, _ := s.drafts.Get().(*Draft)
 	if r == nil {
 		r = &Draft{pool: s.pool}
@@ -142,13 +165,44 @@ func (s *Sender) draft(d *pipeline.Delivery) *Draft {
 	r.Path, r.Header, r.Body = r.Path[:0], r.Header[:0], r.Body[:0]
 	r.Values, r.Work = r.Values[:0], r.Work[:0]
 	r.Expires, r.Deadline, r.Lease, r.Repeats, r.delivery = d.Expires, d.Deadline, d, 0, d
-	result, ok := s.codec.Encode(d, r)
-	if ok {
-		return r
+	return r
+}
+
+// encode is the codec's, and its panics.
+func (s *Sender) encode(d *pipeline.Delivery, r *Draft) (result pipeline.Result, ok bool, panicked *pipeline.PanicError) {
+	defer func() { panicked = pipeline.Recovered("encode", recover()) }()
+	result, ok = s.codec.Encode(d, r)
+	return result, ok, nil
+}
+
+// read is the codec's. Nobody knows what an answer meant on which it panicked.
+func (s *Sender) read(d *pipeline.Delivery, r *Draft) (result pipeline.Result, next Next) {
+	defer func() {
+		if p := pipeline.Recovered("read", recover()); p != nil {
+			result = pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Panic: p, Reason: string(pipeline.Panicked)}
+			next = Settled
+		}
+	}()
+	return s.codec.Read(d, r)
+}
+
+// blame has the route halted if the codec panicked on so many of n messages that
+// it is itself at fault: then they do not go to the DLQ.
+func blame(refused []*pipeline.Delivery, n int) {
+	panicked := 0
+	for _, d := range refused {
+		if d.Result.Panic != nil {
+			panicked++
+		}
 	}
-	d.Result = result
-	s.drop(r)
-	return nil
+	if !pipeline.TooManyPoisoned(panicked, n) {
+		return
+	}
+	for _, d := range refused {
+		if p := d.Result.Panic; p != nil {
+			d.Result = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, Panic: p, Reason: string(pipeline.Panicked)}
+		}
+	}
 }
 
 func (s *Sender) drop(r *Draft) {
@@ -168,7 +222,7 @@ func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 		d := r.delivery
 		result, next := Unanswered(req), Settled
 		if req.Outcome == h2.Answered && !cut(req) {
-			result, next = s.codec.Read(d, r)
+			result, next = s.read(d, r)
 		} else if left, ok := errors.AsType[*h2.GoAwayError](req.Err); ok && left.Reason != "" {
 			result = s.codec.Left(left.Reason, result)
 		}

@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// A record that makes the decoder panic is dead, and its partition moves on. A
+// decoder that panics on most records is broken: then its partition stops and
+// nothing goes to the DLQ.
+func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
+	for _, tt := range []struct {
+		why     string
+		records int
+		bad     func(offset int) bool
+		dead    []int64
+	}{
+		{"none", 100, func(int) bool { return false }, nil},
+		{"one", 100, func(o int) bool { return o == 37 }, []int64{37}},
+		{"all of a few: still the records", 3, func(int) bool { return true }, []int64{0, 1, 2}},
+		{"all of many: the decoder", 100, func(int) bool { return true }, nil},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			broken := tt.records > 3 && tt.bad(0)
+			var stopped []*PartitionError
+			s := newSource(*options(func(o *SourceOptions) {
+				o.Stopped = func(e *PartitionError) { stopped = append(stopped, e) }
+			}), slog.New(slog.DiscardHandler))
+			s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+			a := s.parts[pipeline.Partition{Topic: "push"}]
+			rs := sized(tt.records, 1, start)
+			for i, r := range rs {
+				r.Value = []byte{byte(i)}
+			}
+			s.decode = func(value []byte, m *pipeline.Message) *pipeline.Defect {
+				m.ID = "half of an id"
+				if tt.bad(int(value[0])) {
+					panic("content")
+				}
+				*m = pipeline.Message{ID: string('a' + rune(value[0])), UserID: "u"}
+				return nil
+			}
+			a.take(rs, time.Now())
+			b := s.cut(a)
+			if broken {
+				if b != nil || len(stopped) != 1 || stopped[0].Offset != 0 || a.stopped == nil || a.tracker.Open() > 0 {
+					t.Fatalf("batch %v, stopped %v, %d open; want a stop before offset 0", b, stopped, a.tracker.Open())
+				}
+				if ok, _ := a.ready(time.Now().Add(time.Hour)); ok {
+					t.Error("it goes on")
+				}
+				return
+			}
+			if b == nil || len(b.Items) != tt.records || len(stopped) > 0 {
+				t.Fatalf("batch %v, stopped %v", b, stopped)
+			}
+			var dead []int64
+			for i := range b.Items {
+				switch it := &b.Items[i]; {
+				case it.Verdict == pipeline.Undecided:
+				case it.Reason != pipeline.Panicked || it.Detail != "decode" || it.ID != "":
+					t.Errorf("item %d is %v of %s:%s, id %q", i, it.Verdict, it.Reason, it.Detail, it.ID)
+				default:
+					dead = append(dead, it.Offset)
+				}
+			}
+			if !slices.Equal(dead, tt.dead) || (b.Poisoned != nil) != (tt.dead != nil) {
+				t.Errorf("dead are %v, want %v; told %v", dead, tt.dead, b.Poisoned)
+			}
+		})
+	}
+}
