@@ -17,6 +17,7 @@ type Config struct {
 	Send      Send      `yaml:"send"`
 	Status    Status    `yaml:"status"`
 	Retries   Retries   `yaml:"retries"`
+	Gates     Gates     `yaml:"gates"`
 	Apps      []App     `yaml:"apps"`
 	Registry  Registry  `yaml:"registry"`
 	Admin     Admin     `yaml:"admin"`
@@ -225,6 +226,31 @@ func (r *Retries) Longest() (sum time.Duration) {
 		sum += r.Tiers[min(attempt, len(r.Tiers)-1)]
 	}
 	return sum
+}
+
+// Gates say when a route is stopped and how it comes back, and what its retries
+// may cost. Each worker judges each of its routes by itself.
+type Gates struct {
+	Window       time.Duration `yaml:"window" check:"min=1s,max=10m"`
+	Answers      int           `yaml:"answers" check:"min=1,max=1000000"`
+	Share        float64       `yaml:"share" check:"min=0.01,max=0.99"`
+	FirstPause   time.Duration `yaml:"first_pause" check:"min=10ms,max=1h"`
+	HaltPause    time.Duration `yaml:"halt_pause" check:"min=10ms,max=1h"`
+	LongestPause time.Duration `yaml:"longest_pause" check:"min=10ms,max=24h"`
+	FullProbes   int           `yaml:"full_probes" check:"min=1,max=100000"`
+	ProbeTimeout time.Duration `yaml:"probe_timeout" check:"min=100ms,max=10m"`
+	ProbeWait    time.Duration `yaml:"probe_wait" check:"min=0s,max=1m"`
+	HoldAfter    time.Duration `yaml:"hold_after" check:"min=10ms,max=1h"`
+	HoldSpan     time.Duration `yaml:"hold_span" check:"min=1s,max=1h"`
+	Retries      Budget        `yaml:"retries"`
+	DeadLetters  Budget        `yaml:"dead_letters"`
+}
+
+// Budget is a bucket of tokens that successes fill.
+type Budget struct {
+	Share float64 `yaml:"share" check:"min=0.000001,max=1"`
+	Floor float64 `yaml:"floor" check:"min=0.01,max=1000000"`
+	Burst float64 `yaml:"burst" check:"min=1,max=10000000"`
 }
 
 // App is one app of a producer's: what messages name as "app".

@@ -15,6 +15,7 @@ func (c *Config) checkTogether(ps *Problems) {
 	c.checkBounds(ps)
 	c.checkLanes(ps)
 	c.checkRetries(ps)
+	c.checkGates(ps)
 	c.checkRules(ps)
 	c.checkLayout(ps)
 	c.checkApps(ps)
@@ -168,6 +169,21 @@ func (c *Config) checkRetries(ps *Problems) {
 	}
 	if c.Retries.Deferral <= longest {
 		ps.add("retries.deferral", "%s must be more than every tier, %s", c.Retries.Deferral, longest)
+	}
+}
+
+// checkGates: a probe has its answer, or none, before it is judged, and what is
+// the longest is longest.
+func (c *Config) checkGates(ps *Problems) {
+	g := &c.Gates
+	if g.ProbeTimeout <= c.Send.Deadline {
+		ps.add("gates.probe_timeout", "%s must be more than send.deadline, %s: a probe that is still under way would count as bad", g.ProbeTimeout, c.Send.Deadline)
+	}
+	if first := max(g.FirstPause, g.HaltPause); g.LongestPause < first {
+		ps.add("gates.longest_pause", "%s must be at least gates.first_pause and gates.halt_pause, %s", g.LongestPause, first)
+	}
+	if g.HoldSpan < g.HoldAfter {
+		ps.add("gates.hold_span", "%s must be at least gates.hold_after, %s: nothing would ever be held", g.HoldSpan, g.HoldAfter)
 	}
 }
 

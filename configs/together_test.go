@@ -48,6 +48,11 @@ func TestContradictions(t *testing.T) {
 		{"all senders and some", func(c *Config) { c.Lanes[0].CriticalSenders = []string{"*", "auth"} }, "lanes[0].critical_senders"},
 		{"a tier no longer than the one before", func(c *Config) { c.Retries.Tiers[2] = 5 * time.Minute }, "retries.tiers[2]"},
 		{"a deferral within the tiers", func(c *Config) { c.Retries.Deferral = 30 * time.Minute }, "retries.deferral"},
+		{"probes that are judged before their answer", func(c *Config) { c.Gates.ProbeTimeout = c.Send.Deadline }, "gates.probe_timeout"},
+		{"a longer deadline without longer probes", func(c *Config) { c.Send.Deadline = 15 * time.Second }, "gates.probe_timeout"},
+		{"a first pause above the longest", func(c *Config) { c.Gates.FirstPause = 6 * time.Minute }, "gates.longest_pause"},
+		{"a halt above the longest", func(c *Config) { c.Gates.LongestPause = 29 * time.Second }, "gates.longest_pause"},
+		{"a span shorter than what is held after", func(c *Config) { c.Gates.HoldAfter = 61 * time.Second }, "gates.hold_span"},
 		{"two rules of one name", func(c *Config) {
 			r := Rule{Name: "r", Per: "user", Max: 1, Window: time.Hour}
 			c.Limits.Rules = []Rule{r, r}
@@ -104,6 +109,9 @@ func TestContradictions(t *testing.T) {
 func TestNoContradiction(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
+		"pauses that do not grow":         func(c *Config) { c.Gates.FirstPause, c.Gates.LongestPause = 30*time.Second, 30*time.Second },
+		"probes judged after the answer":  func(c *Config) { c.Gates.ProbeTimeout = c.Send.Deadline + 1 },
+		"held once the span is over":      func(c *Config) { c.Gates.HoldAfter = c.Gates.HoldSpan },
 		"the least TTL":                   func(c *Config) { c.Cassandra.TTL = 204 * time.Hour },
 		"short times of tests":            func(c *Config) { c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = time.Second, 26*time.Second },
 		"as much in flight as confirmed":  func(c *Config) { c.Send.InFlight = 40_000 },
@@ -154,15 +162,16 @@ nonsense: 1
 		"PUSHFLEET_STATUS_ROWS: status.rows: must be at least 1",
 		"send.drain: 20s must be more than send.deadline + cassandra.timeout, 15s + 5s = 20s",
 		"line 9: lanes[1].name: is another lane's too",
+		"gates.probe_timeout: 15s must be more than send.deadline, 15s: a probe that is still under way would count as bad",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("missing %q", want)
 		}
 	}
-	if len(got) != 8 {
+	if len(got) != 9 {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
-	if text := ps.Error(); !strings.HasPrefix(text, "8 problems\n  ") {
+	if text := ps.Error(); !strings.HasPrefix(text, "9 problems\n  ") {
 		t.Errorf("Error is %q", text)
 	}
 }

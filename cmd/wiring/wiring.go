@@ -16,6 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/users"
@@ -92,6 +93,18 @@ func Layouts(c *configs.Config) status.Layouts {
 func Filter(c *configs.Config) dedupe.Options {
 	o := dedupe.DefaultOptions()
 	o.Window, o.Capacity, o.ErrorRate, o.AddTimeout = c.Dedupe.Window, c.Dedupe.Capacity, c.Dedupe.ErrorRate, c.Dedupe.AddTimeout
+	return o
+}
+
+// Gates are the numbers of the routes' gates and budgets.
+func Gates(c *configs.Config) pipeline.GateOptions {
+	g := &c.Gates
+	o := pipeline.DefaultGateOptions()
+	o.Window, o.Answers, o.Share = g.Window, g.Answers, g.Share
+	o.FirstPause, o.HaltPause, o.LongestPause = g.FirstPause, g.HaltPause, g.LongestPause
+	o.FullProbes, o.ProbeTimeout, o.ProbeWait = g.FullProbes, g.ProbeTimeout, g.ProbeWait
+	o.HoldAfter, o.HoldSpan = g.HoldAfter, g.HoldSpan
+	o.Retries, o.DeadLetters = pipeline.BudgetOptions(g.Retries), pipeline.BudgetOptions(g.DeadLetters)
 	return o
 }
 

@@ -1,0 +1,49 @@
+package wiring
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Every number of a gate comes from the configuration: the defaults are the
+// pipeline's own, and each of them, changed, arrives.
+func TestGatesAreAsConfigured(t *testing.T) {
+	want := pipeline.DefaultGateOptions()
+	want.Jitter = nil
+	c := configs.Default()
+	got := Gates(c)
+	got.Jitter = nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the defaults make\n%+v, want\n%+v", got, want)
+	}
+	for _, path := range numbersOf(reflect.TypeFor[configs.Gates](), nil) {
+		c := configs.Default()
+		switch v := reflect.ValueOf(&c.Gates).Elem().FieldByIndex(path); v.Kind() {
+		case reflect.Float64:
+			v.SetFloat(v.Float() / 2)
+		default:
+			v.SetInt(v.Int() + 1)
+		}
+		got := Gates(c)
+		got.Jitter = nil
+		if reflect.DeepEqual(got, want) {
+			t.Errorf("%s is not used", reflect.TypeFor[configs.Gates]().FieldByIndex(path).Name)
+		}
+	}
+}
+
+// numbersOf are the places of all numbers in a struct.
+func numbersOf(s reflect.Type, at []int) (paths [][]int) {
+	for i := range s.NumField() {
+		path := append(append([]int(nil), at...), i)
+		if f := s.Field(i); f.Type.Kind() == reflect.Struct {
+			paths = append(paths, numbersOf(f.Type, path)...)
+		} else {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
