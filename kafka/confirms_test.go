@@ -47,6 +47,7 @@ func TestTheFirstWindowCoversAllThatADeadOwnerHad(t *testing.T) {
 	}
 
 	outage.Store(false)
+	so.Commit = 20 * time.Second // only a hang takes that long
 	heir := c.source(so)
 	for seen := int64(0); seen < total; {
 		b := nextItems(t, heir, 1)[0]
