@@ -42,6 +42,7 @@ func (emptyLedger) Read(_ context.Context, ids []string) ([][]pipeline.Row, erro
 
 // confirmFromNothing answers every confirm read with no rows.
 func confirmFromNothing(s *soil) {
+	s.Ledger = emptyLedger{}
 	s.each(func(stage pipeline.Stage) pipeline.Stage {
 		if d, ok := stage.(*stages.Dedupe); ok {
 			return &stages.Dedupe{Filter: d.Filter, Ledger: emptyLedger{}}
