@@ -229,6 +229,11 @@ func (c *conn) setting(id http2.SettingID, v uint32) error {
 		if v > maxWindow {
 			return peerError{http2.ErrCodeFlowControl, "initial window too large"}
 		}
+		for i := range c.slots { // also with what a stream was granted before (RFC 9113, 6.9.2)
+			if s := &c.slots[i]; s.req != nil && int64(v)+s.credit > maxWindow {
+				return peerError{http2.ErrCodeFlowControl, "initial window too large for an open stream"}
+			}
+		}
 		c.peerInitial, c.unhold = int64(v), true
 	case http2.SettingMaxFrameSize:
 		if v < 1<<14 || v > 1<<24-1 {
@@ -303,8 +308,11 @@ func (c *conn) noStream(id uint32) error {
 }
 
 func (c *conn) goAwayFrame(f *frame) error {
-	if len(f.payload) < 8 || f.stream != 0 {
-		return peerError{http2.ErrCodeFrameSize, "bad GOAWAY"}
+	if f.stream != 0 {
+		return peerError{http2.ErrCodeProtocol, "GOAWAY on a stream"}
+	}
+	if len(f.payload) < 8 {
+		return peerError{http2.ErrCodeFrameSize, "short GOAWAY"}
 	}
 	last := binary.BigEndian.Uint32(f.payload) & maxStream
 	c.goAway = &GoAwayError{

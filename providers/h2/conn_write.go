@@ -2,6 +2,7 @@ package h2
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -211,7 +212,7 @@ func (c *conn) body(s *stream) {
 		if n <= 0 {
 			if !s.blocked {
 				s.blocked = true
-				c.held = append(c.held, s.id)
+				c.hold(s.id)
 			}
 			return
 		}
@@ -225,6 +226,16 @@ func (c *conn) body(s *stream) {
 		c.sendWindow -= int64(n)
 	}
 	s.left = nil
+}
+
+// hold notes a stream whose body waits for a window. Where the server answers
+// without opening one, streams end while they are on the list: it is cleared of
+// them before it grows past all that can be open; mu is held.
+func (c *conn) hold(id uint32) {
+	if len(c.held) >= 2*len(c.slots) {
+		c.held = slices.DeleteFunc(c.held, func(id uint32) bool { return c.streams.get(id) == nil })
+	}
+	c.held = append(c.held, id)
 }
 
 // release sends of the held bodies what may go now; mu is held.

@@ -92,6 +92,11 @@ func TestHostileServers(t *testing.T) {
 		"an initial one over it": func(c *peerConn, s uint32) {
 			c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31})
 		},
+		"one over it with what the stream was granted": func(c *peerConn, s uint32) {
+			c.WriteWindowUpdate(s, 1<<30)
+			c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: maxWindow})
+		},
+		"GOAWAY on a stream": func(c *peerConn, s uint32) { c.raw(http2.FrameGoAway, 0, s, make([]byte, 8)) },
 		"a frame size out of range": func(c *peerConn, s uint32) {
 			c.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 100})
 		},
@@ -203,6 +208,39 @@ func FuzzReader(f *testing.F) {
 		}
 		if c.live != 0 {
 			t.Errorf("%d streams are still live", c.live)
+		}
+	})
+}
+
+// A server that takes no body and answers before it has one leaves nothing
+// behind of the streams that ended on the list of those that wait.
+func TestBodiesThatNobodyWaitsForAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.script = func(c *peerConn, _ int) {
+			c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			for f := c.next(); f != nil; f = c.next() {
+				if head, ok := f.(*http2.MetaHeadersFrame); ok {
+					c.headers(head.StreamID, true, ":status", "413")
+				}
+			}
+		}
+		p := s.pool(Options{Connections: 1, StreamsPerConnection: 10, Timeout: time.Hour})
+		time.Sleep(time.Second) // its settings have come
+		for range 200 {
+			rs := posts(10)
+			submit(t, p, rs...).wait()
+			wantAll(t, rs, Answered)
+		}
+		conns := p.all(nil)
+		if len(conns) != 1 {
+			t.Fatalf("%d connections", len(conns))
+		}
+		c := conns[0]
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if n := len(c.held); n == 0 || n > 4*len(c.slots) {
+			t.Errorf("%d of 2,000 streams that ended are on the list; it has room for %d open ones", n, len(c.slots))
 		}
 	})
 }
