@@ -112,11 +112,18 @@ func TestHostileServers(t *testing.T) {
 						}
 						return
 					}
-					c.wg.Go(func() { // whatever the client says
+					left := make(chan struct{}) // closed by the reader when the client has hung up
+					c.wg.Go(func() {            // whatever the client says
+						defer close(left)
 						for c.next() != nil {
 						}
 					})
 					play(c, stream)
+					select {
+					case <-left:
+					case <-time.After(time.Hour):
+						t.Error("the client stays")
+					}
 				}
 				p := s.pool(Options{Connections: 2, StreamsPerConnection: 1, Backoff: time.Millisecond, MaxBackoff: time.Millisecond, Timeout: time.Minute})
 				var before, after runtime.MemStats
