@@ -146,14 +146,16 @@ func (h *History) Closed(device string, step int16, redriven bool) bool {
 }
 
 // Intents are the devices for which this step's intent stands and nothing after
-// it: the record may have been sent to them, and nobody knows.
+// it: the record may have been sent to them, and nobody knows. What a later
+// step intends is that record's business: this one was handed over.
 func (h *History) Intents(step int16) (devices []string) {
 	for i := range h.Rows {
 		r := &h.Rows[i]
 		if r.State != StateSending || r.Step != step || slices.Contains(devices, r.Device) {
 			continue
 		}
-		if s, _ := h.DeviceState(r.Device); s == StateSending {
+		later := slices.ContainsFunc(h.Rows, func(o Row) bool { return o.Device == r.Device && o.Step > step })
+		if s, _ := h.DeviceState(r.Device); s == StateSending && !later {
 			devices = append(devices, r.Device)
 		}
 	}

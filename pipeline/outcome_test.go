@@ -122,6 +122,29 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// A redelivered intent without result ends UNKNOWN, and no other does.
+func TestIntents(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		h    *History
+		step int16
+		want bool
+	}{
+		{"nobody knows whether it was sent", history(row("a", 0, StateSending)), 0, true},
+		{"the same of a retry", history(row("a", 0, StateSending), row("a", 0, StateRetrying), row("a", 1, StateSending)), 1, true},
+		{"it has its result", history(row("a", 0, StateSending), row("a", 0, StateDelivered)), 0, false},
+		{"it was handed over", history(row("a", 0, StateSending), row("a", 0, StateRetrying)), 0, false},
+		{"it was handed over, and its retry is just being sent", history(row("a", 0, StateSending), row("a", 0, StateRetrying), row("a", 1, StateSending)), 0, false},
+		{"never intended", history(row("a", 0, StateRetrying)), 0, false},
+	} {
+		inAnyOrder(t, tt.h, func(h *History) {
+			if got := len(h.Intents(tt.step)) > 0; got != tt.want {
+				t.Errorf("%s: Intents(%d) has it: %v, want %v", tt.why, tt.step, got, tt.want)
+			}
+		})
+	}
+}
+
 // "Rows with device = ” count only while no device row exists, and a final one
 // closes the whole."
 func TestClosedWhole(t *testing.T) {
