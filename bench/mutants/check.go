@@ -41,10 +41,12 @@ type Finding struct {
 	push placeOfPush // what it is about, of an Unproven
 }
 
-// killed is what the providers had accepted when a worker died.
+// killed is what the providers had accepted when a worker died, or was stopped
+// as if it had.
 type killed struct {
 	at       time.Time
 	accepted map[placeOfPush]int
+	resumed  time.Time // when it went on; zero = it died
 }
 
 // placeOfPush is a notification on a device.
@@ -61,6 +63,9 @@ func (w *world) accepted() map[placeOfPush]int {
 	})
 	return counts
 }
+
+// once says that the lane sends at most once.
+func (w *world) once() bool { return w.Config.Lanes[0].Once() }
 
 // settle is how long after a death the simulator may still be reading what the
 // dead one's kernel had taken.
@@ -87,7 +92,7 @@ func (w *world) check(ctx context.Context, within time.Duration) ([]Finding, err
 		}
 		found = append(found, Finding{Invariant: Stuck, Text: firstLine(err.Error())})
 	}
-	if w.Config.Lanes[0].Once() && len(found) == 0 {
+	if w.once() && len(found) == 0 {
 		if err := w.awaitResults(ctx, within); err != nil {
 			return nil, err
 		}
@@ -97,7 +102,7 @@ func (w *world) check(ctx context.Context, within time.Duration) ([]Finding, err
 		return nil, err
 	}
 	w.report = report
-	found = append(found, classify(report.Differences())...)
+	found = append(found, w.excuseUnknown(classify(report.Differences()))...)
 	found = append(found, w.checkRepeats(report)...)
 	ahead, err := w.checkCommits(ctx)
 	return append(found, ahead...), err
@@ -161,10 +166,28 @@ func classify(differences []string) (found []Finding) {
 	return found
 }
 
+// excuseUnknown leaves out what at_most_once allows: a push that was accepted
+// and is UNKNOWN, because its intent had no result when the worker died.
+func (w *world) excuseUnknown(found []Finding) []Finding {
+	if !w.once() {
+		return found
+	}
+	return slices.DeleteFunc(found, func(f Finding) bool {
+		if f.Invariant == Capped && w.report.Outcomes[pipeline.OutcomeUnknown] > 0 {
+			return true // it may have been a limited user's
+		}
+		return f.Invariant == Unproven && f.push != (placeOfPush{}) && w.store.unknown(f.push.id, f.push.device)
+	})
+}
+
 // checkRepeats: without a death no push is accepted twice. With one, what was
-// durable is not, and of the rest no more than the bound.
+// durable is not, and of the rest no more than the bound; none at all in a lane
+// that sends at most once.
 func (w *world) checkRepeats(r *fleet.Report) (found []Finding) {
-	if r.Resent > len(w.deaths)*killBound {
+	switch {
+	case w.once() && r.Resent > 0:
+		found = append(found, Finding{Invariant: Repeated, Text: fmt.Sprintf("%d pushes were accepted again in a lane that sends at most once", r.Resent)})
+	case r.Resent > len(w.deaths)*killBound:
 		found = append(found, Finding{Invariant: Repeated, Text: fmt.Sprintf("%d pushes were accepted again, after %d deaths that may repeat %d each", r.Resent, len(w.deaths), killBound)})
 	}
 	now := w.accepted()
@@ -199,7 +222,7 @@ func (w *world) checkCommits(ctx context.Context) (found []Finding, err error) {
 	}
 	durable := make([]time.Time, len(records))
 	for i, r := range records {
-		durable[i] = w.store.endedAt(r.id, r.step, w.Config.Lanes[0].Once())
+		durable[i] = w.store.endedAt(r.id, r.step, w.once())
 	}
 	for p, list := range w.commits.all() {
 		for i, c := range list {

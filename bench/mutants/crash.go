@@ -208,9 +208,7 @@ func (o *CellOutcome) run(ctx context.Context, programs fleet.Programs) (err err
 		faults: sim.RouteSet{APNS: sim.Faults{Unavailable: 0.1, Latency: 60 * time.Millisecond}, FCM: slow(60)},
 		crowd:  func(o *crowd.Options) { o.Broken = 0.05 },
 		configure: func(c *configs.Config) {
-			lane := c.Lanes[0]
-			lane.Mode = o.Mode
-			c.Lanes = []configs.Lane{lane}
+			setMode(c, o.Mode)
 			if strings.Contains(o.Point, "retry") {
 				// An heir takes over after the session time-out; before the retry
 				// copy is due it must have settled the original.
@@ -240,9 +238,6 @@ func (o *CellOutcome) run(ctx context.Context, programs fleet.Programs) (err err
 	found, err := w.check(ctx, within)
 	if err != nil {
 		return err
-	}
-	if o.Mode == atMostOnce {
-		found = w.excuseUnknown(found)
 	}
 	o.Wrong = append(found, o.compare(w, p)...)
 	o.Repeated, o.Unknown = w.report.Resent, w.report.Outcomes[pipeline.OutcomeUnknown]
@@ -325,9 +320,6 @@ func (o *CellOutcome) compare(w *world, p promise) (wrong []Finding) {
 		}
 	}
 	o.unshown = p.shown && !shown
-	if o.Mode == atMostOnce && w.report.Resent > 0 {
-		wrong = append(wrong, Finding{Invariant: Repeated, Text: fmt.Sprintf("%d pushes were accepted again in a lane that sends at most once", w.report.Resent)})
-	}
 	if o.Mode == effectivelyOnce {
 		wrong = append(wrong, w.checkCollapse()...)
 	}
@@ -358,17 +350,6 @@ func (w *world) checkCollapse() (wrong []Finding) {
 		}
 	}
 	return wrong
-}
-
-// excuseUnknown leaves out what at_most_once allows: a push that was accepted
-// and is UNKNOWN, because its intent had no result when the worker died.
-func (w *world) excuseUnknown(found []Finding) []Finding {
-	return slices.DeleteFunc(found, func(f Finding) bool {
-		if f.Invariant == Capped && w.report.Outcomes[pipeline.OutcomeUnknown] > 0 {
-			return true // it may have been a limited user's
-		}
-		return f.Invariant == Unproven && f.push != (placeOfPush{}) && w.store.unknown(f.push.id, f.push.device)
-	})
 }
 
 // PrintCells writes the outcomes as a table, a line for each point and mode.

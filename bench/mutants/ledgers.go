@@ -26,7 +26,13 @@ func (w *world) harness(ctx context.Context) (*invariants.Report, error) {
 			SampleGap: time.Hour, Unobserved: []invariants.Invariant{invariants.I8, invariants.I9}}}
 	for n, d := range w.deaths {
 		// What an earlier death has exposed may not have been settled by then.
-		l.Events = append(l.Events, invariants.Event{Kind: "kill", Target: "worker", Start: d.at, End: d.at, Repeats: (n + 1) * killBound, Exposed: w.exposed(d), Stalls: true})
+		e := invariants.Event{Kind: "kill", Target: "worker", Start: d.at, End: d.at, Repeats: (n + 1) * killBound, Exposed: w.exposed(d), Stalls: true}
+		if !d.resumed.IsZero() {
+			// A write that it was stopped right before goes out late: the windows
+			// are all that is known of that.
+			e.Kind, e.End, e.Exposed = "pause", d.resumed, nil
+		}
+		l.Events = append(l.Events, e)
 	}
 	if err := w.readTopics(ctx, l); err != nil {
 		return nil, err

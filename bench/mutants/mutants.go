@@ -32,6 +32,12 @@ var Mutants = []Mutant{
 	{"commit-after-revoke", "join", []Invariant{Rewound}},
 	{"mark-after-revoke", "join", []Invariant{Ahead}},
 	{"ignore-revoked", "join", []Invariant{Repeated}},
+	{"ignore-lease", "pause", []Invariant{Repeated}},
+	{"lease-by-clock", "pause", []Invariant{Repeated}},
+	{"send-before-intents", "kill-once", []Invariant{Lost, Ahead}},
+	{"send-before-commit", "pause-once", []Invariant{Repeated}},
+	{"skip-reread", "kill-once", []Invariant{Lost}},
+	{"resend-intent", "kill-once", []Invariant{Repeated}},
 	{"commit-gap", "kill", []Invariant{Ahead}},
 	{"trust-filter", "steady", []Invariant{Lost}},
 	{"drop-last-record", "steady", []Invariant{Lost}},
@@ -97,7 +103,7 @@ func run(ctx context.Context, programs fleet.Programs, bug, name string) (found 
 		}
 		err = errors.Join(err, w.close())
 	}()
-	w.produce = fleet.FromCrowd(w.people.Records(), s.records)
+	w.produce = cellOf(w.Config.Lanes[0].Mode, fleet.FromCrowd(w.people.Records(), s.records))
 	if err := w.Produce(ctx, w.produce); err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,31 @@
+//go:build planted
+
+package main
+
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// ignoreLease sends on when the coordinator has not been heard of for a
+// session, until it says itself that the partitions are gone.
+func ignoreLease(s *soil) {
+	lease := s.Source.(*kafka.Source).Lease()
+	s.Source = plantedSource{Source: s.Source, polled: func(*pipeline.Batch) {
+		lease.Extend(time.Now().Add(time.Hour)) // anew after each time that it was ended
+	}}
+}
+
+// leaseByClock renews the lease because time passes and the process runs, and
+// not because the coordinator has answered.
+func leaseByClock(s *soil) {
+	const session = time.Second
+	lease := s.Source.(*kafka.Source).Lease()
+	go func() { // ends with the process
+		for range time.Tick(session / 10) {
+			lease.Extend(time.Now().Add(session))
+		}
+	}()
+}
