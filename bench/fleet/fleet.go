@@ -54,11 +54,11 @@ func New(o Options) (f *Fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
+	defer func(begun *Fleet) { // f is nil by then
 		if err != nil {
-			err = errors.Join(err, f.Close())
+			err = errors.Join(err, begun.Close())
 		}
-	}()
+	}(f)
 	if err := f.Sim.Start("127.0.0.1:0"); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 // what it has confirmed, a read that is good for the first tier, is not
 // confirmed again.
 func pauseOptions(c *configs.Config) {
-	c.Send.Deadline, c.Send.Drain = 20*time.Second, 25*time.Second
+	c.Send.Deadline, c.Send.Drain = 15*time.Second, 25*time.Second
 	c.Kafka.RebalanceTimeout = 40 * time.Second
 	c.Retries.Tiers = []time.Duration{time.Minute}
 }
