@@ -23,7 +23,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	}
 	// While it lasts others have to know of it; see storeAway.
 	at := n.begin(e)
-	before, _ := n.world.footprints(ctx, ", "+a.Target+" away") // a worker may be just starting
+	before, _ := n.world.settled(ctx, ", "+a.Target+" away") // one may be killed meanwhile
 	err := n.serverFault(ctx, a)
 	if a.For >= flatFor {
 		if after, err := n.world.footprints(ctx, ", "+a.Target+" away"); err == nil {

@@ -26,9 +26,22 @@ func footprint(ctx context.Context, name string, p *fleet.Process) (invariants.F
 }
 
 // footprints are those of all workers.
-func (w *world) footprints(ctx context.Context, suffix string) (list []invariants.Footprint, err error) {
+func (w *world) footprints(ctx context.Context, suffix string) ([]invariants.Footprint, error) {
+	return w.footprintsOf(ctx, suffix, func(*fleet.Process) bool { return true })
+}
+
+// settled are those of the workers that are ready: what one has that is just
+// starting is no measure of what it will need.
+func (w *world) settled(ctx context.Context, suffix string) ([]invariants.Footprint, error) {
+	return w.footprintsOf(ctx, suffix, func(p *fleet.Process) bool {
+		ready, _, err := p.Ready(ctx)
+		return err == nil && ready
+	})
+}
+
+func (w *world) footprintsOf(ctx context.Context, suffix string, which func(*fleet.Process) bool) (list []invariants.Footprint, err error) {
 	for _, s := range w.workers() {
-		if p := s.process(); p != nil && p.Running() {
+		if p := s.process(); p != nil && p.Running() && which(p) {
 			f, err := footprint(ctx, s.name+suffix, p)
 			if err != nil {
 				return nil, err
