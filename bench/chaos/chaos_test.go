@@ -96,18 +96,3 @@ func TestMixed(t *testing.T) {
 		t.Errorf("%d things were done: that is no chaos", len(r.Ledgers.Events))
 	}
 }
-
-// The disks of Kafka and of Cassandra are full, one after the other: both stop,
-// nothing is lost, and no offset passes what they did not take.
-func TestDiskFull(t *testing.T) {
-	r := clean(t, "disk", configs.AtLeastOnce, 2, 0)
-	full := map[string]bool{}
-	for _, e := range r.Ledgers.Events {
-		if e.Kind == string(Full) {
-			full[e.Target] = true
-		}
-	}
-	if !full[Kafka] || !full[Cassandra] {
-		t.Errorf("the disks of %v were full, want those of Kafka and Cassandra", full)
-	}
-}

@@ -20,7 +20,7 @@ func TestSaturatedFilterDropsNothing(t *testing.T) {
 		full     bool
 	}{
 		{"every id is in it before it comes", 10_000, 1_000_000, false},
-		{"it is full and takes no more", 12_000, 4_000, true},
+		{"it is full and takes no more", 30_000, 10_000, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

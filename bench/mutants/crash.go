@@ -235,7 +235,7 @@ func (o *CellOutcome) run(ctx context.Context, programs fleet.Programs) (err err
 			return err
 		}
 	}
-	found, err := w.check(ctx, within)
+	found, err := w.check(ctx, withinPromise)
 	if err != nil {
 		return err
 	}

@@ -46,8 +46,8 @@ func buildAndRun(m *testing.M) (int, error) {
 	return status, nil
 }
 
-// atOnce is how many worlds run side by side: they wait more than they work.
-const atOnce = 4
+// atOnce is how many worlds run side by side: they wait as much as they work.
+const atOnce = 3
 
 // Every planted bug is caught by an invariant that it is there for, and the
 // same scenario without it is clean.

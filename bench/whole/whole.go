@@ -90,6 +90,7 @@ func newFleet(o Options, dir string, servers *local.Set) (*fleet.Fleet, *crowd.C
 			c.Retries, c.Send, c.Status, c.Cassandra.Timeout, c.Dedupe = d.Retries, d.Send, d.Status, d.Cassandra.Timeout, d.Dedupe
 			// On a machine that is too slow the rate is low: nothing is sent twice.
 			c.Send.Deadline, c.Send.Drain, c.Kafka.RebalanceTimeout = time.Minute, 2*time.Minute, 4*time.Minute
+			c.Gates.ProbeTimeout = 2 * time.Minute
 			c.Kafka.SessionTimeout = d.Kafka.SessionTimeout
 			c.Limits.Rules = []configs.Rule{{Name: "type-per-day", Per: "user_type", Max: 1000, Window: 24 * time.Hour}}
 		},
