@@ -80,12 +80,8 @@ func TestKills(t *testing.T) {
 	if n := r.kills(); n != 10 {
 		t.Errorf("%d workers were killed, want 10", n)
 	}
-	exposed := 0
-	for _, e := range r.Ledgers.Events {
-		exposed += len(e.Exposed)
-	}
-	if exposed == 0 || r.Report.Repeated == 0 {
-		t.Errorf("%d pushes were exposed and %d repeated: no kill hit anything in flight, so nothing was tested", exposed, r.Report.Repeated)
+	if r.Report.Repeated == 0 {
+		t.Error("no push was repeated: no kill hit anything in flight, so nothing was tested")
 	}
 }
 

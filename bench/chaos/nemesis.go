@@ -135,24 +135,31 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 // termSlack is for leaving the group and closing, on a busy machine.
 const termSlack = 10 * time.Second
 
-// linger is how long after a kill the simulator may take to read what was in
-// the sockets; no heir has taken over by then.
-const linger = 200 * time.Millisecond
+// After a kill the simulator reads what was in the sockets. It is done when it
+// has closed them and decided nothing for linger. No heir has taken over by
+// heirless: the shortest session less what may be left of a heartbeat's pause.
+const (
+	linger   = 200 * time.Millisecond
+	heirless = time.Second
+)
 
 // killed notes a kill with what it exposed: what the providers had accepted of
 // that worker and no durable row says so. Only that may be repeated.
 func (n *nemesis) killed(ctx context.Context, e *invariants.Event) {
 	e.End, e.Repeats = time.Now(), windows
-	hold(ctx, linger)
-	pushes := n.arrivals.since(e.Start.Add(-n.lookBack(e.Start)), e.Target)
+	pushes, all := n.lastOf(ctx, e)
+	if !all {
+		n.note(*e) // a machine so busy that an heir may be at work: the window is all that is known
+		return
+	}
 	ids := make([]string, len(pushes))
 	for i := range pushes {
 		ids[i] = pushes[i].ID
 	}
 	slices.Sort(ids)
 	rows, err := n.status.of(ctx, slices.Compact(ids))
-	if err != nil || n.storeAway(e.Start) {
-		n.note(*e) // a row may be on its way for longer than the heir waits: the window is all that is known
+	if err != nil || n.storeAway(e.Start) || time.Since(e.End) > heirless {
+		n.note(*e) // a row may be on its way for longer than the heir waits, or be the heir's: the window is all that is known
 		return
 	}
 	durable := map[invariants.Pair]bool{}
@@ -168,6 +175,25 @@ func (n *nemesis) killed(ctx context.Context, e *invariants.Event) {
 		}
 	}
 	n.note(*e)
+}
+
+// lastOf waits until the simulator has read all of a dead worker, and returns
+// its pushes; all is false if that took longer than no heir is at work.
+func (n *nemesis) lastOf(ctx context.Context, e *invariants.Event) (pushes []invariants.Send, all bool) {
+	s, err := n.world.find(e.Target)
+	if err != nil {
+		return nil, false
+	}
+	from := e.Start.Add(-n.lookBack(e.Start))
+	for before := -1; time.Since(e.End) < heirless && ctx.Err() == nil; {
+		hold(ctx, linger)
+		pushes = n.arrivals.since(from, e.Target)
+		if len(pushes) == before && s.apns.Conns()+s.fcm.Conns() == 0 {
+			return pushes, true
+		}
+		before = len(pushes)
+	}
+	return nil, false
 }
 
 // lookBack is how far back a push can lie that is not durable yet: a send's and

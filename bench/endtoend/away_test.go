@@ -23,7 +23,6 @@ type store struct {
 // all goes on by itself when they are back. The worker is built with the race
 // detector.
 func TestStoresAway(t *testing.T) {
-	t.Parallel()
 	localtest.Require(t)
 	const records = 12_000
 	people := newCrowd(t, records)

@@ -22,7 +22,6 @@ import (
 // of their own, and a user with a password. With a wrong password the worker
 // is not ready, and says at which server; no password is ever told.
 func TestSecuredServers(t *testing.T) {
-	t.Parallel()
 	localtest.Require(t)
 	const records = 500
 	access := localtest.Access(t)
@@ -99,7 +98,6 @@ func TestSecuredServers(t *testing.T) {
 
 // The whole way over a Redis Cluster, whose slots are spread over three nodes.
 func TestRedisCluster(t *testing.T) {
-	t.Parallel()
 	localtest.Require(t)
 	const records = 5000
 	people := newCrowd(t, records)

@@ -72,7 +72,6 @@ func (a *acceptances) repeats(kills []time.Time) []int {
 // kill -9 in the middle loses nothing, and repeats no more than was in flight
 // or answered and not yet durable.
 func TestKillLosesNothing(t *testing.T) {
-	t.Parallel()
 	const records, kills = 20_000, 3
 	people := newCrowd(t, records)
 	accepted := acceptances{at: make(map[[2]string][]time.Time)}
@@ -114,7 +113,6 @@ func TestKillLosesNothing(t *testing.T) {
 // Two workers share the partitions, one joins in the middle of the work and
 // the other leaves: nothing is lost and nothing repeated.
 func TestJoinAndLeave(t *testing.T) {
-	t.Parallel()
 	const records = 30_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {

@@ -16,7 +16,6 @@ import (
 // no harm, and it takes its share again. What it had under way is repeated by
 // its heir.
 func TestHungWorkerLosesNothing(t *testing.T) {
-	t.Parallel()
 	const records = 30_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {

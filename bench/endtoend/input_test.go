@@ -131,7 +131,6 @@ func padded(value []byte, n int) []byte {
 // Whatever a producer writes ends with its own reason code, its neighbours are
 // delivered, and the partition moves on.
 func TestBadInput(t *testing.T) {
-	t.Parallel()
 	people := newCrowd(t, 200)
 	w := newWorld(t, setup{configure: func(c *configs.Config) {
 		c.Kafka.Topics.Partitions = 1

@@ -101,8 +101,7 @@ type world struct {
 	kafka, redis *local.Server // nil where setup named others
 }
 
-// newWorld lets the test run beside others, which wait most of the time as it
-// does: every world is on its own. It starts what the fleet needs of its own, a Kafka because the topics
+// newWorld starts what the fleet needs of its own, a Kafka because the topics
 // of users and feedback have one name everywhere and a Redis because it is to
 // be wiped, and uses the shared Cassandra with a keyspace of its own. Topics
 // and schema are made.

@@ -12,7 +12,6 @@ import (
 
 // A filter that answers "maybe" to everything costs reads and drops nothing.
 func TestSaturatedFilterDropsNothing(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		records  int
@@ -23,7 +22,6 @@ func TestSaturatedFilterDropsNothing(t *testing.T) {
 		{"it is full and takes no more", 30_000, 10_000, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			people := newCrowd(t, tt.records)
 			w := newWorld(t, setup{configure: func(c *configs.Config) { c.Dedupe.Capacity = tt.capacity }})
 			w.populate(people)
@@ -53,7 +51,6 @@ func TestSaturatedFilterDropsNothing(t *testing.T) {
 // who opted out is pushed, and nobody is pushed twice. Only the limits begin
 // anew.
 func TestWipedRedisLosesNothing(t *testing.T) {
-	t.Parallel()
 	const records = 20_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {

@@ -20,7 +20,6 @@ import (
 // The first SIGTERM drains and ends with 0; a second one ends at once, and what
 // was under way is done by the next worker.
 func TestSignals(t *testing.T) {
-	t.Parallel()
 	const records = 12_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{faults: slow(), configure: func(c *configs.Config) {
@@ -73,7 +72,6 @@ func TestSignals(t *testing.T) {
 // A wrong configuration ends with 2 before anything is started, and names the
 // keys. Nothing that it needs is there, so whoever got further would wait.
 func TestWrongConfiguration(t *testing.T) {
-	t.Parallel()
 	localtest.Require(t) // the binary is built only then
 	for _, tt := range []struct {
 		name string

@@ -14,7 +14,6 @@ import (
 // Every record has exactly one final outcome, which is what was meant, and
 // what the providers saw.
 func TestEveryRecordHasOneOutcome(t *testing.T) {
-	t.Parallel()
 	const records = 50_000
 	people := newCrowd(t, records)
 	w := newWorld(t, setup{

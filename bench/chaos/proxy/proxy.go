@@ -90,6 +90,9 @@ func (p *Proxy) Reset() int {
 	return len(conns)
 }
 
+// Conns is how many connections it passes on now.
+func (p *Proxy) Conns() int { return len(p.open()) }
+
 // Cut resets each open connection once it has passed n more bytes to the
 // server: in the middle of whatever is sent then.
 func (p *Proxy) Cut(n int64) {
