@@ -21,6 +21,7 @@ type nemesis struct {
 	world    *world
 	arrivals *arrivals
 	status   *statusReader
+	busy     bool // the machine has other work
 	say      func(format string, args ...any)
 
 	doing   sync.WaitGroup
@@ -136,8 +137,9 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 const termSlack = 10 * time.Second
 
 // After a kill the simulator reads what was in the sockets. It is done when it
-// has closed them and decided nothing for linger. No heir has taken over by
-// heirless: the shortest session less what may be left of a heartbeat's pause.
+// has closed them and decided nothing for linger, unless the machine is so busy
+// that it does not come to it. No heir has taken over by heirless: the shortest
+// session less what may be left of a heartbeat's pause.
 const (
 	linger   = 200 * time.Millisecond
 	heirless = time.Second
@@ -148,8 +150,8 @@ const (
 func (n *nemesis) killed(ctx context.Context, e *invariants.Event) {
 	e.End, e.Repeats = time.Now(), windows
 	pushes, all := n.lastOf(ctx, e)
-	if !all {
-		n.note(*e) // a machine so busy that an heir may be at work: the window is all that is known
+	if !all || n.busy {
+		n.note(*e) // more may come than was seen, or an heir be at work: the window is all that is known
 		return
 	}
 	ids := make([]string, len(pushes))

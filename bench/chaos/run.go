@@ -145,7 +145,7 @@ func (u *run) observe() (err error) {
 		return err
 	}
 	u.sampler.intents = u.Mode == configs.AtMostOnce
-	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress}
+	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, busy: u.Busy, say: u.Progress}
 	return nil
 }
 
@@ -249,7 +249,7 @@ func (u *run) limits() invariants.Limits {
 		u.Scenario.limits(&l)
 	}
 	if u.Busy {
-		l.Standstill, l.Heal, l.SampleGap = 2*time.Minute, time.Minute, 30*time.Second
+		l.Standstill, l.Heal, l.SampleGap, l.Grace = 2*time.Minute, time.Minute, 30*time.Second, 10*time.Second
 		l.Back = min(l.Back*4, time.Minute)
 	}
 	return l
