@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 P ?= 2
 # A test binary that takes longer than this hangs: several times what the
 # longest takes, as a slow machine is no failure.
-TIMEOUT ?= 30m
+TIMEOUT ?= 60m
 # How long each fuzz target runs.
 FUZZTIME ?= 10s
 # What to test: make unit PKG=./pipeline/...

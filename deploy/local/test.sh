@@ -41,7 +41,7 @@ go_test() {
 
 # -count=1: what was found with earlier servers says nothing about these.
 tests() {
-  bin/servers run -- go test -race -count=1 -p "${P:-2}" -timeout "${TIMEOUT:-30m}" "${PKG:-./...}" 2>&1 | tee "$log"
+  bin/servers run -- go test -race -count=1 -p "${P:-2}" -timeout "${TIMEOUT:-60m}" "${PKG:-./...}" 2>&1 | tee "$log"
 }
 
 phase "fetch servers" deploy/local/fetch.sh --tests
