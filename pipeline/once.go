@@ -62,7 +62,8 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 	}
 	b.Tracker.Intend(items)
 	if !p.commitThrough(ctx, b.Tracker, items) {
-		b.Tracker.Abandon(items) // the next owner finds the intents and ends them UNKNOWN
+		p.disown(ctx, waiting)
+		b.Tracker.Abandon(items)
 		return
 	}
 	b.unsettled = &sync.WaitGroup{}
@@ -72,6 +73,23 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 	}
 	p.enqueue(waiting)
 	b.unsettled.Wait()
+}
+
+// disown ends intents that will never be sent. The next owner does so too for
+// those that it finds; but a worker that was stopped for longer than its session
+// may write them after its heir has looked, and of a device that the heir did
+// not know nobody else would ever say more. It is tried once: who reads the
+// record again ends what is left.
+func (p *Pipeline) disown(ctx context.Context, waiting map[*line][]*Delivery) {
+	ctx, cancel := context.WithTimeout(ctx, p.StatusTimeout)
+	defer cancel()
+	rows := intents(waiting, time.Now())
+	for i := range rows {
+		rows[i].State, rows[i].Reason = StateUnknown, string(IntentLost)
+	}
+	if err := p.Status.Write(ctx, rows); err != nil {
+		p.Metrics.failedStep(p.Lane, "intents")
+	}
 }
 
 // turnsOf are the batches of intents, one for each of these items, that wait
