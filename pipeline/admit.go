@@ -49,6 +49,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 			p.giveBack(ds)
 			return
 		}
+		p.giveBackLeaving(l)
 		over(now)
 		over = p.stalls.Declare(now, why, l.String())
 		select {

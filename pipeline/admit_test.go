@@ -232,6 +232,46 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 	}
 }
 
+// A partition that leaves does not wait for tokens that others are waiting for
+// ahead of it: what it has in the line is given back at once.
+func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.faults = false
+		w.fill(2, 300)
+		for _, b := range w.batches {
+			for i := range b.Items {
+				b.Items[i].Verdict, b.Items[i].Attempt = pipeline.Undecided, 3
+			}
+		}
+		o := pipeline.DefaultGateOptions()
+		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 1}
+		routes := []pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}}
+		var err error
+		if w.gates, err = pipeline.NewGates(routes, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		apns := &counting{provider: provider{w: w}}
+		p := w.pipelineTo(t, 50, apns, apns)
+		p.Stages[0] = oneDevice{}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		time.Sleep(time.Minute)
+		drain, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := w.trackers[1].Drain(drain); err != nil {
+			t.Errorf("draining the partition whose retries wait behind the other's: %v", err)
+		}
+		if n := w.trackers[0].Open(); n < 299 {
+			t.Errorf("%d records of the partition that stays are open, want nearly all: there are no tokens", n)
+		}
+		stop()
+		run.Wait()
+		apns.out.Wait()
+	})
+}
+
 // oneDevice gives each item one device.
 type oneDevice struct{}
 

@@ -103,6 +103,13 @@ func (d *Delivery) unowned(now time.Time) bool {
 	return it.batch != nil && !it.committed && it.batch.Tracker.Lapsed(now)
 }
 
+// leaving reports whether its partition leaves before it was committed: then
+// its next owner does it again.
+func (d *Delivery) leaving() bool {
+	it := d.Item
+	return it.batch != nil && !it.committed && it.batch.Tracker.Draining()
+}
+
 // Class is what a send means for the message and its device.
 type Class uint8
 

@@ -43,6 +43,20 @@ func (q *queue[T]) putBack(values []T) bool {
 	return true
 }
 
+// remove takes out, without waiting, every value that is to go.
+func (q *queue[T]) remove(goes func(T) bool) (gone []T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.values = slices.DeleteFunc(q.values, func(v T) bool {
+		if !goes(v) {
+			return false
+		}
+		gone = append(gone, v)
+		return true
+	})
+	return gone
+}
+
 // isClosed reports whether nothing more is put.
 func (q *queue[T]) isClosed() bool {
 	q.mu.Lock()

@@ -177,6 +177,7 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) {
 		if !d.unowned(time.Now()) || d.Item.batch.Tracker.Draining() {
 			return
 		}
+		p.giveBackLeaving(l)
 		select {
 		case <-time.After(leasePause):
 		case <-ctx.Done():
@@ -204,7 +205,7 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 			d.inWindow = false
 			l.settled(1)
 		}
-		if d.Item.batch.Tracker.Draining() && !d.Item.committed {
+		if d.leaving() {
 			d.abandoned = true
 			answered = append(answered, d)
 			continue
@@ -231,6 +232,14 @@ func (p *Pipeline) giveBack(ds []*Delivery) {
 		d.abandoned = true
 	}
 	p.answered.put(ds...)
+}
+
+// giveBackLeaving returns what waits in a line that stands still for partitions
+// that leave: their drain does not wait for what is ahead in the line.
+func (p *Pipeline) giveBackLeaving(l *line) {
+	if ds := l.waiting.remove((*Delivery).leaving); len(ds) > 0 {
+		p.giveBack(ds)
+	}
 }
 
 // back takes deliveries back from a provider. The gates hear of them first: one
