@@ -104,12 +104,12 @@ func (w *world) startServers(ctx context.Context, dir string) (err error) {
 	var starting sync.WaitGroup
 	starting.Go(func() {
 		// A client goes where the broker says it is: to the proxy.
-		w.kafka, errs[0] = local.StartKafka(ctx, local.KafkaOptions{Dir: at("kafka"),
+		w.kafka, errs[0] = local.StartKafka(ctx, local.KafkaOptions{Dir: at("kafka"), Brief: true,
 			Properties: map[string]string{"advertised.listeners": "PLAINTEXT://" + w.proxies[Kafka].Addr()}})
 	})
 	starting.Go(func() { w.redis, errs[1] = local.StartRedis(ctx, local.RedisOptions{Dir: at("redis")}) })
 	starting.Go(func() {
-		w.cassandra, errs[2] = local.StartCassandra(ctx, local.CassandraOptions{Dir: at("cassandra"), Heap: "512m", Durable: true})
+		w.cassandra, errs[2] = local.StartCassandra(ctx, local.CassandraOptions{Dir: at("cassandra"), Heap: "512m", Brief: true, Durable: true})
 	})
 	starting.Wait()
 	if err := errors.Join(errs[:]...); err != nil {

@@ -20,6 +20,8 @@ type CassandraOptions struct {
 	// "512m" is enough for a node that takes little load. Add about half a
 	// gigabyte for what it uses besides.
 	Heap string
+	// Brief is for a node that lives for some minutes: see briefly.
+	Brief bool
 	// Access, when given, is demanded of every client. The user is made a
 	// superuser, and the one that Cassandra begins with keeps its name and
 	// password "cassandra".
@@ -57,7 +59,7 @@ func StartCassandra(ctx context.Context, o CassandraOptions) (*Server, error) {
 		s := &Server{addr: hostPort(ports[1])}
 		s.program = program{
 			name:    "cassandra",
-			command: func() *exec.Cmd { return exec.Command(java, cassandraArgs(dir, jars, o.Heap)...) },
+			command: func() *exec.Cmd { return exec.Command(java, cassandraArgs(dir, jars, o)...) },
 			ready: func(ctx context.Context) error {
 				return cqlDo(ctx, s.addr, cassandraLogin(o.Access), "SELECT release_version FROM system.local")
 			},
@@ -133,8 +135,11 @@ var cassandraOpens = map[string][]string{
 	"jdk.jfr":            {"jdk.jfr"},
 }
 
-func cassandraArgs(dir, jars, heap string) []string {
+func cassandraArgs(dir, jars string, o CassandraOptions) []string {
 	var args []string
+	if o.Brief {
+		args = append(args, briefly...)
+	}
 	for module, packages := range cassandraOpens {
 		for _, name := range packages {
 			args = append(args,
@@ -143,7 +148,7 @@ func cassandraArgs(dir, jars, heap string) []string {
 		}
 	}
 	return append(args,
-		"-Xms"+heap, "-Xmx"+heap, "-XX:+ExitOnOutOfMemoryError",
+		"-Xms"+o.Heap, "-Xmx"+o.Heap, "-XX:+ExitOnOutOfMemoryError",
 		"-Djdk.attach.allowAttachSelf=true",
 		// One node has nobody to gossip with and no ring to wait for.
 		"-Dcassandra.skip_wait_for_gossip_to_settle=0",

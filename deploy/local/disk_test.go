@@ -44,7 +44,7 @@ func onLinux(t *testing.T) context.Context {
 // space again.
 func TestKafkaEndsWhenItsDiskIsFull(t *testing.T) {
 	ctx := onLinux(t)
-	s := closed(t, must[*Server](t)(StartKafka(ctx, KafkaOptions{})))
+	s := closed(t, must[*Server](t)(StartKafka(ctx, KafkaOptions{Brief: true})))
 	client := must[*kgo.Client](t)(kgo.NewClient(kgo.SeedBrokers(s.Addr()), kgo.DefaultProduceTopic("topic")))
 	t.Cleanup(client.Close)
 	_ = must[kadm.CreateTopicResponses](t)(kadm.NewClient(client).CreateTopics(ctx, 1, 1, nil, "topic"))
@@ -85,7 +85,7 @@ func TestKafkaEndsWhenItsDiskIsFull(t *testing.T) {
 // takes a new start, and has everything that it acknowledged.
 func TestCassandraStopsServingWhenItsDiskIsFull(t *testing.T) {
 	ctx := onLinux(t)
-	s := closed(t, must[*Server](t)(StartCassandra(ctx, CassandraOptions{Heap: "512m", Durable: true})))
+	s := closed(t, must[*Server](t)(StartCassandra(ctx, CassandraOptions{Heap: "512m", Brief: true, Durable: true})))
 	connect := func() *gocql.Session {
 		cluster := gocql.NewCluster(s.Addr())
 		cluster.Timeout, cluster.ConnectTimeout = 10*time.Second, 10*time.Second

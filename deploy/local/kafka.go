@@ -22,6 +22,8 @@ type KafkaOptions struct {
 	Dir string
 	// Heap is the greatest heap as java -Xmx takes it; "512m" when empty.
 	Heap string
+	// Brief is for a broker that lives for some minutes: see briefly.
+	Brief bool
 	// Access, when given, opens a second listener at SecureAddr that demands
 	// TLS and SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, all with this user.
 	// Addr stays open without.
@@ -29,6 +31,10 @@ type KafkaOptions struct {
 	// Properties are set over those of server.properties.
 	Properties map[string]string
 }
+
+// briefly makes Java start with about half the CPU, and run slower at length: it
+// compiles little, and collects garbage on one thread.
+var briefly = []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}
 
 // StartKafka starts one process that is broker and controller, and returns
 // when it leads its cluster and has named itself in the metadata. ctx bounds
@@ -65,9 +71,12 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Server, error) {
 		s.program = program{
 			name: "kafka",
 			command: func() *exec.Cmd {
-				return exec.Command(java, "-Xmx"+o.Heap, "-XX:+ExitOnOutOfMemoryError",
-					"-Dlog4j2.configurationFile=log4j2.properties", "-cp", filepath.Join(jars, "*"),
-					"kafka.Kafka", "server.properties")
+				args := []string{"-Xmx" + o.Heap, "-XX:+ExitOnOutOfMemoryError",
+					"-Dlog4j2.configurationFile=log4j2.properties", "-cp", filepath.Join(jars, "*")}
+				if o.Brief {
+					args = append(args, briefly...)
+				}
+				return exec.Command(java, append(args, "kafka.Kafka", "server.properties")...)
 			},
 			ready: func(ctx context.Context) error { return kafkaReady(ctx, s.addr) },
 		}
@@ -85,14 +94,14 @@ func kafkaFormat(ctx context.Context, java, jars, dir string, access *Access) er
 	if _, err := rand.Read(id); err != nil {
 		return fmt.Errorf("formatting kafka's storage: %w", err)
 	}
-	args := []string{
-		"-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-		"-Dlog4j2.configurationFile=" + filepath.Join(dir, "log4j2.properties"),
+	args := append(slices.Clone(briefly),
+		"-Xmx256m",
+		"-Dlog4j2.configurationFile="+filepath.Join(dir, "log4j2.properties"),
 		"-cp", filepath.Join(jars, "*"), "kafka.tools.StorageTool", "format",
 		// An id must not begin with a dash, which would look like an option.
-		"-t", "A" + base64.RawURLEncoding.EncodeToString(id)[1:],
+		"-t", "A"+base64.RawURLEncoding.EncodeToString(id)[1:],
 		"-c", filepath.Join(dir, "server.properties"),
-	}
+	)
 	if access != nil {
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
 			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, access.User, access.Password))

@@ -181,6 +181,7 @@ func TestKafkaKeepsItsPlace(t *testing.T) {
 	a := access(t)
 	began := time.Now()
 	s := closed(t, must[*Server](t)(StartKafka(ctx, KafkaOptions{
+		Brief:  true,
 		Access: a, Properties: map[string]string{"log.retention.hours": "1"},
 	})))
 	t.Logf("up in %v", time.Since(began))
@@ -260,7 +261,7 @@ func TestCassandraKeepsItsPlace(t *testing.T) {
 	ctx := servers(t)
 	a := access(t)
 	began := time.Now()
-	s := closed(t, must[*Server](t)(StartCassandra(ctx, CassandraOptions{Access: a, Heap: "512m"})))
+	s := closed(t, must[*Server](t)(StartCassandra(ctx, CassandraOptions{Access: a, Heap: "512m", Brief: true})))
 	t.Logf("up in %v", time.Since(began))
 	connect := func(password string, authority *CA) (*gocql.Session, error) {
 		cluster := gocql.NewCluster(s.Addr())

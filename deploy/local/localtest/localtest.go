@@ -32,9 +32,10 @@ func Require(t testing.TB) local.Addresses {
 	return addresses
 }
 
-// Kafka starts a broker that the test may do anything with.
+// Kafka starts a broker that the test may do anything with. It is a brief one.
 func Kafka(t testing.TB, o local.KafkaOptions) *local.Server {
 	t.Helper()
+	o.Brief = true
 	return own(t, func(ctx context.Context) (*local.Server, error) { return local.StartKafka(ctx, o) })
 }
 
@@ -51,10 +52,11 @@ func RedisCluster(t testing.TB, o local.RedisOptions) *local.RedisCluster {
 	return own(t, func(ctx context.Context) (*local.RedisCluster, error) { return local.StartRedisCluster(ctx, o) })
 }
 
-// Cassandra starts a node that the test may do anything with. Unless o names
+// Cassandra starts a brief node that the test may do anything with. Unless o names
 // a heap it gets 512 MB, as it stands beside the shared one.
 func Cassandra(t testing.TB, o local.CassandraOptions) *local.Server {
 	t.Helper()
+	o.Brief = true
 	if o.Heap == "" {
 		o.Heap = "512m"
 	}
