@@ -51,6 +51,10 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 	if len(items) == 0 {
 		return
 	}
+	if b.Tracker.Draining() { // nothing is intended yet: the next owner sends it
+		b.Tracker.Abandon(items)
+		return
+	}
 	err := p.repeat(ctx, "intents", b.Tracker.Draining, func() error {
 		ctx, cancel := context.WithTimeout(ctx, p.StatusTimeout)
 		defer cancel()

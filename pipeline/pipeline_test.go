@@ -575,6 +575,43 @@ func TestOnceDoesNotSendWhatItCannotCommit(t *testing.T) {
 	})
 }
 
+// TestOnceLeavesNothingUnknown: a partition that leaves in order takes to its
+// end what is committed, and writes no intent for the rest: its next owner sends
+// that.
+func TestOnceLeavesNothingUnknown(t *testing.T) {
+	for after := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(5)
+			w.faults, w.once = false, true
+			w.fill(1, 2000)
+			p, pr := w.pipeline(t, 50)
+			ctx, stop := context.WithCancel(t.Context())
+			var run sync.WaitGroup
+			run.Go(func() { _ = p.Run(ctx) })
+			time.Sleep(time.Second + time.Duration(after)*37*time.Millisecond)
+			drain, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			if err := w.trackers[0].Drain(drain); err != nil {
+				t.Fatalf("drain: %v", err)
+			}
+			if sent := w.sent(); sent == 0 || w.trackers[0].Open() == 0 {
+				t.Fatalf("%d sent, %d open: want it to leave in the middle", sent, w.trackers[0].Open())
+			}
+			for id, rows := range w.rows {
+				h := pipeline.History{Rows: rows}
+				for _, r := range rows {
+					if s, _ := h.DeviceState(r.Device); s == pipeline.StateUnknown || s == pipeline.StateSending {
+						t.Errorf("%s on %s is %v, and nobody died", id, r.Device, s)
+					}
+				}
+			}
+			stop()
+			run.Wait()
+			pr.out.Wait()
+		})
+	}
+}
+
 // TestStatusDownStopsSending: without durable rows no more is sent than the
 // window, nothing is committed, and all goes on when the store is back.
 func TestStatusDownStopsSending(t *testing.T) {
