@@ -20,14 +20,13 @@ type store struct {
 
 // Stores that are away at the start are named, in the log and in /readyz, and
 // waited for. Away in the middle they stall the partitions and fail no message;
-// all goes on by itself when they are back. The worker is built with the race
-// detector.
+// all goes on by itself when they are back.
 func TestStoresAway(t *testing.T) {
 	localtest.Require(t)
 	const records = 12_000
 	people := newCrowd(t, records)
 	cassandra := localtest.Cassandra(t, local.CassandraOptions{Durable: true})
-	w := newWorld(t, setup{programs: &raced, faults: slow(),
+	w := newWorld(t, setup{faults: slow(),
 		servers: fleet.Servers{Cassandra: []string{cassandra.Addr()}},
 		configure: func(c *configs.Config) {
 			narrow(c)

@@ -25,9 +25,9 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-// programs are built once for all tests: the worker and pushctl. The worker
-// with the race detector is for one of them.
-var programs, raced fleet.Programs
+// programs are built once for all tests, with the race detector: worker and
+// pushctl.
+var programs fleet.Programs
 
 func TestMain(m *testing.M) {
 	status, err := buildAndRun(m)
@@ -44,19 +44,13 @@ func buildAndRun(m *testing.M) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	for _, build := range []struct {
-		programs *fleet.Programs
-		race     bool
-		commands []string
-	}{{&programs, false, []string{"pushworker", "pushctl"}}, {&raced, true, []string{"pushworker"}}} {
-		dir, err := os.MkdirTemp("", "pushfleet-endtoend-")
-		if err != nil {
-			return 1, err
-		}
-		defer os.RemoveAll(dir)
-		if *build.programs, err = fleet.Build(ctx, dir, build.race, build.commands...); err != nil {
-			return 1, err
-		}
+	dir, err := os.MkdirTemp("", "pushfleet-endtoend-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if programs, err = fleet.Build(ctx, dir, true, "pushworker", "pushctl"); err != nil {
+		return 1, err
 	}
 	status := m.Run()
 	if err := goleak.Find(); status == 0 && err != nil {

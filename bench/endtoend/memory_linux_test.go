@@ -86,11 +86,15 @@ func squeeze(t *testing.T, group *local.MemoryGroup, worker *fleet.Process) {
 	}
 }
 
-// inGroup is a worker that enters the memory group of its environment.
+// inGroup is a worker that enters the memory group of its environment. It is
+// built without the race detector, which takes several times the memory.
 func inGroup(t *testing.T) *fleet.Programs {
 	t.Helper()
-	script := filepath.Join(t.TempDir(), "worker")
-	text := fmt.Sprintf("#!/bin/sh\nset -e\n[ -z \"$MEMORY_GROUP\" ] || echo $$ >\"$MEMORY_GROUP\"\nexec '%s' \"$@\"\n", programs.Worker)
+	dir := t.TempDir()
+	built, err := fleet.Build(waiting(t), dir, false, "pushworker")
+	check(t, err)
+	script := filepath.Join(dir, "in-group")
+	text := fmt.Sprintf("#!/bin/sh\nset -e\n[ -z \"$MEMORY_GROUP\" ] || echo $$ >\"$MEMORY_GROUP\"\nexec '%s' \"$@\"\n", built.Worker)
 	check(t, os.WriteFile(script, []byte(text), 0o700))
 	return &fleet.Programs{Worker: script, Ctl: programs.Ctl}
 }
