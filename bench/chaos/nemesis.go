@@ -21,7 +21,6 @@ type nemesis struct {
 	world    *world
 	arrivals *arrivals
 	status   *statusReader
-	busy     bool // the machine has other work
 	say      func(format string, args ...any)
 
 	doing   sync.WaitGroup
@@ -150,7 +149,7 @@ const (
 func (n *nemesis) killed(ctx context.Context, e *invariants.Event) {
 	e.End, e.Repeats = time.Now(), windows
 	pushes, all := n.lastOf(ctx, e)
-	if !all || n.busy {
+	if !all {
 		n.note(*e) // more may come than was seen, or an heir be at work: the window is all that is known
 		return
 	}

@@ -145,7 +145,7 @@ func (u *run) observe() (err error) {
 		return err
 	}
 	u.sampler.intents = u.Mode == configs.AtMostOnce
-	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, busy: u.Busy, say: u.Progress}
+	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress}
 	return nil
 }
 
