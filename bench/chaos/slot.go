@@ -107,6 +107,10 @@ func (s *slot) kill() error { return s.expectEnd().Kill() }
 
 // term asks the process to end, waits for it, and writes down how it did.
 func (s *slot) term(ctx context.Context, budget time.Duration) error {
+	// Before its first word a process does not listen to signals yet.
+	if err := s.process().AwaitLog(ctx, `"msg"`); err != nil {
+		return err
+	}
 	p, told := s.expectEnd(), time.Now()
 	status, err := p.Term(ctx)
 	if err != nil {
