@@ -106,8 +106,7 @@ func runCells(ctx context.Context, programs fleet.Programs, times, atOnce int, m
 	for n := range times {
 		for _, c := range mutants.Cells(mutants.Modes...) {
 			if (mode == "" || c.Mode == mode) && (point == "" || c.Point == point) {
-				c.Times += n
-				cells = append(cells, c)
+				cells = append(cells, c.Later(n))
 			}
 		}
 	}
