@@ -54,7 +54,8 @@ type promise struct {
 	shown bool
 	// unknown: all of it must end UNKNOWN.
 	unknown bool
-	// rare: a worker comes there a few times in a whole run.
+	// rare: a worker comes there a few times in a whole run, as it commits, and
+	// hands over, in groups.
 	rare bool
 	// durable: only what was durably DELIVERED by the death is meant. At these
 	// points a second copy of an id arrives too, whose first is still in flight.
@@ -76,10 +77,10 @@ var promises = map[string]promise{
 	"after-filter":      {at: 1, end: 1, shown: true, durable: true},
 	"before-commit":     {at: 1, end: 1, shown: true, durable: true, rare: true},
 	"after-commit":      {at: 1, end: 1, shown: true, durable: true, rare: true},
-	"before-retry-ack":  {at: 0, end: 1, shown: true},
-	"after-retry-ack":   {at: 0, end: 1, shown: true},
-	"before-dlq-ack":    {at: 0, end: 0},
-	"after-dlq-ack":     {at: 0, end: 0},
+	"before-retry-ack":  {at: 0, end: 1, shown: true, rare: true},
+	"after-retry-ack":   {at: 0, end: 1, shown: true, rare: true},
+	"before-dlq-ack":    {at: 0, end: 0, rare: true},
+	"after-dlq-ack":     {at: 0, end: 0, rare: true},
 	"in-revoke":         {at: 1, end: 2},
 	"mid-drain":         {at: 1, end: 2},
 }
@@ -93,8 +94,8 @@ var oncePromises = map[string]promise{
 	"sent":              {at: 1, end: 1, shown: true, unknown: true},
 	"answered":          {at: 1, end: 1, shown: true, unknown: true},
 	"before-status-ack": {at: 1, end: 1},
-	"before-retry-ack":  {at: 0, end: 1},
-	"after-retry-ack":   {at: 0, end: 1},
+	"before-retry-ack":  {at: 0, end: 1, rare: true},
+	"after-retry-ack":   {at: 0, end: 1, rare: true},
 	"in-revoke":         {at: 1, end: 1},
 	"mid-drain":         {at: 1, end: 1},
 }
