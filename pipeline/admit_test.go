@@ -150,12 +150,7 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 		o := pipeline.DefaultGateOptions()
 		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
 		o.DeadLetters = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
-		gates, err := pipeline.NewGates([]pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}},
-			o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.gates = gates
+		gates := w.open(t, o)
 		p := w.pipelineTo(t, 50, apns, fcm)
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
@@ -205,13 +200,9 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 				o := pipeline.DefaultGateOptions()
 				o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
 				o.DeadLetters = o.Retries
-				routes := []pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}}
-				var err error
-				if w.gates, err = pipeline.NewGates(routes, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now()); err != nil {
-					t.Fatal(err)
-				}
-				w.gates.Of(routes[0]).Retries.Take(time.Now(), 100-int(tt.retries))
-				w.gates.Of(routes[0]).DeadLetters.Take(time.Now(), 100-int(tt.deadLetters))
+				gate := w.open(t, o).Of(pipeline.Route{Platform: pipeline.APNS, App: "shop"})
+				gate.Retries.Take(time.Now(), 100-int(tt.retries))
+				gate.DeadLetters.Take(time.Now(), 100-int(tt.deadLetters))
 				apns := &counting{provider: provider{w: w}}
 				p := w.pipelineTo(t, 50, apns, apns)
 				p.Stages[0] = oneDevice{}
@@ -246,11 +237,7 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 		}
 		o := pipeline.DefaultGateOptions()
 		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 1}
-		routes := []pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}}
-		var err error
-		if w.gates, err = pipeline.NewGates(routes, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		w.open(t, o)
 		apns := &counting{provider: provider{w: w}}
 		p := w.pipelineTo(t, 50, apns, apns)
 		p.Stages[0] = oneDevice{}
@@ -270,6 +257,18 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 		run.Wait()
 		apns.out.Wait()
 	})
+}
+
+// open gives the routes of the world gates with these options.
+func (w *world) open(t *testing.T, o pipeline.GateOptions) *pipeline.Gates {
+	t.Helper()
+	routes := []pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}}
+	gates, err := pipeline.NewGates(routes, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.gates = gates
+	return gates
 }
 
 // oneDevice gives each item one device.
