@@ -80,18 +80,16 @@ func TestKills(t *testing.T) {
 	if n := r.kills(); n != 10 {
 		t.Errorf("%d workers were killed, want 10", n)
 	}
-	known := 0
+	known, exposed := 0, 0
 	for _, e := range r.Ledgers.Events {
+		exposed += len(e.Exposed)
 		if e.Exposed != nil {
 			known++
 		}
 	}
 	t.Logf("what was exposed is known of %d of %d kills", known, r.kills())
-	if known == 0 {
-		t.Error("of no kill it is known what it exposed: all were held against the windows only")
-	}
-	if r.Report.Repeated == 0 {
-		t.Error("no push was repeated: no kill hit anything in flight, so nothing was tested")
+	if exposed == 0 || r.Report.Repeated == 0 {
+		t.Errorf("%d pushes were exposed and %d repeated: no kill hit anything in flight, so nothing was tested", exposed, r.Report.Repeated)
 	}
 }
 

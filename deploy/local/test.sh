@@ -28,6 +28,8 @@ phase() {
 
 report() {
   command -v promtool >/dev/null || echo "== NOT TESTED: whether the alerting rules fire; promtool is missing (deploy/local/fetch.sh --help)"
+  [ -w /sys/fs/cgroup/memory ] || [ -w /sys/fs/cgroup/cgroup.procs ] ||
+    echo "== NOT TESTED: a worker that the kernel kills for its memory; no memory cgroup can be made here"
   echo "== seconds of each phase"
   printf '   %s\n' "${phases[@]}" "$(printf '%4d s  all' "$SECONDS")"
 }
