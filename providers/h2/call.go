@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // call is what a Request has besides when it comes from a Transport: any
@@ -186,9 +187,7 @@ func (c *conn) cancel(id uint32, r *Request) {
 	var h handback
 	c.mu.Lock()
 	if s := c.streams.get(id); s != nil && s.req == r {
-		status := s.status
-		c.drop(&h, c.abandon(s, cancelCode), status, Ambiguous, errCanceled)
-		c.nudge = c.nudge || c.full || c.retired && c.live == 0
+		c.giveUp(s, time.Now(), errCanceled, &h)
 		c.pingEnded()
 	}
 	wake := c.nudge

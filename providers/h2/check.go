@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Longest path and header value that are sent. Apple's and Google's longest
-// legal ones are under half of it.
+// MaxValue is the longest header value that is sent, in bytes. Apple's and
+// Google's longest legal ones are under half of it, as their paths are.
 const (
+	MaxValue = 8 << 10
 	maxPath  = 8 << 10
-	maxValue = 8 << 10
 )
 
 // check refuses a request that could mean something else on the wire than its
@@ -122,8 +122,8 @@ func checkName(name string) error {
 // checkValue allows printable ASCII without space at either end.
 func checkValue(f *Field) error {
 	v := f.Value
-	if len(v) > maxValue {
-		return fmt.Errorf("%w: header %s over %d bytes", ErrMalformed, f.Name, maxValue)
+	if len(v) > MaxValue {
+		return fmt.Errorf("%w: header %s over %d bytes", ErrMalformed, f.Name, MaxValue)
 	}
 	for i := 0; i < len(v); i++ {
 		for i+8 <= len(v) && printable8(binary.LittleEndian.Uint64(v[i:])) {

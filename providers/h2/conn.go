@@ -26,7 +26,8 @@ import (
 // slot, and whoever takes it out of the slot under mu (reader, sweeper, or end)
 // hands it back, exactly once. Nobody reads its bytes after that step, except
 // for a body held back by flow control, which is copied under mu while the
-// slot still has it.
+// slot still has it. What is encoded and not yet written can be taken back,
+// too (conn_stale.go).
 //
 // Requests are handed back outside of mu: done may call the pool.
 type conn struct {
@@ -38,11 +39,12 @@ type conn struct {
 
 	writer
 	reader
+	pending
 
 	answered atomic.Bool // some request was: the server is worth dialing again
 
-	// mu guards what follows. Under it the mu of the queue, a group, a call or
-	// calm may be taken, never the other way around.
+	// mu guards what follows. Under it the mu of the queue, a group, a call,
+	// calm or troubles may be taken, never the other way around.
 	mu sync.Mutex
 	*streams
 	nextID  uint32
@@ -53,6 +55,7 @@ type conn struct {
 	retired bool
 	cause   error        // why it is over; nil while it lives
 	leaving error        // GOAWAY is the last thing to be written, because of this
+	unfit   error        // why it was retired that could be used otherwise
 	goAway  *GoAwayError // the server's latest
 	full    bool         // the writer wants to know when a stream ends
 	passed  bool         // what it was woken for was left to another
@@ -197,6 +200,7 @@ func (c *conn) room() (urgent, others int) {
 func (c *conn) isAnswered() {
 	if !c.answered.Load() { // a store per answer would be noticed
 		c.answered.Store(true)
+		c.pool.troubles.answered()
 	}
 }
 
@@ -230,14 +234,18 @@ func (c *conn) end() {
 	var h handback
 	c.mu.Lock()
 	why := c.cause
+	ours := errors.Is(why, ErrClosed) || why == errDone && c.goAway == nil && c.unfit == nil
 	var goAway *GoAwayError
 	switch {
 	case errors.Is(why, ErrClosed), errors.As(why, &goAway):
 	case c.goAway != nil:
 		why = c.goAway
+	case why == errDone && c.unfit != nil:
+		why = c.unfit
 	case !errors.Is(why, ErrConnectionLost):
 		why = fmt.Errorf("%w: %w", ErrConnectionLost, why)
 	}
+	lost := c.live
 	for i := range c.slots {
 		s := &c.slots[i]
 		if s.id == 0 || s.req == nil {
@@ -255,4 +263,7 @@ func (c *conn) end() {
 	c.pool.queue.leave(&c.waiter)
 	c.pool.forget(c)
 	h.flush()
+	if !ours {
+		c.pool.troubles.end(time.Now(), why, c.answered.Load(), lost)
+	}
 }

@@ -175,7 +175,8 @@ func (c *conn) complete(s *stream) {
 // answer hands back an answer and ends our side of its stream early.
 func (c *conn) answer(s *stream, code http2.ErrCode) {
 	status := s.status
-	c.settleAnswer(c.abandon(s, code), status)
+	r, _ := c.abandon(s, code)
+	c.settleAnswer(r, status)
 }
 
 func (c *conn) settleAnswer(r *Request, status int) {
@@ -197,17 +198,22 @@ func (c *conn) reject(s *stream, code http2.ErrCode) {
 		return // it is ended already
 	}
 	status := s.status
-	c.drop(&c.got, c.abandon(s, code), status, Ambiguous, &ResetError{code})
+	r, _ := c.abandon(s, code)
+	c.drop(&c.got, r, status, Ambiguous, &ResetError{code})
 }
 
 // abandon takes the request out of a stream and resets it. The slot stays
 // taken until a PING that follows the reset is answered: only then the server
-// certainly counts one stream less. The sweeper calls it too.
-func (c *conn) abandon(s *stream, code http2.ErrCode) *Request {
-	r := c.streams.finish(s)
+// certainly counts one stream less. Of one that was not written yet the server
+// is told nothing: it never will be. The sweeper calls it too.
+func (c *conn) abandon(s *stream, code http2.ErrCode) (r *Request, unwritten bool) {
+	if c.recall(s) {
+		return c.streams.close(s), true
+	}
+	r = c.streams.finish(s)
 	c.control, c.nudge = appendReset(c.control, s.id, code), true
 	s.ping = c.pings + 1 // the next one, which pingEnded sends
-	return r
+	return r, false
 }
 
 // pingEnded sends the PING that ended streams wait for, after whatever may have
@@ -284,11 +290,8 @@ func (c *conn) sweep(now time.Time, more bool, h *handback) {
 		return
 	}
 	c.score = max(c.score-scorePerSweep, 0)
-	c.streams.overdue(now, func(s *stream) {
-		status := s.status
-		c.drop(h, c.abandon(s, http2.ErrCodeCancel), status, Ambiguous, ErrDeadline)
-		c.nudge = c.nudge || c.full || c.retired && c.live == 0
-	})
+	c.streams.overdue(now, func(s *stream) { c.giveUp(s, now, ErrDeadline, h) })
+	c.leaveStale(now, h)
 	c.pingEnded()
 	c.nudge = c.nudge || more
 	o := &c.pool.opt

@@ -198,10 +198,19 @@ func (c *conn) settingsFrame(f *frame) error {
 	if len(f.payload)%6 != 0 {
 		return peerError{http2.ErrCodeFrameSize, "SETTINGS of a wrong length"}
 	}
+	initial := c.peerInitial
 	for p := f.payload; len(p) > 0; p = p[6:] {
-		if err := c.setting(http2.SettingID(binary.BigEndian.Uint16(p)), binary.BigEndian.Uint32(p[2:])); err != nil {
+		id, v := http2.SettingID(binary.BigEndian.Uint16(p)), binary.BigEndian.Uint32(p[2:])
+		c.score++
+		if err := c.setting(id, v); err != nil {
 			return err
 		}
+		if id == http2.SettingInitialWindowSize {
+			initial = int64(v)
+		}
+	}
+	if err := c.resize(initial); err != nil {
+		return err
 	}
 	c.score++
 	c.settled, c.nudge = true, true
@@ -211,6 +220,8 @@ func (c *conn) settingsFrame(f *frame) error {
 	return nil
 }
 
+// setting obeys one entry, except for the initial window, which is obeyed once
+// a frame: it means a look at every stream.
 func (c *conn) setting(id http2.SettingID, v uint32) error {
 	switch id {
 	case http2.SettingHeaderTableSize:
@@ -229,12 +240,6 @@ func (c *conn) setting(id http2.SettingID, v uint32) error {
 		if v > maxWindow {
 			return peerError{http2.ErrCodeFlowControl, "initial window too large"}
 		}
-		for i := range c.slots { // also with what a stream was granted before (RFC 9113, 6.9.2)
-			if s := &c.slots[i]; s.req != nil && int64(v)+s.credit > maxWindow {
-				return peerError{http2.ErrCodeFlowControl, "initial window too large for an open stream"}
-			}
-		}
-		c.peerInitial, c.unhold = int64(v), true
 	case http2.SettingMaxFrameSize:
 		if v < 1<<14 || v > 1<<24-1 {
 			return peerError{http2.ErrCodeProtocol, "frame size out of range"}
@@ -243,6 +248,20 @@ func (c *conn) setting(id http2.SettingID, v uint32) error {
 	case http2.SettingMaxHeaderListSize:
 		c.peerList = int(min(v, 1<<30))
 	}
+	return nil
+}
+
+// resize gives all streams another initial window.
+func (c *conn) resize(initial int64) error {
+	if initial == c.peerInitial {
+		return nil
+	}
+	for i := range c.slots { // also with what a stream was granted before (RFC 9113, 6.9.2)
+		if s := &c.slots[i]; s.req != nil && initial+s.credit > maxWindow {
+			return peerError{http2.ErrCodeFlowControl, "initial window too large for an open stream"}
+		}
+	}
+	c.peerInitial, c.unhold = initial, true
 	return nil
 }
 
@@ -318,12 +337,14 @@ func (c *conn) goAwayFrame(f *frame) error {
 	c.goAway = &GoAwayError{
 		Code:   http2.ErrCode(binary.BigEndian.Uint32(f.payload[4:])),
 		Reason: goAwayReason(f.payload[8:]),
+		Words:  serversWords(f.payload[8:]),
 	}
 	c.score += 100
 	c.retire()
 	c.pool.goneAway(c.goAway.Code, f.payload[8:])
 	for i := range c.slots {
 		if s := &c.slots[i]; s.id > last && s.req != nil {
+			c.recall(s)
 			status := s.status
 			c.drop(&c.got, c.streams.close(s), status, NotAccepted, c.goAway)
 		}

@@ -15,21 +15,14 @@ const recordSize = 16 << 10
 
 // writer is what only the writing goroutine touches.
 type writer struct {
-	enc    *encoder
-	out    []byte    // the next write
-	fresh  []started // streams whose HEADERS are in out, in order
-	batch  []*Request
-	size   int // of a request on the wire, lately: how many may fit
-	back   handback
-	spare  []byte    // for header blocks that need CONTINUATION
-	prefix int       // bytes of out in front of the first fresh stream
-	filled time.Time // when out was put together
-}
-
-// started is a stream whose HEADERS begin at a place in out.
-type started struct {
-	id uint32
-	at int
+	enc      *encoder
+	out      []byte // the next write: control frames, resumed bodies, fresh streams
+	controls int    // bytes of control frames in front of out
+	filled   time.Time
+	batch    []*Request
+	size     int // of a request on the wire, lately: how many may fit
+	back     handback
+	spare    []byte // for header blocks that need CONTINUATION
 }
 
 // write works until the connection is over.
@@ -60,10 +53,10 @@ func (c *conn) write() {
 		c.mu.Lock()
 		c.writingSince = time.Time{}
 		switch {
+		case c.leaving != nil:
+			c.fail(c.leaving) // whether or not the server heard why
 		case err != nil:
 			c.fail(err)
-		case c.leaving != nil:
-			c.fail(c.leaving)
 		case last && c.idle():
 			c.fail(errDone)
 		}
@@ -76,9 +69,14 @@ var errDone = errors.New("connection retired")
 
 // fill puts the next write together; mu is held.
 func (c *conn) fill(now time.Time) {
-	c.out, c.fresh, c.filled = append(c.out[:0], c.control...), c.fresh[:0], now
-	c.control = c.control[:0]
-	if c.cause != nil || c.leaving != nil {
+	over := c.cause != nil || c.leaving != nil
+	if c.unhold && !over {
+		c.leaveStale(now, &c.back)
+	}
+	c.out, c.filled = append(c.out[:0], c.control...), now
+	c.control, c.controls = c.control[:0], len(c.out)
+	c.pending.begin(c.nextID)
+	if over {
 		return
 	}
 	if c.peerTable >= 0 {
@@ -90,7 +88,6 @@ func (c *conn) fill(now time.Time) {
 		c.unhold = false
 		c.release()
 	}
-	c.prefix = len(c.out)
 	if c.pool.calm.paused.Load() {
 		c.full = true
 		return // the sweeper wakes all when the pause is over
@@ -133,8 +130,10 @@ func (c *conn) start(r *Request, now time.Time) {
 		return
 	}
 	if n := listSize(r, len(c.pool.host)); n > c.peerList {
-		r.settle(NotAccepted, ErrMalformed)
-		c.back.add(r)
+		r.tries++
+		c.unfit = ErrHeaderLimit
+		c.retire() // the next server may take more
+		c.drop(&c.back, r, 0, NotAccepted, ErrHeaderLimit)
 		return
 	}
 	for !c.streams.free(c.nextID) {
@@ -224,6 +223,7 @@ func (c *conn) body(s *stream) {
 		s.left = s.left[n:]
 		s.credit -= int64(n)
 		c.sendWindow -= int64(n)
+		c.spent += int64(n)
 	}
 	s.left = nil
 }
@@ -251,7 +251,9 @@ func (c *conn) release() {
 		}
 		if s := c.streams.get(id); s != nil && s.req != nil && len(s.left) > 0 {
 			s.blocked = false
+			had := len(s.left)
 			c.body(s)
+			c.resumed = append(c.resumed, resumed{id, had - len(s.left)})
 		}
 	}
 }
@@ -279,62 +281,4 @@ func (c *conn) send() error {
 		}
 	}
 	return err
-}
-
-// standstill is how long after its encoding a request is looked at again
-// before it is written: longer than that takes a process that was stopped, a
-// virtual machine that was moved, or a very long collection.
-const standstill = time.Millisecond
-
-// withdraw takes back what was encoded when this process stood still between
-// fill and send for so long that a lease lapsed or a request expired: another
-// worker may be sending the same by now. The header table is ahead of the
-// server's from here on, so no new stream is opened, but those in flight are
-// still answered.
-func (c *conn) withdraw(now time.Time) {
-	if len(c.fresh) == 0 || now.Sub(c.filled) < standstill {
-		return
-	}
-	c.mu.Lock()
-	if c.anyStale(now) {
-		c.takeBack(now)
-	}
-	c.mu.Unlock()
-	c.back.flush()
-}
-
-// anyStale reports whether a request in out must not be written any more; mu
-// is held.
-func (c *conn) anyStale(now time.Time) bool {
-	for _, f := range c.fresh {
-		if s := c.streams.get(f.id); s != nil && s.req != nil {
-			if _, _, stale := c.pool.stale(s.req, now); stale {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// takeBack closes the streams of out, which were never written; mu is held.
-func (c *conn) takeBack(now time.Time) {
-	c.retire()
-	c.out = c.out[:c.prefix]
-	for _, f := range c.fresh {
-		s := c.streams.get(f.id)
-		if s == nil || s.req == nil {
-			continue
-		}
-		r := s.req
-		c.sendWindow += int64(len(r.Body) - len(s.left))
-		c.streams.close(s)
-		if outcome, why, stale := c.pool.stale(r, now); stale {
-			r.settle(outcome, why)
-			c.back.add(r)
-		} else {
-			r.settle(NotAccepted, ErrConnectionLost)
-			c.pool.again(&c.back, r)
-		}
-	}
-	c.fresh = c.fresh[:0]
 }

@@ -92,7 +92,7 @@ func (d *dialer) dial(ctx context.Context, begun func()) (net.Conn, *wire, error
 		return nil, nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), raw.Close())
 	}
 	if got := nc.ConnectionState().NegotiatedProtocol; got != "h2" {
-		return nil, nil, errors.Join(fmt.Errorf("the server chose protocol %q instead of h2", got), raw.Close())
+		return nil, nil, errors.Join(fmt.Errorf("the server does not speak HTTP/2: it chose %q (ALPN)", got), raw.Close())
 	}
 	return nc, w, nil
 }

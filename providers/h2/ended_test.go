@@ -77,3 +77,39 @@ func TestLeaseRenewedWhileARequestIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// What a GOAWAY did not accept is sent again as it is, unless the server says
+// that something is wrong with it: then it is its caller's to change.
+func TestGoAwayThatAsksForAChange(t *testing.T) {
+	for reason, again := range map[string]bool{"Old": false, "Shutdown": true} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := s.pool(Options{Connections: 1, Outdated: func(reason string) bool { return reason == "Old" }})
+				l := submit(t, p, post("/warm"))
+				s.answers(1)
+				l.wait()
+				rs := posts(3)
+				l = submit(t, p, rs...)
+				s.expect("in flight", 3, 3)
+				s.held = s.held[:1] // the others go
+				s.conn().WriteGoAway(s.held[0].id, http2.ErrCodeNo, []byte(`{"reason":"`+reason+`"}`))
+				s.answers(1)
+				for range 2 {
+					if again {
+						s.untilOpen(1)
+						s.answers(1)
+					}
+				}
+				l.wait()
+				wantAll(t, rs[:1], Answered)
+				for _, r := range rs[1:] {
+					left, told := errors.AsType[*GoAwayError](r.Err)
+					if again && r.Outcome != Answered || !again && (r.Outcome != NotAccepted || !told || left.Reason != reason) {
+						t.Errorf("%v, %v", r.Outcome, r.Err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -13,14 +13,19 @@ import (
 var (
 	// ErrMalformed: the path or a header would not be safe on the wire.
 	ErrMalformed = errors.New("malformed request")
+	// ErrHeaderLimit: the headers are longer than the server's settings allow.
+	ErrHeaderLimit = errors.New("the server takes no headers of this length")
 	// ErrDeadline: Request.Deadline passed.
 	ErrDeadline = errors.New("deadline passed")
 	// ErrNotConnected: the deadline passed while no connection could be made.
 	ErrNotConnected = errors.New("not connected")
 	// ErrConnectionLost: the connection or the stream ended without an answer.
 	ErrConnectionLost = errors.New("connection lost")
-	// ErrLeaseLapsed: the request's Lease lapsed before it was written.
+	// ErrLeaseLapsed: the request's Lease lapsed before it was written, or, if
+	// it is Ambiguous, before all of it was.
 	ErrLeaseLapsed = errors.New("lease lapsed")
+	// ErrExpired: Request.Expires passed before all of it was written.
+	ErrExpired = errors.New("expired")
 	// ErrClosed: the pool was closed.
 	ErrClosed = errors.New("pool closed")
 )
@@ -33,12 +38,15 @@ type GoAwayError struct {
 	// {"reason":"Shutdown"}, or empty. It has only letters and digits, and at
 	// most 64 of them.
 	Reason string
+	// Words is what else the server said, cut to 128 bytes of printable ASCII,
+	// without anything that may be a token or a password.
+	Words string
 }
 
 func (e *GoAwayError) Error() string {
 	s := "server is going away: " + e.Code.String()
-	if e.Reason != "" {
-		s += " (" + e.Reason + ")"
+	if e.Words != "" {
+		s += " (" + e.Words + ")"
 	}
 	return s
 }

@@ -163,6 +163,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(append(settings, frame(http2.FrameRSTStream, 0, 1, 0, 0, 0, 7)...))
 	f.Add(append(settings, frame(http2.FrameWindowUpdate, 0, 1, 0x7f, 0xff, 0xff, 0xff)...))
 	p := &Pool{opt: Options{StreamsPerConnection: 4, MaxAnswer: 100, AnswerHeaders: []string{"apns-id"}}, queue: newQueue([]Lane{{"only", 1, 10}})}
+	p.opt.setDefaults()
 	f.Fuzz(func(t *testing.T, in []byte) {
 		c := newConn(p, nil, &wire{Conn: nowhere{}})
 		c.nextID = 1

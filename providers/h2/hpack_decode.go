@@ -140,14 +140,14 @@ func (d *decoder) field(p []byte, to sink) (n, size int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if keep {
-		d.add(name, value, want)
-	}
 	if want != 0 && to != nil {
 		to.field(wantIndex(want), value)
 	}
 	if d.every != nil {
 		d.every(name, value)
+	}
+	if keep { // last: the name may be cut from the arena, and not outlive this
+		d.add(name, value, want)
 	}
 	return n + k, len(name) + len(value) + entryOverhead, nil
 }

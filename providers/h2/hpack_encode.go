@@ -54,6 +54,10 @@ func (e *encoder) setLimit(n int) {
 	e.evict(e.lowest)
 }
 
+// forget has the next block empty the table on both sides, and say how large
+// it may be: the peer never got the last one, nor what that said of it.
+func (e *encoder) forget() { e.announce, e.lowest = true, 0 }
+
 func (e *encoder) evict(limit int) {
 	for e.size > limit {
 		old := &e.entries[e.oldest&(encoderEntries-1)]

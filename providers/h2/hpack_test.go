@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"golang.org/x/net/http2/hpack"
@@ -30,10 +31,12 @@ var wantedFields = []string{"apns-id", "date", "retry-after"}
 // differ.
 func decodeBoth(t *testing.T, blocks [][]byte) {
 	d := newDecoder(wantedFields)
-	var theirs []string
+	var theirs, theirAll, ourAll []string
 	size := 0
+	d.every = func(name, value []byte) { ourAll = append(ourAll, string(name)+"="+string(value)) }
 	x := hpack.NewDecoder(tableSize, func(f hpack.HeaderField) {
 		size += int(f.Size())
+		theirAll = append(theirAll, f.Name+"="+f.Value)
 		for _, w := range append(wantedFields, ":status") {
 			if f.Name == w {
 				theirs = append(theirs, w+"="+f.Value)
@@ -41,7 +44,7 @@ func decodeBoth(t *testing.T, blocks [][]byte) {
 		}
 	})
 	for i, b := range blocks {
-		theirs, size = nil, 0
+		theirs, theirAll, ourAll, size = nil, nil, nil, 0
 		_, theirErr := x.Write(b)
 		if theirErr == nil {
 			theirErr = x.Close()
@@ -59,6 +62,9 @@ func decodeBoth(t *testing.T, blocks [][]byte) {
 		}
 		if fmt.Sprint(ours.got) != fmt.Sprint(theirs) {
 			t.Fatalf("block %d: ours %q, x/net's %q", i, ours.got, theirs)
+		}
+		if !slices.Equal(ourAll, theirAll) {
+			t.Fatalf("block %d, all fields: ours %q, x/net's %q", i, ourAll, theirAll)
 		}
 		if d.size > d.limit || len(d.arena) > 2*tableSize {
 			t.Fatalf("a table of %d bytes in %d", d.size, len(d.arena))
@@ -175,4 +181,16 @@ func TestStableHeadersCostAByte(t *testing.T) {
 			t.Error("a secret is in the table")
 		}
 	}
+}
+
+// A field whose name is that of an entry which it drives out, while the table's
+// bytes are moved: the name is still told.
+func TestNameOfAnEvictedEntry(t *testing.T) {
+	literal := func(name string, n int) []byte { // with a new name
+		return appendString(appendName([]byte(nil), 0x40, 6, 0, name), bytes.Repeat([]byte("v"), n))
+	}
+	decodeBoth(t, [][]byte{
+		literal("filler", 1150), literal("oldest", 950), literal("x", 1450), literal("y", 1450),
+		appendString(appendInt(nil, 0x40, 6, 64), bytes.Repeat([]byte("w"), 3200)),
+	})
 }

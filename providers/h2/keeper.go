@@ -73,6 +73,9 @@ func (s *slot) open() *conn {
 	p := s.pool
 	nc, raw, err := p.dials.dial(p.stop, func() { p.stats.dials.Add(1) })
 	if err != nil {
+		if p.stop.Err() == nil {
+			p.troubles.dial(time.Now(), err)
+		}
 		return nil // counted; the requests say how long they waited
 	}
 	c := newConn(p, nc, raw)

@@ -72,38 +72,136 @@ func TestSilentButAliveConnectionStays(t *testing.T) {
 	})
 }
 
-func TestServerThatDoesNotReadIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.script = func(c *peerConn, n int) {
-			if stream := c.request(); stream != 0 {
-				c.answer(stream)
-			}
-			if n > 1 {
-				for stream := c.request(); stream != 0; stream = c.request() {
-					c.answer(stream)
-				}
+// deaf is a server that stops reading after the first answer of its first
+// connection, and goes on to talk as say does; other connections are good.
+func deaf(t *testing.T, say func(c *peerConn)) *peer {
+	s := newPeer(t)
+	s.script = func(c *peerConn, n int) {
+		for stream := c.request(); stream != 0; stream = c.request() {
+			c.answer(stream)
+			if n == 1 {
+				c.next() // the client's answer to SETTINGS
+				say(c)
 				return
 			}
-			for c.WriteData(9999, false, nil) == nil && c.t.Context().Err() == nil { // talks on, but never reads
-				time.Sleep(time.Second)
-				s.mu.Lock()
-				over := s.conns > 1
-				s.mu.Unlock()
-				if over {
-					return
-				}
-				c.WriteWindowUpdate(0, 1)
-			}
 		}
-		p := s.pool(Options{Connections: 1, Timeout: time.Minute})
+	}
+	return s
+}
+
+// A server that says something every second is not silent. That it takes
+// nothing is noticed all the same, and what it took nothing of goes elsewhere.
+func TestServerThatDoesNotReadIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := deaf(t, func(c *peerConn) {
+			for c.WriteWindowUpdate(0, 1) == nil && !c.gone() {
+				time.Sleep(time.Second)
+			}
+		})
+		p := s.pool(Options{Connections: 1, Timeout: time.Hour})
 		submit(t, p, post("/warm")).wait()
 		start := time.Now()
 		r := post("/stuck")
 		submit(t, p, r).wait()
-		if took := time.Since(start); took > 20*time.Second {
+		if took := time.Since(start); took > 20*time.Second || took < 15*time.Second {
 			t.Errorf("noticed after %v", took)
 		}
+		if cause := p.Stats().Trouble.Cause; r.Outcome != Answered || p.Stats().Dials != 2 || !strings.Contains(cause, "a write did not end") {
+			t.Errorf("%v, %v, %d connections; %s", r.Outcome, r.Err, p.Stats().Dials, cause)
+		}
+	})
+}
+
+// One that also breaks the protocol is not given so long to hear why it is left.
+func TestServerThatDoesNotReadGoAwayIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.script = func(c *peerConn, _ int) {
+			c.request()
+			c.next()
+			c.WriteData(99, true, nil)
+			time.Sleep(time.Hour)
+		}
+		p := s.pool(Options{Connections: 1, Timeout: time.Hour, Resends: -1})
+		start := time.Now()
+		r := post("/a")
+		submit(t, p, r).wait()
+		if took := time.Since(start); took > time.Second+2*sweepInterval || r.Outcome != Ambiguous {
+			t.Errorf("%v, %v after %v", r.Outcome, r.Err, took)
+		}
+	})
+}
+
+// The window of the connection is opened again while answers come, before the
+// server has used it up, also one that counts.
+func TestConnectionWindowIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const body = 16 << 10
+		window, least := firstWindow, connWindow // as the server counts
+		s := newPeer(t)
+		s.onWindow = func(f *http2.WindowUpdateFrame) {
+			if f.StreamID == 0 {
+				window += int(f.Increment)
+			}
+		}
+		s.script = func(c *peerConn, _ int) {
+			for stream := c.request(); stream != 0; stream = c.request() {
+				c.headers(stream, false, ":status", "200")
+				c.WriteData(stream, true, make([]byte, body))
+				window -= body
+				least = min(least, window)
+			}
+		}
+		p := s.pool(Options{Connections: 1, MaxAnswer: body})
+		for range 3 * connWindow / body / 100 {
+			rs := posts(100)
+			submit(t, p, rs...).wait()
+			wantAll(t, rs, Answered)
+		}
+		synctest.Wait()
+		if least < connWindow/2-200*body || window > connWindow || p.Stats().Dials != 1 {
+			t.Errorf("a window of %d to %d, of %d; %d connections", least, window, connWindow, p.Stats().Dials)
+		}
+	})
+}
+
+// The slot of a stream that was reset stays taken until the PING behind that
+// reset is answered. An earlier PING's answer says nothing about it.
+func TestEarlierPingFreesNoLaterSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		first, second, third := post("/first"), post("/second"), post("/third")
+		first.until, second.until = time.Now().Add(time.Second), time.Now().Add(2*time.Second)
+		h.fill(first, second, third)
+		h.send()
+		after := func(what string, ended int) {
+			t.Helper()
+			h.fill()
+			h.send()
+			if h.c.ended != ended {
+				t.Errorf("%s: %d slots wait for the server, want %d", what, h.c.ended, ended)
+			}
+		}
+		pong := func(n uint64) []byte { return appendPing(nil, http2.FlagPingAck, n) }
+		time.Sleep(1100 * time.Millisecond)
+		h.sweep() // resets the first, and sends PING 1
+		after("one reset", 1)
+		h.read(append(appendFrameHeader(nil, 1, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 5), 0x88)) // the third's answer
+		time.Sleep(time.Second)
+		h.sweep() // resets the second
+		after("two reset", 2)
+		if h.c.pings != 1 {
+			t.Errorf("%d PINGs at once", h.c.pings)
+		}
+		h.read(pong(1))
+		after("the PING between them is answered", 1)
+		h.read(appendFrameHeader(nil, 0, http2.FrameData, http2.FlagDataEndStream, 5)) // and the end of it
+		h.sweep()                                                                      // sends PING 2
+		after("another PING is out", 1)
+		h.read(pong(3))
+		after("one that was never sent", 1)
+		h.read(pong(2))
+		after("it is answered", 0)
 	})
 }
 
@@ -228,51 +326,29 @@ func TestStaleAtTheLastMomentIsWithdrawn(t *testing.T) {
 }
 
 func testWithdrawn(t *testing.T, change func(*Request), stale bool, outcome Outcome, why error) {
-	p := &Pool{opt: Options{StreamsPerConnection: 10, MaxAnswer: 100, Resends: 3}, queue: newQueue([]Lane{{"only", 1, 10}})}
-	var wrote recorder
-	c := newConn(p, &wrote, &wire{Conn: &wrote})
-	c.nextID, c.settled, c.warm = 1, true, true
+	h := newHalted(t)
 	flying, late, other := post("/flying"), post("/late"), post("/other")
-	l := newLedger(t, 2)
-	g := NewGroup(l.done)
-	queue := func(rs ...*Request) {
-		for _, r := range rs {
-			r.group = g
-		}
-		if _, err := p.queue.push(t.Context(), 0, rs); err != nil {
-			t.Fatal(err)
-		}
-		c.fill(time.Now())
-	}
-	for _, r := range []*Request{flying, late, other} {
-		r.until = time.Now().Add(time.Minute)
-	}
+	late.until = time.Now().Add(time.Minute)
 	change(late)
-	queue(flying)
-	if err := c.send(); err != nil || len(wrote.b) == 0 {
-		t.Fatalf("%v, %d bytes", err, len(wrote.b))
-	}
-	wrote.b = nil
-	window := c.sendWindow
-	queue(late, other)
+	h.fill(flying)
+	h.wantFrames("in flight", h.send(), "/flying", "DATA")
+	window := h.c.sendWindow
+	h.fill(late, other)
 	time.Sleep(1500 * time.Millisecond)
-	if err := c.send(); err != nil || len(wrote.b) > 0 == stale {
-		t.Errorf("%v, %d bytes were written", err, len(wrote.b))
+	if !stale {
+		h.wantFrames("both", h.send(), "/late", "DATA", "/other", "DATA")
+		return
 	}
+	h.wantFrames("nothing", h.send())
 	if late.Outcome != outcome || !errors.Is(late.Err, why) {
 		t.Errorf("late: %v, %v", late.Outcome, late.Err)
 	}
-	if !stale {
-		return
+	if h.p.queue.len() != 1 || other.Outcome != Unfinished || h.c.sendWindow != window {
+		t.Errorf("%d wait to be written; %v; window %d of %d", h.p.queue.len(), other.Outcome, h.c.sendWindow, window)
 	}
-	if p.queue.len() != 1 || other.Outcome != NotAccepted || !c.retired || c.sendWindow != window {
-		t.Errorf("%d wait for another connection; %v; retired %v", p.queue.len(), other.Outcome, c.retired)
-	}
-	if _, err := c.frames(append(appendFrameHeader(nil, 1, http2.FrameHeaders, 5, 1), 0x88), nil); err != nil {
-		t.Fatal(err)
-	}
-	c.got.flush()
-	l.wait()
+	h.fill()
+	h.wantFrames("the other, over the same connection", h.send(), "/other", "DATA")
+	h.read(append(appendFrameHeader(nil, 1, http2.FrameHeaders, 5, 1), 0x88))
 	wantAll(t, []*Request{flying}, Answered)
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -60,9 +61,17 @@ type Options struct {
 	// answer that does not know us to the next one that does. It is called with
 	// locks held, and must not keep the answer. Every 401 and 403.
 	Unauthenticated func(*Answer) bool
+	// Outdated reports whether a GOAWAY with this reason says that something is
+	// wrong with the requests: those that it did not accept are handed back with
+	// the GoAwayError, to be changed, and not sent again as they are. It is
+	// called with locks held. No reason says so.
+	Outdated func(reason string) bool
 	// Lease, unless nil, is looked at right before requests are written: once
 	// it has lapsed they are handed back NotAccepted, ErrLeaseLapsed.
 	Lease Lease
+	// Log, unless nil, is told why dials fail and connections end, at most a line
+	// in ten seconds after the first three.
+	Log *slog.Logger
 	// Dial opens the TCP connection to one of the host's addresses. When it is
 	// set and Lookup is not, it gets the host's name.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -107,6 +116,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Unauthenticated == nil {
 		o.Unauthenticated = func(*Answer) bool { return true }
+	}
+	if o.Outdated == nil {
+		o.Outdated = func(string) bool { return false }
 	}
 	if o.firstStream == 0 {
 		o.firstStream = 1

@@ -3,6 +3,7 @@ package h2
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -32,7 +33,8 @@ type Pool struct {
 	closing  sync.Once
 	ending   sync.Once
 
-	stats counters
+	stats    counters
+	troubles troubles
 
 	// mu guards conns. It is never taken under another lock, nor another one
 	// under it, except for a conn's.
@@ -53,6 +55,7 @@ type Stats struct {
 	Connections         int64 // open now
 	InFlight            int64 // on a connection and not answered
 	Waiting             int   // in all lanes
+	Trouble             Trouble
 }
 
 // NewPool checks the options and starts the pool. It does not wait for a
@@ -67,6 +70,7 @@ func NewPool(opt Options) (*Pool, error) {
 	if p.port == "" {
 		p.port = "443"
 	}
+	p.troubles.begin(p.opt.Log)
 	p.dials = newDialer(&p.opt, &p.calm, p.name, p.port)
 	p.stop, p.stopNow = context.WithCancel(context.Background())
 	for range opt.Connections {
@@ -192,7 +196,7 @@ func (p *Pool) Stats() Stats {
 	s := Stats{
 		Dials: p.stats.dials.Load(), DialFailures: p.stats.dialFailures.Load(),
 		Resent: p.stats.resent.Load(), GoAways: p.stats.goAways.Load(), Calms: p.calm.complaints(),
-		Waiting: p.queue.len(),
+		Waiting: p.queue.len(), Trouble: p.troubles.latest(),
 	}
 	for _, c := range p.all(nil) {
 		c.mu.Lock()
@@ -310,7 +314,9 @@ func (p *Pool) stale(r *Request, now time.Time) (Outcome, error, bool) {
 // again sends a request that was not accepted once more, or hands it back. It
 // is called with a conn's mu held.
 func (p *Pool) again(h *handback, r *Request) {
-	if r.tries <= p.opt.Resends && time.Now().Before(r.until) && p.queue.putBack(r) {
+	left, told := errors.AsType[*GoAwayError](r.Err)
+	asIs := !told || !p.opt.Outdated(left.Reason)
+	if asIs && r.tries <= p.opt.Resends && time.Now().Before(r.until) && p.queue.putBack(r) {
 		p.stats.resent.Add(1)
 		return
 	}

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // Transport is an http.RoundTripper over a Pool, for everything that is not
@@ -58,10 +56,7 @@ func (e *RoundTripError) Timeout() bool {
 	return errors.Is(e.Err, ErrDeadline) || errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-const (
-	maxRequest = 1 << 20
-	cancelCode = http2.ErrCodeCancel
-)
+const maxRequest = 1 << 20
 
 // RoundTrip implements http.RoundTripper. Its errors are *RoundTripError.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {

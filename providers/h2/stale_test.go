@@ -1,0 +1,355 @@
+package h2
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A body that flow control holds back is not completed when its request has
+// become stale meanwhile: not when a window opens, and not later.
+func TestHeldBodyOfAStaleRequestIsAbandoned(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(r *Request)
+		why    error
+	}{
+		"lease lapsed": {func(r *Request) { r.Lease = leased(time.Second) }, ErrLeaseLapsed},
+		"expired":      {func(r *Request) { r.Expires = time.Now().Add(time.Second) }, ErrExpired},
+	} {
+		for when, opens := range map[string]time.Duration{
+			"the window opens at once": 10 * time.Millisecond, // before the sweeper looks
+			"it opens later":           4 * time.Second,
+		} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStage(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+					p := s.pool(Options{Connections: 1, Timeout: time.Minute})
+					warm := post("/warm")
+					warm.Body = nil
+					l := submit(t, p, warm)
+					s.answers(1)
+					l.wait()
+					stale, good := post("/stale"), post("/good")
+					stale.Body, good.Body = make([]byte, 100), make([]byte, 100)
+					tc.change(stale)
+					l = submit(t, p, stale, good)
+					s.expect("both held", 2, 0)
+					time.Sleep(time.Second + opens)
+					synctest.Wait()
+					if swept := opens > 2*sweepInterval; swept != (stale.Outcome == Ambiguous) {
+						t.Errorf("before the window opens: %v", stale.Outcome)
+					}
+					s.conn().WriteWindowUpdate(3, 1000)
+					s.conn().WriteWindowUpdate(5, 1000)
+					synctest.Wait()
+					if n := len(s.bodies[3]); n != 10 {
+						t.Errorf("%d bytes of the stale one went out; 10 had before", n)
+					}
+					s.expect("only the good one", 1, 1)
+					if code, ok := s.resets[3]; !ok || code != http2.ErrCodeCancel {
+						t.Errorf("resets: %v", s.resets)
+					}
+					if stale.Outcome != Ambiguous || !errors.Is(stale.Err, tc.why) {
+						t.Errorf("%v, %v", stale.Outcome, stale.Err)
+					}
+					s.answers(1)
+					l.wait()
+					wantAll(t, []*Request{good}, Answered)
+				})
+			})
+		}
+	}
+}
+
+// halted is a connection whose writer the test is: it can stop between
+// encoding and writing, while the sweeper and the reader go on.
+type halted struct {
+	t     *testing.T
+	p     *Pool
+	c     *conn
+	group *Group
+	wrote recorder
+	block *hpack.Decoder // the server's
+}
+
+func newHalted(t *testing.T) *halted {
+	h := &halted{t: t, block: hpack.NewDecoder(4096, nil)}
+	h.p = &Pool{opt: Options{StreamsPerConnection: 10, MaxAnswer: 100, Resends: 3, PingInterval: time.Hour, PingTimeout: time.Hour}, queue: newQueue([]Lane{{"only", 1, 10}})}
+	h.p.opt.setDefaults()
+	h.c = newConn(h.p, &h.wrote, &wire{Conn: &h.wrote})
+	h.c.nextID, h.c.settled, h.c.warm = 1, true, true
+	h.group = NewGroup(func([]*Request) {})
+	return h
+}
+
+// fill queues requests and has them encoded.
+func (h *halted) fill(rs ...*Request) {
+	h.t.Helper()
+	for _, r := range rs {
+		r.group = h.group
+		if r.until.IsZero() {
+			r.until = time.Now().Add(time.Hour)
+		}
+	}
+	if _, err := h.p.queue.push(h.t.Context(), 0, rs); err != nil {
+		h.t.Fatal(err)
+	}
+	h.c.mu.Lock()
+	h.c.fill(time.Now())
+	h.c.mu.Unlock()
+}
+
+// send writes what is encoded and returns the frames that the server got, in
+// words; the header blocks must decode.
+func (h *halted) send() []string {
+	h.t.Helper()
+	if err := h.c.send(); err != nil {
+		h.t.Fatal(err)
+	}
+	b := bytes.TrimPrefix(h.wrote.b, []byte(http2.ClientPreface))
+	h.wrote.b = nil
+	fr := http2.NewFramer(io.Discard, bytes.NewReader(b))
+	fr.ReadMetaHeaders = h.block
+	var got []string
+	for {
+		f, err := fr.ReadFrame()
+		if errors.Is(err, io.EOF) {
+			return got
+		}
+		switch f := f.(type) {
+		case nil:
+			h.t.Fatal(err)
+		case *http2.MetaHeadersFrame:
+			got = append(got, f.PseudoValue("path"))
+		case *http2.DataFrame, *http2.RSTStreamFrame:
+			got = append(got, f.Header().Type.String())
+		}
+	}
+}
+
+func (h *halted) sweep() {
+	var back handback
+	h.c.sweep(time.Now(), false, &back)
+	back.flush()
+}
+
+func (h *halted) read(frames ...[]byte) {
+	h.t.Helper()
+	h.c.mu.Lock()
+	_, err := h.c.frames(slices.Concat(frames...), nil)
+	h.c.mu.Unlock()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.c.got.flush()
+}
+
+func (h *halted) wantFrames(what string, got []string, want ...string) {
+	h.t.Helper()
+	if !slices.Equal(got, want) {
+		h.t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// The process stands still between encoding and writing, and its sweeper looks
+// before its writer goes on: nothing that is stale leaves, of what was never
+// written the server is told nothing, and all else is sent over the same
+// connection.
+func TestSweptBetweenEncodingAndWriting(t *testing.T) {
+	late := func(r *Request) *Request { r.until = time.Now().Add(time.Second); return r }
+	lapsed := func(r *Request) *Request { r.Lease = leased(time.Second); return r }
+	for name, tc := range map[string]struct {
+		change []func(*Request) *Request // of the requests /0, /1, …; nil = good for long
+		sent   []string
+	}{
+		"all past their deadline":  {[]func(*Request) *Request{late, late, late}, nil},
+		"one swept, one stale":     {[]func(*Request) *Request{late, lapsed, nil}, []string{"/2", "DATA"}},
+		"one swept, the rest good": {[]func(*Request) *Request{nil, late, nil}, []string{"/0", "DATA", "/2", "DATA"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHalted(t)
+				flying := post("/flying")
+				h.fill(flying)
+				h.wantFrames("in flight", h.send(), "/flying", "DATA")
+				window := h.c.sendWindow
+				var rs []*Request
+				for i, change := range tc.change {
+					r := post("/" + string(rune('0'+i)))
+					if change != nil {
+						r = change(r)
+					}
+					rs = append(rs, r)
+				}
+				h.fill(rs...)
+				time.Sleep(8 * time.Second)
+				h.sweep()
+				h.wantFrames("after the standstill", h.send())
+				for i, r := range rs {
+					switch got := [2]any{r.Outcome, r.Err}; {
+					case tc.change[i] == nil && r.Outcome != Unfinished,
+						tc.change[i] != nil && r.Outcome != NotAccepted,
+						r.Outcome == NotAccepted && !errors.Is(r.Err, ErrDeadline) && !errors.Is(r.Err, ErrLeaseLapsed):
+						t.Errorf("/%d: %v", i, got)
+					}
+				}
+				if h.c.sendWindow != window || h.c.live != 1 || h.c.ended != 0 || h.c.retired || h.c.cause != nil {
+					t.Errorf("window %d of %d, %d live, %d ended, retired %v, %v", h.c.sendWindow, window, h.c.live, h.c.ended, h.c.retired, h.c.cause)
+				}
+				h.fill()
+				h.wantFrames("the next write", h.send(), tc.sent...)
+				h.read(append(appendFrameHeader(nil, 1, http2.FrameHeaders, 5, 1), 0x88))
+				wantAll(t, []*Request{flying}, Answered)
+			})
+		})
+	}
+}
+
+// The same for a body that a window has let go on: its DATA is taken back, its
+// stream, which the server knows, is reset.
+func TestResumedBodyIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.c.peerInitial = 10
+		stale, swept, good := post("/stale"), post("/swept"), post("/good")
+		stale.Lease, swept.until = leased(time.Second), time.Now().Add(time.Second)
+		for _, r := range []*Request{stale, swept, good} {
+			r.Body = make([]byte, 100)
+		}
+		h.fill(stale, swept, good)
+		h.wantFrames("the start of each", h.send(), "/stale", "DATA", "/swept", "DATA", "/good", "DATA")
+		update := func(id uint32) []byte { return appendWindowUpdate(nil, id, 50) }
+		h.read(update(1), update(3), update(5), update(5))
+		h.fill()
+		if len(h.c.out) < 50+50+90 {
+			t.Fatalf("%d bytes encoded", len(h.c.out))
+		}
+		window := h.c.sendWindow + 50 + 50 + 90
+		time.Sleep(8 * time.Second)
+		h.sweep()
+		h.wantFrames("after the standstill", h.send())
+		if h.c.sendWindow != window {
+			t.Errorf("window %d, want %d", h.c.sendWindow, window)
+		}
+		h.fill()
+		h.wantFrames("then", h.send(), "RST_STREAM", "RST_STREAM", "DATA")
+		for r, why := range map[*Request]error{stale: ErrLeaseLapsed, swept: ErrDeadline} {
+			if r.Outcome != Ambiguous || !errors.Is(r.Err, why) {
+				t.Errorf("%s: %v, %v", r.Path, r.Outcome, r.Err)
+			}
+		}
+		if good.Outcome != Unfinished || h.c.sendWindow != window-90 {
+			t.Errorf("%v, window %d", good.Outcome, h.c.sendWindow)
+		}
+	})
+}
+
+// A GOAWAY between encoding and writing: what it does not accept is not written
+// either, and waits for another connection with all else that was not.
+func TestGoAwayBetweenEncodingAndWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.fill(post("/flying"))
+		h.wantFrames("in flight", h.send(), "/flying", "DATA")
+		rs := posts(3)
+		h.fill(rs...)
+		h.read(append(appendFrameHeader(nil, 8, http2.FrameGoAway, 0, 0), 0, 0, 0, 3, 0, 0, 0, 0))
+		h.wantFrames("nothing", h.send())
+		if n := h.p.queue.len(); n != 3 || h.c.live != 1 || !h.c.retired {
+			t.Errorf("%d wait, %d live, retired %v", n, h.c.live, h.c.retired)
+		}
+		if tries := [3]int{rs[0].tries, rs[1].tries, rs[2].tries}; tries != [3]int{0, 1, 1} {
+			t.Errorf("tries: %v; what was taken back has had none", tries)
+		}
+	})
+}
+
+// A call that is canceled between encoding and writing costs nobody anything.
+func TestCanceledBetweenEncodingAndWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		r, other := post("/canceled"), post("/other")
+		r.call = newCall("POST")
+		h.fill(r, other)
+		h.p.cancel(r, errCanceled)
+		if r.Outcome != NotAccepted || !errors.Is(r.Err, errCanceled) {
+			t.Errorf("%v, %v", r.Outcome, r.Err)
+		}
+		h.wantFrames("nothing", h.send())
+		h.fill()
+		h.wantFrames("the other", h.send(), "/other", "DATA")
+	})
+}
+
+// What is being written is not taken back any more, nor is it unwritten.
+func TestSweptWhileWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		r := post("/a")
+		r.until = time.Now().Add(time.Second)
+		h.fill(r)
+		time.Sleep(10 * time.Millisecond) // a standstill that harms nobody
+		h.wantFrames("all", h.send(), "/a", "DATA")
+		time.Sleep(2 * time.Second)
+		h.sweep()
+		if r.Outcome != Ambiguous || !errors.Is(r.Err, ErrDeadline) {
+			t.Errorf("%v, %v", r.Outcome, r.Err)
+		}
+		h.fill()
+		h.wantFrames("then", h.send(), "RST_STREAM")
+	})
+}
+
+// A size of the table that a write told which was taken back is told again.
+func TestTableSizeIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.fill(post("/a"))
+		h.send()
+		h.read(settings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 100}))
+		late := post("/late")
+		late.Lease = leased(time.Second)
+		h.fill(late)
+		time.Sleep(2 * time.Second)
+		h.wantFrames("nothing", h.send())
+		h.fill(post("/b"))
+		block := h.c.out[h.c.controls+frameHeader:]
+		if want := appendInt([]byte{0x20}, 0x20, 5, 100); !bytes.HasPrefix(block, want) {
+			t.Errorf("the block begins with %x, want %x", block[:8], want)
+		}
+		h.wantFrames("with the smaller table", h.send(), "/b", "DATA")
+	})
+}
+
+// A server that answers what it was never sent is believed, and the stream ends
+// for us once.
+func TestAnswerToWhatIsNotWritten(t *testing.T) {
+	for name, swept := range map[string]bool{"taken back": false, "swept": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHalted(t)
+				r, late := post("/a"), post("/late")
+				r.call = newCall("POST")
+				late.Lease = leased(time.Second)
+				if swept {
+					r.until = time.Now().Add(time.Second)
+				}
+				h.fill(r, late)
+				h.read(append(appendFrameHeader(nil, 1, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1), 0x88))
+				time.Sleep(2 * time.Second)
+				h.sweep()
+				h.wantFrames("nothing", h.send())
+				if r.Outcome != Answered || !r.Answer.Broken || r.Answer.Status != 200 || h.p.queue.len() != 0 || h.c.live != 0 {
+					t.Errorf("%v, %+v, %d wait", r.Outcome, r.Answer, h.p.queue.len())
+				}
+			})
+		})
+	}
+}
