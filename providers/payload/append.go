@@ -15,19 +15,7 @@ func AppendString(dst []byte, s string) []byte {
 				i++
 				continue
 			}
-			dst = append(dst, s[start:i]...)
-			switch b {
-			case '"', '\\':
-				dst = append(dst, '\\', b)
-			case '\n':
-				dst = append(dst, '\\', 'n')
-			case '\r':
-				dst = append(dst, '\\', 'r')
-			case '\t':
-				dst = append(dst, '\\', 't')
-			default:
-				dst = append(dst, '\\', 'u', '0', '0', hexDigits[b>>4], hexDigits[b&15])
-			}
+			dst = appendASCII(append(dst, s[start:i]...), b)
 			i++
 			start = i
 			continue
@@ -44,6 +32,13 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// AppendRawMember appends a member of raw JSON as the iterator over it has it,
+// with a comma before it if it is not the first of its object.
+func AppendRawMember(dst []byte, it *Iterator) []byte {
+	dst = append(AppendQuoted(Comma(dst), it.Key), ':')
+	return AppendCompact(dst, it.Value)
 }
 
 // Comma appends a comma unless dst ends at the start of an object: what every
@@ -73,7 +68,8 @@ func AppendName(dst []byte, name string) []byte {
 	return append(dst, '"', ':')
 }
 
-// AppendCompact appends raw JSON without the white space between its tokens.
+// AppendCompact appends raw JSON without the white space between its tokens,
+// its strings as AppendQuoted has them.
 func AppendCompact(dst, raw []byte) []byte {
 	for i := 0; i < len(raw); {
 		switch b := raw[i]; b {
@@ -81,7 +77,7 @@ func AppendCompact(dst, raw []byte) []byte {
 			i++
 		case '"':
 			end := skipString(raw, i)
-			dst = append(dst, raw[i:end]...)
+			dst = AppendQuoted(dst, raw[i:end])
 			i = end
 		default:
 			dst = append(dst, b)

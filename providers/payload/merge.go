@@ -1,9 +1,6 @@
 package payload
 
-import (
-	"bytes"
-	"encoding/json"
-)
+import "bytes"
 
 // maxDepth bounds the recursion of a merge; the decoder allows 16. What lies
 // deeper is taken from the producer whole.
@@ -19,11 +16,11 @@ func AppendMerged(dst, base, over []byte, except string) []byte {
 }
 
 func appendMerged(dst, base, over []byte, except string, depth int) []byte {
+	ours, theirs := indexed(base), indexed(over)
 	dst = append(dst, '{')
 	for b := Members(base); b.Next(); {
-		dst = append(Comma(dst), b.Key...)
-		dst = append(dst, ':')
-		value, found := lookUp(over, b.Key)
+		dst = append(AppendQuoted(Comma(dst), b.Key), ':')
+		value, found := theirs.lookUp(b.Key)
 		switch {
 		case !found || except != "" && keyIs(b.Key, except):
 			dst = AppendCompact(dst, b.Value)
@@ -37,21 +34,52 @@ func appendMerged(dst, base, over []byte, except string, depth int) []byte {
 		if except != "" && keyIs(o.Key, except) {
 			continue
 		}
-		if _, found := lookUp(base, o.Key); found {
+		if _, found := ours.lookUp(o.Key); found {
 			continue
 		}
-		dst = append(Comma(dst), o.Key...)
-		dst = append(dst, ':')
-		dst = AppendCompact(dst, o.Value)
+		dst = AppendRawMember(dst, &o)
 	}
 	return append(dst, '}')
 }
 
 func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
 
+// fewMembers is how many are compared one by one. An object of more is indexed,
+// so that a hostile one costs no more than its length.
+const fewMembers = 16
+
+// object finds its members by their keys.
+type object struct {
+	raw  []byte
+	many map[string][]byte // values by canonical key, of an object of many
+}
+
+func indexed(raw []byte) object {
+	n := 0
+	for m := Members(raw); m.Next() && n <= fewMembers; {
+		n++
+	}
+	if n <= fewMembers {
+		return object{raw: raw}
+	}
+	many := make(map[string][]byte)
+	for m := Members(raw); m.Next(); {
+		key := string(AppendQuoted(nil, m.Key))
+		if _, twice := many[key]; !twice {
+			many[key] = m.Value
+		}
+	}
+	return object{many: many}
+}
+
 // lookUp finds a member by its key, as it stands in JSON with its quotes.
-func lookUp(object, key []byte) ([]byte, bool) {
-	for m := Members(object); m.Next(); {
+func (o object) lookUp(key []byte) ([]byte, bool) {
+	if o.many != nil {
+		var buf [64]byte
+		value, found := o.many[string(AppendQuoted(buf[:0], key))]
+		return value, found
+	}
+	for m := Members(o.raw); m.Next(); {
 		if sameKey(m.Key, key) {
 			return m.Value, true
 		}
@@ -64,20 +92,37 @@ func sameKey(a, b []byte) bool {
 	if bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
 		return bytes.Equal(a, b)
 	}
-	var x, y string
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return bytes.Equal(a, b)
-	}
-	return x == y
+	var x, y [64]byte // longer keys allocate
+	return bytes.Equal(AppendQuoted(x[:0], a), AppendQuoted(y[:0], b))
 }
 
-// keyIs reports whether a quoted key means name.
+// keyIs reports whether a quoted key means name, which needs no escaping.
 func keyIs(key []byte, name string) bool {
-	if bytes.IndexByte(key, '\\') < 0 {
-		return len(key) == len(name)+2 && string(key[1:len(key)-1]) == name
+	return keyBegins(key, name, true)
+}
+
+// keyBegins reports whether what a quoted key means begins with prefix, which
+// needs no escaping, and, if it is to be all, ends there.
+func keyBegins(key []byte, prefix string, all bool) bool {
+	var buf [64]byte
+	if bytes.IndexByte(key, '\\') >= 0 {
+		key = AppendQuoted(buf[:0], key)
 	}
-	var s string
-	return json.Unmarshal(key, &s) == nil && s == name
+	n := len(prefix) + 1
+	return len(key) > n && string(key[1:n]) == prefix && (!all || len(key) == n+1)
+}
+
+// Find returns the value behind a path of keys, as written, or nil.
+func Find(raw []byte, path ...string) []byte {
+	for _, name := range path {
+		it := Members(raw)
+		for raw = nil; raw == nil && it.Next(); {
+			if it.Is(name) {
+				raw = it.Value
+			}
+		}
+	}
+	return raw
 }
 
 // Iterator walks the members of one JSON object in their order.
@@ -126,6 +171,9 @@ func (it *Iterator) Next() bool {
 
 // Is reports whether the present member's key means name.
 func (it *Iterator) Is(name string) bool { return keyIs(it.Key, name) }
+
+// Begins reports whether the present member's key begins with prefix.
+func (it *Iterator) Begins(prefix string) bool { return keyBegins(it.Key, prefix, false) }
 
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {

@@ -3,9 +3,11 @@ package payload
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestAppendString(t *testing.T) {
@@ -23,6 +25,51 @@ func TestAppendString(t *testing.T) {
 	}
 }
 
+// What a producer escaped is text like any other: it counts, and is sent, as
+// UTF-8. Half a surrogate pair is what the decoder reads it as everywhere.
+func TestAppendQuoted(t *testing.T) {
+	for in, want := range map[string]string{
+		`""`: `""`, `"plain"`: `"plain"`, `"Grüße 🎉"`: `"Grüße 🎉"`,
+		`"\u0413\u043e\u0434"`: `"Год"`, `"\u4f60\u597d"`: `"你好"`, `"\ud83c\udf89"`: `"🎉"`, `"\uD83C\uDF89!"`: `"🎉!"`,
+		`"\u0041\u0022\u005c\u002f"`: `"A\"\\/"`, `"\"\\\/"`: `"\"\\/"`, `"\b\f\n\r\t"`: `"\b\f\n\r\t"`,
+		`"\u0008\u000c\u000a\u000d\u0009\u0000\u001f\u007f"`: `"\b\f\n\r\t\u0000\u001f` + "\x7f" + `"`,
+		`"\ud83d"`: "\"\uFFFD\"", `"a\ud83db"`: "\"a\uFFFDb\"", `"\udf89\ud83c"`: "\"\uFFFD\uFFFD\"", `"\ud83d\u0041"`: "\"\uFFFDA\"", `"\ud83d\n"`: "\"\uFFFD\\n\"",
+	} {
+		got := string(AppendQuoted(nil, []byte(in)))
+		if got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+		var a, b string
+		if json.Unmarshal([]byte(in), &a) != nil || json.Unmarshal([]byte(got), &b) != nil || a != b {
+			t.Errorf("%s became %s, which means another thing", in, got)
+		}
+		if n := TextLen([]byte(in)); n != len(a) {
+			t.Errorf("%s is %d bytes of text, not %d", in, len(a), n)
+		}
+	}
+	for value, want := range map[string]int{`17`: 2, `true`: 4, `{"a":1}`: 7, `[1]`: 3} {
+		if n := TextLen([]byte(value)); n != want {
+			t.Errorf("%s: %d, want %d", value, n, want)
+		}
+	}
+}
+
+func FuzzAppendQuoted(f *testing.F) {
+	for _, s := range []string{`"\ud83c\udf89"`, `"\u00`, `"\`, `"`, ``, `"\ud83d\u`, `"\uZZZZ"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		got, n := AppendQuoted(nil, []byte(in)), TextLen([]byte(in)) // no input panics
+		var want, back string
+		if json.Unmarshal([]byte(in), &want) != nil || in != strings.TrimSpace(in) || in[0] != '"' || !utf8.ValidString(in) {
+			return
+		}
+		if err := json.Unmarshal(got, &back); err != nil || back != want || n != len(want) || len(got) > len(in) {
+			t.Fatalf("%s became %s, %d bytes: %v", in, got, n, err)
+		}
+	})
+}
+
 func TestAppendMerged(t *testing.T) {
 	for _, c := range []struct{ base, over, except, want, why string }{
 		{`{"a":"1"}`, `{}`, "", `{"a":"1"}`, "nothing to merge"},
@@ -38,10 +85,36 @@ func TestAppendMerged(t *testing.T) {
 		{`{"x":"1"}`, `{"tok\u0065n":"theirs"}`, "token", `{"x":"1"}`, "the exception holds for escaped keys too"},
 		{`{"a":"1"}`, "\n{ \"b\" : [ 1 , \"x y\" ] ,\t\"c\":null }", "", `{"a":"1","b":[1,"x y"],"c":null}`, "white space goes, not in strings"},
 		{`{"a":"1"}`, `[]`, "", `{"a":"1"}`, "not an object: ignored"},
+		{`{"\u0061":"\u0413"}`, `{"\u0062":["\u0413\ud83d",{"\u0063":"\/"}]}`, "", "{\"a\":\"Г\",\"b\":[\"Г\uFFFD\",{\"c\":\"/\"}]}", "escapes become UTF-8"},
 		{`{"a":"}\"{"}`, `{"b":"],{\\"}`, "", `{"a":"}\"{","b":"],{\\"}`, "brackets in strings"},
 	} {
 		if got := string(AppendMerged(nil, []byte(c.base), []byte(c.over), c.except)); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.why, got, c.want)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	const raw = `{"a":{"b":{"c":1},"d":"x"},"\u0065":[{"b":2}]}`
+	for path, want := range map[string]string{"": raw, "a": `{"b":{"c":1},"d":"x"}`, "a b c": "1", "a d": `"x"`, "e": `[{"b":2}]`, "b": "", "a c": "", "a d x": "", "e b": "", "x y z": ""} {
+		if got := string(Find([]byte(raw), strings.Fields(path)...)); got != want {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, k := range []struct {
+		key, name  string
+		is, begins bool
+	}{
+		{`"aps"`, "aps", true, true}, {`"aps2"`, "aps", false, true}, {`"ap"`, "aps", false, false}, {`""`, "aps", false, false}, {`""`, "", true, true},
+		{`"\u0061ps"`, "aps", true, true}, {`"\u0061p\u0073x"`, "aps", false, true}, {`"a\ps"`, "aps", false, false}, {`"`, "aps", false, false}, {``, "", false, false},
+		{`"` + strings.Repeat(`\u0061`, 100) + `"`, strings.Repeat("a", 100), true, true},
+	} {
+		it := Iterator{Key: []byte(k.key)}
+		if it.Is(k.name) != k.is || it.Begins(k.name) != k.begins {
+			t.Errorf("%s, %s: is %v, begins %v", k.key, k.name, it.Is(k.name), it.Begins(k.name))
 		}
 	}
 }
@@ -114,5 +187,45 @@ func TestMergeIntoAWarmBufferAllocatesNothing(t *testing.T) {
 	buf := make([]byte, 0, 1024)
 	if n := testing.AllocsPerRun(100, func() { buf = AppendMerged(buf[:0], base, over, "pf_id") }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// wide is an object of n members, their keys escaped.
+func wide(n int, value string) []byte {
+	b := []byte{'{'}
+	for i := range n {
+		b = append(Comma(b), fmt.Sprintf(`"\u006b%d":"%s"`, i, value)...)
+	}
+	return append(b, '}')
+}
+
+// An object of many members is looked up in another way, with the same result.
+func TestMergeOfWideObjects(t *testing.T) {
+	for _, n := range []int{1, 15, 16, 17, 100} {
+		for _, m := range []int{1, 16, 17, 200} {
+			base, over := wide(n, "ours"), bytes.ReplaceAll(wide(m, "theirs"), []byte(`\u006b`), []byte("k"))
+			var b, o, got map[string]any
+			if json.Unmarshal(base, &b) != nil || json.Unmarshal(over, &o) != nil {
+				t.Fatal("no JSON")
+			}
+			merged := AppendMerged(nil, base, over, "k0")
+			if err := json.Unmarshal(merged, &got); err != nil {
+				t.Fatal(err)
+			}
+			delete(o, "k0")
+			if want := merge(b, o); !reflect.DeepEqual(got, want) || count(merged) != 2+2*len(want) {
+				t.Errorf("%d and %d: %s", n, m, merged)
+			}
+		}
+	}
+}
+
+// Two objects that fill a record between them.
+func BenchmarkMergeOfWideObjects(b *testing.B) {
+	base, over := wide(2000, ""), wide(2000, "x")
+	var buf []byte
+	b.SetBytes(int64(len(base) + len(over)))
+	for b.Loop() {
+		buf = AppendMerged(buf[:0], base, over, "")
 	}
 }
