@@ -59,8 +59,9 @@ type Codec interface {
 	Read(d *pipeline.Delivery, r *Draft) (pipeline.Result, Next)
 	// Left amends the result of a request that has no answer because the
 	// connection ended, with this reason in the provider's GOAWAY. How certain
-	// the result is must stay.
-	Left(reason string, result pipeline.Result) pipeline.Result
+	// the result is must stay. A request that was not accepted can be sent
+	// again: Left changes the draft as needed and returns Repeat.
+	Left(reason string, result pipeline.Result, r *Draft) (pipeline.Result, Next)
 }
 
 // Sender is a codec on a pool. The pool is the caller's to close.
@@ -224,7 +225,10 @@ func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 		if req.Outcome == h2.Answered && !cut(req) {
 			result, next = s.read(d, r)
 		} else if left, ok := errors.AsType[*h2.GoAwayError](req.Err); ok && left.Reason != "" {
-			result = s.codec.Left(left.Reason, result)
+			result, next = s.codec.Left(left.Reason, result, r)
+			if req.Outcome != h2.NotAccepted {
+				next = Settled
+			}
 		}
 		switch next {
 		case Repeat, RepeatElsewhere:
@@ -265,11 +269,11 @@ func Unanswered(r *h2.Request) pipeline.Result {
 		return pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: string(pipeline.PastExpiry)}
 	case errors.Is(r.Err, h2.ErrMalformed):
 		return pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidMessage)}
-	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:
+	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrHeaderLimit), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:
 		result.Reason = string(pipeline.NotConnected)
-	case errors.Is(r.Err, h2.ErrLeaseLapsed):
+	case errors.Is(r.Err, h2.ErrLeaseLapsed) && r.Outcome == h2.NotAccepted:
 		return pipeline.Result{} // another worker may have it: no attempt, and no end
-	case errors.Is(r.Err, h2.ErrDeadline):
+	case errors.Is(r.Err, h2.ErrDeadline), errors.Is(r.Err, h2.ErrExpired):
 		result.Reason = string(pipeline.Timeout)
 	default:
 		result.Reason = string(pipeline.ConnectionLost)

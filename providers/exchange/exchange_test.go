@@ -53,9 +53,12 @@ func (c *tongue) Read(d *pipeline.Delivery, r *Draft) (pipeline.Result, Next) {
 	return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}, next
 }
 
-func (c *tongue) Left(reason string, result pipeline.Result) pipeline.Result {
+func (c *tongue) Left(reason string, result pipeline.Result, r *Draft) (pipeline.Result, Next) {
 	result.Reason = reason
-	return result
+	if reason == "repeat" && r.Repeats == 0 {
+		return result, Repeat
+	}
+	return result, Settled
 }
 
 // rig is a sender on a pool to a server of its own.
@@ -308,6 +311,41 @@ func TestSubmitStopsWithItsContext(t *testing.T) {
 	}
 }
 
+// A codec may have a request sent again, changed, that a GOAWAY did not accept;
+// never one that it may have.
+func TestLeftBehindIsRepeated(t *testing.T) {
+	r := newRig(t, func(http.ResponseWriter, *http.Request) {}, h2.Options{Connections: 1})
+	for _, tc := range []struct {
+		outcome h2.Outcome
+		reason  string
+		want    pipeline.Result
+	}{
+		{h2.NotAccepted, "repeat", pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}},
+		{h2.NotAccepted, "other", pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Reason: "other"}},
+		{h2.Ambiguous, "repeat", pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: pipeline.Ambiguous, Reason: "repeat"}},
+	} {
+		ds, _ := deliveries(t, "one")
+		draft := r.draft(ds[0])
+		all := newBook(t, 1)
+		// It goes through the pool once, so that it is of a group.
+		answered := false
+		group := h2.NewGroup(func(rs []*h2.Request) {
+			if !answered {
+				answered = true
+				rs[0].Outcome, rs[0].Err = tc.outcome, &h2.GoAwayError{Reason: tc.reason}
+			}
+			r.finish(rs, all.done)
+		})
+		if _, err := r.pool.SubmitTo(t.Context(), 0, []*h2.Request{&draft.Request}, group); err != nil {
+			t.Fatal(err)
+		}
+		all.wait("its end")
+		if ds[0].Result != tc.want {
+			t.Errorf("%v, %s: %+v, want %+v", tc.outcome, tc.reason, ds[0].Result, tc.want)
+		}
+	}
+}
+
 func TestUnanswered(t *testing.T) {
 	again := func(c pipeline.Certainty, why pipeline.Reason) pipeline.Result {
 		return pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: c, Reason: string(why)}
@@ -319,7 +357,10 @@ func TestUnanswered(t *testing.T) {
 		"expired unsent":        {h2.Request{Outcome: h2.ExpiredUnsent}, pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: string(pipeline.PastExpiry)}},
 		"malformed":             {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrMalformed}, pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidMessage)}},
 		"lease lapsed":          {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrLeaseLapsed}, pipeline.Result{}},
+		"lapsed in the middle":  {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrLeaseLapsed}, again(pipeline.Ambiguous, pipeline.ConnectionLost)},
+		"expired in the middle": {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrExpired}, again(pipeline.Ambiguous, pipeline.Timeout)},
 		"not connected":         {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrNotConnected}, again(pipeline.NotAccepted, pipeline.NotConnected)},
+		"over the header limit": {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrHeaderLimit}, again(pipeline.NotAccepted, pipeline.NotConnected)},
 		"closed while waiting":  {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrClosed}, again(pipeline.NotAccepted, pipeline.NotConnected)},
 		"closed while out":      {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrClosed}, again(pipeline.Ambiguous, pipeline.ConnectionLost)},
 		"deadline while out":    {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrDeadline}, again(pipeline.Ambiguous, pipeline.Timeout)},
