@@ -33,7 +33,7 @@ type Options struct {
 	// Tokens signs for the app's team. Clients of a team share it.
 	Tokens *TokenSource
 	// Pool is set up by the caller (lanes, connections, roots, time-outs),
-	// except for AnswerHeaders and Unauthenticated. An empty URL means Apple's
+	// except for AnswerHeaders, Unauthenticated and Outdated. An empty URL means Apple's
 	// server for Environment.
 	Pool h2.Options
 }
@@ -63,6 +63,7 @@ func New(opt Options) (*Client, error) {
 	}
 	opt.Pool.AnswerHeaders = []string{answerID: "apns-id", answerDate: "date"}
 	opt.Pool.Unauthenticated = unauthenticated
+	opt.Pool.Outdated = outdated
 	pool, err := h2.NewPool(opt.Pool)
 	if err != nil {
 		return nil, fmt.Errorf("making APNs client: %w", err)

@@ -254,7 +254,7 @@ func TestWrongKeyHaltsTheRoute(t *testing.T) {
 	now := time.Now()
 	r.Header[0].Value = []byte(authorize(t, c.tokens, now))
 	r.Answer.Header[answerDate] = []byte(now.UTC().Format(http.TimeFormat))
-	if got, next := c.Read(nil, r); !got.Halt || got.Scope != pipeline.ScopeRoute || next != exchange.Settled || c.tokens.signed != 1 {
+	if got, next := c.Read(plain(), r); !got.Halt || got.Scope != pipeline.ScopeRoute || next != exchange.Settled || c.tokens.signed != 1 {
 		t.Errorf("%+v, %v, signed %d times", got, next, c.tokens.signed)
 	}
 }

@@ -145,6 +145,7 @@ func payloadSamples() []sample {
 			theirs: with(note(apns2.PushTypeBackground, "", content().ContentAvailable()), func(n *apns2.Notification) { n.Priority = 5 })},
 		{why: "alert that also wakes the app", record: `"title":"t","apns":{"payload":{"aps":{"content-available":1}}}`, theirs: alert(content().AlertTitle("t").ContentAvailable())},
 		{why: "alert as a string", record: `"push_type":"alert","apns":{"payload":{"aps":{"alert":"text"}}}`, theirs: alert(content().Alert("text"))},
+		{why: "locale, for which Apple has no field", record: `"title":"t","locale":"de-AT"`, theirs: alert(content().AlertTitle("t").Custom("locale", "de-AT"))},
 		{why: "everything apns2's builder has", record: `"title":"t","body":"b","apns":{"payload":{"aps":{"alert":{"subtitle":"s","title-loc-key":"TK","title-loc-args":["1"],"loc-key":"LK","loc-args":["2","3"],"launch-image":"l.png",
 			"action":"a","action-loc-key":"AK","summary-arg":"sa","summary-arg-count":2},"interruption-level":"time-sensitive","relevance-score":0.5,"url-args":["u"]},"n":17,"deep":{"a":[1,null,{"b":true}]},"nothing":null}}`,
 			theirs: alert(content().AlertTitle("t").AlertBody("b").AlertSubtitle("s").AlertTitleLocKey("TK").AlertTitleLocArgs([]string{"1"}).AlertLocKey("LK").AlertLocArgs([]string{"2", "3"}).

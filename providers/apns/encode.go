@@ -2,7 +2,6 @@ package apns
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -52,13 +51,7 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result
 	if !validToken(d.Device.Token) {
 		return refused(pipeline.InvalidToken), false
 	}
-	pushType := m.PushType
-	if h, ok := rawHeader(m, headerPushType); ok {
-		pushType = h
-	}
-	if pushType == "" {
-		pushType = "alert"
-	}
+	pushType := pushTypeOf(m)
 	topic, known := c.topics[pushType]
 	if !known {
 		return refused(pipeline.InvalidMessage), false
@@ -157,18 +150,12 @@ func appendID(dst []byte, id, device string, step int16) []byte {
 	return dst
 }
 
-// appendCollapseID appends the key as it is where a header can carry it, and
-// otherwise a hash of it: equal keys still replace each other.
+// appendCollapseID appends the key or what stands for it.
 func appendCollapseID(dst []byte, key string) []byte {
-	plain := len(key) <= maxCollapseID && key[0] != ' ' && key[len(key)-1] != ' '
-	for i := 0; i < len(key) && plain; i++ {
-		plain = key[i] >= 0x20 && key[i] <= 0x7e
-	}
-	if plain {
+	if payload.IsCollapseID(key) {
 		return append(dst, key...)
 	}
-	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.AppendEncode(dst, sum[:24])
+	return payload.AppendKeyHash(dst, key)
 }
 
 // set gives a header the value that was appended to r.Values from at on. The
@@ -226,27 +213,24 @@ func overrideHeaders(r *exchange.Draft, m *pipeline.Message) bool {
 func encodePayload(r *exchange.Draft, m *pipeline.Message, pushType string) bool {
 	b := append(r.Body, '{')
 	b = appendAPS(b, m, pushType)
-	var hasImage, hasVideo bool
+	// What Apple has no field for is the app's to read, unless data has it.
+	homeless := [...]struct{ name, value string }{{"image", m.Image}, {"video", m.Video}, {"locale", m.Locale}}
 	for it := payload.Members(m.Data); it.Next(); {
 		switch {
 		case it.Is("aps"):
 			return false // it would replace what Apple reads
 		case it.Is("pf_id"):
 			continue // ours
-		case it.Is("image"):
-			hasImage = true
-		case it.Is("video"):
-			hasVideo = true
 		}
-		b = append(payload.Comma(b), it.Key...)
-		b = append(b, ':')
-		b = append(b, it.Value...)
+		for i := range homeless {
+			if it.Is(homeless[i].name) {
+				homeless[i].value = ""
+			}
+		}
+		b = payload.AppendRawMember(b, &it)
 	}
-	if !hasImage {
-		b = payload.AppendMember(b, "image", m.Image)
-	}
-	if !hasVideo {
-		b = payload.AppendMember(b, "video", m.Video)
+	for _, h := range homeless {
+		b = payload.AppendMember(b, h.name, h.value)
 	}
 	if len(m.APNSPayload) > 0 {
 		b = append(b, '}')
@@ -278,15 +262,7 @@ func appendAPS(b []byte, m *pipeline.Message, pushType string) []byte {
 		b = payload.AppendMember(b, "body", m.Body)
 		b = append(b, '}')
 	}
-	b = payload.AppendMember(b, "sound", m.Sound)
-	if m.HasBadge {
-		b = strconv.AppendInt(payload.AppendName(b, "badge"), int64(m.Badge), 10)
-	}
-	b = payload.AppendMember(b, "category", m.Category)
-	b = payload.AppendMember(b, "thread-id", m.ThreadID)
-	if m.Image != "" || m.Video != "" {
-		b = append(payload.AppendName(b, "mutable-content"), '1')
-	}
+	b = payload.AppendContent(b, m)
 	if len(b) == empty {
 		return b[:start] // nothing to say
 	}

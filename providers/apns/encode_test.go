@@ -106,9 +106,9 @@ func TestPayloads(t *testing.T) {
 		want string
 	}{
 		{"everything", pipeline.Message{ID: "n1", PushType: "alert", Title: `Say "hi"`, Body: "new\nline 🎉", Sound: "default", Badge: 3, HasBadge: true,
-			Category: "ORDER", ThreadID: "o17", Image: "https://i.example/x.png", Video: "https://v.example/x.mp4", Data: json.RawMessage(`{"k":"v","order":"17"}`)},
+			Category: "ORDER", ThreadID: "o17", Locale: "de-AT", Image: "https://i.example/x.png", Video: "https://v.example/x.mp4", Data: json.RawMessage(`{"k":"v","order":"17"}`)},
 			`{"aps":{"alert":{"title":"Say \"hi\"","body":"new\nline 🎉"},"sound":"default","badge":3,"category":"ORDER","thread-id":"o17","mutable-content":1},
-			"k":"v","order":"17","image":"https://i.example/x.png","video":"https://v.example/x.mp4","pf_id":"n1"}`},
+			"k":"v","order":"17","image":"https://i.example/x.png","video":"https://v.example/x.mp4","locale":"de-AT","pf_id":"n1"}`},
 		{"title alone", pipeline.Message{ID: "n1", PushType: "alert", Title: "t"}, `{"aps":{"alert":{"title":"t"}},"pf_id":"n1"}`},
 		{"a badge of 0 clears it", pipeline.Message{ID: "n1", PushType: "alert", HasBadge: true}, `{"aps":{"badge":0},"pf_id":"n1"}`},
 		{"background has content-available alone", pipeline.Message{ID: "n1", PushType: "background", Sound: "x", HasBadge: true, Data: json.RawMessage(`{"k":"v"}`)},
@@ -120,6 +120,11 @@ func TestPayloads(t *testing.T) {
 		{"live activity", pipeline.Message{ID: "n1", PushType: "liveactivity", APNSPayload: json.RawMessage(`{"aps":{"timestamp":1,"event":"update","content-state":{"x":1}}}`)},
 			`{"aps":{"timestamp":1,"event":"update","content-state":{"x":1}},"pf_id":"n1"}`},
 		{"pf_id is ours", pipeline.Message{ID: "n1", PushType: "alert", Data: json.RawMessage(`{"pf_id":"x"}`), APNSPayload: json.RawMessage(`{"pf_id":"y"}`)}, `{"pf_id":"n1"}`},
+		{"escapes are sent as UTF-8, halves of pairs as U+FFFD", pipeline.Message{ID: "n1", PushType: "alert", Title: "t", Data: json.RawMessage(`{"\u0413":"\ud83d\u0413\/"}`),
+			APNSPayload: json.RawMessage(`{"aps":{"alert":{"subtitle":"\u0413"}},"x":["\ud83c\udf89"]}`)},
+			"{\"aps\":{\"alert\":{\"title\":\"t\",\"subtitle\":\"Г\"}},\"Г\":\"\uFFFDГ/\",\"x\":[\"🎉\"],\"pf_id\":\"n1\"}"},
+		{"data's own locale stands", pipeline.Message{ID: "n1", PushType: "alert", Title: "t", Locale: "de", Data: json.RawMessage(`{"loc\u0061le":"theirs"}`)},
+			`{"aps":{"alert":{"title":"t"}},"locale":"theirs","pf_id":"n1"}`},
 		{"data's own image stands", pipeline.Message{ID: "n1", PushType: "alert", Image: "https://i/1", Data: json.RawMessage(`{"image":"theirs"}`)},
 			`{"aps":{"mutable-content":1},"image":"theirs","pf_id":"n1"}`},
 	} {
@@ -129,6 +134,9 @@ func TestPayloads(t *testing.T) {
 				t.Fatalf("refused: %+v", result)
 			}
 			sameJSON(t, r.Body, k.want)
+			if bytes.Contains(r.Body, []byte(`\u`)) {
+				t.Errorf("escapes are left in %s", r.Body)
+			}
 		})
 	}
 	if _, _, result := encode(t, c, delivery(pipeline.Message{PushType: "alert", Data: json.RawMessage(`{"aps":"x"}`)})); result.Reason != "invalid_message" || result.Class != pipeline.Refused {
@@ -207,6 +215,31 @@ func TestSizeLimits(t *testing.T) {
 		}
 		if (result == pipeline.Result{}) != k.ok || !k.ok && (result.Class != pipeline.Refused || result.Reason != "payload_too_large") {
 			t.Errorf("%s with %d bytes: %+v", k.pushType, k.size, result)
+		}
+	}
+}
+
+// Many producers escape everything that is not ASCII. It is the same text, and
+// must fit where the text fits.
+func TestEscapedTextHasTheSizeOfItsText(t *testing.T) {
+	c := testCodec(t)
+	for _, word := range []string{"Г", "你", "🎉", `"`, "\n"} {
+		text, _ := json.Marshal(strings.Repeat(word, 900))
+		escaped := []byte(strconv.QuoteToASCII(strings.Repeat(word, 900)))
+		escaped = bytes.ReplaceAll(escaped, []byte(`\U0001f389`), []byte(`\ud83c\udf89`)) // Go's form of it
+		for _, m := range []func(value []byte) pipeline.Message{
+			func(v []byte) pipeline.Message {
+				return pipeline.Message{Data: json.RawMessage(`{"k":` + string(v) + `}`)}
+			},
+			func(v []byte) pipeline.Message {
+				return pipeline.Message{APNSPayload: json.RawMessage(`{"k":` + string(v) + `}`)}
+			},
+		} {
+			plain, _, wantResult := encode(t, c, delivery(m(text)))
+			got, _, result := encode(t, c, delivery(m(escaped)))
+			if !bytes.Equal(got.Body, plain.Body) || result != wantResult || result != (pipeline.Result{}) {
+				t.Errorf("%s: %d bytes, %+v; as UTF-8 %d, %+v", word, len(got.Body), result, len(plain.Body), wantResult)
+			}
 		}
 	}
 }

@@ -2,6 +2,9 @@ package apns
 
 import (
 	"bytes"
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +21,8 @@ const (
 	failMessage    action = iota // this message will never be accepted
 	dropToken                    // the token is dead, Apple says since when
 	dropGuarded                  // the token is dead, unless the route is set up wrongly
-	haltRoute                    // key, topic or environment are wrong
+	haltRoute                    // key or environment are wrong
+	haltTopic                    // the topic is wrong
 	reauthorize                  // the token has aged, and the connection with it
 	checkClock                   // the token is wrong: by our clock, or altogether
 	reconnect                    // this connection is of no more use
@@ -36,15 +40,15 @@ var reasons = map[string]action{
 	"BadExpirationDate":           failMessage,
 	"BadMessageId":                failMessage,
 	"BadPriority":                 failMessage,
-	"BadTopic":                    haltRoute,
+	"BadTopic":                    haltTopic,
 	"DeviceTokenNotForTopic":      dropGuarded,
 	"DuplicateHeaders":            failMessage,
 	"IdleTimeout":                 reconnect,
 	"InvalidPushType":             failMessage,
 	"MissingDeviceToken":          failMessage,
-	"MissingTopic":                haltRoute,
+	"MissingTopic":                haltTopic,
 	"PayloadEmpty":                failMessage,
-	"TopicDisallowed":             haltRoute,
+	"TopicDisallowed":             haltTopic,
 	"BadCertificate":              haltRoute,
 	"BadCertificateEnvironment":   haltRoute,
 	"ExpiredProviderToken":        reauthorize,
@@ -77,13 +81,22 @@ func unauthenticated(a *h2.Answer) bool {
 	return reason != "Forbidden"
 }
 
+// maxID is the longest apns-id that is kept. Apple's are UUIDs of 36 bytes.
+const maxID = 64
+
+// Reasons are the words that an answer of Apple's can end with, but for those
+// that nobody knows.
+func Reasons() []string {
+	return slices.AppendSeq(exchange.StatusReasons(), maps.Keys(reasons))
+}
+
 // deviceDelay is how long a device is left alone that has had too many.
 const deviceDelay = time.Minute
 
 // Read implements exchange.Codec.
-func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
 	a := &r.Answer
-	id := string(a.Header[answerID])
+	id := exchange.ID(a.Header[answerID], maxID)
 	if a.Status == 200 {
 		c.accepted()
 		if id == "" {
@@ -94,11 +107,15 @@ func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, 
 	reason, since := readBody(a.Body)
 	act, known := reasons[reason]
 	if !known {
-		act, reason = byStatus(a.Status), foreignReason(a.Status, reason)
+		act, reason = byStatus(a.Status), cmp.Or(exchange.Word(reason), exchange.StatusReason(a.Status))
 	}
 	result := pipeline.Result{Class: pipeline.Again, Reason: reason, ProviderID: id}
 	if a.Status < 400 || a.Status >= 500 && a.Status != 503 {
 		result.Certainty = pipeline.Ambiguous // it may have been queued before it broke
+	}
+	if word, own := ownWords(&d.Item.Message, act, reason); own {
+		result.Class, result.Reason = pipeline.Refused, word
+		return result, exchange.Settled
 	}
 	if act == dropGuarded {
 		return c.guarded(result)
@@ -107,17 +124,41 @@ func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, 
 	return c.apply(act, result, since, r)
 }
 
+// outdated reports whether a GOAWAY with this reason is about our credentials:
+// the same request over the next connection would end it, too.
+func outdated(reason string) bool {
+	switch reasons[reason] {
+	case haltRoute, checkClock, reauthorize:
+		return true
+	}
+	return false
+}
+
 // Left implements exchange.Codec. Apple ends connections that it does not know
-// or must not serve; the next one would be ended too.
-func (c *codec) Left(reason string, result pipeline.Result) pipeline.Result {
+// or must not serve; the next one would be ended too, unless a newer token
+// helps.
+func (c *codec) Left(reason string, result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
 	switch reasons[reason] {
 	case haltRoute, checkClock:
 		result.Scope, result.Halt, result.Reason = pipeline.ScopeRoute, true, reason
 	case reauthorize:
 		result.Reason = reason
+		if r.Outcome == h2.NotAccepted && r.Repeats == 0 && c.reauthorize(r) == nil {
+			return result, exchange.Repeat
+		}
 		c.refused(&result, time.Now())
 	}
-	return result
+	return result, exchange.Settled
+}
+
+// reauthorize gives a request the token that is now current. One is minted for
+// that only if its half hour has none yet.
+func (c *codec) reauthorize(r *exchange.Draft) error {
+	auth, err := c.tokens.Authorization(time.Now())
+	if err == nil {
+		r.Header[0].Value = auth
+	}
+	return err
 }
 
 // patience is for how long a token may be refused as too old, also when it was
@@ -159,7 +200,7 @@ func (c *codec) apply(act action, result pipeline.Result, since time.Time, r *ex
 		result.Class = pipeline.Refused
 	case dropToken:
 		result.Class, result.DeadSince = pipeline.Gone, since
-	case haltRoute:
+	case haltRoute, haltTopic:
 		result.Scope, result.Halt = pipeline.ScopeRoute, true
 	case retryRoute:
 		result.Scope = pipeline.ScopeRoute
@@ -198,20 +239,17 @@ func (c *codec) apply(act action, result pipeline.Result, since time.Time, r *ex
 }
 
 // renewed sends the request again, once, with the token that is now current
-// and over another connection. A token is minted for that only if its half
-// hour has none yet.
+// and over another connection.
 func (c *codec) renewed(result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
 	result.Scope = pipeline.ScopeConnection
 	if r.Repeats > 0 {
 		c.refused(&result, time.Now())
 		return result, exchange.SettledRetire
 	}
-	auth, err := c.tokens.Authorization(time.Now())
-	if err != nil {
+	if c.reauthorize(r) != nil {
 		result.Scope, result.Halt = pipeline.ScopeRoute, true
 		return result, exchange.SettledRetire
 	}
-	r.Header[0].Value = auth
 	return result, exchange.RepeatElsewhere
 }
 
@@ -221,18 +259,12 @@ func byStatus(status int) action {
 	switch {
 	case status == 429:
 		return retryDevice
+	case status == 408:
+		return retryRoute
 	case status >= 400 && status < 500:
 		return failMessage
 	}
 	return retryRoute
-}
-
-// foreignReason makes a code of an unknown reason, without trusting its text.
-func foreignReason(status int, reason string) string {
-	if isIdentifier(reason) {
-		return reason
-	}
-	return "http_" + strconv.Itoa(status)
 }
 
 // readBody cuts reason and timestamp (milliseconds since 1970) from an answer;

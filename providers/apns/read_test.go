@@ -2,6 +2,8 @@ package apns
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +61,7 @@ func TestEveryReason(t *testing.T) {
 		row.want.Reason, row.want.ProviderID = row.reason, "theirs"
 		r := answered(row.status, fmt.Sprintf(`{"reason":%q,"timestamp":1700000000123}`, row.reason))
 		r.Header[0].Value = []byte(authorize(t, c.tokens, time.Now()))
-		got, next := c.Read(nil, r)
+		got, next := c.Read(plain(), r)
 		if got != row.want || next != row.next {
 			t.Errorf("%d %s: %+v, %v; want %+v, %v", row.status, row.reason, got, next, row.want, row.next)
 		}
@@ -82,16 +84,19 @@ func TestAnswersWithoutAKnownReason(t *testing.T) {
 	}{
 		{400, `{"reason":"SomethingNew"}`, pipeline.Refused, 0, pipeline.NotAccepted, "SomethingNew"},
 		{410, `{"reason":"SomethingNew"}`, pipeline.Refused, 0, pipeline.NotAccepted, "SomethingNew"},
+		{408, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.NotAccepted, "http_408"},
 		{429, `{}`, pipeline.Again, pipeline.ScopeDevice, pipeline.NotAccepted, "http_429"},
 		{500, `not json`, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_500"},
 		{502, `<html>`, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_502"},
 		{503, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.NotAccepted, "http_503"},
 		{302, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_302"},
 		{400, `{"reason":"text with <b> and a token"}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
+		{400, `{"reason":"` + strings.Repeat("Long", 100) + `"}`, pipeline.Refused, 0, pipeline.NotAccepted, strings.Repeat("Long", 16)},
+		{400, `{"reason":"timeout"}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"}, // ours begin with a small letter, theirs never
 		{400, `{"reason":5}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
 		{400, `{"reason"`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
 	} {
-		got, next := testCodec(t).Read(nil, answered(row.status, row.body))
+		got, next := testCodec(t).Read(plain(), answered(row.status, row.body))
 		if got.Class != row.class || got.Scope != row.scope || got.Certainty != row.sure || got.Reason != row.reason || got.Halt || next != exchange.Settled {
 			t.Errorf("%d %s: %+v, %v", row.status, row.body, got, next)
 		}
@@ -101,29 +106,91 @@ func TestAnswersWithoutAKnownReason(t *testing.T) {
 func TestAccepted(t *testing.T) {
 	c := testCodec(t)
 	want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: "theirs"}
-	if got, _ := c.Read(nil, answered(200, "")); got != want {
+	if got, _ := c.Read(plain(), answered(200, "")); got != want {
 		t.Errorf("%+v", got)
 	}
 	r := answered(200, "")
 	r.Answer.Header[0] = nil
-	if got, _ := c.Read(nil, r); got.ProviderID != "ours" {
+	if got, _ := c.Read(plain(), r); got.ProviderID != "ours" {
 		t.Errorf("no apns-id in the answer: %+v", got)
+	}
+	for id, want := range map[string]string{
+		strings.Repeat("x", 5000): strings.Repeat("x", 64), strings.Repeat("y", 64): strings.Repeat("y", 64),
+		"a\x1b[31m": "ours", "\u202e": "ours", "a b": "ours", "\xff": "ours",
+	} {
+		r.Answer.Header[0] = []byte(id)
+		if got, _ := c.Read(plain(), r); got.ProviderID != want {
+			t.Errorf("apns-id %.20q became %q", id, got.ProviderID)
+		}
+	}
+}
+
+// Every word that an answer can end with is known to metrics, unless Apple, or
+// whoever answers in its place, made it up.
+func TestReasonsAreAll(t *testing.T) {
+	all := Reasons()
+	for reason := range reasons {
+		if !slices.Contains(all, reason) {
+			t.Errorf("no %s", reason)
+		}
+	}
+	for _, row := range []struct {
+		status int
+		body   string
+	}{{400, ``}, {429, `{}`}, {503, `<html>`}, {302, ``}} {
+		got, _ := testCodec(t).Read(plain(), answered(row.status, row.body))
+		if !slices.Contains(all, got.Reason) {
+			t.Errorf("no %s", got.Reason)
+		}
+	}
+	if len(all) > 150 {
+		t.Errorf("%d reasons", len(all))
 	}
 }
 
 func TestRepeatedOnce(t *testing.T) {
 	c := testCodec(t)
 	r := answered(403, `{"reason":"ExpiredProviderToken"}`)
-	if _, next := c.Read(nil, r); next != exchange.RepeatElsewhere || string(r.Header[0].Value) == "bearer old" {
+	if _, next := c.Read(plain(), r); next != exchange.RepeatElsewhere || string(r.Header[0].Value) == "bearer old" {
 		t.Errorf("first: %v with authorization %.12q", next, r.Header[0].Value)
 	}
 	if c.tokens.signed != 1 {
 		t.Errorf("signed %d times", c.tokens.signed)
 	}
 	r.Repeats = 1
-	got, next := c.Read(nil, r)
+	got, next := c.Read(plain(), r)
 	if next != exchange.SettledRetire || got.Class != pipeline.Again || got.Scope != pipeline.ScopeConnection || c.tokens.signed != 1 {
 		t.Errorf("second: %+v, %v, signed %d times", got, next, c.tokens.signed)
+	}
+}
+
+// What a GOAWAY about the age of our token did not accept is sent again, once,
+// with the token that is now current. What it may have accepted is not.
+func TestLeftForAnOldToken(t *testing.T) {
+	if got := outdated("ExpiredProviderToken"); !got {
+		t.Error("it would be sent again as it is")
+	}
+	if outdated("Shutdown") || outdated("BadDeviceToken") || outdated("SomethingNew") {
+		t.Error("nothing is wrong with the requests")
+	}
+	for _, tc := range []struct {
+		outcome h2.Outcome
+		repeats int
+		next    exchange.Next
+	}{
+		{h2.NotAccepted, 0, exchange.Repeat}, {h2.NotAccepted, 1, exchange.Settled}, {h2.Ambiguous, 0, exchange.Settled},
+	} {
+		c := testCodec(t)
+		r := answered(0, "")
+		r.Outcome, r.Repeats = tc.outcome, tc.repeats
+		want := pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Reason: "ExpiredProviderToken"}
+		got, next := c.Left("ExpiredProviderToken", pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection}, r)
+		if next != tc.next || got != want {
+			t.Errorf("%+v: %+v, %v", tc, got, next)
+		}
+		if renewed := string(r.Header[0].Value) == authorize(t, c.tokens, time.Now()); renewed != (tc.next == exchange.Repeat) {
+			t.Errorf("%+v: authorization %.12q", tc, r.Header[0].Value)
+		}
 	}
 }
 
@@ -135,7 +202,7 @@ func TestMassOfBadTokensHaltsTheRoute(t *testing.T) {
 		if i%2 == 0 {
 			reason = "DeviceTokenNotForTopic"
 		}
-		switch got, _ := c.Read(nil, answered(400, `{"reason":"`+reason+`"}`)); {
+		switch got, _ := c.Read(plain(), answered(400, `{"reason":"`+reason+`"}`)); {
 		case got.Class == pipeline.Gone:
 			removed++
 		case got.Class == pipeline.Again && got.Halt && got.Scope == pipeline.ScopeRoute:
@@ -148,7 +215,7 @@ func TestMassOfBadTokensHaltsTheRoute(t *testing.T) {
 		t.Errorf("%d tokens removed, %d halted", removed, halted)
 	}
 	// 410 is not such a reason: Apple is sure, and a burst of them is usual.
-	if got, _ := c.Read(nil, answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != pipeline.Gone {
+	if got, _ := c.Read(plain(), answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != pipeline.Gone {
 		t.Errorf("%+v", got)
 	}
 }
@@ -158,7 +225,7 @@ func FuzzReadBody(f *testing.F) {
 	f.Add(`{"reason":"Unregistered","timestamp":1700000000123}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		reason, _ := readBody([]byte(body))
-		if got := foreignReason(400, reason); len(got) > 64 {
+		if got := exchange.Word(reason); len(got) > 64 {
 			t.Errorf("reason of %d bytes", len(got))
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
@@ -79,5 +80,33 @@ func TestClocksThatDiffer(t *testing.T) {
 			}
 			p.End()
 		})
+	}
+}
+
+// A thousand bad tokens that messages name, and as many alive ones under push
+// types of their own, leave the route and everybody's tokens alone.
+func TestMassOfRefusedWordsThroughTheClient(t *testing.T) {
+	const n = 1000
+	s, client := simulator(t, sim.Options{})
+	named, voip := deliveries(0, n), deliveries(n, 2*n)
+	for i, d := range named {
+		s.Devices().Set(sim.APNS, d.Device.Token, sim.Mark{Reply: sim.APNSBadDeviceToken})
+		d.Item.Device = pipeline.Target{Platform: pipeline.APNS, Token: d.Device.Token, Environment: pipeline.Production}
+		s.Devices().Set(sim.APNS, voip[i].Device.Token, sim.Mark{Reply: sim.APNSDeviceTokenNotForTopic})
+		voip[i].Item.PushType = "voip"
+	}
+	for want, ds := range map[string][]*pipeline.Delivery{"invalid_token": named, "DeviceTokenNotForTopic": voip} {
+		providertest.Push(t, client.Lane(0), ds)
+		for _, d := range ds {
+			if d.Result.Class != pipeline.Refused || d.Result.Reason != want {
+				t.Fatalf("%+v", d.Result)
+			}
+		}
+	}
+	bad := deliveries(2*n, 2*n+1)
+	s.Devices().Set(sim.APNS, bad[0].Device.Token, sim.Mark{Reply: sim.APNSBadDeviceToken})
+	providertest.Push(t, client.Lane(0), bad)
+	if bad[0].Result.Class != pipeline.Gone {
+		t.Errorf("a token of a user, after all those: %+v", bad[0].Result)
 	}
 }

@@ -1,0 +1,92 @@
+package apns
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+)
+
+// plain is a delivery of the fleet's own words to a device of a user.
+func plain() *pipeline.Delivery { return delivery(pipeline.Message{PushType: "alert", Title: "t"}) }
+
+// refusal reads one of Apple's refusals of a message, over and over: what it
+// makes of the first must hold for a thousand.
+func refusal(t *testing.T, d *pipeline.Delivery, status int, reason string) pipeline.Result {
+	t.Helper()
+	c := testCodec(t)
+	read := func() (pipeline.Result, exchange.Next) {
+		return c.Read(d, answered(status, fmt.Sprintf(`{"reason":%q,"timestamp":1700000000123}`, reason)))
+	}
+	first, _ := read()
+	for range 1000 {
+		if got, next := read(); got != first || next != exchange.Settled {
+			t.Errorf("%s: first %+v, later %+v, %v", reason, first, got, next)
+			break
+		}
+	}
+	if got, _ := c.Read(plain(), answered(400, `{"reason":"BadDeviceToken"}`)); got.Class != pipeline.Gone {
+		t.Errorf("%s: the guard has counted them: %+v", reason, got)
+	}
+	return first
+}
+
+// A push type with a topic of its own, or a topic in a raw header, makes Apple
+// refuse tokens that are alive for the app's topic, and topics that are none of
+// the route's business.
+func TestAMessageWithATopicOfItsOwnRemovesNoTokenAndHaltsNoRoute(t *testing.T) {
+	messages := map[string]pipeline.Message{
+		"raw topic":     {PushType: "alert", Title: "t", APNSHeaders: []pipeline.Header{{Name: "apns-topic", Value: "com.other"}}},
+		"raw push type": {PushType: "alert", Title: "t", APNSHeaders: []pipeline.Header{{Name: "apns-push-type", Value: "voip"}}},
+	}
+	for pushType := range pushTypes {
+		if pushType != "alert" && pushType != "background" {
+			messages[pushType] = pipeline.Message{PushType: pushType, Title: "t"}
+		}
+	}
+	if len(messages) != 11 {
+		t.Fatalf("%d messages", len(messages))
+	}
+	for why, m := range messages {
+		for reason, status := range map[string]int{"DeviceTokenNotForTopic": 400, "BadDeviceToken": 400, "Unregistered": 410, "ExpiredToken": 410,
+			"BadTopic": 400, "MissingTopic": 400, "TopicDisallowed": 400} {
+			want := pipeline.Result{Class: pipeline.Refused, Reason: reason, ProviderID: "theirs"}
+			if got := refusal(t, delivery(m), status, reason); got != want {
+				t.Errorf("%s: %s: %+v", why, reason, got)
+			}
+		}
+	}
+}
+
+// Whatever headers a producer set, Apple may hold them against the token.
+func TestRawHeadersRemoveNoTokenByItsTopic(t *testing.T) {
+	m := pipeline.Message{PushType: "alert", Title: "t", APNSHeaders: []pipeline.Header{{Name: "apns-priority", Value: "5"}}}
+	if got := refusal(t, delivery(m), 400, "DeviceTokenNotForTopic"); got.Class != pipeline.Refused {
+		t.Errorf("%+v", got)
+	}
+	// What no header can bring about is still believed.
+	for reason, status := range map[string]int{"Unregistered": 410, "BadDeviceToken": 400} {
+		if got, _ := testCodec(t).Read(delivery(m), answered(status, fmt.Sprintf(`{"reason":%q}`, reason))); got.Class != pipeline.Gone {
+			t.Errorf("%s: %+v", reason, got)
+		}
+	}
+}
+
+// Whoever can write a message can name any token. Bad ones are that message's
+// fault: they must not stop the route for everybody else.
+func TestBadTokensNamedByMessagesHaltNoRoute(t *testing.T) {
+	m := pipeline.Message{PushType: "alert", Title: "t", Device: pipeline.Target{Platform: pipeline.APNS, Token: deviceToken, Environment: pipeline.Production}}
+	for _, reason := range []string{"BadDeviceToken", "DeviceTokenNotForTopic"} {
+		want := pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidToken), ProviderID: "theirs"}
+		if got := refusal(t, delivery(m), 400, reason); got != want {
+			t.Errorf("%s: %+v", reason, got)
+		}
+	}
+	if got, _ := testCodec(t).Read(delivery(m), answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != pipeline.Gone {
+		t.Errorf("%+v", got)
+	}
+	if got, _ := testCodec(t).Read(delivery(m), answered(400, `{"reason":"TopicDisallowed"}`)); !got.Halt {
+		t.Errorf("the route's own topic: %+v", got)
+	}
+}
