@@ -94,7 +94,7 @@ func (opt *Options) fetch(a account) (fetchFunc, error) {
 	case strings.HasPrefix(a.TokenURI, "http://"):
 		return fetchOver(a, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}), nil
 	}
-	return fetchAlone(a, opt.Pool.TLS)
+	return fetchAlone(a, opt.Pool.TLS, opt.Pool.Log)
 }
 
 // Lane returns the provider that sends through lane i of Options.Pool.Lanes.
@@ -108,10 +108,11 @@ func (c *Client) Stats() h2.Stats { return c.pool.Stats() }
 // attempt succeeded or none has ended. It holds no credential.
 func (c *Client) TokenError() error { return c.tokens.failure() }
 
-// Close ends the client as h2.Pool.Close does.
+// Close ends the client as h2.Pool.Close does, and a token fetch that is under
+// way at once.
 func (c *Client) Close(ctx context.Context) error {
-	c.tokens.close() // first: it gives back what it has parked
-	return c.pool.Close(ctx)
+	err := c.tokens.close(ctx) // first: it gives back what it has parked
+	return errors.Join(err, c.pool.Close(ctx))
 }
 
 type provider struct {

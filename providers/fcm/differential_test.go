@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,24 +56,83 @@ func text(title, body string) *messaging.Notification {
 	return &messaging.Notification{Title: title, Body: body}
 }
 
+// apple and web are the parts for Apple and browsers, with these headers.
+func apple(aps *messaging.Aps, headers ...string) *messaging.APNSConfig {
+	c := &messaging.APNSConfig{Headers: pairs(headers)}
+	if aps != nil {
+		c.Payload = &messaging.APNSPayload{Aps: aps}
+	}
+	return c
+}
+
+func web(n *messaging.WebpushNotification, headers ...string) *messaging.WebpushConfig {
+	return &messaging.WebpushConfig{Headers: pairs(headers), Notification: n}
+}
+
+func pairs(list []string) map[string]string {
+	m := map[string]string{}
+	for ; len(list) > 0; list = list[2:] {
+		m[list[0]] = list[1]
+	}
+	return m
+}
+
+// spellOut gives a message for Apple and browsers what ours says to them in
+// any case: how urgent it is, and that there is nothing to show.
+func spellOut(m *messaging.Message, expires time.Time) {
+	urgency, silent := "high", m.Notification == nil
+	if m.Android != nil && m.Android.Priority == "normal" {
+		urgency = "normal"
+	}
+	if m.APNS == nil {
+		m.APNS = apple(nil)
+	}
+	if m.Webpush == nil {
+		m.Webpush = web(nil)
+	}
+	usual := func(headers map[string]string, name, value string) {
+		if headers[name] == "" {
+			headers[name] = value
+		}
+	}
+	usual(m.Webpush.Headers, "Urgency", urgency)
+	switch h := m.APNS.Headers; {
+	case silent:
+		usual(h, "apns-push-type", "background")
+		usual(h, "apns-priority", "5")
+		m.APNS.Payload = &messaging.APNSPayload{Aps: &messaging.Aps{ContentAvailable: true}}
+	case urgency == "high":
+		usual(h, "apns-priority", "10")
+	default:
+		usual(h, "apns-priority", "5")
+	}
+	if m.APNS.Headers["apns-expiration"] != "" {
+		m.APNS.Headers["apns-expiration"] = strconv.FormatInt(expires.Unix(), 10)
+	}
+}
+
+// topic stands for the collapse key order-17 where only 32 characters of
+// base64url may.
+const topic = "cqkOo9qLXdAb3i8nMU4C4hf5NRgupXOn"
+
 func samples() []sample {
 	three, zero, none, hour := 3, 0, time.Duration(0), time.Hour
 	const special = `Ünïcödé 日本 🎉 "quoted" \ / <b>&amp;</b>` + "\u2028\u2029\x7f\t\r\n\x01"
 	const escaped = `Ünïcödé 日本 🎉 \"quoted\" \\ \/ <b>&amp;</b>\u2028\u2029\u007f\t\r\n\u0001`
 	normal := differences{"body.message.android.priority": {`"NORMAL"`, `"normal"`}}
-	// The longest: {"title":"…"} and {"pf_id":"n1"} are 4,096 bytes.
-	full := strings.Repeat("x", 4096-len(`{"title":""}{"pf_id":"n1"}`))
+	// The longest: keys and values are 4,096 bytes.
+	full := strings.Repeat("x", 4096-len("title"+"pf_id"+"n1"))
 	return []sample{
 		{why: "title and body", record: `"title":"t","body":"b","priority":"high"`, theirs: &messaging.Message{Notification: text("t", "b"), Android: high(nil)}},
 		{why: "title alone", record: `"title":"t"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(nil)}},
 		{why: "body alone", record: `"body":"b"`, theirs: &messaging.Message{Notification: text("", "b"), Android: high(nil)}},
 		{why: "image", record: `"title":"t","image":"https://i.example/1.png"`,
-			theirs: &messaging.Message{Notification: &messaging.Notification{Title: "t", ImageURL: "https://i.example/1.png"}, Android: high(nil)}},
+			theirs: &messaging.Message{Notification: &messaging.Notification{Title: "t", ImageURL: "https://i.example/1.png"}, Android: high(nil), APNS: apple(&messaging.Aps{MutableContent: true})}},
 		{why: "video, for which FCM has no field", record: `"title":"t","video":"https://v.example/1.mp4"`,
-			theirs: &messaging.Message{Notification: text("t", ""), Data: map[string]string{"video": "https://v.example/1.mp4"}, Android: high(nil)}},
+			theirs: &messaging.Message{Notification: text("t", ""), Data: map[string]string{"video": "https://v.example/1.mp4"}, Android: high(nil), APNS: apple(&messaging.Aps{MutableContent: true})}},
 		{why: "critical", record: `"title":"t","priority":"critical"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(nil)}},
 		{why: "low", record: `"title":"t","priority":"low"`, theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "normal"}}, differ: normal},
-		{why: "bulk", record: `"title":"t","priority":"bulk"`, theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "normal"}}, differ: normal},
+		{why: "bulk", record: `"title":"t","priority":"bulk"`, theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "normal"}, Webpush: web(nil, "Urgency", "low")}, differ: normal},
 		{why: "no priority: Google's default for what is shown, spelled out", record: `"title":"t"`, theirs: &messaging.Message{Notification: text("t", "")},
 			differ: differences{"body.message.android.priority": {`"HIGH"`, absent}}},
 		{why: "no priority of data alone: ours is the lane's; Google's is normal", record: `"data":{"k":"v"}`, theirs: &messaging.Message{Data: map[string]string{"k": "v"}},
@@ -82,16 +142,21 @@ func samples() []sample {
 		{why: "data alone with an image: the app shows it", record: `"image":"https://i.example/1.png"`,
 			theirs: &messaging.Message{Data: map[string]string{"image": "https://i.example/1.png"}, Android: high(nil)}},
 		{why: "expiry, in whole seconds that are left", record: `"title":"t","expires_at":"in an hour"`,
-			theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "high", TTL: &hour}}},
+			theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "high", TTL: &hour},
+				APNS: apple(nil, "apns-expiration", "in an hour"), Webpush: web(nil, "TTL", "3600")}},
 		{why: "now or never", record: `"title":"t","fcm":{"android":{"ttl":"0s"}}`,
 			theirs: &messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "high", TTL: &none}}},
-		{why: "collapse key is the tag", record: `"title":"t","collapse_key":"order-17"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{Tag: "order-17"})}},
+		{why: "collapse key is the tag", record: `"title":"t","collapse_key":"order-17"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{Tag: "order-17"}),
+			APNS: apple(nil, "apns-collapse-id", "order-17"), Webpush: web(&messaging.WebpushNotification{Tag: "order-17"}, "Topic", topic)}},
+		{why: "collapse key of data alone", record: `"data":{"k":"v"},"collapse_key":"order-17"`, theirs: &messaging.Message{Data: map[string]string{"k": "v"}, Android: &messaging.AndroidConfig{Priority: "high", CollapseKey: "order-17"},
+			APNS: apple(nil, "apns-collapse-id", "order-17"), Webpush: web(nil, "Topic", topic)}},
 		{why: "sound and badge", record: `"title":"t","sound":"ping","badge":3`,
-			theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{Sound: "ping", NotificationCount: &three})}},
-		{why: "badge 0", record: `"title":"t","badge":0`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{NotificationCount: &zero})}},
-		{why: "category and thread are Apple's", record: `"title":"t","category":"c","thread_id":"h"`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(nil)}},
+			theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{Sound: "ping", NotificationCount: &three}), APNS: apple(&messaging.Aps{Sound: "ping", Badge: &three})}},
+		{why: "badge 0", record: `"title":"t","badge":0`, theirs: &messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{NotificationCount: &zero}), APNS: apple(&messaging.Aps{Badge: &zero})}},
+		{why: "category and thread are Apple's; Android and browsers have no field", record: `"title":"t","category":"c","thread_id":"h","locale":"de"`,
+			theirs: &messaging.Message{Notification: text("t", ""), Data: map[string]string{"category": "c", "thread_id": "h", "locale": "de"}, Android: high(nil), APNS: apple(&messaging.Aps{Category: "c", ThreadID: "h"})}},
 		{why: "raw override wins, member by member", record: `"title":"t","body":"b","sound":"x","data":{"k":"ours"},"fcm":{"notification":{"body":"theirs"},"data":{"k":"theirs"},"android":{"notification":{"sound":"y"}}}`,
-			theirs: &messaging.Message{Notification: text("t", "theirs"), Data: map[string]string{"k": "theirs"}, Android: high(&messaging.AndroidNotification{Sound: "y"})}},
+			theirs: &messaging.Message{Notification: text("t", "theirs"), Data: map[string]string{"k": "theirs"}, Android: high(&messaging.AndroidNotification{Sound: "y"}), APNS: apple(&messaging.Aps{Sound: "x"})}},
 		{why: "all of Android's", record: `"title":"t","fcm":{"android":{"collapse_key":"c","restricted_package_name":"com.example","data":{"a":"b"},"fcm_options":{"analytics_label":"al"},"direct_boot_ok":true,
 			"notification":{"title":"at","body":"ab","icon":"i","color":"#ff0000","click_action":"OPEN","body_loc_key":"bk","body_loc_args":["1"],"title_loc_key":"tk","title_loc_args":["2"],"channel_id":"ch","ticker":"ti",
 			"sticky":true,"local_only":true,"notification_priority":"PRIORITY_MAX","vibrate_timings":["0.100000000s","2s"],"default_sound":true,"visibility":"PRIVATE","proxy":"DENY"}}}`,
@@ -121,11 +186,12 @@ func TestSameAsFirebase(t *testing.T) {
 		t.Run(k.why, func(t *testing.T) {
 			//lint:ignore SA1019 registration tokens are what today's devices have
 			k.theirs.Token = device
+			now := time.Now()
+			spellOut(k.theirs, now.Add(time.Hour))
 			if _, err := reference.Send(t.Context(), k.theirs); err != nil {
 				t.Fatal(err)
 			}
 			theirs := r.Next()
-			now := time.Now()
 			record := strings.Replace(k.record, "in an hour", now.Add(time.Hour).Format(time.RFC3339Nano), 1)
 			ours := r.Sent(t, client, providertest.Decoded(t, record), pipeline.FCM, device)
 			compare(ours, theirs).Expect(t, "as a producer writes it", always, k.differ)
@@ -147,20 +213,66 @@ func TestSameAsFirebase(t *testing.T) {
 
 // compare leaves out that a time to live has aged on its way.
 func compare(ours, theirs providertest.Wire) differences {
-	const ttl = "body.message.android.ttl"
 	d := providertest.Compare(ours, theirs)
-	if p, differs := d[ttl]; differs && left(p[0]) <= left(p[1]) && left(p[0]) > left(p[1])-time.Minute {
-		delete(d, ttl)
+	for _, ttl := range []string{"body.message.android.ttl", "body.message.webpush.headers.TTL"} {
+		if p, differs := d[ttl]; differs && left(p[0]) <= left(p[1]) && left(p[0]) > left(p[1])-time.Minute {
+			delete(d, ttl)
+		}
 	}
 	return d
 }
 
 func left(ttl string) time.Duration {
-	d, err := time.ParseDuration(strings.Trim(ttl, `"`))
+	d, err := time.ParseDuration(strings.Trim(ttl, `"s`) + "s")
 	if err != nil {
 		return -time.Hour
 	}
 	return d
+}
+
+// What a message says to Android alone stays Android's. Only how urgent it is
+// and how long it lives counts for all, unless their parts say otherwise.
+func TestMessagesForAndroidAlone(t *testing.T) {
+	r := newRecorder(t)
+	reference := firebaseClient(t, r)
+	client := recorded(t, r)
+	three, hour := 3, time.Hour
+	const priority, urgency = "body.message.apns.headers.apns-priority", "body.message.webpush.headers.Urgency"
+	for why, k := range map[string]struct {
+		theirs *messaging.Message
+		differ differences
+	}{
+		"tag, sound and count": {&messaging.Message{Notification: text("t", ""), Android: high(&messaging.AndroidNotification{Tag: "g", Sound: "s", NotificationCount: &three})},
+			differences{priority: {`"10"`, absent}, urgency: {`"high"`, absent}}},
+		"collapse key": {&messaging.Message{Data: map[string]string{"k": "v"}, Android: &messaging.AndroidConfig{Priority: "normal", CollapseKey: "c"}},
+			differences{priority: {`"5"`, absent}, urgency: {`"normal"`, absent}, "body.message.android.priority": {`"NORMAL"`, `"normal"`},
+				"body.message.apns.headers.apns-push-type": {`"background"`, absent}, "body.message.apns.payload.aps.content-available": {"1", absent}}},
+		"time to live": {&messaging.Message{Notification: text("t", ""), Android: &messaging.AndroidConfig{Priority: "high", TTL: &hour}},
+			differences{priority: {`"10"`, absent}, urgency: {`"high"`, absent}, "body.message.apns.headers.apns-expiration": {"in an hour", absent}, "body.message.webpush.headers.TTL": {"3600", absent}}},
+		"other parts that say otherwise": {&messaging.Message{Notification: text("t", ""), Android: high(nil), APNS: apple(nil, "apns-priority", "5"), Webpush: web(nil, "Urgency", "low")}, nil},
+	} {
+		//lint:ignore SA1019 registration tokens are what today's devices have
+		k.theirs.Token = device
+		if _, err := reference.Send(t.Context(), k.theirs); err != nil {
+			t.Fatal(err)
+		}
+		theirs := r.Next()
+		now := time.Now()
+		m, err := fcm.FromMessage(k.theirs, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.ID = "n1"
+		ours := r.Sent(t, client, m, pipeline.FCM, m.Device.Token)
+		const expiration, ttl = "body.message.apns.headers.apns-expiration", "body.message.webpush.headers.TTL"
+		if ours[expiration] == strconv.Quote(strconv.FormatInt(now.Add(hour).Unix(), 10)) {
+			ours[expiration] = "in an hour"
+		}
+		if d := left(ours[ttl]); d <= hour && d > hour-time.Minute {
+			ours[ttl] = "3600"
+		}
+		compare(ours, theirs).Expect(t, why+": from the message", always, k.differ)
+	}
 }
 
 func firebaseClient(t *testing.T, r *providertest.Recorder) *messaging.Client {
@@ -214,16 +326,17 @@ func (f form) MarshalJSON() ([]byte, error) { return []byte(f), nil }
 
 func TestMessagesThatAreRefused(t *testing.T) {
 	for why, f := range map[string]form{
-		"topic":        `{"topic":"secret-looking text"}`,
-		"condition":    `{"condition":"secret-looking text"}`,
-		"installation": `{"fid":"secret-looking text"}`,
-		"no target":    `{"notification":{"title":"secret-looking text"}}`,
-		"no object":    `["secret-looking text"]`,
-		"no JSON":      `secret-looking text`,
-		"priority":     `{"token":"x","android":{"priority":"secret-looking text"}}`,
-		"ttl":          `{"token":"x","android":{"ttl":"secret-looking text"}}`,
-		"negative ttl": `{"token":"x","android":{"ttl":"-5s"}}`,
-		"pf_id":        `{"token":"x","data":{"pf_id":""}}`,
+		"topic":         `{"topic":"secret-looking text"}`,
+		"condition":     `{"condition":"secret-looking text"}`,
+		"live activity": `{"token":"x","apns":{"live_activity_token":"secret-looking text"}}`,
+		"installation":  `{"fid":"secret-looking text"}`,
+		"no target":     `{"notification":{"title":"secret-looking text"}}`,
+		"no object":     `["secret-looking text"]`,
+		"no JSON":       `secret-looking text`,
+		"priority":      `{"token":"x","android":{"priority":"secret-looking text"}}`,
+		"ttl":           `{"token":"x","android":{"ttl":"secret-looking text"}}`,
+		"negative ttl":  `{"token":"x","android":{"ttl":"-5s"}}`,
+		"pf_id":         `{"token":"x","data":{"pf_id":""}}`,
 	} {
 		if m, err := fcm.FromMessage(f, time.Now()); err == nil {
 			t.Errorf("%s: read as %+v", why, m)

@@ -3,6 +3,8 @@ package fcm
 import (
 	"encoding/json"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,24 +39,51 @@ func delivery(m pipeline.Message) *pipeline.Delivery {
 	return &pipeline.Delivery{Item: &pipeline.Item{Message: m}, Device: pipeline.Device{Platform: pipeline.FCM, Token: registration, Hash: "h"}}
 }
 
+// Apple's and web push's parts of a body, as they are when nothing else is said.
+const (
+	alertParts  = `"apns":{"headers":{"apns-priority":"10"}},"webpush":{"headers":{"Urgency":"high"}}`
+	silentParts = `"apns":{"headers":{"apns-push-type":"background","apns-priority":"5"},"payload":{"aps":{"content-available":1}}},"webpush":{"headers":{"Urgency":"high"}}`
+)
+
 func TestBodies(t *testing.T) {
+	const topic = "cqkOo9qLXdAb3i8nMU4C4hf5NRgupXOn" // printf order-17 | sha256, 24 bytes in base64url
 	for _, k := range []struct {
 		why  string
 		m    pipeline.Message
 		want string
 	}{
 		{"everything", pipeline.Message{Priority: pipeline.High, Title: `Say "hi"`, Body: "new\nline 🎉", Image: "https://i.example/x.png", Video: "https://v.example/x.mp4",
-			Sound: "default", Badge: 3, HasBadge: true, CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v"}`)},
+			Sound: "default", Badge: 3, HasBadge: true, Category: "ORDER", ThreadID: "o17", Locale: "de-AT", CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v"}`)},
 			`{"token":"T","notification":{"title":"Say \"hi\"","body":"new\nline 🎉","image":"https://i.example/x.png"},
-			"data":{"k":"v","video":"https://v.example/x.mp4","pf_id":"n1"},
-			"android":{"priority":"HIGH","notification":{"tag":"order-17","sound":"default","notification_count":3}}}`},
-		{"text alone", pipeline.Message{Title: "t"}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"HIGH"}}`},
-		{"data alone stays a data message", pipeline.Message{CollapseKey: "x", Sound: "s", Image: "https://i/1", Data: json.RawMessage(`{"k":"v"}`)},
-			`{"token":"T","data":{"k":"v","image":"https://i/1","pf_id":"n1"},"android":{"priority":"HIGH"}}`},
-		{"pf_id is ours", pipeline.Message{Data: json.RawMessage(`{"pf_id":"x"}`)}, `{"token":"T","data":{"pf_id":"n1"},"android":{"priority":"HIGH"}}`},
-		{"the raw object is merged deep and wins, but not the target", pipeline.Message{Title: "t", Body: "b",
-			FCM: json.RawMessage(`{"token":"x","notification":{"body":"theirs"},"android":{"priority":"NORMAL","notification":{"channel_id":"c"}},"apns":{"headers":{"apns-priority":"5"}},"fcm_options":{"analytics_label":"l"}}`)},
-			`{"token":"T","notification":{"title":"t","body":"theirs"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL","notification":{"channel_id":"c"}},"apns":{"headers":{"apns-priority":"5"}},"fcm_options":{"analytics_label":"l"}}`},
+			"data":{"k":"v","video":"https://v.example/x.mp4","category":"ORDER","thread_id":"o17","locale":"de-AT","pf_id":"n1"},
+			"android":{"priority":"HIGH","notification":{"tag":"order-17","sound":"default","notification_count":3}},
+			"apns":{"headers":{"apns-priority":"10","apns-collapse-id":"order-17"},"payload":{"aps":{"sound":"default","badge":3,"category":"ORDER","thread-id":"o17","mutable-content":1}}},
+			"webpush":{"headers":{"Urgency":"high","Topic":"` + topic + `"},"notification":{"tag":"order-17"}}}`},
+		{"text alone", pipeline.Message{Title: "t"}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"HIGH"},` + alertParts + `}`},
+		{"not urgent", pipeline.Message{Title: "t", Priority: pipeline.Low}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL"},
+			"apns":{"headers":{"apns-priority":"5"}},"webpush":{"headers":{"Urgency":"normal"}}}`},
+		{"bulk", pipeline.Message{Title: "t", Priority: pipeline.Bulk}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL"},
+			"apns":{"headers":{"apns-priority":"5"}},"webpush":{"headers":{"Urgency":"low"}}}`},
+		{"a badge of 0 clears it", pipeline.Message{Title: "t", HasBadge: true}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"HIGH","notification":{"notification_count":0}},
+			"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"badge":0}}},"webpush":{"headers":{"Urgency":"high"}}}`},
+		{"data alone stays a data message, silent for Apple", pipeline.Message{CollapseKey: "x", Sound: "s", Image: "https://i/1", Data: json.RawMessage(`{"k":"v"}`)},
+			`{"token":"T","data":{"k":"v","image":"https://i/1","pf_id":"n1"},"android":{"priority":"HIGH","collapse_key":"x"},
+			"apns":{"headers":{"apns-push-type":"background","apns-priority":"5","apns-collapse-id":"x"},"payload":{"aps":{"content-available":1}}},
+			"webpush":{"headers":{"Urgency":"high","Topic":"LXEWQrcmsEQBYnyp-6wy9chTD7GQPMTb"}}}`},
+		{"a badge without text, as an alert", pipeline.Message{PushType: "alert", HasBadge: true, Badge: 2}, `{"token":"T","data":{"pf_id":"n1"},"android":{"priority":"HIGH"},
+			"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"badge":2}}},"webpush":{"headers":{"Urgency":"high"}}}`},
+		{"text is shown whatever the push type: FCM makes an alert of it", pipeline.Message{PushType: "background", Title: "t", Sound: "s"}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},
+			"android":{"priority":"HIGH","notification":{"sound":"s"}},"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"sound":"s"}}},"webpush":{"headers":{"Urgency":"high"}}}`},
+		{"pf_id is ours", pipeline.Message{Data: json.RawMessage(`{"pf_id":"x"}`)}, `{"token":"T","data":{"pf_id":"n1"},"android":{"priority":"HIGH"},` + silentParts + `}`},
+		{"what has no other place gives way to data", pipeline.Message{Title: "t", Locale: "de", Category: "c", ThreadID: "h", Data: json.RawMessage(`{"locale":"x","category":"y","thread_id":"z"}`)},
+			`{"token":"T","notification":{"title":"t"},"data":{"locale":"x","category":"y","thread_id":"z","pf_id":"n1"},"android":{"priority":"HIGH"},
+			"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"category":"c","thread-id":"h"}}},"webpush":{"headers":{"Urgency":"high"}}}`},
+		{"escapes are sent as UTF-8, halves of pairs as U+FFFD", pipeline.Message{Title: "t", Data: json.RawMessage(`{"\u0413":"\ud83d\u0413\/"}`), FCM: json.RawMessage(`{"fcm_options":{"analytics_label":"\u0413"}}`)},
+			"{\"token\":\"T\",\"notification\":{\"title\":\"t\"},\"data\":{\"Г\":\"\uFFFDГ/\",\"pf_id\":\"n1\"},\"android\":{\"priority\":\"HIGH\"},\"fcm_options\":{\"analytics_label\":\"Г\"}," + alertParts + "}"},
+		{"the raw object is merged deep and wins, but not the target", pipeline.Message{Title: "t", Body: "b", Sound: "s", HasBadge: true,
+			FCM: json.RawMessage(`{"token":"x","notification":{"body":"theirs"},"android":{"priority":"NORMAL","notification":{"channel_id":"c"}},"apns":{"headers":{"apns-priority":"5"},"payload":{"aps":{"sound":"theirs"}}},"webpush":{"headers":{"TTL":"7"}},"fcm_options":{"analytics_label":"l"}}`)},
+			`{"token":"T","notification":{"title":"t","body":"theirs"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL","notification":{"sound":"s","notification_count":0,"channel_id":"c"}},
+			"apns":{"headers":{"apns-priority":"5"},"payload":{"aps":{"sound":"theirs","badge":0}}},"webpush":{"headers":{"Urgency":"high","TTL":"7"}},"fcm_options":{"analytics_label":"l"}}`},
 	} {
 		t.Run(k.why, func(t *testing.T) {
 			r := &exchange.Draft{}
@@ -68,10 +97,103 @@ func TestBodies(t *testing.T) {
 			if err := json.Unmarshal([]byte(`{"message":`+strings.Replace(k.want, `"T"`, `"`+registration+`"`, 1)+`}`), &want); err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(got, want) {
+			if !reflect.DeepEqual(got, want) || strings.Contains(string(r.Body), `\u`) {
 				t.Errorf("got  %s\nwant %s", r.Body, k.want)
 			}
 		})
+	}
+}
+
+// What a raw part shows to Apple's devices must not go out as a silent push,
+// which Apple may drop.
+func TestRawAlertsAreNotSilent(t *testing.T) {
+	for raw, silent := range map[string]bool{
+		`{"apns":{"payload":{"aps":{"alert":{"title":"t"}}}}}`:       false,
+		`{"apns":{"payload":{"aps":{"\u0061lert":"t"}}}}`:            false,
+		`{"apns":{"payload":{"aps":{"sound":"s"}}}}`:                 false,
+		`{"apns":{"payload":{"aps":{"badge":0}}}}`:                   false,
+		`{"notification":{"image":"https://i/1"}}`:                   false,
+		`{"apns":{"headers":{"apns-push-type":"alert"}}}`:            false,
+		`{"apns":{"headers":{"apns-push-type":"background"}}}`:       true,
+		`{"apns":{"headers":{"apns-priority":"5"},"payload":{}}}`:    true,
+		`{"apns":{"payload":{"aps":{"x":1},"alert":"no alert"}}}`:    true,
+		`{"android":{"notification":{"title_loc_key":"k"}}}`:         true,
+		`{"data":{"notification":"n","apns":"a"},"webpush":{}}`:      true,
+		`{"apns":{"payload":{"aps":{"content-available":1}}}}`:       true,
+		`{"apns":{"payload":{"notification":{"alert":"t"}}}}`:        true,
+		`{"apns":{"payload":{"aps":{"x":{"alert":"t","badge":1}}}}}`: true,
+	} {
+		r := &exchange.Draft{}
+		if result, ok := testCodec().Encode(delivery(pipeline.Message{PushType: "background", FCM: json.RawMessage(raw)}), r); !ok {
+			t.Fatalf("%s: %+v", raw, result)
+		}
+		var body struct {
+			Message struct {
+				APNS struct {
+					Headers map[string]string
+					Payload struct{ Aps map[string]any }
+				}
+			}
+		}
+		if err := json.Unmarshal(r.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		h, aps := body.Message.APNS.Headers, body.Message.APNS.Payload.Aps
+		if (aps["content-available"] != nil) != silent || (h["apns-push-type"] == "background") != silent || (h["apns-priority"] == "5") != silent {
+			t.Errorf("%s became %s", raw, r.Body)
+		}
+	}
+}
+
+// FCM keeps four collapse keys a device, best effort, and slows collapsible
+// messages down: a key that is made of the id is none of those. Apple and
+// browsers have no such limit.
+func TestCollapseKeysOfDataMessages(t *testing.T) {
+	type parts struct {
+		Message struct {
+			Android struct {
+				CollapseKey  string `json:"collapse_key"`
+				Notification struct{ Tag string }
+			}
+			APNS    struct{ Headers map[string]string }
+			Webpush struct{ Headers map[string]string }
+		}
+	}
+	for _, k := range []struct {
+		why                       string
+		m                         pipeline.Message
+		derived                   bool
+		android, tag, apns, topic bool
+	}{
+		{"data, the producer's key", pipeline.Message{CollapseKey: "a \"b\""}, false, true, false, true, true},
+		{"data, a derived key", pipeline.Message{CollapseKey: "d"}, true, false, false, true, true},
+		{"text, the producer's key", pipeline.Message{Title: "t", CollapseKey: "k"}, false, false, true, true, true},
+		{"text, a derived key", pipeline.Message{Title: "t", CollapseKey: "d"}, true, false, true, true, true},
+		{"no key", pipeline.Message{Title: "t"}, false, false, false, false, false},
+	} {
+		d := delivery(k.m)
+		d.Item.Derived = k.derived
+		r := &exchange.Draft{}
+		if result, ok := testCodec().Encode(d, r); !ok {
+			t.Fatalf("%s: %+v", k.why, result)
+		}
+		var p parts
+		if err := json.Unmarshal(r.Body, &p); err != nil {
+			t.Fatal(err)
+		}
+		want := func(there bool) string {
+			if there {
+				return k.m.CollapseKey
+			}
+			return ""
+		}
+		a := p.Message.Android
+		if a.CollapseKey != want(k.android) || a.Notification.Tag != want(k.tag) || p.Message.APNS.Headers["apns-collapse-id"] != want(k.apns) {
+			t.Errorf("%s: %s", k.why, r.Body)
+		}
+		if topic := p.Message.Webpush.Headers["Topic"]; (topic != "") != k.topic || !regexp.MustCompile(`^[A-Za-z0-9_-]{0,32}$`).MatchString(topic) {
+			t.Errorf("%s: topic %q", k.why, topic)
+		}
 	}
 }
 
@@ -102,22 +224,48 @@ func TestFirebaseReadsOurBody(t *testing.T) {
 	if !strings.EqualFold(m.Android.Priority, "normal") || *m.Android.TTL != ttl || m.Android.CollapseKey != "" {
 		t.Errorf("android %+v, ttl %v", m.Android, *m.Android.TTL)
 	}
+	expiry := strconv.FormatInt(d.Expires.Unix(), 10)
+	if h := m.APNS.Headers; h["apns-priority"] != "5" || h["apns-collapse-id"] != "tag" || h["apns-expiration"] != expiry {
+		t.Errorf("apns headers %v", h)
+	}
+	if aps := m.APNS.Payload.Aps; aps.Sound != "s" || *aps.Badge != count || !aps.MutableContent {
+		t.Errorf("aps %+v", aps)
+	}
+	if h := m.Webpush.Headers; h["TTL"] != "5400" || h["Urgency"] != "normal" || m.Webpush.Notification.Tag != "tag" {
+		t.Errorf("web push headers %v, notification %+v", h, m.Webpush.Notification)
+	}
 	if n := m.Android.Notification; n.Tag != "tag" || n.Sound != "s" || *n.NotificationCount != count {
 		t.Errorf("android notification %+v", n)
 	}
 }
 
-func TestPriorityAndTTL(t *testing.T) {
-	now := time.Now()
-	for p, want := range map[pipeline.Priority]string{pipeline.Critical: "HIGH", pipeline.High: "HIGH", pipeline.Medium: "HIGH", pipeline.Low: "NORMAL", pipeline.Bulk: "NORMAL"} {
-		if got := string(appendAndroid([]byte("{"), &pipeline.Message{Priority: p}, false, time.Time{}, now)); got != `{"android":{"priority":"`+want+`"}` {
-			t.Errorf("%v: %s", p, got)
+func TestTimesToLive(t *testing.T) {
+	now := time.Unix(1795000000, 0)
+	for left, want := range map[time.Duration][3]string{
+		90 * time.Second:        {"90s", "90", "1795000090"},
+		1500 * time.Millisecond: {"1s", "1", "1795000001"},
+		0:                       {"0s", "0", "1795000000"},
+		-time.Hour:              {"0s", "0", "1794996400"},
+		365 * 24 * time.Hour:    {"2419200s", "2419200", "1826536000"},
+	} {
+		d := delivery(pipeline.Message{Title: "t"})
+		d.Expires = now.Add(left)
+		r := &exchange.Draft{}
+		if _, ok := encodeBody(r, d, now); !ok {
+			t.Fatal("refused")
 		}
-	}
-	for left, want := range map[time.Duration]string{90 * time.Second: "90s", 1500 * time.Millisecond: "1s", 0: "0s", -time.Hour: "0s", 365 * 24 * time.Hour: "2419200s"} {
-		got := string(appendAndroid([]byte("{"), &pipeline.Message{Priority: pipeline.High}, false, now.Add(left), now))
-		if !strings.Contains(got, `"ttl":"`+want+`"`) {
-			t.Errorf("%v left: %s", left, got)
+		var body struct {
+			Message struct {
+				Android       struct{ TTL string }
+				APNS, Webpush struct{ Headers map[string]string }
+			}
+		}
+		if err := json.Unmarshal(r.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		m := body.Message
+		if got := [3]string{m.Android.TTL, m.Webpush.Headers["TTL"], m.APNS.Headers["apns-expiration"]}; got != want {
+			t.Errorf("%v left: %v, want %v", left, got, want)
 		}
 	}
 }
@@ -129,14 +277,31 @@ func TestRefusedBeforeSending(t *testing.T) {
 		m      pipeline.Message
 		reason string
 	}{
-		{"fits: {\"k\":\"…\",\"pf_id\":\"n1\"} of 4,096", pipeline.Message{Data: long(4096 - 21)}, ""},
-		{"one more", pipeline.Message{Data: long(4097 - 21)}, "payload_too_large"},
+		{"fits: keys and values, k, …, pf_id and n1, are 4,096 bytes", pipeline.Message{Data: long(4096 - 8)}, ""},
+		{"one more", pipeline.Message{Data: long(4097 - 8)}, "payload_too_large"},
+		{"text counts too: title and t", pipeline.Message{Title: "t", Data: long(4096 - 8 - 6)}, ""},
+		{"one more", pipeline.Message{Title: "t", Data: long(4097 - 8 - 6)}, "payload_too_large"},
+		{"escapes count as the text they are", pipeline.Message{Data: json.RawMessage(`{"k":"` + strings.Repeat(`\u0413`, 2044) + `"}`)}, ""},
+		{"one more", pipeline.Message{Data: json.RawMessage(`{"k":"` + strings.Repeat(`\u0413`, 2044) + `x"}`)}, "payload_too_large"},
+		{"quotes count once", pipeline.Message{Title: strings.Repeat(`"`, 4000)}, ""},
+		{"escapes in a raw part", pipeline.Message{Title: "t", FCM: json.RawMessage(`{"notification":{"body":"` + strings.Repeat(`\u4f60`, 1300) + `"}}`)}, ""},
 		{"too large after merging", pipeline.Message{Title: "t", FCM: json.RawMessage(`{"notification":{"body":"` + strings.Repeat("x", 4100) + `"}}`)}, "payload_too_large"},
 		{"reserved key", pipeline.Message{Data: json.RawMessage(`{"from":"x"}`)}, "invalid_message"},
 		{"reserved prefix", pipeline.Message{Data: json.RawMessage(`{"google.x":"x"}`)}, "invalid_message"},
 		{"reserved prefix", pipeline.Message{Data: json.RawMessage(`{"gcm.x":"x"}`)}, "invalid_message"},
+		{"reserved prefix, escaped", pipeline.Message{Data: json.RawMessage(`{"\u0067cm.x":"x"}`)}, "invalid_message"},
+		{"no reserved prefix", pipeline.Message{Data: json.RawMessage(`{"goog":"x","gc":"m","fro":"m","from2":"x"}`)}, ""},
 		{"another target", pipeline.Message{FCM: json.RawMessage(`{"topic":"all"}`)}, "invalid_message"},
 		{"another target", pipeline.Message{FCM: json.RawMessage(`{"condition":"x"}`)}, "invalid_message"},
+		{"another target", pipeline.Message{FCM: json.RawMessage(`{"apns":{"live_activity_token":"x"}}`)}, "invalid_message"},
+		{"another target", pipeline.Message{FCM: json.RawMessage(`{"apns":{"live\u0041ctivityToken":"x"}}`)}, "invalid_message"},
+		{"another id", pipeline.Message{FCM: json.RawMessage(`{"data":{"pf_id":"x"}}`)}, "invalid_message"},
+		{"another id", pipeline.Message{FCM: json.RawMessage(`{"android":{"data":{"pf_\u0069d":"x"}}}`)}, "invalid_message"},
+		{"another id", pipeline.Message{FCM: json.RawMessage(`{"webpush":{"data":{"pf_id":"x"}}}`)}, "invalid_message"},
+		{"another id", pipeline.Message{FCM: json.RawMessage(`{"apns":{"payload":{"pf_id":"x"}}}`)}, "invalid_message"},
+		{"reserved for Android alone", pipeline.Message{FCM: json.RawMessage(`{"webpush":{"data":{"from":"x"}},"apns":{"payload":{"from":"x"}}}`)}, ""},
+		{"reserved key in the raw part", pipeline.Message{FCM: json.RawMessage(`{"data":{"from":"x"}}`)}, "invalid_message"},
+		{"reserved key in Android's part", pipeline.Message{FCM: json.RawMessage(`{"android":{"data":{"gcm.x":"x"}}}`)}, "invalid_message"},
 	} {
 		result, ok := testCodec().Encode(delivery(k.m), &exchange.Draft{})
 		if ok != (k.reason == "") || result.Reason != k.reason || !ok && result.Class != pipeline.Refused {
@@ -172,7 +337,7 @@ func TestNoAccessToken(t *testing.T) {
 func TestEncodeIntoAWarmDraftAllocatesNothing(t *testing.T) {
 	c := testCodec()
 	d := delivery(pipeline.Message{Title: "Your order", Body: "is on its way", Sound: "default", CollapseKey: "order-17", HasBadge: true,
-		Data: json.RawMessage(`{"k":"v"}`), FCM: json.RawMessage(`{"android":{"notification":{"channel_id":"c"}}}`)})
+		Data: json.RawMessage(`{"k":"\u0413"}`), FCM: json.RawMessage(`{"android":{"notification":{"channel_id":"\u0413"}}}`)})
 	d.Expires = time.Now().Add(time.Hour)
 	r := &exchange.Draft{}
 	if n := testing.AllocsPerRun(200, func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 
@@ -23,14 +24,33 @@ func fetchOver(a account, client *http.Client) fetchFunc {
 		Scopes: []string{scope}, TokenURL: a.TokenURI,
 	}
 	return func(ctx context.Context) (*oauth2.Token, error) {
-		return conf.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, client)).Token()
+		within := *client
+		within.Transport = bounded{ctx, client.Transport}
+		return conf.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, &within)).Token()
 	}
+}
+
+// bounded ends requests with a fetch: oauth2 makes them without its context.
+type bounded struct {
+	fetch context.Context // it is always canceled in the end
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	context.AfterFunc(b.fetch, func() { cancel(context.Cause(b.fetch)) })
+	next := b.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	return next.RoundTrip(r.WithContext(ctx))
 }
 
 // fetchAlone fetches each token over an HTTP/2 connection of its own: it is
 // needed about once an hour, and a connection that is kept so long without use
 // may be dead without anybody noticing until a token is urgent.
-func fetchAlone(a account, conf *tls.Config) (fetchFunc, error) {
+func fetchAlone(a account, conf *tls.Config, log *slog.Logger) (fetchFunc, error) {
 	u, err := url.Parse(a.TokenURI)
 	if err != nil {
 		return nil, fmt.Errorf("reading token_uri: %w", err)
@@ -38,6 +58,9 @@ func fetchAlone(a account, conf *tls.Config) (fetchFunc, error) {
 	opt := h2.Options{
 		URL: "https://" + u.Host, TLS: conf, Connections: 1, StreamsPerConnection: 1,
 		Timeout: fetchTimeout, Lanes: []h2.Lane{{Name: "tokens", Weight: 1, Queue: 1}},
+	}
+	if log != nil {
+		opt.Log = log.With("for", "access token")
 	}
 	return func(ctx context.Context) (*oauth2.Token, error) {
 		pool, err := h2.NewPool(opt)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,10 +20,12 @@ import (
 // The caller sets App, and ID unless data has a pf_id, which then is the id.
 // A time to live becomes an expiry counted from now; 0, now or never, stays a
 // raw override. Without a priority ours is Google's default: high for what is
-// shown, normal for data alone.
+// shown, normal for data alone. Unlike all else that a message says to Android
+// alone, both count for devices of Apple's and browsers too, where their parts
+// do not say otherwise; and data alone wakes Apple's apps (content-available).
 //
-// A message for a topic, a condition or an installation id is an error, and
-// one without a token. Errors repeat nothing of the message.
+// A message for a topic, a condition, an installation id or a live activity is
+// an error, and one without a token. Errors repeat nothing of the message.
 func FromMessage(message json.Marshaler, now time.Time) (pipeline.Message, error) {
 	m, err := fromMessage(message, now)
 	if err != nil {
@@ -84,6 +85,9 @@ func fromMessage(message json.Marshaler, now time.Time) (pipeline.Message, error
 			return m, fmt.Errorf("it is for a %s; a delivery is for one device's token", target)
 		}
 	}
+	if _, has := rest.object("apns")["live_activity_token"]; has {
+		return m, errors.New("it is for a live activity; a delivery is for one device's token")
+	}
 	if m.Device = (pipeline.Target{Platform: pipeline.FCM, Token: rest.take("token")}); m.Device.Token == "" {
 		return m, errors.New("it has no token")
 	}
@@ -142,8 +146,8 @@ func readData(m *pipeline.Message, rest members) error {
 	return nil
 }
 
-// readAndroid moves priority, time to live, and of the notification what the
-// message has fields for.
+// readAndroid moves priority and time to live. The rest is Android's alone, and
+// our fields would say it to all platforms.
 func readAndroid(m *pipeline.Message, rest members, shown bool, now time.Time) error {
 	android := rest.object("android")
 	switch priority := android.take("priority"); {
@@ -169,27 +173,5 @@ func readAndroid(m *pipeline.Message, rest members, shown bool, now time.Time) e
 			delete(android, "ttl")
 		}
 	}
-	if n := android.object("notification"); shown && n != nil {
-		m.CollapseKey, m.Sound = takeShort(n, "tag"), n.take("sound")
-		if count, err := strconv.Atoi(string(n["notification_count"])); err == nil && count >= 0 {
-			m.Badge, m.HasBadge = count, true
-			delete(n, "notification_count")
-		}
-		if err := android.put("notification", n); err != nil {
-			return err
-		}
-	}
 	return rest.put("android", android)
-}
-
-// maxCollapseKey is the contract's limit, in bytes. A longer tag stays a raw
-// override.
-const maxCollapseKey = 64
-
-func takeShort(o members, key string) string {
-	var s string
-	if json.Unmarshal(o[key], &s) != nil || len(s) > maxCollapseKey {
-		return ""
-	}
-	return o.take(key)
 }

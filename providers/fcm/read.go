@@ -1,8 +1,11 @@
 package fcm
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,8 +79,23 @@ var (
 		"RESOURCE_EXHAUSTED": retryQuota,
 		"INTERNAL":           retryRoute,
 		"UNAVAILABLE":        retryRoute,
+		"ABORTED":            retryRoute,
+		"CANCELLED":          retryRoute,
+		"DEADLINE_EXCEEDED":  retryRoute,
 	}
 )
+
+// Reasons are the words that an answer of Google's can end with.
+func Reasons() []string {
+	words := append(exchange.StatusReasons(), exchange.StatusReason(statusCanceled))
+	for _, table := range []map[string]action{fcmCodes, appleReasons, infoReasons, statuses} {
+		words = slices.AppendSeq(words, maps.Keys(table))
+	}
+	return words
+}
+
+// statusCanceled is Google's for what was given up on the way.
+const statusCanceled = 499
 
 // shortest is how soon Google wants nothing again; quotaDelay what it says to
 // wait on 429 without Retry-After; longest bounds what a header can ask for.
@@ -87,20 +105,35 @@ const (
 	longest    = time.Hour
 )
 
+// lenient is a JSON value that stays zero where it is of another type than
+// expected: one such value must not take the others with it.
+type lenient[T any] struct{ v T }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *lenient[T]) UnmarshalJSON(raw []byte) error {
+	var v T
+	if json.Unmarshal(raw, &v) == nil {
+		l.v = v
+	}
+	return nil
+}
+
 // answer is Google's error envelope, as far as it decides anything.
 type answer struct {
-	Error struct {
-		Message string `json:"message"`
-		Status  string `json:"status"`
-		Details []struct {
-			Type       string `json:"@type"`
-			ErrorCode  string `json:"errorCode"`
-			Reason     string `json:"reason"`
-			Violations []struct {
-				Field string `json:"field"`
-			} `json:"fieldViolations"`
-		} `json:"details"`
-	} `json:"error"`
+	Error lenient[struct {
+		Message lenient[string]            `json:"message"`
+		Status  lenient[string]            `json:"status"`
+		Details lenient[[]lenient[detail]] `json:"details"`
+	}] `json:"error"`
+}
+
+type detail struct {
+	Type       lenient[string] `json:"@type"`
+	ErrorCode  lenient[string] `json:"errorCode"`
+	Reason     lenient[string] `json:"reason"`
+	Violations lenient[[]lenient[struct {
+		Field lenient[string] `json:"field"`
+	}]] `json:"fieldViolations"`
 }
 
 // fault is an error answer in short.
@@ -116,19 +149,21 @@ func readFault(status int, body []byte) fault {
 	if json.Unmarshal(body, &a) != nil {
 		return f // a front end's HTML page: the HTTP status is all there is
 	}
-	f.state = a.Error.Status
-	f.aboutToken = strings.Contains(a.Error.Message, "registration token")
-	for _, d := range a.Error.Details {
+	e := &a.Error.v
+	f.state = e.Status.v
+	f.aboutToken = strings.Contains(e.Message.v, "registration token")
+	for i := range e.Details.v {
+		d := &e.Details.v[i].v
 		switch {
-		case strings.HasSuffix(d.Type, ".FcmError"):
-			f.code = d.ErrorCode
-		case strings.HasSuffix(d.Type, ".ApnsError"):
-			f.apple = d.Reason
-		case strings.HasSuffix(d.Type, ".ErrorInfo"):
-			f.info = d.Reason
+		case strings.HasSuffix(d.Type.v, ".FcmError"):
+			f.code = d.ErrorCode.v
+		case strings.HasSuffix(d.Type.v, ".ApnsError"):
+			f.apple = d.Reason.v
+		case strings.HasSuffix(d.Type.v, ".ErrorInfo"):
+			f.info = d.Reason.v
 		}
-		for _, v := range d.Violations {
-			f.aboutToken = f.aboutToken || v.Field == "message.token"
+		for _, v := range d.Violations.v {
+			f.aboutToken = f.aboutToken || v.v.Field.v == "message.token"
 		}
 	}
 	return f
@@ -162,7 +197,7 @@ func (f *fault) action() (action, string) {
 			return a, f.state
 		}
 	}
-	return f.byHTTP(), "http_" + strconv.Itoa(f.http)
+	return f.byHTTP(), exchange.StatusReason(f.http)
 }
 
 func (f *fault) byHTTP() action {
@@ -173,6 +208,8 @@ func (f *fault) byHTTP() action {
 		return haltRoute
 	case f.http == 429:
 		return retryQuota
+	case f.http == 408, f.http == statusCanceled:
+		return retryRoute
 	case f.http >= 400 && f.http < 500:
 		return failMessage
 	}
@@ -181,10 +218,12 @@ func (f *fault) byHTTP() action {
 
 // Left implements exchange.Codec. Google's words there are about the
 // connection.
-func (c *codec) Left(_ string, result pipeline.Result) pipeline.Result { return result }
+func (c *codec) Left(_ string, result pipeline.Result, _ *exchange.Draft) (pipeline.Result, exchange.Next) {
+	return result, exchange.Settled
+}
 
 // Read implements exchange.Codec.
-func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
 	a := &r.Answer
 	if a.Status == 200 {
 		c.guard.Success()
@@ -193,10 +232,14 @@ func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, 
 	f := readFault(a.Status, a.Body)
 	act, word := f.action()
 	result := pipeline.Result{Class: pipeline.Again, Reason: word}
-	if a.Status < 400 || a.Status >= 500 && a.Status != 503 {
+	if a.Status < 400 || a.Status == statusCanceled || a.Status >= 500 && a.Status != 503 {
 		result.Certainty = pipeline.Ambiguous // it may have been queued before it broke
 	}
 	if act == dropGuarded {
+		if word, own := ownWords(&d.Item.Message, word); own {
+			result.Class, result.Reason = pipeline.Refused, word
+			return result, exchange.Settled
+		}
 		if c.guard.Dead() {
 			result.Class = pipeline.Gone
 		} else {
@@ -206,6 +249,20 @@ func (c *codec) Read(_ *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, 
 	}
 	c.guard.Other()
 	return c.apply(act, result, r)
+}
+
+// ownWords reports whether the refusal of a token may be about what the message
+// itself says, and returns the reason to give. Such an answer is no news of the
+// token, and not counted by the guard: a message must be able to remove no
+// token of others, and to stop no route.
+func ownWords(m *pipeline.Message, word string) (string, bool) {
+	switch {
+	case m.Device.Token != "":
+		return string(pipeline.InvalidToken), true // the message names the token
+	case len(m.FCM) > 0 && word != "SENDER_ID_MISMATCH":
+		return word, true
+	}
+	return word, false
 }
 
 func (c *codec) apply(act action, result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
@@ -272,12 +329,16 @@ func retryAfter(value, date string, now time.Time) (time.Duration, bool) {
 	return max(at.Sub(now), 0), true
 }
 
+// maxName is the longest name that is kept: with a project's id of 30 bytes
+// Google's have about 90.
+const maxName = 256
+
 // messageName is the name that Google gave the message, or empty.
 func messageName(body []byte) string {
 	for it := payload.Members(body); it.Next(); {
 		if it.Is("name") {
-			if v := it.Value; len(v) > 2 && len(v) <= 512 && v[0] == '"' {
-				return string(v[1 : len(v)-1])
+			if v := it.Value; len(v) > 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 {
+				return exchange.ID(v[1:len(v)-1], maxName)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package fcm
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,24 +84,109 @@ func TestEveryError(t *testing.T) {
 		{"unavailable", 503, envelope("UNAVAILABLE", "The service is currently unavailable.", "Fcm:UNAVAILABLE"), "", again(route, 10*s, not, false), "UNAVAILABLE"},
 		{"never sooner than 10 s", 503, envelope("UNAVAILABLE", "x", "Fcm:UNAVAILABLE"), "1", paused(again(route, 10*s, not, false)), "UNAVAILABLE"},
 		{"never later than an hour", 503, envelope("UNAVAILABLE", "x", "Fcm:UNAVAILABLE"), "999999999", paused(again(route, time.Hour, not, false)), "UNAVAILABLE"},
+		{"never later than an hour, by a date", 503, envelope("UNAVAILABLE", "x", "Fcm:UNAVAILABLE"), "Fri, 31 Dec 2100 23:59:59 GMT", paused(again(route, time.Hour, not, false)), "UNAVAILABLE"},
+		{"never later than an hour, of a device", 429, envelope("RESOURCE_EXHAUSTED", "x", "Fcm:QUOTA_EXCEEDED"), "Fri, 31 Dec 2100 23:59:59 GMT", again(device, time.Hour, not, false), "QUOTA_EXCEEDED"},
+		{"never later than an hour, of a project", 429, envelope("RESOURCE_EXHAUSTED", "x", "Info:RATE_LIMIT_EXCEEDED"), "Fri, 31 Dec 2100 23:59:59 GMT", paused(again(route, time.Hour, not, false)), "RATE_LIMIT_EXCEEDED"},
+		{"a date that is over: never sooner than 10 s", 503, envelope("UNAVAILABLE", "x", "Fcm:UNAVAILABLE"), "Fri, 31 Dec 1999 23:59:59 GMT", paused(again(route, 10*s, not, false)), "UNAVAILABLE"},
 		{"no information: by HTTP", 400, envelope("INVALID_ARGUMENT", "x", "Fcm:UNSPECIFIED_ERROR"), "", fail, "http_400"},
 		{"no information: by HTTP", 503, envelope("", "", "Fcm:UNSPECIFIED_ERROR"), "", again(route, 10*s, not, false), "http_503"},
+		{"request timed out at Google", 408, ``, "", again(route, 10*s, not, false), "http_408"},
+		{"aborted", 409, envelope("ABORTED", "x"), "", again(route, 10*s, not, false), "ABORTED"},
+		{"canceled", 499, envelope("CANCELLED", "x"), "", again(route, 10*s, unsure, false), "CANCELLED"},
+		{"canceled, without an envelope", 499, ``, "", again(route, 10*s, unsure, false), "http_499"},
+		{"too late at Google", 504, envelope("DEADLINE_EXCEEDED", "x"), "", again(route, 10*s, unsure, false), "DEADLINE_EXCEEDED"},
 		{"unknown words: by HTTP", 400, envelope("NEW", "x", "Fcm:NEW", "Info:NEW"), "", fail, "http_400"},
 		{"unknown words: by status", 503, envelope("UNAVAILABLE", "x", "Fcm:NEW"), "", again(route, 10*s, not, false), "UNAVAILABLE"},
 	} {
 		row.want.Reason = row.word
-		got, next := testCodec().Read(nil, answered(row.status, row.body, row.retryAfter))
+		got, next := testCodec().Read(plain(), answered(row.status, row.body, row.retryAfter))
 		if got != row.want || next != exchange.Settled {
 			t.Errorf("%s: %+v, %v; want %+v", row.why, got, next, row.want)
 		}
 	}
 }
 
+// One field of a type that nobody expects takes nothing away from the others:
+// UNREGISTERED must not become a bare 404, which halts the route.
+func TestIllTypedFieldsDropNothingElse(t *testing.T) {
+	const good = `{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"UNREGISTERED"}`
+	details := func(list string) string {
+		return `{"error":{"code":404,"message":"x","status":"NOT_FOUND","details":[` + list + `]}}`
+	}
+	for why, body := range map[string]string{
+		"another detail is a number":             details(`5,` + good),
+		"another detail is null":                 details(`null,` + good),
+		"another detail is a list":               details(good + `,[[]]`),
+		"another detail's type is a number":      details(`{"@type":5},` + good),
+		"another detail's reason is an object":   details(good + `,{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":{"a":1}}`),
+		"violations are no list":                 details(good + `,{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":"x"}`),
+		"a violation is no object":               details(`{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":["x",{"field":5}]},` + good),
+		"a field of the same detail":             details(strings.Replace(good, `{`, `{"reason":7,"fieldViolations":{},`, 1)),
+		"the code is a text":                     strings.Replace(details(good), `404`, `"404"`, 1),
+		"the message is an object":               strings.Replace(details(good), `"x"`, `{"a":"b"}`, 1),
+		"the status is a number":                 strings.Replace(details(good), `"NOT_FOUND"`, `5`, 1),
+		"a second envelope's words stand behind": strings.Replace(details(good), `{"error"`, `{"errors":[1],"error"`, 1),
+	} {
+		if got, _ := testCodec().Read(plain(), answered(404, body, "")); got.Class != pipeline.Gone || got.Reason != "UNREGISTERED" {
+			t.Errorf("%s: %+v", why, got)
+		}
+	}
+	// And none makes up a word.
+	for why, body := range map[string]string{
+		"details are no list": `{"error":{"status":"NOT_FOUND","details":{"errorCode":"UNREGISTERED"}}}`,
+		"the error is a text": `{"error":"UNREGISTERED"}`, "no object": `["UNREGISTERED"]`, "cut off": details(good)[:90],
+		"the code is a list": details(`{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":["UNREGISTERED"]}`),
+	} {
+		if got, _ := testCodec().Read(plain(), answered(404, body, "")); got.Class != pipeline.Again || !got.Halt {
+			t.Errorf("%s: %+v", why, got)
+		}
+	}
+	token := `{"error":{"status":"INVALID_ARGUMENT","message":7,"details":[{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"INVALID_ARGUMENT"},
+		{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[3,{"field":"message.token","description":[]}]}]}}`
+	if got, _ := testCodec().Read(plain(), answered(400, token, "")); got.Class != pipeline.Gone {
+		t.Errorf("a violation behind an ill-typed one: %+v", got)
+	}
+}
+
 func TestSuccess(t *testing.T) {
-	got, _ := testCodec().Read(nil, answered(200, `{ "name": "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96" }`, ""))
+	got, _ := testCodec().Read(plain(), answered(200, `{ "name": "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96" }`, ""))
 	want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96"}
 	if got != want {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestMessageNames(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"name":"projects/p/messages/1"}`: "projects/p/messages/1", `{"name":""}`: "", `{"name":5}`: "", `{}`: "", `{"name":"a`: "",
+		"{\"name\":\"a\x1b[31m\"}": "", `{"name":"a\u001b"}`: "", "{\"name\":\"\u202e\"}": "", `{"name":"a b"}`: "",
+		`{"name":"` + strings.Repeat("x", 5000) + `"}`: strings.Repeat("x", 256), `{"name":"` + strings.Repeat("y", 256) + `"}`: strings.Repeat("y", 256),
+	} {
+		got, _ := testCodec().Read(plain(), answered(200, body, ""))
+		if got.ProviderID != want || got.Class != pipeline.Delivered {
+			t.Errorf("%.40s became %+v", body, got)
+		}
+	}
+}
+
+// Every word that an answer can end with is known to metrics.
+func TestReasonsAreAll(t *testing.T) {
+	all := Reasons()
+	for _, table := range []map[string]action{fcmCodes, appleReasons, infoReasons, statuses} {
+		for word := range table {
+			if !slices.Contains(all, word) {
+				t.Errorf("no %s", word)
+			}
+		}
+	}
+	for _, status := range []int{302, 400, 404, 408, 418, 429, 499, 500, 502, 503} {
+		got, _ := testCodec().Read(plain(), answered(status, "<html>", ""))
+		if !slices.Contains(all, got.Reason) {
+			t.Errorf("no %s", got.Reason)
+		}
+	}
+	if len(all) > 200 {
+		t.Errorf("%d reasons", len(all))
 	}
 }
 
@@ -111,10 +197,10 @@ func TestOurTokenRefused(t *testing.T) {
 	} {
 		c := testCodec()
 		r := answered(401, body, "")
-		if _, next := c.Read(nil, r); next != exchange.Parked || r.Repeats != 1 || len(c.tokens.parked) != 1 {
+		if _, next := c.Read(plain(), r); next != exchange.Parked || r.Repeats != 1 || len(c.tokens.parked) != 1 {
 			t.Errorf("first: %v, %d repeats", next, r.Repeats)
 		}
-		got, next := c.Read(nil, r)
+		got, next := c.Read(plain(), r)
 		if next != exchange.Settled || got.Class != pipeline.Again || got.Scope != pipeline.ScopeRoute || !got.Halt {
 			t.Errorf("second: %+v, %v", got, next)
 		}
@@ -125,7 +211,7 @@ func TestMassOfForeignTokensHaltsTheRoute(t *testing.T) {
 	c := testCodec()
 	removed := 0
 	for range 500 {
-		got, _ := c.Read(nil, answered(403, envelope("PERMISSION_DENIED", "SenderId mismatch", "Fcm:SENDER_ID_MISMATCH"), ""))
+		got, _ := c.Read(plain(), answered(403, envelope("PERMISSION_DENIED", "SenderId mismatch", "Fcm:SENDER_ID_MISMATCH"), ""))
 		if got.Class == pipeline.Gone {
 			removed++
 		} else if got.Class != pipeline.Again || !got.Halt || got.Scope != pipeline.ScopeRoute {

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/pushfleet/pushfleet/providers/h2"
 )
 
 const (
@@ -31,7 +34,7 @@ type tokenKeeper struct {
 	first   chan struct{} // closed when the first fetch has ended either way
 	refresh chan struct{} // asks for a new token now
 	stop    context.CancelFunc
-	done    sync.WaitGroup
+	done    chan struct{} // closed by run when it ends
 
 	mu      sync.Mutex
 	parked  []func() // to be called when the next fetch has ended
@@ -49,22 +52,30 @@ func startKeeper(fetch fetchFunc) *tokenKeeper {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &tokenKeeper{
 		fetch: fetch, stop: cancel,
-		first: make(chan struct{}), refresh: make(chan struct{}, 1),
+		first: make(chan struct{}), refresh: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	k.done.Go(func() { k.run(ctx) })
+	go k.run(ctx)
 	return k
 }
 
-func (k *tokenKeeper) close() {
+// close ends the fetch that is under way and gives back what is parked. It
+// waits for the fetch until ctx ends: a client of the caller's may not listen.
+func (k *tokenKeeper) close(ctx context.Context) (err error) {
 	k.mu.Lock()
 	k.stopped = true
 	k.mu.Unlock()
 	k.stop()
-	k.done.Wait()
+	select {
+	case <-k.done:
+	case <-ctx.Done():
+		err = fmt.Errorf("ending token fetch: %w", context.Cause(ctx))
+	}
 	k.release(nil)
+	return err
 }
 
 func (k *tokenKeeper) run(ctx context.Context) {
+	defer close(k.done)
 	failures := 0
 	for first := true; ; first = false {
 		wait, err := k.renew(ctx)
@@ -106,12 +117,13 @@ func (k *tokenKeeper) renew(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	t, err := k.fetch(ctx)
 	if err != nil {
-		return 0, tokenError(err)
+		return 0, tokenError(errors.Join(err, ctx.Err()))
 	}
-	if !printable(t.AccessToken) {
+	header := append([]byte("Bearer "), t.AccessToken...)
+	if !printable(t.AccessToken) || len(header) > h2.MaxValue {
 		return 0, errors.New("fetching access token: the answer has no usable token")
 	}
-	k.current.Store(&accessToken{header: []byte("Bearer " + t.AccessToken), expiry: t.Expiry})
+	k.current.Store(&accessToken{header: header, expiry: t.Expiry})
 	left := time.Until(t.Expiry)
 	if t.Expiry.IsZero() {
 		left = time.Hour

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -21,6 +22,8 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 	"go.uber.org/goleak"
 	"golang.org/x/oauth2"
+
+	"github.com/pushfleet/pushfleet/providers/h2"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,16 +36,21 @@ var rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
 	return key
 })
 
-// serviceAccount is the file of an account whose tokens come from uri.
-func serviceAccount(t testing.TB, uri string) []byte {
+func keyPEM(t testing.TB) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(rsaKey())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// serviceAccount is the file of an account whose tokens come from uri.
+func serviceAccount(t testing.TB, uri string) []byte {
+	t.Helper()
 	file, err := json.Marshal(map[string]string{
 		"type": "service_account", "project_id": "shop-1", "private_key_id": "kid1",
-		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"private_key":  string(keyPEM(t)),
 		"client_email": "push@shop-1.iam.example", "token_uri": uri,
 	})
 	if err != nil {
@@ -65,7 +73,7 @@ func TestTokenIsReplacedEarly(t *testing.T) {
 		if got := string(k.authorization(time.Now())); got != "Bearer t4" {
 			t.Errorf("after 3 h: %q", got)
 		}
-		k.close()
+		closeNow(t, k)
 		want := []time.Duration{0, 55 * time.Minute, 110 * time.Minute, 165 * time.Minute}
 		if fmt.Sprint(fetched) != fmt.Sprint(want) {
 			t.Errorf("fetched at %v, want %v", fetched, want)
@@ -107,8 +115,27 @@ func TestFailedFetchBacksOffAndKeepsTheOldToken(t *testing.T) {
 		if k.authorization(time.Now()) == nil || k.failure() != nil {
 			t.Error("not healed")
 		}
-		k.close()
+		closeNow(t, k)
 	})
+}
+
+// A token that could never be sent is none: the route waits for a better one,
+// where each message would be refused for good.
+func TestTokenThatCannotBeSentIsNone(t *testing.T) {
+	for name, token := range map[string]string{
+		"empty": "", "with a line's end": "a\r\nb", "over 8 KiB": strings.Repeat("x", h2.MaxValue),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := startKeeper(func(context.Context) (*oauth2.Token, error) { return &oauth2.Token{AccessToken: token}, nil })
+				defer closeNow(t, k)
+				<-k.first
+				if got := k.authorization(time.Now()); got != nil || k.failure() == nil {
+					t.Errorf("a header of %d bytes, %v", len(got), k.failure())
+				}
+			})
+		})
+	}
 }
 
 func TestRefusedTokenIsFetchedOnceForAll(t *testing.T) {
@@ -139,7 +166,7 @@ func TestRefusedTokenIsFetchedOnceForAll(t *testing.T) {
 			t.Error("a newer token was there, and it was not used at once")
 		}
 		k.refused(k.authorization(time.Now()), func() { resumed.Add(1) })
-		k.close()
+		closeNow(t, k)
 		if resumed.Load() != 102 {
 			t.Error("close keeps what was parked")
 		}
@@ -204,7 +231,7 @@ func TestTokenRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			k := startKeeper(fetch)
-			defer k.close()
+			defer closeNow(t, k)
 			<-k.first
 			if got := string(k.authorization(time.Now())); got != "Bearer abc" || k.failure() != nil {
 				t.Errorf("%q, %v", got, k.failure())
@@ -237,3 +264,121 @@ func TestAccountsThatAreRefused(t *testing.T) {
 		t.Error("a foreign error passes through")
 	}
 }
+
+func closeNow(t *testing.T, k *tokenKeeper) {
+	t.Helper()
+	if err := k.close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A token endpoint that takes a request and says nothing must not hold up the
+// end of a worker: the end of the client reaches the request.
+func TestCloseEndsAFetch(t *testing.T) {
+	for _, k := range []struct {
+		why    string
+		tls    bool
+		client *http.Client
+	}{{"plain HTTP", false, nil}, {"over HTTP/2", true, nil}, {"over a client of the caller's", false, &http.Client{Timeout: time.Hour}}} {
+		t.Run(k.why, func(t *testing.T) {
+			asked, ended, end := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_ = r.ParseForm() // without it the server does not notice an end
+				asked <- struct{}{}
+				select {
+				case <-r.Context().Done():
+					close(ended)
+				case <-end:
+				}
+			}))
+			opt := Options{HTTP: k.client, Pool: h2.Options{URL: "https://127.0.0.1:1", Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 1}}}}
+			if k.tls {
+				s.EnableHTTP2 = true
+				s.StartTLS()
+				opt.Pool.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+				opt.Pool.TLS.RootCAs.AddCert(s.Certificate())
+			} else {
+				s.Start()
+			}
+			defer s.Close()
+			defer close(end)
+			opt.ServiceAccount = serviceAccount(t, s.URL)
+			c, err := New(opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-asked
+			closed := make(chan error, 1)
+			go func() { closed <- c.Close(t.Context()) }()
+			for _, what := range []string{"Close", "the request"} {
+				select {
+				case err := <-closed:
+					if err != nil {
+						t.Error(err)
+					}
+				case <-ended:
+					ended = nil
+				case <-time.After(hang):
+					t.Fatalf("%s does not end", what)
+				}
+			}
+		})
+	}
+}
+
+// hang is how long a test waits for what does not come. It is no measure.
+const hang = time.Minute
+
+type ignorant chan struct{}
+
+func (i ignorant) RoundTrip(*http.Request) (*http.Response, error) {
+	<-i
+	return nil, errors.New("too late")
+}
+
+// A client of the caller's can ignore its context. Ours does not wait longer
+// than its own.
+func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
+	stuck := make(ignorant)
+	defer close(stuck)
+	c, err := New(Options{ServiceAccount: serviceAccount(t, "https://tokens.example"), HTTP: &http.Client{Transport: stuck},
+		Pool: h2.Options{Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("no more time")
+	cancel(why)
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(ctx) }()
+	select {
+	case err := <-closed:
+		if !errors.Is(err, why) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(hang):
+		t.Fatal("Close waits for the token endpoint")
+	}
+}
+
+// The time-out of a fetch, too, reaches the request.
+func TestFetchTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetch := fetchOver(account{Email: "x", PrivateKey: string(keyPEM(t)), TokenURI: "https://tokens.example"},
+			&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})})
+		start := time.Now()
+		k := startKeeper(fetch)
+		<-k.first
+		if waited := time.Since(start); waited != fetchTimeout || !strings.Contains(k.failure().Error(), "time-out") {
+			t.Errorf("after %v: %v", waited, k.failure())
+		}
+		closeNow(t, k)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
