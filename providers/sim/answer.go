@@ -67,14 +67,14 @@ type Answer struct {
 
 	text arena // of strings in Fields
 
-	act *Act   // for the engine to do, besides
-	by  string // whose act it is
-	key uint64 // of the ledger's entry; 0 for none
+	act     *Act     // for the engine to do, besides
+	by      string   // whose act it is
+	decided decision // as the ledger has it
 }
 
 func (a *Answer) reset() {
 	a.Reply, a.Status, a.Latency = NoReply, 0, 0
-	a.act, a.by, a.key = nil, "", 0
+	a.act, a.by, a.decided = nil, "", decision{}
 	a.Fields, a.Body, a.text = a.Fields[:0], a.Body[:0], a.text[:0]
 }
 

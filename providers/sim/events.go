@@ -7,7 +7,8 @@ import (
 )
 
 // Event is something the simulator did other than accept: an answer that is no
-// acceptance, one that was asked for, or something done to a connection.
+// acceptance, one that was asked for, or something done to a connection. What
+// a client did against HTTP/2 is there as "protocol_error".
 type Event struct {
 	Seq       uint64    `json:"seq"`              // from 1, without gaps
 	At        time.Time `json:"at"`               // by the simulated clock

@@ -108,16 +108,16 @@ func (f *fate) apply(p *push, act *Act, c *choice) {
 func (f *fate) finish(p *push, c *choice, ans *Answer) {
 	ans.Latency, ans.act, ans.by = c.latency, c.act, c.by
 	if c.act != nil && c.act.Do == DoHang {
-		f.ledger.hang(p.id, p.device, p.provider)
+		key := f.ledger.hang(p.id, p.device, p.provider)
 		if f.watch != nil {
-			f.watched(p, 0, NoReply)
+			f.watched(p, key, NoReply)
 		}
 		f.events.add(p.event(c, ""))
 		return
 	}
-	ans.key = f.ledger.observe(p.id, p.device, c.reply)
+	ans.decided = f.ledger.observe(p.id, p.device, c.reply)
 	if f.watch != nil {
-		f.watched(p, ans.key, c.reply)
+		f.watched(p, ans.decided.key, c.reply)
 	}
 	if c.act != nil && c.act.Do >= DoOneStream {
 		return // the engine's to do, and to tell of

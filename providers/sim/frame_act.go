@@ -46,7 +46,11 @@ func (c *frameConn) warn(s *stream) *orderedAct {
 func (c *frameConn) do(a *Act, by string, stream uint32) {
 	c.mu.Lock()
 	ended := c.failed
-	if !ended && a.Do != DoKill {
+	switch {
+	case ended:
+	case a.Do == DoRefuse || a.Do == DoKill:
+		c.note(a.Do, by, stream, "")
+	default:
 		c.act(a, by, stream)
 	}
 	c.mu.Unlock()
@@ -55,9 +59,7 @@ func (c *frameConn) do(a *Act, by string, stream uint32) {
 		return
 	case a.Do == DoRefuse:
 		c.engine.refuse(c.memory.address, a, by)
-		c.note(a.Do, by, stream, "")
 	case a.Do == DoKill:
-		c.note(a.Do, by, stream, "")
 		if tcp, ok := c.socket.Conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // or it is no reset, only an end
 		}
@@ -104,7 +106,8 @@ func (c *frameConn) act(a *Act, by string, stream uint32) {
 		c.leave(http2.ErrCodeEnhanceYourCalm, c.last, tooManyPings)
 	case DoMute, DoBlackHole:
 		c.remove(func(uint32) bool { return true }, func(o owed) {
-			c.open++ // it stays open for ever
+			c.open++
+			c.silence(o.stream)
 			c.drop(o, false)
 		})
 		c.mute, c.deaf = true, c.deaf || a.Do == DoBlackHole
@@ -115,13 +118,11 @@ func (c *frameConn) act(a *Act, by string, stream uint32) {
 		c.deaf = true
 	case DoStall:
 		c.stall(a.For)
-	case DoRefuse:
-		return // not of this connection
 	}
 	c.note(a.Do, by, stream, detail)
 }
 
-// note writes an event.
+// note writes an event. It is called with mu held.
 func (c *frameConn) note(d Do, by string, stream uint32, detail string) {
 	c.engine.policy.events.add(Event{
 		Provider: c.provider.String(), Conn: c.memory.id, Stream: stream, Do: d.String(),
@@ -159,8 +160,8 @@ func (c *frameConn) leave(code http2.ErrCode, kept uint32, debug string) {
 // in flight above it. It is called with mu held.
 func (c *frameConn) keep(unprocessed int) uint32 {
 	ids := c.unanswered()
-	for len(ids) > 0 && ids[0] < c.answered {
-		ids = ids[1:] // a newer one has its answer: this one must count as processed
+	for len(ids) > 0 && ids[0] < c.settled {
+		ids = ids[1:] // a newer one counts as processed: so must this one
 	}
 	if n := min(unprocessed, len(ids)); n > 0 {
 		return max(ids[len(ids)-n], 2) - 2
@@ -194,16 +195,22 @@ func (c *frameConn) stall(d time.Duration) {
 	c.stalled.Store(true)
 }
 
-// stand waits, in the reader, while the connection is stalled.
-func (c *frameConn) stand() {
+// stand waits, in the reader, while the connection is stalled. It reports
+// whether the connection goes on.
+func (c *frameConn) stand() bool {
 	c.mu.Lock()
-	d := c.stallFor
+	d, failed := c.stallFor, c.failed
 	c.mu.Unlock()
+	if failed {
+		return false
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		c.stalled.Store(false)
+		return true
 	case <-c.ended:
+		return false
 	}
 }

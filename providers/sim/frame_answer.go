@@ -28,6 +28,8 @@ func (c *frameConn) answer(s *stream) {
 	c.learn(s.req.Path)
 	if act == nil || act.Do != DoHang {
 		c.schedule(s.id, c.came)
+	} else {
+		c.silence(s.id)
 	}
 	c.mu.Unlock()
 	if act != nil && act.Do >= DoOneStream {
@@ -42,13 +44,14 @@ func (c *frameConn) answer(s *stream) {
 // schedule puts the answer where it waits for its time. It is called with mu
 // held.
 func (c *frameConn) schedule(id uint32, now time.Time) {
-	o := owed{c.ans.key, id, c.ans.Reply}
+	o := owed{c.ans.decided, id}
 	switch {
 	case c.leaving && id > c.kept:
 		c.open--
 		c.drop(o, true)
 		return
 	case c.mute:
+		c.silence(id)
 		c.drop(o, false)
 		return
 	}
@@ -130,9 +133,41 @@ func (c *frameConn) sendWaiting(now time.Time) (next time.Duration) {
 	return next
 }
 
-// drop tells the ledger of an answer that does not get out.
+// drop tells the ledger of an answer that does not get out. It is called with
+// mu held.
 func (c *frameConn) drop(o owed, undone bool) {
-	c.engine.policy.dropped(c.memory, o.stream, o.key, o.reply, undone)
+	if !undone {
+		c.settled = max(c.settled, o.stream)
+	}
+	c.engine.policy.dropped(c.memory, o.stream, o.decision, undone)
+}
+
+// silence leaves a stream open for ever, without an answer. It is called with
+// mu held.
+func (c *frameConn) silence(id uint32) {
+	if c.silent == nil {
+		c.silent = map[uint32]struct{}{}
+	}
+	c.silent[id] = struct{}{}
+}
+
+// withdraw closes a stream whose request was complete: its answer is dropped,
+// unless it is due already. It is called with mu held.
+func (c *frameConn) withdraw(id uint32) {
+	delete(c.updates, id)
+	if _, ok := c.silent[id]; ok {
+		delete(c.silent, id)
+		c.open--
+		return
+	}
+	if i := c.waitingFor(id); i >= 0 {
+		c.drop(c.waiting[i].owed, false)
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		c.open--
+	} else if o, ok := c.wheel.take(id); ok {
+		c.drop(o, false)
+		c.open--
+	}
 }
 
 // remove takes the answers to some streams back, of those that have not been

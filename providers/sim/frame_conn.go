@@ -35,33 +35,36 @@ type frameConn struct {
 	memory *Conn
 
 	// Only the reader touches these.
-	in       []byte // what was read; from here to there is not looked at yet
-	from, to int
-	came     time.Time // when it was read; zero until somebody asks
-	clock    time.Time // the same by the simulated clock
-	hpack    *hpackDecoder
-	streams  map[uint32]*stream // whose request is not complete
-	free     []*stream
-	block    []byte // of a header that goes on in CONTINUATION frames
-	blockOf  uint32
-	blockEnd bool // END_STREAM was on its HEADERS
-	ans      Answer
-	consumed int // bytes since the last WINDOW_UPDATE of the connection
+	in        []byte // what was read; from here to there is not looked at yet
+	from, to  int
+	came      time.Time // when it was read; zero until somebody asks
+	clock     time.Time // the same by the simulated clock
+	hpack     *hpackDecoder
+	streams   map[uint32]*stream // whose request is not complete
+	free      []*stream
+	block     []byte // of a header that goes on in CONTINUATION frames
+	blockOf   uint32
+	blockEnd  bool     // END_STREAM was on its HEADERS
+	blockSelf bool     // its HEADERS made the stream depend on itself
+	forgotten []uint32 // streams that we closed before their request was complete; the newest of them
+	forgets   int      // how many there have been
+	ans       Answer
+	consumed  int // bytes since the last WINDOW_UPDATE of the connection
 
 	wake chan struct{} // capacity 1: there is something to write
 	idle chan struct{} // closed when no answer is missing after goAway, or at the end
 
 	ended chan struct{} // closed at the end
 
-	warning, stalled atomic.Bool // hints of farewell and stallFor, for the reader
+	warning, stalled atomic.Bool // hints of farewell, and of stallFor and failed, for the reader
 
 	mu       sync.Mutex
 	provider Provider // Nobody until the first request tells
 	out      batch    // due now
 	wheel    wheel
 	waiting  []waitingAnswer
-	open     int // streams without a complete answer
-	slack    int // streams that the client reset: it may open others before we answered them
+	open     int                 // streams without a complete answer
+	silent   map[uint32]struct{} // of those the ones that will never have one; nil: none
 	last     uint32
 	window   int64            // of the connection, for our bodies
 	initial  int64            // of its streams
@@ -81,7 +84,7 @@ type frameConn struct {
 	abrupt   bool      // or even before that,
 	leaveBy  time.Time // or then
 	kept     uint32    // the last stream that GOAWAY said is processed
-	answered uint32    // the newest stream whose answer was written
+	settled  uint32    // the newest stream whose decision stands: its answer was written, or given up
 	farewell *orderedAct
 
 	mute, deaf bool
@@ -95,9 +98,14 @@ type frameConn struct {
 type stream struct {
 	id   uint32
 	req  Request
-	size int // of its header list
 	body []byte
 	text arena // of the strings in req
+
+	size      int    // of its header list
+	pseudos   uint8  // the pseudo-header fields that came, a bit each
+	announced bool   // there was a content-length,
+	length    uint64 // of this many bytes
+	fault     string // why the header is malformed; empty: it is not
 }
 
 func newFrameConn(e *frameEngine, c *tls.Conn, socket *readAhead, memory *Conn, p Provider) *frameConn {
@@ -115,9 +123,12 @@ func newFrameConn(e *frameEngine, c *tls.Conn, socket *readAhead, memory *Conn, 
 }
 
 // errPeer ends a connection because of what the client did.
-type errPeer http2.ErrCode
+type errPeer struct {
+	code http2.ErrCode
+	why  string
+}
 
-func (e errPeer) Error() string { return http2.ErrCode(e).String() }
+func (e errPeer) Error() string { return e.code.String() + ": " + e.why }
 
 // run looks after the connection until it ends.
 func (c *frameConn) run() {
@@ -127,7 +138,8 @@ func (c *frameConn) run() {
 	var peer errPeer
 	if errors.As(err, &peer) {
 		c.mu.Lock()
-		c.out.frames = appendGoAway(c.out.frames, c.last, http2.ErrCode(peer), "")
+		c.out.frames = appendGoAway(c.out.frames, c.last, peer.code, peer.why)
+		c.complain(0, peer.code, peer.why)
 		c.mu.Unlock()
 		c.flushLast()
 		c.drain()
@@ -166,6 +178,7 @@ func (c *frameConn) fail() {
 	c.mu.Lock()
 	if !c.failed {
 		c.failed = true
+		c.stalled.Store(true)
 		close(c.ended)
 	}
 	c.closeIdle()

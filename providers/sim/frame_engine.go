@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 const handshakeTime = 10 * time.Second
@@ -40,7 +42,7 @@ func newFrameEngine(p *policy, certificate tls.Certificate, streams int) *frameE
 	e := &frameEngine{
 		policy: p, limit: streams, http1: newHTTP1Engine(p),
 		tls: &tls.Config{
-			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{http2.NextProtoTLS, "http/1.1"},
 		},
 		others:    &handedOver{conns: make(chan net.Conn), done: make(chan struct{})},
 		listeners: map[net.Listener]struct{}{}, conns: map[*frameConn]struct{}{}, raw: map[net.Conn]struct{}{},
@@ -101,12 +103,20 @@ func (e *frameEngine) accept(c net.Conn, memory *Conn, p Provider) {
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
 	defer cancel()
 	err := secure.HandshakeContext(ctx)
-	if err == nil && secure.ConnectionState().NegotiatedProtocol != "h2" {
-		e.forget(c)
-		e.others.hand(&http1Conn{secure, memory})
-		return
+	var first []byte
+	if err == nil {
+		version := secure.ConnectionState().NegotiatedProtocol
+		if version == "" {
+			version, first, err = opening(secure)
+		}
+		if err == nil && version != http2.NextProtoTLS {
+			e.forget(c)
+			e.others.hand(&http1Conn{secure, memory, first})
+			return
+		}
 	}
 	fc := newFrameConn(e, secure, socket, memory, p)
+	fc.to = copy(fc.in, first)
 	e.mu.Lock()
 	delete(e.raw, c)
 	ok := err == nil && !e.closed
@@ -115,7 +125,7 @@ func (e *frameEngine) accept(c net.Conn, memory *Conn, p Provider) {
 	}
 	e.mu.Unlock()
 	if !ok {
-		_ = c.Close() // the client sees the failed handshake
+		_ = c.Close() // the client sees the failed handshake, or its own silence
 		return
 	}
 	fc.run()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"net"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -34,18 +35,45 @@ func (r *readAhead) Read(b []byte) (int, error) {
 	return r.in.Read(b)
 }
 
+// openingTime is how long a client without ALPN may take to show what it
+// speaks.
+const openingTime = 30 * time.Second
+
+// opening reads what a client that negotiated nothing says first, until that is
+// HTTP/2's preface or cannot become it: Apple takes such clients, and Pushy is
+// one. It returns what it read.
+func opening(c net.Conn) (version string, first []byte, err error) {
+	if err := c.SetReadDeadline(time.Now().Add(openingTime)); err != nil {
+		return "", nil, err
+	}
+	first = make([]byte, 0, len(http2.ClientPreface))
+	for strings.HasPrefix(http2.ClientPreface, string(first)) {
+		if len(first) == len(http2.ClientPreface) {
+			version = http2.NextProtoTLS
+			break
+		}
+		n, err := c.Read(first[len(first):cap(first)])
+		if first = first[:len(first)+n]; n == 0 && err != nil {
+			return "", nil, err
+		}
+	}
+	return version, first, c.SetReadDeadline(time.Time{})
+}
+
 // read takes frames until the connection ends.
 func (c *frameConn) read() error {
 	if err := c.await(len(http2.ClientPreface)); err != nil {
 		return err
 	}
 	if string(c.in[:len(http2.ClientPreface)]) != http2.ClientPreface {
-		return errPeer(http2.ErrCodeProtocol)
+		return broken("no preface of HTTP/2")
 	}
 	c.from = len(http2.ClientPreface)
 	for {
 		if c.stalled.Load() {
-			c.stand()
+			if !c.stand() {
+				return net.ErrClosed // what has been read is lost
+			}
 			c.came = time.Time{} // what has been read comes now
 		}
 		if err := c.await(headerSize); err != nil {
@@ -57,7 +85,7 @@ func (c *frameConn) read() error {
 		}
 		length := int(h[0])<<16 | int(h[1])<<8 | int(h[2])
 		if length > maxFrame {
-			return errPeer(http2.ErrCodeFrameSize)
+			return errPeer{http2.ErrCodeFrameSize, "a frame longer than MAX_FRAME_SIZE"}
 		}
 		if err := c.await(headerSize + length); err != nil {
 			return err

@@ -42,8 +42,7 @@ func (c *frameConn) granted() int {
 }
 
 // over deals with a stream above the limit, which came after previous. It is
-// called with mu held. A client that resets streams may open others before it
-// has had our answers to them: that is the slack.
+// called with mu held.
 func (c *frameConn) over(id, previous uint32) {
 	streams := c.engine.policy.rules.Load().Streams
 	switch {

@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"encoding/binary"
-
-	"golang.org/x/net/http2"
-)
+import "golang.org/x/net/http2"
 
 type frame struct {
 	kind    http2.FrameType
@@ -15,7 +11,10 @@ type frame struct {
 
 func (c *frameConn) frame(f *frame) error {
 	if c.blockOf != 0 && (f.kind != http2.FrameContinuation || f.stream != c.blockOf) {
-		return errPeer(http2.ErrCodeProtocol)
+		return broken("a frame within a header block")
+	}
+	if err := f.check(); err != nil {
+		return err
 	}
 	switch f.kind {
 	case http2.FrameHeaders:
@@ -27,35 +26,17 @@ func (c *frameConn) frame(f *frame) error {
 	case http2.FrameSettings:
 		return c.settings(f)
 	case http2.FramePing:
-		if len(f.payload) != 8 {
-			return errPeer(http2.ErrCodeFrameSize)
-		}
 		if !f.flags.Has(http2.FlagPingAck) && c.pinged() {
 			return c.acknowledge(http2.FramePing, http2.FlagPingAck, f.payload)
 		}
 	case http2.FrameWindowUpdate:
 		return c.windowUpdate(f)
 	case http2.FrameRSTStream:
-		if len(f.payload) != 4 || f.stream == 0 {
-			return errPeer(http2.ErrCodeProtocol)
-		}
-		c.reset(f.stream)
-	case http2.FramePushPromise:
-		return errPeer(http2.ErrCodeProtocol)
+		return c.reset(f.stream)
+	case http2.FramePriority:
+		return c.priority(f)
 	}
-	return nil // PRIORITY, GOAWAY and unknown frames say nothing to us
-}
-
-// acknowledge answers PING and SETTINGS. A client that asks on and on and reads
-// nothing is cut off.
-func (c *frameConn) acknowledge(kind http2.FrameType, ack http2.Flags, payload []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.out.frames) > outLimit {
-		return errPeer(http2.ErrCodeEnhanceYourCalm)
-	}
-	c.out.frames = appendFrame(c.out.frames, kind, ack, 0, payload)
-	return nil
+	return nil // GOAWAY and unknown frames say nothing to us
 }
 
 // unpad takes the padding off.
@@ -65,7 +46,7 @@ func unpad(f *frame) ([]byte, error) {
 		return p, nil
 	}
 	if len(p) == 0 || int(p[0]) >= len(p) {
-		return nil, errPeer(http2.ErrCodeProtocol)
+		return nil, broken("padding longer than its frame")
 	}
 	return p[1 : len(p)-int(p[0])], nil
 }
@@ -75,23 +56,28 @@ func (c *frameConn) headers(f *frame) error {
 	if err != nil {
 		return err
 	}
+	c.blockSelf = false
 	if f.flags.Has(http2.FlagHeadersPriority) {
-		if len(p) < 5 {
-			return errPeer(http2.ErrCodeFrameSize)
+		if len(p) < priorityLength {
+			return errPeer{http2.ErrCodeFrameSize, "HEADERS without the priority it announces"}
 		}
-		p = p[5:]
+		c.blockSelf = dependsOn(p) == f.stream
+		p = p[priorityLength:]
 	}
 	c.blockEnd = f.flags.Has(http2.FlagHeadersEndStream)
 	if !f.flags.Has(http2.FlagHeadersEndHeaders) {
 		c.block, c.blockOf = append(c.block[:0], p...), f.stream
 		return nil
 	}
-	return c.request(f.stream, p)
+	return c.header(f.stream, p)
 }
 
 func (c *frameConn) continuation(f *frame) error {
-	if c.blockOf == 0 || len(c.block)+len(f.payload) > maxHeaderBlock {
-		return errPeer(http2.ErrCodeEnhanceYourCalm)
+	switch {
+	case c.blockOf == 0:
+		return broken("CONTINUATION of nothing")
+	case len(c.block)+len(f.payload) > maxHeaderBlock:
+		return errPeer{http2.ErrCodeEnhanceYourCalm, "header block too long"}
 	}
 	c.block = append(c.block, f.payload...)
 	if !f.flags.Has(http2.FlagContinuationEndHeaders) {
@@ -99,24 +85,36 @@ func (c *frameConn) continuation(f *frame) error {
 	}
 	id := c.blockOf
 	c.blockOf = 0
-	return c.request(id, c.block)
+	return c.header(id, c.block)
 }
 
-// request starts a stream, or ends one with its trailers.
-func (c *frameConn) request(id uint32, block []byte) error {
+// header takes a whole header block: of a new stream, or behind a body.
+func (c *frameConn) header(id uint32, block []byte) error {
+	s, trailers := c.streams[id], true
+	if s == nil {
+		s, trailers = c.take(id), false
+	}
+	into := s
+	if trailers {
+		into = &stream{}
+	}
+	if !c.hpack.decode(block, into) {
+		return errPeer{http2.ErrCodeCompression, "broken header block"}
+	}
+	if c.blockSelf {
+		into.fault = dependsOnItself
+	}
+	if trailers {
+		return c.trailers(s, into)
+	}
+	return c.request(s)
+}
+
+// request starts a stream.
+func (c *frameConn) request(s *stream) error {
+	id := s.id
 	if id%2 == 0 {
-		return errPeer(http2.ErrCodeProtocol)
-	}
-	if s := c.streams[id]; s != nil { // trailers
-		if !c.hpack.decode(block, &stream{}) || !c.blockEnd {
-			return errPeer(http2.ErrCodeProtocol)
-		}
-		c.answer(s)
-		return nil
-	}
-	s := c.take(id)
-	if !c.hpack.decode(block, s) {
-		return errPeer(http2.ErrCodeCompression)
+		return broken("a stream with an even number")
 	}
 	c.mu.Lock()
 	stale := id <= c.last
@@ -124,7 +122,7 @@ func (c *frameConn) request(id uint32, block []byte) error {
 	if !stale && !c.leaving {
 		previous := c.last
 		c.last = id
-		if refused = c.open >= c.limit+c.slack; refused {
+		if refused = c.open >= c.limit; refused {
 			c.over(id, previous)
 		} else {
 			c.open++
@@ -133,31 +131,47 @@ func (c *frameConn) request(id uint32, block []byte) error {
 	c.mu.Unlock()
 	switch {
 	case stale:
-		return errPeer(http2.ErrCodeStreamClosed)
+		c.give(s)
+		if c.state(id) == streamForgotten {
+			return nil
+		}
+		return errPeer{http2.ErrCodeStreamClosed, "HEADERS on a closed stream"}
 	case refused:
 		c.give(s)
+		c.forget(id)
 	case s.size > maxHeaderBlock:
-		return errPeer(http2.ErrCodeEnhanceYourCalm)
+		return errPeer{http2.ErrCodeEnhanceYourCalm, "header list too long"}
+	case s.headFault() != "":
+		c.streams[id] = s
+		return c.breach(id, http2.ErrCodeProtocol, s.headFault())
 	case c.blockEnd:
-		c.answer(s)
+		return c.complete(s)
 	default:
 		c.streams[id] = s
 	}
 	return nil
 }
 
-// field takes a field of the request's header.
-func (s *stream) field(name, value string) {
-	s.size += len(name) + len(value) + fieldOverhead
-	switch name {
-	case ":method":
-		s.req.Method = value
-	case ":path":
-		s.req.Path = value
-	case ":scheme", ":authority":
-	default:
-		s.req.Fields = append(s.req.Fields, Field{name, value})
+// trailers ends a request.
+func (c *frameConn) trailers(s, fields *stream) error {
+	why := fields.trailerFault()
+	if !c.blockEnd {
+		why = "a second header that does not end the request"
 	}
+	if why != "" {
+		return c.breach(s.id, http2.ErrCodeProtocol, why)
+	}
+	return c.complete(s)
+}
+
+// complete takes the end of a request.
+func (c *frameConn) complete(s *stream) error {
+	if why := s.bodyFault(true); why != "" {
+		c.streams[s.id] = s
+		return c.breach(s.id, http2.ErrCodeProtocol, why)
+	}
+	c.answer(s)
+	return nil
 }
 
 func (c *frameConn) take(id uint32) *stream {
@@ -191,80 +205,49 @@ func (c *frameConn) data(f *frame) error {
 	}
 	s := c.streams[f.stream]
 	if s == nil {
-		return nil // of a stream that was reset or refused
+		return c.strayData(f.stream)
 	}
-	if s.body = append(s.body, p...); len(s.body) > bodyLimit {
+	s.body = append(s.body, p...)
+	if why := s.bodyFault(false); why != "" {
+		return c.breach(s.id, http2.ErrCodeProtocol, why)
+	}
+	if len(s.body) > bodyLimit {
 		// No provider reads this to its end. Neither do we.
 		c.answer(s)
-		c.mu.Lock()
-		c.out.frames = appendReset(c.out.frames, s.id, http2.ErrCodeNo)
-		c.mu.Unlock()
+		c.forget(f.stream)
 		return nil
 	}
 	if f.flags.Has(http2.FlagDataEndStream) {
-		c.answer(s)
+		return c.complete(s)
 	}
 	return nil
 }
 
-func (c *frameConn) reset(id uint32) {
+func (c *frameConn) strayData(id uint32) error {
+	switch c.state(id) {
+	case streamIdle:
+		return broken("DATA on an idle stream")
+	case streamForgotten:
+		return nil
+	}
+	return c.breach(id, http2.ErrCodeStreamClosed, "DATA on a closed stream")
+}
+
+// reset takes back a request, or the wish for its answer.
+func (c *frameConn) reset(id uint32) error {
 	s := c.streams[id]
+	if s == nil && c.state(id) == streamIdle {
+		return broken("RST_STREAM of an idle stream")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.updates, id)
-	if i := c.waitingFor(id); i >= 0 {
-		c.drop(c.waiting[i].owed, false)
-		c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
-		c.open--
-		return
-	}
 	if s == nil {
-		c.slack = min(c.slack+1, c.limit)
-		return
+		c.withdraw(id)
+		return nil
 	}
+	delete(c.updates, id)
 	delete(c.streams, id)
 	c.give(s)
 	c.open--
-}
-
-func (c *frameConn) settings(f *frame) error {
-	if f.stream != 0 || len(f.payload)%6 != 0 {
-		return errPeer(http2.ErrCodeFrameSize)
-	}
-	if f.flags.Has(http2.FlagSettingsAck) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.unacked = max(0, c.unacked-1)
-		return nil
-	}
-	for p := f.payload; len(p) > 0; p = p[6:] {
-		value := binary.BigEndian.Uint32(p[2:])
-		if http2.SettingID(binary.BigEndian.Uint16(p)) == http2.SettingInitialWindowSize {
-			if value > maxWindow {
-				return errPeer(http2.ErrCodeFlowControl)
-			}
-			c.mu.Lock()
-			c.initial = int64(value)
-			c.mu.Unlock()
-		}
-		// We use no dynamic table, push nothing, and send small frames.
-	}
-	return c.acknowledge(http2.FrameSettings, http2.FlagSettingsAck, nil)
-}
-
-func (c *frameConn) windowUpdate(f *frame) error {
-	if len(f.payload) != 4 {
-		return errPeer(http2.ErrCodeFrameSize)
-	}
-	n := int64(binary.BigEndian.Uint32(f.payload) & maxWindow)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f.stream == 0 {
-		if c.window += n; n == 0 || c.window > maxWindow {
-			return errPeer(http2.ErrCodeFlowControl)
-		}
-	} else if c.streams[f.stream] != nil || c.waitingFor(f.stream) >= 0 {
-		c.updates[f.stream] += n // others have their answer, or none to come
-	}
 	return nil
 }

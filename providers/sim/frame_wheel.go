@@ -2,7 +2,10 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 const (
@@ -19,9 +22,23 @@ type batch struct {
 
 // owed is an answer that has been decided and is not out yet.
 type owed struct {
-	key    uint64 // of the ledger
+	decision
 	stream uint32
-	reply  Reply
+}
+
+// frameLength is that of the whole frame at the beginning of p.
+func frameLength(p []byte) int { return headerSize + (int(p[0])<<16 | int(p[1])<<8 | int(p[2])) }
+
+// complete is the streams that end within the first bytes.
+func (b *batch) complete(bytes int) map[uint32]bool {
+	streams := map[uint32]bool{}
+	for p := b.frames[:bytes]; len(p) >= headerSize && frameLength(p) <= len(p); p = p[frameLength(p):] {
+		kind, flags := http2.FrameType(p[3]), http2.Flags(p[4])
+		if (kind == http2.FrameHeaders || kind == http2.FrameData) && flags.Has(http2.FlagDataEndStream) {
+			streams[binary.BigEndian.Uint32(p[5:])] = true
+		}
+	}
+	return streams
 }
 
 // remove takes the frames of some streams out, and hands over what was owed to
@@ -29,7 +46,7 @@ type owed struct {
 func (b *batch) remove(match func(stream uint32) bool, gone func(owed)) {
 	kept := b.frames[:0]
 	for p := b.frames; len(p) > 0; {
-		n := 9 + (int(p[0])<<16 | int(p[1])<<8 | int(p[2]))
+		n := frameLength(p)
 		if id := binary.BigEndian.Uint32(p[5:]); id == 0 || !match(id) {
 			kept = append(kept, p[:n]...)
 		}
@@ -45,6 +62,15 @@ func (b *batch) remove(match func(stream uint32) bool, gone func(owed)) {
 		}
 	}
 	b.owed = left
+}
+
+// take takes the answer to one stream out, and reports whether it was there.
+func (b *batch) take(stream uint32) (taken owed, ok bool) {
+	if !slices.ContainsFunc(b.owed, func(o owed) bool { return o.stream == stream }) {
+		return owed{}, false
+	}
+	b.remove(func(id uint32) bool { return id == stream }, func(o owed) { taken = o })
+	return taken, true
 }
 
 // wheel keeps encoded answers until they are due. Those whose times are within
@@ -129,4 +155,14 @@ func (w *wheel) remove(match func(stream uint32) bool, gone func(owed)) {
 	for tick := w.next; tick < w.until; tick++ {
 		w.slots[tick%wheelTicks].remove(match, gone)
 	}
+}
+
+// take takes the answer to one stream out, and reports whether it was there.
+func (w *wheel) take(stream uint32) (owed, bool) {
+	for tick := w.next; tick < w.until; tick++ {
+		if o, ok := w.slots[tick%wheelTicks].take(stream); ok {
+			return o, true
+		}
+	}
+	return owed{}, false
 }

@@ -13,8 +13,8 @@ func (c *frameConn) write() {
 		switch {
 		case len(spare.frames) > 0:
 			_ = c.conn.SetWriteDeadline(time.Now().Add(writeTime)) // Write reports it
-			if _, err := c.conn.Write(spare.frames); err != nil {
-				c.lose(&spare)
+			if n, err := c.conn.Write(spare.frames); err != nil {
+				c.lose(&spare, n)
 				c.fail()
 				return
 			}
@@ -49,13 +49,12 @@ func (c *frameConn) collect(spare *batch) (next time.Duration, stop bool) {
 	next = sooner(next, c.sendWaiting(now))
 	c.open -= n
 	if c.open == 0 {
-		c.slack = 0
 		next = sooner(next, c.idling())
 	}
 	*spare, c.out = c.out, *spare
 	c.writing = len(spare.frames) > 0
 	for i := range spare.owed {
-		c.answered = max(c.answered, spare.owed[i].stream)
+		c.settled = max(c.settled, spare.owed[i].stream)
 	}
 	if len(spare.frames) > 0 || !c.leaving {
 		return next, false
@@ -95,10 +94,16 @@ func (c *frameConn) idling() time.Duration {
 	return max(f.clock.passing(left), time.Millisecond)
 }
 
-// lose tells the ledger of answers whose write failed.
-func (c *frameConn) lose(b *batch) {
+// lose tells the ledger of answers whose write failed after some bytes: those
+// that were not complete with them.
+func (c *frameConn) lose(b *batch, written int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := b.complete(written)
 	for _, o := range b.owed {
-		c.drop(o, false)
+		if !out[o.stream] {
+			c.drop(o, false)
+		}
 	}
 }
 

@@ -19,9 +19,15 @@ const (
 type hpackDecoder struct {
 	// The dynamic table: entries are numbered from the connection's start, and
 	// entry n is entries[n%tableEntries] while oldest <= n < added.
-	entries       [tableEntries]Field
+	entries       [tableEntries]tableField
 	oldest, added uint64
 	size, limit   int // in bytes, as RFC 7541 counts
+}
+
+// tableField is an entry of a table.
+type tableField struct {
+	Field
+	kind fieldKind
 }
 
 func newHPACKDecoder() *hpackDecoder { return &hpackDecoder{limit: headerTable} }
@@ -29,8 +35,10 @@ func newHPACKDecoder() *hpackDecoder { return &hpackDecoder{limit: headerTable} 
 // staticTable is RFC 7541's, appendix A, in its order.
 var staticTable = newStaticTable()
 
-func newStaticTable() (table []Field) {
-	d := hpack.NewDecoder(0, func(f hpack.HeaderField) { table = append(table, Field{f.Name, f.Value}) })
+func newStaticTable() (table []tableField) {
+	d := hpack.NewDecoder(0, func(f hpack.HeaderField) {
+		table = append(table, tableField{Field{f.Name, f.Value}, kindOf(f.Name)})
+	})
 	for i := 1; ; i++ {
 		if _, err := d.Write([]byte{0x80 | byte(i)}); err != nil {
 			return table // behind the last one
@@ -52,7 +60,7 @@ func (d *hpackDecoder) decode(p []byte, s *stream) (ok bool) {
 			if n == 0 || f == nil {
 				return false
 			}
-			s.field(f.Name, f.Value)
+			s.field(f.kind, f.Name, f.Value)
 			p = p[n:]
 		case b&0xe0 == 0x20:
 			v, n := hpackInt(p, 5)
@@ -85,32 +93,36 @@ func (d *hpackDecoder) literal(p []byte, s *stream) (rest []byte, ok bool) {
 	}
 	p = p[n:]
 	var name string
+	var kind fieldKind
 	if i != 0 {
 		f := d.at(i)
 		if f == nil {
 			return nil, false
 		}
-		name = f.Name
-	} else if name, p, ok = s.text.read(p); !ok {
-		return nil, false
+		name, kind = f.Name, f.kind
+	} else {
+		if name, p, ok = s.text.read(p); !ok {
+			return nil, false
+		}
+		kind = kindOf(name)
 	}
 	value, p, ok := s.text.read(p)
 	if !ok {
 		return nil, false
 	}
 	if keep {
-		f := Field{strings.Clone(name), strings.Clone(value)}
-		if i != 0 {
-			f.Name = name // a table's already
+		f := tableField{Field{name, strings.Clone(value)}, kind}
+		if i == 0 {
+			f.Name = strings.Clone(name) // else it is a table's already
 		}
 		d.add(f)
 	}
-	s.field(name, value)
+	s.field(kind, name, value)
 	return p, true
 }
 
 // at is the field of an index, nil when there is none.
-func (d *hpackDecoder) at(i uint64) *Field {
+func (d *hpackDecoder) at(i uint64) *tableField {
 	if i-1 < uint64(len(staticTable)) {
 		return &staticTable[i-1]
 	}
@@ -120,7 +132,7 @@ func (d *hpackDecoder) at(i uint64) *Field {
 	return nil
 }
 
-func (d *hpackDecoder) add(f Field) {
+func (d *hpackDecoder) add(f tableField) {
 	size := len(f.Name) + len(f.Value) + fieldOverhead
 	d.evict(d.limit - size)
 	if size > d.limit {
@@ -135,7 +147,7 @@ func (d *hpackDecoder) evict(limit int) {
 	for d.size > limit && d.oldest < d.added {
 		f := &d.entries[d.oldest%tableEntries]
 		d.size -= len(f.Name) + len(f.Value) + fieldOverhead
-		*f = Field{}
+		*f = tableField{}
 		d.oldest++
 	}
 }

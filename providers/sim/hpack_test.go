@@ -57,7 +57,7 @@ func decodeBlocks(blocks [][]byte) (all []string, ok bool) {
 // referBlocks is decodeBlocks by the library.
 func referBlocks(blocks [][]byte) (all []string, ok bool) {
 	s := &stream{}
-	d := hpack.NewDecoder(headerTable, func(f hpack.HeaderField) { s.field(f.Name, f.Value) })
+	d := hpack.NewDecoder(headerTable, func(f hpack.HeaderField) { s.field(kindOf(f.Name), f.Name, f.Value) })
 	d.SetMaxStringLength(maxHeaderBlock)
 	for _, b := range blocks {
 		*s = stream{}
@@ -161,7 +161,7 @@ func TestHeaderTables(t *testing.T) {
 			if err := e.WriteField(f); err != nil {
 				t.Fatal(err)
 			}
-			s.field(f.Name, f.Value)
+			s.field(kindOf(f.Name), f.Name, f.Value)
 		}
 		blocks = append(blocks, bytes.Clone(out.Bytes()))
 		want = append(want, fmt.Sprint(s.req.Method, s.req.Path, s.req.Fields))

@@ -34,6 +34,17 @@ type http1Engine struct {
 type http1Conn struct {
 	*tls.Conn
 	memory *Conn
+	first  []byte // what was read already
+}
+
+// Read implements net.Conn.
+func (c *http1Conn) Read(b []byte) (int, error) {
+	if len(c.first) == 0 {
+		return c.Conn.Read(b)
+	}
+	n := copy(b, c.first)
+	c.first = c.first[n:]
+	return n, nil
 }
 
 // exchange is the memory of one request and its answer.
@@ -103,7 +114,7 @@ func (e *http1Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.policy.Answer(&x.req, &x.ans)
 	if e.act(&x.ans); !wait(r.Context(), x.ans.Latency) {
 		if x.ans.act == nil || x.ans.act.Do != DoHang { // then it has been counted
-			e.policy.dropped(x.req.Conn, 0, x.ans.key, x.ans.Reply, false)
+			e.policy.dropped(x.req.Conn, 0, x.ans.decided, false)
 		}
 		panic(http.ErrAbortHandler) // returning would answer 200
 	}

@@ -61,13 +61,20 @@ func (t *jwt) decode(claims any) error {
 	return nil
 }
 
+// signedES256 takes a signature as the standard of JWT has it, r and s, and in
+// DER, as Apple does.
 func (t *jwt) signedES256(key *ecdsa.PublicKey) bool {
-	if key == nil || t.Alg != "ES256" || len(t.signature) != 64 {
+	if key == nil || t.Alg != "ES256" {
 		return false
 	}
 	sum := sha256.Sum256([]byte(t.signed))
-	r, s := new(big.Int).SetBytes(t.signature[:32]), new(big.Int).SetBytes(t.signature[32:])
-	return ecdsa.Verify(key, sum[:], r, s)
+	if len(t.signature) == 64 {
+		r, s := new(big.Int).SetBytes(t.signature[:32]), new(big.Int).SetBytes(t.signature[32:])
+		if ecdsa.Verify(key, sum[:], r, s) {
+			return true
+		}
+	}
+	return ecdsa.VerifyASN1(key, sum[:], t.signature)
 }
 
 func (t *jwt) signedRS256(key *rsa.PublicKey) bool {

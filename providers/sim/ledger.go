@@ -22,7 +22,8 @@ type ledgerShard struct {
 	lost    [OAuth + 1]uint64 // of those and the decided ones, that got no answer
 	nameless,
 	repeats uint64
-	_ [64]byte // shards do not share a cache line
+	epoch uint16   // how often it was reset
+	_     [64]byte // shards do not share a cache line
 }
 
 type entryName struct{ id, device string }
@@ -33,9 +34,17 @@ func newLedger(full bool) *Ledger {
 	return l
 }
 
-// observe writes down one request and its answer, and returns the key of its
-// entry. An empty id is counted, and has no entry: then the key is 0.
-func (l *Ledger) observe(id, device []byte, r Reply) uint64 {
+// decision is what the ledger wrote down of a request, so that its answer can
+// be dropped.
+type decision struct {
+	key   uint64 // of the entry; 0 for none
+	reply Reply
+	epoch uint16 // of the shard, when it was written down
+}
+
+// observe writes down one request and its answer. An empty id is counted, and
+// has no entry.
+func (l *Ledger) observe(id, device []byte, r Reply) decision {
 	if len(id) == 0 {
 		s := &l.shards[r%ledgerShards]
 		s.mu.Lock()
@@ -43,8 +52,9 @@ func (l *Ledger) observe(id, device []byte, r Reply) uint64 {
 		if p := r.Provider(); r != FCMValidated && (p == APNS || p == FCM) {
 			s.nameless++
 		}
+		epoch := s.epoch
 		s.mu.Unlock()
-		return 0
+		return decision{0, r, epoch}
 	}
 	key := entryKey(id, device)
 	s := l.shard(key)
@@ -59,7 +69,7 @@ func (l *Ledger) observe(id, device []byte, r Reply) uint64 {
 		}
 	}
 	*slot = c.add(r)
-	return key
+	return decision{key, r, s.epoch}
 }
 
 // slot is the tally of an entry, made with its name when it is new. It is
@@ -72,9 +82,9 @@ func (l *Ledger) slot(s *ledgerShard, key uint64, id, device []byte) *tally {
 	return slot
 }
 
-// hang writes down a request that will never be decided or answered.
-func (l *Ledger) hang(id, device []byte, p Provider) {
-	key := uint64(0)
+// hang writes down a request that will never be decided or answered, and
+// returns the key of its entry.
+func (l *Ledger) hang(id, device []byte, p Provider) (key uint64) {
 	if len(id) > 0 {
 		key = entryKey(id, device)
 	}
@@ -85,15 +95,18 @@ func (l *Ledger) hang(id, device []byte, p Provider) {
 	s.lost[p]++
 	if len(id) == 0 {
 		s.nameless++
-		return
+		return 0
 	}
 	slot := l.slot(s, key, id, device)
 	*slot = slot.drop()
+	return key
 }
 
 // drop writes down that an answer which had been decided did not get out. With
-// undone the decision is taken back too: the request was not processed.
-func (l *Ledger) drop(key uint64, r Reply, undone bool) {
+// undone the decision is taken back too: the request was not processed. What
+// was decided before a Reset stays forgotten.
+func (l *Ledger) drop(d decision, undone bool) {
+	key, r := d.key, d.reply
 	if r == FCMValidated {
 		return // no push
 	}
@@ -103,6 +116,9 @@ func (l *Ledger) drop(key uint64, r Reply, undone bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if d.epoch != s.epoch {
+		return
+	}
 	p := r.Provider()
 	s.lost[p]++
 	if undone {
@@ -141,6 +157,7 @@ func (l *Ledger) Reset() {
 		s.mu.Lock()
 		s.counts, s.replies, s.nameless, s.repeats = table{}, [replyCount]uint64{}, 0, 0
 		s.hung, s.lost = [OAuth + 1]uint64{}, [OAuth + 1]uint64{}
+		s.epoch++
 		if l.full {
 			s.names = map[uint64]entryName{}
 		}

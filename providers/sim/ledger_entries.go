@@ -13,7 +13,7 @@ type Entry struct {
 	// it never processed (above GOAWAY's last stream, never to be answered) is
 	// not.
 	Dropped int
-	Last    Reply // its latest answer
+	Last    Reply // its latest answer; NoReply if that was taken back, or never made
 }
 
 // Entry returns what is known of a notification on a device, named by its

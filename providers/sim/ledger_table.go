@@ -42,7 +42,12 @@ func (c tally) add(r Reply) tally {
 func (c tally) drop() tally { return pack(c.accepted(), c.refused(), c.dropped()+1, c.last()) }
 
 // retract takes a decision back; a count that has reached its end stays there.
+// If it was the last one, nobody knows which was before.
 func (c tally) retract(r Reply) tally {
+	last := c.last()
+	if last == r {
+		last = NoReply
+	}
 	a, n := c.accepted(), c.refused()
 	if r.Accepted() && a > 0 && a < mostAccepted {
 		a--
@@ -50,7 +55,7 @@ func (c tally) retract(r Reply) tally {
 	if !r.Accepted() && n > 0 && n < mostRefused {
 		n--
 	}
-	return pack(a, n, c.dropped(), c.last())
+	return pack(a, n, c.dropped(), last)
 }
 
 // table is a hash table from 64-bit hashes to tallies, in 12 bytes a slot. The

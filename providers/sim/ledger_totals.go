@@ -9,9 +9,9 @@ type Totals struct {
 	Received uint64 `json:"received"`
 	Accepted uint64 `json:"accepted"`
 	Refused  uint64 `json:"refused"`
-	// Dropped counts pushes that got no answer, processed or not. Answered are
-	// all others; an answer still counts that a client which is gone did not
-	// read.
+	// Dropped counts pushes that got no answer, processed or not, also because
+	// the client reset their streams. Answered are all others; an answer still
+	// counts that a client which is gone did not read.
 	Dropped  uint64 `json:"dropped"`
 	Answered uint64 `json:"answered"`
 	// Entries is how many different pairs of notification and device came.

@@ -48,7 +48,8 @@ type Options struct {
 	// documents nothing. Zero means APNSPayloadEmpty.
 	Malformed Reply
 	// Raw turns all policies off: every push to a known path is accepted
-	// unseen, and the ledger counts it.
+	// unseen, and the ledger counts it. What breaks HTTP/2 itself is refused as
+	// without it.
 	Raw bool
 
 	// AccessTokenLife is how long OAuth tokens are good. Zero means an hour.

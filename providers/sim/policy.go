@@ -53,7 +53,7 @@ func (p *policy) Answer(req *Request, ans *Answer) {
 	case OAuth:
 		p.oauth.answer(req, ans)
 	default:
-		p.ledger.observe(nil, nil, NotOurPath)
+		ans.decided = p.ledger.observe(nil, nil, NotOurPath)
 		ans.Reply, ans.Status = NotOurPath, NotOurPath.Status()
 	}
 	if p.dates != nil {

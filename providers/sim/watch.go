@@ -44,8 +44,8 @@ func (f *fate) watched(p *push, key uint64, r Reply) {
 }
 
 // dropped writes down that an answer which had been decided did not get out.
-func (f *fate) dropped(conn *Conn, stream uint32, key uint64, r Reply, undone bool) {
-	f.ledger.drop(key, r, undone)
+func (f *fate) dropped(conn *Conn, stream uint32, d decision, undone bool) {
+	f.ledger.drop(d, undone)
 	if f.watch == nil {
 		return
 	}
@@ -53,5 +53,5 @@ func (f *fate) dropped(conn *Conn, stream uint32, key uint64, r Reply, undone bo
 	if undone {
 		what = Undone
 	}
-	f.watch(&Arrival{At: time.Now(), What: what, Key: key, Conn: conn.id, Remote: conn.remote, Stream: stream, Provider: r.Provider(), Reply: r})
+	f.watch(&Arrival{At: time.Now(), What: what, Key: d.key, Conn: conn.id, Remote: conn.remote, Stream: stream, Provider: d.reply.Provider(), Reply: d.reply})
 }
