@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +48,13 @@ func New(client redis.UniversalClient, o Options) (*Filter, error) {
 
 // number is the window that a time falls into.
 func (f *Filter) number(at time.Time) int64 { return at.UnixNano() / int64(f.Window) }
+
+// Horizon is since when a Check that began up to now remembers what was added:
+// the start of the previous window, and some for clocks that differ. Of an id
+// that may be older a no says nothing.
+func (f *Filter) Horizon(now time.Time) time.Time {
+	return time.Unix(0, (f.number(now)-1)*int64(f.Window)).Add(slack)
+}
 
 // window returns a window, and lets go of those that are not asked any more.
 func (f *Filter) window(number int64) *window {
@@ -244,37 +250,4 @@ func birthItem(ms int64) string {
 		return unknownBirth
 	}
 	return birthPrefix + strconv.FormatInt(ms, 10)
-}
-
-// mintedAt is the Unix ms that a UUIDv7 carries; false for every other id.
-func mintedAt(id string) (ms int64, ok bool) {
-	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[14] != '7' || id[18] != '-' || id[23] != '-' ||
-		!strings.ContainsRune("89abAB", rune(id[19])) {
-		return 0, false
-	}
-	for i := range id {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			continue
-		}
-		d, ok := hexDigit(id[i])
-		if !ok {
-			return 0, false
-		}
-		if i < 13 {
-			ms = ms<<4 | d
-		}
-	}
-	return ms, true
-}
-
-func hexDigit(c byte) (int64, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return int64(c - '0'), true
-	case c >= 'a' && c <= 'f':
-		return int64(c-'a') + 10, true
-	case c >= 'A' && c <= 'F':
-		return int64(c-'A') + 10, true
-	}
-	return 0, false
 }

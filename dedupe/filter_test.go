@@ -133,6 +133,64 @@ func TestAddedIDsAreMaybeForTwoWindows(t *testing.T) {
 	})
 }
 
+// TestHorizon: whatever was added at the horizon or later is maybe, also when the
+// clock that says so is some minutes ahead; and the horizon is no more than that
+// behind what is forgotten.
+func TestHorizon(t *testing.T) {
+	const ahead = 4 * time.Minute
+	for _, into := range []time.Duration{0, time.Second, 3 * time.Hour, 6*time.Hour - time.Second} {
+		bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+			must(t, f.DeclareNew(t.Context()))
+			type added struct {
+				at time.Time
+				id string
+			}
+			var all []added
+			const near = 2 * time.Minute
+			time.Sleep(f.Window - time.Hour - near)
+			for i := range 12 { // shortly before each window, and shortly after its start
+				id := fmt.Sprint("id-", i)
+				add(t, f, id)
+				all = append(all, added{time.Now(), id})
+				time.Sleep([]time.Duration{2 * near, f.Window - 2*near}[i%2])
+				must(t, f.Prepare(t.Context()))
+			}
+			time.Sleep(time.Until(time.Now().Truncate(f.Window).Add(f.Window + into)))
+			must(t, f.Prepare(t.Context()))
+			now := time.Now()
+			horizon, forgotten := f.Horizon(now), 0
+			for _, a := range all {
+				if check(t, f, a.id) == 1 {
+					continue
+				}
+				forgotten++
+				if !a.at.Add(ahead).Before(horizon) {
+					t.Errorf("%v into a window: what was added %v ago is forgotten, the horizon is %v ago", into, now.Sub(a.at), now.Sub(horizon))
+				}
+			}
+			if want := f.Window + into; forgotten == 0 || now.Sub(horizon) < want-2*slack || now.Sub(horizon) > want {
+				t.Errorf("%v into a window: %d forgotten, the horizon is %v ago, want about %v", into, forgotten, now.Sub(horizon), want)
+			}
+		})
+	}
+}
+
+// TestClocksMayDiffer: the clock that mints an id may be some minutes ahead. One
+// that was finished before its filter was lost looks younger than the new filter
+// then, and is maybe all the same.
+func TestClocksMayDiffer(t *testing.T) {
+	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		ids := uuids(time.Now().Add(4*time.Minute), 1000, "ahead")
+		add(t, f, ids...)
+		r.Wipe()
+		must(t, f.Prepare(t.Context()))
+		if n := check(t, f, ids...); n != len(ids) {
+			t.Errorf("%d of %d ids that were finished before the wipe are maybe, want all", n, len(ids))
+		}
+	})
+}
+
 func TestFiltersThatAreNotWhole(t *testing.T) {
 	const n = 2000
 	for _, c := range []struct {
@@ -184,9 +242,11 @@ func TestFiltersThatAreNotWhole(t *testing.T) {
 		}, false, false, false},
 		{"too late to be whole", func(t *testing.T, f *Filter, r *embedded.Redis) {
 			must(t, f.DeclareNew(t.Context()))
-			r.Wipe()
 			next := f.window(f.number(time.Now()) + 1)
-			time.Sleep(time.Until(next.start.Add(-time.Minute)))
+			for _, key := range next.keys {
+				r.Mini.Del(key)
+			}
+			time.Sleep(time.Until(next.start.Add(-time.Minute))) // for a clock ahead it has begun
 			must(t, f.Prepare(t.Context()))
 			time.Sleep(2 * time.Minute)
 			must(t, f.Prepare(t.Context()))
@@ -406,6 +466,20 @@ func TestFiltersExpire(t *testing.T) {
 		time.Sleep(3*f.Window + 2*slack)
 		if keys := r.Mini.Keys(); len(keys) != 0 {
 			t.Errorf("%d keys have no expiry, such as %s", len(keys), keys[0])
+		}
+	})
+}
+
+// TestFiltersOutliveTheFastestClock: a filter is there until the last worker has
+// stopped asking it, whose clock may be some minutes behind that of Redis.
+func TestFiltersOutliveTheFastestClock(t *testing.T) {
+	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		add(t, f, "id")
+		w := f.window(f.number(time.Now()))
+		time.Sleep(time.Until(w.end.Add(f.Window + 4*time.Minute)))
+		if k := shards.FilterShard("id"); !r.Mini.Exists(w.keys[k]) {
+			t.Errorf("%v after its window and the next one the filter is gone", 4*time.Minute)
 		}
 	})
 }

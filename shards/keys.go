@@ -32,6 +32,10 @@ func FilterKey(k int, window int64) string {
 // TokenKey names the owner of a device token; k is TokenShard(deviceHash).
 func TokenKey(k int, deviceHash string) string { return "t:{" + FilterTag(k) + "}:" + deviceHash }
 
+// PausesKey holds what providers asked of the workers of a fleet: a sorted set
+// of routes by the time until which they are not to be called.
+func PausesKey(fleet string) string { return "p:" + fleet }
+
 // Names builds the key names of a batch in one reused buffer: two allocations
 // a batch, however many names. The zero value is ready. It is not safe for
 // concurrent use.
