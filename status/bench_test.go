@@ -3,10 +3,13 @@ package status_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/status"
@@ -50,6 +53,75 @@ func BenchmarkCassandraWrite(b *testing.B) {
 			b.ReportMetric(rows/time.Since(start).Seconds(), "rows/s")
 			b.ReportMetric(float64((processCPU(b)-cpu).Nanoseconds())/1000/rows, "cpu-us/row")
 		})
+	}
+}
+
+// BenchmarkCassandraPartitions is the same for rows of which each has a
+// partition of its own, as those of ids that are no UUIDv7 have: an insert each,
+// for which only the number of inserts under way counts.
+func BenchmarkCassandraPartitions(b *testing.B) {
+	host := os.Getenv("PUSHFLEET_TEST_CASSANDRA")
+	if host == "" {
+		b.Skip("needs PUSHFLEET_TEST_CASSANDRA=host:port")
+	}
+	for _, concurrency := range []int{4, 32, 128} {
+		b.Run(fmt.Sprint(concurrency), func(b *testing.B) {
+			opts := apply(b, status.Options{Hosts: []string{host}, Keyspace: "bench", Log: quiet, Concurrency: concurrency})
+			c := open(b, opts)
+			rows := delivered(max(10_000, b.N))
+			for i := range rows {
+				rows[i].ID = uuid.NewString()
+			}
+			b.ResetTimer()
+			start, cpu := time.Now(), processCPU(b)
+			var wg sync.WaitGroup
+			for group := range slices.Chunk(rows, 2000) {
+				wg.Go(func() {
+					if err := c.Write(b.Context(), group); err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(len(rows))/time.Since(start).Seconds(), "rows/s")
+			b.ReportMetric(float64((processCPU(b)-cpu).Nanoseconds())/1000/float64(len(rows)), "cpu-us/row")
+		})
+	}
+}
+
+// BenchmarkCassandraConfirm is the confirm read of ids with a partition each,
+// against those that share their partitions.
+func BenchmarkCassandraConfirm(b *testing.B) {
+	host := os.Getenv("PUSHFLEET_TEST_CASSANDRA")
+	if host == "" {
+		b.Skip("needs PUSHFLEET_TEST_CASSANDRA=host:port")
+	}
+	for _, own := range []bool{false, true} {
+		for _, concurrency := range []int{4, 32} {
+			b.Run(fmt.Sprintf("own partitions %v/%d", own, concurrency), func(b *testing.B) {
+				opts := apply(b, status.Options{Hosts: []string{host}, Keyspace: "bench", Log: quiet, Concurrency: concurrency})
+				c := open(b, opts)
+				rows := delivered(10_000)
+				ids := make([]string, len(rows))
+				for i := range rows {
+					if own {
+						rows[i].ID = uuid.NewString()
+					}
+					ids[i] = rows[i].ID
+				}
+				if err := c.Write(b.Context(), rows); err != nil {
+					b.Fatal(err)
+				}
+				b.ResetTimer()
+				start := time.Now()
+				for range b.N {
+					if _, err := c.Read(b.Context(), ids); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.N*len(ids))/time.Since(start).Seconds(), "ids/s")
+			})
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ type Cassandra struct {
 	metrics *metrics
 	cluster *cluster
 	merger  *merger
-	reads   chan struct{} // a place for each confirm query under way
+	reads   *places // of confirm queries
 }
 
 // OpenCassandra connects, in one attempt that ends with ctx: whoever wants to
@@ -41,14 +41,14 @@ func OpenCassandra(ctx context.Context, opts Options) (*Cassandra, error) {
 		return nil, fmt.Errorf("registering status metrics: %w", err)
 	}
 	cl.heal(m.rebuilds.Inc)
+	g := newMerger(mergeOptions{
+		rows: opts.FlushRows, bytes: opts.FlushBytes, linger: opts.FlushLinger,
+		concurrency: opts.Concurrency, timeout: opts.Timeout,
+		backoffMin: 50 * time.Millisecond, backoffMax: 2 * time.Second,
+	}, opts.Layouts.Bucket, &inserter{cluster: cl}, m, opts.place(), cl.trouble)
 	return &Cassandra{
-		opts: opts, metrics: m, cluster: cl,
-		merger: newMerger(mergeOptions{
-			rows: opts.FlushRows, bytes: opts.FlushBytes, linger: opts.FlushLinger,
-			concurrency: opts.Concurrency, timeout: opts.Timeout,
-			backoffMin: 50 * time.Millisecond, backoffMax: 2 * time.Second,
-		}, opts.Layouts.Bucket, &inserter{cluster: cl}, m, opts.place(), cl.trouble),
-		reads: make(chan struct{}, opts.Concurrency),
+		opts: opts, metrics: m, cluster: cl, merger: g,
+		reads: newPlaces(opts.Concurrency, opts.Timeout, cl.trouble, g.ctx),
 	}, nil
 }
 

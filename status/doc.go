@@ -18,6 +18,7 @@
 //	cassandra.go  the store: open, Write, Ping
 //	insert.go     one batch to the server
 //	read.go       the confirm read
+//	places.go     how many of its queries may be under way
 //	session.go    the gocql session, rebuilt when it does not heal
 //	failure.go    what an error of gocql means
 //	schema.go     keyspace and table: apply and check

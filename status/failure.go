@@ -35,9 +35,14 @@ func (f failure) String() string { return failureNames[f] }
 // others do their work meanwhile and hints on top.
 func (f failure) overload() bool { return f == timedOut || f == overloaded || f == unavailable }
 
-// unanswered reports whether the server said nothing at all: the session may
-// be one that never heals.
-func (f failure) unanswered() bool { return f == timedOut || f == unconnected }
+// unanswered reports whether the server said nothing at all to a request that
+// ended so: the session may be one that never heals. A server that answers that
+// its replicas took too long is reached.
+func unanswered(err error) bool {
+	var frame gocql.RequestError
+	f := classify(err)
+	return (f == timedOut || f == unconnected) && !errors.As(err, &frame)
+}
 
 // noAnswer says what an ended context means for an attempt that was bounded by
 // this time-out.

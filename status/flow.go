@@ -1,32 +1,47 @@
 package status
 
-// flow is how many batches may be under way at once: one more after a whole
-// window of successes, half after an overload, never above most or below one.
-// It is not safe for concurrent use: the merger holds it under its mutex.
+// flow is how much may be under way at once, in eighths of a full batch: one
+// batch more after a whole window of successes, half after an overload, never
+// above most, and never so little that no batch could go. It is not safe for
+// concurrent use: the merger holds it under its mutex.
+//
+// A batch of one row weighs an eighth, which is more than it costs the server.
+// Were batches counted, ids that make no others (all but UUIDv7) would leave
+// the store idle.
 type flow struct {
 	most  int
 	limit int
 	busy  int
-	good  int // successes since the limit last moved
+	good  int // weight of the successes since the limit last moved
 	cuts  int // times the limit was halved
 }
 
-func newFlow(most int) flow { return flow{most: most, limit: most} }
+// fullWeight is the weight of a full batch.
+const fullWeight = 8
 
-// full reports whether another batch has to wait.
-func (f *flow) full() bool { return f.busy >= f.limit }
+// newFlow has room for so many full batches.
+func newFlow(batches int) flow {
+	return flow{most: batches * fullWeight, limit: batches * fullWeight}
+}
 
-// start takes a place. The mark goes back to end.
-func (f *flow) start() (mark int) {
-	f.busy++
+// weightOf is the weight of a batch that is full to size of most.
+func weightOf(size, most int) int {
+	return min(max(1, (size*fullWeight+most-1)/most), fullWeight)
+}
+
+// fits reports whether a batch of this weight need not wait.
+func (f *flow) fits(weight int) bool { return f.busy == 0 || f.busy+weight <= f.limit }
+
+// start takes the place of a batch. The mark goes back to end.
+func (f *flow) start(weight int) (mark int) {
+	f.busy += weight
 	return f.cuts
 }
 
-// end gives the place back, and reports whether there is room for one more
-// than before. Of all batches that were under way when the limit was halved,
-// none halves it again: their overload is the same one.
-func (f *flow) end(mark int, failure failure) (grew bool) {
-	f.busy--
+// end gives the place back. Of all batches that were under way when the limit
+// was halved, none halves it again: their overload is the same one.
+func (f *flow) end(weight, mark int, failure failure) {
+	f.busy -= weight
 	switch {
 	case failure.overload():
 		if mark == f.cuts {
@@ -35,11 +50,9 @@ func (f *flow) end(mark int, failure failure) (grew bool) {
 		}
 		f.good = 0
 	case failure == noFailure && f.limit < f.most:
-		f.good++
+		f.good += weight
 		if f.good >= f.limit {
-			f.limit, f.good = f.limit+1, 0
-			return true
+			f.limit, f.good = min(f.limit+fullWeight, f.most), 0
 		}
 	}
-	return false
 }

@@ -26,7 +26,7 @@ type mergeOptions struct {
 	rows        int           // a batch is full at so many rows
 	bytes       int           // or at so many bytes of values
 	linger      time.Duration // from a batch's first row to its sending
-	concurrency int           // batches under way at once
+	concurrency int           // full batches under way at once, or smaller ones that come to as much
 	timeout     time.Duration // of one attempt
 	backoffMin  time.Duration
 	backoffMax  time.Duration
@@ -96,7 +96,7 @@ func newMerger(opts mergeOptions, bucket func(string) int64, exec executor, m *m
 	g.work.L = &g.mu
 	m.concurrency.Set(float64(opts.concurrency))
 	g.owned.Go(g.runClock)
-	for range opts.concurrency {
+	for range opts.concurrency * fullWeight {
 		g.owned.Go(g.runWorker)
 	}
 	return g
@@ -332,7 +332,13 @@ func (g *merger) runWorker() {
 	}
 }
 
-// take waits for a ready batch and a place in the flow.
+// weight is what a batch weighs in the flow.
+func (g *merger) weight(b *batch) int {
+	return max(weightOf(b.rows.len(), g.opts.rows), weightOf(len(b.rows.data), g.opts.bytes))
+}
+
+// take waits for a ready batch and a place in the flow, and wakes the next
+// worker while there is more of both.
 func (g *merger) take() (b *batch, mark int, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -340,7 +346,7 @@ func (g *merger) take() (b *batch, mark int, ok bool) {
 		if g.ctx.Err() != nil {
 			return nil, 0, false
 		}
-		if g.head == len(g.ready) || g.flow.full() {
+		if !g.workable() {
 			g.work.Wait()
 			continue
 		}
@@ -352,18 +358,25 @@ func (g *merger) take() (b *batch, mark int, ok bool) {
 		if g.open[b.bucket] == b {
 			delete(g.open, b.bucket)
 		}
-		return b, g.flow.start(), true
+		mark = g.flow.start(g.weight(b))
+		if g.workable() {
+			g.work.Signal()
+		}
+		return b, mark, true
 	}
+}
+
+// workable reports whether there is a ready batch and a place for it.
+func (g *merger) workable() bool {
+	return g.head < len(g.ready) && g.flow.fits(g.weight(g.ready[g.head]))
 }
 
 // finish acknowledges the rows of a batch, or puts it back for another attempt.
 func (g *merger) finish(b *batch, mark int, f failure, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.flow.end(mark, f) {
-		g.work.Signal()
-	}
-	g.metrics.concurrency.Set(float64(g.flow.limit))
+	g.flow.end(g.weight(b), mark, f)
+	g.metrics.concurrency.Set(float64(g.flow.limit) / fullWeight)
 	if err == nil {
 		for _, s := range b.shares {
 			if s.call.left -= s.rows; s.call.left == 0 {

@@ -22,11 +22,13 @@ import (
 type server struct {
 	answer func(ctx context.Context, n int, bucket int64) error // nil = ok; n counts from 1
 
-	mu      sync.Mutex
-	n       int
-	busy    int
-	busiest int
-	batches [][]pipeline.Row // acknowledged, in order of their acknowledgement
+	mu       sync.Mutex
+	n        int
+	busy     int
+	busiest  int
+	rows     int // under way
+	mostRows int
+	batches  [][]pipeline.Row // acknowledged, in order of their acknowledgement
 }
 
 func (s *server) insert(ctx context.Context, bucket int64, rows *encodedRows) error {
@@ -35,6 +37,8 @@ func (s *server) insert(ctx context.Context, bucket int64, rows *encodedRows) er
 	n := s.n
 	s.busy++
 	s.busiest = max(s.busiest, s.busy)
+	s.rows += rows.len()
+	s.mostRows = max(s.mostRows, s.rows)
 	s.mu.Unlock()
 	var err error
 	if s.answer != nil {
@@ -43,6 +47,7 @@ func (s *server) insert(ctx context.Context, bucket int64, rows *encodedRows) er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy--
+	s.rows -= rows.len()
 	if err == nil {
 		s.batches = append(s.batches, decodeRows(rows))
 	}
@@ -259,8 +264,8 @@ func TestEveryFailureIsTriedAgain(t *testing.T) {
 				if took := time.Since(start); took < 10*time.Millisecond+(25+50+100)*time.Millisecond {
 					t.Errorf("three attempts failed within %v: no back-off", took)
 				}
-				if got := g.flow.limit < 8; got != tt.halve {
-					t.Errorf("limit is %d of 8, lowered should be %v", g.flow.limit, tt.halve)
+				if got := g.flow.limit < g.flow.most; got != tt.halve {
+					t.Errorf("limit is %d of %d, lowered should be %v", g.flow.limit, g.flow.most, tt.halve)
 				}
 			})
 		})
@@ -341,6 +346,7 @@ func TestReadyBatchTakesMoreRowsUntilAWorkerComes(t *testing.T) {
 			return nil
 		}}
 		g := testMerger(t, s, func(o *mergeOptions) { o.concurrency = 1; o.rows = 100 })
+		g.flow = flow{most: 1, limit: 1} // of single batches
 		var wg sync.WaitGroup
 		write := func(id string) {
 			wg.Go(func() {
@@ -453,6 +459,7 @@ func TestRowsDoNotPileUpWhileTheServerStandsStill(t *testing.T) {
 		}
 		still.Store(false)
 		wg.Wait()
+		synctest.Wait()
 		stored := map[string]bool{}
 		for _, b := range s.batches {
 			for _, r := range b {
@@ -463,8 +470,46 @@ func TestRowsDoNotPileUpWhileTheServerStandsStill(t *testing.T) {
 			t.Errorf("%d rows are stored, %d were acknowledged", len(stored), callers*each)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if left := gauge(t, g.metrics.unacknowledged); left != 0 || len(g.open)+len(g.timers)+len(g.ready)-g.head != 0 {
 			t.Errorf("%v rows are left, %d batches open, %d resting, %d ready", left, len(g.open), len(g.timers), len(g.ready)-g.head)
+		}
+	})
+}
+
+// Ids that are no UUIDv7 have a partition each, so a group of them is as many
+// inserts, and takes far longer than the time-out of one. Each goes once, in
+// the time that the store needs for it, also where some are not acknowledged.
+func TestManyPartitionsGoAtTheStoresSpeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rows, lost = 10_000, 100
+		s := &server{answer: func(ctx context.Context, n int, _ int64) error {
+			if n%lost == 0 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			time.Sleep(20 * time.Millisecond)
+			return nil
+		}}
+		g := testMerger(t, s, func(o *mergeOptions) { o.timeout = time.Second })
+		g.bucket = DefaultLayouts().Bucket
+		ids := make([]string, rows)
+		for i := range ids {
+			ids[i] = fmt.Sprint("campaign-", i)
+		}
+		start := time.Now()
+		if err := g.write(t.Context(), rowsOf(ids...)); err != nil {
+			t.Fatal(err)
+		}
+		// One place at the least, and a time-out for each row that was lost.
+		if took, most := time.Since(start), rows*20*time.Millisecond+2*rows/lost*time.Second; took > most {
+			t.Errorf("took %v, want at most %v", took, most)
+		}
+		if n := s.attempts(); n > rows+2*rows/lost {
+			t.Errorf("%d inserts for %d rows of which one in %d was not acknowledged", n, rows, lost)
+		}
+		if len(s.batches) != rows {
+			t.Errorf("%d inserts were acknowledged for %d rows", len(s.batches), rows)
 		}
 	})
 }
@@ -543,8 +588,66 @@ func TestConcurrencyIsBoundedAndComesBack(t *testing.T) {
 			t.Errorf("%d batches acknowledged, want 400", got)
 		}
 		writeMany()
-		if g.flow.limit != 8 {
-			t.Errorf("limit is %d after 200 successes, want 8 again", g.flow.limit)
+		if g.flow.limit != 8*fullWeight {
+			t.Errorf("limit is %d after 200 successes, want 8 batches again", g.flow.limit)
+		}
+	})
+}
+
+// Batches of one row cost the server little, and where each row has a partition
+// of its own there are no others: as many as come to the full ones are under way.
+func TestSmallBatchesDoNotLeaveTheStoreIdle(t *testing.T) {
+	for _, tt := range []struct {
+		why           string
+		rows, busiest int
+	}{
+		{"full at one row", 1, 4},
+		{"a quarter full", 4, 16},
+		{"nearly empty", 200, 32},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{answer: func(context.Context, int, int64) error { time.Sleep(20 * time.Millisecond); return nil }}
+			g := testMerger(t, s, func(o *mergeOptions) { o.concurrency, o.rows = 4, tt.rows })
+			g.bucket = DefaultLayouts().Bucket
+			ids := make([]string, 1000)
+			for i := range ids {
+				ids[i] = fmt.Sprint("campaign-", i)
+			}
+			start := time.Now()
+			if err := g.write(t.Context(), rowsOf(ids...)); err != nil {
+				t.Fatal(err)
+			}
+			rounds := (len(ids) + tt.busiest - 1) / tt.busiest
+			if took, most := time.Since(start), 10*time.Millisecond+time.Duration(rounds)*20*time.Millisecond; s.busiest != tt.busiest || took > most {
+				t.Errorf("%s: %d at once, took %v; want %d and at most %v", tt.why, s.busiest, took, tt.busiest, most)
+			}
+		})
+	}
+}
+
+// The place of a full batch is room for eight small ones, which have waited and
+// all go when it ends.
+func TestSmallBatchesGoTogetherWhenAFullOneEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{answer: func(context.Context, int, int64) error { time.Sleep(time.Second); return nil }}
+		g := testMerger(t, s, func(o *mergeOptions) { o.concurrency, o.rows = 1, 8 })
+		var wg sync.WaitGroup
+		write := func(ids ...string) {
+			wg.Go(func() {
+				if err := g.write(t.Context(), rowsOf(ids...)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		start := time.Now()
+		write("a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
+		synctest.Wait()
+		for _, id := range []string{"b", "c", "d", "e", "f", "g", "h", "i"} {
+			write(id)
+		}
+		wg.Wait()
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("took %v, want two rounds of a second", took)
 		}
 	})
 }
@@ -553,34 +656,35 @@ func TestFlowHalvesOncePerOverload(t *testing.T) {
 	f := newFlow(16)
 	var marks []int
 	for range 16 {
-		marks = append(marks, f.start())
+		marks = append(marks, f.start(fullWeight))
 	}
-	if !f.full() {
-		t.Error("16 of 16 under way, and not full")
+	if f.fits(1) {
+		t.Error("16 of 16 under way, and one more fits")
 	}
 	for _, m := range marks {
-		f.end(m, overloaded)
+		f.end(fullWeight, m, overloaded)
 	}
-	if f.limit != 8 || f.busy != 0 {
-		t.Errorf("limit %d, busy %d after one overload of 16 batches, want 8 and 0", f.limit, f.busy)
+	if f.limit != 8*fullWeight || f.busy != 0 {
+		t.Errorf("limit %d, busy %d after one overload of 16 batches, want 8 batches and 0", f.limit, f.busy)
 	}
 	for range 10 {
-		f.end(f.start(), timedOut)
+		f.end(1, f.start(1), timedOut)
 	}
-	if f.limit != 1 {
-		t.Errorf("limit %d after ten overloads in a row, want 1 and never less", f.limit)
+	if f.limit != 1 || !f.fits(fullWeight) {
+		t.Errorf("limit %d after ten overloads in a row, want 1, and room for one batch all the same", f.limit)
 	}
-	grown := 0
+	steps := []int{f.limit}
 	for range 1000 {
-		if f.end(f.start(), noFailure) {
-			grown++
+		f.end(fullWeight, f.start(fullWeight), noFailure)
+		if f.limit != steps[len(steps)-1] {
+			steps = append(steps, f.limit)
 		}
 	}
-	if f.limit != 16 || grown != 15 {
-		t.Errorf("limit %d, grown %d times, want back at 16 by single steps", f.limit, grown)
+	if f.limit != 16*fullWeight || len(steps) != 17 {
+		t.Errorf("limit %d in steps %v, want back at 16 batches by single ones", f.limit, steps)
 	}
-	f.end(f.start(), unconnected)
-	if f.limit != 16 {
+	f.end(1, f.start(1), unconnected)
+	if f.limit != 16*fullWeight {
 		t.Errorf("limit %d: a lost connection is no overload", f.limit)
 	}
 }
@@ -611,8 +715,14 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 					for j := range 1 + random(40) {
 						ids = append(ids, fmt.Sprintf("%c-%d-%d-%d", 'a'+rune(random(8)), w, i, j))
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+random(500))*time.Millisecond)
-					if err := g.write(ctx, rowsOf(ids...)); err == nil {
+					most := time.Duration(20+random(500)) * time.Millisecond
+					ctx, cancel := context.WithTimeout(t.Context(), most)
+					begin := time.Now()
+					err := g.write(ctx, rowsOf(ids...))
+					if took := time.Since(begin); took > most {
+						t.Errorf("took %v, its context lasts %v", took, most)
+					}
+					if err == nil {
 						mu.Lock()
 						for _, id := range ids {
 							acknowledged[id] = true
@@ -625,6 +735,7 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(time.Minute)
+		synctest.Wait() // what was given up may have gone all the same
 		stored := make(map[string]bool)
 		for _, b := range s.batches {
 			for _, r := range b {
@@ -642,8 +753,8 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 				t.Errorf("%s was acknowledged and is not stored", id)
 			}
 		}
-		if len(acknowledged) < 1000 || s.busiest > 6 {
-			t.Errorf("%d rows acknowledged, %d batches at once", len(acknowledged), s.busiest)
+		if len(acknowledged) < 1000 || s.mostRows > 6*20 || s.busiest > 6*fullWeight {
+			t.Errorf("%d rows acknowledged, %d batches with %d rows at once", len(acknowledged), s.busiest, s.mostRows)
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()

@@ -39,7 +39,7 @@ func newMetrics() *metrics {
 			Name: "push_status_unacknowledged_rows", Help: "Rows handed to the status store and not yet durable.",
 		}),
 		concurrency: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "push_status_concurrency", Help: "Batches that may be under way at once; falls when the store is overloaded.",
+			Name: "push_status_concurrency", Help: "Full batches that may be under way at once, or smaller ones that come to as much; falls when the store is overloaded.",
 		}),
 		rebuilds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "push_status_sessions_rebuilt_total", Help: "Times the Cassandra session was replaced because it did not heal.",

@@ -35,7 +35,7 @@ type Options struct {
 	FlushRows   int           // a batch is full at so many rows of a bucket, 1 to 10,000: 200
 	FlushBytes  int           // or at so many bytes of values: 48 KiB (200 rows are about 35)
 	FlushLinger time.Duration // from a batch's first row to its sending; 0 = 10 ms
-	Concurrency int           // batches, and confirm queries, under way at once: 32
+	Concurrency int           // full batches, and confirm queries, under way at once: 32; up to eight times as many small ones
 
 	// TTL is how long rows must live at least; the table's own default is what
 	// counts, and a table with less is refused. 0 = not compared.

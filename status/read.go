@@ -38,7 +38,7 @@ func (c *Cassandra) Read(ctx context.Context, ids []string) ([][]pipeline.Row, e
 		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(c.opts.Concurrency)
+	group.SetLimit(c.opts.Concurrency * fullWeight) // all places, if nobody else reads
 	for bucket, inBucket := range buckets {
 		for chunk := range slices.Chunk(inBucket, readChunk) {
 			group.Go(func() error { return c.readChunk(groupCtx, bucket, chunk, &r) })
@@ -67,15 +67,16 @@ type reading struct {
 // rests.
 func (c *Cassandra) readChunk(ctx context.Context, bucket int64, ids []string, r *reading) error {
 	var until time.Time
+	weight := weightOf(len(ids), readChunk)
 	for attempt := 1; ; attempt++ {
-		if err := c.place(ctx); err != nil {
+		if err := c.reads.take(ctx, weight); err != nil {
 			return err
 		}
 		if attempt == 1 {
 			until = time.Now().Add(c.opts.Timeout)
 		}
 		err := c.readOnce(ctx, bucket, ids, r)
-		<-c.reads
+		c.reads.leave(weight)
 		if err == nil {
 			return nil
 		}
@@ -87,25 +88,6 @@ func (c *Cassandra) readChunk(ctx context.Context, bucket int64, ids []string, r
 		case <-time.After(rest):
 		case <-ctx.Done():
 			return fmt.Errorf("%w after: %w", context.Cause(ctx), err)
-		case <-c.merger.ctx.Done():
-			return ErrClosed
-		}
-	}
-}
-
-// place waits for one of the places for queries: as long as it takes while the
-// store answers, and for a Timeout while it does not.
-func (c *Cassandra) place(ctx context.Context) error {
-	for {
-		select {
-		case c.reads <- struct{}{}:
-			return nil
-		case <-time.After(c.opts.Timeout):
-			if err := c.cluster.trouble(); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		case <-c.merger.ctx.Done():
 			return ErrClosed
 		}

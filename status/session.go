@@ -128,7 +128,7 @@ func (c *cluster) observe(l *link, f failure, err error) {
 		return
 	}
 	c.last = err
-	if !f.unanswered() {
+	if !unanswered(err) {
 		c.failing = time.Time{}
 		return
 	}
@@ -197,10 +197,7 @@ func (c *cluster) healed() bool {
 }
 
 func (c *cluster) replace(l *link) {
-	c.mu.Lock()
-	old := c.link
-	c.link, c.failing = l, time.Time{}
-	c.mu.Unlock()
+	old := c.swap(l)
 	c.replaced()
 	c.opts.Log.Info("cassandra session replaced", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace)
 	// What is under way on it may still be answered: a server that stood still
@@ -209,6 +206,19 @@ func (c *cluster) replace(l *link) {
 		old.users.Wait()
 		old.Close()
 	})
+}
+
+// swap makes l the session from here on. What the old one was found sick of
+// while l was being made says nothing of l.
+func (c *cluster) swap(l *link) (old *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, c.link, c.failing = c.link, l, time.Time{}
+	select {
+	case <-c.sick:
+	default:
+	}
+	return old
 }
 
 // close ends the session and every connection, and waits.

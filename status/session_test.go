@@ -1,0 +1,76 @@
+package status
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// testCluster has a session that only stands for itself.
+func testCluster() *cluster {
+	ctx, stop := context.WithCancel(context.Background())
+	opts := Options{Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
+	return &cluster{opts: opts, ctx: ctx, stop: stop, sick: make(chan struct{}, 1), replaced: func() {}, link: &link{}}
+}
+
+// sickAfter reports whether a session that met nothing but this for so long is
+// to give way.
+func sickAfter(c *cluster, err error, long time.Duration) bool {
+	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		c.observe(c.link, classify(err), err)
+	}
+	return len(c.sick) > 0
+}
+
+// A session gives way when it gets no answers. A server that answers that its
+// replicas are too slow, or that it has too much to do, is reached: a new session
+// would only add to what it has to do.
+func TestSessionThatIsAnsweredStays(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		sick bool
+	}{
+		{gocql.ErrTimeoutNoResponse, true},
+		{context.DeadlineExceeded, true},
+		{noAnswer(context.DeadlineExceeded, time.Second), true},
+		{gocql.ErrNoConnections, true},
+		{gocql.ErrConnectionClosed, true},
+		{frame{gocql.ErrCodeWriteTimeout, "received only 1 of 2"}, false},
+		{frame{gocql.ErrCodeReadTimeout, "received only 1 of 2"}, false},
+		{frame{gocql.ErrCodeOverloaded, "too many requests"}, false},
+		{frame{gocql.ErrCodeUnavailable, "2 required but only 1 alive"}, false},
+		{nil, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if sick := sickAfter(testCluster(), tt.err, time.Minute); sick != tt.sick {
+				t.Errorf("a minute of %v: replaced %v, want %v", tt.err, sick, tt.sick)
+			}
+		})
+	}
+}
+
+// What the old session met while the new one was being made says nothing of the
+// new one.
+func TestNewSessionIsNotReplacedForTheOldOnesFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testCluster()
+		if !sickAfter(c, gocql.ErrNoConnections, time.Second) {
+			t.Fatal("not sick")
+		}
+		<-c.sick // as runRebuild takes it, and then connects for some seconds
+		if !sickAfter(c, gocql.ErrNoConnections, 3*time.Second) {
+			t.Fatal("not sick any more, and nothing has healed")
+		}
+		c.swap(&link{})
+		if len(c.sick) > 0 {
+			t.Error("the new session is to be replaced at once")
+		}
+		if sickAfter(c, nil, time.Minute) {
+			t.Error("a session that is answered is to be replaced")
+		}
+	})
+}
