@@ -3,7 +3,6 @@ package users
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -21,7 +20,18 @@ type change struct {
 
 	device      *pipeline.Device      // nil = removed
 	preferences *pipeline.Preferences // nil = removed
+	unread      *unreadPart           // set: the value cannot be read
 	ifNotAfter  time.Time             // of a removal
+	repeats     bool                  // only repeats what was there
+	late        bool                  // of a repair: not from the topic's beginning, where records may be missing
+}
+
+// key is that of the record in the topic.
+func (c *change) key() string {
+	if c.hash == "" {
+		return PreferencesKey(c.user)
+	}
+	return DeviceKey(c.user, c.hash)
 }
 
 // removes reports whether a removal takes away a registration of this time.
@@ -33,14 +43,12 @@ func (c *change) removes(registered time.Time) bool {
 // write, all shards together. A shard that somebody else has written is read
 // and tried again, without what is applied there by now.
 func (r *Registry) apply(ctx context.Context, fetched []Fetched) error {
-	changes, err := r.understand(fetched)
-	if err != nil {
-		return err
-	}
+	changes := r.understand(fetched)
 	for i := range fetched {
 		p := fetched[i].Partition
 		r.pos[p] = max(r.pos[p], fetched[i].Next)
 	}
+	r.repair.hold(changes, r.pos)
 	for batches := r.gather(changes, nil); len(batches) > 0; {
 		if err := r.readBatches(ctx, batches); err != nil {
 			return err
@@ -81,44 +89,47 @@ func (r *Registry) unfinished() bool {
 	return false
 }
 
-// understand decodes what was polled. A broken record counts as a removal of
-// its part, one with a broken key as nothing; an unknown version is an error.
-func (r *Registry) understand(fetched []Fetched) ([]change, error) {
+// understand decodes what was polled.
+func (r *Registry) understand(fetched []Fetched) []change {
 	var changes []change
+	now := time.Now()
 	for i := range fetched {
 		for j := range fetched[i].Records {
-			rec := &fetched[i].Records[j]
-			c := change{partition: int(fetched[i].Partition), offset: rec.Offset, ifNotAfter: rec.IfNotAfter, tokenHome: -1}
-			var err error
-			if c.user, c.hash, err = splitKey(rec.Key); err == nil {
-				err = c.read(rec.Value)
-			}
-			if errors.Is(err, ErrVersion) {
-				return nil, fmt.Errorf("push.users, partition %d, offset %d: %w", c.partition, c.offset, err)
-			}
+			c, err := readChange(fetched[i].Partition, &fetched[i].Records[j], now)
 			if err != nil {
 				r.metrics.broken.Inc()
-				r.logger.Warn("registry: a record of push.users is broken", "partition", c.partition, "offset", c.offset, "error", err)
+				r.logger.Warn("registry: a record of push.users cannot be read", "partition", c.partition, "offset", c.offset, "error", err)
 			}
 			if c.user != "" {
-				c.home = shards.UserShard(c.user)
-				if c.hash != "" {
-					c.tokenHome = tokenHome(c.hash)
-				}
 				changes = append(changes, c)
 			}
 		}
 	}
-	return changes, nil
+	return changes
 }
 
-// read decodes the value. After an error the change is an unconditional
-// removal.
-func (c *change) read(value []byte) error {
+// readChange decodes a record. After an error the part is in quarantine; one
+// whose key cannot be read is nobody's, and has no user.
+func readChange(partition int32, rec *FetchedRecord, now time.Time) (c change, err error) {
+	c = change{partition: int(partition), offset: rec.Offset, ifNotAfter: rec.IfNotAfter, repeats: rec.Repeats, tokenHome: -1}
+	if c.user, c.hash, err = splitKey(rec.Key); err != nil {
+		return c, err
+	}
+	c.home = shards.UserShard(c.user)
+	if c.hash != "" {
+		c.tokenHome = tokenHome(c.hash)
+	}
+	if err = c.read(rec.Value, now); err != nil {
+		c.unread = &unreadPart{hash: c.hash, version: errors.Is(err, ErrVersion), partition: c.partition, offset: c.offset}
+	}
+	return c, err
+}
+
+// read decodes the value; nil = a removal.
+func (c *change) read(value []byte, now time.Time) error {
 	if value == nil {
 		return nil
 	}
-	c.ifNotAfter = time.Time{}
 	if c.hash == "" {
 		p, err := parsePreferences(value)
 		if err == nil {
@@ -126,7 +137,7 @@ func (c *change) read(value []byte) error {
 		}
 		return err
 	}
-	d, err := parseDevice(value, c.hash)
+	d, err := parseDevice(value, c.hash, now)
 	if err == nil {
 		c.device = &d
 	}

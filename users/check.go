@@ -17,12 +17,15 @@ func (r *Registry) check(ctx context.Context) error {
 	// The state first: it must not be ahead of the ends that are read after it.
 	partitions := len(r.pos)
 	if partitions == 0 {
-		spans, err := r.follower.Spans(ctx)
+		spans, err := r.topics.Follower.Spans(ctx)
 		if err != nil {
 			return fmt.Errorf("asking for the ends of push.users: %w", err)
 		}
 		if partitions = len(spans); partitions == 0 {
 			return fmt.Errorf("%w: it has none", errPartitions)
+		}
+		if r.had == 0 {
+			r.had = partitions // also what a Redis that was wiped cannot say
 		}
 		r.pos = make([]int64, partitions)
 		for p := range r.pos {
@@ -33,15 +36,18 @@ func (r *Registry) check(ctx context.Context) error {
 	for s := range all {
 		all[s] = s
 	}
-	states, err := loadShards(ctx, r.client, all, partitions)
+	states, err := loadShards(ctx, r.client, all)
 	if err != nil {
 		return err
 	}
-	if r.spans, err = r.follower.Spans(ctx); err != nil {
+	if err := r.partitionsAsBefore(states, partitions); err != nil {
+		return err
+	}
+	if r.spans, err = r.topics.Follower.Spans(ctx); err != nil {
 		return fmt.Errorf("asking for the ends of push.users: %w", err)
 	}
 	if len(r.spans) != partitions {
-		return fmt.Errorf("%w: from %d to %d", errPartitions, partitions, len(r.spans))
+		return fmt.Errorf("%w (it had %d, now %d)", errPartitions, partitions, len(r.spans))
 	}
 
 	var begin []*shardWrite
@@ -69,6 +75,26 @@ func (r *Registry) check(ctx context.Context) error {
 	}
 	r.checked = time.Now()
 	r.report()
+	return nil
+}
+
+// partitionsAsBefore returns an error when the topic has another number of
+// partitions than a shard was filled from, or than it had before. An operator
+// who asks for a rebuild says that it is another topic.
+func (r *Registry) partitionsAsBefore(states []shardState, partitions int) error {
+	if partitions != r.had {
+		return fmt.Errorf("%w (it had %d, now %d)", errPartitions, r.had, partitions)
+	}
+	for s := range states {
+		st := &states[s]
+		if st.version == (version{}) || len(st.applied) == partitions {
+			continue
+		}
+		if !r.options.Rebuild {
+			return fmt.Errorf("%w (shard %d was filled from %d, now it has %d)", errPartitions, s, len(st.applied), partitions)
+		}
+		*st = shardState{version: st.version, applied: make([]int64, partitions)}
+	}
 	return nil
 }
 
@@ -130,7 +156,7 @@ func (r *Registry) ends() []int64 {
 // beginning starts a new build of a shard. Its offsets stand at the topic's
 // start.
 func (r *Registry) beginning(s int, now time.Time) *shardWrite {
-	w := &shardWrite{shard: s, reset: true, next: version{newBuild(), 1}, at: now, offsets: make([]int64, len(r.spans))}
+	w := &shardWrite{shard: s, reset: true, next: version{build: random()}.next(), at: now, offsets: make([]int64, len(r.spans))}
 	for p := range w.offsets {
 		w.offsets[p] = r.spans[p].Start
 	}
@@ -174,8 +200,11 @@ func (r *Registry) reload(ctx context.Context, list []int) (further []int, err e
 	if len(list) == 0 {
 		return nil, nil
 	}
-	states, err := loadShards(ctx, r.client, list, len(r.pos))
+	states, err := loadShards(ctx, r.client, list)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.partitionsAsBefore(states, len(r.pos)); err != nil {
 		return nil, err
 	}
 	r.metrics.conflicts.Add(float64(len(list)))
@@ -265,6 +294,16 @@ func (r *Registry) beat(ctx context.Context, now time.Time) error {
 	return err
 }
 
+// fail makes it known that nothing is followed. Nobody knows how much there is
+// to read meanwhile, so the lag is without bound.
+func (r *Registry) fail(err error) {
+	r.metrics.errors.Inc()
+	r.metrics.lag.Set(math.Inf(1))
+	if r.options.Progress != nil {
+		r.options.Progress(Progress{Applied: r.applied, Err: err})
+	}
+}
+
 func (r *Registry) report() {
 	p := Progress{Applied: r.applied}
 	for s := range r.shards {
@@ -275,7 +314,12 @@ func (r *Registry) report() {
 	for i := range r.spans {
 		p.Lag += max(0, r.spans[i].End-max(r.pos[i], r.spans[i].Start))
 	}
+	var unread int64
+	for s := range r.shards {
+		unread += r.shards[s].unread
+	}
 	r.metrics.ready.Set(float64(p.Ready))
+	r.metrics.quarantined.Set(float64(unread))
 	r.metrics.lag.Set(float64(p.Lag))
 	if r.options.Progress != nil {
 		r.options.Progress(p)

@@ -38,16 +38,6 @@ func (cs claims) owner() claim {
 	return owner
 }
 
-func (cs claims) with(c claim) claims {
-	for i := range cs {
-		if cs[i].user == c.user {
-			cs[i] = c
-			return cs
-		}
-	}
-	return append(cs, c)
-}
-
 func (cs claims) without(user string) claims {
 	for i := range cs {
 		if cs[i].user == user {

@@ -3,6 +3,7 @@ package users
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -29,7 +30,8 @@ type Registration struct {
 //
 // The error wraps ErrInvalid when the input breaks a rule: user of 1 to 128
 // bytes, app of 1 to 64, locale of at most 35, the token grammar of its
-// platform, an environment for APNs only, a time between 1970 and 9999.
+// platform, an environment for APNs only, a time from 1970 up to a day from
+// now.
 // Otherwise it is the log's, and the change may or may not be there.
 func (c *Client) RegisterDevice(ctx context.Context, user string, d pipeline.Device) (hash string, err error) {
 	hashes, err := c.RegisterDevices(ctx, []Registration{{User: user, Device: d}})
@@ -68,7 +70,7 @@ func checkRegistration(user string, d *pipeline.Device) error {
 	if err := checkUser(user); err != nil {
 		return err
 	}
-	return checkDevice(d)
+	return checkDevice(d, time.Now())
 }
 
 // RemoveDevice removes a device by its hash (pipeline.DeviceHash). Removing

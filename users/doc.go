@@ -31,15 +31,24 @@
 //
 //	{"v":1, "opt_out_all":false, "opt_out_channels":["push"], "opt_out_types":["promo"]}
 //
-// A value of an unknown version stops the registry: a newer producer knows
-// something that must not be lost. A value that is broken in any other way
-// counts as a removal of its part, is counted and logged by its place.
+// A value that cannot be read, because it is of an unknown version or breaks a
+// rule, puts its part in quarantine, and touches nothing else: what was there
+// of the part before stands. Without that, pipeline.Quarantine says what it
+// means for the user's notifications. The compacted topic
+// push.users.quarantine tells of such parts (see Quarantined), and the next
+// record of the part that can be read ends it.
+//
+// An older registration of a device does not replace a newer one: the registry
+// appends the newer one again behind it, so that compaction keeps it.
 //
 // A tombstone may carry the Kafka header HeaderIfNotAfter: then it removes the
 // device only if it was not registered later than that. If it was, the
 // registry appends the registration again behind the tombstone, so that
 // compaction keeps it. So removals decided from Redis, which is always a
 // little behind the topic, never take away a newer registration.
+//
+// What the registry appends again carries the header HeaderRepeats: it counts
+// only if it is still what holds, so a log-out in between wins.
 //
 // # Redis
 //
@@ -51,8 +60,10 @@
 //
 //	u:{s}:<user>   the packed record (see Encode)
 //	t:{k}:<hash>   who claims a token; the one who registered last owns it
-//	t:{k}:open     what is to be settled in the topic: tokens with two claims,
-//	               registrations that a conditional tombstone overtook
+//	t:{k}:open     what somebody has still to do: tokens with two claims, parts
+//	               whose latest record is not what holds, parts in quarantine
+//	               that are not told yet, values that must be rebuilt
+//	t:{k}:unread   the parts in quarantine
 //	o:{s}          fields v (build and version of the shard), at (milliseconds:
 //	               when it was last known to be current), and per partition the
 //	               next offset to apply
@@ -61,4 +72,7 @@
 // A build is one filling of a shard from nothing. Records name the build they
 // belong to, and one of another build counts as absent: what an earlier build
 // left behind can never come back.
+//
+// A value in Redis that cannot be read is rebuilt from the start of the topic,
+// alone and beside the following; until then its user is in quarantine.
 package users

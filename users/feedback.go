@@ -16,8 +16,8 @@ import (
 
 // FeedbackOptions are the settings of a Feedback.
 type FeedbackOptions struct {
-	// PerMinute is how many devices may be removed a minute; what comes beyond
-	// it waits in the topic. It keeps a provider, or a bug, that calls every
+	// PerMinute is how many devices may be removed a minute, by all registries
+	// of the fleet together; what comes beyond it waits in the topic. It keeps a provider, or a bug, that calls every
 	// token dead from emptying the registry before a person has seen it.
 	PerMinute int
 	// RetryDelay is the pause after an error; it doubles up to MaxRetryDelay.
@@ -42,7 +42,7 @@ type Feedback struct {
 	options FeedbackOptions
 	metrics *Metrics
 	logger  *slog.Logger
-	guard   pruneGuard
+	guard   *pruneGuard
 }
 
 // NewFeedback reads reports from source, looks up devices through client, and
@@ -60,7 +60,7 @@ func NewFeedback(client redis.UniversalClient, source FeedbackSource, log Log, o
 	}
 	return &Feedback{
 		client: client, reader: NewReader(client, false), source: source, log: log,
-		options: o, metrics: metrics, logger: logger, guard: newPruneGuard(o.PerMinute),
+		options: o, metrics: metrics, logger: logger, guard: newPruneGuard(client, o.PerMinute),
 	}, nil
 }
 
@@ -225,7 +225,9 @@ func (f *Feedback) suspects(ctx context.Context, reports []report) (list []suspe
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i := range reports {
 		cs, err := claimsOf(entries[i], reports[i].Device)
-		if err != nil {
+		if errors.Is(err, errEntry) {
+			f.lost(ctx, reports[i].Device) // who is named is looked at all the same
+		} else if err != nil {
 			return nil, 0, fmt.Errorf("looking up the owner of a token: %w", err)
 		}
 		before, named := len(list), reports[i].UserID
@@ -244,6 +246,16 @@ func (f *Feedback) suspects(ctx context.Context, reports []report) (list []suspe
 	return list, unknown, nil
 }
 
+// errEntry says that an entry of the token index cannot be read.
+var errEntry = errors.New("entry of the token index")
+
+// lost tells the registry of an entry that cannot be read. If that fails, the
+// next report about the token tells it.
+func (f *Feedback) lost(ctx context.Context, hash string) {
+	_ = f.client.SAdd(ctx, openKey(tokenHome(hash)), lostToken+hash).Err()
+}
+
+// claimsOf wraps errEntry when it is the entry that cannot be read.
 func claimsOf(cmd *redis.SliceCmd, hash string) (claims, error) {
 	values, err := cmd.Result()
 	if err != nil {
@@ -260,13 +272,20 @@ func claimsOf(cmd *redis.SliceCmd, hash string) (claims, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeClaims(bytesOf(values[1]), build)
+	cs, err := decodeClaims(bytesOf(values[1]), build)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errEntry, err)
+	}
+	return cs, nil
 }
 
 // append appends removals, no more than the guard lets through.
 func (f *Feedback) append(ctx context.Context, records []Record) error {
 	for len(records) > 0 {
-		n := f.guard.take(time.Now(), len(records))
+		n, wait, err := f.guard.take(ctx, len(records))
+		if err != nil {
+			return err
+		}
 		if n == 0 {
 			f.metrics.waiting.Set(float64(len(records)))
 			f.logger.Warn("feedback: more dead tokens a minute than may be removed, the rest waits",
@@ -274,7 +293,7 @@ func (f *Feedback) append(ctx context.Context, records []Record) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(f.guard.wait(time.Now())):
+			case <-time.After(wait):
 			}
 			continue
 		}
@@ -286,24 +305,3 @@ func (f *Feedback) append(ctx context.Context, records []Record) error {
 	}
 	return nil
 }
-
-// pruneGuard counts removals in windows of a minute.
-type pruneGuard struct {
-	perMinute, used int
-	since           time.Time
-}
-
-func newPruneGuard(perMinute int) pruneGuard { return pruneGuard{perMinute: perMinute} }
-
-// take grants up to n removals.
-func (g *pruneGuard) take(now time.Time, n int) int {
-	if now.Sub(g.since) >= time.Minute {
-		g.since, g.used = now, 0
-	}
-	n = min(n, g.perMinute-g.used)
-	g.used += n
-	return n
-}
-
-// wait is how long it takes until take grants something again.
-func (g *pruneGuard) wait(now time.Time) time.Duration { return g.since.Add(time.Minute).Sub(now) }

@@ -88,8 +88,13 @@ func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
+// maxAhead is by how much a registration may be in the future: clocks differ,
+// and whoever registers last owns a token, so one of a far year would own it
+// for ever, and no provider's word that it is dead would count.
+const maxAhead = 24 * time.Hour
+
 // checkDevice checks d, fills in what has a default, and sets its hash.
-func checkDevice(d *pipeline.Device) error {
+func checkDevice(d *pipeline.Device, now time.Time) error {
 	if err := checkToken(d.Platform, d.Token); err != nil {
 		return err
 	}
@@ -109,9 +114,11 @@ func checkDevice(d *pipeline.Device) error {
 			return err
 		}
 	}
-	// The years that both RFC 3339 and milliseconds in 64 bits can say.
-	if y := d.RegisteredAt.Year(); d.RegisteredAt.IsZero() || y < 1970 || y > 9999 {
-		return invalid("registered_at", "missing or out of range")
+	switch {
+	case d.RegisteredAt.Year() < 1970:
+		return invalid("registered_at", "missing or before 1970")
+	case d.RegisteredAt.Sub(now) > maxAhead:
+		return invalid("registered_at", "more than a day in the future")
 	}
 	d.RegisteredAt = d.RegisteredAt.UTC().Truncate(time.Millisecond)
 	d.Hash = pipeline.DeviceHash(d.Platform, d.Token)

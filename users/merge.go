@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -19,8 +17,9 @@ type shardBatch struct {
 	users   []*change // changes of users' records
 	tokens  []*change // changes of token index entries
 	keys    []string  // to read and write back: records, then entries
-	records map[string]*pipeline.User
+	records map[string]*stored
 	entries map[string]claims
+	lost    map[string]bool // keys whose value cannot be read: see repair
 	values  *redis.SliceCmd
 }
 
@@ -36,7 +35,7 @@ func (r *Registry) gather(changes []change, only []int) []*shardBatch {
 			return nil
 		}
 		if by[s] == nil {
-			by[s] = &shardBatch{shard: s, records: map[string]*pipeline.User{}, entries: map[string]claims{}}
+			by[s] = &shardBatch{shard: s, records: map[string]*stored{}, entries: map[string]claims{}}
 			batches = append(batches, by[s])
 		}
 		return by[s]
@@ -62,7 +61,7 @@ func (r *Registry) readBatches(ctx context.Context, batches []*shardBatch) error
 	for _, b := range batches {
 		for _, c := range b.users {
 			if b.records[c.user] == nil {
-				b.records[c.user] = new(pipeline.User)
+				b.records[c.user] = new(stored)
 				b.keys = append(b.keys, shards.UserKey(b.shard, c.user))
 			}
 		}
@@ -83,6 +82,8 @@ func (r *Registry) readBatches(ctx context.Context, batches []*shardBatch) error
 	return nil
 }
 
+// decodeBatch decodes what was read. A value that cannot be read stops nothing
+// but itself.
 func (r *Registry) decodeBatch(b *shardBatch) error {
 	values, err := b.values.Result()
 	if err != nil {
@@ -91,38 +92,62 @@ func (r *Registry) decodeBatch(b *shardBatch) error {
 	if len(values) != len(b.keys) {
 		return errReply
 	}
-	build := r.shards[b.shard].version.build
+	st := &r.shards[b.shard]
 	for i, key := range b.keys {
-		raw := bytesOf(values[i])
-		name := key[strings.IndexByte(key, '}')+2:]
+		raw, name := bytesOf(values[i]), nameIn(key)
+		var err error
 		if key[0] == 't' {
-			if b.entries[name], err = decodeClaims(raw, build); err != nil {
-				return err
-			}
+			b.entries[name], err = decodeClaims(raw, st.version.build)
+		} else {
+			err = b.records[name].decode(raw, st.version.build)
+		}
+		if err != nil && !st.ready && !saysBuild(raw) {
+			err = nil // nobody knows whose it was: not of this build
+		}
+		if err == nil {
 			continue
 		}
-		if raw == nil {
-			continue
+		if b.lost == nil {
+			b.lost = make(map[string]bool)
 		}
-		u := b.records[name]
-		got, skipped, err := decode(raw, u)
-		switch {
-		case err != nil:
-			return err
-		case got != build:
-			*u = pipeline.User{}
-		case skipped:
-			// Written by a newer registry: rewriting it would lose what we skip.
-			return fmt.Errorf("user record: %w: a section to be kept", ErrVersion)
-		}
+		b.lost[key] = true
+		r.logger.Error("registry: a stored record cannot be read and is rebuilt from push.users", "shard", b.shard, "error", err)
 	}
 	return nil
 }
 
-// merge applies a batch's changes to what was read, and makes the write.
+// nameIn is the user or device hash that a key is of.
+func nameIn(key string) string { return key[strings.IndexByte(key, '}')+2:] }
+
+// decode reads a record that counts only if it is of this build; nil = none.
+// After an error s is empty.
+func (s *stored) decode(raw []byte, build uint64) error {
+	*s = stored{}
+	if raw == nil {
+		return nil
+	}
+	got, err := decodeHead(raw)
+	if err == nil && got == build {
+		_, err = decode(raw, &s.User, &s.kept)
+	}
+	if err != nil {
+		*s = stored{}
+	}
+	return err
+}
+
+// saysBuild reports whether a record's head can be read; that of a token index
+// entry looks the same.
+func saysBuild(raw []byte) bool {
+	_, err := decodeHead(raw)
+	return err == nil
+}
+
+// merge applies a batch's changes to what was read, and makes the write. What
+// cannot be read is left as it is: the write says that it must be rebuilt.
 func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
 	st := &r.shards[b.shard]
-	w := &shardWrite{shard: b.shard, keys: b.keys, cases: map[string]bool{}, offsets: make([]int64, len(st.applied))}
+	w := &shardWrite{shard: b.shard, offsets: make([]int64, len(st.applied))}
 	for p := range w.offsets {
 		w.offsets[p] = -1
 	}
@@ -130,73 +155,41 @@ func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
 		p := fetched[i].Partition
 		w.offsets[p] = max(w.offsets[p], st.applied[p], fetched[i].Next)
 	}
+	m := r.merging(st)
 	for _, c := range b.users {
-		mergeUser(b.records[c.user], c, w.cases, st.open)
+		if b.lost != nil && b.lost[shards.UserKey(b.shard, c.user)] {
+			m.cases[lostUser+c.user] = true
+			continue
+		}
+		m.user(b.records[c.user], c)
 	}
 	for _, c := range b.tokens {
-		b.entries[c.hash] = mergeToken(b.entries[c.hash], c, w.cases)
+		if b.lost != nil && b.lost[tokenKey(c.hash)] {
+			m.cases[lostToken+c.hash] = true
+			continue
+		}
+		b.entries[c.hash] = m.token(b.entries[c.hash], c)
 	}
 	for _, key := range b.keys {
-		var value []byte
-		name := key[strings.IndexByte(key, '}')+2:]
-		if key[0] == 't' {
-			if cs := b.entries[name]; len(cs) > 0 {
-				value = cs.encode(st.version.build)
-			}
-		} else if u := b.records[name]; len(u.Devices) > 0 || !noPreferences(&u.Preferences) {
-			value = Encode(nil, u, st.version.build)
+		if !b.lost[key] {
+			w.set(key, b.records[nameIn(key)], b.entries[nameIn(key)], st.version.build)
 		}
-		w.values = append(w.values, value)
 	}
+	w.cases, w.unread = m.cases, m.unread
 	return w
 }
 
-// Open cases: what is to be settled in the topic, by the kind of case and the
-// device hash or the key of the part.
-const (
-	contested = "c:" // a token with more than one claim
-	overtaken = "o:" // a registration whose latest record is a tombstone that does not remove it
-)
-
-// mergeUser applies c to its user. open says that the shard may have cases,
-// which any further record of the part closes.
-func mergeUser(u *pipeline.User, c *change, cases map[string]bool, open bool) {
-	if c.hash == "" {
-		u.Preferences = pipeline.Preferences{}
-		if c.preferences != nil {
-			u.Preferences = *c.preferences
-		}
-		return
-	}
-	kase := overtaken + DeviceKey(c.user, c.hash)
-	if c.device == nil {
-		if d := deviceByHash(u, c.hash); d != nil && !c.removes(d.RegisteredAt) {
-			cases[kase] = true
-			return
-		}
-	}
-	applyDevice(u, c.hash, c.device)
-	if _, ours := cases[kase]; ours || open {
-		cases[kase] = false
-	}
-}
-
-// mergeToken applies c to the claims of its token.
-func mergeToken(cs claims, c *change, cases map[string]bool) claims {
-	before := len(cs)
+// set writes the value of one key: of a token index entry the claims, else the
+// record. What is empty is deleted.
+func (w *shardWrite) set(key string, u *stored, cs claims, build uint64) {
+	var value []byte
 	switch {
-	case c.device != nil:
-		cs = cs.with(claim{user: c.user, at: c.device.RegisteredAt.UnixMilli()})
-	case slices.ContainsFunc(cs, func(x claim) bool { return x.user == c.user && c.removes(time.UnixMilli(x.at)) }):
-		cs = cs.without(c.user)
+	case key[0] == 't' && len(cs) > 0:
+		value = cs.encode(build)
+	case key[0] != 't' && !u.empty():
+		value = u.encode(build)
 	}
-	switch after := len(cs); {
-	case after > 1 && before <= 1:
-		cases[contested+c.hash] = true
-	case after <= 1 && before > 1:
-		cases[contested+c.hash] = false
-	}
-	return cs
+	w.keys, w.values = append(w.keys, key), append(w.values, value)
 }
 
 // count takes what was written into the figures.

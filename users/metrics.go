@@ -7,7 +7,9 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	applied, broken                 prometheus.Counter
 	ready, lag                      prometheus.Gauge
+	quarantined                     prometheus.Gauge
 	builds, conflicts, settled      prometheus.Counter
+	repaired                        prometheus.Counter
 	errors                          prometheus.Counter
 	removed, newer, unknown, unread prometheus.Counter // of feedback
 	waiting                         prometheus.Gauge
@@ -28,13 +30,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "Dead-token reports read, by what became of them: removed, newer (registered again since), unknown (no such device), unreadable.",
 	}, []string{"result"})
 	m := &Metrics{
-		applied:   counter("push_registry_applied_total", "Records of push.users applied, once per shard that they change."),
-		broken:    counter("push_registry_broken_total", "Records of push.users that are broken and count as a removal."),
-		ready:     gauge("push_registry_shards_ready", "User shards that are complete, of 256."),
-		lag:       gauge("push_registry_lag_records", "Offsets of push.users still to be read, all partitions."),
+		applied:     counter("push_registry_applied_total", "Records of push.users applied, once per shard that they change."),
+		broken:      counter("push_registry_broken_total", "Records of push.users that cannot be read, each time they are."),
+		ready:       gauge("push_registry_shards_ready", "User shards that are complete, of 256."),
+		lag:         gauge("push_registry_lag_records", "Offsets of push.users still to be read, all partitions; +Inf while it cannot be followed."),
+		quarantined: gauge("push_registry_quarantined_parts", "Parts of users whose latest record in push.users cannot be read."),
+		repaired:    counter("push_registry_repaired_total", "Values in Redis that could not be read and were rebuilt from push.users."),
+
 		builds:    counter("push_registry_builds_total", "Times a user shard was begun anew."),
 		conflicts: counter("push_registry_conflicts_total", "Writes refused because another registry wrote first, or writes were lost."),
-		settled:   counter("push_registry_settled_total", "Records appended to push.users to settle who owns a token."),
+		settled:   counter("push_registry_settled_total", "Records appended to push.users to settle who owns a token, and what holds of a device."),
 		errors:    counter("push_registry_errors_total", "Times that following push.users failed and was begun again."),
 		removed:   feedback.WithLabelValues("removed"),
 		newer:     feedback.WithLabelValues("newer"),
@@ -45,7 +50,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		feedbackErrors: counter("push_feedback_errors_total", "Times that a batch of dead-token reports failed and was tried again."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.applied, m.broken, m.ready, m.lag, m.builds, m.conflicts, m.settled, m.errors,
+		reg.MustRegister(m.applied, m.broken, m.ready, m.lag, m.quarantined, m.repaired, m.builds, m.conflicts, m.settled, m.errors,
 			feedback, m.waiting, m.feedbackErrors)
 	}
 	return m

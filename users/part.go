@@ -9,7 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
-// errPart says that a record of the topic is broken: it counts as a removal.
+// errPart says that a record of the topic breaks a rule.
 var errPart = errors.New("broken part of a user")
 
 const partVersion = 1
@@ -59,7 +59,7 @@ func parsePart(value []byte, into any, version *int) error {
 	return nil
 }
 
-func parseDevice(value []byte, hash string) (pipeline.Device, error) {
+func parseDevice(value []byte, hash string, now time.Time) (pipeline.Device, error) {
 	var p devicePartJSON
 	if err := parsePart(value, &p, &p.V); err != nil {
 		return pipeline.Device{}, err
@@ -69,7 +69,7 @@ func parseDevice(value []byte, hash string) (pipeline.Device, error) {
 		Platform: platform, Environment: p.Environment, App: p.App,
 		Token: p.Token, Locale: p.Locale, RegisteredAt: p.RegisteredAt,
 	}
-	if err := checkDevice(&d); err != nil {
+	if err := checkDevice(&d, now); err != nil {
 		return pipeline.Device{}, fmt.Errorf("%w: %w", errPart, err)
 	}
 	if d.Hash != hash {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -50,6 +51,7 @@ type readScratch struct {
 	asked  []int // shards, in the order of cmds
 	cmds   []*redis.RawCmd
 	values [][]byte
+	unread []int32 // owners whose record cannot be read
 }
 
 // Fetch reads the record of owners[i] into *out[i]: one MGET per touched
@@ -62,10 +64,13 @@ type readScratch struct {
 // memory of the answers: they stay valid as long as they are kept, and keep a
 // shard's whole answer alive.
 //
+// A record that cannot be read gives an empty User with the mark
+// pipeline.RecordUnread, and the registry is told to build it anew.
+//
 // After an error the Users are half filled and mean nothing. It is an
-// *UnbuiltError when a touched shard is not complete, wraps ErrVersion or
-// ErrCorrupt when a record cannot be read, or else is Redis's or ctx's: every
-// one is a reason to wait and repeat.
+// *UnbuiltError when a touched shard is not complete, wraps ErrVersion when
+// its marker is a newer fleet's, or else is Redis's or ctx's: every one is a
+// reason to wait and repeat.
 func (r *Reader) Fetch(ctx context.Context, owners []string, out []*pipeline.User) error {
 	if len(owners) == 0 {
 		return nil
@@ -73,7 +78,7 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*pipeline.Use
 	sc := r.scratch.Get().(*readScratch)
 	defer r.scratch.Put(sc)
 	sc.groups.Arrange(len(owners), shards.Users, func(i int) int { return shards.UserShard(owners[i]) })
-	sc.asked, sc.cmds = sc.asked[:0], sc.cmds[:0]
+	sc.asked, sc.cmds, sc.unread = sc.asked[:0], sc.cmds[:0], sc.unread[:0]
 	defer func() {
 		clear(sc.cmds)
 		clear(sc.values[:cap(sc.values)])
@@ -95,7 +100,20 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*pipeline.Use
 			return fmt.Errorf("reading users: %w", err)
 		}
 	}
+	if len(sc.unread) > 0 {
+		r.doubt(ctx, sc.unread, owners)
+	}
 	return nil
+}
+
+// doubt tells the registry of records that cannot be read. If that fails, the
+// next who reads them tells it.
+func (r *Reader) doubt(ctx context.Context, unread []int32, owners []string) {
+	pipe := r.client.Pipeline()
+	for _, i := range unread {
+		pipe.SAdd(ctx, openKey(shards.UserShard(owners[i])), doubted+owners[i])
+	}
+	_, _ = pipe.Exec(ctx)
 }
 
 // commands yields each touched shard's MGET: the epoch marker, then the
@@ -158,26 +176,66 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 			u.Limiter = values[1+len(of)+j]
 		}
 		if err := decodeOf(build, values[1+j], u); err != nil {
-			return fmt.Errorf("user shard %d: %w", s, err)
+			forget(u)
+			u.Quarantine = pipeline.RecordUnread
+			sc.unread = append(sc.unread, i)
 		}
 	}
 	return nil
 }
 
+// Profile is a user as the registry keeps it.
+type Profile struct {
+	pipeline.User
+	// Dropped is how many devices were left out because the user had too many,
+	// since the shard was built; the latest of them was registered DroppedUpTo.
+	Dropped     int
+	DroppedUpTo time.Time
+}
+
+// Profile reads one user; who has no record is empty. Its errors are those of
+// Fetch.
+func (r *Reader) Profile(ctx context.Context, user string) (p Profile, err error) {
+	s := shards.UserShard(user)
+	values, err := r.client.MGet(ctx, r.epochs[s], shards.UserKey(s, user)).Result()
+	if err == nil && len(values) != 2 {
+		err = errReply
+	}
+	if err != nil {
+		return p, fmt.Errorf("reading user shard %d: %w", s, err)
+	}
+	marker := bytesOf(values[0])
+	if marker == nil {
+		return p, fmt.Errorf("reading users: %w", &UnbuiltError{Shard: s})
+	}
+	build, err := parseBuild(string(marker))
+	if err != nil {
+		return p, fmt.Errorf("reading user shard %d: %w", s, err)
+	}
+	var u stored
+	if u.decode(bytesOf(values[1]), build) != nil {
+		u.Quarantine = pipeline.RecordUnread
+		r.doubt(ctx, []int32{0}, []string{user})
+	}
+	return Profile{User: u.User, Dropped: int(u.dropped.devices), DroppedUpTo: u.dropped.upTo}, nil
+}
+
 // decodeOf decodes a record that counts only if it is of this build.
 func decodeOf(build uint64, raw []byte, u *pipeline.User) error {
-	if raw != nil {
-		got, err := Decode(raw, u)
-		if err != nil {
-			return err
-		}
-		if got == build {
-			return nil
-		}
+	if raw == nil {
+		forget(u)
+		return nil
 	}
-	u.Devices = u.Devices[:0]
-	u.Preferences = pipeline.Preferences{}
-	return nil
+	got, err := decodeHead(raw)
+	if err != nil {
+		return err
+	}
+	if got != build {
+		forget(u)
+		return nil
+	}
+	_, err = decode(raw, u, nil)
+	return err
 }
 
 // values returns the answer to cmd. A raw command takes an error for an

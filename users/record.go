@@ -11,8 +11,10 @@ import (
 )
 
 // ErrVersion says that something stored was written by a newer version of the
-// fleet. It must never be read as empty: whoever meets it stalls until it is
-// upgraded.
+// fleet. It must never be read as empty: what depends on it waits until whoever
+// met it is upgraded. A newer form of all records comes with a newer form of
+// the shards' markers, which older processes refuse; so a single record of an
+// unknown version concerns its user alone.
 var ErrVersion = errors.New("unknown version of a stored record")
 
 // ErrCorrupt says that a stored record cannot be read although its version is
@@ -27,7 +29,9 @@ const recordVersion = 1
 const (
 	devicesSection     = 1
 	preferencesSection = 2
+	unreadSection      = 3
 	optionalSection    = 0x80
+	droppedSection     = 0x81
 )
 
 const headLen = 1 + 8 // version, build
@@ -40,11 +44,24 @@ var environments = [...]string{"", pipeline.Production, pipeline.Sandbox}
 //	1 devices:     count, and per device: platform, environment (1 byte each),
 //	               registered_at (varint, Unix ms), hash, app, token, locale
 //	2 preferences: flags (1 = everything), channels, types (count, strings)
+//	3 unread:      count, and per part in quarantine: flags (1 = of an unknown
+//	               version, 2 = what was there before stands), hash (empty =
+//	               preferences), partition, offset
+//	129 dropped:   devices left out as too many: count, and registered_at of
+//	               the latest (varint, Unix ms)
 //
 // Counts and lengths are uvarints, strings are preceded by their length. A
-// section without content is left out. u.Limiter is not part of it.
+// section without content is left out; preferences that were set to nothing
+// have a section of zeros. u.Limiter is not part of it, and u.Quarantine only
+// says what section 3 says.
 // It panics on an environment that is neither empty, Production nor Sandbox.
 func Encode(dst []byte, u *pipeline.User, build uint64) []byte {
+	return appendRecord(dst, u, &kept{prefsSet: !noPreferences(&u.Preferences)}, build)
+}
+
+func (s *stored) encode(build uint64) []byte { return appendRecord(nil, &s.User, &s.kept, build) }
+
+func appendRecord(dst []byte, u *pipeline.User, k *kept, build uint64) []byte {
 	dst = append(dst, recordVersion)
 	dst = binary.LittleEndian.AppendUint64(dst, build)
 	if len(u.Devices) > 0 {
@@ -56,7 +73,7 @@ func Encode(dst []byte, u *pipeline.User, build uint64) []byte {
 			return b
 		})
 	}
-	if p := &u.Preferences; !noPreferences(p) {
+	if p := &u.Preferences; k.prefsSet {
 		dst = appendSection(dst, preferencesSection, func(b []byte) []byte {
 			flags := byte(0)
 			if p.OptOutAll {
@@ -66,7 +83,13 @@ func Encode(dst []byte, u *pipeline.User, build uint64) []byte {
 			return appendStrings(appendStrings(b, p.Channels), p.Types)
 		})
 	}
-	return dst
+	if len(k.unread) > 0 {
+		dst = appendSection(dst, unreadSection, func(b []byte) []byte { return appendUnread(b, k.unread) })
+	}
+	if k.dropped.devices > 0 {
+		dst = appendSection(dst, droppedSection, func(b []byte) []byte { return appendDropped(b, k.dropped) })
+	}
+	return append(dst, k.extra...)
 }
 
 func noPreferences(p *pipeline.Preferences) bool {
@@ -114,29 +137,17 @@ func appendStrings(b []byte, list []string) []byte {
 // reuses u's slices and leaves u.Limiter alone. The strings are cut from raw:
 // raw must not be changed afterwards. The error is ErrVersion or ErrCorrupt,
 // wrapped; then u is half filled.
-func Decode(raw []byte, u *pipeline.User) (build uint64, err error) {
-	build, _, err = decode(raw, u)
-	return build, err
-}
+func Decode(raw []byte, u *pipeline.User) (build uint64, err error) { return decode(raw, u, nil) }
 
-// decode also says whether there were sections it skipped.
-func decode(raw []byte, u *pipeline.User) (build uint64, skipped bool, err error) {
-	u.Devices = u.Devices[:0]
-	u.Preferences.OptOutAll = false
-	u.Preferences.Channels = u.Preferences.Channels[:0]
-	u.Preferences.Types = u.Preferences.Types[:0]
-	if len(raw) == 0 {
-		return 0, false, fmt.Errorf("user record: %w: empty", ErrCorrupt)
+// decode also reads what is kept beside the user, unless k is nil.
+func decode(raw []byte, u *pipeline.User, k *kept) (build uint64, err error) {
+	forget(u)
+	if build, err = decodeHead(raw); err != nil {
+		return 0, err
 	}
-	if raw[0] != recordVersion {
-		return 0, false, fmt.Errorf("user record: %w: %d", ErrVersion, raw[0])
-	}
-	if len(raw) < headLen {
-		return 0, false, fmt.Errorf("user record: %w: cut short", ErrCorrupt)
-	}
-	build = binary.LittleEndian.Uint64(raw[1:])
 	c := cursor{rest: raw[headLen:]}
 	for len(c.rest) > 0 && !c.bad {
+		section := c.rest
 		tag := c.byte()
 		body := cursor{rest: c.bytes()}
 		switch {
@@ -150,16 +161,49 @@ func decode(raw []byte, u *pipeline.User) (build uint64, skipped bool, err error
 			u.Preferences.Channels = body.strings(u.Preferences.Channels)
 			u.Preferences.Types = body.strings(u.Preferences.Types)
 			c.bad = body.bad || len(body.rest) > 0 || flags > 1
+			if k != nil {
+				k.prefsSet = true
+			}
+		case tag == unreadSection:
+			u.Quarantine |= body.unread(k)
+			c.bad = body.bad || len(body.rest) > 0
+		case tag == droppedSection && k != nil:
+			k.dropped = body.dropped()
+			c.bad = body.bad || len(body.rest) > 0
 		case tag >= optionalSection:
-			skipped = true
+			if k != nil {
+				k.extra = append(k.extra, section[:len(section)-len(c.rest)]...)
+			}
 		default:
-			return 0, false, fmt.Errorf("user record: %w: section %d", ErrVersion, tag)
+			return 0, fmt.Errorf("user record: %w: section %d", ErrVersion, tag)
 		}
 	}
 	if c.bad {
-		return 0, false, fmt.Errorf("user record: %w", ErrCorrupt)
+		return 0, fmt.Errorf("user record: %w", ErrCorrupt)
 	}
-	return build, skipped, nil
+	return build, nil
+}
+
+// forget empties u but for its limiter state, and keeps its memory.
+func forget(u *pipeline.User) {
+	u.Devices = u.Devices[:0]
+	u.Preferences.OptOutAll = false
+	u.Preferences.Channels = u.Preferences.Channels[:0]
+	u.Preferences.Types = u.Preferences.Types[:0]
+	u.Quarantine = 0
+}
+
+// decodeHead reads the build that a record belongs to.
+func decodeHead(raw []byte) (build uint64, err error) {
+	switch {
+	case len(raw) == 0:
+		return 0, fmt.Errorf("user record: %w: empty", ErrCorrupt)
+	case raw[0] != recordVersion:
+		return 0, fmt.Errorf("user record: %w: %d", ErrVersion, raw[0])
+	case len(raw) < headLen:
+		return 0, fmt.Errorf("user record: %w: cut short", ErrCorrupt)
+	}
+	return binary.LittleEndian.Uint64(raw[1:]), nil
 }
 
 // cursor cuts values off the front of a record. After the first that does not

@@ -1,6 +1,7 @@
 package users
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"testing"
@@ -74,7 +75,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"version zero", append([]byte{0}, good[1:]...), ErrVersion},
 		{"cut in the head", good[:5], ErrCorrupt},
 		{"cut in a section", good[:len(good)-1], ErrCorrupt},
-		{"section a reader must know", with(3, 0), ErrVersion},
+		{"section a reader must know", with(4, 0), ErrVersion},
+		{"unread parts that do not fit", with(unreadSection, 2, 1, 0), ErrCorrupt},
+		{"unknown flag of an unread part", with(unreadSection, 5, 1, 8, 0, 0, 0), ErrCorrupt},
 		{"section longer than the record", with(devicesSection, 9), ErrCorrupt},
 		{"more devices than fit", with(devicesSection, 1, 200), ErrCorrupt},
 		{"rest behind the devices", with(devicesSection, 2, 0, 0), ErrCorrupt},
@@ -88,12 +91,29 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeSkipsOptionalSection(t *testing.T) {
+func TestOptionalSectionsAreSkippedAndKept(t *testing.T) {
 	raw := append(Encode(nil, sampleUser(), 7), optionalSection+5, 3, 'x', 'y', 'z')
-	var u pipeline.User
-	_, skipped, err := decode(raw, &u)
-	if err != nil || !skipped || len(u.Devices) != 2 {
-		t.Fatalf("skipped %v, %d devices, error %v", skipped, len(u.Devices), err)
+	var s stored
+	if _, err := decode(raw, &s.User, &s.kept); err != nil || len(s.Devices) != 2 {
+		t.Fatalf("%d devices, error %v", len(s.Devices), err)
+	}
+	if got := s.encode(7); !bytes.Equal(got, raw) {
+		t.Errorf("written back as\n%x, was\n%x", got, raw)
+	}
+}
+
+func TestWhatIsKeptRoundTrips(t *testing.T) {
+	want := stored{User: *sampleUser(), kept: kept{prefsSet: true, unread: []unreadPart{
+		{version: true, partition: 3, offset: 1 << 40},
+		{hash: "0123456789abcdef", stands: true, partition: 17},
+	}, dropped: dropped{devices: 7, upTo: time.UnixMilli(1_700_000_000_123).UTC()}}}
+	want.Quarantine = quarantine(want.unread)
+	var got stored
+	if build, err := decode(want.encode(7), &got.User, &got.kept); err != nil || build != 7 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, build %d, error %v\nwant %+v", got, build, err, want)
+	}
+	if got.Quarantine != pipeline.PreferencesUnknown {
+		t.Errorf("quarantine is %b", got.Quarantine)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 
 // errPartitions says that push.users has another number of partitions than
 // when the shards were filled: users have moved, and their order is lost.
-var errPartitions = errors.New("push.users has changed its number of partitions")
+var errPartitions = errors.New("push.users has changed its number of partitions, and users have moved to others, so nothing is applied any more: " +
+	"copy it in order of time into a new topic, and begin with registry --rebuild (docs/operations.md#pushregistryfails)")
 
 // errRewound says that Redis has applied more than the topic holds: the topic
 // was made anew, or Kafka lost acknowledged records.
@@ -39,13 +40,21 @@ type RegistryOptions struct {
 	MaxStale time.Duration
 	// RetryDelay is the pause after an error; it doubles up to MaxRetryDelay.
 	RetryDelay, MaxRetryDelay time.Duration
+	// Devices bounds what one user can make the registry keep.
+	Devices DeviceLimits
 	// Rebuild builds every shard anew at the start. Delivery stalls meanwhile.
 	Rebuild bool
-	// Progress, when set, is called after every check, on Run's goroutine.
+	// Progress, when set, is called after every check, and when following
+	// failed, on Run's goroutine.
 	Progress func(Progress)
 }
 
-// DefaultRegistryOptions: a wiped shard is noticed within a second; a restart
+// DeviceLimits are how many devices of a user are kept, the latest registered
+// ones: in all, and for one app. Older ones are removed from the topic too.
+type DeviceLimits struct{ User, App int }
+
+// DefaultRegistryOptions: 100 devices are a record of some 20 KB, which every
+// batch with that user reads, and more than anybody has; a wiped shard is noticed within a second; a restart
 // reads at most half a minute of the topic twice; 20 h leaves 4 h of Kafka's
 // 24 h for reading on from there.
 func DefaultRegistryOptions() RegistryOptions {
@@ -53,6 +62,7 @@ func DefaultRegistryOptions() RegistryOptions {
 		CheckInterval: time.Second,
 		BeatInterval:  30 * time.Second,
 		MaxStale:      20 * time.Hour,
+		Devices:       DeviceLimits{User: 100, App: 20},
 		RetryDelay:    100 * time.Millisecond,
 		MaxRetryDelay: 10 * time.Second,
 	}
@@ -67,6 +77,9 @@ func (o *RegistryOptions) check() error {
 			return fmt.Errorf("registry options: %s must be above zero", d.name)
 		}
 	}
+	if o.Devices.User <= 0 || o.Devices.App <= 0 {
+		return errors.New("registry options: Devices must be above zero")
+	}
 	if o.MaxRetryDelay < o.RetryDelay {
 		return errors.New("registry options: MaxRetryDelay is below RetryDelay")
 	}
@@ -78,37 +91,56 @@ type Progress struct {
 	Ready   int    // complete shards, of 256
 	Lag     int64  // offsets that are to be read, over all partitions
 	Applied uint64 // records applied since the start, once per shard they change
+	// Err is why the topic is not followed; nil = it is. With it, Ready and Lag
+	// are not known.
+	Err error
+}
+
+// RegistryTopics are what a Registry reads and writes. All are the caller's to
+// close.
+type RegistryTopics struct {
+	// Follower follows push.users.
+	Follower Follower
+	// Rescan reads push.users once more from its start, beside Follower, when a
+	// stored record must be rebuilt.
+	Rescan Follower
+	// Log appends to push.users what is to be settled in the topic itself: the
+	// removal of a token from its former owner.
+	Log Log
+	// Quarantine appends to push.users.quarantine what cannot be read.
+	Quarantine Log
 }
 
 // Registry follows push.users and keeps Redis equal to it. Several registries
 // may follow the same topic into the same Redis: each write is fenced, and who
 // comes late skips what is applied.
 type Registry struct {
-	client   redis.UniversalClient
-	follower Follower
-	log      Log
-	options  RegistryOptions
-	metrics  *Metrics
-	logger   *slog.Logger
-	script   *redis.Script
-	applied  uint64
+	client  redis.UniversalClient
+	topics  RegistryTopics
+	options RegistryOptions
+	metrics *Metrics
+	logger  *slog.Logger
+	script  *redis.Script
+	applied uint64
 
 	// Owned by Run. Between two polls, for each shard and partition: every
 	// record of the shard below pos[p] is applied, or pos[p] <= applied[p].
 	shards  [shards.Users]shardState
+	had     int // partitions of the topic when it was first looked at; 0 = not yet
 	spans   []Span
 	pos     []int64 // per partition: what Poll hands out next
 	seek    bool    // pos was set back: the follower must be told
 	recheck bool    // a shard needs attention before the next interval
 	healthy bool    // something worked since the last error
 	checked time.Time
+	repair  repair
+	// rescanAt is when a reading from the start may be tried again.
+	rescanAt time.Time
 }
 
-// NewRegistry makes a registry that fills client from follower. It appends to
-// log what is to be settled in the topic itself: the removal of a token from
-// its former owner. All three stay the caller's. metrics may be nil. It
-// returns an error when an option cannot work.
-func NewRegistry(client redis.UniversalClient, follower Follower, log Log, o RegistryOptions, metrics *Metrics, logger *slog.Logger) (*Registry, error) {
+// NewRegistry makes a registry that fills client, the caller's, from push.users.
+// metrics may be nil. It returns an error when an option cannot work.
+func NewRegistry(client redis.UniversalClient, t RegistryTopics, o RegistryOptions, metrics *Metrics, logger *slog.Logger) (*Registry, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -116,16 +148,17 @@ func NewRegistry(client redis.UniversalClient, follower Follower, log Log, o Reg
 		metrics = NewMetrics(nil)
 	}
 	return &Registry{
-		client: client, follower: follower, log: log, options: o, metrics: metrics,
-		logger: logger, script: redis.NewScript(shardScriptText),
+		client: client, topics: t, options: o, metrics: metrics, logger: logger,
+		script: redis.NewScript(shardScriptText),
 	}, nil
 }
 
 // Run follows the topic until ctx ends, and returns ctx's error. Whatever goes
 // wrong is logged, and tried again from what Redis says it has applied: Redis
-// or Kafka away, a record of an unknown version, a topic that has changed its
-// number of partitions. It may be called once.
+// or Kafka away, a topic that has changed its number of partitions. It may be
+// called once.
 func (r *Registry) Run(ctx context.Context) error {
+	defer r.repair.stop()
 	delay := r.options.RetryDelay
 	for {
 		r.healthy = false
@@ -136,7 +169,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		if r.healthy {
 			delay = r.options.RetryDelay
 		}
-		r.metrics.errors.Inc()
+		r.fail(err)
 		r.logger.Error("registry: following push.users failed, trying again", "error", err, "in", delay)
 		select {
 		case <-ctx.Done():
@@ -153,6 +186,7 @@ func (r *Registry) follow(ctx context.Context) error {
 		r.shards[s] = shardState{}
 	}
 	r.pos = nil
+	r.repair.stop()
 	if err := r.check(ctx); err != nil {
 		return err
 	}
@@ -163,10 +197,13 @@ func (r *Registry) follow(ctx context.Context) error {
 			}
 		}
 		if r.seek {
-			if err := r.follower.Seek(ctx, slices.Clone(r.pos)); err != nil {
+			if err := r.topics.Follower.Seek(ctx, slices.Clone(r.pos)); err != nil {
 				return fmt.Errorf("seeking in push.users: %w", err)
 			}
 			r.seek = false
+		}
+		if err := r.finishRepair(ctx); err != nil {
+			return err
 		}
 		fetched, err := r.poll(ctx)
 		if err != nil {
@@ -183,7 +220,7 @@ func (r *Registry) follow(ctx context.Context) error {
 func (r *Registry) poll(ctx context.Context) ([]Fetched, error) {
 	until, cancel := context.WithDeadline(ctx, r.checked.Add(r.options.CheckInterval))
 	defer cancel()
-	fetched, err := r.follower.Poll(until)
+	fetched, err := r.topics.Follower.Poll(until)
 	if err != nil && (ctx.Err() != nil || until.Err() == nil) {
 		return nil, fmt.Errorf("polling push.users: %w", err)
 	}
@@ -205,7 +242,7 @@ func (r *Registry) caughtUp() bool {
 // than it says, when nothing came for it.
 func (r *Registry) reached(st *shardState, p int) int64 { return max(st.applied[p], r.pos[p]) }
 
-func newBuild() uint64 {
+func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	return binary.LittleEndian.Uint64(b[:])

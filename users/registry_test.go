@@ -39,6 +39,10 @@ type world struct {
 	client *users.Client
 	stops  []func()
 
+	quarantine *userstest.Topic
+	wrap       func(*users.RegistryTopics) // what a test puts in between; nil = nothing
+	progress   func(users.Progress)        // what a test listens with; nil = not
+
 	mu    sync.Mutex
 	calm  bool // a registry has said twice in a row that it has nothing to do
 	looks int  // times since calm was reset that one has looked
@@ -83,7 +87,7 @@ func inMemory(t *testing.T, test func(w *world)) {
 func inWorld(t *testing.T, test func(w *world), open func() redis.UniversalClient) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w := &world{t: t, ctx: ctx, open: open, redis: open(), topic: userstest.NewTopic(partitions)}
+	w := &world{t: t, ctx: ctx, open: open, redis: open(), topic: userstest.NewTopic(partitions), quarantine: userstest.NewTopic(1)}
 	w.client = users.NewClient(w.topic)
 	defer func() {
 		for _, stop := range w.stops {
@@ -123,10 +127,8 @@ func (w *world) process(crash *userstest.Crash, ctx context.Context, end context
 	ctx, cancel := context.WithCancel(ctx)
 	client := w.open()
 	client.AddHook(crash)
-	follower := userstest.NewFollower(w.topic)
-	follower.Most = 3
 	o.Progress = w.watch()
-	r, err := users.NewRegistry(client, crash.Follower(follower), crash.Log(w.topic), o, nil, quiet)
+	r, err := users.NewRegistry(client, w.topics(crash), o, nil, quiet)
 	w.must(err)
 	done := make(chan struct{})
 	go func() {
@@ -147,12 +149,27 @@ func (w *world) process(crash *userstest.Crash, ctx context.Context, end context
 	return stop
 }
 
+// topics are those of a process, every step of which goes through crash.
+func (w *world) topics(crash *userstest.Crash) users.RegistryTopics {
+	follower, rescan := userstest.NewFollower(w.topic), userstest.NewFollower(w.topic)
+	follower.Most, rescan.Most = 3, 3
+	topics := users.RegistryTopics{Follower: crash.Follower(follower), Rescan: crash.Follower(rescan),
+		Log: crash.Log(w.topic), Quarantine: crash.Log(w.quarantine)}
+	if w.wrap != nil {
+		w.wrap(&topics)
+	}
+	return topics
+}
+
 // watch is the Progress of one registry. When it is through with the topic at
 // two looks in a row, and the topic has not grown between them, then what it
 // was through with is the whole of it, and it had nothing to add.
 func (w *world) watch() func(users.Progress) {
 	var before []int64
 	return func(p users.Progress) {
+		if w.progress != nil {
+			w.progress(p)
+		}
 		ends := w.topic.Ends()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -264,6 +281,9 @@ func (w *world) agree() {
 	w.t.Helper()
 	w.settle()
 	want, got := w.topic.Merge(), w.fetch(everybody...)
+	for _, u := range got {
+		u.Quarantine = 0 // of it the topic says more than it means
+	}
 	if !reflect.DeepEqual(got, want) {
 		w.t.Errorf("Redis has %s\nthe topic says %s", show(got), show(want))
 	}
@@ -290,7 +310,9 @@ func token(i int) string { return fmt.Sprintf("fcm-token-%d", i) }
 
 func hash(i int) string { return pipeline.DeviceHash(pipeline.FCM, token(i)) }
 
-var epoch = time.UnixMilli(1_700_000_000_000).UTC()
+// epoch is before the year 2000, when virtual time begins: registrations of the
+// future are refused.
+var epoch = time.UnixMilli(940_000_000_000).UTC()
 
 func (w *world) register(user string, tok int, at int) {
 	w.t.Helper()
@@ -463,4 +485,53 @@ func TestStaleShardIsBuiltAnew(t *testing.T) {
 			w.agree()
 		})
 	})
+}
+
+// A topic that grew has moved users to other partitions, and their order is
+// lost: nothing is applied any more, before and after a wipe, until an operator
+// says that the topic is another one.
+func TestAGrownTopicStopsTheRegistry(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		running bool // the registry that filled Redis still runs
+		wiped   bool
+	}{{"a registry that starts", false, false}, {"one that runs", true, false}, {"one that runs, and Redis is wiped", true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			virtual(t, func(w *world) {
+				w.fill()
+				stop := w.run(options())
+				w.agree()
+				if !tt.running {
+					stop()
+				}
+				w.topic.Grow(2 * partitions)
+				time.Sleep(2 * options().CheckInterval)
+				for _, name := range everybody {
+					w.optOut(name, "after")
+				}
+				if tt.wiped {
+					w.must(w.redis.FlushAll(w.ctx).Err())
+				}
+				if !tt.running {
+					stop = w.run(options())
+				}
+				if w.unsettled(5*time.Second) == "" {
+					t.Error("the registry goes on")
+				}
+				if tt.wiped {
+					return
+				}
+				for _, name := range everybody {
+					if types := w.look(name).Preferences.Types; slices.Contains(types, "after") {
+						t.Errorf("%s has what came after: %q", name, types)
+					}
+				}
+				stop()
+				o := options()
+				o.Rebuild = true
+				w.run(o)
+				w.settle()
+			})
+		})
+	}
 }

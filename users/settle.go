@@ -2,111 +2,226 @@ package users
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// settle appends to the topic what the open cases ask for: a token claimed by
-// two users is removed from all but its owner; a registration that a
-// conditional tombstone overtook is registered again. It waits until the
-// topic was read to its end: the answer may be there already. The case is
-// closed when what is appended here comes back and is applied, so a crash, or
-// a second registry, only does it twice.
+// settle does what the open cases ask for. It waits until the topic was read
+// to its end: the answer may be there already.
+//
+// A token claimed by two users is removed from all but its owner, and what
+// holds of a part whose latest record does not count is appended behind that
+// one, so that compaction keeps it. These cases are closed when what is
+// appended here comes back and is applied: so a crash, or a second registry,
+// only does it twice. Both only repeat or limit, so what others append
+// meanwhile wins.
 func (r *Registry) settle(ctx context.Context) error {
 	if !r.caughtUp() {
 		return nil
 	}
 	for s := range r.shards {
-		st := &r.shards[s]
-		if !st.known || !st.open {
+		if st := &r.shards[s]; !st.known || !st.open {
 			continue
 		}
-		cases, err := r.client.SMembers(ctx, openKey(s)).Result()
-		if err != nil {
-			return fmt.Errorf("reading the open cases of shard %d: %w", s, err)
-		}
-		st.open = len(cases) > 0
-		var records []Record
-		for _, c := range cases {
-			more, err := r.answer(ctx, st.version.build, c)
-			if err != nil {
-				return fmt.Errorf("settling a case of shard %d: %w", s, err)
-			}
-			records = append(records, more...)
-		}
-		if len(records) == 0 {
-			continue
-		}
-		if err := r.log.Append(ctx, records); err != nil {
+		if err := r.settleShard(ctx, s); err != nil {
 			return fmt.Errorf("settling the open cases of shard %d: %w", s, err)
 		}
-		r.metrics.settled.Add(float64(len(records)))
+	}
+	r.startRepair(ctx)
+	return nil
+}
+
+// maxSettled bounds the cases of a shard that one check settles: what follows
+// must not wait for long.
+const maxSettled = 1000
+
+func (r *Registry) settleShard(ctx context.Context, s int) error {
+	cases, err := r.client.SMembers(ctx, openKey(s)).Result()
+	if err != nil {
+		return err
+	}
+	cases = slices.DeleteFunc(cases, func(c string) bool { return r.repair.takes(s, c) })
+	r.shards[s].open = len(cases) > maxSettled
+	if len(cases) == 0 {
+		return nil
+	}
+	st := settling{registry: r, shard: s, build: r.shards[s].version.build, now: time.Now(), closed: make(map[string]bool)}
+	slices.Sort(cases) // those of the quarantine last: its topic may be away for long
+	cases = cases[:min(len(cases), maxSettled)]
+	values, err := r.valuesOf(ctx, s, cases)
+	if err != nil {
+		return err
+	}
+	for i, c := range cases {
+		if err := st.answer(c, values[i]); err != nil { // it stays open, and stops no other
+			r.metrics.errors.Inc()
+			r.logger.Error("registry: an open case cannot be settled", "shard", s, "error", err)
+		}
+	}
+	r.shards[s].open = r.shards[s].open || st.waits
+	if len(st.records) > 0 {
+		if err := r.topics.Log.Append(ctx, st.records); err != nil {
+			return err
+		}
+		r.metrics.settled.Add(float64(len(st.records)))
+	}
+	if err := r.tell(ctx, &st); err != nil || len(st.closed) == 0 {
+		return err
+	}
+	// Fenced: what has changed meanwhile is looked at again.
+	fenced, err := r.write(ctx, []*shardWrite{{shard: s, cases: st.closed}})
+	if err != nil {
+		return err
+	}
+	_, err = r.reload(ctx, fenced)
+	return err
+}
+
+// valuesOf reads what each case is about, in one command; nil = nothing.
+func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byte, error) {
+	keys := make([]string, len(cases))
+	for i, c := range cases {
+		kind, name := cutCase(c)
+		switch kind {
+		case contested:
+			keys[i] = tokenKey(name)
+		case doubted:
+			keys[i] = shards.UserKey(s, name)
+		default: // evicted ones need nothing, and get nothing
+			user, _ := PartOf(name)
+			keys[i] = shards.UserKey(s, user)
+		}
+	}
+	answer, err := r.client.MGet(ctx, keys...).Result()
+	if err == nil && len(answer) != len(keys) {
+		err = errReply
+	}
+	if err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(answer))
+	for i := range answer {
+		values[i] = bytesOf(answer[i])
+	}
+	return values, nil
+}
+
+// cutCase cuts a case into its kind and what it is about.
+func cutCase(c string) (kind, name string) {
+	n := min(len(contested), len(c))
+	return c[:n], c[n:]
+}
+
+// settling is what the cases of one shard ask for.
+type settling struct {
+	registry *Registry
+	shard    int
+	build    uint64
+	now      time.Time
+	records  []Record        // for push.users
+	told     []Record        // for its quarantine
+	closed   map[string]bool // cases that are done with (false), and new ones (true)
+	waits    bool            // a case is open until a record comes back
+}
+
+// answer settles one case; raw is the value that it is about.
+func (st *settling) answer(c string, raw []byte) (err error) {
+	switch kind, name := cutCase(c); kind {
+	case contested:
+		st.waits = true
+		return st.evict(raw, name)
+	case overtaken:
+		st.waits = true
+		return st.repeat(raw, name)
+	case evicted:
+		record, err := tooMany(name)
+		if err == nil {
+			st.records, st.closed[c] = append(st.records, record), false
+		}
+		return err
+	case quarantined:
+		record, err := st.quarantineRecord(raw, name)
+		if err == nil {
+			st.told = append(st.told, record)
+		}
+		return err
+	case doubted:
+		st.lookAt(raw, name)
+		return nil
+	}
+	return fmt.Errorf("open case: %w", ErrVersion)
+}
+
+// repeat says what holds of a device; if it cannot be read, after the repair.
+func (st *settling) repeat(raw []byte, key string) error {
+	user, hash, err := splitKey(key)
+	if err != nil {
+		return err
+	}
+	var u stored
+	if err := u.decode(raw, st.build); err != nil {
+		st.lost(lostUser, user, err)
+		return nil
+	}
+	record := Record{Key: key}
+	if d := deviceByHash(&u.User, hash); d != nil {
+		if record, err = deviceRecord(user, d); err != nil {
+			return err
+		}
+	}
+	record.Repeats = true
+	st.records = append(st.records, record)
+	return nil
+}
+
+// evict removes a token from all but its owner. A former owner who registers
+// it once more, and later, keeps it: the removal does not reach that.
+func (st *settling) evict(raw []byte, hash string) error {
+	cs, err := decodeClaims(raw, st.build)
+	if err != nil {
+		st.lost(lostToken, hash, err)
+		return nil
+	}
+	if len(cs) < 2 {
+		return nil // settled
+	}
+	owner := cs.owner()
+	for _, c := range cs {
+		if c.user != owner.user {
+			st.records = append(st.records, Record{Key: DeviceKey(c.user, hash), IfNotAfter: time.UnixMilli(owner.at)})
+		}
 	}
 	return nil
 }
 
-// answer makes the records that settle one case.
-func (r *Registry) answer(ctx context.Context, build uint64, c string) ([]Record, error) {
-	if hash, ok := strings.CutPrefix(c, contested); ok {
-		raw, err := r.get(ctx, tokenKey(hash))
-		if err != nil {
-			return nil, err
-		}
-		cs, err := decodeClaims(raw, build)
-		if err != nil || len(cs) < 2 {
-			return nil, err
-		}
-		return evictions(cs, hash), nil
-	}
-	key, ok := strings.CutPrefix(c, overtaken)
-	if !ok {
-		return nil, fmt.Errorf("open case: %w", ErrVersion)
-	}
-	user, hash, err := splitKey(key)
+// tooMany makes the record that removes a device which is too many, as it was
+// registered then.
+func tooMany(kase string) (Record, error) {
+	at, key, _ := strings.Cut(kase, ":")
+	ms, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
-		return nil, err
+		return Record{}, fmt.Errorf("open case: %w", ErrVersion)
 	}
-	raw, err := r.get(ctx, shards.UserKey(shards.UserShard(user), user))
-	if err != nil {
-		return nil, err
-	}
-	var u pipeline.User
-	if err := decodeOf(build, raw, &u); err != nil {
-		return nil, err
-	}
-	d := deviceByHash(&u, hash)
-	if d == nil {
-		return nil, nil
-	}
-	record, err := deviceRecord(user, d)
-	return []Record{record}, err
+	return Record{Key: key, IfNotAfter: time.UnixMilli(ms)}, nil
 }
 
-// evictions removes a token from all but its owner. A former owner who
-// registers it once more, and later, keeps it: the removal does not reach that.
-func evictions(cs claims, hash string) []Record {
-	owner := cs.owner()
-	var records []Record
-	for _, c := range cs {
-		if c.user != owner.user {
-			records = append(records, Record{Key: DeviceKey(c.user, hash), IfNotAfter: time.UnixMilli(owner.at)})
-		}
+// lookAt looks at a record that a reader could not read.
+func (st *settling) lookAt(raw []byte, user string) {
+	st.closed[doubted+user] = false
+	var u stored
+	if err := u.decode(raw, st.build); err != nil {
+		st.lost(lostUser, user, err)
 	}
-	return records
 }
 
-// get returns nil for a key that is not there.
-func (r *Registry) get(ctx context.Context, key string) ([]byte, error) {
-	raw, err := r.client.Get(ctx, key).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	return raw, err
+// lost makes a value that cannot be read a case for the repair.
+func (st *settling) lost(kind, name string, err error) {
+	st.registry.logger.Error("registry: a stored record cannot be read and is rebuilt from push.users", "shard", st.shard, "error", err)
+	st.closed[kind+name] = true
+	st.registry.repair.ask(st.shard, kind, name)
 }

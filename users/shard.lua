@@ -1,11 +1,12 @@
--- Writes one user shard: all of it or nothing. KEYS: the shard's o:, e: and
--- open-cases key, then the records to set or delete. ARGV: see arguments() in
--- write.go. Answers 1, or 0 when somebody else has written meanwhile.
+-- Writes one user shard: all of it or nothing. KEYS: the shard's o:, e:,
+-- open-cases and quarantine key, then the records to set or delete. ARGV: see
+-- arguments() in write.go. Answers 1, or 0 when somebody else has written
+-- meanwhile.
 if (redis.call('HGET', KEYS[1], 'v') or '') ~= ARGV[1] then
   return 0
 end
 if ARGV[3] == '1' then
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 end
 redis.call('HSET', KEYS[1], 'v', ARGV[2])
 if ARGV[4] ~= '' then
@@ -29,7 +30,7 @@ block(function(arg)
     field = arg
   end
 end)
-local key = 3
+local key = 4
 block(function(value)
   key = key + 1
   if value == '' then
@@ -38,6 +39,8 @@ block(function(value)
     redis.call('SET', KEYS[key], value)
   end
 end)
-block(function(case) redis.call('SADD', KEYS[3], case) end)
-block(function(case) redis.call('SREM', KEYS[3], case) end)
+for set = 3, 4 do
+  block(function(member) redis.call('SADD', KEYS[set], member) end)
+  block(function(member) redis.call('SREM', KEYS[set], member) end)
+end
 return 1

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/userstest"
@@ -71,6 +70,13 @@ func TestTokenMoves(t *testing.T) {
 			w.settle()
 			w.register("eve", tok, 10)
 		}, []string{"eve"}},
+		{"a repeated import of older registrations changes nothing", func(w *world, tok int) {
+			w.register("bob/with/slash", tok, 10)
+			w.register("ada", tok, 20)
+			w.settle()
+			w.register("ada", tok, 5)
+			w.register("bob/with/slash", tok, 10)
+		}, []string{"ada"}},
 		{"the former owner is removed, and stays so", func(w *world, tok int) {
 			w.register("ada", tok, 10)
 			w.register("eve", tok, 20)
@@ -143,6 +149,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 func crashAt(w *world, at int) (reached bool) {
 	w.t.Helper()
 	w.fill()
+	w.raw(users.PreferencesKey("ada"), broken)
 	w.register("eve", 1, 40) // moves from ada
 	w.register("ada", 5, 1)  // too late: stays with eve
 	w.register("cy", 4, 100) // again, and overtaken by:
@@ -167,65 +174,10 @@ func crashAt(w *world, at int) (reached bool) {
 	if got := w.owners(4); !slices.Equal(got, []string{"cy"}) {
 		w.t.Errorf("crash at step %d: owners of token 4: %q", at, got)
 	}
+	if got := w.told(); len(got) != 1 || !got["ada/prefs"].Stands {
+		w.t.Errorf("crash at step %d: in quarantine: %+v", at, got)
+	}
 	return crash.Happened()
-}
-
-func TestUnknownVersionStalls(t *testing.T) {
-	eachRedis(t, func(w *world) {
-		w.fill()
-		stop := w.run(options())
-		w.agree()
-		stop()
-		w.must(w.topic.Append(w.ctx, []users.Record{{Key: users.PreferencesKey("eve"), Value: []byte(`{"v":2,"opt_out_all":"who knows"}`)}}))
-		w.register("eve", 6, 6)
-		w.run(options())
-		if why := w.unsettled(3 * options().CheckInterval); why == "" {
-			t.Error("a part of an unknown version was passed over")
-		}
-		// The rest of what is there stays readable.
-		if got := w.fetch("ada"); len(got) != 1 {
-			t.Error("ada is gone")
-		}
-	})
-}
-
-func TestRecordOfUnknownVersionStallsReaderAndRegistry(t *testing.T) {
-	eachRedis(t, func(w *world) {
-		w.fill()
-		w.run(options())
-		w.agree()
-		s := shards.UserShard("ada")
-		w.must(w.redis.SetRange(w.ctx, shards.UserKey(s, "ada"), 0, "\x02").Err())
-		err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, []*pipeline.User{new(pipeline.User)})
-		if err == nil || users.NewReader(w.redis, false).Fetch(w.ctx, []string{"cy"}, []*pipeline.User{new(pipeline.User)}) != nil {
-			t.Errorf("reading a newer record: %v", err)
-		}
-		w.optOut("ada", "more")
-		if w.unsettled(3*options().CheckInterval) == "" {
-			t.Error("a newer record was overwritten")
-		}
-	})
-}
-
-func TestBrokenPartCountsAsRemoval(t *testing.T) {
-	eachRedis(t, func(w *world) {
-		w.fill()
-		w.run(options())
-		w.agree()
-		for _, r := range []users.Record{
-			{Key: users.DeviceKey("ada", hash(1)), Value: []byte("not json")},
-			{Key: users.DeviceKey("ada", hash(2)), Value: []byte(`{"platform":"fcm","app":"shop","token":"another","registered_at":"2026-01-01T00:00:00Z"}`)},
-			{Key: users.PreferencesKey("ada"), Value: []byte{}},
-			{Key: "ada/unknown-part", Value: []byte(`{}`)},
-			{Key: "", Value: []byte(`{}`)},
-		} {
-			w.must(w.topic.Append(w.ctx, []users.Record{r}))
-		}
-		w.settle()
-		if got := w.fetch("ada"); len(got) != 0 {
-			t.Errorf("ada is %s", show(got))
-		}
-	})
 }
 
 // Whatever is written, in whatever order, however often registries die or
@@ -250,15 +202,17 @@ func TestAnySequenceEndsAsTheTopicSays(t *testing.T) {
 
 func (w *world) anySequence(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
+	o := options()
+	o.Devices = users.DeviceLimits{User: 1 + rng.IntN(4), App: 1 + rng.IntN(4)}
 	var running []func()
 	start := func() {
 		ctx, cancel := context.WithCancel(w.ctx)
 		crash := userstest.NewCrash(rng.IntN(60), rng.IntN(2) == 0, cancel)
-		running = append(running, w.process(crash, ctx, cancel, options()))
+		running = append(running, w.process(crash, ctx, cancel, o))
 	}
 	for range 5 + rng.IntN(25) {
 		user, tok := everybody[rng.IntN(len(everybody))], rng.IntN(4)
-		switch rng.IntN(14) {
+		switch rng.IntN(17) {
 		case 0, 1, 2, 3, 4:
 			w.register(user, tok, rng.IntN(20))
 		case 5, 6:
@@ -278,14 +232,25 @@ func (w *world) anySequence(seed uint64) {
 			w.must(w.redis.Del(w.ctx, shards.OffsetsKey(shards.UserShard(user)), shards.EpochKey(shards.UserShard(user))).Err())
 		case 13:
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+		case 14:
+			w.raw(users.PreferencesKey(user), broken)
+		case 15:
+			w.raw(users.DeviceKey(user, hash(tok)), `{"v":2}`)
+		case 16:
+			w.spoil(user)
 		}
 	}
 	for _, stop := range running {
 		stop()
 	}
-	w.run(options())
+	w.run(o)
 	time.Sleep(2 * options().CheckInterval)
 	w.agree()
+	for _, name := range everybody {
+		if n := len(w.look(name).Devices); n > min(o.Devices.User, o.Devices.App) {
+			w.t.Errorf("%s has %d devices, of %+v", name, n, o.Devices)
+		}
+	}
 }
 
 func feedback(user string, tok int, deadSince, at int) string {
@@ -382,6 +347,7 @@ func TestFeedbackWaitsForTheGuard(t *testing.T) {
 			}
 			slow := options()
 			slow.CheckInterval, slow.BeatInterval = 10*time.Second, 10*time.Second
+			slow.Devices.App = devices
 			w.run(slow)
 			w.agree()
 			o := users.DefaultFeedbackOptions()

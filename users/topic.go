@@ -12,6 +12,9 @@ import (
 // milliseconds in decimal.
 const HeaderIfNotAfter = "pf-if-not-after"
 
+// HeaderRepeats is the Kafka header that carries Record.Repeats: "1".
+const HeaderRepeats = "pf-repeats"
+
 // Record is one record of push.users: it replaces the part that Key names.
 type Record struct {
 	Key   string
@@ -19,6 +22,11 @@ type Record struct {
 	// IfNotAfter, with a tombstone of a device, limits it to registrations that
 	// are not later; zero = it removes any. It travels as HeaderIfNotAfter.
 	IfNotAfter time.Time
+	// Repeats, of a device, marks what the registry appends once more only so
+	// that compaction keeps it: a registration that counts if it is still what
+	// holds, or a tombstone of a device that is still not there. It travels as
+	// HeaderRepeats.
+	Repeats bool
 }
 
 // Log appends to push.users. Append returns nil when every record is
@@ -66,4 +74,11 @@ func splitKey(key string) (user, hash string, err error) {
 		return "", "", fmt.Errorf("key: %w", errPart)
 	}
 	return user, hash, nil
+}
+
+// PartOf is the user and, of a device, the hash that a record's key names; both
+// are empty when the key cannot be read.
+func PartOf(key string) (user, hash string) {
+	user, hash, _ = splitKey(key)
+	return user, hash
 }

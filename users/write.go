@@ -28,11 +28,12 @@ type shardWrite struct {
 	keys    []string
 	values  [][]byte        // of keys; nil = delete
 	cases   map[string]bool // open cases to add (true) or take away
+	unread  map[string]bool // parts in quarantine, the same way
 }
 
 // arguments are the keys and arguments of shard.lua.
 func (w *shardWrite) arguments(expected version) (keys []string, args []any) {
-	keys = append([]string{shards.OffsetsKey(w.shard), shards.EpochKey(w.shard), openKey(w.shard)}, w.keys...)
+	keys = append([]string{shards.OffsetsKey(w.shard), shards.EpochKey(w.shard), openKey(w.shard), unreadKey(w.shard)}, w.keys...)
 	reset, marker := "0", ""
 	if w.reset {
 		reset = "1"
@@ -58,17 +59,25 @@ func (w *shardWrite) arguments(expected version) (keys []string, args []any) {
 	for _, v := range w.values {
 		args = append(args, v)
 	}
-	for _, kind := range []bool{true, false} {
-		var cases []any
-		for c, add := range w.cases {
-			if add == kind {
-				cases = append(cases, c)
-			}
+	for _, set := range []map[string]bool{w.cases, w.unread} {
+		for _, kind := range []bool{true, false} {
+			args = appendMembers(args, set, kind)
 		}
-		args = append(args, len(cases))
-		args = append(args, cases...)
 	}
 	return keys, args
+}
+
+// appendMembers appends those of one kind, after their number.
+func appendMembers(args []any, set map[string]bool, kind bool) []any {
+	at := len(args)
+	args = append(args, 0)
+	for member, add := range set {
+		if add == kind {
+			args = append(args, member)
+		}
+	}
+	args[at] = len(args) - at - 1
+	return args
 }
 
 // write does all writes in one round trip, each behind the fence of what is
@@ -84,7 +93,7 @@ func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []in
 	for i, w := range writes {
 		st := &r.shards[w.shard]
 		if !w.reset {
-			w.next = version{st.version.build, st.version.writes + 1}
+			w.next = st.version.next()
 		}
 		keys, args := w.arguments(st.version)
 		cmds[i] = pipe.EvalSha(ctx, r.script.Hash(), keys, args...)

@@ -59,7 +59,7 @@ func (f *Follower) read() ([]users.Fetched, <-chan struct{}) {
 	defer t.mu.Unlock()
 	var fetched []users.Fetched
 	for p, records := range t.partitions {
-		if f.pos[p] >= t.ends[p] {
+		if p >= len(f.pos) || f.pos[p] >= t.ends[p] { // not sought: it grew since
 			continue
 		}
 		run := users.Fetched{Partition: int32(p), Next: t.ends[p]}

@@ -53,6 +53,15 @@ func (t *Topic) Append(ctx context.Context, records []users.Record) error {
 	return nil
 }
 
+// Grow adds partitions, as nobody should: users move to other partitions.
+func (t *Topic) Grow(partitions int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.partitions) < partitions {
+		t.partitions, t.ends = append(t.partitions, nil), append(t.ends, 0)
+	}
+}
+
 // Compact removes all but the latest record of each key, and the tombstones
 // among these too, as Kafka does in the end.
 func (t *Topic) Compact() {
@@ -69,6 +78,37 @@ func (t *Topic) Compact() {
 	}
 }
 
+// Latest are the latest records of all keys that have a value.
+func (t *Topic) Latest() []users.Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var latest []users.Record
+	for _, records := range t.partitions {
+		last := map[string]users.Record{}
+		for _, r := range records {
+			last[r.Key] = r.Record
+		}
+		for _, r := range last {
+			if r.Value != nil {
+				latest = append(latest, r)
+			}
+		}
+	}
+	return latest
+}
+
+// Records are all records.
+func (t *Topic) Records() (all []users.Record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, records := range t.partitions {
+		for _, r := range records {
+			all = append(all, r.Record)
+		}
+	}
+	return all
+}
+
 // Ends are the next offsets of the partitions.
 func (t *Topic) Ends() []int64 {
 	t.mu.Lock()
@@ -78,7 +118,7 @@ func (t *Topic) Ends() []int64 {
 
 // Merge reads the whole topic by its written rules and returns every user that
 // is not empty, devices in the order of their hashes. It shares no code with
-// the registry. Broken values are not its business.
+// the registry. A value that cannot be read changes nothing.
 func (t *Topic) Merge() map[string]*pipeline.User {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,15 +126,22 @@ func (t *Topic) Merge() map[string]*pipeline.User {
 	prefs := map[string]pipeline.Preferences{}
 	for _, records := range t.partitions {
 		for _, r := range records {
+			if !strings.Contains(r.Key, "/") {
+				continue
+			}
 			user, part := r.Key[:strings.LastIndexByte(r.Key, '/')], r.Key[strings.LastIndexByte(r.Key, '/')+1:]
 			switch hash, isDevice := strings.CutPrefix(part, "device:"); {
 			case isDevice && r.Value != nil:
-				devices[r.Key] = readDevice(r.Value, hash)
+				if d, ok := readDevice(r.Value, hash); ok && !devices[r.Key].RegisteredAt.After(d.RegisteredAt) {
+					devices[r.Key] = d
+				}
 			case isDevice && (r.IfNotAfter.IsZero() || !devices[r.Key].RegisteredAt.After(r.IfNotAfter)):
 				delete(devices, r.Key)
-			case !isDevice && r.Value != nil:
-				prefs[user] = readPreferences(r.Value)
-			case !isDevice:
+			case part == "prefs" && r.Value != nil:
+				if p, ok := readPreferences(r.Value); ok {
+					prefs[user] = p
+				}
+			case part == "prefs":
 				delete(prefs, user)
 			}
 		}
@@ -119,29 +166,36 @@ func (t *Topic) Merge() map[string]*pipeline.User {
 	return merged
 }
 
-func readDevice(value []byte, hash string) pipeline.Device {
+func readDevice(value []byte, hash string) (pipeline.Device, bool) {
 	var v struct {
+		V                                         *int
 		Platform, Environment, App, Token, Locale string
 		At                                        time.Time `json:"registered_at"`
 	}
-	if err := json.Unmarshal(value, &v); err != nil {
-		panic(err)
+	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
+		return pipeline.Device{}, false
 	}
 	p, _ := pipeline.ParsePlatform(v.Platform)
 	return pipeline.Device{
 		Platform: p, Environment: v.Environment, App: v.App, Token: v.Token, Locale: v.Locale,
 		Hash: hash, RegisteredAt: v.At.UTC(),
-	}
+	}, pipeline.DeviceHash(p, v.Token) == hash && time.Until(v.At) < 24*time.Hour
 }
 
-func readPreferences(value []byte) pipeline.Preferences {
+func readPreferences(value []byte) (pipeline.Preferences, bool) {
 	var v struct {
+		V        *int
 		All      bool     `json:"opt_out_all"`
 		Channels []string `json:"opt_out_channels"`
 		Types    []string `json:"opt_out_types"`
 	}
-	if err := json.Unmarshal(value, &v); err != nil {
-		panic(err)
+	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
+		return pipeline.Preferences{}, false
 	}
-	return pipeline.Preferences{OptOutAll: v.All, Channels: v.Channels, Types: v.Types}
+	for _, name := range slices.Concat(v.Channels, v.Types) {
+		if name == "" || len(name) > 64 {
+			return pipeline.Preferences{}, false
+		}
+	}
+	return pipeline.Preferences{OptOutAll: v.All, Channels: v.Channels, Types: v.Types}, true
 }

@@ -1,0 +1,45 @@
+package users
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pruneGuard counts the fleet's removals in windows of a minute, in Redis. A
+// window begins with its first removal.
+type pruneGuard struct {
+	client    redis.UniversalClient
+	perMinute int
+}
+
+// pruneKey holds how many devices were removed in the window; it goes when the
+// window is over.
+const pruneKey = "feedback:removed"
+
+// pruneScript takes up to ARGV[1] of the ARGV[2] a window, which lasts ARGV[3]
+// ms. It answers how many, and in how many ms the window is over.
+var pruneScript = redis.NewScript(`local used = tonumber(redis.call('GET', KEYS[1]) or '0')
+local n = math.max(0, math.min(tonumber(ARGV[1]), tonumber(ARGV[2]) - used))
+if n > 0 then redis.call('INCRBY', KEYS[1], n) end
+if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+return {n, redis.call('PTTL', KEYS[1])}`)
+
+func newPruneGuard(client redis.UniversalClient, perMinute int) *pruneGuard {
+	return &pruneGuard{client, perMinute}
+}
+
+// take grants up to n removals, and says how long it takes until there are more
+// when it grants none.
+func (g *pruneGuard) take(ctx context.Context, n int) (granted int, wait time.Duration, err error) {
+	answer, err := pruneScript.Run(ctx, g.client, []string{pruneKey}, n, g.perMinute, time.Minute.Milliseconds()).Int64Slice()
+	if err == nil && len(answer) != 2 {
+		err = errReply
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("counting removals: %w", err)
+	}
+	return int(answer[0]), max(time.Duration(answer[1])*time.Millisecond, time.Millisecond), nil
+}

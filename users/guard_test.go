@@ -1,0 +1,136 @@
+package users_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/userstest"
+)
+
+// However many registries read the reports, together they remove no more
+// devices a minute than the guard lets one of them.
+func TestTheGuardIsTheFleets(t *testing.T) {
+	virtual(t, func(w *world) {
+		const each, perMinute = 25, 10
+		o := users.DefaultFeedbackOptions()
+		o.PerMinute = perMinute
+		slow := options()
+		slow.CheckInterval, slow.BeatInterval = 10*time.Second, 10*time.Second
+		slow.Devices = users.DeviceLimits{User: 100, App: 100}
+		for i := range 2 * each {
+			w.register("ada", i, 1)
+		}
+		w.run(slow)
+		w.agree()
+		began := time.Now()
+		var feeding sync.WaitGroup
+		for f := range 2 {
+			var reports []string
+			for i := range each {
+				reports = append(reports, feedback("ada", f*each+i, 2, 3))
+			}
+			feeding.Go(func() { w.feed(o, reports...) })
+		}
+		feeding.Wait()
+		if took, least := time.Since(began), (2*each/perMinute-1)*time.Minute; took < least || took > least+time.Minute {
+			t.Errorf("%d removals at %d a minute took %v, want %v", 2*each, perMinute, took, least)
+		}
+	})
+}
+
+// Two writes never leave a shard at the same version: a registry whose write
+// was lost in a failover must see that another one wrote instead.
+func TestVersionsAreNeverRepeated(t *testing.T) {
+	virtual(t, func(w *world) {
+		o := options()
+		o.BeatInterval = time.Second
+		w.fill()
+		stop := w.run(o)
+		w.agree()
+		stop()
+		before, err := w.redis.HGetAll(w.ctx, shards.OffsetsKey(0)).Result()
+		w.must(err)
+		beat := func() string {
+			t.Helper()
+			w.must(w.redis.HSet(w.ctx, shards.OffsetsKey(0), before).Err()) // a copy without the latest writes
+			stop := w.run(o)
+			defer stop()
+			for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
+				if v := w.redis.HGet(w.ctx, shards.OffsetsKey(0), "v").Val(); v != before["v"] {
+					return v
+				}
+			}
+			t.Fatal("nothing was written")
+			return ""
+		}
+		if first, second := beat(), beat(); first == second {
+			t.Errorf("two writes left the version %s", first)
+		}
+	})
+}
+
+// away is a follower that cannot be reached while it is away.
+type away struct {
+	users.Follower
+	away *atomic.Bool
+}
+
+func (f away) Spans(ctx context.Context) ([]users.Span, error) {
+	if f.away.Load() {
+		return nil, errors.New("nobody answers")
+	}
+	return f.Follower.Spans(ctx)
+}
+
+// Who fails is not up to date, however little it had to read before: that
+// shows in its progress and in its lag, until it follows again.
+func TestFailingShows(t *testing.T) {
+	virtual(t, func(w *world) {
+		var gone atomic.Bool
+		reg := prometheus.NewRegistry()
+		lag := func() float64 {
+			t.Helper()
+			families, err := reg.Gather()
+			w.must(err)
+			for _, f := range families {
+				if f.GetName() == "push_registry_lag_records" {
+					return f.GetMetric()[0].GetGauge().GetValue()
+				}
+			}
+			return math.NaN()
+		}
+		var last atomic.Pointer[users.Progress]
+		o := options()
+		o.Progress = func(p users.Progress) { last.Store(&p) }
+		topics := w.topics(userstest.NewCrash(-1, false, nil))
+		topics.Follower = away{topics.Follower, &gone}
+		r, err := users.NewRegistry(w.redis, topics, o, users.NewMetrics(reg), quiet)
+		w.must(err)
+		ctx, cancel := context.WithCancel(w.ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = r.Run(ctx)
+		}()
+		defer func() {
+			cancel()
+			<-done
+		}()
+		for _, step := range []struct{ away, fails bool }{{false, false}, {true, true}, {false, false}} {
+			gone.Store(step.away)
+			time.Sleep(5 * time.Second)
+			if p := last.Load(); (p.Err != nil) != step.fails || math.IsInf(lag(), 1) != step.fails {
+				t.Errorf("away %v: progress %+v, lag %v", step.away, *p, lag())
+			}
+		}
+	})
+}

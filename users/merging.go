@@ -1,0 +1,194 @@
+package users
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Open cases: what somebody has still to do about a shard, by the kind of case
+// and what it is about. A case is opened by the same write as what it comes of.
+const (
+	contested   = "c:" // device hash: more than one user claims the token
+	overtaken   = "o:" // key of a part: its latest record is not what holds
+	evicted     = "e:" // Unix ms ":" key of a part: it is too many, and up to then to be removed
+	quarantined = "q:" // key of a part: the quarantine's topic is to be told
+	doubted     = "d:" // user: a reader could not read the record
+	lostUser    = "u:" // user: the record is to be rebuilt from the topic
+	lostToken   = "t:" // device hash: its entry is to be rebuilt
+)
+
+// merging applies changes to the users and tokens of one shard.
+type merging struct {
+	// ready: the shard is complete. While it is built, records may be missing
+	// that compaction took away, and what only repeats them counts in full.
+	ready bool
+	// open: the shard may have cases, which any further record of what they are
+	// about closes.
+	open  bool
+	most  DeviceLimits
+	cases map[string]bool // true = opened, false = closed
+	// unread are the keys of parts that got into quarantine (true) or out.
+	unread map[string]bool
+}
+
+func (r *Registry) merging(st *shardState) *merging {
+	return &merging{ready: st.ready, open: st.open, most: r.options.Devices, cases: map[string]bool{}, unread: map[string]bool{}}
+}
+
+// user applies c to its user.
+func (m *merging) user(u *stored, c *change) {
+	if c.unread != nil {
+		m.quarantine(u, c)
+		return
+	}
+	if !c.repeats || !m.ready {
+		m.release(u, c) // what only repeats makes nothing readable that came before it
+	}
+	if c.hash == "" {
+		u.Preferences, u.prefsSet = pipeline.Preferences{}, c.preferences != nil
+		if u.prefsSet {
+			u.Preferences = *c.preferences
+		}
+		return
+	}
+	if kase := overtaken + c.key(); m.counts(c, registeredAt(&u.User, c.hash)) {
+		applyDevice(&u.User, c.hash, c.device)
+		m.close(kase)
+		m.evict(c.user, u)
+	} else {
+		m.cases[kase] = true
+	}
+}
+
+// counts reports whether c changes what is there of a device: its
+// registered_at, or the zero time when nothing is. What does not count must
+// not stay the latest record of its part, or compaction would keep it alone.
+//
+// A removal may be limited to earlier registrations; an older registration
+// does not replace a newer one; and what repeats what was there must still
+// find it.
+func (m *merging) counts(c *change, at time.Time) bool {
+	there := !at.IsZero()
+	switch {
+	case c.repeats && m.ready && c.device == nil:
+		return !there
+	case c.repeats && m.ready:
+		return there && sameMilli(at, c.device.RegisteredAt)
+	case c.device == nil:
+		return !there || c.removes(at)
+	}
+	return !there || at.UnixMilli() <= c.device.RegisteredAt.UnixMilli()
+}
+
+func sameMilli(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }
+
+// registeredAt is the zero time when u has no such device.
+func registeredAt(u *pipeline.User, hash string) time.Time {
+	if d := deviceByHash(u, hash); d != nil {
+		return d.RegisteredAt
+	}
+	return time.Time{}
+}
+
+func (m *merging) close(kase string) {
+	if _, ours := m.cases[kase]; ours || m.open {
+		m.cases[kase] = false
+	}
+}
+
+// token applies c to the claims of its token.
+func (m *merging) token(cs claims, c *change) claims {
+	if c.unread != nil {
+		return cs // what was claimed stands
+	}
+	before := len(cs)
+	var at time.Time
+	if i := slices.IndexFunc(cs, func(x claim) bool { return x.user == c.user }); i >= 0 {
+		at = time.UnixMilli(cs[i].at)
+	}
+	if m.counts(c, at) {
+		cs = cs.without(c.user)
+		if c.device != nil {
+			cs = append(cs, claim{user: c.user, at: c.device.RegisteredAt.UnixMilli()})
+		}
+	}
+	switch after := len(cs); {
+	case after > 1 && before <= 1:
+		m.cases[contested+c.hash] = true
+	case after <= 1 && before > 1:
+		m.cases[contested+c.hash] = false
+	}
+	return cs
+}
+
+// quarantine keeps what is there of a part whose new record cannot be read,
+// and remembers where that is. What holds is not repeated behind it: then
+// compaction would take away what a newer fleet may read.
+func (m *merging) quarantine(u *stored, c *change) {
+	m.close(overtaken + c.key())
+	part := *c.unread
+	part.stands = u.prefsSet
+	if c.hash != "" {
+		part.stands = deviceByHash(&u.User, c.hash) != nil
+	}
+	i, found := slices.BinarySearchFunc(u.unread, c.hash, func(p unreadPart, hash string) int { return cmp.Compare(p.hash, hash) })
+	switch {
+	case found:
+		u.unread[i] = part
+	case c.hash == "" || len(u.unread) < maxUnread:
+		u.unread = slices.Insert(u.unread, i, part)
+	default:
+		return
+	}
+	u.Quarantine = quarantine(u.unread)
+	m.unread[c.key()], m.cases[quarantined+c.key()] = true, true
+}
+
+// release takes the part of c out of quarantine: its latest record can be read.
+func (m *merging) release(u *stored, c *change) {
+	i := u.unreadAt(c.hash)
+	if i < 0 {
+		return
+	}
+	u.unread = slices.Delete(u.unread, i, i+1)
+	u.Quarantine = quarantine(u.unread)
+	m.unread[c.key()], m.cases[quarantined+c.key()] = false, true
+}
+
+// evict leaves the latest registered devices, as many as there may be. Of
+// those registered in the same millisecond the greater hash is the later one,
+// so that the order of the records does not matter.
+func (m *merging) evict(user string, u *stored) {
+	if len(u.Devices) <= min(m.most.User, m.most.App) {
+		return
+	}
+	latest := make([]int, len(u.Devices))
+	for i := range latest {
+		latest[i] = i
+	}
+	slices.SortFunc(latest, func(i, j int) int {
+		a, b := &u.Devices[i], &u.Devices[j]
+		return cmp.Or(b.RegisteredAt.Compare(a.RegisteredAt), cmp.Compare(b.Hash, a.Hash))
+	})
+	all, of := 0, make(map[string]int)
+	drop := make(map[string]bool)
+	for _, i := range latest {
+		d := &u.Devices[i]
+		if all < m.most.User && of[d.App] < m.most.App {
+			all++
+			of[d.App]++
+			continue
+		}
+		drop[d.Hash] = true
+		u.dropped.devices++
+		if d.RegisteredAt.After(u.dropped.upTo) {
+			u.dropped.upTo = d.RegisteredAt
+		}
+		m.cases[evicted+strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)+":"+DeviceKey(user, d.Hash)] = true
+	}
+	u.Devices = slices.DeleteFunc(u.Devices, func(d pipeline.Device) bool { return drop[d.Hash] })
+}

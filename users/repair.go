@@ -1,0 +1,326 @@
+package users
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// repair rebuilds stored values that cannot be read: users and entries of the
+// token index. A second follower reads push.users from its start, beside the
+// first, which goes on with everybody else. What that one polls of these keys
+// meanwhile is held, and applied on top. It belongs to the registry's
+// goroutine; only the reading has one of its own.
+//
+// A case in the shard's open cases stands for each of them until then, so a
+// registry that dies on the way is followed by one that begins again.
+type repair struct {
+	wanted map[string]lostKey // what is to be rebuilt next, by its Redis key
+	keys   map[string]lostKey // what is being rebuilt; empty = nothing
+	next   []int64            // per partition: up to where changes are held, or scanned
+	held   []change
+	cancel context.CancelFunc
+	done   chan scanned // the reading's answer; it closes it
+}
+
+// lostKey is a value that cannot be read.
+type lostKey struct {
+	shard int
+	kase  string // that stands for it
+	build uint64 // of the shard when its repair began
+}
+
+// scanned is what a reading of the topic found.
+type scanned struct {
+	changes []change // of the keys asked for, in order per partition
+	err     error
+}
+
+// key is the Redis key that a case is about.
+func (l *lostKey) key() string {
+	name := l.kase[len(lostUser):]
+	if strings.HasPrefix(l.kase, lostToken) {
+		return tokenKey(name)
+	}
+	return shards.UserKey(l.shard, name)
+}
+
+// ask adds a key to those that are rebuilt next.
+func (p *repair) ask(shard int, kind, name string) {
+	l := lostKey{shard: shard, kase: kind + name}
+	if key := l.key(); !p.has(key) {
+		if p.wanted == nil {
+			p.wanted = make(map[string]lostKey)
+		}
+		p.wanted[key] = l
+	}
+}
+
+// takes reports whether a case is one for the repair, and asks for it.
+func (p *repair) takes(shard int, kase string) bool {
+	kind, name := cutCase(kase)
+	if kind != lostUser && kind != lostToken {
+		return false
+	}
+	p.ask(shard, kind, name)
+	return true
+}
+
+// has reports whether the value of this key is being rebuilt.
+func (p *repair) has(key string) bool {
+	_, ok := p.keys[key]
+	return ok
+}
+
+// wants reports whether a change is one of what is being rebuilt.
+func wants(keys map[string]lostKey, c *change) (user, token bool) {
+	_, user = keys[shards.UserKey(c.home, c.user)]
+	if c.tokenHome >= 0 {
+		_, token = keys[tokenKey(c.hash)]
+	}
+	return user, token
+}
+
+// hold keeps what was polled of the keys; pos is up to where that goes.
+func (p *repair) hold(changes []change, pos []int64) {
+	if len(p.keys) == 0 {
+		return
+	}
+	for i := range changes {
+		c := &changes[i]
+		if c.offset < p.next[c.partition] {
+			continue // read before: the follower was set back
+		}
+		if user, token := wants(p.keys, c); user || token {
+			p.held = append(p.held, *c)
+		}
+	}
+	for i := range pos {
+		p.next[i] = max(p.next[i], pos[i])
+	}
+}
+
+// stop ends a reading and forgets everything; the cases stay.
+func (p *repair) stop() {
+	if p.done != nil {
+		p.cancel()
+		for range p.done {
+		}
+	}
+	*p = repair{}
+}
+
+// startRepair begins to rebuild what is wanted, unless a reading is under way.
+func (r *Registry) startRepair(ctx context.Context) {
+	p := &r.repair
+	if len(p.wanted) == 0 || len(p.keys) > 0 || time.Now().Before(r.rescanAt) {
+		return
+	}
+	for key, l := range p.wanted {
+		if l.build = r.shards[l.shard].version.build; !r.shards[l.shard].known {
+			continue
+		}
+		if p.keys == nil {
+			p.keys = make(map[string]lostKey)
+		}
+		p.keys[key] = l
+	}
+	p.wanted = nil
+	if len(p.keys) == 0 {
+		return
+	}
+	p.next = slices.Clone(r.pos)
+	ctx, p.cancel = context.WithCancel(ctx)
+	p.done = make(chan scanned, 1)
+	// The reading's own, as this goroutine goes on with its own.
+	done, keys, until, follower := p.done, maps.Clone(p.keys), slices.Clone(r.pos), r.topics.Rescan
+	go func() {
+		defer close(done)
+		changes, err := scan(ctx, follower, until, keys)
+		done <- scanned{changes, err}
+	}()
+}
+
+// scan reads the topic from its start up to these offsets, and returns the
+// changes of the keys.
+func scan(ctx context.Context, f Follower, until []int64, keys map[string]lostKey) ([]change, error) {
+	spans, err := f.Spans(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the start of push.users: %w", err)
+	}
+	if len(spans) != len(until) {
+		return nil, fmt.Errorf("%w (it had %d, now %d)", errPartitions, len(until), len(spans))
+	}
+	pos := make([]int64, len(spans))
+	for i := range spans {
+		pos[i] = spans[i].Start
+	}
+	if err := f.Seek(ctx, slices.Clone(pos)); err != nil {
+		return nil, fmt.Errorf("seeking in push.users: %w", err)
+	}
+	var changes []change
+	for behind(pos, until) {
+		fetched, err := f.Poll(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("polling push.users: %w", err)
+		}
+		now := time.Now()
+		for i := range fetched {
+			run := &fetched[i]
+			for j := range run.Records {
+				c, _ := readChange(run.Partition, &run.Records[j], now) // said when it was read first
+				if c.user == "" || c.offset >= until[c.partition] {
+					continue
+				}
+				if user, token := wants(keys, &c); user || token {
+					changes = append(changes, c)
+				}
+			}
+			pos[run.Partition] = max(pos[run.Partition], run.Next)
+		}
+	}
+	return changes, nil
+}
+
+func behind(pos, until []int64) bool {
+	for i := range pos {
+		if pos[i] < until[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// finishRepair writes what was rebuilt, as soon as it is as new as what the
+// shards have applied.
+func (r *Registry) finishRepair(ctx context.Context) error {
+	p := &r.repair
+	if p.done == nil {
+		return nil
+	}
+	select {
+	case got, ok := <-p.done:
+		if !ok {
+			break // scanned before, and not written yet
+		}
+		if got.err != nil {
+			// It holds up nobody else. The cases ask again.
+			p.stop()
+			r.rescanAt = time.Now().Add(r.options.MaxRetryDelay)
+			r.metrics.errors.Inc()
+			r.logger.Error("registry: reading what cannot be read from the start of push.users failed, trying again",
+				"error", got.err, "in", r.options.MaxRetryDelay)
+			return ctx.Err()
+		}
+		for i := range p.held {
+			p.held[i].late = true
+		}
+		p.held = append(got.changes, p.held...)
+		p.cancel()
+	default:
+		return nil
+	}
+	if !slices.Equal(p.next, r.pos) {
+		return nil // the follower was set back
+	}
+	writes, err := r.rebuilt(ctx)
+	if err != nil {
+		return err
+	}
+	fenced, err := r.write(ctx, writes)
+	if err != nil {
+		return fmt.Errorf("writing what was rebuilt: %w", err)
+	}
+	for _, w := range writes {
+		if slices.Contains(fenced, w.shard) {
+			continue
+		}
+		r.metrics.repaired.Add(float64(len(w.keys)))
+		for _, key := range w.keys {
+			delete(p.keys, key)
+		}
+	}
+	if _, err = r.reload(ctx, fenced); err == nil && len(p.keys) == 0 {
+		r.logger.Info("registry: what could not be read is rebuilt")
+		p.stop()
+	}
+	return err
+}
+
+// rebuilt makes the writes of what is rebuilt, for the shards that have not
+// applied more than it knows. What belongs to a build that is over is left out
+// for good.
+func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
+	p := &r.repair
+	users, tokens := map[string]*stored{}, map[string]claims{}
+	by := make(map[int]*shardWrite)
+	m := make(map[int]*merging)
+	for key, l := range p.keys {
+		st := &r.shards[l.shard]
+		if st.version.build != l.build || !st.known {
+			delete(p.keys, key)
+			continue
+		}
+		if behind(r.pos, st.applied) || by[l.shard] != nil {
+			continue
+		}
+		by[l.shard] = r.offsetsOf(l.shard)
+		m[l.shard] = &merging{open: true, most: r.options.Devices, cases: map[string]bool{}, unread: map[string]bool{}}
+	}
+	for i := range p.held {
+		c := &p.held[i]
+		user, token := wants(p.keys, c)
+		if of := m[c.home]; user && of != nil {
+			if users[c.user] == nil {
+				users[c.user] = new(stored)
+			}
+			of.ready = c.late
+			of.user(users[c.user], c)
+		}
+		if c.tokenHome < 0 {
+			continue
+		}
+		if of := m[c.tokenHome]; token && of != nil {
+			of.ready = c.late
+			tokens[c.hash] = of.token(tokens[c.hash], c)
+		}
+	}
+	var writes []*shardWrite
+	for s, w := range by {
+		w.cases, w.unread = m[s].cases, m[s].unread
+		old, err := r.client.SMembers(ctx, unreadKey(s)).Result()
+		if err != nil {
+			return nil, err
+		}
+		for key, l := range p.keys {
+			if l.shard != s {
+				continue
+			}
+			w.cases[l.kase] = false
+			u := users[nameIn(key)]
+			if u == nil {
+				u = new(stored)
+			}
+			w.set(key, u, tokens[nameIn(key)], l.build)
+			if key[0] == 'u' {
+				w.forgetUnread(nameIn(key), u, old)
+			}
+		}
+		writes = append(writes, w)
+	}
+	return writes, nil
+}
+
+// forgetUnread takes the parts of a user out of quarantine that are not in u's.
+func (w *shardWrite) forgetUnread(user string, u *stored, old []string) {
+	for _, key := range old {
+		if of, hash, err := splitKey(key); err == nil && of == user && u.unreadAt(hash) < 0 {
+			w.unread[key], w.cases[quarantined+key] = false, true
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package users_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// A record that an earlier build left behind is nobody's.
+func TestRecordsOfAnotherBuildAreAbsent(t *testing.T) {
+	virtual(t, func(w *world) {
+		const build = 7
+		s := shards.UserShard("ada")
+		ada := &pipeline.User{Preferences: pipeline.Preferences{OptOutAll: true}, Devices: []pipeline.Device{
+			{Platform: pipeline.FCM, App: "shop", Token: token(1), Hash: hash(1), RegisteredAt: epoch}}}
+		w.must(w.redis.Set(w.ctx, shards.EpochKey(s), fmt.Sprintf("%016x", build), 0).Err())
+		for _, tt := range []struct {
+			build   uint64
+			devices int
+		}{{build, 1}, {build - 1, 0}, {build + 1, 0}} {
+			w.must(w.redis.Set(w.ctx, shards.UserKey(s, "ada"), users.Encode(nil, ada, tt.build), 0).Err())
+			if u := w.look("ada"); len(u.Devices) != tt.devices || u.Preferences.OptOutAll != (tt.devices > 0) || u.Quarantine != 0 {
+				t.Errorf("a record of build %d, read in build %d: %+v", tt.build, build, *u)
+			}
+			p, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada")
+			if err != nil || len(p.Devices) != tt.devices {
+				t.Errorf("a profile of build %d, read in build %d: %+v, %v", tt.build, build, p, err)
+			}
+		}
+	})
+}
+
+// A token was called dead, and before its removal is written the user registers
+// it anew, which Redis does not know yet: the removal does not reach that.
+func TestFeedbackDoesNotReachWhatIsOnItsWay(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.register("ada", 1, 100)
+		w.register("ada", 2, 100)
+		stop := w.run(options())
+		w.agree()
+		stop()
+		w.register("ada", 1, 200)
+		w.feed(users.DefaultFeedbackOptions(), feedback("ada", 1, 110, 120), feedback("ada", 2, 0, 120))
+		w.run(options())
+		w.agree()
+		if got := w.owners(1); len(got) != 1 {
+			t.Error("the registration that was on its way is gone")
+		}
+		if got := w.owners(2); len(got) != 0 {
+			t.Error("the dead token is there still")
+		}
+	})
+}
+
+// What a shard has applied is not applied to it again when another one has to
+// read from the start: it would go back to what it was.
+func TestAppliedRecordsAreNotAppliedAgain(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.fill()
+		for i := range 20 {
+			w.optOut("ada", fmt.Sprint(i))
+		}
+		var applied atomic.Uint64
+		s := shards.UserShard("dee")
+		expected := uint64(0)
+		for _, r := range w.topic.Records() {
+			user, hash := users.PartOf(r.Key)
+			if shards.UserShard(user) == s {
+				expected++
+			}
+			if hash != "" && shards.TokenShard(hash)*(shards.Users/shards.Filters) == s {
+				expected++
+			}
+		}
+		if expected == 0 {
+			t.Fatal("nothing is in the shard")
+		}
+		w.progress = func(p users.Progress) { applied.Store(p.Applied) }
+		w.run(options())
+		w.agree()
+		before := applied.Load()
+		w.must(w.redis.Del(w.ctx, shards.OffsetsKey(s)).Err())
+		time.Sleep(5 * options().CheckInterval)
+		w.agree()
+		if got := applied.Load() - before; got != expected {
+			t.Errorf("%d changes were applied while one shard was built anew, which has %d", got, expected)
+		}
+	})
+}
+
+// An entry of the token index that cannot be read costs its report the owners
+// that only it knows, until it is rebuilt, and stops no other report.
+func TestFeedbackPassesWhatCannotBeRead(t *testing.T) {
+	virtual(t, func(w *world) {
+		for i := range 3 {
+			w.register("ada", i, 100)
+		}
+		w.run(options())
+		w.agree()
+		entry := shards.TokenKey(shards.TokenShard(hash(1)), hash(1))
+		w.must(w.redis.Set(w.ctx, entry, "garbage", 0).Err())
+		w.feed(users.DefaultFeedbackOptions(), feedback("ada", 1, 110, 120), feedback("ada", 2, 110, 120))
+		time.Sleep(3 * options().CheckInterval)
+		w.agree()
+		if got := w.look("ada").Devices; len(got) != 1 {
+			t.Errorf("ada has %d devices, want the one that is not dead", len(got))
+		}
+		if got := w.redis.Get(w.ctx, entry).Val(); got == "garbage" {
+			t.Error("the entry was not rebuilt")
+		}
+	})
+}
