@@ -69,6 +69,28 @@ func (a *Admin) CheckTopics(ctx context.Context, topics ...string) error {
 	return nil
 }
 
+// TopicConfig returns one of a topic's settings, its default included; empty =
+// the broker does not say.
+func (a *Admin) TopicConfig(ctx context.Context, topic, key string) (string, error) {
+	resources, err := a.admin.DescribeTopicConfigs(ctx, topic)
+	var on kadm.ResourceConfig
+	if err == nil {
+		on, err = resources.On(topic, nil)
+	}
+	if err == nil {
+		err = on.Err
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the configuration of %s: %w", topic, err)
+	}
+	for _, c := range on.Configs {
+		if c.Key == key {
+			return c.MaybeValue(), nil
+		}
+	}
+	return "", nil
+}
+
 // PartitionLag is how far a group is behind in one partition.
 type PartitionLag struct {
 	Topic     string
@@ -121,6 +143,25 @@ func (a *Admin) Committed(ctx context.Context, group, topic string) (map[int32]i
 // the next record gets.
 func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
 	return endOffsets(ctx, a.admin, topic)
+}
+
+// StartOffsets returns the first offset of each of a topic's partitions that
+// can still be read.
+func (a *Admin) StartOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
+	return startOffsets(ctx, a.admin, topic)
+}
+
+func startOffsets(ctx context.Context, admin *kadm.Client, topic string) (map[int32]int64, error) {
+	listed, err := admin.ListStartOffsets(ctx, topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the start of %s: %w", topic, err)
+	}
+	starts := make(map[int32]int64)
+	listed.Each(func(o kadm.ListedOffset) { starts[o.Partition] = o.Offset })
+	return starts, nil
 }
 
 func endOffsets(ctx context.Context, admin *kadm.Client, topic string) (map[int32]int64, error) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -277,6 +279,96 @@ func TestAConsumerRepeatsWhatIsNotCommitted(t *testing.T) {
 	defer second.Close()
 	if rs := poll(second); rs[0].Offset != 3 {
 		t.Errorf("the next consumer starts at %d, want 3", rs[0].Offset)
+	}
+}
+
+// consumerOf makes a consumer, and what polls it once.
+func (c *cluster) consumerOf(topic string) (k *Consumer, poll func() ([]Record, error)) {
+	c.t.Helper()
+	k, err := NewConsumer(c.options, topic, "registry")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(k.Close)
+	return k, func() ([]Record, error) {
+		ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+		defer cancel()
+		return k.Poll(ctx, 100)
+	}
+}
+
+// An error that comes with records does not take them away: the commit covers
+// all that was polled.
+func TestAConsumersErrorTakesNoRecordsAway(t *testing.T) {
+	c := newCluster(t, 2, []string{"push.feedback"})
+	c.produce("push.feedback", 0, 0, 5)
+	c.produce("push.feedback", 1, 0, 5)
+	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "push.feedback", Partitions: []int32{0}, Count: -1})
+	k, poll := c.consumerOf("push.feedback")
+	var records, errs int
+	for records < 5 || errs == 0 {
+		rs, err := poll()
+		if len(rs) > 0 && err != nil {
+			t.Fatalf("%d records and an error: %v", len(rs), err)
+		}
+		if records += len(rs); err != nil {
+			if errs++; !errors.Is(err, kerr.UnknownServerError) {
+				t.Fatal(err)
+			}
+		}
+		if len(rs) > 0 {
+			if err := k.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	refused.Remove()
+	for records < 10 {
+		rs, err := poll()
+		if err != nil && !errors.Is(err, kerr.UnknownServerError) {
+			t.Fatal(err)
+		}
+		records += len(rs)
+	}
+}
+
+// What its log does not have any more, or not yet, does not hold a partition up:
+// reading begins at the start.
+func TestAConsumersOffsetThatIsGone(t *testing.T) {
+	for reason, at := range map[string]int64{"deleted": 1, "the topic was made anew": 50} {
+		t.Run(reason, func(t *testing.T) {
+			c := newCluster(t, 1, []string{"push.feedback"})
+			c.produce("push.feedback", 0, 0, 5)
+			if err := c.DeleteRecords("push.feedback", 0, 3); err != nil {
+				t.Fatal(err)
+			}
+			c.commitAt("registry", "push.feedback", at)
+			k, poll := c.consumerOf("push.feedback")
+			rs, err := poll()
+			if err != nil || len(rs) != 2 || rs[0].Offset != 3 {
+				t.Fatalf("%d records from %v, error %v; want the 2 that are there", len(rs), rs, err)
+			}
+			if err := k.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if at := c.committed("registry", "push.feedback", 0); at != 5 {
+				t.Errorf("committed %d, want 5", at)
+			}
+		})
+	}
+}
+
+// Of a batch that is too large to unpack a consumer hears, and goes on.
+func TestAConsumerGoesOnBehindABatchTooLargeToUnpack(t *testing.T) {
+	c := newCluster(t, 1, []string{"push.feedback"})
+	c.produceBatch("push.feedback", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
+	c.produce("push.feedback", 0, 0, 2)
+	_, poll := c.consumerOf("push.feedback")
+	if rs, err := poll(); len(rs) > 0 || !errors.Is(err, kgo.ErrMaxDecompress) {
+		t.Fatalf("%d records, error %v", len(rs), err)
+	}
+	if rs, err := poll(); err != nil || len(rs) != 2 {
+		t.Errorf("%d records, error %v; want 2 behind it", len(rs), err)
 	}
 }
 

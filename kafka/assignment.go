@@ -2,21 +2,15 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
-
-// held is a polled record that no batch has yet.
-type held struct {
-	record  *kgo.Record
-	headers *retryHeaders // of retry and hold topics only
-}
-
-func (h held) bytes() int { return len(h.record.Key) + len(h.record.Value) }
 
 // span is one batch that is out: its records and bytes are free again when the
 // watermark passed them.
@@ -49,16 +43,26 @@ type assignment struct {
 	predecessor      *pipeline.Tracker
 	predecessorUntil time.Time
 
-	ended   bool  // given back, or lost: takes and hands out nothing
-	lost    bool  // ended because the coordinator no longer knew us
-	stopped error // why it takes no more records, for good
+	ended   bool            // given back, or lost: takes and hands out nothing
+	lost    bool            // ended because the coordinator no longer knew us
+	stopped *PartitionError // why it takes no more records, for good
+	// failing is what fetching it failed with last, if nothing came since, and
+	// since when it has. The client goes on trying.
+	failing      error
+	failedAt     time.Time
+	failingSince time.Time
+	crowdedAt    time.Time // when there was no room to unpack what came
 
+	pages        pages
 	waiting      []held
 	waitingBytes int
 	newest       time.Time       // when the newest of them came
 	rest         []pipeline.Item // decoded, but the tracker could not take them yet
 	restAt       time.Time       // when to offer them again
 	busy         bool            // a batch is being cut
+	// unread are the places behind waiting whose records cannot be unpacked;
+	// empty = none. The client reads on behind them.
+	unread Range
 
 	spans     []span
 	spanBytes int
@@ -83,7 +87,7 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease *pipeline.
 	p := t.partition(partition)
 	return &assignment{
 		options: o, topic: t, partition: p, limits: t.limits(o, 1),
-		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms + o.Reread, Retry: t.delayed(), Lease: lease}),
+		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Lease: lease}),
 		next:    -1, committed: -1, high: -1, newest: now,
 	}
 }
@@ -104,14 +108,21 @@ func idle(t *pipeline.Tracker) bool {
 
 // begin notes where the group stands: reading starts there, or before it if
 // something is to be read again. from is the log's first offset.
-func (a *assignment) begin(committed, from int64) (start int64) {
-	a.committed = committed
-	start = max(from, committed-int64(a.options.Reread))
-	if start < committed {
-		a.reread = committed
+func (a *assignment) begin(at stand, from int64) (start int64) {
+	a.committed = at.committed
+	switch {
+	case a.options.Reread == 0:
+		return at.committed
+	case at.unresolved >= 0:
+		start = at.unresolved
+	default: // another program's commit: as many offsets as a batch has records
+		start = at.committed - int64(a.options.Reread)
+	}
+	if start = max(from, start); start < at.committed {
+		a.reread = at.committed
 		return start
 	}
-	return committed
+	return at.committed
 }
 
 // take adds polled records. Those of a retry or hold topic are stopped at the
@@ -121,17 +132,99 @@ func (a *assignment) take(records []*kgo.Record, now time.Time) {
 		if a.ended || a.stopped != nil {
 			return
 		}
-		h := held{record: r}
-		if a.topic.delayed() {
-			var err error
-			if h.headers, err = parseRetryHeaders(r.Headers); err != nil {
-				a.stopped = &PartitionError{Partition: a.partition, Offset: r.Offset, Err: err}
-				return
-			}
+		h, err := a.keep(r, now)
+		if err != nil {
+			a.stopped = &PartitionError{Partition: a.partition, Offset: r.Offset, Err: err}
+			return
+		}
+		h.due, _ = a.topic.due(&h)
+		if a.topic.Kind == Hold {
+			a.hurry(h.due)
 		}
 		a.waiting = append(a.waiting, h)
 		a.waitingBytes += h.bytes()
 		a.next, a.newest = r.Offset+1, now
+		a.failing = nil
+	}
+}
+
+// leaveOut notes a batch that cannot be unpacked, and returns where to read on.
+func (a *assignment) leaveOut(e *kgo.ErrDecompressTooLarge) int64 {
+	a.unread = Range{From: max(a.position(), e.Offset), To: e.NextOffset}
+	a.failing = nil
+	return e.NextOffset
+}
+
+// hasUnread reports whether there are records that cannot be unpacked and have
+// not been taken.
+func (a *assignment) hasUnread() bool { return a.unread.From < a.unread.To }
+
+// fetchFailed notes what a fetch failed with: a reason to stop, or one that may
+// pass. withData is as of isFinal.
+func (a *assignment) fetchFailed(err error, withData bool, now time.Time) {
+	switch {
+	case a.stopped != nil:
+	case isFinal(err, withData):
+		a.stopped = &PartitionError{Partition: a.partition, Offset: a.position(), Err: err}
+	default:
+		a.topic.metrics.fetchErrors.Inc()
+		if a.failing == nil || now.Sub(a.failedAt) > silence {
+			a.failingSince = now
+		}
+		a.failing, a.failedAt = err, now
+	}
+}
+
+const (
+	// refetch is how long a partition is left alone after an error: the client
+	// alone would ask again at once, for as long as it lasts.
+	refetch = 250 * time.Millisecond
+	// passing is how long an error that Kafka calls retriable may last, such as
+	// that of a leader that moves, before the partition is named.
+	passing = 5 * time.Second
+)
+
+// resting says whether the partition is left alone after an error, and until
+// when.
+func (a *assignment) resting(now time.Time) (until time.Time, rests bool) {
+	if until = a.crowdedAt.Add(5 * recheck); now.Before(until) {
+		return until, true // others have the room to unpack it
+	}
+	until = a.failedAt.Add(refetch)
+	return until, a.failing != nil && now.Before(until)
+}
+
+// failed reports whether its brokers refuse to be read from, as far as is known:
+// they did so not long ago.
+func (a *assignment) failed(now time.Time) bool {
+	return a.failing != nil && now.Sub(a.failedAt) <= silence
+}
+
+// heal forgets an error of long ago if there is nothing to read: then no record
+// would show that it has passed.
+func (a *assignment) heal(now time.Time) {
+	if a.failing != nil && !a.failed(now) && a.behind() == 0 {
+		a.failing = nil
+	}
+}
+
+// trouble is why it does not go on, or cannot be read for now; nil = it is fine.
+func (a *assignment) trouble() error {
+	switch {
+	case a.stopped != nil:
+		return a.stopped
+	case a.failing != nil && (!kerr.IsRetriable(a.failing) || a.failedAt.Sub(a.failingSince) >= passing):
+		return fmt.Errorf("reading partition %s/%d, tried again: %w", a.partition.Topic, a.partition.ID, a.failing)
+	}
+	return nil
+}
+
+// hurry lets held records go that would hold up one behind them, which is due
+// sooner: that of another route, as a rule. They are held again if their own is
+// still stopped, and else sent, as they might be.
+func (a *assignment) hurry(due time.Time) {
+	for i := len(a.waiting) - 1; i >= 0 && a.waiting[i].due.After(due); i-- {
+		a.waiting[i].due = due
 	}
 }
 
@@ -149,7 +242,7 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 		return !now.Before(a.restAt), a.restAt
 	}
 	since := a.newest
-	if due, _ := a.topic.due(a.waiting[0]); due.After(now) {
+	if due := a.waiting[0].due; due.After(now) {
 		return false, due
 	} else if due.After(since) {
 		since = due
@@ -165,11 +258,12 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 // BatchRecords or BatchBytes, at least one, and none that is not due.
 func (a *assignment) head(now time.Time) ([]held, int) {
 	bytes := 0
-	for i, h := range a.waiting {
+	for i := range a.waiting {
+		h := &a.waiting[i]
 		if i == a.options.BatchRecords || i > 0 && bytes+h.bytes() > a.options.BatchBytes {
 			return a.waiting[:i], bytes
 		}
-		if due, _ := a.topic.due(h); due.After(now) {
+		if h.due.After(now) {
 			return a.waiting[:i], bytes
 		}
 		bytes += h.bytes()
@@ -203,18 +297,22 @@ func (a *assignment) open() (records, bytes int) {
 		a.spanBytes -= a.spans[0].bytes
 		a.spans = a.spans[1:]
 	}
-	return n + len(a.rest) + len(a.waiting), a.spanBytes + a.waitingBytes
+	for i := range a.rest {
+		it := &a.rest[i]
+		bytes += keptBytes(it.Key, it.Value, it.Trace, it.Devices)
+	}
+	return n + len(a.rest) + len(a.waiting), bytes + a.spanBytes + a.waitingBytes
 }
 
 // full says whether to poll no more for this partition. It is full when less
 // than one batch is free, and stays so until half of the window is.
 func (a *assignment) full() bool {
 	records, bytes := a.open()
-	windowBytes := a.options.OpenBatches * a.options.BatchBytes
+	l := a.limits
 	if a.paused {
-		a.paused = records > a.limits.window/2 || bytes > windowBytes/2
+		a.paused = records > l.window/2 || bytes > l.windowBytes/2
 	} else {
-		a.paused = records > a.limits.window-a.limits.batch || bytes > windowBytes-a.options.BatchBytes
+		a.paused = records > l.window-l.batch || bytes > l.windowBytes-l.batchBytes
 	}
 	return a.paused
 }
@@ -224,9 +322,12 @@ func (a *assignment) early(now time.Time) (time.Time, bool) {
 	if !a.topic.delayed() || len(a.waiting) == 0 {
 		return time.Time{}, false
 	}
-	due, _ := a.topic.due(a.waiting[0])
+	due := a.waiting[0].due
 	return due, due.After(now)
 }
+
+// isFresh reports whether nothing of it was read yet, now or by others before.
+func (a *assignment) isFresh() bool { return a.committed < 0 && a.next < 0 }
 
 // position is where reading goes on; -1 = not known.
 func (a *assignment) position() int64 { return max(a.next, a.committed, a.from) }
@@ -250,5 +351,5 @@ func (a *assignment) showLag() {
 // end lets nothing more in or out. The caller holds cutting and the lock.
 func (a *assignment) end() {
 	a.ended = true
-	a.waiting, a.waitingBytes, a.rest = nil, 0, nil
+	a.waiting, a.waitingBytes, a.rest, a.unread = nil, 0, nil, Range{}
 }

@@ -141,11 +141,11 @@ func TestAnUnreadableRetryRecordStopsItsPartition(t *testing.T) {
 	good := retryRecord(start, time.Time{})
 	good.Offset = 7
 	a.take([]*kgo.Record{good, bad, retryRecord(start, time.Time{})}, start)
-	if len(a.waiting) != 1 || a.waiting[0].record.Offset != 7 {
+	if len(a.waiting) != 1 || a.waiting[0].offset != 7 {
 		t.Errorf("%d records wait, want the one before the unreadable one", len(a.waiting))
 	}
-	e, ok := a.stopped.(*PartitionError)
-	if !ok || e.Offset != 8 || e.Partition.ID != 4 {
+	e := a.stopped
+	if e == nil || e.Offset != 8 || e.Partition.ID != 4 {
 		t.Errorf("stopped by %v, want a PartitionError at offset 8 of partition 4", a.stopped)
 	}
 }
@@ -158,7 +158,7 @@ func TestAFullWindowHasHysteresis(t *testing.T) {
 		records, size := a.head(start)
 		b := &pipeline.Batch{Items: make([]pipeline.Item, len(records))}
 		for i := range b.Items {
-			b.Items[i].Offset = records[i].record.Offset
+			b.Items[i].Offset = records[i].offset
 		}
 		a.drop(len(records), size)
 		a.tracker.Admit(b)

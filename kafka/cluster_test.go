@@ -89,6 +89,21 @@ func (c *cluster) committed(group, topic string, partition int32) int64 {
 	return -1
 }
 
+// commitAt commits an offset of partition 0 for a group without members.
+func (c *cluster) commitAt(group, topic string, at int64) {
+	c.t.Helper()
+	client, err := c.options.newClient()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	var offsets kadm.Offsets
+	offsets.AddOffset(topic, 0, at, -1)
+	if err := kadm.NewClient(client).CommitAllOffsets(c.t.Context(), group, offsets); err != nil {
+		c.t.Fatalf("committing: %v", err)
+	}
+}
+
 func (c *cluster) source(so SourceOptions) *Source {
 	c.t.Helper()
 	if so.Group == "" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -53,6 +55,9 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	start := time.Now()
+	if s.options.Reread > 0 {
+		ctx = kgo.PreCommitFnContext(ctx, s.noteUnresolved)
+	}
 	var refused map[pipeline.Partition]error
 	s.client.CommitOffsetsSync(ctx, moved,
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
@@ -74,6 +79,46 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 		err, again = e, again || kerr.IsRetriable(e) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
 	}
 	return again, err
+}
+
+// stand is where a group stands in a partition.
+type stand struct {
+	committed  int64
+	unresolved int64 // the first offset whose intent had no result at the commit; -1 = not told
+}
+
+// unresolvedPrefix begins a commit's metadata that says from where on what is
+// committed has to be read again. Offsets have gaps, so it cannot be counted.
+const unresolvedPrefix = "unresolved="
+
+// noteUnresolved writes beside each offset of a commit where intents without a
+// result begin, or that there are none.
+func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			from := p.Offset
+			if a := s.parts[pipeline.Partition{Topic: t.Topic, ID: p.Partition}]; a != nil {
+				if first, ok := a.tracker.Unresolved(); ok {
+					from = min(from, first)
+				}
+			}
+			p.Metadata = new(unresolvedPrefix + strconv.FormatInt(from, 10))
+		}
+	}
+	return nil
+}
+
+// parseUnresolved reads what noteUnresolved wrote; -1 = it was not.
+func parseUnresolved(metadata string) int64 {
+	digits, ok := strings.CutPrefix(metadata, unresolvedPrefix)
+	if from, err := strconv.ParseInt(digits, 10, 64); ok && err == nil && from >= 0 {
+		return from
+	}
+	return -1
 }
 
 // moved are the watermarks above what is committed, and all that is owned as

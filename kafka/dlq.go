@@ -105,6 +105,21 @@ func deadLetter(r *kgo.Record) *DeadLetter {
 // errStepsUsed: a status row's step has 15 bits.
 var errStepsUsed = fmt.Errorf("it was handed over %d times: there is no next step", maxStep)
 
+// partitionKey is what chooses the partition that a dead letter is redriven to.
+// It must be the same each time: two copies in two partitions would be
+// confirmed side by side, and both sent. A record without a key goes by whom it
+// is for, and one that does not say by its first place.
+func (d *DeadLetter) partitionKey() []byte {
+	if len(d.Key) > 0 {
+		return d.Key
+	}
+	var it pipeline.Item
+	if pipeline.Decode(d.Value, &it.Message) == nil && it.Owner() != "" {
+		return []byte(it.Owner())
+	}
+	return []byte(d.Origin)
+}
+
 // redriven is the record that gives a dead letter another chance: one for the
 // lane's retry topic, because only there headers count and every record is
 // confirmed. It goes on at the dead letter's step + 1, so that what earlier
@@ -116,7 +131,7 @@ func (d *DeadLetter) redriven(topic string) (*kgo.Record, error) {
 	case d.Step() >= maxStep, d.Redrive >= maxStep:
 		return nil, fmt.Errorf("%s cannot be redriven: %w", d, errStepsUsed)
 	}
-	r := &kgo.Record{Topic: topic, Key: d.Key, Value: d.Value}
+	r := &kgo.Record{Topic: topic, Key: d.partitionKey(), Value: d.Value}
 	r.Headers = append(make([]kgo.RecordHeader, 0, 8+len(d.Headers)),
 		header(headerVersion, formatVersion),
 		header(headerAttempt, "0"),

@@ -86,9 +86,20 @@ func (q *DLQ) Redrive(ctx context.Context, letters []*DeadLetter, tier string) e
 	return nil
 }
 
+// DeleteError is that not all was deleted that should be, or not all of it was
+// forgotten in the audit topic.
+type DeleteError struct {
+	Deleted Extent // what is known to be gone
+	Err     error
+}
+
+func (e *DeleteError) Error() string { return e.Err.Error() }
+func (e *DeleteError) Unwrap() error { return e.Err }
+
 // Delete deletes every record before the ends of the extent, for good. Kafka
 // can delete nothing else: a record in between stays, or goes with those
-// before it. The audit marks of what is gone are removed after.
+// before it. The audit marks of what is gone are removed after. The error is a
+// *DeleteError: each partition is deleted by itself.
 func (q *DLQ) Delete(ctx context.Context, e Extent) error {
 	upTo := make(kadm.Offsets)
 	for p, r := range e {
@@ -103,8 +114,25 @@ func (q *DLQ) Delete(ctx context.Context, e Extent) error {
 	if err == nil {
 		err = resps.Error()
 	}
+	deleted := make(Extent)
+	for p, r := range resps[q.topic] {
+		if r.Err == nil {
+			deleted[p] = e[p]
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("deleting records of %s: %w", q.topic, err)
+		err = fmt.Errorf("deleting records of %s: %w", q.topic, err)
+	}
+	if err := errors.Join(err, q.forget(ctx, deleted)); err != nil {
+		return &DeleteError{Deleted: deleted, Err: err}
+	}
+	return nil
+}
+
+// forget removes the audit marks of what was deleted.
+func (q *DLQ) forget(ctx context.Context, deleted Extent) error {
+	if len(deleted) == 0 {
+		return nil
 	}
 	marks, err := q.audit.Read(ctx)
 	if err != nil {
@@ -112,7 +140,7 @@ func (q *DLQ) Delete(ctx context.Context, e Extent) error {
 	}
 	var gone []Place
 	for at := range marks {
-		if r, ok := e[at.Partition]; ok && at.Offset < r.To {
+		if r, ok := deleted[at.Partition]; ok && at.Offset < r.To {
 			gone = append(gone, at)
 		}
 	}

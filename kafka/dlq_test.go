@@ -139,6 +139,57 @@ func TestARedrivenRecordIsARetryThatIsConfirmed(t *testing.T) {
 	}
 }
 
+// A dead letter without a key goes to the same partition however often it is
+// redriven: in two, its copies would be confirmed side by side and both sent.
+func TestARedriveRepeatsItsPartition(t *testing.T) {
+	const partitions, letters = 7, 20
+	c := newCluster(t, partitions, dlqTopics())
+	for i := range letters {
+		value := fmt.Sprintf(`{"id":"n%d","app":"shop","user_id":"u%d"}`, i, i)
+		switch i % 4 {
+		case 1:
+			value = `{"id":`
+		case 2:
+			value = fmt.Sprintf(`{"id":"n%d","app":"shop","device":{"platform":"fcm","token":"t%d"}}`, i, i)
+		}
+		r := deadRecord(0, time.Now(), headerOrigin, fmt.Sprintf("push/2/%d", i))
+		r.Key, r.Value = nil, []byte(value)
+		if i%4 == 3 {
+			r.Key = []byte{} // there, and empty
+		}
+		c.produceRecords(r)
+	}
+	const times = 3
+	for range times {
+		q := c.dlq("push") // an operator's next command
+		e, err := q.Since(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range c.readDLQ(q, e) { // one by one: a batch keeps together what has no key
+			if err := q.Redrive(t.Context(), []*DeadLetter{d}, "30s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	places, used := map[string]map[int32]bool{}, map[int32]bool{}
+	for _, r := range c.readAll("push.retry.30s", times*letters) {
+		origin := headersOf(r)[headerOrigin]
+		if places[origin] == nil {
+			places[origin] = map[int32]bool{}
+		}
+		places[origin][r.Partition], used[r.Partition] = true, true
+	}
+	for origin, partitions := range places {
+		if len(partitions) != 1 {
+			t.Errorf("%s went to %d partitions", origin, len(partitions))
+		}
+	}
+	if len(places) != letters || len(used) < 3 {
+		t.Errorf("%d letters went to %d partitions in all", len(places), len(used))
+	}
+}
+
 func TestAnExtentIsWhatIsThereNow(t *testing.T) {
 	c := newCluster(t, 2, dlqTopics())
 	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)

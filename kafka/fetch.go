@@ -56,25 +56,32 @@ func (s *Source) reserve(now time.Time) (room int, paused map[pipeline.Partition
 		use[a.topic].partitions++
 	}
 	paused = make(map[pipeline.Partition]bool)
-	open, room := 0, s.options.BatchRecords
+	open, bytes, room := 0, 0, s.options.BatchRecords
+	var unread []*assignment
 	for p, a := range s.parts {
 		u := use[a.topic]
 		a.limits = a.topic.limits(&s.options, u.partitions)
-		n, _ := a.open()
-		open, u.open = open+n, u.open+n
+		n, size := a.open()
+		open, bytes, u.open = open+n, bytes+size, u.open+n
 		full := a.full()
 		due, early := a.early(now)
+		until, rests := a.resting(now)
 		switch {
 		case a.stopped != nil:
 			u.stopped++
 			again = sooner(again, now.Add(25*recheck))
 		case a.ended:
+		case rests:
+			again = sooner(again, until)
+		case a.hasUnread():
+			unread = append(unread, a)
+			again = sooner(again, now.Add(recheck))
 		case full:
 			again = sooner(again, now.Add(recheck))
-		case early:
+		case early && a.topic.Kind != Hold: // there one behind may be due sooner
 			again = sooner(again, due)
 		default:
-			room = min(room, a.limits.batch)
+			room = min(room, a.limits.batch, max(1, a.limits.batchBytes/s.typical))
 			continue
 		}
 		paused[p] = true
@@ -83,14 +90,34 @@ func (s *Source) reserve(now time.Time) (room int, paused map[pipeline.Partition
 	for t, u := range use {
 		u.show(t.metrics)
 	}
-	left := s.options.OpenRecords - open
+	left := s.options.OpenRecords - open - s.takeUnread(unread, s.options.OpenRecords-open, now)
 	// Waiting for a fair part of a batch keeps polls from getting tiny.
-	s.crowded = left < min(room, s.options.OpenRecords/4+1)
+	s.crowded = left < min(room, s.options.OpenRecords/4+1) || bytes >= s.options.OpenBytes
 	if s.crowded {
 		return 0, paused, sooner(again, now.Add(recheck))
 	}
 	return min(room, left), paused, again
 }
+
+// takeUnread takes records that cannot be unpacked, for which there is room in
+// their partitions and in all, and returns how many. The caller holds mu.
+func (s *Source) takeUnread(as []*assignment, room int, now time.Time) (taken int) {
+	for _, a := range as {
+		if n := min(a.limits.batch, room-taken); n > 0 && !a.full() {
+			before := len(a.waiting)
+			a.keepUnread(n, now)
+			taken += len(a.waiting) - before
+		}
+	}
+	if taken > 0 {
+		s.signal()
+	}
+	return taken
+}
+
+// leastTypical is what a record is taken to have at least, in bytes, when it is
+// reckoned how many fit.
+const leastTypical = 256
 
 // usage is what the partitions of a topic have open.
 type usage struct{ partitions, open, paused, stopped int }
@@ -135,19 +162,29 @@ func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 		defer cancel()
 	}
 	fetches := s.client.PollRecords(ctx, room)
-	stopped := s.take(fetches)
+	stopped, behind := s.take(fetches)
+	s.client.SetOffsets(behind) // while nothing can be taken away
 	s.client.AllowRebalance()
 	for _, e := range stopped {
 		s.tellStopped(e)
 	}
+	s.tellHealth()
 }
 
 // take gives polled records to their assignments. Records of a partition that
 // is not ours any more are dropped: they are not committed, so its owner reads
-// them. It returns those that cannot go on from here.
-func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError) {
+// them. It returns those that cannot go on from here, and where to read on
+// behind batches that cannot be unpacked.
+func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind offsets) {
 	now := time.Now()
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	var records, bytes int
+	defer func() {
+		if records > 0 { // a few large ones count at once, many small ones soon
+			s.typical = max(leastTypical, bytes/records, (3*s.typical+bytes/records)/4)
+		}
+	}()
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		a := s.parts[pipeline.Partition{Topic: p.Topic, ID: p.Partition}]
 		if a == nil || a.ended {
@@ -156,29 +193,72 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError) {
 		if p.HighWatermark >= 0 {
 			a.high, a.answeredAt = p.HighWatermark, now
 		}
-		before := a.stopped
+		before, held := a.stopped, a.waitingBytes
 		a.take(p.Records, now)
-		if p.Err != nil && a.stopped == nil {
-			a.stopped = &PartitionError{Partition: a.partition, Offset: a.position(), Err: p.Err}
+		records, bytes = records+len(p.Records), bytes+a.waitingBytes-held
+		if errors.Is(p.Err, errNoRoom) {
+			a.crowdedAt = now // it comes with a later fetch
+			return
+		}
+		if e, ok := errors.AsType[*kgo.ErrDecompressTooLarge](p.Err); ok && a.stopped == nil {
+			behind.set(a.partition, kgo.EpochOffset{Epoch: e.Epoch, Offset: a.leaveOut(e)})
+			s.log.Error("batch too large to unpack: its records are dead", "topic", p.Topic, "partition", p.Partition, "from", a.unread.From, "to", a.unread.To, "error", e)
+		} else if errors.Is(p.Err, kerr.OffsetOutOfRange) && a.isFresh() {
+			// The log's start moved on before the first record was read.
+			a.tracker.Fence()
+			a.lost, a.ended, s.reclaim = true, true, true
+		} else if p.Err != nil {
+			a.fetchFailed(p.Err, p.HighWatermark > 0, now)
 		}
 		if before == nil && a.stopped != nil {
-			stopped = append(stopped, a.stopped.(*PartitionError))
+			stopped = append(stopped, a.stopped)
 		}
 		a.showLag()
 	})
-	s.signal()
-	s.mu.Unlock()
-
 	for _, e := range fetches.Errors() {
 		switch {
 		case s.topics[e.Topic] != nil && e.Partition >= 0:
 			// The partition's own, above.
-		case errors.Is(e.Err, context.Canceled), errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, kgo.ErrClientClosed):
+		case isPollEnd(e.Err):
+		case s.topics[e.Topic] != nil:
+			s.topicFailed(e.Topic, e.Err, now)
 		default:
 			s.log.Error("consuming", "error", e.Err)
 		}
 	}
-	return stopped
+	s.signal()
+	return stopped, behind
+}
+
+// topicFailed notes an error that concerns all partitions of a topic. The
+// caller holds mu.
+func (s *Source) topicFailed(topic string, err error, now time.Time) {
+	for p, a := range s.parts {
+		if p.Topic == topic && !a.ended {
+			a.fetchFailed(err, false, now)
+			a.failingSince = time.Time{} // it has no leader that moves: named at once
+		}
+	}
+}
+
+// isPollEnd reports whether an error only says that a poll was ended.
+func isPollEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kgo.ErrClientClosed)
+}
+
+// isFinal reports whether reading on after a fetch's error would leave records
+// out: they are gone, or cannot be read. withData says that the error came with
+// a broker's answer that held records; then what the broker did not say itself
+// the client found in them. All other errors may pass.
+func isFinal(err error, withData bool) bool {
+	if errors.Is(err, kerr.OffsetOutOfRange) {
+		return true
+	}
+	if _, lost := errors.AsType[*kgo.ErrDataLoss](err); lost {
+		return true
+	}
+	_, said := errors.AsType[*kerr.Error](err)
+	return withData && !said
 }
 
 // tellStopped makes it known that a partition cannot go on, and what of its log
@@ -189,12 +269,21 @@ func (s *Source) tellStopped(e *PartitionError) {
 		if err != nil {
 			s.log.Warn("looking for what a log still has", "topic", e.Partition.Topic, "partition", e.Partition.ID, "error", err)
 		}
-		e.Gap = gap
 		s.topics[e.Partition.Topic].metrics.gap.Add(float64(gap))
+		s.noteGap(e, gap)
 	}
-	s.log.Error("partition stopped", "topic", e.Partition.Topic, "partition", e.Partition.ID, "offset", e.Offset, "gap", e.Gap, "error", e.Err)
-	if s.options.Stopped != nil {
-		s.options.Stopped(e)
+	s.tellHealth()
+}
+
+// noteGap adds the gap to the reason why a partition stands. The error itself
+// may have been told already, and is not changed any more.
+func (s *Source) noteGap(e *PartitionError, gap int64) {
+	whole := *e
+	whole.Gap = gap
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.parts[e.Partition]; a != nil && a.stopped == e {
+		a.stopped = &whole
 	}
 }
 

@@ -201,10 +201,13 @@ type stops struct {
 	all []*PartitionError
 }
 
-func (s *stops) add(e *PartitionError) {
+// health is a SourceOptions.Health.
+func (s *stops) health(_ pipeline.Partition, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, e)
+	if e, ok := errors.AsType[*PartitionError](err); ok {
+		s.all = append(s.all, e)
+	}
 }
 
 func (s *stops) list() []*PartitionError {
@@ -233,7 +236,7 @@ func TestAnOffsetThatIsGoneStopsItsPartitionAlone(t *testing.T) {
 
 	var stopped stops
 	m := NewMetrics(nil)
-	second := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Stopped: stopped.add, Metrics: m})
+	second := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: stopped.health, Metrics: m})
 	for _, b := range nextItems(t, second, 5) {
 		if b.Partition.ID != 1 {
 			t.Errorf("partition %d goes on at %d: records were skipped", b.Partition.ID, b.Items[0].Offset)
@@ -267,7 +270,7 @@ func TestAnOffsetThatIsGoneStopsItsPartitionAlone(t *testing.T) {
 func TestAnUnknownHeaderVersionStopsItsPartitionAlone(t *testing.T) {
 	c := newCluster(t, 2, []string{"push.retry.1ms"})
 	var stopped stops
-	s := c.source(SourceOptions{Topics: tier("push.retry.1ms", time.Millisecond), Stopped: stopped.add})
+	s := c.source(SourceOptions{Topics: tier("push.retry.1ms", time.Millisecond), Health: stopped.health})
 	versioned := func(partition int32, i int, v string) *kgo.Record {
 		r := record("push.retry.1ms", partition, i)
 		r.Headers = []kgo.RecordHeader{header("pf-v", v)}

@@ -88,14 +88,5 @@ func behindEmpty(raw []byte, at int64) int64 {
 
 // StartOffsets returns the first offset of each partition that can be read.
 func (f *Follower) StartOffsets(ctx context.Context) (map[int32]int64, error) {
-	listed, err := f.admin.ListStartOffsets(ctx, f.topic)
-	if err == nil {
-		err = listed.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing start offsets of %s: %w", f.topic, err)
-	}
-	starts := make(map[int32]int64)
-	listed.Each(func(o kadm.ListedOffset) { starts[o.Partition] = o.Offset })
-	return starts, nil
+	return startOffsets(ctx, f.admin, f.topic)
 }

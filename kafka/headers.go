@@ -21,10 +21,12 @@ const (
 	headerRedrive   = "pf-redrive"
 	headerNotBefore = "pf-not-before" // unix ms
 	headerFirstSeen = "pf-first-seen" // unix ms
+	headerState     = "pf-state"      // of the row that tells of this record: RETRYING or HELD
 	headerDevices   = "pf-devices"    // device hashes, comma-separated; absent = all
 	headerReason    = "pf-reason"
 	headerDetail    = "pf-detail"
 	headerProvider  = "pf-provider" // of dead letters: the providers that did not take it, comma-separated
+	headerSize      = "pf-size"     // bytes, of a dead letter without its value
 	headerOrigin    = "pf-origin"   // topic/partition/offset of the notification's first record
 
 	headerPrefix = "pf-"
@@ -40,6 +42,7 @@ type retryHeaders struct {
 	notBefore              time.Time
 	firstSeen              time.Time
 	devices                []string
+	state                  pipeline.State // 0 = not said
 }
 
 var errNoVersion = errors.New("header " + headerVersion + " is missing")
@@ -49,7 +52,7 @@ var errNoVersion = errors.New("header " + headerVersion + " is missing")
 func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
 	var h retryHeaders
 	var version string
-	seen := make(map[string]bool, len(hs))
+	seen := make(map[string]bool)
 	for i := range hs {
 		key, value := hs[i].Key, string(hs[i].Value)
 		if !strings.HasPrefix(key, headerPrefix) {
@@ -73,6 +76,8 @@ func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
 			h.notBefore, err = parseTime(value)
 		case headerFirstSeen:
 			h.firstSeen, err = parseTime(value)
+		case headerState:
+			h.state, err = parseState(value)
 		case headerDevices:
 			h.devices, err = parseDevices(value)
 		}
@@ -107,6 +112,15 @@ func parseTime(s string) (time.Time, error) {
 	return time.UnixMilli(ms), nil
 }
 
+func parseState(s string) (pipeline.State, error) {
+	for _, state := range []pipeline.State{pipeline.StateRetrying, pipeline.StateHeld} {
+		if s == state.String() {
+			return state, nil
+		}
+	}
+	return 0, errors.New("not the state of a hand-over")
+}
+
 func parseDevices(s string) ([]string, error) {
 	if s == "" {
 		return nil, errors.New("no device hashes")
@@ -118,19 +132,6 @@ func parseDevices(s string) ([]string, error) {
 		}
 	}
 	return devices, nil
-}
-
-// trace picks the headers that pass through: those of others. Of a retry
-// record it keeps the origin as well, which only Producer reads.
-func trace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
-	var out []pipeline.RecordHeader
-	for i := range hs {
-		if strings.HasPrefix(hs[i].Key, headerPrefix) && !(retry && hs[i].Key == headerOrigin) {
-			continue
-		}
-		out = append(out, pipeline.RecordHeader{Key: hs[i].Key, Value: hs[i].Value})
-	}
-	return out
 }
 
 // origin is the place of the notification's first record.

@@ -61,6 +61,9 @@ func TestRetryHeadersInDoubtAreErrors(t *testing.T) {
 		{"not a time", []kgo.RecordHeader{header("pf-not-before", "soon")}, "pf-not-before"},
 		{"negative time", []kgo.RecordHeader{header("pf-first-seen", "-5")}, "pf-first-seen"},
 		{"devices present but empty would mean all", []kgo.RecordHeader{header("pf-devices", "")}, "pf-devices"},
+		{"no state of a hand-over", []kgo.RecordHeader{header("pf-state", "DELIVERED")}, "pf-state"},
+		{"no state at all", []kgo.RecordHeader{header("pf-state", "")}, "pf-state"},
+		{"a state", []kgo.RecordHeader{header("pf-state", "HELD")}, ""},
 		{"a hole in the list", []kgo.RecordHeader{header("pf-devices", "a,,b")}, "pf-devices"},
 	}
 	for _, test := range tests {
@@ -83,5 +86,20 @@ func TestProducersHeadersAreIgnoredOnMainTopics(t *testing.T) {
 	got := trace(hs, false)
 	if len(got) != 1 || got[0].Key != "traceparent" {
 		t.Errorf("kept %v, want the traceparent only", got)
+	}
+}
+
+// What a hand-over says about its row is what the record's reader learns.
+func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
+	for _, state := range []pipeline.State{0, pipeline.StateRetrying, pipeline.StateHeld} {
+		hs := retryHeadersOf(&pipeline.Handover{Item: &pipeline.Item{FirstSeen: start}, State: state})
+		parsed, err := parseRetryHeaders(hs)
+		if err != nil {
+			t.Fatalf("%v: %v", state, err)
+		}
+		o := options(func(o *SourceOptions) { o.Topics = tier("push", time.Second) })
+		if got := part(o, 0).topic.items([]held{{headers: parsed}})[0].HandedAs; got != state {
+			t.Errorf("handed over as %v, read as %v", state, got)
+		}
 	}
 }

@@ -17,6 +17,9 @@ func (decoder) Name() string { return "decode" }
 func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
+		if it.Verdict != pipeline.Undecided {
+			continue // known to be too large when it came
+		}
 		if it.Value == nil {
 			it.Decide(pipeline.Dead, pipeline.EmptyValue, "")
 		} else if d := decode(it.Value, &it.Message); d != nil {
@@ -40,20 +43,21 @@ func (decode decoder) contained(b *pipeline.Batch) error {
 // items makes items of records. Their values are not decoded yet.
 func (t *topic) items(records []held) []pipeline.Item {
 	items := make([]pipeline.Item, len(records))
-	for i, h := range records {
-		it, r := &items[i], h.record
-		it.Partition = pipeline.Partition{Topic: r.Topic, ID: r.Partition}
-		it.Offset, it.Timestamp, it.FirstSeen = r.Offset, r.Timestamp, r.Timestamp
-		it.Key, it.Value = r.Key, r.Value
-		if len(r.Headers) > 0 {
-			it.Trace = trace(r.Headers, t.delayed())
-		}
+	for i := range records {
+		it, h := &items[i], &records[i]
+		it.Partition, it.Offset = h.partition, h.offset
+		it.Timestamp, it.FirstSeen, it.Confirm = h.timestamp, h.timestamp, h.undated
+		it.Key, it.Value, it.Trace, it.Size = h.key, h.value, h.trace, h.size
 		if h.headers != nil {
 			it.Attempt, it.Hops, it.Redrive, it.Devices = h.headers.attempt, h.headers.hops, h.headers.redrive, h.headers.devices
+			it.HandedAs = h.headers.state
 			if !h.headers.firstSeen.IsZero() {
 				it.FirstSeen = h.headers.firstSeen
 			}
 			_, it.NotBefore = t.due(h)
+		}
+		if h.tooLarge {
+			it.Decide(pipeline.Dead, pipeline.TooLarge, h.large)
 		}
 	}
 	return items
@@ -72,7 +76,8 @@ func (a *assignment) markReread(items []pipeline.Item) {
 
 func batchBytes(b *pipeline.Batch) (n int) {
 	for i := range b.Items {
-		n += len(b.Items[i].Key) + len(b.Items[i].Value)
+		it := &b.Items[i]
+		n += keptBytes(it.Key, it.Value, it.Trace, it.Devices)
 	}
 	return n
 }

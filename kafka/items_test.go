@@ -26,9 +26,9 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			broken := tt.records > 3 && tt.bad(0)
-			var stopped []*PartitionError
+			var stopped stops
 			s := newSource(*options(func(o *SourceOptions) {
-				o.Stopped = func(e *PartitionError) { stopped = append(stopped, e) }
+				o.Health = stopped.health
 			}), slog.New(slog.DiscardHandler))
 			s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
 			a := s.parts[pipeline.Partition{Topic: "push"}]
@@ -47,16 +47,16 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 			a.take(rs, time.Now())
 			b := s.cut(a)
 			if broken {
-				if b != nil || len(stopped) != 1 || stopped[0].Offset != 0 || a.stopped == nil || a.tracker.Open() > 0 {
-					t.Fatalf("batch %v, stopped %v, %d open; want a stop before offset 0", b, stopped, a.tracker.Open())
+				if b != nil || len(stopped.list()) != 1 || stopped.list()[0].Offset != 0 || a.stopped == nil || a.tracker.Open() > 0 {
+					t.Fatalf("batch %v, stopped %v, %d open; want a stop before offset 0", b, stopped.list(), a.tracker.Open())
 				}
 				if ok, _ := a.ready(time.Now().Add(time.Hour)); ok {
 					t.Error("it goes on")
 				}
 				return
 			}
-			if b == nil || len(b.Items) != tt.records || len(stopped) > 0 {
-				t.Fatalf("batch %v, stopped %v", b, stopped)
+			if b == nil || len(b.Items) != tt.records || len(stopped.list()) > 0 {
+				t.Fatalf("batch %v, stopped %v", b, stopped.list())
 			}
 			var dead []int64
 			for i := range b.Items {

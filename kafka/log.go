@@ -200,35 +200,65 @@ func (f *Follower) Close() { f.client.Close() }
 type Consumer struct {
 	topic  string
 	client *kgo.Client
+	failed error // that came with records: for the next Poll
 }
 
-// NewConsumer joins the group. A first start begins at the first record.
+// NewConsumer joins the group. A first start begins at the first record, and so
+// does a partition whose offset the log does not have: its readers bear copies.
 func NewConsumer(o Options, topic, group string) (*Consumer, error) {
 	if topic == "" || group == "" {
 		return nil, errors.New("kafka consumer: a topic and a group are needed")
 	}
 	ignore := func(context.Context, *kgo.Client, map[string][]int32) {}
+	c := &Consumer{topic: topic}
+	made := make(chan struct{}) // closed here, when c has its client
+	defer close(made)
 	client, err := o.newClient(kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.AdjustFetchOffsetsFn(func(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+			<-made
+			placeStarts(ctx, kadm.NewClient(c.client), offsets, placeStartsWithin)
+			return offsets, nil
+		}),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.SessionTimeout(10*time.Second),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		// Commit has committed all that was polled before it allowed these.
 		kgo.OnPartitionsRevoked(ignore), kgo.OnPartitionsLost(ignore),
-		kgo.FetchMaxWait(time.Second), kgo.MaxDecompressBatchBytes(64<<20))
+		kgo.FetchMaxWait(time.Second), kgo.MaxDecompressBatchBytes(maxUnpacked))
 	if err != nil {
 		return nil, fmt.Errorf("kafka consumer: %w", err)
 	}
-	return &Consumer{topic: topic, client: client}, nil
+	c.client = client
+	return c, nil
 }
 
+// placeStartsWithin is how long a Consumer waits to learn where logs begin.
+const placeStartsWithin = 5 * time.Second
+
 // Poll waits for records, until ctx ends at the latest, and returns at most
-// limit of them.
+// limit of them. It returns either records or an error: one that came with
+// records is the next Poll's, since what was polled counts as read. A batch that
+// is too large to unpack is an error, and left out.
 func (c *Consumer) Poll(ctx context.Context, limit int) ([]Record, error) {
-	records, err := collect(c.client.PollRecords(ctx, limit), c.topic)
+	if err := c.failed; err != nil {
+		c.failed = nil
+		return nil, err
+	}
+	fetches := c.client.PollRecords(ctx, limit)
+	var behind offsets
+	for _, e := range fetches.Errors() {
+		if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](e.Err); ok {
+			behind.set(pipeline.Partition{Topic: large.Topic, ID: large.Partition}, kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset})
+		}
+	}
+	c.client.SetOffsets(behind) // while nothing can be taken away
+	records, err := collect(fetches, c.topic)
 	if len(records) == 0 {
 		c.client.AllowRebalance()
+		return nil, err
 	}
-	return records, err
+	c.failed = err
+	return records, nil
 }
 
 // Commit commits all that Poll has returned, and lets the group move

@@ -45,6 +45,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 	}
 	now := time.Now()
 	idle := s.noteEnds(ends, starts, now)
+	s.tellHealth()
 	if len(idle) == 0 {
 		return
 	}
@@ -83,6 +84,7 @@ func (s *Source) noteEnds(ends, starts map[pipeline.Partition]int64, now time.Ti
 		}
 		a.showLag()
 		a.observe(now)
+		a.heal(now)
 		if open, _ := a.open(); open == 0 && a.behind() > 0 && a.stopped == nil && !s.crowded {
 			if idle == nil {
 				idle = make(map[string]map[int32]int64)

@@ -20,6 +20,7 @@ type Metrics struct {
 	paused        *prometheus.GaugeVec     // topic
 	stopped       *prometheus.GaugeVec     // topic
 	gap           *prometheus.CounterVec   // topic
+	fetchErrors   *prometheus.CounterVec   // topic
 	open          *prometheus.GaugeVec     // topic
 	rebalances    *prometheus.CounterVec   // topic, kind
 	drainMissed   *prometheus.CounterVec   // topic
@@ -38,6 +39,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		paused:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_consumer_paused_partitions", Help: "Partitions not fetched for now: window full, or records not due."}, []string{"topic"}),
 		stopped:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_consumer_stopped_partitions", Help: "Partitions that cannot go on without an operator: offset out of range, unreadable record."}, []string{"topic"}),
 		gap:           prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_offset_gap_total", Help: "Offsets between where a stopped partition stands and what the log still has: records that were deleted, or a log that was cut short, before they were read."}, []string{"topic"}),
+		fetchErrors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fetch_errors_total", Help: "Errors that fetches came back with and that may pass: they are tried again."}, []string{"topic"}),
 		open:          prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_consumer_open_records", Help: "Records polled and not yet below the watermark."}, []string{"topic"}),
 		rebalances:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_consumer_partition_moves_total", Help: "Partitions assigned, revoked and lost."}, []string{"topic", "kind"}),
 		drainMissed:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_drain_missed_records_total", Help: "Records still open when their partition had to be given back: the next owner confirms them."}, []string{"topic"}),
@@ -45,7 +47,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.lag, m.consumed, m.commitSeconds, m.commitsFailed, m.rewinds, m.assigned,
-			m.paused, m.stopped, m.gap, m.open, m.rebalances, m.drainMissed, m.produced)
+			m.paused, m.stopped, m.gap, m.fetchErrors, m.open, m.rebalances, m.drainMissed, m.produced)
 	}
 	return m
 }
@@ -60,7 +62,7 @@ type topicMetrics struct {
 	stopped, open             prometheus.Gauge
 	moveAssigned, moveRevoked prometheus.Counter
 	moveLost, drainMissed     prometheus.Counter
-	gap                       prometheus.Counter
+	gap, fetchErrors          prometheus.Counter
 }
 
 func (m *Metrics) forTopic(topic string) *topicMetrics {
@@ -72,6 +74,7 @@ func (m *Metrics) forTopic(topic string) *topicMetrics {
 		paused:       m.paused.WithLabelValues(topic),
 		stopped:      m.stopped.WithLabelValues(topic),
 		gap:          m.gap.WithLabelValues(topic),
+		fetchErrors:  m.fetchErrors.WithLabelValues(topic),
 		open:         m.open.WithLabelValues(topic),
 		moveAssigned: m.rebalances.WithLabelValues(topic, "assigned"),
 		moveRevoked:  m.rebalances.WithLabelValues(topic, "revoked"),

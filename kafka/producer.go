@@ -92,32 +92,42 @@ func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	if err != nil {
 		return fmt.Errorf("handing over: %w", err)
 	}
+	var refused pipeline.RefusedError
 	for i, err := range results {
 		if errors.Is(err, kerr.MessageTooLarge) {
-			err = p.sendLarge(ctx, records[i], hs[i].To == pipeline.ToDLQ)
+			err = p.sendLarge(ctx, records[i], &hs[i])
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, kerr.MessageTooLarge) && hs[i].To != pipeline.ToDLQ:
+			refused.Handovers, refused.Err = append(refused.Handovers, i), fmt.Errorf("handing over to %s: %w", records[i].Topic, err)
+		case err != nil:
 			return fmt.Errorf("handing over to %s: %w", records[i].Topic, err)
+		default:
+			p.options.Metrics.produced.WithLabelValues(records[i].Topic).Inc()
 		}
-		p.options.Metrics.produced.WithLabelValues(records[i].Topic).Inc()
+	}
+	if refused.Err != nil {
+		return &refused
 	}
 	return nil
 }
 
-// sendLarge tries a record alone: perhaps only its batch was too large. If it
-// is too large itself, the DLQ gets its headers and place.
-func (p *Producer) sendLarge(ctx context.Context, r *kgo.Record, dlq bool) error {
-	alone := func(value []byte) error {
-		again := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: value, Headers: r.Headers}
-		results, err := p.send(ctx, []*kgo.Record{again})
-		if err != nil {
+// sendLarge tries a record alone that was refused as too large: perhaps only its
+// batch was. Of one that is too large itself, the DLQ gets what it takes.
+func (p *Producer) sendLarge(ctx context.Context, r *kgo.Record, h *pipeline.Handover) error {
+	tries := []*kgo.Record{{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers}}
+	if h.To == pipeline.ToDLQ {
+		tries = append(tries, withoutValue(r, h.Item), placeAndReason(r, h))
+	}
+	var err error
+	for _, try := range tries {
+		var results []error
+		if results, err = p.send(ctx, []*kgo.Record{try}); err == nil {
+			err = results[0]
+		}
+		if !errors.Is(err, kerr.MessageTooLarge) {
 			return err
 		}
-		return results[0]
-	}
-	err := alone(r.Value)
-	if dlq && errors.Is(err, kerr.MessageTooLarge) {
-		err = alone(nil)
 	}
 	return err
 }
@@ -178,11 +188,11 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 			r.Headers = append(r.Headers, header(headerProvider, platforms(h.Providers)))
 		}
 		if h.Reason == pipeline.TooLarge {
-			r.Value = nil
+			r = withoutValue(r, it)
 		}
 	case pipeline.ToFeedback:
 		r.Topic = p.options.Feedback
-		r.Key, r.Value = []byte(it.Owner()), feedbackValue(h, now)
+		r.Key, r.Value = []byte(it.Owner()), feedbackValue(h)
 	default:
 		return nil, fmt.Errorf("unknown destination %d", h.To)
 	}
@@ -192,6 +202,19 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 		return nil, fmt.Errorf("topic %s would be written into itself", r.Topic)
 	}
 	return r, nil
+}
+
+// withoutValue is a dead letter that says how large its record was instead of
+// having its value.
+func withoutValue(r *kgo.Record, it *pipeline.Item) *kgo.Record {
+	headers := append(r.Headers[:len(r.Headers):len(r.Headers)], header(headerSize, strconv.Itoa(it.Size)))
+	return &kgo.Record{Topic: r.Topic, Key: r.Key, Headers: headers}
+}
+
+// placeAndReason is the least that a dead letter has: where its record stands,
+// and why it is dead.
+func placeAndReason(r *kgo.Record, h *pipeline.Handover) *kgo.Record {
+	return &kgo.Record{Topic: r.Topic, Headers: append(placeHeaders(h), header(headerSize, strconv.Itoa(h.Item.Size)))}
 }
 
 // tierSlack lets a tier fit although some of the wait passed between the
@@ -225,12 +248,10 @@ func header(key, value string) kgo.RecordHeader {
 
 func unixMilli(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
-// retryHeadersOf are the headers of a retry record, and of a DLQ copy, so that
-// a redrive knows where to go on.
-func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
+// placeHeaders are those of every copy of a record.
+func placeHeaders(h *pipeline.Handover) []kgo.RecordHeader {
 	it := h.Item
-	hs := make([]kgo.RecordHeader, 0, 9+len(it.Trace))
-	hs = append(hs,
+	return append(make([]kgo.RecordHeader, 0, 12+len(it.Trace)),
 		header(headerVersion, formatVersion),
 		header(headerAttempt, strconv.Itoa(h.Attempt)),
 		header(headerHops, strconv.Itoa(h.Hops)),
@@ -239,9 +260,19 @@ func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
 		header(headerOrigin, origin(it)),
 		header(headerReason, string(h.Reason)),
 	)
+}
+
+// retryHeadersOf are the headers of a retry record, and of a DLQ copy, so that
+// a redrive knows where to go on.
+func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
+	it := h.Item
+	hs := placeHeaders(h)
 	if !h.NotBefore.IsZero() {
 		// Rounded up: never early.
 		hs = append(hs, header(headerNotBefore, unixMilli(h.NotBefore.Add(time.Millisecond-1))))
+	}
+	if h.State != 0 {
+		hs = append(hs, header(headerState, h.State.String()))
 	}
 	if len(h.Devices) > 0 {
 		hs = append(hs, header(headerDevices, strings.Join(h.Devices, ",")))
@@ -263,12 +294,12 @@ type Feedback struct {
 	App         string `json:"app"`
 	Reason      string `json:"reason"`
 	DeadSinceMS int64  `json:"dead_since_ms"` // 0 = the provider did not say
-	AtMS        int64  `json:"at_ms"`
+	AtMS        int64  `json:"at_ms"`         // when the send that failed was handed to the provider
 }
 
-func feedbackValue(h *pipeline.Handover, now time.Time) []byte {
+func feedbackValue(h *pipeline.Handover) []byte {
 	f := Feedback{UserID: h.Item.Owner(), Device: h.Device.Hash, Platform: h.Device.Platform.String(), App: h.Device.App,
-		Reason: string(h.Reason), AtMS: now.UnixMilli()}
+		Reason: string(h.Reason), AtMS: max(0, h.SentAt.UnixMilli())}
 	if f.Device == "" {
 		f.Device = pipeline.DeviceHash(h.Device.Platform, h.Device.Token)
 	}

@@ -2,13 +2,20 @@ package kafka
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -69,7 +76,7 @@ func TestHandOvers(t *testing.T) {
 	c := newCluster(t, 1, []string{"push.retry.30s", "push.retry.5m", "push.hold.apns", "push.hold.fcm", "push.dlq", "push.feedback", "push.events"})
 	p := c.producer(ProducerOptions{})
 	now := time.Now()
-	gone := pipeline.Handover{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered", DeadSince: time.UnixMilli(1_790_000_000_500),
+	gone := pipeline.Handover{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered", DeadSince: time.UnixMilli(1_790_000_000_500), SentAt: time.UnixMilli(1_790_000_000_900),
 		Device: pipeline.Device{Platform: pipeline.APNS, App: "shop", Token: "secret-token", Hash: "hash1"}}
 	fromRetry := item("push.retry.30s")
 	fromRetry.Trace = []pipeline.RecordHeader{{Key: headerOrigin, Value: []byte("push/7/1")}}
@@ -132,8 +139,7 @@ func TestHandOvers(t *testing.T) {
 	if err := json.Unmarshal(fb.Value, &f); err != nil {
 		t.Fatal(err)
 	}
-	f.AtMS = 0
-	if want := (Feedback{UserID: "u1", Device: "hash1", Platform: "apns", App: "shop", Reason: "Unregistered", DeadSinceMS: 1_790_000_000_500}); f != want {
+	if want := (Feedback{UserID: "u1", Device: "hash1", Platform: "apns", App: "shop", Reason: "Unregistered", DeadSinceMS: 1_790_000_000_500, AtMS: 1_790_000_000_900}); f != want {
 		t.Errorf("feedback %+v, want %+v", f, want)
 	}
 	if string(fb.Key) != "u1" || strings.Contains(string(fb.Value), "secret-token") {
@@ -165,6 +171,109 @@ func TestADLQThatRefusesLargeRecordsGetsTheirHeaders(t *testing.T) {
 	}
 	if with != 1 || without != 1 {
 		t.Errorf("%d dead letters with their value and %d with headers only, want 1 and 1", with, without)
+	}
+}
+
+// A hand-over is acknowledged by all in-sync replicas, and a repeated request
+// leaves no second copy: anything less loses, when a leader dies, what the caller
+// takes for handed over.
+func TestAHandOverIsAcknowledgedByAllAndIdempotent(t *testing.T) {
+	c := newCluster(t, 1, []string{"push.dlq"})
+	var mu sync.Mutex
+	var seen int
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		r := req.(*kmsg.ProduceRequest)
+		if r.Acks != -1 {
+			t.Errorf("produced with acks %d, want all (-1)", r.Acks)
+		}
+		for _, topic := range r.Topics {
+			for _, p := range topic.Partitions {
+				var b kmsg.RecordBatch
+				if err := b.ReadFrom(p.Records); err != nil {
+					t.Errorf("reading what is produced: %v", err)
+				}
+				if b.ProducerID < 0 || b.FirstSequence < 0 {
+					t.Errorf("producer id %d, sequence %d: not idempotent", b.ProducerID, b.FirstSequence)
+				}
+				seen++
+			}
+		}
+		return nil, nil, false
+	})
+	w, err := NewWriter(c.options, WriterOptions{Topic: "push.dlq"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Append(t.Context(), []Record{{Key: []byte("k")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.producer(ProducerOptions{}).Produce(t.Context(), []pipeline.Handover{{To: pipeline.ToDLQ, Item: item("push"), Reason: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if seen != 2 {
+		t.Errorf("%d batches were produced, want 2", seen)
+	}
+}
+
+// noise is text that does not compress well.
+func noise(n int) []byte {
+	var b []byte
+	for len(b) < n {
+		b = append(b, rand.Text()...)
+	}
+	return b[:n]
+}
+
+// What a broker refuses for its size, however little that is: the DLQ gets less
+// of it, and of a retry or held copy the caller is told, next to which all others
+// are acknowledged.
+func TestACopyThatIsRefusedForItsSize(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	for topic, size := range map[string]string{"push.dlq": "600", "push.retry.30s": "600", "push.hold.fcm": "600", "push.feedback": "2000"} {
+		if err := c.CreateTopic(topic, 1, map[string]string{"max.message.bytes": size}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := c.producer(ProducerOptions{})
+	large := func(key, value int) *pipeline.Item {
+		it := item("push")
+		it.Key, it.Value, it.Size = noise(key), noise(value), key+value
+		return it
+	}
+	soon := time.Now().Add(time.Second)
+	err := p.Produce(t.Context(), []pipeline.Handover{
+		{To: pipeline.ToRetry, Item: large(0, 500), Attempt: 1, NotBefore: soon, Reason: "Timeout"},
+		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: soon, Reason: "Timeout"},
+		{To: pipeline.ToDLQ, Item: large(10, 500), Reason: pipeline.RetriesUsed},
+		{To: pipeline.ToDLQ, Item: large(500, 10), Reason: pipeline.RetriesUsed},
+		{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.RetriesUsed},
+		{To: pipeline.ToHold, Item: large(500, 0), Platform: pipeline.FCM, NotBefore: soon, Reason: "Halted"},
+		{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered"},
+	})
+	refused, ok := errors.AsType[*pipeline.RefusedError](err)
+	if !ok || !slices.Equal(refused.Handovers, []int{0, 5}) || !errors.Is(err, kerr.MessageTooLarge) {
+		t.Fatalf("got %v, want the retry and the held copy refused", err)
+	}
+	c.readAll("push.retry.30s", 1)
+	c.readAll("push.feedback", 1)
+
+	var got []string
+	for _, r := range c.readAll("push.dlq", 3) {
+		h := headersOf(r)
+		if d := deadLetter(r); d.Problem != nil || d.Reason != "retries_used_up" || d.Origin != "push/2/41" {
+			t.Errorf("a dead letter tells reason %q and place %q (%v)", d.Reason, d.Origin, d.Problem)
+		}
+		got = append(got, fmt.Sprintf("key %v value %v size %s", len(r.Key) > 0, len(r.Value) > 0, h["pf-size"]))
+	}
+	slices.Sort(got)
+	if want := []string{"key false value false size 510", "key true value false size 510", "key true value true size "}; !slices.Equal(got, want) {
+		t.Errorf("dead letters: %q, want %q", got, want)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // onAssigned gives each new partition a fresh tracker. It is called at the
 // start of every group session, before anything new is fetched.
 func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+	defer s.tellHealth() // deferred first: it runs without the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions++
@@ -68,17 +69,26 @@ func (s *Source) adopt(a *assignment) {
 // It waits for Kafka's answers until ctx ends, which it does when the session
 // does: a start that is guessed would leave records out.
 func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var stands map[pipeline.Partition]stand
 	var starts map[pipeline.Partition]int64
 	if s.options.Reread > 0 {
 		var err error
-		for starts, err = s.starts(ctx); err != nil; starts, err = s.starts(ctx) {
+		for stands, starts, err = s.positions(ctx); err != nil; stands, starts, err = s.positions(ctx) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			s.log.Warn("reading where the log begins, to start a partition", "error", err)
+			s.log.Warn("reading where partitions stand, to start them", "error", err)
 			wait(ctx, nil, time.Now().Add(25*recheck))
 		}
 	}
+	s.beginAt(offsets, stands, starts)
+	placeStarts(ctx, s.admin, offsets, s.options.Commit)
+	return offsets, nil
+}
+
+// beginAt begins the assignments of partitions that the group has committed, and
+// moves those back that are read again.
+func (s *Source) beginAt(offsets map[string]map[int32]kgo.Offset, stands map[pipeline.Partition]stand, starts map[pipeline.Partition]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for topic, partitions := range offsets {
@@ -88,12 +98,15 @@ func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.O
 			if a == nil || at < 0 {
 				continue
 			}
-			if start := a.begin(at, starts[p]); start < at {
+			from := stand{committed: at, unresolved: -1}
+			if known, ok := stands[p]; ok && known.committed == at {
+				from = known
+			}
+			if start := a.begin(from, starts[p]); start < at {
 				partitions[id] = kgo.NewOffset().At(start)
 			}
 		}
 	}
-	return offsets, nil
 }
 
 // onRevoked gives partitions back: drain, commit, fence, in that order. It
@@ -182,6 +195,7 @@ func (s *Source) end(as []*assignment) {
 func (s *Source) fence(as []*assignment) {
 	s.committing.Lock()
 	defer s.committing.Unlock()
+	defer s.tellHealth()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range as {

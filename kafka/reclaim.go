@@ -119,6 +119,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	s.mu.Unlock()
 	s.client.SetOffsets(seek)
 
+	defer s.tellHealth()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for a, b := range fresh {
@@ -130,7 +131,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 }
 
 // positions are what the group has committed, and where each partition begins.
-func (s *Source) positions(ctx context.Context) (committed, starts map[pipeline.Partition]int64, err error) {
+func (s *Source) positions(ctx context.Context) (committed map[pipeline.Partition]stand, starts map[pipeline.Partition]int64, err error) {
 	limited, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
 	resp, err := s.admin.FetchOffsetsForTopics(limited, s.options.Group, s.options.names()...)
@@ -140,10 +141,10 @@ func (s *Source) positions(ctx context.Context) (committed, starts map[pipeline.
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading offsets of group %s: %w", s.options.Group, err)
 	}
-	committed = make(map[pipeline.Partition]int64)
+	committed = make(map[pipeline.Partition]stand)
 	resp.Each(func(o kadm.OffsetResponse) {
 		if o.At >= 0 {
-			committed[pipeline.Partition{Topic: o.Topic, ID: o.Partition}] = o.At
+			committed[pipeline.Partition{Topic: o.Topic, ID: o.Partition}] = stand{committed: o.At, unresolved: parseUnresolved(o.Metadata)}
 		}
 	})
 	starts, err = s.starts(ctx)

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
 )
 
 func TestRereadHandsOutWhatWasCommittedLast(t *testing.T) {
@@ -76,5 +79,88 @@ func TestRereadHandsOutWhatWasCommittedLast(t *testing.T) {
 				t.Errorf("offsets went back: %v", commits.rewinds)
 			}
 		})
+	}
+}
+
+// Offsets have gaps, where the marks of transactions stand: what is read again
+// is the intents that stand without a result, not so many offsets.
+func TestRereadCoversAllIntentsWhateverTheGaps(t *testing.T) {
+	for _, topics := range [][]SourceTopic{mainTopic("push"), tier("push", time.Millisecond)} {
+		c := newCluster(t, 1, []string{"push"})
+		producer, err := c.options.newClient(kgo.TransactionalID("shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer producer.Close()
+		for i := range 20 { // each takes two offsets
+			r := record("push", 0, i)
+			r.Headers = []kgo.RecordHeader{header("pf-v", "1")}
+			if err := producer.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			if err := producer.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			if err := producer.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		options := SourceOptions{Topics: topics, BatchRecords: 10, Linger: time.Millisecond, Reread: 10, Confirms: 5, Drain: mortal}
+		first := c.source(options)
+		for _, b := range nextItems(t, first, 20) {
+			items := itemsOf(b)
+			b.Tracker.Intend(items)
+			if err := first.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if items[0].Offset == 0 {
+				b.Tracker.Done(items)
+				continue
+			}
+			b.Tracker.Done(items[:2])
+			b.Tracker.Done(items[5:7])
+			b.Tracker.Abandon(items[2:5])
+		}
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const batch = 20 // the offset of the second one's first record
+		second := c.source(options)
+		var again []*pipeline.Item
+		for _, b := range nextItems(t, second, 10) {
+			again = append(again, itemsOf(b)...)
+		}
+		for i, it := range again {
+			if it.Offset != int64(batch+2*i) || !it.Reread || !it.Confirm {
+				t.Errorf("record %d is offset %d: reread %v, confirm %v; want %d, read again", i, it.Offset, it.Reread, it.Confirm, batch+2*i)
+			}
+		}
+	}
+}
+
+// What the last commit says is only believed of that commit, and a program that
+// says nothing has as many offsets read again as a batch has records.
+func TestWhereReadingBegins(t *testing.T) {
+	for _, tt := range []struct {
+		reason string
+		at     stand
+		from   int64
+		start  int64
+	}{
+		{"nothing is unresolved", stand{100, 100}, 0, 100},
+		{"some is", stand{100, 40}, 0, 40},
+		{"the log does not have it any more", stand{100, 40}, 60, 60},
+		{"nobody says", stand{100, -1}, 0, 90},
+		{"never after what is committed", stand{100, 140}, 0, 100},
+	} {
+		a := part(options(func(o *SourceOptions) { o.Reread = 10 }), 0)
+		if start := a.begin(tt.at, tt.from); start != tt.start || a.committed != 100 || (a.reread == 100) != (start < 100) {
+			t.Errorf("%s: begins at %d, reread up to %d; want %d", tt.reason, start, a.reread, tt.start)
+		}
+	}
+	for metadata, want := range map[string]int64{"": -1, "unresolved=17": 17, "unresolved=-1": -1, "17": -1, "unresolved=x": -1} {
+		if got := parseUnresolved(metadata); got != want {
+			t.Errorf("%q says %d, want %d", metadata, got, want)
+		}
 	}
 }

@@ -50,7 +50,8 @@ const recheck = 10 * time.Millisecond
 // One goroutine polls (fetch), the callers of Next cut and decode, the client
 // calls the rebalance callbacks. They meet in parts, under mu.
 //
-// Locks nest in this order: committing, assignment.cutting, membership.mu, mu.
+// Locks nest in this order: committing, assignment.cutting, telling,
+// membership.mu, mu.
 type Source struct {
 	options SourceOptions
 	topics  map[string]*topic // by name; not changed
@@ -58,8 +59,10 @@ type Source struct {
 	admin   *kadm.Client
 	member  *membership
 	decode  decoder
-	log     *slog.Logger
-	metrics *groupMetrics
+	// unpacking bounds what the client takes.
+	unpacking *unpacking
+	log       *slog.Logger
+	metrics   *groupMetrics
 
 	stopFetch context.CancelFunc
 	fetching  sync.WaitGroup
@@ -71,6 +74,10 @@ type Source struct {
 	// nothing is committed after the fence (F2 to F5).
 	committing sync.Mutex
 
+	// telling is held while Health is called, so that what it is told last is so.
+	telling sync.Mutex
+	told    map[pipeline.Partition]error // guarded by telling
+
 	mu      sync.Mutex
 	parts   map[pipeline.Partition]*assignment
 	retired map[pipeline.Partition]*pipeline.Tracker // the last tracker of a partition that left with work in flight
@@ -81,6 +88,7 @@ type Source struct {
 	sessions  int        // group sessions begun
 	reclaim   bool       // some partitions are still ours, but lost their tracker
 	expulsion *expulsion // what the group took away, and is not fenced yet
+	typical   int        // bytes of a record, as reckoned from those that came last
 	crowded   bool       // nothing is polled, since too much is open
 	closed    bool
 }
@@ -95,14 +103,22 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 	s := newSource(so, o.log())
 	s.drains, s.stopDrains = context.WithCancel(context.Background())
 	o.Dial = watch(o.dialer(), s.member)
+	unpacking, err := newUnpacking()
+	if err != nil {
+		return nil, fmt.Errorf("kafka source: %w", err)
+	}
+	s.unpacking = unpacking
 	client, err := o.newClient(append(so.groupOptions(),
 		// A first start reads all there is. Later an offset that the log no
 		// longer has is never skipped over (F12).
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		// What the client holds beyond our windows: one fetch per broker. One
-		// partition's share is a batch; a compressed one may unpack to 64 MiB.
-		kgo.FetchMaxBytes(32<<20), kgo.FetchMaxPartitionBytes(int32(min(so.BatchBytes, 8<<20))), kgo.MaxDecompressBatchBytes(64<<20),
+		// What the client holds beyond our windows: one fetch per broker, and what
+		// all of them are unpacked to.
+		kgo.FetchMaxBytes(maxFetch), kgo.FetchMaxPartitionBytes(int32(min(so.BatchBytes, maxFetch))),
+		kgo.WithDecompressor(unpacking), kgo.WithHooks(unpacking),
 		kgo.FetchMaxWait(time.Second),
+		// Also what the client retries by itself is told: it may last.
+		kgo.KeepRetryableFetchErrors(),
 		// Added partitions are noticed this late at most.
 		kgo.MetadataMaxAge(30*time.Second),
 		kgo.OnPartitionsAssigned(s.onAssigned), kgo.OnPartitionsRevoked(s.onRevoked), kgo.OnPartitionsLost(s.onLost),
@@ -134,7 +150,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 		decode: pipeline.Decode, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
 		log:   log.With("topics", so.names(), "group", so.Group),
 		parts: make(map[pipeline.Partition]*assignment), retired: make(map[pipeline.Partition]*pipeline.Tracker),
-		wake: make(chan struct{}), interrupt: func() {},
+		wake: make(chan struct{}), interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.member = newMembership(so.Session, s.noteExpulsion)
 	for i, t := range so.Topics {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
 )
 
 // Kind says what the records of a topic are.
@@ -74,10 +76,16 @@ type SourceOptions struct {
 	// partitions of Retry and Hold topics share it evenly, first by topic: those
 	// that wait for a long time take nothing from the others.
 	OpenRecords int
-	Confirms    int // records after an assignment that a dead owner may have sent; W
-	// Reread is how many offsets below the committed one are handed out again
+	// OpenBytes is the same in bytes, as they are kept: nothing is polled beyond
+	// it; 4 windows of BatchBytes x OpenBatches. One poll may exceed it, by what
+	// the client has at most.
+	OpenBytes int
+	Confirms  int // records after an assignment that a dead owner may have sent; W
+	// Reread says that records below the committed offset are handed out again
 	// at each assignment, marked as such: in lanes that commit intents before
-	// they send, what a dead owner had no time to resolve. In retry and hold topics too.
+	// they send, what a dead owner had no time to resolve, from the first intent
+	// on that had no result at its last commit. In retry and hold topics too. Its
+	// number is how many offsets it is where a commit does not tell; 0 = none.
 	Reread int
 
 	Session   time.Duration // group session time-out; 10 s
@@ -85,9 +93,11 @@ type SourceOptions struct {
 	Drain     time.Duration // how long a revoked partition may finish its work; 20 s, less than Rebalance
 	Commit    time.Duration // how long one commit may take, repeats included; 5 s
 
-	// Stopped, if set, is told once of every partition that cannot go on. It
-	// must not call the Source.
-	Stopped func(*PartitionError)
+	// Health, if set, is told what is wrong with a partition: a *PartitionError
+	// when it cannot go on, another error when it cannot be read for now, and nil
+	// when that is over or the partition is no longer here. Calls come one after
+	// another, and must not call the Source.
+	Health  func(pipeline.Partition, error)
 	Metrics *Metrics // nil = not exposed
 }
 
@@ -139,6 +149,7 @@ func (o SourceOptions) withDefaults() SourceOptions {
 	o.BatchBytes = cmp.Or(o.BatchBytes, 8<<20)
 	o.OpenBatches = cmp.Or(o.OpenBatches, 4)
 	o.OpenRecords = cmp.Or(o.OpenRecords, 10*o.window())
+	o.OpenBytes = cmp.Or(o.OpenBytes, 4*o.OpenBatches*o.BatchBytes)
 	o.Confirms = cmp.Or(o.Confirms, o.window())
 	o.Linger = cmp.Or(o.Linger, 20*time.Millisecond)
 	o.Session = cmp.Or(o.Session, 10*time.Second)
@@ -165,6 +176,8 @@ func (o *SourceOptions) check() error {
 		return errors.New("batch records, batch bytes and open batches must be positive, times not negative")
 	case o.OpenRecords < o.BatchRecords:
 		return fmt.Errorf("open records %d are less than one batch of %d: nothing would ever be polled", o.OpenRecords, o.BatchRecords)
+	case o.OpenBytes < o.BatchBytes:
+		return fmt.Errorf("open bytes %d are less than one batch of %d", o.OpenBytes, o.BatchBytes)
 	case o.Drain+o.Commit >= o.Rebalance:
 		return fmt.Errorf("drain %v + commit %v must be under the rebalance time-out %v", o.Drain, o.Commit, o.Rebalance)
 	}

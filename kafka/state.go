@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -12,7 +13,7 @@ type PartitionState struct {
 	Committed int64 // next offset to read after a restart; -1 = not known yet
 	End       int64 // the log's end (high watermark) as last seen; -1 = not known yet
 	Open      int   // records polled and not committed
-	Err       error // a *PartitionError if it cannot go on
+	Err       error // a *PartitionError if it cannot go on; another one if it cannot be read for now
 }
 
 // State returns the partitions this Source owns, in no order.
@@ -22,7 +23,7 @@ func (s *Source) State() []PartitionState {
 	states := make([]PartitionState, 0, len(s.parts))
 	for _, a := range s.parts {
 		open, _ := a.open()
-		states = append(states, PartitionState{Partition: a.partition, Committed: a.committed, End: a.high, Open: open, Err: a.stopped})
+		states = append(states, PartitionState{Partition: a.partition, Committed: a.committed, End: a.high, Open: open, Err: a.trouble()})
 	}
 	return states
 }
@@ -72,10 +73,52 @@ func (a *assignment) waitingFor(now time.Time, crowded bool) pipeline.Waiting {
 		return pipeline.WaitingOwner
 	case early && a.tracker.Open() == 0:
 		return pipeline.WaitingDue
+	case crowded && a.tracker.Open()+len(a.rest)+len(a.waiting) == 0:
+		return pipeline.WaitingTurn
 	case a.paused, crowded:
 		return pipeline.WaitingRoom
-	case now.Sub(a.answeredAt) > silence:
+	case now.Sub(a.answeredAt) > silence, a.failed(now):
 		return pipeline.WaitingKafka
 	}
 	return pipeline.WaitingNothing
+}
+
+// tellHealth tells what changed since it was told last: which partitions are in
+// trouble, and which are no longer, or not here any more.
+func (s *Source) tellHealth() {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	s.mu.Lock()
+	troubled := make(map[pipeline.Partition]error)
+	for p, a := range s.parts {
+		if err := a.trouble(); err != nil {
+			troubled[p] = err
+		}
+	}
+	s.mu.Unlock()
+	tell := s.options.Health
+	if tell == nil {
+		tell = func(pipeline.Partition, error) {}
+	}
+	for p, err := range troubled {
+		if was := s.told[p]; was == nil || was.Error() != err.Error() {
+			tell(p, err)
+			s.logTrouble(p, err)
+		}
+	}
+	for p := range s.told {
+		if troubled[p] == nil {
+			tell(p, nil)
+			s.log.Info("partition is no longer in trouble here", "topic", p.Topic, "partition", p.ID)
+		}
+	}
+	s.told = troubled
+}
+
+func (s *Source) logTrouble(p pipeline.Partition, err error) {
+	if e, stopped := errors.AsType[*PartitionError](err); stopped {
+		s.log.Error("partition stopped", "topic", p.Topic, "partition", p.ID, "offset", e.Offset, "gap", e.Gap, "error", e.Err)
+		return
+	}
+	s.log.Warn("partition cannot be read for now", "topic", p.Topic, "partition", p.ID, "error", err)
 }

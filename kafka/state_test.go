@@ -20,7 +20,7 @@ func TestStandstill(t *testing.T) {
 		a := part(&s.options, 1)
 		a.topic = s.topics[topics[0].Name]
 		s.parts[a.partition] = a
-		a.begin(100, 0)
+		a.begin(stand{committed: 100, unresolved: -1}, 0)
 		s.noteEnds(map[pipeline.Partition]int64{a.partition: 150}, nil, at(0))
 		for i := range n {
 			r := retryRecord(stamp, time.Time{})
@@ -91,7 +91,16 @@ func TestStandstill(t *testing.T) {
 			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 90)})
 			a.full()
 		}, pipeline.WaitingRoom},
-		{"those of the others are", mainTopic("push"), func(s *Source, _ *assignment) { s.crowded = true }, pipeline.WaitingRoom},
+		{"those of the others are, and it has some of that itself", mainTopic("push"), func(s *Source, _ *assignment) { s.crowded = true }, pipeline.WaitingRoom},
+		{"those of the others are", mainTopic("push"), func(s *Source, a *assignment) {
+			a.drop(len(a.waiting), a.waitingBytes)
+			s.crowded = true
+		}, pipeline.WaitingTurn},
+		{"those of the others are, and something of its own is open", mainTopic("push"), func(s *Source, a *assignment) {
+			a.drop(len(a.waiting), a.waitingBytes)
+			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
+			s.crowded = true
+		}, pipeline.WaitingRoom},
 		{"its former assignment has work in flight", mainTopic("push"), func(_ *Source, a *assignment) {
 			former := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 10})
 			former.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})

@@ -32,6 +32,64 @@ func TestAHeldRecordIsDueAtItsNotBefore(t *testing.T) {
 	}
 }
 
+// Of two routes that share a hold topic one is stopped for 5 minutes and one for
+// 30 s: what is behind gets out in time, with what is ahead of it. That is held
+// again if its route is still stopped.
+func TestAHeldRecordDoesNotWaitBehindOneHeldLonger(t *testing.T) {
+	o := options(func(o *SourceOptions) { o.Topics = []SourceTopic{{Name: "push.hold.apns", Kind: Hold}} })
+	a := part(o, 0)
+	for _, after := range []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Second, 2 * time.Minute, 2 * time.Minute, time.Minute, 7 * time.Minute} {
+		a.take([]*kgo.Record{retryRecord(start, start.Add(after))}, start)
+	}
+	left := 7
+	for _, step := range []struct {
+		after time.Duration
+		out   int
+	}{{30 * time.Second, 3}, {time.Minute, 3}, {7 * time.Minute, 1}} {
+		due := start.Add(step.after)
+		if ok, again := a.ready(due.Add(-time.Millisecond)); ok || !again.Equal(due) {
+			t.Errorf("1 ms before %v: ready %v, to be asked again at %v", step.after, ok, again.Sub(start))
+		}
+		if ok, _ := a.ready(due.Add(o.Linger)); !ok {
+			t.Errorf("not ready after %v", step.after)
+		}
+		records, bytes := a.head(due)
+		if len(records) != step.out {
+			t.Errorf("after %v a batch of %d, want %d", step.after, len(records), step.out)
+		}
+		a.drop(len(records), bytes)
+		left -= len(records)
+	}
+	if left != 0 || len(a.waiting) != 0 {
+		t.Errorf("%d stay", len(a.waiting))
+	}
+}
+
+// What is behind a held record that is not due is read all the same: it may be
+// due sooner.
+func TestAHoldTopicIsReadAhead(t *testing.T) {
+	c := newCluster(t, 1, []string{"push.retry.2h", "push.retry.1s", "push.hold.apns"})
+	s := c.source(SourceOptions{Topics: waitingTopics(), BatchRecords: 20, OpenRecords: 240, Linger: time.Millisecond})
+	write := func(id int, notBefore time.Time) {
+		r := record("push.hold.apns", 0, id)
+		r.Headers = []kgo.RecordHeader{header("pf-v", "1"), header("pf-not-before", unixMilli(notBefore))}
+		c.produceRecords(r)
+	}
+	write(1, time.Now().Add(time.Hour))
+	eventually(t, "the first is read", func() bool {
+		for _, p := range s.State() {
+			if p.Open == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	write(2, time.Now())
+	if got := len(nextItems(t, s, 2)); got == 0 {
+		t.Error("nothing came")
+	}
+}
+
 func TestThePatienceIsTheSmallestTiers(t *testing.T) {
 	o := options(func(o *SourceOptions) {
 		o.Topics = append(append(tier("push.retry.5m", 5*time.Minute), tier("push.retry.30s", 30*time.Second)...), SourceTopic{Name: "push.hold.fcm", Kind: Hold})
@@ -42,7 +100,7 @@ func TestThePatienceIsTheSmallestTiers(t *testing.T) {
 	}{{29 * time.Second, false}, {30 * time.Second, true}, {time.Hour, true}} {
 		five := newSource(*o, Options{}.log()).topics["push.retry.5m"]
 		notBefore := start.Add(5*time.Minute + test.wait)
-		due, later := five.due(held{record: retryRecord(start, time.Time{}), headers: &retryHeaders{notBefore: notBefore}})
+		due, later := five.due(&held{timestamp: start, headers: &retryHeaders{notBefore: notBefore}})
 		if test.later != later.Equal(notBefore) || test.later == due.Equal(notBefore) {
 			t.Errorf("%v behind its tier: due %v, later %v; want it produced again: %v", test.wait, due, later, test.later)
 		}

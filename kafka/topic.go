@@ -22,14 +22,14 @@ func (t *topic) delayed() bool { return t.Kind != Main }
 // due is when a record may be handed out. Later is its own not-before, if that
 // lies so far behind due that the record must not hold up those behind it: then
 // it is handed out when due, only to be produced again.
-func (t *topic) due(h held) (due, later time.Time) {
-	switch t.Kind {
-	case Main:
+func (t *topic) due(h *held) (due, later time.Time) {
+	switch {
+	case t.Kind == Main, h.large == largeBatch:
 		return time.Time{}, time.Time{}
-	case Hold:
+	case t.Kind == Hold:
 		return h.headers.notBefore, time.Time{}
 	}
-	due = h.record.Timestamp.Add(t.Delay)
+	due = h.timestamp.Add(t.Delay)
 	notBefore := h.headers.notBefore
 	switch wait := notBefore.Sub(due); {
 	case wait <= 0:
@@ -40,20 +40,23 @@ func (t *topic) due(h held) (due, later time.Time) {
 	return due, notBefore
 }
 
-// limits are how many records of a partition may be open, and how many of
-// those are free before it is polled.
-type limits struct{ window, batch int }
+// limits are how many records of a partition may be open and how many bytes
+// they may have, and how many of those are free before it is polled.
+type limits struct{ window, batch, windowBytes, batchBytes int }
 
 // limits of a main partition are the whole window: all partitions together are
 // bounded when polling. Those of a delayed topic are an even part of what the
 // Source may have open, so that what waits long takes nothing from the others:
-// a poll cannot be told to leave out what is not due yet.
+// a poll cannot be told to leave out what is not due yet. Of bytes that is half,
+// since a poll may bring more of them than was reckoned.
 func (t *topic) limits(o *SourceOptions, partitions int) limits {
-	l := limits{window: o.window(), batch: o.BatchRecords}
+	l := limits{window: o.window(), batch: o.BatchRecords, windowBytes: o.OpenBatches * o.BatchBytes, batchBytes: o.BatchBytes}
 	if t.delayed() {
-		part := max(1, o.OpenRecords/len(o.Topics)/max(1, partitions))
-		l.window = min(l.window, part)
+		parts := len(o.Topics) * max(1, partitions)
+		l.window = min(l.window, max(1, o.OpenRecords/parts))
 		l.batch = min(l.batch, max(1, l.window/4))
+		l.windowBytes = min(l.windowBytes, max(1, o.OpenBytes/2/parts))
+		l.batchBytes = min(l.batchBytes, max(1, l.windowBytes/4))
 	}
 	return l
 }

@@ -12,6 +12,10 @@ const FeedbackTopic = "push.feedback"
 // UsersTopic is the compacted truth about devices and preferences.
 const UsersTopic = "push.users"
 
+// QuarantineTopic is where the registry tells, compacted, which records of
+// UsersTopic cannot be read.
+const QuarantineTopic = "push.users.quarantine"
+
 // EventsTopic is where verdict counts and final failures go, for dashboards.
 const EventsTopic = "push.events"
 

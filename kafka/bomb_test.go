@@ -1,0 +1,205 @@
+package kafka
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"hash/crc32"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// wireRecord is a record as a batch holds it, offset by offset.
+func wireRecord(delta int, r *kgo.Record) []byte {
+	k := kmsg.Record{OffsetDelta: int32(delta), Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		k.Headers = append(k.Headers, kmsg.Header{Key: h.Key, Value: h.Value})
+	}
+	k.Length = int32(len(k.AppendTo(nil)) - 1) // a length of 0 takes one byte
+	return k.AppendTo(nil)
+}
+
+// produceBatch writes records as one batch, packed by gzip or not at all, as a
+// client with other limits than ours does.
+func (c *cluster) produceBatch(topic string, partition int32, packed bool, n int, record func(int) *kgo.Record) {
+	c.t.Helper()
+	c.produceRaw(topic, partition, rawBatch(c.t, packed, n, record))
+}
+
+// rawBatch is a batch as a producer sends it.
+func rawBatch(t *testing.T, packed bool, n int, record func(int) *kgo.Record) []byte {
+	t.Helper()
+	var records bytes.Buffer
+	z := gzip.NewWriter(&records)
+	for i := range n {
+		w := wireRecord(i, record(i))
+		if packed {
+			_, _ = z.Write(w) // a buffer takes everything
+		} else {
+			_, _ = records.Write(w)
+		}
+	}
+	now := time.Now().UnixMilli()
+	b := kmsg.RecordBatch{PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: int32(n - 1), FirstTimestamp: now, MaxTimestamp: now,
+		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(n)}
+	if packed {
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.Attributes = 1
+	}
+	b.Records = records.Bytes()
+	b.Length = int32(len(b.AppendTo(nil)) - 12)
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+	return raw
+}
+
+// produceRaw writes a batch.
+func (c *cluster) produceRaw(topic string, partition int32, raw []byte) {
+	c.t.Helper()
+	client, err := c.options.newClient()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 10_000
+	t := kmsg.NewProduceRequestTopic()
+	t.Topic, t.TopicID = topic, c.TopicInfo(topic).TopicID
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Partition, p.Records = partition, raw
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(c.t.Context(), client.Broker(int(c.LeaderFor(topic, partition))))
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatalf("producing a batch: %v", err)
+	}
+}
+
+// A batch that unpacks to more than fits is left out: each of its places is a
+// dead letter, and its partition goes on, now and after a restart in the midst
+// of them.
+func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
+	for _, topics := range [][]SourceTopic{mainTopic("push"), tier("push", time.Millisecond)} {
+		c := newCluster(t, 2, []string{"push"})
+		records := func(partition int32, from, n int) {
+			for i := range n {
+				r := record("push", partition, from+i)
+				r.Headers = []kgo.RecordHeader{header("pf-v", "1")}
+				c.produceRecords(r)
+			}
+		}
+		records(0, 0, 3)
+		c.produceBatch("push", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
+		records(0, 36, 4)
+		records(1, 0, 5)
+
+		var told troubles
+		options := SourceOptions{Topics: topics, BatchRecords: 10, Linger: time.Millisecond, Drain: mortal, Health: told.health}
+		first := c.source(options)
+		var items []*pipeline.Item
+		for got := 0; got < 25; { // then its window is full
+			for _, b := range nextItems(t, first, 1) {
+				if b.Partition.ID == 0 {
+					items, got = append(items, itemsOf(b)...), got+len(b.Items)
+				}
+				done(b)
+			}
+		}
+		if err := first.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		at := c.committed("g", "push", 0)
+		items = items[:at]
+		second := c.source(options)
+		for len(items) < 40 {
+			for _, b := range nextItems(t, second, 1) {
+				if b.Partition.ID == 0 {
+					items = append(items, itemsOf(b)...)
+				}
+				done(b)
+			}
+		}
+		for i, it := range items {
+			bomb := i >= 3 && i < 36
+			if it.Offset != int64(i) {
+				t.Fatalf("offset %d came as number %d", it.Offset, i)
+			}
+			if dead := it.Verdict == pipeline.Dead; dead != bomb {
+				t.Errorf("offset %d is %v (%s)", i, it.Verdict, it.Reason)
+			}
+			if bomb && (it.Reason != pipeline.TooLarge || it.Detail != "batch" || it.Size != maxUnpacked || it.Value != nil || it.FirstSeen.IsZero()) {
+				t.Errorf("offset %d: %s:%s of %d bytes, first seen %v", i, it.Reason, it.Detail, it.Size, it.FirstSeen)
+			}
+		}
+		if err := second.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if at := c.committed("g", "push", 0); at != 40 {
+			t.Errorf("committed %d, want 40", at)
+		}
+		if all := told.told(); len(all) > 0 {
+			t.Errorf("it was in trouble: %v", all)
+		}
+	}
+}
+
+// Nothing was read or committed before it: also then its partition goes on.
+func TestABatchTooLargeToUnpackAtTheVeryStart(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	c.produceBatch("push", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
+	c.produce("push", 0, 33, 2)
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond})
+	var dead, alive int
+	for _, b := range nextItems(t, s, 35) {
+		for _, it := range itemsOf(b) {
+			if it.Verdict == pipeline.Dead {
+				dead++
+			} else {
+				alive++
+			}
+		}
+	}
+	if dead != 33 || alive != 2 {
+		t.Errorf("%d dead and %d alive, want 33 and 2", dead, alive)
+	}
+}
+
+// Of a partition that nobody has read, the start may move on before the first
+// record is read: that is no gap.
+func TestAStartThatMovesOnIsFollowed(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	c.produce("push", 0, 0, 10)
+	var once sync.Once
+	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		once.Do(func() {
+			if err := c.DeleteRecords("push", 0, 8); err != nil {
+				t.Error(err)
+			}
+		})
+		return nil, nil, false
+	})
+	var told troubles
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Health: told.health})
+	if b := nextItems(t, s, 2)[0]; b.Items[0].Offset != 8 {
+		t.Errorf("begins at %d, want 8", b.Items[0].Offset)
+	}
+	if all := told.told(); len(all) > 0 {
+		t.Errorf("it was in trouble: %v", all)
+	}
+}

@@ -1,0 +1,207 @@
+package kafka
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// What is kept of a record, in bytes. pipeline.MaxValue is the same for its
+// value.
+const (
+	// maxEnvelope is the most that the key and the headers may hold together.
+	maxEnvelope = 64 << 10
+	// maxOwn is what the headers of this fleet may add to that in a copy: 100
+	// devices take 2 KB.
+	maxOwn = 16 << 10
+	// maxOthers is how much of others' headers goes on with a record and its
+	// copies. Each counts with headerBytes beside its name and value, so that
+	// very many empty ones take no room either.
+	maxOthers   = 8 << 10
+	headerBytes = 40
+	// maxTraceparent is more than any version of that header has.
+	maxTraceparent = 256
+	traceparent    = "traceparent"
+)
+
+// What of a record is too large, as the detail of its verdict. A value's is
+// empty.
+const (
+	largeHeaders = "headers"
+	largeBatch   = "batch"
+)
+
+// held is a polled record that no batch has yet. It shares no memory with the
+// client, which would keep a whole fetch for the sake of one record.
+type held struct {
+	partition pipeline.Partition
+	offset    int64
+	timestamp time.Time
+	undated   bool // its own timestamp cannot be: nothing says that it is new
+	key       []byte
+	value     []byte
+	trace     []pipeline.RecordHeader
+	headers   *retryHeaders // of retry and hold topics only
+	due       time.Time     // when it may be handed out; zero = at once
+	tooLarge  bool          // and so without a value
+	large     string        // what of it is
+	size      int           // of key, value and headers as they came; of a batch, what it is larger than
+}
+
+// bytes is what it takes here.
+func (h *held) bytes() int {
+	var devices []string
+	if h.headers != nil {
+		devices = h.headers.devices
+	}
+	return keptBytes(h.key, h.value, h.trace, devices)
+}
+
+// keptBytes is what is kept of a record, in bytes.
+func keptBytes(key, value []byte, trace []pipeline.RecordHeader, devices []string) int {
+	n := len(key) + len(value)
+	for i := range trace {
+		n += headerBytes + len(trace[i].Key) + len(trace[i].Value)
+	}
+	for _, d := range devices {
+		n += headerBytes + len(d)
+	}
+	return n
+}
+
+// keep makes a held record of a polled one. The error is that of the headers of
+// a retry or hold topic that cannot be read.
+func (a *assignment) keep(r *kgo.Record, now time.Time) (held, error) {
+	h := held{partition: a.partition, offset: r.Offset, timestamp: plausible(r.Timestamp, now)}
+	h.undated = !h.timestamp.Equal(r.Timestamp)
+	envelope := len(r.Key)
+	for i := range r.Headers {
+		envelope += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	h.size = envelope + len(r.Value)
+	most := maxEnvelope
+	if a.topic.delayed() {
+		most += maxOwn
+	}
+	switch {
+	case envelope > most:
+		h.tooLarge, h.large = true, largeHeaders
+		if a.topic.delayed() {
+			h.headers = new(retryHeaders)
+		}
+		if len(r.Key) <= maxOthers {
+			h.key = a.pages.keep(r.Key)
+		}
+		return h, nil
+	case a.topic.delayed():
+		var err error
+		if h.headers, err = parseRetryHeaders(r.Headers); err != nil {
+			return held{}, err
+		}
+		if !h.headers.firstSeen.IsZero() {
+			h.headers.firstSeen = plausible(h.headers.firstSeen, now)
+		}
+	}
+	h.key, h.trace = a.pages.keep(r.Key), a.pages.keepTrace(trace(r.Headers, a.topic.delayed()))
+	if h.tooLarge = len(r.Value) > pipeline.MaxValue; !h.tooLarge {
+		h.value = a.pages.keep(r.Value)
+	}
+	return h, nil
+}
+
+// keepUnread makes held records of the next n of those that cannot be unpacked:
+// only their places are known, and that there is no time for them.
+func (a *assignment) keepUnread(n int, now time.Time) {
+	for ; n > 0 && a.unread.From < a.unread.To; n-- {
+		h := held{partition: a.partition, offset: a.unread.From, timestamp: now, tooLarge: true, large: largeBatch, size: maxUnpacked}
+		if a.topic.delayed() {
+			h.headers = new(retryHeaders)
+		}
+		a.unread.From++
+		a.waiting = append(a.waiting, h)
+		a.next, a.newest = h.offset+1, now
+	}
+}
+
+// plausible is a record's time as it counts here: from 1970 to a minute from
+// now. A producer that gave none (-1) is taken to mean now.
+func plausible(t, now time.Time) time.Time {
+	latest := now.Add(time.Minute)
+	switch ms := t.UnixMilli(); {
+	case t.Nanosecond()%int(time.Millisecond) != 0:
+		// A record's time is in milliseconds. The client makes nanoseconds of
+		// them, and those of a far future (a producer that wrote nanoseconds)
+		// overflow to any time at all.
+		return latest
+	case ms == -1:
+		return now
+	case ms < 0:
+		return time.UnixMilli(0)
+	case t.After(latest):
+		return latest
+	}
+	return t
+}
+
+// trace picks the headers that go on with a record: traceparent, and the first
+// of the others that fit. Of a retry record it keeps the origin as well, which
+// only Producer reads.
+func trace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
+	var out []pipeline.RecordHeader
+	room := maxOthers
+	for i := range hs {
+		key, size := hs[i].Key, headerBytes+len(hs[i].Key)+len(hs[i].Value)
+		switch {
+		case key == traceparent && len(hs[i].Value) <= maxTraceparent && !has(out, key):
+		case strings.HasPrefix(key, headerPrefix):
+			if !retry || key != headerOrigin {
+				continue
+			}
+		case size > room:
+			continue
+		default:
+			room -= size
+		}
+		out = append(out, pipeline.RecordHeader{Key: key, Value: hs[i].Value})
+	}
+	return slices.Clip(out)
+}
+
+func has(trace []pipeline.RecordHeader, key string) bool {
+	return slices.ContainsFunc(trace, func(h pipeline.RecordHeader) bool { return h.Key == key })
+}
+
+// pages is memory for what is kept, cut from pieces that records of one
+// partition share: they come and go together. What is large has its own.
+type pages struct{ free []byte }
+
+const (
+	pageBytes  = 32 << 10
+	largeBytes = pageBytes / 8
+)
+
+// keep returns a copy of b; nil stays nil.
+func (p *pages) keep(b []byte) []byte {
+	if b == nil || len(b) >= largeBytes {
+		return slices.Clone(b)
+	}
+	if len(b) > len(p.free) {
+		p.free = make([]byte, pageBytes)
+	}
+	kept := p.free[:len(b):len(b)]
+	p.free = p.free[len(b):]
+	copy(kept, b)
+	return kept
+}
+
+// keepTrace lets the headers hold copies.
+func (p *pages) keepTrace(trace []pipeline.RecordHeader) []pipeline.RecordHeader {
+	for i := range trace {
+		trace[i] = pipeline.RecordHeader{Key: strings.Clone(trace[i].Key), Value: p.keep(trace[i].Value)}
+	}
+	return trace
+}

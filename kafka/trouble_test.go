@@ -1,0 +1,209 @@
+package kafka
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// troubles is what a source's partitions are in now, as /readyz keeps it.
+type troubles struct {
+	mu  sync.Mutex
+	now map[pipeline.Partition]error
+	all []error
+}
+
+// health is a SourceOptions.Health.
+func (t *troubles) health(p pipeline.Partition, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil {
+		t.now = make(map[pipeline.Partition]error)
+	}
+	if err == nil {
+		delete(t.now, p)
+		return
+	}
+	t.now[p], t.all = err, append(t.all, err)
+}
+
+func (t *troubles) of(p pipeline.Partition) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now[p]
+}
+
+func (t *troubles) told() []error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]error(nil), t.all...)
+}
+
+// An error that a broker answers to a fetch may pass. The partition is named
+// while it lasts, and goes on after.
+func TestAFetchErrorThatMayPassStopsNothing(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.UnknownServerError, kerr.TopicAuthorizationFailed, kerr.KafkaStorageError, kerr.CorruptMessage} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			c := newCluster(t, 2, []string{"push"})
+			c.produce("push", 0, 0, 10)
+			c.produce("push", 1, 0, 10)
+			refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "push", Partitions: []int32{0}, Err: refusal, Count: -1})
+			var told troubles
+			s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Health: told.health})
+			done(nextItems(t, s, 10)...)
+			p := pipeline.Partition{Topic: "push"}
+			eventually(t, "the partition is named", func() bool { return errors.Is(told.of(p), refusal) })
+			refused.Remove()
+			for _, b := range nextItems(t, s, 10) {
+				if b.Partition != p {
+					t.Errorf("got a batch of %v", b.Partition)
+				}
+				done(b)
+			}
+			eventually(t, "the partition is no longer named", func() bool { return told.of(p) == nil })
+			for _, err := range told.told() {
+				if _, stopped := errors.AsType[*PartitionError](err); stopped {
+					t.Errorf("it stopped: %v", err)
+				}
+			}
+			if err := s.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if at := c.committed("g", "push", 0); at != 10 {
+				t.Errorf("committed %d, want 10", at)
+			}
+		})
+	}
+}
+
+// What stops a partition: its records are gone, or what came cannot be read.
+func TestWhatAFetchErrorMeans(t *testing.T) {
+	for _, tt := range []struct {
+		reason   string
+		err      error
+		withData bool
+		final    bool
+	}{
+		{"the offset is gone", kerr.OffsetOutOfRange, false, true},
+		{"the log was cut short", &kgo.ErrDataLoss{Topic: "push"}, false, true},
+		{"records that are no records", errors.New("encoded crc 1 does not match calculated crc 2"), true, true},
+		{"the broker's own trouble", kerr.UnknownServerError, true, false},
+		{"the broker's own trouble, about data", kerr.UnsupportedCompressionType, false, false},
+		{"no right to read", kerr.TopicAuthorizationFailed, false, false},
+		{"the topic was made anew", kerr.UnknownTopicID, false, false},
+		{"a request that got no answer", errors.New("connection reset by peer"), false, false},
+	} {
+		if got := isFinal(tt.err, tt.withData); got != tt.final {
+			t.Errorf("%s: stops %v, want %v", tt.reason, got, tt.final)
+		}
+	}
+}
+
+// A leader that moves is no trouble unless it lasts; and who refuses is not
+// asked again at once, as long as it refuses.
+func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
+	s := newSource(*options(func(*SourceOptions) {}), slog.New(slog.DiscardHandler))
+	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+	p := pipeline.Partition{Topic: "push"}
+	a := s.parts[p]
+	a.begin(stand{committed: 5, unresolved: -1}, 0)
+	began := time.Now()
+	for _, step := range []struct {
+		after time.Duration
+		named bool
+	}{{0, false}, {passing - 1, false}, {passing, true}, {passing + 2*silence, false}, {2*passing + 2*silence, true}} {
+		now := began.Add(step.after)
+		a.fetchFailed(kerr.NotLeaderForPartition, false, now)
+		if named := a.trouble() != nil; named != step.named {
+			t.Errorf("after %v: named %v, want %v", step.after, named, step.named)
+		}
+		if _, paused, again := s.reserve(now); !paused[p] || !again.Equal(now.Add(refetch)) {
+			t.Errorf("after %v: paused %v until %v, want until %v", step.after, paused[p], again, now.Add(refetch))
+		}
+		if _, paused, _ := s.reserve(now.Add(refetch)); paused[p] {
+			t.Errorf("after %v: paused for longer than %v", step.after, refetch)
+		}
+	}
+}
+
+// An error that nothing follows is named until there is nothing to read and it
+// has not come again for long.
+func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
+	var told troubles
+	s := newSource(*options(func(o *SourceOptions) { o.Health = told.health }), slog.New(slog.DiscardHandler))
+	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+	p := pipeline.Partition{Topic: "push"}
+	a := s.parts[p]
+	a.begin(stand{committed: 5, unresolved: -1}, 0)
+	failedAt := time.Now()
+	a.fetchFailed(kerr.TopicAuthorizationFailed, false, failedAt)
+	for _, step := range []struct {
+		reason string
+		end    int64
+		after  time.Duration
+		named  bool
+	}{
+		{"just now", 5, 0, true},
+		{"long ago, but there is something to read", 6, 2 * silence, true},
+		{"a while ago", 5, silence, true},
+		{"long ago", 5, 2 * silence, false},
+	} {
+		a.high = step.end
+		s.noteEnds(map[pipeline.Partition]int64{p: step.end}, nil, failedAt.Add(step.after))
+		s.tellHealth()
+		if named := told.of(p) != nil; named != step.named {
+			t.Errorf("%s: named %v, want %v", step.reason, named, step.named)
+		}
+	}
+}
+
+// A partition that stopped is named by its owner alone: not by who had it
+// before.
+func TestAStoppedPartitionThatMovesIsNamedNoLonger(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	c.produce("push", 0, 0, 10)
+	if err := c.DeleteRecords("push", 0, 8); err != nil {
+		t.Fatal(err)
+	}
+	c.commitAt("g", "push", 5)
+	var told troubles
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Health: told.health})
+	p := pipeline.Partition{Topic: "push"}
+	eventually(t, "the partition is named", func() bool { return told.of(p) != nil })
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := told.of(p); err != nil {
+		t.Errorf("it has left and is still named: %v", err)
+	}
+}
+
+// Of what cannot be unpacked no more is taken than of what can: a partition's
+// window, and what all may have open.
+func TestRecordsThatCannotBeUnpackedKeepTheBounds(t *testing.T) {
+	for _, tt := range []struct{ records, batches, all, want int }{
+		{100, 4, 10_000, 400},
+		{100, 4, 250, 250},
+	} {
+		s := newSource(*options(func(o *SourceOptions) { o.BatchRecords, o.OpenBatches, o.OpenRecords = tt.records, tt.batches, tt.all }), slog.New(slog.DiscardHandler))
+		s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+		a := s.parts[pipeline.Partition{Topic: "push"}]
+		a.begin(stand{committed: 5, unresolved: -1}, 0)
+		a.leaveOut(&kgo.ErrDecompressTooLarge{Offset: 5, NextOffset: 1_000_000})
+		for range 50 {
+			s.reserve(time.Now())
+		}
+		if open, _ := a.open(); open != tt.want {
+			t.Errorf("%d records are open, want %d", open, tt.want)
+		}
+	}
+}
