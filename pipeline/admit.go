@@ -11,13 +11,18 @@ const admitPoll = 50 * time.Millisecond
 
 // submit hands deliveries to the line's provider as its gate and its budgets
 // let them through. While it is stopped for a moment they wait here, in their
-// places of the window; when it is stopped for long they go to the hold topic.
+// places of the window; when it is stopped for long they go to the hold topic,
+// and so does what is in the line when tokens are that long in coming: else one
+// route's retries would fill their partitions' windows, for all that is behind.
 func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
+	var starved time.Time // since when tokens are missing; zero = they are not
 	over := func(time.Time) {}
 	defer func() { over(time.Now()) }()
 	for len(ds) > 0 {
 		var err error
-		ds, err = p.confirmed(ctx, p.due(ds, time.Now()))
+		if ds, err = p.confirmed(ctx, p.due(ds, time.Now())); err == nil {
+			ds, err = p.allowed(ctx, ds)
+		}
 		switch {
 		case err == nil:
 		case ctx.Err() == nil:
@@ -42,7 +47,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		case len(ds) == 0:
 			return
 		case l.gate.Hold(now):
-			hold(ds)
+			hold(ds, l.gate.Rests(now))
 			p.answered.put(ds...)
 			return
 		case ctx.Err() != nil, l.waiting.isClosed():
@@ -50,8 +55,19 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 			return
 		}
 		p.giveBackLeaving(l)
-		over(now)
-		over = p.stalls.Declare(now, why, l.String())
+		switch {
+		case why == stallRoute:
+			starved = time.Time{}
+		case starved.IsZero():
+			starved = now
+		case now.Sub(starved) > l.gate.options.HoldAfter:
+			if ds = p.holdForTokens(l, ds, now); len(ds) == 0 {
+				return
+			}
+		}
+		before := over // ended only now: in between it would seem to stand still without a reason
+		over = p.stalls.DeclareLine(now, why, l.told(), partitionsOf(nil, ds))
+		before(now)
 		select {
 		case <-time.After(min(max(again.Sub(now), time.Millisecond), admitPoll)):
 		case <-ctx.Done():
@@ -76,28 +92,101 @@ func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again t
 	n, again = l.gate.Admit(now, ds[:paid])
 	l.charge.refund(l.gate, paid-n)
 	for _, d := range ds[:n] {
-		d.gate, d.paid, d.Deadline = l.gate, l.charge, now.Add(p.SendDeadline)
+		d.gate, d.paid, d.sentAt, d.Deadline = l.gate, l.charge, now, now.Add(p.SendDeadline)
 	}
 	return n, again, stallRoute
 }
 
-// hold ends deliveries that their route will not take for a while.
-func hold(ds []*Delivery) {
+// hold ends deliveries that their route will not take before until, or for a
+// while.
+func hold(ds []*Delivery, until time.Time) {
 	for _, d := range ds {
-		d.Result = Result{Class: Held, Scope: ScopeRoute, Reason: string(RouteStopped)}
+		d.Result = Result{Class: Held, Scope: ScopeRoute, Until: until, Reason: string(RouteStopped)}
 	}
 }
 
-// Progress is what the routes have done so far, for a Watch.
-func (p *Pipeline) Progress() []RouteProgress {
-	all := make([]RouteProgress, 0, len(p.routes))
+// holdForTokens ends ds and all that waits behind them, each until it may be its
+// turn, but for those that would expire there: it returns them.
+func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay []*Delivery) {
+	bearsIt := func(d *Delivery) bool { return d.Expires.IsZero() || !d.Expires.Before(now.Add(shortestHold)) }
+	var held []*Delivery
+	for _, d := range ds {
+		if bearsIt(d) {
+			held = append(held, d)
+		} else {
+			stay = append(stay, d)
+		}
+	}
+	held = append(held, l.waiting.remove(bearsIt)...)
+	for i, d := range held {
+		d.Result = Result{Class: Held, Scope: ScopeRoute, Until: now.Add(l.charge.turn(l.gate, i)), Reason: string(RetriesWait)}
+	}
+	p.answered.put(held...)
+	return stay
+}
+
+// Progress is what the lines have done so far, for a Watch.
+func (p *Pipeline) Progress() []LineProgress {
+	all := make([]LineProgress, 0, len(p.routes)*int(charges))
 	for _, r := range p.routes {
-		done := r.completed.Load() // first: never more than was queued
-		all = append(all, RouteProgress{Route: r.Route, Out: int(r.queued.Load() - done), Completed: done})
+		for _, l := range r.lines {
+			done := l.completed.Load() // first: never more than was queued
+			all = append(all, LineProgress{Line: l.told(), Out: int(l.queued.Load() - done), Completed: done})
+		}
 	}
 	return all
 }
 
-// Declared is why the pipeline stands still now, and when the last reason that
-// is over ended.
-func (p *Pipeline) Declared() (open []Stall, over time.Time) { return p.stalls.Declared() }
+// Declared is why the pipeline stands still now, and why it did since this was
+// last asked, with all partitions that have something in the line.
+func (p *Pipeline) Declared() (open, ended []Stall) {
+	open, ended = p.stalls.Declared()
+	for _, stalls := range [][]Stall{open, ended} {
+		for i := range stalls {
+			if l := p.lineTold(stalls[i].Line); l != nil {
+				stalls[i].Partitions = l.partitions(stalls[i].Partitions)
+			}
+		}
+	}
+	return open, ended
+}
+
+// lineTold is the line that is told as t; nil = none is.
+func (p *Pipeline) lineTold(t Line) *line {
+	if r := p.routes[t.Route]; r != nil {
+		for _, l := range r.lines {
+			if l.told() == t {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// told is what others see of it.
+func (l *line) told() Line { return Line{Route: l.Route, Charge: l.charge.String()} }
+
+// partitions adds those of all that waits in the line.
+func (l *line) partitions(ps []Partition) []Partition {
+	l.waiting.look(func(waiting []*Delivery) { ps = partitionsOf(ps, waiting) })
+	return ps
+}
+
+// partitionsOf adds those of the deliveries' records, each once.
+func partitionsOf(ps []Partition, ds []*Delivery) []Partition {
+	known := make(map[Partition]bool, len(ps))
+	for _, p := range ps {
+		known[p] = true
+	}
+	var last *Batch
+	for _, d := range ds {
+		if b := d.Item.batch; b != nil && b != last {
+			last = b
+			if p := b.Tracker.Partition(); !known[p] {
+				known[p] = true
+				ps = append(ps, p)
+			}
+		}
+	}
+	return ps
+}

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -106,6 +107,60 @@ func TestARouteThatAsksForAPauseGetsIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// However often they were held before and whenever in the pause they came: what
+// one pause holds is due at its end, and so nobody in the hold topic waits behind
+// another.
+func TestWhatOnePauseHoldsIsDueTogether(t *testing.T) {
+	for _, tt := range []struct {
+		asked, least, most time.Duration // what the provider asks for; when it is due, from then
+	}{
+		{2 * time.Minute, 2 * time.Minute, 2*time.Minute + 5*time.Second},
+		{10 * time.Second, 30 * time.Second, 31 * time.Second},
+		{time.Hour, 5 * time.Minute, 5*time.Minute + time.Second},
+	} {
+		t.Run(tt.asked.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(1)
+				w.faults = false
+				w.fill(2, 1500)
+				for _, b := range w.batches {
+					for i := range b.Items {
+						b.Items[i].Hops = i % 7
+					}
+				}
+				asked := &stopping{provider: provider{w: w}, after: tt.asked, left: 100}
+				p := w.pipelineTo(t, 50, asked, &stopping{provider: provider{w: w}})
+				p.Stages[0] = oneDevice{}
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = p.Run(ctx) })
+				w.wait(t)
+				stop()
+				run.Wait()
+				asked.out.Wait()
+				from := asked.until.Add(-tt.asked)
+				first, last := from.Add(time.Hour), from
+				for _, due := range w.due {
+					first, last = earliest(first, due), latest(last, due)
+				}
+				if len(w.due) < 1000 || first.Before(from.Add(tt.least)) || last.After(from.Add(tt.most)) {
+					t.Errorf("%d held, due %v to %v after the provider asked, want %v to %v", len(w.due), first.Sub(from), last.Sub(from), tt.least, tt.most)
+				}
+				if tt.asked == 2*time.Minute && !first.Equal(last) {
+					t.Errorf("the first is due %v before the last", last.Sub(first))
+				}
+			})
+		})
+	}
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // hesitant gives everything back unsent a few times before it delivers.
@@ -223,6 +278,59 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 	}
 }
 
+// What waits for tokens is told by partition: of the deliveries that are next,
+// and of all that stand behind them. The others have no reason to stand still.
+func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.faults = false
+		w.fill(4, 100)
+		retried := map[int32]bool{1: true, 2: true}
+		for _, b := range w.batches {
+			for i := range b.Items {
+				b.Items[i].Verdict, b.Items[i].Attempt = pipeline.Undecided, 0
+				if retried[b.Partition.ID] {
+					b.Items[i].Attempt = 1
+				}
+			}
+		}
+		o := pipeline.DefaultGateOptions()
+		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 1}
+		w.open(t, o)
+		apns := &counting{provider: provider{w: w}}
+		p := w.pipelineTo(t, 50, apns, apns)
+		p.Stages[0] = oneDevice{}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		defer run.Wait()
+		defer stop()
+		time.Sleep(time.Second)
+		p.Declared()
+		for range 3 {
+			time.Sleep(time.Second)
+			open, ended := p.Declared()
+			for _, stalls := range [][]pipeline.Stall{open, ended} {
+				if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (pipeline.Line{Route: pipeline.Route{Platform: pipeline.APNS, App: "shop"}, Charge: "retry"}) {
+					t.Fatalf("declared %+v, over %+v: want the line of the retries alone", open, ended)
+				}
+				got := map[int32]bool{}
+				for _, part := range stalls[0].Partitions {
+					got[part.ID] = true
+				}
+				if !maps.Equal(got, retried) {
+					t.Errorf("it excuses partitions %v, want those that have retries, %v", got, retried)
+				}
+			}
+		}
+		for _, l := range p.Progress() {
+			if waits := l.Line.Charge == "retry" && l.Line.Route.Platform == pipeline.APNS; waits != (l.Out > 0) {
+				t.Errorf("%+v: %d out", l.Line, l.Out)
+			}
+		}
+	})
+}
+
 // A partition that leaves does not wait for tokens that others are waiting for
 // ahead of it: what it has in the line is given back at once.
 func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
@@ -244,7 +352,7 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })
-		time.Sleep(time.Minute)
+		time.Sleep(time.Second)
 		drain, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if err := w.trackers[1].Drain(drain); err != nil {

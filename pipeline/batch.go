@@ -1,9 +1,6 @@
 package pipeline
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // Partition is one partition of one topic.
 type Partition struct {
@@ -23,7 +20,7 @@ const (
 	Expired            // past expires_at or the lane's greatest age
 	Failed             // refused by us for all its devices
 	Dead               // to the DLQ
-	Deferred           // a retry record that is due later: produced again, not an attempt
+	Deferred           // not now: produced again for later, which is no attempt
 	Unresolved         // an intent without a result: nobody can tell whether it was sent
 )
 
@@ -44,12 +41,18 @@ type Item struct {
 	Key       []byte
 	Value     []byte
 	Trace     []RecordHeader // headers of others (traceparent), passed through
+	// Size is that of key, value and headers as they came, in bytes. Of a record
+	// in a batch that is too large to unpack it is the greatest size of a batch.
+	Size int
 
 	// What the headers of a retry, hold or redrive record say.
 	Attempt int      // provider attempts before this one
 	Hops    int      // hand-overs that were no attempt
 	Redrive int      // times redriven from the DLQ
 	Devices []string // device hashes this record is for; empty = all
+	// HandedAs is the state of the row by which the record before handed over to
+	// this one: RETRYING or HELD; 0 = not known.
+	HandedAs State
 	// NotBefore is set when it is due so much later than its topic's delay that
 	// it must not hold up those behind it: it is produced again.
 	NotBefore time.Time
@@ -72,13 +75,17 @@ type Item struct {
 	Confirmed time.Time
 	History   *History
 	User      *User
-	Expires   time.Time // the earlier of expires_at and first seen + the lane's greatest age
+	// Read is when User was; zero = it was not. A send that comes much later
+	// asks again.
+	Read    time.Time
+	Expires time.Time // the earlier of expires_at and first seen + the lane's greatest age
 
 	Deliveries []Delivery
 
 	batch      *Batch
 	seq        uint64 // in its tracker
-	unanswered int32  // deliveries that are out, waiting to be sent or answered; atomic
+	unanswered int32  // deliveries without a durable end; atomic
+	abandoned  uint32 // 1 = one of them will have none here; atomic
 	intended   bool   // its offset goes ahead of its outcome (at_most_once); written under the tracker's lock
 	committed  bool   // and is committed: from here nothing stops the send
 }
@@ -134,9 +141,9 @@ type Batch struct {
 	// Poisoned is what was caught while it was decoded; nil = nothing.
 	Poisoned *Poisoned
 
-	// unsettled counts the items of a batch of intents that are sent and not
-	// finished; nil in other modes.
-	unsettled *sync.WaitGroup
+	// over gets a value for each item of a batch of intents that has its end. It
+	// has room for all, and is never closed; nil in other modes.
+	over chan struct{}
 }
 
 // Undecided returns the items that still go on, appended to buf[:0].

@@ -14,6 +14,9 @@ const (
 	charges                     // how many there are
 )
 
+// String is its name where lines are told of; empty for none.
+func (c charge) String() string { return [charges]string{"", "retry", "last_try"}[c] }
+
 func (p *Pipeline) chargeOf(it *Item) charge {
 	switch {
 	case it.Attempt == 0:
@@ -37,6 +40,16 @@ func (c charge) pay(now time.Time, g *Gate, n int) (paid int, again time.Time, w
 	able, again := g.DeadLetters.Take(now, paid)
 	g.Retries.Return(paid - able)
 	return able, again, stallDead
+}
+
+// turn is how long the attempt behind n others waits for its tokens, if nothing
+// succeeds meanwhile.
+func (c charge) turn(g *Gate, n int) time.Duration {
+	rate := g.options.Retries.Floor
+	if c == chargeLastTry {
+		rate = min(rate, g.options.DeadLetters.Floor)
+	}
+	return time.Duration(min(float64(n)/rate, longestHold.Seconds()) * float64(time.Second))
 }
 
 // refund gives back what n attempts paid that were not made after all: the next

@@ -14,8 +14,11 @@ type Source interface {
 
 // Status is the status store as the pipeline writes it.
 type Status interface {
-	// Write returns nil when every row is durable. After an error any of them
-	// may be; writing them again changes nothing.
+	// Write returns nil when every row is durable. It makes its own attempts,
+	// each with its own time-out, for as long as ctx lasts, and what it has
+	// acknowledged it does not write again: rows take the time that the store
+	// needs for them. So ctx is how long they are wanted, and no time-out. After
+	// an error any of them may be durable; writing them again changes nothing.
 	Write(ctx context.Context, rows []Row) error
 	// Bucket orders ids as the store spreads them: rows of one bucket, written
 	// together, go as one batch.

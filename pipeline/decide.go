@@ -32,18 +32,18 @@ type Ending struct {
 //	Refused, because of a panic    DEAD_LETTERED  DLQ
 //	Refused, given back expired    EXPIRED        -
 //	Claimed                        no row         - (another record's)
-//	Held, or Again with Halt       HELD           hold topic, hop + 1; no attempt
 //	Again, ambiguous, if dropped   UNKNOWN        -
+//	Held, or Again with Halt       HELD           hold topic, hop + 1; no attempt; due when the pause is over
 //	Again, retries left            RETRYING       retry topic, attempt + 1
 //	Again, due after its expiry    EXPIRED        -
 //	Again, no retries left         DEAD_LETTERED  DLQ
-func (p Policy) Decide(r *Result, attempt, hops int, expires, now time.Time) Ending {
+func (p Policy) Decide(r *Result, attempt int, expires, now time.Time) Ending {
 	reason := Reason(r.Reason)
 	switch r.Class {
 	case Claimed:
 		return Ending{}
 	case Held:
-		return held(reason, hops, expires, now)
+		return held(reason, r.Until, expires, now)
 	case Delivered:
 		return Ending{State: StateDelivered}
 	case Gone:
@@ -57,11 +57,14 @@ func (p Policy) Decide(r *Result, attempt, hops int, expires, now time.Time) End
 		}
 		return Ending{State: StateFailed, Reason: reason}
 	}
-	if r.Halt {
-		return held(reason, hops, expires, now)
-	}
-	if r.Certainty == Ambiguous && p.DropAmbiguous {
+	if r.Certainty == Ambiguous && p.DropAmbiguous { // whatever else it says: held is sent again too
 		return Ending{State: StateUnknown, Reason: reason}
+	}
+	if r.Halt {
+		if r.Scope == ScopeDevice { // its route goes on, and nobody knows when this will
+			return held(reason, now.Add(longestHold), expires, now)
+		}
+		return held(reason, r.Until, expires, now)
 	}
 	if attempt >= p.MaxRetries {
 		return Ending{State: StateDeadLettered, Reason: RetriesUsed}
@@ -73,9 +76,20 @@ func (p Policy) Decide(r *Result, attempt, hops int, expires, now time.Time) End
 	return Ending{State: StateRetrying, Reason: reason, NotBefore: due}
 }
 
-// held waits in the hold topic for its route to go on.
-func held(reason Reason, hops int, expires, now time.Time) Ending {
-	due := now.Add(HoldDelay(hops))
+// The least and the most that a record waits in the hold topic at a time.
+const (
+	shortestHold = 30 * time.Second
+	longestHold  = 5 * time.Minute
+)
+
+// held waits in the hold topic until its route's pause is over, as far as one
+// knows: all that was held during one pause is due together. So a route that is
+// stopped for long costs each of its records few hand-overs.
+func held(reason Reason, until, expires, now time.Time) Ending {
+	due := latestOf(until, now.Add(shortestHold))
+	if most := now.Add(longestHold); due.After(most) {
+		due = most
+	}
 	if !expires.IsZero() && due.After(expires) {
 		return Ending{State: StateExpired, Reason: PastExpiry}
 	}

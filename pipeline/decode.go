@@ -69,6 +69,8 @@ type decoder struct {
 	seen   uint32 // the fields met so far
 	field  string // the known field that is there twice
 	defect Defect // the first thing the contract refuses in a readable text
+
+	fcmPushType string // of fcm.apns.headers, or empty
 }
 
 // The fields that may be there once.
@@ -220,7 +222,7 @@ func (d *decoder) value(o *object, key string) {
 		d.apns()
 	case "fcm":
 		d.once(seen, fFCM, "fcm")
-		m.FCM = d.raw(checkFCM)
+		m.FCM = d.raw(fcmMessage)
 	default:
 		d.unique(o, key)
 		d.skip()
@@ -241,6 +243,9 @@ func (d *decoder) complete() {
 	}
 	if m.Type == "" {
 		m.Type = "default"
+	}
+	if d.fcmPushType != "" && m.PushType != "" && d.fcmPushType != m.PushType {
+		d.refuse(BadValue, "fcm.apns.headers.apns-push-type")
 	}
 	if m.PushType == "" {
 		m.PushType = "alert"
@@ -372,6 +377,12 @@ func (d *decoder) expiresAt() {
 	if err := d.m.ExpiresAt.UnmarshalText([]byte(s)); err != nil {
 		d.m.ExpiresAt = time.Time{}
 		d.refuse(BadValue, "expires_at")
+		return
+	}
+	if d.m.ExpiresAt.IsZero() {
+		// Somebody's unset time, but given: it is past, and zero would say that
+		// there is none.
+		d.m.ExpiresAt = time.Time{}.Add(1)
 	}
 }
 

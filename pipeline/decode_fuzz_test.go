@@ -29,7 +29,7 @@ func FuzzDecode(f *testing.F) {
 func TestDecodeAgreesOnMutants(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields(`{ } [ ] , : " \ \" \u00 \ud800 \udc00 \n null true 0 -1 1.5 1e9 {} [] "" "x" "id":"n2", "app":"a",
-		"title":"t", "badge":3, "data":{}, "k":"v", "apns":{ "headers":{ "payload":{ "aps":{ "fcm":{ "expires_at":"2027-01-01T00:00:00Z",
+		"title":"t", "badge":3, "data":{}, "k":"v", "apns":{ "headers":{ "payload":{ "aps":{ "fcm":{ "apns-topic":"x", "pf_id":"x", "live_activity_token":"x", "expires_at":"2027-01-01T00:00:00Z",
 		"push_type":"alert", "priority":"low", "user_id":null, ü`)
 	words = append(words, "\x00", "\xff", "\xed\xa0\x80", " ", "\n")
 	r := rand.New(rand.NewPCG(3, 14))
@@ -61,6 +61,8 @@ func seeds() []string {
 		`"apns":{"headers":{"apns-priority":"5","apns-push-type":"voip"},"payload":{"aps":{"x":1},"pf_id":"n"}}`,
 		`"apns":{"headers":{"apns-expiration":"0","apns-collapse-id":"a b"},"payload":{"aps":{"x":1}}},"fcm":{"android":{"ttl":"1s"}}`,
 		`"apns":{"headers":{"apns-topic":"x"}},"fcm":{"android":null,"token":"t"}`,
+		`"fcm":{"apns":{"headers":{"apns-priority":"5","apns-push-type":"alert","apns-topic":"x"},"payload":{"aps":{"x":1},"pf_id":"n"},"live_activity_token":"x"}}`,
+		`"push_type":"alert","fcm":{"data":{"k":"v"},"android":{"data":{"pf_id":"x"}},"webpush":{"data":{}},"apns":{"headers":{"apns-push-type":"alert"}}}`,
 		`"expires_at":"2026-11-21T10:00:00.25+01:00","collapse_key":"a\r\n","priority":"low","push_type":"mdm"`,
 		`"x":` + nested(15), `"x":` + nested(16), "\"x\":\"\xff\"", `"type":null,"priority":"","push_type":""`,
 		`"x":{` + manyKeys(40) + `}`,
@@ -278,6 +280,8 @@ func (s *slow) words(fields map[string]json.RawMessage) {
 		quoted, _ := json.Marshal(w)
 		if json.Unmarshal(quoted, &s.m.ExpiresAt) != nil {
 			s.refuse(BadValue, "expires_at")
+		} else if s.m.ExpiresAt.IsZero() {
+			s.m.ExpiresAt = time.Time{}.Add(1)
 		}
 	}
 }
@@ -312,7 +316,7 @@ func (s *slow) content(fields map[string]json.RawMessage) {
 func (s *slow) overrides(fields map[string]json.RawMessage) {
 	a, _ := s.object(fields["apns"], "apns")
 	if headers, ok := s.object(a["headers"], "apns.headers"); ok {
-		s.headers(headers, a["headers"])
+		s.headers(headers, a["headers"], "")
 	}
 	if payload, ok := s.object(a["payload"], "apns.payload"); ok {
 		s.m.APNSPayload = a["payload"]
@@ -329,6 +333,35 @@ func (s *slow) overrides(fields map[string]json.RawMessage) {
 			}
 		}
 		s.mustBeObject(o, "fcm.", "data", "notification", "android", "apns", "webpush")
+		s.fcm(o)
+	}
+}
+
+// fcm reads the parts of the raw message that have rules of their own.
+func (s *slow) fcm(o map[string]json.RawMessage) {
+	for field, within := range map[string]string{"fcm.data": "", "fcm.android.data": "android", "fcm.webpush.data": "webpush", "fcm.apns.payload": "apns"} {
+		part, last := o, field[strings.LastIndexByte(field, '.')+1:]
+		if within != "" {
+			part, _ = s.object(o[within], "fcm."+within)
+		}
+		s.mustBeObject(part, strings.TrimSuffix(field, last), last)
+		inner, _ := s.object(part[last], field)
+		if _, ok := inner["pf_id"]; ok {
+			s.refuse(BadValue, field+".pf_id")
+		}
+		if within == "apns" {
+			s.mustBeObject(inner, "fcm.apns.payload.", "aps")
+		}
+	}
+	a, _ := s.object(o["apns"], "fcm.apns")
+	for _, k := range []string{"live_activity_token", "liveActivityToken"} {
+		if _, ok := a[k]; ok {
+			s.refuse(BadValue, "fcm.apns.live_activity_token")
+		}
+	}
+	s.mustBeObject(a, "fcm.apns.", "headers")
+	if headers, ok := s.object(a["headers"], "fcm.apns.headers"); ok {
+		s.headers(headers, a["headers"], "fcm.")
 	}
 }
 
@@ -340,17 +373,17 @@ func (s *slow) mustBeObject(o map[string]json.RawMessage, prefix string, keys ..
 	}
 }
 
-func (s *slow) headers(headers map[string]json.RawMessage, raw json.RawMessage) {
+func (s *slow) headers(headers map[string]json.RawMessage, raw json.RawMessage, within string) {
 	for name, v := range headers {
-		field := "apns.headers." + name
+		field := within + "apns.headers." + name
 		if strings.EqualFold(name, "authorization") {
-			field = "apns.headers.authorization"
+			field = within + "apns.headers.authorization"
 		}
 		var text string
 		switch {
 		case !slices.Contains([]string{"apns-expiration", "apns-priority", "apns-push-type", "apns-collapse-id"}, name):
-			if !slices.Contains([]string{"apns.headers.apns-topic", "apns.headers.apns-id", "apns.headers.authorization"}, field) {
-				field = "apns.headers"
+			if !slices.Contains([]string{"apns-topic", "apns-id", "authorization"}, strings.TrimPrefix(field, within+"apns.headers.")) {
+				field = within + "apns.headers"
 			}
 			s.refuse(BadValue, field)
 		case v[0] != '"' || json.Unmarshal(v, &text) != nil:
@@ -364,10 +397,14 @@ func (s *slow) headers(headers map[string]json.RawMessage, raw json.RawMessage) 
 		case name == "apns-push-type":
 			if s.m.PushType != "" && s.m.PushType != text {
 				s.refuse(BadValue, field)
-				s.refuse(BadValue, "push_type")
+				if within == "" {
+					s.refuse(BadValue, "push_type")
+				}
 			}
-			s.m.PushType = text
-		default:
+			if within == "" {
+				s.m.PushType = text
+			}
+		case within == "":
 			s.m.APNSHeaders = append(s.m.APNSHeaders, Header{name, text})
 		}
 	}

@@ -16,10 +16,10 @@ func (d *decoder) apns() {
 		switch key {
 		case "headers":
 			d.once(&seen, fHeaders, "apns.headers")
-			d.apnsHeaders()
+			d.apnsHeaders("")
 		case "payload":
 			d.once(&seen, fPayload, "apns.payload")
-			d.m.APNSPayload = d.raw(checkAPNSPayload)
+			d.m.APNSPayload = d.raw(apnsPayload)
 		default:
 			d.unique(&o, key)
 			d.skip()
@@ -31,7 +31,8 @@ func (d *decoder) apns() {
 // apnsHeaders reads the headers of Apple's list that a producer may set.
 // Authorization, apns-topic and apns-id are the worker's: the first two would
 // stop the whole route when they are wrong, and the last is one per device.
-func (d *decoder) apnsHeaders() {
+// within is "" or "fcm.": what stands before "apns" in the path.
+func (d *decoder) apnsHeaders(within string) {
 	o, ok := d.enter()
 	if !ok {
 		return
@@ -39,6 +40,7 @@ func (d *decoder) apnsHeaders() {
 	for name, ok := d.member(&o); ok; name, ok = d.member(&o) {
 		d.unique(&o, name)
 		path, valid := apnsHeader(name)
+		path = within + path
 		if valid == nil {
 			d.refuse(BadValue, path)
 			d.skip()
@@ -46,16 +48,21 @@ func (d *decoder) apnsHeaders() {
 		}
 		if d.path = path; d.next() != '"' {
 			d.wrongType()
-			d.path = "apns.headers"
+			d.path = within + "apns.headers"
 			continue
 		}
 		v := d.text()
-		d.path = "apns.headers"
+		d.path = within + "apns.headers"
 		switch {
 		case d.reason != "":
 		case !valid(v):
 			d.refuse(BadValue, path)
-		case path == "apns.headers.apns-push-type":
+		case within != "":
+			// It stays where it is. Only the push type is the message's own too.
+			if name == "apns-push-type" {
+				d.fcmPushType = v
+			}
+		case name == "apns-push-type":
 			d.setPushType(v, path)
 		default:
 			d.m.APNSHeaders = append(d.m.APNSHeaders, Header{name, v})
@@ -124,69 +131,129 @@ func hasControls(s string) bool {
 	return false
 }
 
-// rawCheck says whether a member of a raw object is refused: always, or unless
-// it is an object. path is its name in the Defect.
-type rawCheck func(key string) (path string, never, mustBeObject bool)
+// rawRule is what the contract says of a member of a raw object. The zero value
+// lets it pass as it is.
+type rawRule struct {
+	path    string                   // its name in a Defect
+	never   bool                     // it is not a producer's to set
+	object  func(key string) rawRule // it must be an object, and these are the rules of its members
+	headers bool                     // it must be an object of Apple's headers
+}
+
+// free is an object that may hold anything.
+func free(string) rawRule { return rawRule{} }
 
 // raw reads an object that is merged into the provider's body as it is.
-func (d *decoder) raw(check rawCheck) json.RawMessage {
+func (d *decoder) raw(rules func(key string) rawRule) json.RawMessage {
 	o, ok := d.enter()
 	if !ok {
 		return nil
 	}
 	start := d.i - 1
-	for key, ok := d.member(&o); ok; key, ok = d.member(&o) {
-		d.unique(&o, key)
-		path, never, mustBeObject := check(key)
-		if never {
-			d.refuse(BadValue, path)
-		}
-		if mustBeObject && d.next() != '{' {
-			d.skip()
-			d.refuse(WrongType, path)
-			continue
-		}
-		d.skip()
-	}
+	d.rawMembers(&o, rules)
 	return d.cut(start)
 }
 
-// checkAPNSPayload: pf_id is the notification's id, and aps is merged member
-// by member.
-func checkAPNSPayload(key string) (path string, never, mustBeObject bool) {
-	switch key {
-	case "aps":
-		return "apns.payload.aps", false, true
-	case "pf_id":
-		return "apns.payload.pf_id", true, false
+func (d *decoder) rawMembers(o *object, rules func(key string) rawRule) {
+	for key, ok := d.member(o); ok; key, ok = d.member(o) {
+		d.unique(o, key)
+		switch r := rules(key); {
+		case r.never:
+			d.refuse(BadValue, r.path)
+			d.skip()
+		case r.object == nil && !r.headers:
+			d.skip()
+		case d.next() != '{':
+			d.skip()
+			d.refuse(WrongType, r.path)
+		case r.headers:
+			outer := d.path
+			d.path = r.path
+			d.apnsHeaders("fcm.")
+			d.path = outer
+		default:
+			inner := d.open()
+			d.rawMembers(&inner, r.object)
+		}
 	}
-	return "", false, false
 }
 
-// checkFCM: a raw override may not send the message somewhere else, and the
-// parts that the worker also fills are merged member by member.
-func checkFCM(key string) (path string, never, mustBeObject bool) {
+// apnsPayload: pf_id is the notification's id, and aps is merged member by
+// member.
+func apnsPayload(key string) rawRule {
+	switch key {
+	case "aps":
+		return rawRule{path: "apns.payload.aps", object: free}
+	case "pf_id":
+		return rawRule{path: "apns.payload.pf_id", never: true}
+	}
+	return rawRule{}
+}
+
+// fcmMessage: a raw override may not send the message somewhere else, nor give
+// it another id, and the parts that the worker also fills are merged member by
+// member.
+func fcmMessage(key string) rawRule {
 	switch key {
 	case "token":
-		return "fcm.token", true, false
+		return rawRule{path: "fcm.token", never: true}
 	case "fid":
-		return "fcm.fid", true, false
+		return rawRule{path: "fcm.fid", never: true}
 	case "topic":
-		return "fcm.topic", true, false
+		return rawRule{path: "fcm.topic", never: true}
 	case "condition":
-		return "fcm.condition", true, false
+		return rawRule{path: "fcm.condition", never: true}
 	case "name":
-		return "fcm.name", true, false
+		return rawRule{path: "fcm.name", never: true}
 	case "data":
-		return "fcm.data", false, true
+		return rawRule{path: "fcm.data", object: withoutID("fcm.data.pf_id")}
 	case "notification":
-		return "fcm.notification", false, true
+		return rawRule{path: "fcm.notification", object: free}
 	case "android":
-		return "fcm.android", false, true
+		return rawRule{path: "fcm.android", object: fcmAndroid}
 	case "apns":
-		return "fcm.apns", false, true
+		return rawRule{path: "fcm.apns", object: fcmAPNS}
 	case "webpush":
-		return "fcm.webpush", false, true
+		return rawRule{path: "fcm.webpush", object: fcmWebpush}
 	}
-	return "", false, false
+	return rawRule{}
+}
+
+// withoutID are the rules of an object that holds data for the app.
+func withoutID(path string) func(string) rawRule {
+	return func(key string) rawRule { return rawRule{path: path, never: key == "pf_id"} }
+}
+
+func fcmAndroid(key string) rawRule {
+	if key == "data" { // replaces the message's
+		return rawRule{path: "fcm.android.data", object: withoutID("fcm.android.data.pf_id")}
+	}
+	return rawRule{}
+}
+
+func fcmWebpush(key string) rawRule {
+	if key == "data" {
+		return rawRule{path: "fcm.webpush.data", object: withoutID("fcm.webpush.data.pf_id")}
+	}
+	return rawRule{}
+}
+
+// fcmAPNS is for devices of Apple's behind FCM: the rules of apns hold there.
+// Google reads its own names in either spelling.
+func fcmAPNS(key string) rawRule {
+	switch key {
+	case "headers":
+		return rawRule{path: "fcm.apns.headers", headers: true}
+	case "payload":
+		return rawRule{path: "fcm.apns.payload", object: fcmAPNSPayload}
+	case "live_activity_token", "liveActivityToken":
+		return rawRule{path: "fcm.apns.live_activity_token", never: true}
+	}
+	return rawRule{}
+}
+
+func fcmAPNSPayload(key string) rawRule {
+	r := apnsPayload(key)
+	r.path = "fcm." + r.path
+	return r
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -81,7 +82,6 @@ func TestDecodeDefaults(t *testing.T) {
 		"names are exact":          {`"Title":"t","BADGE":"x"`, background},
 		"half a surrogate pair is replaced": {`"title":"a\ud83d"`,
 			change(alert, func(m *Message) { m.Title = "a\ufffd" })},
-		"the zero time is no expiry": {`"expires_at":"0001-01-01T00:00:00Z"`, background},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got Message
@@ -113,6 +113,10 @@ func TestDecodeAcceptsUpToTheLimits(t *testing.T) {
 		"a thousand keys":                  with(`"x":{` + manyKeys(1000) + `}`),
 		"same key, other depth":            with(`"x":{"id":1,"x":{"id":2}},"y":[{"a":1},{"a":2}]`),
 		"the greatest badge":               with(`"badge":2147483647`),
+		"Apple's part of fcm": with(`"push_type":"alert","fcm":{"apns":{"headers":{"apns-priority":"5","apns-push-type":"alert","apns-collapse-id":"c","apns-expiration":"0"},` +
+			`"payload":{"aps":{"x":{"pf_id":1}},"k":[{"pf_id":2}]},"fcm_options":{"image":"x"}}}`),
+		"a push type for fcm alone": with(`"fcm":{"apns":{"headers":{"apns-push-type":"alert"}}}`),
+		"the other parts of fcm":    with(`"fcm":{"data":{"k":"v"},"android":{"data":{"k":"v"},"ttl":"5s"},"webpush":{"data":{"k":"v"},"headers":{"TTL":"5","apns-topic":"x"}}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m Message
@@ -270,6 +274,26 @@ func TestDecodeRefuses(t *testing.T) {
 		{"payload replaces the id", with(`"apns":{"payload":{"pf_id":"x"}}`), BadValue, "apns.payload.pf_id"},
 		{"fcm goes to another token", with(`"fcm":{"token":"x"}`), BadValue, "fcm.token"},
 		{"fcm goes to a topic", with(`"fcm":{"topic":"news"}`), BadValue, "fcm.topic"},
+		{"fcm goes to a live activity", with(`"fcm":{"apns":{"live_activity_token":"x"}}`), BadValue, "fcm.apns.live_activity_token"},
+		{"fcm goes to a live activity, in the other spelling", with(`"fcm":{"apns":{"liveActivityToken":"x"}}`), BadValue, "fcm.apns.live_activity_token"},
+		{"fcm: another topic of Apple's", with(`"fcm":{"apns":{"headers":{"apns-topic":"com.other.voip"}}}`), BadValue, "fcm.apns.headers.apns-topic"},
+		{"fcm: authorization", with(`"fcm":{"apns":{"headers":{"Authorization":"bearer x"}}}`), BadValue, "fcm.apns.headers.authorization"},
+		{"fcm: apns-id", with(`"fcm":{"apns":{"headers":{"apns-id":"x"}}}`), BadValue, "fcm.apns.headers.apns-id"},
+		{"fcm: a header that is none of Apple's", with(`"fcm":{"apns":{"headers":{"x":"y"}}}`), BadValue, "fcm.apns.headers"},
+		{"fcm: a header in capitals", with(`"fcm":{"apns":{"headers":{"APNS-TOPIC":"x"}}}`), BadValue, "fcm.apns.headers"},
+		{"fcm: an unknown push type", with(`"fcm":{"apns":{"headers":{"apns-push-type":"telegram"}}}`), BadValue, "fcm.apns.headers.apns-push-type"},
+		{"fcm: another push type", with(`"fcm":{"apns":{"headers":{"apns-push-type":"background"}}},"push_type":"alert"`), BadValue, "fcm.apns.headers.apns-push-type"},
+		{"fcm: another push type, field first", with(`"push_type":"alert","fcm":{"apns":{"headers":{"apns-push-type":"background"}}}`), BadValue, "fcm.apns.headers.apns-push-type"},
+		{"fcm: a header with CR LF", with(`"fcm":{"apns":{"headers":{"apns-collapse-id":"a\r\nb: c"}}}`), BadValue, "fcm.apns.headers.apns-collapse-id"},
+		{"fcm: a header is a number", with(`"fcm":{"apns":{"headers":{"apns-priority":5}}}`), WrongType, "fcm.apns.headers.apns-priority"},
+		{"fcm: headers are an array", with(`"fcm":{"apns":{"headers":[]}}`), WrongType, "fcm.apns.headers"},
+		{"fcm: Apple's payload is a string", with(`"fcm":{"apns":{"payload":"{}"}}`), WrongType, "fcm.apns.payload"},
+		{"fcm: aps is a string", with(`"fcm":{"apns":{"payload":{"aps":"x"}}}`), WrongType, "fcm.apns.payload.aps"},
+		{"fcm: Apple's payload replaces the id", with(`"fcm":{"apns":{"payload":{"pf_id":"x"}}}`), BadValue, "fcm.apns.payload.pf_id"},
+		{"fcm: data replaces the id", with(`"fcm":{"data":{"k":"v","pf_\u0069d":"x"}}`), BadValue, "fcm.data.pf_id"},
+		{"fcm: Android's data replaces the id", with(`"fcm":{"android":{"data":{"pf_id":"x"}}}`), BadValue, "fcm.android.data.pf_id"},
+		{"fcm: web push's data replaces the id", with(`"fcm":{"webpush":{"data":{"pf_id":"x"}}}`), BadValue, "fcm.webpush.data.pf_id"},
+		{"fcm: Android's data is a string", with(`"fcm":{"android":{"data":"x"}}`), WrongType, "fcm.android.data"},
 		{"fcm goes by a condition", with(`"fcm":{"condition":"'a' in topics"}`), BadValue, "fcm.condition"},
 
 		{"the first of two defects", with(`"priority":"x","badge":-1`), BadValue, "priority"},
@@ -349,5 +373,19 @@ func TestDecodeCutsWithoutCopying(t *testing.T) {
 	}
 	if cap(m.Data) != len(m.Data) {
 		t.Error("appending to Data would write over the record")
+	}
+}
+
+// A time that somebody left unset and wrote down all the same is an expiry, and
+// past; whatever year and zone it is written in.
+func TestAnUnsetExpiryIsAnExpiry(t *testing.T) {
+	for _, at := range []string{"0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00.000000001Z"} {
+		var m Message
+		if d := Decode(fmt.Appendf(nil, `{"id":"n1","app":"shop","user_id":"u1","expires_at":%q}`, at), &m); d != nil {
+			t.Errorf("%s: %v", at, d)
+		}
+		if m.ExpiresAt.IsZero() || m.ExpiresAt.Year() > 1 {
+			t.Errorf("%s is read as %v", at, m.ExpiresAt)
+		}
 	}
 }

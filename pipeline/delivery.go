@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -61,8 +62,22 @@ func (r Route) String() string {
 	return s
 }
 
+// ParseRoute is the inverse of Route's String.
+func ParseRoute(s string) (Route, bool) {
+	name, rest, _ := strings.Cut(s, "/")
+	platform, ok := ParsePlatform(name)
+	r := Route{Platform: platform, App: rest}
+	if at := strings.LastIndexByte(rest, '/'); at >= 0 {
+		r.App, r.Environment = rest[:at], rest[at+1:]
+	}
+	return r, ok && r.App != "" && r.String() == s
+}
+
 // Delivery is one Item to one device. It belongs to the provider from Submit
 // until it is handed to done, and to the pipeline before and after.
+//
+// An item that was decided before its devices ends by one delivery to none of
+// them, which has its verdict.
 type Delivery struct {
 	Item    *Item
 	Device  Device
@@ -78,6 +93,9 @@ type Delivery struct {
 	Reason  Reason
 	Result  Result
 
+	line      *line     // where it waits for its route; nil = it was never to be sent
+	rechecked time.Time // when its user was read after it had waited; zero = as its item's
+	sentAt    time.Time // when it was handed to the provider last
 	confirmed time.Time // when its rows were read after it had waited; zero = as its item's
 	pass      uint32    // of its route's gate: what it was admitted under; 0 = was not
 	gate      *Gate     // of its route; set when it is handed to the provider
@@ -165,6 +183,7 @@ type Result struct {
 	Pause      bool          // with Again(route): After is for all of the route, because the provider said so
 	Reason     string        // the provider's own word, or ours; never text from the message
 	ProviderID string        // apns-id, or the FCM message name
+	Until      time.Time     // with Held or Halt: the end of its route's pause, set by the route's gate; zero = not known
 	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
 	DeadSince  time.Time     // with Gone: when the provider saw the token dead; zero = it did not say
 }

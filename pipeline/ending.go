@@ -2,14 +2,23 @@ package pipeline
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
-// decide settles what each answer means, once: everything after goes by it.
-func decide(policy Policy, group []*Delivery, now time.Time) {
+// decide settles what each delivery ends as, once: everything after goes by it.
+// A panic over one of them is its end too; the others do not notice.
+func (p *Pipeline) decide(group []*Delivery, now time.Time) {
 	for _, d := range group {
-		if !d.abandoned {
-			d.ending = policy.Decide(&d.Result, d.Item.Attempt, d.Item.Hops, d.Expires, now)
+		if d.abandoned {
+			continue
+		}
+		if caught := p.decideOne(d, now); caught != nil {
+			d.ending = Ending{State: StateUnknown, Reason: Panicked}
+			if d.Result.Class == Delivered {
+				d.ending.State = StateDelivered
+			}
+			p.poisoned(Poisoned{First: caught, Panics: 1})
 		}
 		if d.paid == chargeLastTry && d.ending.State != StateDeadLettered {
 			d.gate.DeadLetters.Return(1)
@@ -17,74 +26,59 @@ func decide(policy Policy, group []*Delivery, now time.Time) {
 	}
 }
 
-// waits reports whether the row of an answer must wait for a record that is
+func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *PanicError) {
+	defer func() { caught = Recovered("settle", recover()) }()
+	switch d.Verdict {
+	case Undecided:
+		d.ending = p.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
+	case Duplicate: // its first copy has the outcome
+	default:
+		d.ending = Ending{State: verdictState(d.Verdict), Reason: d.Reason}
+	}
+	return nil
+}
+
+// whole reports whether d stands for its whole item, which was decided before
+// its devices.
+func (d *Delivery) whole() bool { return d.Verdict != Undecided && d.Item.Verdict != Undecided }
+
+// waits reports whether the row of a delivery must wait for a record that is
 // produced before it: a hand-over, or the feedback on a dead token.
 func (d *Delivery) waits() bool { return d.ending.HandsOver() || d.Result.Class == Gone }
 
-// answerRows are the rows that can be written as the answers arrive: of what
-// the providers accepted, and of what ended otherwise.
-func answerRows(group []*Delivery, told *Ended, now time.Time) (accepted, other []Row) {
-	accepted = make([]Row, 0, len(group))
+// splitWaiting parts, in place, the deliveries that end here from those that
+// wait for a record. An abandoned one waits for nothing.
+func splitWaiting(group []*Delivery) (here, waiting []*Delivery) {
+	here = group[:0]
 	for _, d := range group {
-		if d.abandoned || d.waits() || d.Result.Class == Claimed {
+		if d.waits() && !d.abandoned {
+			waiting = append(waiting, d)
+		} else {
+			here = append(here, d)
+		}
+	}
+	return here, waiting
+}
+
+// rowsOf are the rows that decided deliveries get. A copy gets none, nor does
+// what is another record's by now.
+func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []Row {
+	rows := make([]Row, 0, len(group))
+	for _, d := range group {
+		if d.abandoned || d.ending.State == 0 {
 			continue
 		}
-		row := d.row(d.ending.State, d.ending.Reason, now)
-		told.Add(d.Item, &row)
-		if row.State == StateDelivered {
-			accepted = append(accepted, row)
-		} else {
-			other = append(other, row)
-		}
-	}
-	return accepted, other
-}
-
-// endRows are all other rows of the items: verdicts before sending, and what
-// was handed over.
-func endRows(items []*Item, told *Ended, now time.Time) []Row {
-	rows := make([]Row, 0, len(items))
-	for _, it := range items {
-		if it.Verdict == Undecided && it.claimed() {
-			it.Decide(Duplicate, "", "")
-		}
 		from := len(rows)
-		rows = it.endRows(rows, now)
+		if d.whole() {
+			rows = d.Item.verdictRows(rows, now)
+		} else {
+			rows = append(rows, d.row(d.ending.State, d.ending.Reason, now))
+		}
 		for i := range rows[from:] {
-			told.Add(it, &rows[from+i])
-		}
-		if it.Verdict == Duplicate && !it.Reread {
-			told.Duplicate(it)
+			told.Add(d.Item, &rows[from+i])
 		}
 	}
 	return rows
-}
-
-func (it *Item) endRows(rows []Row, now time.Time) []Row {
-	switch it.Verdict {
-	case Duplicate:
-	case Undecided:
-		for j := range it.Deliveries {
-			d := &it.Deliveries[j]
-			switch {
-			case d.Verdict != Undecided:
-				rows = append(rows, d.row(verdictState(d.Verdict), d.Reason, now))
-			case d.waits():
-				rows = append(rows, d.row(d.ending.State, d.ending.Reason, now))
-			}
-		}
-	default:
-		rows = it.verdictRows(rows, now)
-	}
-	return rows
-}
-
-// failureEvents are the records that tell producers of final failures.
-func failureEvents(hs []Handover, told *Ended, now time.Time) []Handover {
-	for _, value := range told.Failures(now) {
-		hs = append(hs, Handover{To: ToEvents, Event: value})
-	}
-	return hs
 }
 
 // verdictRows appends the rows of an item that was decided before its devices:
@@ -113,52 +107,72 @@ func (d *Delivery) row(s State, r Reason, now time.Time) Row {
 		Platform: d.Route.Platform, ProviderID: d.Result.ProviderID, Reason: string(r), UserHash: UserHash(d.Item.Owner())}
 }
 
-// handovers are the records to produce before these items may end.
-func handovers(items []*Item) (hs []Handover) {
-	for _, it := range items {
-		switch it.Verdict {
-		case Undecided:
-			hs = it.handovers(hs)
-		case Dead:
-			hs = append(hs, Handover{To: ToDLQ, Item: it, Reason: it.Reason, Detail: it.Detail, Attempt: it.Attempt, Hops: it.Hops, Devices: it.Devices})
-		case Deferred:
-			hs = append(hs, Handover{To: ToRetry, Item: it, Reason: it.Reason, Attempt: it.Attempt, Hops: it.Hops + 1, NotBefore: it.NotBefore, Devices: it.Devices})
-		}
+// handovers are the records to produce before these deliveries may end: one for
+// each way on that devices of one item take together, and one for each dead
+// token. of has for each delivery the index of its record.
+func handovers(group []*Delivery) (hs []Handover, of []int) {
+	type way struct {
+		item     *Item
+		to       Destination
+		platform Platform
 	}
-	return hs
-}
-
-// handovers appends one record for each way on that some of the item's devices
-// take together, and one for each dead token.
-func (it *Item) handovers(hs []Handover) []Handover {
-	retry := Handover{To: ToRetry, Item: it, Attempt: it.Attempt + 1, Hops: it.Hops}
-	dead := Handover{To: ToDLQ, Item: it, Attempt: it.Attempt, Hops: it.Hops}
-	var held [FCM + 1]Handover
-	for j := range it.Deliveries {
-		d := &it.Deliveries[j]
-		if d.Verdict != Undecided {
-			continue
-		}
-		if d.Result.Class == Gone {
-			hs = append(hs, Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, Reason: Reason(d.Result.Reason)})
-		}
-		switch d.ending.State {
-		case StateRetrying:
-			retry.add(d)
-		case StateDeadLettered:
-			dead.add(d)
-		case StateHeld:
-			h := &held[d.Route.Platform]
-			h.To, h.Item, h.Platform, h.Attempt, h.Hops = ToHold, it, d.Route.Platform, it.Attempt, it.Hops+1
-			h.add(d)
-		}
-	}
-	for _, h := range [...]Handover{retry, dead, held[APNS], held[FCM]} {
-		if len(h.Devices) > 0 {
+	ways := make(map[way]int, len(group)) // and where in hs its record is
+	of = make([]int, len(group))
+	for n, d := range group {
+		h := d.handover()
+		w := way{h.Item, h.To, h.Platform}
+		i, known := ways[w]
+		if !known || h.To == ToFeedback {
+			i = len(hs)
+			ways[w] = i
 			hs = append(hs, h)
 		}
+		if h.To != ToFeedback && !d.whole() {
+			hs[i].add(d)
+		}
+		of[n] = i
 	}
-	return hs
+	return hs, of
+}
+
+// handover is the record for d alone, as yet without it unless it is whole.
+func (d *Delivery) handover() Handover {
+	it := d.Item
+	h := Handover{To: ToDLQ, Item: it, Attempt: it.Attempt, Hops: it.Hops}
+	switch {
+	case d.Result.Class == Gone:
+		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, SentAt: d.sentAt, Reason: Reason(d.Result.Reason)}
+	case d.whole():
+		h.Reason, h.Detail, h.Devices = it.Reason, it.Detail, it.Devices
+		if d.ending.State == StateHeld {
+			h.To, h.Hops, h.NotBefore = ToRetry, it.Hops+1, it.NotBefore
+		}
+	case d.ending.State == StateRetrying:
+		h.To, h.Attempt = ToRetry, it.Attempt+1
+	case d.ending.State == StateHeld:
+		h.To, h.Platform, h.Hops = ToHold, d.Route.Platform, it.Hops+1
+	}
+	if h.To != ToDLQ {
+		h.State = d.ending.State
+	}
+	return h
+}
+
+// deadLetter makes deliveries end in the DLQ, because their next record is too
+// large, and returns them. A report on a dead token is left out: its delivery
+// ends here.
+func deadLetter(group []*Delivery) (dead []*Delivery) {
+	for _, d := range group {
+		if d.Result.Class == Gone {
+			continue
+		}
+		d.ending = Ending{State: StateDeadLettered, Reason: TooLarge}
+		if d.whole() {
+			d.Item.Verdict, d.Item.Reason, d.Item.Detail = Dead, TooLarge, ""
+		}
+		dead = append(dead, d)
+	}
+	return dead
 }
 
 // add makes the hand-over cover d too; the latest device says when it is due.
@@ -194,7 +208,7 @@ func seenIDs(items []*Item) []string {
 func splitAbandoned(items []*Item) (ended, abandoned []*Item) {
 	ended = items[:0]
 	for _, it := range items {
-		if it.abandoned() {
+		if atomic.LoadUint32(&it.abandoned) != 0 {
 			abandoned = append(abandoned, it)
 		} else {
 			ended = append(ended, it)
@@ -203,30 +217,46 @@ func splitAbandoned(items []*Item) (ended, abandoned []*Item) {
 	return ended, abandoned
 }
 
-func (it *Item) abandoned() bool {
-	for j := range it.Deliveries {
-		if it.Deliveries[j].abandoned {
-			return true
+// leaving reports whether the item's partition leaves.
+func (it *Item) leaving() bool { return it.batch.Tracker.Draining() }
+
+// splitLeaving parts the items whose partition leaves from the others.
+func splitLeaving(items []*Item) (stay, leave []*Item) {
+	for _, it := range items {
+		if it.leaving() {
+			leave = append(leave, it)
+		} else {
+			stay = append(stay, it)
 		}
 	}
-	return false
+	return stay, leave
 }
 
 // forTrackers calls mark once for each tracker with its items.
 func forTrackers(items []*Item, mark func(*Tracker, []*Item)) {
-	for len(items) > 0 {
-		t := items[0].batch.Tracker
-		mine, rest := items[:0:0], items[:0]
-		for _, it := range items {
-			if it.batch.Tracker == t {
-				mine = append(mine, it)
-			} else {
-				rest = append(rest, it)
-			}
-		}
-		mark(t, mine)
-		items = rest
+	of := make(map[*Tracker][]*Item)
+	for _, it := range items {
+		of[it.batch.Tracker] = append(of[it.batch.Tracker], it)
 	}
+	for t, its := range of {
+		mark(t, its)
+	}
+}
+
+// ending counts items whose rows are durable. Those whose devices are all
+// another record's by now end as a copy.
+func (p *Pipeline) ending(items []*Item) {
+	told := p.Events.Group(p.Lane)
+	for _, it := range items {
+		if it.Verdict == Undecided && it.claimed() {
+			it.Decide(Duplicate, "", "")
+		}
+		if it.Verdict == Duplicate && !it.Reread {
+			told.Duplicate(it)
+		}
+	}
+	told.Count(time.Now())
+	p.Metrics.ended(p.Lane, items)
 }
 
 // claimed reports whether all that it was to be sent to is another record's.
@@ -242,19 +272,9 @@ func (it *Item) claimed() bool {
 // anyLeaving reports whether the partition of one of the items is leaving.
 func anyLeaving(items []*Item) bool {
 	for _, it := range items {
-		if it.batch.Tracker.Draining() {
+		if it.leaving() {
 			return true
 		}
 	}
 	return false
-}
-
-// allLeaving reports whether every one of the items' partitions is leaving.
-func allLeaving(items []*Item) bool {
-	for _, it := range items {
-		if !it.batch.Tracker.Draining() {
-			return false
-		}
-	}
-	return true
 }

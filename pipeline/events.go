@@ -11,8 +11,8 @@ import (
 const MaxEvent = 512 << 10
 
 // Event is one record of push.events (docs/events.md): counts of what ended
-// since the last one, or failures one by one. It never carries a token, a user
-// or a message's text.
+// since the last one, or failures one by one, or the time of which some are
+// missing. It never carries a token, a user or a message's text.
 type Event struct {
 	Version  int            `json:"v"`
 	Source   string         `json:"source"` // of the worker process
@@ -21,6 +21,14 @@ type Event struct {
 	At       time.Time      `json:"at"`
 	Counts   []EventCount   `json:"counts,omitempty"`
 	Failures []EventFailure `json:"failures,omitempty"`
+	Gap      *EventGap      `json:"gap,omitempty"`
+}
+
+// EventGap says that records of this source about ends between From and To are
+// missing: the topic could not take them. The status store has the rows.
+type EventGap struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 }
 
 // EventVersion is the version of the format.
@@ -68,6 +76,10 @@ const (
 	nameAge = 10 * time.Minute
 	// maxCounts bounds the counts between two Takes: 20,000 of 100 bytes are 2 MB.
 	maxCounts = 20_000
+	// maxWaiting bounds the bytes of failures between two Takes: some 80,000.
+	maxWaiting = 16 << 20
+	// soonWaiting is how many of them ask for a Take: see Soon.
+	soonWaiting = maxWaiting / 4
 )
 
 // Events collects, for all lanes of a worker, what push.events is to tell.
@@ -82,6 +94,11 @@ type Events struct {
 	apps    names
 	reasons names
 	counts  map[countKey]int64
+	waiting [][]byte // records of failures
+	bytes   int      // of waiting
+	missing *EventGap
+
+	soon chan struct{} // of one place, never closed
 }
 
 // countKey is what counts are told apart by.
@@ -94,12 +111,16 @@ type countKey struct {
 // NewEvents makes a collector. source tells this process from all others, also
 // from the one before: a random id.
 func NewEvents(source string, now time.Time) *Events {
-	return &Events{source: source, since: now, types: make(map[string]*names), counts: make(map[countKey]int64)}
+	return &Events{source: source, since: now, types: make(map[string]*names), counts: make(map[countKey]int64), soon: make(chan struct{}, 1)}
 }
 
+// Soon receives when so many failures wait that a Take should not wait for its
+// round.
+func (e *Events) Soon() <-chan struct{} { return e.soon }
+
 // Ended gathers the ends of one group of items, for one goroutine. Its use:
-// Add or Duplicate each; hand over Failures before a row is written that says
-// so; Count when the rows are durable.
+// Add or Duplicate each; Count when the rows are durable, so that nothing is
+// told that did not happen.
 type Ended struct {
 	events   *Events
 	lane     string
@@ -172,25 +193,41 @@ func countedReason(r *Row) string {
 	return r.Reason
 }
 
-// Failures returns the records that tell the failures of the group; none when
-// there are none. They are to be acknowledged before the rows are written, so
-// that a crash repeats them and never drops one.
-func (g *Ended) Failures(now time.Time) [][]byte {
-	if g == nil || len(g.failures) == 0 {
-		return nil
-	}
-	return pack(Event{Version: EventVersion, Source: g.events.source, At: now.UTC()}, "failures", g.failures, g.events.next)
-}
-
-// Count adds the group to the counts of the next Take. It copies what it keeps
-// of the items.
+// Count adds the group to what the next Take tells. It copies what it keeps of
+// the items. Failures beyond maxWaiting bytes are dropped, and the gap is told.
 func (g *Ended) Count(now time.Time) {
 	if g == nil {
 		return
 	}
 	e := g.events
+	var records [][]byte
+	if len(g.failures) > 0 {
+		records = pack(Event{Version: EventVersion, Source: e.source, At: now.UTC()}, "failures", g.failures, e.next)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	g.addCounts(now)
+	for _, r := range records {
+		if e.bytes+len(r) > maxWaiting {
+			e.miss(EventGap{From: now, To: now})
+			continue
+		}
+		e.waiting, e.bytes = append(e.waiting, r), e.bytes+len(r)
+	}
+	if e.bytes >= soonWaiting {
+		select {
+		case e.soon <- struct{}{}:
+		default: // asked already
+		}
+	}
+}
+
+// addCounts adds the group's counts. The caller holds the lock.
+func (g *Ended) addCounts(now time.Time) {
+	if len(g.counts) == 0 {
+		return
+	}
+	e := g.events
 	types := e.types[g.lane]
 	if types == nil {
 		types = &names{}
@@ -214,21 +251,52 @@ func (e *Events) next() int64 {
 	return e.number
 }
 
-// Take returns the records that tell all counts since the last Take, and
-// begins anew; none when nothing was counted. Counts that are taken and not
-// produced are lost: they are for dashboards. Failures are not among them.
-func (e *Events) Take(now time.Time) [][]byte {
+// Take returns the records that tell all since the last Take, and begins anew;
+// none when nothing ended. What is taken and cannot be produced is to be told
+// as Missed.
+func (e *Events) Take(now time.Time) (records [][]byte) {
 	e.mu.Lock()
-	taken, since := e.counts, e.since
-	e.counts, e.since = make(map[countKey]int64, min(len(taken), maxCounts)), now
+	records, e.waiting, e.bytes = e.waiting, nil, 0
+	taken, since, missing := e.counts, e.since, e.missing
+	e.counts, e.since, e.missing = make(map[countKey]int64, min(len(taken), maxCounts)), now, nil
 	for _, types := range e.types {
 		types.forget(now)
 	}
 	e.apps.forget(now)
 	e.reasons.forget(now)
 	e.mu.Unlock()
-	if len(taken) == 0 {
-		return nil
+	head := Event{Version: EventVersion, Source: e.source, At: now.UTC()}
+	if missing != nil {
+		head.Number, head.Gap = e.next(), missing
+		records = append(records, encoded(head))
+		head.Gap = nil
 	}
-	return pack(Event{Version: EventVersion, Source: e.source, From: since.UTC(), At: now.UTC()}, "counts", countsOf(taken), e.next)
+	if len(taken) > 0 {
+		head.From = since.UTC()
+		records = append(records, pack(head, "counts", countsOf(taken), e.next)...)
+	}
+	return records
+}
+
+// Missed says that the records of a Take could not be produced. They tell of
+// ends since from, the time of the Take before.
+func (e *Events) Missed(from, to time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.miss(EventGap{From: from, To: to})
+}
+
+// miss widens the gap that the next Take tells. The caller holds the lock.
+func (e *Events) miss(g EventGap) {
+	g.From, g.To = g.From.UTC(), g.To.UTC()
+	if e.missing == nil {
+		e.missing = &g
+		return
+	}
+	if g.From.Before(e.missing.From) {
+		e.missing.From = g.From
+	}
+	if g.To.After(e.missing.To) {
+		e.missing.To = g.To
+	}
 }

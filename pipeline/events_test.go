@@ -67,10 +67,18 @@ func TestEvents(t *testing.T) {
 	row(b, "", 0, pipeline.StateShed, "overload")
 	g.Duplicate(b)
 
-	failures := g.Failures(at)
-	if len(failures) != 1 {
-		t.Fatalf("%d records of failures", len(failures))
+	if rs := e.Take(at); rs != nil {
+		t.Errorf("told before Count, when the rows are durable: %s", rs)
 	}
+	g.Count(at)
+	e2 := e.Group("critical") // a second group of the same kind adds up
+	e2.Add(a, &pipeline.Row{ID: "id-a", State: pipeline.StateDelivered, Platform: pipeline.APNS})
+	e2.Count(at)
+	taken := e.Take(at.Add(time.Second))
+	if len(taken) != 2 {
+		t.Fatalf("%d records, want one of failures and one of counts", len(taken))
+	}
+	failures := taken[:1]
 	f := readEvent(t, failures[0])
 	if f.Version != 1 || f.Source != "worker-1" || f.Number != 1 || !f.At.Equal(at) || !f.From.IsZero() || len(f.Counts) > 0 {
 		t.Errorf("head of the failures: %+v", f)
@@ -86,18 +94,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("failures\n%+v\nwant\n%+v", f.Failures, want)
 	}
 
-	if rs := e.Take(at); rs != nil {
-		t.Errorf("counted before Count: %s", rs)
-	}
-	g.Count(at)
-	e2 := e.Group("critical") // a second group of the same kind adds up
-	e2.Add(a, &pipeline.Row{ID: "id-a", State: pipeline.StateDelivered, Platform: pipeline.APNS})
-	e2.Count(at)
-	taken := e.Take(at.Add(time.Second))
-	if len(taken) != 1 {
-		t.Fatalf("%d records of counts", len(taken))
-	}
-	c := readEvent(t, taken[0])
+	c := readEvent(t, taken[1])
 	if c.Number != 2 || !c.From.Equal(at) || !c.At.Equal(at.Add(time.Second)) || len(c.Failures) > 0 {
 		t.Errorf("head of the counts: %+v", c)
 	}
@@ -121,7 +118,7 @@ func TestEvents(t *testing.T) {
 	if !slices.Equal(lines, wantLines) {
 		t.Errorf("counts\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(wantLines, "\n"))
 	}
-	if text := string(failures[0]) + string(taken[0]); strings.Contains(text, "secret") {
+	if text := string(taken[0]) + string(taken[1]); strings.Contains(text, "secret") {
 		t.Errorf("a record tells what it must not: %s", text)
 	}
 	if rs := e.Take(at); rs != nil {
@@ -217,7 +214,9 @@ func TestEventsPackFailures(t *testing.T) {
 		it.SenderID = strings.Repeat("\xff", 128)
 		g.Add(it, &pipeline.Row{ID: it.ID, State: pipeline.StateFailed, Reason: "UNREGISTERED", At: startTime})
 	}
-	records := g.Failures(startTime)
+	g.Count(startTime)
+	records := e.Take(startTime)
+	records = records[:len(records)-1] // the last one has the counts
 	for i, r := range records {
 		if e := readEvent(t, r); e.Number != int64(i)+1 {
 			t.Errorf("record %d has the number %d", i, e.Number)
@@ -235,8 +234,71 @@ func TestEventsPackFailures(t *testing.T) {
 			t.Fatalf("failure %d is %s", i, f.ID)
 		}
 	}
-	if empty := e.Group("a").Failures(startTime); empty != nil {
+	e.Group("a").Count(startTime)
+	if empty := e.Take(startTime); empty != nil {
 		t.Errorf("a group without failures makes records: %s", empty)
+	}
+}
+
+// What the topic does not take, and what nobody takes, is a gap that is told
+// when it goes on: its source, and from when to when.
+func TestEventsTellTheirGaps(t *testing.T) {
+	e := pipeline.NewEvents("w", startTime)
+	fail := func(n int, at time.Time) {
+		g := e.Group("a")
+		for i := range n {
+			it := eventItem(fmt.Sprintf("id-%d", i), strings.Repeat("a", 128), strings.Repeat("t", 64))
+			g.Add(it, &pipeline.Row{ID: it.ID, State: pipeline.StateFailed, Reason: "UNREGISTERED", At: at})
+		}
+		g.Count(at)
+	}
+	gapOf := func(records [][]byte) (g *pipeline.EventGap) {
+		for _, r := range records {
+			if e := readEvent(t, r); e.Gap != nil {
+				if g != nil {
+					t.Error("two gaps at once")
+				}
+				g = e.Gap
+			}
+		}
+		return g
+	}
+	fail(3, startTime)
+	if g := gapOf(e.Take(startTime.Add(time.Second))); g != nil {
+		t.Errorf("a gap where there is none: %+v", g)
+	}
+	e.Missed(startTime, startTime.Add(time.Second))
+	e.Missed(startTime.Add(time.Second), startTime.Add(2*time.Second))
+	if g := gapOf(e.Take(startTime.Add(3 * time.Second))); g == nil || !g.From.Equal(startTime) || !g.To.Equal(startTime.Add(2*time.Second)) {
+		t.Errorf("after two rounds that were refused: %+v", g)
+	}
+	if e.Take(startTime.Add(3*time.Second)) != nil {
+		t.Error("the gap is told twice")
+	}
+	const each, rounds = 2000, 40 // 80,000 failures of over 400 bytes
+	for i := range rounds {
+		fail(each, startTime.Add(time.Duration(10+i)*time.Second))
+	}
+	select {
+	case <-e.Soon():
+	default:
+		t.Error("nobody is asked to take 16 MiB of failures")
+	}
+	records := e.Take(startTime.Add(time.Minute))
+	size := 0
+	for _, r := range records {
+		size += len(r)
+	}
+	all := readEvents(t, records)
+	g := gapOf(records)
+	if told := len(all.Failures); size > 17<<20 || told == 0 || told == each*rounds || g == nil {
+		t.Fatalf("%d of %d failures told in %d bytes, gap %+v", told, each*rounds, size, g)
+	}
+	if last := all.Failures[len(all.Failures)-1].At; g.From.Before(last) || !g.To.Equal(startTime.Add((10+rounds-1)*time.Second)) {
+		t.Errorf("the gap is %+v, the last failure told is of %v", g, last)
+	}
+	if n := all.Counts[0].N; n != each*rounds {
+		t.Errorf("counted %d, want all %d", n, each*rounds)
 	}
 }
 
@@ -301,13 +363,13 @@ func TestEventsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(examples) != 2 {
+	if len(examples) != 3 {
 		t.Fatalf("%d examples", len(examples))
 	}
 	used := map[string]bool{}
 	for _, ex := range examples {
 		e := readEvent(t, ex[1])
-		if len(e.Counts)+len(e.Failures) == 0 || e.Version != pipeline.EventVersion {
+		if len(e.Counts)+len(e.Failures) == 0 && e.Gap == nil || e.Version != pipeline.EventVersion {
 			t.Errorf("example %s", ex[1])
 		}
 		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {
@@ -315,14 +377,14 @@ func TestEventsDocumented(t *testing.T) {
 		}
 	}
 	fields := string(text[bytes.Index(text, []byte("## Fields")):])
-	for _, of := range []any{pipeline.Event{}, pipeline.EventCount{}, pipeline.EventFailure{}} {
+	for _, of := range []any{pipeline.Event{}, pipeline.EventCount{}, pipeline.EventFailure{}, pipeline.EventGap{}} {
 		typ := reflect.TypeOf(of)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 			if !used[name] {
 				t.Errorf("no example shows %s", name)
 			}
-			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" {
+			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" && name != "gap" {
 				t.Errorf("the table of fields does not name %s", name)
 			}
 		}

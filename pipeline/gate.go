@@ -41,10 +41,14 @@ type Gate struct {
 	answer answerWindow
 	probes probeRound
 	until  time.Time     // end of the pause, while closed
+	latest time.Time     // and at the latest anywhere in the fleet, with all the jitter there may be
 	pause  time.Duration // length of the last one, without what the provider asked
 	past   pauses        // when it was not open
 	opened time.Time     // when it last became open again
 	reason PauseReason
+	used   bool            // something was let through: it has answers of its own
+	untold untold          // what other workers are still to hear
+	news   chan<- struct{} // of one place: there is something untold
 }
 
 type gateState uint8
@@ -63,6 +67,7 @@ const (
 	PauseAsked  PauseReason = "retry_after" // the provider named a time
 	PauseHalted PauseReason = "halt"        // credentials or set-up are at fault
 	PauseErrors PauseReason = "errors"      // too large a share of answers was bad
+	PauseTold   PauseReason = "told"        // another worker was told to, or the one before this
 )
 
 // probeRound is one round of probes: limit of them are let through, and judged
@@ -76,8 +81,8 @@ type probeRound struct {
 	unansweredBy time.Time // then the ones without an answer count as bad
 }
 
-func newGate(r Route, o GateOptions, m gateMetrics, log *slog.Logger, now time.Time) *Gate {
-	return &Gate{route: r, options: o, metrics: m, log: log, born: now, pass: 1, past: pauses{span: o.HoldSpan},
+func newGate(r Route, o GateOptions, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
+	return &Gate{route: r, options: o, metrics: m, log: log, born: now, news: news, pass: 1, past: pauses{span: o.HoldSpan},
 		answer: newAnswerWindow(o.Window), Retries: NewBudget(o.Retries, now), DeadLetters: NewBudget(o.DeadLetters, now)}
 }
 
@@ -102,6 +107,7 @@ func (g *Gate) Admit(now time.Time, ds []*Delivery) (n int, again time.Time) {
 	for _, d := range ds[:n] {
 		d.pass = g.pass
 	}
+	g.used = g.used || n > 0
 	g.mu.Unlock()
 	change.log(g.log)
 	return n, again
@@ -122,6 +128,22 @@ func (g *Gate) Until(now time.Time) time.Time {
 		return time.Time{}
 	}
 	return g.until
+}
+
+// Rests is until when what is held now had better not come back: when the pause
+// is over for all workers that know of it. Zero when there is none, or nobody
+// knows its end. All that is held during one pause gets the same end.
+func (g *Gate) Rests(now time.Time) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rests(now)
+}
+
+func (g *Gate) rests(now time.Time) time.Time {
+	if g.state != gateClosed || !now.Before(g.until) {
+		return time.Time{}
+	}
+	return g.latest
 }
 
 // Paused says since when the route has not been open, probing included, and
@@ -191,7 +213,13 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 		}
 	}
 	change := g.judge(now, asked, halted, word)
+	until := g.rests(now)
 	g.mu.Unlock()
+	for _, d := range ds {
+		if d.Result.Halt {
+			d.Result.Until = until
+		}
+	}
 	passed.log(g.log)
 	change.log(g.log)
 	if delivered > 0 {
@@ -261,11 +289,11 @@ func (g *Gate) advance(now time.Time) gateChange {
 // provider asked, and otherwise twice as long as the last one unless that was
 // a while ago. The caller holds mu.
 func (g *Gate) close(now time.Time, why PauseReason, asked time.Duration, word string) gateChange {
-	spread := func(d time.Duration) time.Duration { return d + g.options.Jitter(min(d/10, longestSpread)) }
+	if why == PauseAsked {
+		g.tell(why, now.Add(asked))
+	}
 	if g.state == gateClosed {
-		if until := now.Add(spread(asked)); now.Add(asked).After(g.until) {
-			g.shutUntil(until)
-		}
+		g.lengthen(now, asked)
 		return gateChange{}
 	}
 	first := g.options.FirstPause
@@ -276,15 +304,39 @@ func (g *Gate) close(now time.Time, why PauseReason, asked time.Duration, word s
 	if g.state == gateProbing || g.pause > 0 && now.Sub(g.opened) < g.options.HoldSpan {
 		pause = min(max(2*g.pause, first), g.options.LongestPause)
 	}
+	g.pause = pause
+	if why == PauseHalted {
+		g.tell(why, now.Add(pause))
+	}
+	return g.stop(now, why, max(pause, asked), word)
+}
+
+// stop begins a pause of about so long. The caller holds mu.
+func (g *Gate) stop(now time.Time, why PauseReason, length time.Duration, word string) gateChange {
 	if g.state == gateOpen {
 		g.past.begin(now)
 	}
-	g.state, g.pause, g.reason = gateClosed, pause, why
+	g.state, g.reason = gateClosed, why
 	g.pass++
-	g.shutUntil(now.Add(spread(max(pause, asked))))
+	g.shutFor(now, length)
 	g.metrics.paused.Set(1)
 	g.metrics.pauses[why].Inc()
 	return gateChange{gate: g, closed: true, reason: why, word: word, pause: g.until.Sub(now)}
+}
+
+// lengthen makes the pause there is at least this long. The caller holds mu.
+func (g *Gate) lengthen(now time.Time, length time.Duration) {
+	if now.Add(length).After(g.until) {
+		g.shutFor(now, length)
+	}
+}
+
+// shutFor closes it for so long, and a little longer: jitter keeps the workers
+// of a fleet from coming back at once. The caller holds mu.
+func (g *Gate) shutFor(now time.Time, length time.Duration) {
+	spread := min(length/10, longestSpread)
+	g.until, g.latest = now.Add(length+g.options.Jitter(spread)), now.Add(length+spread)
+	g.shut.Store(int64(g.until.Sub(g.born)))
 }
 
 // open ends the pause. The caller holds mu.
@@ -296,11 +348,6 @@ func (g *Gate) open(now time.Time) gateChange {
 	g.answer.reset()
 	g.metrics.paused.Set(0)
 	return gateChange{gate: g, reason: g.reason, pause: now.Sub(since)}
-}
-
-func (g *Gate) shutUntil(t time.Time) {
-	g.until = t
-	g.shut.Store(int64(t.Sub(g.born)))
 }
 
 // gateChange is a change of state that the log is to tell.

@@ -462,11 +462,61 @@ func TestGateHolds(t *testing.T) {
 	}
 }
 
-func TestHoldDelay(t *testing.T) {
-	for hops, want := range map[int]time.Duration{-1: 30, 0: 30, 1: 60, 2: 120, 3: 240, 4: 300, 5: 300, 1000: 300} {
-		if got := pipeline.HoldDelay(hops); got != want*time.Second {
-			t.Errorf("held %d times before: %v, want %v", hops, got, want*time.Second)
+// What is held may come back once the pause is over for everybody, whatever
+// jitter each of them has, and never before it is over here.
+func TestGateRests(t *testing.T) {
+	for _, jitter := range []time.Duration{0, 1, 2} { // halves of the most
+		o := gateOptions()
+		o.Jitter = func(d time.Duration) time.Duration { return d * jitter / 2 }
+		g := newGateway(t, o)
+		want := func(d time.Duration) {
+			t.Helper()
+			until := time.Time{}
+			if d > 0 {
+				until = g.now.Add(d)
+			}
+			if got := g.gate.Rests(g.now); !got.Equal(until) {
+				t.Errorf("after %v, with jitter %d/2: it rests until %v, want %v", g.now.Sub(startTime), jitter, got, until)
+			}
+			if closed := g.gate.Until(g.now); until.Before(closed) {
+				t.Errorf("it rests for %v and is closed for %v", d, closed.Sub(g.now))
+			}
 		}
+		want(0)
+		flying := g.admit(1)
+		g.send(1, askedFor(40*time.Second))
+		want(44 * time.Second)
+		g.pass(10 * time.Second)
+		want(34 * time.Second) // the same end
+		g.answer(flying, askedFor(100*time.Second))
+		want(105 * time.Second)
+		g.pass(106 * time.Second)
+		want(0) // probing: nobody knows
+		g.send(1, badKey)
+		want(33 * time.Second)
+	}
+}
+
+// What is refused because the route is halted comes back when it is over, also
+// what was sent before.
+func TestGateSaysWhenAHaltIsOver(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	flying := g.admit(3)
+	first, late, apple := flying[:1], flying[1:2], flying[2:]
+	g.answer(first, badKey)
+	g.pass(10 * time.Second)
+	g.answer(late, badKey)
+	g.answer(apple, appleKey)
+	for i, d := range []*pipeline.Delivery{first[0], late[0], apple[0]} {
+		if got := d.Result.Until.Sub(startTime); got != 33*time.Second {
+			t.Errorf("delivery %d comes back %v after the first, want 33 s", i, got)
+		}
+	}
+	other := newGateway(t, gateOptions())
+	ds := other.admit(1)
+	other.answer(ds, appleKey)
+	if until := ds[0].Result.Until; !until.IsZero() {
+		t.Errorf("Apple's key at Google stops the route until %v", until)
 	}
 }
 
@@ -486,6 +536,8 @@ push_route_pauses_total{reason="halt",route="apns/shop/production"} 0
 push_route_pauses_total{reason="halt",route="fcm/shop"} 0
 push_route_pauses_total{reason="retry_after",route="apns/shop/production"} 0
 push_route_pauses_total{reason="retry_after",route="fcm/shop"} %d
+push_route_pauses_total{reason="told",route="apns/shop/production"} 0
+push_route_pauses_total{reason="told",route="fcm/shop"} 0
 `, paused, errors, asked)
 		if err := testutil.GatherAndCompare(g.reg, strings.NewReader(text), "push_route_paused", "push_route_pauses_total"); err != nil {
 			t.Error(err)

@@ -87,7 +87,10 @@ const (
 
 // Gates are the gates of all routes of a worker.
 type Gates struct {
-	gates map[Route]*Gate // never changed
+	gates   map[Route]*Gate // never changed
+	options GateOptions
+	log     *slog.Logger
+	news    chan struct{} // of one place, never closed: a gate has something to tell
 }
 
 // NewGates makes the gates, all open. now is the time at which their budgets
@@ -96,9 +99,9 @@ func NewGates(routes []Route, o GateOptions, m *Metrics, log *slog.Logger, now t
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("gates: %w", err)
 	}
-	gs := &Gates{gates: make(map[Route]*Gate, len(routes))}
+	gs := &Gates{gates: make(map[Route]*Gate, len(routes)), options: o, log: log, news: make(chan struct{}, 1)}
 	for _, r := range routes {
-		gs.gates[r] = newGate(r, o, m.gate(r), log, now)
+		gs.gates[r] = newGate(r, o, m.gate(r), log, now, gs.news)
 	}
 	return gs, nil
 }
@@ -110,7 +113,8 @@ func (gs *Gates) Of(r Route) *Gate { return gs.gates[r] }
 // any order, with their results; those without a result were not sent. Each
 // must come here exactly once, as soon as it is back: a gate that hears of it
 // only after a slow status write would let thousands through meanwhile. It
-// keeps nothing of ds.
+// keeps nothing of ds. A result that halts its route, or comes while it is
+// stopped, gets to know until when: Until.
 func (gs *Gates) Answered(now time.Time, ds []*Delivery) {
 	for from := 0; from < len(ds); {
 		to := from + 1
@@ -122,21 +126,4 @@ func (gs *Gates) Answered(now time.Time, ds []*Delivery) {
 		}
 		from = to
 	}
-}
-
-// The delays of held records.
-const (
-	firstHold   = 30 * time.Second
-	longestHold = 5 * time.Minute
-)
-
-// HoldDelay is how long a record waits in the hold topic that was held hops
-// times before: 30 s, doubling to 5 minutes. So a route that is stopped for
-// long costs each of its records few hand-overs, and one that is back gets
-// them soon.
-func HoldDelay(hops int) time.Duration {
-	if hops >= 4 {
-		return longestHold
-	}
-	return min(firstHold<<max(hops, 0), longestHold)
 }

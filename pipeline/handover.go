@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type Handover struct {
 	Attempt   int
 	Hops      int
 	NotBefore time.Time
+	State     State // of the row that is written once it is acknowledged
 
 	// ToHold: whose topic.
 	Platform Platform
@@ -42,18 +44,35 @@ type Handover struct {
 	Reason Reason
 	Detail string
 
-	// ToFeedback: the dead token's device, and since when the provider calls it
-	// dead (zero = it did not say).
+	// ToFeedback: the dead token's device, since when the provider calls it dead
+	// (zero = it did not say), and when it was handed to the provider. A token
+	// that was registered after that is another one.
 	Device    Device
 	DeadSince time.Time
+	SentAt    time.Time
 
 	// ToEvents: the record's value; Item is nil.
 	Event []byte
 }
 
+// RefusedError says that some hand-overs are too large for their topic, however
+// often they are repeated. All others of the call are acknowledged. It never
+// names one to the DLQ, which gets as much of a record as it takes.
+type RefusedError struct {
+	Handovers []int // their places in the call, ascending; at least one
+	Err       error // what the topic of one of them said
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%d records are too large for their topics: %v", len(e.Handovers), e.Err)
+}
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // Producer hands records over to Kafka. Produce returns nil when every record
-// is acknowledged by all in-sync replicas. After an error any of them may be
-// there: the caller repeats all, and readers bear the copies.
+// is acknowledged by all in-sync replicas. After a *RefusedError those that it
+// does not name are; after any other error any of them may be there: the caller
+// repeats all, and readers bear the copies.
 type Producer interface {
 	Produce(ctx context.Context, hs []Handover) error
 }

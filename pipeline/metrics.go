@@ -21,6 +21,7 @@ type Metrics struct {
 	ambiguities  *prometheus.CounterVec   // action
 	deduped      *prometheus.CounterVec   // lane
 	suppressed   *prometheus.CounterVec   // lane, reason
+	lowered      *prometheus.CounterVec   // lane
 	endings      *prometheus.CounterVec   // lane, verdict
 	endToEnd     *prometheus.HistogramVec // lane
 	missedAdds   prometheus.Counter
@@ -29,6 +30,8 @@ type Metrics struct {
 	panics       *prometheus.CounterVec // lane, stage
 	stalled      *prometheus.GaugeVec   // lane, reason
 	standstill   *prometheus.GaugeVec   // lane
+
+	words map[string]bool // that have a series of their own; not changed
 
 	mu    sync.Mutex
 	lanes map[string]*laneMetrics // guarded by mu
@@ -44,7 +47,7 @@ func (m *Metrics) Watched(lane string, now time.Time, stalls []Stall, f Finding)
 		l.stalls[name] = 0
 	}
 	for _, s := range stalls {
-		l.stalls[s.Name] = now.Sub(s.Since).Seconds()
+		l.stalls[s.Name] = max(l.stalls[s.Name], now.Sub(s.Since).Seconds())
 	}
 	for name, seconds := range l.stalls {
 		m.stalled.WithLabelValues(lane, name).Set(seconds)
@@ -69,8 +72,13 @@ type gateMetrics struct {
 	pauses map[PauseReason]prometheus.Counter
 }
 
-// NewMetrics makes the metrics and registers them.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// ownWords are the reasons of results that no provider gave; "encode" is where
+// one panicked.
+var ownWords = [...]Reason{InvalidToken, PayloadTooLarge, InvalidMessage, PastExpiry, Timeout, ConnectionLost, NotConnected, AuthFailed, Panicked, "encode"}
+
+// NewMetrics makes the metrics and registers them. words are those that the
+// providers are known to answer: each has a series, and all others share one.
+func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		reg.MustRegister(v)
@@ -87,6 +95,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return v
 	}
 	m := &Metrics{
+		words:        map[string]bool{"": true},
 		lanes:        make(map[string]*laneMetrics),
 		batchSize:    histogram("push_batch_size", "Records of a batch.", prometheus.ExponentialBuckets(1, 10, 5), "lane"),
 		stageSeconds: histogram("push_stage_duration_seconds", "Time a batch spent in a stage, repeats included.", prometheus.ExponentialBuckets(0.001, 4, 8), "lane", "stage"),
@@ -98,8 +107,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ambiguities:  counter("push_ambiguous_total", "Sends of which nobody can tell whether they were accepted: resend = sent again, unknown = ended UNKNOWN, end = retries used up or expired.", "action"),
 		deduped:      counter("push_deduped_total", "Records that were a copy of one with an outcome.", "lane"),
 		suppressed:   counter("push_suppressed_total", "Notifications not sent on purpose.", "lane", "reason"),
+		lowered:      counter("push_priority_lowered_total", "Notifications of priority critical whose sender may not use it in this lane: they went with high.", "lane"),
 		endings:      counter("push_endings_total", "Records that ended, by verdict; undecided ones went to their devices.", "lane", "verdict"),
 		endToEnd:     histogram("push_end_to_end_latency_seconds", "From the record's Kafka timestamp to the provider's answer.", prometheus.ExponentialBuckets(0.005, 2, 18), "lane"),
+	}
+	for _, r := range ownWords {
+		m.words[string(r)] = true
+	}
+	for _, w := range words {
+		m.words[w] = true
 	}
 	m.paused = gauge("push_route_paused", "1 while a route is stopped or only probed.", "route")
 	m.pauses = counter("push_route_pauses_total", "Times a route was stopped, failed probes included.", "route", "reason")
@@ -132,7 +148,7 @@ func (m *Metrics) route(r Route) routeMetrics {
 
 func (m *Metrics) gate(r Route) gateMetrics {
 	g := gateMetrics{paused: m.paused.WithLabelValues(r.String()), pauses: make(map[PauseReason]prometheus.Counter)}
-	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors} {
+	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors, PauseTold} {
 		g.pauses[why] = m.pauses.WithLabelValues(r.String(), string(why))
 	}
 	return g
@@ -145,13 +161,20 @@ func (m *Metrics) steps(lane string, stages []Stage) {
 		m.failures.WithLabelValues(lane, s.Name())
 		m.panics.WithLabelValues(lane, s.Name())
 	}
-	for _, stage := range []string{"decode", "encode", "read"} { // of source and providers
+	for _, stage := range []string{"decode", "encode", "read", "settle"} { // of source, providers and answers
 		m.panics.WithLabelValues(lane, stage)
 	}
-	for _, step := range []string{"status", "hand-over", "confirm"} {
+	for _, step := range []string{"status", "hand-over", "confirm", "recheck", "filter"} {
 		m.failures.WithLabelValues(lane, step)
 	}
 	m.standstill.WithLabelValues(lane)
+}
+
+// Lowered is the counter of a lane's notifications whose sender may not use
+// priority critical. It stands at 0 from the start.
+func (m *Metrics) Lowered(lane string) func(n int) {
+	c := m.lowered.WithLabelValues(lane)
+	return func(n int) { c.Add(float64(n)) }
 }
 
 func (m *Metrics) bound(lane string, n int) { m.boundGauge.WithLabelValues(lane).Set(float64(n)) }
@@ -190,8 +213,19 @@ func (m *Metrics) answered(lane string, group []*Delivery) {
 	}
 	for k, n := range counts {
 		m.deliveries.WithLabelValues(k.platform.String(), k.class.String()).Add(float64(n))
-		m.responses.WithLabelValues(k.platform.String(), k.app, k.class.String(), k.reason).Add(float64(n))
+		m.responses.WithLabelValues(k.platform.String(), k.app, k.class.String(), m.label(k.reason)).Add(float64(n))
 	}
+}
+
+// otherWords is the label of what a provider is not known to say.
+const otherWords = "other"
+
+// label bounds what a server can make of a metric.
+func (m *Metrics) label(word string) string {
+	if m.words[word] {
+		return word
+	}
+	return otherWords
 }
 
 // ambiguous counts the answers that nobody can tell the meaning of, by what is

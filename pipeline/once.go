@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -39,28 +41,24 @@ func (p *Pipeline) sendOnce(ctx context.Context, batches <-chan *Batch) {
 
 // sendIntended takes one batch from its intents to its results.
 func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
-	waiting := make(map[*line][]*Delivery)
-	ended := p.sort(b, waiting)
-	p.finish(ctx, ended)
-	var items []*Item
-	for i := range b.Items {
-		if b.Items[i].unanswered > 0 {
-			items = append(items, &b.Items[i])
-		}
+	if b.Tracker.Draining() { // its turn comes too late: the next owner sends it
+		abandonBatch(b)
+		return
 	}
+	waiting := make(map[*line][]*Delivery)
+	decided := p.sort(b, waiting)
+	items := itemsOf(waiting)
+	b.over = make(chan struct{}, len(b.Items))
+	p.answered.put(decided...)
+	b.awaitOver(ctx, len(b.Items)-len(items)) // what ends here is done, so that the commit can pass it
 	if len(items) == 0 {
 		return
 	}
-	if b.Tracker.Draining() { // nothing is intended yet: the next owner sends it
+	if !awaitTurn(ctx, b.Tracker) { // nothing is intended yet: the next owner sends it
 		b.Tracker.Abandon(items)
 		return
 	}
-	err := p.repeat(ctx, "intents", b.Tracker.Draining, func() error {
-		ctx, cancel := context.WithTimeout(ctx, p.StatusTimeout)
-		defer cancel()
-		return p.Status.Write(ctx, intents(waiting, time.Now()))
-	})
-	if err != nil {
+	if err := p.writeRows(ctx, "intents", b.Tracker.Draining, intents(waiting, time.Now())); err != nil {
 		b.Tracker.Abandon(items)
 		return
 	}
@@ -70,13 +68,41 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 		b.Tracker.Abandon(items)
 		return
 	}
-	b.unsettled = &sync.WaitGroup{}
-	b.unsettled.Add(len(items))
 	for _, it := range items {
 		it.committed = true
 	}
 	p.enqueue(waiting)
-	b.unsettled.Wait()
+	b.awaitOver(ctx, len(items))
+}
+
+// awaitOver waits until n more items have their end, or ctx ends: a provider
+// may answer after that, or never.
+func (b *Batch) awaitOver(ctx context.Context, n int) {
+	for range n {
+		select {
+		case <-b.over:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awaitTurn waits while the partition may be another's by now, and reports
+// whether it is ours: a worker that was stopped and wakes up intends nothing
+// that its heir, who has looked already, would never see.
+func awaitTurn(ctx context.Context, t *Tracker) bool {
+	for {
+		switch {
+		case t.Draining(), ctx.Err() != nil:
+			return false
+		case !t.Lapsed(time.Now()):
+			return true
+		}
+		select {
+		case <-time.After(leasePause):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // disown ends intents that will never be sent. The next owner does so too for
@@ -91,22 +117,29 @@ func (p *Pipeline) disown(ctx context.Context, waiting map[*line][]*Delivery) {
 	for i := range rows {
 		rows[i].State, rows[i].Reason = StateUnknown, string(IntentLost)
 	}
-	if err := p.Status.Write(ctx, rows); err != nil {
+	if survived("intents", func() error { return p.Status.Write(ctx, rows) }) != nil {
 		p.Metrics.failedStep(p.Lane, "intents")
 	}
 }
 
-// turnsOf are the batches of intents, one for each of these items, that wait
-// for their results before the next one has its turn.
-func turnsOf(groups ...[]*Item) (bs []*Batch) {
-	for _, items := range groups {
-		for _, it := range items {
-			if it.committed {
-				bs = append(bs, it.batch)
-			}
+// itemsOf are the items of deliveries that are to be sent, each once.
+func itemsOf(waiting map[*line][]*Delivery) []*Item {
+	found := make(map[*Item]struct{})
+	for _, ds := range waiting {
+		for _, d := range ds {
+			found[d.Item] = struct{}{}
 		}
 	}
-	return bs
+	return slices.Collect(maps.Keys(found))
+}
+
+// turnsOver tells the batches of intents that their items have ended.
+func turnsOver(items []*Item) {
+	for _, it := range items {
+		if over := it.batch.over; over != nil {
+			over <- struct{}{}
+		}
+	}
 }
 
 // intents are the rows that say: from here on, this may have been sent.

@@ -131,3 +131,92 @@ func TestOnceLeavesNothingUnknown(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingIsIntendedWithoutALease: a worker that the coordinator has not
+// answered for a session writes no intent. Its heir has looked for them by then,
+// and they would stand open for ever.
+func TestNothingIsIntendedWithoutALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		w.faults, w.once, w.lease = false, true, pipeline.NewLease()
+		w.lease.Extend(time.Now().Add(2 * time.Second))
+		w.fill(1, 1000)
+		pr := &slow{w: w, wait: 300 * time.Millisecond}
+		stop := w.starts(t, w.pipelineTo(t, 100, pr, pr))
+		intents := func() (n int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, rows := range w.rows {
+				for _, r := range rows {
+					if r.State == pipeline.StateSending {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		time.Sleep(2100 * time.Millisecond)
+		before := intents()
+		time.Sleep(time.Minute)
+		if n := intents(); before == 0 || n != before {
+			t.Errorf("%d intents at the end of the lease, %d a minute later", before, n)
+		}
+		w.lease.Extend(time.Now().Add(time.Hour))
+		time.Sleep(time.Second)
+		if n := intents(); n == before {
+			t.Error("none is intended when the coordinator answers again")
+		}
+		stop()
+		pr.out.Wait()
+		w.checkStopped(t)
+	})
+}
+
+// TestOnceRunEndsWithoutTheProvider: nor does one that never answers hold up
+// the end of a lane of intents.
+func TestOnceRunEndsWithoutTheProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		w.faults, w.once = false, true
+		w.fill(2, 300)
+		pr := &slow{w: w, wait: time.Hour}
+		p := w.pipelineTo(t, 50, pr, pr)
+		stop := w.starts(t, p)
+		time.Sleep(2 * time.Second)
+		if took := stop(); took > p.Drain {
+			t.Errorf("it took %v to stop, of a drain of %v", took, p.Drain)
+		}
+		pr.out.Wait() // its answers come an hour later, and hit nobody
+	})
+}
+
+// panickingIntents panics when intents are disowned.
+type panickingIntents struct{ *world }
+
+func (s panickingIntents) Write(ctx context.Context, rows []pipeline.Row) error {
+	if slices.ContainsFunc(rows, func(r pipeline.Row) bool { return r.Reason == string(pipeline.IntentLost) }) {
+		panic("index out of range")
+	}
+	return s.world.Write(ctx, rows)
+}
+
+// TestPanicOverLostIntentsEndsNothing: they are disowned as well as can be.
+func TestPanicOverLostIntentsEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.faults, w.once, w.frozen = false, true, true
+		w.fill(1, 300)
+		pr := &slow{w: w, wait: 100 * time.Millisecond}
+		p := w.pipelineTo(t, 50, pr, pr)
+		p.Status = panickingIntents{w}
+		stop := w.starts(t, p)
+		time.Sleep(2 * time.Second)
+		w.trackers[0].Fence()
+		time.Sleep(time.Second)
+		if err := w.trackers[0].Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		stop()
+		pr.out.Wait()
+	})
+}

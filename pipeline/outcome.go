@@ -173,6 +173,25 @@ func (h *History) HandedOverTo(device string, step int16) bool {
 	return false
 }
 
+// HandedElsewhere reports whether the record of the step before handed the device
+// over, but not to a record that was handed over as this one was. Then this one
+// is left of an attempt to do so that ended with its worker, and there is another
+// for certain: a row is written only when its record is acknowledged. Of two such
+// records at most one can be told so, whenever they ask.
+func (h *History) HandedElsewhere(device string, step int16, as State) (elsewhere bool) {
+	for i := range h.Rows {
+		r := &h.Rows[i]
+		if r.Device != device || r.Step != step-1 || !r.State.HandedOver() {
+			continue
+		}
+		if r.State == as {
+			return false
+		}
+		elsewhere = as != 0
+	}
+	return elsewhere
+}
+
 // Overtaken is the final state of a device that a later hand-over stands above:
 // a retry had claimed the device, and the record before it ended all the same.
 // The record at this step, which that state closes, says it again at its own

@@ -246,3 +246,50 @@ func inAnyOrder(t *testing.T, h *History, check func(*History)) {
 		check(shuffled)
 	}
 }
+
+// Of two records that one step was handed over to, at most one is told that the
+// device is the other's, whichever rows there are when they ask.
+func TestHandedElsewhere(t *testing.T) {
+	for _, tt := range []struct {
+		h           *History
+		retry, held bool // handed elsewhere, for a record handed over as such
+	}{
+		{history(), false, false},
+		{history(row("d", 1, StateRetrying)), false, true},
+		{history(row("d", 1, StateHeld)), true, false},
+		{history(row("d", 1, StateHeld), row("d", 1, StateRetrying)), false, false},
+		{history(row("d", 0, StateHeld), row("d", 2, StateHeld)), false, false},
+		{history(row("other", 1, StateHeld), row("d", 1, StateSending)), false, false},
+	} {
+		inAnyOrder(t, tt.h, func(h *History) {
+			if retry, held := h.HandedElsewhere("d", 2, StateRetrying), h.HandedElsewhere("d", 2, StateHeld); retry != tt.retry || held != tt.held {
+				t.Errorf("%v: elsewhere for the retry %v, for the held one %v; want %v, %v", h.Rows, retry, held, tt.retry, tt.held)
+			}
+			if h.HandedElsewhere("d", 2, 0) {
+				t.Errorf("%v: a record of which nobody knows how it was handed over is told that it is surplus", h.Rows)
+			}
+		})
+	}
+}
+
+// Each way on says which row tells of it.
+func TestHandOversNameTheirState(t *testing.T) {
+	it := &Item{}
+	answered := func(s State, p Platform) *Delivery {
+		return &Delivery{Item: it, Route: Route{Platform: p}, ending: Ending{State: s}}
+	}
+	want := map[Destination]State{ToRetry: StateRetrying, ToHold: StateHeld, ToDLQ: 0}
+	hs, _ := handovers([]*Delivery{answered(StateRetrying, FCM), answered(StateHeld, FCM), answered(StateHeld, APNS), answered(StateDeadLettered, FCM)})
+	if len(hs) != 4 {
+		t.Fatalf("%d hand-overs", len(hs))
+	}
+	for _, h := range hs {
+		if h.State != want[h.To] {
+			t.Errorf("to %d as %v, want %v", h.To, h.State, want[h.To])
+		}
+	}
+	deferred := &Delivery{Item: &Item{Verdict: Deferred}, Verdict: Deferred, ending: Ending{State: StateHeld}}
+	if hs, _ := handovers([]*Delivery{deferred}); len(hs) != 1 || hs[0].To != ToRetry || hs[0].State != StateHeld {
+		t.Errorf("what is put off: %+v", hs)
+	}
+}

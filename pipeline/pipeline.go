@@ -8,11 +8,17 @@
 //
 //	Source ── Next ──▶ stage ──▶ stage ──▶ … ──▶ send ──▶ dispatch ──▶ Provider
 //	(Kafka)            dedupe    preferences     │ a goroutine for each     │
-//	   ▲               limits    devices         │ route and charge         │ results in groups
+//	   ▲               devices   limits          │ route and charge         │ results in groups
 //	   │                                         │ decided before           ▼
-//	   │                                         │ sending               settle: rows as answers arrive
-//	   │                                         ▼                          │ items whose last device answered
-//	   └─ Commit ◀── Tracker.Done ◀── Seen.Add ◀── Status.Write ◀── Produce ◀── finish
+//	   │                                         │ sending ──────────▶ settle: Status.Write
+//	   │                                         │                          │ what does not end here
+//	   │                                         │                          ▼
+//	   │                                         │                     handOver: Produce, Status.Write
+//	   │                                         ▼                          │ items whose last device has its row
+//	   └─ Commit ◀── Tracker.Done ◀── Seen.Add ◀── remember ◀───────────────┘
+//
+// Each delivery ends by itself, as soon as it is answered: its hand-over, its
+// row, its place in the window. Its item ends with the last of them.
 //
 // A batch has one owner at a time up to send; from there its items go each
 // their own way, and meet again only in the Tracker, which knows up to where
@@ -54,6 +60,11 @@ type Options struct {
 	// Latest, unless nil, takes note of what was accepted under a collapse key.
 	Latest Latest
 
+	// Recheck, unless nil, is asked about what is sent RecheckAfter or more after
+	// its user's record was read.
+	Recheck      Recheck
+	RecheckAfter time.Duration
+
 	// StageWorkers is how many batches a stage works on at once.
 	StageWorkers int
 	// Window bounds, for each route, the sends in flight plus the answers whose
@@ -61,12 +72,15 @@ type Options struct {
 	Window int
 	// SendDeadline is when a send without an answer counts as AMBIGUOUS.
 	SendDeadline time.Duration
-	// Drain is how long, after Run's ctx ended, work in flight may take before
-	// it is abandoned to the next owner.
+	// Drain is within what Run returns after its ctx ended; see drain.go for what
+	// happens when.
 	Drain time.Duration
-	// StatusTimeout is when a status write that is not acknowledged counts as
-	// failed and is tried again.
+	// StatusTimeout is the status store's for one attempt. Rows that are not
+	// durable after it are a declared stall, and go on being written.
 	StatusTimeout time.Duration
+	// CommitTimeout is how long one commit may take: the last one has so much of
+	// Drain for itself.
+	CommitTimeout time.Duration
 	// CommitInterval is the pause between two commits.
 	CommitInterval time.Duration
 
@@ -85,23 +99,31 @@ type Pipeline struct {
 	// confirmFor is how long a confirm read lets its item be sent.
 	confirmFor time.Duration
 
-	// answered holds deliveries that came back; settle workers take them.
-	// Closed by Run once none is out any more.
-	answered *queue[*Delivery]
+	// Queues between the steps of an end. Each is closed by Run when nothing more
+	// can come; what comes all the same, from a provider that took too long, is
+	// the next owner's.
+	answered *queue[*Delivery] // came back, or was decided before sending; settleAll takes them
+	handing  *queue[*Delivery] // does not end here; handOverAll takes them
+	ended    *queue[*Item]     // every delivery has its end; rememberAll takes them
 	// commitSoon asks the committer not to wait for its interval. Of one place,
 	// never closed.
 	commitSoon chan struct{}
 	// stalls are why it stands still, while it does.
 	stalls Stalls
-	// out counts deliveries from send to the end of their settle.
-	out sync.WaitGroup
+	// assigned are the trackers of the batches there are.
+	assigned assigned
 }
 
-// settleWorkers is how many groups of answers are written and finished at
-// once: enough to keep the status store busy while each waits for its acks.
-const settleWorkers = 16
+// How many groups each step of an end works on at once. Rows wait for nobody
+// but the status store, so each step has workers of its own: enough to keep
+// its store busy while each waits for its acknowledgement.
+const (
+	settleWorkers   = 16
+	handOverWorkers = 8
+	rememberWorkers = 4
+)
 
-// settleGroup is the most answers one settle takes: larger groups fill larger
+// settleGroup is the most ends one worker takes: larger groups fill larger
 // batches per status bucket, smaller ones are durable sooner.
 const settleGroup = 2000
 
@@ -110,15 +132,20 @@ func New(o Options) (*Pipeline, error) {
 	switch {
 	case o.Source == nil, o.Producer == nil, o.Status == nil, o.Ledger == nil, o.Seen == nil, o.Metrics == nil, o.Log == nil:
 		return nil, errors.New("pipeline: a collaborator is missing")
-	case o.StageWorkers < 1, o.Window < 1, o.SendDeadline <= 0, o.Drain <= 0, o.StatusTimeout <= 0, o.CommitInterval <= 0:
-		return nil, errors.New("pipeline: stage workers, window, send deadline, drain, status time-out and commit interval must be positive")
+	case o.StageWorkers < 1, o.Window < 1, o.SendDeadline <= 0, o.Drain <= 0, o.StatusTimeout <= 0, o.CommitTimeout <= 0, o.CommitInterval <= 0:
+		return nil, errors.New("pipeline: stage workers, window, send deadline, drain, status time-out, commit time-out and commit interval must be positive")
+	case o.Recheck != nil && o.RecheckAfter < shortestConfirm:
+		return nil, fmt.Errorf("pipeline: what waits is to be checked again after %v: less than %v asks over and over", o.RecheckAfter, shortestConfirm)
 	case len(o.Policy.RetryDelays) == 0:
 		return nil, errors.New("pipeline: retries need a delay")
-	case o.SendDeadline+o.StatusTimeout >= o.Drain:
-		return nil, fmt.Errorf("pipeline: send deadline %v + status time-out %v must be under the drain budget %v", o.SendDeadline, o.StatusTimeout, o.Drain)
+	case o.Once && !o.Policy.DropAmbiguous:
+		return nil, errors.New("pipeline: at_most_once sends nothing again that is ambiguous: the policy must drop it")
+	case o.submitAfterStop() < 0:
+		return nil, fmt.Errorf("pipeline: send deadline %v + status time-out %v + commit time-out %v must fit into the drain budget %v",
+			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
 	}
-	p := &Pipeline{Options: o, routes: make(map[Route]*route, len(o.Routes)), confirmFor: o.confirmFor(), answered: newQueue[*Delivery](),
-		commitSoon: make(chan struct{}, 1)}
+	p := &Pipeline{Options: o, routes: make(map[Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
+		answered: newQueue[*Delivery](), handing: newQueue[*Delivery](), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
 	if p.Gates == nil {
 		var err error
 		if p.Gates, err = NewGates(slices.Collect(maps.Keys(o.Routes)), DefaultGateOptions(), o.Metrics, o.Log, time.Now()); err != nil {
@@ -137,52 +164,73 @@ func New(o Options) (*Pipeline, error) {
 	return p, nil
 }
 
-// Run polls, works and commits until ctx ends or the source fails. Then it
-// stops polling, finishes what is in flight within the drain budget, commits
-// once more and returns: nil after ctx, else the source's error. What is not
-// finished by then is abandoned, holds the watermark, and comes again to the
-// next owner.
+// Run polls, works and commits until ctx ends or the source fails. Then every
+// partition leaves: what is not sent is given back at once, what is sent gets
+// its answers and rows, and Run commits once more and returns within the drain
+// budget: nil after ctx, else the source's error. What has no durable end by
+// then holds the watermark, and comes again to the next owner.
 func (p *Pipeline) Run(ctx context.Context) error {
-	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	defer abandon()
 	polling, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(polling, func() { time.AfterFunc(p.Drain, abandon) })()
+	submitting, stopSubmitting := endsLater(polling, p.submitAfterStop())
+	defer stopSubmitting()
+	writing, stopWriting := endsLater(polling, p.writeAfterStop())
+	defer stopWriting()
 
-	var committer, dispatchers, settlers sync.WaitGroup
+	var leaving, committer, dispatchers sync.WaitGroup
 	stopCommitting := make(chan struct{}) // closed below, once everything is settled
-	committer.Go(func() { p.commitUntil(work, stopCommitting) })
-	for _, r := range p.routes {
-		for _, l := range r.lines {
-			dispatchers.Go(func() { p.dispatch(work, l) })
-		}
+	leaving.Go(func() { p.leaveWith(polling) })
+	committer.Go(func() { p.commitUntil(writing, stopCommitting) })
+	for l := range p.lines {
+		dispatchers.Go(func() { p.dispatch(polling, submitting, l) })
 	}
-	for range settleWorkers {
-		settlers.Go(func() { p.settleAll(work) })
-	}
+	settlers := eachGroup(settleWorkers, p.answered, func(ds []*Delivery) { p.settle(writing, ds) })
+	handers := eachGroup(handOverWorkers, p.handing, func(ds []*Delivery) { p.handOver(writing, ds) })
+	rememberers := eachGroup(rememberWorkers, p.ended, func(its []*Item) { p.remember(writing, its) })
 
 	batches, failed := p.poll(polling, stop)
 	for _, s := range p.Stages {
-		batches = p.through(work, s, batches)
+		batches = p.through(polling, s, batches)
 	}
-	send := p.sendAll
 	if p.Once {
-		send = p.sendOnce
-	}
-	send(work, batches) // returns when polling and all stages ended
+		p.sendOnce(writing, batches)
+	} else {
+		p.sendAll(batches)
+	} // returns when polling and all stages ended
 
-	for _, r := range p.routes {
-		for _, l := range r.lines {
-			l.waiting.close()
-		}
+	for l := range p.lines {
+		l.waiting.close()
 	}
 	dispatchers.Wait()
-	p.out.Wait()
+	p.assigned.drain(writing)
 	p.answered.close()
 	settlers.Wait()
+	p.handing.close()
+	handers.Wait()
+	p.ended.close()
+	rememberers.Wait()
 	close(stopCommitting)
 	committer.Wait()
+	leaving.Wait()
 	return <-failed
+}
+
+// eachGroup starts n workers that take groups of ends from q until it is closed
+// and empty.
+func eachGroup[T any](n int, q *queue[T], work func([]T)) *sync.WaitGroup {
+	workers := new(sync.WaitGroup)
+	for range n {
+		workers.Go(func() {
+			var group []T
+			for {
+				if group = q.take(group, settleGroup); len(group) == 0 {
+					return
+				}
+				work(group)
+			}
+		})
+	}
+	return workers
 }
 
 // poll hands out batches until ctx ends or the source fails, and then closes
@@ -205,6 +253,7 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 			if b.Poisoned != nil {
 				p.poisoned(*b.Poisoned)
 			}
+			p.assigned.add(b.Tracker)
 			batches <- b
 		}
 	}()
@@ -256,73 +305,109 @@ func abandonBatch(b *Batch) {
 	b.Tracker.Abandon(items)
 }
 
-// settleAll takes groups of answers until there are no more.
-func (p *Pipeline) settleAll(ctx context.Context) {
-	var group []*Delivery
-	for {
-		group = p.answered.take(group, settleGroup)
-		if len(group) == 0 {
-			return
-		}
-		p.settle(ctx, p.sendLater(group))
-	}
-}
-
-// settle writes the rows of answers that are final, as they arrive, and
-// finishes the items whose last device has answered. Only then has a hard kill
-// nothing left to send twice, and the window opens again.
+// settle decides what answers mean, and writes the rows of those that end
+// here. What must be handed over first goes on to handOver, so that what was
+// accepted waits for nothing but the status store.
 func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
+	group = p.sendLater(group)
 	if p.Answered != nil {
 		p.Answered(group)
 	}
 	p.Metrics.answered(p.Lane, group)
 	p.poisonedSends(group)
-	now, told := time.Now(), p.Events.Group(p.Lane)
-	decide(p.Policy, group, now)
+	now := time.Now()
+	p.decide(group, now)
 	p.Metrics.ambiguous(group)
-	accepted, other := answerRows(group, told, now)
-	err := p.writeStatus(ctx, accepted)
-	if err == nil { // only now, so that what was accepted waits for nobody
-		err = p.produce(ctx, failureEvents(nil, told, now))
-	}
-	if err == nil {
-		err = p.writeStatus(ctx, other)
-	}
-	if err == nil {
-		told.Count(now)
-	}
+	here, handing := splitWaiting(group)
+	p.handing.put(handing...)
+	p.end(here, p.record(ctx, here, now))
+}
 
+// handOver hands deliveries over to their next record: 1. it is acknowledged,
+// 2. the rows that say so are durable. A record that its topic will never take
+// goes to the DLQ instead.
+func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
+	now := time.Now()
+	refused, err := p.produce(ctx, group)
+	if err == nil {
+		_, err = p.produce(ctx, deadLetter(refused))
+	}
+	if err == nil {
+		err = p.record(ctx, group, now)
+	}
+	p.end(group, err)
+}
+
+// record writes the rows of decided deliveries and counts them once they are
+// durable. It returns an error only when ctx ended first.
+func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time) error {
+	told := p.Events.Group(p.Lane)
+	rows := p.rowsOf(group, told, now)
+	if err := p.writeStatus(ctx, rows); err != nil {
+		return err
+	}
+	told.Count(now)
+	return nil
+}
+
+// end is the end of each delivery: its row is durable, it needs none, or, with
+// an error, the next owner does it again. Only now has a hard kill nothing left
+// to send twice, and its place in the window is free. The last end of an item
+// sends it on to remember.
+func (p *Pipeline) end(group []*Delivery, err error) {
 	var last []*Item
 	for _, d := range group {
-		d.abandoned = d.abandoned || err != nil
-		if d.inWindow {
-			p.routes[d.Route].settled(1)
+		if d.abandoned || err != nil {
+			atomic.StoreUint32(&d.Item.abandoned, 1)
 		}
-		p.routes[d.Route].completed.Add(1)
+		if r := d.line; r != nil {
+			if d.inWindow {
+				r.settled(1)
+			}
+			r.completed.Add(1)
+		}
 		if atomic.AddInt32(&d.Item.unanswered, -1) == 0 {
 			last = append(last, d.Item)
 		}
 	}
-	p.finish(ctx, last)
-	p.out.Add(-len(group))
+	p.ended.put(last...)
 }
 
-// finish is the only way an item ends. Each step is done before the next one
-// starts, so a crash in between repeats work and never loses any. A step that
-// fails is repeated until it works or the worker stops; meanwhile the tracker
-// fills, polling pauses and the lag grows.
-func (p *Pipeline) finish(ctx context.Context, items []*Item) {
+// remember is the only way an item ends: 3. the filter knows it, or is known
+// not to, before it is committed, because the next owner may trust the filter;
+// 4. its tracker hears, and 5. the committer may commit. While the filter
+// cannot be told, nothing new can be asked of it either, so waiting holds up
+// nobody. A partition that leaves does not wait: its next owner confirms what
+// is not committed.
+func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 	items, abandoned := splitAbandoned(items)
-	err := p.finishSteps(ctx, items)
-	if err != nil { // ctx ended or the partitions leave: the next owner does it again
+	p.ending(items)
+	p.noteLatest(ctx, items)
+	noneLeft := func() bool {
+		stay, leave := splitLeaving(items)
+		p.giveBackItems(append(leave, p.ended.remove((*Item).leaving)...))
+		items = stay
+		return len(items) == 0
+	}
+	err := p.repeat(ctx, "filter", noneLeft, func() error {
+		err := p.Seen.Add(ctx, seenIDs(items))
+		if err != nil {
+			p.Metrics.missedAdds.Add(float64(len(items)))
+		}
+		return err
+	})
+	if err != nil { // ctx ended, or all of them left
 		items, abandoned = nil, append(abandoned, items...)
 	}
-	turns := turnsOf(items, abandoned)
-	forTrackers(items, p.done) // 4. from here the committer may commit (5.)
-	forTrackers(abandoned, (*Tracker).Abandon)
-	for _, b := range turns {
-		b.unsettled.Done()
-	}
+	forTrackers(items, p.done)
+	p.giveBackItems(abandoned)
+	turnsOver(items)
+}
+
+// giveBackItems leaves items to the next owner of their partitions.
+func (p *Pipeline) giveBackItems(items []*Item) {
+	forTrackers(items, (*Tracker).Abandon)
+	turnsOver(items)
 }
 
 // done marks items of one tracker, and wakes the committer when much is done.
@@ -333,38 +418,6 @@ func (p *Pipeline) done(t *Tracker, items []*Item) {
 		default: // asked already
 		}
 	}
-}
-
-// finishSteps does the steps of finish that can fail.
-func (p *Pipeline) finishSteps(ctx context.Context, items []*Item) error {
-	if len(items) == 0 {
-		return nil
-	}
-	now, told := time.Now(), p.Events.Group(p.Lane)
-	rows := endRows(items, told, now)
-	// 1. What does not end here is handed over, and acknowledged.
-	if err := p.produce(ctx, failureEvents(handovers(items), told, now)); err != nil {
-		return err
-	}
-	// 2. Every other row of these items is durable.
-	if err := p.writeStatus(ctx, rows); err != nil {
-		return err
-	}
-	p.Metrics.ended(p.Lane, items)
-	told.Count(now)
-	p.noteLatest(ctx, items)
-	// 3. The filter knows them, or is known not to, before anything is
-	// committed: the next owner may trust it. While it cannot be told, nothing
-	// new can be asked of it either, so waiting holds up nobody. A partition
-	// that leaves does not wait: its next owner confirms what is not committed.
-	leaving := func() bool { return allLeaving(items) }
-	return p.repeat(ctx, "filter", leaving, func() error {
-		err := p.Seen.Add(ctx, seenIDs(items))
-		if err != nil {
-			p.Metrics.missedAdds.Add(float64(len(items)))
-		}
-		return err
-	})
 }
 
 // commitUntil is the one committer: it commits the watermarks at the interval
@@ -379,7 +432,9 @@ func (p *Pipeline) commitUntil(ctx context.Context, stop <-chan struct{}) {
 			soon = p.commitSoon
 		case <-soon:
 		case <-stop:
-			if err := p.Source.Commit(ctx); err != nil {
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.CommitTimeout)
+			defer cancel()
+			if err := p.Source.Commit(last); err != nil {
 				p.Log.Warn("last commit failed: what is done since the one before comes again and is confirmed", "lane", p.Lane, "error", err)
 			}
 			return

@@ -31,8 +31,11 @@ type world struct {
 	rows     map[string][]pipeline.Row // by id
 	retried  map[string]int
 	held     map[string]int
+	due      map[string]time.Time // of what is held
 	dead     map[string]int
 	feedback map[string]int
+	sentAt   map[string]time.Time // by device
+	untrue   []string             // what hand-overs tell that is not so
 	seen     map[string]int
 	accepted map[string]int  // by id/device
 	commits  map[int32]int64 // committed offset
@@ -44,14 +47,18 @@ type world struct {
 	ids       map[int32][]string
 	lease     *pipeline.Lease // nil = without end
 	once      bool            // mode at_most_once
+	drops     bool            // what is ambiguous ends UNKNOWN
 	frozen    bool            // nothing is committed
 	gates     *pipeline.Gates // nil = the pipeline's own
+	// exposed are sends that may have been accepted and have no row yet.
+	exposed     map[string]bool
+	mostExposed int
 }
 
 func newWorld(seed uint64) *world {
 	return &world{random: rand.New(rand.NewPCG(seed, 1)), faults: true,
-		trackers: map[int32]*pipeline.Tracker{}, rows: map[string][]pipeline.Row{}, retried: map[string]int{}, held: map[string]int{},
-		dead: map[string]int{}, feedback: map[string]int{}, seen: map[string]int{}, accepted: map[string]int{},
+		trackers: map[int32]*pipeline.Tracker{}, rows: map[string][]pipeline.Row{}, retried: map[string]int{}, held: map[string]int{}, due: map[string]time.Time{},
+		dead: map[string]int{}, feedback: map[string]int{}, sentAt: map[string]time.Time{}, seen: map[string]int{}, accepted: map[string]int{},
 		commits: map[int32]int64{}, ids: map[int32][]string{}}
 }
 
@@ -147,10 +154,14 @@ func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
 			w.retried[h.Item.ID]++
 		case pipeline.ToHold:
 			w.held[h.Item.ID]++
+			w.due[h.Item.ID] = h.NotBefore
 		case pipeline.ToDLQ:
 			w.dead[h.Item.ID]++
 		case pipeline.ToFeedback:
 			w.feedback[h.Item.ID]++
+			if sent := w.sentAt[h.Device.Hash]; !h.SentAt.Equal(sent) {
+				w.untrue = append(w.untrue, fmt.Sprintf("%s: feedback names a send at %v, it was at %v", h.Item.ID, h.SentAt, sent))
+			}
 		}
 	}
 	return nil
@@ -166,6 +177,9 @@ func (w *world) Write(_ context.Context, rows []pipeline.Row) error {
 	for _, r := range rows {
 		if !slices.ContainsFunc(w.rows[r.ID], func(o pipeline.Row) bool { return o.Device == r.Device && o.Step == r.Step && o.State == r.State }) {
 			w.rows[r.ID] = append(w.rows[r.ID], r)
+		}
+		if r.State != pipeline.StateSending {
+			delete(w.exposed, r.Device)
 		}
 	}
 	return nil
@@ -244,6 +258,7 @@ func (p *provider) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 		if it := d.Item; p.w.once && p.w.commits[it.Partition.ID] <= it.Offset {
 			p.w.early = append(p.w.early, it.ID+" was sent before its offset was committed")
 		}
+		p.w.sentAt[d.Device.Hash] = time.Now()
 		wait := time.Duration(p.w.random.IntN(200)) * time.Millisecond
 		pick := p.w.random.IntN(11)
 		p.w.mu.Unlock()
@@ -277,11 +292,22 @@ func (w *world) pipeline(t *testing.T, window int) (*pipeline.Pipeline, *provide
 
 func (w *world) pipelineTo(t *testing.T, window int, apns, fcm pipeline.Provider) *pipeline.Pipeline {
 	t.Helper()
+	return w.make(t, w, w, window, apns, fcm)
+}
+
+// pipelineFrom takes its batches, and their devices, from another source.
+func (w *world) pipelineFrom(t *testing.T, in *partition, apns, fcm pipeline.Provider) *pipeline.Pipeline {
+	t.Helper()
+	return w.make(t, in, in, 50, apns, fcm)
+}
+
+func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, window int, apns, fcm pipeline.Provider) *pipeline.Pipeline {
+	t.Helper()
 	p, err := pipeline.New(pipeline.Options{
-		Lane: "test", Source: w, Stages: []pipeline.Stage{w}, Producer: w, Status: w, Ledger: w, Seen: w,
+		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w,
 		Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: apns, {Platform: pipeline.FCM, App: "shop"}: fcm},
-		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 2, Window: window,
-		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitInterval: 50 * time.Millisecond,
+		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}, DropAmbiguous: w.once || w.drops}, StageWorkers: 2, Window: window,
+		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
 		Once: w.once, Gates: w.gates, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -349,6 +375,9 @@ func (w *world) check(t *testing.T) {
 		if got, want := w.commits[part], int64(len(ids)-1)*2+1; got != want {
 			t.Errorf("partition %d committed up to %d, want %d", part, got, want)
 		}
+	}
+	if len(w.untrue) > 0 {
+		t.Errorf("hand-overs tell: %v", w.untrue)
 	}
 	if w.rewinds > 0 || len(w.early) > 0 {
 		t.Errorf("%d rewinds, committed without outcome: %v", w.rewinds, w.early)

@@ -55,7 +55,7 @@ type Poisoned struct {
 // none is decided. caught, if any panic was, is called once before Contain
 // returns. Panics in goroutines that the stage starts cannot be caught.
 func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) error {
-	err := applyCaught(ctx, s, b)
+	err := survived(s.Name(), func() error { return s.Apply(ctx, b) })
 	first, ok := errors.AsType[*PanicError](err)
 	if !ok {
 		return err
@@ -122,22 +122,12 @@ func (c *containment) apply(from, to int) (*PanicError, error) {
 	}
 	part := *c.batch
 	part.Items = c.batch.Items[from:to:to]
-	err := applyCaught(c.ctx, c.stage, &part)
+	err := survived(c.stage.Name(), func() error { return c.stage.Apply(c.ctx, &part) })
 	if p, ok := errors.AsType[*PanicError](err); ok {
 		c.found.Panics++
 		return p, nil
 	}
 	return nil, err
-}
-
-// applyCaught applies the stage and returns its panic as a *PanicError.
-func applyCaught(ctx context.Context, s Stage, b *Batch) (err error) {
-	defer func() {
-		if p := Recovered(s.Name(), recover()); p != nil {
-			err = p
-		}
-	}()
-	return s.Apply(ctx, b)
 }
 
 // Recovered is what a deferred call of recover returned as a *PanicError of this

@@ -248,7 +248,7 @@ func TestPoison(t *testing.T) {
 			Lane: "test", Source: w, Stages: []pipeline.Stage{poisonStage{}, w}, Producer: w, Status: w, Ledger: w, Seen: w,
 			Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: pr, {Platform: pipeline.FCM, App: "shop"}: pr},
 			Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 300,
-			SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitInterval: 50 * time.Millisecond,
+			SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
 			Metrics: pipeline.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(io.Writer(&log), nil)),
 		})
 		if err != nil {
@@ -365,6 +365,98 @@ func TestPoisonedSends(t *testing.T) {
 			if n := counted(t, reg, "push_panics_total", stage); n != want {
 				t.Errorf("push_panics_total says %v of %s, want %v", n, stage, want)
 			}
+		}
+	})
+}
+
+// startled panics the first time that each of its steps is asked, after it was
+// done.
+type startled struct {
+	*world
+	mu    sync.Mutex
+	asked map[string]bool
+}
+
+func (s *startled) once(step string) {
+	s.mu.Lock()
+	first := !s.asked[step]
+	s.asked[step] = true
+	s.mu.Unlock()
+	if first {
+		panic("secret text")
+	}
+}
+
+func (s *startled) Write(ctx context.Context, rows []pipeline.Row) error {
+	defer s.once("write")
+	return s.world.Write(ctx, rows)
+}
+
+func (s *startled) Produce(ctx context.Context, hs []pipeline.Handover) error {
+	defer s.once("produce")
+	return s.world.Produce(ctx, hs)
+}
+
+func (s *startled) Add(ctx context.Context, ids []string) error {
+	defer s.once("add")
+	return s.world.Add(ctx, ids)
+}
+
+func (s *startled) Accepted(context.Context, []*pipeline.Item) error {
+	defer s.once("latest")
+	return nil
+}
+
+// A panic after the answer ends nothing: a store's step is done again, and what
+// cannot be decided ends as what is known of it, DELIVERED or UNKNOWN.
+func TestPanicsAfterTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.faults = false
+		w.fill(1, 1000)
+		odd := map[string]bool{}
+		for _, b := range w.batches {
+			for i := range b.Items {
+				b.Items[i].CollapseKey = "k"
+				if i%10 == 7 {
+					b.Items[i].Attempt = -1 // which no decoder lets through
+					odd[b.Items[i].ID] = true
+				}
+			}
+		}
+		pr := &slow{w: w, wait: time.Millisecond, answer: func(d *pipeline.Delivery) pipeline.Result {
+			if odd[d.Item.ID] && d.Item.Offset%40 != 14 {
+				return pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Reason: "timeout"}
+			}
+			return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+		}}
+		reg := prometheus.NewRegistry()
+		p := w.pipelineTo(t, 300, pr, pr)
+		s := &startled{world: w, asked: map[string]bool{}}
+		p.Stages[0], p.Metrics = oneDevice{}, pipeline.NewMetrics(reg)
+		p.Status, p.Producer, p.Seen, p.Latest = s, s, s, s
+		stop := w.starts(t, p)
+		w.wait(t)
+		stop()
+		pr.out.Wait()
+		if len(s.asked) != 4 {
+			t.Errorf("only %v were asked", s.asked)
+		}
+		unknown := 0
+		for _, id := range w.ids[0] {
+			rows := w.rows[id]
+			if len(rows) != 1 {
+				t.Fatalf("%s has the rows %v", id, rows)
+			}
+			switch r := rows[0]; {
+			case r.State == pipeline.StateUnknown && odd[id] && r.Reason == string(pipeline.Panicked):
+				unknown++
+			case r.State != pipeline.StateDelivered && r.State != pipeline.StateDeadLettered:
+				t.Errorf("%s ended %v", id, r.State)
+			}
+		}
+		if n := counted(t, reg, "push_panics_total", "settle"); unknown == 0 || int(n) != unknown {
+			t.Errorf("%d ended UNKNOWN, %v panics counted", unknown, n)
 		}
 	})
 }

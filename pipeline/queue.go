@@ -57,6 +57,13 @@ func (q *queue[T]) remove(goes func(T) bool) (gone []T) {
 	return gone
 }
 
+// look shows, without waiting, what is in the queue; see must keep nothing of it.
+func (q *queue[T]) look(see func([]T)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	see(q.values)
+}
+
 // isClosed reports whether nothing more is put.
 func (q *queue[T]) isClosed() bool {
 	q.mu.Lock()

@@ -20,7 +20,6 @@ const (
 	TooLarge     Reason = "too_large"
 	UnknownApp   Reason = "unknown_app"
 	IDReused     Reason = "id_reused"
-	NotCritical  Reason = "critical_not_allowed"
 	RetriesUsed  Reason = "retries_used_up"
 	Panicked     Reason = "panicked"
 
@@ -28,15 +27,20 @@ const (
 	OptedOutAll     Reason = "opted_out_all"
 	OptedOutChannel Reason = "opted_out_channel"
 	OptedOutType    Reason = "opted_out_type"
-	Limited         Reason = "limited" // followed by ":" and the rule's name
-	NoDevice        Reason = "no_device"
-	TokenGone       Reason = "token_gone"
-	Superseded      Reason = "superseded"
+	// PreferencesUnread: what the user opted out of cannot be read.
+	PreferencesUnread Reason = "preferences_unreadable"
+	Limited           Reason = "limited" // followed by ":" and the rule's name
+	NoDevice          Reason = "no_device"
+	TokenGone         Reason = "token_gone"
+	Superseded        Reason = "superseded"
 
 	// HELD.
-	NotDue       Reason = "not_due"
-	RouteStopped Reason = "route_stopped"
-	Unclaimed    Reason = "unclaimed"
+	NotDue          Reason = "not_due"
+	RouteStopped    Reason = "route_stopped"
+	RetriesWait     Reason = "retries_wait"
+	Unclaimed       Reason = "unclaimed"
+	WorkerStopped   Reason = "worker_stopped"
+	UserQuarantined Reason = "user_quarantined"
 
 	// UNKNOWN.
 	IntentLost Reason = "intent_without_result"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -20,17 +21,15 @@ const (
 )
 
 // repeat does step until it works, with growing pauses, and says at intervals
-// that it does. It gives up only when ctx ends or leaving, if given, says so.
-func (p *Pipeline) repeat(ctx context.Context, name string, leaving func() bool, step func() error) error {
-	var logged, since time.Time
-	over := func(time.Time) {}
-	defer func() { over(time.Now()) }()
+// that it does. It gives up only when ctx ends or leaving, if given, says so. A
+// step that panics has failed: it is of ours or of a store's client, and no
+// reason to end what all others do.
+func (p *Pipeline) repeat(ctx context.Context, name string, leaving func() bool, step func() error) (err error) {
+	stall := p.stall(name)
+	defer func() { stall.end(err) }()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		err := step()
+		err := survived(name, step)
 		if err == nil {
-			if !since.IsZero() {
-				p.Log.Info("goes on", "lane", p.Lane, "step", name, "stalled", time.Since(since).Round(time.Millisecond))
-			}
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -39,20 +38,95 @@ func (p *Pipeline) repeat(ctx context.Context, name string, leaving func() bool,
 		if leaving != nil && leaving() {
 			return errLeaving
 		}
-		p.Metrics.failedStep(p.Lane, name)
-		now := time.Now()
-		if since.IsZero() {
-			since = now
-			over = p.stalls.Declare(now, name, err.Error())
-		}
-		if now.Sub(logged) >= logEvery {
-			logged = now
-			p.Log.Warn("stalls and tries again", "lane", p.Lane, "step", name, "since", since, "error", err)
-		}
+		stall.tell(err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// patiently does a step that makes its own attempts until ctx ends. One that
+// takes longer than StatusTimeout is told like one that fails, at intervals;
+// and its context ends when leaving, if given, says so.
+func (p *Pipeline) patiently(ctx context.Context, name string, leaving func() bool, step func(context.Context) error) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stall := p.stall(name)
+	var watching sync.WaitGroup
+	over := make(chan struct{}) // closed below, when the step is over
+	defer func() {
+		close(over)
+		watching.Wait()
+		stall.end(err)
+		cancel()
+	}()
+	watching.Go(func() {
+		ticker := time.NewTicker(p.StatusTimeout)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+			}
+			if leaving != nil && leaving() {
+				cancel()
+				return
+			}
+			stall.tell(errSlow)
+		}
+	})
+	return step(ctx)
+}
+
+// errSlow is told of a step that tries by itself: its store says why.
+var errSlow = errors.New("not done within the time-out of one attempt")
+
+// stall is a step that may not get on. While it does not, it is counted,
+// declared and logged. It belongs to one goroutine at a time.
+type stall struct {
+	p      *Pipeline
+	name   string
+	since  time.Time // zero before the first tell
+	logged time.Time
+	over   func(now time.Time) // ends the declaration; nil before the first tell
+}
+
+func (p *Pipeline) stall(name string) *stall { return &stall{p: p, name: name} }
+
+// tell says that the step does not get on, and why.
+func (s *stall) tell(err error) {
+	s.p.Metrics.failedStep(s.p.Lane, s.name)
+	now := time.Now()
+	if s.since.IsZero() {
+		s.since = now
+		s.over = s.p.stalls.Declare(now, s.name, err.Error())
+	}
+	if now.Sub(s.logged) >= logEvery {
+		s.logged = now
+		s.p.Log.Warn("stalls and tries again", "lane", s.p.Lane, "step", s.name, "since", s.since, "error", err)
+	}
+}
+
+// end says how the step ended, if anything was told of it.
+func (s *stall) end(err error) {
+	if s.over == nil {
+		return
+	}
+	now := time.Now()
+	s.over(now)
+	if err == nil {
+		s.p.Log.Info("goes on", "lane", s.p.Lane, "step", s.name, "stalled", now.Sub(s.since).Round(time.Millisecond))
+	}
+}
+
+// survived does step, and returns its panic as a *PanicError.
+func survived(name string, step func() error) (err error) {
+	defer func() {
+		if p := Recovered(name, recover()); p != nil {
+			err = p
+		}
+	}()
+	return step()
 }

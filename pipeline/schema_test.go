@@ -52,6 +52,7 @@ func TestWhatTheMessageSchemaCannotSay(t *testing.T) {
 		"depth":                             with(`"x":` + nested(16)),
 		"an integer written as 1.0":         with(`"badge":1.0`),
 		"agreement of two fields":           with(`"push_type":"voip","apns":{"headers":{"apns-push-type":"alert"}}`),
+		"agreement with fcm's part":         with(`"push_type":"voip","fcm":{"apns":{"headers":{"apns-push-type":"alert"}}}`),
 		"the size of the whole":             with(`"x":"` + strings.Repeat("x", MaxValue) + `"`),
 	} {
 		document, err := jsonschema.UnmarshalJSON(strings.NewReader(record))
@@ -92,6 +93,15 @@ func schemaRecords() []string {
 		for _, name := range []string{"data", "notification", "android", "apns", "webpush", "token", "fid", "topic", "condition", "name", "x"} {
 			records = append(records, with(`"fcm":{"`+name+`":`+v+`}`))
 		}
+		for _, name := range []string{"apns-expiration", "apns-priority", "apns-push-type", "apns-collapse-id", "apns-topic", "x"} {
+			records = append(records, with(`"fcm":{"apns":{"headers":{"`+name+`":`+v+`}}}`))
+		}
+		for _, part := range []string{"apns", "android", "webpush"} {
+			for _, name := range []string{"headers", "payload", "data", "live_activity_token", "liveActivityToken", "x"} {
+				records = append(records, with(`"fcm":{"`+part+`":{"`+name+`":`+v+`}}`), with(`"fcm":{"`+part+`":{"`+name+`":{"pf_id":`+v+`,"aps":{}}}}`))
+			}
+		}
+		records = append(records, with(`"fcm":{"data":{"pf_id":`+v+`}}`), with(`"fcm":{"apns":{"payload":{"aps":`+v+`}}}`))
 	}
 	for _, header := range []string{`"apns-expiration":"0"`, `"apns-expiration":"1763719200"`, `"apns-expiration":"1234567890123"`, `"apns-priority":"5"`,
 		`"apns-priority":"7"`, `"apns-push-type":"mdm"`, `"apns-collapse-id":" a"`, `"apns-collapse-id":"a "`} {

@@ -25,9 +25,6 @@ type route struct {
 	lines    [charges]*line
 	window   *semaphore.Weighted
 	metrics  routeMetrics
-	// What was handed to it and what has come back, since the start: together
-	// they say whether it moves.
-	queued, completed atomic.Uint64
 }
 
 func newRoute(r Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
@@ -45,11 +42,25 @@ type line struct {
 	*route
 	charge  charge
 	waiting *queue[*Delivery] // closed by Run when nothing more is sent
+	// What was handed to it and what has come back, since the start: together
+	// they say whether it moves.
+	queued, completed atomic.Uint64
 }
 
-// lineOf is where a delivery waits. Its route is there.
+// lineOf is where a delivery is to wait. Its route is there.
 func (p *Pipeline) lineOf(d *Delivery) *line {
 	return p.routes[d.Route].lines[p.chargeOf(d.Item)]
+}
+
+// lines are those of all routes.
+func (p *Pipeline) lines(yield func(*line) bool) {
+	for _, r := range p.routes {
+		for _, l := range r.lines {
+			if !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // settled gives n places of the window back.
@@ -59,14 +70,14 @@ func (r *route) settled(n int) {
 }
 
 // sendAll takes the batches that are through the stages until there are no
-// more, hands their deliveries to the routes and finishes the items that were
-// decided on the way.
-func (p *Pipeline) sendAll(ctx context.Context, batches <-chan *Batch) {
+// more, and hands their deliveries to the routes; those that were decided on
+// the way have nothing to wait for. It never waits itself: a lane in which
+// nothing can be handed over goes on sending.
+func (p *Pipeline) sendAll(batches <-chan *Batch) {
 	waiting := make(map[*line][]*Delivery, len(p.routes))
 	for b := range batches {
-		ended := p.sort(b, waiting)
+		p.answered.put(p.sort(b, waiting)...)
 		p.enqueue(waiting)
-		p.finish(ctx, ended)
 	}
 }
 
@@ -74,7 +85,9 @@ func (p *Pipeline) sendAll(ctx context.Context, batches <-chan *Batch) {
 func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
 	for l, ds := range waiting {
 		if len(ds) > 0 {
-			p.out.Add(len(ds))
+			for _, d := range ds {
+				d.line = l
+			}
 			l.queued.Add(uint64(len(ds)))
 			l.waiting.put(ds...)
 			waiting[l] = ds[:0]
@@ -82,33 +95,40 @@ func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
 	}
 }
 
-// sort spreads the deliveries of b over the lines and returns the items that
-// have nothing to send. Deliveries go in the order of their status buckets, so
-// that the rows of neighbouring answers fall into few partitions.
-func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (ended []*Item) {
+// sort spreads the deliveries of b over the lines, and returns those that are
+// decided already. Deliveries go in the order of their status buckets, so that
+// the rows of neighbouring answers fall into few partitions.
+func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Delivery) {
 	type placed struct {
 		bucket int64
 		item   *Item
 	}
 	open := make([]placed, 0, len(b.Items))
+	var whole []Delivery
 	for i := range b.Items {
 		it := &b.Items[i]
-		n := int32(0)
+		if len(it.Deliveries) == 0 {
+			it.Decide(Suppressed, NoDevice, "")
+		}
+		if it.Verdict != Undecided {
+			whole = append(whole, Delivery{Item: it, Verdict: it.Verdict, Reason: it.Reason})
+			it.unanswered = 1
+			continue
+		}
+		it.unanswered = int32(len(it.Deliveries))
 		for j := range it.Deliveries {
 			d := &it.Deliveries[j]
 			if d.Verdict == Undecided && p.routes[d.Route] == nil {
 				d.Verdict, d.Reason = Failed, NoRoute
 			}
-			if d.Verdict == Undecided {
-				n++
+			if d.Verdict != Undecided {
+				decided = append(decided, d)
 			}
 		}
-		if it.Verdict != Undecided || n == 0 {
-			ended = append(ended, it)
-			continue
-		}
-		atomic.StoreInt32(&it.unanswered, n)
 		open = append(open, placed{p.Status.Bucket(it.ID), it})
+	}
+	for i := range whole {
+		decided = append(decided, &whole[i])
 	}
 	slices.SortFunc(open, func(a, b placed) int { return cmp.Compare(a.bucket, b.bucket) })
 	for _, o := range open {
@@ -119,12 +139,13 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (ended []*Item)
 			}
 		}
 	}
-	return ended
+	return decided
 }
 
 // dispatch submits what waits in one line, as fast as its window and its
-// provider's queue take it, until the queue is closed and empty.
-func (p *Pipeline) dispatch(ctx context.Context, l *line) {
+// provider's queue take it, until the queue is closed and empty. After polling
+// has ended only what is committed is sent, until submitting ends.
+func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 	var group []*Delivery
 	most := max(1, min(dispatchGroup, p.Window/4))
 	for {
@@ -132,17 +153,42 @@ func (p *Pipeline) dispatch(ctx context.Context, l *line) {
 		if len(group) == 0 {
 			return
 		}
-		p.awaitLease(ctx, l, group)
-		if err := l.window.Acquire(ctx, int64(len(group))); err != nil {
-			p.giveBack(group)
-			continue
+		p.awaitLease(submitting, l, group)
+		if group = p.enter(polling, submitting, l, group); len(group) > 0 {
+			p.submit(submitting, l, group)
 		}
-		l.metrics.window.Add(float64(len(group)))
-		for _, d := range group {
-			d.inWindow = true
-		}
-		p.submit(ctx, l, group)
 	}
+}
+
+// enter waits for places of the window, and returns the deliveries that have
+// one. The others are given back.
+func (p *Pipeline) enter(polling, submitting context.Context, l *line, group []*Delivery) []*Delivery {
+	if l.window.Acquire(polling, int64(len(group))) != nil {
+		group = p.keepOwned(group)
+		if l.window.Acquire(submitting, int64(len(group))) != nil {
+			p.giveBack(group)
+			return nil
+		}
+	}
+	l.metrics.window.Add(float64(len(group)))
+	for _, d := range group {
+		d.inWindow = true
+	}
+	return group
+}
+
+// keepOwned gives back the deliveries that leave, and returns the others in
+// place.
+func (p *Pipeline) keepOwned(group []*Delivery) []*Delivery {
+	owned := group[:0]
+	for _, d := range group {
+		if d.leaving() {
+			p.giveBack([]*Delivery{d})
+		} else {
+			owned = append(owned, d)
+		}
+	}
+	return owned
 }
 
 // due returns, in place, the deliveries of group that may be sent now. The
@@ -187,23 +233,22 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) {
 
 // sendLater puts deliveries that were given back unsent ahead of their lines
 // again, and returns the others in place. They hold no place of the
-// window meanwhile. What may not be sent any more at all is abandoned.
+// window meanwhile. What may not be sent any more at all is given back.
 func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	var later map[*line][]*Delivery
 	answered := group[:0]
 	for _, d := range group {
-		if d.abandoned || d.Result.Class != NoAnswer {
+		if d.line == nil || d.abandoned || d.Verdict != Undecided || d.Result.Class != NoAnswer {
 			answered = append(answered, d)
 			continue
 		}
-		l := p.lineOf(d)
 		if d.gate != nil {
 			d.paid.refund(d.gate, 1)
 			d.gate, d.paid = nil, chargeNone
 		}
 		if d.inWindow {
 			d.inWindow = false
-			l.settled(1)
+			d.line.settled(1)
 		}
 		if d.leaving() {
 			d.abandoned = true
@@ -213,24 +258,32 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 		if later == nil {
 			later = make(map[*line][]*Delivery)
 		}
-		later[l] = append(later[l], d)
+		later[d.line] = append(later[d.line], d)
 	}
 	for l, ds := range later {
 		if !l.waiting.putBack(ds) {
-			for _, d := range ds {
-				d.abandoned = true
-			}
+			unsent(ds)
 			answered = append(answered, ds...)
 		}
 	}
 	return answered
 }
 
+// unsent marks deliveries that this worker will not send. They are the next
+// owner's; but what is committed is nobody's else, and goes to the hold topic.
+func unsent(ds []*Delivery) {
+	for _, d := range ds {
+		if d.Item.committed {
+			d.Result = Result{Class: Held, Scope: ScopeRoute, Reason: string(WorkerStopped)}
+		} else {
+			d.abandoned = true
+		}
+	}
+}
+
 // giveBack returns deliveries that no provider took.
 func (p *Pipeline) giveBack(ds []*Delivery) {
-	for _, d := range ds {
-		d.abandoned = true
-	}
+	unsent(ds)
 	p.answered.put(ds...)
 }
 

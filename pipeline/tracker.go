@@ -19,17 +19,18 @@ type Tracker struct {
 	retry     bool
 	capacity  int
 	lease     *Lease
-	leaving   atomic.Bool // draining or revoked; written under mu
+	leaving   atomic.Bool // what is not sent is to be abandoned; never unset
 
 	mu        sync.Mutex
 	base      uint64   // seq of records[0]
 	records   []record // from the committed offset to the newest, in polled order
 	passed    int      // how many of records are below the watermark: done, not yet committed
 	open      map[string]uint64
-	confirms  int   // records from the start of the assignment that are still to be confirmed
-	watermark int64 // next offset to commit; -1 until something is done
-	committed int64 // as told by Committed; -1 before
-	active    int   // admitted, and neither done nor abandoned
+	intents   map[int64]bool // offsets of intended records that are not done
+	confirms  int            // records from the start of the assignment that are still to be confirmed
+	watermark int64          // next offset to commit; -1 until something is done
+	committed int64          // as told by Committed; -1 before
+	active    int            // admitted, and neither done nor abandoned
 	draining  bool
 	revoked   bool
 	idle      chan struct{} // closed when draining and active is 0
@@ -53,7 +54,8 @@ type TrackerOptions struct {
 	// Capacity records.
 	Capacity int
 	// Confirms is how many records from the start are marked for a confirm
-	// read, because a dead owner may have sent them: its Capacity.
+	// read, because a dead owner may have sent them: its Capacity. Those that are
+	// read again below the committed offset come on top.
 	Confirms int
 	// Retry is set for retry and hold topics.
 	Retry bool
@@ -65,7 +67,7 @@ type TrackerOptions struct {
 func NewTracker(o TrackerOptions) *Tracker {
 	return &Tracker{
 		partition: o.Partition, retry: o.Retry, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
-		open: make(map[string]uint64), watermark: -1, committed: -1, idle: make(chan struct{}),
+		open: make(map[string]uint64), intents: make(map[int64]bool), watermark: -1, committed: -1, idle: make(chan struct{}),
 	}
 }
 
@@ -108,7 +110,9 @@ func (t *Tracker) Admit(b *Batch) int {
 			}
 		}
 		it.Confirm = it.Confirm || t.retry || t.confirms > 0
-		t.confirms = max(0, t.confirms-1)
+		if !it.Reread {
+			t.confirms = max(0, t.confirms-1)
+		}
 		it.batch, it.seq = b, t.base+uint64(len(t.records))
 		rec := record{offset: it.Offset}
 		if it.Verdict == Undecided {
@@ -128,6 +132,7 @@ func (t *Tracker) Done(items []*Item) (commit bool) {
 	defer t.mu.Unlock()
 	for _, it := range items {
 		if it.intended {
+			delete(t.intents, it.Offset)
 			delete(t.open, it.ID) // its offset went ahead
 			continue
 		}
@@ -150,6 +155,7 @@ func (t *Tracker) Intend(items []*Item) {
 	defer t.mu.Unlock()
 	for _, it := range items {
 		it.intended = true
+		t.intents[it.Offset] = true
 		t.records[it.seq-t.base].done = true
 	}
 	t.advance()
@@ -235,6 +241,24 @@ func (t *Tracker) Open() int {
 	return len(t.records) - t.passed
 }
 
+// Leave asks for what has not been sent to be abandoned, and does not wait. Items
+// may still be admitted, and are abandoned too.
+func (t *Tracker) Leave() { t.leaving.Store(true) }
+
+// settled reports whether nothing of the assignment is in flight.
+func (t *Tracker) settled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.active == 0
+}
+
+// over reports whether the assignment has ended and nothing of it is in flight.
+func (t *Tracker) over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revoked && t.active == 0
+}
+
 // Drain asks for what has not been sent to be abandoned, and waits until every
 // admitted record is done or abandoned, or ctx ends. It may be called twice.
 // With nothing in flight it returns nil even if ctx has ended.
@@ -261,6 +285,21 @@ func (t *Tracker) Drain(ctx context.Context) error {
 
 // Draining reports whether items that have not been sent are to be abandoned.
 func (t *Tracker) Draining() bool { return t.leaving.Load() }
+
+// Unresolved is the offset of the first record whose intent stands without a
+// result, also if it was abandoned: what the next owner has to read again
+// although it is committed. ok is false if there is none. Asked after Watermark,
+// it covers all that lies below that.
+func (t *Tracker) Unresolved() (from int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for offset := range t.intents {
+		if !ok || offset < from {
+			from, ok = offset, true
+		}
+	}
+	return from, ok
+}
 
 // Lapsed reports whether nothing more may be sent for this assignment: it is
 // leaving, or the member's lease has passed and is not renewed yet. It takes no

@@ -18,6 +18,7 @@ type Device struct {
 type User struct {
 	Devices     []Device
 	Preferences Preferences
+	Quarantine  Quarantine
 	// Limiter is the user's packed limiter state as it was read together with
 	// the record; nil when there is none. Only package limits reads it.
 	Limiter []byte
@@ -28,6 +29,43 @@ type Preferences struct {
 	OptOutAll bool
 	Channels  []string // opted out of these channels; "push" is ours
 	Types     []string // opted out of these message types
+}
+
+// Quarantine says what of a user cannot be read and has nothing valid from
+// before that stands in for it; zero = nothing.
+type Quarantine uint8
+
+const (
+	// PreferencesBroken: the user's first preferences break a rule. They forbid
+	// something, nobody knows what: all but critical is kept back.
+	PreferencesBroken Quarantine = 1 << iota
+	// PreferencesUnknown: they are of an unknown version, which will be known
+	// after an upgrade. All but critical waits for it.
+	PreferencesUnknown
+	// DeviceUnread: a device. Who has no other one for the app is waited for.
+	DeviceUnread
+	// RecordUnread: the whole stored record, so nothing is known of the user.
+	RecordUnread
+)
+
+// Verdict is what the user says to a message: Undecided = it may be sent,
+// Suppressed, or Deferred until the user can be read. Neither an opt-out that
+// is only feared nor one of an unknown version holds up critical messages.
+func (u *User) Verdict(m *Message) (Verdict, Reason) {
+	if u.Quarantine&RecordUnread != 0 {
+		return Deferred, UserQuarantined
+	}
+	if reason, out := u.Preferences.OptedOut(m.Type); out {
+		return Suppressed, reason
+	}
+	switch {
+	case m.Priority == Critical:
+	case u.Quarantine&PreferencesBroken != 0:
+		return Suppressed, PreferencesUnread
+	case u.Quarantine&PreferencesUnknown != 0:
+		return Deferred, UserQuarantined
+	}
+	return Undecided, ""
 }
 
 // ChannelPush is the name of this fleet's channel in a user's preferences.

@@ -1,6 +1,9 @@
 package pipeline
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Standstill is a partition that has records to read or to finish, and whose
 // watermark has not moved since Since.
@@ -16,28 +19,29 @@ type Waiting string
 
 // What a source may wait for.
 const (
-	WaitingNothing Waiting = ""               // it does not wait
-	WaitingDue     Waiting = "not_due"        // the next record is for later
-	WaitingRoom    Waiting = "back_pressure"  // the window of open records is full
-	WaitingOwner   Waiting = "previous_owner" // what was open before a rebalance is still on its way
-	WaitingStopped Waiting = "stopped"        // an operator has to look at it
-	WaitingKafka   Waiting = "kafka_silent"   // its brokers do not answer
+	WaitingNothing Waiting = ""                     // it does not wait
+	WaitingDue     Waiting = "not_due"              // the next record is for later
+	WaitingRoom    Waiting = "back_pressure"        // the window of open records is full
+	WaitingTurn    Waiting = "others_back_pressure" // the same, with nothing of its own
+	WaitingOwner   Waiting = "previous_owner"       // what was open before a rebalance is still on its way
+	WaitingStopped Waiting = "stopped"              // an operator has to look at it
+	WaitingKafka   Waiting = "kafka_silent"         // its brokers do not answer
 )
 
-// RouteProgress is what a route has done so far.
-type RouteProgress struct {
-	Route     Route
-	Out       int    // deliveries that wait for it or are on their way
+// LineProgress is what a line has done so far.
+type LineProgress struct {
+	Line      Line
+	Out       int    // deliveries that wait in it or are on their way
 	Completed uint64 // deliveries that came back, since the start
 }
 
-// Sight is what a Watch looks at. Over is when the last stall ended
-// (Stalls.Declared).
+// Sight is what a Watch looks at. Ended are the stalls that are over since the
+// last look (Stalls.Declared).
 type Sight struct {
 	Standstills []Standstill
 	Stalls      []Stall
-	Over        time.Time
-	Routes      []RouteProgress
+	Ended       []Stall
+	Lines       []LineProgress
 }
 
 // Finding is what a Watch thinks of a Sight.
@@ -80,8 +84,8 @@ type Watch struct {
 	options WatchOptions
 	last    time.Time
 	parts   map[Partition]*watched
-	routes  map[Route]*movement
-	told    map[string]time.Time // stalls by name, and when an Alert last said so
+	lines   map[Line]*movement
+	told    map[stallID]time.Time // when an Alert last said so
 }
 
 // watched is what a Watch knows of a partition that stands still.
@@ -91,13 +95,15 @@ type watched struct {
 	waiting Waiting
 	since   time.Time // that it has waited for that
 	told    time.Time
-	ahead   map[Route]uint64 // what each route will have completed once all that was out at since is back
+	ahead   map[Line]uint64 // what each line will have completed once all that was out at since is back
 	seen    bool
 }
 
-func (p *watched) overtaken(completed map[Route]uint64) bool {
-	for r, n := range p.ahead {
-		if completed[r] < n {
+// overtaken reports whether all that was out at since is back, but for what lines
+// that are not told of have.
+func (p *watched) overtaken(completed map[Line]uint64) bool {
+	for l, n := range p.ahead {
+		if done, told := completed[l]; told && done < n {
 			return false
 		}
 	}
@@ -111,41 +117,43 @@ type movement struct {
 
 // NewWatch makes a Watch.
 func NewWatch(o WatchOptions) *Watch {
-	return &Watch{options: o, parts: make(map[Partition]*watched), routes: make(map[Route]*movement), told: make(map[string]time.Time)}
+	return &Watch{options: o, parts: make(map[Partition]*watched), lines: make(map[Line]*movement), told: make(map[stallID]time.Time)}
 }
 
 // Look judges what there is to be seen now. A partition whose window is full is
-// overtaken when all that its routes had to do when it came to a halt has been
-// done since: its own first record was among that, and is lost.
+// overtaken when all that the lines had to do when it came to a halt has been
+// done since: its own first record was among that, and is lost. A line that is
+// stalled says nothing about the partitions that have nothing in it.
 //
-//	the partition                                              is
-//	moves, or has no lag                                       not in Standstills
-//	stands still while any stall is declared                   excused
-//	… waits: not due, previous owner, operator                 excused
-//	… waits for room, and routes with work complete sends      excused, unless overtaken
-//	… anything else, for less than Patience                    suspected: Quiet
-//	… and for Patience since its last excuse                   Dead
+//	the partition                                             is
+//	moves, or has no lag                                      not in Standstills
+//	stands still while something is stalled that it needs     excused
+//	… waits: not due, its turn, previous owner, operator      excused
+//	… waits for room, and lines with work complete sends      excused, unless overtaken
+//	… anything else, for less than Patience                   suspected: Quiet
+//	… and for Patience since its last excuse                  Dead
 func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 	if w.last.IsZero() || now.Sub(w.last) > w.options.Gap {
 		clear(w.parts)
-		clear(w.routes)
+		clear(w.lines)
 		w.last = now
 	}
-	flowing := w.flowing(now, s.Routes)
-	completed := make(map[Route]uint64, len(s.Routes))
-	for _, r := range s.Routes {
-		completed[r.Route] = r.Completed
-	}
+	completed, flowing := w.flowing(now, s)
 	for i := range s.Standstills {
 		still := &s.Standstills[i]
-		p := w.part(now, still, s.Routes)
+		p := w.part(now, still, s.Lines)
+		for j := range s.Ended {
+			if e := &s.Ended[j]; e.excuses(still.Partition) {
+				p.excused = latestOf(p.excused, e.Until)
+			}
+		}
 		switch {
-		case len(s.Stalls) > 0, still.Waiting.excuses():
+		case slices.ContainsFunc(s.Stalls, func(st Stall) bool { return st.excuses(still.Partition) }), still.Waiting.excuses():
 			p.excused = now
 		case still.Waiting == WaitingRoom && !p.overtaken(completed):
 			p.excused = latestOf(p.excused, flowing)
 		}
-		quiet := now.Sub(latestOf(still.Since, p.excused, s.Over))
+		quiet := now.Sub(latestOf(still.Since, p.excused))
 		if quiet >= w.options.Patience && (f.Dead == nil || quiet > f.Quiet) {
 			f.Dead = still
 		}
@@ -162,7 +170,7 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 
 // excuses reports whether waiting for that is a reason by itself.
 func (w Waiting) excuses() bool {
-	return w == WaitingDue || w == WaitingOwner || w == WaitingStopped || w == WaitingKafka
+	return w == WaitingDue || w == WaitingTurn || w == WaitingOwner || w == WaitingStopped || w == WaitingKafka
 }
 
 // alarms reports whether waiting for that for long is worth an alert. The
@@ -170,7 +178,7 @@ func (w Waiting) excuses() bool {
 func (w Waiting) alarms() bool { return w != WaitingNothing && w != WaitingDue }
 
 // part is what is known of the partition, brought up to date.
-func (w *Watch) part(now time.Time, still *Standstill, routes []RouteProgress) *watched {
+func (w *Watch) part(now time.Time, still *Standstill, lines []LineProgress) *watched {
 	p := w.parts[still.Partition]
 	if p == nil {
 		p = &watched{}
@@ -181,9 +189,9 @@ func (w *Watch) part(now time.Time, still *Standstill, routes []RouteProgress) *
 	}
 	if p.since.IsZero() || !p.moved.Equal(still.Since) || p.waiting != still.Waiting {
 		p.moved, p.waiting, p.since, p.told = still.Since, still.Waiting, now, time.Time{}
-		p.ahead = make(map[Route]uint64, len(routes))
-		for _, r := range routes {
-			p.ahead[r.Route] = r.Completed + uint64(r.Out)
+		p.ahead = make(map[Line]uint64, len(lines))
+		for _, l := range lines {
+			p.ahead[l.Line] = l.Completed + uint64(l.Out)
 		}
 	}
 	p.seen = true
@@ -201,34 +209,41 @@ func (w *Watch) forget() {
 	}
 }
 
-// flowing is up to when routes have emptied what waits for them: when the
-// slowest of those with work last completed a send. Zero when none has work.
-func (w *Watch) flowing(now time.Time, routes []RouteProgress) (until time.Time) {
-	for _, r := range routes {
-		m := w.routes[r.Route]
+// flowing says what each line that is not stalled has completed, and up to when
+// they have emptied what waits in them: when the slowest of those with work
+// last completed a send. Zero when none has work.
+func (w *Watch) flowing(now time.Time, s Sight) (completed map[Line]uint64, until time.Time) {
+	completed = make(map[Line]uint64, len(s.Lines))
+	for _, l := range s.Lines {
+		m := w.lines[l.Line]
 		if m == nil {
-			m = &movement{completed: r.Completed, at: now}
-			w.routes[r.Route] = m
+			m = &movement{completed: l.Completed, at: now}
+			w.lines[l.Line] = m
 		}
-		if r.Out == 0 || r.Completed != m.completed {
-			m.completed, m.at = r.Completed, now
+		if l.Out == 0 || l.Completed != m.completed {
+			m.completed, m.at = l.Completed, now
 		}
-		if r.Out > 0 && (until.IsZero() || m.at.Before(until)) {
+		if slices.ContainsFunc(s.Stalls, func(st Stall) bool { return st.Line == l.Line }) {
+			continue
+		}
+		completed[l.Line] = l.Completed
+		if l.Out > 0 && (until.IsZero() || m.at.Before(until)) {
 			until = m.at
 		}
 	}
-	return until
+	return completed, until
 }
 
 // stalls returns an Alert for each declared stall that has lasted too long.
 func (w *Watch) stalls(now time.Time, stalls []Stall) (alerts []Alert) {
-	told := make(map[string]time.Time, len(stalls))
+	told := make(map[stallID]time.Time, len(stalls))
 	for _, s := range stalls {
-		last := w.told[s.Name] // or of an earlier one, which is as long ago
+		id := stallID{s.Name, s.Line}
+		last := w.told[id] // or of an earlier one, which is as long ago
 		if w.due(now, s.Since, &last) {
 			alerts = append(alerts, Alert{Name: s.Name, Detail: s.Detail, For: now.Sub(s.Since)})
 		}
-		told[s.Name] = last
+		told[id] = last
 	}
 	w.told = told
 	return alerts

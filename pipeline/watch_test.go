@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ type watching struct {
 	moved    time.Time // when p0's watermark last moved
 	waiting  pipeline.Waiting
 	stalls   pipeline.Stalls
-	routes   []pipeline.RouteProgress
+	lines    []pipeline.LineProgress
 	dead     time.Duration // since moved; 0 = not
 	alerts   []string
 	quietest time.Duration // the greatest Quiet
@@ -39,10 +40,10 @@ func (w *watching) standing(d time.Duration, each func()) *watching {
 		if each != nil {
 			each()
 		}
-		stalls, over := w.stalls.Declared()
+		stalls, ended := w.stalls.Declared()
 		f := w.Look(w.now, pipeline.Sight{
 			Standstills: []pipeline.Standstill{{Partition: pipeline.Partition{Topic: "t"}, Lag: 5, Since: w.moved, Waiting: w.waiting}},
-			Stalls:      stalls, Over: over, Routes: w.routes,
+			Stalls:      stalls, Ended: ended, Lines: w.lines,
 		})
 		for _, a := range f.Alerts {
 			w.alerts = append(w.alerts, fmt.Sprintf("%s%s %v", a.Partition.Topic, a.Name, a.For))
@@ -57,7 +58,9 @@ func (w *watching) standing(d time.Duration, each func()) *watching {
 
 func TestWatch(t *testing.T) {
 	const minute = time.Minute
-	apns, fcm := pipeline.RouteProgress{Route: apnsShop}, pipeline.RouteProgress{Route: fcmShop}
+	apns, fcm := pipeline.LineProgress{Line: pipeline.Line{Route: apnsShop}}, pipeline.LineProgress{Line: pipeline.Line{Route: fcmShop}}
+	retries := pipeline.Line{Route: fcmShop, Charge: "retry"}
+	here, elsewhere := []pipeline.Partition{{Topic: "t"}, {Topic: "t", ID: 1}}, []pipeline.Partition{{Topic: "t", ID: 1}, {Topic: "u"}}
 	for _, row := range []struct {
 		why    string
 		run    func(*watching)
@@ -120,36 +123,61 @@ func TestWatch(t *testing.T) {
 		}, 0, []string{"tstopped 10m0s"}},
 		{"full, and a slow route empties it", func(w *watching) {
 			w.waiting, apns.Out = pipeline.WaitingRoom, 100_000
-			w.routes = []pipeline.RouteProgress{apns, fcm}
-			w.standing(9*minute, func() { w.routes[0].Completed++; w.routes[0].Out-- })
+			w.lines = []pipeline.LineProgress{apns, fcm}
+			w.standing(9*minute, func() { w.lines[0].Completed++; w.lines[0].Out-- })
 		}, 0, nil},
 		{"full, and the route completes nothing", func(w *watching) {
 			w.waiting, apns.Out = pipeline.WaitingRoom, 100
-			w.routes = []pipeline.RouteProgress{apns, fcm}
+			w.lines = []pipeline.LineProgress{apns, fcm}
 			w.standing(3*minute, nil)
 		}, 61 * time.Second, nil},
 		{"full, one of two routes completes nothing", func(w *watching) {
 			w.waiting, apns.Out, fcm.Out = pipeline.WaitingRoom, 100_000, 100
-			w.routes = []pipeline.RouteProgress{apns, fcm}
-			w.standing(3*minute, func() { w.routes[0].Completed++; w.routes[0].Out-- })
+			w.lines = []pipeline.LineProgress{apns, fcm}
+			w.standing(3*minute, func() { w.lines[0].Completed++; w.lines[0].Out-- })
 		}, 61 * time.Second, nil},
 		{"full, and that route is stopped, which was declared", func(w *watching) {
 			w.waiting, apns.Out = pipeline.WaitingRoom, 100
-			w.routes = []pipeline.RouteProgress{apns}
+			w.lines = []pipeline.LineProgress{apns}
 			w.stalls.Declare(w.now, "route_paused", "")
 			w.standing(3*minute, nil)
 		}, 0, nil},
 		{"full, with nothing on its way: what fills it is lost", func(w *watching) {
 			w.waiting = pipeline.WaitingRoom
-			w.routes = []pipeline.RouteProgress{apns}
-			w.routes[0].Out = 0
+			w.lines = []pipeline.LineProgress{apns}
+			w.lines[0].Out = 0
 			w.standing(2*minute, nil)
 		}, 61 * time.Second, nil},
 		{"full, and a thousand times its window has gone past it: its head is lost", func(w *watching) {
 			w.waiting, apns.Out = pipeline.WaitingRoom, 10_000
-			w.routes = []pipeline.RouteProgress{apns}
-			w.standing(3*minute, func() { w.routes[0].Completed += 1000 })
+			w.lines = []pipeline.LineProgress{apns}
+			w.standing(3*minute, func() { w.lines[0].Completed += 1000 })
 		}, 70 * time.Second, nil},
+		{"its records wait for another app's retry budget", func(w *watching) {
+			w.standing(3*minute, func() { w.stalls.DeclareLine(w.now, "retry_budget", retries, here)(w.now) })
+		}, 0, nil},
+		{"the records of others do: that explains nothing here", func(w *watching) {
+			w.standing(3*minute, func() { w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)(w.now) })
+		}, 61 * time.Second, nil},
+		{"also while it is declared", func(w *watching) {
+			w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)
+			w.standing(3*minute, nil)
+		}, 61 * time.Second, nil},
+		{"full, and only a line that has nothing of it moves, for tokens now and then: what fills it is lost", func(w *watching) {
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{apns, {Line: retries, Out: 100_000}}
+			w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)
+			w.standing(3*minute, func() { w.lines[1].Completed += 10 })
+		}, 61 * time.Second, nil},
+		{"full, and its own slow line goes on beside that one", func(w *watching) {
+			apns.Out = 100_000
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{apns, {Line: retries, Out: 100_000}}
+			w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)
+			w.standing(9*minute, func() { w.lines[0].Completed++ })
+		}, 0, nil},
+		{"the others' room is full, and it has nothing open: they are the ones to judge", func(w *watching) {
+			w.waiting = pipeline.WaitingTurn
+			w.standing(11*minute, nil)
+		}, 0, []string{"tothers_back_pressure 10m0s"}},
 		{"the process itself stood still: nothing is held against it", func(w *watching) {
 			w.standing(30*time.Second, nil)
 			w.now = w.now.Add(2 * minute)
@@ -216,34 +244,58 @@ push_standstill_seconds{lane="critical"} %d
 func TestStalls(t *testing.T) {
 	var s pipeline.Stalls
 	at := func(sec int) time.Time { return startTime.Add(time.Duration(sec) * time.Second) }
+	want := func(what string, open, ended []pipeline.Stall) {
+		t.Helper()
+		gotOpen, gotEnded := s.Declared()
+		if !reflect.DeepEqual(gotOpen, open) || !reflect.DeepEqual(gotEnded, ended) {
+			t.Errorf("%s: declared %v, want %v; over %v, want %v", what, gotOpen, open, gotEnded, ended)
+		}
+	}
 	first := s.Declare(at(1), "status", "first")
 	second := s.Declare(at(5), "status", "second")
 	other := s.Declare(at(3), "redis", "")
 	first(at(6))
 	first(at(7)) // again: nothing
-	open, over := s.Declared()
-	want := []pipeline.Stall{{Name: "status", Detail: "first", Since: at(1)}, {Name: "redis", Since: at(3)}}
-	if !slices.Equal(open, want) || !over.Equal(at(6)) {
-		t.Errorf("declared %v, over %v", open, over)
-	}
+	status := pipeline.Stall{Name: "status", Detail: "first", Since: at(1)}
+	over := func(s pipeline.Stall, sec int) pipeline.Stall { s.Until = at(sec); return s }
+	want("one of two with one name is over", []pipeline.Stall{status, {Name: "redis", Since: at(3)}}, []pipeline.Stall{over(status, 6)})
+	want("asked again", []pipeline.Stall{status, {Name: "redis", Since: at(3)}}, nil)
 	second(at(8))
 	other(at(8))
-	if open, over = s.Declared(); len(open) != 0 || !over.Equal(at(8)) {
-		t.Errorf("after all are over: %v, %v", open, over)
+	want("all are over", nil, []pipeline.Stall{over(status, 8), {Name: "redis", Since: at(3), Until: at(8)}})
+
+	line, none := pipeline.Line{Route: fcmShop, Charge: "retry"}, pipeline.Line{Route: fcmShop}
+	part := func(ids ...int32) (ps []pipeline.Partition) {
+		for _, id := range ids {
+			ps = append(ps, pipeline.Partition{Topic: "t", ID: id})
+		}
+		return ps
 	}
+	one := s.DeclareLine(at(10), "retry_budget", line, part(2, 1, 1))
+	two := s.DeclareLine(at(11), "retry_budget", line, part(2, 3))
+	s.DeclareLine(at(12), "route_paused", none, nil)(at(13))
+	stall := pipeline.Stall{Name: "retry_budget", Detail: "fcm/shop", Line: line, Since: at(10), Partitions: part(1, 2, 3)}
+	want("of a line", []pipeline.Stall{stall}, []pipeline.Stall{{Name: "route_paused", Detail: "fcm/shop", Line: none, Since: at(12), Until: at(13)}})
+	one(at(14))
+	stall.Partitions = part(2, 3)
+	ended := stall
+	ended.Partitions, ended.Until = part(1, 2), at(14)
+	want("whom it still holds up", []pipeline.Stall{stall}, []pipeline.Stall{ended})
+	two(at(15))
 
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for i := range 100 {
-				over := s.Declare(at(i), "status", "")
+				over, also := s.Declare(at(i), "status", ""), s.DeclareLine(at(i), "route_paused", line, part(int32(i)))
 				s.Declared()
 				over(at(i))
+				also(at(i))
 			}
 		})
 	}
 	all.Wait()
-	if open, _ = s.Declared(); len(open) != 0 {
+	if open, _ := s.Declared(); len(open) != 0 {
 		t.Errorf("left over: %v", open)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
-// Accept applies the rules of the lane that need no store: known app, allowed
-// priority, not expired. It also sets every item's Expires.
+// Accept applies the rules of the lane that need no store: known app, not
+// expired. It also sets every item's Expires, and the priority that counts.
 type Accept struct {
 	// Apps are the configured apps.
 	Apps map[string]bool
@@ -18,8 +18,11 @@ type Accept struct {
 	// DefaultPriority is that of messages which give none.
 	DefaultPriority pipeline.Priority
 	// MayBeCritical are the senders that may use priority critical; nil =
-	// every sender may.
+	// every sender may. What others send with it goes with high: it passes no
+	// limit, and is not lost for a word.
 	MayBeCritical map[string]bool
+	// Lowered, if set, is told how many notifications of a batch were.
+	Lowered func(n int)
 	// Replace gives each notification without a collapse key one of its own,
 	// so that a repeated send replaces the first on the screen instead of
 	// standing beside it: the mode effectively_once.
@@ -31,7 +34,7 @@ func (*Accept) Name() string { return "accept" }
 
 // Apply never fails.
 func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
-	now := time.Now()
+	now, lowered := time.Now(), 0
 	for i := range b.Items {
 		it := &b.Items[i]
 		if it.Verdict != pipeline.Undecided {
@@ -39,6 +42,10 @@ func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 		}
 		if it.Priority == 0 {
 			it.Priority = s.DefaultPriority
+		}
+		if it.Priority == pipeline.Critical && s.MayBeCritical != nil && !s.MayBeCritical[it.SenderID] {
+			it.Priority = pipeline.High
+			lowered++
 		}
 		oldest := it.FirstSeen.Add(s.GreatestAge)
 		it.Expires = oldest
@@ -51,8 +58,6 @@ func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 		switch {
 		case !s.Apps[it.App]:
 			it.Decide(pipeline.Dead, pipeline.UnknownApp, "")
-		case it.Priority == pipeline.Critical && s.MayBeCritical != nil && !s.MayBeCritical[it.SenderID]:
-			it.Decide(pipeline.Dead, pipeline.NotCritical, "")
 		case now.Before(it.Expires):
 			if it.NotBefore.After(now) {
 				it.Decide(pipeline.Deferred, pipeline.NotDue, "")
@@ -62,6 +67,9 @@ func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 		default:
 			it.Decide(pipeline.Expired, pipeline.PastExpiry, "")
 		}
+	}
+	if lowered > 0 && s.Lowered != nil {
+		s.Lowered(lowered)
 	}
 	return nil
 }

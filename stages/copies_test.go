@@ -58,6 +58,7 @@ func (f *fleet) Produce(_ context.Context, hs []pipeline.Handover) error {
 
 func (*fleet) Add(context.Context, []string) error           { return nil }
 func (*fleet) Check(context.Context, []string, []bool) error { return nil }
+func (*fleet) Horizon(time.Time) time.Time                   { return time.Time{} }
 
 func (f *fleet) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
 	for _, d := range ds {
@@ -102,10 +103,10 @@ func (f *fleet) runWorker(t *testing.T, in records) (stop func()) {
 	p, err := pipeline.New(pipeline.Options{
 		Lane: "test", Source: in, Producer: f, Status: f, Ledger: f, Seen: f,
 		Stages: stages.NewOrder(&stages.Dedupe{Filter: f, Ledger: f}, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
-			nil, &stages.Preferences{Users: people{user: pipeline.User{Devices: []pipeline.Device{phone}}}}, &stages.Limits{}, &stages.Devices{}),
+			nil, &stages.Preferences{Users: people{user: pipeline.User{Devices: []pipeline.Device{phone}}}}, &stages.Devices{}, &stages.Limits{}),
 		Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.FCM, App: "shop"}: f},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 1,
-		SendDeadline: 10 * time.Second, StatusTimeout: 5 * time.Second, Drain: 20 * time.Second, CommitInterval: time.Second,
+		SendDeadline: 10 * time.Second, StatusTimeout: 5 * time.Second, Drain: 20 * time.Second, CommitTimeout: time.Second, CommitInterval: time.Second,
 		Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -176,6 +177,68 @@ func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 					h := pipeline.History{Rows: f.rows["n"]}
 					if got := h.Outcome(); got != pipeline.OutcomeDelivered {
 						t.Errorf("the outcome is %v; its rows are %v", got, f.rows["n"])
+					}
+				})
+			})
+		}
+	}
+}
+
+// Of a record's devices only those are left out that another record has.
+func TestDevicesHandedElsewhere(t *testing.T) {
+	f := &fleet{rows: map[string][]pipeline.Row{"n": {row("n", "d1", 0, pipeline.StateHeld), row("n", "d2", 0, pipeline.StateRetrying)},
+		"whole": {row("whole", "", 0, pipeline.StateRetrying)}}}
+	named := func(it *pipeline.Item) {
+		it.Attempt, it.Confirm, it.HandedAs, it.Devices = 1, true, pipeline.StateRetrying, []string{"d1", "d2"}
+	}
+	whole := func(it *pipeline.Item) { it.Hops, it.Confirm, it.HandedAs = 1, true, pipeline.StateHeld }
+	b := &pipeline.Batch{Items: []pipeline.Item{item("n", named), item("whole", whole)}}
+	if err := (&stages.Dedupe{Filter: f, Ledger: f}).Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if it := &b.Items[0]; it.Verdict != pipeline.Undecided || !slices.Equal(it.Devices, []string{"d2"}) {
+		t.Errorf("goes on as %v for %v, want for d2", it.Verdict, it.Devices)
+	}
+	if it := &b.Items[1]; it.Verdict != pipeline.Duplicate {
+		t.Errorf("what was handed over as a whole to another record is %v", it.Verdict)
+	}
+}
+
+// A worker handed a device over to a retry topic and died before the row that
+// says so. Its heir found the route stopped, and handed over to the hold topic, or
+// the other way round: two records of one step in two topics, which may be due at
+// once. One of them is sent. If there are rows of both, because the first worker
+// was only stopped for a while, none is lost.
+func TestTwoHandOversOfOneStep(t *testing.T) {
+	for _, rows := range [][]pipeline.State{{pipeline.StateHeld}, {pipeline.StateRetrying}, {pipeline.StateHeld, pipeline.StateRetrying}} {
+		for _, between := range []time.Duration{-time.Hour, -time.Second, -time.Millisecond, 0, time.Millisecond, time.Second, time.Hour} {
+			t.Run(fmt.Sprintf("rows %v, the held one %v after the other", rows, between), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &fleet{rows: map[string][]pipeline.Row{}, sends: map[string]int{}, slow: map[string]time.Duration{"n": 2 * time.Second}}
+					for _, s := range rows {
+						f.rows["n"] = append(f.rows["n"], row("n", "d1", 0, s))
+					}
+					tier, hold := make(records), make(records)
+					stopTier, stopHold := f.runWorker(t, tier), f.runWorker(t, hold)
+					wait := func(d time.Duration) { time.Sleep(max(d, 0)) }
+					var both sync.WaitGroup
+					both.Go(func() {
+						wait(-between)
+						tier.put(item("n", func(it *pipeline.Item) {
+							it.Attempt, it.Devices, it.HandedAs = 1, []string{"d1"}, pipeline.StateRetrying
+						}), true)
+					})
+					both.Go(func() {
+						wait(between)
+						hold.put(item("n", func(it *pipeline.Item) { it.Hops, it.Devices, it.HandedAs = 1, []string{"d1"}, pipeline.StateHeld }), true)
+					})
+					both.Wait()
+					time.Sleep(time.Minute)
+					stopTier()
+					stopHold()
+					f.out.Wait()
+					if n := f.sends["n"]; n < 1 || n > len(rows) {
+						t.Errorf("sent %d times; its rows are %v", n, f.rows["n"])
 					}
 				})
 			})

@@ -3,15 +3,19 @@ package stages
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
 // Filter is the Bloom filter of finished ids. Check sets maybe[i] where ids[i]
-// may have been finished before; where it does not, the id certainly was not.
+// may have been finished before; where it does not, the id certainly was not,
+// unless that was before the Horizon of a time after the Check.
 type Filter interface {
 	Check(ctx context.Context, ids []string, maybe []bool) error
+	Horizon(now time.Time) time.Time
 }
 
 // Ledger is the confirm read: the status rows of ids, aligned with them. It
@@ -22,7 +26,8 @@ type Ledger interface {
 
 // Dedupe ends second copies. The filter only says whom to ask about: nothing
 // but the status store ends an item here, so a filter that is full, wiped or
-// wrong never drops a notification.
+// wrong never drops a notification. And it is believed only about items that
+// are young enough for it to remember: see remembers.
 type Dedupe struct {
 	Filter Filter
 	Ledger Ledger
@@ -49,8 +54,10 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 			return fmt.Errorf("asking the filter: %w", err)
 		}
 	}
+	now := time.Now() // after the Check: its windows were those of now, or older ones
+	since := s.Filter.Horizon(now)
 	for i, it := range ask {
-		if maybe[i] {
+		if maybe[i] || !remembers(it, since, now) {
 			confirm = append(confirm, it)
 		}
 	}
@@ -67,6 +74,25 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 		judge(it, rows[i])
 	}
 	return nil
+}
+
+// timeSlack is by how much the clocks of producers and brokers may be ahead.
+const timeSlack = time.Minute
+
+// remembers reports whether a filter that has forgotten what was finished
+// before since would still know this item, had it been finished: it did not
+// exist before. That is told by when it was first seen and, in a UUIDv7, by when
+// it was minted; times later than the record itself, or than now, tell nothing.
+// An id without a time that is written again in a new record looks new.
+func remembers(it *pipeline.Item, since, now time.Time) bool {
+	latest := now
+	if it.Timestamp.Before(now) {
+		latest = it.Timestamp
+	}
+	latest = latest.Add(timeSlack)
+	credible := func(at time.Time) bool { return !at.Before(since) && !at.After(latest) }
+	minted, known := dedupe.MintedAt(it.ID)
+	return credible(it.FirstSeen) && (!known || credible(minted))
 }
 
 func idsOf(items []*pipeline.Item) []string {
@@ -98,6 +124,10 @@ func judge(it *pipeline.Item, rows []pipeline.Row) {
 		it.Decide(pipeline.Dead, pipeline.IDReused, "")
 		return
 	}
+	if handedElsewhere(it, h) {
+		it.Decide(pipeline.Duplicate, "", "")
+		return
+	}
 	if orphan(it, h) {
 		it.Decide(pipeline.Deferred, pipeline.Unclaimed, "")
 		return
@@ -110,6 +140,19 @@ func judge(it *pipeline.Item, rows []pipeline.Row) {
 		return
 	}
 	it.History = h
+}
+
+// handedElsewhere leaves out the devices that another record of this step has, and
+// reports whether that is all of them. Such a pair is made when a worker dies
+// between a hand-over and its row, and its heir hands over to another topic: a
+// route that failed is stopped by now. Each of the two finds the row that tells of
+// the heir's, and if they are due at once neither finds what the other has sent.
+func handedElsewhere(it *pipeline.Item, h *pipeline.History) bool {
+	if len(it.Devices) == 0 {
+		return h.HandedElsewhere("", it.Step(), it.HandedAs)
+	}
+	it.Devices = slices.DeleteFunc(slices.Clone(it.Devices), func(d string) bool { return h.HandedElsewhere(d, it.Step(), it.HandedAs) })
+	return len(it.Devices) == 0
 }
 
 // orphan reports whether the row is missing that says this record was handed

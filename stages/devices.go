@@ -2,6 +2,7 @@ package stages
 
 import (
 	"context"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -34,9 +35,12 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 		if len(it.Deliveries) > 0 {
 			continue
 		}
-		if it.History != nil && it.History.HasDevices() {
+		switch {
+		case it.History != nil && it.History.HasDevices():
 			it.Decide(pipeline.Duplicate, "", "") // all its devices are closed
-		} else {
+		case it.User.Quarantine&pipeline.DeviceUnread != 0:
+			holdForUser(it, time.Now())
+		default:
 			it.Decide(pipeline.Suppressed, pipeline.NoDevice, "")
 		}
 	}

@@ -1,5 +1,5 @@
 // Package stages holds the steps that a batch takes before it is sent, one
-// file each: dedupe, accept, superseded, preferences, limits, devices. Each
+// file each: dedupe, accept, superseded, preferences, devices, limits. Each
 // implements pipeline.Stage and declares the small store interface it needs.
 package stages
 
@@ -7,12 +7,13 @@ import "github.com/pushfleet/pushfleet/pipeline"
 
 // NewOrder returns the stages in the order in which they are meant to run.
 // Dedupe is first, so that nothing is written about an id that belongs to
-// another user; accept is next, so that no store is asked for what is expired.
+// another user; accept is next, so that no store is asked for what is expired;
+// limits is last, so that only what is going to be sent spends a cap.
 // Superseded, which only retries have a use for, may be nil.
-func NewOrder(d *Dedupe, a *Accept, s *Superseded, p *Preferences, l *Limits, v *Devices) []pipeline.Stage {
+func NewOrder(d *Dedupe, a *Accept, s *Superseded, p *Preferences, v *Devices, l *Limits) []pipeline.Stage {
 	order := []pipeline.Stage{d, a}
 	if s != nil {
 		order = append(order, s)
 	}
-	return append(order, p, l, v)
+	return append(order, p, v, l)
 }

@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/limits"
@@ -16,13 +17,15 @@ type Limiter interface {
 }
 
 // Limits suppresses what would go over a user's limits. Critical messages
-// pass, and so do retries: their first attempt was allowed.
+// pass, and so do retries: their first attempt was allowed. It comes behind
+// Devices: what has no device to go to spends nothing.
 type Limits struct{ Limiter Limiter }
 
 // Name implements pipeline.Stage.
 func (*Limits) Name() string { return "limits" }
 
-// Apply decides all undecided items at once. With no Limiter, no rule is on.
+// Apply decides all items at once that have something to send. With no Limiter,
+// no rule is on.
 func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if s.Limiter == nil {
 		return nil
@@ -32,7 +35,7 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	items := make([]*pipeline.Item, 0, len(b.Items))
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != pipeline.Undecided || it.Priority == pipeline.Critical || it.Attempt > 0 {
+		if it.Verdict != pipeline.Undecided || it.Priority == pipeline.Critical || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
 			continue
 		}
 		items = append(items, it)
@@ -51,7 +54,10 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	for i, it := range items {
 		if !reqs[i].Allowed {
 			it.Decide(pipeline.Suppressed, pipeline.Limited, reqs[i].Rule)
+			it.Deliveries = nil
 		}
 	}
 	return nil
 }
+
+func isOpen(d pipeline.Delivery) bool { return d.Verdict == pipeline.Undecided }

@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -15,7 +16,8 @@ type Users interface {
 }
 
 // Preferences reads every item's user record, once for this stage and the two
-// after it, and suppresses what the user opted out of.
+// after it, and suppresses what the user opted out of. What it cannot know,
+// because the user is in quarantine, waits.
 type Preferences struct{ Users Users }
 
 // Name implements pipeline.Stage.
@@ -27,18 +29,55 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if len(items) == 0 {
 		return nil
 	}
+	asked := time.Now()
+	users, err := fetch(ctx, s.Users, items)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for i, it := range items {
+		it.User, it.Read = &users[i], asked
+		switch verdict, reason := it.User.Verdict(&it.Message); verdict {
+		case pipeline.Undecided:
+		case pipeline.Deferred:
+			holdForUser(it, now)
+		default:
+			it.Decide(verdict, reason, "")
+		}
+	}
+	return nil
+}
+
+// When a user who cannot be read is looked at again: soon at first, because
+// what is stored is put right within minutes, and then now and then, because
+// the rest waits for a person.
+const (
+	firstUserLook = 30 * time.Second
+	laterUserLook = 5 * time.Minute
+)
+
+// holdForUser puts an item off until its user may be readable, and no longer
+// than it may still be sent.
+func holdForUser(it *pipeline.Item, now time.Time) {
+	wait := firstUserLook
+	if it.Hops > 0 {
+		wait = laterUserLook
+	}
+	it.NotBefore = now.Add(wait)
+	if it.NotBefore.After(it.Expires) {
+		it.NotBefore = it.Expires
+	}
+	it.Decide(pipeline.Deferred, pipeline.UserQuarantined, "")
+}
+
+// fetch reads the record of each item's user.
+func fetch(ctx context.Context, from Users, items []*pipeline.Item) ([]pipeline.User, error) {
 	owners, records, users := make([]string, len(items)), make([]pipeline.User, len(items)), make([]*pipeline.User, len(items))
 	for i, it := range items {
 		owners[i], users[i] = it.Owner(), &records[i]
 	}
-	if err := s.Users.Fetch(ctx, owners, users); err != nil {
-		return fmt.Errorf("reading user records: %w", err)
+	if err := from.Fetch(ctx, owners, users); err != nil {
+		return nil, fmt.Errorf("reading user records: %w", err)
 	}
-	for i, it := range items {
-		it.User = users[i]
-		if reason, out := it.User.Preferences.OptedOut(it.Type); out {
-			it.Decide(pipeline.Suppressed, reason, "")
-		}
-	}
-	return nil
+	return records, nil
 }

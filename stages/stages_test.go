@@ -3,6 +3,7 @@ package stages_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -34,9 +35,12 @@ func row(id, device string, step int16, s pipeline.State) pipeline.Row {
 type filter struct {
 	all   bool
 	maybe map[string]bool
+	since time.Time // its horizon
 	asked []string
 	err   error
 }
+
+func (f *filter) Horizon(time.Time) time.Time { return f.since }
 
 func (f *filter) Check(_ context.Context, ids []string, maybe []bool) error {
 	f.asked = append(f.asked, ids...)
@@ -147,6 +151,46 @@ func TestDedupeAsksNoMoreThanNeeded(t *testing.T) {
 	}
 }
 
+// TestOldCopiesAreConfirmed: a no of the filter means nothing for what it may
+// have forgotten. By the times that it carries an item may be as old as that,
+// or they cannot be right: then the status store is asked.
+func TestOldCopiesAreConfirmed(t *testing.T) {
+	now := time.Now()
+	since := now.Add(-7 * time.Hour) // what was finished before is forgotten
+	minted := func(at time.Time) string {
+		return fmt.Sprintf("%08x-%04x-7111-8222-333344445555", at.UnixMilli()>>16, at.UnixMilli()&0xffff)
+	}
+	for _, tt := range []struct {
+		why                  string
+		id                   string
+		firstSeen, timestamp time.Time
+		confirmed            bool
+	}{
+		{"a new notification", minted(now.Add(-time.Second)), now, now, false},
+		{"one that waited in the topic for a while", minted(now.Add(-6 * time.Hour)), now.Add(-6 * time.Hour), now.Add(-6 * time.Hour), false},
+		{"an id without a time", "order-17", now, now, false},
+		{"read again from the start of the topic", minted(since.Add(-time.Second)), since.Add(-time.Second), since.Add(-time.Second), true},
+		{"the same, and its id says nothing", "order-17", since.Add(-time.Second), since.Add(-time.Second), true},
+		{"written again by its producer the next day", minted(now.Add(-24 * time.Hour)), now, now, true},
+		{"a record that says it is a copy of an old one", "order-17", now.Add(-24 * time.Hour), now, true},
+		{"a second ahead: the producer's clock", minted(now.Add(time.Second)), now, now, false},
+		{"an id that was minted after its record was written", minted(now.Add(2 * time.Minute)), now, now, true},
+		{"the same of an old record: its id is not older than the horizon", minted(now.Add(-3 * time.Hour)), now.Add(-4 * time.Hour), now.Add(-4 * time.Hour), true},
+		{"first seen after its record was written", "order-17", now.Add(-time.Hour), now.Add(-2 * time.Hour), true},
+		{"a clock of the year 2100, in the record and its id", minted(now.AddDate(74, 0, 0)), now.AddDate(74, 0, 0), now.AddDate(74, 0, 0), true},
+		{"without any time", "order-17", time.Time{}, time.Time{}, true},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item(tt.id, func(it *pipeline.Item) { it.FirstSeen, it.Timestamp = tt.firstSeen, tt.timestamp })}}
+		l := &ledger{rows: map[string][]pipeline.Row{tt.id: {row(tt.id, "", 0, pipeline.StateSuppressed)}}}
+		if err := (&stages.Dedupe{Filter: &filter{since: since}, Ledger: l}).Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if confirmed := b.Items[0].Verdict == pipeline.Duplicate; confirmed != tt.confirmed {
+			t.Errorf("%s: confirmed is %v, want %v", tt.why, confirmed, tt.confirmed)
+		}
+	}
+}
+
 // TestStoresThatAreAwayDecideNothing: an error, and every item as it was.
 func TestStoresThatAreAwayDecideNothing(t *testing.T) {
 	away := errors.New("connection refused")
@@ -157,7 +201,7 @@ func TestStoresThatAreAwayDecideNothing(t *testing.T) {
 		"users":   &stages.Preferences{Users: people{err: away}},
 		"limiter": &stages.Limits{Limiter: &limiter{err: away}},
 	} {
-		b := &pipeline.Batch{Items: []pipeline.Item{item("n", nil)}}
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.Deliveries = []pipeline.Delivery{{}} })}}
 		if err := s.Apply(t.Context(), b); !errors.Is(err, away) {
 			t.Errorf("%s: error %v, want the store's", name, err)
 		}
@@ -179,7 +223,7 @@ func TestAccept(t *testing.T) {
 		{why: "an ordinary one"},
 		{"an app nobody configured", func(it *pipeline.Item) { it.App = "shoq" }, pipeline.Dead, pipeline.UnknownApp},
 		{"critical from a sender that may", func(it *pipeline.Item) { it.Priority, it.SenderID = pipeline.Critical, "auth" }, pipeline.Undecided, ""},
-		{"critical from one that may not", func(it *pipeline.Item) { it.Priority, it.SenderID = pipeline.Critical, "ads" }, pipeline.Dead, pipeline.NotCritical},
+		{"an expiry that was left unset", func(it *pipeline.Item) { it.ExpiresAt = time.Time{}.Add(1) }, pipeline.Expired, pipeline.PastExpiry},
 		{"past its expiry", func(it *pipeline.Item) { it.ExpiresAt = time.Now().Add(-time.Second) }, pipeline.Expired, pipeline.PastExpiry},
 		{"older than the lane allows", func(it *pipeline.Item) { it.FirstSeen = time.Now().Add(-25 * time.Hour) }, pipeline.Expired, pipeline.TooOld},
 		{"a retry counts from the first record, not from its own", func(it *pipeline.Item) {
@@ -207,6 +251,43 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// TestAcceptLowersCritical: a word in a message does not pass the limits. Who may
+// not use priority critical is sent with high, and counted once, however often
+// the stage is applied.
+func TestAcceptLowersCritical(t *testing.T) {
+	for _, tt := range []struct {
+		why             string
+		may             map[string]bool
+		sender          string
+		given, standard pipeline.Priority
+		want            pipeline.Priority
+		lowered         int
+	}{
+		{"one that may", map[string]bool{"auth": true}, "auth", pipeline.Critical, pipeline.Medium, pipeline.Critical, 0},
+		{"one that may not", map[string]bool{"auth": true}, "ads", pipeline.Critical, pipeline.Medium, pipeline.High, 1},
+		{"one without a name", map[string]bool{"auth": true}, "", pipeline.Critical, pipeline.Medium, pipeline.High, 1},
+		{"nobody may", map[string]bool{}, "auth", pipeline.Critical, pipeline.Medium, pipeline.High, 1},
+		{"everybody may", nil, "ads", pipeline.Critical, pipeline.Medium, pipeline.Critical, 0},
+		{"another priority", map[string]bool{}, "ads", pipeline.Low, pipeline.Medium, pipeline.Low, 0},
+		{"the lane's default is critical, and the sender may not", map[string]bool{"auth": true}, "ads", 0, pipeline.Critical, pipeline.High, 1},
+	} {
+		lowered := 0
+		s := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: time.Hour, DefaultPriority: tt.standard,
+			MayBeCritical: tt.may, Lowered: func(n int) { lowered += n }}
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
+			it.Priority, it.SenderID, it.FirstSeen = tt.given, tt.sender, time.Now()
+		})}}
+		for range 2 { // a stage may be applied to the same batch again
+			if err := s.Apply(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if it := &b.Items[0]; it.Verdict != pipeline.Undecided || it.Priority != tt.want || lowered != tt.lowered {
+			t.Errorf("%s: %v %q, priority %v, %d counted; want it undecided, %v, %d", tt.why, it.Verdict, it.Reason, it.Priority, lowered, tt.want, tt.lowered)
+		}
+	}
+}
+
 // people is a registry of one record for everybody.
 type people struct {
 	user pipeline.User
@@ -218,6 +299,54 @@ func (p people) Fetch(_ context.Context, _ []string, users []*pipeline.User) err
 		*users[i] = p.user
 	}
 	return p.err
+}
+
+// A user who cannot be read is neither opted in nor lost: what is only feared
+// keeps all but critical back, and what may be known later waits.
+func TestUsersInQuarantine(t *testing.T) {
+	expires := time.Now().Add(20 * time.Second)
+	critical := func(it *pipeline.Item) { it.Priority = pipeline.Critical }
+	for _, tt := range []struct {
+		why    string
+		user   pipeline.User
+		edit   func(*pipeline.Item)
+		want   pipeline.Verdict
+		reason pipeline.Reason
+		wait   time.Duration
+	}{
+		{why: "broken preferences", user: pipeline.User{Quarantine: pipeline.PreferencesBroken}, want: pipeline.Suppressed, reason: pipeline.PreferencesUnread},
+		{why: "broken preferences, critical", user: pipeline.User{Quarantine: pipeline.PreferencesBroken}, edit: critical, want: pipeline.Suppressed, reason: pipeline.NoDevice},
+		{why: "preferences of an unknown version", user: pipeline.User{Quarantine: pipeline.PreferencesUnknown}, want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 30 * time.Second},
+		{why: "the same, critical", user: pipeline.User{Quarantine: pipeline.PreferencesUnknown}, edit: critical, want: pipeline.Suppressed, reason: pipeline.NoDevice},
+		{why: "an opt-out that is known counts", user: pipeline.User{Quarantine: pipeline.PreferencesUnknown, Preferences: pipeline.Preferences{OptOutAll: true}},
+			want: pipeline.Suppressed, reason: pipeline.OptedOutAll},
+		{why: "nothing is known, critical too", user: pipeline.User{Quarantine: pipeline.RecordUnread}, edit: critical, want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 30 * time.Second},
+		{why: "a device, and no other", user: pipeline.User{Quarantine: pipeline.DeviceUnread}, want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 30 * time.Second},
+		{why: "a device beside another", user: pipeline.User{Quarantine: pipeline.DeviceUnread, Devices: []pipeline.Device{{App: "shop", Token: "t", Hash: "h"}}}},
+		{why: "looked at before", user: pipeline.User{Quarantine: pipeline.RecordUnread}, edit: func(it *pipeline.Item) { it.Hops = 1 },
+			want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 5 * time.Minute},
+		{why: "it expires before", user: pipeline.User{Quarantine: pipeline.RecordUnread}, edit: func(it *pipeline.Item) { it.Expires = expires },
+			want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: time.Until(expires)},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
+			it.Expires = time.Now().Add(time.Hour)
+			if tt.edit != nil {
+				tt.edit(it)
+			}
+		})}}
+		for _, s := range []pipeline.Stage{&stages.Preferences{Users: people{user: tt.user}}, &stages.Devices{}} {
+			if err := s.Apply(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		it := &b.Items[0]
+		if it.Verdict != tt.want || it.Reason != tt.reason {
+			t.Errorf("%s: %v(%s), want %v(%s)", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
+		}
+		if off := time.Until(it.NotBefore) - tt.wait; tt.wait > 0 && (off > time.Second || off < -30*time.Second) {
+			t.Errorf("%s: looked at again in %v, want %v", tt.why, time.Until(it.NotBefore), tt.wait)
+		}
+	}
 }
 
 func TestPreferences(t *testing.T) {
@@ -265,6 +394,9 @@ func TestLimits(t *testing.T) {
 	b := &pipeline.Batch{Items: []pipeline.Item{item("under", nil), item("over", nil),
 		item("otp", func(it *pipeline.Item) { it.Priority = pipeline.Critical }),
 		item("again", func(it *pipeline.Item) { it.Attempt = 1 })}}
+	for i := range b.Items {
+		b.Items[i].Deliveries = []pipeline.Delivery{{Item: &b.Items[i]}}
+	}
 	if err := (&stages.Limits{Limiter: l}).Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -281,6 +413,66 @@ func TestLimits(t *testing.T) {
 	}
 	if err := (&stages.Limits{}).Apply(t.Context(), b); err != nil || b.Items[0].Verdict != pipeline.Undecided {
 		t.Errorf("without rules: %v, %v", b.Items[0].Verdict, err)
+	}
+}
+
+// registry has a record for some owners.
+type registry map[string]pipeline.User
+
+func (r registry) Fetch(_ context.Context, owners []string, users []*pipeline.User) error {
+	for i, o := range owners {
+		*users[i] = r[o]
+	}
+	return nil
+}
+
+// TestOnlyWhatIsSentSpendsACap: in the order in which the stages run, the limiter
+// is asked about nothing that has no device to go to, and what it denies goes to
+// none.
+func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
+	phone := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "aa", Hash: "d1"}
+	people := registry{
+		"u1": {Devices: []pipeline.Device{phone}},
+		"u2": {},
+		"u3": {Devices: []pipeline.Device{{Platform: pipeline.FCM, App: "bank", Token: "bb", Hash: "d2"}}},
+		"u4": {Devices: []pipeline.Device{phone}, Preferences: pipeline.Preferences{OptOutAll: true}},
+	}
+	l := &ledger{rows: map[string][]pipeline.Row{
+		"closed":   {row("closed", "d1", 0, pipeline.StateDelivered)},
+		"redriven": {row("redriven", "gone", 0, pipeline.StateDeadLettered)},
+	}}
+	of := func(user string) func(*pipeline.Item) { return func(it *pipeline.Item) { it.UserID = user } }
+	b := &pipeline.Batch{Items: []pipeline.Item{
+		item("sent", nil),
+		item("over", nil),
+		item("nobody", of("u2")),
+		item("elsewhere", of("u3")),
+		item("out", of("u4")),
+		item("closed", func(it *pipeline.Item) { it.Confirm = true }),
+		item("redriven", func(it *pipeline.Item) { it.Confirm, it.Redrive, it.Hops, it.Devices = true, 1, 1, []string{"gone"} }),
+	}}
+	caps := &limiter{deny: map[string]bool{"over": true}}
+	for _, s := range stages.NewOrder(&stages.Dedupe{Filter: &filter{}, Ledger: l}, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
+		nil, &stages.Preferences{Users: people}, &stages.Devices{}, &stages.Limits{Limiter: caps}) {
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(caps.asked, []string{"sent", "over"}) {
+		t.Errorf("the limiter was asked about %v, want only what has a device to go to", caps.asked)
+	}
+	for i, want := range []struct {
+		verdict pipeline.Verdict
+		reason  pipeline.Reason
+		devices int
+	}{
+		{pipeline.Undecided, "", 1}, {pipeline.Suppressed, pipeline.Limited, 0}, {pipeline.Suppressed, pipeline.NoDevice, 0},
+		{pipeline.Suppressed, pipeline.NoDevice, 0}, {pipeline.Suppressed, pipeline.OptedOutAll, 0}, {pipeline.Duplicate, "", 0},
+		{pipeline.Undecided, "", 1}, // its one device ends as gone
+	} {
+		if it := &b.Items[i]; it.Verdict != want.verdict || it.Reason != want.reason || len(it.Deliveries) != want.devices {
+			t.Errorf("%s: %v %q with %d deliveries, want %v %q with %d", it.ID, it.Verdict, it.Reason, len(it.Deliveries), want.verdict, want.reason, want.devices)
+		}
 	}
 }
 

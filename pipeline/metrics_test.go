@@ -1,0 +1,36 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// A server can make up words without end; a series each would be the end of
+// whoever stores them.
+func TestUnknownReasonsShareASeries(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry(), "BadDeviceToken", "UNREGISTERED")
+	answers := func(class Class, reason string) []*Delivery {
+		return []*Delivery{{Item: &Item{}, Route: Route{Platform: APNS, App: "shop", Environment: Production}, Result: Result{Class: class, Reason: reason}}}
+	}
+	for i := range 5000 {
+		m.answered("critical", answers(Refused, fmt.Sprintf("MadeUp%d", i)))
+	}
+	known := map[string]Class{"BadDeviceToken": Gone, "UNREGISTERED": Gone, "": Delivered, string(Timeout): Again, string(InvalidToken): Refused, string(Panicked): Again}
+	for reason, class := range known {
+		m.answered("critical", answers(class, reason))
+	}
+	if n := testutil.CollectAndCount(m.responses); n != len(known)+1 {
+		t.Errorf("%d series, want %d", n, len(known)+1)
+	}
+	if got := testutil.ToFloat64(m.responses.WithLabelValues("apns", "shop", "refused", "other")); got != 5000 {
+		t.Errorf("%v others", got)
+	}
+	for reason, class := range known {
+		if got := testutil.ToFloat64(m.responses.WithLabelValues("apns", "shop", class.String(), reason)); got != 1 {
+			t.Errorf("%q: %v", reason, got)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+)
+
+// Recheck reads again what allows deliveries to be sent: their users' records,
+// and what was accepted since. It gives a verdict to those that may not be sent
+// any more, and leaves the others undecided. An error means that nothing could
+// be read, and never says anything about a delivery.
+type Recheck interface {
+	Recheck(ctx context.Context, ds []*Delivery) error
+}
+
+// allowed reads once more for those of ds that have waited longer than
+// RecheckAfter since their user's record was read: in minutes behind a paused
+// route a user may have opted out, or the token be another's. It returns the
+// ones that may be sent, in place; the others end with their verdict. It waits
+// for the store and never guesses. An error says that nothing is known, because
+// ctx ended or some of their partitions leave.
+func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, error) {
+	old := p.outdated(ds, time.Now())
+	if len(old) == 0 {
+		return ds, nil
+	}
+	var asked time.Time
+	err := p.repeat(ctx, "recheck", func() bool { return anyLeavingOf(old) }, func() error {
+		asked = time.Now()
+		return p.Recheck.Recheck(ctx, old)
+	})
+	if err != nil {
+		return ds, err
+	}
+	for _, d := range old {
+		d.rechecked = asked
+	}
+	open := ds[:0]
+	for _, d := range ds {
+		if d.Verdict == Undecided {
+			open = append(open, d)
+		} else {
+			p.answered.put(d)
+		}
+	}
+	return open, nil
+}
+
+// outdated are those of ds whose user's record was read too long ago. What has
+// no user has nothing to be read.
+func (p *Pipeline) outdated(ds []*Delivery, now time.Time) (old []*Delivery) {
+	if p.Recheck == nil {
+		return nil
+	}
+	for _, d := range ds {
+		at := d.rechecked
+		if at.IsZero() {
+			at = d.Item.Read
+		}
+		if !at.IsZero() && now.Sub(at) > p.RecheckAfter {
+			old = append(old, d)
+		}
+	}
+	return old
+}
+
+func anyLeavingOf(ds []*Delivery) bool {
+	for _, d := range ds {
+		if d.leaving() {
+			return true
+		}
+	}
+	return false
+}

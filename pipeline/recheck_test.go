@@ -1,0 +1,107 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// mind is what users want, which may change; and when it was asked.
+type mind struct {
+	mu    sync.Mutex
+	out   bool // all of them opted out
+	away  bool // and cannot be asked
+	asked int
+}
+
+func (m *mind) change(f func(*mind)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(m)
+}
+
+func (m *mind) Recheck(_ context.Context, ds []*pipeline.Delivery) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked += len(ds)
+	if m.away {
+		return errors.New("redis is away")
+	}
+	for _, d := range ds {
+		if m.out {
+			d.Verdict, d.Reason = pipeline.Suppressed, pipeline.OptedOutAll
+		}
+	}
+	return nil
+}
+
+// reading notes when an item's user was read.
+type reading struct{ oneDevice }
+
+func (s reading) Apply(ctx context.Context, b *pipeline.Batch) error {
+	for i := range b.Items {
+		b.Items[i].Read = time.Now()
+	}
+	return s.oneDevice.Apply(ctx, b)
+}
+
+// TestWhatWaitedIsCheckedAgain: a route that takes 50 at a time needs minutes
+// for a backlog. What users say meanwhile counts 30 s later at the latest, in
+// each mode; what was read just before is not read again; and while nobody can
+// be asked, what is old waits.
+func TestWhatWaitedIsCheckedAgain(t *testing.T) {
+	const after = 30 * time.Second
+	for _, once := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(3)
+			w.faults, w.once = false, once
+			w.fill(1, 1500)
+			pr := &slow{w: w, wait: 5 * time.Second}
+			p := w.pipelineTo(t, 50, pr, pr)
+			m := &mind{}
+			p.Stages[0], p.Recheck, p.RecheckAfter = reading{}, m, after
+			stop := w.starts(t, p)
+			time.Sleep(after - time.Second)
+			if m.asked > 0 || w.sent() == 0 {
+				t.Errorf("once %v: asked %d times about what had just been read, %d sent", once, m.asked, w.sent())
+			}
+			time.Sleep(11 * time.Second)
+			m.change(func(m *mind) { m.away = true })
+			time.Sleep(after + time.Second)
+			sent := w.sent()
+			time.Sleep(after)
+			stalls, _ := p.Declared()
+			if n := w.sent(); n > sent+50 || len(stalls) == 0 || stalls[0].Name != "recheck" {
+				t.Errorf("once %v: %d sent while nobody could be asked, stalls %v", once, n-sent, stalls)
+			}
+			m.change(func(m *mind) { m.away, m.out = false, true })
+			opted := time.Now()
+			w.wait(t)
+			if late := pr.lastSent().Sub(opted); late > after {
+				t.Errorf("once %v: sent %v after all had opted out", once, late)
+			}
+			time.Sleep(time.Minute)
+			stop()
+			pr.out.Wait()
+			suppressed, delivered := 0, 0
+			for _, rows := range w.rows {
+				for _, r := range rows {
+					switch {
+					case r.State == pipeline.StateSuppressed && r.Reason == string(pipeline.OptedOutAll) && r.Device != "":
+						suppressed++
+					case r.State == pipeline.StateDelivered:
+						delivered++
+					}
+				}
+			}
+			if suppressed+delivered != 1500-30 || suppressed == 0 || delivered == 0 {
+				t.Errorf("once %v: %d suppressed, %d delivered of %d", once, suppressed, delivered, 1500-30)
+			}
+		})
+	}
+}

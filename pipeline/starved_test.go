@@ -1,0 +1,187 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// partition is a source of one retry partition, whose window is bounded as that
+// of a real one: it hands out no more than that beyond what is committed. Those
+// before others are retries, the rest were only held.
+type partition struct {
+	*world
+	tracker *pipeline.Tracker
+	records int
+	others  int
+	attempt int
+	next    int // guarded by world.mu
+}
+
+const retryWindow = 200
+
+func newPartition(w *world, records, others, attempt int) *partition {
+	id := pipeline.Partition{Topic: "push.retry.30s"}
+	return &partition{world: w, records: records, others: others, attempt: attempt,
+		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: id, Capacity: retryWindow, Retry: true})}
+}
+
+func (p *partition) Next(ctx context.Context) (*pipeline.Batch, error) {
+	for {
+		p.mu.Lock()
+		n := min(50, p.records-p.next, p.tracker.Free())
+		from := p.next
+		p.next += n
+		p.mu.Unlock()
+		if n > 0 {
+			b := &pipeline.Batch{Partition: p.tracker.Partition(), Tracker: p.tracker, Retry: true, Items: make([]pipeline.Item, n)}
+			for i := range b.Items {
+				it := &b.Items[i]
+				it.Partition, it.Offset = b.Partition, int64(from+i)
+				if from+i < p.others {
+					it.Attempt = p.attempt
+				}
+				it.Message = pipeline.Message{ID: fmt.Sprint(from + i), UserID: "u"}
+			}
+			p.tracker.Admit(b)
+			return b, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (p *partition) Commit(context.Context) error {
+	if next, ok := p.tracker.Watermark(); ok {
+		p.tracker.Committed(next)
+	}
+	return nil
+}
+
+// Stage: the first records are for APNs, the others for FCM.
+func (*partition) Name() string { return "devices" }
+
+func (p *partition) Apply(_ context.Context, b *pipeline.Batch) error {
+	for i := range b.Items {
+		it := &b.Items[i]
+		r := pipeline.Route{Platform: pipeline.APNS, App: "shop"}
+		if int(it.Offset) >= p.others {
+			r.Platform = pipeline.FCM
+		}
+		it.Deliveries = []pipeline.Delivery{{Item: it, Route: r, Device: pipeline.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
+	}
+	return nil
+}
+
+// One route's retries wait for tokens that come one a second, or hardly ever.
+// Behind them in the same partition are another's, which need none: they do not
+// wait for those. What waits goes to the hold topic, which is no attempt, and
+// comes back when its turn may have come.
+func TestRetriesWithoutTokensFillNoPartition(t *testing.T) {
+	for _, tt := range []struct {
+		why     string
+		attempt int
+		broke   func(o *pipeline.GateOptions)
+	}{
+		{"retries", 1, func(o *pipeline.GateOptions) { o.Retries = pipeline.BudgetOptions{Floor: 1, Burst: 1} }},
+		{"last tries", 3, func(o *pipeline.GateOptions) { o.DeadLetters = pipeline.BudgetOptions{Floor: 1, Burst: 1} }},
+		{"retries that get none at all", 1, func(o *pipeline.GateOptions) { o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 1} }},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(1)
+				w.faults = false
+				o := pipeline.DefaultGateOptions()
+				tt.broke(&o)
+				w.open(t, o)
+				in := newPartition(w, 1100, 1000, tt.attempt)
+				failing := &counting{provider: provider{w: w}}
+				fine := &stopping{provider: provider{w: w}}
+				p := w.pipelineFrom(t, in, failing, fine)
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = p.Run(ctx) })
+				start := time.Now()
+				time.Sleep(2 * time.Minute)
+				w.mu.Lock()
+				sent := len(w.accepted)
+				early, late := start.Add(24*time.Hour), start
+				for _, due := range w.due {
+					early, late = earliest(early, due), latest(late, due)
+				}
+				held, tried := len(w.due), failing.sent[tt.attempt]
+				w.mu.Unlock()
+				if sent != 100 {
+					t.Errorf("after 2 minutes %d of 100 of the other route are sent, %d of this one, %d held", sent, tried, held)
+				}
+				if held < 900 || held+tried != 1000 {
+					t.Errorf("%d held, %d sent of 1000", held, tried)
+				}
+				if early.Sub(start) < 30*time.Second || late.Sub(start) > 6*time.Minute {
+					t.Errorf("held until %v to %v", early.Sub(start), late.Sub(start))
+				}
+				stop()
+				run.Wait()
+				failing.out.Wait()
+				fine.out.Wait()
+			})
+		})
+	}
+}
+
+// Held for the least time that there is, some would expire: they wait for their
+// tokens in place, as long as they may be sent.
+func TestWhatExpiresSoonWaitsForItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.faults = false
+		o := pipeline.DefaultGateOptions()
+		o.Retries = pipeline.BudgetOptions{Floor: 0.1, Burst: 1} // one at once, and one after 10 s
+		w.open(t, o)
+		failing := &counting{provider: provider{w: w}}
+		p := w.pipelineFrom(t, newPartition(w, 100, 100, 1), failing, failing)
+		p.Stages[0] = shortLived{}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		time.Sleep(time.Minute)
+		stop()
+		run.Wait()
+		failing.out.Wait()
+		expired := 0
+		for id, rows := range w.rows {
+			if rows[0].State == pipeline.StateExpired {
+				expired++
+			}
+			if short := len(id) == 1; short && w.held[id] > 0 {
+				t.Errorf("%s was held, and had 25 s to live", id)
+			}
+		}
+		if failing.sent[1] < 3 || failing.sent[1]+expired < 10 || len(w.held) < 80 {
+			t.Errorf("%d sent, %d expired, %d held", failing.sent[1], expired, len(w.held))
+		}
+	})
+}
+
+// shortLived lets the first ten live for 25 s, and the others for an hour.
+type shortLived struct{ oneDevice }
+
+func (s shortLived) Apply(ctx context.Context, b *pipeline.Batch) error {
+	if err := s.oneDevice.Apply(ctx, b); err != nil {
+		return err
+	}
+	for i := range b.Items {
+		if b.Items[i].Offset < 10 {
+			b.Items[i].Deliveries[0].Expires = time.Now().Add(25 * time.Second)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Pause is what a provider asked of a worker about a route, as workers tell it
+// each other. Durations and not times pass between them: clocks differ.
+type Pause struct {
+	Route  Route
+	Reason PauseReason   // PauseAsked or PauseHalted
+	Left   time.Duration // from now on; above 0
+}
+
+// PauseStore is where workers leave what providers asked of them: it outlives a
+// worker, and the others look there. It is best effort.
+type PauseStore interface {
+	// Tell adds pauses. Of one route and reason the one that ends last stands.
+	Tell(ctx context.Context, ps []Pause) error
+	// Told returns the pauses that are not over, whoever told them.
+	Told(ctx context.Context) ([]Pause, error)
+}
+
+// The times of Gates.Share.
+const (
+	hearEvery    = time.Second
+	tellGap      = 100 * time.Millisecond // between two tellings, in a storm of answers that say stop
+	shareTimeout = time.Second            // of one question to the store
+	lastWord     = 250 * time.Millisecond // for what is untold when a worker ends
+	// echo is what may be left of a pause that this worker told and has over.
+	echo = 100 * time.Millisecond
+	// longestAsked is the most that a provider's packages hand on of what it
+	// asks for.
+	longestAsked = time.Hour
+)
+
+// LongestTold is the longest pause that is believed of another worker: nobody
+// begins one that is longer.
+func (o GateOptions) LongestTold() time.Duration { return max(o.LongestPause, longestAsked) }
+
+// untold is what a gate has been told by its provider and other workers do not
+// know yet.
+type untold struct {
+	reason PauseReason
+	until  time.Time // zero = nothing
+}
+
+// tell leaves something for the other workers. The caller holds mu.
+func (g *Gate) tell(why PauseReason, until time.Time) {
+	if until.Before(g.untold.until) {
+		return
+	}
+	g.untold = untold{why, until}
+	select {
+	case g.news <- struct{}{}:
+	default: // known
+	}
+}
+
+// told notes that the others can know it.
+func (g *Gate) told(u untold) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.untold == u {
+		g.untold = untold{}
+	}
+}
+
+// hear obeys what another worker was told. That it was refused for its
+// credentials says little to a worker that has sent by itself, perhaps with
+// others: it is heard once, by a gate that has let nothing through yet. So one
+// worker with a wrong key stops no fleet, and one that was started anew does
+// not begin with another refusal.
+func (g *Gate) hear(now time.Time, p Pause) {
+	g.mu.Lock()
+	passed := g.advance(now)
+	var change gateChange
+	switch {
+	case p.Reason == PauseHalted && (g.used || g.state != gateOpen):
+	case g.state == gateClosed:
+		g.lengthen(now, p.Left)
+	case p.Left <= echo:
+	default:
+		change = g.stop(now, PauseTold, p.Left, string(p.Reason))
+	}
+	g.mu.Unlock()
+	passed.log(g.log)
+	change.log(g.log)
+}
+
+// Share tells other workers what providers ask for, at once, and hears what they
+// were told, every second, until ctx ends. A store that is away holds up
+// nothing: what could not be told is told when it is back, unless it is over.
+func (gs *Gates) Share(ctx context.Context, store PauseStore) {
+	ticker := time.NewTicker(hearEvery)
+	defer ticker.Stop()
+	away := false
+	look := func(err error) {
+		if (err != nil) != away && ctx.Err() == nil {
+			away = err != nil
+			gs.logStore(err)
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+			defer cancel()
+			_ = gs.tell(last, store) // nobody is left to repeat it
+			return
+		case <-gs.news:
+			look(gs.tell(ctx, store))
+			select {
+			case <-time.After(tellGap):
+			case <-ctx.Done():
+			}
+		case <-ticker.C:
+			err := gs.tell(ctx, store)
+			look(cmp.Or(err, gs.hear(ctx, store)))
+		}
+	}
+}
+
+// Recall hears what was told before this worker was there. It is for the start,
+// before anything is sent, and takes a second at the most: a store that is away
+// is no reason not to send.
+func (gs *Gates) Recall(ctx context.Context, store PauseStore) {
+	if err := gs.hear(ctx, store); err != nil && ctx.Err() == nil {
+		gs.logStore(err)
+	}
+}
+
+func (gs *Gates) logStore(err error) {
+	if err == nil {
+		gs.log.Info("what providers ask for is shared again")
+		return
+	}
+	gs.log.Warn("what providers ask for is not shared: other workers hear it from them", "error", err)
+}
+
+// tell hands the store all that is untold and not over.
+func (gs *Gates) tell(ctx context.Context, store PauseStore) error {
+	now := time.Now()
+	var ps []Pause
+	from := make(map[*Gate]untold)
+	for _, g := range gs.gates {
+		g.mu.Lock()
+		u := g.untold
+		if !u.until.After(now) {
+			u, g.untold = untold{}, untold{}
+		}
+		g.mu.Unlock()
+		if u != (untold{}) {
+			from[g] = u
+			ps = append(ps, Pause{g.route, u.reason, min(u.until.Sub(now), gs.options.LongestTold())})
+		}
+	}
+	if len(ps) == 0 {
+		return nil
+	}
+	slices.SortFunc(ps, func(a, b Pause) int { return cmp.Compare(a.Route.String(), b.Route.String()) })
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	defer cancel()
+	if err := store.Tell(ctx, ps); err != nil {
+		return fmt.Errorf("telling pauses: %w", err)
+	}
+	for g, u := range from {
+		g.told(u)
+	}
+	return nil
+}
+
+// hear asks the store once, and closes gates.
+func (gs *Gates) hear(ctx context.Context, store PauseStore) error {
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	defer cancel()
+	ps, err := store.Told(ctx)
+	if err != nil {
+		return fmt.Errorf("hearing of pauses: %w", err)
+	}
+	now := time.Now()
+	for _, p := range ps {
+		if g := gs.gates[p.Route]; g != nil && p.Left > 0 && p.Left <= gs.options.LongestTold() {
+			g.hear(now, p)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// board is a pause store in memory that can fail or hang.
+type board struct {
+	mu    sync.Mutex
+	until map[pipeline.Route]time.Time // guarded by mu, like all below
+	why   map[pipeline.Route]pipeline.PauseReason
+	tells int
+	fails bool
+	hangs bool
+	slow  time.Duration // that a Tell takes
+}
+
+func newBoard() *board {
+	return &board{until: map[pipeline.Route]time.Time{}, why: map[pipeline.Route]pipeline.PauseReason{}}
+}
+
+func (b *board) away(ctx context.Context) error {
+	b.mu.Lock()
+	fails, hangs := b.fails, b.hangs
+	b.mu.Unlock()
+	switch {
+	case hangs:
+		<-ctx.Done()
+		return ctx.Err()
+	case fails:
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (b *board) Tell(ctx context.Context, ps []pipeline.Pause) error {
+	if err := b.away(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	slow := b.slow
+	b.mu.Unlock()
+	time.Sleep(slow)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tells++
+	for _, p := range ps {
+		if until := time.Now().Add(p.Left); until.After(b.until[p.Route]) {
+			b.until[p.Route], b.why[p.Route] = until, p.Reason
+		}
+	}
+	return nil
+}
+
+func (b *board) Told(ctx context.Context) (ps []pipeline.Pause, err error) {
+	if err := b.away(ctx); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for r, until := range b.until {
+		if left := time.Until(until); left > 0 {
+			ps = append(ps, pipeline.Pause{Route: r, Reason: b.why[r], Left: left})
+		}
+	}
+	return ps, nil
+}
+
+func (b *board) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
+// workerOf is the gates of one worker that shares them through b until stop.
+func workerOf(t *testing.T, b *board) (gate *gateway, stop func()) {
+	t.Helper()
+	g := &gateway{t: t, now: time.Now(), reg: prometheus.NewRegistry()}
+	var err error
+	if g.gates, err = pipeline.NewGates([]pipeline.Route{fcmShop, apnsShop}, gateOptions(), pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now); err != nil {
+		t.Fatal(err)
+	}
+	g.gate = g.gates.Of(fcmShop)
+	ctx, cancel := context.WithCancel(t.Context())
+	g.gates.Recall(ctx, b)
+	var sharing sync.WaitGroup
+	sharing.Go(func() { g.gates.Share(ctx, b) })
+	return g, func() { cancel(); sharing.Wait() }
+}
+
+// pause is for how long the route is closed from now on.
+func (g *gateway) pause(r pipeline.Route) time.Duration {
+	if until := g.gates.Of(r).Until(time.Now()); !until.IsZero() {
+		return time.Until(until)
+	}
+	return 0
+}
+
+// sendNow lets n through now and answers them.
+func (g *gateway) sendNow(n int, r pipeline.Result) {
+	g.t.Helper()
+	g.now = time.Now()
+	g.send(n, r)
+}
+
+// A provider says stop, and the process that heard it dies. Its successor does
+// not call before the time, and the others do not either.
+func TestAPauseOutlivesWhoHeardIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		other, stopOther := workerOf(t, b)
+		defer stopOther()
+		other.sendNow(100, good)
+
+		asked, kill := workerOf(t, b)
+		asked.sendNow(1, askedFor(37*time.Second))
+		synctest.Wait() // it is told at once: no time passes
+		kill()
+
+		next, stopNext := workerOf(t, b)
+		defer stopNext()
+		if left := next.pause(fcmShop); left != 37*time.Second {
+			t.Errorf("the successor begins with a pause of %v, want 37 s", left)
+		}
+		if left := next.pause(apnsShop); left != 0 {
+			t.Errorf("the other route begins with a pause of %v", left)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		if left := other.pause(fcmShop); left != 35900*time.Millisecond {
+			t.Errorf("a second later another worker has a pause of %v, want the rest of 37 s", left)
+		}
+		time.Sleep(36 * time.Second)
+		for _, g := range []*gateway{other, next} { // nobody says it again
+			for n := 1; n <= 128; n *= 2 {
+				g.sendNow(n, good)
+				time.Sleep(time.Second)
+			}
+			g.sendNow(1000, good)
+		}
+	})
+}
+
+// What is heard lengthens a pause and never shortens it.
+func TestTheLongerPauseCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		here, stopHere := workerOf(t, b)
+		defer stopHere()
+		there, stopThere := workerOf(t, b)
+		defer stopThere()
+		flying := there.admit(1)
+		here.sendNow(1, askedFor(10*time.Second))
+		time.Sleep(2500 * time.Millisecond)
+		there.now = time.Now()
+		there.answer(flying, askedFor(60*time.Second)) // sent before it heard
+		time.Sleep(1500 * time.Millisecond)
+		if left := here.pause(fcmShop); left != 58500*time.Millisecond {
+			t.Errorf("a pause of %v, want the rest of the longer one, 58.5 s", left)
+		}
+		b.set(func() { b.until[fcmShop] = time.Now().Add(time.Second) })
+		time.Sleep(1500 * time.Millisecond)
+		if left := here.pause(fcmShop); left != 57*time.Second {
+			t.Errorf("a pause of %v, want 57 s: what another says does not shorten it", left)
+		}
+	})
+}
+
+// Refused credentials are the refused worker's own: they stop its successor
+// from beginning with another refusal, once, and nobody who has sent.
+func TestARefusedKeyStopsNoFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		healthy, stopHealthy := workerOf(t, b)
+		defer stopHealthy()
+		healthy.sendNow(100, good)
+		wrong, stopWrong := workerOf(t, b)
+		defer stopWrong()
+		wrong.sendNow(1, badKey)
+		synctest.Wait()
+		next, stopNext := workerOf(t, b)
+		defer stopNext()
+		if left := next.pause(fcmShop); left != 30*time.Second {
+			t.Errorf("who starts anew waits %v, want the 30 s of the halt", left)
+		}
+		time.Sleep(30 * time.Second)
+		wrong.sendNow(1, badKey) // its probe: twice as long
+		time.Sleep(2 * time.Second)
+		if a, b := healthy.pause(fcmShop), next.pause(fcmShop); a != 0 || b != 0 {
+			t.Errorf("the wrong key stops one that works for %v, and one that has waited for %v more", a, b)
+		}
+		next.sendNow(1, good)
+	})
+}
+
+// A store that hangs or refuses holds up neither the start nor what is sent;
+// what it could not be told is told when it is back, if it is not over.
+func TestAPauseStoreThatIsAway(t *testing.T) {
+	for _, how := range []string{"hangs", "refuses"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBoard()
+				b.until[fcmShop], b.why[fcmShop] = time.Now().Add(time.Minute), pipeline.PauseAsked
+				b.fails, b.hangs = how == "refuses", how == "hangs"
+				start := time.Now()
+				g, stop := workerOf(t, b)
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("the start waited %v", took)
+				}
+				g.sendNow(100, good)
+				g.sendNow(1, askedFor(20*time.Second))
+				apns := deliveries(apnsShop, 1)
+				g.gates.Of(apnsShop).Admit(time.Now(), apns)
+				apns[0].Result = askedFor(time.Hour)
+				g.gates.Answered(time.Now(), apns)
+				time.Sleep(30 * time.Second)
+				b.set(func() { b.fails, b.hangs = false, false; clear(b.until) })
+				time.Sleep(3 * time.Second)
+				b.set(func() {
+					if !b.until[fcmShop].IsZero() {
+						t.Errorf("told what is over: until %v", b.until[fcmShop])
+					}
+					if left := time.Until(b.until[apnsShop]); left < 59*time.Minute || left > time.Hour {
+						t.Errorf("told a pause of %v more, want the rest of an hour", left)
+					}
+				})
+				stop()
+				if n := strings.Count(g.log.String(), "is not shared"); n != 2 {
+					t.Errorf("%d lines in the log about the store, want one when it goes and one at the start:\n%s", n, &g.log)
+				}
+			})
+		})
+	}
+}
+
+func TestParseRoute(t *testing.T) {
+	for _, r := range []pipeline.Route{fcmShop, apnsShop, {Platform: pipeline.APNS, App: "a.b-c_d", Environment: pipeline.Sandbox}} {
+		if got, ok := pipeline.ParseRoute(r.String()); !ok || got != r {
+			t.Errorf("%v was read as %v, %v", r, got, ok)
+		}
+	}
+	for _, s := range []string{"", "/", "fcm", "fcm/", "apns//production", "apns/shop/", "wns/shop", "none/shop", "FCM/shop", " fcm/shop"} {
+		if r, ok := pipeline.ParseRoute(s); ok {
+			t.Errorf("%q was read as %v", s, r)
+		}
+	}
+}
+
+// What is asked while the store takes down what was asked before is told next.
+func TestWhatIsAskedMeanwhileIsToldToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.slow = 300 * time.Millisecond
+		g, stop := workerOf(t, b)
+		defer stop()
+		flying := g.admit(2)
+		g.answer(flying[:1], askedFor(10*time.Second))
+		time.Sleep(100 * time.Millisecond)
+		g.now = time.Now()
+		g.answer(flying[1:], askedFor(time.Minute))
+		time.Sleep(900 * time.Millisecond)
+		b.set(func() {
+			if left := time.Until(b.until[fcmShop]); left < 59*time.Second {
+				t.Errorf("the others know of a pause of %v, want that of a minute", left)
+			}
+		})
+	})
+}
+
+// In a storm of answers that say stop the store is asked ten times a second.
+// What came last is told too, also by one that ends at once.
+func TestAStormIsToldInFewWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		g, stop := workerOf(t, b)
+		flying := g.admit(2000)
+		for i := range flying {
+			time.Sleep(time.Millisecond)
+			g.now = time.Now()
+			g.answer(flying[i:i+1], askedFor(time.Minute))
+		}
+		stop()
+		b.set(func() {
+			if b.tells > 25 || b.tells < 15 {
+				t.Errorf("told %d times in 2 s", b.tells)
+			}
+			if left := time.Until(b.until[fcmShop]); left != time.Minute {
+				t.Errorf("the last that was told ends in %v, want a minute", left)
+			}
+		})
+	})
+}
+
+// What the store says is bounded whatever it says, and about no other routes.
+func TestWhatIsToldIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.until[pipeline.Route{Platform: pipeline.FCM, App: "unknown"}] = time.Now().Add(time.Hour)
+		b.until[fcmShop], b.why[fcmShop] = time.Now().Add(time.Hour+time.Minute), pipeline.PauseAsked
+		b.until[apnsShop], b.why[apnsShop] = time.Now().Add(time.Hour), pipeline.PauseAsked
+		g, stop := workerOf(t, b)
+		defer stop()
+		if left := g.pause(fcmShop); left != 0 {
+			t.Errorf("longer than anybody asks for, and obeyed for %v", left)
+		}
+		if left := g.pause(apnsShop); left != time.Hour {
+			t.Errorf("a pause of %v, want an hour", left)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package stages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Recheck asks again about deliveries that have waited, as Preferences, Devices
+// and Superseded did when their batch came: what a user has said meanwhile
+// counts, and a token that has moved to another user gets nothing of the first.
+type Recheck struct {
+	Users  Users
+	Newest Newest
+}
+
+// Recheck implements pipeline.Recheck.
+func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
+	items := itemsOf(ds)
+	users, err := fetch(ctx, s.Users, items)
+	if err != nil {
+		return err
+	}
+	superseded := make([]bool, len(items))
+	if err := s.Newest.Superseded(ctx, items, superseded); err != nil {
+		return fmt.Errorf("looking for newer notifications: %w", err)
+	}
+	at := make(map[*pipeline.Item]int, len(items))
+	for i, it := range items {
+		at[it] = i
+	}
+	for _, d := range ds {
+		i := at[d.Item]
+		switch verdict, reason := users[i].Verdict(&d.Item.Message); {
+		case verdict != pipeline.Undecided && verdict != pipeline.Deferred: // what cannot be read now: as it was read before
+			d.Verdict, d.Reason = verdict, reason
+		case superseded[i] && !d.Item.Derived:
+			d.Verdict, d.Reason = pipeline.Suppressed, pipeline.Superseded
+		case users[i].Quarantine&(pipeline.DeviceUnread|pipeline.RecordUnread) == 0 && !has(&users[i], d):
+			d.Verdict, d.Reason = pipeline.Suppressed, pipeline.TokenGone
+		}
+	}
+	return nil
+}
+
+// has reports whether the device is still the user's. One that the message
+// names is nobody's in particular.
+func has(u *pipeline.User, d *pipeline.Delivery) bool {
+	return d.Item.Device.Token != "" || slices.ContainsFunc(u.Devices, func(o pipeline.Device) bool {
+		return o.Hash == d.Device.Hash && o.App == d.Device.App
+	})
+}
+
+// itemsOf are the items of deliveries, each once.
+func itemsOf(ds []*pipeline.Delivery) (items []*pipeline.Item) {
+	seen := make(map[*pipeline.Item]bool, len(ds))
+	for _, d := range ds {
+		if !seen[d.Item] {
+			seen[d.Item] = true
+			items = append(items, d.Item)
+		}
+	}
+	return items
+}
