@@ -62,6 +62,7 @@ type SASL struct {
 	Mechanism    string `yaml:"mechanism" check:"oneof=|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512"`
 	Username     string `yaml:"username"`
 	PasswordFile string `yaml:"password_file"`
+	Insecure     bool   `yaml:"insecure"` // PLAIN without TLS is accepted
 }
 
 // Redis says where dedupe, the users' records and their limits are kept.
@@ -70,6 +71,7 @@ type Redis struct {
 	Cluster      bool          `yaml:"cluster"`
 	Username     string        `yaml:"username"`
 	PasswordFile string        `yaml:"password_file"`
+	Insecure     bool          `yaml:"insecure"` // a password without TLS is accepted
 	TLS          TLS           `yaml:"tls"`
 	DialTimeout  time.Duration `yaml:"dial_timeout" check:"min=10ms,max=1m"`
 	ReadTimeout  time.Duration `yaml:"read_timeout" check:"min=10ms,max=1m"`
@@ -84,6 +86,7 @@ type Cassandra struct {
 	LocalDC      string            `yaml:"local_dc"`
 	Username     string            `yaml:"username"`
 	PasswordFile string            `yaml:"password_file"`
+	Insecure     bool              `yaml:"insecure"` // a password without TLS is accepted
 	TLS          TLS               `yaml:"tls"`
 	Consistency  string            `yaml:"consistency" check:"oneof=LOCAL_QUORUM|QUORUM|EACH_QUORUM|ALL|ONE|LOCAL_ONE"`
 	Timeout      time.Duration     `yaml:"timeout" check:"min=100ms,max=1m"`
@@ -111,7 +114,7 @@ type Lane struct {
 	Ambiguous       string        `yaml:"ambiguous" check:"oneof=resend|unknown"` // at_most_once: unknown in any case
 	DefaultPriority string        `yaml:"default_priority" check:"oneof=critical|high|medium|low|bulk"`
 	GreatestAge     time.Duration `yaml:"greatest_age" check:"min=1s,max=720h"`
-	CriticalSenders []string      `yaml:"critical_senders"` // "*" = every sender
+	CriticalSenders []string      `yaml:"critical_senders"` // empty = no sender, "*" = every sender
 }
 
 const everySender = "*"
@@ -193,6 +196,7 @@ type Send struct {
 	Deadline time.Duration `yaml:"deadline" check:"min=100ms,max=5m"`
 	Drain    time.Duration `yaml:"drain" check:"min=200ms,max=30m"`
 	InFlight int           `yaml:"in_flight" check:"min=1,max=1000000"`
+	Recheck  time.Duration `yaml:"recheck" check:"min=1s,max=1h"`
 	APNS     Pool          `yaml:"apns"`
 	FCM      Pool          `yaml:"fcm"`
 }
@@ -229,7 +233,8 @@ func (r *Retries) Longest() (sum time.Duration) {
 }
 
 // Gates say when a route is stopped and how it comes back, and what its retries
-// may cost. Each worker judges each of its routes by itself.
+// may cost. Each worker judges each of its routes by itself; what a provider asks
+// for it tells the others.
 type Gates struct {
 	Window       time.Duration `yaml:"window" check:"min=1s,max=10m"`
 	Answers      int           `yaml:"answers" check:"min=1,max=1000000"`
@@ -286,6 +291,7 @@ type FCM struct {
 	ServiceAccountFile string `yaml:"service_account_file" check:"required"`
 	URL                string `yaml:"url" check:"required,url"`
 	CAFile             string `yaml:"ca_file"`
+	Insecure           bool   `yaml:"insecure"` // a token endpoint without TLS is accepted
 }
 
 // Registry is about `pushworker registry`, which keeps Redis filled from the
@@ -295,9 +301,12 @@ type Registry struct {
 	PrunePerMinute int           `yaml:"prune_per_minute" check:"min=1,max=100000000"`
 	CheckInterval  time.Duration `yaml:"check_interval" check:"min=100ms,max=10m"`
 	MaxStale       time.Duration `yaml:"max_stale" check:"min=1m,max=720h"`
+	DevicesPerUser int           `yaml:"devices_per_user" check:"min=1,max=10000"`
+	DevicesPerApp  int           `yaml:"devices_per_app" check:"min=1,max=10000"`
+	Listen         string        `yaml:"listen" check:"listen"` // its own HTTP listener; empty = none
 }
 
-// Admin is the worker's own HTTP listener.
+// Admin is the worker's own HTTP listener. PProf is the registry's too.
 type Admin struct {
 	Listen string `yaml:"listen" check:"listen"` // empty = none
 	PProf  bool   `yaml:"pprof"`

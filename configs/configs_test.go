@@ -144,7 +144,7 @@ func TestPrintReadsBack(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"defaults": shipped(t), "everything": everything(t)} {
 		c, err := Parse([]byte(text), []string{"PUSHFLEET_KAFKA_SASL_USERNAME=123", "PUSHFLEET_KAFKA_SASL_MECHANISM=PLAIN",
-			"PUSHFLEET_KAFKA_SASL_PASSWORD_FILE=/p: #x"})
+			"PUSHFLEET_KAFKA_SASL_PASSWORD_FILE=/p: #x", "PUSHFLEET_KAFKA_TLS_ENABLED=true"})
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -166,23 +166,27 @@ func TestMemoryBoundAddsUp(t *testing.T) {
 	t.Parallel()
 	c := Default()
 	m := c.MemoryBound()
-	// 3 lanes, 18 partitions x 4 batches x 8 MiB and one partition's for retries.
-	if want := Bytes(3 * (18*4*8 + 4*8) << 20); m.Records != want {
+	// 6 clients, 4 windows of 4 batches x 8 MiB and an eighth, and one poll of
+	// 64 MiB and 3 brokers.
+	if want := Bytes(6 * (4*4*8 + 4*4 + 64 + 3) << 20); m.Records != want {
 		t.Errorf("records %s, want %s", m.Records, want)
 	}
-	if want := Bytes(3 * 200_000 * 1536); m.Items != want {
+	if want := Bytes(6 * 200_000 * 1536); m.Items != want {
 		t.Errorf("items %s, want %s", m.Items, want)
 	}
-	before := m.Total()
-	c.Batch.OpenRecords = 10_000 // now the records are the tighter bound
-	if m = c.MemoryBound(); m.Records != 3*Bytes(18*4*8+4*8)<<20 || m.Total() >= before {
-		t.Errorf("10,000 records of 64 KiB are more than 18 partitions hold: %s", m)
+	if want := Bytes(6 * (64 + 192 + 3*26) << 20); m.Fetch != want {
+		t.Errorf("fetch buffers %s, want %s", m.Fetch, want)
 	}
-	c.Batch.OpenRecords = 1000
-	if want := Bytes(3 * (1000*64<<10 + 32<<20)); c.MemoryBound().Records != want {
+	c.Kafka.Brokers = make([]string, 5)
+	if want := Bytes(6 * (64 + 192 + 5*26) << 20); c.MemoryBound().Fetch != want {
+		t.Errorf("fetch buffers of 5 brokers %s, want %s", c.MemoryBound().Fetch, want)
+	}
+	c.Kafka.Brokers = nil
+	c.Batch.OpenRecords = 800 // now the records are the tighter bound
+	if want := Bytes(6 * (800*152<<10 + 800*19<<10 + 67<<20)); c.MemoryBound().Records != want {
 		t.Errorf("records %s, want %s", c.MemoryBound().Records, want)
 	}
-	if s := m.String(); !strings.Contains(s, " MiB = fetch buffers 576 + records ") {
+	if s := m.String(); !strings.Contains(s, " MiB = fetch buffers 2004 + records 1266 + ") {
 		t.Errorf("it says %q", s)
 	}
 }

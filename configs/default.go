@@ -43,7 +43,8 @@ func Default() *Config {
 		Dedupe: Dedupe{Window: 6 * time.Hour, Windows: 2, Capacity: 20_000_000, ErrorRate: 0.001, AddTimeout: 2 * time.Second},
 		Send: Send{
 			Deadline: 10 * time.Second,
-			Drain:    20 * time.Second,
+			Drain:    25 * time.Second,
+			Recheck:  30 * time.Second,
 			InFlight: 10_000,
 			APNS:     Pool{Connections: 10, Streams: 1000},
 			FCM:      Pool{Connections: 20, Streams: 100},
@@ -58,9 +59,10 @@ func Default() *Config {
 			Retries:     Budget{Share: 0.1, Floor: 10, Burst: 2000},
 			DeadLetters: Budget{Share: 0.01, Floor: 1, Burst: 100},
 		},
-		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour},
-		Admin:    Admin{Listen: "127.0.0.1:9464"},
-		Log:      Log{Level: "info", Format: "json"},
+		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour,
+			DevicesPerUser: 100, DevicesPerApp: 20, Listen: "127.0.0.1:9465"},
+		Admin: Admin{Listen: "127.0.0.1:9464"},
+		Log:   Log{Level: "info", Format: "json"},
 	}
 }
 
@@ -81,7 +83,6 @@ func defaultLanes() []Lane {
 
 func (l Lane) defaults() Lane {
 	l.Mode, l.Ambiguous, l.DefaultPriority, l.GreatestAge = AtLeastOnce, "resend", "medium", 24*time.Hour
-	l.CriticalSenders = []string{everySender}
 	return l
 }
 

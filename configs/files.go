@@ -35,8 +35,11 @@ func (c *Config) CheckFiles() error {
 			try(at+".apns.ca_file", err)
 		}
 		if f := c.Apps[i].FCM; f != nil {
-			_, err = f.ServiceAccount()
+			account, err := f.ServiceAccount()
 			try(at+".fcm.service_account_file", err)
+			if problem := f.checkTokenURI(account); problem != "" {
+				ps.add(at+".fcm.service_account_file", "%s", problem)
+			}
 			_, err = f.TLSConfig()
 			try(at+".fcm.ca_file", err)
 		}

@@ -129,7 +129,7 @@ func TestLoadFiles(t *testing.T) {
 			t.Errorf("%s: content in %v", name, err)
 		}
 	}
-	alias := "kafka: {client_id: &name worker}\nredis: {username: *name, password_file: p}\n"
+	alias := "kafka: {client_id: &name worker}\nredis: {username: *name, password_file: p, insecure: true}\n"
 	if c, err := Load(write("alias", alias), nil); err != nil || c.Redis.Username != "worker" {
 		t.Errorf("an alias: %v", err)
 	}

@@ -8,15 +8,25 @@ import (
 // What one thing takes in memory, in bytes, rounded up. Sizes of structs are
 // those of package pipeline with what they point to.
 const (
-	largestRecord = 64 << 10 // what the decoder accepts
-	itemBytes     = 3 << 9   // an Item with its user, tracker entry, headers and key
-	deliveryBytes = 640      // a Delivery with its token, hash and place in queues
-	devicesEach   = 3        // devices of a user, on average: what the sizing assumes
-	streamBytes   = 8 << 10  // a request under way: payload (4 KiB), headers, buffers
-	rowBytes      = 512      // a status row that waits for its batch or its ack
-	// A client reads at most 32 MiB a fetch and unpacks at most 64 MiB of one
-	// batch of records.
-	fetchBytes = 32<<20 + 64<<20
+	largestRecord = 152 << 10 // what is kept of a record: value and envelope of 64 KiB each, our headers and those of others
+	itemBytes     = 3 << 9    // an Item with its user, tracker entry, headers and key
+	deliveryBytes = 640       // a Delivery with its token, hash and place in queues
+	devicesEach   = 3         // devices of a user, on average: what the sizing assumes
+	streamBytes   = 8 << 10   // a request under way: payload (4 KiB), headers, buffers
+	rowBytes      = 512       // a status row that waits for its batch or its ack
+	// What a client of Kafka has unpacked and not handed out (package kafka,
+	// maxUnpacked), and what unpacking one batch takes meanwhile: a buffer that may
+	// have doubled once too often, and a copy.
+	unpackedBytes = 64 << 20
+	unpackBytes   = 3 * unpackedBytes
+	// What one broker sends at a time, and what the client makes of records that
+	// are not packed: 160 bytes and more of 7 (maxFetch, recordBytes).
+	fetchBytes = 1 << 20
+	fetchTimes = 26
+	// Brokers that partitions of one lane are read from.
+	fewestBrokers = 3
+	openWindows   = 4 // windows of a partition that may be open in all (SourceOptions.OpenBytes)
+	clients       = 2 // of a lane: one for its own topic, one for its retries
 	// The program, its connections, and go-redis's and gocql's buffers.
 	baseBytes = 128 << 20
 )
@@ -24,7 +34,7 @@ const (
 // MemoryBound is how much memory a worker may need at worst, part by part.
 type MemoryBound struct {
 	Fetch      Bytes // fetch buffers: two clients a lane, for its topic and its retries
-	Records    Bytes // values of open records
+	Records    Bytes // keys, values and headers of open records
 	Items      Bytes // what is known of open records
 	Deliveries Bytes // what is to be sent of them
 	Sends      Bytes // requests under way
@@ -34,27 +44,33 @@ type MemoryBound struct {
 
 // MemoryBound computes the bound for a worker that owns all partitions of all
 // lanes, as the last one of a fleet does. The garbage collector needs room on
-// top: by default as much again, or none if GOMEMLIMIT is set to the bound.
+// top: by default as much again, or none if GOMEMLIMIT is set to the bound. It
+// holds whatever the records are; users have three devices on average.
 //
-//	fetch       lanes x 2 x (32 MiB fetch + 64 MiB unpacked)
-//	records     lanes x min(partitions x batch.open_per_partition x batch.bytes,
-//	                        batch.open_records x 64 KiB)
-//	items       lanes x batch.open_records x 1.5 KiB
-//	deliveries  lanes x batch.open_records x 3 devices x 640 B
+//	clients     lanes x 2, each with a cap on open records and bytes of its own
+//	fetch       clients x (64 MiB unpacked + 192 MiB to unpack in
+//	                       + brokers x 1 MiB x 26)
+//	records     clients x (min(4 x batch.open_per_partition x batch.bytes,
+//	                           batch.open_records x 152 KiB) x 9/8
+//	                       + one poll: 64 MiB unpacked + brokers x 1 MiB)
+//	items       clients x batch.open_records x 1.5 KiB
+//	deliveries  clients x batch.open_records x 3 devices x 640 B
 //	sends       routes x send.in_flight x 8 KiB
 //	rows        lanes x routes x status.unacknowledged x 512 B
 //
-// Retry topics share the open records' cap of a lane only loosely; they are
-// counted as one more partition window of batch.open_per_partition batches.
+// Brokers are those of kafka.brokers, at least three: a larger cluster, of which
+// not all are named, adds 27 MiB a broker and client. An eighth is what memory
+// that is shared by records leaves unused.
 func (c *Config) MemoryBound() MemoryBound {
 	lanes, routes := Bytes(len(c.Lanes)), Bytes(max(1, c.routes()))
-	open := Bytes(c.Batch.OpenRecords)
-	batch := Bytes(c.Batch.OpenPerPartition) * c.Batch.Bytes
+	readers, open := lanes*clients, Bytes(c.Batch.OpenRecords)
+	brokers := Bytes(max(fewestBrokers, len(c.Kafka.Brokers)))
+	kept := min(openWindows*Bytes(c.Batch.OpenPerPartition)*c.Batch.Bytes, open*largestRecord)
 	return MemoryBound{
-		Fetch:      lanes * 2 * fetchBytes,
-		Records:    lanes * (min(Bytes(c.Kafka.Topics.Partitions)*batch, open*largestRecord) + batch),
-		Items:      lanes * open * itemBytes,
-		Deliveries: lanes * open * devicesEach * deliveryBytes,
+		Fetch:      readers * (unpackedBytes + unpackBytes + brokers*fetchBytes*fetchTimes),
+		Records:    readers * (kept + kept/8 + unpackedBytes + brokers*fetchBytes),
+		Items:      readers * open * itemBytes,
+		Deliveries: readers * open * devicesEach * deliveryBytes,
 		Sends:      routes * Bytes(c.Send.InFlight) * streamBytes,
 		Rows:       lanes * routes * Bytes(c.Status.Unacknowledged) * rowBytes,
 		Base:       baseBytes,

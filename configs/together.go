@@ -19,9 +19,7 @@ func (c *Config) checkTogether(ps *Problems) {
 	c.checkRules(ps)
 	c.checkLayout(ps)
 	c.checkApps(ps)
-	if host, _, err := net.SplitHostPort(c.Admin.Listen); c.Admin.PProf && (err != nil || !isLoopback(host)) {
-		ps.add("admin.pprof", "must be false unless admin.listen is a loopback address: profiles tell what is in memory")
-	}
+	c.checkListeners(ps)
 	for _, l := range c.Lanes {
 		if c.Registry.Group == c.Kafka.LaneGroup(l.Name) || c.Registry.Group == c.Kafka.RetryGroup(l.Name) {
 			ps.add("registry.group", "is also the group of lane %s", l.Name)
@@ -29,10 +27,41 @@ func (c *Config) checkTogether(ps *Problems) {
 	}
 }
 
+// checkListeners: a worker and a registry may run on one host by one file.
+func (c *Config) checkListeners(ps *Problems) {
+	if collide(c.Admin.Listen, c.Registry.Listen) {
+		ps.add("registry.listen", "must not be at the port of admin.listen, %s: of a worker and a registry on one host the second would not start", c.Admin.Listen)
+	}
+	if !c.Admin.PProf {
+		return
+	}
+	for _, l := range []struct{ path, at string }{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}} {
+		if host, _, err := net.SplitHostPort(l.at); l.at != "" && (err != nil || !isLoopback(host)) {
+			ps.add("admin.pprof", "must be false unless %s is a loopback address: profiles tell what is in memory", l.path)
+			return
+		}
+	}
+}
+
+// collide reports whether one listener would be in the way of the other.
+func collide(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	all := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
+	return hostA == hostB || all(hostA) || all(hostB)
+}
+
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
+
+// LeaveTimeout is what a stopping worker keeps of send.drain for leaving its
+// groups.
+const LeaveTimeout = time.Second
 
 // checkTimes: what must be over before something else gives up.
 func (c *Config) checkTimes(ps *Problems) {
@@ -40,12 +69,12 @@ func (c *Config) checkTimes(ps *Problems) {
 	if k.SessionTimeout >= k.RebalanceTimeout {
 		ps.add("kafka.session_timeout", "%s must be less than kafka.rebalance_timeout, %s", k.SessionTimeout, k.RebalanceTimeout)
 	}
-	// When a partition is revoked, sends under way end by their deadline, their
-	// rows are written, and the offset is committed: in that order, and before
-	// the group goes on without us.
-	if sum := c.Send.Deadline + c.Cassandra.Timeout; sum >= c.Send.Drain {
-		ps.add("send.drain", "%s must be more than send.deadline + cassandra.timeout, %s + %s = %s",
-			c.Send.Drain, c.Send.Deadline, c.Cassandra.Timeout, sum)
+	// When the worker stops or a partition is revoked, sends under way end by
+	// their deadline, their rows are written, the offset is committed and the
+	// group is left: in that order, and before the group goes on without us.
+	if sum := c.Send.Deadline + c.Cassandra.Timeout + k.CommitTimeout + LeaveTimeout; sum > c.Send.Drain {
+		ps.add("send.drain", "%s must be at least send.deadline + cassandra.timeout + kafka.commit_timeout + %s to leave the group, %s + %s + %s + %s = %s",
+			c.Send.Drain, LeaveTimeout, c.Send.Deadline, c.Cassandra.Timeout, k.CommitTimeout, LeaveTimeout, sum)
 	}
 	if sum := c.Send.Drain + k.CommitTimeout; sum >= k.RebalanceTimeout {
 		ps.add("kafka.rebalance_timeout", "%s must be more than send.drain + kafka.commit_timeout, %s + %s = %s",
@@ -76,6 +105,7 @@ func (c *Config) checkConnections(ps *Problems) {
 	c.Kafka.TLS.check(ps, "kafka.tls")
 	c.Redis.TLS.check(ps, "redis.tls")
 	c.Cassandra.TLS.check(ps, "cassandra.tls")
+	c.checkPlaintexts(ps)
 	switch s := &c.Kafka.SASL; {
 	case s.Mechanism == "" && (s.Username != "" || s.PasswordFile != ""):
 		ps.add("kafka.sasl.mechanism", "is needed with a username or a password_file")
@@ -121,7 +151,7 @@ func (c *Config) checkBounds(ps *Problems) {
 }
 
 // reserved are topics that have a meaning of their own.
-var reserved = []string{"push.users", "push.feedback", "push.events"}
+var reserved = []string{"push.users", "push.users.quarantine", "push.feedback", "push.events"}
 
 func (c *Config) checkLanes(ps *Problems) {
 	names, topics := map[string]bool{}, map[string]bool{}
@@ -134,6 +164,11 @@ func (c *Config) checkLanes(ps *Problems) {
 			ps.add(at+".topic", "is another lane's too")
 		}
 		names[l.Name], topics[l.Topic] = true, true
+		for _, other := range c.Lanes {
+			if c.Kafka.LaneGroup(l.Name) == c.Kafka.RetryGroup(other.Name) {
+				ps.add(at+".name", "makes its group that of the retries of lane %s", other.Name)
+			}
+		}
 		if slices.Contains(reserved, l.Topic) || strings.HasSuffix(l.Topic, ".dlq") ||
 			strings.Contains(l.Topic, ".retry.") || strings.Contains(l.Topic, ".hold.") {
 			ps.add(at+".topic", "is a name that the fleet uses for something else")

@@ -22,7 +22,8 @@ func TestContradictions(t *testing.T) {
 		path   string
 	}{
 		{"a session that outlives the rebalance", func(c *Config) { c.Kafka.SessionTimeout = time.Minute }, "kafka.session_timeout"},
-		{"answer and status row take as long as the drain", func(c *Config) { c.Send.Deadline = 15 * time.Second }, "send.drain"},
+		{"answer, status row and commit take longer than the drain", func(c *Config) { c.Send.Deadline = 15 * time.Second }, "send.drain"},
+		{"no time to leave the group", func(c *Config) { c.Send.Drain = 20*time.Second + LeaveTimeout - 1 }, "send.drain"},
 		{"status rows take too long", func(c *Config) { c.Cassandra.Timeout = 10 * time.Second }, "send.drain"},
 		{"drain and commit take as long as the rebalance", func(c *Config) { c.Send.Drain = 55 * time.Second }, "kafka.rebalance_timeout"},
 		{"status rows die before the last copy of their record", func(c *Config) { c.Cassandra.TTL = 204*time.Hour - time.Second }, "cassandra.ttl"},
@@ -39,6 +40,9 @@ func TestContradictions(t *testing.T) {
 		{"more in flight than is confirmed after a crash", func(c *Config) { c.Send.InFlight = 40_001 }, "send.in_flight"},
 		{"open records under one batch", func(c *Config) { c.Batch.OpenRecords = 9999 }, "batch.open_records"},
 		{"rows that may wait under one batch of them", func(c *Config) { c.Status.Unacknowledged = 199 }, "status.unacknowledged"},
+		{"a registry on the port of the worker, all addresses", func(c *Config) { c.Admin.Listen, c.Registry.Listen = "127.0.0.1:9090", ":9090" }, "registry.listen"},
+		{"a registry on the port of the worker, written otherwise", func(c *Config) { c.Admin.Listen, c.Registry.Listen = "0.0.0.0:9090", ":9090" }, "registry.listen"},
+		{"a lane whose group is the retry group of another", func(c *Config) { c.Lanes[1].Name = "critical.retry" }, "lanes[1].name"},
 		{"two lanes of one name", func(c *Config) { c.Lanes[2].Name = "critical" }, "lanes[2].name"},
 		{"two lanes of one topic", func(c *Config) { c.Lanes[1].Topic = "push.critical" }, "lanes[1].topic"},
 		{"a lane on a retry topic", func(c *Config) { c.Lanes[1].Topic = "push.critical.retry.30s" }, "lanes[1].topic"},
@@ -92,6 +96,8 @@ func TestContradictions(t *testing.T) {
 		{"an empty broker", func(c *Config) { c.Kafka.Brokers = []string{""} }, "kafka.brokers[0]"},
 		{"the registry in a lane's group", func(c *Config) { c.Registry.Group = "pushfleet.promotional" }, "registry.group"},
 		{"profiles for everybody", func(c *Config) { c.Admin = Admin{Listen: "0.0.0.0:9464", PProf: true} }, "admin.pprof"},
+		{"the registry's profiles for everybody", func(c *Config) { c.Admin.PProf, c.Registry.Listen = true, "0.0.0.0:9465" }, "admin.pprof"},
+		{"a worker and a registry at one address", func(c *Config) { c.Registry.Listen = c.Admin.Listen }, "registry.listen"},
 		{"profiles on all addresses", func(c *Config) { c.Admin = Admin{Listen: ":9464", PProf: true} }, "admin.pprof"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,14 +119,16 @@ func TestNoContradiction(t *testing.T) {
 		"probes judged after the answer":  func(c *Config) { c.Gates.ProbeTimeout = c.Send.Deadline + 1 },
 		"held once the span is over":      func(c *Config) { c.Gates.HoldAfter = c.Gates.HoldSpan },
 		"the least TTL":                   func(c *Config) { c.Cassandra.TTL = 204 * time.Hour },
-		"short times of tests":            func(c *Config) { c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = time.Second, 26*time.Second },
+		"short times of tests":            func(c *Config) { c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = time.Second, 31*time.Second },
 		"as much in flight as confirmed":  func(c *Config) { c.Send.InFlight = 40_000 },
+		"any free ports":                  func(c *Config) { c.Admin.Listen, c.Registry.Listen = "127.0.0.1:0", "127.0.0.1:0" },
+		"no listeners, and profiles":      func(c *Config) { c.Admin, c.Registry.Listen = Admin{PProf: true}, "" },
 		"profiles on loopback":            func(c *Config) { c.Admin = Admin{Listen: "[::1]:0", PProf: true} },
 		"no listener":                     func(c *Config) { c.Admin.Listen = "" },
 		"a cluster of one known node":     func(c *Config) { c.Redis.Cluster = true },
 		"a cluster of some":               func(c *Config) { c.Redis.Cluster, c.Redis.Addresses = true, []string{"a:1", "b:1"} },
-		"a password for the default user": func(c *Config) { c.Redis.PasswordFile = "p" },
-		"nobody may be critical":          func(c *Config) { c.Lanes[1].CriticalSenders = nil },
+		"a password for the default user": func(c *Config) { c.Redis.PasswordFile, c.Redis.TLS.Enabled = "p", true },
+		"everybody may be critical":       func(c *Config) { c.Lanes[1].CriticalSenders = []string{"*"} },
 		"hosts in every notation":         func(c *Config) { c.Cassandra.Hosts = []string{"c1", "10.0.0.1:9042", "::1", "[::1]:9042"} },
 		"a new layout": func(c *Config) {
 			c.Cassandra.Layout = append(c.Cassandra.Layout, Layout{Since: time.Unix(2e9, 0)}.defaults())
@@ -160,7 +168,7 @@ nonsense: 1
 		"line 2: kafka.brokers[1]: must be a host and a port, such as 10.0.0.1:9092",
 		"line 11: lanes[1].mode: must be one of at_least_once, effectively_once, at_most_once",
 		"PUSHFLEET_STATUS_ROWS: status.rows: must be at least 1",
-		"send.drain: 20s must be more than send.deadline + cassandra.timeout, 15s + 5s = 20s",
+		"send.drain: 25s must be at least send.deadline + cassandra.timeout + kafka.commit_timeout + 1s to leave the group, 15s + 5s + 5s + 1s = 26s",
 		"line 9: lanes[1].name: is another lane's too",
 		"gates.probe_timeout: 15s must be more than send.deadline, 15s: a probe that is still under way would count as bad",
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
@@ -96,6 +97,11 @@ func Filter(c *configs.Config) dedupe.Options {
 	return o
 }
 
+// Policy is what becomes of a lane's answers that are not the end.
+func Policy(c *configs.Config, l configs.Lane) pipeline.Policy {
+	return pipeline.Policy{MaxRetries: c.Retries.Max, RetryDelays: c.Retries.Tiers, DropAmbiguous: l.DropsAmbiguous()}
+}
+
 // Gates are the numbers of the routes' gates and budgets.
 func Gates(c *configs.Config) pipeline.GateOptions {
 	g := &c.Gates
@@ -106,6 +112,12 @@ func Gates(c *configs.Config) pipeline.GateOptions {
 	o.HoldAfter, o.HoldSpan = g.HoldAfter, g.HoldSpan
 	o.Retries, o.DeadLetters = pipeline.BudgetOptions(g.Retries), pipeline.BudgetOptions(g.DeadLetters)
 	return o
+}
+
+// Pauses is where what providers ask for is shared: by all workers of the
+// consumer groups.
+func Pauses(c *configs.Config, log *slog.Logger) pauses.Options {
+	return pauses.Options{Fleet: c.Kafka.Group, Longest: Gates(c).LongestTold(), Log: log}
 }
 
 // Latest is what is remembered of collapse keys: for as long as the most
@@ -168,7 +180,8 @@ func RetryTopics(c *configs.Config, l configs.Lane) []kafka.SourceTopic {
 // Topics are all topics that the configuration needs: those of the workers and
 // the registry, and where it is noted what operators do with dead letters.
 func Topics(c *configs.Config) []kafka.TopicSpec {
-	specs := workerTopics(c)
+	specs := append(workerTopics(c), kafka.TopicSpec{Name: kafka.QuarantineTopic, Partitions: 1,
+		Replication: int16(c.Kafka.Topics.Replication), Configs: map[string]string{"cleanup.policy": "compact"}})
 	for _, l := range c.Lanes {
 		specs = append(specs, kafka.TopicSpec{Name: kafka.AuditTopic(l.Topic), Partitions: 1,
 			Replication: int16(c.Kafka.Topics.Replication), Configs: map[string]string{"cleanup.policy": "compact"}})

@@ -3,6 +3,7 @@ package wiring
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -46,4 +47,29 @@ func numbersOf(s reflect.Type, at []int) (paths [][]int) {
 		}
 	}
 	return paths
+}
+
+// What a lane says about sends of unknown outcome arrives, and at_most_once
+// drops them whatever it says; so do the retries.
+func TestPolicyIsAsConfigured(t *testing.T) {
+	c := configs.Default()
+	c.Retries.Max, c.Retries.Tiers = 2, []time.Duration{time.Second, time.Minute}
+	for _, row := range []struct {
+		mode, ambiguous string
+		drops           bool
+	}{
+		{configs.AtLeastOnce, "resend", false},
+		{configs.AtLeastOnce, configs.AmbiguousUnknown, true},
+		{configs.EffectivelyOnce, "resend", false},
+		{configs.EffectivelyOnce, configs.AmbiguousUnknown, true},
+		{configs.AtMostOnce, "resend", true},
+		{configs.AtMostOnce, configs.AmbiguousUnknown, true},
+	} {
+		l := c.Lanes[0]
+		l.Mode, l.Ambiguous = row.mode, row.ambiguous
+		want := pipeline.Policy{MaxRetries: 2, RetryDelays: c.Retries.Tiers, DropAmbiguous: row.drops}
+		if got := Policy(c, l); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s, %s: %+v, want %+v", row.mode, row.ambiguous, got, want)
+		}
+	}
 }
