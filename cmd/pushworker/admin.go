@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -14,13 +15,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/pushfleet/pushfleet/configs"
 )
 
 // health is what /readyz answers from: the state of each thing the process
 // needs. It is safe for concurrent use.
 type health struct {
-	mu     sync.Mutex
-	states map[string]error // guarded by mu; nil = fine
+	mu       sync.Mutex
+	states   map[string]error // guarded by mu; nil = fine
+	insecure []string         // guarded by mu; lines that stay, whether ready or not
+	more     func() []string  // guarded by mu; lines that make nothing unready; may be nil
 }
 
 // errNotYet is the state of what has not been tried.
@@ -41,11 +46,40 @@ func (h *health) set(name string, err error) {
 	h.states[name] = err
 }
 
+// forget takes one thing out: it is not needed here any more.
+func (h *health) forget(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.states, name)
+}
+
+// tellInsecure says in the log, and in /readyz?verbose for as long as the
+// process runs, what the configuration lets go over the network in plaintext.
+func (h *health) tellInsecure(c *configs.Config, log *slog.Logger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, n := range c.Insecure() {
+		log.Warn("insecure", "key", n.Path, "what", n.Message)
+		h.insecure = append(h.insecure, "[!] "+n.String())
+	}
+}
+
+// tell adds lines to every report that make nothing unready. more may be called
+// at once from several goroutines.
+func (h *health) tell(more func() []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.more = more
+}
+
 // report is true when everything is fine, with a line for each thing.
 func (h *health) report() (ready bool, lines []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ready = true
+	ready, lines = true, slices.Clone(h.insecure)
+	if h.more != nil {
+		lines = append(lines, h.more()...)
+	}
 	for name, err := range h.states {
 		if err == nil {
 			lines = append(lines, "[+] "+name+" ok")
@@ -97,7 +131,7 @@ type adminServer struct {
 func serveAdmin(addr string, handler http.Handler) (*adminServer, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("admin.listen: %w", err)
+		return nil, err
 	}
 	s := &adminServer{done: make(chan error), addr: l.Addr().String()}
 	s.Handler, s.ReadHeaderTimeout, s.ReadTimeout, s.MaxHeaderBytes = handler, 5*time.Second, 10*time.Second, 16<<10

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,14 +17,21 @@ func newConfigCommand() *cobra.Command {
 	}
 	cmd.PersistentFlags().StringVarP(&path, "config", "c", "", "configuration file; without it, the defaults")
 	check := &cobra.Command{
-		Use:   "check",
+		Use:   "check [FILE]",
 		Short: "Say what is wrong with the configuration, all of it at once",
 		Long: `Reads the file and the PUSHFLEET_ environment variables as the worker would, opens
-every file that they name, and says all that is wrong, each with its key.
+every file that they name, and says all that is wrong, each with its key. Of a
+configuration that is right it notes what should be meant.
+
+The file is the argument or that of --config.
 
 Exit codes: 0 fine, 2 not.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := oneFile(path, args)
+			if err != nil {
+				return err
+			}
 			c, err := loadConfig(path)
 			if err != nil {
 				return err
@@ -32,14 +40,23 @@ Exit codes: 0 fine, 2 not.`,
 				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %d lanes, %d apps, at most about %d MiB of memory\n", len(c.Lanes), len(c.Apps), int64(c.MemoryBound().Total())>>20)
+			for _, n := range c.Notes() {
+				if err == nil {
+					_, err = fmt.Fprintln(cmd.OutOrStdout(), "note: "+n.String())
+				}
+			}
 			return err
 		},
 	}
 	print := &cobra.Command{
-		Use:   "print",
+		Use:   "print [FILE]",
 		Short: "Print every setting as it is in effect; secrets are files and stay there",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := oneFile(path, args)
+			if err != nil {
+				return err
+			}
 			c, err := loadConfig(path)
 			if err != nil {
 				return err
@@ -49,4 +66,16 @@ Exit codes: 0 fine, 2 not.`,
 	}
 	cmd.AddCommand(check, print)
 	return cmd
+}
+
+// oneFile is the configuration file that a command line names, as its argument
+// or as --config.
+func oneFile(flag string, args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return flag, nil
+	case flag != "" && flag != args[0]:
+		return "", &exitError{exitUsage, errors.New("the argument and --config name two files")}
+	}
+	return args[0], nil
 }

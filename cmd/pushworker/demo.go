@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -125,7 +125,7 @@ func (d *demo) report(r *demoResult, stdout, stderr io.Writer) error {
 	if err := r.print(stderr); err != nil {
 		return err
 	}
-	return json.NewEncoder(stdout).Encode(r)
+	return terminal.WriteJSON(stdout, r, "")
 }
 
 // run makes the users, lets the worker deliver, and accounts for everything.
@@ -239,7 +239,7 @@ func (d *demo) work(ctx context.Context) error {
 			d.answered.Add(int64(len(ds)))
 		}}
 	var err error
-	if w.routes, err = openRoutes(w.config); err != nil {
+	if w.routes, err = openRoutes(w.config, d.log); err != nil {
 		return err
 	}
 	err = w.run(ctx)

@@ -56,6 +56,9 @@ func startDemoWorld(latency time.Duration, cap int) (w *demoWorld, err error) {
 	// takes a real one milliseconds must not count as hanging.
 	c.Redis.ReadTimeout, c.Redis.WriteTimeout = time.Minute, time.Minute
 	c.Batch.Workers = 1
+	for i := range c.Lanes {
+		c.Lanes[i].CriticalSenders = []string{"*"} // nobody but the demo sends here
+	}
 	c.Admin.Listen = ""
 	// The in-process filters lie in this process: room for 2 M ids, not 20 M.
 	c.Dedupe.Capacity = 2_000_000

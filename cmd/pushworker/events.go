@@ -10,33 +10,40 @@ import (
 // eventsRound is how often the counts go to push.events.
 const eventsRound = time.Second
 
-// tellEvents produces the verdict counts until ctx ends, and then the last
-// ones. Counts that cannot be produced are lost, with a word in the log: they
-// are for dashboards. Failures are not among them: the pipeline hands those
-// over itself.
+// tellEvents produces what push.events is to tell until ctx ends, and then the
+// last of it. It is best effort, so that a topic for dashboards never holds up
+// a delivery: what cannot be produced is missing there, and the gap is told as
+// soon as the topic takes records again. The status rows are durable by then.
 func (w *worker) tellEvents(ctx context.Context, events *pipeline.Events, producer pipeline.Producer) {
 	ticker := time.NewTicker(eventsRound)
 	defer ticker.Stop()
-	tell := func(ctx context.Context) {
+	last := time.Now()
+	tell := func() {
+		now := time.Now()
+		since := last
+		last = now
 		var hs []pipeline.Handover
-		for _, value := range events.Take(time.Now()) {
+		for _, value := range events.Take(now) {
 			hs = append(hs, pipeline.Handover{To: pipeline.ToEvents, Event: value})
 		}
 		if len(hs) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, w.config.Kafka.CommitTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.config.Kafka.CommitTimeout)
 		defer cancel()
 		if err := producer.Produce(ctx, hs); err != nil {
-			w.log.Warn("verdict counts are lost", "records", len(hs), "error", err)
+			events.Missed(since, now)
+			w.log.Warn("push.events has a gap", "records", len(hs), "since", since, "error", err)
 		}
 	}
 	for {
 		select {
 		case <-ticker.C:
-			tell(context.WithoutCancel(ctx))
+			tell()
+		case <-events.Soon():
+			tell()
 		case <-ctx.Done():
-			tell(context.WithoutCancel(ctx))
+			tell()
 			return
 		}
 	}

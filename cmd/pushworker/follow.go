@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
+	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -117,7 +117,7 @@ func (f *usersFollower) runs(records []kafka.Record) []users.Fetched {
 			place[r.Partition] = i
 			runs = append(runs, users.Fetched{Partition: r.Partition})
 		}
-		runs[i].Records = append(runs[i].Records, users.FetchedRecord{Record: usersRecord(r), Offset: r.Offset})
+		runs[i].Records = append(runs[i].Records, users.FetchedRecord{Record: wiring.UsersRecord(r), Offset: r.Offset})
 		runs[i].Next = r.Offset + 1
 		f.next[r.Partition] = r.Offset + 1
 	}
@@ -150,13 +150,4 @@ func (f *usersFollower) gaps(ctx context.Context) ([]users.Fetched, error) {
 		runs = append(runs, users.Fetched{Partition: p, Next: next})
 	}
 	return runs, nil
-}
-
-// usersRecord is a record of push.users as package users reads it.
-func usersRecord(r kafka.Record) users.Record {
-	u := users.Record{Key: string(r.Key), Value: r.Value}
-	if ms, err := strconv.ParseInt(r.Headers[users.HeaderIfNotAfter], 10, 64); err == nil {
-		u.IfNotAfter = time.UnixMilli(ms)
-	}
-	return u
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
@@ -51,20 +50,19 @@ func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, erro
 		Confirms: c.Batch.Window(), Reread: reread,
 		Protocol: c.Kafka.Protocol, Balancer: c.Kafka.Balancer, JoinWithin: c.Kafka.JoinWithin,
 		Session: c.Kafka.SessionTimeout, Rebalance: c.Kafka.RebalanceTimeout, Drain: c.Send.Drain, Commit: c.Kafka.CommitTimeout,
-		Stopped: func(e *kafka.PartitionError) {
-			w.health.set(fmt.Sprintf("%s/%d", e.Partition.Topic, e.Partition.ID), e)
-		},
+		Health: w.partitionHealth,
 	})
 	if err != nil {
 		producer.Close()
 		return nil, err
 	}
 	p, err := pipeline.New(plant(w.routes, pipeline.Options{
-		Lane: name, Source: source, Stages: w.stages(l, retry, shared), Routes: w.routes.lane(i), Producer: producer, Status: w.status, Ledger: w.status, Seen: shared.filter,
+		Lane: name, Source: source, Stages: w.stages(l, name, retry, shared), Routes: w.routes.lane(i), Producer: producer, Status: w.status, Ledger: w.status, Seen: shared.filter,
 		Gates: shared.gates, Events: shared.events, Latest: shared.latest,
-		Policy: pipeline.Policy{MaxRetries: c.Retries.Max, RetryDelays: c.Retries.Tiers, DropAmbiguous: l.DropsAmbiguous()}, Once: l.Once(),
+		Policy: wiring.Policy(c, l), Once: l.Once(),
+		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest}, RecheckAfter: c.Send.Recheck,
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,
-		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain, CommitInterval: c.Kafka.CommitInterval,
+		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain - configs.LeaveTimeout, CommitTimeout: c.Kafka.CommitTimeout, CommitInterval: c.Kafka.CommitInterval,
 		Metrics: shared.pipeline, Log: w.log, Answered: w.answered,
 	}))
 	if err != nil {
@@ -74,8 +72,18 @@ func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, erro
 	return &lane{name: name, log: w.log, source: source, producer: producer, pipeline: p}, nil
 }
 
+// partitionHealth names a partition in /readyz while it is in trouble here.
+func (w *worker) partitionHealth(p pipeline.Partition, err error) {
+	name := fmt.Sprintf("%s/%d", p.Topic, p.ID)
+	if err == nil {
+		w.health.forget(name)
+		return
+	}
+	w.health.set(name, err)
+}
+
 // stages is the way of a batch up to its devices.
-func (w *worker) stages(l configs.Lane, retry bool, shared *collaborators) []pipeline.Stage {
+func (w *worker) stages(l configs.Lane, name string, retry bool, shared *collaborators) []pipeline.Stage {
 	apps := make(map[string]bool, len(w.config.Apps))
 	for _, a := range w.config.Apps {
 		apps[a.Name] = true
@@ -86,11 +94,12 @@ func (w *worker) stages(l configs.Lane, retry bool, shared *collaborators) []pip
 	}
 	return stages.NewOrder(
 		&stages.Dedupe{Filter: shared.filter, Ledger: w.status},
-		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: priorityOf(l.DefaultPriority), MayBeCritical: l.MayBeCritical(), Replace: l.Replaces()},
+		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: priorityOf(l.DefaultPriority),
+			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(name), Replace: l.Replaces()},
 		superseded,
 		&stages.Preferences{Users: shared.users},
-		&stages.Limits{Limiter: shared.limiter},
 		&stages.Devices{},
+		&stages.Limits{Limiter: shared.limiter},
 	)
 }
 
@@ -104,9 +113,9 @@ func priorityOf(word string) pipeline.Priority {
 }
 
 // run works until ctx ends, then commits and leaves the group.
-func (l *lane) run(ctx context.Context, leave time.Duration) error {
+func (l *lane) run(ctx context.Context) error {
 	err := l.pipeline.Run(ctx)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leave)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), configs.LeaveTimeout)
 	defer cancel()
 	if e := l.source.Close(closing); e != nil {
 		l.log.Warn("closing", "lane", l.name, "error", e)

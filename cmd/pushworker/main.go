@@ -10,12 +10,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
 )
 
@@ -43,10 +42,11 @@ func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // execute runs one command line and returns its exit code. The first signal
 // ends the command's context, the second ends the process at once.
-func execute(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+// Everything printed and logged is cleaned of what moves a cursor.
+func execute(args []string, out, errs io.Writer) int {
+	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
+	ctx, stop := terminal.UntilSignal(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, stop) // from now on a signal does what it does by default
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -30,8 +30,11 @@ func sendBeforeIntents(s *soil) {
 
 // sendBeforeCommit takes for committed what is only about to be: whether the
 // coordinator takes the commit, and so whether the partition is still this
-// member's, is not waited for.
+// member's, is not waited for. The lease is ignored too: it keeps a worker that
+// wakes up from intending anything, and the commit is for one that was stopped
+// right behind that.
 func sendBeforeCommit(s *soil) {
+	ignoreLease(s)
 	var mu sync.Mutex
 	trackers := make(map[*pipeline.Tracker]bool) // guarded by mu
 	var committing sync.Mutex                    // one commit at a time

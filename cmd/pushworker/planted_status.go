@@ -104,8 +104,10 @@ func commitBeforeStatus(s *soil) {
 // timeoutIsSuccess takes a write that was not acknowledged in time for one
 // that was.
 func timeoutIsSuccess(s *soil) {
-	inner := s.Status
+	inner, timeout := s.Status, s.StatusTimeout
 	s.Status = plantedStatus{inner, func(ctx context.Context, rows []pipeline.Row) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
 		_ = inner.Write(ctx, rows)
 		return nil
 	}}

@@ -3,10 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
 // progress shows how far something is: on a terminal one line that changes,
@@ -22,15 +21,17 @@ type progress struct {
 const quietFor = 2 * time.Second
 
 func newProgress(w io.Writer) *progress {
-	f, ok := w.(*os.File)
-	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	if f, ok := terminal.Behind(w); ok {
+		return &progress{w: f, terminal: true}
+	}
+	return &progress{w: w}
 }
 
 // line shows one state.
 func (p *progress) line(format string, args ...any) {
 	switch {
 	case p.terminal:
-		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+		_, _ = io.WriteString(p.w, "\r\x1b[K"+terminal.Text(fmt.Sprintf(format, args...)))
 	case time.Since(p.last) >= quietFor:
 		_, _ = fmt.Fprintf(p.w, format+"\n", args...)
 		p.last = time.Now()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
@@ -230,5 +232,41 @@ func TestAccountOfLatencies(t *testing.T) {
 	l.observe([]*pipeline.Delivery{sent, unsent})
 	if p := l.ms(99); p < 100 || p > 60_000 {
 		t.Errorf("p99 %v ms; what was not sent must not count", p)
+	}
+}
+
+// A worker and a registry run on one host by one file: each has its listener.
+func TestWorkerAndRegistryShareAHost(t *testing.T) {
+	c := configs.Default()
+	if problems := c.Validate(); problems != nil {
+		t.Fatal(problems)
+	}
+	// The ports of the defaults may be taken here: what matters is that they differ.
+	ports := map[string]bool{}
+	for _, at := range []string{c.Admin.Listen, c.Registry.Listen} {
+		host, port, err := net.SplitHostPort(at)
+		if err != nil || ports[port] {
+			t.Errorf("%s: a second listener at port %s (%v)", at, port, err)
+		}
+		ports[port] = true
+		stop, err := startAdmin("listen", net.JoinHostPort(host, "0"), false, slog.New(slog.DiscardHandler), newRegistry(), newHealth())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	c.Admin.Listen, c.Registry.Listen = taken.Addr().String(), taken.Addr().String()
+	for key, start := range map[string]func() error{
+		"admin.listen":    func() error { return runWorker(t.Context(), c, io.Discard) },
+		"registry.listen": func() error { return runRegistry(t.Context(), c, false, io.Discard) },
+	} {
+		if err := start(); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is taken: %v", key, err)
+		}
 	}
 }

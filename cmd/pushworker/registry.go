@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -62,7 +65,8 @@ func runRegistry(ctx context.Context, c *configs.Config, rebuild bool, logTo io.
 	if err != nil {
 		return err
 	}
-	stopAdmin, err := startAdmin(c, log, reg, h)
+	h.tellInsecure(c, log)
+	stopAdmin, err := startAdmin("registry.listen", c.Registry.Listen, c.Admin.PProf, log, reg, h)
 	if err != nil {
 		return err
 	}
@@ -81,7 +85,7 @@ func runRegistry(ctx context.Context, c *configs.Config, rebuild bool, logTo io.
 		func() error {
 			return connect(ctx, log, h, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
 				return limited(ctx, c.Kafka.CommitTimeout, func(ctx context.Context) error {
-					return admin.CheckTopics(ctx, kafka.UsersTopic, kafka.FeedbackTopic)
+					return admin.CheckTopics(ctx, kafka.UsersTopic, kafka.QuarantineTopic, kafka.FeedbackTopic)
 				})
 			})
 		},
@@ -94,34 +98,60 @@ func runRegistry(ctx context.Context, c *configs.Config, rebuild bool, logTo io.
 	if err != nil {
 		return err
 	}
+	if err := checkRetention(ctx, admin, c, log); err != nil {
+		return err
+	}
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	watches.Go(func() { watch(ctx, h, "kafka", admin.Ping) })
 	watches.Go(func() {
 		watch(ctx, h, "redis", func(ctx context.Context) error { return shards.Ping(ctx, client) })
 	})
-	return keepRegistry(ctx, c, options, client, reg, log, rebuild, func(p users.Progress) {
-		if p.Ready < shards.Users {
-			h.set("shards", fmt.Errorf("%d of %d built, %d records to read", p.Ready, shards.Users, p.Lag))
-			return
-		}
-		h.set("shards", nil)
+	return keepRegistry(ctx, c, options, client, reg, log, rebuild, func(p users.Progress) { h.set("shards", shardsState(p)) })
+}
+
+// shardsState is what /readyz says of the shards: nil = they are complete, and
+// push.users is followed.
+func shardsState(p users.Progress) error {
+	switch {
+	case p.Err != nil:
+		return fmt.Errorf("push.users is not followed: %w", p.Err)
+	case p.Ready < shards.Users:
+		return fmt.Errorf("%d of %d built, %d records to read", p.Ready, shards.Users, p.Lag)
+	}
+	return nil
+}
+
+// checkRetention refuses a registry.max_stale that is not below how long
+// push.users keeps tombstones: of a shard that was left behind for longer, it
+// would miss some, and bring back devices that were removed.
+func checkRetention(ctx context.Context, admin *kafka.Admin, c *configs.Config, log *slog.Logger) error {
+	const key = "delete.retention.ms"
+	var value string
+	err := limited(ctx, c.Kafka.CommitTimeout, func(ctx context.Context) (err error) {
+		value, err = admin.TopicConfig(ctx, kafka.UsersTopic, key)
+		return err
 	})
+	ms, parseErr := strconv.ParseInt(value, 10, 64)
+	if err != nil || parseErr != nil {
+		log.Warn("cannot compare registry.max_stale with how long push.users keeps tombstones", "config", key, "value", value, "error", err)
+		return ctx.Err()
+	}
+	if kept := time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond; c.Registry.MaxStale >= kept {
+		return &exitError{exitUsage, fmt.Errorf("registry.max_stale: %s must be less than %s of %s, %s: a shard that was left behind for so long would miss removals",
+			c.Registry.MaxStale, key, kafka.UsersTopic, kept)}
+	}
+	return nil
 }
 
 // keepRegistry follows push.users and push.feedback until ctx ends. progress
 // is told after every check of the shards.
 func keepRegistry(ctx context.Context, c *configs.Config, options kafka.Options, client shards.Client, reg prometheus.Registerer, log *slog.Logger, rebuild bool, progress func(users.Progress)) error {
-	follower, err := kafka.NewFollower(options, kafka.UsersTopic, nil)
+	topics, closeTopics, err := openRegistryTopics(options)
 	if err != nil {
 		return err
 	}
-	defer follower.Close()
-	appendTo, err := wiring.NewUsersLog(options)
-	if err != nil {
-		return err
-	}
-	defer appendTo.Close()
+	defer closeTopics()
 	consumer, err := kafka.NewConsumer(options, kafka.FeedbackTopic, c.Registry.Group)
 	if err != nil {
 		return err
@@ -131,13 +161,14 @@ func keepRegistry(ctx context.Context, c *configs.Config, options kafka.Options,
 	metrics := users.NewMetrics(reg)
 	ro := users.DefaultRegistryOptions()
 	ro.CheckInterval, ro.MaxStale, ro.Rebuild, ro.Progress = c.Registry.CheckInterval, c.Registry.MaxStale, rebuild, progress
-	registry, err := users.NewRegistry(client, &usersFollower{follower: follower}, appendTo, ro, metrics, log)
+	ro.Devices = users.DeviceLimits{User: c.Registry.DevicesPerUser, App: c.Registry.DevicesPerApp}
+	registry, err := users.NewRegistry(client, topics, ro, metrics, log)
 	if err != nil {
 		return err
 	}
 	fo := users.DefaultFeedbackOptions()
 	fo.PerMinute = c.Registry.PrunePerMinute
-	feedback, err := users.NewFeedback(client, feedbackSource{consumer}, appendTo, fo, metrics, log)
+	feedback, err := users.NewFeedback(client, feedbackSource{consumer}, topics.Log, fo, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -146,6 +177,39 @@ func keepRegistry(ctx context.Context, c *configs.Config, options kafka.Options,
 	err = registry.Run(ctx)
 	running.Wait()
 	return err
+}
+
+// openRegistryTopics opens what the registry reads and writes. It connects to
+// nothing yet.
+func openRegistryTopics(options kafka.Options) (t users.RegistryTopics, closeAll func(), err error) {
+	var closes []func()
+	closeAll = func() {
+		for _, c := range closes {
+			c()
+		}
+	}
+	for _, to := range []*users.Follower{&t.Follower, &t.Rescan} {
+		follower, err := kafka.NewFollower(options, kafka.UsersTopic, nil)
+		if err != nil {
+			closeAll()
+			return t, nil, err
+		}
+		closes = append(closes, follower.Close)
+		*to = &usersFollower{follower: follower}
+	}
+	for _, l := range []struct {
+		to   *users.Log
+		open func(kafka.Options) (wiring.UsersLog, error)
+	}{{&t.Log, wiring.NewUsersLog}, {&t.Quarantine, wiring.NewQuarantineLog}} {
+		log, err := l.open(options)
+		if err != nil {
+			closeAll()
+			return t, nil, err
+		}
+		closes = append(closes, log.Close)
+		*l.to = log
+	}
+	return t, closeAll, nil
 }
 
 // pollRecords is the most records that one poll hands out.
@@ -164,5 +228,5 @@ func (s feedbackSource) Poll(ctx context.Context) ([][]byte, error) {
 	for i, r := range records {
 		values[i] = r.Value
 	}
-	return values, ctx.Err()
+	return values, nil
 }

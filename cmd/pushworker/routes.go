@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -48,19 +50,19 @@ func poolLanes(c *configs.Config) []h2.Lane {
 }
 
 // openRoutes reads the apps' credentials and makes their clients. Nothing is
-// dialled before there is something to send.
-func openRoutes(c *configs.Config) (routes, error) {
+// dialled before there is something to send; why that fails is logged.
+func openRoutes(c *configs.Config, log *slog.Logger) (routes, error) {
 	rs := make(routes)
 	signers := make(map[string]*apns.TokenSource) // by team and key: one token for all its apps
 	for i, app := range c.Apps {
-		if err := rs.open(c, app, signers); err != nil {
+		if err := rs.open(c, log, app, signers); err != nil {
 			return nil, errors.Join(fmt.Errorf("apps[%d] (%s): %w", i, app.Name, err), rs.close(context.Background()))
 		}
 	}
 	return rs, nil
 }
 
-func (rs routes) open(c *configs.Config, app configs.App, signers map[string]*apns.TokenSource) error {
+func (rs routes) open(c *configs.Config, log *slog.Logger, app configs.App, signers map[string]*apns.TokenSource) error {
 	if a := app.APNS; a != nil {
 		signer, err := signerOf(a, signers)
 		if err != nil {
@@ -71,12 +73,13 @@ func (rs routes) open(c *configs.Config, app configs.App, signers map[string]*ap
 			return fmt.Errorf("apns.ca_file: %w", err)
 		}
 		for _, env := range a.Environments {
+			route := pipeline.Route{Platform: pipeline.APNS, App: app.Name, Environment: env}
 			cl, err := apns.New(apns.Options{Topic: a.Topic, Environment: env, Tokens: signer,
-				Pool: pool(c, c.Send.APNS, a.URL(env), roots)})
+				Pool: pool(c, log, route, c.Send.APNS, a.URL(env), roots)})
 			if err != nil {
 				return err
 			}
-			rs[pipeline.Route{Platform: pipeline.APNS, App: app.Name, Environment: env}] = cl
+			rs[route] = cl
 		}
 	}
 	if f := app.FCM; f != nil {
@@ -88,12 +91,13 @@ func (rs routes) open(c *configs.Config, app configs.App, signers map[string]*ap
 		if err != nil {
 			return fmt.Errorf("fcm.ca_file: %w", err)
 		}
+		route := pipeline.Route{Platform: pipeline.FCM, App: app.Name}
 		cl, err := fcm.New(fcm.Options{ProjectID: f.Project, ServiceAccount: []byte(account.Reveal()),
-			Pool: pool(c, c.Send.FCM, f.URL, roots)})
+			Pool: pool(c, log, route, c.Send.FCM, f.URL, roots)})
 		if err != nil {
 			return err
 		}
-		rs[pipeline.Route{Platform: pipeline.FCM, App: app.Name}] = cl
+		rs[route] = cl
 	}
 	return nil
 }
@@ -116,8 +120,8 @@ func signerOf(a *configs.APNS, signers map[string]*apns.TokenSource) (*apns.Toke
 	return s, nil
 }
 
-func pool(c *configs.Config, p configs.Pool, url string, roots *tls.Config) h2.Options {
-	return h2.Options{URL: url, TLS: roots, Lanes: poolLanes(c), Connections: p.Connections,
+func pool(c *configs.Config, log *slog.Logger, r pipeline.Route, p configs.Pool, url string, roots *tls.Config) h2.Options {
+	return h2.Options{URL: url, TLS: roots, Log: log.With("route", r.String()), Lanes: poolLanes(c), Connections: p.Connections,
 		StreamsPerConnection: p.Streams, Reserve: p.Streams / reserve * min(1, len(c.Lanes)-1), Timeout: c.Send.Deadline}
 }
 
@@ -130,6 +134,26 @@ func (rs routes) lane(i int) map[pipeline.Route]pipeline.Provider {
 	return ps
 }
 
+// lines say of each route how it is connected, and why it is not.
+func (rs routes) lines(now time.Time) []string {
+	lines := make([]string, 0, len(rs))
+	for r, c := range rs {
+		s := c.Stats()
+		line := fmt.Sprintf("route %s: %d connections", r, s.Connections)
+		trouble := fmt.Sprintf("%s, %s ago", s.Trouble.Cause, now.Sub(s.Trouble.At).Round(time.Second))
+		switch {
+		case s.Trouble.Cause == "":
+			line = "[+] " + line
+		case s.Trouble.Lasts:
+			line = "[!] " + line + "; " + trouble
+		default:
+			line = "[+] " + line + "; the latest trouble: " + trouble
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
 // close closes all clients. Their lanes' work is done by then.
 func (rs routes) close(ctx context.Context) error {
 	var errs []error
@@ -140,3 +164,7 @@ func (rs routes) close(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// providerWords are what the providers are known to answer: the reasons that
+// metrics count one by one.
+func providerWords() []string { return append(apns.Reasons(), fcm.Reasons()...) }

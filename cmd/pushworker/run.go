@@ -51,10 +51,15 @@ Exit codes: 0 drained, 1 failed, 2 wrong usage or configuration.`,
 	return cmd
 }
 
-// failed makes an error exit with 1; the end of the context is no failure.
+// failed makes an error exit with 1, unless it says another code; the end of the
+// context is no failure.
 func failed(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return nil
+	}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return err
 	}
 	return &exitError{exitFailed, err}
 }
@@ -69,16 +74,21 @@ func runWorker(ctx context.Context, c *configs.Config, logTo io.Writer) error {
 	if w.kafka, err = wiring.Kafka(c, log); err != nil {
 		return err
 	}
-	stopAdmin, err := startAdmin(c, log, reg, w.health)
+	w.health.tellInsecure(c, log)
+	stopAdmin, err := startAdmin("admin.listen", c.Admin.Listen, c.Admin.PProf, log, reg, w.health)
 	if err != nil {
 		return err
 	}
 	defer stopAdmin()
+	for _, n := range c.ShortMemory() {
+		log.Info("dedupe", "key", n.Path, "what", n.Message)
+	}
 	log.Info("starting", "version", version, "memory_bound_mib", int64(c.MemoryBound().Total())>>20, "lanes", len(c.Lanes), "apps", len(c.Apps))
 
-	if w.routes, err = openRoutes(c); err != nil {
+	if w.routes, err = openRoutes(c, log); err != nil {
 		return err
 	}
+	w.health.tell(func() []string { return w.routes.lines(time.Now()) })
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -137,15 +147,16 @@ func newRegistry() *prometheus.Registry {
 	return reg
 }
 
-// startAdmin serves metrics and health, unless the configuration says not to.
-func startAdmin(c *configs.Config, log *slog.Logger, reg *prometheus.Registry, h *health) (stop func(), err error) {
-	if c.Admin.Listen == "" {
+// startAdmin serves metrics and health at an address, that of this key of the
+// configuration, unless it is empty.
+func startAdmin(key, at string, pprof bool, log *slog.Logger, reg *prometheus.Registry, h *health) (stop func(), err error) {
+	if at == "" {
 		return func() {}, nil
 	}
-	s, err := serveAdmin(c.Admin.Listen, adminHandler(reg, h, c.Admin.PProf))
+	s, err := serveAdmin(at, adminHandler(reg, h, pprof))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	log.Info("serving /metrics, /livez, /readyz", "at", s.addr, "pprof", c.Admin.PProf)
+	log.Info("serving /metrics, /livez, /readyz", "at", s.addr, "pprof", pprof)
 	return s.close, nil
 }

@@ -28,8 +28,8 @@ func (w *worker) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics
 		case <-ticker.C:
 		}
 		now := time.Now()
-		stalls, over := l.pipeline.Declared()
-		f := watch.Look(now, pipeline.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Over: over, Routes: l.pipeline.Progress()})
+		stalls, ended := l.pipeline.Declared()
+		f := watch.Look(now, pipeline.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Ended: ended, Lines: l.pipeline.Progress()})
 		m.Watched(l.name, now, stalls, f)
 		for _, a := range f.Alerts {
 			w.log.Error("waits for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,

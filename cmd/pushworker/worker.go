@@ -19,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
@@ -136,12 +137,17 @@ func (w *worker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	told, err := pauses.New(w.redis, wiring.Pauses(w.config, w.log))
+	if err != nil {
+		return err
+	}
 	now := time.Now()
 	shared := &collaborators{filter: filter, limiter: limiter, latest: latest, users: users.NewReader(w.redis, limiter != nil),
-		kafka: kafka.NewMetrics(w.metrics), pipeline: pipeline.NewMetrics(w.metrics), events: pipeline.NewEvents(rand.Text(), now)}
+		kafka: kafka.NewMetrics(w.metrics), pipeline: pipeline.NewMetrics(w.metrics, providerWords()...), events: pipeline.NewEvents(rand.Text(), now)}
 	if shared.gates, err = pipeline.NewGates(slices.Collect(maps.Keys(w.routes)), wiring.Gates(w.config), shared.pipeline, w.log, now); err != nil {
 		return err
 	}
+	shared.gates.Recall(ctx, told)
 
 	var lanes []*lane
 	defer func() {
@@ -166,12 +172,13 @@ func (w *worker) run(ctx context.Context) error {
 	for i, l := range lanes {
 		running.Go(func() {
 			defer stop()
-			errs[i] = l.run(ctx, w.config.Kafka.CommitTimeout)
+			errs[i] = l.run(ctx)
 		})
 	}
 	running.Go(func() { keepFilters(ctx, w.log, w.metrics, filter) })
 	working, done := context.WithCancel(context.WithoutCancel(ctx)) // until the lanes have drained
 	var beside sync.WaitGroup
+	beside.Go(func() { shared.gates.Share(working, told) })
 	beside.Go(func() { w.tellEvents(working, shared.events, lanes[0].producer) })
 	for _, l := range lanes {
 		beside.Go(func() { w.watchProgress(working, l, shared.pipeline) })

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// configuration writes a file that `config check` has nothing against.
+func configuration(t *testing.T, more string) string {
+	t.Helper()
+	dir := t.TempDir()
+	account, path := filepath.Join(dir, "account.json"), filepath.Join(dir, "worker.yaml")
+	text := "apps: [{name: shop, fcm: {project: example-shop, service_account_file: " + account + "}}]\n" + more
+	for name, content := range map[string]string{account: "{}", path: text} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// The file may be named as the comment of configs/worker.yaml says and as
+// everywhere else.
+func TestConfigNamesItsFileEitherWay(t *testing.T) {
+	path := configuration(t, "send: {in_flight: 1234}\n")
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"config", "check", path}, exitDone, "ok: 3 lanes, 1 apps"},
+		{[]string{"config", "check", "--config", path}, exitDone, "ok: 3 lanes, 1 apps"},
+		{[]string{"config", "check", "--config", path, path}, exitDone, "ok: 3 lanes, 1 apps"},
+		{[]string{"config", "print", path}, exitDone, "in_flight: 1234"},
+		{[]string{"config", "print", "-c", path}, exitDone, "in_flight: 1234"},
+		{[]string{"config", "check", "--config", path, "other.yaml"}, exitUsage, "two files"},
+		{[]string{"config", "check", path, path}, exitUsage, "accepts at most 1 arg"},
+		{[]string{"config", "check", "none.yaml"}, exitUsage, "none.yaml"},
+	} {
+		var out bytes.Buffer
+		if code := execute(tt.args, &out, &out); code != tt.code || !strings.Contains(out.String(), tt.want) {
+			t.Errorf("%q: exit %d, says\n%s\nwant exit %d and %q", tt.args, code, &out, tt.code, tt.want)
+		}
+	}
+}
+
+// What is right and should be meant is told behind the ok.
+func TestConfigCheckTellsNotes(t *testing.T) {
+	path := configuration(t, "dedupe: {window: 24h}\nlanes: [{name: a, topic: a}, {name: b, topic: b, critical_senders: [auth]}, {name: c, topic: c, critical_senders: ['*']}]\n")
+	var out, errs bytes.Buffer
+	if code := execute([]string{"config", "check", path}, &out, &errs); code != exitDone {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[1], "note: lanes[0].critical_senders: is empty") ||
+		!strings.HasPrefix(lines[2], "note: lanes[2].critical_senders: is every sender") {
+		t.Errorf("it says\n%s", &out)
+	}
+}
+
+// Names from a file that somebody else wrote move no cursor.
+func TestOutputIsCleaned(t *testing.T) {
+	path := configuration(t, "kafka: {client_id: \"\\u202E\\u009B\\e[2J\"}\n")
+	var out, errs bytes.Buffer
+	if code := execute([]string{"config", "print", path}, &out, &errs); code != exitDone {
+		t.Fatal(errs.String())
+	}
+	execute([]string{"config", "check", "\x1b[2J\u202e"}, &out, &errs)
+	if s := out.String() + errs.String(); !strings.Contains(s, "client_id") || strings.ContainsAny(s, "\x1b\u202e\u009b") {
+		t.Errorf("it prints %q", s)
+	}
+}
