@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -48,7 +49,10 @@ type app struct {
 	closes []func()
 }
 
-func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+// newApp is what the commands of one run share. Everything they print is
+// cleaned of what moves a cursor.
+func newApp(stdin io.Reader, out, errs io.Writer) *app {
+	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
 	return &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, environ: os.Environ(), format: formatTable, connectTime: connectTime,
 		log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -252,17 +256,20 @@ func (a *app) reachRedis(ctx context.Context) (shards.Client, error) {
 }
 
 // user reads what Redis knows of a user.
-func (a *app) user(ctx context.Context, id string) (*pipeline.User, error) {
+func (a *app) user(ctx context.Context, id string) (*users.Profile, error) {
 	client, err := a.reachRedis(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u := new(pipeline.User)
-	if err := users.NewReader(client, false).Fetch(ctx, []string{id}, []*pipeline.User{u}); err != nil {
-		if _, unbuilt := users.IsUnbuilt(err); unbuilt {
-			return nil, fmt.Errorf("%w: is `pushworker registry` running?", err)
-		}
+	u, err := users.NewReader(client, false).Profile(ctx, id)
+	if _, unbuilt := users.IsUnbuilt(err); unbuilt {
+		return nil, fmt.Errorf("%w: is `pushworker registry` running?", err)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return u, nil
+	if u.Quarantine&pipeline.RecordUnread != 0 {
+		return nil, fmt.Errorf("the record of user %s cannot be read: the registry rebuilds it from %s, if it is running", terminal.Word(id), kafka.UsersTopic)
+	}
+	return &u, nil
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/bench/whole"
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
 func newBenchCommand(a *app) *cobra.Command {
@@ -86,10 +86,7 @@ func (a *app) showFigures(ans answer) error {
 	if a.format != formatJSON {
 		return a.show(ans)
 	}
-	if err := json.NewEncoder(a.stdout).Encode(ans.value); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	return nil
+	return terminal.WriteJSON(a.stdout, ans.value, "")
 }
 
 // besideMe finds a program of ours in the directory of this one, else on the

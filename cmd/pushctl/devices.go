@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -87,7 +88,9 @@ func newDevicesGetCommand(a *app) *cobra.Command {
 		Short: "A user's devices, as the workers see them",
 		Long: `The devices of a user as they stand in Redis, where the workers read them: what has just been
 registered appears when the registry has applied it. Tokens are never shown; a device is known by the
-hash of its token. Exit status 1 if the user has no device.`,
+hash of its token. Only the latest registered ones are kept, as many as registry.devices_per_user and
+registry.devices_per_app say: how many were left out as too many is told too. Exit status 1 if the user
+has no device.`,
 		Example: "  pushctl devices get u42\n  pushctl devices get u42 -o json | jq -r '.devices[].hash'",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.showDevices(cmd.Context(), args[0]) },
@@ -108,6 +111,12 @@ type deviceRow struct {
 type devicesAnswer struct {
 	UserID  string      `json:"user_id"`
 	Devices []deviceRow `json:"devices"`
+	// Dropped is how many were left out as too many, the latest of them
+	// registered at DroppedUpTo.
+	Dropped     int        `json:"dropped"`
+	DroppedUpTo *time.Time `json:"dropped_up_to,omitempty"`
+	// Unreadable: a device is in quarantine that is not known otherwise.
+	Unreadable bool `json:"unreadable"`
 }
 
 func (a *app) showDevices(ctx context.Context, id string) error {
@@ -115,7 +124,7 @@ func (a *app) showDevices(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.show(explainDevices(id, u.Devices)); err != nil {
+	if err := a.show(explainDevices(id, u)); err != nil {
 		return err
 	}
 	if len(u.Devices) == 0 {
@@ -124,17 +133,26 @@ func (a *app) showDevices(ctx context.Context, id string) error {
 	return nil
 }
 
-func explainDevices(id string, devices []pipeline.Device) answer {
-	value := devicesAnswer{UserID: id, Devices: []deviceRow{}}
+func explainDevices(id string, u *users.Profile) answer {
+	value := devicesAnswer{UserID: id, Devices: []deviceRow{}, Dropped: u.Dropped, Unreadable: u.Quarantine&pipeline.DeviceUnread != 0}
 	t := table{columns: []string{"hash", "platform", "environment", "app", "locale", "registered at"}}
-	for _, d := range devices {
+	for _, d := range u.Devices {
 		r := deviceRow{Hash: d.Hash, Platform: d.Platform.String(), Environment: d.Environment, App: d.App, Locale: d.Locale, RegisteredAt: d.RegisteredAt.UTC()}
 		value.Devices = append(value.Devices, r)
 		t.add(r.Hash, r.Platform, r.Environment, r.App, r.Locale, r.RegisteredAt.Format("2006-01-02T15:04:05.000Z"))
 	}
 	ans := answer{value: value, table: t}
-	if len(devices) == 0 {
-		ans.before = fmt.Sprintf("user %s has no device", printable(id))
+	if len(u.Devices) == 0 {
+		ans.before = fmt.Sprintf("user %s has no device", terminal.Word(id))
+	}
+	if value.Unreadable {
+		ans.before = fmt.Sprintf("user %s has a device that cannot be read: pushctl users quarantine ls", terminal.Word(id))
+	}
+	if u.Dropped > 0 {
+		value.DroppedUpTo = &u.DroppedUpTo
+		ans.value = value
+		ans.after = fmt.Sprintf("%d older devices were left out as too many (registry.devices_per_user, registry.devices_per_app), registered up to %s",
+			u.Dropped, u.DroppedUpTo.UTC().Format(time.RFC3339))
 	}
 	return ans
 }
@@ -185,7 +203,7 @@ func (a *app) removeDevices(ctx context.Context, user string, hashes []string, a
 	}
 	ans := answer{value: map[string]any{"user_id": user, "removed": removed}, table: t}
 	if len(removed) == 0 {
-		ans.before = fmt.Sprintf("user %s has no device", printable(user))
+		ans.before = fmt.Sprintf("user %s has no device", terminal.Word(user))
 	}
 	return a.show(ans)
 }

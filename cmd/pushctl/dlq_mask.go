@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
@@ -137,7 +138,7 @@ func revealedValue(value []byte) string {
 	}
 	lines := strings.Split(b.String(), "\n")
 	for i := range lines {
-		lines[i] = printable(strings.ToValidUTF8(lines[i], "?"))
+		lines[i] = terminal.Word(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
@@ -29,7 +31,8 @@ func newDLQPurgeCommand(a *app) *cobra.Command {
 		Long: `Delete dead letters for good, up to a time. Kafka deletes only from the start of a partition up to an
 offset: so there is no purging by reason or app (dismiss puts those away), and a partition is deleted up
 to its first record that was dead-lettered at that time or later. "Open" are those that nobody has
-redriven or dismissed: look at them first. What comes while the command runs stays.`,
+redriven or dismissed: look at them first. What comes while the command runs stays. If it fails half-way,
+what was deleted before is told.`,
 		Example: "  pushctl dlq purge --before 168h\n  pushctl dlq purge --lane promotional --before 2026-11-01 --yes\n  pushctl dlq purge --lane promotional --all --yes",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.purge(cmd.Context(), &f) },
@@ -74,36 +77,60 @@ func (a *app) purge(ctx context.Context, f *purgeFlags) error {
 	}
 	v := purgeAnswer{DryRun: !f.yes, Partitions: []purgeRow{}}
 	for _, lane := range lanes {
-		q, marks, err := a.openDLQ(ctx, lane, f.yes)
+		rows, err := a.purgeLane(ctx, lane, f)
+		v.add(rows)
 		if err != nil {
-			return err
-		}
-		extent, err := q.Before(ctx, f.before.Time)
-		if err != nil {
-			return err
-		}
-		if err := v.count(ctx, q, extent, marks); err != nil {
-			return err
-		}
-		if f.yes {
-			if err := q.Delete(ctx, extent); err != nil {
-				return err
-			}
+			return a.showPurged(&v, err)
 		}
 	}
 	return a.show(v.explain())
 }
 
-// count adds what is to be deleted of one DLQ.
-func (v *purgeAnswer) count(ctx context.Context, q *kafka.DLQ, e kafka.Extent, marks kafka.Marks) error {
-	rows := make(map[int32]*purgeRow)
+// showPurged ends a purge that failed: what is deleted by then is gone for
+// good, so it is told whatever else goes wrong.
+func (a *app) showPurged(v *purgeAnswer, err error) error {
+	if v.DryRun || len(v.Partitions) == 0 {
+		return err
+	}
+	return errors.Join(a.show(v.explain()), err)
+}
+
+// purgeLane deletes of one DLQ, or says what it would. With an error the rows
+// are what was deleted before.
+func (a *app) purgeLane(ctx context.Context, lane *configs.Lane, f *purgeFlags) ([]purgeRow, error) {
+	q, marks, err := a.openDLQ(ctx, lane, f.yes)
+	if err != nil {
+		return nil, err
+	}
+	extent, err := q.Before(ctx, f.before.Time)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := countPurged(ctx, q, extent, marks)
+	if err != nil || !f.yes {
+		return rows, err
+	}
+	err = q.Delete(ctx, extent)
+	var some *kafka.DeleteError
+	if errors.As(err, &some) {
+		rows = slices.DeleteFunc(rows, func(r purgeRow) bool {
+			_, deleted := some.Deleted[r.Partition]
+			return !deleted
+		})
+	}
+	return rows, err
+}
+
+// countPurged is what is to be deleted of one DLQ, by partition.
+func countPurged(ctx context.Context, q *kafka.DLQ, e kafka.Extent, marks kafka.Marks) ([]purgeRow, error) {
+	byPartition := make(map[int32]*purgeRow)
 	for p, r := range e {
 		if r.To > r.From {
-			rows[p] = &purgeRow{Topic: q.Topic(), Partition: p, From: r.From, To: r.To}
+			byPartition[p] = &purgeRow{Topic: q.Topic(), Partition: p, From: r.From, To: r.To}
 		}
 	}
 	err := q.Read(ctx, e, func(d *kafka.DeadLetter) error {
-		row := rows[d.Partition]
+		row := byPartition[d.Partition]
 		row.Records++
 		if _, marked := marks.Of(d); !marked {
 			row.Open++
@@ -111,14 +138,22 @@ func (v *purgeAnswer) count(ctx context.Context, q *kafka.DLQ, e kafka.Extent, m
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, p := range slices.Sorted(maps.Keys(rows)) {
-		v.Partitions = append(v.Partitions, *rows[p])
-		v.Records += rows[p].Records
-		v.Open += rows[p].Open
+	var rows []purgeRow
+	for _, p := range slices.Sorted(maps.Keys(byPartition)) {
+		rows = append(rows, *byPartition[p])
 	}
-	return nil
+	return rows, nil
+}
+
+// add adds what was deleted, or would be.
+func (v *purgeAnswer) add(rows []purgeRow) {
+	v.Partitions = append(v.Partitions, rows...)
+	for _, r := range rows {
+		v.Records += r.Records
+		v.Open += r.Open
+	}
 }
 
 func (v *purgeAnswer) explain() answer {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
@@ -143,7 +144,7 @@ func (l *letter) key(reveal bool) string {
 func writeViews(w io.Writer, word string, views []letterView) error {
 	var b strings.Builder
 	if len(views) == 0 {
-		fmt.Fprintf(&b, "no dead letter %s: never dead-lettered, purged, or older than the DLQ keeps\n", printable(word))
+		fmt.Fprintf(&b, "no dead letter %s: never dead-lettered, purged, or older than the DLQ keeps\n", terminal.Word(word))
 	}
 	for i, v := range views {
 		if i > 0 {
@@ -151,7 +152,7 @@ func writeViews(w io.Writer, word string, views []letterView) error {
 		}
 		line := func(name, value string) {
 			if value != "" {
-				fmt.Fprintf(&b, "%-13s %s\n", name, printable(value))
+				fmt.Fprintf(&b, "%-13s %s\n", name, terminal.Word(value))
 			}
 		}
 		line("place", v.Place)
@@ -184,7 +185,7 @@ func writeViews(w io.Writer, word string, views []letterView) error {
 			continue
 		}
 		for _, f := range v.Fields {
-			line("  "+printable(f.Name), f.Value)
+			line("  "+terminal.Word(f.Name), f.Value)
 		}
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -390,6 +394,41 @@ func TestDLQDismissAndPurge(t *testing.T) {
 		if exit, _, stderr := f.run("", append([]string{"dlq", "purge"}, bad...)...); exit != exitUsage || !strings.Contains(stderr, "--before") {
 			t.Errorf("purge %v: exit status %d, %s", bad, exit, stderr)
 		}
+	}
+}
+
+// What a purge has deleted is gone for good, so it is told also when the rest of
+// it fails: of other lanes, and of the partition's neighbours.
+func TestDLQPurgeTellsWhatItDeletedBefore(t *testing.T) {
+	f := startFleet(t, true)
+	f.deadLetter(dead{id: "c1", lane: "push.critical"}, dead{id: "t1"}, dead{id: "t2"})
+	for i := range 4 { // a second partition
+		f.append(kafka.DLQTopic(laneTopic), kafka.Record{Key: fmt.Append(nil, i), Value: []byte("x")})
+	}
+	var all purgeAnswer
+	f.decode(&all, "dlq", "purge", "--all")
+	if all.Records != 7 || len(all.Partitions) < 3 {
+		t.Fatalf("to be deleted: %+v", all)
+	}
+	stays := all.Partitions[len(all.Partitions)-1]
+	f.kafka.Cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DeleteRecords}, Topic: stays.Topic, Partitions: []int32{stays.Partition}, Err: kerr.PolicyViolation, Count: -1})
+	exit, stdout, stderr := f.run("", "dlq", "purge", "--all", "--yes", "-o", "json")
+	var told purgeAnswer
+	if err := json.Unmarshal([]byte(stdout), &told); err != nil {
+		t.Fatalf("exit status %d, %q, %s: %v", exit, stdout, stderr, err)
+	}
+	if exit != exitFailed || !strings.Contains(stderr, "POLICY_VIOLATION") || told.DryRun || told.Records != all.Records-stays.Records ||
+		!slices.Equal(told.Partitions, all.Partitions[:len(all.Partitions)-1]) {
+		t.Errorf("exit status %d, %s\ntold %+v\nof   %+v", exit, stderr, told, all)
+	}
+	var left purgeAnswer
+	f.decode(&left, "dlq", "purge", "--all")
+	if !slices.Equal(left.Partitions, []purgeRow{stays}) {
+		t.Errorf("left is %+v, want %+v", left.Partitions, stays)
+	}
+	// Nothing deleted, nothing told.
+	if exit, stdout, _ = f.run("", "dlq", "purge", "--all", "--yes"); exit != exitFailed || stdout != "" {
+		t.Errorf("exit status %d, %q", exit, stdout)
 	}
 }
 

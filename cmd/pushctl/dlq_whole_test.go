@@ -183,9 +183,14 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 	if got := w.outcome(refused[0].id); got != "DEAD_LETTERED" {
 		t.Fatalf("%s before the redrive", got)
 	}
-	// The failure was told before the status row was written.
+	// The failure is told after the status row, within a round or two.
 	var told failureLine
-	w.check(json.Unmarshal([]byte(w.ctl("events", "tail", "--since", "1h", "--stop", "--only", "failures", "--id", refused[0].id, "--json")), &told))
+	for line, limit := "", w.waiting(); line == ""; {
+		w.check(limit.Err())
+		if line = w.ctl("events", "tail", "--since", "1h", "--stop", "--only", "failures", "--id", refused[0].id, "--json"); line != "" {
+			w.check(json.Unmarshal([]byte(line), &told))
+		}
+	}
 	if told.State != "DEAD_LETTERED" || told.Reason != string(pipeline.RetriesUsed) || told.Provider != "apns" || told.Device != pipeline.DeviceHash(pipeline.APNS, refused[0].token) {
 		t.Errorf("push.events says %+v", told)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -65,11 +66,17 @@ func (f *eventFilter) passesFailure(e *pipeline.EventFailure) bool {
 }
 
 // eventReader reads push.events, each record once: a copy has the source and
-// the number of the first.
+// the number of the first. A record that is no event is told, counted and
+// passed over: whoever may write to the topic shall not blind those who watch.
 type eventReader struct {
 	*kafka.Follower
-	seen map[string]map[int64]bool // numbers by source
+	seen       map[string]map[int64]bool // numbers by source
+	stderr     io.Writer
+	unreadable int
 }
+
+// mostTold is how many records that are no events are told one by one.
+const mostTold = 20
 
 // openEvents opens push.events.
 func (a *app) openEvents(ctx context.Context) (*eventReader, error) {
@@ -85,18 +92,40 @@ func (a *app) openEvents(ctx context.Context) (*eventReader, error) {
 		return nil, err
 	}
 	a.onClose(f.Close)
-	return &eventReader{Follower: f, seen: make(map[string]map[int64]bool)}, nil
+	return &eventReader{Follower: f, seen: make(map[string]map[int64]bool), stderr: a.stderr}, nil
 }
 
-// decode reads a record; nil for a copy. One that cannot be read is an error:
-// what it counts would be missing.
-func (r *eventReader) decode(rec kafka.Record) (*pipeline.Event, error) {
+// passOver tells of a record that is no event.
+func (r *eventReader) passOver(rec kafka.Record, why string, args ...any) {
+	if r.unreadable++; r.unreadable > mostTold {
+		return
+	}
+	_, _ = fmt.Fprintf(r.stderr, "passed over %s/%d/%d: %s\n", kafka.EventsTopic, rec.Partition, rec.Offset, fmt.Sprintf(why, args...))
+	if r.unreadable == mostTold {
+		_, _ = fmt.Fprintln(r.stderr, "passed over: more of them are only counted")
+	}
+}
+
+// verdict is the end of a command that has read what it wanted: not as it
+// should be if anything may be missing of it.
+func (r *eventReader) verdict() error {
+	if r.unreadable == 0 {
+		return nil
+	}
+	_, _ = fmt.Fprintf(r.stderr, "passed over %d records; what they told is missing\n", r.unreadable)
+	return errDifference
+}
+
+// decode reads a record; nil for a copy and for what is no event.
+func (r *eventReader) decode(rec kafka.Record) *pipeline.Event {
 	var e pipeline.Event
 	if err := json.Unmarshal(rec.Value, &e); err != nil {
-		return nil, fmt.Errorf("%s/%d/%d is no event: %w", kafka.EventsTopic, rec.Partition, rec.Offset, err)
+		r.passOver(rec, "it is no event: %v", err)
+		return nil
 	}
 	if e.Version != pipeline.EventVersion {
-		return nil, fmt.Errorf("%s/%d/%d has version %d, this program knows %d", kafka.EventsTopic, rec.Partition, rec.Offset, e.Version, pipeline.EventVersion)
+		r.passOver(rec, "it has version %d, this program knows %d", e.Version, pipeline.EventVersion)
+		return nil
 	}
 	numbers := r.seen[e.Source]
 	if numbers == nil {
@@ -104,7 +133,7 @@ func (r *eventReader) decode(rec kafka.Record) (*pipeline.Event, error) {
 		r.seen[e.Source] = numbers
 	}
 	if numbers[e.Number] {
-		return nil, nil
+		return nil
 	}
 	numbers[e.Number] = true
 	if len(numbers) > 2*copiesWithin {
@@ -114,7 +143,7 @@ func (r *eventReader) decode(rec kafka.Record) (*pipeline.Event, error) {
 			}
 		}
 	}
-	return &e, nil
+	return &e
 }
 
 // copiesWithin is how many records of its source a copy may come after the
@@ -124,10 +153,9 @@ const copiesWithin = 10_000
 // read hands out the events of an extent, those that end after since.
 func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time, each func(*pipeline.Event) error) error {
 	return r.ReadExtent(ctx, e, func(rec kafka.Record) error {
-		event, err := r.decode(rec)
-		if err != nil || event == nil || event.At.Before(since) {
-			return err
+		if event := r.decode(rec); event != nil && !event.At.Before(since) {
+			return each(event)
 		}
-		return each(event)
+		return nil
 	})
 }

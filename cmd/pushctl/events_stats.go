@@ -100,7 +100,10 @@ func (a *app) sumEvents(ctx context.Context, f *eventStatsFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.show(f.explain(sums))
+	if err := a.show(f.explain(sums)); err != nil {
+		return err
+	}
+	return r.verdict()
 }
 
 // key is a count without what is not told apart.

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
@@ -33,7 +34,8 @@ func newEventsTailCommand(a *app) *cobra.Command {
 		Short: "Counts and failures as the workers tell them",
 		Long: `Print what workers write to push.events from now on, or since a time, until it is interrupted: counts about
 once a second, and every final failure with its id. --stop ends at what is there now. With -o json each
-line is one object, with "event": "count" or "failure".`,
+line is one object, with "event": "count" or "failure". A record that is no event is told on standard error
+and passed over; with --stop it makes the exit status 1.`,
 		Example: "  pushctl events tail --only failures --app shop\n  pushctl events tail --since 15m --stop --state DEAD_LETTERED --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.tailEvents(cmd.Context(), &f) },
@@ -68,8 +70,11 @@ func (a *app) tailEvents(ctx context.Context, f *tailFlags) error {
 		return err
 	}
 	p := &eventPrinter{w: a.stdout, filter: f, json: a.format == formatJSON}
-	if err := r.read(ctx, extent, since, p.print); err != nil || f.stop {
+	if err := r.read(ctx, extent, since, p.print); err != nil {
 		return err
+	}
+	if f.stop {
+		return r.verdict()
 	}
 	ends := make(map[int32]int64, len(extent))
 	for partition, span := range extent {
@@ -79,12 +84,10 @@ func (a *app) tailEvents(ctx context.Context, f *tailFlags) error {
 	for {
 		records, err := r.Poll(ctx, 1000)
 		for _, rec := range records {
-			event, err := r.decode(rec)
-			if err == nil && event != nil {
-				err = p.print(event)
-			}
-			if err != nil {
-				return err
+			if event := r.decode(rec); event != nil {
+				if err := p.print(event); err != nil {
+					return err
+				}
 			}
 		}
 		if err != nil {
@@ -107,6 +110,12 @@ type failureLine struct {
 	pipeline.EventFailure
 }
 
+type gapLine struct {
+	Event  string `json:"event"`
+	Source string `json:"source"`
+	pipeline.EventGap
+}
+
 // eventPrinter prints events that pass the filter, a line each.
 type eventPrinter struct {
 	w      io.Writer
@@ -115,20 +124,24 @@ type eventPrinter struct {
 }
 
 func (p *eventPrinter) print(e *pipeline.Event) error {
-	var b strings.Builder
+	var b bytes.Buffer
 	for i := range e.Counts {
 		if c := &e.Counts[i]; p.filter.only != onlyFailures && p.filter.passesCount(c) {
 			if p.json {
-				writeLine(&b, countLine{"count", e.Source, e.From, e.At, *c})
+				if err := terminal.WriteJSON(&b, countLine{"count", e.Source, e.From, e.At, *c}, ""); err != nil {
+					return err
+				}
 				continue
 			}
-			fmt.Fprintf(&b, "%s  %8d  %-13s %s\n", e.At.UTC().Format("15:04:05.000"), c.N, c.State, eventWords(c.Lane, c.App, c.Type, c.Provider, c.Reason))
+			fmt.Fprintf(&b, "%s  %8d  %-13s %s\n", e.At.UTC().Format("15:04:05.000"), c.N, terminal.Word(c.State), eventWords(c.Lane, c.App, c.Type, c.Provider, c.Reason))
 		}
 	}
 	for i := range e.Failures {
 		if f := &e.Failures[i]; p.filter.only != onlyCounts && p.filter.passesFailure(f) {
 			if p.json {
-				writeLine(&b, failureLine{"failure", e.Source, *f})
+				if err := terminal.WriteJSON(&b, failureLine{"failure", e.Source, *f}, ""); err != nil {
+					return err
+				}
 				continue
 			}
 			device := ""
@@ -139,13 +152,23 @@ func (p *eventPrinter) print(e *pipeline.Event) error {
 			if m := meaning(f.Reason, ""); m != "" {
 				words += " (" + m + ")"
 			}
-			fmt.Fprintf(&b, "%s  %8s  %-13s %s %s%s\n", f.At.UTC().Format("15:04:05.000"), "failed", f.State, printable(f.ID), printable(device), printable(words))
+			fmt.Fprintf(&b, "%s  %8s  %-13s %s %s%s\n", f.At.UTC().Format("15:04:05.000"), "failed", terminal.Word(f.State), terminal.Word(f.ID), terminal.Word(device), terminal.Word(words))
+		}
+	}
+	if g := e.Gap; g != nil {
+		if p.json {
+			if err := terminal.WriteJSON(&b, gapLine{"gap", e.Source, *g}, ""); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintf(&b, "%s  %8s  of %s some or all between %s and %s: the status store has it\n", e.At.UTC().Format("15:04:05.000"), "missing",
+				terminal.Word(e.Source), g.From.UTC().Format("15:04:05.000"), g.To.UTC().Format("15:04:05.000"))
 		}
 	}
 	if b.Len() == 0 {
 		return nil
 	}
-	if _, err := io.WriteString(p.w, b.String()); err != nil {
+	if _, err := b.WriteTo(p.w); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
@@ -156,17 +179,8 @@ func eventWords(words ...string) string {
 	known := words[:0]
 	for _, w := range words {
 		if w != "" {
-			known = append(known, printable(w))
+			known = append(known, terminal.Word(w))
 		}
 	}
 	return strings.Join(known, " ")
-}
-
-// writeLine writes one value without line breaks, and one behind it.
-func writeLine(b *strings.Builder, v any) {
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // strings, numbers and times of this century always encode
-	}
 }

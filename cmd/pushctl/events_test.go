@@ -33,9 +33,6 @@ func (f *fleet) tell(e *pipeline.Events, list ...ended) {
 		it := &pipeline.Item{}
 		it.ID, it.App, it.Type, it.SenderID = d.id, d.app, "promo", "orders"
 		g.Add(it, &pipeline.Row{ID: d.id, Device: d.device, State: d.state, At: now, Platform: d.platform, Reason: d.reason})
-		for _, value := range g.Failures(now) {
-			records = append(records, kafka.Record{Value: value})
-		}
 		g.Count(now)
 	}
 	for _, value := range e.Take(now) {
@@ -158,12 +155,88 @@ func TestEventsTail(t *testing.T) {
 	if exit, _, stderr := f.run("", "events", "tail", "--only", "errors"); exit != exitUsage || !strings.Contains(stderr, "--only") {
 		t.Errorf("exit status %d, %s", exit, stderr)
 	}
-	for why, value := range map[string]string{"version 2, this program knows 1": `{"v":2}`, "is no event": `x`} {
-		f.append(kafka.EventsTopic, kafka.Record{Value: []byte(value)})
-		// The first bad one of each partition ends it.
-		exit, _, stderr := f.run("", "events", "tail", "--since", "1h", "--stop")
-		if exit != exitFailed || !strings.Contains(stderr, "version 2") && !strings.Contains(stderr, "is no event") {
-			t.Errorf("%s: exit status %d, %s", why, exit, stderr)
+}
+
+// Whoever can write to push.events blinds nobody who watches it: what is no
+// event is told, counted and passed over, and makes the exit status 1.
+func TestEventsPassOverWhatIsNone(t *testing.T) {
+	f := startFleet(t, false)
+	f.create(kafka.EventsTopic)
+	at := time.Now().UTC().Format(time.RFC3339Nano)
+	for n, bad := range []string{`{"v":2}`, `x`, ``, `{"v":1,"n":"one"}`} {
+		event := fmt.Sprintf(`{"v":1,"source":"w","n":%d,"at":%q,"counts":[{"lane":"critical","state":"DELIVERED","n":1}]}`, n, at)
+		f.append(kafka.EventsTopic, kafka.Record{Value: []byte(bad)}, kafka.Record{Value: []byte(event)})
+	}
+	exit, stdout, stderr := f.run("", "events", "tail", "--since", "1h", "--stop", "--json")
+	if lines := strings.Count(stdout, `"event":"count"`); exit != exitFailed || lines != 4 {
+		t.Errorf("tail: exit status %d, %d of 4 events\n%s%s", exit, lines, stdout, stderr)
+	}
+	for _, want := range []string{"push.events/0/0: it has version 2, this program knows 1", "push.events/0/2: it is no event", "push.events/0/4: ", "push.events/0/6: "} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("tail tells\n%s\nwant %q", stderr, want)
+		}
+	}
+	exit, stdout, stderr = f.run("", "events", "stats", "-o", "json")
+	var v eventStats
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil || exit != exitFailed || v.Total != 4 {
+		t.Errorf("stats: exit status %d, %+v, %v", exit, v, err)
+	}
+	if !strings.Contains(stderr, "passed over 4 records") {
+		t.Errorf("stats tells\n%s", stderr)
+	}
+	for range 2 * mostTold {
+		f.append(kafka.EventsTopic, kafka.Record{Value: []byte("x")})
+	}
+	if _, _, stderr = f.run("", "events", "tail", "--since", "1h", "--stop"); strings.Count(stderr, "push.events/0/") != mostTold || !strings.Contains(stderr, "only counted") {
+		t.Errorf("a flood is told as\n%s", stderr)
+	}
+}
+
+// What producers and providers write moves nobody's cursor, whatever field it
+// stands in; for scripts it is the same value, escaped.
+func TestEventsAreCleaned(t *testing.T) {
+	f := startFleet(t, false)
+	f.create(kafka.EventsTopic)
+	const hostile = "\x1b[2J\u009b31m\u202eevil\u2066\r\n\x7f"
+	word, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().UTC().Format(time.RFC3339Nano)
+	f.append(kafka.EventsTopic, kafka.Record{Value: fmt.Appendf(nil, `{"v":1,"source":%[1]s,"n":1,"at":%[2]q,
+		"counts":[{"lane":%[1]s,"app":%[1]s,"type":%[1]s,"provider":%[1]s,"state":%[1]s,"reason":%[1]s,"n":1}],
+		"failures":[{"id":%[1]s,"lane":%[1]s,"app":%[1]s,"device":%[1]s,"sender":%[1]s,"state":%[1]s,"reason":%[1]s,"at":%[2]q}]}`, word, at)},
+		kafka.Record{Value: []byte("\x1b[2J\u202e")})
+	for _, args := range [][]string{{"tail", "--since", "1h", "--stop"}, {"stats"}} {
+		for _, format := range []string{"table", "json"} {
+			_, stdout, stderr := f.run("", append([]string{"events", "-o", format}, args...)...)
+			if i := strings.IndexFunc(stdout+stderr, func(r rune) bool {
+				return r != '\n' && r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+			}); i >= 0 {
+				t.Errorf("events %v -o %s prints %q", args, format, (stdout + stderr)[i:])
+			}
+			if !strings.Contains(stdout, "evil") {
+				t.Errorf("events %v -o %s does not tell the event: %q", args, format, stdout)
+			}
+			if lines := strings.Count(stdout, "\n"); args[0] == "tail" && lines != 2 {
+				t.Errorf("events tail -o %s prints %d lines, want a count and a failure: %q", format, lines, stdout)
+			}
+			if format == "table" {
+				continue
+			}
+			var v struct {
+				State  string     `json:"state"`
+				Counts []eventSum `json:"counts"`
+			}
+			if err := json.NewDecoder(strings.NewReader(stdout)).Decode(&v); err != nil {
+				t.Fatal(err)
+			}
+			if len(v.Counts) > 0 {
+				v.State = v.Counts[0].State
+			}
+			if v.State != hostile {
+				t.Errorf("events %v: the state reads as %q, want %q", args, v.State, hostile)
+			}
 		}
 	}
 }

@@ -27,6 +27,7 @@ type fleet struct {
 	kafka    *embedded.Kafka
 	redis    *embedded.Redis
 	status   *status.Memory
+	reader   statusReader  // what commands look into: status, unless a test says otherwise
 	config   string        // its file
 	patience time.Duration // for a server to answer
 	deadline time.Time     // of waiting for the registry
@@ -55,6 +56,7 @@ func startFleet(t *testing.T, withTopics bool) *fleet {
 	if f.status, err = status.NewMemory(status.DefaultLayouts()); err != nil {
 		t.Fatal(err)
 	}
+	f.reader = f.status
 	f.config = configFile(t, fmt.Sprintf("kafka: {brokers: [%q], topics: {partitions: 3, replication: 1}}\nredis: {addresses: [%q]}\ndedupe: {capacity: 20000}\n", f.kafka.Addrs()[0], f.redis.Addr()))
 	return f
 }
@@ -62,15 +64,21 @@ func startFleet(t *testing.T, withTopics bool) *fleet {
 // run runs a command with this standard input.
 func (f *fleet) run(stdin string, args ...string) (exit int, stdout, stderr string) {
 	f.t.Helper()
+	return f.runUntil(f.t.Context(), stdin, args...)
+}
+
+// runUntil is run, interrupted when ctx ends.
+func (f *fleet) runUntil(ctx context.Context, stdin string, args ...string) (exit int, stdout, stderr string) {
+	f.t.Helper()
 	var out, errs bytes.Buffer
 	a := newApp(strings.NewReader(stdin), &out, &errs)
 	defer a.close()
-	a.environ, a.store, a.connectTime = nil, f.status, f.patience
-	err := a.execute(f.t.Context(), append(args, "--config", f.config))
+	a.environ, a.store, a.connectTime = nil, f.reader, f.patience
+	err := a.execute(ctx, append(args, "--config", f.config))
 	if err != nil && !errors.Is(err, errDifference) {
 		errs.WriteString(err.Error() + "\n")
 	}
-	return exitStatus(f.t.Context(), err), out.String(), errs.String()
+	return exitStatus(ctx, err), out.String(), errs.String()
 }
 
 // ok runs a command that must end with exit status 0.
@@ -121,11 +129,19 @@ func (f *fleet) startRegistry() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	follower, err := kafka.NewFollower(options, kafka.UsersTopic, nil)
+	open := func() *kafka.Follower {
+		follower, err := kafka.NewFollower(options, kafka.UsersTopic, nil)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return follower
+	}
+	follower, rescan := open(), open()
+	log, err := wiring.NewUsersLog(options)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	log, err := wiring.NewUsersLog(options)
+	quarantine, err := wiring.NewQuarantineLog(options)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -136,7 +152,8 @@ func (f *fleet) startRegistry() {
 			once.Do(func() { close(built) })
 		}
 	}
-	registry, err := users.NewRegistry(client, &usersTopic{follower: follower}, log, o, nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	registry, err := users.NewRegistry(client, users.RegistryTopics{Follower: &usersTopic{follower: follower},
+		Rescan: &usersTopic{follower: rescan}, Log: log, Quarantine: quarantine}, o, nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -150,7 +167,9 @@ func (f *fleet) startRegistry() {
 		stop()
 		<-done
 		log.Close()
+		quarantine.Close()
 		follower.Close()
+		rescan.Close()
 		_ = client.Close()
 	})
 	<-built
@@ -182,7 +201,7 @@ func (u *usersTopic) Poll(ctx context.Context) ([]users.Fetched, error) {
 	var runs []users.Fetched
 	for _, r := range records {
 		runs = append(runs, users.Fetched{Partition: r.Partition, Next: r.Offset + 1,
-			Records: []users.FetchedRecord{{Offset: r.Offset, Record: users.Record{Key: string(r.Key), Value: r.Value}}}})
+			Records: []users.FetchedRecord{{Offset: r.Offset, Record: wiring.UsersRecord(r)}}})
 	}
 	return runs, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/users"
 )
 
 // Scripts depend on the keys: a change here is a change for them.
@@ -32,11 +33,14 @@ func TestJSONKeysAreStable(t *testing.T) {
 		"topics ensure": {topics, `[{"topic":"push.users","state":"exists","differences":["kept"]}]`},
 		"lag": {explainLag([]lagRow{{Lane: "l", Group: "g", Topic: "t", Committed: &committed, End: 3, Lag: &lag}, {Topic: "t", Partition: 1}}),
 			`[{"lane":"l","group":"g","topic":"t","partition":0,"committed":1,"end":3,"lag":2},{"lane":"","group":"","topic":"t","partition":1,"committed":null,"end":0,"lag":null}]`},
-		"devices get": {explainDevices("u", []pipeline.Device{{Platform: pipeline.APNS, Environment: pipeline.Sandbox, App: "shop", Token: "SECRET", Hash: "h", Locale: "nl", RegisteredAt: at}}),
-			`{"user_id":"u","devices":[{"hash":"h","platform":"apns","environment":"sandbox","app":"shop","locale":"nl","registered_at":"2026-11-21T08:30:00Z"}]}`},
-		"devices get, none": {explainDevices("u", nil), `{"user_id":"u","devices":[]}`},
+		"devices get": {explainDevices("u", &users.Profile{User: pipeline.User{Devices: []pipeline.Device{{Platform: pipeline.APNS, Environment: pipeline.Sandbox, App: "shop", Token: "SECRET", Hash: "h", Locale: "nl", RegisteredAt: at}}}, Dropped: 3, DroppedUpTo: at}),
+			`{"user_id":"u","devices":[{"hash":"h","platform":"apns","environment":"sandbox","app":"shop","locale":"nl","registered_at":"2026-11-21T08:30:00Z"}],"dropped":3,"dropped_up_to":"2026-11-21T08:30:00Z","unreadable":false}`},
+		"devices get, none": {explainDevices("u", &users.Profile{}), `{"user_id":"u","devices":[],"dropped":0,"unreadable":false}`},
 		"devices import":    {answer{value: importAnswer{Read: 3, Registered: 2, Refused: 1, Rules: map[string]int{"r": 1}, StoppedAt: 4}}, `{"read":3,"registered":2,"refused":1,"rules":{"r":1},"stopped_at_line":4}`},
-		"prefs":             {explainPrefs("u", pipeline.Preferences{Types: []string{"promo"}}), `{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"]}`},
+		"users quarantine ls": {explainQuarantine(map[string]users.Quarantined{"u/prefs": {User: "u", Reason: users.BrokenRule, Partition: 1, Offset: 2, Stands: true, AtMS: at.UnixMilli()}}, map[string]bool{"u/prefs": true}),
+			`[{"user_id":"u","part":"preferences","device":"","reason":"broken_rule","place":"push.users/1/2","stands":true,"at":"2026-11-21T08:30:00Z"}]`},
+		"users quarantine ls, none": {explainQuarantine(nil, nil), `[]`},
+		"prefs":                     {explainPrefs("u", pipeline.Preferences{Types: []string{"promo"}}), `{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"]}`},
 		"send": {answer{value: sendAnswer{Lane: "l", Topic: "t", Produced: 1, Notifications: []sentRow{{ID: "n", Outcome: "DELIVERED"}}}},
 			`{"lane":"l","topic":"t","produced":1,"refused":0,"notifications":[{"id":"n","outcome":"DELIVERED"}]}`},
 		"load": {answer{value: loadAnswer{Topic: "t", Produced: 10, Seconds: 1, Rate: 10, Wanted: 10, AckP50: 1.5, AckP99: 2.5, Fates: map[string]int{"reaches": 10}}},

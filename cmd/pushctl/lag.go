@@ -17,7 +17,8 @@ func newLagCommand(a *app) *cobra.Command {
 		Short: "How far the workers are behind, per lane, topic and partition",
 		Long: `For the topic of each lane and its retry topic: the offset that its group has committed, the end of
 the log, and the records between. A retry topic always lags by the records that are not due yet.
-"-" (null in JSON): the group has committed nothing there, as before a first start.`,
+"-" (null in JSON): the group has committed nothing there, as before a first start. It will begin with the
+first record, so all that is there counts as lag.`,
 		Example: "  pushctl lag\n  pushctl lag -o json | jq 'map(.lag // 0) | add'",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.showLag(cmd.Context()) },
@@ -69,7 +70,7 @@ func (a *app) showLag(ctx context.Context) error {
 }
 
 // appendLag adds a row for each partition of the topic that of names. Offsets
-// are asked for before the ends, so that a lag is never negative.
+// and starts are asked for before the ends, so that a lag is never negative.
 func appendLag(ctx context.Context, admin *kafka.Admin, rows []lagRow, of lagRow) ([]lagRow, error) {
 	lags, err := admin.Lag(ctx, of.Group)
 	if err != nil {
@@ -80,6 +81,10 @@ func appendLag(ctx context.Context, admin *kafka.Admin, rows []lagRow, of lagRow
 		if l.Topic == of.Topic && l.Committed >= 0 {
 			committed[l.Partition] = l.Committed
 		}
+	}
+	starts, err := admin.StartOffsets(ctx, of.Topic)
+	if err != nil {
+		return rows, err
 	}
 	ends, err := admin.EndOffsets(ctx, of.Topic)
 	if err != nil {
@@ -92,6 +97,8 @@ func appendLag(ctx context.Context, admin *kafka.Admin, rows []lagRow, of lagRow
 		if at, ok := committed[p]; ok {
 			lag := max(0, end-at)
 			row.Committed, row.Lag = &at, &lag
+		} else if waiting := end - starts[p]; waiting > 0 {
+			row.Lag = &waiting // kafka.first_start is earliest
 		}
 		rows = append(rows, row)
 	}
@@ -105,7 +112,10 @@ func explainLag(rows []lagRow) answer {
 	for _, r := range rows {
 		committed, lag := "", ""
 		if r.Committed != nil {
-			committed, lag = strconv.FormatInt(*r.Committed, 10), strconv.FormatInt(*r.Lag, 10)
+			committed = strconv.FormatInt(*r.Committed, 10)
+		}
+		if r.Lag != nil {
+			lag = strconv.FormatInt(*r.Lag, 10)
 			total += *r.Lag
 		}
 		t.add(r.Lane, r.Topic, strconv.Itoa(int(r.Partition)), committed, strconv.FormatInt(r.End, 10), lag)

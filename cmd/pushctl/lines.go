@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 
-	"golang.org/x/term"
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
 // maxLine is the longest line of an import in bytes: a message of 64 KiB with
@@ -141,13 +141,13 @@ type progress struct {
 }
 
 func newProgress(w io.Writer) *progress {
-	f, ok := w.(*os.File)
-	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	f, ok := terminal.Behind(w)
+	return &progress{w: f, terminal: ok}
 }
 
 func (p *progress) line(format string, args ...any) {
 	if p.terminal {
-		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+		_, _ = io.WriteString(p.w, "\r\x1b[K"+terminal.Text(fmt.Sprintf(format, args...)))
 		p.shown = true
 	}
 }

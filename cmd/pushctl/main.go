@@ -16,9 +16,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/shards"
 )
@@ -32,10 +31,9 @@ const (
 )
 
 func main() {
-	shards.LogTo(slog.New(slog.DiscardHandler)) // what fails is told once, by the command
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	shards.LogTo(slog.New(slog.DiscardHandler))          // what fails is told once, by the command
+	ctx, _ := terminal.UntilSignal(context.Background()) // until the process ends
 	// A second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -64,7 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		if status == exitInterrupted {
 			err = errors.New("interrupted")
 		}
-		fmt.Fprintln(stderr, "pushctl:", err)
+		fmt.Fprintln(a.stderr, "pushctl:", err)
 	}
 	return status
 }

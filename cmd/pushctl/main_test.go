@@ -61,7 +61,7 @@ func TestExitStatus(t *testing.T) {
 		{"an id is missing", t.Context(), []string{"status"}, exitUsage, "", "1 arg"},
 		{"no such configuration", t.Context(), []string{"schema", "print", "--config", "/nowhere.yaml"}, exitUsage, "", "/nowhere.yaml"},
 		{"a configuration with an unknown key", t.Context(), []string{"schema", "print", "--config", configFile(t, "casandra: {}\n")}, exitUsage, "", "casandra"},
-		{"a password file that is not there", t.Context(), []string{"status", "x", "--config", configFile(t, "cassandra: {username: u, password_file: /nowhere}\n")}, exitUsage, "", "/nowhere"},
+		{"a password file that is not there", t.Context(), []string{"status", "x", "--config", configFile(t, "cassandra: {username: u, password_file: /nowhere, insecure: true}\n")}, exitUsage, "", "/nowhere"},
 		{"no server", t.Context(), []string{"status", "x", "--config", nobody}, exitFailed, "", "127.0.0.1:1"},
 		{"no server to apply to", t.Context(), []string{"schema", "apply", "--config", nobody}, exitFailed, "", "127.0.0.1:1"},
 		{"interrupted", interrupted, []string{"status", "x", "--config", nobody}, exitInterrupted, "", "interrupted"},
@@ -217,5 +217,14 @@ func TestSchemaAndStatusOnCassandra(t *testing.T) {
 	}
 	if exit, stdout, _ := pushctl(t, t.Context(), "status", "n2", "--config", config); exit != exitFailed || !strings.Contains(stdout, "n2 has no state") {
 		t.Errorf("status of an unknown id: exit status %d, %s", exit, stdout)
+	}
+}
+
+// What comes from elsewhere moves no cursor in an error either.
+func TestErrorsAreCleaned(t *testing.T) {
+	var out, errs bytes.Buffer
+	run(t.Context(), []string{"status", "x", "--config", "\x1b[2J\u202e\u009b"}, strings.NewReader(""), &out, &errs)
+	if !strings.Contains(errs.String(), "no such file") || strings.ContainsAny(out.String()+errs.String(), "\x1b\u202e\u009b") {
+		t.Errorf("it says %q", errs.String())
 	}
 }

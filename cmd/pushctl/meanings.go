@@ -10,37 +10,38 @@ import (
 // codes are those of docs/reasons.md; the others are Apple's and Google's.
 var meanings = map[string]string{
 	// DEAD_LETTERED
-	"bad_json":             "the value is not one JSON text",
-	"bad_utf8":             "a string is not valid UTF-8",
-	"too_deep":             "objects and lists are nested more than 16 deep",
-	"duplicate_key":        "an object has a key twice",
-	"wrong_type":           "a field has another type than the contract says",
-	"missing_field":        "a required field is absent, null or empty",
-	"field_too_long":       "a field is longer than it may be",
-	"bad_value":            "a field has a value that is not allowed",
-	"empty_value":          "the record has no value",
-	"too_large":            "the value is over 64 KiB; the dead letter does not carry it",
-	"unknown_app":          "the workers' configuration has no app of this name; add it, then redrive",
-	"id_reused":            "the id belongs to a notification to another user; the producer must not use an id twice",
-	"critical_not_allowed": "the lane does not let this sender use priority critical",
-	"retries_used_up":      "the provider could not take it and the last retry was used; redrive it when the provider is well",
-	"panicked":             "handling it crashed the code that did it: a bug of ours; redrive it with a version that has it fixed",
+	"bad_json":        "the value is not one JSON text",
+	"bad_utf8":        "a string is not valid UTF-8",
+	"too_deep":        "objects and lists are nested more than 16 deep",
+	"duplicate_key":   "an object has a key twice",
+	"wrong_type":      "a field has another type than the contract says",
+	"missing_field":   "a required field is absent, null or empty",
+	"field_too_long":  "a field is longer than it may be",
+	"bad_value":       "a field has a value that is not allowed",
+	"empty_value":     "the record has no value",
+	"too_large":       "the value, or key and headers, are over 64 KiB, or its batch unpacks to over 64 MiB; the dead letter does not carry it",
+	"unknown_app":     "the workers' configuration has no app of this name; add it, then redrive",
+	"id_reused":       "the id belongs to a notification to another user; the producer must not use an id twice",
+	"retries_used_up": "the provider could not take it and the last retry was used; redrive it when the provider is well",
+	"panicked":        "handling it crashed the code that did it: a bug of ours; redrive it with a version that has it fixed",
 
 	// SUPPRESSED
-	"opted_out_all":     "the user wants no notifications",
-	"opted_out_channel": "the user wants none by push",
-	"opted_out_type":    "the user wants none of this type",
-	"limited":           "it would have exceeded a limit of the user",
-	"no_device":         "the user has no device with this app",
-	"token_gone":        "the device was removed before it could be tried again",
-	"superseded":        "a newer notification with the same collapse key was accepted first",
+	"opted_out_all":          "the user wants no notifications",
+	"opted_out_channel":      "the user wants none by push",
+	"opted_out_type":         "the user wants none of this type",
+	"preferences_unreadable": "what the user opted out of cannot be read, so all but critical is kept back: pushctl users quarantine ls",
+	"user_quarantined":       "the user's record cannot be read: it is looked at again until it can be, or the notification expires (pushctl users quarantine ls)",
+	"limited":                "it would have exceeded a limit of the user",
+	"no_device":              "the user has no device with this app",
+	"token_gone":             "the device was removed before it could be tried again",
+	"superseded":             "a newer notification with the same collapse key was accepted first",
 
 	// EXPIRED
 	"past_expires_at":   "its expires_at came before it could be sent",
 	"past_greatest_age": "it became older than its lane's greatest age before it could be sent",
 
 	// FAILED, before anything was sent
-	"invalid_token":     "the token has characters or a length that no token of its platform has; the app registered something else",
+	"invalid_token":     "no token of its platform looks like this, or the message names it and the provider refused it: the app registered, or the producer wrote, something else",
 	"payload_too_large": "the payload is over the provider's limit",
 	"no_route":          "the app is not configured for this platform or environment",
 	"invalid_message":   "the message and its raw overrides together cannot be sent",
@@ -52,6 +53,8 @@ var meanings = map[string]string{
 	"unclaimed":       "a retry found no row of the record it came from, so it waits once more, lest both be sent",
 	"not_due":         "its wait is longer than its retry topic's, so it waits again; that is no attempt",
 	"route_stopped":   "the provider has stopped this app for a while; it is sent when that is over, and no attempt is counted",
+	"retries_wait":    "so much fails at the provider that only some retries are made; this one waits for its turn, and no attempt is counted",
+	"worker_stopped":  "the worker ended before it could send; another one does",
 	"auth_failed":     "the provider does not accept our credentials, or none could be had",
 
 	// UNKNOWN
@@ -112,6 +115,9 @@ var meanings = map[string]string{
 	"UNAUTHENTICATED":                 "Google: our access token is not valid",
 	"PERMISSION_DENIED":               "Google: the service account may not send for this project",
 	"NOT_FOUND":                       "Google: there is no such project",
+	"ABORTED":                         "Google: it gave up on the request; tried again",
+	"CANCELLED":                       "Google: it gave up on the request; tried again",
+	"DEADLINE_EXCEEDED":               "Google: it took too long; tried again",
 }
 
 // meaning is a reason in words, with what stands behind it: the field at

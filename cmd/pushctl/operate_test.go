@@ -39,7 +39,7 @@ func TestTopicsEnsure(t *testing.T) {
 		}
 	}
 	states, _ := f.topicStates(exitFailed, "--dry-run")
-	if lanes := 3; len(states) != lanes*(1+4+2+2)+3 || states["push.transactional"] != kafka.TopicWouldCreate || states["push.critical"] != kafka.TopicDiffers {
+	if lanes := 3; len(states) != lanes*(1+4+2+2)+4 || states["push.transactional"] != kafka.TopicWouldCreate || states["push.critical"] != kafka.TopicDiffers {
 		t.Errorf("dry run: %v", states)
 	}
 	states, stdout := f.topicStates(exitFailed)
@@ -96,6 +96,30 @@ func TestLag(t *testing.T) {
 	}
 	if out := f.ok("lag"); !found || !strings.Contains(out, "lag: 2 records") {
 		t.Errorf("printed %s", out)
+	}
+}
+
+// Before a group's first commit everything waits, and counts: an alarm on a lag
+// of 0 would never ring for a fleet that never started.
+func TestLagBeforeTheFirstCommit(t *testing.T) {
+	f := startFleet(t, true)
+	for range 3 {
+		f.ok("send", "--app", "shop", "--user", "u1")
+	}
+	f.ok("send", "--app", "shop", "--user", "u2", "--lane", "critical")
+	var rows []lagRow
+	f.decode(&rows, "lag")
+	total := int64(0)
+	for _, r := range rows {
+		if r.Committed != nil || (r.Lag == nil) != (r.End == 0) {
+			t.Errorf("%s/%d: committed %v, lag %v of %d records", r.Topic, r.Partition, r.Committed, r.Lag, r.End)
+		}
+		if r.Lag != nil {
+			total += *r.Lag
+		}
+	}
+	if out := f.ok("lag"); total != 4 || !strings.Contains(out, "lag: 4 records") {
+		t.Errorf("%d in all, printed %s", total, out)
 	}
 }
 

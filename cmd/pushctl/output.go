@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
 // format is how a command shows what it has to say.
@@ -59,15 +60,7 @@ func (a *app) show(ans answer) error {
 }
 
 // writeJSON writes one indented value and a line break.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	return nil
-}
+func writeJSON(w io.Writer, v any) error { return terminal.WriteJSON(w, v, "  ") }
 
 func (ans *answer) writeText(w io.Writer) error {
 	var b strings.Builder
@@ -96,7 +89,7 @@ func (t *table) write(b *strings.Builder) {
 			if c == "" {
 				c = "-"
 			}
-			fmt.Fprint(tw, printable(c))
+			fmt.Fprint(tw, terminal.Word(c))
 		}
 		fmt.Fprintln(tw)
 	}
@@ -109,15 +102,4 @@ func (t *table) write(b *strings.Builder) {
 		line(row)
 	}
 	tw.Flush()
-}
-
-// printable keeps what comes from elsewhere (a provider's word, an id) from
-// moving the cursor or the columns.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
 }

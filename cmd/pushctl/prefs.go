@@ -36,7 +36,11 @@ set appears when the registry has applied it. A user who is not known has opted 
 			if err != nil {
 				return err
 			}
-			return a.show(explainPrefs(args[0], u.Preferences))
+			ans := explainPrefs(args[0], u.Preferences)
+			if u.Quarantine&(pipeline.PreferencesBroken|pipeline.PreferencesUnknown) != 0 {
+				ans.after = "what the user set cannot be read, so all but critical is kept back: pushctl users quarantine ls"
+			}
+			return a.show(ans)
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -37,6 +37,7 @@ type messageFlags struct {
 	App         string            `json:"app,omitempty"`
 	UserID      string            `json:"user_id,omitempty"`
 	Type        string            `json:"type,omitempty"`
+	SenderID    string            `json:"sender_id,omitempty"`
 	Priority    string            `json:"priority,omitempty"`
 	Title       string            `json:"title,omitempty"`
 	Body        string            `json:"body,omitempty"`
@@ -57,8 +58,9 @@ func newSendCommand(a *app) *cobra.Command {
 JSON object as docs/messages.md says. Each is checked as a worker would before it is produced; one that
 would be dead-lettered is told by its line and the field at fault, and makes the exit status 1.
 
-Without --id a notification from flags gets a fresh UUIDv7. A second notification of the same id is a
-duplicate and is not sent, so a file, whose lines must have ids, may be sent again after a failure.
+Without --id a notification from flags gets a fresh UUIDv7, which is told whatever happens. A second
+notification of the same id is a duplicate and is not sent. So after a failure a file, whose lines must
+have ids, may be sent again, and a notification from flags with the --id that was told.
 
 --wait looks into the status store until every notification has its final outcome, and makes the exit
 status 1 unless all were DELIVERED: accepted by Apple or Google.`,
@@ -79,6 +81,7 @@ status 1 unless all were DELIVERED: accepted by Apple or Google.`,
 	flags.StringVar(&m.App, "app", "", "`name` of the app")
 	flags.StringVar(&m.UserID, "user", "", "user `id`")
 	flags.StringVar(&m.Type, "type", "", "message type, as in opt-outs and limits")
+	flags.StringVar(&m.SenderID, "sender", "", "`id` of the sender, as in critical_senders of the lane")
 	flags.StringVar(&m.Priority, "priority", "", "critical, high, medium, low or bulk; default: the lane's")
 	flags.StringVar(&m.Title, "title", "", "`text` of the title")
 	flags.StringVar(&m.Body, "body", "", "`text` of the body")
@@ -93,7 +96,7 @@ status 1 unless all were DELIVERED: accepted by Apple or Google.`,
 }
 
 // messageFlagNames are the flags that make a notification.
-var messageFlagNames = []string{"id", "app", "user", "type", "priority", "title", "body", "data", "collapse-key", "expires-in"}
+var messageFlagNames = []string{"id", "app", "user", "type", "sender", "priority", "title", "body", "data", "collapse-key", "expires-in"}
 
 // sentRow is a notification that was sent, as scripts see it.
 type sentRow struct {
@@ -144,8 +147,10 @@ func (a *app) send(ctx context.Context, args []string, f sendFlags) error {
 		defer in.Close()
 	} else if single, err = f.message.encode(time.Now()); err != nil {
 		return err
-	} else if _, err := s.record(single); err != nil {
+	} else if m, err := s.record(single); err != nil {
 		return usageError{err}
+	} else {
+		s.single = m.ID
 	}
 	if !f.dryRun {
 		if s.writer, err = a.laneWriter(ctx, lane.Topic, time.Millisecond); err != nil {
@@ -157,10 +162,23 @@ func (a *app) send(ctx context.Context, args []string, f sendFlags) error {
 	}
 	err = s.run(ctx, in)
 	s.show.end()
-	if err != nil {
-		return fmt.Errorf("%w (%d notifications are in %s; it may be run again)", err, s.answer.Produced, lane.Topic)
+	switch {
+	case err == nil:
+		return s.finish(ctx)
+	case s.single != "":
+		s.tell("whether %s is in %s is not known; to send it again, name it: --id %s", s.single, lane.Topic, s.single)
+		return err
 	}
-	return s.finish(ctx)
+	return fmt.Errorf("%w (%d notifications are in %s; it may be run again)", err, s.answer.Produced, lane.Topic)
+}
+
+// tell says on standard error what concerns the id of a notification from
+// flags: also when the command is interrupted, and before it may be killed. A
+// repeat without the id would be another notification, and a second push.
+func (s *sending) tell(format string, args ...any) {
+	if s.single != "" {
+		_, _ = fmt.Fprintf(s.app.stderr, format+"\n", args...)
+	}
 }
 
 // encode is the record of the flags.
@@ -205,6 +223,7 @@ type sending struct {
 	app     *app
 	flags   sendFlags
 	apps    []string // that the configuration knows; none = all
+	single  string   // the id of a notification from flags; empty with a file
 	store   statusReader
 	writer  *kafka.Writer // nil with --dry-run
 	refused *refusals
@@ -275,7 +294,7 @@ func (s *sending) flush(ctx context.Context) error {
 	}
 	if s.writer == nil {
 		for _, r := range s.batch {
-			if _, err := s.app.stdout.Write(append(r.Value, '\n')); err != nil {
+			if _, err := s.app.stdout.Write(append(terminal.EscapeJSON(r.Value), '\n')); err != nil {
 				return fmt.Errorf("writing the answer: %w", err)
 			}
 		}
@@ -294,20 +313,20 @@ func (s *sending) flush(ctx context.Context) error {
 // finish waits for the outcomes, if asked to, and says what became of all.
 func (s *sending) finish(ctx context.Context) error {
 	s.answer.Refused, s.answer.Rules = s.refused.count, s.refused.rules
-	delivered := true
+	delivered, failed := true, error(nil)
 	if s.store != nil {
-		var err error
-		if delivered, err = s.await(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
+		s.tell("%s is in %s; waiting for its outcome", s.single, s.answer.Topic)
+		delivered, failed = s.await(ctx)
+		s.show.end()
 	}
 	if s.writer != nil {
 		if err := s.app.show(s.explain()); err != nil {
 			return err
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if failed != nil {
+		s.tell("`pushctl status %s` tells what becomes of it; to send it again, name it: --id %s", s.single, s.single)
+		return failed
 	}
 	if s.refused.count > 0 || !delivered {
 		return errDifference

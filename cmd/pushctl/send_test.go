@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
@@ -15,7 +19,7 @@ const laneTopic = "push.transactional"
 
 func TestSendFromFlags(t *testing.T) {
 	f := startFleet(t, true)
-	args := []string{"send", "--app", "shop", "--user", "u1", "--type", "otp", "--priority", "high", "--title", "<Hello>", "--body", "b",
+	args := []string{"send", "--app", "shop", "--user", "u1", "--type", "otp", "--sender", "auth", "--priority", "high", "--title", "<Hello>", "--body", "b",
 		"--data", "k=v=w", "--data", "empty=", "--collapse-key", "c1", "--expires-in", "5m"}
 	record := f.ok(append(args, "--dry-run")...)
 	if n := len(f.records(laneTopic)); n != 0 {
@@ -25,7 +29,7 @@ func TestSendFromFlags(t *testing.T) {
 	if d := pipeline.Decode([]byte(record), &m); d != nil {
 		t.Fatalf("%s: %v", record, d)
 	}
-	if m.App != "shop" || m.UserID != "u1" || m.Type != "otp" || m.Priority != pipeline.High || m.Title != "<Hello>" || m.CollapseKey != "c1" ||
+	if m.App != "shop" || m.UserID != "u1" || m.Type != "otp" || m.SenderID != "auth" || m.Priority != pipeline.High || m.Title != "<Hello>" || m.CollapseKey != "c1" ||
 		!strings.Contains(string(m.Data), `"k":"v=w"`) || !strings.Contains(string(m.Data), `"empty":""`) || time.Until(m.ExpiresAt) > 5*time.Minute || time.Until(m.ExpiresAt) < 4*time.Minute {
 		t.Errorf("made %s", record)
 	}
@@ -111,6 +115,72 @@ func TestSendWaits(t *testing.T) {
 	f.ok("send", "--app", "shop", "--user", "u1", "--id", "late", "--wait", "1m")
 	if err := <-late; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// awayStatus is a status store that cannot be read; interrupt, if set, is what
+// happens meanwhile.
+type awayStatus struct{ interrupt func() }
+
+func (s awayStatus) Read(context.Context, []string) ([][]pipeline.Row, error) {
+	if s.interrupt != nil {
+		s.interrupt()
+		return nil, context.Canceled
+	}
+	return nil, errors.New("no host answers")
+}
+
+// Whatever happens after a notification was made, its id is told: a repeat
+// without it is another notification, and the user sees two.
+func TestSendTellsTheIDItMade(t *testing.T) {
+	f := startFleet(t, false)
+	if err := f.kafka.Create(embedded.Topic{Name: laneTopic, Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.kafka.Cluster.CreateTopic("push.critical", 1, map[string]string{"max.message.bytes": "1"}); err != nil {
+		t.Fatal(err)
+	}
+	send := []string{"send", "--app", "shop", "--user", "u1", "--wait", "1m"}
+	produced := func(n int) string {
+		t.Helper()
+		records := f.records(laneTopic)
+		if len(records) != n {
+			t.Fatalf("%d records, want %d", len(records), n)
+		}
+		var m pipeline.Message
+		if d := pipeline.Decode(records[n-1].Value, &m); d != nil {
+			t.Fatal(d)
+		}
+		return m.ID
+	}
+
+	f.reader = awayStatus{}
+	exit, stdout, stderr := f.run("", append(send, "-o", "json")...)
+	var sent sendAnswer
+	if err := json.Unmarshal([]byte(stdout), &sent); err != nil {
+		t.Fatalf("exit status %d, %q, %s: %v", exit, stdout, stderr, err)
+	}
+	id := produced(1)
+	if exit != exitFailed || sent.Produced != 1 || len(sent.Notifications) != 1 || sent.Notifications[0].ID != id ||
+		!strings.Contains(stderr, "no host answers") || !strings.Contains(stderr, "--id "+id) || !strings.Contains(stderr, "pushctl status "+id) {
+		t.Errorf("store away: exit status %d, %s %s", exit, stdout, stderr)
+	}
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	f.reader = awayStatus{interrupt}
+	exit, stdout, stderr = f.runUntil(ctx, "", send...)
+	if id := produced(2); exit != exitInterrupted || !strings.Contains(stdout, id) || !strings.Contains(stderr, "--id "+id) {
+		t.Errorf("interrupted: exit status %d, %s %s", exit, stdout, stderr)
+	}
+
+	exit, _, stderr = f.run("", append(send, "--lane", "critical")...)
+	if made := regexp.MustCompile(`--id ([0-9a-f-]{36})`).FindStringSubmatch(stderr); exit != exitFailed || made == nil {
+		t.Errorf("not produced: exit status %d, %s", exit, stderr)
+	}
+	// A file has its ids: the advice is to run it again as it is.
+	exit, _, stderr = f.run(`{"id":"n1","app":"shop","user_id":"u1"}`, "send", "-", "--lane", "critical")
+	if exit != exitFailed || strings.Contains(stderr, "--id") || !strings.Contains(stderr, "may be run again") {
+		t.Errorf("a file: exit status %d, %s", exit, stderr)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -106,12 +107,12 @@ func explainStatus(id string, rows []pipeline.Row, times storeTimes, now time.Ti
 	ans := answer{table: t}
 	if len(rows) == 0 {
 		value.Meaning = explainNothing(id, times.keeps, now)
-		ans.before = "notification " + printable(id) + " has no state: " + value.Meaning
+		ans.before = "notification " + terminal.Word(id) + " has no state: " + value.Meaning
 	} else {
 		value.Meaning = explainOutcome(id, outcome, value.Devices)
-		ans.after = "outcome: " + value.Outcome + ": " + printable(value.Meaning)
+		ans.after = "outcome: " + value.Outcome + ": " + terminal.Word(value.Meaning)
 		for _, d := range value.Devices {
-			ans.after += "\n  " + printable(d.String())
+			ans.after += "\n  " + terminal.Word(d.String())
 		}
 	}
 	ans.value = value

@@ -20,7 +20,7 @@ const partitionsMove = "Adding partitions moves users to other partitions: until
 const usersStay = "keeps its %d partitions, not %d: with more, the parts of a user would lie in two partitions"
 
 func newTopicsCommand(a *app) *cobra.Command {
-	return newGroup("topics", "The topics of the configuration", newTopicsEnsureCommand(a))
+	return newGroup("topics", "The topics of the configuration", newTopicsEnsureCommand(a), newTopicsACLsCommand(a))
 }
 
 func newTopicsEnsureCommand(a *app) *cobra.Command {

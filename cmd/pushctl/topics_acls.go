@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+)
+
+// aclFlags are the command line of topics acls.
+type aclFlags struct {
+	worker, registry, operator string
+	producers, dashboards      []string
+	tool                       string
+}
+
+func newTopicsACLsCommand(a *app) *cobra.Command {
+	var f aclFlags
+	cmd := &cobra.Command{
+		Use:   "acls",
+		Short: "Print the commands that let each principal do its work in Kafka, and nothing else",
+		Long: `Print, for the lanes and groups of the configuration, the commands of Kafka's own tool that give each
+principal the rights it needs: look at them, and pipe them into a shell. Nothing is sent to Kafka.
+docs/operations.md, "Who may do what", has the same as a table.
+
+--producer and --dashboard may be repeated; without them their rights are not printed. A dashboard that
+reads with a consumer group needs Read on that group besides.`,
+		Example: "  pushctl topics acls --producer User:shop --producer User:auth\n  pushctl topics acls --registry User:CN=registry --dashboard User:grafana",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.printACLs(&f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.worker, "worker", "User:pushworker", "`principal` of the workers")
+	flags.StringVar(&f.registry, "registry", "User:pushregistry", "`principal` of the registry")
+	flags.StringVar(&f.operator, "operator", "User:pushctl", "`principal` of pushctl")
+	flags.StringArrayVar(&f.producers, "producer", nil, "`principal` of a producer of notifications")
+	flags.StringArrayVar(&f.dashboards, "dashboard", nil, "`principal` of a reader of push.events")
+	flags.StringVar(&f.tool, "tool", "", "how Kafka's `tool` is called; default: kafka-acls.sh with the first of kafka.brokers and admin.properties")
+	return cmd
+}
+
+// aclRow is a right of one principal as scripts see it.
+type aclRow struct {
+	Principal  string   `json:"principal"`
+	Role       string   `json:"role"`
+	Resource   string   `json:"resource"` // topic or group
+	Name       string   `json:"name"`
+	Operations []string `json:"operations"`
+}
+
+func (a *app) printACLs(f *aclFlags) error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	principals := map[wiring.Role][]string{
+		wiring.Worker: {f.worker}, wiring.Registry: {f.registry}, wiring.Operator: {f.operator},
+		wiring.Producer: f.producers, wiring.Dashboard: f.dashboards,
+	}
+	for role, names := range principals {
+		for _, name := range names {
+			if kind, rest, _ := strings.Cut(name, ":"); kind == "" || rest == "" {
+				return usagef("--%s: %q is no principal such as User:shop", role, name)
+			}
+		}
+	}
+	rows := []aclRow{}
+	for _, role := range []wiring.Role{wiring.Worker, wiring.Registry, wiring.Operator, wiring.Producer, wiring.Dashboard} {
+		for _, principal := range principals[role] {
+			for _, r := range wiring.Rights(c) {
+				if r.Role == role {
+					rows = append(rows, aclRow{principal, string(role), r.Resource, r.Name, r.Operations})
+				}
+			}
+		}
+	}
+	tool := f.tool
+	if tool == "" {
+		tool = "kafka-acls.sh --bootstrap-server " + quoted(c.Kafka.Brokers[0]) + " --command-config admin.properties"
+	}
+	return a.show(answer{value: rows, before: strings.Join(aclCommands(tool, rows), "\n")})
+}
+
+// aclCommands are the rights as command lines, one for all topics or groups of
+// a principal that take the same operations.
+func aclCommands(tool string, rows []aclRow) (commands []string) {
+	var heads []string
+	names := map[string]string{}
+	for _, r := range rows {
+		head := "--allow-principal " + quoted(r.Principal)
+		for _, o := range r.Operations {
+			head += " --operation " + o
+		}
+		key := head + " --" + r.Resource
+		if !slices.Contains(heads, key) {
+			heads = append(heads, key)
+		}
+		names[key] += fmt.Sprintf(" --%s %s", r.Resource, quoted(r.Name))
+	}
+	for _, key := range heads {
+		commands = append(commands, tool+" --add "+key[:strings.LastIndex(key, " --")]+names[key])
+	}
+	return commands
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/=,@", r)
+	}
+	if word != "" && strings.TrimFunc(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

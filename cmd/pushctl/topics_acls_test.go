@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// The commands give what the table says, to the principals that are named, and
+// a shell takes them as they are.
+func TestTopicsACLs(t *testing.T) {
+	f := startFleet(t, false)
+	out := f.ok("topics", "acls", "--worker", "User:CN=a worker's", "--producer", "User:shop", "--producer", "User:auth", "--tool", "printf '<%s>'")
+	var shown bytes.Buffer
+	cmd := exec.Command("sh", "-e")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(out), &shown, &shown
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("a shell does not take\n%s%v\n%s", out, err, &shown)
+	}
+	for _, want := range []string{
+		"<--add><--allow-principal><User:CN=a worker's><--operation><Read><--operation><Write><--topic><push.critical.retry.30s>",
+		"<--add><--allow-principal><User:CN=a worker's><--operation><Read><--group><pushfleet.critical>",
+		"<--add><--allow-principal><User:pushregistry><--operation><Read><--operation><Write><--topic><push.users>",
+		"<--add><--allow-principal><User:auth><--operation><Write><--topic><push.critical><--topic><push.transactional><--topic><push.promotional>",
+	} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("printed\n%s\nwant %s", out, want)
+		}
+	}
+	if usual := f.ok("topics", "acls"); !strings.HasPrefix(usual, "kafka-acls.sh --bootstrap-server 127.0.0.1:") || strings.Contains(usual, "producer") {
+		t.Errorf("printed\n%s", usual)
+	}
+	var rows []aclRow
+	f.decode(&rows, "topics", "acls", "--dashboard", "User:grafana")
+	if want := (aclRow{"User:grafana", "dashboard", "topic", "push.events", []string{"Read"}}); !slices.ContainsFunc(rows, func(r aclRow) bool { return fmt.Sprint(r) == fmt.Sprint(want) }) {
+		t.Errorf("rows %+v, want %+v", rows, want)
+	}
+	for _, bad := range []string{"shop", ":shop", "User:"} {
+		if exit, _, stderr := f.run("", "topics", "acls", "--producer", bad); exit != exitUsage || !strings.Contains(stderr, "--producer") {
+			t.Errorf("%q: exit status %d, %s", bad, exit, stderr)
+		}
+	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// aclPassword is everybody's.
+const aclPassword = "secret"
+
+// roleUsers are the roles as users of a Kafka that lets each do what Rights says
+// and nothing else.
+func roleUsers(t *testing.T) []kfake.Opt {
+	t.Helper()
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", aclPassword),
+		kfake.GroupMinSessionTimeout(100 * time.Millisecond), kfake.User("PLAIN", "nobody", aclPassword)}
+	acls := map[wiring.Role][]kfake.ACL{}
+	for _, r := range wiring.Rights(configs.Default()) {
+		for _, word := range r.Operations {
+			operation, err := kmsg.ParseACLOperation(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resource, err := kmsg.ParseACLResourceType(r.Resource)
+			if err != nil {
+				t.Fatal(err)
+			}
+			acls[r.Role] = append(acls[r.Role], kfake.ACL{Resource: resource, Name: r.Name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true})
+		}
+	}
+	for role, of := range acls {
+		opts = append(opts, kfake.User("PLAIN", string(role), aclPassword, of...))
+	}
+	return opts
+}
+
+// With the rights that `topics acls` gives, and no others, everybody can do
+// what they do; and nobody what another role does.
+func TestRightsAreEnough(t *testing.T) {
+	cluster, err := kfake.NewCluster(roleUsers(t)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, kafka: &embedded.Kafka{Cluster: cluster}, patience: patience}
+	t.Cleanup(f.kafka.Close)
+	partitions := 3
+	as := func(role wiring.Role, args ...string) (exit int, stdout, stderr string) {
+		t.Helper()
+		password := filepath.Join(t.TempDir(), "password")
+		writeFile(t, password, aclPassword)
+		f.config = configFile(t, fmt.Sprintf("kafka: {brokers: [%q], topics: {partitions: %d, replication: 1}, sasl: {mechanism: PLAIN, username: %s, password_file: %q, insecure: true}}\n",
+			cluster.ListenAddrs()[0], partitions, role, password))
+		return f.run("", args...)
+	}
+	can := func(role wiring.Role, args ...string) {
+		t.Helper()
+		if exit, _, stderr := as(role, args...); exit != exitDone {
+			t.Errorf("%s, %v: exit status %d, %s", role, args, exit, stderr)
+		}
+	}
+	options := func(role wiring.Role) kafka.Options {
+		return kafka.Options{Brokers: cluster.ListenAddrs(), SASL: &kafka.SASL{Mechanism: kafka.Plain, User: string(role), Password: aclPassword}}
+	}
+	token := filepath.Join(t.TempDir(), "token")
+	writeFile(t, token, "token-of-a-device")
+	send := []string{"send", "--app", "shop", "--user", "u1"}
+
+	can(wiring.Operator, "topics", "ensure")
+	partitions = 4
+	can(wiring.Operator, "topics", "ensure", "--add-partitions")
+	can(wiring.Operator, send...)
+	can(wiring.Producer, send...)
+
+	// A worker: what it looks for at its start, all that it hands over, its groups.
+	c := configs.Default()
+	admin, err := kafka.NewAdmin(options(wiring.Worker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if err := admin.CheckTopics(t.Context(), wiring.TopicNames(c)...); err != nil {
+		t.Fatalf("a worker's start: %v", err)
+	}
+	producer, err := kafka.NewProducer(options(wiring.Worker), kafka.ProducerOptions{Topic: laneTopic, Tiers: wiring.Tiers(c)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	it := &pipeline.Item{Partition: pipeline.Partition{Topic: laneTopic}, FirstSeen: time.Now(), Key: []byte("u1"), Value: []byte(`{"id":"n1","app":"shop","user_id":"u1"}`)}
+	it.UserID = "u1"
+	var hs []pipeline.Handover
+	for _, after := range []time.Duration{time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour} {
+		hs = append(hs, pipeline.Handover{To: pipeline.ToRetry, Item: it, NotBefore: time.Now().Add(after)})
+	}
+	hs = append(hs, pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: pipeline.APNS, NotBefore: time.Now()},
+		pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: pipeline.FCM, NotBefore: time.Now()},
+		pipeline.Handover{To: pipeline.ToDLQ, Item: it, Reason: pipeline.RetriesUsed}, pipeline.Handover{To: pipeline.ToFeedback, Item: it},
+		pipeline.Handover{To: pipeline.ToEvents, Event: []byte(`{"v":1,"source":"w","n":1}`)})
+	if err := producer.Produce(t.Context(), hs); err != nil {
+		t.Fatalf("a worker's hand-overs: %v", err)
+	}
+	consume := func(role wiring.Role, topic, group string) {
+		t.Helper()
+		consumer, err := kafka.NewConsumer(options(role), topic, group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer consumer.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if records, err := consumer.Poll(ctx, 1); err != nil || len(records) == 0 {
+			t.Errorf("%s reads %s as %s: %d records, %v", role, topic, group, len(records), err)
+		}
+		if err := consumer.Commit(ctx); err != nil {
+			t.Errorf("%s commits %s as %s: %v", role, topic, group, err)
+		}
+	}
+	lane := c.Lanes[1]
+	consume(wiring.Worker, lane.Topic, c.Kafka.LaneGroup(lane.Name))
+	for _, topic := range wiring.RetryTopics(c, lane) {
+		consume(wiring.Worker, topic.Name, c.Kafka.RetryGroup(lane.Name))
+	}
+
+	// A registry follows and appends to push.users, and works off push.feedback.
+	appending, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, topic := range []string{kafka.UsersTopic, kafka.QuarantineTopic} {
+		w, err := kafka.NewWriter(options(wiring.Registry), kafka.WriterOptions{Topic: topic})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Append(appending, []kafka.Record{{Key: []byte("k"), Value: []byte("v")}}); err != nil {
+			t.Errorf("a registry appends: %v", err)
+		}
+		w.Close()
+	}
+	follow := func(role wiring.Role, topic string) error {
+		follower, err := kafka.NewFollower(options(role), topic, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer follower.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err = follower.Poll(ctx, 1)
+		return err
+	}
+	if err := follow(wiring.Registry, kafka.UsersTopic); err != nil {
+		t.Errorf("a registry follows: %v", err)
+	}
+	consume(wiring.Registry, kafka.FeedbackTopic, c.Registry.Group)
+	if err := follow(wiring.Operator, kafka.QuarantineTopic); err != nil { // users quarantine ls
+		t.Errorf("an operator looks at the quarantine: %v", err)
+	}
+	if err := follow(wiring.Dashboard, kafka.EventsTopic); err != nil {
+		t.Errorf("a dashboard reads: %v", err)
+	}
+
+	for _, args := range [][]string{{"lag"}, {"events", "tail", "--since", "1h", "--stop"}, {"dlq", "ls"}, {"dlq", "redrive", "--yes"}, {"dlq", "dismiss", "--all", "--yes"},
+		{"dlq", "purge", "--all", "--yes"}, {"devices", "add", "--user", "u1", "--app", "shop", "--platform", "fcm", "--token-file", token}} {
+		can(wiring.Operator, args...)
+	}
+
+	for _, tt := range []struct {
+		role wiring.Role
+		args []string
+	}{
+		{"nobody", send}, {wiring.Registry, send}, {wiring.Dashboard, send}, {wiring.Worker, send},
+		{wiring.Producer, []string{"dlq", "ls"}}, {wiring.Producer, []string{"events", "tail", "--stop"}}, {wiring.Producer, []string{"lag"}},
+		{wiring.Producer, []string{"devices", "add", "--user", "u1", "--app", "shop", "--platform", "fcm", "--token-file", token}},
+		{wiring.Worker, []string{"devices", "add", "--user", "u1", "--app", "shop", "--platform", "fcm", "--token-file", token}},
+		{wiring.Worker, []string{"dlq", "purge", "--all", "--yes"}}, {wiring.Registry, []string{"dlq", "ls"}},
+	} {
+		if exit, _, stderr := as(tt.role, tt.args...); exit != exitFailed || !strings.Contains(stderr, "AUTHORIZATION_FAILED") {
+			t.Errorf("%s, %v: exit status %d, %s; want it refused", tt.role, tt.args, exit, stderr)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+func newUsersCommand(a *app) *cobra.Command {
+	return newGroup("users", "What the registry cannot read of users",
+		newGroup("quarantine", "Users with a record that cannot be read", newQuarantineListCommand(a)))
+}
+
+func newQuarantineListCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls",
+		Short: "Parts of users whose latest record in push.users cannot be read",
+		Long: `Parts of users (their preferences, a device) whose latest record in push.users cannot be read: it is of
+a version that the registry does not know (unknown_version), or breaks a rule (broken_rule). It stands
+at that place in the topic. What was there before holds, if there was something; otherwise:
+
+  preferences, broken_rule      all but critical notifications are SUPPRESSED(preferences_unreadable)
+  preferences, unknown_version  all but critical ones are HELD(user_quarantined), until they expire
+  a device                      it is not known; who has no other one is HELD(user_quarantined)
+
+A valid record of the same part, or its removal, ends it: pushctl prefs set, pushctl devices add or rm.
+After an upgrade that knows the version: pushworker registry --rebuild.
+
+Exit status 1 if there are any.`,
+		Example: "  pushctl users quarantine ls\n  pushctl users quarantine ls -o json | jq -r '.[].user_id'",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listQuarantine(cmd.Context()) },
+	}
+}
+
+// quarantineRow is a part in quarantine as scripts see it.
+type quarantineRow struct {
+	UserID string    `json:"user_id"`
+	Part   string    `json:"part"`   // preferences or device
+	Device string    `json:"device"` // its hash
+	Reason string    `json:"reason"`
+	Place  string    `json:"place"`
+	Stands bool      `json:"stands"` // what was there before holds
+	At     time.Time `json:"at"`     // when the registry told it; the zero time = not yet
+}
+
+func (a *app) listQuarantine(ctx context.Context) error {
+	told, err := a.readQuarantine(ctx)
+	if err != nil {
+		return err
+	}
+	client, err := a.reachRedis(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := users.InQuarantine(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := a.show(explainQuarantine(told, now)); err != nil {
+		return err
+	}
+	if len(now) > 0 {
+		return errDifference
+	}
+	return nil
+}
+
+// readQuarantine reads what the registry has told, by the parts' keys.
+func (a *app) readQuarantine(ctx context.Context) (map[string]users.Quarantined, error) {
+	if _, err := a.reachKafka(ctx, kafka.QuarantineTopic); err != nil {
+		return nil, err
+	}
+	opts, err := a.kafkaOptions()
+	if err != nil {
+		return nil, err
+	}
+	log, err := kafka.NewFollower(opts, kafka.QuarantineTopic, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	extent, err := log.Extent(ctx, time.Time{}, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	told := make(map[string]users.Quarantined)
+	err = log.ReadExtent(ctx, extent, func(r kafka.Record) error {
+		delete(told, string(r.Key))
+		if q, err := users.ReadQuarantined(r.Value); r.Value != nil && err == nil {
+			told[string(r.Key)] = q
+		}
+		return nil
+	})
+	return told, err
+}
+
+// explainQuarantine shows the parts that are in quarantine now. What the
+// registry has not told yet has no more than its key.
+func explainQuarantine(told map[string]users.Quarantined, now map[string]bool) answer {
+	rows := []quarantineRow{}
+	t := table{columns: []string{"user", "part", "device", "reason", "place", "before it", "since"}}
+	for _, key := range slices.Sorted(maps.Keys(now)) {
+		q, ok := told[key]
+		if !ok {
+			q.User, q.Device = users.PartOf(key)
+		}
+		r := quarantineRow{UserID: q.User, Part: "preferences", Device: q.Device, Reason: q.Reason, Stands: q.Stands}
+		if q.Device != "" {
+			r.Part = "device"
+		}
+		before, since := "nothing", ""
+		if ok {
+			r.Place = kafka.UsersTopic + "/" + strconv.Itoa(q.Partition) + "/" + strconv.FormatInt(q.Offset, 10)
+			r.At = time.UnixMilli(q.AtMS).UTC()
+			since = r.At.Format(time.RFC3339)
+		}
+		if q.Stands {
+			before = "holds"
+		}
+		rows = append(rows, r)
+		t.add(r.UserID, r.Part, r.Device, r.Reason, r.Place, before, since)
+	}
+	ans := answer{value: rows, table: t}
+	if len(rows) == 0 {
+		ans.before = "nobody is in quarantine"
+	} else {
+		ans.after = fmt.Sprintf("%d parts of users cannot be read", len(rows))
+	}
+	return ans
+}
