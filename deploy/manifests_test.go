@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -110,7 +113,32 @@ type object struct {
 		} `yaml:"template"`
 		MaxUnavailable             int    `yaml:"maxUnavailable"`
 		UnhealthyPodEvictionPolicy string `yaml:"unhealthyPodEvictionPolicy"`
+
+		PodSelector selector `yaml:"podSelector"`
+		PolicyTypes []string `yaml:"policyTypes"`
+		Ingress     []struct {
+			From  []peer `yaml:"from"`
+			Ports []port `yaml:"ports"`
+		} `yaml:"ingress"`
+		Egress []struct {
+			To    []peer `yaml:"to"`
+			Ports []port `yaml:"ports"`
+		} `yaml:"egress"`
 	} `yaml:"spec"`
+}
+
+// peer is one side of a NetworkPolicy's rule.
+type peer struct {
+	NamespaceSelector selector `yaml:"namespaceSelector"`
+	IPBlock           struct {
+		CIDR   string   `yaml:"cidr"`
+		Except []string `yaml:"except"`
+	} `yaml:"ipBlock"`
+}
+
+type port struct {
+	Port     int    `yaml:"port"`
+	Protocol string `yaml:"protocol"`
 }
 
 // objects reads every manifest of deploy/kubernetes, strictly.
@@ -155,7 +183,7 @@ func find(t *testing.T, kind, name string) object {
 }
 
 func TestKubernetesKinds(t *testing.T) {
-	versions := map[string]string{"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "ConfigMap": "v1"}
+	versions := map[string]string{"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "ConfigMap": "v1", "NetworkPolicy": "networking.k8s.io/v1"}
 	for _, o := range objects(t) {
 		if versions[o.Kind] == "" || versions[o.Kind] != o.APIVersion {
 			t.Errorf("%s %s has apiVersion %q", o.Kind, o.Metadata.Name, o.APIVersion)
@@ -165,8 +193,9 @@ func TestKubernetesKinds(t *testing.T) {
 
 func TestKubernetesDeployments(t *testing.T) {
 	settings := kubernetesConfig(t)
-	_, adminPort, _ := strings.Cut(settings.Admin.Listen, ":")
+	listens := map[string]string{"pushworker": settings.Admin.Listen, "pushregistry": settings.Registry.Listen}
 	for name, subcommand := range map[string]string{"pushworker": "run", "pushregistry": "registry"} {
+		_, adminPort, _ := strings.Cut(listens[name], ":")
 		d := find(t, "Deployment", name)
 		p := d.Spec.Template.Spec
 		if fmt.Sprint(d.Spec.Selector.MatchLabels) != fmt.Sprint(d.Spec.Template.Metadata.Labels) {
@@ -196,7 +225,7 @@ func TestKubernetesDeployments(t *testing.T) {
 		}
 		if c.Ports[0].Name != "admin" || strconv.Itoa(c.Ports[0].ContainerPort) != adminPort ||
 			d.Spec.Template.Metadata.Annotations["prometheus.io/port"] != adminPort {
-			t.Errorf("%s: port %+v, but admin.listen is %s", name, c.Ports[0], settings.Admin.Listen)
+			t.Errorf("%s: port %+v, but it listens at %s", name, c.Ports[0], listens[name])
 		}
 		pinned(t, name, c.Image)
 		for i, volume := range p.Volumes {
@@ -205,12 +234,81 @@ func TestKubernetesDeployments(t *testing.T) {
 			}
 		}
 	}
-	worker, budget := find(t, "Deployment", "pushworker"), find(t, "PodDisruptionBudget", "pushworker")
-	if worker.Spec.Replicas < 2 {
-		t.Errorf("%d workers are no fleet", worker.Spec.Replicas)
+	for _, name := range []string{"pushworker", "pushregistry"} {
+		d, budget := find(t, "Deployment", name), find(t, "PodDisruptionBudget", name)
+		if d.Spec.Replicas < 2 {
+			t.Errorf("%d of %s are none when a node goes", d.Spec.Replicas, name)
+		}
+		if fmt.Sprint(d.Spec.Selector) != fmt.Sprint(budget.Spec.Selector) || budget.Spec.MaxUnavailable != 1 {
+			t.Errorf("the disruption budget of %s is %+v", name, budget.Spec)
+		}
 	}
-	if fmt.Sprint(worker.Spec.Selector) != fmt.Sprint(budget.Spec.Selector) || budget.Spec.MaxUnavailable != 1 {
-		t.Errorf("the disruption budget is %+v", budget.Spec)
+}
+
+// A pod gets to what its configuration names and to nothing else: the registry
+// neither to Cassandra nor to the world.
+func TestKubernetesNetwork(t *testing.T) {
+	c := kubernetesConfig(t)
+	portOf := func(address string) int {
+		_, p, err := net.SplitHostPort(address)
+		n, numErr := strconv.Atoi(p)
+		if err != nil || numErr != nil {
+			t.Fatalf("%s has no port", address)
+		}
+		return n
+	}
+	listens := map[string]string{"pushworker": c.Admin.Listen, "pushregistry": c.Registry.Listen}
+	kafka, redis, cassandra := portOf(c.Kafka.Brokers[0]), portOf(c.Redis.Addresses[0]), portOf(c.Cassandra.Hosts[0])
+	for name, want := range map[string][]int{
+		"pushworker":   {53, 53, kafka, redis, cassandra, 443},
+		"pushregistry": {53, 53, kafka, redis},
+	} {
+		p := find(t, "NetworkPolicy", name).Spec
+		if fmt.Sprint(p.PodSelector) != fmt.Sprint(find(t, "Deployment", name).Spec.Selector) || !slices.Equal(p.PolicyTypes, []string{"Ingress", "Egress"}) {
+			t.Errorf("%s: the policy is for %v in %v", name, p.PodSelector, p.PolicyTypes)
+		}
+		if len(p.Ingress) != 1 || len(p.Ingress[0].From) != 1 || len(p.Ingress[0].From[0].NamespaceSelector.MatchLabels) == 0 ||
+			len(p.Ingress[0].Ports) != 1 || p.Ingress[0].Ports[0].Port != portOf(listens[name]) {
+			t.Errorf("%s: let in is %+v, want Prometheus to the admin port", name, p.Ingress)
+		}
+		var got []int
+		for _, rule := range p.Egress {
+			for _, p := range rule.Ports {
+				got = append(got, p.Port)
+				if p.Port == 443 {
+					checkPublic(t, name, rule.To)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: let out is to ports %v, want %v", name, got, want)
+		}
+	}
+	for _, a := range c.Apps {
+		for _, at := range []string{a.APNS.ProductionURL, a.APNS.SandboxURL, a.FCM.URL} {
+			if u, err := url.Parse(at); err != nil || u.Port() != "" && u.Port() != "443" {
+				t.Errorf("%s is not let out to: %v", at, err)
+			}
+		}
+	}
+}
+
+// checkPublic: what goes to the world goes to no address that is ours.
+func checkPublic(t *testing.T, name string, to []peer) {
+	t.Helper()
+	if len(to) == 0 {
+		t.Errorf("%s is let out to everything", name)
+	}
+	for _, private := range []string{"10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "127.0.0.1", "::1", "fd00::1", "fe80::1"} {
+		address := netip.MustParseAddr(private)
+		for _, p := range to {
+			if !netip.MustParsePrefix(p.IPBlock.CIDR).Contains(address) {
+				continue
+			}
+			if !slices.ContainsFunc(p.IPBlock.Except, func(cidr string) bool { return netip.MustParsePrefix(cidr).Contains(address) }) {
+				t.Errorf("%s is let out to %s", name, private)
+			}
+		}
 	}
 }
 
@@ -229,21 +327,69 @@ func kubernetesConfig(t *testing.T) *configs.Config {
 	return c
 }
 
-// Every secret that the configuration names is in the command that the comment
-// at its top gives to make them.
-func TestKubernetesSecretsAreListed(t *testing.T) {
+// secretFiles are the files of each secret that the comment at the top of
+// config.yaml says to make.
+func secretFiles(t *testing.T) map[string][]string {
+	t.Helper()
 	text, err := os.ReadFile("kubernetes/config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`/etc/pushfleet/secrets/([\w.-]+)`).FindAllStringSubmatch(string(text), -1)
-	if len(named) == 0 {
-		t.Fatal("no secret is named")
-	}
-	for _, match := range named {
-		if !strings.Contains(string(text), "--from-file="+match[1]) {
-			t.Errorf("secret %s is not among those that the comment makes", match[1])
+	secrets := map[string][]string{}
+	for _, command := range regexp.MustCompile(`create secret generic (\w+)((?: \\\n#\s+--from-file[^\\\n]*[^\\\n ])+)`).FindAllStringSubmatch(string(text), -1) {
+		for _, file := range regexp.MustCompile(`--from-file=([\w.-]+)`).FindAllStringSubmatch(command[2], -1) {
+			secrets[command[1]] = append(secrets[command[1]], file[1])
 		}
+	}
+	return secrets
+}
+
+// namedSecrets are the files under /etc/pushfleet/secrets that a configuration
+// names.
+func namedSecrets(t *testing.T, c *configs.Config) (names []string) {
+	t.Helper()
+	var text bytes.Buffer
+	if err := configs.Print(&text, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(`/etc/pushfleet/secrets/([\w.-]+)`).FindAllStringSubmatch(text.String(), -1) {
+		names = append(names, match[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Each pod has the secrets that it needs and no others: the registry none of
+// the providers' keys, nothing of Cassandra, and a name of its own.
+func TestKubernetesSecrets(t *testing.T) {
+	secrets := secretFiles(t)
+	registry := kubernetesConfig(t)
+	registry.Apps, registry.Cassandra = nil, configs.Default().Cassandra
+	for name, want := range map[string][]string{"pushworker": namedSecrets(t, kubernetesConfig(t)), "pushregistry": namedSecrets(t, registry)} {
+		if len(want) < 4 {
+			t.Fatalf("%s: the configuration names %q", name, want)
+		}
+		got := slices.Sorted(slices.Values(secrets[name]))
+		if !slices.Equal(got, want) {
+			t.Errorf("secret %s is made of %q, and its pod needs %q", name, got, want)
+		}
+		for _, v := range find(t, "Deployment", name).Spec.Template.Spec.Volumes {
+			if v.Name == "secrets" && v.Secret.SecretName != name {
+				t.Errorf("%s mounts the secret %s", name, v.Secret.SecretName)
+			}
+		}
+	}
+	var env []string
+	for _, e := range find(t, "Deployment", "pushregistry").Spec.Template.Spec.Containers[0].Env {
+		env = append(env, e["name"]+"="+e["value"])
+	}
+	text := find(t, "ConfigMap", "pushfleet").Data["worker.yaml"]
+	c, err := configs.Parse([]byte(text), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if worker := kubernetesConfig(t); c.Kafka.SASL.Username == worker.Kafka.SASL.Username || c.Redis.Username == worker.Redis.Username {
+		t.Errorf("the registry is %s and %s, as the workers are", c.Kafka.SASL.Username, c.Redis.Username)
 	}
 }
 
@@ -362,11 +508,24 @@ func TestDockerfile(t *testing.T) {
 }
 
 // pinned wants an image with a version: without one a fleet changes when
-// somebody else publishes.
+// somebody else publishes. A digest may stand behind it.
 func pinned(t *testing.T, user, image string) {
 	t.Helper()
-	_, tag, found := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-	if !found || tag == "" || tag[0] < '0' || tag[0] > '9' {
-		t.Errorf("%s: image %q has no version", user, image)
+	if !version.MatchString(image) {
+		t.Errorf("%s: image %q has no version, or a digest that is none", user, image)
+	}
+}
+
+var version = regexp.MustCompile(`^[^@]+:[0-9][^:/@]*(@sha256:[0-9a-f]{64})?$`)
+
+func TestPinned(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
+	for image, want := range map[string]bool{
+		"redis:8": true, "apache/kafka:4.3.1" + digest: true, "ghcr.io:5000/a/b:0.1.0": true,
+		"redis": false, "redis:latest": false, "ghcr.io:5000/a/b": false, "redis" + digest: false, "redis:8@sha256:abc": false, "redis:8" + digest + "0": false,
+	} {
+		if version.MatchString(image) != want {
+			t.Errorf("%q counts as pinned: %v", image, !want)
+		}
 	}
 }

@@ -8,10 +8,13 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pushfleet/pushfleet/configs"
 )
 
 // rule is an alerting rule. A field that is not here is refused.
@@ -124,6 +127,28 @@ func TestRulesNameWhatExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDeadLettersOfOneRouteAreSeen: when a route fails what it is sent, its
+// used-up retries reach the DLQ at the limiter's floor and no faster. The alert
+// must be below that.
+func TestDeadLettersOfOneRouteAreSeen(t *testing.T) {
+	floor := configs.Default().Gates.DeadLetters.Floor
+	for _, r := range readRules(t) {
+		if r.Alert != "PushDeadLetters" {
+			continue
+		}
+		_, bound, found := strings.Cut(r.Expr, "> ")
+		threshold, err := strconv.ParseFloat(strings.TrimSpace(bound), 64)
+		if !found || err != nil {
+			t.Fatalf("no threshold in %q: %v", r.Expr, err)
+		}
+		if threshold > floor/2 {
+			t.Errorf("it wants more than %g a second, and one route gives %g at the most when all its sends fail", threshold, floor)
+		}
+		return
+	}
+	t.Fatal("there is no PushDeadLetters")
 }
 
 // TestRulesAreExplained: each has a severity, texts and an entry in the

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gofmt, go vet and staticcheck over the whole module, and over what is only
-# built with the tag planted.
+# gofmt, go vet, staticcheck and govulncheck over the whole module; vet and
+# staticcheck over what is only built with the tag planted, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -18,3 +18,5 @@ planted=$(grep -rl --include='*.go' '^//go:build planted$' . | xargs -r dirname 
 go vet -tags planted $planted
 # shellcheck disable=SC2086
 go tool staticcheck -tags planted $planted
+
+deploy/local/vulnerabilities.sh

@@ -74,7 +74,7 @@ tests() {
 
 phase "fetch servers" deploy/local/fetch.sh --tests
 phase "build" go build -o bin/ ./cmd/... ./deploy/local/servers
-phase "gofmt, vet, staticcheck" deploy/local/lint.sh
+phase "gofmt, vet, staticcheck, govulncheck" deploy/local/lint.sh
 phase "fuzz" deploy/local/fuzz.sh
 phase "tests" tests
 report
