@@ -53,7 +53,7 @@ const (
 	pipelines      = 2   // a lane's own topic; its retry and hold topics
 	partitions     = 8
 	sendDeadline   = 10 * time.Second
-	drain          = 20 * time.Second
+	drain          = 25 * time.Second
 )
 
 // windows is how many pushes of one worker can be accepted and not durable.

@@ -106,7 +106,6 @@ func badInput(user string) []bad {
 		field("raw header with CR and LF", pipeline.BadValue, "apns.headers.apns-collapse-id",
 			fields{"apns": fields{"headers": fields{"apns-collapse-id": "a\r\nx: y"}}}),
 		field("unknown app", pipeline.UnknownApp, "", fields{"app": "no-such-app"}),
-		field("critical from one who may not", pipeline.NotCritical, "", fields{"priority": "critical", "sender_id": "marketing"}),
 		{"expired", message(user, fields{"expires_at": "2020-01-01T00:00:00Z"}), pipeline.OutcomeExpired, pipeline.PastExpiry, ""},
 		device("token with a slash", "apns", "../../"+apple[6:]),
 		device("token with CR and LF", "apns", "\r\n"+apple[2:]),
@@ -156,12 +155,15 @@ func TestBadInput(t *testing.T) {
 	}
 	reused := fleet.Record{Key: []byte(user), Value: message(other, fields{"id": m.ID}), Want: fleet.Want{
 		Outcomes: []pipeline.Outcome{pipeline.OutcomeDeadLettered}, Reason: pipeline.IDReused, Unsent: true}}
-	// The largest that is allowed, and priority critical from one who may.
+	// The largest that is allowed, and priority critical from one who may and
+	// from one who may not: it goes with high, and is not lost for a word.
 	largest := good()
 	largest.Value = padded(largest.Value, pipeline.MaxValue)
 	critical := good()
 	critical.Value = message(user, fields{"priority": "critical", "sender_id": "otp"})
-	records = append(records, taken, reused, largest, critical)
+	lowered := good()
+	lowered.Value = message(user, fields{"priority": "critical", "sender_id": "marketing"})
+	records = append(records, taken, reused, largest, critical, lowered)
 
 	worker := w.worker()
 	check(t, w.Produce(waiting(t), records))
@@ -181,7 +183,7 @@ func TestBadInputIsBad(t *testing.T) {
 	for _, b := range badInput("u1") {
 		var m pipeline.Message
 		defect := pipeline.Decode(b.value, &m)
-		early := b.reason == pipeline.UnknownApp || b.reason == pipeline.NotCritical || b.outcome != pipeline.OutcomeDeadLettered
+		early := b.reason == pipeline.UnknownApp || b.outcome != pipeline.OutcomeDeadLettered
 		switch {
 		case early && defect != nil:
 			t.Errorf("%s: does not even decode: %v", b.name, defect)

@@ -69,6 +69,47 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// Workers that are told to stop in the middle of a backlog, again and again,
+// while providers take three seconds to answer, send nothing twice, lose
+// nothing, and are out within their drain.
+func TestStopsWithABacklog(t *testing.T) {
+	const (
+		records = 12_000
+		stops   = 6
+		drain   = 25 * time.Second
+	)
+	people := newCrowd(t, records)
+	late := sim.Faults{Latency: 3 * time.Second}
+	w := newWorld(t, setup{faults: sim.RouteSet{APNS: late, FCM: late}, configure: func(c *configs.Config) {
+		narrow(c)
+		c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 13*time.Second, 5*time.Second, drain
+	}})
+	w.populate(people)
+	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
+
+	workers := []*fleet.Process{w.worker(), w.worker()}
+	for n := range stops {
+		check(t, w.AwaitAccepted(waiting(t), w.Sim.Ledger().Totals().Accepted+200))
+		began := time.Now()
+		status, err := workers[n%2].Term(waiting(t))
+		check(t, err)
+		if took := time.Since(began); status != 0 || took > drain {
+			t.Errorf("stop %d took %v, status %d%s", n, took, status, workers[n%2].Tail())
+		}
+		workers[n%2] = w.worker()
+	}
+	done, err := w.Committed(waiting(t))
+	check(t, err)
+	if done == records {
+		t.Error("all was done before the last stop: there was no backlog")
+	}
+	check(t, w.Sim.SetFaults(sim.APNS, sim.Faults{}))
+	check(t, w.Sim.SetFaults(sim.FCM, sim.Faults{}))
+	if r := w.clean(fleet.AccountOptions{}); r.Resent > 0 {
+		t.Errorf("%d pushes were repeated, and every worker ended in order", r.Resent)
+	}
+}
+
 // A wrong configuration ends with 2 before anything is started, and names the
 // keys. Nothing that it needs is there, so whoever got further would wait.
 func TestWrongConfiguration(t *testing.T) {
@@ -85,8 +126,9 @@ func TestWrongConfiguration(t *testing.T) {
 		{"rows that die too early", "cassandra: {ttl: 24h}", []string{"cassandra.ttl", "dedupe.window"}},
 		{"several at once", "redis: {pool: 0}\nstatus: {rows: -1}", []string{"redis.pool", "status.rows"}},
 		{"no YAML", "kafka: [", []string{"not YAML"}},
-		{"a secret that is not there", "redis: {password_file: /no/such/file}\napps: [{name: shop, fcm: {project: example-shop, service_account_file: /no/such/either}}]",
-			[]string{"redis.password_file"}},
+		{"a secret that is not there", "redis: {insecure: true, password_file: /no/such/file}\napps: [{name: shop, fcm: {project: example-shop, service_account_file: /no/such/either}}]",
+			[]string{"redis.password_file", "no such file"}},
+		{"a password in plaintext", "redis: {password_file: /no/such/file}", []string{"redis.password_file", "redis.tls"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "worker.yaml")

@@ -211,6 +211,7 @@ type tracked struct {
 	offset    int64
 	id        string
 	step      int16
+	devices   []string // that it names; none = all
 }
 
 // checkCommits: committed offsets only grow, and pass a record only once the
@@ -222,7 +223,7 @@ func (w *world) checkCommits(ctx context.Context) (found []Finding, err error) {
 	}
 	durable := make([]time.Time, len(records))
 	for i, r := range records {
-		durable[i] = w.store.endedAt(r.id, r.step, w.once())
+		durable[i] = w.store.endedAt(r.id, r.step, r.devices, w.once())
 	}
 	for p, list := range w.commits.all() {
 		for i, c := range list {
@@ -267,6 +268,9 @@ func (w *world) records(ctx context.Context) (list []tracked, err error) {
 				attempt, _ := strconv.Atoi(r.Headers["pf-attempt"])
 				hops, _ := strconv.Atoi(r.Headers["pf-hops"])
 				t.step = int16(attempt + hops)
+				if named := r.Headers["pf-devices"]; named != "" {
+					t.devices = strings.Split(named, ",")
+				}
 			}
 			list = append(list, t)
 		})

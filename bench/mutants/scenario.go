@@ -48,10 +48,8 @@ var scenarios = map[string]*scenario{
 	"kill-once": {records: 1000, apns: sim.Faults{Unavailable: 0.1, Latency: 100 * time.Millisecond}, fcm: slow(100), config: atMostOnceLane, run: killTwice},
 	// SIGSTOP until another worker owns the partitions, with much to send.
 	"pause": {records: 1500, apns: slow(150), fcm: slow(150), config: pauseOptions, run: pause},
-	// The same in a lane that sends at most once. No token dies meanwhile: what
-	// wakes up may write intents after its heir has looked for them, and for a
-	// device that only it knows they stand open until its commit is refused.
-	"pause-once": {records: 1500, apns: slow(150), fcm: slow(150), crowd: immortal,
+	// The same in a lane that sends at most once.
+	"pause-once": {records: 1500, apns: slow(150), fcm: slow(150),
 		config: func(c *configs.Config) { pauseOptions(c); atMostOnceLane(c) }, run: pause},
 	// Redis away for 2.5 seconds.
 	"redis-away": {records: 1200, apns: slow(40), fcm: slow(40), run: redisAway},
@@ -82,9 +80,6 @@ func goAways() sim.Faults {
 
 // capped is a crowd with users who get more than they may.
 func capped(o *crowd.Options) { o.Users, o.Greedy, o.Cap = 90, 0.03, 9 }
-
-// immortal is a crowd without a dead token.
-func immortal(o *crowd.Options) { o.DeadToken, o.HalfDead = 0, 0 }
 
 func atMostOnceLane(c *configs.Config) { setMode(c, atMostOnce) }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/rpc"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,15 +150,19 @@ func (s *Store) deliveredAt(id, device string) (first time.Time) {
 }
 
 // endedAt is when the last of the rows that a record at this step wrote became
-// durable; zero = there is none. With intended, an intent is enough. A record
+// durable; zero = there is none. A retry is for the devices that it names:
+// another one of the same step may be for others. With intended, an intent is enough. A record
 // that had nothing left to do has the time of the first row that left it
 // nothing: a final one, or a hand-over at its own step or a later one (a retry
 // may claim the devices of the record it came from).
-func (s *Store) endedAt(id string, step int16, intended bool) (last time.Time) {
+func (s *Store) endedAt(id string, step int16, devices []string, intended bool) (last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var closed time.Time
 	for k, at := range s.durable[id] {
+		if len(devices) > 0 && k.device != "" && !slices.Contains(devices, k.device) {
+			continue
+		}
 		if k.step == step && (k.state == pipeline.StateSending) == intended && at.After(last) {
 			last = at
 		}

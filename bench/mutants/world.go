@@ -63,7 +63,7 @@ func settings(c *configs.Config) {
 	c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = session, 8*time.Second
 	c.Kafka.CommitTimeout, c.Kafka.CommitInterval = time.Second, 100*time.Millisecond
 	c.Kafka.Topics.Partitions = 4
-	c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 2*time.Second, time.Second, 4*time.Second
+	c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 2*time.Second, time.Second, 6*time.Second
 	c.Send.InFlight, c.Status.Rows, c.Status.Unacknowledged = inFlight, 12, unacknowledged
 	c.Send.APNS.Connections, c.Send.FCM.Connections = 2, 2
 	c.Batch.Records, c.Batch.OpenPerPartition, c.Batch.OpenRecords = 40, 4, 4000

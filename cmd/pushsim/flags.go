@@ -16,14 +16,17 @@ import (
 const long = `pushsim answers like Apple's push service and Google's Firebase Cloud Messaging.
 
 It listens on one TLS address for all three services:
-  POST /3/device/TOKEN                       APNs (HTTP/2 only)
+  POST /3/device/TOKEN                       APNs (HTTP/2 only, by ALPN or by its preface)
   POST /v1/projects/PROJECT/messages:send    FCM HTTP v1
   POST /token                                Google's OAuth token endpoint
 
 Requests are validated as the providers do it: headers, push types, payload
 limits, the ES256 provider token, the RS256 assertion, the bearer token, the
-fields of an FCM message. Every push and its answer goes to a ledger, by the
-notification id in the payload (pf_id) and a hash of the device token.
+fields of an FCM message. So is HTTP/2 itself, also with --raw: a request that
+breaks its rules is reset, a connection that does ended with GOAWAY, and neither
+is in the ledger; ADMIN/events says why ("protocol_error"). Every push and its
+answer goes to a ledger, by the notification id in the payload (pf_id) and a
+hash of the device token.
 
 A sender needs three things from it, and --write-credentials makes them: the
 certificate to trust, a signing key (.p8), and a service account (.json).
@@ -110,7 +113,7 @@ func (f *flags) register(s *pflag.FlagSet) {
 	s.DurationVar(&f.dateSkew, "date-skew", 0, "set the Date of answers off by this; tokens are judged by the clock (command clock) all the same")
 	s.BoolVar(&f.sandbox, "sandbox", false, "be Apple's development environment")
 	s.BoolVar(&f.patterns, "token-patterns", false, "know tokens by their start: deaddead gone, badbadba invalid, 04290429 throttled")
-	s.BoolVar(&f.raw, "raw", false, "accept everything unseen")
+	s.BoolVar(&f.raw, "raw", false, "accept every push unseen; what breaks HTTP/2 is refused all the same")
 	s.BoolVar(&f.countOnly, "count-only", false, "keep no ids in the ledger, only their hashes and counts")
 	s.StringVar(&f.profile, "cpu-profile", "", "write a CPU profile of the whole run to this file")
 	s.StringVarP(&f.output, "output", "o", f.output, "text, or json: one line at the start, one at the end")

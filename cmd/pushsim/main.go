@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
@@ -39,8 +40,10 @@ func main() {
 // errUsage marks errors of the command line.
 type errUsage struct{ error }
 
-// run is the whole command; signals end it. It returns the exit status.
-func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+// run is the whole command; signals end it. It returns the exit status. What it
+// prints is cleaned of what moves a cursor.
+func run(args []string, out, errs io.Writer, signals <-chan os.Signal) int {
+	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
 	f := defaults()
 	started := false
 	status := exitDone

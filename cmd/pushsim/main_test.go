@@ -157,3 +157,13 @@ func TestWorkerConfig(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestOutputIsCleaned(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run([]string{"--app", "shop=\x1b[2J\u202e", "--listen", "nowhere\u009b"}, &out, &errs, nil); code == exitDone {
+		t.Fatal("it runs")
+	}
+	if s := out.String() + errs.String(); s == "" || strings.ContainsAny(s, "\x1b\u202e\u009b") {
+		t.Errorf("it prints %q", s)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
@@ -119,7 +120,7 @@ func quote(s string) string {
 // announce prints the start.
 func (f *flags) announce(w io.Writer, st *started) error {
 	if f.output == "json" {
-		return encode(w, st)
+		return terminal.WriteJSON(w, st, "")
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
@@ -149,10 +150,10 @@ func (f *flags) announce(w io.Writer, st *started) error {
 // report prints the ledger's sums at the end.
 func (f *flags) report(w io.Writer, t sim.Totals) error {
 	if f.output == "json" {
-		return encode(w, struct {
+		return terminal.WriteJSON(w, struct {
 			Event  string     `json:"event"`
 			Ledger sim.Totals `json:"ledger"`
-		}{"stopped", t})
+		}{"stopped", t}, "")
 	}
 	b := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintf(b, "\npushes\t%d\t\naccepted\t%d\t\nrefused\t%d\t\naccepted again\t%d\t\nwithout id\t%d\t\n",
@@ -176,11 +177,4 @@ func sorted[V any](m map[string]V) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func encode(w io.Writer, v any) error {
-	if err := json.NewEncoder(w).Encode(v); err != nil {
-		return fmt.Errorf("printing JSON: %w", err)
-	}
-	return nil
 }
