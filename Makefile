@@ -58,7 +58,7 @@ crashpoints: ## kill a worker TIMES (10) times at each point of the way, in each
 	@go run ./bench/mutants/cmd -crashes $(or $(TIMES),10) $(MUTANTS)
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, govulncheck
 	@deploy/local/lint.sh
 
 # Which scenarios, which seed and how long; see bench/chaos/README.md.
