@@ -30,7 +30,7 @@ func TestSignals(t *testing.T) {
 	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
 
 	first := w.worker()
-	check(t, w.AwaitAccepted(waiting(t), 1000))
+	check(t, w.AwaitCommitted(waiting(t), 1))
 	status, err := first.Term(waiting(t))
 	check(t, err)
 	if status != 0 || !strings.Contains(first.Log(), `"msg":"drained"`) {

@@ -81,6 +81,19 @@ func (f *Fleet) Committed(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
+// AwaitCommitted waits until the first lane's group has committed n records.
+func (f *Fleet) AwaitCommitted(ctx context.Context, n int64) error {
+	return f.await(ctx, fmt.Sprintf("%d records are committed", n), func(ctx context.Context) error {
+		switch done, err := f.Committed(ctx); {
+		case err != nil:
+			return err
+		case done < n:
+			return fmt.Errorf("%d are", done)
+		}
+		return nil
+	})
+}
+
 // behind is an error that names the partitions that are not committed up to
 // their end. What was committed is asked first: if it is an end that was read
 // later, then nothing came in between.
