@@ -171,13 +171,13 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 	switch h.To {
 	case pipeline.ToRetry:
 		r.Topic = RetryTopic(p.options.Topic, p.tier(h.NotBefore.Sub(now)))
-		r.Headers = retryHeadersOf(h)
+		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
 	case pipeline.ToHold:
 		if h.Platform == pipeline.NoPlatform || h.NotBefore.IsZero() {
 			return nil, errors.New("a held record needs a platform and a time")
 		}
 		r.Topic = HoldTopic(p.options.Topic, h.Platform)
-		r.Headers = retryHeadersOf(h)
+		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
 	case pipeline.ToDLQ:
 		r.Topic = DLQTopic(p.options.Topic)
 		r.Headers = retryHeadersOf(h)
@@ -202,6 +202,16 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 		return nil, fmt.Errorf("topic %s would be written into itself", r.Topic)
 	}
 	return r, nil
+}
+
+// retryKey is the key of a record's copy that waits. One without a key gets its
+// owner's: a hand-over that is repeated, because its row was lost, goes to the
+// partition of the first one, whose tracker lets no two of an id through.
+func retryKey(it *pipeline.Item) []byte {
+	if len(it.Key) == 0 {
+		return []byte(it.Owner())
+	}
+	return it.Key
 }
 
 // withoutValue is a dead letter that says how large its record was instead of

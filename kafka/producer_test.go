@@ -72,6 +72,34 @@ func item(topic string) *pipeline.Item {
 	return it
 }
 
+// A copy without a key of its own goes where the first one of it went, so that
+// one tracker sees both.
+func TestRepeatedHandOversOfKeylessRecordsMeet(t *testing.T) {
+	c := newCluster(t, 8, []string{"push.retry.30s", "push.hold.fcm"})
+	now := time.Now()
+	const times = 6
+	for range times {
+		p := c.producer(ProducerOptions{}) // another worker each time: nothing is sticky
+		keyless := item("push")
+		keyless.Key = nil
+		if err := p.Produce(t.Context(), []pipeline.Handover{
+			{To: pipeline.ToRetry, Item: keyless, Attempt: 1, NotBefore: now.Add(30 * time.Second)},
+			{To: pipeline.ToHold, Item: keyless, Platform: pipeline.FCM, NotBefore: now},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, topic := range []string{"push.retry.30s", "push.hold.fcm"} {
+		in := map[int32]int{}
+		for _, r := range c.readAll(topic, times) {
+			in[r.Partition]++
+		}
+		if len(in) != 1 {
+			t.Errorf("%s: copies of one record are in the partitions %v", topic, in)
+		}
+	}
+}
+
 func TestHandOvers(t *testing.T) {
 	c := newCluster(t, 1, []string{"push.retry.30s", "push.retry.5m", "push.hold.apns", "push.hold.fcm", "push.dlq", "push.feedback", "push.events"})
 	p := c.producer(ProducerOptions{})
