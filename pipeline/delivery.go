@@ -179,6 +179,7 @@ type Result struct {
 	Certainty  Certainty
 	Halt       bool          // with Again: the route's credentials or set-up are at fault
 	Expired    bool          // with Refused: given back unsent because Expires had passed
+	Unsent     bool          // with Refused: our own code refused it, so it says nothing about the route
 	After      time.Duration // with Again: not sooner than this
 	Pause      bool          // with Again(route): After is for all of the route, because the provider said so
 	Reason     string        // the provider's own word, or ours; never text from the message

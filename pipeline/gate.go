@@ -187,7 +187,7 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 		r := &d.Result
 		current := d.pass == g.pass
 		d.pass = 0
-		if r.Class == NoAnswer || r.Expired {
+		if r.unsent() {
 			if current && g.state == gateProbing {
 				g.probes.sent--
 			}
@@ -227,6 +227,10 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 		g.DeadLetters.Earn(now, delivered)
 	}
 }
+
+// unsent reports whether nothing of it reached the provider, by our own choice:
+// then it is no answer of the provider's.
+func (r *Result) unsent() bool { return r.Class == NoAnswer || r.Expired || r.Unsent }
 
 // bad reports whether the answer says that the route does not work. What it
 // says about one message or device does not count; that our own code panicked

@@ -35,6 +35,7 @@ var (
 	vague     = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeDevice, Certainty: pipeline.Ambiguous, Reason: "http_500"}
 	unsent    = pipeline.Result{}
 	expired   = pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: "past_expires_at"}
+	unfit     = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "payload_too_large"}
 	startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 )
 
@@ -147,7 +148,8 @@ func TestGateCloses(t *testing.T) {
 		{"a single Retry-After, however well the rest goes", []group{{1000, good}, {1, askedFor(37 * time.Second)}}, 37 * time.Second},
 		{"the longest of several", []group{{1, askedFor(20 * time.Second)}, {1, askedFor(50 * time.Second)}, {1, askedFor(30 * time.Second)}}, 50 * time.Second},
 		{"refused credentials", []group{{1, badKey}}, 30 * time.Second},
-		{"given back unsent is no answer", []group{{100, unsent}, {100, expired}}, 0},
+		{"given back unsent is no answer", []group{{100, unsent}, {100, expired}, {100, unfit}}, 0},
+		{"what our own code refuses hides no bad answers", []group{{1000, unfit}, {20, broken}}, time.Second},
 	} {
 		g := newGateway(t, gateOptions())
 		var sent [][]*pipeline.Delivery
@@ -353,7 +355,7 @@ func TestGateProbesThatComeBackUnsent(t *testing.T) {
 	g := newGateway(t, gateOptions())
 	g.send(20, broken)
 	g.pass(time.Second)
-	for _, back := range []pipeline.Result{unsent, expired} {
+	for _, back := range []pipeline.Result{unsent, expired, unfit} {
 		probe := g.admit(5)
 		g.answer(probe, back)
 	}

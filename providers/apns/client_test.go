@@ -79,9 +79,9 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 		want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: d.Result.ProviderID}
 		accepted := 1
 		if _, isBad := bad[i]; isBad {
-			want, accepted = pipeline.Result{Class: pipeline.Refused, Reason: "invalid_token"}, 0
+			want, accepted = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "invalid_token"}, 0
 		} else if i == 7 {
-			want, accepted = pipeline.Result{Class: pipeline.Refused, Reason: "payload_too_large"}, 0
+			want, accepted = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "payload_too_large"}, 0
 		} else if i == 8 {
 			want, accepted = pipeline.Result{Class: pipeline.Refused, Reason: "past_expires_at", Expired: true}, 0
 		}

@@ -150,6 +150,7 @@ func (s *Sender) draft(d *pipeline.Delivery) *Draft {
 			return r
 		default:
 			d.Result = result
+			d.Result.Unsent = true
 			s.drop(r)
 			return nil
 		}
@@ -268,7 +269,7 @@ func Unanswered(r *h2.Request) pipeline.Result {
 	case r.Outcome == h2.ExpiredUnsent:
 		return pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: string(pipeline.PastExpiry)}
 	case errors.Is(r.Err, h2.ErrMalformed):
-		return pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidMessage)}
+		return pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: string(pipeline.InvalidMessage)}
 	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrHeaderLimit), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:
 		result.Reason = string(pipeline.NotConnected)
 	case errors.Is(r.Err, h2.ErrLeaseLapsed) && r.Outcome == h2.NotAccepted:

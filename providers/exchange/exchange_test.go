@@ -355,7 +355,7 @@ func TestUnanswered(t *testing.T) {
 		want pipeline.Result
 	}{
 		"expired unsent":        {h2.Request{Outcome: h2.ExpiredUnsent}, pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: string(pipeline.PastExpiry)}},
-		"malformed":             {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrMalformed}, pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidMessage)}},
+		"malformed":             {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrMalformed}, pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: string(pipeline.InvalidMessage)}},
 		"lease lapsed":          {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrLeaseLapsed}, pipeline.Result{}},
 		"lapsed in the middle":  {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrLeaseLapsed}, again(pipeline.Ambiguous, pipeline.ConnectionLost)},
 		"expired in the middle": {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrExpired}, again(pipeline.Ambiguous, pipeline.Timeout)},

@@ -54,7 +54,7 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	for i, d := range ds {
 		want, accepted := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: d.Result.ProviderID}, 1
 		if i == 5 {
-			want, accepted = pipeline.Result{Class: pipeline.Refused, Reason: "invalid_token"}, 0
+			want, accepted = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "invalid_token"}, 0
 		}
 		if d.Result != want || accepted == 1 && d.Result.ProviderID == "" {
 			t.Fatalf("%d: %+v, want %+v", i, d.Result, want)
