@@ -146,6 +146,14 @@ func (p *Play) Order(c sim.Command) {
 	}
 }
 
+// Latency is that of answers to pushes that come from now on.
+func (p *Play) Latency(d time.Duration) {
+	p.Helper()
+	if err := p.Sim.SetFaults(p.vendor, sim.Faults{Latency: d}); err != nil {
+		p.Fatal(err)
+	}
+}
+
 // Make makes n deliveries that no earlier one is like.
 func (p *Play) Make(n int) []*pipeline.Delivery {
 	ds := p.deliveries(len(p.Sent), len(p.Sent)+n)
