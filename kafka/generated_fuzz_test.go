@@ -1,0 +1,169 @@
+package kafka
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/records"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// choices is a source of random numbers whose first ones a fuzzer writes.
+type choices struct {
+	data []byte
+	rest rand.Source
+}
+
+func newChoices(data []byte) *choices {
+	h := fnv.New64a()
+	h.Write(data)
+	return &choices{data, rand.NewPCG(h.Sum64(), 1)}
+}
+
+func (c *choices) Uint64() uint64 {
+	if len(c.data) < 8 {
+		return c.rest.Uint64()
+	}
+	n := binary.LittleEndian.Uint64(c.data)
+	c.data = c.data[8:]
+	return n
+}
+
+// FuzzGeneratedRecords holds what this worker makes of records against what
+// their generator says that the contract demands.
+func FuzzGeneratedRecords(f *testing.F) {
+	for seed := range byte(8) {
+		f.Add([]byte{seed})
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { readsAsDemanded(t, newChoices(data), 20) })
+}
+
+// Thousands of them on every run of the tests: every kind is among them.
+func TestGeneratedRecords(t *testing.T) {
+	t.Parallel()
+	kinds := readsAsDemanded(t, rand.NewPCG(3, 14), 3000)
+	if len(kinds) < 100 {
+		t.Errorf("only %d kinds of records came", len(kinds))
+	}
+}
+
+// readsAsDemanded reads n records, and returns the kinds that came.
+func readsAsDemanded(t *testing.T, source rand.Source, n int) map[string]int {
+	const age = 24 * time.Hour
+	g, err := records.New(records.Options{App: "shop", Users: []records.User{{ID: "u1"}, {ID: "u2"}, {ID: "u3"}}, GreatestAge: age, Wire: true}, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	a := part(options(func(o *SourceOptions) { o.Topics = mainTopic("push"); o.BatchRecords, o.OpenBatches = n, 2 }), 0)
+	var made []records.Record
+	for i := range n {
+		r := g.Next(now)
+		made = append(made, r)
+		a.take([]*kgo.Record{polled(&r, int64(i))}, now)
+	}
+	if a.stopped != nil || len(a.waiting) != n {
+		t.Fatalf("%d of %d records were taken, stopped by %v", len(a.waiting), n, a.stopped)
+	}
+	b := &pipeline.Batch{Partition: a.partition, Items: a.topic.items(a.waiting), Tracker: a.tracker}
+	undated := make([]bool, n) // before the tracker has its own reasons
+	for i := range b.Items {
+		undated[i] = b.Items[i].Confirm
+	}
+	if err := decoder(pipeline.Decode).Apply(context.Background(), b); err != nil {
+		t.Fatal(err)
+	}
+	if taken := a.tracker.Admit(b); taken != n {
+		t.Fatalf("%d of %d records were admitted", taken, n)
+	}
+	kinds := map[string]int{}
+	for i := range made {
+		kinds[made[i].Kind]++
+		err := differs(&made[i], &b.Items[i], now, age)
+		if counts := made[i].Want.Age == records.AsWritten; err == nil && b.Items[i].Reason != pipeline.TooLarge && undated[i] == counts {
+			err = fmt.Errorf("its time counts as it is written %v, and it is confirmed for that %v", counts, undated[i])
+		}
+		if err != nil {
+			t.Errorf("record %d, %s: %v", i, made[i].Kind, err)
+		}
+	}
+	return kinds
+}
+
+// polled is a record as the client hands it out: it makes nanoseconds of its
+// time, which may overflow.
+func polled(r *records.Record, offset int64) *kgo.Record {
+	k := &kgo.Record{Topic: "push", Offset: offset, Timestamp: time.Unix(0, r.Millis*1e6), Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
+	for _, h := range r.Headers {
+		k.Headers = append(k.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+	}
+	return k
+}
+
+// differs says in which way an item is not what was demanded of its record.
+func differs(r *records.Record, it *pipeline.Item, now time.Time, age time.Duration) error {
+	want := &r.Want
+	verdict, reason := pipeline.Undecided, want.Reason
+	switch {
+	case want.Copy:
+		verdict, reason = pipeline.Duplicate, ""
+	case want.Outcome == records.DeadLettered && (!want.Decoded || reason == string(pipeline.IDReused)):
+		verdict = pipeline.Dead
+	default:
+		reason = ""
+	}
+	id := want.ID
+	if id == "" {
+		id = records.PlaceID(it.Partition.Topic, it.Partition.ID, it.Offset)
+	}
+	switch {
+	case it.Verdict != verdict || string(it.Reason) != reason:
+		return fmt.Errorf("it is %v (%s:%s), want %v (%s:%s)", it.Verdict, it.Reason, it.Detail, verdict, reason, want.Detail)
+	case verdict == pipeline.Dead && want.Detail != "*" && it.Detail != want.Detail:
+		return fmt.Errorf("it is dead because of %s:%s, want %s:%s", it.Reason, it.Detail, want.Reason, want.Detail)
+	case it.RowID() != id:
+		return fmt.Errorf("its rows stand under %q, want %q", it.RowID(), id)
+	case it.Attempt != 0 || it.Hops != 0 || it.Redrive != 0 || it.Devices != nil || !it.NotBefore.IsZero() || it.HandedAs != 0:
+		return fmt.Errorf("a producer's headers count: attempt %d, %d hops, devices %q", it.Attempt, it.Hops, it.Devices)
+	}
+	if size := headersSize(traceOf(it)); size > maxOthers+maxTraceparent {
+		return fmt.Errorf("%d bytes of headers are kept", size)
+	}
+	return timesDiffer(r, it, now, age)
+}
+
+func traceOf(it *pipeline.Item) (hs []kgo.RecordHeader) {
+	for _, h := range it.Trace {
+		hs = append(hs, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+	}
+	return hs
+}
+
+// timesDiffer compares how its timestamp counts, and whether it has expired.
+func timesDiffer(r *records.Record, it *pipeline.Item, now time.Time, age time.Duration) error {
+	want := &r.Want
+	seen := map[records.Age]time.Time{records.AsWritten: time.UnixMilli(r.Millis), records.Now: now, records.Epoch: time.UnixMilli(0),
+		records.Ahead: now.Add(time.Minute)}[want.Age]
+	if !it.FirstSeen.Equal(seen) {
+		return fmt.Errorf("its age runs from %v, want %v", it.FirstSeen, seen)
+	}
+	if it.Verdict != pipeline.Undecided {
+		return nil
+	}
+	if !want.Expires.IsZero() && !it.ExpiresAt.Equal(want.Expires) {
+		return fmt.Errorf("it expires at %v, want %v", it.ExpiresAt, want.Expires)
+	}
+	tooOld, past := !now.Before(it.FirstSeen.Add(age)), !it.ExpiresAt.IsZero() && !now.Before(it.ExpiresAt)
+	if tooOld != (want.Reason == string(pipeline.TooOld)) || past != (want.Reason == string(pipeline.PastExpiry)) {
+		return fmt.Errorf("it is too old %v and past its expiry %v, want %s (%s)", tooOld, past, want.Outcome, want.Reason)
+	}
+	return nil
+}
