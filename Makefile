@@ -53,6 +53,10 @@ bench: ## every benchmark, without tests
 mutants: ## plant every known bug into the worker; each must be caught
 	@go run ./bench/mutants/cmd $(MUTANTS)
 
+.PHONY: mutation
+mutation: ## change 60 places of PKG=./package one by one, drawn by SEED=; its tests must notice 85 %
+	@go run ./bench/mutation -seed '$(or $(SEED),1)' $(MUTATION) $(PKG)
+
 .PHONY: crashpoints
 crashpoints: ## kill a worker TIMES (10) times at each point of the way, in each delivery mode
 	@go run ./bench/mutants/cmd -crashes $(or $(TIMES),10) $(MUTANTS)
@@ -69,6 +73,8 @@ MINUTES ?= 0
 MODE ?=
 # --short, --json, --plan, --page FILE
 CHAOS ?=
+# -n 60, -json, -skip TESTS
+MUTATION ?=
 
 .PHONY: chaos
 chaos: ## break a fleet on real servers and check every promise: SCENARIO= SEED= MINUTES=

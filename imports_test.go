@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"bench/fleet":            {everything},
 	"bench/send":             {everything},
 	"bench/endtoend":         {everything}, // tests only
+	"bench/mutation":         nil,
 	"bench/mutants":          {everything},
 	"bench/mutants/cmd":      {everything},
 	"bench/chaos":            {everything},

@@ -1,0 +1,175 @@
+package limits
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// answers gives a client's pipelines these answers, one after the other, and
+// asks no server; the last is repeated.
+type answers struct {
+	rest []func(*redis.Cmd) error
+}
+
+func (a *answers) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (a *answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (a *answers) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		answer := a.rest[0]
+		if len(a.rest) > 1 {
+			a.rest = a.rest[1:]
+		}
+		var first error
+		for _, cmd := range cmds {
+			if err := answer(cmd.(*redis.Cmd)); err != nil {
+				cmd.SetErr(err)
+				if first == nil {
+					first = err
+				}
+			}
+		}
+		return first
+	}
+}
+
+// replied is a Redis error.
+type replied string
+
+func (e replied) Error() string { return string(e) }
+func (replied) RedisError()     {}
+
+func says(reply ...any) func(*redis.Cmd) error {
+	return func(cmd *redis.Cmd) error { cmd.SetVal(reply); return nil }
+}
+
+func fails(err error) func(*redis.Cmd) error {
+	return func(*redis.Cmd) error { return err }
+}
+
+// What was not stored for certain is an error, in the second round trip as in
+// the first, and so is an answer that nobody can read: else a notification would
+// be allowed that no state counts.
+func TestWhatIsNotStoredIsAnError(t *testing.T) {
+	state := string(encodeState(nil, []event{{1, 2, 3}}))
+	unknown := fails(replied("NOSCRIPT No matching script."))
+	for _, row := range []struct {
+		why     string
+		answers []func(*redis.Cmd) error
+		want    string // "" = decided
+	}{
+		{"stored", []func(*redis.Cmd) error{says()}, ""},
+		{"stored once the script is known", []func(*redis.Cmd) error{unknown, says()}, ""},
+		{"found changed, then stored", []func(*redis.Cmd) error{says(int64(1), state), says()}, ""},
+		{"refused", []func(*redis.Cmd) error{fails(replied("OOM command not allowed"))}, "OOM"},
+		{"refused with the source", []func(*redis.Cmd) error{unknown, fails(replied("OOM command not allowed"))}, "OOM"},
+		{"the script is unknown with its source", []func(*redis.Cmd) error{unknown, unknown}, "NOSCRIPT"},
+		{"cut off", []func(*redis.Cmd) error{fails(errors.New("connection reset"))}, "connection reset"},
+		{"cut off the second time", []func(*redis.Cmd) error{unknown, fails(errors.New("connection reset"))}, "connection reset"},
+		{"a number in place of a state", []func(*redis.Cmd) error{says(int64(1), int64(1))}, "unexpected answer"},
+		{"a text in place of a number", []func(*redis.Cmd) error{says("1", state)}, "unexpected answer"},
+		{"about nobody", []func(*redis.Cmd) error{says(int64(0), state)}, "unexpected answer"},
+		{"about one too many", []func(*redis.Cmd) error{says(int64(2), state)}, "answer about key 2 of 1"},
+		{"half an answer", []func(*redis.Cmd) error{says(int64(1))}, "answer of 1"},
+		{"no list", []func(*redis.Cmd) error{func(cmd *redis.Cmd) error { cmd.SetVal("OK"); return nil }}, "unexpected type"},
+		{"changed again and again", []func(*redis.Cmd) error{says(int64(1), state)}, "keep changing"},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+			defer client.Close()
+			client.AddHook(&answers{row.answers})
+			l := limiter(t, client, perUser(9, time.Hour))
+			err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", Type: "x", At: start}})
+			if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+				t.Errorf("ended with %v, want %q", err, row.want)
+			}
+		})
+	}
+}
+
+// What a rule may ask for, it may ask for to the last.
+func TestTheLargestRules(t *testing.T) {
+	for _, r := range []Rule{
+		{Name: "max", Per: PerUser, Max: maxPerRule, Window: time.Hour},
+		{Name: "least", Per: PerUser, Max: 1, Window: minWindow},
+		{Name: "longest", Per: PerUser, Max: 1, Window: maxWindow},
+	} {
+		if _, err := New(nil, []Rule{r}); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
+
+// An event is kept for as long as a worker with a slow clock could ask about it,
+// and not a millisecond more; a state that has lost all its events is one.
+func TestEventsAreForgottenInTime(t *testing.T) {
+	rules, err := compile([]Rule{perUser(1, time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := (time.Hour + skew).Milliseconds()
+	if kept := prune([]event{{id: 1, at: 0}}, rules, needed-1); len(kept) != 1 {
+		t.Error("forgotten while it could count")
+	}
+	if kept := prune([]event{{id: 1, at: 0}}, rules, needed); len(kept) != 0 {
+		t.Error("kept when it counts no more")
+	}
+
+	header := encodeState(nil, []event{{1, 2, 3}})[:headerSize]
+	binary.LittleEndian.PutUint64(header[1:], xxhash.Sum64(header[stampSize:]))
+	if events, err := decodeState(nil, header); err != nil || len(events) != 0 {
+		t.Errorf("a state without events has %d, %v", len(events), err)
+	}
+}
+
+// A batch that waits for its next use keeps nothing of its last.
+func TestBatchesKeepNothing(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer client.Close()
+	client.AddHook(&answers{[]func(*redis.Cmd) error{says()}})
+	l := limiter(t, client, perUser(9, time.Hour))
+	b := &batch{}
+	b.group([]*Request{{Owner: "u", ID: "a", Type: "x", At: start}})
+	if err := l.decide(b, &b.users[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.run(t.Context(), l.prepare(t.Context(), b)); err != nil {
+		t.Fatal(err)
+	}
+	b.release()
+	for _, text := range b.values {
+		if text != "" {
+			t.Error("keeps a state")
+		}
+	}
+	for _, u := range b.users {
+		if u.owner != "" || u.state != nil {
+			t.Errorf("keeps user %+v", u)
+		}
+	}
+	for _, arg := range b.args {
+		if arg != nil {
+			t.Errorf("keeps argument %v", arg)
+		}
+	}
+	for _, s := range b.swaps {
+		if s.cmd != nil || s.args != nil {
+			t.Errorf("keeps a call of %v", s.args)
+		}
+	}
+	if b.reqs != nil || len(b.values) == 0 || len(b.users) == 0 || len(b.args) == 0 || len(b.swaps) == 0 {
+		t.Errorf("keeps %d requests, or was not used: %d values, %d users, %d arguments, %d calls",
+			len(b.reqs), len(b.values), len(b.users), len(b.args), len(b.swaps))
+	}
+}
