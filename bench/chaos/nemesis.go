@@ -23,9 +23,14 @@ type nemesis struct {
 	status   *statusReader
 	say      func(format string, args ...any)
 
+	judged func(context.Context) error // waits until all is read that commits have passed
+
 	doing   sync.WaitGroup
 	mu      sync.Mutex
 	events  []invariants.Event     // guarded by mu
+	shuts   []invariants.Span      // guarded by mu; when the fleet could not reach the status store
+	unread  []death                // guarded by mu; whose rows could not be read yet
+	gone    bool                   // guarded by mu; the status store is away for everybody
 	prints  []invariants.Footprint // guarded by mu; of workers while a store was away
 	joined  []*slot                // guarded by mu; members that may leave, oldest first
 	members int                    // guarded by mu; that ever joined
@@ -54,6 +59,9 @@ func (n *nemesis) run(ctx context.Context, began time.Time, plan []Action) error
 	n.doing.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(n.unread) > 0 {
+		n.err = errors.Join(n.err, fmt.Errorf("what %d kills have exposed was never read", len(n.unread)))
+	}
 	return n.err
 }
 
@@ -104,11 +112,7 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now()}
 	switch a.Fault {
 	case Kill:
-		if err := s.kill(); err != nil {
-			return err
-		}
-		n.killed(ctx, &e)
-		return s.start()
+		return errors.Join(n.kill(ctx, Kill, s), s.start())
 	case Stop:
 		// What a store that is away keeps from ending is repeated by the heir.
 		if n.storeAway(e.Start) {
@@ -135,68 +139,6 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 // termSlack is for leaving the group and closing, on a busy machine.
 const termSlack = 10 * time.Second
 
-// After a kill the simulator reads what was in the sockets. It is done when it
-// has closed them and decided nothing for linger, unless the machine is so busy
-// that it does not come to it. No heir has taken over by heirless: the shortest
-// session less what may be left of a heartbeat's pause.
-const (
-	linger   = 200 * time.Millisecond
-	heirless = time.Second
-)
-
-// killed notes a kill with what it exposed: what the providers had accepted of
-// that worker and no durable row says so. Only that may be repeated.
-func (n *nemesis) killed(ctx context.Context, e *invariants.Event) {
-	e.End, e.Repeats = time.Now(), windows
-	pushes, all := n.lastOf(ctx, e)
-	if !all {
-		n.note(*e) // more may come than was seen, or an heir be at work: the window is all that is known
-		return
-	}
-	ids := make([]string, len(pushes))
-	for i := range pushes {
-		ids[i] = pushes[i].ID
-	}
-	slices.Sort(ids)
-	rows, err := n.status.of(ctx, slices.Compact(ids))
-	if err != nil || n.storeAway(e.Start) || time.Since(e.End) > heirless {
-		n.note(*e) // a row may be on its way for longer than the heir waits, or be the heir's: the window is all that is known
-		return
-	}
-	durable := map[invariants.Pair]bool{}
-	for _, list := range rows {
-		for _, r := range list {
-			durable[r.Pair] = durable[r.Pair] || r.State == invariants.Delivered
-		}
-	}
-	e.Exposed = map[invariants.Pair]bool{}
-	for _, s := range pushes {
-		if !durable[s.Pair] {
-			e.Exposed[s.Pair] = true
-		}
-	}
-	n.note(*e)
-}
-
-// lastOf waits until the simulator has read all of a dead worker, and returns
-// its pushes; all is false if that took longer than no heir is at work.
-func (n *nemesis) lastOf(ctx context.Context, e *invariants.Event) (pushes []invariants.Send, all bool) {
-	s, err := n.world.find(e.Target)
-	if err != nil {
-		return nil, false
-	}
-	from := e.Start.Add(-n.lookBack(e.Start))
-	for before := -1; time.Since(e.End) < heirless && ctx.Err() == nil; {
-		hold(ctx, linger)
-		pushes = n.arrivals.since(from, e.Target)
-		if len(pushes) == before && s.apns.Conns()+s.fcm.Conns() == 0 {
-			return pushes, true
-		}
-		before = len(pushes)
-	}
-	return nil, false
-}
-
 // lookBack is how far back a push can lie that is not durable yet: a send's and
 // a status write's time, and longer while a store was away.
 func (n *nemesis) lookBack(at time.Time) time.Duration {
@@ -204,7 +146,7 @@ func (n *nemesis) lookBack(at time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, e := range n.events {
-		if e.Stalls && at.Sub(e.End) < back {
+		if e.Stalls && (e.End.IsZero() || at.Sub(e.End) < back) {
 			back = max(back, at.Sub(e.Start)+30*time.Second)
 		}
 	}
@@ -227,16 +169,8 @@ func (n *nemesis) killAll(ctx context.Context) error {
 		s.busy.Lock()
 		defer s.busy.Unlock()
 	}
-	var errs []error
-	starts := make([]invariants.Event, len(slots))
-	for i, s := range slots {
-		starts[i] = invariants.Event{Kind: string(KillAll), Target: s.name, Start: time.Now()}
-		if s.process().Running() {
-			errs = append(errs, s.kill())
-		}
-	}
-	for i, s := range slots {
-		n.killed(ctx, &starts[i])
+	errs := []error{n.kill(ctx, KillAll, slots...)}
+	for _, s := range slots {
 		errs = append(errs, s.start())
 	}
 	return errors.Join(errs...)

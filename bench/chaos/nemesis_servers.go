@@ -63,31 +63,23 @@ func (n *nemesis) begin(e invariants.Event) int {
 	return len(n.events) - 1
 }
 
+// serverFault does it and undoes it. Where Cassandra is away for the observers
+// too, the fleet is shut out of it until they have made up for that: else a row
+// that is written late would look as one that was in time.
 func (n *nemesis) serverFault(ctx context.Context, a Action) error {
 	server := n.world.servers()[a.Target]
+	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Stop || a.Fault == Pause) {
+		open := n.shut()
+		defer open()
+		n.leaves()
+		err := onServer(ctx, server, a)
+		return errors.Join(err, n.makeUp(ctx))
+	}
 	switch a.Fault {
-	case Kill:
-		if err := server.Kill(); err != nil {
-			return err
-		}
-		hold(ctx, a.For)
-		return restart(server)
-	case Stop:
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
-		defer cancel()
-		if err := server.Stop(stopping); err != nil {
-			return err
-		}
-		hold(ctx, a.For)
-		return restart(server)
-	case Pause:
-		if err := server.Pause(); err != nil {
-			return err
-		}
-		hold(ctx, a.For)
-		return server.Resume()
+	case Kill, Stop, Pause:
+		return onServer(ctx, server, a)
 	case Full:
-		return fill(ctx, server, a.For)
+		return n.fill(ctx, server, a)
 	case Wipe:
 		wiping, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
 		defer cancel()
@@ -99,23 +91,60 @@ func (n *nemesis) serverFault(ctx context.Context, a Action) error {
 	return nil
 }
 
+// onServer does something to the process of a server.
+func onServer(ctx context.Context, server *local.Server, a Action) error {
+	switch a.Fault {
+	case Kill:
+		if err := server.Kill(); err != nil {
+			return err
+		}
+	case Stop:
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
+		defer cancel()
+		if err := server.Stop(stopping); err != nil {
+			return err
+		}
+	default:
+		if err := server.Pause(); err != nil {
+			return err
+		}
+		hold(ctx, a.For)
+		return server.Resume()
+	}
+	hold(ctx, a.For)
+	return restart(server)
+}
+
 // serverPatience is how long a server may take to be back on a busy machine.
 const serverPatience = 2 * time.Minute
 
 // fill fills the disk of a server for a time. A server that does not notice
-// has not been broken, which is an error.
-func fill(ctx context.Context, server *local.Server, length time.Duration) error {
+// has not been broken, which is an error. It notices by what is written, so the
+// fleet is shut out only when it has closed its port.
+func (n *nemesis) fill(ctx context.Context, server *local.Server, a Action) error {
+	began := time.Now()
+	if a.Target == Cassandra {
+		n.leaves()
+	}
 	if err := server.FillDisk(); err != nil {
 		return err
 	}
-	hold(ctx, length)
 	noticing, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
 	noticed := server.AwaitDown(noticing)
+	if a.Target == Cassandra {
+		open := n.shut()
+		defer open()
+	}
+	hold(ctx, a.For-time.Since(began))
 	// Also at the end of a run that was interrupted.
 	freeing, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverPatience)
 	defer cancel()
-	return errors.Join(noticed, server.FreeDisk(freeing))
+	err := errors.Join(noticed, server.FreeDisk(freeing))
+	if a.Target == Cassandra {
+		err = errors.Join(err, n.makeUp(ctx))
+	}
+	return err
 }
 
 // restart also runs at the end of a run that was interrupted: what was taken

@@ -28,7 +28,7 @@ type sampler struct {
 	status   *statusReader
 	intents  bool // a durable intent is enough
 
-	passed map[invariants.Partition]int64 // touched by run only, as topics
+	judged map[invariants.Partition]int64 // up to where the status was read; touched by run only, as topics
 	topics []string
 
 	mu      sync.Mutex
@@ -36,6 +36,7 @@ type sampler struct {
 	latest  map[invariants.Partition]invariants.Sample // guarded by mu
 	pass    int                                        // guarded by mu; how often all was asked
 	asking  error                                      // guarded by mu; why the last one failed
+	looked  time.Time                                  // guarded by mu; when the newest sample began of which all was read
 }
 
 func newSampler(w *world, p *producer, r *statusReader, groups [2]string, topic string) (*sampler, error) {
@@ -44,7 +45,7 @@ func newSampler(w *world, p *producer, r *statusReader, groups [2]string, topic 
 		return nil, fmt.Errorf("sampler: %w", err)
 	}
 	return &sampler{client: client, admin: kadm.NewClient(client), topic: topic, groups: groups, producer: p, status: r,
-		passed: map[invariants.Partition]int64{}, latest: map[invariants.Partition]invariants.Sample{}}, nil
+		judged: map[invariants.Partition]int64{}, latest: map[invariants.Partition]invariants.Sample{}}, nil
 }
 
 // samplePause is the time from one sample to the next.
@@ -68,58 +69,84 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// sample asks once. What is committed is asked first and the ends last: so a
-// lag of zero is one that was.
+// How long a sample's questions may take. What an outage has left to be read
+// can be much.
+const (
+	askTimeout  = 3 * time.Second
+	lookTimeout = 20 * time.Second
+)
+
+// sample asks once. What is committed is asked before the ends: so a lag of zero
+// is one that was. What was passed is read last, so that nothing of that is
+// thrown away when another question fails.
 func (s *sampler) sample(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	began := time.Now()
+	committed, ends, err := s.ask(ctx)
+	if err != nil {
+		return err
+	}
+	asked := time.Now()
+	unsettled, err := s.look(ctx, committed)
+	looked := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ends.Each(func(e kadm.ListedOffset) {
+		p := invariants.Partition{Topic: e.Topic, ID: e.Partition}
+		sample := invariants.Sample{At: asked, Partition: p, Committed: committed[p], End: e.Offset, Waits: e.Topic != s.topic}
+		if err == nil && e.Topic == s.topic {
+			sample.Looked, sample.Unsettled = looked, unsettled[p]
+		}
+		s.samples = append(s.samples, sample)
+		s.latest[p] = sample
+	})
+	s.pass++
+	if err == nil {
+		s.looked = began
+	}
+	return nil
+}
+
+// ask reads what is committed, and the ends.
+func (s *sampler) ask(ctx context.Context) (committed map[invariants.Partition]int64, ends kadm.ListedOffsets, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	committed := map[invariants.Partition]int64{}
+	committed = map[invariants.Partition]int64{}
 	for _, group := range s.groups {
 		offsets, err := s.admin.FetchOffsets(ctx, group)
 		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-			return fmt.Errorf("asking what %s has committed: %w", group, err)
+			return nil, nil, fmt.Errorf("asking what %s has committed: %w", group, err)
 		}
 		for topic, list := range offsets {
 			for id, o := range list {
 				if o.Err != nil {
-					return fmt.Errorf("asking what %s has committed: %w", group, o.Err)
+					return nil, nil, fmt.Errorf("asking what %s has committed: %w", group, o.Err)
 				}
 				committed[invariants.Partition{Topic: topic, ID: id}] = max(0, o.At)
 			}
 		}
 	}
-	asked := time.Now()
-	unsettled, looked := s.look(ctx, committed)
 	if s.topics == nil { // they are all made before the run
 		topics, err := laneTopics(ctx, s.admin, s.topic)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		s.topics = append(topics[waiting], s.topic)
 	}
-	ends, err := s.admin.ListEndOffsets(ctx, s.topics...)
+	ends, err = s.admin.ListEndOffsets(ctx, s.topics...)
 	if err == nil {
 		err = ends.Error()
 	}
 	if err != nil {
-		return fmt.Errorf("asking for the ends of the topics: %w", err)
+		return nil, nil, fmt.Errorf("asking for the ends of the topics: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ends.Each(func(e kadm.ListedOffset) {
-		p := invariants.Partition{Topic: e.Topic, ID: e.Partition}
-		sample := invariants.Sample{At: asked, Partition: p, Committed: committed[p], End: e.Offset, Waits: e.Topic != s.topic,
-			Looked: looked && e.Topic == s.topic, Unsettled: unsettled[p]}
-		s.samples = append(s.samples, sample)
-		s.latest[p] = sample
-	})
-	s.pass++
-	return nil
+	return committed, ends, nil
 }
 
-// look reads the status of every record that a commit has passed since it was
-// called last. looked is false when that could not be done.
-func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]int64) (unsettled map[invariants.Partition][]int64, looked bool) {
+// look reads the status of every record that a commit has passed and that was
+// not read yet. After an error all that stays to be read.
+func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]int64) (unsettled map[invariants.Partition][]int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	var records []invariants.Produced
 	patience := time.Now().Add(time.Second)
 	for p, to := range committed {
@@ -128,12 +155,12 @@ func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]i
 		}
 		// A record can be consumed before its producer has read the
 		// acknowledgement.
-		list, all := s.producer.at(p, s.passed[p], to)
-		for ; !all && time.Now().Before(patience); list, all = s.producer.at(p, s.passed[p], to) {
+		list, all := s.producer.at(p, s.judged[p], to)
+		for ; !all && time.Now().Before(patience); list, all = s.producer.at(p, s.judged[p], to) {
 			time.Sleep(time.Millisecond)
 		}
 		if !all {
-			return nil, false
+			return nil, fmt.Errorf("%s/%d is committed to %d, and not all before that is acknowledged", p.Topic, p.ID, to)
 		}
 		records = append(records, list...)
 	}
@@ -142,11 +169,11 @@ func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]i
 		ids[i] = records[i].ID
 	}
 	rows, err := s.status.of(ctx, ids)
-	for p, to := range committed {
-		s.passed[p] = max(s.passed[p], to)
-	}
 	if err != nil {
-		return nil, false
+		return nil, err
+	}
+	for p, to := range committed {
+		s.judged[p] = max(s.judged[p], to)
 	}
 	unsettled = map[invariants.Partition][]int64{}
 	for i := range records {
@@ -154,7 +181,23 @@ func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]i
 			unsettled[r.Partition] = append(unsettled[r.Partition], r.Offset)
 		}
 	}
-	return unsettled, true
+	return unsettled, nil
+}
+
+// awaitLook waits until everything is read that was passed by now.
+func (s *sampler) awaitLook(ctx context.Context) error {
+	for from := time.Now(); ; {
+		s.mu.Lock()
+		looked, asking := s.looked, s.asking
+		s.mu.Unlock()
+		if looked.After(from) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("reading the status of what is committed: %w", errors.Join(context.Cause(ctx), asking))
+		}
+		hold(ctx, samplePause/5)
+	}
 }
 
 // lag is how many records are not committed, by the newest sample, and how many

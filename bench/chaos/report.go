@@ -70,8 +70,8 @@ func (r *Result) WriteText(w io.Writer, version string) error {
 	for _, name := range names {
 		p("%8d x %s: %d of %d", count[name], name, repeated[name], bound[name])
 	}
-	p("worst: delivery %v, standstill %v (and %v with an excuse), back after %v, between samples %v", round(rep.Worst.Delivery),
-		round(rep.Worst.Standstill), round(rep.Worst.Excused), round(rep.Worst.Back), round(rep.Worst.Sample))
+	p("worst: delivery %v, standstill %v (and %v with an excuse), back after %v, between samples %v, until rows were read %v", round(rep.Worst.Delivery),
+		round(rep.Worst.Standstill), round(rep.Worst.Excused), round(rep.Worst.Back), round(rep.Worst.Sample), round(rep.Worst.Look))
 	if n := r.kills(); n > 0 && rep.Lost == 0 {
 		p("0 lost in %d kills: at most %.2g %% a kill (95 %%, rule of three)", n, 300/float64(n))
 	}
@@ -132,6 +132,7 @@ type Summary struct {
 		Excused    float64 `json:"excused_s"`
 		Back       float64 `json:"back_s"`
 		Sample     float64 `json:"sample_s"`
+		Look       float64 `json:"look_s"`
 	} `json:"worst"`
 	Broken map[string]int `json:"broken"`
 	Replay string         `json:"replay"`
@@ -155,7 +156,7 @@ func (r *Result) Summary(version string) Summary {
 		s.Exposed += n
 	}
 	s.Worst.Delivery, s.Worst.Standstill, s.Worst.Excused = rep.Worst.Delivery.Seconds(), rep.Worst.Standstill.Seconds(), rep.Worst.Excused.Seconds()
-	s.Worst.Back, s.Worst.Sample = rep.Worst.Back.Seconds(), rep.Worst.Sample.Seconds()
+	s.Worst.Back, s.Worst.Sample, s.Worst.Look = rep.Worst.Back.Seconds(), rep.Worst.Sample.Seconds(), rep.Worst.Look.Seconds()
 	return s
 }
 

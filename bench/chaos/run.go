@@ -26,6 +26,7 @@ type Options struct {
 	Mode     string         // the lane's delivery mode; empty = at_least_once
 	Busy     bool           // the machine has other work: limits of time are for what hangs only
 	Programs fleet.Programs // built with fleet.Build
+	Env      []string       // variables that the workers get besides, NAME=value: to plant a bug
 	Dir      string         // for logs and ledgers; made when empty, and removed after a clean run
 	Progress func(format string, args ...any)
 }
@@ -145,7 +146,7 @@ func (u *run) observe() (err error) {
 		return err
 	}
 	u.sampler.intents = u.Mode == configs.AtMostOnce
-	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress}
+	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress, judged: u.sampler.awaitLook}
 	return nil
 }
 
@@ -221,7 +222,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	}
 	l.Leaks = invariants.Seal(search.leaks)
 	l.Sends = u.arrivals.seal(u.world.fleet.Sim.Ledger().Totals())
-	l.Events = u.nemesis.events
+	l.Events, l.Shut = u.nemesis.events, u.nemesis.shuts
 	for _, s := range u.world.workers() {
 		if p := s.process(); p != nil && p.Running() {
 			if err := s.term(ctx, drain+termSlack); err != nil {
@@ -248,8 +249,9 @@ func (u *run) limits() invariants.Limits {
 	if u.Scenario.limits != nil {
 		u.Scenario.limits(&l)
 	}
-	if u.Busy {
+	if u.Busy { // times, and never how many of something are allowed
 		l.Standstill, l.Heal, l.SampleGap, l.Grace = 2*time.Minute, time.Minute, 30*time.Second, 10*time.Second
+		l.Look = 30 * time.Second
 		l.Back = min(l.Back*4, time.Minute)
 	}
 	return l

@@ -60,7 +60,7 @@ func (s *slot) start() (err error) {
 			apns.ProductionURL, apns.SandboxURL = "https://"+s.apns.Addr(), "https://"+s.apns.Addr()
 			fcm.URL = "https://" + s.fcm.Addr()
 			app.APNS, app.FCM = &apns, &fcm
-		})
+		}, s.world.env...)
 	}
 	if err != nil {
 		return err

@@ -28,7 +28,8 @@ import (
 // proxy that the fleet goes through, and the fleet.
 type world struct {
 	scenario *Scenario
-	mode     string // of the lane
+	mode     string   // of the lane
+	env      []string // of the workers, besides
 	people   *crowd.Crowd
 	fleet    *fleet.Fleet
 	senders  *senders // which worker a connection to the simulator is of
@@ -62,7 +63,7 @@ const windows = pipelines * routes * (inFlight + unacknowledged)
 // newWorld starts servers and proxies, and makes topics, schema and users. On
 // an error nothing is left.
 func newWorld(ctx context.Context, o *Options, dir string, records int, seen *arrivals) (_ *world, err error) {
-	w := &world{scenario: o.Scenario, mode: o.Mode, proxies: map[string]*proxy.Proxy{}, senders: &senders{ports: map[string]string{}},
+	w := &world{scenario: o.Scenario, mode: o.Mode, env: o.Env, proxies: map[string]*proxy.Proxy{}, senders: &senders{ports: map[string]string{}},
 		serving: map[string]*sync.Mutex{Kafka: {}, Redis: {}, Cassandra: {}, APNS: {}, FCM: {}}}
 	seen.senders = w.senders
 	defer func() {

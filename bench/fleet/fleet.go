@@ -133,8 +133,9 @@ func (f *Fleet) StartWorker(env ...string) (*Process, error) {
 }
 
 // StartOtherWorker starts a worker with a configuration of its own: the
-// fleet's, changed by change. It must replace lists, not write into them.
-func (f *Fleet) StartOtherWorker(change func(*configs.Config)) (*Process, error) {
+// fleet's, changed by change. It must replace lists, not write into them. env
+// is as for StartWorker.
+func (f *Fleet) StartOtherWorker(change func(*configs.Config), env ...string) (*Process, error) {
 	c := *f.Config
 	change(&c)
 	file, err := os.CreateTemp(f.options.Dir, "worker-*.yaml")
@@ -144,7 +145,7 @@ func (f *Fleet) StartOtherWorker(change func(*configs.Config)) (*Process, error)
 	if err := errors.Join(file.Close(), writeConfig(&c, file.Name())); err != nil {
 		return nil, err
 	}
-	return f.start("worker", "run", file.Name())
+	return f.start("worker", "run", file.Name(), env...)
 }
 
 // StartRegistry starts a registry and returns at once.

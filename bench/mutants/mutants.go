@@ -48,6 +48,7 @@ var Mutants = []Mutant{
 	{"lose-on-store-error", "redis-away", []Invariant{Lost}},
 	{"wiped-is-no-device", "redis-wiped", []Invariant{Lost}},
 	{"timeout-is-success", "status-hung", []Invariant{Lost, Ahead}},
+	{"late-is-durable", "status-hung", []Invariant{Ahead}},
 	{"ack-dlq-unproduced", "kill", []Invariant{Lost}},
 	{"ack-retry-unproduced", "kill", []Invariant{Lost}},
 	{"ignore-produce-refusal", "produce-refused", []Invariant{Lost}},

@@ -52,6 +52,7 @@ func plant(rs routes, o pipeline.Options) pipeline.Options {
 var bugs = map[string]func(*soil){
 	"commit-before-status":   commitBeforeStatus,
 	"timeout-is-success":     timeoutIsSuccess,
+	"late-is-durable":        lateIsDurable,
 	"commit-gap":             commitGap,
 	"commit-after-revoke":    commitAfterRevoke,
 	"mark-after-revoke":      markAfterRevoke,

@@ -91,6 +91,7 @@ type Worst struct {
 	Back       time.Duration // from the end of an event to the next commit
 	Delivery   time.Duration // from a record to the provider's acceptance
 	Sample     time.Duration // between two samples of a partition
+	Look       time.Duration // from a sample to the reading of what it has passed, while rows could be written
 }
 
 // Clean reports whether every promise was kept.

@@ -48,11 +48,11 @@ func clean() *Ledgers {
 		Letters:   Seal([]Letter{{Dead, "c", 0, "bad_json"}, {Retry, "b", 1, "unavailable"}}),
 		Processes: Seal([]Footprint{{"w1", at(0), 80, 30, 50 << 20}, {"w1", at(4000), 90, 31, 60 << 20}}),
 		Leaks:     Seal[Leak](nil),
-		Limits:    Limits{Retries: 3, Standstill: time.Second, Back: time.Second},
+		Limits:    Limits{Retries: 3, Standstill: time.Second, Back: time.Second, Look: time.Second},
 	}
 	samples := []Sample{}
 	for ms := 0; ms <= 4000; ms += 100 {
-		s := Sample{At: at(ms), Partition: main0, End: 5}
+		s := Sample{At: at(ms), Partition: main0, End: 5, Looked: at(ms + 10)}
 		if ms >= 200 {
 			s.Committed = 2
 		}
@@ -76,6 +76,15 @@ func sampled(l *Ledgers, from int, change func(*Sample)) {
 			change(s)
 		}
 	}
+}
+
+// away takes the looking from the samples of main0 for a time.
+func away(l *Ledgers, from, to int) {
+	sampled(l, from, func(s *Sample) {
+		if s.At.Before(at(to)) {
+			s.Looked = time.Time{}
+		}
+	})
 }
 
 func TestCleanRun(t *testing.T) {
@@ -172,27 +181,50 @@ func TestCheckNotices(t *testing.T) {
 		{"accepted, and the row says failed", func(l *Ledgers) { l.Status.Entries[1].State = Failed }, I2, "its row does not say so"},
 		{"pushed and never produced", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, accept("x", "1", 10)) }, I2, "x was pushed"},
 
-		{"committed before the status was durable", func(l *Ledgers) { l.Status.Entries[0].At = at(900) }, I3, "a (push.main/0/0) was durable 700ms later"},
-		{"committed past a gap", func(l *Ledgers) {
-			sampled(l, 200, func(s *Sample) { s.Committed = max(4, s.Committed) })
-			l.Status.Entries[4].At = at(800)
-		}, I3, "c (push.main/0/2) was durable 600ms later"},
 		{"who looked at once found nothing", func(l *Ledgers) {
-			sampled(l, 0, func(s *Sample) { s.Looked = true })
 			sampled(l, 200, func(s *Sample) {
 				if s.At.Equal(at(200)) {
 					s.Unsettled = []int64{1}
 				}
 			})
 		}, I3, "nothing durable was there of offset 1, b:"},
-		{"rows that were written again later prove nothing when somebody looked", func(l *Ledgers) {
-			sampled(l, 0, func(s *Sample) { s.Looked = true })
-			l.Status.Entries[0].At = at(3000)
+		{"times in the rows prove nothing when somebody looked", func(l *Ledgers) { l.Status.Entries[0].At = at(3000) }, "", ""},
+		{"the store was away, and it was read before the fleet could write", func(l *Ledgers) {
+			away(l, 200, 3900)
+			l.Shut = []Span{{at(150), at(3950)}}
 		}, "", ""},
-		{"nor to who could not look later", func(l *Ledgers) {
-			sampled(l, 0, func(s *Sample) { s.Looked = s.At.Before(at(3500)) })
-			l.Status.Entries[0].At = at(3900)
-		}, "", ""},
+		{"what was then missing is found, although a row says that it was in time", func(l *Ledgers) {
+			away(l, 200, 3900)
+			l.Shut = []Span{{at(150), at(3950)}}
+			sampled(l, 3900, func(s *Sample) {
+				if s.At.Equal(at(3900)) {
+					s.Unsettled = []int64{0}
+				}
+			})
+		}, I3, "nothing durable was there of offset 0, a: "},
+		{"the store was away, and rows could come before it was read", func(l *Ledgers) { away(l, 200, 3900) }, Incomplete,
+			"push.main/0 was committed to 2 at Nov 21 12:00:00.200, and for 3.71s anybody could write what is missing from 0 on"},
+		{"the fleet was let in too early", func(l *Ledgers) {
+			away(l, 200, 3900)
+			l.Shut = []Span{{at(150), at(1900)}}
+		}, Incomplete, "for 2.01s anybody could write"},
+		{"it was shut out too late", func(l *Ledgers) {
+			away(l, 200, 3900)
+			l.Shut = []Span{{at(1500), at(3950)}}
+		}, Incomplete, "for 1.3s anybody could write"},
+		{"it could not be read for a moment", func(l *Ledgers) { away(l, 200, 900) }, "", ""},
+		{"and never after", func(l *Ledgers) { away(l, 200, 9000) }, Incomplete, "committed from 0 to 2 at Nov 21 12:00:00.200, and nobody has read"},
+		{"nobody ever looked", func(l *Ledgers) { away(l, 0, 9000) }, Incomplete, "nobody has read"},
+		{"nobody looked, where the store itself says when", func(l *Ledgers) { away(l, 0, 9000); l.Limits.StoreTimes = true }, "", ""},
+		{"committed before the status was durable", func(l *Ledgers) {
+			away(l, 0, 9000)
+			l.Limits.StoreTimes, l.Status.Entries[0].At = true, at(900)
+		}, I3, "a (push.main/0/0) was durable 700ms later"},
+		{"committed past a gap", func(l *Ledgers) {
+			away(l, 0, 9000)
+			sampled(l, 200, func(s *Sample) { s.Committed = max(4, s.Committed) })
+			l.Limits.StoreTimes, l.Status.Entries[4].At = true, at(800)
+		}, I3, "c (push.main/0/2) was durable 600ms later"},
 
 		{"accepted twice", again, I4, "no fault explains it"},
 		{"accepted twice, as a kill may do", func(l *Ledgers) { again(l); l.Events = []Event{kill(300, 1)} }, "", ""},
@@ -210,6 +242,10 @@ func TestCheckNotices(t *testing.T) {
 		{"the kill was over before", func(l *Ledgers) {
 			l.Sends.Entries = append(l.Sends.Entries, accept("b", "3", 3500))
 			l.Events = []Event{kill(300, 9)}
+		}, I4, "no fault explains it"},
+		{"nor does a busy machine bring it nearer", func(l *Ledgers) {
+			again(l)
+			l.Events, l.Limits.Grace = []Event{kill(3800, 9)}, 10*time.Second
 		}, I4, "no fault explains it"},
 		{"its status was durable when the kill came", func(l *Ledgers) {
 			again(l)

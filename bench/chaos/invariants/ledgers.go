@@ -14,7 +14,10 @@
 //   - Status: every row of the status table, read when all is done.
 //   - Letters: every record of the retry, hold and dead-letter topics.
 //   - Offsets: Samples of the committed offset of every partition, taken at
-//     least every Limits.SampleGap from the first record to the end.
+//     least every Limits.SampleGap from the first record to the end, with the
+//     status of what was passed read at once (Sample.Looked). While the store
+//     is away nobody can read; when it is back the fleet must be kept from it
+//     (Shut) until that is made up for.
 //   - Processes and Leaks, or I9 and I8 in Limits.Unobserved.
 //   - Events: what was done to the fleet, with how many pushes each may make
 //     the fleet repeat. Without events nothing may be repeated.
@@ -36,8 +39,12 @@ type Ledgers struct {
 	Leaks     Ledger[Leak]
 	Exits     []Exit
 	Events    []Event
+	Shut      []Span // when nobody of the fleet could reach the status store
 	Limits    Limits
 }
+
+// Span is a time from one moment to another.
+type Span struct{ From, To time.Time }
 
 // Ledger is the account of one observer.
 type Ledger[E any] struct {
@@ -91,7 +98,7 @@ type Row struct {
 	Pair
 	Step   int
 	State  State
-	At     time.Time // as the row says
+	At     time.Time // as the row says; see Limits.StoreTimes
 	Reason string
 }
 
@@ -120,10 +127,13 @@ type Sample struct {
 	Committed int64 // the next offset; 0 when nothing is committed
 	End       int64 // of the log, read after Committed; -1 = not read
 	Waits     bool  // a retry or hold topic, whose records wait for their time
-	// Looked says that the status of every record below Committed that no sample
-	// before had passed was read at once; Unsettled are their offsets that had no
-	// durable outcome. Without it the times in the rows decide.
-	Looked    bool
+	// Looked is set where the status of every record below Committed that had not
+	// been read by a sample before was read, and says when that was done; Unsettled
+	// are their offsets that had no durable outcome. What is passed while the
+	// status cannot be read stays to be read by a later sample: a row that was
+	// written meanwhile excuses it, so either that took less than Limits.Look, or
+	// nobody could write (Ledgers.Shut).
+	Looked    time.Time
 	Unsettled []int64
 }
 
@@ -201,9 +211,15 @@ type Limits struct {
 	Back       time.Duration // see Event.ComesBack; 0 = not checked
 	Grace      time.Duration // how late something in flight may still arrive; 0 = 1 s
 	SampleGap  time.Duration // the longest time without a sample of a partition; 0 = 2 s
+	Look       time.Duration // the longest from a sample to the reading of what it has passed; 0 = 5 s
 	Goroutines int           // growth of an idle process that is no leak; 0 = 100
 	FDs        int           // 0 = 50
 	Bytes      int64         // 0 = 256 MiB
+	// StoreTimes says that the times in the rows are the store's own, of when each
+	// became durable, as in a store that is part of the test. Only then they judge
+	// I3, where no sample has looked. Cassandra has none such: At is the writer's,
+	// and so is WRITETIME, which the worker sends along.
+	StoreTimes bool
 	// Unobserved are invariants that this run has no observer for: I8, I9. They
 	// are named in the report.
 	Unobserved []Invariant
@@ -218,6 +234,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Standstill, 30*time.Second)
 	set(&l.Grace, time.Second)
 	set(&l.SampleGap, 2*time.Second)
+	set(&l.Look, 5*time.Second)
 	if l.Mode == "" {
 		l.Mode = AtLeastOnce
 	}

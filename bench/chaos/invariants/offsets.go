@@ -43,23 +43,60 @@ func (c *checker) forward(p Partition, samples []Sample) {
 	}
 }
 
+// unread is a stretch of records that was passed while the status could not be
+// read.
+type unread struct {
+	from, to int64
+	seen     time.Time // that it was passed
+}
+
 // durable checks I3.
 func (c *checker) durable(p Partition, samples []Sample, records map[int64]*Produced) {
 	if samples[0].Waits {
 		return // what it hands on has rows of its own, which I1 asks for
 	}
+	looked := slices.ContainsFunc(samples, func(s Sample) bool { return !s.Looked.IsZero() })
+	if c.limits.StoreTimes && !looked {
+		c.durableByTimes(samples, records)
+		return
+	}
 	passed := int64(0)
+	var open []unread
 	for i := range samples {
 		s := &samples[i]
-		if s.Looked {
-			for _, offset := range s.Unsettled {
-				c.r.find(I3, "%s/%d was committed to %d at %s, and nothing durable was there of offset %d%s", p.Topic, p.ID, s.Committed,
-					s.At.Format(time.StampMilli), offset, c.whose(records[offset]))
-			}
-			passed = max(passed, s.Committed)
+		if s.Committed > passed {
+			open = append(open, unread{passed, s.Committed, s.At})
+			passed = s.Committed
+		}
+		if s.Looked.IsZero() {
 			continue
 		}
-		for ; passed < s.Committed; passed++ {
+		for _, offset := range s.Unsettled {
+			c.r.find(I3, "%s/%d was committed to %d by %s, and nothing durable was there of offset %d%s", p.Topic, p.ID, s.Committed,
+				s.At.Format(time.StampMilli), offset, c.whose(records[offset]))
+		}
+		for _, u := range open {
+			late := s.Looked.Sub(u.seen) - cover(c.Shut, u.seen, s.Looked)
+			c.r.Worst.Look = max(c.r.Worst.Look, late)
+			if late > c.limits.Look {
+				c.r.find(Incomplete, "%s/%d was committed to %d at %s, and for %v anybody could write what is missing from %d on before it was read", p.Topic, p.ID,
+					u.to, u.seen.Format(time.StampMilli), late.Round(time.Millisecond), u.from)
+			}
+		}
+		open = nil
+	}
+	for _, u := range open {
+		c.r.find(Incomplete, "%s/%d was committed from %d to %d at %s, and nobody has read whether that was durable", p.Topic, p.ID, u.from, u.to,
+			u.seen.Format(time.StampMilli))
+	}
+}
+
+// durableByTimes judges by the times at which the store has made the rows
+// durable.
+func (c *checker) durableByTimes(samples []Sample, records map[int64]*Produced) {
+	passed := int64(0)
+	for i := range samples {
+		for s := &samples[i]; passed < s.Committed; passed++ {
 			if r := records[passed]; r != nil {
 				c.durableBy(r, s)
 			}
@@ -113,30 +150,31 @@ func (c *checker) moving(p Partition, samples []Sample) {
 }
 
 // excused is how much of a time events allow partitions to stand still in.
-func (c *checker) excused(from, to time.Time) (sum time.Duration) {
-	type span struct{ from, to time.Time }
-	var spans []span
+func (c *checker) excused(from, to time.Time) time.Duration {
+	var spans []Span
 	for i := range c.Events {
-		e := &c.Events[i]
-		if start, end := e.Start, e.End.Add(c.limits.Heal); e.Stalls && start.Before(to) && end.After(from) {
-			if start.Before(from) {
-				start = from
-			}
-			if end.After(to) {
-				end = to
-			}
-			spans = append(spans, span{start, end})
+		if e := &c.Events[i]; e.Stalls {
+			spans = append(spans, Span{e.Start, e.End.Add(c.limits.Heal)})
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	return cover(spans, from, to)
+}
+
+// cover is how much of the time from one moment to another lies in spans.
+func cover(spans []Span, from, to time.Time) (sum time.Duration) {
+	spans = slices.Clone(spans)
+	slices.SortFunc(spans, func(a, b Span) int { return a.From.Compare(b.From) })
 	done := from
 	for _, s := range spans {
-		if s.from.Before(done) {
-			s.from = done
+		if s.From.Before(done) {
+			s.From = done
 		}
-		if s.to.After(s.from) {
-			sum += s.to.Sub(s.from)
-			done = s.to
+		if s.To.After(to) {
+			s.To = to
+		}
+		if s.To.After(s.From) {
+			sum += s.To.Sub(s.From)
+			done = s.To
 		}
 	}
 	return sum

@@ -47,9 +47,11 @@ type Proxy struct {
 	closed bool               // guarded by mu
 }
 
-// state is a fault, and a channel that is closed when another one follows.
+// state is a fault, how often the way to the server is shut besides, and a
+// channel that is closed when another state follows.
 type state struct {
 	Fault
+	shut int
 	over chan struct{}
 }
 
@@ -74,9 +76,24 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // Target changes the server for connections from now on.
 func (p *Proxy) Target(addr string) { p.target.Store(&addr) }
 
-// Set replaces the fault.
-func (p *Proxy) Set(f Fault) {
-	old := p.state.Swap(&state{Fault: f, over: make(chan struct{})})
+// Set replaces the fault. What is shut stays shut.
+func (p *Proxy) Set(f Fault) { p.change(func(s *state) { s.Fault = f }) }
+
+// Shut holds what goes to the server, whatever the fault is, until open is
+// called: what the server has then is all that it got before. Answers pass.
+// Who shuts while it is shut opens for himself only. open may be called twice.
+func (p *Proxy) Shut() (open func()) {
+	p.change(func(s *state) { s.shut++ })
+	return sync.OnceFunc(func() { p.change(func(s *state) { s.shut-- }) })
+}
+
+func (p *Proxy) change(f func(*state)) {
+	p.mu.Lock()
+	old := p.state.Load()
+	next := &state{Fault: old.Fault, shut: old.shut, over: make(chan struct{})}
+	f(next)
+	p.state.Store(next)
+	p.mu.Unlock()
 	close(old.over)
 }
 
@@ -258,23 +275,24 @@ func (c *conn) pass(to *net.TCPConn, data []byte, up bool) bool {
 // wait returns once data of this direction may pass; false when the connection
 // ended meanwhile.
 func (c *conn) wait(up bool) bool {
-	for {
+	for delayed := false; ; {
 		s := c.proxy.state.Load()
-		if up && s.HoldUp || !up && s.HoldDown {
+		switch {
+		case up && (s.HoldUp || s.shut > 0) || !up && s.HoldDown:
 			select {
 			case <-s.over:
-				continue
 			case <-c.gone:
 				return false
 			}
-		}
-		if s.Latency > 0 {
+		case s.Latency > 0 && !delayed:
 			select {
 			case <-time.After(s.Latency):
+				delayed = true // and it may be held by now
 			case <-c.gone:
 				return false
 			}
+		default:
+			return true
 		}
-		return true
 	}
 }

@@ -174,6 +174,46 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// What is shut holds only what goes to the server, whatever is set meanwhile,
+// until everybody who shut it has opened it.
+func TestShut(t *testing.T) {
+	addr, _ := echo(t)
+	p := listen(t, addr, nil)
+	c := dial(t, p)
+	says(t, c, "before")
+	one, other := p.Shut(), p.Shut()
+	if _, err := io.WriteString(c, "held"); err != nil {
+		t.Fatal(err)
+	}
+	silent(t, c)
+	p.Set(BlackHole())
+	p.Set(Fault{})
+	silent(t, c)
+	one()
+	one() // opens once
+	silent(t, c)
+	other()
+	hears(t, c, "held")
+	says(t, c, "after")
+}
+
+// What waits for its latency when the way is shut stays too.
+func TestShutWhileSlow(t *testing.T) {
+	addr, _ := echo(t)
+	p := listen(t, addr, nil)
+	c := dial(t, p)
+	says(t, c, "before")
+	p.Set(Fault{Latency: 30 * time.Millisecond})
+	if _, err := io.WriteString(c, "held"); err != nil {
+		t.Fatal(err)
+	}
+	open := p.Shut()
+	p.Set(Fault{})
+	silent(t, c)
+	open()
+	hears(t, c, "held")
+}
+
 func TestResetAndRefuse(t *testing.T) {
 	addr, _ := echo(t)
 	p := listen(t, addr, nil)
