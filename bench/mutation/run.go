@@ -110,8 +110,7 @@ func (r *runner) judge(ctx context.Context, number int, m mutant, tests []testCa
 			names, took = append(names, t.name), took+t.took
 		}
 		tests = tests[len(names):]
-		out, err := r.run(ctx, slower*took+grace, []string{"MUTATION_ACTIVE=" + strconv.Itoa(number)},
-			"-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
+		out, err := r.try(ctx, number, names, slower*took+grace)
 		if ctx.Err() != nil {
 			return result, ctx.Err()
 		}
@@ -121,6 +120,23 @@ func (r *runner) judge(ctx context.Context, number int, m mutant, tests []testCa
 		}
 	}
 	return result, nil
+}
+
+// try runs tests with one mutant acting. That the time is over says something
+// of the mutant only if it is enough without it: on a machine with other work
+// it may not be.
+func (r *runner) try(ctx context.Context, number int, names []string, limit time.Duration) ([]byte, error) {
+	args := []string{"-test.failfast", "-test.run", "^(" + strings.Join(names, "|") + ")$"}
+	for {
+		out, err := r.run(ctx, limit, []string{"MUTATION_ACTIVE=" + strconv.Itoa(number)}, args...)
+		if err == nil || !timedOut(out) || ctx.Err() != nil {
+			return out, err
+		}
+		if without, _ := r.run(ctx, limit, nil, args...); !timedOut(without) {
+			return out, err
+		}
+		limit *= 2
+	}
 }
 
 // print says what became of a mutant.

@@ -82,11 +82,13 @@ func killer(out []byte) string {
 	if m := failed.FindSubmatch(out); m != nil {
 		by = string(m[1]) + string(m[2])
 	}
-	if strings.Contains(string(out), "panic: test timed out") {
+	if timedOut(out) {
 		by = "time-out of " + by
 	}
 	return by
 }
+
+func timedOut(out []byte) bool { return bytes.Contains(out, []byte("panic: test timed out")) }
 
 // goTool runs the go command in the module.
 func (r *runner) goTool(ctx context.Context, args ...string) ([]byte, error) {

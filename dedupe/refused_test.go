@@ -1,0 +1,131 @@
+package dedupe
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// Whatever Redis refuses of a question or of making a filter, nobody takes for
+// an answer.
+func TestWhatRedisRefusesIsAnError(t *testing.T) {
+	check := func(f *Filter) error { return f.Check(context.Background(), names(10, "id"), make([]bool, 10)) }
+	prepare := func(f *Filter) error { return f.Prepare(context.Background()) }
+	declare := func(f *Filter) error { return f.DeclareNew(context.Background()) }
+	insert := func(f *Filter) error { return f.Add(context.Background(), names(10, "id")) }
+	for _, row := range []struct {
+		why, command string
+		wiped        bool
+		do           func(*Filter) error
+	}{
+		{"a question", "BF.MEXISTS", false, check},
+		{"the question whether a filter is full", "EXISTS", false, check},
+		{"how filters are", "BF.MEXISTS", false, prepare},
+		{"how filters are", "BF.MEXISTS", false, declare},
+		{"the births of filters", "GET", false, prepare},
+		{"to make filters", "BF.INSERT", true, prepare},
+		{"to make filters that are new", "BF.INSERT", true, declare},
+		{"to write the birth of a filter", "SET", true, prepare},
+		{"to write the birth of a filter that an add has missed", "SET", true, insert},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+				must(t, f.DeclareNew(t.Context()))
+				if row.wiped {
+					r.Wipe()
+				}
+				f.client.AddHook(refusing{row.command})
+				if err := row.do(f); err == nil || !strings.Contains(err.Error(), "OOM") {
+					t.Errorf("error %v, want the server's", err)
+				}
+			})
+		})
+	}
+}
+
+// counting counts the commands of one name.
+type counting struct {
+	refusing
+	n *atomic.Int64
+}
+
+func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if strings.EqualFold(cmd.Name(), c.command) {
+				c.n.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A filter that has refused an id is asked no more by who knows it, neither for
+// the next ids nor by questions: it could only refuse again.
+func TestFullFiltersAreLeftAlone(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		ids := names(40_000, "id") // four times the capacity, so that every shard is full
+		add(t, f, ids...)
+		var inserts, questions atomic.Int64
+		f.client.AddHook(counting{refusing{"BF.INSERT"}, &inserts})
+		f.client.AddHook(counting{refusing{"BF.MEXISTS"}, &questions})
+		add(t, f, ids...)
+		if n := check(t, f, ids...); n != len(ids) {
+			t.Errorf("%d of %d added ids are maybe", n, len(ids))
+		}
+		if i, q := inserts.Load(), questions.Load(); i != 0 || q != 0 {
+			t.Errorf("full filters were given %d more adds and %d questions by who knows them", i, q)
+		}
+		// Who does not know them asks all, and learns it.
+		heir := another(t, f)
+		add(t, heir, ids...)
+		if i := inserts.Swap(0); i != shards.Filters {
+			t.Errorf("an heir tried %d filters, want all", i)
+		}
+		add(t, heir, ids...)
+		if i := inserts.Load(); i != 0 {
+			t.Errorf("and %d again", i)
+		}
+	})
+}
+
+// short answers one question too few.
+type short struct{ refusing }
+
+func (h short) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if c, is := cmd.(*redis.Cmd); is && strings.EqualFold(cmd.Name(), h.command) {
+				reply, _ := c.Slice()
+				c.SetVal(reply[:len(reply)-1])
+			}
+		}
+		return err
+	}
+}
+
+// An answer that is not one for each question belongs to nobody knows which.
+func TestAnswersAreCounted(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		f.client.AddHook(short{refusing{"BF.MEXISTS"}})
+		f.client.AddHook(short{refusing{"BF.INSERT"}})
+		for what, err := range map[string]error{
+			"2 answers to 3 questions": f.Check(t.Context(), names(1, "id"), make([]bool, 1)),
+			"0 answers to 1 ids":       f.Add(t.Context(), names(1, "id")),
+			"1 answers to 2 questions": f.Prepare(t.Context()),
+		} {
+			if err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("error %v, want one about %s", err, what)
+			}
+		}
+	})
+}
