@@ -129,3 +129,46 @@ func TestAnswersAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// DeclareNew says again what was said: of filters that were wiped since and have
+// a birth it says nothing, as they are not whole.
+func TestDeclareNewLeavesWhatExists(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		ids := names(1000, "id")
+		add(t, f, ids...)
+		r.Wipe()
+		must(t, f.Prepare(t.Context())) // gives them a birth
+		heir := another(t, f)
+		must(t, heir.DeclareNew(t.Context()))
+		for who, f := range map[string]*Filter{"the worker": f, "its heir": heir} {
+			if n := check(t, f, ids...); n != len(ids) {
+				t.Errorf("to %s %d of %d ids that were added before the wipe are maybe", who, n, len(ids))
+			}
+		}
+	})
+}
+
+// One shard that is full costs its own ids a read, and no others'.
+func TestFullFiltersAreTheirShards(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		var first, others []string
+		for _, id := range names(40_000, "id") {
+			if shards.FilterShard(id) == 0 {
+				first = append(first, id)
+			} else if len(others) < 1000 {
+				others = append(others, id)
+			}
+		}
+		add(t, f, first...)
+		for who, f := range map[string]*Filter{"the worker": f, "its heir": another(t, f)} {
+			if n := check(t, f, first...); n != len(first) {
+				t.Errorf("to %s %d of %d added ids are maybe", who, n, len(first))
+			}
+			if n := check(t, f, others...); n > 20 {
+				t.Errorf("to %s %d of %d ids of other shards are maybe", who, n, len(others))
+			}
+		}
+	})
+}

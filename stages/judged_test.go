@@ -1,0 +1,103 @@
+package stages_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/stages"
+)
+
+// What rows say of a record that is handed over, as a whole or for some devices.
+func TestDedupeOfWhatWasHandedOver(t *testing.T) {
+	whole := func(it *pipeline.Item) { it.Confirm, it.Hops = true, 1 }
+	named := func(it *pipeline.Item) { it.Confirm, it.Attempt, it.Devices = true, 1, []string{"d1"} }
+	redriven := func(it *pipeline.Item) { named(it); it.Redrive = 1 }
+	for _, tt := range []struct {
+		why    string
+		edit   func(*pipeline.Item)
+		rows   []pipeline.Row
+		want   pipeline.Verdict
+		reason pipeline.Reason
+	}{
+		{"a whole item without the row that hands it over", whole, nil, pipeline.Deferred, pipeline.Unclaimed},
+		{"a whole item with another's row", whole, []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, pipeline.Deferred, pipeline.Unclaimed},
+		{"a whole item with its row", whole, []pipeline.Row{row("n", "", 0, pipeline.StateHeld)}, pipeline.Undecided, ""},
+		{"a device that has failed since, and nothing hands it over", named,
+			[]pipeline.Row{row("n", "d1", 0, pipeline.StateFailed)}, pipeline.Duplicate, ""},
+		{"a device that has failed since it was handed over", named,
+			[]pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d1", 0, pipeline.StateFailed)}, pipeline.Duplicate, ""},
+		{"the same in a redrive: what failed is what it is for", redriven,
+			[]pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d1", 0, pipeline.StateFailed)}, pipeline.Undecided, ""},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
+			s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": tt.rows}}}
+			if err := s.Apply(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			if it := &b.Items[0]; it.Verdict != tt.want || it.Reason != tt.reason {
+				t.Errorf("verdict %v %q, want %v %q", it.Verdict, it.Reason, tt.want, tt.reason)
+			}
+		})
+	}
+}
+
+// An intent that was lost ends UNKNOWN for the devices it was for, and for no
+// others of the item.
+func TestLostIntentsNameTheirDevices(t *testing.T) {
+	b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.Confirm = true })}}
+	s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": {
+		row("n", "d1", 0, pipeline.StateSending), row("n", "d2", 0, pipeline.StateSending), row("n", "d2", 0, pipeline.StateDelivered),
+		row("n", "d3", 0, pipeline.StateSending)}}}}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	it := &b.Items[0]
+	slices.Sort(it.Devices)
+	if it.Verdict != pipeline.Unresolved || !slices.Equal(it.Devices, []string{"d1", "d3"}) {
+		t.Errorf("%v for %v, want %v for d1 and d3", it.Verdict, it.Devices, pipeline.Unresolved)
+	}
+}
+
+// A message that names its device goes to the environment it names: a token of
+// the sandbox is worth nothing in production, and FCM has none.
+func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
+	for _, row := range []struct {
+		platform        pipeline.Platform
+		environment, to string
+	}{
+		{pipeline.APNS, "", pipeline.Production},
+		{pipeline.APNS, pipeline.Production, pipeline.Production},
+		{pipeline.APNS, pipeline.Sandbox, pipeline.Sandbox},
+		{pipeline.FCM, "", ""},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
+			it.Device = pipeline.Target{Platform: row.platform, Environment: row.environment, Token: "aa"}
+		})}}
+		if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		want := pipeline.Route{Platform: row.platform, App: "shop", Environment: row.to}
+		if d := b.Items[0].Deliveries[0]; d.Route != want || d.Device.Environment != row.to {
+			t.Errorf("%s %q goes to %v as %q, want %v", row.platform, row.environment, d.Route, d.Device.Environment, want)
+		}
+	}
+}
+
+// The order is a promise: see NewOrder. Metrics and logs know stages by name.
+func TestOrder(t *testing.T) {
+	names := func(s *stages.Superseded) (list []string) {
+		for _, stage := range stages.NewOrder(&stages.Dedupe{}, &stages.Accept{}, s, &stages.Preferences{}, &stages.Devices{}, &stages.Limits{}) {
+			list = append(list, stage.Name())
+		}
+		return list
+	}
+	want := []string{"dedupe", "accept", "superseded", "preferences", "devices", "limits"}
+	if got := names(&stages.Superseded{}); !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
+	}
+	if got := names(nil); !slices.Equal(got, slices.Delete(want, 2, 3)) {
+		t.Errorf("without superseded %v", got)
+	}
+}
