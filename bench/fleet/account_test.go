@@ -56,21 +56,73 @@ func TestCheckNotices(t *testing.T) {
 	}
 }
 
+// A user over its limit gets what it may; only its own UNKNOWN notifications
+// leave open what it got.
 func TestCheckCap(t *testing.T) {
-	limited := func(user string) placed { return placed{Fact: Fact{Key: user, Want: Want{Limited: true}}} }
-	all := []placed{limited("u1"), limited("u1"), limited("u1"), limited("u2")}
 	for _, tt := range []struct {
-		why       string
-		delivered map[string]int
-		wrong     int
+		why     string
+		limited map[string]*spent
+		wrong   int
 	}{
-		{"as many as allowed, and fewer where fewer came", map[string]int{"u1": 2, "u2": 1}, 0},
-		{"one too many", map[string]int{"u1": 3, "u2": 1}, 1},
-		{"too few: refused although under the cap", map[string]int{"u1": 2}, 1},
+		{"as many as allowed, and fewer where fewer came", map[string]*spent{"u1": {wanted: 3, delivered: 2}, "u2": {wanted: 1, delivered: 1}}, 0},
+		{"one too many", map[string]*spent{"u1": {wanted: 3, delivered: 3}, "u2": {wanted: 1, delivered: 1}}, 1},
+		{"too few: refused although under the cap", map[string]*spent{"u1": {wanted: 3, delivered: 2}, "u2": {wanted: 1}}, 1},
+		{"what is missing is UNKNOWN", map[string]*spent{"u1": {wanted: 3, delivered: 1, unknown: 1}}, 0},
+		{"more is missing than is UNKNOWN", map[string]*spent{"u1": {wanted: 3, unknown: 1}}, 1},
+		{"too many, one of them UNKNOWN", map[string]*spent{"u1": {wanted: 5, delivered: 3, unknown: 1}}, 1},
+		{"another user's UNKNOWN excuses nothing", map[string]*spent{"u1": {wanted: 3, delivered: 1}, "u2": {wanted: 3, delivered: 1, unknown: 1}}, 1},
 	} {
 		r := &Report{}
-		if r.checkCap(2, all, tt.delivered); r.Wrong != tt.wrong {
+		if r.checkCap(2, tt.limited); r.Wrong != tt.wrong {
 			t.Errorf("%s: %d wrong, want %d", tt.why, r.Wrong, tt.wrong)
+		}
+	}
+}
+
+// What a notification reached is held against the devices that the crowd says
+// its user has, and not only against what the worker tried.
+func TestCheckDevices(t *testing.T) {
+	people, err := crowd.New(crowd.Default(App, 5000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Fleet{people: people}
+	user := 0
+	for ; len(people.Targets(user).Live) < 3; user++ {
+	}
+	mine := f.targetsOf(&pipeline.Message{App: App, UserID: people.User(user).ID})
+	if mine == nil || len(mine.Live) != 3 {
+		t.Fatalf("user %d has the targets %v", user, mine)
+	}
+	named := f.targetsOf(&pipeline.Message{App: App, UserID: people.User(user).ID, Device: pipeline.Target{Platform: pipeline.APNS, Token: "0123"}})
+	if named == nil || len(named.Live) != 1 || named.Live[0] != pipeline.DeviceHash(pipeline.APNS, "0123") {
+		t.Fatalf("a message that names its device is for %v", named)
+	}
+	if other := f.targetsOf(&pipeline.Message{App: "another", UserID: people.User(user).ID}); other != nil {
+		t.Fatalf("another app's message is for %v", other)
+	}
+	for _, tt := range []struct {
+		why     string
+		targets *crowd.Targets
+		reached int // of mine
+		missed  int
+		says    string
+	}{
+		{"all three", mine, 3, 0, ""},
+		{"the third never", mine, 2, 1, "did not reach device " + mine.Live[2] + ", one of its user's 3"},
+		{"nobody knows whom it is for", nil, 1, 0, ""},
+		{"it named another one", named, 1, 1, "did not reach device " + named.Live[0]},
+	} {
+		var rows []pipeline.Row
+		var pushes []sim.Entry
+		for _, d := range mine.Live[:tt.reached] {
+			rows = append(rows, pipeline.Row{ID: "n", Device: d, State: pipeline.StateDelivered})
+			pushes = append(pushes, sim.Entry{ID: "n", Device: d, Accepted: 1})
+		}
+		r := &Report{}
+		r.checkDevices(&placed{Fact: Fact{Want: WantOf(crowd.Reaches)}, id: "n", targets: tt.targets}, rows, pushes, nil)
+		if got := strings.Join(r.differences, "; "); r.Missed != tt.missed || (r.Wrong == 0) != (tt.says == "") || !strings.Contains(got, tt.says) {
+			t.Errorf("%s: %d missed, want %d; says %q, want %q", tt.why, r.Missed, tt.missed, got, tt.says)
 		}
 	}
 }

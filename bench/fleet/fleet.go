@@ -16,6 +16,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/shards"
@@ -24,7 +25,7 @@ import (
 
 // Fleet is a simulator, a configuration, and the processes that were started
 // with it. The methods that wait or ask may be called by several goroutines at
-// once; Produce by one at a time.
+// once; Produce and Register by one at a time.
 type Fleet struct {
 	Config *configs.Config
 	Sim    *sim.Server
@@ -38,7 +39,8 @@ type Fleet struct {
 	mu        sync.Mutex
 	processes []*Process // guarded by mu; in the order of their start
 
-	facts  []Fact // of Produce; read by Account
+	facts  []Fact       // of Produce; read by Account
+	people *crowd.Crowd // of Register; read by Account
 	writer *kafka.Writer
 }
 

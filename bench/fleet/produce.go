@@ -158,8 +158,10 @@ func (l usersLog) Append(ctx context.Context, records []users.Record) error {
 }
 
 // Register writes all users of a crowd to push.users, as an app's backend
-// would.
+// would. From then on Account holds what their notifications reached against
+// the devices that they have, so a fleet has one crowd.
 func (f *Fleet) Register(ctx context.Context, c *crowd.Crowd) error {
+	f.people = c
 	w, err := kafka.NewWriter(f.kafka, kafka.WriterOptions{Topic: kafka.UsersTopic, PartitionKey: users.PartitionKey})
 	if err != nil {
 		return err
