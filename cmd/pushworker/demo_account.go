@@ -2,142 +2,281 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"strconv"
 	"strings"
-	"sync"
-	"syscall"
-	"text/tabwriter"
-	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/status"
 )
 
-// demoResult is the demo's last line with --json; scripts depend on its keys.
-type demoResult struct {
-	Produced     int            `json:"produced"`
-	Delivered    int            `json:"delivered"`
-	Suppressed   demoSuppressed `json:"suppressed"`
-	Expired      int            `json:"expired"`
-	Failed       int            `json:"failed"`
-	DeadLettered int            `json:"dead_lettered"`
-	Lost         int            `json:"lost"`
-	SentTwice    int            `json:"sent_twice"`
-	Pushes       int            `json:"pushes"`
-	Seconds      float64        `json:"seconds"`
-	Rate         float64        `json:"notifications_per_second"`
-	P50          float64        `json:"p50_ms"`
-	P99          float64        `json:"p99_ms"`
-	RSS          int            `json:"rss_mb"`
-	// Only after Ctrl-C: what was produced and not finished.
-	Unfinished int `json:"unfinished,omitempty"`
-
-	differences []string
-}
-
-type demoSuppressed struct {
-	Duplicate int `json:"duplicate"`
-	OptedOut  int `json:"opted_out"`
-	Limited   int `json:"limited"`
-	NoDevice  int `json:"no_device"`
-}
-
-func (s demoSuppressed) sum() int { return s.Duplicate + s.OptedOut + s.Limited + s.NoDevice }
-
-// clean is true when every record is accounted for and nothing disagrees.
-func (r *demoResult) clean() bool { return r.Lost == 0 && r.SentTwice == 0 && len(r.differences) == 0 }
-
-// latencies is from the record's Kafka timestamp to the provider's answer.
-type latencies struct {
-	mu        sync.Mutex
-	histogram *hdrhistogram.Histogram // microseconds; guarded by mu
-}
-
-func newLatencies() *latencies {
-	return &latencies{histogram: hdrhistogram.New(1, time.Hour.Microseconds(), 3)}
-}
-
-func (l *latencies) observe(ds []*pipeline.Delivery) {
-	now := time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, d := range ds {
-		if d.Result.Class != pipeline.NoAnswer {
-			_ = l.histogram.RecordValue(max(1, now.Sub(d.Item.Timestamp).Microseconds())) // over an hour counts as nothing
-		}
-	}
-}
-
-func (l *latencies) ms(percentile float64) float64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return float64(l.histogram.ValueAtPercentile(percentile)) / 1000
-}
-
-// produced is what the demo remembers of a record: enough to ask what became
-// of it.
+// produced is what the demo remembers of a record that Kafka acknowledged:
+// enough to ask what became of it.
 type produced struct {
-	id   string
+	id   string // empty where the record has no usable one
+	user int
 	fate crowd.Fate
+	mark uint64 // of a record that cannot be used: its copy in the DLQ has the same
 }
 
-// account asks the status store about every record that was produced, and the
-// simulator about every push. deduped is what the worker counted as copies.
-func account(ctx context.Context, records []produced, store *status.Memory, ledger *sim.Ledger, deduped int, interrupted bool) (*demoResult, error) {
-	r := &demoResult{Produced: len(records)}
-	broken := 0
-	var ids []string
-	var fates []crowd.Fate
-	for _, p := range records {
-		switch {
-		case p.fate == crowd.IsCopy:
-		case p.fate == crowd.DeadLetters:
-			broken++ // some have no id to ask for
-		default:
-			ids, fates = append(ids, p.id), append(fates, p.fate)
-		}
+// markOf recognises a record that may have no id.
+func markOf(key, value []byte) uint64 {
+	h := xxhash.New()
+	_, _ = h.Write(key)
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write(value)
+	return h.Sum64()
+}
+
+// letter is one record of the DLQ.
+type letter struct {
+	mark uint64
+	id   string // that its status row stands under
+}
+
+// letterOf reads a record of a DLQ.
+func letterOf(r *kafka.Record) letter {
+	l := letter{mark: markOf(r.Key, r.Value)}
+	var m pipeline.Message
+	pipeline.Decode(r.Value, &m) // what cannot be used may have an id all the same
+	if l.id = strings.Clone(m.ID); l.id == "" {
+		l.id = placeOf(r.Headers["pf-origin"])
 	}
-	copies := len(records) - broken - len(ids)
-	rows, err := store.Read(ctx, ids)
-	if err != nil {
+	return l
+}
+
+// placeOf is the id of a record without one, by where it stands: topic, partition
+// and offset with slashes between them.
+func placeOf(origin string) string {
+	rest, offset := cutLast(origin)
+	topic, partition := cutLast(rest)
+	return pipeline.PlaceID(topic, int32(partition), offset)
+}
+
+func cutLast(s string) (before string, n int64) {
+	i := strings.LastIndexByte(s, '/')
+	n, _ = strconv.ParseInt(s[i+1:], 10, 64) // what is no number stands for nothing that was produced
+	return s[:max(i, 0)], n
+}
+
+// pushLedger is *sim.Ledger, as far as the account asks it.
+type pushLedger interface {
+	Each(f func(sim.Entry) bool)
+}
+
+// evidence is what a run has left behind, and what was meant. Nothing of it is
+// what the worker says of itself.
+type evidence struct {
+	people      *crowd.Crowd
+	records     []produced // the producer's ledger, in order
+	status      *status.Memory
+	ledger      pushLedger // the providers'
+	letters     []letter   // the DLQ
+	interrupted bool       // then what is missing is unfinished
+}
+
+// accounting is one pass over the evidence.
+type accounting struct {
+	*evidence
+	*demoResult
+	pushes  map[string][]crowd.Push // by id; what is left belongs to no record
+	refused map[string]bool         // devices of which a provider has refused anything
+	open    map[string]bool         // ids without an end
+	greedy  map[int]struct{ wanted, got int }
+	known   int // notifications that the status store has rows of
+}
+
+// account finds for every record that was produced the one thing that became of
+// it, and holds the four ledgers against each other.
+func account(ctx context.Context, e *evidence) (*demoResult, error) {
+	a := &accounting{evidence: e, demoResult: &demoResult{Produced: len(e.records)}, pushes: make(map[string][]crowd.Push),
+		refused: make(map[string]bool), open: make(map[string]bool), greedy: make(map[int]struct{ wanted, got int })}
+	a.readLedger()
+	if err := a.notifications(ctx); err != nil {
 		return nil, err
 	}
-	open := 0
-	for i := range ids {
-		outcome := (&pipeline.History{Rows: rows[i]}).Outcome()
-		if outcome == pipeline.NoRows || outcome == pipeline.OutcomeOpen {
-			open++
+	a.copies()
+	if err := a.deadLetters(ctx); err != nil {
+		return nil, err
+	}
+	a.strangers()
+	return a.demoResult, nil
+}
+
+// missing counts records of which nothing says what became of them.
+func (a *accounting) missing() {
+	if a.interrupted {
+		a.Unfinished++
+	} else {
+		a.Lost++
+	}
+}
+
+func (a *accounting) readLedger() {
+	a.ledger.Each(func(e sim.Entry) bool {
+		a.pushes[e.ID] = append(a.pushes[e.ID], crowd.Push{Device: e.Device, Accepted: e.Accepted, Refused: e.Refused})
+		a.Pushes += e.Accepted
+		a.SentTwice += max(0, e.Accepted-1)
+		if e.Refused > 0 {
+			a.refused[e.Device] = true
+		}
+		return true
+	})
+}
+
+// notifications asks the status store about every id, and the simulator about
+// every device that it was to reach.
+func (a *accounting) notifications(ctx context.Context) error {
+	for i := range a.records {
+		p := &a.records[i]
+		if p.fate == crowd.IsCopy || p.fate == crowd.DeadLetters {
 			continue
 		}
-		if !r.count(outcome, rows[i]) || !fits(fates[i], outcome) {
-			r.differ("%s, which %s, ended %v", ids[i], fates[i], outcome)
+		found, err := a.status.Read(ctx, []string{p.id})
+		if err != nil {
+			return err
+		}
+		rows, pushes := found[0], a.pushes[p.id]
+		delete(a.pushes, p.id)
+		if len(rows) > 0 {
+			a.known++
+		}
+		outcome := (&pipeline.History{Rows: rows}).Outcome()
+		if outcome == pipeline.NoRows || outcome == pipeline.OutcomeOpen {
+			a.open[p.id] = true
+			a.missing()
+			continue
+		}
+		if !a.count(outcome, rows) || !fits(p.fate, outcome, rows) {
+			a.differ("%s, which %s, ended %v %s", p.id, p.fate, outcome, rows[0].Reason)
+		}
+		a.agree(p.id, rows, pushes)
+		a.reached(p, outcome, rows, pushes)
+	}
+	for user, g := range a.greedy {
+		if want := min(g.wanted, a.people.Cap); g.got != want && !a.interrupted {
+			a.differ("user u%d, who may get %d of %d, got %d", user, want, g.wanted, g.got)
 		}
 	}
-	deliveredRows := 0
-	for _, rows := range store.All() {
-		if (&pipeline.History{Rows: rows}).Outcome() == pipeline.OutcomeDeadLettered {
-			r.DeadLettered++
-		}
-		for i := range rows {
-			if rows[i].State == pipeline.StateDelivered {
-				deliveredRows++
-			}
+	return nil
+}
+
+// agree: what a provider accepted has a DELIVERED row, and nothing else has.
+func (a *accounting) agree(id string, rows []pipeline.Row, pushes []crowd.Push) {
+	delivered := make(map[string]bool, len(rows))
+	for i := range rows {
+		if rows[i].State == pipeline.StateDelivered {
+			delivered[rows[i].Device] = true
 		}
 	}
-	r.Suppressed.Duplicate = min(deduped, copies)
-	missing := open + (broken - r.DeadLettered) + (copies - r.Suppressed.Duplicate)
-	if interrupted {
-		r.Unfinished = missing
-	} else {
-		r.Lost = missing
+	for _, p := range pushes {
+		// An answer that came after the end of an interrupted worker has no row.
+		if p.Accepted > 0 && !delivered[p.Device] && !a.interrupted {
+			a.differ("%s was accepted for device %s, and the status store does not say so", id, p.Device)
+		}
+		if p.Accepted > 0 {
+			delete(delivered, p.Device)
+		}
 	}
-	r.compare(ledger, deliveredRows, deduped, copies, interrupted)
-	return r, nil
+	for device := range delivered {
+		a.differ("%s is DELIVERED to device %s, which never accepted it", id, device)
+	}
+}
+
+// reached: a notification that was delivered is on every device of its user, and
+// on no other; a greedy user gets what the cap allows.
+func (a *accounting) reached(p *produced, outcome pipeline.Outcome, rows []pipeline.Row, pushes []crowd.Push) {
+	targets := a.people.Targets(p.user)
+	e := crowd.Ended{Rows: rows, Pushes: pushes, May: []pipeline.Outcome{pipeline.OutcomeDelivered}, Removed: func(d string) bool { return a.refused[d] }}
+	for _, why := range targets.Wrong(&e) {
+		a.differ("%s %s", p.id, why)
+	}
+	if p.fate == crowd.MayBeLimited {
+		g := a.greedy[p.user]
+		g.wanted++
+		if outcome == pipeline.OutcomeDelivered {
+			g.got++
+		}
+		a.greedy[p.user] = g
+	}
+	if outcome != pipeline.OutcomeDelivered || a.interrupted {
+		return // half of it may be the next worker's
+	}
+	a.expected += len(targets.Live)
+	if missed := targets.Missed(&e); len(missed) > 0 {
+		a.NotPushed += len(missed)
+		a.differ("%s was not pushed to device %s, one of its user's %d", p.id, strings.Join(missed, ", "), len(targets.Live))
+	}
+}
+
+// copies are accounted for by the end of their first: one outcome for both, and
+// no push more than its devices, which is seen above.
+func (a *accounting) copies() {
+	for i := range a.records {
+		switch p := &a.records[i]; {
+		case p.fate != crowd.IsCopy:
+		case a.open[p.id]:
+			a.missing()
+		default:
+			a.Suppressed.Duplicate++
+		}
+	}
+}
+
+// deadLetters: every record that cannot be used is in the DLQ, and its status
+// says so; nothing else is there.
+func (a *accounting) deadLetters(ctx context.Context) error {
+	letters := make(map[uint64][]letter, len(a.letters))
+	for _, l := range a.letters {
+		letters[l.mark] = append(letters[l.mark], l)
+	}
+	for i := range a.records {
+		p := &a.records[i]
+		if p.fate != crowd.DeadLetters {
+			continue
+		}
+		list := letters[p.mark]
+		if len(list) == 0 {
+			a.missing()
+			continue
+		}
+		letters[p.mark] = list[1:]
+		found, err := a.status.Read(ctx, []string{list[0].id})
+		if err != nil {
+			return err
+		}
+		switch outcome := (&pipeline.History{Rows: found[0]}).Outcome(); {
+		case outcome == pipeline.OutcomeDeadLettered:
+			a.known++
+			a.DeadLettered++
+		case outcome == pipeline.NoRows && a.interrupted:
+			a.missing()
+		default:
+			a.missing()
+			a.differ("%s is in the DLQ, and its status is %v", list[0].id, outcome)
+		}
+	}
+	for _, list := range letters {
+		for _, l := range list {
+			a.differ("%s is in the DLQ, and nothing is wrong with it", l.id)
+		}
+	}
+	return nil
+}
+
+// strangers are pushes and status rows of what was never produced, or never to
+// be pushed.
+func (a *accounting) strangers() {
+	for id := range a.pushes {
+		a.differ("%s was pushed, and no record asked for it", id)
+	}
+	if n, _ := a.status.Len(); n != a.known {
+		a.differ("the status store has rows of %d notifications, %d were produced", n, a.known)
+	}
 }
 
 // count adds one notification to its column.
@@ -164,98 +303,22 @@ func (r *demoResult) count(o pipeline.Outcome, rows []pipeline.Row) bool {
 	return true
 }
 
-// fits says whether an outcome is what the crowd meant.
-func fits(f crowd.Fate, o pipeline.Outcome) bool {
+// fits says whether an outcome is what the crowd meant, and for its reason.
+func fits(f crowd.Fate, o pipeline.Outcome, rows []pipeline.Row) bool {
+	suppressed := func(reason string) bool {
+		return o == pipeline.OutcomeSuppressed && strings.HasPrefix(rows[0].Reason, reason)
+	}
 	switch f {
 	case crowd.Reaches:
 		return o == pipeline.OutcomeDelivered
 	case crowd.MayBeLimited:
-		return o == pipeline.OutcomeDelivered || o == pipeline.OutcomeSuppressed
+		return o == pipeline.OutcomeDelivered || suppressed(string(pipeline.Limited))
 	case crowd.DeadEnds:
-		return o == pipeline.OutcomeFailed || o == pipeline.OutcomeSuppressed
+		return o == pipeline.OutcomeFailed || suppressed(string(pipeline.NoDevice)) || suppressed(string(pipeline.TokenGone))
 	case crowd.Expires:
 		return o == pipeline.OutcomeExpired
+	case crowd.HasNoDevice:
+		return suppressed(string(pipeline.NoDevice))
 	}
-	return o == pipeline.OutcomeSuppressed
-}
-
-// compare holds the worker's story against the simulator's ledger.
-func (r *demoResult) compare(ledger *sim.Ledger, deliveredRows, deduped, copies int, interrupted bool) {
-	ledger.Each(func(e sim.Entry) bool {
-		r.Pushes += e.Accepted
-		if e.Accepted > 1 {
-			r.SentTwice += e.Accepted - 1
-		}
-		return true
-	})
-	if !interrupted && r.Pushes != deliveredRows {
-		r.differ("the providers accepted %d pushes, the status store has %d DELIVERED rows", r.Pushes, deliveredRows)
-	}
-	if deduped > copies {
-		r.differ("%d records were called copies, %d were", deduped, copies)
-	}
-	if sum := r.Delivered + r.Suppressed.sum() + r.Expired + r.Failed + r.DeadLettered + r.Unfinished + r.Lost; sum != r.Produced {
-		r.differ("%d records were produced, %d are accounted for", r.Produced, sum)
-	}
-}
-
-// differ notes what disagrees; the first few are enough to look into it.
-func (r *demoResult) differ(format string, args ...any) {
-	const enough = 10
-	if len(r.differences) < enough {
-		r.differences = append(r.differences, fmt.Sprintf(format, args...))
-	}
-}
-
-// measure fills in what the clock and the system say.
-func (r *demoResult) measure(took time.Duration, l *latencies) {
-	r.Seconds = round(took.Seconds(), 3)
-	r.Rate = round(float64(r.Produced-r.Unfinished)/max(took.Seconds(), 0.001), 0)
-	r.P50, r.P99 = round(l.ms(50), 1), round(l.ms(99), 1)
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err == nil {
-		r.RSS = int(usage.Maxrss >> 10) // KiB on Linux: the peak
-	}
-}
-
-func round(x float64, digits int) float64 {
-	scale := 1.0
-	for range digits {
-		scale *= 10
-	}
-	return float64(int64(x*scale+0.5)) / scale
-}
-
-// print writes the table.
-func (r *demoResult) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(name string, n int, what string) {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t  %s\n", name, n, what)
-	}
-	row("produced", r.Produced, "records")
-	row("delivered", r.Delivered, "accepted by APNs or FCM for at least one device")
-	row("duplicates", r.Suppressed.Duplicate, "second copies, ended by a confirm read or their open first copy")
-	row("opted out", r.Suppressed.OptedOut, "suppressed: of everything, of the channel, of the type")
-	row("limited", r.Suppressed.Limited, "suppressed: over the user's cap")
-	row("no device", r.Suppressed.NoDevice, "suppressed: nothing registered, or its token was removed")
-	row("expired", r.Expired, "past their expires_at")
-	row("failed", r.Failed, "every device refused: dead tokens")
-	row("dead-lettered", r.DeadLettered, "could not be used, kept in the DLQ with a reason")
-	if r.Unfinished > 0 {
-		row("unfinished", r.Unfinished, "not done when it was interrupted")
-	}
-	row("lost", r.Lost, "")
-	row("sent twice", r.SentTwice, "")
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%d pushes accepted; %.0f notifications/s over %.1f s; from produce to answer p50 %.0f ms, p99 %.0f ms; peak memory %d MB\n",
-		r.Pushes, r.Rate, r.Seconds, r.P50, r.P99, r.RSS)
-	for _, d := range r.differences {
-		_, err = fmt.Fprintln(w, "DIFFERENCE:", d)
-	}
-	if err == nil && r.clean() && r.Unfinished == 0 && r.Produced > 0 {
-		_, err = fmt.Fprintln(w, "Every record is accounted for, and the providers' ledger agrees.")
-	}
-	return err
+	return suppressed("opted_out")
 }

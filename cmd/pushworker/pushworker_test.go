@@ -108,7 +108,8 @@ func TestDemoFindsWhatIsWrong(t *testing.T) {
 	}{
 		{"lost", demoResult{Lost: 1}},
 		{"sent twice", demoResult{SentTwice: 1}},
-		{"disagreement", demoResult{differences: []string{"x"}}},
+		{"a device left out", demoResult{NotPushed: 1}},
+		{"disagreement", demoResult{disagree: 1}},
 	} {
 		if tt.r.clean() {
 			t.Errorf("%s counts as clean", tt.why)

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/status"
+)
+
+// stage is a run as the demo's account finds it, before anybody spoiled it.
+type stage struct {
+	people  *crowd.Crowd
+	records []produced
+	rows    map[string][]pipeline.Row // by id
+	pushes  []sim.Entry
+	letters []letter
+}
+
+// Each implements pushLedger.
+func (s *stage) Each(f func(sim.Entry) bool) {
+	for _, e := range s.pushes {
+		if !f(e) {
+			return
+		}
+	}
+}
+
+// newStage plays a run in which everything became what it was to become.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	options := crowd.Default(demoApp, 3000)
+	options.Cap = 12 // the greedy ones get more
+	people, err := crowd.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{people: people, rows: map[string][]pipeline.Row{}}
+	records, got := people.Records(), map[int]int{}
+	for n := range 3000 {
+		r := records.Next(time.Now())
+		p := produced{id: r.ID, user: r.User, fate: r.Fate}
+		row := func(id, device string, state pipeline.State, reason string) {
+			s.rows[id] = append(s.rows[id], pipeline.Row{ID: id, Device: device, State: state, Reason: reason})
+		}
+		targets := people.Targets(r.User)
+		switch fate := r.Fate; {
+		case fate == crowd.IsCopy:
+		case fate == crowd.DeadLetters:
+			p.mark = markOf(r.Key, r.Value)
+			origin := kafka.Record{Key: r.Key, Value: r.Value, Headers: map[string]string{"pf-origin": fmt.Sprintf("push.transactional/%d/%d", n%4, n)}}
+			l := letterOf(&origin)
+			s.letters = append(s.letters, l)
+			row(l.id, "", pipeline.StateDeadLettered, "bad_json")
+		case fate == crowd.Reaches, fate == crowd.DeadEnds, fate == crowd.MayBeLimited && got[r.User] < options.Cap:
+			got[r.User]++
+			for _, d := range targets.Live {
+				row(r.ID, d, pipeline.StateDelivered, "")
+				s.pushes = append(s.pushes, sim.Entry{ID: r.ID, Device: d, Accepted: 1})
+			}
+			for _, d := range targets.Dead {
+				row(r.ID, d, pipeline.StateFailed, "Unregistered")
+				s.pushes = append(s.pushes, sim.Entry{ID: r.ID, Device: d, Refused: 1})
+			}
+		default:
+			why := map[crowd.Fate]string{crowd.IsSuppressed: "opted_out:all", crowd.MayBeLimited: "limited:type-per-day", crowd.HasNoDevice: "no_device"}
+			state := pipeline.StateSuppressed
+			if fate == crowd.Expires {
+				state = pipeline.StateExpired
+			}
+			row(r.ID, "", state, why[fate])
+		}
+		s.records = append(s.records, p)
+	}
+	return s
+}
+
+// account takes the account of the stage.
+func (s *stage) account(t *testing.T, interrupted bool) *demoResult {
+	t.Helper()
+	store, err := status.NewMemory(wiring.Layouts(configs.Default()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.rows)) {
+		if err := store.Write(t.Context(), s.rows[id]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := account(t.Context(), &evidence{people: s.people, records: s.records, status: store, ledger: s, letters: s.letters, interrupted: interrupted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// first is the first record of a fate, whose user has so many living devices (0
+// = any number), and of which there is no copy, unless the fate is that.
+func (s *stage) first(t *testing.T, fate crowd.Fate, living int) *produced {
+	t.Helper()
+	for i := range s.records {
+		p := &s.records[i]
+		if p.fate == fate && (living == 0 || len(s.people.Targets(p.user).Live) == living) && (fate == crowd.IsCopy || !s.copied(p.id)) {
+			return p
+		}
+	}
+	t.Fatalf("nothing %v", fate)
+	return nil
+}
+
+// unpush takes back a push, and its row too.
+func (s *stage) unpush(id, device string) {
+	s.pushes = slices.DeleteFunc(s.pushes, func(e sim.Entry) bool { return e.ID == id && e.Device == device })
+	s.rows[id] = slices.DeleteFunc(s.rows[id], func(r pipeline.Row) bool { return r.Device == device })
+}
+
+// The account can fail: each way in which producer, providers, status store and
+// DLQ can disagree is seen, counted and said.
+func TestTheAccountSees(t *testing.T) {
+	for _, tt := range []struct {
+		why   string
+		spoil func(t *testing.T, s *stage)
+		count func(*demoResult) int // what must be 1 in place of 0; nil = nothing
+		says  string
+	}{
+		{"nothing wrong", func(*testing.T, *stage) {}, nil, ""},
+		{"a third device never pushed", func(t *testing.T, s *stage) {
+			p := s.first(t, crowd.Reaches, 3)
+			s.unpush(p.id, s.people.Targets(p.user).Live[2])
+		}, func(r *demoResult) int { return r.NotPushed }, "one of its user's 3"},
+		{"a row without a push", func(t *testing.T, s *stage) {
+			p := s.first(t, crowd.Reaches, 2)
+			rows := s.rows[p.id]
+			s.unpush(p.id, s.people.Targets(p.user).Live[1])
+			s.rows[p.id] = append(s.rows[p.id][:0:0], rows[0], pipeline.Row{ID: p.id, Device: s.people.Targets(p.user).Live[1], State: pipeline.StateDelivered})
+		}, func(r *demoResult) int { return r.NotPushed }, "never accepted it"},
+		{"a push without a row", func(t *testing.T, s *stage) {
+			p := s.first(t, crowd.Reaches, 2)
+			s.rows[p.id] = s.rows[p.id][:1]
+		}, nil, "the status store does not say so"},
+		{"sent twice", func(t *testing.T, s *stage) { s.pushes[0].Accepted = 2 }, func(r *demoResult) int { return r.SentTwice }, ""},
+		{"lost", func(t *testing.T, s *stage) {
+			delete(s.rows, s.first(t, crowd.IsSuppressed, 0).id)
+		}, func(r *demoResult) int { return r.Lost }, ""},
+		{"another's device", func(t *testing.T, s *stage) {
+			p := s.first(t, crowd.Reaches, 1)
+			s.rows[p.id] = append(s.rows[p.id], pipeline.Row{ID: p.id, Device: "stranger", State: pipeline.StateDelivered})
+			s.pushes = append(s.pushes, sim.Entry{ID: p.id, Device: "stranger", Accepted: 1})
+		}, nil, "none of its user's"},
+		{"who opted out was pushed to", func(t *testing.T, s *stage) {
+			p := s.first(t, crowd.IsSuppressed, 0)
+			d := s.people.Targets(p.user).Live[0]
+			s.rows[p.id] = []pipeline.Row{{ID: p.id, Device: d, State: pipeline.StateDelivered}}
+			s.pushes = append(s.pushes, sim.Entry{ID: p.id, Device: d, Accepted: 1})
+		}, nil, "which suppressed, ended DELIVERED"},
+		{"suppressed for another reason", func(t *testing.T, s *stage) {
+			p := s.first(t, crowd.HasNoDevice, 0)
+			s.rows[p.id][0].Reason = "limited:hour"
+		}, nil, "which no device, ended SUPPRESSED limited:hour"},
+		{"limited too early", func(t *testing.T, s *stage) {
+			p := s.first(t, crowd.MayBeLimited, 0)
+			s.pushes = slices.DeleteFunc(s.pushes, func(e sim.Entry) bool { return e.ID == p.id })
+			s.rows[p.id] = []pipeline.Row{{ID: p.id, State: pipeline.StateSuppressed, Reason: "limited:hour"}}
+		}, nil, "who may get 12 of"},
+		{"unusable and not in the DLQ", func(t *testing.T, s *stage) {
+			delete(s.rows, s.letters[0].id)
+			s.letters = s.letters[1:]
+		}, func(r *demoResult) int { return r.Lost }, ""},
+		{"in the DLQ, and no row says so", func(t *testing.T, s *stage) { delete(s.rows, s.letters[0].id) },
+			func(r *demoResult) int { return r.Lost }, "is in the DLQ, and its status is NONE"},
+		{"twice in the DLQ", func(t *testing.T, s *stage) { s.letters = append(s.letters, s.letters[0]) }, nil, "nothing is wrong with it"},
+		{"pushed, and never produced", func(t *testing.T, s *stage) {
+			s.pushes = append(s.pushes, sim.Entry{ID: "ghost", Device: "d", Accepted: 1})
+		},
+			nil, "ghost was pushed"},
+		{"rows of what was never produced", func(t *testing.T, s *stage) {
+			s.rows["ghost"] = []pipeline.Row{{ID: "ghost", State: pipeline.StateExpired}}
+		}, nil, "the status store has rows of"},
+	} {
+		s := newStage(t)
+		tt.spoil(t, s)
+		r := s.account(t, false)
+		if clean := tt.count == nil && tt.says == ""; r.clean() != clean {
+			t.Errorf("%s: clean is %v, with %d lost, %d sent twice, %d not pushed, %v", tt.why, r.clean(), r.Lost, r.SentTwice, r.NotPushed, r.differences)
+		}
+		if tt.count != nil && tt.count(r) != 1 {
+			t.Errorf("%s: counted %d times, want once", tt.why, tt.count(r))
+		}
+		if got := strings.Join(r.differences, "; "); !strings.Contains(got, tt.says) {
+			t.Errorf("%s: says %q, want %q", tt.why, got, tt.says)
+		}
+		var table bytes.Buffer
+		if err := r.print(&table); err != nil {
+			t.Fatal(err)
+		}
+		if praised := strings.Contains(table.String(), "Every record is accounted for"); praised != r.clean() {
+			t.Errorf("%s: the table says %s", tt.why, &table)
+		}
+	}
+}
+
+// copied reports whether an id was produced again.
+func (s *stage) copied(id string) bool {
+	return slices.ContainsFunc(s.records, func(p produced) bool { return p.fate == crowd.IsCopy && p.id == id })
+}
+
+// A copy is accounted for by its first: when that has no end, both are missing.
+func TestACopySharesItsFirstsEnd(t *testing.T) {
+	s := newStage(t)
+	id := s.first(t, crowd.IsCopy, 0).id
+	copies := 0
+	for i := range s.records {
+		if s.records[i].id == id {
+			copies++
+		}
+	}
+	for _, e := range slices.Clone(s.pushes) {
+		if e.ID == id {
+			s.unpush(id, e.Device)
+		}
+	}
+	delete(s.rows, id)
+	if r := s.account(t, false); r.Lost != copies {
+		t.Errorf("%d records of one id without an end: %d are lost", copies, r.Lost)
+	}
+	if r := s.account(t, true); r.Unfinished != copies || !r.clean() {
+		t.Errorf("interrupted: %d unfinished, want %d; %v", r.Unfinished, copies, r.differences)
+	}
+}
