@@ -236,7 +236,7 @@ func (o *CellOutcome) run(ctx context.Context, programs fleet.Programs) (err err
 		}
 		err = errors.Join(err, w.close())
 	}()
-	if err := w.Produce(ctx, cellOf(o.Mode, fleet.FromCrowd(w.people.Records(), cellRecords))); err != nil {
+	if err := w.Produce(ctx, cellOf(w.Config.Lanes[0], fleet.FromCrowd(w.people.Records(), cellRecords))); err != nil {
 		return err
 	}
 	if err := o.die(ctx, w); err != nil {
@@ -259,16 +259,17 @@ func (o *CellOutcome) run(ctx context.Context, programs fleet.Programs) (err err
 // ownKey is the producer's collapse key in the crowd's records.
 var ownKey = regexp.MustCompile(`"collapse_key":"[^"]*",`)
 
-// cellOf changes what is produced and what is meant by it to the mode:
+// cellOf changes what is produced and what is meant by it to the lane:
 // effectively_once has a collapse id of its own making where the producer gives
-// none, and in at_most_once what a crash catches may end UNKNOWN.
-func cellOf(mode string, records []fleet.Record) []fleet.Record {
+// none, and where nothing is sent again that may have arrived, what a crash or a
+// lost answer catches may end UNKNOWN.
+func cellOf(lane configs.Lane, records []fleet.Record) []fleet.Record {
 	for i := range records {
 		r := &records[i]
 		switch {
-		case mode == effectivelyOnce:
+		case lane.Mode == effectivelyOnce:
 			r.Value = ownKey.ReplaceAll(r.Value, nil)
-		case mode == atMostOnce && len(r.Want.Outcomes) > 0 && !r.Want.Unsent:
+		case lane.DropsAmbiguous() && len(r.Want.Outcomes) > 0 && !r.Want.Unsent:
 			r.Want.Outcomes = append(slices.Clone(r.Want.Outcomes), pipeline.OutcomeUnknown)
 		}
 	}

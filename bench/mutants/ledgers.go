@@ -14,6 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -34,6 +35,7 @@ func (w *world) harness(ctx context.Context) (*invariants.Report, error) {
 		}
 		l.Events = append(l.Events, e)
 	}
+	l.Events = append(l.Events, w.events...)
 	if err := w.readTopics(ctx, l); err != nil {
 		return nil, err
 	}
@@ -84,7 +86,11 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 				id = pipeline.PlaceID(topic, r.Partition, r.Offset)
 			}
 			byOrigin[origin] = id
-			l.Producer.Entries = append(l.Producer.Entries, w.produced(r, id))
+			p := w.produced(r, id)
+			if user, ok := w.people.Find(m.UserID); ok && !p.Unsent {
+				w.about(&p, w.people.Targets(user))
+			}
+			l.Producer.Entries = append(l.Producer.Entries, p)
 		})
 		if err != nil {
 			return err
@@ -127,6 +133,19 @@ func (w *world) produced(r kafka.Record, id string) invariants.Produced {
 		p.Outcomes = append(p.Outcomes, outcomes[o])
 	}
 	return p
+}
+
+// about tells the checker of a notification's devices. In at_most_once it gets
+// none: a death between the intents of one notification may leave a device
+// without any row. And where a living device may end UNKNOWN, the dead one beside
+// it decides what became of the whole.
+func (w *world) about(p *invariants.Produced, t crowd.Targets) {
+	if !w.once() {
+		p.Devices = t.Live
+	}
+	if w.Config.Lanes[0].DropsAmbiguous() && len(t.Dead) > 0 && len(t.Live) > 0 {
+		p.Outcomes = append(p.Outcomes, invariants.Outcome(invariants.Failed), invariants.Outcome(invariants.Suppressed))
+	}
 }
 
 // outcomes are the checker's words for the worker's.

@@ -26,6 +26,10 @@ type Mutant struct {
 	By       []Invariant
 }
 
+// unseen are the bugs of which the chaos harness's checker sees nothing: its
+// ledgers do not say when a push may be tried again. It must find all others.
+var unseen = []string{"first-tier-always", "retry-without-floor", "ignore-retry-after"}
+
 // Mutants are all planted bugs.
 var Mutants = []Mutant{
 	{"commit-before-status", "kill", []Invariant{Ahead, Lost}},
@@ -55,6 +59,15 @@ var Mutants = []Mutant{
 	{"confirm-from-nothing", "kill", []Invariant{Repeated}},
 	{"limiter-counts-twice", "steady", []Invariant{Capped}},
 	{"limiter-forgets", "kill-limited", []Invariant{Capped}},
+	{"skip-third-device", "steady", []Invariant{Lost}},
+	{"row-before-retry", "kill", []Invariant{Lost}},
+	{"row-before-dlq", "kill", []Invariant{Lost}},
+	{"resend-ambiguous", "lost-answers-once", []Invariant{Repeated}},
+	{"ignore-drop-ambiguous", "lost-answers", []Invariant{Repeated}},
+	{"release-answered", "status-hung", []Invariant{Exposed}},
+	{"first-tier-always", "later", []Invariant{Hasty}},
+	{"retry-without-floor", "later", []Invariant{Hasty}},
+	{"ignore-retry-after", "later", []Invariant{Hasty}},
 	{"ignore-expiry", "steady", []Invariant{Forbidden}},
 	{"ignore-opt-out", "steady", []Invariant{Forbidden}},
 }
@@ -108,7 +121,7 @@ func run(ctx context.Context, programs fleet.Programs, bug, name string) (found 
 		}
 		err = errors.Join(err, w.close())
 	}()
-	w.produce = cellOf(w.Config.Lanes[0].Mode, fleet.FromCrowd(w.people.Records(), s.records))
+	w.produce = cellOf(w.Config.Lanes[0], fleet.FromCrowd(w.people.Records(), s.records))
 	if err := w.Produce(ctx, w.produce); err != nil {
 		return nil, nil, err
 	}
@@ -139,14 +152,15 @@ func (o *Outcome) Judge() error {
 		return fmt.Errorf("%s: without a bug the chaos harness says: %w", o.name(), o.Harness.Err())
 	case o.Bug == "":
 		return nil
-	case o.Harness != nil && o.Harness.Clean():
-		return fmt.Errorf("%s: survived the chaos harness, the accounting says %v", o.name(), violated(o.Found))
 	}
 	for _, m := range Mutants {
 		if m.Bug != o.Bug {
 			continue
 		}
 		got := violated(o.Found)
+		if !slices.Contains(unseen, o.Bug) && o.Harness != nil && o.Harness.Clean() {
+			return fmt.Errorf("%s: survived the chaos harness, the accounting says %v", o.name(), got)
+		}
 		if slices.ContainsFunc(m.By, func(i Invariant) bool { return slices.Contains(got, i) }) {
 			return nil
 		}
@@ -196,7 +210,7 @@ func RunAll(ctx context.Context, programs fleet.Programs, atOnce int, each func(
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			outcomes[i] = runMutant(ctx, programs, outcomes[i].Bug, outcomes[i].Scenario)
+			outcomes[i] = Run(ctx, programs, outcomes[i].Bug, outcomes[i].Scenario)
 			if each != nil {
 				telling.Lock()
 				defer telling.Unlock()
@@ -206,20 +220,6 @@ func RunAll(ctx context.Context, programs fleet.Programs, atOnce int, each func(
 	}
 	running.Wait()
 	return outcomes
-}
-
-// chances is how often a bug is planted until it is caught: some show only when
-// a fault hits the worker in the right moment. What is clean has to be so at
-// the first time.
-const chances = 3
-
-func runMutant(ctx context.Context, programs fleet.Programs, bug, scenario string) (o Outcome) {
-	for range chances {
-		if o = Run(ctx, programs, bug, scenario); bug == "" || o.Judge() == nil {
-			break
-		}
-	}
-	return o
 }
 
 // Print writes the outcomes as a table.

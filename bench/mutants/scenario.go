@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
@@ -40,6 +41,15 @@ var scenarios = map[string]*scenario{
 	// Requests that are never answered.
 	"silence": {records: 300, apns: sim.Faults{Latency: 5 * time.Millisecond, Chances: []sim.Chance{{Probability: 0.05, Act: sim.Act{Do: sim.DoHang}}}},
 		config: func(c *configs.Config) { c.Send.Deadline = time.Second }, run: oneWorker},
+	// Connections that are ended with requests that were accepted, whose answers
+	// nobody hears, in lanes that send nothing again which may have arrived.
+	"lost-answers": {records: 600, apns: slow(40), fcm: slow(40), config: ambiguousUnknown, run: lostAnswers},
+	// The same in a lane that sends at most once.
+	"lost-answers-once": {records: 600, apns: slow(40), fcm: slow(40),
+		config: func(c *configs.Config) { ambiguousUnknown(c); atMostOnceLane(c) }, run: lostAnswers},
+	// An Apple that often says "later", and a Google that says when.
+	"later": {records: 300, apns: sim.Faults{Unavailable: 0.3, Latency: 10 * time.Millisecond},
+		fcm: sim.Faults{RetryAfter: 2 * time.Second, Latency: 10 * time.Millisecond}, config: laterOptions, run: later},
 	// Connections that are ended politely, with requests in flight.
 	"goaway": {records: 600, apns: goAways(), fcm: goAways(), run: oneWorker},
 	// kill -9 twice, in the middle.
@@ -78,6 +88,29 @@ func goAways() sim.Faults {
 	return sim.Faults{Latency: 20 * time.Millisecond, Chances: []sim.Chance{{Probability: 0.02, Act: sim.Act{Do: sim.DoDrain, Unprocessed: 2}}}}
 }
 
+// ambiguousUnknown is a lane that commits last, and ends UNKNOWN what may have
+// been accepted.
+func ambiguousUnknown(c *configs.Config) {
+	lane := c.Lanes[0]
+	lane.Ambiguous = configs.AmbiguousUnknown
+	c.Lanes = []configs.Lane{lane}
+	noOutage(c)
+}
+
+// laterOptions have tiers that can be told apart, the first of them shorter than
+// what Google asks for, and more attempts than anything needs.
+func laterOptions(c *configs.Config) {
+	c.Retries.Tiers, c.Retries.Max = []time.Duration{time.Second, 3 * time.Second}, 12
+	noOutage(c)
+}
+
+// noOutage lets no number of bad answers stop a route, and sends nothing to the
+// hold topic that waits for the ten seconds which Google gets at the least: what
+// is held waits for longer than a scenario lasts.
+func noOutage(c *configs.Config) {
+	c.Gates.Answers, c.Gates.HoldAfter, c.Gates.HoldSpan = 1_000_000, time.Minute, time.Minute
+}
+
 // capped is a crowd with users who get more than they may.
 func capped(o *crowd.Options) { o.Users, o.Greedy, o.Cap = 90, 0.03, 9 }
 
@@ -93,6 +126,32 @@ func setMode(c *configs.Config, mode string) {
 func oneWorker(ctx context.Context, w *world, planted []string) error {
 	_, err := w.worker(ctx, planted...)
 	return err
+}
+
+// lostAnswers ends Apple's connections three times, with all that is in flight
+// accepted.
+func lostAnswers(ctx context.Context, w *world, planted []string) error {
+	if err := oneWorker(ctx, w, planted); err != nil {
+		return err
+	}
+	for n := range 3 {
+		if err := w.AwaitAccepted(ctx, uint64(150+150*n)); err != nil {
+			return err
+		}
+		if err := w.Sim.Command(sim.Command{Do: sim.DoAbandon.String(), Provider: sim.APNS.String()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// later lets Google's first answer say when to come again: a second one soon
+// after would double the route's pause.
+func later(ctx context.Context, w *world, planted []string) error {
+	if err := w.Sim.Command(sim.Command{Do: sim.DoAnswer.String(), Provider: sim.FCM.String(), Reply: sim.FCMUnavailable.String(), Times: 1}); err != nil {
+		return err
+	}
+	return oneWorker(ctx, w, planted)
 }
 
 // kill ends a worker as kill -9 does.
@@ -151,8 +210,12 @@ func statusHung(ctx context.Context, w *world, planted []string) error {
 		return err
 	}
 	w.store.Hang(true)
+	// What may be accepted from here on had its place already.
+	hung := invariants.Event{Kind: "hang", Target: "the status store", Start: time.Now(), Stalls: true, Pushes: killBound}
 	time.Sleep(2500 * time.Millisecond) // more than two write time-outs
+	hung.End = time.Now()
 	w.store.Hang(false)
+	w.events = append(w.events, hung)
 	return nil
 }
 

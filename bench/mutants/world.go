@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
@@ -35,6 +36,7 @@ func Build(ctx context.Context, dir string) (fleet.Programs, error) {
 // world is a fleet with in-process servers that are its own.
 type world struct {
 	*fleet.Fleet
+	faults  sim.RouteSet
 	kafka   *embedded.Kafka
 	redis   *embedded.Redis
 	store   *Store
@@ -45,7 +47,8 @@ type world struct {
 	produce []fleet.Record // what was produced, in order
 
 	deaths []killed
-	report *fleet.Report // of check
+	events []invariants.Event // what else was done to it, for the chaos harness's checker
+	report *fleet.Report      // of check
 }
 
 // The windows of these worlds: small, so that a bound that does not hold shows.
@@ -85,7 +88,7 @@ type worldOptions struct {
 // newWorld starts the servers and a registry, registers the users and waits
 // until Redis has them. close ends it, also after an error half-way.
 func newWorld(ctx context.Context, o worldOptions) (w *world, err error) {
-	w = &world{}
+	w = &world{faults: o.faults}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())

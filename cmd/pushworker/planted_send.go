@@ -69,6 +69,67 @@ func silenceIsDelivered(s *soil) {
 	})
 }
 
+// resendAmbiguous takes what was written and never answered for not accepted.
+func resendAmbiguous(s *soil) {
+	s.answered(func(r *pipeline.Result) {
+		if r.Class == pipeline.Again && r.Certainty == pipeline.Ambiguous {
+			r.Certainty = pipeline.NotAccepted
+		}
+	})
+}
+
+// ignoreDropAmbiguous never reads the lane's ambiguous: unknown.
+func ignoreDropAmbiguous(s *soil) { s.Policy.DropAmbiguous = false }
+
+// firstTierAlways waits before every retry as before the first.
+func firstTierAlways(s *soil) { s.Policy.RetryDelays = s.Policy.RetryDelays[:1] }
+
+// retryWithoutFloor waits as long as the provider asked for, and not at all when
+// it asked for nothing.
+func retryWithoutFloor(s *soil) { s.Policy.RetryDelays = []time.Duration{0} }
+
+// ignoreRetryAfter does not hear how long the provider wants to be left alone.
+func ignoreRetryAfter(s *soil) {
+	s.answered(func(r *pipeline.Result) { r.After, r.Pause = 0, false })
+}
+
+// releaseAnswered gives a place of the window back when its send is answered,
+// and not when the answer's row is durable. The pipeline gets a window that never
+// fills; the route's is kept here.
+func releaseAnswered(s *soil) {
+	window := s.Window
+	s.Window = 1 << 20
+	s.providers(func(_ pipeline.Route, p pipeline.Provider) pipeline.Provider {
+		return answeredWindow{p, make(chan struct{}, window)}
+	})
+}
+
+// answeredWindow lets so many deliveries be without an answer as it has places.
+type answeredWindow struct {
+	pipeline.Provider
+	places chan struct{}
+}
+
+func (p answeredWindow) Submit(ctx context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for i := range ds {
+		select {
+		case p.places <- struct{}{}:
+		case <-ctx.Done():
+			return i, ctx.Err()
+		}
+		_, err := p.Provider.Submit(ctx, ds[i:i+1], func(answered []*pipeline.Delivery) {
+			for range answered {
+				<-p.places
+			}
+			done(answered)
+		})
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(ds), nil
+}
+
 // again sends a copy of each delivery once more and forgets the answer.
 func again(p pipeline.Provider, ds []*pipeline.Delivery) {
 	copies := make([]*pipeline.Delivery, len(ds))
@@ -123,45 +184,4 @@ func resendOnGoAway(s *soil) {
 			again(p, caught)
 		}}
 	})
-}
-
-// plantedProducer hands over in another way.
-type plantedProducer struct {
-	pipeline.Producer
-	produce func(ctx context.Context, hs []pipeline.Handover) error
-}
-
-func (p plantedProducer) Produce(ctx context.Context, hs []pipeline.Handover) error {
-	return p.produce(ctx, hs)
-}
-
-// ackUnproduced takes hand-overs to one destination for acknowledged that are
-// produced only later.
-func ackUnproduced(s *soil, to pipeline.Destination) {
-	inner := s.Producer
-	s.Producer = plantedProducer{inner, func(ctx context.Context, hs []pipeline.Handover) error {
-		late := slices.DeleteFunc(slices.Clone(hs), func(h pipeline.Handover) bool { return h.To != to })
-		hs = slices.DeleteFunc(slices.Clone(hs), func(h pipeline.Handover) bool { return h.To == to })
-		if len(late) > 0 {
-			time.AfterFunc(400*time.Millisecond, func() { _ = inner.Produce(context.Background(), late) })
-		}
-		if len(hs) == 0 {
-			return nil
-		}
-		return inner.Produce(ctx, hs)
-	}}
-}
-
-func ackRetryUnproduced(s *soil) { ackUnproduced(s, pipeline.ToRetry) }
-func ackDLQUnproduced(s *soil)   { ackUnproduced(s, pipeline.ToDLQ) }
-
-// ignoreProduceRefusal goes on when Kafka has not taken a hand-over.
-func ignoreProduceRefusal(s *soil) {
-	inner := s.Producer
-	s.Producer = plantedProducer{inner, func(ctx context.Context, hs []pipeline.Handover) error {
-		ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		defer cancel()
-		_ = inner.Produce(ctx, hs)
-		return nil
-	}}
 }

@@ -97,6 +97,25 @@ func loseOnStoreError(s *soil) {
 	})
 }
 
+// skipThirdDevice never sends to a user's third device.
+func skipThirdDevice(s *soil) {
+	s.each(func(stage pipeline.Stage) pipeline.Stage {
+		d, ok := stage.(*stages.Devices)
+		if !ok {
+			return nil
+		}
+		return plantedStage{d, func(ctx context.Context, b *pipeline.Batch) error {
+			err := d.Apply(ctx, b)
+			for i := range b.Items {
+				if ds := b.Items[i].Deliveries; len(ds) > 2 {
+					b.Items[i].Deliveries = slices.Delete(ds, 2, 3)
+				}
+			}
+			return err
+		}}
+	})
+}
+
 // plantedUsers changes what the registry's records say.
 type plantedUsers struct {
 	stages.Users

@@ -28,7 +28,8 @@ func execute() int {
 	crashes := flag.Int("crashes", 0, "kill workers at every crash point this many times in place of planting bugs")
 	mode := flag.String("mode", "", "only cells of this delivery mode")
 	point := flag.String("point", "", "only cells of this crash point")
-	only := flag.String("only", "", "one bug, or with a leading / one scenario without a bug")
+	only := flag.String("only", "", "these bugs, comma-separated; with a leading / a scenario without a bug")
+	times := flag.Int("times", 1, "plant each bug this many times")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -46,14 +47,18 @@ func execute() int {
 	}
 	start := time.Now()
 	var outcomes []mutants.Outcome
-	if *only != "" {
-		outcomes = one(ctx, programs, *only)
-	} else {
-		outcomes = mutants.RunAll(ctx, programs, *atOnce, func(o mutants.Outcome) {
+	for range *times {
+		if *only != "" {
+			for name := range strings.SplitSeq(*only, ",") {
+				outcomes = append(outcomes, one(ctx, programs, name))
+			}
+			continue
+		}
+		outcomes = append(outcomes, mutants.RunAll(ctx, programs, *atOnce, func(o mutants.Outcome) {
 			if err := o.Judge(); err != nil && ctx.Err() == nil {
 				fmt.Fprintln(os.Stderr, "mutants:", err)
 			}
-		})
+		})...)
 	}
 	if ctx.Err() != nil {
 		return 130
@@ -71,8 +76,8 @@ func execute() int {
 	return status
 }
 
-// one runs what -only names, and prints all that is found.
-func one(ctx context.Context, programs fleet.Programs, name string) []mutants.Outcome {
+// one runs what -only names, and prints the first of what is found.
+func one(ctx context.Context, programs fleet.Programs, name string) mutants.Outcome {
 	bug, scenario := name, ""
 	if rest, ok := strings.CutPrefix(name, "/"); ok {
 		bug, scenario = "", rest
@@ -83,7 +88,8 @@ func one(ctx context.Context, programs fleet.Programs, name string) []mutants.Ou
 		}
 	}
 	o := mutants.Run(ctx, programs, bug, scenario)
-	for _, f := range o.Found {
+	const enough = 20
+	for _, f := range o.Found[:min(enough, len(o.Found))] {
 		fmt.Println(f)
 	}
 	if o.Err != nil {
@@ -91,7 +97,7 @@ func one(ctx context.Context, programs fleet.Programs, name string) []mutants.Ou
 	} else if err := o.Harness.Err(); err != nil {
 		fmt.Println("the chaos harness:", err)
 	}
-	return []mutants.Outcome{o}
+	return o
 }
 
 func failed(err error) int {

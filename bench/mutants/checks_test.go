@@ -1,0 +1,159 @@
+//go:build unix
+
+package mutants
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// The checks of these worlds notice what they are there for, and nothing else.
+
+var begun = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func at(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
+
+func push(id, device string, ms int, reply string) invariants.Send {
+	return invariants.Send{Pair: invariants.Pair{ID: id, Device: device}, At: at(ms), Provider: "apns", Reply: reply, Accepted: reply == "accepted"}
+}
+
+// What is accepted counts until its row is durable, and no longer.
+func TestPeak(t *testing.T) {
+	undone := push("n3", "a", 15, "accepted")
+	undone.Undone = true
+	rows := map[string]int{"n1": 100, "n2": 20, "n4": 90} // when they became durable; n5 never has one
+	most, when := peak([]invariants.Send{push("n1", "a", 0, "accepted"), push("n2", "a", 10, "accepted"), undone, push("n3", "b", 16, "ServiceUnavailable"),
+		push("n4", "a", 30, "accepted"), push("n5", "a", 95, "accepted")}, func(p invariants.Pair, _ time.Time) time.Time {
+		if ms, ok := rows[p.ID]; ok {
+			return at(ms)
+		}
+		return time.Time{}
+	})
+	if most != 2 || !when.Equal(at(10)) {
+		t.Errorf("at most %d open, at %v; want 2 at %v", most, when, at(10))
+	}
+}
+
+// A push is closed by the first row that is written after it, and by none before
+// that but DELIVERED.
+func TestRowAfter(t *testing.T) {
+	s := &Store{durable: map[string]map[rowKey]time.Time{"n": {
+		{"a", 0, pipeline.StateRetrying}: at(10), {"a", 1, pipeline.StateDelivered}: at(50), {"b", 0, pipeline.StateRetrying}: at(10)}}}
+	for _, tt := range []struct {
+		why      string
+		device   string
+		accepted int
+		want     time.Time
+	}{
+		{"accepted before any row", "a", 5, at(10)},
+		{"the row of the attempt before says nothing", "a", 20, at(50)},
+		{"accepted again after DELIVERED", "a", 60, at(60)},
+		{"never a row after it", "b", 20, time.Time{}},
+		{"another device's", "c", 0, time.Time{}},
+	} {
+		if got := s.rowAfter(invariants.Pair{ID: "n", Device: tt.device}, at(tt.accepted)); !got.Equal(tt.want) {
+			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
+		}
+	}
+}
+
+// A retry waits for its tier and for what its provider asked; after a death
+// nobody knows.
+func TestHasty(t *testing.T) {
+	const no = "ServiceUnavailable"
+	tiers := []time.Duration{time.Second, 3 * time.Second}
+	for _, tt := range []struct {
+		why    string
+		sends  []invariants.Send
+		asked  time.Duration
+		deaths []time.Time
+		found  int
+	}{
+		{"in time", []invariants.Send{push("n", "a", 0, no), push("n", "a", 1000, no), push("n", "a", 4000, no), push("n", "a", 7000, "accepted")}, 0, nil, 0},
+		{"too soon", []invariants.Send{push("n", "a", 0, no), push("n", "a", 999, "accepted")}, 0, nil, 1},
+		{"the first tier every time", []invariants.Send{push("n", "a", 0, no), push("n", "a", 1000, no), push("n", "a", 2000, no), push("n", "a", 3000, "accepted")}, 0, nil, 2},
+		{"sooner than the provider asked", []invariants.Send{push("n", "a", 0, no), push("n", "a", 1500, "accepted")}, 2 * time.Second, nil, 1},
+		{"another device's", []invariants.Send{push("n", "a", 0, no), push("n", "b", 10, "accepted")}, 0, nil, 0},
+		{"a worker died in between", []invariants.Send{push("n", "a", 0, no), push("n", "a", 100, "accepted")}, 0, []time.Time{at(50)}, 0},
+		{"a worker died before", []invariants.Send{push("n", "a", 100, no), push("n", "a", 200, "accepted")}, 0, []time.Time{at(50)}, 1},
+		{"what no retry is for", []invariants.Send{push("n", "a", 0, "accepted"), push("n", "a", 10, "accepted")}, 0, nil, 0},
+	} {
+		if got := hasty(tt.sends, tiers, map[string]time.Duration{"apns": tt.asked}, tt.deaths); len(got) != tt.found {
+			t.Errorf("%s: %v, want %d", tt.why, got, tt.found)
+		}
+	}
+}
+
+// One UNKNOWN excuses the push that it is about, where the lane may have it: no
+// other push, and no limit.
+func TestOneUnknownExcusesItself(t *testing.T) {
+	store, err := newStore(wiring.Layouts(configs.Default()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	store.durable["n1"] = map[rowKey]time.Time{{"a", 0, pipeline.StateUnknown}: at(0), {"b", 0, pipeline.StateFailed}: at(0)}
+	store.durable["n2"] = map[rowKey]time.Time{{"a", 0, pipeline.StateFailed}: at(0)}
+	lane := func(mode, ambiguous string) *world {
+		c := configs.Default()
+		c.Lanes[0].Mode, c.Lanes[0].Ambiguous = mode, ambiguous
+		return &world{Fleet: &fleet.Fleet{Config: c}, store: store, report: &fleet.Report{Outcomes: map[pipeline.Outcome]int{pipeline.OutcomeUnknown: 1}}}
+	}
+	accepted := func(id, device string) string {
+		return id + " (push.main/0/1) was accepted 1 times for device " + device + ", and its row says otherwise: [...]"
+	}
+	once := lane(atMostOnce, "resend")
+	for _, tt := range []struct {
+		why     string
+		w       *world
+		line    string
+		excused bool
+	}{
+		{"its own push", once, accepted("n1", "a"), true},
+		{"the same in a lane that drops what is ambiguous", lane(atLeastOnce, configs.AmbiguousUnknown), accepted("n1", "a"), true},
+		{"the same in a lane that sends again", lane(atLeastOnce, "resend"), accepted("n1", "a"), false},
+		{"another device of its notification", once, accepted("n1", "b"), false},
+		{"another notification", once, accepted("n2", "a"), false},
+		{"a limit", once, "user u1, who may get 9 of 12, got 8, and of 0 nobody knows", false},
+		{"a device that was left out", once, "n1 (push.main/0/1) did not reach device c, one of its user's 3: [...]", false},
+	} {
+		if got := tt.w.excuseUnknown(classify([]string{tt.line})); (len(got) == 0) != tt.excused {
+			t.Errorf("%s: %v, excused want %v", tt.why, got, tt.excused)
+		}
+	}
+}
+
+// The demo holds what was pushed against the devices that its users have, not
+// against what its own worker says.
+func TestTheDemoSeesAPlantedBug(t *testing.T) {
+	for bug, says := range map[string]string{
+		"skip-third-device": "one of its user's 3",
+		"ignore-opt-out":    "which suppressed, ended DELIVERED",
+		"drop-last-record":  "not everything is accounted for",
+		"":                  "Every record is accounted for",
+	} {
+		cmd := exec.CommandContext(t.Context(), programs.Worker, "demo", "-n", "2000")
+		want := 0
+		if bug != "" {
+			cmd.Env = append(cmd.Environ(), envBug+"="+bug)
+			want = 1
+		}
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if got := cmd.ProcessState.ExitCode(); got != want || !strings.Contains(string(out), says) {
+			t.Errorf("with %q the demo ends with %d, want %d and %q in\n%s", bug, got, want, says, out)
+		}
+	}
+}
