@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -141,6 +142,10 @@ func TestDeclareNewLeavesWhatExists(t *testing.T) {
 		must(t, f.Prepare(t.Context())) // gives them a birth
 		heir := another(t, f)
 		must(t, heir.DeclareNew(t.Context()))
+		// Who knows their birth needs no key that tells it.
+		w := f.window(f.number(time.Now()))
+		must(t, f.client.Del(t.Context(), w.births[:]...).Err())
+		must(t, f.DeclareNew(t.Context()))
 		for who, f := range map[string]*Filter{"the worker": f, "its heir": heir} {
 			if n := check(t, f, ids...); n != len(ids) {
 				t.Errorf("to %s %d of %d ids that were added before the wipe are maybe", who, n, len(ids))
@@ -171,4 +176,27 @@ func TestFullFiltersAreTheirShards(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Every limit of the options is where they say it is.
+func TestLimitsOfOptions(t *testing.T) {
+	for _, row := range []struct {
+		change func(*Options)
+		good   bool
+	}{
+		{func(o *Options) { o.Window = time.Hour }, true},
+		{func(o *Options) { o.Window = time.Hour - 1 }, false},
+		{func(o *Options) { o.Capacity = 10_000 }, true},
+		{func(o *Options) { o.Capacity = 9_999 }, false},
+		{func(o *Options) { o.ErrorRate = 0 }, false},
+		{func(o *Options) { o.ErrorRate = 0.4999 }, true},
+		{func(o *Options) { o.ErrorRate = 0.5 }, false},
+		{func(o *Options) { o.AddTimeout = 1 }, true},
+	} {
+		o := DefaultOptions()
+		row.change(&o)
+		if _, err := New(nil, o); (err == nil) != row.good {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
 }

@@ -110,6 +110,12 @@ func (s *sites) body(fn *ast.FuncType, body *ast.BlockStmt) {
 			s.statements(fn, n.Body)
 		case *ast.CommClause:
 			s.statements(fn, n.Body)
+		case *ast.IfStmt:
+			if n.Else == nil && asksForRoom(n.Cond) {
+				ast.Inspect(n.Body, visit)
+				return false
+			}
+			s.expression(n)
 		case *ast.CallExpr:
 			if capacity(n) {
 				for _, other := range n.Args[:len(n.Args)-1] {
@@ -140,6 +146,29 @@ func capacity(call *ast.CallExpr) bool {
 		return is && of.Name == "slices" && fn.Sel.Name == "Grow"
 	}
 	return false
+}
+
+// asksForRoom says that a condition is about the capacity of something.
+func asksForRoom(cond ast.Expr) bool {
+	is := false
+	ast.Inspect(cond, func(n ast.Node) bool {
+		if call, isCall := n.(*ast.CallExpr); isCall {
+			fn, isName := call.Fun.(*ast.Ident)
+			is = is || isName && fn.Name == "cap"
+		}
+		return true
+	})
+	return is
+}
+
+// makesRoom says that a value is empty, and only says how much room it has.
+func makesRoom(e ast.Expr) bool {
+	call, is := e.(*ast.CallExpr)
+	if !is || !capacity(call) || len(call.Args) != 3 {
+		return false
+	}
+	length, is := call.Args[1].(*ast.BasicLit)
+	return is && length.Value == "0"
 }
 
 // expression covers what computes and compares.
@@ -198,7 +227,7 @@ func (s *sites) statements(fn *ast.FuncType, list []ast.Stmt) {
 		case *ast.AssignStmt:
 			if to, is := operators[n.Tok]; is {
 				s.instead("arithmetic", n, s.operator(n, n.TokPos, n.Tok, to))
-			} else if n.Tok == token.ASSIGN && !slices.ContainsFunc(n.Lhs, blank) {
+			} else if n.Tok == token.ASSIGN && !slices.ContainsFunc(n.Lhs, blank) && !slices.ContainsFunc(n.Rhs, makesRoom) {
 				s.remove(n)
 			}
 		case *ast.ExprStmt:

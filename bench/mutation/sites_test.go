@@ -48,6 +48,10 @@ func TestMutants(t *testing.T) {
 		{"c := make([]int, a, a + b)", nil},
 		{"c := make([]int, a + b)", []string{"arithmetic: c := make([]int, a - b)"}},
 		{"c := make(map[int]int, a + b)", nil},
+		{"s = make([]int, 0, a)", nil},
+		{"s = make([]int, 1, a)", []string{"removed statement: (nothing)"}},
+		{"if cap(s) < a { s = make([]int, 0, a) }", nil},
+		{"if n := a + b; cap(s) < n { z() }", []string{"removed statement: if n := a + b; cap(s) < n { }"}},
 		{"s = slices.Grow(s, a + b)", []string{"removed statement: (nothing)"}},
 		{"x.f(a, b, a == b && a < 2)", []string{
 			"removed statement: (nothing)", "logic: x.f(a, b, a == b || a < 2)", "negation: x.f(a, b, a != b && a < 2)",

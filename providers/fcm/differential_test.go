@@ -348,3 +348,15 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+// What is shown becomes our own fields, so that Apple's devices show it too, and
+// nothing of it is left as an override.
+func TestShownTextBecomesOurs(t *testing.T) {
+	m, err := fcm.FromMessage(form(`{"token":"x","notification":{"title":"T","body":"B","image":"https://i.example/1"}}`), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Title != "T" || m.Body != "B" || m.Image != "https://i.example/1" || len(m.FCM) > 0 || m.PushType != "alert" {
+		t.Errorf("read as %+v", m)
+	}
+}
