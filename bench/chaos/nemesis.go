@@ -67,6 +67,8 @@ func (n *nemesis) run(ctx context.Context, began time.Time, plan []Action) error
 
 func (n *nemesis) do(ctx context.Context, a Action) error {
 	switch {
+	case a.Fault == Rewind:
+		return n.rewind(ctx, a)
 	case a.Fault == KillAll:
 		return n.killAll(ctx)
 	case a.Fault == Join:
@@ -109,7 +111,7 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	}
 	s.busy.Lock()
 	defer s.busy.Unlock()
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now()}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: a.Target, Start: time.Now()}
 	switch a.Fault {
 	case Kill:
 		return errors.Join(n.kill(ctx, Kill, s), s.start())
@@ -118,7 +120,8 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 		if n.storeAway(e.Start) {
 			e.Repeats = windows
 		}
-		err := s.term(ctx, drain+termSlack)
+		e.Orderly = true
+		err := s.term(ctx, n.world.termBudget())
 		n.note(e)
 		return errors.Join(err, s.start())
 	case Pause:
@@ -136,8 +139,19 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	return errors.New("nobody knows how")
 }
 
-// termSlack is for leaving the group and closing, on a busy machine.
-const termSlack = 10 * time.Second
+// A worker that is told to end does so within its drain, and what its process
+// takes to be gone: on a busy machine, that may be some seconds.
+const (
+	termSlack     = time.Second
+	busyTermSlack = 10 * time.Second
+)
+
+func (w *world) termBudget() time.Duration {
+	if w.busy {
+		return drain + busyTermSlack
+	}
+	return drain + termSlack
+}
 
 // lookBack is how far back a push can lie that is not durable yet: a send's and
 // a status write's time, and longer while a store was away.
@@ -207,8 +221,8 @@ func (n *nemesis) leave(ctx context.Context) error {
 	n.mu.Unlock()
 	s.busy.Lock()
 	defer s.busy.Unlock()
-	e := invariants.Event{Kind: string(Leave), Target: s.name, Start: time.Now()}
-	err := s.term(ctx, drain+termSlack)
+	e := invariants.Event{Kind: string(Leave), Target: s.name, Of: s.name, Orderly: true, Start: time.Now()}
+	err := s.term(ctx, n.world.termBudget())
 	n.note(e)
 	return err
 }
@@ -218,6 +232,7 @@ func (n *nemesis) leave(ctx context.Context) error {
 func network(ctx context.Context, a Action, proxies ...*proxy.Proxy) (ok bool) {
 	faults := map[Fault]proxy.Fault{Slow: {Latency: 100 * time.Millisecond}, BlackHole: proxy.BlackHole(),
 		HalfOpen: proxy.HalfOpen(), Refuse: {Refuse: true}, Down: {Refuse: true}}
+	faults[Lag] = proxy.Fault{Latency: a.Delay}
 	f, lasts := faults[a.Fault]
 	for _, p := range proxies {
 		switch {
@@ -252,7 +267,7 @@ func (n *nemesis) paths(ctx context.Context, a Action, name string) error {
 	s.busy.Lock()
 	defer s.busy.Unlock()
 	// Whatever was in flight may have arrived, and nobody will know.
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Repeats: windows, Stalls: a.For > 0}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: name, Start: time.Now(), Repeats: windows, Stalls: a.For > 0}
 	if !network(ctx, a, s.apns, s.fcm) {
 		return errors.New("nobody knows how")
 	}

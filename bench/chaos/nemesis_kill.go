@@ -39,7 +39,7 @@ func (n *nemesis) kill(ctx context.Context, kind Fault, slots ...*slot) error {
 			continue
 		}
 		dead = append(dead, s)
-		deaths = append(deaths, death{event: n.begin(invariants.Event{Kind: string(kind), Target: s.name, Start: began, End: time.Now(), Repeats: windows})})
+		deaths = append(deaths, death{event: n.begin(invariants.Event{Kind: string(kind), Target: s.name, Of: s.name, Start: began, End: time.Now(), Repeats: windows})})
 	}
 	for i, s := range dead {
 		d := &deaths[i]

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
@@ -16,10 +17,14 @@ import (
 func (n *nemesis) server(ctx context.Context, a Action) error {
 	n.world.serving[a.Target].Lock()
 	defer n.world.serving[a.Target].Unlock()
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra}
 	if a.Target == Kafka {
 		// The group may give partitions away whose owners cannot say goodbye.
 		e.Repeats = windows * len(n.world.workers())
+	}
+	if a.Fault == Lag {
+		e.Stalls, e.Unrecordable, e.Repeats = false, false, 0
+		e.Kind = fmt.Sprintf("%s by %v", a.Fault, a.Delay)
 	}
 	// While it lasts others have to know of it; see storeAway.
 	at := n.begin(e)
@@ -36,7 +41,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events[at].End = time.Now()
-	n.events[at].ComesBack = a.Target == Cassandra
+	n.events[at].ComesBack = a.Target == Cassandra && a.Fault != Lag
 	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole || a.Fault == Full) {
 		n.events[at].Pushes = windows * len(n.world.slots)
 	}

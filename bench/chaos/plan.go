@@ -22,6 +22,14 @@ const (
 
 	Wipe Fault = "wipe" // FLUSHALL
 
+	// Rewind ends all workers in order, sets the offsets of the lane's group back
+	// by more than W, or to the start where Form is 1, and starts them again.
+	// With Form 2 Redis is wiped meanwhile.
+	Rewind Fault = "rewind"
+
+	// Lag is Slow by a latency of Delay, without an excuse: everything goes on.
+	Lag Fault = "late"
+
 	// Full is a disk that takes no more writes, of Kafka or Cassandra: Redis
 	// keeps nothing on it. When the length is over there is space again, and an
 	// operator starts what does not answer. What the servers do, as seen:
@@ -73,13 +81,17 @@ type Action struct {
 	Fault  Fault         `json:"fault"`
 	Target string        `json:"target"`
 	For    time.Duration `json:"for,omitempty"`
-	Form   int           `json:"form,omitempty"` // of Storm: which Retry-After
+	Form   int           `json:"form,omitempty"`  // of Storm: which Retry-After; of Rewind
+	Delay  time.Duration `json:"delay,omitempty"` // of Lag
 }
 
 func (a Action) String() string {
 	s := fmt.Sprintf("%8.1fs  %s of %s", a.At.Seconds(), a.Fault, a.Target)
 	if a.For > 0 {
 		s += fmt.Sprintf(" for %v", a.For)
+	}
+	if a.Delay > 0 {
+		s += fmt.Sprintf(" by %v", a.Delay)
 	}
 	return s
 }

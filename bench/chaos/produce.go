@@ -28,8 +28,9 @@ type producer struct {
 	client *kgo.Client
 	people *crowd.Crowd
 	file   *os.File
-	again  bool // see Scenario.again
-	once   bool // the lane sends at most once
+	again  bool       // see Scenario.again
+	once   bool       // the lane sends at most once
+	others *strangers // who append beside the crowd; nil = nobody
 
 	mu      sync.Mutex
 	out     *bufio.Writer                          // guarded by mu, as all that follows
@@ -68,7 +69,11 @@ func (p *producer) run(ctx context.Context, n, rate int) error {
 	for done := 0; done < n; {
 		due := min(n, int(time.Since(began).Seconds()*float64(rate)))
 		for ; done < due; done++ {
-			p.produce(ctx, g.Next(time.Now()))
+			if p.others.turn() {
+				p.others.append(ctx)
+			} else {
+				p.produce(ctx, g.Next(time.Now()))
+			}
 		}
 		select {
 		case <-ticker.C:
@@ -76,7 +81,7 @@ func (p *producer) run(ctx context.Context, n, rate int) error {
 			return context.Cause(ctx)
 		}
 	}
-	return p.client.Flush(ctx)
+	return errors.Join(p.client.Flush(ctx), p.others.flush(ctx))
 }
 
 func (p *producer) produce(ctx context.Context, r crowd.Record) {
@@ -123,6 +128,11 @@ func (p *producer) note(r crowd.Record, rec *kgo.Record) {
 			e.Outcomes = append(e.Outcomes, invariants.Outcome(invariants.DeadLettered), invariants.Outcome(invariants.Expired))
 		}
 	}
+	p.keep(e)
+}
+
+// keep adds an entry to the ledger. It is called with mu held.
+func (p *producer) keep(e invariants.Produced) {
 	if p.byPlace[e.Partition] == nil {
 		p.byPlace[e.Partition] = map[int64]int{}
 	}
@@ -185,6 +195,7 @@ func (p *producer) idAt(partition invariants.Partition, offset int64) (string, b
 // close ends the producer and seals its ledger, unless something failed.
 func (p *producer) close() invariants.Ledger[invariants.Produced] {
 	p.client.Close()
+	p.others.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := errors.Join(p.err, p.out.Flush(), p.file.Close()); err != nil {

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,9 +53,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if o.Length == 0 {
 		o.Length = o.Scenario.Full
 	}
-	if o.Mode == "" {
-		o.Mode = configs.AtLeastOnce
-	}
+	o.Mode = cmp.Or(o.Mode, o.Scenario.mode, configs.AtLeastOnce)
 	if o.Progress == nil {
 		o.Progress = func(string, ...any) {}
 	}
@@ -88,6 +87,7 @@ type run struct {
 	status   *statusReader
 	sampler  *sampler
 	nemesis  *nemesis
+	exposed  *exposed
 }
 
 // all is the whole run: start, break while records come, heal, look at what is
@@ -101,7 +101,7 @@ func (u *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, u.world.close()) }()
-	if err := u.observe(); err != nil {
+	if err := u.observe(ctx); err != nil {
 		return err
 	}
 	defer u.status.close()
@@ -112,6 +112,7 @@ func (u *run) all(ctx context.Context) (err error) {
 	sampling, stop := context.WithCancel(ctx)
 	var sampler sync.WaitGroup
 	sampler.Go(func() { u.sampler.run(sampling) })
+	sampler.Go(func() { u.exposed.run(sampling) })
 	err = u.breakIt(ctx)
 	if err == nil {
 		err = u.heal(ctx)
@@ -134,18 +135,24 @@ const (
 )
 
 // observe makes the observers.
-func (u *run) observe() (err error) {
+func (u *run) observe(ctx context.Context) (err error) {
 	c := u.world.fleet.Config
 	if u.producer, err = newProducer(u.world, filepath.Join(u.Dir, "produced.jsonl")); err != nil {
 		return err
 	}
 	u.status = &statusReader{addr: u.world.cassandra.Addr(), keyspace: c.Cassandra.Keyspace}
 	u.producer.once = u.Mode == configs.AtMostOnce
+	if u.Scenario.strange > 0 {
+		if u.producer.others, err = newStrangers(ctx, u.world, u.producer, u.Seed); err != nil {
+			return err
+		}
+	}
 	groups := [2]string{c.Kafka.LaneGroup(fleet.Lane), c.Kafka.RetryGroup(fleet.Lane)}
 	if u.sampler, err = newSampler(u.world, u.producer, u.status, groups, fleet.Topic); err != nil {
 		return err
 	}
 	u.sampler.intents = u.Mode == configs.AtMostOnce
+	u.exposed = &exposed{world: u.world, arrivals: u.arrivals, status: u.status, bounds: map[*fleet.Process]printed{}}
 	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress, judged: u.sampler.awaitLook}
 	return nil
 }
@@ -200,6 +207,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	l := &invariants.Ledgers{Limits: u.limits()}
 	l.Offsets = u.sampler.close()
 	l.Producer = u.producer.close()
+	l.Exposures = u.exposed.close()
 	after, err := u.world.footprints(ctx, "")
 	if err != nil {
 		return err
@@ -225,7 +233,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	l.Events, l.Shut = u.nemesis.events, u.nemesis.shuts
 	for _, s := range u.world.workers() {
 		if p := s.process(); p != nil && p.Running() {
-			if err := s.term(ctx, drain+termSlack); err != nil {
+			if err := s.term(ctx, u.world.termBudget()); err != nil {
 				return err
 			}
 		}
@@ -241,7 +249,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 func (u *run) limits() invariants.Limits {
 	c := u.world.fleet.Config
 	l := invariants.Limits{Mode: invariants.Mode(c.Lanes[0].Mode), Retries: c.Retries.Max, Heal: 20 * time.Second,
-		SampleGap: 5 * time.Second, Grace: time.Second}
+		SampleGap: 5 * time.Second, Grace: time.Second, Windows: windows}
 	// Before the first record there are no connections to the providers, each
 	// with its reader and writer.
 	pool := c.Send.APNS.Connections + c.Send.FCM.Connections

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
 // Scenario is a kind of run.
@@ -16,10 +17,20 @@ type Scenario struct {
 	// Full is its length as promised, Short the one for tests.
 	Full, Short time.Duration
 	Workers     int
-	Rate        int           // records a second
-	Latency     time.Duration // of the providers' answers
-	Session     time.Duration // after which the group gives a silent member's partitions away
+	Rate        int              // records a second
+	Latency     time.Duration    // of the providers' answers
+	Spread      sim.Distribution // on top of Latency
+	Session     time.Duration    // after which the group gives a silent member's partitions away
 
+	// late is what FCM's answers take in place of Latency; zero = the same.
+	late sim.Distribution
+	// strange is the share of the records that package records makes up, from 0
+	// to 1; bombs says that some of them unpack to more than a worker takes.
+	strange float64
+	bombs   bool
+	// mode is the lane's delivery mode where the run names none; empty =
+	// at_least_once.
+	mode string
 	// plan is the faults of a run of this length.
 	plan func(r *rand.Rand, length time.Duration) []Action
 	// configure changes the fleet's configuration; may be nil.
@@ -38,9 +49,9 @@ const mixedWorkers = 3
 
 // Scenarios are all there are, in the order of the documentation.
 func Scenarios() []*Scenario {
-	return []*Scenario{
+	return append([]*Scenario{
 		{Name: "mixed", About: "faults of every kind by seed, some at once", Full: 10 * time.Minute, Short: 30 * time.Second,
-			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed},
+			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed, strange: 0.1},
 		{Name: "kills", About: "SIGKILL of random workers under load: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
 			Workers: 4, Rate: 300, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: kills},
 		{Name: "rolling", About: "SIGTERM and restart of each worker in turn: 10 rounds in full, 2 in short", Full: 10 * rollEvery * 4, Short: 2 * rollEvery * 4,
@@ -56,7 +67,7 @@ func Scenarios() []*Scenario {
 			Workers: 3, Rate: 200, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: redisWipe},
 		{Name: "provider", About: "FCM answers 429 to everything, with Retry-After in its forms; then APNs is down: 3 minutes in full", Full: 8 * time.Minute, Short: 60 * time.Second,
 			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: provider, alone: true},
-	}
+	}, sequences()...)
 }
 
 // FindScenario returns the one of that name.

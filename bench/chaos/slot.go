@@ -27,6 +27,7 @@ type slot struct {
 
 	mu      sync.Mutex
 	running *fleet.Process
+	started time.Time               // of running
 	ends    map[*fleet.Process]bool // that were told to end
 }
 
@@ -66,7 +67,7 @@ func (s *slot) start() (err error) {
 		return err
 	}
 	s.mu.Lock()
-	s.running = p
+	s.running, s.started = p, time.Now()
 	if s.ends == nil {
 		s.ends = map[*fleet.Process]bool{}
 	}
@@ -90,6 +91,13 @@ func (s *slot) process() *fleet.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
+}
+
+// now is the process and when it was started.
+func (s *slot) now() (*fleet.Process, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running, s.started
 }
 
 // expectEnd says that the process will end for a reason.

@@ -21,7 +21,6 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/deploy/local"
-	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
 // world is everything that a run breaks: servers of its own, each behind a
@@ -30,6 +29,7 @@ type world struct {
 	scenario *Scenario
 	mode     string   // of the lane
 	env      []string // of the workers, besides
+	busy     bool     // the machine has other work
 	people   *crowd.Crowd
 	fleet    *fleet.Fleet
 	senders  *senders // which worker a connection to the simulator is of
@@ -63,7 +63,7 @@ const windows = pipelines * routes * (inFlight + unacknowledged)
 // newWorld starts servers and proxies, and makes topics, schema and users. On
 // an error nothing is left.
 func newWorld(ctx context.Context, o *Options, dir string, records int, seen *arrivals) (_ *world, err error) {
-	w := &world{scenario: o.Scenario, mode: o.Mode, env: o.Env, proxies: map[string]*proxy.Proxy{}, senders: &senders{ports: map[string]string{}},
+	w := &world{scenario: o.Scenario, mode: o.Mode, env: o.Env, busy: o.Busy, proxies: map[string]*proxy.Proxy{}, senders: &senders{ports: map[string]string{}},
 		serving: map[string]*sync.Mutex{Kafka: {}, Redis: {}, Cassandra: {}, APNS: {}, FCM: {}}}
 	seen.senders = w.senders
 	defer func() {
@@ -83,7 +83,7 @@ func newWorld(ctx context.Context, o *Options, dir string, records int, seen *ar
 		Dir: dir, Programs: o.Programs, Keyspace: "chaos", Watch: seen.watch, Configure: w.configure,
 		Servers: fleet.Servers{Kafka: []string{w.proxies[Kafka].Addr()}, Redis: []string{w.proxies[Redis].Addr()},
 			Cassandra: []string{w.proxies[Cassandra].Addr()}},
-		Faults: sim.RouteSet{APNS: sim.Faults{Latency: o.Scenario.Latency}, FCM: sim.Faults{Latency: o.Scenario.Latency}},
+		Faults: o.Scenario.usual(),
 	})
 	if err != nil {
 		return nil, err
@@ -106,7 +106,10 @@ func (w *world) startServers(ctx context.Context, dir string) (err error) {
 	starting.Go(func() {
 		// A client goes where the broker says it is: to the proxy.
 		w.kafka, errs[0] = local.StartKafka(ctx, local.KafkaOptions{Dir: at("kafka"), Brief: true,
-			Properties: map[string]string{"advertised.listeners": "PLAINTEXT://" + w.proxies[Kafka].Addr()}})
+			Properties: map[string]string{"advertised.listeners": "PLAINTEXT://" + w.proxies[Kafka].Addr(),
+				// Producers write whatever time they like, and what seems old must not be
+				// deleted before it was read.
+				"log.message.timestamp.after.max.ms": "9223372036854775807", "log.retention.check.interval.ms": "86400000"}})
 	})
 	starting.Go(func() { w.redis, errs[1] = local.StartRedis(ctx, local.RedisOptions{Dir: at("redis")}) })
 	starting.Go(func() {

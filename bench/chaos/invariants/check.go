@@ -29,6 +29,9 @@ const (
 	Exits      Invariant = "exits"
 	Isolation  Invariant = "isolation"
 	Pressure   Invariant = "pressure"
+	Stops      Invariant = "stops"
+	Bound      Invariant = "bound"
+	Memory     Invariant = "memory"
 )
 
 // meanings are the promises in words, for reports.
@@ -46,6 +49,9 @@ var meanings = map[Invariant]string{
 	I10:        "no more attempts than configured",
 	Exits:      "processes end only when told to, with status 0 and in time",
 	Isolation:  "one provider's fault leaves the other alone",
+	Stops:      "a worker that ends in order leaves nothing to be sent again",
+	Bound:      "at every look, no more is accepted without a row than push_duplicate_bound says",
+	Memory:     "no worker takes more memory than it printed at its start",
 	Pressure:   "while a store is away, no more is sent than the windows hold",
 }
 
@@ -54,7 +60,7 @@ func (i Invariant) Meaning() string { return meanings[i] }
 
 // All are the promises in order, with Incomplete first.
 func All() []Invariant {
-	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure}
+	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory}
 }
 
 // kept is how many findings of one promise are described; all are counted.
@@ -92,6 +98,8 @@ type Worst struct {
 	Delivery   time.Duration // from a record to the provider's acceptance
 	Sample     time.Duration // between two samples of a partition
 	Look       time.Duration // from a sample to the reading of what it has passed, while rows could be written
+	Exposed    int           // pushes of one worker that were accepted without a row
+	Memory     int64         // bytes of one worker
 }
 
 // Clean reports whether every promise was kept.
@@ -133,6 +141,8 @@ func Check(l *Ledgers) *Report {
 	c.footprints()
 	c.exits()
 	c.during()
+	c.stops()
+	c.bounds()
 	return c.r
 }
 

@@ -48,6 +48,7 @@ func clean() *Ledgers {
 		Letters:   Seal([]Letter{{Dead, "c", 0, "bad_json"}, {Retry, "b", 1, "unavailable"}}),
 		Processes: Seal([]Footprint{{"w1", at(0), 80, 30, 50 << 20}, {"w1", at(4000), 90, 31, 60 << 20}}),
 		Leaks:     Seal[Leak](nil),
+		Exposures: Seal([]Exposure{{Worker: "w1", At: at(105), Exposed: 1, Bound: 3, Bytes: 50 << 20, MemoryBound: 400 << 20}}),
 		Limits:    Limits{Retries: 3, Standstill: time.Second, Back: time.Second, Look: time.Second},
 	}
 	samples := []Sample{}

@@ -27,6 +27,8 @@ func (c *checker) outcomes() {
 			c.r.find(I1, "%s ended %s, and devices %v are open: %s", c.describe(p), outcome, open, c.story(p.ID))
 		case len(p.Outcomes) > 0 && !slices.Contains(p.Outcomes, outcome):
 			c.r.find(I1, "%s ended %s and not %v: %s", c.describe(p), outcome, p.Outcomes, c.story(p.ID))
+		case p.Reason != "" && outcome == p.Outcomes[0] && !h.because(State(outcome), p.Reason):
+			c.r.find(I1, "%s ended %s, and not because of %s: %s", c.describe(p), outcome, p.Reason, c.story(p.ID))
 		}
 		c.everyDevice(p, h)
 		c.oneEnding(p, h)
@@ -146,7 +148,7 @@ func (c *checker) accepted() {
 }
 
 func (c *checker) describe(p *Produced) string {
-	return fmt.Sprintf("%s (%s/%d/%d)", p.ID, p.Partition.Topic, p.Partition.ID, p.Offset)
+	return fmt.Sprintf("%s (%s/%d/%d%s)", p.ID, p.Partition.Topic, p.Partition.ID, p.Offset, mark(p.Kind != "", ", "+p.Kind))
 }
 
 // story is all that is known of a notification.

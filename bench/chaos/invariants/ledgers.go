@@ -19,6 +19,8 @@
 //     is away nobody can read; when it is back the fleet must be kept from it
 //     (Shut) until that is made up for.
 //   - Processes and Leaks, or I9 and I8 in Limits.Unobserved.
+//   - Exposures: what each worker had accepted without a row, looked at all the
+//     time, or Bound in Limits.Unobserved.
 //   - Events: what was done to the fleet, with how many pushes each may make
 //     the fleet repeat. Without events nothing may be repeated.
 //
@@ -37,6 +39,7 @@ type Ledgers struct {
 	Offsets   Ledger[Sample]
 	Processes Ledger[Footprint]
 	Leaks     Ledger[Leak]
+	Exposures Ledger[Exposure]
 	Exits     []Exit
 	Events    []Event
 	Shut      []Span // when nobody of the fleet could reach the status store
@@ -78,6 +81,8 @@ type Produced struct {
 	Deadline  time.Time // it may not be sent after this; zero = no deadline
 	Outcomes  []Outcome // that it may end with; empty = any final one
 	Devices   []string  // hashes of devices that must each end; empty = not known
+	Kind      string    // what is special about it, in words; empty = nothing
+	Reason    string    // that a row must have where it ends with the first of Outcomes; empty = any
 }
 
 // Send is one push as the simulator saw it.
@@ -172,6 +177,14 @@ type Event struct {
 	// status at that moment.
 	Repeats int
 	Exposed map[Pair]bool
+	// Of names the worker whose sends it concerns; empty = everybody's. Orderly
+	// is set for a stop that must leave nothing to be repeated. Unrecordable says
+	// that rows could not be written while it lasted.
+	Of                    string
+	Orderly, Unrecordable bool
+	// Rewinds says that offsets were set back by hand: committed ones may be
+	// lower after it than before.
+	Rewinds bool
 	// Stalls says that partitions may stand still from Start to End and for
 	// Limits.Heal after it. ComesBack says that commits must move again within
 	// Limits.Back of End.
@@ -223,6 +236,9 @@ type Limits struct {
 	// Unobserved are invariants that this run has no observer for: I8, I9. They
 	// are named in the report.
 	Unobserved []Invariant
+	// Windows is what a worker's windows hold by the configuration: the bound
+	// that it must print; 0 = not compared.
+	Windows int
 }
 
 func (l Limits) withDefaults() Limits {

@@ -32,7 +32,7 @@ func (c *checker) offsets() {
 func (c *checker) forward(p Partition, samples []Sample) {
 	for i := 1; i < len(samples); i++ {
 		a, b := &samples[i-1], &samples[i]
-		if b.Committed < a.Committed {
+		if b.Committed < a.Committed && !c.rewound(a.At, b.At) {
 			c.r.find(I5, "%s/%d went from %d back to %d at %s", p.Topic, p.ID, a.Committed, b.Committed, b.At.Format(time.StampMilli))
 		}
 		gap := b.At.Sub(a.At)
@@ -41,6 +41,11 @@ func (c *checker) forward(p Partition, samples []Sample) {
 			c.r.find(Incomplete, "the offset of %s/%d was not sampled for %v from %s on", p.Topic, p.ID, gap, a.At.Format(time.StampMilli))
 		}
 	}
+}
+
+// rewound reports whether offsets were set back by hand in a time.
+func (c *checker) rewound(from, to time.Time) bool {
+	return slices.ContainsFunc(c.Events, func(e Event) bool { return e.Rewinds && !e.Start.After(to) && !e.End.Before(from) })
 }
 
 // unread is a stretch of records that was passed while the status could not be

@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -92,6 +93,19 @@ func (h history) outcome() (Outcome, []string) {
 		return Open, open
 	}
 	return Outcome(best), open
+}
+
+// because reports whether a row of a state has a reason, with or without
+// something behind it.
+func (h history) because(s State, reason string) bool {
+	for _, rows := range h {
+		if slices.ContainsFunc(rows, func(r Row) bool {
+			return r.State == s && (r.Reason == reason || strings.HasPrefix(r.Reason, reason+":"))
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // settled is from when on the record that the rows are of needed no Kafka any

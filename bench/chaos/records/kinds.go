@@ -38,7 +38,7 @@ func concat(lists ...[]kind) (all []kind) {
 var plain = []kind{
 	{name: "a plain one", weight: 20, change: func(*draft) {}},
 	{name: "a copy", weight: 10, change: func(d *draft) {
-		if o, ok := d.again(); ok {
+		if o, ok := d.again(); ok && !o.taken {
 			d.Record = o.record
 			d.Want.Copy, d.Kind = true, "a copy"
 		}
@@ -64,7 +64,7 @@ var ids = []kind{
 		}
 		// Under the same key: which of two partitions is ahead nobody knows.
 		other := (o.user + 1 + d.g.r.IntN(len(d.g.options.Users)-1)) % len(d.g.options.Users)
-		d.Key, d.Codec = o.record.Key, Unpacked
+		d.Key, d.Codec, o.taken = o.record.Key, Unpacked, true
 		d.fields["id"], d.fields["user_id"] = o.record.Want.ID, d.g.options.Users[other].ID
 		d.nameless("id_reused", "*")
 		d.Want.Decoded, d.Want.User = true, -1
@@ -192,11 +192,11 @@ func (d *draft) word(n int) string {
 }
 
 // again is a record that came before.
-func (d *draft) again() (original, bool) {
+func (d *draft) again() (*original, bool) {
 	if len(d.g.past) == 0 {
-		return original{}, false
+		return nil, false
 	}
-	return d.g.past[d.g.r.IntN(len(d.g.past))], true
+	return &d.g.past[d.g.r.IntN(len(d.g.past))], true
 }
 
 func (d *draft) at(millis int64, age Age) {

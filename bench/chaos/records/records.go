@@ -131,6 +131,10 @@ type Generator struct {
 type original struct {
 	record Record
 	user   int
+	// taken is set once another user's record has its id. A copy after that may
+	// meet that record where it is still open, and which of the two has the id by
+	// right no worker knows then: it may end as a copy, or as one that has taken it.
+	taken bool
 }
 
 // New makes a Generator that draws all it does from source: the same source,
@@ -226,7 +230,7 @@ func (d *draft) keeps() bool {
 const kept = 500
 
 func (g *Generator) remember(d *draft) {
-	o := original{d.Record, d.user}
+	o := original{record: d.Record, user: d.user}
 	if len(g.past) < kept {
 		g.past = append(g.past, o)
 		return

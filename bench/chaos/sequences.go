@@ -1,0 +1,120 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// sequences are the scenarios of one chain of events each, in which something
+// that is harmless alone meets something else.
+func sequences() []*Scenario {
+	return []*Scenario{
+		{Name: "stops", About: "SIGTERM with a backlog while the providers take 1 to 6 s to answer: 20 stops in full, 6 in short", Full: 20 * stopEvery, Short: 6 * stopEvery,
+			Workers: stopWorkers, Rate: 300, Spread: sim.Distribution{Shape: sim.Uniform, A: time.Second, B: 6 * time.Second}, Session: 6 * time.Second, plan: stops},
+		{Name: "rewind", About: "offsets set back by more than W by hand, with Redis wiped now and then: 5 times in full, 2 in short", Full: 5 * rewindEvery, Short: 2 * rewindEvery,
+			Workers: 2, Rate: 140, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: rewinds, strange: 0.3,
+			configure: func(c *configs.Config) { c.Batch.Records = 50 }}, // W = 200
+		{Name: "slow-stores", About: "Cassandra, Redis and Kafka answer 20 and 200 ms late, by turns and all at once", Full: 8 * lagFor, Short: 2 * lagFor,
+			Workers: 2, Rate: 100, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: slowStores, strange: 0.1},
+		{Name: "lost-answers", About: "ways to the providers are cut, reset, half-open, black holes; in at_most_once", Full: 2 * time.Minute, Short: 30 * time.Second,
+			Workers: 2, Rate: 150, Latency: 200 * time.Millisecond, Session: 6 * time.Second, plan: lostAnswers, mode: configs.AtMostOnce},
+		{Name: "strange", About: "nothing but records of the whole input space, with stops, kills and a wiped Redis", Full: 2 * time.Minute, Short: 24 * time.Second,
+			Workers: 2, Rate: 60, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: strange, strange: 1, bombs: true,
+			// Each of two readers unpacks a bomb as far as it is allowed to, with a
+			// buffer that grows, and holds what it has polled (configs.MemoryBound); an
+			// idle process gives that back in minutes. What it takes at most is held
+			// against what it printed all the same.
+			limits: func(l *invariants.Limits) { l.Bytes = 2 * (64 + 192 + 64) << 20 }},
+		{Name: "revokes", About: "members join and leave with a backlog while one provider is slow and the other is not", Full: 2 * time.Minute, Short: 30 * time.Second,
+			Workers: 2, Rate: 150, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: churn,
+			late: sim.Distribution{Shape: sim.Uniform, A: 3 * time.Second, B: 6 * time.Second}},
+	}
+}
+
+// usual is what the providers do when nothing is done to them.
+func (s *Scenario) usual() sim.RouteSet {
+	apns := sim.Faults{Latency: s.Latency, Spread: s.Spread}
+	fcm := apns
+	if s.late != (sim.Distribution{}) {
+		fcm = sim.Faults{Spread: s.late}
+	}
+	return sim.RouteSet{APNS: apns, FCM: fcm}
+}
+
+const (
+	stopWorkers = 3
+	// stopEvery is less than a stop takes with such providers: while one drains,
+	// another may be told as well.
+	stopEvery = 5 * time.Second
+)
+
+// stops tells the workers to end by turns, and now and then two at once.
+func stops(r *rand.Rand, length time.Duration) (plan []Action) {
+	at, who := settle, r.IntN(stopWorkers)
+	for range int(length / stopEvery) {
+		plan = append(plan, Action{At: at, Fault: Stop, Target: worker(who)})
+		who = (who + 1 + r.IntN(stopWorkers-1)) % stopWorkers
+		at += exponential(r, stopEvery)
+	}
+	return plan
+}
+
+// rewindEvery is time for W records of each partition and more, and for all
+// workers to end and start.
+const rewindEvery = 30 * time.Second
+
+func rewinds(r *rand.Rand, length time.Duration) (plan []Action) {
+	form := r.IntN(3)
+	for at := rewindEvery - 6*time.Second; at < length; at += rewindEvery {
+		plan = append(plan, Action{At: at, Fault: Rewind, Target: Workers, Form: form})
+		form = (form + 1) % 3
+	}
+	return plan
+}
+
+const lagFor = 18 * time.Second
+
+func slowStores(_ *rand.Rand, length time.Duration) (plan []Action) {
+	stores := []string{Cassandra, Redis, Kafka}
+	for i := range int(length / lagFor) {
+		delay := []time.Duration{200 * time.Millisecond, 20 * time.Millisecond}[i/4%2]
+		at := settle + time.Duration(i)*lagFor
+		for j, s := range stores {
+			if i%4 == 0 || j == i%4-1 { // all at once first, then one by one
+				plan = append(plan, Action{At: at, Fault: Lag, Target: s, For: lagFor - 4*time.Second, Delay: delay})
+			}
+		}
+	}
+	return plan
+}
+
+// lostAnswers does to the ways of both workers what makes it unknown what
+// became of a send.
+func lostAnswers(r *rand.Rand, length time.Duration) (plan []Action) {
+	for at := settle; at < length; at += millis(r, time.Second, 3*time.Second) {
+		a := Action{At: at, Fault: []Fault{Reset, Cut, HalfOpen, BlackHole}[r.IntN(4)], Target: paths(r.IntN(2))}
+		if a.Fault == HalfOpen || a.Fault == BlackHole {
+			a.For = millis(r, 500*time.Millisecond, 4*time.Second)
+		}
+		plan = append(plan, a)
+	}
+	return plan
+}
+
+func strange(r *rand.Rand, length time.Duration) (plan []Action) {
+	for at := settle; at < length-2*time.Second; at += millis(r, 4*time.Second, 7*time.Second) {
+		switch r.IntN(3) {
+		case 0:
+			plan = append(plan, Action{At: at, Fault: Stop, Target: worker(r.IntN(2))})
+		case 1:
+			plan = append(plan, Action{At: at, Fault: Kill, Target: worker(r.IntN(2))})
+		case 2:
+			plan = append(plan, Action{At: at, Fault: Wipe, Target: Redis})
+		}
+	}
+	return plan
+}
