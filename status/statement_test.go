@@ -1,0 +1,202 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/google/uuid"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// What is bound to a batch's statements are its rows' own values in the
+// statement's order, and the bucket before each; what a row does not have is
+// unset, so that it writes no tombstone. The memory serves batches of any size,
+// one after the other, and keeps nothing of them.
+func TestBoundRows(t *testing.T) {
+	var bound boundRows
+	for _, n := range []int{1, 7, 200, 3, 201, 1} {
+		var rows encodedRows
+		for i := range n {
+			r := pipeline.Row{ID: fmt.Sprintf("id %d", i), Device: fmt.Sprintf("d%d", i), Step: int16(i), State: pipeline.StateDelivered,
+				At: time.UnixMilli(int64(1e12 + i)), UserHash: uint64(i)}
+			if i%2 == 1 {
+				r.ProviderID, r.Reason = fmt.Sprintf("p%d", i), "gone"
+			}
+			rows.append(&r)
+		}
+		bound.bind(77, &rows)
+		if len(bound.entries) != n {
+			t.Fatalf("%d statements of %d rows", len(bound.entries), n)
+		}
+		start := int32(0)
+		for i, e := range bound.entries {
+			if e.Stmt != insertRow || !e.Idempotent || len(e.Args) != 1+valuesPerRow {
+				t.Fatalf("row %d: %d arguments of %q, idempotent %v", i, len(e.Args), e.Stmt, e.Idempotent)
+			}
+			if got := marshalled(t, e.Args[0]); binary.BigEndian.Uint64(got) != 77 {
+				t.Errorf("row %d: bucket %x", i, got)
+			}
+			for j, arg := range e.Args[1:] {
+				end := rows.ends[i*valuesPerRow+j]
+				if end < 0 {
+					if arg != gocql.UnsetValue {
+						t.Errorf("row %d, value %d of none is %v", i, j, arg)
+					}
+					start = ^end
+					continue
+				}
+				if got := marshalled(t, arg); !bytes.Equal(got, rows.data[start:end]) {
+					t.Errorf("row %d, value %d is %q, want %q", i, j, got, rows.data[start:end])
+				}
+				start = end
+			}
+		}
+		bound.clear()
+		for i := range n * valuesPerRow {
+			if bound.values[1+i].data != nil {
+				t.Fatalf("keeps value %d", i)
+			}
+		}
+	}
+}
+
+func marshalled(t *testing.T, arg any) []byte {
+	t.Helper()
+	m, is := arg.(gocql.Marshaler)
+	if !is {
+		t.Fatalf("%T is not encoded", arg)
+	}
+	b, err := m.MarshalCQL(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What the driver is told is what the delivery's promises stand on: it repeats
+// nothing by itself, it gives rows no time of its own, it has the consistency
+// asked for, and it comes back to a node within seconds.
+func TestWhatTheDriverIsTold(t *testing.T) {
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS13}
+	o, err := Options{Hosts: []string{"10.0.0.1:9999"}, Keyspace: "pushfleet", Username: "u", Password: "p", TLS: tlsConfig,
+		Timeout: 3 * time.Second, Connections: 3, Consistency: "LOCAL_QUORUM", LocalDC: "dc1", Layouts: DefaultLayouts(),
+		Log: slog.New(slog.DiscardHandler)}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dialer{}
+	c, policy := o.cluster("pushfleet", d)
+	if c.RetryPolicy != nil || c.DefaultTimestamp || !c.DefaultIdempotence || c.Consistency != gocql.LocalQuorum || c.ProtoVersion != 4 {
+		t.Errorf("retries %v, own times %v, idempotence %v, consistency %v, protocol %d",
+			c.RetryPolicy, c.DefaultTimestamp, c.DefaultIdempotence, c.Consistency, c.ProtoVersion)
+	}
+	if c.Timeout != o.Timeout || c.WriteTimeout != o.Timeout || c.ConnectTimeout != o.Timeout || c.NumConns != 3 || c.Port != 9999 {
+		t.Errorf("time-outs %v, %v, %v, %d connections, port %d", c.Timeout, c.WriteTimeout, c.ConnectTimeout, c.NumConns, c.Port)
+	}
+	if c.ReconnectInterval <= 0 || c.ReconnectInterval > 5*time.Second {
+		t.Errorf("a node that was down is tried again after %v", c.ReconnectInterval)
+	}
+	if c.Dialer != gocql.Dialer(d) || c.PoolConfig.HostSelectionPolicy != gocql.HostSelectionPolicy(policy) || c.Keyspace != "pushfleet" {
+		t.Error("not our dialer, policy or keyspace")
+	}
+	if a, is := c.Authenticator.(gocql.PasswordAuthenticator); !is || a.Username != "u" || a.Password != "p" {
+		t.Errorf("authenticates as %T", c.Authenticator)
+	}
+	if c.SslOpts == nil || c.SslOpts.Config != tlsConfig || !c.SslOpts.EnableHostVerification {
+		t.Errorf("TLS %+v", c.SslOpts)
+	}
+	if c.HostFilter == nil {
+		t.Error("nodes of other data centres are used")
+	}
+
+	o.Hosts, o.Username, o.TLS, o.LocalDC = []string{"10.0.0.1"}, "", nil, ""
+	if c, _ := o.cluster("k", d); c.Port != 9042 || c.Authenticator != nil || c.SslOpts != nil || c.HostFilter != nil {
+		t.Errorf("a bare host is told port %d, %T, %v, filter %v", c.Port, c.Authenticator, c.SslOpts, c.HostFilter != nil)
+	}
+}
+
+// The first id of a new layout is in it, to the millisecond.
+func TestLayoutBeginsWithItsTime(t *testing.T) {
+	since := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	grown := append(DefaultLayouts(), Layout{Since: since, Slice: time.Minute, Shards: 64})
+	shards := map[int64]bool{}
+	for i := range 2000 {
+		var u uuid.UUID
+		binary.BigEndian.PutUint64(u[:], uint64(since.UnixMilli())<<16|0x7000)
+		binary.BigEndian.PutUint64(u[8:], 1<<63|uint64(i))
+		shards[grown.Bucket(u.String())&0xffff] = true
+	}
+	if len(shards) != 64 {
+		t.Errorf("ids of its first millisecond use %d shards, want 64", len(shards))
+	}
+}
+
+// A session is given its time before it has to go: one request that failed is
+// none.
+func TestSessionIsGivenItsTime(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		long time.Duration
+	}{
+		{gocql.ErrNoConnections, patienceUnconnected},
+		{context.DeadlineExceeded, patienceTimedOut * 5 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := testCluster()
+			if sickAfter(c, tt.err, tt.long-time.Millisecond) {
+				t.Errorf("%v for less than %v cost the session", tt.err, tt.long)
+			}
+			if !sickAfter(c, tt.err, time.Second) {
+				t.Errorf("%v for %v cost nothing", tt.err, tt.long+time.Second)
+			}
+		})
+	}
+}
+
+// lines counts what is logged.
+type lines struct {
+	slog.Handler
+	n map[string]int
+}
+
+func (l lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l lines) Handle(_ context.Context, r slog.Record) error {
+	l.n[r.Message]++
+	return nil
+}
+
+// A store that fails is said to fail as it begins and every ten seconds while it
+// lasts, and once that it is back; one that works is not spoken of.
+func TestFailuresAreLoggedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testCluster()
+		said := map[string]int{}
+		c.opts.Log = slog.New(lines{slog.DiscardHandler, said})
+		sickAfter(c, nil, time.Minute)
+		if len(said) != 0 {
+			t.Errorf("a store that works: %v", said)
+		}
+		sickAfter(c, frame{gocql.ErrCodeOverloaded, "too much"}, 35*time.Second)
+		if n := said["cassandra request failed, trying again"]; n != 4 || len(said) != 1 {
+			t.Errorf("in 35 s of failures: %v", said)
+		}
+		sickAfter(c, nil, time.Minute)
+		if n := said["cassandra answers again"]; n != 1 || said["cassandra request failed, trying again"] != 4 {
+			t.Errorf("after a minute of answers: %v", said)
+		}
+		c.stop()
+		sickAfter(c, context.Canceled, time.Minute)
+		if said["cassandra request failed, trying again"] != 4 {
+			t.Errorf("while closing: %v", said)
+		}
+	})
+}
