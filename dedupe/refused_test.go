@@ -200,3 +200,66 @@ func TestLimitsOfOptions(t *testing.T) {
 		}
 	}
 }
+
+// Ids that look like a UUIDv7 but for one character carry no time.
+func TestNearlyUUIDs(t *testing.T) {
+	const id = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"
+	if at, ok := MintedAt(id); !ok || at.UnixMilli() != 0x017F22E279B0 {
+		t.Errorf("%s carries %v, %v", id, at, ok)
+	}
+	for i := range id {
+		b := []byte(id)
+		b[i] = 'x'
+		if at, ok := MintedAt(string(b)); ok {
+			t.Errorf("%s carries %v", b, at)
+		}
+	}
+	for _, other := range []string{id + "0", id[1:], id[:35]} {
+		if _, ok := MintedAt(other); ok {
+			t.Errorf("%s carries a time", other)
+		}
+	}
+}
+
+// Whatever is not a clear no is a yes: servers answer with numbers or booleans.
+func TestClearNo(t *testing.T) {
+	for _, row := range []struct {
+		answer any
+		want   bool
+	}{{int64(0), false}, {int64(1), true}, {false, false}, {true, true}, {nil, true}, {"0", true}, {proto("no"), true}} {
+		if got := yes(row.answer); got != row.want {
+			t.Errorf("%v (%T) is %v", row.answer, row.answer, got)
+		}
+	}
+}
+
+func TestCheckWantsAnAnswerForEach(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		if err := f.Check(t.Context(), names(2, "id"), make([]bool, 1)); err == nil {
+			t.Error("two ids with room for one answer")
+		}
+	})
+}
+
+// A worker that finds a filter with another's birth learns it, and gives it no
+// second, later one: that would make fewer ids exempt, for everybody, with each
+// worker that starts.
+func TestBirthsAreLearnt(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		r.Wipe()
+		must(t, f.Prepare(t.Context()))
+		w := f.window(f.number(time.Now()))
+		born := w.born[0].Load()
+		time.Sleep(time.Hour)
+		heir := another(t, f)
+		must(t, heir.Prepare(t.Context()))
+		must(t, heir.Prepare(t.Context()))
+		if got := heir.window(w.number).born[0].Load(); got != born || born == 0 {
+			t.Errorf("an heir knows birth %d, want %d", got, born)
+		}
+		if got, err := f.client.Get(t.Context(), w.births[0]).Int64(); err != nil || got != born {
+			t.Errorf("the birth is %d by now, %v; want %d", got, err, born)
+		}
+	})
+}

@@ -4,13 +4,17 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/shards"
 )
 
 // answers gives a client's pipelines these answers, one after the other, and
@@ -98,6 +102,55 @@ func TestWhatIsNotStoredIsAnError(t *testing.T) {
 	}
 }
 
+// each answers the commands of a pipeline by their order, and keeps how many keys
+// each had.
+type each struct {
+	answers
+	by   []func(*redis.Cmd) error
+	keys []int
+}
+
+func (e *each) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for i, cmd := range cmds {
+			e.keys = append(e.keys, cmd.Args()[2].(int))
+			if err := e.by[min(i, len(e.by)-1)](cmd.(*redis.Cmd)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// An answer is about the users of its own call, which are few enough for a
+// server to have time for others.
+func TestCallsAreOfOneShardAndShort(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer client.Close()
+	hook := &each{by: []func(*redis.Cmd) error{says()}}
+	client.AddHook(hook)
+	l := limiter(t, client, perUser(9, time.Hour))
+	var reqs []*Request
+	first := shards.UserShard("u0")
+	for i := 0; len(reqs) < 2*maxUsersPerCall+1; i++ {
+		if owner := fmt.Sprintf("u%d", i); shards.UserShard(owner) == first {
+			reqs = append(reqs, &Request{Owner: owner, ID: "a", Type: "x", At: start})
+		}
+	}
+	if err := l.Decide(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{maxUsersPerCall, maxUsersPerCall, 1}; !slices.Equal(hook.keys, want) {
+		t.Errorf("calls of %v users, want %v", hook.keys, want)
+	}
+
+	// The second call's answer names a user that it does not have.
+	hook.by = []func(*redis.Cmd) error{says(), says(int64(maxUsersPerCall+1), string(encodeState(nil, []event{{1, 2, 3}})))}
+	if err := l.Decide(t.Context(), reqs); err == nil || !strings.Contains(err.Error(), "answer about key 501 of 500") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
 // What a rule may ask for, it may ask for to the last.
 func TestTheLargestRules(t *testing.T) {
 	for _, r := range []Rule{
@@ -130,6 +183,13 @@ func TestEventsAreForgottenInTime(t *testing.T) {
 	binary.LittleEndian.PutUint64(header[1:], xxhash.Sum64(header[stampSize:]))
 	if events, err := decodeState(nil, header); err != nil || len(events) != 0 {
 		t.Errorf("a state without events has %d, %v", len(events), err)
+	}
+	for extra := 1; extra < eventSize; extra++ {
+		cut := append(slices.Clone(header), make([]byte, extra)...)
+		binary.LittleEndian.PutUint64(cut[1:], xxhash.Sum64(cut[stampSize:]))
+		if _, err := decodeState(nil, cut); err == nil {
+			t.Errorf("%d bytes of an event were read", extra)
+		}
 	}
 }
 
