@@ -127,6 +127,32 @@ func TestCheckDevices(t *testing.T) {
 	}
 }
 
+// A dead token beside a living device decides nothing: what becomes of the living
+// one does, also where that is UNKNOWN.
+func TestTheLivingDecide(t *testing.T) {
+	half := &crowd.Targets{Live: []string{"a"}, Dead: []string{"x"}}
+	row := func(device string, s pipeline.State) pipeline.Row {
+		return pipeline.Row{ID: "n", Device: device, State: s}
+	}
+	for _, tt := range []struct {
+		why     string
+		targets *crowd.Targets
+		rows    []pipeline.Row
+		want    pipeline.Outcome
+	}{
+		{"the living one is UNKNOWN", half, []pipeline.Row{row("a", pipeline.StateUnknown), row("x", pipeline.StateFailed)}, pipeline.OutcomeUnknown},
+		{"the living one failed too", half, []pipeline.Row{row("a", pipeline.StateFailed), row("x", pipeline.StateSuppressed)}, pipeline.OutcomeFailed},
+		{"nothing is known of it", half, []pipeline.Row{row("x", pipeline.StateFailed)}, pipeline.OutcomeFailed},
+		{"nobody lives", &crowd.Targets{Dead: []string{"x"}}, []pipeline.Row{row("x", pipeline.StateFailed)}, pipeline.OutcomeFailed},
+		{"nobody knows whom it is for", nil, []pipeline.Row{row("a", pipeline.StateUnknown), row("x", pipeline.StateFailed)}, pipeline.OutcomeFailed},
+	} {
+		n := &placed{targets: tt.targets}
+		if got := n.livingOutcome(tt.rows, (&pipeline.History{Rows: tt.rows}).Outcome()); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
+		}
+	}
+}
+
 func TestMetricsSum(t *testing.T) {
 	m := Metrics{`a{lane="x",why="1"}`: 1, `a{lane="x",why="2"}`: 2, `a{lane="y"}`: 4, `ab`: 8, `b`: 16}
 	for _, tt := range []struct {

@@ -108,6 +108,7 @@ func (w *world) check(ctx context.Context, within time.Duration) ([]Finding, err
 	found = append(found, w.checkRepeats(report)...)
 	found = append(found, w.checkExposed()...)
 	found = append(found, w.checkWaits()...)
+	found = append(found, w.checkUnknown()...)
 	ahead, err := w.checkCommits(ctx)
 	return append(found, ahead...), err
 }

@@ -93,6 +93,40 @@ func TestHasty(t *testing.T) {
 	}
 }
 
+// A push ends UNKNOWN only where an answer was lost, or a worker died between its
+// intent and its end.
+func TestUnexplained(t *testing.T) {
+	const no = "ServiceUnavailable"
+	lost := push("n", "a", 20, "accepted")
+	lost.Unheard = true
+	others := lost
+	others.Device = "b"
+	for _, tt := range []struct {
+		why    string
+		end    unsure
+		sends  []invariants.Send
+		upsets []upset
+		cut    bool
+		found  int
+	}{
+		{"its answer was lost", unsure{intent: at(10), at: at(50)}, []invariants.Send{lost}, nil, false, 0},
+		{"its answer was heard", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, nil, false, 1},
+		{"another device's answer was lost", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no), others}, nil, false, 1},
+		{"a death in between", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(30), at(30)}}, false, 0},
+		{"a death before", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(5), at(5)}}, false, 1},
+		{"a death after", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(60), at(60)}}, false, 1},
+		{"a death that it had no intent at", unsure{at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(30), at(30)}}, false, 1},
+		{"never read, where connections were cut", unsure{at: at(50)}, nil, nil, true, 0},
+		{"never read, where none was", unsure{at: at(50)}, nil, nil, false, 1},
+		{"heard, where connections were cut", unsure{at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, nil, true, 1},
+	} {
+		tt.end.Pair = invariants.Pair{ID: "n", Device: "a"}
+		if got := unexplained([]unsure{tt.end}, tt.sends, tt.upsets, tt.cut); len(got) != tt.found {
+			t.Errorf("%s: %v, want %d", tt.why, got, tt.found)
+		}
+	}
+}
+
 // One UNKNOWN excuses the push that it is about, where the lane may have it: no
 // other push, and no limit.
 func TestOneUnknownExcusesItself(t *testing.T) {

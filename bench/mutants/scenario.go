@@ -134,6 +134,7 @@ func lostAnswers(ctx context.Context, w *world, planted []string) error {
 	if err := oneWorker(ctx, w, planted); err != nil {
 		return err
 	}
+	w.cut = true
 	for n := range 3 {
 		if err := w.AwaitAccepted(ctx, uint64(150+150*n)); err != nil {
 			return err

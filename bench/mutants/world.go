@@ -46,6 +46,7 @@ type world struct {
 	sends   sendLog
 	produce []fleet.Record // what was produced, in order
 
+	cut    bool // connections were ended
 	deaths []killed
 	events []invariants.Event // what else was done to it, for the chaos harness's checker
 	report *fleet.Report      // of check

@@ -82,6 +82,7 @@ var bugs = map[string]func(*soil){
 	"ignore-produce-refusal": ignoreProduceRefusal,
 	"row-before-retry":       rowBeforeRetry,
 	"row-before-dlq":         rowBeforeDLQ,
+	"later-is-unknown":       laterIsUnknown,
 	"resend-ambiguous":       resendAmbiguous,
 	"ignore-drop-ambiguous":  ignoreDropAmbiguous,
 	"release-answered":       releaseAnswered,

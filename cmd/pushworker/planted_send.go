@@ -69,6 +69,16 @@ func silenceIsDelivered(s *soil) {
 	})
 }
 
+// laterIsUnknown takes what the provider asked to try later for something that it
+// may have accepted.
+func laterIsUnknown(s *soil) {
+	s.answered(func(r *pipeline.Result) {
+		if r.Class == pipeline.Again && r.Certainty == pipeline.NotAccepted {
+			r.Certainty = pipeline.Ambiguous
+		}
+	})
+}
+
 // resendAmbiguous takes what was written and never answered for not accepted.
 func resendAmbiguous(s *soil) {
 	s.answered(func(r *pipeline.Result) {
