@@ -133,18 +133,20 @@ func (x *exposed) accepted(began map[string]time.Time) (list []invariants.Send) 
 	return list
 }
 
-// printed is what a process says of itself; ok is false until it does.
+// printed is what a process says of itself; ok is false until it is ready: before
+// that, not all of its lanes may be open, and its bound is of those that are.
 func (x *exposed) printed(ctx context.Context, p *fleet.Process) (said printed, ok bool) {
 	if said, ok = x.bounds[p]; ok {
 		return said, true
+	}
+	if ready, _, err := p.Ready(ctx); err != nil || !ready {
+		return said, false
 	}
 	m, err := p.Metrics(ctx)
 	if err != nil {
 		return said, false
 	}
-	if said.pushes = int(m.Sum("push_duplicate_bound")); said.pushes == 0 {
-		return said, false // its lanes are not open yet
-	}
+	said.pushes = int(m.Sum("push_duplicate_bound"))
 	for line := range strings.Lines(p.Log()) {
 		var entry struct {
 			Msg string
