@@ -1,6 +1,10 @@
 package fcm
 
 import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +47,74 @@ func FuzzBodies(f *testing.F) {
 		}
 		if find("token") != `"`+registration+`"` || find("data pf_id") != `"n1"` {
 			t.Errorf("%s", r.Body)
+		}
+	})
+}
+
+// FuzzRetryAfter has an answer say when to come back, and what its server's clock
+// shows. Whatever it says, a pause is neither shorter than Google wants nor
+// longer than one bad header may stop a project; a number is so many seconds,
+// and nothing that cannot be read is a pause.
+func FuzzRetryAfter(f *testing.F) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for _, value := range []string{"30", "0", "-1", "99999999999999999999", " 7 ", "1e3", "1.5", "soon",
+		now.Add(time.Minute).Format(http.TimeFormat), "Fri, 31 Dec 9999 23:59:59 GMT", "Monday, 22-Nov-26 12:00:30 GMT", "Sun Nov 22 12:00:30 2026"} {
+		f.Add(value, now.Format(http.TimeFormat), 429)
+		f.Add(value, "Mon, 01 Jan 0001 00:00:00 GMT", 503)
+	}
+	digits := regexp.MustCompile(`^[0-9]{1,9}$`)
+	f.Fuzz(func(t *testing.T, value, date string, status int) {
+		asked, ok := retryAfter(value, date, now)
+		if asked < 0 || !ok && asked != 0 {
+			t.Fatalf("%q at %q: %v, %v", value, date, asked, ok)
+		}
+		if n := strings.TrimSpace(value); digits.MatchString(n) {
+			seconds, _ := strconv.Atoi(n)
+			if want := min(time.Duration(seconds)*time.Second, longest); !ok || asked != want {
+				t.Errorf("%q: %v, %v; want %v", value, asked, ok, want)
+			}
+		}
+		if status = 400 + (status%200+200)%200; status == 401 {
+			return // asks for another access token, and is parked
+		}
+		r := answered(status, "", value)
+		r.Answer.Header[1] = []byte(date)
+		result, _ := testCodec().Read(delivery(pipeline.Message{}), r)
+		if result.Class == pipeline.Again && result.After != quotaDelay && (result.After < shortest || result.After > longest) {
+			t.Errorf("status %d, %q at %q: come back after %v", status, value, date, result.After)
+		}
+		if status == 503 && result.Pause != ok {
+			t.Errorf("503, %q at %q: %+v", value, date, result)
+		}
+	})
+}
+
+// FuzzToken sends to any registration token. The grammar here is another one
+// than the encoder's; what passes it is sent as it is, to nobody else.
+func FuzzToken(f *testing.F) {
+	for _, token := range []string{registration, "", `a"b`, "a\u0041", "a,b", "../x", "é", strings.Repeat("x", 4096), strings.Repeat("x", 4097), "a\n"} {
+		f.Add(token)
+	}
+	grammar := regexp.MustCompile(`^[A-Za-z0-9_:%-]+\z`)
+	f.Fuzz(func(t *testing.T, token string) {
+		d := delivery(pipeline.Message{Title: "t"})
+		d.Device.Token = token
+		r := &exchange.Draft{}
+		result, ok := testCodec().Encode(d, r)
+		if want := grammar.MatchString(token) && len(token) <= 4096; ok != want {
+			t.Fatalf("%q: sent %v (%+v), want %v", token, ok, result, want)
+		}
+		if !ok {
+			if result.Class != pipeline.Refused || result.Reason != string(pipeline.InvalidToken) || len(r.Body) != 0 {
+				t.Errorf("%q: %+v, body %q", token, result, r.Body)
+			}
+			return
+		}
+		var sent struct {
+			Message struct{ Token string }
+		}
+		if err := json.Unmarshal(r.Body, &sent); err != nil || sent.Message.Token != token {
+			t.Errorf("%q: sent to %q, %v", token, sent.Message.Token, err)
 		}
 	})
 }
