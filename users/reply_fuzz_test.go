@@ -1,0 +1,180 @@
+package users_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+)
+
+// saying is a Redis that answers an MGET with these bytes, and hangs up. It knows
+// no other command.
+type saying struct {
+	reply []byte
+	conns sync.WaitGroup
+}
+
+func (s *saying) dial(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	s.conns.Go(func() {
+		defer far.Close()
+		for asked := make([]byte, 64<<10); ; {
+			n, err := far.Read(asked)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(bytes.ToLower(asked[:n]), []byte("mget")) {
+				_, _ = far.Write(s.reply)
+				return
+			}
+			if _, err := far.Write([]byte("-ERR unknown command\r\n")); err != nil {
+				return
+			}
+		}
+	})
+	return near, nil
+}
+
+// client tries nothing twice: the answer would be the same.
+func (s *saying) client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: 1,
+		ReadTimeout: time.Minute, WriteTimeout: time.Minute, Dialer: s.dial})
+}
+
+// bulkReply is the answer to an MGET; nil is a value that is not there.
+func bulkReply(values ...[]byte) []byte {
+	b := fmt.Appendf(nil, "*%d\r\n", len(values))
+	for _, v := range values {
+		if v == nil {
+			b = append(b, "$-1\r\n"...)
+			continue
+		}
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(v), v)
+	}
+	return b
+}
+
+// FuzzReply has Redis say anything to a read of two users. The answer is read by
+// code of our own, without the library's allocations: what it takes for an answer
+// must be one to the library as well, and value k belong to owner k.
+func FuzzReply(f *testing.F) {
+	const marker = "00000000feedbeef"
+	ada, bob := userWith("ada-token"), userWith("bob-token")
+	record := func(u *pipeline.User) []byte { return users.Encode(nil, u, 0xfeedbeef) }
+	good := bulkReply([]byte(marker), record(ada), record(bob), []byte("limit of ada"), nil)
+	f.Add(good)
+	f.Add(bulkReply([]byte(marker), nil, record(bob), nil, []byte("limit of bob")))
+	f.Add(bulkReply([]byte(marker), record(ada), []byte("no record"), nil, nil))
+	f.Add(bulkReply(nil, record(ada), record(bob), nil, nil))
+	f.Add(bulkReply([]byte("newer"), nil, nil, nil, nil))
+	f.Add(bulkReply([]byte(marker), record(ada), record(bob)))
+	f.Add(bulkReply([]byte(marker), users.Encode(nil, ada, 7), record(bob), nil, nil)) // of another build
+	f.Add(bulkReply([]byte(marker), record(ada), record(bob), nil, nil, nil))
+	f.Add(good[:len(good)-1])
+	f.Add(bytes.Replace(good, []byte("$-1\r\n"), []byte("_\r\n"), 1))
+	f.Add(bytes.Replace(good, []byte("\r\n$"), []byte("xx$"), 1)) // no end of a value
+	f.Add(append(bytes.Clone(good), good...))                    // more than was asked for
+	f.Add([]byte("-WRONGTYPE Operation against a key\r\n"))
+	f.Add([]byte("*999\r\n"))
+	f.Add([]byte("*5\r\n$9999\r\n"))
+	f.Add([]byte("+OK\r\n"))
+	owners := []string{"ada", sameShard("ada")}
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		if len(reply) > 1<<16 || long.Match(reply) {
+			return
+		}
+		out := []*pipeline.User{{}, {}}
+		err := fetch(reply, owners, out)
+		values, theirs := asked(reply)
+		if err != nil {
+			if theirs == nil && len(values) == 5 && values[0] == marker && bytes.Equal(reply, bulkReply(bytesOf(values)...)) {
+				t.Errorf("refused, and the library reads %q: %v", values, err)
+			}
+			return
+		}
+		if theirs != nil || len(values) != 5 {
+			t.Fatalf("taken for an answer; the library says %d values, %v", len(values), theirs)
+		}
+		for i, u := range out {
+			limiter, _ := values[3+i].(string)
+			if string(u.Limiter) != limiter {
+				t.Errorf("limiter state %d is %q, want %q", i, u.Limiter, limiter)
+			}
+			if u.Quarantine != 0 {
+				continue
+			}
+			var want pipeline.User
+			if raw, there := values[1+i].(string); there {
+				if build, err := users.Decode([]byte(raw), &want); err != nil || fmt.Sprintf("%016x", build) != values[0] {
+					want = pipeline.User{} // of another build: it counts as none
+				}
+			}
+			if got := u.Devices; len(got)+len(want.Devices) > 0 && !reflect.DeepEqual(got, want.Devices) {
+				t.Errorf("owner %d has %+v, want %+v", i, got, want.Devices)
+			}
+		}
+	})
+}
+
+// long is a length that the library would make room for before it has seen what
+// follows. It believes its server, so the memory of a worker is not tried here.
+var long = regexp.MustCompile(`[*$%~>|=!][+-]?[0-9]{5,}`)
+
+// fetch reads the users through a Redis that says reply.
+func fetch(reply []byte, owners []string, out []*pipeline.User) error {
+	s := &saying{reply: reply}
+	client := s.client()
+	defer s.conns.Wait()
+	defer client.Close()
+	return users.NewReader(client, true).Fetch(context.Background(), owners, out)
+}
+
+// asked is what the library makes of the same bytes.
+func asked(reply []byte) ([]any, error) {
+	s := &saying{reply: reply}
+	client := s.client()
+	defer s.conns.Wait()
+	defer client.Close()
+	values, err := client.MGet(context.Background(), "a", "b", "c", "d", "e").Result()
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return values, err
+}
+
+func bytesOf(values []any) [][]byte {
+	raw := make([][]byte, len(values))
+	for i, v := range values {
+		if s, there := v.(string); there {
+			raw[i] = append([]byte{}, s...)
+		}
+	}
+	return raw
+}
+
+func userWith(token string) *pipeline.User {
+	return &pipeline.User{Devices: []pipeline.Device{{Platform: pipeline.FCM, App: "shop", Token: token,
+		Hash: pipeline.DeviceHash(pipeline.FCM, token), RegisteredAt: time.UnixMilli(1_790_000_000_000).UTC()}}}
+}
+
+// sameShard is another user of the shard of user.
+func sameShard(user string) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprint("u", i); shards.UserShard(name) == shards.UserShard(user) {
+			return name
+		}
+	}
+}
