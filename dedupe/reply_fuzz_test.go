@@ -1,0 +1,53 @@
+package dedupe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// FuzzReply has a filter answer anything to a question about two ids, one of which
+// is younger than the filter. Only a whole filter's clear no, or a no about what
+// came after the filter, is one: whatever else is said, the status store is asked.
+func FuzzReply(f *testing.F) {
+	// sentinel, birth mark, old id, young id; number of marks of full filters
+	f.Add("1111", int64(0), byte(0))
+	f.Add("1100", int64(0), byte(0))
+	f.Add("0100", int64(0), byte(0))
+	f.Add("0000", int64(0), byte(0))
+	f.Add("1100", int64(2), byte(0))
+	f.Add("110", int64(0), byte(0))
+	f.Add("11000", int64(0), byte(0))
+	f.Add("x1ss", int64(0), byte(0))
+	f.Add("tfff", int64(0), byte(0))
+	f.Add("1100", int64(0), byte(1))
+	f.Add("1100", int64(0), byte(2))
+	birth := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	ids := []string{"old", uuids(birth.Add(slack+time.Minute), 1, "young")[0]}
+	f.Fuzz(func(t *testing.T, answers string, marks int64, kind byte) {
+		a := &ask{w: &window{}, ids: []int32{0, 1}, birth: birth.UnixMilli(), cmd: redis.NewCmd(t.Context()), marks: redis.NewCmd(t.Context())}
+		reply := make([]any, len(answers))
+		for i := range reply {
+			reply[i] = map[byte]any{'0': int64(0), '1': int64(1), 't': true, 'f': false, 's': "0", 'e': redis.Nil}[answers[i]]
+		}
+		a.cmd.SetVal(reply)
+		a.marks.SetVal([]any{marks, "2", nil}[kind%3])
+		maybe := make([]bool, len(ids))
+		err := a.read(ids, maybe)
+		if err != nil {
+			return
+		}
+		if len(reply) != 4 {
+			t.Fatalf("%d answers to 4 questions were taken", len(reply))
+		}
+		full := kind%3 == 1 || marks > 0
+		clear := func(i int) bool { return answers[i] == '0' || answers[i] == 'f' }
+		for i, young := range []bool{false, true} {
+			no := !full && clear(2+i) && (!clear(0) || young && !clear(1))
+			if maybe[i] != !no {
+				t.Errorf("%q, marks %v: id %d maybe %v, want %v", answers, a.marks.Val(), i, maybe[i], !no)
+			}
+		}
+	})
+}
