@@ -14,7 +14,11 @@ import (
 func sequences() []*Scenario {
 	return []*Scenario{
 		{Name: "stops", About: "SIGTERM with a backlog while the providers take 1 to 6 s to answer: 20 stops in full, 6 in short", Full: 20 * stopEvery, Short: 6 * stopEvery,
-			Workers: stopWorkers, Rate: 300, Spread: sim.Distribution{Shape: sim.Uniform, A: time.Second, B: 6 * time.Second}, Session: 6 * time.Second, plan: stops},
+			Workers: stopWorkers, Rate: 300, Spread: sim.Distribution{Shape: sim.Uniform, A: time.Second, B: 6 * time.Second}, Session: 6 * time.Second, plan: stops,
+			// A partition that comes to a worker waits behind all that this one has
+			// open, which is to be some 2,000 pushes at 100 a second: with windows of
+			// 2,000 records it stood still for 50 s.
+			configure: func(c *configs.Config) { c.Batch.Records = 100 }},
 		{Name: "rewind", About: "offsets set back by more than W by hand, with Redis wiped now and then: 5 times in full, 2 in short", Full: 5 * rewindEvery, Short: 2 * rewindEvery,
 			Workers: 2, Rate: 140, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: rewinds, strange: 0.3,
 			configure: func(c *configs.Config) { c.Batch.Records = 50 }}, // W = 200
