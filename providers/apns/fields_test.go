@@ -1,0 +1,79 @@
+package apns
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sideshow/apns2"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// What a notification shows becomes the message's own fields, so that devices of
+// Google's show it too; only what has no field is left in the payload.
+func TestShownPartsBecomeFields(t *testing.T) {
+	for _, row := range []struct {
+		payload string
+		want    pipeline.Message
+		left    string
+	}{
+		{`{"aps":{"alert":{"title":"T","body":"B"},"sound":"s","category":"c","thread-id":"th","badge":3},"pf_id":"n7","k":"v"}`,
+			pipeline.Message{ID: "n7", Title: "T", Body: "B", Sound: "s", Category: "c", ThreadID: "th", Badge: 3, HasBadge: true, Data: []byte(`{"k":"v"}`)}, ""},
+		{`{"aps":{"alert":{"title":"T","body":"B","subtitle":"S"},"badge":0}}`,
+			pipeline.Message{Title: "T", Body: "B", HasBadge: true}, `{"aps":{"alert":{"subtitle":"S"}}}`},
+		{`{"aps":{"alert":"only text","badge":-1}}`, pipeline.Message{}, `{"aps":{"alert":"only text","badge":-1}}`},
+		{`{"aps":{"alert":{"title":"T"},"sound":{"critical":1}},"k":5}`, pipeline.Message{Title: "T"}, `{"aps":{"sound":{"critical":1}},"k":5}`},
+	} {
+		m, err := FromNotification(&apns2.Notification{DeviceToken: "aa", Topic: "t", PushType: apns2.PushTypeAlert, Payload: []byte(row.payload)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := row.want
+		if m.ID != w.ID || m.Title != w.Title || m.Body != w.Body || m.Sound != w.Sound || m.Category != w.Category || m.ThreadID != w.ThreadID ||
+			m.Badge != w.Badge || m.HasBadge != w.HasBadge || string(m.Data) != string(w.Data) || string(m.APNSPayload) != row.left {
+			t.Errorf("%s is read as %+v, with %s left", row.payload, m, m.APNSPayload)
+		}
+	}
+}
+
+// A topic and a key's id go into headers and into a token's JSON as they are.
+func TestTopicsAndIdentifiers(t *testing.T) {
+	for topic, good := range map[string]bool{
+		"com.example.shop": true, "azAZ09.-_": true, strings.Repeat("x", 255): true,
+		"": false, strings.Repeat("x", 256): false, "a b": false, "a\r\nb": false, "a/b": false, `a"`: false, "a:b": false, "a@b": false, "a[b": false, "a`b": false, "a{b": false,
+	} {
+		if _, err := newCodec(topic, &TokenSource{}); (err == nil) != good {
+			t.Errorf("topic %q: %v", topic, err)
+		}
+	}
+	for id, good := range map[string]bool{
+		"azAZ09": true, strings.Repeat("x", 64): true,
+		"": false, strings.Repeat("x", 65): false, "a.b": false, "a/": false, "a:": false, "a@": false, "a[": false, "a`": false, "a{": false,
+	} {
+		if isIdentifier(id) != good {
+			t.Errorf("identifier %q: %v", id, !good)
+		}
+	}
+}
+
+// Two attempts have one apns-id only if they are of one notification, device and
+// step: where one part ends and the next begins counts.
+func TestIDsOfPushesDiffer(t *testing.T) {
+	seen := map[string]string{}
+	for _, push := range []struct {
+		id, device string
+		step       int16
+	}{
+		{"n", "d", 0}, {"n", "d", 1}, {"n", "d", 256}, {"nd", "", 0}, {"", "nd", 0}, {"n", "dd", 0}, {"nd", "d", 0}, {"n\x00", "d", 0},
+	} {
+		id := string(appendID(nil, push.id, push.device, push.step))
+		what := strings.Join([]string{push.id, push.device}, "|")
+		if other, has := seen[id]; has {
+			t.Errorf("%q and %q have one id, %s", what, other, id)
+		}
+		seen[id] = what
+		if again := string(appendID(nil, push.id, push.device, push.step)); again != id {
+			t.Errorf("%q has two ids", what)
+		}
+	}
+}
