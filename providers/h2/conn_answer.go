@@ -162,12 +162,14 @@ func (c *conn) dataFrame(f *frame) error {
 	return nil
 }
 
-// complete: the server has finished the stream.
+// complete: the server has finished the stream. What it has not been sent by
+// then it is not sent any more.
 func (c *conn) complete(s *stream) {
 	if len(s.left) > 0 {
 		c.answer(s, http2.ErrCodeNo) // it did not wait for all of the body
 		return
 	}
+	c.recall(s)
 	r, status := c.streams.close(s), s.status
 	c.settleAnswer(r, status)
 }
@@ -274,6 +276,7 @@ func (c *conn) resetFrame(f *frame) error {
 	case http2.ErrCodeEnhanceYourCalm:
 		c.pool.Calm()
 	}
+	c.recall(s) // before it goes elsewhere
 	status := s.status
 	c.drop(&c.got, c.streams.close(s), status, outcome, &ResetError{code})
 	c.nudge = c.nudge || c.full || c.retired && c.live == 0

@@ -353,3 +353,33 @@ func TestAnswerToWhatIsNotWritten(t *testing.T) {
 		})
 	}
 }
+
+// What the server ends before it was sent it is not sent any more: what it
+// refused goes out once, and what else was encoded with it, too.
+func TestEndedByTheServerBeforeItIsWritten(t *testing.T) {
+	both := []string{"/other", "DATA", "/a", "DATA"}
+	for name, tc := range map[string]struct {
+		frame   []byte
+		outcome Outcome
+		then    []string
+	}{
+		"refused":  {appendReset(nil, 1, http2.ErrCodeRefusedStream), NotAccepted, both},
+		"reset":    {appendReset(nil, 1, http2.ErrCodeInternal), Ambiguous, both[:2]},
+		"answered": {append(appendFrameHeader(nil, 1, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, 1), 0x88), Answered, both[:2]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHalted(t)
+				r := post("/a")
+				h.fill(r, post("/other"))
+				h.read(tc.frame)
+				h.wantFrames("nothing", h.send())
+				if r.Outcome != tc.outcome {
+					t.Errorf("%v, %v", r.Outcome, r.Err)
+				}
+				h.fill()
+				h.wantFrames("then", h.send(), tc.then...)
+			})
+		})
+	}
+}
