@@ -20,8 +20,13 @@ type pruneGuard struct {
 const pruneKey = "feedback:removed"
 
 // pruneScript takes up to ARGV[1] of the ARGV[2] a window, which lasts ARGV[3]
-// ms. It answers how many, and in how many ms the window is over.
-var pruneScript = redis.NewScript(`local used = tonumber(redis.call('GET', KEYS[1]) or '0')
+// ms. It answers how many, and in how many ms the window is over. Whatever
+// stands under the key and is no count makes way.
+var pruneScript = redis.NewScript(`local kind = redis.call('TYPE', KEYS[1])
+if (kind.ok or kind) ~= 'string' or not string.match(redis.call('GET', KEYS[1]), '^%d+$') then
+  redis.call('DEL', KEYS[1])
+end
+local used = tonumber(redis.call('GET', KEYS[1]) or '0')
 local n = math.max(0, math.min(tonumber(ARGV[1]), tonumber(ARGV[2]) - used))
 if n > 0 then redis.call('INCRBY', KEYS[1], n) end
 if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end

@@ -47,6 +47,44 @@ func TestTheGuardIsTheFleets(t *testing.T) {
 	})
 }
 
+// Whatever else stands where removals are counted makes way: it holds up no
+// report.
+func TestTheGuardsCountIsGarbage(t *testing.T) {
+	for name, spoil := range map[string]func(w *world) error{
+		"no number":  func(w *world) error { return w.redis.Set(w.ctx, "feedback:removed", "many", 0).Err() },
+		"a fraction": func(w *world) error { return w.redis.Set(w.ctx, "feedback:removed", "1.5", 0).Err() },
+		"below zero": func(w *world) error { return w.redis.Set(w.ctx, "feedback:removed", "-1000000", 0).Err() },
+		"no string":  func(w *world) error { return w.redis.HSet(w.ctx, "feedback:removed", "a", "b").Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(w *world) {
+				const each, perMinute = 15, 10
+				o := users.DefaultFeedbackOptions()
+				o.PerMinute = perMinute
+				var reports []string
+				for i := range each {
+					w.register("ada", i, 1)
+					reports = append(reports, feedback("ada", i, 2, 3))
+				}
+				ro := options()
+				ro.Devices = users.DeviceLimits{User: 100, App: 100}
+				w.run(ro)
+				w.agree()
+				w.must(spoil(w))
+				began := time.Now()
+				w.feed(o, reports...)
+				w.agree()
+				if left := len(w.look("ada").Devices); left != 0 {
+					t.Errorf("%d devices are left", left)
+				}
+				if took := time.Since(began); took < time.Minute {
+					t.Errorf("%d removals at %d a minute took %v", each, perMinute, took)
+				}
+			})
+		})
+	}
+}
+
 // Two writes never leave a shard at the same version: a registry whose write
 // was lost in a failover must see that another one wrote instead.
 func TestVersionsAreNeverRepeated(t *testing.T) {
