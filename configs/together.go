@@ -47,11 +47,22 @@ func (c *Config) checkListeners(ps *Problems) {
 func collide(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
-	if errA != nil || errB != nil || portA != portB || portA == "0" {
+	if errA != nil || errB != nil || !samePort(portA, portB) {
 		return false
 	}
 	all := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
-	return hostA == hostB || all(hostA) || all(hostB)
+	local := func(name, host string) bool { return name == "localhost" && isLoopback(host) }
+	return hostA == hostB || all(hostA) || all(hostB) || local(hostA, hostB) || local(hostB, hostA)
+}
+
+// samePort compares ports as the system reads them; 0 is any that is free.
+func samePort(a, b string) bool {
+	numberA, errA := strconv.Atoi(a)
+	numberB, errB := strconv.Atoi(b)
+	if errA != nil || errB != nil { // names
+		return a == b
+	}
+	return numberA == numberB && numberA != 0
 }
 
 func isLoopback(host string) bool {
@@ -169,7 +180,7 @@ func (c *Config) checkLanes(ps *Problems) {
 				ps.add(at+".name", "makes its group that of the retries of lane %s", other.Name)
 			}
 		}
-		if slices.Contains(reserved, l.Topic) || strings.HasSuffix(l.Topic, ".dlq") ||
+		if slices.Contains(reserved, l.Topic) || strings.HasSuffix(l.Topic, ".dlq") || strings.HasSuffix(l.Topic, ".dlq.audit") ||
 			strings.Contains(l.Topic, ".retry.") || strings.Contains(l.Topic, ".hold.") {
 			ps.add(at+".topic", "is a name that the fleet uses for something else")
 		}
