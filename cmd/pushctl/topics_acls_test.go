@@ -36,7 +36,7 @@ func TestTopicsACLs(t *testing.T) {
 	for _, want := range []string{
 		"<--add><--allow-principal><User:CN=a worker's><--operation><Read><--operation><Write><--topic><push.critical.retry.30s>",
 		"<--add><--allow-principal><User:CN=a worker's><--operation><Read><--group><pushfleet.critical>",
-		"<--add><--allow-principal><User:pushregistry><--operation><Read><--operation><Write><--topic><push.users>",
+		"<--add><--allow-principal><User:pushregistry><--operation><DescribeConfigs><--operation><Read><--operation><Write><--topic><push.users>",
 		"<--add><--allow-principal><User:auth><--operation><Write><--topic><push.critical><--topic><push.transactional><--topic><push.promotional>",
 	} {
 		if !strings.Contains(shown.String(), want) {
@@ -181,7 +181,16 @@ func TestRightsAreEnough(t *testing.T) {
 		consume(wiring.Worker, topic.Name, c.Kafka.RetryGroup(lane.Name))
 	}
 
-	// A registry follows and appends to push.users, and works off push.feedback.
+	// A registry looks at its start how long push.users keeps tombstones, follows
+	// and appends to it, and works off push.feedback.
+	starting, err := kafka.NewAdmin(options(wiring.Registry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer starting.Close()
+	if _, err := starting.TopicConfig(t.Context(), kafka.UsersTopic, "delete.retention.ms"); err != nil {
+		t.Errorf("a registry's start: %v", err)
+	}
 	appending, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, topic := range []string{kafka.UsersTopic, kafka.QuarantineTopic} {

@@ -55,8 +55,9 @@ func Rights(c *configs.Config) (rights []Right) {
 		grant("group", c.Kafka.LaneGroup(l.Name), "<kafka.group>.<lane's name>", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
 		grant("group", c.Kafka.RetryGroup(l.Name), "<kafka.group>.<lane's name>.retry", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
 	}
-	// A worker only sees to it that push.users is there.
-	topic(kafka.UsersTopic, kafka.UsersTopic, map[Role][]string{Worker: {"Describe"}, Registry: {"Read", "Write"}, Operator: {"Write"}})
+	// A worker only sees to it that push.users is there; a registry compares
+	// registry.max_stale with how long it keeps tombstones.
+	topic(kafka.UsersTopic, kafka.UsersTopic, map[Role][]string{Worker: {"Describe"}, Registry: {"DescribeConfigs", "Read", "Write"}, Operator: {"Write"}})
 	topic(kafka.QuarantineTopic, kafka.QuarantineTopic, map[Role][]string{Registry: {"Write"}, Operator: {"Read"}})
 	topic(kafka.FeedbackTopic, kafka.FeedbackTopic, map[Role][]string{Worker: {"Write"}, Registry: {"Read"}})
 	topic(kafka.EventsTopic, kafka.EventsTopic, map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Dashboard: {"Read"}})
