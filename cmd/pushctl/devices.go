@@ -196,7 +196,7 @@ func (a *app) removeDevices(ctx context.Context, user string, hashes []string, a
 	removed := []string{}
 	for _, h := range hashes {
 		if err := client.RemoveDevice(ctx, user, h); err != nil {
-			return invalidIsUsage(err)
+			return partlyf(invalidIsUsage(err), "%d of %d devices are removed; it may be run again", len(removed), len(hashes))
 		}
 		removed = append(removed, h)
 		t.add(user, h)

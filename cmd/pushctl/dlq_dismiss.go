@@ -46,6 +46,14 @@ type dismissAnswer struct {
 	Dismissed int  `json:"dismissed"`
 }
 
+// so is err and, unless it is a dry run, how far it went by then.
+func (v *dismissAnswer) so(err error) error {
+	if v.DryRun {
+		return err
+	}
+	return partlyf(err, "at least %d dead letters are dismissed; it may be run again", v.Dismissed)
+}
+
 // dismissGroup is how many marks are written at once.
 const dismissGroup = 500
 
@@ -63,11 +71,11 @@ func (a *app) dismiss(ctx context.Context, f *dismissFlags) error {
 	for _, lane := range lanes {
 		q, marks, err := a.openDLQ(ctx, lane, f.yes)
 		if err != nil {
-			return err
+			return v.so(err)
 		}
 		extent, err := q.Since(ctx, f.since.Time)
 		if err != nil {
-			return err
+			return v.so(err)
 		}
 		var group []kafka.Mark
 		flush := func() error {
@@ -91,7 +99,7 @@ func (a *app) dismiss(ctx context.Context, f *dismissFlags) error {
 			return nil
 		})
 		if err = errors.Join(err, flush()); err != nil {
-			return err
+			return v.so(err)
 		}
 	}
 	ans := answer{value: v, after: fmt.Sprintf("%d dead letters dismissed", v.Dismissed)}

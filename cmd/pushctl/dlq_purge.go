@@ -31,8 +31,8 @@ func newDLQPurgeCommand(a *app) *cobra.Command {
 		Long: `Delete dead letters for good, up to a time. Kafka deletes only from the start of a partition up to an
 offset: so there is no purging by reason or app (dismiss puts those away), and a partition is deleted up
 to its first record that was dead-lettered at that time or later. "Open" are those that nobody has
-redriven or dismissed: look at them first. What comes while the command runs stays. If it fails half-way,
-what was deleted before is told.`,
+redriven or dismissed: look at them first. What comes while the command runs stays. If it fails or is
+interrupted half-way, what was deleted before is told.`,
 		Example: "  pushctl dlq purge --before 168h\n  pushctl dlq purge --lane promotional --before 2026-11-01 --yes\n  pushctl dlq purge --lane promotional --all --yes",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.purge(cmd.Context(), &f) },
@@ -110,7 +110,14 @@ func (a *app) purgeLane(ctx context.Context, lane *configs.Lane, f *purgeFlags) 
 	if err != nil || !f.yes {
 		return rows, err
 	}
-	err = q.Delete(ctx, extent)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	// What was begun is waited for, whether or not ctx ends meanwhile: it cannot
+	// be taken back, and nobody could say what is gone.
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTime)
+	defer cancel()
+	err = q.Delete(within, extent)
 	var some *kafka.DeleteError
 	if errors.As(err, &some) {
 		rows = slices.DeleteFunc(rows, func(r purgeRow) bool {

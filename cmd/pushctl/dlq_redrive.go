@@ -205,14 +205,14 @@ func (r *redriving) lane(ctx context.Context, to redriver, audit auditor, read f
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTime)
 		defer cancel()
 		if err := to.Redrive(within, group, r.tier.Name); err != nil {
-			return fmt.Errorf("%w (any of %d may have been sent; redriving them again is harmless)", err, len(group))
+			return partlyf(err, "any of %d more may have been sent; redriving them again is harmless", len(group))
 		}
 		marks, now := make([]kafka.Mark, len(group)), time.Now()
 		for i, d := range group {
 			marks[i] = kafka.MarkOf(d, kafka.Redriven, r.by, now)
 		}
 		if err := audit.Write(within, marks); err != nil {
-			return fmt.Errorf("%w (%d were sent and are not marked; redriving them again is harmless)", err, len(group))
+			return partlyf(err, "%d more were sent and are not marked; redriving them again is harmless", len(group))
 		}
 		r.answer.Redriven += len(group)
 		r.show.line("%d redriven (%.0f/s of %g/s), %d left out", r.answer.Redriven, r.pace.rate(), r.flags.rate, r.answer.Matched-r.answer.Redriven)

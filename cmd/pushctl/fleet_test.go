@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -70,15 +69,18 @@ func (f *fleet) run(stdin string, args ...string) (exit int, stdout, stderr stri
 // runUntil is run, interrupted when ctx ends.
 func (f *fleet) runUntil(ctx context.Context, stdin string, args ...string) (exit int, stdout, stderr string) {
 	f.t.Helper()
+	return f.runFrom(ctx, strings.NewReader(stdin), args...)
+}
+
+// runFrom is runUntil with any standard input.
+func (f *fleet) runFrom(ctx context.Context, stdin io.Reader, args ...string) (exit int, stdout, stderr string) {
+	f.t.Helper()
 	var out, errs bytes.Buffer
-	a := newApp(strings.NewReader(stdin), &out, &errs)
+	a := newApp(stdin, &out, &errs)
 	defer a.close()
 	a.environ, a.store, a.connectTime = nil, f.reader, f.patience
-	err := a.execute(ctx, append(args, "--config", f.config))
-	if err != nil && !errors.Is(err, errDifference) {
-		errs.WriteString(err.Error() + "\n")
-	}
-	return exitStatus(ctx, err), out.String(), errs.String()
+	exit = a.end(ctx, a.execute(ctx, append(args, "--config", f.config)))
+	return exit, out.String(), errs.String()
 }
 
 // ok runs a command that must end with exit status 0.

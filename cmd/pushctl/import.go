@@ -91,8 +91,12 @@ func (a *app) importDevices(ctx context.Context, path string, f importFlags) err
 	}
 	err = im.run(ctx, in)
 	im.show.end()
-	if err != nil {
-		return fmt.Errorf("%s: %w (%d devices are registered; it may be run again)", path, err, im.Registered)
+	switch {
+	case err == nil:
+	case f.dryRun:
+		return fmt.Errorf("%s: %w", path, err)
+	default:
+		return partlyf(fmt.Errorf("%s: %w", path, err), "at least %d devices are registered; it may be run again", im.Registered)
 	}
 	im.Refused, im.Rules, im.DryRun = im.refused.count, im.refused.rules, f.dryRun
 	if err := a.show(im.explain()); err != nil {

@@ -56,15 +56,44 @@ var errDifference = errors.New("found a difference")
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := newApp(stdin, stdout, stderr)
 	defer a.close()
-	err := a.execute(ctx, args)
+	return a.end(ctx, a.execute(ctx, args))
+}
+
+// end tells of an error that nobody has told yet, and returns the exit status.
+func (a *app) end(ctx context.Context, err error) int {
 	status := exitStatus(ctx, err)
 	if err != nil && !errors.Is(err, errDifference) {
 		if status == exitInterrupted {
-			err = errors.New("interrupted")
+			err = interrupted(err)
 		}
 		fmt.Fprintln(a.stderr, "pushctl:", err)
 	}
 	return status
+}
+
+// partly is an error of a command that had done something by then: that is told
+// however the command ended.
+type partly struct {
+	err  error
+	done string
+}
+
+func (e *partly) Error() string { return e.err.Error() + " (" + e.done + ")" }
+func (e *partly) Unwrap() error { return e.err }
+
+// partlyf makes a partly of err.
+func partlyf(err error, format string, args ...any) error {
+	return &partly{err, fmt.Sprintf(format, args...)}
+}
+
+// interrupted is what there is to say of a command that a signal has ended with
+// err: what it had done.
+func interrupted(err error) error {
+	cause := errors.New("interrupted")
+	if some, ok := errors.AsType[*partly](err); ok {
+		return &partly{cause, some.done}
+	}
+	return cause
 }
 
 func exitStatus(ctx context.Context, err error) int {

@@ -169,7 +169,10 @@ func (a *app) send(ctx context.Context, args []string, f sendFlags) error {
 		s.tell("whether %s is in %s is not known; to send it again, name it: --id %s", s.single, lane.Topic, s.single)
 		return err
 	}
-	return fmt.Errorf("%w (%d notifications are in %s; it may be run again)", err, s.answer.Produced, lane.Topic)
+	if f.dryRun {
+		return err
+	}
+	return partlyf(err, "at least %d notifications are in %s; it may be run again", s.answer.Produced, lane.Topic)
 }
 
 // tell says on standard error what concerns the id of a notification from
