@@ -198,12 +198,21 @@ func (u *run) heal(ctx context.Context) error {
 // than an idle HTTP or Redis connection of a burst lives.
 const rest = 3 * time.Second
 
+// rest is how long this fleet is left alone: where offsets are committed ahead of
+// the sends, what was sent last is still to be answered then.
+func (u *run) rest() time.Duration {
+	if u.Mode == configs.AtMostOnce {
+		return rest + sendDeadline
+	}
+	return rest
+}
+
 // collect reads what is left and seals the ledgers.
 func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	u.Progress("reading what is left")
 	ctx, cancel := context.WithTimeoutCause(ctx, lookPatience, fmt.Errorf("not read within %v", lookPatience))
 	defer cancel()
-	hold(ctx, rest)
+	hold(ctx, u.rest())
 	l := &invariants.Ledgers{Limits: u.limits()}
 	l.Offsets = u.sampler.close()
 	l.Producer = u.producer.close()

@@ -100,6 +100,7 @@ type Worst struct {
 	Look       time.Duration // from a sample to the reading of what it has passed, while rows could be written
 	Exposed    int           // pushes of one worker that were accepted without a row
 	Memory     int64         // bytes of one worker
+	Stop       time.Duration // from when a worker was told to end until it had
 }
 
 // Clean reports whether every promise was kept.

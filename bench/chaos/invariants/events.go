@@ -5,6 +5,9 @@ import "time"
 // exits: nobody ended by itself, and who was asked to did so well.
 func (c *checker) exits() {
 	for _, e := range c.Exits {
+		if e.Asked {
+			c.r.Worst.Stop = max(c.r.Worst.Stop, e.Took)
+		}
 		switch {
 		case !e.Asked:
 			c.r.find(Exits, "%s ended by itself at %s with status %d: %s", e.Process, e.At.Format(time.StampMilli), e.Status, e.Why)
