@@ -295,3 +295,18 @@ func TestTroublesAreLoggedAtARate(t *testing.T) {
 		}
 	})
 }
+
+// Three digits make a word one that nobody may read, two do not.
+func TestWordsThatMayBeASecretAreHidden(t *testing.T) {
+	for said, want := range map[string]string{
+		"code 471 for shop":              "code *** for shop",
+		"code 4a7-b1 for shop":           "code *** for shop",
+		"HTTP 42 of shop":                "HTTP 42 of shop",
+		strings.Repeat("a", 40) + " end": strings.Repeat("a", 40) + " end",
+		strings.Repeat("a", 41) + " end": "*** end",
+	} {
+		if got := serversWords([]byte(said)); got != want {
+			t.Errorf("%q is told as %q, want %q", said, got, want)
+		}
+	}
+}
