@@ -43,6 +43,10 @@ type Options struct {
 	OptedOut, Greedy, DeadToken, HalfDead, NoDevice float64
 	// Shares of the records.
 	Duplicates, Expired, Broken float64
+	// Soon is the share of plain users' records that expire Within after they
+	// were made, whole seconds: while they wait, if they have to.
+	Soon   float64
+	Within time.Duration
 	// Cap is how many notifications of one type a user may get; greedy users
 	// get more than that on purpose, the others are kept under it. 0 = no caps,
 	// nobody is greedy.
@@ -84,8 +88,11 @@ func New(o Options) (*Crowd, error) {
 	if s := o.OptedOut + o.Greedy + o.DeadToken + o.HalfDead + o.NoDevice; s > 1 {
 		return nil, fmt.Errorf("crowd: shares of users add up to %v", s)
 	}
-	if s := o.Duplicates + o.Expired + o.Broken; s > 0.9 {
+	if s := o.Duplicates + o.Expired + o.Broken + o.Soon; s > 0.9 {
 		return nil, fmt.Errorf("crowd: shares of records add up to %v", s)
+	}
+	if o.Soon > 0 && o.Within < time.Second {
+		return nil, fmt.Errorf("crowd: records that expire soon do so within %v, want at least 1s", o.Within)
 	}
 	c := &Crowd{Options: o}
 	for i := range o.Users {

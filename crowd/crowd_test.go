@@ -12,7 +12,9 @@ import (
 // TestRecordsMeetTheirFate holds what the crowd says of its records against
 // the decoder and its users' kinds.
 func TestRecordsMeetTheirFate(t *testing.T) {
-	c, err := crowd.New(crowd.Default("shop", 20_000))
+	o := crowd.Default("shop", 20_000)
+	o.Soon, o.Within = 0.02, 5*time.Second
+	c, err := crowd.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +44,10 @@ func TestRecordsMeetTheirFate(t *testing.T) {
 		}
 		if expired := m.ExpiresAt.Before(time.Now()); expired && rec.Fate != crowd.Expires {
 			t.Fatalf("expired record has fate %v", rec.Fate)
+		}
+		// The text has whole seconds.
+		if soon := time.Until(m.ExpiresAt); (rec.Fate == crowd.MayExpire) != (soon > 3*time.Second && soon <= 5*time.Second) {
+			t.Fatalf("a record that expires in %v has fate %v", soon, rec.Fate)
 		}
 	}
 	for f, n := range fates {
@@ -80,6 +86,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"no app":            {Users: 100},
 		"too few users":     {App: "shop", Users: 3},
 		"shares over one":   {App: "shop", Users: 100, OptedOut: 0.7, NoDevice: 0.7},
+		"soon is now":       {App: "shop", Users: 100, Soon: 0.1},
 		"all records break": {App: "shop", Users: 100, Broken: 1},
 	} {
 		if _, err := crowd.New(o); err == nil {

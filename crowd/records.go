@@ -26,11 +26,12 @@ const (
 	DeadEnds                 // FAILED, or no device once the dead token was removed
 	HasNoDevice              // SUPPRESSED(no_device)
 	Expires                  // EXPIRED
+	MayExpire                // EXPIRED if it has to wait for too long, else as Reaches
 	DeadLetters              // the record cannot be used
 	Fates                    // how many there are
 )
 
-var fateNames = [Fates]string{"reaches", "copy", "suppressed", "may be limited", "dead ends", "no device", "expires", "dead-letters"}
+var fateNames = [Fates]string{"reaches", "copy", "suppressed", "may be limited", "dead ends", "no device", "expires", "may expire", "dead-letters"}
 
 func (f Fate) String() string { return fateNames[f] }
 
@@ -72,11 +73,12 @@ func (g *Records) Next(now time.Time) Record {
 		return g.broken()
 	}
 	rec := Record{User: g.pick(), ID: uuid.Must(uuid.NewV7()).String()}
-	expired := x > 1-c.Expired
-	rec.Key, rec.Value = []byte("u"+strconv.Itoa(rec.User)), g.value(rec, now, expired)
-	switch kind := c.kind(rec.User); {
+	kind, expires := c.kind(rec.User), now.Add(time.Hour)
+	switch expired := x > 1-c.Expired; {
 	case expired:
-		rec.Fate = Expires
+		rec.Fate, expires = Expires, now.Add(-time.Minute)
+	case kind == Plain && x > 1-c.Expired-c.Soon:
+		rec.Fate, expires = MayExpire, now.Add(c.Within)
 	case kind == OptedOut:
 		rec.Fate = IsSuppressed
 	case kind == Greedy:
@@ -86,6 +88,7 @@ func (g *Records) Next(now time.Time) Record {
 	case kind == NoDevice:
 		rec.Fate = HasNoDevice
 	}
+	rec.Key, rec.Value = []byte("u"+strconv.Itoa(rec.User)), g.value(rec, expires)
 	g.remember(rec)
 	return rec
 }
@@ -110,7 +113,7 @@ func (g *Records) pick() int {
 // remember keeps the last thousand for copies. Copies of what is expired would
 // have two fates, and greedy users' copies two counts.
 func (g *Records) remember(rec Record) {
-	if rec.Fate == Expires || rec.Fate == MayBeLimited {
+	if rec.Fate == Expires || rec.Fate == MayExpire || rec.Fate == MayBeLimited {
 		return
 	}
 	if len(g.past) < 1000 {
@@ -121,11 +124,7 @@ func (g *Records) remember(rec Record) {
 }
 
 // value is about 480 bytes, as a real one.
-func (g *Records) value(rec Record, now time.Time, expired bool) []byte {
-	expires := now.Add(time.Hour)
-	if expired {
-		expires = now.Add(-time.Minute)
-	}
+func (g *Records) value(rec Record, expires time.Time) []byte {
 	b := g.buf[:0]
 	b = fmt.Appendf(b, `{"id":%q,"app":%q,"user_id":"u%d","type":%q,"priority":"high","sender_id":"orders",`, rec.ID, g.crowd.App, rec.User, types[rec.User%len(types)])
 	b = fmt.Appendf(b, `"title":"Order %d is on its way","body":"It left the warehouse in Rotterdam this morning and will be with you between 14:00 and 16:00.",`, g.n)

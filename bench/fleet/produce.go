@@ -57,6 +57,8 @@ func WantOf(fate crowd.Fate) Want {
 		return Want{Copy: true}
 	case crowd.Reaches:
 		return Want{Outcomes: one(pipeline.OutcomeDelivered)}
+	case crowd.MayExpire:
+		return Want{Outcomes: one(pipeline.OutcomeDelivered, pipeline.OutcomeExpired)}
 	case crowd.MayBeLimited:
 		return Want{Outcomes: one(pipeline.OutcomeDelivered, pipeline.OutcomeSuppressed), Limited: true}
 	case crowd.DeadEnds:

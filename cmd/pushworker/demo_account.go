@@ -311,6 +311,8 @@ func fits(f crowd.Fate, o pipeline.Outcome, rows []pipeline.Row) bool {
 	switch f {
 	case crowd.Reaches:
 		return o == pipeline.OutcomeDelivered
+	case crowd.MayExpire:
+		return o == pipeline.OutcomeDelivered || o == pipeline.OutcomeExpired
 	case crowd.MayBeLimited:
 		return o == pipeline.OutcomeDelivered || suppressed(string(pipeline.Limited))
 	case crowd.DeadEnds:
