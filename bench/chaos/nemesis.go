@@ -23,7 +23,8 @@ type nemesis struct {
 	status   *statusReader
 	say      func(format string, args ...any)
 
-	judged func(context.Context) error // waits until all is read that commits have passed
+	judged   func(context.Context) error // waits until all is read that commits have passed
+	produced func() int64                // bytes of records so far
 
 	doing   sync.WaitGroup
 	mu      sync.Mutex
@@ -114,11 +115,12 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: a.Target, Start: time.Now()}
 	switch a.Fault {
 	case Kill:
+		n.awaitLoad(ctx, s)
 		return errors.Join(n.kill(ctx, Kill, s), s.start())
 	case Stop:
 		// What a store that is away keeps from ending is repeated by the heir.
 		if n.storeAway(e.Start) {
-			e.Repeats = windows
+			e.Repeats = n.world.scenario.sizes().bound()
 		}
 		e.Orderly = true
 		err := s.term(ctx, n.world.termBudget())
@@ -127,7 +129,7 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	case Pause:
 		// What was in flight is overdue when it wakes up, and what it had to write
 		// is written late.
-		e.Repeats, e.Stalls = windows, true
+		e.Repeats, e.Stalls = n.world.scenario.sizes().bound(), true
 		if err := s.pause(); err != nil {
 			return err
 		}
@@ -267,7 +269,7 @@ func (n *nemesis) paths(ctx context.Context, a Action, name string) error {
 	s.busy.Lock()
 	defer s.busy.Unlock()
 	// Whatever was in flight may have arrived, and nobody will know.
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: name, Start: time.Now(), Repeats: windows, Stalls: a.For > 0}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: name, Start: time.Now(), Repeats: n.world.scenario.sizes().bound(), Stalls: a.For > 0}
 	if !network(ctx, a, s.apns, s.fcm) {
 		return errors.New("nobody knows how")
 	}
@@ -282,7 +284,8 @@ func (n *nemesis) provider(ctx context.Context, a Action) error {
 	defer n.world.serving[a.Target].Unlock()
 	who, _ := sim.ParseProvider(a.Target)
 	server, usual := n.world.fleet.Sim, n.world.fleet.Sim.Faults(who)
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: a.For > 0}
+	// Refusals of a part let partitions move on.
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: a.For > 0 && a.Fault != Errors}
 	if a.For > 0 && n.world.scenario.alone {
 		e.Unharmed = map[string]string{APNS: FCM, FCM: APNS}[a.Target]
 	}
@@ -298,9 +301,9 @@ func (n *nemesis) provider(ctx context.Context, a Action) error {
 		}
 		e.Kind += ", Retry-After: " + stormForms[a.Form]
 	case Errors:
-		faults.Unavailable = 0.3
+		faults.Unavailable = []float64{0.3, 0.6}[a.Form]
 	case Down:
-		e.Repeats = windows * len(n.world.workers())
+		e.Repeats = n.world.scenario.sizes().bound() * len(n.world.workers())
 		var proxies []*proxy.Proxy
 		for _, s := range n.world.workers() {
 			proxies = append(proxies, map[string]*proxy.Proxy{APNS: s.apns, FCM: s.fcm}[a.Target])
@@ -312,7 +315,7 @@ func (n *nemesis) provider(ctx context.Context, a Action) error {
 		// Without the answers, what was in flight may have been accepted.
 		do := map[Fault]string{GoAway: "drain", Abandon: "abandon"}[a.Fault]
 		if a.Fault == Abandon {
-			e.Repeats = windows * len(n.world.workers())
+			e.Repeats = n.world.scenario.sizes().bound() * len(n.world.workers())
 		}
 		err := server.Command(sim.Command{Do: do, Provider: a.Target})
 		n.note(e)

@@ -39,7 +39,7 @@ func (n *nemesis) kill(ctx context.Context, kind Fault, slots ...*slot) error {
 			continue
 		}
 		dead = append(dead, s)
-		deaths = append(deaths, death{event: n.begin(invariants.Event{Kind: string(kind), Target: s.name, Of: s.name, Start: began, End: time.Now(), Repeats: windows})})
+		deaths = append(deaths, death{event: n.begin(invariants.Event{Kind: string(kind), Target: s.name, Of: s.name, Start: began, End: time.Now(), Repeats: n.world.scenario.sizes().bound()})})
 	}
 	for i, s := range dead {
 		d := &deaths[i]
@@ -50,6 +50,24 @@ func (n *nemesis) kill(ctx context.Context, kind Fault, slots ...*slot) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// loadPatience is how long a kill waits for the load that its scenario wants.
+const loadPatience = 10 * time.Second
+
+// awaitLoad waits, where the scenario wants full windows, until two fifths of the
+// bound are in flight of a worker alone: one that has just begun has nothing to
+// lose.
+func (n *nemesis) awaitLoad(ctx context.Context, s *slot) {
+	size := n.world.scenario.windows
+	if size == (sizes{}) {
+		return
+	}
+	for began := time.Now(); time.Since(began) < loadPatience && ctx.Err() == nil; hold(ctx, linger/4) {
+		if n.arrivals.lately(time.Now().Add(-n.world.scenario.Latency), s.name) >= size.bound()*2/5 {
+			return
+		}
+	}
 }
 
 // linger is for how long the simulator decides nothing of a dead worker, whose

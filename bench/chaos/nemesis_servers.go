@@ -20,7 +20,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra}
 	if a.Target == Kafka {
 		// The group may give partitions away whose owners cannot say goodbye.
-		e.Repeats = windows * len(n.world.workers())
+		e.Repeats = n.world.scenario.sizes().bound() * len(n.world.workers())
 	}
 	if a.Fault == Lag {
 		e.Stalls, e.Unrecordable, e.Repeats = false, false, 0
@@ -28,13 +28,19 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	}
 	// While it lasts others have to know of it; see storeAway.
 	at := n.begin(e)
-	before, _ := n.world.settled(ctx, ", "+a.Target+" away") // one may be killed meanwhile
+	name := fmt.Sprintf(", %s away at %s", a.Target, e.Start.Format(time.TimeOnly))
+	before, _ := n.world.settled(ctx, name) // one may be killed meanwhile
+	produced := n.produced()
 	err := n.serverFault(ctx, a)
 	if a.For >= flatFor {
-		if after, err := n.world.footprints(ctx, ", "+a.Target+" away"); err == nil {
+		backlog := (n.produced() - produced) / int64(n.world.scenario.Workers)
+		if a.Target == Kafka {
+			backlog = 0
+		}
+		if after, err := n.world.footprints(ctx, name); err == nil {
 			n.mu.Lock()
-			n.prints = append(n.prints, memoryOnly(before)...)
-			n.prints = append(n.prints, memoryOnly(after)...)
+			n.prints = append(n.prints, memoryOnly(before, 0)...)
+			n.prints = append(n.prints, memoryOnly(after, backlog)...)
 			n.mu.Unlock()
 		}
 	}
@@ -43,16 +49,17 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	n.events[at].End = time.Now()
 	n.events[at].ComesBack = a.Target == Cassandra && a.Fault != Lag
 	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole || a.Fault == Full) {
-		n.events[at].Pushes = windows * len(n.world.slots)
+		n.events[at].Pushes = n.world.scenario.sizes().bound() * len(n.world.slots)
 	}
 	return err
 }
 
 // memoryOnly leaves out of footprints what a worker with records in hand opens
-// and closes as it goes, and hardly has when it was just started.
-func memoryOnly(list []invariants.Footprint) []invariants.Footprint {
+// and closes as it goes, and hardly has when it was just started. backlog is its
+// share of what has come meanwhile.
+func memoryOnly(list []invariants.Footprint, backlog int64) []invariants.Footprint {
 	for i := range list {
-		list[i].Goroutines, list[i].FDs = 0, 0
+		list[i].Goroutines, list[i].FDs, list[i].Backlog = 0, 0, backlog
 	}
 	return list
 }

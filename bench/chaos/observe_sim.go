@@ -97,6 +97,16 @@ func (a *arrivals) since(from time.Time, worker string) (list []invariants.Send)
 	return list
 }
 
+// lately counts what a worker got accepted after a moment.
+func (a *arrivals) lately(from time.Time, worker string) (n int) {
+	for _, e := range a.since(from, worker) {
+		if e.At.After(from) {
+			n++
+		}
+	}
+	return n
+}
+
 // seal compares with the simulator's own counts, which come another way.
 func (a *arrivals) seal(t sim.Totals) invariants.Ledger[invariants.Send] {
 	a.mu.Lock()

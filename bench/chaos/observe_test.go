@@ -54,6 +54,9 @@ func TestArrivals(t *testing.T) {
 	if list := a.since(began, "worker 1"); len(list) != 1 || list[0].ID != "n1" {
 		t.Errorf("accepted of worker 1: %v", list)
 	}
+	if n, none := a.lately(began.Add(-time.Millisecond), "worker 1"), a.lately(began, "worker 1"); n != 1 || none != 0 {
+		t.Errorf("lately accepted of worker 1: %d, and %d after that", n, none)
+	}
 	if first := a.first429(FCM, began.Add(-time.Second)); len(first) != 1 || !first["worker 2"].Equal(began) {
 		t.Errorf("told that it is too much: %v", first)
 	}

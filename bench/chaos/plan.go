@@ -53,7 +53,7 @@ const (
 
 	// Of a provider.
 	Storm   Fault = "429 storm"     // to everything, with Retry-After in one of its forms
-	Errors  Fault = "503s"          // to a third of everything
+	Errors  Fault = "503s"          // to a third of everything, or to most of it
 	Down    Fault = "down"          // connections are reset and refused
 	GoAway  Fault = "goaway"        // graceful, to all connections
 	Abandon Fault = "goaway, close" // without the answers
@@ -81,7 +81,7 @@ type Action struct {
 	Fault  Fault         `json:"fault"`
 	Target string        `json:"target"`
 	For    time.Duration `json:"for,omitempty"`
-	Form   int           `json:"form,omitempty"`  // of Storm: which Retry-After; of Rewind
+	Form   int           `json:"form,omitempty"`  // of Storm: which Retry-After; of Rewind; of Errors: 0 = three tenths, 1 = six
 	Delay  time.Duration `json:"delay,omitempty"` // of Lag
 }
 

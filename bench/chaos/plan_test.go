@@ -3,12 +3,14 @@
 package chaos
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -50,8 +52,14 @@ func TestFullLengths(t *testing.T) {
 		}
 		return Plan(s, 1, s.Full)
 	}
-	if n := len(count("kills")); n != 300 {
-		t.Errorf("%d kills, want 300", n)
+	dead := 0
+	for _, a := range count("kills") {
+		if a.Fault == Kill {
+			dead++
+		}
+	}
+	if dead != 300 {
+		t.Errorf("%d kills, want 300", dead)
 	}
 	rounds := map[string]int{}
 	for _, a := range count("rolling") {
@@ -72,6 +80,34 @@ func TestFullLengths(t *testing.T) {
 	for _, a := range append(count("cassandra"), count("provider")...) {
 		if a.Fault != Storm && a.For < 3*time.Minute {
 			t.Errorf("%s: want 3 minutes", a)
+		}
+	}
+}
+
+// In full, more waits for each worker in an outage of Cassandra than twice what
+// it may hold: so memory that is not flat shows.
+func TestTheBacklogOfAnOutageTells(t *testing.T) {
+	s, err := FindScenario("cassandra")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := configs.Default()
+	c.Lanes = c.Lanes[:1]
+	s.configure(c)
+	m := c.MemoryBound()
+	held := int64(m.Total() - m.Base - m.Fetch)
+	for _, a := range Plan(s, 1, s.Full) {
+		if backlog := int64(a.For.Seconds()) * int64(s.Rate) * int64(s.weight) / int64(s.Workers); backlog < 2*held {
+			t.Errorf("%s: a backlog of %d MiB, and a worker may hold %d", a, backlog>>20, held>>20)
+		}
+	}
+	value := heavier([]byte(`{"id":"a"}`), 100)
+	if len(value) != 100+len(`{"id":"a","ballast":""}`) || !json.Valid(value) {
+		t.Errorf("%s", value)
+	}
+	for _, other := range []string{"", "{", "ÿ}", "5"} {
+		if got := heavier([]byte(other), 100); string(got) != other {
+			t.Errorf("%q became %q", other, got)
 		}
 	}
 }

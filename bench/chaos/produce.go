@@ -4,11 +4,13 @@ package chaos
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,12 +33,14 @@ type producer struct {
 	again  bool       // see Scenario.again
 	once   bool       // the lane sends at most once
 	others *strangers // who append beside the crowd; nil = nobody
+	weight int        // bytes that are added to each record
 
 	mu      sync.Mutex
 	out     *bufio.Writer                          // guarded by mu, as all that follows
 	entries []invariants.Produced                  //
 	byPlace map[invariants.Partition]map[int64]int // index in entries
 	devices map[int][]string                       // of users
+	size    int64                                  // bytes of all values
 	err     error                                  // the first that makes the ledger incomplete
 }
 
@@ -51,7 +55,7 @@ func newProducer(w *world, path string) (*producer, error) {
 		client.Close()
 		return nil, fmt.Errorf("producer's ledger: %w", err)
 	}
-	return &producer{client: client, people: w.people, file: file, again: w.scenario.again, out: bufio.NewWriter(file),
+	return &producer{client: client, people: w.people, file: file, again: w.scenario.again, weight: w.scenario.weight, out: bufio.NewWriter(file),
 		byPlace: map[invariants.Partition]map[int64]int{}, devices: map[int][]string{}}, nil
 }
 
@@ -85,6 +89,7 @@ func (p *producer) run(ctx context.Context, n, rate int) error {
 }
 
 func (p *producer) produce(ctx context.Context, r crowd.Record) {
+	r.Value = heavier(r.Value, p.weight)
 	p.client.Produce(ctx, &kgo.Record{Topic: fleet.Topic, Key: r.Key, Value: r.Value}, func(rec *kgo.Record, err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -96,8 +101,26 @@ func (p *producer) produce(ctx context.Context, r crowd.Record) {
 	})
 }
 
+// heavier adds bytes to a record that no worker reads, but has to fetch: a
+// member of its object that nobody knows. What is no object stays.
+func heavier(value []byte, by int) []byte {
+	head, ok := bytes.CutSuffix(value, []byte("}"))
+	if by == 0 || !ok || !json.Valid(value) {
+		return value
+	}
+	return slices.Concat(head, []byte(`,"ballast":"`), bytes.Repeat([]byte("x"), by), []byte(`"}`))
+}
+
+// bytes is how much was produced so far.
+func (p *producer) bytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size
+}
+
 // note writes an acknowledged record down. It is called with mu held.
 func (p *producer) note(r crowd.Record, rec *kgo.Record) {
+	p.size += int64(len(r.Value))
 	want := fleet.WantOf(r.Fate)
 	e := invariants.Produced{ID: r.ID, Partition: invariants.Partition{Topic: rec.Topic, ID: rec.Partition}, Offset: rec.Offset,
 		At: rec.Timestamp, Copy: want.Copy, Unsent: want.Unsent}
@@ -122,7 +145,7 @@ func (p *producer) note(r crowd.Record, rec *kgo.Record) {
 	if json.Unmarshal(r.Value, &times) == nil {
 		e.Deadline = times.ExpiresAt
 	}
-	if r.Fate == crowd.Reaches {
+	if r.Fate == crowd.Reaches || r.Fate == crowd.MayExpire {
 		e.Devices = p.devicesOf(r.User)
 		if p.again {
 			e.Outcomes = append(e.Outcomes, invariants.Outcome(invariants.DeadLettered), invariants.Outcome(invariants.Expired))

@@ -31,6 +31,14 @@ type Scenario struct {
 	// mode is the lane's delivery mode where the run names none; empty =
 	// at_least_once.
 	mode string
+	// StoreLatency is what the proxy adds to each message to and from Cassandra.
+	StoreLatency time.Duration
+	// windows of each route; the usual ones when empty.
+	windows sizes
+	// once is how many records a batch has at most where a lane sends at most
+	// once, so that what is committed can be sent in a drain; 0 = as others.
+	once int
+
 	// plan is the faults of a run of this length.
 	plan func(r *rand.Rand, length time.Duration) []Action
 	// configure changes the fleet's configuration; may be nil.
@@ -40,6 +48,8 @@ type Scenario struct {
 	// again is set where messages may run out of attempts: what was to be
 	// delivered may end DEAD_LETTERED or EXPIRED.
 	again bool
+	// weight is how many bytes are added to each record.
+	weight int
 	// alone is set where no two faults touch: then the provider that has none is
 	// held to its rate.
 	alone bool
@@ -52,15 +62,16 @@ func Scenarios() []*Scenario {
 	return append([]*Scenario{
 		{Name: "mixed", About: "faults of every kind by seed, some at once", Full: 10 * time.Minute, Short: 30 * time.Second,
 			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed, strange: 0.1},
-		{Name: "kills", About: "SIGKILL of random workers under load: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
-			Workers: 4, Rate: 300, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: kills},
+		{Name: "kills", About: "SIGKILL of random workers whose windows are full: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
+			Workers: 4, Rate: 300, Latency: time.Second, StoreLatency: 50 * time.Millisecond, Session: 2 * time.Second, plan: kills, windows: sizes{50, 25}, once: 100,
+			configure: func(c *configs.Config) { c.Gates.Share = 0.95 }}, // refusals are for retries, and close nothing
 		{Name: "rolling", About: "SIGTERM and restart of each worker in turn: 10 rounds in full, 2 in short", Full: 10 * rollEvery * 4, Short: 2 * rollEvery * 4,
 			Workers: 4, Rate: 300, Latency: 100 * time.Millisecond, Session: 3 * time.Second, plan: rolling},
 		{Name: "churn", About: "a member joins or leaves every 0.5 to 3 s", Full: 3 * time.Minute, Short: 20 * time.Second,
 			Workers: 2, Rate: 300, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: churn},
 		{Name: "cassandra", About: "Cassandra is down, and then hangs: 3 minutes each in full, 18 s in short", Full: 8 * time.Minute, Short: 48 * time.Second,
 			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: cassandraAway,
-			limits: func(l *invariants.Limits) { l.Back = 15 * time.Second }},
+			limits: func(l *invariants.Limits) { l.Back = 15 * time.Second }, weight: ballast, configure: holdLittle},
 		{Name: "disk", About: "the disks of Kafka and Cassandra are full by turns, and workers are killed meanwhile", Full: 4 * time.Minute, Short: 26 * time.Second,
 			Workers: diskWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: diskFull},
 		{Name: "redis-wipe", About: "Redis loses everything, again and again, and workers are killed just then", Full: 3 * time.Minute, Short: 25 * time.Second,
@@ -86,11 +97,19 @@ func FindScenario(name string) (*Scenario, error) {
 // about one second, and its partitions are given away after the session.
 const killEvery = 3 * time.Second
 
+// kills kills workers whose windows are full: providers take so long to answer
+// that 4 workers can have no more in flight than is produced. By turns most is
+// refused for 4 s, so that what is retried then fills the windows of the retry
+// topics too.
 func kills(r *rand.Rand, length time.Duration) (plan []Action) {
 	at := settle
 	for range int(length / killEvery) {
 		plan = append(plan, Action{At: at, Fault: Kill, Target: worker(r.IntN(4))})
 		at += exponential(r, killEvery)
+	}
+	const each, every = 4 * time.Second, 10 * time.Second
+	for at := settle; at+each < length; at += every {
+		plan = append(plan, Action{At: at, Fault: Errors, Target: APNS, For: each, Form: 1}, Action{At: at, Fault: Errors, Target: FCM, For: each, Form: 1})
 	}
 	return plan
 }
@@ -132,6 +151,13 @@ func cassandraAway(_ *rand.Rand, length time.Duration) []Action {
 		{At: 4*part + part/2, Fault: Pause, Target: Cassandra, For: 3 * part},
 	}
 }
+
+// ballast makes what comes in three minutes more than twice as much as a worker
+// may hold, which holdLittle bounds to less than 200 MiB: so one that reads its
+// backlog into memory shows.
+const ballast = 32 << 10
+
+func holdLittle(c *configs.Config) { c.Batch.Bytes, c.Batch.OpenRecords = 1<<20, 4000 }
 
 const diskWorkers = 3
 

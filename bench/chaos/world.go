@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,19 +47,44 @@ type world struct {
 	exits    []invariants.Exit // guarded by mu
 }
 
-// The sizes of the windows: a kill may repeat what they hold and no more.
+// The usual sizes of the windows (Scenario.windows may be others): a kill may
+// repeat what they hold and no more.
 const (
 	inFlight       = 200 // a route
 	unacknowledged = 100 // a route
 	routes         = 2   // apns/shop/production, fcm/shop
 	pipelines      = 2   // a lane's own topic; its retry and hold topics
 	partitions     = 8
+	batchRecords   = 500
 	sendDeadline   = 10 * time.Second
 	drain          = 25 * time.Second
+	soonWithin     = 5 * time.Second // what expires under way
 )
 
-// windows is how many pushes of one worker can be accepted and not durable.
-const windows = pipelines * routes * (inFlight + unacknowledged)
+// sizes are those of the windows of a route.
+type sizes struct{ inFlight, unacknowledged int }
+
+// bound is how many pushes of one worker can be accepted and not durable.
+func (s sizes) bound() int { return pipelines * routes * (s.inFlight + s.unacknowledged) }
+
+func (s *Scenario) sizes() sizes {
+	if s.windows != (sizes{}) {
+		return s.windows
+	}
+	return sizes{inFlight, unacknowledged}
+}
+
+// records is how many a batch has at most in a lane of this mode.
+func (s *Scenario) records(mode string) int {
+	if mode == configs.AtMostOnce {
+		return cmp.Or(s.once, batchRecords)
+	}
+	return batchRecords
+}
+
+// intended is how many notifications of one worker can be committed and not
+// answered where a lane sends at most once: a batch of each partition.
+func (s *Scenario) intended() int { return partitions * s.records(configs.AtMostOnce) }
 
 // newWorld starts servers and proxies, and makes topics, schema and users. On
 // an error nothing is left.
@@ -73,6 +99,7 @@ func newWorld(ctx context.Context, o *Options, dir string, records int, seen *ar
 	}()
 	options := crowd.Default(fleet.App, records)
 	options.Seed = o.Seed
+	options.Soon, options.Within = 0.02, soonWithin
 	if w.people, err = crowd.New(options); err != nil {
 		return nil, err
 	}
@@ -122,6 +149,7 @@ func (w *world) startServers(ctx context.Context, dir string) (err error) {
 	for name, s := range w.servers() {
 		w.proxies[name].Target(s.Addr())
 	}
+	w.proxies[Cassandra].Set(proxy.Fault{Latency: w.scenario.StoreLatency})
 	return nil
 }
 
@@ -132,8 +160,9 @@ func (w *world) servers() map[string]*local.Server {
 // configure is the fleet's configuration: small windows, so that a bound that
 // does not hold shows, and time-outs that outlast a busy machine.
 func (w *world) configure(c *configs.Config) {
-	c.Batch.Records = 500
-	c.Send.InFlight, c.Status.Unacknowledged, c.Status.Rows = inFlight, unacknowledged, 50
+	c.Batch.Records = w.scenario.records(w.mode)
+	size := w.scenario.sizes()
+	c.Send.InFlight, c.Status.Unacknowledged, c.Status.Rows = size.inFlight, size.unacknowledged, min(50, size.unacknowledged)
 	c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = sendDeadline, 5*time.Second, drain
 	c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = w.scenario.Session, 40*time.Second
 	c.Kafka.CommitInterval = 100 * time.Millisecond

@@ -27,7 +27,8 @@ func (w *world) harness(ctx context.Context) (*invariants.Report, error) {
 			SampleGap: time.Hour, StoreTimes: true, Unobserved: []invariants.Invariant{invariants.I8, invariants.I9, invariants.Bound}}}
 	for n, d := range w.deaths {
 		// What an earlier death has exposed may not have been settled by then.
-		e := invariants.Event{Kind: "kill", Target: "worker", Start: d.at, End: d.at, Repeats: (n + 1) * killBound, Exposed: w.exposed(d), Stalls: true}
+		e := invariants.Event{Kind: "kill", Target: "worker", Start: d.at, End: d.at, Repeats: (n + 1) * killBound, Exposed: w.exposed(d), Stalls: true,
+			Unknown: w.Config.Kafka.Topics.Partitions * w.Config.Batch.Window()}
 		if !d.resumed.IsZero() {
 			// A write that it was stopped right before goes out late: the windows
 			// are all that is known of that.

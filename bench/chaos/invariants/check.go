@@ -78,6 +78,7 @@ type Report struct {
 	Outcomes      map[Outcome]int
 	Events        []EventReport // in the order of Ledgers.Events
 	Worst         Worst
+	Memory        []Growth // of processes that had a backlog large enough to tell
 	Unobserved    []Invariant
 	Violations    map[Invariant]int      // how often each promise was broken
 	Findings      map[Invariant][]string // the first of them, in words
@@ -86,8 +87,15 @@ type Report struct {
 // EventReport is what an event brought about.
 type EventReport struct {
 	Repeated int           // of Event.Repeats
+	Unknown  int           // of Event.Unknown
 	Pushes   int           // accepted while it lasted
 	Back     time.Duration // from its end to the next commit; 0 = nothing was left to commit
+}
+
+// Growth is how a process has grown while a backlog waited for it.
+type Growth struct {
+	Process                 string
+	Bytes, Allowed, Backlog int64
 }
 
 // Worst are the longest times of a run.

@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func clean() *Ledgers {
 		Status: Seal([]Row{row("a", "1", 0, Delivered, 150), row("a", "2", 0, Delivered, 160), row("b", "3", 0, Retrying, 170),
 			row("b", "3", 1, Delivered, 1950), row("c", "", 0, DeadLettered, 90), row("d", "", 0, Suppressed, 95)}),
 		Letters:   Seal([]Letter{{Dead, "c", 0, "bad_json"}, {Retry, "b", 1, "unavailable"}}),
-		Processes: Seal([]Footprint{{"w1", at(0), 80, 30, 50 << 20}, {"w1", at(4000), 90, 31, 60 << 20}}),
+		Processes: Seal([]Footprint{{"w1", at(0), 80, 30, 50 << 20, 0}, {"w1", at(4000), 90, 31, 60 << 20, 0}}),
 		Leaks:     Seal[Leak](nil),
 		Exposures: Seal([]Exposure{{Worker: "w1", At: at(105), Exposed: 1, Bound: 3, Bytes: 50 << 20, MemoryBound: 400 << 20}}),
 		Limits:    Limits{Retries: 3, Standstill: time.Second, Back: time.Second, Look: time.Second},
@@ -114,6 +115,51 @@ func kill(ms, repeats int, exposed ...Pair) Event {
 		}
 	}
 	return e
+}
+
+// unknown has some notifications of a lane that sends at most once intended
+// after 100 ms, and UNKNOWN after 900.
+func unknown(l *Ledgers, ids ...string) {
+	l.Limits.Mode = AtMostOnce
+	l.Producer.Entries[2].Outcomes, l.Letters.Entries = nil, l.Letters.Entries[1:]
+	l.Status.Entries = slices.DeleteFunc(l.Status.Entries, func(r Row) bool { return slices.Contains(ids, r.ID) })
+	if !slices.Contains(ids, "c") {
+		l.Status.Entries[slices.IndexFunc(l.Status.Entries, func(r Row) bool { return r.ID == "c" })].State = Failed
+	}
+	for _, id := range ids {
+		l.Status.Entries = append(l.Status.Entries, row(id, "5", 0, Sending, 100), row(id, "5", 0, Unknown, 900))
+	}
+}
+
+// leaves is a kill that may leave so many notifications UNKNOWN.
+func leaves(ms, n int) Event {
+	e := kill(ms, 1)
+	e.Unknown = n
+	return e
+}
+
+// backlog lets w1 grow by so much while a backlog waits for it; it may hold
+// 100 MiB of records.
+func backlog(l *Ledgers, grown, waits int64) {
+	l.Limits.Held = 100 << 20
+	l.Processes.Entries[1].Bytes, l.Processes.Entries[1].Backlog = l.Processes.Entries[0].Bytes+grown, waits
+}
+
+// shared has FCM down from 0 to 6 s, and so many pushes of the record "b"
+// accepted by APNs in the 6 s before and meanwhile. They are repeats, which a
+// fault explains.
+func shared(l *Ledgers, before, meanwhile int) {
+	l.Limits.Retries = before + meanwhile + 9
+	l.Sends.Entries = slices.DeleteFunc(l.Sends.Entries, func(s Send) bool { return s.ID == "b" })
+	for i := range before {
+		l.Sends.Entries = append(l.Sends.Entries, accept("b", "3", -5000+i))
+	}
+	meanwhile -= 2 // and those of "a"
+	for i := range meanwhile {
+		l.Sends.Entries = append(l.Sends.Entries, accept("b", "3", 1000+i))
+	}
+	l.Events = []Event{{Kind: "down", Target: "fcm", Start: at(0), End: at(6000), Unharmed: "apns"}, kill(0, 999)}
+	l.Events[1].Start, l.Events[1].End = at(-6000), at(6000)
 }
 
 // Every promise that is broken, and every ledger that is not whole, is
@@ -264,6 +310,12 @@ func TestCheckNotices(t *testing.T) {
 			l.Limits.Mode, l.Events = AtMostOnce, []Event{kill(300, 1)}
 		}, I4, "sends at most once"},
 
+		{"UNKNOWN because of a kill, at most once", func(l *Ledgers) { unknown(l, "d"); l.Events = []Event{leaves(300, 1)} }, "", ""},
+		{"UNKNOWN without a fault", func(l *Ledgers) { unknown(l, "d") }, I1, "d (push.main/0/3) ended UNKNOWN, and no fault explains it"},
+		{"of two, a kill may leave one", func(l *Ledgers) { unknown(l, "d", "c"); l.Events = []Event{leaves(300, 1)} }, I1, "beyond what the faults may leave so"},
+		{"two kills", func(l *Ledgers) { unknown(l, "d", "c"); l.Events = []Event{leaves(300, 1), leaves(350, 1)} }, "", ""},
+		{"the kill came before the intent", func(l *Ledgers) { unknown(l, "d"); l.Events = []Event{leaves(-1500, 1)} }, I1, "no fault explains it"},
+
 		{"an offset went back", func(l *Ledgers) {
 			sampled(l, 2000, func(s *Sample) {
 				if s.At.Equal(at(2000)) {
@@ -313,6 +365,12 @@ func TestCheckNotices(t *testing.T) {
 		{"descriptors leak", func(l *Ledgers) { l.Processes.Entries[1].FDs = 90 }, I9, "90 descriptors"},
 		{"memory leaks", func(l *Ledgers) { l.Processes.Entries[1].Bytes = 1 << 30 }, I9, "bytes of memory"},
 
+		{"a backlog is left where it is", func(l *Ledgers) { backlog(l, 60<<20, 200<<20) }, "", ""},
+		{"a backlog is held in memory", func(l *Ledgers) { backlog(l, 200<<20, 200<<20) }, I9, "bytes of memory"},
+		{"half of it is", func(l *Ledgers) { backlog(l, 101<<20, 200<<20) }, I9, "bytes of memory"},
+		{"too small a backlog to tell", func(l *Ledgers) { backlog(l, 199<<20, 199<<20) }, "", ""},
+		{"and a leak all the same", func(l *Ledgers) { backlog(l, 257<<20, 199<<20) }, I9, "bytes of memory"},
+
 		{"tried too often", func(l *Ledgers) {
 			for range 3 {
 				l.Sends.Entries = append(l.Sends.Entries, refuse("b", "3", 500))
@@ -343,6 +401,8 @@ func TestCheckNotices(t *testing.T) {
 		{"the other provider had its share", func(l *Ledgers) {
 			l.Events = []Event{{Kind: "down", Target: "fcm", Start: at(105), End: at(5105), Unharmed: "apns"}}
 		}, "", ""},
+		{"nine tenths of its share", func(l *Ledgers) { shared(l, 100, 90) }, "", ""},
+		{"less than that", func(l *Ledgers) { shared(l, 100, 89) }, Isolation, "apns accepted 100 in the 6s before the down of fcm, and 89 while it lasted"},
 		{"the other provider was harmed", func(l *Ledgers) {
 			l.Events = []Event{{Kind: "down", Target: "fcm", Start: at(2000), End: at(8000), Unharmed: "apns"}}
 		}, Isolation, "apns accepted 3 in the 6s before"},
@@ -428,6 +488,26 @@ func TestSettled(t *testing.T) {
 	} {
 		if got := Settled(tt.rows, tt.devices, tt.intents); got != tt.want {
 			t.Errorf("%s: %v", tt.why, got)
+		}
+	}
+}
+
+// An intent is open until its step has a result, or a later one.
+func TestIntents(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		rows []Row
+		want int
+	}{
+		{"none", []Row{row("n", "1", 0, Delivered, 0)}, 0},
+		{"one", []Row{row("n", "1", 0, Sending, 0)}, 1},
+		{"it has ended", []Row{row("n", "1", 0, Sending, 0), row("n", "1", 0, Delivered, 1)}, 0},
+		{"it was handed over", []Row{row("n", "1", 0, Sending, 0), row("n", "1", 0, Retrying, 1)}, 0},
+		{"and intended again", []Row{row("n", "1", 0, Sending, 0), row("n", "1", 0, Retrying, 1), row("n", "1", 1, Sending, 2)}, 1},
+		{"one of two devices", []Row{row("n", "1", 0, Sending, 0), row("n", "2", 0, Sending, 0), row("n", "2", 0, Failed, 1)}, 1},
+	} {
+		if got := Intents(tt.rows); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.why, got, tt.want)
 		}
 	}
 }

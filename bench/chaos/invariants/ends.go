@@ -30,6 +30,9 @@ func (c *checker) outcomes() {
 		case p.Reason != "" && outcome == p.Outcomes[0] && !h.because(State(outcome), p.Reason):
 			c.r.find(I1, "%s ended %s, and not because of %s: %s", c.describe(p), outcome, p.Reason, c.story(p.ID))
 		}
+		if c.limits.Mode == AtMostOnce && h.has(Unknown) {
+			c.unknown(p, h)
+		}
 		c.everyDevice(p, h)
 		c.oneEnding(p, h)
 		dead := slices.ContainsFunc(c.letters[p.ID], func(l Letter) bool { return l.Kind == Dead })
@@ -47,6 +50,40 @@ func (c *checker) outcomes() {
 			c.r.find(I1, "%s is in a %s topic and was never produced", id, letters[0].Kind)
 		}
 	}
+}
+
+// unknown charges a notification of a lane that sends at most once, which ended
+// UNKNOWN, to the last event between its intent and that end that has room for
+// it.
+func (c *checker) unknown(p *Produced, h history) {
+	from, to := p.At, p.At
+	for _, rows := range h {
+		for _, r := range rows {
+			if r.State == Sending && (from.Equal(p.At) || r.At.Before(from)) {
+				from = r.At
+			}
+			if r.State == Unknown && r.At.After(to) {
+				to = r.At
+			}
+		}
+	}
+	full := false
+	for i := len(c.Events) - 1; i >= 0; i-- {
+		e := &c.Events[i]
+		if e.Unknown == 0 || !c.touches(e, from, to) {
+			continue
+		}
+		if c.r.Events[i].Unknown < e.Unknown {
+			c.r.Events[i].Unknown++
+			return
+		}
+		full = true
+	}
+	if full {
+		c.r.find(I1, "%s ended UNKNOWN, beyond what the faults may leave so: %s", c.describe(p), c.story(p.ID))
+		return
+	}
+	c.r.find(I1, "%s ended UNKNOWN, and no fault explains it: %s", c.describe(p), c.story(p.ID))
 }
 
 func (h history) has(s State) bool {

@@ -47,7 +47,7 @@ func (c *checker) during() {
 		if e.Pushes > 0 && all > e.Pushes {
 			c.r.find(Pressure, "%d pushes were accepted while %s was away (%s), at most %d fit the windows", all, e.Target, e.Kind, e.Pushes)
 		}
-		if e.Unharmed != "" && length >= least && 2*other < before {
+		if e.Unharmed != "" && length >= least && 10*other < 9*before {
 			c.r.find(Isolation, "%s accepted %d in the %v before the %s of %s, and %d while it lasted", e.Unharmed, before, length, e.Kind, e.Target, other)
 		}
 	}

@@ -149,6 +149,9 @@ type Footprint struct {
 	Goroutines int
 	FDs        int
 	Bytes      int64 // resident
+	// Backlog is how many bytes of records have come for it since the footprint
+	// before, which it could read and must leave where they are: a store is away.
+	Backlog int64
 }
 
 // Leak is a canary found where it must not be; Where says it without the
@@ -185,6 +188,9 @@ type Event struct {
 	// Rewinds says that offsets were set back by hand: committed ones may be
 	// lower after it than before.
 	Rewinds bool
+	// Unknown is the most notifications that it may leave UNKNOWN in a lane that
+	// sends at most once: what was committed and not answered.
+	Unknown int
 	// Stalls says that partitions may stand still from Start to End and for
 	// Limits.Heal after it. ComesBack says that commits must move again within
 	// Limits.Back of End.
@@ -192,7 +198,7 @@ type Event struct {
 	// Ban is set where the provider said stop from Start to End.
 	Ban *Ban
 	// Unharmed names a provider that had nothing to do with it: while it lasts,
-	// at least half as many pushes a second are accepted there as before.
+	// at least nine tenths as many pushes a second are accepted there as before.
 	Unharmed string
 	// Pushes, above 0, is the most that may be accepted from Start to End: a
 	// store is away, so what is not sent stays unsent.
@@ -228,6 +234,12 @@ type Limits struct {
 	Goroutines int           // growth of an idle process that is no leak; 0 = 100
 	FDs        int           // 0 = 50
 	Bytes      int64         // 0 = 256 MiB
+	// Held is the most bytes that a process may hold of records and what is to be
+	// sent of them, as its configuration bounds it; 0 = no bound. With a backlog
+	// of twice that and more no process may grow by more: one that reads its
+	// backlog into memory does. With less of a backlog nothing can be told, and
+	// Bytes holds.
+	Held int64
 	// StoreTimes says that the times in the rows are the store's own, of when each
 	// became durable, as in a store that is part of the test. Only then they judge
 	// I3, where no sample has looked. Cassandra has none such: At is the writer's,

@@ -229,3 +229,24 @@ func Settled(rows []Row, devices []string, intents bool) bool {
 	_, ok := h.settled(devices, intents)
 	return ok
 }
+
+// Intents counts the devices whose latest step is an intent without a result.
+func Intents(rows []Row) (open int) {
+	type steps struct{ intent, result int } // the latest, from 1
+	devices := map[Pair]steps{}
+	for _, r := range rows {
+		d := devices[r.Pair]
+		if r.State == Sending {
+			d.intent = max(d.intent, r.Step+1)
+		} else {
+			d.result = max(d.result, r.Step+1)
+		}
+		devices[r.Pair] = d
+	}
+	for _, d := range devices {
+		if d.intent > d.result {
+			open++
+		}
+	}
+	return open
+}

@@ -165,7 +165,12 @@ func (c *checker) footprints() {
 		}
 		grown("goroutines", int64(first.Goroutines), int64(last.Goroutines), int64(c.limits.Goroutines))
 		grown("descriptors", int64(first.FDs), int64(last.FDs), int64(c.limits.FDs))
-		grown("bytes of memory", first.Bytes, last.Bytes, c.limits.Bytes)
+		allowed := c.limits.Bytes
+		if c.limits.Held > 0 && last.Backlog >= 2*c.limits.Held {
+			allowed = c.limits.Held
+			c.r.Memory = append(c.r.Memory, Growth{Process: name, Bytes: last.Bytes - first.Bytes, Allowed: allowed, Backlog: last.Backlog})
+		}
+		grown("bytes of memory", first.Bytes, last.Bytes, allowed)
 	}
 	if compared == 0 && c.Processes.Sealed {
 		c.r.find(Incomplete, "no process was looked at twice: nothing can be said of leaks")
