@@ -149,9 +149,8 @@ func TestKills(t *testing.T) {
 	if len(exposed) != r.kills() {
 		t.Errorf("what was exposed is known of %d of %d kills", len(exposed), r.kills())
 	}
-	// On a busy machine most kills hit workers that have hardly begun.
-	if most := r.Report.Worst.Exposed; 2*most < bound || r.Report.Repeated == 0 {
-		t.Errorf("a worker had %d pushes exposed at most, not half of the bound of %d, or nothing was repeated (%d): the bound was not tested", most, bound, r.Report.Repeated)
+	if len(exposed) == 0 || 2*slices.Max(exposed) < bound || r.Report.Repeated == 0 {
+		t.Errorf("no kill exposed half of the bound, or nothing was repeated (%d): the bound was not tested", r.Report.Repeated)
 	}
 	if in, late := expiring(r.Ledgers); in == 0 || late == 0 {
 		t.Errorf("of what expires under way %d were delivered and %d not: the one or the other was not met", in, late)

@@ -6,28 +6,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/bench/chaos/proxy"
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 )
 
-// store is one of the three servers that a worker cannot do without.
+// store is one of the three servers that a worker cannot do without. at is
+// where workers look for it.
 type store struct {
 	name string
 	*local.Server
+	at string
 }
 
 // Stores that are away at the start are named, in the log and in /readyz, and
 // waited for. Away in the middle they stall the partitions and fail no message;
-// all goes on by itself when they are back.
+// no offset passes what is not durable; all goes on by itself when they are
+// back.
 func TestStoresAway(t *testing.T) {
 	localtest.Require(t)
 	const records = 12_000
 	people := newCrowd(t, records)
 	cassandra := localtest.Cassandra(t, local.CassandraOptions{Durable: true})
+	// The workers' way to Cassandra: when it is back, the test is the first to
+	// look. A row that comes late looks as one that was in time.
+	way, err := proxy.Listen(cassandra.Addr(), nil)
+	check(t, err)
+	t.Cleanup(func() { check(t, way.Close()) })
 	w := newWorld(t, setup{faults: slow(),
-		servers: fleet.Servers{Cassandra: []string{cassandra.Addr()}},
+		servers: fleet.Servers{Cassandra: []string{way.Addr()}},
 		configure: func(c *configs.Config) {
 			narrow(c)
 			// Slow enough that there is a middle for every outage.
@@ -37,8 +46,8 @@ func TestStoresAway(t *testing.T) {
 			c.Kafka.SessionTimeout = 2 * time.Second
 			c.Redis.DialTimeout, c.Redis.ReadTimeout, c.Redis.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
 		}})
-	kafka, redis := store{"kafka", w.kafka}, store{"redis", w.redis}
-	cass := store{"cassandra", cassandra}
+	kafka, redis := store{"kafka", w.kafka, w.kafka.Addr()}, store{"redis", w.redis, w.redis.Addr()}
+	cass := store{"cassandra", cassandra, way.Addr()}
 	w.populate(people)
 	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
 
@@ -49,7 +58,7 @@ func TestStoresAway(t *testing.T) {
 	check(t, err)
 	back := []store{redis, kafka, cass}
 	for _, s := range back {
-		check(t, worker.AwaitLog(waiting(t), "cannot connect", `"to":"`+s.name+`"`, s.Addr()))
+		check(t, worker.AwaitLog(waiting(t), "cannot connect", `"to":"`+s.name+`"`, s.at))
 		check(t, worker.AwaitUnready(waiting(t), "[-] "+s.name+":"))
 	}
 	for i, s := range back {
@@ -85,9 +94,20 @@ func TestStoresAway(t *testing.T) {
 	} {
 		check(t, w.AwaitAccepted(waiting(t), w.Sim.Ledger().Totals().Accepted+some))
 		before, lostBefore := w.Resent(), lost()
+		letIn := func() {}
+		if outage.store == cass {
+			letIn = way.Shut()
+		}
 		outage.away(outage.store)
 		check(t, worker.AwaitUnready(waiting(t), "[-] "+outage.store.name+":"))
 		outage.back(outage.store)
+		passed, unsettled, err := w.Unsettled(waiting(t), cassandra.Addr())
+		check(t, err)
+		if len(unsettled) > 0 {
+			t.Errorf("%s: %d of %d records are committed, and nothing durable is there of them: %v", outage.what, len(unsettled), passed,
+				unsettled[:min(5, len(unsettled))])
+		}
+		letIn()
 		check(t, worker.AwaitReady(waiting(t)))
 		check(t, w.AwaitAccepted(waiting(t), w.Sim.Ledger().Totals().Accepted+some))
 		// What was under way is repeated if the group may have given the

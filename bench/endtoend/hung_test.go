@@ -38,6 +38,9 @@ func TestHungWorkerLosesNothing(t *testing.T) {
 	if r.Resent == 0 {
 		t.Error("no push was repeated: nothing was under way, so nothing was tested")
 	}
+	if most := routes * (inFlight + unacknowledged); r.Resent > most {
+		t.Errorf("%d pushes were repeated, more than the %d that one worker can have under way", r.Resent, most)
+	}
 	for _, p := range []*fleet.Process{hangs, heir} {
 		check(t, p.AwaitMetric(waiting(t), func(n float64) bool { return n == all/2 },
 			"push_consumer_assigned_partitions", `topic="`+fleet.Topic+`"`))
