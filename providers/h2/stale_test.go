@@ -383,3 +383,21 @@ func TestEndedByTheServerBeforeItIsWritten(t *testing.T) {
 		})
 	}
 }
+
+// A dip of the table's size between two writes is told: the server has emptied
+// its table meanwhile.
+func TestTableSizeThatDippedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.fill(post("/a"))
+		h.send()
+		size := func(n uint32) []byte { return settings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: n}) }
+		h.read(size(0), size(4096))
+		h.fill(post("/b"))
+		block := h.c.out[h.c.controls+frameHeader:]
+		if want := appendInt([]byte{0x20}, 0x20, 5, 4096); !bytes.HasPrefix(block, want) {
+			t.Errorf("the block begins with %x, want %x", block[:8], want)
+		}
+		h.wantFrames("with an empty table", h.send(), "/b", "DATA")
+	})
+}
