@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// How a Run ends, after its ctx:
+// How a Run ends, after its ctx, and how one partition leaves, from its revoke on:
 //
 //	0 ──────────────▶ submitAfterStop ─ deadline, time-out ─▶ writeAfterStop ─ commit ─▶ Drain
 //	every partition   nothing more is   answers come, or are    last rows
@@ -15,16 +15,29 @@ import (
 //	given back
 //
 // What is sent after the stop is only what was committed before it was sent, in
-// lanes of mode at_most_once: nobody else would.
+// lanes of mode at_most_once: nobody else would. What of that is not sent by
+// then goes to the hold topic.
 
-// submitAfterStop is how long after the stop a committed delivery may still be
-// submitted.
+// submitAfterStop is how long after the stop, or its partition's revoke, a
+// committed delivery may still be submitted.
 func (o *Options) submitAfterStop() time.Duration {
 	return o.Drain - o.SendDeadline - o.StatusTimeout - o.CommitTimeout
 }
 
 // writeAfterStop is how long after the stop rows and hand-overs are written.
 func (o *Options) writeAfterStop() time.Duration { return o.Drain - o.CommitTimeout }
+
+// goesBack reports whether a delivery that is not sent yet is to be given back:
+// its partition leaves, and for one that is committed it does so for too long.
+// Its answer might come behind the drain, when the next owner has ended its
+// intent as UNKNOWN.
+func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
+	if !d.Item.committed {
+		return d.leaving()
+	}
+	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
+	return leaves && since >= p.submitAfterStop()
+}
 
 // endsLater returns a context that outlives ctx by d. cancel ends it at once.
 func endsLater(ctx context.Context, d time.Duration) (later context.Context, cancel func()) {

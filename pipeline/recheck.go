@@ -25,7 +25,7 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 		return ds, nil
 	}
 	var asked time.Time
-	err := p.repeat(ctx, "recheck", func() bool { return anyLeavingOf(old) }, func() error {
+	err := p.repeat(ctx, "recheck", func() bool { return p.anyGoesBack(old) }, func() error {
 		asked = time.Now()
 		return p.Recheck.Recheck(ctx, old)
 	})
@@ -64,9 +64,10 @@ func (p *Pipeline) outdated(ds []*Delivery, now time.Time) (old []*Delivery) {
 	return old
 }
 
-func anyLeavingOf(ds []*Delivery) bool {
+func (p *Pipeline) anyGoesBack(ds []*Delivery) bool {
+	now := time.Now()
 	for _, d := range ds {
-		if d.leaving() {
+		if p.goesBack(d, now) {
 			return true
 		}
 	}

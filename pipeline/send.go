@@ -177,12 +177,11 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, group []*
 	return group
 }
 
-// keepOwned gives back the deliveries that leave, and returns the others in
-// place.
+// keepOwned gives back what is to go back, and returns the others in place.
 func (p *Pipeline) keepOwned(group []*Delivery) []*Delivery {
 	owned := group[:0]
 	for _, d := range group {
-		if d.leaving() {
+		if p.goesBack(d, time.Now()) {
 			p.giveBack([]*Delivery{d})
 		} else {
 			owned = append(owned, d)
@@ -192,14 +191,16 @@ func (p *Pipeline) keepOwned(group []*Delivery) []*Delivery {
 }
 
 // due returns, in place, the deliveries of group that may be sent now. The
-// others come back at once: those of a partition that is leaving abandoned,
-// those past their expiry as such.
+// others come back at once: those of a partition that is leaving, and those past
+// their expiry as such.
 func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 	due := group[:0]
 	for _, d := range group {
 		switch {
 		case d.unowned(now): // leaving for good, or to be sent later
 			p.answered.put(d)
+		case p.goesBack(d, now):
+			p.giveBack([]*Delivery{d})
 		case now.After(d.Expires):
 			d.Result = Result{Class: Refused, Expired: true}
 			p.answered.put(d)
@@ -250,8 +251,8 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 			d.inWindow = false
 			d.line.settled(1)
 		}
-		if d.leaving() {
-			d.abandoned = true
+		if p.goesBack(d, time.Now()) {
+			unsent([]*Delivery{d})
 			answered = append(answered, d)
 			continue
 		}
@@ -290,7 +291,8 @@ func (p *Pipeline) giveBack(ds []*Delivery) {
 // giveBackLeaving returns what waits in a line that stands still for partitions
 // that leave: their drain does not wait for what is ahead in the line.
 func (p *Pipeline) giveBackLeaving(l *line) {
-	if ds := l.waiting.remove((*Delivery).leaving); len(ds) > 0 {
+	now := time.Now()
+	if ds := l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }); len(ds) > 0 {
 		p.giveBack(ds)
 	}
 }

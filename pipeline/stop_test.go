@@ -328,6 +328,43 @@ func TestRevokeDoesNotWaitForTheBacklog(t *testing.T) {
 	})
 }
 
+// TestOnceRevokeDoesNotOutlastTheDrain: what is committed of a partition that
+// leaves is nobody else's to send, but its next owner ends what it finds open
+// as UNKNOWN. What cannot be sent within the drain goes to the hold topic.
+func TestOnceRevokeDoesNotOutlastTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		w.faults, w.once = false, true
+		w.fill(3, 2000)
+		pr := &slow{w: w, wait: 900 * time.Millisecond}
+		p := w.pipelineTo(t, 20, pr, pr)
+		stop := w.starts(t, p)
+		time.Sleep(3 * time.Second)
+		tracker := w.trackers[1]
+		drain, cancel := context.WithTimeout(t.Context(), p.Drain)
+		defer cancel()
+		if err := tracker.Drain(drain); err != nil {
+			t.Errorf("%d are open after the drain: %v", tracker.Open(), err)
+		}
+		if from, open := tracker.Unresolved(); open {
+			t.Errorf("intents from offset %d on are open: the next owner ends them UNKNOWN", from)
+		}
+		tracker.Fence()
+		held := 0
+		w.mu.Lock()
+		for _, n := range w.held {
+			held += n
+		}
+		w.mu.Unlock()
+		if held == 0 {
+			t.Error("nothing was held: what was committed fits into the drain")
+		}
+		stop()
+		pr.out.Wait()
+		w.checkStopped(t)
+	})
+}
+
 // TestBoundHoldsForWhatIsHandedOver: whatever the answers, and while another
 // device of the item has none, a hard kill repeats no more than the windows.
 func TestBoundHoldsForWhatIsHandedOver(t *testing.T) {

@@ -19,7 +19,7 @@ type Tracker struct {
 	retry     bool
 	capacity  int
 	lease     *Lease
-	leaving   atomic.Bool // what is not sent is to be abandoned; never unset
+	left      atomic.Int64 // when it began to leave, Unix ns; 0 = it does not. What is not sent is to be abandoned from then on
 
 	mu        sync.Mutex
 	base      uint64   // seq of records[0]
@@ -243,7 +243,7 @@ func (t *Tracker) Open() int {
 
 // Leave asks for what has not been sent to be abandoned, and does not wait. Items
 // may still be admitted, and are abandoned too.
-func (t *Tracker) Leave() { t.leaving.Store(true) }
+func (t *Tracker) Leave() { t.left.CompareAndSwap(0, time.Now().UnixNano()) }
 
 // settled reports whether nothing of the assignment is in flight.
 func (t *Tracker) settled() bool {
@@ -265,7 +265,7 @@ func (t *Tracker) over() bool {
 func (t *Tracker) Drain(ctx context.Context) error {
 	t.mu.Lock()
 	t.draining = true
-	t.leaving.Store(true)
+	t.Leave()
 	if t.active == 0 {
 		t.closeIdle()
 	}
@@ -284,7 +284,13 @@ func (t *Tracker) Drain(ctx context.Context) error {
 }
 
 // Draining reports whether items that have not been sent are to be abandoned.
-func (t *Tracker) Draining() bool { return t.leaving.Load() }
+func (t *Tracker) Draining() bool { return t.left.Load() != 0 }
+
+// LeavingFor is how long it has been leaving; ok is false while it does not.
+func (t *Tracker) LeavingFor(now time.Time) (d time.Duration, ok bool) {
+	left := t.left.Load()
+	return now.Sub(time.Unix(0, left)), left != 0
+}
 
 // Unresolved is the offset of the first record whose intent stands without a
 // result, also if it was abandoned: what the next owner has to read again
@@ -305,7 +311,7 @@ func (t *Tracker) Unresolved() (from int64, ok bool) {
 // leaving, or the member's lease has passed and is not renewed yet. It takes no
 // lock: connections ask before every flush.
 func (t *Tracker) Lapsed(now time.Time) bool {
-	return t.leaving.Load() || t.lease != nil && t.lease.Lapsed(now)
+	return t.Draining() || t.lease != nil && t.lease.Lapsed(now)
 }
 
 // Fence ends the assignment: from here on Watermark says no. It is set under
@@ -315,7 +321,7 @@ func (t *Tracker) Fence() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.draining, t.revoked = true, true
-	t.leaving.Store(true)
+	t.Leave()
 	if t.active == 0 {
 		t.closeIdle()
 	}
