@@ -162,6 +162,14 @@ func shared(l *Ledgers, before, meanwhile int) {
 	l.Events[1].Start, l.Events[1].End = at(-6000), at(6000)
 }
 
+// mostlyEarlier is shared where three of five records were produced long before.
+func mostlyEarlier(l *Ledgers, before, meanwhile int) {
+	shared(l, before, meanwhile)
+	for i := range 3 {
+		l.Producer.Entries[i].At = at(-100_000)
+	}
+}
+
 // Every promise that is broken, and every ledger that is not whole, is
 // reported, as that and with words that lead to it; what an event excuses is
 // not.
@@ -403,8 +411,13 @@ func TestCheckNotices(t *testing.T) {
 		}, "", ""},
 		{"nine tenths of its share", func(l *Ledgers) { shared(l, 100, 90) }, "", ""},
 		{"less than that", func(l *Ledgers) { shared(l, 100, 89) }, Isolation, "apns accepted 100 in the 6s before the down of fcm, and 89 while it lasted"},
+		{"less than before, when what an earlier fault had held came on top", func(l *Ledgers) { mostlyEarlier(l, 100, 60) }, "", ""},
+		{"less than its share, too", func(l *Ledgers) { mostlyEarlier(l, 100, 50) }, Isolation, "50 while it lasted, of a share of 60"},
 		{"the other provider was harmed", func(l *Ledgers) {
 			l.Events = []Event{{Kind: "down", Target: "fcm", Start: at(2000), End: at(8000), Unharmed: "apns"}}
+			for i := range l.Producer.Entries {
+				l.Producer.Entries[i].At = at(3000)
+			}
 		}, Isolation, "apns accepted 3 in the 6s before"},
 		{"an attempt beyond the last", func(l *Ledgers) { l.Letters.Entries[1].Attempt = 4 }, I10, "attempt 4"},
 	} {

@@ -19,6 +19,25 @@ func (c *checker) exits() {
 	}
 }
 
+// share is how many of the records that were produced while an event lasted the
+// unharmed provider is to accept, by what it has accepted of all in the end.
+// What it accepted before the event may be more than that: what an earlier
+// fault of its own had held came on top.
+func (c *checker) share(e *Event) int {
+	accepted, meanwhile := 0, 0
+	for i := range c.Sends.Entries {
+		if s := &c.Sends.Entries[i]; s.Accepted && s.Provider == e.Unharmed {
+			accepted++
+		}
+	}
+	for i := range c.Producer.Entries {
+		if at := c.Producer.Entries[i].At; !at.Before(e.Start) && at.Before(e.End) {
+			meanwhile++
+		}
+	}
+	return accepted * meanwhile / max(1, len(c.Producer.Entries))
+}
+
 // least is the shortest time that a rate is taken over.
 const least = 5 * time.Second
 
@@ -47,8 +66,11 @@ func (c *checker) during() {
 		if e.Pushes > 0 && all > e.Pushes {
 			c.r.find(Pressure, "%d pushes were accepted while %s was away (%s), at most %d fit the windows", all, e.Target, e.Kind, e.Pushes)
 		}
-		if e.Unharmed != "" && length >= least && 10*other < 9*before {
-			c.r.find(Isolation, "%s accepted %d in the %v before the %s of %s, and %d while it lasted", e.Unharmed, before, length, e.Kind, e.Target, other)
+		if e.Unharmed == "" || length < least {
+			continue
+		}
+		if share := c.share(e); 10*other < 9*min(before, share) {
+			c.r.find(Isolation, "%s accepted %d in the %v before the %s of %s, and %d while it lasted, of a share of %d", e.Unharmed, before, length, e.Kind, e.Target, other, share)
 		}
 	}
 }

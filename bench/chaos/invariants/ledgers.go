@@ -198,7 +198,8 @@ type Event struct {
 	// Ban is set where the provider said stop from Start to End.
 	Ban *Ban
 	// Unharmed names a provider that had nothing to do with it: while it lasts,
-	// at least nine tenths as many pushes a second are accepted there as before.
+	// at least nine tenths as many pushes a second are accepted there as before,
+	// or as its share of what is produced then.
 	Unharmed string
 	// Pushes, above 0, is the most that may be accepted from Start to End: a
 	// store is away, so what is not sent stays unsent.
