@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,30 @@ func footprint(ctx context.Context, name string, p *fleet.Process) (invariants.F
 // footprints are those of all workers.
 func (w *world) footprints(ctx context.Context, suffix string) ([]invariants.Footprint, error) {
 	return w.footprintsOf(ctx, suffix, func(*fleet.Process) bool { return true })
+}
+
+// What a worker took for a backlog it gives back to the system only after the
+// next collection, which an idle process has every two minutes, and then bit by
+// bit.
+const (
+	restPatience = 5 * time.Minute
+	muchMemory   = 128 << 20 // half of what invariants allows
+)
+
+// footprintsAtRest are those of all workers, which have nothing to do, as soon
+// as none has much more memory than before, or has had the time for it.
+func (w *world) footprintsAtRest(ctx context.Context, before []invariants.Footprint) ([]invariants.Footprint, error) {
+	for until := time.Now().Add(restPatience); ; hold(ctx, time.Second) {
+		after, err := w.footprints(ctx, "")
+		swollen := slices.ContainsFunc(after, func(f invariants.Footprint) bool {
+			return slices.ContainsFunc(before, func(b invariants.Footprint) bool {
+				return b.Process == f.Process && f.Bytes-b.Bytes > muchMemory
+			})
+		})
+		if err != nil || !swollen || time.Now().After(until) {
+			return after, err
+		}
+	}
 }
 
 // settled are those of the workers that are ready: what one has that is just

@@ -232,17 +232,17 @@ func (u *run) rest() time.Duration {
 // collect reads what is left and seals the ledgers.
 func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	u.Progress("reading what is left")
-	ctx, cancel := context.WithTimeoutCause(ctx, lookPatience, fmt.Errorf("not read within %v", lookPatience))
-	defer cancel()
 	hold(ctx, u.rest())
 	l := &invariants.Ledgers{Limits: u.limits()}
 	l.Offsets = u.sampler.close()
 	l.Producer = u.producer.close()
 	l.Exposures = u.exposed.close()
-	after, err := u.world.footprints(ctx, "")
+	after, err := u.world.footprintsAtRest(ctx, idle)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lookPatience, fmt.Errorf("not read within %v", lookPatience))
+	defer cancel()
 	l.Processes = invariants.Seal(append(append(idle, u.nemesis.prints...), after...))
 	search := newCanaries(u.world)
 	letters, err := readLetters(ctx, u.world, u.producer, fleet.Topic, func(topic string, hs []kgo.RecordHeader) { search.headers(topic, hs) })
