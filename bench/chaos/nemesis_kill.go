@@ -81,6 +81,9 @@ func (n *nemesis) lastOf(ctx context.Context, s *slot, d *death) error {
 	began := n.events[d.event].Start
 	n.mu.Unlock()
 	from, before := began.Add(-n.lookBack(began)), -1
+	if _, started := s.now(); started.After(from) {
+		from = started // what its predecessor had exposed is that one's
+	}
 	for time.Since(began) < serverPatience && ctx.Err() == nil {
 		hold(ctx, linger)
 		d.pushes = n.arrivals.since(from, s.name)

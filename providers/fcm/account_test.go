@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,24 +98,24 @@ func TestKeys(t *testing.T) {
 // for one that has ended.
 func TestTokenWithoutAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fetched := 0
+		var fetched atomic.Int64
 		k := startKeeper(func(context.Context) (*oauth2.Token, error) {
-			fetched++
+			fetched.Add(1)
 			return &oauth2.Token{AccessToken: "good"}, nil
 		})
 		<-k.first
 		time.Sleep(54 * time.Minute)
 		synctest.Wait()
-		if fetched != 1 {
-			t.Errorf("fetched %d times in 54 minutes", fetched)
+		if n := fetched.Load(); n != 1 {
+			t.Errorf("fetched %d times in 54 minutes", n)
 		}
 		if got := string(k.authorization(time.Now())); got != "Bearer good" {
 			t.Errorf("authorized by %q", got)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if fetched != 2 {
-			t.Errorf("fetched %d times in 56 minutes", fetched)
+		if n := fetched.Load(); n != 2 {
+			t.Errorf("fetched %d times in 56 minutes", n)
 		}
 		closeNow(t, k)
 	})
