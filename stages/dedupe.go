@@ -111,8 +111,8 @@ func idsOf(items []*pipeline.Item) []string {
 func judge(it *pipeline.Item, rows []pipeline.Row) {
 	own, others := pipeline.OwnRows(rows, pipeline.UserHash(it.Owner()))
 	h := &pipeline.History{Rows: own}
-	if intents := h.Intents(it.Step()); len(intents) > 0 {
-		it.Devices = intents
+	if lost := lostIntents(it, h); len(lost) > 0 {
+		it.Devices = lost
 		it.Decide(pipeline.Unresolved, pipeline.IntentLost, "")
 		return
 	}
@@ -140,6 +140,21 @@ func judge(it *pipeline.Item, rows []pipeline.Row) {
 		return
 	}
 	it.History = h
+}
+
+// lostIntents are the devices that end with an intent that has no result. A
+// record that names its devices has nothing to do with the intents for others:
+// another record of the same step has those, in the hold topic of another
+// provider, and they may be under way.
+func lostIntents(it *pipeline.Item, h *pipeline.History) []string {
+	intents := h.Intents(it.Step())
+	if len(it.Devices) == 0 {
+		return intents
+	}
+	if !slices.ContainsFunc(it.Devices, func(d string) bool { return slices.Contains(intents, d) }) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(it.Devices), func(d string) bool { return h.Closed(d, it.Step(), it.Redrive > 0) })
 }
 
 // handedElsewhere leaves out the devices that another record of this step has, and

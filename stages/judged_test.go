@@ -60,6 +60,40 @@ func TestLostIntentsNameTheirDevices(t *testing.T) {
 	}
 }
 
+// Two records of one step have the devices of an item between them: one for each
+// provider, or one for each time at which some were handed over. What the one
+// intends is none of the other's business; of its own devices none is left open.
+func TestIntentsOfAnotherRecordAreNotLost(t *testing.T) {
+	held := func(d string) pipeline.Row { return row("n", d, 0, pipeline.StateHeld) }
+	for _, tt := range []struct {
+		why     string
+		devices []string // of the record
+		rows    []pipeline.Row
+		want    pipeline.Verdict
+		left    []string
+	}{
+		{"only the other record's are intended", []string{"d2"},
+			[]pipeline.Row{held("d1"), held("d2"), row("n", "d1", 1, pipeline.StateSending)}, pipeline.Undecided, []string{"d2"}},
+		{"its own, before all of them were durable", []string{"d1", "d2"},
+			[]pipeline.Row{held("d1"), held("d2"), held("d3"), row("n", "d1", 1, pipeline.StateSending), row("n", "d3", 1, pipeline.StateSending)},
+			pipeline.Unresolved, []string{"d1", "d2"}},
+		{"one of its own, and one has its result", []string{"d1", "d2"},
+			[]pipeline.Row{held("d1"), held("d2"), row("n", "d1", 1, pipeline.StateSending), row("n", "d2", 1, pipeline.StateSending), row("n", "d2", 1, pipeline.StateFailed)},
+			pipeline.Unresolved, []string{"d1"}},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
+			it.Confirm, it.Hops, it.HandedAs, it.Devices = true, 1, pipeline.StateHeld, tt.devices
+		})}}
+		s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": tt.rows}}}
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if it := &b.Items[0]; it.Verdict != tt.want || !slices.Equal(it.Devices, tt.left) {
+			t.Errorf("%s: %v for %v, want %v for %v", tt.why, it.Verdict, it.Devices, tt.want, tt.left)
+		}
+	}
+}
+
 // A message that names its device goes to the environment it names: a token of
 // the sandbox is worth nothing in production, and FCM has none.
 func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
