@@ -245,6 +245,9 @@ func (w *world) anySequence(seed uint64) {
 	}
 	w.run(o)
 	time.Sleep(2 * options().CheckInterval)
+	w.settle()
+	w.fetch(everybody...) // of what cannot be read a registry hears from who reads it
+	time.Sleep(2 * options().CheckInterval)
 	w.agree()
 	for _, name := range everybody {
 		if n := len(w.look(name).Devices); n > min(o.Devices.User, o.Devices.App) {
