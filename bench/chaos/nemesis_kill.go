@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/configs"
 )
 
 // death is a worker that was killed: its event, and what the providers had
@@ -135,10 +136,12 @@ func (n *nemesis) readRows(ctx context.Context, d *death) error {
 	if err != nil {
 		return err
 	}
+	once := n.world.mode == configs.AtMostOnce
 	durable := map[invariants.Pair]bool{}
 	for _, list := range rows {
 		for _, r := range list {
-			durable[r.Pair] = durable[r.Pair] || r.State == invariants.Delivered
+			// Where nothing is repeated, UNKNOWN is an end as well.
+			durable[r.Pair] = durable[r.Pair] || r.State == invariants.Delivered || once && r.State == invariants.Unknown
 		}
 	}
 	exposed := map[invariants.Pair]bool{}

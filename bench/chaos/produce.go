@@ -138,6 +138,11 @@ func (p *producer) note(r crowd.Record, rec *kgo.Record) {
 	}
 	if p.once && len(e.Outcomes) > 0 {
 		e.Outcomes = append(e.Outcomes, invariants.Outcome(invariants.Unknown))
+		// Where a user's living device ends UNKNOWN, what the dead one ended as says
+		// more of the whole.
+		if reaches := r.Fate == crowd.Reaches || r.Fate == crowd.MayExpire; reaches && len(p.people.Targets(r.User).Dead) > 0 {
+			e.Outcomes = append(e.Outcomes, invariants.Outcome(invariants.Failed), invariants.Outcome(invariants.Suppressed))
+		}
 	}
 	var times struct {
 		ExpiresAt time.Time `json:"expires_at"`
