@@ -139,9 +139,13 @@ func lostAnswers(ctx context.Context, w *world, planted []string) error {
 		if err := w.AwaitAccepted(ctx, uint64(150+150*n)); err != nil {
 			return err
 		}
+		lost := invariants.Event{Kind: "lost answers", Target: sim.APNS.String(), Start: time.Now(),
+			Unknown: w.Config.Send.InFlight + w.Config.Status.Unacknowledged} // the route's window
 		if err := w.Sim.Command(sim.Command{Do: sim.DoAbandon.String(), Provider: sim.APNS.String()}); err != nil {
 			return err
 		}
+		lost.End = time.Now()
+		w.events = append(w.events, lost)
 	}
 	return nil
 }
