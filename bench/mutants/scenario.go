@@ -61,8 +61,8 @@ var scenarios = map[string]*scenario{
 	// The same in a lane that sends at most once.
 	"pause-once": {records: 1500, apns: slow(150), fcm: slow(150),
 		config: func(c *configs.Config) { pauseOptions(c); atMostOnceLane(c) }, run: pause},
-	// Redis away for 2.5 seconds.
-	"redis-away": {records: 1200, apns: slow(40), fcm: slow(40), run: redisAway},
+	// Redis away for 2.5 seconds, three times.
+	"redis-away": {records: 6000, apns: slow(40), fcm: slow(40), run: redisAway},
 	// Redis has forgotten everything.
 	"redis-wiped": {records: 1500, apns: slow(40), fcm: slow(40), run: redisWiped},
 	// The status store takes requests and does not answer, for longer than a
@@ -184,16 +184,23 @@ func killTwice(ctx context.Context, w *world, planted []string) error {
 	return oneWorker(ctx, w, planted)
 }
 
+// redisAway takes Redis away three times: when the windows are full of what has
+// passed the stages, an outage meets no stage at all.
 func redisAway(ctx context.Context, w *world, planted []string) error {
 	if _, err := w.worker(ctx, planted...); err != nil {
 		return err
 	}
-	if err := w.AwaitAccepted(ctx, 100); err != nil {
-		return err
+	for n := range 3 {
+		if err := w.AwaitAccepted(ctx, uint64(100+2400*n)); err != nil {
+			return err
+		}
+		w.redis.Close()
+		time.Sleep(2500 * time.Millisecond) // how long it is away: its client tries again for a second
+		if err := w.redis.Restart(); err != nil {
+			return err
+		}
 	}
-	w.redis.Close()
-	time.Sleep(2500 * time.Millisecond) // how long it is away: its client tries again for a second
-	return w.redis.Restart()
+	return nil
 }
 
 func redisWiped(ctx context.Context, w *world, planted []string) error {
