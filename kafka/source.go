@@ -342,6 +342,9 @@ func (s *Source) Close(ctx context.Context) error {
 		err = fmt.Errorf("leaving group %s: %w", s.options.Group, leave)
 	}
 	s.client.Close()
+	// Closing leaves the group a second time and ends with a poll of its own. If
+	// that poll is before one of the two leaves has begun, the leave waits for it.
+	s.client.AllowRebalance()
 	if err != nil {
 		return fmt.Errorf("closing source of group %s: %w", s.options.Group, err)
 	}
