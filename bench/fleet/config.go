@@ -80,8 +80,9 @@ func newConfig(o *Options) *configs.Config {
 	// Far fewer in flight than a simulator under the race detector answers in a
 	// send deadline: an answer that is late counts as none and is sent again.
 	c.Send.InFlight, c.Status.Unacknowledged = 500, 250
-	// With 2 % errors a seventh failure in a row comes once in 10^12 pushes.
-	c.Retries.Tiers, c.Retries.Max = []time.Duration{time.Second}, 6
+	// More attempts than chance uses up: with 30 % errors a thirteenth in a row comes
+	// once in 10^7 pushes, and a storm of seconds is over.
+	c.Retries.Tiers, c.Retries.Max = []time.Duration{time.Second}, 12
 	c.Dedupe.Capacity = 1_000_000
 	c.Registry.CheckInterval = 200 * time.Millisecond
 

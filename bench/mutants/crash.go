@@ -325,8 +325,8 @@ func (o *CellOutcome) compare(w *world, p promise) (wrong []Finding) {
 				wrong = append(wrong, Finding{Invariant: Repeated, Text: fmt.Sprintf("%s on device %s was accepted %d times by the death and %d times in all; at %s at most %d and %d are promised", at.ID, device, a, e, o.Point, p.at, p.end)})
 			}
 			unknown := w.store.unknown(at.ID, device)
-			// Its answer may have come in the moment before it died.
-			if p.unknown && !unknown && w.store.deliveredAt(at.ID, device).IsZero() {
+			// Its answer may have come in the moment before it died, a refusal as well.
+			if p.unknown && !unknown && !w.store.answered(at.ID, device) {
 				wrong = append(wrong, Finding{Invariant: Lost, Text: fmt.Sprintf("%s on device %s, intended and without a result, did not end UNKNOWN", at.ID, device)})
 			}
 			shown = shown || a == p.at && e == p.end && unknown == p.unknown

@@ -214,6 +214,18 @@ func (s *Store) unknown(id, device string) bool {
 	return unknown
 }
 
+// answered reports whether a device has a row of what its provider said.
+func (s *Store) answered(id, device string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.durable[id] {
+		if k.device == device && k.state != pipeline.StateSending && k.state != pipeline.StateUnknown {
+			return true
+		}
+	}
+	return false
+}
+
 // errHung is what a request gets that came while the store hung, after its
 // client has long given up.
 var errHung = errors.New("the status store hung")
