@@ -70,6 +70,8 @@ func (n *nemesis) do(ctx context.Context, a Action) error {
 	switch {
 	case a.Fault == Rewind:
 		return n.rewind(ctx, a)
+	case a.Fault == Forbid:
+		return n.forbid(ctx, a)
 	case a.Fault == KillAll:
 		return n.killAll(ctx)
 	case a.Fault == Join:

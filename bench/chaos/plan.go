@@ -30,6 +30,9 @@ const (
 	// Lag is Slow by a latency of Delay, without an excuse: everything goes on.
 	Lag Fault = "late"
 
+	// Forbid takes one of the fleet's rights in Kafka away: the one of its Form.
+	Forbid Fault = "forbidden"
+
 	// Full is a disk that takes no more writes, of Kafka or Cassandra: Redis
 	// keeps nothing on it. When the length is over there is space again, and an
 	// operator starts what does not answer. What the servers do, as seen:
@@ -81,7 +84,7 @@ type Action struct {
 	Fault  Fault         `json:"fault"`
 	Target string        `json:"target"`
 	For    time.Duration `json:"for,omitempty"`
-	Form   int           `json:"form,omitempty"`  // of Storm: which Retry-After; of Rewind; of Errors: 0 = three tenths, 1 = six
+	Form   int           `json:"form,omitempty"`  // of Storm: which Retry-After; of Rewind; of Forbid; of Errors: 0 = three tenths, 1 = six
 	Delay  time.Duration `json:"delay,omitempty"` // of Lag
 }
 

@@ -28,6 +28,10 @@ type Scenario struct {
 	// to 1; bombs says that some of them unpack to more than a worker takes.
 	strange float64
 	bombs   bool
+	// transactions says that those are appended in transactions.
+	transactions bool
+	// authorized says that Kafka asks who may do what.
+	authorized bool
 	// mode is the lane's delivery mode where the run names none; empty =
 	// at_least_once.
 	mode string

@@ -36,6 +36,11 @@ func sequences() []*Scenario {
 		{Name: "revokes", About: "members join and leave with a backlog while one provider is slow and the other is not", Full: 2 * time.Minute, Short: 30 * time.Second,
 			Workers: 2, Rate: 150, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: churn,
 			late: sim.Distribution{Shape: sim.Uniform, A: 3 * time.Second, B: 6 * time.Second}},
+		{Name: "transactions", About: "half of the records in transactions, of which a third is aborted, with kills, stops and offsets set back; in at_most_once", Full: 2 * time.Minute, Short: 30 * time.Second,
+			Workers: 2, Rate: 120, Latency: 100 * time.Millisecond, Session: 3 * time.Second, plan: gaps, strange: 0.5, transactions: true, mode: configs.AtMostOnce, once: 100},
+		{Name: "rights", About: "the right to read the lane, to write its retries, or to be in the group is taken away for seconds", Full: 3 * time.Minute, Short: 36 * time.Second,
+			Workers: 2, Rate: 120, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: forbidden, authorized: true,
+			limits: func(l *invariants.Limits) { l.Back = 15 * time.Second }},
 	}
 }
 
@@ -119,6 +124,27 @@ func strange(r *rand.Rand, length time.Duration) (plan []Action) {
 		case 2:
 			plan = append(plan, Action{At: at, Fault: Wipe, Target: Redis})
 		}
+	}
+	return plan
+}
+
+// gaps ends workers in both ways while there are offsets that no record has.
+func gaps(r *rand.Rand, length time.Duration) (plan []Action) {
+	for at := settle; at < length-2*time.Second; at += millis(r, 3*time.Second, 6*time.Second) {
+		plan = append(plan, Action{At: at, Fault: []Fault{Kill, Kill, Stop}[r.IntN(3)], Target: worker(r.IntN(2))})
+	}
+	return plan
+}
+
+// forbidden takes each right away by turns. Meanwhile some is refused by the
+// providers, so that there is something to be handed over.
+func forbidden(r *rand.Rand, length time.Duration) (plan []Action) {
+	const each = 12 * time.Second
+	first := r.IntN(rights)
+	for i := range int(length / each) {
+		at := settle + time.Duration(i)*each
+		a := Action{At: at, Fault: Forbid, Target: Kafka, For: millis(r, 2*time.Second, 6*time.Second), Form: (first + i) % rights}
+		plan = append(plan, a, Action{At: at, Fault: Errors, Target: []string{APNS, FCM}[r.IntN(2)], For: a.For})
 	}
 	return plan
 }

@@ -22,6 +22,7 @@ import (
 // strangers append records over the whole input space of Kafka beside those of
 // the crowd, and say in the producer's ledger what must become of them.
 type strangers struct {
+	world    *world
 	producer *producer
 	users    []int // of the crowd, by the generator's index
 	made     *records.Generator
@@ -29,6 +30,7 @@ type strangers struct {
 	share    float64
 
 	plain   *kgo.Client                 // keeps the order of what it appends
+	whole   *transactions               // of what is appended in them; nil = nothing
 	packing [records.Codecs]*kgo.Client // by codec; a batch of one record at a time
 	queue   chan appended               // of what needs a batch of its own
 	alone   sync.WaitGroup
@@ -39,7 +41,7 @@ const largestBatch = 80 << 20
 
 // newStrangers makes those who append a share of a run's records.
 func newStrangers(ctx context.Context, w *world, p *producer, seed uint64) (s *strangers, err error) {
-	s = &strangers{producer: p, share: w.scenario.strange, draw: rand.New(rand.NewPCG(seed, 0x7374)), queue: make(chan appended, 100_000), plain: p.client}
+	s = &strangers{world: w, producer: p, share: w.scenario.strange, draw: rand.New(rand.NewPCG(seed, 0x7374)), queue: make(chan appended, 100_000), plain: p.client}
 	o := records.Options{App: fleet.App, GreatestAge: w.fleet.Config.Lanes[0].GreatestAge, Bombs: w.scenario.bombs}
 	for i := range w.people.Users {
 		if u := w.people.User(i); u.Kind == crowd.Plain {
@@ -57,6 +59,12 @@ func newStrangers(ctx context.Context, w *world, p *producer, seed uint64) (s *s
 		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("strangers: %w", err)
+		}
+	}
+	if w.scenario.transactions {
+		if s.whole, err = newTransactions(w, s, seed); err != nil {
+			s.close()
+			return nil, err
 		}
 	}
 	s.alone.Go(func() {
@@ -78,15 +86,33 @@ type appended struct {
 	at time.Time
 }
 
+// next makes up a record.
+func (s *strangers) next() appended {
+	now := time.Now()
+	return appended{s.made.Next(now), now}
+}
+
 // append makes up a record and appends it.
 func (s *strangers) append(ctx context.Context) {
-	now := time.Now()
-	a := appended{s.made.Next(now), now}
+	a := s.next()
 	if a.Alone || a.Codec != records.Unpacked {
 		s.queue <- a
 		return
 	}
+	if s.whole != nil {
+		if err := s.whole.add(ctx, a); err != nil {
+			s.failed(err)
+		}
+		return
+	}
 	s.plain.Produce(ctx, s.record(&a.Record), func(got *kgo.Record, err error) { s.acknowledged(&a, got, err) })
+}
+
+// failed makes the producer's ledger incomplete.
+func (s *strangers) failed(err error) {
+	s.producer.mu.Lock()
+	defer s.producer.mu.Unlock()
+	s.producer.err = errors.Join(s.producer.err, err)
 }
 
 func (s *strangers) record(r *records.Record) *kgo.Record {
@@ -144,7 +170,10 @@ func (s *strangers) flush(ctx context.Context) error {
 	}
 	close(s.queue)
 	s.alone.Wait()
-	return context.Cause(ctx)
+	if s.whole == nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(context.Cause(ctx), s.whole.end(ctx), s.whole.cover(ctx))
 }
 
 func (s *strangers) close() {
@@ -155,5 +184,8 @@ func (s *strangers) close() {
 		if c != nil {
 			c.Close()
 		}
+	}
+	if s.whole != nil {
+		s.whole.client.Close()
 	}
 }

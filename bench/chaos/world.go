@@ -131,12 +131,7 @@ func (w *world) startServers(ctx context.Context, dir string) (err error) {
 	var errs [3]error
 	var starting sync.WaitGroup
 	starting.Go(func() {
-		// A client goes where the broker says it is: to the proxy.
-		w.kafka, errs[0] = local.StartKafka(ctx, local.KafkaOptions{Dir: at("kafka"), Brief: true,
-			Properties: map[string]string{"advertised.listeners": "PLAINTEXT://" + w.proxies[Kafka].Addr(),
-				// Producers write whatever time they like, and what seems old must not be
-				// deleted before it was read.
-				"log.message.timestamp.after.max.ms": "9223372036854775807", "log.retention.check.interval.ms": "86400000"}})
+		w.kafka, errs[0] = local.StartKafka(ctx, local.KafkaOptions{Dir: at("kafka"), Brief: true, Properties: w.kafkaProperties()})
 	})
 	starting.Go(func() { w.redis, errs[1] = local.StartRedis(ctx, local.RedisOptions{Dir: at("redis")}) })
 	starting.Go(func() {
@@ -151,6 +146,21 @@ func (w *world) startServers(ctx context.Context, dir string) (err error) {
 	}
 	w.proxies[Cassandra].Set(proxy.Fault{Latency: w.scenario.StoreLatency})
 	return nil
+}
+
+func (w *world) kafkaProperties() map[string]string {
+	p := map[string]string{
+		// A client goes where the broker says it is: to the proxy.
+		"advertised.listeners": "PLAINTEXT://" + w.proxies[Kafka].Addr(),
+		// Producers write whatever time they like, and what seems old must not be
+		// deleted before it was read.
+		"log.message.timestamp.after.max.ms": "9223372036854775807", "log.retention.check.interval.ms": "86400000",
+	}
+	if w.scenario.authorized {
+		p["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+		p["allow.everyone.if.no.acl.found"] = "true" // what has no rule
+	}
+	return p
 }
 
 func (w *world) servers() map[string]*local.Server {
