@@ -39,14 +39,18 @@ type producer struct {
 	out     *bufio.Writer                          // guarded by mu, as all that follows
 	entries []invariants.Produced                  //
 	byPlace map[invariants.Partition]map[int64]int // index in entries
+	marks   map[invariants.Partition][]int64       // of transactions: offsets that no record has
 	devices map[int][]string                       // of users
 	size    int64                                  // bytes of all values
 	err     error                                  // the first that makes the ledger incomplete
 }
 
+// largestRecord is what a record may have: more than the broker's default lets in.
+const largestRecord = 1 << 20
+
 func newProducer(w *world, path string) (*producer, error) {
 	client, err := w.kafkaClient(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(5*time.Millisecond),
-		kgo.ProducerBatchMaxBytes(1<<20), kgo.MaxBufferedRecords(50_000))
+		kgo.ProducerBatchMaxBytes(largestRecord), kgo.MaxBufferedRecords(50_000))
 	if err != nil {
 		return nil, fmt.Errorf("producer: %w", err)
 	}
@@ -56,7 +60,7 @@ func newProducer(w *world, path string) (*producer, error) {
 		return nil, fmt.Errorf("producer's ledger: %w", err)
 	}
 	return &producer{client: client, people: w.people, file: file, again: w.scenario.again, weight: w.scenario.weight, out: bufio.NewWriter(file),
-		byPlace: map[invariants.Partition]map[int64]int{}, devices: map[int][]string{}}, nil
+		byPlace: map[invariants.Partition]map[int64]int{}, marks: map[invariants.Partition][]int64{}, devices: map[int][]string{}}, nil
 }
 
 // tick is how often the producer catches up with its rate.
@@ -171,6 +175,13 @@ func (p *producer) keep(e invariants.Produced) {
 	}
 }
 
+// noteMark notes the mark of a transaction.
+func (p *producer) noteMark(partition invariants.Partition, offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.marks[partition] = append(p.marks[partition], offset)
+}
+
 // devicesOf are the devices of a user that must each end: those of users whose
 // tokens all live. It is called with mu held.
 func (p *producer) devicesOf(user int) []string {
@@ -203,6 +214,9 @@ func (p *producer) at(partition invariants.Partition, from, to int64) (list []in
 	defer p.mu.Unlock()
 	for o := from; o < to; o++ {
 		i, ok := p.byPlace[partition][o]
+		if !ok && slices.Contains(p.marks[partition], o) {
+			continue
+		}
 		if !ok {
 			return list, false
 		}
@@ -213,8 +227,8 @@ func (p *producer) at(partition invariants.Partition, from, to int64) (list []in
 
 // idAt is the id of the record at a place.
 func (p *producer) idAt(partition invariants.Partition, offset int64) (string, bool) {
-	list, ok := p.at(partition, offset, offset+1)
-	if !ok {
+	list, _ := p.at(partition, offset, offset+1)
+	if len(list) == 0 {
 		return "", false
 	}
 	return list[0].ID, true

@@ -235,7 +235,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	hold(ctx, u.rest())
 	l := &invariants.Ledgers{Limits: u.limits()}
 	l.Offsets = u.sampler.close()
-	l.Producer = u.producer.close()
+	l.Producer, l.Marks = u.producer.close(), u.producer.marks
 	l.Exposures = u.exposed.close()
 	after, err := u.world.footprintsAtRest(ctx, idle)
 	if err != nil {

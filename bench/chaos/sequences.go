@@ -36,7 +36,7 @@ func sequences() []*Scenario {
 		{Name: "revokes", About: "members join and leave with a backlog while one provider is slow and the other is not", Full: 2 * time.Minute, Short: 30 * time.Second,
 			Workers: 2, Rate: 150, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: churn,
 			late: sim.Distribution{Shape: sim.Uniform, A: 3 * time.Second, B: 6 * time.Second}},
-		{Name: "transactions", About: "half of the records in transactions, of which a third is aborted, with kills, stops and offsets set back; in at_most_once", Full: 2 * time.Minute, Short: 30 * time.Second,
+		{Name: "transactions", About: "half of the records in transactions, of which a third is aborted, with kills and stops; in at_most_once", Full: 2 * time.Minute, Short: 30 * time.Second,
 			Workers: 2, Rate: 120, Latency: 100 * time.Millisecond, Session: 3 * time.Second, plan: gaps, strange: 0.5, transactions: true, mode: configs.AtMostOnce, once: 100},
 		{Name: "rights", About: "the right to read the lane, to write its retries, or to be in the group is taken away for seconds", Full: 3 * time.Minute, Short: 36 * time.Second,
 			Workers: 2, Rate: 120, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: forbidden, authorized: true,

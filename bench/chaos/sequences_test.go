@@ -38,6 +38,15 @@ func TestSequencesInFull(t *testing.T) {
 			t.Errorf("seed %d: offsets are set back in the ways %v", seed, forms)
 		}
 	}
+	taken := map[int]int{}
+	for _, a := range plan("rights", 1) {
+		if a.Fault == Forbid {
+			taken[a.Form]++
+		}
+	}
+	if len(taken) != rights || taken[readLane] != taken[joinGroup] {
+		t.Errorf("rights are taken away %v times", taken)
+	}
 	type late struct {
 		target string
 		by     time.Duration

@@ -186,6 +186,6 @@ func (s *strangers) close() {
 		}
 	}
 	if s.whole != nil {
-		s.whole.client.Close()
+		s.whole.close()
 	}
 }

@@ -246,9 +246,12 @@ func (c *checker) complete() {
 func (c *checker) unobserved(i Invariant) bool { return slices.Contains(c.Limits.Unobserved, i) }
 
 // everyPlace: the producer's ledger has every offset of its partitions once, up
-// to the end of the log.
+// to the end of the log, but for marks.
 func (c *checker) everyPlace() {
 	places := map[Partition][]int64{}
+	for p, marks := range c.Marks {
+		places[p] = slices.Clone(marks)
+	}
 	for _, p := range c.Producer.Entries {
 		places[p.Partition] = append(places[p.Partition], p.Offset)
 	}

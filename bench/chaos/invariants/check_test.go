@@ -71,6 +71,15 @@ func clean() *Ledgers {
 	return l
 }
 
+// shift moves the last record one offset further, and returns the one that no
+// record has now.
+func shift(l *Ledgers) (Partition, int64) {
+	l.Producer.Entries[4].Offset = 5
+	sampled(l, 0, func(s *Sample) { s.End = 6 })
+	sampled(l, 1000, func(s *Sample) { s.Committed = 6 })
+	return main0, 4
+}
+
 // sampled changes the samples of main0 from a moment on.
 func sampled(l *Ledgers, from int, change func(*Sample)) {
 	for i := range l.Offsets.Entries {
@@ -190,6 +199,8 @@ func TestCheckNotices(t *testing.T) {
 		{"nobody looked at processes", func(l *Ledgers) { l.Processes = Ledger[Footprint]{} }, Incomplete, "processes is not sealed"},
 		{"processes were looked at once", func(l *Ledgers) { l.Processes.Entries = l.Processes.Entries[:1] }, Incomplete, "looked at twice"},
 		{"nobody searched for canaries", func(l *Ledgers) { l.Leaks = Ledger[Leak]{} }, Incomplete, "canaries is not sealed"},
+		{"an offset that nobody knows of", func(l *Ledgers) { shift(l) }, Incomplete, "goes on with offset"},
+		{"it is the mark of a transaction", func(l *Ledgers) { p, at := shift(l); l.Marks = map[Partition][]int64{p: {at}} }, "", ""},
 		{"that nobody looked is declared", func(l *Ledgers) {
 			l.Processes, l.Leaks, l.Limits.Unobserved = Ledger[Footprint]{}, Ledger[Leak]{}, []Invariant{I8, I9}
 		}, "", ""},

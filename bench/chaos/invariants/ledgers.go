@@ -33,6 +33,7 @@ import "time"
 // Ledgers are all that was seen of a run.
 type Ledgers struct {
 	Producer  Ledger[Produced]
+	Marks     map[Partition][]int64 // offsets of the producer's partitions that no record has: the marks of transactions
 	Sends     Ledger[Send]
 	Status    Ledger[Row]
 	Letters   Ledger[Letter]
