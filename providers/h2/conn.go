@@ -207,6 +207,14 @@ func (c *conn) isAnswered() {
 // idle reports whether nothing more is to come; mu is held.
 func (c *conn) idle() bool { return c.retired && c.live == 0 }
 
+// rouse has the writer look again if a stream less, or more of a window, makes
+// a difference to it: it had no room, or has come to its end; mu is held.
+func (c *conn) rouse() {
+	if c.full || c.idle() {
+		c.nudge = true
+	}
+}
+
 // drop hands back the request of a stream that ends without its answer, or
 // without all of it; mu is held, and the slot's request is out already.
 func (c *conn) drop(h *handback, r *Request, status int, o Outcome, why error) {

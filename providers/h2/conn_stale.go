@@ -77,7 +77,6 @@ func (c *conn) giveUp(s *stream, now time.Time, why error, h *handback) {
 	} else {
 		c.drop(h, r, status, Ambiguous, why)
 	}
-	c.nudge = c.nudge || c.full || c.retired && c.live == 0
 }
 
 // leaveStale gives up those whose body is held by flow control and must not be
@@ -119,15 +118,11 @@ func (c *conn) withdraw(now time.Time) {
 	c.back.flush()
 }
 
-// anyStale reports whether a request in out must not be written any more; mu
-// is held.
+// anyStale reports whether a request in out must not be written any more. None
+// of their streams has ended, or the write would be recalled; mu is held.
 func (c *conn) anyStale(now time.Time) bool {
 	stale := func(id uint32) bool {
-		s := c.streams.get(id)
-		if s == nil || s.req == nil {
-			return false
-		}
-		_, _, stale := c.pool.stale(s.req, now)
+		_, _, stale := c.pool.stale(c.streams.get(id).req, now)
 		return stale
 	}
 	return slices.ContainsFunc(c.fresh, func(f started) bool { return stale(f.id) }) ||

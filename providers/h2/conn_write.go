@@ -89,7 +89,6 @@ func (c *conn) fill(now time.Time) {
 		c.release()
 	}
 	if c.pool.calm.paused.Load() {
-		c.full = true
 		return // the sweeper wakes all when the pause is over
 	}
 	// At least one goes, however long the last ones were.

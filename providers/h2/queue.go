@@ -129,9 +129,6 @@ func (q *queue) putBack(r *Request) bool {
 func (q *queue) take(w *waiter, out []*Request, most, others int) []*Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return out
-	}
 	had := len(out)
 	for len(out)-had < most {
 		ln := q.pick(others > 0)
