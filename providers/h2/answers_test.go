@@ -200,6 +200,12 @@ func TestGoAwayReason(t *testing.T) {
 		``: "", `Maximum active streams violated for this endpoint.`: "",
 		`{"reason":"a b"}`: "", `{"reason":"a\nb"}`: "", `{"reason":12}`: "", `{"reason":"open`: "",
 		`{"reason":"` + strings.Repeat("a", 65) + `"}`: "",
+		`{"reason":"` + strings.Repeat("a", 64) + `"}`: strings.Repeat("a", 64),
+		`{"reason":"azAZ09"}`:                          "azAZ09",
+		`{"reason":"a@"}`:                              "", `{"reason":"a["}`: "", "{\"reason\":\"a`\"}": "", `{"reason":"a{"}`: "",
+		`{"reason":"a/"}`: "", `{"reason":"a:"}`: "",
+		strings.Repeat(" ", 1024-len(`"reason":"ab"`)) + `"reason":"ab"`: "ab",
+		strings.Repeat(" ", 1025-len(`"reason":"ab"`)) + `"reason":"ab"`: "",
 	} {
 		if got := goAwayReason([]byte(debug)); got != want {
 			t.Errorf("%q: %q, want %q", debug, got, want)

@@ -72,6 +72,43 @@ func decodeBoth(t *testing.T, blocks [][]byte) {
 	}
 }
 
+// Blocks that end too early, point nowhere or promise too much are no blocks.
+func TestBrokenBlocks(t *testing.T) {
+	for why, row := range map[string]struct {
+		block []byte
+		fine  bool
+	}{
+		"an index":                          {[]byte{0x88}, true},
+		"no index":                          {[]byte{0x80}, false},
+		"an index that is cut":              {[]byte{0xff}, false},
+		"an index without an end":           {bytes.Repeat([]byte{0xff}, 12), false},
+		"the last of the static table":      {[]byte{0xbd}, true},
+		"the first of an empty table":       {[]byte{0xbe}, false},
+		"the only entry":                    {[]byte{0x40, 1, 'a', 1, 'b', 0xbe}, true},
+		"one before it":                     {[]byte{0x40, 1, 'a', 1, 'b', 0xbf}, false},
+		"a name's index":                    {[]byte{0x48, 3, '2', '0', '0'}, true},
+		"a name's index that is cut":        {[]byte{0x7f}, false},
+		"a name's index beyond the table":   {[]byte{0x7e, 0}, false},
+		"no name":                           {[]byte{0x40}, false},
+		"a name that is cut":                {[]byte{0x40, 2, 'a'}, false},
+		"no value":                          {[]byte{0x40, 1, 'a'}, false},
+		"a value that is cut":               {[]byte{0x40, 1, 'a', 2, 'b'}, false},
+		"an empty value":                    {[]byte{0x40, 1, 'a', 0}, true},
+		"a name in Huffman's code":          {[]byte{0x00, 0x81, 0x1f, 0}, true}, // "a", and ones
+		"one that does not end in ones":     {[]byte{0x00, 0x81, 0x18, 0}, false},
+		"a value that does not end in ones": {[]byte{0x00, 1, 'a', 0x81, 0x18}, false},
+		"the largest table":                 {[]byte{0x3f, 0xe1, 0x1f, 0x88}, true},
+		"a larger one":                      {[]byte{0x3f, 0xe2, 0x1f, 0x88}, false},
+		"a size that is cut":                {[]byte{0x3f}, false},
+		"a size behind an entry":            {[]byte{0x40, 1, 'a', 1, 'b', 0x20}, false},
+	} {
+		if err := newDecoder(nil).decode(row.block, nil); (err == nil) != row.fine || err != nil && err != errBadBlock {
+			t.Errorf("%s: %v", why, err)
+		}
+		decodeBoth(t, [][]byte{row.block})
+	}
+}
+
 func FuzzHPACKDecoder(f *testing.F) {
 	var w bytes.Buffer
 	e := hpack.NewEncoder(&w)
@@ -180,6 +217,22 @@ func TestStableHeadersCostAByte(t *testing.T) {
 		if string(e.entries[n&(encoderEntries-1)].value) == "hidden" {
 			t.Error("a secret is in the table")
 		}
+	}
+}
+
+// A name that the static table has is not spelled: it is the index of the first
+// entry with it.
+func TestStaticNamesAreIndices(t *testing.T) {
+	for i, f := range staticTable {
+		first := slices.IndexFunc(staticTable[:], func(other struct{ name, value string }) bool { return other.name == f.name })
+		if got := staticNames[f.name]; got != uint64(first+1) {
+			t.Errorf("%s, entry %d: index %d, want %d", f.name, i+1, got, first+1)
+		}
+	}
+	r := &Request{Path: []byte("/x"), Header: []Field{{Name: "authorization", Value: []byte("secret"), Indexing: NeverIndexed}}}
+	want := appendString(appendInt(nil, 0x10, 4, 23), []byte("secret"))
+	if b := newEncoder("push.example").appendRequest(nil, r); !bytes.Contains(b, want) {
+		t.Errorf("%x has no %x", b, want)
 	}
 }
 

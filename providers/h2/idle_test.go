@@ -30,6 +30,24 @@ func TestIdleConnectionDoesNotWakeItself(t *testing.T) {
 		if n := len(p.queue.idle[canSend]); n != 1 || !c.registered {
 			t.Errorf("%d idle connections are known, want 1", n)
 		}
-		_ = time.Now
+	})
+}
+
+// The sweeper looks at all connections twenty times a second, and wakes none
+// of them for nothing.
+func TestSweeperLetsIdleConnectionsSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.answerAll()
+		p := s.pool(Options{Connections: 1, PingInterval: time.Minute})
+		send(t, p, post("/a"))
+		synctest.Wait()
+		c := p.all(nil)[0]
+		worked := c.filled
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if c.filled != worked {
+			t.Errorf("the writer was awake %v after the last request", c.filled.Sub(worked))
+		}
 	})
 }

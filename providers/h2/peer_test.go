@@ -254,10 +254,16 @@ func (nowhere) Close() error { return nil }
 // recorder is a connection that keeps what is written.
 type recorder struct {
 	nowhere
-	b []byte
+	b      []byte
+	writes int
+	before func() // unless nil, called first
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
+	if r.before != nil {
+		r.before()
+	}
+	r.writes++
 	r.b = append(r.b, b...)
 	return len(b), nil
 }

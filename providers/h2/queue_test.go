@@ -3,6 +3,7 @@ package h2
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,36 @@ func TestQueueBlocksOneLaneOnly(t *testing.T) {
 	})
 }
 
+// A batch that is longer than its lane goes in by pieces: each is what there is
+// room for, or what is left, and nothing is lost or comes twice.
+func TestQueueTakesALongBatchInPieces(t *testing.T) {
+	for _, n := range []int{5, 8, 9, 11, 40} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue([]Lane{{"a", 1, 4}})
+			rs := requests(n)
+			pushed := make(chan int)
+			go func() {
+				k, _ := q.push(t.Context(), 0, rs)
+				pushed <- k
+			}()
+			s := newWaiter()
+			for i := 0; i < n; i++ {
+				synctest.Wait()
+				if want := min(n-i, 4); q.len() != want {
+					t.Errorf("%d of %d wait in a lane of 4, want %d; %d were taken", q.len(), n, want, i)
+				}
+				got := one(q, &s)
+				if got != rs[i] {
+					t.Fatalf("request %d of %d: another one, or none", i, n)
+				}
+			}
+			if k := <-pushed; k != n || q.len() != 0 {
+				t.Errorf("%d of %d taken, %d left", k, n, q.len())
+			}
+		})
+	}
+}
+
 func TestQueueKeepsOrderAndPlace(t *testing.T) {
 	q := newQueue([]Lane{{"a", 1, 100}})
 	rs := requests(40)
@@ -123,6 +154,35 @@ func TestQueueKeepsOrderAndPlace(t *testing.T) {
 	default:
 		t.Error("a new request wakes nobody")
 	}
+}
+
+// What is overdue leaves all lanes, makes room in each, and waits no more.
+func TestQueueOverdueInAllLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue([]Lane{{"a", 1, 4}, {"b", 1, 4}, {"c", 1, 4}})
+		var pushing sync.WaitGroup
+		for l := range q.lanes {
+			rs := requests(5) // one more than there is room for
+			for i, r := range rs {
+				r.lane = l
+				if i < 2 {
+					r.until = time.Now().Add(time.Second)
+				}
+			}
+			pushing.Go(func() {
+				if n, err := q.push(t.Context(), l, rs); n != 5 || err != nil {
+					t.Errorf("lane %d: %d pushed, %v", l, n, err)
+				}
+			})
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		late := q.overdue(time.Now(), nil, nil)
+		pushing.Wait()
+		if len(late) != 6 || q.len() != 9 {
+			t.Errorf("%d of 6 are overdue; %d wait, want 9", len(late), q.len())
+		}
+	})
 }
 
 func TestQueueWakesAnotherWhenOneCannot(t *testing.T) {

@@ -307,27 +307,6 @@ func TestSweptWhileWriting(t *testing.T) {
 	})
 }
 
-// A size of the table that a write told which was taken back is told again.
-func TestTableSizeIsToldAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHalted(t)
-		h.fill(post("/a"))
-		h.send()
-		h.read(settings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 100}))
-		late := post("/late")
-		late.Lease = leased(time.Second)
-		h.fill(late)
-		time.Sleep(2 * time.Second)
-		h.wantFrames("nothing", h.send())
-		h.fill(post("/b"))
-		block := h.c.out[h.c.controls+frameHeader:]
-		if want := appendInt([]byte{0x20}, 0x20, 5, 100); !bytes.HasPrefix(block, want) {
-			t.Errorf("the block begins with %x, want %x", block[:8], want)
-		}
-		h.wantFrames("with the smaller table", h.send(), "/b", "DATA")
-	})
-}
-
 // A server that answers what it was never sent is believed, and the stream ends
 // for us once.
 func TestAnswerToWhatIsNotWritten(t *testing.T) {
@@ -384,20 +363,28 @@ func TestEndedByTheServerBeforeItIsWritten(t *testing.T) {
 	}
 }
 
-// A dip of the table's size between two writes is told: the server has emptied
-// its table meanwhile.
-func TestTableSizeThatDippedIsTold(t *testing.T) {
+// What is taken back is handed back before anything else is written: that can
+// take until the server is given up.
+func TestTakenBackBeforeTheRestIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
-		h.fill(post("/a"))
+		back := 0
+		h.group = NewGroup(func(rs []*Request) { back += len(rs) })
+		h.fill()
 		h.send()
-		size := func(n uint32) []byte { return settings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: n}) }
-		h.read(size(0), size(4096))
-		h.fill(post("/b"))
-		block := h.c.out[h.c.controls+frameHeader:]
-		if want := appendInt([]byte{0x20}, 0x20, 5, 4096); !bytes.HasPrefix(block, want) {
-			t.Errorf("the block begins with %x, want %x", block[:8], want)
+		h.read(appendPing(nil, 0, 1))
+		late := post("/late")
+		late.Lease = leased(time.Second)
+		h.fill(late)
+		time.Sleep(2 * time.Second)
+		h.wrote.before = func() {
+			if back != 1 {
+				t.Errorf("%d requests are back when the PING is answered, want 1", back)
+			}
 		}
-		h.wantFrames("with an empty table", h.send(), "/b", "DATA")
+		h.wantFrames("but for the PING's answer", h.send())
+		if h.wrote.writes != 2 {
+			t.Errorf("%d writes", h.wrote.writes)
+		}
 	})
 }

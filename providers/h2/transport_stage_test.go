@@ -90,6 +90,9 @@ func TestTransportOutcomes(t *testing.T) {
 				if !errors.As(rt.err, &e) || e.Outcome != tc.outcome || !errors.Is(rt.err, tc.err) {
 					t.Errorf("%v", rt.err)
 				}
+				if said := map[Outcome]string{Ambiguous: " (ambiguous)", NotAccepted: " (not_accepted)"}[tc.outcome]; !strings.HasSuffix(rt.err.Error(), said) {
+					t.Errorf("%v: not told how sure that is", rt.err)
+				}
 			})
 		})
 	}

@@ -301,6 +301,9 @@ func TestWordsThatMayBeASecretAreHidden(t *testing.T) {
 	for said, want := range map[string]string{
 		"code 471 for shop":              "code *** for shop",
 		"code 4a7-b1 for shop":           "code *** for shop",
+		"code 000 for shop":              "code *** for shop",
+		"code 999 for shop":              "code *** for shop",
+		"a/b/c, d:e:f and g;h;i":         "a/b/c, d:e:f and g;h;i",
 		"HTTP 42 of shop":                "HTTP 42 of shop",
 		strings.Repeat("a", 40) + " end": strings.Repeat("a", 40) + " end",
 		strings.Repeat("a", 41) + " end": "*** end",

@@ -1,0 +1,84 @@
+package h2
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// A server that has finished a stream which we had reset need not answer the
+// PING behind the reset: there is room for the next.
+func TestServerFinishesAStreamThatWasReset(t *testing.T) {
+	for how, finish := range map[string]func(c *peerConn, id uint32){
+		"answers in full": func(c *peerConn, id uint32) { c.answer(id) },
+		"ends its body": func(c *peerConn, id uint32) {
+			c.headers(id, false, ":status", "200")
+			c.WriteData(id, true, []byte("late"))
+		},
+		"resets it, too": func(c *peerConn, id uint32) { c.WriteRSTStream(id, http2.ErrCodeCancel) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				s.script = func(c *peerConn, _ int) {
+					for { // it answers no PING
+						f, _ := c.ReadFrame()
+						switch f := f.(type) {
+						case nil:
+							return
+						case *http2.RSTStreamFrame:
+							finish(c, f.StreamID)
+						case *http2.DataFrame:
+							if f.StreamID != 1 {
+								c.answer(f.StreamID)
+							}
+						}
+					}
+				}
+				p := s.pool(Options{Connections: 1, Timeout: 5 * time.Second})
+				late, next := post("/late"), post("/next")
+				late.Deadline = time.Now().Add(time.Second)
+				submit(t, p, late, next).wait()
+				if late.Outcome != Ambiguous || next.Outcome != Answered || p.Stats().Dials != 1 {
+					t.Errorf("%v, then %v, %v over %d connections", late.Outcome, next.Outcome, next.Err, p.Stats().Dials)
+				}
+			})
+		})
+	}
+}
+
+// A connection that has become full since it was last free hands on what it is
+// woken for; one that has room is not woken by answers.
+func TestFullConnectionHandsItsWakeUpOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.fill(append(posts(9), post("/last"))...) // all its streams
+		h.send()
+		answer := func(ids ...uint32) (nudged bool) {
+			h.c.nudge = false
+			for _, id := range ids {
+				h.read(append(appendFrameHeader(nil, 1, http2.FrameHeaders, 5, id), 0x88))
+			}
+			return h.c.nudge
+		}
+		h.fill()
+		if !answer(1) {
+			t.Error("an answer makes room, and the writer is not told")
+		}
+		h.fill()
+		if answer(3, 5) {
+			t.Error("the writer is woken for nothing")
+		}
+		another := newWaiter()
+		one(h.p.queue, &another)
+		h.read(oneSetting(http2.SettingMaxConcurrentStreams, 7)) // as many as there are
+		h.fill(post("/a"))
+		select {
+		case <-another.wake:
+		default:
+			t.Error("the request waits beside a free connection")
+		}
+	})
+}
