@@ -74,18 +74,18 @@ const tick = 10 * time.Millisecond
 func cpuTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, fmt.Errorf("processor time of the server: %w", err)
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
 	}
 	// The second field is the command in parentheses and may hold anything.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 13 {
-		return 0, fmt.Errorf("processor time of the server: /proc/%d/stat has %d fields", pid, len(fields))
+		return 0, fmt.Errorf("processor time: /proc/%d/stat has %d fields", pid, len(fields))
 	}
 	var ticks int64
 	for _, f := range fields[11:13] {
 		n, err := strconv.ParseInt(f, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("processor time of the server: %w", err)
+			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
 		}
 		ticks += n
 	}

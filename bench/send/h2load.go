@@ -3,7 +3,6 @@
 package send
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,17 +14,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/pushfleet/pushfleet/deploy/local"
 )
 
 // errNotInstalled is a client that this machine does not have.
 var errNotInstalled = errors.New("not installed")
 
-// memoryPause is how often the memory of h2load is looked at.
-const memoryPause = 100 * time.Millisecond
+// mainSlack is how much longer than the measurement h2load goes on, so that
+// both ends of it are within its main phase.
+const mainSlack = 2 * time.Second
 
 // bestH2Load measures h2load on one thread, which leaves the simulator a core
 // on a machine of two, and on as many as there are cores, and returns the
@@ -37,11 +34,11 @@ func bestH2Load(ctx context.Context, o *Options, s *Spec, received func(context.
 	}
 	var best *Figures
 	for _, threads := range slices.Compact([]int{1, min(runtime.NumCPU(), s.Connections)}) {
-		f, err := runH2Load(ctx, program, s, threads, received)
+		f, itself, err := runH2Load(ctx, program, s, threads, received)
 		if err != nil {
 			return nil, err
 		}
-		o.Progress("h2load with %d threads: %.0f pushes/s", threads, f.PushesPerSecond)
+		o.Progress("h2load with %d threads: %.0f pushes/s by the simulator's count; by its own %.0f over all of its main phase", threads, f.PushesPerSecond, itself)
 		if best == nil || f.PushesPerSecond > best.PushesPerSecond {
 			best = f
 		}
@@ -50,51 +47,31 @@ func bestH2Load(ctx context.Context, o *Options, s *Spec, received func(context.
 }
 
 // runH2Load measures h2load. It sends the same bodies to the same paths over
-// as many connections and streams, as fast as they are answered, by time. It
-// says nothing of percentiles.
-func runH2Load(ctx context.Context, program string, s *Spec, threads int, received func(context.Context) (int64, error)) (*Figures, error) {
+// as many connections and streams, as fast as they are answered, by time. Its
+// start, its connecting and its warm-up are in none of the figures: they are
+// what the simulator received, and the operating system's account, between two
+// moments of its main phase. It says nothing of percentiles. itself is the rate
+// that h2load gives.
+func runH2Load(ctx context.Context, program string, s *Spec, threads int, received func(context.Context) (int64, error)) (f *Figures, itself float64, err error) {
 	dir, err := os.MkdirTemp("", "pushfleet-h2load-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
+		return nil, 0, fmt.Errorf("making a folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	args, err := s.h2load(dir, threads)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	before, err := received(ctx)
+	w := &h2loadRun{spec: s, received: received, output: newPhases(threads)}
+	f, err = w.run(ctx, exec.Command(program, args...))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	start, err := take(new(tally), s.Server)
-	if err != nil {
-		return nil, err
+	if itself, err = readH2Load(w.output.String()); err != nil {
+		return nil, 0, err
 	}
-	cmd := exec.Command(program, args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	used, peak, err := runWatched(ctx, cmd)
-	if err != nil {
-		return nil, fmt.Errorf("h2load: %w: %s", err, bytes.TrimSpace(out.Bytes()))
-	}
-	after, err := received(ctx)
-	if err != nil {
-		return nil, err
-	}
-	end, err := take(new(tally), s.Server)
-	if err != nil {
-		return nil, err
-	}
-	f, err := readH2Load(out.String())
-	if err != nil {
-		return nil, err
-	}
-	// The warm-up is in all three: the account of a process is from its start.
-	n := float64(max(1, after-before))
-	f.CPU, f.ServerCPU = microseconds(used)/n, microseconds(end.server-start.server)/n
-	f.Others = others(end.at.Sub(start.at), end.machine-start.machine, used, end.server-start.server)
-	f.RSS, f.Threads = peak, threads
-	return f, nil
+	f.Threads = threads
+	return f, itself, nil
 }
 
 // h2load writes the list of paths and the body below dir, and returns the
@@ -112,10 +89,10 @@ func (s *Spec) h2load(dir string, threads int) ([]string, error) {
 	if err := errors.Join(os.WriteFile(list, []byte(urls.String()), 0o600), os.WriteFile(payload, []byte(body), 0o600)); err != nil {
 		return nil, fmt.Errorf("writing what h2load sends: %w", err)
 	}
-	whole := func(d time.Duration) string { return strconv.Itoa(max(1, int(d.Round(time.Second).Seconds()))) }
+	whole := func(d time.Duration) string { return strconv.Itoa(max(1, int((d + time.Second - 1).Seconds()))) }
 	args := []string{
 		"--threads=" + strconv.Itoa(threads), "--clients=" + strconv.Itoa(s.Connections), "--max-concurrent-streams=" + strconv.Itoa(s.Streams),
-		"--duration=" + whole(s.Measure), "--warm-up-time=" + whole(s.WarmUp), "--input-file=" + list, "--data=" + payload,
+		"--duration=" + whole(s.Measure+mainSlack), "--warm-up-time=" + whole(s.WarmUp), "--input-file=" + list, "--data=" + payload,
 	}
 	for _, h := range []string{
 		"authorization: " + auth, "apns-topic: " + s.Topic, "apns-push-type: " + pushType, "apns-priority: " + strconv.Itoa(priority),
@@ -126,50 +103,24 @@ func (s *Spec) h2load(dir string, threads int) ([]string, error) {
 	return args, nil
 }
 
-// runWatched runs a command, which dies with this process, and returns the
-// processor time that it used and the most memory it had, in MiB.
-func runWatched(ctx context.Context, cmd *exec.Cmd) (used time.Duration, peak float64, err error) {
-	p, err := local.StartProcess(cmd)
-	if err != nil {
-		return 0, 0, err
-	}
-	ticker := time.NewTicker(memoryPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-p.Done():
-			return p.CPU(), peak, p.Err()
-		case <-ctx.Done():
-			_ = p.Signal(syscall.SIGKILL) // it may be gone already
-			<-p.Done()
-			return 0, 0, context.Cause(ctx)
-		case <-ticker.C:
-			// It may end meanwhile: then the last look counts.
-			if now, err := memory(p.PID(), memoryPeak); err == nil {
-				peak = now
-			}
-		}
-	}
-}
-
 var (
 	h2loadRate   = regexp.MustCompile(`(?m)^finished in .*, ([0-9.]+) req/s`)
 	h2loadFailed = regexp.MustCompile(`(?m)^requests: .* ([0-9]+) failed, ([0-9]+) errored, ([0-9]+) timeout`)
 	h2loadCodes  = regexp.MustCompile(`(?m)^status codes: ([0-9]+) 2xx, 0 3xx, 0 4xx, 0 5xx`)
 )
 
-// readH2Load reads what h2load prints at the end.
-func readH2Load(out string) (*Figures, error) {
+// readH2Load reads what h2load prints at the end, and returns its rate: the
+// answers of its main phase by the length that this was to have.
+func readH2Load(out string) (perSecond float64, err error) {
 	rate, failed := h2loadRate.FindStringSubmatch(out), h2loadFailed.FindStringSubmatch(out)
 	if rate == nil || failed == nil {
-		return nil, fmt.Errorf("what h2load said is not understood: %q", out)
+		return 0, fmt.Errorf("what h2load said is not understood: %q", out)
 	}
 	if failed[1] != "0" || failed[2] != "0" || failed[3] != "0" || !h2loadCodes.MatchString(out) {
-		return nil, fmt.Errorf("h2load had failures: %q", out)
+		return 0, fmt.Errorf("h2load had failures: %q", out)
 	}
-	perSecond, err := strconv.ParseFloat(rate[1], 64)
-	if err != nil {
-		return nil, fmt.Errorf("rate of h2load: %w", err)
+	if perSecond, err = strconv.ParseFloat(rate[1], 64); err != nil {
+		return 0, fmt.Errorf("rate of h2load: %w", err)
 	}
-	return &Figures{PushesPerSecond: perSecond}, nil
+	return perSecond, nil
 }

@@ -5,8 +5,9 @@ package send
 import (
 	"context"
 	"errors"
+	"io"
+	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -17,11 +18,18 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-// said is what h2load 1.52 prints at the end.
-const said = `starting benchmark...
+// What h2load 1.52 prints: when its main phase begins, when that is over, and at
+// the end.
+const (
+	saidBefore = `starting benchmark...
 Warm-up started for thread #0.
+Warm-up phase is over for thread #0.
 Main benchmark duration is started for thread #0.
-
+`
+	saidOver = `Main benchmark duration is over for thread #0. Stopping all clients.
+Stopped all clients for thread #0
+`
+	saidAtEnd = `
 finished in 6.00s, 321098.50 req/s, 8.55MB/s
 requests: 1926591 total, 1936591 started, 1926591 done, 1926591 succeeded, 0 failed, 0 errored, 0 timeout
 status codes: 1926591 2xx, 0 3xx, 0 4xx, 0 5xx
@@ -29,11 +37,12 @@ traffic: 51.32MB (53812345) total, 0B (0) headers (space savings 0.00%), 0B (0) 
                      min         max         mean         sd        +/- sd
 time for request:     1.21ms     61.31ms     28.02ms      9.10ms    70.01%
 `
+)
 
 func TestReadH2Load(t *testing.T) {
-	f, err := readH2Load(said)
-	if err != nil || f.PushesPerSecond != 321098.5 || f.P50 != nil || f.P99 != nil || f.Allocations != nil {
-		t.Errorf("%+v, %v", f, err)
+	said := saidBefore + saidOver + saidAtEnd
+	if itself, err := readH2Load(said); err != nil || itself != 321098.5 {
+		t.Errorf("%v, %v", itself, err)
 	}
 	for why, change := range map[string][2]string{
 		"not understood": {"finished", "ended"},
@@ -46,40 +55,103 @@ func TestReadH2Load(t *testing.T) {
 	}
 }
 
-// A stand-in for h2load sees what it is to send: all devices, and the body.
-func TestRunH2Load(t *testing.T) {
-	_, s := inProcess(t, sim.Faults{})
+// The measurement may begin once every thread is in its main phase.
+func TestPhases(t *testing.T) {
+	begun := func(p *phases) bool {
+		select {
+		case <-p.main:
+			return true
+		default:
+			return false
+		}
+	}
+	p := newPhases(2)
+	for _, step := range []struct {
+		says        string
+		begun, over bool
+	}{
+		{"Warm-up started for thread #0.\n", false, false},
+		{"Main benchmark duration is started for thread #0.\n", false, false},
+		{"Main benchmark dura", false, false}, // in two pieces
+		{"tion is started for thread #1.\n", true, false},
+		{"Main benchmark duration is over for thread #1. Stopping all clients.\n", true, true},
+	} {
+		if _, err := io.WriteString(p, step.says); err != nil {
+			t.Fatal(err)
+		}
+		if begun(p) != step.begun || p.over() != step.over {
+			t.Errorf("after %q: begun %v, over %v", step.says, begun(p), p.over())
+		}
+	}
+}
+
+// standIn puts a script on the PATH as h2load.
+func standIn(t *testing.T, script string) {
+	t.Helper()
 	dir := t.TempDir()
-	script := `#!/bin/sh
-for a in "$@"; do
-  case $a in
-  --input-file=*) [ "$(grep -c "^` + s.URL + `/3/device/" "${a#*=}")" = 20 ] || exit 7 ;;
-  --threads=1) threads=1 ;;
-  --data=*) grep -q '"pf_id"' "${a#*=}" || exit 8 ;;
-  esac
-done
-[ -z "$threads" ] || [ "` + strconv.Itoa(runtime.NumCPU()) + `" = 1 ] || exec sed s/321098.50/300000.00/ <<'END'
-` + said + `END
-cat <<'END'
-` + said + `END
-`
-	if err := os.WriteFile(filepath.Join(dir, "h2load"), []byte(script), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "h2load"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	var calls int64
-	received := func(context.Context) (int64, error) { calls++; return calls * 1000, nil }
-	o := &Options{Progress: t.Logf}
+}
+
+// A stand-in for h2load sees what it is to send: all devices, and the body. What
+// counts is what the simulator received while it was in its main phase: not what
+// came before, and not what h2load says of itself.
+func TestRunH2Load(t *testing.T) {
+	_, s := inProcess(t, sim.Faults{})
+	again := filepath.Join(t.TempDir(), "again") // each run waits until it is there
+	standIn(t, `
+threads=1
+for a in "$@"; do
+  case $a in
+  --input-file=*) [ "$(grep -c "^`+s.URL+`/3/device/" "${a#*=}")" = 20 ] || exit 7 ;;
+  --threads=*) threads=${a#*=} ;;
+  --data=*) grep -q '"pf_id"' "${a#*=}" || exit 8 ;;
+  --duration=*) [ "${a#*=}" = 3 ] || exit 9 ;; # the measurement and the slack, in whole seconds
+  esac
+done
+cat <<'END'
+`+saidBefore+`END
+[ $threads = 1 ] || echo 'Main benchmark duration is started for thread #1.'
+until [ -e `+again+`.$threads ]; do sleep 0.01; done
+cat <<'END'
+`+saidOver+saidAtEnd+`END
+`)
+	// Before its main phase 5,000 pushes have come, and in it 1,000 on one thread
+	// and 2,000 on two.
+	runs, calls, total := 0, 0, int64(5000)
+	received := func(context.Context) (int64, error) {
+		if calls++; calls%2 == 1 {
+			return total, nil
+		}
+		runs++
+		total += int64(runs) * 1000
+		threads := 1
+		if runs == 2 {
+			threads = min(runtime.NumCPU(), s.Connections)
+		}
+		return total, os.WriteFile(again+"."+strconv.Itoa(threads), nil, 0o600)
+	}
+	var rates []string
+	o := &Options{Progress: func(format string, args ...any) {
+		if !strings.Contains(format, "its own") || args[2] != 321098.5 {
+			t.Errorf("it says %q, %v", format, args)
+		}
+		rates = append(rates, strconv.FormatFloat(args[1].(float64), 'f', -1, 64))
+	}}
 	f, err := bestH2Load(t.Context(), o, s, received)
-	if err != nil || f.PushesPerSecond != 321098.5 {
-		t.Errorf("%+v, %v", f, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	// Here more threads help it, up to one a connection.
-	if want := min(runtime.NumCPU(), s.Connections); f != nil && f.Threads != want {
-		t.Errorf("the figures of %d threads, want those of %d", f.Threads, want)
+	if most := float64(runs) * 1000 / s.Measure.Seconds(); f.PushesPerSecond > most || f.PushesPerSecond <= 0 || math.IsNaN(f.PushesPerSecond) {
+		t.Errorf("%v pushes/s, want at most the %v of the measurement alone", f.PushesPerSecond, most)
 	}
-	if calls%2 != 0 || calls == 0 {
-		t.Errorf("asked %d times, want before and after each run", calls)
+	if f.P50 != nil || f.P99 != nil || f.Allocations != nil || f.RSS <= 0 {
+		t.Errorf("%+v", f)
+	}
+	if calls != 2*runs || runs != len(rates) || calls == 0 {
+		t.Errorf("asked %d times in %d runs, want at the beginning and at the end of each", calls, runs)
 	}
 	t.Setenv("PATH", t.TempDir())
 	if _, err := bestH2Load(t.Context(), o, s, received); err != errNotInstalled {
@@ -87,18 +159,57 @@ cat <<'END'
 	}
 }
 
-// What is interrupted is killed and waited for.
-func TestRunWatchedEnds(t *testing.T) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("enough"))
-	defer cancel()
-	if _, _, err := runWatched(ctx, exec.Command("sleep", "1000")); err == nil || err.Error() != "enough" {
-		t.Errorf("got %v", err)
+// What is no measurement within the main phase is none.
+func TestH2LoadThatMeasuresNothing(t *testing.T) {
+	begun := "cat <<'END'\n" + saidBefore + "END\n"
+	for why, tt := range map[string]struct{ script, want string }{
+		"never in its main phase": {"echo connect: refused; exit 3", "connect: refused"},
+		"ends while measured":     {begun + "echo and gone", "and gone"},
+		"over while measured":     {begun + "echo 'Main benchmark duration is over for thread #0.'; exec sleep 1000", "too slow"},
+		"had failures": {begun + "until [ -e $AGAIN ]; do sleep 0.01; done; cat <<'END'\n" + saidOver + strings.Replace(saidAtEnd, "0 failed", "3 failed", 1) + "END\n",
+			"had failures"},
+		"fails at the end": {begun + "until [ -e $AGAIN ]; do sleep 0.01; done; echo at the end; exit 4", "at the end"},
+	} {
+		t.Run(why, func(t *testing.T) {
+			_, s := inProcess(t, sim.Faults{})
+			again := filepath.Join(t.TempDir(), "again")
+			t.Setenv("AGAIN", again)
+			standIn(t, tt.script)
+			calls := 0
+			received := func(context.Context) (int64, error) {
+				if calls++; calls < 2 {
+					return 0, nil
+				}
+				return 1000, os.WriteFile(again, nil, 0o600)
+			}
+			if why == "ends while measured" {
+				s.Measure = time.Minute
+			}
+			if _, err := bestH2Load(t.Context(), &Options{Progress: t.Logf}, s, received); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("want %q, got %v", tt.want, err)
+			}
+			if left := children(t); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
-	if left := children(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
-	used, _, err := runWatched(t.Context(), exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"))
-	if err != nil || used <= 0 {
-		t.Errorf("%v of processor time, %v", used, err)
+}
+
+// What is interrupted is killed and waited for, in its warm-up and in its main
+// phase.
+func TestH2LoadInterrupted(t *testing.T) {
+	for phase, script := range map[string]string{"warm-up": "", "main phase": "cat <<'END'\n" + saidBefore + "END\n"} {
+		_, s := inProcess(t, sim.Faults{})
+		s.Measure = time.Hour
+		standIn(t, script+"exec sleep 1000")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("enough"))
+		_, err := bestH2Load(ctx, &Options{Progress: t.Logf}, s, func(context.Context) (int64, error) { return 0, nil })
+		cancel()
+		if err == nil || err.Error() != "enough" {
+			t.Errorf("%s: got %v", phase, err)
+		}
+		if left := children(t); len(left) > 0 {
+			t.Errorf("%s: left behind: %v", phase, left)
+		}
 	}
 }

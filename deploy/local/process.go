@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
-	"time"
 )
 
 // Process is one run of a program as a child that dies with this process. Its
@@ -58,12 +57,6 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Err is how the child ended: nil for status 0, else an *exec.ExitError. It
 // may only be called after Done is closed.
 func (p *Process) Err() error { return p.err }
-
-// CPU is the user and system time that the child used, with all its threads
-// and what it waited for. It may only be called after Done is closed.
-func (p *Process) CPU() time.Duration {
-	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-}
 
 // Signal sends sig to the child and all that it started. A child that has
 // ended already is no error.
