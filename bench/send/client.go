@@ -25,21 +25,25 @@ import (
 
 // The clients.
 const (
-	clientOurs    = "ours"
-	clientAPNS2   = "apns2"
-	clientNetHTTP = "nethttp"
-	clientReplay  = "replay"
-	clientH2Load  = "h2load" // a program of its own
+	clientOurs          = "ours"      // the multiplexer alone, with requests made before
+	clientOursAPNS      = "ours_apns" // providers/apns on top, which makes each
+	clientAPNS2         = "apns2"     // which makes the payload of each push
+	clientAPNS2Prebuilt = "apns2_prebuilt"
+	clientNetHTTP       = "nethttp"
+	clientReplay        = "replay"
+	clientH2Load        = "h2load" // a program of its own
 )
 
 // drivers are the clients that run in this program. A driver keeps
 // Connections x Streams pushes under way until ctx ends, then waits for what
 // is under way, and tells c of each. It fails when it cannot start.
 var drivers = map[string]func(ctx context.Context, s *Spec, c *tally) error{
-	clientOurs:    driveOurs,
-	clientAPNS2:   driveAPNS2,
-	clientNetHTTP: driveNetHTTP,
-	clientReplay:  driveReplay,
+	clientOurs:          driveOurs,
+	clientOursAPNS:      driveOursAPNS,
+	clientAPNS2:         driveAPNS2,
+	clientAPNS2Prebuilt: driveAPNS2Prebuilt,
+	clientNetHTTP:       driveNetHTTP,
+	clientReplay:        driveReplay,
 }
 
 // Spec is the work of one client process.

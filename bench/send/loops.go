@@ -9,14 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/sideshow/apns2"
-	"github.com/sideshow/apns2/token"
-	"golang.org/x/net/http2"
 )
 
 // loop is one of the goroutines that a blocking client needs for each stream:
@@ -50,48 +45,6 @@ func runLoops(ctx context.Context, loops []loop, first int, c *tally) error {
 	}
 	all.Wait()
 	return nil
-}
-
-// driveAPNS2 has a client of apns2 per connection, as it comes but for the
-// certificate to trust.
-func driveAPNS2(ctx context.Context, s *Spec, c *tally) error {
-	conf, err := s.tls()
-	if err != nil {
-		return err
-	}
-	p8, err := os.ReadFile(s.KeyFile)
-	if err != nil {
-		return fmt.Errorf("reading the signing key: %w", err)
-	}
-	key, err := token.AuthKeyFromBytes(p8)
-	if err != nil {
-		return fmt.Errorf("reading the signing key: %w", err)
-	}
-	signer := &token.Token{AuthKey: key, KeyID: s.KeyID, TeamID: s.TeamID}
-	clients := make([]*apns2.Client, s.Connections)
-	for i := range clients {
-		clients[i] = apns2.NewTokenClient(signer)
-		clients[i].Host = s.URL
-		//lint:ignore SA1019 it is the transport that apns2 has
-		clients[i].HTTPClient.Transport.(*http2.Transport).TLSClientConfig = conf.Clone()
-		defer clients[i].CloseIdleConnections()
-	}
-	var loops []loop
-	for i, d := range devices(s.Connections * s.Streams) {
-		client := clients[i%len(clients)]
-		n := &apns2.Notification{
-			DeviceToken: d.token, ApnsID: d.id, Topic: s.Topic, PushType: apns2.PushTypeAlert, Priority: priority,
-			Expiration: time.Unix(expiration, 0), Payload: []byte(body),
-		}
-		loops = append(loops, loop{func() error {
-			res, err := client.Push(n)
-			if err == nil && !res.Sent() {
-				err = fmt.Errorf("status %d: %s", res.StatusCode, res.Reason)
-			}
-			return err
-		}})
-	}
-	return runLoops(ctx, loops, len(clients), c)
 }
 
 // driveNetHTTP has a transport of net/http per connection.

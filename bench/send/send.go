@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package send measures clients of APNs on the same simulator, with the same
-// notifications: the multiplexer of providers/h2, apns2, net/http's transport
-// and h2load. Each runs in a process of its own, one after the other, and so
+// notifications: the multiplexer of providers/h2 alone and with providers/apns
+// on top, apns2, net/http's transport and h2load. Each runs in a process of its own, one after the other, and so
 // does the simulator: what the operating system says a client used is the
 // client's alone.
 package send
@@ -93,18 +93,29 @@ func growth(byMinute []float64) *Memory {
 
 // Result is everything that was seen. Figures are nil where a client is not
 // installed or was not asked for.
+//
+// Ours, APNS2Prebuilt, NetHTTP and H2Load send what was put together before.
+// OursAPNS and APNS2 make each push from its parts: the first from a message and
+// a device, with its path, its headers and its apns-id, as the worker does, the
+// second its payload, by the library's builder. So RatioOursAPNS compares like
+// with like, and RatioAPNS2, which has the same base, flatters ours by what it
+// does not do.
 type Result struct {
 	Ours                  *Figures `json:"ours"`
+	OursAPNS              *Figures `json:"ours_apns"`
 	Ours50ms              *Figures `json:"ours_50ms"`
 	OursOneConnection50ms *Figures `json:"ours_one_connection_50ms"`
 	Ours50msValidated     *Figures `json:"ours_50ms_validated"` // with the simulator's policies on
 	APNS2                 *Figures `json:"apns2"`
+	APNS2Prebuilt         *Figures `json:"apns2_prebuilt"`
 	NetHTTP               *Figures `json:"nethttp"`
 	H2Load                *Figures `json:"h2load"`
-	// Ratios of pushes a second, ours to theirs, answers at once.
-	RatioAPNS2   *float64 `json:"ratio_apns2"`
-	RatioNetHTTP *float64 `json:"ratio_nethttp"`
-	RatioH2Load  *float64 `json:"ratio_h2load"`
+	// Ratios of pushes a second, answers at once: of Ours to theirs, and first of
+	// OursAPNS to APNS2.
+	RatioOursAPNS *float64 `json:"ratio_ours_apns_apns2"`
+	RatioAPNS2    *float64 `json:"ratio_apns2"`
+	RatioNetHTTP  *float64 `json:"ratio_nethttp"`
+	RatioH2Load   *float64 `json:"ratio_h2load"`
 	// SimRaw is how many answers a second the simulator gives on one core.
 	SimRaw *float64 `json:"sim_raw_per_second"`
 	// SimRawCPU is what each of them took it, in us: the answers that a core
@@ -128,8 +139,10 @@ type measurement struct {
 
 var measurements = [...]measurement{
 	{"ours", clientOurs, connections, 0, false, func(r *Result) **Figures { return &r.Ours }},
+	{"ours_apns", clientOursAPNS, connections, 0, false, func(r *Result) **Figures { return &r.OursAPNS }},
 	{"h2load", clientH2Load, connections, 0, false, func(r *Result) **Figures { return &r.H2Load }},
 	{"apns2", clientAPNS2, connections, 0, false, func(r *Result) **Figures { return &r.APNS2 }},
+	{"apns2_prebuilt", clientAPNS2Prebuilt, connections, 0, false, func(r *Result) **Figures { return &r.APNS2Prebuilt }},
 	{"nethttp", clientNetHTTP, connections, 0, false, func(r *Result) **Figures { return &r.NetHTTP }},
 	{"ours_50ms", clientOurs, connections, slowAnswer, false, func(r *Result) **Figures { return &r.Ours50ms }},
 	{"ours_one_connection_50ms", clientOurs, 1, slowAnswer, false, func(r *Result) **Figures { return &r.OursOneConnection50ms }},
@@ -198,6 +211,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := compareClients(ctx, &o, dir, r); err != nil {
 		return nil, err
 	}
+	r.RatioOursAPNS = ratio(r.OursAPNS, r.APNS2)
 	r.RatioAPNS2, r.RatioNetHTTP, r.RatioH2Load = ratio(r.Ours, r.APNS2), ratio(r.Ours, r.NetHTTP), ratio(r.Ours, r.H2Load)
 	if o.wants(simRaw) {
 		if err := measureSimulator(ctx, &o, dir, r); err != nil {

@@ -103,7 +103,11 @@ func TestClientsThatFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, s := inProcess(t, sim.Faults{Unavailable: 1})
 			s.Client = name
-			if _, err := drive(t.Context(), s); err == nil || !strings.Contains(err.Error(), "503") {
+			want := "503"
+			if name == clientOursAPNS {
+				want = "ServiceUnavailable" // it has read the answer
+			}
+			if _, err := drive(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -171,7 +175,7 @@ func TestShortRun(t *testing.T) {
 	}
 	for name, f := range map[string]*Figures{
 		"ours": r.Ours, "ours 50 ms": r.Ours50ms, "one connection": r.OursOneConnection50ms, "apns2": r.APNS2, "nethttp": r.NetHTTP,
-		"validated": r.Ours50msValidated,
+		"ours with apns": r.OursAPNS, "apns2 prebuilt": r.APNS2Prebuilt, "validated": r.Ours50msValidated,
 	} {
 		if f == nil || f.PushesPerSecond <= 0 || f.RSS <= 0 {
 			t.Errorf("%s: %+v", name, f)
@@ -180,8 +184,17 @@ func TestShortRun(t *testing.T) {
 	if r.H2Load != nil || r.RatioH2Load != nil || !strings.Contains(strings.Join(said, "\n"), "h2load: not installed") {
 		t.Errorf("h2load is not there: %+v, %q", r.H2Load, said)
 	}
-	if r.RatioAPNS2 == nil || r.RatioNetHTTP == nil || r.SimRaw == nil || *r.SimRaw <= 0 || r.SimRawCPU == nil || len(r.Bars) == 0 {
+	if r.RatioOursAPNS == nil || r.RatioAPNS2 == nil || r.RatioNetHTTP == nil || r.SimRaw == nil || *r.SimRaw <= 0 || r.SimRawCPU == nil || len(r.Bars) == 0 {
 		t.Errorf("%+v", r)
+	}
+	// The base of both is the row in which the library builds its payloads.
+	for name, of := range map[string]struct {
+		got  *float64
+		ours *Figures
+	}{"ours": {r.RatioAPNS2, r.Ours}, "ours with apns": {r.RatioOursAPNS, r.OursAPNS}} {
+		if of.got != nil && *of.got != of.ours.PushesPerSecond/r.APNS2.PushesPerSecond {
+			t.Errorf("%s to apns2: %v", name, *of.got)
+		}
 	}
 	if r.Ours50ms != nil && *r.Ours50ms.P50 < 50 {
 		t.Errorf("answers after 50 ms took %v", *r.Ours50ms.P50)
@@ -196,8 +209,8 @@ func TestKeys(t *testing.T) {
 		want  string
 	}{
 		{figures, `{"pushes_per_second":1,"cpu_us_per_push":2,"allocs_per_push":null,"p50_ms":null,"p99_ms":null,"rss_mb":3,"server_cpu_us_per_push":4,"others_cores":5}`},
-		{&Result{Cores: 2, Go: "go"}, `{"ours":null,"ours_50ms":null,"ours_one_connection_50ms":null,"ours_50ms_validated":null,"apns2":null,"nethttp":null,"h2load":null,` +
-			`"ratio_apns2":null,"ratio_nethttp":null,"ratio_h2load":null,"sim_raw_per_second":null,"sim_raw_cpu_us_per_answer":null,"bars":null,"cores":2,"go":"go"}`},
+		{&Result{Cores: 2, Go: "go"}, `{"ours":null,"ours_apns":null,"ours_50ms":null,"ours_one_connection_50ms":null,"ours_50ms_validated":null,"apns2":null,"apns2_prebuilt":null,"nethttp":null,"h2load":null,` +
+			`"ratio_ours_apns_apns2":null,"ratio_apns2":null,"ratio_nethttp":null,"ratio_h2load":null,"sim_raw_per_second":null,"sim_raw_cpu_us_per_answer":null,"bars":null,"cores":2,"go":"go"}`},
 		{&Memory{1, 2, 3}, `{"minute_2_mb":1,"minute_10_mb":2,"growth":3}`},
 		{Bar{"a", 1, 2, true}, `{"name":"a","want":1,"got":2,"met":true}`},
 	} {
@@ -249,7 +262,7 @@ func TestBars(t *testing.T) {
 			Ours:                  &Figures{CPU: 2, RSS: 64, Allocations: number(0), Memory: &Memory{Growth: -0.05}},
 			Ours50ms:              &Figures{PushesPerSecond: 190_000, CPU: 2, RSS: 64},
 			OursOneConnection50ms: &Figures{PushesPerSecond: 19_000, CPU: 2},
-			RatioAPNS2:            number(10), RatioH2Load: number(1), SimRaw: number(400_000),
+			RatioOursAPNS:         number(10), RatioAPNS2: number(10), RatioH2Load: number(1), SimRaw: number(400_000),
 		}
 	}
 	missed := func(r *Result) (names []string) {
@@ -260,10 +273,11 @@ func TestBars(t *testing.T) {
 		}
 		return names
 	}
-	if got := missed(good()); len(got) != 0 || len(bars(good())) != 12 {
-		t.Errorf("missed %v of %d, want none of 12", got, len(bars(good())))
+	if got := missed(good()); len(got) != 0 || len(bars(good())) != 13 {
+		t.Errorf("missed %v of %d, want none of 13", got, len(bars(good())))
 	}
 	for want, spoil := range map[string]func(*Result){
+		"ratio_ours_apns_apns2":                      func(r *Result) { *r.RatioOursAPNS = 9.99 },
 		"ratio_apns2":                                func(r *Result) { *r.RatioAPNS2 = 9.99 },
 		"ratio_h2load":                               func(r *Result) { *r.RatioH2Load = 0.99 },
 		"ours.cpu_us_per_push":                       func(r *Result) { r.Ours.CPU = 2.01 },

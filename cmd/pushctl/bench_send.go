@@ -22,27 +22,33 @@ func newBenchSendCommand(a *app) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "send",
-		Short: "The multiplexer beside apns2, net/http and h2load, on one simulator",
+		Short: "The multiplexer and the APNs client on it beside apns2, net/http and h2load, on one simulator",
 		Long: `Starts the simulator of APNs without its policies, and lets one client after the other send the same
 pushes to it as fast as it can, over ten connections of 1,000 streams:
 
-  ours                      the multiplexer (providers/h2), answers at once
+  ours                      the multiplexer (providers/h2) with requests made before, answers at once
+  ours_apns                 the APNs client (providers/apns) on top, as the worker drives it: it makes
+                            each push from a message and a device
   h2load                    where it is installed (Debian: nghttp2-client); on one thread and on one
                             for each core, of which the faster counts
-  apns2, nethttp            apns2's client; net/http's transport
+  apns2                     apns2's client, with a payload that it builds for each push: the base of
+                            both ratios to it, and the like of ours_apns
+  apns2_prebuilt            the same with the bytes of a payload made before
+  nethttp                   net/http's transport
   ours_50ms                 ours with answers after 50 ms: at most 200,000/s
   ours_one_connection_50ms  the same over one connection: at most 20,000/s
   ours_50ms_validated       ours_50ms with a simulator that validates every push
   sim_raw                   the simulator itself, on one core
 
 Each client and the simulator are processes of their own. CPU is the operating system's account of the
-client; two seconds of warm-up do not count. Everything shares this machine's cores, so nothing else
+client; start, connecting and two seconds of warm-up do not count. Of h2load that is so because it is
+looked at between two moments of its main phase: its rate is what the simulator received meanwhile. Everything shares this machine's cores, so nothing else
 should run: "other cores" says what did.
 
 --minutes lengthens ours, whose memory is then noted every minute: with 10 or more, "memory" in the
 JSON compares the second minute with the tenth. Progress is on standard error; the last line of
 standard output is the JSON, whose "bars" say what has to be reached and whether it was.`,
-		Example: `  pushctl bench send                             # a table, after about a minute and a half
+		Example: `  pushctl bench send                             # a table, after about two minutes
   pushctl bench send --json --minutes 10         # everything, in less than 13 minutes
   pushctl bench send --only ours,h2load --seconds 20
   pushctl bench send --only sim_raw --profiles .   # and then: go tool pprof bin/pushsim sim_raw_simulator.pprof`,
@@ -104,16 +110,16 @@ func explainBenchSend(r *send.Result) answer {
 		name string
 		f    *send.Figures
 	}{
-		{"ours", r.Ours}, {"h2load", r.H2Load}, {"apns2", r.APNS2}, {"net/http", r.NetHTTP}, {"ours, 50 ms", r.Ours50ms},
-		{"ours, 50 ms, one connection", r.OursOneConnection50ms}, {"ours, 50 ms, validated", r.Ours50msValidated},
+		{"ours, prebuilt", r.Ours}, {"ours, with providers/apns", r.OursAPNS}, {"h2load", r.H2Load}, {"apns2", r.APNS2}, {"apns2, prebuilt", r.APNS2Prebuilt},
+		{"net/http", r.NetHTTP}, {"ours, 50 ms", r.Ours50ms}, {"ours, 50 ms, one connection", r.OursOneConnection50ms}, {"ours, 50 ms, validated", r.Ours50msValidated},
 	} {
 		if f := c.f; f != nil {
 			t.add(c.name, figure(&f.PushesPerSecond, 0), figure(&f.CPU, 2), figure(f.Allocations, 2), figure(f.P50, 1), figure(f.P99, 1),
 				figure(&f.RSS, 0), figure(&f.ServerCPU, 2), figure(&f.Others, 2))
 		}
 	}
-	after := fmt.Sprintf("ours to apns2 %s, to net/http %s, to h2load %s; the simulator on one core: %s answers/s, %s us each",
-		figure(r.RatioAPNS2, 2), figure(r.RatioNetHTTP, 2), figure(r.RatioH2Load, 2), figure(r.SimRaw, 0), figure(r.SimRawCPU, 2))
+	after := fmt.Sprintf("ours with providers/apns to apns2 %s; ours, prebuilt, to apns2 %s, to net/http %s, to h2load %s; the simulator on one core: %s answers/s, %s us each",
+		figure(r.RatioOursAPNS, 2), figure(r.RatioAPNS2, 2), figure(r.RatioNetHTTP, 2), figure(r.RatioH2Load, 2), figure(r.SimRaw, 0), figure(r.SimRawCPU, 2))
 	if r.Ours != nil && r.Ours.Memory != nil {
 		m := r.Ours.Memory
 		after += fmt.Sprintf("\nmemory of ours: %.1f MiB after 2 minutes, %.1f after 10 (%+.1f %%)", m.Minute2, m.Minute10, 100*m.Growth)
