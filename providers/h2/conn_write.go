@@ -113,9 +113,7 @@ func (c *conn) fill(now time.Time) {
 
 // becomeFull: what this writer was woken for is another's to take; mu is held.
 func (c *conn) becomeFull() {
-	if c.retired {
-		c.pool.queue.leave(&c.waiter)
-	} else if !c.passed {
+	if !c.passed { // else nobody has woken it since
 		c.pool.queue.pass(&c.waiter)
 	}
 	c.full, c.passed = true, true
@@ -231,7 +229,7 @@ func (c *conn) body(s *stream) {
 // without opening one, streams end while they are on the list: it is cleared of
 // them before it grows past all that can be open; mu is held.
 func (c *conn) hold(id uint32) {
-	if len(c.held) >= 2*len(c.slots) {
+	if len(c.held) >= len(c.slots) { // twice as many as can be open
 		c.held = slices.DeleteFunc(c.held, func(id uint32) bool { return c.streams.get(id) == nil })
 	}
 	c.held = append(c.held, id)

@@ -325,10 +325,8 @@ func (p *Pool) again(h *handback, r *Request) {
 
 // resetHeader empties the values of an answer, and keeps their memory.
 func (p *Pool) resetHeader(a *Answer) {
-	for len(a.Header) < len(p.opt.AnswerHeaders) {
-		a.Header = append(a.Header, nil)
-	}
-	a.Header = a.Header[:len(p.opt.AnswerHeaders)]
+	n := len(p.opt.AnswerHeaders)
+	a.Header = slices.Grow(a.Header[:0], n)[:n]
 	for i := range a.Header {
 		a.Header[i] = a.Header[i][:0]
 	}
