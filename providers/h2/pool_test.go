@@ -318,6 +318,9 @@ func TestResendUsesAnotherConnection(t *testing.T) {
 	if peers[0] == peers[1] || peers[1] == peers[2] {
 		t.Errorf("a retired connection was used again: %v", peers)
 	}
+	if n := p.Stats().Resent; n != 2 {
+		t.Errorf("%d requests were sent again, want 2", n)
+	}
 }
 
 func TestCloseFinishesWhatIsInFlight(t *testing.T) {
@@ -381,26 +384,6 @@ func TestCloseCutsAtItsDeadline(t *testing.T) {
 	}
 	if r.Outcome != Ambiguous || !errors.Is(r.Err, ErrClosed) {
 		t.Errorf("%v, %v; want ambiguous, closed", r.Outcome, r.Err)
-	}
-}
-
-func TestOptionsThatCannotWork(t *testing.T) {
-	good := []Lane{{"a", 1, 1}}
-	for why, opt := range map[string]Options{
-		"no url":       {Lanes: good},
-		"plain http":   {URL: "http://push.example", Lanes: good},
-		"a path":       {URL: "https://push.example/x", Lanes: good},
-		"user info":    {URL: "https://a:b@push.example", Lanes: good},
-		"no lanes":     {URL: "https://push.example"},
-		"no weight":    {URL: "https://push.example", Lanes: []Lane{{"a", 0, 1}}},
-		"no queue":     {URL: "https://push.example", Lanes: []Lane{{"a", 1, 0}}},
-		"negative":     {URL: "https://push.example", Lanes: good, Connections: -1},
-		"bad back-off": {URL: "https://push.example", Lanes: good, Backoff: time.Hour},
-	} {
-		if p, err := NewPool(opt); err == nil {
-			p.Close(context.Background())
-			t.Errorf("%s: accepted", why)
-		}
 	}
 }
 

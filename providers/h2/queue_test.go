@@ -85,6 +85,47 @@ func TestQueueBlocksOneLaneOnly(t *testing.T) {
 	})
 }
 
+// hooked is a context that counts what waits for its end.
+type hooked struct {
+	context.Context
+	done  chan struct{}
+	hooks int
+}
+
+func (h *hooked) Done() <-chan struct{} { return h.done }
+
+// AfterFunc is what context.AfterFunc calls.
+func (h *hooked) AfterFunc(func()) func() bool {
+	h.hooks++
+	return func() bool { h.hooks--; return true }
+}
+
+// A submitter that had to wait leaves nothing at its context, which may live as
+// long as the process.
+func TestQueueLeavesNothingAtAContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue([]Lane{{"a", 1, 1}})
+		ctx := &hooked{Context: t.Context(), done: make(chan struct{})}
+		pushed := make(chan error)
+		go func() {
+			_, err := q.push(ctx, 0, requests(5))
+			pushed <- err
+		}()
+		synctest.Wait()
+		if ctx.hooks != 1 {
+			t.Errorf("%d hooks while it waits, want 1", ctx.hooks)
+		}
+		s := newWaiter()
+		for range 5 {
+			one(q, &s)
+			synctest.Wait()
+		}
+		if err := <-pushed; err != nil || ctx.hooks != 0 {
+			t.Errorf("%v; %d hooks are left", err, ctx.hooks)
+		}
+	})
+}
+
 // A batch that is longer than its lane goes in by pieces: each is what there is
 // room for, or what is left, and nothing is lost or comes twice.
 func TestQueueTakesALongBatchInPieces(t *testing.T) {

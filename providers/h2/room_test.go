@@ -82,3 +82,22 @@ func TestFullConnectionHandsItsWakeUpOn(t *testing.T) {
 		}
 	})
 }
+
+// A write is one TLS record, as nearly as can be: requests that wait go out in
+// full records, whatever is in them already, and whatever their size was before.
+func TestWritesAreFullRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.p.opt.StreamsPerConnection = 1000
+		h.c.streams = newStreams(1000, time.Now())
+		h.p.queue = newQueue([]Lane{{"only", 1, 1000}})
+		h.fill(posts(900)...)
+		for n := range 2 { // the first begins with what opens a connection
+			if got := len(h.c.out); got > recordSize || got < recordSize-2*h.c.size {
+				t.Errorf("write %d is of %d bytes, of %d; a request has %d", n, got, recordSize, h.c.size)
+			}
+			h.send()
+			h.fill()
+		}
+	})
+}

@@ -200,6 +200,10 @@ func TestTransportHoldsTheServerBack(t *testing.T) {
 		s.expect("the request", 1, 1)
 		c, id := s.conn(), s.held[0].id
 		c.headers(id, false, ":status", "200")
+		<-rt.done
+		if n, err := rt.res.Body.Read(nil); n != 0 || err != nil {
+			t.Errorf("reading nothing, before there is something: %d, %v", n, err)
+		}
 		window := p.streamWindow()
 		for left := window; left > 0; {
 			n := min(left, 16<<10)
@@ -225,5 +229,60 @@ func TestTransportHoldsTheServerBack(t *testing.T) {
 		if b, err := io.ReadAll(rt.res.Body); string(b) != "end" || err != nil {
 			t.Errorf("%q, %v", b, err)
 		}
+	})
+}
+
+// A body that came whole and was closed unread is not read after that.
+func TestTransportBodyClosedWhenAllIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.playOnce(func(c *peerConn, id uint32) {
+			c.headers(id, false, ":status", "200")
+			c.WriteData(id, true, []byte("all of it"))
+		})
+		p := s.pool(Options{Connections: 1})
+		rt := startRoundTrip(t.Context(), p, "GET", "")
+		<-rt.done
+		synctest.Wait()
+		if n, err := rt.res.Body.Read(make([]byte, 3)); n != 3 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		rt.res.Body.Close()
+		if n, err := rt.res.Body.Read(make([]byte, 10)); n != 0 || !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Errorf("read after close: %d, %v", n, err)
+		}
+	})
+}
+
+// A body that is closed early is not wanted any more: the server hears so at
+// once, and its stream is free for the next exchange.
+func TestTransportBodyClosedIsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := s.pool(Options{Connections: 1, StreamsPerConnection: 1, Timeout: time.Hour})
+		rt := startRoundTrip(t.Context(), p, "GET", "")
+		s.expect("the request", 1, 1)
+		h := s.held[0]
+		s.held = nil
+		h.c.headers(h.id, false, ":status", "200")
+		h.c.WriteData(h.id, false, []byte("begins"))
+		<-rt.done
+		start := time.Now()
+		if err := rt.res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if code, ok := s.resets[h.id]; !ok || code != http2.ErrCodeCancel || p.Stats().InFlight != 0 {
+			t.Errorf("resets: %v, %d in flight", s.resets, p.Stats().InFlight)
+		}
+		if n, err := rt.res.Body.Read(make([]byte, 10)); n != 0 || !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Errorf("read after close: %d, %v", n, err)
+		}
+		startRoundTrip(t.Context(), p, "GET", "")
+		s.expect("the next", 1, 1)
+		if time.Since(start) > 0 {
+			t.Errorf("it came after %v", time.Since(start))
+		}
+		s.answers(1)
 	})
 }

@@ -1,0 +1,41 @@
+package h2
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// Options that cannot work are refused at once, whichever of them it is.
+func TestOptionsThatCannotWork(t *testing.T) {
+	good := []Lane{{"a", 1, 1}}
+	for why, opt := range map[string]Options{
+		"no url":       {Lanes: good},
+		"plain http":   {URL: "http://push.example", Lanes: good},
+		"a path":       {URL: "https://push.example/x", Lanes: good},
+		"user info":    {URL: "https://a:b@push.example", Lanes: good},
+		"no lanes":     {URL: "https://push.example"},
+		"no weight":    {URL: "https://push.example", Lanes: []Lane{{"a", 0, 1}}},
+		"no queue":     {URL: "https://push.example", Lanes: []Lane{{"a", 1, 0}}},
+		"negative":     {URL: "https://push.example", Lanes: good, Connections: -1},
+		"bad back-off": {URL: "https://push.example", Lanes: good, Backoff: time.Hour},
+		"bad pause":    {URL: "https://push.example", Lanes: good, CalmPause: time.Hour},
+		"bad url":      {URL: "https://%zz", Lanes: good},
+		"a query":      {URL: "https://push.example?a=b", Lanes: good},
+		"streams":      {URL: "https://push.example", Lanes: good, StreamsPerConnection: 1<<16 + 1},
+		"an answer":    {URL: "https://push.example", Lanes: good, MaxAnswer: 1<<30 + 1},
+		"no answer":    {URL: "https://push.example", Lanes: good, MaxAnswer: -1},
+		"a reserve":    {URL: "https://push.example", Lanes: good, Reserve: -1},
+		"in the past":  {URL: "https://push.example", Lanes: good, Timeout: -1},
+		"no dial":      {URL: "https://push.example", Lanes: good, DialTimeout: -1},
+		"no silence":   {URL: "https://push.example", Lanes: good, PingInterval: -1},
+		"no patience":  {URL: "https://push.example", Lanes: good, PingTimeout: -1},
+		"no pause":     {URL: "https://push.example", Lanes: good, CalmPause: -1},
+		"no back-off":  {URL: "https://push.example", Lanes: good, Backoff: -1},
+	} {
+		if p, err := NewPool(opt); err == nil {
+			p.Close(context.Background())
+			t.Errorf("%s: accepted", why)
+		}
+	}
+}
