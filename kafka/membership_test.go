@@ -105,3 +105,39 @@ func TestWhatRenewsALease(t *testing.T) {
 		})
 	}
 }
+
+// Whether a JoinGroup of a member is pending: from when it is written until it
+// is answered, or will never be, or its membership is over.
+func TestWhenAMemberIsJoining(t *testing.T) {
+	join := request{key: kmsg.JoinGroup}
+	for _, tt := range []struct {
+		reason string
+		end    func(m *membership)
+		still  bool
+	}{
+		{"it waits", func(*membership) {}, true},
+		{"a heartbeat is answered meanwhile", func(m *membership) { m.answer(request{key: kmsg.Heartbeat}, time.Now(), 0) }, true},
+		{"it is answered", func(m *membership) { m.answer(join, time.Now(), 0) }, false},
+		{"its connection is gone", func(m *membership) { m.lost(join) }, false},
+		{"the coordinator does not know us", func(m *membership) {
+			m.answer(request{key: kmsg.Heartbeat}, time.Now(), kerr.UnknownMemberID.Code)
+		}, false},
+		{"the partitions are lost", func(m *membership) { m.end() }, false},
+	} {
+		m := newMembership(time.Second, func(int) {})
+		m.sent(join)
+		if m.joining() {
+			t.Errorf("%s: joining before it is a member", tt.reason)
+		}
+		m.answer(request{key: kmsg.SyncGroup}, time.Now(), 0)
+		m.sent(request{key: kmsg.Heartbeat})
+		if m.joining() {
+			t.Errorf("%s: joining by a heartbeat", tt.reason)
+		}
+		m.sent(join)
+		tt.end(m)
+		if m.joining() != tt.still {
+			t.Errorf("%s: joining %v, want %v", tt.reason, m.joining(), tt.still)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A record as Follower and Consumer return it is all that the log has of it.
+func TestARecordIsWhatTheLogHas(t *testing.T) {
+	at := time.UnixMilli(1_790_000_000_000)
+	bare := &kgo.Record{Topic: "push", Partition: 3, Offset: 41, Timestamp: at, Key: []byte("k")}
+	want := Record{Partition: 3, Offset: 41, Timestamp: at, Key: []byte("k")}
+	if got := fromClient(bare); !reflect.DeepEqual(got, want) {
+		t.Errorf("a tombstone without headers: %+v, want %+v", got, want)
+	}
+	full := *bare
+	full.Value, full.Headers = []byte("v"), []kgo.RecordHeader{header("a", "1"), header("b", "2")}
+	want.Value, want.Headers = []byte("v"), map[string]string{"a": "1", "b": "2"}
+	if got := fromClient(&full); !reflect.DeepEqual(got, want) {
+		t.Errorf("with headers: %+v, want %+v", got, want)
+	}
+}
+
+// An error of one partition names it; one of a topic or of the client does not,
+// and records that came with it are not lost.
+func TestWhoseErrorAPollReturns(t *testing.T) {
+	polled := func(topic string, partition int32) kgo.Fetches {
+		return kgo.Fetches{{Topics: []kgo.FetchTopic{
+			{Topic: "push", Partitions: []kgo.FetchPartition{{Partition: 1, Records: []*kgo.Record{{Topic: "push", Partition: 1, Offset: 7}}}}},
+			{Topic: topic, Partitions: []kgo.FetchPartition{{Partition: partition, Err: kerr.TopicAuthorizationFailed}}},
+		}}}
+	}
+	for _, tt := range []struct {
+		whose     string
+		topic     string
+		partition int32
+		named     bool
+	}{
+		{"a partition's", "push", 0, true},
+		{"the topic's", "push", -1, false},
+		{"the client's", "", -1, false},
+		{"the client's, as of a partition", "", 0, false},
+	} {
+		records, err := collect(polled(tt.topic, tt.partition), "push")
+		of, named := errors.AsType[*PartitionError](err)
+		if named != tt.named || named && of.Partition.ID != tt.partition || !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			t.Errorf("%s: %v, names a partition %v, want %v", tt.whose, err, named, tt.named)
+		}
+		if len(records) != 1 || records[0].Offset != 7 {
+			t.Errorf("%s: records %v, want the one that came, too", tt.whose, records)
+		}
+	}
+}
+
+// A Consumer whose commit is refused says so: the same records come again.
+func TestAConsumersCommitThatIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, []string{"push.feedback"})
+	c.produce("push.feedback", 0, 0, 3)
+	k, err := NewConsumer(c.options, "push.feedback", "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if rs, err := k.Poll(ctx, 10); len(rs) == 0 || err != nil {
+		t.Fatalf("%d records, %v", len(rs), err)
+	}
+	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.GroupAuthorizationFailed, Count: -1})
+	if err := k.Commit(ctx); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+		t.Errorf("refused: %v", err)
+	}
+	refused.Remove()
+	if at := c.committed("g", "push.feedback", 0); at != -1 {
+		t.Errorf("%d is committed", at)
+	}
+}
