@@ -145,6 +145,28 @@ func TestRowsLiveAsLongAsTheTTL(t *testing.T) {
 	}
 }
 
+// What share of the notifications was confirmed is told by the ids, each once a
+// read, and not by the queries, of which one asks for up to 100.
+func TestReadsCountTheirIDs(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	opts := apply(t, shared(t))
+	opts.Registry = reg
+	c := open(t, opts)
+	rows := delivered(250)
+	ids := []string{rows[0].ID} // twice
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	if _, err := c.Read(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	want := "# HELP push_status_read_ids_total Ids that confirm reads have had an answer about.\n" +
+		"# TYPE push_status_read_ids_total counter\npush_status_read_ids_total 250\n"
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "push_status_read_ids_total"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRowsOfABucketGoAsOneBatch(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := apply(t, shared(t))

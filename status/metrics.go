@@ -17,6 +17,7 @@ type metrics struct {
 	unacknowledged prometheus.Gauge
 	concurrency    prometheus.Gauge
 	rebuilds       prometheus.Counter
+	readIDs        prometheus.Counter
 
 	all []prometheus.Collector
 }
@@ -44,6 +45,9 @@ func newMetrics() *metrics {
 		rebuilds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "push_status_sessions_rebuilt_total", Help: "Times the Cassandra session was replaced because it did not heal.",
 		}),
+		readIDs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "push_status_read_ids_total", Help: "Ids that confirm reads have had an answer about.",
+		}),
 	}
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "push_status_writes_total", Help: "Status rows by what became of an attempt to write them; all but ok are tried again.",
@@ -55,7 +59,7 @@ func newMetrics() *metrics {
 		m.writes[f] = writes.WithLabelValues(f.String())
 		m.reads[f] = reads.WithLabelValues(f.String())
 	}
-	m.all = []prometheus.Collector{writes, reads, m.batchRows, m.duration, m.readDuration, m.unacknowledged, m.concurrency, m.rebuilds}
+	m.all = []prometheus.Collector{writes, reads, m.batchRows, m.duration, m.readDuration, m.unacknowledged, m.concurrency, m.rebuilds, m.readIDs}
 	return m
 }
 

@@ -78,6 +78,7 @@ func (c *Cassandra) readChunk(ctx context.Context, bucket int64, ids []string, r
 		err := c.readOnce(ctx, bucket, ids, r)
 		c.reads.leave(weight)
 		if err == nil {
+			c.metrics.readIDs.Add(float64(len(ids)))
 			return nil
 		}
 		rest := backoff(c.merger.opts.backoffMin, c.merger.opts.backoffMax, attempt)
