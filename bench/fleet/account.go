@@ -192,20 +192,30 @@ func (f *Fleet) statusOf(ctx context.Context, ns []placed) ([][]pipeline.Row, er
 	for i := range ns {
 		ids[i] = ns[i].id
 	}
+	store, done, err := f.OpenStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return store.Read(ctx, ids)
+}
+
+// OpenStatus opens the store that the workers' status rows are in; done closes
+// it.
+func (f *Fleet) OpenStatus(ctx context.Context) (store StatusReader, done func(), err error) {
 	if f.options.Status != nil {
-		return f.options.Status.Read(ctx, ids)
+		return f.options.Status, func() {}, nil
 	}
 	options, err := wiring.Cassandra(f.Config, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	options.Timeout = time.Minute
-	store, err := status.OpenCassandra(ctx, options)
+	opened, err := status.OpenCassandra(ctx, options)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer store.Close()
-	return store.Read(ctx, ids)
+	return opened, opened.Close, nil
 }
 
 // pushes are the ledger's entries by notification, and the devices of which a

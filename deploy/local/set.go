@@ -52,24 +52,33 @@ func (a Addresses) Env() ([]string, error) {
 	}, nil
 }
 
-// Set is one plain server of each kind.
+// Set is one server of each kind.
 type Set struct {
 	Kafka     *Server
 	Redis     *Server
 	Cassandra *Server
 }
 
-// StartSet starts one plain server of each kind, all at once. With dir each
-// gets a folder in it, else each has one that Close removes. ctx bounds the
-// start; when one fails the others are closed.
-func StartSet(ctx context.Context, dir string) (*Set, error) {
+// SetOptions say how the servers of a set are to run. The zero value is a plain
+// one of each kind.
+type SetOptions struct {
+	// Dir is where each gets a folder. When empty, each has one that Close
+	// removes.
+	Dir string
+	// Durable is Cassandra's; see CassandraOptions.
+	Durable bool
+}
+
+// StartSet starts one server of each kind, all at once. ctx bounds the start;
+// when one fails the others are closed.
+func StartSet(ctx context.Context, o SetOptions) (*Set, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	at := func(name string) string {
-		if dir == "" {
+		if o.Dir == "" {
 			return ""
 		}
-		return filepath.Join(dir, name)
+		return filepath.Join(o.Dir, name)
 	}
 	set := &Set{}
 	var (
@@ -85,7 +94,9 @@ func StartSet(ctx context.Context, dir string) (*Set, error) {
 	}
 	start(0, &set.Kafka, func() (*Server, error) { return StartKafka(ctx, KafkaOptions{Dir: at("kafka")}) })
 	start(1, &set.Redis, func() (*Server, error) { return StartRedis(ctx, RedisOptions{Dir: at("redis")}) })
-	start(2, &set.Cassandra, func() (*Server, error) { return StartCassandra(ctx, CassandraOptions{Dir: at("cassandra")}) })
+	start(2, &set.Cassandra, func() (*Server, error) {
+		return StartCassandra(ctx, CassandraOptions{Dir: at("cassandra"), Durable: o.Durable})
+	})
 	parts.Wait()
 	if err := errors.Join(failures[:]...); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the servers: %w", err), set.Close())

@@ -65,7 +65,7 @@ func TestRunBesideServers(t *testing.T) {
 	}
 	start, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
-	set, err := local.StartSet(start, t.TempDir())
+	set, err := local.StartSet(start, local.SetOptions{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func printAddresses(addresses local.Addresses, output string, stdout io.Writer) 
 // start starts the servers and says on stderr how long that took.
 func start(ctx context.Context, dir string, stderr io.Writer) (*local.Set, error) {
 	began := time.Now()
-	set, err := local.StartSet(ctx, dir)
+	set, err := local.StartSet(ctx, local.SetOptions{Dir: dir})
 	if err != nil {
 		return nil, err
 	}

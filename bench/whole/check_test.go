@@ -1,0 +1,129 @@
+//go:build linux
+
+package whole
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+// pair is one notification on one device.
+type pair struct{ id, device string }
+
+// seen is a ledger and a status store of what a test says.
+type seen struct {
+	accepted map[pair]int
+	rows     map[string][]pipeline.Row
+	away     error // of the status store
+}
+
+func (s *seen) Accepted(id, device string) int { return s.accepted[pair{id, device}] }
+
+func (s *seen) Totals() (t sim.Totals) {
+	for _, n := range s.accepted {
+		t.Accepted += uint64(n)
+	}
+	return t
+}
+
+func (s *seen) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
+	found := make([][]pipeline.Row, len(ids))
+	for i, id := range ids {
+		found[i] = s.rows[id]
+	}
+	return found, s.away
+}
+
+// aRun is a backlog of more notifications than are read at once, for users of
+// one to three devices, and what there is of it when all went well.
+func aRun(t *testing.T) (*backlog, *seen, []pair) {
+	t.Helper()
+	people, err := newPeople(Options{Notifications: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, s := &backlog{people: people}, &seen{accepted: map[pair]int{}, rows: map[string][]pipeline.Row{}}
+	b.next(people.Records(), checkGroup+100, 0)
+	var all []pair
+	for i, id := range b.ids {
+		for _, device := range people.Targets(int(b.users[i])).Live {
+			p := pair{id, device}
+			all = append(all, p)
+			s.accepted[p] = 1
+			s.rows[id] = append(s.rows[id], pipeline.Row{ID: id, Device: device, State: pipeline.StateDelivered})
+		}
+	}
+	if len(all) <= len(b.ids) {
+		t.Fatalf("%d devices of %d notifications: nobody has two", len(all), len(b.ids))
+	}
+	return b, s, all
+}
+
+func TestCheckFindsAll(t *testing.T) {
+	b, s, all := aRun(t)
+	found, err := b.check(t.Context(), s, s)
+	if err != nil || found.pushes != len(all) {
+		t.Errorf("%+v, %v, want all %d", found, err, len(all))
+	}
+}
+
+// Whatever is missing, or is there too often, makes the run fail and is named.
+func TestCheckNotices(t *testing.T) {
+	for why, tt := range map[string]struct {
+		spoil func(s *seen, p pair)
+		want  found
+		says  string
+	}{
+		"a push is missing": {func(s *seen, p pair) { delete(s.accepted, p) },
+			found{unpushed: 1}, "was not accepted"},
+		"a push was accepted again": {func(s *seen, p pair) { s.accepted[p] = 3 },
+			found{again: 2}, "accepted 3 times"},
+		"one is missing and another one is there twice: the sum is right": {func(s *seen, p pair) {
+			delete(s.accepted, p)
+			for q := range s.accepted {
+				s.accepted[q]++
+				break
+			}
+		}, found{unpushed: 1, again: 1}, "accepted"},
+		"a push to somebody else": {func(s *seen, p pair) { s.accepted[pair{p.id, "other"}] = 1 },
+			found{strange: 1}, "for the devices that they were for"},
+		"a push of nothing that was produced": {func(s *seen, p pair) { s.accepted[pair{"other", p.device}] = 1 },
+			found{strange: 1}, "for the devices that they were for"},
+		"no row": {func(s *seen, p pair) { s.rows[p.id] = s.rows[p.id][:len(s.rows[p.id])-1] },
+			found{rowless: 1}, "no row"},
+		"a row that does not say DELIVERED": {func(s *seen, p pair) { s.rows[p.id][0].State = pipeline.StateRetrying },
+			found{rowless: 1}, "no row"},
+		"a row for all of the item, and none of the device": {func(s *seen, p pair) { s.rows[p.id][0].Device = "" },
+			found{rowless: 1, strangeRows: 1}, "no row"},
+		"a row of another device": {func(s *seen, p pair) {
+			s.rows[p.id] = append(s.rows[p.id], pipeline.Row{ID: p.id, Device: "other", State: pipeline.StateDelivered})
+		}, found{strangeRows: 1}, "none of its user's"},
+	} {
+		t.Run(why, func(t *testing.T) {
+			b, s, all := aRun(t)
+			tt.spoil(s, all[len(all)-1]) // of the second group
+			got, err := b.check(t.Context(), s, s)
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Fatalf("got %v, want %q", err, tt.says)
+			}
+			got.pushes, got.first = 0, ""
+			if *got != tt.want {
+				t.Errorf("found %+v, want %+v", *got, tt.want)
+			}
+		})
+	}
+}
+
+// What could not be read is no row that is missing.
+func TestCheckWithoutAStore(t *testing.T) {
+	b, s, _ := aRun(t)
+	s.away = errors.New("the store is away")
+	if _, err := b.check(t.Context(), s, s); !errors.Is(err, s.away) {
+		t.Errorf("got %v", err)
+	}
+}
