@@ -121,8 +121,12 @@ func (e *Ended) explained(h *pipeline.History, device string) bool {
 		// In a lane that sends at most once a worker may die with the intents of
 		// some devices durable: then none of the others is sent to any more.
 		return slices.Contains(e.May, pipeline.OutcomeUnknown) && slices.ContainsFunc(h.Rows, func(r pipeline.Row) bool { return r.State == pipeline.StateUnknown })
-	case !s.Final() || s == pipeline.StateDelivered || s == pipeline.StateSuppressed:
+	case !s.Final() || s == pipeline.StateDelivered:
 		return false
+	case s == pipeline.StateSuppressed: // a limit is for the whole; an opt-out may come on the way
+		return slices.Contains(e.May, pipeline.OutcomeSuppressed) && slices.ContainsFunc(h.Rows, func(r pipeline.Row) bool {
+			return r.Device == device && strings.HasPrefix(r.Reason, "opted_out")
+		})
 	}
 	return len(e.May) == 0 || slices.ContainsFunc(e.May, func(o pipeline.Outcome) bool { return o.String() == s.String() })
 }

@@ -132,6 +132,27 @@ func (f *Fleet) AwaitUsers(ctx context.Context, c *crowd.Crowd) error {
 	})
 }
 
+// awaitOptedOut waits until Redis says of all these users that they have opted
+// out of everything.
+func (f *Fleet) awaitOptedOut(ctx context.Context, ids []string) error {
+	reader := users.NewReader(f.redis, false)
+	return f.await(ctx, "opt-outs are in Redis", func(ctx context.Context) error {
+		records, found := make([]pipeline.User, len(ids)), make([]*pipeline.User, len(ids))
+		for i := range found {
+			found[i] = &records[i]
+		}
+		if err := reader.Fetch(ctx, ids, found); err != nil {
+			return err
+		}
+		for i := range records {
+			if !records[i].Preferences.OptOutAll {
+				return fmt.Errorf("user %s has not", ids[i])
+			}
+		}
+		return nil
+	})
+}
+
 // AwaitPruned waits until the registry has removed from Redis all tokens that
 // a provider has called dead, and checks that it removed no others.
 func (f *Fleet) AwaitPruned(ctx context.Context, c *crowd.Crowd) error {

@@ -86,6 +86,11 @@ func FromCrowd(g *crowd.Records, n int) []Record {
 // Produce appends the records to the lane's topic and returns when Kafka has
 // acknowledged all. One goroutine at a time may call it.
 func (f *Fleet) Produce(ctx context.Context, records []Record) error {
+	return f.ProduceBy(records, func(batch []kafka.Record) error { return f.writer.Append(ctx, batch) })
+}
+
+// ProduceBy is Produce with another way to append some of the records.
+func (f *Fleet) ProduceBy(records []Record, by func([]kafka.Record) error) error {
 	const group = 1000
 	for len(records) > 0 {
 		some := records[:min(group, len(records))]
@@ -95,7 +100,7 @@ func (f *Fleet) Produce(ctx context.Context, records []Record) error {
 			batch[i] = kafka.Record{Key: r.Key, Value: r.Value,
 				Headers: map[string]string{headerNumber: strconv.Itoa(len(f.facts) + i)}}
 		}
-		if err := f.writer.Append(ctx, batch); err != nil {
+		if err := by(batch); err != nil {
 			return fmt.Errorf("producing: %w", err)
 		}
 		for _, r := range some {
@@ -159,17 +164,40 @@ func (l usersLog) Append(ctx context.Context, records []users.Record) error {
 	return l.Writer.Append(ctx, rs)
 }
 
+// usersClient appends to push.users by the writer, which the caller closes.
+func (f *Fleet) usersClient() (*kafka.Writer, *users.Client, error) {
+	w, err := kafka.NewWriter(f.kafka, kafka.WriterOptions{Topic: kafka.UsersTopic, PartitionKey: users.PartitionKey})
+	if err != nil {
+		return nil, nil, err
+	}
+	return w, users.NewClient(usersLog{w}), nil
+}
+
+// OptOut opts users out of everything, and returns when Redis has all of that.
+func (f *Fleet) OptOut(ctx context.Context, ids []string) error {
+	w, client, err := f.usersClient()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for _, id := range ids {
+		if err := client.SetPreferences(ctx, id, pipeline.Preferences{OptOutAll: true}); err != nil {
+			return fmt.Errorf("opting out: %w", err)
+		}
+	}
+	return f.awaitOptedOut(ctx, ids)
+}
+
 // Register writes all users of a crowd to push.users, as an app's backend
 // would. From then on Account holds what their notifications reached against
 // the devices that they have, so a fleet has one crowd.
 func (f *Fleet) Register(ctx context.Context, c *crowd.Crowd) error {
 	f.people = c
-	w, err := kafka.NewWriter(f.kafka, kafka.WriterOptions{Topic: kafka.UsersTopic, PartitionKey: users.PartitionKey})
+	w, client, err := f.usersClient()
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	client := users.NewClient(usersLog{w})
 	var list []users.Registration
 	for i := range c.Users {
 		u := c.User(i)

@@ -109,6 +109,7 @@ func (w *world) check(ctx context.Context, within time.Duration) ([]Finding, err
 	found = append(found, w.checkExposed()...)
 	found = append(found, w.checkWaits()...)
 	found = append(found, w.checkUnknown()...)
+	found = append(found, w.checkLate()...)
 	ahead, err := w.checkCommits(ctx)
 	return append(found, ahead...), err
 }
@@ -244,7 +245,7 @@ func (w *world) checkCommits(ctx context.Context) (found []Finding, err error) {
 					continue
 				}
 				if durable[j].IsZero() || durable[j].After(c.at) {
-					found = append(found, Finding{Invariant: Ahead, Text: fmt.Sprintf("%s/%d was committed to %d before %s at %d had a durable outcome", p.Topic, p.ID, c.offset, r.id, r.offset)})
+					found = append(found, Finding{Invariant: Ahead, Text: fmt.Sprintf("%s/%d was committed to %d at %s before %s at %d had a durable outcome:%s", p.Topic, p.ID, c.offset, c.at.Format(time.StampMilli), r.id, r.offset, w.store.describe(r.id))})
 				}
 			}
 		}

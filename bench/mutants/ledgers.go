@@ -88,6 +88,10 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 			}
 			byOrigin[origin] = id
 			p := w.produced(r, id)
+			p.Deadline = m.ExpiresAt
+			if w.leaves[string(r.Key)] && (p.Deadline.IsZero() || w.left.Before(p.Deadline)) {
+				p.Deadline = w.left
+			}
 			if user, ok := w.people.Find(m.UserID); ok && !p.Unsent {
 				w.about(&p, w.people.Targets(user))
 			}
@@ -99,6 +103,9 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 		if kind == invariants.Dead {
 			continue
 		}
+		if topic == fleet.Topic && w.marks > 0 {
+			w.readMarks(l)
+		}
 		for id, end := range ends {
 			p := pipeline.Partition{Topic: topic, ID: id}
 			l.Offsets.Entries = append(l.Offsets.Entries, samples(p, commits[p], end, kind != 0)...)
@@ -106,6 +113,31 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 	}
 	l.Letters = invariants.Seal(letters)
 	return nil
+}
+
+// readMarks: what no record has below the last one of a partition is a mark of
+// the transactions that were committed, if there are as many.
+func (w *world) readMarks(l *invariants.Ledgers) {
+	taken, marks, n := make(map[invariants.Partition]map[int64]bool), make(map[invariants.Partition][]int64), 0
+	last := make(map[invariants.Partition]int64)
+	for _, p := range l.Producer.Entries {
+		if taken[p.Partition] == nil {
+			taken[p.Partition] = make(map[int64]bool)
+		}
+		taken[p.Partition][p.Offset] = true
+		last[p.Partition] = max(last[p.Partition], p.Offset)
+	}
+	for p, offsets := range taken {
+		for o := range last[p] {
+			if !offsets[o] {
+				marks[p] = append(marks[p], o)
+				n++
+			}
+		}
+	}
+	if n == w.marks {
+		l.Marks = marks
+	}
 }
 
 // kindOf is 0 for a topic that is none of a lane's others.

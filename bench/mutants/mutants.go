@@ -78,6 +78,13 @@ var Mutants = []Mutant{
 	{"ignore-retry-after", "later", []Invariant{Hasty}},
 	{"ignore-expiry", "steady", []Invariant{Forbidden}},
 	{"ignore-opt-out", "steady", []Invariant{Forbidden}},
+	{"stop-forgets-rows", "stop", []Invariant{Repeated}},
+	{"skip-recheck", "opted-out-later", []Invariant{Forbidden}},
+	{"count-gaps", "gaps-once", []Invariant{Lost}},
+	{"trust-forgotten", "aged", []Invariant{Repeated}},
+	{"drop-held", "held", []Invariant{Lost}},
+	{"retry-ignores-expiry", "soon", []Invariant{Forbidden}},
+	{"later-is-gone", "steady", []Invariant{Lost}},
 }
 
 // Outcome is what became of one run: of a mutant, or of a scenario without a
@@ -130,7 +137,10 @@ func run(ctx context.Context, programs fleet.Programs, bug, name string) (found 
 		err = errors.Join(err, w.close())
 	}()
 	w.produce = cellOf(w.Config.Lanes[0], fleet.FromCrowd(w.people.Records(), s.records))
-	if err := w.Produce(ctx, w.produce); err != nil {
+	if s.change != nil {
+		s.change(w)
+	}
+	if err := w.append(ctx, s); err != nil {
 		return nil, nil, err
 	}
 	var planted []string

@@ -27,6 +27,8 @@ type scenario struct {
 	fcm     sim.Faults
 	crowd   func(*crowd.Options)
 	config  func(*configs.Config)
+	change  func(*world) // of what is produced; may be nil
+	whole   bool         // each record is appended in a transaction, but for the last ones
 	// run starts workers with these variables, and does what is to happen. The
 	// records are in the topic already.
 	run func(ctx context.Context, w *world, planted []string) error
@@ -72,6 +74,20 @@ var scenarios = map[string]*scenario{
 	"produce-refused": {records: 300, apns: sim.Faults{Unavailable: 0.1}, run: produceRefused},
 	// A second worker joins and takes half of the partitions.
 	"join": {records: 2000, apns: slow(150), fcm: slow(150), run: join},
+	// Workers are told to end, twice, in the middle.
+	"stop": {records: 1500, apns: slow(300), fcm: slow(300), run: stopTwice},
+	// Users opt out while much of theirs waits to be sent.
+	"opted-out-later": {records: 1200, apns: slow(1000), fcm: slow(1000), config: recheckSoon, change: leavers, run: optOutLater},
+	// kill -9 twice in a lane that sends at most once, and every other offset is
+	// the mark of a transaction.
+	"gaps-once": {records: 600, apns: slow(100), fcm: slow(100), config: atMostOnceLane, whole: true, run: killTwice},
+	// Ids that were minted yesterday come again, and the filters have forgotten
+	// them.
+	"aged": {records: 1200, apns: slow(10), fcm: slow(10), change: mintedYesterday, run: comesAgain},
+	// Google takes nothing for three seconds, and says so.
+	"held": {records: 300, apns: slow(10), fcm: slow(10), config: holdSoon, run: held},
+	// Half of what Apple gets is to be tried later, and expires meanwhile.
+	"soon": {records: 600, apns: sim.Faults{Unavailable: 0.5, Latency: 10 * time.Millisecond}, crowd: expiresSoon, config: laterOptions, run: oneWorker},
 	// A worker dies between its limits and its sends.
 	"kill-limited": {records: 600, apns: slow(20), fcm: slow(20), crowd: capped, run: killLimited},
 }

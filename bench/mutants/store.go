@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/rpc"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,27 +155,42 @@ func (s *Store) deliveredAt(id, device string) (first time.Time) {
 // another one of the same step may be for others. With intended, an intent is enough. A record
 // that had nothing left to do has the time of the first row that left it
 // nothing: a final one, or a hand-over at its own step or a later one (a retry
-// may claim the devices of the record it came from).
+// may claim the devices of the record it came from). What is said of the whole
+// counts where nothing is said of a device: behind such rows it is a copy's, whose
+// user has opted out meanwhile.
 func (s *Store) endedAt(id string, step int16, devices []string, intended bool) (last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var closed time.Time
+	var closed, whole time.Time
 	for k, at := range s.durable[id] {
 		if len(devices) > 0 && k.device != "" && !slices.Contains(devices, k.device) {
 			continue
 		}
-		if k.step == step && (k.state == pipeline.StateSending) == intended && at.After(last) {
-			last = at
+		switch own := k.step == step && (k.state == pipeline.StateSending) == intended; {
+		case own && k.device == "":
+			whole = latest(whole, at)
+		case own:
+			last = latest(last, at)
 		}
 		closes := k.state.Final() || k.state.HandedOver() && k.step >= step
 		if closes && (closed.IsZero() || at.Before(closed)) {
 			closed = at
 		}
 	}
-	if last.IsZero() {
+	switch {
+	case last.IsZero() && whole.IsZero():
 		return closed
+	case last.IsZero():
+		return whole
 	}
 	return last
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // intents counts all intents, and those that no other row of their device has
@@ -212,6 +228,17 @@ func (s *Store) unknown(id, device string) bool {
 		unknown = unknown || k.device == device && k.state == pipeline.StateUnknown
 	}
 	return unknown
+}
+
+// describe lists the rows of a notification, with when each became durable.
+func (s *Store) describe(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var rows strings.Builder
+	for k, at := range s.durable[id] {
+		fmt.Fprintf(&rows, " [%s step %d %v %s]", k.device, k.step, k.state, at.Format(time.StampMilli))
+	}
+	return rows.String()
 }
 
 // answered reports whether a device has a row of what its provider said.

@@ -46,7 +46,10 @@ type world struct {
 	sends   sendLog
 	produce []fleet.Record // what was produced, in order
 
-	cut    bool // connections were ended
+	marks  int             // of transactions
+	cut    bool            // connections were ended
+	leaves map[string]bool // users who opt out later
+	left   time.Time       // when nothing may be sent to them any more
 	deaths []killed
 	events []invariants.Event // what else was done to it, for the chaos harness's checker
 	report *fleet.Report      // of check

@@ -89,4 +89,11 @@ var bugs = map[string]func(*soil){
 	"first-tier-always":      firstTierAlways,
 	"retry-without-floor":    retryWithoutFloor,
 	"ignore-retry-after":     ignoreRetryAfter,
+	"stop-forgets-rows":      stopForgetsRows,
+	"skip-recheck":           skipRecheck,
+	"count-gaps":             countGaps,
+	"trust-forgotten":        trustForgotten,
+	"drop-held":              dropHeld,
+	"retry-ignores-expiry":   retryIgnoresExpiry,
+	"later-is-gone":          laterIsGone,
 }

@@ -121,25 +121,38 @@ func (h history) settled(devices []string, intents bool) (at time.Time, ok bool)
 		}
 		return at, ok
 	}
-	if at, ok := first(h[""]); ok {
-		return at, ok
+	whole, all := first(h[""])
+	each, every := h.eachDevice(devices, first)
+	// A copy whose user has opted out meanwhile says so of the whole, behind the
+	// rows of the devices, where those are known to be all.
+	if all && (!every || len(devices) == 0 || whole.Before(each)) {
+		return whole, true
 	}
+	return each, every
+}
+
+// eachDevice is when the last of the devices was closed, if all of them were.
+func (h history) eachDevice(devices []string, closed func([]Row) (time.Time, bool)) (at time.Time, every bool) {
 	latest := func(rows []Row) bool {
-		t, closed := first(rows)
-		if closed && t.After(at) {
+		t, ok := closed(rows)
+		if ok && t.After(at) {
 			at = t
 		}
-		return closed
+		return ok
 	}
 	for _, d := range devices {
 		if !latest(h[d]) {
 			return at, false
 		}
 	}
-	for _, rows := range h {
-		if !latest(rows) {
+	any := len(devices) > 0
+	for d, rows := range h {
+		if d == "" {
+			continue
+		}
+		if any = true; !latest(rows) {
 			return at, false
 		}
 	}
-	return at, len(h) > 0
+	return at, any
 }
