@@ -90,7 +90,7 @@ func (a *arrivals) since(from time.Time, worker string) (list []invariants.Send)
 	defer a.mu.Unlock()
 	// Entries are in the order of the lock, which is not quite that of time.
 	for i := len(a.entries) - 1; i >= 0 && a.entries[i].At.After(from.Add(-time.Second)); i-- {
-		if e := &a.entries[i]; e.Accepted && !e.Undone && e.Worker == worker {
+		if e := &a.entries[i]; e.At.After(from) && e.Accepted && !e.Undone && e.Worker == worker {
 			list = append(list, *e)
 		}
 	}
@@ -98,13 +98,8 @@ func (a *arrivals) since(from time.Time, worker string) (list []invariants.Send)
 }
 
 // lately counts what a worker got accepted after a moment.
-func (a *arrivals) lately(from time.Time, worker string) (n int) {
-	for _, e := range a.since(from, worker) {
-		if e.At.After(from) {
-			n++
-		}
-	}
-	return n
+func (a *arrivals) lately(from time.Time, worker string) int {
+	return len(a.since(from, worker))
 }
 
 // seal compares with the simulator's own counts, which come another way.

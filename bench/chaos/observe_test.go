@@ -51,7 +51,7 @@ func TestArrivals(t *testing.T) {
 			t.Errorf("push %d: %+v, want %+v", i, got, want)
 		}
 	}
-	if list := a.since(began, "worker 1"); len(list) != 1 || list[0].ID != "n1" {
+	if list := a.since(began.Add(-time.Millisecond), "worker 1"); len(list) != 1 || list[0].ID != "n1" {
 		t.Errorf("accepted of worker 1: %v", list)
 	}
 	if n, none := a.lately(began.Add(-time.Millisecond), "worker 1"), a.lately(began, "worker 1"); n != 1 || none != 0 {

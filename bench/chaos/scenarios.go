@@ -68,7 +68,13 @@ func Scenarios() []*Scenario {
 			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed, strange: 0.1},
 		{Name: "kills", About: "SIGKILL of random workers whose windows are full: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
 			Workers: 4, Rate: 300, Latency: time.Second, StoreLatency: 50 * time.Millisecond, Session: 2 * time.Second, plan: kills, windows: sizes{50, 25}, once: 100,
-			configure: func(c *configs.Config) { c.Gates.Share = 0.95 }}, // refusals are for retries, and close nothing
+			configure: func(c *configs.Config) {
+				c.Gates.Share = 0.95 // refusals are for retries, and close nothing
+				// As in stops: a partition waits behind all that its new owner has open.
+				// That is 4,000 records with batches of 500, at 150 pushes a second, and the
+				// owner lives for 12 s.
+				c.Batch.Records = min(c.Batch.Records, 100)
+			}},
 		{Name: "rolling", About: "SIGTERM and restart of each worker in turn: 10 rounds in full, 2 in short", Full: 10 * rollEvery * 4, Short: 2 * rollEvery * 4,
 			Workers: 4, Rate: 300, Latency: 100 * time.Millisecond, Session: 3 * time.Second, plan: rolling},
 		{Name: "churn", About: "a member joins or leaves every 0.5 to 3 s", Full: 3 * time.Minute, Short: 20 * time.Second,
