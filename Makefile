@@ -55,7 +55,13 @@ mutants: ## plant every known bug into the worker; each must be caught
 
 .PHONY: mutation
 mutation: ## change 60 places of PKG=./package one by one, drawn by SEED=; its tests must notice 85 %
-	@go run ./bench/mutation -seed '$(or $(SEED),1)' $(MUTATION) $(PKG)
+	@beside=(env -u PUSHFLEET_TEST_SERVERS); \
+	if [[ '$(SERVERS)' != no && "$$(go list -f '{{.TestImports}}{{.XTestImports}}' $(PKG))" == */deploy/local/localtest[\ \]]* ]]; then \
+	  deploy/local/fetch.sh; \
+	  go build -o bin/ ./deploy/local/servers; \
+	  beside=(bin/servers run --); \
+	fi; \
+	"$${beside[@]}" go run ./bench/mutation -seed '$(or $(SEED),1)' $(MUTATION) $(PKG)
 
 .PHONY: crashpoints
 crashpoints: ## kill a worker TIMES (10) times at each point of the way, in each delivery mode
@@ -75,6 +81,8 @@ MODE ?=
 CHAOS ?=
 # -n 60, -json, -skip TESTS
 MUTATION ?=
+# no: without real servers, also where a package's tests use them
+SERVERS ?=
 
 .PHONY: chaos
 chaos: ## break a fleet on real servers and check every promise: SCENARIO= SEED= MINUTES=

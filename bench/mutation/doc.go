@@ -17,6 +17,10 @@
 // run, fast ones first, until one fails. The working tree is never touched:
 // changed files reach the compiler through go's -overlay.
 //
+// Tests see the environment that the program has: behind
+// `go run ./deploy/local/servers run --` those that need real servers run too, as
+// make does it. Those that skip themselves are named.
+//
 // What is drawn is a function of the seed and of the code. A change that does
 // not compile is no mutant, and another is drawn in its place. One that no test
 // reaches has survived. Not changed are log lines, constants and what else

@@ -53,6 +53,7 @@ type summary struct {
 	Sampled   int       `json:"sampled"`
 	Killed    int       `json:"killed"`
 	Percent   float64   `json:"percent"`
+	Skipped   []string  `json:"skipped"` // tests that skip themselves, as without servers
 	Survivors []outcome `json:"survivors"`
 }
 
@@ -74,7 +75,10 @@ func (r *runner) mutate(ctx context.Context, seed uint64, n int) (summary, error
 	if err != nil {
 		return summary{}, err
 	}
-	sum := summary{Package: r.pkg, Seed: seed, Sites: len(all), Survivors: []outcome{}}
+	sum := summary{Package: r.pkg, Seed: seed, Sites: len(all), Skipped: skipped(tests), Survivors: []outcome{}}
+	if len(sum.Skipped) > 0 {
+		fmt.Fprintf(r.out, "%s: %d tests skip themselves here, so that what only they see survives: %s\n", r.pkg, len(sum.Skipped), strings.Join(sum.Skipped, ", "))
+	}
 	for i, m := range sample {
 		began := time.Now()
 		result, err := r.judge(ctx, i, m, tests)

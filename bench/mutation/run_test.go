@@ -45,6 +45,8 @@ func TestEndless(t *testing.T) {
 	}
 }
 
+func TestThatSkips(t *testing.T) { t.Skip("wants a server") }
+
 func TestThatFails(t *testing.T) { t.Error("for -skip") }
 `,
 	"accepted.txt": "seen/seen.go Unreached\n- func Unreached(a int) int { return a * 2 }\n+ func Unreached(a int) int { return *new(int) }\nnobody calls it\n",
@@ -98,7 +100,10 @@ func TestRun(t *testing.T) {
 	if sum.Sampled != 9 || sum.Sites != 9 || sum.Killed != 6 || len(sum.Survivors) != 3 || int(sum.Percent) != 66 {
 		t.Errorf("found %d sampled of %d, %d killed, %.0f %%, survivors:\n%s", sum.Sampled, sum.Sites, sum.Killed, sum.Percent, strings.Join(survivors, "\n"))
 	}
-	for _, want := range []string{"seen.go:3 negation", "killed by TestMore", "killed by TestEndless", "SURVIVED, accepted", "no test reaches it"} {
+	if len(sum.Skipped) != 1 || sum.Skipped[0] != "TestThatSkips" {
+		t.Errorf("says that these skip themselves: %q", sum.Skipped)
+	}
+	for _, want := range []string{"1 tests skip themselves here", "seen.go:3 negation", "killed by TestMore", "killed by TestEndless", "SURVIVED, accepted", "no test reaches it"} {
 		if !strings.Contains(progress.String(), want) {
 			t.Errorf("progress does not say %q:\n%s", want, &progress)
 		}

@@ -21,6 +21,7 @@ type testCase struct {
 	name    string
 	took    time.Duration
 	reaches map[int]bool // numbers of mutants
+	skipped bool         // it says that it did nothing here
 }
 
 var testName = regexp.MustCompile(`^(Test|Fuzz|Example)`)
@@ -43,11 +44,11 @@ func (r *runner) packageTests(ctx context.Context) ([]testCase, error) {
 			continue
 		}
 		began := time.Now()
-		out, err := r.run(ctx, 10*time.Minute, []string{"MUTATION_REACHED=" + report}, "-test.run", "^"+name+"$")
+		out, err := r.run(ctx, 10*time.Minute, []string{"MUTATION_REACHED=" + report}, "-test.v", "-test.run", "^"+name+"$")
 		if err != nil {
 			return nil, fmt.Errorf("%s fails without a change: %w\n%s", name, err, out[max(0, len(out)-2000):])
 		}
-		t := testCase{name: name, took: time.Since(began), reaches: map[int]bool{}}
+		t := testCase{name: name, took: time.Since(began), reaches: map[int]bool{}, skipped: bytes.Contains(out, []byte("--- SKIP: "+name+" ("))}
 		numbers, err := os.ReadFile(report)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -67,6 +68,17 @@ func (r *runner) packageTests(ctx context.Context) ([]testCase, error) {
 	}
 	slices.SortStableFunc(tests, func(a, b testCase) int { return int(a.took - b.took) })
 	return tests, nil
+}
+
+// skipped names the tests that skip themselves.
+func skipped(tests []testCase) []string {
+	names := []string{}
+	for _, t := range tests {
+		if t.skipped {
+			names = append(names, t.name)
+		}
+	}
+	return names
 }
 
 // failed finds the first test that a test binary's output says has failed, or
