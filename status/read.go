@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -95,32 +96,46 @@ func (c *Cassandra) readChunk(ctx context.Context, bucket int64, ids []string, r
 	}
 }
 
-// readOnce makes one attempt. What an earlier one has collected is dropped.
+// readOnce makes one attempt.
 func (c *Cassandra) readOnce(ctx context.Context, bucket int64, ids []string, r *reading) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
-	for _, id := range ids {
-		r.found[r.first[id]] = nil
-	}
 	start := time.Now()
 	l := c.cluster.use()
 	defer l.done()
 	iter := l.Query(selectRows, bucket, ids).WithContext(ctx).Idempotent(true).Iter()
-	var (
-		row             pipeline.Row
-		state, platform int8
-		user            int64
-	)
-	for iter.Scan(&row.ID, &row.Device, &row.Step, &state, &row.At, &platform, &row.ProviderID, &row.Reason, &user) {
-		row.State, row.Platform, row.UserHash = pipeline.State(state), pipeline.Platform(platform), uint64(user)
-		row.At = row.At.UTC()
-		at := r.first[row.ID]
-		r.found[at] = append(r.found[at], row)
-		row = pipeline.Row{}
+	err := r.collect(ids, iter.Scan)
+	if failed := iter.Close(); failed != nil {
+		err = noAnswer(failed, c.opts.Timeout)
 	}
-	err := noAnswer(iter.Close(), c.opts.Timeout)
 	f := classify(err)
 	c.cluster.observe(l, f, err)
 	c.metrics.observeRead(f, time.Since(start))
 	return err
+}
+
+// errNotAsked is an answer that belongs to another question: it says nothing of
+// the ids that were asked for, not even that they have no rows.
+var errNotAsked = errors.New("the answer has rows of an id that was not asked for")
+
+// collect takes the rows of a chunk's answer, in place of those of an earlier
+// attempt. The rows of other chunks belong to other goroutines.
+func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
+	for _, id := range ids {
+		r.found[r.first[id]] = nil
+	}
+	var ( // of which a row overwrites all
+		row             pipeline.Row
+		state, platform int8
+		user            int64
+	)
+	for scan(&row.ID, &row.Device, &row.Step, &state, &row.At, &platform, &row.ProviderID, &row.Reason, &user) {
+		if !slices.Contains(ids, row.ID) {
+			return errNotAsked
+		}
+		row.State, row.Platform, row.UserHash = pipeline.State(state), pipeline.Platform(platform), uint64(user)
+		at := r.first[row.ID]
+		r.found[at] = append(r.found[at], row)
+	}
+	return nil
 }

@@ -88,8 +88,10 @@ func testEveryColumn(t *testing.T, s Store) {
 		full := pipeline.Row{ID: id, Device: "abcdefghijklmnop", Step: 3, State: pipeline.StateDelivered, At: at(1),
 			Platform: pipeline.FCM, ProviderID: "projects/p/messages/0:1", Reason: "OK", UserHash: 1<<63 + 5}
 		bare := pipeline.Row{ID: id, State: pipeline.StateSuppressed, At: at(0), UserHash: 1<<63 + 5}
-		write(t, s, full, bare)
-		expect(t, s, id, bare, full)
+		later := bare
+		later.Device = "q"
+		write(t, s, full, later, bare)
+		expect(t, s, id, bare, full, later) // what a row does not have is not what the row before has
 	}
 }
 
