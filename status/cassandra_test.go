@@ -239,14 +239,15 @@ func TestSchemaIsCheckedAtTheStart(t *testing.T) {
 	check("a column of another type", wrong, "column step is int, want smallint")
 	check("no column", wrong, "column provider_id text does not exist")
 	check("another key", wrong, "primary key is (bucket, id, device, state, step), want (bucket, id, device, step, state)")
-	if _, err := status.ApplySchema(t.Context(), wrong, status.SchemaOptions{}); err == nil || !strings.Contains(err.Error(), "step is int") {
-		t.Errorf("apply over another table: %v", err)
+	changes, err := status.ApplySchema(t.Context(), wrong, status.SchemaOptions{})
+	if err == nil || !strings.Contains(err.Error(), "step is int") || len(changes) != 1 || changes[0].Action != "exists" {
+		t.Errorf("apply over another table: did %+v, %v", changes, err)
 	}
 
 	short := apply(t, base)
 	short.TTL = 31 * 24 * time.Hour
 	check("rows that die too early", short, "default_time_to_live is 2592000 seconds, want at least 2678400")
-	changes, err := status.ApplySchema(t.Context(), short, status.SchemaOptions{TTL: short.TTL})
+	changes, err = status.ApplySchema(t.Context(), short, status.SchemaOptions{TTL: short.TTL})
 	if err != nil || changes[1].Action != "altered" {
 		t.Fatalf("apply with another TTL: %+v, %v", changes, err)
 	}

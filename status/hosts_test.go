@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -12,15 +13,20 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 )
 
-// speaker is a server that says the same to whoever says 9 bytes.
-func speaker(t *testing.T, reply []byte) (addr string) {
+// speaker is a server that says the same to whoever says 9 bytes, over TLS if it
+// has a configuration.
+func speaker(t *testing.T, config *tls.Config, reply []byte) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if config != nil {
+		l = tls.NewListener(l, config)
 	}
 	var owned sync.WaitGroup
 	owned.Go(func() {
@@ -47,21 +53,64 @@ func speaker(t *testing.T, reply []byte) (addr string) {
 }
 
 func TestAnswers(t *testing.T) {
+	const brief = 300 * time.Millisecond
+	supported := []byte{0x84, 0, 0, 0, kindSupported, 0, 0, 0, 0}
+	ca, err := local.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secured, err := ca.ServerConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := ca.ServerConfig("cassandra.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := ca.ClientConfig()
+	byName.ServerName = "cassandra.example"
 	for _, tt := range []struct {
 		why    string
 		addr   string
+		tls    *tls.Config
 		within time.Duration
 		want   bool
 	}{
-		{"it says what it supports", speaker(t, []byte{0x84, 0, 0, 0, kindSupported, 0, 0, 0, 0}), time.Minute, true},
-		{"it says that something is wrong", speaker(t, []byte{0x84, 0, 0, 0, 0, 0, 0, 0, 0}), time.Minute, false},
-		{"it takes the connection and says nothing", speaker(t, nil), 300 * time.Millisecond, false},
-		{"nobody is there", "127.0.0.1:1", time.Minute, false},
+		{"it says what it supports", speaker(t, nil, supported), nil, time.Minute, true},
+		{"it says that something is wrong", speaker(t, nil, []byte{0x84, 0, 0, 0, 0, 0, 0, 0, 0}), nil, time.Minute, false},
+		{"what it supports fills a MiB", speaker(t, nil, []byte{0x84, 0, 0, 0, kindSupported, 0, 0x10, 0, 0}), nil, time.Minute, true},
+		{"what it supports fills more than a MiB", speaker(t, nil, []byte{0x84, 0, 0, 0, kindSupported, 0, 0x10, 0, 1}), nil, time.Minute, false},
+		{"it begins to answer", speaker(t, nil, supported[:5]), nil, brief, false},
+		{"it takes the connection and says nothing", speaker(t, nil, nil), nil, brief, false},
+		{"nobody is there", "127.0.0.1:1", nil, time.Minute, false},
+		{"it is known by its address", speaker(t, secured, supported), ca.ClientConfig(), time.Minute, true},
+		{"it is known by the name that we were told", speaker(t, named, supported), byName, time.Minute, true},
+		{"it has another name", speaker(t, named, supported), ca.ClientConfig(), time.Minute, false},
+		{"it speaks TLS and we do not", speaker(t, secured, supported), nil, brief, false},
+		{"we speak TLS and it does not", speaker(t, nil, supported), ca.ClientConfig(), brief, false},
 	} {
-		c := &cluster{ctx: t.Context(), opts: Options{Timeout: tt.within}}
+		c := &cluster{ctx: t.Context(), opts: Options{Timeout: tt.within, TLS: tt.tls}}
 		if err := c.answers(tt.addr); (err == nil) != tt.want {
 			t.Errorf("%s: %v", tt.why, err)
 		}
+	}
+}
+
+// A node has been left unused by several of gocql's own attempts before it costs
+// the session, and one that answers and still cannot be used costs one now and
+// then.
+func TestHostsAreWatchedWithPatience(t *testing.T) {
+	o, err := Options{Hosts: []string{"10.0.0.1"}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, _ := o.cluster("", nil)
+	w := defaultHostWatch()
+	if least := 3 * driver.ReconnectInterval; time.Duration(w.looks-1)*w.interval < least {
+		t.Errorf("%d looks %v apart, want %v", w.looks, w.interval, least)
+	}
+	if w.rest < time.Minute {
+		t.Errorf("a session may go every %v", w.rest)
 	}
 }
 

@@ -516,7 +516,11 @@ func TestManyPartitionsGoAtTheStoresSpeed(t *testing.T) {
 
 func TestCloseEndsWritesInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{answer: func(ctx context.Context, _ int, _ int64) error { <-ctx.Done(); return ctx.Err() }}
+		s := &server{answer: func(ctx context.Context, _ int, _ int64) error {
+			<-ctx.Done()
+			time.Sleep(time.Second) // what the driver still does with the batch
+			return ctx.Err()
+		}}
 		g := testMerger(t, s, nil)
 		done := make(chan error, 2)
 		go func() { done <- g.write(t.Context(), rowsOf("a1")) }() // under way
@@ -524,6 +528,11 @@ func TestCloseEndsWritesInProgress(t *testing.T) {
 		go func() { done <- g.write(t.Context(), rowsOf("b1")) }() // lingering
 		synctest.Wait()
 		g.close()
+		s.mu.Lock()
+		if s.n == 0 || s.busy > 0 {
+			t.Errorf("%d batches were sent, %d are under way after the end", s.n, s.busy)
+		}
+		s.mu.Unlock()
 		for range 2 {
 			if err := <-done; !errors.Is(err, ErrClosed) {
 				t.Errorf("write in progress at close: %v, want ErrClosed", err)
