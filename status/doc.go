@@ -21,6 +21,7 @@
 //	places.go     how many of its queries may be under way
 //	session.go    the gocql session, rebuilt when it does not heal
 //	failure.go    what an error of gocql means
-//	schema.go     keyspace and table: apply and check
+//	schema.go     keyspace and table: apply
+//	found.go      what the server has of them: check
 //	memory.go     the same store in memory
 package status

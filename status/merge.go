@@ -420,7 +420,7 @@ func backoff(low, high time.Duration, attempts int) time.Duration {
 	if attempts < 30 {
 		d = min(high, low<<(attempts-1))
 	}
-	return d/2 + rand.N(d/2+1)
+	return d - rand.N(d/2)
 }
 
 // dueHeap orders batches by the time they are due.

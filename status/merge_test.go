@@ -682,6 +682,12 @@ func TestFlowHalvesOncePerOverload(t *testing.T) {
 	if f.limit != 1 || !f.fits(fullWeight) {
 		t.Errorf("limit %d after ten overloads in a row, want 1, and room for one batch all the same", f.limit)
 	}
+	for range 1000 {
+		f.end(fullWeight, f.start(fullWeight), unconnected)
+	}
+	if f.limit != 1 {
+		t.Errorf("limit %d: lost connections are no successes", f.limit)
+	}
 	steps := []int{f.limit}
 	for range 1000 {
 		f.end(fullWeight, f.start(fullWeight), noFailure)

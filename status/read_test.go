@@ -9,9 +9,9 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
-// answer scans rows one after the other, as the driver does with what a server
+// scanning scans rows one after the other, as the driver does with what a server
 // said.
-func answer(rows ...pipeline.Row) func(dest ...any) bool {
+func scanning(rows ...pipeline.Row) func(dest ...any) bool {
 	return func(dest ...any) bool {
 		if len(rows) == 0 {
 			return false
@@ -47,7 +47,7 @@ func TestRowsStandWhereTheirIDWasAskedFor(t *testing.T) {
 	} {
 		r := reading{found: make([][]pipeline.Row, 3), first: map[string]int{"z": 0, "a": 1, "b": 2}}
 		r.found[0], r.found[1], r.found[2] = elsewhere, []pipeline.Row{row("a", "before")}, []pipeline.Row{row("b", "before")}
-		err := r.collect([]string{"a", "b"}, answer(tt.rows...))
+		err := r.collect([]string{"a", "b"}, scanning(tt.rows...))
 		if tt.want == nil {
 			if !errors.Is(err, errNotAsked) || !reflect.DeepEqual(r.found[0], elsewhere) {
 				t.Errorf("%s: %v, another chunk has %v", tt.why, err, r.found[0])

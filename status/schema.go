@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/pushfleet/pushfleet/deploy/cassandra"
 )
 
@@ -183,7 +181,7 @@ func ApplySchema(ctx context.Context, opts Options, schema SchemaOptions) ([]Sch
 		return nil, err
 	}
 	defer c.close()
-	apply := applying{ctx: ctx, session: c.link.Session, opts: opts}
+	apply := applying{ctx: ctx, ask: askingOf(c.link.Session), opts: opts}
 	changes, err := apply.run(statements, ttl)
 	if err != nil {
 		return changes, fmt.Errorf("applying schema to %s: %w", opts.place(), err)
@@ -197,13 +195,13 @@ const schemaTimeout = 30 * time.Second
 
 // applying is an ApplySchema in progress.
 type applying struct {
-	ctx     context.Context
-	session *gocql.Session
-	opts    Options
+	ctx  context.Context
+	ask  asking
+	opts Options
 }
 
 func (a *applying) run(statements [2]string, ttl time.Duration) ([]SchemaChange, error) {
-	before, err := readSchema(a.ctx, a.session, a.opts.Keyspace)
+	before, err := readSchema(a.ctx, a.ask, a.opts.Keyspace)
 	if err != nil {
 		return nil, err
 	}
@@ -235,118 +233,5 @@ func (a *applying) run(statements [2]string, ttl time.Duration) ([]SchemaChange,
 
 // exec runs one statement; gocql waits until the nodes agree on the schema.
 func (a *applying) exec(statement string) error {
-	return a.session.Query(statement).WithContext(a.ctx).Exec()
-}
-
-// CheckSchema compares the table with what this version writes, and its TTL
-// with opts.TTL. What is missing is a *SchemaError. It makes one attempt to
-// connect.
-func CheckSchema(ctx context.Context, opts Options) error {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return err
-	}
-	c, err := connect(ctx, opts, "")
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	found, err := readSchema(ctx, c.link.Session, opts.Keyspace)
-	if err != nil {
-		return fmt.Errorf("checking schema of %s: %w", opts.place(), err)
-	}
-	if missing := found.wrong(opts); missing != nil {
-		return &SchemaError{Place: opts.place(), Missing: missing}
-	}
-	return nil
-}
-
-// foundSchema is what the server has.
-type foundSchema struct {
-	replication string            // empty = no keyspace
-	columns     map[string]string // name -> type; empty = no table
-	keys        []string
-	ttl         time.Duration
-}
-
-func (f *foundSchema) wrong(opts Options) []string {
-	switch {
-	case f.replication == "":
-		return []string{"keyspace " + opts.Keyspace + " does not exist"}
-	case len(f.columns) == 0:
-		return []string{"table " + tableName + " does not exist"}
-	}
-	missing := f.columnsWrong()
-	if f.ttl != 0 && f.ttl < opts.TTL {
-		missing = append(missing, fmt.Sprintf("default_time_to_live is %d seconds, want at least %d", int64(f.ttl/time.Second), int64(opts.TTL/time.Second)))
-	}
-	return missing
-}
-
-// columnsWrong names each column that is missing or of another type or place.
-// Columns that we do not know are none of our business.
-func (f *foundSchema) columnsWrong() (wrong []string) {
-	for _, name := range columns {
-		switch got := f.columns[name]; got {
-		case columnTypes[name]:
-		case "":
-			wrong = append(wrong, "column "+name+" "+columnTypes[name]+" does not exist")
-		default:
-			wrong = append(wrong, "column "+name+" is "+got+", want "+columnTypes[name])
-		}
-	}
-	if !slices.Equal(f.keys, keyColumns) {
-		wrong = append(wrong, "primary key is ("+strings.Join(f.keys, ", ")+"), want ("+strings.Join(keyColumns, ", ")+")")
-	}
-	return wrong
-}
-
-func readSchema(ctx context.Context, s *gocql.Session, keyspace string) (*foundSchema, error) {
-	f := &foundSchema{columns: make(map[string]string)}
-	var replication map[string]string
-	err := s.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name=?", keyspace).WithContext(ctx).Scan(&replication)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return f, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if f.replication, err = (SchemaOptions{Replication: replication}).replication(); err != nil {
-		return nil, err
-	}
-	var ttl int
-	err = s.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name=? AND table_name=?", keyspace, tableName).WithContext(ctx).Scan(&ttl)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return f, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	f.ttl = time.Duration(ttl) * time.Second
-	return f, f.readColumns(ctx, s, keyspace)
-}
-
-func (f *foundSchema) readColumns(ctx context.Context, s *gocql.Session, keyspace string) error {
-	iter := s.Query("SELECT column_name,type,kind,position FROM system_schema.columns WHERE keyspace_name=? AND table_name=?", keyspace, tableName).WithContext(ctx).Iter()
-	var (
-		name, kind, typ string
-		position        int
-		clustering      = make(map[int]string)
-		partition       = make(map[int]string)
-	)
-	for iter.Scan(&name, &typ, &kind, &position) {
-		f.columns[name] = typ
-		switch kind {
-		case "partition_key":
-			partition[position] = name
-		case "clustering":
-			clustering[position] = name
-		}
-	}
-	for _, part := range []map[int]string{partition, clustering} {
-		for _, at := range slices.Sorted(maps.Keys(part)) {
-			f.keys = append(f.keys, part[at])
-		}
-	}
-	return iter.Close()
+	return a.ask(a.ctx, statement).Close()
 }

@@ -115,6 +115,13 @@ func TestOptionsAreRefused(t *testing.T) {
 		{"an unknown consistency", func(o *Options) { o.Consistency = "MOST" }, "MOST"},
 		{"a negative time", func(o *Options) { o.Timeout = -1 }, "negative"},
 		{"batches of nothing", func(o *Options) { o.FlushRows = -1 }, "rows a batch"},
+		{"batches of too many rows", func(o *Options) { o.FlushRows = 10_001 }, "rows a batch"},
+		{"batches of no bytes", func(o *Options) { o.FlushBytes = -1 }, "bytes a batch"},
+		{"batches of a byte too many", func(o *Options) { o.FlushBytes = 8<<20 + 1 }, "bytes a batch"},
+		{"a batch that goes before its first row", func(o *Options) { o.FlushLinger = -1 }, "negative"},
+		{"rows that live less than no time", func(o *Options) { o.TTL = -1 }, "negative"},
+		{"more batches than a node can bear", func(o *Options) { o.Concurrency = 1025 }, "concurrency"},
+		{"no connections", func(o *Options) { o.Connections = -1 }, "connections"},
 		{"batches above what a mutation may hold", func(o *Options) { o.FlushBytes = 17 << 20 }, "bytes a batch"},
 		{"no batch at all", func(o *Options) { o.Concurrency = -1 }, "concurrency"},
 		{"layouts that lose ids", func(o *Options) { o.Layouts = Layouts{} }, "layout"},
@@ -123,6 +130,28 @@ func TestOptionsAreRefused(t *testing.T) {
 		tt.change(&o)
 		if _, err := o.withDefaults(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q in it", tt.why, err, tt.want)
+		}
+	}
+}
+
+// The least and the most that is taken, of each.
+func TestOptionsAtTheirLimits(t *testing.T) {
+	for i, o := range []Options{
+		{FlushRows: 1, FlushBytes: 1, FlushLinger: 1, Concurrency: 1, Connections: 1, Timeout: 1, TTL: 1},
+		{FlushRows: 10_000, FlushBytes: 8 << 20, Concurrency: 1024},
+		{Keyspace: "k" + strings.Repeat("_", 47), Consistency: "local_quorum"},
+	} {
+		o.Hosts = []string{"h:65535"}
+		if _, err := o.withDefaults(); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	const year = 365 * 24 * time.Hour
+	for ttl, good := range map[time.Duration]bool{
+		time.Hour: true, time.Hour - time.Second: false, time.Hour + time.Millisecond: false, 20 * year: true, 20*year + time.Second: false,
+	} {
+		if _, err := (SchemaOptions{TTL: ttl}).ttl(); (err == nil) != good {
+			t.Errorf("a TTL of %v: %v", ttl, err)
 		}
 	}
 }

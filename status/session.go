@@ -117,10 +117,10 @@ func (c *cluster) observe(l *link, f failure, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch now := time.Now(); {
-	case f != noFailure && c.ctx.Err() == nil && now.Sub(c.warned) > warnInterval:
+	case f != noFailure && c.ctx.Err() == nil && now.Sub(c.warned) >= warnInterval:
 		c.warned = now
 		c.opts.Log.Warn("cassandra request failed, trying again", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace, "result", f.String(), "error", err)
-	case f == noFailure && !c.warned.IsZero() && now.Sub(c.warned) > warnInterval:
+	case f == noFailure && !c.warned.IsZero() && now.Sub(c.warned) >= warnInterval:
 		c.warned = time.Time{}
 		c.opts.Log.Info("cassandra answers again", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace)
 	}

@@ -124,19 +124,43 @@ func TestWhatTheDriverIsTold(t *testing.T) {
 	}
 }
 
-// The first id of a new layout is in it, to the millisecond.
+// The first id of a layout is in it, to the millisecond, and the last one before
+// it is in the one before.
 func TestLayoutBeginsWithItsTime(t *testing.T) {
-	since := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	grown := append(DefaultLayouts(), Layout{Since: since, Slice: time.Minute, Shards: 64})
-	shards := map[int64]bool{}
-	for i := range 2000 {
-		var u uuid.UUID
-		binary.BigEndian.PutUint64(u[:], uint64(since.UnixMilli())<<16|0x7000)
-		binary.BigEndian.PutUint64(u[8:], 1<<63|uint64(i))
-		shards[grown.Bucket(u.String())&0xffff] = true
+	second := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	third := second.AddDate(1, 0, 0)
+	grown := append(DefaultLayouts(), Layout{Since: second, Slice: time.Minute, Shards: 64}, Layout{Since: third, Slice: time.Minute, Shards: 4})
+	for _, tt := range []struct {
+		minted time.Time
+		want   int
+	}{
+		{second.Add(-time.Millisecond), 16}, {second, 64}, {third.Add(-time.Millisecond), 64}, {third, 4}, {third.AddDate(1, 0, 0), 4},
+	} {
+		shards := map[int64]bool{}
+		for i := range 2000 {
+			var u uuid.UUID
+			binary.BigEndian.PutUint64(u[:], uint64(tt.minted.UnixMilli())<<16|0x7000)
+			binary.BigEndian.PutUint64(u[8:], 1<<63|uint64(i))
+			shards[grown.Bucket(u.String())&0xffff] = true
+		}
+		if len(shards) != tt.want {
+			t.Errorf("ids of %v use %d shards, want %d", tt.minted, len(shards), tt.want)
+		}
 	}
-	if len(shards) != 64 {
-		t.Errorf("ids of its first millisecond use %d shards, want 64", len(shards))
+}
+
+// A rest doubles from the least to the most, and its second half is random.
+func TestBackoffDoubles(t *testing.T) {
+	const low, high = 50 * time.Millisecond, 2 * time.Second
+	for attempts, want := range map[int]time.Duration{1: low, 2: 2 * low, 5: 16 * low, 6: 32 * low, 7: high, 29: high, 30: high, 100: high} {
+		least, most := time.Hour, time.Duration(0)
+		for range 10_000 {
+			d := backoff(low, high, attempts)
+			least, most = min(least, d), max(most, d)
+		}
+		if least < want/2 || least > want*6/10 || most > want || most < want*9/10 {
+			t.Errorf("after %d attempts %v to %v, want %v to %v", attempts, least, most, want/2, want)
+		}
 	}
 }
 
@@ -185,9 +209,17 @@ func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 		if len(said) != 0 {
 			t.Errorf("a store that works: %v", said)
 		}
-		sickAfter(c, frame{gocql.ErrCodeOverloaded, "too much"}, 35*time.Second)
+		sickAfter(c, frame{gocql.ErrCodeOverloaded, "too much"}, 30*time.Second+100*time.Millisecond) // its last failure is that of second 30
 		if n := said["cassandra request failed, trying again"]; n != 4 || len(said) != 1 {
-			t.Errorf("in 35 s of failures: %v", said)
+			t.Errorf("in 30 s of failures: %v", said)
+		}
+		sickAfter(c, nil, 9900*time.Millisecond)
+		if len(said) != 1 {
+			t.Errorf("in less than ten seconds of answers: %v", said)
+		}
+		sickAfter(c, nil, 100*time.Millisecond)
+		if said["cassandra answers again"] != 1 {
+			t.Errorf("after ten seconds of answers: %v", said)
 		}
 		sickAfter(c, nil, time.Minute)
 		if n := said["cassandra answers again"]; n != 1 || said["cassandra request failed, trying again"] != 4 {

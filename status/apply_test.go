@@ -1,0 +1,159 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// catalogue is a server's system_schema, as far as it is asked for, and what
+// it was told to change.
+type catalogue struct {
+	replication map[string]string // nil = no keyspace
+	ttl         int               // seconds
+	columns     [][4]any          // name, type, kind, position; none = no table
+	fails       string            // a statement with this in it fails
+	told        []string          // all but questions
+}
+
+var errAway = errors.New("no hosts available")
+
+// rowsFound is an answer that was made up.
+type rowsFound struct {
+	rows [][]any
+	err  error
+}
+
+func (f *rowsFound) Scan(dest ...any) bool {
+	if len(f.rows) == 0 {
+		return false
+	}
+	for i, value := range f.rows[0] {
+		switch to := dest[i].(type) {
+		case *string:
+			*to = value.(string)
+		case *int:
+			*to = value.(int)
+		case *map[string]string:
+			*to = value.(map[string]string)
+		}
+	}
+	f.rows = f.rows[1:]
+	return true
+}
+
+func (f *rowsFound) Close() error { return f.err }
+
+func (c *catalogue) ask(_ context.Context, cql string, args ...any) answer {
+	var f rowsFound
+	switch {
+	case c.fails != "" && strings.Contains(cql, c.fails):
+		f.err = errAway
+	case strings.Contains(cql, ".keyspaces") && c.replication != nil:
+		f.rows = [][]any{{c.replication}}
+	case strings.Contains(cql, ".tables") && len(c.columns) > 0:
+		f.rows = [][]any{{c.ttl}}
+	case strings.Contains(cql, ".columns"):
+		for _, column := range c.columns {
+			f.rows = append(f.rows, column[:])
+		}
+	}
+	if !strings.HasPrefix(cql, "SELECT") {
+		c.told = append(c.told, cql)
+	} else if len(args) == 0 || args[0] != "k" {
+		f.err = errors.New("asked for another keyspace")
+	}
+	return &f
+}
+
+// asMade is a table as ApplySchema makes it, in an order of the server's.
+func asMade() *catalogue {
+	c := &catalogue{replication: map[string]string{"class": "SimpleStrategy", "replication_factor": "1"}, ttl: 3600}
+	for name, of := range columnTypes {
+		column := [4]any{name, of, "regular", -1}
+		if at := slices.Index(keyColumns, name); at == 0 {
+			column[2], column[3] = "partition_key", 0
+		} else if at > 0 {
+			column[2], column[3] = "clustering", at-1
+		}
+		c.columns = append(c.columns, column)
+	}
+	return c
+}
+
+// What there is decides what is done, and a question or a change that fails
+// ends it: nothing is made because nobody could say what there is.
+func TestApplyDoesWhatIsMissing(t *testing.T) {
+	for _, tt := range []struct {
+		why     string
+		server  *catalogue
+		actions string // of keyspace and table, as far as it came
+		told    string // the first word of each change
+		wrong   string // in the error
+	}{
+		{"nothing is there", &catalogue{}, "created created", "CREATE CREATE", ""},
+		{"a keyspace is there", &catalogue{replication: asMade().replication}, "exists created", "CREATE", ""},
+		{"all is there", asMade(), "exists exists", "", ""},
+		{"rows live for another time", with(func(c *catalogue) { c.ttl = 7200 }), "exists altered", "ALTER", ""},
+		{"another table", with(func(c *catalogue) { c.columns[0][1] = "blob" }), "exists", "", "is blob, want"},
+		{"a replication that is none", with(func(c *catalogue) { c.replication = map[string]string{} }), "", "", "no class"},
+		{"no answer about the keyspace", with(func(c *catalogue) { c.fails = ".keyspaces" }), "", "", "no hosts"},
+		{"no answer about the table", with(func(c *catalogue) { c.fails = ".tables" }), "", "", "no hosts"},
+		{"no answer about its columns", with(func(c *catalogue) { c.fails = ".columns" }), "", "", "no hosts"},
+		{"the keyspace cannot be made", &catalogue{fails: "KEYSPACE"}, "", "CREATE", "no hosts"},
+		{"the table cannot be made", &catalogue{fails: "TABLE"}, "created", "CREATE CREATE", "no hosts"},
+		{"the table cannot be changed", with(func(c *catalogue) { c.ttl, c.fails = 7200, "ALTER" }), "exists", "ALTER", "no hosts"},
+	} {
+		statements, err := schemaStatements("k", SchemaOptions{TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := applying{ctx: t.Context(), ask: tt.server.ask, opts: Options{Keyspace: "k", Hosts: []string{"h"}, Log: slog.New(slog.DiscardHandler)}}
+		changes, err := a.run(statements, time.Hour)
+		if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			t.Errorf("%s: %v, want %q", tt.why, err, tt.wrong)
+		}
+		var actions, told []string
+		for _, c := range changes {
+			actions = append(actions, c.Action)
+		}
+		for _, statement := range tt.server.told {
+			if strings.HasPrefix(statement, "ALTER") {
+				told = append(told, "ALTER")
+			} else {
+				told = append(told, "CREATE")
+			}
+		}
+		if strings.Join(actions, " ") != tt.actions || strings.Join(told, " ") != tt.told {
+			t.Errorf("%s: did %q by %q, want %q by %q", tt.why, actions, told, tt.actions, tt.told)
+		}
+	}
+}
+
+// with is asMade, but for something.
+func with(change func(*catalogue)) *catalogue {
+	c := asMade()
+	change(c)
+	return c
+}
+
+// What is done is said with its object and its figures.
+func TestApplySaysWhatItHasDone(t *testing.T) {
+	server := with(func(c *catalogue) { c.ttl = 7200 })
+	a := applying{ctx: t.Context(), ask: server.ask, opts: Options{Keyspace: "k"}}
+	changes, err := a.run([2]string{"CREATE 1", "CREATE 2"}, time.Hour)
+	want := []SchemaChange{
+		{"keyspace k", "exists", "{'class': 'SimpleStrategy', 'replication_factor': '1'}"},
+		{"table k.notification_status", "altered", "default_time_to_live 7200 to 3600 seconds, for rows written from now on"},
+	}
+	if err != nil || !slices.Equal(changes, want) {
+		t.Errorf("%+v, %v", changes, err)
+	}
+	if len(server.told) != 1 || server.told[0] != "ALTER TABLE k.notification_status WITH default_time_to_live = 3600" {
+		t.Errorf("told %q", server.told)
+	}
+}
