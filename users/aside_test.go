@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -67,6 +69,8 @@ func TestLateRepeatSparesTheQuarantine(t *testing.T) {
 // and of its own, are settled.
 func TestUnknownCaseStopsNobody(t *testing.T) {
 	virtual(t, func(w *world) {
+		reg := prometheus.NewRegistry()
+		w.metrics = users.NewMetrics(reg)
 		w.run(options())
 		w.agree()
 		tok := 0
@@ -84,6 +88,9 @@ func TestUnknownCaseStopsNobody(t *testing.T) {
 		}
 		if got := w.redis.SMembers(w.ctx, "t:{"+shards.UserTag(3)+"}:open").Val(); len(got) != 3 {
 			t.Errorf("the open cases of shard 3 are %q, want those that nobody knows", got)
+		}
+		if n := w.figure(reg, "push_registry_errors_total"); n < 3 {
+			t.Errorf("%v errors were counted, with three cases that nobody knows in each of two shards", n)
 		}
 	})
 }

@@ -166,9 +166,6 @@ func (r *Registry) beginning(s int, now time.Time) *shardWrite {
 // begin begins builds. Where another registry was faster, its build is taken
 // over.
 func (r *Registry) begin(ctx context.Context, writes []*shardWrite) error {
-	if len(writes) == 0 {
-		return nil
-	}
 	fenced, err := r.write(ctx, writes)
 	if err != nil {
 		return fmt.Errorf("beginning to build: %w", err)

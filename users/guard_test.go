@@ -129,23 +129,26 @@ func (f away) Spans(ctx context.Context) ([]users.Span, error) {
 	return f.Follower.Spans(ctx)
 }
 
+// figure is what a metric without labels says.
+func (w *world) figure(reg *prometheus.Registry, name string) float64 {
+	w.t.Helper()
+	families, err := reg.Gather()
+	w.must(err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	return math.NaN()
+}
+
 // Who fails is not up to date, however little it had to read before: that
 // shows in its progress and in its lag, until it follows again.
 func TestFailingShows(t *testing.T) {
 	virtual(t, func(w *world) {
 		var gone atomic.Bool
 		reg := prometheus.NewRegistry()
-		lag := func() float64 {
-			t.Helper()
-			families, err := reg.Gather()
-			w.must(err)
-			for _, f := range families {
-				if f.GetName() == "push_registry_lag_records" {
-					return f.GetMetric()[0].GetGauge().GetValue()
-				}
-			}
-			return math.NaN()
-		}
+		lag := func() float64 { return w.figure(reg, "push_registry_lag_records") }
 		var last atomic.Pointer[users.Progress]
 		o := options()
 		o.Progress = func(p users.Progress) { last.Store(&p) }

@@ -184,6 +184,9 @@ func TestLatestWithoutRedis(t *testing.T) {
 		if err := l.Superseded(t.Context(), items, make([]bool, 1)); err == nil {
 			t.Error("asked without Redis")
 		}
+		if err := l.Superseded(t.Context(), items, make([]bool, 2)); err == nil {
+			t.Error("one item has two answers")
+		}
 		// What has no collapse key needs no Redis.
 		plain := []*pipeline.Item{sent("m", "", begin)}
 		if err := l.Accepted(t.Context(), plain); err != nil {

@@ -195,22 +195,22 @@ type Profile struct {
 
 // Profile reads one user; who has no record is empty. Its errors are those of
 // Fetch.
-func (r *Reader) Profile(ctx context.Context, user string) (p Profile, err error) {
+func (r *Reader) Profile(ctx context.Context, user string) (Profile, error) {
 	s := shards.UserShard(user)
 	values, err := r.client.MGet(ctx, r.epochs[s], shards.UserKey(s, user)).Result()
 	if err == nil && len(values) != 2 {
 		err = errReply
 	}
 	if err != nil {
-		return p, fmt.Errorf("reading user shard %d: %w", s, err)
+		return Profile{}, fmt.Errorf("reading user shard %d: %w", s, err)
 	}
 	marker := bytesOf(values[0])
 	if marker == nil {
-		return p, fmt.Errorf("reading users: %w", &UnbuiltError{Shard: s})
+		return Profile{}, fmt.Errorf("reading users: %w", &UnbuiltError{Shard: s})
 	}
 	build, err := parseBuild(string(marker))
 	if err != nil {
-		return p, fmt.Errorf("reading user shard %d: %w", s, err)
+		return Profile{}, fmt.Errorf("reading user shard %d: %w", s, err)
 	}
 	var u stored
 	if u.decode(bytesOf(values[1]), build) != nil {

@@ -63,10 +63,21 @@ func TestFetchPassesTheServersErrorOn(t *testing.T) {
 		if err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, outOf(1)); !errors.Is(err, users.ErrVersion) {
 			t.Errorf("error %v, want ErrVersion", err)
 		}
+		if _, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada"); !errors.Is(err, users.ErrVersion) {
+			t.Errorf("profile: error %v, want ErrVersion", err)
+		}
+		w.must(w.redis.Del(w.ctx, key).Err())
+		_, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada")
+		if s, is := users.IsUnbuilt(err); !is || s != shards.UserShard("ada") {
+			t.Errorf("profile of a shard that is not there: %v", err)
+		}
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
 		if err := users.NewReader(w.redis, false).Fetch(ctx, []string{"ada"}, outOf(1)); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want that of the context", err)
+		}
+		if _, err := users.NewReader(w.redis, false).Profile(ctx, "ada"); !errors.Is(err, context.Canceled) {
+			t.Errorf("profile: error %v, want that of the context", err)
 		}
 	})
 }

@@ -42,6 +42,7 @@ type world struct {
 	quarantine *userstest.Topic
 	wrap       func(*users.RegistryTopics) // what a test puts in between; nil = nothing
 	progress   func(users.Progress)        // what a test listens with; nil = not
+	metrics    *users.Metrics              // of all registries; nil = nowhere
 
 	mu    sync.Mutex
 	calm  bool // a registry has said twice in a row that it has nothing to do
@@ -128,7 +129,7 @@ func (w *world) process(crash *userstest.Crash, ctx context.Context, end context
 	client := w.open()
 	client.AddHook(crash)
 	o.Progress = w.watch()
-	r, err := users.NewRegistry(client, w.topics(crash), o, nil, quiet)
+	r, err := users.NewRegistry(client, w.topics(crash), o, w.metrics, quiet)
 	w.must(err)
 	done := make(chan struct{})
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -121,6 +122,39 @@ func TestChangesDuringARebuild(t *testing.T) {
 					t.Errorf("ada is %+v", got)
 				}
 			})
+		})
+	}
+}
+
+// A part that became readable while its user's record could not be read is out of
+// quarantine with the rebuilt one, also where compaction has left no trace of
+// what could not be read, and that is told; those of others stay.
+func TestRebuildEndsAQuarantine(t *testing.T) {
+	for _, compacted := range []bool{false, true} {
+		virtual(t, func(w *world) {
+			w.fill()
+			for _, user := range []string{"ada", "dee", "eve"} {
+				w.raw(users.PreferencesKey(user), broken)
+			}
+			w.raw(users.DeviceKey("ada", hash(2)), "not json")
+			w.run(options())
+			w.agree()
+			w.spoil("ada")
+			w.optOut("ada", "news")
+			if compacted {
+				w.topic.Compact()
+			}
+			time.Sleep(3 * options().CheckInterval)
+			w.settle()
+			want := []string{users.DeviceKey("ada", hash(2)), users.PreferencesKey("dee"), users.PreferencesKey("eve")}
+			slices.Sort(want)
+			now, err := users.InQuarantine(w.ctx, w.redis)
+			if err != nil || !slices.Equal(slices.Sorted(maps.Keys(now)), want) {
+				t.Errorf("compacted %v, in quarantine: %v, %v; want %q", compacted, now, err, want)
+			}
+			if told := slices.Sorted(maps.Keys(w.told())); !slices.Equal(told, want) {
+				t.Errorf("compacted %v, told: %q, want %q", compacted, told, want)
+			}
 		})
 	}
 }

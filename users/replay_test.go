@@ -2,6 +2,7 @@ package users_test
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -112,6 +113,41 @@ func TestFeedbackPassesWhatCannotBeRead(t *testing.T) {
 		}
 		if got := w.redis.Get(w.ctx, entry).Val(); got == "garbage" {
 			t.Error("the entry was not rebuilt")
+		}
+	})
+}
+
+// What is written of one partition moves no other's offset: a registry that
+// starts later would read all of it again.
+func TestOffsetsNeverGoBack(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.fill()
+		for i := range 30 {
+			w.optOut(fmt.Sprint("user-", i))
+		}
+		o := options()
+		o.BeatInterval = o.CheckInterval
+		stop := w.run(o)
+		w.agree()
+		time.Sleep(10 * o.CheckInterval)
+		stop()
+		if why := w.behind(); why != "" {
+			t.Fatal(why)
+		}
+		before := w.topic.Ends()
+		o.BeatInterval = time.Hour
+		w.run(o)
+		w.register("ada", 9, 9)
+		w.optOut("dee", "one")
+		w.agree()
+		for s := range shards.Users {
+			offsets, err := w.redis.HGetAll(w.ctx, shards.OffsetsKey(s)).Result()
+			w.must(err)
+			for p, least := range before {
+				if got, err := strconv.ParseInt(offsets[fmt.Sprint(p)], 10, 64); err != nil || got < least || least == 0 {
+					t.Errorf("shard %d says that it has applied partition %d up to %d, and it was %d", s, p, got, least)
+				}
+			}
 		}
 	})
 }

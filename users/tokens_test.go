@@ -307,6 +307,9 @@ func TestFeedbackRules(t *testing.T) {
 		{"a bare device nobody has", func(u string, tok int) string { return feedback("", 999, 110, 120) }, false},
 		{"another user's report finds the owner all the same", func(u string, tok int) string { return feedback("eve", tok, 110, 120) }, true},
 		{"unreadable", func(u string, tok int) string { return "{" }, false},
+		{"a time that is none", func(u string, tok int) string {
+			return `{"user_id":"` + u + `","device":"` + hash(tok) + `","dead_since_ms":"yesterday"}`
+		}, false},
 		{"without a device", func(u string, tok int) string { return `{"user_id":"` + u + `"}` }, false},
 	}
 	eachRedis(t, func(w *world) {

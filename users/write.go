@@ -85,9 +85,6 @@ func appendMembers(args []any, set map[string]bool, kind bool) []any {
 // that somebody else has written meanwhile: nothing was done there. After an
 // error any of them may be done.
 func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []int, err error) {
-	if len(writes) == 0 {
-		return nil, nil
-	}
 	pipe := r.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(writes))
 	for i, w := range writes {
@@ -107,9 +104,7 @@ func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []in
 			cmds[i] = pipe.Eval(ctx, shardScriptText, keys, args...)
 		}
 	}
-	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx)
-	}
+	_, _ = pipe.Exec(ctx)
 	for i, w := range writes {
 		done, err := cmds[i].Int()
 		if err != nil {

@@ -1,0 +1,325 @@
+package users_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/userstest"
+)
+
+var errGone = errors.New("nobody answers")
+
+// shaky are the collaborators of a Feedback, each of which fails so many times.
+type shaky struct {
+	users.FeedbackSource
+	users.Log
+	polls, appends, commits int
+}
+
+func fails(left *int) bool {
+	*left--
+	return *left >= 0
+}
+
+func (s *shaky) Poll(ctx context.Context) ([][]byte, error) {
+	if fails(&s.polls) {
+		return nil, errGone
+	}
+	return s.FeedbackSource.Poll(ctx)
+}
+
+func (s *shaky) Commit(ctx context.Context) error {
+	if fails(&s.commits) {
+		return errGone
+	}
+	return s.FeedbackSource.Commit(ctx)
+}
+
+func (s *shaky) Append(ctx context.Context, records []users.Record) error {
+	if fails(&s.appends) {
+		return errGone
+	}
+	return s.Log.Append(ctx, records)
+}
+
+// Each step of a report is tried again until it works, with a rest that
+// doubles, and the step behind it waits. Who stops meanwhile hears that he did,
+// and nothing is committed that was not removed.
+func TestFeedbackTriesEachStepAgain(t *testing.T) {
+	const forever = 1 << 30
+	for _, tt := range []struct {
+		why   string
+		fails shaky
+		ends  bool
+		took  time.Duration
+	}{
+		{"all works", shaky{}, true, 0},
+		{"reading fails", shaky{polls: 3}, true, 700 * time.Millisecond},
+		{"removing fails", shaky{appends: 3}, true, 700 * time.Millisecond},
+		{"committing fails", shaky{commits: 3}, true, 700 * time.Millisecond},
+		{"removing fails for long", shaky{appends: 6}, true, (100 + 200 + 400 + 500 + 500 + 500) * time.Millisecond},
+		{"reading never works", shaky{polls: forever}, false, 0},
+		{"removing never works", shaky{appends: forever}, false, 0},
+		{"committing never works", shaky{commits: forever}, false, 0},
+	} {
+		virtual(t, func(w *world) {
+			w.register("ada", 1, 100)
+			w.run(options())
+			w.settle()
+			source := userstest.NewReports()
+			s := tt.fails
+			s.FeedbackSource, s.Log = source, w.topic
+			o := users.DefaultFeedbackOptions()
+			o.RetryDelay, o.MaxRetryDelay = 100*time.Millisecond, 500*time.Millisecond
+			reg := prometheus.NewRegistry()
+			f, err := users.NewFeedback(w.redis, &s, &s, o, users.NewMetrics(reg), quiet)
+			w.must(err)
+			ctx, stop := context.WithTimeout(w.ctx, 10*time.Second)
+			defer stop()
+			done := make(chan error, 1)
+			began := time.Now()
+			go func() { done <- f.Run(ctx) }()
+			source.Add(feedback("ada", 1, 110, 120))
+			select {
+			case <-source.Committed:
+				if took := time.Since(began); !tt.ends || took != tt.took {
+					t.Errorf("%s: committed after %v, want %v", tt.why, took, tt.took)
+				}
+				if records := w.topic.Records(); len(records) != 2 || records[1].Value != nil {
+					t.Errorf("%s: committed with %d records in the topic", tt.why, len(records))
+				}
+				stop()
+			case <-ctx.Done():
+				if tt.ends {
+					t.Errorf("%s: not committed", tt.why)
+				}
+			}
+			if err := <-done; !errors.Is(err, ctx.Err()) || err == nil {
+				t.Errorf("%s: ended with %v", tt.why, err)
+			}
+			want := float64(tt.fails.polls + tt.fails.appends + tt.fails.commits)
+			if n := w.figure(reg, "push_feedback_errors_total"); tt.ends && n != want || n > 100 {
+				t.Errorf("%s: %v errors were counted", tt.why, n)
+			}
+		})
+	}
+}
+
+// What fails is tried again after a rest that doubles up to its most, and begins
+// anew once something has worked.
+func TestRegistryRestsBetweenItsTries(t *testing.T) {
+	virtual(t, func(w *world) {
+		var gone atomic.Bool
+		w.wrap = func(topics *users.RegistryTopics) { topics.Follower = away{topics.Follower, &gone} }
+		var failed []time.Time
+		w.progress = func(p users.Progress) {
+			if p.Err != nil {
+				failed = append(failed, time.Now())
+			}
+		}
+		o := options()
+		o.RetryDelay, o.MaxRetryDelay = time.Second, 6*time.Second
+		stop := w.run(o)
+		for range 2 {
+			gone.Store(false)
+			time.Sleep(30 * time.Second)
+			gone.Store(true)
+			time.Sleep(22 * time.Second)
+		}
+		stop()
+		var rests []time.Duration
+		for i := 1; i < len(failed); i++ {
+			rests = append(rests, failed[i].Sub(failed[i-1]).Round(time.Second))
+		}
+		once := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 6 * time.Second, 6 * time.Second}
+		if len(rests) != 11 || !slices.Equal(rests[:5], once) || !slices.Equal(rests[6:], once) {
+			t.Errorf("rested %v, want twice %v", rests, once)
+		}
+	})
+}
+
+// full is a Redis that takes no scripts, as one whose memory is used up, while
+// it is so.
+type full struct{ is *atomic.Bool }
+
+var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
+
+func (f full) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (f full) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (f full) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !f.is.Load() || len(cmds) == 0 || !strings.HasPrefix(cmds[0].Name(), "eval") {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(errFull)
+		}
+		return errFull
+	}
+}
+
+// A Redis that takes no writes is a failure that shows and that is tried again
+// after its rest, and nothing of what it did not take is lost.
+func TestRedisThatTakesNoWrites(t *testing.T) {
+	virtual(t, func(w *world) {
+		var isFull atomic.Bool
+		open := w.open
+		w.open = func() redis.UniversalClient {
+			client := open()
+			client.AddHook(full{&isFull})
+			return client
+		}
+		var failed atomic.Int64
+		w.progress = func(p users.Progress) {
+			if errors.Is(p.Err, errFull) {
+				failed.Add(1)
+			}
+		}
+		w.fill()
+		w.run(options())
+		w.agree()
+		isFull.Store(true)
+		w.register("ada", 7, 7)
+		time.Sleep(10 * time.Second)
+		if n := failed.Load(); n < 10 || n > 200 { // a rest is 100 ms at the most
+			t.Errorf("failed %d times in ten seconds", n)
+		}
+		isFull.Store(false)
+		w.agree()
+	})
+}
+
+// short is a Redis whose answers lack a value, to single commands or in
+// pipelines, while it is so.
+type short struct{ single, piped *atomic.Bool }
+
+func (s short) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s short) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if s.single.Load() {
+			shorten(cmd)
+		}
+		return err
+	}
+}
+
+func (s short) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if s.piped.Load() {
+				shorten(cmd)
+			}
+		}
+		return err
+	}
+}
+
+func shorten(cmd redis.Cmder) {
+	if values, is := cmd.(*redis.SliceCmd); is && len(values.Val()) > 0 {
+		values.SetVal(values.Val()[1:])
+	}
+}
+
+// An answer that lacks a value says nothing of any, as nobody knows which is
+// missing: it is a failure, and what depends on it waits.
+func TestAnswersThatLackAValue(t *testing.T) {
+	for _, piped := range []bool{false, true} {
+		virtual(t, func(w *world) {
+			var now atomic.Bool
+			is := short{single: &now, piped: new(atomic.Bool)}
+			if piped {
+				is = short{single: new(atomic.Bool), piped: &now}
+			}
+			open := w.open
+			w.open = func() redis.UniversalClient {
+				client := open()
+				client.AddHook(is)
+				return client
+			}
+			var failed atomic.Int64
+			w.progress = func(p users.Progress) {
+				if p.Err != nil {
+					failed.Add(1)
+				}
+			}
+			w.fill()
+			o := options()
+			o.RetryDelay, o.MaxRetryDelay = time.Second, time.Second
+			w.run(o)
+			w.agree()
+			now.Store(true)
+			w.register("ada", 8, 8) // to be read before it is written
+			w.register("cy", 8, 9)  // and to be settled
+			time.Sleep(2 * time.Second)
+			if failed.Load() == 0 {
+				t.Errorf("piped %v: it went on", piped)
+			}
+			if !piped {
+				client := w.open()
+				if _, err := users.NewReader(client, false).Profile(w.ctx, "ada"); err == nil {
+					t.Error("a profile of half an answer")
+				}
+				w.must(client.Close())
+			}
+			now.Store(false)
+			w.agree()
+		})
+	}
+}
+
+// What cannot work is said before anything runs.
+func TestSettingsThatCannotWork(t *testing.T) {
+	for i, change := range []func(*users.RegistryOptions){
+		func(o *users.RegistryOptions) { o.CheckInterval = 0 },
+		func(o *users.RegistryOptions) { o.BeatInterval = 0 },
+		func(o *users.RegistryOptions) { o.MaxStale = -1 },
+		func(o *users.RegistryOptions) { o.RetryDelay = 0 },
+		func(o *users.RegistryOptions) { o.MaxRetryDelay = o.RetryDelay - 1 },
+		func(o *users.RegistryOptions) { o.Devices.User = 0 },
+		func(o *users.RegistryOptions) { o.Devices.App = 0 },
+	} {
+		o := users.DefaultRegistryOptions()
+		o.MaxRetryDelay, o.Devices = o.RetryDelay, users.DeviceLimits{User: 1, App: 1} // as little as may be
+		if _, err := users.NewRegistry(nil, users.RegistryTopics{}, o, nil, quiet); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		if r, err := users.NewRegistry(nil, users.RegistryTopics{}, o, nil, quiet); err == nil || r != nil {
+			t.Errorf("registry %d: %+v is taken", i, o)
+		}
+	}
+	for o, good := range map[users.FeedbackOptions]bool{
+		{PerMinute: 1, RetryDelay: 1, MaxRetryDelay: 1}: true,
+		{PerMinute: 0, RetryDelay: 1, MaxRetryDelay: 1}: false,
+		{PerMinute: 1, RetryDelay: 0, MaxRetryDelay: 1}: false,
+		{PerMinute: 1, RetryDelay: 2, MaxRetryDelay: 1}: false,
+	} {
+		if f, err := users.NewFeedback(nil, nil, nil, o, nil, quiet); (err == nil) != good || (f != nil) != good {
+			t.Errorf("feedback %+v: %v", o, err)
+		}
+	}
+	for o, good := range map[users.LatestOptions]bool{
+		{Horizon: time.Second, Timeout: 1}: true, {Horizon: time.Second - 1, Timeout: 1}: false, {Horizon: time.Second}: false,
+	} {
+		if l, err := users.NewLatest(nil, o); (err == nil) != good || (l != nil) != good {
+			t.Errorf("latest %+v: %v", o, err)
+		}
+	}
+}
