@@ -152,11 +152,7 @@ func (c *cluster) answers(addr string) error {
 		if config.ServerName == "" {
 			config.ServerName, _, _ = net.SplitHostPort(addr)
 		}
-		secured := tls.Client(conn, config)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			return err
-		}
-		conn = secured
+		conn = tls.Client(conn, config) // its handshake comes with the first word
 	}
 	_, _ = conn.Write([]byte{4, 0, 0, 0, kindOptions, 0, 0, 0, 0}) // where it fails, so does reading
 	var header [headerSize]byte

@@ -190,7 +190,6 @@ func (g *merger) sweep() {
 			b.index = len(resting)
 			resting = append(resting, b)
 		} else {
-			b.index = -1
 			g.drop(b)
 		}
 	}

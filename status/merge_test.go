@@ -300,6 +300,19 @@ func TestWriteGivesUpOnlyWhenItsContextEnds(t *testing.T) {
 	})
 }
 
+// Rows that are acknowledged as their caller's time ends are acknowledged.
+func TestLastRowAndEndOfTimeAtOnce(t *testing.T) {
+	g := testMerger(t, &server{}, nil)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.abandon(over, &call{left: 0}, 3); err != nil {
+		t.Errorf("all three rows are durable, and it says %v", err)
+	}
+	if err := g.abandon(over, &call{left: 1}, 3); !errors.Is(err, context.Canceled) {
+		t.Errorf("one of three rows is not durable, and it says %v", err)
+	}
+}
+
 func TestBucketThatIsDownHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
