@@ -86,6 +86,12 @@ type hostWatch struct {
 	rest     time.Duration // between two sessions replaced for this
 }
 
+// enough reports whether a node that answered at so many looks in a row, so long
+// after a session was replaced for such a one, costs another.
+func (w hostWatch) enough(looks int, since time.Duration) bool {
+	return looks >= w.looks && since >= w.rest
+}
+
 // defaultHostWatch gives gocql three of its own attempts to reconnect, and
 // keeps a node that answers and still cannot be used from costing a new session
 // every time.
@@ -117,7 +123,7 @@ func (c *cluster) runHostWatch() {
 		}
 		answered = now
 		for addr, looks := range answered {
-			if looks >= c.watch.looks && time.Since(rebuilt) >= c.watch.rest {
+			if c.watch.enough(looks, time.Since(rebuilt)) {
 				c.opts.Log.Warn("cassandra node answers and is not used", "node", addr)
 				rebuilt = time.Now()
 				c.rebuild()

@@ -112,6 +112,17 @@ func TestHostsAreWatchedWithPatience(t *testing.T) {
 	if w.rest < time.Minute {
 		t.Errorf("a session may go every %v", w.rest)
 	}
+	for _, tt := range []struct {
+		looks int
+		since time.Duration
+		want  bool
+	}{
+		{w.looks, w.rest, true}, {w.looks + 1, w.rest + 1, true}, {w.looks - 1, w.rest, false}, {w.looks, w.rest - 1, false},
+	} {
+		if got := w.enough(tt.looks, tt.since); got != tt.want {
+			t.Errorf("%d looks, %v after the last session: %v, want %v", tt.looks, tt.since, got, tt.want)
+		}
+	}
 }
 
 // gocql has lost sight of a node that answers: the session is replaced, once,

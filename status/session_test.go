@@ -74,3 +74,21 @@ func TestNewSessionIsNotReplacedForTheOldOnesFaults(t *testing.T) {
 		}
 	})
 }
+
+// The end of a store leaves nothing of it at work.
+func TestCloseWaitsForWhatIsAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testCluster()
+		c.link.Session = new(gocql.Session)
+		working := true
+		c.owned.Go(func() {
+			<-c.ctx.Done()
+			time.Sleep(time.Second) // a dial that is being given up
+			working = false
+		})
+		c.close()
+		if working || !c.link.Closed() {
+			t.Errorf("closed; at work still: %v, its session is closed: %v", working, c.link.Closed())
+		}
+	})
+}
