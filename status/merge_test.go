@@ -313,6 +313,19 @@ func TestLastRowAndEndOfTimeAtOnce(t *testing.T) {
 	}
 }
 
+// Some memory is kept for the batches to come, and not that of a whole outage.
+func TestMemoryOfBatchesIsKeptAndBounded(t *testing.T) {
+	g := testMerger(t, &server{}, nil)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range 2 * freeBatches {
+		g.release(new(batch))
+		if want := min(i+1, freeBatches); len(g.free) != want {
+			t.Fatalf("of %d batches %d are kept, want %d", i+1, len(g.free), want)
+		}
+	}
+}
+
 func TestBucketThatIsDownHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
