@@ -141,6 +141,33 @@ func genUser(t *rapid.T) *pipeline.User {
 	return u
 }
 
+// A section that ends anywhere before its end is no section, also where its
+// length agrees.
+func TestSectionsCutAnywhereAreRefused(t *testing.T) {
+	devices, preferences := sampleUser(), sampleUser()
+	devices.Preferences, preferences.Devices = pipeline.Preferences{}, nil
+	parts := kept{unread: []unreadPart{{version: true, partition: 3, offset: 300}, {hash: "hash", stands: true, offset: 1}}}
+	left := kept{dropped: dropped{devices: 300, upTo: time.UnixMilli(1e12)}}
+	for name, raw := range map[string][]byte{
+		"devices": appendRecord(nil, devices, &kept{}, 1), "preferences": appendRecord(nil, preferences, &kept{prefsSet: true}, 1),
+		"unread": appendRecord(nil, &pipeline.User{}, &parts, 1), "dropped": appendRecord(nil, &pipeline.User{}, &left, 1),
+	} {
+		all := cursor{rest: raw[headLen+1:]}
+		body := all.bytes()
+		if all.bad || len(all.rest) > 0 || len(body) < 4 {
+			t.Fatalf("%s: %x is not one section", name, raw)
+		}
+		for n := range len(body) + 1 {
+			cut := appendSection(bytes.Clone(raw[:headLen]), raw[headLen], func([]byte) []byte { return body[:n] })
+			var u pipeline.User
+			var k kept
+			if _, err := decode(cut, &u, &k); (err == nil) != (n == len(body)) {
+				t.Errorf("%s, %d of %d bytes: %v", name, n, len(body), err)
+			}
+		}
+	}
+}
+
 func TestRecordRoundTripOfAnyUser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, build := genUser(t), rapid.Uint64().Draw(t, "build")

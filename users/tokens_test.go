@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
@@ -272,7 +276,7 @@ func feedback(user string, tok int, deadSince, at int) string {
 func (w *world) feed(o users.FeedbackOptions, reports ...string) {
 	w.t.Helper()
 	source := userstest.NewReports()
-	f, err := users.NewFeedback(w.redis, source, w.topic, o, nil, quiet)
+	f, err := users.NewFeedback(w.redis, source, w.topic, o, w.metrics, quiet)
 	w.must(err)
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan struct{})
@@ -339,6 +343,34 @@ func TestFeedbackRules(t *testing.T) {
 				t.Errorf("%s: the other device is gone too", tt.name)
 			}
 		}
+	})
+}
+
+// Each report is counted as what became of it.
+func TestFeedbackCountsItsReports(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.register("ada", 1, 100)
+		w.register("ada", 2, 100)
+		w.run(options())
+		w.settle()
+		reg := prometheus.NewRegistry()
+		w.metrics = users.NewMetrics(reg)
+		w.feed(users.DefaultFeedbackOptions(),
+			feedback("ada", 1, 110, 120),  // removed
+			feedback("ada", 2, 90, 120),   // newer
+			feedback("", 3, 110, 120),     // nobody's
+			feedback("", 4, 110, 120),     // nobody's either
+			feedback("eve", 5, 110, 120),  // not hers
+			"{", "[]", `{"device":"tok"}`, // unreadable
+		)
+		want := `# HELP push_feedback_records_total Dead-token reports read, by what became of them: removed, newer (registered again since), unknown (no such device), unreadable.
+# TYPE push_feedback_records_total counter
+push_feedback_records_total{result="newer"} 1
+push_feedback_records_total{result="removed"} 1
+push_feedback_records_total{result="unknown"} 3
+push_feedback_records_total{result="unreadable"} 3
+`
+		w.must(testutil.GatherAndCompare(reg, strings.NewReader(want), "push_feedback_records_total"))
 	})
 }
 
