@@ -67,7 +67,7 @@ func Scenarios() []*Scenario {
 		{Name: "mixed", About: "faults of every kind by seed, some at once", Full: 10 * time.Minute, Short: 30 * time.Second,
 			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed, strange: 0.1},
 		{Name: "kills", About: "SIGKILL of random workers whose windows are full: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
-			Workers: 4, Rate: 300, Latency: time.Second, StoreLatency: 50 * time.Millisecond, Session: 2 * time.Second, plan: kills, windows: sizes{50, 25}, once: 100,
+			Workers: 4, Rate: 300, Latency: time.Second, StoreLatency: 20 * time.Millisecond, Session: 2 * time.Second, plan: kills, windows: sizes{50, 25}, once: 100,
 			configure: func(c *configs.Config) {
 				c.Gates.Share = 0.95 // refusals are for retries, and close nothing
 				// As in stops: a partition waits behind all that its new owner has open.
