@@ -8,13 +8,16 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
@@ -101,6 +104,7 @@ func standIn(t *testing.T, script string) {
 func TestRunH2Load(t *testing.T) {
 	_, s := inProcess(t, sim.Faults{})
 	again := filepath.Join(t.TempDir(), "again") // each run waits until it is there
+	begun := filepath.Join(t.TempDir(), "begun") // each run's main phase
 	standIn(t, `
 threads=1
 for a in "$@"; do
@@ -111,6 +115,8 @@ for a in "$@"; do
   --duration=*) [ "${a#*=}" = 3 ] || exit 9 ;; # the measurement and the slack, in whole seconds
   esac
 done
+sleep 0.2 # it connects, and warms up
+: > `+begun+`.$threads
 cat <<'END'
 `+saidBefore+`END
 [ $threads = 1 ] || echo 'Main benchmark duration is started for thread #1.'
@@ -122,16 +128,17 @@ cat <<'END'
 	// and 2,000 on two.
 	runs, calls, total := 0, 0, int64(5000)
 	received := func(context.Context) (int64, error) {
-		if calls++; calls%2 == 1 {
-			return total, nil
+		threads := "1"
+		if calls++; calls > 2 {
+			threads = strconv.Itoa(min(runtime.NumCPU(), s.Connections))
+		}
+		if calls%2 == 1 {
+			_, err := os.Stat(begun + "." + threads)
+			return total, err // it must not be asked before
 		}
 		runs++
 		total += int64(runs) * 1000
-		threads := 1
-		if runs == 2 {
-			threads = min(runtime.NumCPU(), s.Connections)
-		}
-		return total, os.WriteFile(again+"."+strconv.Itoa(threads), nil, 0o600)
+		return total, os.WriteFile(again+"."+threads, nil, 0o600)
 	}
 	var rates []string
 	o := &Options{Progress: func(format string, args ...any) {
@@ -165,7 +172,7 @@ func TestH2LoadThatMeasuresNothing(t *testing.T) {
 	for why, tt := range map[string]struct{ script, want string }{
 		"never in its main phase": {"echo connect: refused; exit 3", "connect: refused"},
 		"ends while measured":     {begun + "echo and gone", "and gone"},
-		"over while measured":     {begun + "echo 'Main benchmark duration is over for thread #0.'; exec sleep 1000", "too slow"},
+		"over while measured":     {begun + "echo 'Main benchmark duration is over for thread #0.'; exec sleep 3", "too slow"},
 		"had failures": {begun + "until [ -e $AGAIN ]; do sleep 0.01; done; cat <<'END'\n" + saidOver + strings.Replace(saidAtEnd, "0 failed", "3 failed", 1) + "END\n",
 			"had failures"},
 		"fails at the end": {begun + "until [ -e $AGAIN ]; do sleep 0.01; done; echo at the end; exit 4", "at the end"},
@@ -211,5 +218,26 @@ func TestH2LoadInterrupted(t *testing.T) {
 		if left := children(t); len(left) > 0 {
 			t.Errorf("%s: left behind: %v", phase, left)
 		}
+	}
+}
+
+// The processor time is h2load's, and the pushes are what the simulator has.
+func TestH2LoadsAccount(t *testing.T) {
+	p, err := local.StartProcess(exec.Command("sleep", "1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = p.Signal(syscall.SIGKILL) // it may be gone
+		<-p.Done()
+	}()
+	r := &h2loadRun{spec: &Spec{Server: os.Getpid()}, received: func(context.Context) (int64, error) { return 7, nil }}
+	a, err := r.take(t.Context(), p.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One that sleeps has the same a moment later, and we have used more.
+	if used, err := cpuTime(p.PID()); err != nil || a.cpu != used || a.answered != 7 {
+		t.Errorf("%v of processor time and %d pushes, want %v and 7 (%v)", a.cpu, a.answered, used, err)
 	}
 }
