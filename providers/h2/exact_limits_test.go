@@ -84,6 +84,8 @@ func TestLimitsOfAConnectionAreExact(t *testing.T) {
 		"what goes on in CONTINUATION":      {continued(1), rawFrame(http2.FrameContinuation, 0, 1), protocol},
 		"a header block in one piece":       {continued(2), join(rawFrame(http2.FrameHeaders, 0, 1, 0x88), appendReset(nil, 1, http2.ErrCodeCancel)), protocol},
 		"a header block on one stream":      {continued(2), join(rawFrame(http2.FrameHeaders, 0, 1, 0x88), rawFrame(http2.FrameContinuation, http2.FlagContinuationEndHeaders, 3)), protocol},
+		"padding of HEADERS":                {rawFrame(http2.FrameHeaders, open|http2.FlagHeadersPadded, 1, 2, 0x88, 0, 0), rawFrame(http2.FrameHeaders, open|http2.FlagHeadersPadded, 1, 4, 0x88, 0, 0), protocol},
+		"a stream for HEADERS":              {continued(1), rawFrame(http2.FrameHeaders, 0, 0, 0x88), protocol},
 		"a header list":                     {rawFrame(http2.FrameHeaders, open, 1, listOf(maxHeaderList)...), rawFrame(http2.FrameHeaders, open, 1, listOf(maxHeaderList+1)...), calm},
 		"a stream's window":                 {join(status, times(3, data(maxFrame)), data(maxFrame-1)), join(status, times(4, data(maxFrame))), flow},
 		"frames that get nowhere":           {times(maxScore, rawFrame(0xee, 0, 0)), times(maxScore+1, rawFrame(0xee, 0, 0)), calm},

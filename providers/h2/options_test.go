@@ -2,7 +2,9 @@ package h2
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -38,4 +40,39 @@ func TestOptionsThatCannotWork(t *testing.T) {
 			t.Errorf("%s: accepted", why)
 		}
 	}
+}
+
+// What is sent again may have been changed meanwhile, and the pool closed: it
+// comes back through the same done, and says why.
+func TestResendThatCannotBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.answerAll()
+		p := s.pool(Options{Connections: 1})
+		back := make(chan Outcome, 1)
+		r := post("/a")
+		if _, err := p.Submit(t.Context(), 0, []*Request{r}, func(rs []*Request) { back <- rs[0].Outcome }); err != nil {
+			t.Fatal(err)
+		}
+		if o := <-back; o != Answered {
+			t.Fatalf("%v, %v", o, r.Err)
+		}
+		p.Resend(r, false)
+		if o := <-back; o != Answered || r.Err != nil || p.Stats().Resent != 1 || p.Stats().Dials != 1 {
+			t.Errorf("as it is: %v, %v; %+v", o, r.Err, p.Stats())
+		}
+		r.Path = []byte("/a/../b")
+		p.Resend(r, false)
+		if o := <-back; o != NotAccepted || !errors.Is(r.Err, ErrMalformed) {
+			t.Errorf("malformed: %v, %v", o, r.Err)
+		}
+		r.Path = []byte("/a")
+		if err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.Resend(r, true)
+		if o := <-back; o != NotAccepted || !errors.Is(r.Err, ErrClosed) {
+			t.Errorf("closed: %v, %v", o, r.Err)
+		}
+	})
 }

@@ -255,3 +255,37 @@ func TestQueueWakesAnotherWhenOneCannot(t *testing.T) {
 		t.Error("no open connection is free: another one must be dialed")
 	}
 }
+
+// One that is taken out of the middle leaves the others as they were, wherever
+// the ring's beginning is.
+func TestQueueRemovesFromAnywhere(t *testing.T) {
+	for at := range 10 {
+		q := newQueue([]Lane{{"a", 1, 20}})
+		s := newWaiter()
+		rs := requests(22)
+		for _, r := range rs[:12] { // so that the rest goes around the ring's end
+			if _, err := q.push(t.Context(), 0, []*Request{r}); err != nil {
+				t.Fatal(err)
+			}
+			one(q, &s)
+		}
+		rs = rs[12:]
+		if _, err := q.push(t.Context(), 0, rs); err != nil {
+			t.Fatal(err)
+		}
+		if !q.remove(rs[at]) || q.remove(rs[at]) || q.len() != 9 {
+			t.Errorf("the %d-th is not removed once: %d are left", at, q.len())
+		}
+		for i, r := range rs {
+			if i == at {
+				continue
+			}
+			if one(q, &s) != r {
+				t.Errorf("without the %d-th, the %d-th is another one", at, i)
+			}
+		}
+		if one(q, &s) != nil || q.len() != 0 {
+			t.Errorf("without the %d-th, %d are left", at, q.len())
+		}
+	}
+}
