@@ -1,6 +1,9 @@
 package h2
 
 import (
+	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +101,67 @@ func TestWritesAreFullRecords(t *testing.T) {
 			}
 			h.send()
 			h.fill()
+		}
+	})
+}
+
+// Bodies that a window has let go on are written a record at a time, too, or a
+// little more: what comes with them is not held up for long.
+func TestHeldBodiesGoOnInRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.c.peerInitial, h.c.sendWindow = 0, 1<<20
+		rs := posts(8)
+		for _, r := range rs {
+			r.Body = make([]byte, 12_000)
+		}
+		h.fill(rs...)
+		h.send()
+		h.read(oneSetting(http2.SettingInitialWindowSize, 20_000))
+		sent := 0
+		for n := 0; sent < 8*12_000; n++ {
+			h.fill()
+			if got := len(h.c.out); got > recordSize+12_000+2*frameHeader || got == 0 {
+				t.Fatalf("write %d is of %d bytes, after %d", n, got, sent)
+			}
+			sent = int(1<<20 - h.c.sendWindow)
+			h.send()
+		}
+	})
+}
+
+// mute is a connection that can be read and no longer written.
+type mute struct {
+	net.Conn
+	broken *atomic.Bool
+}
+
+func (m mute) Write(b []byte) (int, error) {
+	if m.broken.Load() {
+		return 0, errors.New("broken pipe")
+	}
+	return m.Conn.Write(b)
+}
+
+// A connection that cannot be written is left at once, though it can be read;
+// of what was not written nothing is lost.
+func TestConnectionThatCannotBeWrittenIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.answerAll()
+		var broken []*atomic.Bool
+		s.wrap = func(c net.Conn) net.Conn {
+			broken = append(broken, new(atomic.Bool))
+			return mute{c, broken[len(broken)-1]}
+		}
+		p := s.pool(Options{Connections: 1})
+		submit(t, p, post("/warm")).wait()
+		broken[0].Store(true)
+		start := time.Now()
+		r := post("/a")
+		submit(t, p, r).wait()
+		if st := p.Stats(); r.Outcome != Answered || st.Dials != 2 || st.Resent != 1 || time.Since(start) > time.Second {
+			t.Errorf("%v, %v after %v; %+v", r.Outcome, r.Err, time.Since(start), st)
 		}
 	})
 }

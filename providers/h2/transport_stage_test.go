@@ -244,12 +244,19 @@ func TestTransportBodyClosedWhenAllIsThere(t *testing.T) {
 		rt := startRoundTrip(t.Context(), p, "GET", "")
 		<-rt.done
 		synctest.Wait()
+		if rt.res.ContentLength != -1 {
+			t.Errorf("a length of %d that nobody announced", rt.res.ContentLength)
+		}
 		if n, err := rt.res.Body.Read(make([]byte, 3)); n != 3 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 		rt.res.Body.Close()
 		if n, err := rt.res.Body.Read(make([]byte, 10)); n != 0 || !errors.Is(err, http.ErrBodyReadAfterClose) {
 			t.Errorf("read after close: %d, %v", n, err)
+		}
+		rt = startRoundTrip(t.Context(), p, "GET", "") // answered without a body
+		if b, err := rt.read(t); b != "" || err != nil || rt.res.ContentLength != 0 {
+			t.Errorf("%q, %v, of %d", b, err, rt.res.ContentLength)
 		}
 	})
 }
