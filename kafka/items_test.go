@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -70,6 +72,36 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 			}
 			if !slices.Equal(dead, tt.dead) || (b.Poisoned != nil) != (tt.dead != nil) {
 				t.Errorf("dead are %v, want %v; told %v", dead, tt.dead, b.Poisoned)
+			}
+		})
+	}
+}
+
+// A partition that stops when its batch is cut does not keep another's waiting.
+func TestAStopKeepsNobodyWaiting(t *testing.T) {
+	for range 10 { // whichever is looked at first
+		synctest.Test(t, func(t *testing.T) {
+			s := newSource(*options(nil), slog.New(slog.DiscardHandler))
+			s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0, 1}})
+			s.decode = func(value []byte, m *pipeline.Message) *pipeline.Defect {
+				if value[0] == 0 {
+					panic("content")
+				}
+				*m = pipeline.Message{ID: "a", UserID: "u"}
+				return nil
+			}
+			for p, a := range s.parts {
+				rs := sized(100, 1, time.Now())
+				for _, r := range rs {
+					r.Value = []byte{byte(p.ID)}
+				}
+				a.take(rs, time.Now())
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			b, err := s.Next(ctx)
+			if err != nil || b.Partition.ID != 1 {
+				t.Errorf("%v, %v; want partition 1's batch", b, err)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,6 +34,11 @@ func TestPositionsAreNotGuessed(t *testing.T) {
 		t.Errorf("the group's offsets are refused: %v", err)
 	}
 	refused.Remove()
+	refused = c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Err: kerr.TopicAuthorizationFailed, Count: -1})
+	if _, _, err := s.positions(t.Context()); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		t.Errorf("the log's start is refused: %v", err)
+	}
+	refused.Remove()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := s.positions(ended); !errors.Is(err, context.Canceled) {
@@ -43,18 +49,52 @@ func TestPositionsAreNotGuessed(t *testing.T) {
 // An error of a whole topic is that of its partitions, at once, and of no other
 // topic's; one that has ended has none.
 func TestATopicsErrorIsItsPartitions(t *testing.T) {
-	s := newSource(*options(func(o *SourceOptions) {
-		o.Topics = append(mainTopic("push"), tier("push.retry.30s", 30*time.Second)...)
-	}), slog.New(slog.DiscardHandler))
-	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0, 1, 2}, "push.retry.30s": {0}})
-	s.parts[pipeline.Partition{Topic: "push", ID: 2}].end()
-	stopped, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "push", Partitions: []kgo.FetchPartition{{Partition: -1, Err: kerr.UnknownTopicOrPartition}}}}}})
-	for p, named := range map[pipeline.Partition]bool{{Topic: "push"}: true, {Topic: "push", ID: 1}: true, {Topic: "push", ID: 2}: false, {Topic: "push.retry.30s"}: false} {
+	const short, long = "push.retry.30s", "push.retry.5m"
+	s := newSource(*options(func(o *SourceOptions) { o.Topics = append(tier(short, 30*time.Second), tier(long, 5*time.Minute)...) }), slog.New(slog.DiscardHandler))
+	s.onAssigned(t.Context(), nil, map[string][]int32{short: {0, 1, 2}, long: {0}})
+	s.parts[pipeline.Partition{Topic: short, ID: 2}].end()
+	stopped, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: short, Partitions: []kgo.FetchPartition{{Partition: -1, Err: kerr.UnknownTopicOrPartition}}}}}})
+	for p, named := range map[pipeline.Partition]bool{{Topic: short}: true, {Topic: short, ID: 1}: true, {Topic: short, ID: 2}: false, {Topic: long}: false} {
 		if err := s.parts[p].trouble(); (err != nil) != named || named && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			t.Errorf("%v: %v, want it named: %v", p, err, named)
 		}
 	}
 	if len(stopped) > 0 {
 		t.Errorf("stopped: %v", stopped)
+	}
+	s.tellHealth() // to nobody: there is none who asked
+}
+
+// A watermark under what is committed moves nothing and is counted: it is a bug,
+// or a log that was cut short. One that is read again is neither.
+func TestACommittedOffsetNeverGoesBack(t *testing.T) {
+	p := pipeline.Partition{Topic: "push"}
+	for _, tt := range []struct {
+		reason            string
+		committed, reread int64
+		moved             bool
+		rewinds           float64
+	}{
+		{"nothing was committed", -1, 0, true, 0},
+		{"a little less was", 4, 0, true, 0},
+		{"as much was", 5, 0, false, 0},
+		{"more was", 6, 0, false, 1},
+		{"more was, and this is read again", 6, 6, false, 0},
+	} {
+		s := newSource(*options(nil), slog.New(slog.DiscardHandler))
+		s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+		a := s.parts[p]
+		a.committed, a.reread = tt.committed, tt.reread
+		b := &pipeline.Batch{Tracker: a.tracker, Items: make([]pipeline.Item, 1)}
+		b.Items[0].Offset = 4
+		a.tracker.Admit(b)
+		a.tracker.Done(itemsOf(b))
+		moved, owned := s.moved()
+		if at, ok := moved["push"][0]; ok != tt.moved || ok && at.Offset != 5 {
+			t.Errorf("%s: moves to %v, %v; want %v", tt.reason, at, ok, tt.moved)
+		}
+		if n := testutil.ToFloat64(a.topic.metrics.rewinds); n != tt.rewinds || len(owned.owned) != 1 {
+			t.Errorf("%s: %v rewinds, want %v; %d owned", tt.reason, n, tt.rewinds, len(owned.owned))
+		}
 	}
 }

@@ -1,0 +1,87 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+)
+
+// What the brokers do not answer is an error of each question, and never an
+// empty answer.
+func TestAdminWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, []string{"push"})
+	c.produce("push", 0, 0, 3)
+	c.commitAt("g", "push", 1)
+	a := c.admin()
+	for what, ask := range map[string]func(context.Context) error{
+		"ping": a.Ping,
+		"a topic's setting": func(ctx context.Context) error {
+			v, err := a.TopicConfig(ctx, "push", "cleanup.policy")
+			if err == nil && v != "delete" {
+				t.Errorf("cleanup.policy is %q", v)
+			}
+			return err
+		},
+		"one that there is not": func(ctx context.Context) error {
+			v, err := a.TopicConfig(ctx, "push", "no.such.thing")
+			if v != "" {
+				t.Errorf("an unknown setting is %q", v)
+			}
+			return err
+		},
+		"lag": func(ctx context.Context) error {
+			lags, err := a.Lag(ctx, "g")
+			if err == nil && !reflect.DeepEqual(lags, []PartitionLag{{"push", 0, 1, 3, 2}, {"push", 1, -1, 0, 0}}) {
+				t.Errorf("lag %v", lags)
+			}
+			return err
+		},
+		"nobody's lag": func(ctx context.Context) error {
+			lags, err := a.Lag(ctx, "nobody")
+			if len(lags) != 0 {
+				t.Errorf("a group that is not there: %v", lags)
+			}
+			return err
+		},
+		"committed": func(ctx context.Context) error {
+			at, err := a.Committed(ctx, "g", "push")
+			if err == nil && !reflect.DeepEqual(at, map[int32]int64{0: 1}) {
+				t.Errorf("committed %v", at)
+			}
+			return err
+		},
+		"ends": func(ctx context.Context) error {
+			at, err := a.EndOffsets(ctx, "push")
+			if err == nil && !reflect.DeepEqual(at, map[int32]int64{0: 3, 1: 0}) {
+				t.Errorf("ends %v", at)
+			}
+			return err
+		},
+		"starts": func(ctx context.Context) error {
+			at, err := a.StartOffsets(ctx, "push")
+			if err == nil && !reflect.DeepEqual(at, map[int32]int64{0: 0, 1: 0}) {
+				t.Errorf("starts %v", at)
+			}
+			return err
+		},
+	} {
+		if err := ask(t.Context()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := ask(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, and nobody waits: %v", what, err)
+		}
+	}
+	for _, topics := range [][]string{nil, {"push"}} {
+		if err := a.CheckTopics(t.Context(), topics...); err != nil {
+			t.Errorf("topics %q: %v", topics, err)
+		}
+	}
+	if _, err := a.TopicConfig(t.Context(), "gone", "cleanup.policy"); err == nil {
+		t.Error("a topic that is not there has settings")
+	}
+}
