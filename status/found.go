@@ -103,7 +103,7 @@ func readSchema(ctx context.Context, ask asking, keyspace string) (*foundSchema,
 		return f, err
 	}
 	if f.replication, err = (SchemaOptions{Replication: replication}).replication(); err != nil {
-		return f, err
+		return nil, err
 	}
 	var ttl int
 	found, err = one(ask(ctx, "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name=? AND table_name=?", keyspace, tableName), &ttl)

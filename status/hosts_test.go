@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -185,29 +186,67 @@ func TestNodeThatIsNotUsedCostsTheSession(t *testing.T) {
 // host is a node that the session knows.
 func (l *link) host() *gocql.HostInfo { return l.hosts.Pick(nil)().Info() }
 
+// told is a policy that notes what it is told.
+type told struct {
+	gocql.HostSelectionPolicy
+	said []string
+}
+
+func (p *told) AddHosts(list []*gocql.HostInfo) {
+	p.said = append(p.said, fmt.Sprint("all ", len(list)))
+}
+func (p *told) HostDown(h *gocql.HostInfo)   { p.said = append(p.said, "down "+h.HostID()) }
+func (p *told) HostUp(h *gocql.HostInfo)     { p.said = append(p.said, "up "+h.HostID()) }
+func (p *told) RemoveHost(h *gocql.HostInfo) { p.said = append(p.said, "gone "+h.HostID()) }
+
+// What the driver says of nodes is noted and passed on to the policy that
+// chooses among them.
 func TestHostsNotesWhichAreDown(t *testing.T) {
-	h := watchHosts(gocql.RoundRobinHostPolicy())
+	policy := &told{HostSelectionPolicy: gocql.RoundRobinHostPolicy()}
+	h := watchHosts(policy)
 	host := func(id, addr string) *gocql.HostInfo {
 		info := (&gocql.HostInfo{}).SetConnectAddress(net.ParseIP(addr))
 		info.SetHostID(id)
 		return info
 	}
 	a, b := host("a", "10.0.0.1"), host("b", "10.0.0.2")
-	h.AddHosts([]*gocql.HostInfo{a, b})
 	for _, step := range []struct {
 		what string
 		do   func()
 		want int
+		said string
 	}{
-		{"all are new", func() {}, 0},
-		{"one goes down", func() { h.HostDown(a) }, 1},
-		{"so does the other", func() { h.HostDown(b) }, 2},
-		{"one is back", func() { h.HostUp(a) }, 1},
-		{"the other leaves for good", func() { h.RemoveHost(b) }, 0},
+		{"all are new", func() { h.AddHosts([]*gocql.HostInfo{a, b}) }, 0, "all 2"},
+		{"one goes down", func() { h.HostDown(a) }, 1, "down a"},
+		{"so does the other", func() { h.HostDown(b) }, 2, "down b"},
+		{"one is back", func() { h.HostUp(a) }, 1, "up a"},
+		{"the other leaves for good", func() { h.RemoveHost(b) }, 0, "gone b"},
 	} {
+		policy.said = nil
 		step.do()
-		if got := h.unused(); len(got) != step.want {
-			t.Errorf("%s: unused are %q, want %d", step.what, got, step.want)
+		if got := h.unused(); len(got) != step.want || len(policy.said) != 1 || policy.said[0] != step.said {
+			t.Errorf("%s: unused are %q, want %d; the policy was told %q, want %q", step.what, got, step.want, policy.said, step.said)
 		}
+	}
+}
+
+// A policy that takes no list is told of each node.
+func TestHostsAreAddedOneByOne(t *testing.T) {
+	h := watchHosts(gocql.RoundRobinHostPolicy())
+	var list []*gocql.HostInfo
+	for i := range byte(3) {
+		info := (&gocql.HostInfo{}).SetConnectAddress(net.IPv4(10, 0, 0, i))
+		info.SetHostID(fmt.Sprint(i))
+		list = append(list, info)
+	}
+	h.AddHosts(list)
+	next, seen := h.Pick(nil), 0
+	for range len(list) {
+		if picked := next(); picked != nil {
+			seen++
+		}
+	}
+	if seen != len(list) {
+		t.Errorf("%d of %d nodes are offered", seen, len(list))
 	}
 }

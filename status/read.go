@@ -103,7 +103,7 @@ func (c *Cassandra) readOnce(ctx context.Context, bucket int64, ids []string, r 
 	start := time.Now()
 	l := c.cluster.use()
 	defer l.done()
-	iter := l.Query(selectRows, bucket, ids).WithContext(ctx).Idempotent(true).Iter()
+	iter := l.Query(selectRows, bucket, ids).WithContext(ctx).Iter()
 	err := r.collect(ids, iter.Scan)
 	if failed := iter.Close(); failed != nil {
 		err = noAnswer(failed, c.opts.Timeout)

@@ -76,9 +76,6 @@ func connect(ctx context.Context, opts Options, keyspace string) (*cluster, erro
 // open makes a session. gocql knows no context here; ending the connections it
 // dials ends it as well.
 func (c *cluster) open(ctx context.Context) (*link, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	d := &dialer{life: c.ctx, opening: ctx, timeout: c.opts.Timeout}
 	config, hosts := c.opts.cluster(c.keyspace, d)
 	s, err := config.CreateSession()

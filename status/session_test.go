@@ -92,3 +92,16 @@ func TestCloseWaitsForWhatIsAtWork(t *testing.T) {
 		}
 	})
 }
+
+// What a caller is told is what the latest request met, on the session that is
+// in use.
+func TestTroubleIsOfTheLatestRequest(t *testing.T) {
+	c := testCluster()
+	for _, err := range []error{nil, gocql.ErrNoConnections, gocql.ErrTimeoutNoResponse, nil} {
+		c.observe(c.link, classify(err), err)
+		c.observe(&link{}, refused, gocql.ErrSessionClosed)
+		if got := c.trouble(); got != err {
+			t.Errorf("says %v after %v", got, err)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// Callers that give up take their batches with them and no others: those that
+// rest go on resting until they are full or due, those that are ready go when it
+// is their turn.
+func TestSweepLeavesWhatIsWanted(t *testing.T) {
+	for _, ready := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{answer: func(context.Context, int, int64) error { time.Sleep(10 * time.Second); return nil }}
+			g := testMerger(t, s, func(o *mergeOptions) {
+				o.rows, o.concurrency, o.timeout, o.linger = 3, 1, time.Minute, 5*time.Second
+				if ready {
+					o.linger = time.Millisecond
+				}
+			})
+			hasty, giveUp := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			write := func(ctx context.Context, ids ...string) {
+				wg.Go(func() {
+					if err := g.write(ctx, rowsOf(ids...)); (err == nil) == (ctx == hasty) {
+						t.Errorf("%q: %v", ids, err)
+					}
+				})
+				time.Sleep(100 * time.Millisecond)
+			}
+			write(t.Context(), "x1", "x2", "x3") // keeps the store busy
+			for _, bucket := range []string{"a", "b", "c", "d", "e"} {
+				write(map[bool]context.Context{true: hasty, false: t.Context()}[bucket == "a" || bucket == "d"], bucket+"1")
+			}
+			giveUp()
+			synctest.Wait()
+			write(t.Context(), "c2", "c3") // full by now
+			wg.Wait()
+			got := idsIn(s.batches)
+			for _, id := range []string{"b1", "c1", "c2", "c3", "e1"} {
+				if !strings.Contains(got, id) {
+					t.Errorf("ready %v: batches %q are without %s", ready, got, id)
+				}
+			}
+			if strings.Contains(got, "a1") || strings.Contains(got, "d1") || !strings.Contains(got, "c1 c2 c3") {
+				t.Errorf("ready %v: batches %q, want c as one, and neither a nor d", ready, got)
+			}
+			if left := gauge(t, g.metrics.unacknowledged); left != 0 {
+				t.Errorf("ready %v: %v rows are left", ready, left)
+			}
+		})
+	}
+}
+
+// What a row does not have is no value, which writes nothing: an empty text or a
+// zero would be stored, and read as what it had.
+func TestWhatARowDoesNotHaveIsNoValue(t *testing.T) {
+	for _, tt := range []struct {
+		row  pipeline.Row
+		want string // the columns that have a value
+	}{
+		{pipeline.Row{}, "id device step state at user_hash"},
+		{pipeline.Row{Platform: pipeline.FCM}, "id device step state at provider user_hash"},
+		{pipeline.Row{ProviderID: "p"}, "id device step state at provider_id user_hash"},
+		{pipeline.Row{Reason: "gone"}, "id device step state at reason user_hash"},
+		{pipeline.Row{Reason: "\xff"}, "id device step state at user_hash"}, // nothing is left of it
+	} {
+		var e encodedRows
+		e.append(&tt.row)
+		var have []string
+		for i, name := range columns[1:] {
+			if e.ends[i] >= 0 {
+				have = append(have, name)
+			}
+		}
+		if got := strings.Join(have, " "); got != tt.want || e.ends[valuesPerRow-1] < 0 {
+			t.Errorf("%s: has %s, want %s", fmt.Sprintf("%+v", tt.row), got, tt.want)
+		}
+	}
+}
