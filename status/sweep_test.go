@@ -26,6 +26,8 @@ func TestSweepLeavesWhatIsWanted(t *testing.T) {
 				}
 			})
 			hasty, giveUp := context.WithCancel(t.Context())
+			patient, end := context.WithTimeout(t.Context(), time.Hour)
+			defer end()
 			var wg sync.WaitGroup
 			write := func(ctx context.Context, ids ...string) {
 				wg.Go(func() {
@@ -35,13 +37,13 @@ func TestSweepLeavesWhatIsWanted(t *testing.T) {
 				})
 				time.Sleep(100 * time.Millisecond)
 			}
-			write(t.Context(), "x1", "x2", "x3") // keeps the store busy
+			write(patient, "x1", "x2", "x3") // keeps the store busy
 			for _, bucket := range []string{"a", "b", "c", "d", "e"} {
-				write(map[bool]context.Context{true: hasty, false: t.Context()}[bucket == "a" || bucket == "d"], bucket+"1")
+				write(map[bool]context.Context{true: hasty, false: patient}[bucket == "a" || bucket == "d"], bucket+"1")
 			}
 			giveUp()
 			synctest.Wait()
-			write(t.Context(), "c2", "c3") // full by now
+			write(patient, "c2", "c3") // full by now
 			wg.Wait()
 			got := idsIn(s.batches)
 			for _, id := range []string{"b1", "c1", "c2", "c3", "e1"} {
