@@ -152,7 +152,7 @@ func TestRegistryRestsBetweenItsTries(t *testing.T) {
 // it is so.
 type full struct{ is *atomic.Bool }
 
-var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
+var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'")
 
 func (f full) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
