@@ -56,16 +56,16 @@ func (n *nemesis) kill(ctx context.Context, kind Fault, slots ...*slot) error {
 // loadPatience is how long a kill waits for the load that its scenario wants.
 const loadPatience = 10 * time.Second
 
-// awaitLoad waits, where the scenario wants full windows, until two fifths of the
-// bound are in flight of a worker alone: one that has just begun has nothing to
-// lose.
+// awaitLoad waits, where the scenario wants full windows, until more than half of
+// the bound is in flight of a worker alone: one that has just begun has nothing
+// to lose.
 func (n *nemesis) awaitLoad(ctx context.Context, s *slot) {
 	size := n.world.scenario.windows
 	if size == (sizes{}) {
 		return
 	}
 	for began := time.Now(); time.Since(began) < loadPatience && ctx.Err() == nil; hold(ctx, linger/4) {
-		if n.arrivals.lately(time.Now().Add(-n.world.scenario.Latency), s.name) >= size.bound()*2/5 {
+		if n.arrivals.lately(time.Now().Add(-n.world.scenario.Latency), s.name) >= size.bound()*11/20 {
 			return
 		}
 	}
