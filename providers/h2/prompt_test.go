@@ -47,6 +47,12 @@ func TestServerHearsWhyItIsLeft(t *testing.T) {
 		http2.ErrCodeFrameSize:   func(c *peerConn) { c.raw(http2.FramePing, 0, 0, make([]byte, 7)) },
 		http2.ErrCodeFlowControl: func(c *peerConn) { c.WriteWindowUpdate(0, maxWindow) },
 		http2.ErrCodeCompression: func(c *peerConn) { c.raw(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, []byte{0x80}) },
+		http2.ErrCodeEnhanceYourCalm: func(c *peerConn) {
+			for range 5 { // of 2,000 entries each
+				c.raw(http2.FrameSettings, 0, 0, make([]byte, 6*2000))
+				synctest.Wait() // what is on the wire behind the last one would end the connection first
+			}
+		},
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
