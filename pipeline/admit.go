@@ -128,11 +128,15 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 // Progress is what the lines have done so far, for a Watch.
 func (p *Pipeline) Progress() []LineProgress {
 	all := make([]LineProgress, 0, len(p.routes)*int(charges))
-	for _, r := range p.routes {
-		for _, l := range r.lines {
-			done := l.completed.Load() // first: never more than was queued
-			all = append(all, LineProgress{Line: l.told(), Out: int(l.queued.Load() - done), Completed: done})
+	for l := range p.lines {
+		told := LineProgress{Line: l.told(), Partitions: l.waiting.progress()}
+		for _, own := range told.Partitions {
+			told.Out += own.Out
+			told.Completed += own.Completed
 		}
+		// What the others take in their turns, and what was under way already.
+		told.Turn = len(told.Partitions)*p.groupSize() + p.Window
+		all = append(all, told)
 	}
 	return all
 }
@@ -144,7 +148,7 @@ func (p *Pipeline) Declared() (open, ended []Stall) {
 	for _, stalls := range [][]Stall{open, ended} {
 		for i := range stalls {
 			if l := p.lineTold(stalls[i].Line); l != nil {
-				stalls[i].Partitions = l.partitions(stalls[i].Partitions)
+				stalls[i].Partitions = l.waiting.partitions(stalls[i].Partitions)
 			}
 		}
 	}
@@ -165,12 +169,6 @@ func (p *Pipeline) lineTold(t Line) *line {
 
 // told is what others see of it.
 func (l *line) told() Line { return Line{Route: l.Route, Charge: l.charge.String()} }
-
-// partitions adds those of all that waits in the line.
-func (l *line) partitions(ps []Partition) []Partition {
-	l.waiting.look(func(waiting []*Delivery) { ps = partitionsOf(ps, waiting) })
-	return ps
-}
 
 // partitionsOf adds those of the deliveries' records, each once.
 func partitionsOf(ps []Partition, ds []*Delivery) []Partition {

@@ -93,7 +93,7 @@ type Delivery struct {
 	Reason  Reason
 	Result  Result
 
-	line      *line     // where it waits for its route; nil = it was never to be sent
+	share     *share    // where it waits for its route; nil = it was never to be sent
 	rechecked time.Time // when its user was read after it had waited; zero = as its item's
 	sentAt    time.Time // when it was handed to the provider last
 	confirmed time.Time // when its rows were read after it had waited; zero = as its item's

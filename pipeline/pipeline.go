@@ -360,11 +360,11 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 		if d.abandoned || err != nil {
 			atomic.StoreUint32(&d.Item.abandoned, 1)
 		}
-		if r := d.line; r != nil {
+		if s := d.share; s != nil {
 			if d.inWindow {
-				r.settled(1)
+				s.line.settled(1)
 			}
-			r.completed.Add(1)
+			s.completed.Add(1)
 		}
 		if atomic.AddInt32(&d.Item.unanswered, -1) == 0 {
 			last = append(last, d.Item)

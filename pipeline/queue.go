@@ -30,19 +30,6 @@ func (q *queue[T]) put(values ...T) {
 	q.more.Signal()
 }
 
-// putBack adds values ahead of all others, unless the queue is closed, and says
-// whether it did.
-func (q *queue[T]) putBack(values []T) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return false
-	}
-	q.values = slices.Insert(q.values, 0, values...)
-	q.more.Signal()
-	return true
-}
-
 // remove takes out, without waiting, every value that is to go.
 func (q *queue[T]) remove(goes func(T) bool) (gone []T) {
 	q.mu.Lock()
@@ -55,20 +42,6 @@ func (q *queue[T]) remove(goes func(T) bool) (gone []T) {
 		return true
 	})
 	return gone
-}
-
-// look shows, without waiting, what is in the queue; see must keep nothing of it.
-func (q *queue[T]) look(see func([]T)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	see(q.values)
-}
-
-// isClosed reports whether nothing more is put.
-func (q *queue[T]) isClosed() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.closed
 }
 
 // take waits for values and appends at most limit of them to buf[:0]. It

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -30,21 +29,18 @@ type route struct {
 func newRoute(r Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
 	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
 	for c := range rt.lines {
-		rt.lines[c] = &line{route: rt, charge: charge(c), waiting: newQueue[*Delivery]()}
+		rt.lines[c] = &line{route: rt, charge: charge(c), waiting: newTurns()}
 	}
 	return rt
 }
 
-// line is what waits for a route with one charge, in order. Each has a
-// dispatcher of its own, so that nobody waits for the tokens of others. One
-// that waits for them keeps a quarter of the window at the most.
+// line is what waits for a route with one charge, partition by partition in
+// turns. Each has a dispatcher of its own, so that nobody waits for the tokens
+// of others. One that waits for them keeps a quarter of the window at the most.
 type line struct {
 	*route
 	charge  charge
-	waiting *queue[*Delivery] // closed by Run when nothing more is sent
-	// What was handed to it and what has come back, since the start: together
-	// they say whether it moves.
-	queued, completed atomic.Uint64
+	waiting *turns // closed by Run when nothing more is sent
 }
 
 // lineOf is where a delivery is to wait. Its route is there.
@@ -81,15 +77,11 @@ func (p *Pipeline) sendAll(batches <-chan *Batch) {
 	}
 }
 
-// enqueue hands deliveries to their lines, and empties the lists.
+// enqueue hands one batch's deliveries to their lines, and empties the lists.
 func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
 	for l, ds := range waiting {
 		if len(ds) > 0 {
-			for _, d := range ds {
-				d.line = l
-			}
-			l.queued.Add(uint64(len(ds)))
-			l.waiting.put(ds...)
+			l.waiting.put(l, ds)
 			waiting[l] = ds[:0]
 		}
 	}
@@ -147,9 +139,8 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 // has ended only what is committed is sent, until submitting ends.
 func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 	var group []*Delivery
-	most := max(1, min(dispatchGroup, p.Window/4))
 	for {
-		group = l.waiting.take(group, most)
+		group = l.waiting.take(group, p.groupSize())
 		if len(group) == 0 {
 			return
 		}
@@ -159,6 +150,9 @@ func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 		}
 	}
 }
+
+// groupSize is the most deliveries that are submitted at a time.
+func (p *Pipeline) groupSize() int { return max(1, min(dispatchGroup, p.Window/4)) }
 
 // enter waits for places of the window, and returns the deliveries that have
 // one. The others are given back.
@@ -232,14 +226,14 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) {
 	}
 }
 
-// sendLater puts deliveries that were given back unsent ahead of their lines
-// again, and returns the others in place. They hold no place of the
+// sendLater puts deliveries that were given back unsent ahead of the others of
+// their partitions again, and returns the others in place. They hold no place of the
 // window meanwhile. What may not be sent any more at all is given back.
 func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
-	var later map[*line][]*Delivery
+	var later map[*share][]*Delivery
 	answered := group[:0]
 	for _, d := range group {
-		if d.line == nil || d.abandoned || d.Verdict != Undecided || d.Result.Class != NoAnswer {
+		if d.share == nil || d.abandoned || d.Verdict != Undecided || d.Result.Class != NoAnswer {
 			answered = append(answered, d)
 			continue
 		}
@@ -249,7 +243,7 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 		}
 		if d.inWindow {
 			d.inWindow = false
-			d.line.settled(1)
+			d.share.line.settled(1)
 		}
 		if p.goesBack(d, time.Now()) {
 			unsent([]*Delivery{d})
@@ -257,12 +251,12 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 			continue
 		}
 		if later == nil {
-			later = make(map[*line][]*Delivery)
+			later = make(map[*share][]*Delivery)
 		}
-		later[d.line] = append(later[d.line], d)
+		later[d.share] = append(later[d.share], d)
 	}
-	for l, ds := range later {
-		if !l.waiting.putBack(ds) {
+	for s, ds := range later {
+		if !s.line.waiting.putBack(s, ds) {
 			unsent(ds)
 			answered = append(answered, ds...)
 		}

@@ -185,3 +185,24 @@ func (s shortLived) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	return nil
 }
+
+// Three partitions have all their records open on a slow route, one after the
+// other: each moves from the start, and not only when those before it are sent.
+func TestPartitionsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.faults = false
+		w.fill(3, 1000)
+		pr := &slow{w: w, wait: 500 * time.Millisecond}
+		stop := w.starts(t, w.pipelineTo(t, 50, pr, pr))
+		time.Sleep(10 * time.Second)
+		w.mu.Lock()
+		least := min(w.commits[0], w.commits[1], w.commits[2])
+		if least < 100 {
+			t.Errorf("after 10 s the partitions are committed up to %v of 2000", w.commits)
+		}
+		w.mu.Unlock()
+		stop()
+		pr.out.Wait()
+	})
+}

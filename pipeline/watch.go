@@ -28,11 +28,20 @@ const (
 	WaitingKafka   Waiting = "kafka_silent"         // its brokers do not answer
 )
 
-// LineProgress is what a line has done so far.
-type LineProgress struct {
-	Line      Line
-	Out       int    // deliveries that wait in it or are on their way
+// Progress is what was done so far.
+type Progress struct {
+	Out       int    // deliveries that wait or are on their way
 	Completed uint64 // deliveries that came back, since the start
+}
+
+// LineProgress is what a line has done so far, and of that each partition's.
+type LineProgress struct {
+	Line Line
+	Progress
+	Partitions map[Partition]Progress
+	// Turn is the most deliveries that come back before one of a partition that
+	// has something in the line does.
+	Turn int
 }
 
 // Sight is what a Watch looks at. Ended are the stalls that are over since the
@@ -84,7 +93,7 @@ type Watch struct {
 	options WatchOptions
 	last    time.Time
 	parts   map[Partition]*watched
-	lines   map[Line]*movement
+	lines   map[Line]movement
 	told    map[stallID]time.Time // when an Alert last said so
 }
 
@@ -95,20 +104,13 @@ type watched struct {
 	waiting Waiting
 	since   time.Time // that it has waited for that
 	told    time.Time
-	ahead   map[Line]uint64 // what each line will have completed once all that was out at since is back
+	lines   map[Line]turnTaken
 	seen    bool
 }
 
-// overtaken reports whether all that was out at since is back, but for what lines
-// that are not told of have.
-func (p *watched) overtaken(completed map[Line]uint64) bool {
-	for l, n := range p.ahead {
-		if done, told := completed[l]; told && done < n {
-			return false
-		}
-	}
-	return true
-}
+// turnTaken is when a partition last had a delivery come back from a line, by
+// what was completed then, or had none there.
+type turnTaken struct{ own, all uint64 }
 
 type movement struct {
 	completed uint64
@@ -117,19 +119,20 @@ type movement struct {
 
 // NewWatch makes a Watch.
 func NewWatch(o WatchOptions) *Watch {
-	return &Watch{options: o, parts: make(map[Partition]*watched), lines: make(map[Line]*movement), told: make(map[stallID]time.Time)}
+	return &Watch{options: o, parts: make(map[Partition]*watched), lines: make(map[Line]movement), told: make(map[stallID]time.Time)}
 }
 
-// Look judges what there is to be seen now. A partition whose window is full is
-// overtaken when all that the lines had to do when it came to a halt has been
-// done since: its own first record was among that, and is lost. A line that is
-// stalled says nothing about the partitions that have nothing in it.
+// Look judges what there is to be seen now. A partition whose window is full has
+// a reason while lines with something of it complete sends and it has its turns
+// there. Without anything in a line, or when a line has gone by it for longer
+// than a turn takes, its records are lost. A line that is stalled says nothing
+// about the partitions that have nothing in it.
 //
 //	the partition                                             is
 //	moves, or has no lag                                      not in Standstills
 //	stands still while something is stalled that it needs     excused
 //	… waits: not due, its turn, previous owner, operator      excused
-//	… waits for room, and lines with work complete sends      excused, unless overtaken
+//	… waits for room, and its lines complete sends by turns   excused
 //	… anything else, for less than Patience                   suspected: Quiet
 //	… and for Patience since its last excuse                  Dead
 func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
@@ -138,10 +141,11 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 		clear(w.lines)
 		w.last = now
 	}
-	completed, flowing := w.flowing(now, s)
+	w.move(now, s.Lines)
 	for i := range s.Standstills {
 		still := &s.Standstills[i]
-		p := w.part(now, still, s.Lines)
+		p := w.part(now, still)
+		flowing := w.flowing(p, still.Partition, &s)
 		for j := range s.Ended {
 			if e := &s.Ended[j]; e.excuses(still.Partition) {
 				p.excused = latestOf(p.excused, e.Until)
@@ -150,7 +154,7 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 		switch {
 		case slices.ContainsFunc(s.Stalls, func(st Stall) bool { return st.excuses(still.Partition) }), still.Waiting.excuses():
 			p.excused = now
-		case still.Waiting == WaitingRoom && !p.overtaken(completed):
+		case still.Waiting == WaitingRoom:
 			p.excused = latestOf(p.excused, flowing)
 		}
 		quiet := now.Sub(latestOf(still.Since, p.excused))
@@ -178,10 +182,10 @@ func (w Waiting) excuses() bool {
 func (w Waiting) alarms() bool { return w != WaitingNothing && w != WaitingDue }
 
 // part is what is known of the partition, brought up to date.
-func (w *Watch) part(now time.Time, still *Standstill, lines []LineProgress) *watched {
+func (w *Watch) part(now time.Time, still *Standstill) *watched {
 	p := w.parts[still.Partition]
 	if p == nil {
-		p = &watched{}
+		p = &watched{lines: make(map[Line]turnTaken)}
 		if w.last.Equal(now) { // the first look: what was before is not ours to judge
 			p.excused = now
 		}
@@ -189,10 +193,6 @@ func (w *Watch) part(now time.Time, still *Standstill, lines []LineProgress) *wa
 	}
 	if p.since.IsZero() || !p.moved.Equal(still.Since) || p.waiting != still.Waiting {
 		p.moved, p.waiting, p.since, p.told = still.Since, still.Waiting, now, time.Time{}
-		p.ahead = make(map[Line]uint64, len(lines))
-		for _, l := range lines {
-			p.ahead[l.Line] = l.Completed + uint64(l.Out)
-		}
 	}
 	p.seen = true
 	return p
@@ -209,29 +209,43 @@ func (w *Watch) forget() {
 	}
 }
 
-// flowing says what each line that is not stalled has completed, and up to when
-// they have emptied what waits in them: when the slowest of those with work
-// last completed a send. Zero when none has work.
-func (w *Watch) flowing(now time.Time, s Sight) (completed map[Line]uint64, until time.Time) {
-	completed = make(map[Line]uint64, len(s.Lines))
-	for _, l := range s.Lines {
-		m := w.lines[l.Line]
-		if m == nil {
-			m = &movement{completed: l.Completed, at: now}
-			w.lines[l.Line] = m
-		}
-		if l.Out == 0 || l.Completed != m.completed {
-			m.completed, m.at = l.Completed, now
-		}
-		if slices.ContainsFunc(s.Stalls, func(st Stall) bool { return st.Line == l.Line }) {
-			continue
-		}
-		completed[l.Line] = l.Completed
-		if l.Out > 0 && (until.IsZero() || m.at.Before(until)) {
-			until = m.at
+// move notes which lines have completed something since the last look, or have
+// nothing to do.
+func (w *Watch) move(now time.Time, lines []LineProgress) {
+	for i := range lines {
+		l := &lines[i]
+		if m, known := w.lines[l.Line]; !known || l.Out == 0 || l.Completed != m.completed {
+			w.lines[l.Line] = movement{completed: l.Completed, at: now}
 		}
 	}
-	return completed, until
+}
+
+// flowing says up to when the lines that are not stalled have emptied what a
+// partition has in them: when the slowest of them last completed a send. Zero
+// when it has nothing there, or does not have its turns.
+func (w *Watch) flowing(p *watched, id Partition, s *Sight) (until time.Time) {
+	lost := false
+	for i := range s.Lines {
+		l := &s.Lines[i]
+		own := l.Partitions[id]
+		taken, known := p.lines[l.Line]
+		stalled := slices.ContainsFunc(s.Stalls, func(st Stall) bool { return st.Line == l.Line })
+		if !known || stalled || own.Out == 0 || own.Completed != taken.own {
+			taken = turnTaken{own: own.Completed, all: l.Completed}
+			p.lines[l.Line] = taken
+		}
+		if stalled || own.Out == 0 {
+			continue
+		}
+		lost = lost || l.Completed-taken.all > uint64(l.Turn)
+		if at := w.lines[l.Line].at; until.IsZero() || at.Before(until) {
+			until = at
+		}
+	}
+	if lost {
+		return time.Time{}
+	}
+	return until
 }
 
 // stalls returns an Alert for each declared stall that has lasted too long.

@@ -56,9 +56,26 @@ func (w *watching) standing(d time.Duration, each func()) *watching {
 	return w
 }
 
+// lineWith is a line with so much of p0 in it, and so much of another partition.
+func lineWith(l pipeline.Line, own, other int) pipeline.LineProgress {
+	return pipeline.LineProgress{Line: l, Progress: pipeline.Progress{Out: own + other}, Turn: 5000,
+		Partitions: map[pipeline.Partition]pipeline.Progress{{Topic: "t"}: {Out: own}, {Topic: "t", ID: 1}: {Out: other}}}
+}
+
+// completes lets deliveries come back from a line: of p0, and of another
+// partition, which puts as many in.
+func completes(l *pipeline.LineProgress, own, other int) {
+	p0, p1 := pipeline.Partition{Topic: "t"}, pipeline.Partition{Topic: "t", ID: 1}
+	mine, others := l.Partitions[p0], l.Partitions[p1]
+	mine.Out, mine.Completed = mine.Out-own, mine.Completed+uint64(own)
+	others.Completed += uint64(other)
+	l.Partitions[p0], l.Partitions[p1] = mine, others
+	l.Out, l.Completed = l.Out-own, l.Completed+uint64(own+other)
+}
+
 func TestWatch(t *testing.T) {
 	const minute = time.Minute
-	apns, fcm := pipeline.LineProgress{Line: pipeline.Line{Route: apnsShop}}, pipeline.LineProgress{Line: pipeline.Line{Route: fcmShop}}
+	apns, fcm := pipeline.Line{Route: apnsShop}, pipeline.Line{Route: fcmShop}
 	retries := pipeline.Line{Route: fcmShop, Charge: "retry"}
 	here, elsewhere := []pipeline.Partition{{Topic: "t"}, {Topic: "t", ID: 1}}, []pipeline.Partition{{Topic: "t", ID: 1}, {Topic: "u"}}
 	for _, row := range []struct {
@@ -122,37 +139,53 @@ func TestWatch(t *testing.T) {
 			w.standing(11*minute, nil)
 		}, 0, []string{"tstopped 10m0s"}},
 		{"full, and a slow route empties it", func(w *watching) {
-			w.waiting, apns.Out = pipeline.WaitingRoom, 100_000
-			w.lines = []pipeline.LineProgress{apns, fcm}
-			w.standing(9*minute, func() { w.lines[0].Completed++; w.lines[0].Out-- })
+			w.waiting = pipeline.WaitingRoom
+			w.lines = []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 0, 0)}
+			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 0, nil},
 		{"full, and the route completes nothing", func(w *watching) {
-			w.waiting, apns.Out = pipeline.WaitingRoom, 100
-			w.lines = []pipeline.LineProgress{apns, fcm}
+			w.waiting = pipeline.WaitingRoom
+			w.lines = []pipeline.LineProgress{lineWith(apns, 100, 0), lineWith(fcm, 0, 0)}
 			w.standing(3*minute, nil)
 		}, 61 * time.Second, nil},
 		{"full, one of two routes completes nothing", func(w *watching) {
-			w.waiting, apns.Out, fcm.Out = pipeline.WaitingRoom, 100_000, 100
-			w.lines = []pipeline.LineProgress{apns, fcm}
-			w.standing(3*minute, func() { w.lines[0].Completed++; w.lines[0].Out-- })
+			w.waiting = pipeline.WaitingRoom
+			w.lines = []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 100, 0)}
+			w.standing(3*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 61 * time.Second, nil},
+		{"full, and a route without anything of it completes nothing", func(w *watching) {
+			w.waiting = pipeline.WaitingRoom
+			w.lines = []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 0, 100)}
+			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
+		}, 0, nil},
 		{"full, and that route is stopped, which was declared", func(w *watching) {
-			w.waiting, apns.Out = pipeline.WaitingRoom, 100
-			w.lines = []pipeline.LineProgress{apns}
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 100, 0)}
 			w.stalls.Declare(w.now, "route_paused", "")
 			w.standing(3*minute, nil)
 		}, 0, nil},
 		{"full, with nothing on its way: what fills it is lost", func(w *watching) {
-			w.waiting = pipeline.WaitingRoom
-			w.lines = []pipeline.LineProgress{apns}
-			w.lines[0].Out = 0
-			w.standing(2*minute, nil)
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 0, 100)}
+			w.standing(2*minute, func() { completes(&w.lines[0], 0, 10) })
 		}, 61 * time.Second, nil},
-		{"full, and a thousand times its window has gone past it: its head is lost", func(w *watching) {
-			w.waiting, apns.Out = pipeline.WaitingRoom, 10_000
-			w.lines = []pipeline.LineProgress{apns}
-			w.standing(3*minute, func() { w.lines[0].Completed += 1000 })
-		}, 70 * time.Second, nil},
+		{"full, and the others have had their turns: its own are lost", func(w *watching) {
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 10_000, 100)}
+			w.standing(3*minute, func() { completes(&w.lines[0], 0, 1000) })
+		}, 66 * time.Second, nil},
+		{"full, and the others' turns are long, but it has its own", func(w *watching) {
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 10_000, 100)}
+			second := 0
+			w.standing(9*minute, func() {
+				second++
+				completes(&w.lines[0], max(0, second%20-18), 250)
+			})
+		}, 0, nil},
+		{"full, and was overtaken only while its line was stalled for others", func(w *watching) {
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 10_000, 100)}
+			over := w.stalls.DeclareLine(w.now, "retry_budget", apns, here)
+			w.standing(minute, func() { completes(&w.lines[0], 0, 1000) })
+			over(w.now)
+			w.standing(3*minute, func() { completes(&w.lines[0], 0, 10) })
+		}, 0, nil},
 		{"its records wait for another app's retry budget", func(w *watching) {
 			w.standing(3*minute, func() { w.stalls.DeclareLine(w.now, "retry_budget", retries, here)(w.now) })
 		}, 0, nil},
@@ -164,15 +197,14 @@ func TestWatch(t *testing.T) {
 			w.standing(3*minute, nil)
 		}, 61 * time.Second, nil},
 		{"full, and only a line that has nothing of it moves, for tokens now and then: what fills it is lost", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{apns, {Line: retries, Out: 100_000}}
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 0, 0), lineWith(retries, 0, 100_000)}
 			w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)
-			w.standing(3*minute, func() { w.lines[1].Completed += 10 })
+			w.standing(3*minute, func() { completes(&w.lines[1], 0, 10) })
 		}, 61 * time.Second, nil},
 		{"full, and its own slow line goes on beside that one", func(w *watching) {
-			apns.Out = 100_000
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{apns, {Line: retries, Out: 100_000}}
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(retries, 0, 100_000)}
 			w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)
-			w.standing(9*minute, func() { w.lines[0].Completed++ })
+			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 0, nil},
 		{"the others' room is full, and it has nothing open: they are the ones to judge", func(w *watching) {
 			w.waiting = pipeline.WaitingTurn

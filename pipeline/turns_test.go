@@ -1,0 +1,114 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// waitingFor makes n deliveries of one partition, named "a0", "a1" and so on.
+func waitingFor(partition string, n int) []*Delivery {
+	t := NewTracker(TrackerOptions{Partition: Partition{Topic: partition}, Capacity: n})
+	b := &Batch{Tracker: t, Items: make([]Item, n)}
+	ds := make([]*Delivery, n)
+	for i := range ds {
+		b.Items[i].batch = b
+		ds[i] = &Delivery{Item: &b.Items[i], Device: Device{Hash: fmt.Sprint(partition, i)}}
+	}
+	return ds
+}
+
+func hashes(ds []*Delivery) string {
+	var all []string
+	for _, d := range ds {
+		all = append(all, d.Device.Hash)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestTurns(t *testing.T) {
+	l := &line{waiting: newTurns()}
+	q := l.waiting
+	var group []*Delivery
+	take := func(why string, limit int, want string) {
+		t.Helper()
+		if group = q.take(group, limit); hashes(group) != want {
+			t.Errorf("%s: took %q, want %q", why, hashes(group), want)
+		}
+	}
+	a := waitingFor("a", 7)
+	q.put(l, a[:5])
+	q.put(l, waitingFor("b", 1))
+	take("the first that came", 2, "a0 a1")
+	q.put(l, waitingFor("c", 3))
+	take("one turn each, and room that is left is the next one's", 2, "b0 a2")
+	q.put(l, a[5:])
+	take("who came last has a turn before the first is through", 2, "c0 c1")
+	back := slices.Clone(group)
+	take("in order behind what was put before", 2, "a3 a4")
+	if !q.putBack(back[0].share, back) {
+		t.Error("nothing could be put back")
+	}
+	take("what was put back is ahead of its partition's others, and of nobody else's", 2, "c0 c1")
+	take("all", 9, "a5 a6 c2")
+
+	if p := q.progress()[Partition{Topic: "a"}]; p.Out != 7 || p.Completed != 0 {
+		t.Errorf("of a: %+v, all seven are out", p)
+	}
+	a[0].share.completed.Add(3)
+	if p := q.progress()[Partition{Topic: "a"}]; p.Out != 4 || p.Completed != 3 {
+		t.Errorf("of a: %+v, three have come back", p)
+	}
+
+	q.put(l, a[:2])
+	q.put(l, waitingFor("b", 3))
+	gone := q.remove(func(d *Delivery) bool { return d.Device.Hash[0] == 'a' || d.Device.Hash == "b1" })
+	if hashes(gone) != "a0 a1 b1" {
+		t.Errorf("removed %q", hashes(gone))
+	}
+	if ps := q.partitions([]Partition{{Topic: "a"}}); !slices.Equal(ps, []Partition{{Topic: "a"}, {Topic: "b"}}) {
+		t.Errorf("waiting: %v", ps)
+	}
+	q.close()
+	if q.putBack(back[0].share, back) || !q.isClosed() {
+		t.Error("put back although nothing more is sent")
+	}
+	take("without what was removed, also after the end", 9, "b0 b2")
+	take("closed and empty", 9, "")
+}
+
+// Nothing is lost, none is given twice and each partition keeps its order,
+// whatever groups come and are taken.
+func TestTurnsKeepTheOrderOfAPartition(t *testing.T) {
+	l := &line{waiting: newTurns()}
+	const each = 1000
+	go func() {
+		all := map[string][]*Delivery{"a": waitingFor("a", each), "b": waitingFor("b", each), "c": waitingFor("c", each)}
+		for from := 0; from < each; from += 50 {
+			for _, ds := range all {
+				l.waiting.put(l, ds[from:from+50])
+			}
+		}
+		l.waiting.close()
+	}()
+	next := map[byte]int{}
+	for i := 0; ; i++ {
+		group := l.waiting.take(nil, 1+i%70)
+		if len(group) == 0 {
+			break
+		}
+		for _, d := range group {
+			p := d.Device.Hash[0]
+			if want := fmt.Sprintf("%c%d", p, next[p]); d.Device.Hash != want {
+				t.Fatalf("took %s, want %s", d.Device.Hash, want)
+			}
+			next[p]++
+		}
+	}
+	for _, p := range "abc" {
+		if next[byte(p)] != each {
+			t.Errorf("%d of %d of %c", next[byte(p)], each, p)
+		}
+	}
+}
