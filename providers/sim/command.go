@@ -9,7 +9,7 @@ import (
 // Command is one order to the simulator, by the admin API (POST /commands), by
 // a schedule or by Server.Command. Do says which fields count:
 //
-//	an act's name   Provider, Reply (for "answer"), Times, For, Conn, Reason, Unprocessed, Shutdowns
+//	an act's name   Provider, Reply (for "answer"), Times, For, Conn, To, Reason, Unprocessed, Shutdowns
 //	faults          Faults: replaces what goes wrong by chance at a provider
 //	rules           Rules: replaces all rules; what is left out is off
 //	lifelike        all rules on, with the numbers of LifelikeRules
@@ -21,7 +21,8 @@ import (
 // provider (a connection belongs to the provider of its first request), or to
 // Conn only. With Times it waits for requests instead: that many more are its
 // occasion. All other acts wait for requests: for Times of them (0 means one),
-// or with For for all in that time ("answer" and "hang").
+// or with For for all in that time ("answer" and "hang"). Those may be for what
+// is addressed to one app: To is its topic at Apple, or its Firebase project.
 type Command struct {
 	Do       string   `json:"do"`
 	Provider string   `json:"provider,omitempty"`
@@ -29,6 +30,7 @@ type Command struct {
 	Times    int      `json:"times,omitempty"`
 	For      Interval `json:"for,omitempty"`
 	Conn     uint64   `json:"conn,omitempty"`
+	To       string   `json:"to,omitempty"`
 
 	Reason      string `json:"reason,omitempty"`
 	Unprocessed int    `json:"unprocessed,omitempty"`
@@ -110,6 +112,9 @@ func (c *Command) planAct() (func(s *Server, by string), error) {
 	if c.Times < 0 {
 		return nil, errors.New("times is negative")
 	}
+	if c.To != "" && (a.Do == DoRefuse || p == OAuth || a.Do.connection() && c.Times == 0) {
+		return nil, errors.New("to: only a request of apns or fcm is addressed to an app")
+	}
 	if a.Do == DoRefuse && c.Times == 0 {
 		return func(s *Server, by string) { s.engine.refuseAll(&a, by) }, a.Validate(APNS)
 	}
@@ -121,7 +126,7 @@ func (c *Command) planAct() (func(s *Server, by string), error) {
 	if p == Nobody {
 		return nil, errors.New("provider: apns, fcm or oauth")
 	}
-	o := order{provider: p, conn: c.Conn, act: a, times: c.Times}
+	o := order{provider: p, conn: c.Conn, home: c.To, act: a, times: c.Times}
 	window := c.For > 0 && (a.Do == DoAnswer || a.Do == DoHang)
 	if c.Times == 0 && !window {
 		o.times = 1

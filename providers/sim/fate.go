@@ -69,7 +69,7 @@ func (f *fate) choose(p *push, reply Reply, by string) choice {
 		c.reply, c.by = APNSShutdown, byCommand
 		return c
 	}
-	if ordered, who := f.orders.take(p.provider, p.req.Conn.id, p.req.now); ordered != nil {
+	if ordered, who := f.orders.take(p); ordered != nil {
 		act, c.by = ordered, who
 	} else if drawn != NoReply || act != nil {
 		c.reply, c.by = drawn, byChance

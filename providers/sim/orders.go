@@ -11,6 +11,7 @@ import (
 type order struct {
 	provider Provider
 	conn     uint64 // 0 means any
+	home     string // of the push; empty means any
 	act      Act
 	times    int       // 0 means all
 	until    time.Time // simulated; zero means for ever
@@ -41,12 +42,13 @@ func (o *orders) clear() {
 }
 
 // take returns what is to be done to a request, if anything, and who said so.
-func (o *orders) take(p Provider, conn uint64, now time.Time) (*Act, string) {
+func (o *orders) take(p *push) (*Act, string) {
 	if o.waiting.Load() == 0 {
 		return nil, ""
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	now := p.req.now
 	var found *Act
 	by := ""
 	kept := o.list[:0]
@@ -54,7 +56,7 @@ func (o *orders) take(p Provider, conn uint64, now time.Time) (*Act, string) {
 		if !n.until.IsZero() && !now.Before(n.until) {
 			continue
 		}
-		if found == nil && n.provider == p && (n.conn == 0 || n.conn == conn) {
+		if found == nil && n.provider == p.provider && (n.conn == 0 || n.conn == p.req.Conn.id) && (n.home == "" || n.home == p.home) {
 			act := n.act
 			found, by = &act, n.by
 			if n.times == 1 {

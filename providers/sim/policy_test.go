@@ -185,3 +185,43 @@ func padded(n int) string {
 	const head, tail = `{"aps":{"alert":"`, `"},"pf_id":"n1"}`
 	return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
 }
+
+// A command may be for one app: what is addressed to another one passes it, and
+// it only ends with its time.
+func TestCommandsForOneApp(t *testing.T) {
+	s := newStand(t, nil)
+	server := &Server{policy: s.policy}
+	for provider, c := range map[string]Command{
+		"apns": {Reply: "TopicDisallowed", To: s.other.Topic}, "fcm": {Reply: "PERMISSION_DENIED", To: s.other.Project},
+	} {
+		c.Do, c.Provider, c.For = "answer", provider, Interval(time.Minute)
+		if err := server.Command(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ofOther := func(_ *stand, r *Request) {
+		for i := range r.Fields {
+			switch f := &r.Fields[i]; f.Name {
+			case "apns-topic":
+				f.Value = s.other.Topic
+			case "authorization":
+				if f.Value = s.providerToken(s.other, s.clock); r.Fields[0].Name == f.Name && len(r.Fields) == 2 { // FCM's
+					f.Value = "Bearer " + s.accessToken(s.other)
+				}
+			}
+		}
+		r.Path = strings.Replace(r.Path, s.shop.Project, s.other.Project, 1)
+	}
+	same(t, answered(s, 2), APNSAccepted, APNSAccepted)
+	same(t, answered(s, 2, ofOther), APNSTopicDisallowed, APNSTopicDisallowed)
+	same(t, sent(s, 2), FCMAccepted, FCMAccepted)
+	same(t, sent(s, 2, ofOther), FCMPermissionDenied, FCMPermissionDenied)
+	s.clock = s.clock.Add(time.Minute)
+	same(t, answered(s, 1, ofOther), APNSAccepted)
+	same(t, sent(s, 1, ofOther), FCMAccepted)
+	for _, c := range []Command{{Do: "drain", Provider: "apns"}, {Do: "refuse", For: Interval(time.Second)}, {Do: "answer", Provider: "oauth", Reply: "granted"}} {
+		if c.To = s.other.Topic; server.Command(c) == nil {
+			t.Errorf("%q can be for one app", c.Do)
+		}
+	}
+}
