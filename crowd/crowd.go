@@ -35,9 +35,11 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Options say what the crowd is like. Shares are parts of 1.
 type Options struct {
-	Seed  uint64
-	App   string
-	Users int // at least 20
+	Seed uint64
+	App  string
+	// Others are further apps: users are of one each, by turns.
+	Others []string
+	Users  int // at least 20
 
 	// Shares of the users; the rest is plain.
 	OptedOut, Greedy, DeadToken, HalfDead, NoDevice float64
@@ -148,18 +150,26 @@ func (c *Crowd) User(i int) User {
 		n = 0
 	}
 	for j := range n {
-		u.Devices = append(u.Devices, c.device(r, u.Kind == DeadToken || u.Kind == HalfDead && j == 0))
+		u.Devices = append(u.Devices, c.device(r, c.AppOf(i), u.Kind == DeadToken || u.Kind == HalfDead && j == 0))
 	}
 	return u
 }
 
+// AppOf is the app that user i has, and gets all its notifications of.
+func (c *Crowd) AppOf(i int) string {
+	if n := i % (1 + len(c.Others)); n > 0 {
+		return c.Others[n-1]
+	}
+	return c.App
+}
+
 // device makes up a device; half of them are Apple's.
-func (c *Crowd) device(r *rand.Rand, dead bool) pipeline.Device {
+func (c *Crowd) device(r *rand.Rand, app string, dead bool) pipeline.Device {
 	var raw [32]byte
 	for i := range raw {
 		raw[i] = byte(r.Uint32())
 	}
-	d := pipeline.Device{Platform: pipeline.APNS, Environment: pipeline.Production, App: c.App,
+	d := pipeline.Device{Platform: pipeline.APNS, Environment: pipeline.Production, App: app,
 		Token: hex.EncodeToString(raw[:]), Locale: "en", RegisteredAt: registered}
 	if r.IntN(2) == 0 {
 		d.Platform, d.Environment = pipeline.FCM, ""

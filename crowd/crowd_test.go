@@ -94,3 +94,33 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// With further apps every user is of one: its devices and all that it gets.
+func TestUsersAreOfOneApp(t *testing.T) {
+	o := crowd.Default("shop", 5000)
+	o.Others = []string{"news"}
+	c, err := crowd.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, records := c.Records(), map[string]int{}
+	for range 5000 {
+		rec := g.Next(time.Now())
+		var m pipeline.Message
+		if rec.Fate == crowd.DeadLetters || pipeline.Decode(rec.Value, &m) != nil {
+			continue
+		}
+		records[m.App]++
+		if m.App != c.AppOf(rec.User) {
+			t.Fatalf("user %d is of %s and gets something of %s", rec.User, c.AppOf(rec.User), m.App)
+		}
+		for _, d := range c.User(rec.User).Devices {
+			if d.App != m.App {
+				t.Fatalf("user %d is of %s and has a device of %s", rec.User, m.App, d.App)
+			}
+		}
+	}
+	if len(records) != 2 || records["shop"] < 2000 || records["news"] < 2000 {
+		t.Errorf("records %v, want about as many of each app", records)
+	}
+}

@@ -126,7 +126,7 @@ func (g *Records) remember(rec Record) {
 // value is about 480 bytes, as a real one.
 func (g *Records) value(rec Record, expires time.Time) []byte {
 	b := g.buf[:0]
-	b = fmt.Appendf(b, `{"id":%q,"app":%q,"user_id":"u%d","type":%q,"priority":"high","sender_id":"orders",`, rec.ID, g.crowd.App, rec.User, types[rec.User%len(types)])
+	b = fmt.Appendf(b, `{"id":%q,"app":%q,"user_id":"u%d","type":%q,"priority":"high","sender_id":"orders",`, rec.ID, g.crowd.AppOf(rec.User), rec.User, types[rec.User%len(types)])
 	b = fmt.Appendf(b, `"title":"Order %d is on its way","body":"It left the warehouse in Rotterdam this morning and will be with you between 14:00 and 16:00.",`, g.n)
 	b = fmt.Appendf(b, `"data":{"order":"%d","screen":"orders/detail","campaign":"none"},"sound":"default","badge":%d,"thread_id":"orders",`, g.n, 1+g.n%9)
 	b = fmt.Appendf(b, `"collapse_key":"order-%d","expires_at":%q}`, g.n, expires.UTC().Format(time.RFC3339))
@@ -138,7 +138,7 @@ func (g *Records) value(rec Record, expires time.Time) []byte {
 func (g *Records) broken() Record {
 	rec := Record{User: g.pick(), Fate: DeadLetters, ID: uuid.Must(uuid.NewV7()).String()}
 	rec.Key = []byte("u" + strconv.Itoa(rec.User))
-	id, app := rec.ID, g.crowd.App
+	id, app := rec.ID, g.crowd.AppOf(rec.User)
 	var v string
 	switch g.n % 7 {
 	case 0:

@@ -154,7 +154,7 @@ func TestKills(t *testing.T) {
 			exposed = append(exposed, len(e.Exposed))
 		}
 	}
-	bound := r.Scenario.sizes().bound()
+	bound := r.Scenario.bound()
 	t.Logf("exposed by each kill, of %d: %v", bound, exposed)
 	if len(exposed) != r.kills() {
 		t.Errorf("what was exposed is known of %d of %d kills", len(exposed), r.kills())

@@ -70,6 +70,8 @@ func (n *nemesis) do(ctx context.Context, a Action) error {
 	switch {
 	case a.Fault == Rewind:
 		return n.rewind(ctx, a)
+	case a.Fault == Refused:
+		return n.refuse(ctx, a)
 	case a.Fault == Forbid:
 		return n.forbid(ctx, a)
 	case a.Fault == KillAll:
@@ -122,7 +124,7 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	case Stop:
 		// What a store that is away keeps from ending is repeated by the heir.
 		if n.storeAway(e.Start) {
-			e.Repeats = n.world.scenario.sizes().bound()
+			e.Repeats = n.world.scenario.bound()
 		}
 		e.Orderly = true
 		err := s.term(ctx, n.world.termBudget())
@@ -131,7 +133,7 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	case Pause:
 		// What was in flight is overdue when it wakes up, and what it had to write
 		// is written late.
-		e.Repeats, e.Stalls = n.world.scenario.sizes().bound(), true
+		e.Repeats, e.Stalls = n.world.scenario.bound(), true
 		if err := s.pause(); err != nil {
 			return err
 		}
@@ -271,7 +273,7 @@ func (n *nemesis) paths(ctx context.Context, a Action, name string) error {
 	s.busy.Lock()
 	defer s.busy.Unlock()
 	// Whatever was in flight may have arrived, and nobody will know.
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: name, Start: time.Now(), Repeats: n.world.scenario.sizes().bound(), Stalls: a.For > 0}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: name, Start: time.Now(), Repeats: n.world.scenario.bound(), Stalls: a.For > 0}
 	if !network(ctx, a, s.apns, s.fcm) {
 		return errors.New("nobody knows how")
 	}
@@ -305,7 +307,7 @@ func (n *nemesis) provider(ctx context.Context, a Action) error {
 	case Errors:
 		faults.Unavailable = []float64{0.3, 0.6}[a.Form]
 	case Down:
-		e.Repeats = n.world.scenario.sizes().bound() * len(n.world.workers())
+		e.Repeats = n.world.scenario.bound() * len(n.world.workers())
 		var proxies []*proxy.Proxy
 		for _, s := range n.world.workers() {
 			proxies = append(proxies, map[string]*proxy.Proxy{APNS: s.apns, FCM: s.fcm}[a.Target])
@@ -317,7 +319,7 @@ func (n *nemesis) provider(ctx context.Context, a Action) error {
 		// Without the answers, what was in flight may have been accepted.
 		do := map[Fault]string{GoAway: "drain", Abandon: "abandon"}[a.Fault]
 		if a.Fault == Abandon {
-			e.Repeats = n.world.scenario.sizes().bound() * len(n.world.workers())
+			e.Repeats = n.world.scenario.bound() * len(n.world.workers())
 		}
 		err := server.Command(sim.Command{Do: do, Provider: a.Target})
 		n.note(e)
@@ -337,11 +339,14 @@ func (n *nemesis) provider(ctx context.Context, a Action) error {
 	return err
 }
 
+// banDrain is how long what was in flight at a provider's word may still arrive.
+const banDrain = 2 * time.Second
+
 // bans notes, for each worker, the time that it was told not to call: from the
 // first 429 that it got.
 func (n *nemesis) bans(storm *invariants.Event, after time.Duration) {
-	for name, at := range n.arrivals.first429(storm.Target, storm.Start) {
+	for name, at := range n.arrivals.first(storm.Target, storm.Start, tooMany[storm.Target]) {
 		n.note(invariants.Event{Kind: "ban", Target: name, Start: at, End: at.Add(after.Truncate(time.Second)),
-			Ban: &invariants.Ban{Provider: storm.Target, Drain: 2 * time.Second}})
+			Ban: &invariants.Ban{Provider: storm.Target, Drain: banDrain}})
 	}
 }

@@ -40,7 +40,7 @@ func (n *nemesis) kill(ctx context.Context, kind Fault, slots ...*slot) error {
 			continue
 		}
 		dead = append(dead, s)
-		deaths = append(deaths, death{event: n.begin(invariants.Event{Kind: string(kind), Target: s.name, Of: s.name, Start: began, End: time.Now(), Repeats: n.world.scenario.sizes().bound()})})
+		deaths = append(deaths, death{event: n.begin(invariants.Event{Kind: string(kind), Target: s.name, Of: s.name, Start: began, End: time.Now(), Repeats: n.world.scenario.bound()})})
 	}
 	for i, s := range dead {
 		d := &deaths[i]
@@ -60,12 +60,11 @@ const loadPatience = 10 * time.Second
 // the bound is in flight of a worker alone: one that has just begun has nothing
 // to lose.
 func (n *nemesis) awaitLoad(ctx context.Context, s *slot) {
-	size := n.world.scenario.windows
-	if size == (sizes{}) {
+	if n.world.scenario.windows == (sizes{}) {
 		return
 	}
 	for began := time.Now(); time.Since(began) < loadPatience && ctx.Err() == nil; hold(ctx, linger/4) {
-		if n.arrivals.lately(time.Now().Add(-n.world.scenario.Latency), s.name) >= size.bound()*11/20 {
+		if n.arrivals.lately(time.Now().Add(-n.world.scenario.Latency), s.name) >= n.world.scenario.bound()*11/20 {
 			return
 		}
 	}

@@ -42,7 +42,7 @@ func (n *nemesis) forbid(ctx context.Context, a Action) error {
 		Target: Kafka, Start: time.Now(), Stalls: true}
 	if a.Form == joinGroup {
 		// The group may give partitions away whose owners are not heard any more.
-		e.Repeats = n.world.scenario.sizes().bound() * len(n.world.workers())
+		e.Repeats = n.world.scenario.bound() * len(n.world.workers())
 	}
 	at := n.begin(e)
 	for _, rule := range []*kadm.ACLBuilder{all, denied} {

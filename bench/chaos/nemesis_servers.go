@@ -20,7 +20,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra}
 	if a.Target == Kafka {
 		// The group may give partitions away whose owners cannot say goodbye.
-		e.Repeats = n.world.scenario.sizes().bound() * len(n.world.workers())
+		e.Repeats = n.world.scenario.bound() * len(n.world.workers())
 	}
 	if a.Fault == Lag {
 		e.Stalls, e.Unrecordable, e.Repeats = false, false, 0
@@ -49,7 +49,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	n.events[at].End = time.Now()
 	n.events[at].ComesBack = a.Target == Cassandra && a.Fault != Lag
 	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole || a.Fault == Full) {
-		n.events[at].Pushes = n.world.scenario.sizes().bound() * len(n.world.slots)
+		n.events[at].Pushes = n.world.scenario.bound() * len(n.world.slots)
 	}
 	return err
 }

@@ -127,15 +127,14 @@ func (a *arrivals) seal(t sim.Totals) invariants.Ledger[invariants.Send] {
 	return l
 }
 
-// first429 is when each worker was first told by a provider that it is too much,
-// after a moment.
-func (a *arrivals) first429(provider string, from time.Time) map[string]time.Time {
+// first is when each worker first got a reply of a provider's, after a moment.
+func (a *arrivals) first(provider string, from time.Time, reply string) map[string]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := map[string]time.Time{}
 	for i := range a.entries {
 		e := &a.entries[i]
-		if e.Provider != provider || e.Accepted || !e.At.After(from) || !tooMany[e.Reply] {
+		if e.Provider != provider || e.Accepted || !e.At.After(from) || e.Reply != reply {
 			continue
 		}
 		if at, ok := first[e.Worker]; !ok || e.At.Before(at) {
@@ -146,4 +145,4 @@ func (a *arrivals) first429(provider string, from time.Time) map[string]time.Tim
 }
 
 // tooMany are the answers of status 429 that a storm gives.
-var tooMany = map[string]bool{sim.APNSTooManyRequests.String(): true, sim.FCMProjectQuota.String(): true}
+var tooMany = map[string]string{APNS: sim.APNSTooManyRequests.String(), FCM: sim.FCMProjectQuota.String()}

@@ -57,7 +57,7 @@ func TestArrivals(t *testing.T) {
 	if n, none := a.lately(began.Add(-time.Millisecond), "worker 1"), a.lately(began, "worker 1"); n != 1 || none != 0 {
 		t.Errorf("lately accepted of worker 1: %d, and %d after that", n, none)
 	}
-	if first := a.first429(FCM, began.Add(-time.Second)); len(first) != 1 || !first["worker 2"].Equal(began) {
+	if first := a.first(FCM, began.Add(-time.Second), tooMany[FCM]); len(first) != 1 || !first["worker 2"].Equal(began) {
 		t.Errorf("told that it is too much: %v", first)
 	}
 	if l := a.seal(sim.Totals{Accepted: 3}); l.Sealed || !strings.Contains(l.Missing, "2 acceptances") {

@@ -33,6 +33,9 @@ const (
 	// Forbid takes one of the fleet's rights in Kafka away: the one of its Form.
 	Forbid Fault = "forbidden"
 
+	// Refused are the credentials of one app, at both providers.
+	Refused Fault = "credentials refused"
+
 	// Full is a disk that takes no more writes, of Kafka or Cassandra: Redis
 	// keeps nothing on it. When the length is over there is space again, and an
 	// operator starts what does not answer. What the servers do, as seen:
@@ -77,6 +80,11 @@ func worker(i int) string { return fmt.Sprintf("worker %d", i+1) }
 
 // paths names the connections of a worker to the providers.
 func paths(i int) string { return fmt.Sprintf("providers of worker %d", i+1) }
+
+// app names the target of an app.
+func app(name string) string { return appTarget + name }
+
+const appTarget = "app "
 
 // Action is one fault with its time.
 type Action struct {

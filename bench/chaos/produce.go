@@ -127,7 +127,7 @@ func (p *producer) note(r crowd.Record, rec *kgo.Record) {
 	p.size += int64(len(r.Value))
 	want := fleet.WantOf(r.Fate)
 	e := invariants.Produced{ID: r.ID, Partition: invariants.Partition{Topic: rec.Topic, ID: rec.Partition}, Offset: rec.Offset,
-		At: rec.Timestamp, Copy: want.Copy, Unsent: want.Unsent}
+		At: rec.Timestamp, App: p.people.AppOf(r.User), Copy: want.Copy, Unsent: want.Unsent}
 	if e.ID == "" {
 		// It cannot be used, but its id may be: the decoder is the referee, which
 		// has tests of its own. Without one it has the name of its place.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
@@ -32,7 +33,9 @@ func (r *Result) kinds() (names []string, count, repeated, bound map[string]int)
 	for i := range r.Ledgers.Events {
 		e := &r.Ledgers.Events[i]
 		target := e.Target
-		if target != Kafka && target != Redis && target != Cassandra && target != APNS && target != FCM {
+		if strings.HasPrefix(target, appTarget) {
+			target = "an app"
+		} else if target != Kafka && target != Redis && target != Cassandra && target != APNS && target != FCM {
 			target = "a worker"
 		}
 		name := e.Kind + " of " + target

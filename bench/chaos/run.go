@@ -265,7 +265,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	if u.Mode == configs.AtMostOnce { // what could be repeated is left UNKNOWN
 		for i := range l.Events {
 			e := &l.Events[i]
-			e.Unknown = e.Repeats / u.Scenario.sizes().bound() * u.Scenario.intended()
+			e.Unknown = e.Repeats / u.Scenario.bound() * u.Scenario.intended()
 		}
 	}
 	for _, s := range u.world.workers() {
@@ -286,7 +286,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 func (u *run) limits() invariants.Limits {
 	c := u.world.fleet.Config
 	l := invariants.Limits{Mode: invariants.Mode(c.Lanes[0].Mode), Retries: c.Retries.Max, Heal: 20 * time.Second,
-		SampleGap: 5 * time.Second, Grace: time.Second, Windows: u.Scenario.sizes().bound()}
+		SampleGap: 5 * time.Second, Grace: time.Second, Windows: u.Scenario.bound()}
 	// What a worker reads and may hold; not what it takes to be there.
 	m := c.MemoryBound()
 	l.Held = int64(m.Total() - m.Base - m.Fetch)

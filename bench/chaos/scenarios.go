@@ -22,6 +22,8 @@ type Scenario struct {
 	Spread      sim.Distribution // on top of Latency
 	Session     time.Duration    // after which the group gives a silent member's partitions away
 
+	// others are apps beside the first one; users are of one each, by turns.
+	others []string
 	// late is what FCM's answers take in place of Latency; zero = the same.
 	late sim.Distribution
 	// strange is the share of the records that package records makes up, from 0

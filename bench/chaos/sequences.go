@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
@@ -41,6 +42,11 @@ func sequences() []*Scenario {
 		{Name: "rights", About: "the right to read the lane, to write its retries, or to be in the group is taken away for seconds", Full: 3 * time.Minute, Short: 36 * time.Second,
 			Workers: 2, Rate: 120, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: forbidden, authorized: true,
 			limits: func(l *invariants.Limits) { l.Back = 15 * time.Second }},
+		{Name: "apps", About: "of two apps, one by turns has its credentials refused: the other goes on, and what is held is sent when it is back", Full: 150 * time.Second, Short: 22 * time.Second,
+			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: oneApp, others: []string{news},
+			// Five seconds of records: who does not hold the stopped app's has no room
+			// for the other's then.
+			configure: func(c *configs.Config) { c.Batch.Records, c.Batch.OpenRecords = 100, 500 }},
 	}
 }
 
@@ -147,4 +153,22 @@ func forbidden(r *rand.Rand, length time.Duration) (plan []Action) {
 		plan = append(plan, a, Action{At: at, Fault: Errors, Target: []string{APNS, FCM}[r.IntN(2)], For: a.For})
 	}
 	return plan
+}
+
+// news is the second app of the scenario that has two.
+const news = "news"
+
+// oneApp stops one app in the short form. In full it stops the one, and when that
+// is back the other for longer than the first pause: its probe is refused too.
+// Each comes after as much time without, which the rate is compared with.
+func oneApp(r *rand.Rand, length time.Duration) []Action {
+	names := []string{fleet.App, news}
+	first := r.IntN(len(names))
+	if length < time.Minute {
+		return []Action{{At: length * 9 / 20, Fault: Refused, Target: app(names[first]), For: length * 9 / 20}}
+	}
+	return []Action{
+		{At: length / 5, Fault: Refused, Target: app(names[first]), For: length / 6},
+		{At: length / 2, Fault: Refused, Target: app(names[1-first]), For: length / 4},
+	}
 }

@@ -56,11 +56,13 @@ func (s *slot) start() (err error) {
 	} else {
 		p, err = s.world.fleet.StartOtherWorker(func(c *configs.Config) {
 			c.Apps = slices.Clone(c.Apps)
-			app := &c.Apps[0]
-			apns, fcm := *app.APNS, *app.FCM
-			apns.ProductionURL, apns.SandboxURL = "https://"+s.apns.Addr(), "https://"+s.apns.Addr()
-			fcm.URL = "https://" + s.fcm.Addr()
-			app.APNS, app.FCM = &apns, &fcm
+			for i := range c.Apps {
+				app := &c.Apps[i]
+				apns, fcm := *app.APNS, *app.FCM
+				apns.ProductionURL, apns.SandboxURL = "https://"+s.apns.Addr(), "https://"+s.apns.Addr()
+				fcm.URL = "https://" + s.fcm.Addr()
+				app.APNS, app.FCM = &apns, &fcm
+			}
 		}, s.world.env...)
 	}
 	if err != nil {

@@ -52,7 +52,7 @@ type world struct {
 const (
 	inFlight       = 200 // a route
 	unacknowledged = 100 // a route
-	routes         = 2   // apns/shop/production, fcm/shop
+	routes         = 2   // an app: apns/shop/production, fcm/shop
 	pipelines      = 2   // a lane's own topic; its retry and hold topics
 	partitions     = 8
 	batchRecords   = 500
@@ -65,7 +65,10 @@ const (
 type sizes struct{ inFlight, unacknowledged int }
 
 // bound is how many pushes of one worker can be accepted and not durable.
-func (s sizes) bound() int { return pipelines * routes * (s.inFlight + s.unacknowledged) }
+func (s *Scenario) bound() int {
+	size := s.sizes()
+	return pipelines * routes * (1 + len(s.others)) * (size.inFlight + size.unacknowledged)
+}
 
 func (s *Scenario) sizes() sizes {
 	if s.windows != (sizes{}) {
@@ -98,7 +101,7 @@ func newWorld(ctx context.Context, o *Options, dir string, records int, seen *ar
 		}
 	}()
 	options := crowd.Default(fleet.App, records)
-	options.Seed = o.Seed
+	options.Seed, options.Others = o.Seed, o.Scenario.others
 	options.Soon, options.Within = 0.02, soonWithin
 	if w.people, err = crowd.New(options); err != nil {
 		return nil, err
@@ -107,7 +110,7 @@ func newWorld(ctx context.Context, o *Options, dir string, records int, seen *ar
 		return nil, err
 	}
 	w.fleet, err = fleet.New(fleet.Options{
-		Dir: dir, Programs: o.Programs, Keyspace: "chaos", Watch: seen.watch, Configure: w.configure,
+		Dir: dir, Programs: o.Programs, Others: o.Scenario.others, Keyspace: "chaos", Watch: seen.watch, Configure: w.configure,
 		Servers: fleet.Servers{Kafka: []string{w.proxies[Kafka].Addr()}, Redis: []string{w.proxies[Redis].Addr()},
 			Cassandra: []string{w.proxies[Cassandra].Addr()}},
 		Faults: o.Scenario.usual(),

@@ -13,7 +13,7 @@ import (
 // targetsOf are the devices that a message is for: the one that it names, or
 // all that its user has in the crowd; nil when the crowd knows neither.
 func (f *Fleet) targetsOf(m *pipeline.Message) *crowd.Targets {
-	if f.people == nil || m.App != f.people.App {
+	if f.people == nil || m.App != f.people.App && !slices.Contains(f.people.Others, m.App) {
 		return nil
 	}
 	if m.Device.Token != "" {
@@ -22,7 +22,7 @@ func (f *Fleet) targetsOf(m *pipeline.Message) *crowd.Targets {
 		return t
 	}
 	i, ok := f.people.Find(m.UserID)
-	if !ok {
+	if !ok || m.App != f.people.AppOf(i) {
 		return nil
 	}
 	t := f.people.Targets(i)

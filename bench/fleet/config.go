@@ -16,7 +16,8 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-// App is the name of the one app of a fleet, as messages name it.
+// App is the name of a fleet's app, or of the first of its apps, as messages name
+// it.
 const App = "shop"
 
 // Servers say where a fleet's stores are.
@@ -34,6 +35,7 @@ type Options struct {
 	Dir      string // for the configuration, credentials and logs; must exist
 	Programs Programs
 	Servers  Servers
+	Others   []string // names of apps beside App, each with credentials of its own
 	// Keyspace in Cassandra: one of the fleet's own.
 	Keyspace string
 	// Configure, if given, changes the configuration that New made: small
@@ -94,20 +96,25 @@ func newConfig(o *Options) *configs.Config {
 	return c
 }
 
-// writeSecrets writes the app's credentials and those of the servers into dir,
+// writeSecrets writes the apps' credentials and those of the servers into dir,
 // and names them in c.
-func writeSecrets(c *configs.Config, o *Options, s *sim.Server, creds *sim.Credentials) error {
-	account, err := creds.ServiceAccount(s.TokenURI())
-	if err != nil {
-		return err
-	}
+func writeSecrets(c *configs.Config, o *Options, s *sim.Server, apps []*sim.Credentials) error {
 	at := func(name string) string { return filepath.Join(o.Dir, name) }
-	files := map[string][]byte{"providers.pem": s.CAPEM(), "key.p8": creds.P8, "account.json": account}
-	c.Apps = []configs.App{{Name: App,
-		APNS: &configs.APNS{Topic: creds.Topic, TeamID: creds.TeamID, KeyID: creds.KeyID, KeyFile: at("key.p8"),
-			Environments: []string{"production"}, ProductionURL: s.URL(), SandboxURL: s.URL(), CAFile: at("providers.pem")},
-		FCM: &configs.FCM{Project: creds.Project, ServiceAccountFile: at("account.json"), URL: s.URL(), CAFile: at("providers.pem")},
-	}}
+	files := map[string][]byte{"providers.pem": s.CAPEM()}
+	c.Apps = nil
+	for _, creds := range apps {
+		account, err := creds.ServiceAccount(s.TokenURI())
+		if err != nil {
+			return err
+		}
+		key, accountFile := creds.Name+"-key.p8", creds.Name+"-account.json"
+		files[key], files[accountFile] = creds.P8, account
+		c.Apps = append(c.Apps, configs.App{Name: creds.Name,
+			APNS: &configs.APNS{Topic: creds.Topic, TeamID: creds.TeamID, KeyID: creds.KeyID, KeyFile: at(key),
+				Environments: []string{"production"}, ProductionURL: s.URL(), SandboxURL: s.URL(), CAFile: at("providers.pem")},
+			FCM: &configs.FCM{Project: creds.Project, ServiceAccountFile: at(accountFile), URL: s.URL(), CAFile: at("providers.pem")},
+		})
+	}
 	if a := o.Servers.Access; a != nil {
 		files["servers.pem"], files["password"] = a.CA.PEM(), []byte(a.Password+"\n")
 		tls := configs.TLS{Enabled: true, CAFile: at("servers.pem")}

@@ -47,12 +47,17 @@ type Fleet struct {
 // New starts the simulator and writes the configuration. It asks nothing of
 // the servers: Prepare does.
 func New(o Options) (f *Fleet, err error) {
-	creds, err := sim.NewCredentials(App, "com.example."+App)
-	if err != nil {
-		return nil, err
+	var apps []*sim.Credentials
+	var known []sim.App
+	for _, name := range append([]string{App}, o.Others...) {
+		creds, err := sim.NewCredentials(name, "com.example."+name)
+		if err != nil {
+			return nil, err
+		}
+		apps, known = append(apps, creds), append(known, creds.App())
 	}
 	f = &Fleet{options: o, Config: newConfig(&o), configFile: filepath.Join(o.Dir, "worker.yaml")}
-	f.Sim, err = sim.New(sim.Options{Apps: []sim.App{creds.App()}, Patterns: sim.Patterns(), Faults: o.Faults, CountOnly: o.CountOnly, Watch: o.Watch})
+	f.Sim, err = sim.New(sim.Options{Apps: known, Patterns: sim.Patterns(), Faults: o.Faults, CountOnly: o.CountOnly, Watch: o.Watch})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +69,7 @@ func New(o Options) (f *Fleet, err error) {
 	if err := f.Sim.Start("127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	if err := writeSecrets(f.Config, &o, f.Sim, creds); err != nil {
+	if err := writeSecrets(f.Config, &o, f.Sim, apps); err != nil {
 		return nil, err
 	}
 	if o.Configure != nil {

@@ -171,6 +171,14 @@ func shared(l *Ledgers, before, meanwhile int) {
 	l.Events[1].Start, l.Events[1].End = at(-6000), at(6000)
 }
 
+// ofApp makes all records those of one app, which the event has nothing to do with.
+func ofApp(l *Ledgers, name string) {
+	for i := range l.Producer.Entries {
+		l.Producer.Entries[i].App = name
+	}
+	l.Events[0].Unharmed, l.Events[0].UnharmedApp = "", name
+}
+
 // mostlyEarlier is shared where three of five records were produced long before.
 func mostlyEarlier(l *Ledgers, before, meanwhile int) {
 	shared(l, before, meanwhile)
@@ -346,13 +354,21 @@ func TestCheckNotices(t *testing.T) {
 		{"sent to who opted out", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, refuse("d", "4", 10)) }, I6, "d (push.main/0/3) was never to be sent"},
 		{"sent past the deadline", func(l *Ledgers) { l.Producer.Entries[0].Deadline = at(-2000) }, I6, "after its deadline"},
 		{"called inside a ban", func(l *Ledgers) {
-			l.Events = []Event{{Kind: "429", Start: at(1000), End: at(3000), Ban: &Ban{"apns", 500 * time.Millisecond}}}
+			l.Events = []Event{{Kind: "429", Start: at(1000), End: at(3000), Ban: &Ban{Provider: "apns", Drain: 500 * time.Millisecond}}}
 		}, I6, "b was sent by \"w1\" 900ms after apns said stop"},
 		{"what was in flight still arrives", func(l *Ledgers) {
-			l.Events = []Event{{Kind: "429", Start: at(1500), End: at(3000), Ban: &Ban{"apns", 500 * time.Millisecond}}}
+			l.Events = []Event{{Kind: "429", Start: at(1500), End: at(3000), Ban: &Ban{Provider: "apns", Drain: 500 * time.Millisecond}}}
+		}, "", ""},
+		{"called for an app inside its ban", func(l *Ledgers) {
+			l.Producer.Entries[1].App = "shop"
+			l.Events = []Event{{Kind: "ban", Start: at(1000), End: at(3000), Ban: &Ban{Provider: "apns", App: "shop"}}}
+		}, I6, "b was sent by \"w1\" 900ms after apns said stop"},
+		{"another app's ban", func(l *Ledgers) {
+			l.Producer.Entries[1].App = "news"
+			l.Events = []Event{{Kind: "ban", Start: at(1000), End: at(3000), Ban: &Ban{Provider: "apns", App: "shop"}}}
 		}, "", ""},
 		{"another provider's ban", func(l *Ledgers) {
-			l.Events = []Event{{Kind: "429", Start: at(1000), End: at(3000), Ban: &Ban{"fcm", 0}}}
+			l.Events = []Event{{Kind: "429", Start: at(1000), End: at(3000), Ban: &Ban{Provider: "fcm", Drain: 0}}}
 		}, "", ""},
 
 		{"a partition stood still", func(l *Ledgers) { l.Limits.Standstill = 700 * time.Millisecond }, I7, "stood still at 2 of 5 for 800ms"},
@@ -422,6 +438,13 @@ func TestCheckNotices(t *testing.T) {
 		}, "", ""},
 		{"nine tenths of its share", func(l *Ledgers) { shared(l, 100, 90) }, "", ""},
 		{"less than that", func(l *Ledgers) { shared(l, 100, 89) }, Isolation, "apns accepted 100 in the 6s before the down of fcm, and 89 while it lasted"},
+		{"the other app had nine tenths of its share", func(l *Ledgers) { shared(l, 100, 90); ofApp(l, "news") }, "", ""},
+		{"the other app had less than that", func(l *Ledgers) { shared(l, 100, 89); ofApp(l, "news") }, Isolation, "news accepted 100 in the 6s before"},
+		{"what it had was the stopped app's", func(l *Ledgers) {
+			shared(l, 100, 90)
+			ofApp(l, "news")
+			l.Producer.Entries[0].App = "shop" // two of what came meanwhile
+		}, Isolation, "news accepted 100 in the 6s before"},
 		{"less than before, when what an earlier fault had held came on top", func(l *Ledgers) { mostlyEarlier(l, 100, 60) }, "", ""},
 		{"less than its share, too", func(l *Ledgers) { mostlyEarlier(l, 100, 50) }, Isolation, "50 while it lasted, of a share of 60"},
 		{"the other provider was harmed", func(l *Ledgers) {

@@ -26,7 +26,7 @@ func (c *checker) exits() {
 func (c *checker) share(e *Event) int {
 	accepted, meanwhile := 0, 0
 	for i := range c.Sends.Entries {
-		if s := &c.Sends.Entries[i]; s.Accepted && s.Provider == e.Unharmed {
+		if s := &c.Sends.Entries[i]; s.Accepted && c.unharmed(e, s) {
 			accepted++
 		}
 	}
@@ -36,6 +36,22 @@ func (c *checker) share(e *Event) int {
 		}
 	}
 	return accepted * meanwhile / max(1, len(c.Producer.Entries))
+}
+
+// unharmed reports whether a push has nothing to do with an event.
+func (c *checker) unharmed(e *Event, s *Send) bool {
+	if e.UnharmedApp != "" {
+		return c.appOf(s) == e.UnharmedApp
+	}
+	return e.Unharmed != "" && s.Provider == e.Unharmed
+}
+
+// appOf is the app that a push was for; empty = not known.
+func (c *checker) appOf(s *Send) string {
+	if r := c.records[s.ID]; r != nil {
+		return r.App
+	}
+	return ""
 }
 
 // least is the shortest time that a rate is taken over.
@@ -50,15 +66,16 @@ func (c *checker) during() {
 			continue
 		}
 		all, other, before := 0, 0, 0
-		for _, s := range c.Sends.Entries {
+		for j := range c.Sends.Entries {
+			s := &c.Sends.Entries[j]
 			switch {
 			case !s.Accepted:
 			case !s.At.Before(e.Start) && s.At.Before(e.End):
 				all++
-				if s.Provider == e.Unharmed {
+				if c.unharmed(e, s) {
 					other++
 				}
-			case s.Provider == e.Unharmed && !s.At.Before(e.Start.Add(-length)) && s.At.Before(e.Start):
+			case c.unharmed(e, s) && !s.At.Before(e.Start.Add(-length)) && s.At.Before(e.Start):
 				before++
 			}
 		}
@@ -66,11 +83,11 @@ func (c *checker) during() {
 		if e.Pushes > 0 && all > e.Pushes {
 			c.r.find(Pressure, "%d pushes were accepted while %s was away (%s), at most %d fit the windows", all, e.Target, e.Kind, e.Pushes)
 		}
-		if e.Unharmed == "" || length < least {
+		if e.Unharmed+e.UnharmedApp == "" || length < least {
 			continue
 		}
 		if share := c.share(e); 10*other < 9*min(before, share) {
-			c.r.find(Isolation, "%s accepted %d in the %v before the %s of %s, and %d while it lasted, of a share of %d", e.Unharmed, before, length, e.Kind, e.Target, other, share)
+			c.r.find(Isolation, "%s accepted %d in the %v before the %s of %s, and %d while it lasted, of a share of %d", e.Unharmed+e.UnharmedApp, before, length, e.Kind, e.Target, other, share)
 		}
 	}
 }

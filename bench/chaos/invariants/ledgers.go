@@ -77,6 +77,7 @@ type Produced struct {
 	Partition Partition
 	Offset    int64
 	At        time.Time // of its timestamp
+	App       string    // that it is for; empty = nobody asks
 	Copy      bool      // a further record of an id: it has no outcome of its own
 	Unsent    bool      // must never reach a provider: opted out, unusable, expired
 	Deadline  time.Time // it may not be sent after this; zero = no deadline
@@ -200,17 +201,20 @@ type Event struct {
 	Ban *Ban
 	// Unharmed names a provider that had nothing to do with it: while it lasts,
 	// at least nine tenths as many pushes a second are accepted there as before,
-	// or as its share of what is produced then.
-	Unharmed string
+	// or as its share of what is produced then. UnharmedApp names an app in place
+	// of a provider.
+	Unharmed, UnharmedApp string
 	// Pushes, above 0, is the most that may be accepted from Start to End: a
 	// store is away, so what is not sent stays unsent.
 	Pushes int
 }
 
-// Ban says who may not be called while an Event lasts.
+// Ban says who may not be called while an Event lasts, for any app or only for
+// one.
 type Ban struct {
 	Provider string
 	Drain    time.Duration // of the ban's start, when what is in flight still arrives
+	App      string
 }
 
 // Mode is a lane's delivery mode, as configured.

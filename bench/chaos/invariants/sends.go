@@ -132,7 +132,11 @@ func (c *checker) resends(from, to time.Time) (n int) {
 // banned: after what was in flight, nobody calls a provider that said stop.
 func (c *checker) banned(e *Event) {
 	from := e.Start.Add(e.Ban.Drain)
-	for _, s := range c.Sends.Entries {
+	for i := range c.Sends.Entries {
+		s := &c.Sends.Entries[i]
+		if e.Ban.App != "" && c.appOf(s) != e.Ban.App {
+			continue
+		}
 		if s.Provider == e.Ban.Provider && s.At.After(from) && s.At.Before(e.End) && (e.Target == "" || e.Target == s.Worker) {
 			c.r.find(I6, "%s was sent by %q %v after %s said stop, %v before it may be called again", s.ID, s.Worker,
 				s.At.Sub(e.Start).Round(time.Millisecond), s.Provider, e.End.Sub(s.At).Round(time.Millisecond))
