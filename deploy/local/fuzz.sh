@@ -1,17 +1,29 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the module for $FUZZTIME (10s), $FUZZERS (2) at a
-# time with one worker each: go test takes one target a call. A target's output
-# comes when it has ended. All run, also after one has failed.
+# time with one worker each. A test binary takes one target a call and is built
+# once for all targets of its package. A target's output comes when it has ended.
+# All run, also after one has failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 export FUZZTIME=${FUZZTIME:-10s}
+dir=$(mktemp -d) corpus=$(go env GOCACHE)/fuzz
+export dir corpus
+trap 'rm -rf "$dir"' EXIT
 
+# binary PACKAGE: where its test binary is.
+binary() { echo "$dir/${1//\//_}"; }
+
+# build PACKAGE: as go test -fuzz does, but for what lint.sh does.
+build() { go test -c -vet=off -fuzz . -o "$(binary "$1")" "$1"; }
+
+# fuzz PACKAGE TARGET: what it found interesting is kept where go test keeps it.
 fuzz() {
   local out status=0
   # Minimizing an interesting input may take a minute, which is not the time
   # that was asked for; a failing input is still minimized.
-  out=$(go test "$1" -run '^$' -fuzz "^$2\$" -fuzztime "$FUZZTIME" -fuzzminimizetime 5s -parallel 1 2>&1) || status=$?
+  out=$(cd "$1" && "$(binary "$1")" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" -test.fuzzminimizetime 5s \
+    -test.parallel 1 -test.fuzzcachedir "$corpus/$(go list .)" 2>&1) || status=$?
   printf 'fuzz: %s %s for %s\n%s\n' "$1" "$2" "$FUZZTIME" "$out"
   if [ "$status" != 0 ] && only_late "$out"; then
     echo "fuzz: $1 $2 found nothing; that it ended in its last moment is go.dev/issue/75804"
@@ -28,11 +40,13 @@ only_late() {
   complaints=$(sed -n '/^--- FAIL/,$p' <<<"$1" | grep -vE '^(--- FAIL: .*|FAIL.*|exit status 1)$')
   [ "$complaints" = '    context deadline exceeded' ]
 }
-export -f fuzz only_late
+export -f binary build fuzz only_late
 
 files=$(grep -rlE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*\(' . | LC_ALL=C sort || true)
-for file in $files; do
+targets=$(for file in $files; do
   for target in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$file"); do
     echo "./$(dirname "${file#./}") $target"
   done
-done | xargs -P "${FUZZERS:-2}" -L 1 bash -c 'fuzz "$0" "$1"'
+done)
+cut -d ' ' -f 1 <<<"$targets" | uniq | xargs -r -P "${FUZZERS:-2}" -L 1 bash -c 'build "$0"'
+xargs -r -P "${FUZZERS:-2}" -L 1 bash -c 'fuzz "$0" "$1"' <<<"$targets"
