@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -33,11 +34,21 @@ func (c *cluster) produceBatch(topic string, partition int32, packed bool, n int
 	c.produceRaw(topic, partition, rawBatch(c.t, packed, n, record))
 }
 
+// zipper packs as fast as it can: what is read again does not depend on how well,
+// and with the race detector packing costs most.
+func zipper(to io.Writer) *gzip.Writer {
+	z, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // there is such a level
+	}
+	return z
+}
+
 // rawBatch is a batch as a producer sends it.
 func rawBatch(t *testing.T, packed bool, n int, record func(int) *kgo.Record) []byte {
 	t.Helper()
 	var records bytes.Buffer
-	z := gzip.NewWriter(&records)
+	z := zipper(&records)
 	for i := range n {
 		w := wireRecord(i, record(i))
 		if packed {

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"runtime"
 	"strings"
@@ -15,7 +14,7 @@ import (
 func packed(t *testing.T, records ...*kgo.Record) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z := zipper(&b)
 	for i, r := range records {
 		_, _ = z.Write(wireRecord(i, r)) // a buffer takes everything
 	}
