@@ -160,19 +160,30 @@ func (a *assignment) leaveOut(e *kgo.ErrDecompressTooLarge) int64 {
 func (a *assignment) hasUnread() bool { return a.unread.From < a.unread.To }
 
 // fetchFailed notes what a fetch failed with: a reason to stop, or one that may
-// pass. withData is as of isFinal.
-func (a *assignment) fetchFailed(err error, withData bool, now time.Time) {
-	switch {
-	case a.stopped != nil:
-	case isFinal(err, withData):
-		a.stopped = &PartitionError{Partition: a.partition, Offset: a.position(), Err: err}
-	default:
-		a.topic.metrics.fetchErrors.Inc()
-		if a.failing == nil || now.Sub(a.failedAt) > silence {
-			a.failingSince = now
-		}
-		a.failing, a.failedAt = err, now
+// pass. withData is as of isSpoilt, and records is how many came with the error.
+//
+// It reports whether to fetch once more from the position on. What is spoilt may
+// have become so on the way; and the client tells of it with the first of the
+// sound records before it, or goes on behind it. So it counts only where nothing
+// comes before it, and stops the partition there, if it lasts.
+func (a *assignment) fetchFailed(err error, withData bool, records int, now time.Time) (again bool) {
+	spoilt := isSpoilt(err, withData)
+	if a.stopped != nil {
+		return false
 	}
+	if spoilt && records > 0 {
+		return true
+	}
+	a.topic.metrics.fetchErrors.Inc()
+	if a.failing == nil || now.Sub(a.failedAt) > silence {
+		a.failingSince = now
+	}
+	if isGone(err) || spoilt && (a.position() < 0 || now.Sub(a.failingSince) >= passing) {
+		a.stopped = &PartitionError{Partition: a.partition, Offset: a.position(), Err: err}
+		return false
+	}
+	a.failing, a.failedAt = err, now
+	return spoilt
 }
 
 const (
@@ -180,7 +191,8 @@ const (
 	// alone would ask again at once, for as long as it lasts.
 	refetch = 250 * time.Millisecond
 	// passing is how long an error that Kafka calls retriable may last, such as
-	// that of a leader that moves, before the partition is named.
+	// that of a leader that moves, before the partition is named, and how long
+	// records may come spoilt before it stops.
 	passing = 5 * time.Second
 )
 

@@ -163,7 +163,7 @@ func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 	}
 	fetches := s.client.PollRecords(ctx, room)
 	stopped, behind := s.take(fetches)
-	s.client.SetOffsets(behind) // while nothing can be taken away
+	s.goTo(behind) // while nothing can be taken away
 	s.client.AllowRebalance()
 	for _, e := range stopped {
 		s.tellStopped(e)
@@ -171,10 +171,24 @@ func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 	s.tellHealth()
 }
 
+// goTo sends the client to other offsets. It does nothing about one that it takes
+// to be its own, although it may have gone on behind what is no records: so it is
+// sent elsewhere first. Nothing is polled in between.
+func (s *Source) goTo(at offsets) {
+	var elsewhere offsets
+	for topic, partitions := range at {
+		for id, o := range partitions {
+			elsewhere.set(pipeline.Partition{Topic: topic, ID: id}, kgo.EpochOffset{Epoch: -1, Offset: o.Offset + 1})
+		}
+	}
+	s.client.SetOffsets(elsewhere)
+	s.client.SetOffsets(at)
+}
+
 // take gives polled records to their assignments. Records of a partition that
 // is not ours any more are dropped: they are not committed, so its owner reads
-// them. It returns those that cannot go on from here, and where to read on
-// behind batches that cannot be unpacked.
+// them. It returns those that cannot go on from here, and where to read on:
+// behind batches that cannot be unpacked, and once more what is no records.
 func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind offsets) {
 	now := time.Now()
 	s.mu.Lock()
@@ -207,8 +221,8 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 			// The log's start moved on before the first record was read.
 			a.tracker.Fence()
 			a.lost, a.ended, s.reclaim = true, true, true
-		} else if p.Err != nil {
-			a.fetchFailed(p.Err, p.HighWatermark > 0, now)
+		} else if p.Err != nil && a.fetchFailed(p.Err, p.HighWatermark > 0, len(p.Records), now) {
+			behind.set(a.partition, kgo.EpochOffset{Epoch: -1, Offset: a.position()})
 		}
 		if before == nil && a.stopped != nil {
 			stopped = append(stopped, a.stopped)
@@ -235,7 +249,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 func (s *Source) topicFailed(topic string, err error, now time.Time) {
 	for p, a := range s.parts {
 		if p.Topic == topic && !a.ended {
-			a.fetchFailed(err, false, now)
+			a.fetchFailed(err, false, 0, now)
 			a.failingSince = time.Time{} // it has no leader that moves: named at once
 		}
 	}
@@ -246,19 +260,22 @@ func isPollEnd(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kgo.ErrClientClosed)
 }
 
-// isFinal reports whether reading on after a fetch's error would leave records
-// out: they are gone, or cannot be read. withData says that the error came with
-// a broker's answer that held records; then what the broker did not say itself
-// the client found in them. All other errors may pass.
-func isFinal(err error, withData bool) bool {
+// isGone reports whether a fetch's error says that records are gone: reading on
+// would leave them out.
+func isGone(err error) bool {
 	if errors.Is(err, kerr.OffsetOutOfRange) {
 		return true
 	}
-	if _, lost := errors.AsType[*kgo.ErrDataLoss](err); lost {
-		return true
-	}
+	_, lost := errors.AsType[*kgo.ErrDataLoss](err)
+	return lost
+}
+
+// isSpoilt reports whether what came is no records: a checksum or a format that
+// is wrong. withData says that the error came with a broker's answer that held
+// records; then what the broker did not say itself the client found in them.
+func isSpoilt(err error, withData bool) bool {
 	_, said := errors.AsType[*kerr.Error](err)
-	return withData && !said
+	return withData && !said && !isGone(err)
 }
 
 // tellStopped makes it known that a partition cannot go on, and what of its log

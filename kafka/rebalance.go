@@ -83,7 +83,22 @@ func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.O
 	}
 	s.beginAt(offsets, stands, starts)
 	placeStarts(ctx, s.admin, offsets, s.options.Commit)
+	s.noteStarts(offsets)
 	return offsets, nil
+}
+
+// noteStarts remembers where partitions begin of which nothing was committed.
+func (s *Source) noteStarts(offsets map[string]map[int32]kgo.Offset) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, partitions := range offsets {
+		for id, o := range partitions {
+			a := s.parts[pipeline.Partition{Topic: topic, ID: id}]
+			if at := o.EpochOffset().Offset; at >= 0 && a != nil && a.committed < 0 && a.from < 0 {
+				a.from = at
+			}
+		}
+	}
 }
 
 // beginAt begins the assignments of partitions that the group has committed, and

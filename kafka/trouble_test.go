@@ -91,19 +91,20 @@ func TestWhatAFetchErrorMeans(t *testing.T) {
 		reason   string
 		err      error
 		withData bool
-		final    bool
+		gone     bool
+		spoilt   bool
 	}{
-		{"the offset is gone", kerr.OffsetOutOfRange, false, true},
-		{"the log was cut short", &kgo.ErrDataLoss{Topic: "push"}, false, true},
-		{"records that are no records", errors.New("encoded crc 1 does not match calculated crc 2"), true, true},
-		{"the broker's own trouble", kerr.UnknownServerError, true, false},
-		{"the broker's own trouble, about data", kerr.UnsupportedCompressionType, false, false},
-		{"no right to read", kerr.TopicAuthorizationFailed, false, false},
-		{"the topic was made anew", kerr.UnknownTopicID, false, false},
-		{"a request that got no answer", errors.New("connection reset by peer"), false, false},
+		{"the offset is gone", kerr.OffsetOutOfRange, true, true, false},
+		{"the log was cut short", &kgo.ErrDataLoss{Topic: "push"}, false, true, false},
+		{"records that are no records", errors.New("encoded crc 1 does not match calculated crc 2"), true, false, true},
+		{"the broker's own trouble", kerr.UnknownServerError, true, false, false},
+		{"the broker's own trouble, about data", kerr.UnsupportedCompressionType, false, false, false},
+		{"no right to read", kerr.TopicAuthorizationFailed, false, false, false},
+		{"the topic was made anew", kerr.UnknownTopicID, false, false, false},
+		{"a request that got no answer", errors.New("connection reset by peer"), false, false, false},
 	} {
-		if got := isFinal(tt.err, tt.withData); got != tt.final {
-			t.Errorf("%s: stops %v, want %v", tt.reason, got, tt.final)
+		if gone, spoilt := isGone(tt.err), isSpoilt(tt.err, tt.withData); gone != tt.gone || spoilt != tt.spoilt {
+			t.Errorf("%s: gone %v, spoilt %v; want %v, %v", tt.reason, gone, spoilt, tt.gone, tt.spoilt)
 		}
 	}
 }
@@ -122,7 +123,7 @@ func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
 		named bool
 	}{{0, false}, {passing - 1, false}, {passing, true}, {passing + 2*silence, false}, {2*passing + 2*silence, true}} {
 		now := began.Add(step.after)
-		a.fetchFailed(kerr.NotLeaderForPartition, false, now)
+		a.fetchFailed(kerr.NotLeaderForPartition, false, 0, now)
 		if named := a.trouble() != nil; named != step.named {
 			t.Errorf("after %v: named %v, want %v", step.after, named, step.named)
 		}
@@ -145,7 +146,7 @@ func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
 	a := s.parts[p]
 	a.begin(stand{committed: 5, unresolved: -1}, 0)
 	failedAt := time.Now()
-	a.fetchFailed(kerr.TopicAuthorizationFailed, false, failedAt)
+	a.fetchFailed(kerr.TopicAuthorizationFailed, false, 0, failedAt)
 	for _, step := range []struct {
 		reason string
 		end    int64

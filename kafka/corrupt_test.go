@@ -1,0 +1,198 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// rot spoils one batch wherever it comes by, as long as it is on. It stands for
+// a bit that flips on a disk or on the way: the in-process broker keeps nothing
+// that is not whole.
+type rot struct {
+	mark   []byte // in the batch, and nowhere else
+	at     int    // where in the batch it is
+	spoil  func(batch []byte)
+	on     atomic.Bool
+	spoilt atomic.Int64 // how often it was
+}
+
+func (r *rot) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &rottenConn{Conn: conn, rot: r}, nil
+}
+
+// rottenConn reads whole answers of a broker, and passes them on spoilt.
+type rottenConn struct {
+	net.Conn
+	rot    *rot
+	answer []byte // what is left of it
+}
+
+func (c *rottenConn) Read(b []byte) (int, error) {
+	if len(c.answer) == 0 {
+		var size [4]byte
+		if _, err := io.ReadFull(c.Conn, size[:]); err != nil {
+			return 0, err
+		}
+		c.answer = append(size[:], make([]byte, binary.BigEndian.Uint32(size[:]))...)
+		if _, err := io.ReadFull(c.Conn, c.answer[4:]); err != nil {
+			return 0, err
+		}
+		if i := bytes.Index(c.answer, c.rot.mark); i >= c.rot.at && c.rot.on.Load() {
+			c.rot.spoil(c.answer[i-c.rot.at:])
+			c.rot.spoilt.Add(1)
+		}
+	}
+	n := copy(b, c.answer)
+	c.answer = c.answer[n:]
+	return n, nil
+}
+
+// rots are what a single bit can do to a batch.
+var rots = []struct {
+	reason string
+	spoil  func(batch []byte)
+	says   string
+}{
+	{"a bit of a record", func(b []byte) { b[70] ^= 4 }, "crc"},
+	{"a bit of the checksum", func(b []byte) { b[17] ^= 1 }, "crc"},
+	{"a bit of the format's version", func(b []byte) { b[16] ^= 64 }, "magic"},
+}
+
+// rotten is a cluster whose partition 0 has sound records, a batch of one record
+// that rots, and 5 sound ones behind it.
+func rotten(t *testing.T, sound int, spoil func([]byte)) (*cluster, *rot) {
+	c := newCluster(t, 2, []string{"push"})
+	if sound > 0 {
+		c.produce("push", 0, 0, sound)
+	}
+	mark := []byte("here is the rot")
+	batch := rawBatch(t, false, 1, func(int) *kgo.Record {
+		r := record("push", 0, sound)
+		r.Headers = []kgo.RecordHeader{{Key: "x", Value: mark}}
+		return r
+	})
+	c.produceRaw("push", 0, batch)
+	c.produce("push", 0, sound+1, 5)
+	r := &rot{mark: mark, at: bytes.Index(batch, mark), spoil: spoil}
+	r.on.Store(true)
+	return c, r
+}
+
+// A batch that stays spoilt stops its partition right before it: what is sound
+// before it comes, it and what is behind it stays in Kafka, and it is not asked
+// for over and over. The others go on; and when it is sound again, nothing is
+// missing.
+func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
+	for _, tt := range rots {
+		for _, sound := range []int{0, 25} {
+			t.Run(fmt.Sprintf("%s behind %d", tt.reason, sound), func(t *testing.T) {
+				t.Parallel() // each waits until it is clear that it lasts
+				c, r := rotten(t, sound, tt.spoil)
+				sources := *c
+				sources.options.Dial = r.dial
+				var told troubles
+				options := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: told.health, Drain: mortal}
+				s := sources.source(options)
+				bad := pipeline.Partition{Topic: "push"}
+				take := func(s *Source, n int, from int64) {
+					t.Helper()
+					for _, b := range nextItems(t, s, n) {
+						for _, it := range b.Items {
+							if b.Partition == bad {
+								if it.Offset != from {
+									t.Fatalf("offset %d came, want %d", it.Offset, from)
+								}
+								from++
+							}
+						}
+						done(b)
+					}
+				}
+				take(s, sound, 0)
+				var stopped *PartitionError
+				eventually(t, "the partition is named as stopped", func() bool {
+					stopped, _ = errors.AsType[*PartitionError](told.of(bad))
+					return stopped != nil
+				})
+				if stopped.Partition != bad || stopped.Offset != int64(sound) || !strings.Contains(stopped.Error(), tt.says) {
+					t.Errorf("it says %q; want offset %d and %q", stopped, sound, tt.says)
+				}
+				asked := r.spoilt.Load()
+				for i := range 10 {
+					c.produce("push", 1, i, 1)
+					if b := nextItems(t, s, 1)[0]; b.Partition.ID != 1 {
+						t.Fatalf("offset %d of partition %d came", b.Items[0].Offset, b.Partition.ID)
+					} else {
+						done(b)
+					}
+				}
+				// One fetch may have been under way when it stopped.
+				if more := r.spoilt.Load() - asked; more > 1 {
+					t.Errorf("it was fetched %d times more after it had stopped", more)
+				}
+				if err := s.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if at := c.committed("g", "push", 0); at > int64(sound) || sound > 0 && at != int64(sound) {
+					t.Errorf("committed %d, want %d", at, sound)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				r.on.Store(false)
+				take(sources.source(options), 6, int64(sound))
+			})
+		}
+	}
+}
+
+// What was spoilt on the way is sound when it is fetched again: the partition
+// goes on by itself.
+func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
+	for _, tt := range rots {
+		t.Run(tt.reason, func(t *testing.T) {
+			c, r := rotten(t, 25, tt.spoil)
+			c.options.Dial = r.dial
+			var told troubles
+			s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: func(p pipeline.Partition, err error) {
+				told.health(p, err)
+				r.on.Store(false) // it was alone in an answer
+			}})
+			var at int64
+			for _, b := range nextItems(t, s, 31) {
+				for _, it := range b.Items {
+					if it.Offset != at {
+						t.Fatalf("offset %d came, want %d", it.Offset, at)
+					}
+					at++
+				}
+				done(b)
+			}
+			for _, err := range told.told() {
+				if _, stopped := errors.AsType[*PartitionError](err); stopped {
+					t.Errorf("it stopped: %v", err)
+				}
+			}
+			if len(told.told()) == 0 {
+				t.Error("nobody was told that it came spoilt")
+			}
+		})
+	}
+}
