@@ -38,7 +38,7 @@ func startWhole(t *testing.T) *wholeFleet {
 	shared := localtest.Require(t)
 	w := &wholeFleet{t: t}
 	dir := t.TempDir()
-	programs, err := processes.Build(w.waiting(), dir, false, "pushworker", "pushctl")
+	programs, err := processes.Build(t.Context(), dir, false, "pushworker", "pushctl")
 	w.check(err)
 	servers := processes.Servers{Kafka: []string{localtest.Kafka(t, local.KafkaOptions{}).Addr()}, Redis: []string{localtest.Redis(t, local.RedisOptions{}).Addr()},
 		Cassandra: []string{shared.Cassandra}}
