@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make test` does, one phase after another, with the seconds of each.
-# The first phase that fails ends it with its status.
+# What `make test` does, one phase after another, with the seconds of each; lint
+# works beside them. The first phase that fails ends it with its status.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -8,8 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PATH=$PATH:${PUSHFLEET_CACHE:-$PWD/.cache}/servers/promtool
 
 phases=()
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$(mktemp) lint_log=$(mktemp) lint=
+trap 'end_lint; rm -f "$log" "$lint_log"' EXIT
 
 # phase NAME COMMAND...
 phase() {
@@ -39,6 +39,28 @@ go_test() {
   [ -s "$log" ] || return 0
   echo "== go test"
   grep -v 'no test files' "$log" || true
+}
+
+# start_lint: lint.sh works in what the tests leave of the cores, as they wait for
+# servers much of the time. A process group of its own can be ended as one.
+start_lint() {
+  set -m
+  nice -n 19 deploy/local/lint.sh >"$lint_log" 2>&1 &
+  lint=$!
+  set +m
+}
+
+# finish_lint waits for it and says what it said.
+finish_lint() {
+  local status=0
+  wait "$lint" || status=$?
+  lint=
+  cat "$lint_log"
+  return "$status"
+}
+
+end_lint() {
+  [ -z "$lint" ] || kill -- "-$lint" 2>/dev/null || true
 }
 
 # Tests that judge workers from outside, in processes of their own: the test
@@ -74,8 +96,9 @@ tests() {
 
 phase "fetch servers" deploy/local/fetch.sh --tests
 phase "build" go build -o bin/ ./cmd/... ./deploy/local/servers
-phase "gofmt, vet, staticcheck, govulncheck" deploy/local/lint.sh
+start_lint
 phase "fuzz" deploy/local/fuzz.sh
 phase "tests" tests
+phase "gofmt, vet, staticcheck, govulncheck" finish_lint
 report
 go_test
