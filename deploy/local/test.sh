@@ -75,16 +75,17 @@ go_tests() {
   local packages
   mapfile -t packages
   [ "${#packages[@]}" = 0 ] ||
-    go test "$@" -count=1 -vet=off -p "${P:-2}" -timeout "${TIMEOUT:-60m}" "${packages[@]}" 2>&1 | tee -a "$log"
+    go test "$@" -count=1 -vet=off -timeout "${TIMEOUT:-60m}" "${packages[@]}" 2>&1 | tee -a "$log"
 }
 
-# all_tests runs both kinds, also when the first has failed.
+# all_tests runs both kinds, also when the first has failed. Of the second no more
+# than two at once: a worker that is starved leaves its group, and repeats.
 all_tests() {
-  local packages status=0
+  local packages status=0 at_once=${P:-3}
   # shellcheck disable=SC2086 # PKG may be several
   packages=$(go list ${PKG:-./...}) || return
-  echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | go_tests -race || status=$?
-  echo "-- of workers from outside" && (grep -E "$harness" <<<"$packages" || true) | go_tests || status=$?
+  echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | go_tests -race -p "$at_once" || status=$?
+  echo "-- of workers from outside" && (grep -E "$harness" <<<"$packages" || true) | go_tests -p $((at_once < 2 ? at_once : 2)) || status=$?
   return "$status"
 }
 
