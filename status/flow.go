@@ -49,7 +49,7 @@ func (f *flow) end(weight, mark int, failure failure) {
 			f.cuts++
 		}
 		f.good = 0
-	case failure == noFailure && f.limit < f.most:
+	case failure == noFailure:
 		f.good += weight
 		if f.good >= f.limit {
 			f.limit, f.good = min(f.limit+fullWeight, f.most), 0

@@ -49,6 +49,17 @@ func TestFlowHalvesOncePerOverload(t *testing.T) {
 	if f.limit != 16*fullWeight || len(steps) != 17 {
 		t.Errorf("limit %d in steps %v, want back at 16 batches by single ones", f.limit, steps)
 	}
+	f.end(fullWeight, f.start(fullWeight), overloaded)
+	for i := range 8 { // as many as there is room for, and not one less
+		if f.limit != 8*fullWeight {
+			t.Errorf("limit %d after %d successes of 8", f.limit, i)
+		}
+		f.end(fullWeight, f.start(fullWeight), noFailure)
+	}
+	if f.limit != 9*fullWeight {
+		t.Errorf("limit %d after 8 successes of 8, want one more", f.limit)
+	}
+	f = newFlow(16)
 	f.end(1, f.start(1), unconnected)
 	if f.limit != 16*fullWeight {
 		t.Errorf("limit %d: a lost connection is no overload", f.limit)

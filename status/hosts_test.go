@@ -129,7 +129,12 @@ func TestHostsAreWatchedWithPatience(t *testing.T) {
 // gocql has lost sight of a node that answers: the session is replaced, once,
 // although all its requests succeed.
 func TestNodeThatIsNotUsedCostsTheSession(t *testing.T) {
-	opts, err := Options{Hosts: []string{localtest.Require(t).Cassandra}, Log: slog.New(slog.DiscardHandler)}.withDefaults()
+	t.Run("made up", func(t *testing.T) { nodeThatIsNotUsed(t, startNode(t).addr()) })
+	t.Run("real", func(t *testing.T) { nodeThatIsNotUsed(t, localtest.Require(t).Cassandra) })
+}
+
+func nodeThatIsNotUsed(t *testing.T, addr string) {
+	opts, err := Options{Hosts: []string{addr}, Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,7 @@ type merger struct {
 	work   sync.Cond // on mu: ready or flow has changed, or ctx has ended
 	open   map[int64]*batch
 	timers dueHeap
-	ready  []*batch // in order; ready[head:] are waiting
-	head   int
+	ready  []*batch // waiting, in order
 	flow   flow
 	free   []*batch
 }
@@ -122,9 +121,7 @@ func (g *merger) write(ctx context.Context, rows []pipeline.Row) error {
 		return fmt.Errorf("writing %d status rows to %s: %w", len(rows), g.place, err)
 	}
 	c := &call{left: len(rows), done: make(chan struct{})}
-	if !g.admit(c, rows) {
-		return ErrClosed
-	}
+	g.admit(c, rows)
 	select {
 	case <-c.done:
 		return nil
@@ -136,12 +133,9 @@ func (g *merger) write(ctx context.Context, rows []pipeline.Row) error {
 }
 
 // admit encodes the rows into the batches of their buckets.
-func (g *merger) admit(c *call, rows []pipeline.Row) bool {
+func (g *merger) admit(c *call, rows []pipeline.Row) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ctx.Err() != nil {
-		return false
-	}
 	var b *batch
 	for i := range rows {
 		r := &rows[i]
@@ -156,7 +150,6 @@ func (g *merger) admit(c *call, rows []pipeline.Row) bool {
 		}
 	}
 	g.metrics.unacknowledged.Add(float64(len(rows)))
-	return true
 }
 
 // abandon gives a call up: its caller's context has ended. The error says what
@@ -196,8 +189,8 @@ func (g *merger) sweep() {
 	clear(g.timers[len(resting):])
 	g.timers = resting
 	heap.Init(&g.timers)
-	kept := g.ready[:g.head]
-	for _, b := range g.ready[g.head:] {
+	kept := g.ready[:0]
+	for _, b := range g.ready {
 		if b.wanted() {
 			kept = append(kept, b)
 		} else {
@@ -274,23 +267,15 @@ func (g *merger) fill(b *batch) {
 }
 
 func (g *merger) push(b *batch) {
-	if g.head > 64 && g.head > len(g.ready)/2 {
-		n := copy(g.ready, g.ready[g.head:])
-		clear(g.ready[n:])
-		g.ready, g.head = g.ready[:n], 0
-	}
 	g.ready = append(g.ready, b)
 	g.work.Signal()
 }
 
 // runClock makes batches ready when their time is up.
 func (g *merger) runClock() {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
-		timer.Reset(g.expire())
 		select {
-		case <-timer.C:
+		case <-time.After(g.expire()):
 		case <-g.wake:
 		case <-g.ctx.Done():
 			return
@@ -349,11 +334,8 @@ func (g *merger) take() (b *batch, mark int, ok bool) {
 			g.work.Wait()
 			continue
 		}
-		b = g.ready[g.head]
-		g.ready[g.head] = nil
-		if g.head++; g.head == len(g.ready) {
-			g.ready, g.head = g.ready[:0], 0
-		}
+		b = g.ready[0]
+		g.ready[0], g.ready = nil, g.ready[1:]
 		if g.open[b.bucket] == b {
 			delete(g.open, b.bucket)
 		}
@@ -367,7 +349,7 @@ func (g *merger) take() (b *batch, mark int, ok bool) {
 
 // workable reports whether there is a ready batch and a place for it.
 func (g *merger) workable() bool {
-	return g.head < len(g.ready) && g.flow.fits(g.weight(g.ready[g.head]))
+	return len(g.ready) > 0 && g.flow.fits(g.weight(g.ready[0]))
 }
 
 // finish acknowledges the rows of a batch, or puts it back for another attempt.

@@ -76,3 +76,29 @@ func TestWaitingForAPlace(t *testing.T) {
 		})
 	}
 }
+
+// hooked counts who waits for its end.
+type hooked struct {
+	context.Context
+	waiting int
+}
+
+func (h *hooked) AfterFunc(func()) (stop func() bool) {
+	h.waiting++
+	return func() bool { h.waiting--; return true }
+}
+
+// Queries come and go for as long as the store lives, and leave nothing with it.
+func TestPlacesLeaveNothingBehind(t *testing.T) {
+	life := &hooked{Context: context.Background()}
+	p := newPlaces(1, time.Second, func() error { return nil }, life)
+	for range 3 {
+		if err := p.take(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		p.leave(1)
+	}
+	if life.waiting != 0 {
+		t.Errorf("%d queries that are over wait for the store's end", life.waiting)
+	}
+}

@@ -101,7 +101,7 @@ func TestSplitStatements(t *testing.T) {
 
 func TestOptionsAreRefused(t *testing.T) {
 	good := Options{Hosts: []string{"c1"}}
-	if o, err := good.withDefaults(); err != nil || o.FlushRows != 200 || o.FlushLinger != 10*time.Millisecond || o.Timeout != 5*time.Second || o.Consistency != "LOCAL_QUORUM" {
+	if o, err := good.withDefaults(); err != nil || o.FlushRows != 200 || o.FlushLinger != 10*time.Millisecond || o.Timeout != 5*time.Second || o.Consistency != "LOCAL_QUORUM" || o.Log == nil {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 	for _, tt := range []struct {

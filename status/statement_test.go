@@ -114,6 +114,9 @@ func TestWhatTheDriverIsTold(t *testing.T) {
 	if c.SslOpts == nil || c.SslOpts.Config != tlsConfig || !c.SslOpts.EnableHostVerification {
 		t.Errorf("TLS %+v", c.SslOpts)
 	}
+	if p, is := c.ReconnectionPolicy.(*gocql.ConstantReconnectionPolicy); !is || p.MaxRetries != 1 || p.Interval > time.Second {
+		t.Errorf("a pool without connections waits for %+v", c.ReconnectionPolicy)
+	}
 	if c.HostFilter == nil {
 		t.Error("nodes of other data centres are used")
 	}
@@ -178,6 +181,10 @@ func TestSessionIsGivenItsTime(t *testing.T) {
 			c := testCluster()
 			if sickAfter(c, tt.err, tt.long-time.Millisecond) {
 				t.Errorf("%v for less than %v cost the session", tt.err, tt.long)
+			}
+			sickAfter(c, nil, time.Millisecond)
+			if sickAfter(c, tt.err, tt.long-time.Millisecond) {
+				t.Errorf("%v for less than %v after an answer cost the session", tt.err, tt.long)
 			}
 			if !sickAfter(c, tt.err, time.Second) {
 				t.Errorf("%v for %v cost nothing", tt.err, tt.long+time.Second)

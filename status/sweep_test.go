@@ -61,6 +61,28 @@ func TestSweepLeavesWhatIsWanted(t *testing.T) {
 	}
 }
 
+// The bucket of a batch that was let go takes rows again: in a batch of its own,
+// and without those that nobody waits for.
+func TestBucketOfAnAbandonedBatchTakesRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		g := testMerger(t, s, func(o *mergeOptions) { o.linger = time.Second })
+		hasty, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := g.write(hasty, rowsOf("a1")); err == nil {
+			t.Error("written before its linger was over")
+		}
+		patient, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if err := g.write(patient, rowsOf("a2")); err != nil {
+			t.Error(err)
+		}
+		if got := idsIn(s.batches); got != "a2" {
+			t.Errorf("batches %q, want the second row alone", got)
+		}
+	})
+}
+
 // What a row does not have is no value, which writes nothing: an empty text or a
 // zero would be stored, and read as what it had.
 func TestWhatARowDoesNotHaveIsNoValue(t *testing.T) {
