@@ -165,6 +165,7 @@ func TestFullBatchDoesNotLinger(t *testing.T) {
 	}{
 		{"by rows", func(o *mergeOptions) { o.rows = 3 }, []string{"a1", "a2", "a3", "a4", "a5", "a6"}, "a1 a2 a3 | a4 a5 a6"},
 		{"by bytes: a row has 32", func(o *mergeOptions) { o.bytes = 60 }, []string{"a1", "a2", "a3", "a4"}, "a1 a2 | a3 a4"},
+		{"by bytes, to the last one", func(o *mergeOptions) { o.bytes = 64 }, []string{"a1", "a2", "a3", "a4"}, "a1 a2 | a3 a4"},
 		{"a row that is too long alone still goes", func(o *mergeOptions) { o.bytes = 1 }, []string{"a1", "a2"}, "a1 | a2"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ type node struct {
 	buckets map[string]int64 // of the ids that have rows
 	reads   []int            // ids of each confirm query
 	batches []int            // rows of each batch
-	asked   map[string]int   // requests by what they are: hello, read, write, ping
+	asked   map[string]int   // requests by what they are: hello, schema, read, write, ping
 	answer  func(what string, n int) error
 }
 
@@ -219,6 +219,9 @@ func (n *node) query(cql string, values [][]byte) ([]byte, error) {
 		}
 		return n.find(of, int64(binary.BigEndian.Uint64(values[0])), wire{values[1]})
 	case strings.Contains(cql, " FROM system_schema."):
+		if err := n.note("schema"); err != nil {
+			return nil, err
+		}
 		args := make([]any, len(values))
 		for i, v := range values {
 			args[i] = string(v)

@@ -93,7 +93,7 @@ func TestWindowHours(t *testing.T) {
 }
 
 func TestSplitStatements(t *testing.T) {
-	got := splitStatements("-- a; b\nCREATE x\n  WITH y; -- z\n\nCREATE w;\n-- the end\n")
+	got := splitStatements("-- a; b\nCREATE x\n  WITH y; -- z\n\nCREATE w\n;\n-- the end\n")
 	if want := []string{"-- a; b\nCREATE x\n  WITH y", "CREATE w"}; !slices.Equal(got, want) {
 		t.Errorf("statements %q, want %q", got, want)
 	}

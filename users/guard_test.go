@@ -163,6 +163,7 @@ func TestFailingShows(t *testing.T) {
 		w.must(err)
 		ctx, cancel := context.WithCancel(w.ctx)
 		done := make(chan struct{})
+		gone.Store(true)
 		go func() {
 			defer close(done)
 			_ = r.Run(ctx)
@@ -171,7 +172,7 @@ func TestFailingShows(t *testing.T) {
 			cancel()
 			<-done
 		}()
-		for _, step := range []struct{ away, fails bool }{{false, false}, {true, true}, {false, false}} {
+		for _, step := range []struct{ away, fails bool }{{true, true}, {false, false}, {true, true}, {false, false}} {
 			gone.Store(step.away)
 			time.Sleep(5 * time.Second)
 			if p := last.Load(); (p.Err != nil) != step.fails || math.IsInf(lag(), 1) != step.fails {

@@ -1,0 +1,162 @@
+package users
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// What counts of a device: a registration that is not older than the one that is
+// there, a removal that reaches it, and what only repeats if it still holds. While
+// a shard is built, repeats count as what they repeat.
+func TestWhatCountsOfADevice(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
+	registered := func(ms int64) *change { return &change{device: &pipeline.Device{RegisteredAt: at(ms)}} }
+	removed := func(upTo int64) *change { return &change{ifNotAfter: at(upTo)} }
+	repeating := func(c *change) *change { c.repeats = true; return c }
+	for _, tt := range []struct {
+		why             string
+		c               *change
+		there           time.Time
+		ready, building bool // whether it counts then
+	}{
+		{"registered anew", registered(100), time.Time{}, true, true},
+		{"registered again, later", registered(101), at(100), true, true},
+		{"registered again", registered(100), at(100), true, true},
+		{"registered again, earlier", registered(99), at(100), false, false},
+		{"removed without a limit", &change{}, at(100), true, true},
+		{"removed up to later", removed(101), at(100), true, true},
+		{"removed up to then", removed(100), at(100), true, true},
+		{"removed up to earlier", removed(99), at(100), false, false},
+		{"removed, and not there", removed(99), time.Time{}, true, true},
+		{"repeated, and it holds", repeating(registered(100)), at(100), true, true},
+		{"repeated, and a later one holds", repeating(registered(99)), at(100), false, false},
+		{"repeated, and an earlier one holds", repeating(registered(101)), at(100), false, true},
+		{"repeated, and not there any more", repeating(registered(100)), time.Time{}, false, true},
+		{"a removal repeated, and not there", repeating(&change{}), time.Time{}, true, true},
+		{"a removal repeated, and there again", repeating(&change{}), at(100), false, true},
+	} {
+		for _, ready := range []bool{true, false} {
+			want := tt.building
+			if ready {
+				want = tt.ready
+			}
+			if got := (&merging{ready: ready}).counts(tt.c, tt.there); got != want {
+				t.Errorf("%s, shard complete %v: counts %v", tt.why, ready, got)
+			}
+		}
+	}
+}
+
+// The owner of a token is who registered it last; of two in one millisecond
+// everybody takes the same.
+func TestOwnerOfAToken(t *testing.T) {
+	for _, tt := range []struct {
+		claims claims
+		want   string
+	}{
+		{claims{{"ada", 5}}, "ada"},
+		{claims{{"ada", 5}, {"bob", 6}}, "bob"},
+		{claims{{"bob", 5}, {"ada", 6}}, "ada"},
+		{claims{{"ada", 5}, {"bob", 5}}, "bob"},
+		{claims{{"ada", 7}, {"bob", 5}, {"cy", 7}}, "cy"},
+	} {
+		for range tt.claims {
+			if got := tt.claims.owner().user; got != tt.want {
+				t.Errorf("of %v it is %s, want %s", tt.claims, got, tt.want)
+			}
+			tt.claims = append(tt.claims[1:], tt.claims[0]) // in any order
+		}
+	}
+}
+
+// A token is contested from its second claim on until there is one again.
+func TestContestedTokens(t *testing.T) {
+	m := &merging{ready: true, cases: map[string]bool{}}
+	var cs claims
+	for _, step := range []struct {
+		user    string
+		at      int64 // 0 = removed
+		owner   string
+		claims  int
+		opened  bool
+		changed bool // the case is opened or closed by this
+	}{
+		{"ada", 1, "ada", 1, false, false},
+		{"ada", 2, "ada", 1, false, false},
+		{"bob", 3, "bob", 2, true, true},
+		{"cy", 1, "bob", 3, false, false},
+		{"bob", 0, "ada", 2, false, false},
+		{"cy", 0, "ada", 1, false, true},
+		{"ada", 0, "", 0, false, false},
+	} {
+		clear(m.cases)
+		c := &change{user: step.user, hash: "h"}
+		if step.at > 0 {
+			c.device = &pipeline.Device{RegisteredAt: time.UnixMilli(step.at)}
+		}
+		cs = m.token(slices.Clone(cs), c)
+		opened, changed := m.cases[contested+"h"]
+		if len(cs) != step.claims || len(cs) > 0 && cs.owner().user != step.owner || opened != step.opened || changed != step.changed {
+			t.Errorf("after %s at %d: %v, case opened %v, changed %v", step.user, step.at, cs, opened, changed)
+		}
+	}
+}
+
+// A user is kept as long as there is anything to keep.
+func TestWhoIsKept(t *testing.T) {
+	for why, s := range map[string]stored{
+		"a device":           {User: pipeline.User{Devices: make([]pipeline.Device, 1)}},
+		"preferences":        {kept: kept{prefsSet: true}},
+		"a part unread":      {kept: kept{unread: make([]unreadPart, 1)}},
+		"what nobody knows":  {kept: kept{extra: []byte{optionalSection + 5, 0}}},
+		"nothing":            {},
+		"memory of devices":  {User: pipeline.User{Devices: make([]pipeline.Device, 0, 5)}},
+		"devices left out":   {kept: kept{dropped: dropped{devices: 3}}},
+		"memory of unknowns": {kept: kept{extra: []byte{}}},
+	} {
+		want := why == "nothing" || why == "memory of devices" || why == "devices left out" || why == "memory of unknowns"
+		if s.empty() != want {
+			t.Errorf("%s: empty %v", why, s.empty())
+		}
+	}
+}
+
+// Parts in quarantine of one user are remembered up to a bound, preferences in
+// any case, and each until it can be read.
+func TestPartsInQuarantineAreBounded(t *testing.T) {
+	m := &merging{ready: true, cases: map[string]bool{}, unread: map[string]bool{}}
+	var u stored
+	part := func(i int) *change {
+		c := &change{user: "ada", offset: int64(i), unread: &unreadPart{offset: int64(i)}}
+		if i > 0 {
+			c.hash = string(rune('a' + i))
+			c.unread.hash = c.hash
+		}
+		return c
+	}
+	for i := maxUnread + 2; i >= 0; i-- { // preferences last
+		m.user(&u, part(i))
+	}
+	if len(u.unread) != maxUnread+1 || u.unread[0].hash != "" || u.Quarantine != pipeline.DeviceUnread|pipeline.PreferencesBroken {
+		t.Fatalf("%d parts, the first of %q, marks %b", len(u.unread), u.unread[0].hash, u.Quarantine)
+	}
+	if !slices.IsSortedFunc(u.unread, func(a, b unreadPart) int { return int(a.offset - b.offset) }) {
+		t.Errorf("parts are not in order: %+v", u.unread)
+	}
+	if first := (&change{user: "ada", hash: "b"}).key(); m.unread[first] || m.cases[quarantined+first] {
+		t.Error("one that is not remembered is told")
+	}
+	again := part(5)
+	again.unread.offset, again.unread.version = 99, true
+	m.user(&u, again)
+	if at := u.unreadAt(again.hash); len(u.unread) != maxUnread+1 || u.unread[at].offset != 99 || !u.unread[at].version {
+		t.Errorf("a part that was replaced: %+v", u.unread)
+	}
+	m.user(&u, &change{user: "ada", preferences: &pipeline.Preferences{OptOutAll: true}})
+	if u.unreadAt("") >= 0 || u.Quarantine != pipeline.DeviceUnread || m.unread[PreferencesKey("ada")] || !u.Preferences.OptOutAll {
+		t.Errorf("preferences that can be read again: %+v, marks %b", u.unread, u.Quarantine)
+	}
+}

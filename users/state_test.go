@@ -1,0 +1,190 @@
+package users
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// What is adopted of a shard: as it is, built anew, or with the follower set
+// back to where it is.
+func TestAdoptingAShard(t *testing.T) {
+	const stale = time.Hour
+	build, write := version{7, 1}, version{7, 2}
+	believed := shardState{known: true, version: build, applied: []int64{10, 20}, ready: true, beat: time.UnixMilli(5)}
+	found := func(change func(*shardState)) shardState {
+		s := shardState{version: write, applied: []int64{10, 20}, at: time.Now(), ready: true, marker: formatBuild(7)}
+		change(&s)
+		return s
+	}
+	old := time.Now().Add(-2 * stale)
+	for _, tt := range []struct {
+		why        string
+		was        shardState
+		got        shardState
+		rebuild    bool
+		anew, back bool
+	}{
+		{"as believed", believed, found(func(*shardState) {}), false, false, false},
+		{"further", believed, found(func(s *shardState) { s.applied[1] = 21 }), false, false, false},
+		{"further, and old", believed, found(func(s *shardState) { s.applied[1], s.at = 21, old }), false, false, false},
+		{"behind", believed, found(func(s *shardState) { s.applied[1] = 19 }), false, false, true},
+		{"behind, and old", believed, found(func(s *shardState) { s.applied[1], s.at = 19, old }), false, true, false},
+		{"wiped", believed, shardState{}, false, true, false},
+		{"its marker is gone", believed, found(func(s *shardState) { s.marker, s.ready = "", false }), false, true, false},
+		{"a marker of another build", believed, found(func(s *shardState) { s.marker, s.ready = formatBuild(8), false }), false, true, false},
+		{"of another build", believed, found(func(s *shardState) { s.version.build, s.marker = 8, formatBuild(8) }), false, false, true},
+		{"of another build that is not done", believed, found(func(s *shardState) { s.version.build, s.marker, s.ready = 8, "", false }), false, false, true},
+		{"seen first", shardState{}, found(func(*shardState) {}), false, false, true},
+		{"seen first, and old", shardState{}, found(func(s *shardState) { s.at = old }), false, true, false},
+		{"seen first, by one who rebuilds", shardState{}, found(func(*shardState) {}), true, true, false},
+		{"seen again, by one who rebuilds", believed, found(func(*shardState) {}), true, false, false},
+	} {
+		r, err := NewRegistry(nil, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.options.MaxStale, r.options.Rebuild = stale, tt.rebuild
+		r.shards[3], r.pos, r.spans = tt.was, []int64{12, 22}, []Span{{0, 100}, {0, 200}}
+		r.shards[3].applied = slices.Clone(tt.was.applied)
+		anew, back := r.adopt(3, tt.got)
+		st := &r.shards[3]
+		if anew != tt.anew || back != tt.back || st.known == anew || !slices.Equal(st.applied, tt.got.applied) {
+			t.Errorf("%s: anew %v, set back %v; believes %+v", tt.why, anew, back, *st)
+		}
+		want := []int64{12, 22}
+		if tt.back {
+			want = tt.got.applied
+		}
+		if !slices.Equal(r.pos, want) || r.seek != tt.back {
+			t.Errorf("%s: the follower goes to %v, seeks %v", tt.why, r.pos, r.seek)
+		}
+		if !st.ready && !slices.Equal(st.target, []int64{100, 200}) || st.ready && st.target != nil {
+			t.Errorf("%s: to be built up to %v", tt.why, st.target)
+		}
+		if same := tt.was.known && tt.got.version.build == 7; same != (st.beat == believed.beat) {
+			t.Errorf("%s: its last beat is %v", tt.why, st.beat)
+		}
+	}
+}
+
+// What is not a state of a shard is no state: neither an empty one nor part of
+// one.
+func TestStatesOfShards(t *testing.T) {
+	good := version{0xfeed, 12}.String()
+	for _, tt := range []struct {
+		why    string
+		fields map[string]string
+		want   shardState
+		err    error
+	}{
+		{"nothing", nil, shardState{}, nil},
+		{"offsets without a version", map[string]string{"0": "5"}, shardState{}, nil},
+		{"a state", map[string]string{"v": good, "at": "7000", "0": "5", "1": "6"},
+			shardState{version: version{0xfeed, 12}, at: time.UnixMilli(7000), applied: []int64{5, 6}}, nil},
+		{"a version without a write", map[string]string{"v": formatBuild(1)}, shardState{}, ErrVersion},
+		{"a write of 0", map[string]string{"v": formatBuild(1) + ".0"}, shardState{}, ErrVersion},
+		{"a write that is none", map[string]string{"v": formatBuild(1) + ".x"}, shardState{}, ErrVersion},
+		{"a build that is none", map[string]string{"v": "1.1"}, shardState{}, ErrVersion},
+		{"an offset that is none", map[string]string{"v": good, "0": "x"}, shardState{}, ErrCorrupt},
+		{"a time that is none", map[string]string{"v": good, "at": ""}, shardState{}, ErrCorrupt},
+		{"a field that nobody knows", map[string]string{"v": good, "x": "5"}, shardState{}, ErrVersion},
+		{"a partition below 0", map[string]string{"v": good, "-1": "5"}, shardState{}, ErrVersion},
+		{"a partition that is missing", map[string]string{"v": good, "0": "5", "2": "6"}, shardState{}, ErrCorrupt},
+	} {
+		got, err := parseState(tt.fields)
+		if !errors.Is(err, tt.err) || err == nil && !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v, %v; want %+v, %v", tt.why, got, err, tt.want, tt.err)
+		}
+	}
+	for s, good := range map[string]bool{"00000000000000ff": true, "ff": false, "000000000000000ff": false, "00000000000000fg": false, "": false} {
+		if build, err := parseBuild(s); (err == nil) != good || good && build != 0xff {
+			t.Errorf("build %q: %x, %v", s, build, err)
+		}
+	}
+}
+
+// What cannot be read as claims is said to be so, and nobody's claim is made up.
+func TestEntriesOfTheTokenIndex(t *testing.T) {
+	cs := claims{{"ada", 5}, {"bob", 1e12}}
+	raw := cs.encode(7)
+	for _, tt := range []struct {
+		why  string
+		raw  []byte
+		want claims
+		err  error
+	}{
+		{"nothing", nil, nil, nil},
+		{"as written", raw, cs, nil},
+		{"of another build", cs.encode(8), nil, nil},
+		{"empty", []byte{}, nil, ErrVersion},
+		{"of another version", append([]byte{2}, raw[1:]...), nil, ErrVersion},
+		{"cut in its head", raw[:headLen-1], nil, ErrCorrupt},
+		{"cut behind its head", raw[:headLen], nil, ErrCorrupt},
+		{"cut", raw[:len(raw)-1], nil, ErrCorrupt},
+		{"with something behind", append(bytes.Clone(raw), 0), nil, ErrCorrupt},
+	} {
+		if got, err := decodeClaims(tt.raw, 7); !errors.Is(err, tt.err) || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, %v", tt.why, got, err)
+		}
+	}
+}
+
+// A record has no section without content: what is stored of a million users is
+// no longer than it must be.
+func TestRecordsAreNoLongerThanTheyMustBe(t *testing.T) {
+	head := []byte{recordVersion, 7, 0, 0, 0, 0, 0, 0, 0}
+	var u stored
+	if got := u.encode(7); !bytes.Equal(got, head) {
+		t.Errorf("nobody is %x", got)
+	}
+	u.prefsSet = true
+	if got := u.encode(7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 3, 0, 0, 0)) {
+		t.Errorf("preferences that were set to nothing are %x", got)
+	}
+	plain := &pipeline.User{Preferences: pipeline.Preferences{OptOutAll: true, Types: []string{"ad"}}}
+	if got := Encode(nil, plain, 7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 6, 1, 0, 1, 2, 'a', 'd')) {
+		t.Errorf("preferences are %x", got)
+	}
+	if got := Encode([]byte("before"), new(pipeline.User), 7); !bytes.Equal(got, append([]byte("before"), head...)) {
+		t.Errorf("appended: %x", got)
+	}
+}
+
+// A score is exact as a float, of two notifications the later is the greater,
+// and an equal one supersedes nothing.
+func TestScores(t *testing.T) {
+	item := func(id string, at time.Time) *pipeline.Item {
+		it := &pipeline.Item{FirstSeen: at}
+		it.ID = id
+		return it
+	}
+	for _, at := range []time.Time{time.UnixMilli(1e12), time.Date(2108, 12, 31, 23, 59, 59, 0, time.UTC)} {
+		s := score(item("n", at))
+		if s < 0 || int64(float64(s)) != s || s>>idBits != at.UnixMilli() {
+			t.Errorf("the score of %v is %d", at, s)
+		}
+		if later := score(item("m", at.Add(time.Millisecond))); later <= s {
+			t.Errorf("a millisecond after %v it is %d after %d", at, later, s)
+		}
+		for newest, want := range map[int64]bool{0: false, s: false, s ^ 1: false, s ^ 1 + 1<<idBits: true, s + 1<<idBits: false, s ^ 1 - 1<<idBits: false} {
+			if supersedes(newest, item("n", at)) != want {
+				t.Errorf("%d supersedes %d: %v", newest, s, !want)
+			}
+		}
+	}
+	now := time.UnixMilli(1_795_000_000_000)
+	bounds := latestBounds(now, 24*time.Hour)
+	const keep = int64(24*time.Hour/time.Millisecond) + 300_000
+	want := [3]string{strconv.FormatInt((1_795_000_000_000-keep)<<idBits, 10), strconv.FormatInt(keep, 10), "-257"}
+	if bounds != want {
+		t.Errorf("bounds %q, want %q", bounds, want)
+	}
+}
