@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,7 @@ func TestEveryFailureIsTriedAgain(t *testing.T) {
 		{gocql.ErrNoConnections, unconnected, false},
 		{gocql.ErrConnectionClosed, unconnected, false},
 		{gocql.ErrSessionClosed, unconnected, false},
+		{&net.OpError{Op: "write", Err: errors.New("broken pipe")}, unconnected, false},
 		{fmt.Errorf("write tcp: %w", errors.ErrUnsupported), refused, false},
 		{frame{gocql.ErrCodeUnauthorized, "no MODIFY"}, refused, false},
 		{frame{gocql.ErrCodeInvalid, "unconfigured table"}, refused, false},

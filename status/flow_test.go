@@ -59,6 +59,14 @@ func TestFlowHalvesOncePerOverload(t *testing.T) {
 	if f.limit != 9*fullWeight {
 		t.Errorf("limit %d after 8 successes of 8, want one more", f.limit)
 	}
+	f = newFlow(4)
+	for range 3 {
+		f.end(fullWeight, f.start(fullWeight), noFailure)
+	}
+	f.end(fullWeight, f.start(fullWeight), overloaded)
+	if f.end(fullWeight, f.start(fullWeight), noFailure); f.limit != 2*fullWeight {
+		t.Errorf("limit %d: what succeeded before an overload counts after it", f.limit)
+	}
 	f = newFlow(16)
 	f.end(1, f.start(1), unconnected)
 	if f.limit != 16*fullWeight {
@@ -89,8 +97,8 @@ func TestConcurrencyIsBoundedAndComesBack(t *testing.T) {
 			wg.Wait()
 		}
 		writeMany()
-		if s.busiest != 8 {
-			t.Errorf("%d batches at once, want 8", s.busiest)
+		if shown := gauge(t, g.metrics.concurrency); s.busiest != 8 || shown != 8 {
+			t.Errorf("%d batches at once, %v are shown, want 8", s.busiest, shown)
 		}
 		tooMuch.Store(true)
 		go func() { time.Sleep(500 * time.Millisecond); tooMuch.Store(false) }()

@@ -105,9 +105,9 @@ func readSchema(ctx context.Context, ask asking, keyspace string) (*foundSchema,
 	if f.replication, err = (SchemaOptions{Replication: replication}).replication(); err != nil {
 		return nil, err
 	}
-	var ttl int
-	found, err = one(ask(ctx, "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name=? AND table_name=?", keyspace, tableName), &ttl)
-	if !found || err != nil {
+	var ttl int // 0 where there is no table
+	_, err = one(ask(ctx, "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name=? AND table_name=?", keyspace, tableName), &ttl)
+	if err != nil {
 		return f, err
 	}
 	f.ttl = time.Duration(ttl) * time.Second

@@ -63,7 +63,6 @@ func (r *boundRows) bind(bucket int64, rows *encodedRows) {
 		arg := i/valuesPerRow*(valuesPerRow+1) + 1 + i%valuesPerRow
 		if end < 0 { // no value
 			r.args[arg] = gocql.UnsetValue
-			start = ^end
 			continue
 		}
 		v.data = rows.data[start:end:end]

@@ -146,12 +146,10 @@ func (o *Options) cluster(keyspace string, d gocql.Dialer) (*gocql.ClusterConfig
 	if o.TLS != nil {
 		c.SslOpts = &gocql.SslOptions{Config: o.TLS, EnableHostVerification: true}
 	}
-	local := gocql.RoundRobinHostPolicy()
 	if o.LocalDC != "" {
-		local = gocql.DCAwareRoundRobinPolicy(o.LocalDC)
-		c.HostFilter = gocql.DataCentreHostFilter(o.LocalDC)
+		c.HostFilter = gocql.DataCentreHostFilter(o.LocalDC) // the policy never hears of the others
 	}
-	policy := watchHosts(gocql.TokenAwareHostPolicy(local, gocql.ShuffleReplicas()))
+	policy := watchHosts(gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.ShuffleReplicas()))
 	c.PoolConfig.HostSelectionPolicy = policy
 	return c, policy
 }

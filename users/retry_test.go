@@ -3,9 +3,7 @@ package users_test
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -148,71 +146,6 @@ func TestRegistryRestsBetweenItsTries(t *testing.T) {
 	})
 }
 
-// full is a Redis that takes no scripts, as one whose memory is used up, while
-// it is so.
-type full struct{ is *atomic.Bool }
-
-var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'")
-
-func (f full) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (f full) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (f full) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !f.is.Load() || len(cmds) == 0 || !strings.HasPrefix(cmds[0].Name(), "eval") {
-			return next(ctx, cmds)
-		}
-		for _, cmd := range cmds {
-			cmd.SetErr(errFull)
-		}
-		return errFull
-	}
-}
-
-// A Redis that takes no writes is a failure that shows and that is tried again
-// after its rest, and nothing of what it did not take is lost.
-func TestRedisThatTakesNoWrites(t *testing.T) {
-	virtual(t, func(w *world) {
-		var isFull atomic.Bool
-		open := w.open
-		w.open = func() redis.UniversalClient {
-			client := open()
-			client.AddHook(full{&isFull})
-			return client
-		}
-		var failed atomic.Int64
-		w.progress = func(p users.Progress) {
-			if errors.Is(p.Err, errFull) {
-				failed.Add(1)
-			}
-		}
-		fails := func(what string) {
-			t.Helper()
-			isFull.Store(true)
-			failed.Store(0)
-			time.Sleep(3 * time.Second)
-			if n := failed.Load(); n < 3 || n > 60 { // a rest is 100 ms at the most
-				t.Errorf("%s failed %d times in three seconds", what, n)
-			}
-			isFull.Store(false)
-			w.agree()
-		}
-		w.fill()
-		isFull.Store(true)
-		o := options()
-		o.BeatInterval = o.CheckInterval
-		w.run(o)
-		fails("building")
-		fails("writing offsets")
-		isFull.Store(true)
-		w.register("ada", 7, 7)
-		fails("applying")
-	})
-}
-
 // short is a Redis whose answers lack a value, to single commands or in
 // pipelines, while it is so.
 type short struct{ single, piped *atomic.Bool }
@@ -332,4 +265,42 @@ func TestSettingsThatCannotWork(t *testing.T) {
 			t.Errorf("latest %+v: %v", o, err)
 		}
 	}
+}
+
+// losing is a follower that loses what it has read when it fails.
+type losing struct {
+	users.Follower
+	fails *atomic.Bool
+}
+
+func (l losing) Poll(ctx context.Context) ([]users.Fetched, error) {
+	fetched, err := l.Follower.Poll(ctx)
+	if err == nil && len(fetched) > 0 && l.fails.Swap(false) {
+		return nil, errors.New("the connection broke")
+	}
+	return fetched, err
+}
+
+// After a failure nobody knows where the follower stands: it is told, also when
+// all shards are as far as the registry was.
+func TestFollowerThatLosesItsPlace(t *testing.T) {
+	virtual(t, func(w *world) {
+		var fails atomic.Bool
+		w.wrap = func(topics *users.RegistryTopics) { topics.Follower = losing{topics.Follower, &fails} }
+		w.fill()
+		o := options()
+		o.BeatInterval = o.CheckInterval
+		w.run(o)
+		w.agree()
+		for w.behind() != "" {
+			time.Sleep(o.CheckInterval)
+		}
+		fails.Store(true)
+		w.optOut("cy", "promo")
+		time.Sleep(3 * o.CheckInterval)
+		w.agree()
+		if fails.Load() {
+			t.Error("nothing was lost")
+		}
+	})
 }

@@ -10,7 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
 )
 
 // What is adopted of a shard: as it is, built anew, or with the follower set
@@ -107,6 +111,57 @@ func TestStatesOfShards(t *testing.T) {
 	for s, good := range map[string]bool{"00000000000000ff": true, "ff": false, "000000000000000ff": false, "00000000000000fg": false, "": false} {
 		if build, err := parseBuild(s); (err == nil) != good || good && build != 0xff {
 			t.Errorf("build %q: %x, %v", s, build, err)
+		}
+	}
+}
+
+// A shard whose state cannot be read is not taken for one that is not there: it
+// would be built anew over what a newer registry has written.
+func TestLoadingShards(t *testing.T) {
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
+	defer func() { _ = client.Close() }()
+	ctx, build := t.Context(), version{7, 1}
+	for _, tt := range []struct {
+		why  string
+		do   func(redis.Pipeliner)
+		good bool
+		want shardState
+	}{
+		{"nothing is there", func(redis.Pipeliner) {}, true, shardState{}},
+		{"a shard", func(p redis.Pipeliner) {
+			p.HSet(ctx, shards.OffsetsKey(5), "v", build.String(), "0", 3)
+			p.Set(ctx, shards.EpochKey(5), formatBuild(7), 0)
+			p.SAdd(ctx, openKey(5), "d:ada")
+			p.SAdd(ctx, unreadKey(5), "a", "b")
+		}, true, shardState{version: build, applied: []int64{3}, ready: true, marker: formatBuild(7), open: true, unread: 2}},
+		{"a shard that is being built", func(p redis.Pipeliner) { p.HSet(ctx, shards.OffsetsKey(5), "v", build.String(), "0", 3) }, true,
+			shardState{version: build, applied: []int64{3}}},
+		{"another build's marker", func(p redis.Pipeliner) {
+			p.HSet(ctx, shards.OffsetsKey(5), "v", build.String())
+			p.Set(ctx, shards.EpochKey(5), formatBuild(8), 0)
+		}, true, shardState{version: build, applied: []int64{}, marker: formatBuild(8)}},
+		{"a version of a newer fleet", func(p redis.Pipeliner) { p.HSet(ctx, shards.OffsetsKey(5), "v", "next:1") }, false, shardState{}},
+		{"offsets that are none", func(p redis.Pipeliner) { p.Set(ctx, shards.OffsetsKey(5), "x", 0) }, false, shardState{}},
+		{"a marker that is none", func(p redis.Pipeliner) { p.HSet(ctx, shards.EpochKey(5), "x", "y") }, false, shardState{}},
+		{"a quarantine that is none", func(p redis.Pipeliner) { p.Set(ctx, unreadKey(5), "x", 0) }, false, shardState{}},
+	} {
+		client.FlushAll(ctx)
+		pipe := client.Pipeline()
+		tt.do(pipe)
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+		got, err := loadShards(ctx, client, []int{4, 5})
+		if (err == nil) != tt.good {
+			t.Errorf("%s: %v", tt.why, err)
+		}
+		if err == nil && (!reflect.DeepEqual(got[0], shardState{}) || !reflect.DeepEqual(got[1], tt.want)) {
+			t.Errorf("%s: %+v, want %+v", tt.why, got, tt.want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -207,10 +208,21 @@ func testLimits(t *testing.T, s Store) {
 }
 
 func testMemory(t *testing.T, s Store) {
-	id := []byte(newID())
-	rows := []pipeline.Row{{ID: string(id), Device: "first", State: pipeline.StateDelivered, At: at(0)}}
+	want := pipeline.Row{ID: newID(), Device: "first", State: pipeline.StateDelivered, At: at(0), ProviderID: "p", Reason: "told"}
+	var record []byte // whose memory is used again, under the strings that were cut from it
+	cut := func(s string) string {
+		from := len(record)
+		record = append(record, s...)
+		return unsafe.String(&record[from], len(s))
+	}
+	record = make([]byte, 0, 1024)
+	row := want
+	row.ID, row.Device, row.ProviderID, row.Reason = cut(want.ID), cut(want.Device), cut(want.ProviderID), cut(want.Reason)
+	rows := []pipeline.Row{row}
 	write(t, s, rows...)
-	want := rows[0]
+	for i := range record {
+		record[i] = '?'
+	}
 	rows[0] = pipeline.Row{ID: "overwritten", Device: "second"}
 	expect(t, s, want.ID, want)
 	got := read(t, s, want.ID)[0]
