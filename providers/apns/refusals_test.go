@@ -110,3 +110,19 @@ func TestMassOfRefusedWordsThroughTheClient(t *testing.T) {
 		t.Errorf("a token of a user, after all those: %+v", bad[0].Result)
 	}
 }
+
+// What a connection did not accept that Apple ends because of our certificate is
+// not sent again by itself: the next connection would end for it, too.
+func TestConnectionEndedForItsCertificate(t *testing.T) {
+	p := newPlay(t, slow(200*time.Millisecond), func(o *h2.Options) { o.Connections, o.Resends = 3, 20 })
+	p.All(p.Push(p.Make(3)), delivered)
+	ds := p.During(p.Make(60), func() { p.Order(sim.Command{Do: "drain", Unprocessed: 5, Reason: "BadCertificate"}) })
+	if n := p.Client.Stats().Resent; n > 0 {
+		t.Errorf("%d were sent again as they were", n)
+	}
+	for _, d := range ds {
+		if d.Result.Class != pipeline.Delivered && d.Result != halted("BadCertificate") {
+			t.Errorf("%+v", d.Result)
+		}
+	}
+}
