@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Metrics struct {
 	panics       *prometheus.CounterVec // lane, stage
 	stalled      *prometheus.GaugeVec   // lane, reason
 	standstill   *prometheus.GaugeVec   // lane
+	reasons      *prometheus.GaugeVec   // lane, topic, partition, reason
 
 	words map[string]bool // that have a series of their own; not changed
 
@@ -51,6 +53,11 @@ func (m *Metrics) Watched(lane string, now time.Time, stalls []Stall, f Finding)
 	}
 	for name, seconds := range l.stalls {
 		m.stalled.WithLabelValues(lane, name).Set(seconds)
+	}
+	// A partition that moves on, or is another worker's by now, has no series.
+	m.reasons.DeletePartialMatch(prometheus.Labels{"lane": lane})
+	for _, r := range f.Excuses {
+		m.reasons.WithLabelValues(lane, r.Partition.Topic, strconv.Itoa(int(r.Partition.ID)), r.Name).Set(now.Sub(r.Since).Seconds())
 	}
 }
 
@@ -122,6 +129,7 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 	m.panics = counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
 	m.stalled = gauge("push_stall_seconds", "How long something has waited for a reason: a store away, a route stopped. 0 = it does not.", "lane", "reason")
 	m.standstill = gauge("push_standstill_seconds", "The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.", "lane")
+	m.reasons = gauge("push_partition_stall_seconds", "How long a partition with lag has stood still for a reason; no series where there is none.", "lane", "topic", "partition", "reason")
 	m.missedAdds = prometheus.NewCounter(prometheus.CounterOpts{Name: "push_dedupe_missed_adds_total", Help: "Ids that the filter could not take when asked; it is asked again before their offsets are committed."})
 	reg.MustRegister(m.missedAdds)
 	return m

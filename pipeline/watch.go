@@ -60,8 +60,19 @@ type Finding struct {
 	Dead *Standstill
 	// Quiet is the longest that a partition has stood still without a reason.
 	Quiet time.Duration
+	// Excuses are why partitions may stand still at this moment, one for each of a
+	// partition's, in no order.
+	Excuses []Excuse
 	// Alerts are reasons that have lasted too long, each told once in that time.
 	Alerts []Alert
+}
+
+// Excuse is a reason for which a partition stands still. Name is that of a stall, or
+// what its source waits for.
+type Excuse struct {
+	Partition Partition
+	Name      string
+	Since     time.Time // that it stands still for this
 }
 
 // Alert is a reason that has lasted for too long. Partition is set when it is
@@ -151,8 +162,10 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 				p.excused = latestOf(p.excused, e.Until)
 			}
 		}
+		excuses := p.excuses(still, s.Stalls)
+		f.Excuses = append(f.Excuses, excuses...)
 		switch {
-		case slices.ContainsFunc(s.Stalls, func(st Stall) bool { return st.excuses(still.Partition) }), still.Waiting.excuses():
+		case len(excuses) > 0:
 			p.excused = now
 		case still.Waiting == WaitingRoom:
 			p.excused = latestOf(p.excused, flowing)
@@ -170,6 +183,19 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 	f.Alerts = append(f.Alerts, w.stalls(now, s.Stalls)...)
 	w.last = now
 	return f
+}
+
+// excuses are why a partition may stand still now.
+func (p *watched) excuses(still *Standstill, stalls []Stall) (all []Excuse) {
+	for i := range stalls {
+		if s := &stalls[i]; s.excuses(still.Partition) {
+			all = append(all, Excuse{still.Partition, s.Name, latestOf(s.Since, still.Since)})
+		}
+	}
+	if still.Waiting.excuses() {
+		all = append(all, Excuse{still.Partition, string(still.Waiting), p.since})
+	}
+	return all
 }
 
 // excuses reports whether waiting for that is a reason by itself.

@@ -255,7 +255,9 @@ func TestWatchedMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := pipeline.NewMetrics(reg)
 	stalls := []pipeline.Stall{{Name: "status", Since: startTime}}
-	m.Watched("critical", startTime.Add(90*time.Second), stalls, pipeline.Finding{Quiet: 7 * time.Second})
+	m.Watched("critical", startTime.Add(90*time.Second), stalls, pipeline.Finding{Quiet: 7 * time.Second, Excuses: []pipeline.Excuse{
+		{Partition: pipeline.Partition{Topic: "push.critical", ID: 3}, Name: "status", Since: startTime.Add(20 * time.Second)}}})
+	m.Watched("main", startTime.Add(95*time.Second), nil, pipeline.Finding{}) // another lane's look changes nothing
 	want := func(stall, quiet int) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(fmt.Sprintf(`# HELP push_stall_seconds How long something has waited for a reason: a store away, a route stopped. 0 = it does not.
@@ -264,13 +266,44 @@ push_stall_seconds{lane="critical",reason="status"} %d
 # HELP push_standstill_seconds The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.
 # TYPE push_standstill_seconds gauge
 push_standstill_seconds{lane="critical"} %d
+push_standstill_seconds{lane="main"} 0
 `, stall, quiet)), "push_stall_seconds", "push_standstill_seconds"); err != nil {
 			t.Error(err)
 		}
 	}
 	want(90, 7)
+	reasons := `# HELP push_partition_stall_seconds How long a partition with lag has stood still for a reason; no series where there is none.
+# TYPE push_partition_stall_seconds gauge
+push_partition_stall_seconds{lane="critical",partition="3",reason="status",topic="push.critical"} 70
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(reasons), "push_partition_stall_seconds"); err != nil {
+		t.Error(err)
+	}
 	m.Watched("critical", startTime.Add(100*time.Second), nil, pipeline.Finding{})
 	want(0, 0)
+	if n, err := testutil.GatherAndCount(reg, "push_partition_stall_seconds"); n != 0 || err != nil {
+		t.Errorf("%d partitions stand still, %v", n, err)
+	}
+}
+
+// Each partition has its own reasons: all have a store's, a line's have those
+// whose records wait in it, and a source's is of one.
+func TestExcusesOfPartitions(t *testing.T) {
+	at := func(sec int) time.Time { return startTime.Add(time.Duration(sec) * time.Second) }
+	part := func(id int32) pipeline.Partition { return pipeline.Partition{Topic: "t", ID: id} }
+	w := pipeline.NewWatch(pipeline.DefaultWatchOptions())
+	line := pipeline.Stall{Name: "route_paused", Since: at(5), Line: pipeline.Line{Route: apnsShop}, Partitions: []pipeline.Partition{part(1)}}
+	still := []pipeline.Standstill{
+		{Partition: part(1), Lag: 1, Since: at(1)}, {Partition: part(2), Lag: 1, Since: at(8)}, {Partition: part(3), Lag: 1, Since: at(2), Waiting: pipeline.WaitingStopped},
+	}
+	f := w.Look(at(9), pipeline.Sight{Standstills: still, Stalls: []pipeline.Stall{line}})
+	if want := []pipeline.Excuse{{part(1), "route_paused", at(5)}, {part(3), "stopped", at(9)}}; !slices.Equal(f.Excuses, want) {
+		t.Errorf("excuses %v, want %v", f.Excuses, want)
+	}
+	f = w.Look(at(10), pipeline.Sight{Standstills: still[1:], Stalls: []pipeline.Stall{{Name: "status", Since: at(6)}}})
+	if want := []pipeline.Excuse{{part(2), "status", at(8)}, {part(3), "status", at(6)}, {part(3), "stopped", at(9)}}; !slices.Equal(f.Excuses, want) {
+		t.Errorf("excuses %v, want %v", f.Excuses, want)
+	}
 }
 
 func TestStalls(t *testing.T) {
