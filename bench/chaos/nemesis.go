@@ -133,7 +133,7 @@ func (n *nemesis) worker(ctx context.Context, a Action) error {
 	case Pause:
 		// What was in flight is overdue when it wakes up, and what it had to write
 		// is written late.
-		e.Repeats, e.Stalls = n.world.scenario.bound(), true
+		e.Repeats, e.Stalls, e.Mute = n.world.scenario.bound(), true, true
 		if err := s.pause(); err != nil {
 			return err
 		}

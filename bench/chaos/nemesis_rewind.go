@@ -18,7 +18,7 @@ import (
 // rewind is what an operator does by hand: all workers are told to end, the
 // lane's offsets are set back, and all start again.
 func (n *nemesis) rewind(ctx context.Context, a Action) error {
-	e := invariants.Event{Kind: string(Rewind), Target: Workers, Start: time.Now(), Rewinds: true, Stalls: true}
+	e := invariants.Event{Kind: string(Rewind), Target: Workers, Start: time.Now(), Rewinds: true, Stalls: true, Mute: true}
 	slots := n.world.workers()
 	var ending sync.WaitGroup
 	errs := make([]error, len(slots))

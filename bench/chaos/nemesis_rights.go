@@ -39,7 +39,7 @@ func (n *nemesis) forbid(ctx context.Context, a Action) error {
 		return err
 	}
 	e := invariants.Event{Kind: string(Forbid) + ": " + [rights]string{"to read the lane", "to write aside", "to be in the group"}[a.Form],
-		Target: Kafka, Start: time.Now(), Stalls: true}
+		Target: Kafka, Start: time.Now(), Stalls: true, Mute: true}
 	if a.Form == joinGroup {
 		// The group may give partitions away whose owners are not heard any more.
 		e.Repeats = n.world.scenario.bound() * len(n.world.workers())

@@ -17,13 +17,13 @@ import (
 func (n *nemesis) server(ctx context.Context, a Action) error {
 	n.world.serving[a.Target].Lock()
 	defer n.world.serving[a.Target].Unlock()
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra, Mute: a.Target == Kafka, Bars: true}
 	if a.Target == Kafka {
 		// The group may give partitions away whose owners cannot say goodbye.
 		e.Repeats = n.world.scenario.bound() * len(n.world.workers())
 	}
 	if a.Fault == Lag {
-		e.Stalls, e.Unrecordable, e.Repeats = false, false, 0
+		e.Stalls, e.Unrecordable, e.Mute, e.Bars, e.Repeats = false, false, false, false, 0
 		e.Kind = fmt.Sprintf("%s by %v", a.Fault, a.Delay)
 	}
 	// While it lasts others have to know of it; see storeAway.

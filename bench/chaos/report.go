@@ -73,8 +73,8 @@ func (r *Result) WriteText(w io.Writer, version string) error {
 	for _, name := range names {
 		p("%8d x %s: %d of %d", count[name], name, repeated[name], bound[name])
 	}
-	p("worst: delivery %v, standstill %v (and %v with an excuse), back after %v, between samples %v, until rows were read %v", round(rep.Worst.Delivery),
-		round(rep.Worst.Standstill), round(rep.Worst.Excused), round(rep.Worst.Back), round(rep.Worst.Sample), round(rep.Worst.Look))
+	p("worst: delivery %v, standstill %v (and %v with an excuse; %v by the word of its worker alone), back after %v, between samples %v, until rows were read %v", round(rep.Worst.Delivery),
+		round(rep.Worst.Standstill), round(rep.Worst.Excused), round(rep.Worst.Declared), round(rep.Worst.Back), round(rep.Worst.Sample), round(rep.Worst.Look))
 	p("worst of one worker: %d pushes accepted without a row, %d MiB of memory, %v to end when told to", rep.Worst.Exposed, rep.Worst.Memory>>20, round(rep.Worst.Stop))
 	for _, g := range rep.Memory {
 		p("memory of %s: %+d MiB of %d allowed, with a backlog of %d", g.Process, g.Bytes>>20, g.Allowed>>20, g.Backlog>>20)

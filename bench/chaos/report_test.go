@@ -27,7 +27,7 @@ func madeUp(t *testing.T) *Result {
 	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
 	lane := invariants.Partition{Topic: "push.main"}
-	l := &invariants.Ledgers{Limits: invariants.Limits{Unobserved: []invariants.Invariant{invariants.I8, invariants.I9}}}
+	l := &invariants.Ledgers{Limits: invariants.Limits{Unobserved: []invariants.Invariant{invariants.I8, invariants.I9, invariants.Reasons}}}
 	var samples []invariants.Sample
 	for i := range 100 {
 		samples = append(samples, invariants.Sample{At: at(float64(i) / 10), Partition: lane, Committed: int64(min(2, i/20)), End: 2})
@@ -102,7 +102,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"seed 99, commit v1.2.3", "2 notifications, 1 lost", "effectively_once", "2 pushes accepted, 1 of them again", "1 x kill of a worker: 1 of 1",
-		"BROKEN I1", "again with: make chaos SCENARIO=kills SEED=99 MINUTES=0.15 MODE=effectively_once", "not observed: [I8 I9]"} {
+		"BROKEN I1", "again with: make chaos SCENARIO=kills SEED=99 MINUTES=0.15 MODE=effectively_once", "not observed: [I8 I9 reasons]"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

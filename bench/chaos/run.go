@@ -88,6 +88,7 @@ type run struct {
 	sampler  *sampler
 	nemesis  *nemesis
 	exposed  *exposed
+	owners   *owners
 }
 
 // all is the whole run: start, break while records come, heal, look at what is
@@ -113,6 +114,7 @@ func (u *run) all(ctx context.Context) (err error) {
 	var sampler sync.WaitGroup
 	sampler.Go(func() { u.sampler.run(sampling) })
 	sampler.Go(func() { u.exposed.run(sampling) })
+	sampler.Go(func() { u.owners.run(sampling) })
 	err = u.breakIt(ctx)
 	if err == nil {
 		err = u.heal(ctx)
@@ -153,6 +155,9 @@ func (u *run) observe(ctx context.Context) (err error) {
 	}
 	u.sampler.intents = u.Mode == configs.AtMostOnce
 	u.exposed = &exposed{world: u.world, arrivals: u.arrivals, status: u.status, bounds: map[*fleet.Process]printed{}}
+	if u.owners, err = newOwners(u.world, groups[0], fleet.Topic); err != nil {
+		return err
+	}
 	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress,
 		judged: u.sampler.awaitLook, produced: u.producer.bytes}
 	return nil
@@ -237,6 +242,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	l.Offsets = u.sampler.close()
 	l.Producer, l.Marks = u.producer.close(), u.producer.marks
 	l.Exposures = u.exposed.close()
+	l.Owners, l.Declared = u.owners.close()
 	after, err := u.world.footprintsAtRest(ctx, idle)
 	if err != nil {
 		return err

@@ -48,6 +48,10 @@ func (w *world) newSlot(name string) (*slot, error) {
 	return s, nil
 }
 
+// clientID is how a worker is called in Kafka, so that the broker can say which
+// partitions it has.
+func clientID(name string) string { return strings.ReplaceAll(name, " ", "-") }
+
 // start starts the process and watches it until it ends.
 func (s *slot) start() (err error) {
 	var p *fleet.Process
@@ -55,6 +59,7 @@ func (s *slot) start() (err error) {
 		p, err = s.world.fleet.StartRegistry()
 	} else {
 		p, err = s.world.fleet.StartOtherWorker(func(c *configs.Config) {
+			c.Kafka.ClientID = clientID(s.name)
 			c.Apps = slices.Clone(c.Apps)
 			for i := range c.Apps {
 				app := &c.Apps[i]

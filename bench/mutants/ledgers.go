@@ -24,7 +24,7 @@ import (
 func (w *world) harness(ctx context.Context) (*invariants.Report, error) {
 	l := &invariants.Ledgers{Sends: w.sends.seal(w.Sim.Ledger().Totals()), Status: invariants.Seal(w.store.rows()),
 		Limits: invariants.Limits{Mode: invariants.Mode(w.Config.Lanes[0].Mode), Retries: w.Config.Retries.Max,
-			SampleGap: time.Hour, StoreTimes: true, Unobserved: []invariants.Invariant{invariants.I8, invariants.I9, invariants.Bound}}}
+			SampleGap: time.Hour, StoreTimes: true, Unobserved: []invariants.Invariant{invariants.I8, invariants.I9, invariants.Bound, invariants.Reasons}}}
 	for n, d := range w.deaths {
 		// What an earlier death has exposed may not have been settled by then.
 		e := invariants.Event{Kind: "kill", Target: "worker", Start: d.at, End: d.at, Repeats: (n + 1) * killBound, Exposed: w.exposed(d), Stalls: true,

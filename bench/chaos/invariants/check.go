@@ -32,6 +32,7 @@ const (
 	Stops      Invariant = "stops"
 	Bound      Invariant = "bound"
 	Memory     Invariant = "memory"
+	Reasons    Invariant = "reasons" // see checker.reasons
 )
 
 // meanings are the promises in words, for reports.
@@ -52,6 +53,7 @@ var meanings = map[Invariant]string{
 	Stops:      "a worker that ends in order leaves nothing to be sent again",
 	Bound:      "at every look, no more is accepted without a row than push_duplicate_bound says",
 	Memory:     "no worker takes more memory than it printed at its start",
+	Reasons:    "no partition stands still but for a reason that its own worker declares, or that keeps it from that",
 	Pressure:   "while a store is away, no more is sent than the windows hold",
 }
 
@@ -60,7 +62,7 @@ func (i Invariant) Meaning() string { return meanings[i] }
 
 // All are the promises in order, with Incomplete first.
 func All() []Invariant {
-	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory}
+	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory, Reasons}
 }
 
 // kept is how many findings of one promise are described; all are counted.
@@ -102,6 +104,7 @@ type Growth struct {
 type Worst struct {
 	Standstill time.Duration // of a partition with lag, where no event excuses it
 	Excused    time.Duration // where one does
+	Declared   time.Duration // of that, what only the word of the partition's worker explains
 	Back       time.Duration // from the end of an event to the next commit
 	Delivery   time.Duration // from a record to the provider's acceptance
 	Sample     time.Duration // between two samples of a partition
@@ -167,6 +170,9 @@ type checker struct {
 	devices map[string][]string  // that an id was pushed to
 	letters map[string][]Letter  // by id
 	samples map[Partition][]Sample
+
+	owners   map[Partition]owned
+	declared map[Partition][]Declared
 }
 
 func (c *checker) arrange() {
@@ -208,6 +214,7 @@ func (c *checker) arrange() {
 	for _, list := range c.samples {
 		slices.SortStableFunc(list, func(a, b Sample) int { return a.At.Compare(b.At) })
 	}
+	c.arrangeReasons()
 	for _, letter := range c.Letters.Entries {
 		c.r.Letters[letter.Kind]++
 		c.letters[letter.ID] = append(c.letters[letter.ID], letter)
@@ -239,6 +246,10 @@ func (c *checker) complete() {
 		for _, leak := range c.Leaks.Entries {
 			c.r.find(I8, "found in %s", leak.Where)
 		}
+	}
+	if !c.unobserved(Reasons) {
+		sealed("owners", c.Owners.Sealed, c.Owners.Missing, len(c.Owners.Entries), 1)
+		sealed("declared reasons", c.Declared.Sealed, c.Declared.Missing, len(c.Declared.Entries), 0)
 	}
 	c.everyPlace()
 }

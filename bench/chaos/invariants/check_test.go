@@ -50,6 +50,8 @@ func clean() *Ledgers {
 		Processes: Seal([]Footprint{{"w1", at(0), 80, 30, 50 << 20, 0}, {"w1", at(4000), 90, 31, 60 << 20, 0}}),
 		Leaks:     Seal[Leak](nil),
 		Exposures: Seal([]Exposure{{Worker: "w1", At: at(105), Exposed: 1, Bound: 3, Bytes: 50 << 20, MemoryBound: 400 << 20}}),
+		Owners:    Seal([]Owner{{at(-1000), main0, "w1"}}),
+		Declared:  Seal[Declared](nil),
 		Limits:    Limits{Retries: 3, Standstill: time.Second, Back: time.Second, Look: time.Second},
 	}
 	samples := []Sample{}
@@ -376,6 +378,7 @@ func TestCheckNotices(t *testing.T) {
 			l.Limits.Standstill = 650 * time.Millisecond
 			l.Events = []Event{{Kind: "redis", Start: at(300), End: at(400), Stalls: true}}
 			l.Limits.Heal = 100 * time.Millisecond
+			l.Declared = Seal([]Declared{says("w1", "filter", 300, 500)})
 		}, "", ""},
 		{"its store was away for a shorter time", func(l *Ledgers) {
 			l.Limits.Standstill = 300 * time.Millisecond

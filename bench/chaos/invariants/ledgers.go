@@ -21,6 +21,8 @@
 //   - Processes and Leaks, or I9 and I8 in Limits.Unobserved.
 //   - Exposures: what each worker had accepted without a row, looked at all the
 //     time, or Bound in Limits.Unobserved.
+//   - Owners and Declared: whose each partition was, and what its owner said of
+//     why it stands still, or Reasons in Limits.Unobserved.
 //   - Events: what was done to the fleet, with how many pushes each may make
 //     the fleet repeat. Without events nothing may be repeated.
 //
@@ -41,6 +43,8 @@ type Ledgers struct {
 	Processes Ledger[Footprint]
 	Leaks     Ledger[Leak]
 	Exposures Ledger[Exposure]
+	Owners    Ledger[Owner]    // of the lane's own partitions: each change
+	Declared  Ledger[Declared] // what workers say of those
 	Exits     []Exit
 	Events    []Event
 	Shut      []Span // when nobody of the fleet could reach the status store
@@ -197,6 +201,12 @@ type Event struct {
 	// Limits.Heal after it. ComesBack says that commits must move again within
 	// Limits.Back of End.
 	Stalls, ComesBack bool
+	// Mute says that from Start to End, and for Limits.Heal after it, the worker
+	// that it is of can neither commit nor say why not; without one, nobody can.
+	Mute bool
+	// Bars says that who starts meanwhile waits, and takes no partition before: a
+	// store is away that it needs.
+	Bars bool
 	// Ban is set where the provider said stop from Start to End.
 	Ban *Ban
 	// Unharmed names a provider that had nothing to do with it: while it lasts,

@@ -149,8 +149,22 @@ func (c *checker) moving(p Partition, samples []Sample) {
 			if still > c.limits.Standstill {
 				c.r.find(I7, "%s/%d stood still at %d of %d for %v from %s on", p.Topic, p.ID, a.Committed, a.End, still.Round(time.Millisecond), since.Format(time.StampMilli))
 			}
+			c.explained(p, a, since, b.At)
 		}
 		since = b.At
+	}
+}
+
+// explained: a partition stood still up to a moment only for reasons of its own.
+func (c *checker) explained(p Partition, at *Sample, since, to time.Time) {
+	if c.unobserved(Reasons) {
+		return
+	}
+	all, word := c.reasons(p, since, to)
+	c.r.Worst.Declared = max(c.r.Worst.Declared, word)
+	if still := to.Sub(since) - all; still > c.limits.Standstill {
+		c.r.find(Reasons, "%s/%d, of %q, stood still at %d of %d for %v from %s on, and %v of that without a reason of its own", p.Topic, p.ID, c.owners[p].at(to),
+			at.Committed, at.End, to.Sub(since).Round(time.Millisecond), since.Format(time.StampMilli), still.Round(time.Millisecond))
 	}
 }
 
