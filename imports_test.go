@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"cmd/pushworker":         {everything},
 	"cmd/pushctl":            {everything},
 	"cmd/pushsim":            {everything},
+	"cmd/pushbench":          {everything},
 	"bench":                  {everything},
 	"bench/whole":            {everything},
 	"bench/fleet":            {everything},
@@ -94,6 +95,7 @@ var testsAlso = map[string][]string{
 // neverImported are for one purpose only, which is not the worker.
 var neverImported = map[string][]string{
 	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest"},
+	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest"},
 	"cmd/wiring":     {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim", "deploy/embedded"},
 }
 
@@ -113,7 +115,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim", "bench/send"}, tests: []string{"providers/apns", "providers/fcm"}},
 	"github.com/sideshow/apns2":          {in: []string{"providers/apns", "bench/send"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
 	"firebase.google.com/go":             {in: []string{"providers/fcm"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
-	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
+	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim", "cmd/pushbench"}},
 	"github.com/spf13/pflag":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
 	"golang.org/x/term":                  {in: []string{"cmd/terminal"}},
 	"golang.org/x/sys":                   {in: []string{"deploy/local"}},

@@ -40,7 +40,7 @@ type app struct {
 	connectTime    time.Duration
 
 	configPath string
-	format     format
+	format     terminal.Format
 
 	loaded *configs.Config
 	store  statusReader
@@ -54,10 +54,16 @@ type app struct {
 func newApp(stdin io.Reader, out, errs io.Writer) *app {
 	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
 	return &app{
-		stdin: stdin, stdout: stdout, stderr: stderr, environ: os.Environ(), format: formatTable, connectTime: connectTime,
+		stdin: stdin, stdout: stdout, stderr: stderr, environ: os.Environ(), format: terminal.FormatTable, connectTime: connectTime,
 		log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
+
+// show writes an answer in the format that was asked for.
+func (a *app) show(ans terminal.Answer) error { return ans.Write(a.stdout, a.format, indent) }
+
+// indent is that of JSON that people may read.
+const indent = "  "
 
 // onClose registers what ends with the command: last made, first closed.
 func (a *app) onClose(f func()) { a.closes = append(a.closes, f) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/dedupe"
 )
@@ -65,7 +66,7 @@ func (a *app) declareNew(ctx context.Context) error {
 	if err := f.DeclareNew(ctx); err != nil {
 		return err
 	}
-	return a.show(answer{value: map[string]bool{"declared": true}, before: "declared: the filters that did not exist count from the beginning of their windows"})
+	return a.show(terminal.Answer{Value: map[string]bool{"declared": true}, Before: "declared: the filters that did not exist count from the beginning of their windows"})
 }
 
 // fullAt is the share of its capacity at which a filter is too full.
@@ -116,20 +117,20 @@ func (a *app) showFill(ctx context.Context) error {
 }
 
 // explainFill shows the window that now is in; windows are counted from 1970.
-func explainFill(fill dedupe.Fill, o dedupe.Options, now time.Time) answer {
+func explainFill(fill dedupe.Fill, o dedupe.Options, now time.Time) terminal.Answer {
 	from := time.Unix(0, now.UnixNano()-now.UnixNano()%int64(o.Window)).UTC()
 	r := fillRow{From: from, To: from.Add(o.Window), IDs: fill.IDs, Capacity: fill.Capacity, Fill: fill.Ratio,
 		Needed: fill.Needed, Bytes: dedupe.Size(o.Capacity, o.ErrorRate)}
-	t := table{columns: []string{"from", "to", "ids", "capacity", "fill", "needed", "mib"}}
+	t := terminal.Table{Columns: []string{"from", "to", "ids", "capacity", "fill", "needed", "mib"}}
 	needed := ""
 	if r.Needed > 0 {
 		needed = strconv.FormatInt(r.Needed, 10)
 	}
-	t.add(r.From.Format(time.RFC3339), r.To.Format(time.RFC3339), strconv.FormatInt(r.IDs, 10), strconv.FormatInt(r.Capacity, 10),
+	t.Add(r.From.Format(time.RFC3339), r.To.Format(time.RFC3339), strconv.FormatInt(r.IDs, 10), strconv.FormatInt(r.Capacity, 10),
 		fmt.Sprintf("%.1f %%", 100*r.Fill), needed, fmt.Sprintf("%.1f", float64(r.Bytes)/(1<<20)))
-	ans := answer{value: map[string][]fillRow{"windows": {r}}, table: t}
+	ans := terminal.Answer{Value: map[string][]fillRow{"windows": {r}}, Table: t}
 	if r.Fill >= fullAt {
-		ans.after = fmt.Sprintf("too full: set dedupe.capacity to %d", max(r.Needed, 2*r.Capacity))
+		ans.After = fmt.Sprintf("too full: set dedupe.capacity to %d", max(r.Needed, 2*r.Capacity))
 	}
 	return ans
 }

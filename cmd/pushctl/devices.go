@@ -77,9 +77,9 @@ func (a *app) addDevice(ctx context.Context, d deviceLine, tokenFile string) err
 	if err != nil {
 		return err
 	}
-	t := table{columns: []string{"user", "hash"}}
-	t.add(r.User, hash)
-	return a.show(answer{value: map[string]string{"user_id": r.User, "hash": hash}, table: t})
+	t := terminal.Table{Columns: []string{"user", "hash"}}
+	t.Add(r.User, hash)
+	return a.show(terminal.Answer{Value: map[string]string{"user_id": r.User, "hash": hash}, Table: t})
 }
 
 func newDevicesGetCommand(a *app) *cobra.Command {
@@ -133,25 +133,25 @@ func (a *app) showDevices(ctx context.Context, id string) error {
 	return nil
 }
 
-func explainDevices(id string, u *users.Profile) answer {
+func explainDevices(id string, u *users.Profile) terminal.Answer {
 	value := devicesAnswer{UserID: id, Devices: []deviceRow{}, Dropped: u.Dropped, Unreadable: u.Quarantine&pipeline.DeviceUnread != 0}
-	t := table{columns: []string{"hash", "platform", "environment", "app", "locale", "registered at"}}
+	t := terminal.Table{Columns: []string{"hash", "platform", "environment", "app", "locale", "registered at"}}
 	for _, d := range u.Devices {
 		r := deviceRow{Hash: d.Hash, Platform: d.Platform.String(), Environment: d.Environment, App: d.App, Locale: d.Locale, RegisteredAt: d.RegisteredAt.UTC()}
 		value.Devices = append(value.Devices, r)
-		t.add(r.Hash, r.Platform, r.Environment, r.App, r.Locale, r.RegisteredAt.Format("2006-01-02T15:04:05.000Z"))
+		t.Add(r.Hash, r.Platform, r.Environment, r.App, r.Locale, r.RegisteredAt.Format("2006-01-02T15:04:05.000Z"))
 	}
-	ans := answer{value: value, table: t}
+	ans := terminal.Answer{Value: value, Table: t}
 	if len(u.Devices) == 0 {
-		ans.before = fmt.Sprintf("user %s has no device", terminal.Word(id))
+		ans.Before = fmt.Sprintf("user %s has no device", terminal.Word(id))
 	}
 	if value.Unreadable {
-		ans.before = fmt.Sprintf("user %s has a device that cannot be read: pushctl users quarantine ls", terminal.Word(id))
+		ans.Before = fmt.Sprintf("user %s has a device that cannot be read: pushctl users quarantine ls", terminal.Word(id))
 	}
 	if u.Dropped > 0 {
 		value.DroppedUpTo = &u.DroppedUpTo
-		ans.value = value
-		ans.after = fmt.Sprintf("%d older devices were left out as too many (registry.devices_per_user, registry.devices_per_app), registered up to %s",
+		ans.Value = value
+		ans.After = fmt.Sprintf("%d older devices were left out as too many (registry.devices_per_user, registry.devices_per_app), registered up to %s",
 			u.Dropped, u.DroppedUpTo.UTC().Format(time.RFC3339))
 	}
 	return ans
@@ -192,18 +192,18 @@ func (a *app) removeDevices(ctx context.Context, user string, hashes []string, a
 		return err
 	}
 	client := users.NewClient(log)
-	t := table{columns: []string{"user", "removed"}}
+	t := terminal.Table{Columns: []string{"user", "removed"}}
 	removed := []string{}
 	for _, h := range hashes {
 		if err := client.RemoveDevice(ctx, user, h); err != nil {
 			return partlyf(invalidIsUsage(err), "%d of %d devices are removed; it may be run again", len(removed), len(hashes))
 		}
 		removed = append(removed, h)
-		t.add(user, h)
+		t.Add(user, h)
 	}
-	ans := answer{value: map[string]any{"user_id": user, "removed": removed}, table: t}
+	ans := terminal.Answer{Value: map[string]any{"user_id": user, "removed": removed}, Table: t}
 	if len(removed) == 0 {
-		ans.before = fmt.Sprintf("user %s has no device", terminal.Word(user))
+		ans.Before = fmt.Sprintf("user %s has no device", terminal.Word(user))
 	}
 	return a.show(ans)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
@@ -102,9 +103,9 @@ func (a *app) dismiss(ctx context.Context, f *dismissFlags) error {
 			return v.so(err)
 		}
 	}
-	ans := answer{value: v, after: fmt.Sprintf("%d dead letters dismissed", v.Dismissed)}
+	ans := terminal.Answer{Value: v, After: fmt.Sprintf("%d dead letters dismissed", v.Dismissed)}
 	if v.DryRun {
-		ans.after = fmt.Sprintf("dry run: %d dead letters would be dismissed; --yes does it", v.Dismissed)
+		ans.After = fmt.Sprintf("dry run: %d dead letters would be dismissed; --yes does it", v.Dismissed)
 	}
 	return a.show(ans)
 }

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
 // lsFlags are the command line of dlq ls.
@@ -150,10 +152,10 @@ func (a *app) listDLQ(ctx context.Context, f *lsFlags) error {
 	return a.show(explainLetters(rows, left, f.reveal))
 }
 
-func explainLetters(rows []letterRow, left int, reveal bool) answer {
-	t := table{columns: []string{"time", "place", "id", "app", "sender", "reason", "detail", "provider", "tries", "redrives", "expired", "mark"}}
+func explainLetters(rows []letterRow, left int, reveal bool) terminal.Answer {
+	t := terminal.Table{Columns: []string{"time", "place", "id", "app", "sender", "reason", "detail", "provider", "tries", "redrives", "expired", "mark"}}
 	if reveal {
-		t.columns = append(t.columns, "value")
+		t.Columns = append(t.Columns, "value")
 	}
 	for _, r := range rows {
 		cells := []string{r.Time.Format(time.DateTime), r.Place, r.ID, r.App, r.Sender, r.Reason, r.Detail, strings.Join(r.Providers, ","),
@@ -167,19 +169,19 @@ func explainLetters(rows []letterRow, left int, reveal bool) answer {
 		for i := range cells {
 			cells[i] = short(cells[i], r.Value != nil && i == len(cells)-1)
 		}
-		t.add(cells...)
+		t.Add(cells...)
 	}
 	if rows == nil {
 		rows = []letterRow{}
 	}
-	ans := answer{value: rows, table: t}
+	ans := terminal.Answer{Value: rows, Table: t}
 	switch {
 	case len(rows) == 0:
-		ans.after = "no dead letters"
+		ans.After = "no dead letters"
 	case left > 0:
-		ans.after = fmt.Sprintf("%d dead letters, and %d older ones: --limit shows more", len(rows), left)
+		ans.After = fmt.Sprintf("%d dead letters, and %d older ones: --limit shows more", len(rows), left)
 	default:
-		ans.after = fmt.Sprintf("%d dead letters", len(rows))
+		ans.After = fmt.Sprintf("%d dead letters", len(rows))
 	}
 	return ans
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
 )
@@ -163,14 +164,14 @@ func (v *purgeAnswer) add(rows []purgeRow) {
 	}
 }
 
-func (v *purgeAnswer) explain() answer {
-	t := table{columns: []string{"topic", "partition", "from", "to", "records", "open"}}
+func (v *purgeAnswer) explain() terminal.Answer {
+	t := terminal.Table{Columns: []string{"topic", "partition", "from", "to", "records", "open"}}
 	for _, r := range v.Partitions {
-		t.add(r.Topic, strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.From, 10), strconv.FormatInt(r.To, 10), strconv.Itoa(r.Records), strconv.Itoa(r.Open))
+		t.Add(r.Topic, strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.From, 10), strconv.FormatInt(r.To, 10), strconv.Itoa(r.Records), strconv.Itoa(r.Open))
 	}
-	ans := answer{value: v, table: t, after: fmt.Sprintf("%d dead letters deleted, %d of them open", v.Records, v.Open)}
+	ans := terminal.Answer{Value: v, Table: t, After: fmt.Sprintf("%d dead letters deleted, %d of them open", v.Records, v.Open)}
 	if v.DryRun {
-		ans.after = fmt.Sprintf("dry run: %d dead letters would be deleted, %d of them open; --yes does it", v.Records, v.Open)
+		ans.After = fmt.Sprintf("dry run: %d dead letters would be deleted, %d of them open; --yes does it", v.Records, v.Open)
 	}
 	return ans
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -276,11 +277,11 @@ func (r *redriving) skip(l *letter, now time.Time) string {
 	return ""
 }
 
-func (r *redriving) explain() answer {
+func (r *redriving) explain() terminal.Answer {
 	v := r.answer
-	t := table{columns: []string{"place", "id", "app", "reason", "detail", "provider", "redrives", "expires"}}
+	t := terminal.Table{Columns: []string{"place", "id", "app", "reason", "detail", "provider", "redrives", "expires"}}
 	for _, l := range v.Letters {
-		t.add(l.Place, l.ID, l.App, l.Reason, short(l.Detail, false), strings.Join(l.Providers, ","), strconv.Itoa(l.Redrives), timeOf(l.ExpiresAt))
+		t.Add(l.Place, l.ID, l.App, l.Reason, short(l.Detail, false), strings.Join(l.Providers, ","), strconv.Itoa(l.Redrives), timeOf(l.ExpiresAt))
 	}
 	var after []string
 	if more := v.Redriven - len(v.Letters); more > 0 {
@@ -294,7 +295,7 @@ func (r *redriving) explain() answer {
 	} else {
 		after = append(after, fmt.Sprintf("%d of %d redriven; the workers take them up after %v", v.Redriven, v.Matched, r.tier.Delay))
 	}
-	return answer{value: v, table: t, after: strings.Join(after, "\n")}
+	return terminal.Answer{Value: v, Table: t, After: strings.Join(after, "\n")}
 }
 
 // who does it, as the audit topic is told.

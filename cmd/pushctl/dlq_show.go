@@ -68,11 +68,11 @@ func (a *app) showLetter(ctx context.Context, word string, reveal bool) error {
 	if reveal && len(views) > 0 {
 		a.sayRevealed()
 	}
-	if a.format == formatJSON {
+	if a.format == terminal.FormatJSON {
 		if views == nil {
 			views = []letterView{}
 		}
-		err = writeJSON(a.stdout, views)
+		err = terminal.WriteJSON(a.stdout, views, indent)
 	} else {
 		err = writeViews(a.stdout, word, views)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
 // statsFlags are the command line of dlq stats.
@@ -131,9 +133,9 @@ func (a *app) countDLQ(ctx context.Context, f *statsFlags) error {
 }
 
 // explain lists the most frequent values of each kind, days in their order.
-func (s *letterStats) explain(top int) answer {
+func (s *letterStats) explain(top int) terminal.Answer {
 	v := statsAnswer{Records: s.total.Records, Open: s.total.Open, Expired: s.total.Expired, By: make(map[string][]letterCount)}
-	t := table{columns: []string{"by", "value", "records", "open", "expired"}}
+	t := terminal.Table{Columns: []string{"by", "value", "records", "open", "expired"}}
 	for _, kind := range statsKinds {
 		list := make([]letterCount, 0, len(s.by[kind]))
 		for _, c := range slices.Collect(maps.Values(s.by[kind])) {
@@ -150,8 +152,8 @@ func (s *letterStats) explain(top int) answer {
 		}
 		v.By[kind] = list
 		for _, c := range list {
-			t.add(strings.ReplaceAll(kind, "_", " "), short(c.Value, false), strconv.Itoa(c.Records), strconv.Itoa(c.Open), strconv.Itoa(c.Expired))
+			t.Add(strings.ReplaceAll(kind, "_", " "), short(c.Value, false), strconv.Itoa(c.Records), strconv.Itoa(c.Open), strconv.Itoa(c.Expired))
 		}
 	}
-	return answer{value: v, table: t, after: fmt.Sprintf("%d dead letters, %d of them open, %d of those expired", v.Records, v.Open, v.Expired)}
+	return terminal.Answer{Value: v, Table: t, After: fmt.Sprintf("%d dead letters, %d of them open, %d of those expired", v.Records, v.Open, v.Expired)}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -45,7 +46,7 @@ func (f *eventFilter) check(a *app) error {
 		}
 	}
 	if f.json {
-		a.format = formatJSON
+		a.format = terminal.FormatJSON
 	}
 	return nil
 }

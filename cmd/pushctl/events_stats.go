@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
@@ -131,7 +132,7 @@ func (s *eventSum) cell(kind string) string {
 	return map[string]string{"lane": s.Lane, "app": s.App, "type": s.Type, "provider": s.Provider, "state": s.State, "reason": s.Reason}[kind]
 }
 
-func (f *eventStatsFlags) explain(sums map[eventSum]int64) answer {
+func (f *eventStatsFlags) explain(sums map[eventSum]int64) terminal.Answer {
 	v := eventStats{Since: f.since.UTC().Truncate(time.Second), By: f.by, Counts: make([]eventSum, 0, len(sums))}
 	for k, n := range sums {
 		v.Total += n
@@ -148,7 +149,7 @@ func (f *eventStatsFlags) explain(sums map[eventSum]int64) answer {
 		}
 		return cmp.Or(cmp.Compare(y.N, x.N), strings.Compare(x.App+x.Type+x.Provider+x.State+x.Reason, y.App+y.Type+y.Provider+y.State+y.Reason))
 	})
-	t := table{columns: append(slices.Clone(f.by), "n", "share")}
+	t := terminal.Table{Columns: append(slices.Clone(f.by), "n", "share")}
 	for i := range v.Counts {
 		s := &v.Counts[i]
 		s.Share = float64(s.N) / float64(v.Total)
@@ -156,7 +157,7 @@ func (f *eventStatsFlags) explain(sums map[eventSum]int64) answer {
 		for _, kind := range f.by {
 			cells = append(cells, s.cell(kind))
 		}
-		t.add(append(cells, strconv.FormatInt(s.N, 10), fmt.Sprintf("%.2f %%", 100*s.Share))...)
+		t.Add(append(cells, strconv.FormatInt(s.N, 10), fmt.Sprintf("%.2f %%", 100*s.Share))...)
 	}
-	return answer{value: v, table: t, after: fmt.Sprintf("%d counted since %s", v.Total, v.Since.Format(time.RFC3339))}
+	return terminal.Answer{Value: v, Table: t, After: fmt.Sprintf("%d counted since %s", v.Total, v.Since.Format(time.RFC3339))}
 }

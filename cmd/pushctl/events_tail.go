@@ -69,7 +69,7 @@ func (a *app) tailEvents(ctx context.Context, f *tailFlags) error {
 	if err != nil {
 		return err
 	}
-	p := &eventPrinter{w: a.stdout, filter: f, json: a.format == formatJSON}
+	p := &eventPrinter{w: a.stdout, filter: f, json: a.format == terminal.FormatJSON}
 	if err := r.read(ctx, extent, since, p.print); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -27,7 +28,7 @@ func TestJSONKeysAreStable(t *testing.T) {
 		`"attempts":3,"hops":1,"redrives":2,"devices":["h"],"origin":"t/0/5","first_seen":"2026-11-21T08:30:00Z","expires_at":"2026-11-21T09:30:00Z","expired":false,` +
 		`"mark":{"what":"redriven","at":"2026-11-21T08:30:00Z","by":"me"},"problem":""`
 	for name, tt := range map[string]struct {
-		answer answer
+		answer terminal.Answer
 		want   string
 	}{
 		"topics ensure": {topics, `[{"topic":"push.users","state":"exists","differences":["kept"]}]`},
@@ -36,14 +37,14 @@ func TestJSONKeysAreStable(t *testing.T) {
 		"devices get": {explainDevices("u", &users.Profile{User: pipeline.User{Devices: []pipeline.Device{{Platform: pipeline.APNS, Environment: pipeline.Sandbox, App: "shop", Token: "SECRET", Hash: "h", Locale: "nl", RegisteredAt: at}}}, Dropped: 3, DroppedUpTo: at}),
 			`{"user_id":"u","devices":[{"hash":"h","platform":"apns","environment":"sandbox","app":"shop","locale":"nl","registered_at":"2026-11-21T08:30:00Z"}],"dropped":3,"dropped_up_to":"2026-11-21T08:30:00Z","unreadable":false}`},
 		"devices get, none": {explainDevices("u", &users.Profile{}), `{"user_id":"u","devices":[],"dropped":0,"unreadable":false}`},
-		"devices import":    {answer{value: importAnswer{Read: 3, Registered: 2, Refused: 1, Rules: map[string]int{"r": 1}, StoppedAt: 4}}, `{"read":3,"registered":2,"refused":1,"rules":{"r":1},"stopped_at_line":4}`},
+		"devices import":    {terminal.Answer{Value: importAnswer{Read: 3, Registered: 2, Refused: 1, Rules: map[string]int{"r": 1}, StoppedAt: 4}}, `{"read":3,"registered":2,"refused":1,"rules":{"r":1},"stopped_at_line":4}`},
 		"users quarantine ls": {explainQuarantine(map[string]users.Quarantined{"u/prefs": {User: "u", Reason: users.BrokenRule, Partition: 1, Offset: 2, Stands: true, AtMS: at.UnixMilli()}}, map[string]bool{"u/prefs": true}),
 			`[{"user_id":"u","part":"preferences","device":"","reason":"broken_rule","place":"push.users/1/2","stands":true,"at":"2026-11-21T08:30:00Z"}]`},
 		"users quarantine ls, none": {explainQuarantine(nil, nil), `[]`},
 		"prefs":                     {explainPrefs("u", pipeline.Preferences{Types: []string{"promo"}}), `{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"]}`},
-		"send": {answer{value: sendAnswer{Lane: "l", Topic: "t", Produced: 1, Notifications: []sentRow{{ID: "n", Outcome: "DELIVERED"}}}},
+		"send": {terminal.Answer{Value: sendAnswer{Lane: "l", Topic: "t", Produced: 1, Notifications: []sentRow{{ID: "n", Outcome: "DELIVERED"}}}},
 			`{"lane":"l","topic":"t","produced":1,"refused":0,"notifications":[{"id":"n","outcome":"DELIVERED"}]}`},
-		"load": {answer{value: loadAnswer{Topic: "t", Produced: 10, Seconds: 1, Rate: 10, Wanted: 10, AckP50: 1.5, AckP99: 2.5, Fates: map[string]int{"reaches": 10}}},
+		"load": {terminal.Answer{Value: loadAnswer{Topic: "t", Produced: 10, Seconds: 1, Rate: 10, Wanted: 10, AckP50: 1.5, AckP99: 2.5, Fates: map[string]int{"reaches": 10}}},
 			`{"topic":"t","produced":10,"seconds":1,"rate":10,"wanted_rate":10,"ack_p50_ms":1.5,"ack_p99_ms":2.5,"fates":{"reaches":10}}`},
 		"status": {explainStatus("n", []pipeline.Row{{ID: "n", Device: "d", Step: 1, State: pipeline.StateFailed, At: at, Platform: pipeline.FCM, ProviderID: "p", Reason: "NOT_FOUND", UserHash: 255}}, storeTimes{time.Hour, time.Hour}, at),
 			`{"id":"n","outcome":"FAILED","meaning":"no device can ever get it","devices":[{"device":"d","provider":"fcm","state":"FAILED","since":"2026-11-21T08:30:00Z","step":1,"meaning":"NOT_FOUND, Google: there is no such project"}],` +
@@ -52,21 +53,21 @@ func TestJSONKeysAreStable(t *testing.T) {
 			`{"since":"2026-11-21T08:30:00Z","by":["lane","state"],"total":3,"counts":[{"lane":"l","state":"FAILED","n":3,"share":1}]}`},
 		"dlq ls":       {explainLetters([]letterRow{one.row(at)}, 0, false), `[{` + row + `}]`},
 		"dlq ls, none": {explainLetters(nil, 0, false), `[]`},
-		"dlq show": {answer{value: []letterView{one.view(at, false)}}, `[{` + row + `,"meaning":"the provider could not take it and the last retry was used; redrive it when the provider is well; the last answer was UNAVAILABLE (Google: the service was not available)",` +
+		"dlq show": {terminal.Answer{Value: []letterView{one.view(at, false)}}, `[{` + row + `,"meaning":"the provider could not take it and the last retry was used; redrive it when the provider is well; the last answer was UNAVAILABLE (Google: the service was not available)",` +
 			`"status_id":"n","key":"u","headers":[],"bytes":54,"fields":[{"name":"id","value":"n"},{"name":"app","value":"shop"},{"name":"user_id","value":"u"},{"name":"title","value":"<6 characters>"}]}]`},
 		"dlq stats": {letters.explain(0), `{"records":1,"open":0,"expired":0,"by":{"app":[{"value":"shop","records":1,"open":0,"expired":0}],"day":[{"value":"2026-11-21","records":1,"open":0,"expired":0}],` +
 			`"lane":[{"value":"l","records":1,"open":0,"expired":0}],"last_answer":[{"value":"UNAVAILABLE","records":1,"open":0,"expired":0}],"provider":[{"value":"fcm","records":1,"open":0,"expired":0}],` +
 			`"reason":[{"value":"retries_used_up","records":1,"open":0,"expired":0}],"sender":[{"value":"","records":1,"open":0,"expired":0}]}}`},
 		"dlq redrive": {(&redriving{answer: redriveAnswer{DryRun: true, Matched: 3, Redriven: 1, Skipped: map[string]int{skipExpired: 2}, Topics: []string{"t.retry.30s"}, Delay: 30, Letters: []letterRow{}}}).explain(),
 			`{"dry_run":true,"matched":3,"redriven":1,"skipped":{"expired":2},"topics":["t.retry.30s"],"delay_seconds":30,"letters":[]}`},
-		"dlq dismiss": {answer{value: dismissAnswer{DryRun: true, Dismissed: 2}}, `{"dry_run":true,"dismissed":2}`},
+		"dlq dismiss": {terminal.Answer{Value: dismissAnswer{DryRun: true, Dismissed: 2}}, `{"dry_run":true,"dismissed":2}`},
 		"dlq purge": {(&purgeAnswer{Records: 2, Open: 1, Partitions: []purgeRow{{Topic: "t.dlq", Partition: 1, From: 3, To: 5, Records: 2, Open: 1}}}).explain(),
 			`{"dry_run":false,"records":2,"open":1,"partitions":[{"topic":"t.dlq","partition":1,"from":3,"to":5,"records":2,"open":1}]}`},
 		"dedupe fill": {explainFill(dedupe.Fill{IDs: 5, Capacity: 10, Ratio: 0.5}, dedupe.Options{Window: 6 * time.Hour, Capacity: 10_000, ErrorRate: 0.001}, at),
 			`{"windows":[{"from":"2026-11-21T06:00:00Z","to":"2026-11-21T12:00:00Z","ids":5,"capacity":10,"fill":0.5,"needed":0,"bytes":34047}]}`},
 	} {
 		var indented, got bytes.Buffer
-		if err := writeJSON(&indented, tt.answer.value); err != nil {
+		if err := terminal.WriteJSON(&indented, tt.answer.Value, indent); err != nil {
 			t.Fatal(err)
 		}
 		if err := json.Compact(&got, indented.Bytes()); err != nil {

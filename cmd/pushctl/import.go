@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -195,15 +196,15 @@ func (im *deviceImport) flush(ctx context.Context) error {
 	return nil
 }
 
-func (im *deviceImport) explain() answer {
+func (im *deviceImport) explain() terminal.Answer {
 	verb := "registered"
 	if im.DryRun {
 		verb = "would be registered"
 	}
-	ans := answer{value: im.importAnswer, table: im.refused.table()}
-	ans.before = fmt.Sprintf("%d devices %s, %d lines refused", im.Registered, verb, im.Refused)
+	ans := terminal.Answer{Value: im.importAnswer, Table: im.refused.table()}
+	ans.Before = fmt.Sprintf("%d devices %s, %d lines refused", im.Registered, verb, im.Refused)
 	if im.StoppedAt > 0 {
-		ans.after = fmt.Sprintf("stopped at line %d; --on-error skip goes on", im.StoppedAt)
+		ans.After = fmt.Sprintf("stopped at line %d; --on-error skip goes on", im.StoppedAt)
 	}
 	return ans
 }

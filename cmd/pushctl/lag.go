@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
 )
@@ -106,8 +107,8 @@ func appendLag(ctx context.Context, admin *kafka.Admin, rows []lagRow, of lagRow
 	return rows, nil
 }
 
-func explainLag(rows []lagRow) answer {
-	t := table{columns: []string{"lane", "topic", "partition", "committed", "end", "lag"}}
+func explainLag(rows []lagRow) terminal.Answer {
+	t := terminal.Table{Columns: []string{"lane", "topic", "partition", "committed", "end", "lag"}}
 	total := int64(0)
 	for _, r := range rows {
 		committed, lag := "", ""
@@ -118,7 +119,7 @@ func explainLag(rows []lagRow) answer {
 			lag = strconv.FormatInt(*r.Lag, 10)
 			total += *r.Lag
 		}
-		t.add(r.Lane, r.Topic, strconv.Itoa(int(r.Partition)), committed, strconv.FormatInt(r.End, 10), lag)
+		t.Add(r.Lane, r.Topic, strconv.Itoa(int(r.Partition)), committed, strconv.FormatInt(r.End, 10), lag)
 	}
-	return answer{value: rows, table: t, after: "lag: " + strconv.FormatInt(total, 10) + " records"}
+	return terminal.Answer{Value: rows, Table: t, After: "lag: " + strconv.FormatInt(total, 10) + " records"}
 }

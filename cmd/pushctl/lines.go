@@ -112,10 +112,10 @@ func (r *refusals) add(number int, rule error) {
 }
 
 // table is how often each rule was broken.
-func (r *refusals) table() table {
-	t := table{columns: []string{"refused", "rule"}}
+func (r *refusals) table() terminal.Table {
+	t := terminal.Table{Columns: []string{"refused", "rule"}}
 	for _, rule := range slices.Sorted(maps.Keys(r.rules)) {
-		t.add(strconv.Itoa(r.rules[rule]), rule)
+		t.Add(strconv.Itoa(r.rules[rule]), rule)
 	}
 	return t
 }

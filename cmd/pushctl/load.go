@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/users"
@@ -219,7 +220,7 @@ type loadAnswer struct {
 	Fates    map[string]int `json:"fates"` // what must become of them
 }
 
-func (l *loading) explain(topic string) answer {
+func (l *loading) explain(topic string) terminal.Answer {
 	v := loadAnswer{Topic: topic, Produced: l.acked.Load(), Seconds: l.took.Seconds(), Wanted: l.flags.rate,
 		AckP50: milliseconds(l.acks.quantile(0.50)), AckP99: milliseconds(l.acks.quantile(0.99)), Fates: make(map[string]int)}
 	if v.Seconds > 0 {
@@ -230,10 +231,10 @@ func (l *loading) explain(topic string) answer {
 			v.Fates[crowd.Fate(f).String()] = n
 		}
 	}
-	t := table{columns: []string{"topic", "produced", "seconds", "rate", "wanted", "ack p50 ms", "ack p99 ms"}}
-	t.add(topic, strconv.FormatInt(v.Produced, 10), fmt.Sprintf("%.2f", v.Seconds), fmt.Sprintf("%.0f", v.Rate),
+	t := terminal.Table{Columns: []string{"topic", "produced", "seconds", "rate", "wanted", "ack p50 ms", "ack p99 ms"}}
+	t.Add(topic, strconv.FormatInt(v.Produced, 10), fmt.Sprintf("%.2f", v.Seconds), fmt.Sprintf("%.0f", v.Rate),
 		strconv.FormatFloat(v.Wanted, 'f', -1, 64), fmt.Sprintf("%.1f", v.AckP50), fmt.Sprintf("%.1f", v.AckP99))
-	return answer{value: v, table: t}
+	return terminal.Answer{Value: v, Table: t}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/status"
@@ -88,7 +89,7 @@ func TestExplainStatus(t *testing.T) {
 	}
 	var out bytes.Buffer
 	ans := explainStatus("n1", rows, storeTimes{24 * time.Hour, 2 * time.Hour}, at.Add(time.Hour))
-	if err := ans.writeText(&out); err != nil {
+	if err := ans.Write(&out, terminal.FormatTable, indent); err != nil {
 		t.Fatal(err)
 	}
 	want := `TIME                      STEP  STATE      DEVICE            PROVIDER  REASON            PROVIDER ID
@@ -103,7 +104,7 @@ outcome: DELIVERED: accepted by Apple or Google for 1 of 2 devices
 		t.Errorf("printed:\n%s\nwant:\n%s", out.String(), want)
 	}
 	out.Reset()
-	if err := writeJSON(&out, ans.value); err != nil {
+	if err := terminal.WriteJSON(&out, ans.Value, indent); err != nil {
 		t.Fatal(err)
 	}
 	var parsed struct {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -146,7 +147,7 @@ func TestExplainFill(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 30, 0, 0, time.UTC)
 	ans := explainFill(dedupe.Fill{IDs: 17_000_000, Capacity: 20_200_000, Ratio: 0.85, Needed: 68_000_000}, dedupe.DefaultOptions(), now)
 	var b strings.Builder
-	if err := ans.writeText(&b); err != nil {
+	if err := ans.Write(&b, terminal.FormatTable, indent); err != nil {
 		t.Fatal(err)
 	}
 	want := `FROM                  TO                    IDS       CAPACITY  FILL    NEEDED    MIB

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -38,22 +39,22 @@ set appears when the registry has applied it. A user who is not known has opted 
 			}
 			ans := explainPrefs(args[0], u.Preferences)
 			if u.Quarantine&(pipeline.PreferencesBroken|pipeline.PreferencesUnknown) != 0 {
-				ans.after = "what the user set cannot be read, so all but critical is kept back: pushctl users quarantine ls"
+				ans.After = "what the user set cannot be read, so all but critical is kept back: pushctl users quarantine ls"
 			}
 			return a.show(ans)
 		},
 	}
 }
 
-func explainPrefs(user string, p pipeline.Preferences) answer {
+func explainPrefs(user string, p pipeline.Preferences) terminal.Answer {
 	value := prefsAnswer{UserID: user, OptOutAll: p.OptOutAll, Channels: append([]string{}, p.Channels...), Types: append([]string{}, p.Types...)}
-	t := table{columns: []string{"user", "opted out of all", "channels", "types"}}
+	t := terminal.Table{Columns: []string{"user", "opted out of all", "channels", "types"}}
 	all := "no"
 	if p.OptOutAll {
 		all = "yes"
 	}
-	t.add(user, all, strings.Join(p.Channels, ", "), strings.Join(p.Types, ", "))
-	return answer{value: value, table: t}
+	t.Add(user, all, strings.Join(p.Channels, ", "), strings.Join(p.Types, ", "))
+	return terminal.Answer{Value: value, Table: t}
 }
 
 func newPrefsSetCommand(a *app) *cobra.Command {

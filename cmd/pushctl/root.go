@@ -22,7 +22,7 @@ func commands(a *app) []*cobra.Command {
 		newEventsCommand(a),
 		newLagCommand(a),
 		newDedupeCommand(a),
-		newBenchCommand(a),
+		newBenchCommand(),
 	}
 }
 

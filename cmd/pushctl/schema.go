@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/status"
 )
@@ -42,11 +43,11 @@ func (a *app) applySchema(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := table{columns: []string{"object", "action", "detail"}}
+	t := terminal.Table{Columns: []string{"object", "action", "detail"}}
 	for _, c := range changes {
-		t.add(c.Object, c.Action, c.Detail)
+		t.Add(c.Object, c.Action, c.Detail)
 	}
-	return a.show(answer{value: changes, table: t})
+	return a.show(terminal.Answer{Value: changes, Table: t})
 }
 
 func newSchemaPrintCommand(a *app) *cobra.Command {
@@ -71,8 +72,8 @@ func (a *app) printSchema() error {
 	if err != nil {
 		return usageError{err}
 	}
-	if a.format == formatJSON {
-		return writeJSON(a.stdout, map[string]string{"cql": text})
+	if a.format == terminal.FormatJSON {
+		return terminal.WriteJSON(a.stdout, map[string]string{"cql": text}, indent)
 	}
 	if _, err := io.WriteString(a.stdout, text); err != nil {
 		return fmt.Errorf("writing the schema: %w", err)

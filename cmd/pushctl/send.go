@@ -337,20 +337,20 @@ func (s *sending) finish(ctx context.Context) error {
 	return nil
 }
 
-func (s *sending) explain() answer {
-	ans := answer{value: s.answer, table: table{columns: []string{"id", "topic"}}}
+func (s *sending) explain() terminal.Answer {
+	ans := terminal.Answer{Value: s.answer, Table: terminal.Table{Columns: []string{"id", "topic"}}}
 	if s.store != nil {
-		ans.table.columns = append(ans.table.columns, "outcome")
+		ans.Table.Columns = append(ans.Table.Columns, "outcome")
 	}
 	for _, n := range s.answer.Notifications {
 		cells := []string{n.ID, s.answer.Topic}
 		if s.store != nil {
 			cells = append(cells, n.Outcome)
 		}
-		ans.table.add(cells...)
+		ans.Table.Add(cells...)
 	}
 	if s.refused.count > 0 {
-		ans.after = fmt.Sprintf("%d produced, %d lines refused", s.answer.Produced, s.answer.Refused)
+		ans.After = fmt.Sprintf("%d produced, %d lines refused", s.answer.Produced, s.answer.Refused)
 	}
 	return ans
 }

@@ -91,31 +91,31 @@ func longestDelay(c *configs.Config) time.Duration {
 
 // explainStatus puts a notification's rows in the order of time and says what
 // follows from them.
-func explainStatus(id string, rows []pipeline.Row, times storeTimes, now time.Time) answer {
+func explainStatus(id string, rows []pipeline.Row, times storeTimes, now time.Time) terminal.Answer {
 	history := &pipeline.History{Rows: rows}
 	outcome := history.Outcome()
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(x, y pipeline.Row) int { return x.At.Compare(y.At) })
 	value := statusAnswer{ID: id, Outcome: outcome.String(), Devices: devicesOf(history, rows, times, now), States: make([]statusRow, 0, len(rows))}
-	t := table{columns: []string{"time", "step", "state", "device", "provider", "reason", "provider id"}}
+	t := terminal.Table{Columns: []string{"time", "step", "state", "device", "provider", "reason", "provider id"}}
 	for _, r := range rows {
 		s := statusRow{At: r.At, Step: r.Step, State: r.State.String(), Device: r.Device, Provider: providerOf(r),
 			ProviderID: r.ProviderID, Reason: r.Reason, Meaning: meaning(r.Reason, ""), UserHash: strconv.FormatUint(r.UserHash, 16)}
 		value.States = append(value.States, s)
-		t.add(r.At.UTC().Format("2006-01-02T15:04:05.000Z"), strconv.Itoa(int(r.Step)), s.State, s.Device, s.Provider, s.Reason, s.ProviderID)
+		t.Add(r.At.UTC().Format("2006-01-02T15:04:05.000Z"), strconv.Itoa(int(r.Step)), s.State, s.Device, s.Provider, s.Reason, s.ProviderID)
 	}
-	ans := answer{table: t}
+	ans := terminal.Answer{Table: t}
 	if len(rows) == 0 {
 		value.Meaning = explainNothing(id, times.keeps, now)
-		ans.before = "notification " + terminal.Word(id) + " has no state: " + value.Meaning
+		ans.Before = "notification " + terminal.Word(id) + " has no state: " + value.Meaning
 	} else {
 		value.Meaning = explainOutcome(id, outcome, value.Devices)
-		ans.after = "outcome: " + value.Outcome + ": " + terminal.Word(value.Meaning)
+		ans.After = "outcome: " + value.Outcome + ": " + terminal.Word(value.Meaning)
 		for _, d := range value.Devices {
-			ans.after += "\n  " + terminal.Word(d.String())
+			ans.After += "\n  " + terminal.Word(d.String())
 		}
 	}
-	ans.value = value
+	ans.Value = value
 	return ans
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
@@ -52,7 +53,7 @@ func TestStatusSaysWhy(t *testing.T) {
 	} {
 		var b strings.Builder
 		ans := explainStatus("n1", tt.rows, storeTimes{24 * time.Hour, 2 * time.Hour}, at.Add(tt.later))
-		if err := ans.writeText(&b); err != nil {
+		if err := ans.Write(&b, terminal.FormatTable, indent); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range tt.says {
@@ -79,13 +80,13 @@ func TestStatusOfNothing(t *testing.T) {
 	} {
 		var b strings.Builder
 		ans := explainStatus(tt.id, nil, storeTimes{30 * 24 * time.Hour, 2 * time.Hour}, now)
-		if err := ans.writeText(&b); err != nil {
+		if err := ans.Write(&b, terminal.FormatTable, indent); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(b.String(), tt.id+" has no state: ") || !strings.Contains(b.String(), tt.says) {
 			t.Errorf("%s: %s, want %q in it", tt.why, b.String(), tt.says)
 		}
-		if v := ans.value.(statusAnswer); v.Outcome != "NONE" || !strings.Contains(v.Meaning, tt.says) {
+		if v := ans.Value.(statusAnswer); v.Outcome != "NONE" || !strings.Contains(v.Meaning, tt.says) {
 			t.Errorf("%s: JSON %+v", tt.why, v)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
 )
@@ -105,9 +106,9 @@ func keepUsersTopic(ctx context.Context, admin *kafka.Admin, specs []kafka.Topic
 }
 
 // explainTopics says what was done, and whether anything is not as wanted.
-func explainTopics(states []kafka.TopicState, kept string, o kafka.EnsureOptions) (ans answer, different bool) {
+func explainTopics(states []kafka.TopicState, kept string, o kafka.EnsureOptions) (ans terminal.Answer, different bool) {
 	rows := make([]topicRow, 0, len(states))
-	t := table{columns: []string{"topic", "state", "differences"}}
+	t := terminal.Table{Columns: []string{"topic", "state", "differences"}}
 	grows := false
 	for _, s := range states {
 		r := topicRow{Topic: s.Topic, State: s.State, Differences: slices.Clone(s.Differences)}
@@ -120,14 +121,14 @@ func explainTopics(states []kafka.TopicState, kept string, o kafka.EnsureOptions
 			r.Differences = append(r.Differences, kept)
 		}
 		rows = append(rows, r)
-		t.add(r.Topic, r.State, strings.Join(r.Differences, "; "))
+		t.Add(r.Topic, r.State, strings.Join(r.Differences, "; "))
 	}
-	ans = answer{value: rows, table: t}
+	ans = terminal.Answer{Value: rows, Table: t}
 	switch {
 	case o.AddPartitions:
-		ans.before = partitionsMove
+		ans.Before = partitionsMove
 	case grows:
-		ans.after = "--add-partitions adds them. " + partitionsMove
+		ans.After = "--add-partitions adds them. " + partitionsMove
 	}
 	return ans, different
 }

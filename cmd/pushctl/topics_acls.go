@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 )
 
@@ -81,7 +82,7 @@ func (a *app) printACLs(f *aclFlags) error {
 	if tool == "" {
 		tool = "kafka-acls.sh --bootstrap-server " + quoted(c.Kafka.Brokers[0]) + " --command-config admin.properties"
 	}
-	return a.show(answer{value: rows, before: strings.Join(aclCommands(tool, rows), "\n")})
+	return a.show(terminal.Answer{Value: rows, Before: strings.Join(aclCommands(tool, rows), "\n")})
 }
 
 // aclCommands are the rights as command lines, one for all topics or groups of

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -105,9 +106,9 @@ func (a *app) readQuarantine(ctx context.Context) (map[string]users.Quarantined,
 
 // explainQuarantine shows the parts that are in quarantine now. What the
 // registry has not told yet has no more than its key.
-func explainQuarantine(told map[string]users.Quarantined, now map[string]bool) answer {
+func explainQuarantine(told map[string]users.Quarantined, now map[string]bool) terminal.Answer {
 	rows := []quarantineRow{}
-	t := table{columns: []string{"user", "part", "device", "reason", "place", "before it", "since"}}
+	t := terminal.Table{Columns: []string{"user", "part", "device", "reason", "place", "before it", "since"}}
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		q, ok := told[key]
 		if !ok {
@@ -127,13 +128,13 @@ func explainQuarantine(told map[string]users.Quarantined, now map[string]bool) a
 			before = "holds"
 		}
 		rows = append(rows, r)
-		t.add(r.UserID, r.Part, r.Device, r.Reason, r.Place, before, since)
+		t.Add(r.UserID, r.Part, r.Device, r.Reason, r.Place, before, since)
 	}
-	ans := answer{value: rows, table: t}
+	ans := terminal.Answer{Value: rows, Table: t}
 	if len(rows) == 0 {
-		ans.before = "nobody is in quarantine"
+		ans.Before = "nobody is in quarantine"
 	} else {
-		ans.after = fmt.Sprintf("%d parts of users cannot be read", len(rows))
+		ans.After = fmt.Sprintf("%d parts of users cannot be read", len(rows))
 	}
 	return ans
 }

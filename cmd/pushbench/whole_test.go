@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/bench/whole"
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
-func TestBenchWholeUsage(t *testing.T) {
+func TestWholeUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"10,000":     {"--notifications", "10"},
 		"commit log": {"--commit-log", "group"},
@@ -19,7 +20,7 @@ func TestBenchWholeUsage(t *testing.T) {
 		"--worker":   {"--worker", "/does/not/exist"},
 	} {
 		var stdout, stderr bytes.Buffer
-		exit := run(t.Context(), append([]string{"bench", "whole"}, args...), strings.NewReader(""), &stdout, &stderr)
+		exit := run(t.Context(), append([]string{"whole"}, args...), strings.NewReader(""), &stdout, &stderr)
 		if exit != exitUsage || !strings.Contains(stderr.String(), want) || stdout.Len() > 0 {
 			t.Errorf("%q: status %d, %q, %q", args, exit, stderr.String(), stdout.String())
 		}
@@ -27,14 +28,14 @@ func TestBenchWholeUsage(t *testing.T) {
 }
 
 // The table says what its figures were run with.
-func TestBenchWholeAnswer(t *testing.T) {
+func TestWholeAnswer(t *testing.T) {
 	share := 0.101
 	r := &whole.Result{Notifications: 400_000, Seconds: 10, Rate: 40_000, CommitLog: whole.Batch, KafkaReplication: 1,
 		KeyspaceReplication: "class SimpleStrategy, replication_factor 1", LimitRules: 3, Confirmed: &share, Checked: 600_000, Cores: 2, Go: "go1"}
 	var stdout bytes.Buffer
-	a := newApp(strings.NewReader(""), &stdout, &stdout)
-	a.format = formatTable
-	if err := a.showFigures(explainBenchWhole(r)); err != nil {
+	b := newBench(strings.NewReader(""), &stdout, &stdout)
+	b.format = terminal.FormatTable
+	if err := b.show(explainWhole(r)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

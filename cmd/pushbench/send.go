@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/bench/send"
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
-// benchClient is the hidden command that is one client of bench send.
-const benchClient = "send-client"
+// clientCommand is the hidden command that is one client of send.
+const clientCommand = "send-client"
 
-func newBenchSendCommand(a *app) *cobra.Command {
+func newSendCommand(b *bench) *cobra.Command {
 	o := send.Options{}
 	asJSON := false
 	cmd := &cobra.Command{
@@ -48,16 +49,16 @@ should run: "other cores" says what did.
 --minutes lengthens ours, whose memory is then noted every minute: with 10 or more, "memory" in the
 JSON compares the second minute with the tenth. Progress is on standard error; the last line of
 standard output is the JSON, whose "bars" say what has to be reached and whether it was.`,
-		Example: `  pushctl bench send                             # a table, after about two minutes
-  pushctl bench send --json --minutes 10         # everything, in less than 13 minutes
-  pushctl bench send --only ours,h2load --seconds 20
-  pushctl bench send --only sim_raw --profiles .   # and then: go tool pprof bin/pushsim sim_raw_simulator.pprof`,
+		Example: `  pushbench send                             # a table, after about two minutes
+  pushbench send --json --minutes 10         # everything, in less than 13 minutes
+  pushbench send --only ours,h2load --seconds 20
+  pushbench send --only sim_raw --profiles .   # and then: go tool pprof bin/pushsim sim_raw_simulator.pprof`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				a.format = formatJSON
+				b.format = terminal.FormatJSON
 			}
-			return a.benchSend(cmd.Context(), o)
+			return b.send(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
@@ -65,25 +66,25 @@ standard output is the JSON, whose "bars" say what has to be reached and whether
 	f.Float64Var(&o.Minutes, "minutes", 0, "time of the measurement of ours; 0 = as the others")
 	f.Float64Var(&o.Seconds, "seconds", send.DefaultSeconds, "time of each measurement")
 	f.StringSliceVar(&o.Only, "only", nil, "measurements to make, of "+strings.Join(send.Names(), ", ")+"; default all")
-	f.StringVar(&o.Simulator, "pushsim", "", "simulator to send to; default: the one beside pushctl, or on the PATH")
+	f.StringVar(&o.Simulator, "pushsim", "", "simulator to send to; default: the one beside pushbench, or on the PATH")
 	f.StringVar(&o.Profiles, "profiles", "", "existing folder for CPU profiles of the clients and of the simulator")
 	return cmd
 }
 
-func newBenchClientCommand(a *app) *cobra.Command {
+func newClientCommand(b *bench) *cobra.Command {
 	return &cobra.Command{
-		Use: benchClient, Short: "One client of bench send: reads its orders, prints its figures", Hidden: true, Args: cobra.NoArgs,
+		Use: clientCommand, Short: "One client of send: reads its orders, prints its figures", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return send.ServeClient(cmd.Context(), a.stdin, a.stdout)
+			return send.ServeClient(cmd.Context(), b.stdin, b.stdout)
 		},
 	}
 }
 
-func (a *app) benchSend(ctx context.Context, o send.Options) error {
+func (b *bench) send(ctx context.Context, o send.Options) error {
 	if o.Simulator == "" {
 		path, err := besideMe("pushsim")
 		if err != nil {
-			return usagef("--pushsim: %v", err)
+			return usageError{fmt.Errorf("--pushsim: %w", err)}
 		}
 		o.Simulator = path
 	}
@@ -91,8 +92,8 @@ func (a *app) benchSend(ctx context.Context, o send.Options) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	o.Client = []string{me, "bench", benchClient}
-	o.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(a.stderr, format+"\n", args...) }
+	o.Client = []string{me, clientCommand}
+	o.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(b.stderr, format+"\n", args...) }
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
@@ -100,12 +101,12 @@ func (a *app) benchSend(ctx context.Context, o send.Options) error {
 	if err != nil {
 		return err
 	}
-	return a.showFigures(explainBenchSend(r))
+	return b.show(explainSend(r))
 }
 
-// explainBenchSend is a row for each client, and what its rate is of ours.
-func explainBenchSend(r *send.Result) answer {
-	t := table{columns: []string{"client", "pushes/s", "CPU us", "allocations", "p50 ms", "p99 ms", "memory MiB", "simulator CPU us", "other cores"}}
+// explainSend is a row for each client, and what its rate is of ours.
+func explainSend(r *send.Result) terminal.Answer {
+	t := terminal.Table{Columns: []string{"client", "pushes/s", "CPU us", "allocations", "p50 ms", "p99 ms", "memory MiB", "simulator CPU us", "other cores"}}
 	for _, c := range []struct {
 		name string
 		f    *send.Figures
@@ -114,7 +115,7 @@ func explainBenchSend(r *send.Result) answer {
 		{"net/http", r.NetHTTP}, {"ours, 50 ms", r.Ours50ms}, {"ours, 50 ms, one connection", r.OursOneConnection50ms}, {"ours, 50 ms, validated", r.Ours50msValidated},
 	} {
 		if f := c.f; f != nil {
-			t.add(c.name, figure(&f.PushesPerSecond, 0), figure(&f.CPU, 2), figure(f.Allocations, 2), figure(f.P50, 1), figure(f.P99, 1),
+			t.Add(c.name, figure(&f.PushesPerSecond, 0), figure(&f.CPU, 2), figure(f.Allocations, 2), figure(f.P50, 1), figure(f.P99, 1),
 				figure(&f.RSS, 0), figure(&f.ServerCPU, 2), figure(&f.Others, 2))
 		}
 	}
@@ -129,8 +130,8 @@ func explainBenchSend(r *send.Result) answer {
 			after += fmt.Sprintf("\nmissed: %s is %.6g, want %.6g", b.Name, b.Got, b.Want)
 		}
 	}
-	return answer{value: r, table: t, after: after,
-		before: fmt.Sprintf("One push, on %d cores with the simulator, %s:", r.Cores, r.Go)}
+	return terminal.Answer{Value: r, Table: t, After: after,
+		Before: fmt.Sprintf("One push, on %d cores with the simulator, %s:", r.Cores, r.Go)}
 }
 
 func figure(v *float64, digits int) string {

@@ -1,0 +1,7 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func commands(b *bench) []*cobra.Command {
+	return []*cobra.Command{newWholeCommand(b), newSendCommand(b), newClientCommand(b)}
+}

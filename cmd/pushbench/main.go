@@ -1,0 +1,104 @@
+// Command pushbench measures on this machine, with servers and a simulator of
+// its own: one worker's whole way, and the multiplexer beside other clients.
+// bench/README.md has figures that were seen.
+//
+//	main.go     exit statuses, the two commands
+//	whole.go    pushbench whole, on Linux
+//	send.go     pushbench send, on Linux
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/terminal"
+)
+
+// Exit statuses.
+const (
+	exitDone        = 0
+	exitFailed      = 1 // failed, or something is missing that was sent
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, _ := terminal.UntilSignal(context.Background()) // until the process ends
+	// A second signal ends the process at once.
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// usageError is a command that was given the wrong words: exit status 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// bench is what the commands share.
+type bench struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	format         terminal.Format
+}
+
+// newBench cleans what is printed of what moves a cursor.
+func newBench(stdin io.Reader, out, errs io.Writer) *bench {
+	return &bench{stdin: stdin, stdout: terminal.NewWriter(out), stderr: terminal.NewWriter(errs), format: terminal.FormatTable}
+}
+
+// run is the whole command. It returns the exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, out, errs io.Writer) int {
+	b := newBench(stdin, out, errs)
+	started := false
+	root := &cobra.Command{
+		Use: "pushbench", Short: "Measure pushfleet on this machine",
+		Long:         "pushbench measures on this machine, with servers and a simulator of its own. Nothing else should run\nmeanwhile. bench/README.md says how to read the figures, and has some that were seen.",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRun: func(*cobra.Command, []string) { started = true },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usageError{errors.New("pushbench does nothing by itself: see pushbench --help")}
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().VarP(&b.format, "output", "o", "output: table or json")
+	root.AddCommand(commands(b)...)
+	root.SetArgs(args)
+	root.SetIn(b.stdin)
+	root.SetOut(b.stdout)
+	root.SetErr(b.stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	status := exitFailed
+	switch _, usage := errors.AsType[usageError](err); {
+	case usage, !started:
+		status = exitUsage
+	case ctx.Err() != nil:
+		status, err = exitInterrupted, errors.New("interrupted")
+	}
+	_, _ = fmt.Fprintln(b.stderr, "pushbench:", err)
+	return status
+}
+
+// show writes figures, as JSON on one line, the last.
+func (b *bench) show(ans terminal.Answer) error { return ans.Write(b.stdout, b.format, "") }
+
+// besideMe finds a program of ours in the directory of this one, else on the
+// PATH.
+func besideMe(name string) (string, error) {
+	if me, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(me), name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return exec.LookPath(name)
+}
