@@ -96,6 +96,9 @@ func TestConcurrencyIsBoundedAndComesBack(t *testing.T) {
 			}
 			wg.Wait()
 		}
+		if shown := gauge(t, g.metrics.concurrency); shown != 8 {
+			t.Errorf("%v batches at once are shown before the first, want 8", shown)
+		}
 		writeMany()
 		if shown := gauge(t, g.metrics.concurrency); s.busiest != 8 || shown != 8 {
 			t.Errorf("%d batches at once, %v are shown, want 8", s.busiest, shown)

@@ -166,6 +166,46 @@ func TestLoadingShards(t *testing.T) {
 	}
 }
 
+// Of shards that somebody else has written only those that are further are gone on
+// with; where writes were lost the follower goes back, and what was wiped is
+// looked at soon.
+func TestShardsThatOthersHaveWritten(t *testing.T) {
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
+	defer func() { _ = client.Close() }()
+	for _, tt := range []struct {
+		list, further []int
+		recheck, seek bool
+	}{
+		{[]int{1}, []int{1}, false, false},
+		{[]int{2}, nil, true, false},
+		{[]int{3}, nil, false, true},
+		{[]int{1, 2, 3}, []int{1}, true, true},
+		{nil, nil, false, false},
+	} {
+		r, err := NewRegistry(client, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.had, r.pos, r.spans = 1, []int64{10}, []Span{{0, 100}}
+		for s := range 4 {
+			r.shards[s] = shardState{known: true, ready: true, version: version{7, 1}, applied: []int64{10}}
+		}
+		for s, applied := range map[int]int64{1: 11, 3: 9} { // shard 2 is not there
+			client.HSet(t.Context(), shards.OffsetsKey(s), "v", version{7, 2}.String(), "0", applied, "at", time.Now().UnixMilli())
+			client.Set(t.Context(), shards.EpochKey(s), formatBuild(7), 0)
+		}
+		further, err := r.reload(t.Context(), tt.list)
+		if err != nil || !slices.Equal(further, tt.further) || r.recheck != tt.recheck || r.seek != tt.seek {
+			t.Errorf("of %v further are %v, looks again %v, goes back %v, %v", tt.list, further, r.recheck, r.seek, err)
+		}
+	}
+}
+
 // What cannot be read as claims is said to be so, and nobody's claim is made up.
 func TestEntriesOfTheTokenIndex(t *testing.T) {
 	cs := claims{{"ada", 5}, {"bob", 1e12}}
