@@ -12,6 +12,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
+// With a data centre of its own a store uses no node of another one, also when
+// there are no others.
+func TestNodesOfAnotherDataCentre(t *testing.T) {
+	n := startNode(t)
+	for name, good := range map[string]bool{"dc1": true, "dc2": false} {
+		opts := n.options()
+		opts.LocalDC = name
+		c, err := OpenCassandra(t.Context(), opts)
+		if (err == nil) != good {
+			t.Errorf("a node of dc1, for a store of %s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if err := c.Write(t.Context(), rowsOf("a1")); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	}
+}
+
 // A session that is sick is replaced by the first that can be opened; who is at
 // work on the old one ends there, and it is closed behind him.
 func TestSessionIsReplaced(t *testing.T) {
