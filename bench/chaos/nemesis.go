@@ -250,7 +250,7 @@ func network(ctx context.Context, a Action, proxies ...*proxy.Proxy) (ok bool) {
 		case a.Fault == Reset:
 			p.Reset()
 		case a.Fault == Cut:
-			p.Cut(777) // a frame or two, and a part
+			cut(ctx, p)
 		default:
 			return false
 		}
@@ -262,6 +262,18 @@ func network(ctx context.Context, a Action, proxies ...*proxy.Proxy) (ok bool) {
 		}
 	}
 	return true
+}
+
+// cutPatience is how long a cut waits for the bytes before it. What is cut later
+// than its event says would have no fault that explains it.
+const cutPatience = 2 * time.Second
+
+// cut ends connections in the middle of what is sent: after a frame or two, and
+// a part.
+func cut(ctx context.Context, p *proxy.Proxy) {
+	ctx, cancel := context.WithTimeout(ctx, cutPatience)
+	defer cancel()
+	p.Cut(ctx, 777)
 }
 
 // paths does something to the connections of a worker to the providers.

@@ -229,11 +229,12 @@ func (w *world) populate(ctx context.Context) error {
 	return nil
 }
 
-// kafkaClient is a client that reaches the broker around the proxy.
+// kafkaClient is a client that reaches the broker around the proxy. A broker that
+// has just started may end a connection at once: that is no answer.
 func (w *world) kafkaClient(o ...kgo.Opt) (*kgo.Client, error) {
 	direct, proxied := w.kafka.Addr(), w.proxies[Kafka].Addr()
 	dialer := &net.Dialer{Timeout: 2 * time.Second}
-	return kgo.NewClient(append(o, kgo.SeedBrokers(direct), kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
+	return kgo.NewClient(append(o, kgo.SeedBrokers(direct), kgo.AlwaysRetryEOF(), kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 		if host == proxied {
 			host = direct
 		}

@@ -111,10 +111,19 @@ func (p *Proxy) Reset() int {
 func (p *Proxy) Conns() int { return len(p.open()) }
 
 // Cut resets each open connection once it has passed n more bytes to the
-// server: in the middle of whatever is sent then.
-func (p *Proxy) Cut(n int64) {
-	for _, c := range p.open() {
+// server: in the middle of whatever is sent then. It returns when none of them
+// is left; one that has passed less when ctx ends is reset then.
+func (p *Proxy) Cut(ctx context.Context, n int64) {
+	conns := p.open()
+	for _, c := range conns {
 		c.left.Store(n)
+	}
+	for _, c := range conns {
+		select {
+		case <-c.gone:
+		case <-ctx.Done():
+			c.reset()
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -249,11 +250,17 @@ func TestCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		hears(t, server, "start")
-		p.Cut(n)
+		cut := make(chan struct{}) // closed when Cut has returned
+		go func() {
+			defer close(cut)
+			p.Cut(t.Context(), n)
+		}()
+		awaitCut(p, n)
 		if _, err := io.WriteString(c, "0123456789"); err != nil {
 			t.Fatal(err)
 		}
 		isReset(t, c)
+		<-cut
 		// A reset may overtake what was sent before it, but nothing after it comes.
 		if got, _ := io.ReadAll(server); int64(len(got)) > n {
 			t.Errorf("cut after %d: %d bytes passed", n, len(got))
@@ -261,6 +268,26 @@ func TestCut(t *testing.T) {
 		server.Close()
 		l.Close()
 	}
+}
+
+// awaitCut waits until the one open connection is to be cut.
+func awaitCut(p *Proxy, n int64) {
+	for p.open()[0].left.Load() != n {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Who has to say how long a cut lasted is told when it is over: a connection on
+// which little is sent is reset in the end.
+func TestCutOfAQuietConnection(t *testing.T) {
+	addr, _ := echo(t)
+	p := listen(t, addr, nil)
+	c := dial(t, p)
+	says(t, c, "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.Cut(ctx, 777)
+	isReset(t, c)
 }
 
 // A connection that hangs is ended by Close too; goleak watches.
