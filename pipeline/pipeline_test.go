@@ -522,38 +522,41 @@ func (w *world) sent() int {
 	return len(w.accepted)
 }
 
-// TestStatusDownStopsSending: without durable rows no more is sent than the
-// window, nothing is committed, and all goes on when the store is back.
+// TestStatusDownStopsSending: without durable rows, whether the store refuses
+// them or never answers, no more is sent than the window, nothing is committed,
+// and all goes on when the store is back.
 func TestStatusDownStopsSending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults = false
-		w.fill(1, 3000)
-		const window = 40
-		p, pr := w.pipeline(t, window)
-		down := &downStatus{world: w, down: true}
-		p.Status = down
-		ctx, stop := context.WithCancel(t.Context())
-		var run sync.WaitGroup
-		run.Go(func() { _ = p.Run(ctx) })
-		time.Sleep(3 * time.Minute)
-		w.mu.Lock()
-		// Only Delivered and Refused hold their place until their row is
-		// durable; two routes, a window each.
-		if n := len(w.accepted); n > 2*window {
-			t.Errorf("%d sends with the status store down, window %d on each of two routes", n, window)
-		}
-		if w.commits[0] > 0 {
-			t.Errorf("committed %d with the status store down", w.commits[0])
-		}
-		w.mu.Unlock()
-		down.set(false)
-		w.wait(t)
-		stop()
-		run.Wait()
-		pr.out.Wait()
-		w.check(t)
-	})
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(3)
+			w.faults = false
+			w.fill(1, 3000)
+			const window = 40
+			p, pr := w.pipeline(t, window)
+			down := &downStatus{world: w, hangs: hangs, back: make(chan struct{})}
+			p.Status = down
+			stop := w.starts(t, p)
+			time.Sleep(3 * time.Minute)
+			w.mu.Lock()
+			// Only Delivered and Refused hold their place until their row is
+			// durable; two routes, a window each.
+			if n := len(w.accepted); n == 0 || n > 2*window {
+				t.Errorf("hangs %v: %d sends with the status store down, window %d on each of two routes", hangs, n, window)
+			}
+			if w.commits[0] > 0 {
+				t.Errorf("hangs %v: committed %d with the status store down", hangs, w.commits[0])
+			}
+			w.mu.Unlock()
+			if stalls, _ := p.Declared(); len(stalls) == 0 || stalls[0].Name != "status" {
+				t.Errorf("hangs %v: declares %v, want the status store", hangs, stalls)
+			}
+			close(down.back)
+			w.wait(t)
+			stop()
+			pr.out.Wait()
+			w.check(t)
+		})
+	}
 }
 
 // TestFilterDownHoldsTheCommit: what the filter could not be told is not
@@ -594,25 +597,28 @@ type downFilter struct{ *world }
 
 func (downFilter) Add(context.Context, []string) error { return errors.New("redis is away") }
 
-// downStatus refuses writes while it is down.
+// downStatus takes no rows before it is back: it refuses them, or does not answer.
 type downStatus struct {
 	*world
-	state sync.Mutex
-	down  bool // guarded by state
-}
-
-func (s *downStatus) set(down bool) {
-	s.state.Lock()
-	defer s.state.Unlock()
-	s.down = down
+	hangs bool
+	back  chan struct{}
 }
 
 func (s *downStatus) Write(ctx context.Context, rows []pipeline.Row) error {
-	s.state.Lock()
-	down := s.down
-	s.state.Unlock()
-	if down && len(rows) > 0 {
+	if s.hangs {
+		select {
+		case <-s.back:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	select {
+	case <-s.back:
+		return s.world.Write(ctx, rows)
+	default:
+	}
+	if len(rows) > 0 {
 		return errors.New("no hosts available in the pool")
 	}
-	return s.world.Write(ctx, rows)
+	return nil
 }

@@ -279,7 +279,7 @@ func TestStopCommitsNothingThatHasNoEnd(t *testing.T) {
 		set  func(*world, *pipeline.Pipeline)
 	}{
 		{"nothing is handed over", func(_ *world, p *pipeline.Pipeline) { p.Producer = downProducer{} }},
-		{"status store away", func(w *world, p *pipeline.Pipeline) { p.Status = &downStatus{world: w, down: true} }},
+		{"status store away", func(w *world, p *pipeline.Pipeline) { p.Status = &downStatus{world: w} }},
 	} {
 		for _, once := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {

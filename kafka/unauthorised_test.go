@@ -1,0 +1,175 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+)
+
+// lane is what a pipeline needs beside Kafka: users with one device each, a
+// provider that is never well for some of them, and a status store in memory.
+type lane struct {
+	mu   sync.Mutex
+	rows map[string][]pipeline.Row
+	log  bytes.Buffer
+}
+
+func (*lane) Name() string { return "devices" }
+
+func (*lane) Apply(_ context.Context, b *pipeline.Batch) error {
+	for i := range b.Items {
+		if it := &b.Items[i]; it.Verdict == pipeline.Undecided {
+			it.Deliveries = []pipeline.Delivery{{Item: it, Route: pipeline.Route{Platform: pipeline.FCM, App: "shop"},
+				Device: pipeline.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
+		}
+	}
+	return nil
+}
+
+func (*lane) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for _, d := range ds {
+		d.Result = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+		if d.Item.Offset%10 == 5 {
+			d.Result = pipeline.Result{Class: pipeline.Again, Reason: "Timeout"}
+		}
+	}
+	done(ds)
+	return len(ds), nil
+}
+
+func (l *lane) Write(_ context.Context, rows []pipeline.Row) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range rows {
+		l.rows[r.ID] = append(l.rows[r.ID], r)
+	}
+	return nil
+}
+
+func (*lane) Bucket(string) int64 { return 0 }
+
+func (*lane) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
+	return make([][]pipeline.Row, len(ids)), nil
+}
+
+func (*lane) Add(context.Context, []string) error { return nil }
+
+// states are how many rows there are of each state.
+func (l *lane) states() map[pipeline.State]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := make(map[pipeline.State]int)
+	for _, rows := range l.rows {
+		for _, r := range rows {
+			n[r.State]++
+		}
+	}
+	return n
+}
+
+// logged is how many lines of the log hold all of parts.
+func (l *lane) logged(parts ...string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+lines:
+	for line := range strings.Lines(l.log.String()) {
+		for _, part := range parts {
+			if !strings.Contains(line, part) {
+				continue lines
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// lockedLog is the log, under the lane's lock.
+type lockedLog struct{ *lane }
+
+func (l lockedLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.Write(line)
+}
+
+// While the right to write into the retry topic, or the DLQ, is taken away,
+// nothing that belongs there has a row and no commit passes it; the others are
+// sent, and the log says which topic and why. When the right is back all goes
+// on by itself: nothing is lost, nothing is there twice.
+func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
+	const records, some = 100, 10 // some of them, the first at offset 5, go to the topic
+	for topic, state := range map[string]pipeline.State{"push.retry.30s": pipeline.StateRetrying, "push.dlq": pipeline.StateDeadLettered} {
+		t.Run(topic, func(t *testing.T) {
+			c := newCluster(t, 1, []string{"push", "push.retry.30s", "push.dlq", "push.feedback", "push.events"})
+			refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.TopicAuthorizationFailed, Count: -1})
+			var rs []*kgo.Record
+			for i := range records {
+				r := record("push", 0, i)
+				if i%10 == 5 && state == pipeline.StateDeadLettered {
+					r.Value = fmt.Appendf(nil, `{"id":"n-0-%d",`, i)
+				}
+				rs = append(rs, r)
+			}
+			c.produceRecords(rs...)
+			l := &lane{rows: make(map[string][]pipeline.Row)}
+			source := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond})
+			p, err := pipeline.New(pipeline.Options{
+				Lane: "test", Source: source, Stages: []pipeline.Stage{l}, Producer: c.producer(ProducerOptions{Tiers: []Tier{{"30s", 30 * time.Second}}}),
+				Status: l, Ledger: l, Seen: l, Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.FCM, App: "shop"}: l},
+				Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: records,
+				SendDeadline: patience, StatusTimeout: patience, Drain: 4 * patience, CommitTimeout: patience, CommitInterval: 10 * time.Millisecond,
+				Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(lockedLog{l}, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var run sync.WaitGroup
+			run.Go(func() {
+				if err := p.Run(ctx); err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			})
+			defer run.Wait()
+			defer stop()
+
+			eventually(t, "it was refused several times, and all others have ended", func() bool {
+				return refused.Hits() >= 4 && l.states()[pipeline.StateDelivered] == records-some
+			})
+			if n := l.states()[state]; n > 0 {
+				t.Errorf("%d rows %v, and no record of theirs was taken", n, state)
+			}
+			if at := c.committed("g", "push", 0); at > 5 {
+				t.Errorf("committed %d, want no more than 5", at)
+			}
+			if l.logged("stalls and tries again", topic, "TOPIC_AUTHORIZATION_FAILED") == 0 {
+				t.Errorf("the log does not say that %s refuses", topic)
+			}
+			if stalls, _ := p.Declared(); len(stalls) == 0 || !strings.Contains(stalls[0].Detail, topic) {
+				t.Errorf("it declares %+v, and not that %s refuses", stalls, topic)
+			}
+
+			refused.Remove()
+			eventually(t, "all is committed", func() bool { return c.committed("g", "push", 0) == records })
+			if n := l.states(); n[state] != some || n[pipeline.StateDelivered] != records-some {
+				t.Errorf("rows %v, want %d %v and all others delivered", n, some, state)
+			}
+			if n := c.PartitionInfo(topic, 0).HighWatermark; n != some {
+				t.Errorf("%s has %d records, want %d", topic, n, some)
+			}
+		})
+	}
+}
