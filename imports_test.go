@@ -86,7 +86,7 @@ var testsAlso = map[string][]string{
 	"docs":            {"configs"},
 	"deploy/embedded": {"shards"},
 	"kafka":           {"bench/chaos/records"},
-	"providers/apns":  {"providers/providertest"},
+	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
 	"users":           {"users/userstest"},
 	"status":          {"status/statustest"},
