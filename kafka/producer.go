@@ -92,22 +92,24 @@ func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	if err != nil {
 		return fmt.Errorf("handing over: %w", err)
 	}
-	var refused pipeline.RefusedError
+	var partly pipeline.PartlyError
 	for i, err := range results {
 		if errors.Is(err, kerr.MessageTooLarge) {
 			err = p.sendLarge(ctx, records[i], &hs[i])
 		}
-		switch {
-		case errors.Is(err, kerr.MessageTooLarge) && hs[i].To != pipeline.ToDLQ:
-			refused.Handovers, refused.Err = append(refused.Handovers, i), fmt.Errorf("handing over to %s: %w", records[i].Topic, err)
-		case err != nil:
-			return fmt.Errorf("handing over to %s: %w", records[i].Topic, err)
-		default:
+		if err == nil {
 			p.options.Metrics.produced.WithLabelValues(records[i].Topic).Inc()
+			continue
+		}
+		partly.Err = fmt.Errorf("handing over to %s: %w", records[i].Topic, err)
+		if errors.Is(err, kerr.MessageTooLarge) && hs[i].To != pipeline.ToDLQ {
+			partly.Refused = append(partly.Refused, i)
+		} else {
+			partly.Open = append(partly.Open, i)
 		}
 	}
-	if refused.Err != nil {
-		return &refused
+	if partly.Err != nil {
+		return &partly
 	}
 	return nil
 }

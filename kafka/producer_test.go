@@ -284,8 +284,8 @@ func TestACopyThatIsRefusedForItsSize(t *testing.T) {
 		{To: pipeline.ToHold, Item: large(500, 0), Platform: pipeline.FCM, NotBefore: soon, Reason: "Halted"},
 		{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered"},
 	})
-	refused, ok := errors.AsType[*pipeline.RefusedError](err)
-	if !ok || !slices.Equal(refused.Handovers, []int{0, 5}) || !errors.Is(err, kerr.MessageTooLarge) {
+	partly, ok := errors.AsType[*pipeline.PartlyError](err)
+	if !ok || !slices.Equal(partly.Refused, []int{0, 5}) || len(partly.Open) > 0 || !errors.Is(err, kerr.MessageTooLarge) {
 		t.Fatalf("got %v, want the retry and the held copy refused", err)
 	}
 	c.readAll("push.retry.30s", 1)

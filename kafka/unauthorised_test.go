@@ -3,8 +3,10 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -171,5 +173,29 @@ func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 				t.Errorf("%s has %d records, want %d", topic, n, some)
 			}
 		})
+	}
+}
+
+// Where one topic refuses, what the others took in the same call is not
+// produced again: who repeats the call is told which records are open.
+func TestATopicThatRefusesMakesNoCopiesInOthers(t *testing.T) {
+	c := newCluster(t, 1, []string{"push.retry.30s", "push.dlq"})
+	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "push.dlq", Err: kerr.TopicAuthorizationFailed, Count: -1})
+	p := c.producer(ProducerOptions{Tiers: []Tier{{"30s", 30 * time.Second}}})
+	retry := pipeline.Handover{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: time.Now().Add(time.Second), Reason: "Timeout"}
+	dead := pipeline.Handover{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.RetriesUsed}
+	err := p.Produce(t.Context(), []pipeline.Handover{retry, dead, retry, dead})
+	partly, ok := errors.AsType[*pipeline.PartlyError](err)
+	if !ok || !slices.Equal(partly.Open, []int{1, 3}) || len(partly.Refused) > 0 || !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		t.Fatalf("got %v, want both dead letters open and nothing else", err)
+	}
+	refused.Remove()
+	if err := p.Produce(t.Context(), []pipeline.Handover{dead, dead}); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range []string{"push.retry.30s", "push.dlq"} {
+		if n := c.PartitionInfo(topic, 0).HighWatermark; n != 2 {
+			t.Errorf("%s has %d records, want 2", topic, n)
+		}
 	}
 }

@@ -135,22 +135,39 @@ func handovers(group []*Delivery) (hs []Handover, of []int) {
 	return hs, of
 }
 
+// destination is where the record goes that d waits for.
+func (d *Delivery) destination() Destination {
+	switch {
+	case d.Result.Class == Gone:
+		return ToFeedback
+	case d.whole() && d.ending.State == StateHeld:
+		return ToRetry
+	case d.whole():
+		return ToDLQ
+	case d.ending.State == StateRetrying:
+		return ToRetry
+	case d.ending.State == StateHeld:
+		return ToHold
+	}
+	return ToDLQ
+}
+
 // handover is the record for d alone, as yet without it unless it is whole.
 func (d *Delivery) handover() Handover {
 	it := d.Item
-	h := Handover{To: ToDLQ, Item: it, Attempt: it.Attempt, Hops: it.Hops}
+	h := Handover{To: d.destination(), Item: it, Attempt: it.Attempt, Hops: it.Hops}
 	switch {
-	case d.Result.Class == Gone:
+	case h.To == ToFeedback:
 		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, SentAt: d.sentAt, Reason: Reason(d.Result.Reason)}
 	case d.whole():
 		h.Reason, h.Detail, h.Devices = it.Reason, it.Detail, it.Devices
-		if d.ending.State == StateHeld {
-			h.To, h.Hops, h.NotBefore = ToRetry, it.Hops+1, it.NotBefore
+		if h.To == ToRetry {
+			h.Hops, h.NotBefore = it.Hops+1, it.NotBefore
 		}
-	case d.ending.State == StateRetrying:
-		h.To, h.Attempt = ToRetry, it.Attempt+1
-	case d.ending.State == StateHeld:
-		h.To, h.Platform, h.Hops = ToHold, d.Route.Platform, it.Hops+1
+	case h.To == ToRetry:
+		h.Attempt = it.Attempt + 1
+	case h.To == ToHold:
+		h.Platform, h.Hops = d.Route.Platform, it.Hops+1
 	}
 	if h.To != ToDLQ {
 		h.State = d.ending.State
@@ -158,11 +175,11 @@ func (d *Delivery) handover() Handover {
 	return h
 }
 
-// deadLetter makes deliveries end in the DLQ, because their next record is too
-// large, and returns them. A report on a dead token is left out: its delivery
-// ends here.
-func deadLetter(group []*Delivery) (dead []*Delivery) {
-	for _, d := range group {
+// deadLetter makes refused deliveries of a group end in the DLQ, because their
+// next record is too large, and parts them from the others. One whose report on
+// a dead token was refused stays: it ends here.
+func deadLetter(group, refused []*Delivery) (stay, dead []*Delivery) {
+	for _, d := range refused {
 		if d.Result.Class == Gone {
 			continue
 		}
@@ -172,7 +189,15 @@ func deadLetter(group []*Delivery) (dead []*Delivery) {
 		}
 		dead = append(dead, d)
 	}
-	return dead
+	if len(dead) == 0 {
+		return group, nil
+	}
+	for _, d := range group {
+		if !slices.Contains(dead, d) {
+			stay = append(stay, d)
+		}
+	}
+	return stay, dead
 }
 
 // add makes the hand-over cover d too; the latest device says when it is due.

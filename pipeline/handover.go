@@ -55,24 +55,28 @@ type Handover struct {
 	Event []byte
 }
 
-// RefusedError says that some hand-overs are too large for their topic, however
-// often they are repeated. All others of the call are acknowledged. It never
-// names one to the DLQ, which gets as much of a record as it takes.
-type RefusedError struct {
-	Handovers []int // their places in the call, ascending; at least one
-	Err       error // what the topic of one of them said
+// PartlyError says which hand-overs of a call are not acknowledged, by their
+// places in it, ascending. All others are.
+type PartlyError struct {
+	// Refused are too large for their topics, however often they are repeated.
+	// None of them is for the DLQ, which gets as much of a record as it takes.
+	Refused []int
+	// Open may be there or not: the caller repeats them, and readers bear the
+	// copies.
+	Open []int
+	Err  error // what the topic of one of them said
 }
 
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("%d records are too large for their topics: %v", len(e.Handovers), e.Err)
+func (e *PartlyError) Error() string {
+	return fmt.Sprintf("%d records are too large for their topics, %d are not acknowledged: %v", len(e.Refused), len(e.Open), e.Err)
 }
 
-func (e *RefusedError) Unwrap() error { return e.Err }
+func (e *PartlyError) Unwrap() error { return e.Err }
 
 // Producer hands records over to Kafka. Produce returns nil when every record
-// is acknowledged by all in-sync replicas. After a *RefusedError those that it
-// does not name are; after any other error any of them may be there: the caller
-// repeats all, and readers bear the copies.
+// is acknowledged by all in-sync replicas. After a *PartlyError those that it
+// does not name are; after any other error any of them may be there, and the
+// caller repeats all.
 type Producer interface {
 	Produce(ctx context.Context, hs []Handover) error
 }

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,10 +20,10 @@ type narrow struct {
 
 func (p narrow) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	var taken []pipeline.Handover
-	refused := &pipeline.RefusedError{Err: errors.New("message too large")}
+	refused := &pipeline.PartlyError{Err: errors.New("message too large")}
 	for i, h := range hs {
 		if h.To != pipeline.ToDLQ && p.large(h.Item.ID) {
-			refused.Handovers = append(refused.Handovers, i)
+			refused.Refused = append(refused.Refused, i)
 		} else {
 			taken = append(taken, h)
 		}
@@ -30,7 +31,7 @@ func (p narrow) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	if err := p.world.Produce(ctx, taken); err != nil {
 		return err
 	}
-	if len(refused.Handovers) > 0 {
+	if len(refused.Refused) > 0 {
 		return refused
 	}
 	return nil
@@ -104,4 +105,96 @@ func TestCopiesThatAreTooLarge(t *testing.T) {
 			t.Errorf("too large to be handed over: %v; want some dead, some of them put off, and some whose token is dead", states)
 		}
 	})
+}
+
+// shy is a producer whose topics of one destination take nothing of some ids, in
+// a call in which they take others, until it is over. It counts what was taken.
+type shy struct {
+	*world
+	to   pipeline.Destination
+	some func(id string) bool
+	over func() bool
+
+	mu    sync.Mutex
+	taken map[pipeline.Destination]map[string]int // by id and devices
+	tried map[pipeline.Destination]int
+}
+
+func (p *shy) Produce(ctx context.Context, hs []pipeline.Handover) error {
+	var taken []pipeline.Handover
+	partly := &pipeline.PartlyError{Err: errors.New("not authorized")}
+	p.mu.Lock()
+	for i, h := range hs {
+		p.tried[h.To]++
+		if h.To == p.to && p.some(h.Item.ID) && !p.over() {
+			partly.Open = append(partly.Open, i)
+			continue
+		}
+		taken = append(taken, h)
+		if p.taken[h.To] == nil {
+			p.taken[h.To] = make(map[string]int)
+		}
+		p.taken[h.To][h.Item.ID+h.Device.Hash+strings.Join(h.Devices, ",")]++
+	}
+	p.mu.Unlock()
+	if err := p.world.Produce(ctx, taken); err != nil {
+		return err
+	}
+	if len(partly.Open) > 0 {
+		return partly
+	}
+	return nil
+}
+
+// TestOneTopicThatTakesNothing: for half a minute one destination refuses, all of
+// it or one partition. What goes to the others is handed over meanwhile; what
+// waits is handed over when it is taken again; and nothing is handed over twice.
+func TestOneTopicThatTakesNothing(t *testing.T) {
+	all := func(string) bool { return true }
+	for name, tt := range map[string]struct {
+		to   pipeline.Destination
+		some func(string) bool
+	}{
+		"DLQ": {pipeline.ToDLQ, all}, "retry": {pipeline.ToRetry, all}, "feedback": {pipeline.ToFeedback, all},
+		"one partition of a retry topic": {pipeline.ToRetry, func(id string) bool { return strings.HasSuffix(id, "7") }},
+	} {
+		to := tt.to
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(11)
+				w.faults = false
+				w.fill(2, 1000)
+				pr := &provider{w: w}
+				p := w.pipelineTo(t, 5000, pr, pr) // what waits holds its place
+				began := time.Now()
+				producer := &shy{world: w, to: to, some: tt.some, over: func() bool { return time.Since(began) > 30*time.Second },
+					taken: make(map[pipeline.Destination]map[string]int), tried: make(map[pipeline.Destination]int)}
+				p.Producer = producer
+				stop := w.starts(t, p)
+				time.Sleep(25 * time.Second)
+				producer.mu.Lock()
+				if producer.tried[to] == 0 {
+					t.Error("nothing went there: the test does not reach it")
+				}
+				before := make(map[pipeline.Destination]int)
+				for d, ids := range producer.taken {
+					before[d] = len(ids)
+				}
+				producer.mu.Unlock()
+				w.wait(t)
+				stop()
+				pr.out.Wait()
+				for d, ids := range producer.taken {
+					if d != to && before[d] < len(ids) {
+						t.Errorf("destination %d: %d of %d were handed over while another one refused", d, before[d], len(ids))
+					}
+					for id, n := range ids {
+						if n > 1 {
+							t.Fatalf("destination %d: %s was handed over %d times", d, id, n)
+						}
+					}
+				}
+			})
+		})
+	}
 }

@@ -102,9 +102,9 @@ type Pipeline struct {
 	// Queues between the steps of an end. Each is closed by Run when nothing more
 	// can come; what comes all the same, from a provider that took too long, is
 	// the next owner's.
-	answered *queue[*Delivery] // came back, or was decided before sending; settleAll takes them
-	handing  *queue[*Delivery] // does not end here; handOverAll takes them
-	ended    *queue[*Item]     // every delivery has its end; rememberAll takes them
+	answered *queue[*Delivery]           // came back, or was decided before sending; settle takes them
+	handing  [ToEvents]*queue[*Delivery] // does not end here, by where its record goes: one topic that refuses holds up no other; handOver takes them
+	ended    *queue[*Item]               // every delivery has its end; remember takes them
 	// commitSoon asks the committer not to wait for its interval. Of one place,
 	// never closed.
 	commitSoon chan struct{}
@@ -119,7 +119,7 @@ type Pipeline struct {
 // its store busy while each waits for its acknowledgement.
 const (
 	settleWorkers   = 16
-	handOverWorkers = 8
+	handOverWorkers = 3 // for each destination
 	rememberWorkers = 4
 )
 
@@ -145,7 +145,10 @@ func New(o Options) (*Pipeline, error) {
 			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
 	}
 	p := &Pipeline{Options: o, routes: make(map[Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
-		answered: newQueue[*Delivery](), handing: newQueue[*Delivery](), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
+		answered: newQueue[*Delivery](), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
+	for to := range p.handing {
+		p.handing[to] = newQueue[*Delivery]()
+	}
 	if p.Gates == nil {
 		var err error
 		if p.Gates, err = NewGates(slices.Collect(maps.Keys(o.Routes)), DefaultGateOptions(), o.Metrics, o.Log, time.Now()); err != nil {
@@ -185,7 +188,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		dispatchers.Go(func() { p.dispatch(polling, submitting, l) })
 	}
 	settlers := eachGroup(settleWorkers, p.answered, func(ds []*Delivery) { p.settle(writing, ds) })
-	handers := eachGroup(handOverWorkers, p.handing, func(ds []*Delivery) { p.handOver(writing, ds) })
+	var handers [ToEvents]*sync.WaitGroup
+	for to, q := range p.handing {
+		handers[to] = eachGroup(handOverWorkers, q, func(ds []*Delivery) { p.handOver(writing, ds) })
+	}
 	rememberers := eachGroup(rememberWorkers, p.ended, func(its []*Item) { p.remember(writing, its) })
 
 	batches, failed := p.poll(polling, stop)
@@ -205,8 +211,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	p.assigned.drain(writing)
 	p.answered.close()
 	settlers.Wait()
-	p.handing.close()
-	handers.Wait()
+	for _, to := range []Destination{ToRetry, ToFeedback, ToHold, ToDLQ} { // which gets what is too large for the others
+		p.handing[to].close()
+		handers[to].Wait()
+	}
 	p.ended.close()
 	rememberers.Wait()
 	close(stopCommitting)
@@ -319,7 +327,7 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	p.decide(group, now)
 	p.Metrics.ambiguous(group)
 	here, handing := splitWaiting(group)
-	p.handing.put(handing...)
+	p.handOn(handing)
 	p.end(here, p.record(ctx, here, now))
 }
 
@@ -330,9 +338,9 @@ func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 	now := time.Now()
 	refused, err := p.produce(ctx, group)
 	if err == nil {
-		_, err = p.produce(ctx, deadLetter(refused))
-	}
-	if err == nil {
+		var dead []*Delivery
+		group, dead = deadLetter(group, refused)
+		p.handOn(dead)
 		err = p.record(ctx, group, now)
 	}
 	p.end(group, err)

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"slices"
 )
 
 // produce returns once the records that the deliveries wait for are
@@ -14,22 +13,57 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 	if len(hs) == 0 {
 		return nil, nil
 	}
+	open, places := hs, make([]int, len(hs)) // not acknowledged so far, and where in hs they are
+	for i := range places {
+		places[i] = i
+	}
+	tooLarge := make(map[int]bool) // by the place in hs
 	err = p.repeat(ctx, "hand-over", nil, func() error {
-		refused = nil
-		err := p.Producer.Produce(ctx, hs)
-		tooLarge, ok := errors.AsType[*RefusedError](err)
+		err := p.Producer.Produce(ctx, open)
+		partly, ok := errors.AsType[*PartlyError](err)
 		if !ok {
 			return err
 		}
-		for i, d := range group {
-			if slices.Contains(tooLarge.Handovers, of[i]) {
-				refused = append(refused, d)
-			}
+		for _, i := range partly.Refused {
+			tooLarge[places[i]] = true
 		}
-		p.Log.Warn("what is too large to be handed over goes to the DLQ", "lane", p.Lane, "records", len(tooLarge.Handovers), "error", err)
-		return nil
+		if len(partly.Refused) > 0 {
+			p.Log.Warn("what is too large to be handed over goes to the DLQ", "lane", p.Lane, "records", len(partly.Refused), "error", err)
+		}
+		open, places = those(open, partly.Open), those(places, partly.Open)
+		if len(open) == 0 {
+			return nil
+		}
+		return err
 	})
+	for i, d := range group {
+		if tooLarge[of[i]] {
+			refused = append(refused, d)
+		}
+	}
 	return refused, err
+}
+
+// those are the values at some places.
+func those[T any](of []T, places []int) []T {
+	values := make([]T, len(places))
+	for i, place := range places {
+		values[i] = of[place]
+	}
+	return values
+}
+
+// handOn gives deliveries to those who hand over to where each goes.
+func (p *Pipeline) handOn(group []*Delivery) {
+	var to [ToEvents][]*Delivery
+	for _, d := range group {
+		to[d.destination()] = append(to[d.destination()], d)
+	}
+	for i, ds := range to {
+		if len(ds) > 0 {
+			p.handing[i].put(ds...)
+		}
+	}
 }
 
 // noteLatest is best effort: what it misses lets an older retry through.
