@@ -51,6 +51,7 @@ type assignment struct {
 	failing      error
 	failedAt     time.Time
 	failingSince time.Time
+	spoiltSince  time.Time // since when what came was spoilt; zero = it was not
 	crowdedAt    time.Time // when there was no room to unpack what came
 
 	pages        pages
@@ -178,7 +179,13 @@ func (a *assignment) fetchFailed(err error, withData bool, records int, now time
 	if a.failing == nil || now.Sub(a.failedAt) > silence {
 		a.failingSince = now
 	}
-	if isGone(err) || spoilt && (a.position() < 0 || now.Sub(a.failingSince) >= passing) {
+	switch {
+	case !spoilt:
+		a.spoiltSince = time.Time{}
+	case a.spoiltSince.IsZero() || now.Sub(a.failedAt) > silence:
+		a.spoiltSince = now
+	}
+	if isGone(err) || spoilt && (a.position() < 0 || now.Sub(a.spoiltSince) >= passing) {
 		a.stopped = &PartitionError{Partition: a.partition, Offset: a.position(), Err: err}
 		return false
 	}

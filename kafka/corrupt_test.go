@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -194,5 +196,34 @@ func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
 				t.Error("nobody was told that it came spoilt")
 			}
 		})
+	}
+}
+
+// What comes spoilt once is fetched again, for as long as what may pass lasts,
+// also when reading failed for other reasons before.
+func TestASpoiltFetchBehindOtherTroubleIsFetchedAgain(t *testing.T) {
+	spoilt := errors.New("crc mismatch")
+	for _, tt := range []struct {
+		why    string
+		before func(s *Source, a *assignment, began time.Time)
+	}{
+		{"its leader moved for 6 s", func(_ *Source, a *assignment, began time.Time) {
+			for d := time.Duration(0); d < 6*time.Second; d += refetch {
+				a.fetchFailed(kerr.NotLeaderForPartition, false, 0, began.Add(d))
+			}
+		}},
+		{"its topic could not be read for a moment", func(s *Source, _ *assignment, began time.Time) {
+			s.topicFailed("push", kerr.TopicAuthorizationFailed, began.Add(5*time.Second))
+		}},
+	} {
+		s := newSource(*options(func(*SourceOptions) {}), slog.New(slog.DiscardHandler))
+		s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+		a := s.parts[pipeline.Partition{Topic: "push"}]
+		a.begin(stand{committed: 5, unresolved: -1}, 0)
+		began := time.Now()
+		tt.before(s, a, began)
+		if again := a.fetchFailed(spoilt, true, 0, began.Add(6*time.Second)); !again || a.stopped != nil {
+			t.Errorf("%s: the first spoilt fetch is fetched again: %v, stopped for good: %v", tt.why, again, a.stopped)
+		}
 	}
 }
