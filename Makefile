@@ -7,9 +7,9 @@ SHELL := bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-# Packages tested at once. They wait for servers about half of the time, so three
-# keep two cores busy; more makes servers slow that all of them share.
-P ?= 3
+# Packages tested at once. Two keep two cores busy; more makes servers slow
+# that all of them share.
+P ?= 2
 # A test binary that takes longer than this hangs: several times what the
 # longest takes, as a slow machine is no failure.
 TIMEOUT ?= 60m

@@ -81,7 +81,7 @@ go_tests() {
 # all_tests runs both kinds, also when the first has failed. Of the second no more
 # than two at once: a worker that is starved leaves its group, and repeats.
 all_tests() {
-  local packages status=0 at_once=${P:-3}
+  local packages status=0 at_once=${P:-2}
   # shellcheck disable=SC2086 # PKG may be several
   packages=$(go list ${PKG:-./...}) || return
   echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | go_tests -race -p "$at_once" || status=$?
