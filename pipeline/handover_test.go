@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -197,4 +198,102 @@ func TestOneTopicThatTakesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// mute is a producer whose records get no answer: its client goes on trying, as
+// the real one does while a partition has no leader or too few replicas.
+type mute struct{ *world }
+
+func (mute) Produce(ctx context.Context, _ []pipeline.Handover) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What waits for its hand-over stands still for a reason, and the watchdog has
+// to hear it before its minute is over.
+func TestAHandOverWithoutAnAnswerIsDeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.faults = false
+		w.fill(1, 500)
+		p, pr := w.pipeline(t, 1000)
+		p.Producer = mute{w}
+		stop := w.starts(t, p)
+		time.Sleep(50 * time.Second)
+		open, _ := p.Declared()
+		if !slices.ContainsFunc(open, func(s pipeline.Stall) bool { return s.Name == "hand-over" }) {
+			t.Errorf("after 50 s without a hand-over: stalls %v", open)
+		}
+		stop()
+		pr.out.Wait()
+		for id, rows := range w.rows {
+			for _, r := range rows {
+				if r.State.HandedOver() || r.State == pipeline.StateDeadLettered {
+					t.Errorf("%s is %v, and no record of that was taken", id, r.State)
+				}
+			}
+		}
+	})
+}
+
+// oneHold is a producer of which one platform's hold topic takes nothing.
+type oneHold struct {
+	*world
+	taken map[pipeline.Platform]int
+}
+
+func (p oneHold) Produce(ctx context.Context, hs []pipeline.Handover) error {
+	var taken []pipeline.Handover
+	partly := &pipeline.PartlyError{Err: errors.New("not authorized")}
+	for i, h := range hs {
+		if h.To == pipeline.ToHold && h.Platform == pipeline.APNS {
+			partly.Open = append(partly.Open, i)
+			continue
+		}
+		p.mu.Lock()
+		if h.To == pipeline.ToHold {
+			p.taken[h.Platform]++
+		}
+		p.mu.Unlock()
+		taken = append(taken, h)
+	}
+	if err := p.world.Produce(ctx, taken); err != nil || len(partly.Open) == 0 {
+		return err
+	}
+	return partly
+}
+
+// One hold topic refuses. What goes to the other provider's, another topic, is
+// handed over meanwhile and has its row.
+func TestOneHoldTopicHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(5)
+		w.faults = false
+		w.fill(1, 1000)
+		held := func(d *pipeline.Delivery) pipeline.Result {
+			return pipeline.Result{Class: pipeline.Held, Scope: pipeline.ScopeRoute, Reason: string(pipeline.RouteStopped)}
+		}
+		apns, fcm := &slow{w: w, wait: time.Millisecond, answer: held}, &slow{w: w, wait: time.Second, answer: held}
+		p := w.pipelineTo(t, 2000, apns, fcm)
+		producer := oneHold{w, map[pipeline.Platform]int{}}
+		p.Producer = producer
+		stop := w.starts(t, p)
+		time.Sleep(25 * time.Second)
+		w.mu.Lock()
+		rows := 0
+		for _, rs := range w.rows {
+			for _, r := range rs {
+				if r.State == pipeline.StateHeld && r.Platform == pipeline.FCM {
+					rows++
+				}
+			}
+		}
+		if producer.taken[pipeline.FCM] < 500 || rows < 500 {
+			t.Errorf("of FCM %d were handed over and %d have a row while only the hold topic of APNs refuses", producer.taken[pipeline.FCM], rows)
+		}
+		w.mu.Unlock()
+		stop()
+		apns.out.Wait()
+		fcm.out.Wait()
+	})
 }

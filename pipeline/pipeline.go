@@ -76,7 +76,8 @@ type Options struct {
 	// happens when.
 	Drain time.Duration
 	// StatusTimeout is the status store's for one attempt. Rows that are not
-	// durable after it are a declared stall, and go on being written.
+	// durable after it, and hand-overs without an answer, are a declared stall, and
+	// go on being tried.
 	StatusTimeout time.Duration
 	// CommitTimeout is how long one commit may take: the last one has so much of
 	// Drain for itself.
@@ -102,9 +103,9 @@ type Pipeline struct {
 	// Queues between the steps of an end. Each is closed by Run when nothing more
 	// can come; what comes all the same, from a provider that took too long, is
 	// the next owner's.
-	answered *queue[*Delivery]           // came back, or was decided before sending; settle takes them
-	handing  [ToEvents]*queue[*Delivery] // does not end here, by where its record goes: one topic that refuses holds up no other; handOver takes them
-	ended    *queue[*Item]               // every delivery has its end; remember takes them
+	answered *queue[*Delivery]            // came back, or was decided before sending; settle takes them
+	handing  map[outlet]*queue[*Delivery] // does not end here, by where its record goes; handOver takes them
+	ended    *queue[*Item]                // every delivery has its end; remember takes them
 	// commitSoon asks the committer not to wait for its interval. Of one place,
 	// never closed.
 	commitSoon chan struct{}
@@ -119,7 +120,7 @@ type Pipeline struct {
 // its store busy while each waits for its acknowledgement.
 const (
 	settleWorkers   = 16
-	handOverWorkers = 3 // for each destination
+	handOverWorkers = 3 // for each outlet
 	rememberWorkers = 4
 )
 
@@ -145,10 +146,7 @@ func New(o Options) (*Pipeline, error) {
 			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
 	}
 	p := &Pipeline{Options: o, routes: make(map[Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
-		answered: newQueue[*Delivery](), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
-	for to := range p.handing {
-		p.handing[to] = newQueue[*Delivery]()
-	}
+		answered: newQueue[*Delivery](), handing: o.outlets(), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
 	if p.Gates == nil {
 		var err error
 		if p.Gates, err = NewGates(slices.Collect(maps.Keys(o.Routes)), DefaultGateOptions(), o.Metrics, o.Log, time.Now()); err != nil {
@@ -188,9 +186,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		dispatchers.Go(func() { p.dispatch(polling, submitting, l) })
 	}
 	settlers := eachGroup(settleWorkers, p.answered, func(ds []*Delivery) { p.settle(writing, ds) })
-	var handers [ToEvents]*sync.WaitGroup
-	for to, q := range p.handing {
-		handers[to] = eachGroup(handOverWorkers, q, func(ds []*Delivery) { p.handOver(writing, ds) })
+	handers := make(map[outlet]*sync.WaitGroup, len(p.handing))
+	for o, q := range p.handing {
+		handers[o] = eachGroup(handOverWorkers, q, func(ds []*Delivery) { p.handOver(writing, ds) })
 	}
 	rememberers := eachGroup(rememberWorkers, p.ended, func(its []*Item) { p.remember(writing, its) })
 
@@ -211,10 +209,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	p.assigned.drain(writing)
 	p.answered.close()
 	settlers.Wait()
-	for _, to := range []Destination{ToRetry, ToFeedback, ToHold, ToDLQ} { // which gets what is too large for the others
-		p.handing[to].close()
-		handers[to].Wait()
-	}
+	p.endHandingOver(handers)
 	p.ended.close()
 	rememberers.Wait()
 	close(stopCommitting)
@@ -371,8 +366,10 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 		if s := d.share; s != nil {
 			if d.inWindow {
 				s.line.settled(1)
+				s.completed.Add(1)
+			} else {
+				s.returned.Add(1)
 			}
-			s.completed.Add(1)
 		}
 		if atomic.AddInt32(&d.Item.unanswered, -1) == 0 {
 			last = append(last, d.Item)

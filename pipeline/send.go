@@ -144,7 +144,7 @@ func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 		if len(group) == 0 {
 			return
 		}
-		p.awaitLease(submitting, l, group)
+		group = p.awaitLease(submitting, l, group)
 		if group = p.enter(polling, submitting, l, group); len(group) > 0 {
 			p.submit(submitting, l, group)
 		}
@@ -157,6 +157,9 @@ func (p *Pipeline) groupSize() int { return max(1, min(dispatchGroup, p.Window/4
 // enter waits for places of the window, and returns the deliveries that have
 // one. The others are given back.
 func (p *Pipeline) enter(polling, submitting context.Context, l *line, group []*Delivery) []*Delivery {
+	if len(group) == 0 {
+		return nil
+	}
 	if l.window.Acquire(polling, int64(len(group))) != nil {
 		group = p.keepOwned(group)
 		if l.window.Acquire(submitting, int64(len(group))) != nil {
@@ -209,14 +212,17 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 const leasePause = 20 * time.Millisecond
 
 // awaitLease waits while the group's deliveries may not be sent but may be
-// soon: the coordinator has not answered for a session. It ends too when their
-// partitions leave, or nothing more is to be sent. All deliveries of a
-// pipeline are under one lease, so none is held up by another's.
-func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) {
+// soon: the coordinator has not answered for a session. Meanwhile those whose
+// partitions leave are given back; it returns the others, in place, also when
+// nothing more is to be sent. All deliveries of a pipeline are under one lease,
+// so none is held up by another's.
+func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) []*Delivery {
 	for ctx.Err() == nil && !l.waiting.isClosed() {
-		d := group[len(group)-1]
-		if !d.unowned(time.Now()) || d.Item.batch.Tracker.Draining() {
-			return
+		if !slices.ContainsFunc(group, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
+			break
+		}
+		if group = p.keepOwned(group); len(group) == 0 {
+			break
 		}
 		p.giveBackLeaving(l)
 		select {
@@ -224,6 +230,7 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) {
 		case <-ctx.Done():
 		}
 	}
+	return group
 }
 
 // sendLater puts deliveries that were given back unsent ahead of the others of

@@ -194,7 +194,9 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		w.faults = false
 		w.fill(3, 1000)
 		pr := &slow{w: w, wait: 500 * time.Millisecond}
-		stop := w.starts(t, w.pipelineTo(t, 50, pr, pr))
+		p := w.pipelineTo(t, 50, pr, pr)
+		p.StageWorkers = 1 // with more, a partition's second batch may be ahead of its first
+		stop := w.starts(t, p)
 		time.Sleep(10 * time.Second)
 		w.mu.Lock()
 		least := min(w.commits[0], w.commits[1], w.commits[2])
@@ -204,5 +206,75 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		w.mu.Unlock()
 		stop()
 		pr.out.Wait()
+		// What was given back at the stop had no turn: the watchdog counts by it how
+		// many others were served.
+		served := 0
+		for _, l := range p.Progress() {
+			served += int(l.Completed)
+			if l.Out != 0 {
+				t.Errorf("%d are out of a line after the stop", l.Out)
+			}
+		}
+		if most := len(w.accepted) + 2*50; served > most || served < len(w.accepted) {
+			t.Errorf("%d had their turn, %d were sent", served, len(w.accepted))
+		}
 	})
+}
+
+// A partition leaves whose deliveries are in a dispatcher's hands together with
+// another's that stays. Nothing of it was sent, so it is given back at once.
+func TestAPartitionLeavesWhatOthersWaitWith(t *testing.T) {
+	for why, tt := range map[string]struct {
+		lease, answer time.Duration
+		records       int
+	}{
+		"the lease has lapsed": {-time.Second, time.Second, 3},
+	} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(5)
+				w.faults, w.lease = false, pipeline.NewLease()
+				w.lease.Extend(time.Now().Add(tt.lease))
+				w.fill(9, tt.records)
+				pr := &slow{w: w, wait: tt.answer}
+				stop := w.starts(t, w.pipelineTo(t, 20, pr, pr)) // in groups of 5
+				time.Sleep(5 * time.Second)
+				unsent := 0
+				for id := range int32(9) {
+					if w.sentOf(id) > 0 {
+						continue
+					}
+					unsent++
+					drain, cancel := context.WithTimeout(t.Context(), time.Second)
+					if err := w.trackers[id].Drain(drain); err != nil {
+						t.Errorf("partition %d, nothing of which is sent: %v", id, err)
+					}
+					cancel()
+				}
+				if unsent < 3 {
+					t.Errorf("of %d partitions nothing is sent: the test does not reach it", unsent)
+				}
+				w.lease.Extend(time.Now().Add(time.Hour))
+				stop()
+				pr.out.Wait()
+			})
+		})
+	}
+}
+
+// sentOf is how many sends of a partition were begun.
+func (w *world) sentOf(id int32) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for device := range w.exposed {
+		if device[3] == byte('0'+id) {
+			n++
+		}
+	}
+	for device := range w.accepted {
+		if device[3] == byte('0'+id) {
+			n++
+		}
+	}
+	return n
 }

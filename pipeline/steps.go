@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"sync"
 )
 
 // produce returns once the records that the deliveries wait for are
@@ -19,7 +20,7 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 	}
 	tooLarge := make(map[int]bool) // by the place in hs
 	err = p.repeat(ctx, "hand-over", nil, func() error {
-		err := p.Producer.Produce(ctx, open)
+		err := p.patiently(ctx, "hand-over", nil, func(ctx context.Context) error { return p.Producer.Produce(ctx, open) })
 		partly, ok := errors.AsType[*PartlyError](err)
 		if !ok {
 			return err
@@ -53,17 +54,56 @@ func those[T any](of []T, places []int) []T {
 	return values
 }
 
+// outlet is where records go that have a queue and workers of their own: a hold
+// topic that refuses holds up neither another platform's nor the DLQ. The tiers of
+// a lane's retries are one.
+type outlet struct {
+	to       Destination
+	platform Platform // ToHold: whose topic
+}
+
+// outlets are the queues of all there are.
+func (o *Options) outlets() map[outlet]*queue[*Delivery] {
+	all := map[outlet]*queue[*Delivery]{
+		{to: ToRetry}: newQueue[*Delivery](), {to: ToDLQ}: newQueue[*Delivery](), {to: ToFeedback}: newQueue[*Delivery](),
+	}
+	for r := range o.Routes {
+		all[outlet{ToHold, r.Platform}] = newQueue[*Delivery]()
+	}
+	return all
+}
+
+func (d *Delivery) outlet() outlet {
+	o := outlet{to: d.destination()}
+	if o.to == ToHold {
+		o.platform = d.Route.Platform
+	}
+	return o
+}
+
 // handOn gives deliveries to those who hand over to where each goes.
 func (p *Pipeline) handOn(group []*Delivery) {
-	var to [ToEvents][]*Delivery
+	by := make(map[outlet][]*Delivery, len(p.handing))
 	for _, d := range group {
-		to[d.destination()] = append(to[d.destination()], d)
+		by[d.outlet()] = append(by[d.outlet()], d)
 	}
-	for i, ds := range to {
-		if len(ds) > 0 {
-			p.handing[i].put(ds...)
+	for o, ds := range by {
+		p.handing[o].put(ds...)
+	}
+}
+
+// endHandingOver waits until all is handed over. The DLQ ends last: it gets what
+// is too large for the others.
+func (p *Pipeline) endHandingOver(workers map[outlet]*sync.WaitGroup) {
+	dlq := outlet{to: ToDLQ}
+	for o, q := range p.handing {
+		if o != dlq {
+			q.close()
+			workers[o].Wait()
 		}
 	}
+	p.handing[dlq].close()
+	workers[dlq].Wait()
 }
 
 // noteLatest is best effort: what it misses lets an older retry through.

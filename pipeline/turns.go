@@ -24,9 +24,9 @@ type turns struct {
 type share struct {
 	line    *line
 	waiting []*Delivery // guarded by the mu of its turns
-	// What was handed to the line and what has come back, since the start:
-	// together they say whether it moves.
-	queued, completed atomic.Uint64
+	// What was handed to the line, what has come back of that when it had had its
+	// turn, and what without, since the start.
+	queued, completed, returned atomic.Uint64
 }
 
 func newTurns() *turns {
@@ -138,8 +138,8 @@ func (q *turns) progress() map[Partition]Progress {
 	defer q.mu.Unlock()
 	all := make(map[Partition]Progress, len(q.shares))
 	for p, s := range q.shares {
-		done := s.completed.Load() // first: never more than was queued
-		all[p] = Progress{Out: int(s.queued.Load() - done), Completed: done}
+		done, returned := s.completed.Load(), s.returned.Load() // first: never more than was queued
+		all[p] = Progress{Out: int(s.queued.Load() - done - returned), Completed: done}
 	}
 	return all
 }

@@ -31,7 +31,7 @@ const (
 // Progress is what was done so far.
 type Progress struct {
 	Out       int    // deliveries that wait or are on their way
-	Completed uint64 // deliveries that came back, since the start
+	Completed uint64 // deliveries that had their turn and came back, since the start
 }
 
 // LineProgress is what a line has done so far, and of that each partition's.
@@ -133,9 +133,9 @@ func NewWatch(o WatchOptions) *Watch {
 	return &Watch{options: o, parts: make(map[Partition]*watched), lines: make(map[Line]movement), told: make(map[stallID]time.Time)}
 }
 
-// Look judges what there is to be seen now. A partition whose window is full has
-// a reason while lines with something of it complete sends and it has its turns
-// there. Without anything in a line, or when a line has gone by it for longer
+// Look judges what there is to be seen now. A partition that moves on by what
+// comes back has a reason while lines with something of it complete sends and it
+// has its turns there. Without anything in a line, or when a line has gone by it for longer
 // than a turn takes, its records are lost. A line that is stalled says nothing
 // about the partitions that have nothing in it.
 //
@@ -143,7 +143,7 @@ func NewWatch(o WatchOptions) *Watch {
 //	moves, or has no lag                                      not in Standstills
 //	stands still while something is stalled that it needs     excused
 //	… waits: not due, its turn, previous owner, operator      excused
-//	… waits for room, and its lines complete sends by turns   excused
+//	has something in lines that complete sends by turns       excused
 //	… anything else, for less than Patience                   suspected: Quiet
 //	… and for Patience since its last excuse                  Dead
 func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
@@ -167,7 +167,7 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 		switch {
 		case len(excuses) > 0:
 			p.excused = now
-		case still.Waiting == WaitingRoom:
+		default: // also one that has room: its turn may be as long in coming
 			p.excused = latestOf(p.excused, flowing)
 		}
 		quiet := now.Sub(latestOf(still.Since, p.excused))

@@ -364,3 +364,19 @@ func TestStalls(t *testing.T) {
 		t.Errorf("left over: %v", open)
 	}
 }
+
+// A partition with little in a line, and room for more, waits for its turn
+// behind many others on a slow route. The line goes on, and nobody has had more
+// than a turn: nothing is lost.
+func TestWatchBearsALongTurnOfAPartitionWithRoom(t *testing.T) {
+	for _, waiting := range []pipeline.Waiting{pipeline.WaitingRoom, pipeline.WaitingNothing} {
+		w := newWatching()
+		w.waiting = waiting
+		w.lines = []pipeline.LineProgress{lineWith(pipeline.Line{Route: apnsShop}, 1, 100_000)}
+		w.lines[0].Turn = 40*250 + 1000 // 40 partitions, 1000 in flight, answers after 10 s
+		w.standing(100*time.Second, func() { completes(&w.lines[0], 0, 100) })
+		if w.dead != 0 {
+			t.Errorf("waiting %q: dead after %v, with 100 a second of the %d of a turn", waiting, w.dead, w.lines[0].Turn)
+		}
+	}
+}
