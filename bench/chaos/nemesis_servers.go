@@ -31,6 +31,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	name := fmt.Sprintf(", %s away at %s", a.Target, e.Start.Format(time.TimeOnly))
 	before, _ := n.world.settled(ctx, name) // one may be killed meanwhile
 	produced := n.produced()
+	away := time.Now() // a worker that was stopped meanwhile is long in answering
 	err := n.serverFault(ctx, a)
 	if a.For >= flatFor {
 		backlog := (n.produced() - produced) / int64(n.world.scenario.Workers)
@@ -46,7 +47,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.events[at].End = time.Now()
+	n.events[at].Away, n.events[at].End = away, time.Now()
 	n.events[at].ComesBack = a.Target == Cassandra && a.Fault != Lag
 	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole || a.Fault == Full) {
 		n.events[at].Pushes = n.world.scenario.bound() * len(n.world.slots)

@@ -436,6 +436,9 @@ func TestCheckNotices(t *testing.T) {
 		{"sending went on while the store was away", func(l *Ledgers) {
 			l.Events = []Event{{Kind: "down", Target: "cassandra", Start: at(50), End: at(115), Pushes: 1}}
 		}, Pressure, "2 pushes were accepted while cassandra was away"},
+		{"what was sent before it was away counts for nothing", func(l *Ledgers) {
+			l.Events = []Event{{Kind: "down", Target: "cassandra", Start: at(50), Away: at(114), End: at(115), Pushes: 1}}
+		}, "", ""},
 		{"the other provider had its share", func(l *Ledgers) {
 			l.Events = []Event{{Kind: "down", Target: "fcm", Start: at(105), End: at(5105), Unharmed: "apns"}}
 		}, "", ""},

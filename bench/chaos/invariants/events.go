@@ -71,7 +71,9 @@ func (c *checker) during() {
 			switch {
 			case !s.Accepted:
 			case !s.At.Before(e.Start) && s.At.Before(e.End):
-				all++
+				if !s.At.Before(e.Away) {
+					all++
+				}
 				if c.unharmed(e, s) {
 					other++
 				}

@@ -214,9 +214,10 @@ type Event struct {
 	// or as its share of what is produced then. UnharmedApp names an app in place
 	// of a provider.
 	Unharmed, UnharmedApp string
-	// Pushes, above 0, is the most that may be accepted from Start to End: a
-	// store is away, so what is not sent stays unsent.
+	// Pushes, above 0, is the most that may be accepted from Away, or from Start
+	// if that is later, to End: a store is away, so what is not sent stays unsent.
 	Pushes int
+	Away   time.Time
 }
 
 // Ban says who may not be called while an Event lasts, for any app or only for
