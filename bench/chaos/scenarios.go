@@ -72,9 +72,8 @@ func Scenarios() []*Scenario {
 			Workers: 4, Rate: 300, Latency: time.Second, StoreLatency: 20 * time.Millisecond, Session: 2 * time.Second, plan: kills, windows: sizes{50, 25}, once: 100,
 			configure: func(c *configs.Config) {
 				c.Gates.Share = 0.95 // refusals are for retries, and close nothing
-				// As in stops: a partition waits behind all that its new owner has open.
-				// That is 4,000 records with batches of 500, at 150 pushes a second, and the
-				// owner lives for 12 s.
+				// What an owner has open is to be sent in less than the 12 s that it lives:
+				// with batches of 500 that is 4,000 records, at 150 pushes a second.
 				c.Batch.Records = min(c.Batch.Records, 100)
 			}},
 		{Name: "rolling", About: "SIGTERM and restart of each worker in turn: 10 rounds in full, 2 in short", Full: 10 * rollEvery * 4, Short: 2 * rollEvery * 4,
