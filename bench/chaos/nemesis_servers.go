@@ -33,6 +33,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	produced := n.produced()
 	away := time.Now() // a worker that was stopped meanwhile is long in answering
 	err := n.serverFault(ctx, a)
+	back := time.Now() // likewise
 	if a.For >= flatFor {
 		backlog := (n.produced() - produced) / int64(n.world.scenario.Workers)
 		if a.Target == Kafka {
@@ -47,7 +48,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.events[at].Away, n.events[at].End = away, time.Now()
+	n.events[at].Away, n.events[at].End = away, back
 	n.events[at].ComesBack = a.Target == Cassandra && a.Fault != Lag
 	if a.Target == Cassandra && (a.Fault == Kill || a.Fault == Pause || a.Fault == BlackHole || a.Fault == Full) {
 		n.events[at].Pushes = n.world.scenario.bound() * len(n.world.slots)
