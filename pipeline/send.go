@@ -139,11 +139,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 // has ended only what is committed is sent, until submitting ends.
 func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 	var group []*Delivery
-	for {
-		group = l.waiting.take(group, p.groupSize())
-		if len(group) == 0 {
-			return
-		}
+	for l.waiting.await() {
 		group = p.awaitLease(submitting, l, group)
 		if group = p.enter(polling, submitting, l, group); len(group) > 0 {
 			p.submit(submitting, l, group)
@@ -154,37 +150,32 @@ func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 // groupSize is the most deliveries that are submitted at a time.
 func (p *Pipeline) groupSize() int { return max(1, min(dispatchGroup, p.Window/4)) }
 
-// enter waits for places of the window, and returns the deliveries that have
-// one. The others are given back.
-func (p *Pipeline) enter(polling, submitting context.Context, l *line, group []*Delivery) []*Delivery {
-	if len(group) == 0 {
+// enter waits for places of the window, and takes the deliveries that get one.
+// Until then they stay in their line: nobody knows how long a place takes to be
+// free, and of a partition that leaves they are to go back at once. It may
+// return none, when they have.
+func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*Delivery) []*Delivery {
+	places := len(l.waiting.next(buf, p.groupSize()))
+	if places == 0 {
 		return nil
 	}
-	if l.window.Acquire(polling, int64(len(group))) != nil {
-		group = p.keepOwned(group)
-		if l.window.Acquire(submitting, int64(len(group))) != nil {
-			p.giveBack(group)
+	if l.window.Acquire(polling, int64(places)) != nil {
+		p.giveBackLeaving(l)
+		if places = len(l.waiting.next(buf, places)); places == 0 {
+			return nil
+		}
+		if l.window.Acquire(submitting, int64(places)) != nil {
+			p.giveBack(l.waiting.take(buf, places))
 			return nil
 		}
 	}
+	group := l.waiting.take(buf, places)
+	l.window.Release(int64(places - len(group)))
 	l.metrics.window.Add(float64(len(group)))
 	for _, d := range group {
 		d.inWindow = true
 	}
 	return group
-}
-
-// keepOwned gives back what is to go back, and returns the others in place.
-func (p *Pipeline) keepOwned(group []*Delivery) []*Delivery {
-	owned := group[:0]
-	for _, d := range group {
-		if p.goesBack(d, time.Now()) {
-			p.giveBack([]*Delivery{d})
-		} else {
-			owned = append(owned, d)
-		}
-	}
-	return owned
 }
 
 // due returns, in place, the deliveries of group that may be sent now. The
@@ -211,17 +202,15 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 // leasePause is how soon a lapsed lease is looked at again.
 const leasePause = 20 * time.Millisecond
 
-// awaitLease waits while the group's deliveries may not be sent but may be
+// awaitLease waits while what is next in the line may not be sent but may be
 // soon: the coordinator has not answered for a session. Meanwhile those whose
-// partitions leave are given back; it returns the others, in place, also when
-// nothing more is to be sent. All deliveries of a pipeline are under one lease,
-// so none is held up by another's.
-func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) []*Delivery {
+// partitions leave are given back. All deliveries of a pipeline are under one
+// lease, so none is held up by another's. buf is for what it looks at, and is
+// returned, perhaps grown.
+func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*Delivery {
 	for ctx.Err() == nil && !l.waiting.isClosed() {
-		if !slices.ContainsFunc(group, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
-			break
-		}
-		if group = p.keepOwned(group); len(group) == 0 {
+		buf = l.waiting.next(buf, p.groupSize())
+		if !slices.ContainsFunc(buf, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
 			break
 		}
 		p.giveBackLeaving(l)
@@ -230,7 +219,7 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, group []*Delivery) [
 		case <-ctx.Done():
 		}
 	}
-	return group
+	return buf
 }
 
 // sendLater puts deliveries that were given back unsent ahead of the others of

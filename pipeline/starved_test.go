@@ -221,14 +221,16 @@ func TestPartitionsTakeTurns(t *testing.T) {
 	})
 }
 
-// A partition leaves whose deliveries are in a dispatcher's hands together with
-// another's that stays. Nothing of it was sent, so it is given back at once.
+// A partition leaves whose deliveries wait at the head of a line together with
+// another's that stays. Nothing of it was sent, so it is given back at once, and
+// not when the lease is renewed or a place of the window is free.
 func TestAPartitionLeavesWhatOthersWaitWith(t *testing.T) {
 	for why, tt := range map[string]struct {
 		lease, answer time.Duration
 		records       int
 	}{
 		"the lease has lapsed": {-time.Second, time.Second, 3},
+		"the window is full":   {time.Hour, time.Minute, 6},
 	} {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

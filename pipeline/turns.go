@@ -10,7 +10,8 @@ import (
 // and the partitions by turns. A partition that has just come, or has little,
 // does not wait behind all that the others have open on a slow route: that can
 // be minutes, in which its offset would not move. What it holds is bounded by
-// the trackers' windows. All methods may be called at once, take by one
+// the trackers' windows. What waits for its turn to come or to be possible stays
+// here, where remove finds it. All methods may be called at once, take by one
 // goroutine only.
 type turns struct {
 	mu     sync.Mutex
@@ -76,15 +77,37 @@ func (q *turns) joins(s *share) {
 	}
 }
 
-// take waits for deliveries and appends at most limit of them to buf[:0]: those
-// of the partition whose turn it is, and while there is room those of the next
-// ones. It returns an empty slice only when the turns are closed and empty.
-func (q *turns) take(buf []*Delivery, limit int) []*Delivery {
+// await waits until something is there to be taken, and says whether there is:
+// only when the turns are closed and empty there is not.
+func (q *turns) await() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.ring) == 0 && !q.closed {
 		q.more.Wait()
 	}
+	return len(q.ring) > 0
+}
+
+// next is what take would return now. It stays where it is: remove finds it.
+func (q *turns) next(buf []*Delivery, limit int) []*Delivery {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	buf = buf[:0]
+	for _, s := range q.ring {
+		if len(buf) == limit {
+			break
+		}
+		buf = append(buf, s.waiting[:min(limit-len(buf), len(s.waiting))]...)
+	}
+	return buf
+}
+
+// take appends at most limit deliveries to buf[:0], and does not wait: those of
+// the partition whose turn it is, and while there is room those of the next
+// ones.
+func (q *turns) take(buf []*Delivery, limit int) []*Delivery {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	buf = buf[:0]
 	for len(buf) < limit && len(q.ring) > 0 {
 		s := q.ring[0]

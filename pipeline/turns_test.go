@@ -33,6 +33,9 @@ func TestTurns(t *testing.T) {
 	var group []*Delivery
 	take := func(why string, limit int, want string) {
 		t.Helper()
+		if next := hashes(q.next(group, limit)); next != want {
+			t.Errorf("%s: next is %q, want %q", why, next, want)
+		}
 		if group = q.take(group, limit); hashes(group) != want {
 			t.Errorf("%s: took %q, want %q", why, hashes(group), want)
 		}
@@ -74,8 +77,13 @@ func TestTurns(t *testing.T) {
 	if q.putBack(back[0].share, back) || !q.isClosed() {
 		t.Error("put back although nothing more is sent")
 	}
+	if !q.await() {
+		t.Error("nothing there, with two that wait after the end")
+	}
 	take("without what was removed, also after the end", 9, "b0 b2")
-	take("closed and empty", 9, "")
+	if take("closed and empty", 9, ""); q.await() {
+		t.Error("something there, closed and empty")
+	}
 }
 
 // Nothing is lost, none is given twice and each partition keeps its order,
@@ -93,12 +101,8 @@ func TestTurnsKeepTheOrderOfAPartition(t *testing.T) {
 		l.waiting.close()
 	}()
 	next := map[byte]int{}
-	for i := 0; ; i++ {
-		group := l.waiting.take(nil, 1+i%70)
-		if len(group) == 0 {
-			break
-		}
-		for _, d := range group {
+	for i := 0; l.waiting.await(); i++ {
+		for _, d := range l.waiting.take(nil, 1+i%70) {
 			p := d.Device.Hash[0]
 			if want := fmt.Sprintf("%c%d", p, next[p]); d.Device.Hash != want {
 				t.Fatalf("took %s, want %s", d.Device.Hash, want)
