@@ -2,32 +2,6 @@ package pipeline
 
 import "time"
 
-// Partition is one partition of one topic.
-type Partition struct {
-	Topic string
-	ID    int32
-}
-
-// Verdict is what has been decided about an Item before or instead of sending.
-type Verdict uint8
-
-// The verdicts. Undecided items go on to the next stage and in the end to
-// their devices.
-const (
-	Undecided  Verdict = iota
-	Duplicate          // counted only: its first copy has the outcome
-	Suppressed         // opted out, limited, no device
-	Expired            // past expires_at or the lane's greatest age
-	Failed             // refused by us for all its devices
-	Dead               // to the DLQ
-	Deferred           // not now: produced again for later, which is no attempt
-	Unresolved         // an intent without a result: nobody can tell whether it was sent
-)
-
-var verdictNames = [...]string{"undecided", "duplicate", "suppressed", "expired", "failed", "dead", "deferred", "unresolved"}
-
-func (v Verdict) String() string { return verdictNames[v] }
-
 // Item is a Message on its way: its Kafka place, its attempt, its verdict and
 // its deliveries. It is decided in place and never leaves its Batch.
 type Item struct {

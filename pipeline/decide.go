@@ -99,35 +99,3 @@ func held(reason Reason, until, expires, now time.Time) Ending {
 // HandsOver reports whether a record must be produced before the row may be
 // written.
 func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == StateDeadLettered }
-
-// verdictOf is the inverse of verdictState, for final states.
-func verdictOf(s State) Verdict {
-	switch s {
-	case StateSuppressed:
-		return Suppressed
-	case StateExpired:
-		return Expired
-	case StateFailed:
-		return Failed
-	case StateUnknown:
-		return Unresolved
-	}
-	return Dead
-}
-
-// verdictState is the state of the row that a verdict before sending writes.
-func verdictState(v Verdict) State {
-	switch v {
-	case Suppressed:
-		return StateSuppressed
-	case Expired:
-		return StateExpired
-	case Failed:
-		return StateFailed
-	case Deferred:
-		return StateHeld
-	case Unresolved:
-		return StateUnknown
-	}
-	return StateDeadLettered
-}

@@ -33,7 +33,7 @@ func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *PanicError) {
 		d.ending = p.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
 	case Duplicate: // its first copy has the outcome
 	default:
-		d.ending = Ending{State: verdictState(d.Verdict), Reason: d.Reason}
+		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (it *Item) verdictRows(rows []Row, now time.Time) []Row {
 	if it.Detail != "" {
 		reason += ":" + it.Detail
 	}
-	row := Row{ID: it.RowID(), Step: it.Step(), State: verdictState(it.Verdict), At: now,
+	row := Row{ID: it.RowID(), Step: it.Step(), State: it.Verdict.State(), At: now,
 		Reason: reason, UserHash: UserHash(it.Owner())}
 	if len(it.Devices) == 0 {
 		return append(rows, row)

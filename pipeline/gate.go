@@ -187,7 +187,7 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 		r := &d.Result
 		current := d.pass == g.pass
 		d.pass = 0
-		if r.unsent() {
+		if !r.Reached() {
 			if current && g.state == gateProbing {
 				g.probes.sent--
 			}
@@ -196,7 +196,7 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 		if r.Class == Delivered {
 			delivered++
 		}
-		bad := r.bad()
+		bad := r.BlamesRoute()
 		switch {
 		case bad && r.Pause && r.After > 0:
 			// Also from what was sent long ago: a floor is a floor.
@@ -226,18 +226,6 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 		g.Retries.Earn(now, delivered)
 		g.DeadLetters.Earn(now, delivered)
 	}
-}
-
-// unsent reports whether nothing of it reached the provider, by our own choice:
-// then it is no answer of the provider's.
-func (r *Result) unsent() bool { return r.Class == NoAnswer || r.Expired || r.Unsent }
-
-// bad reports whether the answer says that the route does not work. What it
-// says about one message or device does not count; that our own code panicked
-// on one does, because a provider whose code is broken must not empty a topic
-// into the DLQ.
-func (r *Result) bad() bool {
-	return r.Panic != nil || r.Certainty == Ambiguous || r.Class == Again && r.Scope != ScopeDevice
 }
 
 func (g *Gate) count(now time.Time, bad bool) {

@@ -66,7 +66,7 @@ type laneMetrics struct {
 	batchSize prometheus.Observer
 	deduped   prometheus.Counter
 	endToEnd  prometheus.Observer
-	verdicts  [len(verdictNames)]prometheus.Counter
+	verdicts  [Verdicts]prometheus.Counter
 	stalls    map[string]float64 // seconds by name, of all that there ever were; guarded by Metrics.mu
 }
 
@@ -258,7 +258,7 @@ func (m *Metrics) ambiguous(group []*Delivery) {
 // ended counts items whose outcome is durable.
 func (m *Metrics) ended(lane string, items []*Item) {
 	l := m.lane(lane)
-	var verdicts [len(verdictNames)]int
+	var verdicts [Verdicts]int
 	suppressed := make(map[Reason]int)
 	for _, it := range items {
 		verdicts[it.Verdict]++

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
 )
 
@@ -26,16 +24,6 @@ func mostPoisoned(n int) int { return max(fewPoisoned, n/poisonedShare) }
 // TooManyPoisoned reports whether so many of n items or sends panicked that not
 // they are at fault.
 func TooManyPoisoned(panicked, n int) bool { return panicked > mostPoisoned(n) }
-
-// PanicError is a panic as an error. It never holds the value that was passed
-// to panic, because that may be made of a message's text.
-type PanicError struct {
-	Stage string
-	What  string // the runtime's words (index out of range …), or the value's type
-	Stack []byte // frames, without values
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("stage %s panicked: %s", e.Stage, e.What) }
 
 // Poisoned is what Contain caught in one batch.
 type Poisoned struct {
@@ -128,24 +116,6 @@ func (c *containment) apply(from, to int) (*PanicError, error) {
 		return p, nil
 	}
 	return nil, err
-}
-
-// Recovered is what a deferred call of recover returned as a *PanicError of this
-// stage, or nil.
-func Recovered(stage string, v any) *PanicError {
-	if v == nil {
-		return nil
-	}
-	return &PanicError{Stage: stage, What: harmless(v), Stack: debug.Stack()}
-}
-
-// harmless says what was passed to panic without its content, unless that is
-// the runtime's own.
-func harmless(v any) string {
-	if err, ok := v.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("value of type %T", v)
 }
 
 // poisonedSends counts and tells the sends on which a provider's code panicked.

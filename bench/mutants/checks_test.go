@@ -22,17 +22,17 @@ var begun = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
 
-func push(id, device string, ms int, reply string) invariants.Send {
+func sendOf(id, device string, ms int, reply string) invariants.Send {
 	return invariants.Send{Pair: invariants.Pair{ID: id, Device: device}, At: at(ms), Provider: "apns", Reply: reply, Accepted: reply == "accepted"}
 }
 
 // What is accepted counts until its row is durable, and no longer.
 func TestPeak(t *testing.T) {
-	undone := push("n3", "a", 15, "accepted")
+	undone := sendOf("n3", "a", 15, "accepted")
 	undone.Undone = true
 	rows := map[string]int{"n1": 100, "n2": 20, "n4": 90} // when they became durable; n5 never has one
-	most, when := peak([]invariants.Send{push("n1", "a", 0, "accepted"), push("n2", "a", 10, "accepted"), undone, push("n3", "b", 16, "ServiceUnavailable"),
-		push("n4", "a", 30, "accepted"), push("n5", "a", 95, "accepted")}, func(p invariants.Pair, _ time.Time) time.Time {
+	most, when := peak([]invariants.Send{sendOf("n1", "a", 0, "accepted"), sendOf("n2", "a", 10, "accepted"), undone, sendOf("n3", "b", 16, "ServiceUnavailable"),
+		sendOf("n4", "a", 30, "accepted"), sendOf("n5", "a", 95, "accepted")}, func(p invariants.Pair, _ time.Time) time.Time {
 		if ms, ok := rows[p.ID]; ok {
 			return at(ms)
 		}
@@ -78,14 +78,14 @@ func TestHasty(t *testing.T) {
 		deaths []time.Time
 		found  int
 	}{
-		{"in time", []invariants.Send{push("n", "a", 0, no), push("n", "a", 1000, no), push("n", "a", 4000, no), push("n", "a", 7000, "accepted")}, 0, nil, 0},
-		{"too soon", []invariants.Send{push("n", "a", 0, no), push("n", "a", 999, "accepted")}, 0, nil, 1},
-		{"the first tier every time", []invariants.Send{push("n", "a", 0, no), push("n", "a", 1000, no), push("n", "a", 2000, no), push("n", "a", 3000, "accepted")}, 0, nil, 2},
-		{"sooner than the provider asked", []invariants.Send{push("n", "a", 0, no), push("n", "a", 1500, "accepted")}, 2 * time.Second, nil, 1},
-		{"another device's", []invariants.Send{push("n", "a", 0, no), push("n", "b", 10, "accepted")}, 0, nil, 0},
-		{"a worker died in between", []invariants.Send{push("n", "a", 0, no), push("n", "a", 100, "accepted")}, 0, []time.Time{at(50)}, 0},
-		{"a worker died before", []invariants.Send{push("n", "a", 100, no), push("n", "a", 200, "accepted")}, 0, []time.Time{at(50)}, 1},
-		{"what no retry is for", []invariants.Send{push("n", "a", 0, "accepted"), push("n", "a", 10, "accepted")}, 0, nil, 0},
+		{"in time", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "a", 1000, no), sendOf("n", "a", 4000, no), sendOf("n", "a", 7000, "accepted")}, 0, nil, 0},
+		{"too soon", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "a", 999, "accepted")}, 0, nil, 1},
+		{"the first tier every time", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "a", 1000, no), sendOf("n", "a", 2000, no), sendOf("n", "a", 3000, "accepted")}, 0, nil, 2},
+		{"sooner than the provider asked", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "a", 1500, "accepted")}, 2 * time.Second, nil, 1},
+		{"another device's", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "b", 10, "accepted")}, 0, nil, 0},
+		{"a worker died in between", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "a", 100, "accepted")}, 0, []time.Time{at(50)}, 0},
+		{"a worker died before", []invariants.Send{sendOf("n", "a", 100, no), sendOf("n", "a", 200, "accepted")}, 0, []time.Time{at(50)}, 1},
+		{"what no retry is for", []invariants.Send{sendOf("n", "a", 0, "accepted"), sendOf("n", "a", 10, "accepted")}, 0, nil, 0},
 	} {
 		if got := hasty(tt.sends, tiers, map[string]time.Duration{"apns": tt.asked}, tt.deaths); len(got) != tt.found {
 			t.Errorf("%s: %v, want %d", tt.why, got, tt.found)
@@ -97,7 +97,7 @@ func TestHasty(t *testing.T) {
 // intent and its end.
 func TestUnexplained(t *testing.T) {
 	const no = "ServiceUnavailable"
-	lost := push("n", "a", 20, "accepted")
+	lost := sendOf("n", "a", 20, "accepted")
 	lost.Unheard = true
 	others := lost
 	others.Device = "b"
@@ -110,15 +110,15 @@ func TestUnexplained(t *testing.T) {
 		found  int
 	}{
 		{"its answer was lost", unsure{intent: at(10), at: at(50)}, []invariants.Send{lost}, nil, false, 0},
-		{"its answer was heard", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, nil, false, 1},
-		{"another device's answer was lost", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no), others}, nil, false, 1},
-		{"a death in between", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(30), at(30)}}, false, 0},
-		{"a death before", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(5), at(5)}}, false, 1},
-		{"a death after", unsure{intent: at(10), at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(60), at(60)}}, false, 1},
-		{"a death that it had no intent at", unsure{at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, []upset{{at(30), at(30)}}, false, 1},
+		{"its answer was heard", unsure{intent: at(10), at: at(50)}, []invariants.Send{sendOf("n", "a", 20, no)}, nil, false, 1},
+		{"another device's answer was lost", unsure{intent: at(10), at: at(50)}, []invariants.Send{sendOf("n", "a", 20, no), others}, nil, false, 1},
+		{"a death in between", unsure{intent: at(10), at: at(50)}, []invariants.Send{sendOf("n", "a", 20, no)}, []upset{{at(30), at(30)}}, false, 0},
+		{"a death before", unsure{intent: at(10), at: at(50)}, []invariants.Send{sendOf("n", "a", 20, no)}, []upset{{at(5), at(5)}}, false, 1},
+		{"a death after", unsure{intent: at(10), at: at(50)}, []invariants.Send{sendOf("n", "a", 20, no)}, []upset{{at(60), at(60)}}, false, 1},
+		{"a death that it had no intent at", unsure{at: at(50)}, []invariants.Send{sendOf("n", "a", 20, no)}, []upset{{at(30), at(30)}}, false, 1},
 		{"never read, where connections were cut", unsure{at: at(50)}, nil, nil, true, 0},
 		{"never read, where none was", unsure{at: at(50)}, nil, nil, false, 1},
-		{"heard, where connections were cut", unsure{at: at(50)}, []invariants.Send{push("n", "a", 20, no)}, nil, true, 1},
+		{"heard, where connections were cut", unsure{at: at(50)}, []invariants.Send{sendOf("n", "a", 20, no)}, nil, true, 1},
 	} {
 		tt.end.Pair = invariants.Pair{ID: "n", Device: "a"}
 		if got := unexplained([]unsure{tt.end}, tt.sends, tt.upsets, tt.cut); len(got) != tt.found {

@@ -277,24 +277,33 @@ func TestHandedElsewhere(t *testing.T) {
 	}
 }
 
-// Each way on says which row tells of it.
-func TestHandOversNameTheirState(t *testing.T) {
-	it := &Item{}
-	answered := func(s State, p Platform) *Delivery {
-		return &Delivery{Item: it, Route: Route{Platform: p}, ending: Ending{State: s}}
+// A final state below a claim is said again by the record that made the claim,
+// and by no other.
+func TestOvertaken(t *testing.T) {
+	for _, tt := range []struct {
+		why    string
+		h      *History
+		want   Verdict
+		reason Reason
+		ok     bool
+	}{
+		{"no row", history(), Undecided, "", false},
+		{"open, and never ended", history(row("a", 0, StateRetrying)), Undecided, "", false},
+		{"ended, and nothing above it", history(row("a", 0, StateRetrying), row("a", 1, StateFailed)), Undecided, "", false},
+		{"ended below the claim", history(row("a", 0, StateFailed), row("a", 1, StateHeld)), Failed, "", true},
+		{"and this record was handed over itself", history(row("a", 0, StateFailed), row("a", 1, StateHeld), row("a", 2, StateHeld)), Undecided, "", false},
+		{"another device's", history(row("b", 0, StateFailed), row("a", 1, StateHeld)), Undecided, "", false},
+		{"delivered is never overtaken", history(row("a", 0, StateDelivered), row("a", 1, StateHeld)), Undecided, "", false},
+	} {
+		inAnyOrder(t, tt.h, func(h *History) {
+			v, reason, ok := h.Overtaken("a", 2)
+			if v != tt.want || reason != tt.reason || ok != tt.ok {
+				t.Errorf("%s: %v: %v %q %v, want %v %q %v", tt.why, h.Rows, v, reason, ok, tt.want, tt.reason, tt.ok)
+			}
+		})
 	}
-	want := map[Destination]State{ToRetry: StateRetrying, ToHold: StateHeld, ToDLQ: 0}
-	hs, _ := handovers([]*Delivery{answered(StateRetrying, FCM), answered(StateHeld, FCM), answered(StateHeld, APNS), answered(StateDeadLettered, FCM)})
-	if len(hs) != 4 {
-		t.Fatalf("%d hand-overs", len(hs))
-	}
-	for _, h := range hs {
-		if h.State != want[h.To] {
-			t.Errorf("to %d as %v, want %v", h.To, h.State, want[h.To])
-		}
-	}
-	deferred := &Delivery{Item: &Item{Verdict: Deferred}, Verdict: Deferred, ending: Ending{State: StateHeld}}
-	if hs, _ := handovers([]*Delivery{deferred}); len(hs) != 1 || hs[0].To != ToRetry || hs[0].State != StateHeld {
-		t.Errorf("what is put off: %+v", hs)
+	said := history(Row{ID: "n", Device: "a", State: StateFailed, Reason: "BadDeviceToken"}, row("a", 1, StateHeld))
+	if _, reason, _ := said.Overtaken("a", 2); reason != "BadDeviceToken" {
+		t.Errorf("the reason is %q", reason)
 	}
 }

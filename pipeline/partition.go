@@ -1,0 +1,7 @@
+package pipeline
+
+// Partition is one partition of one topic.
+type Partition struct {
+	Topic string
+	ID    int32
+}

@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"strconv"
+	"time"
+)
+
+// Class is what a send means for the message and its device.
+type Class uint8
+
+// The four classes of the contract.
+const (
+	NoAnswer  Class = iota // not sent: not yet, or given back because it was Lapsed
+	Delivered              // the provider accepted it
+	Again                  // not now: try later
+	Gone                   // this token is dead
+	Refused                // this message will never be accepted for this device
+	Held                   // not sent: its route is stopped for long; ours, never a provider's
+	Claimed                // not sent: another record has the device by now; ours too
+)
+
+var classNames = [...]string{"none", "delivered", "again", "gone", "refused", "held", "claimed"}
+
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return "class(" + strconv.Itoa(int(c)) + ")"
+}
+
+// Scope says what an Again is about: this device, the whole route, or only
+// the connection it went over.
+type Scope uint8
+
+// The scopes of Again.
+const (
+	ScopeDevice Scope = iota
+	ScopeRoute
+	ScopeConnection
+)
+
+// Certainty says how sure we are that the provider has, or has not, taken it.
+type Certainty uint8
+
+// The certainties (reference: reliability 4.1). Only Ambiguous can duplicate.
+const (
+	NotAccepted Certainty = iota
+	Accepted
+	Ambiguous // written, no answer, or HTTP 500
+)
+
+// Result is what became of one send. Every submitted Delivery gets exactly one.
+type Result struct {
+	Class      Class
+	Scope      Scope
+	Certainty  Certainty
+	Halt       bool          // with Again: the route's credentials or set-up are at fault
+	Expired    bool          // with Refused: given back unsent because Expires had passed
+	Unsent     bool          // with Refused: our own code refused it, so it says nothing about the route
+	After      time.Duration // with Again: not sooner than this
+	Pause      bool          // with Again(route): After is for all of the route, because the provider said so
+	Reason     string        // the provider's own word, or ours; never text from the message
+	ProviderID string        // apns-id, or the FCM message name
+	Until      time.Time     // with Held or Halt: the end of its route's pause, set by the route's gate; zero = not known
+	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
+	DeadSince  time.Time     // with Gone: when the provider saw the token dead; zero = it did not say
+}
+
+// Reached reports whether anything of it may have reached the provider. If not, it
+// is no answer of the provider's.
+func (r *Result) Reached() bool { return r.Class != NoAnswer && !r.Expired && !r.Unsent }
+
+// BlamesRoute reports whether the answer says that the route does not work. What it
+// says about one message or device does not count; that our own code panicked
+// on one does, because a provider whose code is broken must not empty a topic
+// into the DLQ.
+func (r *Result) BlamesRoute() bool {
+	return r.Panic != nil || r.Certainty == Ambiguous || r.Class == Again && r.Scope != ScopeDevice
+}

@@ -1,0 +1,69 @@
+package pipeline
+
+import "strings"
+
+// Platform is a provider. Its number is stored in the status table.
+type Platform uint8
+
+// The platforms. A new one gets the next number: they are stored.
+const (
+	NoPlatform Platform = iota
+	APNS
+	FCM
+)
+
+// String gives the name used in configuration, messages and metrics.
+func (p Platform) String() string {
+	switch p {
+	case APNS:
+		return "apns"
+	case FCM:
+		return "fcm"
+	}
+	return "none"
+}
+
+// ParsePlatform is the inverse of String.
+func ParsePlatform(s string) (Platform, bool) {
+	switch s {
+	case "apns":
+		return APNS, true
+	case "fcm":
+		return FCM, true
+	}
+	return NoPlatform, false
+}
+
+// APNs has two environments; a token belongs to one of them. FCM has none.
+const (
+	Production = "production"
+	Sandbox    = "sandbox"
+)
+
+// Route is one pool of connections: a provider, an app and, for APNs, its
+// environment. Apple binds a connection to one team, Google to one project.
+type Route struct {
+	Platform    Platform
+	App         string
+	Environment string // empty for FCM
+}
+
+// String is the route's name in logs and metrics: "apns/shop/production".
+func (r Route) String() string {
+	s := r.Platform.String() + "/" + r.App
+	if r.Environment != "" {
+		s += "/" + r.Environment
+	}
+	return s
+}
+
+// ParseRoute is the inverse of Route's String.
+func ParseRoute(s string) (Route, bool) {
+	name, rest, _ := strings.Cut(s, "/")
+	platform, ok := ParsePlatform(name)
+	r := Route{Platform: platform, App: rest}
+	if at := strings.LastIndexByte(rest, '/'); at >= 0 {
+		r.App, r.Environment = rest[:at], rest[at+1:]
+	}
+	return r, ok && r.App != "" && r.String() == s
+}
