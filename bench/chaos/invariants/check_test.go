@@ -142,6 +142,11 @@ func unknown(l *Ledgers, ids ...string) {
 	}
 }
 
+// unrecordable is a time in which no row can be written.
+func unrecordable(from, to int) Event {
+	return Event{Kind: "pause", Target: "cassandra", Start: at(from), End: at(to), Stalls: true, Unrecordable: true}
+}
+
 // leaves is a kill that may leave so many notifications UNKNOWN.
 func leaves(ms, n int) Event {
 	e := kill(ms, 1)
@@ -255,6 +260,22 @@ func TestCheckNotices(t *testing.T) {
 		}, I2, "never accepted it"},
 		{"a retry counted as delivered", func(l *Ledgers) { l.Sends.Entries = l.Sends.Entries[:3] }, I2, "never accepted it"},
 		{"accepted, and the row says failed", func(l *Ledgers) { l.Status.Entries[1].State = Failed }, I2, "its row does not say so"},
+		{"its worker died a while later", func(l *Ledgers) {
+			l.Status.Entries[1].State = Failed
+			l.Events = []Event{kill(2800, 9)}
+		}, I2, "its row does not say so"},
+		{"its worker died while the row could not be written", func(l *Ledgers) {
+			l.Status.Entries[1].State = Failed
+			l.Events = []Event{unrecordable(400, 1800), unrecordable(1900, 2700), kill(2800, 9)}
+		}, "", ""},
+		{"the row could not be written, and no worker died", func(l *Ledgers) {
+			l.Status.Entries[1].State = Failed
+			l.Events = []Event{unrecordable(400, 2700)}
+		}, I2, "its row does not say so"},
+		{"its worker died long after the row could be written", func(l *Ledgers) {
+			l.Status.Entries[1].State = Failed
+			l.Events = []Event{unrecordable(400, 1000), kill(2800, 9)}
+		}, I2, "its row does not say so"},
 		{"pushed and never produced", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, accept("x", "1", 10)) }, I2, "x was pushed"},
 
 		{"who looked at once found nothing", func(l *Ledgers) {
