@@ -186,6 +186,24 @@ func TestWatch(t *testing.T) {
 			over(w.now)
 			w.standing(3*minute, func() { completes(&w.lines[0], 0, 10) })
 		}, 0, nil},
+		{"overtaken before it had anything in the line", func(w *watching) {
+			w.waiting, w.lines = pipeline.WaitingDue, []pipeline.LineProgress{lineWith(apns, 0, 100)}
+			w.standing(4*minute, func() { completes(&w.lines[0], 0, 50) })
+			w.waiting = pipeline.WaitingRoom
+			w.lines[0].Out, w.lines[0].Partitions[here[0]] = 110, pipeline.Progress{Out: 10}
+			w.standing(90*time.Second, func() { completes(&w.lines[0], 0, 50) })
+		}, 0, nil},
+		{"a line that had nothing to do for long has as long for its first answer as any", func(w *watching) {
+			w.lines = []pipeline.LineProgress{lineWith(apns, 0, 0)}
+			w.standing(50*time.Second, nil)
+			w.lines[0] = lineWith(apns, 10, 0)
+			w.standing(59*time.Second, nil)
+		}, 0, nil},
+		{"one of its lines goes on, and what it has in the other is on its way while that is stalled for others", func(w *watching) {
+			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 100, 100)}
+			w.stalls.DeclareLine(w.now, "route_paused", fcm, elsewhere)
+			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
+		}, 0, nil},
 		{"its records wait for another app's retry budget", func(w *watching) {
 			w.standing(3*minute, func() { w.stalls.DeclareLine(w.now, "retry_budget", retries, here)(w.now) })
 		}, 0, nil},
@@ -214,6 +232,13 @@ func TestWatch(t *testing.T) {
 			w.standing(30*time.Second, nil)
 			w.now = w.now.Add(2 * minute)
 			w.standing(60*time.Second, nil)
+		}, 0, nil},
+		{"and it is seen only at the second look from then: what its line did not do meanwhile says nothing", func(w *watching) {
+			w.lines = []pipeline.LineProgress{lineWith(apns, 100, 0)}
+			w.standing(30*time.Second, nil)
+			w.now = w.now.Add(2 * minute)
+			w.Look(w.now, pipeline.Sight{Lines: w.lines})
+			w.standing(59*time.Second, nil)
 		}, 0, nil},
 	} {
 		w := newWatching()

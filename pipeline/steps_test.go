@@ -1,0 +1,131 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// answers is a producer that gives one answer after the other, and notes the
+// reasons of the records that it was asked for.
+type answers struct {
+	errs  []error
+	asked []string
+}
+
+func (a *answers) Produce(_ context.Context, hs []Handover) error {
+	asked := ""
+	for _, h := range hs {
+		asked += h.Item.ID
+	}
+	a.asked = append(a.asked, asked)
+	err := a.errs[0]
+	a.errs = a.errs[1:]
+	return err
+}
+
+// A partial answer names places in what it was asked for, which after the first
+// one is no longer the whole list; and what it refused stays refused.
+func TestPartialAnswersOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := errors.New("message too large")
+		producer := &answers{errs: []error{
+			&PartlyError{Refused: []int{1}, Open: []int{2, 3, 4}, Err: said}, // b; c d e
+			&PartlyError{Refused: []int{1}, Open: []int{0, 2}, Err: said},    // d; c e
+			errors.New("not the leader"),
+			&PartlyError{Open: []int{1}, Err: said}, // e
+			nil,
+		}}
+		p := &Pipeline{Options: Options{Producer: producer, StatusTimeout: time.Second,
+			Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
+		group := make([]*Delivery, 5)
+		for i := range group {
+			it := &Item{Message: Message{ID: string(rune('a' + i))}}
+			group[i] = &Delivery{Item: it, ending: Ending{State: StateRetrying}}
+		}
+		refused, err := p.produce(t.Context(), group)
+		if err != nil || !slices.Equal(refused, []*Delivery{group[1], group[3]}) {
+			t.Errorf("refused %v (%v), want b and d", ids(refused), err)
+		}
+		if want := []string{"abcde", "cde", "ce", "ce", "e"}; !slices.Equal(producer.asked, want) {
+			t.Errorf("asked for %q, want %q", producer.asked, want)
+		}
+	})
+}
+
+func ids(ds []*Delivery) (all []string) {
+	for _, d := range ds {
+		all = append(all, d.Item.ID)
+	}
+	return all
+}
+
+// Each outlet makes a dead letter of the last that it is given, a while after
+// nothing more comes.
+func TestTheDeadLettersEndLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Routes: map[Route]Provider{{Platform: APNS, App: "shop"}: nil, {Platform: FCM, App: "shop"}: nil}}
+		p := &Pipeline{Options: o, handing: o.outlets()}
+		dlq, dead := outlet{to: ToDLQ}, 0
+		workers := make(map[outlet]*sync.WaitGroup)
+		for out, q := range p.handing {
+			if out == dlq {
+				workers[out] = eachGroup(1, q, func(ds []*Delivery) { dead += len(ds) })
+				continue
+			}
+			workers[out] = eachGroup(1, q, func(ds []*Delivery) {
+				time.Sleep(time.Second)
+				p.handing[dlq].put(ds...)
+			})
+			q.put(&Delivery{})
+		}
+		p.endHandingOver(workers)
+		if want := len(p.handing) - 1; dead != want || want != 4 {
+			t.Errorf("%d dead letters of %d other outlets, want 4 of 4", dead, want)
+		}
+	})
+}
+
+// A group is a quarter of a small window, so that it never runs empty, and of a
+// large one what fills several TLS records.
+func TestGroupSize(t *testing.T) {
+	for window, want := range map[int]int{1: 1, 4: 1, 8: 2, 20: 5, 1024: 256, 100_000: 256} {
+		if got := (&Pipeline{Options: Options{Window: window}}).groupSize(); got != want {
+			t.Errorf("of a window of %d: groups of %d, want %d", window, got, want)
+		}
+	}
+}
+
+// What a line has done is what its partitions have, and a turn there is one
+// group of each of them, after all that the window holds.
+func TestProgressOfALine(t *testing.T) {
+	shop := Route{Platform: APNS, App: "shop"}
+	r := newRoute(shop, nil, nil, 40, NewMetrics(prometheus.NewRegistry()))
+	p := &Pipeline{Options: Options{Window: 40}, routes: map[Route]*route{shop: r}}
+	l := r.lines[chargeRetry]
+	for i, n := range []int{3, 4, 5} {
+		ds := waitingFor(fmt.Sprint("t", i), n)
+		l.waiting.put(l, ds)
+		ds[0].share.completed.Add(uint64(i))
+	}
+	for _, told := range p.Progress() {
+		want := LineProgress{Line: Line{Route: shop, Charge: told.Line.Charge}, Turn: 40}
+		if told.Line.Charge == "retry" {
+			want.Progress, want.Turn = Progress{Out: 3 + 3 + 3, Completed: 0 + 1 + 2}, 3*10+40
+			if len(told.Partitions) != 3 {
+				t.Errorf("%d partitions, want 3", len(told.Partitions))
+			}
+		}
+		if told.Line != want.Line || told.Progress != want.Progress || told.Turn != want.Turn {
+			t.Errorf("line %+v: %+v, a turn of %d; want %+v and %d", told.Line, told.Progress, told.Turn, want.Progress, want.Turn)
+		}
+	}
+}
