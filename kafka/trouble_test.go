@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -112,7 +114,8 @@ func TestWhatAFetchErrorMeans(t *testing.T) {
 // A leader that moves is no trouble unless it lasts; and who refuses is not
 // asked again at once, as long as it refuses.
 func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
-	s := newSource(*options(func(*SourceOptions) {}), slog.New(slog.DiscardHandler))
+	m := NewMetrics(prometheus.NewRegistry())
+	s := newSource(*options(func(o *SourceOptions) { o.Metrics = m }), slog.New(slog.DiscardHandler))
 	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
 	p := pipeline.Partition{Topic: "push"}
 	a := s.parts[p]
@@ -133,6 +136,9 @@ func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
 		if _, paused, _ := s.reserve(now.Add(refetch)); paused[p] {
 			t.Errorf("after %v: paused for longer than %v", step.after, refetch)
 		}
+	}
+	if n := testutil.ToFloat64(m.fetchErrors.WithLabelValues("push")); n != 5 {
+		t.Errorf("%v of 5 errors are counted", n)
 	}
 }
 
