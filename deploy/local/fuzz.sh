@@ -2,20 +2,27 @@
 # Runs every fuzz target of the module for $FUZZTIME (10s), $FUZZERS (2) at a
 # time with one worker each. A test binary takes one target a call and is built
 # once for all targets of its package. A target's output comes when it has ended.
-# All run, also after one has failed.
+# All run, also after one has failed. COVERAGE=own is guided by the coverage of this
+# module alone, and not by that of all it is built from, which go test -fuzz compiles
+# once more for that: five times the CPU of the build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-export FUZZTIME=${FUZZTIME:-10s}
-dir=$(mktemp -d) corpus=$(go env GOCACHE)/fuzz
-export dir corpus
+export FUZZTIME=${FUZZTIME:-10s} COVERAGE=${COVERAGE:-all}
+dir=$(mktemp -d) corpus=$(go env GOCACHE)/fuzz module=$(go list -m)
+export dir corpus module
 trap 'rm -rf "$dir"' EXIT
 
 # binary PACKAGE: where its test binary is.
 binary() { echo "$dir/${1//\//_}"; }
 
-# build PACKAGE: as go test -fuzz does, but for what lint.sh does.
-build() { go test -c -vet=off -fuzz . -o "$(binary "$1")" "$1"; }
+# build PACKAGE: as go test -fuzz does, but for what lint.sh does, and where coverage
+# is counted. libfuzzer is the flag by which go test has it counted.
+build() {
+  local counted=(-fuzz .)
+  [ "$COVERAGE" != own ] || counted=(-gcflags="$module/...=-d=libfuzzer")
+  go test -c -vet=off "${counted[@]}" -ldflags='-s -w' -o "$(binary "$1")" "$1"
+}
 
 # fuzz PACKAGE TARGET: what it found interesting is kept where go test keeps it.
 fuzz() {
@@ -25,6 +32,10 @@ fuzz() {
   out=$(cd "$1" && "$(binary "$1")" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" -test.fuzzminimizetime 5s \
     -test.parallel 1 -test.fuzzcachedir "$corpus/$(go list .)" 2>&1) || status=$?
   printf 'fuzz: %s %s for %s\n%s\n' "$1" "$2" "$FUZZTIME" "$out"
+  if grep -q 'not built with coverage instrumentation' <<<"$out"; then
+    echo "fuzz: $1 $2 was blind: nothing counted its coverage"
+    return 1
+  fi
   if [ "$status" != 0 ] && only_late "$out"; then
     echo "fuzz: $1 $2 found nothing; that it ended in its last moment is go.dev/issue/75804"
     return 0
