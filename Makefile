@@ -34,12 +34,13 @@ demo: ## the whole way of 100,000 notifications in one process; nothing to insta
 	@bin/pushworker demo $(DEMO)
 
 .PHONY: test
-test: ## everything: real servers, lint, fuzzing, all tests, with -race but where workers are judged from outside
+test: ## everything: real servers, lint, fuzzing, all tests, with -race but where workers are judged from outside or the SDK of Firebase is linked
 	@P='$(P)' TIMEOUT='$(TIMEOUT)' FUZZTIME='$(or $(FUZZTIME),3s)' PKG='$(PKG)' deploy/local/test.sh
 
 .PHONY: unit
-unit: ## tests that need no server, with -race
+unit: ## tests that need no server, with -race but where the SDK of Firebase is linked
 	@env -u PUSHFLEET_TEST_SERVERS go test -race -p $(P) -timeout $(TIMEOUT) $(PKG)
+	@env -u PUSHFLEET_TEST_SERVERS PKG='$(PKG)' deploy/local/raceless.sh -p $(P) -timeout $(TIMEOUT)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s)

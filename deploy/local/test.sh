@@ -78,13 +78,15 @@ go_tests() {
     go test "$@" -count=1 -vet=off -timeout "${TIMEOUT:-60m}" "${packages[@]}" 2>&1 | tee -a "$log"
 }
 
-# all_tests runs both kinds, also when the first has failed. Of the second no more
-# than two at once: a worker that is starved leaves its group, and repeats.
+# all_tests runs every kind, also when one has failed. Of the last no more than two
+# at once: a worker that is starved leaves its group, and repeats.
 all_tests() {
   local packages status=0 at_once=${P:-2}
   # shellcheck disable=SC2086 # PKG may be several
   packages=$(go list ${PKG:-./...}) || return
   echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | go_tests -race -p "$at_once" || status=$?
+  echo "-- without, where files say so" &&
+    deploy/local/raceless.sh -count=1 -vet=off -timeout "${TIMEOUT:-60m}" -p "$at_once" 2>&1 | tee -a "$log" || status=$?
   echo "-- of workers from outside" && (grep -E "$harness" <<<"$packages" || true) | go_tests -p $((at_once < 2 ? at_once : 2)) || status=$?
   return "$status"
 }
@@ -98,7 +100,7 @@ tests() {
 phase "fetch servers" deploy/local/fetch.sh --tests
 phase "build" go build -o bin/ ./cmd/... ./deploy/local/servers
 start_lint
-phase "fuzz" deploy/local/fuzz.sh
+phase "fuzz" env COVERAGE=own deploy/local/fuzz.sh
 phase "tests" tests
 phase "gofmt, vet, staticcheck, govulncheck" finish_lint
 report

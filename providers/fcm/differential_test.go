@@ -1,3 +1,8 @@
+//go:build !race
+
+// Firebase's SDK is 360 packages, which nothing else of ours needs: they are not
+// compiled once more for the race detector. deploy/local/raceless.sh tests these.
+
 package fcm_test
 
 import (
@@ -317,46 +322,4 @@ func recorded(t *testing.T, r *providertest.Recorder) *fcm.Client {
 	return newClient(t, fcm.Options{ServiceAccount: account, ProjectID: "shop-1", Pool: h2.Options{
 		URL: r.URL, TLS: &tls.Config{RootCAs: roots}, Connections: 1, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 10}},
 	}})
-}
-
-// form is a message in the REST interface's own words.
-type form string
-
-func (f form) MarshalJSON() ([]byte, error) { return []byte(f), nil }
-
-func TestMessagesThatAreRefused(t *testing.T) {
-	for why, f := range map[string]form{
-		"topic":         `{"topic":"secret-looking text"}`,
-		"condition":     `{"condition":"secret-looking text"}`,
-		"live activity": `{"token":"x","apns":{"live_activity_token":"secret-looking text"}}`,
-		"installation":  `{"fid":"secret-looking text"}`,
-		"no target":     `{"notification":{"title":"secret-looking text"}}`,
-		"no object":     `["secret-looking text"]`,
-		"no JSON":       `secret-looking text`,
-		"priority":      `{"token":"x","android":{"priority":"secret-looking text"}}`,
-		"ttl":           `{"token":"x","android":{"ttl":"secret-looking text"}}`,
-		"negative ttl":  `{"token":"x","android":{"ttl":"-5s"}}`,
-		"pf_id":         `{"token":"x","data":{"pf_id":""}}`,
-	} {
-		if m, err := fcm.FromMessage(f, time.Now()); err == nil {
-			t.Errorf("%s: read as %+v", why, m)
-		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the error repeats the message: %v", why, err)
-		}
-	}
-	if m, err := fcm.FromMessage(form(`{"token":"x","data":{"pf_id":"n7","k":"v"}}`), time.Now()); err != nil || m.ID != "n7" || string(m.Data) != `{"k":"v"}` {
-		t.Errorf("%+v, %v", m, err)
-	}
-}
-
-// What is shown becomes our own fields, so that Apple's devices show it too, and
-// nothing of it is left as an override.
-func TestShownTextBecomesOurs(t *testing.T) {
-	m, err := fcm.FromMessage(form(`{"token":"x","notification":{"title":"T","body":"B","image":"https://i.example/1"}}`), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Title != "T" || m.Body != "B" || m.Image != "https://i.example/1" || len(m.FCM) > 0 || m.PushType != "alert" {
-		t.Errorf("read as %+v", m)
-	}
 }
