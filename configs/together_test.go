@@ -29,6 +29,9 @@ func TestContradictions(t *testing.T) {
 		{"status rows die before the last copy of their record", func(c *Config) { c.Cassandra.TTL = 204*time.Hour - time.Second }, "cassandra.ttl"},
 		{"a longer dedupe window without a longer TTL", func(c *Config) { c.Dedupe.Window = 300 * time.Hour }, "cassandra.ttl"},
 		{"a longer retention without a longer TTL", func(c *Config) { c.Kafka.Topics.Retention = 700 * time.Hour }, "cassandra.ttl"},
+		{"a greater age, up to which a copy may be held, without a longer TTL", func(c *Config) {
+			c.Cassandra.TTL, c.Lanes[1].GreatestAge = 204*time.Hour, 24*time.Hour+time.Second
+		}, "cassandra.ttl"},
 		{"retries that take longer than any greatest age", func(c *Config) {
 			c.Retries = Retries{Max: 100, Tiers: []time.Duration{2 * time.Hour}, Deferral: 3 * time.Hour}
 			c.Cassandra.TTL = 300 * time.Hour
