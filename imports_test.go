@@ -89,6 +89,7 @@ var testsAlso = map[string][]string{
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
 	"users":           {"users/userstest"},
+	"stages":          {"shards"},
 	"status":          {"status/statustest"},
 }
 

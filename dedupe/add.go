@@ -27,8 +27,8 @@ import (
 // whatever the filter says; what was committed is in the filter or under its
 // mark; and what Redis loses later, it loses together with the sentinel.
 // (Redis that fails over to a replica which lags loses the latest adds and
-// keeps the sentinel: a second copy produced of those ids, and of none else,
-// is sent again.)
+// keeps the sentinel, and nothing can tell: a second copy produced of those
+// ids, and of none else, is sent again. TestFailOverForgetsTheLastAddsOnly.)
 func (f *Filter) Add(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil

@@ -46,6 +46,12 @@ func Redis(t testing.TB, o local.RedisOptions) *local.Server {
 	return own(t, func(ctx context.Context) (*local.Server, error) { return local.StartRedis(ctx, o) })
 }
 
+// RedisPair starts a Redis with a replica that can lag and take over.
+func RedisPair(t testing.TB) *local.RedisPair {
+	t.Helper()
+	return own(t, local.StartRedisPair)
+}
+
 // RedisCluster starts a Redis Cluster of three nodes; it takes about 2 s.
 func RedisCluster(t testing.TB, o local.RedisOptions) *local.RedisCluster {
 	t.Helper()
