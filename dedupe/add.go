@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -38,7 +37,7 @@ func (f *Filter) Add(ctx context.Context, ids []string) error {
 	s := f.scratch()
 	defer f.done(s)
 	s.groups.Arrange(len(ids), shards.Filters, func(i int) int { return shards.FilterShard(ids[i]) })
-	w := f.window(f.number(time.Now()))
+	w := f.window(f.number(f.now()))
 	f.inserts(ctx, s, w, ids)
 	all := make([]*ask, len(s.asks))
 	for i := range s.asks {
@@ -50,7 +49,7 @@ func (f *Filter) Add(ctx context.Context, ids []string) error {
 	// A filter that does not exist was wiped, or never made: make it, with its
 	// birth, and add again.
 	if len(lost) > 0 {
-		if err := f.create(ctx, w, shardsOf(lost), time.Now()); err != nil {
+		if err := f.create(ctx, w, shardsOf(lost), f.now()); err != nil {
 			return err
 		}
 		for _, a := range lost {

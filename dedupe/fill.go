@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,7 +28,7 @@ type Fill struct {
 // Capacity is that of the configuration, which a filter made before a change
 // does not have.
 func (f *Filter) Fill(ctx context.Context) (Fill, error) {
-	now := time.Now()
+	now := f.now()
 	w := f.window(f.number(now))
 	pipe := f.client.Pipeline()
 	var cards, marks [shards.Filters]*redis.IntCmd

@@ -3,6 +3,7 @@ package dedupe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 type Filter struct {
 	Options
 	client redis.UniversalClient
+	now    func() time.Time // the worker's clock
 
 	mu      sync.Mutex
 	windows map[int64]*window
@@ -31,9 +33,13 @@ var (
 	unknownBirth = birthPrefix + "?" // asked for while the birth is not known; never added
 )
 
-// slack is by how much clocks may differ, of workers and of those who mint
-// ids, and how long a command may be on its way.
+// slack is by how much the clocks of those who mint ids may be ahead, and how
+// long a command may be on its way.
 const slack = 5 * time.Minute
+
+// apart is by how much the clocks of two workers may differ, ten minutes either
+// way: one is in the next window already when the other is not.
+const apart = 20 * time.Minute
 
 // New makes a filter; it talks to Redis on first use. The client stays the
 // caller's.
@@ -41,7 +47,7 @@ func New(client redis.UniversalClient, o Options) (*Filter, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	f := &Filter{Options: o, client: client, windows: map[int64]*window{}}
+	f := &Filter{Options: o, client: client, now: time.Now, windows: map[int64]*window{}}
 	f.scratches.New = func() any { return &scratch{} }
 	return f, nil
 }
@@ -53,7 +59,7 @@ func (f *Filter) number(at time.Time) int64 { return at.UnixNano() / int64(f.Win
 // the start of the previous window, and some for clocks that differ. Of an id
 // that may be older a no says nothing.
 func (f *Filter) Horizon(now time.Time) time.Time {
-	return time.Unix(0, (f.number(now)-1)*int64(f.Window)).Add(slack)
+	return time.Unix(0, (f.number(now)-1)*int64(f.Window)).Add(apart)
 }
 
 // window returns a window, and lets go of those that are not asked any more.
@@ -64,7 +70,7 @@ func (f *Filter) window(number int64) *window {
 	if w == nil {
 		w = newWindow(number, f.Window)
 		f.windows[number] = w
-		oldest := f.number(time.Now()) - 1
+		oldest := f.number(f.now()) - 1
 		for n := range f.windows {
 			if n < oldest {
 				delete(f.windows, n)
@@ -91,6 +97,7 @@ type ask struct {
 	cmd    *redis.Cmd
 	marks  *redis.Cmd // for a question: how many marks of full filters there are
 	failed error      // for an add
+	early  bool       // for a question: the window has not begun by our clock
 }
 
 func (f *Filter) scratch() *scratch { return f.scratches.Get().(*scratch) }
@@ -103,7 +110,8 @@ func (f *Filter) done(s *scratch) {
 
 // Check sets maybe[i] when ids[i] may have been added in the current or the
 // previous window, and clears it when it certainly was not. Both slices have
-// the same length. It is one pipelined round trip of up to 192 commands.
+// the same length. It is one pipelined round trip of up to 192 commands, 256 in
+// the last 20 minutes of a window.
 //
 // An error means that Redis could not be asked; then maybe says nothing.
 func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
@@ -117,8 +125,15 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 	s := f.scratch()
 	defer f.done(s)
 	s.groups.Arrange(len(ids), shards.Filters, func(i int) int { return shards.FilterShard(ids[i]) })
-	now := f.number(time.Now())
-	f.questions(ctx, s, ids, maybe, f.window(now), f.window(now-1))
+	now := f.now()
+	n := f.number(now)
+	windows := [3]*window{f.window(n), f.window(n - 1)}
+	asked := windows[:2]
+	// Workers whose clocks are ahead add to the next window.
+	if next := f.window(n + 1); !now.Before(next.start.Add(-apart)) {
+		asked = append(asked, next)
+	}
+	f.questions(ctx, s, ids, maybe, asked)
 	if len(s.asks) == 0 {
 		return nil
 	}
@@ -146,26 +161,29 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 
 // questions makes the commands, and answers for the shards that need not be
 // asked because a filter is known to be full. A full filter is full for every
-// window asked, so its mark is asked for once a shard.
-func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe []bool, current, previous *window) {
+// window asked, so its mark is asked for once a shard. The windows are the
+// current one, the previous one, and the next one when it has begun for others.
+func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe []bool, windows []*window) {
 	// All room first: the commands point into these slices.
-	windows := [2]*window{current, previous}
 	s.asks, s.args, s.births = s.asks[:0], s.args[:0], s.births[:0]
-	if need := len(windows)*(len(ids)+4*shards.Filters) + 3*shards.Filters; cap(s.args) < need {
+	if need := len(windows)*(len(ids)+5*shards.Filters) + shards.Filters; cap(s.args) < need {
 		s.args = make([]any, 0, need)
 	}
 	if cap(s.births) < len(windows)*shards.Filters {
 		s.births = make([]string, 0, len(windows)*shards.Filters)
 	}
 	for k, of := range s.groups.All() {
-		if current.full[k].Load() || previous.full[k].Load() {
+		if slices.ContainsFunc(windows, func(w *window) bool { return w.full[k].Load() }) {
 			for _, i := range of {
 				maybe[i] = true
 			}
 			continue
 		}
 		start := len(s.args)
-		s.args = append(s.args, "EXISTS", &current.fulls[k], &previous.fulls[k])
+		s.args = append(s.args, "EXISTS")
+		for _, w := range windows {
+			s.args = append(s.args, &w.fulls[k])
+		}
 		marks := redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)
 		for _, w := range windows {
 			birth := w.born[k].Load()
@@ -175,7 +193,7 @@ func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe 
 			for _, i := range of {
 				s.args = append(s.args, &ids[i])
 			}
-			s.asks = append(s.asks, ask{w: w, k: k, ids: of, birth: birth, marks: marks,
+			s.asks = append(s.asks, ask{w: w, k: k, ids: of, birth: birth, marks: marks, early: w.number > windows[0].number,
 				cmd: redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)})
 			marks = nil
 		}
@@ -196,8 +214,9 @@ func (a *ask) read(ids []string, maybe []bool) error {
 		return err
 	}
 	// Without the sentinel a no is worth nothing, except for ids that are
-	// younger than the filter.
-	whole := yes(reply[0])
+	// younger than the filter. Of a window that has not begun only a yes counts:
+	// its filter may be missing, as it is made for when it begins.
+	whole := yes(reply[0]) || a.early
 	exempt := int64(0)
 	if !whole && a.birth > 0 && yes(reply[1]) {
 		exempt = a.birth + slack.Milliseconds()

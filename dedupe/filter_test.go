@@ -168,7 +168,7 @@ func TestHorizon(t *testing.T) {
 					t.Errorf("%v into a window: what was added %v ago is forgotten, the horizon is %v ago", into, now.Sub(a.at), now.Sub(horizon))
 				}
 			}
-			if want := f.Window + into; forgotten == 0 || now.Sub(horizon) < want-2*slack || now.Sub(horizon) > want {
+			if want := f.Window + into; forgotten == 0 || now.Sub(horizon) < want-apart || now.Sub(horizon) > want {
 				t.Errorf("%v into a window: %d forgotten, the horizon is %v ago, want about %v", into, forgotten, now.Sub(horizon), want)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 // with their birth. It also learns births from other workers. Call it at start
 // and then every half minute or so; every worker may.
 func (f *Filter) Prepare(ctx context.Context) error {
-	now := time.Now()
+	now := f.now()
 	n := f.number(now)
 	previous, current, next := f.window(n-1), f.window(n), f.window(n+1)
 	var errs []error
@@ -26,7 +26,7 @@ func (f *Filter) Prepare(ctx context.Context) error {
 	}
 	// Nothing is added to a window before it starts, so a filter that exists by
 	// then is whole. Clocks differ, so the last minutes do not count.
-	if now.Before(next.start.Add(-slack)) {
+	if now.Before(next.start.Add(-apart)) {
 		errs = append(errs, f.insert(ctx, next, allShards(), sentinel))
 	}
 	return errors.Join(errs...)
@@ -40,7 +40,7 @@ func (f *Filter) Prepare(ctx context.Context) error {
 // filters a birth. Said of a Redis that lost its memory it causes repeats; it
 // is safe to say again while the filters exist.
 func (f *Filter) DeclareNew(ctx context.Context) error {
-	n := f.number(time.Now())
+	n := f.number(f.now())
 	for _, w := range []*window{f.window(n - 1), f.window(n), f.window(n + 1)} {
 		found, err := f.look(ctx, w)
 		if err != nil {
