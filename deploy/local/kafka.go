@@ -30,6 +30,8 @@ type KafkaOptions struct {
 	Access *Access
 	// Properties are set over those of server.properties.
 	Properties map[string]string
+
+	archiveTo string // where to write the archive of classes as it ends; empty = start with one
 }
 
 // briefly makes Java start with about half the CPU, and run slower at length: it
@@ -52,6 +54,13 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Server, error) {
 	}
 	if o.Heap == "" {
 		o.Heap = "512m"
+	}
+	classes, err := archived(java, jars)
+	if err != nil {
+		return nil, fmt.Errorf("starting kafka: %w", err)
+	}
+	if o.archiveTo != "" {
+		classes = []string{"-XX:ArchiveClassesAtExit=" + o.archiveTo}
 	}
 	return launch(ctx, "kafka", o.Dir, 3, func(dir string, ports []int) (*Server, error) {
 		files, err := kafkaFiles(dir, o, ports)
@@ -76,6 +85,7 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Server, error) {
 				if o.Brief {
 					args = append(args, briefly...)
 				}
+				args = append(args, classes...)
 				return exec.Command(java, append(args, "kafka.Kafka", "server.properties")...)
 			},
 			ready: func(ctx context.Context) error { return kafkaReady(ctx, s.addr) },
@@ -94,7 +104,11 @@ func kafkaFormat(ctx context.Context, java, jars, dir string, access *Access) er
 	if _, err := rand.Read(id); err != nil {
 		return fmt.Errorf("formatting kafka's storage: %w", err)
 	}
-	args := append(slices.Clone(briefly),
+	classes, err := archived(java, jars)
+	if err != nil {
+		return fmt.Errorf("formatting kafka's storage: %w", err)
+	}
+	args := append(slices.Concat(briefly, classes),
 		"-Xmx256m",
 		"-Dlog4j2.configurationFile="+filepath.Join(dir, "log4j2.properties"),
 		"-cp", filepath.Join(jars, "*"), "kafka.tools.StorageTool", "format",

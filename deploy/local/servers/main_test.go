@@ -29,6 +29,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"run", "--no-such-flag"}, exitUsage, "no-such-flag"},
 		{[]string{"run", "--", "no-such-command"}, exitFailed, "no-such-command"}, // before a server is started
 		{[]string{"up", "now"}, exitUsage, `unexpected argument "now"`},
+		{[]string{"archive", "now"}, exitUsage, `unexpected argument "now"`},
 		{[]string{"up", "-o", "xml"}, exitUsage, `"xml"`},
 	} {
 		var stdout, stderr bytes.Buffer
