@@ -129,3 +129,48 @@ func TestProgressOfALine(t *testing.T) {
 		}
 	}
 }
+
+// What was to have places of the window leaves before they are free. It takes
+// none of them; and once polling has ended nobody waits for places for nothing.
+func TestPlacesOfWhatHasLeft(t *testing.T) {
+	for why, stops := range map[string]bool{"while others go on": false, "the worker stops": true} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shop := Route{Platform: APNS, App: "shop"}
+				r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+				p := &Pipeline{Options: Options{Window: 20}, answered: newQueue[*Delivery]()}
+				l := r.lines[chargeNone]
+				if !r.window.TryAcquire(20) {
+					t.Fatal("the window is not empty")
+				}
+				ds := waitingFor("a", 5)
+				l.waiting.put(l, ds)
+				polling, stop := context.WithCancel(t.Context())
+				defer stop()
+				entered := make(chan int, 1)
+				go func() { entered <- len(p.enter(polling, t.Context(), l, nil)) }()
+				synctest.Wait()
+				ds[0].Item.batch.Tracker.Leave()
+				p.giveBackLeaving(l)
+				if stops {
+					stop()
+				} else {
+					r.settled(20)
+				}
+				synctest.Wait()
+				if len(entered) == 0 {
+					t.Error("waits for places with nothing that needs them")
+				} else if n := <-entered; n != 0 {
+					t.Errorf("%d entered of a partition that has left", n)
+				}
+				if stops {
+					r.settled(20)
+					synctest.Wait()
+				}
+				if !r.window.TryAcquire(20) {
+					t.Error("places are held by what has left")
+				}
+			})
+		})
+	}
+}
