@@ -104,24 +104,30 @@ func (n *nemesis) lastOf(ctx context.Context, s *slot, d *death) error {
 func (n *nemesis) expose(ctx context.Context, d *death) error {
 	patience, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
-	for {
-		err := n.readRows(patience, d)
-		if err == nil {
-			return nil
-		}
+	left := func() bool {
 		n.mu.Lock()
-		gone := n.gone
-		if gone {
+		defer n.mu.Unlock()
+		if n.gone {
 			n.unread = append(n.unread, *d)
 		}
-		n.mu.Unlock()
-		if gone {
+		return n.gone
+	}
+	return n.readPatiently(patience, d, left)
+}
+
+// readPatiently reads the rows of a dead worker's pushes, until ctx ends or leave
+// says that somebody else will. The store may be away for a moment, and so may
+// the reader's session: others use it too.
+func (n *nemesis) readPatiently(ctx context.Context, d *death, leave func() bool) error {
+	for {
+		err := n.readRows(ctx, d)
+		switch {
+		case err == nil, leave():
 			return nil
-		}
-		if patience.Err() != nil {
+		case ctx.Err() != nil:
 			return fmt.Errorf("reading what a kill has exposed: %w", err)
 		}
-		hold(patience, linger)
+		hold(ctx, linger)
 	}
 }
 
@@ -195,8 +201,8 @@ func (n *nemesis) makeUp(ctx context.Context) error {
 		n.unread = nil
 		n.mu.Unlock()
 		for i := range unread {
-			if err := n.readRows(ctx, &unread[i]); err != nil {
-				return fmt.Errorf("reading what a kill has exposed: %w", err)
+			if err := n.readPatiently(ctx, &unread[i], func() bool { return false }); err != nil {
+				return err
 			}
 		}
 	}
