@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Kind says what is special about a user.
@@ -69,8 +69,8 @@ func Default(app string, records int) Options {
 type User struct {
 	ID          string
 	Kind        Kind
-	Devices     []pipeline.Device
-	Preferences pipeline.Preferences
+	Devices     []push.Device
+	Preferences push.Preferences
 }
 
 // Crowd is the users of Options. It is safe for concurrent use.
@@ -140,7 +140,7 @@ func (c *Crowd) User(i int) User {
 		case 0:
 			u.Preferences.OptOutAll = true
 		case 1:
-			u.Preferences.Channels = []string{pipeline.ChannelPush}
+			u.Preferences.Channels = []string{push.ChannelPush}
 		case 2:
 			u.Preferences.Types = types[:]
 		}
@@ -164,20 +164,20 @@ func (c *Crowd) AppOf(i int) string {
 }
 
 // device makes up a device; half of them are Apple's.
-func (c *Crowd) device(r *rand.Rand, app string, dead bool) pipeline.Device {
+func (c *Crowd) device(r *rand.Rand, app string, dead bool) push.Device {
 	var raw [32]byte
 	for i := range raw {
 		raw[i] = byte(r.Uint32())
 	}
-	d := pipeline.Device{Platform: pipeline.APNS, Environment: pipeline.Production, App: app,
+	d := push.Device{Platform: push.APNS, Environment: push.Production, App: app,
 		Token: hex.EncodeToString(raw[:]), Locale: "en", RegisteredAt: registered}
 	if r.IntN(2) == 0 {
-		d.Platform, d.Environment = pipeline.FCM, ""
+		d.Platform, d.Environment = push.FCM, ""
 		d.Token = "f" + d.Token[1:22] + ":APA91b" + d.Token[:60]
 	}
 	if dead {
 		d.Token = DeadPrefix + d.Token[len(DeadPrefix):]
 	}
-	d.Hash = pipeline.DeviceHash(d.Platform, d.Token)
+	d.Hash = push.DeviceHash(d.Platform, d.Token)
 	return d
 }

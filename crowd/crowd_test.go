@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // TestRecordsMeetTheirFate holds what the crowd says of its records against
@@ -22,8 +23,8 @@ func TestRecordsMeetTheirFate(t *testing.T) {
 	for range 20_000 {
 		rec := g.Next(time.Now())
 		fates[rec.Fate]++
-		var m pipeline.Message
-		defect := pipeline.Decode(rec.Value, &m)
+		var m push.Message
+		defect := decode.Message(rec.Value, &m)
 		usable := rec.Value != nil && defect == nil && m.App == "shop"
 		if usable == (rec.Fate == crowd.DeadLetters) {
 			t.Fatalf("fate %v, decoder says %v of %s", rec.Fate, defect, rec.Value)
@@ -106,8 +107,8 @@ func TestUsersAreOfOneApp(t *testing.T) {
 	g, records := c.Records(), map[string]int{}
 	for range 5000 {
 		rec := g.Next(time.Now())
-		var m pipeline.Message
-		if rec.Fate == crowd.DeadLetters || pipeline.Decode(rec.Value, &m) != nil {
+		var m push.Message
+		if rec.Fate == crowd.DeadLetters || decode.Message(rec.Value, &m) != nil {
 			continue
 		}
 		records[m.App]++

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Targets are one user's devices, by what the provider says of their tokens.
@@ -26,7 +26,7 @@ func (c *Crowd) Targets(i int) (t Targets) {
 }
 
 // Add adds one device, by what its token looks like.
-func (t *Targets) Add(d pipeline.Device) {
+func (t *Targets) Add(d push.Device) {
 	if strings.HasPrefix(d.Token, DeadPrefix) {
 		t.Dead = append(t.Dead, d.Hash)
 	} else {
@@ -50,12 +50,12 @@ type Push struct {
 
 // Ended is all that is known of one notification that has its final outcome.
 type Ended struct {
-	Rows   []pipeline.Row
+	Rows   []push.Row
 	Pushes []Push // one for each device that the provider was asked about
 	// May are the outcomes that were meant for the notification; none = any. A
 	// living device may end with one of them too, but with no SUPPRESSED, which
 	// is for the whole.
-	May []pipeline.Outcome
+	May []push.Outcome
 	// Removed reports whether a dead token may be gone from its user's record,
 	// so that a notification has nothing to do with it: because its provider has
 	// said before that it is dead.
@@ -66,8 +66,8 @@ type Ended struct {
 // living devices of a notification that was DELIVERED, without those that are
 // explained.
 func (t *Targets) Missed(e *Ended) (devices []string) {
-	h := pipeline.History{Rows: e.Rows}
-	if h.Outcome() != pipeline.OutcomeDelivered {
+	h := push.History{Rows: e.Rows}
+	if h.Outcome() != push.OutcomeDelivered {
 		return nil
 	}
 	for _, d := range t.Live {
@@ -90,8 +90,8 @@ func (t *Targets) Wrong(e *Ended) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("was pushed to device %s, which is none of its user's", p.Device))
 		}
 	}
-	h := pipeline.History{Rows: e.Rows}
-	if h.Outcome() != pipeline.OutcomeDelivered {
+	h := push.History{Rows: e.Rows}
+	if h.Outcome() != push.OutcomeDelivered {
 		return wrong
 	}
 	for _, d := range t.Dead {
@@ -114,19 +114,19 @@ func (e *Ended) accepted(device string) int {
 
 // explained reports whether a row says why a living device got nothing, and
 // that was meant to be possible.
-func (e *Ended) explained(h *pipeline.History, device string) bool {
+func (e *Ended) explained(h *push.History, device string) bool {
 	s, known := h.DeviceState(device)
 	switch {
 	case !known:
 		// In a lane that sends at most once a worker may die with the intents of
 		// some devices durable: then none of the others is sent to any more.
-		return slices.Contains(e.May, pipeline.OutcomeUnknown) && slices.ContainsFunc(h.Rows, func(r pipeline.Row) bool { return r.State == pipeline.StateUnknown })
-	case !s.Final() || s == pipeline.StateDelivered:
+		return slices.Contains(e.May, push.OutcomeUnknown) && slices.ContainsFunc(h.Rows, func(r push.Row) bool { return r.State == push.StateUnknown })
+	case !s.Final() || s == push.StateDelivered:
 		return false
-	case s == pipeline.StateSuppressed: // a limit is for the whole; an opt-out may come on the way
-		return slices.Contains(e.May, pipeline.OutcomeSuppressed) && slices.ContainsFunc(h.Rows, func(r pipeline.Row) bool {
+	case s == push.StateSuppressed: // a limit is for the whole; an opt-out may come on the way
+		return slices.Contains(e.May, push.OutcomeSuppressed) && slices.ContainsFunc(h.Rows, func(r push.Row) bool {
 			return r.Device == device && strings.HasPrefix(r.Reason, "opted_out")
 		})
 	}
-	return len(e.May) == 0 || slices.ContainsFunc(e.May, func(o pipeline.Outcome) bool { return o.String() == s.String() })
+	return len(e.May) == 0 || slices.ContainsFunc(e.May, func(o push.Outcome) bool { return o.String() == s.String() })
 }

@@ -6,21 +6,21 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Every way in which a notification can miss one of its user's devices, or go to
 // another, is noticed; what the crowd meant, or a row explains, is not.
 func TestTargetsNotice(t *testing.T) {
-	row := func(device string, s pipeline.State) pipeline.Row {
-		return pipeline.Row{ID: "n", Device: device, State: s}
+	row := func(device string, s push.State) push.Row {
+		return push.Row{ID: "n", Device: device, State: s}
 	}
 	yes := func(device string) crowd.Push { return crowd.Push{Device: device, Accepted: 1} }
 	no := func(device string) crowd.Push { return crowd.Push{Device: device, Refused: 1} }
-	const sent, failed, unknown = pipeline.StateDelivered, pipeline.StateFailed, pipeline.StateUnknown
-	reaches := []pipeline.Outcome{pipeline.OutcomeDelivered}
-	limited := append(reaches, pipeline.OutcomeSuppressed)
-	once := append(reaches, pipeline.OutcomeUnknown)
+	const sent, failed, unknown = push.StateDelivered, push.StateFailed, push.StateUnknown
+	reaches := []push.Outcome{push.OutcomeDelivered}
+	limited := append(reaches, push.OutcomeSuppressed)
+	once := append(reaches, push.OutcomeUnknown)
 	everybody := func(string) bool { return true }
 	for _, tt := range []struct {
 		why    string
@@ -30,38 +30,38 @@ func TestTargetsNotice(t *testing.T) {
 		wrong  string // part of what is said; empty = nothing is
 	}{
 		{"all three", crowd.Targets{Live: []string{"a", "b", "c"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("b", sent), row("c", sent)}, Pushes: []crowd.Push{yes("a"), yes("b"), yes("c")}}, "", ""},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("b", sent), row("c", sent)}, Pushes: []crowd.Push{yes("a"), yes("b"), yes("c")}}, "", ""},
 		{"the third never", crowd.Targets{Live: []string{"a", "b", "c"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("b", sent)}, Pushes: []crowd.Push{yes("a"), yes("b")}}, "c", ""},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("b", sent)}, Pushes: []crowd.Push{yes("a"), yes("b")}}, "c", ""},
 		{"a row alone reaches nobody", crowd.Targets{Live: []string{"a", "b"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("b", sent)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("b", sent)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
 		{"given up, which was not meant", crowd.Targets{Live: []string{"a", "b"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("b", failed)}, Pushes: []crowd.Push{yes("a"), no("b")}}, "b", ""},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("b", failed)}, Pushes: []crowd.Push{yes("a"), no("b")}}, "b", ""},
 		{"given up, which was meant", crowd.Targets{Live: []string{"a", "b"}},
-			crowd.Ended{May: append(reaches, pipeline.OutcomeFailed), Rows: []pipeline.Row{row("a", sent), row("b", failed)}, Pushes: []crowd.Push{yes("a"), no("b")}}, "", ""},
+			crowd.Ended{May: append(reaches, push.OutcomeFailed), Rows: []push.Row{row("a", sent), row("b", failed)}, Pushes: []crowd.Push{yes("a"), no("b")}}, "", ""},
 		{"anything may be, but open", crowd.Targets{Live: []string{"a", "b", "c"}},
-			crowd.Ended{Rows: []pipeline.Row{row("a", sent), row("b", failed), row("c", pipeline.StateRetrying)}, Pushes: []crowd.Push{yes("a"), no("b")}}, "c", ""},
+			crowd.Ended{Rows: []push.Row{row("a", sent), row("b", failed), row("c", push.StateRetrying)}, Pushes: []crowd.Push{yes("a"), no("b")}}, "c", ""},
 		{"a limit is for the whole", crowd.Targets{Live: []string{"a", "b"}},
-			crowd.Ended{May: limited, Rows: []pipeline.Row{row("a", sent), row("b", pipeline.StateSuppressed)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
-		{"limited", crowd.Targets{Live: []string{"a", "b"}}, crowd.Ended{May: limited, Rows: []pipeline.Row{row("", pipeline.StateSuppressed)}}, "", ""},
+			crowd.Ended{May: limited, Rows: []push.Row{row("a", sent), row("b", push.StateSuppressed)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
+		{"limited", crowd.Targets{Live: []string{"a", "b"}}, crowd.Ended{May: limited, Rows: []push.Row{row("", push.StateSuppressed)}}, "", ""},
 		{"unknown, where that may be", crowd.Targets{Live: []string{"a", "b", "c"}},
-			crowd.Ended{May: once, Rows: []pipeline.Row{row("a", sent), row("b", unknown)}, Pushes: []crowd.Push{yes("a")}}, "", ""},
+			crowd.Ended{May: once, Rows: []push.Row{row("a", sent), row("b", unknown)}, Pushes: []crowd.Push{yes("a")}}, "", ""},
 		{"unknown, where it may not", crowd.Targets{Live: []string{"a", "b"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("b", unknown)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("b", unknown)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
 		{"that some may be unknown excuses nobody", crowd.Targets{Live: []string{"a", "b"}},
-			crowd.Ended{May: once, Rows: []pipeline.Row{row("a", sent)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
+			crowd.Ended{May: once, Rows: []push.Row{row("a", sent)}, Pushes: []crowd.Push{yes("a")}}, "b", ""},
 		{"the dead one is refused", crowd.Targets{Live: []string{"a"}, Dead: []string{"x"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("x", failed)}, Pushes: []crowd.Push{yes("a"), no("x")}}, "", ""},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("x", failed)}, Pushes: []crowd.Push{yes("a"), no("x")}}, "", ""},
 		{"the dead one was removed", crowd.Targets{Live: []string{"a"}, Dead: []string{"x"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent)}, Pushes: []crowd.Push{yes("a")}, Removed: everybody}, "", ""},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent)}, Pushes: []crowd.Push{yes("a")}, Removed: everybody}, "", ""},
 		{"the dead one was never tried", crowd.Targets{Live: []string{"a"}, Dead: []string{"x"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent)}, Pushes: []crowd.Push{yes("a")}}, "", "not known to be dead"},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent)}, Pushes: []crowd.Push{yes("a")}}, "", "not known to be dead"},
 		{"the dead one accepts", crowd.Targets{Live: []string{"a"}, Dead: []string{"x"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("x", sent)}, Pushes: []crowd.Push{yes("a"), yes("x")}}, "", "whose token is dead"},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("x", sent)}, Pushes: []crowd.Push{yes("a"), yes("x")}}, "", "whose token is dead"},
 		{"a stranger's device", crowd.Targets{Live: []string{"a"}},
-			crowd.Ended{May: reaches, Rows: []pipeline.Row{row("a", sent), row("z", sent)}, Pushes: []crowd.Push{yes("a"), yes("z")}}, "", "none of its user's"},
+			crowd.Ended{May: reaches, Rows: []push.Row{row("a", sent), row("z", sent)}, Pushes: []crowd.Push{yes("a"), yes("z")}}, "", "none of its user's"},
 		{"a stranger's device was tried, and no other", crowd.Targets{},
-			crowd.Ended{Rows: []pipeline.Row{row("z", failed)}, Pushes: []crowd.Push{no("z")}}, "", "none of its user's"},
+			crowd.Ended{Rows: []push.Row{row("z", failed)}, Pushes: []crowd.Push{no("z")}}, "", "none of its user's"},
 	} {
 		if got := strings.Join(tt.t.Missed(&tt.e), ","); got != tt.missed {
 			t.Errorf("%s: %q are missed, want %q", tt.why, got, tt.missed)

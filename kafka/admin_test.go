@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func (c *cluster) admin() *Admin {
@@ -139,7 +139,7 @@ func TestLagIsWhatIsNotCommitted(t *testing.T) {
 		t.Errorf("lag %v, want %v", lags, want)
 	}
 	states := s.State()
-	if len(states) != 1 || states[0] != (PartitionState{Partition: pipeline.Partition{Topic: "push"}, Committed: 3, End: 10, Open: 7}) {
+	if len(states) != 1 || states[0] != (PartitionState{Partition: push.Partition{Topic: "push"}, Committed: 3, End: 10, Open: 7}) {
 		t.Errorf("the source says %+v", states)
 	}
 	done, err := c.admin().Committed(t.Context(), "g", "push")

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // span is one batch that is out: its records and bytes are free again when the
@@ -33,7 +34,7 @@ type assignment struct {
 
 	options   *SourceOptions
 	topic     *topic
-	partition pipeline.Partition
+	partition push.Partition
 	tracker   *pipeline.Tracker
 	limits    limits
 

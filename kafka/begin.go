@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // atStart is the place that stands for a log's first offset, wherever that is.
@@ -38,7 +38,7 @@ func placeStarts(ctx context.Context, admin *kadm.Client, offsets map[string]map
 	starts := byPartition(listed)
 	for topic, partitions := range offsets {
 		for id, o := range partitions {
-			if start, ok := starts[pipeline.Partition{Topic: topic, ID: id}]; ok && o.EpochOffset().Offset == atStart {
+			if start, ok := starts[push.Partition{Topic: topic, ID: id}]; ok && o.EpochOffset().Offset == atStart {
 				partitions[id] = kgo.NewOffset().At(start)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // wireRecord is a record as a batch holds it, offset by offset.
@@ -150,10 +151,10 @@ func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
 			if it.Offset != int64(i) {
 				t.Fatalf("offset %d came as number %d", it.Offset, i)
 			}
-			if dead := it.Verdict == pipeline.Dead; dead != bomb {
+			if dead := it.Verdict == push.Dead; dead != bomb {
 				t.Errorf("offset %d is %v (%s)", i, it.Verdict, it.Reason)
 			}
-			if bomb && (it.Reason != pipeline.TooLarge || it.Detail != "batch" || it.Size != maxUnpacked || it.Value != nil || it.FirstSeen.IsZero()) {
+			if bomb && (it.Reason != push.TooLarge || it.Detail != "batch" || it.Size != maxUnpacked || it.Value != nil || it.FirstSeen.IsZero()) {
 				t.Errorf("offset %d: %s:%s of %d bytes, first seen %v", i, it.Reason, it.Detail, it.Size, it.FirstSeen)
 			}
 		}
@@ -178,7 +179,7 @@ func TestABatchTooLargeToUnpackAtTheVeryStart(t *testing.T) {
 	var dead, alive int
 	for _, b := range nextItems(t, s, 35) {
 		for _, it := range itemsOf(b) {
-			if it.Verdict == pipeline.Dead {
+			if it.Verdict == push.Dead {
 				dead++
 			} else {
 				alive++

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Commit implements pipeline.Source. What the coordinator could not take just
@@ -58,7 +58,7 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 	if s.options.Reread > 0 {
 		ctx = kgo.PreCommitFnContext(ctx, s.noteUnresolved)
 	}
-	var refused map[pipeline.Partition]error
+	var refused map[push.Partition]error
 	s.client.CommitOffsetsSync(ctx, moved,
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
 			if err = e; e == nil { // with an error there may be no response
@@ -101,7 +101,7 @@ func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) error {
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			from := p.Offset
-			if a := s.parts[pipeline.Partition{Topic: t.Topic, ID: p.Partition}]; a != nil {
+			if a := s.parts[push.Partition{Topic: t.Topic, ID: p.Partition}]; a != nil {
 				if first, ok := a.tracker.Unresolved(); ok {
 					from = min(from, first)
 				}
@@ -148,7 +148,7 @@ func (s *Source) moved() (moved offsets, owned *expulsion) {
 // zero value is empty.
 type offsets map[string]map[int32]kgo.EpochOffset
 
-func (o *offsets) set(p pipeline.Partition, at kgo.EpochOffset) {
+func (o *offsets) set(p push.Partition, at kgo.EpochOffset) {
 	if *o == nil {
 		*o = make(offsets)
 	}
@@ -158,27 +158,27 @@ func (o *offsets) set(p pipeline.Partition, at kgo.EpochOffset) {
 	(*o)[p.Topic][p.ID] = at
 }
 
-func refusals(resp *kmsg.OffsetCommitResponse) map[pipeline.Partition]error {
-	var refused map[pipeline.Partition]error
+func refusals(resp *kmsg.OffsetCommitResponse) map[push.Partition]error {
+	var refused map[push.Partition]error
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 				if refused == nil {
-					refused = make(map[pipeline.Partition]error)
+					refused = make(map[push.Partition]error)
 				}
-				refused[pipeline.Partition{Topic: t.Topic, ID: p.Partition}] = err
+				refused[push.Partition{Topic: t.Topic, ID: p.Partition}] = err
 			}
 		}
 	}
 	return refused
 }
 
-func (s *Source) noteCommits(moved offsets, refused map[pipeline.Partition]error) {
+func (s *Source) noteCommits(moved offsets, refused map[push.Partition]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for topic, partitions := range moved {
 		for id, o := range partitions {
-			p := pipeline.Partition{Topic: topic, ID: id}
+			p := push.Partition{Topic: topic, ID: id}
 			a := s.parts[p]
 			if a == nil || refused[p] != nil {
 				continue

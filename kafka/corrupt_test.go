@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // rot spoils one batch wherever it comes by, as long as it is on. It stands for
@@ -112,7 +112,7 @@ func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
 				var told troubles
 				options := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: told.health, Drain: mortal}
 				s := sources.source(options)
-				bad := pipeline.Partition{Topic: "push"}
+				bad := push.Partition{Topic: "push"}
 				take := func(s *Source, n int, from int64) {
 					t.Helper()
 					for _, b := range nextItems(t, s, n) {
@@ -173,7 +173,7 @@ func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
 			c, r := rotten(t, 25, tt.spoil)
 			c.options.Dial = r.dial
 			var told troubles
-			s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: func(p pipeline.Partition, err error) {
+			s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: func(p push.Partition, err error) {
 				told.health(p, err)
 				r.on.Store(false) // it was alone in an answer
 			}})
@@ -218,7 +218,7 @@ func TestASpoiltFetchBehindOtherTroubleIsFetchedAgain(t *testing.T) {
 	} {
 		s := newSource(*options(func(*SourceOptions) {}), slog.New(slog.DiscardHandler))
 		s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
-		a := s.parts[pipeline.Partition{Topic: "push"}]
+		a := s.parts[push.Partition{Topic: "push"}]
 		a.begin(stand{committed: 5, unresolved: -1}, 0)
 		began := time.Now()
 		tt.before(s, a, began)

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // Place is where a record stands in a topic.
@@ -114,7 +115,7 @@ func (d *DeadLetter) partitionKey() []byte {
 		return d.Key
 	}
 	var it pipeline.Item
-	if pipeline.Decode(d.Value, &it.Message) == nil && it.Owner() != "" {
+	if decode.Message(d.Value, &it.Message) == nil && it.Owner() != "" {
 		return []byte(it.Owner())
 	}
 	return []byte(d.Origin)

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // dlqTopics are those of lane "push" that a DLQ works with.
@@ -60,7 +61,7 @@ func TestADeadLetterTellsWhatIsKnown(t *testing.T) {
 	it.Redrive = 2
 	it.Trace = []pipeline.RecordHeader{{Key: headerOrigin, Value: []byte("push/7/1")}, {Key: "traceparent", Value: []byte("00-ab")}}
 	if err := c.producer(ProducerOptions{}).Produce(t.Context(), []pipeline.Handover{{To: pipeline.ToDLQ, Item: it, Attempt: 3, Hops: 1,
-		Reason: pipeline.RetriesUsed, Detail: "ServiceUnavailable", Devices: []string{"a", "b"}, Providers: []pipeline.Platform{pipeline.FCM, pipeline.APNS}}}); err != nil {
+		Reason: push.RetriesUsed, Detail: "ServiceUnavailable", Devices: []string{"a", "b"}, Providers: []push.Platform{push.FCM, push.APNS}}}); err != nil {
 		t.Fatal(err)
 	}
 	q := c.dlq("push")

@@ -8,14 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // fetch polls while there is room, until ctx ends. Rebalances are held up only
 // from a poll to the end of take: by then every record belongs to an
 // assignment, and the callbacks know what to do with it (F6).
 func (s *Source) fetch(ctx context.Context) {
-	paused := make(map[pipeline.Partition]bool) // what the client has been told
+	paused := make(map[push.Partition]bool) // what the client has been told
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if e := s.expulsion; e != nil {
@@ -47,7 +47,7 @@ func (s *Source) fetch(ctx context.Context) {
 // for that, and when to ask again (zero: nothing to wait for). Every partition
 // that is not paused has room for one batch, and no more than that is polled,
 // so no partition can exceed its window. The caller holds mu.
-func (s *Source) reserve(now time.Time) (room int, paused map[pipeline.Partition]bool, again time.Time) {
+func (s *Source) reserve(now time.Time) (room int, paused map[push.Partition]bool, again time.Time) {
 	use := make(map[*topic]*usage, len(s.topics))
 	for _, t := range s.topics {
 		use[t] = new(usage)
@@ -55,7 +55,7 @@ func (s *Source) reserve(now time.Time) (room int, paused map[pipeline.Partition
 	for _, a := range s.parts {
 		use[a.topic].partitions++
 	}
-	paused = make(map[pipeline.Partition]bool)
+	paused = make(map[push.Partition]bool)
 	open, bytes, room := 0, 0, s.options.BatchRecords
 	var unread []*assignment
 	for p, a := range s.parts {
@@ -131,7 +131,7 @@ func (u *usage) show(m *topicMetrics) {
 // pause brings the client's paused partitions from what it was told to what is
 // wanted. The client keeps pauses across a revoke; a new assignment is never
 // in want unless it has its own reason.
-func (s *Source) pause(told, want map[pipeline.Partition]bool) {
+func (s *Source) pause(told, want map[push.Partition]bool) {
 	resume, pause := make(map[string][]int32), make(map[string][]int32)
 	for p := range told {
 		if !want[p] {
@@ -178,7 +178,7 @@ func (s *Source) goTo(at offsets) {
 	var elsewhere offsets
 	for topic, partitions := range at {
 		for id, o := range partitions {
-			elsewhere.set(pipeline.Partition{Topic: topic, ID: id}, kgo.EpochOffset{Epoch: -1, Offset: o.Offset + 1})
+			elsewhere.set(push.Partition{Topic: topic, ID: id}, kgo.EpochOffset{Epoch: -1, Offset: o.Offset + 1})
 		}
 	}
 	s.client.SetOffsets(elsewhere)
@@ -200,7 +200,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 		}
 	}()
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		a := s.parts[pipeline.Partition{Topic: p.Topic, ID: p.Partition}]
+		a := s.parts[push.Partition{Topic: p.Topic, ID: p.Partition}]
 		if a == nil || a.ended {
 			return
 		}
@@ -306,7 +306,7 @@ func (s *Source) noteGap(e *PartitionError, gap int64) {
 
 // gap is how many offsets lie between at and what the log has: before its first
 // one, or behind its end.
-func (s *Source) gap(p pipeline.Partition, at int64) (int64, error) {
+func (s *Source) gap(p push.Partition, at int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(s.drains, s.options.Commit)
 	defer cancel()
 	starts, err := s.starts(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestItemsCarryWhatTheRecordSays(t *testing.T) {
@@ -29,7 +30,7 @@ func TestItemsCarryWhatTheRecordSays(t *testing.T) {
 		items = append(items, itemsOf(b)...)
 	}
 	it := items[0]
-	if it.ID != "n-0-1" || it.UserID != "u1" || string(it.Key) != "u1" || len(it.Value) == 0 || it.Verdict != pipeline.Undecided {
+	if it.ID != "n-0-1" || it.UserID != "u1" || string(it.Key) != "u1" || len(it.Value) == 0 || it.Verdict != push.Undecided {
 		t.Errorf("message not decoded: %q, verdict %v", it.ID, it.Verdict)
 	}
 	if it.Attempt != 0 || !it.FirstSeen.Equal(at) || !it.Timestamp.Equal(at) {
@@ -38,10 +39,10 @@ func TestItemsCarryWhatTheRecordSays(t *testing.T) {
 	if len(it.Trace) != 1 || it.Trace[0].Key != "traceparent" {
 		t.Errorf("trace %v, want the traceparent alone", it.Trace)
 	}
-	if it := items[1]; it.Verdict != pipeline.Dead || it.Reason != pipeline.EmptyValue || it.Offset != 1 {
+	if it := items[1]; it.Verdict != push.Dead || it.Reason != push.EmptyValue || it.Offset != 1 {
 		t.Errorf("a tombstone is %v %v, want dead: empty value", it.Verdict, it.Reason)
 	}
-	if it := items[2]; it.Verdict != pipeline.Dead || it.Reason != pipeline.BadJSON {
+	if it := items[2]; it.Verdict != push.Dead || it.Reason != push.BadJSON {
 		t.Errorf("broken JSON is %v %v", it.Verdict, it.Reason)
 	}
 }
@@ -183,7 +184,7 @@ func TestACopyInARetryTopicWaitsForTheFirst(t *testing.T) {
 	}
 	done(first...)
 	second := nextItems(t, s, 2)
-	if it := second[0].Items[0]; it.Offset != 2 || it.Verdict != pipeline.Undecided || !it.Confirm {
+	if it := second[0].Items[0]; it.Offset != 2 || it.Verdict != push.Undecided || !it.Confirm {
 		t.Errorf("after the first copy's end came offset %d, %v, confirm %v; want 2, to be confirmed", it.Offset, it.Verdict, it.Confirm)
 	}
 	done(second...)
@@ -202,7 +203,7 @@ type stops struct {
 }
 
 // health is a SourceOptions.Health.
-func (s *stops) health(_ pipeline.Partition, err error) {
+func (s *stops) health(_ push.Partition, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := errors.AsType[*PartitionError](err); ok {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/chaos/records"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // choices is a source of random numbers whose first ones a fuzzer writes.
@@ -78,7 +80,7 @@ func readsAsDemanded(t *testing.T, source rand.Source, n int) map[string]int {
 	for i := range b.Items {
 		undated[i] = b.Items[i].Confirm
 	}
-	if err := decoder(pipeline.Decode).Apply(context.Background(), b); err != nil {
+	if err := decoder(decode.Message).Apply(context.Background(), b); err != nil {
 		t.Fatal(err)
 	}
 	if taken := a.tracker.Admit(b); taken != n {
@@ -88,7 +90,7 @@ func readsAsDemanded(t *testing.T, source rand.Source, n int) map[string]int {
 	for i := range made {
 		kinds[made[i].Kind]++
 		err := differs(&made[i], &b.Items[i], now, age)
-		if counts := made[i].Want.Age == records.AsWritten; err == nil && b.Items[i].Reason != pipeline.TooLarge && undated[i] == counts {
+		if counts := made[i].Want.Age == records.AsWritten; err == nil && b.Items[i].Reason != push.TooLarge && undated[i] == counts {
 			err = fmt.Errorf("its time counts as it is written %v, and it is confirmed for that %v", counts, undated[i])
 		}
 		if err != nil {
@@ -111,12 +113,12 @@ func polled(r *records.Record, offset int64) *kgo.Record {
 // differs says in which way an item is not what was demanded of its record.
 func differs(r *records.Record, it *pipeline.Item, now time.Time, age time.Duration) error {
 	want := &r.Want
-	verdict, reason := pipeline.Undecided, want.Reason
+	verdict, reason := push.Undecided, want.Reason
 	switch {
 	case want.Copy:
-		verdict, reason = pipeline.Duplicate, ""
-	case want.Outcome == records.DeadLettered && (!want.Decoded || reason == string(pipeline.IDReused)):
-		verdict = pipeline.Dead
+		verdict, reason = push.Duplicate, ""
+	case want.Outcome == records.DeadLettered && (!want.Decoded || reason == string(push.IDReused)):
+		verdict = push.Dead
 	default:
 		reason = ""
 	}
@@ -127,7 +129,7 @@ func differs(r *records.Record, it *pipeline.Item, now time.Time, age time.Durat
 	switch {
 	case it.Verdict != verdict || string(it.Reason) != reason:
 		return fmt.Errorf("it is %v (%s:%s), want %v (%s:%s)", it.Verdict, it.Reason, it.Detail, verdict, reason, want.Detail)
-	case verdict == pipeline.Dead && want.Detail != "*" && it.Detail != want.Detail:
+	case verdict == push.Dead && want.Detail != "*" && it.Detail != want.Detail:
 		return fmt.Errorf("it is dead because of %s:%s, want %s:%s", it.Reason, it.Detail, want.Reason, want.Detail)
 	case it.RowID() != id:
 		return fmt.Errorf("its rows stand under %q, want %q", it.RowID(), id)
@@ -155,14 +157,14 @@ func timesDiffer(r *records.Record, it *pipeline.Item, now time.Time, age time.D
 	if !it.FirstSeen.Equal(seen) {
 		return fmt.Errorf("its age runs from %v, want %v", it.FirstSeen, seen)
 	}
-	if it.Verdict != pipeline.Undecided {
+	if it.Verdict != push.Undecided {
 		return nil
 	}
 	if !want.Expires.IsZero() && !it.ExpiresAt.Equal(want.Expires) {
 		return fmt.Errorf("it expires at %v, want %v", it.ExpiresAt, want.Expires)
 	}
 	tooOld, past := !now.Before(it.FirstSeen.Add(age)), !it.ExpiresAt.IsZero() && !now.Before(it.ExpiresAt)
-	if tooOld != (want.Reason == string(pipeline.TooOld)) || past != (want.Reason == string(pipeline.PastExpiry)) {
+	if tooOld != (want.Reason == string(push.TooOld)) || past != (want.Reason == string(push.PastExpiry)) {
 		return fmt.Errorf("it is too old %v and past its expiry %v, want %s (%s)", tooOld, past, want.Outcome, want.Reason)
 	}
 	return nil

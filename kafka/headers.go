@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The headers of records that this fleet wrote. On a lane's own topic they
@@ -42,7 +43,7 @@ type retryHeaders struct {
 	notBefore              time.Time
 	firstSeen              time.Time
 	devices                []string
-	state                  pipeline.State // 0 = not said
+	state                  push.State // 0 = not said
 }
 
 var errNoVersion = errors.New("header " + headerVersion + " is missing")
@@ -112,8 +113,8 @@ func parseTime(s string) (time.Time, error) {
 	return time.UnixMilli(ms), nil
 }
 
-func parseState(s string) (pipeline.State, error) {
-	for _, state := range []pipeline.State{pipeline.StateRetrying, pipeline.StateHeld} {
+func parseState(s string) (push.State, error) {
+	for _, state := range []push.State{push.StateRetrying, push.StateHeld} {
 		if s == state.String() {
 			return state, nil
 		}

@@ -9,12 +9,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	first := time.UnixMilli(1_790_000_000_123)
 	due := time.UnixMilli(1_790_000_030_000).Add(400 * time.Microsecond)
-	it := &pipeline.Item{Partition: pipeline.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1,
+	it := &pipeline.Item{Partition: push.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1,
 		Trace: []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("00-1-2-01")}}}
 	h := &pipeline.Handover{To: pipeline.ToRetry, Item: it, Devices: []string{"d1", "d2"}, Attempt: 2, Hops: 5, NotBefore: due, Reason: "TooManyRequests"}
 
@@ -30,7 +31,7 @@ func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	}
 
 	// The next retry of the same notification still names its first place.
-	second := &pipeline.Item{Partition: pipeline.Partition{Topic: "push.retry.30s", ID: 0}, Offset: 1, Trace: trace(written, true)}
+	second := &pipeline.Item{Partition: push.Partition{Topic: "push.retry.30s", ID: 0}, Offset: 1, Trace: trace(written, true)}
 	if got := origin(second); got != "push/3/77" {
 		t.Errorf("origin of the second retry is %q, want push/3/77", got)
 	}
@@ -91,7 +92,7 @@ func TestProducersHeadersAreIgnoredOnMainTopics(t *testing.T) {
 
 // What a hand-over says about its row is what the record's reader learns.
 func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
-	for _, state := range []pipeline.State{0, pipeline.StateRetrying, pipeline.StateHeld} {
+	for _, state := range []push.State{0, push.StateRetrying, push.StateHeld} {
 		hs := retryHeadersOf(&pipeline.Handover{Item: &pipeline.Item{FirstSeen: start}, State: state})
 		parsed, err := parseRetryHeaders(hs)
 		if err != nil {

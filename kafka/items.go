@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // decoder decodes the values of a batch. It goes before the tracker, which has to
 // know the ids. What cannot be decoded is dead, and goes on as such.
-type decoder func(value []byte, m *pipeline.Message) *pipeline.Defect
+type decoder func(value []byte, m *push.Message) *push.Defect
 
 // Name implements pipeline.Stage.
 func (decoder) Name() string { return "decode" }
@@ -17,13 +18,13 @@ func (decoder) Name() string { return "decode" }
 func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != pipeline.Undecided {
+		if it.Verdict != push.Undecided {
 			continue // known to be too large when it came
 		}
 		if it.Value == nil {
-			it.Decide(pipeline.Dead, pipeline.EmptyValue, "")
+			it.Decide(push.Dead, push.EmptyValue, "")
 		} else if d := decode(it.Value, &it.Message); d != nil {
-			it.Decide(pipeline.Dead, d.Reason, d.Field)
+			it.Decide(push.Dead, d.Reason, d.Field)
 		}
 	}
 	return nil
@@ -35,7 +36,7 @@ func (decode decoder) contained(b *pipeline.Batch) error {
 	return pipeline.Contain(context.Background(), decode, b, func(found pipeline.Poisoned) {
 		b.Poisoned = &found
 		for _, it := range found.Dead {
-			it.Message = pipeline.Message{} // whatever is there, it cannot be trusted
+			it.Message = push.Message{} // whatever is there, it cannot be trusted
 		}
 	})
 }
@@ -57,7 +58,7 @@ func (t *topic) items(records []held) []pipeline.Item {
 			_, it.NotBefore = t.due(h)
 		}
 		if h.tooLarge {
-			it.Decide(pipeline.Dead, pipeline.TooLarge, h.large)
+			it.Decide(push.Dead, push.TooLarge, h.large)
 		}
 	}
 	return items

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A record that makes the decoder panic is dead, and its partition moves on. A
@@ -33,17 +33,17 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 				o.Health = stopped.health
 			}), slog.New(slog.DiscardHandler))
 			s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
-			a := s.parts[pipeline.Partition{Topic: "push"}]
+			a := s.parts[push.Partition{Topic: "push"}]
 			rs := sized(tt.records, 1, start)
 			for i, r := range rs {
 				r.Value = []byte{byte(i)}
 			}
-			s.decode = func(value []byte, m *pipeline.Message) *pipeline.Defect {
+			s.decode = func(value []byte, m *push.Message) *push.Defect {
 				m.ID = "half of an id"
 				if tt.bad(int(value[0])) {
 					panic("content")
 				}
-				*m = pipeline.Message{ID: string('a' + rune(value[0])), UserID: "u"}
+				*m = push.Message{ID: string('a' + rune(value[0])), UserID: "u"}
 				return nil
 			}
 			a.take(rs, time.Now())
@@ -63,8 +63,8 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 			var dead []int64
 			for i := range b.Items {
 				switch it := &b.Items[i]; {
-				case it.Verdict == pipeline.Undecided:
-				case it.Reason != pipeline.Panicked || it.Detail != "decode" || it.ID != "":
+				case it.Verdict == push.Undecided:
+				case it.Reason != push.Panicked || it.Detail != "decode" || it.ID != "":
 					t.Errorf("item %d is %v of %s:%s, id %q", i, it.Verdict, it.Reason, it.Detail, it.ID)
 				default:
 					dead = append(dead, it.Offset)
@@ -83,11 +83,11 @@ func TestAStopKeepsNobodyWaiting(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSource(*options(nil), slog.New(slog.DiscardHandler))
 			s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0, 1}})
-			s.decode = func(value []byte, m *pipeline.Message) *pipeline.Defect {
+			s.decode = func(value []byte, m *push.Message) *push.Defect {
 				if value[0] == 0 {
 					panic("content")
 				}
-				*m = pipeline.Message{ID: "a", UserID: "u"}
+				*m = push.Message{ID: "a", UserID: "u"}
 				return nil
 			}
 			for p, a := range s.parts {

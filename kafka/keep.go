@@ -8,6 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // What is kept of a record, in bytes. pipeline.MaxValue is the same for its
@@ -38,7 +40,7 @@ const (
 // held is a polled record that no batch has yet. It shares no memory with the
 // client, which would keep a whole fetch for the sake of one record.
 type held struct {
-	partition pipeline.Partition
+	partition push.Partition
 	offset    int64
 	timestamp time.Time
 	undated   bool // its own timestamp cannot be: nothing says that it is new
@@ -107,7 +109,7 @@ func (a *assignment) keep(r *kgo.Record, now time.Time) (held, error) {
 		}
 	}
 	h.key, h.trace = a.pages.keep(r.Key), a.pages.keepTrace(trace(r.Headers, a.topic.delayed()))
-	if h.tooLarge = len(r.Value) > pipeline.MaxValue; !h.tooLarge {
+	if h.tooLarge = len(r.Value) > decode.MaxValue; !h.tooLarge {
 		h.value = a.pages.keep(r.Value)
 	}
 	return h, nil

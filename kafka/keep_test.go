@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // A record whose key and headers are too large is dead, in whichever topic, and
@@ -35,8 +37,8 @@ func TestALargeEnvelopeIsDead(t *testing.T) {
 		{"headers over that", envelope(100, 1, 10, maxEnvelope-109), true, "headers", 100},
 		{"a header's name over that", envelope(0, 1, maxEnvelope+1, 0), true, "headers", 0},
 		{"headers up to that", envelope(100, 1, 10, maxEnvelope-110), false, "", 100},
-		{"the greatest value", envelope(1, pipeline.MaxValue, 0, 0), false, "", 1},
-		{"a value over that", envelope(1, pipeline.MaxValue+1, 0, 0), true, "", 1},
+		{"the greatest value", envelope(1, decode.MaxValue, 0, 0), false, "", 1},
+		{"a value over that", envelope(1, decode.MaxValue+1, 0, 0), true, "", 1},
 	} {
 		for _, topics := range [][]SourceTopic{mainTopic("push"), tier("push", time.Second)} {
 			t.Run(fmt.Sprint(tt.reason, topics[0].Kind), func(t *testing.T) {
@@ -52,7 +54,7 @@ func TestALargeEnvelopeIsDead(t *testing.T) {
 					t.Fatalf("%d wait, stopped by %v", len(a.waiting), a.stopped)
 				}
 				it := a.topic.items(a.waiting)[0]
-				if dead := it.Verdict == pipeline.Dead && it.Reason == pipeline.TooLarge; dead != tt.tooLarge {
+				if dead := it.Verdict == push.Dead && it.Reason == push.TooLarge; dead != tt.tooLarge {
 					t.Fatalf("it is %v (%s), want dead %v", it.Verdict, it.Reason, tt.tooLarge)
 				}
 				if tt.tooLarge && (it.Detail != tt.detail || it.Value != nil || len(it.Key) != tt.key || len(it.Trace) > 0) {
@@ -88,7 +90,7 @@ func TestTheCopyOfTheGreatestEnvelopeIsAlive(t *testing.T) {
 	}
 	retry := part(options(func(o *SourceOptions) { o.Topics = tier("push", time.Second) }), 0)
 	retry.take([]*kgo.Record{r}, start)
-	if got := retry.topic.items(retry.waiting)[0]; got.Verdict != pipeline.Undecided || got.Attempt != 1 || len(got.Devices) != 100 {
+	if got := retry.topic.items(retry.waiting)[0]; got.Verdict != push.Undecided || got.Attempt != 1 || len(got.Devices) != 100 {
 		t.Errorf("the copy is %v (%s), attempt %d, for %d devices", got.Verdict, got.Reason, got.Attempt, len(got.Devices))
 	}
 }

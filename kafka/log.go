@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Record is a record as Follower and Consumer return it, and Writer takes it
@@ -148,7 +148,7 @@ func collect(fetches kgo.Fetches, topic string) ([]Record, error) {
 		return records, nil
 	}
 	if e := errs[0]; e.Topic == topic && e.Partition >= 0 {
-		return records, &PartitionError{Partition: pipeline.Partition{Topic: e.Topic, ID: e.Partition}, Offset: -1, Err: e.Err}
+		return records, &PartitionError{Partition: push.Partition{Topic: e.Topic, ID: e.Partition}, Offset: -1, Err: e.Err}
 	}
 	return records, fmt.Errorf("reading %s: %w", topic, errs[0].Err)
 }
@@ -248,7 +248,7 @@ func (c *Consumer) Poll(ctx context.Context, limit int) ([]Record, error) {
 	var behind offsets
 	for _, e := range fetches.Errors() {
 		if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](e.Err); ok {
-			behind.set(pipeline.Partition{Topic: large.Topic, ID: large.Partition}, kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset})
+			behind.set(push.Partition{Topic: large.Topic, ID: large.Partition}, kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset})
 		}
 	}
 	c.client.SetOffsets(behind) // while nothing can be taken away

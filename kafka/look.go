@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // lookEvery is how often the brokers are asked where the logs end: polls tell
@@ -36,7 +36,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 		return
 	}
 	ends, err := s.ends(ctx)
-	var starts map[pipeline.Partition]int64
+	var starts map[push.Partition]int64
 	if err == nil && fresh {
 		starts, err = s.starts(ctx)
 	}
@@ -58,7 +58,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 		}
 		s.mu.Lock()
 		for id, at := range behind {
-			if a := s.parts[pipeline.Partition{Topic: topic, ID: id}]; a != nil {
+			if a := s.parts[push.Partition{Topic: topic, ID: id}]; a != nil {
 				a.empty = max(a.empty, at)
 				a.showLag()
 			}
@@ -70,7 +70,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 // noteEnds remembers the ends, and returns where partitions stand that have a
 // lag although nothing of them is open or waits: perhaps what follows are no
 // records, but the marks of transactions.
-func (s *Source) noteEnds(ends, starts map[pipeline.Partition]int64, now time.Time) (idle map[string]map[int32]int64) {
+func (s *Source) noteEnds(ends, starts map[push.Partition]int64, now time.Time) (idle map[string]map[int32]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p, a := range s.parts {
@@ -99,7 +99,7 @@ func (s *Source) noteEnds(ends, starts map[pipeline.Partition]int64, now time.Ti
 }
 
 // ends are the ends of all partitions whose brokers answer.
-func (s *Source) ends(ctx context.Context) (map[pipeline.Partition]int64, error) {
+func (s *Source) ends(ctx context.Context) (map[push.Partition]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
 	listed, err := s.admin.ListEndOffsets(ctx, s.options.names()...)

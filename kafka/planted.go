@@ -10,13 +10,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // CommitAnyway commits these offsets as this member, whether or not their
 // partitions are its own and their records done. It is what Commit exists to
 // prevent, and only in builds with the tag planted: bench/mutants shows with
 // it that its checkers notice.
-func (s *Source) CommitAnyway(ctx context.Context, offsets map[pipeline.Partition]int64) error {
+func (s *Source) CommitAnyway(ctx context.Context, offsets map[push.Partition]int64) error {
 	byTopic := make(map[string]map[int32]kgo.EpochOffset)
 	for p, next := range offsets {
 		if byTopic[p.Topic] == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Tier is one retry topic of a lane: its name ("30s") and its delay.
@@ -175,7 +176,7 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 		r.Topic = RetryTopic(p.options.Topic, p.tier(h.NotBefore.Sub(now)))
 		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
 	case pipeline.ToHold:
-		if h.Platform == pipeline.NoPlatform || h.NotBefore.IsZero() {
+		if h.Platform == push.NoPlatform || h.NotBefore.IsZero() {
 			return nil, errors.New("a held record needs a platform and a time")
 		}
 		r.Topic = HoldTopic(p.options.Topic, h.Platform)
@@ -189,7 +190,7 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 		if len(h.Providers) > 0 {
 			r.Headers = append(r.Headers, header(headerProvider, platforms(h.Providers)))
 		}
-		if h.Reason == pipeline.TooLarge {
+		if h.Reason == push.TooLarge {
 			r = withoutValue(r, it)
 		}
 	case pipeline.ToFeedback:
@@ -246,7 +247,7 @@ func (p *Producer) tier(wait time.Duration) string {
 }
 
 // platforms are their names in their order, comma-separated.
-func platforms(ps []pipeline.Platform) string {
+func platforms(ps []push.Platform) string {
 	var names []string
 	for _, p := range slices.Sorted(slices.Values(ps)) {
 		names = append(names, p.String())
@@ -313,7 +314,7 @@ func feedbackValue(h *pipeline.Handover) []byte {
 	f := Feedback{UserID: h.Item.Owner(), Device: h.Device.Hash, Platform: h.Device.Platform.String(), App: h.Device.App,
 		Reason: string(h.Reason), AtMS: max(0, h.SentAt.UnixMilli())}
 	if f.Device == "" {
-		f.Device = pipeline.DeviceHash(h.Device.Platform, h.Device.Token)
+		f.Device = push.DeviceHash(h.Device.Platform, h.Device.Token)
 	}
 	if f.App == "" {
 		f.App = h.Item.App

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // readAll reads n records of a topic.
@@ -66,7 +67,7 @@ func (c *cluster) producer(po ProducerOptions) *Producer {
 }
 
 func item(topic string) *pipeline.Item {
-	it := &pipeline.Item{Partition: pipeline.Partition{Topic: topic, ID: 2}, Offset: 41,
+	it := &pipeline.Item{Partition: push.Partition{Topic: topic, ID: 2}, Offset: 41,
 		FirstSeen: time.UnixMilli(1_790_000_000_000), Key: []byte("u1"), Value: []byte(`{"id":"n1"}`)}
 	it.ID, it.App, it.UserID = "n1", "shop", "u1"
 	return it
@@ -84,7 +85,7 @@ func TestRepeatedHandOversOfKeylessRecordsMeet(t *testing.T) {
 		keyless.Key = nil
 		if err := p.Produce(t.Context(), []pipeline.Handover{
 			{To: pipeline.ToRetry, Item: keyless, Attempt: 1, NotBefore: now.Add(30 * time.Second)},
-			{To: pipeline.ToHold, Item: keyless, Platform: pipeline.FCM, NotBefore: now},
+			{To: pipeline.ToHold, Item: keyless, Platform: push.FCM, NotBefore: now},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestHandOvers(t *testing.T) {
 	p := c.producer(ProducerOptions{})
 	now := time.Now()
 	gone := pipeline.Handover{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered", DeadSince: time.UnixMilli(1_790_000_000_500), SentAt: time.UnixMilli(1_790_000_000_900),
-		Device: pipeline.Device{Platform: pipeline.APNS, App: "shop", Token: "secret-token", Hash: "hash1"}}
+		Device: push.Device{Platform: push.APNS, App: "shop", Token: "secret-token", Hash: "hash1"}}
 	fromRetry := item("push.retry.30s")
 	fromRetry.Trace = []pipeline.RecordHeader{{Key: headerOrigin, Value: []byte("push/7/1")}}
 	oversize := item("push")
@@ -115,11 +116,11 @@ func TestHandOvers(t *testing.T) {
 		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(30 * time.Second), Reason: "TooManyRequests", Devices: []string{"hash1"}},
 		{To: pipeline.ToRetry, Item: fromRetry, Attempt: 2, NotBefore: now.Add(time.Second), Reason: "Timeout"},
 		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(time.Hour), Reason: "Timeout"},
-		{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.BadJSON, Detail: "data", Attempt: 0},
-		{To: pipeline.ToDLQ, Item: oversize, Reason: pipeline.TooLarge},
+		{To: pipeline.ToDLQ, Item: item("push"), Reason: push.BadJSON, Detail: "data", Attempt: 0},
+		{To: pipeline.ToDLQ, Item: oversize, Reason: push.TooLarge},
 		gone,
-		{To: pipeline.ToHold, Item: item("push"), Platform: pipeline.FCM, Attempt: 1, Hops: 4, NotBefore: time.UnixMilli(1_790_000_030_000), Reason: "Halted", Devices: []string{"hash2"}},
-		{To: pipeline.ToHold, Item: item("push.hold.apns"), Platform: pipeline.APNS, NotBefore: now},
+		{To: pipeline.ToHold, Item: item("push"), Platform: push.FCM, Attempt: 1, Hops: 4, NotBefore: time.UnixMilli(1_790_000_030_000), Reason: "Halted", Devices: []string{"hash2"}},
+		{To: pipeline.ToHold, Item: item("push.hold.apns"), Platform: push.APNS, NotBefore: now},
 		{To: pipeline.ToEvents, Event: []byte(`{"batch":1}`)},
 	})
 	if err != nil {
@@ -184,8 +185,8 @@ func TestADLQThatRefusesLargeRecordsGetsTheirHeaders(t *testing.T) {
 	large := item("push")
 	large.Value = []byte(strings.Repeat("x", 1_500_000)) // larger than the client lets through as well
 	if err := p.Produce(t.Context(), []pipeline.Handover{
-		{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.BadJSON},
-		{To: pipeline.ToDLQ, Item: large, Reason: pipeline.BadJSON},
+		{To: pipeline.ToDLQ, Item: item("push"), Reason: push.BadJSON},
+		{To: pipeline.ToDLQ, Item: large, Reason: push.BadJSON},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -278,10 +279,10 @@ func TestACopyThatIsRefusedForItsSize(t *testing.T) {
 	err := p.Produce(t.Context(), []pipeline.Handover{
 		{To: pipeline.ToRetry, Item: large(0, 500), Attempt: 1, NotBefore: soon, Reason: "Timeout"},
 		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: soon, Reason: "Timeout"},
-		{To: pipeline.ToDLQ, Item: large(10, 500), Reason: pipeline.RetriesUsed},
-		{To: pipeline.ToDLQ, Item: large(500, 10), Reason: pipeline.RetriesUsed},
-		{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.RetriesUsed},
-		{To: pipeline.ToHold, Item: large(500, 0), Platform: pipeline.FCM, NotBefore: soon, Reason: "Halted"},
+		{To: pipeline.ToDLQ, Item: large(10, 500), Reason: push.RetriesUsed},
+		{To: pipeline.ToDLQ, Item: large(500, 10), Reason: push.RetriesUsed},
+		{To: pipeline.ToDLQ, Item: item("push"), Reason: push.RetriesUsed},
+		{To: pipeline.ToHold, Item: large(500, 0), Platform: push.FCM, NotBefore: soon, Reason: "Halted"},
 		{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered"},
 	})
 	partly, ok := errors.AsType[*pipeline.PartlyError](err)
@@ -313,7 +314,7 @@ func TestNoTopicIsWrittenIntoItself(t *testing.T) {
 	}
 	for reason, h := range map[string]pipeline.Handover{
 		"nobody's hold topic":           {To: pipeline.ToHold, Item: item("push"), NotBefore: time.Now()},
-		"held until nobody knows when":  {To: pipeline.ToHold, Item: item("push"), Platform: pipeline.FCM},
+		"held until nobody knows when":  {To: pipeline.ToHold, Item: item("push"), Platform: push.FCM},
 		"a destination that is unknown": {To: 99, Item: item("push")},
 	} {
 		if err := p.Produce(t.Context(), []pipeline.Handover{h}); err == nil {

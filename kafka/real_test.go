@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // realCluster is the Kafka at PUSHFLEET_TEST_KAFKA (host:port), with topics of
@@ -65,8 +66,8 @@ func TestRealHandOversAndRetries(t *testing.T) {
 	again.Value = []byte(`{"id":"n1","app":"shop","user_id":"u1","title":"t"}`)
 	if err := p.Produce(t.Context(), []pipeline.Handover{
 		{To: pipeline.ToRetry, Item: again, Attempt: 1, Reason: "x"},
-		{To: pipeline.ToDLQ, Item: dead, Reason: pipeline.BadJSON},
-		{To: pipeline.ToDLQ, Item: large, Reason: pipeline.BadJSON},
+		{To: pipeline.ToDLQ, Item: dead, Reason: push.BadJSON},
+		{To: pipeline.ToDLQ, Item: large, Reason: push.BadJSON},
 	}); err != nil {
 		t.Fatal(err)
 	}

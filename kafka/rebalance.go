@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // onAssigned gives each new partition a fresh tracker. It is called at the
@@ -19,7 +20,7 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	s.sessions++
 	for topic, ids := range added {
 		for _, id := range ids {
-			a := s.newAssignment(pipeline.Partition{Topic: topic, ID: id})
+			a := s.newAssignment(push.Partition{Topic: topic, ID: id})
 			s.adopt(a)
 			a.topic.metrics.moveAssigned.Inc()
 		}
@@ -46,7 +47,7 @@ func (s *Source) showAssigned() {
 	}
 }
 
-func (s *Source) newAssignment(p pipeline.Partition) *assignment {
+func (s *Source) newAssignment(p push.Partition) *assignment {
 	return newAssignment(&s.options, s.topics[p.Topic], p.ID, s.member.lease, time.Now())
 }
 
@@ -69,8 +70,8 @@ func (s *Source) adopt(a *assignment) {
 // It waits for Kafka's answers until ctx ends, which it does when the session
 // does: a start that is guessed would leave records out.
 func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	var stands map[pipeline.Partition]stand
-	var starts map[pipeline.Partition]int64
+	var stands map[push.Partition]stand
+	var starts map[push.Partition]int64
 	if s.options.Reread > 0 {
 		var err error
 		for stands, starts, err = s.positions(ctx); err != nil; stands, starts, err = s.positions(ctx) {
@@ -93,7 +94,7 @@ func (s *Source) noteStarts(offsets map[string]map[int32]kgo.Offset) {
 	defer s.mu.Unlock()
 	for topic, partitions := range offsets {
 		for id, o := range partitions {
-			a := s.parts[pipeline.Partition{Topic: topic, ID: id}]
+			a := s.parts[push.Partition{Topic: topic, ID: id}]
 			if at := o.EpochOffset().Offset; at >= 0 && a != nil && a.committed < 0 && a.from < 0 {
 				a.from = at
 			}
@@ -103,12 +104,12 @@ func (s *Source) noteStarts(offsets map[string]map[int32]kgo.Offset) {
 
 // beginAt begins the assignments of partitions that the group has committed, and
 // moves those back that are read again.
-func (s *Source) beginAt(offsets map[string]map[int32]kgo.Offset, stands map[pipeline.Partition]stand, starts map[pipeline.Partition]int64) {
+func (s *Source) beginAt(offsets map[string]map[int32]kgo.Offset, stands map[push.Partition]stand, starts map[push.Partition]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for topic, partitions := range offsets {
 		for id, o := range partitions {
-			p, at := pipeline.Partition{Topic: topic, ID: id}, o.EpochOffset().Offset
+			p, at := push.Partition{Topic: topic, ID: id}, o.EpochOffset().Offset
 			a := s.parts[p]
 			if a == nil || at < 0 {
 				continue
@@ -185,7 +186,7 @@ func (s *Source) leaving(partitions map[string][]int32) []*assignment {
 	var as []*assignment
 	for topic, ids := range partitions {
 		for _, id := range ids {
-			if a := s.parts[pipeline.Partition{Topic: topic, ID: id}]; a != nil {
+			if a := s.parts[push.Partition{Topic: topic, ID: id}]; a != nil {
 				as = append(as, a)
 			}
 		}

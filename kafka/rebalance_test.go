@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // commitLog sees every offset commit that reaches the broker.
@@ -368,12 +369,12 @@ func TestWhatComesBackQuicklyGetsAFreshTracker(t *testing.T) {
 	s := newSource(SourceOptions{Topics: mainTopic("push")}.withDefaults(), slog.New(slog.DiscardHandler))
 	given := map[string][]int32{"push": {3}}
 	s.onAssigned(t.Context(), nil, given)
-	first := s.parts[pipeline.Partition{Topic: "push", ID: 3}]
+	first := s.parts[push.Partition{Topic: "push", ID: 3}]
 	b := &pipeline.Batch{Items: make([]pipeline.Item, 1)}
 	first.tracker.Admit(b)
 	s.onLost(t.Context(), nil, given)
 	s.onAssigned(t.Context(), nil, given)
-	second := s.parts[pipeline.Partition{Topic: "push", ID: 3}]
+	second := s.parts[push.Partition{Topic: "push", ID: 3}]
 	if second == first || second.tracker == first.tracker {
 		t.Fatal("the same partition got its old tracker back")
 	}
@@ -428,7 +429,7 @@ func TestARefusedCommitOfAnEarlierSessionStartsAnewAtOnce(t *testing.T) {
 	if !s.reclaim {
 		t.Error("nobody would ever start the partition again")
 	}
-	if _, ours := s.parts[pipeline.Partition{Topic: "push"}].tracker.Watermark(); ours || !s.parts[pipeline.Partition{Topic: "push"}].ended {
+	if _, ours := s.parts[push.Partition{Topic: "push"}].tracker.Watermark(); ours || !s.parts[push.Partition{Topic: "push"}].ended {
 		t.Error("the partition is not fenced")
 	}
 }

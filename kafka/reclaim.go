@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // expulsion is what was owned when the coordinator said that it does not know
@@ -131,7 +131,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 }
 
 // positions are what the group has committed, and where each partition begins.
-func (s *Source) positions(ctx context.Context) (committed map[pipeline.Partition]stand, starts map[pipeline.Partition]int64, err error) {
+func (s *Source) positions(ctx context.Context) (committed map[push.Partition]stand, starts map[push.Partition]int64, err error) {
 	limited, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
 	resp, err := s.admin.FetchOffsetsForTopics(limited, s.options.Group, s.options.names()...)
@@ -141,10 +141,10 @@ func (s *Source) positions(ctx context.Context) (committed map[pipeline.Partitio
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading offsets of group %s: %w", s.options.Group, err)
 	}
-	committed = make(map[pipeline.Partition]stand)
+	committed = make(map[push.Partition]stand)
 	resp.Each(func(o kadm.OffsetResponse) {
 		if o.At >= 0 {
-			committed[pipeline.Partition{Topic: o.Topic, ID: o.Partition}] = stand{committed: o.At, unresolved: parseUnresolved(o.Metadata)}
+			committed[push.Partition{Topic: o.Topic, ID: o.Partition}] = stand{committed: o.At, unresolved: parseUnresolved(o.Metadata)}
 		}
 	})
 	starts, err = s.starts(ctx)
@@ -152,7 +152,7 @@ func (s *Source) positions(ctx context.Context) (committed map[pipeline.Partitio
 }
 
 // starts are the first offsets of all partitions of the topics.
-func (s *Source) starts(ctx context.Context) (map[pipeline.Partition]int64, error) {
+func (s *Source) starts(ctx context.Context) (map[push.Partition]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
 	listed, err := s.admin.ListStartOffsets(ctx, s.options.names()...)
@@ -165,11 +165,11 @@ func (s *Source) starts(ctx context.Context) (map[pipeline.Partition]int64, erro
 	return byPartition(listed), nil
 }
 
-func byPartition(listed kadm.ListedOffsets) map[pipeline.Partition]int64 {
-	at := make(map[pipeline.Partition]int64)
+func byPartition(listed kadm.ListedOffsets) map[push.Partition]int64 {
+	at := make(map[push.Partition]int64)
 	listed.Each(func(o kadm.ListedOffset) {
 		if o.Err == nil {
-			at[pipeline.Partition{Topic: o.Topic, ID: o.Partition}] = o.Offset
+			at[push.Partition{Topic: o.Topic, ID: o.Partition}] = o.Offset
 		}
 	})
 	return at

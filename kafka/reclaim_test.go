@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Where a group stands is known or it is not: an answer that did not come is no
@@ -24,7 +25,7 @@ func TestPositionsAreNotGuessed(t *testing.T) {
 	c.produce("push", 0, 0, 10)
 	c.commitAt("g", "push", 7)
 	s := c.source(SourceOptions{Topics: mainTopic("push")})
-	p := pipeline.Partition{Topic: "push"}
+	p := push.Partition{Topic: "push"}
 	committed, starts, err := s.positions(t.Context())
 	if err != nil || committed[p].committed != 7 || starts[p] != 0 {
 		t.Errorf("committed %v, starts %v, %v", committed, starts, err)
@@ -52,9 +53,9 @@ func TestATopicsErrorIsItsPartitions(t *testing.T) {
 	const short, long = "push.retry.30s", "push.retry.5m"
 	s := newSource(*options(func(o *SourceOptions) { o.Topics = append(tier(short, 30*time.Second), tier(long, 5*time.Minute)...) }), slog.New(slog.DiscardHandler))
 	s.onAssigned(t.Context(), nil, map[string][]int32{short: {0, 1, 2}, long: {0}})
-	s.parts[pipeline.Partition{Topic: short, ID: 2}].end()
+	s.parts[push.Partition{Topic: short, ID: 2}].end()
 	stopped, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: short, Partitions: []kgo.FetchPartition{{Partition: -1, Err: kerr.UnknownTopicOrPartition}}}}}})
-	for p, named := range map[pipeline.Partition]bool{{Topic: short}: true, {Topic: short, ID: 1}: true, {Topic: short, ID: 2}: false, {Topic: long}: false} {
+	for p, named := range map[push.Partition]bool{{Topic: short}: true, {Topic: short, ID: 1}: true, {Topic: short, ID: 2}: false, {Topic: long}: false} {
 		if err := s.parts[p].trouble(); (err != nil) != named || named && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			t.Errorf("%v: %v, want it named: %v", p, err, named)
 		}
@@ -68,7 +69,7 @@ func TestATopicsErrorIsItsPartitions(t *testing.T) {
 // A watermark under what is committed moves nothing and is counted: it is a bug,
 // or a log that was cut short. One that is read again is neither.
 func TestACommittedOffsetNeverGoesBack(t *testing.T) {
-	p := pipeline.Partition{Topic: "push"}
+	p := push.Partition{Topic: "push"}
 	for _, tt := range []struct {
 		reason            string
 		committed, reread int64

@@ -13,13 +13,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // PartitionError says that a partition cannot go on without an operator: its
 // offset is out of range, a record's headers cannot be read, a batch is too
 // large to unpack. Nothing of it is skipped; the other partitions go on.
 type PartitionError struct {
-	Partition pipeline.Partition
+	Partition push.Partition
 	Offset    int64 // where it stands; -1 = not known
 	// Gap is how many offsets lie between there and what the log still has: they
 	// were deleted, or the log was cut short.
@@ -76,13 +78,13 @@ type Source struct {
 
 	// telling is held while Health is called, so that what it is told last is so.
 	telling sync.Mutex
-	told    map[pipeline.Partition]error // guarded by telling
+	told    map[push.Partition]error // guarded by telling
 
 	mu      sync.Mutex
-	parts   map[pipeline.Partition]*assignment
-	retired map[pipeline.Partition]*pipeline.Tracker // the last tracker of a partition that left with work in flight
-	wake    chan struct{}                            // closed and replaced, by signal, when something changed
-	turn    int                                      // of the topic that was served last
+	parts   map[push.Partition]*assignment
+	retired map[push.Partition]*pipeline.Tracker // the last tracker of a partition that left with work in flight
+	wake    chan struct{}                        // closed and replaced, by signal, when something changed
+	turn    int                                  // of the topic that was served last
 	// interrupt ends the poll under way: what it waits for may not be all.
 	interrupt context.CancelFunc
 	sessions  int        // group sessions begun
@@ -147,9 +149,9 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 // newSource makes a Source that has no client yet.
 func newSource(so SourceOptions, log *slog.Logger) *Source {
 	s := &Source{
-		decode: pipeline.Decode, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
+		decode: decode.Message, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
 		log:   log.With("topics", so.names(), "group", so.Group),
-		parts: make(map[pipeline.Partition]*assignment), retired: make(map[pipeline.Partition]*pipeline.Tracker),
+		parts: make(map[push.Partition]*assignment), retired: make(map[push.Partition]*pipeline.Tracker),
 		wake: make(chan struct{}), interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.member = newMembership(so.Session, s.noteExpulsion)
@@ -307,7 +309,7 @@ func (s *Source) stop(a *assignment, at int64, err error) {
 	a.waiting, a.waitingBytes = nil, 0
 	s.signal()
 	s.mu.Unlock()
-	if p, ok := errors.AsType[*pipeline.PanicError](err); ok {
+	if p, ok := errors.AsType[*push.PanicError](err); ok {
 		s.log.Error("decoder panicked", "what", p.What, "stack", string(p.Stack))
 	}
 	s.tellStopped(e)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Kind says what the records of a topic are.
@@ -97,7 +97,7 @@ type SourceOptions struct {
 	// when it cannot go on, another error when it cannot be read for now, and nil
 	// when that is over or the partition is no longer here. Calls come one after
 	// another, and must not call the Source.
-	Health  func(pipeline.Partition, error)
+	Health  func(push.Partition, error)
 	Metrics *Metrics // nil = not exposed
 }
 

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // PartitionState is what a Source knows of one of its partitions.
 type PartitionState struct {
-	Partition pipeline.Partition
+	Partition push.Partition
 	Committed int64 // next offset to read after a restart; -1 = not known yet
 	End       int64 // the log's end (high watermark) as last seen; -1 = not known yet
 	Open      int   // records polled and not committed
@@ -89,7 +90,7 @@ func (s *Source) tellHealth() {
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	s.mu.Lock()
-	troubled := make(map[pipeline.Partition]error)
+	troubled := make(map[push.Partition]error)
 	for p, a := range s.parts {
 		if err := a.trouble(); err != nil {
 			troubled[p] = err
@@ -98,7 +99,7 @@ func (s *Source) tellHealth() {
 	s.mu.Unlock()
 	tell := s.options.Health
 	if tell == nil {
-		tell = func(pipeline.Partition, error) {}
+		tell = func(push.Partition, error) {}
 	}
 	for p, err := range troubled {
 		if was := s.told[p]; was == nil || was.Error() != err.Error() {
@@ -115,7 +116,7 @@ func (s *Source) tellHealth() {
 	s.told = troubled
 }
 
-func (s *Source) logTrouble(p pipeline.Partition, err error) {
+func (s *Source) logTrouble(p push.Partition, err error) {
 	if e, stopped := errors.AsType[*PartitionError](err); stopped {
 		s.log.Error("partition stopped", "topic", p.Topic, "partition", p.ID, "offset", e.Offset, "gap", e.Gap, "error", e.Err)
 		return

@@ -8,10 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestStandstill(t *testing.T) {
-	main := pipeline.Partition{Topic: "push", ID: 1}
+	main := push.Partition{Topic: "push", ID: 1}
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	// begun is a source with one partition, assigned and answered for at the
 	// start, committed at 100, with its log's end at 150 and n records polled.
@@ -21,7 +22,7 @@ func TestStandstill(t *testing.T) {
 		a.topic = s.topics[topics[0].Name]
 		s.parts[a.partition] = a
 		a.begin(stand{committed: 100, unresolved: -1}, 0)
-		s.noteEnds(map[pipeline.Partition]int64{a.partition: 150}, nil, at(0))
+		s.noteEnds(map[push.Partition]int64{a.partition: 150}, nil, at(0))
 		for i := range n {
 			r := retryRecord(stamp, time.Time{})
 			r.Offset = int64(100 + i)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestAHeldRecordIsDueAtItsNotBefore(t *testing.T) {
@@ -115,7 +115,7 @@ func waitingTopics() []SourceTopic {
 func TestTopicsTakeTurns(t *testing.T) {
 	s := newSource(*options(func(o *SourceOptions) { o.Topics = waitingTopics() }), Options{}.log())
 	now := start.Add(3 * time.Hour)
-	for _, p := range []pipeline.Partition{{Topic: "push.retry.2h", ID: 0}, {Topic: "push.retry.2h", ID: 1}, {Topic: "push.retry.2h", ID: 2},
+	for _, p := range []push.Partition{{Topic: "push.retry.2h", ID: 0}, {Topic: "push.retry.2h", ID: 1}, {Topic: "push.retry.2h", ID: 2},
 		{Topic: "push.retry.1s", ID: 7}, {Topic: "push.hold.apns", ID: 3}} {
 		a := s.newAssignment(p)
 		s.adopt(a)

@@ -3,7 +3,7 @@ package kafka
 import (
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // topic is one topic of a Source.
@@ -62,6 +62,6 @@ func (t *topic) limits(o *SourceOptions, partitions int) limits {
 }
 
 // partition names one of its partitions.
-func (t *topic) partition(id int32) pipeline.Partition {
-	return pipeline.Partition{Topic: t.Name, ID: id}
+func (t *topic) partition(id int32) push.Partition {
+	return push.Partition{Topic: t.Name, ID: id}
 }

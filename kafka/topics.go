@@ -3,7 +3,7 @@ package kafka
 import (
 	"strings"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // FeedbackTopic is where dead tokens are reported to the registry.
@@ -25,11 +25,11 @@ func RetryTopic(topic, tier string) string { return topic + ".retry." + tier }
 
 // HoldTopic is where a lane's topic keeps what waits for a provider that says
 // stop: "<topic>.hold.apns".
-func HoldTopic(topic string, p pipeline.Platform) string { return topic + ".hold." + p.String() }
+func HoldTopic(topic string, p push.Platform) string { return topic + ".hold." + p.String() }
 
 // HoldTopics are all hold topics of a lane's topic.
 func HoldTopics(topic string) []string {
-	return []string{HoldTopic(topic, pipeline.APNS), HoldTopic(topic, pipeline.FCM)}
+	return []string{HoldTopic(topic, push.APNS), HoldTopic(topic, push.FCM)}
 }
 
 // DLQTopic is the dead-letter topic of a lane's topic.

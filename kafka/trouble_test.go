@@ -14,22 +14,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // troubles is what a source's partitions are in now, as /readyz keeps it.
 type troubles struct {
 	mu  sync.Mutex
-	now map[pipeline.Partition]error
+	now map[push.Partition]error
 	all []error
 }
 
 // health is a SourceOptions.Health.
-func (t *troubles) health(p pipeline.Partition, err error) {
+func (t *troubles) health(p push.Partition, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now == nil {
-		t.now = make(map[pipeline.Partition]error)
+		t.now = make(map[push.Partition]error)
 	}
 	if err == nil {
 		delete(t.now, p)
@@ -38,7 +38,7 @@ func (t *troubles) health(p pipeline.Partition, err error) {
 	t.now[p], t.all = err, append(t.all, err)
 }
 
-func (t *troubles) of(p pipeline.Partition) error {
+func (t *troubles) of(p push.Partition) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.now[p]
@@ -62,7 +62,7 @@ func TestAFetchErrorThatMayPassStopsNothing(t *testing.T) {
 			var told troubles
 			s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Health: told.health})
 			done(nextItems(t, s, 10)...)
-			p := pipeline.Partition{Topic: "push"}
+			p := push.Partition{Topic: "push"}
 			eventually(t, "the partition is named", func() bool { return errors.Is(told.of(p), refusal) })
 			refused.Remove()
 			for _, b := range nextItems(t, s, 10) {
@@ -117,7 +117,7 @@ func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	s := newSource(*options(func(o *SourceOptions) { o.Metrics = m }), slog.New(slog.DiscardHandler))
 	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
-	p := pipeline.Partition{Topic: "push"}
+	p := push.Partition{Topic: "push"}
 	a := s.parts[p]
 	a.begin(stand{committed: 5, unresolved: -1}, 0)
 	began := time.Now()
@@ -148,7 +148,7 @@ func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
 	var told troubles
 	s := newSource(*options(func(o *SourceOptions) { o.Health = told.health }), slog.New(slog.DiscardHandler))
 	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
-	p := pipeline.Partition{Topic: "push"}
+	p := push.Partition{Topic: "push"}
 	a := s.parts[p]
 	a.begin(stand{committed: 5, unresolved: -1}, 0)
 	failedAt := time.Now()
@@ -165,7 +165,7 @@ func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
 		{"long ago", 5, 2 * silence, false},
 	} {
 		a.high = step.end
-		s.noteEnds(map[pipeline.Partition]int64{p: step.end}, nil, failedAt.Add(step.after))
+		s.noteEnds(map[push.Partition]int64{p: step.end}, nil, failedAt.Add(step.after))
 		s.tellHealth()
 		if named := told.of(p) != nil; named != step.named {
 			t.Errorf("%s: named %v, want %v", step.reason, named, step.named)
@@ -184,7 +184,7 @@ func TestAStoppedPartitionThatMovesIsNamedNoLonger(t *testing.T) {
 	c.commitAt("g", "push", 5)
 	var told troubles
 	s := c.source(SourceOptions{Topics: mainTopic("push"), Health: told.health})
-	p := pipeline.Partition{Topic: "push"}
+	p := push.Partition{Topic: "push"}
 	eventually(t, "the partition is named", func() bool { return told.of(p) != nil })
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestRecordsThatCannotBeUnpackedKeepTheBounds(t *testing.T) {
 	} {
 		s := newSource(*options(func(o *SourceOptions) { o.BatchRecords, o.OpenBatches, o.OpenRecords = tt.records, tt.batches, tt.all }), slog.New(slog.DiscardHandler))
 		s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
-		a := s.parts[pipeline.Partition{Topic: "push"}]
+		a := s.parts[push.Partition{Topic: "push"}]
 		a.begin(stand{committed: 5, unresolved: -1}, 0)
 		a.leaveOut(&kgo.ErrDecompressTooLarge{Offset: 5, NextOffset: 1_000_000})
 		for range 50 {

@@ -19,13 +19,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // lane is what a pipeline needs beside Kafka: users with one device each, a
 // provider that is never well for some of them, and a status store in memory.
 type lane struct {
 	mu   sync.Mutex
-	rows map[string][]pipeline.Row
+	rows map[string][]push.Row
 	log  bytes.Buffer
 }
 
@@ -33,9 +34,9 @@ func (*lane) Name() string { return "devices" }
 
 func (*lane) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
-		if it := &b.Items[i]; it.Verdict == pipeline.Undecided {
-			it.Deliveries = []pipeline.Delivery{{Item: it, Route: pipeline.Route{Platform: pipeline.FCM, App: "shop"},
-				Device: pipeline.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
+		if it := &b.Items[i]; it.Verdict == push.Undecided {
+			it.Deliveries = []pipeline.Delivery{{Item: it, Route: push.Route{Platform: push.FCM, App: "shop"},
+				Device: push.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
 		}
 	}
 	return nil
@@ -43,16 +44,16 @@ func (*lane) Apply(_ context.Context, b *pipeline.Batch) error {
 
 func (*lane) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
 	for _, d := range ds {
-		d.Result = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+		d.Result = push.Result{Class: push.Delivered, Certainty: push.Accepted}
 		if d.Item.Offset%10 == 5 {
-			d.Result = pipeline.Result{Class: pipeline.Again, Reason: "Timeout"}
+			d.Result = push.Result{Class: push.Again, Reason: "Timeout"}
 		}
 	}
 	done(ds)
 	return len(ds), nil
 }
 
-func (l *lane) Write(_ context.Context, rows []pipeline.Row) error {
+func (l *lane) Write(_ context.Context, rows []push.Row) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range rows {
@@ -63,17 +64,17 @@ func (l *lane) Write(_ context.Context, rows []pipeline.Row) error {
 
 func (*lane) Bucket(string) int64 { return 0 }
 
-func (*lane) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
-	return make([][]pipeline.Row, len(ids)), nil
+func (*lane) Read(_ context.Context, ids []string) ([][]push.Row, error) {
+	return make([][]push.Row, len(ids)), nil
 }
 
 func (*lane) Add(context.Context, []string) error { return nil }
 
 // states are how many rows there are of each state.
-func (l *lane) states() map[pipeline.State]int {
+func (l *lane) states() map[push.State]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := make(map[pipeline.State]int)
+	n := make(map[push.State]int)
 	for _, rows := range l.rows {
 		for _, r := range rows {
 			n[r.State]++
@@ -113,24 +114,24 @@ func (l lockedLog) Write(line []byte) (int, error) {
 // on by itself: nothing is lost, nothing is there twice.
 func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 	const records, some = 100, 10 // some of them, the first at offset 5, go to the topic
-	for topic, state := range map[string]pipeline.State{"push.retry.30s": pipeline.StateRetrying, "push.dlq": pipeline.StateDeadLettered} {
+	for topic, state := range map[string]push.State{"push.retry.30s": push.StateRetrying, "push.dlq": push.StateDeadLettered} {
 		t.Run(topic, func(t *testing.T) {
 			c := newCluster(t, 1, []string{"push", "push.retry.30s", "push.dlq", "push.feedback", "push.events"})
 			refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.TopicAuthorizationFailed, Count: -1})
 			var rs []*kgo.Record
 			for i := range records {
 				r := record("push", 0, i)
-				if i%10 == 5 && state == pipeline.StateDeadLettered {
+				if i%10 == 5 && state == push.StateDeadLettered {
 					r.Value = fmt.Appendf(nil, `{"id":"n-0-%d",`, i)
 				}
 				rs = append(rs, r)
 			}
 			c.produceRecords(rs...)
-			l := &lane{rows: make(map[string][]pipeline.Row)}
+			l := &lane{rows: make(map[string][]push.Row)}
 			source := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond})
 			p, err := pipeline.New(pipeline.Options{
 				Lane: "test", Source: source, Stages: []pipeline.Stage{l}, Producer: c.producer(ProducerOptions{Tiers: []Tier{{"30s", 30 * time.Second}}}),
-				Status: l, Ledger: l, Seen: l, Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.FCM, App: "shop"}: l},
+				Status: l, Ledger: l, Seen: l, Routes: map[push.Route]pipeline.Provider{{Platform: push.FCM, App: "shop"}: l},
 				Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: records,
 				SendDeadline: patience, StatusTimeout: patience, Drain: 4 * patience, CommitTimeout: patience, CommitInterval: 10 * time.Millisecond,
 				Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(lockedLog{l}, nil)),
@@ -149,7 +150,7 @@ func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 			defer stop()
 
 			eventually(t, "it was refused several times, and all others have ended", func() bool {
-				return refused.Hits() >= 4 && l.states()[pipeline.StateDelivered] == records-some
+				return refused.Hits() >= 4 && l.states()[push.StateDelivered] == records-some
 			})
 			if n := l.states()[state]; n > 0 {
 				t.Errorf("%d rows %v, and no record of theirs was taken", n, state)
@@ -166,7 +167,7 @@ func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 
 			refused.Remove()
 			eventually(t, "all is committed", func() bool { return c.committed("g", "push", 0) == records })
-			if n := l.states(); n[state] != some || n[pipeline.StateDelivered] != records-some {
+			if n := l.states(); n[state] != some || n[push.StateDelivered] != records-some {
 				t.Errorf("rows %v, want %d %v and all others delivered", n, some, state)
 			}
 			if n := c.PartitionInfo(topic, 0).HighWatermark; n != some {
@@ -183,7 +184,7 @@ func TestATopicThatRefusesMakesNoCopiesInOthers(t *testing.T) {
 	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "push.dlq", Err: kerr.TopicAuthorizationFailed, Count: -1})
 	p := c.producer(ProducerOptions{Tiers: []Tier{{"30s", 30 * time.Second}}})
 	retry := pipeline.Handover{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: time.Now().Add(time.Second), Reason: "Timeout"}
-	dead := pipeline.Handover{To: pipeline.ToDLQ, Item: item("push"), Reason: pipeline.RetriesUsed}
+	dead := pipeline.Handover{To: pipeline.ToDLQ, Item: item("push"), Reason: push.RetriesUsed}
 	err := p.Produce(t.Context(), []pipeline.Handover{retry, dead, retry, dead})
 	partly, ok := errors.AsType[*pipeline.PartlyError](err)
 	if !ok || !slices.Equal(partly.Open, []int{1, 3}) || len(partly.Refused) > 0 || !errors.Is(err, kerr.TopicAuthorizationFailed) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const (
@@ -37,7 +37,7 @@ type unpacking struct {
 
 	mu     sync.Mutex
 	loose  []unpacked // not known yet of which partition
-	shares map[pipeline.Partition]*share
+	shares map[push.Partition]*share
 }
 
 // unpacked is a batch that the client has not told of yet.
@@ -70,7 +70,7 @@ func newUnpacking() (*unpacking, error) {
 	if !ok {
 		return nil, errors.New("the client has no decompressor")
 	}
-	return &unpacking{packed: packed, shares: make(map[pipeline.Partition]*share)}, nil
+	return &unpacking{packed: packed, shares: make(map[push.Partition]*share)}, nil
 }
 
 // Decompress implements kgo.Decompressor.
@@ -112,7 +112,7 @@ func (u *unpacking) all(now time.Time) (n int) {
 
 // of is a partition's share. The caller holds mu.
 func (u *unpacking) of(topic string, partition int32) *share {
-	p := pipeline.Partition{Topic: topic, ID: partition}
+	p := push.Partition{Topic: topic, ID: partition}
 	s := u.shares[p]
 	if s == nil {
 		s = new(share)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -125,7 +126,7 @@ func (s *Store) read(member, score string, now float64) (p pipeline.Pause, ok bo
 	if p.Reason != pipeline.PauseAsked && p.Reason != pipeline.PauseHalted {
 		return p, false
 	}
-	if p.Route, ok = pipeline.ParseRoute(route); !ok {
+	if p.Route, ok = push.ParseRoute(route); !ok {
 		return p, false
 	}
 	until, err := strconv.ParseFloat(score, 64)

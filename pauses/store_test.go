@@ -17,6 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -26,8 +27,8 @@ const fleet = "pauses.test"
 
 var (
 	key      = shards.PausesKey(fleet)
-	fcmShop  = pipeline.Route{Platform: pipeline.FCM, App: "shop"}
-	apnsShop = pipeline.Route{Platform: pipeline.APNS, App: "shop", Environment: pipeline.Sandbox}
+	fcmShop  = push.Route{Platform: push.FCM, App: "shop"}
+	apnsShop = push.Route{Platform: push.APNS, App: "shop", Environment: push.Sandbox}
 )
 
 // onEach runs a test on the embedded Redis, and on a real one where there is

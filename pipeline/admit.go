@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // admitPoll is the longest that a stopped route goes without looking whether
@@ -101,7 +103,7 @@ func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again t
 // while.
 func hold(ds []*Delivery, until time.Time) {
 	for _, d := range ds {
-		d.Result = Result{Class: Held, Scope: ScopeRoute, Until: until, Reason: string(RouteStopped)}
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: until, Reason: string(push.RouteStopped)}
 	}
 }
 
@@ -119,7 +121,7 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 	}
 	held = append(held, l.waiting.remove(bearsIt)...)
 	for i, d := range held {
-		d.Result = Result{Class: Held, Scope: ScopeRoute, Until: now.Add(l.charge.turn(l.gate, i)), Reason: string(RetriesWait)}
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(l.charge.turn(l.gate, i)), Reason: string(push.RetriesWait)}
 	}
 	p.answered.put(held...)
 	return stay
@@ -171,8 +173,8 @@ func (p *Pipeline) lineTold(t Line) *line {
 func (l *line) told() Line { return Line{Route: l.Route, Charge: l.charge.String()} }
 
 // partitionsOf adds those of the deliveries' records, each once.
-func partitionsOf(ps []Partition, ds []*Delivery) []Partition {
-	known := make(map[Partition]bool, len(ps))
+func partitionsOf(ps []push.Partition, ds []*Delivery) []push.Partition {
+	known := make(map[push.Partition]bool, len(ps))
 	for _, p := range ps {
 		known[p] = true
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // stopping is a provider that asks for a pause once, after some answers, and
@@ -37,10 +38,10 @@ func (p *stopping) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 		p.w.mu.Unlock()
 		p.out.Go(func() {
 			time.Sleep(20 * time.Millisecond)
-			d.Result = pipeline.Result{Class: pipeline.Delivered}
+			d.Result = push.Result{Class: push.Delivered}
 			p.w.mu.Lock()
 			if asks {
-				d.Result = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Pause: true, After: p.after, Reason: "TooManyRequests"}
+				d.Result = push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: p.after, Reason: "TooManyRequests"}
 				p.until = time.Now().Add(p.after)
 			} else {
 				p.w.accepted[d.Device.Hash]++
@@ -89,14 +90,14 @@ func TestARouteThatAsksForAPauseGetsIt(t *testing.T) {
 				for _, rows := range w.rows {
 					for _, r := range rows {
 						switch {
-						case r.State == pipeline.StateHeld && r.Platform == pipeline.FCM:
+						case r.State == push.StateHeld && r.Platform == push.FCM:
 							t.Errorf("%s is held for a route that nobody stopped", r.ID)
-						case r.State == pipeline.StateHeld:
+						case r.State == push.StateHeld:
 							held++
 							if w.held[r.ID] == 0 {
 								t.Errorf("%s is HELD without a record in the hold topic", r.ID)
 							}
-						case r.State == pipeline.StateRetrying:
+						case r.State == push.StateRetrying:
 							retried++
 						}
 					}
@@ -176,9 +177,9 @@ func (p *hesitant) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 			time.Sleep(time.Millisecond)
 			p.w.mu.Lock()
 			p.given[d]++
-			d.Result = pipeline.Result{}
+			d.Result = push.Result{}
 			if p.given[d] > p.times {
-				d.Result.Class = pipeline.Delivered
+				d.Result.Class = push.Delivered
 				p.w.accepted[d.Device.Hash]++
 			}
 			p.w.mu.Unlock()
@@ -215,11 +216,11 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 		run.Wait()
 		apns.out.Wait()
 		fcm.out.Wait()
-		left, _ := gates.Of(pipeline.Route{Platform: pipeline.APNS, App: "shop"}).DeadLetters.Take(time.Now(), 1000)
-		retries, _ := gates.Of(pipeline.Route{Platform: pipeline.APNS, App: "shop"}).Retries.Take(time.Now(), 1000)
+		left, _ := gates.Of(push.Route{Platform: push.APNS, App: "shop"}).DeadLetters.Take(time.Now(), 1000)
+		retries, _ := gates.Of(push.Route{Platform: push.APNS, App: "shop"}).Retries.Take(time.Now(), 1000)
 		sent := 0
 		for d := range apns.given {
-			if d.Route.Platform == pipeline.APNS {
+			if d.Route.Platform == push.APNS {
 				sent++
 			}
 		}
@@ -250,12 +251,12 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 				w.fill(1, 20)
 				for i := range w.batches[0].Items { // the last tries come first
 					it := &w.batches[0].Items[i]
-					it.Verdict, it.Attempt = pipeline.Undecided, 3-i/5
+					it.Verdict, it.Attempt = push.Undecided, 3-i/5
 				}
 				o := pipeline.DefaultGateOptions()
 				o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
 				o.DeadLetters = o.Retries
-				gate := w.open(t, o).Of(pipeline.Route{Platform: pipeline.APNS, App: "shop"})
+				gate := w.open(t, o).Of(push.Route{Platform: push.APNS, App: "shop"})
 				gate.Retries.Take(time.Now(), 100-int(tt.retries))
 				gate.DeadLetters.Take(time.Now(), 100-int(tt.deadLetters))
 				apns := &counting{provider: provider{w: w}}
@@ -288,7 +289,7 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 		retried := map[int32]bool{1: true, 2: true}
 		for _, b := range w.batches {
 			for i := range b.Items {
-				b.Items[i].Verdict, b.Items[i].Attempt = pipeline.Undecided, 0
+				b.Items[i].Verdict, b.Items[i].Attempt = push.Undecided, 0
 				if retried[b.Partition.ID] {
 					b.Items[i].Attempt = 1
 				}
@@ -311,7 +312,7 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 			time.Sleep(time.Second)
 			open, ended := p.Declared()
 			for _, stalls := range [][]pipeline.Stall{open, ended} {
-				if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (pipeline.Line{Route: pipeline.Route{Platform: pipeline.APNS, App: "shop"}, Charge: "retry"}) {
+				if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (pipeline.Line{Route: push.Route{Platform: push.APNS, App: "shop"}, Charge: "retry"}) {
 					t.Fatalf("declared %+v, over %+v: want the line of the retries alone", open, ended)
 				}
 				got := map[int32]bool{}
@@ -324,7 +325,7 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 			}
 		}
 		for _, l := range p.Progress() {
-			if waits := l.Line.Charge == "retry" && l.Line.Route.Platform == pipeline.APNS; waits != (l.Out > 0) {
+			if waits := l.Line.Charge == "retry" && l.Line.Route.Platform == push.APNS; waits != (l.Out > 0) {
 				t.Errorf("%+v: %d out", l.Line, l.Out)
 			}
 		}
@@ -340,7 +341,7 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 		w.fill(2, 300)
 		for _, b := range w.batches {
 			for i := range b.Items {
-				b.Items[i].Verdict, b.Items[i].Attempt = pipeline.Undecided, 3
+				b.Items[i].Verdict, b.Items[i].Attempt = push.Undecided, 3
 			}
 		}
 		o := pipeline.DefaultGateOptions()
@@ -370,7 +371,7 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 // open gives the routes of the world gates with these options.
 func (w *world) open(t *testing.T, o pipeline.GateOptions) *pipeline.Gates {
 	t.Helper()
-	routes := []pipeline.Route{{Platform: pipeline.APNS, App: "shop"}, {Platform: pipeline.FCM, App: "shop"}}
+	routes := []push.Route{{Platform: push.APNS, App: "shop"}, {Platform: push.FCM, App: "shop"}}
 	gates, err := pipeline.NewGates(routes, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -387,8 +388,8 @@ func (oneDevice) Name() string { return "devices" }
 func (oneDevice) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
-		it.Deliveries = []pipeline.Delivery{{Item: it, Route: pipeline.Route{Platform: pipeline.APNS, App: "shop"},
-			Device: pipeline.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
+		it.Deliveries = []pipeline.Delivery{{Item: it, Route: push.Route{Platform: push.APNS, App: "shop"},
+			Device: push.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
 	}
 	return nil
 }
@@ -407,7 +408,7 @@ func (p *counting) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 		p.w.mu.Unlock()
 		p.out.Go(func() {
 			time.Sleep(time.Millisecond)
-			d.Result = pipeline.Result{Class: pipeline.Again, Reason: "ServiceUnavailable"}
+			d.Result = push.Result{Class: push.Again, Reason: "ServiceUnavailable"}
 			done([]*pipeline.Delivery{d})
 		})
 	}

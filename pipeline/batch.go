@@ -1,14 +1,18 @@
 package pipeline
 
-import "time"
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // Item is a Message on its way: its Kafka place, its attempt, its verdict and
 // its deliveries. It is decided in place and never leaves its Batch.
 type Item struct {
-	Message
+	push.Message
 
 	// Where it came from.
-	Partition Partition
+	Partition push.Partition
 	Offset    int64
 	Timestamp time.Time // of this record
 	FirstSeen time.Time // of the first record of this notification (pf-first-seen): age runs from here
@@ -26,7 +30,7 @@ type Item struct {
 	Devices []string // device hashes this record is for; empty = all
 	// HandedAs is the state of the row by which the record before handed over to
 	// this one: RETRYING or HELD; 0 = not known.
-	HandedAs State
+	HandedAs push.State
 	// NotBefore is set when it is due so much later than its topic's delay that
 	// it must not hold up those behind it: it is produced again.
 	NotBefore time.Time
@@ -40,15 +44,15 @@ type Item struct {
 	Derived bool
 
 	// Decided on the way.
-	Verdict Verdict
-	Reason  Reason
+	Verdict push.Verdict
+	Reason  push.Reason
 	Detail  string // the field or rule at fault; never message text
 	Confirm bool   // read the status store whatever the Bloom filter says
 	// Confirmed is when its rows were read, if they were: what it has to do is
 	// as of then. A send that comes much later asks again.
 	Confirmed time.Time
-	History   *History
-	User      *User
+	History   *push.History
+	User      *push.User
 	// Read is when User was; zero = it was not. A send that comes much later
 	// asks again.
 	Read    time.Time
@@ -76,8 +80,8 @@ func (it *Item) Step() int16 { return int16(it.Attempt + it.Hops) }
 
 // RowID is the id its status rows stand under.
 func (it *Item) RowID() string {
-	if it.ID == "" || it.Reason == IDReused {
-		return PlaceID(it.Partition.Topic, it.Partition.ID, it.Offset)
+	if it.ID == "" || it.Reason == push.IDReused {
+		return push.PlaceID(it.Partition.Topic, it.Partition.ID, it.Offset)
 	}
 	return it.ID
 }
@@ -91,13 +95,13 @@ func (it *Item) Owner() string {
 	if it.Message.Device.Token == "" {
 		return ""
 	}
-	return DeviceHash(it.Message.Device.Platform, it.Message.Device.Token)
+	return push.DeviceHash(it.Message.Device.Platform, it.Message.Device.Token)
 }
 
 // Decide gives an undecided item its verdict; a later verdict does not change
 // an earlier one.
-func (it *Item) Decide(v Verdict, r Reason, detail string) {
-	if it.Verdict == Undecided {
+func (it *Item) Decide(v push.Verdict, r push.Reason, detail string) {
+	if it.Verdict == push.Undecided {
 		it.Verdict, it.Reason, it.Detail = v, r, detail
 	}
 }
@@ -106,7 +110,7 @@ func (it *Item) Decide(v Verdict, r Reason, detail string) {
 // time until it is sent. Its Items are of fixed length: an item gets a
 // verdict, it is never removed.
 type Batch struct {
-	Partition Partition
+	Partition push.Partition
 	Items     []Item
 	Tracker   *Tracker
 	// Retry is set for batches of retry and hold topics: all their items are
@@ -124,7 +128,7 @@ type Batch struct {
 func (b *Batch) Undecided(buf []*Item) []*Item {
 	buf = buf[:0]
 	for i := range b.Items {
-		if b.Items[i].Verdict == Undecided {
+		if b.Items[i].Verdict == push.Undecided {
 			buf = append(buf, &b.Items[i])
 		}
 	}

@@ -1,6 +1,10 @@
 package pipeline
 
-import "context"
+import (
+	"context"
+
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // Source hands out batches of one lane and commits what is done.
 type Source interface {
@@ -19,7 +23,7 @@ type Status interface {
 	// acknowledged it does not write again: rows take the time that the store
 	// needs for them. So ctx is how long they are wanted, and no time-out. After
 	// an error any of them may be durable; writing them again changes nothing.
-	Write(ctx context.Context, rows []Row) error
+	Write(ctx context.Context, rows []push.Row) error
 	// Bucket orders ids as the store spreads them: rows of one bucket, written
 	// together, go as one batch.
 	Bucket(id string) int64
@@ -28,7 +32,7 @@ type Status interface {
 // Ledger is the confirm read: the status rows of ids, aligned with them. It
 // answers only what is durable, and an error when it cannot tell.
 type Ledger interface {
-	Read(ctx context.Context, ids []string) ([][]Row, error)
+	Read(ctx context.Context, ids []string) ([][]push.Row, error)
 }
 
 // Seen remembers finished ids, so that a second copy is confirmed instead of

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // shortestConfirm is the least time that a confirm read is good for: else what
@@ -37,7 +39,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 		ids[i] = it.ID
 	}
 	var asked time.Time
-	var rows [][]Row
+	var rows [][]push.Row
 	err := p.repeat(ctx, "confirm", func() bool { return anyLeaving(items) }, func() (err error) {
 		asked = time.Now()
 		rows, err = p.Ledger.Read(ctx, ids)
@@ -46,10 +48,10 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 	if err != nil {
 		return ds, err
 	}
-	known := make(map[*Item]*History, len(items))
+	known := make(map[*Item]*push.History, len(items))
 	for i, it := range items {
-		own, _ := OwnRows(rows[i], UserHash(it.Owner()))
-		known[it] = &History{Rows: own}
+		own, _ := push.OwnRows(rows[i], push.UserHash(it.Owner()))
+		known[it] = &push.History{Rows: own}
 	}
 	open := ds[:0]
 	for _, d := range ds {
@@ -58,7 +60,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 		case h == nil:
 			open = append(open, d)
 		case h.ClosedWhole(d.Item.Step(), d.Item.Redrive > 0), h.Closed(d.Device.Hash, d.Item.Step(), d.Item.Redrive > 0):
-			d.Result = Result{Class: Claimed}
+			d.Result = push.Result{Class: push.Claimed}
 			p.answered.put(d)
 		default:
 			d.confirmed = asked

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What was confirmed may be sent for the shortest tier (30 s) less the send
@@ -98,7 +98,7 @@ func (l *downLedger) set(down bool) {
 	l.down = down
 }
 
-func (l *downLedger) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
+func (l *downLedger) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
 	l.state.Lock()
 	down := l.down
 	l.state.Unlock()

@@ -1,6 +1,10 @@
 package pipeline
 
-import "time"
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // Policy says what becomes of answers that are not the end.
 type Policy struct {
@@ -17,8 +21,8 @@ type Policy struct {
 // a State) and, for
 // StateRetrying and StateDeadLettered, that a record is handed over first.
 type Ending struct {
-	State     State
-	Reason    Reason
+	State     push.State
+	Reason    push.Reason
 	NotBefore time.Time // with StateRetrying
 }
 
@@ -37,43 +41,43 @@ type Ending struct {
 //	Again, retries left            RETRYING       retry topic, attempt + 1
 //	Again, due after its expiry    EXPIRED        -
 //	Again, no retries left         DEAD_LETTERED  DLQ
-func (p Policy) Decide(r *Result, attempt int, expires, now time.Time) Ending {
-	reason := Reason(r.Reason)
+func (p Policy) Decide(r *push.Result, attempt int, expires, now time.Time) Ending {
+	reason := push.Reason(r.Reason)
 	switch r.Class {
-	case Claimed:
+	case push.Claimed:
 		return Ending{}
-	case Held:
+	case push.Held:
 		return held(reason, r.Until, expires, now)
-	case Delivered:
-		return Ending{State: StateDelivered}
-	case Gone:
-		return Ending{State: StateFailed, Reason: reason}
-	case Refused:
+	case push.Delivered:
+		return Ending{State: push.StateDelivered}
+	case push.Gone:
+		return Ending{State: push.StateFailed, Reason: reason}
+	case push.Refused:
 		if r.Expired {
-			return Ending{State: StateExpired, Reason: PastExpiry}
+			return Ending{State: push.StateExpired, Reason: push.PastExpiry}
 		}
 		if r.Panic != nil {
-			return Ending{State: StateDeadLettered, Reason: Panicked}
+			return Ending{State: push.StateDeadLettered, Reason: push.Panicked}
 		}
-		return Ending{State: StateFailed, Reason: reason}
+		return Ending{State: push.StateFailed, Reason: reason}
 	}
-	if r.Certainty == Ambiguous && p.DropAmbiguous { // whatever else it says: held is sent again too
-		return Ending{State: StateUnknown, Reason: reason}
+	if r.Certainty == push.Ambiguous && p.DropAmbiguous { // whatever else it says: held is sent again too
+		return Ending{State: push.StateUnknown, Reason: reason}
 	}
 	if r.Halt {
-		if r.Scope == ScopeDevice { // its route goes on, and nobody knows when this will
+		if r.Scope == push.ScopeDevice { // its route goes on, and nobody knows when this will
 			return held(reason, now.Add(longestHold), expires, now)
 		}
 		return held(reason, r.Until, expires, now)
 	}
 	if attempt >= p.MaxRetries {
-		return Ending{State: StateDeadLettered, Reason: RetriesUsed}
+		return Ending{State: push.StateDeadLettered, Reason: push.RetriesUsed}
 	}
 	due := now.Add(max(r.After, p.RetryDelays[min(attempt, len(p.RetryDelays)-1)]))
 	if !expires.IsZero() && due.After(expires) {
-		return Ending{State: StateExpired, Reason: PastExpiry}
+		return Ending{State: push.StateExpired, Reason: push.PastExpiry}
 	}
-	return Ending{State: StateRetrying, Reason: reason, NotBefore: due}
+	return Ending{State: push.StateRetrying, Reason: reason, NotBefore: due}
 }
 
 // The least and the most that a record waits in the hold topic at a time.
@@ -85,17 +89,17 @@ const (
 // held waits in the hold topic until its route's pause is over, as far as one
 // knows: all that was held during one pause is due together. So a route that is
 // stopped for long costs each of its records few hand-overs.
-func held(reason Reason, until, expires, now time.Time) Ending {
+func held(reason push.Reason, until, expires, now time.Time) Ending {
 	due := latestOf(until, now.Add(shortestHold))
 	if most := now.Add(longestHold); due.After(most) {
 		due = most
 	}
 	if !expires.IsZero() && due.After(expires) {
-		return Ending{State: StateExpired, Reason: PastExpiry}
+		return Ending{State: push.StateExpired, Reason: push.PastExpiry}
 	}
-	return Ending{State: StateHeld, Reason: reason, NotBefore: due}
+	return Ending{State: push.StateHeld, Reason: reason, NotBefore: due}
 }
 
 // HandsOver reports whether a record must be produced before the row may be
 // written.
-func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == StateDeadLettered }
+func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == push.StateDeadLettered }

@@ -12,14 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 var policy = pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}}
 
 // heldFor is a delivery that was not sent because its route is stopped for so
 // long.
-func heldFor(d time.Duration) pipeline.Result {
-	r := pipeline.Result{Class: pipeline.Held, Scope: pipeline.ScopeRoute, Reason: string(pipeline.RouteStopped)}
+func heldFor(d time.Duration) push.Result {
+	r := push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.RouteStopped)}
 	if d > 0 {
 		r.Until = startTime.Add(d)
 	}
@@ -33,7 +34,7 @@ func TestHeldUntilThePauseIsOver(t *testing.T) {
 	halted.Until = startTime.Add(2 * time.Minute)
 	for _, row := range []struct {
 		why     string
-		r       pipeline.Result
+		r       push.Result
 		expires time.Duration // 0 = never
 		due     time.Duration // 0 = ends EXPIRED
 	}{
@@ -51,9 +52,9 @@ func TestHeldUntilThePauseIsOver(t *testing.T) {
 		if row.expires > 0 {
 			expires = startTime.Add(row.expires)
 		}
-		want := pipeline.Ending{State: pipeline.StateHeld, Reason: pipeline.Reason(row.r.Reason), NotBefore: startTime.Add(row.due)}
+		want := pipeline.Ending{State: push.StateHeld, Reason: push.Reason(row.r.Reason), NotBefore: startTime.Add(row.due)}
 		if row.due == 0 {
-			want = pipeline.Ending{State: pipeline.StateExpired, Reason: pipeline.PastExpiry}
+			want = pipeline.Ending{State: push.StateExpired, Reason: push.PastExpiry}
 		}
 		for _, attempt := range []int{0, 3} { // no attempt is counted
 			if got := policy.Decide(&row.r, attempt, expires, startTime); got != want {
@@ -65,46 +66,46 @@ func TestHeldUntilThePauseIsOver(t *testing.T) {
 
 // The whole retry policy, by answer.
 func TestDecide(t *testing.T) {
-	asked := func(r pipeline.Result, after time.Duration) pipeline.Result { r.After = after; return r }
-	ended := func(s pipeline.State, r pipeline.Reason) pipeline.Ending { return pipeline.Ending{State: s, Reason: r} }
-	retried := func(r pipeline.Result, after time.Duration) pipeline.Ending {
-		return pipeline.Ending{State: pipeline.StateRetrying, Reason: pipeline.Reason(r.Reason), NotBefore: startTime.Add(after)}
+	asked := func(r push.Result, after time.Duration) push.Result { r.After = after; return r }
+	ended := func(s push.State, r push.Reason) pipeline.Ending { return pipeline.Ending{State: s, Reason: r} }
+	retried := func(r push.Result, after time.Duration) pipeline.Ending {
+		return pipeline.Ending{State: push.StateRetrying, Reason: push.Reason(r.Reason), NotBefore: startTime.Add(after)}
 	}
 	const never = 1000 * time.Hour
-	panicked := pipeline.Result{Class: pipeline.Refused, Panic: &pipeline.PanicError{}}
+	panicked := push.Result{Class: push.Refused, Panic: &push.PanicError{}}
 	brokenAndHalted := badKey
-	brokenAndHalted.Certainty = pipeline.Ambiguous
+	brokenAndHalted.Certainty = push.Ambiguous
 	for _, row := range []struct {
 		why     string
-		r       pipeline.Result
+		r       push.Result
 		attempt int
 		expires time.Duration
 		want    pipeline.Ending
 		drops   pipeline.Ending // where the lane drops what is ambiguous; zero = the same
 	}{
-		{"accepted", good, 3, never, ended(pipeline.StateDelivered, ""), pipeline.Ending{}},
-		{"another record's", pipeline.Result{Class: pipeline.Claimed}, 0, never, pipeline.Ending{}, pipeline.Ending{}},
-		{"a dead token", gone, 0, never, ended(pipeline.StateFailed, "UNREGISTERED"), pipeline.Ending{}},
-		{"refused", refused, 0, never, ended(pipeline.StateFailed, "PayloadTooLarge"), pipeline.Ending{}},
-		{"a message that crashes our code", panicked, 0, never, ended(pipeline.StateDeadLettered, pipeline.Panicked), pipeline.Ending{}},
-		{"given back too late", expired, 0, never, ended(pipeline.StateExpired, pipeline.PastExpiry), pipeline.Ending{}},
+		{"accepted", good, 3, never, ended(push.StateDelivered, ""), pipeline.Ending{}},
+		{"another record's", push.Result{Class: push.Claimed}, 0, never, pipeline.Ending{}, pipeline.Ending{}},
+		{"a dead token", gone, 0, never, ended(push.StateFailed, "UNREGISTERED"), pipeline.Ending{}},
+		{"refused", refused, 0, never, ended(push.StateFailed, "PayloadTooLarge"), pipeline.Ending{}},
+		{"a message that crashes our code", panicked, 0, never, ended(push.StateDeadLettered, push.Panicked), pipeline.Ending{}},
+		{"given back too late", expired, 0, never, ended(push.StateExpired, push.PastExpiry), pipeline.Ending{}},
 
 		{"not now: the first tier", away, 0, never, retried(away, 30*time.Second), pipeline.Ending{}},
 		{"again: the second", away, 1, never, retried(away, 5*time.Minute), pipeline.Ending{}},
 		{"and the third", away, 2, never, retried(away, 30*time.Minute), pipeline.Ending{}},
-		{"retries used up", away, 3, never, ended(pipeline.StateDeadLettered, pipeline.RetriesUsed), pipeline.Ending{}},
+		{"retries used up", away, 3, never, ended(push.StateDeadLettered, push.RetriesUsed), pipeline.Ending{}},
 		{"sooner than the tier was asked for", asked(tooMany, 10*time.Second), 1, never, retried(tooMany, 5*time.Minute), pipeline.Ending{}},
 		{"later than the tier was", asked(tooMany, 7*time.Minute), 0, never, retried(tooMany, 7*time.Minute), pipeline.Ending{}},
 		{"due when it expires", away, 0, 30 * time.Second, retried(away, 30*time.Second), pipeline.Ending{}},
-		{"due after it expired", away, 0, 30*time.Second - 1, ended(pipeline.StateExpired, pipeline.PastExpiry), pipeline.Ending{}},
-		{"asked to come after it expired", asked(tooMany, time.Hour), 0, 59 * time.Minute, ended(pipeline.StateExpired, pipeline.PastExpiry), pipeline.Ending{}},
+		{"due after it expired", away, 0, 30*time.Second - 1, ended(push.StateExpired, push.PastExpiry), pipeline.Ending{}},
+		{"asked to come after it expired", asked(tooMany, time.Hour), 0, 59 * time.Minute, ended(push.StateExpired, push.PastExpiry), pipeline.Ending{}},
 
-		{"nobody knows", timedOut, 0, never, retried(timedOut, 30*time.Second), ended(pipeline.StateUnknown, "timeout")},
-		{"nobody knows, at the last attempt", timedOut, 3, never, ended(pipeline.StateDeadLettered, pipeline.RetriesUsed), ended(pipeline.StateUnknown, "timeout")},
-		{"nobody knows, and it expires", timedOut, 0, time.Second, ended(pipeline.StateExpired, pipeline.PastExpiry), ended(pipeline.StateUnknown, "timeout")},
-		{"nobody knows, of one device", vague, 0, never, retried(vague, 30*time.Second), ended(pipeline.StateUnknown, "http_500")},
+		{"nobody knows", timedOut, 0, never, retried(timedOut, 30*time.Second), ended(push.StateUnknown, "timeout")},
+		{"nobody knows, at the last attempt", timedOut, 3, never, ended(push.StateDeadLettered, push.RetriesUsed), ended(push.StateUnknown, "timeout")},
+		{"nobody knows, and it expires", timedOut, 0, time.Second, ended(push.StateExpired, push.PastExpiry), ended(push.StateUnknown, "timeout")},
+		{"nobody knows, of one device", vague, 0, never, retried(vague, 30*time.Second), ended(push.StateUnknown, "http_500")},
 		{"nobody knows, and the route is halted", brokenAndHalted, 0, never,
-			pipeline.Ending{State: pipeline.StateHeld, Reason: "PERMISSION_DENIED", NotBefore: startTime.Add(30 * time.Second)}, ended(pipeline.StateUnknown, "PERMISSION_DENIED")},
+			pipeline.Ending{State: push.StateHeld, Reason: "PERMISSION_DENIED", NotBefore: startTime.Add(30 * time.Second)}, ended(push.StateUnknown, "PERMISSION_DENIED")},
 	} {
 		for _, drop := range []bool{false, true} {
 			p, want := policy, row.want
@@ -163,9 +164,9 @@ func TestWhatIsAmbiguousEndsWhereTheLaneSaysSo(t *testing.T) {
 			unknown := 0
 			for id, rows := range w.rows {
 				for _, r := range rows {
-					if r.State == pipeline.StateUnknown {
+					if r.State == push.StateUnknown {
 						unknown++
-					} else if r.State != pipeline.StateSending {
+					} else if r.State != push.StateSending {
 						t.Errorf("once %v: %s is %v", once, id, r.State)
 					}
 				}

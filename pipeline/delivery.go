@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Delivery is one Item to one device. It belongs to the provider from Submit
@@ -12,8 +14,8 @@ import (
 // them, which has its verdict.
 type Delivery struct {
 	Item    *Item
-	Device  Device
-	Route   Route
+	Device  push.Device
+	Route   push.Route
 	Expires time.Time // after this nothing may be sent; goes to the provider as its expiry too
 	// Deadline is when an answer that has not come counts as AMBIGUOUS (or
 	// NOT_ACCEPTED when nothing was written).
@@ -21,9 +23,9 @@ type Delivery struct {
 
 	// Verdict ends a delivery before it is sent (its token is gone, no route);
 	// Undecided ones are sent.
-	Verdict Verdict
-	Reason  Reason
-	Result  Result
+	Verdict push.Verdict
+	Reason  push.Reason
+	Result  push.Result
 
 	share     *share    // where it waits for its route; nil = it was never to be sent
 	rechecked time.Time // when its user was read after it had waited; zero = as its item's

@@ -1,16 +1,20 @@
 package pipeline
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // What this worker will not send is the next owner's, so that its offset stays;
 // only what is committed, and so nobody else's, is answered for.
 func TestUnsent(t *testing.T) {
 	ours, next := &Delivery{Item: &Item{committed: true}}, &Delivery{Item: &Item{}}
 	unsent([]*Delivery{ours, next})
-	if !next.abandoned || next.Result.Class != NoAnswer {
+	if !next.abandoned || next.Result.Class != push.NoAnswer {
 		t.Errorf("what is not committed: abandoned %v, %v", next.abandoned, next.Result.Class)
 	}
-	if ours.abandoned || ours.Result.Class != Held || ours.Result.Reason != string(WorkerStopped) || ours.Result.Scope != ScopeRoute {
+	if ours.abandoned || ours.Result.Class != push.Held || ours.Result.Reason != string(push.WorkerStopped) || ours.Result.Scope != push.ScopeRoute {
 		t.Errorf("what is committed: abandoned %v, %+v", ours.abandoned, ours.Result)
 	}
 }

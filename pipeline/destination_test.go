@@ -1,15 +1,19 @@
 package pipeline
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // Each way on says which row tells of it.
 func TestHandOversNameTheirState(t *testing.T) {
 	it := &Item{}
-	answered := func(s State, p Platform) *Delivery {
-		return &Delivery{Item: it, Route: Route{Platform: p}, ending: Ending{State: s}}
+	answered := func(s push.State, p push.Platform) *Delivery {
+		return &Delivery{Item: it, Route: push.Route{Platform: p}, ending: Ending{State: s}}
 	}
-	want := map[Destination]State{ToRetry: StateRetrying, ToHold: StateHeld, ToDLQ: 0}
-	hs, _ := handovers([]*Delivery{answered(StateRetrying, FCM), answered(StateHeld, FCM), answered(StateHeld, APNS), answered(StateDeadLettered, FCM)})
+	want := map[Destination]push.State{ToRetry: push.StateRetrying, ToHold: push.StateHeld, ToDLQ: 0}
+	hs, _ := handovers([]*Delivery{answered(push.StateRetrying, push.FCM), answered(push.StateHeld, push.FCM), answered(push.StateHeld, push.APNS), answered(push.StateDeadLettered, push.FCM)})
 	if len(hs) != 4 {
 		t.Fatalf("%d hand-overs", len(hs))
 	}
@@ -18,8 +22,8 @@ func TestHandOversNameTheirState(t *testing.T) {
 			t.Errorf("to %d as %v, want %v", h.To, h.State, want[h.To])
 		}
 	}
-	deferred := &Delivery{Item: &Item{Verdict: Deferred}, Verdict: Deferred, ending: Ending{State: StateHeld}}
-	if hs, _ := handovers([]*Delivery{deferred}); len(hs) != 1 || hs[0].To != ToRetry || hs[0].State != StateHeld {
+	deferred := &Delivery{Item: &Item{Verdict: push.Deferred}, Verdict: push.Deferred, ending: Ending{State: push.StateHeld}}
+	if hs, _ := handovers([]*Delivery{deferred}); len(hs) != 1 || hs[0].To != ToRetry || hs[0].State != push.StateHeld {
 		t.Errorf("what is put off: %+v", hs)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // decide settles what each delivery ends as, once: everything after goes by it.
@@ -14,24 +16,24 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) {
 			continue
 		}
 		if caught := p.decideOne(d, now); caught != nil {
-			d.ending = Ending{State: StateUnknown, Reason: Panicked}
-			if d.Result.Class == Delivered {
-				d.ending.State = StateDelivered
+			d.ending = Ending{State: push.StateUnknown, Reason: push.Panicked}
+			if d.Result.Class == push.Delivered {
+				d.ending.State = push.StateDelivered
 			}
 			p.poisoned(Poisoned{First: caught, Panics: 1})
 		}
-		if d.paid == chargeLastTry && d.ending.State != StateDeadLettered {
+		if d.paid == chargeLastTry && d.ending.State != push.StateDeadLettered {
 			d.gate.DeadLetters.Return(1)
 		}
 	}
 }
 
-func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *PanicError) {
-	defer func() { caught = Recovered("settle", recover()) }()
+func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicError) {
+	defer func() { caught = push.Recovered("settle", recover()) }()
 	switch d.Verdict {
-	case Undecided:
+	case push.Undecided:
 		d.ending = p.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
-	case Duplicate: // its first copy has the outcome
+	case push.Duplicate: // its first copy has the outcome
 	default:
 		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
 	}
@@ -40,11 +42,13 @@ func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *PanicError) {
 
 // whole reports whether d stands for its whole item, which was decided before
 // its devices.
-func (d *Delivery) whole() bool { return d.Verdict != Undecided && d.Item.Verdict != Undecided }
+func (d *Delivery) whole() bool {
+	return d.Verdict != push.Undecided && d.Item.Verdict != push.Undecided
+}
 
 // waits reports whether the row of a delivery must wait for a record that is
 // produced before it: a hand-over, or the feedback on a dead token.
-func (d *Delivery) waits() bool { return d.ending.HandsOver() || d.Result.Class == Gone }
+func (d *Delivery) waits() bool { return d.ending.HandsOver() || d.Result.Class == push.Gone }
 
 // splitWaiting parts, in place, the deliveries that end here from those that
 // wait for a record. An abandoned one waits for nothing.
@@ -62,8 +66,8 @@ func splitWaiting(group []*Delivery) (here, waiting []*Delivery) {
 
 // rowsOf are the rows that decided deliveries get. A copy gets none, nor does
 // what is another record's by now.
-func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []Row {
-	rows := make([]Row, 0, len(group))
+func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []push.Row {
+	rows := make([]push.Row, 0, len(group))
 	for _, d := range group {
 		if d.abandoned || d.ending.State == 0 {
 			continue
@@ -84,13 +88,13 @@ func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []Row {
 // verdictRows appends the rows of an item that was decided before its devices:
 // one without a device, or for a record that names its devices one for each,
 // because a row without a device counts only while no device has one.
-func (it *Item) verdictRows(rows []Row, now time.Time) []Row {
+func (it *Item) verdictRows(rows []push.Row, now time.Time) []push.Row {
 	reason := string(it.Reason)
 	if it.Detail != "" {
 		reason += ":" + it.Detail
 	}
-	row := Row{ID: it.RowID(), Step: it.Step(), State: it.Verdict.State(), At: now,
-		Reason: reason, UserHash: UserHash(it.Owner())}
+	row := push.Row{ID: it.RowID(), Step: it.Step(), State: it.Verdict.State(), At: now,
+		Reason: reason, UserHash: push.UserHash(it.Owner())}
 	if len(it.Devices) == 0 {
 		return append(rows, row)
 	}
@@ -102,9 +106,9 @@ func (it *Item) verdictRows(rows []Row, now time.Time) []Row {
 }
 
 // row is the status row of one delivery.
-func (d *Delivery) row(s State, r Reason, now time.Time) Row {
-	return Row{ID: d.Item.RowID(), Device: d.Device.Hash, Step: d.Item.Step(), State: s, At: now,
-		Platform: d.Route.Platform, ProviderID: d.Result.ProviderID, Reason: string(r), UserHash: UserHash(d.Item.Owner())}
+func (d *Delivery) row(s push.State, r push.Reason, now time.Time) push.Row {
+	return push.Row{ID: d.Item.RowID(), Device: d.Device.Hash, Step: d.Item.Step(), State: s, At: now,
+		Platform: d.Route.Platform, ProviderID: d.Result.ProviderID, Reason: string(r), UserHash: push.UserHash(d.Item.Owner())}
 }
 
 // handovers are the records to produce before these deliveries may end: one for
@@ -114,7 +118,7 @@ func handovers(group []*Delivery) (hs []Handover, of []int) {
 	type way struct {
 		item     *Item
 		to       Destination
-		platform Platform
+		platform push.Platform
 	}
 	ways := make(map[way]int, len(group)) // and where in hs its record is
 	of = make([]int, len(group))
@@ -138,15 +142,15 @@ func handovers(group []*Delivery) (hs []Handover, of []int) {
 // destination is where the record goes that d waits for.
 func (d *Delivery) destination() Destination {
 	switch {
-	case d.Result.Class == Gone:
+	case d.Result.Class == push.Gone:
 		return ToFeedback
-	case d.whole() && d.ending.State == StateHeld:
+	case d.whole() && d.ending.State == push.StateHeld:
 		return ToRetry
 	case d.whole():
 		return ToDLQ
-	case d.ending.State == StateRetrying:
+	case d.ending.State == push.StateRetrying:
 		return ToRetry
-	case d.ending.State == StateHeld:
+	case d.ending.State == push.StateHeld:
 		return ToHold
 	}
 	return ToDLQ
@@ -158,7 +162,7 @@ func (d *Delivery) handover() Handover {
 	h := Handover{To: d.destination(), Item: it, Attempt: it.Attempt, Hops: it.Hops}
 	switch {
 	case h.To == ToFeedback:
-		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, SentAt: d.sentAt, Reason: Reason(d.Result.Reason)}
+		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, SentAt: d.sentAt, Reason: push.Reason(d.Result.Reason)}
 	case d.whole():
 		h.Reason, h.Detail, h.Devices = it.Reason, it.Detail, it.Devices
 		if h.To == ToRetry {
@@ -180,12 +184,12 @@ func (d *Delivery) handover() Handover {
 // a dead token was refused stays: it ends here.
 func deadLetter(group, refused []*Delivery) (stay, dead []*Delivery) {
 	for _, d := range refused {
-		if d.Result.Class == Gone {
+		if d.Result.Class == push.Gone {
 			continue
 		}
-		d.ending = Ending{State: StateDeadLettered, Reason: TooLarge}
+		d.ending = Ending{State: push.StateDeadLettered, Reason: push.TooLarge}
 		if d.whole() {
-			d.Item.Verdict, d.Item.Reason, d.Item.Detail = Dead, TooLarge, ""
+			d.Item.Verdict, d.Item.Reason, d.Item.Detail = push.Dead, push.TooLarge, ""
 		}
 		dead = append(dead, d)
 	}
@@ -205,7 +209,7 @@ func (h *Handover) add(d *Delivery) {
 	e := d.ending
 	h.Devices = append(h.Devices, d.Device.Hash)
 	h.Reason = e.Reason
-	if e.State == StateDeadLettered {
+	if e.State == push.StateDeadLettered {
 		h.Detail = d.Result.Reason // the provider's last word
 		if !slices.Contains(h.Providers, d.Route.Platform) {
 			h.Providers = append(h.Providers, d.Route.Platform)
@@ -221,7 +225,7 @@ func (h *Handover) add(d *Delivery) {
 func seenIDs(items []*Item) []string {
 	ids := make([]string, 0, len(items))
 	for _, it := range items {
-		if it.ID != "" && it.Reason != IDReused {
+		if it.ID != "" && it.Reason != push.IDReused {
 			ids = append(ids, it.ID)
 		}
 	}
@@ -273,10 +277,10 @@ func forTrackers(items []*Item, mark func(*Tracker, []*Item)) {
 func (p *Pipeline) ending(items []*Item) {
 	told := p.Events.Group(p.Lane)
 	for _, it := range items {
-		if it.Verdict == Undecided && it.claimed() {
-			it.Decide(Duplicate, "", "")
+		if it.Verdict == push.Undecided && it.claimed() {
+			it.Decide(push.Duplicate, "", "")
 		}
-		if it.Verdict == Duplicate && !it.Reread {
+		if it.Verdict == push.Duplicate && !it.Reread {
 			told.Duplicate(it)
 		}
 	}
@@ -287,7 +291,7 @@ func (p *Pipeline) ending(items []*Item) {
 // claimed reports whether all that it was to be sent to is another record's.
 func (it *Item) claimed() bool {
 	for j := range it.Deliveries {
-		if it.Deliveries[j].Result.Class != Claimed {
+		if it.Deliveries[j].Result.Class != push.Claimed {
 			return false
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // MaxEvent is the greatest size of a record for push.events in bytes: half of
@@ -104,8 +106,8 @@ type Events struct {
 // countKey is what counts are told apart by.
 type countKey struct {
 	lane, app, typ, reason string
-	platform               Platform
-	state                  State // 0 = DUPLICATE
+	platform               push.Platform
+	state                  push.State // 0 = DUPLICATE
 }
 
 // NewEvents makes a collector. source tells this process from all others, also
@@ -145,15 +147,15 @@ func (e *Events) Group(lane string) *Ended {
 }
 
 // Add notes a row that the item is about to get.
-func (g *Ended) Add(it *Item, r *Row) {
+func (g *Ended) Add(it *Item, r *push.Row) {
 	if g == nil {
 		return
 	}
 	g.count(countKey{lane: g.lane, app: it.App, typ: it.Type, reason: countedReason(r), platform: r.Platform, state: r.State})
 	switch r.State {
-	case StateFailed, StateExpired, StateShed, StateDeadLettered, StateUnknown:
+	case push.StateFailed, push.StateExpired, push.StateShed, push.StateDeadLettered, push.StateUnknown:
 		provider := ""
-		if r.Platform != NoPlatform {
+		if r.Platform != push.NoPlatform {
 			provider = r.Platform.String()
 		}
 		g.failures = append(g.failures, EventFailure{
@@ -186,8 +188,8 @@ func (g *Ended) count(k countKey) {
 
 // countedReason is a reason without what follows its code, which is a field's
 // name, except that limits are told apart by rule.
-func countedReason(r *Row) string {
-	if code, _, ok := strings.Cut(r.Reason, ":"); ok && r.State != StateSuppressed {
+func countedReason(r *push.Row) string {
+	if code, _, ok := strings.Cut(r.Reason, ":"); ok && r.State != push.StateSuppressed {
 		return code
 	}
 	return r.Reason

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // pack puts the entries into as few records as MaxEvent allows. Each record is
@@ -45,7 +47,7 @@ func countsOf(taken map[countKey]int64) []EventCount {
 	counts := make([]EventCount, 0, len(taken))
 	for k, n := range taken {
 		c := EventCount{Lane: k.lane, App: k.app, Type: k.typ, State: duplicateState, Reason: k.reason, N: n}
-		if k.platform != NoPlatform {
+		if k.platform != push.NoPlatform {
 			c.Provider = k.platform.String()
 		}
 		if k.state != 0 {

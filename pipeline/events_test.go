@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 func readEvent(t testing.TB, record []byte) pipeline.Event {
@@ -41,8 +43,8 @@ func readEvents(t testing.TB, records [][]byte) (all pipeline.Event) {
 }
 
 func eventItem(id, app, typ string) *pipeline.Item {
-	return &pipeline.Item{Message: pipeline.Message{ID: id, App: app, Type: typ, SenderID: "orders", UserID: "secret-user",
-		Title: "secret title", Body: "secret body", Device: pipeline.Target{Token: "secret-token"}}}
+	return &pipeline.Item{Message: push.Message{ID: id, App: app, Type: typ, SenderID: "orders", UserID: "secret-user",
+		Title: "secret title", Body: "secret body", Device: push.Target{Token: "secret-token"}}}
 }
 
 func TestEvents(t *testing.T) {
@@ -50,21 +52,21 @@ func TestEvents(t *testing.T) {
 	g := e.Group("critical")
 	a, b := eventItem("id-a", "shop", "order"), eventItem("id-b", "shop", "promo")
 	at := startTime.Add(time.Second)
-	row := func(it *pipeline.Item, device string, p pipeline.Platform, s pipeline.State, reason string) {
-		g.Add(it, &pipeline.Row{ID: it.ID, Device: device, Step: 2, State: s, At: at, Platform: p, ProviderID: "", Reason: reason})
+	row := func(it *pipeline.Item, device string, p push.Platform, s push.State, reason string) {
+		g.Add(it, &push.Row{ID: it.ID, Device: device, Step: 2, State: s, At: at, Platform: p, ProviderID: "", Reason: reason})
 	}
-	row(a, "d1", pipeline.APNS, pipeline.StateDelivered, "")
-	row(a, "d2", pipeline.APNS, pipeline.StateDelivered, "")
-	row(a, "d3", pipeline.FCM, pipeline.StateDelivered, "")
-	row(a, "d4", pipeline.FCM, pipeline.StateFailed, "UNREGISTERED")
-	row(a, "d5", pipeline.APNS, pipeline.StateDelivered, "")
-	row(b, "", 0, pipeline.StateSuppressed, "limited:three_a_day")
-	row(b, "", 0, pipeline.StateDeadLettered, "missing_field:data.x")
-	row(b, "", 0, pipeline.StateExpired, "past_expires_at")
-	row(b, "d6", pipeline.FCM, pipeline.StateRetrying, "UNAVAILABLE")
-	row(b, "d7", pipeline.FCM, pipeline.StateHeld, "route_paused")
-	row(b, "d8", pipeline.FCM, pipeline.StateUnknown, "timeout")
-	row(b, "", 0, pipeline.StateShed, "overload")
+	row(a, "d1", push.APNS, push.StateDelivered, "")
+	row(a, "d2", push.APNS, push.StateDelivered, "")
+	row(a, "d3", push.FCM, push.StateDelivered, "")
+	row(a, "d4", push.FCM, push.StateFailed, "UNREGISTERED")
+	row(a, "d5", push.APNS, push.StateDelivered, "")
+	row(b, "", 0, push.StateSuppressed, "limited:three_a_day")
+	row(b, "", 0, push.StateDeadLettered, "missing_field:data.x")
+	row(b, "", 0, push.StateExpired, "past_expires_at")
+	row(b, "d6", push.FCM, push.StateRetrying, "UNAVAILABLE")
+	row(b, "d7", push.FCM, push.StateHeld, "route_paused")
+	row(b, "d8", push.FCM, push.StateUnknown, "timeout")
+	row(b, "", 0, push.StateShed, "overload")
 	g.Duplicate(b)
 
 	if rs := e.Take(at); rs != nil {
@@ -72,7 +74,7 @@ func TestEvents(t *testing.T) {
 	}
 	g.Count(at)
 	e2 := e.Group("critical") // a second group of the same kind adds up
-	e2.Add(a, &pipeline.Row{ID: "id-a", State: pipeline.StateDelivered, Platform: pipeline.APNS})
+	e2.Add(a, &push.Row{ID: "id-a", State: push.StateDelivered, Platform: push.APNS})
 	e2.Count(at)
 	taken := e.Take(at.Add(time.Second))
 	if len(taken) != 2 {
@@ -133,7 +135,7 @@ func TestEventsBoundNames(t *testing.T) {
 	now := startTime
 	count := func(lane, app, typ, reason string) {
 		g := e.Group(lane)
-		g.Add(eventItem("id", app, typ), &pipeline.Row{State: pipeline.StateRetrying, Reason: reason})
+		g.Add(eventItem("id", app, typ), &push.Row{State: push.StateRetrying, Reason: reason})
 		g.Count(now)
 	}
 	types := func() (kinds map[string]int64, total int64) {
@@ -185,7 +187,7 @@ func TestEventsBoundCounts(t *testing.T) {
 	for app := range 150 {
 		g := e.Group("a")
 		for typ := range 190 {
-			g.Add(eventItem("id", fmt.Sprint("app-", app), strings.Repeat("\x01", 60)+fmt.Sprint(typ)), &pipeline.Row{State: pipeline.StateDelivered})
+			g.Add(eventItem("id", fmt.Sprint("app-", app), strings.Repeat("\x01", 60)+fmt.Sprint(typ)), &push.Row{State: push.StateDelivered})
 			total++
 		}
 		g.Count(startTime)
@@ -212,7 +214,7 @@ func TestEventsPackFailures(t *testing.T) {
 	for i := range n {
 		it := eventItem(fmt.Sprintf("id-%d", i), strings.Repeat("\x00", 128), strings.Repeat("\x00", 64))
 		it.SenderID = strings.Repeat("\xff", 128)
-		g.Add(it, &pipeline.Row{ID: it.ID, State: pipeline.StateFailed, Reason: "UNREGISTERED", At: startTime})
+		g.Add(it, &push.Row{ID: it.ID, State: push.StateFailed, Reason: "UNREGISTERED", At: startTime})
 	}
 	g.Count(startTime)
 	records := e.Take(startTime)
@@ -248,7 +250,7 @@ func TestEventsTellTheirGaps(t *testing.T) {
 		g := e.Group("a")
 		for i := range n {
 			it := eventItem(fmt.Sprintf("id-%d", i), strings.Repeat("a", 128), strings.Repeat("t", 64))
-			g.Add(it, &pipeline.Row{ID: it.ID, State: pipeline.StateFailed, Reason: "UNREGISTERED", At: at})
+			g.Add(it, &push.Row{ID: it.ID, State: push.StateFailed, Reason: "UNREGISTERED", At: at})
 		}
 		g.Count(at)
 	}
@@ -307,11 +309,11 @@ func TestEventsCopyNames(t *testing.T) {
 	e := pipeline.NewEvents("w", startTime)
 	value := []byte(`{"id":"i","app":"shop","user_id":"u","type":"order"}`)
 	it := &pipeline.Item{}
-	if d := pipeline.Decode(value, &it.Message); d != nil {
+	if d := decode.Message(value, &it.Message); d != nil {
 		t.Fatal(d)
 	}
 	g := e.Group("a")
-	g.Add(it, &pipeline.Row{State: pipeline.StateDelivered})
+	g.Add(it, &push.Row{State: push.StateDelivered})
 	g.Count(startTime)
 	copy(value, bytes.Repeat([]byte("x"), len(value)))
 	c := readEvents(t, e.Take(startTime)).Counts
@@ -343,7 +345,7 @@ func TestEventsShared(t *testing.T) {
 		lanes.Go(func() {
 			for range 200 {
 				g := e.Group(fmt.Sprint("lane-", lane))
-				g.Add(eventItem("id", "shop", "order"), &pipeline.Row{State: pipeline.StateDelivered})
+				g.Add(eventItem("id", "shop", "order"), &push.Row{State: push.StateDelivered})
 				g.Count(startTime)
 				take()
 			}
@@ -394,10 +396,10 @@ func TestEventsDocumented(t *testing.T) {
 func BenchmarkEvents(b *testing.B) {
 	e := pipeline.NewEvents("w", startTime)
 	items := make([]*pipeline.Item, 2000)
-	rows := make([]pipeline.Row, len(items))
+	rows := make([]push.Row, len(items))
 	for i := range items {
 		items[i] = eventItem(fmt.Sprint(i), "shop", fmt.Sprint("type-", i%20))
-		rows[i] = pipeline.Row{State: pipeline.StateDelivered, Platform: pipeline.Platform(1 + i%2)}
+		rows[i] = push.Row{State: push.StateDelivered, Platform: push.Platform(1 + i%2)}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

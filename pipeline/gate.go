@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Gate lets a route's deliveries through, or stops them: when the provider
@@ -21,7 +23,7 @@ import (
 // sent or not. Nothing here asks the time, blocks or starts a goroutine, and
 // all methods may be called at once.
 type Gate struct {
-	route   Route
+	route   push.Route
 	options GateOptions
 	metrics gateMetrics
 	log     *slog.Logger
@@ -81,7 +83,7 @@ type probeRound struct {
 	unansweredBy time.Time // then the ones without an answer count as bad
 }
 
-func newGate(r Route, o GateOptions, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
+func newGate(r push.Route, o GateOptions, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
 	return &Gate{route: r, options: o, metrics: m, log: log, born: now, news: news, pass: 1, past: pauses{span: o.HoldSpan},
 		answer: newAnswerWindow(o.Window), Retries: NewBudget(o.Retries, now), DeadLetters: NewBudget(o.DeadLetters, now)}
 }
@@ -193,7 +195,7 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 			}
 			continue
 		}
-		if r.Class == Delivered {
+		if r.Class == push.Delivered {
 			delivered++
 		}
 		bad := r.BlamesRoute()

@@ -14,33 +14,34 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 var (
-	fcmShop  = pipeline.Route{Platform: pipeline.FCM, App: "shop"}
-	apnsShop = pipeline.Route{Platform: pipeline.APNS, App: "shop", Environment: pipeline.Production}
+	fcmShop  = push.Route{Platform: push.FCM, App: "shop"}
+	apnsShop = push.Route{Platform: push.APNS, App: "shop", Environment: push.Production}
 )
 
 // Answers as the providers give them.
 var (
-	good      = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
-	broken    = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: 10 * time.Second, Certainty: pipeline.Ambiguous, Reason: "INTERNAL"}
-	away      = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Reason: "not_connected"}
-	timedOut  = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: pipeline.Ambiguous, Reason: "timeout"}
-	refused   = pipeline.Result{Class: pipeline.Refused, Reason: "PayloadTooLarge"}
-	gone      = pipeline.Result{Class: pipeline.Gone, Reason: "UNREGISTERED"}
-	tooMany   = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeDevice, After: time.Minute, Reason: "TooManyRequests"}
-	badKey    = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, After: 10 * time.Second, Reason: "PERMISSION_DENIED"}
-	appleKey  = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeDevice, Halt: true, After: 10 * time.Second, Reason: "THIRD_PARTY_AUTH_ERROR"}
-	vague     = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeDevice, Certainty: pipeline.Ambiguous, Reason: "http_500"}
-	unsent    = pipeline.Result{}
-	expired   = pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: "past_expires_at"}
-	unfit     = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "payload_too_large"}
+	good      = push.Result{Class: push.Delivered, Certainty: push.Accepted}
+	broken    = push.Result{Class: push.Again, Scope: push.ScopeRoute, After: 10 * time.Second, Certainty: push.Ambiguous, Reason: "INTERNAL"}
+	away      = push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "not_connected"}
+	timedOut  = push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "timeout"}
+	refused   = push.Result{Class: push.Refused, Reason: "PayloadTooLarge"}
+	gone      = push.Result{Class: push.Gone, Reason: "UNREGISTERED"}
+	tooMany   = push.Result{Class: push.Again, Scope: push.ScopeDevice, After: time.Minute, Reason: "TooManyRequests"}
+	badKey    = push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: 10 * time.Second, Reason: "PERMISSION_DENIED"}
+	appleKey  = push.Result{Class: push.Again, Scope: push.ScopeDevice, Halt: true, After: 10 * time.Second, Reason: "THIRD_PARTY_AUTH_ERROR"}
+	vague     = push.Result{Class: push.Again, Scope: push.ScopeDevice, Certainty: push.Ambiguous, Reason: "http_500"}
+	unsent    = push.Result{}
+	expired   = push.Result{Class: push.Refused, Expired: true, Reason: "past_expires_at"}
+	unfit     = push.Result{Class: push.Refused, Unsent: true, Reason: "payload_too_large"}
 	startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 )
 
-func askedFor(d time.Duration) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: d, Pause: true, Reason: "RATE_LIMIT_EXCEEDED"}
+func askedFor(d time.Duration) push.Result {
+	return push.Result{Class: push.Again, Scope: push.ScopeRoute, After: d, Pause: true, Reason: "RATE_LIMIT_EXCEEDED"}
 }
 
 func gateOptions() pipeline.GateOptions {
@@ -62,7 +63,7 @@ type gateway struct {
 func newGateway(t testing.TB, o pipeline.GateOptions) *gateway {
 	t.Helper()
 	g := &gateway{t: t, now: startTime, reg: prometheus.NewRegistry()}
-	gates, err := pipeline.NewGates([]pipeline.Route{fcmShop, apnsShop}, o, pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now)
+	gates, err := pipeline.NewGates([]push.Route{fcmShop, apnsShop}, o, pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +73,10 @@ func newGateway(t testing.TB, o pipeline.GateOptions) *gateway {
 
 func (g *gateway) pass(d time.Duration) { g.now = g.now.Add(d) }
 
-func deliveries(r pipeline.Route, n int) []*pipeline.Delivery {
+func deliveries(r push.Route, n int) []*pipeline.Delivery {
 	ds := make([]*pipeline.Delivery, n)
 	for i := range ds {
-		ds[i] = &pipeline.Delivery{Route: r, Device: pipeline.Device{Token: "secret-token"}, Item: &pipeline.Item{}}
+		ds[i] = &pipeline.Delivery{Route: r, Device: push.Device{Token: "secret-token"}, Item: &pipeline.Item{}}
 	}
 	return ds
 }
@@ -90,7 +91,7 @@ func (g *gateway) admit(n int) []*pipeline.Delivery {
 	return ds[:k]
 }
 
-func (g *gateway) answer(ds []*pipeline.Delivery, r pipeline.Result) {
+func (g *gateway) answer(ds []*pipeline.Delivery, r push.Result) {
 	for _, d := range ds {
 		d.Result = r
 	}
@@ -98,7 +99,7 @@ func (g *gateway) answer(ds []*pipeline.Delivery, r pipeline.Result) {
 }
 
 // send lets n through, all of which must be admitted, and answers them.
-func (g *gateway) send(n int, r pipeline.Result) {
+func (g *gateway) send(n int, r push.Result) {
 	g.t.Helper()
 	ds := g.admit(n)
 	if len(ds) != n {
@@ -124,7 +125,7 @@ func (g *gateway) wantUntil(d time.Duration) {
 func TestGateCloses(t *testing.T) {
 	type group struct {
 		n int
-		r pipeline.Result
+		r push.Result
 	}
 	for _, row := range []struct {
 		why    string
@@ -291,7 +292,7 @@ func TestGatesMixedGroups(t *testing.T) {
 		apns[i].Result, fcm[i].Result = good, broken
 		mixed = append(mixed, apns[i], fcm[i])
 	}
-	mixed = append(mixed, deliveries(pipeline.Route{Platform: pipeline.FCM, App: "unknown"}, 1)...)
+	mixed = append(mixed, deliveries(push.Route{Platform: push.FCM, App: "unknown"}, 1)...)
 	g.gates.Answered(g.now, mixed)
 	g.wantUntil(time.Second)
 	if until := g.gates.Of(apnsShop).Until(g.now); !until.IsZero() {
@@ -355,7 +356,7 @@ func TestGateProbesThatComeBackUnsent(t *testing.T) {
 	g := newGateway(t, gateOptions())
 	g.send(20, broken)
 	g.pass(time.Second)
-	for _, back := range []pipeline.Result{unsent, expired, unfit} {
+	for _, back := range []push.Result{unsent, expired, unfit} {
 		probe := g.admit(5)
 		g.answer(probe, back)
 	}
@@ -595,7 +596,7 @@ func TestGateProperties(t *testing.T) {
 		g := newGateway(t, o)
 		var flying []*pipeline.Delivery
 		var floor time.Time
-		kinds := []pipeline.Result{good, good, good, broken, away, timedOut, refused, tooMany, badKey, unsent, expired, askedFor(time.Second), askedFor(90 * time.Second)}
+		kinds := []push.Result{good, good, good, broken, away, timedOut, refused, tooMany, badKey, unsent, expired, askedFor(time.Second), askedFor(90 * time.Second)}
 		for range rapid.IntRange(1, 200).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 2).Draw(rt, "step") {
 			case 0:

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // GateOptions are the numbers of a Gate.
@@ -87,7 +89,7 @@ const (
 
 // Gates are the gates of all routes of a worker.
 type Gates struct {
-	gates   map[Route]*Gate // never changed
+	gates   map[push.Route]*Gate // never changed
 	options GateOptions
 	log     *slog.Logger
 	news    chan struct{} // of one place, never closed: a gate has something to tell
@@ -95,11 +97,11 @@ type Gates struct {
 
 // NewGates makes the gates, all open. now is the time at which their budgets
 // are full. It reports options that cannot work.
-func NewGates(routes []Route, o GateOptions, m *Metrics, log *slog.Logger, now time.Time) (*Gates, error) {
+func NewGates(routes []push.Route, o GateOptions, m *Metrics, log *slog.Logger, now time.Time) (*Gates, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("gates: %w", err)
 	}
-	gs := &Gates{gates: make(map[Route]*Gate, len(routes)), options: o, log: log, news: make(chan struct{}, 1)}
+	gs := &Gates{gates: make(map[push.Route]*Gate, len(routes)), options: o, log: log, news: make(chan struct{}, 1)}
 	for _, r := range routes {
 		gs.gates[r] = newGate(r, o, m.gate(r), log, now, gs.news)
 	}
@@ -107,7 +109,7 @@ func NewGates(routes []Route, o GateOptions, m *Metrics, log *slog.Logger, now t
 }
 
 // Of returns the route's gate, or nil for a route that there was not.
-func (gs *Gates) Of(r Route) *Gate { return gs.gates[r] }
+func (gs *Gates) Of(r push.Route) *Gate { return gs.gates[r] }
 
 // Answered takes back deliveries that their gates admitted, of any routes in
 // any order, with their results; those without a result were not sent. Each

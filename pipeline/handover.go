@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Destination is where a hand-over goes.
@@ -31,23 +33,23 @@ type Handover struct {
 	Attempt   int
 	Hops      int
 	NotBefore time.Time
-	State     State // of the row that is written once it is acknowledged
+	State     push.State // of the row that is written once it is acknowledged
 
 	// ToHold: whose topic.
-	Platform Platform
+	Platform push.Platform
 
 	// ToDLQ: the providers of these devices, each once; none before the device
 	// look-up.
-	Providers []Platform
+	Providers []push.Platform
 
 	// ToRetry, ToHold and ToDLQ: why.
-	Reason Reason
+	Reason push.Reason
 	Detail string
 
 	// ToFeedback: the dead token's device, since when the provider calls it dead
 	// (zero = it did not say), and when it was handed to the provider. A token
 	// that was registered after that is another one.
-	Device    Device
+	Device    push.Device
 	DeadSince time.Time
 	SentAt    time.Time
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // narrow is a producer whose topics, but for the DLQ, take none of some ids.
@@ -46,9 +47,9 @@ func (s deferring) Apply(ctx context.Context, b *pipeline.Batch) error {
 		return err
 	}
 	for i := range b.Items {
-		if it := &b.Items[i]; i%10 == 4 && it.Verdict == pipeline.Undecided {
+		if it := &b.Items[i]; i%10 == 4 && it.Verdict == push.Undecided {
 			it.NotBefore = time.Now().Add(time.Hour)
-			it.Decide(pipeline.Deferred, pipeline.NotDue, "")
+			it.Decide(push.Deferred, push.NotDue, "")
 		}
 	}
 	return nil
@@ -76,7 +77,7 @@ func TestCopiesThatAreTooLarge(t *testing.T) {
 		w.wait(t)
 		stop()
 		pr.out.Wait()
-		states := map[pipeline.State]int{}
+		states := map[push.State]int{}
 		for _, ids := range w.ids {
 			for _, id := range ids {
 				rows := w.rows[id]
@@ -87,13 +88,13 @@ func TestCopiesThatAreTooLarge(t *testing.T) {
 					switch {
 					case large[id] && r.State.HandedOver():
 						t.Errorf("%s is %v, and its record was refused", id, r.State)
-					case r.State == pipeline.StateDeadLettered && w.dead[id] == 0:
+					case r.State == push.StateDeadLettered && w.dead[id] == 0:
 						t.Errorf("%s is DEAD_LETTERED without a copy in the DLQ", id)
 					}
-					if large[id] && r.Reason == string(pipeline.TooLarge) {
+					if large[id] && r.Reason == string(push.TooLarge) {
 						states[r.State]++
 						if r.Device == "" {
-							states[pipeline.StateHeld]++ // of those that were put off
+							states[push.StateHeld]++ // of those that were put off
 						}
 					}
 					if large[id] && r.Reason == "Unregistered" {
@@ -102,7 +103,7 @@ func TestCopiesThatAreTooLarge(t *testing.T) {
 				}
 			}
 		}
-		if states[pipeline.StateDeadLettered] == 0 || states[pipeline.StateFailed] == 0 || states[pipeline.StateHeld] == 0 {
+		if states[push.StateDeadLettered] == 0 || states[push.StateFailed] == 0 || states[push.StateHeld] == 0 {
 			t.Errorf("too large to be handed over: %v; want some dead, some of them put off, and some whose token is dead", states)
 		}
 	})
@@ -228,7 +229,7 @@ func TestAHandOverWithoutAnAnswerIsDeclared(t *testing.T) {
 		pr.out.Wait()
 		for id, rows := range w.rows {
 			for _, r := range rows {
-				if r.State.HandedOver() || r.State == pipeline.StateDeadLettered {
+				if r.State.HandedOver() || r.State == push.StateDeadLettered {
 					t.Errorf("%s is %v, and no record of that was taken", id, r.State)
 				}
 			}
@@ -239,14 +240,14 @@ func TestAHandOverWithoutAnAnswerIsDeclared(t *testing.T) {
 // oneHold is a producer of which one platform's hold topic takes nothing.
 type oneHold struct {
 	*world
-	taken map[pipeline.Platform]int
+	taken map[push.Platform]int
 }
 
 func (p oneHold) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	var taken []pipeline.Handover
 	partly := &pipeline.PartlyError{Err: errors.New("not authorized")}
 	for i, h := range hs {
-		if h.To == pipeline.ToHold && h.Platform == pipeline.APNS {
+		if h.To == pipeline.ToHold && h.Platform == push.APNS {
 			partly.Open = append(partly.Open, i)
 			continue
 		}
@@ -270,12 +271,12 @@ func TestOneHoldTopicHoldsUpNoOther(t *testing.T) {
 		w := newWorld(5)
 		w.faults = false
 		w.fill(1, 1000)
-		held := func(d *pipeline.Delivery) pipeline.Result {
-			return pipeline.Result{Class: pipeline.Held, Scope: pipeline.ScopeRoute, Reason: string(pipeline.RouteStopped)}
+		held := func(d *pipeline.Delivery) push.Result {
+			return push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.RouteStopped)}
 		}
 		apns, fcm := &slow{w: w, wait: time.Millisecond, answer: held}, &slow{w: w, wait: time.Second, answer: held}
 		p := w.pipelineTo(t, 2000, apns, fcm)
-		producer := oneHold{w, map[pipeline.Platform]int{}}
+		producer := oneHold{w, map[push.Platform]int{}}
 		p.Producer = producer
 		stop := w.starts(t, p)
 		time.Sleep(25 * time.Second)
@@ -283,13 +284,13 @@ func TestOneHoldTopicHoldsUpNoOther(t *testing.T) {
 		rows := 0
 		for _, rs := range w.rows {
 			for _, r := range rs {
-				if r.State == pipeline.StateHeld && r.Platform == pipeline.FCM {
+				if r.State == push.StateHeld && r.Platform == push.FCM {
 					rows++
 				}
 			}
 		}
-		if producer.taken[pipeline.FCM] < 500 || rows < 500 {
-			t.Errorf("of FCM %d were handed over and %d have a row while only the hold topic of APNs refuses", producer.taken[pipeline.FCM], rows)
+		if producer.taken[push.FCM] < 500 || rows < 500 {
+			t.Errorf("of FCM %d were handed over and %d have a row while only the hold topic of APNs refuses", producer.taken[push.FCM], rows)
 		}
 		w.mu.Unlock()
 		stop()

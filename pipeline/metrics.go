@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Metrics are the pipeline's counters, shared by all lanes of a worker. No
@@ -66,7 +68,7 @@ type laneMetrics struct {
 	batchSize prometheus.Observer
 	deduped   prometheus.Counter
 	endToEnd  prometheus.Observer
-	verdicts  [Verdicts]prometheus.Counter
+	verdicts  [push.Verdicts]prometheus.Counter
 	stalls    map[string]float64 // seconds by name, of all that there ever were; guarded by Metrics.mu
 }
 
@@ -81,7 +83,7 @@ type gateMetrics struct {
 
 // ownWords are the reasons of results that no provider gave; "encode" is where
 // one panicked.
-var ownWords = [...]Reason{InvalidToken, PayloadTooLarge, InvalidMessage, PastExpiry, Timeout, ConnectionLost, NotConnected, AuthFailed, Panicked, "encode"}
+var ownWords = [...]push.Reason{push.InvalidToken, push.PayloadTooLarge, push.InvalidMessage, push.PastExpiry, push.Timeout, push.ConnectionLost, push.NotConnected, push.AuthFailed, push.Panicked, "encode"}
 
 // NewMetrics makes the metrics and registers them. words are those that the
 // providers are known to answer: each has a series, and all others share one.
@@ -143,18 +145,18 @@ func (m *Metrics) lane(name string) *laneMetrics {
 		l = &laneMetrics{batchSize: m.batchSize.WithLabelValues(name), deduped: m.deduped.WithLabelValues(name), endToEnd: m.endToEnd.WithLabelValues(name),
 			stalls: make(map[string]float64)}
 		for v := range l.verdicts {
-			l.verdicts[v] = m.endings.WithLabelValues(name, Verdict(v).String())
+			l.verdicts[v] = m.endings.WithLabelValues(name, push.Verdict(v).String())
 		}
 		m.lanes[name] = l
 	}
 	return l
 }
 
-func (m *Metrics) route(r Route) routeMetrics {
+func (m *Metrics) route(r push.Route) routeMetrics {
 	return routeMetrics{window: m.window.WithLabelValues(r.String())}
 }
 
-func (m *Metrics) gate(r Route) gateMetrics {
+func (m *Metrics) gate(r push.Route) gateMetrics {
 	g := gateMetrics{paused: m.paused.WithLabelValues(r.String()), pauses: make(map[PauseReason]prometheus.Counter)}
 	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors, PauseTold} {
 		g.pauses[why] = m.pauses.WithLabelValues(r.String(), string(why))
@@ -202,17 +204,17 @@ func (m *Metrics) failedStep(lane, step string) { m.failures.WithLabelValues(lan
 func (m *Metrics) answered(lane string, group []*Delivery) {
 	l, now := m.lane(lane), time.Now()
 	type kind struct {
-		platform Platform
+		platform push.Platform
 		app      string
-		class    Class
+		class    push.Class
 		reason   string
 	}
 	counts := make(map[kind]int, 4)
 	for _, d := range group {
-		if d.Result.Class == NoAnswer {
+		if d.Result.Class == push.NoAnswer {
 			continue
 		}
-		if d.Result.Class == Held || d.Result.Class == Claimed {
+		if d.Result.Class == push.Held || d.Result.Class == push.Claimed {
 			counts[kind{d.Route.Platform, d.Route.App, d.Result.Class, ""}]++
 			continue
 		}
@@ -240,14 +242,14 @@ func (m *Metrics) label(word string) string {
 // done about them.
 func (m *Metrics) ambiguous(group []*Delivery) {
 	for _, d := range group {
-		if d.Result.Certainty != Ambiguous || d.abandoned {
+		if d.Result.Certainty != push.Ambiguous || d.abandoned {
 			continue
 		}
 		action := "resend"
 		switch d.ending.State {
-		case StateUnknown:
+		case push.StateUnknown:
 			action = "unknown"
-		case StateRetrying:
+		case push.StateRetrying:
 		default:
 			action = "end"
 		}
@@ -258,11 +260,11 @@ func (m *Metrics) ambiguous(group []*Delivery) {
 // ended counts items whose outcome is durable.
 func (m *Metrics) ended(lane string, items []*Item) {
 	l := m.lane(lane)
-	var verdicts [Verdicts]int
-	suppressed := make(map[Reason]int)
+	var verdicts [push.Verdicts]int
+	suppressed := make(map[push.Reason]int)
 	for _, it := range items {
 		verdicts[it.Verdict]++
-		if it.Verdict == Suppressed {
+		if it.Verdict == push.Suppressed {
 			suppressed[it.Reason]++
 		}
 	}
@@ -271,7 +273,7 @@ func (m *Metrics) ended(lane string, items []*Item) {
 			l.verdicts[v].Add(float64(n))
 		}
 	}
-	l.deduped.Add(float64(verdicts[Duplicate]))
+	l.deduped.Add(float64(verdicts[push.Duplicate]))
 	for r, n := range suppressed {
 		m.suppressed.WithLabelValues(lane, string(r)).Add(float64(n))
 	}

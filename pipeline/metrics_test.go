@@ -6,19 +6,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A server can make up words without end; a series each would be the end of
 // whoever stores them.
 func TestUnknownReasonsShareASeries(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry(), "BadDeviceToken", "UNREGISTERED")
-	answers := func(class Class, reason string) []*Delivery {
-		return []*Delivery{{Item: &Item{}, Route: Route{Platform: APNS, App: "shop", Environment: Production}, Result: Result{Class: class, Reason: reason}}}
+	answers := func(class push.Class, reason string) []*Delivery {
+		return []*Delivery{{Item: &Item{}, Route: push.Route{Platform: push.APNS, App: "shop", Environment: push.Production}, Result: push.Result{Class: class, Reason: reason}}}
 	}
 	for i := range 5000 {
-		m.answered("critical", answers(Refused, fmt.Sprintf("MadeUp%d", i)))
+		m.answered("critical", answers(push.Refused, fmt.Sprintf("MadeUp%d", i)))
 	}
-	known := map[string]Class{"BadDeviceToken": Gone, "UNREGISTERED": Gone, "": Delivered, string(Timeout): Again, string(InvalidToken): Refused, string(Panicked): Again}
+	known := map[string]push.Class{"BadDeviceToken": push.Gone, "UNREGISTERED": push.Gone, "": push.Delivered, string(push.Timeout): push.Again, string(push.InvalidToken): push.Refused, string(push.Panicked): push.Again}
 	for reason, class := range known {
 		m.answered("critical", answers(class, reason))
 	}

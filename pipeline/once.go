@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // sendOnce is sendAll for lanes of mode at_most_once. A batch's intents are
@@ -115,7 +117,7 @@ func (p *Pipeline) disown(ctx context.Context, waiting map[*line][]*Delivery) {
 	defer cancel()
 	rows := intents(waiting, time.Now())
 	for i := range rows {
-		rows[i].State, rows[i].Reason = StateUnknown, string(IntentLost)
+		rows[i].State, rows[i].Reason = push.StateUnknown, string(push.IntentLost)
 	}
 	if survived("intents", func() error { return p.Status.Write(ctx, rows) }) != nil {
 		p.Metrics.failedStep(p.Lane, "intents")
@@ -143,10 +145,10 @@ func turnsOver(items []*Item) {
 }
 
 // intents are the rows that say: from here on, this may have been sent.
-func intents(waiting map[*line][]*Delivery, now time.Time) (rows []Row) {
+func intents(waiting map[*line][]*Delivery, now time.Time) (rows []push.Row) {
 	for _, ds := range waiting {
 		for _, d := range ds {
-			rows = append(rows, d.row(StateSending, "", now))
+			rows = append(rows, d.row(push.StateSending, "", now))
 		}
 	}
 	return rows

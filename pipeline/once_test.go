@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // TestOnceSendsOnlyWhatIsCommitted: in a lane of intents, everything ends as in
@@ -40,7 +41,7 @@ func TestOnceSendsOnlyWhatIsCommitted(t *testing.T) {
 				w.check(t)
 				for device := range w.accepted {
 					id := device[:strings.LastIndex(device, "-d")]
-					if !slices.ContainsFunc(w.rows[id], func(r pipeline.Row) bool { return r.Device == device && r.State == pipeline.StateSending }) {
+					if !slices.ContainsFunc(w.rows[id], func(r push.Row) bool { return r.Device == device && r.State == push.StateSending }) {
 						t.Errorf("%s was sent without an intent", device)
 					}
 				}
@@ -76,12 +77,12 @@ func TestOnceDoesNotSendWhatItCannotCommit(t *testing.T) {
 		intents := 0
 		for _, rows := range w.rows {
 			for _, r := range rows {
-				if r.State != pipeline.StateSending {
+				if r.State != push.StateSending {
 					continue
 				}
 				intents++
-				h := pipeline.History{Rows: rows}
-				if s, _ := h.DeviceState(r.Device); s != pipeline.StateUnknown {
+				h := push.History{Rows: rows}
+				if s, _ := h.DeviceState(r.Device); s != push.StateUnknown {
 					t.Errorf("the intent for %s, which was not sent, ended %v", r.Device, s)
 				}
 			}
@@ -118,9 +119,9 @@ func TestOnceLeavesNothingUnknown(t *testing.T) {
 				t.Fatalf("%d sent, %d open: want it to leave in the middle", sent, w.trackers[0].Open())
 			}
 			for id, rows := range w.rows {
-				h := pipeline.History{Rows: rows}
+				h := push.History{Rows: rows}
 				for _, r := range rows {
-					if s, _ := h.DeviceState(r.Device); s == pipeline.StateUnknown || s == pipeline.StateSending {
+					if s, _ := h.DeviceState(r.Device); s == push.StateUnknown || s == push.StateSending {
 						t.Errorf("%s on %s is %v, and nobody died", id, r.Device, s)
 					}
 				}
@@ -148,7 +149,7 @@ func TestNothingIsIntendedWithoutALease(t *testing.T) {
 			defer w.mu.Unlock()
 			for _, rows := range w.rows {
 				for _, r := range rows {
-					if r.State == pipeline.StateSending {
+					if r.State == push.StateSending {
 						n++
 					}
 				}
@@ -193,8 +194,8 @@ func TestOnceRunEndsWithoutTheProvider(t *testing.T) {
 // panickingIntents panics when intents are disowned.
 type panickingIntents struct{ *world }
 
-func (s panickingIntents) Write(ctx context.Context, rows []pipeline.Row) error {
-	if slices.ContainsFunc(rows, func(r pipeline.Row) bool { return r.Reason == string(pipeline.IntentLost) }) {
+func (s panickingIntents) Write(ctx context.Context, rows []push.Row) error {
+	if slices.ContainsFunc(rows, func(r push.Row) bool { return r.Reason == string(push.IntentLost) }) {
 		panic("index out of range")
 	}
 	return s.world.Write(ctx, rows)

@@ -1,7 +1,6 @@
 // Package pipeline is the way of a notification from the poll to the commit,
-// and owns the nouns on it: Message, Item, Batch, Delivery, Result, Row,
-// Tracker. It declares as small interfaces what it needs of the rest, and
-// imports nothing of ours.
+// and owns what goes along it: Item, Batch, Delivery, Tracker. It declares as
+// small interfaces what it needs of the rest; the nouns are those of push.
 //
 // START HERE. One Pipeline serves one topic of one lane, and this file is the
 // whole way, top to bottom:
@@ -35,6 +34,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Options are a Pipeline's collaborators and numbers. All are required unless
@@ -43,7 +44,7 @@ type Options struct {
 	Lane     string // its name in metrics and logs
 	Source   Source
 	Stages   []Stage // in order
-	Routes   map[Route]Provider
+	Routes   map[push.Route]Provider
 	Producer Producer
 	Status   Status
 	Ledger   Ledger
@@ -95,7 +96,7 @@ type Options struct {
 // Pipeline is one topic's way from poll to commit.
 type Pipeline struct {
 	Options
-	routes map[Route]*route
+	routes map[push.Route]*route
 
 	// confirmFor is how long a confirm read lets its item be sent.
 	confirmFor time.Duration
@@ -145,7 +146,7 @@ func New(o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("pipeline: send deadline %v + status time-out %v + commit time-out %v must fit into the drain budget %v",
 			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
 	}
-	p := &Pipeline{Options: o, routes: make(map[Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
+	p := &Pipeline{Options: o, routes: make(map[push.Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
 		answered: newQueue[*Delivery](), handing: o.outlets(), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
 	if p.Gates == nil {
 		var err error

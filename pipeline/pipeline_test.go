@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // world is everything around a pipeline, in memory and with faults: a source
@@ -28,7 +29,7 @@ type world struct {
 	faults   bool
 	trackers map[int32]*pipeline.Tracker
 	batches  []*pipeline.Batch
-	rows     map[string][]pipeline.Row // by id
+	rows     map[string][]push.Row // by id
 	retried  map[string]int
 	held     map[string]int
 	due      map[string]time.Time // of what is held
@@ -57,7 +58,7 @@ type world struct {
 
 func newWorld(seed uint64) *world {
 	return &world{random: rand.New(rand.NewPCG(seed, 1)), faults: true,
-		trackers: map[int32]*pipeline.Tracker{}, rows: map[string][]pipeline.Row{}, retried: map[string]int{}, held: map[string]int{}, due: map[string]time.Time{},
+		trackers: map[int32]*pipeline.Tracker{}, rows: map[string][]push.Row{}, retried: map[string]int{}, held: map[string]int{}, due: map[string]time.Time{},
 		dead: map[string]int{}, feedback: map[string]int{}, sentAt: map[string]time.Time{}, seen: map[string]int{}, accepted: map[string]int{},
 		commits: map[int32]int64{}, ids: map[int32][]string{}}
 }
@@ -69,7 +70,7 @@ func (w *world) chance(p float64) bool { return w.faults && w.random.Float64() <
 // fill makes n records over the partitions, in batches of up to 100.
 func (w *world) fill(partitions int32, n int) {
 	for part := range partitions {
-		p := pipeline.Partition{Topic: "push.test", ID: part}
+		p := push.Partition{Topic: "push.test", ID: part}
 		t := pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: n, Lease: w.lease})
 		w.trackers[part] = t
 		for from := 0; from < n; from += 100 {
@@ -78,10 +79,10 @@ func (w *world) fill(partitions int32, n int) {
 				offset := int64(from+i) * 2 // offsets have gaps
 				it := &b.Items[i]
 				it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, time.Now(), time.Now()
-				it.Message = pipeline.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop"}
+				it.Message = push.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop"}
 				w.ids[part] = append(w.ids[part], it.ID)
 				if (from+i)%50 == 49 {
-					it.Decide(pipeline.Dead, pipeline.BadJSON, "")
+					it.Decide(push.Dead, push.BadJSON, "")
 				}
 			}
 			t.Admit(b)
@@ -167,7 +168,7 @@ func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
 	return nil
 }
 
-func (w *world) Write(_ context.Context, rows []pipeline.Row) error {
+func (w *world) Write(_ context.Context, rows []push.Row) error {
 	time.Sleep(time.Millisecond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,24 +176,24 @@ func (w *world) Write(_ context.Context, rows []pipeline.Row) error {
 		return errors.New("write timeout")
 	}
 	for _, r := range rows {
-		if !slices.ContainsFunc(w.rows[r.ID], func(o pipeline.Row) bool { return o.Device == r.Device && o.Step == r.Step && o.State == r.State }) {
+		if !slices.ContainsFunc(w.rows[r.ID], func(o push.Row) bool { return o.Device == r.Device && o.Step == r.Step && o.State == r.State }) {
 			w.rows[r.ID] = append(w.rows[r.ID], r)
 		}
-		if r.State != pipeline.StateSending {
+		if r.State != push.StateSending {
 			delete(w.exposed, r.Device)
 		}
 	}
 	return nil
 }
 
-func (w *world) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
+func (w *world) Read(_ context.Context, ids []string) ([][]push.Row, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.read += len(ids)
 	if w.chance(0.2) {
 		return nil, errors.New("read timeout")
 	}
-	rows := make([][]pipeline.Row, len(ids))
+	rows := make([][]push.Row, len(ids))
 	for i, id := range ids {
 		rows[i] = slices.Clone(w.rows[id])
 	}
@@ -224,23 +225,23 @@ func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
 	}
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != pipeline.Undecided {
+		if it.Verdict != push.Undecided {
 			continue
 		}
 		if i%20 == 3 {
-			it.Decide(pipeline.Suppressed, pipeline.OptedOutAll, "")
+			it.Decide(push.Suppressed, push.OptedOutAll, "")
 			continue
 		}
 		if i%4 == 0 {
 			it.Confirmed = w.confirmed
 		}
 		for d := range 1 + i%3 {
-			r := pipeline.Route{Platform: pipeline.APNS, App: "shop"}
+			r := push.Route{Platform: push.APNS, App: "shop"}
 			if d == 1 {
-				r.Platform = pipeline.FCM
+				r.Platform = push.FCM
 			}
 			it.Deliveries = append(it.Deliveries, pipeline.Delivery{Item: it, Route: r,
-				Device: pipeline.Device{Hash: fmt.Sprintf("%s-d%d", it.ID, d)}, Expires: time.Now().Add(time.Hour)})
+				Device: push.Device{Hash: fmt.Sprintf("%s-d%d", it.ID, d)}, Expires: time.Now().Add(time.Hour)})
 		}
 	}
 	return nil
@@ -267,13 +268,13 @@ func (p *provider) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 			switch pick {
 			case 10: // given back unsent: to be sent later
 			case 0:
-				d.Result = pipeline.Result{Class: pipeline.Again, Reason: "ServiceUnavailable"}
+				d.Result = push.Result{Class: push.Again, Reason: "ServiceUnavailable"}
 			case 1:
-				d.Result = pipeline.Result{Class: pipeline.Gone, Reason: "Unregistered"}
+				d.Result = push.Result{Class: push.Gone, Reason: "Unregistered"}
 			case 2:
-				d.Result = pipeline.Result{Class: pipeline.Refused, Reason: "PayloadTooLarge"}
+				d.Result = push.Result{Class: push.Refused, Reason: "PayloadTooLarge"}
 			default:
-				d.Result = pipeline.Result{Class: pipeline.Delivered}
+				d.Result = push.Result{Class: push.Delivered}
 				p.w.mu.Lock()
 				p.w.accepted[d.Device.Hash]++
 				p.w.mu.Unlock()
@@ -305,7 +306,7 @@ func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, w
 	t.Helper()
 	p, err := pipeline.New(pipeline.Options{
 		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w,
-		Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: apns, {Platform: pipeline.FCM, App: "shop"}: fcm},
+		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}, DropAmbiguous: w.once || w.drops}, StageWorkers: 2, Window: window,
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
 		Once: w.once, Gates: w.gates, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -387,13 +388,13 @@ func (w *world) check(t *testing.T) {
 			t.Errorf("device %s was sent to %d times", hash, n)
 		}
 	}
-	states := map[pipeline.State]int{}
+	states := map[push.State]int{}
 	for _, ids := range w.ids {
 		for _, id := range ids {
 			w.checkOne(t, id, states)
 		}
 	}
-	for _, s := range []pipeline.State{pipeline.StateDelivered, pipeline.StateFailed, pipeline.StateSuppressed, pipeline.StateDeadLettered, pipeline.StateRetrying} {
+	for _, s := range []push.State{push.StateDelivered, push.StateFailed, push.StateSuppressed, push.StateDeadLettered, push.StateRetrying} {
 		if states[s] == 0 {
 			t.Errorf("no row with state %v: the test does not reach it", s)
 		}
@@ -401,11 +402,11 @@ func (w *world) check(t *testing.T) {
 }
 
 // checkOne checks the rows of one notification and the records they promise.
-func (w *world) checkOne(t *testing.T, id string, states map[pipeline.State]int) {
+func (w *world) checkOne(t *testing.T, id string, states map[push.State]int) {
 	t.Helper()
 	rows := w.rows[id]
 	if w.once {
-		rows = slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool { return r.State == pipeline.StateSending })
+		rows = slices.DeleteFunc(slices.Clone(rows), func(r push.Row) bool { return r.State == push.StateSending })
 	}
 	if len(rows) == 0 {
 		t.Errorf("%s has no row", id)
@@ -418,13 +419,13 @@ func (w *world) checkOne(t *testing.T, id string, states map[pipeline.State]int)
 		}
 		devices[r.Device] = true
 		switch {
-		case r.State == pipeline.StateRetrying && w.retried[id] == 0:
+		case r.State == push.StateRetrying && w.retried[id] == 0:
 			t.Errorf("%s is RETRYING without a retry record", id)
-		case r.State == pipeline.StateDeadLettered && w.dead[id] == 0:
+		case r.State == push.StateDeadLettered && w.dead[id] == 0:
 			t.Errorf("%s is DEAD_LETTERED without a copy in the DLQ", id)
 		case r.Reason == "Unregistered" && w.feedback[id] == 0:
 			t.Errorf("%s has a dead token without feedback", id)
-		case r.State == pipeline.StateDelivered && w.accepted[r.Device] != 1:
+		case r.State == push.StateDelivered && w.accepted[r.Device] != 1:
 			t.Errorf("%s is DELIVERED, the provider accepted it %d times", r.Device, w.accepted[r.Device])
 		}
 	}
@@ -465,8 +466,8 @@ func TestDrainOnRevoke(t *testing.T) {
 			}
 		}
 		for hash := range w.accepted {
-			if !slices.ContainsFunc(slices.Collect(maps.Values(w.rows)), func(rows []pipeline.Row) bool {
-				return slices.ContainsFunc(rows, func(r pipeline.Row) bool { return r.Device == hash })
+			if !slices.ContainsFunc(slices.Collect(maps.Values(w.rows)), func(rows []push.Row) bool {
+				return slices.ContainsFunc(rows, func(r push.Row) bool { return r.Device == hash })
 			}) {
 				t.Errorf("%s was accepted before the fence and has no row", hash)
 			}
@@ -604,7 +605,7 @@ type downStatus struct {
 	back  chan struct{}
 }
 
-func (s *downStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+func (s *downStatus) Write(ctx context.Context, rows []push.Row) error {
 	if s.hangs {
 		select {
 		case <-s.back:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // PoisonTries is how often an item that is alone with our code may make it
@@ -27,7 +29,7 @@ func TooManyPoisoned(panicked, n int) bool { return panicked > mostPoisoned(n) }
 
 // Poisoned is what Contain caught in one batch.
 type Poisoned struct {
-	First  *PanicError
+	First  *push.PanicError
 	Panics int     // all that were caught
 	Dead   []*Item // decided Dead for it
 }
@@ -44,7 +46,7 @@ type Poisoned struct {
 // returns. Panics in goroutines that the stage starts cannot be caught.
 func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) error {
 	err := survived(s.Name(), func() error { return s.Apply(ctx, b) })
-	first, ok := errors.AsType[*PanicError](err)
+	first, ok := errors.AsType[*push.PanicError](err)
 	if !ok {
 		return err
 	}
@@ -54,7 +56,7 @@ func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) erro
 		return err
 	}
 	for _, it := range c.suspects {
-		it.Decide(Dead, Panicked, s.Name())
+		it.Decide(push.Dead, push.Panicked, s.Name())
 	}
 	c.found.Dead = c.suspects
 	return nil
@@ -104,14 +106,14 @@ func (c *containment) alone(i int) error {
 }
 
 // apply applies the stage to a part of the batch.
-func (c *containment) apply(from, to int) (*PanicError, error) {
+func (c *containment) apply(from, to int) (*push.PanicError, error) {
 	if err := c.ctx.Err(); err != nil {
 		return nil, err
 	}
 	part := *c.batch
 	part.Items = c.batch.Items[from:to:to]
 	err := survived(c.stage.Name(), func() error { return c.stage.Apply(c.ctx, &part) })
-	if p, ok := errors.AsType[*PanicError](err); ok {
+	if p, ok := errors.AsType[*push.PanicError](err); ok {
 		c.found.Panics++
 		return p, nil
 	}
@@ -132,7 +134,7 @@ func (p *Pipeline) poisonedSends(group []*Delivery) {
 			found = append(found, Poisoned{First: caught})
 		}
 		found[i].Panics++
-		if d.Result.Class == Refused {
+		if d.Result.Class == push.Refused {
 			found[i].Dead = append(found[i].Dead, d.Item)
 		}
 	}

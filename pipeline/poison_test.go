@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // delicate is a stage that panics, and remembers which items it has been
@@ -48,11 +49,11 @@ func (s *delicate) Apply(_ context.Context, b *pipeline.Batch) error {
 }
 
 func someItems(n int) *pipeline.Batch {
-	b := &pipeline.Batch{Partition: pipeline.Partition{Topic: "push.test"}, Items: make([]pipeline.Item, n)}
+	b := &pipeline.Batch{Partition: push.Partition{Topic: "push.test"}, Items: make([]pipeline.Item, n)}
 	for i := range b.Items {
 		b.Items[i].Offset = int64(i)
 		b.Items[i].Partition = b.Partition
-		b.Items[i].Message = pipeline.Message{ID: fmt.Sprint("id-", i), Title: "secret title"}
+		b.Items[i].Message = push.Message{ID: fmt.Sprint("id-", i), Title: "secret title"}
 	}
 	return b
 }
@@ -105,9 +106,9 @@ func TestContain(t *testing.T) {
 		for i := range b.Items {
 			it := &b.Items[i]
 			switch {
-			case it.Verdict == pipeline.Dead:
+			case it.Verdict == push.Dead:
 				dead = append(dead, it.Offset)
-				if it.Reason != pipeline.Panicked || it.Detail != "delicate" {
+				if it.Reason != push.Panicked || it.Detail != "delicate" {
 					t.Errorf("%s: dead of %s:%s", row.why, it.Reason, it.Detail)
 				}
 			case !s.done[it.Offset]:
@@ -145,7 +146,7 @@ func TestContainBlamesTheStage(t *testing.T) {
 	b := someItems(1000)
 	told := 0
 	err := pipeline.Contain(t.Context(), s, b, func(pipeline.Poisoned) { told++ })
-	var p *pipeline.PanicError
+	var p *push.PanicError
 	if !errors.As(err, &p) || told != 1 {
 		t.Fatalf("error %v, told %d times", err, told)
 	}
@@ -213,7 +214,7 @@ func TestContainProperties(t *testing.T) {
 			rt.Fatal(err)
 		}
 		for i := range b.Items {
-			dead := b.Items[i].Verdict == pipeline.Dead
+			dead := b.Items[i].Verdict == push.Dead
 			if dead != slices.Contains(bad, int64(i)) || dead == s.done[int64(i)] {
 				rt.Fatalf("item %d: dead %v, done %v; poison is %v", i, dead, s.done[int64(i)], bad)
 			}
@@ -228,8 +229,8 @@ func (poisonStage) Name() string { return "preferences" }
 
 func (poisonStage) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
-		if it := &b.Items[i]; it.Verdict == pipeline.Undecided && it.Offset%200 == 14 {
-			var user *pipeline.User
+		if it := &b.Items[i]; it.Verdict == push.Undecided && it.Offset%200 == 14 {
+			var user *push.User
 			user.Preferences.OptOutAll = true
 		}
 	}
@@ -246,7 +247,7 @@ func TestPoison(t *testing.T) {
 		var log bytes.Buffer
 		p, err := pipeline.New(pipeline.Options{
 			Lane: "test", Source: w, Stages: []pipeline.Stage{poisonStage{}, w}, Producer: w, Status: w, Ledger: w, Seen: w,
-			Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.APNS, App: "shop"}: pr, {Platform: pipeline.FCM, App: "shop"}: pr},
+			Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: pr, {Platform: push.FCM, App: "shop"}: pr},
 			Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 300,
 			SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
 			Metrics: pipeline.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(io.Writer(&log), nil)),
@@ -311,11 +312,11 @@ func (p *crashing) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 			time.Sleep(time.Millisecond)
 			switch d.Item.Offset % 100 {
 			case 10:
-				d.Result = pipeline.Result{Class: pipeline.Refused, Panic: &pipeline.PanicError{Stage: "encode", What: "index out of range"}, Reason: "encode"}
+				d.Result = push.Result{Class: push.Refused, Panic: &push.PanicError{Stage: "encode", What: "index out of range"}, Reason: "encode"}
 			case 60:
-				d.Result = pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Panic: &pipeline.PanicError{Stage: "read"}}
+				d.Result = push.Result{Class: push.Again, Certainty: push.Ambiguous, Panic: &push.PanicError{Stage: "read"}}
 			default:
-				d.Result = pipeline.Result{Class: pipeline.Delivered}
+				d.Result = push.Result{Class: push.Delivered}
 			}
 			done([]*pipeline.Delivery{d})
 		})
@@ -335,7 +336,7 @@ func TestPoisonedSends(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		p := w.pipelineTo(t, 300, pr, pr)
 		p.Stages[0], p.Metrics = oneDevice{}, pipeline.NewMetrics(reg)
-		w.batches[0].Poisoned = &pipeline.Poisoned{First: &pipeline.PanicError{Stage: "decode"}, Panics: 3}
+		w.batches[0].Poisoned = &pipeline.Poisoned{First: &push.PanicError{Stage: "decode"}, Panics: 3}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })
@@ -350,11 +351,11 @@ func TestPoisonedSends(t *testing.T) {
 				t.Fatalf("%s has the rows %v", id, rows)
 			}
 			switch r := rows[0]; {
-			case r.State == pipeline.StateDeadLettered && r.Reason == string(pipeline.Panicked):
+			case r.State == push.StateDeadLettered && r.Reason == string(push.Panicked):
 				if sent++; w.dead[id] != 1 {
 					t.Errorf("%s is not in the DLQ", id)
 				}
-			case r.State == pipeline.StateRetrying:
+			case r.State == push.StateRetrying:
 				unread++
 			}
 		}
@@ -387,7 +388,7 @@ func (s *startled) once(step string) {
 	}
 }
 
-func (s *startled) Write(ctx context.Context, rows []pipeline.Row) error {
+func (s *startled) Write(ctx context.Context, rows []push.Row) error {
 	defer s.once("write")
 	return s.world.Write(ctx, rows)
 }
@@ -424,11 +425,11 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 				}
 			}
 		}
-		pr := &slow{w: w, wait: time.Millisecond, answer: func(d *pipeline.Delivery) pipeline.Result {
+		pr := &slow{w: w, wait: time.Millisecond, answer: func(d *pipeline.Delivery) push.Result {
 			if odd[d.Item.ID] && d.Item.Offset%40 != 14 {
-				return pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Reason: "timeout"}
+				return push.Result{Class: push.Again, Certainty: push.Ambiguous, Reason: "timeout"}
 			}
-			return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+			return push.Result{Class: push.Delivered, Certainty: push.Accepted}
 		}}
 		reg := prometheus.NewRegistry()
 		p := w.pipelineTo(t, 300, pr, pr)
@@ -449,9 +450,9 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 				t.Fatalf("%s has the rows %v", id, rows)
 			}
 			switch r := rows[0]; {
-			case r.State == pipeline.StateUnknown && odd[id] && r.Reason == string(pipeline.Panicked):
+			case r.State == push.StateUnknown && odd[id] && r.Reason == string(push.Panicked):
 				unknown++
-			case r.State != pipeline.StateDelivered && r.State != pipeline.StateDeadLettered:
+			case r.State != push.StateDelivered && r.State != push.StateDeadLettered:
 				t.Errorf("%s ended %v", id, r.State)
 			}
 		}

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Recheck reads again what allows deliveries to be sent: their users' records,
@@ -37,7 +39,7 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 	}
 	open := ds[:0]
 	for _, d := range ds {
-		if d.Verdict == Undecided {
+		if d.Verdict == push.Undecided {
 			open = append(open, d)
 		} else {
 			p.answered.put(d)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // mind is what users want, which may change; and when it was asked.
@@ -34,7 +35,7 @@ func (m *mind) Recheck(_ context.Context, ds []*pipeline.Delivery) error {
 	}
 	for _, d := range ds {
 		if m.out {
-			d.Verdict, d.Reason = pipeline.Suppressed, pipeline.OptedOutAll
+			d.Verdict, d.Reason = push.Suppressed, push.OptedOutAll
 		}
 	}
 	return nil
@@ -92,9 +93,9 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 			for _, rows := range w.rows {
 				for _, r := range rows {
 					switch {
-					case r.State == pipeline.StateSuppressed && r.Reason == string(pipeline.OptedOutAll) && r.Device != "":
+					case r.State == push.StateSuppressed && r.Reason == string(push.OptedOutAll) && r.Device != "":
 						suppressed++
-					case r.State == pipeline.StateDelivered:
+					case r.State == push.StateDelivered:
 						delivered++
 					}
 				}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // errLeaving says that a step was not repeated because its partition leaves.
@@ -124,7 +126,7 @@ func (s *stall) end(err error) {
 // survived does step, and returns its panic as a *PanicError.
 func survived(name string, step func() error) (err error) {
 	defer func() {
-		if p := Recovered(name, recover()); p != nil {
+		if p := push.Recovered(name, recover()); p != nil {
 			err = p
 		}
 	}()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // dispatchGroup is how many deliveries are submitted at a time, at the most:
@@ -18,7 +20,7 @@ const dispatchGroup = 256
 // charge, and how much of its window is in use. A route that stalls fills its own window
 // and stops no other.
 type route struct {
-	Route
+	push.Route
 	provider Provider
 	gate     *Gate
 	lines    [charges]*line
@@ -26,7 +28,7 @@ type route struct {
 	metrics  routeMetrics
 }
 
-func newRoute(r Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
+func newRoute(r push.Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
 	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
 	for c := range rt.lines {
 		rt.lines[c] = &line{route: rt, charge: charge(c), waiting: newTurns()}
@@ -100,9 +102,9 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	for i := range b.Items {
 		it := &b.Items[i]
 		if len(it.Deliveries) == 0 {
-			it.Decide(Suppressed, NoDevice, "")
+			it.Decide(push.Suppressed, push.NoDevice, "")
 		}
-		if it.Verdict != Undecided {
+		if it.Verdict != push.Undecided {
 			whole = append(whole, Delivery{Item: it, Verdict: it.Verdict, Reason: it.Reason})
 			it.unanswered = 1
 			continue
@@ -110,10 +112,10 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 		it.unanswered = int32(len(it.Deliveries))
 		for j := range it.Deliveries {
 			d := &it.Deliveries[j]
-			if d.Verdict == Undecided && p.routes[d.Route] == nil {
-				d.Verdict, d.Reason = Failed, NoRoute
+			if d.Verdict == push.Undecided && p.routes[d.Route] == nil {
+				d.Verdict, d.Reason = push.Failed, push.NoRoute
 			}
-			if d.Verdict != Undecided {
+			if d.Verdict != push.Undecided {
 				decided = append(decided, d)
 			}
 		}
@@ -125,7 +127,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	slices.SortFunc(open, func(a, b placed) int { return cmp.Compare(a.bucket, b.bucket) })
 	for _, o := range open {
 		for j := range o.item.Deliveries {
-			if d := &o.item.Deliveries[j]; d.Verdict == Undecided {
+			if d := &o.item.Deliveries[j]; d.Verdict == push.Undecided {
 				l := p.lineOf(d)
 				waiting[l] = append(waiting[l], d)
 			}
@@ -190,7 +192,7 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 		case p.goesBack(d, now):
 			p.giveBack([]*Delivery{d})
 		case now.After(d.Expires):
-			d.Result = Result{Class: Refused, Expired: true}
+			d.Result = push.Result{Class: push.Refused, Expired: true}
 			p.answered.put(d)
 		default:
 			due = append(due, d)
@@ -229,7 +231,7 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	var later map[*share][]*Delivery
 	answered := group[:0]
 	for _, d := range group {
-		if d.share == nil || d.abandoned || d.Verdict != Undecided || d.Result.Class != NoAnswer {
+		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.NoAnswer {
 			answered = append(answered, d)
 			continue
 		}
@@ -265,7 +267,7 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 func unsent(ds []*Delivery) {
 	for _, d := range ds {
 		if d.Item.committed {
-			d.Result = Result{Class: Held, Scope: ScopeRoute, Reason: string(WorkerStopped)}
+			d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.WorkerStopped)}
 		} else {
 			d.abandoned = true
 		}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // slowStatus makes one row durable after the other, each in its own time, as a
@@ -18,14 +18,14 @@ type slowStatus struct {
 	each  time.Duration
 	turn  chan struct{} // of one place: the row that is being written
 	state sync.Mutex
-	wrote map[pipeline.Row]int // how often each row was made durable
+	wrote map[push.Row]int // how often each row was made durable
 }
 
 func newSlowStatus(w *world, each time.Duration) *slowStatus {
-	return &slowStatus{world: w, each: each, turn: make(chan struct{}, 1), wrote: map[pipeline.Row]int{}}
+	return &slowStatus{world: w, each: each, turn: make(chan struct{}, 1), wrote: map[push.Row]int{}}
 }
 
-func (s *slowStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+func (s *slowStatus) Write(ctx context.Context, rows []push.Row) error {
 	for _, r := range rows {
 		if ctx.Err() != nil { // a select would choose at random
 			return ctx.Err()
@@ -36,7 +36,7 @@ func (s *slowStatus) Write(ctx context.Context, rows []pipeline.Row) error {
 			return ctx.Err()
 		}
 		time.Sleep(s.each)
-		err := s.world.Write(ctx, []pipeline.Row{r})
+		err := s.world.Write(ctx, []push.Row{r})
 		<-s.turn
 		if err != nil {
 			return err

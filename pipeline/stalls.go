@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Stalls are the reasons for which a pipeline waits on purpose, declared while
@@ -26,14 +28,14 @@ type stallID struct {
 
 type declared struct {
 	Stall
-	times int               // declared and not over
-	parts map[Partition]int // how often each; nil = all
+	times int                    // declared and not over
+	parts map[push.Partition]int // how often each; nil = all
 }
 
 // Line is what waits for a route with one charge, as others see it. Charge is
 // empty for what pays nothing. The zero Line is none.
 type Line struct {
-	Route  Route
+	Route  push.Route
 	Charge string
 }
 
@@ -48,11 +50,11 @@ type Stall struct {
 	Line Line
 	// Partitions are those whose records wait, in order. With a Line, no others
 	// have a reason to stand still; without one, all have.
-	Partitions []Partition
+	Partitions []push.Partition
 }
 
 // excuses reports whether a partition stands still for this.
-func (s *Stall) excuses(p Partition) bool {
+func (s *Stall) excuses(p push.Partition) bool {
 	return s.Line == Line{} || slices.Contains(s.Partitions, p)
 }
 
@@ -66,16 +68,16 @@ func (s *Stalls) Declare(now time.Time, name, detail string) (over func(now time
 
 // DeclareLine is Declare for one line, and for the partitions whose records are
 // next in it.
-func (s *Stalls) DeclareLine(now time.Time, name string, l Line, next []Partition) (over func(now time.Time)) {
+func (s *Stalls) DeclareLine(now time.Time, name string, l Line, next []push.Partition) (over func(now time.Time)) {
 	return s.declare(now, stallID{name, l}, l.Route.String(), next)
 }
 
-func (s *Stalls) declare(now time.Time, id stallID, detail string, parts []Partition) (over func(now time.Time)) {
+func (s *Stalls) declare(now time.Time, id stallID, detail string, parts []push.Partition) (over func(now time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.open[id]
 	if d == nil {
-		d = &declared{Stall: Stall{Name: id.name, Detail: detail, Since: now, Line: id.line}, parts: make(map[Partition]int)}
+		d = &declared{Stall: Stall{Name: id.name, Detail: detail, Since: now, Line: id.line}, parts: make(map[push.Partition]int)}
 		if s.open == nil {
 			s.open, s.ended = make(map[stallID]*declared), make(map[stallID]*declared)
 		}
@@ -89,13 +91,13 @@ func (s *Stalls) declare(now time.Time, id stallID, detail string, parts []Parti
 	return func(now time.Time) { once.Do(func() { s.end(now, id, parts) }) }
 }
 
-func (s *Stalls) end(now time.Time, id stallID, parts []Partition) {
+func (s *Stalls) end(now time.Time, id stallID, parts []push.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.open[id]
 	e := s.ended[id]
 	if e == nil {
-		e = &declared{Stall: d.Stall, parts: make(map[Partition]int)}
+		e = &declared{Stall: d.Stall, parts: make(map[push.Partition]int)}
 		s.ended[id] = e
 	}
 	e.Until = latestOf(e.Until, now)
@@ -132,6 +134,6 @@ func listed(all map[stallID]*declared) (stalls []Stall) {
 	return stalls
 }
 
-func sortedPartitions(parts map[Partition]int) []Partition {
-	return slices.SortedFunc(maps.Keys(parts), func(a, b Partition) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.ID, b.ID)) })
+func sortedPartitions(parts map[push.Partition]int) []push.Partition {
+	return slices.SortedFunc(maps.Keys(parts), func(a, b push.Partition) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.ID, b.ID)) })
 }

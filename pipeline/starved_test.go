@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // partition is a source of one retry partition, whose window is bounded as that
@@ -26,7 +27,7 @@ type partition struct {
 const retryWindow = 200
 
 func newPartition(w *world, records, others, attempt int) *partition {
-	id := pipeline.Partition{Topic: "push.retry.30s"}
+	id := push.Partition{Topic: "push.retry.30s"}
 	return &partition{world: w, records: records, others: others, attempt: attempt,
 		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: id, Capacity: retryWindow, Retry: true})}
 }
@@ -46,7 +47,7 @@ func (p *partition) Next(ctx context.Context) (*pipeline.Batch, error) {
 				if from+i < p.others {
 					it.Attempt = p.attempt
 				}
-				it.Message = pipeline.Message{ID: fmt.Sprint(from + i), UserID: "u"}
+				it.Message = push.Message{ID: fmt.Sprint(from + i), UserID: "u"}
 			}
 			p.tracker.Admit(b)
 			return b, nil
@@ -72,11 +73,11 @@ func (*partition) Name() string { return "devices" }
 func (p *partition) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
-		r := pipeline.Route{Platform: pipeline.APNS, App: "shop"}
+		r := push.Route{Platform: push.APNS, App: "shop"}
 		if int(it.Offset) >= p.others {
-			r.Platform = pipeline.FCM
+			r.Platform = push.FCM
 		}
-		it.Deliveries = []pipeline.Delivery{{Item: it, Route: r, Device: pipeline.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
+		it.Deliveries = []pipeline.Delivery{{Item: it, Route: r, Device: push.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
 	}
 	return nil
 }
@@ -158,7 +159,7 @@ func TestWhatExpiresSoonWaitsForItsToken(t *testing.T) {
 		failing.out.Wait()
 		expired := 0
 		for id, rows := range w.rows {
-			if rows[0].State == pipeline.StateExpired {
+			if rows[0].State == push.StateExpired {
 				expired++
 			}
 			if short := len(id) == 1; short && w.held[id] > 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // produce returns once the records that the deliveries wait for are
@@ -59,7 +61,7 @@ func those[T any](of []T, places []int) []T {
 // a lane's retries are one.
 type outlet struct {
 	to       Destination
-	platform Platform // ToHold: whose topic
+	platform push.Platform // ToHold: whose topic
 }
 
 // outlets are the queues of all there are.
@@ -124,7 +126,7 @@ func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
 
 // writeStatus returns nil once the rows are durable, and an error only when ctx
 // ended first.
-func (p *Pipeline) writeStatus(ctx context.Context, rows []Row) error {
+func (p *Pipeline) writeStatus(ctx context.Context, rows []push.Row) error {
 	return p.writeRows(ctx, "status", nil, rows)
 }
 
@@ -133,7 +135,7 @@ func (p *Pipeline) writeStatus(ctx context.Context, rows []Row) error {
 // all: the store has one for each of its attempts, and keeps what it has
 // acknowledged. To begin anew with all because some took long would never end
 // on a store that is slow.
-func (p *Pipeline) writeRows(ctx context.Context, step string, leaving func() bool, rows []Row) error {
+func (p *Pipeline) writeRows(ctx context.Context, step string, leaving func() bool, rows []push.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}

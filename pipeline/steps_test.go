@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // answers is a producer that gives one answer after the other, and notes the
@@ -48,8 +50,8 @@ func TestPartialAnswersOneAfterTheOther(t *testing.T) {
 			Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
 		group := make([]*Delivery, 5)
 		for i := range group {
-			it := &Item{Message: Message{ID: string(rune('a' + i))}}
-			group[i] = &Delivery{Item: it, ending: Ending{State: StateRetrying}}
+			it := &Item{Message: push.Message{ID: string(rune('a' + i))}}
+			group[i] = &Delivery{Item: it, ending: Ending{State: push.StateRetrying}}
 		}
 		refused, err := p.produce(t.Context(), group)
 		if err != nil || !slices.Equal(refused, []*Delivery{group[1], group[3]}) {
@@ -72,7 +74,7 @@ func ids(ds []*Delivery) (all []string) {
 // nothing more comes.
 func TestTheDeadLettersEndLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := Options{Routes: map[Route]Provider{{Platform: APNS, App: "shop"}: nil, {Platform: FCM, App: "shop"}: nil}}
+		o := Options{Routes: map[push.Route]Provider{{Platform: push.APNS, App: "shop"}: nil, {Platform: push.FCM, App: "shop"}: nil}}
 		p := &Pipeline{Options: o, handing: o.outlets()}
 		dlq, dead := outlet{to: ToDLQ}, 0
 		workers := make(map[outlet]*sync.WaitGroup)
@@ -107,9 +109,9 @@ func TestGroupSize(t *testing.T) {
 // What a line has done is what its partitions have, and a turn there is one
 // group of each of them, after all that the window holds.
 func TestProgressOfALine(t *testing.T) {
-	shop := Route{Platform: APNS, App: "shop"}
+	shop := push.Route{Platform: push.APNS, App: "shop"}
 	r := newRoute(shop, nil, nil, 40, NewMetrics(prometheus.NewRegistry()))
-	p := &Pipeline{Options: Options{Window: 40}, routes: map[Route]*route{shop: r}}
+	p := &Pipeline{Options: Options{Window: 40}, routes: map[push.Route]*route{shop: r}}
 	l := r.lines[chargeRetry]
 	for i, n := range []int{3, 4, 5} {
 		ds := waitingFor(fmt.Sprint("t", i), n)
@@ -136,7 +138,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 	for why, stops := range map[string]bool{"while others go on": false, "the worker stops": true} {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				shop := Route{Platform: APNS, App: "shop"}
+				shop := push.Route{Platform: push.APNS, App: "shop"}
 				r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
 				p := &Pipeline{Options: Options{Window: 20}, answered: newQueue[*Delivery]()}
 				l := r.lines[chargeNone]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // slow answers every delivery after wait, as answer says, and refuses nothing.
@@ -19,7 +20,7 @@ type slow struct {
 	w      *world
 	wait   time.Duration
 	queue  time.Duration
-	answer func(d *pipeline.Delivery) pipeline.Result // nil: Delivered
+	answer func(d *pipeline.Delivery) push.Result // nil: Delivered
 	out    sync.WaitGroup
 
 	mu   sync.Mutex
@@ -40,16 +41,16 @@ func (p *slow) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*p
 			}
 			p.w.expose(d, true)
 			time.Sleep(p.wait)
-			d.Result = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+			d.Result = push.Result{Class: push.Delivered, Certainty: push.Accepted}
 			if p.answer != nil {
 				d.Result = p.answer(d)
 			}
-			if d.Result.Class == pipeline.Delivered {
+			if d.Result.Class == push.Delivered {
 				p.w.mu.Lock()
 				p.w.accepted[d.Device.Hash]++
 				p.w.mu.Unlock()
 			}
-			if d.Result.Certainty == pipeline.NotAccepted {
+			if d.Result.Certainty == push.NotAccepted {
 				p.w.expose(d, false)
 			}
 			done([]*pipeline.Delivery{d})
@@ -105,20 +106,20 @@ func (w *world) checkStopped(t *testing.T) {
 	bare, open, unknown := 0, 0, 0
 	for device := range w.accepted {
 		id := device[:strings.LastIndex(device, "-d")]
-		h := pipeline.History{Rows: w.rows[id]}
-		if s, _ := h.DeviceState(device); s != pipeline.StateDelivered {
+		h := push.History{Rows: w.rows[id]}
+		if s, _ := h.DeviceState(device); s != push.StateDelivered {
 			bare++
 		}
 	}
 	for id, rows := range w.rows {
-		h := pipeline.History{Rows: rows}
+		h := push.History{Rows: rows}
 		for _, r := range rows {
 			switch s, _ := h.DeviceState(r.Device); {
-			case s == pipeline.StateSending:
+			case s == push.StateSending:
 				open++
-			case s == pipeline.StateUnknown:
+			case s == push.StateUnknown:
 				unknown++
-			case s == pipeline.StateHeld && w.held[id] == 0:
+			case s == push.StateHeld && w.held[id] == 0:
 				t.Errorf("%s is HELD without a record", id)
 			}
 		}
@@ -368,12 +369,12 @@ func TestOnceRevokeDoesNotOutlastTheDrain(t *testing.T) {
 // TestBoundHoldsForWhatIsHandedOver: whatever the answers, and while another
 // device of the item has none, a hard kill repeats no more than the windows.
 func TestBoundHoldsForWhatIsHandedOver(t *testing.T) {
-	again := func(*pipeline.Delivery) pipeline.Result {
-		return pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Reason: "timeout"}
+	again := func(*pipeline.Delivery) push.Result {
+		return push.Result{Class: push.Again, Certainty: push.Ambiguous, Reason: "timeout"}
 	}
 	type answers struct {
 		wait   time.Duration
-		answer func(*pipeline.Delivery) pipeline.Result
+		answer func(*pipeline.Delivery) push.Result
 	}
 	const window = 40
 	for _, tt := range []struct {
@@ -465,7 +466,7 @@ func (hangingFilter) Add(ctx context.Context, _ []string) error {
 // sluggishStatus takes most of its time-out for each write.
 type sluggishStatus struct{ *world }
 
-func (s sluggishStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+func (s sluggishStatus) Write(ctx context.Context, rows []push.Row) error {
 	time.Sleep(700 * time.Millisecond)
 	return s.world.Write(ctx, rows)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // steady is a source of so many new records a second, which also brings back
@@ -19,7 +20,7 @@ type steady struct {
 	*world
 	fresh, again *pipeline.Tracker
 	rate         int // records in a tenth of a second; a multiple of two
-	routes       []pipeline.Route
+	routes       []push.Route
 
 	next    time.Time // of the next records; guarded by world.mu, as all below
 	made    int
@@ -34,9 +35,9 @@ type comeback struct {
 	due  time.Time
 }
 
-func newSteady(w *world, rate int, routes ...pipeline.Route) *steady {
+func newSteady(w *world, rate int, routes ...push.Route) *steady {
 	tracker := func(topic string, retry bool) *pipeline.Tracker {
-		return pipeline.NewTracker(pipeline.TrackerOptions{Partition: pipeline.Partition{Topic: topic}, Capacity: 50_000, Retry: retry})
+		return pipeline.NewTracker(pipeline.TrackerOptions{Partition: push.Partition{Topic: topic}, Capacity: 50_000, Retry: retry})
 	}
 	return &steady{world: w, rate: rate, routes: routes, next: time.Now(), fresh: tracker("push.test", false), again: tracker("push.retry.30s", true)}
 }
@@ -65,7 +66,7 @@ func (s *steady) batch(now time.Time) *pipeline.Batch {
 		for i := range b.Items {
 			it := &b.Items[i]
 			it.Partition, it.Offset, it.FirstSeen = b.Partition, int64(s.made), now
-			it.Message = pipeline.Message{ID: fmt.Sprint(s.made), UserID: "u"}
+			it.Message = push.Message{ID: fmt.Sprint(s.made), UserID: "u"}
 			s.made++
 		}
 		return b
@@ -106,7 +107,7 @@ func (s *steady) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	s.mu.Lock()
 	for _, h := range hs {
 		if h.To == pipeline.ToRetry || h.To == pipeline.ToHold {
-			it := pipeline.Item{FirstSeen: h.Item.FirstSeen, Attempt: h.Attempt, Hops: h.Hops, Message: pipeline.Message{ID: h.Item.ID, UserID: "u"}}
+			it := pipeline.Item{FirstSeen: h.Item.FirstSeen, Attempt: h.Attempt, Hops: h.Hops, Message: push.Message{ID: h.Item.ID, UserID: "u"}}
 			s.back, s.soonest = append(s.back, comeback{it, h.NotBefore}), earliest(s.soonest, h.NotBefore)
 		}
 	}
@@ -121,7 +122,7 @@ func (s *steady) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
 		it.Deliveries = []pipeline.Delivery{{Item: it, Route: s.routes[int(it.ID[len(it.ID)-1])%len(s.routes)],
-			Device: pipeline.Device{Hash: it.ID}, Expires: time.Now().Add(24 * time.Hour)}}
+			Device: push.Device{Hash: it.ID}, Expires: time.Now().Add(24 * time.Hour)}}
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func (p *stormy) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]
 			time.Sleep(40 * time.Millisecond)
 			p.w.mu.Lock()
 			if d.Result = good; bad {
-				d.Result = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Reason: "ServiceUnavailable"}
+				d.Result = push.Result{Class: push.Again, Scope: push.ScopeRoute, Reason: "ServiceUnavailable"}
 			} else {
 				p.good++
 				if !storm {
@@ -221,7 +222,7 @@ func TestAStormIsNotAmplified(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(1)
 				w.faults = false
-				s := newSteady(w, tt.rate, pipeline.Route{Platform: pipeline.APNS, App: "shop"})
+				s := newSteady(w, tt.rate, push.Route{Platform: push.APNS, App: "shop"})
 				p := &stormy{provider: provider{w: w}, share: tt.share, until: time.Now().Add(storm)}
 				long := storm
 				if tt.share == 1 {
@@ -275,7 +276,7 @@ func TestASlowProviderSlowsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)
 		w.faults = false
-		s := newSteady(w, 10, pipeline.Route{Platform: pipeline.APNS, App: "shop"}, pipeline.Route{Platform: pipeline.FCM, App: "shop"})
+		s := newSteady(w, 10, push.Route{Platform: push.APNS, App: "shop"}, push.Route{Platform: push.FCM, App: "shop"})
 		slow := &unhurried{provider: provider{w: w}, takes: func(r *rand.Rand) time.Duration {
 			if r.IntN(100) == 0 {
 				return 20 * time.Second

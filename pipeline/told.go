@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Pause is what a provider asked of a worker about a route, as workers tell it
 // each other. Durations and not times pass between them: clocks differ.
 type Pause struct {
-	Route  Route
+	Route  push.Route
 	Reason PauseReason   // PauseAsked or PauseHalted
 	Left   time.Duration // from now on; above 0
 }

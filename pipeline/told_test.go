@@ -13,13 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // board is a pause store in memory that can fail or hang.
 type board struct {
 	mu    sync.Mutex
-	until map[pipeline.Route]time.Time // guarded by mu, like all below
-	why   map[pipeline.Route]pipeline.PauseReason
+	until map[push.Route]time.Time // guarded by mu, like all below
+	why   map[push.Route]pipeline.PauseReason
 	tells int
 	fails bool
 	hangs bool
@@ -27,7 +28,7 @@ type board struct {
 }
 
 func newBoard() *board {
-	return &board{until: map[pipeline.Route]time.Time{}, why: map[pipeline.Route]pipeline.PauseReason{}}
+	return &board{until: map[push.Route]time.Time{}, why: map[push.Route]pipeline.PauseReason{}}
 }
 
 func (b *board) away(ctx context.Context) error {
@@ -88,7 +89,7 @@ func workerOf(t *testing.T, b *board) (gate *gateway, stop func()) {
 	t.Helper()
 	g := &gateway{t: t, now: time.Now(), reg: prometheus.NewRegistry()}
 	var err error
-	if g.gates, err = pipeline.NewGates([]pipeline.Route{fcmShop, apnsShop}, gateOptions(), pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now); err != nil {
+	if g.gates, err = pipeline.NewGates([]push.Route{fcmShop, apnsShop}, gateOptions(), pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now); err != nil {
 		t.Fatal(err)
 	}
 	g.gate = g.gates.Of(fcmShop)
@@ -100,7 +101,7 @@ func workerOf(t *testing.T, b *board) (gate *gateway, stop func()) {
 }
 
 // pause is for how long the route is closed from now on.
-func (g *gateway) pause(r pipeline.Route) time.Duration {
+func (g *gateway) pause(r push.Route) time.Duration {
 	if until := g.gates.Of(r).Until(time.Now()); !until.IsZero() {
 		return time.Until(until)
 	}
@@ -108,7 +109,7 @@ func (g *gateway) pause(r pipeline.Route) time.Duration {
 }
 
 // sendNow lets n through now and answers them.
-func (g *gateway) sendNow(n int, r pipeline.Result) {
+func (g *gateway) sendNow(n int, r push.Result) {
 	g.t.Helper()
 	g.now = time.Now()
 	g.send(n, r)
@@ -244,13 +245,13 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 }
 
 func TestParseRoute(t *testing.T) {
-	for _, r := range []pipeline.Route{fcmShop, apnsShop, {Platform: pipeline.APNS, App: "a.b-c_d", Environment: pipeline.Sandbox}} {
-		if got, ok := pipeline.ParseRoute(r.String()); !ok || got != r {
+	for _, r := range []push.Route{fcmShop, apnsShop, {Platform: push.APNS, App: "a.b-c_d", Environment: push.Sandbox}} {
+		if got, ok := push.ParseRoute(r.String()); !ok || got != r {
 			t.Errorf("%v was read as %v, %v", r, got, ok)
 		}
 	}
 	for _, s := range []string{"", "/", "fcm", "fcm/", "apns//production", "apns/shop/", "wns/shop", "none/shop", "FCM/shop", " fcm/shop"} {
-		if r, ok := pipeline.ParseRoute(s); ok {
+		if r, ok := push.ParseRoute(s); ok {
 			t.Errorf("%q was read as %v", s, r)
 		}
 	}
@@ -305,7 +306,7 @@ func TestAStormIsToldInFewWords(t *testing.T) {
 func TestWhatIsToldIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
-		b.until[pipeline.Route{Platform: pipeline.FCM, App: "unknown"}] = time.Now().Add(time.Hour)
+		b.until[push.Route{Platform: push.FCM, App: "unknown"}] = time.Now().Add(time.Hour)
 		b.until[fcmShop], b.why[fcmShop] = time.Now().Add(time.Hour+time.Minute), pipeline.PauseAsked
 		b.until[apnsShop], b.why[apnsShop] = time.Now().Add(time.Hour), pipeline.PauseAsked
 		g, stop := workerOf(t, b)

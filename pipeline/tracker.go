@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Tracker knows, for one assignment of one partition, which records are open
@@ -15,7 +17,7 @@ import (
 // It is a plain data structure: no Kafka, no goroutine. All methods may be
 // called at once from several goroutines.
 type Tracker struct {
-	partition Partition
+	partition push.Partition
 	retry     bool
 	capacity  int
 	lease     *Lease
@@ -46,7 +48,7 @@ type record struct {
 
 // TrackerOptions are what a Tracker is made with.
 type TrackerOptions struct {
-	Partition Partition
+	Partition push.Partition
 	// Capacity is the most records between the committed offset and the newest
 	// one: Free says how many more may be polled. Counted from the committed
 	// offset and not from the watermark, because that is where the next owner
@@ -72,7 +74,7 @@ func NewTracker(o TrackerOptions) *Tracker {
 }
 
 // Partition returns the partition this tracker was made for.
-func (t *Tracker) Partition() Partition { return t.partition }
+func (t *Tracker) Partition() push.Partition { return t.partition }
 
 // Free is how many more records may be admitted before the window is full.
 func (t *Tracker) Free() int {
@@ -96,17 +98,17 @@ func (t *Tracker) Admit(b *Batch) int {
 	defer t.mu.Unlock()
 	for i := range b.Items {
 		it := &b.Items[i]
-		user := UserHash(it.Owner())
-		if it.ID != "" && it.Verdict != Dead {
+		user := push.UserHash(it.Owner())
+		if it.ID != "" && it.Verdict != push.Dead {
 			switch first, isOpen := t.open[it.ID]; {
 			case !isOpen:
 				t.open[it.ID] = user
 			case t.retry:
 				return i
 			case first != user:
-				it.Decide(Dead, IDReused, "")
+				it.Decide(push.Dead, push.IDReused, "")
 			default:
-				it.Decide(Duplicate, "", "")
+				it.Decide(push.Duplicate, "", "")
 			}
 		}
 		it.Confirm = it.Confirm || t.retry || t.confirms > 0
@@ -115,7 +117,7 @@ func (t *Tracker) Admit(b *Batch) int {
 		}
 		it.batch, it.seq = b, t.base+uint64(len(t.records))
 		rec := record{offset: it.Offset}
-		if it.Verdict == Undecided {
+		if it.Verdict == push.Undecided {
 			rec.id = it.ID
 		}
 		t.records = append(t.records, rec)

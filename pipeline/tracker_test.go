@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // naiveTracker is the tracker's promise written the slow way: a list of all
@@ -66,19 +68,19 @@ func (n *naiveTracker) active() (k int) {
 
 // verdictOf is what admitting the next record must decide; wait = the tracker
 // of a retry topic does not take it yet.
-func (n *naiveTracker) verdictOf(it *Item) (v Verdict, reason Reason, wait bool) {
+func (n *naiveTracker) verdictOf(it *Item) (v push.Verdict, reason push.Reason, wait bool) {
 	h := n.holder(it.ID)
 	switch {
-	case it.Verdict == Dead:
-		return Dead, it.Reason, false
+	case it.Verdict == push.Dead:
+		return push.Dead, it.Reason, false
 	case it.ID == "" || h == nil:
-		return Undecided, "", false
+		return push.Undecided, "", false
 	case n.retry:
-		return Undecided, "", true
+		return push.Undecided, "", true
 	case h.user != it.UserID:
-		return Dead, IDReused, false
+		return push.Dead, push.IDReused, false
 	}
-	return Duplicate, "", false
+	return push.Duplicate, "", false
 }
 
 func TestTrackerKeepsItsPromise(t *testing.T) {
@@ -88,7 +90,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 			confirms: rapid.IntRange(0, 10).Draw(t, "confirms"),
 			retry:    rapid.Bool().Draw(t, "retry"),
 		}
-		tr := NewTracker(TrackerOptions{Partition: Partition{"push", 1}, Capacity: model.capacity, Confirms: model.confirms, Retry: model.retry})
+		tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push", ID: 1}, Capacity: model.capacity, Confirms: model.confirms, Retry: model.retry})
 		var items []*Item // by position in model.all
 		next := rapid.Int64Range(0, 1000).Draw(t, "first offset")
 		highest := int64(-1)
@@ -112,7 +114,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 					it.ID = rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "id")
 					it.UserID = rapid.SampledFrom([]string{"u", "u", "u", "v"}).Draw(t, "user")
 					if rapid.IntRange(0, 9).Draw(t, "broken") == 0 {
-						it.Decide(Dead, BadJSON, "")
+						it.Decide(push.Dead, push.BadJSON, "")
 					}
 					b.Items = append(b.Items, it)
 					next += 1 + int64(rapid.IntRange(0, 3).Draw(t, "gap"))
@@ -139,7 +141,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 					if confirm := model.retry || len(model.all) < model.confirms; it.Confirm != confirm {
 						t.Fatalf("record %d of the assignment: confirm is %v, want %v", len(model.all), it.Confirm, confirm)
 					}
-					model.all = append(model.all, naiveRecord{offset: it.Offset, id: it.ID, user: it.UserID, dead: v == Dead, copyOf: v == Duplicate})
+					model.all = append(model.all, naiveRecord{offset: it.Offset, id: it.ID, user: it.UserID, dead: v == push.Dead, copyOf: v == push.Duplicate})
 					items = append(items, it)
 				}
 			},
@@ -221,7 +223,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 }
 
 func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
-	tr := NewTracker(TrackerOptions{Partition: Partition{"push", 0}, Capacity: 10})
+	tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push", ID: 0}, Capacity: 10})
 	b := &Batch{Items: make([]Item, 2)}
 	for i := range b.Items {
 		b.Items[i].ID = fmt.Sprint(i)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // trouble is what a collaborator does between two times instead of its work.
@@ -93,11 +94,11 @@ func (w *troubled) String() string {
 	return s
 }
 
-func (w *troubled) Write(ctx context.Context, rows []pipeline.Row) error {
+func (w *troubled) Write(ctx context.Context, rows []push.Row) error {
 	return w.status.meet(ctx, func() error { return w.world.Write(ctx, rows) })
 }
 
-func (w *troubled) Read(ctx context.Context, ids []string) (rows [][]pipeline.Row, err error) {
+func (w *troubled) Read(ctx context.Context, ids []string) (rows [][]push.Row, err error) {
 	err = w.ledger.meet(ctx, func() error { rows, err = w.world.Read(ctx, ids); return err })
 	return rows, err
 }
@@ -118,7 +119,7 @@ func (w *troubled) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 	return w.recheck.meet(ctx, func() error {
 		for i, d := range ds {
 			if i%7 == 3 {
-				d.Verdict, d.Reason = pipeline.Suppressed, pipeline.OptedOutAll
+				d.Verdict, d.Reason = push.Suppressed, push.OptedOutAll
 			}
 		}
 		return nil
@@ -146,7 +147,7 @@ func (s mixed) Apply(ctx context.Context, b *pipeline.Batch) error {
 			d := &it.Deliveries[j]
 			switch (i + j) % 9 {
 			case 2:
-				d.Verdict, d.Reason = pipeline.Suppressed, pipeline.TokenGone
+				d.Verdict, d.Reason = push.Suppressed, push.TokenGone
 			case 5:
 				d.Route.App = "unknown"
 			}
@@ -220,16 +221,16 @@ func inTrouble(t *testing.T, seed uint64) {
 }
 
 // anyAnswer is one of all answers, the same for a device each time.
-func anyAnswer(d *pipeline.Delivery) pipeline.Result {
+func anyAnswer(d *pipeline.Delivery) push.Result {
 	switch len(d.Device.Hash) * int(d.Item.Offset+1) * 7 % 11 {
 	case 1, 8:
-		return pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Reason: "timeout"}
+		return push.Result{Class: push.Again, Certainty: push.Ambiguous, Reason: "timeout"}
 	case 2:
-		return pipeline.Result{Class: pipeline.Gone, Reason: "Unregistered"}
+		return push.Result{Class: push.Gone, Reason: "Unregistered"}
 	case 3:
-		return pipeline.Result{Class: pipeline.Again, Reason: "ServiceUnavailable"}
+		return push.Result{Class: push.Again, Reason: "ServiceUnavailable"}
 	}
-	return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+	return push.Result{Class: push.Delivered, Certainty: push.Accepted}
 }
 
 // checkEnd checks what is left when Run has returned and the providers have
@@ -258,20 +259,20 @@ func (w *troubled) checkEnd(t *testing.T, window int) {
 // its row.
 func (w *troubled) checkRows(t *testing.T) {
 	t.Helper()
-	states := make(map[string]pipeline.State) // by device
+	states := make(map[string]push.State) // by device
 	open := 0
 	for _, rows := range w.rows {
-		h := pipeline.History{Rows: rows}
+		h := push.History{Rows: rows}
 		for _, r := range rows {
 			states[r.Device], _ = h.DeviceState(r.Device)
-			if states[r.Device] == pipeline.StateSending {
+			if states[r.Device] == push.StateSending {
 				open++
 			}
 		}
 	}
 	bare := 0
 	for device := range w.accepted {
-		if states[device] != pipeline.StateDelivered {
+		if states[device] != push.StateDelivered {
 			bare++
 		}
 	}

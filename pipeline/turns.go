@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // turns is what waits in one line: the deliveries of each partition in order,
@@ -16,9 +18,9 @@ import (
 type turns struct {
 	mu     sync.Mutex
 	more   sync.Cond
-	shares map[Partition]*share // of all that ever had something here; guarded by mu
-	ring   []*share             // those with something to take, the next one first; guarded by mu
-	closed bool                 // guarded by mu
+	shares map[push.Partition]*share // of all that ever had something here; guarded by mu
+	ring   []*share                  // those with something to take, the next one first; guarded by mu
+	closed bool                      // guarded by mu
 }
 
 // share is what one partition has in a line.
@@ -31,7 +33,7 @@ type share struct {
 }
 
 func newTurns() *turns {
-	q := &turns{shares: make(map[Partition]*share)}
+	q := &turns{shares: make(map[push.Partition]*share)}
 	q.more.L = &q.mu
 	return q
 }
@@ -144,7 +146,7 @@ func (q *turns) remove(goes func(*Delivery) bool) (gone []*Delivery) {
 }
 
 // partitions adds those that have something waiting, each once.
-func (q *turns) partitions(ps []Partition) []Partition {
+func (q *turns) partitions(ps []push.Partition) []push.Partition {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for p, s := range q.shares {
@@ -156,10 +158,10 @@ func (q *turns) partitions(ps []Partition) []Partition {
 }
 
 // progress is what each partition has in the line and has had completed.
-func (q *turns) progress() map[Partition]Progress {
+func (q *turns) progress() map[push.Partition]Progress {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all := make(map[Partition]Progress, len(q.shares))
+	all := make(map[push.Partition]Progress, len(q.shares))
 	for p, s := range q.shares {
 		done, returned := s.completed.Load(), s.returned.Load() // first: never more than was queued
 		all[p] = Progress{Out: int(s.queued.Load() - done - returned), Completed: done}

@@ -5,16 +5,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // waitingFor makes n deliveries of one partition, named "a0", "a1" and so on.
 func waitingFor(partition string, n int) []*Delivery {
-	t := NewTracker(TrackerOptions{Partition: Partition{Topic: partition}, Capacity: n})
+	t := NewTracker(TrackerOptions{Partition: push.Partition{Topic: partition}, Capacity: n})
 	b := &Batch{Tracker: t, Items: make([]Item, n)}
 	ds := make([]*Delivery, n)
 	for i := range ds {
 		b.Items[i].batch = b
-		ds[i] = &Delivery{Item: &b.Items[i], Device: Device{Hash: fmt.Sprint(partition, i)}}
+		ds[i] = &Delivery{Item: &b.Items[i], Device: push.Device{Hash: fmt.Sprint(partition, i)}}
 	}
 	return ds
 }
@@ -56,11 +58,11 @@ func TestTurns(t *testing.T) {
 	take("what was put back is ahead of its partition's others, and of nobody else's", 2, "c0 c1")
 	take("all", 9, "a5 a6 c2")
 
-	if p := q.progress()[Partition{Topic: "a"}]; p.Out != 7 || p.Completed != 0 {
+	if p := q.progress()[push.Partition{Topic: "a"}]; p.Out != 7 || p.Completed != 0 {
 		t.Errorf("of a: %+v, all seven are out", p)
 	}
 	a[0].share.completed.Add(3)
-	if p := q.progress()[Partition{Topic: "a"}]; p.Out != 4 || p.Completed != 3 {
+	if p := q.progress()[push.Partition{Topic: "a"}]; p.Out != 4 || p.Completed != 3 {
 		t.Errorf("of a: %+v, three have come back", p)
 	}
 
@@ -70,7 +72,7 @@ func TestTurns(t *testing.T) {
 	if hashes(gone) != "a0 a1 b1" {
 		t.Errorf("removed %q", hashes(gone))
 	}
-	if ps := q.partitions([]Partition{{Topic: "a"}}); !slices.Equal(ps, []Partition{{Topic: "a"}, {Topic: "b"}}) {
+	if ps := q.partitions([]push.Partition{{Topic: "a"}}); !slices.Equal(ps, []push.Partition{{Topic: "a"}, {Topic: "b"}}) {
 		t.Errorf("waiting: %v", ps)
 	}
 	q.close()

@@ -3,12 +3,14 @@ package pipeline
 import (
 	"slices"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Standstill is a partition that has records to read or to finish, and whose
 // watermark has not moved since Since.
 type Standstill struct {
-	Partition Partition
+	Partition push.Partition
 	Lag       int64 // records between the committed offset and the end, above 0
 	Since     time.Time
 	Waiting   Waiting
@@ -38,7 +40,7 @@ type Progress struct {
 type LineProgress struct {
 	Line Line
 	Progress
-	Partitions map[Partition]Progress
+	Partitions map[push.Partition]Progress
 	// Turn is the most deliveries that come back before one of a partition that
 	// has something in the line does.
 	Turn int
@@ -70,7 +72,7 @@ type Finding struct {
 // Excuse is a reason for which a partition stands still. Name is that of a stall, or
 // what its source waits for.
 type Excuse struct {
-	Partition Partition
+	Partition push.Partition
 	Name      string
 	Since     time.Time // that it stands still for this
 }
@@ -80,7 +82,7 @@ type Excuse struct {
 type Alert struct {
 	Name      string
 	Detail    string
-	Partition Partition
+	Partition push.Partition
 	For       time.Duration
 }
 
@@ -103,7 +105,7 @@ func DefaultWatchOptions() WatchOptions {
 type Watch struct {
 	options WatchOptions
 	last    time.Time
-	parts   map[Partition]*watched
+	parts   map[push.Partition]*watched
 	lines   map[Line]movement
 	told    map[stallID]time.Time // when an Alert last said so
 }
@@ -130,7 +132,7 @@ type movement struct {
 
 // NewWatch makes a Watch.
 func NewWatch(o WatchOptions) *Watch {
-	return &Watch{options: o, parts: make(map[Partition]*watched), lines: make(map[Line]movement), told: make(map[stallID]time.Time)}
+	return &Watch{options: o, parts: make(map[push.Partition]*watched), lines: make(map[Line]movement), told: make(map[stallID]time.Time)}
 }
 
 // Look judges what there is to be seen now. A partition that moves on by what
@@ -249,7 +251,7 @@ func (w *Watch) move(now time.Time, lines []LineProgress) {
 // flowing says up to when the lines that are not stalled have emptied what a
 // partition has in them: when the slowest of them last completed a send. Zero
 // when it has nothing there, or does not have its turns.
-func (w *Watch) flowing(p *watched, id Partition, s *Sight) (until time.Time) {
+func (w *Watch) flowing(p *watched, id push.Partition, s *Sight) (until time.Time) {
 	lost := false
 	for i := range s.Lines {
 		l := &s.Lines[i]

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // watching asks a Watch every second.
@@ -42,7 +43,7 @@ func (w *watching) standing(d time.Duration, each func()) *watching {
 		}
 		stalls, ended := w.stalls.Declared()
 		f := w.Look(w.now, pipeline.Sight{
-			Standstills: []pipeline.Standstill{{Partition: pipeline.Partition{Topic: "t"}, Lag: 5, Since: w.moved, Waiting: w.waiting}},
+			Standstills: []pipeline.Standstill{{Partition: push.Partition{Topic: "t"}, Lag: 5, Since: w.moved, Waiting: w.waiting}},
 			Stalls:      stalls, Ended: ended, Lines: w.lines,
 		})
 		for _, a := range f.Alerts {
@@ -59,13 +60,13 @@ func (w *watching) standing(d time.Duration, each func()) *watching {
 // lineWith is a line with so much of p0 in it, and so much of another partition.
 func lineWith(l pipeline.Line, own, other int) pipeline.LineProgress {
 	return pipeline.LineProgress{Line: l, Progress: pipeline.Progress{Out: own + other}, Turn: 5000,
-		Partitions: map[pipeline.Partition]pipeline.Progress{{Topic: "t"}: {Out: own}, {Topic: "t", ID: 1}: {Out: other}}}
+		Partitions: map[push.Partition]pipeline.Progress{{Topic: "t"}: {Out: own}, {Topic: "t", ID: 1}: {Out: other}}}
 }
 
 // completes lets deliveries come back from a line: of p0, and of another
 // partition, which puts as many in.
 func completes(l *pipeline.LineProgress, own, other int) {
-	p0, p1 := pipeline.Partition{Topic: "t"}, pipeline.Partition{Topic: "t", ID: 1}
+	p0, p1 := push.Partition{Topic: "t"}, push.Partition{Topic: "t", ID: 1}
 	mine, others := l.Partitions[p0], l.Partitions[p1]
 	mine.Out, mine.Completed = mine.Out-own, mine.Completed+uint64(own)
 	others.Completed += uint64(other)
@@ -77,7 +78,7 @@ func TestWatch(t *testing.T) {
 	const minute = time.Minute
 	apns, fcm := pipeline.Line{Route: apnsShop}, pipeline.Line{Route: fcmShop}
 	retries := pipeline.Line{Route: fcmShop, Charge: "retry"}
-	here, elsewhere := []pipeline.Partition{{Topic: "t"}, {Topic: "t", ID: 1}}, []pipeline.Partition{{Topic: "t", ID: 1}, {Topic: "u"}}
+	here, elsewhere := []push.Partition{{Topic: "t"}, {Topic: "t", ID: 1}}, []push.Partition{{Topic: "t", ID: 1}, {Topic: "u"}}
 	for _, row := range []struct {
 		why    string
 		run    func(*watching)
@@ -257,7 +258,7 @@ func TestWatch(t *testing.T) {
 func TestWatchNamesTheWorst(t *testing.T) {
 	w := pipeline.NewWatch(pipeline.DefaultWatchOptions())
 	still := func(id int32, since time.Time) pipeline.Standstill {
-		return pipeline.Standstill{Partition: pipeline.Partition{Topic: "t", ID: id}, Lag: 1, Since: since}
+		return pipeline.Standstill{Partition: push.Partition{Topic: "t", ID: id}, Lag: 1, Since: since}
 	}
 	var f pipeline.Finding
 	for s := range time.Duration(100) {
@@ -281,7 +282,7 @@ func TestWatchedMetrics(t *testing.T) {
 	m := pipeline.NewMetrics(reg)
 	stalls := []pipeline.Stall{{Name: "status", Since: startTime}}
 	m.Watched("critical", startTime.Add(90*time.Second), stalls, pipeline.Finding{Quiet: 7 * time.Second, Excuses: []pipeline.Excuse{
-		{Partition: pipeline.Partition{Topic: "push.critical", ID: 3}, Name: "status", Since: startTime.Add(20 * time.Second)}}})
+		{Partition: push.Partition{Topic: "push.critical", ID: 3}, Name: "status", Since: startTime.Add(20 * time.Second)}}})
 	m.Watched("main", startTime.Add(95*time.Second), nil, pipeline.Finding{}) // another lane's look changes nothing
 	want := func(stall, quiet int) {
 		t.Helper()
@@ -315,9 +316,9 @@ push_partition_stall_seconds{lane="critical",partition="3",reason="status",topic
 // whose records wait in it, and a source's is of one.
 func TestExcusesOfPartitions(t *testing.T) {
 	at := func(sec int) time.Time { return startTime.Add(time.Duration(sec) * time.Second) }
-	part := func(id int32) pipeline.Partition { return pipeline.Partition{Topic: "t", ID: id} }
+	part := func(id int32) push.Partition { return push.Partition{Topic: "t", ID: id} }
 	w := pipeline.NewWatch(pipeline.DefaultWatchOptions())
-	line := pipeline.Stall{Name: "route_paused", Since: at(5), Line: pipeline.Line{Route: apnsShop}, Partitions: []pipeline.Partition{part(1)}}
+	line := pipeline.Stall{Name: "route_paused", Since: at(5), Line: pipeline.Line{Route: apnsShop}, Partitions: []push.Partition{part(1)}}
 	still := []pipeline.Standstill{
 		{Partition: part(1), Lag: 1, Since: at(1)}, {Partition: part(2), Lag: 1, Since: at(8)}, {Partition: part(3), Lag: 1, Since: at(2), Waiting: pipeline.WaitingStopped},
 	}
@@ -355,9 +356,9 @@ func TestStalls(t *testing.T) {
 	want("all are over", nil, []pipeline.Stall{over(status, 8), {Name: "redis", Since: at(3), Until: at(8)}})
 
 	line, none := pipeline.Line{Route: fcmShop, Charge: "retry"}, pipeline.Line{Route: fcmShop}
-	part := func(ids ...int32) (ps []pipeline.Partition) {
+	part := func(ids ...int32) (ps []push.Partition) {
 		for _, id := range ids {
-			ps = append(ps, pipeline.Partition{Topic: "t", ID: id})
+			ps = append(ps, push.Partition{Topic: "t", ID: id})
 		}
 		return ps
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Accept applies the rules of the lane that need no store: known app, not
@@ -16,7 +17,7 @@ type Accept struct {
 	// Kafka timestamp of its first record. Positive.
 	GreatestAge time.Duration
 	// DefaultPriority is that of messages which give none.
-	DefaultPriority pipeline.Priority
+	DefaultPriority push.Priority
 	// MayBeCritical are the senders that may use priority critical; nil =
 	// every sender may. What others send with it goes with high: it passes no
 	// limit, and is not lost for a word.
@@ -37,14 +38,14 @@ func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 	now, lowered := time.Now(), 0
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != pipeline.Undecided {
+		if it.Verdict != push.Undecided {
 			continue
 		}
 		if it.Priority == 0 {
 			it.Priority = s.DefaultPriority
 		}
-		if it.Priority == pipeline.Critical && s.MayBeCritical != nil && !s.MayBeCritical[it.SenderID] {
-			it.Priority = pipeline.High
+		if it.Priority == push.Critical && s.MayBeCritical != nil && !s.MayBeCritical[it.SenderID] {
+			it.Priority = push.High
 			lowered++
 		}
 		oldest := it.FirstSeen.Add(s.GreatestAge)
@@ -53,19 +54,19 @@ func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 			it.Expires = it.ExpiresAt
 		}
 		if s.Replace && it.CollapseKey == "" {
-			it.CollapseKey, it.Derived = pipeline.DerivedCollapseKey(it.ID), true
+			it.CollapseKey, it.Derived = push.DerivedCollapseKey(it.ID), true
 		}
 		switch {
 		case !s.Apps[it.App]:
-			it.Decide(pipeline.Dead, pipeline.UnknownApp, "")
+			it.Decide(push.Dead, push.UnknownApp, "")
 		case now.Before(it.Expires):
 			if it.NotBefore.After(now) {
-				it.Decide(pipeline.Deferred, pipeline.NotDue, "")
+				it.Decide(push.Deferred, push.NotDue, "")
 			}
 		case it.Expires.Equal(oldest):
-			it.Decide(pipeline.Expired, pipeline.TooOld, "")
+			it.Decide(push.Expired, push.TooOld, "")
 		default:
-			it.Decide(pipeline.Expired, pipeline.PastExpiry, "")
+			it.Decide(push.Expired, push.PastExpiry, "")
 		}
 	}
 	if lowered > 0 && s.Lowered != nil {

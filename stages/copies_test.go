@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -21,24 +22,24 @@ import (
 // long. All of it is guarded by mu.
 type fleet struct {
 	mu     sync.Mutex
-	rows   map[string][]pipeline.Row
+	rows   map[string][]push.Row
 	handed []pipeline.Handover
 	sends  map[string]int // by id
 	slow   map[string]time.Duration
 	out    sync.WaitGroup
 }
 
-func (f *fleet) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
+func (f *fleet) Read(_ context.Context, ids []string) ([][]push.Row, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([][]pipeline.Row, len(ids))
+	all := make([][]push.Row, len(ids))
 	for i, id := range ids {
 		all[i] = slices.Clone(f.rows[id])
 	}
 	return all, nil
 }
 
-func (f *fleet) Write(_ context.Context, rows []pipeline.Row) error {
+func (f *fleet) Write(_ context.Context, rows []push.Row) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range rows {
@@ -68,7 +69,7 @@ func (f *fleet) Submit(_ context.Context, ds []*pipeline.Delivery, done func([]*
 		f.mu.Unlock()
 		f.out.Go(func() {
 			time.Sleep(wait)
-			d.Result = pipeline.Result{Class: pipeline.Delivered}
+			d.Result = push.Result{Class: push.Delivered}
 			done([]*pipeline.Delivery{d})
 		})
 	}
@@ -99,12 +100,12 @@ func (r records) put(it pipeline.Item, retry bool) {
 // runWorker runs a pipeline with a window of one send, until stop.
 func (f *fleet) runWorker(t *testing.T, in records) (stop func()) {
 	t.Helper()
-	phone := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "t", Hash: "d1", RegisteredAt: hour}
+	phone := push.Device{Platform: push.FCM, App: "shop", Token: "t", Hash: "d1", RegisteredAt: hour}
 	p, err := pipeline.New(pipeline.Options{
 		Lane: "test", Source: in, Producer: f, Status: f, Ledger: f, Seen: f,
 		Stages: stages.NewOrder(&stages.Dedupe{Filter: f, Ledger: f}, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
-			nil, &stages.Preferences{Users: people{user: pipeline.User{Devices: []pipeline.Device{phone}}}}, &stages.Devices{}, &stages.Limits{}),
-		Routes: map[pipeline.Route]pipeline.Provider{{Platform: pipeline.FCM, App: "shop"}: f},
+			nil, &stages.Preferences{Users: people{user: push.User{Devices: []push.Device{phone}}}}, &stages.Devices{}, &stages.Limits{}),
+		Routes: map[push.Route]pipeline.Provider{{Platform: push.FCM, App: "shop"}: f},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 1,
 		SendDeadline: 10 * time.Second, StatusTimeout: 5 * time.Second, Drain: 20 * time.Second, CommitTimeout: time.Second, CommitInterval: time.Second,
 		Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
@@ -135,18 +136,18 @@ func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 		for _, turn := range []time.Duration{0, 5 * time.Second, 20 * time.Second, 29 * time.Second, 31 * time.Second, 59 * time.Second, 61 * time.Second, 10 * time.Minute} {
 			t.Run(fmt.Sprintf("%s, its turn after %v", first.why, turn), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := &fleet{rows: map[string][]pipeline.Row{}, sends: map[string]int{}, slow: map[string]time.Duration{"before": turn, "n": 9 * time.Second}}
+					f := &fleet{rows: map[string][]push.Row{}, sends: map[string]int{}, slow: map[string]time.Duration{"before": turn, "n": 9 * time.Second}}
 					own, retries := make(records), make(records)
 					stopOwn, stopRetries := f.runWorker(t, own), f.runWorker(t, retries)
 
 					original := item("n", func(it *pipeline.Item) { it.Attempt, it.Redrive = first.attempt, first.redrive })
 					if first.attempt > 0 {
 						original.Devices = []string{"d1"}
-						f.rows["n"] = []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}
+						f.rows["n"] = []push.Row{row("n", "d1", 0, push.StateRetrying)}
 					}
 					if first.redrive > 0 {
 						original.Hops = 4
-						f.rows["n"] = []pipeline.Row{row("n", "d1", 3, pipeline.StateDeadLettered)}
+						f.rows["n"] = []push.Row{row("n", "d1", 3, push.StateDeadLettered)}
 					}
 					retry := original
 					retry.Attempt, retry.Devices = first.attempt+1, []string{"d1"}
@@ -174,8 +175,8 @@ func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 					if n := f.sends["n"]; n != 1 {
 						t.Errorf("sent %d times; its rows are %v", n, f.rows["n"])
 					}
-					h := pipeline.History{Rows: f.rows["n"]}
-					if got := h.Outcome(); got != pipeline.OutcomeDelivered {
+					h := push.History{Rows: f.rows["n"]}
+					if got := h.Outcome(); got != push.OutcomeDelivered {
 						t.Errorf("the outcome is %v; its rows are %v", got, f.rows["n"])
 					}
 				})
@@ -186,20 +187,20 @@ func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 
 // Of a record's devices only those are left out that another record has.
 func TestDevicesHandedElsewhere(t *testing.T) {
-	f := &fleet{rows: map[string][]pipeline.Row{"n": {row("n", "d1", 0, pipeline.StateHeld), row("n", "d2", 0, pipeline.StateRetrying)},
-		"whole": {row("whole", "", 0, pipeline.StateRetrying)}}}
+	f := &fleet{rows: map[string][]push.Row{"n": {row("n", "d1", 0, push.StateHeld), row("n", "d2", 0, push.StateRetrying)},
+		"whole": {row("whole", "", 0, push.StateRetrying)}}}
 	named := func(it *pipeline.Item) {
-		it.Attempt, it.Confirm, it.HandedAs, it.Devices = 1, true, pipeline.StateRetrying, []string{"d1", "d2"}
+		it.Attempt, it.Confirm, it.HandedAs, it.Devices = 1, true, push.StateRetrying, []string{"d1", "d2"}
 	}
-	whole := func(it *pipeline.Item) { it.Hops, it.Confirm, it.HandedAs = 1, true, pipeline.StateHeld }
+	whole := func(it *pipeline.Item) { it.Hops, it.Confirm, it.HandedAs = 1, true, push.StateHeld }
 	b := &pipeline.Batch{Items: []pipeline.Item{item("n", named), item("whole", whole)}}
 	if err := (&stages.Dedupe{Filter: f, Ledger: f}).Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if it := &b.Items[0]; it.Verdict != pipeline.Undecided || !slices.Equal(it.Devices, []string{"d2"}) {
+	if it := &b.Items[0]; it.Verdict != push.Undecided || !slices.Equal(it.Devices, []string{"d2"}) {
 		t.Errorf("goes on as %v for %v, want for d2", it.Verdict, it.Devices)
 	}
-	if it := &b.Items[1]; it.Verdict != pipeline.Duplicate {
+	if it := &b.Items[1]; it.Verdict != push.Duplicate {
 		t.Errorf("what was handed over as a whole to another record is %v", it.Verdict)
 	}
 }
@@ -210,11 +211,11 @@ func TestDevicesHandedElsewhere(t *testing.T) {
 // once. One of them is sent. If there are rows of both, because the first worker
 // was only stopped for a while, none is lost.
 func TestTwoHandOversOfOneStep(t *testing.T) {
-	for _, rows := range [][]pipeline.State{{pipeline.StateHeld}, {pipeline.StateRetrying}, {pipeline.StateHeld, pipeline.StateRetrying}} {
+	for _, rows := range [][]push.State{{push.StateHeld}, {push.StateRetrying}, {push.StateHeld, push.StateRetrying}} {
 		for _, between := range []time.Duration{-time.Hour, -time.Second, -time.Millisecond, 0, time.Millisecond, time.Second, time.Hour} {
 			t.Run(fmt.Sprintf("rows %v, the held one %v after the other", rows, between), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := &fleet{rows: map[string][]pipeline.Row{}, sends: map[string]int{}, slow: map[string]time.Duration{"n": 2 * time.Second}}
+					f := &fleet{rows: map[string][]push.Row{}, sends: map[string]int{}, slow: map[string]time.Duration{"n": 2 * time.Second}}
 					for _, s := range rows {
 						f.rows["n"] = append(f.rows["n"], row("n", "d1", 0, s))
 					}
@@ -225,12 +226,12 @@ func TestTwoHandOversOfOneStep(t *testing.T) {
 					both.Go(func() {
 						wait(-between)
 						tier.put(item("n", func(it *pipeline.Item) {
-							it.Attempt, it.Devices, it.HandedAs = 1, []string{"d1"}, pipeline.StateRetrying
+							it.Attempt, it.Devices, it.HandedAs = 1, []string{"d1"}, push.StateRetrying
 						}), true)
 					})
 					both.Go(func() {
 						wait(between)
-						hold.put(item("n", func(it *pipeline.Item) { it.Hops, it.Devices, it.HandedAs = 1, []string{"d1"}, pipeline.StateHeld }), true)
+						hold.put(item("n", func(it *pipeline.Item) { it.Hops, it.Devices, it.HandedAs = 1, []string{"d1"}, push.StateHeld }), true)
 					})
 					both.Wait()
 					time.Sleep(time.Minute)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Filter is the Bloom filter of finished ids. Check sets maybe[i] where ids[i]
@@ -21,7 +22,7 @@ type Filter interface {
 // Ledger is the confirm read: the status rows of ids, aligned with them. It
 // answers only what is durable, and an error when it cannot tell.
 type Ledger interface {
-	Read(ctx context.Context, ids []string) ([][]pipeline.Row, error)
+	Read(ctx context.Context, ids []string) ([][]push.Row, error)
 }
 
 // Dedupe ends second copies. The filter only says whom to ask about: nothing
@@ -108,35 +109,35 @@ func idsOf(items []*pipeline.Item) []string {
 // intent without a result ends UNKNOWN, and all of the item with it: a batch's
 // intents were durable before any of it was sent, so what has none was never
 // sent, and a lane of intents rather loses that than to send twice.
-func judge(it *pipeline.Item, rows []pipeline.Row) {
-	own, others := pipeline.OwnRows(rows, pipeline.UserHash(it.Owner()))
-	h := &pipeline.History{Rows: own}
+func judge(it *pipeline.Item, rows []push.Row) {
+	own, others := push.OwnRows(rows, push.UserHash(it.Owner()))
+	h := &push.History{Rows: own}
 	if lost := lostIntents(it, h); len(lost) > 0 {
 		it.Devices = lost
-		it.Decide(pipeline.Unresolved, pipeline.IntentLost, "")
+		it.Decide(push.Unresolved, push.IntentLost, "")
 		return
 	}
 	if it.Reread {
-		it.Decide(pipeline.Duplicate, "", "") // committed, and it has its results
+		it.Decide(push.Duplicate, "", "") // committed, and it has its results
 		return
 	}
 	if len(own) == 0 && others {
-		it.Decide(pipeline.Dead, pipeline.IDReused, "")
+		it.Decide(push.Dead, push.IDReused, "")
 		return
 	}
 	if handedElsewhere(it, h) {
-		it.Decide(pipeline.Duplicate, "", "")
+		it.Decide(push.Duplicate, "", "")
 		return
 	}
 	if orphan(it, h) {
-		it.Decide(pipeline.Deferred, pipeline.Unclaimed, "")
+		it.Decide(push.Deferred, push.Unclaimed, "")
 		return
 	}
 	if len(own) == 0 {
 		return
 	}
 	if h.ClosedWhole(it.Step(), it.Redrive > 0) || namedClosed(it, h) {
-		it.Decide(pipeline.Duplicate, "", "")
+		it.Decide(push.Duplicate, "", "")
 		return
 	}
 	it.History = h
@@ -146,7 +147,7 @@ func judge(it *pipeline.Item, rows []pipeline.Row) {
 // record that names its devices has nothing to do with the intents for others:
 // another record of the same step has those, in the hold topic of another
 // provider, and they may be under way.
-func lostIntents(it *pipeline.Item, h *pipeline.History) []string {
+func lostIntents(it *pipeline.Item, h *push.History) []string {
 	intents := h.Intents(it.Step())
 	if len(it.Devices) == 0 {
 		return intents
@@ -162,7 +163,7 @@ func lostIntents(it *pipeline.Item, h *pipeline.History) []string {
 // between a hand-over and its row, and its heir hands over to another topic: a
 // route that failed is stopped by now. Each of the two finds the row that tells of
 // the heir's, and if they are due at once neither finds what the other has sent.
-func handedElsewhere(it *pipeline.Item, h *pipeline.History) bool {
+func handedElsewhere(it *pipeline.Item, h *push.History) bool {
 	if len(it.Devices) == 0 {
 		return h.HandedElsewhere("", it.Step(), it.HandedAs)
 	}
@@ -177,7 +178,7 @@ func handedElsewhere(it *pipeline.Item, h *pipeline.History) bool {
 // that closes the earlier record, and waits for another tier: by then what was
 // under way has its row, and the confirm read of the next copy sees it. A
 // redriven record needs no such row, since an operator made it; its retries do.
-func orphan(it *pipeline.Item, h *pipeline.History) bool {
+func orphan(it *pipeline.Item, h *push.History) bool {
 	if it.Step() == 0 || it.Redrive > 0 && it.Attempt == 0 {
 		return false
 	}
@@ -195,7 +196,7 @@ func orphan(it *pipeline.Item, h *pipeline.History) bool {
 
 // namedClosed reports whether the record names its devices and all are closed,
 // and nothing is left to say of them.
-func namedClosed(it *pipeline.Item, h *pipeline.History) bool {
+func namedClosed(it *pipeline.Item, h *push.History) bool {
 	for _, d := range it.Devices {
 		if _, _, overtaken := h.Overtaken(d, it.Step()); overtaken || !h.Closed(d, it.Step(), it.Redrive > 0) {
 			return false

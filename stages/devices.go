@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Devices turns each item into its deliveries: all devices that the user has
@@ -19,14 +20,14 @@ func (*Devices) Name() string { return "devices" }
 func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 	most := 0
 	for i := range b.Items {
-		if it := &b.Items[i]; it.Verdict == pipeline.Undecided {
+		if it := &b.Items[i]; it.Verdict == push.Undecided {
 			most += 1 + len(it.User.Devices) + len(it.Devices)
 		}
 	}
 	slab := make([]pipeline.Delivery, 0, most) // one allocation for the batch
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != pipeline.Undecided {
+		if it.Verdict != push.Undecided {
 			continue
 		}
 		from := len(slab)
@@ -37,11 +38,11 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 		}
 		switch {
 		case it.History != nil && it.History.HasDevices():
-			it.Decide(pipeline.Duplicate, "", "") // all its devices are closed
-		case it.User.Quarantine&pipeline.DeviceUnread != 0:
+			it.Decide(push.Duplicate, "", "") // all its devices are closed
+		case it.User.Quarantine&push.DeviceUnread != 0:
 			holdForUser(it, time.Now())
 		default:
-			it.Decide(pipeline.Suppressed, pipeline.NoDevice, "")
+			it.Decide(push.Suppressed, push.NoDevice, "")
 		}
 	}
 	return nil
@@ -69,12 +70,12 @@ func deliveries(ds []pipeline.Delivery, it *pipeline.Item) []pipeline.Delivery {
 }
 
 // named is the device that the message itself names.
-func named(it *pipeline.Item) pipeline.Device {
+func named(it *pipeline.Item) push.Device {
 	t := it.Device
-	d := pipeline.Device{Platform: t.Platform, Environment: t.Environment, App: it.App, Token: t.Token,
-		Hash: pipeline.DeviceHash(t.Platform, t.Token)}
-	if d.Platform == pipeline.APNS && d.Environment == "" {
-		d.Environment = pipeline.Production
+	d := push.Device{Platform: t.Platform, Environment: t.Environment, App: it.App, Token: t.Token,
+		Hash: push.DeviceHash(t.Platform, t.Token)}
+	if d.Platform == push.APNS && d.Environment == "" {
+		d.Environment = push.Production
 	}
 	return d
 }
@@ -84,7 +85,7 @@ func named(it *pipeline.Item) pipeline.Device {
 func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string) []pipeline.Delivery {
 	if closed(it, hash) {
 		if v, reason, ok := it.History.Overtaken(hash, it.Step()); ok {
-			ds = append(ds, pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: hash}, Verdict: v, Reason: reason})
+			ds = append(ds, pipeline.Delivery{Item: it, Device: push.Device{Hash: hash}, Verdict: v, Reason: reason})
 		}
 		return ds
 	}
@@ -93,16 +94,16 @@ func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string) []pipe
 			return appendOpen(ds, it, d)
 		}
 	}
-	return append(ds, pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: hash},
-		Verdict: pipeline.Suppressed, Reason: pipeline.TokenGone})
+	return append(ds, pipeline.Delivery{Item: it, Device: push.Device{Hash: hash},
+		Verdict: push.Suppressed, Reason: push.TokenGone})
 }
 
-func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d pipeline.Device) []pipeline.Delivery {
+func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d push.Device) []pipeline.Delivery {
 	if closed(it, d.Hash) {
 		return ds
 	}
 	return append(ds, pipeline.Delivery{Item: it, Device: d, Expires: it.Expires,
-		Route: pipeline.Route{Platform: d.Platform, App: it.App, Environment: d.Environment}})
+		Route: push.Route{Platform: d.Platform, App: it.App, Environment: d.Environment}})
 }
 
 func closed(it *pipeline.Item, hash string) bool {
@@ -112,6 +113,6 @@ func closed(it *pipeline.Item, hash string) bool {
 // lateComer reports whether a device was registered after the notification
 // was first seen, while others have rows already: the redelivered record does
 // not reach devices that the first one could not.
-func lateComer(it *pipeline.Item, d pipeline.Device) bool {
+func lateComer(it *pipeline.Item, d push.Device) bool {
 	return it.History != nil && it.History.HasDevices() && d.RegisteredAt.After(it.FirstSeen)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -13,10 +14,10 @@ import (
 // them, each of them is sent to once; so is each that a retry names.
 func TestEveryDeviceIsSentTo(t *testing.T) {
 	for n := range 70 {
-		var devices []pipeline.Device
+		var devices []push.Device
 		var want []string
 		for i := range n {
-			d := pipeline.Device{Platform: pipeline.APNS, App: "shop", Token: "t" + strconv.Itoa(i), Hash: "d" + strconv.Itoa(i), RegisteredAt: hour}
+			d := push.Device{Platform: push.APNS, App: "shop", Token: "t" + strconv.Itoa(i), Hash: "d" + strconv.Itoa(i), RegisteredAt: hour}
 			if i%5 == 4 {
 				d.App = "bank"
 			} else {
@@ -24,7 +25,7 @@ func TestEveryDeviceIsSentTo(t *testing.T) {
 			}
 			devices = append(devices, d)
 		}
-		user := &pipeline.User{Devices: devices}
+		user := &push.User{Devices: devices}
 		// Items in one batch share the memory of its deliveries.
 		b := &pipeline.Batch{Items: []pipeline.Item{
 			item("new", func(it *pipeline.Item) { it.User = user }),
@@ -38,7 +39,7 @@ func TestEveryDeviceIsSentTo(t *testing.T) {
 			it := &b.Items[i]
 			var got []string
 			for _, d := range it.Deliveries {
-				if d.Item != it || d.Verdict != pipeline.Undecided {
+				if d.Item != it || d.Verdict != push.Undecided {
 					t.Errorf("%s of %d devices: %s has verdict %v, item %s", it.ID, n, d.Device.Hash, d.Verdict, d.Item.ID)
 				}
 				got = append(got, d.Device.Hash)

@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
 )
@@ -38,7 +39,7 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 	}
 
 	now := time.Now()
-	rows := &ledger{rows: map[string][]pipeline.Row{}}
+	rows := &ledger{rows: map[string][]push.Row{}}
 	dedupeStage := &stages.Dedupe{Filter: f, Ledger: rows}
 	// copies puts a record of each id through the stage, and returns how many end
 	// as copies.
@@ -53,9 +54,9 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 		}
 		for i := range b.Items {
 			switch b.Items[i].Verdict {
-			case pipeline.Duplicate:
+			case push.Duplicate:
 				of++
-			case pipeline.Undecided:
+			case push.Undecided:
 			default:
 				t.Errorf("%s ends %v", ids[i], b.Items[i].Verdict)
 			}
@@ -67,7 +68,7 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 	finish := func(ids []string) {
 		t.Helper()
 		for _, id := range ids {
-			rows.rows[id] = []pipeline.Row{row(id, "", 0, pipeline.StateSuppressed)}
+			rows.rows[id] = []push.Row{row(id, "", 0, push.StateSuppressed)}
 		}
 		if err := f.Add(t.Context(), ids); err != nil {
 			t.Fatal(err)

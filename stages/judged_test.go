@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -16,23 +17,23 @@ func TestDedupeOfWhatWasHandedOver(t *testing.T) {
 	for _, tt := range []struct {
 		why    string
 		edit   func(*pipeline.Item)
-		rows   []pipeline.Row
-		want   pipeline.Verdict
-		reason pipeline.Reason
+		rows   []push.Row
+		want   push.Verdict
+		reason push.Reason
 	}{
-		{"a whole item without the row that hands it over", whole, nil, pipeline.Deferred, pipeline.Unclaimed},
-		{"a whole item with another's row", whole, []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, pipeline.Deferred, pipeline.Unclaimed},
-		{"a whole item with its row", whole, []pipeline.Row{row("n", "", 0, pipeline.StateHeld)}, pipeline.Undecided, ""},
+		{"a whole item without the row that hands it over", whole, nil, push.Deferred, push.Unclaimed},
+		{"a whole item with another's row", whole, []push.Row{row("n", "d1", 0, push.StateRetrying)}, push.Deferred, push.Unclaimed},
+		{"a whole item with its row", whole, []push.Row{row("n", "", 0, push.StateHeld)}, push.Undecided, ""},
 		{"a device that has failed since, and nothing hands it over", named,
-			[]pipeline.Row{row("n", "d1", 0, pipeline.StateFailed)}, pipeline.Duplicate, ""},
+			[]push.Row{row("n", "d1", 0, push.StateFailed)}, push.Duplicate, ""},
 		{"a device that has failed since it was handed over", named,
-			[]pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d1", 0, pipeline.StateFailed)}, pipeline.Duplicate, ""},
+			[]push.Row{row("n", "d1", 0, push.StateRetrying), row("n", "d1", 0, push.StateFailed)}, push.Duplicate, ""},
 		{"the same in a redrive: what failed is what it is for", redriven,
-			[]pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d1", 0, pipeline.StateFailed)}, pipeline.Undecided, ""},
+			[]push.Row{row("n", "d1", 0, push.StateRetrying), row("n", "d1", 0, push.StateFailed)}, push.Undecided, ""},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
-			s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": tt.rows}}}
+			s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]push.Row{"n": tt.rows}}}
 			if err := s.Apply(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
@@ -47,16 +48,16 @@ func TestDedupeOfWhatWasHandedOver(t *testing.T) {
 // others of the item.
 func TestLostIntentsNameTheirDevices(t *testing.T) {
 	b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.Confirm = true })}}
-	s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": {
-		row("n", "d1", 0, pipeline.StateSending), row("n", "d2", 0, pipeline.StateSending), row("n", "d2", 0, pipeline.StateDelivered),
-		row("n", "d3", 0, pipeline.StateSending)}}}}
+	s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]push.Row{"n": {
+		row("n", "d1", 0, push.StateSending), row("n", "d2", 0, push.StateSending), row("n", "d2", 0, push.StateDelivered),
+		row("n", "d3", 0, push.StateSending)}}}}
 	if err := s.Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	it := &b.Items[0]
 	slices.Sort(it.Devices)
-	if it.Verdict != pipeline.Unresolved || !slices.Equal(it.Devices, []string{"d1", "d3"}) {
-		t.Errorf("%v for %v, want %v for d1 and d3", it.Verdict, it.Devices, pipeline.Unresolved)
+	if it.Verdict != push.Unresolved || !slices.Equal(it.Devices, []string{"d1", "d3"}) {
+		t.Errorf("%v for %v, want %v for d1 and d3", it.Verdict, it.Devices, push.Unresolved)
 	}
 }
 
@@ -64,27 +65,27 @@ func TestLostIntentsNameTheirDevices(t *testing.T) {
 // provider, or one for each time at which some were handed over. What the one
 // intends is none of the other's business; of its own devices none is left open.
 func TestIntentsOfAnotherRecordAreNotLost(t *testing.T) {
-	held := func(d string) pipeline.Row { return row("n", d, 0, pipeline.StateHeld) }
+	held := func(d string) push.Row { return row("n", d, 0, push.StateHeld) }
 	for _, tt := range []struct {
 		why     string
 		devices []string // of the record
-		rows    []pipeline.Row
-		want    pipeline.Verdict
+		rows    []push.Row
+		want    push.Verdict
 		left    []string
 	}{
 		{"only the other record's are intended", []string{"d2"},
-			[]pipeline.Row{held("d1"), held("d2"), row("n", "d1", 1, pipeline.StateSending)}, pipeline.Undecided, []string{"d2"}},
+			[]push.Row{held("d1"), held("d2"), row("n", "d1", 1, push.StateSending)}, push.Undecided, []string{"d2"}},
 		{"its own, before all of them were durable", []string{"d1", "d2"},
-			[]pipeline.Row{held("d1"), held("d2"), held("d3"), row("n", "d1", 1, pipeline.StateSending), row("n", "d3", 1, pipeline.StateSending)},
-			pipeline.Unresolved, []string{"d1", "d2"}},
+			[]push.Row{held("d1"), held("d2"), held("d3"), row("n", "d1", 1, push.StateSending), row("n", "d3", 1, push.StateSending)},
+			push.Unresolved, []string{"d1", "d2"}},
 		{"one of its own, and one has its result", []string{"d1", "d2"},
-			[]pipeline.Row{held("d1"), held("d2"), row("n", "d1", 1, pipeline.StateSending), row("n", "d2", 1, pipeline.StateSending), row("n", "d2", 1, pipeline.StateFailed)},
-			pipeline.Unresolved, []string{"d1"}},
+			[]push.Row{held("d1"), held("d2"), row("n", "d1", 1, push.StateSending), row("n", "d2", 1, push.StateSending), row("n", "d2", 1, push.StateFailed)},
+			push.Unresolved, []string{"d1"}},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
-			it.Confirm, it.Hops, it.HandedAs, it.Devices = true, 1, pipeline.StateHeld, tt.devices
+			it.Confirm, it.Hops, it.HandedAs, it.Devices = true, 1, push.StateHeld, tt.devices
 		})}}
-		s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": tt.rows}}}
+		s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]push.Row{"n": tt.rows}}}
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -98,21 +99,21 @@ func TestIntentsOfAnotherRecordAreNotLost(t *testing.T) {
 // the sandbox is worth nothing in production, and FCM has none.
 func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
 	for _, row := range []struct {
-		platform        pipeline.Platform
+		platform        push.Platform
 		environment, to string
 	}{
-		{pipeline.APNS, "", pipeline.Production},
-		{pipeline.APNS, pipeline.Production, pipeline.Production},
-		{pipeline.APNS, pipeline.Sandbox, pipeline.Sandbox},
-		{pipeline.FCM, "", ""},
+		{push.APNS, "", push.Production},
+		{push.APNS, push.Production, push.Production},
+		{push.APNS, push.Sandbox, push.Sandbox},
+		{push.FCM, "", ""},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
-			it.Device = pipeline.Target{Platform: row.platform, Environment: row.environment, Token: "aa"}
+			it.Device = push.Target{Platform: row.platform, Environment: row.environment, Token: "aa"}
 		})}}
 		if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		want := pipeline.Route{Platform: row.platform, App: "shop", Environment: row.to}
+		want := push.Route{Platform: row.platform, App: "shop", Environment: row.to}
 		if d := b.Items[0].Deliveries[0]; d.Route != want || d.Device.Environment != row.to {
 			t.Errorf("%s %q goes to %v as %q, want %v", row.platform, row.environment, d.Route, d.Device.Environment, want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Limiter decides requests by all its rules together. Asking again about an id
@@ -35,7 +36,7 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	items := make([]*pipeline.Item, 0, len(b.Items))
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != pipeline.Undecided || it.Priority == pipeline.Critical || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
+		if it.Verdict != push.Undecided || it.Priority == push.Critical || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
 			continue
 		}
 		items = append(items, it)
@@ -53,11 +54,11 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	for i, it := range items {
 		if !reqs[i].Allowed {
-			it.Decide(pipeline.Suppressed, pipeline.Limited, reqs[i].Rule)
+			it.Decide(push.Suppressed, push.Limited, reqs[i].Rule)
 			it.Deliveries = nil
 		}
 	}
 	return nil
 }
 
-func isOpen(d pipeline.Delivery) bool { return d.Verdict == pipeline.Undecided }
+func isOpen(d pipeline.Delivery) bool { return d.Verdict == push.Undecided }

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Users reads what the registry knows. Fetch fills users[i] for owners[i]; an
 // owner without a record gets an empty User. A shard that was wiped, or is not
 // built yet, is an error: it never means that a user has no device.
 type Users interface {
-	Fetch(ctx context.Context, owners []string, users []*pipeline.User) error
+	Fetch(ctx context.Context, owners []string, users []*push.User) error
 }
 
 // Preferences reads every item's user record, once for this stage and the two
@@ -38,8 +39,8 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 	for i, it := range items {
 		it.User, it.Read = &users[i], asked
 		switch verdict, reason := it.User.Verdict(&it.Message); verdict {
-		case pipeline.Undecided:
-		case pipeline.Deferred:
+		case push.Undecided:
+		case push.Deferred:
 			holdForUser(it, now)
 		default:
 			it.Decide(verdict, reason, "")
@@ -67,12 +68,12 @@ func holdForUser(it *pipeline.Item, now time.Time) {
 	if it.NotBefore.After(it.Expires) {
 		it.NotBefore = it.Expires
 	}
-	it.Decide(pipeline.Deferred, pipeline.UserQuarantined, "")
+	it.Decide(push.Deferred, push.UserQuarantined, "")
 }
 
 // fetch reads the record of each item's user.
-func fetch(ctx context.Context, from Users, items []*pipeline.Item) ([]pipeline.User, error) {
-	owners, records, users := make([]string, len(items)), make([]pipeline.User, len(items)), make([]*pipeline.User, len(items))
+func fetch(ctx context.Context, from Users, items []*pipeline.Item) ([]push.User, error) {
+	owners, records, users := make([]string, len(items)), make([]push.User, len(items)), make([]*push.User, len(items))
 	for i, it := range items {
 		owners[i], users[i] = it.Owner(), &records[i]
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Recheck asks again about deliveries that have waited, as Preferences, Devices
@@ -34,12 +35,12 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 	for _, d := range ds {
 		i := at[d.Item]
 		switch verdict, reason := users[i].Verdict(&d.Item.Message); {
-		case verdict != pipeline.Undecided && verdict != pipeline.Deferred: // what cannot be read now: as it was read before
+		case verdict != push.Undecided && verdict != push.Deferred: // what cannot be read now: as it was read before
 			d.Verdict, d.Reason = verdict, reason
 		case superseded[i] && !d.Item.Derived:
-			d.Verdict, d.Reason = pipeline.Suppressed, pipeline.Superseded
-		case users[i].Quarantine&(pipeline.DeviceUnread|pipeline.RecordUnread) == 0 && !has(&users[i], d):
-			d.Verdict, d.Reason = pipeline.Suppressed, pipeline.TokenGone
+			d.Verdict, d.Reason = push.Suppressed, push.Superseded
+		case users[i].Quarantine&(push.DeviceUnread|push.RecordUnread) == 0 && !has(&users[i], d):
+			d.Verdict, d.Reason = push.Suppressed, push.TokenGone
 		}
 	}
 	return nil
@@ -47,8 +48,8 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 
 // has reports whether the device is still the user's. One that the message
 // names is nobody's in particular.
-func has(u *pipeline.User, d *pipeline.Delivery) bool {
-	return d.Item.Device.Token != "" || slices.ContainsFunc(u.Devices, func(o pipeline.Device) bool {
+func has(u *push.User, d *pipeline.Delivery) bool {
+	return d.Item.Device.Token != "" || slices.ContainsFunc(u.Devices, func(o push.Device) bool {
 		return o.Hash == d.Device.Hash && o.App == d.Device.App
 	})
 }

@@ -5,38 +5,39 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
 func TestRecheck(t *testing.T) {
-	device := pipeline.Device{Platform: pipeline.APNS, App: "shop", Token: "t1", Hash: "h1"}
+	device := push.Device{Platform: push.APNS, App: "shop", Token: "t1", Hash: "h1"}
 	elsewhere := device
 	elsewhere.App = "bank"
 	for _, tt := range []struct {
 		why  string
-		user pipeline.User
+		user push.User
 		edit func(*pipeline.Item)
 		old  bool // a newer one was accepted
-		want pipeline.Reason
+		want push.Reason
 	}{
-		{why: "nothing has changed", user: pipeline.User{Devices: []pipeline.Device{device}}},
-		{why: "opted out of all", user: pipeline.User{Devices: []pipeline.Device{device}, Preferences: pipeline.Preferences{OptOutAll: true}}, want: pipeline.OptedOutAll},
-		{why: "opted out of the type", user: pipeline.User{Devices: []pipeline.Device{device}, Preferences: pipeline.Preferences{Types: []string{"order"}}}, want: pipeline.OptedOutType},
-		{why: "opted out of another type", user: pipeline.User{Devices: []pipeline.Device{device}, Preferences: pipeline.Preferences{Types: []string{"promo"}}}},
-		{why: "the token is another user's by now", want: pipeline.TokenGone},
-		{why: "the token is registered with another app", user: pipeline.User{Devices: []pipeline.Device{elsewhere}}, want: pipeline.TokenGone},
-		{why: "nothing can be read of the user any more", user: pipeline.User{Quarantine: pipeline.RecordUnread}},
-		{why: "perhaps the device is the part that cannot be read", user: pipeline.User{Quarantine: pipeline.DeviceUnread}},
-		{why: "what the preferences say is not known, but whose the token is", user: pipeline.User{Quarantine: pipeline.PreferencesUnknown}, want: pipeline.TokenGone},
-		{why: "only the preferences are unknown", user: pipeline.User{Devices: []pipeline.Device{device}, Quarantine: pipeline.PreferencesUnknown}},
-		{why: "nothing can be read of the user, but there is a newer one", user: pipeline.User{Quarantine: pipeline.RecordUnread}, old: true,
-			edit: func(it *pipeline.Item) { it.CollapseKey = "order-17" }, want: pipeline.Superseded},
+		{why: "nothing has changed", user: push.User{Devices: []push.Device{device}}},
+		{why: "opted out of all", user: push.User{Devices: []push.Device{device}, Preferences: push.Preferences{OptOutAll: true}}, want: push.OptedOutAll},
+		{why: "opted out of the type", user: push.User{Devices: []push.Device{device}, Preferences: push.Preferences{Types: []string{"order"}}}, want: push.OptedOutType},
+		{why: "opted out of another type", user: push.User{Devices: []push.Device{device}, Preferences: push.Preferences{Types: []string{"promo"}}}},
+		{why: "the token is another user's by now", want: push.TokenGone},
+		{why: "the token is registered with another app", user: push.User{Devices: []push.Device{elsewhere}}, want: push.TokenGone},
+		{why: "nothing can be read of the user any more", user: push.User{Quarantine: push.RecordUnread}},
+		{why: "perhaps the device is the part that cannot be read", user: push.User{Quarantine: push.DeviceUnread}},
+		{why: "what the preferences say is not known, but whose the token is", user: push.User{Quarantine: push.PreferencesUnknown}, want: push.TokenGone},
+		{why: "only the preferences are unknown", user: push.User{Devices: []push.Device{device}, Quarantine: push.PreferencesUnknown}},
+		{why: "nothing can be read of the user, but there is a newer one", user: push.User{Quarantine: push.RecordUnread}, old: true,
+			edit: func(it *pipeline.Item) { it.CollapseKey = "order-17" }, want: push.Superseded},
 		{why: "a device that the message names is nobody's", edit: func(it *pipeline.Item) { it.Device.Token = "t1" }},
-		{why: "but its user may have opted out", user: pipeline.User{Preferences: pipeline.Preferences{OptOutAll: true}},
-			edit: func(it *pipeline.Item) { it.Device.Token = "t1" }, want: pipeline.OptedOutAll},
-		{why: "a newer one was accepted", user: pipeline.User{Devices: []pipeline.Device{device}}, old: true,
-			edit: func(it *pipeline.Item) { it.CollapseKey = "order-17" }, want: pipeline.Superseded},
-		{why: "a key that was made of the id", user: pipeline.User{Devices: []pipeline.Device{device}}, old: true,
+		{why: "but its user may have opted out", user: push.User{Preferences: push.Preferences{OptOutAll: true}},
+			edit: func(it *pipeline.Item) { it.Device.Token = "t1" }, want: push.OptedOutAll},
+		{why: "a newer one was accepted", user: push.User{Devices: []push.Device{device}}, old: true,
+			edit: func(it *pipeline.Item) { it.CollapseKey = "order-17" }, want: push.Superseded},
+		{why: "a key that was made of the id", user: push.User{Devices: []push.Device{device}}, old: true,
 			edit: func(it *pipeline.Item) { it.CollapseKey, it.Derived = "order-17", true }},
 	} {
 		it := item("n", func(it *pipeline.Item) {
@@ -55,11 +56,11 @@ func TestRecheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range twice {
-			if (d.Verdict == pipeline.Suppressed) != (tt.want != "") || d.Reason != tt.want {
+			if (d.Verdict == push.Suppressed) != (tt.want != "") || d.Reason != tt.want {
 				t.Errorf("%s: %v %q, want %q", tt.why, d.Verdict, d.Reason, tt.want)
 			}
 		}
-		if it.Verdict != pipeline.Undecided || len(n.asked) != 1 {
+		if it.Verdict != push.Undecided || len(n.asked) != 1 {
 			t.Errorf("%s: the item is %v, asked %d times about it", tt.why, it.Verdict, len(n.asked))
 		}
 	}
@@ -74,7 +75,7 @@ func TestRecheckWaitsForItsStores(t *testing.T) {
 	} {
 		it := item("n", func(it *pipeline.Item) { it.CollapseKey = "k" })
 		d := &pipeline.Delivery{Item: &it}
-		if got := s.Recheck(t.Context(), []*pipeline.Delivery{d}); !errors.Is(got, err) || d.Verdict != pipeline.Undecided {
+		if got := s.Recheck(t.Context(), []*pipeline.Delivery{d}); !errors.Is(got, err) || d.Verdict != push.Undecided {
 			t.Errorf("error %v, verdict %v; want the store's, and none", got, d.Verdict)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -18,8 +19,8 @@ var hour = time.Now().Add(-time.Hour)
 
 // item is an item of user u1 with an id; edit changes what the case is about.
 func item(id string, edit func(*pipeline.Item)) pipeline.Item {
-	it := pipeline.Item{FirstSeen: hour, Timestamp: hour, User: &pipeline.User{}}
-	it.Message = pipeline.Message{ID: id, App: "shop", UserID: "u1", Type: "order", Priority: pipeline.Medium}
+	it := pipeline.Item{FirstSeen: hour, Timestamp: hour, User: &push.User{}}
+	it.Message = push.Message{ID: id, App: "shop", UserID: "u1", Type: "order", Priority: push.Medium}
 	if edit != nil {
 		edit(&it)
 	}
@@ -27,8 +28,8 @@ func item(id string, edit func(*pipeline.Item)) pipeline.Item {
 }
 
 // row is a status row of u1.
-func row(id, device string, step int16, s pipeline.State) pipeline.Row {
-	return pipeline.Row{ID: id, Device: device, Step: step, State: s, UserHash: pipeline.UserHash("u1")}
+func row(id, device string, step int16, s push.State) push.Row {
+	return push.Row{ID: id, Device: device, Step: step, State: s, UserHash: push.UserHash("u1")}
 }
 
 // filter answers maybe to everything, or to the ids in it.
@@ -52,14 +53,14 @@ func (f *filter) Check(_ context.Context, ids []string, maybe []bool) error {
 
 // ledger is a status store of fixed rows.
 type ledger struct {
-	rows  map[string][]pipeline.Row
+	rows  map[string][]push.Row
 	asked []string
 	err   error
 }
 
-func (l *ledger) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
+func (l *ledger) Read(_ context.Context, ids []string) ([][]push.Row, error) {
 	l.asked = append(l.asked, ids...)
-	all := make([][]pipeline.Row, len(ids))
+	all := make([][]push.Row, len(ids))
 	for i, id := range ids {
 		all[i] = l.rows[id]
 	}
@@ -75,54 +76,54 @@ func TestDedupe(t *testing.T) {
 		why     string
 		edit    func(*pipeline.Item)
 		maybe   bool
-		rows    []pipeline.Row
-		want    pipeline.Verdict
-		reason  pipeline.Reason
+		rows    []push.Row
+		want    push.Verdict
+		reason  push.Reason
 		history bool
 	}{
-		{why: "the filter has never seen it: no read, no verdict", rows: []pipeline.Row{row("n", "", 0, pipeline.StateSuppressed)}},
+		{why: "the filter has never seen it: no read, no verdict", rows: []push.Row{row("n", "", 0, push.StateSuppressed)}},
 		{why: "a false positive drops nothing", maybe: true},
 		{why: "delivered to its devices: the devices stage leaves them out", maybe: true,
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateDelivered)}, history: true},
+			rows: []push.Row{row("n", "d1", 0, push.StateDelivered)}, history: true},
 		{why: "ended before its devices: a copy", maybe: true,
-			rows: []pipeline.Row{row("n", "", 0, pipeline.StateSuppressed)}, want: pipeline.Duplicate},
+			rows: []push.Row{row("n", "", 0, push.StateSuppressed)}, want: push.Duplicate},
 		{why: "redelivered after an assignment, although the filter lost it", edit: confirm,
-			rows: []pipeline.Row{row("n", "", 0, pipeline.StateExpired)}, want: pipeline.Duplicate},
+			rows: []push.Row{row("n", "", 0, push.StateExpired)}, want: push.Duplicate},
 		{why: "a retry of a device that is open", edit: retry("d1"),
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, history: true},
+			rows: []push.Row{row("n", "d1", 0, push.StateRetrying)}, history: true},
 		{why: "a retry without the row of the record it came from: that one may be under way again", edit: retry("d1"),
-			want: pipeline.Deferred, reason: pipeline.Unclaimed},
+			want: push.Deferred, reason: push.Unclaimed},
 		{why: "one of two named devices was never handed over", edit: retry("d1", "d2"),
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, want: pipeline.Deferred, reason: pipeline.Unclaimed},
+			rows: []push.Row{row("n", "d1", 0, push.StateRetrying)}, want: push.Deferred, reason: push.Unclaimed},
 		{why: "the next copy of that retry finds its claim", edit: func(it *pipeline.Item) { retry("d1")(it); it.Hops = 1 },
-			rows: []pipeline.Row{row("n", "d1", 1, pipeline.StateHeld)}, history: true},
+			rows: []push.Row{row("n", "d1", 1, push.StateHeld)}, history: true},
 		{why: "and what was under way has its row by then", edit: func(it *pipeline.Item) { retry("d1")(it); it.Hops = 1 },
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateDelivered), row("n", "d1", 1, pipeline.StateHeld)}, want: pipeline.Duplicate},
+			rows: []push.Row{row("n", "d1", 0, push.StateDelivered), row("n", "d1", 1, push.StateHeld)}, want: push.Duplicate},
 		{why: "what was under way failed: the devices stage says so above the claim", edit: func(it *pipeline.Item) { retry("d1")(it); it.Hops = 1 },
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateFailed), row("n", "d1", 1, pipeline.StateHeld)}, history: true},
+			rows: []push.Row{row("n", "d1", 0, push.StateFailed), row("n", "d1", 1, push.StateHeld)}, history: true},
 		{why: "a redrive needs no row: the operator says so", edit: func(it *pipeline.Item) { it.Confirm, it.Hops, it.Redrive = true, 1, 1 }},
 		{why: "an intent of this very record without a result", edit: confirm,
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateSending)}, want: pipeline.Unresolved, reason: pipeline.IntentLost},
+			rows: []push.Row{row("n", "d1", 0, push.StateSending)}, want: push.Unresolved, reason: push.IntentLost},
 		{why: "an intent whose result came is a copy's end", edit: func(it *pipeline.Item) { it.Reread = true },
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateSending), row("n", "d1", 0, pipeline.StateDelivered)}, want: pipeline.Duplicate},
+			rows: []push.Row{row("n", "d1", 0, push.StateSending), row("n", "d1", 0, push.StateDelivered)}, want: push.Duplicate},
 		{why: "read again below the commit, with an intent and nothing after", edit: func(it *pipeline.Item) { it.Reread = true },
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateSending)}, want: pipeline.Unresolved, reason: pipeline.IntentLost},
+			rows: []push.Row{row("n", "d1", 0, push.StateSending)}, want: push.Unresolved, reason: push.IntentLost},
 		{why: "read again below the commit, and ended without an intent", edit: func(it *pipeline.Item) { it.Reread = true },
-			rows: []pipeline.Row{row("n", "", 0, pipeline.StateSuppressed)}, want: pipeline.Duplicate},
+			rows: []push.Row{row("n", "", 0, push.StateSuppressed)}, want: push.Duplicate},
 		{why: "the second copy of that retry", edit: retry("d1"),
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d1", 1, pipeline.StateDelivered)}, want: pipeline.Duplicate},
+			rows: []push.Row{row("n", "d1", 0, push.StateRetrying), row("n", "d1", 1, push.StateDelivered)}, want: push.Duplicate},
 		{why: "one of two named devices is still open", edit: retry("d1", "d2"),
-			rows: []pipeline.Row{row("n", "d1", 1, pipeline.StateDelivered), row("n", "d2", 0, pipeline.StateRetrying)}, history: true},
+			rows: []push.Row{row("n", "d1", 1, push.StateDelivered), row("n", "d2", 0, push.StateRetrying)}, history: true},
 		{why: "the original comes again when its retry owns the device: left out by the devices stage", edit: confirm,
-			rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying)}, history: true},
+			rows: []push.Row{row("n", "d1", 0, push.StateRetrying)}, history: true},
 		{why: "the id of another user", maybe: true,
-			rows: []pipeline.Row{{ID: "n", Device: "d9", State: pipeline.StateDelivered, UserHash: 7}}, want: pipeline.Dead, reason: pipeline.IDReused},
+			rows: []push.Row{{ID: "n", Device: "d9", State: push.StateDelivered, UserHash: 7}}, want: push.Dead, reason: push.IDReused},
 		{why: "the id of another user too: only our rows count", maybe: true,
-			rows: []pipeline.Row{{ID: "n", State: pipeline.StateSuppressed, UserHash: 7}, row("n", "d1", 0, pipeline.StateDelivered)}, history: true},
+			rows: []push.Row{{ID: "n", State: push.StateSuppressed, UserHash: 7}, row("n", "d1", 0, push.StateDelivered)}, history: true},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
-			s := &stages.Dedupe{Filter: &filter{all: tt.maybe}, Ledger: &ledger{rows: map[string][]pipeline.Row{"n": tt.rows}}}
+			s := &stages.Dedupe{Filter: &filter{all: tt.maybe}, Ledger: &ledger{rows: map[string][]push.Row{"n": tt.rows}}}
 			if err := s.Apply(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +142,7 @@ func TestDedupeAsksNoMoreThanNeeded(t *testing.T) {
 	f, l := &filter{maybe: map[string]bool{"b": true}}, &ledger{}
 	b := &pipeline.Batch{Items: []pipeline.Item{item("a", nil), item("b", nil),
 		item("c", func(it *pipeline.Item) { it.Confirm = true }),
-		item("d", func(it *pipeline.Item) { it.Decide(pipeline.Dead, pipeline.BadJSON, "") })}}
+		item("d", func(it *pipeline.Item) { it.Decide(push.Dead, push.BadJSON, "") })}}
 	if err := (&stages.Dedupe{Filter: f, Ledger: l}).Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -181,11 +182,11 @@ func TestOldCopiesAreConfirmed(t *testing.T) {
 		{"without any time", "order-17", time.Time{}, time.Time{}, true},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item(tt.id, func(it *pipeline.Item) { it.FirstSeen, it.Timestamp = tt.firstSeen, tt.timestamp })}}
-		l := &ledger{rows: map[string][]pipeline.Row{tt.id: {row(tt.id, "", 0, pipeline.StateSuppressed)}}}
+		l := &ledger{rows: map[string][]push.Row{tt.id: {row(tt.id, "", 0, push.StateSuppressed)}}}
 		if err := (&stages.Dedupe{Filter: &filter{since: since}, Ledger: l}).Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if confirmed := b.Items[0].Verdict == pipeline.Duplicate; confirmed != tt.confirmed {
+		if confirmed := b.Items[0].Verdict == push.Duplicate; confirmed != tt.confirmed {
 			t.Errorf("%s: confirmed is %v, want %v", tt.why, confirmed, tt.confirmed)
 		}
 	}
@@ -205,7 +206,7 @@ func TestStoresThatAreAwayDecideNothing(t *testing.T) {
 		if err := s.Apply(t.Context(), b); !errors.Is(err, away) {
 			t.Errorf("%s: error %v, want the store's", name, err)
 		}
-		if b.Items[0].Verdict != pipeline.Undecided {
+		if b.Items[0].Verdict != push.Undecided {
 			t.Errorf("%s: verdict %v although the store is away", name, b.Items[0].Verdict)
 		}
 	}
@@ -213,22 +214,22 @@ func TestStoresThatAreAwayDecideNothing(t *testing.T) {
 
 func TestAccept(t *testing.T) {
 	s := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour,
-		DefaultPriority: pipeline.High, MayBeCritical: map[string]bool{"auth": true}}
+		DefaultPriority: push.High, MayBeCritical: map[string]bool{"auth": true}}
 	for _, tt := range []struct {
 		why    string
 		edit   func(*pipeline.Item)
-		want   pipeline.Verdict
-		reason pipeline.Reason
+		want   push.Verdict
+		reason push.Reason
 	}{
 		{why: "an ordinary one"},
-		{"an app nobody configured", func(it *pipeline.Item) { it.App = "shoq" }, pipeline.Dead, pipeline.UnknownApp},
-		{"critical from a sender that may", func(it *pipeline.Item) { it.Priority, it.SenderID = pipeline.Critical, "auth" }, pipeline.Undecided, ""},
-		{"an expiry that was left unset", func(it *pipeline.Item) { it.ExpiresAt = time.Time{}.Add(1) }, pipeline.Expired, pipeline.PastExpiry},
-		{"past its expiry", func(it *pipeline.Item) { it.ExpiresAt = time.Now().Add(-time.Second) }, pipeline.Expired, pipeline.PastExpiry},
-		{"older than the lane allows", func(it *pipeline.Item) { it.FirstSeen = time.Now().Add(-25 * time.Hour) }, pipeline.Expired, pipeline.TooOld},
+		{"an app nobody configured", func(it *pipeline.Item) { it.App = "shoq" }, push.Dead, push.UnknownApp},
+		{"critical from a sender that may", func(it *pipeline.Item) { it.Priority, it.SenderID = push.Critical, "auth" }, push.Undecided, ""},
+		{"an expiry that was left unset", func(it *pipeline.Item) { it.ExpiresAt = time.Time{}.Add(1) }, push.Expired, push.PastExpiry},
+		{"past its expiry", func(it *pipeline.Item) { it.ExpiresAt = time.Now().Add(-time.Second) }, push.Expired, push.PastExpiry},
+		{"older than the lane allows", func(it *pipeline.Item) { it.FirstSeen = time.Now().Add(-25 * time.Hour) }, push.Expired, push.TooOld},
 		{"a retry counts from the first record, not from its own", func(it *pipeline.Item) {
 			it.FirstSeen, it.Timestamp = time.Now().Add(-25*time.Hour), time.Now()
-		}, pipeline.Expired, pipeline.TooOld},
+		}, push.Expired, push.TooOld},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
 		if err := s.Apply(t.Context(), b); err != nil {
@@ -243,10 +244,10 @@ func TestAccept(t *testing.T) {
 	if err := s.Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if it := &b.Items[0]; !it.Expires.Equal(soon) || it.Priority != pipeline.High {
+	if it := &b.Items[0]; !it.Expires.Equal(soon) || it.Priority != push.High {
 		t.Errorf("expires %v, priority %v; want its own expiry and the lane's priority", it.Expires, it.Priority)
 	}
-	if it := &b.Items[1]; !it.Expires.Equal(hour.Add(24*time.Hour)) || it.Priority != pipeline.Medium {
+	if it := &b.Items[1]; !it.Expires.Equal(hour.Add(24*time.Hour)) || it.Priority != push.Medium {
 		t.Errorf("expires %v, priority %v; want the lane's age and its own priority", it.Expires, it.Priority)
 	}
 }
@@ -259,17 +260,17 @@ func TestAcceptLowersCritical(t *testing.T) {
 		why             string
 		may             map[string]bool
 		sender          string
-		given, standard pipeline.Priority
-		want            pipeline.Priority
+		given, standard push.Priority
+		want            push.Priority
 		lowered         int
 	}{
-		{"one that may", map[string]bool{"auth": true}, "auth", pipeline.Critical, pipeline.Medium, pipeline.Critical, 0},
-		{"one that may not", map[string]bool{"auth": true}, "ads", pipeline.Critical, pipeline.Medium, pipeline.High, 1},
-		{"one without a name", map[string]bool{"auth": true}, "", pipeline.Critical, pipeline.Medium, pipeline.High, 1},
-		{"nobody may", map[string]bool{}, "auth", pipeline.Critical, pipeline.Medium, pipeline.High, 1},
-		{"everybody may", nil, "ads", pipeline.Critical, pipeline.Medium, pipeline.Critical, 0},
-		{"another priority", map[string]bool{}, "ads", pipeline.Low, pipeline.Medium, pipeline.Low, 0},
-		{"the lane's default is critical, and the sender may not", map[string]bool{"auth": true}, "ads", 0, pipeline.Critical, pipeline.High, 1},
+		{"one that may", map[string]bool{"auth": true}, "auth", push.Critical, push.Medium, push.Critical, 0},
+		{"one that may not", map[string]bool{"auth": true}, "ads", push.Critical, push.Medium, push.High, 1},
+		{"one without a name", map[string]bool{"auth": true}, "", push.Critical, push.Medium, push.High, 1},
+		{"nobody may", map[string]bool{}, "auth", push.Critical, push.Medium, push.High, 1},
+		{"everybody may", nil, "ads", push.Critical, push.Medium, push.Critical, 0},
+		{"another priority", map[string]bool{}, "ads", push.Low, push.Medium, push.Low, 0},
+		{"the lane's default is critical, and the sender may not", map[string]bool{"auth": true}, "ads", 0, push.Critical, push.High, 1},
 	} {
 		lowered := 0
 		s := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: time.Hour, DefaultPriority: tt.standard,
@@ -282,7 +283,7 @@ func TestAcceptLowersCritical(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if it := &b.Items[0]; it.Verdict != pipeline.Undecided || it.Priority != tt.want || lowered != tt.lowered {
+		if it := &b.Items[0]; it.Verdict != push.Undecided || it.Priority != tt.want || lowered != tt.lowered {
 			t.Errorf("%s: %v %q, priority %v, %d counted; want it undecided, %v, %d", tt.why, it.Verdict, it.Reason, it.Priority, lowered, tt.want, tt.lowered)
 		}
 	}
@@ -290,11 +291,11 @@ func TestAcceptLowersCritical(t *testing.T) {
 
 // people is a registry of one record for everybody.
 type people struct {
-	user pipeline.User
+	user push.User
 	err  error
 }
 
-func (p people) Fetch(_ context.Context, _ []string, users []*pipeline.User) error {
+func (p people) Fetch(_ context.Context, _ []string, users []*push.User) error {
 	for i := range users {
 		*users[i] = p.user
 	}
@@ -305,28 +306,28 @@ func (p people) Fetch(_ context.Context, _ []string, users []*pipeline.User) err
 // keeps all but critical back, and what may be known later waits.
 func TestUsersInQuarantine(t *testing.T) {
 	expires := time.Now().Add(20 * time.Second)
-	critical := func(it *pipeline.Item) { it.Priority = pipeline.Critical }
+	critical := func(it *pipeline.Item) { it.Priority = push.Critical }
 	for _, tt := range []struct {
 		why    string
-		user   pipeline.User
+		user   push.User
 		edit   func(*pipeline.Item)
-		want   pipeline.Verdict
-		reason pipeline.Reason
+		want   push.Verdict
+		reason push.Reason
 		wait   time.Duration
 	}{
-		{why: "broken preferences", user: pipeline.User{Quarantine: pipeline.PreferencesBroken}, want: pipeline.Suppressed, reason: pipeline.PreferencesUnread},
-		{why: "broken preferences, critical", user: pipeline.User{Quarantine: pipeline.PreferencesBroken}, edit: critical, want: pipeline.Suppressed, reason: pipeline.NoDevice},
-		{why: "preferences of an unknown version", user: pipeline.User{Quarantine: pipeline.PreferencesUnknown}, want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 30 * time.Second},
-		{why: "the same, critical", user: pipeline.User{Quarantine: pipeline.PreferencesUnknown}, edit: critical, want: pipeline.Suppressed, reason: pipeline.NoDevice},
-		{why: "an opt-out that is known counts", user: pipeline.User{Quarantine: pipeline.PreferencesUnknown, Preferences: pipeline.Preferences{OptOutAll: true}},
-			want: pipeline.Suppressed, reason: pipeline.OptedOutAll},
-		{why: "nothing is known, critical too", user: pipeline.User{Quarantine: pipeline.RecordUnread}, edit: critical, want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 30 * time.Second},
-		{why: "a device, and no other", user: pipeline.User{Quarantine: pipeline.DeviceUnread}, want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 30 * time.Second},
-		{why: "a device beside another", user: pipeline.User{Quarantine: pipeline.DeviceUnread, Devices: []pipeline.Device{{App: "shop", Token: "t", Hash: "h"}}}},
-		{why: "looked at before", user: pipeline.User{Quarantine: pipeline.RecordUnread}, edit: func(it *pipeline.Item) { it.Hops = 1 },
-			want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: 5 * time.Minute},
-		{why: "it expires before", user: pipeline.User{Quarantine: pipeline.RecordUnread}, edit: func(it *pipeline.Item) { it.Expires = expires },
-			want: pipeline.Deferred, reason: pipeline.UserQuarantined, wait: time.Until(expires)},
+		{why: "broken preferences", user: push.User{Quarantine: push.PreferencesBroken}, want: push.Suppressed, reason: push.PreferencesUnread},
+		{why: "broken preferences, critical", user: push.User{Quarantine: push.PreferencesBroken}, edit: critical, want: push.Suppressed, reason: push.NoDevice},
+		{why: "preferences of an unknown version", user: push.User{Quarantine: push.PreferencesUnknown}, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
+		{why: "the same, critical", user: push.User{Quarantine: push.PreferencesUnknown}, edit: critical, want: push.Suppressed, reason: push.NoDevice},
+		{why: "an opt-out that is known counts", user: push.User{Quarantine: push.PreferencesUnknown, Preferences: push.Preferences{OptOutAll: true}},
+			want: push.Suppressed, reason: push.OptedOutAll},
+		{why: "nothing is known, critical too", user: push.User{Quarantine: push.RecordUnread}, edit: critical, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
+		{why: "a device, and no other", user: push.User{Quarantine: push.DeviceUnread}, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
+		{why: "a device beside another", user: push.User{Quarantine: push.DeviceUnread, Devices: []push.Device{{App: "shop", Token: "t", Hash: "h"}}}},
+		{why: "looked at before", user: push.User{Quarantine: push.RecordUnread}, edit: func(it *pipeline.Item) { it.Hops = 1 },
+			want: push.Deferred, reason: push.UserQuarantined, wait: 5 * time.Minute},
+		{why: "it expires before", user: push.User{Quarantine: push.RecordUnread}, edit: func(it *pipeline.Item) { it.Expires = expires },
+			want: push.Deferred, reason: push.UserQuarantined, wait: time.Until(expires)},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
 			it.Expires = time.Now().Add(time.Hour)
@@ -352,21 +353,21 @@ func TestUsersInQuarantine(t *testing.T) {
 func TestPreferences(t *testing.T) {
 	for _, tt := range []struct {
 		why    string
-		prefs  pipeline.Preferences
-		reason pipeline.Reason
+		prefs  push.Preferences
+		reason push.Reason
 	}{
-		{"nothing opted out of", pipeline.Preferences{}, ""},
-		{"everything", pipeline.Preferences{OptOutAll: true}, pipeline.OptedOutAll},
-		{"our channel", pipeline.Preferences{Channels: []string{"email", "push"}}, pipeline.OptedOutChannel},
-		{"another channel", pipeline.Preferences{Channels: []string{"email"}}, ""},
-		{"this type", pipeline.Preferences{Types: []string{"promo", "order"}}, pipeline.OptedOutType},
-		{"another type", pipeline.Preferences{Types: []string{"promo"}}, ""},
+		{"nothing opted out of", push.Preferences{}, ""},
+		{"everything", push.Preferences{OptOutAll: true}, push.OptedOutAll},
+		{"our channel", push.Preferences{Channels: []string{"email", "push"}}, push.OptedOutChannel},
+		{"another channel", push.Preferences{Channels: []string{"email"}}, ""},
+		{"this type", push.Preferences{Types: []string{"promo", "order"}}, push.OptedOutType},
+		{"another type", push.Preferences{Types: []string{"promo"}}, ""},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", nil)}}
-		if err := (&stages.Preferences{Users: people{user: pipeline.User{Preferences: tt.prefs}}}).Apply(t.Context(), b); err != nil {
+		if err := (&stages.Preferences{Users: people{user: push.User{Preferences: tt.prefs}}}).Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if it := &b.Items[0]; it.Reason != tt.reason || (it.Verdict == pipeline.Suppressed) != (tt.reason != "") {
+		if it := &b.Items[0]; it.Reason != tt.reason || (it.Verdict == push.Suppressed) != (tt.reason != "") {
 			t.Errorf("opted out of %s: %v %q", tt.why, it.Verdict, it.Reason)
 		}
 	}
@@ -392,7 +393,7 @@ func (l *limiter) Decide(_ context.Context, reqs []*limits.Request) error {
 func TestLimits(t *testing.T) {
 	l := &limiter{deny: map[string]bool{"over": true, "otp": true, "again": true}}
 	b := &pipeline.Batch{Items: []pipeline.Item{item("under", nil), item("over", nil),
-		item("otp", func(it *pipeline.Item) { it.Priority = pipeline.Critical }),
+		item("otp", func(it *pipeline.Item) { it.Priority = push.Critical }),
 		item("again", func(it *pipeline.Item) { it.Attempt = 1 })}}
 	for i := range b.Items {
 		b.Items[i].Deliveries = []pipeline.Delivery{{Item: &b.Items[i]}}
@@ -403,23 +404,23 @@ func TestLimits(t *testing.T) {
 	if !slices.Equal(l.asked, []string{"under", "over"}) {
 		t.Errorf("asked about %v: critical messages and retries pass unasked", l.asked)
 	}
-	for i, want := range []pipeline.Verdict{pipeline.Undecided, pipeline.Suppressed, pipeline.Undecided, pipeline.Undecided} {
+	for i, want := range []push.Verdict{push.Undecided, push.Suppressed, push.Undecided, push.Undecided} {
 		if got := b.Items[i].Verdict; got != want {
 			t.Errorf("%s: %v, want %v", b.Items[i].ID, got, want)
 		}
 	}
-	if it := &b.Items[1]; it.Reason != pipeline.Limited || it.Detail != "day" {
+	if it := &b.Items[1]; it.Reason != push.Limited || it.Detail != "day" {
 		t.Errorf("reason %q %q, want the rule named", it.Reason, it.Detail)
 	}
-	if err := (&stages.Limits{}).Apply(t.Context(), b); err != nil || b.Items[0].Verdict != pipeline.Undecided {
+	if err := (&stages.Limits{}).Apply(t.Context(), b); err != nil || b.Items[0].Verdict != push.Undecided {
 		t.Errorf("without rules: %v, %v", b.Items[0].Verdict, err)
 	}
 }
 
 // registry has a record for some owners.
-type registry map[string]pipeline.User
+type registry map[string]push.User
 
-func (r registry) Fetch(_ context.Context, owners []string, users []*pipeline.User) error {
+func (r registry) Fetch(_ context.Context, owners []string, users []*push.User) error {
 	for i, o := range owners {
 		*users[i] = r[o]
 	}
@@ -430,16 +431,16 @@ func (r registry) Fetch(_ context.Context, owners []string, users []*pipeline.Us
 // is asked about nothing that has no device to go to, and what it denies goes to
 // none.
 func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
-	phone := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "aa", Hash: "d1"}
+	phone := push.Device{Platform: push.FCM, App: "shop", Token: "aa", Hash: "d1"}
 	people := registry{
-		"u1": {Devices: []pipeline.Device{phone}},
+		"u1": {Devices: []push.Device{phone}},
 		"u2": {},
-		"u3": {Devices: []pipeline.Device{{Platform: pipeline.FCM, App: "bank", Token: "bb", Hash: "d2"}}},
-		"u4": {Devices: []pipeline.Device{phone}, Preferences: pipeline.Preferences{OptOutAll: true}},
+		"u3": {Devices: []push.Device{{Platform: push.FCM, App: "bank", Token: "bb", Hash: "d2"}}},
+		"u4": {Devices: []push.Device{phone}, Preferences: push.Preferences{OptOutAll: true}},
 	}
-	l := &ledger{rows: map[string][]pipeline.Row{
-		"closed":   {row("closed", "d1", 0, pipeline.StateDelivered)},
-		"redriven": {row("redriven", "gone", 0, pipeline.StateDeadLettered)},
+	l := &ledger{rows: map[string][]push.Row{
+		"closed":   {row("closed", "d1", 0, push.StateDelivered)},
+		"redriven": {row("redriven", "gone", 0, push.StateDeadLettered)},
 	}}
 	of := func(user string) func(*pipeline.Item) { return func(it *pipeline.Item) { it.UserID = user } }
 	b := &pipeline.Batch{Items: []pipeline.Item{
@@ -462,13 +463,13 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 		t.Errorf("the limiter was asked about %v, want only what has a device to go to", caps.asked)
 	}
 	for i, want := range []struct {
-		verdict pipeline.Verdict
-		reason  pipeline.Reason
+		verdict push.Verdict
+		reason  push.Reason
 		devices int
 	}{
-		{pipeline.Undecided, "", 1}, {pipeline.Suppressed, pipeline.Limited, 0}, {pipeline.Suppressed, pipeline.NoDevice, 0},
-		{pipeline.Suppressed, pipeline.NoDevice, 0}, {pipeline.Suppressed, pipeline.OptedOutAll, 0}, {pipeline.Duplicate, "", 0},
-		{pipeline.Undecided, "", 1}, // its one device ends as gone
+		{push.Undecided, "", 1}, {push.Suppressed, push.Limited, 0}, {push.Suppressed, push.NoDevice, 0},
+		{push.Suppressed, push.NoDevice, 0}, {push.Suppressed, push.OptedOutAll, 0}, {push.Duplicate, "", 0},
+		{push.Undecided, "", 1}, // its one device ends as gone
 	} {
 		if it := &b.Items[i]; it.Verdict != want.verdict || it.Reason != want.reason || len(it.Deliveries) != want.devices {
 			t.Errorf("%s: %v %q with %d deliveries, want %v %q with %d", it.ID, it.Verdict, it.Reason, len(it.Deliveries), want.verdict, want.reason, want.devices)
@@ -477,51 +478,51 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	phone := pipeline.Device{Platform: pipeline.APNS, Environment: pipeline.Production, App: "shop", Token: "aa", Hash: "d1", RegisteredAt: hour.Add(-time.Hour)}
-	tablet := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "bb", Hash: "d2", RegisteredAt: hour.Add(-time.Hour)}
-	late := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "cc", Hash: "d3", RegisteredAt: hour.Add(time.Minute)}
-	bank := pipeline.Device{Platform: pipeline.FCM, App: "bank", Token: "dd", Hash: "d4"}
-	with := func(edit func(*pipeline.Item), devices ...pipeline.Device) func(*pipeline.Item) {
+	phone := push.Device{Platform: push.APNS, Environment: push.Production, App: "shop", Token: "aa", Hash: "d1", RegisteredAt: hour.Add(-time.Hour)}
+	tablet := push.Device{Platform: push.FCM, App: "shop", Token: "bb", Hash: "d2", RegisteredAt: hour.Add(-time.Hour)}
+	late := push.Device{Platform: push.FCM, App: "shop", Token: "cc", Hash: "d3", RegisteredAt: hour.Add(time.Minute)}
+	bank := push.Device{Platform: push.FCM, App: "bank", Token: "dd", Hash: "d4"}
+	with := func(edit func(*pipeline.Item), devices ...push.Device) func(*pipeline.Item) {
 		return func(it *pipeline.Item) {
-			it.User = &pipeline.User{Devices: devices}
+			it.User = &push.User{Devices: devices}
 			if edit != nil {
 				edit(it)
 			}
 		}
 	}
-	rows := func(rs ...pipeline.Row) func(*pipeline.Item) {
-		return func(it *pipeline.Item) { it.History = &pipeline.History{Rows: rs} }
+	rows := func(rs ...push.Row) func(*pipeline.Item) {
+		return func(it *pipeline.Item) { it.History = &push.History{Rows: rs} }
 	}
 	retryOf := func(devices ...string) func(*pipeline.Item) {
 		return func(it *pipeline.Item) {
 			it.Attempt, it.Devices = 1, devices
-			it.History = &pipeline.History{Rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateRetrying), row("n", "d2", 0, pipeline.StateDelivered)}}
+			it.History = &push.History{Rows: []push.Row{row("n", "d1", 0, push.StateRetrying), row("n", "d2", 0, push.StateDelivered)}}
 		}
 	}
 	for _, tt := range []struct {
 		why    string
 		edit   func(*pipeline.Item)
 		want   []string // hashes to send to; "-d9" = ended as token gone, or failed
-		end    pipeline.Verdict
-		reason pipeline.Reason
+		end    push.Verdict
+		reason push.Reason
 	}{
 		{"all devices of the app", with(nil, phone, tablet, bank), []string{"d1", "d2"}, 0, ""},
-		{"none registered", with(nil), nil, pipeline.Suppressed, pipeline.NoDevice},
-		{"only another app's", with(nil, bank), nil, pipeline.Suppressed, pipeline.NoDevice},
-		{"one closed by an earlier try", with(rows(row("n", "d1", 0, pipeline.StateDelivered)), phone, tablet), []string{"d2"}, 0, ""},
-		{"all closed: a copy", with(rows(row("n", "d1", 0, pipeline.StateDelivered)), phone), nil, pipeline.Duplicate, ""},
-		{"handed over to a retry: the retry's, not ours", with(rows(row("n", "d1", 0, pipeline.StateRetrying)), phone), nil, pipeline.Duplicate, ""},
-		{"a device registered later gets no part of a redelivery", with(rows(row("n", "d1", 0, pipeline.StateDelivered)), phone, late), nil, pipeline.Duplicate, ""},
+		{"none registered", with(nil), nil, push.Suppressed, push.NoDevice},
+		{"only another app's", with(nil, bank), nil, push.Suppressed, push.NoDevice},
+		{"one closed by an earlier try", with(rows(row("n", "d1", 0, push.StateDelivered)), phone, tablet), []string{"d2"}, 0, ""},
+		{"all closed: a copy", with(rows(row("n", "d1", 0, push.StateDelivered)), phone), nil, push.Duplicate, ""},
+		{"handed over to a retry: the retry's, not ours", with(rows(row("n", "d1", 0, push.StateRetrying)), phone), nil, push.Duplicate, ""},
+		{"a device registered later gets no part of a redelivery", with(rows(row("n", "d1", 0, push.StateDelivered)), phone, late), nil, push.Duplicate, ""},
 		{"a device registered later is fine while nobody has a row", with(nil, phone, late), []string{"d1", "d3"}, 0, ""},
 		{"a retry goes to the device it names", with(retryOf("d1"), phone, tablet), []string{"d1"}, 0, ""},
 		{"a retry that claimed a device which then failed: that is said again above the claim", with(func(it *pipeline.Item) {
 			it.Attempt, it.Hops, it.Devices = 1, 1, []string{"d1"}
-			it.History = &pipeline.History{Rows: []pipeline.Row{row("n", "d1", 0, pipeline.StateFailed), row("n", "d1", 1, pipeline.StateHeld)}}
+			it.History = &push.History{Rows: []push.Row{row("n", "d1", 0, push.StateFailed), row("n", "d1", 1, push.StateHeld)}}
 		}, phone), []string{"-d1"}, 0, ""},
 		{"a retry whose device is gone", with(retryOf("d1"), tablet), []string{"-d1"}, 0, ""},
 		{"the one device that the message names", with(func(it *pipeline.Item) {
-			it.Device = pipeline.Target{Platform: pipeline.FCM, Token: "zz"}
-		}, phone), []string{pipeline.DeviceHash(pipeline.FCM, "zz")}, 0, ""},
+			it.Device = push.Target{Platform: push.FCM, Token: "zz"}
+		}, phone), []string{push.DeviceHash(push.FCM, "zz")}, 0, ""},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
@@ -532,7 +533,7 @@ func TestDevices(t *testing.T) {
 			var got []string
 			for _, d := range it.Deliveries {
 				name := d.Device.Hash
-				if d.Verdict == pipeline.Suppressed && d.Reason == pipeline.TokenGone || d.Verdict == pipeline.Failed {
+				if d.Verdict == push.Suppressed && d.Reason == push.TokenGone || d.Verdict == push.Failed {
 					name = "-" + name
 				} else if d.Route.Platform != d.Device.Platform || d.Route.App != "shop" || d.Item != it {
 					t.Errorf("delivery with route %v of device %v", d.Route, d.Device.Hash)
@@ -545,12 +546,12 @@ func TestDevices(t *testing.T) {
 		})
 	}
 	b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
-		it.Device = pipeline.Target{Platform: pipeline.APNS, Token: "aa"}
+		it.Device = push.Target{Platform: push.APNS, Token: "aa"}
 	})}}
 	if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.Items[0].Deliveries[0].Route; r.Environment != pipeline.Production {
+	if r := b.Items[0].Deliveries[0].Route; r.Environment != push.Production {
 		t.Errorf("an APNs target without an environment goes to %q", r.Environment)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Newest knows the newest notification accepted per user, app and collapse
@@ -33,7 +34,7 @@ func (s *Superseded) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	items := make([]*pipeline.Item, 0, len(b.Items))
 	for i := range b.Items {
-		if it := &b.Items[i]; it.Verdict == pipeline.Undecided && it.CollapseKey != "" && !it.Derived {
+		if it := &b.Items[i]; it.Verdict == push.Undecided && it.CollapseKey != "" && !it.Derived {
 			items = append(items, it)
 		}
 	}
@@ -46,7 +47,7 @@ func (s *Superseded) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	for i, it := range items {
 		if superseded[i] {
-			it.Decide(pipeline.Suppressed, pipeline.Superseded, "")
+			it.Decide(push.Suppressed, push.Superseded, "")
 		}
 	}
 	return nil

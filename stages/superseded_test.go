@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -33,16 +34,16 @@ func TestSuperseded(t *testing.T) {
 		retry bool
 		old   bool // a newer one was accepted
 		asks  bool
-		want  pipeline.Verdict
+		want  push.Verdict
 	}{
-		{why: "a newer one was accepted", edit: key, retry: true, old: true, asks: true, want: pipeline.Suppressed},
+		{why: "a newer one was accepted", edit: key, retry: true, old: true, asks: true, want: push.Suppressed},
 		{why: "none is newer", edit: key, retry: true, asks: true},
-		{why: "critical is no exception", retry: true, old: true, asks: true, want: pipeline.Suppressed,
-			edit: func(it *pipeline.Item) { key(it); it.Priority = pipeline.Critical }},
+		{why: "critical is no exception", retry: true, old: true, asks: true, want: push.Suppressed,
+			edit: func(it *pipeline.Item) { key(it); it.Priority = push.Critical }},
 		{why: "first attempts are not asked about", edit: key, old: true},
 		{why: "without a collapse key nothing replaces it", retry: true, old: true},
-		{why: "a verdict stays", retry: true, old: true, want: pipeline.Duplicate,
-			edit: func(it *pipeline.Item) { key(it); it.Decide(pipeline.Duplicate, "", "") }},
+		{why: "a verdict stays", retry: true, old: true, want: push.Duplicate,
+			edit: func(it *pipeline.Item) { key(it); it.Decide(push.Duplicate, "", "") }},
 	} {
 		n := &newest{}
 		if tt.old {
@@ -54,13 +55,13 @@ func TestSuperseded(t *testing.T) {
 			t.Fatal(err)
 		}
 		it := &b.Items[0]
-		if it.Verdict != tt.want || it.Verdict == pipeline.Suppressed && it.Reason != pipeline.Superseded {
+		if it.Verdict != tt.want || it.Verdict == push.Suppressed && it.Reason != push.Superseded {
 			t.Errorf("%s: %v %q, want %v", tt.why, it.Verdict, it.Reason, tt.want)
 		}
 		if got := slices.Contains(n.asked, "n"); got != tt.asks {
 			t.Errorf("%s: asked about it: %v", tt.why, got)
 		}
-		if v := b.Items[1].Verdict; v != pipeline.Undecided {
+		if v := b.Items[1].Verdict; v != push.Undecided {
 			t.Errorf("%s: its neighbour is %v", tt.why, v)
 		}
 	}
@@ -74,7 +75,7 @@ func TestSupersededWaitsForItsStore(t *testing.T) {
 	if err := s.Apply(t.Context(), b); !errors.Is(err, away) {
 		t.Errorf("error %v, want that of the store", err)
 	}
-	if v := b.Items[0].Verdict; v != pipeline.Undecided {
+	if v := b.Items[0].Verdict; v != push.Undecided {
 		t.Errorf("the item is %v", v)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestWriteGivesUpOnlyWhenItsContextEnds(t *testing.T) {
@@ -117,7 +117,7 @@ func TestRowsDoNotPileUpWhileTheServerStandsStill(t *testing.T) {
 		const callers, each = 16, 100
 		var wg sync.WaitGroup
 		for c := range callers {
-			rows := make([]pipeline.Row, each)
+			rows := make([]push.Row, each)
 			for i := range rows {
 				rows[i] = rowsOf(fmt.Sprintf("%c-%d-%d", 'a'+i%20, c, i))[0] // 20 buckets
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -30,7 +30,7 @@ func BenchmarkCassandraWrite(b *testing.B) {
 			opts.Layouts = status.Layouts{{Slice: 24 * time.Hour, Shards: 1}}
 			c := open(b, opts)
 			const writers = 16
-			prepared := make([][]pipeline.Row, writers)
+			prepared := make([][]push.Row, writers)
 			for w := range prepared {
 				prepared[w] = delivered(size)
 			}

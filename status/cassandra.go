@@ -7,7 +7,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Cassandra is the status store. All methods may be called at once.
@@ -67,7 +67,7 @@ func (c *Cassandra) Bucket(id string) int64 { return c.opts.Layouts.Bucket(id) }
 // were to go and what the last attempt met, and nothing of the rows. Rows of
 // one bucket go as one batch, also with those of other calls. Nothing of rows
 // is kept after it returns.
-func (c *Cassandra) Write(ctx context.Context, rows []pipeline.Row) error {
+func (c *Cassandra) Write(ctx context.Context, rows []push.Row) error {
 	return c.merger.write(ctx, rows)
 }
 

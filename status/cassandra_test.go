@@ -18,7 +18,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/status/statustest"
 )
@@ -85,17 +85,17 @@ func query(t *testing.T, opts status.Options, cql string, scan ...any) {
 	}
 }
 
-func delivered(n int) []pipeline.Row {
-	rows := make([]pipeline.Row, n)
+func delivered(n int) []push.Row {
+	rows := make([]push.Row, n)
 	for i := range rows {
-		rows[i] = pipeline.Row{ID: uuid.Must(uuid.NewV7()).String(), Device: "abcdefghijklmnop", State: pipeline.StateDelivered,
-			At: time.Now(), Platform: pipeline.APNS, ProviderID: "f2b1a1c0-0000-4000-8000-000000000000", UserHash: uint64(i)}
+		rows[i] = push.Row{ID: uuid.Must(uuid.NewV7()).String(), Device: "abcdefghijklmnop", State: push.StateDelivered,
+			At: time.Now(), Platform: push.APNS, ProviderID: "f2b1a1c0-0000-4000-8000-000000000000", UserHash: uint64(i)}
 	}
 	return rows
 }
 
 // expectStored fails unless each row's id has rows.
-func expectStored(t *testing.T, c *status.Cassandra, rows []pipeline.Row) {
+func expectStored(t *testing.T, c *status.Cassandra, rows []push.Row) {
 	t.Helper()
 	ids := make([]string, len(rows))
 	for i := range rows {
@@ -131,7 +131,7 @@ func TestRowsLiveAsLongAsTheTTL(t *testing.T) {
 	c := open(t, opts)
 	row := delivered(1)[0]
 	row.Reason = "OK"
-	if err := c.Write(t.Context(), []pipeline.Row{row}); err != nil {
+	if err := c.Write(t.Context(), []push.Row{row}); err != nil {
 		t.Fatal(err)
 	}
 	var ttl int

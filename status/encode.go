@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Longest values stored, in bytes. Ids come checked (64, or "kafka:" and a
@@ -51,7 +51,7 @@ func (e *encodedRows) reset() { e.data, e.ends = e.data[:0], e.ends[:0] }
 
 // append encodes one row. Nothing of r is kept: its strings are cut from
 // records whose memory is used again.
-func (e *encodedRows) append(r *pipeline.Row) {
+func (e *encodedRows) append(r *push.Row) {
 	e.text(cut(r.ID, maxID))
 	e.text(cut(r.Device, maxDevice))
 	e.data = binary.BigEndian.AppendUint16(e.data, uint16(r.Step))
@@ -60,7 +60,7 @@ func (e *encodedRows) append(r *pipeline.Row) {
 	e.end()
 	e.data = binary.BigEndian.AppendUint64(e.data, uint64(r.At.UnixMilli()))
 	e.end()
-	if r.Platform == pipeline.NoPlatform {
+	if r.Platform == push.NoPlatform {
 		e.none()
 	} else {
 		e.data = append(e.data, byte(r.Platform))
@@ -95,8 +95,8 @@ func (e *encodedRows) none() { e.ends = append(e.ends, ^int32(len(e.data))) }
 
 // sortRows orders the rows of one notification by device, step and state, as
 // Cassandra clusters them.
-func sortRows(rows []pipeline.Row) {
-	slices.SortFunc(rows, func(a, b pipeline.Row) int {
+func sortRows(rows []push.Row) {
+	slices.SortFunc(rows, func(a, b push.Row) int {
 		if c := strings.Compare(a.Device, b.Device); c != 0 {
 			return c
 		}

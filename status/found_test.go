@@ -13,7 +13,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What a table is refused for, each by itself: anything else in it is fine.
@@ -49,11 +49,11 @@ func TestWhatIsWrongWithATable(t *testing.T) {
 // Rows of a notification stand as Cassandra clusters them: by device, then step,
 // then state.
 func TestRowsAreSorted(t *testing.T) {
-	var want []pipeline.Row
+	var want []push.Row
 	for _, device := range []string{"", "a", "b"} {
 		for step := range int16(4) {
-			for state := range pipeline.State(3) {
-				want = append(want, pipeline.Row{Device: device, Step: step, State: state})
+			for state := range push.State(3) {
+				want = append(want, push.Row{Device: device, Step: step, State: state})
 			}
 		}
 	}

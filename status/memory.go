@@ -9,7 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Memory is the status store without a server: the demo and tests run on it.
@@ -41,8 +41,8 @@ type memoryRow struct {
 	next      int32 // the id's row before this one; -1 ends the chain
 	step      int16
 	deviceLen uint8
-	state     pipeline.State
-	platform  pipeline.Platform
+	state     push.State
+	platform  push.Platform
 }
 
 // NewMemory makes an empty store. Its layouts decide only Bucket.
@@ -63,7 +63,7 @@ func (m *Memory) Bucket(id string) int64 { return m.layouts.Bucket(id) }
 
 // Write implements pipeline.Status. It copies what it keeps and fails only
 // when ctx has ended.
-func (m *Memory) Write(ctx context.Context, rows []pipeline.Row) error {
+func (m *Memory) Write(ctx context.Context, rows []push.Row) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (m *Memory) part(id string) *memoryPart {
 	return &m.parts[xxhash.Sum64String(id)%memoryParts]
 }
 
-func (p *memoryPart) upsert(r *pipeline.Row) {
+func (p *memoryPart) upsert(r *push.Row) {
 	device := cut(r.Device, maxDevice)
 	head, known := p.heads[r.ID]
 	if !known {
@@ -107,7 +107,7 @@ func (p *memoryPart) upsert(r *pipeline.Row) {
 	p.heads[id] = int32(len(p.rows) - 1)
 }
 
-func (p *memoryPart) pack(r *pipeline.Row, device string) memoryRow {
+func (p *memoryPart) pack(r *push.Row, device string) memoryRow {
 	word := cut(r.Reason, maxReason)
 	reason, ok := p.reasons[word]
 	if !ok {
@@ -120,15 +120,15 @@ func (p *memoryPart) pack(r *pipeline.Row, device string) memoryRow {
 	}
 }
 
-func (p *memoryPart) history(id string) []pipeline.Row {
+func (p *memoryPart) history(id string) []push.Row {
 	head, ok := p.heads[id]
 	if !ok {
 		return nil
 	}
-	var rows []pipeline.Row
+	var rows []push.Row
 	for i := head; i >= 0; i = p.rows[i].next {
 		row := &p.rows[i]
-		rows = append(rows, pipeline.Row{
+		rows = append(rows, push.Row{
 			ID: id, Device: row.text[:row.deviceLen], Step: row.step, State: row.state,
 			At: time.UnixMilli(row.micros / 1000).UTC(), Platform: row.platform,
 			ProviderID: row.text[row.deviceLen:], Reason: row.reason, UserHash: row.user,
@@ -140,11 +140,11 @@ func (p *memoryPart) history(id string) []pipeline.Row {
 
 // Read returns the rows of each id, aligned with ids, ordered by device, step
 // and state; nil for an id without rows. It fails only when ctx has ended.
-func (m *Memory) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
+func (m *Memory) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	found := make([][]pipeline.Row, len(ids))
+	found := make([][]push.Row, len(ids))
 	for i, id := range ids {
 		p := m.part(id)
 		p.mu.Lock()
@@ -168,8 +168,8 @@ func (m *Memory) Len() (notifications, rows int) {
 
 // All ranges over the notifications and their rows, in no order. Rows written
 // meanwhile may or may not be seen. The body may call the store.
-func (m *Memory) All() iter.Seq2[string, []pipeline.Row] {
-	return func(yield func(string, []pipeline.Row) bool) {
+func (m *Memory) All() iter.Seq2[string, []push.Row] {
+	return func(yield func(string, []push.Row) bool) {
 		for i := range m.parts {
 			p := &m.parts[i]
 			p.mu.Lock()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/status/statustest"
 )
@@ -37,8 +37,8 @@ func TestMemoryAll(t *testing.T) {
 		id := uuid.Must(uuid.NewV7()).String()
 		want[id] = 1 + i%3
 		for d := range want[id] {
-			row := pipeline.Row{ID: id, Device: fmt.Sprint(d), State: pipeline.StateDelivered, At: time.Now()}
-			if err := m.Write(t.Context(), []pipeline.Row{row}); err != nil {
+			row := push.Row{ID: id, Device: fmt.Sprint(d), State: push.StateDelivered, At: time.Now()}
+			if err := m.Write(t.Context(), []push.Row{row}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -68,14 +68,14 @@ func TestMemoryAll(t *testing.T) {
 // BenchmarkMemory shows what a row costs to write, and how many bytes to keep.
 func BenchmarkMemory(b *testing.B) {
 	m := newMemory(b)
-	rows := make([]pipeline.Row, 100)
+	rows := make([]push.Row, 100)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	n := 0
 	for b.Loop() {
 		for i := range rows {
-			rows[i] = pipeline.Row{ID: uuid.Must(uuid.NewV7()).String(), Device: "abcdefghijklmnop", State: pipeline.StateDelivered, At: time.Now(), ProviderID: "f2b1a1c0-0000-4000-8000-000000000000", UserHash: uint64(n)}
+			rows[i] = push.Row{ID: uuid.Must(uuid.NewV7()).String(), Device: "abcdefghijklmnop", State: push.StateDelivered, At: time.Now(), ProviderID: "f2b1a1c0-0000-4000-8000-000000000000", UserHash: uint64(n)}
 		}
 		if err := m.Write(b.Context(), rows); err != nil {
 			b.Fatal(err)

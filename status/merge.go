@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // ErrClosed is what calls get from a store that has been closed.
@@ -113,7 +113,7 @@ func (g *merger) close() {
 
 // write adds the rows to the batches of their buckets and waits until all are
 // durable. It keeps nothing of rows after it returns.
-func (g *merger) write(ctx context.Context, rows []pipeline.Row) error {
+func (g *merger) write(ctx context.Context, rows []push.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (g *merger) write(ctx context.Context, rows []pipeline.Row) error {
 }
 
 // admit encodes the rows into the batches of their buckets.
-func (g *merger) admit(c *call, rows []pipeline.Row) {
+func (g *merger) admit(c *call, rows []push.Row) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var b *batch
@@ -226,7 +226,7 @@ func (g *merger) batchOf(bucket int64) *batch {
 	return b
 }
 
-func (b *batch) add(c *call, r *pipeline.Row) {
+func (b *batch) add(c *call, r *push.Row) {
 	b.rows.append(r)
 	if n := len(b.shares); n > 0 && b.shares[n-1].call == c {
 		b.shares[n-1].rows++

@@ -15,7 +15,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // server is an executor that keeps what it is sent, and says when it pleases.
@@ -28,7 +28,7 @@ type server struct {
 	busiest  int
 	rows     int // under way
 	mostRows int
-	batches  [][]pipeline.Row // acknowledged, in order of their acknowledgement
+	batches  [][]push.Row // acknowledged, in order of their acknowledgement
 }
 
 func (s *server) insert(ctx context.Context, bucket int64, rows *encodedRows) error {
@@ -61,7 +61,7 @@ func (s *server) attempts() int {
 }
 
 // decodeRows reads values as the server does: by the order of the statement.
-func decodeRows(e *encodedRows) (rows []pipeline.Row) {
+func decodeRows(e *encodedRows) (rows []push.Row) {
 	start := int32(0)
 	next := func(i int) []byte {
 		end := e.ends[i]
@@ -74,12 +74,12 @@ func decodeRows(e *encodedRows) (rows []pipeline.Row) {
 		return v
 	}
 	for i := 0; i < len(e.ends); i += valuesPerRow {
-		r := pipeline.Row{ID: string(next(i)), Device: string(next(i + 1))}
+		r := push.Row{ID: string(next(i)), Device: string(next(i + 1))}
 		r.Step = int16(binary.BigEndian.Uint16(next(i + 2)))
-		r.State = pipeline.State(next(i + 3)[0])
+		r.State = push.State(next(i + 3)[0])
 		r.At = time.UnixMilli(int64(binary.BigEndian.Uint64(next(i + 4))))
 		if p := next(i + 5); p != nil {
-			r.Platform = pipeline.Platform(p[0])
+			r.Platform = push.Platform(p[0])
 		}
 		r.ProviderID, r.Reason = string(next(i+6)), string(next(i+7))
 		r.UserHash = binary.BigEndian.Uint64(next(i + 8))
@@ -108,14 +108,14 @@ func testMerger(t *testing.T, exec executor, change func(*mergeOptions)) *merger
 	return g
 }
 
-func rowsOf(ids ...string) (rows []pipeline.Row) {
+func rowsOf(ids ...string) (rows []push.Row) {
 	for _, id := range ids {
-		rows = append(rows, pipeline.Row{ID: id, Device: "dev", State: pipeline.StateDelivered, At: time.UnixMilli(1_800_000_000_123)})
+		rows = append(rows, push.Row{ID: id, Device: "dev", State: push.StateDelivered, At: time.UnixMilli(1_800_000_000_123)})
 	}
 	return rows
 }
 
-func idsIn(batches [][]pipeline.Row) string {
+func idsIn(batches [][]push.Row) string {
 	var b strings.Builder
 	for i, batch := range batches {
 		if i > 0 {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // node is a Cassandra of one node, as far as the driver and the store's own
@@ -280,13 +280,13 @@ func (n *node) insert(body wire) error {
 			}
 			return v[i]
 		}
-		r := pipeline.Row{
-			ID: string(v[1]), Device: string(v[2]), Step: int16(binary.BigEndian.Uint16(v[3])), State: pipeline.State(v[4][0]),
-			Platform: pipeline.Platform(at(6)[0]), ProviderID: string(v[7]), Reason: string(v[8]),
+		r := push.Row{
+			ID: string(v[1]), Device: string(v[2]), Step: int16(binary.BigEndian.Uint16(v[3])), State: push.State(v[4][0]),
+			Platform: push.Platform(at(6)[0]), ProviderID: string(v[7]), Reason: string(v[8]),
 			UserHash: binary.BigEndian.Uint64(v[9]), At: time.UnixMicro(int64(binary.BigEndian.Uint64(v[10]))),
 		}
 		n.buckets[r.ID] = int64(binary.BigEndian.Uint64(v[0]))
-		if err := n.rows.Write(context.Background(), []pipeline.Row{r}); err != nil {
+		if err := n.rows.Write(context.Background(), []push.Row{r}); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -113,7 +113,7 @@ type load struct {
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex
-	acked []pipeline.Row
+	acked []push.Row
 	errs  map[string]int
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/google/uuid"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -24,7 +24,7 @@ func minted(at time.Time) string {
 }
 
 // oneSecond are notifications of one user, all minted within one second.
-func oneSecond(n int) []pipeline.Row {
+func oneSecond(n int) []push.Row {
 	second := time.Now().Truncate(10 * time.Second) // far from the end of its slice
 	rows := delivered(n)
 	for i := range rows {
@@ -39,7 +39,7 @@ func onePartition(opts status.Options) status.Options {
 	return opts
 }
 
-func put(t *testing.T, c *status.Cassandra, rows []pipeline.Row) {
+func put(t *testing.T, c *status.Cassandra, rows []push.Row) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), liveness)
 	defer cancel()
@@ -50,7 +50,7 @@ func put(t *testing.T, c *status.Cassandra, rows []pipeline.Row) {
 	}
 }
 
-func get(t *testing.T, c *status.Cassandra, ids []string) [][]pipeline.Row {
+func get(t *testing.T, c *status.Cassandra, ids []string) [][]push.Row {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), liveness)
 	defer cancel()
@@ -123,11 +123,11 @@ func TestReadsCrossNoTombstones(t *testing.T) {
 	c := open(t, opts)
 	const updates, many = 12, 100
 	const cells = 6 // of a row that expire, each of which counts; the count is good to a fifth
-	steps := func(of []pipeline.Row) (rows []pipeline.Row, ids []string) {
+	steps := func(of []push.Row) (rows []push.Row, ids []string) {
 		for _, r := range of {
 			ids = append(ids, r.ID)
 			for step := range int16(updates) {
-				r.Step, r.State, r.Reason, r.ProviderID = step, pipeline.StateRetrying, "", ""
+				r.Step, r.State, r.Reason, r.ProviderID = step, push.StateRetrying, "", ""
 				rows = append(rows, r, r) // and each of them twice
 			}
 		}

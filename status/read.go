@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // readChunk is how many ids a confirm query asks for: the server reads each as
@@ -28,8 +28,8 @@ const selectRows = "SELECT id,device,step,state,at,provider,provider_id,reason,u
 // query that fails is tried again for as long as the Timeout; so when the store
 // is away Read says so within a few times that, and its caller can tell why it
 // waits, or leave.
-func (c *Cassandra) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
-	r := reading{found: make([][]pipeline.Row, len(ids)), first: make(map[string]int, len(ids))}
+func (c *Cassandra) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
+	r := reading{found: make([][]push.Row, len(ids)), first: make(map[string]int, len(ids))}
 	buckets := make(map[int64][]string)
 	for i, id := range ids {
 		if _, twice := r.first[id]; !twice {
@@ -59,7 +59,7 @@ func (c *Cassandra) Read(ctx context.Context, ids []string) ([][]pipeline.Row, e
 // reading is a Read in progress. Each id is in one chunk, so its rows are
 // collected by one goroutine; first is only read meanwhile.
 type reading struct {
-	found [][]pipeline.Row
+	found [][]push.Row
 	first map[string]int // id -> where its rows are collected
 }
 
@@ -125,7 +125,7 @@ func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
 		r.found[r.first[id]] = nil
 	}
 	var ( // of which a row overwrites all
-		row             pipeline.Row
+		row             push.Row
 		state, platform int8
 		user            int64
 	)
@@ -133,7 +133,7 @@ func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
 		if !slices.Contains(ids, row.ID) {
 			return errNotAsked
 		}
-		row.State, row.Platform, row.UserHash = pipeline.State(state), pipeline.Platform(platform), uint64(user)
+		row.State, row.Platform, row.UserHash = push.State(state), push.Platform(platform), uint64(user)
 		at := r.first[row.ID]
 		r.found[at] = append(r.found[at], row)
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // scanning scans rows one after the other, as the driver does with what a server
 // said.
-func scanning(rows ...pipeline.Row) func(dest ...any) bool {
+func scanning(rows ...push.Row) func(dest ...any) bool {
 	return func(dest ...any) bool {
 		if len(rows) == 0 {
 			return false
@@ -29,24 +29,24 @@ func scanning(rows ...pipeline.Row) func(dest ...any) bool {
 // before, and nowhere else. An answer with any other row is one to another
 // question: none of it is believed.
 func TestRowsStandWhereTheirIDWasAskedFor(t *testing.T) {
-	row := func(id, device string) pipeline.Row {
-		return pipeline.Row{ID: id, Device: device, Step: 3, State: pipeline.StateDelivered, At: time.UnixMilli(1e12).UTC(),
-			Platform: pipeline.FCM, ProviderID: "p", Reason: "r", UserHash: 1<<63 + 5}
+	row := func(id, device string) push.Row {
+		return push.Row{ID: id, Device: device, Step: 3, State: push.StateDelivered, At: time.UnixMilli(1e12).UTC(),
+			Platform: push.FCM, ProviderID: "p", Reason: "r", UserHash: 1<<63 + 5}
 	}
-	elsewhere := []pipeline.Row{row("z", "of another chunk")}
+	elsewhere := []push.Row{row("z", "of another chunk")}
 	for _, tt := range []struct {
 		why  string
-		rows []pipeline.Row
-		want [][]pipeline.Row // nil = the answer is refused
+		rows []push.Row
+		want [][]push.Row // nil = the answer is refused
 	}{
-		{"nothing is known", nil, [][]pipeline.Row{elsewhere, nil, nil}},
-		{"rows of both, in any order", []pipeline.Row{row("b", "1"), row("a", "1"), row("b", "2")},
-			[][]pipeline.Row{elsewhere, {row("a", "1")}, {row("b", "1"), row("b", "2")}}},
-		{"a row of an id that nobody asked for", []pipeline.Row{row("a", "1"), row("c", "1")}, nil},
-		{"a row that another chunk asks for", []pipeline.Row{row("z", "1"), row("a", "1")}, nil},
+		{"nothing is known", nil, [][]push.Row{elsewhere, nil, nil}},
+		{"rows of both, in any order", []push.Row{row("b", "1"), row("a", "1"), row("b", "2")},
+			[][]push.Row{elsewhere, {row("a", "1")}, {row("b", "1"), row("b", "2")}}},
+		{"a row of an id that nobody asked for", []push.Row{row("a", "1"), row("c", "1")}, nil},
+		{"a row that another chunk asks for", []push.Row{row("z", "1"), row("a", "1")}, nil},
 	} {
-		r := reading{found: make([][]pipeline.Row, 3), first: map[string]int{"z": 0, "a": 1, "b": 2}}
-		r.found[0], r.found[1], r.found[2] = elsewhere, []pipeline.Row{row("a", "before")}, []pipeline.Row{row("b", "before")}
+		r := reading{found: make([][]push.Row, 3), first: map[string]int{"z": 0, "a": 1, "b": 2}}
+		r.found[0], r.found[1], r.found[2] = elsewhere, []push.Row{row("a", "before")}, []push.Row{row("b", "before")}
 		err := r.collect([]string{"a", "b"}, scanning(tt.rows...))
 		if tt.want == nil {
 			if !errors.Is(err, errNotAsked) || !reflect.DeepEqual(r.found[0], elsewhere) {

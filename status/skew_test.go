@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -24,25 +24,25 @@ func TestSkewedWorkersRegressNothing(t *testing.T) {
 	type end struct {
 		device string
 		step   int16
-		state  pipeline.State
+		state  push.State
 	}
 	for _, tt := range []struct {
 		why  string
 		ends []end
-		want pipeline.Outcome
+		want push.Outcome
 	}{
-		{"retried, held, delivered", []end{{"a", 0, pipeline.StateSending}, {"a", 0, pipeline.StateRetrying}, {"a", 1, pipeline.StateHeld},
-			{"a", 2, pipeline.StateDelivered}}, pipeline.OutcomeDelivered},
-		{"delivered by a worker that was overtaken", []end{{"a", 0, pipeline.StateDelivered}, {"a", 0, pipeline.StateRetrying},
-			{"a", 1, pipeline.StateFailed}, {"a", 2, pipeline.StateDeadLettered}}, pipeline.OutcomeDelivered},
-		{"delivered by both", []end{{"a", 0, pipeline.StateDelivered}, {"a", 0, pipeline.StateDelivered}, {"a", 0, pipeline.StateUnknown},
-			{"a", 0, pipeline.StateRetrying}}, pipeline.OutcomeDelivered},
-		{"one device delivered, one given up", []end{{"a", 0, pipeline.StateDelivered}, {"b", 0, pipeline.StateRetrying}, {"b", 1, pipeline.StateFailed},
-			{"", 0, pipeline.StateHeld}}, pipeline.OutcomeDelivered},
-		{"retried, then failed", []end{{"a", 0, pipeline.StateRetrying}, {"a", 1, pipeline.StateHeld}, {"a", 2, pipeline.StateRetrying},
-			{"a", 3, pipeline.StateFailed}}, pipeline.OutcomeFailed},
-		{"failed, redriven, and waiting", []end{{"a", 0, pipeline.StateRetrying}, {"a", 1, pipeline.StateDeadLettered}, {"a", 2, pipeline.StateRetrying},
-			{"a", 3, pipeline.StateHeld}}, pipeline.OutcomeOpen},
+		{"retried, held, delivered", []end{{"a", 0, push.StateSending}, {"a", 0, push.StateRetrying}, {"a", 1, push.StateHeld},
+			{"a", 2, push.StateDelivered}}, push.OutcomeDelivered},
+		{"delivered by a worker that was overtaken", []end{{"a", 0, push.StateDelivered}, {"a", 0, push.StateRetrying},
+			{"a", 1, push.StateFailed}, {"a", 2, push.StateDeadLettered}}, push.OutcomeDelivered},
+		{"delivered by both", []end{{"a", 0, push.StateDelivered}, {"a", 0, push.StateDelivered}, {"a", 0, push.StateUnknown},
+			{"a", 0, push.StateRetrying}}, push.OutcomeDelivered},
+		{"one device delivered, one given up", []end{{"a", 0, push.StateDelivered}, {"b", 0, push.StateRetrying}, {"b", 1, push.StateFailed},
+			{"", 0, push.StateHeld}}, push.OutcomeDelivered},
+		{"retried, then failed", []end{{"a", 0, push.StateRetrying}, {"a", 1, push.StateHeld}, {"a", 2, push.StateRetrying},
+			{"a", 3, push.StateFailed}}, push.OutcomeFailed},
+		{"failed, redriven, and waiting", []end{{"a", 0, push.StateRetrying}, {"a", 1, push.StateDeadLettered}, {"a", 2, push.StateRetrying},
+			{"a", 3, push.StateHeld}}, push.OutcomeOpen},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			// A notification for each order of the rows and each choice of writers.
@@ -59,23 +59,23 @@ func TestSkewedWorkersRegressNothing(t *testing.T) {
 			}
 			wasDelivered := make([]bool, len(ids))
 			for turn := range tt.ends {
-				var rows [len(workers)][]pipeline.Row
+				var rows [len(workers)][]push.Row
 				for i, c := range courses {
 					n := c.order[turn]
 					w, e := c.writers>>n&1, tt.ends[n]
-					rows[w] = append(rows[w], pipeline.Row{ID: ids[i], Device: e.device, Step: e.step, State: e.state, At: time.Now().Add(workers[w].skew)})
+					rows[w] = append(rows[w], push.Row{ID: ids[i], Device: e.device, Step: e.step, State: e.state, At: time.Now().Add(workers[w].skew)})
 				}
 				for w := range workers {
 					put(t, workers[w].store, rows[w])
 				}
 				for i, found := range get(t, workers[turn%2].store, ids) {
-					got := (&pipeline.History{Rows: found}).Outcome()
+					got := (&push.History{Rows: found}).Outcome()
 					name := fmt.Sprintf("rows in order %v by workers %04b, after row %d", courses[i].order, courses[i].writers, turn)
-					if wasDelivered[i] && got != pipeline.OutcomeDelivered {
+					if wasDelivered[i] && got != push.OutcomeDelivered {
 						t.Fatalf("%s: was DELIVERED, is %v", name, got)
 					}
-					wasDelivered[i] = wasDelivered[i] || tt.ends[courses[i].order[turn]].state == pipeline.StateDelivered
-					if wasDelivered[i] && got != pipeline.OutcomeDelivered {
+					wasDelivered[i] = wasDelivered[i] || tt.ends[courses[i].order[turn]].state == push.StateDelivered
+					if wasDelivered[i] && got != push.OutcomeDelivered {
 						t.Fatalf("%s: DELIVERED is masked: %v", name, got)
 					}
 					if turn == len(tt.ends)-1 && got != tt.want {

@@ -14,7 +14,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/google/uuid"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What is bound to a batch's statements are its rows' own values in the
@@ -26,7 +26,7 @@ func TestBoundRows(t *testing.T) {
 	for _, n := range []int{1, 7, 200, 3, 201, 1} {
 		var rows encodedRows
 		for i := range n {
-			r := pipeline.Row{ID: fmt.Sprintf("id %d", i), Device: fmt.Sprintf("d%d", i), Step: int16(i), State: pipeline.StateDelivered,
+			r := push.Row{ID: fmt.Sprintf("id %d", i), Device: fmt.Sprintf("d%d", i), Step: int16(i), State: push.StateDelivered,
 				At: time.UnixMilli(int64(1e12 + i)), UserHash: uint64(i)}
 			if i%2 == 1 {
 				r.ProviderID, r.Reason = fmt.Sprintf("p%d", i), "gone"

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status/statustest"
 )
 
@@ -173,7 +173,7 @@ func TestBatchIsSentAgainOverAWire(t *testing.T) {
 		t.Errorf("%v rows were refused, want 3", got)
 	}
 	found, err := c.Read(t.Context(), []string{"a1"})
-	if err != nil || !slices.EqualFunc(found[0], rows, func(a, b pipeline.Row) bool { return a.Step == b.Step && a.At.Equal(b.At) }) {
+	if err != nil || !slices.EqualFunc(found[0], rows, func(a, b push.Row) bool { return a.Step == b.Step && a.At.Equal(b.At) }) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	n.says("write", frame{gocql.ErrCodeUnauthorized, "no MODIFY"})

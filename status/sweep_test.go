@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Callers that give up take their batches with them and no others: those that
@@ -87,14 +87,14 @@ func TestBucketOfAnAbandonedBatchTakesRows(t *testing.T) {
 // zero would be stored, and read as what it had.
 func TestWhatARowDoesNotHaveIsNoValue(t *testing.T) {
 	for _, tt := range []struct {
-		row  pipeline.Row
+		row  push.Row
 		want string // the columns that have a value
 	}{
-		{pipeline.Row{}, "id device step state at user_hash"},
-		{pipeline.Row{Platform: pipeline.FCM}, "id device step state at provider user_hash"},
-		{pipeline.Row{ProviderID: "p"}, "id device step state at provider_id user_hash"},
-		{pipeline.Row{Reason: "gone"}, "id device step state at reason user_hash"},
-		{pipeline.Row{Reason: "\xff"}, "id device step state at user_hash"}, // nothing is left of it
+		{push.Row{}, "id device step state at user_hash"},
+		{push.Row{Platform: push.FCM}, "id device step state at provider user_hash"},
+		{push.Row{ProviderID: "p"}, "id device step state at provider_id user_hash"},
+		{push.Row{Reason: "gone"}, "id device step state at reason user_hash"},
+		{push.Row{Reason: "\xff"}, "id device step state at user_hash"}, // nothing is left of it
 	} {
 		var e encodedRows
 		e.append(&tt.row)

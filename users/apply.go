@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -18,12 +18,12 @@ type change struct {
 	home      int    // shard of the user
 	tokenHome int    // shard of the token index entry; -1 for preferences
 
-	device      *pipeline.Device      // nil = removed
-	preferences *pipeline.Preferences // nil = removed
-	unread      *unreadPart           // set: the value cannot be read
-	ifNotAfter  time.Time             // of a removal
-	repeats     bool                  // only repeats what was there
-	late        bool                  // of a repair: not from the topic's beginning, where records may be missing
+	device      *push.Device      // nil = removed
+	preferences *push.Preferences // nil = removed
+	unread      *unreadPart       // set: the value cannot be read
+	ifNotAfter  time.Time         // of a removal
+	repeats     bool              // only repeats what was there
+	late        bool              // of a repair: not from the topic's beginning, where records may be missing
 }
 
 // key is that of the record in the topic.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const claimsVersion = 1
@@ -89,8 +89,8 @@ func decodeClaims(raw []byte, build uint64) (claims, error) {
 
 // applyDevice applies one record of a device to its user. Devices are kept in
 // the order of their hashes, so that equal users have equal records.
-func applyDevice(u *pipeline.User, hash string, d *pipeline.Device) {
-	i, found := slices.BinarySearchFunc(u.Devices, hash, func(d pipeline.Device, hash string) int {
+func applyDevice(u *push.User, hash string, d *push.Device) {
+	i, found := slices.BinarySearchFunc(u.Devices, hash, func(d push.Device, hash string) int {
 		return strings.Compare(d.Hash, hash)
 	})
 	switch {
@@ -104,7 +104,7 @@ func applyDevice(u *pipeline.User, hash string, d *pipeline.Device) {
 }
 
 // deviceByHash returns nil when u has no such device.
-func deviceByHash(u *pipeline.User, hash string) *pipeline.Device {
+func deviceByHash(u *push.User, hash string) *push.Device {
 	for i := range u.Devices {
 		if u.Devices[i].Hash == hash {
 			return &u.Devices[i]

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Client changes users, by appending to push.users. A change shows in Redis
@@ -21,7 +21,7 @@ func NewClient(log Log) *Client { return &Client{log: log} }
 // Registration is one device to be registered for a user.
 type Registration struct {
 	User   string
-	Device pipeline.Device // Hash is ignored; Environment defaults to Production for APNs
+	Device push.Device // Hash is ignored; Environment defaults to Production for APNs
 }
 
 // RegisterDevice registers, or refreshes, a device of a user and returns its
@@ -33,7 +33,7 @@ type Registration struct {
 // platform, an environment for APNs only, a time from 1970 up to a day from
 // now.
 // Otherwise it is the log's, and the change may or may not be there.
-func (c *Client) RegisterDevice(ctx context.Context, user string, d pipeline.Device) (hash string, err error) {
+func (c *Client) RegisterDevice(ctx context.Context, user string, d push.Device) (hash string, err error) {
 	hashes, err := c.RegisterDevices(ctx, []Registration{{User: user, Device: d}})
 	if err != nil {
 		return "", err
@@ -66,14 +66,14 @@ func (c *Client) RegisterDevices(ctx context.Context, list []Registration) (hash
 // refuse it; the error wraps ErrInvalid.
 func (r Registration) Check() error { return checkRegistration(r.User, &r.Device) }
 
-func checkRegistration(user string, d *pipeline.Device) error {
+func checkRegistration(user string, d *push.Device) error {
 	if err := checkUser(user); err != nil {
 		return err
 	}
 	return checkDevice(d, time.Now())
 }
 
-// RemoveDevice removes a device by its hash (pipeline.DeviceHash). Removing
+// RemoveDevice removes a device by its hash (push.DeviceHash). Removing
 // what is not there is no error. The error wraps ErrInvalid for a user or hash
 // that cannot be, or is the log's.
 func (c *Client) RemoveDevice(ctx context.Context, user, hash string) error {
@@ -92,7 +92,7 @@ func (c *Client) RemoveDevice(ctx context.Context, user, hash string) error {
 // SetPreferences replaces all preferences of a user; the zero value removes
 // them. At most 200 channels and 200 types of 1 to 64 bytes each; the error
 // wraps ErrInvalid otherwise, or is the log's.
-func (c *Client) SetPreferences(ctx context.Context, user string, p pipeline.Preferences) error {
+func (c *Client) SetPreferences(ctx context.Context, user string, p push.Preferences) error {
 	if err := checkUser(user); err != nil {
 		return fmt.Errorf("setting preferences: %w", err)
 	}

@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 func TestRegisterDeviceRefuses(t *testing.T) {
-	good := users.Registration{User: "ada", Device: pipeline.Device{
-		Platform: pipeline.APNS, App: "shop", Token: strings.Repeat("aF", 32), RegisteredAt: epoch,
+	good := users.Registration{User: "ada", Device: push.Device{
+		Platform: push.APNS, App: "shop", Token: strings.Repeat("aF", 32), RegisteredAt: epoch,
 	}}
-	fcm := func(r *users.Registration, token string) { r.Device.Platform, r.Device.Token = pipeline.FCM, token }
+	fcm := func(r *users.Registration, token string) { r.Device.Platform, r.Device.Token = push.FCM, token }
 	for _, tt := range []struct {
 		name   string
 		change func(r *users.Registration)
@@ -29,7 +29,7 @@ func TestRegisterDeviceRefuses(t *testing.T) {
 		{"user of 129 bytes", func(r *users.Registration) { r.User = strings.Repeat("u", 129) }, false},
 		{"line feed in the user", func(r *users.Registration) { r.User = "a\nb" }, false},
 		{"user not UTF-8", func(r *users.Registration) { r.User = "\xff" }, false},
-		{"no platform", func(r *users.Registration) { r.Device.Platform = pipeline.NoPlatform }, false},
+		{"no platform", func(r *users.Registration) { r.Device.Platform = push.NoPlatform }, false},
 		{"short APNs token", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 62) }, false},
 		{"odd APNs token", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 65) }, false},
 		{"APNs token of 512", func(r *users.Registration) { r.Device.Token = strings.Repeat("a", 512) }, true},
@@ -39,7 +39,7 @@ func TestRegisterDeviceRefuses(t *testing.T) {
 		{"FCM token of 4097", func(r *users.Registration) { fcm(r, strings.Repeat("a", 4097)) }, false},
 		{"FCM token with a slash", func(r *users.Registration) { fcm(r, "a/b") }, false},
 		{"FCM token with CR", func(r *users.Registration) { fcm(r, "a\r\nb") }, false},
-		{"FCM with an environment", func(r *users.Registration) { fcm(r, "a"); r.Device.Environment = pipeline.Sandbox }, false},
+		{"FCM with an environment", func(r *users.Registration) { fcm(r, "a"); r.Device.Environment = push.Sandbox }, false},
 		{"unknown environment", func(r *users.Registration) { r.Device.Environment = "test" }, false},
 		{"no app", func(r *users.Registration) { r.Device.App = "" }, false},
 		{"long locale", func(r *users.Registration) { r.Device.Locale = strings.Repeat("e", 36) }, false},
@@ -69,26 +69,26 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	ctx, topic := context.Background(), userstest.NewTopic(2)
 	c := users.NewClient(topic)
 	token := strings.Repeat("AB", 32)
-	h, err := c.RegisterDevice(ctx, "a/b", pipeline.Device{Platform: pipeline.APNS, App: "shop", Token: token, Locale: "de", RegisteredAt: epoch.Add(1234567)})
+	h, err := c.RegisterDevice(ctx, "a/b", push.Device{Platform: push.APNS, App: "shop", Token: token, Locale: "de", RegisteredAt: epoch.Add(1234567)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetPreferences(ctx, "a/b", pipeline.Preferences{OptOutAll: true, Channels: []string{"push"}}); err != nil {
+	if err := c.SetPreferences(ctx, "a/b", push.Preferences{OptOutAll: true, Channels: []string{"push"}}); err != nil {
 		t.Fatal(err)
 	}
 	u := topic.Merge()["a/b"]
 	if u == nil || len(u.Devices) != 1 || !u.Preferences.OptOutAll {
 		t.Fatalf("the topic says %+v", u)
 	}
-	want := pipeline.Device{
-		Platform: pipeline.APNS, Environment: pipeline.Production, App: "shop", Token: token, Locale: "de",
-		Hash: pipeline.DeviceHash(pipeline.APNS, token), RegisteredAt: epoch.Add(time.Millisecond),
+	want := push.Device{
+		Platform: push.APNS, Environment: push.Production, App: "shop", Token: token, Locale: "de",
+		Hash: push.DeviceHash(push.APNS, token), RegisteredAt: epoch.Add(time.Millisecond),
 	}
 	if u.Devices[0] != want || h != want.Hash {
 		t.Errorf("device %+v\nwant   %+v", u.Devices[0], want)
 	}
 	// The zero preferences and a removal leave nothing behind.
-	if err := errors.Join(c.SetPreferences(ctx, "a/b", pipeline.Preferences{}), c.RemoveDevice(ctx, "a/b", h)); err != nil {
+	if err := errors.Join(c.SetPreferences(ctx, "a/b", push.Preferences{}), c.RemoveDevice(ctx, "a/b", h)); err != nil {
 		t.Fatal(err)
 	}
 	if left := topic.Merge(); len(left) != 0 {
@@ -97,7 +97,7 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	if err := c.RemoveDevice(ctx, "a/b", "not a hash"); !errors.Is(err, users.ErrInvalid) {
 		t.Errorf("removing what is no hash: %v", err)
 	}
-	if err := c.SetPreferences(ctx, "a/b", pipeline.Preferences{Types: []string{""}}); !errors.Is(err, users.ErrInvalid) {
+	if err := c.SetPreferences(ctx, "a/b", push.Preferences{Types: []string{""}}); !errors.Is(err, users.ErrInvalid) {
 		t.Errorf("an empty type: %v", err)
 	}
 }

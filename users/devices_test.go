@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
 // enroll registers a device of an app at a second.
 func (w *world) enroll(user, app string, tok, at int) {
 	w.t.Helper()
-	_, err := w.client.RegisterDevice(w.ctx, user, pipeline.Device{
-		Platform: pipeline.FCM, App: app, Token: token(tok), RegisteredAt: epoch.Add(time.Duration(at) * time.Second)})
+	_, err := w.client.RegisterDevice(w.ctx, user, push.Device{
+		Platform: push.FCM, App: app, Token: token(tok), RegisteredAt: epoch.Add(time.Duration(at) * time.Second)})
 	w.must(err)
 }
 

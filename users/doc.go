@@ -13,7 +13,7 @@
 // # The topic
 //
 // A record's key is "<user>/<part>"; part is "prefs" or "device:<hash>", hash
-// being pipeline.DeviceHash. A user id may contain slashes, a part does not:
+// being push.DeviceHash. A user id may contain slashes, a part does not:
 // the last slash divides them. All parts of a user must be in one partition,
 // so producers hash PartitionKey(key), and the topic must not be given more
 // partitions once it is in use. Each record replaces its part; a nil value

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -152,9 +152,9 @@ func (f *Feedback) remove(ctx context.Context, reports []report) error {
 		return err
 	}
 	owners := make([]string, len(suspects))
-	found := make([]*pipeline.User, len(suspects))
+	found := make([]*push.User, len(suspects))
 	for i := range suspects {
-		owners[i], found[i] = suspects[i].user, new(pipeline.User)
+		owners[i], found[i] = suspects[i].user, new(push.User)
 	}
 	if err := f.reader.Fetch(ctx, owners, found); err != nil {
 		return err
@@ -197,7 +197,7 @@ const (
 // judge decides about one device of a user. A removal is limited to the
 // registrations that the report is about, because a newer one may be on its
 // way through the topic.
-func (s *suspect) judge(u *pipeline.User) (Record, verdict) {
+func (s *suspect) judge(u *push.User) (Record, verdict) {
 	d := deviceByHash(u, s.report.Device)
 	if d == nil {
 		return Record{}, notThere

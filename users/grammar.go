@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // ErrInvalid is what the errors of refused input wrap. Their text names the
@@ -58,9 +58,9 @@ func checkHash(hash string) error {
 }
 
 // checkToken is the token grammar of the contract.
-func checkToken(p pipeline.Platform, token string) error {
+func checkToken(p push.Platform, token string) error {
 	switch p {
-	case pipeline.APNS:
+	case push.APNS:
 		if len(token) < 64 || len(token) > 512 || len(token)%2 != 0 {
 			return invalid("token", "not 64 to 512 hex digits, an even number")
 		}
@@ -69,7 +69,7 @@ func checkToken(p pipeline.Platform, token string) error {
 				return invalid("token", "not hexadecimal")
 			}
 		}
-	case pipeline.FCM:
+	case push.FCM:
 		if len(token) < 1 || len(token) > 4096 {
 			return invalid("token", "not 1 to 4096 characters")
 		}
@@ -94,16 +94,16 @@ func alphanumeric(c byte) bool {
 const maxAhead = 24 * time.Hour
 
 // checkDevice checks d, fills in what has a default, and sets its hash.
-func checkDevice(d *pipeline.Device, now time.Time) error {
+func checkDevice(d *push.Device, now time.Time) error {
 	if err := checkToken(d.Platform, d.Token); err != nil {
 		return err
 	}
 	switch {
-	case d.Platform == pipeline.FCM && d.Environment != "":
+	case d.Platform == push.FCM && d.Environment != "":
 		return invalid("environment", "FCM has none")
-	case d.Platform == pipeline.APNS && d.Environment == "":
-		d.Environment = pipeline.Production
-	case d.Platform == pipeline.APNS && d.Environment != pipeline.Production && d.Environment != pipeline.Sandbox:
+	case d.Platform == push.APNS && d.Environment == "":
+		d.Environment = push.Production
+	case d.Platform == push.APNS && d.Environment != push.Production && d.Environment != push.Sandbox:
 		return invalid("environment", "neither production nor sandbox")
 	}
 	if err := checkText("app", d.App, maxName); err != nil {
@@ -121,11 +121,11 @@ func checkDevice(d *pipeline.Device, now time.Time) error {
 		return invalid("registered_at", "more than a day in the future")
 	}
 	d.RegisteredAt = d.RegisteredAt.UTC().Truncate(time.Millisecond)
-	d.Hash = pipeline.DeviceHash(d.Platform, d.Token)
+	d.Hash = push.DeviceHash(d.Platform, d.Token)
 	return nil
 }
 
-func checkPreferences(p *pipeline.Preferences) error {
+func checkPreferences(p *push.Preferences) error {
 	for _, list := range []struct {
 		field string
 		names []string

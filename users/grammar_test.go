@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Which bytes a token, a hash and a text may have: all are tried.
@@ -19,8 +19,8 @@ func TestCharacters(t *testing.T) {
 		good  string
 		least int
 	}{
-		"APNs token": {func(s string) error { return checkToken(pipeline.APNS, s) }, digits + small[:6] + capitals[:6], 64},
-		"FCM token":  {func(s string) error { return checkToken(pipeline.FCM, s) }, digits + small + capitals + "_:%-", 1},
+		"APNs token": {func(s string) error { return checkToken(push.APNS, s) }, digits + small[:6] + capitals[:6], 64},
+		"FCM token":  {func(s string) error { return checkToken(push.FCM, s) }, digits + small + capitals + "_:%-", 1},
 		"hash":       {checkHash, digits + small + capitals + "_-", hashLen},
 	} {
 		for c := range 256 {
@@ -41,49 +41,49 @@ func TestCharacters(t *testing.T) {
 // not.
 func TestLengths(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	device := func(change func(*pipeline.Device)) func() error {
-		d := pipeline.Device{Platform: pipeline.FCM, App: "a", Token: "t", RegisteredAt: now}
+	device := func(change func(*push.Device)) func() error {
+		d := push.Device{Platform: push.FCM, App: "a", Token: "t", RegisteredAt: now}
 		change(&d)
 		return func() error { return checkDevice(&d, now) }
 	}
-	token := func(p pipeline.Platform, n int) func() error {
+	token := func(p push.Platform, n int) func() error {
 		return func() error { return checkToken(p, strings.Repeat("a", n)) }
 	}
-	at := func(t time.Time) func() error { return device(func(d *pipeline.Device) { d.RegisteredAt = t }) }
-	opted := func(p pipeline.Preferences) func() error { return func() error { return checkPreferences(&p) } }
+	at := func(t time.Time) func() error { return device(func(d *push.Device) { d.RegisteredAt = t }) }
+	opted := func(p push.Preferences) func() error { return func() error { return checkPreferences(&p) } }
 	names := func(n int) []string { return slices.Repeat([]string{"n"}, n) }
 	for _, tt := range []struct {
 		what  string
 		check func() error
 		good  bool
 	}{
-		{"APNs token of 62", token(pipeline.APNS, 62), false},
-		{"APNs token of 63", token(pipeline.APNS, 63), false},
-		{"APNs token of 64", token(pipeline.APNS, 64), true},
-		{"APNs token of 65", token(pipeline.APNS, 65), false},
-		{"APNs token of 512", token(pipeline.APNS, 512), true},
-		{"APNs token of 514", token(pipeline.APNS, 514), false},
-		{"FCM token of 0", token(pipeline.FCM, 0), false},
-		{"FCM token of 1", token(pipeline.FCM, 1), true},
-		{"FCM token of 4096", token(pipeline.FCM, 4096), true},
-		{"FCM token of 4097", token(pipeline.FCM, 4097), false},
-		{"app of 0", device(func(d *pipeline.Device) { d.App = "" }), false},
-		{"app of 64", device(func(d *pipeline.Device) { d.App = strings.Repeat("a", 64) }), true},
-		{"app of 65", device(func(d *pipeline.Device) { d.App = strings.Repeat("a", 65) }), false},
-		{"locale of 0", device(func(d *pipeline.Device) { d.Locale = "" }), true},
-		{"locale of 35", device(func(d *pipeline.Device) { d.Locale = strings.Repeat("a", 35) }), true},
-		{"locale of 36", device(func(d *pipeline.Device) { d.Locale = strings.Repeat("a", 36) }), false},
+		{"APNs token of 62", token(push.APNS, 62), false},
+		{"APNs token of 63", token(push.APNS, 63), false},
+		{"APNs token of 64", token(push.APNS, 64), true},
+		{"APNs token of 65", token(push.APNS, 65), false},
+		{"APNs token of 512", token(push.APNS, 512), true},
+		{"APNs token of 514", token(push.APNS, 514), false},
+		{"FCM token of 0", token(push.FCM, 0), false},
+		{"FCM token of 1", token(push.FCM, 1), true},
+		{"FCM token of 4096", token(push.FCM, 4096), true},
+		{"FCM token of 4097", token(push.FCM, 4097), false},
+		{"app of 0", device(func(d *push.Device) { d.App = "" }), false},
+		{"app of 64", device(func(d *push.Device) { d.App = strings.Repeat("a", 64) }), true},
+		{"app of 65", device(func(d *push.Device) { d.App = strings.Repeat("a", 65) }), false},
+		{"locale of 0", device(func(d *push.Device) { d.Locale = "" }), true},
+		{"locale of 35", device(func(d *push.Device) { d.Locale = strings.Repeat("a", 35) }), true},
+		{"locale of 36", device(func(d *push.Device) { d.Locale = strings.Repeat("a", 36) }), false},
 		{"registered at the end of 1969", at(time.Unix(0, -1).UTC()), false},
 		{"registered at the beginning of 1970", at(time.Unix(0, 0).UTC()), true},
 		{"registered in a day", at(now.Add(maxAhead)), true},
 		{"registered in more than a day", at(now.Add(maxAhead + 1)), false},
-		{"200 channels", opted(pipeline.Preferences{Channels: names(200)}), true},
-		{"201 channels", opted(pipeline.Preferences{Channels: names(201)}), false},
-		{"200 types", opted(pipeline.Preferences{Types: names(200)}), true},
-		{"201 types", opted(pipeline.Preferences{Types: names(201)}), false},
-		{"a type of 64", opted(pipeline.Preferences{Types: []string{"t", strings.Repeat("t", 64)}}), true},
-		{"a type of 65", opted(pipeline.Preferences{Types: []string{"t", strings.Repeat("t", 65)}}), false},
-		{"a channel of 65", opted(pipeline.Preferences{Channels: []string{strings.Repeat("c", 65)}}), false},
+		{"200 channels", opted(push.Preferences{Channels: names(200)}), true},
+		{"201 channels", opted(push.Preferences{Channels: names(201)}), false},
+		{"200 types", opted(push.Preferences{Types: names(200)}), true},
+		{"201 types", opted(push.Preferences{Types: names(201)}), false},
+		{"a type of 64", opted(push.Preferences{Types: []string{"t", strings.Repeat("t", 64)}}), true},
+		{"a type of 65", opted(push.Preferences{Types: []string{"t", strings.Repeat("t", 65)}}), false},
+		{"a channel of 65", opted(push.Preferences{Channels: []string{strings.Repeat("c", 65)}}), false},
 	} {
 		if err := tt.check(); (err == nil) != tt.good || err != nil && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", tt.what, err)
@@ -96,24 +96,24 @@ func TestLengths(t *testing.T) {
 func TestCheckedDeviceIsComplete(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 123_999_999, time.FixedZone("", 3600))
 	for _, tt := range []struct {
-		platform  pipeline.Platform
+		platform  push.Platform
 		env, want string
 		good      bool
 	}{
-		{pipeline.APNS, "", pipeline.Production, true},
-		{pipeline.APNS, pipeline.Production, pipeline.Production, true},
-		{pipeline.APNS, pipeline.Sandbox, pipeline.Sandbox, true},
-		{pipeline.APNS, "test", "", false},
-		{pipeline.FCM, "", "", true},
-		{pipeline.FCM, pipeline.Production, "", false},
-		{pipeline.NoPlatform, "", "", false},
+		{push.APNS, "", push.Production, true},
+		{push.APNS, push.Production, push.Production, true},
+		{push.APNS, push.Sandbox, push.Sandbox, true},
+		{push.APNS, "test", "", false},
+		{push.FCM, "", "", true},
+		{push.FCM, push.Production, "", false},
+		{push.NoPlatform, "", "", false},
 	} {
-		d := pipeline.Device{Platform: tt.platform, Environment: tt.env, App: "a", Token: strings.Repeat("a", 64), RegisteredAt: now}
+		d := push.Device{Platform: tt.platform, Environment: tt.env, App: "a", Token: strings.Repeat("a", 64), RegisteredAt: now}
 		err := checkDevice(&d, now)
 		if (err == nil) != tt.good {
 			t.Errorf("%v %q: %v", tt.platform, tt.env, err)
 		}
-		if want := time.Date(2026, 11, 22, 11, 0, 0, 123_000_000, time.UTC); tt.good && (d.Environment != tt.want || d.RegisteredAt != want || d.Hash != pipeline.DeviceHash(d.Platform, d.Token)) {
+		if want := time.Date(2026, 11, 22, 11, 0, 0, 123_000_000, time.UTC); tt.good && (d.Environment != tt.want || d.RegisteredAt != want || d.Hash != push.DeviceHash(d.Platform, d.Token)) {
 			t.Errorf("%v %q: became %s", tt.platform, tt.env, fmt.Sprintf("%+v", d))
 		}
 	}

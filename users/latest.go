@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -134,7 +135,7 @@ func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
 // accepted reports whether a provider has taken the item for any device.
 func accepted(it *pipeline.Item) bool {
 	for i := range it.Deliveries {
-		if it.Deliveries[i].Result.Class == pipeline.Delivered {
+		if it.Deliveries[i].Result.Class == push.Delivered {
 			return true
 		}
 	}

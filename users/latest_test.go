@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -20,7 +21,7 @@ import (
 func sent(id, key string, firstSeen time.Time, edit ...func(*pipeline.Item)) *pipeline.Item {
 	it := &pipeline.Item{FirstSeen: firstSeen}
 	it.ID, it.App, it.UserID, it.CollapseKey = id, "shop", "ada", key
-	it.Deliveries = []pipeline.Delivery{{Result: pipeline.Result{Class: pipeline.Delivered}}}
+	it.Deliveries = []pipeline.Delivery{{Result: push.Result{Class: push.Delivered}}}
 	for _, e := range edit {
 		e(it)
 	}
@@ -45,7 +46,7 @@ func (w *world) superseded(l *users.Latest, it *pipeline.Item) bool {
 func TestLatestIsTheNewestAccepted(t *testing.T) {
 	base := time.Now() // not that of a bubble
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
-	result := func(c pipeline.Class) func(*pipeline.Item) {
+	result := func(c push.Class) func(*pipeline.Item) {
 		return func(it *pipeline.Item) { it.Deliveries[0].Result.Class = c }
 	}
 	for _, tt := range []struct {
@@ -59,10 +60,10 @@ func TestLatestIsTheNewestAccepted(t *testing.T) {
 		{"one of the same time: who can say", []*pipeline.Item{sent("m", "k", at(1000))}, false},
 		{"its own other device was accepted", []*pipeline.Item{sent("n", "k", at(1000))}, false},
 		{"a later copy of itself was accepted", []*pipeline.Item{sent("n", "k", at(2000))}, false},
-		{"the newer one was refused", []*pipeline.Item{sent("m", "k", at(1001), result(pipeline.Refused))}, false},
-		{"the newer one is to be tried again", []*pipeline.Item{sent("m", "k", at(1001), result(pipeline.Again))}, false},
-		{"one of the newer one's devices was accepted", []*pipeline.Item{sent("m", "k", at(1001), result(pipeline.Again), func(it *pipeline.Item) {
-			it.Deliveries = append(it.Deliveries, pipeline.Delivery{Result: pipeline.Result{Class: pipeline.Delivered}})
+		{"the newer one was refused", []*pipeline.Item{sent("m", "k", at(1001), result(push.Refused))}, false},
+		{"the newer one is to be tried again", []*pipeline.Item{sent("m", "k", at(1001), result(push.Again))}, false},
+		{"one of the newer one's devices was accepted", []*pipeline.Item{sent("m", "k", at(1001), result(push.Again), func(it *pipeline.Item) {
+			it.Deliveries = append(it.Deliveries, pipeline.Delivery{Result: push.Result{Class: push.Delivered}})
 		})}, true},
 		{"another key", []*pipeline.Item{sent("m", "other", at(1001))}, false},
 		{"another app", []*pipeline.Item{sent("m", "k", at(1001), func(it *pipeline.Item) { it.App = "bank" })}, false},

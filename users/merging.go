@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Open cases: what somebody has still to do about a shard, by the kind of case
@@ -49,7 +49,7 @@ func (m *merging) user(u *stored, c *change) {
 		m.release(u, c) // what only repeats makes nothing readable that came before it
 	}
 	if c.hash == "" {
-		u.Preferences, u.prefsSet = pipeline.Preferences{}, c.preferences != nil
+		u.Preferences, u.prefsSet = push.Preferences{}, c.preferences != nil
 		if u.prefsSet {
 			u.Preferences = *c.preferences
 		}
@@ -87,7 +87,7 @@ func (m *merging) counts(c *change, at time.Time) bool {
 func sameMilli(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }
 
 // registeredAt is the zero time when u has no such device.
-func registeredAt(u *pipeline.User, hash string) time.Time {
+func registeredAt(u *push.User, hash string) time.Time {
 	if d := deviceByHash(u, hash); d != nil {
 		return d.RegisteredAt
 	}
@@ -190,5 +190,5 @@ func (m *merging) evict(user string, u *stored) {
 		}
 		m.cases[evicted+strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)+":"+DeviceKey(user, d.Hash)] = true
 	}
-	u.Devices = slices.DeleteFunc(u.Devices, func(d pipeline.Device) bool { return drop[d.Hash] })
+	u.Devices = slices.DeleteFunc(u.Devices, func(d push.Device) bool { return drop[d.Hash] })
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What counts of a device: a registration that is not older than the one that is
@@ -13,7 +13,7 @@ import (
 // a shard is built, repeats count as what they repeat.
 func TestWhatCountsOfADevice(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
-	registered := func(ms int64) *change { return &change{device: &pipeline.Device{RegisteredAt: at(ms)}} }
+	registered := func(ms int64) *change { return &change{device: &push.Device{RegisteredAt: at(ms)}} }
 	removed := func(upTo int64) *change { return &change{ifNotAfter: at(upTo)} }
 	repeating := func(c *change) *change { c.repeats = true; return c }
 	for _, tt := range []struct {
@@ -95,7 +95,7 @@ func TestContestedTokens(t *testing.T) {
 		clear(m.cases)
 		c := &change{user: step.user, hash: "h"}
 		if step.at > 0 {
-			c.device = &pipeline.Device{RegisteredAt: time.UnixMilli(step.at)}
+			c.device = &push.Device{RegisteredAt: time.UnixMilli(step.at)}
 		}
 		cs = m.token(slices.Clone(cs), c)
 		opened, changed := m.cases[contested+"h"]
@@ -108,12 +108,12 @@ func TestContestedTokens(t *testing.T) {
 // A user is kept as long as there is anything to keep.
 func TestWhoIsKept(t *testing.T) {
 	for why, s := range map[string]stored{
-		"a device":           {User: pipeline.User{Devices: make([]pipeline.Device, 1)}},
+		"a device":           {User: push.User{Devices: make([]push.Device, 1)}},
 		"preferences":        {kept: kept{prefsSet: true}},
 		"a part unread":      {kept: kept{unread: make([]unreadPart, 1)}},
 		"what nobody knows":  {kept: kept{extra: []byte{optionalSection + 5, 0}}},
 		"nothing":            {},
-		"memory of devices":  {User: pipeline.User{Devices: make([]pipeline.Device, 0, 5)}},
+		"memory of devices":  {User: push.User{Devices: make([]push.Device, 0, 5)}},
 		"devices left out":   {kept: kept{dropped: dropped{devices: 3}}},
 		"memory of unknowns": {kept: kept{extra: []byte{}}},
 	} {
@@ -140,7 +140,7 @@ func TestPartsInQuarantineAreBounded(t *testing.T) {
 	for i := maxUnread + 2; i >= 0; i-- { // preferences last
 		m.user(&u, part(i))
 	}
-	if len(u.unread) != maxUnread+1 || u.unread[0].hash != "" || u.Quarantine != pipeline.DeviceUnread|pipeline.PreferencesBroken {
+	if len(u.unread) != maxUnread+1 || u.unread[0].hash != "" || u.Quarantine != push.DeviceUnread|push.PreferencesBroken {
 		t.Fatalf("%d parts, the first of %q, marks %b", len(u.unread), u.unread[0].hash, u.Quarantine)
 	}
 	if !slices.IsSortedFunc(u.unread, func(a, b unreadPart) int { return int(a.offset - b.offset) }) {
@@ -155,8 +155,8 @@ func TestPartsInQuarantineAreBounded(t *testing.T) {
 	if at := u.unreadAt(again.hash); len(u.unread) != maxUnread+1 || u.unread[at].offset != 99 || !u.unread[at].version {
 		t.Errorf("a part that was replaced: %+v", u.unread)
 	}
-	m.user(&u, &change{user: "ada", preferences: &pipeline.Preferences{OptOutAll: true}})
-	if u.unreadAt("") >= 0 || u.Quarantine != pipeline.DeviceUnread || m.unread[PreferencesKey("ada")] || !u.Preferences.OptOutAll {
+	m.user(&u, &change{user: "ada", preferences: &push.Preferences{OptOutAll: true}})
+	if u.unreadAt("") >= 0 || u.Quarantine != push.DeviceUnread || m.unread[PreferencesKey("ada")] || !u.Preferences.OptOutAll {
 		t.Errorf("preferences that can be read again: %+v, marks %b", u.unread, u.Quarantine)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -45,8 +46,8 @@ func (w *world) witness() (seen *witness, stop func()) {
 	reading.Go(func() {
 		reader := users.NewReader(client, true)
 		for ctx.Err() == nil {
-			u := new(pipeline.User)
-			switch err := reader.Fetch(ctx, []string{"ada"}, []*pipeline.User{u}); {
+			u := new(push.User)
+			switch err := reader.Fetch(ctx, []string{"ada"}, []*push.User{u}); {
 			case err != nil:
 				seen.errors.Add(1)
 			case len(u.Devices) != 2:

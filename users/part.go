@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // errPart says that a record of the topic breaks a rule.
@@ -59,39 +59,39 @@ func parsePart(value []byte, into any, version *int) error {
 	return nil
 }
 
-func parseDevice(value []byte, hash string, now time.Time) (pipeline.Device, error) {
+func parseDevice(value []byte, hash string, now time.Time) (push.Device, error) {
 	var p devicePartJSON
 	if err := parsePart(value, &p, &p.V); err != nil {
-		return pipeline.Device{}, err
+		return push.Device{}, err
 	}
-	platform, _ := pipeline.ParsePlatform(p.Platform)
-	d := pipeline.Device{
+	platform, _ := push.ParsePlatform(p.Platform)
+	d := push.Device{
 		Platform: platform, Environment: p.Environment, App: p.App,
 		Token: p.Token, Locale: p.Locale, RegisteredAt: p.RegisteredAt,
 	}
 	if err := checkDevice(&d, now); err != nil {
-		return pipeline.Device{}, fmt.Errorf("%w: %w", errPart, err)
+		return push.Device{}, fmt.Errorf("%w: %w", errPart, err)
 	}
 	if d.Hash != hash {
-		return pipeline.Device{}, fmt.Errorf("%w: its key is of another token", errPart)
+		return push.Device{}, fmt.Errorf("%w: its key is of another token", errPart)
 	}
 	return d, nil
 }
 
-func parsePreferences(value []byte) (pipeline.Preferences, error) {
+func parsePreferences(value []byte) (push.Preferences, error) {
 	var p prefsPartJSON
 	if err := parsePart(value, &p, &p.V); err != nil {
-		return pipeline.Preferences{}, err
+		return push.Preferences{}, err
 	}
-	prefs := pipeline.Preferences{OptOutAll: p.All, Channels: p.Channels, Types: p.Types}
+	prefs := push.Preferences{OptOutAll: p.All, Channels: p.Channels, Types: p.Types}
 	if err := checkPreferences(&prefs); err != nil {
-		return pipeline.Preferences{}, fmt.Errorf("%w: %w", errPart, err)
+		return push.Preferences{}, fmt.Errorf("%w: %w", errPart, err)
 	}
 	return prefs, nil
 }
 
 // deviceRecord is the record that registers a checked device.
-func deviceRecord(user string, d *pipeline.Device) (Record, error) {
+func deviceRecord(user string, d *push.Device) (Record, error) {
 	value, err := json.Marshal(devicePartJSON{
 		V: partVersion, Platform: d.Platform.String(), Environment: d.Environment, App: d.App,
 		Token: d.Token, RegisteredAt: d.RegisteredAt.UTC(), Locale: d.Locale,
@@ -102,7 +102,7 @@ func deviceRecord(user string, d *pipeline.Device) (Record, error) {
 	return Record{Key: DeviceKey(user, d.Hash), Value: value}, nil
 }
 
-func preferencesRecord(user string, p *pipeline.Preferences) (Record, error) {
+func preferencesRecord(user string, p *push.Preferences) (Record, error) {
 	value, err := json.Marshal(prefsPartJSON{V: partVersion, All: p.OptOutAll, Channels: p.Channels, Types: p.Types})
 	if err != nil {
 		return Record{}, fmt.Errorf("encoding preferences: %w", err)

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -53,10 +53,10 @@ func (w *world) told() map[string]users.Quarantined {
 }
 
 // look reads one user, who may be empty.
-func (w *world) look(user string) *pipeline.User {
+func (w *world) look(user string) *push.User {
 	w.t.Helper()
-	u := new(pipeline.User)
-	w.must(users.NewReader(w.redis, false).Fetch(w.ctx, []string{user}, []*pipeline.User{u}))
+	u := new(push.User)
+	w.must(users.NewReader(w.redis, false).Fetch(w.ctx, []string{user}, []*push.User{u}))
 	return u
 }
 
@@ -89,7 +89,7 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 		w.agree()
 
 		want := map[string]users.Quarantined{}
-		expect := func(key, reason string, stands bool, marks pipeline.Quarantine) {
+		expect := func(key, reason string, stands bool, marks push.Quarantine) {
 			user, hash := users.PartOf(key)
 			want[key] = users.Quarantined{User: user, Device: hash, Reason: reason, Stands: stands}
 			if got := w.look(user).Quarantine; got&marks != marks || stands && got != 0 {
@@ -100,9 +100,9 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 		expect(users.DeviceKey("ada", hash(1)), users.BrokenRule, true, 0)
 		expect(users.DeviceKey("ada", hash(2)), users.BrokenRule, true, 0)
 		expect(users.PreferencesKey("dee"), users.UnknownVersion, true, 0)
-		expect(users.PreferencesKey("eve"), users.UnknownVersion, false, pipeline.PreferencesUnknown)
-		expect(users.PreferencesKey("bob/with/slash"), users.BrokenRule, false, pipeline.PreferencesBroken)
-		expect(users.DeviceKey("cy", hash(4)), users.BrokenRule, false, pipeline.DeviceUnread)
+		expect(users.PreferencesKey("eve"), users.UnknownVersion, false, push.PreferencesUnknown)
+		expect(users.PreferencesKey("bob/with/slash"), users.BrokenRule, false, push.PreferencesBroken)
+		expect(users.DeviceKey("cy", hash(4)), users.BrokenRule, false, push.DeviceUnread)
 		got := w.told()
 		for key, q := range got {
 			q.Partition, q.Offset = 0, 0
@@ -147,10 +147,10 @@ func TestQuarantineOutlivesARebuild(t *testing.T) {
 		w.topic.Compact()
 		w.run(options())
 		w.settle()
-		if got := w.look("dee").Quarantine; got != pipeline.PreferencesBroken {
+		if got := w.look("dee").Quarantine; got != push.PreferencesBroken {
 			t.Errorf("dee's marks are %b", got)
 		}
-		if u := w.look("ada"); u.Quarantine != pipeline.PreferencesUnknown || len(u.Devices) != 2 {
+		if u := w.look("ada"); u.Quarantine != push.PreferencesUnknown || len(u.Devices) != 2 {
 			t.Errorf("ada is %+v", u)
 		}
 	})
@@ -203,7 +203,7 @@ func TestManyPartsInQuarantine(t *testing.T) {
 }
 
 func TestRegistrationsOfTheFutureAreRefused(t *testing.T) {
-	d := pipeline.Device{Platform: pipeline.FCM, App: "shop", Token: "t"}
+	d := push.Device{Platform: push.FCM, App: "shop", Token: "t"}
 	for _, tt := range []struct {
 		ahead   time.Duration
 		refused bool

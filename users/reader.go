@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -71,7 +71,7 @@ type readScratch struct {
 // *UnbuiltError when a touched shard is not complete, wraps ErrVersion when
 // its marker is a newer fleet's, or else is Redis's or ctx's: every one is a
 // reason to wait and repeat.
-func (r *Reader) Fetch(ctx context.Context, owners []string, out []*pipeline.User) error {
+func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) error {
 	if len(owners) == 0 {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any
 }
 
 // fill decodes one shard's answer into the Users that asked for it.
-func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.RawCmd, of []int32, out []*pipeline.User) error {
+func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.RawCmd, of []int32, out []*push.User) error {
 	values, err := r.values(ctx, sc, cmd)
 	if err != nil {
 		return fmt.Errorf("user shard %d: %w", s, err)
@@ -177,7 +177,7 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 		}
 		if err := decodeOf(build, values[1+j], u); err != nil {
 			forget(u)
-			u.Quarantine = pipeline.RecordUnread
+			u.Quarantine = push.RecordUnread
 			sc.unread = append(sc.unread, i)
 		}
 	}
@@ -186,7 +186,7 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 
 // Profile is a user as the registry keeps it.
 type Profile struct {
-	pipeline.User
+	push.User
 	// Dropped is how many devices were left out because the user had too many,
 	// since the shard was built; the latest of them was registered DroppedUpTo.
 	Dropped     int
@@ -214,14 +214,14 @@ func (r *Reader) Profile(ctx context.Context, user string) (Profile, error) {
 	}
 	var u stored
 	if u.decode(bytesOf(values[1]), build) != nil {
-		u.Quarantine = pipeline.RecordUnread
+		u.Quarantine = push.RecordUnread
 		r.doubt(ctx, []int32{0}, []string{user})
 	}
 	return Profile{User: u.User, Dropped: int(u.dropped.devices), DroppedUpTo: u.dropped.upTo}, nil
 }
 
 // decodeOf decodes a record that counts only if it is of this build.
-func decodeOf(build uint64, raw []byte, u *pipeline.User) error {
+func decodeOf(build uint64, raw []byte, u *push.User) error {
 	if raw == nil {
 		forget(u)
 		return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 )
 
-func outOf(n int) []*pipeline.User {
-	out := make([]*pipeline.User, n)
+func outOf(n int) []*push.User {
+	out := make([]*push.User, n)
 	for i := range out {
-		out[i] = &pipeline.User{Limiter: []byte("left over"), Devices: make([]pipeline.Device, 3)}
+		out[i] = &push.User{Limiter: []byte("left over"), Devices: make([]push.Device, 3)}
 	}
 	return out
 }
@@ -121,7 +121,7 @@ func BenchmarkFetch10000(b *testing.B) {
 	owners, out := make([]string, n), outOf(n)
 	for i := range owners {
 		owners[i] = fmt.Sprintf("user-%d", i)
-		u := &pipeline.User{Devices: []pipeline.Device{{Platform: pipeline.FCM, App: "shop", Token: token(i), Hash: hash(i), RegisteredAt: epoch}}}
+		u := &push.User{Devices: []push.Device{{Platform: push.FCM, App: "shop", Token: token(i), Hash: hash(i), RegisteredAt: epoch}}}
 		pipe.Set(ctx, shards.UserKey(shards.UserShard(owners[i]), owners[i]), users.Encode(nil, u, 1), 0)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // ErrVersion says that something stored was written by a newer version of the
@@ -36,7 +36,7 @@ const (
 
 const headLen = 1 + 8 // version, build
 
-var environments = [...]string{"", pipeline.Production, pipeline.Sandbox}
+var environments = [...]string{"", push.Production, push.Sandbox}
 
 // Encode appends the packed record of u, in this build of its shard, to dst.
 //
@@ -55,13 +55,13 @@ var environments = [...]string{"", pipeline.Production, pipeline.Sandbox}
 // have a section of zeros. u.Limiter is not part of it, and u.Quarantine only
 // says what section 3 says.
 // It panics on an environment that is neither empty, Production nor Sandbox.
-func Encode(dst []byte, u *pipeline.User, build uint64) []byte {
+func Encode(dst []byte, u *push.User, build uint64) []byte {
 	return appendRecord(dst, u, &kept{prefsSet: !noPreferences(&u.Preferences)}, build)
 }
 
 func (s *stored) encode(build uint64) []byte { return appendRecord(nil, &s.User, &s.kept, build) }
 
-func appendRecord(dst []byte, u *pipeline.User, k *kept, build uint64) []byte {
+func appendRecord(dst []byte, u *push.User, k *kept, build uint64) []byte {
 	dst = append(dst, recordVersion)
 	dst = binary.LittleEndian.AppendUint64(dst, build)
 	if len(u.Devices) > 0 {
@@ -92,7 +92,7 @@ func appendRecord(dst []byte, u *pipeline.User, k *kept, build uint64) []byte {
 	return append(dst, k.extra...)
 }
 
-func noPreferences(p *pipeline.Preferences) bool {
+func noPreferences(p *push.Preferences) bool {
 	return !p.OptOutAll && len(p.Channels) == 0 && len(p.Types) == 0
 }
 
@@ -103,7 +103,7 @@ func appendSection(dst []byte, tag byte, body func([]byte) []byte) []byte {
 	return append(dst, b...)
 }
 
-func appendDevice(b []byte, d *pipeline.Device) []byte {
+func appendDevice(b []byte, d *push.Device) []byte {
 	env := -1
 	for i, name := range environments {
 		if name == d.Environment {
@@ -137,10 +137,10 @@ func appendStrings(b []byte, list []string) []byte {
 // reuses u's slices and leaves u.Limiter alone. The strings are cut from raw:
 // raw must not be changed afterwards. The error is ErrVersion or ErrCorrupt,
 // wrapped; then u is half filled.
-func Decode(raw []byte, u *pipeline.User) (build uint64, err error) { return decode(raw, u, nil) }
+func Decode(raw []byte, u *push.User) (build uint64, err error) { return decode(raw, u, nil) }
 
 // decode also reads what is kept beside the user, unless k is nil.
-func decode(raw []byte, u *pipeline.User, k *kept) (build uint64, err error) {
+func decode(raw []byte, u *push.User, k *kept) (build uint64, err error) {
 	forget(u)
 	if build, err = decodeHead(raw); err != nil {
 		return 0, err
@@ -185,7 +185,7 @@ func decode(raw []byte, u *pipeline.User, k *kept) (build uint64, err error) {
 }
 
 // forget empties u but for its limiter state, and keeps its memory.
-func forget(u *pipeline.User) {
+func forget(u *push.User) {
 	u.Devices = u.Devices[:0]
 	u.Preferences.OptOutAll = false
 	u.Preferences.Channels = u.Preferences.Channels[:0]
@@ -281,15 +281,15 @@ func (c *cursor) strings(list []string) []string {
 	return list
 }
 
-func (c *cursor) devices(u *pipeline.User) {
+func (c *cursor) devices(u *push.User) {
 	const least = 7 // platform, environment, time, four empty strings
 	for range c.count(least) {
-		platform, env := pipeline.Platform(c.byte()), c.byte()
-		if platform != pipeline.APNS && platform != pipeline.FCM || int(env) >= len(environments) {
+		platform, env := push.Platform(c.byte()), c.byte()
+		if platform != push.APNS && platform != push.FCM || int(env) >= len(environments) {
 			c.fail()
 			return
 		}
-		u.Devices = append(u.Devices, pipeline.Device{
+		u.Devices = append(u.Devices, push.Device{
 			Platform: platform, Environment: environments[env],
 			RegisteredAt: time.UnixMilli(c.varint()).UTC(),
 			Hash:         c.string(), App: c.string(), Token: c.string(), Locale: c.string(),

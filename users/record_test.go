@@ -7,37 +7,38 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"pgregory.net/rapid"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const apnsToken = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 
-func deviceOf(p pipeline.Platform, token string, at int64) pipeline.Device {
-	d := pipeline.Device{
+func deviceOf(p push.Platform, token string, at int64) push.Device {
+	d := push.Device{
 		Platform: p, App: "shop", Token: token, Locale: "en-GB",
-		Hash: pipeline.DeviceHash(p, token), RegisteredAt: time.UnixMilli(at).UTC(),
+		Hash: push.DeviceHash(p, token), RegisteredAt: time.UnixMilli(at).UTC(),
 	}
-	if p == pipeline.APNS {
-		d.Environment = pipeline.Sandbox
+	if p == push.APNS {
+		d.Environment = push.Sandbox
 	}
 	return d
 }
 
-func sampleUser() *pipeline.User {
-	return &pipeline.User{
-		Devices: []pipeline.Device{
-			deviceOf(pipeline.APNS, apnsToken, 1_700_000_000_123),
-			deviceOf(pipeline.FCM, "fcm:token_1-2%", 1_700_000_000_456),
+func sampleUser() *push.User {
+	return &push.User{
+		Devices: []push.Device{
+			deviceOf(push.APNS, apnsToken, 1_700_000_000_123),
+			deviceOf(push.FCM, "fcm:token_1-2%", 1_700_000_000_456),
 		},
-		Preferences: pipeline.Preferences{OptOutAll: true, Channels: []string{"push"}, Types: []string{"promo", "digest"}},
+		Preferences: push.Preferences{OptOutAll: true, Channels: []string{"push"}, Types: []string{"promo", "digest"}},
 	}
 }
 
 func TestRecordRoundTrip(t *testing.T) {
 	want := sampleUser()
 	raw := Encode(nil, want, 0xfeedbeef)
-	got := pipeline.User{Limiter: []byte("kept"), Devices: make([]pipeline.Device, 5)}
+	got := push.User{Limiter: []byte("kept"), Devices: make([]push.Device, 5)}
 	build, err := Decode(raw, &got)
 	if err != nil || build != 0xfeedbeef {
 		t.Fatalf("Decode: build %x, error %v", build, err)
@@ -53,7 +54,7 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestDecodeReusedUserForgetsTheLastOne(t *testing.T) {
 	u := *sampleUser()
-	if _, err := Decode(Encode(nil, &pipeline.User{}, 1), &u); err != nil {
+	if _, err := Decode(Encode(nil, &push.User{}, 1), &u); err != nil {
 		t.Fatal(err)
 	}
 	if len(u.Devices) != 0 || !noPreferences(&u.Preferences) {
@@ -85,7 +86,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"unknown platform", with(devicesSection, 8, 1, 9, 0, 0, 0, 0, 0, 0), ErrCorrupt},
 		{"unknown environment", with(devicesSection, 8, 1, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
 	} {
-		if _, err := Decode(tt.raw, new(pipeline.User)); !errors.Is(err, tt.want) {
+		if _, err := Decode(tt.raw, new(push.User)); !errors.Is(err, tt.want) {
 			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
 		}
 	}
@@ -112,17 +113,17 @@ func TestWhatIsKeptRoundTrips(t *testing.T) {
 	if build, err := decode(want.encode(7), &got.User, &got.kept); err != nil || build != 7 || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, build %d, error %v\nwant %+v", got, build, err, want)
 	}
-	if got.Quarantine != pipeline.PreferencesUnknown {
+	if got.Quarantine != push.PreferencesUnknown {
 		t.Errorf("quarantine is %b", got.Quarantine)
 	}
 }
 
-func genUser(t *rapid.T) *pipeline.User {
+func genUser(t *rapid.T) *push.User {
 	text := rapid.StringN(0, 20, 60)
-	u := new(pipeline.User)
+	u := new(push.User)
 	for range rapid.IntRange(0, 4).Draw(t, "devices") {
-		u.Devices = append(u.Devices, pipeline.Device{
-			Platform:     rapid.SampledFrom([]pipeline.Platform{pipeline.APNS, pipeline.FCM}).Draw(t, "platform"),
+		u.Devices = append(u.Devices, push.Device{
+			Platform:     rapid.SampledFrom([]push.Platform{push.APNS, push.FCM}).Draw(t, "platform"),
 			Environment:  rapid.SampledFrom(environments[:]).Draw(t, "environment"),
 			App:          text.Draw(t, "app"),
 			Token:        text.Draw(t, "token"),
@@ -145,12 +146,12 @@ func genUser(t *rapid.T) *pipeline.User {
 // length agrees.
 func TestSectionsCutAnywhereAreRefused(t *testing.T) {
 	devices, preferences := sampleUser(), sampleUser()
-	devices.Preferences, preferences.Devices = pipeline.Preferences{}, nil
+	devices.Preferences, preferences.Devices = push.Preferences{}, nil
 	parts := kept{unread: []unreadPart{{version: true, partition: 3, offset: 300}, {hash: "hash", stands: true, offset: 1}}}
 	left := kept{dropped: dropped{devices: 300, upTo: time.UnixMilli(1e12)}}
 	for name, raw := range map[string][]byte{
 		"devices": appendRecord(nil, devices, &kept{}, 1), "preferences": appendRecord(nil, preferences, &kept{prefsSet: true}, 1),
-		"unread": appendRecord(nil, &pipeline.User{}, &parts, 1), "dropped": appendRecord(nil, &pipeline.User{}, &left, 1),
+		"unread": appendRecord(nil, &push.User{}, &parts, 1), "dropped": appendRecord(nil, &push.User{}, &left, 1),
 	} {
 		all := cursor{rest: raw[headLen+1:]}
 		body := all.bytes()
@@ -159,7 +160,7 @@ func TestSectionsCutAnywhereAreRefused(t *testing.T) {
 		}
 		for n := range len(body) + 1 {
 			cut := appendSection(bytes.Clone(raw[:headLen]), raw[headLen], func([]byte) []byte { return body[:n] })
-			var u pipeline.User
+			var u push.User
 			var k kept
 			if _, err := decode(cut, &u, &k); (err == nil) != (n == len(body)) {
 				t.Errorf("%s, %d of %d bytes: %v", name, n, len(body), err)
@@ -171,7 +172,7 @@ func TestSectionsCutAnywhereAreRefused(t *testing.T) {
 func TestRecordRoundTripOfAnyUser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, build := genUser(t), rapid.Uint64().Draw(t, "build")
-		got := new(pipeline.User)
+		got := new(push.User)
 		gotBuild, err := Decode(Encode(nil, want, build), got)
 		if err != nil || gotBuild != build || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v (build %x), error %v\nwant %+v (build %x)", got, gotBuild, err, want, build)
@@ -184,14 +185,14 @@ func TestRecordRoundTripOfAnyUser(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(Encode(nil, sampleUser(), 1))
-	f.Add(Encode(nil, &pipeline.User{}, 1))
+	f.Add(Encode(nil, &push.User{}, 1))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var u pipeline.User
+		var u push.User
 		build, err := Decode(raw, &u)
 		if err != nil {
 			return
 		}
-		var again pipeline.User
+		var again push.User
 		gotBuild, err := Decode(Encode(nil, &u, build), &again)
 		if err != nil || gotBuild != build || len(again.Devices) != len(u.Devices) {
 			t.Fatalf("%+v does not survive: %+v, error %v", u, again, err)
@@ -206,7 +207,7 @@ func FuzzDecode(f *testing.F) {
 
 func BenchmarkDecode(b *testing.B) {
 	raw := Encode(nil, sampleUser(), 7)
-	var u pipeline.User
+	var u push.User
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Decode(raw, &u); err != nil {

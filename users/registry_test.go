@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/userstest"
@@ -257,16 +257,16 @@ func (w *world) behind() string {
 var everybody = []string{"ada", "bob/with/slash", "cy", "dee", "eve"}
 
 // fetch reads these users and returns those that are not empty.
-func (w *world) fetch(names ...string) map[string]*pipeline.User {
+func (w *world) fetch(names ...string) map[string]*push.User {
 	w.t.Helper()
-	out := make([]*pipeline.User, len(names))
+	out := make([]*push.User, len(names))
 	for i := range out {
-		out[i] = new(pipeline.User)
+		out[i] = new(push.User)
 	}
 	w.must(users.NewReader(w.redis, false).Fetch(w.ctx, names, out))
-	got := map[string]*pipeline.User{}
+	got := map[string]*push.User{}
 	for i, u := range out {
-		if len(u.Devices) > 0 || !reflect.DeepEqual(u.Preferences, pipeline.Preferences{}) {
+		if len(u.Devices) > 0 || !reflect.DeepEqual(u.Preferences, push.Preferences{}) {
 			if len(u.Devices) == 0 {
 				u.Devices = nil
 			}
@@ -299,7 +299,7 @@ func (w *world) agree() {
 	}
 }
 
-func show(m map[string]*pipeline.User) string {
+func show(m map[string]*push.User) string {
 	var b strings.Builder
 	for name, u := range m {
 		fmt.Fprintf(&b, "\n  %s: %+v", name, *u)
@@ -309,7 +309,7 @@ func show(m map[string]*pipeline.User) string {
 
 func token(i int) string { return fmt.Sprintf("fcm-token-%d", i) }
 
-func hash(i int) string { return pipeline.DeviceHash(pipeline.FCM, token(i)) }
+func hash(i int) string { return push.DeviceHash(push.FCM, token(i)) }
 
 // epoch is before the year 2000, when virtual time begins: registrations of the
 // future are refused.
@@ -317,15 +317,15 @@ var epoch = time.UnixMilli(940_000_000_000).UTC()
 
 func (w *world) register(user string, tok int, at int) {
 	w.t.Helper()
-	_, err := w.client.RegisterDevice(w.ctx, user, pipeline.Device{
-		Platform: pipeline.FCM, App: "shop", Token: token(tok), RegisteredAt: epoch.Add(time.Duration(at) * time.Second),
+	_, err := w.client.RegisterDevice(w.ctx, user, push.Device{
+		Platform: push.FCM, App: "shop", Token: token(tok), RegisteredAt: epoch.Add(time.Duration(at) * time.Second),
 	})
 	w.must(err)
 }
 
 func (w *world) optOut(user string, types ...string) {
 	w.t.Helper()
-	w.must(w.client.SetPreferences(w.ctx, user, pipeline.Preferences{Types: types}))
+	w.must(w.client.SetPreferences(w.ctx, user, push.Preferences{Types: types}))
 }
 
 func (w *world) fill() {
@@ -372,7 +372,7 @@ func TestAnEmptyTopicIsComplete(t *testing.T) {
 func TestReaderStallsUntilBuilt(t *testing.T) {
 	eachRedis(t, func(w *world) {
 		reader := users.NewReader(w.redis, true)
-		err := reader.Fetch(w.ctx, []string{"ada"}, []*pipeline.User{new(pipeline.User)})
+		err := reader.Fetch(w.ctx, []string{"ada"}, []*push.User{new(push.User)})
 		var unbuilt *users.UnbuiltError
 		if !errors.As(err, &unbuilt) || unbuilt.Shard != shards.UserShard("ada") {
 			t.Fatalf("error %v, want that shard %d is not built", err, shards.UserShard("ada"))

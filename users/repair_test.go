@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/userstest"
@@ -43,7 +43,7 @@ func TestStoredRecordsAreRebuilt(t *testing.T) {
 				w.must(w.redis.Set(w.ctx, tt.key, tt.spoil(w.redis.Get(w.ctx, tt.key).Val()), 0).Err())
 				out := outOf(2)
 				w.must(users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada", "dee"}, out))
-				if tt.key == ada && (out[0].Quarantine != pipeline.RecordUnread || len(out[0].Devices) > 0) {
+				if tt.key == ada && (out[0].Quarantine != push.RecordUnread || len(out[0].Devices) > 0) {
 					t.Errorf("ada is %+v, want nothing but the mark", *out[0])
 				}
 				if len(out[1].Preferences.Types) != 2 {
@@ -106,7 +106,7 @@ func TestChangesDuringARebuild(t *testing.T) {
 				if got := w.look("eve").Preferences.Types; len(got) != 1 {
 					t.Errorf("eve waits for ada: her opt-outs are %q", got)
 				}
-				if got := w.look("ada").Quarantine; got != pipeline.RecordUnread {
+				if got := w.look("ada").Quarantine; got != push.RecordUnread {
 					t.Errorf("ada's marks are %b before the reading is through", got)
 				}
 				if tt.dies {
@@ -270,7 +270,7 @@ func TestARebuildThatFailsHoldsUpNobody(t *testing.T) {
 		if n := failed.Load(); n > 0 {
 			t.Errorf("following failed %d times", n)
 		}
-		if got := w.look("ada").Quarantine; got != pipeline.RecordUnread {
+		if got := w.look("ada").Quarantine; got != push.RecordUnread {
 			t.Errorf("ada's marks are %b", got)
 		}
 	})

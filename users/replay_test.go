@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -17,8 +17,8 @@ func TestRecordsOfAnotherBuildAreAbsent(t *testing.T) {
 	virtual(t, func(w *world) {
 		const build = 7
 		s := shards.UserShard("ada")
-		ada := &pipeline.User{Preferences: pipeline.Preferences{OptOutAll: true}, Devices: []pipeline.Device{
-			{Platform: pipeline.FCM, App: "shop", Token: token(1), Hash: hash(1), RegisteredAt: epoch}}}
+		ada := &push.User{Preferences: push.Preferences{OptOutAll: true}, Devices: []push.Device{
+			{Platform: push.FCM, App: "shop", Token: token(1), Hash: hash(1), RegisteredAt: epoch}}}
 		w.must(w.redis.Set(w.ctx, shards.EpochKey(s), fmt.Sprintf("%016x", build), 0).Err())
 		for _, tt := range []struct {
 			build   uint64

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -73,7 +73,7 @@ func bulkReply(values ...[]byte) []byte {
 func FuzzReply(f *testing.F) {
 	const marker = "00000000feedbeef"
 	ada, bob := userWith("ada-token"), userWith("bob-token")
-	record := func(u *pipeline.User) []byte { return users.Encode(nil, u, 0xfeedbeef) }
+	record := func(u *push.User) []byte { return users.Encode(nil, u, 0xfeedbeef) }
 	good := bulkReply([]byte(marker), record(ada), record(bob), []byte("limit of ada"), nil)
 	f.Add(good)
 	f.Add(bulkReply([]byte(marker), nil, record(bob), nil, []byte("limit of bob")))
@@ -96,7 +96,7 @@ func FuzzReply(f *testing.F) {
 		if len(reply) > 1<<16 || long.Match(reply) {
 			return
 		}
-		out := []*pipeline.User{{}, {}}
+		out := []*push.User{{}, {}}
 		err := fetch(reply, owners, out)
 		values, theirs := asked(reply)
 		if err != nil {
@@ -116,10 +116,10 @@ func FuzzReply(f *testing.F) {
 			if u.Quarantine != 0 {
 				continue
 			}
-			var want pipeline.User
+			var want push.User
 			if raw, there := values[1+i].(string); there {
 				if build, err := users.Decode([]byte(raw), &want); err != nil || fmt.Sprintf("%016x", build) != values[0] {
-					want = pipeline.User{} // of another build: it counts as none
+					want = push.User{} // of another build: it counts as none
 				}
 			}
 			if got := u.Devices; len(got)+len(want.Devices) > 0 && !reflect.DeepEqual(got, want.Devices) {
@@ -134,7 +134,7 @@ func FuzzReply(f *testing.F) {
 var long = regexp.MustCompile(`[*$%~>|=!][+-]?[0-9]{5,}`)
 
 // fetch reads the users through a Redis that says reply.
-func fetch(reply []byte, owners []string, out []*pipeline.User) error {
+func fetch(reply []byte, owners []string, out []*push.User) error {
 	s := &saying{reply: reply}
 	client := s.client()
 	defer s.conns.Wait()
@@ -165,9 +165,9 @@ func bytesOf(values []any) [][]byte {
 	return raw
 }
 
-func userWith(token string) *pipeline.User {
-	return &pipeline.User{Devices: []pipeline.Device{{Platform: pipeline.FCM, App: "shop", Token: token,
-		Hash: pipeline.DeviceHash(pipeline.FCM, token), RegisteredAt: time.UnixMilli(1_790_000_000_000).UTC()}}}
+func userWith(token string) *push.User {
+	return &push.User{Devices: []push.Device{{Platform: push.FCM, App: "shop", Token: token,
+		Hash: push.DeviceHash(push.FCM, token), RegisteredAt: time.UnixMilli(1_790_000_000_000).UTC()}}}
 }
 
 // sameShard is another user of the shard of user.

@@ -11,14 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
 // A value of a newer version is not read by what it has in common with ours, and
 // is not called broken either: who knows it will read it.
 func TestVersionsOfParts(t *testing.T) {
-	hash := pipeline.DeviceHash(pipeline.FCM, "tok")
+	hash := push.DeviceHash(push.FCM, "tok")
 	for _, tt := range []struct {
 		version string
 		want    error
@@ -69,7 +69,7 @@ func TestTooManyDevicesGoAtOnce(t *testing.T) {
 	m := &merging{ready: true, most: DeviceLimits{User: 5, App: 3}, cases: map[string]bool{}, unread: map[string]bool{}}
 	var u stored
 	for i := range 20 {
-		d := deviceOf(pipeline.FCM, fmt.Sprint("token-", i), int64(i)*1000)
+		d := deviceOf(push.FCM, fmt.Sprint("token-", i), int64(i)*1000)
 		d.App = fmt.Sprint("app-", i%2)
 		m.user(&u, &change{user: "ada", hash: d.Hash, device: &d})
 		if want := min(i+1, 5); len(u.Devices) != want {
@@ -80,7 +80,7 @@ func TestTooManyDevicesGoAtOnce(t *testing.T) {
 		t.Errorf("%d were dropped up to %v", u.dropped.devices, u.dropped.upTo)
 	}
 	for i := range 20 {
-		d := deviceOf(pipeline.FCM, fmt.Sprint("token-", i), int64(i)*1000)
+		d := deviceOf(push.FCM, fmt.Sprint("token-", i), int64(i)*1000)
 		if there := deviceByHash(&u.User, d.Hash) != nil; there != (i >= 15) {
 			t.Errorf("device %d is there: %v", i, there)
 		}
@@ -95,7 +95,7 @@ func TestTooManyDevicesGoAtOnce(t *testing.T) {
 func TestTokensLieBesideTheirShard(t *testing.T) {
 	homes := map[int]bool{}
 	for i := range 2000 {
-		hash := pipeline.DeviceHash(pipeline.FCM, fmt.Sprint("token-", i))
+		hash := push.DeviceHash(push.FCM, fmt.Sprint("token-", i))
 		home := tokenHome(hash)
 		if tag := "{" + shards.UserTag(home) + "}"; !strings.Contains(tokenKey(hash), tag) || !strings.Contains(openKey(home), tag) {
 			t.Fatalf("%s and %s are not both in %s", tokenKey(hash), openKey(home), tag)

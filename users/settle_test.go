@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Each kind of open case asks for what settles it; what it is about, and cannot
 // be read, is rebuilt first, and a case that nobody knows stays.
 func TestWhatOpenCasesAskFor(t *testing.T) {
 	const build, shard = 7, 3
-	d := deviceOf(pipeline.FCM, "tok", 1000)
-	user := stored{User: pipeline.User{Devices: []pipeline.Device{d}}}
+	d := deviceOf(push.FCM, "tok", 1000)
+	user := stored{User: push.User{Devices: []push.Device{d}}}
 	record := user.encode(build)
 	far := user
 	far.Devices = slices.Clone(user.Devices)

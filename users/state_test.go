@@ -14,6 +14,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -244,11 +245,11 @@ func TestRecordsAreNoLongerThanTheyMustBe(t *testing.T) {
 	if got := u.encode(7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 3, 0, 0, 0)) {
 		t.Errorf("preferences that were set to nothing are %x", got)
 	}
-	plain := &pipeline.User{Preferences: pipeline.Preferences{OptOutAll: true, Types: []string{"ad"}}}
+	plain := &push.User{Preferences: push.Preferences{OptOutAll: true, Types: []string{"ad"}}}
 	if got := Encode(nil, plain, 7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 6, 1, 0, 1, 2, 'a', 'd')) {
 		t.Errorf("preferences are %x", got)
 	}
-	if got := Encode([]byte("before"), new(pipeline.User), 7); !bytes.Equal(got, append([]byte("before"), head...)) {
+	if got := Encode([]byte("before"), new(push.User), 7); !bytes.Equal(got, append([]byte("before"), head...)) {
 		t.Errorf("appended: %x", got)
 	}
 }

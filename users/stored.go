@@ -4,12 +4,12 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // stored is a user as the registry keeps it.
 type stored struct {
-	pipeline.User
+	push.User
 	kept
 }
 
@@ -60,23 +60,23 @@ func (k *kept) unreadAt(hash string) int {
 }
 
 // quarantine is what the pipeline has to know of these parts.
-func quarantine(parts []unreadPart) (q pipeline.Quarantine) {
+func quarantine(parts []unreadPart) (q push.Quarantine) {
 	for i := range parts {
 		q |= parts[i].mark()
 	}
 	return q
 }
 
-func (p *unreadPart) mark() pipeline.Quarantine {
+func (p *unreadPart) mark() push.Quarantine {
 	switch {
 	case p.stands:
 		return 0
 	case p.hash != "":
-		return pipeline.DeviceUnread
+		return push.DeviceUnread
 	case p.version:
-		return pipeline.PreferencesUnknown
+		return push.PreferencesUnknown
 	}
-	return pipeline.PreferencesBroken
+	return push.PreferencesBroken
 }
 
 // Flags of an unreadPart in a record.
@@ -113,7 +113,7 @@ func (c *cursor) dropped() dropped {
 }
 
 // unread reads what appendUnread wrote: into k if it is not nil.
-func (c *cursor) unread(k *kept) (q pipeline.Quarantine) {
+func (c *cursor) unread(k *kept) (q push.Quarantine) {
 	const least = 4 // flags, empty hash, partition, offset
 	for range c.count(least) {
 		flags := c.byte()

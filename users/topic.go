@@ -56,7 +56,7 @@ const (
 func PreferencesKey(user string) string { return user + "/" + prefsPart }
 
 // DeviceKey is the key of a user's device in push.users; hash is
-// pipeline.DeviceHash of its token.
+// push.DeviceHash of its token.
 func DeviceKey(user, hash string) string { return user + "/" + devicePart + hash }
 
 // splitKey is the inverse of both. hash is empty for preferences.

@@ -20,7 +20,8 @@ import (
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // producer appends made-up records to the lane's topic, and writes down each
@@ -131,10 +132,10 @@ func (p *producer) note(r crowd.Record, rec *kgo.Record) {
 	if e.ID == "" {
 		// It cannot be used, but its id may be: the decoder is the referee, which
 		// has tests of its own. Without one it has the name of its place.
-		var m pipeline.Message
-		pipeline.Decode(r.Value, &m)
+		var m push.Message
+		decode.Message(r.Value, &m)
 		if e.ID = strings.Clone(m.ID); e.ID == "" {
-			e.ID = pipeline.PlaceID(rec.Topic, rec.Partition, rec.Offset)
+			e.ID = push.PlaceID(rec.Topic, rec.Partition, rec.Offset)
 		}
 	}
 	for _, o := range want.Outcomes {
@@ -200,11 +201,11 @@ func (p *producer) devicesOf(user int) []string {
 }
 
 // outcomes are the checker's words for ours.
-var outcomes = map[pipeline.Outcome]invariants.Outcome{
-	pipeline.OutcomeDelivered: invariants.Outcome(invariants.Delivered), pipeline.OutcomeFailed: invariants.Outcome(invariants.Failed),
-	pipeline.OutcomeSuppressed: invariants.Outcome(invariants.Suppressed), pipeline.OutcomeExpired: invariants.Outcome(invariants.Expired),
-	pipeline.OutcomeDeadLettered: invariants.Outcome(invariants.DeadLettered), pipeline.OutcomeShed: invariants.Outcome(invariants.Shed),
-	pipeline.OutcomeUnknown: invariants.Outcome(invariants.Unknown),
+var outcomes = map[push.Outcome]invariants.Outcome{
+	push.OutcomeDelivered: invariants.Outcome(invariants.Delivered), push.OutcomeFailed: invariants.Outcome(invariants.Failed),
+	push.OutcomeSuppressed: invariants.Outcome(invariants.Suppressed), push.OutcomeExpired: invariants.Outcome(invariants.Expired),
+	push.OutcomeDeadLettered: invariants.Outcome(invariants.DeadLettered), push.OutcomeShed: invariants.Outcome(invariants.Shed),
+	push.OutcomeUnknown: invariants.Outcome(invariants.Unknown),
 }
 
 // at returns the records of a partition from one offset up to another, as far

@@ -15,7 +15,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Worker, registry and pushctl work with servers that all demand TLS with a CA
@@ -51,7 +51,7 @@ func TestSecuredServers(t *testing.T) {
 		"--id", id, "--title", "by hand", "--wait", "60s")
 	var found struct{ Outcome string }
 	check(t, json.Unmarshal([]byte(pushctl("status", id, "-o", "json")), &found))
-	if found.Outcome != pipeline.OutcomeDelivered.String() {
+	if found.Outcome != push.OutcomeDelivered.String() {
 		t.Errorf("pushctl status says %q of a notification that pushctl send saw delivered", found.Outcome)
 	}
 

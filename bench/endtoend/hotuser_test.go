@@ -14,8 +14,8 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -45,7 +45,7 @@ func TestHotUserIsCapped(t *testing.T) {
 				records = append(records, fleet.Record{Key: []byte(user), Value: message(user, nil), Want: fleet.WantOf(crowd.Reaches)})
 				if withHot {
 					want := fleet.WantOf(crowd.MayBeLimited)
-					want.Reason, want.Detail = pipeline.Limited, "type-per-day"
+					want.Reason, want.Detail = push.Limited, "type-per-day"
 					records = append(records, fleet.Record{Key: []byte(hot), Value: message(hot, fields{"title": "hot"}), Want: want})
 				}
 			}
@@ -64,7 +64,7 @@ func TestHotUserIsCapped(t *testing.T) {
 	t.Logf("neighbours waited %v (median) and %v (p99) alone, %v and %v beside the hot user",
 		percentile(alone, 50), percentile(alone, 99), percentile(beside, 50), percentile(beside, 99))
 
-	if got, want := r.Outcomes[pipeline.OutcomeSuppressed], each-people.Cap; got != want {
+	if got, want := r.Outcomes[push.OutcomeSuppressed], each-people.Cap; got != want {
 		t.Errorf("%d notifications were suppressed, want %d", got, want)
 	}
 	if r.Resent > 0 {

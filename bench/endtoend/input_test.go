@@ -14,15 +14,16 @@ import (
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // bad is one thing a producer may do wrong, and what becomes of it.
 type bad struct {
 	name    string
 	value   []byte
-	outcome pipeline.Outcome
-	reason  pipeline.Reason
+	outcome push.Outcome
+	reason  push.Reason
 	detail  string // the field at fault, as the status row and the dead letter name it
 }
 
@@ -48,15 +49,15 @@ func message(user string, changed fields) []byte {
 
 // badInput is all that a producer may do wrong.
 func badInput(user string) []bad {
-	dead := func(name string, reason pipeline.Reason, detail string, value []byte) bad {
-		return bad{name, value, pipeline.OutcomeDeadLettered, reason, detail}
+	dead := func(name string, reason push.Reason, detail string, value []byte) bad {
+		return bad{name, value, push.OutcomeDeadLettered, reason, detail}
 	}
-	field := func(name string, reason pipeline.Reason, detail string, changed fields) bad {
+	field := func(name string, reason push.Reason, detail string, changed fields) bad {
 		return dead(name, reason, detail, message(user, changed))
 	}
 	device := func(name, platform, token string) bad {
 		return bad{name, message(user, fields{"user_id": nil, "device": fields{"platform": platform, "token": token}}),
-			pipeline.OutcomeFailed, pipeline.InvalidToken, ""}
+			push.OutcomeFailed, push.InvalidToken, ""}
 	}
 	tooLarge := func(name, platform, token string) bad {
 		return bad{name, message(user, fields{
@@ -64,49 +65,49 @@ func badInput(user string) []bad {
 			"data": fields{"k": strings.Repeat("d", 1000)},
 			"apns": fields{"payload": fields{"more": strings.Repeat("p", 1500)}},
 			"fcm":  fields{"data": fields{"more": strings.Repeat("p", 1500)}},
-		}), pipeline.OutcomeFailed, pipeline.PayloadTooLarge, ""}
+		}), push.OutcomeFailed, push.PayloadTooLarge, ""}
 	}
 	long := func(n int) string { return strings.Repeat("x", n) }
 	apple, google := strings.Repeat("ab", 32), "fcmtoken:APA91b"+long(100)
 	list := []bad{
-		dead("empty value", pipeline.EmptyValue, "", nil),
-		dead("value of no bytes", pipeline.EmptyValue, "", []byte{}),
-		dead("broken JSON", pipeline.BadJSON, "@10", []byte(`{"id":"a",}`)),
-		dead("cut off", pipeline.BadJSON, "", message(user, nil)[:40]),
-		dead("two texts", pipeline.BadJSON, "", append(message(user, nil), "{}"...)),
-		dead("not JSON at all", pipeline.BadJSON, "", []byte("hello\x00\r\n")),
-		dead("no object", pipeline.WrongType, "", []byte(`[1,2,3]`)),
-		dead("invalid UTF-8", pipeline.BadUTF8, "", bytes.Replace(message(user, nil), []byte("Your"), []byte("\xff\xfe"), 1)),
-		dead("a key twice", pipeline.DuplicateKey, "title", bytes.Replace(message(user, nil), []byte("{"), []byte(`{"title":"first",`), 1)),
-		dead("10,000 deep", pipeline.TooDeep, "", bytes.Replace(message(user, nil), []byte("{"),
+		dead("empty value", push.EmptyValue, "", nil),
+		dead("value of no bytes", push.EmptyValue, "", []byte{}),
+		dead("broken JSON", push.BadJSON, "@10", []byte(`{"id":"a",}`)),
+		dead("cut off", push.BadJSON, "", message(user, nil)[:40]),
+		dead("two texts", push.BadJSON, "", append(message(user, nil), "{}"...)),
+		dead("not JSON at all", push.BadJSON, "", []byte("hello\x00\r\n")),
+		dead("no object", push.WrongType, "", []byte(`[1,2,3]`)),
+		dead("invalid UTF-8", push.BadUTF8, "", bytes.Replace(message(user, nil), []byte("Your"), []byte("\xff\xfe"), 1)),
+		dead("a key twice", push.DuplicateKey, "title", bytes.Replace(message(user, nil), []byte("{"), []byte(`{"title":"first",`), 1)),
+		dead("10,000 deep", push.TooDeep, "", bytes.Replace(message(user, nil), []byte("{"),
 			[]byte(`{"x":`+strings.Repeat("[", 10_000)+strings.Repeat("]", 10_000)+","), 1)),
-		dead("1 MiB", pipeline.TooLarge, "", message(user, fields{"body": long(1 << 20)})),
-		dead("64 KiB and a byte", pipeline.TooLarge, "", padded(message(user, nil), pipeline.MaxValue+1)),
-		field("no id", pipeline.MissingField, "id", fields{"id": nil}),
-		field("empty id", pipeline.MissingField, "id", fields{"id": ""}),
-		field("no app", pipeline.MissingField, "app", fields{"app": nil}),
-		field("neither user nor device", pipeline.MissingField, "user_id", fields{"user_id": nil}),
-		field("device without token", pipeline.MissingField, "device.token", fields{"device": fields{"platform": "fcm"}}),
-		field("id of 65 bytes", pipeline.FieldTooLong, "id", fields{"id": long(65)}),
-		field("app of 129 bytes", pipeline.FieldTooLong, "app", fields{"app": long(129)}),
-		field("user of 129 bytes", pipeline.FieldTooLong, "user_id", fields{"user_id": long(129)}),
-		field("type of 65 bytes", pipeline.FieldTooLong, "type", fields{"type": long(65)}),
-		field("collapse key of 65 bytes", pipeline.FieldTooLong, "collapse_key", fields{"collapse_key": long(65)}),
-		field("token of 4,097 bytes", pipeline.FieldTooLong, "device.token", fields{"device": fields{"platform": "fcm", "token": long(4097)}}),
-		field("id that is a number", pipeline.WrongType, "id", fields{"id": 17}),
-		field("title that is a number", pipeline.WrongType, "title", fields{"title": 5}),
-		field("data that is a list", pipeline.WrongType, "data", fields{"data": []int{1}}),
-		field("badge with a fraction", pipeline.WrongType, "badge", fields{"badge": 1.5}),
-		field("expires_at that is a number", pipeline.WrongType, "expires_at", fields{"expires_at": 1700000000}),
-		field("id with a control character", pipeline.BadValue, "id", fields{"id": "a\r\nb"}),
-		field("priority of no name", pipeline.BadValue, "priority", fields{"priority": "urgent"}),
-		field("expires_at without zone", pipeline.BadValue, "expires_at", fields{"expires_at": "2026-11-21 10:00"}),
-		field("raw header that is the worker's", pipeline.BadValue, "apns.headers.authorization",
+		dead("1 MiB", push.TooLarge, "", message(user, fields{"body": long(1 << 20)})),
+		dead("64 KiB and a byte", push.TooLarge, "", padded(message(user, nil), decode.MaxValue+1)),
+		field("no id", push.MissingField, "id", fields{"id": nil}),
+		field("empty id", push.MissingField, "id", fields{"id": ""}),
+		field("no app", push.MissingField, "app", fields{"app": nil}),
+		field("neither user nor device", push.MissingField, "user_id", fields{"user_id": nil}),
+		field("device without token", push.MissingField, "device.token", fields{"device": fields{"platform": "fcm"}}),
+		field("id of 65 bytes", push.FieldTooLong, "id", fields{"id": long(65)}),
+		field("app of 129 bytes", push.FieldTooLong, "app", fields{"app": long(129)}),
+		field("user of 129 bytes", push.FieldTooLong, "user_id", fields{"user_id": long(129)}),
+		field("type of 65 bytes", push.FieldTooLong, "type", fields{"type": long(65)}),
+		field("collapse key of 65 bytes", push.FieldTooLong, "collapse_key", fields{"collapse_key": long(65)}),
+		field("token of 4,097 bytes", push.FieldTooLong, "device.token", fields{"device": fields{"platform": "fcm", "token": long(4097)}}),
+		field("id that is a number", push.WrongType, "id", fields{"id": 17}),
+		field("title that is a number", push.WrongType, "title", fields{"title": 5}),
+		field("data that is a list", push.WrongType, "data", fields{"data": []int{1}}),
+		field("badge with a fraction", push.WrongType, "badge", fields{"badge": 1.5}),
+		field("expires_at that is a number", push.WrongType, "expires_at", fields{"expires_at": 1700000000}),
+		field("id with a control character", push.BadValue, "id", fields{"id": "a\r\nb"}),
+		field("priority of no name", push.BadValue, "priority", fields{"priority": "urgent"}),
+		field("expires_at without zone", push.BadValue, "expires_at", fields{"expires_at": "2026-11-21 10:00"}),
+		field("raw header that is the worker's", push.BadValue, "apns.headers.authorization",
 			fields{"apns": fields{"headers": fields{"authorization": "bearer x"}}}),
-		field("raw header with CR and LF", pipeline.BadValue, "apns.headers.apns-collapse-id",
+		field("raw header with CR and LF", push.BadValue, "apns.headers.apns-collapse-id",
 			fields{"apns": fields{"headers": fields{"apns-collapse-id": "a\r\nx: y"}}}),
-		field("unknown app", pipeline.UnknownApp, "", fields{"app": "no-such-app"}),
-		{"expired", message(user, fields{"expires_at": "2020-01-01T00:00:00Z"}), pipeline.OutcomeExpired, pipeline.PastExpiry, ""},
+		field("unknown app", push.UnknownApp, "", fields{"app": "no-such-app"}),
+		{"expired", message(user, fields{"expires_at": "2020-01-01T00:00:00Z"}), push.OutcomeExpired, push.PastExpiry, ""},
 		device("token with a slash", "apns", "../../"+apple[6:]),
 		device("token with CR and LF", "apns", "\r\n"+apple[2:]),
 		device("token with a letter that is no digit", "apns", "g"+apple[1:]),
@@ -144,21 +145,21 @@ func TestBadInput(t *testing.T) {
 	records := []fleet.Record{good()}
 	for _, b := range list {
 		records = append(records, fleet.Record{Key: []byte(user), Value: b.value, Want: fleet.Want{
-			Outcomes: []pipeline.Outcome{b.outcome}, Reason: b.reason, Detail: b.detail, Unsent: true}}, good())
+			Outcomes: []push.Outcome{b.outcome}, Reason: b.reason, Detail: b.detail, Unsent: true}}, good())
 	}
 	// An id that belongs to another user: of an open one, and of one that is done.
 	other := someOther(t, people, user)
 	taken := good()
-	var m pipeline.Message
-	if pipeline.Decode(taken.Value, &m) != nil {
+	var m push.Message
+	if decode.Message(taken.Value, &m) != nil {
 		t.Fatal("a good message cannot be decoded")
 	}
 	reused := fleet.Record{Key: []byte(user), Value: message(other, fields{"id": m.ID}), Want: fleet.Want{
-		Outcomes: []pipeline.Outcome{pipeline.OutcomeDeadLettered}, Reason: pipeline.IDReused, Unsent: true}}
+		Outcomes: []push.Outcome{push.OutcomeDeadLettered}, Reason: push.IDReused, Unsent: true}}
 	// The largest that is allowed, and priority critical from one who may and
 	// from one who may not: it goes with high, and is not lost for a word.
 	largest := good()
-	largest.Value = padded(largest.Value, pipeline.MaxValue)
+	largest.Value = padded(largest.Value, decode.MaxValue)
 	critical := good()
 	critical.Value = message(user, fields{"priority": "critical", "sender_id": "otp"})
 	lowered := good()
@@ -181,9 +182,9 @@ func TestBadInput(t *testing.T) {
 // Every thing on that list has a name, so that a failure can be told.
 func TestBadInputIsBad(t *testing.T) {
 	for _, b := range badInput("u1") {
-		var m pipeline.Message
-		defect := pipeline.Decode(b.value, &m)
-		early := b.reason == pipeline.UnknownApp || b.outcome != pipeline.OutcomeDeadLettered
+		var m push.Message
+		defect := decode.Message(b.value, &m)
+		early := b.reason == push.UnknownApp || b.outcome != push.OutcomeDeadLettered
 		switch {
 		case early && defect != nil:
 			t.Errorf("%s: does not even decode: %v", b.name, defect)
@@ -191,7 +192,7 @@ func TestBadInputIsBad(t *testing.T) {
 			t.Errorf("%s: decodes", b.name)
 		case !early && (defect.Reason != b.reason || b.detail != "" && defect.Field != b.detail):
 			t.Errorf("%s: %v, want %s: %s", b.name, defect, b.reason, b.detail)
-		case b.outcome == pipeline.OutcomeExpired && !m.ExpiresAt.Before(time.Now()):
+		case b.outcome == push.OutcomeExpired && !m.ExpiresAt.Before(time.Now()):
 			t.Errorf("%s: has not expired", b.name)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Every record has exactly one final outcome, which is what was meant, and
@@ -31,7 +31,7 @@ func TestEveryRecordHasOneOutcome(t *testing.T) {
 	if r.Resent > 0 {
 		t.Errorf("%d pushes were accepted twice, and nothing has failed", r.Resent)
 	}
-	for _, o := range []pipeline.Outcome{pipeline.OutcomeDelivered, pipeline.OutcomeSuppressed, pipeline.OutcomeFailed, pipeline.OutcomeExpired, pipeline.OutcomeDeadLettered} {
+	for _, o := range []push.Outcome{push.OutcomeDelivered, push.OutcomeSuppressed, push.OutcomeFailed, push.OutcomeExpired, push.OutcomeDeadLettered} {
 		if r.Outcomes[o] == 0 {
 			t.Errorf("nothing ended %s: the crowd is not what it should be", o)
 		}

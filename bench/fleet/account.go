@@ -15,23 +15,24 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/status"
 )
 
 // Report is what became of all records that were produced.
 type Report struct {
 	Produced      int
-	Notifications int                      // produced without the copies
-	Outcomes      map[pipeline.Outcome]int // of notifications
-	Reasons       map[string]int           // of status rows that are final and not DELIVERED, without detail
-	DeadLetters   map[string]int           // records in the DLQ, by reason
-	Pushes        int                      // accepted by the providers
-	Resent        int                      // accepted beyond the first, for the same device
-	Missed        int                      // not accepted by a device of a notification that was delivered to another
-	Lost          int                      // notifications without a final outcome
-	Wrong         int                      // all else that disagrees
+	Notifications int                  // produced without the copies
+	Outcomes      map[push.Outcome]int // of notifications
+	Reasons       map[string]int       // of status rows that are final and not DELIVERED, without detail
+	DeadLetters   map[string]int       // records in the DLQ, by reason
+	Pushes        int                  // accepted by the providers
+	Resent        int                  // accepted beyond the first, for the same device
+	Missed        int                  // not accepted by a device of a notification that was delivered to another
+	Lost          int                  // notifications without a final outcome
+	Wrong         int                  // all else that disagrees
 
 	differences []string
 }
@@ -102,7 +103,7 @@ type placed struct {
 // when all is done (AwaitDone); the error is about asking, what was found is in
 // the report.
 func (f *Fleet) Account(ctx context.Context, o AccountOptions) (*Report, error) {
-	r := &Report{Produced: len(f.facts), Outcomes: map[pipeline.Outcome]int{}, Reasons: map[string]int{}, DeadLetters: map[string]int{}}
+	r := &Report{Produced: len(f.facts), Outcomes: map[push.Outcome]int{}, Reasons: map[string]int{}, DeadLetters: map[string]int{}}
 	records, err := f.readBack(ctx, r)
 	if err != nil {
 		return nil, err
@@ -152,10 +153,10 @@ func (f *Fleet) readBack(ctx context.Context, r *Report) ([]placed, error) {
 			return
 		}
 		p := placed{Fact: f.facts[n], value: rec.Value, origin: fmt.Sprintf("%s/%d/%d", topic, rec.Partition, rec.Offset)}
-		var m pipeline.Message
-		pipeline.Decode(rec.Value, &m) // an unusable record has a place instead of an id
-		if p.id = strings.Clone(m.ID); p.id == "" || p.Want.Reason == pipeline.IDReused {
-			p.id = pipeline.PlaceID(topic, rec.Partition, rec.Offset)
+		var m push.Message
+		decode.Message(rec.Value, &m) // an unusable record has a place instead of an id
+		if p.id = strings.Clone(m.ID); p.id == "" || p.Want.Reason == push.IDReused {
+			p.id = push.PlaceID(topic, rec.Partition, rec.Offset)
 		}
 		p.targets = f.targetsOf(&m)
 		found[n] = p
@@ -187,7 +188,7 @@ func ReadTopic(ctx context.Context, o kafka.Options, topic string, each func(kaf
 }
 
 // statusOf reads the status rows of each notification.
-func (f *Fleet) statusOf(ctx context.Context, ns []placed) ([][]pipeline.Row, error) {
+func (f *Fleet) statusOf(ctx context.Context, ns []placed) ([][]push.Row, error) {
 	ids := make([]string, len(ns))
 	for i := range ns {
 		ids[i] = ns[i].id
@@ -236,11 +237,11 @@ func (f *Fleet) pushes(r *Report) (byID map[string][]sim.Entry, refused map[stri
 
 // check compares one notification's rows with what was meant and with what
 // the providers saw.
-func (r *Report) check(n *placed, rows []pipeline.Row, pushes []sim.Entry) pipeline.Outcome {
-	h := &pipeline.History{Rows: rows}
+func (r *Report) check(n *placed, rows []push.Row, pushes []sim.Entry) push.Outcome {
+	h := &push.History{Rows: rows}
 	outcome := h.Outcome()
 	r.Outcomes[outcome]++
-	if outcome == pipeline.NoRows || outcome == pipeline.OutcomeOpen {
+	if outcome == push.NoRows || outcome == push.OutcomeOpen {
 		r.Lost++
 		r.note("%s (%s) has no final outcome: %s%s", n.id, n.origin, describe(rows), describePushes(pushes))
 		return outcome
@@ -256,7 +257,7 @@ func (r *Report) check(n *placed, rows []pipeline.Row, pushes []sim.Entry) pipel
 		row := &rows[i]
 		reason, detail, _ := strings.Cut(row.Reason, ":")
 		switch {
-		case row.State == pipeline.StateDelivered:
+		case row.State == push.StateDelivered:
 			delivered[row.Device] = true
 		case row.State.Final():
 			r.Reasons[reason]++
@@ -287,7 +288,7 @@ func (r *Report) check(n *placed, rows []pipeline.Row, pushes []sim.Entry) pipel
 
 // checkDLQ: what ended DEAD_LETTERED has a copy there with its reason, key,
 // place and, unless it was too large, value; and nothing else has.
-func (f *Fleet) checkDLQ(ctx context.Context, r *Report, records []placed, rows [][]pipeline.Row, notifications []placed) error {
+func (f *Fleet) checkDLQ(ctx context.Context, r *Report, records []placed, rows [][]push.Row, notifications []placed) error {
 	byOrigin := make(map[string]*placed, len(records))
 	for i := range records {
 		byOrigin[records[i].origin] = &records[i]
@@ -305,7 +306,7 @@ func (f *Fleet) checkDLQ(ctx context.Context, r *Report, records []placed, rows 
 			r.differ("the dead letter of %s has the reason %q and not %s", origin, reason, p.Want.Reason)
 		case p.Want.Detail != "" && rec.Headers["pf-detail"] != p.Want.Detail:
 			r.differ("the dead letter of %s (%s) has the detail %q and not %q", origin, reason, rec.Headers["pf-detail"], p.Want.Detail)
-		case string(rec.Key) != p.Key || reason != string(pipeline.TooLarge) && string(rec.Value) != string(p.value):
+		case string(rec.Key) != p.Key || reason != string(push.TooLarge) && string(rec.Value) != string(p.value):
 			r.differ("the dead letter of %s (%s) is not the record that was produced", origin, reason)
 		}
 		reasons[origin] = reason
@@ -316,7 +317,7 @@ func (f *Fleet) checkDLQ(ctx context.Context, r *Report, records []placed, rows 
 	for i := range notifications {
 		n := &notifications[i]
 		for _, row := range rows[i] {
-			if row.State != pipeline.StateDeadLettered {
+			if row.State != push.StateDeadLettered {
 				continue
 			}
 			code, _, _ := strings.Cut(row.Reason, ":")
@@ -335,7 +336,7 @@ func (f *Fleet) checkDLQ(ctx context.Context, r *Report, records []placed, rows 
 	return nil
 }
 
-func describe(rows []pipeline.Row) string {
+func describe(rows []push.Row) string {
 	if len(rows) == 0 {
 		return "no rows"
 	}

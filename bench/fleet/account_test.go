@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The accounting notices each way in which status rows, what was meant and the
 // providers' ledger can disagree.
 func TestCheckNotices(t *testing.T) {
-	row := func(device string, step int16, s pipeline.State, reason string) pipeline.Row {
-		return pipeline.Row{ID: "n", Device: device, Step: step, State: s, Reason: reason}
+	row := func(device string, step int16, s push.State, reason string) push.Row {
+		return push.Row{ID: "n", Device: device, Step: step, State: s, Reason: reason}
 	}
 	yes := func(device string, n int) sim.Entry { return sim.Entry{ID: "n", Device: device, Accepted: n} }
 	no := func(device string) sim.Entry { return sim.Entry{ID: "n", Device: device, Refused: 1} }
@@ -23,29 +23,29 @@ func TestCheckNotices(t *testing.T) {
 	for _, tt := range []struct {
 		why    string
 		want   Want
-		rows   []pipeline.Row
+		rows   []push.Row
 		pushes []sim.Entry
 		lost   int
 		says   string // of what is wrong; empty = nothing is
 	}{
-		{"delivered", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 1)}, 0, ""},
-		{"delivered by the second attempt", reaches, []pipeline.Row{row("a", 0, pipeline.StateRetrying, "x"), row("a", 1, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 1)}, 0, ""},
-		{"repeated: counted elsewhere", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 2)}, 0, ""},
+		{"delivered", reaches, []push.Row{row("a", 0, push.StateDelivered, "")}, []sim.Entry{yes("a", 1)}, 0, ""},
+		{"delivered by the second attempt", reaches, []push.Row{row("a", 0, push.StateRetrying, "x"), row("a", 1, push.StateDelivered, "")}, []sim.Entry{yes("a", 1)}, 0, ""},
+		{"repeated: counted elsewhere", reaches, []push.Row{row("a", 0, push.StateDelivered, "")}, []sim.Entry{yes("a", 2)}, 0, ""},
 		{"no rows", reaches, nil, nil, 1, "no final outcome"},
-		{"handed over and never picked up", reaches, []pipeline.Row{row("a", 0, pipeline.StateRetrying, "x")}, []sim.Entry{no("a")}, 1, "no final outcome"},
-		{"one device of two is still open", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, ""), row("b", 0, pipeline.StateRetrying, "x")},
+		{"handed over and never picked up", reaches, []push.Row{row("a", 0, push.StateRetrying, "x")}, []sim.Entry{no("a")}, 1, "no final outcome"},
+		{"one device of two is still open", reaches, []push.Row{row("a", 0, push.StateDelivered, ""), row("b", 0, push.StateRetrying, "x")},
 			[]sim.Entry{yes("a", 1), no("b")}, 0, "still open"},
-		{"failed where it was to reach", reaches, []pipeline.Row{row("a", 0, pipeline.StateFailed, "x")}, []sim.Entry{no("a")}, 0, "ended FAILED"},
-		{"accepted, and the row says failed", Want{}, []pipeline.Row{row("a", 0, pipeline.StateFailed, "x")}, []sim.Entry{yes("a", 1)}, 0, "its row says otherwise"},
-		{"delivered, and the provider refused", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{no("a")}, 0, "its row says otherwise"},
-		{"delivered, and the provider never saw it", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, nil, 0, "never saw"},
-		{"accepted for a device without a row", reaches, []pipeline.Row{row("a", 0, pipeline.StateDelivered, "")}, []sim.Entry{yes("a", 1), yes("b", 1)}, 0, "its row says otherwise"},
-		{"expired", expires, []pipeline.Row{row("", 0, pipeline.StateExpired, "past_expires_at")}, nil, 0, ""},
-		{"expired for another reason", expires, []pipeline.Row{row("", 0, pipeline.StateExpired, "past_greatest_age")}, nil, 0, "has not the reason"},
-		{"tried although it had expired", expires, []pipeline.Row{row("", 0, pipeline.StateExpired, "past_expires_at")}, []sim.Entry{no("a")}, 0, "never to be sent"},
-		{"another field is at fault", Want{Reason: pipeline.WrongType, Detail: "title"}, []pipeline.Row{row("", 0, pipeline.StateDeadLettered, "wrong_type:body")}, nil, 0, "has not the detail"},
+		{"failed where it was to reach", reaches, []push.Row{row("a", 0, push.StateFailed, "x")}, []sim.Entry{no("a")}, 0, "ended FAILED"},
+		{"accepted, and the row says failed", Want{}, []push.Row{row("a", 0, push.StateFailed, "x")}, []sim.Entry{yes("a", 1)}, 0, "its row says otherwise"},
+		{"delivered, and the provider refused", reaches, []push.Row{row("a", 0, push.StateDelivered, "")}, []sim.Entry{no("a")}, 0, "its row says otherwise"},
+		{"delivered, and the provider never saw it", reaches, []push.Row{row("a", 0, push.StateDelivered, "")}, nil, 0, "never saw"},
+		{"accepted for a device without a row", reaches, []push.Row{row("a", 0, push.StateDelivered, "")}, []sim.Entry{yes("a", 1), yes("b", 1)}, 0, "its row says otherwise"},
+		{"expired", expires, []push.Row{row("", 0, push.StateExpired, "past_expires_at")}, nil, 0, ""},
+		{"expired for another reason", expires, []push.Row{row("", 0, push.StateExpired, "past_greatest_age")}, nil, 0, "has not the reason"},
+		{"tried although it had expired", expires, []push.Row{row("", 0, push.StateExpired, "past_expires_at")}, []sim.Entry{no("a")}, 0, "never to be sent"},
+		{"another field is at fault", Want{Reason: push.WrongType, Detail: "title"}, []push.Row{row("", 0, push.StateDeadLettered, "wrong_type:body")}, nil, 0, "has not the detail"},
 	} {
-		r := &Report{Outcomes: map[pipeline.Outcome]int{}, Reasons: map[string]int{}}
+		r := &Report{Outcomes: map[push.Outcome]int{}, Reasons: map[string]int{}}
 		r.check(&placed{Fact: Fact{Want: tt.want}, id: "n", origin: "push.main/0/0"}, tt.rows, tt.pushes)
 		switch err := r.Err(); {
 		case r.Lost != tt.lost:
@@ -90,15 +90,15 @@ func TestCheckDevices(t *testing.T) {
 	user := 0
 	for ; len(people.Targets(user).Live) < 3; user++ {
 	}
-	mine := f.targetsOf(&pipeline.Message{App: App, UserID: people.User(user).ID})
+	mine := f.targetsOf(&push.Message{App: App, UserID: people.User(user).ID})
 	if mine == nil || len(mine.Live) != 3 {
 		t.Fatalf("user %d has the targets %v", user, mine)
 	}
-	named := f.targetsOf(&pipeline.Message{App: App, UserID: people.User(user).ID, Device: pipeline.Target{Platform: pipeline.APNS, Token: "0123"}})
-	if named == nil || len(named.Live) != 1 || named.Live[0] != pipeline.DeviceHash(pipeline.APNS, "0123") {
+	named := f.targetsOf(&push.Message{App: App, UserID: people.User(user).ID, Device: push.Target{Platform: push.APNS, Token: "0123"}})
+	if named == nil || len(named.Live) != 1 || named.Live[0] != push.DeviceHash(push.APNS, "0123") {
 		t.Fatalf("a message that names its device is for %v", named)
 	}
-	if other := f.targetsOf(&pipeline.Message{App: "another", UserID: people.User(user).ID}); other != nil {
+	if other := f.targetsOf(&push.Message{App: "another", UserID: people.User(user).ID}); other != nil {
 		t.Fatalf("another app's message is for %v", other)
 	}
 	for _, tt := range []struct {
@@ -113,10 +113,10 @@ func TestCheckDevices(t *testing.T) {
 		{"nobody knows whom it is for", nil, 1, 0, ""},
 		{"it named another one", named, 1, 1, "did not reach device " + named.Live[0]},
 	} {
-		var rows []pipeline.Row
+		var rows []push.Row
 		var pushes []sim.Entry
 		for _, d := range mine.Live[:tt.reached] {
-			rows = append(rows, pipeline.Row{ID: "n", Device: d, State: pipeline.StateDelivered})
+			rows = append(rows, push.Row{ID: "n", Device: d, State: push.StateDelivered})
 			pushes = append(pushes, sim.Entry{ID: "n", Device: d, Accepted: 1})
 		}
 		r := &Report{}
@@ -131,23 +131,23 @@ func TestCheckDevices(t *testing.T) {
 // one does, also where that is UNKNOWN.
 func TestTheLivingDecide(t *testing.T) {
 	half := &crowd.Targets{Live: []string{"a"}, Dead: []string{"x"}}
-	row := func(device string, s pipeline.State) pipeline.Row {
-		return pipeline.Row{ID: "n", Device: device, State: s}
+	row := func(device string, s push.State) push.Row {
+		return push.Row{ID: "n", Device: device, State: s}
 	}
 	for _, tt := range []struct {
 		why     string
 		targets *crowd.Targets
-		rows    []pipeline.Row
-		want    pipeline.Outcome
+		rows    []push.Row
+		want    push.Outcome
 	}{
-		{"the living one is UNKNOWN", half, []pipeline.Row{row("a", pipeline.StateUnknown), row("x", pipeline.StateFailed)}, pipeline.OutcomeUnknown},
-		{"the living one failed too", half, []pipeline.Row{row("a", pipeline.StateFailed), row("x", pipeline.StateSuppressed)}, pipeline.OutcomeFailed},
-		{"nothing is known of it", half, []pipeline.Row{row("x", pipeline.StateFailed)}, pipeline.OutcomeFailed},
-		{"nobody lives", &crowd.Targets{Dead: []string{"x"}}, []pipeline.Row{row("x", pipeline.StateFailed)}, pipeline.OutcomeFailed},
-		{"nobody knows whom it is for", nil, []pipeline.Row{row("a", pipeline.StateUnknown), row("x", pipeline.StateFailed)}, pipeline.OutcomeFailed},
+		{"the living one is UNKNOWN", half, []push.Row{row("a", push.StateUnknown), row("x", push.StateFailed)}, push.OutcomeUnknown},
+		{"the living one failed too", half, []push.Row{row("a", push.StateFailed), row("x", push.StateSuppressed)}, push.OutcomeFailed},
+		{"nothing is known of it", half, []push.Row{row("x", push.StateFailed)}, push.OutcomeFailed},
+		{"nobody lives", &crowd.Targets{Dead: []string{"x"}}, []push.Row{row("x", push.StateFailed)}, push.OutcomeFailed},
+		{"nobody knows whom it is for", nil, []push.Row{row("a", push.StateUnknown), row("x", push.StateFailed)}, push.OutcomeFailed},
 	} {
 		n := &placed{targets: tt.targets}
-		if got := n.livingOutcome(tt.rows, (&pipeline.History{Rows: tt.rows}).Outcome()); got != tt.want {
+		if got := n.livingOutcome(tt.rows, (&push.History{Rows: tt.rows}).Outcome()); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
 		}
 	}

@@ -6,19 +6,19 @@ import (
 	"slices"
 
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // targetsOf are the devices that a message is for: the one that it names, or
 // all that its user has in the crowd; nil when the crowd knows neither.
-func (f *Fleet) targetsOf(m *pipeline.Message) *crowd.Targets {
+func (f *Fleet) targetsOf(m *push.Message) *crowd.Targets {
 	if f.people == nil || m.App != f.people.App && !slices.Contains(f.people.Others, m.App) {
 		return nil
 	}
 	if m.Device.Token != "" {
 		t := new(crowd.Targets)
-		t.Add(pipeline.Device{Token: m.Device.Token, Hash: pipeline.DeviceHash(m.Device.Platform, m.Device.Token)})
+		t.Add(push.Device{Token: m.Device.Token, Hash: push.DeviceHash(m.Device.Platform, m.Device.Token)})
 		return t
 	}
 	i, ok := f.people.Find(m.UserID)
@@ -32,20 +32,20 @@ func (f *Fleet) targetsOf(m *pipeline.Message) *crowd.Targets {
 // livingOutcome is what became of a notification on the devices that live, where
 // it has some: a token that is dead decides about a notification only if nothing
 // is known of the others, as when they ended UNKNOWN.
-func (n *placed) livingOutcome(rows []pipeline.Row, whole pipeline.Outcome) pipeline.Outcome {
+func (n *placed) livingOutcome(rows []push.Row, whole push.Outcome) push.Outcome {
 	if n.targets == nil || len(n.targets.Live) == 0 || len(n.targets.Dead) == 0 {
 		return whole
 	}
-	living := slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool { return slices.Contains(n.targets.Dead, r.Device) })
+	living := slices.DeleteFunc(slices.Clone(rows), func(r push.Row) bool { return slices.Contains(n.targets.Dead, r.Device) })
 	if len(living) == 0 {
 		return whole
 	}
-	return (&pipeline.History{Rows: living}).Outcome()
+	return (&push.History{Rows: living}).Outcome()
 }
 
 // checkDevices: a notification that was delivered has reached every device of
 // its user that lives, and no other.
-func (r *Report) checkDevices(n *placed, rows []pipeline.Row, pushes []sim.Entry, refused map[string]bool) {
+func (r *Report) checkDevices(n *placed, rows []push.Row, pushes []sim.Entry, refused map[string]bool) {
 	if n.targets == nil {
 		return
 	}
@@ -68,12 +68,12 @@ type spent struct {
 	unknown           int // ended UNKNOWN: it may have been delivered, or not
 }
 
-func (s *spent) add(o pipeline.Outcome) {
+func (s *spent) add(o push.Outcome) {
 	s.wanted++
 	switch o {
-	case pipeline.OutcomeDelivered:
+	case push.OutcomeDelivered:
 		s.delivered++
-	case pipeline.OutcomeUnknown:
+	case push.OutcomeUnknown:
 		s.unknown++
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -122,7 +122,7 @@ func (f *Fleet) behind(ctx context.Context, group, topic string) error {
 // registered.
 func (f *Fleet) AwaitUsers(ctx context.Context, c *crowd.Crowd) error {
 	return f.await(ctx, "all users are in Redis", func(ctx context.Context) error {
-		return f.eachUser(ctx, c, func(want *crowd.User, got *pipeline.User) error {
+		return f.eachUser(ctx, c, func(want *crowd.User, got *push.User) error {
 			w, g := &want.Preferences, &got.Preferences
 			if len(got.Devices) != len(want.Devices) || w.OptOutAll != g.OptOutAll || len(w.Channels) != len(g.Channels) || len(w.Types) != len(g.Types) {
 				return fmt.Errorf("user %s has %d devices of %d, or other preferences", want.ID, len(got.Devices), len(want.Devices))
@@ -137,7 +137,7 @@ func (f *Fleet) AwaitUsers(ctx context.Context, c *crowd.Crowd) error {
 func (f *Fleet) awaitOptedOut(ctx context.Context, ids []string) error {
 	reader := users.NewReader(f.redis, false)
 	return f.await(ctx, "opt-outs are in Redis", func(ctx context.Context) error {
-		records, found := make([]pipeline.User, len(ids)), make([]*pipeline.User, len(ids))
+		records, found := make([]push.User, len(ids)), make([]*push.User, len(ids))
 		for i := range found {
 			found[i] = &records[i]
 		}
@@ -167,7 +167,7 @@ func (f *Fleet) AwaitPruned(ctx context.Context, c *crowd.Crowd) error {
 		return errors.New("no provider has called a token dead: there is nothing to wait for")
 	}
 	return f.await(ctx, "dead tokens are removed from Redis", func(ctx context.Context) error {
-		return f.eachUser(ctx, c, func(want *crowd.User, got *pipeline.User) error {
+		return f.eachUser(ctx, c, func(want *crowd.User, got *push.User) error {
 			has := map[string]bool{}
 			for _, d := range got.Devices {
 				has[d.Hash] = true
@@ -183,12 +183,12 @@ func (f *Fleet) AwaitPruned(ctx context.Context, c *crowd.Crowd) error {
 }
 
 // eachUser reads the crowd's users from Redis until one is not as it should be.
-func (f *Fleet) eachUser(ctx context.Context, c *crowd.Crowd, check func(want *crowd.User, got *pipeline.User) error) error {
+func (f *Fleet) eachUser(ctx context.Context, c *crowd.Crowd, check func(want *crowd.User, got *push.User) error) error {
 	reader := users.NewReader(f.redis, false)
 	const group = 5000
 	for from := 0; from < c.Users; from += group {
 		n := min(group, c.Users-from)
-		ids, records, found := make([]string, n), make([]pipeline.User, n), make([]*pipeline.User, n)
+		ids, records, found := make([]string, n), make([]push.User, n), make([]*push.User, n)
 		want := make([]crowd.User, n)
 		for i := range ids {
 			want[i] = c.User(from + i)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/local"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // App is the name of a fleet's app, or of the first of its apps, as messages name
@@ -55,7 +55,7 @@ type Options struct {
 
 // StatusReader reads the status rows of ids, aligned with them.
 type StatusReader interface {
-	Read(ctx context.Context, ids []string) ([][]pipeline.Row, error)
+	Read(ctx context.Context, ids []string) ([][]push.Row, error)
 }
 
 // Lane is the name of the one lane of a fleet, and Topic its topic, unless

@@ -13,7 +13,8 @@ import (
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -28,10 +29,10 @@ type Want struct {
 	// Copy is set for a second record of an id: it has no outcome of its own.
 	Copy bool
 	// Outcomes that the notification may end with; none = any final one.
-	Outcomes []pipeline.Outcome
+	Outcomes []push.Outcome
 	// Reason code that its rows must have, without the detail behind it; empty
 	// = any. A dead letter's copy in the DLQ must have it too.
-	Reason pipeline.Reason
+	Reason push.Reason
 	// Detail that stands behind the reason; empty = any.
 	Detail string
 	// Unsent is set for what no provider may ever see.
@@ -51,26 +52,26 @@ const headerNumber = "fleet-record"
 
 // WantOf is what the crowd means by a fate.
 func WantOf(fate crowd.Fate) Want {
-	one := func(o ...pipeline.Outcome) []pipeline.Outcome { return o }
+	one := func(o ...push.Outcome) []push.Outcome { return o }
 	switch fate {
 	case crowd.IsCopy:
 		return Want{Copy: true}
 	case crowd.Reaches:
-		return Want{Outcomes: one(pipeline.OutcomeDelivered)}
+		return Want{Outcomes: one(push.OutcomeDelivered)}
 	case crowd.MayExpire:
-		return Want{Outcomes: one(pipeline.OutcomeDelivered, pipeline.OutcomeExpired)}
+		return Want{Outcomes: one(push.OutcomeDelivered, push.OutcomeExpired)}
 	case crowd.MayBeLimited:
-		return Want{Outcomes: one(pipeline.OutcomeDelivered, pipeline.OutcomeSuppressed), Limited: true}
+		return Want{Outcomes: one(push.OutcomeDelivered, push.OutcomeSuppressed), Limited: true}
 	case crowd.DeadEnds:
-		return Want{Outcomes: one(pipeline.OutcomeFailed, pipeline.OutcomeSuppressed)}
+		return Want{Outcomes: one(push.OutcomeFailed, push.OutcomeSuppressed)}
 	case crowd.Expires:
-		return Want{Outcomes: one(pipeline.OutcomeExpired), Reason: pipeline.PastExpiry, Unsent: true}
+		return Want{Outcomes: one(push.OutcomeExpired), Reason: push.PastExpiry, Unsent: true}
 	case crowd.DeadLetters:
-		return Want{Outcomes: one(pipeline.OutcomeDeadLettered), Unsent: true}
+		return Want{Outcomes: one(push.OutcomeDeadLettered), Unsent: true}
 	case crowd.HasNoDevice:
-		return Want{Outcomes: one(pipeline.OutcomeSuppressed), Reason: pipeline.NoDevice, Unsent: true}
+		return Want{Outcomes: one(push.OutcomeSuppressed), Reason: push.NoDevice, Unsent: true}
 	}
-	return Want{Outcomes: one(pipeline.OutcomeSuppressed), Unsent: true} // opted out
+	return Want{Outcomes: one(push.OutcomeSuppressed), Unsent: true} // opted out
 }
 
 // FromCrowd makes up n records.
@@ -124,8 +125,8 @@ func (f *Fleet) FillFilter(ctx context.Context, records []Record) (full bool, er
 	}
 	ids := make([]string, 0, len(records))
 	for _, r := range records {
-		var m pipeline.Message
-		if pipeline.Decode(r.Value, &m); m.ID != "" {
+		var m push.Message
+		if decode.Message(r.Value, &m); m.ID != "" {
 			ids = append(ids, m.ID)
 		}
 	}
@@ -181,7 +182,7 @@ func (f *Fleet) OptOut(ctx context.Context, ids []string) error {
 	}
 	defer w.Close()
 	for _, id := range ids {
-		if err := client.SetPreferences(ctx, id, pipeline.Preferences{OptOutAll: true}); err != nil {
+		if err := client.SetPreferences(ctx, id, push.Preferences{OptOutAll: true}); err != nil {
 			return fmt.Errorf("opting out: %w", err)
 		}
 	}

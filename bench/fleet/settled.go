@@ -11,7 +11,8 @@ import (
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -33,11 +34,11 @@ func (f *Fleet) Unsettled(ctx context.Context, cassandra string) (passed int64, 
 		if r.Offset >= committed[r.Partition] {
 			return
 		}
-		var m pipeline.Message
-		pipeline.Decode(r.Value, &m) // an unusable record has a place instead of an id
+		var m push.Message
+		decode.Message(r.Value, &m) // an unusable record has a place instead of an id
 		id := strings.Clone(m.ID)
 		if id == "" {
-			id = pipeline.PlaceID(f.topic(), r.Partition, r.Offset)
+			id = push.PlaceID(f.topic(), r.Partition, r.Offset)
 		}
 		ids = append(ids, id)
 	})

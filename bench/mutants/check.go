@@ -14,8 +14,9 @@ import (
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // Invariant names what a run violated, as README.md lists them.
@@ -213,7 +214,7 @@ func (w *world) checkRepeats(r *fleet.Report) (found []Finding) {
 
 // tracked is a record whose commit is compared with its outcome.
 type tracked struct {
-	partition pipeline.Partition
+	partition push.Partition
 	offset    int64
 	id        string
 	step      int16
@@ -264,11 +265,11 @@ func (w *world) records(ctx context.Context) (list []tracked, err error) {
 			continue
 		}
 		err := fleet.ReadTopic(ctx, options, topic, func(r kafka.Record) {
-			t := tracked{partition: pipeline.Partition{Topic: topic, ID: r.Partition}, offset: r.Offset}
-			var m pipeline.Message
-			pipeline.Decode(r.Value, &m)
+			t := tracked{partition: push.Partition{Topic: topic, ID: r.Partition}, offset: r.Offset}
+			var m push.Message
+			decode.Message(r.Value, &m)
 			if t.id = strings.Clone(m.ID); t.id == "" {
-				t.id = pipeline.PlaceID(topic, r.Partition, r.Offset)
+				t.id = push.PlaceID(topic, r.Partition, r.Offset)
 			}
 			if topic != fleet.Topic {
 				attempt, _ := strconv.Atoi(r.Headers["pf-attempt"])

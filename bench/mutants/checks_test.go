@@ -13,7 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The checks of these worlds notice what they are there for, and nothing else.
@@ -47,7 +47,7 @@ func TestPeak(t *testing.T) {
 // that but DELIVERED.
 func TestRowAfter(t *testing.T) {
 	s := &Store{durable: map[string]map[rowKey]time.Time{"n": {
-		{"a", 0, pipeline.StateRetrying}: at(10), {"a", 1, pipeline.StateDelivered}: at(50), {"b", 0, pipeline.StateRetrying}: at(10)}}}
+		{"a", 0, push.StateRetrying}: at(10), {"a", 1, push.StateDelivered}: at(50), {"b", 0, push.StateRetrying}: at(10)}}}
 	for _, tt := range []struct {
 		why      string
 		device   string
@@ -135,12 +135,12 @@ func TestOneUnknownExcusesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	store.durable["n1"] = map[rowKey]time.Time{{"a", 0, pipeline.StateUnknown}: at(0), {"b", 0, pipeline.StateFailed}: at(0)}
-	store.durable["n2"] = map[rowKey]time.Time{{"a", 0, pipeline.StateFailed}: at(0)}
+	store.durable["n1"] = map[rowKey]time.Time{{"a", 0, push.StateUnknown}: at(0), {"b", 0, push.StateFailed}: at(0)}
+	store.durable["n2"] = map[rowKey]time.Time{{"a", 0, push.StateFailed}: at(0)}
 	lane := func(mode, ambiguous string) *world {
 		c := configs.Default()
 		c.Lanes[0].Mode, c.Lanes[0].Ambiguous = mode, ambiguous
-		return &world{Fleet: &fleet.Fleet{Config: c}, store: store, report: &fleet.Report{Outcomes: map[pipeline.Outcome]int{pipeline.OutcomeUnknown: 1}}}
+		return &world{Fleet: &fleet.Fleet{Config: c}, store: store, report: &fleet.Report{Outcomes: map[push.Outcome]int{push.OutcomeUnknown: 1}}}
 	}
 	accepted := func(id, device string) string {
 		return id + " (push.main/0/1) was accepted 1 times for device " + device + ", and its row says otherwise: [...]"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // commit is one committed offset, and when the broker took it.
@@ -27,13 +27,13 @@ type commitLog struct {
 	ended  sync.WaitGroup
 
 	mu   sync.Mutex
-	seen map[pipeline.Partition][]commit
+	seen map[push.Partition][]commit
 }
 
 const commitPause = 5 * time.Millisecond
 
 func followCommits(k *embedded.Kafka, groups ...string) *commitLog {
-	l := &commitLog{kafka: k, groups: groups, stop: make(chan struct{}), seen: make(map[pipeline.Partition][]commit)}
+	l := &commitLog{kafka: k, groups: groups, stop: make(chan struct{}), seen: make(map[push.Partition][]commit)}
 	l.ended.Go(func() {
 		ticker := time.NewTicker(commitPause)
 		defer ticker.Stop()
@@ -59,7 +59,7 @@ func (l *commitLog) look() {
 		l.mu.Lock()
 		for topic, partitions := range info.Commits {
 			for id, c := range partitions {
-				p := pipeline.Partition{Topic: topic, ID: id}
+				p := push.Partition{Topic: topic, ID: id}
 				if list := l.seen[p]; len(list) == 0 || list[len(list)-1].offset != c.Offset {
 					l.seen[p] = append(list, commit{c.At, c.Offset})
 				}
@@ -76,7 +76,7 @@ func (l *commitLog) close() {
 }
 
 // all are the commits so far, by partition, in order.
-func (l *commitLog) all() map[pipeline.Partition][]commit {
+func (l *commitLog) all() map[push.Partition][]commit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	copied := maps.Clone(l.seen)

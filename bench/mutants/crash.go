@@ -21,8 +21,8 @@ import (
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Cell is one crash: a worker that kills itself at a point of a notification's
@@ -252,7 +252,7 @@ func (o *CellOutcome) run(ctx context.Context, programs fleet.Programs) (err err
 		return err
 	}
 	o.Wrong = append(found, o.compare(w, p)...)
-	o.Repeated, o.Unknown = w.report.Resent, w.report.Outcomes[pipeline.OutcomeUnknown]
+	o.Repeated, o.Unknown = w.report.Resent, w.report.Outcomes[push.OutcomeUnknown]
 	return nil
 }
 
@@ -270,7 +270,7 @@ func cellOf(lane configs.Lane, records []fleet.Record) []fleet.Record {
 		case lane.Mode == effectivelyOnce:
 			r.Value = ownKey.ReplaceAll(r.Value, nil)
 		case lane.DropsAmbiguous() && len(r.Want.Outcomes) > 0 && !r.Want.Unsent:
-			r.Want.Outcomes = append(slices.Clone(r.Want.Outcomes), pipeline.OutcomeUnknown)
+			r.Want.Outcomes = append(slices.Clone(r.Want.Outcomes), push.OutcomeUnknown)
 		}
 	}
 	return records

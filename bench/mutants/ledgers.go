@@ -16,7 +16,8 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // harness holds the run against the chaos harness's checker, which shares no
@@ -72,8 +73,8 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 		ends := make(map[int32]int64)
 		err := fleet.ReadTopic(ctx, options, topic, func(r kafka.Record) {
 			ends[r.Partition] = r.Offset + 1
-			var m pipeline.Message
-			pipeline.Decode(r.Value, &m)
+			var m push.Message
+			decode.Message(r.Value, &m)
 			id, origin := strings.Clone(m.ID), topic+"/"+strconv.Itoa(int(r.Partition))+"/"+strconv.FormatInt(r.Offset, 10)
 			if kind != 0 {
 				if known := byOrigin[r.Headers["pf-origin"]]; known != "" {
@@ -84,7 +85,7 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 				return
 			}
 			if id == "" {
-				id = pipeline.PlaceID(topic, r.Partition, r.Offset)
+				id = push.PlaceID(topic, r.Partition, r.Offset)
 			}
 			byOrigin[origin] = id
 			p := w.produced(r, id)
@@ -107,7 +108,7 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 			w.readMarks(l)
 		}
 		for id, end := range ends {
-			p := pipeline.Partition{Topic: topic, ID: id}
+			p := push.Partition{Topic: topic, ID: id}
 			l.Offsets.Entries = append(l.Offsets.Entries, samples(p, commits[p], end, kind != 0)...)
 		}
 	}
@@ -182,14 +183,14 @@ func (w *world) about(p *invariants.Produced, t crowd.Targets) {
 }
 
 // outcomes are the checker's words for the worker's.
-var outcomes = map[pipeline.Outcome]invariants.Outcome{
-	pipeline.OutcomeDelivered: invariants.Outcome(invariants.Delivered), pipeline.OutcomeFailed: invariants.Outcome(invariants.Failed),
-	pipeline.OutcomeExpired: invariants.Outcome(invariants.Expired), pipeline.OutcomeSuppressed: invariants.Outcome(invariants.Suppressed),
-	pipeline.OutcomeDeadLettered: invariants.Outcome(invariants.DeadLettered), pipeline.OutcomeUnknown: invariants.Outcome(invariants.Unknown),
+var outcomes = map[push.Outcome]invariants.Outcome{
+	push.OutcomeDelivered: invariants.Outcome(invariants.Delivered), push.OutcomeFailed: invariants.Outcome(invariants.Failed),
+	push.OutcomeExpired: invariants.Outcome(invariants.Expired), push.OutcomeSuppressed: invariants.Outcome(invariants.Suppressed),
+	push.OutcomeDeadLettered: invariants.Outcome(invariants.DeadLettered), push.OutcomeUnknown: invariants.Outcome(invariants.Unknown),
 }
 
 // samples are the commits of a partition, and how it stands in the end.
-func samples(p pipeline.Partition, commits []commit, end int64, waits bool) (list []invariants.Sample) {
+func samples(p push.Partition, commits []commit, end int64, waits bool) (list []invariants.Sample) {
 	place, at, committed := invariants.Partition{Topic: p.Topic, ID: p.ID}, time.Now(), int64(0)
 	for _, c := range commits {
 		committed = c.offset

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // checkExposed: at no time more pushes are accepted without a durable row than
@@ -75,7 +75,7 @@ func (s *Store) rowAfter(p invariants.Pair, accepted time.Time) (first time.Time
 			continue
 		}
 		if at.Before(accepted) {
-			if k.state != pipeline.StateDelivered {
+			if k.state != push.StateDelivered {
 				continue
 			}
 			at = accepted

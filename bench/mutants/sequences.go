@@ -17,8 +17,9 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -62,7 +63,7 @@ func leavers(w *world) {
 	others := 0
 	for i := range w.produce {
 		r := &w.produce[i]
-		if !slices.Equal(r.Want.Outcomes, []pipeline.Outcome{pipeline.OutcomeDelivered}) {
+		if !slices.Equal(r.Want.Outcomes, []push.Outcome{push.OutcomeDelivered}) {
 			continue
 		}
 		user := string(r.Key)
@@ -71,7 +72,7 @@ func leavers(w *world) {
 			others++
 		}
 		if w.leaves[user] {
-			r.Want.Outcomes = append(slices.Clone(r.Want.Outcomes), pipeline.OutcomeSuppressed)
+			r.Want.Outcomes = append(slices.Clone(r.Want.Outcomes), push.OutcomeSuppressed)
 		}
 	}
 }
@@ -179,8 +180,8 @@ func (w *world) checkLate() (found []Finding) {
 	}
 	messages := make(map[string]message)
 	for i := range w.produce {
-		var m pipeline.Message
-		if pipeline.Decode(w.produce[i].Value, &m); m.ID != "" {
+		var m push.Message
+		if decode.Message(w.produce[i].Value, &m); m.ID != "" {
 			messages[m.ID] = message{m.ExpiresAt, string(w.produce[i].Key)}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -38,7 +38,7 @@ type Store struct {
 type rowKey struct {
 	device string
 	step   int16
-	state  pipeline.State
+	state  push.State
 }
 
 // Death is what a worker said before it killed itself.
@@ -126,7 +126,7 @@ func (s *Store) Hang(hang bool) {
 }
 
 // Read returns the rows of ids, aligned with them.
-func (s *Store) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
+func (s *Store) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
 	return s.memory.Read(ctx, ids)
 }
 
@@ -143,7 +143,7 @@ func (s *Store) deliveredAt(id, device string) (first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, at := range s.durable[id] {
-		if k.device == device && k.state == pipeline.StateDelivered && (first.IsZero() || at.Before(first)) {
+		if k.device == device && k.state == push.StateDelivered && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
@@ -166,7 +166,7 @@ func (s *Store) endedAt(id string, step int16, devices []string, intended bool) 
 		if len(devices) > 0 && k.device != "" && !slices.Contains(devices, k.device) {
 			continue
 		}
-		switch own := k.step == step && (k.state == pipeline.StateSending) == intended; {
+		switch own := k.step == step && (k.state == push.StateSending) == intended; {
 		case own && k.device == "":
 			whole = latest(whole, at)
 		case own:
@@ -200,13 +200,13 @@ func (s *Store) intents() (all, open int) {
 	defer s.mu.Unlock()
 	for _, rows := range s.durable {
 		for k := range rows {
-			if k.state != pipeline.StateSending {
+			if k.state != push.StateSending {
 				continue
 			}
 			all++
 			settled := false
 			for other := range rows {
-				settled = settled || other.device == k.device && other.state != pipeline.StateSending && other.step >= k.step
+				settled = settled || other.device == k.device && other.state != push.StateSending && other.step >= k.step
 			}
 			if !settled {
 				open++
@@ -222,10 +222,10 @@ func (s *Store) unknown(id, device string) bool {
 	defer s.mu.Unlock()
 	unknown := false
 	for k := range s.durable[id] {
-		if k.device == device && k.state == pipeline.StateDelivered {
+		if k.device == device && k.state == push.StateDelivered {
 			return false
 		}
-		unknown = unknown || k.device == device && k.state == pipeline.StateUnknown
+		unknown = unknown || k.device == device && k.state == push.StateUnknown
 	}
 	return unknown
 }
@@ -246,7 +246,7 @@ func (s *Store) answered(id, device string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.durable[id] {
-		if k.device == device && k.state != pipeline.StateSending && k.state != pipeline.StateUnknown {
+		if k.device == device && k.state != push.StateSending && k.state != push.StateUnknown {
 			return true
 		}
 	}
@@ -274,7 +274,7 @@ func (s *Store) up() error {
 type served struct{ store *Store }
 
 // Write makes rows durable.
-func (s *served) Write(rows []pipeline.Row, ok *bool) error {
+func (s *served) Write(rows []push.Row, ok *bool) error {
 	if err := s.store.up(); err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (s *served) Write(rows []pipeline.Row, ok *bool) error {
 }
 
 // Read answers a confirm read.
-func (s *served) Read(ids []string, rows *[][]pipeline.Row) (err error) {
+func (s *served) Read(ids []string, rows *[][]push.Row) (err error) {
 	if err := s.store.up(); err != nil {
 		return err
 	}

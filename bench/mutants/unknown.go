@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // unsure is one push that ended UNKNOWN.
@@ -69,12 +69,12 @@ func (s *Store) unsure() (list []unsure) {
 	defer s.mu.Unlock()
 	for id, rows := range s.durable {
 		for k, at := range rows {
-			if k.state != pipeline.StateUnknown {
+			if k.state != push.StateUnknown {
 				continue
 			}
 			u := unsure{Pair: invariants.Pair{ID: id, Device: k.device}, at: at}
 			for other, intended := range rows {
-				if other.device == k.device && other.state == pipeline.StateSending && !intended.After(at) && intended.After(u.intent) {
+				if other.device == k.device && other.state == push.StateSending && !intended.After(at) && intended.After(u.intent) {
 					u.intent = intended
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // sendDeadline is how long a push may take: far longer than any answer of a
@@ -74,13 +75,13 @@ func (s *Spec) deliveries() ([]*pipeline.Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	message.PushType, message.Priority = pushType, pipeline.High // which is 10
+	message.PushType, message.Priority = pushType, push.High // which is 10
 	var all []*pipeline.Delivery
 	for _, d := range devices(s.Connections * s.Streams) {
 		all = append(all, &pipeline.Delivery{
 			Item: &pipeline.Item{Message: message},
-			Device: pipeline.Device{Platform: pipeline.APNS, Environment: pipeline.Production, Token: d.token,
-				Hash: pipeline.DeviceHash(pipeline.APNS, d.token)},
+			Device: push.Device{Platform: push.APNS, Environment: push.Production, Token: d.token,
+				Hash: push.DeviceHash(push.APNS, d.token)},
 			Expires: time.Unix(expiration, 0),
 		})
 	}
@@ -105,9 +106,9 @@ func readPayload(body string) (p parts, err error) {
 }
 
 // messageOf is the message that becomes a payload.
-func messageOf(body string) (pipeline.Message, error) {
+func messageOf(body string) (push.Message, error) {
 	p, err := readPayload(body)
-	return pipeline.Message{ID: p.ID, Title: p.APS.Alert.Title, Body: p.APS.Alert.Body, Sound: p.APS.Sound, ThreadID: p.APS.ThreadID}, err
+	return push.Message{ID: p.ID, Title: p.APS.Alert.Title, Body: p.APS.Alert.Body, Sound: p.APS.Sound, ThreadID: p.APS.ThreadID}, err
 }
 
 // dispatch submits what waits until it is told to stop and all is back.
@@ -119,7 +120,7 @@ func (o *oursAPNS) dispatch() {
 		}
 		deadline := time.Now().Add(sendDeadline)
 		for _, d := range group {
-			d.Result, d.Deadline = pipeline.Result{}, deadline
+			d.Result, d.Deadline = push.Result{}, deadline
 		}
 		// There is always room for all of them.
 		if n, err := o.provider.Submit(context.Background(), group, o.done); err != nil {
@@ -156,7 +157,7 @@ func (o *oursAPNS) done(ds []*pipeline.Delivery) {
 	now := time.Now()
 	answered := 0
 	for _, d := range ds {
-		if d.Result.Class != pipeline.Delivered {
+		if d.Result.Class != push.Delivered {
 			o.counts.fail(fmt.Errorf("%v: %s", d.Result.Class, d.Result.Reason))
 			o.stopping.Store(true) // the measurement has failed
 			continue

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // ledger is the simulator's, by which the worker's word is judged.
@@ -70,10 +70,10 @@ func (c *found) push(id, device string, accepted int) {
 }
 
 // row notes which of a notification's devices have a row that says DELIVERED.
-func (c *found) row(id string, live []string, rows []pipeline.Row) {
+func (c *found) row(id string, live []string, rows []push.Row) {
 	told := map[string]bool{}
 	for _, r := range rows {
-		if r.State == pipeline.StateDelivered && r.ID == id {
+		if r.State == push.StateDelivered && r.ID == id {
 			told[r.Device] = true
 		}
 	}

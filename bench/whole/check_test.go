@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // pair is one notification on one device.
@@ -18,7 +18,7 @@ type pair struct{ id, device string }
 // seen is a ledger and a status store of what a test says.
 type seen struct {
 	accepted map[pair]int
-	rows     map[string][]pipeline.Row
+	rows     map[string][]push.Row
 	away     error // of the status store
 }
 
@@ -31,8 +31,8 @@ func (s *seen) Totals() (t sim.Totals) {
 	return t
 }
 
-func (s *seen) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
-	found := make([][]pipeline.Row, len(ids))
+func (s *seen) Read(_ context.Context, ids []string) ([][]push.Row, error) {
+	found := make([][]push.Row, len(ids))
 	for i, id := range ids {
 		found[i] = s.rows[id]
 	}
@@ -47,7 +47,7 @@ func aRun(t *testing.T) (*backlog, *seen, []pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, s := &backlog{people: people}, &seen{accepted: map[pair]int{}, rows: map[string][]pipeline.Row{}}
+	b, s := &backlog{people: people}, &seen{accepted: map[pair]int{}, rows: map[string][]push.Row{}}
 	b.next(people.Records(), checkGroup+100, 0)
 	var all []pair
 	for i, id := range b.ids {
@@ -55,7 +55,7 @@ func aRun(t *testing.T) (*backlog, *seen, []pair) {
 			p := pair{id, device}
 			all = append(all, p)
 			s.accepted[p] = 1
-			s.rows[id] = append(s.rows[id], pipeline.Row{ID: id, Device: device, State: pipeline.StateDelivered})
+			s.rows[id] = append(s.rows[id], push.Row{ID: id, Device: device, State: push.StateDelivered})
 		}
 	}
 	if len(all) <= len(b.ids) {
@@ -96,12 +96,12 @@ func TestCheckNotices(t *testing.T) {
 			found{strange: 1}, "for the devices that they were for"},
 		"no row": {func(s *seen, p pair) { s.rows[p.id] = s.rows[p.id][:len(s.rows[p.id])-1] },
 			found{rowless: 1}, "no row"},
-		"a row that does not say DELIVERED": {func(s *seen, p pair) { s.rows[p.id][0].State = pipeline.StateRetrying },
+		"a row that does not say DELIVERED": {func(s *seen, p pair) { s.rows[p.id][0].State = push.StateRetrying },
 			found{rowless: 1}, "no row"},
 		"a row for all of the item, and none of the device": {func(s *seen, p pair) { s.rows[p.id][0].Device = "" },
 			found{rowless: 1, strangeRows: 1}, "no row"},
 		"a row of another device": {func(s *seen, p pair) {
-			s.rows[p.id] = append(s.rows[p.id], pipeline.Row{ID: p.id, Device: "other", State: pipeline.StateDelivered})
+			s.rows[p.id] = append(s.rows[p.id], push.Row{ID: p.id, Device: "other", State: push.StateDelivered})
 		}, found{strangeRows: 1}, "none of its user's"},
 	} {
 		t.Run(why, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // TestSmallRun: the measurement itself works, with everything that can be
@@ -102,8 +103,8 @@ func TestConfirmsAreSpread(t *testing.T) {
 				t.Errorf("%v: %d of %d are to be confirmed, want %d", share, len(confirm), len(records), want)
 			}
 			for i, r := range records {
-				var m pipeline.Message
-				if pipeline.Decode(r.Value, &m); m.ID != b.ids[from+i] || m.UserID != people.User(int(b.users[from+i])).ID {
+				var m push.Message
+				if decode.Message(r.Value, &m); m.ID != b.ids[from+i] || m.UserID != people.User(int(b.users[from+i])).ID {
 					t.Fatalf("record %d is %s for %s", from+i, m.ID, m.UserID)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/users"
@@ -26,7 +26,7 @@ const connectTime = 15 * time.Second
 
 // statusReader is the status store as the commands look into it.
 type statusReader interface {
-	Read(ctx context.Context, ids []string) ([][]pipeline.Row, error)
+	Read(ctx context.Context, ids []string) ([][]push.Row, error)
 }
 
 // app is what the commands of one run share. Connections are made when a
@@ -274,7 +274,7 @@ func (a *app) user(ctx context.Context, id string) (*users.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Quarantine&pipeline.RecordUnread != 0 {
+	if u.Quarantine&push.RecordUnread != 0 {
 		return nil, fmt.Errorf("the record of user %s cannot be read: the registry rebuilds it from %s, if it is running", terminal.Word(id), kafka.UsersTopic)
 	}
 	return &u, nil

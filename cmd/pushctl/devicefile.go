@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -44,7 +44,7 @@ var (
 
 // registration checks a device by every rule. Lines without a time get at.
 func (d *deviceLine) registration(at time.Time) (users.Registration, error) {
-	platform, ok := pipeline.ParsePlatform(d.Platform)
+	platform, ok := push.ParsePlatform(d.Platform)
 	if !ok {
 		return users.Registration{}, errPlatform
 	}
@@ -58,7 +58,7 @@ func (d *deviceLine) registration(at time.Time) (users.Registration, error) {
 	case at.IsZero():
 		return users.Registration{}, errTimeMissing
 	}
-	r := users.Registration{User: d.UserID, Device: pipeline.Device{Platform: platform, Environment: d.Environment,
+	r := users.Registration{User: d.UserID, Device: push.Device{Platform: platform, Environment: d.Environment,
 		App: d.App, Token: d.Token, Locale: d.Locale, RegisteredAt: at}}
 	return r, r.Check()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -134,7 +134,7 @@ func (a *app) showDevices(ctx context.Context, id string) error {
 }
 
 func explainDevices(id string, u *users.Profile) terminal.Answer {
-	value := devicesAnswer{UserID: id, Devices: []deviceRow{}, Dropped: u.Dropped, Unreadable: u.Quarantine&pipeline.DeviceUnread != 0}
+	value := devicesAnswer{UserID: id, Devices: []deviceRow{}, Dropped: u.Dropped, Unreadable: u.Quarantine&push.DeviceUnread != 0}
 	t := terminal.Table{Columns: []string{"hash", "platform", "environment", "app", "locale", "registered at"}}
 	for _, d := range u.Devices {
 		r := deviceRow{Hash: d.Hash, Platform: d.Platform.String(), Environment: d.Environment, App: d.App, Locale: d.Locale, RegisteredAt: d.RegisteredAt.UTC()}

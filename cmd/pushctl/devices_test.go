@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 var (
@@ -168,7 +168,7 @@ func TestDevicesAndPreferences(t *testing.T) {
 	}
 	exit, stdout, stderr := f.run(appleToken+"\n", "devices", "add", "--user", "u1", "--platform", "apns", "--app", "shop",
 		"--environment", "sandbox", "--registered-at", when, "--token-file", "-", "-o", "json")
-	hash := pipeline.DeviceHash(pipeline.APNS, appleToken)
+	hash := push.DeviceHash(push.APNS, appleToken)
 	if exit != exitDone || !strings.Contains(stdout, `"hash": "`+hash+`"`) {
 		t.Fatalf("add: exit status %d: %s %s", exit, stdout, stderr)
 	}
@@ -188,7 +188,7 @@ func TestDevicesAndPreferences(t *testing.T) {
 	}
 	f.ok("devices", "rm", "u1", hash)
 	f.until([]string{`"platform": "fcm"`, "!" + hash}, "devices", "get", "u1", "-o", "json")
-	if stdout := f.ok("devices", "rm", "u1", "--all", "-o", "json"); !strings.Contains(stdout, pipeline.DeviceHash(pipeline.FCM, googleToken)) {
+	if stdout := f.ok("devices", "rm", "u1", "--all", "-o", "json"); !strings.Contains(stdout, push.DeviceHash(push.FCM, googleToken)) {
 		t.Errorf("rm --all: %s", stdout)
 	}
 	f.until([]string{"has no device"}, "devices", "get", "u1")

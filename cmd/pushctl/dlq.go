@@ -12,7 +12,8 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 func newDLQCommand(a *app) *cobra.Command {
@@ -24,9 +25,9 @@ func newDLQCommand(a *app) *cobra.Command {
 type letter struct {
 	*kafka.DeadLetter
 	lane    *configs.Lane
-	message pipeline.Message // what of it could be decoded
-	defect  *pipeline.Defect // why it could not be
-	mark    kafka.Mark       // what an operator did with it
+	message push.Message // what of it could be decoded
+	defect  *push.Defect // why it could not be
+	mark    kafka.Mark   // what an operator did with it
 	marked  bool
 }
 
@@ -34,9 +35,9 @@ func newLetter(lane *configs.Lane, d *kafka.DeadLetter, marks kafka.Marks) lette
 	l := letter{DeadLetter: d, lane: lane}
 	l.mark, l.marked = marks.Of(d)
 	if d.Value == nil {
-		l.defect = &pipeline.Defect{Reason: pipeline.EmptyValue}
+		l.defect = &push.Defect{Reason: push.EmptyValue}
 	} else {
-		l.defect = pipeline.Decode(d.Value, &l.message)
+		l.defect = decode.Message(d.Value, &l.message)
 	}
 	return l
 }
@@ -65,7 +66,7 @@ func (l *letter) providers() []string {
 	if len(l.Providers) > 0 {
 		return l.Providers
 	}
-	if p := l.message.Device.Platform; p != pipeline.NoPlatform {
+	if p := l.message.Device.Platform; p != push.NoPlatform {
 		return []string{p.String()}
 	}
 	return nil
@@ -73,7 +74,7 @@ func (l *letter) providers() []string {
 
 // lastAnswer is the provider's last word, of those whose retries are used up.
 func lastAnswer(l *letter) string {
-	if l.Reason == string(pipeline.RetriesUsed) {
+	if l.Reason == string(push.RetriesUsed) {
 		return l.Detail
 	}
 	return ""
@@ -81,14 +82,14 @@ func lastAnswer(l *letter) string {
 
 // statusID is what its status rows stand under; empty = not known.
 func (l *letter) statusID() string {
-	if l.message.ID != "" && l.defect == nil && l.Reason != string(pipeline.IDReused) {
+	if l.message.ID != "" && l.defect == nil && l.Reason != string(push.IDReused) {
 		return l.message.ID
 	}
 	topic, place, ok := cutTopic(l.Origin)
 	if !ok || l.Step() > 0 || l.Redrive > 0 {
 		return "" // it stands under the place of a later record
 	}
-	return pipeline.PlaceID(topic, place.Partition, place.Offset)
+	return push.PlaceID(topic, place.Partition, place.Offset)
 }
 
 // cutTopic parts "topic/partition/offset".

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // letterFilter picks dead letters. An empty list lets everything through; a
@@ -32,7 +32,7 @@ func (f *letterFilter) flags(flags *pflag.FlagSet) {
 // check finds words that could pass nothing.
 func (f *letterFilter) check() error {
 	for _, p := range f.providers {
-		if _, ok := pipeline.ParsePlatform(p); !ok {
+		if _, ok := push.ParsePlatform(p); !ok {
 			return usagef("--provider: %q is neither apns nor fcm", p)
 		}
 	}

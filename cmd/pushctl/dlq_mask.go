@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // plainFields are the fields of a message whose values say who it is for and
@@ -118,15 +118,15 @@ func maskedDevice(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &d) != nil {
 		return measured(raw)
 	}
-	p, ok := pipeline.ParsePlatform(d.Platform)
+	p, ok := push.ParsePlatform(d.Platform)
 	if !ok || d.Token == "" {
 		return measured(raw)
 	}
 	words := []string{p.String()}
-	if d.Environment == pipeline.Production || d.Environment == pipeline.Sandbox {
+	if d.Environment == push.Production || d.Environment == push.Sandbox {
 		words = append(words, d.Environment)
 	}
-	return strings.Join(append(words, pipeline.DeviceHash(p, d.Token)), " ")
+	return strings.Join(append(words, push.DeviceHash(p, d.Token)), " ")
 }
 
 // revealedValue is a dead letter's value as it is: indented if it is JSON, and

@@ -14,14 +14,15 @@ import (
 
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // dead is one dead letter to make; what is empty gets an ordinary value.
 type dead struct {
 	id, app, sender, value string
-	reason                 pipeline.Reason
+	reason                 push.Reason
 	detail                 string
-	platform               pipeline.Platform
+	platform               push.Platform
 	age                    time.Duration // since it was first seen
 	redrive                int
 	lane                   string // its topic
@@ -48,19 +49,19 @@ func (f *fleet) deadLetter(list ...dead) {
 			d.value = fmt.Sprintf(`{"id":%q,"app":%q,"user_id":"u1","sender_id":%q,"title":%q,"body":"b","data":{"otp":"4711"}}`, d.id, d.app, d.sender, secretText)
 		}
 		if d.reason == "" {
-			d.reason = pipeline.RetriesUsed
+			d.reason = push.RetriesUsed
 		}
-		it := &pipeline.Item{Partition: pipeline.Partition{Topic: d.lane, ID: 1}, Offset: 17, FirstSeen: time.Now().Add(-d.age), Redrive: d.redrive,
+		it := &pipeline.Item{Partition: push.Partition{Topic: d.lane, ID: 1}, Offset: 17, FirstSeen: time.Now().Add(-d.age), Redrive: d.redrive,
 			Key: []byte("u1"), Value: []byte(d.value), Trace: []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("00-ab")}, {Key: "x-own", Value: []byte(secretText)}}}
 		if d.value == "nil" {
 			it.Value = nil
 		}
 		h := pipeline.Handover{To: pipeline.ToDLQ, Item: it, Reason: d.reason, Detail: d.detail}
-		if d.reason == pipeline.RetriesUsed {
+		if d.reason == push.RetriesUsed {
 			h.Attempt, h.Devices = 3, []string{"hash-of-a-token1"}
 		}
-		if d.platform != pipeline.NoPlatform {
-			h.Providers = []pipeline.Platform{d.platform}
+		if d.platform != push.NoPlatform {
+			h.Providers = []push.Platform{d.platform}
 		}
 		p, err := kafka.NewProducer(kafka.Options{Brokers: f.kafka.Addrs()}, kafka.ProducerOptions{Topic: d.lane, Tiers: []kafka.Tier{{Name: "30s", Delay: 30 * time.Second}}})
 		if err != nil {
@@ -105,10 +106,10 @@ func TestDLQLsPicks(t *testing.T) {
 		t.Errorf("an empty DLQ: %s", out)
 	}
 	f.deadLetter(
-		dead{id: "n1", platform: pipeline.FCM, detail: "UNAVAILABLE"},
-		dead{id: "n2", platform: pipeline.APNS, detail: "ServiceUnavailable", sender: "orders"},
-		dead{id: "n3", app: "bank", reason: pipeline.UnknownApp},
-		dead{id: "n4", lane: "push.critical", reason: pipeline.BadValue, detail: "title", value: `{"id":"n4","app":"shop","device":{"platform":"apns","token":"` + secretToken + `"},"title":"` + secretText + `","priority":"x"}`},
+		dead{id: "n1", platform: push.FCM, detail: "UNAVAILABLE"},
+		dead{id: "n2", platform: push.APNS, detail: "ServiceUnavailable", sender: "orders"},
+		dead{id: "n3", app: "bank", reason: push.UnknownApp},
+		dead{id: "n4", lane: "push.critical", reason: push.BadValue, detail: "title", value: `{"id":"n4","app":"shop","device":{"platform":"apns","token":"` + secretToken + `"},"title":"` + secretText + `","priority":"x"}`},
 	)
 	between := time.Now()
 	time.Sleep(2 * time.Millisecond)
@@ -174,8 +175,8 @@ func TestDLQMasks(t *testing.T) {
 	f.deadLetter(
 		dead{id: "n1"},
 		dead{id: "n2", value: `{"id":"n2","app":"shop","device":{"platform":"apns","environment":"sandbox","token":"` + secretToken + `"},"title":"` + secretText + `","apns":{"payload":{"x":"` + secretText + `"}},"unknown":"` + secretText + `","badge":3}`},
-		dead{id: "n3", reason: pipeline.BadJSON, value: `{"id":"n3","title":"` + secretText + `","device":{"token":"` + secretToken + `"`},
-		dead{id: "n4", reason: pipeline.WrongType, value: `{"id":{"x":"` + secretText + `"},"app":["` + secretText + `"],"type":"` + strings.Repeat(secretText, 10) + `"}`},
+		dead{id: "n3", reason: push.BadJSON, value: `{"id":"n3","title":"` + secretText + `","device":{"token":"` + secretToken + `"`},
+		dead{id: "n4", reason: push.WrongType, value: `{"id":{"x":"` + secretText + `"},"app":["` + secretText + `"],"type":"` + strings.Repeat(secretText, 10) + `"}`},
 	)
 	places := []string{}
 	for _, r := range f.ls() {
@@ -207,7 +208,7 @@ func TestDLQMasks(t *testing.T) {
 		}
 	}
 	out := f.ok("dlq", "show", "n2")
-	for _, want := range []string{"apns sandbox " + pipeline.DeviceHash(pipeline.APNS, secretToken), "<17 characters>", "<object of 37 bytes>", "badge", "place         push.transactional.dlq/",
+	for _, want := range []string{"apns sandbox " + push.DeviceHash(push.APNS, secretToken), "<17 characters>", "<object of 37 bytes>", "badge", "place         push.transactional.dlq/",
 		"key           <2 bytes>", "header        pf-origin: push.transactional/1/17", "header        x-own: <17 bytes>", "header        traceparent: 00-ab", "the last retry was used", "attempts      3", "status        pushctl status n2"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("dlq show n2 has not %q:\n%s", want, out)
@@ -218,7 +219,7 @@ func TestDLQMasks(t *testing.T) {
 		t.Errorf("what is no JSON is not quoted:\n%s", out)
 	}
 	// A record whose id cannot be read is known by its first place.
-	if out = f.ok("dlq", "show", pipeline.PlaceID(laneTopic, 1, 17)); !strings.Contains(out, places[2]) || !strings.Contains(out, "<123 bytes that are not a JSON object>") {
+	if out = f.ok("dlq", "show", push.PlaceID(laneTopic, 1, 17)); !strings.Contains(out, places[2]) || !strings.Contains(out, "<123 bytes that are not a JSON object>") {
 		t.Errorf("by the id of its place:\n%s", out)
 	}
 	for _, word := range []string{"n9", "push.transactional.dlq/0/999", "push.critical.dlq/7/0"} {
@@ -231,10 +232,10 @@ func TestDLQMasks(t *testing.T) {
 func TestDLQStats(t *testing.T) {
 	f := startFleet(t, true)
 	f.deadLetter(
-		dead{id: "n1", platform: pipeline.FCM, detail: "UNAVAILABLE"},
-		dead{id: "n2", platform: pipeline.FCM, detail: "UNAVAILABLE", age: 48 * time.Hour},
-		dead{id: "n3", platform: pipeline.APNS, detail: "Shutdown"},
-		dead{id: "n4", app: "bank", reason: pipeline.UnknownApp, lane: "push.critical"},
+		dead{id: "n1", platform: push.FCM, detail: "UNAVAILABLE"},
+		dead{id: "n2", platform: push.FCM, detail: "UNAVAILABLE", age: 48 * time.Hour},
+		dead{id: "n3", platform: push.APNS, detail: "Shutdown"},
+		dead{id: "n4", app: "bank", reason: push.UnknownApp, lane: "push.critical"},
 	)
 	f.ok("dlq", "dismiss", "--id", "n3", "--yes")
 	var s statsAnswer
@@ -267,14 +268,14 @@ func TestDLQStats(t *testing.T) {
 func TestDLQRedriveSaysAndDoes(t *testing.T) {
 	f := startFleet(t, true)
 	f.deadLetter(
-		dead{id: "n1", platform: pipeline.FCM, redrive: 1},
-		dead{id: "n2", platform: pipeline.APNS},
-		dead{id: "n3", age: 25 * time.Hour},                            // over the lane's greatest age
-		dead{id: "n4", age: 24*time.Hour - 10*time.Second},             // not yet, but before the retry tier lets it through
-		dead{id: "n5", redrive: 3},                                     // the fourth redrive
-		dead{id: "n6", reason: pipeline.BadJSON, value: `{"id":"n6",`}, // never usable
-		dead{id: "n7", reason: pipeline.TooLarge, value: "nil"},        // kept without its value
-		dead{id: "n8", age: 3 * time.Hour},                             // over --max-age
+		dead{id: "n1", platform: push.FCM, redrive: 1},
+		dead{id: "n2", platform: push.APNS},
+		dead{id: "n3", age: 25 * time.Hour},                        // over the lane's greatest age
+		dead{id: "n4", age: 24*time.Hour - 10*time.Second},         // not yet, but before the retry tier lets it through
+		dead{id: "n5", redrive: 3},                                 // the fourth redrive
+		dead{id: "n6", reason: push.BadJSON, value: `{"id":"n6",`}, // never usable
+		dead{id: "n7", reason: push.TooLarge, value: "nil"},        // kept without its value
+		dead{id: "n8", age: 3 * time.Hour},                         // over --max-age
 		dead{id: "n9", value: `{"id":"n9","app":"shop","user_id":"u1","title":"t","expires_at":"2020-01-01T00:00:00Z"}`},
 		dead{id: "n0", app: "elsewhere"}, // the filter leaves it out
 	)
@@ -351,7 +352,7 @@ func TestDLQRedriveSaysAndDoes(t *testing.T) {
 
 func TestDLQDismissAndPurge(t *testing.T) {
 	f := startFleet(t, true)
-	f.deadLetter(dead{id: "n1"}, dead{id: "n2", age: 25 * time.Hour}, dead{id: "n3", reason: pipeline.BadValue, detail: "title"})
+	f.deadLetter(dead{id: "n1"}, dead{id: "n2", age: 25 * time.Hour}, dead{id: "n3", reason: push.BadValue, detail: "title"})
 	var d dismissAnswer
 	f.decode(&d, "dlq", "dismiss", "--expired")
 	if !d.DryRun || d.Dismissed != 1 || len(f.ls()) != 3 {

@@ -18,8 +18,8 @@ import (
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // wholeFleet is real servers, a worker and a registry as operators run them,
@@ -177,7 +177,7 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 	w.check(w.Produce(w.waiting(), records))
 	w.check(w.AwaitDone(w.waiting()))
 	w.pushes("at first", 3)
-	if rows := w.open(); len(rows) != 7 || rows[0].Reason != string(pipeline.RetriesUsed) || rows[0].Detail != "TooManyRequests" || strings.Join(rows[0].Providers, "") != "apns" {
+	if rows := w.open(); len(rows) != 7 || rows[0].Reason != string(push.RetriesUsed) || rows[0].Detail != "TooManyRequests" || strings.Join(rows[0].Providers, "") != "apns" {
 		t.Fatalf("dead letters: %+v", rows)
 	}
 	if got := w.outcome(refused[0].id); got != "DEAD_LETTERED" {
@@ -191,7 +191,7 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 			w.check(json.Unmarshal([]byte(line), &told))
 		}
 	}
-	if told.State != "DEAD_LETTERED" || told.Reason != string(pipeline.RetriesUsed) || told.Provider != "apns" || told.Device != pipeline.DeviceHash(pipeline.APNS, refused[0].token) {
+	if told.State != "DEAD_LETTERED" || told.Reason != string(push.RetriesUsed) || told.Provider != "apns" || told.Device != push.DeviceHash(push.APNS, refused[0].token) {
 		t.Errorf("push.events says %+v", told)
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func newEventsCommand(a *app) *cobra.Command {
@@ -41,7 +42,7 @@ func (f *eventFilter) flags(flags *pflag.FlagSet) {
 
 func (f *eventFilter) check(a *app) error {
 	for _, p := range f.providers {
-		if _, ok := pipeline.ParsePlatform(p); !ok {
+		if _, ok := push.ParsePlatform(p); !ok {
 			return usagef("--provider: %q is neither apns nor fcm", p)
 		}
 	}

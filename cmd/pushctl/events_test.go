@@ -12,13 +12,14 @@ import (
 
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // ended is one end that a worker tells.
 type ended struct {
 	id, app, lane, device string
-	state                 pipeline.State
-	platform              pipeline.Platform
+	state                 push.State
+	platform              push.Platform
 	reason                string
 }
 
@@ -32,7 +33,7 @@ func (f *fleet) tell(e *pipeline.Events, list ...ended) {
 		g := e.Group(d.lane)
 		it := &pipeline.Item{}
 		it.ID, it.App, it.Type, it.SenderID = d.id, d.app, "promo", "orders"
-		g.Add(it, &pipeline.Row{ID: d.id, Device: d.device, State: d.state, At: now, Platform: d.platform, Reason: d.reason})
+		g.Add(it, &push.Row{ID: d.id, Device: d.device, State: d.state, At: now, Platform: d.platform, Reason: d.reason})
 		g.Count(now)
 	}
 	for _, value := range e.Take(now) {
@@ -57,14 +58,14 @@ func (f *fleet) append(topic string, records ...kafka.Record) {
 func told(f *fleet) {
 	a, b := pipeline.NewEvents("worker-a", time.Now()), pipeline.NewEvents("worker-b", time.Now())
 	f.tell(a,
-		ended{"n1", "shop", "transactional", "d1", pipeline.StateDelivered, pipeline.APNS, ""},
-		ended{"n2", "shop", "transactional", "d2", pipeline.StateDelivered, pipeline.FCM, ""},
-		ended{"n2", "shop", "transactional", "d3", pipeline.StateRetrying, pipeline.FCM, "UNAVAILABLE"},
-		ended{"n3", "bank", "critical", "", pipeline.StateDeadLettered, pipeline.NoPlatform, "wrong_type:title"},
+		ended{"n1", "shop", "transactional", "d1", push.StateDelivered, push.APNS, ""},
+		ended{"n2", "shop", "transactional", "d2", push.StateDelivered, push.FCM, ""},
+		ended{"n2", "shop", "transactional", "d3", push.StateRetrying, push.FCM, "UNAVAILABLE"},
+		ended{"n3", "bank", "critical", "", push.StateDeadLettered, push.NoPlatform, "wrong_type:title"},
 	)
 	f.tell(b,
-		ended{"n2", "shop", "transactional.retry", "d3", pipeline.StateFailed, pipeline.FCM, "UNREGISTERED"},
-		ended{"n4", "shop", "transactional", "d4", pipeline.StateDelivered, pipeline.APNS, ""},
+		ended{"n2", "shop", "transactional.retry", "d3", push.StateFailed, push.FCM, "UNREGISTERED"},
+		ended{"n4", "shop", "transactional", "d4", push.StateDelivered, push.APNS, ""},
 	)
 }
 

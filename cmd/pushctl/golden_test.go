@@ -10,7 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -34,19 +34,19 @@ func TestJSONKeysAreStable(t *testing.T) {
 		"topics ensure": {topics, `[{"topic":"push.users","state":"exists","differences":["kept"]}]`},
 		"lag": {explainLag([]lagRow{{Lane: "l", Group: "g", Topic: "t", Committed: &committed, End: 3, Lag: &lag}, {Topic: "t", Partition: 1}}),
 			`[{"lane":"l","group":"g","topic":"t","partition":0,"committed":1,"end":3,"lag":2},{"lane":"","group":"","topic":"t","partition":1,"committed":null,"end":0,"lag":null}]`},
-		"devices get": {explainDevices("u", &users.Profile{User: pipeline.User{Devices: []pipeline.Device{{Platform: pipeline.APNS, Environment: pipeline.Sandbox, App: "shop", Token: "SECRET", Hash: "h", Locale: "nl", RegisteredAt: at}}}, Dropped: 3, DroppedUpTo: at}),
+		"devices get": {explainDevices("u", &users.Profile{User: push.User{Devices: []push.Device{{Platform: push.APNS, Environment: push.Sandbox, App: "shop", Token: "SECRET", Hash: "h", Locale: "nl", RegisteredAt: at}}}, Dropped: 3, DroppedUpTo: at}),
 			`{"user_id":"u","devices":[{"hash":"h","platform":"apns","environment":"sandbox","app":"shop","locale":"nl","registered_at":"2026-11-21T08:30:00Z"}],"dropped":3,"dropped_up_to":"2026-11-21T08:30:00Z","unreadable":false}`},
 		"devices get, none": {explainDevices("u", &users.Profile{}), `{"user_id":"u","devices":[],"dropped":0,"unreadable":false}`},
 		"devices import":    {terminal.Answer{Value: importAnswer{Read: 3, Registered: 2, Refused: 1, Rules: map[string]int{"r": 1}, StoppedAt: 4}}, `{"read":3,"registered":2,"refused":1,"rules":{"r":1},"stopped_at_line":4}`},
 		"users quarantine ls": {explainQuarantine(map[string]users.Quarantined{"u/prefs": {User: "u", Reason: users.BrokenRule, Partition: 1, Offset: 2, Stands: true, AtMS: at.UnixMilli()}}, map[string]bool{"u/prefs": true}),
 			`[{"user_id":"u","part":"preferences","device":"","reason":"broken_rule","place":"push.users/1/2","stands":true,"at":"2026-11-21T08:30:00Z"}]`},
 		"users quarantine ls, none": {explainQuarantine(nil, nil), `[]`},
-		"prefs":                     {explainPrefs("u", pipeline.Preferences{Types: []string{"promo"}}), `{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"]}`},
+		"prefs":                     {explainPrefs("u", push.Preferences{Types: []string{"promo"}}), `{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"]}`},
 		"send": {terminal.Answer{Value: sendAnswer{Lane: "l", Topic: "t", Produced: 1, Notifications: []sentRow{{ID: "n", Outcome: "DELIVERED"}}}},
 			`{"lane":"l","topic":"t","produced":1,"refused":0,"notifications":[{"id":"n","outcome":"DELIVERED"}]}`},
 		"load": {terminal.Answer{Value: loadAnswer{Topic: "t", Produced: 10, Seconds: 1, Rate: 10, Wanted: 10, AckP50: 1.5, AckP99: 2.5, Fates: map[string]int{"reaches": 10}}},
 			`{"topic":"t","produced":10,"seconds":1,"rate":10,"wanted_rate":10,"ack_p50_ms":1.5,"ack_p99_ms":2.5,"fates":{"reaches":10}}`},
-		"status": {explainStatus("n", []pipeline.Row{{ID: "n", Device: "d", Step: 1, State: pipeline.StateFailed, At: at, Platform: pipeline.FCM, ProviderID: "p", Reason: "NOT_FOUND", UserHash: 255}}, storeTimes{time.Hour, time.Hour}, at),
+		"status": {explainStatus("n", []push.Row{{ID: "n", Device: "d", Step: 1, State: push.StateFailed, At: at, Platform: push.FCM, ProviderID: "p", Reason: "NOT_FOUND", UserHash: 255}}, storeTimes{time.Hour, time.Hour}, at),
 			`{"id":"n","outcome":"FAILED","meaning":"no device can ever get it","devices":[{"device":"d","provider":"fcm","state":"FAILED","since":"2026-11-21T08:30:00Z","step":1,"meaning":"NOT_FOUND, Google: there is no such project"}],` +
 				`"states":[{"at":"2026-11-21T08:30:00Z","step":1,"state":"FAILED","device":"d","provider":"fcm","provider_id":"p","reason":"NOT_FOUND","meaning":"Google: there is no such project","user_hash":"ff"}]}`},
 		"events stats": {(&eventStatsFlags{eventFilter: eventFilter{since: moment{Time: at}}, by: []string{"lane", "state"}}).explain(map[eventSum]int64{{Lane: "l", State: "FAILED"}: 3}),

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -82,10 +82,10 @@ func TestExitStatus(t *testing.T) {
 
 func TestExplainStatus(t *testing.T) {
 	at := time.Date(2026, 11, 21, 7, 30, 0, int(5*time.Millisecond), time.UTC)
-	rows := []pipeline.Row{ // as the store orders them: by device
-		{ID: "n1", Device: "aaaaaaaaaaaaaaaa", Step: 0, State: pipeline.StateRetrying, At: at, Platform: pipeline.APNS, Reason: "TooManyRequests", UserHash: 255},
-		{ID: "n1", Device: "aaaaaaaaaaaaaaaa", Step: 1, State: pipeline.StateDelivered, At: at.Add(31 * time.Second), Platform: pipeline.APNS, ProviderID: "apns-1", UserHash: 255},
-		{ID: "n1", Device: "bbbbbbbbbbbbbbbb", Step: 0, State: pipeline.StateFailed, At: at.Add(time.Second), Platform: pipeline.FCM, Reason: "UNREGISTERED\x1b[2J", UserHash: 255},
+	rows := []push.Row{ // as the store orders them: by device
+		{ID: "n1", Device: "aaaaaaaaaaaaaaaa", Step: 0, State: push.StateRetrying, At: at, Platform: push.APNS, Reason: "TooManyRequests", UserHash: 255},
+		{ID: "n1", Device: "aaaaaaaaaaaaaaaa", Step: 1, State: push.StateDelivered, At: at.Add(31 * time.Second), Platform: push.APNS, ProviderID: "apns-1", UserHash: 255},
+		{ID: "n1", Device: "bbbbbbbbbbbbbbbb", Step: 0, State: push.StateFailed, At: at.Add(time.Second), Platform: push.FCM, Reason: "UNREGISTERED\x1b[2J", UserHash: 255},
 	}
 	var out bytes.Buffer
 	ans := explainStatus("n1", rows, storeTimes{24 * time.Hour, 2 * time.Hour}, at.Add(time.Hour))
@@ -206,8 +206,8 @@ func TestSchemaAndStatusOnCassandra(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := pipeline.Row{ID: "n1", Device: "d", State: pipeline.StateDelivered, At: time.Now(), Platform: pipeline.FCM, Reason: "OK"}
-	err = store.Write(t.Context(), []pipeline.Row{row})
+	row := push.Row{ID: "n1", Device: "d", State: push.StateDelivered, At: time.Now(), Platform: push.FCM, Reason: "OK"}
+	err = store.Write(t.Context(), []push.Row{row})
 	store.Close()
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package main
 import (
 	"strings"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // meanings are reasons in words, with what can be done about them. Our own
@@ -131,11 +131,11 @@ func meaning(reason, detail string) string {
 		return words
 	}
 	switch {
-	case reason == string(pipeline.Limited):
+	case reason == string(push.Limited):
 		return words + ": " + detail
 	case meanings[detail] != "":
 		return words + "; the last answer was " + detail + " (" + meanings[detail] + ")"
-	case reason == string(pipeline.RetriesUsed):
+	case reason == string(push.RetriesUsed):
 		return words + "; the last answer was " + detail
 	}
 	return words + ": " + detail

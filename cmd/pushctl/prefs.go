@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -38,7 +38,7 @@ set appears when the registry has applied it. A user who is not known has opted 
 				return err
 			}
 			ans := explainPrefs(args[0], u.Preferences)
-			if u.Quarantine&(pipeline.PreferencesBroken|pipeline.PreferencesUnknown) != 0 {
+			if u.Quarantine&(push.PreferencesBroken|push.PreferencesUnknown) != 0 {
 				ans.After = "what the user set cannot be read, so all but critical is kept back: pushctl users quarantine ls"
 			}
 			return a.show(ans)
@@ -46,7 +46,7 @@ set appears when the registry has applied it. A user who is not known has opted 
 	}
 }
 
-func explainPrefs(user string, p pipeline.Preferences) terminal.Answer {
+func explainPrefs(user string, p push.Preferences) terminal.Answer {
 	value := prefsAnswer{UserID: user, OptOutAll: p.OptOutAll, Channels: append([]string{}, p.Channels...), Types: append([]string{}, p.Types...)}
 	t := terminal.Table{Columns: []string{"user", "opted out of all", "channels", "types"}}
 	all := "no"
@@ -59,7 +59,7 @@ func explainPrefs(user string, p pipeline.Preferences) terminal.Answer {
 
 func newPrefsSetCommand(a *app) *cobra.Command {
 	var (
-		p     pipeline.Preferences
+		p     push.Preferences
 		clean bool
 	)
 	cmd := &cobra.Command{
@@ -85,7 +85,7 @@ more. --clear removes them all. The fleet's own channel is "push".`,
 	return cmd
 }
 
-func (a *app) setPrefs(ctx context.Context, user string, p pipeline.Preferences) error {
+func (a *app) setPrefs(ctx context.Context, user string, p push.Preferences) error {
 	log, err := a.usersLog(ctx)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/crowd"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // userReader is what waiting needs of a users.Reader.
 type userReader interface {
-	Fetch(ctx context.Context, owners []string, out []*pipeline.User) error
+	Fetch(ctx context.Context, owners []string, out []*push.User) error
 }
 
 func (a *app) crowdReader(ctx context.Context) (userReader, error) {
@@ -65,10 +65,10 @@ func awaitRegistered(ctx context.Context, reader userReader, people *crowd.Crowd
 // registeredLook.
 func registeredFrom(ctx context.Context, reader userReader, people *crowd.Crowd, first int) (int, error) {
 	n := min(registeredLook, people.Users-first)
-	want, ids, got := make([]crowd.User, n), make([]string, n), make([]*pipeline.User, n)
+	want, ids, got := make([]crowd.User, n), make([]string, n), make([]*push.User, n)
 	for i := range want {
 		want[i] = people.User(first + i)
-		ids[i], got[i] = want[i].ID, new(pipeline.User)
+		ids[i], got[i] = want[i].ID, new(push.User)
 	}
 	if err := reader.Fetch(ctx, ids, got); err != nil {
 		return 0, err
@@ -83,9 +83,9 @@ func registeredFrom(ctx context.Context, reader userReader, people *crowd.Crowd,
 
 // registeredAs reports whether Redis has at least what was registered: an
 // earlier crowd of another seed may have left devices of the same user.
-func registeredAs(want crowd.User, got *pipeline.User) bool {
+func registeredAs(want crowd.User, got *push.User) bool {
 	for _, d := range want.Devices {
-		if !slices.ContainsFunc(got.Devices, func(h pipeline.Device) bool { return h.Hash == d.Hash }) {
+		if !slices.ContainsFunc(got.Devices, func(h push.Device) bool { return h.Hash == d.Hash }) {
 			return false
 		}
 	}

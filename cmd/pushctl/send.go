@@ -16,6 +16,8 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // defaultLane is where send and load produce to unless told.
@@ -268,13 +270,13 @@ func (s *sending) run(ctx context.Context, in io.Reader) error {
 }
 
 // record checks a notification as a worker would.
-func (s *sending) record(value []byte) (*pipeline.Message, error) {
-	m := new(pipeline.Message)
-	if defect := pipeline.Decode(value, m); defect != nil {
+func (s *sending) record(value []byte) (*push.Message, error) {
+	m := new(push.Message)
+	if defect := decode.Message(value, m); defect != nil {
 		return nil, defect
 	}
 	if len(s.apps) > 0 && !slices.Contains(s.apps, m.App) {
-		return nil, &pipeline.Defect{Reason: pipeline.UnknownApp, Field: "app"}
+		return nil, &push.Defect{Reason: push.UnknownApp, Field: "app"}
 	}
 	return m, nil
 }

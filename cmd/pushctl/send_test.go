@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 const laneTopic = "push.transactional"
@@ -25,11 +26,11 @@ func TestSendFromFlags(t *testing.T) {
 	if n := len(f.records(laneTopic)); n != 0 {
 		t.Errorf("--dry-run produced %d records", n)
 	}
-	var m pipeline.Message
-	if d := pipeline.Decode([]byte(record), &m); d != nil {
+	var m push.Message
+	if d := decode.Message([]byte(record), &m); d != nil {
 		t.Fatalf("%s: %v", record, d)
 	}
-	if m.App != "shop" || m.UserID != "u1" || m.Type != "otp" || m.SenderID != "auth" || m.Priority != pipeline.High || m.Title != "<Hello>" || m.CollapseKey != "c1" ||
+	if m.App != "shop" || m.UserID != "u1" || m.Type != "otp" || m.SenderID != "auth" || m.Priority != push.High || m.Title != "<Hello>" || m.CollapseKey != "c1" ||
 		!strings.Contains(string(m.Data), `"k":"v=w"`) || !strings.Contains(string(m.Data), `"empty":""`) || time.Until(m.ExpiresAt) > 5*time.Minute || time.Until(m.ExpiresAt) < 4*time.Minute {
 		t.Errorf("made %s", record)
 	}
@@ -80,17 +81,17 @@ func TestSendLines(t *testing.T) {
 	for _, r := range f.records("push.promotional") {
 		keys[string(r.Key)] = true
 	}
-	if !keys["u1"] || !keys[pipeline.DeviceHash(pipeline.FCM, "SECRET")] || len(keys) != 2 {
+	if !keys["u1"] || !keys[push.DeviceHash(push.FCM, "SECRET")] || len(keys) != 2 {
 		t.Errorf("keys %v", keys)
 	}
 }
 
 func TestSendWaits(t *testing.T) {
 	f := startFleet(t, true)
-	row := func(id string, s pipeline.State) pipeline.Row {
-		return pipeline.Row{ID: id, Device: "d", State: s, At: time.Now()}
+	row := func(id string, s push.State) push.Row {
+		return push.Row{ID: id, Device: "d", State: s, At: time.Now()}
 	}
-	if err := f.status.Write(t.Context(), []pipeline.Row{row("good", pipeline.StateDelivered), row("bad", pipeline.StateFailed), row("open", pipeline.StateRetrying)}); err != nil {
+	if err := f.status.Write(t.Context(), []push.Row{row("good", push.StateDelivered), row("bad", push.StateFailed), row("open", push.StateRetrying)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -110,7 +111,7 @@ func TestSendWaits(t *testing.T) {
 	late := make(chan error, 1)
 	go func() {
 		time.Sleep(100 * time.Millisecond)
-		late <- f.status.Write(t.Context(), []pipeline.Row{row("late", pipeline.StateDelivered)})
+		late <- f.status.Write(t.Context(), []push.Row{row("late", push.StateDelivered)})
 	}()
 	f.ok("send", "--app", "shop", "--user", "u1", "--id", "late", "--wait", "1m")
 	if err := <-late; err != nil {
@@ -122,7 +123,7 @@ func TestSendWaits(t *testing.T) {
 // happens meanwhile.
 type awayStatus struct{ interrupt func() }
 
-func (s awayStatus) Read(context.Context, []string) ([][]pipeline.Row, error) {
+func (s awayStatus) Read(context.Context, []string) ([][]push.Row, error) {
 	if s.interrupt != nil {
 		s.interrupt()
 		return nil, context.Canceled
@@ -147,8 +148,8 @@ func TestSendTellsTheIDItMade(t *testing.T) {
 		if len(records) != n {
 			t.Fatalf("%d records, want %d", len(records), n)
 		}
-		var m pipeline.Message
-		if d := pipeline.Decode(records[n-1].Value, &m); d != nil {
+		var m push.Message
+		if d := decode.Message(records[n-1].Value, &m); d != nil {
 			t.Fatal(d)
 		}
 		return m.ID

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -91,11 +91,11 @@ func longestDelay(c *configs.Config) time.Duration {
 
 // explainStatus puts a notification's rows in the order of time and says what
 // follows from them.
-func explainStatus(id string, rows []pipeline.Row, times storeTimes, now time.Time) terminal.Answer {
-	history := &pipeline.History{Rows: rows}
+func explainStatus(id string, rows []push.Row, times storeTimes, now time.Time) terminal.Answer {
+	history := &push.History{Rows: rows}
 	outcome := history.Outcome()
 	rows = slices.Clone(rows)
-	slices.SortStableFunc(rows, func(x, y pipeline.Row) int { return x.At.Compare(y.At) })
+	slices.SortStableFunc(rows, func(x, y push.Row) int { return x.At.Compare(y.At) })
 	value := statusAnswer{ID: id, Outcome: outcome.String(), Devices: devicesOf(history, rows, times, now), States: make([]statusRow, 0, len(rows))}
 	t := terminal.Table{Columns: []string{"time", "step", "state", "device", "provider", "reason", "provider id"}}
 	for _, r := range rows {
@@ -119,8 +119,8 @@ func explainStatus(id string, rows []pipeline.Row, times storeTimes, now time.Ti
 	return ans
 }
 
-func providerOf(r pipeline.Row) string {
-	if r.Platform == pipeline.NoPlatform {
+func providerOf(r push.Row) string {
+	if r.Platform == push.NoPlatform {
 		return ""
 	}
 	return r.Platform.String()
@@ -150,7 +150,7 @@ func (d statusDevice) String() string {
 
 // devicesOf are the devices that count for the outcome, in the order in which
 // they came up. Rows are in the order of time.
-func devicesOf(h *pipeline.History, rows []pipeline.Row, times storeTimes, now time.Time) []statusDevice {
+func devicesOf(h *push.History, rows []push.Row, times storeTimes, now time.Time) []statusDevice {
 	devices := []statusDevice{}
 	for i := range rows {
 		name := rows[i].Device
@@ -159,7 +159,7 @@ func devicesOf(h *pipeline.History, rows []pipeline.Row, times storeTimes, now t
 		}
 		state, _ := h.DeviceState(name)
 		// The row that says so: the last one of that state.
-		var last *pipeline.Row
+		var last *push.Row
 		for j := range rows {
 			if r := &rows[j]; r.Device == name && r.State == state && (last == nil || r.Step >= last.Step) {
 				last = r
@@ -172,7 +172,7 @@ func devicesOf(h *pipeline.History, rows []pipeline.Row, times storeTimes, now t
 }
 
 // explainState says what a row means for its device.
-func explainState(r *pipeline.Row, times storeTimes, now time.Time) string {
+func explainState(r *push.Row, times storeTimes, now time.Time) string {
 	why := r.Reason
 	if words := meaning(r.Reason, ""); words != "" {
 		why += ", " + words
@@ -183,7 +183,7 @@ func explainState(r *pipeline.Row, times storeTimes, now time.Time) string {
 		late = "; that is longer ago than the longest delay: do workers read the retry topics (pushctl lag)?"
 	}
 	switch r.State {
-	case pipeline.StateDelivered:
+	case push.StateDelivered:
 		switch r.Step {
 		case 0:
 			return "accepted by the provider at " + since
@@ -191,15 +191,15 @@ func explainState(r *pipeline.Row, times storeTimes, now time.Time) string {
 			return "accepted by the provider at " + since + ", after one hand-over"
 		}
 		return "accepted by the provider at " + since + ", after " + strconv.Itoa(int(r.Step)) + " hand-overs"
-	case pipeline.StateRetrying:
+	case push.StateRetrying:
 		return "tried at " + since + " (" + why + "), and handed to a retry topic, to be tried again when its delay has passed" + late
-	case pipeline.StateHeld:
+	case push.StateHeld:
 		return "held at " + since + " (" + why + "): not tried, it waits for its provider or its hours" + late
-	case pipeline.StateSending:
+	case push.StateSending:
 		return "a worker began to send it at " + since + ", and has not noted what became of it"
-	case pipeline.StatePending:
+	case push.StatePending:
 		return "received at " + since + ", and not taken up yet"
-	case pipeline.StateUnknown:
+	case push.StateUnknown:
 		return strings.TrimSuffix("it may have been delivered or not ("+why+")", " ()")
 	}
 	if why == "" {
@@ -209,27 +209,27 @@ func explainState(r *pipeline.Row, times storeTimes, now time.Time) string {
 }
 
 // explainOutcome says what an outcome means.
-func explainOutcome(id string, o pipeline.Outcome, devices []statusDevice) string {
+func explainOutcome(id string, o push.Outcome, devices []statusDevice) string {
 	delivered := 0
 	for _, d := range devices {
-		if d.State == pipeline.StateDelivered.String() {
+		if d.State == push.StateDelivered.String() {
 			delivered++
 		}
 	}
 	switch o {
-	case pipeline.OutcomeDelivered:
+	case push.OutcomeDelivered:
 		return "accepted by Apple or Google for " + strconv.Itoa(delivered) + " of " + strconv.Itoa(len(devices)) + " devices"
-	case pipeline.OutcomeOpen:
+	case push.OutcomeOpen:
 		return "not finished: at least one device is still to be tried"
-	case pipeline.OutcomeFailed:
+	case push.OutcomeFailed:
 		return "no device can ever get it"
-	case pipeline.OutcomeExpired:
+	case push.OutcomeExpired:
 		return "its time was over before it could be sent"
-	case pipeline.OutcomeSuppressed:
+	case push.OutcomeSuppressed:
 		return "it was not to be sent"
-	case pipeline.OutcomeShed:
+	case push.OutcomeShed:
 		return "dropped because of overload"
-	case pipeline.OutcomeDeadLettered:
+	case push.OutcomeDeadLettered:
 		return "it is in the DLQ, where it can be redriven: pushctl dlq show " + id
 	}
 	return "an attempt has no result, and the lane does not try twice"

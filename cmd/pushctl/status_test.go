@@ -8,47 +8,47 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What the rows mean, for each way a notification can be.
 func TestStatusSaysWhy(t *testing.T) {
 	at := time.Date(2026, 11, 21, 7, 30, 0, 0, time.UTC)
-	row := func(device string, step int16, s pipeline.State, reason string) pipeline.Row {
-		r := pipeline.Row{ID: "n1", Device: device, Step: step, State: s, At: at.Add(time.Duration(step) * time.Second), Reason: reason}
+	row := func(device string, step int16, s push.State, reason string) push.Row {
+		r := push.Row{ID: "n1", Device: device, Step: step, State: s, At: at.Add(time.Duration(step) * time.Second), Reason: reason}
 		if device != "" {
-			r.Platform = pipeline.APNS
+			r.Platform = push.APNS
 		}
 		return r
 	}
 	for _, tt := range []struct {
 		why   string
-		rows  []pipeline.Row
+		rows  []push.Row
 		later time.Duration
 		says  []string
 		not   string
 	}{
-		{"suppressed before its devices", []pipeline.Row{row("", 0, pipeline.StateSuppressed, "opted_out_type")}, 0,
+		{"suppressed before its devices", []push.Row{row("", 0, push.StateSuppressed, "opted_out_type")}, 0,
 			[]string{"outcome: SUPPRESSED: it was not to be sent", "the whole of it: SUPPRESSED: opted_out_type, the user wants none of this type"}, ""},
-		{"suppressed by a limit", []pipeline.Row{row("", 0, pipeline.StateSuppressed, "limited:per-day")}, 0, []string{"exceeded a limit of the user: per-day"}, ""},
-		{"expired", []pipeline.Row{row("", 0, pipeline.StateExpired, "past_expires_at")}, 0, []string{"its time was over", "its expires_at came before"}, ""},
-		{"retrying", []pipeline.Row{row("a", 0, pipeline.StateRetrying, "ServiceUnavailable")}, time.Minute,
+		{"suppressed by a limit", []push.Row{row("", 0, push.StateSuppressed, "limited:per-day")}, 0, []string{"exceeded a limit of the user: per-day"}, ""},
+		{"expired", []push.Row{row("", 0, push.StateExpired, "past_expires_at")}, 0, []string{"its time was over", "its expires_at came before"}, ""},
+		{"retrying", []push.Row{row("a", 0, push.StateRetrying, "ServiceUnavailable")}, time.Minute,
 			[]string{"outcome: OPEN: not finished", "tried at 2026-11-21 07:30:00 (ServiceUnavailable, Apple: the service was not available)", "when its delay has passed"}, "longest delay"},
-		{"retrying for longer than any delay", []pipeline.Row{row("a", 0, pipeline.StateRetrying, "timeout")}, 3 * time.Hour,
+		{"retrying for longer than any delay", []push.Row{row("a", 0, push.StateRetrying, "timeout")}, 3 * time.Hour,
 			[]string{"it may have been delivered", "longer ago than the longest delay: do workers read the retry topics (pushctl lag)?"}, ""},
-		{"held", []pipeline.Row{row("a", 0, pipeline.StateHeld, "auth_failed")}, 0, []string{"OPEN", "not tried, it waits for its provider or its hours"}, ""},
-		{"an intent without result", []pipeline.Row{row("a", 0, pipeline.StateSending, "")}, 0, []string{"OPEN", "began to send it"}, ""},
-		{"unknown", []pipeline.Row{row("a", 0, pipeline.StateSending, ""), row("a", 0, pipeline.StateUnknown, "")}, 0,
+		{"held", []push.Row{row("a", 0, push.StateHeld, "auth_failed")}, 0, []string{"OPEN", "not tried, it waits for its provider or its hours"}, ""},
+		{"an intent without result", []push.Row{row("a", 0, push.StateSending, "")}, 0, []string{"OPEN", "began to send it"}, ""},
+		{"unknown", []push.Row{row("a", 0, push.StateSending, ""), row("a", 0, push.StateUnknown, "")}, 0,
 			[]string{"UNKNOWN: an attempt has no result", "it may have been delivered or not\n"}, ""},
-		{"failed", []pipeline.Row{row("a", 0, pipeline.StateFailed, "BadDeviceToken")}, 0, []string{"no device can ever get it", "no such token in this environment"}, ""},
-		{"dead-lettered", []pipeline.Row{row("a", 3, pipeline.StateDeadLettered, "retries_used_up")}, 0,
+		{"failed", []push.Row{row("a", 0, push.StateFailed, "BadDeviceToken")}, 0, []string{"no device can ever get it", "no such token in this environment"}, ""},
+		{"dead-lettered", []push.Row{row("a", 3, push.StateDeadLettered, "retries_used_up")}, 0,
 			[]string{"it is in the DLQ, where it can be redriven: pushctl dlq show n1", "the last retry was used"}, ""},
-		{"dead-lettered, with the field at fault", []pipeline.Row{row("", 0, pipeline.StateDeadLettered, "wrong_type:title")}, 0, []string{"another type than the contract says: title"}, ""},
-		{"delivered by a redrive after all", []pipeline.Row{row("a", 3, pipeline.StateDeadLettered, "retries_used_up"), row("a", 4, pipeline.StateDelivered, "")}, 0,
+		{"dead-lettered, with the field at fault", []push.Row{row("", 0, push.StateDeadLettered, "wrong_type:title")}, 0, []string{"another type than the contract says: title"}, ""},
+		{"delivered by a redrive after all", []push.Row{row("a", 3, push.StateDeadLettered, "retries_used_up"), row("a", 4, push.StateDelivered, "")}, 0,
 			[]string{"DELIVERED: accepted by Apple or Google for 1 of 1 devices", "after 4 hand-overs"}, "device a (apns): DEAD"},
-		{"its rows without a device count no more", []pipeline.Row{row("", 0, pipeline.StateDeadLettered, "unknown_app"), row("a", 1, pipeline.StateDelivered, "")}, 0,
+		{"its rows without a device count no more", []push.Row{row("", 0, push.StateDeadLettered, "unknown_app"), row("a", 1, push.StateDelivered, "")}, 0,
 			[]string{"1 of 1 devices"}, "the whole of it"},
-		{"of two devices one has failed, and one is open", []pipeline.Row{row("a", 0, pipeline.StateFailed, "Unregistered"), row("b", 0, pipeline.StateRetrying, "timeout")}, 0,
+		{"of two devices one has failed, and one is open", []push.Row{row("a", 0, push.StateFailed, "Unregistered"), row("b", 0, push.StateRetrying, "timeout")}, 0,
 			[]string{"outcome: OPEN", "device a (apns): FAILED", "device b (apns): RETRYING"}, ""},
 	} {
 		var b strings.Builder

@@ -20,6 +20,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The commands give what the table says, to the principals that are named, and
@@ -146,15 +147,15 @@ func TestRightsAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	it := &pipeline.Item{Partition: pipeline.Partition{Topic: laneTopic}, FirstSeen: time.Now(), Key: []byte("u1"), Value: []byte(`{"id":"n1","app":"shop","user_id":"u1"}`)}
+	it := &pipeline.Item{Partition: push.Partition{Topic: laneTopic}, FirstSeen: time.Now(), Key: []byte("u1"), Value: []byte(`{"id":"n1","app":"shop","user_id":"u1"}`)}
 	it.UserID = "u1"
 	var hs []pipeline.Handover
 	for _, after := range []time.Duration{time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour} {
 		hs = append(hs, pipeline.Handover{To: pipeline.ToRetry, Item: it, NotBefore: time.Now().Add(after)})
 	}
-	hs = append(hs, pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: pipeline.APNS, NotBefore: time.Now()},
-		pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: pipeline.FCM, NotBefore: time.Now()},
-		pipeline.Handover{To: pipeline.ToDLQ, Item: it, Reason: pipeline.RetriesUsed}, pipeline.Handover{To: pipeline.ToFeedback, Item: it},
+	hs = append(hs, pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: push.APNS, NotBefore: time.Now()},
+		pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: push.FCM, NotBefore: time.Now()},
+		pipeline.Handover{To: pipeline.ToDLQ, Item: it, Reason: push.RetriesUsed}, pipeline.Handover{To: pipeline.ToFeedback, Item: it},
 		pipeline.Handover{To: pipeline.ToEvents, Event: []byte(`{"v":1,"source":"w","n":1}`)})
 	if err := producer.Produce(t.Context(), hs); err != nil {
 		t.Fatalf("a worker's hand-overs: %v", err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The pauses between two looks into the status store, and how many
@@ -26,7 +26,7 @@ func (s *sending) await(ctx context.Context) (delivered bool, err error) {
 	open := make([]*sentRow, len(s.answer.Notifications))
 	for i := range open {
 		open[i] = &s.answer.Notifications[i]
-		open[i].Outcome = pipeline.NoRows.String()
+		open[i].Outcome = push.NoRows.String()
 	}
 	delivered = true
 	for pause := firstLook; len(open) > 0; pause = min(2*pause, longLook) {
@@ -67,12 +67,12 @@ func (s *sending) look(ctx context.Context, rows []*sentRow, delivered *bool) (o
 			return nil, err
 		}
 		for i, r := range group {
-			outcome := (&pipeline.History{Rows: found[i]}).Outcome()
+			outcome := (&push.History{Rows: found[i]}).Outcome()
 			r.Outcome = outcome.String()
 			switch outcome {
-			case pipeline.NoRows, pipeline.OutcomeOpen:
+			case push.NoRows, push.OutcomeOpen:
 				open = append(open, r)
-			case pipeline.OutcomeDelivered:
+			case push.OutcomeDelivered:
 			default:
 				*delivered = false
 			}

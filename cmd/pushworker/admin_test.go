@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A partition is named in /readyz while it is in trouble here, and leaves no line
@@ -27,7 +27,7 @@ import (
 func TestReadinessNamesAPartitionWhileItIsInTrouble(t *testing.T) {
 	w := &worker{health: newHealth()}
 	w.health.set("kafka", nil)
-	p := pipeline.Partition{Topic: "push.critical", ID: 3}
+	p := push.Partition{Topic: "push.critical", ID: 3}
 
 	w.partitionHealth(p, errors.New("stopped"))
 	if ready, lines := w.health.report(); ready || !slices.Contains(lines, "[-] push.critical/3: stopped") {
@@ -100,7 +100,7 @@ func TestRoutesAreTold(t *testing.T) {
 	trouble := func(lasts bool) h2.Stats {
 		return h2.Stats{Connections: 2, Trouble: h2.Trouble{Cause: "connecting: refused", At: now.Add(-90 * time.Second), Lasts: lasts}}
 	}
-	route := func(app string) pipeline.Route { return pipeline.Route{Platform: pipeline.FCM, App: app} }
+	route := func(app string) push.Route { return push.Route{Platform: push.FCM, App: app} }
 	rs := routes{route("a"): silent{stats: h2.Stats{Connections: 3}}, route("b"): silent{stats: trouble(true)}, route("c"): silent{stats: trouble(false)}}
 	h := newHealth()
 	h.set("kafka", nil)

@@ -9,8 +9,9 @@ import (
 
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -41,8 +42,8 @@ type letter struct {
 // letterOf reads a record of a DLQ.
 func letterOf(r *kafka.Record) letter {
 	l := letter{mark: markOf(r.Key, r.Value)}
-	var m pipeline.Message
-	pipeline.Decode(r.Value, &m) // what cannot be used may have an id all the same
+	var m push.Message
+	decode.Message(r.Value, &m) // what cannot be used may have an id all the same
 	if l.id = strings.Clone(m.ID); l.id == "" {
 		l.id = placeOf(r.Headers["pf-origin"])
 	}
@@ -54,7 +55,7 @@ func letterOf(r *kafka.Record) letter {
 func placeOf(origin string) string {
 	rest, offset := cutLast(origin)
 	topic, partition := cutLast(rest)
-	return pipeline.PlaceID(topic, int32(partition), offset)
+	return push.PlaceID(topic, int32(partition), offset)
 }
 
 func cutLast(s string) (before string, n int64) {
@@ -145,8 +146,8 @@ func (a *accounting) notifications(ctx context.Context) error {
 		if len(rows) > 0 {
 			a.known++
 		}
-		outcome := (&pipeline.History{Rows: rows}).Outcome()
-		if outcome == pipeline.NoRows || outcome == pipeline.OutcomeOpen {
+		outcome := (&push.History{Rows: rows}).Outcome()
+		if outcome == push.NoRows || outcome == push.OutcomeOpen {
 			a.open[p.id] = true
 			a.missing()
 			continue
@@ -166,10 +167,10 @@ func (a *accounting) notifications(ctx context.Context) error {
 }
 
 // agree: what a provider accepted has a DELIVERED row, and nothing else has.
-func (a *accounting) agree(id string, rows []pipeline.Row, pushes []crowd.Push) {
+func (a *accounting) agree(id string, rows []push.Row, pushes []crowd.Push) {
 	delivered := make(map[string]bool, len(rows))
 	for i := range rows {
-		if rows[i].State == pipeline.StateDelivered {
+		if rows[i].State == push.StateDelivered {
 			delivered[rows[i].Device] = true
 		}
 	}
@@ -189,21 +190,21 @@ func (a *accounting) agree(id string, rows []pipeline.Row, pushes []crowd.Push) 
 
 // reached: a notification that was delivered is on every device of its user, and
 // on no other; a greedy user gets what the cap allows.
-func (a *accounting) reached(p *produced, outcome pipeline.Outcome, rows []pipeline.Row, pushes []crowd.Push) {
+func (a *accounting) reached(p *produced, outcome push.Outcome, rows []push.Row, pushes []crowd.Push) {
 	targets := a.people.Targets(p.user)
-	e := crowd.Ended{Rows: rows, Pushes: pushes, May: []pipeline.Outcome{pipeline.OutcomeDelivered}, Removed: func(d string) bool { return a.refused[d] }}
+	e := crowd.Ended{Rows: rows, Pushes: pushes, May: []push.Outcome{push.OutcomeDelivered}, Removed: func(d string) bool { return a.refused[d] }}
 	for _, why := range targets.Wrong(&e) {
 		a.differ("%s %s", p.id, why)
 	}
 	if p.fate == crowd.MayBeLimited {
 		g := a.greedy[p.user]
 		g.wanted++
-		if outcome == pipeline.OutcomeDelivered {
+		if outcome == push.OutcomeDelivered {
 			g.got++
 		}
 		a.greedy[p.user] = g
 	}
-	if outcome != pipeline.OutcomeDelivered || a.interrupted {
+	if outcome != push.OutcomeDelivered || a.interrupted {
 		return // half of it may be the next worker's
 	}
 	a.expected += len(targets.Live)
@@ -249,11 +250,11 @@ func (a *accounting) deadLetters(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		switch outcome := (&pipeline.History{Rows: found[0]}).Outcome(); {
-		case outcome == pipeline.OutcomeDeadLettered:
+		switch outcome := (&push.History{Rows: found[0]}).Outcome(); {
+		case outcome == push.OutcomeDeadLettered:
 			a.known++
 			a.DeadLettered++
-		case outcome == pipeline.NoRows && a.interrupted:
+		case outcome == push.NoRows && a.interrupted:
 			a.missing()
 		default:
 			a.missing()
@@ -280,17 +281,17 @@ func (a *accounting) strangers() {
 }
 
 // count adds one notification to its column.
-func (r *demoResult) count(o pipeline.Outcome, rows []pipeline.Row) bool {
+func (r *demoResult) count(o push.Outcome, rows []push.Row) bool {
 	switch o {
-	case pipeline.OutcomeDelivered:
+	case push.OutcomeDelivered:
 		r.Delivered++
-	case pipeline.OutcomeFailed:
+	case push.OutcomeFailed:
 		r.Failed++
-	case pipeline.OutcomeExpired:
+	case push.OutcomeExpired:
 		r.Expired++
-	case pipeline.OutcomeSuppressed:
+	case push.OutcomeSuppressed:
 		switch reason := rows[0].Reason; {
-		case strings.HasPrefix(reason, string(pipeline.Limited)):
+		case strings.HasPrefix(reason, string(push.Limited)):
 			r.Suppressed.Limited++
 		case strings.HasPrefix(reason, "opted_out"):
 			r.Suppressed.OptedOut++
@@ -304,23 +305,23 @@ func (r *demoResult) count(o pipeline.Outcome, rows []pipeline.Row) bool {
 }
 
 // fits says whether an outcome is what the crowd meant, and for its reason.
-func fits(f crowd.Fate, o pipeline.Outcome, rows []pipeline.Row) bool {
+func fits(f crowd.Fate, o push.Outcome, rows []push.Row) bool {
 	suppressed := func(reason string) bool {
-		return o == pipeline.OutcomeSuppressed && strings.HasPrefix(rows[0].Reason, reason)
+		return o == push.OutcomeSuppressed && strings.HasPrefix(rows[0].Reason, reason)
 	}
 	switch f {
 	case crowd.Reaches:
-		return o == pipeline.OutcomeDelivered
+		return o == push.OutcomeDelivered
 	case crowd.MayExpire:
-		return o == pipeline.OutcomeDelivered || o == pipeline.OutcomeExpired
+		return o == push.OutcomeDelivered || o == push.OutcomeExpired
 	case crowd.MayBeLimited:
-		return o == pipeline.OutcomeDelivered || suppressed(string(pipeline.Limited))
+		return o == push.OutcomeDelivered || suppressed(string(push.Limited))
 	case crowd.DeadEnds:
-		return o == pipeline.OutcomeFailed || suppressed(string(pipeline.NoDevice)) || suppressed(string(pipeline.TokenGone))
+		return o == push.OutcomeFailed || suppressed(string(push.NoDevice)) || suppressed(string(push.TokenGone))
 	case crowd.Expires:
-		return o == pipeline.OutcomeExpired
+		return o == push.OutcomeExpired
 	case crowd.HasNoDevice:
-		return suppressed(string(pipeline.NoDevice))
+		return suppressed(string(push.NoDevice))
 	}
 	return suppressed("opted_out")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -22,7 +22,7 @@ import (
 type stage struct {
 	people  *crowd.Crowd
 	records []produced
-	rows    map[string][]pipeline.Row // by id
+	rows    map[string][]push.Row // by id
 	pushes  []sim.Entry
 	letters []letter
 }
@@ -45,13 +45,13 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{people: people, rows: map[string][]pipeline.Row{}}
+	s := &stage{people: people, rows: map[string][]push.Row{}}
 	records, got := people.Records(), map[int]int{}
 	for n := range 3000 {
 		r := records.Next(time.Now())
 		p := produced{id: r.ID, user: r.User, fate: r.Fate}
-		row := func(id, device string, state pipeline.State, reason string) {
-			s.rows[id] = append(s.rows[id], pipeline.Row{ID: id, Device: device, State: state, Reason: reason})
+		row := func(id, device string, state push.State, reason string) {
+			s.rows[id] = append(s.rows[id], push.Row{ID: id, Device: device, State: state, Reason: reason})
 		}
 		targets := people.Targets(r.User)
 		switch fate := r.Fate; {
@@ -61,22 +61,22 @@ func newStage(t *testing.T) *stage {
 			origin := kafka.Record{Key: r.Key, Value: r.Value, Headers: map[string]string{"pf-origin": fmt.Sprintf("push.transactional/%d/%d", n%4, n)}}
 			l := letterOf(&origin)
 			s.letters = append(s.letters, l)
-			row(l.id, "", pipeline.StateDeadLettered, "bad_json")
+			row(l.id, "", push.StateDeadLettered, "bad_json")
 		case fate == crowd.Reaches, fate == crowd.DeadEnds, fate == crowd.MayBeLimited && got[r.User] < options.Cap:
 			got[r.User]++
 			for _, d := range targets.Live {
-				row(r.ID, d, pipeline.StateDelivered, "")
+				row(r.ID, d, push.StateDelivered, "")
 				s.pushes = append(s.pushes, sim.Entry{ID: r.ID, Device: d, Accepted: 1})
 			}
 			for _, d := range targets.Dead {
-				row(r.ID, d, pipeline.StateFailed, "Unregistered")
+				row(r.ID, d, push.StateFailed, "Unregistered")
 				s.pushes = append(s.pushes, sim.Entry{ID: r.ID, Device: d, Refused: 1})
 			}
 		default:
 			why := map[crowd.Fate]string{crowd.IsSuppressed: "opted_out:all", crowd.MayBeLimited: "limited:type-per-day", crowd.HasNoDevice: "no_device"}
-			state := pipeline.StateSuppressed
+			state := push.StateSuppressed
 			if fate == crowd.Expires {
-				state = pipeline.StateExpired
+				state = push.StateExpired
 			}
 			row(r.ID, "", state, why[fate])
 		}
@@ -121,7 +121,7 @@ func (s *stage) first(t *testing.T, fate crowd.Fate, living int) *produced {
 // unpush takes back a push, and its row too.
 func (s *stage) unpush(id, device string) {
 	s.pushes = slices.DeleteFunc(s.pushes, func(e sim.Entry) bool { return e.ID == id && e.Device == device })
-	s.rows[id] = slices.DeleteFunc(s.rows[id], func(r pipeline.Row) bool { return r.Device == device })
+	s.rows[id] = slices.DeleteFunc(s.rows[id], func(r push.Row) bool { return r.Device == device })
 }
 
 // The account can fail: each way in which producer, providers, status store and
@@ -142,7 +142,7 @@ func TestTheAccountSees(t *testing.T) {
 			p := s.first(t, crowd.Reaches, 2)
 			rows := s.rows[p.id]
 			s.unpush(p.id, s.people.Targets(p.user).Live[1])
-			s.rows[p.id] = append(s.rows[p.id][:0:0], rows[0], pipeline.Row{ID: p.id, Device: s.people.Targets(p.user).Live[1], State: pipeline.StateDelivered})
+			s.rows[p.id] = append(s.rows[p.id][:0:0], rows[0], push.Row{ID: p.id, Device: s.people.Targets(p.user).Live[1], State: push.StateDelivered})
 		}, func(r *demoResult) int { return r.NotPushed }, "never accepted it"},
 		{"a push without a row", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.Reaches, 2)
@@ -154,13 +154,13 @@ func TestTheAccountSees(t *testing.T) {
 		}, func(r *demoResult) int { return r.Lost }, ""},
 		{"another's device", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.Reaches, 1)
-			s.rows[p.id] = append(s.rows[p.id], pipeline.Row{ID: p.id, Device: "stranger", State: pipeline.StateDelivered})
+			s.rows[p.id] = append(s.rows[p.id], push.Row{ID: p.id, Device: "stranger", State: push.StateDelivered})
 			s.pushes = append(s.pushes, sim.Entry{ID: p.id, Device: "stranger", Accepted: 1})
 		}, nil, "none of its user's"},
 		{"who opted out was pushed to", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.IsSuppressed, 0)
 			d := s.people.Targets(p.user).Live[0]
-			s.rows[p.id] = []pipeline.Row{{ID: p.id, Device: d, State: pipeline.StateDelivered}}
+			s.rows[p.id] = []push.Row{{ID: p.id, Device: d, State: push.StateDelivered}}
 			s.pushes = append(s.pushes, sim.Entry{ID: p.id, Device: d, Accepted: 1})
 		}, nil, "which suppressed, ended DELIVERED"},
 		{"suppressed for another reason", func(t *testing.T, s *stage) {
@@ -170,7 +170,7 @@ func TestTheAccountSees(t *testing.T) {
 		{"limited too early", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.MayBeLimited, 0)
 			s.pushes = slices.DeleteFunc(s.pushes, func(e sim.Entry) bool { return e.ID == p.id })
-			s.rows[p.id] = []pipeline.Row{{ID: p.id, State: pipeline.StateSuppressed, Reason: "limited:hour"}}
+			s.rows[p.id] = []push.Row{{ID: p.id, State: push.StateSuppressed, Reason: "limited:hour"}}
 		}, nil, "who may get 12 of"},
 		{"unusable and not in the DLQ", func(t *testing.T, s *stage) {
 			delete(s.rows, s.letters[0].id)
@@ -184,7 +184,7 @@ func TestTheAccountSees(t *testing.T) {
 		},
 			nil, "ghost was pushed"},
 		{"rows of what was never produced", func(t *testing.T, s *stage) {
-			s.rows["ghost"] = []pipeline.Row{{ID: "ghost", State: pipeline.StateExpired}}
+			s.rows["ghost"] = []push.Row{{ID: "ghost", State: push.StateExpired}}
 		}, nil, "the status store has rows of"},
 	} {
 		s := newStage(t)

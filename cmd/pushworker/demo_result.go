@@ -11,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // demoResult is the demo's last line with --json; scripts depend on its keys.
@@ -66,7 +67,7 @@ func (l *latencies) observe(ds []*pipeline.Delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range ds {
-		if d.Result.Class != pipeline.NoAnswer {
+		if d.Result.Class != push.NoAnswer {
 			_ = l.histogram.RecordValue(max(1, now.Sub(d.Item.Timestamp).Microseconds())) // over an hour counts as nothing
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -73,7 +74,7 @@ func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, erro
 }
 
 // partitionHealth names a partition in /readyz while it is in trouble here.
-func (w *worker) partitionHealth(p pipeline.Partition, err error) {
+func (w *worker) partitionHealth(p push.Partition, err error) {
 	name := fmt.Sprintf("%s/%d", p.Topic, p.ID)
 	if err == nil {
 		w.health.forget(name)
@@ -103,13 +104,13 @@ func (w *worker) stages(l configs.Lane, name string, retry bool, shared *collabo
 	)
 }
 
-func priorityOf(word string) pipeline.Priority {
-	for p := pipeline.Bulk; p <= pipeline.Critical; p++ {
+func priorityOf(word string) push.Priority {
+	for p := push.Bulk; p <= push.Critical; p++ {
 		if p.String() == word {
 			return p
 		}
 	}
-	return pipeline.Medium
+	return push.Medium
 }
 
 // run works until ctx ends, then commits and leaves the group.

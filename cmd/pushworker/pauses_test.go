@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A worker that is started knows what another one was asked before it begins to
@@ -27,13 +28,13 @@ func TestAWorkerHearsWhatOthersWereAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tell := func(r pipeline.Route) {
+	tell := func(r push.Route) {
 		if err := store.Tell(t.Context(), []pipeline.Pause{{Route: r, Reason: pipeline.PauseAsked, Left: 10 * time.Minute}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fcm := pipeline.Route{Platform: pipeline.FCM, App: demoApp}
-	apns := pipeline.Route{Platform: pipeline.APNS, App: demoApp, Environment: pipeline.Production}
+	fcm := push.Route{Platform: push.FCM, App: demoApp}
+	apns := push.Route{Platform: push.APNS, App: demoApp, Environment: push.Production}
 	tell(fcm)
 
 	d := &demo{world: world, metrics: newRegistry(), latency: newLatencies(), log: log}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -141,7 +142,7 @@ func placesOfDeliveries(ds []*pipeline.Delivery) []place {
 }
 
 func crashBeforeSend(s *soil, c *crash) {
-	s.providers(func(_ pipeline.Route, p pipeline.Provider) pipeline.Provider {
+	s.providers(func(_ push.Route, p pipeline.Provider) pipeline.Provider {
 		return plantedProvider{Provider: p, submit: func(ds []*pipeline.Delivery) {
 			if len(ds) > 0 {
 				c.reached(placesOfDeliveries(ds)...)
@@ -154,7 +155,7 @@ func crashBeforeSend(s *soil, c *crash) {
 // group are on their connections, and before the slow provider of these tests
 // answers.
 func crashSent(s *soil, c *crash) {
-	s.providers(func(r pipeline.Route, p pipeline.Provider) pipeline.Provider {
+	s.providers(func(r push.Route, p pipeline.Provider) pipeline.Provider {
 		return sentProvider{p, func(ds []*pipeline.Delivery) {
 			for st := s.routes[r].Stats(); st.InFlight == 0 || st.Waiting > 0; st = s.routes[r].Stats() {
 				time.Sleep(time.Millisecond)
@@ -181,26 +182,26 @@ func (p sentProvider) Submit(ctx context.Context, ds []*pipeline.Delivery, done 
 }
 
 func crashAnswered(s *soil, c *crash) {
-	s.providers(func(_ pipeline.Route, p pipeline.Provider) pipeline.Provider {
+	s.providers(func(_ push.Route, p pipeline.Provider) pipeline.Provider {
 		return plantedProvider{Provider: p, answered: func(ds []*pipeline.Delivery) { c.reached(placesOfDeliveries(ds)...) }}
 	})
 }
 
 // settled and intended are the status writes that a crash may be at: those of
 // accepted pushes, and those of intents.
-func settled(rows []pipeline.Row) bool {
-	return slices.ContainsFunc(rows, func(r pipeline.Row) bool { return r.State == pipeline.StateDelivered })
+func settled(rows []push.Row) bool {
+	return slices.ContainsFunc(rows, func(r push.Row) bool { return r.State == push.StateDelivered })
 }
 
-func intended(rows []pipeline.Row) bool {
-	return len(rows) > 0 && rows[0].State == pipeline.StateSending
+func intended(rows []push.Row) bool {
+	return len(rows) > 0 && rows[0].State == push.StateSending
 }
 
 // crashStatus dies while a status write is under way, or once it is
 // acknowledged.
-func crashStatus(s *soil, c *crash, acked bool, which func([]pipeline.Row) bool) {
+func crashStatus(s *soil, c *crash, acked bool, which func([]push.Row) bool) {
 	inner := s.Status
-	s.Status = plantedStatus{inner, func(ctx context.Context, rows []pipeline.Row) error {
+	s.Status = plantedStatus{inner, func(ctx context.Context, rows []push.Row) error {
 		if !which(rows) {
 			return inner.Write(ctx, rows)
 		}
@@ -235,12 +236,12 @@ type finished struct {
 func (f *finished) follow(s *soil, added func()) {
 	f.delivered = make(map[string]bool)
 	status := s.Status
-	s.Status = plantedStatus{status, func(ctx context.Context, rows []pipeline.Row) error {
+	s.Status = plantedStatus{status, func(ctx context.Context, rows []push.Row) error {
 		err := status.Write(ctx, rows)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for i := range rows {
-			if err == nil && rows[i].State == pipeline.StateDelivered {
+			if err == nil && rows[i].State == push.StateDelivered {
 				f.delivered[strings.Clone(rows[i].ID)] = true
 			}
 		}
@@ -352,7 +353,7 @@ func crashMidDrain(s *soil, c *crash) {
 	var draining atomic.Bool
 	inner := s.Source
 	s.Source = endingSource{inner, &draining}
-	s.providers(func(_ pipeline.Route, p pipeline.Provider) pipeline.Provider {
+	s.providers(func(_ push.Route, p pipeline.Provider) pipeline.Provider {
 		return plantedProvider{Provider: p, answered: func(ds []*pipeline.Delivery) {
 			if draining.Load() {
 				c.reached(placesOfDeliveries(ds)...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -18,7 +19,7 @@ import (
 // become durable only later.
 func sendBeforeIntents(s *soil) {
 	inner := s.Status
-	s.Status = plantedStatus{inner, func(ctx context.Context, rows []pipeline.Row) error {
+	s.Status = plantedStatus{inner, func(ctx context.Context, rows []push.Row) error {
 		if !intended(rows) {
 			return inner.Write(ctx, rows)
 		}
@@ -66,7 +67,7 @@ func skipReread(s *soil) {
 	s.Source = plantedSource{Source: s.Source, polled: func(b *pipeline.Batch) {
 		for i := range b.Items {
 			if b.Items[i].Reread {
-				b.Items[i].Decide(pipeline.Duplicate, "", "")
+				b.Items[i].Decide(push.Duplicate, "", "")
 			}
 		}
 	}}
@@ -94,10 +95,10 @@ func resendIntent(s *soil) {
 // resultsOnly is a ledger that tells of no intent.
 type resultsOnly struct{ stages.Ledger }
 
-func (l resultsOnly) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
+func (l resultsOnly) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
 	found, err := l.Ledger.Read(ctx, ids)
 	for i := range found {
-		found[i] = slices.DeleteFunc(found[i], func(r pipeline.Row) bool { return r.State == pipeline.StateSending })
+		found[i] = slices.DeleteFunc(found[i], func(r push.Row) bool { return r.State == push.StateSending })
 	}
 	return found, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The bugs of hand-overs.
@@ -58,7 +59,7 @@ func ignoreProduceRefusal(s *soil) {
 func rowBefore(s *soil, to pipeline.Destination) {
 	producer, status := s.Producer, s.Status
 	s.Producer = plantedProducer{producer, func(ctx context.Context, hs []pipeline.Handover) error {
-		var rows []pipeline.Row
+		var rows []push.Row
 		for i := range hs {
 			if hs[i].To == to {
 				rows = append(rows, handedOver(&hs[i])...)
@@ -79,17 +80,17 @@ func rowBefore(s *soil, to pipeline.Destination) {
 }
 
 // handedOver are the rows that the pipeline writes about a hand-over.
-func handedOver(h *pipeline.Handover) (rows []pipeline.Row) {
+func handedOver(h *pipeline.Handover) (rows []push.Row) {
 	it := h.Item
-	row := pipeline.Row{ID: it.RowID(), Step: it.Step(), State: h.State, At: time.Now(), Reason: string(h.Reason), UserHash: pipeline.UserHash(it.Owner())}
+	row := push.Row{ID: it.RowID(), Step: it.Step(), State: h.State, At: time.Now(), Reason: string(h.Reason), UserHash: push.UserHash(it.Owner())}
 	if h.To == pipeline.ToDLQ {
-		row.State = pipeline.StateDeadLettered
+		row.State = push.StateDeadLettered
 	}
 	if len(h.Devices) == 0 {
 		if it.Detail != "" {
 			row.Reason += ":" + it.Detail
 		}
-		return []pipeline.Row{row}
+		return []push.Row{row}
 	}
 	for _, row.Device = range h.Devices {
 		rows = append(rows, row)

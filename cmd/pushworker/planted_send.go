@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // started is when this process began.
@@ -33,7 +34,7 @@ func (p plantedProvider) Submit(ctx context.Context, ds []*pipeline.Delivery, do
 }
 
 // providers replaces the provider of every route.
-func (s *soil) providers(f func(pipeline.Route, pipeline.Provider) pipeline.Provider) {
+func (s *soil) providers(f func(push.Route, pipeline.Provider) pipeline.Provider) {
 	s.Routes = maps.Clone(s.Routes)
 	for r, p := range s.Routes {
 		s.Routes[r] = f(r, p)
@@ -41,8 +42,8 @@ func (s *soil) providers(f func(pipeline.Route, pipeline.Provider) pipeline.Prov
 }
 
 // answered changes what the providers answer.
-func (s *soil) answered(change func(*pipeline.Result)) {
-	s.providers(func(_ pipeline.Route, p pipeline.Provider) pipeline.Provider {
+func (s *soil) answered(change func(*push.Result)) {
+	s.providers(func(_ push.Route, p pipeline.Provider) pipeline.Provider {
 		return plantedProvider{Provider: p, answered: func(ds []*pipeline.Delivery) {
 			for _, d := range ds {
 				change(&d.Result)
@@ -53,18 +54,18 @@ func (s *soil) answered(change func(*pipeline.Result)) {
 
 // retryIsDelivered counts as delivered what the provider asked to try later.
 func retryIsDelivered(s *soil) {
-	s.answered(func(r *pipeline.Result) {
-		if r.Class == pipeline.Again && r.Certainty == pipeline.NotAccepted {
-			*r = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+	s.answered(func(r *push.Result) {
+		if r.Class == push.Again && r.Certainty == push.NotAccepted {
+			*r = push.Result{Class: push.Delivered, Certainty: push.Accepted}
 		}
 	})
 }
 
 // silenceIsDelivered counts as delivered what was written and never answered.
 func silenceIsDelivered(s *soil) {
-	s.answered(func(r *pipeline.Result) {
-		if r.Class == pipeline.Again && r.Certainty == pipeline.Ambiguous {
-			*r = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+	s.answered(func(r *push.Result) {
+		if r.Class == push.Again && r.Certainty == push.Ambiguous {
+			*r = push.Result{Class: push.Delivered, Certainty: push.Accepted}
 		}
 	})
 }
@@ -72,18 +73,18 @@ func silenceIsDelivered(s *soil) {
 // laterIsUnknown takes what the provider asked to try later for something that it
 // may have accepted.
 func laterIsUnknown(s *soil) {
-	s.answered(func(r *pipeline.Result) {
-		if r.Class == pipeline.Again && r.Certainty == pipeline.NotAccepted {
-			r.Certainty = pipeline.Ambiguous
+	s.answered(func(r *push.Result) {
+		if r.Class == push.Again && r.Certainty == push.NotAccepted {
+			r.Certainty = push.Ambiguous
 		}
 	})
 }
 
 // resendAmbiguous takes what was written and never answered for not accepted.
 func resendAmbiguous(s *soil) {
-	s.answered(func(r *pipeline.Result) {
-		if r.Class == pipeline.Again && r.Certainty == pipeline.Ambiguous {
-			r.Certainty = pipeline.NotAccepted
+	s.answered(func(r *push.Result) {
+		if r.Class == push.Again && r.Certainty == push.Ambiguous {
+			r.Certainty = push.NotAccepted
 		}
 	})
 }
@@ -100,7 +101,7 @@ func retryWithoutFloor(s *soil) { s.Policy.RetryDelays = []time.Duration{0} }
 
 // ignoreRetryAfter does not hear how long the provider wants to be left alone.
 func ignoreRetryAfter(s *soil) {
-	s.answered(func(r *pipeline.Result) { r.After, r.Pause = 0, false })
+	s.answered(func(r *push.Result) { r.After, r.Pause = 0, false })
 }
 
 // releaseAnswered gives a place of the window back when its send is answered,
@@ -109,7 +110,7 @@ func ignoreRetryAfter(s *soil) {
 func releaseAnswered(s *soil) {
 	window := s.Window
 	s.Window = 1 << 20
-	s.providers(func(_ pipeline.Route, p pipeline.Provider) pipeline.Provider {
+	s.providers(func(_ push.Route, p pipeline.Provider) pipeline.Provider {
 		return answeredWindow{p, make(chan struct{}, window)}
 	})
 }
@@ -145,7 +146,7 @@ func again(p pipeline.Provider, ds []*pipeline.Delivery) {
 	copies := make([]*pipeline.Delivery, len(ds))
 	for i, d := range ds {
 		c := *d
-		c.Result = pipeline.Result{}
+		c.Result = push.Result{}
 		copies[i] = &c
 	}
 	if len(copies) > 0 {
@@ -159,10 +160,10 @@ func again(p pipeline.Provider, ds []*pipeline.Delivery) {
 // resendAndRetry sends at once again what was not accepted, and hands it over
 // to the retry topic too.
 func resendAndRetry(s *soil) {
-	s.providers(func(_ pipeline.Route, p pipeline.Provider) pipeline.Provider {
+	s.providers(func(_ push.Route, p pipeline.Provider) pipeline.Provider {
 		return plantedProvider{Provider: p, answered: func(ds []*pipeline.Delivery) {
 			again(p, slices.DeleteFunc(slices.Clone(ds), func(d *pipeline.Delivery) bool {
-				return d.Result.Class != pipeline.Again || d.Result.Certainty != pipeline.NotAccepted
+				return d.Result.Class != push.Again || d.Result.Certainty != push.NotAccepted
 			}))
 		}}
 	})
@@ -171,7 +172,7 @@ func resendAndRetry(s *soil) {
 // resendOnGoAway takes all that is in flight when a GOAWAY comes for not
 // processed, and sends it again.
 func resendOnGoAway(s *soil) {
-	s.providers(func(r pipeline.Route, p pipeline.Provider) pipeline.Provider {
+	s.providers(func(r push.Route, p pipeline.Provider) pipeline.Provider {
 		var mu sync.Mutex
 		before := make(map[*pipeline.Delivery]int64) // GOAWAYs seen when it was submitted; guarded by mu
 		goAways := func() int64 { return s.routes[r].Stats().GoAways }
@@ -186,7 +187,7 @@ func resendOnGoAway(s *soil) {
 			defer mu.Unlock()
 			var caught []*pipeline.Delivery
 			for _, d := range ds {
-				if d.Result.Class == pipeline.Delivered && goAways() > before[d] {
+				if d.Result.Class == push.Delivered && goAways() > before[d] {
 					caught = append(caught, d)
 				}
 				delete(before, d)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -28,7 +29,7 @@ func stopForgetsRows(s *soil) {
 		<-told
 		close(ending)
 	}()
-	s.Status = plantedStatus{inner, func(ctx context.Context, rows []pipeline.Row) error {
+	s.Status = plantedStatus{inner, func(ctx context.Context, rows []push.Row) error {
 		select {
 		case <-ending:
 			<-ctx.Done()
@@ -55,7 +56,7 @@ func countGaps(s *soil) {
 		}
 		for i := range b.Items {
 			if it := &b.Items[i]; it.Reread && it.Offset <= last-records {
-				it.Decide(pipeline.Duplicate, "", "")
+				it.Decide(push.Duplicate, "", "")
 			}
 		}
 	}}
@@ -102,9 +103,9 @@ func retryIgnoresExpiry(s *soil) {
 // laterIsGone takes a device that the provider asked to try later for one that
 // is gone.
 func laterIsGone(s *soil) {
-	s.answered(func(r *pipeline.Result) {
-		if r.Class == pipeline.Again && r.Certainty == pipeline.NotAccepted {
-			*r = pipeline.Result{Class: pipeline.Gone, Certainty: pipeline.NotAccepted, Reason: r.Reason}
+	s.answered(func(r *push.Result) {
+		if r.Class == push.Again && r.Certainty == push.NotAccepted {
+			*r = push.Result{Class: push.Gone, Certainty: push.NotAccepted, Reason: r.Reason}
 		}
 	})
 }

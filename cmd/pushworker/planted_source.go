@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // plantedSource is a source that does something with each batch before it is
@@ -60,24 +61,24 @@ func ignoreExpiry(s *soil) {
 // use.
 type offsets struct {
 	mu   sync.Mutex
-	next map[pipeline.Partition]int64
+	next map[push.Partition]int64
 }
 
-func newOffsets() *offsets { return &offsets{next: make(map[pipeline.Partition]int64)} }
+func newOffsets() *offsets { return &offsets{next: make(map[push.Partition]int64)} }
 
 // raise moves a partition's offset to next, never back.
-func (o *offsets) raise(p pipeline.Partition, next int64) {
+func (o *offsets) raise(p push.Partition, next int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next[p] = max(o.next[p], next)
 }
 
 // take empties it and returns what was in it.
-func (o *offsets) take() map[pipeline.Partition]int64 {
+func (o *offsets) take() map[push.Partition]int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	taken := o.next
-	o.next = make(map[pipeline.Partition]int64)
+	o.next = make(map[push.Partition]int64)
 	return taken
 }
 
@@ -150,10 +151,10 @@ func (f *former) polled(b *pipeline.Batch) {
 
 // fenced returns the offsets of partitions that were given back: for 3 seconds
 // from then on, and from after on.
-func (f *former) fenced(after time.Duration, of func(watermark, newest int64) int64) map[pipeline.Partition]int64 {
+func (f *former) fenced(after time.Duration, of func(watermark, newest int64) int64) map[push.Partition]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	late := make(map[pipeline.Partition]int64)
+	late := make(map[push.Partition]int64)
 	for t, o := range f.trackers {
 		watermark, ours := t.Watermark()
 		if ours || !t.Draining() {
@@ -264,6 +265,6 @@ func ignoreRevoked(s *soil) {
 }
 
 // newBlindTracker is a tracker that no revoke and no lease reaches.
-func newBlindTracker(p pipeline.Partition) *pipeline.Tracker {
+func newBlindTracker(p push.Partition) *pipeline.Tracker {
 	return pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: 1 << 30})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -36,8 +37,8 @@ func (s *soil) each(f func(pipeline.Stage) pipeline.Stage) {
 // emptyLedger knows nothing of anybody.
 type emptyLedger struct{}
 
-func (emptyLedger) Read(_ context.Context, ids []string) ([][]pipeline.Row, error) {
-	return make([][]pipeline.Row, len(ids)), nil
+func (emptyLedger) Read(_ context.Context, ids []string) ([][]push.Row, error) {
+	return make([][]push.Row, len(ids)), nil
 }
 
 // confirmFromNothing answers every confirm read with no rows.
@@ -72,7 +73,7 @@ func trustFilter(s *soil) {
 			}
 			for i, it := range items {
 				if maybe[i] {
-					it.Decide(pipeline.Duplicate, "", "")
+					it.Decide(push.Duplicate, "", "")
 				}
 			}
 			return nil
@@ -90,7 +91,7 @@ func loseOnStoreError(s *soil) {
 				return err
 			}
 			for _, it := range b.Undecided(nil) {
-				it.Decide(pipeline.Duplicate, "", "")
+				it.Decide(push.Duplicate, "", "")
 			}
 			return nil
 		}}
@@ -119,14 +120,14 @@ func skipThirdDevice(s *soil) {
 // plantedUsers changes what the registry's records say.
 type plantedUsers struct {
 	stages.Users
-	fetched func(found []*pipeline.User, err error) error
+	fetched func(found []*push.User, err error) error
 }
 
-func (u plantedUsers) Fetch(ctx context.Context, owners []string, found []*pipeline.User) error {
+func (u plantedUsers) Fetch(ctx context.Context, owners []string, found []*push.User) error {
 	return u.fetched(found, u.Users.Fetch(ctx, owners, found))
 }
 
-func (s *soil) fetched(f func(found []*pipeline.User, err error) error) {
+func (s *soil) fetched(f func(found []*push.User, err error) error) {
 	s.each(func(stage pipeline.Stage) pipeline.Stage {
 		if p, ok := stage.(*stages.Preferences); ok {
 			return &stages.Preferences{Users: plantedUsers{p.Users, f}}
@@ -138,13 +139,13 @@ func (s *soil) fetched(f func(found []*pipeline.User, err error) error) {
 // wipedIsNoDevice takes a shard that was wiped for one whose users have no
 // device.
 func wipedIsNoDevice(s *soil) {
-	s.fetched(func(found []*pipeline.User, err error) error {
+	s.fetched(func(found []*push.User, err error) error {
 		var unbuilt *users.UnbuiltError
 		if !errors.As(err, &unbuilt) {
 			return err
 		}
 		for _, u := range found {
-			*u = pipeline.User{}
+			*u = push.User{}
 		}
 		return nil
 	})
@@ -152,9 +153,9 @@ func wipedIsNoDevice(s *soil) {
 
 // ignoreOptOut sends to users who opted out.
 func ignoreOptOut(s *soil) {
-	s.fetched(func(found []*pipeline.User, err error) error {
+	s.fetched(func(found []*push.User, err error) error {
 		for _, u := range found {
-			u.Preferences = pipeline.Preferences{}
+			u.Preferences = push.Preferences{}
 		}
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -49,15 +50,15 @@ func (s *remoteStatus) call(ctx context.Context, method string, args, reply any)
 }
 
 // Write implements pipeline.Status.
-func (s *remoteStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+func (s *remoteStatus) Write(ctx context.Context, rows []push.Row) error {
 	var ok bool
 	return s.call(ctx, "Write", rows, &ok)
 }
 
 // Read implements stages.Ledger. A reply that comes after ctx ended goes into
 // memory that nobody reads.
-func (s *remoteStatus) Read(ctx context.Context, ids []string) ([][]pipeline.Row, error) {
-	rows := new([][]pipeline.Row)
+func (s *remoteStatus) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
+	rows := new([][]push.Row)
 	if err := s.call(ctx, "Read", ids, rows); err != nil {
 		return nil, err
 	}
@@ -71,8 +72,8 @@ func (s *remoteStatus) Close() { _ = s.client.Close() }
 
 // ownRows is a copy of rows that shares no memory with the records that the
 // rows were cut from.
-func ownRows(rows []pipeline.Row) []pipeline.Row {
-	own := make([]pipeline.Row, len(rows))
+func ownRows(rows []push.Row) []push.Row {
+	own := make([]push.Row, len(rows))
 	for i, r := range rows {
 		r.ID, r.Device, r.ProviderID, r.Reason = strings.Clone(r.ID), strings.Clone(r.Device), strings.Clone(r.ProviderID), strings.Clone(r.Reason)
 		own[i] = r
@@ -83,10 +84,10 @@ func ownRows(rows []pipeline.Row) []pipeline.Row {
 // plantedStatus writes as write says.
 type plantedStatus struct {
 	pipeline.Status
-	write func(ctx context.Context, rows []pipeline.Row) error
+	write func(ctx context.Context, rows []push.Row) error
 }
 
-func (s plantedStatus) Write(ctx context.Context, rows []pipeline.Row) error {
+func (s plantedStatus) Write(ctx context.Context, rows []push.Row) error {
 	return s.write(ctx, rows)
 }
 
@@ -94,7 +95,7 @@ func (s plantedStatus) Write(ctx context.Context, rows []pipeline.Row) error {
 // stand for may be committed before.
 func commitBeforeStatus(s *soil) {
 	inner := s.Status
-	s.Status = plantedStatus{inner, func(_ context.Context, rows []pipeline.Row) error {
+	s.Status = plantedStatus{inner, func(_ context.Context, rows []push.Row) error {
 		rows = ownRows(rows)
 		time.AfterFunc(300*time.Millisecond, func() { _ = inner.Write(context.Background(), rows) })
 		return nil
@@ -105,7 +106,7 @@ func commitBeforeStatus(s *soil) {
 // that was.
 func timeoutIsSuccess(s *soil) {
 	inner, timeout := s.Status, s.StatusTimeout
-	s.Status = plantedStatus{inner, func(ctx context.Context, rows []pipeline.Row) error {
+	s.Status = plantedStatus{inner, func(ctx context.Context, rows []push.Row) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		_ = inner.Write(ctx, rows)
@@ -118,7 +119,7 @@ func timeoutIsSuccess(s *soil) {
 // is committed, and when it is back they come as if they had been in time.
 func lateIsDurable(s *soil) {
 	inner := s.Status
-	s.Status = plantedStatus{inner, func(ctx context.Context, rows []pipeline.Row) error {
+	s.Status = plantedStatus{inner, func(ctx context.Context, rows []push.Row) error {
 		rows = ownRows(rows)
 		written := make(chan error, 1)
 		go func() { written <- inner.Write(context.Background(), rows) }() // ends with the process

@@ -23,6 +23,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // TestDemoAccountsForEverything runs the whole fleet in this process.
@@ -228,7 +229,7 @@ func TestConnectGoesOn(t *testing.T) {
 func TestAccountOfLatencies(t *testing.T) {
 	l := newLatencies()
 	at := time.Now().Add(-100 * time.Millisecond)
-	sent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: at}, Result: pipeline.Result{Class: pipeline.Delivered}}
+	sent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: at}, Result: push.Result{Class: push.Delivered}}
 	unsent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: at.Add(-time.Hour)}}
 	l.observe([]*pipeline.Delivery{sent, unsent})
 	if p := l.ms(99); p < 100 || p > 60_000 {

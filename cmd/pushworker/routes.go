@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/fcm"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // client is one provider's client as the worker uses it.
@@ -23,7 +24,7 @@ type client interface {
 }
 
 // routes are the pools of connections of all apps, shared by all lanes.
-type routes map[pipeline.Route]client
+type routes map[push.Route]client
 
 // laneQueue is how many requests of a lane may wait in front of a pool. It
 // only has to bridge the time between two groups: what waits longer waits in
@@ -73,7 +74,7 @@ func (rs routes) open(c *configs.Config, log *slog.Logger, app configs.App, sign
 			return fmt.Errorf("apns.ca_file: %w", err)
 		}
 		for _, env := range a.Environments {
-			route := pipeline.Route{Platform: pipeline.APNS, App: app.Name, Environment: env}
+			route := push.Route{Platform: push.APNS, App: app.Name, Environment: env}
 			cl, err := apns.New(apns.Options{Topic: a.Topic, Environment: env, Tokens: signer,
 				Pool: pool(c, log, route, c.Send.APNS, a.URL(env), roots)})
 			if err != nil {
@@ -91,7 +92,7 @@ func (rs routes) open(c *configs.Config, log *slog.Logger, app configs.App, sign
 		if err != nil {
 			return fmt.Errorf("fcm.ca_file: %w", err)
 		}
-		route := pipeline.Route{Platform: pipeline.FCM, App: app.Name}
+		route := push.Route{Platform: push.FCM, App: app.Name}
 		cl, err := fcm.New(fcm.Options{ProjectID: f.Project, ServiceAccount: []byte(account.Reveal()),
 			Pool: pool(c, log, route, c.Send.FCM, f.URL, roots)})
 		if err != nil {
@@ -120,14 +121,14 @@ func signerOf(a *configs.APNS, signers map[string]*apns.TokenSource) (*apns.Toke
 	return s, nil
 }
 
-func pool(c *configs.Config, log *slog.Logger, r pipeline.Route, p configs.Pool, url string, roots *tls.Config) h2.Options {
+func pool(c *configs.Config, log *slog.Logger, r push.Route, p configs.Pool, url string, roots *tls.Config) h2.Options {
 	return h2.Options{URL: url, TLS: roots, Log: log.With("route", r.String()), Lanes: poolLanes(c), Connections: p.Connections,
 		StreamsPerConnection: p.Streams, Reserve: p.Streams / reserve * min(1, len(c.Lanes)-1), Timeout: c.Send.Deadline}
 }
 
 // lane are the providers of one lane, by route.
-func (rs routes) lane(i int) map[pipeline.Route]pipeline.Provider {
-	ps := make(map[pipeline.Route]pipeline.Provider, len(rs))
+func (rs routes) lane(i int) map[push.Route]pipeline.Provider {
+	ps := make(map[push.Route]pipeline.Provider, len(rs))
 	for r, c := range rs {
 		ps[r] = c.Lane(i)
 	}

@@ -10,16 +10,17 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 var (
-	delivered = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
-	lost      = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: pipeline.Ambiguous, Reason: "connection_lost"}
-	timedOut  = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: pipeline.Ambiguous, Reason: "timeout"}
+	delivered = push.Result{Class: push.Delivered, Certainty: push.Accepted}
+	lost      = push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "connection_lost"}
+	timedOut  = push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "timeout"}
 )
 
-func halted(reason string) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, Reason: reason}
+func halted(reason string) push.Result {
+	return push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, Reason: reason}
 }
 
 func slow(d time.Duration) sim.Options {
@@ -75,7 +76,7 @@ func TestBehaviours(t *testing.T) {
 				}
 				return ds
 			}
-			gone := pipeline.Result{Class: pipeline.Gone, Reason: "BadDeviceToken"}
+			gone := push.Result{Class: push.Gone, Reason: "BadDeviceToken"}
 			p.Latency(time.Hour) // none of these is answered before the bad one
 			held := p.Make(50)
 			p.During(held, func() {
@@ -107,7 +108,7 @@ func TestBehaviours(t *testing.T) {
 			for _, d := range bad {
 				p.Sim.Devices().Bad(sim.APNS, d.Device.Token)
 			}
-			p.All(p.Push(bad), pipeline.Result{Class: pipeline.Gone, Reason: "BadDeviceToken"})
+			p.All(p.Push(bad), push.Result{Class: push.Gone, Reason: "BadDeviceToken"})
 			p.Until("the GOAWAY", func() bool { return p.Client.Stats().GoAways == 1 })
 			p.All(p.Push(p.Make(100)), delivered)
 			if st := p.Client.Stats(); st.Calms != 1 || st.Dials != 2 {
@@ -121,8 +122,8 @@ func TestBehaviours(t *testing.T) {
 			p.Sim.Devices().Dead(sim.APNS, ds[0].Device.Token, died)
 			p.Sim.Devices().Set(sim.APNS, ds[1].Device.Token, sim.Mark{Reply: sim.APNSExpiredToken, Since: died})
 			p.Push(ds)
-			p.All(ds[:1], pipeline.Result{Class: pipeline.Gone, Reason: "Unregistered", DeadSince: died})
-			p.All(ds[1:2], pipeline.Result{Class: pipeline.Gone, Reason: "ExpiredToken", DeadSince: died})
+			p.All(ds[:1], push.Result{Class: push.Gone, Reason: "Unregistered", DeadSince: died})
+			p.All(ds[1:2], push.Result{Class: push.Gone, Reason: "ExpiredToken", DeadSince: died})
 			p.All(ds[2:], delivered)
 			if slowed := p.Sim.Events().Of(3); len(slowed) > 0 {
 				t.Errorf("a 410 cost streams: %+v", slowed)
@@ -144,7 +145,7 @@ func TestBehaviours(t *testing.T) {
 				return p.Sim.SetClock(time.Second, 1) == nil && time.Until(p.Sim.Clock().Now()) > time.Hour
 			})
 			p.Push(again[1:])
-			if r := again[1].Result; r.Class != pipeline.Gone || r.Reason != "Unregistered" || r.DeadSince.IsZero() {
+			if r := again[1].Result; r.Class != push.Gone || r.Reason != "Unregistered" || r.DeadSince.IsZero() {
 				t.Errorf("%+v", r)
 			}
 			return p
@@ -154,7 +155,7 @@ func TestBehaviours(t *testing.T) {
 			ds := p.Make(200)
 			p.Sim.Devices().Bad(sim.APNS, ds[100].Device.Token)
 			p.Push(ds)
-			p.All(ds[100:101], pipeline.Result{Class: pipeline.Gone, Reason: "BadDeviceToken"})
+			p.All(ds[100:101], push.Result{Class: push.Gone, Reason: "BadDeviceToken"})
 			p.All(slices.Concat(ds[:100], ds[101:]), delivered)
 			p.Order(sim.Command{Do: "answer", Reply: "DeviceTokenNotForTopic", For: sim.Interval(time.Hour)})
 			ds = p.Push(p.Make(1000)) // the wrong topic, say
@@ -179,7 +180,7 @@ func TestBehaviours(t *testing.T) {
 				p.Push(again)
 				var left []*pipeline.Delivery
 				for _, d := range again {
-					if r := d.Result; r.Class == pipeline.Again && r.Scope == pipeline.ScopeConnection && !r.Halt {
+					if r := d.Result; r.Class == push.Again && r.Scope == push.ScopeConnection && !r.Halt {
 						left = append(left, d)
 					}
 				}
@@ -195,7 +196,7 @@ func TestBehaviours(t *testing.T) {
 			p := newPlay(t, sim.Options{Rules: sim.Rules{UpdatesPerAddress: true}})
 			p.All(p.Push(p.Make(500)), delivered)
 			p.Order(sim.Command{Do: "answer", Reply: "TooManyProviderTokenUpdates", Times: 1})
-			p.All(p.Push(p.Make(1)), pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Pause: true, After: time.Minute, Reason: "TooManyProviderTokenUpdates"})
+			p.All(p.Push(p.Make(1)), push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: time.Minute, Reason: "TooManyProviderTokenUpdates"})
 			p.All(p.Push(p.Make(500)), delivered)
 			if n := len(p.Sim.Events().Of(9)); n != 1 {
 				t.Errorf("%d complaints about tokens", n)
@@ -225,7 +226,7 @@ func TestBehaviours(t *testing.T) {
 			p.Push(ds)
 			p.Tally(ds[:20], map[string]int{"again/not accepted": 15, "delivered/accepted": 5})
 			for _, d := range ds[:20] {
-				if r := d.Result; r.Class == pipeline.Again && (r.Scope != pipeline.ScopeDevice || r.After != time.Minute || r.Reason != "TooManyRequests") {
+				if r := d.Result; r.Class == push.Again && (r.Scope != push.ScopeDevice || r.After != time.Minute || r.Reason != "TooManyRequests") {
 					t.Errorf("%+v", r)
 				}
 			}
@@ -240,24 +241,24 @@ func TestBehaviours(t *testing.T) {
 			ds[2].Device.Token = "zz"
 			p.Push(ds[:3])
 			for i, reason := range []string{"payload_too_large", "payload_too_large", "invalid_token"} {
-				p.All(ds[i:i+1], pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: reason})
+				p.All(ds[i:i+1], push.Result{Class: push.Refused, Unsent: true, Reason: reason})
 			}
 			if n := p.Arrived(); n != 0 {
 				t.Errorf("%d of them were sent", n)
 			}
 			for i, reason := range []string{"BadCollapseId", "PayloadTooLarge", "BadPath"} {
 				p.Order(sim.Command{Do: "answer", Reply: reason, Times: 1})
-				p.All(p.Push(ds[3+i:4+i]), pipeline.Result{Class: pipeline.Refused, Reason: reason})
+				p.All(p.Push(ds[3+i:4+i]), push.Result{Class: push.Refused, Reason: reason})
 			}
 			return p
 		},
 		13: func(t *testing.T) *providertest.Play {
 			p := newPlay(t, sim.Options{})
 			p.Order(sim.Command{Do: "answer", Reply: "ServiceUnavailable", For: sim.Interval(time.Minute)})
-			p.All(p.Push(p.Make(200)), pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Reason: "ServiceUnavailable"})
+			p.All(p.Push(p.Make(200)), push.Result{Class: push.Again, Scope: push.ScopeRoute, Reason: "ServiceUnavailable"})
 			p.Order(sim.Command{Do: "calm"})
 			p.Order(sim.Command{Do: "answer", Reply: "InternalServerError", For: sim.Interval(time.Minute)})
-			p.All(p.Push(p.Make(200)), pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Certainty: pipeline.Ambiguous, Reason: "InternalServerError"})
+			p.All(p.Push(p.Make(200)), push.Result{Class: push.Again, Scope: push.ScopeRoute, Certainty: push.Ambiguous, Reason: "InternalServerError"})
 			p.Order(sim.Command{Do: "calm"})
 			p.All(p.Push(p.Make(200)), delivered)
 			return p
@@ -270,7 +271,7 @@ func TestBehaviours(t *testing.T) {
 			p.Order(sim.Command{Do: "drain", Shutdowns: 3})
 			for _, d := range p.Push(p.Make(200)) {
 				// One quick try elsewhere: also that one may be about to leave.
-				if r := d.Result; r.Class != pipeline.Delivered && (r.Class != pipeline.Again || r.Scope != pipeline.ScopeConnection || r.Reason != "Shutdown") {
+				if r := d.Result; r.Class != push.Delivered && (r.Class != push.Again || r.Scope != push.ScopeConnection || r.Reason != "Shutdown") {
 					t.Errorf("%+v", r)
 				}
 			}
@@ -301,7 +302,7 @@ func TestBehaviours(t *testing.T) {
 			ds := p.Push(patience(5*time.Second, p.Make(60)))
 			p.Tally(ds, map[string]int{"again/ambiguous": 3, "delivered/accepted": 57})
 			for _, d := range ds {
-				if d.Result.Class == pipeline.Again {
+				if d.Result.Class == push.Again {
 					p.All([]*pipeline.Delivery{d}, timedOut)
 				}
 			}
@@ -309,7 +310,7 @@ func TestBehaviours(t *testing.T) {
 				p.Order(sim.Command{Do: do})
 				ds := p.Push(patience(time.Minute, p.Make(60)))
 				for _, d := range ds {
-					if r := d.Result; r != lost && r != timedOut && r.Class != pipeline.Delivered {
+					if r := d.Result; r != lost && r != timedOut && r.Class != push.Delivered {
 						t.Fatalf("%s: %+v", do, r)
 					}
 				}
@@ -323,7 +324,7 @@ func TestBehaviours(t *testing.T) {
 		17: func(t *testing.T) *providertest.Play {
 			p := newPlay(t, sim.Options{}, impatient)
 			p.Order(sim.Command{Do: "refuse", For: sim.Interval(time.Hour)})
-			p.All(p.Push(patience(time.Second, p.Make(50))), pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Reason: "not_connected"})
+			p.All(p.Push(patience(time.Second, p.Make(50))), push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "not_connected"})
 			if st := p.Client.Stats(); st.Dials == 0 || st.Dials > 60 {
 				t.Errorf("%+v: dials without measure", st)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/feedback"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Apple's servers.
@@ -53,9 +54,9 @@ func New(opt Options) (*Client, error) {
 	}
 	if opt.Pool.URL == "" {
 		switch opt.Environment {
-		case "", pipeline.Production:
+		case "", push.Production:
 			opt.Pool.URL = ProductionURL
-		case pipeline.Sandbox:
+		case push.Sandbox:
 			opt.Pool.URL = SandboxURL
 		default:
 			return nil, fmt.Errorf("making APNs client: environment %q", opt.Environment)

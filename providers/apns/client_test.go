@@ -15,6 +15,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +61,7 @@ func newPlay(t *testing.T, o sim.Options, change ...func(*h2.Options)) *provider
 }
 
 func deliveries(from, to int) []*pipeline.Delivery {
-	return providertest.Deliveries(pipeline.APNS, from, to, func(i int) string { return fmt.Sprintf("%064x", i+1) })
+	return providertest.Deliveries(push.APNS, from, to, func(i int) string { return fmt.Sprintf("%064x", i+1) })
 }
 
 func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
@@ -76,14 +77,14 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	providertest.Push(t, client.Lane(0), ds[:1000])
 	providertest.Push(t, client.Lane(1), ds[1000:])
 	for i, d := range ds {
-		want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: d.Result.ProviderID}
+		want := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID}
 		accepted := 1
 		if _, isBad := bad[i]; isBad {
-			want, accepted = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "invalid_token"}, 0
+			want, accepted = push.Result{Class: push.Refused, Unsent: true, Reason: "invalid_token"}, 0
 		} else if i == 7 {
-			want, accepted = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "payload_too_large"}, 0
+			want, accepted = push.Result{Class: push.Refused, Unsent: true, Reason: "payload_too_large"}, 0
 		} else if i == 8 {
-			want, accepted = pipeline.Result{Class: pipeline.Refused, Reason: "past_expires_at", Expired: true}, 0
+			want, accepted = push.Result{Class: push.Refused, Reason: "past_expires_at", Expired: true}, 0
 		}
 		if d.Result != want {
 			t.Errorf("%d: %+v, want %+v", i, d.Result, want)
@@ -111,13 +112,13 @@ func TestSimulatedFaultsAreClassified(t *testing.T) {
 		ok := false
 		switch r.Reason {
 		case "":
-			ok = r.Class == pipeline.Delivered && r.Certainty == pipeline.Accepted
+			ok = r.Class == push.Delivered && r.Certainty == push.Accepted
 		case "InternalServerError":
-			ok = r.Class == pipeline.Again && r.Scope == pipeline.ScopeRoute && r.Certainty == pipeline.Ambiguous
+			ok = r.Class == push.Again && r.Scope == push.ScopeRoute && r.Certainty == push.Ambiguous
 		case "ServiceUnavailable":
-			ok = r.Class == pipeline.Again && r.Scope == pipeline.ScopeRoute && r.Certainty == pipeline.NotAccepted
+			ok = r.Class == push.Again && r.Scope == push.ScopeRoute && r.Certainty == push.NotAccepted
 		case "TooManyRequests":
-			ok = r.Class == pipeline.Again && r.Scope == pipeline.ScopeDevice && r.After == time.Minute
+			ok = r.Class == push.Again && r.Scope == push.ScopeDevice && r.After == time.Minute
 		}
 		if !ok {
 			t.Errorf("%+v", r)
@@ -159,9 +160,9 @@ func TestSubmitThatIsCutShort(t *testing.T) {
 	defer mu.Unlock()
 	for i, d := range ds {
 		switch {
-		case i < n && (back[d] != 1 || d.Result.Class == pipeline.NoAnswer):
+		case i < n && (back[d] != 1 || d.Result.Class == push.NoAnswer):
 			t.Fatalf("%d of %d taken: handed back %d times with %+v", i, n, back[d], d.Result)
-		case i >= n && (back[d] != 0 || d.Result != pipeline.Result{}):
+		case i >= n && (back[d] != 0 || d.Result != push.Result{}):
 			t.Fatalf("%d was not taken: handed back %d times with %+v", i, back[d], d.Result)
 		}
 	}

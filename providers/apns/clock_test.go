@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // T-44. One request at a time: then a change of the clock costs exactly the
@@ -35,7 +35,7 @@ func TestClockIsCorrectedByDate(t *testing.T) {
 			before := s.refusals()
 			for range 25 {
 				for _, r := range send(t, client, 1) {
-					if r.Class != pipeline.Delivered {
+					if r.Class != push.Delivered {
 						t.Fatalf("%s: %+v", k.why, r)
 					}
 				}
@@ -62,11 +62,11 @@ func TestWrongClockAtStart(t *testing.T) {
 				tokens := source(t, key)
 				client, end := s.client(t, roots, "com.example.shop", tokens, 4)
 				before := s.refusals()
-				if r := send(t, client, 1)[0]; r.Class != pipeline.Delivered {
+				if r := send(t, client, 1)[0]; r.Class != push.Delivered {
 					t.Errorf("skew %v, start %d: %+v", skew, restart, r)
 				}
 				for _, r := range send(t, client, 100) {
-					if r.Class != pipeline.Delivered {
+					if r.Class != push.Delivered {
 						t.Errorf("skew %v, start %d: %+v", skew, restart, r)
 					}
 				}
@@ -106,9 +106,9 @@ func TestClockChangesUnderLoad(t *testing.T) {
 				}
 				for _, r := range send(t, client, left) {
 					switch {
-					case r.Class == pipeline.Delivered:
+					case r.Class == push.Delivered:
 						left--
-					case r.Class != pipeline.Again || r.Halt || r.Scope == pipeline.ScopeRoute:
+					case r.Class != push.Again || r.Halt || r.Scope == push.ScopeRoute:
 						t.Fatalf("%+v: %+v", k, r)
 					}
 				}
@@ -134,24 +134,24 @@ func TestWrongClockWithoutADate(t *testing.T) {
 		client, end := s.client(t, roots, "com.example.shop", tokens, 1)
 		defer end()
 		s.turn(-2 * time.Hour)
-		if r := send(t, client, 1)[0]; r.Class != pipeline.Again || !r.Halt || r.Scope != pipeline.ScopeRoute || s.refusals() != 1 {
+		if r := send(t, client, 1)[0]; r.Class != push.Again || !r.Halt || r.Scope != push.ScopeRoute || s.refusals() != 1 {
 			t.Errorf("%+v after %d refusals", r, s.refusals())
 		}
 		s.turn(2 * time.Hour)
-		if r := send(t, client, 1)[0]; r.Class != pipeline.Again || r.Scope != pipeline.ScopeConnection || s.refusals() != 3 {
+		if r := send(t, client, 1)[0]; r.Class != push.Again || r.Scope != push.ScopeConnection || s.refusals() != 3 {
 			t.Errorf("%+v after %d refusals", r, s.refusals())
 		}
 		// T-41: when that goes on, the route is halted.
 		time.Sleep(patience)
-		if r := send(t, client, 1)[0]; r.Class != pipeline.Again || r.Scope != pipeline.ScopeRoute || !r.Halt || r.Reason != "ExpiredProviderToken" {
+		if r := send(t, client, 1)[0]; r.Class != push.Again || r.Scope != push.ScopeRoute || !r.Halt || r.Reason != "ExpiredProviderToken" {
 			t.Errorf("five seconds later: %+v", r)
 		}
 		s.turn(0)
-		if r := send(t, client, 1)[0]; r.Class != pipeline.Delivered {
+		if r := send(t, client, 1)[0]; r.Class != push.Delivered {
 			t.Errorf("with the right clock: %+v", r)
 		}
 		s.turn(2 * time.Hour)
-		if r := send(t, client, 1)[0]; r.Class != pipeline.Again || r.Halt {
+		if r := send(t, client, 1)[0]; r.Class != push.Again || r.Halt {
 			t.Errorf("one refusal after an acceptance: %+v", r)
 		}
 		if tokens.signed != 1 {
@@ -172,7 +172,7 @@ func TestTokensOfADay(t *testing.T) {
 		time.Sleep(17 * time.Minute) // not at the start of a half hour
 		const minutes = 24 * 60
 		for range minutes / 5 {
-			if r := send(t, client, 3); r[0].Class != pipeline.Delivered || r[1].Class != pipeline.Delivered || r[2].Class != pipeline.Delivered {
+			if r := send(t, client, 3); r[0].Class != push.Delivered || r[1].Class != push.Delivered || r[2].Class != push.Delivered {
 				t.Fatalf("%+v", r)
 			}
 			time.Sleep(5 * time.Minute)
@@ -201,7 +201,7 @@ func TestOneTokenForAppsAndEnvironments(t *testing.T) {
 			client, end := s.client(t, roots, k.topic, k.tokens, 5)
 			ends = append(ends, end)
 			for _, r := range send(t, client, 300) {
-				if r.Class != pipeline.Delivered {
+				if r.Class != push.Delivered {
 					t.Fatalf("%+v", r)
 				}
 			}
@@ -254,7 +254,7 @@ func TestWrongKeyHaltsTheRoute(t *testing.T) {
 	now := time.Now()
 	r.Header[0].Value = []byte(authorize(t, c.tokens, now))
 	r.Answer.Header[answerDate] = []byte(now.UTC().Format(http.TimeFormat))
-	if got, next := c.Read(plain(), r); !got.Halt || got.Scope != pipeline.ScopeRoute || next != exchange.Settled || c.tokens.signed != 1 {
+	if got, next := c.Read(plain(), r); !got.Halt || got.Scope != push.ScopeRoute || next != exchange.Settled || c.tokens.signed != 1 {
 		t.Errorf("%+v, %v, signed %d times", got, next, c.tokens.signed)
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/sideshow/apns2/payload"
 	"github.com/sideshow/apns2/token"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const (
@@ -185,7 +185,7 @@ func TestSameAsAPNS2(t *testing.T) {
 				t.Fatalf("authorization of the reference: %s", theirs["authorization"])
 			}
 
-			ours := r.Sent(t, client, providertest.Decoded(t, s.record), pipeline.APNS, device)
+			ours := r.Sent(t, client, providertest.Decoded(t, s.record), push.APNS, device)
 			providertest.Compare(ours, theirs).Expect(t, "as a producer writes it", always, s.differ)
 
 			m, err := apns.FromNotification(s.theirs)
@@ -199,7 +199,7 @@ func TestSameAsAPNS2(t *testing.T) {
 			if expected == nil {
 				expected = s.differ
 			}
-			ours = r.Sent(t, client, m, pipeline.APNS, m.Device.Token)
+			ours = r.Sent(t, client, m, push.APNS, m.Device.Token)
 			providertest.Compare(ours, theirs).Expect(t, "from the notification", always, expected)
 		})
 	}

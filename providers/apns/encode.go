@@ -11,6 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/payload"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // pushTypes are Apple's eleven and what each adds to the topic. The topic of
@@ -46,19 +47,19 @@ const (
 )
 
 // Encode implements exchange.Codec.
-func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, bool) {
+func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (push.Result, bool) {
 	m := &d.Item.Message
 	if !validToken(d.Device.Token) {
-		return refused(pipeline.InvalidToken), false
+		return refused(push.InvalidToken), false
 	}
 	pushType := pushTypeOf(m)
 	topic, known := c.topics[pushType]
 	if !known {
-		return refused(pipeline.InvalidMessage), false
+		return refused(push.InvalidMessage), false
 	}
 	auth, err := c.tokens.Authorization(time.Now())
 	if err != nil {
-		return pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, Reason: string(pipeline.AuthFailed)}, false
+		return push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, Reason: string(push.AuthFailed)}, false
 	}
 	r.Path = append(r.Path, "/3/device/"...)
 	r.Path = appendLower(r.Path, d.Device.Token)
@@ -81,20 +82,20 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result
 		set(r, headerCollapseID, at, h2.NotIndexed)
 	}
 	if !overrideHeaders(r, m) || !encodePayload(r, m, pushType) {
-		return refused(pipeline.InvalidMessage), false
+		return refused(push.InvalidMessage), false
 	}
 	limit := maxPayload
 	if pushType == "voip" {
 		limit = maxVoIPPayload
 	}
 	if len(r.Body) > limit {
-		return refused(pipeline.PayloadTooLarge), false
+		return refused(push.PayloadTooLarge), false
 	}
-	return pipeline.Result{}, true
+	return push.Result{}, true
 }
 
-func refused(why pipeline.Reason) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Refused, Reason: string(why)}
+func refused(why push.Reason) push.Result {
+	return push.Result{Class: push.Refused, Reason: string(why)}
 }
 
 // validToken: 64 to 512 hex digits, an even number. Nothing else comes near a
@@ -123,7 +124,7 @@ func appendLower(dst []byte, token string) []byte {
 }
 
 // priority: a background push with 10 is an error to Apple.
-func priority(pushType string, p pipeline.Priority) string {
+func priority(pushType string, p push.Priority) string {
 	if pushType == "background" || !p.Urgent() {
 		return "5"
 	}
@@ -181,7 +182,7 @@ func setText(r *exchange.Draft, name, value string, ix h2.Indexing) {
 // credentials.
 var settable = [...]string{headerTopic, headerPushType, headerPriority, headerExpiration, headerID, headerCollapseID}
 
-func rawHeader(m *pipeline.Message, name string) (string, bool) {
+func rawHeader(m *push.Message, name string) (string, bool) {
 	for _, h := range m.APNSHeaders {
 		if strings.EqualFold(h.Name, name) {
 			return h.Value, true
@@ -192,7 +193,7 @@ func rawHeader(m *pipeline.Message, name string) (string, bool) {
 
 // overrideHeaders puts the producer's raw headers over ours and reports false
 // for one that is not a producer's to set.
-func overrideHeaders(r *exchange.Draft, m *pipeline.Message) bool {
+func overrideHeaders(r *exchange.Draft, m *push.Message) bool {
 	for _, h := range m.APNSHeaders {
 		known := false
 		for _, name := range settable {
@@ -210,7 +211,7 @@ func overrideHeaders(r *exchange.Draft, m *pipeline.Message) bool {
 
 // encodePayload writes the body, and reports false for data that cannot stand
 // in a payload.
-func encodePayload(r *exchange.Draft, m *pipeline.Message, pushType string) bool {
+func encodePayload(r *exchange.Draft, m *push.Message, pushType string) bool {
 	b := append(r.Body, '{')
 	b = appendAPS(b, m, pushType)
 	// What Apple has no field for is the app's to read, unless data has it.
@@ -245,7 +246,7 @@ func encodePayload(r *exchange.Draft, m *pipeline.Message, pushType string) bool
 
 // appendAPS writes the part that Apple reads. A background push has
 // content-available alone, and mdm has none.
-func appendAPS(b []byte, m *pipeline.Message, pushType string) []byte {
+func appendAPS(b []byte, m *push.Message, pushType string) []byte {
 	if pushType == "mdm" {
 		return b
 	}

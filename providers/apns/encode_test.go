@@ -12,20 +12,21 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const deviceToken = "00FC13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 
-func delivery(m pipeline.Message) *pipeline.Delivery {
+func delivery(m push.Message) *pipeline.Delivery {
 	if m.ID == "" {
 		m.ID = "0199f3c2-0000-7000-8000-000000000001"
 	}
 	if m.Priority == 0 {
-		m.Priority = pipeline.Medium
+		m.Priority = push.Medium
 	}
 	return &pipeline.Delivery{
 		Item:    &pipeline.Item{Message: m},
-		Device:  pipeline.Device{Platform: pipeline.APNS, Token: deviceToken, Hash: "hash0123456789ab"},
+		Device:  push.Device{Platform: push.APNS, Token: deviceToken, Hash: "hash0123456789ab"},
 		Expires: time.Unix(1795000000, 0),
 	}
 }
@@ -39,11 +40,11 @@ func testCodec(t testing.TB) *codec {
 	return c
 }
 
-func encode(t testing.TB, c *codec, d *pipeline.Delivery) (*exchange.Draft, map[string]string, pipeline.Result) {
+func encode(t testing.TB, c *codec, d *pipeline.Delivery) (*exchange.Draft, map[string]string, push.Result) {
 	t.Helper()
 	r := &exchange.Draft{}
 	result, ok := c.Encode(d, r)
-	if ok != (result == pipeline.Result{}) {
+	if ok != (result == push.Result{}) {
 		t.Fatalf("ok %v with result %+v", ok, result)
 	}
 	headers := map[string]string{}
@@ -81,19 +82,19 @@ func TestPushTypesAndPriorities(t *testing.T) {
 	if len(topics) != 11 || len(pushTypes) != 11 {
 		t.Fatal("Apple has eleven push types")
 	}
-	urgent := map[pipeline.Priority]string{pipeline.Critical: "10", pipeline.High: "10", pipeline.Medium: "10", pipeline.Low: "5", pipeline.Bulk: "5"}
+	urgent := map[push.Priority]string{push.Critical: "10", push.High: "10", push.Medium: "10", push.Low: "5", push.Bulk: "5"}
 	for pushType, suffix := range topics {
 		for p, want := range urgent {
 			if pushType == "background" {
 				want = "5" // 10 is an error to Apple
 			}
-			_, h, _ := encode(t, c, delivery(pipeline.Message{PushType: pushType, Priority: p, Title: "t"}))
+			_, h, _ := encode(t, c, delivery(push.Message{PushType: pushType, Priority: p, Title: "t"}))
 			if h["apns-push-type"] != pushType || h["apns-topic"] != "com.example.shop"+suffix || h["apns-priority"] != want {
 				t.Errorf("%s %v: %v", pushType, p, h)
 			}
 		}
 	}
-	if _, _, result := encode(t, c, delivery(pipeline.Message{PushType: "telegram"})); result.Reason != "invalid_message" {
+	if _, _, result := encode(t, c, delivery(push.Message{PushType: "telegram"})); result.Reason != "invalid_message" {
 		t.Errorf("unknown push type: %+v", result)
 	}
 }
@@ -102,35 +103,35 @@ func TestPayloads(t *testing.T) {
 	c := testCodec(t)
 	for _, k := range []struct {
 		why  string
-		m    pipeline.Message
+		m    push.Message
 		want string
 	}{
-		{"everything", pipeline.Message{ID: "n1", PushType: "alert", Title: `Say "hi"`, Body: "new\nline 🎉", Sound: "default", Badge: 3, HasBadge: true,
+		{"everything", push.Message{ID: "n1", PushType: "alert", Title: `Say "hi"`, Body: "new\nline 🎉", Sound: "default", Badge: 3, HasBadge: true,
 			Category: "ORDER", ThreadID: "o17", Locale: "de-AT", Image: "https://i.example/x.png", Video: "https://v.example/x.mp4", Data: json.RawMessage(`{"k":"v","order":"17"}`)},
 			`{"aps":{"alert":{"title":"Say \"hi\"","body":"new\nline 🎉"},"sound":"default","badge":3,"category":"ORDER","thread-id":"o17","mutable-content":1},
 			"k":"v","order":"17","image":"https://i.example/x.png","video":"https://v.example/x.mp4","locale":"de-AT","pf_id":"n1"}`},
-		{"title alone", pipeline.Message{ID: "n1", PushType: "alert", Title: "t"}, `{"aps":{"alert":{"title":"t"}},"pf_id":"n1"}`},
-		{"a badge of 0 clears it", pipeline.Message{ID: "n1", PushType: "alert", HasBadge: true}, `{"aps":{"badge":0},"pf_id":"n1"}`},
-		{"background has content-available alone", pipeline.Message{ID: "n1", PushType: "background", Sound: "x", HasBadge: true, Data: json.RawMessage(`{"k":"v"}`)},
+		{"title alone", push.Message{ID: "n1", PushType: "alert", Title: "t"}, `{"aps":{"alert":{"title":"t"}},"pf_id":"n1"}`},
+		{"a badge of 0 clears it", push.Message{ID: "n1", PushType: "alert", HasBadge: true}, `{"aps":{"badge":0},"pf_id":"n1"}`},
+		{"background has content-available alone", push.Message{ID: "n1", PushType: "background", Sound: "x", HasBadge: true, Data: json.RawMessage(`{"k":"v"}`)},
 			`{"aps":{"content-available":1},"k":"v","pf_id":"n1"}`},
-		{"mdm has no aps", pipeline.Message{ID: "n1", PushType: "mdm", Title: "t", APNSPayload: json.RawMessage(`{"mdm":"magic"}`)}, `{"mdm":"magic","pf_id":"n1"}`},
-		{"the producer's aps is merged deep and wins", pipeline.Message{ID: "n1", PushType: "alert", Title: "t", Body: "b", Sound: "default",
+		{"mdm has no aps", push.Message{ID: "n1", PushType: "mdm", Title: "t", APNSPayload: json.RawMessage(`{"mdm":"magic"}`)}, `{"mdm":"magic","pf_id":"n1"}`},
+		{"the producer's aps is merged deep and wins", push.Message{ID: "n1", PushType: "alert", Title: "t", Body: "b", Sound: "default",
 			APNSPayload: json.RawMessage(`{"aps":{"alert":{"body":"theirs","subtitle":"s"},"sound":{"critical":1},"interruption-level":"critical"},"extra":[1]}`)},
 			`{"aps":{"alert":{"title":"t","body":"theirs","subtitle":"s"},"sound":{"critical":1},"interruption-level":"critical"},"extra":[1],"pf_id":"n1"}`},
-		{"live activity", pipeline.Message{ID: "n1", PushType: "liveactivity", APNSPayload: json.RawMessage(`{"aps":{"timestamp":1,"event":"update","content-state":{"x":1}}}`)},
+		{"live activity", push.Message{ID: "n1", PushType: "liveactivity", APNSPayload: json.RawMessage(`{"aps":{"timestamp":1,"event":"update","content-state":{"x":1}}}`)},
 			`{"aps":{"timestamp":1,"event":"update","content-state":{"x":1}},"pf_id":"n1"}`},
-		{"pf_id is ours", pipeline.Message{ID: "n1", PushType: "alert", Data: json.RawMessage(`{"pf_id":"x"}`), APNSPayload: json.RawMessage(`{"pf_id":"y"}`)}, `{"pf_id":"n1"}`},
-		{"escapes are sent as UTF-8, halves of pairs as U+FFFD", pipeline.Message{ID: "n1", PushType: "alert", Title: "t", Data: json.RawMessage(`{"\u0413":"\ud83d\u0413\/"}`),
+		{"pf_id is ours", push.Message{ID: "n1", PushType: "alert", Data: json.RawMessage(`{"pf_id":"x"}`), APNSPayload: json.RawMessage(`{"pf_id":"y"}`)}, `{"pf_id":"n1"}`},
+		{"escapes are sent as UTF-8, halves of pairs as U+FFFD", push.Message{ID: "n1", PushType: "alert", Title: "t", Data: json.RawMessage(`{"\u0413":"\ud83d\u0413\/"}`),
 			APNSPayload: json.RawMessage(`{"aps":{"alert":{"subtitle":"\u0413"}},"x":["\ud83c\udf89"]}`)},
 			"{\"aps\":{\"alert\":{\"title\":\"t\",\"subtitle\":\"Г\"}},\"Г\":\"\uFFFDГ/\",\"x\":[\"🎉\"],\"pf_id\":\"n1\"}"},
-		{"data's own locale stands", pipeline.Message{ID: "n1", PushType: "alert", Title: "t", Locale: "de", Data: json.RawMessage(`{"loc\u0061le":"theirs"}`)},
+		{"data's own locale stands", push.Message{ID: "n1", PushType: "alert", Title: "t", Locale: "de", Data: json.RawMessage(`{"loc\u0061le":"theirs"}`)},
 			`{"aps":{"alert":{"title":"t"}},"locale":"theirs","pf_id":"n1"}`},
-		{"data's own image stands", pipeline.Message{ID: "n1", PushType: "alert", Image: "https://i/1", Data: json.RawMessage(`{"image":"theirs"}`)},
+		{"data's own image stands", push.Message{ID: "n1", PushType: "alert", Image: "https://i/1", Data: json.RawMessage(`{"image":"theirs"}`)},
 			`{"aps":{"mutable-content":1},"image":"theirs","pf_id":"n1"}`},
 	} {
 		t.Run(k.why, func(t *testing.T) {
 			r, _, result := encode(t, c, delivery(k.m))
-			if result != (pipeline.Result{}) {
+			if result != (push.Result{}) {
 				t.Fatalf("refused: %+v", result)
 			}
 			sameJSON(t, r.Body, k.want)
@@ -139,14 +140,14 @@ func TestPayloads(t *testing.T) {
 			}
 		})
 	}
-	if _, _, result := encode(t, c, delivery(pipeline.Message{PushType: "alert", Data: json.RawMessage(`{"aps":"x"}`)})); result.Reason != "invalid_message" || result.Class != pipeline.Refused {
+	if _, _, result := encode(t, c, delivery(push.Message{PushType: "alert", Data: json.RawMessage(`{"aps":"x"}`)})); result.Reason != "invalid_message" || result.Class != push.Refused {
 		t.Errorf("data that replaces aps: %+v", result)
 	}
 }
 
 func TestHeaders(t *testing.T) {
 	c := testCodec(t)
-	d := delivery(pipeline.Message{ID: "n1", PushType: "alert", Title: "t", CollapseKey: "order-17"})
+	d := delivery(push.Message{ID: "n1", PushType: "alert", Title: "t", CollapseKey: "order-17"})
 	r, h, _ := encode(t, c, d)
 	if got := string(r.Path); got != "/3/device/"+strings.ToLower(deviceToken) {
 		t.Errorf("path %s", got)
@@ -168,13 +169,13 @@ func TestHeaders(t *testing.T) {
 	if _, h, _ := encode(t, c, d); h["apns-expiration"] != "" {
 		t.Errorf("no expiry, but %q", h["apns-expiration"])
 	}
-	_, h, _ = encode(t, c, delivery(pipeline.Message{PushType: "alert", Priority: pipeline.High, CollapseKey: "x", APNSHeaders: []pipeline.Header{
+	_, h, _ = encode(t, c, delivery(push.Message{PushType: "alert", Priority: push.High, CollapseKey: "x", APNSHeaders: []push.Header{
 		{Name: "apns-push-type", Value: "voip"}, {Name: "apns-priority", Value: "1"}, {Name: "apns-collapse-id", Value: "theirs"}, {Name: "apns-expiration", Value: "0"}}}))
 	if h["apns-push-type"] != "voip" || h["apns-topic"] != "com.example.shop.voip" || h["apns-priority"] != "1" || h["apns-collapse-id"] != "theirs" || h["apns-expiration"] != "0" {
 		t.Errorf("raw headers: %v", h)
 	}
 	for _, name := range []string{"authorization", "host", ":path", "x-other"} {
-		_, _, result := encode(t, c, delivery(pipeline.Message{PushType: "alert", APNSHeaders: []pipeline.Header{{Name: name, Value: "x"}}}))
+		_, _, result := encode(t, c, delivery(push.Message{PushType: "alert", APNSHeaders: []push.Header{{Name: name, Value: "x"}}}))
 		if result.Reason != "invalid_message" {
 			t.Errorf("raw header %s: %+v", name, result)
 		}
@@ -198,8 +199,8 @@ func TestCollapseIDFitsAHeader(t *testing.T) {
 
 func TestSizeLimits(t *testing.T) {
 	c := testCodec(t)
-	fill := func(pushType string, size int) pipeline.Message {
-		m := pipeline.Message{ID: "n1", PushType: pushType, Title: "x"}
+	fill := func(pushType string, size int) push.Message {
+		m := push.Message{ID: "n1", PushType: pushType, Title: "x"}
 		r, _, _ := encode(t, c, delivery(m))
 		m.Title = strings.Repeat("x", size-len(r.Body)+1)
 		return m
@@ -213,7 +214,7 @@ func TestSizeLimits(t *testing.T) {
 		if len(r.Body) != k.size {
 			t.Fatalf("built %d bytes instead of %d", len(r.Body), k.size)
 		}
-		if (result == pipeline.Result{}) != k.ok || !k.ok && (result.Class != pipeline.Refused || result.Reason != "payload_too_large") {
+		if (result == push.Result{}) != k.ok || !k.ok && (result.Class != push.Refused || result.Reason != "payload_too_large") {
 			t.Errorf("%s with %d bytes: %+v", k.pushType, k.size, result)
 		}
 	}
@@ -227,17 +228,17 @@ func TestEscapedTextHasTheSizeOfItsText(t *testing.T) {
 		text, _ := json.Marshal(strings.Repeat(word, 900))
 		escaped := []byte(strconv.QuoteToASCII(strings.Repeat(word, 900)))
 		escaped = bytes.ReplaceAll(escaped, []byte(`\U0001f389`), []byte(`\ud83c\udf89`)) // Go's form of it
-		for _, m := range []func(value []byte) pipeline.Message{
-			func(v []byte) pipeline.Message {
-				return pipeline.Message{Data: json.RawMessage(`{"k":` + string(v) + `}`)}
+		for _, m := range []func(value []byte) push.Message{
+			func(v []byte) push.Message {
+				return push.Message{Data: json.RawMessage(`{"k":` + string(v) + `}`)}
 			},
-			func(v []byte) pipeline.Message {
-				return pipeline.Message{APNSPayload: json.RawMessage(`{"k":` + string(v) + `}`)}
+			func(v []byte) push.Message {
+				return push.Message{APNSPayload: json.RawMessage(`{"k":` + string(v) + `}`)}
 			},
 		} {
 			plain, _, wantResult := encode(t, c, delivery(m(text)))
 			got, _, result := encode(t, c, delivery(m(escaped)))
-			if !bytes.Equal(got.Body, plain.Body) || result != wantResult || result != (pipeline.Result{}) {
+			if !bytes.Equal(got.Body, plain.Body) || result != wantResult || result != (push.Result{}) {
 				t.Errorf("%s: %d bytes, %+v; as UTF-8 %d, %+v", word, len(got.Body), result, len(plain.Body), wantResult)
 			}
 		}
@@ -256,10 +257,10 @@ func TestTokenGrammar(t *testing.T) {
 			if token == deviceToken {
 				continue
 			}
-			d := delivery(pipeline.Message{PushType: "alert", Title: "t"})
+			d := delivery(push.Message{PushType: "alert", Title: "t"})
 			d.Device.Token = token
 			r, _, result := encode(t, c, d)
-			if result.Class != pipeline.Refused || result.Reason != "invalid_token" || len(r.Path) != 0 {
+			if result.Class != push.Refused || result.Reason != "invalid_token" || len(r.Path) != 0 {
 				t.Errorf("%q: %+v, path %q", token, result, r.Path)
 			}
 		}
@@ -273,9 +274,9 @@ func TestTokenGrammar(t *testing.T) {
 
 func TestEncodeIntoAWarmDraftAllocatesNothing(t *testing.T) {
 	c := testCodec(t)
-	d := delivery(pipeline.Message{ID: "n1", PushType: "alert", Title: "Your order", Body: "is on its way", Sound: "default", HasBadge: true, Badge: 3,
+	d := delivery(push.Message{ID: "n1", PushType: "alert", Title: "Your order", Body: "is on its way", Sound: "default", HasBadge: true, Badge: 3,
 		CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v","order":"17"}`), APNSPayload: json.RawMessage(`{"aps":{"relevance-score":0.5}}`),
-		APNSHeaders: []pipeline.Header{{Name: "apns-priority", Value: "5"}}})
+		APNSHeaders: []push.Header{{Name: "apns-priority", Value: "5"}}})
 	r := &exchange.Draft{}
 	if n := testing.AllocsPerRun(200, func() {
 		r.Path, r.Header, r.Body, r.Values, r.Work = r.Path[:0], r.Header[:0], r.Body[:0], r.Values[:0], r.Work[:0]
@@ -289,7 +290,7 @@ func TestEncodeIntoAWarmDraftAllocatesNothing(t *testing.T) {
 
 func BenchmarkEncode(b *testing.B) {
 	c := testCodec(b)
-	d := delivery(pipeline.Message{ID: "0199f3c2-0000-7000-8000-000000000001", PushType: "alert", Title: "Your order", Body: "is on its way", Sound: "default", CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v","order":"17"}`)})
+	d := delivery(push.Message{ID: "0199f3c2-0000-7000-8000-000000000001", PushType: "alert", Title: "Your order", Body: "is on its way", Sound: "default", CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v","order":"17"}`)})
 	r := &exchange.Draft{}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -300,7 +301,7 @@ func BenchmarkEncode(b *testing.B) {
 
 func TestValuesDoNotGrowIntoEachOther(t *testing.T) {
 	c := testCodec(t)
-	r, h, _ := encode(t, c, delivery(pipeline.Message{PushType: "alert", CollapseKey: "k"}))
+	r, h, _ := encode(t, c, delivery(push.Message{PushType: "alert", CollapseKey: "k"}))
 	for i := range r.Header {
 		_ = append(r.Header[i].Value, "overflow"...)
 	}

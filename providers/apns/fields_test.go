@@ -6,7 +6,7 @@ import (
 
 	"github.com/sideshow/apns2"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What a notification shows becomes the message's own fields, so that devices of
@@ -14,15 +14,15 @@ import (
 func TestShownPartsBecomeFields(t *testing.T) {
 	for _, row := range []struct {
 		payload string
-		want    pipeline.Message
+		want    push.Message
 		left    string
 	}{
 		{`{"aps":{"alert":{"title":"T","body":"B"},"sound":"s","category":"c","thread-id":"th","badge":3},"pf_id":"n7","k":"v"}`,
-			pipeline.Message{ID: "n7", Title: "T", Body: "B", Sound: "s", Category: "c", ThreadID: "th", Badge: 3, HasBadge: true, Data: []byte(`{"k":"v"}`)}, ""},
+			push.Message{ID: "n7", Title: "T", Body: "B", Sound: "s", Category: "c", ThreadID: "th", Badge: 3, HasBadge: true, Data: []byte(`{"k":"v"}`)}, ""},
 		{`{"aps":{"alert":{"title":"T","body":"B","subtitle":"S"},"badge":0}}`,
-			pipeline.Message{Title: "T", Body: "B", HasBadge: true}, `{"aps":{"alert":{"subtitle":"S"}}}`},
-		{`{"aps":{"alert":"only text","badge":-1}}`, pipeline.Message{}, `{"aps":{"alert":"only text","badge":-1}}`},
-		{`{"aps":{"alert":{"title":"T"},"sound":{"critical":1}},"k":5}`, pipeline.Message{Title: "T"}, `{"aps":{"sound":{"critical":1}},"k":5}`},
+			push.Message{Title: "T", Body: "B", HasBadge: true}, `{"aps":{"alert":{"subtitle":"S"}}}`},
+		{`{"aps":{"alert":"only text","badge":-1}}`, push.Message{}, `{"aps":{"alert":"only text","badge":-1}}`},
+		{`{"aps":{"alert":{"title":"T"},"sound":{"critical":1}},"k":5}`, push.Message{Title: "T"}, `{"aps":{"sound":{"critical":1}},"k":5}`},
 	} {
 		m, err := FromNotification(&apns2.Notification{DeviceToken: "aa", Topic: "t", PushType: apns2.PushTypeAlert, Payload: []byte(row.payload)})
 		if err != nil {

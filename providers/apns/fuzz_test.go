@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // FuzzToken sends to any device token. The grammar here is another one than the
@@ -25,7 +25,7 @@ func FuzzToken(f *testing.F) {
 	path := regexp.MustCompile(`^/3/device/[0-9a-f]+\z`)
 	c := testCodec(f)
 	f.Fuzz(func(t *testing.T, token string) {
-		d := delivery(pipeline.Message{Title: "t"})
+		d := delivery(push.Message{Title: "t"})
 		d.Device.Token = token
 		r := &exchange.Draft{}
 		result, ok := c.Encode(d, r)
@@ -33,7 +33,7 @@ func FuzzToken(f *testing.F) {
 			t.Fatalf("%q: sent %v (%+v), want %v", token, ok, result, want)
 		}
 		if !ok {
-			if result.Class != pipeline.Refused || result.Reason != string(pipeline.InvalidToken) || len(r.Path) != 0 {
+			if result.Class != push.Refused || result.Reason != string(push.InvalidToken) || len(r.Path) != 0 {
 				t.Errorf("%q: %+v, path %q", token, result, r.Path)
 			}
 			return

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sideshow/apns2"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // FromNotification reads a notification of the apns2 library as a message for
@@ -25,41 +25,41 @@ import (
 // when CollapseID has over 64 bytes, Priority is none of 0, 1, 5 and 10, the
 // push type is not one of Apple's eleven, or the payload is no JSON object.
 // Errors repeat nothing of the notification.
-func FromNotification(n *apns2.Notification) (pipeline.Message, error) {
+func FromNotification(n *apns2.Notification) (push.Message, error) {
 	if n == nil {
-		return pipeline.Message{}, errors.New("reading notification: there is none")
+		return push.Message{}, errors.New("reading notification: there is none")
 	}
-	m := pipeline.Message{
+	m := push.Message{
 		ID: n.ApnsID, Type: "default", PushType: string(n.PushType), CollapseKey: n.CollapseID,
-		Device: pipeline.Target{Platform: pipeline.APNS, Token: n.DeviceToken, Environment: pipeline.Production},
+		Device: push.Target{Platform: push.APNS, Token: n.DeviceToken, Environment: push.Production},
 	}
 	if m.PushType == "" {
 		m.PushType = string(apns2.PushTypeAlert)
 	}
 	if _, known := pushTypes[m.PushType]; !known {
-		return pipeline.Message{}, errors.New("reading notification: unknown push type")
+		return push.Message{}, errors.New("reading notification: unknown push type")
 	}
 	if len(n.CollapseID) > maxCollapseID {
-		return pipeline.Message{}, fmt.Errorf("reading notification: collapse id of %d bytes", len(n.CollapseID))
+		return push.Message{}, fmt.Errorf("reading notification: collapse id of %d bytes", len(n.CollapseID))
 	}
 	if n.Expiration.After(time.Unix(0, 0)) {
 		m.ExpiresAt = n.Expiration
 	}
 	switch n.Priority {
 	case 0:
-		m.Priority = pipeline.Medium
+		m.Priority = push.Medium
 	case apns2.PriorityHigh:
-		m.Priority = pipeline.High
+		m.Priority = push.High
 	case apns2.PriorityLow:
-		m.Priority = pipeline.Low
+		m.Priority = push.Low
 	case 1: // apns2 has no name for it
-		m.Priority = pipeline.Bulk
-		m.APNSHeaders = []pipeline.Header{{Name: headerPriority, Value: "1"}}
+		m.Priority = push.Bulk
+		m.APNSHeaders = []push.Header{{Name: headerPriority, Value: "1"}}
 	default:
-		return pipeline.Message{}, errors.New("reading notification: priority is none of 1, 5 and 10")
+		return push.Message{}, errors.New("reading notification: priority is none of 1, 5 and 10")
 	}
 	if err := readPayload(&m, n); err != nil {
-		return pipeline.Message{}, fmt.Errorf("reading notification: %w", err)
+		return push.Message{}, fmt.Errorf("reading notification: %w", err)
 	}
 	return m, nil
 }
@@ -77,7 +77,7 @@ func (o members) take(key string) string {
 	return s
 }
 
-func readPayload(m *pipeline.Message, n *apns2.Notification) error {
+func readPayload(m *push.Message, n *apns2.Notification) error {
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return errors.New("payload does not encode as JSON") // the error may quote it
@@ -118,7 +118,7 @@ func readPayload(m *pipeline.Message, n *apns2.Notification) error {
 
 // readAPS moves what the message has fields for out of the payload's aps. For
 // background and mdm it moves nothing: they carry no content of ours.
-func readAPS(m *pipeline.Message, payload members) error {
+func readAPS(m *push.Message, payload members) error {
 	raw, has := payload["aps"]
 	if !has {
 		return nil

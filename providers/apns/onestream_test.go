@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A connection has one stream until Apple knows whose it is. Whatever the
@@ -44,9 +44,9 @@ func TestOneStreamUntilAuthenticated(t *testing.T) {
 			delivered := 0
 			for _, d := range ds {
 				switch r := d.Result; r.Class {
-				case pipeline.Delivered:
+				case push.Delivered:
 					delivered++
-				case pipeline.NoAnswer:
+				case push.NoAnswer:
 					t.Fatalf("%+v", r)
 				}
 			}
@@ -85,13 +85,13 @@ func TestTooManyTokenUpdatesSlowDown(t *testing.T) {
 	}
 	ds := deliveries(0, 1)
 	providertest.Push(t, client.Lane(0), ds)
-	if r := ds[0].Result; r.Class != pipeline.Again || r.Scope != pipeline.ScopeRoute || r.Reason != "TooManyProviderTokenUpdates" {
+	if r := ds[0].Result; r.Class != push.Again || r.Scope != push.ScopeRoute || r.Reason != "TooManyProviderTokenUpdates" {
 		t.Errorf("%+v", r)
 	}
 	ds = deliveries(0, 500)
 	providertest.Push(t, client.Lane(0), ds)
 	for _, d := range ds {
-		if d.Result.Class != pipeline.Delivered {
+		if d.Result.Class != push.Delivered {
 			t.Fatalf("%+v", d.Result)
 		}
 	}

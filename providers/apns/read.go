@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/payload"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // action is what a reason asks for.
@@ -94,7 +95,7 @@ func Reasons() []string {
 const deviceDelay = time.Minute
 
 // Read implements exchange.Codec.
-func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exchange.Next) {
 	a := &r.Answer
 	id := exchange.ID(a.Header[answerID], maxID)
 	if a.Status == 200 {
@@ -102,19 +103,19 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, 
 		if id == "" {
 			id = ownID(r)
 		}
-		return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: id}, exchange.Settled
+		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: id}, exchange.Settled
 	}
 	reason, since := readBody(a.Body)
 	act, known := reasons[reason]
 	if !known {
 		act, reason = byStatus(a.Status), cmp.Or(exchange.Word(reason), exchange.StatusReason(a.Status))
 	}
-	result := pipeline.Result{Class: pipeline.Again, Reason: reason, ProviderID: id}
+	result := push.Result{Class: push.Again, Reason: reason, ProviderID: id}
 	if a.Status < 400 || a.Status >= 500 && a.Status != 503 {
-		result.Certainty = pipeline.Ambiguous // it may have been queued before it broke
+		result.Certainty = push.Ambiguous // it may have been queued before it broke
 	}
 	if word, own := ownWords(&d.Item.Message, act, reason); own {
-		result.Class, result.Reason = pipeline.Refused, word
+		result.Class, result.Reason = push.Refused, word
 		return result, exchange.Settled
 	}
 	if act == dropGuarded {
@@ -137,10 +138,10 @@ func outdated(reason string) bool {
 // Left implements exchange.Codec. Apple ends connections that it does not know
 // or must not serve; the next one would be ended too, unless a newer token
 // helps.
-func (c *codec) Left(reason string, result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) Left(reason string, result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
 	switch reasons[reason] {
 	case haltRoute, checkClock:
-		result.Scope, result.Halt, result.Reason = pipeline.ScopeRoute, true, reason
+		result.Scope, result.Halt, result.Reason = push.ScopeRoute, true, reason
 	case reauthorize:
 		result.Reason = reason
 		if r.Outcome == h2.NotAccepted && r.Repeats == 0 && c.reauthorize(r) == nil {
@@ -167,12 +168,12 @@ func (c *codec) reauthorize(r *exchange.Draft) error {
 const patience = 5 * time.Second
 
 // refused makes a halt of a refusal that new connections do not help against.
-func (c *codec) refused(result *pipeline.Result, now time.Time) {
+func (c *codec) refused(result *push.Result, now time.Time) {
 	since := c.refusedSince.Load()
 	if since == 0 {
 		c.refusedSince.CompareAndSwap(0, now.UnixNano())
 	} else if now.Sub(time.Unix(0, since)) >= patience {
-		result.Scope, result.Halt = pipeline.ScopeRoute, true
+		result.Scope, result.Halt = push.ScopeRoute, true
 	}
 }
 
@@ -185,34 +186,34 @@ func (c *codec) accepted() {
 }
 
 // guarded believes that a token is dead only while that is rare.
-func (c *codec) guarded(result pipeline.Result) (pipeline.Result, exchange.Next) {
+func (c *codec) guarded(result push.Result) (push.Result, exchange.Next) {
 	if c.guard.Dead() {
-		result.Class = pipeline.Gone
+		result.Class = push.Gone
 	} else {
-		result.Scope, result.Halt = pipeline.ScopeRoute, true
+		result.Scope, result.Halt = push.ScopeRoute, true
 	}
 	return result, exchange.Settled
 }
 
-func (c *codec) apply(act action, result pipeline.Result, since time.Time, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) apply(act action, result push.Result, since time.Time, r *exchange.Draft) (push.Result, exchange.Next) {
 	switch act {
 	case failMessage:
-		result.Class = pipeline.Refused
+		result.Class = push.Refused
 	case dropToken:
-		result.Class, result.DeadSince = pipeline.Gone, since
+		result.Class, result.DeadSince = push.Gone, since
 	case haltRoute, haltTopic:
-		result.Scope, result.Halt = pipeline.ScopeRoute, true
+		result.Scope, result.Halt = push.ScopeRoute, true
 	case retryRoute:
-		result.Scope = pipeline.ScopeRoute
+		result.Scope = push.ScopeRoute
 	case retryDevice:
-		result.Scope, result.After = pipeline.ScopeDevice, deviceDelay
+		result.Scope, result.After = push.ScopeDevice, deviceDelay
 	case calmTokens:
 		now := time.Now()
 		if c.tokens.Settling(now) {
 			return c.renewed(result, r) // the connection is older than the clock's correction
 		}
 		c.tokens.TooManyUpdates(now)
-		result.Scope, result.After, result.Pause = pipeline.ScopeRoute, deviceDelay, true
+		result.Scope, result.After, result.Pause = push.ScopeRoute, deviceDelay, true
 		return result, exchange.SettledCalm
 	case reauthorize:
 		// The connection stays bound to the old token, whatever comes after
@@ -224,12 +225,12 @@ func (c *codec) apply(act action, result pipeline.Result, since time.Time, r *ex
 		c.tokens.Correct(r.Answer.Header[answerDate], now)
 		auth, err := c.tokens.Authorization(now)
 		if err != nil || r.Repeats > 0 || bytes.Equal(auth, r.Header[0].Value) {
-			result.Scope, result.Halt = pipeline.ScopeRoute, true // the same one again would be as wrong
+			result.Scope, result.Halt = push.ScopeRoute, true // the same one again would be as wrong
 			return result, exchange.Settled
 		}
 		return c.renewed(result, r)
 	case reconnect, retryElsewhere:
-		result.Scope = pipeline.ScopeConnection
+		result.Scope = push.ScopeConnection
 		if r.Repeats > 0 {
 			return result, exchange.SettledRetire
 		}
@@ -240,14 +241,14 @@ func (c *codec) apply(act action, result pipeline.Result, since time.Time, r *ex
 
 // renewed sends the request again, once, with the token that is now current
 // and over another connection.
-func (c *codec) renewed(result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
-	result.Scope = pipeline.ScopeConnection
+func (c *codec) renewed(result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
+	result.Scope = push.ScopeConnection
 	if r.Repeats > 0 {
 		c.refused(&result, time.Now())
 		return result, exchange.SettledRetire
 	}
 	if c.reauthorize(r) != nil {
-		result.Scope, result.Halt = pipeline.ScopeRoute, true
+		result.Scope, result.Halt = push.ScopeRoute, true
 		return result, exchange.SettledRetire
 	}
 	return result, exchange.RepeatElsewhere

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func answered(status int, body string) *exchange.Draft {
@@ -22,18 +22,18 @@ func answered(status int, body string) *exchange.Draft {
 
 func TestEveryReason(t *testing.T) {
 	const (
-		device, route, connection = pipeline.ScopeDevice, pipeline.ScopeRoute, pipeline.ScopeConnection
-		not, ambiguous            = pipeline.NotAccepted, pipeline.Ambiguous
+		device, route, connection = push.ScopeDevice, push.ScopeRoute, push.ScopeConnection
+		not, ambiguous            = push.NotAccepted, push.Ambiguous
 	)
-	fail := pipeline.Result{Class: pipeline.Refused}
-	gone := pipeline.Result{Class: pipeline.Gone}
-	halt := pipeline.Result{Class: pipeline.Again, Scope: route, Halt: true}
-	elsewhere := pipeline.Result{Class: pipeline.Again, Scope: connection}
-	dead := pipeline.Result{Class: pipeline.Gone, DeadSince: time.UnixMilli(1700000000123)}
+	fail := push.Result{Class: push.Refused}
+	gone := push.Result{Class: push.Gone}
+	halt := push.Result{Class: push.Again, Scope: route, Halt: true}
+	elsewhere := push.Result{Class: push.Again, Scope: connection}
+	dead := push.Result{Class: push.Gone, DeadSince: time.UnixMilli(1700000000123)}
 	table := []struct {
 		status int
 		reason string
-		want   pipeline.Result
+		want   push.Result
 		next   exchange.Next
 	}{
 		{400, "BadCollapseId", fail, 0}, {400, "BadDeviceToken", gone, 0}, {400, "BadExpirationDate", fail, 0},
@@ -48,10 +48,10 @@ func TestEveryReason(t *testing.T) {
 		{403, "BadEnvironmentKeyIdInToken", halt, 0}, {403, "BadEnvironmentKeyInToken", halt, 0},
 		{404, "BadPath", fail, 0}, {405, "MethodNotAllowed", fail, 0},
 		{410, "Unregistered", dead, 0}, {410, "ExpiredToken", dead, 0}, {413, "PayloadTooLarge", fail, 0},
-		{429, "TooManyProviderTokenUpdates", pipeline.Result{Class: pipeline.Again, Scope: route, After: time.Minute, Pause: true}, exchange.SettledCalm},
-		{429, "TooManyRequests", pipeline.Result{Class: pipeline.Again, Scope: device, After: time.Minute}, 0},
-		{500, "InternalServerError", pipeline.Result{Class: pipeline.Again, Scope: route, Certainty: ambiguous}, 0},
-		{503, "ServiceUnavailable", pipeline.Result{Class: pipeline.Again, Scope: route, Certainty: not}, 0},
+		{429, "TooManyProviderTokenUpdates", push.Result{Class: push.Again, Scope: route, After: time.Minute, Pause: true}, exchange.SettledCalm},
+		{429, "TooManyRequests", push.Result{Class: push.Again, Scope: device, After: time.Minute}, 0},
+		{500, "InternalServerError", push.Result{Class: push.Again, Scope: route, Certainty: ambiguous}, 0},
+		{503, "ServiceUnavailable", push.Result{Class: push.Again, Scope: route, Certainty: not}, 0},
 		{503, "Shutdown", elsewhere, exchange.RepeatElsewhere},
 	}
 	seen := map[string]bool{}
@@ -77,24 +77,24 @@ func TestAnswersWithoutAKnownReason(t *testing.T) {
 	for _, row := range []struct {
 		status int
 		body   string
-		class  pipeline.Class
-		scope  pipeline.Scope
-		sure   pipeline.Certainty
+		class  push.Class
+		scope  push.Scope
+		sure   push.Certainty
 		reason string
 	}{
-		{400, `{"reason":"SomethingNew"}`, pipeline.Refused, 0, pipeline.NotAccepted, "SomethingNew"},
-		{410, `{"reason":"SomethingNew"}`, pipeline.Refused, 0, pipeline.NotAccepted, "SomethingNew"},
-		{408, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.NotAccepted, "http_408"},
-		{429, `{}`, pipeline.Again, pipeline.ScopeDevice, pipeline.NotAccepted, "http_429"},
-		{500, `not json`, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_500"},
-		{502, `<html>`, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_502"},
-		{503, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.NotAccepted, "http_503"},
-		{302, ``, pipeline.Again, pipeline.ScopeRoute, pipeline.Ambiguous, "http_302"},
-		{400, `{"reason":"text with <b> and a token"}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
-		{400, `{"reason":"` + strings.Repeat("Long", 100) + `"}`, pipeline.Refused, 0, pipeline.NotAccepted, strings.Repeat("Long", 16)},
-		{400, `{"reason":"timeout"}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"}, // ours begin with a small letter, theirs never
-		{400, `{"reason":5}`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
-		{400, `{"reason"`, pipeline.Refused, 0, pipeline.NotAccepted, "http_400"},
+		{400, `{"reason":"SomethingNew"}`, push.Refused, 0, push.NotAccepted, "SomethingNew"},
+		{410, `{"reason":"SomethingNew"}`, push.Refused, 0, push.NotAccepted, "SomethingNew"},
+		{408, ``, push.Again, push.ScopeRoute, push.NotAccepted, "http_408"},
+		{429, `{}`, push.Again, push.ScopeDevice, push.NotAccepted, "http_429"},
+		{500, `not json`, push.Again, push.ScopeRoute, push.Ambiguous, "http_500"},
+		{502, `<html>`, push.Again, push.ScopeRoute, push.Ambiguous, "http_502"},
+		{503, ``, push.Again, push.ScopeRoute, push.NotAccepted, "http_503"},
+		{302, ``, push.Again, push.ScopeRoute, push.Ambiguous, "http_302"},
+		{400, `{"reason":"text with <b> and a token"}`, push.Refused, 0, push.NotAccepted, "http_400"},
+		{400, `{"reason":"` + strings.Repeat("Long", 100) + `"}`, push.Refused, 0, push.NotAccepted, strings.Repeat("Long", 16)},
+		{400, `{"reason":"timeout"}`, push.Refused, 0, push.NotAccepted, "http_400"}, // ours begin with a small letter, theirs never
+		{400, `{"reason":5}`, push.Refused, 0, push.NotAccepted, "http_400"},
+		{400, `{"reason"`, push.Refused, 0, push.NotAccepted, "http_400"},
 	} {
 		got, next := testCodec(t).Read(plain(), answered(row.status, row.body))
 		if got.Class != row.class || got.Scope != row.scope || got.Certainty != row.sure || got.Reason != row.reason || got.Halt || next != exchange.Settled {
@@ -105,7 +105,7 @@ func TestAnswersWithoutAKnownReason(t *testing.T) {
 
 func TestAccepted(t *testing.T) {
 	c := testCodec(t)
-	want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: "theirs"}
+	want := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: "theirs"}
 	if got, _ := c.Read(plain(), answered(200, "")); got != want {
 		t.Errorf("%+v", got)
 	}
@@ -159,7 +159,7 @@ func TestRepeatedOnce(t *testing.T) {
 	}
 	r.Repeats = 1
 	got, next := c.Read(plain(), r)
-	if next != exchange.SettledRetire || got.Class != pipeline.Again || got.Scope != pipeline.ScopeConnection || c.tokens.signed != 1 {
+	if next != exchange.SettledRetire || got.Class != push.Again || got.Scope != push.ScopeConnection || c.tokens.signed != 1 {
 		t.Errorf("second: %+v, %v, signed %d times", got, next, c.tokens.signed)
 	}
 }
@@ -183,8 +183,8 @@ func TestLeftForAnOldToken(t *testing.T) {
 		c := testCodec(t)
 		r := answered(0, "")
 		r.Outcome, r.Repeats = tc.outcome, tc.repeats
-		want := pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Reason: "ExpiredProviderToken"}
-		got, next := c.Left("ExpiredProviderToken", pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection}, r)
+		want := push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "ExpiredProviderToken"}
+		got, next := c.Left("ExpiredProviderToken", push.Result{Class: push.Again, Scope: push.ScopeConnection}, r)
 		if next != tc.next || got != want {
 			t.Errorf("%+v: %+v, %v", tc, got, next)
 		}
@@ -203,9 +203,9 @@ func TestMassOfBadTokensHaltsTheRoute(t *testing.T) {
 			reason = "DeviceTokenNotForTopic"
 		}
 		switch got, _ := c.Read(plain(), answered(400, `{"reason":"`+reason+`"}`)); {
-		case got.Class == pipeline.Gone:
+		case got.Class == push.Gone:
 			removed++
-		case got.Class == pipeline.Again && got.Halt && got.Scope == pipeline.ScopeRoute:
+		case got.Class == push.Again && got.Halt && got.Scope == push.ScopeRoute:
 			halted++
 		default:
 			t.Fatalf("%+v", got)
@@ -215,7 +215,7 @@ func TestMassOfBadTokensHaltsTheRoute(t *testing.T) {
 		t.Errorf("%d tokens removed, %d halted", removed, halted)
 	}
 	// 410 is not such a reason: Apple is sure, and a burst of them is usual.
-	if got, _ := c.Read(plain(), answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != pipeline.Gone {
+	if got, _ := c.Read(plain(), answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != push.Gone {
 		t.Errorf("%+v", got)
 	}
 }

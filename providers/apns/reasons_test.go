@@ -6,56 +6,56 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 var died = time.UnixMilli(1760000000000)
 
 // T-31: everything that Apple documents, through the whole client. A result
 // with DeadSince is one whose token is dropped if it was registered before.
-var reasons = map[sim.Reply]pipeline.Result{
-	sim.APNSAccepted: {Class: pipeline.Delivered, Certainty: pipeline.Accepted},
+var reasons = map[sim.Reply]push.Result{
+	sim.APNSAccepted: {Class: push.Delivered, Certainty: push.Accepted},
 
-	sim.APNSBadCollapseID:      {Class: pipeline.Refused},
-	sim.APNSBadExpirationDate:  {Class: pipeline.Refused},
-	sim.APNSBadMessageID:       {Class: pipeline.Refused},
-	sim.APNSBadPriority:        {Class: pipeline.Refused},
-	sim.APNSDuplicateHeaders:   {Class: pipeline.Refused},
-	sim.APNSInvalidPushType:    {Class: pipeline.Refused},
-	sim.APNSMissingDeviceToken: {Class: pipeline.Refused},
-	sim.APNSPayloadEmpty:       {Class: pipeline.Refused},
-	sim.APNSForbidden:          {Class: pipeline.Refused},
-	sim.APNSBadPath:            {Class: pipeline.Refused},
-	sim.APNSMethodNotAllowed:   {Class: pipeline.Refused},
-	sim.APNSPayloadTooLarge:    {Class: pipeline.Refused},
+	sim.APNSBadCollapseID:      {Class: push.Refused},
+	sim.APNSBadExpirationDate:  {Class: push.Refused},
+	sim.APNSBadMessageID:       {Class: push.Refused},
+	sim.APNSBadPriority:        {Class: push.Refused},
+	sim.APNSDuplicateHeaders:   {Class: push.Refused},
+	sim.APNSInvalidPushType:    {Class: push.Refused},
+	sim.APNSMissingDeviceToken: {Class: push.Refused},
+	sim.APNSPayloadEmpty:       {Class: push.Refused},
+	sim.APNSForbidden:          {Class: push.Refused},
+	sim.APNSBadPath:            {Class: push.Refused},
+	sim.APNSMethodNotAllowed:   {Class: push.Refused},
+	sim.APNSPayloadTooLarge:    {Class: push.Refused},
 
-	sim.APNSBadDeviceToken:         {Class: pipeline.Gone},
-	sim.APNSDeviceTokenNotForTopic: {Class: pipeline.Gone},
-	sim.APNSUnregistered:           {Class: pipeline.Gone, DeadSince: died},
-	sim.APNSExpiredToken:           {Class: pipeline.Gone, DeadSince: died},
+	sim.APNSBadDeviceToken:         {Class: push.Gone},
+	sim.APNSDeviceTokenNotForTopic: {Class: push.Gone},
+	sim.APNSUnregistered:           {Class: push.Gone, DeadSince: died},
+	sim.APNSExpiredToken:           {Class: push.Gone, DeadSince: died},
 
-	sim.APNSBadTopic:                   {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSMissingTopic:               {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSTopicDisallowed:            {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSBadCertificate:             {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSBadCertificateEnvironment:  {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSInvalidProviderToken:       {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSMissingProviderToken:       {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSBadEnvironmentKeyIDInToken: {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
-	sim.APNSBadEnvironmentKeyInToken:   {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true},
+	sim.APNSBadTopic:                   {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSMissingTopic:               {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSTopicDisallowed:            {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSBadCertificate:             {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSBadCertificateEnvironment:  {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSInvalidProviderToken:       {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSMissingProviderToken:       {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSBadEnvironmentKeyIDInToken: {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
+	sim.APNSBadEnvironmentKeyInToken:   {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
 
 	// Tried on another connection, once, and answered the same there.
-	sim.APNSIdleTimeout:           {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
-	sim.APNSExpiredProviderToken:  {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
-	sim.APNSUnrelatedKeyIDInToken: {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
-	sim.APNSShutdown:              {Class: pipeline.Again, Scope: pipeline.ScopeConnection},
+	sim.APNSIdleTimeout:           {Class: push.Again, Scope: push.ScopeConnection},
+	sim.APNSExpiredProviderToken:  {Class: push.Again, Scope: push.ScopeConnection},
+	sim.APNSUnrelatedKeyIDInToken: {Class: push.Again, Scope: push.ScopeConnection},
+	sim.APNSShutdown:              {Class: push.Again, Scope: push.ScopeConnection},
 
-	sim.APNSTooManyProviderTokenUpdates: {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: time.Minute, Pause: true},
-	sim.APNSTooManyRequests:             {Class: pipeline.Again, Scope: pipeline.ScopeDevice, After: time.Minute},
-	sim.APNSInternalServerError:         {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Certainty: pipeline.Ambiguous},
-	sim.APNSServiceUnavailable:          {Class: pipeline.Again, Scope: pipeline.ScopeRoute},
+	sim.APNSTooManyProviderTokenUpdates: {Class: push.Again, Scope: push.ScopeRoute, After: time.Minute, Pause: true},
+	sim.APNSTooManyRequests:             {Class: push.Again, Scope: push.ScopeDevice, After: time.Minute},
+	sim.APNSInternalServerError:         {Class: push.Again, Scope: push.ScopeRoute, Certainty: push.Ambiguous},
+	sim.APNSServiceUnavailable:          {Class: push.Again, Scope: push.ScopeRoute},
 }
 
 func TestEveryReasonThroughTheClient(t *testing.T) {
@@ -66,7 +66,7 @@ func TestEveryReasonThroughTheClient(t *testing.T) {
 			want[reply] = r
 		}
 	}
-	newPlay(t, sim.Options{}).Replies(want, sim.Mark{Since: died}, func(r pipeline.Result) bool { return len(r.ProviderID) == 36 })
+	newPlay(t, sim.Options{}).Replies(want, sim.Mark{Since: died}, func(r push.Result) bool { return len(r.ProviderID) == 36 })
 }
 
 // T-46, as far as the client goes: it says since when, and the registry
@@ -80,7 +80,7 @@ func TestDeadSinceIsPassedOn(t *testing.T) {
 		s.Devices().Dead(sim.APNS, ds[0].Device.Token, since)
 		providertest.Push(t, client.Lane(0), ds)
 		got := ds[0].Result
-		if alive := since.After(now); alive != (got.Class == pipeline.Delivered) || !alive && (got.Class != pipeline.Gone || !got.DeadSince.Equal(since)) {
+		if alive := since.After(now); alive != (got.Class == push.Delivered) || !alive && (got.Class != push.Gone || !got.DeadSince.Equal(since)) {
 			t.Errorf("dead since %v: %+v", since, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // T-33, as far as the client goes: an answer after the deadline is nobody's.
@@ -55,7 +56,7 @@ func TestGoAwayWithAReason(t *testing.T) {
 				want := lost
 				want.Certainty = d.Result.Certainty
 				if tc.halt {
-					want.Scope, want.Halt, want.Reason = pipeline.ScopeRoute, true, tc.reason
+					want.Scope, want.Halt, want.Reason = push.ScopeRoute, true, tc.reason
 				}
 				p.All([]*pipeline.Delivery{d}, want)
 			}
@@ -91,14 +92,14 @@ func TestMassOfRefusedWordsThroughTheClient(t *testing.T) {
 	named, voip := deliveries(0, n), deliveries(n, 2*n)
 	for i, d := range named {
 		s.Devices().Set(sim.APNS, d.Device.Token, sim.Mark{Reply: sim.APNSBadDeviceToken})
-		d.Item.Device = pipeline.Target{Platform: pipeline.APNS, Token: d.Device.Token, Environment: pipeline.Production}
+		d.Item.Device = push.Target{Platform: push.APNS, Token: d.Device.Token, Environment: push.Production}
 		s.Devices().Set(sim.APNS, voip[i].Device.Token, sim.Mark{Reply: sim.APNSDeviceTokenNotForTopic})
 		voip[i].Item.PushType = "voip"
 	}
 	for want, ds := range map[string][]*pipeline.Delivery{"invalid_token": named, "DeviceTokenNotForTopic": voip} {
 		providertest.Push(t, client.Lane(0), ds)
 		for _, d := range ds {
-			if d.Result.Class != pipeline.Refused || d.Result.Reason != want {
+			if d.Result.Class != push.Refused || d.Result.Reason != want {
 				t.Fatalf("%+v", d.Result)
 			}
 		}
@@ -106,7 +107,7 @@ func TestMassOfRefusedWordsThroughTheClient(t *testing.T) {
 	bad := deliveries(2*n, 2*n+1)
 	s.Devices().Set(sim.APNS, bad[0].Device.Token, sim.Mark{Reply: sim.APNSBadDeviceToken})
 	providertest.Push(t, client.Lane(0), bad)
-	if bad[0].Result.Class != pipeline.Gone {
+	if bad[0].Result.Class != push.Gone {
 		t.Errorf("a token of a user, after all those: %+v", bad[0].Result)
 	}
 }
@@ -121,7 +122,7 @@ func TestConnectionEndedForItsCertificate(t *testing.T) {
 		t.Errorf("%d were sent again as they were", n)
 	}
 	for _, d := range ds {
-		if d.Result.Class != pipeline.Delivered && d.Result != halted("BadCertificate") {
+		if d.Result.Class != push.Delivered && d.Result != halted("BadCertificate") {
 			t.Errorf("%+v", d.Result)
 		}
 	}

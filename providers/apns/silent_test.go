@@ -11,6 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A way to Apple that goes silent, with the connections open: what is under way is
@@ -60,7 +61,7 @@ func TestASilentWayLosesNothing(t *testing.T) {
 
 			var again []*pipeline.Delivery
 			for _, d := range ds {
-				if d.Result.Class != pipeline.Delivered {
+				if d.Result.Class != push.Delivered {
 					again = append(again, d)
 				}
 			}
@@ -69,7 +70,7 @@ func TestASilentWayLosesNothing(t *testing.T) {
 				t.Errorf("%d are ambiguous, want the %d that were under way", len(again), places)
 			}
 			for _, d := range again {
-				d.Result = pipeline.Result{}
+				d.Result = push.Result{}
 			}
 			p.All(p.Push(again), delivered)
 			for _, d := range ds {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // strictApple is Apple as far as provider tokens go, over pipes, so that it
@@ -236,11 +237,11 @@ func (s *strictApple) client(t *testing.T, roots *x509.CertPool, topic string, t
 }
 
 // send pushes n notifications at once and returns their results.
-func send(t *testing.T, c *Client, n int) []pipeline.Result {
+func send(t *testing.T, c *Client, n int) []push.Result {
 	t.Helper()
 	ds := make([]*pipeline.Delivery, n)
 	for i := range ds {
-		ds[i] = delivery(pipeline.Message{PushType: "alert", Title: "t"})
+		ds[i] = delivery(push.Message{PushType: "alert", Title: "t"})
 		ds[i].Expires, ds[i].Deadline = time.Time{}, time.Now().Add(time.Minute)
 	}
 	var left sync.WaitGroup
@@ -249,7 +250,7 @@ func send(t *testing.T, c *Client, n int) []pipeline.Result {
 		t.Fatal(errors.Join(errors.New("submitting"), err))
 	}
 	left.Wait()
-	results := make([]pipeline.Result, n)
+	results := make([]push.Result, n)
 	for i, d := range ds {
 		results[i] = d.Result
 	}

@@ -1,12 +1,14 @@
 package apns
 
-import "github.com/pushfleet/pushfleet/pipeline"
+import (
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // ownWords reports whether a refusal of a token or a topic may be about what
 // the message itself says, and returns the reason to give. Such an answer is no
 // news of the token or the route, and not counted by the guard: a message must
 // be able to remove no token of others, and to stop no route.
-func ownWords(m *pipeline.Message, act action, reason string) (string, bool) {
+func ownWords(m *push.Message, act action, reason string) (string, bool) {
 	switch act {
 	case dropToken, dropGuarded, haltTopic:
 	default:
@@ -16,14 +18,14 @@ func ownWords(m *pipeline.Message, act action, reason string) (string, bool) {
 	case !appsTopic(m), reason == "DeviceTokenNotForTopic" && len(m.APNSHeaders) > 0:
 		return reason, true
 	case act == dropGuarded && m.Device.Token != "":
-		return string(pipeline.InvalidToken), true // the message names the token
+		return string(push.InvalidToken), true // the message names the token
 	}
 	return reason, false
 }
 
 // appsTopic reports whether a message goes to the topic that the app's tokens
 // are registered for: neither its push type nor a header asks for another.
-func appsTopic(m *pipeline.Message) bool {
+func appsTopic(m *push.Message) bool {
 	if _, raw := rawHeader(m, headerTopic); raw {
 		return false
 	}
@@ -35,7 +37,7 @@ func appsTopic(m *pipeline.Message) bool {
 }
 
 // pushTypeOf is a raw header's, the message's own, or alert.
-func pushTypeOf(m *pipeline.Message) string {
+func pushTypeOf(m *push.Message) string {
 	if h, ok := rawHeader(m, headerPushType); ok {
 		return h
 	}

@@ -6,17 +6,18 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // plain is a delivery of the fleet's own words to a device of a user.
-func plain() *pipeline.Delivery { return delivery(pipeline.Message{PushType: "alert", Title: "t"}) }
+func plain() *pipeline.Delivery { return delivery(push.Message{PushType: "alert", Title: "t"}) }
 
 // refusal reads one of Apple's refusals of a message, over and over: what it
 // makes of the first must hold for a thousand.
-func refusal(t *testing.T, d *pipeline.Delivery, status int, reason string) pipeline.Result {
+func refusal(t *testing.T, d *pipeline.Delivery, status int, reason string) push.Result {
 	t.Helper()
 	c := testCodec(t)
-	read := func() (pipeline.Result, exchange.Next) {
+	read := func() (push.Result, exchange.Next) {
 		return c.Read(d, answered(status, fmt.Sprintf(`{"reason":%q,"timestamp":1700000000123}`, reason)))
 	}
 	first, _ := read()
@@ -26,7 +27,7 @@ func refusal(t *testing.T, d *pipeline.Delivery, status int, reason string) pipe
 			break
 		}
 	}
-	if got, _ := c.Read(plain(), answered(400, `{"reason":"BadDeviceToken"}`)); got.Class != pipeline.Gone {
+	if got, _ := c.Read(plain(), answered(400, `{"reason":"BadDeviceToken"}`)); got.Class != push.Gone {
 		t.Errorf("%s: the guard has counted them: %+v", reason, got)
 	}
 	return first
@@ -36,13 +37,13 @@ func refusal(t *testing.T, d *pipeline.Delivery, status int, reason string) pipe
 // refuse tokens that are alive for the app's topic, and topics that are none of
 // the route's business.
 func TestAMessageWithATopicOfItsOwnRemovesNoTokenAndHaltsNoRoute(t *testing.T) {
-	messages := map[string]pipeline.Message{
-		"raw topic":     {PushType: "alert", Title: "t", APNSHeaders: []pipeline.Header{{Name: "apns-topic", Value: "com.other"}}},
-		"raw push type": {PushType: "alert", Title: "t", APNSHeaders: []pipeline.Header{{Name: "apns-push-type", Value: "voip"}}},
+	messages := map[string]push.Message{
+		"raw topic":     {PushType: "alert", Title: "t", APNSHeaders: []push.Header{{Name: "apns-topic", Value: "com.other"}}},
+		"raw push type": {PushType: "alert", Title: "t", APNSHeaders: []push.Header{{Name: "apns-push-type", Value: "voip"}}},
 	}
 	for pushType := range pushTypes {
 		if pushType != "alert" && pushType != "background" {
-			messages[pushType] = pipeline.Message{PushType: pushType, Title: "t"}
+			messages[pushType] = push.Message{PushType: pushType, Title: "t"}
 		}
 	}
 	if len(messages) != 11 {
@@ -51,7 +52,7 @@ func TestAMessageWithATopicOfItsOwnRemovesNoTokenAndHaltsNoRoute(t *testing.T) {
 	for why, m := range messages {
 		for reason, status := range map[string]int{"DeviceTokenNotForTopic": 400, "BadDeviceToken": 400, "Unregistered": 410, "ExpiredToken": 410,
 			"BadTopic": 400, "MissingTopic": 400, "TopicDisallowed": 400} {
-			want := pipeline.Result{Class: pipeline.Refused, Reason: reason, ProviderID: "theirs"}
+			want := push.Result{Class: push.Refused, Reason: reason, ProviderID: "theirs"}
 			if got := refusal(t, delivery(m), status, reason); got != want {
 				t.Errorf("%s: %s: %+v", why, reason, got)
 			}
@@ -61,13 +62,13 @@ func TestAMessageWithATopicOfItsOwnRemovesNoTokenAndHaltsNoRoute(t *testing.T) {
 
 // Whatever headers a producer set, Apple may hold them against the token.
 func TestRawHeadersRemoveNoTokenByItsTopic(t *testing.T) {
-	m := pipeline.Message{PushType: "alert", Title: "t", APNSHeaders: []pipeline.Header{{Name: "apns-priority", Value: "5"}}}
-	if got := refusal(t, delivery(m), 400, "DeviceTokenNotForTopic"); got.Class != pipeline.Refused {
+	m := push.Message{PushType: "alert", Title: "t", APNSHeaders: []push.Header{{Name: "apns-priority", Value: "5"}}}
+	if got := refusal(t, delivery(m), 400, "DeviceTokenNotForTopic"); got.Class != push.Refused {
 		t.Errorf("%+v", got)
 	}
 	// What no header can bring about is still believed.
 	for reason, status := range map[string]int{"Unregistered": 410, "BadDeviceToken": 400} {
-		if got, _ := testCodec(t).Read(delivery(m), answered(status, fmt.Sprintf(`{"reason":%q}`, reason))); got.Class != pipeline.Gone {
+		if got, _ := testCodec(t).Read(delivery(m), answered(status, fmt.Sprintf(`{"reason":%q}`, reason))); got.Class != push.Gone {
 			t.Errorf("%s: %+v", reason, got)
 		}
 	}
@@ -76,14 +77,14 @@ func TestRawHeadersRemoveNoTokenByItsTopic(t *testing.T) {
 // Whoever can write a message can name any token. Bad ones are that message's
 // fault: they must not stop the route for everybody else.
 func TestBadTokensNamedByMessagesHaltNoRoute(t *testing.T) {
-	m := pipeline.Message{PushType: "alert", Title: "t", Device: pipeline.Target{Platform: pipeline.APNS, Token: deviceToken, Environment: pipeline.Production}}
+	m := push.Message{PushType: "alert", Title: "t", Device: push.Target{Platform: push.APNS, Token: deviceToken, Environment: push.Production}}
 	for _, reason := range []string{"BadDeviceToken", "DeviceTokenNotForTopic"} {
-		want := pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidToken), ProviderID: "theirs"}
+		want := push.Result{Class: push.Refused, Reason: string(push.InvalidToken), ProviderID: "theirs"}
 		if got := refusal(t, delivery(m), 400, reason); got != want {
 			t.Errorf("%s: %+v", reason, got)
 		}
 	}
-	if got, _ := testCodec(t).Read(delivery(m), answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != pipeline.Gone {
+	if got, _ := testCodec(t).Read(delivery(m), answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != push.Gone {
 		t.Errorf("%+v", got)
 	}
 	if got, _ := testCodec(t).Read(delivery(m), answered(400, `{"reason":"TopicDisallowed"}`)); !got.Halt {

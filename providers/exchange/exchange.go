@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Draft is a request being written, with buffers that are kept from one
@@ -52,16 +53,16 @@ type Codec interface {
 	// Encode writes the request for d. It appends to the draft's buffers,
 	// which come with length 0. When ok is false nothing is sent, and the
 	// result is d's.
-	Encode(d *pipeline.Delivery, r *Draft) (result pipeline.Result, ok bool)
+	Encode(d *pipeline.Delivery, r *Draft) (result push.Result, ok bool)
 	// Read says what an answer means. To have the request sent again it
 	// changes the draft as needed and returns Repeat or RepeatElsewhere; it
 	// bounds that by r.Repeats. d and r are not kept, except r when Parked.
-	Read(d *pipeline.Delivery, r *Draft) (pipeline.Result, Next)
+	Read(d *pipeline.Delivery, r *Draft) (push.Result, Next)
 	// Left amends the result of a request that has no answer because the
 	// connection ended, with this reason in the provider's GOAWAY. How certain
 	// the result is must stay. A request that was not accepted can be sent
 	// again: Left changes the draft as needed and returns Repeat.
-	Left(reason string, result pipeline.Result, r *Draft) (pipeline.Result, Next)
+	Left(reason string, result push.Result, r *Draft) (push.Result, Next)
 }
 
 // Sender is a codec on a pool. The pool is the caller's to close.
@@ -116,7 +117,7 @@ func (p provider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func
 			for i, at := range refPos {
 				if at > taken {
 					for _, d := range refused[i:] {
-						d.Result = pipeline.Result{}
+						d.Result = push.Result{}
 					}
 					refused = refused[:i]
 					break
@@ -144,7 +145,7 @@ func (s *Sender) draft(d *pipeline.Delivery) *Draft {
 		switch {
 		case panicked != nil && try < pipeline.PoisonTries: // r is in an unknown state, and not used again
 		case panicked != nil:
-			d.Result = pipeline.Result{Class: pipeline.Refused, Panic: panicked, Reason: panicked.Stage}
+			d.Result = push.Result{Class: push.Refused, Panic: panicked, Reason: panicked.Stage}
 			return nil
 		case ok:
 			return r
@@ -171,17 +172,17 @@ func (s *Sender) blank(d *pipeline.Delivery) *Draft {
 }
 
 // encode is the codec's, and its panics.
-func (s *Sender) encode(d *pipeline.Delivery, r *Draft) (result pipeline.Result, ok bool, panicked *pipeline.PanicError) {
-	defer func() { panicked = pipeline.Recovered("encode", recover()) }()
+func (s *Sender) encode(d *pipeline.Delivery, r *Draft) (result push.Result, ok bool, panicked *push.PanicError) {
+	defer func() { panicked = push.Recovered("encode", recover()) }()
 	result, ok = s.codec.Encode(d, r)
 	return result, ok, nil
 }
 
 // read is the codec's. Nobody knows what an answer meant on which it panicked.
-func (s *Sender) read(d *pipeline.Delivery, r *Draft) (result pipeline.Result, next Next) {
+func (s *Sender) read(d *pipeline.Delivery, r *Draft) (result push.Result, next Next) {
 	defer func() {
-		if p := pipeline.Recovered("read", recover()); p != nil {
-			result = pipeline.Result{Class: pipeline.Again, Certainty: pipeline.Ambiguous, Panic: p, Reason: string(pipeline.Panicked)}
+		if p := push.Recovered("read", recover()); p != nil {
+			result = push.Result{Class: push.Again, Certainty: push.Ambiguous, Panic: p, Reason: string(push.Panicked)}
 			next = Settled
 		}
 	}()
@@ -202,7 +203,7 @@ func blame(refused []*pipeline.Delivery, n int) {
 	}
 	for _, d := range refused {
 		if p := d.Result.Panic; p != nil {
-			d.Result = pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, Panic: p, Reason: string(pipeline.Panicked)}
+			d.Result = push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, Panic: p, Reason: string(push.Panicked)}
 		}
 	}
 }
@@ -260,24 +261,24 @@ func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 func cut(r *h2.Request) bool { return r.Answer.Broken && r.Answer.Status != 200 }
 
 // Unanswered is the result of a request that ended without a whole answer.
-func Unanswered(r *h2.Request) pipeline.Result {
-	result := pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection}
+func Unanswered(r *h2.Request) push.Result {
+	result := push.Result{Class: push.Again, Scope: push.ScopeConnection}
 	if r.Outcome == h2.Ambiguous || r.Outcome == h2.Answered && r.Answer.Status >= 500 {
-		result.Certainty = pipeline.Ambiguous
+		result.Certainty = push.Ambiguous
 	}
 	switch {
 	case r.Outcome == h2.ExpiredUnsent:
-		return pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: string(pipeline.PastExpiry)}
+		return push.Result{Class: push.Refused, Expired: true, Reason: string(push.PastExpiry)}
 	case errors.Is(r.Err, h2.ErrMalformed):
-		return pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: string(pipeline.InvalidMessage)}
+		return push.Result{Class: push.Refused, Unsent: true, Reason: string(push.InvalidMessage)}
 	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrHeaderLimit), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:
-		result.Reason = string(pipeline.NotConnected)
+		result.Reason = string(push.NotConnected)
 	case errors.Is(r.Err, h2.ErrLeaseLapsed) && r.Outcome == h2.NotAccepted:
-		return pipeline.Result{} // another worker may have it: no attempt, and no end
+		return push.Result{} // another worker may have it: no attempt, and no end
 	case errors.Is(r.Err, h2.ErrDeadline), errors.Is(r.Err, h2.ErrExpired):
-		result.Reason = string(pipeline.Timeout)
+		result.Reason = string(push.Timeout)
 	default:
-		result.Reason = string(pipeline.ConnectionLost)
+		result.Reason = string(push.ConnectionLost)
 	}
 	return result
 }

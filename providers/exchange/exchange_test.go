@@ -17,6 +17,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // liveness ends a wait that hangs. It is no expectation: the machine may be
@@ -34,15 +35,15 @@ type tongue struct {
 	read map[string]int
 }
 
-func (c *tongue) Encode(d *pipeline.Delivery, r *Draft) (pipeline.Result, bool) {
+func (c *tongue) Encode(d *pipeline.Delivery, r *Draft) (push.Result, bool) {
 	if d.Item.ID == "refused" {
-		return pipeline.Result{Class: pipeline.Refused, Reason: "ours"}, false
+		return push.Result{Class: push.Refused, Reason: "ours"}, false
 	}
 	r.Path = append(append(r.Path, '/'), d.Item.ID...)
-	return pipeline.Result{}, true
+	return push.Result{}, true
 }
 
-func (c *tongue) Read(d *pipeline.Delivery, r *Draft) (pipeline.Result, Next) {
+func (c *tongue) Read(d *pipeline.Delivery, r *Draft) (push.Result, Next) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read[d.Item.ID]++
@@ -50,10 +51,10 @@ func (c *tongue) Read(d *pipeline.Delivery, r *Draft) (pipeline.Result, Next) {
 	if c.next != nil {
 		next = c.next(d, r)
 	}
-	return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}, next
+	return push.Result{Class: push.Delivered, Certainty: push.Accepted}, next
 }
 
-func (c *tongue) Left(reason string, result pipeline.Result, r *Draft) (pipeline.Result, Next) {
+func (c *tongue) Left(reason string, result push.Result, r *Draft) (push.Result, Next) {
 	result.Reason = reason
 	if reason == "repeat" && r.Repeats == 0 {
 		return result, Repeat
@@ -190,14 +191,14 @@ func TestLapsedComesBackUnsent(t *testing.T) {
 	tracker.Fence()
 	waiting.wait("the partition has left")
 	for _, d := range leaving[1:] {
-		if d.Result != (pipeline.Result{}) {
+		if d.Result != (push.Result{}) {
 			t.Fatalf("%s: %+v", d.Item.ID, d.Result)
 		}
 	}
 	close(release)
 	last.wait("the provider has answered")
 	for _, d := range []*pipeline.Delivery{out, staying[0]} {
-		if d.Result.Class != pipeline.Delivered {
+		if d.Result.Class != push.Delivered {
 			t.Errorf("%s: %+v", d.Item.ID, d.Result)
 		}
 	}
@@ -235,7 +236,7 @@ func TestWaysOn(t *testing.T) {
 		if way := ways[i%len(ways)]; way == Settled || way == SettledRetire {
 			want = 1
 		}
-		if n := r.codec.read[d.Item.ID]; n != want || d.Result.Class != pipeline.Delivered {
+		if n := r.codec.read[d.Item.ID]; n != want || d.Result.Class != push.Delivered {
 			t.Errorf("%d: read %d times instead of %d; %+v", i, n, want, d.Result)
 		}
 	}
@@ -298,14 +299,14 @@ func TestSubmitStopsWithItsContext(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for i, d := range ds {
-		want := pipeline.Delivered
+		want := push.Delivered
 		if ids[i] == "refused" {
-			want = pipeline.Refused
+			want = push.Refused
 		}
 		switch {
 		case i < n && (back[d] != 1 || d.Result.Class != want):
 			t.Errorf("%d was taken: back %d times, %+v", i, back[d], d.Result)
-		case i >= n && (back[d] != 0 || d.Result != pipeline.Result{}):
+		case i >= n && (back[d] != 0 || d.Result != push.Result{}):
 			t.Errorf("%d was not taken: back %d times, %+v", i, back[d], d.Result)
 		}
 	}
@@ -318,11 +319,11 @@ func TestLeftBehindIsRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		outcome h2.Outcome
 		reason  string
-		want    pipeline.Result
+		want    push.Result
 	}{
-		{h2.NotAccepted, "repeat", pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}},
-		{h2.NotAccepted, "other", pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Reason: "other"}},
-		{h2.Ambiguous, "repeat", pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: pipeline.Ambiguous, Reason: "repeat"}},
+		{h2.NotAccepted, "repeat", push.Result{Class: push.Delivered, Certainty: push.Accepted}},
+		{h2.NotAccepted, "other", push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "other"}},
+		{h2.Ambiguous, "repeat", push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "repeat"}},
 	} {
 		ds, _ := deliveries(t, "one")
 		draft := r.draft(ds[0])
@@ -347,28 +348,28 @@ func TestLeftBehindIsRepeated(t *testing.T) {
 }
 
 func TestUnanswered(t *testing.T) {
-	again := func(c pipeline.Certainty, why pipeline.Reason) pipeline.Result {
-		return pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeConnection, Certainty: c, Reason: string(why)}
+	again := func(c push.Certainty, why push.Reason) push.Result {
+		return push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: c, Reason: string(why)}
 	}
 	for name, tc := range map[string]struct {
 		r    h2.Request
-		want pipeline.Result
+		want push.Result
 	}{
-		"expired unsent":        {h2.Request{Outcome: h2.ExpiredUnsent}, pipeline.Result{Class: pipeline.Refused, Expired: true, Reason: string(pipeline.PastExpiry)}},
-		"malformed":             {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrMalformed}, pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: string(pipeline.InvalidMessage)}},
-		"lease lapsed":          {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrLeaseLapsed}, pipeline.Result{}},
-		"lapsed in the middle":  {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrLeaseLapsed}, again(pipeline.Ambiguous, pipeline.ConnectionLost)},
-		"expired in the middle": {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrExpired}, again(pipeline.Ambiguous, pipeline.Timeout)},
-		"not connected":         {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrNotConnected}, again(pipeline.NotAccepted, pipeline.NotConnected)},
-		"over the header limit": {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrHeaderLimit}, again(pipeline.NotAccepted, pipeline.NotConnected)},
-		"closed while waiting":  {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrClosed}, again(pipeline.NotAccepted, pipeline.NotConnected)},
-		"closed while out":      {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrClosed}, again(pipeline.Ambiguous, pipeline.ConnectionLost)},
-		"deadline while out":    {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrDeadline}, again(pipeline.Ambiguous, pipeline.Timeout)},
-		"deadline in the queue": {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrDeadline}, again(pipeline.NotAccepted, pipeline.Timeout)},
-		"connection lost":       {h2.Request{Outcome: h2.Ambiguous, Err: fmt.Errorf("x: %w", h2.ErrConnectionLost)}, again(pipeline.Ambiguous, pipeline.ConnectionLost)},
-		"GOAWAY":                {h2.Request{Outcome: h2.NotAccepted, Err: &h2.GoAwayError{}}, again(pipeline.NotAccepted, pipeline.ConnectionLost)},
-		"500, cut":              {h2.Request{Outcome: h2.Answered, Answer: h2.Answer{Status: 500, Broken: true}}, again(pipeline.Ambiguous, pipeline.ConnectionLost)},
-		"400, cut":              {h2.Request{Outcome: h2.Answered, Answer: h2.Answer{Status: 400, Broken: true}}, again(pipeline.NotAccepted, pipeline.ConnectionLost)},
+		"expired unsent":        {h2.Request{Outcome: h2.ExpiredUnsent}, push.Result{Class: push.Refused, Expired: true, Reason: string(push.PastExpiry)}},
+		"malformed":             {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrMalformed}, push.Result{Class: push.Refused, Unsent: true, Reason: string(push.InvalidMessage)}},
+		"lease lapsed":          {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrLeaseLapsed}, push.Result{}},
+		"lapsed in the middle":  {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrLeaseLapsed}, again(push.Ambiguous, push.ConnectionLost)},
+		"expired in the middle": {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrExpired}, again(push.Ambiguous, push.Timeout)},
+		"not connected":         {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrNotConnected}, again(push.NotAccepted, push.NotConnected)},
+		"over the header limit": {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrHeaderLimit}, again(push.NotAccepted, push.NotConnected)},
+		"closed while waiting":  {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrClosed}, again(push.NotAccepted, push.NotConnected)},
+		"closed while out":      {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrClosed}, again(push.Ambiguous, push.ConnectionLost)},
+		"deadline while out":    {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrDeadline}, again(push.Ambiguous, push.Timeout)},
+		"deadline in the queue": {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrDeadline}, again(push.NotAccepted, push.Timeout)},
+		"connection lost":       {h2.Request{Outcome: h2.Ambiguous, Err: fmt.Errorf("x: %w", h2.ErrConnectionLost)}, again(push.Ambiguous, push.ConnectionLost)},
+		"GOAWAY":                {h2.Request{Outcome: h2.NotAccepted, Err: &h2.GoAwayError{}}, again(push.NotAccepted, push.ConnectionLost)},
+		"500, cut":              {h2.Request{Outcome: h2.Answered, Answer: h2.Answer{Status: 500, Broken: true}}, again(push.Ambiguous, push.ConnectionLost)},
+		"400, cut":              {h2.Request{Outcome: h2.Answered, Answer: h2.Answer{Status: 400, Broken: true}}, again(push.NotAccepted, push.ConnectionLost)},
 	} {
 		if got := Unanswered(&tc.r); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)

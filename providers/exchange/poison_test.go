@@ -7,6 +7,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // brittle panics on messages whose id says so, as often as it says.
@@ -15,7 +16,7 @@ type brittle struct {
 	encoded map[string]int
 }
 
-func (c *brittle) Encode(d *pipeline.Delivery, r *Draft) (pipeline.Result, bool) {
+func (c *brittle) Encode(d *pipeline.Delivery, r *Draft) (push.Result, bool) {
 	result, ok := c.tongue.Encode(d, r)
 	c.encoded[d.Item.ID]++
 	if strings.HasPrefix(d.Item.ID, "encode") || d.Item.ID == "twice" && c.encoded["twice"] < 3 {
@@ -24,7 +25,7 @@ func (c *brittle) Encode(d *pipeline.Delivery, r *Draft) (pipeline.Result, bool)
 	return result, ok
 }
 
-func (c *brittle) Read(d *pipeline.Delivery, r *Draft) (pipeline.Result, Next) {
+func (c *brittle) Read(d *pipeline.Delivery, r *Draft) (push.Result, Next) {
 	if strings.HasPrefix(d.Item.ID, "read") {
 		panic("content")
 	}
@@ -48,11 +49,11 @@ func TestPanicsOfTheCodecEndOneMessage(t *testing.T) {
 		got := d.Result
 		switch d.Item.ID {
 		case "encode":
-			if got.Class != pipeline.Refused || got.Panic == nil || got.Panic.Stage != "encode" || c.encoded["encode"] != pipeline.PoisonTries {
+			if got.Class != push.Refused || got.Panic == nil || got.Panic.Stage != "encode" || c.encoded["encode"] != pipeline.PoisonTries {
 				t.Errorf("encode panicked: %+v after %d tries", got, c.encoded["encode"])
 			}
 		case "read":
-			if got.Class != pipeline.Again || got.Certainty != pipeline.Ambiguous || got.Panic == nil || got.Panic.Stage != "read" {
+			if got.Class != push.Again || got.Certainty != push.Ambiguous || got.Panic == nil || got.Panic.Stage != "read" {
 				t.Errorf("read panicked: %+v", got)
 			}
 		case "refused":
@@ -60,7 +61,7 @@ func TestPanicsOfTheCodecEndOneMessage(t *testing.T) {
 				t.Errorf("refused: %+v", got)
 			}
 		default:
-			if got.Class != pipeline.Delivered {
+			if got.Class != push.Delivered {
 				t.Errorf("%s: %+v", d.Item.ID, got)
 			}
 		}
@@ -83,7 +84,7 @@ func TestABrokenCodecHaltsItsRoute(t *testing.T) {
 	}
 	all.wait("everything")
 	for i, d := range ds {
-		if halted := d.Result.Class == pipeline.Again && d.Result.Scope == pipeline.ScopeRoute && d.Result.Halt && d.Result.Panic != nil; halted != (i < 11) {
+		if halted := d.Result.Class == push.Again && d.Result.Scope == push.ScopeRoute && d.Result.Halt && d.Result.Panic != nil; halted != (i < 11) {
 			t.Errorf("%s: %+v", d.Item.ID, d.Result)
 		}
 	}

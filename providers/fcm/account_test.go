@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What is wrong with an account is refused for that and nothing else: the same
@@ -131,7 +131,7 @@ func TestDeadTokensAmongOtherRefusals(t *testing.T) {
 			c.Read(plain(), answered(503, envelope("UNAVAILABLE", "x", "Fcm:UNAVAILABLE"), ""))
 		}
 		got, _ := c.Read(plain(), answered(403, envelope("PERMISSION_DENIED", "x", "Fcm:SENDER_ID_MISMATCH"), ""))
-		if got.Class != pipeline.Gone {
+		if got.Class != push.Gone {
 			t.Fatalf("dead token %d of one in fifty became %+v", i, got)
 		}
 	}

@@ -6,43 +6,43 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // answer has the next pushes answered so, and checks what that means.
-func answer(p *providertest.Play, reply sim.Reply, n int, want pipeline.Result) {
+func answer(p *providertest.Play, reply sim.Reply, n int, want push.Result) {
 	p.Helper()
 	p.Order(sim.Command{Do: "answer", Reply: reply.String(), Times: n})
 	p.All(p.Push(p.Make(n)), want)
 }
 
-var delivered = pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted}
+var delivered = push.Result{Class: push.Delivered, Certainty: push.Accepted}
 
-func again(scope pipeline.Scope, after time.Duration, reason string) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Again, Scope: scope, After: after, Reason: reason}
+func again(scope push.Scope, after time.Duration, reason string) push.Result {
+	return push.Result{Class: push.Again, Scope: scope, After: after, Reason: reason}
 }
 
-func halted(scope pipeline.Scope, reason string) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Again, Scope: scope, Halt: true, After: 10 * time.Second, Reason: reason}
+func halted(scope push.Scope, reason string) push.Result {
+	return push.Result{Class: push.Again, Scope: scope, Halt: true, After: 10 * time.Second, Reason: reason}
 }
 
-func gone(reason string) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Gone, Reason: reason}
+func gone(reason string) push.Result {
+	return push.Result{Class: push.Gone, Reason: reason}
 }
 
-func refused(reason string) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Refused, Reason: reason}
+func refused(reason string) push.Result {
+	return push.Result{Class: push.Refused, Reason: reason}
 }
 
-func ambiguous(r pipeline.Result) pipeline.Result {
-	r.Certainty = pipeline.Ambiguous
+func ambiguous(r push.Result) push.Result {
+	r.Certainty = push.Ambiguous
 	return r
 }
 
-func paused(r pipeline.Result) pipeline.Result {
+func paused(r push.Result) push.Result {
 	r.Pause = true
 	return r
 }
@@ -52,8 +52,8 @@ func paused(r pipeline.Result) pipeline.Result {
 // right class, and as sure of it as one can be.
 func TestBehaviours(t *testing.T) {
 	const (
-		device = pipeline.ScopeDevice
-		route  = pipeline.ScopeRoute
+		device = push.ScopeDevice
+		route  = push.ScopeRoute
 	)
 	for n, row := range [26]func(t *testing.T) *providertest.Play{
 		18: func(t *testing.T) *providertest.Play {
@@ -92,11 +92,11 @@ func TestBehaviours(t *testing.T) {
 			ds := p.Push(p.Make(250)) // one window's, or the end of one and the start of the next
 			over := 0
 			for _, d := range ds {
-				if r := d.Result; r.Class == pipeline.Delivered {
+				if r := d.Result; r.Class == push.Delivered {
 					continue
 				}
 				over++
-				if r := d.Result; r.Class != pipeline.Again || r.Scope != route || !r.Pause || r.Halt || r.After < 10*time.Second || r.After > time.Minute || r.Reason != "RATE_LIMIT_EXCEEDED" {
+				if r := d.Result; r.Class != push.Again || r.Scope != route || !r.Pause || r.Halt || r.After < 10*time.Second || r.After > time.Minute || r.Reason != "RATE_LIMIT_EXCEEDED" {
 					t.Fatalf("%+v", r)
 				}
 			}
@@ -134,7 +134,7 @@ func TestBehaviours(t *testing.T) {
 				}
 				for _, d := range p.Push(p.Make(20)) {
 					// A date is in whole seconds, by the server's clock.
-					if r := d.Result; r.Class != pipeline.Again || r.Scope != route || !r.Pause || r.After < 38*time.Second || r.After > 40*time.Second {
+					if r := d.Result; r.Class != push.Again || r.Scope != route || !r.Pause || r.After < 38*time.Second || r.After > 40*time.Second {
 						t.Fatalf("by date %v: %+v", date, r)
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // simulator starts one, and a client of it whose pool can be changed.
@@ -43,7 +44,7 @@ func newPlay(t *testing.T, o sim.Options, change ...func(*h2.Options)) *provider
 }
 
 func deliveries(from, to int) []*pipeline.Delivery {
-	return providertest.Deliveries(pipeline.FCM, from, to, func(i int) string { return fmt.Sprintf("cXyZ_12-3:APA91b%d", i) })
+	return providertest.Deliveries(push.FCM, from, to, func(i int) string { return fmt.Sprintf("cXyZ_12-3:APA91b%d", i) })
 }
 
 func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
@@ -52,9 +53,9 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	ds[5].Device.Token = "a/b"
 	providertest.Push(t, client.Lane(0), ds)
 	for i, d := range ds {
-		want, accepted := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: d.Result.ProviderID}, 1
+		want, accepted := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID}, 1
 		if i == 5 {
-			want, accepted = pipeline.Result{Class: pipeline.Refused, Unsent: true, Reason: "invalid_token"}, 0
+			want, accepted = push.Result{Class: push.Refused, Unsent: true, Reason: "invalid_token"}, 0
 		}
 		if d.Result != want || accepted == 1 && d.Result.ProviderID == "" {
 			t.Fatalf("%d: %+v, want %+v", i, d.Result, want)
@@ -75,7 +76,7 @@ func TestRevokedAccessTokenIsReplacedInside(t *testing.T) {
 	ds := deliveries(50, 250)
 	providertest.Push(t, client.Lane(0), ds)
 	for _, d := range ds {
-		if d.Result.Class != pipeline.Delivered {
+		if d.Result.Class != push.Delivered {
 			t.Fatalf("%+v", d.Result)
 		}
 	}
@@ -89,7 +90,7 @@ func TestTokenEndpointAway(t *testing.T) {
 	ds := deliveries(0, 3)
 	providertest.Push(t, client.Lane(0), ds)
 	for _, d := range ds {
-		if r := d.Result; r.Class != pipeline.Again || r.Scope != pipeline.ScopeRoute || r.Halt || r.Reason != "auth_failed" {
+		if r := d.Result; r.Class != push.Again || r.Scope != push.ScopeRoute || r.Halt || r.Reason != "auth_failed" {
 			t.Errorf("%+v", r)
 		}
 	}

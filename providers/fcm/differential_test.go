@@ -22,10 +22,10 @@ import (
 	"golang.org/x/oauth2"
 	"google.golang.org/api/option"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/fcm"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/providertest"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const device = "cXyZ_12-3:APA91b%Abc"
@@ -198,7 +198,7 @@ func TestSameAsFirebase(t *testing.T) {
 			}
 			theirs := r.Next()
 			record := strings.Replace(k.record, "in an hour", now.Add(time.Hour).Format(time.RFC3339Nano), 1)
-			ours := r.Sent(t, client, providertest.Decoded(t, record), pipeline.FCM, device)
+			ours := r.Sent(t, client, providertest.Decoded(t, record), push.FCM, device)
 			compare(ours, theirs).Expect(t, "as a producer writes it", always, k.differ)
 
 			m, err := fcm.FromMessage(k.theirs, now)
@@ -210,7 +210,7 @@ func TestSameAsFirebase(t *testing.T) {
 			if expected == nil {
 				expected = k.differ
 			}
-			ours = r.Sent(t, client, m, pipeline.FCM, m.Device.Token)
+			ours = r.Sent(t, client, m, push.FCM, m.Device.Token)
 			compare(ours, theirs).Expect(t, "from the message", always, expected)
 		})
 	}
@@ -268,7 +268,7 @@ func TestMessagesForAndroidAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.ID = "n1"
-		ours := r.Sent(t, client, m, pipeline.FCM, m.Device.Token)
+		ours := r.Sent(t, client, m, push.FCM, m.Device.Token)
 		const expiration, ttl = "body.message.apns.headers.apns-expiration", "body.message.webpush.headers.TTL"
 		if ours[expiration] == strconv.Quote(strconv.FormatInt(now.Add(hour).Unix(), 10)) {
 			ours[expiration] = "in an hour"

@@ -8,6 +8,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/payload"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const (
@@ -22,16 +23,16 @@ const (
 var jsonType = []byte("application/json")
 
 // Encode implements exchange.Codec.
-func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, bool) {
+func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (push.Result, bool) {
 	if !validToken(d.Device.Token) {
-		return refused(pipeline.InvalidToken), false
+		return refused(push.InvalidToken), false
 	}
 	now := time.Now()
 	auth := c.tokens.authorization(now)
 	if auth == nil {
-		return pipeline.Result{
-			Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: c.tokens.faulty(),
-			After: shortest, Reason: string(pipeline.AuthFailed),
+		return push.Result{
+			Class: push.Again, Scope: push.ScopeRoute, Halt: c.tokens.faulty(),
+			After: shortest, Reason: string(push.AuthFailed),
 		}, false
 	}
 	r.Path = append(r.Path, c.path...)
@@ -41,15 +42,15 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result
 	size, ok := encodeBody(r, d, now)
 	switch {
 	case !ok:
-		return refused(pipeline.InvalidMessage), false
+		return refused(push.InvalidMessage), false
 	case size > maxPayload:
-		return refused(pipeline.PayloadTooLarge), false
+		return refused(push.PayloadTooLarge), false
 	}
-	return pipeline.Result{}, true
+	return push.Result{}, true
 }
 
-func refused(why pipeline.Reason) pipeline.Result {
-	return pipeline.Result{Class: pipeline.Refused, Reason: string(why)}
+func refused(why push.Reason) push.Result {
+	return push.Result{Class: push.Refused, Reason: string(why)}
 }
 
 // validToken: [A-Za-z0-9_:%-]{1,4096}.
@@ -117,7 +118,7 @@ func textSize(object []byte) (n int) {
 
 // appendData writes the producer's data, pf_id, and the content that has no
 // other place. Keys that Google reserves would make every token look invalid.
-func appendData(b []byte, m *pipeline.Message, shown bool) ([]byte, bool) {
+func appendData(b []byte, m *push.Message, shown bool) ([]byte, bool) {
 	b = append(payload.AppendName(b, "data"), '{')
 	homeless := [...]struct{ name, value string }{
 		{"image", m.Image}, {"video", m.Video}, {"category", m.Category}, {"thread_id", m.ThreadID}, {"locale", m.Locale},
@@ -245,7 +246,7 @@ func timeToLive(expires, now time.Time) int64 {
 
 // appendAPNS writes for devices of Apple's behind FCM what apns tells Apple
 // itself. Google makes the alert of the notification, and the topic.
-func appendAPNS(b []byte, m *pipeline.Message, shown bool, expires time.Time) []byte {
+func appendAPNS(b []byte, m *push.Message, shown bool, expires time.Time) []byte {
 	silent := !shown && (m.PushType == "background" || m.PushType == "") && !rawAlert(m.FCM)
 	b = append(payload.AppendName(b, "apns"), `{"headers":{`...)
 	switch {
@@ -298,12 +299,12 @@ func rawAlert(raw []byte) bool {
 
 // appendWebpush writes for browsers: the headers of RFC 8030, and the tag by
 // which a shown notification is replaced.
-func appendWebpush(b []byte, m *pipeline.Message, shown bool, expires, now time.Time) []byte {
+func appendWebpush(b []byte, m *push.Message, shown bool, expires, now time.Time) []byte {
 	b = append(payload.AppendName(b, "webpush"), `{"headers":{`...)
 	switch {
 	case m.Priority.Urgent():
 		b = append(b, `"Urgency":"high"`...)
-	case m.Priority > pipeline.Bulk:
+	case m.Priority > push.Bulk:
 		b = append(b, `"Urgency":"normal"`...)
 	default:
 		b = append(b, `"Urgency":"low"`...)

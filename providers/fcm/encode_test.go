@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const registration = "cXyZ_12-3:APA91b%Abc"
@@ -26,14 +27,14 @@ func testCodec() *codec {
 	return &codec{tokens: keeperWith("Bearer abc"), path: []byte("/v1/projects/shop-1/messages:send")}
 }
 
-func delivery(m pipeline.Message) *pipeline.Delivery {
+func delivery(m push.Message) *pipeline.Delivery {
 	if m.ID == "" {
 		m.ID = "n1"
 	}
 	if m.Priority == 0 {
-		m.Priority = pipeline.Medium
+		m.Priority = push.Medium
 	}
-	return &pipeline.Delivery{Item: &pipeline.Item{Message: m}, Device: pipeline.Device{Platform: pipeline.FCM, Token: registration, Hash: "h"}}
+	return &pipeline.Delivery{Item: &pipeline.Item{Message: m}, Device: push.Device{Platform: push.FCM, Token: registration, Hash: "h"}}
 }
 
 // Apple's and web push's parts of a body, as they are when nothing else is said.
@@ -46,38 +47,38 @@ func TestBodies(t *testing.T) {
 	const topic = "cqkOo9qLXdAb3i8nMU4C4hf5NRgupXOn" // printf order-17 | sha256, 24 bytes in base64url
 	for _, k := range []struct {
 		why  string
-		m    pipeline.Message
+		m    push.Message
 		want string
 	}{
-		{"everything", pipeline.Message{Priority: pipeline.High, Title: `Say "hi"`, Body: "new\nline 🎉", Image: "https://i.example/x.png", Video: "https://v.example/x.mp4",
+		{"everything", push.Message{Priority: push.High, Title: `Say "hi"`, Body: "new\nline 🎉", Image: "https://i.example/x.png", Video: "https://v.example/x.mp4",
 			Sound: "default", Badge: 3, HasBadge: true, Category: "ORDER", ThreadID: "o17", Locale: "de-AT", CollapseKey: "order-17", Data: json.RawMessage(`{"k":"v"}`)},
 			`{"token":"T","notification":{"title":"Say \"hi\"","body":"new\nline 🎉","image":"https://i.example/x.png"},
 			"data":{"k":"v","video":"https://v.example/x.mp4","category":"ORDER","thread_id":"o17","locale":"de-AT","pf_id":"n1"},
 			"android":{"priority":"HIGH","notification":{"tag":"order-17","sound":"default","notification_count":3}},
 			"apns":{"headers":{"apns-priority":"10","apns-collapse-id":"order-17"},"payload":{"aps":{"sound":"default","badge":3,"category":"ORDER","thread-id":"o17","mutable-content":1}}},
 			"webpush":{"headers":{"Urgency":"high","Topic":"` + topic + `"},"notification":{"tag":"order-17"}}}`},
-		{"text alone", pipeline.Message{Title: "t"}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"HIGH"},` + alertParts + `}`},
-		{"not urgent", pipeline.Message{Title: "t", Priority: pipeline.Low}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL"},
+		{"text alone", push.Message{Title: "t"}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"HIGH"},` + alertParts + `}`},
+		{"not urgent", push.Message{Title: "t", Priority: push.Low}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL"},
 			"apns":{"headers":{"apns-priority":"5"}},"webpush":{"headers":{"Urgency":"normal"}}}`},
-		{"bulk", pipeline.Message{Title: "t", Priority: pipeline.Bulk}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL"},
+		{"bulk", push.Message{Title: "t", Priority: push.Bulk}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL"},
 			"apns":{"headers":{"apns-priority":"5"}},"webpush":{"headers":{"Urgency":"low"}}}`},
-		{"a badge of 0 clears it", pipeline.Message{Title: "t", HasBadge: true}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"HIGH","notification":{"notification_count":0}},
+		{"a badge of 0 clears it", push.Message{Title: "t", HasBadge: true}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},"android":{"priority":"HIGH","notification":{"notification_count":0}},
 			"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"badge":0}}},"webpush":{"headers":{"Urgency":"high"}}}`},
-		{"data alone stays a data message, silent for Apple", pipeline.Message{CollapseKey: "x", Sound: "s", Image: "https://i/1", Data: json.RawMessage(`{"k":"v"}`)},
+		{"data alone stays a data message, silent for Apple", push.Message{CollapseKey: "x", Sound: "s", Image: "https://i/1", Data: json.RawMessage(`{"k":"v"}`)},
 			`{"token":"T","data":{"k":"v","image":"https://i/1","pf_id":"n1"},"android":{"priority":"HIGH","collapse_key":"x"},
 			"apns":{"headers":{"apns-push-type":"background","apns-priority":"5","apns-collapse-id":"x"},"payload":{"aps":{"content-available":1}}},
 			"webpush":{"headers":{"Urgency":"high","Topic":"LXEWQrcmsEQBYnyp-6wy9chTD7GQPMTb"}}}`},
-		{"a badge without text, as an alert", pipeline.Message{PushType: "alert", HasBadge: true, Badge: 2}, `{"token":"T","data":{"pf_id":"n1"},"android":{"priority":"HIGH"},
+		{"a badge without text, as an alert", push.Message{PushType: "alert", HasBadge: true, Badge: 2}, `{"token":"T","data":{"pf_id":"n1"},"android":{"priority":"HIGH"},
 			"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"badge":2}}},"webpush":{"headers":{"Urgency":"high"}}}`},
-		{"text is shown whatever the push type: FCM makes an alert of it", pipeline.Message{PushType: "background", Title: "t", Sound: "s"}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},
+		{"text is shown whatever the push type: FCM makes an alert of it", push.Message{PushType: "background", Title: "t", Sound: "s"}, `{"token":"T","notification":{"title":"t"},"data":{"pf_id":"n1"},
 			"android":{"priority":"HIGH","notification":{"sound":"s"}},"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"sound":"s"}}},"webpush":{"headers":{"Urgency":"high"}}}`},
-		{"pf_id is ours", pipeline.Message{Data: json.RawMessage(`{"pf_id":"x"}`)}, `{"token":"T","data":{"pf_id":"n1"},"android":{"priority":"HIGH"},` + silentParts + `}`},
-		{"what has no other place gives way to data", pipeline.Message{Title: "t", Locale: "de", Category: "c", ThreadID: "h", Data: json.RawMessage(`{"locale":"x","category":"y","thread_id":"z"}`)},
+		{"pf_id is ours", push.Message{Data: json.RawMessage(`{"pf_id":"x"}`)}, `{"token":"T","data":{"pf_id":"n1"},"android":{"priority":"HIGH"},` + silentParts + `}`},
+		{"what has no other place gives way to data", push.Message{Title: "t", Locale: "de", Category: "c", ThreadID: "h", Data: json.RawMessage(`{"locale":"x","category":"y","thread_id":"z"}`)},
 			`{"token":"T","notification":{"title":"t"},"data":{"locale":"x","category":"y","thread_id":"z","pf_id":"n1"},"android":{"priority":"HIGH"},
 			"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"category":"c","thread-id":"h"}}},"webpush":{"headers":{"Urgency":"high"}}}`},
-		{"escapes are sent as UTF-8, halves of pairs as U+FFFD", pipeline.Message{Title: "t", Data: json.RawMessage(`{"\u0413":"\ud83d\u0413\/"}`), FCM: json.RawMessage(`{"fcm_options":{"analytics_label":"\u0413"}}`)},
+		{"escapes are sent as UTF-8, halves of pairs as U+FFFD", push.Message{Title: "t", Data: json.RawMessage(`{"\u0413":"\ud83d\u0413\/"}`), FCM: json.RawMessage(`{"fcm_options":{"analytics_label":"\u0413"}}`)},
 			"{\"token\":\"T\",\"notification\":{\"title\":\"t\"},\"data\":{\"Г\":\"\uFFFDГ/\",\"pf_id\":\"n1\"},\"android\":{\"priority\":\"HIGH\"},\"fcm_options\":{\"analytics_label\":\"Г\"}," + alertParts + "}"},
-		{"the raw object is merged deep and wins, but not the target", pipeline.Message{Title: "t", Body: "b", Sound: "s", HasBadge: true,
+		{"the raw object is merged deep and wins, but not the target", push.Message{Title: "t", Body: "b", Sound: "s", HasBadge: true,
 			FCM: json.RawMessage(`{"token":"x","notification":{"body":"theirs"},"android":{"priority":"NORMAL","notification":{"channel_id":"c"}},"apns":{"headers":{"apns-priority":"5"},"payload":{"aps":{"sound":"theirs"}}},"webpush":{"headers":{"TTL":"7"}},"fcm_options":{"analytics_label":"l"}}`)},
 			`{"token":"T","notification":{"title":"t","body":"theirs"},"data":{"pf_id":"n1"},"android":{"priority":"NORMAL","notification":{"sound":"s","notification_count":0,"channel_id":"c"}},
 			"apns":{"headers":{"apns-priority":"5"},"payload":{"aps":{"sound":"theirs","badge":0}}},"webpush":{"headers":{"Urgency":"high","TTL":"7"}},"fcm_options":{"analytics_label":"l"}}`},
@@ -121,7 +122,7 @@ func TestRawAlertsAreNotSilent(t *testing.T) {
 		`{"apns":{"payload":{"aps":{"x":{"alert":"t","badge":1}}}}}`: true,
 	} {
 		r := &exchange.Draft{}
-		if result, ok := testCodec().Encode(delivery(pipeline.Message{PushType: "background", FCM: json.RawMessage(raw)}), r); !ok {
+		if result, ok := testCodec().Encode(delivery(push.Message{PushType: "background", FCM: json.RawMessage(raw)}), r); !ok {
 			t.Fatalf("%s: %+v", raw, result)
 		}
 		var body struct {
@@ -158,15 +159,15 @@ func TestCollapseKeysOfDataMessages(t *testing.T) {
 	}
 	for _, k := range []struct {
 		why                       string
-		m                         pipeline.Message
+		m                         push.Message
 		derived                   bool
 		android, tag, apns, topic bool
 	}{
-		{"data, the producer's key", pipeline.Message{CollapseKey: "a \"b\""}, false, true, false, true, true},
-		{"data, a derived key", pipeline.Message{CollapseKey: "d"}, true, false, false, true, true},
-		{"text, the producer's key", pipeline.Message{Title: "t", CollapseKey: "k"}, false, false, true, true, true},
-		{"text, a derived key", pipeline.Message{Title: "t", CollapseKey: "d"}, true, false, true, true, true},
-		{"no key", pipeline.Message{Title: "t"}, false, false, false, false, false},
+		{"data, the producer's key", push.Message{CollapseKey: "a \"b\""}, false, true, false, true, true},
+		{"data, a derived key", push.Message{CollapseKey: "d"}, true, false, false, true, true},
+		{"text, the producer's key", push.Message{Title: "t", CollapseKey: "k"}, false, false, true, true, true},
+		{"text, a derived key", push.Message{Title: "t", CollapseKey: "d"}, true, false, true, true, true},
+		{"no key", push.Message{Title: "t"}, false, false, false, false, false},
 	} {
 		d := delivery(k.m)
 		d.Item.Derived = k.derived
@@ -203,7 +204,7 @@ func TestTimesToLive(t *testing.T) {
 		-time.Hour:              {"0s", "0", "1794996400"},
 		365 * 24 * time.Hour:    {"2419200s", "2419200", "1826536000"},
 	} {
-		d := delivery(pipeline.Message{Title: "t"})
+		d := delivery(push.Message{Title: "t"})
 		d.Expires = now.Add(left)
 		r := &exchange.Draft{}
 		if _, ok := encodeBody(r, d, now); !ok {
@@ -229,42 +230,42 @@ func TestRefusedBeforeSending(t *testing.T) {
 	long := func(n int) json.RawMessage { return json.RawMessage(`{"k":"` + strings.Repeat("x", n) + `"}`) }
 	for _, k := range []struct {
 		why    string
-		m      pipeline.Message
+		m      push.Message
 		reason string
 	}{
-		{"fits: keys and values, k, …, pf_id and n1, are 4,096 bytes", pipeline.Message{Data: long(4096 - 8)}, ""},
-		{"one more", pipeline.Message{Data: long(4097 - 8)}, "payload_too_large"},
-		{"text counts too: title and t", pipeline.Message{Title: "t", Data: long(4096 - 8 - 6)}, ""},
-		{"one more", pipeline.Message{Title: "t", Data: long(4097 - 8 - 6)}, "payload_too_large"},
-		{"escapes count as the text they are", pipeline.Message{Data: json.RawMessage(`{"k":"` + strings.Repeat(`\u0413`, 2044) + `"}`)}, ""},
-		{"one more", pipeline.Message{Data: json.RawMessage(`{"k":"` + strings.Repeat(`\u0413`, 2044) + `x"}`)}, "payload_too_large"},
-		{"quotes count once", pipeline.Message{Title: strings.Repeat(`"`, 4000)}, ""},
-		{"escapes in a raw part", pipeline.Message{Title: "t", FCM: json.RawMessage(`{"notification":{"body":"` + strings.Repeat(`\u4f60`, 1300) + `"}}`)}, ""},
-		{"too large after merging", pipeline.Message{Title: "t", FCM: json.RawMessage(`{"notification":{"body":"` + strings.Repeat("x", 4100) + `"}}`)}, "payload_too_large"},
-		{"reserved key", pipeline.Message{Data: json.RawMessage(`{"from":"x"}`)}, "invalid_message"},
-		{"reserved prefix", pipeline.Message{Data: json.RawMessage(`{"google.x":"x"}`)}, "invalid_message"},
-		{"reserved prefix", pipeline.Message{Data: json.RawMessage(`{"gcm.x":"x"}`)}, "invalid_message"},
-		{"reserved prefix, escaped", pipeline.Message{Data: json.RawMessage(`{"\u0067cm.x":"x"}`)}, "invalid_message"},
-		{"no reserved prefix", pipeline.Message{Data: json.RawMessage(`{"goog":"x","gc":"m","fro":"m","from2":"x"}`)}, ""},
-		{"another target", pipeline.Message{FCM: json.RawMessage(`{"topic":"all"}`)}, "invalid_message"},
-		{"another target", pipeline.Message{FCM: json.RawMessage(`{"condition":"x"}`)}, "invalid_message"},
-		{"another target", pipeline.Message{FCM: json.RawMessage(`{"apns":{"live_activity_token":"x"}}`)}, "invalid_message"},
-		{"another target", pipeline.Message{FCM: json.RawMessage(`{"apns":{"live\u0041ctivityToken":"x"}}`)}, "invalid_message"},
-		{"another id", pipeline.Message{FCM: json.RawMessage(`{"data":{"pf_id":"x"}}`)}, "invalid_message"},
-		{"another id", pipeline.Message{FCM: json.RawMessage(`{"android":{"data":{"pf_\u0069d":"x"}}}`)}, "invalid_message"},
-		{"another id", pipeline.Message{FCM: json.RawMessage(`{"webpush":{"data":{"pf_id":"x"}}}`)}, "invalid_message"},
-		{"another id", pipeline.Message{FCM: json.RawMessage(`{"apns":{"payload":{"pf_id":"x"}}}`)}, "invalid_message"},
-		{"reserved for Android alone", pipeline.Message{FCM: json.RawMessage(`{"webpush":{"data":{"from":"x"}},"apns":{"payload":{"from":"x"}}}`)}, ""},
-		{"reserved key in the raw part", pipeline.Message{FCM: json.RawMessage(`{"data":{"from":"x"}}`)}, "invalid_message"},
-		{"reserved key in Android's part", pipeline.Message{FCM: json.RawMessage(`{"android":{"data":{"gcm.x":"x"}}}`)}, "invalid_message"},
+		{"fits: keys and values, k, …, pf_id and n1, are 4,096 bytes", push.Message{Data: long(4096 - 8)}, ""},
+		{"one more", push.Message{Data: long(4097 - 8)}, "payload_too_large"},
+		{"text counts too: title and t", push.Message{Title: "t", Data: long(4096 - 8 - 6)}, ""},
+		{"one more", push.Message{Title: "t", Data: long(4097 - 8 - 6)}, "payload_too_large"},
+		{"escapes count as the text they are", push.Message{Data: json.RawMessage(`{"k":"` + strings.Repeat(`\u0413`, 2044) + `"}`)}, ""},
+		{"one more", push.Message{Data: json.RawMessage(`{"k":"` + strings.Repeat(`\u0413`, 2044) + `x"}`)}, "payload_too_large"},
+		{"quotes count once", push.Message{Title: strings.Repeat(`"`, 4000)}, ""},
+		{"escapes in a raw part", push.Message{Title: "t", FCM: json.RawMessage(`{"notification":{"body":"` + strings.Repeat(`\u4f60`, 1300) + `"}}`)}, ""},
+		{"too large after merging", push.Message{Title: "t", FCM: json.RawMessage(`{"notification":{"body":"` + strings.Repeat("x", 4100) + `"}}`)}, "payload_too_large"},
+		{"reserved key", push.Message{Data: json.RawMessage(`{"from":"x"}`)}, "invalid_message"},
+		{"reserved prefix", push.Message{Data: json.RawMessage(`{"google.x":"x"}`)}, "invalid_message"},
+		{"reserved prefix", push.Message{Data: json.RawMessage(`{"gcm.x":"x"}`)}, "invalid_message"},
+		{"reserved prefix, escaped", push.Message{Data: json.RawMessage(`{"\u0067cm.x":"x"}`)}, "invalid_message"},
+		{"no reserved prefix", push.Message{Data: json.RawMessage(`{"goog":"x","gc":"m","fro":"m","from2":"x"}`)}, ""},
+		{"another target", push.Message{FCM: json.RawMessage(`{"topic":"all"}`)}, "invalid_message"},
+		{"another target", push.Message{FCM: json.RawMessage(`{"condition":"x"}`)}, "invalid_message"},
+		{"another target", push.Message{FCM: json.RawMessage(`{"apns":{"live_activity_token":"x"}}`)}, "invalid_message"},
+		{"another target", push.Message{FCM: json.RawMessage(`{"apns":{"live\u0041ctivityToken":"x"}}`)}, "invalid_message"},
+		{"another id", push.Message{FCM: json.RawMessage(`{"data":{"pf_id":"x"}}`)}, "invalid_message"},
+		{"another id", push.Message{FCM: json.RawMessage(`{"android":{"data":{"pf_\u0069d":"x"}}}`)}, "invalid_message"},
+		{"another id", push.Message{FCM: json.RawMessage(`{"webpush":{"data":{"pf_id":"x"}}}`)}, "invalid_message"},
+		{"another id", push.Message{FCM: json.RawMessage(`{"apns":{"payload":{"pf_id":"x"}}}`)}, "invalid_message"},
+		{"reserved for Android alone", push.Message{FCM: json.RawMessage(`{"webpush":{"data":{"from":"x"}},"apns":{"payload":{"from":"x"}}}`)}, ""},
+		{"reserved key in the raw part", push.Message{FCM: json.RawMessage(`{"data":{"from":"x"}}`)}, "invalid_message"},
+		{"reserved key in Android's part", push.Message{FCM: json.RawMessage(`{"android":{"data":{"gcm.x":"x"}}}`)}, "invalid_message"},
 	} {
 		result, ok := testCodec().Encode(delivery(k.m), &exchange.Draft{})
-		if ok != (k.reason == "") || result.Reason != k.reason || !ok && result.Class != pipeline.Refused {
+		if ok != (k.reason == "") || result.Reason != k.reason || !ok && result.Class != push.Refused {
 			t.Errorf("%s: %+v", k.why, result)
 		}
 	}
 	for _, token := range []string{"", "/", "..", "a/b", "a\r\nb", "a\x00", "é", "a b", `a"`, strings.Repeat("a", 4097), "a.b", "a?b", "a#b"} {
-		d := delivery(pipeline.Message{Title: "t"})
+		d := delivery(push.Message{Title: "t"})
 		d.Device.Token = token
 		if result, ok := testCodec().Encode(d, &exchange.Draft{}); ok || result.Reason != "invalid_token" {
 			t.Errorf("token %.20q: %+v", token, result)
@@ -278,8 +279,8 @@ func TestRefusedBeforeSending(t *testing.T) {
 func TestNoAccessToken(t *testing.T) {
 	c := testCodec()
 	c.tokens = keeperWith("")
-	d := delivery(pipeline.Message{Title: "t"})
-	want := pipeline.Result{Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: 10 * time.Second, Reason: "auth_failed"}
+	d := delivery(push.Message{Title: "t"})
+	want := push.Result{Class: push.Again, Scope: push.ScopeRoute, After: 10 * time.Second, Reason: "auth_failed"}
 	if result, ok := c.Encode(d, &exchange.Draft{}); ok || result != want {
 		t.Errorf("endpoint away: %+v", result)
 	}
@@ -291,7 +292,7 @@ func TestNoAccessToken(t *testing.T) {
 
 func TestEncodeIntoAWarmDraftAllocatesNothing(t *testing.T) {
 	c := testCodec()
-	d := delivery(pipeline.Message{Title: "Your order", Body: "is on its way", Sound: "default", CollapseKey: "order-17", HasBadge: true,
+	d := delivery(push.Message{Title: "Your order", Body: "is on its way", Sound: "default", CollapseKey: "order-17", HasBadge: true,
 		Data: json.RawMessage(`{"k":"\u0413"}`), FCM: json.RawMessage(`{"android":{"notification":{"channel_id":"\u0413"}}}`)})
 	d.Expires = time.Now().Add(time.Hour)
 	r := &exchange.Draft{}

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/providertest"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // T-31: every body that Google is known to answer, through the whole client.
@@ -15,38 +15,38 @@ func TestEveryErrorThroughTheClient(t *testing.T) {
 		soon   = 10 * time.Second
 		minute = time.Minute
 	)
-	table := map[sim.Reply]pipeline.Result{
-		sim.FCMAccepted:        {Class: pipeline.Delivered, Certainty: pipeline.Accepted},
-		sim.FCMValidated:       {Class: pipeline.Delivered, Certainty: pipeline.Accepted}, // we never ask for it
-		sim.FCMInvalidValue:    {Class: pipeline.Refused, Reason: "INVALID_ARGUMENT"},
-		sim.FCMInvalidArgument: {Class: pipeline.Refused, Reason: "INVALID_ARGUMENT"},
-		sim.FCMTooLarge:        {Class: pipeline.Refused, Reason: "INVALID_ARGUMENT"},
-		sim.FCMNoRecipient:     {Class: pipeline.Refused, Reason: "INVALID_ARGUMENT"},
+	table := map[sim.Reply]push.Result{
+		sim.FCMAccepted:        {Class: push.Delivered, Certainty: push.Accepted},
+		sim.FCMValidated:       {Class: push.Delivered, Certainty: push.Accepted}, // we never ask for it
+		sim.FCMInvalidValue:    {Class: push.Refused, Reason: "INVALID_ARGUMENT"},
+		sim.FCMInvalidArgument: {Class: push.Refused, Reason: "INVALID_ARGUMENT"},
+		sim.FCMTooLarge:        {Class: push.Refused, Reason: "INVALID_ARGUMENT"},
+		sim.FCMNoRecipient:     {Class: push.Refused, Reason: "INVALID_ARGUMENT"},
 
-		sim.FCMInvalidToken:      {Class: pipeline.Gone, Reason: "INVALID_ARGUMENT"},
-		sim.FCMInvalidTokenField: {Class: pipeline.Gone, Reason: "INVALID_ARGUMENT"},
-		sim.FCMDisabledToken:     {Class: pipeline.Gone, Reason: "Unregistered"},
-		sim.FCMSenderIDMismatch:  {Class: pipeline.Gone, Reason: "SENDER_ID_MISMATCH"},
-		sim.FCMUnregistered:      {Class: pipeline.Gone, Reason: "UNREGISTERED"},
-		sim.FCMUnregisteredAPNS:  {Class: pipeline.Gone, Reason: "UNREGISTERED"},
+		sim.FCMInvalidToken:      {Class: push.Gone, Reason: "INVALID_ARGUMENT"},
+		sim.FCMInvalidTokenField: {Class: push.Gone, Reason: "INVALID_ARGUMENT"},
+		sim.FCMDisabledToken:     {Class: push.Gone, Reason: "Unregistered"},
+		sim.FCMSenderIDMismatch:  {Class: push.Gone, Reason: "SENDER_ID_MISMATCH"},
+		sim.FCMUnregistered:      {Class: push.Gone, Reason: "UNREGISTERED"},
+		sim.FCMUnregisteredAPNS:  {Class: push.Gone, Reason: "UNREGISTERED"},
 
 		// Our token was renewed, once, and is refused again.
-		sim.FCMUnauthenticated: {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, After: soon, Reason: "UNAUTHENTICATED"},
+		sim.FCMUnauthenticated: {Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: soon, Reason: "UNAUTHENTICATED"},
 		// Google's credentials for Apple: ours are not renewed, Android goes on.
-		sim.FCMThirdPartyAuth:         {Class: pipeline.Again, Scope: pipeline.ScopeDevice, Halt: true, After: soon, Reason: "THIRD_PARTY_AUTH_ERROR"},
-		sim.FCMThirdPartyAuthSameText: {Class: pipeline.Again, Scope: pipeline.ScopeDevice, Halt: true, After: soon, Reason: "THIRD_PARTY_AUTH_ERROR"},
-		sim.FCMPermissionDenied:       {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, After: soon, Reason: "PERMISSION_DENIED"},
-		sim.FCMNotFound:               {Class: pipeline.Again, Scope: pipeline.ScopeRoute, Halt: true, After: soon, Reason: "NOT_FOUND"},
+		sim.FCMThirdPartyAuth:         {Class: push.Again, Scope: push.ScopeDevice, Halt: true, After: soon, Reason: "THIRD_PARTY_AUTH_ERROR"},
+		sim.FCMThirdPartyAuthSameText: {Class: push.Again, Scope: push.ScopeDevice, Halt: true, After: soon, Reason: "THIRD_PARTY_AUTH_ERROR"},
+		sim.FCMPermissionDenied:       {Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: soon, Reason: "PERMISSION_DENIED"},
+		sim.FCMNotFound:               {Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: soon, Reason: "NOT_FOUND"},
 
-		sim.FCMProjectQuota: {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: minute, Pause: true, Reason: "RATE_LIMIT_EXCEEDED"},
-		sim.FCMDeviceQuota:  {Class: pipeline.Again, Scope: pipeline.ScopeDevice, After: minute, Reason: "QUOTA_EXCEEDED"},
-		sim.FCMTopicQuota:   {Class: pipeline.Again, Scope: pipeline.ScopeDevice, After: minute, Reason: "QUOTA_EXCEEDED"},
-		sim.FCMInternal:     {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: soon, Certainty: pipeline.Ambiguous, Reason: "INTERNAL"},
-		sim.FCMBadGateway:   {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: soon, Certainty: pipeline.Ambiguous, Reason: "http_502"},
-		sim.FCMUnavailable:  {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: soon, Reason: "UNAVAILABLE"},
-		sim.FCMUnspecified:  {Class: pipeline.Again, Scope: pipeline.ScopeRoute, After: soon, Certainty: pipeline.Ambiguous, Reason: "http_500"},
+		sim.FCMProjectQuota: {Class: push.Again, Scope: push.ScopeRoute, After: minute, Pause: true, Reason: "RATE_LIMIT_EXCEEDED"},
+		sim.FCMDeviceQuota:  {Class: push.Again, Scope: push.ScopeDevice, After: minute, Reason: "QUOTA_EXCEEDED"},
+		sim.FCMTopicQuota:   {Class: push.Again, Scope: push.ScopeDevice, After: minute, Reason: "QUOTA_EXCEEDED"},
+		sim.FCMInternal:     {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Reason: "INTERNAL"},
+		sim.FCMBadGateway:   {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Reason: "http_502"},
+		sim.FCMUnavailable:  {Class: push.Again, Scope: push.ScopeRoute, After: soon, Reason: "UNAVAILABLE"},
+		sim.FCMUnspecified:  {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Reason: "http_500"},
 	}
-	newPlay(t, sim.Options{}).Replies(table, sim.Mark{}, func(r pipeline.Result) bool { return (r.Class == pipeline.Delivered) == (r.ProviderID != "") })
+	newPlay(t, sim.Options{}).Replies(table, sim.Mark{}, func(r push.Result) bool { return (r.Class == push.Delivered) == (r.ProviderID != "") })
 }
 
 // T-46: a wrong project makes every token look foreign, and must not empty the
@@ -64,9 +64,9 @@ func TestMassOfDeadTokensThroughTheClient(t *testing.T) {
 			gone, halted := 0, 0
 			for _, d := range ds {
 				switch r := d.Result; {
-				case r.Class == pipeline.Gone:
+				case r.Class == push.Gone:
 					gone++
-				case r.Class == pipeline.Again && r.Halt && r.Scope == pipeline.ScopeRoute:
+				case r.Class == push.Again && r.Halt && r.Scope == push.ScopeRoute:
 					halted++
 				}
 			}

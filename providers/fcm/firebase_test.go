@@ -14,12 +14,12 @@ import (
 
 	"firebase.google.com/go/v4/messaging"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestFirebaseReadsOurBody(t *testing.T) {
-	d := delivery(pipeline.Message{Priority: pipeline.Low, Title: "t", Body: "b", Image: "https://i/1", Sound: "s", HasBadge: true, Badge: 2, CollapseKey: "tag", Data: json.RawMessage(`{"k":"v"}`)})
+	d := delivery(push.Message{Priority: push.Low, Title: "t", Body: "b", Image: "https://i/1", Sound: "s", HasBadge: true, Badge: 2, CollapseKey: "tag", Data: json.RawMessage(`{"k":"v"}`)})
 	now := time.Now()
 	d.Expires = now.Add(90*time.Minute + 300*time.Millisecond)
 	r := &exchange.Draft{}

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/payload"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // FuzzBodies has any record that the decoder takes encoded: what is sent is
@@ -25,8 +26,8 @@ func FuzzBodies(f *testing.F) {
 		f.Add(members, false)
 	}
 	f.Fuzz(func(t *testing.T, members string, derived bool) {
-		d := delivery(pipeline.Message{})
-		if pipeline.Decode([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+members+`}`), &d.Item.Message) != nil {
+		d := delivery(push.Message{})
+		if decode.Message([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+members+`}`), &d.Item.Message) != nil {
 			return
 		}
 		d.Item.Derived, d.Expires = derived, time.Now().Add(time.Hour)
@@ -36,7 +37,7 @@ func FuzzBodies(f *testing.F) {
 		}
 		// The decoder knows what a key twice is, and that a message is JSON.
 		message := strings.TrimSuffix(strings.TrimPrefix(string(r.Body), `{"message":`), "}")
-		if defect := pipeline.Decode([]byte(`{"id":"n1","app":"shop","user_id":"u1","x":`+message+`}`), new(pipeline.Message)); defect != nil && defect.Reason != pipeline.TooLarge {
+		if defect := decode.Message([]byte(`{"id":"n1","app":"shop","user_id":"u1","x":`+message+`}`), new(push.Message)); defect != nil && defect.Reason != push.TooLarge {
 			t.Fatalf("%v: %s", defect, r.Body)
 		}
 		find := func(path string) string { return string(payload.Find([]byte(message), strings.Fields(path)...)) }
@@ -79,8 +80,8 @@ func FuzzRetryAfter(f *testing.F) {
 		}
 		r := answered(status, "", value)
 		r.Answer.Header[1] = []byte(date)
-		result, _ := testCodec().Read(delivery(pipeline.Message{}), r)
-		if result.Class == pipeline.Again && result.After != quotaDelay && (result.After < shortest || result.After > longest) {
+		result, _ := testCodec().Read(delivery(push.Message{}), r)
+		if result.Class == push.Again && result.After != quotaDelay && (result.After < shortest || result.After > longest) {
 			t.Errorf("status %d, %q at %q: come back after %v", status, value, date, result.After)
 		}
 		if status == 503 && result.Pause != ok {
@@ -97,7 +98,7 @@ func FuzzToken(f *testing.F) {
 	}
 	grammar := regexp.MustCompile(`^[A-Za-z0-9_:%-]+\z`)
 	f.Fuzz(func(t *testing.T, token string) {
-		d := delivery(pipeline.Message{Title: "t"})
+		d := delivery(push.Message{Title: "t"})
 		d.Device.Token = token
 		r := &exchange.Draft{}
 		result, ok := testCodec().Encode(d, r)
@@ -105,7 +106,7 @@ func FuzzToken(f *testing.F) {
 			t.Fatalf("%q: sent %v (%+v), want %v", token, ok, result, want)
 		}
 		if !ok {
-			if result.Class != pipeline.Refused || result.Reason != string(pipeline.InvalidToken) || len(r.Body) != 0 {
+			if result.Class != push.Refused || result.Reason != string(push.InvalidToken) || len(r.Body) != 0 {
 				t.Errorf("%q: %+v, body %q", token, result, r.Body)
 			}
 			return

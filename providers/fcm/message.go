@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // FromMessage reads a *messaging.Message of firebase.google.com/go/v4 as a
@@ -26,10 +26,10 @@ import (
 //
 // A message for a topic, a condition, an installation id or a live activity is
 // an error, and one without a token. Errors repeat nothing of the message.
-func FromMessage(message json.Marshaler, now time.Time) (pipeline.Message, error) {
+func FromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
 	m, err := fromMessage(message, now)
 	if err != nil {
-		return pipeline.Message{}, fmt.Errorf("reading message: %w", err)
+		return push.Message{}, fmt.Errorf("reading message: %w", err)
 	}
 	return m, nil
 }
@@ -70,8 +70,8 @@ func (o members) put(key string, left members) error {
 	return nil
 }
 
-func fromMessage(message json.Marshaler, now time.Time) (pipeline.Message, error) {
-	m := pipeline.Message{Type: "default", PushType: "alert"}
+func fromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
+	m := push.Message{Type: "default", PushType: "alert"}
 	raw, err := json.Marshal(message)
 	if err != nil {
 		return m, errors.New("it does not encode as JSON") // the error may quote it
@@ -88,7 +88,7 @@ func fromMessage(message json.Marshaler, now time.Time) (pipeline.Message, error
 	if _, has := rest.object("apns")["live_activity_token"]; has {
 		return m, errors.New("it is for a live activity; a delivery is for one device's token")
 	}
-	if m.Device = (pipeline.Target{Platform: pipeline.FCM, Token: rest.take("token")}); m.Device.Token == "" {
+	if m.Device = (push.Target{Platform: push.FCM, Token: rest.take("token")}); m.Device.Token == "" {
 		return m, errors.New("it has no token")
 	}
 	if err := readData(&m, rest); err != nil {
@@ -128,7 +128,7 @@ func hasText(n members) bool {
 	return false
 }
 
-func readData(m *pipeline.Message, rest members) error {
+func readData(m *push.Message, rest members) error {
 	data := rest.object("data")
 	if len(data) == 0 {
 		return nil
@@ -148,19 +148,19 @@ func readData(m *pipeline.Message, rest members) error {
 
 // readAndroid moves priority and time to live. The rest is Android's alone, and
 // our fields would say it to all platforms.
-func readAndroid(m *pipeline.Message, rest members, shown bool, now time.Time) error {
+func readAndroid(m *push.Message, rest members, shown bool, now time.Time) error {
 	android := rest.object("android")
 	switch priority := android.take("priority"); {
 	case strings.EqualFold(priority, "high"):
-		m.Priority = pipeline.High
+		m.Priority = push.High
 	case strings.EqualFold(priority, "normal"):
-		m.Priority = pipeline.Low
+		m.Priority = push.Low
 	case priority != "":
 		return errors.New("its android priority is neither normal nor high")
 	case shown:
-		m.Priority = pipeline.Medium
+		m.Priority = push.Medium
 	default:
-		m.Priority = pipeline.Low
+		m.Priority = push.Low
 	}
 	var text string
 	if json.Unmarshal(android["ttl"], &text) == nil {

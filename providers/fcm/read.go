@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/payload"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // action is what an error asks for.
@@ -218,32 +219,32 @@ func (f *fault) byHTTP() action {
 
 // Left implements exchange.Codec. Google's words there are about the
 // connection.
-func (c *codec) Left(_ string, result pipeline.Result, _ *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) Left(_ string, result push.Result, _ *exchange.Draft) (push.Result, exchange.Next) {
 	return result, exchange.Settled
 }
 
 // Read implements exchange.Codec.
-func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exchange.Next) {
 	a := &r.Answer
 	if a.Status == 200 {
 		c.guard.Success()
-		return pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: messageName(a.Body)}, exchange.Settled
+		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body)}, exchange.Settled
 	}
 	f := readFault(a.Status, a.Body)
 	act, word := f.action()
-	result := pipeline.Result{Class: pipeline.Again, Reason: word}
+	result := push.Result{Class: push.Again, Reason: word}
 	if a.Status < 400 || a.Status == statusCanceled || a.Status >= 500 && a.Status != 503 {
-		result.Certainty = pipeline.Ambiguous // it may have been queued before it broke
+		result.Certainty = push.Ambiguous // it may have been queued before it broke
 	}
 	if act == dropGuarded {
 		if word, own := ownWords(&d.Item.Message, word); own {
-			result.Class, result.Reason = pipeline.Refused, word
+			result.Class, result.Reason = push.Refused, word
 			return result, exchange.Settled
 		}
 		if c.guard.Dead() {
-			result.Class = pipeline.Gone
+			result.Class = push.Gone
 		} else {
-			result.Scope, result.Halt, result.After = pipeline.ScopeRoute, true, shortest
+			result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
 		}
 		return result, exchange.Settled
 	}
@@ -255,17 +256,17 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (pipeline.Result, 
 // itself says, and returns the reason to give. Such an answer is no news of the
 // token, and not counted by the guard: a message must be able to remove no
 // token of others, and to stop no route.
-func ownWords(m *pipeline.Message, word string) (string, bool) {
+func ownWords(m *push.Message, word string) (string, bool) {
 	switch {
 	case m.Device.Token != "":
-		return string(pipeline.InvalidToken), true // the message names the token
+		return string(push.InvalidToken), true // the message names the token
 	case len(m.FCM) > 0 && word != "SENDER_ID_MISMATCH":
 		return word, true
 	}
 	return word, false
 }
 
-func (c *codec) apply(act action, result pipeline.Result, r *exchange.Draft) (pipeline.Result, exchange.Next) {
+func (c *codec) apply(act action, result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
 	asked, wasAsked := retryAfter(string(r.Answer.Header[0]), string(r.Answer.Header[1]), time.Now())
 	wait := func(usual time.Duration) time.Duration {
 		if wasAsked {
@@ -275,23 +276,23 @@ func (c *codec) apply(act action, result pipeline.Result, r *exchange.Draft) (pi
 	}
 	switch act {
 	case failMessage:
-		result.Class = pipeline.Refused
+		result.Class = push.Refused
 	case dropToken:
-		result.Class = pipeline.Gone
+		result.Class = push.Gone
 	case haltRoute:
-		result.Scope, result.Halt, result.After = pipeline.ScopeRoute, true, shortest
+		result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
 	case haltApple:
 		// The devices behind Apple or a browser wait; Android's do not.
-		result.Scope, result.Halt, result.After = pipeline.ScopeDevice, true, shortest
+		result.Scope, result.Halt, result.After = push.ScopeDevice, true, shortest
 	case retryDevice:
-		result.Scope, result.After = pipeline.ScopeDevice, wait(quotaDelay)
+		result.Scope, result.After = push.ScopeDevice, wait(quotaDelay)
 	case retryQuota:
-		result.Scope, result.After, result.Pause = pipeline.ScopeRoute, wait(quotaDelay), true
+		result.Scope, result.After, result.Pause = push.ScopeRoute, wait(quotaDelay), true
 	case retryRoute:
-		result.Scope, result.After, result.Pause = pipeline.ScopeRoute, wait(shortest), wasAsked
+		result.Scope, result.After, result.Pause = push.ScopeRoute, wait(shortest), wasAsked
 	case reauthorize:
 		if r.Repeats > 0 {
-			result.Scope, result.Halt, result.After = pipeline.ScopeRoute, true, shortest
+			result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
 			return result, exchange.Settled
 		}
 		r.Park()

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // envelope writes Google's error body. Details are "Fcm:CODE", "Apns:REASON",
@@ -39,17 +39,17 @@ func answered(status int, body, retryAfter string) *exchange.Draft {
 
 func TestEveryError(t *testing.T) {
 	const oauth = "Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or other valid authentication credential."
-	fail, gone := pipeline.Result{Class: pipeline.Refused}, pipeline.Result{Class: pipeline.Gone}
-	again := func(s pipeline.Scope, after time.Duration, sure pipeline.Certainty, halt bool) pipeline.Result {
-		return pipeline.Result{Class: pipeline.Again, Scope: s, After: after, Certainty: sure, Halt: halt}
+	fail, gone := push.Result{Class: push.Refused}, push.Result{Class: push.Gone}
+	again := func(s push.Scope, after time.Duration, sure push.Certainty, halt bool) push.Result {
+		return push.Result{Class: push.Again, Scope: s, After: after, Certainty: sure, Halt: halt}
 	}
-	paused := func(r pipeline.Result) pipeline.Result {
+	paused := func(r push.Result) push.Result {
 		r.Pause = true
 		return r
 	}
 	const (
-		device, route = pipeline.ScopeDevice, pipeline.ScopeRoute
-		not, unsure   = pipeline.NotAccepted, pipeline.Ambiguous
+		device, route = push.ScopeDevice, push.ScopeRoute
+		not, unsure   = push.NotAccepted, push.Ambiguous
 		s             = time.Second
 	)
 	for _, row := range []struct {
@@ -57,7 +57,7 @@ func TestEveryError(t *testing.T) {
 		status     int
 		body       string
 		retryAfter string
-		want       pipeline.Result
+		want       push.Result
 		word       string
 	}{
 		{"bad token, FcmError alone", 400, envelope("INVALID_ARGUMENT", "The registration token is not a valid FCM registration token", "Fcm:INVALID_ARGUMENT"), "", gone, "INVALID_ARGUMENT"},
@@ -127,7 +127,7 @@ func TestIllTypedFieldsDropNothingElse(t *testing.T) {
 		"the status is a number":                 strings.Replace(details(good), `"NOT_FOUND"`, `5`, 1),
 		"a second envelope's words stand behind": strings.Replace(details(good), `{"error"`, `{"errors":[1],"error"`, 1),
 	} {
-		if got, _ := testCodec().Read(plain(), answered(404, body, "")); got.Class != pipeline.Gone || got.Reason != "UNREGISTERED" {
+		if got, _ := testCodec().Read(plain(), answered(404, body, "")); got.Class != push.Gone || got.Reason != "UNREGISTERED" {
 			t.Errorf("%s: %+v", why, got)
 		}
 	}
@@ -137,20 +137,20 @@ func TestIllTypedFieldsDropNothingElse(t *testing.T) {
 		"the error is a text": `{"error":"UNREGISTERED"}`, "no object": `["UNREGISTERED"]`, "cut off": details(good)[:90],
 		"the code is a list": details(`{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":["UNREGISTERED"]}`),
 	} {
-		if got, _ := testCodec().Read(plain(), answered(404, body, "")); got.Class != pipeline.Again || !got.Halt {
+		if got, _ := testCodec().Read(plain(), answered(404, body, "")); got.Class != push.Again || !got.Halt {
 			t.Errorf("%s: %+v", why, got)
 		}
 	}
 	token := `{"error":{"status":"INVALID_ARGUMENT","message":7,"details":[{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"INVALID_ARGUMENT"},
 		{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[3,{"field":"message.token","description":[]}]}]}}`
-	if got, _ := testCodec().Read(plain(), answered(400, token, "")); got.Class != pipeline.Gone {
+	if got, _ := testCodec().Read(plain(), answered(400, token, "")); got.Class != push.Gone {
 		t.Errorf("a violation behind an ill-typed one: %+v", got)
 	}
 }
 
 func TestSuccess(t *testing.T) {
 	got, _ := testCodec().Read(plain(), answered(200, `{ "name": "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96" }`, ""))
-	want := pipeline.Result{Class: pipeline.Delivered, Certainty: pipeline.Accepted, ProviderID: "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96"}
+	want := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: "projects/shop-1/messages/0:1500415314455276%31bd1c9631bd1c96"}
 	if got != want {
 		t.Errorf("%+v", got)
 	}
@@ -163,7 +163,7 @@ func TestMessageNames(t *testing.T) {
 		`{"name":"` + strings.Repeat("x", 5000) + `"}`: strings.Repeat("x", 256), `{"name":"` + strings.Repeat("y", 256) + `"}`: strings.Repeat("y", 256),
 	} {
 		got, _ := testCodec().Read(plain(), answered(200, body, ""))
-		if got.ProviderID != want || got.Class != pipeline.Delivered {
+		if got.ProviderID != want || got.Class != push.Delivered {
 			t.Errorf("%.40s became %+v", body, got)
 		}
 	}
@@ -201,7 +201,7 @@ func TestOurTokenRefused(t *testing.T) {
 			t.Errorf("first: %v, %d repeats", next, r.Repeats)
 		}
 		got, next := c.Read(plain(), r)
-		if next != exchange.Settled || got.Class != pipeline.Again || got.Scope != pipeline.ScopeRoute || !got.Halt {
+		if next != exchange.Settled || got.Class != push.Again || got.Scope != push.ScopeRoute || !got.Halt {
 			t.Errorf("second: %+v, %v", got, next)
 		}
 	}
@@ -212,9 +212,9 @@ func TestMassOfForeignTokensHaltsTheRoute(t *testing.T) {
 	removed := 0
 	for range 500 {
 		got, _ := c.Read(plain(), answered(403, envelope("PERMISSION_DENIED", "SenderId mismatch", "Fcm:SENDER_ID_MISMATCH"), ""))
-		if got.Class == pipeline.Gone {
+		if got.Class == push.Gone {
 			removed++
-		} else if got.Class != pipeline.Again || !got.Halt || got.Scope != pipeline.ScopeRoute {
+		} else if got.Class != push.Again || !got.Halt || got.Scope != push.ScopeRoute {
 			t.Fatalf("%+v", got)
 		}
 	}

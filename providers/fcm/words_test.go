@@ -6,16 +6,17 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // plain is a delivery of the fleet's own words to a device of a user.
-func plain() *pipeline.Delivery { return delivery(pipeline.Message{Title: "t"}) }
+func plain() *pipeline.Delivery { return delivery(push.Message{Title: "t"}) }
 
 const badToken = "The registration token is not a valid FCM registration token"
 
 // refusal reads one of Google's refusals of a message, over and over: what it
 // makes of the first must hold for a thousand.
-func refusal(t *testing.T, d *pipeline.Delivery, status int, body string) pipeline.Result {
+func refusal(t *testing.T, d *pipeline.Delivery, status int, body string) push.Result {
 	t.Helper()
 	c := testCodec()
 	first, _ := c.Read(d, answered(status, body, ""))
@@ -25,7 +26,7 @@ func refusal(t *testing.T, d *pipeline.Delivery, status int, body string) pipeli
 			break
 		}
 	}
-	if got, _ := c.Read(plain(), answered(403, envelope("PERMISSION_DENIED", "x", "Fcm:SENDER_ID_MISMATCH"), "")); got.Class != pipeline.Gone {
+	if got, _ := c.Read(plain(), answered(403, envelope("PERMISSION_DENIED", "x", "Fcm:SENDER_ID_MISMATCH"), "")); got.Class != push.Gone {
 		t.Errorf("the guard has counted them: %+v", got)
 	}
 	return first
@@ -34,13 +35,13 @@ func refusal(t *testing.T, d *pipeline.Delivery, status int, body string) pipeli
 // With raw parts in the message Google's "invalid argument" may be about them,
 // and Apple's words about a token about headers of the producer's.
 func TestRawPartsRemoveNoToken(t *testing.T) {
-	d := delivery(pipeline.Message{Title: "t", FCM: json.RawMessage(`{"android":{"restricted_package_name":"com.other"}}`)})
+	d := delivery(push.Message{Title: "t", FCM: json.RawMessage(`{"android":{"restricted_package_name":"com.other"}}`)})
 	for word, body := range map[string]string{
 		"INVALID_ARGUMENT":       envelope("INVALID_ARGUMENT", badToken, "Fcm:INVALID_ARGUMENT"),
 		"DeviceTokenNotForTopic": envelope("INVALID_ARGUMENT", "x", "Fcm:INVALID_ARGUMENT", "Apns:DeviceTokenNotForTopic"),
 		"BadDeviceToken":         envelope("INVALID_ARGUMENT", "x", "Apns:BadDeviceToken"),
 	} {
-		if got, want := refusal(t, d, 400, body), (pipeline.Result{Class: pipeline.Refused, Reason: word}); got != want {
+		if got, want := refusal(t, d, 400, body), (push.Result{Class: push.Refused, Reason: word}); got != want {
 			t.Errorf("%s: %+v", word, got)
 		}
 	}
@@ -52,7 +53,7 @@ func TestRawPartsRemoveNoToken(t *testing.T) {
 		"UNREGISTERED":       {404, envelope("NOT_FOUND", "x", "Fcm:UNREGISTERED")},
 		"SENDER_ID_MISMATCH": {403, envelope("PERMISSION_DENIED", "x", "Fcm:SENDER_ID_MISMATCH")},
 	} {
-		if got, _ := testCodec().Read(d, answered(k.status, k.body, "")); got.Class != pipeline.Gone {
+		if got, _ := testCodec().Read(d, answered(k.status, k.body, "")); got.Class != push.Gone {
 			t.Errorf("%s: %+v", word, got)
 		}
 	}
@@ -61,7 +62,7 @@ func TestRawPartsRemoveNoToken(t *testing.T) {
 // Whoever can write a message can name any token. Bad ones are that message's
 // fault: they must not stop the route for everybody else.
 func TestBadTokensNamedByMessagesHaltNoRoute(t *testing.T) {
-	d := delivery(pipeline.Message{Title: "t", Device: pipeline.Target{Platform: pipeline.FCM, Token: registration}})
+	d := delivery(push.Message{Title: "t", Device: push.Target{Platform: push.FCM, Token: registration}})
 	for _, k := range []struct {
 		status int
 		body   string
@@ -70,11 +71,11 @@ func TestBadTokensNamedByMessagesHaltNoRoute(t *testing.T) {
 		{403, envelope("PERMISSION_DENIED", "x", "Fcm:SENDER_ID_MISMATCH")},
 		{400, envelope("INVALID_ARGUMENT", "x", "Apns:BadDeviceToken")},
 	} {
-		if got, want := refusal(t, d, k.status, k.body), (pipeline.Result{Class: pipeline.Refused, Reason: string(pipeline.InvalidToken)}); got != want {
+		if got, want := refusal(t, d, k.status, k.body), (push.Result{Class: push.Refused, Reason: string(push.InvalidToken)}); got != want {
 			t.Errorf("%s: %+v", k.body, got)
 		}
 	}
-	if got, _ := testCodec().Read(d, answered(404, envelope("NOT_FOUND", "x", "Fcm:UNREGISTERED"), "")); got.Class != pipeline.Gone {
+	if got, _ := testCodec().Read(d, answered(404, envelope("NOT_FOUND", "x", "Fcm:UNREGISTERED"), "")); got.Class != push.Gone {
 		t.Errorf("%+v", got)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/base64"
 	"strconv"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // AppendContent appends what an aps dictionary says besides its alert.
-func AppendContent(dst []byte, m *pipeline.Message) []byte {
+func AppendContent(dst []byte, m *push.Message) []byte {
 	dst = AppendMember(dst, "sound", m.Sound)
 	if m.HasBadge {
 		dst = strconv.AppendInt(AppendName(dst, "badge"), int64(m.Badge), 10)

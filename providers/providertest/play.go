@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // hang is how long nothing may happen before a test gives up. It is no
@@ -65,21 +66,21 @@ func CloseAfter(t *testing.T, c Client) {
 
 // Deliveries makes those numbered from up to, and without, to. No two of
 // different numbers have the id or, if token is fair, the device in common.
-func Deliveries(platform pipeline.Platform, from, to int, token func(i int) string) []*pipeline.Delivery {
+func Deliveries(platform push.Platform, from, to int, token func(i int) string) []*pipeline.Delivery {
 	ds := make([]*pipeline.Delivery, 0, to-from)
 	for i := from; i < to; i++ {
-		d := delivery(platform, token(i), pipeline.Message{
-			ID: fmt.Sprintf("n%d", i), App: "shop", Priority: pipeline.High, PushType: "alert", Title: "hello", CollapseKey: "k"})
+		d := delivery(platform, token(i), push.Message{
+			ID: fmt.Sprintf("n%d", i), App: "shop", Priority: push.High, PushType: "alert", Title: "hello", CollapseKey: "k"})
 		d.Expires = time.Now().Add(time.Hour)
 		ds = append(ds, d)
 	}
 	return ds
 }
 
-func delivery(platform pipeline.Platform, token string, m pipeline.Message) *pipeline.Delivery {
+func delivery(platform push.Platform, token string, m push.Message) *pipeline.Delivery {
 	return &pipeline.Delivery{
 		Item:    &pipeline.Item{Message: m},
-		Device:  pipeline.Device{Platform: platform, Token: token, Hash: pipeline.DeviceHash(platform, token)},
+		Device:  push.Device{Platform: platform, Token: token, Hash: push.DeviceHash(platform, token)},
 		Expires: m.ExpiresAt, Deadline: time.Now().Add(hang / 2),
 	}
 }
@@ -195,7 +196,7 @@ func (p *Play) Until(what string, ok func() bool) {
 }
 
 // All checks that every result is the same, but for the provider's id.
-func (p *Play) All(ds []*pipeline.Delivery, want pipeline.Result) {
+func (p *Play) All(ds []*pipeline.Delivery, want push.Result) {
 	p.Helper()
 	for _, d := range ds {
 		got := d.Result
@@ -230,11 +231,11 @@ func (p *Play) End() {
 	for _, d := range p.Sent {
 		accepted := p.Sim.Ledger().Accepted(d.Item.ID, d.Device.Hash)
 		switch r := d.Result; {
-		case r.Class == pipeline.NoAnswer:
+		case r.Class == push.NoAnswer:
 			p.Errorf("%s has no result", d.Item.ID)
-		case r.Class == pipeline.Delivered && (accepted != 1 || r.Certainty != pipeline.Accepted):
+		case r.Class == push.Delivered && (accepted != 1 || r.Certainty != push.Accepted):
 			p.Errorf("%s: %+v, accepted %d times", d.Item.ID, r, accepted)
-		case r.Class != pipeline.Delivered && (r.Certainty == pipeline.Accepted || r.Certainty == pipeline.NotAccepted && accepted != 0):
+		case r.Class != push.Delivered && (r.Certainty == push.Accepted || r.Certainty == push.NotAccepted && accepted != 0):
 			p.Errorf("%s: %+v, and accepted %d times", d.Item.ID, r, accepted)
 		case accepted > 1:
 			p.Errorf("%s: accepted %d times", d.Item.ID, accepted)

@@ -1,14 +1,14 @@
 package providertest
 
 import (
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Replies has every reply that the simulator knows of the vendor given to a
 // delivery of its own, and checks what it is read as. proper says whether the
 // provider's id in a result is as it must be.
-func (p *Play) Replies(want map[sim.Reply]pipeline.Result, mark sim.Mark, proper func(pipeline.Result) bool) {
+func (p *Play) Replies(want map[sim.Reply]push.Result, mark sim.Mark, proper func(push.Result) bool) {
 	p.Helper()
 	for i := range 256 {
 		if r := sim.Reply(i); r.Provider() == p.vendor {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // Wire is a request as a server sees it: pseudo headers, headers, and the body
@@ -136,24 +138,24 @@ func (r *Recorder) Next() Wire { return <-r.came }
 
 // Sent is what reaches the recorder when client, one of it, sends m to a
 // device.
-func (r *Recorder) Sent(t *testing.T, client Client, m pipeline.Message, platform pipeline.Platform, token string) Wire {
+func (r *Recorder) Sent(t *testing.T, client Client, m push.Message, platform push.Platform, token string) Wire {
 	t.Helper()
 	if m.Priority == 0 {
-		m.Priority = pipeline.Medium // the lane's default
+		m.Priority = push.Medium // the lane's default
 	}
 	d := delivery(platform, token, m)
 	Push(t, client.Lane(0), []*pipeline.Delivery{d})
-	if d.Result.Class != pipeline.Delivered {
+	if d.Result.Class != push.Delivered {
 		t.Fatalf("%+v", d.Result)
 	}
 	return r.Next()
 }
 
 // Decoded is a record as its producer writes it, without id, app and user.
-func Decoded(t *testing.T, record string) pipeline.Message {
+func Decoded(t *testing.T, record string) push.Message {
 	t.Helper()
-	var m pipeline.Message
-	if defect := pipeline.Decode([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+record+`}`), &m); defect != nil {
+	var m push.Message
+	if defect := decode.Message([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+record+`}`), &m); defect != nil {
 		t.Fatal(defect)
 	}
 	return m

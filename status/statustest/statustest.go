@@ -16,13 +16,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Store is a status store: what the pipeline writes and what a confirm read
 // asks.
 type Store interface {
 	pipeline.Status
-	Read(ctx context.Context, ids []string) ([][]pipeline.Row, error)
+	Read(ctx context.Context, ids []string) ([][]push.Row, error)
 }
 
 // Run runs the suite. All ids it uses are new ones, so the store may hold other
@@ -54,7 +55,7 @@ func at(seconds int) time.Time {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-func write(t *testing.T, s Store, rows ...pipeline.Row) {
+func write(t *testing.T, s Store, rows ...push.Row) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -63,7 +64,7 @@ func write(t *testing.T, s Store, rows ...pipeline.Row) {
 	}
 }
 
-func read(t *testing.T, s Store, ids ...string) [][]pipeline.Row {
+func read(t *testing.T, s Store, ids ...string) [][]push.Row {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -77,7 +78,7 @@ func read(t *testing.T, s Store, ids ...string) [][]pipeline.Row {
 	return got
 }
 
-func expect(t *testing.T, s Store, id string, want ...pipeline.Row) {
+func expect(t *testing.T, s Store, id string, want ...push.Row) {
 	t.Helper()
 	if got := read(t, s, id)[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("rows of %s:\n got %+v\nwant %+v", id, got, want)
@@ -86,9 +87,9 @@ func expect(t *testing.T, s Store, id string, want ...pipeline.Row) {
 
 func testEveryColumn(t *testing.T, s Store) {
 	for _, id := range []string{newID(), "order-" + newID()[:8], "kafka:" + newID()} {
-		full := pipeline.Row{ID: id, Device: "abcdefghijklmnop", Step: 3, State: pipeline.StateDelivered, At: at(1),
-			Platform: pipeline.FCM, ProviderID: "projects/p/messages/0:1", Reason: "OK", UserHash: 1<<63 + 5}
-		bare := pipeline.Row{ID: id, State: pipeline.StateSuppressed, At: at(0), UserHash: 1<<63 + 5}
+		full := push.Row{ID: id, Device: "abcdefghijklmnop", Step: 3, State: push.StateDelivered, At: at(1),
+			Platform: push.FCM, ProviderID: "projects/p/messages/0:1", Reason: "OK", UserHash: 1<<63 + 5}
+		bare := push.Row{ID: id, State: push.StateSuppressed, At: at(0), UserHash: 1<<63 + 5}
 		later := bare
 		later.Device = "q"
 		write(t, s, full, later, bare)
@@ -109,7 +110,7 @@ func testUnknown(t *testing.T, s Store) {
 }
 
 func testTwice(t *testing.T, s Store) {
-	r := pipeline.Row{ID: newID(), Device: "d", State: pipeline.StateFailed, At: at(0), Platform: pipeline.APNS, Reason: "BadDeviceToken", UserHash: 7}
+	r := push.Row{ID: newID(), Device: "d", State: push.StateFailed, At: at(0), Platform: push.APNS, Reason: "BadDeviceToken", UserHash: 7}
 	write(t, s, r, r)
 	write(t, s, r)
 	expect(t, s, r.ID, r)
@@ -121,17 +122,17 @@ func testTwice(t *testing.T, s Store) {
 
 func testInsertOnly(t *testing.T, s Store) {
 	id := newID()
-	row := func(device string, step int16, state pipeline.State, second int) pipeline.Row {
-		return pipeline.Row{ID: id, Device: device, Step: step, State: state, At: at(second)}
+	row := func(device string, step int16, state push.State, second int) push.Row {
+		return push.Row{ID: id, Device: device, Step: step, State: state, At: at(second)}
 	}
-	rows := []pipeline.Row{
-		row("", 0, pipeline.StateHeld, 0),
-		row("a", 0, pipeline.StateSending, 1),
-		row("a", 0, pipeline.StateRetrying, 2),
-		row("a", 1, pipeline.StateDelivered, 3),
-		row("a", 10, pipeline.StateDelivered, 3),
-		row("b", 0, pipeline.StateDelivered, 2),
-		row("b", 32767, pipeline.StateUnknown, 2),
+	rows := []push.Row{
+		row("", 0, push.StateHeld, 0),
+		row("a", 0, push.StateSending, 1),
+		row("a", 0, push.StateRetrying, 2),
+		row("a", 1, push.StateDelivered, 3),
+		row("a", 10, push.StateDelivered, 3),
+		row("b", 0, push.StateDelivered, 2),
+		row("b", 32767, push.StateUnknown, 2),
 	}
 	for i := range rows { // in an order that is not the stored one
 		write(t, s, rows[(i*3+2)%len(rows)])
@@ -140,21 +141,21 @@ func testInsertOnly(t *testing.T, s Store) {
 }
 
 func testSkew(t *testing.T, s Store) {
-	delivered := pipeline.Row{ID: newID(), Device: "a", State: pipeline.StateDelivered, At: at(0)}
+	delivered := push.Row{ID: newID(), Device: "a", State: push.StateDelivered, At: at(0)}
 	retrying := delivered
-	retrying.State, retrying.At = pipeline.StateRetrying, at(0).Add(48*time.Hour) // its clock is two days ahead
+	retrying.State, retrying.At = push.StateRetrying, at(0).Add(48*time.Hour) // its clock is two days ahead
 	write(t, s, delivered)
 	write(t, s, retrying)
 	expect(t, s, delivered.ID, retrying, delivered)
-	h := pipeline.History{Rows: read(t, s, delivered.ID)[0]}
-	if got := h.Outcome(); got != pipeline.OutcomeDelivered {
+	h := push.History{Rows: read(t, s, delivered.ID)[0]}
+	if got := h.Outcome(); got != push.OutcomeDelivered {
 		t.Errorf("outcome %v, want DELIVERED", got)
 	}
 }
 
 func testAligned(t *testing.T, s Store) {
 	var ids []string
-	var rows []pipeline.Row
+	var rows []push.Row
 	for i := range 350 { // more than one query's worth, some of one bucket, some not
 		id := newID()
 		if i%50 == 0 {
@@ -162,7 +163,7 @@ func testAligned(t *testing.T, s Store) {
 		}
 		ids = append(ids, id)
 		for d := range i % 3 {
-			rows = append(rows, pipeline.Row{ID: id, Device: fmt.Sprint("d", d), State: pipeline.StateDelivered, At: at(0), UserHash: uint64(i)})
+			rows = append(rows, push.Row{ID: id, Device: fmt.Sprint("d", d), State: push.StateDelivered, At: at(0), UserHash: uint64(i)})
 		}
 	}
 	write(t, s, rows...)
@@ -189,7 +190,7 @@ func testAligned(t *testing.T, s Store) {
 }
 
 func testLimits(t *testing.T, s Store) {
-	r := pipeline.Row{ID: strings.Repeat("~", 52) + newID()[24:], Device: "d", State: pipeline.StateRetrying, At: at(0), UserHash: 1<<64 - 1,
+	r := push.Row{ID: strings.Repeat("~", 52) + newID()[24:], Device: "d", State: push.StateRetrying, At: at(0), UserHash: 1<<64 - 1,
 		Reason: strings.Repeat("r", 100_000), ProviderID: "\xff\xfe broken \xc3"}
 	write(t, s, r)
 	got := read(t, s, r.ID)[0]
@@ -208,7 +209,7 @@ func testLimits(t *testing.T, s Store) {
 }
 
 func testMemory(t *testing.T, s Store) {
-	want := pipeline.Row{ID: newID(), Device: "first", State: pipeline.StateDelivered, At: at(0), ProviderID: "p", Reason: "told"}
+	want := push.Row{ID: newID(), Device: "first", State: push.StateDelivered, At: at(0), ProviderID: "p", Reason: "told"}
 	var record []byte // whose memory is used again, under the strings that were cut from it
 	cut := func(s string) string {
 		from := len(record)
@@ -218,12 +219,12 @@ func testMemory(t *testing.T, s Store) {
 	record = make([]byte, 0, 1024)
 	row := want
 	row.ID, row.Device, row.ProviderID, row.Reason = cut(want.ID), cut(want.Device), cut(want.ProviderID), cut(want.Reason)
-	rows := []pipeline.Row{row}
+	rows := []push.Row{row}
 	write(t, s, rows...)
 	for i := range record {
 		record[i] = '?'
 	}
-	rows[0] = pipeline.Row{ID: "overwritten", Device: "second"}
+	rows[0] = push.Row{ID: "overwritten", Device: "second"}
 	expect(t, s, want.ID, want)
 	got := read(t, s, want.ID)[0]
 	got[0].Device = "changed by a reader"
@@ -237,9 +238,9 @@ func testAtOnce(t *testing.T, s Store) {
 	for w := range writers {
 		wg.Go(func() {
 			for range calls {
-				rows := make([]pipeline.Row, perCall)
+				rows := make([]push.Row, perCall)
 				for i := range rows {
-					rows[i] = pipeline.Row{ID: newID(), Device: "d", State: pipeline.StateDelivered, At: at(w), UserHash: uint64(w)}
+					rows[i] = push.Row{ID: newID(), Device: "d", State: push.StateDelivered, At: at(w), UserHash: uint64(w)}
 					ids[w] = append(ids[w], rows[i].ID)
 				}
 				write(t, s, rows...)
@@ -265,7 +266,7 @@ func testAtOnce(t *testing.T, s Store) {
 func testContext(t *testing.T, s Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Write(ctx, []pipeline.Row{{ID: newID(), At: at(0)}}); err == nil {
+	if err := s.Write(ctx, []push.Row{{ID: newID(), At: at(0)}}); err == nil {
 		t.Error("Write with an ended context says that its rows are durable")
 	}
 	if _, err := s.Read(ctx, []string{newID()}); err == nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -119,11 +119,11 @@ func (t *Topic) Ends() []int64 {
 // Merge reads the whole topic by its written rules and returns every user that
 // is not empty, devices in the order of their hashes. It shares no code with
 // the registry. A value that cannot be read changes nothing.
-func (t *Topic) Merge() map[string]*pipeline.User {
+func (t *Topic) Merge() map[string]*push.User {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	devices := map[string]pipeline.Device{}
-	prefs := map[string]pipeline.Preferences{}
+	devices := map[string]push.Device{}
+	prefs := map[string]push.Preferences{}
 	for _, records := range t.partitions {
 		for _, r := range records {
 			if !strings.Contains(r.Key, "/") {
@@ -146,17 +146,17 @@ func (t *Topic) Merge() map[string]*pipeline.User {
 			}
 		}
 	}
-	merged := map[string]*pipeline.User{}
-	of := func(user string) *pipeline.User {
+	merged := map[string]*push.User{}
+	of := func(user string) *push.User {
 		if merged[user] == nil {
-			merged[user] = new(pipeline.User)
+			merged[user] = new(push.User)
 		}
 		return merged[user]
 	}
 	for key, d := range devices {
 		u := of(key[:strings.LastIndexByte(key, '/')])
 		u.Devices = append(u.Devices, d)
-		slices.SortFunc(u.Devices, func(a, b pipeline.Device) int { return strings.Compare(a.Hash, b.Hash) })
+		slices.SortFunc(u.Devices, func(a, b push.Device) int { return strings.Compare(a.Hash, b.Hash) })
 	}
 	for user, p := range prefs {
 		if p.OptOutAll || len(p.Channels) > 0 || len(p.Types) > 0 {
@@ -166,23 +166,23 @@ func (t *Topic) Merge() map[string]*pipeline.User {
 	return merged
 }
 
-func readDevice(value []byte, hash string) (pipeline.Device, bool) {
+func readDevice(value []byte, hash string) (push.Device, bool) {
 	var v struct {
 		V                                         *int
 		Platform, Environment, App, Token, Locale string
 		At                                        time.Time `json:"registered_at"`
 	}
 	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
-		return pipeline.Device{}, false
+		return push.Device{}, false
 	}
-	p, _ := pipeline.ParsePlatform(v.Platform)
-	return pipeline.Device{
+	p, _ := push.ParsePlatform(v.Platform)
+	return push.Device{
 		Platform: p, Environment: v.Environment, App: v.App, Token: v.Token, Locale: v.Locale,
 		Hash: hash, RegisteredAt: v.At.UTC(),
-	}, pipeline.DeviceHash(p, v.Token) == hash && time.Until(v.At) < 24*time.Hour
+	}, push.DeviceHash(p, v.Token) == hash && time.Until(v.At) < 24*time.Hour
 }
 
-func readPreferences(value []byte) (pipeline.Preferences, bool) {
+func readPreferences(value []byte) (push.Preferences, bool) {
 	var v struct {
 		V        *int
 		All      bool     `json:"opt_out_all"`
@@ -190,12 +190,12 @@ func readPreferences(value []byte) (pipeline.Preferences, bool) {
 		Types    []string `json:"opt_out_types"`
 	}
 	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
-		return pipeline.Preferences{}, false
+		return push.Preferences{}, false
 	}
 	for _, name := range slices.Concat(v.Channels, v.Types) {
 		if name == "" || len(name) > 64 {
-			return pipeline.Preferences{}, false
+			return push.Preferences{}, false
 		}
 	}
-	return pipeline.Preferences{OptOutAll: v.All, Channels: v.Channels, Types: v.Types}, true
+	return push.Preferences{OptOutAll: v.All, Channels: v.Channels, Types: v.Types}, true
 }

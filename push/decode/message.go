@@ -1,10 +1,14 @@
-package pipeline
+// Package decode reads what producers write, by the message contract
+// (docs/messages.md).
+package decode
 
 import (
 	"encoding/json"
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // MaxValue is the greatest size of a record's value in bytes.
@@ -19,11 +23,11 @@ const (
 	maxToken       = 4096
 )
 
-// Decode reads a record's value into m by the message contract
+// Message reads a record's value into m by the message contract
 // (docs/messages.md), in one pass and mostly without allocating. A nil Defect
 // means that m holds a usable message, defaults filled in.
 //
-// Decode overwrites all of m. Strings without escapes and the raw parts share
+// Message overwrites all of m. Strings without escapes and the raw parts share
 // value's memory: value must not change while m is in use, and whoever keeps a
 // string longer than the batch lives copies it.
 //
@@ -34,30 +38,30 @@ const (
 // text takes precedence; otherwise the first in the record's order counts, and
 // missing fields last.
 //
-// Decode agrees with encoding/json (null stands for an absent field, half a
+// Message agrees with encoding/json (null stands for an absent field, half a
 // surrogate pair is read as U+FFFD), except for what the contract refuses, and
 // that names are matched exactly, case included. The empty string also stands
 // for an absent field. It is safe for concurrent use.
-func Decode(value []byte, m *Message) *Defect {
-	*m = Message{}
+func Message(value []byte, m *push.Message) *push.Defect {
+	*m = push.Message{}
 	switch {
 	case len(value) == 0:
-		return &Defect{Reason: EmptyValue}
+		return &push.Defect{Reason: push.EmptyValue}
 	case len(value) > MaxValue:
-		return &Defect{Reason: TooLarge}
+		return &push.Defect{Reason: push.TooLarge}
 	}
 	d := decoder{scanner: scanner{b: value}, m: m}
 	d.record()
 	switch {
 	case d.reason != "":
-		*m = Message{}
+		*m = push.Message{}
 		if d.field == "" {
-			return &Defect{Reason: d.reason, Field: d.where()}
+			return &push.Defect{Reason: d.reason, Field: d.where()}
 		}
-		return &Defect{Reason: d.reason, Field: d.field}
+		return &push.Defect{Reason: d.reason, Field: d.field}
 	case d.defect.Reason != "":
-		*m = Message{ID: m.ID, App: m.App, UserID: m.UserID, Device: m.Device}
-		return &Defect{Reason: d.defect.Reason, Field: d.defect.Field}
+		*m = push.Message{ID: m.ID, App: m.App, UserID: m.UserID, Device: m.Device}
+		return &push.Defect{Reason: d.defect.Reason, Field: d.defect.Field}
 	}
 	return nil
 }
@@ -65,10 +69,10 @@ func Decode(value []byte, m *Message) *Defect {
 // decoder reads one record.
 type decoder struct {
 	scanner
-	m      *Message
-	seen   uint32 // the fields met so far
-	field  string // the known field that is there twice
-	defect Defect // the first thing the contract refuses in a readable text
+	m      *push.Message
+	seen   uint32      // the fields met so far
+	field  string      // the known field that is there twice
+	defect push.Defect // the first thing the contract refuses in a readable text
 
 	fcmPushType string // of fcm.apns.headers, or empty
 }
@@ -108,9 +112,9 @@ const (
 
 // refuse notes that the readable field at path breaks the contract. Reading
 // goes on, so that the record's id is found wherever it stands.
-func (d *decoder) refuse(r Reason, path string) {
+func (d *decoder) refuse(r push.Reason, path string) {
 	if d.defect.Reason == "" {
-		d.defect = Defect{Reason: r, Field: path}
+		d.defect = push.Defect{Reason: r, Field: path}
 	}
 }
 
@@ -119,7 +123,7 @@ func (d *decoder) once(seen *uint32, field uint32, path string) {
 	d.path = path
 	if *seen&field != 0 {
 		d.field = path
-		d.fail(DuplicateKey, d.i)
+		d.fail(push.DuplicateKey, d.i)
 	}
 	*seen |= field
 }
@@ -128,7 +132,7 @@ func (d *decoder) record() {
 	if d.next() != '{' {
 		d.skip()
 		d.end()
-		d.refuse(WrongType, "")
+		d.refuse(push.WrongType, "")
 		return
 	}
 	o := d.open()
@@ -144,7 +148,7 @@ func (d *decoder) record() {
 
 func (d *decoder) end() {
 	if d.next(); d.i < len(d.b) {
-		d.fail(BadJSON, d.i)
+		d.fail(push.BadJSON, d.i)
 	}
 }
 
@@ -156,7 +160,7 @@ func (d *decoder) value(o *object, key string) {
 		d.once(seen, fID, "id")
 		if m.ID = d.str(maxID); !printable(m.ID) {
 			m.ID = ""
-			d.refuse(BadValue, "id")
+			d.refuse(push.BadValue, "id")
 		}
 	case "app":
 		d.once(seen, fApp, "app")
@@ -212,7 +216,7 @@ func (d *decoder) value(o *object, key string) {
 	case "collapse_key":
 		d.once(seen, fCollapseKey, "collapse_key")
 		if m.CollapseKey = d.str(maxCollapseKey); hasControls(m.CollapseKey) {
-			d.refuse(BadValue, "collapse_key")
+			d.refuse(push.BadValue, "collapse_key")
 		}
 	case "expires_at":
 		d.once(seen, fExpiresAt, "expires_at")
@@ -233,19 +237,19 @@ func (d *decoder) value(o *object, key string) {
 func (d *decoder) complete() {
 	m := d.m
 	if m.ID == "" {
-		d.refuse(MissingField, "id")
+		d.refuse(push.MissingField, "id")
 	}
 	if m.App == "" {
-		d.refuse(MissingField, "app")
+		d.refuse(push.MissingField, "app")
 	}
 	if m.UserID == "" && m.Device.Token == "" {
-		d.refuse(MissingField, "user_id")
+		d.refuse(push.MissingField, "user_id")
 	}
 	if m.Type == "" {
 		m.Type = "default"
 	}
 	if d.fcmPushType != "" && m.PushType != "" && d.fcmPushType != m.PushType {
-		d.refuse(BadValue, "fcm.apns.headers.apns-push-type")
+		d.refuse(push.BadValue, "fcm.apns.headers.apns-push-type")
 	}
 	if m.PushType == "" {
 		m.PushType = "alert"
@@ -261,7 +265,7 @@ func (d *decoder) str(limit int) string {
 	case '"':
 		s := d.text()
 		if len(s) > limit {
-			d.refuse(FieldTooLong, d.path)
+			d.refuse(push.FieldTooLong, d.path)
 			return ""
 		}
 		return s
@@ -277,7 +281,7 @@ func (d *decoder) str(limit int) string {
 func (d *decoder) wrongType() {
 	path := d.path
 	d.skip()
-	d.refuse(WrongType, path)
+	d.refuse(push.WrongType, path)
 }
 
 // enter enters the object that is next. ok is false if there is none: null, or
@@ -294,22 +298,22 @@ func (d *decoder) enter() (o object, ok bool) {
 	return object{}, false
 }
 
-func (d *decoder) priority() Priority {
+func (d *decoder) priority() push.Priority {
 	switch d.str(MaxValue) {
 	case "":
 		return 0
 	case "critical":
-		return Critical
+		return push.Critical
 	case "high":
-		return High
+		return push.High
 	case "medium":
-		return Medium
+		return push.Medium
 	case "low":
-		return Low
+		return push.Low
 	case "bulk":
-		return Bulk
+		return push.Bulk
 	}
-	d.refuse(BadValue, "priority")
+	d.refuse(push.BadValue, "priority")
 	return 0
 }
 
@@ -319,7 +323,7 @@ func (d *decoder) pushType() {
 	case isPushType(s):
 		d.setPushType(s, "push_type")
 	default:
-		d.refuse(BadValue, "push_type")
+		d.refuse(push.BadValue, "push_type")
 	}
 }
 
@@ -328,7 +332,7 @@ func (d *decoder) pushType() {
 // one truth.
 func (d *decoder) setPushType(s, path string) {
 	if d.m.PushType != "" && d.m.PushType != s {
-		d.refuse(BadValue, path)
+		d.refuse(push.BadValue, path)
 		return
 	}
 	d.m.PushType = s
@@ -354,12 +358,12 @@ func (d *decoder) badge() {
 			return
 		}
 		if !integer {
-			d.refuse(WrongType, "badge")
+			d.refuse(push.WrongType, "badge")
 			return
 		}
 		n, err := strconv.Atoi(string(text))
 		if err != nil || n < 0 || n > math.MaxInt32 {
-			d.refuse(BadValue, "badge")
+			d.refuse(push.BadValue, "badge")
 			return
 		}
 		d.m.Badge, d.m.HasBadge = n, true
@@ -376,7 +380,7 @@ func (d *decoder) expiresAt() {
 	// Unlike time.Parse, UnmarshalText takes nothing but RFC 3339.
 	if err := d.m.ExpiresAt.UnmarshalText([]byte(s)); err != nil {
 		d.m.ExpiresAt = time.Time{}
-		d.refuse(BadValue, "expires_at")
+		d.refuse(push.BadValue, "expires_at")
 		return
 	}
 	if d.m.ExpiresAt.IsZero() {
@@ -392,7 +396,7 @@ func (d *decoder) device() {
 		return
 	}
 	var (
-		t    Target
+		t    push.Target
 		seen uint32
 	)
 	for key, ok := d.member(&o); ok; key, ok = d.member(&o) {
@@ -400,8 +404,8 @@ func (d *decoder) device() {
 		case "platform":
 			d.once(&seen, fPlatform, "device.platform")
 			if s := d.str(MaxValue); s != "" {
-				if t.Platform, ok = ParsePlatform(s); !ok {
-					d.refuse(BadValue, "device.platform")
+				if t.Platform, ok = push.ParsePlatform(s); !ok {
+					d.refuse(push.BadValue, "device.platform")
 				}
 			}
 		case "token":
@@ -418,25 +422,25 @@ func (d *decoder) device() {
 		}
 		d.path = "device"
 	}
-	if t.Platform == NoPlatform {
-		d.refuse(MissingField, "device.platform")
+	if t.Platform == push.NoPlatform {
+		d.refuse(push.MissingField, "device.platform")
 		return
 	}
 	if t.Token == "" {
-		d.refuse(MissingField, "device.token")
+		d.refuse(push.MissingField, "device.token")
 		return
 	}
 	switch t.Environment {
-	case "", Production, Sandbox:
+	case "", push.Production, push.Sandbox:
 	default:
-		d.refuse(BadValue, "device.environment")
+		d.refuse(push.BadValue, "device.environment")
 		return
 	}
 	switch {
-	case t.Platform == FCM: // has one environment only
+	case t.Platform == push.FCM: // has one environment only
 		t.Environment = ""
 	case t.Environment == "":
-		t.Environment = Production
+		t.Environment = push.Production
 	}
 	d.m.Device = t
 }
@@ -452,9 +456,9 @@ func (d *decoder) data() {
 		d.unique(&o, key)
 		switch key {
 		case "aps":
-			d.refuse(BadValue, "data.aps")
+			d.refuse(push.BadValue, "data.aps")
 		case "pf_id":
-			d.refuse(BadValue, "data.pf_id")
+			d.refuse(push.BadValue, "data.pf_id")
 		}
 		if d.next() == '"' {
 			d.quoted()
@@ -463,7 +467,7 @@ func (d *decoder) data() {
 		at := d.i
 		d.skip()
 		if d.reason == "" {
-			d.refuse(WrongType, "data@"+strconv.Itoa(at))
+			d.refuse(push.WrongType, "data@"+strconv.Itoa(at))
 		}
 	}
 	d.m.Data = d.cut(start)

@@ -1,4 +1,4 @@
-package pipeline
+package decode
 
 import (
 	"encoding/binary"
@@ -7,6 +7,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // maxDepth is how deep objects and arrays of a record may nest; the record
@@ -25,7 +27,7 @@ type scanner struct {
 
 	path string // the field being read
 
-	reason Reason
+	reason push.Reason
 	in     string // the field it was found in
 	at     int    // and the byte offset
 }
@@ -37,7 +39,7 @@ type object struct {
 	many    map[string]struct{} // its keys, once scanner.keys is full
 }
 
-func (s *scanner) fail(r Reason, at int) {
+func (s *scanner) fail(r push.Reason, at int) {
 	if s.reason == "" {
 		s.reason, s.in, s.at = r, s.path, at
 	}
@@ -67,7 +69,7 @@ func (s *scanner) open() object {
 
 func (s *scanner) descend() {
 	if s.depth++; s.depth > maxDepth {
-		s.fail(TooDeep, s.i)
+		s.fail(push.TooDeep, s.i)
 	}
 	s.i++
 }
@@ -89,17 +91,17 @@ func (s *scanner) member(o *object) (key string, ok bool) {
 		s.i++
 		c = s.next()
 	case o.started:
-		s.fail(BadJSON, s.i)
+		s.fail(push.BadJSON, s.i)
 		return "", false
 	}
 	o.started = true
 	if c != '"' {
-		s.fail(BadJSON, s.i)
+		s.fail(push.BadJSON, s.i)
 		return "", false
 	}
 	key = s.text()
 	if s.next() != ':' {
-		s.fail(BadJSON, s.i)
+		s.fail(push.BadJSON, s.i)
 	}
 	s.i++
 	return key, s.reason == ""
@@ -112,7 +114,7 @@ func (s *scanner) unique(o *object, key string) {
 	if o.many == nil {
 		for _, k := range s.keys[o.base:s.nkeys] {
 			if k == key {
-				s.fail(DuplicateKey, s.i)
+				s.fail(push.DuplicateKey, s.i)
 				return
 			}
 		}
@@ -127,7 +129,7 @@ func (s *scanner) unique(o *object, key string) {
 		}
 	}
 	if _, twice := o.many[key]; twice {
-		s.fail(DuplicateKey, s.i)
+		s.fail(push.DuplicateKey, s.i)
 		return
 	}
 	o.many[key] = struct{}{}
@@ -160,7 +162,7 @@ func (s *scanner) skip() {
 			s.number()
 			return
 		}
-		s.fail(BadJSON, s.i)
+		s.fail(push.BadJSON, s.i)
 	}
 }
 
@@ -181,14 +183,14 @@ func (s *scanner) array() {
 			s.depth--
 			return
 		default:
-			s.fail(BadJSON, s.i)
+			s.fail(push.BadJSON, s.i)
 		}
 	}
 }
 
 func (s *scanner) literal(word string) {
 	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
-		s.fail(BadJSON, s.i)
+		s.fail(push.BadJSON, s.i)
 		return
 	}
 	s.i += len(word)
@@ -230,7 +232,7 @@ func (s *scanner) digits() {
 		s.i++
 	}
 	if s.i == start {
-		s.fail(BadJSON, s.i)
+		s.fail(push.BadJSON, s.i)
 	}
 }
 
@@ -291,10 +293,10 @@ func (s *scanner) quoted() (raw []byte, escaped bool) {
 	}
 	raw, s.i = b[start:min(i, len(b))], i
 	if nonASCII != 0 && !utf8.Valid(raw) {
-		s.fail(BadUTF8, start)
+		s.fail(push.BadUTF8, start)
 	}
 	if i >= len(b) || b[i] != '"' {
-		s.fail(BadJSON, i)
+		s.fail(push.BadJSON, i)
 		return raw, escaped
 	}
 	s.i++

@@ -1,4 +1,4 @@
-package pipeline
+package decode
 
 import (
 	"encoding/json"
@@ -6,19 +6,21 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What docs/messages.md shows producers must work, and its table must have
 // every field that the schema has, and no other.
 func TestMessagesDocShowsWhatWorks(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../docs/messages.md")
+	doc, err := os.ReadFile("../../docs/messages.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(doc), -1)
 	for _, example := range examples {
-		if d := Decode([]byte(example[1]), new(Message)); d != nil {
+		if d := Message([]byte(example[1]), new(push.Message)); d != nil {
 			t.Errorf("%v in\n%s", d, example[1])
 		}
 	}
@@ -26,7 +28,7 @@ func TestMessagesDocShowsWhatWorks(t *testing.T) {
 		t.Errorf("found %d examples", len(examples))
 	}
 
-	text, err := os.ReadFile("../docs/message.schema.json")
+	text, err := os.ReadFile("../../docs/message.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package pipeline
+package push
 
 // Verdict is what has been decided about an Item before or instead of sending.
 type Verdict uint8

@@ -1,4 +1,4 @@
-package pipeline
+package push
 
 // Reason is a stable code for why a notification ended as it did. It is what
 // status rows, DLQ headers, metrics and events carry; a provider's own word

@@ -1,8 +1,10 @@
-package pipeline
+package decode
 
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // apns reads the raw overrides for Apple.
@@ -42,7 +44,7 @@ func (d *decoder) apnsHeaders(within string) {
 		path, valid := apnsHeader(name)
 		path = within + path
 		if valid == nil {
-			d.refuse(BadValue, path)
+			d.refuse(push.BadValue, path)
 			d.skip()
 			continue
 		}
@@ -56,7 +58,7 @@ func (d *decoder) apnsHeaders(within string) {
 		switch {
 		case d.reason != "":
 		case !valid(v):
-			d.refuse(BadValue, path)
+			d.refuse(push.BadValue, path)
 		case within != "":
 			// It stays where it is. Only the push type is the message's own too.
 			if name == "apns-push-type" {
@@ -65,7 +67,7 @@ func (d *decoder) apnsHeaders(within string) {
 		case name == "apns-push-type":
 			d.setPushType(v, path)
 		default:
-			d.m.APNSHeaders = append(d.m.APNSHeaders, Header{name, v})
+			d.m.APNSHeaders = append(d.m.APNSHeaders, push.Header{Name: name, Value: v})
 		}
 	}
 }
@@ -159,13 +161,13 @@ func (d *decoder) rawMembers(o *object, rules func(key string) rawRule) {
 		d.unique(o, key)
 		switch r := rules(key); {
 		case r.never:
-			d.refuse(BadValue, r.path)
+			d.refuse(push.BadValue, r.path)
 			d.skip()
 		case r.object == nil && !r.headers:
 			d.skip()
 		case d.next() != '{':
 			d.skip()
-			d.refuse(WrongType, r.path)
+			d.refuse(push.WrongType, r.path)
 		case r.headers:
 			outer := d.path
 			d.path = r.path

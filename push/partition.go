@@ -1,4 +1,4 @@
-package pipeline
+package push
 
 // Partition is one partition of one topic.
 type Partition struct {

@@ -1,9 +1,11 @@
-package pipeline
+package decode
 
 import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // typicalRecord is what a shop sends for an order: 480 bytes.
@@ -12,21 +14,21 @@ const typicalRecord = `{"id":"0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21","app":"shop"
 	`"image":"https://img.example.com/p/48213377.jpg","data":{"order":"17-48213377","screen":"tracking"},"sound":"default","badge":1,` +
 	`"category":"ORDER","thread_id":"orders","collapse_key":"order-17","expires_at":"2026-11-21T10:00:00Z"}`
 
-func BenchmarkDecode(b *testing.B) {
+func BenchmarkMessage(b *testing.B) {
 	value := []byte(typicalRecord)
-	var m Message
+	var m push.Message
 	b.SetBytes(int64(len(value)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if d := Decode(value, &m); d != nil {
+		if d := Message(value, &m); d != nil {
 			b.Fatal(d)
 		}
 	}
 }
 
-// BenchmarkDecodeStandard is the yardstick: encoding/json into the same
+// BenchmarkStandard is the yardstick: encoding/json into the same
 // fields, without the contract's checks.
-func BenchmarkDecodeStandard(b *testing.B) {
+func BenchmarkStandard(b *testing.B) {
 	value := []byte(typicalRecord)
 	b.SetBytes(int64(len(value)))
 	b.ReportAllocs()

@@ -1,4 +1,4 @@
-package pipeline
+package decode
 
 import (
 	"bytes"
@@ -11,22 +11,24 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
-// FuzzDecode holds Decode against a second, slow reading of the contract that
-// is built on encoding/json: what Decode accepts the other accepts with equal
+// FuzzMessage holds Message against a second, slow reading of the contract that
+// is built on encoding/json: what Message accepts the other accepts with equal
 // values, and what it refuses the other refuses for a reason of the same name
 // and field.
-func FuzzDecode(f *testing.F) {
+func FuzzMessage(f *testing.F) {
 	for _, record := range seeds() {
 		f.Add([]byte(record))
 	}
 	f.Fuzz(agrees)
 }
 
-// TestDecodeAgreesOnMutants is the same with mutants of its own, which know
+// TestMessageAgreesOnMutants is the same with mutants of its own, which know
 // JSON's tokens and the contract's words, on every run of the tests.
-func TestDecodeAgreesOnMutants(t *testing.T) {
+func TestMessageAgreesOnMutants(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields(`{ } [ ] , : " \ \" \u00 \ud800 \udc00 \n null true 0 -1 1.5 1e9 {} [] "" "x" "id":"n2", "app":"a",
 		"title":"t", "badge":3, "data":{}, "k":"v", "apns":{ "headers":{ "payload":{ "aps":{ "fcm":{ "apns-topic":"x", "pf_id":"x", "live_activity_token":"x", "expires_at":"2027-01-01T00:00:00Z",
@@ -43,7 +45,7 @@ func TestDecodeAgreesOnMutants(t *testing.T) {
 			value = slices.Replace(value, at, cut, []byte(words[r.IntN(len(words))])...)
 		}
 		agrees(t, value)
-		if Decode(value, new(Message)) == nil {
+		if Message(value, new(push.Message)) == nil {
 			accepted++
 		}
 	}
@@ -74,16 +76,16 @@ func seeds() []string {
 
 func agrees(t *testing.T, value []byte) {
 	before := bytes.Clone(value)
-	var got Message
-	d := Decode(value, &got)
+	var got push.Message
+	d := Message(value, &got)
 	if !bytes.Equal(before, value) {
-		t.Fatal("Decode changed the record")
+		t.Fatal("Message changed the record")
 	}
 	if reasons := unreadable(value); len(reasons) > 0 {
 		if d == nil || !slices.Contains(reasons, d.Reason) {
 			t.Fatalf("%q: got %v, want one of %v", value, d, reasons)
 		}
-		if !reflect.DeepEqual(got, Message{}) {
+		if !reflect.DeepEqual(got, push.Message{}) {
 			t.Fatalf("%q: a text that cannot be read left %+v", value, got)
 		}
 		return
@@ -91,7 +93,7 @@ func agrees(t *testing.T, value []byte) {
 	want, defects := readSlowly(value)
 	if d != nil {
 		field, _, _ := strings.Cut(d.Field, "@")
-		if !slices.Contains(defects, Defect{d.Reason, field}) {
+		if !slices.Contains(defects, push.Defect{Reason: d.Reason, Field: field}) {
 			t.Fatalf("%q: refused with %v, want one of %v", value, d, defects)
 		}
 		return
@@ -109,18 +111,18 @@ func agrees(t *testing.T, value []byte) {
 }
 
 // unreadable gives the reasons for which a text may be called unreadable.
-func unreadable(value []byte) (reasons []Reason) {
+func unreadable(value []byte) (reasons []push.Reason) {
 	switch {
 	case len(value) == 0:
-		return []Reason{EmptyValue}
+		return []push.Reason{push.EmptyValue}
 	case len(value) > MaxValue:
-		return []Reason{TooLarge}
+		return []push.Reason{push.TooLarge}
 	}
 	if !utf8.Valid(value) {
-		reasons = append(reasons, BadUTF8)
+		reasons = append(reasons, push.BadUTF8)
 	}
 	if !json.Valid(value) {
-		reasons = append(reasons, BadJSON)
+		reasons = append(reasons, push.BadJSON)
 	}
 	type level struct {
 		keys  map[string]bool
@@ -155,33 +157,35 @@ func unreadable(value []byte) (reasons []Reason) {
 		deep = deep || len(open) > maxDepth
 	}
 	if deep || bytes.Count(value, []byte("["))+bytes.Count(value, []byte("{")) > maxDepth && !json.Valid(value) {
-		reasons = append(reasons, TooDeep)
+		reasons = append(reasons, push.TooDeep)
 	}
 	if twice || len(reasons) > 0 && !json.Valid(value) {
-		// In a broken text the decoder above may stop before Decode does.
-		reasons = append(reasons, DuplicateKey)
+		// In a broken text the decoder above may stop before Message does.
+		reasons = append(reasons, push.DuplicateKey)
 	}
 	return reasons
 }
 
 // slow reads a record that encoding/json can read.
 type slow struct {
-	m       Message
-	defects []Defect
+	m       push.Message
+	defects []push.Defect
 }
 
-func (s *slow) refuse(r Reason, field string) { s.defects = append(s.defects, Defect{r, field}) }
+func (s *slow) refuse(r push.Reason, field string) {
+	s.defects = append(s.defects, push.Defect{Reason: r, Field: field})
+}
 
-func readSlowly(value []byte) (Message, []Defect) {
+func readSlowly(value []byte) (push.Message, []push.Defect) {
 	var s slow
 	fields, ok := s.object(value, "")
 	if !ok {
-		return s.m, append(s.defects, Defect{WrongType, ""})
+		return s.m, append(s.defects, push.Defect{Reason: push.WrongType, Field: ""})
 	}
 	m := &s.m
 	m.ID = s.str(fields["id"], "id", 64)
 	if strings.ContainsFunc(m.ID, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
-		s.refuse(BadValue, "id")
+		s.refuse(push.BadValue, "id")
 	}
 	m.App = s.str(fields["app"], "app", 128)
 	m.UserID = s.str(fields["user_id"], "user_id", 128)
@@ -195,7 +199,7 @@ func readSlowly(value []byte) (Message, []Defect) {
 	}
 	m.CollapseKey = s.str(fields["collapse_key"], "collapse_key", 64)
 	if strings.ContainsFunc(m.CollapseKey, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		s.refuse(BadValue, "collapse_key")
+		s.refuse(push.BadValue, "collapse_key")
 	}
 	s.device(fields["device"])
 	s.words(fields)
@@ -212,11 +216,11 @@ func (s *slow) str(raw json.RawMessage, field string, limit int) (v string) {
 		return ""
 	}
 	if json.Unmarshal(raw, &v) != nil {
-		s.refuse(WrongType, field)
+		s.refuse(push.WrongType, field)
 		return ""
 	}
 	if len(v) > limit {
-		s.refuse(FieldTooLong, field)
+		s.refuse(push.FieldTooLong, field)
 	}
 	return v
 }
@@ -226,7 +230,7 @@ func (s *slow) object(raw json.RawMessage, field string) (o map[string]json.RawM
 		return nil, false
 	}
 	if json.Unmarshal(raw, &o) != nil {
-		s.refuse(WrongType, field)
+		s.refuse(push.WrongType, field)
 		return nil, false
 	}
 	return o, o != nil
@@ -243,24 +247,24 @@ func (s *slow) device(raw json.RawMessage) {
 	d.Environment = s.str(o["environment"], "device.environment", MaxValue)
 	switch platform {
 	case "apns":
-		d.Platform = APNS
+		d.Platform = push.APNS
 		if d.Environment == "" {
-			d.Environment = Production
+			d.Environment = push.Production
 		}
 	case "fcm":
-		d.Platform = FCM
+		d.Platform = push.FCM
 	case "":
-		s.refuse(MissingField, "device.platform")
+		s.refuse(push.MissingField, "device.platform")
 	default:
-		s.refuse(BadValue, "device.platform")
+		s.refuse(push.BadValue, "device.platform")
 	}
 	if d.Token == "" {
-		s.refuse(MissingField, "device.token")
+		s.refuse(push.MissingField, "device.token")
 	}
-	if d.Environment != "" && d.Environment != Production && d.Environment != Sandbox {
-		s.refuse(BadValue, "device.environment")
+	if d.Environment != "" && d.Environment != push.Production && d.Environment != push.Sandbox {
+		s.refuse(push.BadValue, "device.environment")
 	}
-	if d.Platform == FCM {
+	if d.Platform == push.FCM {
 		d.Environment = ""
 	}
 }
@@ -268,18 +272,18 @@ func (s *slow) device(raw json.RawMessage) {
 func (s *slow) words(fields map[string]json.RawMessage) {
 	if w := s.str(fields["priority"], "priority", MaxValue); w != "" {
 		i := slices.Index([]string{"bulk", "low", "medium", "high", "critical"}, w)
-		if s.m.Priority = Priority(i + 1); i < 0 {
-			s.refuse(BadValue, "priority")
+		if s.m.Priority = push.Priority(i + 1); i < 0 {
+			s.refuse(push.BadValue, "priority")
 		}
 	}
 	s.m.PushType = s.str(fields["push_type"], "push_type", MaxValue)
 	if s.m.PushType != "" && !isPushType(s.m.PushType) {
-		s.refuse(BadValue, "push_type")
+		s.refuse(push.BadValue, "push_type")
 	}
 	if w := s.str(fields["expires_at"], "expires_at", MaxValue); w != "" {
 		quoted, _ := json.Marshal(w)
 		if json.Unmarshal(quoted, &s.m.ExpiresAt) != nil {
-			s.refuse(BadValue, "expires_at")
+			s.refuse(push.BadValue, "expires_at")
 		} else if s.m.ExpiresAt.IsZero() {
 			s.m.ExpiresAt = time.Time{}.Add(1)
 		}
@@ -293,21 +297,21 @@ func (s *slow) content(fields map[string]json.RawMessage) {
 		case json.Unmarshal(raw, &n) == nil:
 			s.m.Badge, s.m.HasBadge = n, true
 			if n < 0 || n > 1<<31-1 {
-				s.refuse(BadValue, "badge")
+				s.refuse(push.BadValue, "badge")
 			}
 		default: // not a number, no integer, or out of range
-			s.refuse(WrongType, "badge")
-			s.refuse(BadValue, "badge")
+			s.refuse(push.WrongType, "badge")
+			s.refuse(push.BadValue, "badge")
 		}
 	}
 	if o, ok := s.object(fields["data"], "data"); ok {
 		s.m.Data = fields["data"]
 		for k, v := range o {
 			if k == "aps" || k == "pf_id" {
-				s.refuse(BadValue, "data."+k)
+				s.refuse(push.BadValue, "data."+k)
 			}
 			if !bytes.HasPrefix(v, []byte{'"'}) {
-				s.refuse(WrongType, "data")
+				s.refuse(push.WrongType, "data")
 			}
 		}
 	}
@@ -321,7 +325,7 @@ func (s *slow) overrides(fields map[string]json.RawMessage) {
 	if payload, ok := s.object(a["payload"], "apns.payload"); ok {
 		s.m.APNSPayload = a["payload"]
 		if _, ok := payload["pf_id"]; ok {
-			s.refuse(BadValue, "apns.payload.pf_id")
+			s.refuse(push.BadValue, "apns.payload.pf_id")
 		}
 		s.mustBeObject(payload, "apns.payload.", "aps")
 	}
@@ -329,7 +333,7 @@ func (s *slow) overrides(fields map[string]json.RawMessage) {
 		s.m.FCM = fields["fcm"]
 		for _, k := range []string{"token", "fid", "topic", "condition", "name"} {
 			if _, ok := o[k]; ok {
-				s.refuse(BadValue, "fcm."+k)
+				s.refuse(push.BadValue, "fcm."+k)
 			}
 		}
 		s.mustBeObject(o, "fcm.", "data", "notification", "android", "apns", "webpush")
@@ -347,7 +351,7 @@ func (s *slow) fcm(o map[string]json.RawMessage) {
 		s.mustBeObject(part, strings.TrimSuffix(field, last), last)
 		inner, _ := s.object(part[last], field)
 		if _, ok := inner["pf_id"]; ok {
-			s.refuse(BadValue, field+".pf_id")
+			s.refuse(push.BadValue, field+".pf_id")
 		}
 		if within == "apns" {
 			s.mustBeObject(inner, "fcm.apns.payload.", "aps")
@@ -356,7 +360,7 @@ func (s *slow) fcm(o map[string]json.RawMessage) {
 	a, _ := s.object(o["apns"], "fcm.apns")
 	for _, k := range []string{"live_activity_token", "liveActivityToken"} {
 		if _, ok := a[k]; ok {
-			s.refuse(BadValue, "fcm.apns.live_activity_token")
+			s.refuse(push.BadValue, "fcm.apns.live_activity_token")
 		}
 	}
 	s.mustBeObject(a, "fcm.apns.", "headers")
@@ -368,7 +372,7 @@ func (s *slow) fcm(o map[string]json.RawMessage) {
 func (s *slow) mustBeObject(o map[string]json.RawMessage, prefix string, keys ...string) {
 	for _, k := range keys {
 		if v, ok := o[k]; ok && !bytes.HasPrefix(v, []byte{'{'}) {
-			s.refuse(WrongType, prefix+k)
+			s.refuse(push.WrongType, prefix+k)
 		}
 	}
 }
@@ -385,31 +389,31 @@ func (s *slow) headers(headers map[string]json.RawMessage, raw json.RawMessage, 
 			if !slices.Contains([]string{"apns-topic", "apns-id", "authorization"}, strings.TrimPrefix(field, within+"apns.headers.")) {
 				field = within + "apns.headers"
 			}
-			s.refuse(BadValue, field)
+			s.refuse(push.BadValue, field)
 		case v[0] != '"' || json.Unmarshal(v, &text) != nil:
-			s.refuse(WrongType, field)
+			s.refuse(push.WrongType, field)
 		case strings.Trim(text, " ") != text || text == "" || len(text) > 64 ||
 			strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 || r > 0x7e }),
 			name == "apns-expiration" && (strings.Trim(text, "0123456789") != "" || len(text) > 12),
 			name == "apns-priority" && text != "1" && text != "5" && text != "10",
 			name == "apns-push-type" && !isPushType(text):
-			s.refuse(BadValue, field)
+			s.refuse(push.BadValue, field)
 		case name == "apns-push-type":
 			if s.m.PushType != "" && s.m.PushType != text {
-				s.refuse(BadValue, field)
+				s.refuse(push.BadValue, field)
 				if within == "" {
-					s.refuse(BadValue, "push_type")
+					s.refuse(push.BadValue, "push_type")
 				}
 			}
 			if within == "" {
 				s.m.PushType = text
 			}
 		case within == "":
-			s.m.APNSHeaders = append(s.m.APNSHeaders, Header{name, text})
+			s.m.APNSHeaders = append(s.m.APNSHeaders, push.Header{Name: name, Value: text})
 		}
 	}
 	// The order is the record's.
-	slices.SortFunc(s.m.APNSHeaders, func(a, b Header) int {
+	slices.SortFunc(s.m.APNSHeaders, func(a, b push.Header) int {
 		return keyAt(raw, a.Name) - keyAt(raw, b.Name)
 	})
 }
@@ -431,13 +435,13 @@ func keyAt(raw json.RawMessage, key string) int {
 func (s *slow) complete() {
 	m := &s.m
 	if m.ID == "" {
-		s.refuse(MissingField, "id")
+		s.refuse(push.MissingField, "id")
 	}
 	if m.App == "" {
-		s.refuse(MissingField, "app")
+		s.refuse(push.MissingField, "app")
 	}
 	if m.UserID == "" && m.Device.Token == "" {
-		s.refuse(MissingField, "user_id")
+		s.refuse(push.MissingField, "user_id")
 	}
 	if m.Type == "" {
 		m.Type = "default"

@@ -1,19 +1,21 @@
-package pipeline
+package decode
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The schema that producers check against must agree with the decoder: over
 // the records that other tests accept and refuse, and over more of its own.
-func TestMessageSchemaAgreesWithDecode(t *testing.T) {
+func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 	t.Parallel()
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
-	schema, err := compiler.Compile("../docs/message.schema.json")
+	schema, err := compiler.Compile("../../docs/message.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,8 +25,8 @@ func TestMessageSchemaAgreesWithDecode(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s is no JSON: %v", record, err)
 		}
-		var m Message
-		defect, invalid := Decode([]byte(record), &m), schema.Validate(document)
+		var m push.Message
+		defect, invalid := Message([]byte(record), &m), schema.Validate(document)
 		switch {
 		case (defect == nil) != (invalid == nil):
 			t.Errorf("%s\nDecode: %v\nschema: %v", record, defect, invalid)
@@ -42,7 +44,7 @@ func TestMessageSchemaAgreesWithDecode(t *testing.T) {
 // What a schema cannot say, and only the decoder checks.
 func TestWhatTheMessageSchemaCannotSay(t *testing.T) {
 	t.Parallel()
-	schema, err := jsonschema.NewCompiler().Compile("../docs/message.schema.json")
+	schema, err := jsonschema.NewCompiler().Compile("../../docs/message.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +64,8 @@ func TestWhatTheMessageSchemaCannotSay(t *testing.T) {
 		if err := schema.Validate(document); err != nil {
 			t.Errorf("%s: the schema can say it after all (%v): move it to the table above", name, err)
 		}
-		if Decode([]byte(record), new(Message)) == nil {
-			t.Errorf("%s: Decode accepts it", name)
+		if Message([]byte(record), new(push.Message)) == nil {
+			t.Errorf("%s: Message accepts it", name)
 		}
 	}
 }
