@@ -113,7 +113,7 @@ func TestEveryReasonHasWords(t *testing.T) {
 		"../../docs/reasons.md":        "(?m)^\\| `([a-z_0-9]+)",
 		"../../providers/apns/read.go": `(?m)^\t"([A-Z][A-Za-z]+)": `,
 		"../../providers/fcm/read.go":  `(?m)^\t\t"([A-Za-z_]+)": `,
-		"../../pipeline/reason.go":     `(?m)^\t[A-Za-z]+ +Reason = "([a-z_0-9]+)"`,
+		"../../push/reason.go":         `(?m)^\t[A-Za-z]+ +Reason = "([a-z_0-9]+)"`,
 	} {
 		text, err := os.ReadFile(path)
 		if err != nil {
