@@ -41,7 +41,9 @@ var mayImport = map[string][]string{
 	"providers/feedback":     nil,
 	"providers/apns":         {"push", "pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/fcm":          {"push", "pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
-	"providers/sim":          nil,
+	"providers/sim":          {"providers/sim/engine"},
+	"providers/sim/engine":   nil, // knows no provider
+	"providers/sim/wiretest": nil,
 	"providers/providertest": {"push", "push/decode", "pipeline", "providers/h2", "providers/sim"},
 	"kafka":                  {"push", "push/decode", "pipeline"},
 	"status":                 {"push", "deploy/cassandra"}, // the schema it applies
@@ -91,13 +93,16 @@ var testsAlso = map[string][]string{
 	"users":           {"users/userstest"},
 	"stages":          {"shards"},
 	"status":          {"status/statustest"},
+
+	"providers/sim":        {"providers/sim/wiretest"},
+	"providers/sim/engine": {"providers/sim/wiretest"},
 }
 
 // neverImported are for one purpose only, which is not the worker.
 var neverImported = map[string][]string{
-	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest"},
-	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest"},
-	"cmd/wiring":     {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim", "deploy/embedded"},
+	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/wiring":     {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
 }
 
 // demoOnly are in-process servers that the worker may start in its demo, in
@@ -113,7 +118,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/gocql/gocql":             {in: []string{"status", "bench", "bench/chaos"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local"}},
 	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "pauses", "users/userstest", "bench"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local", "deploy/embedded"}},
 	"github.com/alicebob/miniredis":      {in: []string{"deploy/embedded"}, tests: []string{everything}},
-	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim", "bench/send"}, tests: []string{"providers/apns", "providers/fcm"}},
+	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/fcm", "providers/sim"}},
 	"github.com/sideshow/apns2":          {in: []string{"providers/apns", "bench/send"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
 	"firebase.google.com/go":             {in: []string{"providers/fcm"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
 	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim", "cmd/pushbench"}},

@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"github.com/pushfleet/pushfleet/providers/sim/engine"
 )
 
 // Provider is one of the services that are simulated.
@@ -37,10 +39,10 @@ func ParseProvider(name string) (Provider, bool) {
 }
 
 // Field is one header field, its name in lower case.
-type Field struct{ Name, Value string }
+type Field = engine.Field
 
 // Request is what a policy sees of an HTTP request. The policy keeps no part
-// of it, so an engine may reuse its memory, that of its strings included, once
+// of it, so its memory, that of its strings included, may be used again once
 // Answer has returned.
 type Request struct {
 	Method string
@@ -51,31 +53,24 @@ type Request struct {
 	Stream uint32 // of that connection; 0 with HTTP/1.1
 
 	device [16]byte  // memory of its hash, which observers may see
-	now    time.Time // by the simulated clock, when it came; zero until Answer unless the engine knows
+	now    time.Time // by the simulated clock, when it came; zero until Answer unless the caller knows
 
 	shutdown bool // the connection is about to go away: 503
 }
 
-// Answer is what a policy lets an engine send. An engine that reuses one keeps
-// the capacity of its slices, and none of its strings.
+// Answer is what a policy lets the engine send, and what it is besides that.
 type Answer struct {
-	Reply   Reply         // what it is, by name
-	Status  int           // HTTP status
-	Fields  []Field       // header fields, names in lower case
-	Body    []byte        // may be empty
-	Latency time.Duration // how long to wait before it is sent
+	engine.Answer
+	Reply Reply // what it is, by name
 
-	text arena // of strings in Fields
-
-	act     *Act     // for the engine to do, besides
+	act     *Act     // for the session to do, besides
 	by      string   // whose act it is
 	decided decision // as the ledger has it
 }
 
 func (a *Answer) reset() {
-	a.Reply, a.Status, a.Latency = NoReply, 0, 0
-	a.act, a.by, a.decided = nil, "", decision{}
-	a.Fields, a.Body, a.text = a.Fields[:0], a.Body[:0], a.text[:0]
+	a.Answer.Reset()
+	a.Reply, a.act, a.by, a.decided = NoReply, nil, "", decision{}
 }
 
 func (a *Answer) has(name string) bool {
@@ -83,5 +78,5 @@ func (a *Answer) has(name string) bool {
 }
 
 func (a *Answer) field(name, value string) {
-	a.Fields = append(a.Fields, Field{name, value})
+	a.Fields = append(a.Fields, Field{Name: name, Value: value})
 }

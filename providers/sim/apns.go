@@ -158,7 +158,7 @@ func (a *apple) newID(ans *Answer) string {
 		}
 		b[at] = digits[word>>(60-4*(i%16))&15]
 	}
-	return ans.text.keep(b[:])
+	return ans.Keep(b[:])
 }
 
 // take reads the header fields.

@@ -18,12 +18,12 @@ const (
 	tokensRemembered  = 1024
 )
 
-// Conn is what the policies remember of one connection. An engine makes one
-// with NewConn and hands it in with every request. Safe for concurrent use.
+// Conn is what the policies remember of one connection. It comes with every
+// request, and NewConn makes it. Safe for concurrent use.
 type Conn struct {
-	id      uint64     // from 1; 0 outside of an engine
-	address netip.Addr // of the client; not valid outside of an engine
-	remote  net.Addr   // the same with its port; nil outside of an engine
+	id      uint64     // from 1; 0 without a connection
+	address netip.Addr // of the client; not valid without a connection
+	remote  net.Addr   // the same with its port; nil without a connection
 
 	bound   atomic.Pointer[binding] // the provider token in use
 	trusted atomic.Bool             // a request on it was authenticated

@@ -58,7 +58,9 @@ func TestAPNSAnswers(t *testing.T) {
 		{"path goes on", path("/3/device/" + goodToken + "/x"), APNSBadPath},
 		{"path has a query", path("/3/device/" + goodToken + "?x"), APNSBadPath},
 		{"GET", method("GET"), APNSMethodNotAllowed},
-		{"topic twice", func(_ *stand, r *Request) { r.Fields = append(r.Fields, Field{"apns-topic", "com.example.shop"}) }, APNSDuplicateHeaders},
+		{"topic twice", func(_ *stand, r *Request) {
+			r.Fields = append(r.Fields, Field{Name: "apns-topic", Value: "com.example.shop"})
+		}, APNSDuplicateHeaders},
 		{"authorization twice", func(_ *stand, r *Request) { r.Fields = append(r.Fields, r.Fields[0]) }, APNSDuplicateHeaders},
 		{"id is no UUID", set("apns-id", "n1"), APNSBadMessageID},
 		{"id in upper case", set("apns-id", "123E4567-E89B-12D3-A456-426655440000"), APNSBadMessageID},

@@ -26,7 +26,7 @@ func http2Conn(s *Server) func() (struct{}, error) {
 
 // received waits until that many pushes have come.
 func (w *wire) received(n uint64) {
-	w.t.Helper()
+	w.T.Helper()
 	for w.server.Ledger().Totals().Received < n {
 		time.Sleep(time.Millisecond)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/pushfleet/pushfleet/providers/sim/wiretest"
 )
 
 // seen is what a client of a behaviour got of one frame.
@@ -29,13 +31,13 @@ func seen(f http2.Frame) string {
 
 // expect reads until a frame is seen as want.
 func (w *wire) expect(want string) {
-	w.t.Helper()
+	w.T.Helper()
 	var all []string
-	w.must(w.conn.SetReadDeadline(time.Now().Add(liveness)))
+	w.Must(w.Conn.SetReadDeadline(time.Now().Add(wiretest.Liveness)))
 	for {
 		f, err := w.ReadFrame()
 		if err != nil {
-			w.t.Fatalf("got %q, then %v; want %q", all, err, want)
+			w.T.Fatalf("got %q, then %v; want %q", all, err, want)
 		}
 		s := seen(f)
 		if s == want {
@@ -49,13 +51,13 @@ func (w *wire) expect(want string) {
 
 // ends reads until the connection ends.
 func (w *wire) ends() error {
-	w.t.Helper()
-	w.must(w.conn.SetReadDeadline(time.Now().Add(liveness)))
+	w.T.Helper()
+	w.Must(w.Conn.SetReadDeadline(time.Now().Add(wiretest.Liveness)))
 	for {
 		if _, err := w.ReadFrame(); err != nil {
 			var timeout interface{ Timeout() bool }
 			if errors.As(err, &timeout) && timeout.Timeout() {
-				w.t.Fatal("the connection did not end")
+				w.T.Fatal("the connection did not end")
 			}
 			return err
 		}
@@ -63,21 +65,25 @@ func (w *wire) ends() error {
 }
 
 func (w *wire) order(c Command) {
-	w.t.Helper()
-	w.must(w.server.Command(c))
+	w.T.Helper()
+	w.Must(w.server.Command(c))
+}
+
+// header is that of a request, as it is encoded.
+func header(r *Request) (fields []hpack.HeaderField) {
+	for _, f := range append([]Field{{Name: ":method", Value: r.Method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: r.Path}}, r.Fields...) {
+		fields = append(fields, hpack.HeaderField{Name: f.Name, Value: f.Value})
+	}
+	return fields
 }
 
 // request sends a whole request.
 func (w *wire) request(r *Request) (id uint32) {
-	w.t.Helper()
-	id = w.id
-	w.id += 2
-	w.block.Reset()
-	for _, f := range append([]Field{{":method", r.Method}, {":scheme", "https"}, {":authority", "x"}, {":path", r.Path}}, r.Fields...) {
-		w.must(w.enc.WriteField(hpack.HeaderField{Name: f.Name, Value: f.Value}))
-	}
-	w.must(w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block.Bytes(), EndHeaders: true}))
-	w.must(w.WriteData(id, true, r.Body))
+	w.T.Helper()
+	id = w.ID
+	w.ID += 2
+	w.Must(w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.Block(header(r)...), EndHeaders: true}))
+	w.Must(w.WriteData(id, true, r.Body))
 	return id
 }
 
@@ -89,8 +95,8 @@ func authenticated(t *testing.T, o Options) (*wire, *Request) {
 	p := s.push()
 	all(set("apns-expiration", ""), content(`{"aps":{"alert":"x"},"pf_id":"first"}`))(s, p)
 	id := w.request(p)
-	w.flush()
-	w.until(ended(id))
+	w.Flush()
+	w.Until(wiretest.Ended(id))
 	return w, p
 }
 
@@ -100,7 +106,7 @@ func googleClient(t *testing.T, r Rules) *wire {
 	for range 3 {
 		w.fcm()
 	}
-	w.flush()
+	w.Flush()
 	return w
 }
 
@@ -149,29 +155,29 @@ func TestBehaviours(t *testing.T) {
 			w, p := authenticated(t, Options{Rules: Rules{OneStream: true}})
 			w.order(Command{Do: "one_stream", Provider: "apns"})
 			w.expect("STREAMS=1")
-			w.must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
+			w.Must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
 			set("authorization", "")(nil, p)
 			first := w.request(p)
 			w.request(p)
-			w.flush()
+			w.Flush()
 			w.expect(fmt.Sprintf("GOAWAY(%d,REFUSED_STREAM) %s", first, tooManyAlone))
 			w.ends()
 			return w.server.Events()
 		},
 		3: func(t *testing.T) *Events {
 			w, p := authenticated(t, Options{Rules: Rules{AdaptiveStreams: true}})
-			w.must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
+			w.Must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
 			w.request(p)
 			excess := w.request(p)
 			bad := *p
 			bad.Path = "/3/device/zz"
 			rejected := w.request(&bad)
-			w.flush()
+			w.Flush()
 			w.expect("STREAMS=1")
 			w.expect(fmt.Sprintf("RST(%d,REFUSED_STREAM)", excess))
-			w.until(ended(rejected))
+			w.Until(wiretest.Ended(rejected))
 			w.request(p)
-			w.flush()
+			w.Flush()
 			w.expect("STREAMS=1000")
 			return w.server.Events()
 		},
@@ -181,8 +187,8 @@ func TestBehaviours(t *testing.T) {
 			for range 3 {
 				w.request(p)
 			}
-			w.flush()
-			w.expect(fmt.Sprintf(`GOAWAY(%d,ENHANCE_YOUR_CALM) {"reason":"BadDeviceToken"}`, w.id-2))
+			w.Flush()
+			w.expect(fmt.Sprintf(`GOAWAY(%d,ENHANCE_YOUR_CALM) {"reason":"BadDeviceToken"}`, w.ID-2))
 			w.ends()
 			return w.server.Events()
 		},
@@ -223,7 +229,7 @@ func TestBehaviours(t *testing.T) {
 			var three []*Request // on a connection each, with a token each
 			for i := range 3 {
 				req := s.push()
-				req.Conn.address = addressOf(pipe{})
+				req.Conn.address = addressOf(pipe{}.RemoteAddr())
 				set("authorization", s.providerToken(s.shop, s.clock.Add(time.Duration(i)*time.Second)))(s, req)
 				three = append(three, req)
 			}
@@ -256,9 +262,9 @@ func TestBehaviours(t *testing.T) {
 				w.request(p)
 			}
 			last := w.request(p)
-			w.flush()
-			w.until(ended(last))
-			w.must(w.server.SetClock(time.Hour, 1))
+			w.Flush()
+			w.Until(wiretest.Ended(last))
+			w.Must(w.server.SetClock(time.Hour, 1))
 			if got := w.server.Ledger().Totals().Providers["apns"].Replies["ServiceUnavailable"]; got != 3 {
 				t.Errorf("%d in the outage, want 3", got)
 			}
@@ -266,15 +272,15 @@ func TestBehaviours(t *testing.T) {
 		},
 		14: func(t *testing.T) *Events {
 			w, p := authenticated(t, Options{})
-			w.must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
+			w.Must(w.server.SetFaults(APNS, Faults{Latency: 2 * time.Second}))
 			processed := w.request(p)
 			p.Body = []byte(`{"aps":{"alert":"x"},"pf_id":"second"}`)
 			w.request(p)
-			w.flush()
+			w.Flush()
 			w.received(3)
 			w.order(Command{Do: "drain", Provider: "apns", Unprocessed: 1})
 			w.expect(fmt.Sprintf(`GOAWAY(%d,NO_ERROR) {"reason":"Shutdown"}`, processed))
-			w.until(ended(processed))
+			w.Until(wiretest.Ended(processed))
 			w.ends()
 			if e, _ := w.server.Ledger().Entry("second", DeviceHash(APNS, goodToken)); e.Accepted != 0 || e.Dropped != 1 {
 				t.Errorf("above the last stream: %+v", e)
@@ -283,16 +289,16 @@ func TestBehaviours(t *testing.T) {
 		},
 		15: func(t *testing.T) *Events {
 			w, p := authenticated(t, Options{})
-			w.must(w.server.SetFaults(APNS, Faults{Latency: time.Hour}))
+			w.Must(w.server.SetFaults(APNS, Faults{Latency: time.Hour}))
 			p.Body = []byte(`{"aps":{"alert":"x"},"pf_id":"second"}`)
 			w.request(p)
-			w.flush()
+			w.Flush()
 			w.received(2)
 			w.order(Command{Do: "kill", Provider: "apns"})
 			if err := w.ends(); errors.Is(err, io.EOF) {
 				t.Errorf("got %v, want a reset", err)
 			}
-			w.must(w.server.Close())
+			w.Must(w.server.Close())
 			if e, _ := w.server.Ledger().Entry("second", DeviceHash(APNS, goodToken)); e.Accepted != 1 || e.Dropped != 1 {
 				t.Errorf("killed in flight: %+v", e)
 			}
@@ -302,22 +308,22 @@ func TestBehaviours(t *testing.T) {
 			w, p := authenticated(t, Options{})
 			w.order(Command{Do: "hang", Provider: "apns"})
 			hung, other := w.request(p), w.request(p)
-			w.flush()
-			w.until(func(f http2.Frame) bool {
+			w.Flush()
+			w.Until(func(f http2.Frame) bool {
 				if f.Header().StreamID == hung {
 					t.Error("the hung stream was answered")
 				}
-				return ended(other)(f)
+				return wiretest.Ended(other)(f)
 			})
 			w.order(Command{Do: "deaf", Provider: "apns"})
-			w.must(w.WritePing(false, [8]byte{}))
+			w.Must(w.WritePing(false, [8]byte{}))
 			last := w.request(p)
-			w.flush()
-			w.until(func(f http2.Frame) bool {
-				if of[*http2.PingFrame](f) {
+			w.Flush()
+			w.Until(func(f http2.Frame) bool {
+				if wiretest.Of[*http2.PingFrame](f) {
 					t.Error("the ping was answered")
 				}
-				return ended(last)(f)
+				return wiretest.Ended(last)(f)
 			})
 			w.order(Command{Do: "black_hole", Provider: "apns"})
 			return w.server.Events()
@@ -328,7 +334,7 @@ func TestBehaviours(t *testing.T) {
 			if _, err := client(); err == nil {
 				t.Error("the second connection was taken")
 			}
-			w.must(w.server.SetClock(2*time.Minute, 1))
+			w.Must(w.server.SetClock(2*time.Minute, 1))
 			if _, err := client(); err != nil {
 				t.Errorf("two minutes later: %v", err)
 			}
@@ -387,13 +393,13 @@ func TestBehaviours(t *testing.T) {
 				want  string
 			}{
 				"streams": {Rules{Streams: 3}, func(w *wire) {
-					w.must(w.WriteSettingsAck())
-					w.must(w.WriteSettingsAck())
+					w.Must(w.WriteSettingsAck())
+					w.Must(w.WriteSettingsAck())
 					w.fcm()
 				}, "GOAWAY(5,PROTOCOL_ERROR) " + tooManyStreams},
 				"pings": {Rules{Pings: Limit{1, time.Minute}}, func(w *wire) {
-					w.must(w.WritePing(false, [8]byte{}))
-					w.must(w.WritePing(false, [8]byte{}))
+					w.Must(w.WritePing(false, [8]byte{}))
+					w.Must(w.WritePing(false, [8]byte{}))
 				}, "GOAWAY(5,ENHANCE_YOUR_CALM) " + tooManyPings},
 				"drain": {Rules{}, func(w *wire) {
 					w.received(3)
@@ -403,15 +409,15 @@ func TestBehaviours(t *testing.T) {
 				t.Run(why, func(t *testing.T) {
 					w := googleClient(t, tt.rules)
 					tt.do(w)
-					w.flush()
+					w.Flush()
 					w.expect(tt.want)
 				})
 			}
 			w := dialWire(t, Options{Rules: Rules{Idle: 3 * time.Minute}})
 			w.fcm()
-			w.flush()
-			w.until(ended(1))
-			w.must(w.server.SetClock(3*time.Minute, 1000))
+			w.Flush()
+			w.Until(wiretest.Ended(1))
+			w.Must(w.server.SetClock(3*time.Minute, 1000))
 			w.expect("GOAWAY(1,NO_ERROR) " + timedOut)
 			w.ends()
 			return w.server.Events()

@@ -116,11 +116,13 @@ func (c *Command) planAct() (func(s *Server, by string), error) {
 		return nil, errors.New("to: only a request of apns or fcm is addressed to an app")
 	}
 	if a.Do == DoRefuse && c.Times == 0 {
-		return func(s *Server, by string) { s.engine.refuseAll(&a, by) }, a.Validate(APNS)
+		return func(s *Server, by string) { s.dials.refuseAll(&a, by) }, a.Validate(APNS)
 	}
 	if a.Do.connection() && c.Times == 0 {
 		return func(s *Server, by string) {
-			s.engine.each(p, c.Conn, func(conn *frameConn) { conn.do(&a, by, 0) })
+			for _, open := range s.sessions(p, c.Conn) {
+				open.do(&a, by, 0)
+			}
 		}, a.Validate(APNS)
 	}
 	if p == Nobody {
@@ -165,7 +167,7 @@ func (s *Server) SetClock(step time.Duration, rate float64) error {
 	if err := s.policy.clock.Set(step, rate); err != nil {
 		return err
 	}
-	s.engine.each(Nobody, 0, (*frameConn).signal)
+	s.engine.Wake()
 	return nil
 }
 
@@ -180,7 +182,7 @@ func (s *Server) SetRules(r Rules) error {
 
 func (s *Server) setRules(r Rules) {
 	s.policy.rules.Store(&r)
-	s.engine.each(Nobody, 0, (*frameConn).signal)
+	s.engine.Wake()
 }
 
 // Rules returns what comes about by what clients do.

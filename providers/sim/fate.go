@@ -50,7 +50,7 @@ type push struct {
 type choice struct {
 	reply   Reply
 	since   time.Time // of a dead token
-	act     *Act      // for the engine to do
+	act     *Act      // for the session to do
 	by      string    // empty for an ordinary acceptance
 	latency time.Duration
 	faults  *Faults
@@ -85,7 +85,7 @@ func (f *fate) choose(p *push, reply Reply, by string) choice {
 }
 
 // apply does of an act what concerns only the answer, and leaves the rest to
-// the engine.
+// the session.
 func (f *fate) apply(p *push, act *Act, c *choice) {
 	switch act.Do {
 	case DoAnswer:
@@ -104,7 +104,7 @@ func (f *fate) apply(p *push, act *Act, c *choice) {
 }
 
 // finish writes a request down: in the ledger, in the events, and for the
-// engine in the answer. c.reply is final.
+// session in the answer. c.reply is final.
 func (f *fate) finish(p *push, c *choice, ans *Answer) {
 	ans.Latency, ans.act, ans.by = c.latency, c.act, c.by
 	if c.act != nil && c.act.Do == DoHang {
@@ -120,7 +120,7 @@ func (f *fate) finish(p *push, c *choice, ans *Answer) {
 		f.watched(p, ans.decided.key, c.reply)
 	}
 	if c.act != nil && c.act.Do >= DoOneStream {
-		return // the engine's to do, and to tell of
+		return // the session's to do, and to tell of
 	}
 	if c.by != "" {
 		f.events.add(p.event(c, c.reply.String()))

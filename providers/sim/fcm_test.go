@@ -16,7 +16,7 @@ import (
 func (s *stand) send() *Request {
 	return &Request{
 		Method: "POST", Path: "/v1/projects/" + s.shop.Project + "/messages:send", Conn: NewConn(),
-		Fields: []Field{{"authorization", s.bearer}, {"content-type", "application/json"}},
+		Fields: []Field{{Name: "authorization", Value: s.bearer}, {Name: "content-type", Value: "application/json"}},
 		Body:   []byte(`{"message":{"token":"fcm:one","notification":{"title":"t","body":"b"},"data":{"pf_id":"n1","k":"v"},"android":{"priority":"HIGH","ttl":"3600s"}}}`),
 	}
 }

@@ -1,6 +1,10 @@
 package sim
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/pushfleet/pushfleet/providers/sim/engine"
+)
 
 const ledgerShards = 64
 
@@ -40,6 +44,16 @@ type decision struct {
 	key   uint64 // of the entry; 0 for none
 	reply Reply
 	epoch uint16 // of the shard, when it was written down
+}
+
+// receipt is what the engine is given of it.
+func (d decision) receipt() engine.Receipt {
+	return engine.Receipt{Key: d.key, Note: uint32(d.reply)<<16 | uint32(d.epoch)}
+}
+
+// decisionOf is the inverse of receipt.
+func decisionOf(r engine.Receipt) decision {
+	return decision{r.Key, Reply(r.Note >> 16), uint16(r.Note)}
 }
 
 // observe writes down one request and its answer. An empty id is counted, and

@@ -5,15 +5,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-)
 
-// pong waits until the server has seen all that was sent.
-func (w *wire) pong() {
-	w.t.Helper()
-	w.must(w.WritePing(false, [8]byte{}))
-	w.flush()
-	w.until(of[*http2.PingFrame])
-}
+	"github.com/pushfleet/pushfleet/providers/sim/wiretest"
+)
 
 // A client that takes back its wish for an answer gets none, whatever the
 // answer waits for: it counts as dropped, once, and makes room for one stream.
@@ -38,27 +32,27 @@ func TestResetDropsTheAnswer(t *testing.T) {
 			tt.options.Watch = func(a *Arrival) { seen = append(seen, a.What) } // by the reader only
 			w := dialWire(t, tt.options, tt.settings...)
 			if tt.order != nil {
-				w.pong() // or there is no connection yet
+				w.Pong() // or there is no connection yet
 				w.order(*tt.order)
 			}
-			first := w.id
+			first := w.ID
 			if tt.order != nil { // of which only a good push is the occasion
 				stand := newStand(t, nil)
 				stand.clock = time.Now()
 				w.request(stand.push())
 			} else {
-				w.push(`{"pf_id":"n1"}`)
+				w.Push(`{"pf_id":"n1"}`)
 			}
 			if tt.dropped == 0 {
-				w.flush()
-				w.until(ended(first))
+				w.Flush()
+				w.Until(wiretest.Ended(first))
 			} else {
-				w.pong()
+				w.Pong()
 			}
 			for range 2 { // the second says nothing new
-				w.must(w.WriteRSTStream(first, http2.ErrCodeCancel))
+				w.Must(w.WriteRSTStream(first, http2.ErrCodeCancel))
 			}
-			w.pong()
+			w.Pong()
 			e, _ := w.server.Ledger().Entry("n1", DeviceHash(APNS, goodToken))
 			if e.Dropped != tt.dropped || w.server.Ledger().Totals().Dropped != uint64(tt.dropped) {
 				t.Errorf("got %+v, want %d dropped", e, tt.dropped)
@@ -67,10 +61,10 @@ func TestResetDropsTheAnswer(t *testing.T) {
 				t.Errorf("got %v, want %d arrivals", seen, want)
 			}
 			// There is room for one, and no more.
-			w.open()
-			over := w.open()
-			w.flush()
-			if f := w.until(of[*http2.RSTStreamFrame]).(*http2.RSTStreamFrame); f.StreamID != over || f.ErrCode != http2.ErrCodeRefusedStream {
+			w.Open()
+			over := w.Open()
+			w.Flush()
+			if f := w.Until(wiretest.Of[*http2.RSTStreamFrame]).(*http2.RSTStreamFrame); f.StreamID != over || f.ErrCode != http2.ErrCodeRefusedStream {
 				t.Errorf("got %v, want stream %d refused", f, over)
 			}
 		})
@@ -87,9 +81,9 @@ func TestNothingIsProcessedAfterDeath(t *testing.T) {
 	for range 20 {
 		w.request(stand.push())
 	}
-	_, _ = w.conn.Write(w.out.Bytes()) // the reset may come in the middle
+	_, _ = w.Conn.Write(w.Out.Bytes()) // the reset may come in the middle
 	_ = w.ends()                       // however it shows
-	w.must(w.server.Close())
+	w.Must(w.server.Close())
 	if got := w.server.Ledger().Totals(); got.Received != 1 || got.Dropped != 1 {
 		t.Errorf("got %+v, want the one that was the occasion", got)
 	}
@@ -123,13 +117,13 @@ func TestResetOfTheLedgerWithAnswersInFlight(t *testing.T) {
 // whose answer the client did not want, above one that is taken back.
 func TestGoAwayStandsBehindDecisions(t *testing.T) {
 	w := dialWire(t, Options{Faults: RouteSet{APNS: Faults{Latency: time.Hour}}})
-	w.push(`{"pf_id":"older"}`)
-	unwanted := w.push(`{"pf_id":"unwanted"}`)
-	w.must(w.WriteRSTStream(unwanted, http2.ErrCodeCancel))
-	w.push(`{"pf_id":"newer"}`)
-	w.pong()
+	w.Push(`{"pf_id":"older"}`)
+	unwanted := w.Push(`{"pf_id":"unwanted"}`)
+	w.Must(w.WriteRSTStream(unwanted, http2.ErrCodeCancel))
+	w.Push(`{"pf_id":"newer"}`)
+	w.Pong()
 	w.order(Command{Do: "drain", Provider: "apns", Unprocessed: 2})
-	if f := w.until(of[*http2.GoAwayFrame]).(*http2.GoAwayFrame); f.LastStreamID != unwanted {
+	if f := w.Until(wiretest.Of[*http2.GoAwayFrame]).(*http2.GoAwayFrame); f.LastStreamID != unwanted {
 		t.Errorf("got %v, want the last stream to be %d", f, unwanted)
 	}
 	for id, want := range map[string]Entry{

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
+
+	"github.com/pushfleet/pushfleet/providers/sim/wiretest"
 )
 
 // told is what a client knows of one push.
@@ -35,11 +36,12 @@ type client struct {
 	streams map[uint32]*told
 	newest  []uint32
 	last    uint32 // of the server's GOAWAY; 0 before
+	limit   uint32 // of streams, as last granted
 }
 
 // play does one random thing.
 func (c *client) play() {
-	stream := c.id
+	stream := c.ID
 	s := &told{id: fmt.Sprint("n", stream)}
 	push := *c.good
 	push.Body = fmt.Appendf(nil, `{"aps":{"alert":"x"},"pf_id":%q}`, s.id)
@@ -56,24 +58,24 @@ func (c *client) play() {
 		s.complete = true
 		c.request(&push)
 	case n == 6:
-		c.open() // and its body later, or never
+		c.Open() // and its body later, or never
 	case n == 7:
 		s.wrong, s.complete = true, true
-		push.Fields = append(push.Fields[:len(push.Fields):len(push.Fields)], Field{"content-length", "1"})
+		push.Fields = append(push.Fields[:len(push.Fields):len(push.Fields)], Field{Name: "content-length", Value: "1"})
 		c.request(&push)
 	case n == 8 && c.streams[past] != nil && !c.streams[past].canceled:
-		c.must(c.WriteRSTStream(past, http2.ErrCodeCancel))
+		c.Must(c.WriteRSTStream(past, http2.ErrCodeCancel))
 		c.streams[past].canceled = true
 		return
 	case n == 9 && c.streams[past] != nil && !c.streams[past].complete && !c.streams[past].canceled:
-		c.must(c.WriteData(past, true, fmt.Appendf(nil, `{"pf_id":%q}`, c.streams[past].id)))
+		c.Must(c.WriteData(past, true, fmt.Appendf(nil, `{"pf_id":%q}`, c.streams[past].id)))
 		c.streams[past].complete = true
 		return
 	case n == 10 && c.streams[past] != nil && c.streams[past].complete && !c.streams[past].canceled:
-		c.must(c.WriteRawFrame(http2.FrameData, 0, past, []byte("more")))
+		c.Must(c.WriteRawFrame(http2.FrameData, 0, past, []byte("more")))
 		return
 	case n == 11 && c.streams[past] != nil && !c.streams[past].canceled:
-		c.must(c.WriteWindowUpdate(past, 1+uint32(c.random.IntN(50))))
+		c.Must(c.WriteWindowUpdate(past, 1+uint32(c.random.IntN(50))))
 		return
 	default:
 		return
@@ -89,10 +91,14 @@ func (c *client) take(f http2.Frame) bool {
 	switch f := f.(type) {
 	case *http2.GoAwayFrame:
 		if f.ErrCode != http2.ErrCodeNo {
-			c.t.Fatalf("got %v %s", f, f.DebugData())
+			c.T.Fatalf("got %v %s", f, f.DebugData())
 		}
 		c.last = f.LastStreamID
 		return false
+	case *http2.SettingsFrame:
+		if n, ok := f.Value(http2.SettingMaxConcurrentStreams); ok {
+			c.limit = n
+		}
 	case *http2.RSTStreamFrame:
 		s.reset, s.isReset = f.ErrCode, true
 	case *http2.HeadersFrame:
@@ -134,9 +140,9 @@ func TestLedgerAgreesWithItsClient(t *testing.T) {
 				if random.IntN(20) == 0 {
 					c.order(Command{Do: "hang", Provider: "apns", Times: 1 + random.IntN(3)})
 				}
-				c.must(c.WritePing(false, [8]byte{}))
-				c.flush()
-				c.until(c.take)
+				c.Must(c.WritePing(false, [8]byte{}))
+				c.Flush()
+				c.Until(c.take)
 			}
 			c.order(Command{Do: "calm"})
 			if end := []string{"", "drain", "abandon", "kill"}[seed%4]; end == "" {
@@ -151,33 +157,43 @@ func TestLedgerAgreesWithItsClient(t *testing.T) {
 
 // relent gives all answers room, and takes back what will never have one.
 func (c *client) relent() {
-	c.must(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}))
+	c.Must(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}))
 	for id, s := range c.streams {
 		if !s.canceled && (!s.complete || c.hangs(id)) {
-			c.must(c.WriteRSTStream(id, http2.ErrCodeCancel))
+			c.Must(c.WriteRSTStream(id, http2.ErrCodeCancel))
 			s.canceled = true
 		}
 	}
-	c.must(c.WritePing(false, [8]byte{}))
+	c.Must(c.WritePing(false, [8]byte{}))
 }
 
-// finish waits for all answers. Then nothing is open.
+// finish waits for all answers. Then nothing is open: there is room for as many
+// streams as were granted.
 func (c *client) finish() {
 	c.relent()
-	c.flush()
-	c.until(c.take)
+	c.Flush()
+	c.Until(c.take)
 	for _, s := range c.streams {
 		if !s.over() {
-			c.until(func(f http2.Frame) bool { c.take(f); return s.over() })
+			c.Until(func(f http2.Frame) bool { c.take(f); return s.over() })
 		}
 	}
-	c.server.engine.each(Nobody, 0, func(f *frameConn) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.open != 0 || len(f.silent) != 0 || len(f.updates) != 0 {
-			c.t.Errorf("%d streams are open, %d silent, %d have windows", f.open, len(f.silent), len(f.updates))
+	for range c.limit {
+		c.Open()
+	}
+	over := c.Open()
+	c.Must(c.WritePing(false, [8]byte{}))
+	c.Flush()
+	var refused []uint32
+	c.Until(func(f http2.Frame) bool {
+		if wiretest.Of[*http2.RSTStreamFrame](f) {
+			refused = append(refused, f.Header().StreamID)
 		}
+		return wiretest.Of[*http2.PingFrame](f)
 	})
+	if !slices.Equal(refused, []uint32{over}) {
+		c.T.Errorf("streams %v are refused, want %d, which is one more than the %d granted", refused, over, c.limit)
+	}
 }
 
 // hangs reports whether a stream will never have an answer.
@@ -191,15 +207,15 @@ func (c *client) breakOff(how string) {
 		c.play()
 	}
 	if c.random.IntN(2) == 0 { // some answers are on their way, newer ones before older
-		c.must(c.WritePing(false, [8]byte{}))
-		c.flush()
-		c.until(c.take)
+		c.Must(c.WritePing(false, [8]byte{}))
+		c.Flush()
+		c.Until(c.take)
 	}
-	c.flush()
+	c.Flush()
 	c.order(Command{Do: how, Provider: "apns", Unprocessed: c.random.IntN(20)})
 	c.relent()
-	_, _ = c.conn.Write(c.out.Bytes()) // the end may come in the middle
-	c.must(c.conn.SetReadDeadline(time.Now().Add(liveness)))
+	_, _ = c.Conn.Write(c.Out.Bytes()) // the end may come in the middle
+	c.Must(c.Conn.SetReadDeadline(time.Now().Add(wiretest.Liveness)))
 	for {
 		f, err := c.ReadFrame()
 		if err != nil {
@@ -208,9 +224,9 @@ func (c *client) breakOff(how string) {
 		c.take(f)
 	}
 	if c.last == 0 && how != "kill" {
-		c.t.Error("no GOAWAY")
+		c.T.Error("no GOAWAY")
 	}
-	c.must(c.server.Close())
+	c.Must(c.server.Close())
 }
 
 // audit compares.
@@ -239,11 +255,11 @@ func (c *client) audit() {
 			bad = "it is malformed"
 		}
 		if bad != "" {
-			c.t.Errorf("stream %d: %+v, but the ledger says %+v: %s", stream, *s, e, bad)
+			c.T.Errorf("stream %d: %+v, but the ledger says %+v: %s", stream, *s, e, bad)
 		}
 	}
 	if got := l.Totals(); got.Accepted+got.Refused != decided || got.Dropped != dropped || got.Duplicates != 0 || got.WithoutID != 0 {
-		c.t.Errorf("got %+v, want %d decided and %d dropped", got, decided, dropped)
+		c.T.Errorf("got %+v, want %d decided and %d dropped", got, decided, dropped)
 	}
 }
 
@@ -276,29 +292,25 @@ func TestWriteThatBreaksOff(t *testing.T) {
 	go func() { served <- s.Serve(l) }()
 	config := s.ClientTLS()
 	config.NextProtos, config.ServerName = []string{http2.NextProtoTLS}, "localhost"
-	w := &wire{t: t, server: s, conn: tls.Client(near, config), id: 1}
-	w.Framer = http2.NewFramer(&w.out, w.conn)
-	w.enc = hpack.NewEncoder(&w.block)
-	w.out.WriteString(http2.ClientPreface)
-	w.must(w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}))
-	w.must(w.WriteWindowUpdate(0, 1<<20))
+	w := wiretest.New(t, tls.Client(near, config), pushHead, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	w.Must(w.WriteWindowUpdate(0, 1<<20))
 	for i := range all {
-		w.push(fmt.Sprintf(`{"pf_id":"n%d"}`, 1+2*i))
+		w.Push(fmt.Sprintf(`{"pf_id":"n%d"}`, 1+2*i))
 	}
-	w.flush()
+	w.Flush()
 	for s.Ledger().Totals().Received < all {
 		time.Sleep(time.Millisecond) // until all wait for the one who reads
 	}
 	var streams []uint32
-	w.until(func(f http2.Frame) bool {
-		if of[*http2.DataFrame](f) && f.(*http2.DataFrame).StreamEnded() {
+	w.Until(func(f http2.Frame) bool {
+		if wiretest.Of[*http2.DataFrame](f) && f.(*http2.DataFrame).StreamEnded() {
 			streams = append(streams, f.Header().StreamID)
 		}
 		return len(streams) == heard
 	})
-	w.must(near.Close())
-	w.must(s.Close())
-	w.must(<-served)
+	w.Must(near.Close())
+	w.Must(s.Close())
+	w.Must(<-served)
 	for _, id := range streams {
 		if e, _ := s.Ledger().Entry(fmt.Sprint("n", id), DeviceHash(APNS, goodToken)); e.Dropped != 0 {
 			t.Fatalf("got %+v, and the client has its answer", e)

@@ -76,3 +76,12 @@ func providerOf(path string) Provider {
 	}
 	return Nobody
 }
+
+// http2Only says why a path is not served over HTTP/1.1, which Google speaks,
+// and OAuth clients often do.
+func http2Only(path string) string {
+	if providerOf(path) == APNS {
+		return "APNs speaks HTTP/2 only"
+	}
+	return ""
+}

@@ -136,13 +136,13 @@ func (s *stand) push() *Request {
 	return &Request{
 		Method: "POST", Path: "/3/device/" + goodToken, Conn: NewConn(),
 		Fields: []Field{
-			{"authorization", s.providerToken(s.shop, s.clock)},
-			{"apns-id", "123e4567-e89b-12d3-a456-426655440000"},
-			{"apns-topic", "com.example.shop"},
-			{"apns-push-type", "alert"},
-			{"apns-priority", "10"},
-			{"apns-expiration", "1800003600"},
-			{"apns-collapse-id", "order-17"},
+			{Name: "authorization", Value: s.providerToken(s.shop, s.clock)},
+			{Name: "apns-id", Value: "123e4567-e89b-12d3-a456-426655440000"},
+			{Name: "apns-topic", Value: "com.example.shop"},
+			{Name: "apns-push-type", Value: "alert"},
+			{Name: "apns-priority", Value: "10"},
+			{Name: "apns-expiration", Value: "1800003600"},
+			{Name: "apns-collapse-id", Value: "order-17"},
 		},
 		Body: []byte(`{"aps":{"alert":{"title":"t","body":"b"},"badge":1},"pf_id":"n1"}`),
 	}
@@ -161,7 +161,7 @@ func set(pairs ...string) func(*stand, *Request) {
 			}
 			r.Fields = kept
 			if pairs[i+1] != "" {
-				r.Fields = append(r.Fields, Field{pairs[i], pairs[i+1]})
+				r.Fields = append(r.Fields, Field{Name: pairs[i], Value: pairs[i+1]})
 			}
 		}
 	}

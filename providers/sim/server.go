@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/pushfleet/pushfleet/providers/sim/engine"
 )
 
 // Server is a running simulator. Its methods are safe for concurrent use.
@@ -18,7 +20,8 @@ type Server struct {
 	options Options
 	policy  *policy
 	ca      *authority
-	engine  *frameEngine
+	engine  *engine.Engine
+	dials   *dials
 	admin   *http.Server
 
 	mu       sync.Mutex
@@ -48,7 +51,8 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("making the simulator: %w", err)
 	}
 	s := &Server{options: o, ca: ca, policy: newPolicy(&o)}
-	s.engine = newFrameEngine(s.policy, ca.server, o.MaxConcurrentStreams)
+	s.dials = newDials(s.policy.fate)
+	s.engine = engine.New(engine.Options{Certificate: ca.server, Now: s.policy.clock.Now, HTTP2Only: http2Only})
 	s.rescheduled = make(chan struct{}, 1)
 	s.life, s.end = context.WithCancel(context.Background())
 	if err := s.Schedule(o.Schedule...); err != nil {
@@ -87,7 +91,8 @@ func (s *Server) Serve(l net.Listener) error { return s.ServeFor(Nobody, l) }
 // stands for those of all.
 func (s *Server) ServeFor(p Provider, l net.Listener) error {
 	s.note(l)
-	if err := s.engine.serve(l, p); !errors.Is(err, http.ErrServerClosed) {
+	open := func(c engine.Client) engine.Session { return s.open(p, c) }
+	if err := s.engine.Serve(l, open); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -211,7 +216,7 @@ func (s *Server) RevokeAccessTokens() { s.policy.oauth.revoke() }
 // Shutdown stops listening, lets the requests in flight be answered until ctx
 // ends, and then closes as Close does.
 func (s *Server) Shutdown(ctx context.Context) error {
-	err := errors.Join(s.engine.shutdown(ctx), s.admin.Shutdown(ctx))
+	err := errors.Join(s.engine.Shutdown(ctx), s.admin.Shutdown(ctx))
 	if e := s.Close(); err == nil {
 		err = e
 	}
@@ -224,7 +229,7 @@ func (s *Server) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
-	err := errors.Join(s.engine.close(), s.admin.Close())
+	err := errors.Join(s.engine.Close(), s.admin.Close())
 	s.serving.Wait()
 	if err != nil {
 		return fmt.Errorf("closing the simulator: %w", err)

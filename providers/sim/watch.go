@@ -13,7 +13,7 @@ type Arrival struct {
 	What     Arrived
 	Key      uint64   // of the Ledger's entry; 0 without pf_id
 	Conn     uint64   // from 1, in the order of arrival
-	Remote   net.Addr // of the client; nil outside of an engine
+	Remote   net.Addr // of the client; nil without a connection
 	Stream   uint32   // 0 with HTTP/1.1
 	Provider Provider
 	Reply    Reply // NoReply where there is none, and never will be

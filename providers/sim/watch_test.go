@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/pushfleet/pushfleet/providers/sim/wiretest"
 )
 
 // An observer sees each push once as it is decided, with the address it came
@@ -30,19 +32,19 @@ func TestWatch(t *testing.T) {
 			return len(seen) >= n
 		}
 	}
-	w.push(`{"pf_id":"n1"}`)
-	w.push(`{"pf_id":"n2"}`)
-	w.flush()
+	w.Push(`{"pf_id":"n1"}`)
+	w.Push(`{"pf_id":"n2"}`)
+	w.Flush()
 	await(t, "two decisions", count(2))
-	w.must(w.server.Command(Command{Do: "drain", Unprocessed: 1}))
-	w.until(of[*http2.GoAwayFrame])
+	w.Must(w.server.Command(Command{Do: "drain", Unprocessed: 1}))
+	w.Until(wiretest.Of[*http2.GoAwayFrame])
 	await(t, "the second to be taken back", count(3))
-	w.must(w.conn.Close())
+	w.Must(w.Conn.Close())
 	await(t, "the loss of the other answer", count(4))
 
 	mu.Lock()
 	defer mu.Unlock()
-	from := w.conn.LocalAddr().String()
+	from := w.Conn.LocalAddr().String()
 	for i, want := range []struct {
 		what   Arrived
 		stream uint32
@@ -66,9 +68,9 @@ func TestWatch(t *testing.T) {
 
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(liveness); !is(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(wiretest.Liveness); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", liveness, what)
+			t.Fatalf("waited %v for %s", wiretest.Liveness, what)
 		}
 	}
 }

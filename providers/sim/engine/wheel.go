@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"encoding/binary"
@@ -13,8 +13,8 @@ const (
 	wheelTicks = 8192 // about four seconds
 )
 
-// batch is encoded answers that go out together, and what they are in the
-// ledger.
+// batch is encoded answers that go out together, and what their session knows
+// them by.
 type batch struct {
 	frames []byte
 	owed   []owed // one per answer that is complete with these frames
@@ -22,8 +22,8 @@ type batch struct {
 
 // owed is an answer that has been decided and is not out yet.
 type owed struct {
-	decision
-	stream uint32
+	receipt Receipt
+	stream  uint32
 }
 
 // frameLength is that of the whole frame at the beginning of p.

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
+
+	"github.com/pushfleet/pushfleet/providers/sim/wiretest"
 )
 
 // burst is requests that were encoded before, to be sent again and again with
@@ -23,62 +24,57 @@ type burst struct {
 // newBurst encodes n pushes to one device. Ids and path are not put into the
 // header table, as a sender does it.
 func newBurst(w *wire, n int) *burst {
-	stand := newStand(w.t, nil)
+	stand := newStand(w.T, nil)
 	stand.clock = time.Now()
 	push := stand.push()
 	b := &burst{w: w, in: make([]byte, 64<<10)}
 	encode := func(id uint32) {
-		w.block.Reset()
-		field := func(name, value string, changes bool) {
-			w.must(w.enc.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: changes}))
+		fields := header(push)
+		for i, f := range fields {
+			fields[i].Sensitive = f.Name == ":path" || f.Name == "apns-id" || f.Name == "apns-expiration"
 		}
-		field(":method", "POST", false)
-		field(":scheme", "https", false)
-		field(":path", push.Path, true)
-		for _, f := range push.Fields {
-			field(f.Name, f.Value, f.Name == "apns-id" || f.Name == "apns-expiration")
-		}
-		b.numbers = append(b.numbers, w.out.Len()+5)
-		w.must(w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block.Bytes(), EndHeaders: true}))
-		b.numbers = append(b.numbers, w.out.Len()+5)
-		w.must(w.WriteData(id, true, push.Body))
+		b.numbers = append(b.numbers, w.Out.Len()+5)
+		w.Must(w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.Block(fields...), EndHeaders: true}))
+		b.numbers = append(b.numbers, w.Out.Len()+5)
+		w.Must(w.WriteData(id, true, push.Body))
 	}
 	encode(1) // fills the header table
-	w.flush()
-	w.until(ended(1))
-	b.numbers, w.id = nil, 3
+	w.Flush()
+	w.Until(wiretest.Ended(1))
+	b.numbers, w.ID = nil, 3
 	for range n {
-		encode(w.id)
+		encode(w.ID)
 	}
-	b.frames = bytes.Clone(w.out.Bytes())
-	w.out.Reset()
+	b.frames = bytes.Clone(w.Out.Bytes())
+	w.Out.Reset()
 	return b
 }
 
 // send sends them all and waits for their answers.
 func (b *burst) send() {
 	for i := 0; i < len(b.numbers); i += 2 {
-		binary.BigEndian.PutUint32(b.frames[b.numbers[i]:], b.w.id)
-		binary.BigEndian.PutUint32(b.frames[b.numbers[i+1]:], b.w.id)
-		b.w.id += 2
+		binary.BigEndian.PutUint32(b.frames[b.numbers[i]:], b.w.ID)
+		binary.BigEndian.PutUint32(b.frames[b.numbers[i+1]:], b.w.ID)
+		b.w.ID += 2
 	}
-	_, err := b.w.conn.Write(b.frames)
-	b.w.must(err)
-	b.w.must(b.w.conn.SetReadDeadline(time.Now().Add(liveness)))
+	_, err := b.w.Conn.Write(b.frames)
+	b.w.Must(err)
+	b.w.Must(b.w.Conn.SetReadDeadline(time.Now().Add(wiretest.Liveness)))
 	have := 0
 	for left := len(b.numbers) / 2; left > 0; {
-		n, err := b.w.conn.Read(b.in[have:])
-		b.w.must(err)
+		n, err := b.w.Conn.Read(b.in[have:])
+		b.w.Must(err)
 		have += n
 		at := 0
-		for have-at >= headerSize {
+		const header = 9 // of every frame
+		for have-at >= header {
 			h := b.in[at:]
-			length := headerSize + (int(h[0])<<16 | int(h[1])<<8 | int(h[2]))
+			length := header + (int(h[0])<<16 | int(h[1])<<8 | int(h[2]))
 			if have-at < length {
 				break
 			}
 			if kind := http2.FrameType(h[3]); kind == http2.FrameGoAway || kind == http2.FrameRSTStream {
-				b.w.t.Fatalf("the server answered with %v", kind)
+				b.w.T.Fatalf("the server answered with %v", kind)
 			} else if http2.Flags(h[4]).Has(http2.FlagDataEndStream) && kind != http2.FrameSettings {
 				left--
 			}

@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"encoding/binary"
@@ -15,7 +15,6 @@ const (
 	forgottenKept   = 1024
 	maxFrameAllowed = 1<<24 - 1
 	dependsOnItself = "a stream that depends on itself"
-	didComplain     = "protocol_error" // Event.Do
 )
 
 // broken ends a connection whose client does not keep to the protocol.
@@ -60,7 +59,7 @@ const (
 	streamForgotten                    // closed by us before its request was complete: the rest is ignored
 )
 
-func (c *frameConn) state(id uint32) streamState {
+func (c *Conn) state(id uint32) streamState {
 	c.mu.Lock()
 	late := c.leaving && id > c.kept
 	c.mu.Unlock()
@@ -74,7 +73,7 @@ func (c *frameConn) state(id uint32) streamState {
 }
 
 // forget makes what still comes of a request ignored.
-func (c *frameConn) forget(id uint32) {
+func (c *Conn) forget(id uint32) {
 	if len(c.forgotten) < forgottenKept {
 		c.forgotten = append(c.forgotten, id)
 	} else {
@@ -86,7 +85,7 @@ func (c *frameConn) forget(id uint32) {
 // breach resets a stream because of what the client did with it. A request
 // that is not complete counts as never received; of one that has been decided
 // the answer is dropped.
-func (c *frameConn) breach(id uint32, code http2.ErrCode, why string) error {
+func (c *Conn) breach(id uint32, code http2.ErrCode, why string) error {
 	s := c.streams[id]
 	if s != nil {
 		delete(c.streams, id)
@@ -105,29 +104,32 @@ func (c *frameConn) breach(id uint32, code http2.ErrCode, why string) error {
 	}
 	delete(c.updates, id)
 	c.out.frames = appendReset(c.out.frames, id, code)
-	c.complain(id, code, why)
+	c.session.Complained(id, errPeer{code, why}.Error())
 	return nil
-}
-
-// complain writes down what a client did wrong; stream is 0 for the whole
-// connection. It is called with mu held.
-func (c *frameConn) complain(stream uint32, code http2.ErrCode, why string) {
-	c.engine.policy.events.add(Event{
-		Provider: c.provider.String(), Conn: c.memory.id, Stream: stream, Do: didComplain, By: byValidation, Detail: code.String() + ": " + why,
-	})
 }
 
 // reading ends the connection of a client that makes us write on and on, and
 // reads nothing. It is called with mu held.
-func (c *frameConn) reading() error {
+func (c *Conn) reading() error {
 	if len(c.out.frames) > outLimit {
 		return errPeer{http2.ErrCodeEnhanceYourCalm, "nothing is read"}
 	}
 	return nil
 }
 
+// pinged reports whether a PING of the client is to be answered.
+func (c *Conn) pinged() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deaf {
+		return false
+	}
+	c.session.Pinged(Held{c})
+	return true
+}
+
 // acknowledge answers PING and SETTINGS.
-func (c *frameConn) acknowledge(kind http2.FrameType, ack http2.Flags, payload []byte) error {
+func (c *Conn) acknowledge(kind http2.FrameType, ack http2.Flags, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.reading(); err != nil {
@@ -141,7 +143,7 @@ func (c *frameConn) acknowledge(kind http2.FrameType, ack http2.Flags, payload [
 func dependsOn(p []byte) uint32 { return binary.BigEndian.Uint32(p) & maxWindow }
 
 // priority is not followed, only checked.
-func (c *frameConn) priority(f *frame) error {
+func (c *Conn) priority(f *frame) error {
 	code, why := http2.ErrCodeProtocol, dependsOnItself
 	switch {
 	case len(f.payload) != priorityLength:
@@ -155,7 +157,7 @@ func (c *frameConn) priority(f *frame) error {
 	return c.breach(f.stream, code, why)
 }
 
-func (c *frameConn) settings(f *frame) error {
+func (c *Conn) settings(f *frame) error {
 	if f.flags.Has(http2.FlagSettingsAck) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -183,7 +185,7 @@ func (c *frameConn) settings(f *frame) error {
 	return c.acknowledge(http2.FrameSettings, http2.FlagSettingsAck, nil)
 }
 
-func (c *frameConn) setInitial(value uint32) error {
+func (c *Conn) setInitial(value uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.initial = int64(value)
@@ -197,7 +199,7 @@ func (c *frameConn) setInitial(value uint32) error {
 	return nil
 }
 
-func (c *frameConn) windowUpdate(f *frame) error {
+func (c *Conn) windowUpdate(f *frame) error {
 	n := int64(binary.BigEndian.Uint32(f.payload) & maxWindow)
 	if f.stream == 0 {
 		c.mu.Lock()
@@ -225,7 +227,7 @@ func (c *frameConn) windowUpdate(f *frame) error {
 
 // widen adds to the window of a stream, and reports whether it overflows. What
 // has its answer, or none to come, needs no window.
-func (c *frameConn) widen(id uint32, n int64, open bool) (over bool) {
+func (c *Conn) widen(id uint32, n int64, open bool) (over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !open && c.waitingFor(id) < 0 {

@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func FuzzFrames(f *testing.F) {
 	framer.AllowIllegalWrites = true
 	head := func(id uint32, end bool, more ...string) {
 		block.Reset()
-		for i, list := 0, append([]string{":method", "POST", ":scheme", "https", ":path", "/3/device/" + goodToken}, more...); i < len(list); i += 2 {
+		for i, list := 0, append([]string{":method", "POST", ":scheme", "https", ":path", devicePath}, more...); i < len(list); i += 2 {
 			if err := enc.WriteField(hpack.HeaderField{Name: list[i], Value: list[i+1]}); err != nil {
 				f.Fatal(err)
 			}
@@ -55,18 +55,11 @@ func FuzzFrames(f *testing.F) {
 	head(5, false)
 	seed(2, framer.WriteDataPadded(3, true, body, make([]byte, 3)), framer.WriteRSTStream(3, 0), framer.WriteData(1, true, body), framer.WriteRSTStream(1, 0))
 	f.Fuzz(func(t *testing.T, latency uint8, in []byte) {
-		s, err := New(Options{MaxConcurrentStreams: 2, Faults: RouteSet{APNS: Faults{Latency: time.Duration(latency%3) * 3 * time.Second}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
+		h := &host{streams: 2, latency: time.Duration(latency%3) * 3 * time.Second}
 		client, server := net.Pipe()
 		defer func() { _ = client.Close() }() // nobody reads there
-		c := newFrameConn(s.engine, nil, newReadAhead(server), NewConn(), Nobody)
+		c := newConn(&guest{host: h}, time.Now, nil, newReadAhead(server))
+		var err error
 		for err == nil && len(in) >= headerSize {
 			n := min(int(in[0])<<16|int(in[1])<<8|int(in[2]), maxFrame, len(in)-headerSize)
 			err = c.frame(&frame{
@@ -78,14 +71,15 @@ func FuzzFrames(f *testing.F) {
 		c.account(t)
 		c.settle()
 		c.fail()
-		if got := s.Ledger().Totals(); got.Answered != 0 || got.Dropped != got.Received {
-			t.Errorf("got %+v, want everything dropped that was decided: nothing was written", got)
+		if received, dropped, _ := h.counts(); dropped != received {
+			t.Errorf("%d dropped of %d, want everything dropped that was decided: nothing was written", dropped, received)
 		}
 	})
 }
 
-// account compares the number of open streams with what they wait for.
-func (c *frameConn) account(t *testing.T) {
+// account compares the number of open streams with what they wait for, and with
+// the windows that are kept.
+func (c *Conn) account(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,5 +89,10 @@ func (c *frameConn) account(t *testing.T) {
 	}
 	if c.open != waiting || c.open > c.limit {
 		t.Fatalf("%d streams are open, %d wait, the limit is %d", c.open, waiting, c.limit)
+	}
+	for id := range c.updates {
+		if c.streams[id] == nil && c.waitingFor(id) < 0 {
+			t.Fatalf("stream %d has a window, and needs none", id)
+		}
 	}
 }

@@ -1,13 +1,14 @@
-package sim
+package engine
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
-	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,45 +17,43 @@ import (
 
 const handshakeTime = 10 * time.Second
 
-// frameEngine is an HTTP/2 server on the level of frames: one reader and one
+// Engine is an HTTP/2 server on the level of frames: one reader and one
 // writer per connection, nothing per request. What does not speak HTTP/2 it
 // leaves to net/http.
-type frameEngine struct {
-	policy *policy
+type Engine struct {
+	now    func() time.Time
 	tls    *tls.Config
-	limit  int // concurrent streams of a connection
-	http1  *http1Engine
+	http1  *http1Server
 	others *handedOver
 
 	mu        sync.Mutex
 	closed    bool
 	listeners map[net.Listener]struct{}
-	conns     map[*frameConn]struct{}
+	conns     map[*Conn]struct{}
 	raw       map[net.Conn]struct{} // before and during the handshake
 	accepted  uint64
-	peers     map[netip.Addr]*peer
-	all       peer // stands for every address
 
 	wg sync.WaitGroup // every connection; Add under mu while not closed
 }
 
-func newFrameEngine(p *policy, certificate tls.Certificate, streams int) *frameEngine {
-	e := &frameEngine{
-		policy: p, limit: streams, http1: newHTTP1Engine(p),
+// New makes an engine, which has to be closed.
+func New(o Options) *Engine {
+	e := &Engine{
+		now: o.Now, http1: newHTTP1Server(&o),
 		tls: &tls.Config{
-			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{http2.NextProtoTLS, "http/1.1"},
+			Certificates: []tls.Certificate{o.Certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{http2.NextProtoTLS, "http/1.1"},
 		},
-		others:    &handedOver{conns: make(chan net.Conn), done: make(chan struct{})},
-		listeners: map[net.Listener]struct{}{}, conns: map[*frameConn]struct{}{}, raw: map[net.Conn]struct{}{},
-		peers: map[netip.Addr]*peer{},
+		others:    &handedOver{conns: make(chan *http1Conn), done: make(chan struct{})},
+		listeners: map[net.Listener]struct{}{}, conns: map[*Conn]struct{}{}, raw: map[net.Conn]struct{}{},
 	}
 	e.wg.Go(func() { _ = e.http1.server.Serve(e.others) })
 	return e
 }
 
-// serve accepts connections, of one provider's clients or of all, until the
-// engine is closed.
-func (e *frameEngine) serve(l net.Listener, p Provider) error {
+// Serve accepts connections until the engine is closed; then it returns
+// http.ErrServerClosed. open says who looks after one, or nil: then it is
+// reset. It is called for one connection of the listener at a time.
+func (e *Engine) Serve(l net.Listener, open func(Client) Session) error {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
@@ -73,31 +72,39 @@ func (e *frameEngine) serve(l net.Listener, p Provider) error {
 			}
 			return fmt.Errorf("accepting: %w", err)
 		}
-		if !e.start(c, p) {
+		if !e.start(c, open) {
 			return errors.Join(http.ErrServerClosed, c.Close())
 		}
 	}
 }
 
-// start looks after a new connection in the background.
-func (e *frameEngine) start(c net.Conn, p Provider) bool {
+// start looks after a new connection in the background. It reports false when
+// the engine is closed.
+func (e *Engine) start(c net.Conn, open func(Client) Session) bool {
+	e.mu.Lock()
+	closed := e.closed
+	e.accepted++
+	client := Client{e.accepted, c.RemoteAddr()}
+	e.mu.Unlock()
+	if closed {
+		return false
+	}
+	s := open(client)
+	if s == nil {
+		reset(c)
+		return true
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return false
 	}
-	e.accepted++
-	memory := NewConn()
-	memory.id, memory.address, memory.remote = e.accepted, addressOf(c), c.RemoteAddr()
-	if e.turnAway(c, memory, p) {
-		return true
-	}
 	e.raw[c] = struct{}{}
-	e.wg.Go(func() { e.accept(c, memory, p) })
+	e.wg.Go(func() { e.accept(c, s) })
 	return true
 }
 
-func (e *frameEngine) accept(c net.Conn, memory *Conn, p Provider) {
+func (e *Engine) accept(c net.Conn, s Session) {
 	socket := newReadAhead(c)
 	secure := tls.Server(socket, e.tls)
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
@@ -111,11 +118,11 @@ func (e *frameEngine) accept(c net.Conn, memory *Conn, p Provider) {
 		}
 		if err == nil && version != http2.NextProtoTLS {
 			e.forget(c)
-			e.others.hand(&http1Conn{secure, memory, first})
+			e.others.hand(&http1Conn{secure, s, first})
 			return
 		}
 	}
-	fc := newFrameConn(e, secure, socket, memory, p)
+	fc := newConn(s, e.now, secure, socket)
 	fc.to = copy(fc.in, first)
 	e.mu.Lock()
 	delete(e.raw, c)
@@ -134,53 +141,50 @@ func (e *frameEngine) accept(c net.Conn, memory *Conn, p Provider) {
 	delete(e.conns, fc)
 }
 
-func (e *frameEngine) forget(c net.Conn) {
+func (e *Engine) forget(c net.Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.raw, c)
 }
 
 // stop closes the listeners, and returns the connections.
-func (e *frameEngine) stop() []*frameConn {
+func (e *Engine) stop() []*Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
 	for l := range e.listeners {
-		_ = l.Close() // serve reports what matters
+		_ = l.Close() // Serve reports what matters
 	}
-	var open []*frameConn
-	for c := range e.conns {
-		open = append(open, c)
-	}
-	return open
+	return slices.Collect(maps.Keys(e.conns))
 }
 
-// each calls f for the open connections of a provider's clients (Nobody: all)
-// with a number (0: all), and returns how many there are.
-func (e *frameEngine) each(p Provider, id uint64, f func(*frameConn)) int {
+// open lists the connections.
+func (e *Engine) open() []*Conn {
 	e.mu.Lock()
-	var found []*frameConn
-	for c := range e.conns {
-		if id == 0 || c.memory.id == id {
-			found = append(found, c)
-		}
-	}
-	e.mu.Unlock()
-	n := 0
-	for _, c := range found {
-		c.mu.Lock()
-		ok := p == Nobody || c.provider == p
-		c.mu.Unlock()
-		if ok {
-			n++
-			f(c)
-		}
-	}
-	return n
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.conns))
 }
 
-// shutdown sends GOAWAY to all, and waits for their last answers to be written.
-func (e *frameEngine) shutdown(ctx context.Context) error {
+// Sessions lists those of the open connections that speak HTTP/2.
+func (e *Engine) Sessions() []Session {
+	var all []Session
+	for _, c := range e.open() {
+		all = append(all, c.session)
+	}
+	return all
+}
+
+// Wake has every connection look what there is to do: for sessions whose answer
+// to Idle has changed.
+func (e *Engine) Wake() {
+	for _, c := range e.open() {
+		c.Wake()
+	}
+}
+
+// Shutdown sends GOAWAY to all, and waits for their last answers to be written,
+// at most until ctx ends.
+func (e *Engine) Shutdown(ctx context.Context) error {
 	open := e.stop()
 	for _, c := range open {
 		c.goAway()
@@ -195,8 +199,9 @@ func (e *frameEngine) shutdown(ctx context.Context) error {
 	return e.http1.shutdown(ctx)
 }
 
-// close drops everything and waits until nothing runs any more.
-func (e *frameEngine) close() error {
+// Close drops everything and waits until nothing runs any more. It may be
+// called twice.
+func (e *Engine) Close() error {
 	for _, c := range e.stop() {
 		c.fail()
 	}
@@ -212,12 +217,12 @@ func (e *frameEngine) close() error {
 
 // handedOver is the listener through which net/http gets its connections.
 type handedOver struct {
-	conns chan net.Conn // never closed
+	conns chan *http1Conn // never closed
 	done  chan struct{}
 	once  sync.Once
 }
 
-func (h *handedOver) hand(c net.Conn) {
+func (h *handedOver) hand(c *http1Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.done:

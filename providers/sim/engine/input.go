@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"bufio"
@@ -61,7 +61,7 @@ func opening(c net.Conn) (version string, first []byte, err error) {
 }
 
 // read takes frames until the connection ends.
-func (c *frameConn) read() error {
+func (c *Conn) read() error {
 	if err := c.await(len(http2.ClientPreface)); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *frameConn) read() error {
 
 // await reads until n bytes are there to be looked at, at c.from. It is the
 // only one that moves what was read.
-func (c *frameConn) await(n int) error {
+func (c *Conn) await(n int) error {
 	for c.to-c.from < n {
 		c.to = copy(c.in, c.in[c.from:c.to])
 		c.from, c.came = 0, time.Time{}
@@ -112,12 +112,11 @@ func (c *frameConn) await(n int) error {
 	return nil
 }
 
-// simulated is the time at which the present request came, or a little later;
-// came is the same by the real clock. They are asked once for all requests that
-// came together.
-func (c *frameConn) simulated() time.Time {
+// arrived is when the present request came, or a little later; came is the same
+// by the real clock. They are asked once for all requests that came together.
+func (c *Conn) arrived() time.Time {
 	if c.came.IsZero() {
-		c.came, c.clock = time.Now(), c.engine.policy.clock.Now()
+		c.came, c.clock = time.Now(), c.now()
 	}
 	return c.clock
 }

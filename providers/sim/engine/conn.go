@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"crypto/tls"
@@ -25,20 +25,20 @@ const (
 	leaveTime      = 30 * time.Second // from GOAWAY to the end, at most
 )
 
-// frameConn is one HTTP/2 connection. Its reader takes requests apart and asks
-// the policy; answers are encoded at once, into the buffer of the time at which
+// Conn is one HTTP/2 connection. Its reader takes requests apart and asks its
+// session; answers are encoded at once, into the buffer of the time at which
 // they are due, and its writer sends whatever is due in one piece.
-type frameConn struct {
-	engine *frameEngine
-	conn   *tls.Conn
-	socket *readAhead // below conn
-	memory *Conn
+type Conn struct {
+	session Session
+	now     func() time.Time // what requests are told they came at
+	conn    *tls.Conn
+	socket  *readAhead // below conn
 
 	// Only the reader touches these.
 	in        []byte // what was read; from here to there is not looked at yet
 	from, to  int
 	came      time.Time // when it was read; zero until somebody asks
-	clock     time.Time // the same by the simulated clock
+	clock     time.Time // the same by now
 	hpack     *hpackDecoder
 	streams   map[uint32]*stream // whose request is not complete
 	free      []*stream
@@ -48,19 +48,17 @@ type frameConn struct {
 	blockSelf bool     // its HEADERS made the stream depend on itself
 	forgotten []uint32 // streams that we closed before their request was complete; the newest of them
 	forgets   int      // how many there have been
-	ans       Answer
-	consumed  int // bytes since the last WINDOW_UPDATE of the connection
+	consumed  int      // bytes since the last WINDOW_UPDATE of the connection
 
 	wake chan struct{} // capacity 1: there is something to write
 	idle chan struct{} // closed when no answer is missing after goAway, or at the end
 
 	ended chan struct{} // closed at the end
 
-	warning, stalled atomic.Bool // hints of farewell, and of stallFor and failed, for the reader
+	stalled atomic.Bool // a hint of stallFor and failed, for the reader
 
 	mu       sync.Mutex
-	provider Provider // Nobody until the first request tells
-	out      batch    // due now
+	out      batch // due now
 	wheel    wheel
 	waiting  []waitingAnswer
 	open     int                 // streams without a complete answer
@@ -74,24 +72,18 @@ type frameConn struct {
 	idleOnce bool
 	failed   bool
 
-	limit   int  // of streams, as last told
-	unacked int  // SETTINGS of ours
-	alone   bool // one stream until authenticated
-	slow    bool // one stream until the next acceptance
+	limit   int // of streams, as last told
+	unacked int // SETTINGS of ours
 
-	leaving  bool      // after GOAWAY
-	closing  bool      // and the connection ends once all is answered,
-	abrupt   bool      // or even before that,
-	leaveBy  time.Time // or then
-	kept     uint32    // the last stream that GOAWAY said is processed
-	settled  uint32    // the newest stream whose decision stands: its answer was written, or given up
-	farewell *orderedAct
+	leaving bool      // after GOAWAY
+	closing bool      // and the connection ends once all is answered,
+	abrupt  bool      // or even before that,
+	leaveBy time.Time // or then
+	kept    uint32    // the last stream that GOAWAY said is processed
+	settled uint32    // the newest stream whose decision stands: its answer was written, or given up
 
 	mute, deaf bool
 	stallFor   time.Duration
-	pings      window
-	idleAt     uint32 // last, when it was found idle; never a client's id at first
-	idleSince  time.Time
 }
 
 // stream is a request on its way in.
@@ -108,16 +100,15 @@ type stream struct {
 	fault     string // why the header is malformed; empty: it is not
 }
 
-func newFrameConn(e *frameEngine, c *tls.Conn, socket *readAhead, memory *Conn, p Provider) *frameConn {
-	fc := &frameConn{
-		engine: e, conn: c, socket: socket, memory: memory, provider: p,
+func newConn(s Session, now func() time.Time, c *tls.Conn, socket *readAhead) *Conn {
+	fc := &Conn{
+		session: s, now: now, conn: c, socket: socket,
 		in: make([]byte, readSize), hpack: newHPACKDecoder(), streams: map[uint32]*stream{},
 		wake: make(chan struct{}, 1), idle: make(chan struct{}), ended: make(chan struct{}),
 		window: firstWindow, initial: firstWindow, updates: map[uint32]int64{},
 	}
-	fc.alone = e.policy.rules.Load().OneStream && p != FCM
-	socket.dry = fc.signal // nothing more to read at once: let the answers go
-	fc.limit, fc.unacked, fc.idleAt = fc.granted(), 1, maxWindow+1
+	socket.dry = fc.Wake // nothing more to read at once: let the answers go
+	fc.limit, fc.unacked = s.Begin(fc), 1
 	fc.out.frames = appendSettings(fc.out.frames, fc.limit)
 	return fc
 }
@@ -131,7 +122,7 @@ type errPeer struct {
 func (e errPeer) Error() string { return e.code.String() + ": " + e.why }
 
 // run looks after the connection until it ends.
-func (c *frameConn) run() {
+func (c *Conn) run() {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
 	err := c.read()
@@ -139,7 +130,7 @@ func (c *frameConn) run() {
 	if errors.As(err, &peer) {
 		c.mu.Lock()
 		c.out.frames = appendGoAway(c.out.frames, c.last, peer.code, peer.why)
-		c.complain(0, peer.code, peer.why)
+		c.session.Complained(0, peer.Error())
 		c.mu.Unlock()
 		c.flushLast()
 		c.drain()
@@ -151,8 +142,8 @@ func (c *frameConn) run() {
 
 // flushLast waits until the writer has sent what is due, or failed to; a write
 // has its own deadline.
-func (c *frameConn) flushLast() {
-	c.signal()
+func (c *Conn) flushLast() {
+	c.Wake()
 	for {
 		c.mu.Lock()
 		done := len(c.out.frames) == 0 && !c.writing || c.failed || c.bidden
@@ -166,7 +157,7 @@ func (c *frameConn) flushLast() {
 
 // drain reads what the client still sends, for a while: closing a socket with
 // unread bytes resets it, and the client would not see our GOAWAY.
-func (c *frameConn) drain() {
+func (c *Conn) drain() {
 	_ = c.conn.CloseWrite() // the client may be gone
 	if c.socket.SetReadDeadline(time.Now().Add(drainTime)) == nil {
 		_, _ = io.CopyN(io.Discard, c.socket, outLimit)
@@ -174,7 +165,7 @@ func (c *frameConn) drain() {
 }
 
 // fail ends the connection at once.
-func (c *frameConn) fail() {
+func (c *Conn) fail() {
 	c.mu.Lock()
 	if !c.failed {
 		c.failed = true
@@ -183,32 +174,25 @@ func (c *frameConn) fail() {
 	}
 	c.closeIdle()
 	c.mu.Unlock()
-	c.signal()
+	c.Wake()
 	// Not the TLS connection: its Close would wait for a writer that is stuck.
 	_ = c.socket.Close()
 }
 
 // closeIdle is called with mu held.
-func (c *frameConn) closeIdle() {
+func (c *Conn) closeIdle() {
 	if !c.idleOnce {
 		c.idleOnce = true
 		close(c.idle)
 	}
 }
 
-func (c *frameConn) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (c *frameConn) goAway() {
+func (c *Conn) goAway() {
 	c.mu.Lock()
 	if !c.leaving {
 		c.leaving, c.kept = true, c.last
 		c.out.frames = appendGoAway(c.out.frames, c.last, http2.ErrCodeNo, "")
 	}
 	c.mu.Unlock()
-	c.signal()
+	c.Wake()
 }

@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import "golang.org/x/net/http2"
 
@@ -9,7 +9,7 @@ type frame struct {
 	payload []byte
 }
 
-func (c *frameConn) frame(f *frame) error {
+func (c *Conn) frame(f *frame) error {
 	if c.blockOf != 0 && (f.kind != http2.FrameContinuation || f.stream != c.blockOf) {
 		return broken("a frame within a header block")
 	}
@@ -51,7 +51,7 @@ func unpad(f *frame) ([]byte, error) {
 	return p[1 : len(p)-int(p[0])], nil
 }
 
-func (c *frameConn) headers(f *frame) error {
+func (c *Conn) headers(f *frame) error {
 	p, err := unpad(f)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *frameConn) headers(f *frame) error {
 	return c.header(f.stream, p)
 }
 
-func (c *frameConn) continuation(f *frame) error {
+func (c *Conn) continuation(f *frame) error {
 	switch {
 	case c.blockOf == 0:
 		return broken("CONTINUATION of nothing")
@@ -89,7 +89,7 @@ func (c *frameConn) continuation(f *frame) error {
 }
 
 // header takes a whole header block: of a new stream, or behind a body.
-func (c *frameConn) header(id uint32, block []byte) error {
+func (c *Conn) header(id uint32, block []byte) error {
 	s, trailers := c.streams[id], true
 	if s == nil {
 		s, trailers = c.take(id), false
@@ -111,7 +111,7 @@ func (c *frameConn) header(id uint32, block []byte) error {
 }
 
 // request starts a stream.
-func (c *frameConn) request(s *stream) error {
+func (c *Conn) request(s *stream) error {
 	id := s.id
 	if id%2 == 0 {
 		return broken("a stream with an even number")
@@ -123,7 +123,7 @@ func (c *frameConn) request(s *stream) error {
 		previous := c.last
 		c.last = id
 		if refused = c.open >= c.limit; refused {
-			c.over(id, previous)
+			c.session.Over(Held{c}, id, previous)
 		} else {
 			c.open++
 		}
@@ -153,7 +153,7 @@ func (c *frameConn) request(s *stream) error {
 }
 
 // trailers ends a request.
-func (c *frameConn) trailers(s, fields *stream) error {
+func (c *Conn) trailers(s, fields *stream) error {
 	why := fields.trailerFault()
 	if !c.blockEnd {
 		why = "a second header that does not end the request"
@@ -165,7 +165,7 @@ func (c *frameConn) trailers(s, fields *stream) error {
 }
 
 // complete takes the end of a request.
-func (c *frameConn) complete(s *stream) error {
+func (c *Conn) complete(s *stream) error {
 	if why := s.bodyFault(true); why != "" {
 		c.streams[s.id] = s
 		return c.breach(s.id, http2.ErrCodeProtocol, why)
@@ -174,25 +174,25 @@ func (c *frameConn) complete(s *stream) error {
 	return nil
 }
 
-func (c *frameConn) take(id uint32) *stream {
+func (c *Conn) take(id uint32) *stream {
 	var s *stream
 	if n := len(c.free); n > 0 {
 		s, c.free = c.free[n-1], c.free[:n-1]
 	} else {
 		s = &stream{}
 	}
-	*s = stream{id: id, body: s.body[:0], text: s.text[:0], req: Request{Fields: s.req.Fields[:0], Conn: c.memory}}
+	*s = stream{id: id, body: s.body[:0], text: s.text[:0], req: Request{Fields: s.req.Fields[:0]}}
 	return s
 }
 
 // give takes a stream's memory back. Its text is wiped: whoever kept a part of
 // a request shall not find another one's there.
-func (c *frameConn) give(s *stream) {
+func (c *Conn) give(s *stream) {
 	clear(s.text)
 	c.free = append(c.free, s)
 }
 
-func (c *frameConn) data(f *frame) error {
+func (c *Conn) data(f *frame) error {
 	p, err := unpad(f)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (c *frameConn) data(f *frame) error {
 		return c.breach(s.id, http2.ErrCodeProtocol, why)
 	}
 	if len(s.body) > bodyLimit {
-		// No provider reads this to its end. Neither do we.
+		// No client of ours has so much to say: it is not read to its end.
 		c.answer(s)
 		c.forget(f.stream)
 		return nil
@@ -223,7 +223,7 @@ func (c *frameConn) data(f *frame) error {
 	return nil
 }
 
-func (c *frameConn) strayData(id uint32) error {
+func (c *Conn) strayData(id uint32) error {
 	switch c.state(id) {
 	case streamIdle:
 		return broken("DATA on an idle stream")
@@ -234,7 +234,7 @@ func (c *frameConn) strayData(id uint32) error {
 }
 
 // reset takes back a request, or the wish for its answer.
-func (c *frameConn) reset(id uint32) error {
+func (c *Conn) reset(id uint32) error {
 	s := c.streams[id]
 	if s == nil && c.state(id) == streamIdle {
 		return broken("RST_STREAM of an idle stream")

@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"bytes"
@@ -16,35 +16,27 @@ type waitingAnswer struct {
 	head, body []byte // of the body, what has not been sent
 }
 
-// answer asks the policy and schedules what it says; then it does to the
-// connection what the policy or a rule wants done.
-func (c *frameConn) answer(s *stream) {
+// answer asks the session and schedules what it says.
+func (c *Conn) answer(s *stream) {
 	delete(c.streams, s.id)
-	s.req.Body, s.req.Stream, s.req.now = s.body, s.id, c.simulated()
-	last := c.warn(s)
-	c.engine.policy.Answer(&s.req, &c.ans)
-	act, by := c.ans.act, c.ans.by
+	s.req.Body, s.req.Stream, s.req.At = s.body, s.id, c.arrived()
+	ans := c.session.Answer(&s.req)
 	c.mu.Lock()
-	c.learn(s.req.Path)
-	if act == nil || act.Do != DoHang {
-		c.schedule(s.id, c.came)
-	} else {
+	c.session.Adjust(Held{c})
+	if ans.Never {
 		c.silence(s.id)
+	} else {
+		c.schedule(s.id, ans)
 	}
 	c.mu.Unlock()
-	if act != nil && act.Do >= DoOneStream {
-		c.do(act, by, s.id)
-	}
-	if last != nil {
-		c.do(&last.act, last.by, 0)
-	}
+	c.session.Queued(s.id)
 	c.give(s)
 }
 
 // schedule puts the answer where it waits for its time. It is called with mu
 // held.
-func (c *frameConn) schedule(id uint32, now time.Time) {
-	o := owed{c.ans.decided, id}
+func (c *Conn) schedule(id uint32, ans *Answer) {
+	o := owed{ans.Receipt, id}
 	switch {
 	case c.leaving && id > c.kept:
 		c.open--
@@ -56,9 +48,9 @@ func (c *frameConn) schedule(id uint32, now time.Time) {
 		return
 	}
 	to, later := &c.out, false
-	fits := int64(len(c.ans.Body)) <= min(c.window, c.initial+c.updates[id])
-	if fits && c.ans.Latency > 0 {
-		if slot := c.wheel.slot(now, c.ans.Latency); slot != nil {
+	fits := int64(len(ans.Body)) <= min(c.window, c.initial+c.updates[id])
+	if fits && ans.Latency > 0 {
+		if slot := c.wheel.slot(c.came, ans.Latency); slot != nil {
 			to, later = slot, true
 		} else {
 			fits = false
@@ -66,12 +58,12 @@ func (c *frameConn) schedule(id uint32, now time.Time) {
 	}
 	if !fits {
 		c.waiting = append(c.waiting, waitingAnswer{
-			due: now.Add(c.ans.Latency), owed: o, head: appendHeaders(nil, id, &c.ans), body: bytes.Clone(c.ans.Body),
+			due: c.came.Add(ans.Latency), owed: o, head: appendHeaders(nil, id, ans), body: bytes.Clone(ans.Body),
 		})
 		return
 	}
-	to.frames = appendHeaders(to.frames, id, &c.ans)
-	c.sendBody(&to.frames, id, c.ans.Body)
+	to.frames = appendHeaders(to.frames, id, ans)
+	c.sendBody(&to.frames, id, ans.Body)
 	to.owed = append(to.owed, o)
 	if !later {
 		c.open--
@@ -80,7 +72,7 @@ func (c *frameConn) schedule(id uint32, now time.Time) {
 
 // sendBody appends as much of a body as the client's windows allow, and
 // returns the rest. It is called with mu held.
-func (c *frameConn) sendBody(to *[]byte, id uint32, body []byte) []byte {
+func (c *Conn) sendBody(to *[]byte, id uint32, body []byte) []byte {
 	for len(body) > 0 {
 		n := min(int64(len(body)), maxFrame, c.window, c.initial+c.updates[id])
 		if n <= 0 {
@@ -103,14 +95,14 @@ func (c *frameConn) sendBody(to *[]byte, id uint32, body []byte) []byte {
 }
 
 // waitingFor finds a stream's waiting answer, or -1. It is called with mu held.
-func (c *frameConn) waitingFor(id uint32) int {
+func (c *Conn) waitingFor(id uint32) int {
 	return slices.IndexFunc(c.waiting, func(w waitingAnswer) bool { return w.owed.stream == id })
 }
 
 // sendWaiting sends of the waiting answers what may go now, and returns how
 // long it is until the next one's time; 0 when there is none. It is called
 // with mu held.
-func (c *frameConn) sendWaiting(now time.Time) (next time.Duration) {
+func (c *Conn) sendWaiting(now time.Time) (next time.Duration) {
 	kept := c.waiting[:0]
 	for _, w := range c.waiting {
 		if wait := w.due.Sub(now); wait > 0 {
@@ -133,18 +125,18 @@ func (c *frameConn) sendWaiting(now time.Time) (next time.Duration) {
 	return next
 }
 
-// drop tells the ledger of an answer that does not get out. It is called with
+// drop tells the session of an answer that does not get out. It is called with
 // mu held.
-func (c *frameConn) drop(o owed, undone bool) {
+func (c *Conn) drop(o owed, undone bool) {
 	if !undone {
 		c.settled = max(c.settled, o.stream)
 	}
-	c.engine.policy.dropped(c.memory, o.stream, o.decision, undone)
+	c.session.Dropped(o.stream, o.receipt, undone)
 }
 
 // silence leaves a stream open for ever, without an answer. It is called with
 // mu held.
-func (c *frameConn) silence(id uint32) {
+func (c *Conn) silence(id uint32) {
 	if c.silent == nil {
 		c.silent = map[uint32]struct{}{}
 	}
@@ -153,7 +145,7 @@ func (c *frameConn) silence(id uint32) {
 
 // withdraw closes a stream whose request was complete: its answer is dropped,
 // unless it is due already. It is called with mu held.
-func (c *frameConn) withdraw(id uint32) {
+func (c *Conn) withdraw(id uint32) {
 	delete(c.updates, id)
 	if _, ok := c.silent[id]; ok {
 		delete(c.silent, id)
@@ -172,7 +164,7 @@ func (c *frameConn) withdraw(id uint32) {
 
 // remove takes the answers to some streams back, of those that have not been
 // written. It is called with mu held.
-func (c *frameConn) remove(match func(stream uint32) bool, gone func(owed)) {
+func (c *Conn) remove(match func(stream uint32) bool, gone func(owed)) {
 	c.out.remove(match, gone) // their streams are closed already
 	counted := func(o owed) {
 		c.open--
@@ -189,28 +181,8 @@ func (c *frameConn) remove(match func(stream uint32) bool, gone func(owed)) {
 	})
 }
 
-// unanswered lists the streams with an answer that has not been written, in
-// ascending order. It is called with mu held.
-func (c *frameConn) unanswered() []uint32 {
-	var ids []uint32
-	note := func(all []owed) {
-		for _, o := range all {
-			ids = append(ids, o.stream)
-		}
-	}
-	note(c.out.owed)
-	for tick := c.wheel.next; tick < c.wheel.until; tick++ {
-		note(c.wheel.slots[tick%wheelTicks].owed)
-	}
-	for _, w := range c.waiting {
-		ids = append(ids, w.owed.stream)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// settle tells the ledger, at the end, what was not answered any more.
-func (c *frameConn) settle() {
+// settle tells the session, at the end, what was not answered any more.
+func (c *Conn) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(func(uint32) bool { return true }, func(o owed) { c.drop(o, false) })

@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"context"
@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// bodyLimit is far above what any provider takes: a longer body is cut here
-// and refused as too large by the policy.
+// bodyLimit is far above what a push takes: a longer body is cut here, and for
+// the session to refuse.
 const bodyLimit = 64 << 10
 
-// http1Engine serves HTTP/1.1, by net/http: Google speaks it too, and OAuth
-// clients often do. It gets its connections from the frameEngine, after their
-// handshake.
-type http1Engine struct {
-	policy    *policy
+// http1Server serves HTTP/1.1, by net/http. It gets its connections from the
+// Engine, after their handshake.
+type http1Server struct {
+	now       func() time.Time
+	only2     func(path string) string
 	server    *http.Server
 	exchanges sync.Pool          // of *exchange
 	cancel    context.CancelFunc // ends the waiting of slow answers
@@ -30,11 +30,11 @@ type http1Engine struct {
 	closed  bool
 }
 
-// http1Conn carries the policies' memory of a connection through net/http.
+// http1Conn carries the session of a connection through net/http.
 type http1Conn struct {
 	*tls.Conn
-	memory *Conn
-	first  []byte // what was read already
+	session Answers
+	first   []byte // what was read already
 }
 
 // Read implements net.Conn.
@@ -47,17 +47,16 @@ func (c *http1Conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// exchange is the memory of one request and its answer.
+// exchange is the memory of one request.
 type exchange struct {
 	req  Request
-	ans  Answer
 	body []byte
 }
 
-type connKey struct{}
+type sessionKey struct{}
 
-func newHTTP1Engine(p *policy) *http1Engine {
-	e := &http1Engine{policy: p}
+func newHTTP1Server(o *Options) *http1Server {
+	e := &http1Server{now: o.Now, only2: o.HTTP2Only}
 	e.exchanges.New = func() any { return &exchange{body: make([]byte, 0, 4<<10)} }
 	base, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
@@ -70,20 +69,16 @@ func newHTTP1Engine(p *policy) *http1Engine {
 		ErrorLog:          log.New(io.Discard, "", 0), // what clients do wrong is theirs to report
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			memory := NewConn()
-			if own, ok := c.(*http1Conn); ok {
-				memory = own.memory
-			}
-			return context.WithValue(ctx, connKey{}, memory)
+			return context.WithValue(ctx, sessionKey{}, c.(*http1Conn).session) // handedOver has no others
 		},
 	}
 	return e
 }
 
-func (e *http1Engine) shutdown(ctx context.Context) error { return e.server.Shutdown(ctx) }
+func (e *http1Server) shutdown(ctx context.Context) error { return e.server.Shutdown(ctx) }
 
 // close drops all connections and waits for the handlers to notice.
-func (e *http1Engine) close() error {
+func (e *http1Server) close() error {
 	e.cancel()
 	err := e.server.Close()
 	e.running.Lock()
@@ -95,15 +90,15 @@ func (e *http1Engine) close() error {
 	return err
 }
 
-// ServeHTTP carries one request to the policy and its answer back.
-func (e *http1Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP carries one request to its session and the answer back.
+func (e *http1Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.running.RLock()
 	defer e.running.RUnlock()
 	if e.closed {
 		panic(http.ErrAbortHandler)
 	}
-	if providerOf(r.URL.Path) == APNS {
-		http.Error(w, "APNs speaks HTTP/2 only", http.StatusHTTPVersionNotSupported)
+	if why := e.only2(r.URL.Path); why != "" {
+		http.Error(w, why, http.StatusHTTPVersionNotSupported)
 		return
 	}
 	x := e.exchanges.Get().(*exchange)
@@ -111,28 +106,16 @@ func (e *http1Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !x.read(r) {
 		panic(http.ErrAbortHandler) // the client went away in the middle
 	}
-	e.policy.Answer(&x.req, &x.ans)
-	if e.act(&x.ans); !wait(r.Context(), x.ans.Latency) {
-		if x.ans.act == nil || x.ans.act.Do != DoHang { // then it has been counted
-			e.policy.dropped(x.req.Conn, 0, x.ans.decided, false)
+	x.req.At = e.now()
+	session := r.Context().Value(sessionKey{}).(Answers)
+	ans := session.Answer(&x.req)
+	if !wait(r.Context(), ans) {
+		if !ans.Never {
+			session.Dropped(0, ans.Receipt, false)
 		}
 		panic(http.ErrAbortHandler) // returning would answer 200
 	}
-	x.write(w)
-}
-
-// act does what there is in HTTP/1.1 of an act: never answering, and ending the
-// connection instead of answering.
-func (e *http1Engine) act(ans *Answer) {
-	if ans.act == nil {
-		return
-	}
-	switch ans.act.Do {
-	case DoHang, DoMute, DoStall, DoBlackHole:
-		ans.Latency = 1<<63 - 1
-	case DoKill, DoAbandon, DoDisconnect:
-		ans.Latency = -1
-	}
+	write(w, ans)
 }
 
 // read takes a request apart. It reports false when the body broke off.
@@ -142,7 +125,6 @@ func (x *exchange) read(r *http.Request) bool {
 		return false
 	}
 	x.req = Request{Method: r.Method, Path: r.RequestURI, Fields: x.req.Fields[:0], Body: x.body}
-	x.req.Conn, _ = r.Context().Value(connKey{}).(*Conn)
 	for name, values := range r.Header {
 		name = strings.ToLower(name)
 		for _, v := range values {
@@ -152,16 +134,16 @@ func (x *exchange) read(r *http.Request) bool {
 	return true
 }
 
-func (x *exchange) write(w http.ResponseWriter) {
+func write(w http.ResponseWriter, ans *Answer) {
 	h := w.Header()
-	h["Date"] = nil // it goes by another clock; the policy's is among the fields
-	for _, f := range x.ans.Fields {
+	h["Date"] = nil // it goes by another clock; the session's, if any, is among the fields
+	for _, f := range ans.Fields {
 		// net/http may write them after the answer's memory is another one's.
 		h[http.CanonicalHeaderKey(f.Name)] = []string{strings.Clone(f.Value)}
 	}
-	w.WriteHeader(x.ans.Status)
-	if len(x.ans.Body) > 0 {
-		_, _ = w.Write(x.ans.Body) // a client that is gone reads no answer
+	w.WriteHeader(ans.Status)
+	if len(ans.Body) > 0 {
+		_, _ = w.Write(ans.Body) // a client that is gone reads no answer
 	}
 }
 
@@ -182,11 +164,17 @@ func readAll(b []byte, r io.Reader) ([]byte, error) {
 	}
 }
 
-// wait lets the latency pass. It reports false when it is negative, or when
-// nobody waits any more.
-func wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return d == 0 && ctx.Err() == nil
+// wait lets the latency pass. It reports false when there is to be no answer,
+// at once or after nobody waits any more.
+func wait(ctx context.Context, ans *Answer) bool {
+	d := ans.Latency
+	switch {
+	case ans.Cut:
+		return false
+	case ans.Never:
+		d = Forever
+	case d <= 0:
+		return ctx.Err() == nil
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,10 +1,10 @@
-package sim
+package engine
 
 import "time"
 
 // write sends what is due until the connection ends. All that has become due
 // meanwhile goes out in one write.
-func (c *frameConn) write() {
+func (c *Conn) write() {
 	var spare batch
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -36,7 +36,7 @@ func (c *frameConn) write() {
 // collect takes what is due into spare, whose memory the next will use. It
 // returns how long it is until there is more to do, 0 for never, and whether
 // the connection is at its end once spare is written.
-func (c *frameConn) collect(spare *batch) (next time.Duration, stop bool) {
+func (c *Conn) collect(spare *batch) (next time.Duration, stop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writing = false
@@ -49,7 +49,7 @@ func (c *frameConn) collect(spare *batch) (next time.Duration, stop bool) {
 	next = sooner(next, c.sendWaiting(now))
 	c.open -= n
 	if c.open == 0 {
-		next = sooner(next, c.idling())
+		next = sooner(next, c.session.Idle(Held{c}))
 	}
 	*spare, c.out = c.out, *spare
 	c.writing = len(spare.frames) > 0
@@ -75,28 +75,9 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// idling closes an idle connection to Google when its time has come, and
-// returns how long that is. It is called with mu held.
-func (c *frameConn) idling() time.Duration {
-	f := c.engine.policy.fate
-	limit := f.rules.Load().Idle
-	if limit == 0 || c.provider != FCM || c.leaving {
-		return 0
-	}
-	if c.idleAt != c.last {
-		c.idleAt, c.idleSince = c.last, f.clock.Now()
-	}
-	left := limit - f.clock.Now().Sub(c.idleSince)
-	if left <= 0 {
-		c.act(&Act{Do: DoTimedOut}, byRule, 0)
-		return 0
-	}
-	return max(f.clock.passing(left), time.Millisecond)
-}
-
-// lose tells the ledger of answers whose write failed after some bytes: those
+// lose tells the session of answers whose write failed after some bytes: those
 // that were not complete with them.
-func (c *frameConn) lose(b *batch, written int) {
+func (c *Conn) lose(b *batch, written int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := b.complete(written)
@@ -109,7 +90,7 @@ func (c *frameConn) lose(b *batch, written int) {
 
 // bye ends the connection in a way that lets the client read what was written:
 // closing a socket with unread bytes would reset it.
-func (c *frameConn) bye() {
+func (c *Conn) bye() {
 	c.mu.Lock()
 	c.bidden = true
 	failed := c.failed
