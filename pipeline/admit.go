@@ -34,11 +34,11 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 			return
 		}
 		now := time.Now()
-		n, again, why := p.admit(now, l, ds)
+		n, again, lack := p.admit(now, l, ds)
 		if n > 0 {
 			over(now)
 			if taken, err := l.provider.Submit(ctx, ds[:n], p.back); err != nil {
-				p.Gates.Answered(now, ds[taken:n])
+				tellGates(now, ds[taken:n])
 				p.giveBack(ds[taken:])
 				return
 			}
@@ -58,17 +58,17 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		}
 		p.giveBackLeaving(l)
 		switch {
-		case why == stallRoute:
+		case lack == RouteStopped:
 			starved = time.Time{}
 		case starved.IsZero():
 			starved = now
-		case now.Sub(starved) > l.gate.options.HoldAfter:
+		case now.Sub(starved) > l.gate.Patience():
 			if ds = p.holdForTokens(l, ds, now); len(ds) == 0 {
 				return
 			}
 		}
 		before := over // ended only now: in between it would seem to stand still without a reason
-		over = p.stalls.DeclareLine(now, why, l.told(), partitionsOf(nil, ds))
+		over = p.stalls.DeclareLine(now, string(lack), l.told(), partitionsOf(nil, ds))
 		before(now)
 		select {
 		case <-time.After(min(max(again.Sub(now), time.Millisecond), admitPoll)):
@@ -77,26 +77,14 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 	}
 }
 
-// Names of stalls.
-const (
-	stallRoute   = "route_paused"
-	stallRetries = "retry_budget"
-	stallDead    = "dead_letter_budget"
-)
-
 // admit says how many of ds, from the first on, may be sent now, and if none,
 // when to ask again and what it waits for.
-func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, why string) {
-	paid, again, why := l.charge.pay(now, l.gate, len(ds))
-	if paid == 0 {
-		return 0, again, why
-	}
-	n, again = l.gate.Admit(now, ds[:paid])
-	l.charge.refund(l.gate, paid-n)
+func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack Lack) {
+	ticket, n, again, lack := l.gate.Admit(now, l.charge, len(ds))
 	for _, d := range ds[:n] {
-		d.gate, d.paid, d.sentAt, d.Deadline = l.gate, l.charge, now, now.Add(p.SendDeadline)
+		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.SendDeadline)
 	}
-	return n, again, stallRoute
+	return n, again, lack
 }
 
 // hold ends deliveries that their route will not take before until, or for a
@@ -121,7 +109,7 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 	}
 	held = append(held, l.waiting.remove(bearsIt)...)
 	for i, d := range held {
-		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(l.charge.turn(l.gate, i)), Reason: string(push.RetriesWait)}
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(min(l.gate.Turn(l.charge, i), longestHold)), Reason: string(push.RetriesWait)}
 	}
 	p.answered.put(held...)
 	return stay
@@ -129,7 +117,7 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 
 // Progress is what the lines have done so far, for a Watch.
 func (p *Pipeline) Progress() []LineProgress {
-	all := make([]LineProgress, 0, len(p.routes)*int(charges))
+	all := make([]LineProgress, 0, len(p.routes)*Charges)
 	for l := range p.lines {
 		told := LineProgress{Line: l.told(), Partitions: l.waiting.progress()}
 		for _, own := range told.Partitions {

@@ -372,7 +372,7 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 func (w *world) open(t *testing.T, o pipeline.GateOptions) *pipeline.Gates {
 	t.Helper()
 	routes := []push.Route{{Platform: push.APNS, App: "shop"}, {Platform: push.FCM, App: "shop"}}
-	gates, err := pipeline.NewGates(routes, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
+	gates, err := pipeline.NewGates(routes, o, pipeline.NewGateMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,7 @@ type Delivery struct {
 	rechecked time.Time // when its user was read after it had waited; zero = as its item's
 	sentAt    time.Time // when it was handed to the provider last
 	confirmed time.Time // when its rows were read after it had waited; zero = as its item's
-	pass      uint32    // of its route's gate: what it was admitted under; 0 = was not
-	gate      *Gate     // of its route; set when it is handed to the provider
-	paid      charge    // for that
+	ticket    Ticket    // of its route's gate; set when it is handed to the provider
 	ending    Ending    // what Result means; set once it is answered
 	inWindow  bool      // holds a place of its route's window
 	abandoned bool      // has no durable end: the partition is leaving or the worker stops
@@ -45,7 +43,7 @@ type Delivery struct {
 // right before they write, and give back unsent what is lapsed, with a Result
 // of class NoAnswer: that is never an attempt.
 func (d *Delivery) Lapsed(now time.Time) bool {
-	return d.gate != nil && d.gate.Closed(now) || d.unowned(now)
+	return d.ticket.Closed(now) || d.unowned(now)
 }
 
 // unowned reports whether its partition leaves or may be another's by now. What

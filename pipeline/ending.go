@@ -22,8 +22,8 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) {
 			}
 			p.poisoned(Poisoned{First: caught, Panics: 1})
 		}
-		if d.paid == chargeLastTry && d.ending.State != push.StateDeadLettered {
-			d.gate.DeadLetters.Return(1)
+		if d.ending.State != push.StateDeadLettered {
+			d.ticket.Spare()
 		}
 	}
 }

@@ -19,9 +19,9 @@ import (
 //	 ▲                                                ▲       ▼
 //	 └── rounds of 1, 2, 4 … probes went well ──── probing ───┘ a round went badly: the pause doubles
 //
-// Every delivery that Admit lets through goes back to Answered exactly once,
-// sent or not. Nothing here asks the time, blocks or starts a goroutine, and
-// all methods may be called at once.
+// Every send that Admit lets through goes back to Answered exactly once, with
+// its Ticket, sent or not. Nothing here asks the time, blocks or starts a
+// goroutine, and all methods may be called at once.
 type Gate struct {
 	route   push.Route
 	options GateOptions
@@ -88,31 +88,43 @@ func newGate(r push.Route, o GateOptions, m gateMetrics, log *slog.Logger, now t
 		answer: newAnswerWindow(o.Window), Retries: NewBudget(o.Retries, now), DeadLetters: NewBudget(o.DeadLetters, now)}
 }
 
-// Admit says how many of ds, from the first on, may be submitted now. If not
-// all may, again is when to ask for the rest; sooner is of no use.
-func (g *Gate) Admit(now time.Time, ds []*Delivery) (n int, again time.Time) {
+// Admit says how many of n sends with the same Charge may be made now, and gives
+// the ticket that is each one's own. If none may, again is when to ask next,
+// sooner is of no use, and lack says what there is none of; if not all may, ask
+// again at once.
+func (g *Gate) Admit(now time.Time, c Charge, n int) (t Ticket, admitted int, again time.Time, lack Lack) {
+	paid, again, lack := c.pay(now, g, n)
+	if paid == 0 {
+		return Ticket{}, 0, again, lack
+	}
+	t, admitted, again = g.admit(now, paid)
+	c.refund(g, paid-admitted)
+	t.paid = c
+	return t, admitted, again, RouteStopped
+}
+
+// admit lets through what is paid for.
+func (g *Gate) admit(now time.Time, n int) (t Ticket, admitted int, again time.Time) {
 	g.mu.Lock()
 	change := g.advance(now)
 	switch g.state {
 	case gateOpen:
-		n = len(ds)
+		admitted = n
 	case gateProbing:
-		n = min(len(ds), g.probes.limit-g.probes.sent)
-		if n > 0 {
-			g.probes.sent += n
+		admitted = min(n, g.probes.limit-g.probes.sent)
+		if admitted > 0 {
+			g.probes.sent += admitted
 			g.probes.last, g.probes.unansweredBy = now, now.Add(g.options.ProbeTimeout)
 		}
 		again = now.Add(probePoll)
 	case gateClosed:
 		again = g.until
 	}
-	for _, d := range ds[:n] {
-		d.pass = g.pass
-	}
-	g.used = g.used || n > 0
+	t = Ticket{gate: g, pass: g.pass}
+	g.used = g.used || admitted > 0
 	g.mu.Unlock()
 	change.log(g.log)
-	return n, again
+	return t, admitted, again
 }
 
 // Closed reports whether nothing may be sent now. It takes no lock and costs
@@ -180,15 +192,13 @@ func (g *Gate) Hold(now time.Time) bool {
 	return g.past.within(now)+end.Sub(now) > g.options.HoldAfter
 }
 
-// answered takes back deliveries of this route that Admit let through.
-func (g *Gate) answered(now time.Time, ds []*Delivery) {
+// answered takes back sends that Admit let through.
+func (g *Gate) answered(now time.Time, answers []Answer) {
 	delivered, asked, halted, word := 0, time.Duration(0), false, ""
 	g.mu.Lock()
 	passed := g.advance(now)
-	for _, d := range ds {
-		r := &d.Result
-		current := d.pass == g.pass
-		d.pass = 0
+	for _, a := range answers {
+		r, current := a.Result, a.Ticket.pass == g.pass
 		if !r.Reached() {
 			if current && g.state == gateProbing {
 				g.probes.sent--
@@ -217,9 +227,9 @@ func (g *Gate) answered(now time.Time, ds []*Delivery) {
 	change := g.judge(now, asked, halted, word)
 	until := g.rests(now)
 	g.mu.Unlock()
-	for _, d := range ds {
-		if d.Result.Halt {
-			d.Result.Until = until
+	for _, a := range answers {
+		if a.Result.Halt {
+			a.Result.Until = until
 		}
 	}
 	passed.log(g.log)

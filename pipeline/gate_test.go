@@ -63,7 +63,7 @@ type gateway struct {
 func newGateway(t testing.TB, o pipeline.GateOptions) *gateway {
 	t.Helper()
 	g := &gateway{t: t, now: startTime, reg: prometheus.NewRegistry()}
-	gates, err := pipeline.NewGates([]push.Route{fcmShop, apnsShop}, o, pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now)
+	gates, err := pipeline.NewGates([]push.Route{fcmShop, apnsShop}, o, pipeline.NewGateMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,29 +73,52 @@ func newGateway(t testing.TB, o pipeline.GateOptions) *gateway {
 
 func (g *gateway) pass(d time.Duration) { g.now = g.now.Add(d) }
 
-func deliveries(r push.Route, n int) []*pipeline.Delivery {
-	ds := make([]*pipeline.Delivery, n)
+// sending is one send, as its owner has it.
+type sending struct {
+	ticket pipeline.Ticket
+	Result push.Result
+}
+
+func sendings(n int) []*sending {
+	ds := make([]*sending, n)
 	for i := range ds {
-		ds[i] = &pipeline.Delivery{Route: r, Device: push.Device{Token: "secret-token"}, Item: &pipeline.Item{}}
+		ds[i] = new(sending)
 	}
 	return ds
 }
 
+// admit asks for ds, and gives those that are let through their tickets.
+func admit(g *pipeline.Gate, now time.Time, ds []*sending) (n int, again time.Time) {
+	ticket, n, again, _ := g.Admit(now, pipeline.Free, len(ds))
+	for _, d := range ds[:n] {
+		d.ticket = ticket
+	}
+	return n, again
+}
+
+func answered(now time.Time, ds []*sending) {
+	answers := make([]pipeline.Answer, len(ds))
+	for i, d := range ds {
+		answers[i] = pipeline.Answer{Ticket: d.ticket, Result: &d.Result}
+	}
+	pipeline.Answered(now, answers)
+}
+
 // admit asks for n and returns what was let through.
-func (g *gateway) admit(n int) []*pipeline.Delivery {
-	ds := deliveries(fcmShop, n)
-	k, again := g.gate.Admit(g.now, ds)
+func (g *gateway) admit(n int) []*sending {
+	ds := sendings(n)
+	k, again := admit(g.gate, g.now, ds)
 	if k < n && !again.After(g.now) {
 		g.t.Fatalf("%d of %d admitted, and to be asked again at %v, which is not later than %v", k, n, again, g.now)
 	}
 	return ds[:k]
 }
 
-func (g *gateway) answer(ds []*pipeline.Delivery, r push.Result) {
+func (g *gateway) answer(ds []*sending, r push.Result) {
 	for _, d := range ds {
 		d.Result = r
 	}
-	g.gates.Answered(g.now, ds)
+	answered(g.now, ds)
 }
 
 // send lets n through, all of which must be admitted, and answers them.
@@ -153,7 +176,7 @@ func TestGateCloses(t *testing.T) {
 		{"what our own code refuses hides no bad answers", []group{{1000, unfit}, {20, broken}}, time.Second},
 	} {
 		g := newGateway(t, gateOptions())
-		var sent [][]*pipeline.Delivery
+		var sent [][]*sending
 		for _, gr := range row.groups {
 			sent = append(sent, g.admit(gr.n))
 		}
@@ -284,16 +307,16 @@ func TestGateBeginsAnew(t *testing.T) {
 // Answers come back in groups of any routes: each counts for its own.
 func TestGatesMixedGroups(t *testing.T) {
 	g := newGateway(t, gateOptions())
-	apns := deliveries(apnsShop, 40)
-	g.gates.Of(apnsShop).Admit(g.now, apns)
+	apns := sendings(40)
+	admit(g.gates.Of(apnsShop), g.now, apns)
 	fcm := g.admit(40)
-	var mixed []*pipeline.Delivery
+	var mixed []*sending
 	for i := range apns {
 		apns[i].Result, fcm[i].Result = good, broken
 		mixed = append(mixed, apns[i], fcm[i])
 	}
-	mixed = append(mixed, deliveries(push.Route{Platform: push.FCM, App: "unknown"}, 1)...)
-	g.gates.Answered(g.now, mixed)
+	mixed = append(mixed, sendings(1)...) // of no gate
+	answered(g.now, mixed)
 	g.wantUntil(time.Second)
 	if until := g.gates.Of(apnsShop).Until(g.now); !until.IsZero() {
 		t.Errorf("the route whose answers were good is paused until %v", until)
@@ -510,7 +533,7 @@ func TestGateSaysWhenAHaltIsOver(t *testing.T) {
 	g.pass(10 * time.Second)
 	g.answer(late, badKey)
 	g.answer(apple, appleKey)
-	for i, d := range []*pipeline.Delivery{first[0], late[0], apple[0]} {
+	for i, d := range []*sending{first[0], late[0], apple[0]} {
 		if got := d.Result.Until.Sub(startTime); got != 33*time.Second {
 			t.Errorf("delivery %d comes back %v after the first, want 33 s", i, got)
 		}
@@ -579,7 +602,7 @@ func TestGateOptionsThatCannotWork(t *testing.T) {
 	} {
 		o := gateOptions()
 		spoil(&o)
-		if _, err := pipeline.NewGates(nil, o, pipeline.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime); err == nil {
+		if _, err := pipeline.NewGates(nil, o, pipeline.NewGateMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -594,7 +617,7 @@ func TestGateProperties(t *testing.T) {
 		spread := time.Duration(rapid.IntRange(0, 1000).Draw(rt, "jitter"))
 		o.Jitter = func(d time.Duration) time.Duration { return d * spread / 1001 }
 		g := newGateway(t, o)
-		var flying []*pipeline.Delivery
+		var flying []*sending
 		var floor time.Time
 		kinds := []push.Result{good, good, good, broken, away, timedOut, refused, tooMany, badKey, unsent, expired, askedFor(time.Second), askedFor(90 * time.Second)}
 		for range rapid.IntRange(1, 200).Draw(rt, "steps") {
@@ -618,7 +641,7 @@ func TestGateProperties(t *testing.T) {
 					floor = latest(floor, g.now.Add(r.After))
 				}
 				from := rapid.IntRange(0, len(flying)-n).Draw(rt, "from")
-				back := append([]*pipeline.Delivery(nil), flying[from:from+n]...)
+				back := append([]*sending(nil), flying[from:from+n]...)
 				flying = append(flying[:from], flying[from+n:]...)
 				g.answer(back, r)
 			}
@@ -652,12 +675,12 @@ func TestGateShared(t *testing.T) {
 	g.pass(time.Second)
 	var lanes sync.WaitGroup
 	var mu sync.Mutex
-	var probes []*pipeline.Delivery
+	var probes []*sending
 	for range 8 {
 		lanes.Go(func() {
-			ds := deliveries(fcmShop, 100)
+			ds := sendings(100)
 			for range 100 {
-				n, _ := g.gate.Admit(g.now, ds)
+				n, _ := admit(g.gate, g.now, ds)
 				g.gate.Hold(g.now)
 				g.gate.Closed(g.now)
 				mu.Lock()
@@ -679,13 +702,14 @@ func TestGateShared(t *testing.T) {
 
 func BenchmarkGate(b *testing.B) {
 	g := newGateway(b, gateOptions())
-	ds := deliveries(fcmShop, 256)
-	for _, d := range ds {
-		d.Result = good
-	}
+	result := good
+	answers := make([]pipeline.Answer, 256)
 	b.ReportAllocs()
 	for b.Loop() {
-		g.gate.Admit(g.now, ds)
-		g.gates.Answered(g.now, ds)
+		ticket, n, _, _ := g.gate.Admit(g.now, pipeline.Free, len(answers))
+		for i := range answers[:n] {
+			answers[i] = pipeline.Answer{Ticket: ticket, Result: &result}
+		}
+		pipeline.Answered(g.now, answers[:n])
 	}
 }

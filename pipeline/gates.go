@@ -87,7 +87,7 @@ const (
 	longestSpread = 5 * time.Second
 )
 
-// Gates are the gates of all routes of a worker.
+// Gates are the gates of all routes of a worker. All methods may be called at once.
 type Gates struct {
 	gates   map[push.Route]*Gate // never changed
 	options GateOptions
@@ -97,35 +97,16 @@ type Gates struct {
 
 // NewGates makes the gates, all open. now is the time at which their budgets
 // are full. It reports options that cannot work.
-func NewGates(routes []push.Route, o GateOptions, m *Metrics, log *slog.Logger, now time.Time) (*Gates, error) {
+func NewGates(routes []push.Route, o GateOptions, m *GateMetrics, log *slog.Logger, now time.Time) (*Gates, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("gates: %w", err)
 	}
 	gs := &Gates{gates: make(map[push.Route]*Gate, len(routes)), options: o, log: log, news: make(chan struct{}, 1)}
 	for _, r := range routes {
-		gs.gates[r] = newGate(r, o, m.gate(r), log, now, gs.news)
+		gs.gates[r] = newGate(r, o, m.of(r), log, now, gs.news)
 	}
 	return gs, nil
 }
 
 // Of returns the route's gate, or nil for a route that there was not.
 func (gs *Gates) Of(r push.Route) *Gate { return gs.gates[r] }
-
-// Answered takes back deliveries that their gates admitted, of any routes in
-// any order, with their results; those without a result were not sent. Each
-// must come here exactly once, as soon as it is back: a gate that hears of it
-// only after a slow status write would let thousands through meanwhile. It
-// keeps nothing of ds. A result that halts its route, or comes while it is
-// stopped, gets to know until when: Until.
-func (gs *Gates) Answered(now time.Time, ds []*Delivery) {
-	for from := 0; from < len(ds); {
-		to := from + 1
-		for to < len(ds) && ds[to].Route == ds[from].Route {
-			to++
-		}
-		if g := gs.gates[ds[from].Route]; g != nil {
-			g.answered(now, ds[from:to])
-		}
-		from = to
-	}
-}

@@ -14,6 +14,8 @@ import (
 // label ever carries an id, a user or a token. All methods may be called at
 // once.
 type Metrics struct {
+	Gates *GateMetrics // those of the routes' gates
+
 	batchSize    *prometheus.HistogramVec // lane
 	stageSeconds *prometheus.HistogramVec // lane, stage
 	failures     *prometheus.CounterVec   // lane, step
@@ -28,8 +30,6 @@ type Metrics struct {
 	endings      *prometheus.CounterVec   // lane, verdict
 	endToEnd     *prometheus.HistogramVec // lane
 	missedAdds   prometheus.Counter
-	paused       *prometheus.GaugeVec   // route
-	pauses       *prometheus.CounterVec // route, reason
 	panics       *prometheus.CounterVec // lane, stage
 	stalled      *prometheus.GaugeVec   // lane, reason
 	standstill   *prometheus.GaugeVec   // lane
@@ -74,12 +74,6 @@ type laneMetrics struct {
 
 // routeMetrics are one route's children.
 type routeMetrics struct{ window prometheus.Gauge }
-
-// gateMetrics are one gate's children.
-type gateMetrics struct {
-	paused prometheus.Gauge
-	pauses map[PauseReason]prometheus.Counter
-}
 
 // ownWords are the reasons of results that no provider gave; "encode" is where
 // one panicked.
@@ -126,8 +120,7 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 	for _, w := range words {
 		m.words[w] = true
 	}
-	m.paused = gauge("push_route_paused", "1 while a route is stopped or only probed.", "route")
-	m.pauses = counter("push_route_pauses_total", "Times a route was stopped, failed probes included.", "route", "reason")
+	m.Gates = NewGateMetrics(reg)
 	m.panics = counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
 	m.stalled = gauge("push_stall_seconds", "How long something has waited for a reason: a store away, a route stopped. 0 = it does not.", "lane", "reason")
 	m.standstill = gauge("push_standstill_seconds", "The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.", "lane")
@@ -154,14 +147,6 @@ func (m *Metrics) lane(name string) *laneMetrics {
 
 func (m *Metrics) route(r push.Route) routeMetrics {
 	return routeMetrics{window: m.window.WithLabelValues(r.String())}
-}
-
-func (m *Metrics) gate(r push.Route) gateMetrics {
-	g := gateMetrics{paused: m.paused.WithLabelValues(r.String()), pauses: make(map[PauseReason]prometheus.Counter)}
-	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors, PauseTold} {
-		g.pauses[why] = m.pauses.WithLabelValues(r.String(), string(why))
-	}
-	return g
 }
 
 // steps makes the children of a lane's steps, so that their first failure

@@ -150,7 +150,7 @@ func New(o Options) (*Pipeline, error) {
 		answered: newQueue[*Delivery](), handing: o.outlets(), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
 	if p.Gates == nil {
 		var err error
-		if p.Gates, err = NewGates(slices.Collect(maps.Keys(o.Routes)), DefaultGateOptions(), o.Metrics, o.Log, time.Now()); err != nil {
+		if p.Gates, err = NewGates(slices.Collect(maps.Keys(o.Routes)), DefaultGateOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {
 			return nil, err
 		}
 	}

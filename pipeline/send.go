@@ -23,7 +23,7 @@ type route struct {
 	push.Route
 	provider Provider
 	gate     *Gate
-	lines    [charges]*line
+	lines    [Charges]*line
 	window   *semaphore.Weighted
 	metrics  routeMetrics
 }
@@ -31,7 +31,7 @@ type route struct {
 func newRoute(r push.Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
 	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
 	for c := range rt.lines {
-		rt.lines[c] = &line{route: rt, charge: charge(c), waiting: newTurns()}
+		rt.lines[c] = &line{route: rt, charge: Charge(c), waiting: newTurns()}
 	}
 	return rt
 }
@@ -41,8 +41,19 @@ func newRoute(r push.Route, provider Provider, gate *Gate, window int, m *Metric
 // of others. One that waits for them keeps a quarter of the window at the most.
 type line struct {
 	*route
-	charge  charge
+	charge  Charge
 	waiting *turns // closed by Run when nothing more is sent
+}
+
+// chargeOf is what an attempt at an item costs.
+func (p *Pipeline) chargeOf(it *Item) Charge {
+	switch {
+	case it.Attempt == 0:
+		return Free
+	case it.Attempt < p.Policy.MaxRetries:
+		return Retry
+	}
+	return LastTry
 }
 
 // lineOf is where a delivery is to wait. Its route is there.
@@ -235,10 +246,8 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 			answered = append(answered, d)
 			continue
 		}
-		if d.gate != nil {
-			d.paid.refund(d.gate, 1)
-			d.gate, d.paid = nil, chargeNone
-		}
+		d.ticket.Refund()
+		d.ticket = Ticket{}
 		if d.inWindow {
 			d.inWindow = false
 			d.share.line.settled(1)
@@ -292,6 +301,19 @@ func (p *Pipeline) giveBackLeaving(l *line) {
 // back takes deliveries back from a provider. The gates hear of them first: one
 // that heard only after a slow status write would let thousands through.
 func (p *Pipeline) back(ds []*Delivery) {
-	p.Gates.Answered(time.Now(), ds)
+	tellGates(time.Now(), ds)
 	p.answered.put(ds...)
+}
+
+// tellGates tells the gates what became of deliveries that they admitted.
+func tellGates(now time.Time, ds []*Delivery) {
+	var group [dispatchGroup]Answer
+	for len(ds) > 0 {
+		n := min(len(ds), len(group))
+		for i, d := range ds[:n] {
+			group[i] = Answer{Ticket: d.ticket, Result: &d.Result}
+		}
+		Answered(now, group[:n])
+		ds = ds[n:]
+	}
 }

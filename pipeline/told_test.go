@@ -89,7 +89,7 @@ func workerOf(t *testing.T, b *board) (gate *gateway, stop func()) {
 	t.Helper()
 	g := &gateway{t: t, now: time.Now(), reg: prometheus.NewRegistry()}
 	var err error
-	if g.gates, err = pipeline.NewGates([]push.Route{fcmShop, apnsShop}, gateOptions(), pipeline.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now); err != nil {
+	if g.gates, err = pipeline.NewGates([]push.Route{fcmShop, apnsShop}, gateOptions(), pipeline.NewGateMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now); err != nil {
 		t.Fatal(err)
 	}
 	g.gate = g.gates.Of(fcmShop)
@@ -220,10 +220,10 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 				}
 				g.sendNow(100, good)
 				g.sendNow(1, askedFor(20*time.Second))
-				apns := deliveries(apnsShop, 1)
-				g.gates.Of(apnsShop).Admit(time.Now(), apns)
+				apns := sendings(1)
+				admit(g.gates.Of(apnsShop), time.Now(), apns)
 				apns[0].Result = askedFor(time.Hour)
-				g.gates.Answered(time.Now(), apns)
+				answered(time.Now(), apns)
 				time.Sleep(30 * time.Second)
 				b.set(func() { b.fails, b.hangs = false, false; clear(b.until) })
 				time.Sleep(3 * time.Second)

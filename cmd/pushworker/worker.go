@@ -144,7 +144,7 @@ func (w *worker) run(ctx context.Context) error {
 	now := time.Now()
 	shared := &collaborators{filter: filter, limiter: limiter, latest: latest, users: users.NewReader(w.redis, limiter != nil),
 		kafka: kafka.NewMetrics(w.metrics), pipeline: pipeline.NewMetrics(w.metrics, providerWords()...), events: pipeline.NewEvents(rand.Text(), now)}
-	if shared.gates, err = pipeline.NewGates(slices.Collect(maps.Keys(w.routes)), wiring.Gates(w.config), shared.pipeline, w.log, now); err != nil {
+	if shared.gates, err = pipeline.NewGates(slices.Collect(maps.Keys(w.routes)), wiring.Gates(w.config), shared.pipeline.Gates, w.log, now); err != nil {
 		return err
 	}
 	shared.gates.Recall(ctx, told)

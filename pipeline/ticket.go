@@ -1,0 +1,59 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// Ticket is what a Gate let a send through with: the gate, when that was, and
+// what was paid. The zero Ticket is that of a send that was not let through.
+type Ticket struct {
+	gate *Gate
+	pass uint32 // of the gate, when it was given
+	paid Charge
+}
+
+// Closed reports whether the route has been stopped since. It takes no lock.
+func (t Ticket) Closed(now time.Time) bool { return t.gate != nil && t.gate.Closed(now) }
+
+// Refund gives back what was paid for an attempt that was not made after all: the
+// next time it pays again.
+func (t Ticket) Refund() {
+	if t.gate != nil {
+		t.paid.refund(t.gate, 1)
+	}
+}
+
+// Spare gives back what the dead letter of a last try would have cost, as the try
+// did not end there.
+func (t Ticket) Spare() {
+	if t.gate != nil && t.paid == LastTry {
+		t.gate.DeadLetters.Return(1)
+	}
+}
+
+// Answer is a send that comes back to its gate.
+type Answer struct {
+	Ticket Ticket
+	Result *push.Result // Until is set, where it halts its route
+}
+
+// Answered takes back sends that their gates admitted, of any routes in any
+// order, with their results; those without a result were not sent. Each must
+// come here exactly once, as soon as it is back: a gate that hears of it only
+// after a slow status write would let thousands through meanwhile. It keeps
+// nothing of answers. A result that halts its route, or comes while it is
+// stopped, gets to know until when: Until.
+func Answered(now time.Time, answers []Answer) {
+	for from := 0; from < len(answers); {
+		g, to := answers[from].Ticket.gate, from+1
+		for to < len(answers) && answers[to].Ticket.gate == g {
+			to++
+		}
+		if g != nil {
+			g.answered(now, answers[from:to])
+		}
+		from = to
+	}
+}
