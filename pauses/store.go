@@ -14,14 +14,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
 // Store is the pauses of a fleet: one sorted set, of "<reason> <route>" by the
 // end of the pause in Unix ms. The time is Redis's own, so the workers' clocks
-// do not matter. It is safe for concurrent use, and a pipeline.PauseStore.
+// do not matter. It is safe for concurrent use, and a gates.PauseStore.
 type Store struct {
 	client  shards.Client
 	options Options
@@ -31,7 +31,7 @@ type Store struct {
 	logged time.Time // when garbage was last told; guarded by mu
 }
 
-var _ pipeline.PauseStore = (*Store)(nil)
+var _ gates.PauseStore = (*Store)(nil)
 
 // Options are the settings of a Store.
 type Options struct {
@@ -76,8 +76,8 @@ func New(client shards.Client, o Options) (*Store, error) {
 	return &Store{client: client, options: o, key: shards.PausesKey(o.Fleet)}, nil
 }
 
-// Tell implements pipeline.PauseStore. What is longer than Longest is cut.
-func (s *Store) Tell(ctx context.Context, ps []pipeline.Pause) error {
+// Tell implements gates.PauseStore. What is longer than Longest is cut.
+func (s *Store) Tell(ctx context.Context, ps []gates.Pause) error {
 	if len(ps) == 0 {
 		return nil
 	}
@@ -91,9 +91,9 @@ func (s *Store) Tell(ctx context.Context, ps []pipeline.Pause) error {
 	return nil
 }
 
-// Told implements pipeline.PauseStore. What it cannot read is left out, and told
+// Told implements gates.PauseStore. What it cannot read is left out, and told
 // to the log now and then.
-func (s *Store) Told(ctx context.Context) ([]pipeline.Pause, error) {
+func (s *Store) Told(ctx context.Context) ([]gates.Pause, error) {
 	answer, err := toldScript.Run(ctx, s.client, []string{s.key}).StringSlice()
 	switch {
 	case err != nil && shards.Answered(err) && strings.Contains(err.Error(), "WRONGTYPE"):
@@ -108,7 +108,7 @@ func (s *Store) Told(ctx context.Context) ([]pipeline.Pause, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: the time: %w", s.key, err)
 	}
-	var ps []pipeline.Pause
+	var ps []gates.Pause
 	for i := 0; i+1 < len(answer); i += 2 {
 		if p, ok := s.read(answer[i], answer[i+1], now); ok {
 			ps = append(ps, p)
@@ -120,10 +120,10 @@ func (s *Store) Told(ctx context.Context) ([]pipeline.Pause, error) {
 }
 
 // read makes a pause of one member and its score.
-func (s *Store) read(member, score string, now float64) (p pipeline.Pause, ok bool) {
+func (s *Store) read(member, score string, now float64) (p gates.Pause, ok bool) {
 	reason, route, _ := strings.Cut(member, " ")
-	p.Reason = pipeline.PauseReason(reason)
-	if p.Reason != pipeline.PauseAsked && p.Reason != pipeline.PauseHalted {
+	p.Reason = gates.PauseReason(reason)
+	if p.Reason != gates.PauseAsked && p.Reason != gates.PauseHalted {
 		return p, false
 	}
 	if p.Route, ok = push.ParseRoute(route); !ok {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pauses"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
@@ -74,7 +74,7 @@ func store(t *testing.T, client shards.Client, log *bytes.Buffer) *pauses.Store 
 }
 
 // told reads the pauses, in order and with their rests rounded to seconds.
-func told(t *testing.T, s *pauses.Store) []pipeline.Pause {
+func told(t *testing.T, s *pauses.Store) []gates.Pause {
 	t.Helper()
 	ps, err := s.Told(t.Context())
 	if err != nil {
@@ -83,18 +83,18 @@ func told(t *testing.T, s *pauses.Store) []pipeline.Pause {
 	for i := range ps {
 		ps[i].Left = ps[i].Left.Round(30 * time.Second) // a slow machine is no failure
 	}
-	slices.SortFunc(ps, func(a, b pipeline.Pause) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	slices.SortFunc(ps, func(a, b gates.Pause) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	return ps
 }
 
-func want(t *testing.T, got []pipeline.Pause, want ...pipeline.Pause) {
+func want(t *testing.T, got []gates.Pause, want ...gates.Pause) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("told %v, want %v", got, want)
 	}
 }
 
-func tell(t *testing.T, s *pauses.Store, ps ...pipeline.Pause) {
+func tell(t *testing.T, s *pauses.Store, ps ...gates.Pause) {
 	t.Helper()
 	if err := s.Tell(t.Context(), ps); err != nil {
 		t.Fatal(err)
@@ -106,8 +106,8 @@ func TestPausesAreTold(t *testing.T) {
 		var log bytes.Buffer
 		here, there := store(t, client, &log), store(t, client, &log)
 		want(t, told(t, there))
-		asked := pipeline.Pause{Route: fcmShop, Reason: pipeline.PauseAsked, Left: 10 * time.Minute}
-		halted := pipeline.Pause{Route: apnsShop, Reason: pipeline.PauseHalted, Left: 5 * time.Minute}
+		asked := gates.Pause{Route: fcmShop, Reason: gates.PauseAsked, Left: 10 * time.Minute}
+		halted := gates.Pause{Route: apnsShop, Reason: gates.PauseHalted, Left: 5 * time.Minute}
 		tell(t, here, asked, halted)
 		want(t, told(t, there), halted, asked)
 
@@ -115,8 +115,8 @@ func TestPausesAreTold(t *testing.T) {
 		shorter.Left, longer.Left = 2*time.Minute, 20*time.Minute
 		tell(t, there, shorter)
 		want(t, told(t, here), halted, asked)
-		tell(t, there, longer, pipeline.Pause{Route: apnsShop, Reason: pipeline.PauseAsked, Left: 1000 * time.Hour})
-		want(t, told(t, here), halted, pipeline.Pause{Route: apnsShop, Reason: pipeline.PauseAsked, Left: time.Hour}, longer)
+		tell(t, there, longer, gates.Pause{Route: apnsShop, Reason: gates.PauseAsked, Left: 1000 * time.Hour})
+		want(t, told(t, here), halted, gates.Pause{Route: apnsShop, Reason: gates.PauseAsked, Left: time.Hour}, longer)
 
 		if ttl, err := client.PTTL(t.Context(), key).Result(); err != nil || ttl <= 50*time.Minute || ttl > time.Hour {
 			t.Errorf("the key expires in %v, %v: want an hour after it was written", ttl, err)
@@ -131,14 +131,14 @@ func TestPausesAreTold(t *testing.T) {
 func TestPausesEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, client shards.Client) {
 		s := store(t, client, new(bytes.Buffer))
-		tell(t, s, pipeline.Pause{Route: apnsShop, Reason: pipeline.PauseAsked, Left: time.Millisecond})
+		tell(t, s, gates.Pause{Route: apnsShop, Reason: gates.PauseAsked, Left: time.Millisecond})
 		deadline := time.Now().Add(15 * time.Second)
 		for ps := told(t, s); len(ps) > 0; ps = told(t, s) {
 			if time.Now().After(deadline) {
 				t.Fatalf("a pause of a millisecond still lasts: %v", ps)
 			}
 		}
-		tell(t, s, pipeline.Pause{Route: fcmShop, Reason: pipeline.PauseAsked, Left: time.Hour})
+		tell(t, s, gates.Pause{Route: fcmShop, Reason: gates.PauseAsked, Left: time.Hour})
 		if members, err := client.ZRange(t.Context(), key, 0, -1).Result(); err != nil || !slices.Equal(members, []string{"retry_after fcm/shop"}) {
 			t.Errorf("the set holds %q, %v: want only what lasts", members, err)
 		}
@@ -178,7 +178,7 @@ func TestGarbageStopsNothing(t *testing.T) {
 				if n := strings.Count(log.String(), "ignoring"); n != 1 || log.Len() > 500 {
 					t.Errorf("told %d times in the log, want once and in short:\n%s", n, &log)
 				}
-				asked := pipeline.Pause{Route: fcmShop, Reason: pipeline.PauseAsked, Left: 10 * time.Minute}
+				asked := gates.Pause{Route: fcmShop, Reason: gates.PauseAsked, Left: 10 * time.Minute}
 				tell(t, s, asked)
 				want(t, told(t, s), asked)
 			})
@@ -202,7 +202,7 @@ func TestAStoreThatIsAwayIsAnError(t *testing.T) {
 	if _, err := s.Told(t.Context()); err == nil {
 		t.Error("reading a Redis that is away: no error")
 	}
-	if err := s.Tell(t.Context(), []pipeline.Pause{{Route: fcmShop, Reason: pipeline.PauseAsked, Left: time.Minute}}); err == nil {
+	if err := s.Tell(t.Context(), []gates.Pause{{Route: fcmShop, Reason: gates.PauseAsked, Left: time.Minute}}); err == nil {
 		t.Error("writing to a Redis that is away: no error")
 	}
 	if err := s.Tell(t.Context(), nil); err != nil {

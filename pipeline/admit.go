@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -58,7 +59,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		}
 		p.giveBackLeaving(l)
 		switch {
-		case lack == RouteStopped:
+		case lack == gates.RouteStopped:
 			starved = time.Time{}
 		case starved.IsZero():
 			starved = now
@@ -79,7 +80,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 
 // admit says how many of ds, from the first on, may be sent now, and if none,
 // when to ask again and what it waits for.
-func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack Lack) {
+func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack gates.Lack) {
 	ticket, n, again, lack := l.gate.Admit(now, l.charge, len(ds))
 	for _, d := range ds[:n] {
 		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.SendDeadline)
@@ -117,7 +118,7 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 
 // Progress is what the lines have done so far, for a Watch.
 func (p *Pipeline) Progress() []LineProgress {
-	all := make([]LineProgress, 0, len(p.routes)*Charges)
+	all := make([]LineProgress, 0, len(p.routes)*gates.Charges)
 	for l := range p.lines {
 		told := LineProgress{Line: l.told(), Partitions: l.waiting.progress()}
 		for _, own := range told.Partitions {

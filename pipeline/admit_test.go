@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -164,6 +165,13 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // hesitant gives everything back unsent a few times before it delivers.
 type hesitant struct {
 	provider
@@ -203,9 +211,9 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 		}
 		apns := &hesitant{provider: provider{w: w}, times: 10, given: map[*pipeline.Delivery]int{}}
 		fcm := &hesitant{provider: provider{w: w}, times: 10, given: map[*pipeline.Delivery]int{}}
-		o := pipeline.DefaultGateOptions()
-		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
-		o.DeadLetters = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
+		o := gates.DefaultOptions()
+		o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 100}
+		o.DeadLetters = gates.BudgetOptions{Floor: 1e-6, Burst: 100}
 		gates := w.open(t, o)
 		p := w.pipelineTo(t, 50, apns, fcm)
 		ctx, stop := context.WithCancel(t.Context())
@@ -253,8 +261,8 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 					it := &w.batches[0].Items[i]
 					it.Verdict, it.Attempt = push.Undecided, 3-i/5
 				}
-				o := pipeline.DefaultGateOptions()
-				o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 100}
+				o := gates.DefaultOptions()
+				o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 100}
 				o.DeadLetters = o.Retries
 				gate := w.open(t, o).Of(push.Route{Platform: push.APNS, App: "shop"})
 				gate.Retries.Take(time.Now(), 100-int(tt.retries))
@@ -295,8 +303,8 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 				}
 			}
 		}
-		o := pipeline.DefaultGateOptions()
-		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 1}
+		o := gates.DefaultOptions()
+		o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 1}
 		w.open(t, o)
 		apns := &counting{provider: provider{w: w}}
 		p := w.pipelineTo(t, 50, apns, apns)
@@ -344,8 +352,8 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 				b.Items[i].Verdict, b.Items[i].Attempt = push.Undecided, 3
 			}
 		}
-		o := pipeline.DefaultGateOptions()
-		o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 1}
+		o := gates.DefaultOptions()
+		o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 1}
 		w.open(t, o)
 		apns := &counting{provider: provider{w: w}}
 		p := w.pipelineTo(t, 50, apns, apns)
@@ -369,10 +377,10 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 }
 
 // open gives the routes of the world gates with these options.
-func (w *world) open(t *testing.T, o pipeline.GateOptions) *pipeline.Gates {
+func (w *world) open(t *testing.T, o gates.Options) *gates.Gates {
 	t.Helper()
 	routes := []push.Route{{Platform: push.APNS, App: "shop"}, {Platform: push.FCM, App: "shop"}}
-	gates, err := pipeline.NewGates(routes, o, pipeline.NewGateMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
+	gates, err := gates.New(routes, o, gates.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

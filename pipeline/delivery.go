@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -27,14 +28,14 @@ type Delivery struct {
 	Reason  push.Reason
 	Result  push.Result
 
-	share     *share    // where it waits for its route; nil = it was never to be sent
-	rechecked time.Time // when its user was read after it had waited; zero = as its item's
-	sentAt    time.Time // when it was handed to the provider last
-	confirmed time.Time // when its rows were read after it had waited; zero = as its item's
-	ticket    Ticket    // of its route's gate; set when it is handed to the provider
-	ending    Ending    // what Result means; set once it is answered
-	inWindow  bool      // holds a place of its route's window
-	abandoned bool      // has no durable end: the partition is leaving or the worker stops
+	share     *share       // where it waits for its route; nil = it was never to be sent
+	rechecked time.Time    // when its user was read after it had waited; zero = as its item's
+	sentAt    time.Time    // when it was handed to the provider last
+	confirmed time.Time    // when its rows were read after it had waited; zero = as its item's
+	ticket    gates.Ticket // of its route's gate; set when it is handed to the provider
+	ending    Ending       // what Result means; set once it is answered
+	inWindow  bool         // holds a place of its route's window
+	abandoned bool         // has no durable end: the partition is leaving or the worker stops
 }
 
 // Lapsed reports whether it must not be sent now: its partition leaves, or the

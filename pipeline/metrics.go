@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -14,7 +15,7 @@ import (
 // label ever carries an id, a user or a token. All methods may be called at
 // once.
 type Metrics struct {
-	Gates *GateMetrics // those of the routes' gates
+	Gates *gates.Metrics // those of the routes' gates
 
 	batchSize    *prometheus.HistogramVec // lane
 	stageSeconds *prometheus.HistogramVec // lane, stage
@@ -120,7 +121,7 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 	for _, w := range words {
 		m.words[w] = true
 	}
-	m.Gates = NewGateMetrics(reg)
+	m.Gates = gates.NewMetrics(reg)
 	m.panics = counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
 	m.stalled = gauge("push_stall_seconds", "How long something has waited for a reason: a store away, a route stopped. 0 = it does not.", "lane", "reason")
 	m.standstill = gauge("push_standstill_seconds", "The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.", "lane")

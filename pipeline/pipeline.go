@@ -35,6 +35,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -55,7 +56,7 @@ type Options struct {
 
 	// Gates are those of the worker's routes, shared by its lanes; nil = gates of
 	// its own.
-	Gates *Gates
+	Gates *gates.Gates
 	// Events, unless nil, gathers what push.events is to tell.
 	Events *Events
 	// Latest, unless nil, takes note of what was accepted under a collapse key.
@@ -150,7 +151,7 @@ func New(o Options) (*Pipeline, error) {
 		answered: newQueue[*Delivery](), handing: o.outlets(), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
 	if p.Gates == nil {
 		var err error
-		if p.Gates, err = NewGates(slices.Collect(maps.Keys(o.Routes)), DefaultGateOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {
+		if p.Gates, err = gates.New(slices.Collect(maps.Keys(o.Routes)), gates.DefaultOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {
 			return nil, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -50,7 +51,7 @@ type world struct {
 	once      bool            // mode at_most_once
 	drops     bool            // what is ambiguous ends UNKNOWN
 	frozen    bool            // nothing is committed
-	gates     *pipeline.Gates // nil = the pipeline's own
+	gates     *gates.Gates    // nil = the pipeline's own
 	// exposed are sends that may have been accepted and have no row yet.
 	exposed     map[string]bool
 	mostExposed int

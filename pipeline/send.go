@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -22,16 +23,16 @@ const dispatchGroup = 256
 type route struct {
 	push.Route
 	provider Provider
-	gate     *Gate
-	lines    [Charges]*line
+	gate     *gates.Gate
+	lines    [gates.Charges]*line
 	window   *semaphore.Weighted
 	metrics  routeMetrics
 }
 
-func newRoute(r push.Route, provider Provider, gate *Gate, window int, m *Metrics) *route {
+func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *Metrics) *route {
 	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
 	for c := range rt.lines {
-		rt.lines[c] = &line{route: rt, charge: Charge(c), waiting: newTurns()}
+		rt.lines[c] = &line{route: rt, charge: gates.Charge(c), waiting: newTurns()}
 	}
 	return rt
 }
@@ -41,19 +42,19 @@ func newRoute(r push.Route, provider Provider, gate *Gate, window int, m *Metric
 // of others. One that waits for them keeps a quarter of the window at the most.
 type line struct {
 	*route
-	charge  Charge
+	charge  gates.Charge
 	waiting *turns // closed by Run when nothing more is sent
 }
 
 // chargeOf is what an attempt at an item costs.
-func (p *Pipeline) chargeOf(it *Item) Charge {
+func (p *Pipeline) chargeOf(it *Item) gates.Charge {
 	switch {
 	case it.Attempt == 0:
-		return Free
+		return gates.Free
 	case it.Attempt < p.Policy.MaxRetries:
-		return Retry
+		return gates.Retry
 	}
-	return LastTry
+	return gates.LastTry
 }
 
 // lineOf is where a delivery is to wait. Its route is there.
@@ -247,7 +248,7 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 			continue
 		}
 		d.ticket.Refund()
-		d.ticket = Ticket{}
+		d.ticket = gates.Ticket{}
 		if d.inWindow {
 			d.inWindow = false
 			d.share.line.settled(1)
@@ -307,13 +308,13 @@ func (p *Pipeline) back(ds []*Delivery) {
 
 // tellGates tells the gates what became of deliveries that they admitted.
 func tellGates(now time.Time, ds []*Delivery) {
-	var group [dispatchGroup]Answer
+	var group [dispatchGroup]gates.Answer
 	for len(ds) > 0 {
 		n := min(len(ds), len(group))
 		for i, d := range ds[:n] {
-			group[i] = Answer{Ticket: d.ticket, Result: &d.Result}
+			group[i] = gates.Answer{Ticket: d.ticket, Result: &d.Result}
 		}
-		Answered(now, group[:n])
+		gates.Answered(now, group[:n])
 		ds = ds[n:]
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -90,17 +91,17 @@ func TestRetriesWithoutTokensFillNoPartition(t *testing.T) {
 	for _, tt := range []struct {
 		why     string
 		attempt int
-		broke   func(o *pipeline.GateOptions)
+		broke   func(o *gates.Options)
 	}{
-		{"retries", 1, func(o *pipeline.GateOptions) { o.Retries = pipeline.BudgetOptions{Floor: 1, Burst: 1} }},
-		{"last tries", 3, func(o *pipeline.GateOptions) { o.DeadLetters = pipeline.BudgetOptions{Floor: 1, Burst: 1} }},
-		{"retries that get none at all", 1, func(o *pipeline.GateOptions) { o.Retries = pipeline.BudgetOptions{Floor: 1e-6, Burst: 1} }},
+		{"retries", 1, func(o *gates.Options) { o.Retries = gates.BudgetOptions{Floor: 1, Burst: 1} }},
+		{"last tries", 3, func(o *gates.Options) { o.DeadLetters = gates.BudgetOptions{Floor: 1, Burst: 1} }},
+		{"retries that get none at all", 1, func(o *gates.Options) { o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 1} }},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(1)
 				w.faults = false
-				o := pipeline.DefaultGateOptions()
+				o := gates.DefaultOptions()
 				tt.broke(&o)
 				w.open(t, o)
 				in := newPartition(w, 1100, 1000, tt.attempt)
@@ -144,8 +145,8 @@ func TestWhatExpiresSoonWaitsForItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)
 		w.faults = false
-		o := pipeline.DefaultGateOptions()
-		o.Retries = pipeline.BudgetOptions{Floor: 0.1, Burst: 1} // one at once, and one after 10 s
+		o := gates.DefaultOptions()
+		o.Retries = gates.BudgetOptions{Floor: 0.1, Burst: 1} // one at once, and one after 10 s
 		w.open(t, o)
 		failing := &counting{provider: provider{w: w}}
 		p := w.pipelineFrom(t, newPartition(w, 100, 100, 1), failing, failing)

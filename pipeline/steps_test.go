@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -112,7 +113,7 @@ func TestProgressOfALine(t *testing.T) {
 	shop := push.Route{Platform: push.APNS, App: "shop"}
 	r := newRoute(shop, nil, nil, 40, NewMetrics(prometheus.NewRegistry()))
 	p := &Pipeline{Options: Options{Window: 40}, routes: map[push.Route]*route{shop: r}}
-	l := r.lines[Retry]
+	l := r.lines[gates.Retry]
 	for i, n := range []int{3, 4, 5} {
 		ds := waitingFor(fmt.Sprint("t", i), n)
 		l.waiting.put(l, ds)
@@ -141,7 +142,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 				shop := push.Route{Platform: push.APNS, App: "shop"}
 				r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
 				p := &Pipeline{Options: Options{Window: 20}, answered: newQueue[*Delivery]()}
-				l := r.lines[Free]
+				l := r.lines[gates.Free]
 				if !r.window.TryAcquire(20) {
 					t.Fatal("the window is not empty")
 				}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -199,7 +200,7 @@ func TestAStormIsNotAmplified(t *testing.T) {
 			if s.made < 50_000 || float64(p.calls) > 1.2*float64(s.made) || p.calls < s.made {
 				t.Errorf("%d calls for %d messages, want 1 to 1.2 times as many", p.calls, s.made)
 			}
-			if o := pipeline.DefaultDeadLetterBudget(); float64(len(s.dead)) > o.Burst+o.Floor*storm.Seconds()+o.Share*float64(p.good) {
+			if o := gates.DefaultDeadLetterBudget(); float64(len(s.dead)) > o.Burst+o.Floor*storm.Seconds()+o.Share*float64(p.good) {
 				t.Errorf("%d dead letters, %d accepted: more than the budget of last tries", len(s.dead), p.good)
 			}
 		}},

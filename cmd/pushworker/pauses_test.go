@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/cmd/wiring"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pauses"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -29,7 +29,7 @@ func TestAWorkerHearsWhatOthersWereAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	tell := func(r push.Route) {
-		if err := store.Tell(t.Context(), []pipeline.Pause{{Route: r, Reason: pipeline.PauseAsked, Left: 10 * time.Minute}}); err != nil {
+		if err := store.Tell(t.Context(), []gates.Pause{{Route: r, Reason: gates.PauseAsked, Left: 10 * time.Minute}}); err != nil {
 			t.Fatal(err)
 		}
 	}

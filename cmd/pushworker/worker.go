@@ -17,6 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pauses"
@@ -144,7 +145,7 @@ func (w *worker) run(ctx context.Context) error {
 	now := time.Now()
 	shared := &collaborators{filter: filter, limiter: limiter, latest: latest, users: users.NewReader(w.redis, limiter != nil),
 		kafka: kafka.NewMetrics(w.metrics), pipeline: pipeline.NewMetrics(w.metrics, providerWords()...), events: pipeline.NewEvents(rand.Text(), now)}
-	if shared.gates, err = pipeline.NewGates(slices.Collect(maps.Keys(w.routes)), wiring.Gates(w.config), shared.pipeline.Gates, w.log, now); err != nil {
+	if shared.gates, err = gates.New(slices.Collect(maps.Keys(w.routes)), wiring.Gates(w.config), shared.pipeline.Gates, w.log, now); err != nil {
 		return err
 	}
 	shared.gates.Recall(ctx, told)
@@ -197,6 +198,6 @@ type collaborators struct {
 	latest   *users.Latest
 	kafka    *kafka.Metrics
 	pipeline *pipeline.Metrics
-	gates    *pipeline.Gates
+	gates    *gates.Gates
 	events   *pipeline.Events
 }

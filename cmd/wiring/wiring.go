@@ -14,6 +14,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pauses"
@@ -103,14 +104,14 @@ func Policy(c *configs.Config, l configs.Lane) pipeline.Policy {
 }
 
 // Gates are the numbers of the routes' gates and budgets.
-func Gates(c *configs.Config) pipeline.GateOptions {
+func Gates(c *configs.Config) gates.Options {
 	g := &c.Gates
-	o := pipeline.DefaultGateOptions()
+	o := gates.DefaultOptions()
 	o.Window, o.Answers, o.Share = g.Window, g.Answers, g.Share
 	o.FirstPause, o.HaltPause, o.LongestPause = g.FirstPause, g.HaltPause, g.LongestPause
 	o.FullProbes, o.ProbeTimeout, o.ProbeWait = g.FullProbes, g.ProbeTimeout, g.ProbeWait
 	o.HoldAfter, o.HoldSpan = g.HoldAfter, g.HoldSpan
-	o.Retries, o.DeadLetters = pipeline.BudgetOptions(g.Retries), pipeline.BudgetOptions(g.DeadLetters)
+	o.Retries, o.DeadLetters = gates.BudgetOptions(g.Retries), gates.BudgetOptions(g.DeadLetters)
 	return o
 }
 

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
 // Every number of a gate comes from the configuration: the defaults are the
 // pipeline's own, and each of them, changed, arrives.
 func TestGatesAreAsConfigured(t *testing.T) {
-	want := pipeline.DefaultGateOptions()
+	want := gates.DefaultOptions()
 	want.Jitter = nil
 	c := configs.Default()
 	got := Gates(c)

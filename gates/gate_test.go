@@ -1,4 +1,4 @@
-package pipeline_test
+package gates_test
 
 import (
 	"bytes"
@@ -13,39 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
-var (
-	fcmShop  = push.Route{Platform: push.FCM, App: "shop"}
-	apnsShop = push.Route{Platform: push.APNS, App: "shop", Environment: push.Production}
-)
-
-// Answers as the providers give them.
-var (
-	good      = push.Result{Class: push.Delivered, Certainty: push.Accepted}
-	broken    = push.Result{Class: push.Again, Scope: push.ScopeRoute, After: 10 * time.Second, Certainty: push.Ambiguous, Reason: "INTERNAL"}
-	away      = push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "not_connected"}
-	timedOut  = push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "timeout"}
-	refused   = push.Result{Class: push.Refused, Reason: "PayloadTooLarge"}
-	gone      = push.Result{Class: push.Gone, Reason: "UNREGISTERED"}
-	tooMany   = push.Result{Class: push.Again, Scope: push.ScopeDevice, After: time.Minute, Reason: "TooManyRequests"}
-	badKey    = push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: 10 * time.Second, Reason: "PERMISSION_DENIED"}
-	appleKey  = push.Result{Class: push.Again, Scope: push.ScopeDevice, Halt: true, After: 10 * time.Second, Reason: "THIRD_PARTY_AUTH_ERROR"}
-	vague     = push.Result{Class: push.Again, Scope: push.ScopeDevice, Certainty: push.Ambiguous, Reason: "http_500"}
-	unsent    = push.Result{}
-	expired   = push.Result{Class: push.Refused, Expired: true, Reason: "past_expires_at"}
-	unfit     = push.Result{Class: push.Refused, Unsent: true, Reason: "payload_too_large"}
-	startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-)
-
-func askedFor(d time.Duration) push.Result {
-	return push.Result{Class: push.Again, Scope: push.ScopeRoute, After: d, Pause: true, Reason: "RATE_LIMIT_EXCEEDED"}
-}
-
-func gateOptions() pipeline.GateOptions {
-	o := pipeline.DefaultGateOptions()
+func gateOptions() gates.Options {
+	o := gates.DefaultOptions()
 	o.Jitter = func(time.Duration) time.Duration { return 0 }
 	return o
 }
@@ -53,17 +26,17 @@ func gateOptions() pipeline.GateOptions {
 // gateway is the gate of one route, its clock and what it told.
 type gateway struct {
 	t     testing.TB
-	gates *pipeline.Gates
-	gate  *pipeline.Gate
+	gates *gates.Gates
+	gate  *gates.Gate
 	now   time.Time
 	log   bytes.Buffer
 	reg   *prometheus.Registry
 }
 
-func newGateway(t testing.TB, o pipeline.GateOptions) *gateway {
+func newGateway(t testing.TB, o gates.Options) *gateway {
 	t.Helper()
 	g := &gateway{t: t, now: startTime, reg: prometheus.NewRegistry()}
-	gates, err := pipeline.NewGates([]push.Route{fcmShop, apnsShop}, o, pipeline.NewGateMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now)
+	gates, err := gates.New([]push.Route{fcmShop, apnsShop}, o, gates.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +48,7 @@ func (g *gateway) pass(d time.Duration) { g.now = g.now.Add(d) }
 
 // sending is one send, as its owner has it.
 type sending struct {
-	ticket pipeline.Ticket
+	ticket gates.Ticket
 	Result push.Result
 }
 
@@ -88,8 +61,8 @@ func sendings(n int) []*sending {
 }
 
 // admit asks for ds, and gives those that are let through their tickets.
-func admit(g *pipeline.Gate, now time.Time, ds []*sending) (n int, again time.Time) {
-	ticket, n, again, _ := g.Admit(now, pipeline.Free, len(ds))
+func admit(g *gates.Gate, now time.Time, ds []*sending) (n int, again time.Time) {
+	ticket, n, again, _ := g.Admit(now, gates.Free, len(ds))
 	for _, d := range ds[:n] {
 		d.ticket = ticket
 	}
@@ -97,11 +70,11 @@ func admit(g *pipeline.Gate, now time.Time, ds []*sending) (n int, again time.Ti
 }
 
 func answered(now time.Time, ds []*sending) {
-	answers := make([]pipeline.Answer, len(ds))
+	answers := make([]gates.Answer, len(ds))
 	for i, d := range ds {
-		answers[i] = pipeline.Answer{Ticket: d.ticket, Result: &d.Result}
+		answers[i] = gates.Answer{Ticket: d.ticket, Result: &d.Result}
 	}
-	pipeline.Answered(now, answers)
+	gates.Answered(now, answers)
 }
 
 // admit asks for n and returns what was let through.
@@ -574,7 +547,7 @@ push_route_pauses_total{reason="told",route="fcm/shop"} 0
 	g.pass(time.Second)
 	g.send(1, askedFor(time.Minute))
 	want(1, 1, 1)
-	if since, why, ok := g.gate.Paused(); !ok || !since.Equal(startTime) || why != pipeline.PauseAsked {
+	if since, why, ok := g.gate.Paused(); !ok || !since.Equal(startTime) || why != gates.PauseAsked {
 		t.Errorf("Paused says %v, %v, %v", since, why, ok)
 	}
 	if log := g.log.String(); strings.Count(log, "route paused") != 2 || !strings.Contains(log, "route=fcm/shop") || strings.Contains(log, "secret") {
@@ -583,26 +556,26 @@ push_route_pauses_total{reason="told",route="fcm/shop"} 0
 }
 
 func TestGateOptionsThatCannotWork(t *testing.T) {
-	for name, spoil := range map[string]func(*pipeline.GateOptions){
-		"no window":         func(o *pipeline.GateOptions) { o.Window = 0 },
-		"no answers":        func(o *pipeline.GateOptions) { o.Answers = 0 },
-		"all must be bad":   func(o *pipeline.GateOptions) { o.Share = 1 },
-		"no pause":          func(o *pipeline.GateOptions) { o.FirstPause = 0 },
-		"no halt":           func(o *pipeline.GateOptions) { o.HaltPause = 0 },
-		"shrinking pauses":  func(o *pipeline.GateOptions) { o.LongestPause = o.HaltPause - 1 },
-		"no probes":         func(o *pipeline.GateOptions) { o.FullProbes = 0 },
-		"impatient":         func(o *pipeline.GateOptions) { o.ProbeTimeout = 0 },
-		"holds always":      func(o *pipeline.GateOptions) { o.HoldAfter = 0 },
-		"holds never":       func(o *pipeline.GateOptions) { o.HoldSpan = o.HoldAfter - 1 },
-		"no jitter":         func(o *pipeline.GateOptions) { o.Jitter = nil },
-		"no retry floor":    func(o *pipeline.GateOptions) { o.Retries.Floor = 0 },
-		"negative share":    func(o *pipeline.GateOptions) { o.Retries.Share = -1 },
-		"burst below one":   func(o *pipeline.GateOptions) { o.DeadLetters.Burst = 0.5 },
-		"negative dlq rate": func(o *pipeline.GateOptions) { o.DeadLetters.Floor = -1 },
+	for name, spoil := range map[string]func(*gates.Options){
+		"no window":         func(o *gates.Options) { o.Window = 0 },
+		"no answers":        func(o *gates.Options) { o.Answers = 0 },
+		"all must be bad":   func(o *gates.Options) { o.Share = 1 },
+		"no pause":          func(o *gates.Options) { o.FirstPause = 0 },
+		"no halt":           func(o *gates.Options) { o.HaltPause = 0 },
+		"shrinking pauses":  func(o *gates.Options) { o.LongestPause = o.HaltPause - 1 },
+		"no probes":         func(o *gates.Options) { o.FullProbes = 0 },
+		"impatient":         func(o *gates.Options) { o.ProbeTimeout = 0 },
+		"holds always":      func(o *gates.Options) { o.HoldAfter = 0 },
+		"holds never":       func(o *gates.Options) { o.HoldSpan = o.HoldAfter - 1 },
+		"no jitter":         func(o *gates.Options) { o.Jitter = nil },
+		"no retry floor":    func(o *gates.Options) { o.Retries.Floor = 0 },
+		"negative share":    func(o *gates.Options) { o.Retries.Share = -1 },
+		"burst below one":   func(o *gates.Options) { o.DeadLetters.Burst = 0.5 },
+		"negative dlq rate": func(o *gates.Options) { o.DeadLetters.Floor = -1 },
 	} {
 		o := gateOptions()
 		spoil(&o)
-		if _, err := pipeline.NewGates(nil, o, pipeline.NewGateMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime); err == nil {
+		if _, err := gates.New(nil, o, gates.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -638,7 +611,9 @@ func TestGateProperties(t *testing.T) {
 				n := rapid.IntRange(0, min(len(flying), 60)).Draw(rt, "answers")
 				r := rapid.SampledFrom(kinds).Draw(rt, "kind")
 				if n > 0 && r.Pause {
-					floor = latest(floor, g.now.Add(r.After))
+					if until := g.now.Add(r.After); until.After(floor) {
+						floor = until
+					}
 				}
 				from := rapid.IntRange(0, len(flying)-n).Draw(rt, "from")
 				back := append([]*sending(nil), flying[from:from+n]...)
@@ -658,13 +633,6 @@ func TestGateProperties(t *testing.T) {
 		}
 		rt.Fatal("never opens again")
 	})
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // Several lanes share a gate: of their dispatchers together no more get
@@ -703,13 +671,13 @@ func TestGateShared(t *testing.T) {
 func BenchmarkGate(b *testing.B) {
 	g := newGateway(b, gateOptions())
 	result := good
-	answers := make([]pipeline.Answer, 256)
+	answers := make([]gates.Answer, 256)
 	b.ReportAllocs()
 	for b.Loop() {
-		ticket, n, _, _ := g.gate.Admit(g.now, pipeline.Free, len(answers))
+		ticket, n, _, _ := g.gate.Admit(g.now, gates.Free, len(answers))
 		for i := range answers[:n] {
-			answers[i] = pipeline.Answer{Ticket: ticket, Result: &result}
+			answers[i] = gates.Answer{Ticket: ticket, Result: &result}
 		}
-		pipeline.Answered(g.now, answers[:n])
+		gates.Answered(g.now, answers[:n])
 	}
 }

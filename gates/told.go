@@ -1,4 +1,4 @@
-package pipeline
+package gates
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ const (
 
 // LongestTold is the longest pause that is believed of another worker: nobody
 // begins one that is longer.
-func (o GateOptions) LongestTold() time.Duration { return max(o.LongestPause, longestAsked) }
+func (o Options) LongestTold() time.Duration { return max(o.LongestPause, longestAsked) }
 
 // untold is what a gate has been told by its provider and other workers do not
 // know yet.

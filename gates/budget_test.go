@@ -1,4 +1,4 @@
-package pipeline_test
+package gates_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/gates"
 )
 
 func TestBudget(t *testing.T) {
@@ -15,7 +15,7 @@ func TestBudget(t *testing.T) {
 		earn          int
 		take, granted int
 	}
-	o := pipeline.BudgetOptions{Share: 0.1, Floor: 10, Burst: 100}
+	o := gates.BudgetOptions{Share: 0.1, Floor: 10, Burst: 100}
 	for _, row := range []struct {
 		why   string
 		steps []step
@@ -29,7 +29,7 @@ func TestBudget(t *testing.T) {
 		{"time that goes back earns nothing, and nothing twice", []step{{0, 0, 100, 100}, {-time.Second, 0, 1, 0}, {time.Second, 0, 1, 0}, {100 * time.Millisecond, 0, 5, 1}}},
 	} {
 		now := startTime
-		b := pipeline.NewBudget(o, now)
+		b := gates.NewBudget(o, now)
 		for i, s := range row.steps {
 			now = now.Add(s.passed)
 			b.Earn(now, s.earn)
@@ -44,13 +44,13 @@ func TestBudget(t *testing.T) {
 // the successes; what was not granted is there when Take said it would be.
 func TestBudgetProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		o := pipeline.BudgetOptions{
+		o := gates.BudgetOptions{
 			Share: float64(rapid.IntRange(0, 100).Draw(rt, "percent")) / 100,
 			Floor: float64(rapid.IntRange(1, 1000).Draw(rt, "floor")) / 10,
 			Burst: float64(rapid.IntRange(1, 5000).Draw(rt, "burst")),
 		}
 		now := startTime
-		b := pipeline.NewBudget(o, now)
+		b := gates.NewBudget(o, now)
 		successes, total := 0, 0
 		for range rapid.IntRange(1, 300).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 3).Draw(rt, "step") {

@@ -1,4 +1,4 @@
-package pipeline_test
+package gates_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -20,7 +20,7 @@ import (
 type board struct {
 	mu    sync.Mutex
 	until map[push.Route]time.Time // guarded by mu, like all below
-	why   map[push.Route]pipeline.PauseReason
+	why   map[push.Route]gates.PauseReason
 	tells int
 	fails bool
 	hangs bool
@@ -28,7 +28,7 @@ type board struct {
 }
 
 func newBoard() *board {
-	return &board{until: map[push.Route]time.Time{}, why: map[push.Route]pipeline.PauseReason{}}
+	return &board{until: map[push.Route]time.Time{}, why: map[push.Route]gates.PauseReason{}}
 }
 
 func (b *board) away(ctx context.Context) error {
@@ -45,7 +45,7 @@ func (b *board) away(ctx context.Context) error {
 	return nil
 }
 
-func (b *board) Tell(ctx context.Context, ps []pipeline.Pause) error {
+func (b *board) Tell(ctx context.Context, ps []gates.Pause) error {
 	if err := b.away(ctx); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (b *board) Tell(ctx context.Context, ps []pipeline.Pause) error {
 	return nil
 }
 
-func (b *board) Told(ctx context.Context) (ps []pipeline.Pause, err error) {
+func (b *board) Told(ctx context.Context) (ps []gates.Pause, err error) {
 	if err := b.away(ctx); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (b *board) Told(ctx context.Context) (ps []pipeline.Pause, err error) {
 	defer b.mu.Unlock()
 	for r, until := range b.until {
 		if left := time.Until(until); left > 0 {
-			ps = append(ps, pipeline.Pause{Route: r, Reason: b.why[r], Left: left})
+			ps = append(ps, gates.Pause{Route: r, Reason: b.why[r], Left: left})
 		}
 	}
 	return ps, nil
@@ -89,7 +89,7 @@ func workerOf(t *testing.T, b *board) (gate *gateway, stop func()) {
 	t.Helper()
 	g := &gateway{t: t, now: time.Now(), reg: prometheus.NewRegistry()}
 	var err error
-	if g.gates, err = pipeline.NewGates([]push.Route{fcmShop, apnsShop}, gateOptions(), pipeline.NewGateMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now); err != nil {
+	if g.gates, err = gates.New([]push.Route{fcmShop, apnsShop}, gateOptions(), gates.NewMetrics(g.reg), slog.New(slog.NewTextHandler(&g.log, nil)), g.now); err != nil {
 		t.Fatal(err)
 	}
 	g.gate = g.gates.Of(fcmShop)
@@ -211,7 +211,7 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBoard()
-				b.until[fcmShop], b.why[fcmShop] = time.Now().Add(time.Minute), pipeline.PauseAsked
+				b.until[fcmShop], b.why[fcmShop] = time.Now().Add(time.Minute), gates.PauseAsked
 				b.fails, b.hangs = how == "refuses", how == "hangs"
 				start := time.Now()
 				g, stop := workerOf(t, b)
@@ -307,8 +307,8 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
 		b.until[push.Route{Platform: push.FCM, App: "unknown"}] = time.Now().Add(time.Hour)
-		b.until[fcmShop], b.why[fcmShop] = time.Now().Add(time.Hour+time.Minute), pipeline.PauseAsked
-		b.until[apnsShop], b.why[apnsShop] = time.Now().Add(time.Hour), pipeline.PauseAsked
+		b.until[fcmShop], b.why[fcmShop] = time.Now().Add(time.Hour+time.Minute), gates.PauseAsked
+		b.until[apnsShop], b.why[apnsShop] = time.Now().Add(time.Hour), gates.PauseAsked
 		g, stop := workerOf(t, b)
 		defer stop()
 		if left := g.pause(fcmShop); left != 0 {

@@ -1,4 +1,4 @@
-package pipeline
+package gates
 
 import (
 	"log/slog"
@@ -24,7 +24,7 @@ import (
 // goroutine, and all methods may be called at once.
 type Gate struct {
 	route   push.Route
-	options GateOptions
+	options Options
 	metrics gateMetrics
 	log     *slog.Logger
 	born    time.Time
@@ -83,7 +83,7 @@ type probeRound struct {
 	unansweredBy time.Time // then the ones without an answer count as bad
 }
 
-func newGate(r push.Route, o GateOptions, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
+func newGate(r push.Route, o Options, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
 	return &Gate{route: r, options: o, metrics: m, log: log, born: now, news: news, pass: 1, past: pauses{span: o.HoldSpan},
 		answer: newAnswerWindow(o.Window), Retries: NewBudget(o.Retries, now), DeadLetters: NewBudget(o.DeadLetters, now)}
 }

@@ -1,4 +1,11 @@
-package pipeline
+// Package gates says what may go to a route now. A Gate stops a route when its
+// provider asks for a pause, refuses our credentials or fails, and lets it go on
+// by probes; budgets keep retries from amplifying an outage. What one worker is
+// told, the others hear (Share).
+//
+// A gate knows no delivery: it hands out Tickets and takes back Answers. Nothing
+// here sends, and time is passed in, but for Share and Recall.
+package gates
 
 import (
 	"errors"
@@ -11,7 +18,7 @@ import (
 )
 
 // GateOptions are the numbers of a Gate.
-type GateOptions struct {
+type Options struct {
 	// A route closes when more than Share of its answers within Window were
 	// bad, and there were at least Answers of them. Share is from 0 to 1.
 	Window  time.Duration
@@ -42,8 +49,8 @@ type GateOptions struct {
 }
 
 // DefaultGateOptions returns the defaults.
-func DefaultGateOptions() GateOptions {
-	return GateOptions{
+func DefaultOptions() Options {
+	return Options{
 		Window: 10 * time.Second, Answers: 20, Share: 0.5,
 		FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: 5 * time.Minute,
 		// 8 rounds with 50 ms answers: 0.4 s from the first probe to full speed.
@@ -59,7 +66,7 @@ func DefaultGateOptions() GateOptions {
 	}
 }
 
-func (o *GateOptions) check() error {
+func (o *Options) check() error {
 	switch {
 	case o.Window < windowSlices, o.Answers < 1, o.Share <= 0, o.Share >= 1:
 		return errors.New("window and answers must be positive, and the share between 0 and 1")
@@ -90,14 +97,14 @@ const (
 // Gates are the gates of all routes of a worker. All methods may be called at once.
 type Gates struct {
 	gates   map[push.Route]*Gate // never changed
-	options GateOptions
+	options Options
 	log     *slog.Logger
 	news    chan struct{} // of one place, never closed: a gate has something to tell
 }
 
 // NewGates makes the gates, all open. now is the time at which their budgets
 // are full. It reports options that cannot work.
-func NewGates(routes []push.Route, o GateOptions, m *GateMetrics, log *slog.Logger, now time.Time) (*Gates, error) {
+func New(routes []push.Route, o Options, m *Metrics, log *slog.Logger, now time.Time) (*Gates, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("gates: %w", err)
 	}

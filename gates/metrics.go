@@ -1,4 +1,4 @@
-package pipeline
+package gates
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -7,14 +7,14 @@ import (
 )
 
 // GateMetrics are what gates tell of themselves.
-type GateMetrics struct {
+type Metrics struct {
 	paused *prometheus.GaugeVec   // route
 	pauses *prometheus.CounterVec // route, reason
 }
 
 // NewGateMetrics registers them. It panics when reg has them already.
-func NewGateMetrics(reg prometheus.Registerer) *GateMetrics {
-	m := &GateMetrics{
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_route_paused", Help: "1 while a route is stopped or only probed."}, []string{"route"}),
 		pauses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_route_pauses_total", Help: "Times a route was stopped, failed probes included."}, []string{"route", "reason"}),
 	}
@@ -28,7 +28,7 @@ type gateMetrics struct {
 	pauses map[PauseReason]prometheus.Counter
 }
 
-func (m *GateMetrics) of(r push.Route) gateMetrics {
+func (m *Metrics) of(r push.Route) gateMetrics {
 	g := gateMetrics{paused: m.paused.WithLabelValues(r.String()), pauses: make(map[PauseReason]prometheus.Counter)}
 	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors, PauseTold} {
 		g.pauses[why] = m.pauses.WithLabelValues(r.String(), string(why))
