@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,12 @@ import (
 // of a few partitions, a stage, two providers, a status store, Kafka to hand
 // over to. All of it is guarded by mu.
 type world struct {
-	mu       sync.Mutex
-	random   *rand.Rand
-	faults   bool
+	mu     sync.Mutex
+	random *rand.Rand
+	faults bool
+
+	stageWorkers int // 0 = 2
+
 	trackers map[int32]*pipeline.Tracker
 	batches  []*pipeline.Batch
 	rows     map[string][]push.Row // by id
@@ -308,7 +312,7 @@ func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, w
 	p, err := pipeline.New(pipeline.Options{
 		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w,
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
-		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}, DropAmbiguous: w.once || w.drops}, StageWorkers: 2, Window: window,
+		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
 		Once: w.once, Gates: w.gates, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -440,6 +444,7 @@ func TestDrainOnRevoke(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(7)
 		w.faults = false
+		w.stageWorkers = 1 // the first record is among the first that are sent
 		w.fill(1, 2000)
 		p, pr := w.pipeline(t, 50)
 		ctx, stop := context.WithCancel(t.Context())
