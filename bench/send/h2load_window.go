@@ -76,14 +76,15 @@ func (r *h2loadRun) run(ctx context.Context, cmd *exec.Cmd) (*Figures, error) {
 		<-p.Done()
 		ended <- p.Err()
 	}()
-	defer func() {
+	end := func() {
 		select {
 		case <-p.Done():
 		default: // it is of no more use
 			_ = p.Signal(syscall.SIGKILL) // or has just ended
 			<-p.Done()
 		}
-	}()
+	}
+	defer end()
 	f, err := r.watch(ctx, p.PID(), ended)
 	if err == nil {
 		select {
@@ -93,6 +94,7 @@ func (r *h2loadRun) run(ctx context.Context, cmd *exec.Cmd) (*Figures, error) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
+		end() // its last words are in the output then
 		err = fmt.Errorf("h2load: %w: %s", err, strings.TrimSpace(r.output.String()))
 	}
 	if err != nil {
