@@ -3,6 +3,9 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -227,24 +230,22 @@ func TestPartitionsTakeTurns(t *testing.T) {
 // another's that stays. Nothing of it was sent, so it is given back at once, and
 // not when the lease is renewed or a place of the window is free.
 func TestAPartitionLeavesWhatOthersWaitWith(t *testing.T) {
-	for why, tt := range map[string]struct {
-		lease, answer time.Duration
-		records       int
-	}{
-		"the lease has lapsed": {-time.Second, time.Second, 3},
-		"the window is full":   {time.Hour, time.Minute, 6},
+	const partitions = 60 // more than there are places in the windows of two routes
+	for why, tt := range map[string]struct{ lease, answer time.Duration }{
+		"the lease has lapsed": {-time.Second, time.Second},
+		"the window is full":   {time.Hour, time.Minute},
 	} {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(5)
 				w.faults, w.lease = false, pipeline.NewLease()
 				w.lease.Extend(time.Now().Add(tt.lease))
-				w.fill(9, tt.records)
+				w.fill(partitions, 3)
 				pr := &slow{w: w, wait: tt.answer}
 				stop := w.starts(t, w.pipelineTo(t, 20, pr, pr)) // in groups of 5
 				time.Sleep(5 * time.Second)
 				unsent := 0
-				for id := range int32(9) {
+				for id := range int32(partitions) {
 					if w.sentOf(id) > 0 {
 						continue
 					}
@@ -255,7 +256,7 @@ func TestAPartitionLeavesWhatOthersWaitWith(t *testing.T) {
 					}
 					cancel()
 				}
-				if unsent < 3 {
+				if unsent < partitions-2*20 {
 					t.Errorf("of %d partitions nothing is sent: the test does not reach it", unsent)
 				}
 				w.lease.Extend(time.Now().Add(time.Hour))
@@ -270,13 +271,10 @@ func TestAPartitionLeavesWhatOthersWaitWith(t *testing.T) {
 func (w *world) sentOf(id int32) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for device := range w.exposed {
-		if device[3] == byte('0'+id) {
-			n++
-		}
-	}
-	for device := range w.accepted {
-		if device[3] == byte('0'+id) {
+	own := fmt.Sprintf("id-%d-", id)
+	devices := slices.AppendSeq(slices.Collect(maps.Keys(w.exposed)), maps.Keys(w.accepted))
+	for _, device := range devices {
+		if strings.HasPrefix(device, own) {
 			n++
 		}
 	}
