@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"deploy/local/localtest": {"deploy/local"},
 	"deploy/local/servers":   {"deploy/local"},
 	"users/userstest":        {"push", "users"},
-	"cmd/wiring":             {everything},
+	"wiring":                 {everything},
 	"cmd/terminal":           nil,
 	"cmd/pushworker":         {everything},
 	"cmd/pushctl":            {everything},
@@ -103,7 +103,7 @@ var testsAlso = map[string][]string{
 var neverImported = map[string][]string{
 	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
 	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"cmd/wiring":     {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
+	"wiring":         {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
 }
 
 // demoOnly are in-process servers that the worker may start in its demo, in

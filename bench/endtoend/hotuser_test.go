@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // Half of all traffic goes to one user, who gets exactly the cap and nothing of

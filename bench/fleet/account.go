@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // Report is what became of all records that were produced.

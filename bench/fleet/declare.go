@@ -5,8 +5,8 @@ package fleet
 import (
 	"context"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // DeclareNew makes whole dedupe filters, as `pushctl dedupe declare-new` does:

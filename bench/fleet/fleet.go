@@ -14,13 +14,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // Fleet is a simulator, a configuration, and the processes that were started

@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // Record is one record to produce, with what must become of it.

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // Unsettled asks what is committed of the first lane's topic, and then, at

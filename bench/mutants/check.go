@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // Invariant names what a run violated, as README.md lists them.

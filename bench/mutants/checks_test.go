@@ -11,9 +11,9 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // The checks of these worlds notice what they are there for, and nothing else.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // Variables that a worker built with the tag planted reads.

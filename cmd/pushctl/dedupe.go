@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 func newDedupeCommand(a *app) *cobra.Command {

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // redriveFlags are the command line of dlq redrive.

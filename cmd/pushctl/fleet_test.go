@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // fleet is the servers that pushctl operates, in this process.

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 func newLagCommand(a *app) *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 func newSchemaCommand(a *app) *cobra.Command {

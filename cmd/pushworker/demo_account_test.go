@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // stage is a run as the demo's account finds it, before anybody spoiled it.

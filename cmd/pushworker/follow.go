@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // topicReader is what usersFollower needs of a kafka.Follower.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/pushfleet/pushfleet/cmd/wiring"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // lane is one half of a lane: its own topic, or its retry and hold topics.

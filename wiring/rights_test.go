@@ -53,7 +53,7 @@ func TestEveryTopicHasRights(t *testing.T) {
 
 // The table in docs/operations.md says the same.
 func TestRightsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
