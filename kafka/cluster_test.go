@@ -116,6 +116,7 @@ func (c *cluster) source(so SourceOptions) *Source {
 	if err != nil {
 		c.t.Fatalf("making a source: %v", err)
 	}
+	s.Join()
 	c.t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()

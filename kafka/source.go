@@ -95,8 +95,8 @@ type Source struct {
 	closed    bool
 }
 
-// NewSource joins the group and starts polling. Kafka need not be there yet:
-// the client goes on trying, and says so in its log.
+// NewSource opens a source that is no member of its group yet: Join makes it
+// one. Close closes it in either case.
 func NewSource(o Options, so SourceOptions) (*Source, error) {
 	so = so.withDefaults()
 	if err := so.check(); err != nil {
@@ -130,20 +130,26 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 		return nil, fmt.Errorf("kafka source: %w", err)
 	}
 	s.client, s.admin = client, kadm.NewClient(client)
+	return s, nil
+}
+
+// Join joins the group and starts polling; it returns at once. Kafka need not be
+// there yet: the client goes on trying, and says so in its log. It is called
+// once, and not at the same time as Close or after it.
+func (s *Source) Join() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopFetch = stop
 	s.fetching.Go(func() { s.look(ctx) })
 	s.fetching.Go(func() { s.beatWhileJoining(ctx) })
 	s.fetching.Go(func() {
-		if so.JoinWithin > 0 {
-			wait(ctx, nil, time.Now().Add(rand.N(so.JoinWithin)))
+		if within := s.options.JoinWithin; within > 0 {
+			wait(ctx, nil, time.Now().Add(rand.N(within)))
 		}
 		if ctx.Err() == nil {
-			client.AddConsumeTopics(so.names()...) // joins
+			s.client.AddConsumeTopics(s.options.names()...)
 			s.fetch(ctx)
 		}
 	})
-	return s, nil
 }
 
 // newSource makes a Source that has no client yet.
@@ -152,7 +158,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 		decode: decode.Message, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
 		log:   log.With("topics", so.names(), "group", so.Group),
 		parts: make(map[push.Partition]*assignment), retired: make(map[push.Partition]*pipeline.Tracker),
-		wake: make(chan struct{}), interrupt: func() {}, typical: 4 * leastTypical,
+		wake: make(chan struct{}), stopFetch: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.member = newMembership(so.Session, s.noteExpulsion)
 	for i, t := range so.Topics {

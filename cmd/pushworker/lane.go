@@ -28,7 +28,7 @@ type lane struct {
 const onceBatch = 500
 
 // openLane makes the pipeline of the lane's own topic, or of its retry and hold
-// topics. The source joins its group at once.
+// topics. The source joins its group when the pipeline is made.
 func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, error) {
 	c, l := w.config, w.config.Lanes[i]
 	name, topics, group := l.Name, wiring.MainTopics(l), c.Kafka.LaneGroup(l.Name)
@@ -70,6 +70,7 @@ func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, erro
 		producer.Close()
 		return nil, errors.Join(err, source.Close(context.Background()))
 	}
+	source.Join()
 	return &lane{name: name, log: w.log, source: source, producer: producer, pipeline: p}, nil
 }
 
