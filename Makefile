@@ -25,13 +25,13 @@ help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## pushworker, pushctl, pushsim and pushbench into bin/
+build: ## pushworker, pushctl, pushsim, pushdemo and pushbench into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: demo
 demo: ## the whole way of 100,000 notifications in one process; nothing to install
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pushworker
-	@bin/pushworker demo $(DEMO)
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pushdemo
+	@bin/pushdemo $(DEMO)
 
 .PHONY: test
 test: ## everything: real servers, lint, fuzzing, all tests, with -race but where workers are judged from outside or the SDK of Firebase is linked

@@ -22,7 +22,7 @@ const everything = "*"
 // mayImport says which of our packages each package may import outside its
 // tests; what is not listed is forbidden. The folders are DESIGN.md's, "Layout
 // and who may import whom": push owns the nouns and pipeline the way, what
-// surrounds them depends on them and never on each other, only cmd wires. A new package gets its row in
+// surrounds them depends on them and never on each other, only cmd and worker wire. A new package gets its row in
 // the commit that adds it.
 var mayImport = map[string][]string{
 	"push":                   nil,
@@ -58,8 +58,10 @@ var mayImport = map[string][]string{
 	"deploy/local/servers":   {"deploy/local"},
 	"users/userstest":        {"push", "users"},
 	"wiring":                 {everything},
+	"worker":                 {everything},
 	"cmd/terminal":           nil,
 	"cmd/pushworker":         {everything},
+	"cmd/pushdemo":           {everything},
 	"cmd/pushctl":            {everything},
 	"cmd/pushsim":            {everything},
 	"cmd/pushbench":          {everything},
@@ -71,6 +73,7 @@ var mayImport = map[string][]string{
 	"bench/mutation":         nil,
 	"bench/mutants":          {everything},
 	"bench/mutants/cmd":      {everything},
+	"bench/mutants/planted":  {everything},
 	"bench/chaos":            {everything},
 	"bench/chaos/cmd":        {everything},
 	"bench/chaos/invariants": nil, // judges the worker, so it knows nothing of it
@@ -101,35 +104,37 @@ var testsAlso = map[string][]string{
 
 // neverImported are for one purpose only, which is not the worker.
 var neverImported = map[string][]string{
-	"cmd/pushworker": {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"worker":         {"cmd/terminal", "bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/mutants/planted", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushworker": {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushdemo":   {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
 	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"wiring":         {"bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
+	"wiring":         {"cmd/terminal", "worker", "bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
 }
 
-// demoOnly are in-process servers that the worker may start in its demo, in
-// files named demo*.go, and nowhere else.
-var demoOnly = []string{"providers/sim", "deploy/embedded"}
+// plantedOnly is what commands import only in files that are built with the tag
+// planted: bugs.
+const plantedOnly = "bench/mutants/planted"
 
 // confined says which packages may import a module outside their tests, and in
 // their tests besides. Rows are found by the longest prefix; a module without
 // a row is refused, so that a dependency is a decision.
 var confined = map[string]struct{ in, tests []string }{
-	"github.com/twmb/franz-go":           {in: []string{"kafka", "deploy/embedded", "bench", "bench/chaos", "bench/mutants"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local"}},
+	"github.com/twmb/franz-go":           {in: []string{"kafka", "deploy/embedded", "bench", "bench/chaos", "bench/mutants"}, tests: []string{"worker", "cmd/pushctl", "deploy/local"}},
 	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants"}, tests: []string{everything}},
-	"github.com/gocql/gocql":             {in: []string{"status", "bench", "bench/chaos"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local"}},
-	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "pauses", "users/userstest", "bench"}, tests: []string{"cmd/pushworker", "cmd/pushctl", "deploy/local", "deploy/embedded"}},
+	"github.com/gocql/gocql":             {in: []string{"status", "bench", "bench/chaos"}, tests: []string{"cmd/pushctl", "deploy/local"}},
+	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "pauses", "users/userstest", "bench"}, tests: []string{"cmd/pushctl", "deploy/local", "deploy/embedded"}},
 	"github.com/alicebob/miniredis":      {in: []string{"deploy/embedded"}, tests: []string{everything}},
 	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/fcm", "providers/sim"}},
 	"github.com/sideshow/apns2":          {in: []string{"providers/apns", "bench/send"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
 	"firebase.google.com/go":             {in: []string{"providers/fcm"}, tests: []string{"providers/h2", "providers/sim", "bench"}},
-	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim", "cmd/pushbench"}},
+	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushdemo", "cmd/pushctl", "cmd/pushsim", "cmd/pushbench"}},
 	"github.com/spf13/pflag":             {in: []string{"cmd/pushworker", "cmd/pushctl", "cmd/pushsim"}},
 	"golang.org/x/term":                  {in: []string{"cmd/terminal"}},
 	"golang.org/x/sys":                   {in: []string{"deploy/local"}},
 	"golang.org/x/oauth2":                {in: []string{"providers/fcm"}, tests: []string{"providers/sim"}},
 	"google.golang.org/api":              {tests: []string{"providers/fcm", "providers/sim"}},
 	"github.com/golang-jwt/jwt":          {tests: []string{"providers/apns", "providers/fcm", "providers/sim"}},
-	"github.com/HdrHistogram":            {in: []string{"bench", "cmd/pushworker"}},
+	"github.com/HdrHistogram":            {in: []string{"bench", "cmd/pushdemo"}},
 	"go.yaml.in/yaml":                    {in: []string{"configs"}, tests: []string{everything}},
 	"github.com/santhosh-tekuri":         {tests: []string{everything}},
 	"go.uber.org/goleak":                 {tests: []string{everything}},
@@ -161,6 +166,16 @@ func (s source) imports() []string {
 		}
 	}
 	return paths
+}
+
+// planted says whether a file is built with the tag planted only.
+func (s source) planted() bool {
+	for _, group := range s.file.Comments {
+		if group.Pos() < s.file.Package && slices.ContainsFunc(group.List, func(c *ast.Comment) bool { return c.Text == "//go:build planted" }) {
+			return true
+		}
+	}
+	return false
 }
 
 // sources parses every Go file below the working directory, the module's root.
@@ -224,8 +239,8 @@ func TestOurImports(t *testing.T) {
 				allowed = allowed || allows(testsMayImport, ours) || allows(testsAlso[s.folder], ours)
 			} else {
 				allowed = allowed && !slices.Contains(neverImported[s.folder], ours)
-				if s.folder == "cmd/pushworker" && slices.Contains(demoOnly, ours) {
-					allowed = allowed && strings.HasPrefix(path.Base(s.path), "demo")
+				if ours == plantedOnly && strings.HasPrefix(s.folder, "cmd/") {
+					allowed = allowed && s.planted()
 				}
 			}
 			if !allowed {
@@ -324,7 +339,7 @@ func TestRowsNamePackagesWithRows(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range append(slices.Clone(testsMayImport), demoOnly...) {
+	for _, name := range append(slices.Clone(testsMayImport), plantedOnly) {
 		if _, known := mayImport[name]; !known {
 			t.Errorf("%q has no row in mayImport", name)
 		}

@@ -5,12 +5,14 @@ package mutants
 import (
 	"errors"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/mutants/planted"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -169,13 +171,17 @@ func TestOneUnknownExcusesItself(t *testing.T) {
 // The demo holds what was pushed against the devices that its users have, not
 // against what its own worker says.
 func TestTheDemoSeesAPlantedBug(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := fleet.BuildTagged(t.Context(), dir, planted.Tag, false, "pushdemo"); err != nil {
+		t.Fatal(err)
+	}
 	for bug, says := range map[string]string{
 		"skip-third-device": "one of its user's 3",
 		"ignore-opt-out":    "which suppressed, ended DELIVERED",
 		"drop-last-record":  "not everything is accounted for",
 		"":                  "Every record is accounted for",
 	} {
-		cmd := exec.CommandContext(t.Context(), programs.Worker, "demo", "-n", "2000")
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "pushdemo"), "-n", "2000")
 		want := 0
 		if bug != "" {
 			cmd.Env = append(cmd.Environ(), envBug+"="+bug)

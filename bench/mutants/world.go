@@ -11,6 +11,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/mutants/planted"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
@@ -20,17 +21,14 @@ import (
 
 // Variables that a worker built with the tag planted reads.
 const (
-	envBug    = "PLANTED_BUG"
-	envCrash  = "PLANTED_CRASH"
-	envStatus = "PLANTED_STATUS"
+	envBug    = planted.Bug
+	envCrash  = planted.Crash
+	envStatus = planted.Store
 )
-
-// BuildTag is what workers are built with.
-const BuildTag = "planted"
 
 // Build compiles the worker with the tag into dir.
 func Build(ctx context.Context, dir string) (fleet.Programs, error) {
-	return fleet.BuildTagged(ctx, dir, BuildTag, false, "pushworker")
+	return fleet.BuildTagged(ctx, dir, planted.Tag, false, "pushworker")
 }
 
 // world is a fleet with in-process servers that are its own.

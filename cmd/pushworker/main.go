@@ -1,6 +1,7 @@
 // Command pushworker is the fleet's worker: it consumes notifications from
-// Kafka and pushes them to Apple and Google. It only wires; the way of a
-// notification is in package pipeline.
+// Kafka and pushes them to Apple and Google, and the registry, which keeps Redis
+// filled with users. Here are flags and exit codes; what runs is in package
+// worker, the way of a notification in package pipeline.
 package main
 
 import (
@@ -23,10 +24,9 @@ var version = "dev"
 
 // Exit codes, as scripts know them.
 const (
-	exitDone        = 0
-	exitFailed      = 1 // failed, or found a difference
-	exitUsage       = 2 // wrong usage or configuration
-	exitInterrupted = 130
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2 // wrong usage or configuration
 )
 
 // exitError carries an exit code up to main.
@@ -73,12 +73,23 @@ func newRootCommand() *cobra.Command {
 		Long: `pushworker is the worker of a push-notification fleet. Start as many as there
 are partitions; they share the topics as a consumer group.
 
-New here?  pushworker demo            everything in one process, nothing to install
+New here?  pushdemo                   everything in one process, nothing to install
            pushworker config print    every setting with its default`,
 		SilenceUsage: true, SilenceErrors: true, Version: version + " " + commit(),
 	}
 	root.AddCommand(newRunCommand(), newRegistryCommand(), newDemoCommand(), newConfigCommand())
 	return root
+}
+
+// newDemoCommand says where the demo went. It stays hidden, for those who have
+// the old words in a script.
+func newDemoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "demo", Short: "Moved: pushdemo", Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return &exitError{exitUsage, errors.New("the demo is a program of its own now: pushdemo, or make demo")}
+		},
+	}
 }
 
 // commit is the revision that the binary was built from, if the build knew it.

@@ -59,7 +59,7 @@ func startDemoWorld(latency time.Duration, cap int) (w *demoWorld, err error) {
 	for i := range c.Lanes {
 		c.Lanes[i].CriticalSenders = []string{"*"} // nobody but the demo sends here
 	}
-	c.Admin.Listen = ""
+	c.Admin.Listen, c.Registry.Listen = "", ""
 	// The in-process filters lie in this process: room for 2 M ids, not 20 M.
 	c.Dedupe.Capacity = 2_000_000
 	c.Limits.Rules = []configs.Rule{

@@ -12,62 +12,21 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/worker"
 )
-
-// demoFlags are the demo's command line.
-type demoFlags struct {
-	notifications int
-	latency       time.Duration
-	json          bool
-}
-
-func newDemoCommand() *cobra.Command {
-	var f demoFlags
-	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Run the whole fleet in one process and account for every record",
-		Long: `Starts Kafka, Redis, the status store and simulators of APNs and FCM in this
-process, on free ports of 127.0.0.1, makes up users and notifications (some
-opted out, over their cap, with dead tokens, without a device; some records
-copied, expired or broken), and lets a worker deliver them. Nothing needs to be
-installed, and nothing is left behind.
-
-It ends with a table in which every record is accounted for, by what was
-produced, the providers' own ledger, the status store and the DLQ: each
-delivered notification on every device that its user has.
-
-Exit codes: 0 all agrees, 1 something is lost, sent twice or disagrees, 2 wrong
-usage, 130 after Ctrl-C.`,
-		Example: "  pushworker demo\n  pushworker demo --notifications 1000000 --latency 50ms\n  pushworker demo --json | tail -1",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.notifications < 1 || f.notifications > 20_000_000 {
-				return &exitError{exitUsage, errors.New("--notifications must be 1 to 20,000,000")}
-			}
-			if f.latency < 0 || f.latency > 5*time.Second {
-				return &exitError{exitUsage, errors.New("--latency must be 0 to 5s")}
-			}
-			return runDemo(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	cmd.Flags().IntVarP(&f.notifications, "notifications", "n", 100_000, "records to produce")
-	cmd.Flags().DurationVar(&f.latency, "latency", 0, "time the providers take to answer")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON in the last line, progress on standard error")
-	return cmd
-}
 
 // demo is one run.
 type demo struct {
-	flags   demoFlags
+	flags   flags
 	world   *demoWorld
 	people  *crowd.Crowd
 	options kafka.Options
@@ -85,7 +44,7 @@ type demo struct {
 }
 
 // runDemo does the whole demo and prints its result.
-func runDemo(ctx context.Context, f demoFlags, stdout, stderr io.Writer) error {
+func runDemo(ctx context.Context, f flags, stdout, stderr io.Writer) error {
 	options := crowd.Default(demoApp, f.notifications)
 	people, err := crowd.New(options)
 	if err != nil {
@@ -96,7 +55,7 @@ func runDemo(ctx context.Context, f demoFlags, stdout, stderr io.Writer) error {
 		return &exitError{exitFailed, err}
 	}
 	defer world.close()
-	d := &demo{flags: f, world: world, people: people, metrics: newRegistry(), latency: newLatencies(), stderr: stderr,
+	d := &demo{flags: f, world: world, people: people, metrics: prometheus.NewRegistry(), latency: newLatencies(), stderr: stderr,
 		log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if d.options, err = wiring.Kafka(world.config, d.log); err != nil {
 		return &exitError{exitFailed, err}
@@ -145,10 +104,10 @@ func (d *demo) run(ctx context.Context, show *progress) (*demoResult, error) {
 		return nil, err
 	}
 
-	worker, stopWorker := context.WithCancel(running)
+	working, stopWorker := context.WithCancel(running)
 	defer stopWorker()
 	worked := make(chan error, 1)
-	background.Go(func() { worked <- d.work(worker) })
+	background.Go(func() { worked <- d.work(working) })
 
 	d.began = time.Now()
 	failed := make(chan error, 1)
@@ -185,7 +144,7 @@ func (d *demo) startRegistry(ctx context.Context, background *sync.WaitGroup) (<
 	background.Go(func() {
 		// That it builds Redis from nothing is news elsewhere, not here.
 		quiet := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-		err := keepRegistry(ctx, d.world.config, d.options, d.world.client, newRegistry(), quiet, false, func(p users.Progress) {
+		err := worker.RunRegistry(ctx, worker.RegistryOptions{Config: d.world.config, Log: quiet, Metrics: prometheus.NewRegistry(), Progress: func(p users.Progress) {
 			if d.registered.Load() {
 				since++
 			}
@@ -194,7 +153,7 @@ func (d *demo) startRegistry(ctx context.Context, background *sync.WaitGroup) (<
 			} else if since == 2 {
 				close(caughtUp)
 			}
-		})
+		}})
 		if ctx.Err() == nil {
 			d.log.Error("registry ended", "error", err)
 		}
@@ -238,22 +197,26 @@ func (d *demo) register(ctx context.Context, caughtUp <-chan struct{}) error {
 	}
 }
 
-// work runs a worker as production does, but for the stores it is given.
+// work runs a worker as production does, but for its status store.
 func (d *demo) work(ctx context.Context) error {
-	w := &worker{exit: os.Exit, config: d.world.config, log: d.log, metrics: d.metrics, health: newHealth(), kafka: d.options,
-		redis: d.world.client, status: d.world.status, answered: func(ds []*pipeline.Delivery) {
+	o := worker.Options{Config: d.world.config, Log: d.log, Metrics: d.metrics, Exit: os.Exit,
+		OpenStatus: func(context.Context, status.Options) (worker.Status, error) { return openStore{d.world.status}, nil },
+		Answered: func(ds []*pipeline.Delivery) {
 			d.latency.observe(ds)
 			d.answered.Add(int64(len(ds)))
 		}}
-	var err error
-	if w.routes, err = openRoutes(w.config, d.log); err != nil {
+	plant(&o)
+	if err := worker.Run(ctx, o); ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
-	err = w.run(ctx)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	return errors.Join(err, w.routes.close(closing))
+	return nil // it was told to end before everything was open
 }
+
+// openStore outlives the worker: it is read at the end.
+type openStore struct{ *status.Memory }
+
+// Close closes nothing.
+func (openStore) Close() {}
 
 // demoLane is the lane that the demo's records go to: transactional.
 const demoLane = 1
@@ -293,7 +256,7 @@ func (d *demo) produce(ctx context.Context) error {
 
 // await shows progress until every record is committed, ctx ends, or the
 // producer or the worker fails.
-func (d *demo) await(ctx context.Context, show *progress, producer <-chan error, worker chan error) error {
+func (d *demo) await(ctx context.Context, show *progress, producer, worked <-chan error) error {
 	admin, err := kafka.NewAdmin(d.options)
 	if err != nil {
 		return err
@@ -312,7 +275,7 @@ func (d *demo) await(ctx context.Context, show *progress, producer <-chan error,
 				return err
 			}
 			done, producer = true, nil
-		case err := <-worker:
+		case err := <-worked:
 			if err == nil {
 				err = errors.New("ended by itself")
 			}

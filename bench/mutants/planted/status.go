@@ -1,36 +1,30 @@
 //go:build planted
 
-package main
+package planted
 
 import (
 	"context"
 	"fmt"
 	"net"
 	"net/rpc"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/worker"
 )
 
-// openStatus opens the store that the environment names, or Cassandra.
-func openStatus(ctx context.Context, o status.Options) (openedStatus, error) {
-	addr := os.Getenv(envStatus)
-	if addr == "" {
-		c, err := status.OpenCassandra(ctx, o)
+// openRemote opens the store at an address in place of Cassandra.
+func openRemote(addr string) func(context.Context, status.Options) (worker.Status, error) {
+	return func(ctx context.Context, o status.Options) (worker.Status, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("connecting to the planted status store: %w", err)
 		}
-		return c, nil
+		return &remoteStatus{client: rpc.NewClient(conn), layouts: o.Layouts}, nil
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the planted status store: %w", err)
-	}
-	return &remoteStatus{client: rpc.NewClient(conn), layouts: o.Layouts}, nil
 }
 
 // remoteStatus is the status store of bench/mutants, over TCP.

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ const watchRound = time.Second
 // still without a reason is a fault that only a new process heals: then the
 // goroutines are written to the log's end and this one ends, with status 1.
 // What was not committed comes again and is confirmed.
-func (w *worker) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics) {
+func (g *group) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics) {
 	watch := pipeline.NewWatch(pipeline.DefaultWatchOptions())
 	ticker := time.NewTicker(watchRound)
 	defer ticker.Stop()
@@ -32,22 +32,22 @@ func (w *worker) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics
 		f := watch.Look(now, pipeline.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Ended: ended, Lines: l.pipeline.Progress()})
 		m.Watched(l.name, now, stalls, f)
 		for _, a := range f.Alerts {
-			w.log.Error("waits for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
+			g.Log.Error("waits for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
 				"topic", a.Partition.Topic, "partition", a.Partition.ID, "for", a.For.Round(time.Second))
 		}
 		if f.Dead != nil {
-			w.die(l, f)
+			g.die(l, f)
 		}
 	}
 }
 
 // die ends the process: the stuck part of it could not be waited for.
-func (w *worker) die(l *lane, f pipeline.Finding) {
+func (g *group) die(l *lane, f pipeline.Finding) {
 	var goroutines bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&goroutines, 1) // a buffer takes everything
-	w.log.Error("a partition stands still without a reason: this process ends, another one goes on",
+	g.Log.Error("a partition stands still without a reason: this process ends, another one goes on",
 		"lane", l.name, "topic", f.Dead.Partition.Topic, "partition", f.Dead.Partition.ID,
 		"lag", f.Dead.Lag, "for", f.Quiet.Round(time.Second))
 	_, _ = goroutines.WriteTo(os.Stderr)
-	w.exit(exitFailed)
+	g.Exit(1)
 }

@@ -1,6 +1,6 @@
 //go:build planted
 
-package main
+package planted
 
 import (
 	"context"
@@ -157,7 +157,7 @@ func crashBeforeSend(s *soil, c *crash) {
 func crashSent(s *soil, c *crash) {
 	s.providers(func(r push.Route, p pipeline.Provider) pipeline.Provider {
 		return sentProvider{p, func(ds []*pipeline.Delivery) {
-			for st := s.routes[r].Stats(); st.InFlight == 0 || st.Waiting > 0; st = s.routes[r].Stats() {
+			for st := s.stats(r); st.InFlight == 0 || st.Waiting > 0; st = s.stats(r) {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(20 * time.Millisecond) // to the provider, which takes 60 to answer

@@ -1,6 +1,6 @@
 //go:build planted
 
-package main
+package planted
 
 import (
 	"context"
@@ -175,7 +175,7 @@ func resendOnGoAway(s *soil) {
 	s.providers(func(r push.Route, p pipeline.Provider) pipeline.Provider {
 		var mu sync.Mutex
 		before := make(map[*pipeline.Delivery]int64) // GOAWAYs seen when it was submitted; guarded by mu
-		goAways := func() int64 { return s.routes[r].Stats().GoAways }
+		goAways := func() int64 { return s.stats(r).GoAways }
 		return plantedProvider{p, func(ds []*pipeline.Delivery) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,14 +1,14 @@
-package main
+package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -28,9 +28,9 @@ type lane struct {
 const onceBatch = 500
 
 // openLane makes the pipeline of the lane's own topic, or of its retry and hold
-// topics. The source joins its group when the pipeline is made.
-func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, error) {
-	c, l := w.config, w.config.Lanes[i]
+// topics. The source joins no group yet.
+func (g *group) openLane(i int, retry bool) (*lane, error) {
+	c, l, shared := g.Config, g.Config.Lanes[i], g.shared
 	name, topics, group := l.Name, wiring.MainTopics(l), c.Kafka.LaneGroup(l.Name)
 	if retry {
 		name, topics, group = l.Name+".retry", wiring.RetryTopics(c, l), c.Kafka.RetryGroup(l.Name)
@@ -40,54 +40,58 @@ func (w *worker) openLane(i int, retry bool, shared *collaborators) (*lane, erro
 		batch = min(batch, onceBatch)
 		reread = batch
 	}
-	producer, err := kafka.NewProducer(w.kafka, kafka.ProducerOptions{Topic: l.Topic, Tiers: wiring.Tiers(c), Metrics: shared.kafka})
+	producer, err := kafka.NewProducer(g.kafka, kafka.ProducerOptions{Topic: l.Topic, Tiers: wiring.Tiers(c), Metrics: shared.kafka})
 	if err != nil {
 		return nil, err
 	}
-	source, err := kafka.NewSource(w.kafka, kafka.SourceOptions{
+	source, err := kafka.NewSource(g.kafka, kafka.SourceOptions{
 		Topics: topics, Group: group, Metrics: shared.kafka,
 		BatchRecords: batch, BatchBytes: int(c.Batch.Bytes), Linger: c.Batch.Linger,
 		OpenBatches: c.Batch.OpenPerPartition, OpenRecords: c.Batch.OpenRecords,
 		Confirms: c.Batch.Window(), Reread: reread,
 		Protocol: c.Kafka.Protocol, Balancer: c.Kafka.Balancer, JoinWithin: c.Kafka.JoinWithin,
 		Session: c.Kafka.SessionTimeout, Rebalance: c.Kafka.RebalanceTimeout, Drain: c.Send.Drain, Commit: c.Kafka.CommitTimeout,
-		Health: w.partitionHealth,
+		Health: g.partitionHealth,
 	})
 	if err != nil {
 		producer.Close()
 		return nil, err
 	}
-	p, err := pipeline.New(plant(w.routes, pipeline.Options{
-		Lane: name, Source: source, Stages: w.stages(l, name, retry, shared), Routes: w.routes.lane(i), Producer: producer, Status: w.status, Ledger: w.status, Seen: shared.filter,
+	o := pipeline.Options{
+		Lane: name, Source: source, Stages: g.stages(l, name, retry), Routes: g.routes.lane(i), Producer: producer, Status: g.status, Ledger: g.status, Seen: shared.filter,
 		Gates: shared.gates, Events: shared.events, Latest: shared.latest,
 		Policy: wiring.Policy(c, l), Once: l.Once(),
 		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest}, RecheckAfter: c.Send.Recheck,
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,
 		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain - configs.LeaveTimeout, CommitTimeout: c.Kafka.CommitTimeout, CommitInterval: c.Kafka.CommitInterval,
-		Metrics: shared.pipeline, Log: w.log, Answered: w.answered,
-	}))
-	if err != nil {
-		producer.Close()
-		return nil, errors.Join(err, source.Close(context.Background()))
+		Metrics: shared.pipeline, Log: g.Log, Answered: g.Answered,
 	}
-	source.Join()
-	return &lane{name: name, log: w.log, source: source, producer: producer, pipeline: p}, nil
+	if g.Wrap != nil {
+		o = g.Wrap(o, func(r push.Route) h2.Stats { return g.routes[r].Stats() })
+	}
+	opened := &lane{name: name, log: g.Log, source: source, producer: producer}
+	if opened.pipeline, err = pipeline.New(o); err != nil {
+		opened.close()
+		return nil, err
+	}
+	return opened, nil
 }
 
 // partitionHealth names a partition in /readyz while it is in trouble here.
-func (w *worker) partitionHealth(p push.Partition, err error) {
+func (g *group) partitionHealth(p push.Partition, err error) {
 	name := fmt.Sprintf("%s/%d", p.Topic, p.ID)
 	if err == nil {
-		w.health.forget(name)
+		g.health.forget(name)
 		return
 	}
-	w.health.set(name, err)
+	g.health.set(name, err)
 }
 
 // stages is the way of a batch up to its devices.
-func (w *worker) stages(l configs.Lane, name string, retry bool, shared *collaborators) []pipeline.Stage {
-	apps := make(map[string]bool, len(w.config.Apps))
-	for _, a := range w.config.Apps {
+func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage {
+	shared := g.shared
+	apps := make(map[string]bool, len(g.Config.Apps))
+	for _, a := range g.Config.Apps {
 		apps[a.Name] = true
 	}
 	var superseded *stages.Superseded
@@ -95,7 +99,7 @@ func (w *worker) stages(l configs.Lane, name string, retry bool, shared *collabo
 		superseded = &stages.Superseded{Newest: shared.latest}
 	}
 	return stages.NewOrder(
-		&stages.Dedupe{Filter: shared.filter, Ledger: w.status},
+		&stages.Dedupe{Filter: shared.filter, Ledger: g.status},
 		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: priorityOf(l.DefaultPriority),
 			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(name), Replace: l.Replaces()},
 		superseded,
@@ -114,16 +118,28 @@ func priorityOf(word string) push.Priority {
 	return push.Medium
 }
 
-// run works until ctx ends, then commits and leaves the group.
+// run works until ctx ends, then commits and leaves the group: each lane as soon
+// as it has drained.
 func (l *lane) run(ctx context.Context) error {
 	err := l.pipeline.Run(ctx)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), configs.LeaveTimeout)
-	defer cancel()
-	if e := l.source.Close(closing); e != nil {
-		l.log.Warn("closing", "lane", l.name, "error", e)
-	}
+	l.leave()
 	if err != nil {
 		return fmt.Errorf("lane %s: %w", l.name, err)
 	}
 	return nil
+}
+
+// leave closes the source, and with it the membership. It may be called again.
+func (l *lane) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), configs.LeaveTimeout)
+	defer cancel()
+	if err := l.source.Close(ctx); err != nil {
+		l.log.Warn("closing", "lane", l.name, "error", err)
+	}
+}
+
+// close closes what has not run as well as what has.
+func (l *lane) close() {
+	l.leave()
+	l.producer.Close()
 }

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -14,7 +14,7 @@ const eventsRound = time.Second
 // last of it. It is best effort, so that a topic for dashboards never holds up
 // a delivery: what cannot be produced is missing there, and the gap is told as
 // soon as the topic takes records again. The status rows are durable by then.
-func (w *worker) tellEvents(ctx context.Context, events *pipeline.Events, producer pipeline.Producer) {
+func (g *group) tellEvents(ctx context.Context, events *pipeline.Events, producer pipeline.Producer) {
 	ticker := time.NewTicker(eventsRound)
 	defer ticker.Stop()
 	last := time.Now()
@@ -29,11 +29,11 @@ func (w *worker) tellEvents(ctx context.Context, events *pipeline.Events, produc
 		if len(hs) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.config.Kafka.CommitTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.Config.Kafka.CommitTimeout)
 		defer cancel()
 		if err := producer.Produce(ctx, hs); err != nil {
 			events.Missed(since, now)
-			w.log.Warn("push.events has a gap", "records", len(hs), "since", since, "error", err)
+			g.Log.Warn("push.events has a gap", "records", len(hs), "since", since, "error", err)
 		}
 	}
 	for {

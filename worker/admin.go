@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -151,4 +151,18 @@ func (s *adminServer) close() {
 		_ = s.Server.Close()
 	}
 	<-s.done
+}
+
+// startAdmin serves metrics and health at an address, that of this key of the
+// configuration, unless it is empty.
+func startAdmin(key, at string, pprof bool, log *slog.Logger, reg *prometheus.Registry, h *health) (stop func(), err error) {
+	if at == "" {
+		return func() {}, nil
+	}
+	s, err := serveAdmin(at, adminHandler(reg, h, pprof))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	log.Info("serving /metrics, /livez, /readyz", "at", s.addr, "pprof", pprof)
+	return s.close, nil
 }

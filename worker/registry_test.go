@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -61,8 +61,7 @@ func TestMaxStaleIsBelowTheTopicsRetention(t *testing.T) {
 		c := configs.Default()
 		c.Registry.MaxStale = tt.stale
 		err := checkRetention(t.Context(), admin, c, slog.New(slog.NewTextHandler(io.Discard, nil)))
-		var exit *exitError
-		if refused := errors.As(failed(err), &exit) && exit.code == exitUsage; refused != tt.refused {
+		if _, refused := errors.AsType[*ConfigError](err); refused != tt.refused {
 			t.Errorf("%v: %v", tt.stale, err)
 		}
 	}

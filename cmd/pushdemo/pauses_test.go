@@ -37,7 +37,7 @@ func TestAWorkerHearsWhatOthersWereAsked(t *testing.T) {
 	apns := push.Route{Platform: push.APNS, App: demoApp, Environment: push.Production}
 	tell(fcm)
 
-	d := &demo{world: world, metrics: newRegistry(), latency: newLatencies(), log: log}
+	d := &demo{world: world, metrics: prometheus.NewRegistry(), latency: newLatencies(), log: log}
 	if d.options, err = wiring.Kafka(world.config, log); err != nil {
 		t.Fatal(err)
 	}

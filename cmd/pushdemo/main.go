@@ -1,0 +1,108 @@
+// Command pushdemo runs the whole fleet in one process: Kafka, Redis, the status
+// store, APNs and FCM are servers in it, the worker and the registry those of
+// production. It accounts for every notification.
+//
+//	main.go       flags and exit statuses
+//	demo.go       one run: users, worker, producer
+//	world.go      the servers around the worker
+//	account.go    what became of every record
+//	result.go     the table, the JSON
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/cmd/terminal"
+)
+
+// Exit statuses.
+const (
+	exitDone        = 0
+	exitFailed      = 1 // failed, or found a difference
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// exitError carries an exit status up to run.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func main() {
+	ctx, _ := terminal.UntilSignal(context.Background()) // until the process ends
+	// A second signal ends the process at once.
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// flags are the command line.
+type flags struct {
+	notifications int
+	latency       time.Duration
+	json          bool
+}
+
+// run is the whole command. It returns the exit status. What is printed is
+// cleaned of what moves a cursor.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
+	cmd := newCommand(stdout, stderr)
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	_, _ = fmt.Fprintln(stderr, "pushdemo:", err)
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.status
+	}
+	return exitUsage // cobra's own: unknown flag
+}
+
+func newCommand(stdout, stderr io.Writer) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "pushdemo",
+		Short: "Run the whole fleet in one process and account for every record",
+		Long: `Starts Kafka, Redis, the status store and simulators of APNs and FCM in this
+process, on free ports of 127.0.0.1, makes up users and notifications (some
+opted out, over their cap, with dead tokens, without a device; some records
+copied, expired or broken), and lets a worker deliver them. Nothing needs to be
+installed, and nothing is left behind.
+
+It ends with a table in which every record is accounted for, by what was
+produced, the providers' own ledger, the status store and the DLQ: each
+delivered notification on every device that its user has.
+
+Exit codes: 0 all agrees, 1 something is lost, sent twice or disagrees, 2 wrong
+usage, 130 after Ctrl-C.`,
+		Example:      "  pushdemo\n  pushdemo --notifications 1000000 --latency 50ms\n  pushdemo --json | tail -1",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.notifications < 1 || f.notifications > 20_000_000 {
+				return &exitError{exitUsage, errors.New("--notifications must be 1 to 20,000,000")}
+			}
+			if f.latency < 0 || f.latency > 5*time.Second {
+				return &exitError{exitUsage, errors.New("--latency must be 0 to 5s")}
+			}
+			return runDemo(cmd.Context(), f, stdout, stderr)
+		},
+	}
+	cmd.Flags().IntVarP(&f.notifications, "notifications", "n", 100_000, "records to produce")
+	cmd.Flags().DurationVar(&f.latency, "latency", 0, "time the providers take to answer")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON in the last line, progress on standard error")
+	return cmd
+}

@@ -1,0 +1,204 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pauses"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/stages"
+	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// Run is one worker: it connects, works on all lanes until ctx ends, drains,
+// commits and leaves the groups. A store that is away is named in the log and in
+// /readyz, and waited for. It returns the end of ctx only if that came before
+// everything was open.
+func Run(ctx context.Context, o Options) error {
+	g, err := open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	defer context.AfterFunc(ctx, func() { o.Log.Info("draining: a second signal ends at once", "budget", o.Config.Send.Drain) })()
+	if err := g.run(ctx); err != nil {
+		return err
+	}
+	o.Log.Info("drained")
+	return nil
+}
+
+// group is everything that one worker owns. What it opens stands in opened; its
+// goroutines begin and end in run.
+type group struct {
+	Options
+	health *health
+	kafka  kafka.Options
+	redis  shards.Client
+	status Status
+	routes routes
+	shared *collaborators
+	lanes  []*lane
+	opened []func() // closes what was opened, in the order of opening
+}
+
+// open opens everything, in the order in which one part needs the other, and
+// joins nothing yet. When a part fails, those before it are closed.
+func open(ctx context.Context, o Options) (*group, error) {
+	g := &group{Options: o, health: newHealth("kafka", "redis", "cassandra", "lanes")}
+	for _, part := range []func(context.Context) error{g.openAdmin, g.openRoutes, g.openStores, g.openShared, g.openLanes} {
+		if err := part(ctx); err != nil {
+			g.close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// close closes what was opened, the last first.
+func (g *group) close() {
+	for _, c := range slices.Backward(g.opened) {
+		c()
+	}
+	g.opened = nil
+}
+
+// openAdmin serves metrics and health, before anything is waited for.
+func (g *group) openAdmin(context.Context) (err error) {
+	c := g.Config
+	if g.kafka, err = wiring.Kafka(c, g.Log); err != nil {
+		return err
+	}
+	g.health.tellInsecure(c, g.Log)
+	stop, err := startAdmin("admin.listen", c.Admin.Listen, c.Admin.PProf, g.Log, g.Metrics, g.health)
+	if err != nil {
+		return err
+	}
+	g.opened = append(g.opened, stop)
+	for _, n := range c.ShortMemory() {
+		g.Log.Info("dedupe", "key", n.Path, "what", n.Message)
+	}
+	g.Log.Info("starting", "version", g.Version, "memory_bound_mib", int64(c.MemoryBound().Total())>>20, "lanes", len(c.Lanes), "apps", len(c.Apps))
+	return nil
+}
+
+func (g *group) openRoutes(context.Context) (err error) {
+	if g.routes, err = openRoutes(g.Config, g.Log); err != nil {
+		return err
+	}
+	g.opened = append(g.opened, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := g.routes.close(ctx); err != nil {
+			g.Log.Warn("closing providers", "error", err)
+		}
+	})
+	g.health.tell(func() []string { return g.routes.lines(time.Now()) })
+	return nil
+}
+
+// collaborators are shared by all lanes.
+type collaborators struct {
+	filter   *dedupe.Filter
+	limiter  stages.Limiter
+	users    *users.Reader
+	latest   *users.Latest
+	kafka    *kafka.Metrics
+	pipeline *pipeline.Metrics
+	gates    *gates.Gates
+	events   *pipeline.Events
+	told     *pauses.Store
+}
+
+func (g *group) openShared(ctx context.Context) error {
+	filter, err := dedupe.New(g.redis, wiring.Filter(g.Config))
+	if err != nil {
+		return err
+	}
+	var limiter stages.Limiter
+	if rules := wiring.Rules(g.Config); len(rules) > 0 {
+		if limiter, err = limits.New(g.redis, rules); err != nil {
+			return err
+		}
+	}
+	latest, err := users.NewLatest(g.redis, wiring.Latest(g.Config))
+	if err != nil {
+		return err
+	}
+	told, err := pauses.New(g.redis, wiring.Pauses(g.Config, g.Log))
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	g.shared = &collaborators{filter: filter, limiter: limiter, latest: latest, told: told, users: users.NewReader(g.redis, limiter != nil),
+		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: pipeline.NewEvents(rand.Text(), now)}
+	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
+	if err != nil {
+		return err
+	}
+	g.shared.gates.Recall(ctx, told)
+	return nil
+}
+
+// openLanes opens both halves of every lane.
+func (g *group) openLanes(context.Context) error {
+	for i := range g.Config.Lanes {
+		for _, retry := range []bool{false, true} {
+			l, err := g.openLane(i, retry)
+			if err != nil {
+				return fmt.Errorf("lane %s: %w", g.Config.Lanes[i].Name, err)
+			}
+			g.opened = append(g.opened, l.close)
+			g.lanes = append(g.lanes, l)
+		}
+	}
+	return nil
+}
+
+// run joins the groups and works on all lanes until ctx ends, then drains,
+// commits and leaves. A lane whose source fails stops the others too. First the
+// lanes end, each with its source; then what they need until their end: pauses,
+// events, the watchdog.
+func (g *group) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, l := range g.lanes {
+		l.source.Join()
+	}
+	g.health.set("lanes", nil)
+	defer g.health.set("lanes", errors.New("draining"))
+
+	var running sync.WaitGroup
+	errs := make([]error, len(g.lanes))
+	for i, l := range g.lanes {
+		running.Go(func() {
+			defer stop()
+			errs[i] = l.run(ctx)
+		})
+	}
+	running.Go(func() { keepFilters(ctx, g.Log, g.Metrics, g.shared.filter) })
+	running.Go(func() { g.watchStores(ctx) })
+	working, done := context.WithCancel(context.WithoutCancel(ctx)) // until the lanes have drained
+	var beside sync.WaitGroup
+	beside.Go(func() { g.shared.gates.Share(working, g.shared.told) })
+	beside.Go(func() { g.tellEvents(working, g.shared.events, g.lanes[0].producer) })
+	for _, l := range g.lanes {
+		beside.Go(func() { g.watchProgress(working, l, g.shared.pipeline) })
+	}
+	running.Wait()
+	done()
+	beside.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,65 @@
+// Package worker is what runs in the fleet's processes: the worker, which works
+// on all configured lanes, and the registry, which keeps Redis filled with
+// users. The commands give it a configuration; the way of a notification is in
+// package pipeline.
+//
+//	options.go    what a process is given
+//	group.go      Run: one worker, opened, run and closed in order
+//	lane.go       one half of a lane: source, pipeline, producer
+//	stores.go     Kafka, Redis, the status store: waited for, then watched
+//	routes.go     the clients of Apple and Google
+//	registry.go   RunRegistry: push.users into Redis
+//	admin.go      /metrics, /livez, /readyz
+package worker
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/stages"
+	"github.com/pushfleet/pushfleet/status"
+)
+
+// Status is the status store as a worker needs it. It is closed at the end.
+type Status interface {
+	pipeline.Status
+	stages.Ledger
+	Close()
+}
+
+// Options are what a worker is given. Config must be valid; Config, Log, Metrics
+// and Exit are required.
+type Options struct {
+	Config  *configs.Config
+	Log     *slog.Logger
+	Metrics *prometheus.Registry
+	Version string // of the build, for the log
+	// Exit ends the process at once, with this status, when a part of it stands
+	// still and cannot be waited for: os.Exit.
+	Exit func(status int)
+
+	// OpenStatus opens the status store; nil = Cassandra. It is called again
+	// until it succeeds.
+	OpenStatus func(ctx context.Context, o status.Options) (Status, error)
+	// Answered, if set, sees every group of answers before the pipeline does, in
+	// several goroutines at once.
+	Answered func([]*pipeline.Delivery)
+	// Wrap, if set, may replace what a lane's pipeline works with, before it is
+	// made. stats are those of a route's pool.
+	Wrap func(o pipeline.Options, stats func(push.Route) h2.Stats) pipeline.Options
+}
+
+// openCassandra is what OpenStatus is by default.
+func openCassandra(ctx context.Context, o status.Options) (Status, error) {
+	c, err := status.OpenCassandra(ctx, o)
+	if err != nil {
+		return nil, err // not the nil pointer: as an interface it would be something
+	}
+	return c, nil
+}

@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// openStores opens what the worker needs, side by side, each for as long as it
+// takes: a store that is away is named in the log and in /readyz.
+func (g *group) openStores(ctx context.Context) error {
+	c := g.Config
+	redisOptions, err := wiring.Redis(c)
+	if err != nil {
+		return err
+	}
+	statusOptions, err := wiring.Cassandra(c, g.Metrics, g.Log)
+	if err != nil {
+		return err
+	}
+	if g.redis, err = shards.Open(redisOptions); err != nil {
+		return err
+	}
+	g.opened = append(g.opened, func() { _ = g.redis.Close() }) // nothing is unsent: every command was waited for
+	admin, err := kafka.NewAdmin(g.kafka)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	openStatus := g.OpenStatus
+	if openStatus == nil {
+		openStatus = openCassandra
+	}
+	err = connectAll(
+		func() error {
+			return connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
+				return limited(ctx, c.Kafka.CommitTimeout, func(ctx context.Context) error { return admin.CheckTopics(ctx, wiring.TopicNames(c)...) })
+			})
+		},
+		func() error {
+			return connect(ctx, g.Log, g.health, "redis", strings.Join(c.Redis.Addresses, ","), func(ctx context.Context) error {
+				return limited(ctx, 2*c.Redis.ReadTimeout, func(ctx context.Context) error { return shards.CheckServer(ctx, g.redis, true) })
+			})
+		},
+		func() error {
+			return connect(ctx, g.Log, g.health, "cassandra", strings.Join(c.Cassandra.Hosts, ","), func(ctx context.Context) error {
+				return limited(ctx, 2*c.Cassandra.Timeout, func(ctx context.Context) (err error) {
+					g.status, err = openStatus(ctx, statusOptions)
+					return err
+				})
+			})
+		},
+	)
+	if g.status != nil {
+		g.opened = append(g.opened, g.status.Close)
+	}
+	return err
+}
+
+// limited gives one attempt its own time.
+func limited(ctx context.Context, d time.Duration, attempt func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return attempt(ctx)
+}
+
+// watchStores keeps /readyz true about the stores while the worker runs.
+func (g *group) watchStores(ctx context.Context) {
+	admin, err := kafka.NewAdmin(g.kafka)
+	if err != nil {
+		g.Log.Error("cannot watch Kafka", "error", err)
+		return
+	}
+	defer admin.Close()
+	looks := map[string]func(context.Context) error{
+		"kafka": admin.Ping,
+		"redis": func(ctx context.Context) error { return shards.Ping(ctx, g.redis) },
+	}
+	if s, ok := g.status.(interface{ Ping(context.Context) error }); ok {
+		looks["cassandra"] = s.Ping
+	}
+	var wg sync.WaitGroup
+	for name, look := range looks {
+		wg.Go(func() { watch(ctx, g.health, name, look) })
+	}
+	wg.Wait()
+}
