@@ -134,8 +134,8 @@ func TestAThirdLaneThatFailsClosesTheFirstTwo(t *testing.T) {
 	left(t, c, store)
 }
 
-// The end of a worker is the same, whether its lanes have joined or one of them
-// failed meanwhile: all leave.
+// A worker whose lanes have all joined leaves every group at its end, and closes
+// what it had open.
 func TestAWorkerThatEndsLeavesNothingBehind(t *testing.T) {
 	c, o, store := servers(t)
 	surroundings := goleak.IgnoreCurrent()

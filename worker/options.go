@@ -8,6 +8,9 @@
 //	lane.go       one half of a lane: source, pipeline, producer
 //	stores.go     Kafka, Redis, the status store: waited for, then watched
 //	routes.go     the clients of Apple and Google
+//	watchdog.go   ends a process whose partition stands still
+//	events.go     push.events
+//	filters.go    the Bloom filters' windows
 //	registry.go   RunRegistry: push.users into Redis
 //	admin.go      /metrics, /livez, /readyz
 package worker
