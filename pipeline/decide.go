@@ -103,3 +103,35 @@ func held(reason push.Reason, until, expires, now time.Time) Ending {
 // HandsOver reports whether a record must be produced before the row may be
 // written.
 func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == push.StateDeadLettered }
+
+// decide settles what each delivery ends as, once: everything after goes by it.
+// A panic over one of them is its end too; the others do not notice.
+func (p *Pipeline) decide(group []*Delivery, now time.Time) {
+	for _, d := range group {
+		if d.abandoned {
+			continue
+		}
+		if caught := p.decideOne(d, now); caught != nil {
+			d.ending = Ending{State: push.StateUnknown, Reason: push.Panicked}
+			if d.Result.Class == push.Delivered {
+				d.ending.State = push.StateDelivered
+			}
+			p.poisoned(Poisoned{First: caught, Panics: 1})
+		}
+		if d.ending.State != push.StateDeadLettered {
+			d.ticket.Spare()
+		}
+	}
+}
+
+func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicError) {
+	defer func() { caught = push.Recovered("settle", recover()) }()
+	switch d.Verdict {
+	case push.Undecided:
+		d.ending = p.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
+	case push.Duplicate: // its first copy has the outcome
+	default:
+		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -81,4 +82,106 @@ func (e *PartlyError) Unwrap() error { return e.Err }
 // caller repeats all.
 type Producer interface {
 	Produce(ctx context.Context, hs []Handover) error
+}
+
+// waits reports whether the row of a delivery must wait for a record that is
+// produced before it: a hand-over, or the feedback on a dead token.
+func (d *Delivery) waits() bool { return d.ending.HandsOver() || d.Result.Class == push.Gone }
+
+// splitWaiting parts, in place, the deliveries that end here from those that
+// wait for a record. An abandoned one waits for nothing.
+func splitWaiting(group []*Delivery) (here, waiting []*Delivery) {
+	here = group[:0]
+	for _, d := range group {
+		if d.waits() && !d.abandoned {
+			waiting = append(waiting, d)
+		} else {
+			here = append(here, d)
+		}
+	}
+	return here, waiting
+}
+
+// handovers are the records to produce before these deliveries may end: one for
+// each way on that devices of one item take together, and one for each dead
+// token. of has for each delivery the index of its record.
+func handovers(group []*Delivery) (hs []Handover, of []int) {
+	type way struct {
+		item     *Item
+		to       Destination
+		platform push.Platform
+	}
+	ways := make(map[way]int, len(group)) // and where in hs its record is
+	of = make([]int, len(group))
+	for n, d := range group {
+		h := d.handover()
+		w := way{h.Item, h.To, h.Platform}
+		i, known := ways[w]
+		if !known || h.To == ToFeedback {
+			i = len(hs)
+			ways[w] = i
+			hs = append(hs, h)
+		}
+		if h.To != ToFeedback && !d.whole() {
+			hs[i].add(d)
+		}
+		of[n] = i
+	}
+	return hs, of
+}
+
+// destination is where the record goes that d waits for.
+func (d *Delivery) destination() Destination {
+	switch {
+	case d.Result.Class == push.Gone:
+		return ToFeedback
+	case d.whole() && d.ending.State == push.StateHeld:
+		return ToRetry
+	case d.whole():
+		return ToDLQ
+	case d.ending.State == push.StateRetrying:
+		return ToRetry
+	case d.ending.State == push.StateHeld:
+		return ToHold
+	}
+	return ToDLQ
+}
+
+// handover is the record for d alone, as yet without it unless it is whole.
+func (d *Delivery) handover() Handover {
+	it := d.Item
+	h := Handover{To: d.destination(), Item: it, Attempt: it.Attempt, Hops: it.Hops}
+	switch {
+	case h.To == ToFeedback:
+		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, SentAt: d.sentAt, Reason: push.Reason(d.Result.Reason)}
+	case d.whole():
+		h.Reason, h.Detail, h.Devices = it.Reason, it.Detail, it.Devices
+		if h.To == ToRetry {
+			h.Hops, h.NotBefore = it.Hops+1, it.NotBefore
+		}
+	case h.To == ToRetry:
+		h.Attempt = it.Attempt + 1
+	case h.To == ToHold:
+		h.Platform, h.Hops = d.Route.Platform, it.Hops+1
+	}
+	if h.To != ToDLQ {
+		h.State = d.ending.State
+	}
+	return h
+}
+
+// add makes the hand-over cover d too; the latest device says when it is due.
+func (h *Handover) add(d *Delivery) {
+	e := d.ending
+	h.Devices = append(h.Devices, d.Device.Hash)
+	h.Reason = e.Reason
+	if e.State == push.StateDeadLettered {
+		h.Detail = d.Result.Reason // the provider's last word
+		if !slices.Contains(h.Providers, d.Route.Platform) {
+			h.Providers = append(h.Providers, d.Route.Platform)
+		}
+	}
+	if e.NotBefore.After(h.NotBefore) {
+		h.NotBefore = e.NotBefore
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -16,68 +14,6 @@ import (
 // enough to fill several TLS records of one connection. A small window is
 // taken in quarters, so that it never has to run empty for the next group.
 const dispatchGroup = 256
-
-// route is one provider's pool as this pipeline sees it: what waits for it, by
-// charge, and how much of its window is in use. A route that stalls fills its own window
-// and stops no other.
-type route struct {
-	push.Route
-	provider Provider
-	gate     *gates.Gate
-	lines    [gates.Charges]*line
-	window   *semaphore.Weighted
-	metrics  routeMetrics
-}
-
-func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *Metrics) *route {
-	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
-	for c := range rt.lines {
-		rt.lines[c] = &line{route: rt, charge: gates.Charge(c), waiting: newTurns()}
-	}
-	return rt
-}
-
-// line is what waits for a route with one charge, partition by partition in
-// turns. Each has a dispatcher of its own, so that nobody waits for the tokens
-// of others. One that waits for them keeps a quarter of the window at the most.
-type line struct {
-	*route
-	charge  gates.Charge
-	waiting *turns // closed by Run when nothing more is sent
-}
-
-// chargeOf is what an attempt at an item costs.
-func (p *Pipeline) chargeOf(it *Item) gates.Charge {
-	switch {
-	case it.Attempt == 0:
-		return gates.Free
-	case it.Attempt < p.Policy.MaxRetries:
-		return gates.Retry
-	}
-	return gates.LastTry
-}
-
-// lineOf is where a delivery is to wait. Its route is there.
-func (p *Pipeline) lineOf(d *Delivery) *line {
-	return p.routes[d.Route].lines[p.chargeOf(d.Item)]
-}
-
-// lines are those of all routes.
-func (p *Pipeline) lines(yield func(*line) bool) {
-	for _, r := range p.routes {
-		for _, l := range r.lines {
-			if !yield(l) {
-				return
-			}
-		}
-	}
-}
-
-// settled gives n places of the window back.
-func (r *route) settled(n int) {
-	r.window.Release(int64(n))
-	r.metrics.window.Sub(float64(n))
-}
 
 // sendAll takes the batches that are through the stages until there are no
 // more, and hands their deliveries to the routes; those that were decided on
@@ -88,16 +24,6 @@ func (p *Pipeline) sendAll(batches <-chan *Batch) {
 	for b := range batches {
 		p.answered.put(p.sort(b, waiting)...)
 		p.enqueue(waiting)
-	}
-}
-
-// enqueue hands one batch's deliveries to their lines, and empties the lists.
-func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
-	for l, ds := range waiting {
-		if len(ds) > 0 {
-			l.waiting.put(l, ds)
-			waiting[l] = ds[:0]
-		}
 	}
 }
 
@@ -148,6 +74,16 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	return decided
 }
 
+// enqueue hands one batch's deliveries to their lines, and empties the lists.
+func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
+	for l, ds := range waiting {
+		if len(ds) > 0 {
+			l.waiting.put(l, ds)
+			waiting[l] = ds[:0]
+		}
+	}
+}
+
 // dispatch submits what waits in one line, as fast as its window and its
 // provider's queue take it, until the queue is closed and empty. After polling
 // has ended only what is committed is sent, until submitting ends.
@@ -163,6 +99,29 @@ func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 
 // groupSize is the most deliveries that are submitted at a time.
 func (p *Pipeline) groupSize() int { return max(1, min(dispatchGroup, p.Window/4)) }
+
+// leasePause is how soon a lapsed lease is looked at again.
+const leasePause = 20 * time.Millisecond
+
+// awaitLease waits while what is next in the line may not be sent but may be
+// soon: the coordinator has not answered for a session. Meanwhile those whose
+// partitions leave are given back. All deliveries of a pipeline are under one
+// lease, so none is held up by another's. buf is for what it looks at, and is
+// returned, perhaps grown.
+func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*Delivery {
+	for ctx.Err() == nil && !l.waiting.isClosed() {
+		buf = l.waiting.next(buf, p.groupSize())
+		if !slices.ContainsFunc(buf, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
+			break
+		}
+		p.giveBackLeaving(l)
+		select {
+		case <-time.After(leasePause):
+		case <-ctx.Done():
+		}
+	}
+	return buf
+}
 
 // enter waits for places of the window, and takes the deliveries that get one.
 // Until then they stay in their line: nobody knows how long a place takes to be
@@ -192,6 +151,76 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*De
 	return group
 }
 
+// admitPoll is the longest that a stopped route goes without looking whether
+// its deliveries have expired or their partitions leave.
+const admitPoll = 50 * time.Millisecond
+
+// submit hands deliveries to the line's provider as its gate and its budgets
+// let them through. While it is stopped for a moment they wait here, in their
+// places of the window; when it is stopped for long they go to the hold topic,
+// and so does what is in the line when tokens are that long in coming: else one
+// route's retries would fill their partitions' windows, for all that is behind.
+func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
+	var starved time.Time // since when tokens are missing; zero = they are not
+	over := func(time.Time) {}
+	defer func() { over(time.Now()) }()
+	for len(ds) > 0 {
+		var err error
+		if ds, err = p.confirmed(ctx, p.due(ds, time.Now())); err == nil {
+			ds, err = p.allowed(ctx, ds)
+		}
+		switch {
+		case err == nil:
+		case ctx.Err() == nil:
+			continue // without those that leave
+		default:
+			p.giveBack(ds)
+			return
+		}
+		now := time.Now()
+		n, again, lack := p.admit(now, l, ds)
+		if n > 0 {
+			over(now)
+			if taken, err := l.provider.Submit(ctx, ds[:n], p.back); err != nil {
+				tellGates(now, ds[taken:n])
+				p.giveBack(ds[taken:])
+				return
+			}
+			ds = ds[n:]
+			continue
+		}
+		switch {
+		case len(ds) == 0:
+			return
+		case l.gate.Hold(now):
+			hold(ds, l.gate.Rests(now))
+			p.answered.put(ds...)
+			return
+		case ctx.Err() != nil, l.waiting.isClosed():
+			p.giveBack(ds)
+			return
+		}
+		p.giveBackLeaving(l)
+		switch {
+		case lack == gates.RouteStopped:
+			starved = time.Time{}
+		case starved.IsZero():
+			starved = now
+		case now.Sub(starved) > l.gate.Patience():
+			if ds = p.holdForTokens(l, ds, now); len(ds) == 0 {
+				return
+			}
+		}
+		before := over // ended only now: in between it would seem to stand still without a reason
+		over = p.stalls.DeclareLine(now, string(lack), l.told(), partitionsOf(nil, ds))
+		before(now)
+		select {
+		case <-time.After(min(max(again.Sub(now), time.Millisecond), admitPoll)):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // due returns, in place, the deliveries of group that may be sent now. The
 // others come back at once: those of a partition that is leaving, and those past
 // their expiry as such.
@@ -213,90 +242,14 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 	return due
 }
 
-// leasePause is how soon a lapsed lease is looked at again.
-const leasePause = 20 * time.Millisecond
-
-// awaitLease waits while what is next in the line may not be sent but may be
-// soon: the coordinator has not answered for a session. Meanwhile those whose
-// partitions leave are given back. All deliveries of a pipeline are under one
-// lease, so none is held up by another's. buf is for what it looks at, and is
-// returned, perhaps grown.
-func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*Delivery {
-	for ctx.Err() == nil && !l.waiting.isClosed() {
-		buf = l.waiting.next(buf, p.groupSize())
-		if !slices.ContainsFunc(buf, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
-			break
-		}
-		p.giveBackLeaving(l)
-		select {
-		case <-time.After(leasePause):
-		case <-ctx.Done():
-		}
+// admit says how many of ds, from the first on, may be sent now, and if none,
+// when to ask again and what it waits for.
+func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack gates.Lack) {
+	ticket, n, again, lack := l.gate.Admit(now, l.charge, len(ds))
+	for _, d := range ds[:n] {
+		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.SendDeadline)
 	}
-	return buf
-}
-
-// sendLater puts deliveries that were given back unsent ahead of the others of
-// their partitions again, and returns the others in place. They hold no place of the
-// window meanwhile. What may not be sent any more at all is given back.
-func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
-	var later map[*share][]*Delivery
-	answered := group[:0]
-	for _, d := range group {
-		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.NoAnswer {
-			answered = append(answered, d)
-			continue
-		}
-		d.ticket.Refund()
-		d.ticket = gates.Ticket{}
-		if d.inWindow {
-			d.inWindow = false
-			d.share.line.settled(1)
-		}
-		if p.goesBack(d, time.Now()) {
-			unsent([]*Delivery{d})
-			answered = append(answered, d)
-			continue
-		}
-		if later == nil {
-			later = make(map[*share][]*Delivery)
-		}
-		later[d.share] = append(later[d.share], d)
-	}
-	for s, ds := range later {
-		if !s.line.waiting.putBack(s, ds) {
-			unsent(ds)
-			answered = append(answered, ds...)
-		}
-	}
-	return answered
-}
-
-// unsent marks deliveries that this worker will not send. They are the next
-// owner's; but what is committed is nobody's else, and goes to the hold topic.
-func unsent(ds []*Delivery) {
-	for _, d := range ds {
-		if d.Item.committed {
-			d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.WorkerStopped)}
-		} else {
-			d.abandoned = true
-		}
-	}
-}
-
-// giveBack returns deliveries that no provider took.
-func (p *Pipeline) giveBack(ds []*Delivery) {
-	unsent(ds)
-	p.answered.put(ds...)
-}
-
-// giveBackLeaving returns what waits in a line that stands still for partitions
-// that leave: their drain does not wait for what is ahead in the line.
-func (p *Pipeline) giveBackLeaving(l *line) {
-	now := time.Now()
-	if ds := l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }); len(ds) > 0 {
-		p.giveBack(ds)
-	}
+	return n, again, lack
 }
 
 // back takes deliveries back from a provider. The gates hear of them first: one

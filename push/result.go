@@ -8,7 +8,8 @@ import (
 // Class is what a send means for the message and its device.
 type Class uint8
 
-// The four classes of the contract.
+// The classes. Delivered, Again, Gone and Refused are answers of a provider; the
+// others are ours, of what was not sent.
 const (
 	NoAnswer  Class = iota // not sent: not yet, or given back because it was Lapsed
 	Delivered              // the provider accepted it

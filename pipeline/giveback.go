@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// hold ends deliveries that their route will not take before until, or for a
+// while.
+func hold(ds []*Delivery, until time.Time) {
+	for _, d := range ds {
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: until, Reason: string(push.RouteStopped)}
+	}
+}
+
+// holdForTokens ends ds and all that waits behind them, each until it may be its
+// turn, but for those that would expire there: it returns them.
+func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay []*Delivery) {
+	bearsIt := func(d *Delivery) bool { return d.Expires.IsZero() || !d.Expires.Before(now.Add(shortestHold)) }
+	var held []*Delivery
+	for _, d := range ds {
+		if bearsIt(d) {
+			held = append(held, d)
+		} else {
+			stay = append(stay, d)
+		}
+	}
+	held = append(held, l.waiting.remove(bearsIt)...)
+	for i, d := range held {
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(min(l.gate.Turn(l.charge, i), longestHold)), Reason: string(push.RetriesWait)}
+	}
+	p.answered.put(held...)
+	return stay
+}
+
+// sendLater puts deliveries that were given back unsent ahead of the others of
+// their partitions again, and returns the others in place. They hold no place of the
+// window meanwhile. What may not be sent any more at all is given back.
+func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
+	var later map[*share][]*Delivery
+	answered := group[:0]
+	for _, d := range group {
+		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.NoAnswer {
+			answered = append(answered, d)
+			continue
+		}
+		d.ticket.Refund()
+		d.ticket = gates.Ticket{}
+		if d.inWindow {
+			d.inWindow = false
+			d.share.line.settled(1)
+		}
+		if p.goesBack(d, time.Now()) {
+			unsent([]*Delivery{d})
+			answered = append(answered, d)
+			continue
+		}
+		if later == nil {
+			later = make(map[*share][]*Delivery)
+		}
+		later[d.share] = append(later[d.share], d)
+	}
+	for s, ds := range later {
+		if !s.line.waiting.putBack(s, ds) {
+			unsent(ds)
+			answered = append(answered, ds...)
+		}
+	}
+	return answered
+}
+
+// unsent marks deliveries that this worker will not send. They are the next
+// owner's; but what is committed is nobody's else, and goes to the hold topic.
+func unsent(ds []*Delivery) {
+	for _, d := range ds {
+		if d.Item.committed {
+			d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.WorkerStopped)}
+		} else {
+			d.abandoned = true
+		}
+	}
+}
+
+// giveBack returns deliveries that no provider took.
+func (p *Pipeline) giveBack(ds []*Delivery) {
+	unsent(ds)
+	p.answered.put(ds...)
+}
+
+// giveBackLeaving returns what waits in a line that stands still for partitions
+// that leave: their drain does not wait for what is ahead in the line.
+func (p *Pipeline) giveBackLeaving(l *line) {
+	now := time.Now()
+	if ds := l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }); len(ds) > 0 {
+		p.giveBack(ds)
+	}
+}

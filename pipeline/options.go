@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// Options are a Pipeline's collaborators and numbers. All are required unless
+// said otherwise.
+type Options struct {
+	Lane     string // its name in metrics and logs
+	Source   Source
+	Stages   []Stage // in order
+	Routes   map[push.Route]Provider
+	Producer Producer
+	Status   Status
+	Ledger   Ledger
+	Seen     Seen
+	Policy   Policy
+	// Once is set for lanes of mode at_most_once: see sendOnce.
+	Once bool
+
+	// Gates are those of the worker's routes, shared by its lanes; nil = gates of
+	// its own.
+	Gates *gates.Gates
+	// Events, unless nil, gathers what push.events is to tell.
+	Events *Events
+	// Latest, unless nil, takes note of what was accepted under a collapse key.
+	Latest Latest
+
+	// Recheck, unless nil, is asked about what is sent RecheckAfter or more after
+	// its user's record was read.
+	Recheck      Recheck
+	RecheckAfter time.Duration
+
+	// StageWorkers is how many batches a stage works on at once.
+	StageWorkers int
+	// Window bounds, for each route, the sends in flight plus the answers whose
+	// status row is not durable yet: what a hard kill can send twice.
+	Window int
+	// SendDeadline is when a send without an answer counts as AMBIGUOUS.
+	SendDeadline time.Duration
+	// Drain is within what Run returns after its ctx ended; see drain.go for what
+	// happens when.
+	Drain time.Duration
+	// StatusTimeout is the status store's for one attempt. Rows that are not
+	// durable after it, and hand-overs without an answer, are a declared stall, and
+	// go on being tried.
+	StatusTimeout time.Duration
+	// CommitTimeout is how long one commit may take: the last one has so much of
+	// Drain for itself.
+	CommitTimeout time.Duration
+	// CommitInterval is the pause between two commits.
+	CommitInterval time.Duration
+
+	Metrics *Metrics
+	Log     *slog.Logger
+	// Answered, if set, sees every group of deliveries with their results,
+	// before anything is written. It must be quick and keep nothing.
+	Answered func([]*Delivery)
+}
+
+// New checks the options and makes a Pipeline. Nothing runs before Run.
+func New(o Options) (*Pipeline, error) {
+	switch {
+	case o.Source == nil, o.Producer == nil, o.Status == nil, o.Ledger == nil, o.Seen == nil, o.Metrics == nil, o.Log == nil:
+		return nil, errors.New("pipeline: a collaborator is missing")
+	case o.StageWorkers < 1, o.Window < 1, o.SendDeadline <= 0, o.Drain <= 0, o.StatusTimeout <= 0, o.CommitTimeout <= 0, o.CommitInterval <= 0:
+		return nil, errors.New("pipeline: stage workers, window, send deadline, drain, status time-out, commit time-out and commit interval must be positive")
+	case o.Recheck != nil && o.RecheckAfter < shortestConfirm:
+		return nil, fmt.Errorf("pipeline: what waits is to be checked again after %v: less than %v asks over and over", o.RecheckAfter, shortestConfirm)
+	case len(o.Policy.RetryDelays) == 0:
+		return nil, errors.New("pipeline: retries need a delay")
+	case o.Once && !o.Policy.DropAmbiguous:
+		return nil, errors.New("pipeline: at_most_once sends nothing again that is ambiguous: the policy must drop it")
+	case o.submitAfterStop() < 0:
+		return nil, fmt.Errorf("pipeline: send deadline %v + status time-out %v + commit time-out %v must fit into the drain budget %v",
+			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
+	}
+	p := &Pipeline{Options: o, routes: make(map[push.Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
+		answered: newQueue[*Delivery](), handing: o.outlets(), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
+	if p.Gates == nil {
+		var err error
+		if p.Gates, err = gates.New(slices.Collect(maps.Keys(o.Routes)), gates.DefaultOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	for r, provider := range o.Routes {
+		gate := p.Gates.Of(r)
+		if gate == nil {
+			return nil, fmt.Errorf("pipeline: route %s has no gate", r)
+		}
+		p.routes[r] = newRoute(r, provider, gate, o.Window, o.Metrics)
+	}
+	o.Metrics.bound(o.Lane, len(p.routes)*o.Window)
+	o.Metrics.steps(o.Lane, o.Stages)
+	return p, nil
+}

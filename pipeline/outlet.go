@@ -1,0 +1,135 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// outlet is where records go that have a queue and workers of their own: a hold
+// topic that refuses holds up neither another platform's nor the DLQ. The tiers of
+// a lane's retries are one.
+type outlet struct {
+	to       Destination
+	platform push.Platform // ToHold: whose topic
+}
+
+// outlets are the queues of all there are.
+func (o *Options) outlets() map[outlet]*queue[*Delivery] {
+	all := map[outlet]*queue[*Delivery]{
+		{to: ToRetry}: newQueue[*Delivery](), {to: ToDLQ}: newQueue[*Delivery](), {to: ToFeedback}: newQueue[*Delivery](),
+	}
+	for r := range o.Routes {
+		all[outlet{ToHold, r.Platform}] = newQueue[*Delivery]()
+	}
+	return all
+}
+
+func (d *Delivery) outlet() outlet {
+	o := outlet{to: d.destination()}
+	if o.to == ToHold {
+		o.platform = d.Route.Platform
+	}
+	return o
+}
+
+// handOn gives deliveries to those who hand over to where each goes.
+func (p *Pipeline) handOn(group []*Delivery) {
+	by := make(map[outlet][]*Delivery, len(p.handing))
+	for _, d := range group {
+		by[d.outlet()] = append(by[d.outlet()], d)
+	}
+	for o, ds := range by {
+		p.handing[o].put(ds...)
+	}
+}
+
+// endHandingOver waits until all is handed over. The DLQ ends last: it gets what
+// is too large for the others.
+func (p *Pipeline) endHandingOver(workers map[outlet]*sync.WaitGroup) {
+	dlq := outlet{to: ToDLQ}
+	for o, q := range p.handing {
+		if o != dlq {
+			q.close()
+			workers[o].Wait()
+		}
+	}
+	p.handing[dlq].close()
+	workers[dlq].Wait()
+}
+
+// produce returns once the records that the deliveries wait for are
+// acknowledged, but for those that are refused for good, and an error only when
+// ctx ended first.
+func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*Delivery, err error) {
+	hs, of := handovers(group)
+	if len(hs) == 0 {
+		return nil, nil
+	}
+	open, places := hs, make([]int, len(hs)) // not acknowledged so far, and where in hs they are
+	for i := range places {
+		places[i] = i
+	}
+	tooLarge := make(map[int]bool) // by the place in hs
+	err = p.repeat(ctx, "hand-over", nil, func() error {
+		err := p.patiently(ctx, "hand-over", nil, func(ctx context.Context) error { return p.Producer.Produce(ctx, open) })
+		partly, ok := errors.AsType[*PartlyError](err)
+		if !ok {
+			return err
+		}
+		for _, i := range partly.Refused {
+			tooLarge[places[i]] = true
+		}
+		if len(partly.Refused) > 0 {
+			p.Log.Warn("what is too large to be handed over goes to the DLQ", "lane", p.Lane, "records", len(partly.Refused), "error", err)
+		}
+		open, places = those(open, partly.Open), those(places, partly.Open)
+		if len(open) == 0 {
+			return nil
+		}
+		return err
+	})
+	for i, d := range group {
+		if tooLarge[of[i]] {
+			refused = append(refused, d)
+		}
+	}
+	return refused, err
+}
+
+// those are the values at some places.
+func those[T any](of []T, places []int) []T {
+	values := make([]T, len(places))
+	for i, place := range places {
+		values[i] = of[place]
+	}
+	return values
+}
+
+// deadLetter makes refused deliveries of a group end in the DLQ, because their
+// next record is too large, and parts them from the others. One whose report on
+// a dead token was refused stays: it ends here.
+func deadLetter(group, refused []*Delivery) (stay, dead []*Delivery) {
+	for _, d := range refused {
+		if d.Result.Class == push.Gone {
+			continue
+		}
+		d.ending = Ending{State: push.StateDeadLettered, Reason: push.TooLarge}
+		if d.whole() {
+			d.Item.Verdict, d.Item.Reason, d.Item.Detail = push.Dead, push.TooLarge, ""
+		}
+		dead = append(dead, d)
+	}
+	if len(dead) == 0 {
+		return group, nil
+	}
+	for _, d := range group {
+		if !slices.Contains(dead, d) {
+			stay = append(stay, d)
+		}
+	}
+	return stay, dead
+}

@@ -1,0 +1,113 @@
+package pipeline
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// seenIDs are the ids that the filter is to remember. A record without a
+// usable id has nothing to be seen by, and a reused id belongs to another.
+func seenIDs(items []*Item) []string {
+	ids := make([]string, 0, len(items))
+	for _, it := range items {
+		if it.ID != "" && it.Reason != push.IDReused {
+			ids = append(ids, it.ID)
+		}
+	}
+	return ids
+}
+
+// noteLatest is best effort: what it misses lets an older retry through.
+func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
+	if p.Latest == nil {
+		return
+	}
+	var keyed []*Item
+	for _, it := range items {
+		if it.CollapseKey != "" && !it.Derived {
+			keyed = append(keyed, it)
+		}
+	}
+	if len(keyed) > 0 && survived("latest", func() error { return p.Latest.Accepted(ctx, keyed) }) != nil {
+		p.Metrics.failedStep(p.Lane, "latest")
+	}
+}
+
+// splitAbandoned parts the items that have a delivery without a durable end
+// from the others, in place.
+func splitAbandoned(items []*Item) (ended, abandoned []*Item) {
+	ended = items[:0]
+	for _, it := range items {
+		if atomic.LoadUint32(&it.abandoned) != 0 {
+			abandoned = append(abandoned, it)
+		} else {
+			ended = append(ended, it)
+		}
+	}
+	return ended, abandoned
+}
+
+// leaving reports whether the item's partition leaves.
+func (it *Item) leaving() bool { return it.batch.Tracker.Draining() }
+
+// splitLeaving parts the items whose partition leaves from the others.
+func splitLeaving(items []*Item) (stay, leave []*Item) {
+	for _, it := range items {
+		if it.leaving() {
+			leave = append(leave, it)
+		} else {
+			stay = append(stay, it)
+		}
+	}
+	return stay, leave
+}
+
+// anyLeaving reports whether the partition of one of the items is leaving.
+func anyLeaving(items []*Item) bool {
+	for _, it := range items {
+		if it.leaving() {
+			return true
+		}
+	}
+	return false
+}
+
+// forTrackers calls mark once for each tracker with its items.
+func forTrackers(items []*Item, mark func(*Tracker, []*Item)) {
+	of := make(map[*Tracker][]*Item)
+	for _, it := range items {
+		of[it.batch.Tracker] = append(of[it.batch.Tracker], it)
+	}
+	for t, its := range of {
+		mark(t, its)
+	}
+}
+
+// ending counts items whose rows are durable. Those whose devices are all
+// another record's by now end as a copy.
+func (p *Pipeline) ending(items []*Item) {
+	told := p.Events.Group(p.Lane)
+	for _, it := range items {
+		if it.Verdict == push.Undecided && it.claimed() {
+			it.Decide(push.Duplicate, "", "")
+		}
+		if it.Verdict == push.Duplicate && !it.Reread {
+			told.Duplicate(it)
+		}
+	}
+	told.Count(time.Now())
+	p.Metrics.ended(p.Lane, items)
+}
+
+// claimed reports whether all that it was to be sent to is another record's.
+func (it *Item) claimed() bool {
+	for j := range it.Deliveries {
+		if it.Deliveries[j].Result.Class != push.Claimed {
+			return false
+		}
+	}
+	return len(it.Deliveries) > 0
+}

@@ -1,0 +1,134 @@
+package pipeline
+
+import (
+	"golang.org/x/sync/semaphore"
+
+	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// route is one provider's pool as this pipeline sees it: what waits for it, by
+// charge, and how much of its window is in use. A route that stalls fills its own window
+// and stops no other.
+type route struct {
+	push.Route
+	provider Provider
+	gate     *gates.Gate
+	lines    [gates.Charges]*line
+	window   *semaphore.Weighted
+	metrics  routeMetrics
+}
+
+func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *Metrics) *route {
+	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
+	for c := range rt.lines {
+		rt.lines[c] = &line{route: rt, charge: gates.Charge(c), waiting: newTurns()}
+	}
+	return rt
+}
+
+// settled gives n places of the window back.
+func (r *route) settled(n int) {
+	r.window.Release(int64(n))
+	r.metrics.window.Sub(float64(n))
+}
+
+// line is what waits for a route with one charge, partition by partition in
+// turns. Each has a dispatcher of its own, so that nobody waits for the tokens
+// of others. One that waits for them keeps a quarter of the window at the most.
+type line struct {
+	*route
+	charge  gates.Charge
+	waiting *turns // closed by Run when nothing more is sent
+}
+
+// lines are those of all routes.
+func (p *Pipeline) lines(yield func(*line) bool) {
+	for _, r := range p.routes {
+		for _, l := range r.lines {
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// lineOf is where a delivery is to wait. Its route is there.
+func (p *Pipeline) lineOf(d *Delivery) *line {
+	return p.routes[d.Route].lines[p.chargeOf(d.Item)]
+}
+
+// chargeOf is what an attempt at an item costs.
+func (p *Pipeline) chargeOf(it *Item) gates.Charge {
+	switch {
+	case it.Attempt == 0:
+		return gates.Free
+	case it.Attempt < p.Policy.MaxRetries:
+		return gates.Retry
+	}
+	return gates.LastTry
+}
+
+// told is what others see of it.
+func (l *line) told() Line { return Line{Route: l.Route, Charge: l.charge.String()} }
+
+// lineTold is the line that is told as t; nil = none is.
+func (p *Pipeline) lineTold(t Line) *line {
+	if r := p.routes[t.Route]; r != nil {
+		for _, l := range r.lines {
+			if l.told() == t {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// Progress is what the lines have done so far, for a Watch.
+func (p *Pipeline) Progress() []LineProgress {
+	all := make([]LineProgress, 0, len(p.routes)*gates.Charges)
+	for l := range p.lines {
+		told := LineProgress{Line: l.told(), Partitions: l.waiting.progress()}
+		for _, own := range told.Partitions {
+			told.Out += own.Out
+			told.Completed += own.Completed
+		}
+		// What the others take in their turns, and what was under way already.
+		told.Turn = len(told.Partitions)*p.groupSize() + p.Window
+		all = append(all, told)
+	}
+	return all
+}
+
+// Declared is why the pipeline stands still now, and why it did since this was
+// last asked, with all partitions that have something in the line.
+func (p *Pipeline) Declared() (open, ended []Stall) {
+	open, ended = p.stalls.Declared()
+	for _, stalls := range [][]Stall{open, ended} {
+		for i := range stalls {
+			if l := p.lineTold(stalls[i].Line); l != nil {
+				stalls[i].Partitions = l.waiting.partitions(stalls[i].Partitions)
+			}
+		}
+	}
+	return open, ended
+}
+
+// partitionsOf adds those of the deliveries' records, each once.
+func partitionsOf(ps []push.Partition, ds []*Delivery) []push.Partition {
+	known := make(map[push.Partition]bool, len(ps))
+	for _, p := range ps {
+		known[p] = true
+	}
+	var last *Batch
+	for _, d := range ds {
+		if b := d.Item.batch; b != nil && b != last {
+			last = b
+			if p := b.Tracker.Partition(); !known[p] {
+				known[p] = true
+				ps = append(ps, p)
+			}
+		}
+	}
+	return ps
+}

@@ -1,0 +1,81 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// rowsOf are the rows that decided deliveries get. A copy gets none, nor does
+// what is another record's by now.
+func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []push.Row {
+	rows := make([]push.Row, 0, len(group))
+	for _, d := range group {
+		if d.abandoned || d.ending.State == 0 {
+			continue
+		}
+		from := len(rows)
+		if d.whole() {
+			rows = d.Item.verdictRows(rows, now)
+		} else {
+			rows = append(rows, d.row(d.ending.State, d.ending.Reason, now))
+		}
+		for i := range rows[from:] {
+			told.Add(d.Item, &rows[from+i])
+		}
+	}
+	return rows
+}
+
+// verdictRows appends the rows of an item that was decided before its devices:
+// one without a device, or for a record that names its devices one for each,
+// because a row without a device counts only while no device has one.
+func (it *Item) verdictRows(rows []push.Row, now time.Time) []push.Row {
+	reason := string(it.Reason)
+	if it.Detail != "" {
+		reason += ":" + it.Detail
+	}
+	row := push.Row{ID: it.RowID(), Step: it.Step(), State: it.Verdict.State(), At: now,
+		Reason: reason, UserHash: push.UserHash(it.Owner())}
+	if len(it.Devices) == 0 {
+		return append(rows, row)
+	}
+	for _, device := range it.Devices {
+		row.Device = device
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// row is the status row of one delivery.
+func (d *Delivery) row(s push.State, r push.Reason, now time.Time) push.Row {
+	return push.Row{ID: d.Item.RowID(), Device: d.Device.Hash, Step: d.Item.Step(), State: s, At: now,
+		Platform: d.Route.Platform, ProviderID: d.Result.ProviderID, Reason: string(r), UserHash: push.UserHash(d.Item.Owner())}
+}
+
+// whole reports whether d stands for its whole item, which was decided before
+// its devices.
+func (d *Delivery) whole() bool {
+	return d.Verdict != push.Undecided && d.Item.Verdict != push.Undecided
+}
+
+// writeStatus returns nil once the rows are durable, and an error only when ctx
+// ended first.
+func (p *Pipeline) writeStatus(ctx context.Context, rows []push.Row) error {
+	return p.writeRows(ctx, "status", nil, rows)
+}
+
+// writeRows returns nil once the rows are durable, and an error only when ctx
+// ended first or leaving, if given, said so. There is no time-out around them
+// all: the store has one for each of its attempts, and keeps what it has
+// acknowledged. To begin anew with all because some took long would never end
+// on a store that is slow.
+func (p *Pipeline) writeRows(ctx context.Context, step string, leaving func() bool, rows []push.Row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return p.repeat(ctx, step, leaving, func() error {
+		return p.patiently(ctx, step, leaving, func(ctx context.Context) error { return p.Status.Write(ctx, rows) })
+	})
+}
