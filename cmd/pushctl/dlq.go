@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/push/decode"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 func newDLQCommand(a *app) *cobra.Command {
@@ -21,222 +17,87 @@ func newDLQCommand(a *app) *cobra.Command {
 		newDLQLsCommand(a), newDLQShowCommand(a), newDLQStatsCommand(a), newDLQRedriveCommand(a), newDLQDismissCommand(a), newDLQPurgeCommand(a))
 }
 
-// letter is a dead letter with what its message and its lane say of it.
-type letter struct {
-	*kafka.DeadLetter
-	lane    *configs.Lane
-	message push.Message // what of it could be decoded
-	defect  *push.Defect // why it could not be
-	mark    kafka.Mark   // what an operator did with it
-	marked  bool
-}
-
-func newLetter(lane *configs.Lane, d *kafka.DeadLetter, marks kafka.Marks) letter {
-	l := letter{DeadLetter: d, lane: lane}
-	l.mark, l.marked = marks.Of(d)
-	if d.Value == nil {
-		l.defect = &push.Defect{Reason: push.EmptyValue}
-	} else {
-		l.defect = decode.Message(d.Value, &l.message)
-	}
-	return l
-}
-
-// expires is when the worker sends it no more: its expires_at, or when it
-// reaches its lane's greatest age. Zero: its age is not known.
-func (l *letter) expires() time.Time {
-	if l.FirstSeen.IsZero() {
-		return l.message.ExpiresAt
-	}
-	oldest := l.FirstSeen.Add(l.lane.GreatestAge)
-	if at := l.message.ExpiresAt; !at.IsZero() && at.Before(oldest) {
-		return at
-	}
-	return oldest
-}
-
-// expired reports whether there is no more sending it at this time.
-func (l *letter) expired(at time.Time) bool {
-	e := l.expires()
-	return !e.IsZero() && !at.Before(e)
-}
-
-// providers are those that did not take it, or that it was for.
-func (l *letter) providers() []string {
-	if len(l.Providers) > 0 {
-		return l.Providers
-	}
-	if p := l.message.Device.Platform; p != push.NoPlatform {
-		return []string{p.String()}
-	}
-	return nil
-}
-
-// lastAnswer is the provider's last word, of those whose retries are used up.
-func lastAnswer(l *letter) string {
-	if l.Reason == string(push.RetriesUsed) {
-		return l.Detail
-	}
-	return ""
-}
-
-// statusID is what its status rows stand under; empty = not known.
-func (l *letter) statusID() string {
-	if l.message.ID != "" && l.defect == nil && l.Reason != string(push.IDReused) {
-		return l.message.ID
-	}
-	topic, place, ok := cutTopic(l.Origin)
-	if !ok || l.Step() > 0 || l.Redrive > 0 {
-		return "" // it stands under the place of a later record
-	}
-	return push.PlaceID(topic, place.Partition, place.Offset)
-}
-
-// cutTopic parts "topic/partition/offset".
-func cutTopic(s string) (topic string, place kafka.Place, ok bool) {
-	parts := strings.Split(s, "/")
-	if len(parts) != 3 {
-		return "", place, false
-	}
-	place, err := kafka.ParsePlace(parts[1] + "/" + parts[2])
-	return parts[0], place, err == nil
-}
-
-// dlqLanes are the lanes that --lane names: by the lane's name, its topic or
-// its DLQ; none = all.
-func (a *app) dlqLanes(names []string) ([]*configs.Lane, error) {
+// deadLetters are the DLQs of the configured lanes. That there are lanes of
+// these names is checked before anything is done.
+func (a *app) deadLetters(lanes ...string) (*dlq.Queues, error) {
 	c, err := a.config()
 	if err != nil {
 		return nil, err
 	}
-	var lanes []*configs.Lane
-	known := make([]string, len(c.Lanes))
-	for i := range c.Lanes {
-		l := &c.Lanes[i]
-		known[i] = l.Name
-		if len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return n == l.Name || n == l.Topic || n == kafka.DLQTopic(l.Topic) }) {
-			lanes = append(lanes, l)
-		}
+	d := dlq.Config{Tier: wiring.Tiers(c)[0], StatusTTL: c.Cassandra.TTL}
+	for _, l := range c.Lanes {
+		d.Lanes = append(d.Lanes, dlq.Lane{Name: l.Name, Topic: l.Topic, GreatestAge: l.GreatestAge})
 	}
-	for _, n := range names {
-		if !slices.ContainsFunc(lanes, func(l *configs.Lane) bool { return n == l.Name || n == l.Topic || n == kafka.DLQTopic(l.Topic) }) {
-			return nil, usagef("--lane: there is no lane or topic %q; the configuration has %s", n, strings.Join(known, ", "))
-		}
+	for _, app := range c.Apps {
+		d.Apps = append(d.Apps, app.Name)
 	}
-	return lanes, nil
+	q := dlq.New(d, broker{a})
+	_, err = q.Lanes(lanes...)
+	return q, optionUsage(err)
 }
 
-// openDLQ opens a lane's DLQ and reads the marks of its audit topic. The DLQ
-// must be there; the audit topic too, if something is to be noted in it.
-func (a *app) openDLQ(ctx context.Context, lane *configs.Lane, note bool) (*kafka.DLQ, kafka.Marks, error) {
-	topics := []string{kafka.DLQTopic(lane.Topic)}
-	if note {
-		topics = append(topics, kafka.AuditTopic(lane.Topic))
-	}
-	admin, err := a.reachKafka(ctx, topics...)
+// broker is the configured Kafka, for what is done with dead letters.
+type broker struct{ a *app }
+
+// Reach implements dlq.Broker.
+func (b broker) Reach(ctx context.Context, topics ...string) error {
+	_, err := b.a.reachKafka(ctx, topics...)
+	return err
+}
+
+// Open implements dlq.Broker.
+func (b broker) Open(topic string) (dlq.Queue, dlq.Audit, error) {
+	opts, err := b.a.kafkaOptions()
 	if err != nil {
 		return nil, nil, err
 	}
-	opts, err := a.kafkaOptions()
+	q, err := kafka.NewDLQ(opts, topic)
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := kafka.NewDLQ(opts, lane.Topic)
-	if err != nil {
-		return nil, nil, err
-	}
-	a.onClose(q.Close)
-	if !note {
-		var missing *kafka.MissingTopicsError
-		switch err := admin.CheckTopics(ctx, kafka.AuditTopic(lane.Topic)); {
-		case errors.As(err, &missing):
-			return q, nil, nil // nobody has noted anything yet
-		case err != nil:
-			return nil, nil, err
-		}
-	}
-	marks, err := q.Audit().Read(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return q, marks, nil
+	return q, q.Audit(), nil
 }
 
-// eachLetter hands out the dead letters of the lanes that pass the filter, of
-// what is there when a lane's turn comes, until each returns errEnough.
-func (a *app) eachLetter(ctx context.Context, f *letterFilter, show *progress, each func(letter) error) error {
-	lanes, err := a.dlqLanes(f.lanes)
-	if err != nil {
-		return err
+// optionUsage makes an option that cannot be a usageError with its flag.
+func optionUsage(err error) error {
+	if option, ok := errors.AsType[*dlq.OptionError](err); ok {
+		return usagef("--%w", option)
 	}
-	for _, lane := range lanes {
-		q, marks, err := a.openDLQ(ctx, lane, false)
-		if err != nil {
-			return err
-		}
-		extent, err := q.Since(ctx, f.since.Time)
-		if err != nil {
-			return err
-		}
-		read := 0
-		err = q.Read(ctx, extent, func(d *kafka.DeadLetter) error {
-			if read++; read%1000 == 0 {
-				show.line("%s: %d of %d records looked at", q.Topic(), read, extent.Records())
-			}
-			l := newLetter(lane, d, marks)
-			if !f.passes(&l) {
-				return nil
-			}
-			return each(l)
-		})
-		if errors.Is(err, errEnough) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
-// errEnough ends a reading early.
-var errEnough = errors.New("enough")
-
-// moment is a flag that names a time: RFC 3339, a day (UTC), or a duration
-// before now.
-type moment struct {
-	time.Time
-	now func() time.Time
+// letterFlags are the flags that pick dead letters.
+type letterFlags struct {
+	dlq.Filter
+	since, until moment
 }
 
-// Set implements pflag.Value.
-func (m *moment) Set(s string) error {
-	now := time.Now
-	if m.now != nil {
-		now = m.now
-	}
-	if d, err := time.ParseDuration(s); err == nil {
-		if d < 0 {
-			return errors.New("want a time, or a duration before now without a sign")
-		}
-		m.Time = now().Add(-d)
-		return nil
-	}
-	for _, layout := range [...]string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, s); err == nil {
-			m.Time = t
-			return nil
-		}
-	}
-	return fmt.Errorf("want a time like 2026-11-21T10:00:00Z, a day like 2026-11-21 (UTC), or a duration before now like 90m")
+func (f *letterFlags) flags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.Filter.Lanes, "lane", nil, "only of this lane, or this topic; default: all `lanes`")
+	flags.StringSliceVar(&f.Filter.Reasons, "reason", nil, "only with this reason `code` (docs/reasons.md), or this last word of a provider")
+	flags.StringSliceVar(&f.Filter.Apps, "app", nil, "only of this `app`")
+	flags.StringSliceVar(&f.Filter.Senders, "sender", nil, "only of this `sender_id`")
+	flags.StringSliceVar(&f.Filter.Providers, "provider", nil, "only for this `provider`: apns or fcm")
+	flags.StringSliceVar(&f.Filter.IDs, "id", nil, "only of this notification `id`")
+	flags.Var(&f.since, "since", "only dead-lettered at this time or later: RFC 3339, a day, or a duration before now")
+	flags.Var(&f.until, "until", "only dead-lettered before this time")
+	flags.BoolVar(&f.Filter.Marked, "all", false, "also those that were redriven or dismissed")
 }
 
-func (m *moment) String() string {
-	if m.IsZero() {
-		return ""
+// filter is what the flags pick, or a usageError.
+func (f *letterFlags) filter() (dlq.Filter, error) {
+	if err := f.Filter.Check(); err != nil {
+		return dlq.Filter{}, optionUsage(err)
 	}
-	return m.UTC().Format(time.RFC3339)
+	if !f.since.IsZero() && !f.until.IsZero() && !f.since.Before(f.until.Time) {
+		return dlq.Filter{}, usagef("--since is not before --until: nothing lies between")
+	}
+	filter := f.Filter
+	filter.Since, filter.Until = f.since.Time, f.until.Time
+	return filter, nil
 }
 
-// Type implements pflag.Value.
-func (*moment) Type() string { return "time" }
+// reading shows how far the reading of a DLQ is.
+func (p *progress) reading(r dlq.Reading) {
+	p.line("%s: %d of %d records looked at", r.Topic, r.Read, r.Of)
+}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
+	"github.com/pushfleet/pushfleet/dlq"
 )
 
 // lsFlags are the command line of dlq ls.
 type lsFlags struct {
-	letterFilter
+	letterFlags
 	limit  int
 	reveal bool
 }
@@ -49,117 +49,53 @@ func (a *app) sayRevealed() {
 	_, _ = fmt.Fprintln(a.stderr, "pushctl: --reveal: what follows has message text and device tokens in the clear")
 }
 
-// letterRow is a dead letter as scripts see it.
-type letterRow struct {
-	Place     string     `json:"place"`
-	Time      time.Time  `json:"time"` // of dead-lettering
-	Lane      string     `json:"lane"`
-	ID        string     `json:"id"` // of the notification; empty if it cannot be decoded
-	App       string     `json:"app"`
-	Sender    string     `json:"sender"`
-	Type      string     `json:"type"`
-	Reason    string     `json:"reason"`
-	Detail    string     `json:"detail"`
-	Providers []string   `json:"providers"`
-	Attempts  int        `json:"attempts"`
-	Hops      int        `json:"hops"`
-	Redrives  int        `json:"redrives"`
-	Devices   []string   `json:"devices"` // hashes; empty = all
-	Origin    string     `json:"origin"`
-	FirstSeen *time.Time `json:"first_seen"`
-	ExpiresAt *time.Time `json:"expires_at"` // the earlier of its own and the lane's greatest age
-	Expired   bool       `json:"expired"`
-	Mark      *markRow   `json:"mark"`
-	Problem   string     `json:"problem"` // why its headers could not be read
-	Value     *string    `json:"value,omitempty"`
-}
-
-// markRow is what an operator did with a dead letter.
-type markRow struct {
-	What string    `json:"what"`
-	At   time.Time `json:"at"`
-	By   string    `json:"by"`
-}
-
-// row is the letter without its text. It keeps nothing of the record's memory.
-func (l *letter) row(now time.Time) letterRow {
-	r := letterRow{Place: l.String(), Time: l.Timestamp.UTC(), Lane: l.lane.Name, ID: strings.Clone(l.message.ID), App: strings.Clone(l.message.App), Sender: strings.Clone(l.message.SenderID),
-		Type: strings.Clone(l.message.Type), Reason: l.Reason, Detail: l.Detail, Providers: notNil(l.providers()), Attempts: l.Attempt, Hops: l.Hops, Redrives: l.Redrive,
-		Devices: notNil(l.Devices), Origin: l.Origin, FirstSeen: utc(l.FirstSeen), ExpiresAt: utc(l.expires()), Expired: l.expired(now)}
-	if l.marked {
-		r.Mark = &markRow{What: l.mark.What, At: l.mark.At.UTC(), By: l.mark.By}
-	}
-	if l.Problem != nil {
-		r.Problem = l.Problem.Error()
-	}
-	return r
-}
-
-// utc is a time for scripts; nil when it is not known.
-func utc(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
-func notNil(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
-
 func (a *app) listDLQ(ctx context.Context, f *lsFlags) error {
-	if err := f.check(); err != nil {
+	filter, err := f.filter()
+	if err != nil {
 		return err
-	}
-	if f.limit < 0 {
-		return usagef("--limit: must be 0 or more")
 	}
 	show := newProgress(a.stderr)
 	defer show.end()
-	now := time.Now()
-	var rows []letterRow
-	left := 0
-	newest := func(n int) {
-		slices.SortStableFunc(rows, func(x, y letterRow) int { return x.Time.Compare(y.Time) })
-		if n > 0 && len(rows) > n {
-			left += len(rows) - n
-			rows = slices.Delete(rows, 0, len(rows)-n)
-		}
+	opts := dlq.ListOptions{Filter: filter, Limit: f.limit, Reveal: f.reveal, Progress: show.reading}
+	if err := opts.Check(); err != nil {
+		return optionUsage(err)
 	}
-	err := a.eachLetter(ctx, &f.letterFilter, show, func(l letter) error {
-		r := l.row(now)
-		if f.reveal {
-			value := strings.ToValidUTF8(string(l.Value), "\ufffd")
-			r.Value = &value
-		}
-		if rows = append(rows, r); f.limit > 0 && len(rows) >= 2*f.limit+1000 {
-			newest(f.limit)
-		}
-		return nil
-	})
+	queues, err := a.deadLetters(filter.Lanes...)
+	if err != nil {
+		return err
+	}
+	letters, older, err := queues.List(ctx, opts)
 	show.end()
 	if err != nil {
 		return err
 	}
-	newest(f.limit)
 	if f.reveal {
+		for i := range letters {
+			letters[i].Value = listedValue(letters[i].Value)
+		}
 		a.sayRevealed()
 	}
-	return a.show(explainLetters(rows, left, f.reveal))
+	return a.show(explainLetters(letters, older, f.reveal))
 }
 
-func explainLetters(rows []letterRow, left int, reveal bool) terminal.Answer {
+// listedValue is a value in the clear as a cell has it; of a record without
+// one it is empty.
+func listedValue(value *string) *string {
+	text := ""
+	if value != nil {
+		text = strings.ToValidUTF8(*value, "\ufffd")
+	}
+	return &text
+}
+
+func explainLetters(rows []dlq.Letter, left int, reveal bool) terminal.Answer {
 	t := terminal.Table{Columns: []string{"time", "place", "id", "app", "sender", "reason", "detail", "provider", "tries", "redrives", "expired", "mark"}}
 	if reveal {
 		t.Columns = append(t.Columns, "value")
 	}
 	for _, r := range rows {
 		cells := []string{r.Time.Format(time.DateTime), r.Place, r.ID, r.App, r.Sender, r.Reason, r.Detail, strings.Join(r.Providers, ","),
-			strconv.Itoa(r.Attempts), strconv.Itoa(r.Redrives), yes(r.Expired), r.Mark.String()}
+			strconv.Itoa(r.Attempts), strconv.Itoa(r.Redrives), yes(r.Expired), markWords(r.Mark)}
 		if r.Problem != "" {
 			cells[6] = r.Problem
 		}
@@ -170,9 +106,6 @@ func explainLetters(rows []letterRow, left int, reveal bool) terminal.Answer {
 			cells[i] = short(cells[i], r.Value != nil && i == len(cells)-1)
 		}
 		t.Add(cells...)
-	}
-	if rows == nil {
-		rows = []letterRow{}
 	}
 	ans := terminal.Answer{Value: rows, Table: t}
 	switch {
@@ -186,8 +119,8 @@ func explainLetters(rows []letterRow, left int, reveal bool) terminal.Answer {
 	return ans
 }
 
-// String is "redriven by you 2026-11-21 10:00:00".
-func (m *markRow) String() string {
+// markWords are "redriven by you 2026-11-21 10:00:00".
+func markWords(m *dlq.Mark) string {
 	if m == nil {
 		return ""
 	}

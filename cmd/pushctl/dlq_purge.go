@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/dlq"
 )
 
 // purgeFlags are the command line of dlq purge.
@@ -46,25 +43,6 @@ interrupted half-way, what was deleted before is told.`,
 	return cmd
 }
 
-// purgeRow is what is deleted of one partition.
-type purgeRow struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
-	From      int64  `json:"from"`
-	To        int64  `json:"to"` // the offset that becomes the first
-	Records   int    `json:"records"`
-	Open      int    `json:"open"` // neither redriven nor dismissed
-}
-
-// purgeAnswer is what `pushctl dlq purge` says. In a dry run it is what would
-// be.
-type purgeAnswer struct {
-	DryRun     bool       `json:"dry_run"`
-	Records    int        `json:"records"`
-	Open       int        `json:"open"`
-	Partitions []purgeRow `json:"partitions"` // in which there is something to delete
-}
-
 func (a *app) purge(ctx context.Context, f *purgeFlags) error {
 	if f.all == !f.before.IsZero() {
 		return usagef("say either --before TIME or --all")
@@ -72,99 +50,19 @@ func (a *app) purge(ctx context.Context, f *purgeFlags) error {
 	if f.before.After(time.Now()) {
 		return usagef("--before: lies ahead; --all deletes all that is there now")
 	}
-	lanes, err := a.dlqLanes(f.lanes)
+	queues, err := a.deadLetters(f.lanes...)
 	if err != nil {
 		return err
 	}
-	v := purgeAnswer{DryRun: !f.yes, Partitions: []purgeRow{}}
-	for _, lane := range lanes {
-		rows, err := a.purgeLane(ctx, lane, f)
-		v.add(rows)
-		if err != nil {
-			return a.showPurged(&v, err)
-		}
-	}
-	return a.show(v.explain())
-}
-
-// showPurged ends a purge that failed: what is deleted by then is gone for
-// good, so it is told whatever else goes wrong.
-func (a *app) showPurged(v *purgeAnswer, err error) error {
-	if v.DryRun || len(v.Partitions) == 0 {
+	v, err := queues.Purge(ctx, dlq.PurgeOptions{Lanes: f.lanes, Before: f.before.Time, All: f.all, Do: f.yes})
+	if err != nil && (v.DryRun || len(v.Partitions) == 0) {
 		return err
 	}
-	return errors.Join(a.show(v.explain()), err)
+	// What is deleted is gone for good, so it is told whatever else went wrong.
+	return errors.Join(a.show(explainPurged(v)), err)
 }
 
-// purgeLane deletes of one DLQ, or says what it would. With an error the rows
-// are what was deleted before.
-func (a *app) purgeLane(ctx context.Context, lane *configs.Lane, f *purgeFlags) ([]purgeRow, error) {
-	q, marks, err := a.openDLQ(ctx, lane, f.yes)
-	if err != nil {
-		return nil, err
-	}
-	extent, err := q.Before(ctx, f.before.Time)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := countPurged(ctx, q, extent, marks)
-	if err != nil || !f.yes {
-		return rows, err
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	// What was begun is waited for, whether or not ctx ends meanwhile: it cannot
-	// be taken back, and nobody could say what is gone.
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTime)
-	defer cancel()
-	err = q.Delete(within, extent)
-	var some *kafka.DeleteError
-	if errors.As(err, &some) {
-		rows = slices.DeleteFunc(rows, func(r purgeRow) bool {
-			_, deleted := some.Deleted[r.Partition]
-			return !deleted
-		})
-	}
-	return rows, err
-}
-
-// countPurged is what is to be deleted of one DLQ, by partition.
-func countPurged(ctx context.Context, q *kafka.DLQ, e kafka.Extent, marks kafka.Marks) ([]purgeRow, error) {
-	byPartition := make(map[int32]*purgeRow)
-	for p, r := range e {
-		if r.To > r.From {
-			byPartition[p] = &purgeRow{Topic: q.Topic(), Partition: p, From: r.From, To: r.To}
-		}
-	}
-	err := q.Read(ctx, e, func(d *kafka.DeadLetter) error {
-		row := byPartition[d.Partition]
-		row.Records++
-		if _, marked := marks.Of(d); !marked {
-			row.Open++
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	var rows []purgeRow
-	for _, p := range slices.Sorted(maps.Keys(byPartition)) {
-		rows = append(rows, *byPartition[p])
-	}
-	return rows, nil
-}
-
-// add adds what was deleted, or would be.
-func (v *purgeAnswer) add(rows []purgeRow) {
-	v.Partitions = append(v.Partitions, rows...)
-	for _, r := range rows {
-		v.Records += r.Records
-		v.Open += r.Open
-	}
-}
-
-func (v *purgeAnswer) explain() terminal.Answer {
+func explainPurged(v dlq.Purged) terminal.Answer {
 	t := terminal.Table{Columns: []string{"topic", "partition", "from", "to", "records", "open"}}
 	for _, r := range v.Partitions {
 		t.Add(r.Topic, strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.From, 10), strconv.FormatInt(r.To, 10), strconv.Itoa(r.Records), strconv.Itoa(r.Open))

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/dlq"
 )
 
 func newDLQShowCommand(a *app) *cobra.Command {
@@ -32,46 +33,41 @@ known by the hash of its token. Exit status 1 if there is none.`,
 	return cmd
 }
 
-// letterView is a dead letter with all that is known of it.
+// letterView is a dead letter as scripts see it.
 type letterView struct {
-	letterRow
-	Meaning  string  `json:"meaning"`   // of the reason, in words
-	StatusID string  `json:"status_id"` // for `pushctl status`; empty = not known
-	Key      string  `json:"key"`
-	Headers  []field `json:"headers"` // in their order
-	Bytes    int     `json:"bytes"`
-	Fields   []field `json:"fields"` // of the value, masked
+	dlq.Letter
+	Meaning string `json:"meaning"` // of the reason, in words
+	dlq.Contents
+}
+
+// viewOf adds the words, and makes what is revealed fit for a terminal.
+func viewOf(v dlq.View) letterView {
+	if v.Value != nil {
+		text := revealedValue([]byte(*v.Value))
+		v.Value = &text
+	}
+	return letterView{v.Letter, meaning(v.Reason, v.Detail), v.Contents}
 }
 
 func (a *app) showLetter(ctx context.Context, word string, reveal bool) error {
-	var views []letterView
-	take := func(l letter) error {
-		views = append(views, l.view(time.Now(), reveal))
-		return nil
-	}
-	var err error
-	if topic, place, ok := cutTopic(word); ok {
-		err = a.letterAt(ctx, topic, place, take)
-	} else {
-		show := newProgress(a.stderr)
-		err = a.eachLetter(ctx, &letterFilter{all: true}, show, func(l letter) error {
-			if l.message.ID != word && l.statusID() != word {
-				return nil
-			}
-			return take(l)
-		})
-		show.end()
-	}
+	queues, err := a.deadLetters()
 	if err != nil {
 		return err
 	}
-	if reveal && len(views) > 0 {
+	show := newProgress(a.stderr)
+	found, err := queues.Show(ctx, word, dlq.ShowOptions{Reveal: reveal, Progress: show.reading})
+	show.end()
+	if err != nil {
+		return optionUsage(err)
+	}
+	if reveal && len(found) > 0 {
 		a.sayRevealed()
 	}
+	views := make([]letterView, len(found))
+	for i, v := range found {
+		views[i] = viewOf(v)
+	}
 	if a.format == terminal.FormatJSON {
-		if views == nil {
-			views = []letterView{}
-		}
 		err = terminal.WriteJSON(a.stdout, views, indent)
 	} else {
 		err = writeViews(a.stdout, word, views)
@@ -82,62 +78,18 @@ func (a *app) showLetter(ctx context.Context, word string, reveal bool) error {
 	return err
 }
 
-// letterAt hands out the dead letter at this place, if it is there.
-func (a *app) letterAt(ctx context.Context, topic string, place kafka.Place, take func(letter) error) error {
-	lanes, err := a.dlqLanes([]string{topic})
-	if err != nil {
-		return err
+// revealedValue is a dead letter's value as it is: indented if it is JSON, and
+// quoted where a terminal could take it for commands.
+func revealedValue(value []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, value, "", "  ") != nil {
+		return strconv.Quote(string(value))
 	}
-	q, marks, err := a.openDLQ(ctx, lanes[0], false)
-	if err != nil {
-		return err
+	lines := strings.Split(b.String(), "\n")
+	for i := range lines {
+		lines[i] = terminal.Word(lines[i])
 	}
-	there, err := q.Since(ctx, time.Time{})
-	if err != nil {
-		return err
-	}
-	if r, ok := there[place.Partition]; !ok || place.Offset < r.From || place.Offset >= r.To {
-		return nil
-	}
-	err = q.Read(ctx, kafka.Extent{place.Partition: {From: place.Offset, To: place.Offset + 1}}, func(d *kafka.DeadLetter) error {
-		return take(newLetter(lanes[0], d, marks))
-	})
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
-}
-
-// headerLongest is how much of a header's value is shown.
-const headerLongest = 512
-
-func (l *letter) view(now time.Time, reveal bool) letterView {
-	v := letterView{letterRow: l.row(now), Meaning: meaning(l.Reason, l.Detail), StatusID: strings.Clone(l.statusID()), Bytes: len(l.Value), Headers: []field{}, Fields: []field{}}
-	v.Key = l.key(reveal)
-	for _, h := range l.Headers {
-		text := string(h.Value)
-		// What producers put into headers of their own may be anything.
-		if ours := strings.HasPrefix(h.Key, "pf-") || h.Key == "traceparent"; !ours && !reveal {
-			text = fmt.Sprintf("<%d bytes>", len(h.Value))
-		}
-		v.Headers = append(v.Headers, field{h.Key, text[:min(len(text), headerLongest)]})
-	}
-	if l.Value != nil {
-		v.Fields = maskedFields(l.Value)
-		if reveal {
-			text := revealedValue(l.Value)
-			v.Value = &text
-		}
-	}
-	return v
-}
-
-// key is the record's key. It should be the user's id, and may be a token.
-func (l *letter) key(reveal bool) string {
-	if reveal || string(l.Key) == l.message.UserID && l.defect == nil {
-		return string(l.Key)
-	}
-	return fmt.Sprintf("<%d bytes>", len(l.Key))
+	return strings.Join(lines, "\n")
 }
 
 // writeViews writes what a person reads: one name and value a line.
@@ -175,7 +127,7 @@ func writeViews(w io.Writer, word string, views []letterView) error {
 		line("redrives", strconv.Itoa(v.Redrives))
 		line("devices", strings.Join(v.Devices, ", "))
 		line("provider", strings.Join(v.Providers, ", "))
-		line("mark", v.Mark.String())
+		line("mark", markWords(v.Mark))
 		for _, h := range v.Headers {
 			line("header", h.Name+": "+h.Value)
 		}

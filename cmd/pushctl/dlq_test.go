@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -77,7 +78,7 @@ func (f *fleet) deadLetter(list ...dead) {
 }
 
 // ls are the dead letters that a dlq ls with these flags shows.
-func (f *fleet) ls(args ...string) (rows []letterRow) {
+func (f *fleet) ls(args ...string) (rows []dlq.Letter) {
 	f.t.Helper()
 	f.decode(&rows, append([]string{"dlq", "ls"}, args...)...)
 	return rows
@@ -92,7 +93,7 @@ func (f *fleet) decode(into any, args ...string) {
 	}
 }
 
-func idsOf(rows []letterRow) string {
+func idsOf(rows []dlq.Letter) string {
 	ids := make([]string, len(rows))
 	for i, r := range rows {
 		ids[i] = r.ID
@@ -238,22 +239,22 @@ func TestDLQStats(t *testing.T) {
 		dead{id: "n4", app: "bank", reason: push.UnknownApp, lane: "push.critical"},
 	)
 	f.ok("dlq", "dismiss", "--id", "n3", "--yes")
-	var s statsAnswer
+	var s dlq.Stats
 	f.decode(&s, "dlq", "stats")
 	if s.Records != 4 || s.Open != 3 || s.Expired != 1 {
 		t.Errorf("%+v", s)
 	}
 	day := time.Now().UTC().Format(time.DateOnly)
-	for kind, want := range map[string][]letterCount{
-		"lane":        {{"transactional", 3, 2, 1}, {"critical", 1, 1, 0}},
-		"reason":      {{"retries_used_up", 3, 2, 1}, {"unknown_app", 1, 1, 0}},
-		"last_answer": {{"UNAVAILABLE", 2, 2, 1}, {"", 1, 1, 0}, {"Shutdown", 1, 0, 0}},
-		"app":         {{"shop", 3, 2, 1}, {"bank", 1, 1, 0}},
-		"provider":    {{"fcm", 2, 2, 1}, {"", 1, 1, 0}, {"apns", 1, 0, 0}},
-		"day":         {{day, 4, 3, 1}},
+	for kind, want := range map[string]string{
+		"lane":        "[{transactional 3 2 1} {critical 1 1 0}]",
+		"reason":      "[{retries_used_up 3 2 1} {unknown_app 1 1 0}]",
+		"last_answer": "[{UNAVAILABLE 2 2 1} { 1 1 0} {Shutdown 1 0 0}]",
+		"app":         "[{shop 3 2 1} {bank 1 1 0}]",
+		"provider":    "[{fcm 2 2 1} { 1 1 0} {apns 1 0 0}]",
+		"day":         "[{" + day + " 4 3 1}]",
 	} {
-		if got := s.By[kind]; !slices.Equal(got, want) {
-			t.Errorf("by %s: %v, want %v", kind, got, want)
+		if got := fmt.Sprint(s.By[kind]); got != want {
+			t.Errorf("by %s: %s, want %s", kind, got, want)
 		}
 	}
 	f.decode(&s, "dlq", "stats", "--top", "1", "--app", "shop")
@@ -281,10 +282,10 @@ func TestDLQRedriveSaysAndDoes(t *testing.T) {
 	)
 	args := []string{"dlq", "redrive", "--max-age", "2h", "--app", "shop,", "--by", "me"}
 	args[5] = "shop"
-	var v redriveAnswer
+	var v dlq.Redriven
 	f.decode(&v, args...)
-	wantSkipped := map[string]int{skipExpired: 3, skipRedriven: 1, skipOld: 1}
-	check := func(v redriveAnswer, dry bool) {
+	wantSkipped := map[string]int{dlq.SkipExpired: 3, dlq.SkipRedriven: 1, dlq.SkipOld: 1}
+	check := func(v dlq.Redriven, dry bool) {
 		t.Helper()
 		if v.DryRun != dry || v.Matched != 7 || v.Redriven != 2 || idsOf(v.Letters) != "n1 n2" && idsOf(v.Letters) != "n2 n1" || fmt.Sprint(v.Skipped) != fmt.Sprint(wantSkipped) {
 			t.Errorf("dry %v: %+v", dry, v)
@@ -353,7 +354,7 @@ func TestDLQRedriveSaysAndDoes(t *testing.T) {
 func TestDLQDismissAndPurge(t *testing.T) {
 	f := startFleet(t, true)
 	f.deadLetter(dead{id: "n1"}, dead{id: "n2", age: 25 * time.Hour}, dead{id: "n3", reason: push.BadValue, detail: "title"})
-	var d dismissAnswer
+	var d dlq.Dismissed
 	f.decode(&d, "dlq", "dismiss", "--expired")
 	if !d.DryRun || d.Dismissed != 1 || len(f.ls()) != 3 {
 		t.Errorf("dry run: %+v, %d left", d, len(f.ls()))
@@ -371,7 +372,7 @@ func TestDLQDismissAndPurge(t *testing.T) {
 	time.Sleep(3 * time.Millisecond)
 	f.deadLetter(dead{id: "n4"})
 	before := []string{"dlq", "purge", "--before", between.Format(time.RFC3339Nano)}
-	var p purgeAnswer
+	var p dlq.Purged
 	f.decode(&p, before...)
 	if !p.DryRun || p.Records != 3 || p.Open != 1 || len(f.ls("--all")) != 4 {
 		t.Errorf("dry run: %+v", p)
@@ -406,7 +407,7 @@ func TestDLQPurgeTellsWhatItDeletedBefore(t *testing.T) {
 	for i := range 4 { // a second partition
 		f.append(kafka.DLQTopic(laneTopic), kafka.Record{Key: fmt.Append(nil, i), Value: []byte("x")})
 	}
-	var all purgeAnswer
+	var all dlq.Purged
 	f.decode(&all, "dlq", "purge", "--all")
 	if all.Records != 7 || len(all.Partitions) < 3 {
 		t.Fatalf("to be deleted: %+v", all)
@@ -414,7 +415,7 @@ func TestDLQPurgeTellsWhatItDeletedBefore(t *testing.T) {
 	stays := all.Partitions[len(all.Partitions)-1]
 	f.kafka.Cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DeleteRecords}, Topic: stays.Topic, Partitions: []int32{stays.Partition}, Err: kerr.PolicyViolation, Count: -1})
 	exit, stdout, stderr := f.run("", "dlq", "purge", "--all", "--yes", "-o", "json")
-	var told purgeAnswer
+	var told dlq.Purged
 	if err := json.Unmarshal([]byte(stdout), &told); err != nil {
 		t.Fatalf("exit status %d, %q, %s: %v", exit, stdout, stderr, err)
 	}
@@ -422,9 +423,9 @@ func TestDLQPurgeTellsWhatItDeletedBefore(t *testing.T) {
 		!slices.Equal(told.Partitions, all.Partitions[:len(all.Partitions)-1]) {
 		t.Errorf("exit status %d, %s\ntold %+v\nof   %+v", exit, stderr, told, all)
 	}
-	var left purgeAnswer
+	var left dlq.Purged
 	f.decode(&left, "dlq", "purge", "--all")
-	if !slices.Equal(left.Partitions, []purgeRow{stays}) {
+	if !slices.Equal(left.Partitions, []dlq.PurgedPartition{stays}) {
 		t.Errorf("left is %+v, want %+v", left.Partitions, stays)
 	}
 	// Nothing deleted, nothing told.

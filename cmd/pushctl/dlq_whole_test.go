@@ -18,6 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -88,7 +89,7 @@ func (w *wholeFleet) ctl(args ...string) string {
 }
 
 // redrive redrives with these flags and returns when a worker has done all.
-func (w *wholeFleet) redrive(args ...string) (v redriveAnswer) {
+func (w *wholeFleet) redrive(args ...string) (v dlq.Redriven) {
 	w.t.Helper()
 	w.check(json.Unmarshal([]byte(w.ctl(append([]string{"dlq", "redrive", "--rate", "1000", "-o", "json"}, args...)...)), &v))
 	w.check(w.AwaitDone(w.waiting()))
@@ -106,7 +107,7 @@ func (w *wholeFleet) outcome(id string) string {
 }
 
 // open are the dead letters that ls shows.
-func (w *wholeFleet) open() (rows []letterRow) {
+func (w *wholeFleet) open() (rows []dlq.Letter) {
 	w.t.Helper()
 	w.check(json.Unmarshal([]byte(w.ctl("dlq", "ls", "-o", "json")), &rows))
 	return rows
@@ -233,7 +234,7 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 		t.Fatalf("left: %+v", rows)
 	}
 	time.Sleep(time.Until(rows[0].ExpiresAt.Add(-time.Second))) // real servers keep real time
-	if v := w.redrive("--yes"); v.Redriven != 0 || v.Skipped[skipExpired] != 1 {
+	if v := w.redrive("--yes"); v.Redriven != 0 || v.Skipped[dlq.SkipExpired] != 1 {
 		t.Errorf("at last: %+v", v)
 	}
 	w.pushes("at last", 309)
@@ -249,8 +250,8 @@ func (w *wholeFleet) redrivenAgain(last, other sent) {
 		w.t.Fatalf("dead-lettered again: %s, %+v", got, rows)
 	}
 	w.Sim.Devices().Clear(sim.APNS, last.token)
-	var old letterRow
-	var all []letterRow
+	var old dlq.Letter
+	var all []dlq.Letter
 	w.check(json.Unmarshal([]byte(w.ctl(append([]string{"dlq", "ls", "--all", "-o", "json"}, ids(last)...)...)), &all))
 	for _, r := range all {
 		if r.Redrives == 0 {

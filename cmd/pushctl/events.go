@@ -161,3 +161,6 @@ func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time,
 		return nil
 	})
 }
+
+// among reports whether s is one of the words, or all are welcome.
+func among(words []string, s string) bool { return len(words) == 0 || slices.Contains(words, s) }

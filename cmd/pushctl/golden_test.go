@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
@@ -19,11 +19,12 @@ func TestJSONKeysAreStable(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 30, 0, 0, time.UTC)
 	committed, lag := int64(1), int64(2)
 	topics, _ := explainTopics([]kafka.TopicState{{Topic: kafka.UsersTopic, State: kafka.TopicExists}}, "kept", kafka.EnsureOptions{})
-	letters := newLetterStats()
-	one := newLetter(&configs.Lane{Name: "l", GreatestAge: time.Hour}, &kafka.DeadLetter{Place: kafka.Place{Partition: 1, Offset: 2}, Topic: "t.dlq", Timestamp: at, FirstSeen: at, Reason: "retries_used_up",
-		Detail: "UNAVAILABLE", Origin: "t/0/5", Attempt: 3, Hops: 1, Redrive: 2, Devices: []string{"h"}, Providers: []string{"fcm"}, Key: []byte("u"), Value: []byte(`{"id":"n","app":"shop","user_id":"u","title":"secret"}`)},
-		kafka.Marks{{Partition: 1, Offset: 2}: {What: kafka.Redriven, At: at, By: "me", Timestamp: at, Origin: "t/0/5"}})
-	letters.add(&one, at)
+	later := at.Add(time.Hour)
+	one := dlq.Letter{Place: "t.dlq/1/2", Time: at, Lane: "l", ID: "n", App: "shop", Type: "default", Reason: "retries_used_up", Detail: "UNAVAILABLE", Providers: []string{"fcm"}, Attempts: 3, Hops: 1, Redrives: 2,
+		Devices: []string{"h"}, Origin: "t/0/5", FirstSeen: &at, ExpiresAt: &later, Mark: &dlq.Mark{What: kafka.Redriven, At: at, By: "me"}}
+	secret := `{"id": "n"}`
+	revealed := one
+	revealed.Value = &secret
 	const row = `"place":"t.dlq/1/2","time":"2026-11-21T08:30:00Z","lane":"l","id":"n","app":"shop","sender":"","type":"default","reason":"retries_used_up","detail":"UNAVAILABLE","providers":["fcm"],` +
 		`"attempts":3,"hops":1,"redrives":2,"devices":["h"],"origin":"t/0/5","first_seen":"2026-11-21T08:30:00Z","expires_at":"2026-11-21T09:30:00Z","expired":false,` +
 		`"mark":{"what":"redriven","at":"2026-11-21T08:30:00Z","by":"me"},"problem":""`
@@ -51,17 +52,17 @@ func TestJSONKeysAreStable(t *testing.T) {
 				`"states":[{"at":"2026-11-21T08:30:00Z","step":1,"state":"FAILED","device":"d","provider":"fcm","provider_id":"p","reason":"NOT_FOUND","meaning":"Google: there is no such project","user_hash":"ff"}]}`},
 		"events stats": {(&eventStatsFlags{eventFilter: eventFilter{since: moment{Time: at}}, by: []string{"lane", "state"}}).explain(map[eventSum]int64{{Lane: "l", State: "FAILED"}: 3}),
 			`{"since":"2026-11-21T08:30:00Z","by":["lane","state"],"total":3,"counts":[{"lane":"l","state":"FAILED","n":3,"share":1}]}`},
-		"dlq ls":       {explainLetters([]letterRow{one.row(at)}, 0, false), `[{` + row + `}]`},
-		"dlq ls, none": {explainLetters(nil, 0, false), `[]`},
-		"dlq show": {terminal.Answer{Value: []letterView{one.view(at, false)}}, `[{` + row + `,"meaning":"the provider could not take it and the last retry was used; redrive it when the provider is well; the last answer was UNAVAILABLE (Google: the service was not available)",` +
-			`"status_id":"n","key":"u","headers":[],"bytes":54,"fields":[{"name":"id","value":"n"},{"name":"app","value":"shop"},{"name":"user_id","value":"u"},{"name":"title","value":"<6 characters>"}]}]`},
-		"dlq stats": {letters.explain(0), `{"records":1,"open":0,"expired":0,"by":{"app":[{"value":"shop","records":1,"open":0,"expired":0}],"day":[{"value":"2026-11-21","records":1,"open":0,"expired":0}],` +
-			`"lane":[{"value":"l","records":1,"open":0,"expired":0}],"last_answer":[{"value":"UNAVAILABLE","records":1,"open":0,"expired":0}],"provider":[{"value":"fcm","records":1,"open":0,"expired":0}],` +
-			`"reason":[{"value":"retries_used_up","records":1,"open":0,"expired":0}],"sender":[{"value":"","records":1,"open":0,"expired":0}]}}`},
-		"dlq redrive": {(&redriving{answer: redriveAnswer{DryRun: true, Matched: 3, Redriven: 1, Skipped: map[string]int{skipExpired: 2}, Topics: []string{"t.retry.30s"}, Delay: 30, Letters: []letterRow{}}}).explain(),
+		"dlq ls":           {explainLetters([]dlq.Letter{one}, 0, false), `[{` + row + `}]`},
+		"dlq ls, revealed": {explainLetters([]dlq.Letter{revealed}, 0, true), `[{` + row + `,"value":"{\"id\": \"n\"}"}]`},
+		"dlq ls, none":     {explainLetters([]dlq.Letter{}, 0, false), `[]`},
+		"dlq show": {terminal.Answer{Value: []letterView{viewOf(dlq.View{Letter: one, Contents: dlq.Contents{StatusID: "n", Key: "u", Headers: []dlq.Field{}, Bytes: 54, Fields: []dlq.Field{{Name: "title", Value: "<6 characters>"}}}})}}, `[{` + row + `,"meaning":"the provider could not take it and the last retry was used; redrive it when the provider is well; the last answer was UNAVAILABLE (Google: the service was not available)",` +
+			`"status_id":"n","key":"u","headers":[],"bytes":54,"fields":[{"name":"title","value":"<6 characters>"}]}]`},
+		"dlq stats": {explainStats(dlq.Stats{Records: 3, Open: 2, Expired: 1, By: map[string][]dlq.Count{"app": {{Value: "shop", Records: 3, Open: 2, Expired: 1}}, "day": {}}}),
+			`{"records":3,"open":2,"expired":1,"by":{"app":[{"value":"shop","records":3,"open":2,"expired":1}],"day":[]}}`},
+		"dlq redrive": {explainRedriven(dlq.Redriven{DryRun: true, Matched: 3, Redriven: 1, Skipped: map[string]int{dlq.SkipExpired: 2}, Topics: []string{"t.retry.30s"}, Delay: 30, Letters: []dlq.Letter{}}, 30*time.Second),
 			`{"dry_run":true,"matched":3,"redriven":1,"skipped":{"expired":2},"topics":["t.retry.30s"],"delay_seconds":30,"letters":[]}`},
-		"dlq dismiss": {terminal.Answer{Value: dismissAnswer{DryRun: true, Dismissed: 2}}, `{"dry_run":true,"dismissed":2}`},
-		"dlq purge": {(&purgeAnswer{Records: 2, Open: 1, Partitions: []purgeRow{{Topic: "t.dlq", Partition: 1, From: 3, To: 5, Records: 2, Open: 1}}}).explain(),
+		"dlq dismiss": {terminal.Answer{Value: dlq.Dismissed{DryRun: true, Dismissed: 2}}, `{"dry_run":true,"dismissed":2}`},
+		"dlq purge": {explainPurged(dlq.Purged{Records: 2, Open: 1, Partitions: []dlq.PurgedPartition{{Topic: "t.dlq", Partition: 1, From: 3, To: 5, Records: 2, Open: 1}}}),
 			`{"dry_run":false,"records":2,"open":1,"partitions":[{"topic":"t.dlq","partition":1,"from":3,"to":5,"records":2,"open":1}]}`},
 		"dedupe fill": {explainFill(dedupe.Fill{IDs: 5, Capacity: 10, Ratio: 0.5}, dedupe.Options{Window: 6 * time.Hour, Capacity: 10_000, ErrorRate: 0.001}, at),
 			`{"windows":[{"from":"2026-11-21T06:00:00Z","to":"2026-11-21T12:00:00Z","ids":5,"capacity":10,"fill":0.5,"needed":0,"bytes":34047}]}`},

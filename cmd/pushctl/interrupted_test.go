@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
@@ -94,7 +95,7 @@ func TestPurgeIsInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	f.at(kmsg.DeleteRecords, 1, interrupt)
 	exit, stdout, stderr := f.runUntil(ctx, "", "dlq", "purge", "--all", "--lane", "transactional", "--yes", "-o", "json")
-	var told purgeAnswer
+	var told dlq.Purged
 	if err := json.Unmarshal([]byte(stdout), &told); err != nil {
 		t.Fatalf("exit status %d, %q, %s: %v", exit, stdout, stderr, err)
 	}

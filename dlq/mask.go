@@ -1,15 +1,13 @@
-package main
+package dlq
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -21,22 +19,22 @@ var plainFields = []string{"id", "app", "user_id", "type", "priority", "push_typ
 // plainLongest is the longest value that is taken for what its field says.
 const plainLongest = 128
 
-// field is one field of a message for people: masked, or as it is.
-type field struct {
+// Field is one field or header of a message for people: masked, or as it is.
+type Field struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
 // maskedFields are the fields of a dead letter's value in their order, without
 // text and tokens. A value that is no JSON object is only measured.
-func maskedFields(value []byte) []field {
+func maskedFields(value []byte) []Field {
 	raw, names := objectOf(value)
 	if names == nil {
-		return []field{{"", fmt.Sprintf("<%d bytes that are not a JSON object>", len(value))}}
+		return []Field{{"", fmt.Sprintf("<%d bytes that are not a JSON object>", len(value))}}
 	}
-	fields := make([]field, 0, len(names))
+	fields := make([]Field, 0, len(names))
 	for _, name := range names {
-		f := field{name, measured(raw[name])}
+		f := Field{name, measured(raw[name])}
 		switch {
 		case name == "device":
 			f.Value = maskedDevice(raw[name])
@@ -127,18 +125,4 @@ func maskedDevice(raw json.RawMessage) string {
 		words = append(words, d.Environment)
 	}
 	return strings.Join(append(words, push.DeviceHash(p, d.Token)), " ")
-}
-
-// revealedValue is a dead letter's value as it is: indented if it is JSON, and
-// quoted where a terminal could take it for commands.
-func revealedValue(value []byte) string {
-	var b bytes.Buffer
-	if json.Indent(&b, value, "", "  ") != nil {
-		return strconv.Quote(string(value))
-	}
-	lines := strings.Split(b.String(), "\n")
-	for i := range lines {
-		lines[i] = terminal.Word(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }
