@@ -14,7 +14,6 @@ var (
 // Answers as the providers give them.
 var (
 	good      = push.Result{Class: push.Delivered, Certainty: push.Accepted}
-	broken    = push.Result{Class: push.Again, Scope: push.ScopeRoute, After: 10 * time.Second, Certainty: push.Ambiguous, Reason: "INTERNAL"}
 	away      = push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "not_connected"}
 	timedOut  = push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "timeout"}
 	refused   = push.Result{Class: push.Refused, Reason: "PayloadTooLarge"}
@@ -23,7 +22,6 @@ var (
 	badKey    = push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: 10 * time.Second, Reason: "PERMISSION_DENIED"}
 	appleKey  = push.Result{Class: push.Again, Scope: push.ScopeDevice, Halt: true, After: 10 * time.Second, Reason: "THIRD_PARTY_AUTH_ERROR"}
 	vague     = push.Result{Class: push.Again, Scope: push.ScopeDevice, Certainty: push.Ambiguous, Reason: "http_500"}
-	unsent    = push.Result{}
 	expired   = push.Result{Class: push.Refused, Expired: true, Reason: "past_expires_at"}
 	startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 )
