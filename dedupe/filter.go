@@ -41,6 +41,11 @@ const slack = 5 * time.Minute
 // way: one is in the next window already when the other is not.
 const apart = 20 * time.Minute
 
+// youngBy is by how much an id must be later than a filter's birth, so that the
+// filter was certainly there when it was minted: the clock of who made the filter
+// may be behind, by half of what two may differ.
+const youngBy = slack + apart/2
+
 // New makes a filter; it talks to Redis on first use. The client stays the
 // caller's.
 func New(client redis.UniversalClient, o Options) (*Filter, error) {
@@ -219,7 +224,7 @@ func (a *ask) read(ids []string, maybe []bool) error {
 	whole := yes(reply[0]) || a.early
 	exempt := int64(0)
 	if !whole && a.birth > 0 && yes(reply[1]) {
-		exempt = a.birth + slack.Milliseconds()
+		exempt = a.birth + youngBy.Milliseconds()
 	}
 	if full {
 		whole, exempt = false, 0

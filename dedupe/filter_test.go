@@ -256,7 +256,7 @@ func TestFiltersThatAreNotWhole(t *testing.T) {
 			bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 				begin := time.Now()
 				c.do(t, f, r)
-				young := time.Now().Add(slack + time.Second)
+				young := time.Now().Add(youngBy + time.Second)
 				for _, q := range []struct {
 					name string
 					ids  []string
@@ -330,7 +330,7 @@ func TestFullFilterThatWasWiped(t *testing.T) {
 		r.Wipe()
 		heir := another(t, f)
 		must(t, heir.Prepare(t.Context()))
-		time.Sleep(2 * slack)
+		time.Sleep(2 * youngBy)
 		ids := uuids(time.Now(), 1000, "new") // younger than the new filters
 		if n := check(t, heir, ids...); n > 20 {
 			t.Fatalf("%d of 1000 new ids are maybe to the heir before they are added", n)
@@ -495,7 +495,7 @@ func TestRunPreparesUntilItIsStopped(t *testing.T) {
 		}()
 		time.Sleep(time.Minute)
 		r.Wipe()
-		time.Sleep(time.Minute + slack)
+		time.Sleep(time.Minute + youngBy)
 		if n := check(t, f, uuids(time.Now(), 500, "young")...); n > 10 {
 			t.Errorf("%d of 500 young ids are maybe although the filters were made anew", n)
 		}
@@ -636,12 +636,12 @@ func TestRealServer(t *testing.T) {
 				t.Errorf("wiped and made anew: %d of %d ids are maybe", got, len(ids))
 			}
 			must(t, f.Prepare(ctx))
-			if got := check(t, f, uuids(time.Now().Add(slack+time.Minute), 1000, "young")...); got > 10 {
+			if got := check(t, f, uuids(time.Now().Add(youngBy+time.Minute), 1000, "young")...); got > 10 {
 				t.Errorf("wiped and made anew: %d of 1000 young ids are maybe", got)
 			}
 			add(t, f, names(40_000, "much")...)
 			for who, f := range map[string]*Filter{"the worker": f, "its heir": another(t, f)} {
-				if got := check(t, f, uuids(time.Now().Add(slack+time.Minute), 1000, "new")...); got != 1000 {
+				if got := check(t, f, uuids(time.Now().Add(youngBy+time.Minute), 1000, "new")...); got != 1000 {
 					t.Errorf("full: to %s %d of 1000 are maybe, want all", who, got)
 				}
 			}

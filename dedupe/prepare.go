@@ -134,8 +134,8 @@ func (f *Filter) look(ctx context.Context, w *window) (all [shards.Filters]found
 }
 
 // create makes filters in the middle of their window, with a birth. Where one
-// exists after all, it gets a second birth, later than its first: that only
-// makes fewer ids exempt.
+// exists after all, it gets a second birth, later than its first but for clocks
+// that differ, which read allows for: fewer ids are exempt.
 func (f *Filter) create(ctx context.Context, w *window, ks []int, now time.Time) error {
 	if len(ks) == 0 {
 		return nil

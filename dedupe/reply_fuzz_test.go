@@ -25,7 +25,7 @@ func FuzzReply(f *testing.F) {
 	f.Add("1100", int64(0), byte(1))
 	f.Add("1100", int64(0), byte(2))
 	birth := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	ids := []string{"old", uuids(birth.Add(slack+time.Minute), 1, "young")[0]}
+	ids := []string{"old", uuids(birth.Add(youngBy+time.Minute), 1, "young")[0]}
 	f.Fuzz(func(t *testing.T, answers string, marks int64, kind byte) {
 		a := &ask{w: &window{}, ids: []int32{0, 1}, birth: birth.UnixMilli(), cmd: redis.NewCmd(t.Context()), marks: redis.NewCmd(t.Context())}
 		reply := make([]any, len(answers))
