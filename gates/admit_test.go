@@ -1,0 +1,42 @@
+package gates_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/gates"
+)
+
+// Probes take only a part: what the others had paid is given back, and what there
+// is none of is the route, whatever they pay with.
+func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
+	for _, c := range []gates.Charge{gates.Retry, gates.LastTry} {
+		o := gateOptions()
+		o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 100}
+		o.DeadLetters = o.Retries
+		g := newGateway(t, o)
+		gate := g.gates.Of(fcmShop)
+		g.send(100, broken) // closes it
+		if _, n, _, lack := gate.Admit(g.now, c, 10); n != 0 || lack != gates.RouteStopped {
+			t.Errorf("%v: closed: %d admitted, lacks %q", c, n, lack)
+		}
+		g.now = g.now.Add(time.Second)
+		ticket, n, _, _ := gate.Admit(g.now, c, 10)
+		if n != 1 {
+			t.Fatalf("%v: %d probes", c, n)
+		}
+		if _, n, _, lack := gate.Admit(g.now, c, 10); n != 0 || lack != gates.RouteStopped {
+			t.Errorf("%v: probing: %d admitted, lacks %q", c, n, lack)
+		}
+		result := unsent
+		gates.Answered(g.now, []gates.Answer{{Ticket: ticket, Result: &result}})
+		ticket.Refund()
+		gates.Ticket{}.Spare() // what sendLater leaves
+		if retries, _ := gate.Retries.Take(g.now, 1000); retries != 100 {
+			t.Errorf("%v: %d of 100 retry tokens", c, retries)
+		}
+		if dead, _ := gate.DeadLetters.Take(g.now, 1000); dead != 100 {
+			t.Errorf("%v: %d of 100 dead letters", c, dead)
+		}
+	}
+}

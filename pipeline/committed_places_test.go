@@ -1,0 +1,62 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// What is committed, waits for a place until nothing more is submitted, and gets
+// none, goes to the hold topic: its line ends, also when it is longer than a group.
+func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := push.Route{Platform: push.APNS, App: "shop"}
+		r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+		p := &Pipeline{Options: Options{Window: 20, Drain: 5 * time.Second, SendDeadline: time.Second, StatusTimeout: time.Second, CommitTimeout: time.Second}, answered: newQueue[*Delivery]()}
+		l := r.lines[gates.Free]
+		if !r.window.TryAcquire(20) {
+			t.Fatal("the window is not empty")
+		}
+		ds := waitingFor("a", 12) // groups of 5
+		for _, d := range ds {
+			d.Item.committed = true
+		}
+		l.waiting.put(l, ds)
+		polling, stop := context.WithCancel(t.Context())
+		submitting, stopSubmitting := context.WithCancel(t.Context())
+		defer stopSubmitting()
+		ended := make(chan struct{})
+		go func() { p.dispatch(polling, submitting, l); close(ended) }()
+		synctest.Wait()
+		ds[0].Item.batch.Tracker.Leave()
+		p.giveBackLeaving(l)
+		stop()
+		synctest.Wait()
+		l.waiting.close()
+		if got := len(l.waiting.next(nil, 100)); got != 12 {
+			t.Errorf("%d of 12 committed deliveries wait after the stop", got)
+		}
+		stopSubmitting()
+		<-ended
+		p.answered.close()
+		held := p.answered.take(nil, 100)
+		for _, d := range held {
+			if d.Result.Class != push.Held || d.abandoned {
+				t.Errorf("%s: %+v", d.Device.Hash, d.Result)
+			}
+		}
+		if len(held) != 12 {
+			t.Errorf("%d of 12 are held", len(held))
+		}
+		r.settled(20)
+		if !r.window.TryAcquire(20) {
+			t.Error("places are missing")
+		}
+	})
+}
