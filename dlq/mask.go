@@ -121,7 +121,7 @@ func maskedDevice(raw json.RawMessage) string {
 		return measured(raw)
 	}
 	words := []string{p.String()}
-	if d.Environment == push.Production || d.Environment == push.Sandbox {
+	if push.IsEnvironment(d.Environment) {
 		words = append(words, d.Environment)
 	}
 	return strings.Join(append(words, push.DeviceHash(p, d.Token)), " ")

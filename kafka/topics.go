@@ -29,7 +29,11 @@ func HoldTopic(topic string, p push.Platform) string { return topic + ".hold." +
 
 // HoldTopics are all hold topics of a lane's topic.
 func HoldTopics(topic string) []string {
-	return []string{HoldTopic(topic, push.APNS), HoldTopic(topic, push.FCM)}
+	var topics []string
+	for p := range push.Platforms {
+		topics = append(topics, HoldTopic(topic, p))
+	}
+	return topics
 }
 
 // DLQTopic is the dead-letter topic of a lane's topic.

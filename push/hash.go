@@ -11,9 +11,9 @@ import (
 
 // DeviceHash is the name of a device wherever its token must not be: the first
 // 12 bytes of SHA-256(token) in base64url, 16 characters. An APNs token is
-// lower-cased first, because Apple's hex digits have no case.
+// lower-cased first, because Apple's hex digits have no case (see the table).
 func DeviceHash(p Platform, token string) string {
-	if p == APNS {
+	if p.traits().foldsTokens {
 		token = strings.ToLower(token)
 	}
 	sum := sha256.Sum256([]byte(token))

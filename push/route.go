@@ -2,44 +2,6 @@ package push
 
 import "strings"
 
-// Platform is a provider. Its number is stored in the status table.
-type Platform uint8
-
-// The platforms. A new one gets the next number: they are stored.
-const (
-	NoPlatform Platform = iota
-	APNS
-	FCM
-)
-
-// String gives the name used in configuration, messages and metrics.
-func (p Platform) String() string {
-	switch p {
-	case APNS:
-		return "apns"
-	case FCM:
-		return "fcm"
-	}
-	return "none"
-}
-
-// ParsePlatform is the inverse of String.
-func ParsePlatform(s string) (Platform, bool) {
-	switch s {
-	case "apns":
-		return APNS, true
-	case "fcm":
-		return FCM, true
-	}
-	return NoPlatform, false
-}
-
-// APNs has two environments; a token belongs to one of them. FCM has none.
-const (
-	Production = "production"
-	Sandbox    = "sandbox"
-)
-
 // Route is one pool of connections: a provider, an app and, for APNs, its
 // environment. Apple binds a connection to one team, Google to one project.
 type Route struct {

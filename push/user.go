@@ -68,9 +68,6 @@ func (u *User) Verdict(m *Message) (Verdict, Reason) {
 	return Undecided, ""
 }
 
-// ChannelPush is the name of this fleet's channel in a user's preferences.
-const ChannelPush = "push"
-
 // OptedOut reports whether a message of this type may not be pushed to the
 // user, and the reason code for its status row.
 func (p *Preferences) OptedOut(messageType string) (Reason, bool) {

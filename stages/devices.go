@@ -72,12 +72,9 @@ func deliveries(ds []pipeline.Delivery, it *pipeline.Item) []pipeline.Delivery {
 // named is the device that the message itself names.
 func named(it *pipeline.Item) push.Device {
 	t := it.Device
-	d := push.Device{Platform: t.Platform, Environment: t.Environment, App: it.App, Token: t.Token,
+	environment, _ := t.Platform.Environment(t.Environment) // it was checked when it was decoded
+	return push.Device{Platform: t.Platform, Environment: environment, App: it.App, Token: t.Token,
 		Hash: push.DeviceHash(t.Platform, t.Token)}
-	if d.Platform == push.APNS && d.Environment == "" {
-		d.Environment = push.Production
-	}
-	return d
 }
 
 // appendByHash adds the device that a retry record names, or, if the user has

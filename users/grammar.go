@@ -3,6 +3,7 @@ package users
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -59,27 +60,15 @@ func checkHash(hash string) error {
 
 // checkToken is the token grammar of the contract.
 func checkToken(p push.Platform, token string) error {
-	switch p {
-	case push.APNS:
-		if len(token) < 64 || len(token) > 512 || len(token)%2 != 0 {
-			return invalid("token", "not 64 to 512 hex digits, an even number")
+	if !p.Known() {
+		var names []string
+		for known := range push.Platforms {
+			names = append(names, known.String())
 		}
-		for i := range len(token) {
-			if c := token[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
-				return invalid("token", "not hexadecimal")
-			}
-		}
-	case push.FCM:
-		if len(token) < 1 || len(token) > 4096 {
-			return invalid("token", "not 1 to 4096 characters")
-		}
-		for i := range len(token) {
-			if c := token[i]; !alphanumeric(c) && c != '_' && c != ':' && c != '%' && c != '-' {
-				return invalid("token", "a character that no token has")
-			}
-		}
-	default:
-		return invalid("platform", "neither apns nor fcm")
+		return invalid("platform", "neither "+strings.Join(names, " nor "))
+	}
+	if fault := p.TokenFault(token); fault != "" {
+		return invalid("token", fault)
 	}
 	return nil
 }
@@ -98,13 +87,14 @@ func checkDevice(d *push.Device, now time.Time) error {
 	if err := checkToken(d.Platform, d.Token); err != nil {
 		return err
 	}
-	switch {
-	case d.Platform == push.FCM && d.Environment != "":
-		return invalid("environment", "FCM has none")
-	case d.Platform == push.APNS && d.Environment == "":
-		d.Environment = push.Production
-	case d.Platform == push.APNS && d.Environment != push.Production && d.Environment != push.Sandbox:
-		return invalid("environment", "neither production nor sandbox")
+	environment, ok := d.Platform.Environment(d.Environment)
+	switch all := d.Platform.Environments(); {
+	case ok:
+		d.Environment = environment
+	case len(all) == 0:
+		return invalid("environment", strings.ToUpper(d.Platform.String())+" has none")
+	default:
+		return invalid("environment", "neither "+strings.Join(all, " nor "))
 	}
 	if err := checkText("app", d.App, maxName); err != nil {
 		return err

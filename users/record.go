@@ -285,7 +285,7 @@ func (c *cursor) devices(u *push.User) {
 	const least = 7 // platform, environment, time, four empty strings
 	for range c.count(least) {
 		platform, env := push.Platform(c.byte()), c.byte()
-		if platform != push.APNS && platform != push.FCM || int(env) >= len(environments) {
+		if !platform.Known() || int(env) >= len(environments) {
 			c.fail()
 			return
 		}

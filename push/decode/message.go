@@ -430,17 +430,15 @@ func (d *decoder) device() {
 		d.refuse(push.MissingField, "device.token")
 		return
 	}
-	switch t.Environment {
-	case "", push.Production, push.Sandbox:
+	environment, ok := t.Platform.Environment(t.Environment)
+	switch {
+	case ok:
+		t.Environment = environment
+	case len(t.Platform.Environments()) == 0 && push.IsEnvironment(t.Environment): // has one only
+		t.Environment = ""
 	default:
 		d.refuse(push.BadValue, "device.environment")
 		return
-	}
-	switch {
-	case t.Platform == push.FCM: // has one environment only
-		t.Environment = ""
-	case t.Environment == "":
-		t.Environment = push.Production
 	}
 	d.m.Device = t
 }
