@@ -34,7 +34,8 @@ func bestH2Load(ctx context.Context, o *Options, s *Spec, received func(context.
 	}
 	var best *Figures
 	for _, threads := range slices.Compact([]int{1, min(runtime.NumCPU(), s.Connections)}) {
-		f, itself, err := runH2Load(ctx, program, s, threads, received)
+		measured := func() { o.Progress("h2load with %d threads: measured; waiting for its end", threads) }
+		f, itself, err := runH2Load(ctx, program, s, threads, received, measured)
 		if err != nil {
 			return nil, err
 		}
@@ -51,8 +52,9 @@ func bestH2Load(ctx context.Context, o *Options, s *Spec, received func(context.
 // start, its connecting and its warm-up are in none of the figures: they are
 // what the simulator received, and the operating system's account, between two
 // moments of its main phase. It says nothing of percentiles. itself is the rate
-// that h2load gives.
-func runH2Load(ctx context.Context, program string, s *Spec, threads int, received func(context.Context) (int64, error)) (f *Figures, itself float64, err error) {
+// that h2load gives. It calls measured once it has its figures and waits for
+// h2load to end.
+func runH2Load(ctx context.Context, program string, s *Spec, threads int, received func(context.Context) (int64, error), measured func()) (f *Figures, itself float64, err error) {
 	dir, err := os.MkdirTemp("", "pushfleet-h2load-")
 	if err != nil {
 		return nil, 0, fmt.Errorf("making a folder: %w", err)
@@ -62,7 +64,7 @@ func runH2Load(ctx context.Context, program string, s *Spec, threads int, receiv
 	if err != nil {
 		return nil, 0, err
 	}
-	w := &h2loadRun{spec: s, received: received, output: newPhases(threads)}
+	w := &h2loadRun{spec: s, received: received, measured: measured, output: newPhases(threads)}
 	f, err = w.run(ctx, exec.Command(program, args...))
 	if err != nil {
 		return nil, 0, err

@@ -60,6 +60,7 @@ func (p *phases) over() bool { return strings.Contains(p.String(), mainEnds) }
 type h2loadRun struct {
 	spec     *Spec
 	received func(context.Context) (int64, error) // by the simulator, so far
+	measured func()                               // called when it is of no more use, but must still end well
 	output   *phases
 }
 
@@ -87,6 +88,7 @@ func (r *h2loadRun) run(ctx context.Context, cmd *exec.Cmd) (*Figures, error) {
 	defer end()
 	f, err := r.watch(ctx, p.PID(), ended)
 	if err == nil {
+		r.measured()
 		select {
 		case err = <-ended:
 		case <-ctx.Done():
