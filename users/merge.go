@@ -83,7 +83,8 @@ func (r *Registry) readBatches(ctx context.Context, batches []*shardBatch) error
 }
 
 // decodeBatch decodes what was read. A value that cannot be read stops nothing
-// but itself.
+// but itself. Also while the shard is built it is rebuilt, not begun anew:
+// nobody knows whether it was of an earlier build, or of this one.
 func (r *Registry) decodeBatch(b *shardBatch) error {
 	values, err := b.values.Result()
 	if err != nil {
@@ -100,9 +101,6 @@ func (r *Registry) decodeBatch(b *shardBatch) error {
 			b.entries[name], err = decodeClaims(raw, st.version.build)
 		} else {
 			err = b.records[name].decode(raw, st.version.build)
-		}
-		if err != nil && !st.ready && !saysBuild(raw) {
-			err = nil // nobody knows whose it was: not of this build
 		}
 		if err == nil {
 			continue
@@ -134,13 +132,6 @@ func (s *stored) decode(raw []byte, build uint64) error {
 		*s = stored{}
 	}
 	return err
-}
-
-// saysBuild reports whether a record's head can be read; that of a token index
-// entry looks the same.
-func saysBuild(raw []byte) bool {
-	_, err := decodeHead(raw)
-	return err == nil
 }
 
 // merge applies a batch's changes to what was read, and makes the write. What

@@ -105,6 +105,20 @@ func (p *repair) hold(changes []change, pos []int64) {
 	}
 }
 
+// take makes what is wanted of known shards, as much as one reading rebuilds, that
+// which is being rebuilt. The rest it forgets: its cases ask again.
+func (p *repair) take(states []shardState) {
+	p.keys = make(map[string]lostKey)
+	for key, l := range p.wanted {
+		st := &states[l.shard]
+		if st.known && len(p.keys) < maxRepaired {
+			l.build = st.version.build
+			p.keys[key] = l
+		}
+	}
+	p.wanted = nil
+}
+
 // stop ends a reading and forgets everything; the cases stay.
 func (p *repair) stop() {
 	if p.done != nil {
@@ -115,23 +129,17 @@ func (p *repair) stop() {
 	*p = repair{}
 }
 
+// maxRepaired bounds the values that one reading of the topic rebuilds, as all of
+// their changes are in memory. What is too much waits for the next one.
+const maxRepaired = 100_000
+
 // startRepair begins to rebuild what is wanted, unless a reading is under way.
 func (r *Registry) startRepair(ctx context.Context) {
 	p := &r.repair
 	if len(p.wanted) == 0 || len(p.keys) > 0 || time.Now().Before(r.rescanAt) {
 		return
 	}
-	for key, l := range p.wanted {
-		if l.build = r.shards[l.shard].version.build; !r.shards[l.shard].known {
-			continue
-		}
-		if p.keys == nil {
-			p.keys = make(map[string]lostKey)
-		}
-		p.keys[key] = l
-	}
-	p.wanted = nil
-	if len(p.keys) == 0 {
+	if p.take(r.shards[:]); len(p.keys) == 0 {
 		return
 	}
 	p.next = slices.Clone(r.pos)

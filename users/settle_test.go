@@ -4,11 +4,13 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/shards"
 )
 
 // Each kind of open case asks for what settles it; what it is about, and cannot
@@ -104,3 +106,25 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 
 // errAny stands for an error without a name.
 var errAny = errors.New("any")
+
+// One reading rebuilds a bounded number of values, and none of a shard that
+// somebody else begins anew.
+func TestAReadingRebuildsSoMuch(t *testing.T) {
+	states := make([]shardState, shards.Users)
+	const known, unknown = 3, 4
+	states[known] = shardState{known: true, version: version{build: 7}}
+	var p repair
+	p.ask(unknown, lostUser, "nobody")
+	for i := range maxRepaired + 5 {
+		p.ask(known, lostUser, strconv.Itoa(i))
+	}
+	p.take(states)
+	if len(p.keys) != maxRepaired || p.wanted != nil {
+		t.Errorf("%d values are rebuilt and %d wanted, want %d and none", len(p.keys), len(p.wanted), maxRepaired)
+	}
+	for key, l := range p.keys {
+		if l.shard != known || l.build != 7 {
+			t.Fatalf("%s: %+v", key, l)
+		}
+	}
+}
