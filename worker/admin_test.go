@@ -2,10 +2,12 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -115,6 +117,44 @@ func TestRoutesAreTold(t *testing.T) {
 	}
 	if ready, lines := h.report(); !ready || !slices.Equal(lines, want) {
 		t.Errorf("ready %v with %q, want %q", ready, lines, want)
+	}
+}
+
+// Each figure of a route's pool is a metric of its own, with the value of that
+// route.
+func TestPoolMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(poolMetrics{routes{
+		{Platform: push.APNS, App: "shop", Environment: push.Production}: silent{},
+		{Platform: push.FCM, App: "shop"}: silent{stats: h2.Stats{
+			Dials: 1, DialFailures: 2, Resent: 3, GoAways: 4, Calms: 5, Connections: 6, Granted: 7, InFlight: 8, Waiting: 9,
+		}},
+	}})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			n := cmp.Or(m.GetCounter().GetValue(), m.GetGauge().GetValue())
+			switch route := m.Label[0].GetValue(); {
+			case len(m.Label) != 1 || m.Label[0].GetName() != "route":
+				t.Errorf("%s has labels %v", f.GetName(), m.Label)
+			case route == "fcm/shop":
+				got[f.GetName()] = n
+			case route != "apns/shop/production" || n != 0:
+				t.Errorf("%s{route=%q} is %v", f.GetName(), route, n)
+			}
+		}
+	}
+	want := map[string]float64{
+		"push_provider_dials_total": 1, "push_provider_dial_failures_total": 2, "push_provider_resends_total": 3,
+		"push_provider_goaways_total": 4, "push_provider_slowdowns_total": 5, "push_provider_connections": 6,
+		"push_provider_streams_granted": 7, "push_provider_streams": 8, "push_provider_waiting": 9,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

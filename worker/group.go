@@ -106,7 +106,7 @@ func (g *group) openRoutes(context.Context) (err error) {
 		}
 	})
 	g.health.tell(func() []string { return g.routes.lines(time.Now()) })
-	return nil
+	return g.Metrics.Register(poolMetrics{g.routes})
 }
 
 // collaborators are shared by all lanes.

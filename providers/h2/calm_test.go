@@ -76,8 +76,8 @@ func TestCalmResetSlowsStreams(t *testing.T) {
 			s.answers(held)
 			within(t, "the pause", s.untilOpen(1), k.pause)
 			s.expect("slowed down", k.streams, k.streams)
-			if n := p.Stats().Calms; n != int64(i+1) {
-				t.Fatalf("%d complaints, want %d", n, i+1)
+			if st := p.Stats(); st.Calms != int64(i+1) || st.Granted != int64(k.streams) || st.InFlight != st.Granted {
+				t.Fatalf("%+v, want %d complaints and %d streams granted and used", st, i+1, k.streams)
 			}
 		}
 		// Four times 10 s, 5, 2.5 … until the next step back. The first step is

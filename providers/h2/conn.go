@@ -177,11 +177,11 @@ func (c *conn) cut() {
 	c.wakeUp()
 }
 
-// room is how many more streams may be opened now, by the most urgent lane and
-// by the others; mu is held.
-func (c *conn) room() (urgent, others int) {
-	if c.retired || c.sendWindow <= 0 {
-		return 0, 0
+// granted is how many streams may be open at once: what the server says, what we
+// know of it, and what was asked for; mu is held.
+func (c *conn) granted() int {
+	if c.retired {
+		return 0
 	}
 	limit := min(c.pool.opt.StreamsPerConnection, int(min(c.peerStreams, maxStream)))
 	if !c.warm {
@@ -192,6 +192,16 @@ func (c *conn) room() (urgent, others int) {
 	if shift := c.pool.calm.shift.Load(); shift > 0 {
 		limit = min(limit, max(limit>>shift, 1))
 	}
+	return limit
+}
+
+// room is how many more streams may be opened now, by the most urgent lane and
+// by the others; mu is held.
+func (c *conn) room() (urgent, others int) {
+	if c.sendWindow <= 0 {
+		return 0, 0
+	}
+	limit := c.granted()
 	urgent = max(limit-c.live-c.ended, 0)
 	return urgent, max(urgent-min(c.pool.opt.Reserve, limit/2), 0)
 }

@@ -357,6 +357,10 @@ func TestReserveIsForTheFirstLane(t *testing.T) {
 		s := newStage(t)
 		p := s.pool(Options{Connections: 1, StreamsPerConnection: 10, Reserve: 3, Lanes: []Lane{{"critical", 1, 100}, {"bulk", 1, 100}}})
 		l := submit(t, p, post("/warm"))
+		s.expect("one until the server knows us", 1, 1)
+		if n := p.Stats().Granted; n != 1 {
+			t.Errorf("%d streams granted before the first answer, want 1", n)
+		}
 		s.answers(1)
 		l.wait()
 		bulk := posts(20)

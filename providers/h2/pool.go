@@ -53,6 +53,7 @@ type Stats struct {
 	GoAways             int64 // that came, since the start
 	Calms               int64 // times the server made us slow down, since the start
 	Connections         int64 // open now
+	Granted             int64 // requests that these may have in flight together
 	InFlight            int64 // on a connection and not answered
 	Waiting             int   // in all lanes
 	Trouble             Trouble
@@ -201,6 +202,7 @@ func (p *Pool) Stats() Stats {
 	for _, c := range p.all(nil) {
 		c.mu.Lock()
 		s.Connections++
+		s.Granted += int64(c.granted())
 		s.InFlight += int64(c.live)
 		c.mu.Unlock()
 	}
