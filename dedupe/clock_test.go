@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/shards"
 )
 
 // TestWorkersClocksMayDiffer: workers whose clocks are ten minutes ahead and
@@ -63,4 +65,49 @@ func TestWorkersClocksMayDiffer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nobody says of a window that has begun for others that its filters are whole:
+// what those have added may be lost by then. The worker's clock is ten minutes
+// behind and shows that the window begins in some minutes; one filter is lost.
+func TestASlowClockDeclaresNoBegunWindowWhole(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		slow := another(t, f)
+		slow.now = func() time.Time { return time.Now().Add(-10 * time.Minute) }
+		must(t, slow.Prepare(t.Context()))
+		time.Sleep(time.Until(time.Now().Truncate(f.Window).Add(f.Window + 3*time.Minute)))
+		id := names(1, "finished")
+		add(t, f, id...)
+		current := f.window(f.number(time.Now()))
+		must(t, f.client.Del(t.Context(), current.keys[shards.FilterShard(id[0])]).Err())
+		must(t, slow.Prepare(t.Context()))
+		if check(t, f, id...) != 1 {
+			t.Error("what was added to the filter that is gone is believed to be new")
+		}
+	})
+}
+
+// The filters of a window that has begun for a worker whose clock is ahead are
+// full, and marked. What they refused is maybe to a worker for whom the window has
+// not begun.
+func TestAWindowAheadIsFull(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		fast := another(t, f)
+		fast.now = func() time.Time { return time.Now().Add(10 * time.Minute) }
+		time.Sleep(time.Until(time.Now().Truncate(f.Window).Add(f.Window - 8*time.Minute)))
+		ids := names(40_000, "id") // four times the capacity, so that every shard is full
+		add(t, fast, ids...)
+		if n := check(t, f, ids...); n != len(ids) {
+			t.Errorf("%d of %d finished ids are maybe, want all", n, len(ids))
+		}
+		// Nor does it ask anew whose clock was ahead, once it is right again.
+		var questions atomic.Int64
+		f.client.AddHook(counting{refusing{"BF.MEXISTS"}, &questions})
+		fast.now = time.Now
+		if n := check(t, fast, ids...); n != len(ids) || questions.Load() != 0 {
+			t.Errorf("%d of %d finished ids are maybe, want all; %d filters were asked that are known to be full", n, len(ids), questions.Load())
+		}
+	})
 }

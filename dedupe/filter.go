@@ -246,7 +246,7 @@ func (a *ask) read(ids []string, maybe []bool) error {
 }
 
 // full reports whether the filter of one of the windows is marked. The question
-// of the first window carries the answer for both.
+// of the first window carries the answer for all.
 func (a *ask) full() (bool, error) {
 	if a.marks == nil {
 		return false, nil
