@@ -161,6 +161,33 @@ func TestWithoutAudit(t *testing.T) {
 	f.closed(t)
 }
 
+// Marks that cannot be read end every call, and nothing stays open: nobody could
+// tell what is to be done.
+func TestUnreadableMarks(t *testing.T) {
+	for _, do := range []bool{false, true} {
+		for what, call := range map[string]func(*Queues) error{
+			"list": func(q *Queues) error { _, _, err := q.List(t.Context(), ListOptions{}); return err },
+			"redrive": func(q *Queues) error {
+				_, err := q.Redrive(t.Context(), RedriveOptions{Rate: 100, MaxRedrives: 3, Do: do})
+				return err
+			},
+			"dismiss": func(q *Queues) error { _, err := q.Dismiss(t.Context(), DismissOptions{Do: do}); return err },
+			"purge":   func(q *Queues) error { _, err := q.Purge(t.Context(), PurgeOptions{All: true, Do: do}); return err },
+		} {
+			queues, f := twoLanes(2)
+			q := f.queues["push"]
+			q.unread = errors.New("the audit topic cannot be read")
+			if err := call(queues); !errors.Is(err, q.unread) {
+				t.Errorf("%s: %v, want %v", what, err, q.unread)
+			}
+			if len(q.sent)+len(q.marks) != 0 || len(q.letters) != 2 {
+				t.Errorf("%s: %d sent, %d marked, %d left of 2", what, len(q.sent), len(q.marks), len(q.letters))
+			}
+			f.closed(t)
+		}
+	}
+}
+
 // A lane that cannot be redriven to stops the redrive before anything is sent.
 func TestRedriveNeedsEveryRetryTopic(t *testing.T) {
 	queues, f := twoLanes(2)

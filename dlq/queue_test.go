@@ -19,6 +19,8 @@ type queue struct {
 	at             []time.Time // of sent
 	marks          kafka.Marks
 	sendCut, noted error
+	unread         error // the marks cannot be read
+	readCut        error // of Read, behind the last letter
 	deleteCut      error
 	deleting       context.Context // of the last Delete
 	took           time.Duration   // of one Redrive
@@ -75,7 +77,7 @@ func (q *queue) Read(_ context.Context, e kafka.Extent, each func(*kafka.DeadLet
 			return err
 		}
 	}
-	return nil
+	return q.readCut
 }
 
 func (q *queue) Redrive(ctx context.Context, letters []*kafka.DeadLetter, _ string) error {
@@ -116,7 +118,7 @@ func (q *queue) Delete(ctx context.Context, e kafka.Extent) error {
 // audit is the queue's audit topic.
 type audit struct{ *queue }
 
-func (a audit) Read(context.Context) (kafka.Marks, error) { return a.marks, nil }
+func (a audit) Read(context.Context) (kafka.Marks, error) { return a.marks, a.unread }
 
 func (a audit) Write(ctx context.Context, marks []kafka.Mark) error {
 	if err := ctx.Err(); err != nil {

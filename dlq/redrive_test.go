@@ -133,6 +133,38 @@ func TestRedriveLimit(t *testing.T) {
 	})
 }
 
+// The limit is of all lanes together: whether it is reached within the first or
+// just at its end, nothing of the next is sent.
+func TestRedriveLimitIsOfAllLanes(t *testing.T) {
+	for _, tt := range []struct{ limit, want int }{{2, 2}, {3, 3}, {4, 4}, {5, 4}} {
+		for _, do := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				queues, f := twoLanes(3)
+				v, err := queues.Redrive(t.Context(), RedriveOptions{Rate: 100, MaxRedrives: 3, Limit: tt.limit, Do: do})
+				if err != nil || v.Redriven != tt.want || v.Matched != tt.want {
+					t.Errorf("limit %d of 4, done %v: %+v: %v", tt.limit, do, v, err)
+				}
+				f.closed(t)
+			})
+		}
+	}
+}
+
+// Reading breaks within a group: what is in it stays for the next redrive.
+func TestRedriveSendsNothingMoreWhenReadingBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(8)
+		q.readCut = errors.New("connection reset")
+		v, err := q.run(t.Context(), RedriveOptions{Rate: 100}) // groups of 5
+		if !errors.Is(err, q.readCut) || v.Redriven != 5 || len(q.sent) != 5 || len(q.marks) != 5 {
+			t.Errorf("%+v, %d sent, %d marked: %v", v, len(q.sent), len(q.marks), err)
+		}
+		if more, ok := errors.AsType[*UncountedError](err); ok {
+			t.Errorf("it says that %d more may have been sent", more.Letters)
+		}
+	})
+}
+
 // A dry run says what would be, and does nothing; a real one tells how far it
 // is.
 func TestRedriveDryRun(t *testing.T) {
