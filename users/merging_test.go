@@ -105,6 +105,30 @@ func TestContestedTokens(t *testing.T) {
 	}
 }
 
+// A case is closed where it may be open: by an earlier change of the same write, or
+// by a write before. Of a shard without cases nothing is to be written about them.
+func TestCasesThatMayBeOpenAreClosed(t *testing.T) {
+	for _, tt := range []struct {
+		why          string
+		opened, open bool
+		written      bool
+	}{
+		{"of a shard without cases", false, false, false},
+		{"opened by this write", true, false, true},
+		{"of a shard with cases", false, true, true},
+		{"opened by this write and perhaps before", true, true, true},
+	} {
+		m := &merging{open: tt.open, cases: map[string]bool{}}
+		if tt.opened {
+			m.cases["case"] = true
+		}
+		m.close("case")
+		if left, written := m.cases["case"]; written != tt.written || left {
+			t.Errorf("%s: written %v, left open %v", tt.why, written, left)
+		}
+	}
+}
+
 // A user is kept as long as there is anything to keep.
 func TestWhoIsKept(t *testing.T) {
 	for why, s := range map[string]stored{
