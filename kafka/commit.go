@@ -21,7 +21,8 @@ import (
 func (s *Source) Commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	backoff := push.Backoff{First: 20 * time.Millisecond, Longest: time.Second}
+	for failed := 1; ; failed++ {
 		again, err := s.commitOnce(ctx)
 		if err == nil {
 			s.wakeAll()
@@ -29,7 +30,7 @@ func (s *Source) Commit(ctx context.Context) error {
 		}
 		s.metrics.commitsFailed.Inc()
 		if again {
-			wait(ctx, nil, time.Now().Add(pause))
+			wait(ctx, nil, time.Now().Add(backoff.After(failed)))
 		}
 		if !again || ctx.Err() != nil {
 			return fmt.Errorf("committing offsets of group %s: %w", s.options.Group, err)

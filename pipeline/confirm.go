@@ -40,7 +40,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 	}
 	var asked time.Time
 	var rows [][]push.Row
-	err := p.repeat(ctx, "confirm", func() bool { return anyLeaving(items) }, func() (err error) {
+	err := p.repeat(ctx, StepConfirm, func() bool { return anyLeaving(items) }, func() (err error) {
 		asked = time.Now()
 		rows, err = p.Ledger.Read(ctx, ids)
 		return err

@@ -160,8 +160,8 @@ func (m *Metrics) steps(lane string, stages []Stage) {
 	for _, stage := range []string{"decode", "encode", "read", "settle"} { // of source, providers and answers
 		m.panics.WithLabelValues(lane, stage)
 	}
-	for _, step := range []string{"status", "hand-over", "confirm", "recheck", "filter"} {
-		m.failures.WithLabelValues(lane, step)
+	for _, step := range steps {
+		m.failures.WithLabelValues(lane, string(step))
 	}
 	m.standstill.WithLabelValues(lane)
 }
@@ -183,7 +183,7 @@ func (m *Metrics) stage(lane, stage string, d time.Duration) {
 	m.stageSeconds.WithLabelValues(lane, stage).Observe(d.Seconds())
 }
 
-func (m *Metrics) failedStep(lane, step string) { m.failures.WithLabelValues(lane, step).Inc() }
+func (m *Metrics) failedStep(lane string, step Step) { m.failures.WithLabelValues(lane, string(step)).Inc() }
 
 // answered counts a group of answers. Groups are mostly of one kind, so equal
 // neighbours are counted together.

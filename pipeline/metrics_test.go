@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,3 +38,37 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 		}
 	}
 }
+
+// The first failure of a step shows as a change: its series is there from the
+// start, at 0, for each lane.
+func TestEachStepHasItsSeries(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg)
+	m.steps("critical", []Stage{nothing{}})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		if f.GetName() != "push_step_failures_total" {
+			continue
+		}
+		for _, s := range f.Metric {
+			if s.GetCounter().GetValue() != 0 || s.Label[0].GetValue() != "critical" {
+				t.Errorf("%v", s)
+			}
+			got = append(got, s.Label[1].GetValue())
+		}
+	}
+	want := []string{"commit", "confirm", "filter", "hand-over", "intents", "latest", "nothing", "recheck", "status"}
+	if !slices.Equal(got, want) {
+		t.Errorf("series for %q, want %q", got, want)
+	}
+}
+
+// nothing is a stage that does nothing.
+type nothing struct{}
+
+func (nothing) Name() string                        { return "nothing" }
+func (nothing) Apply(context.Context, *Batch) error { return nil }

@@ -60,7 +60,7 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 		b.Tracker.Abandon(items)
 		return
 	}
-	if err := p.writeRows(ctx, "intents", b.Tracker.Draining, intents(waiting, time.Now())); err != nil {
+	if err := p.writeRows(ctx, StepIntents, b.Tracker.Draining, intents(waiting, time.Now())); err != nil {
 		b.Tracker.Abandon(items)
 		return
 	}
@@ -119,8 +119,8 @@ func (p *Pipeline) disown(ctx context.Context, waiting map[*line][]*Delivery) {
 	for i := range rows {
 		rows[i].State, rows[i].Reason = push.StateUnknown, string(push.IntentLost)
 	}
-	if survived("intents", func() error { return p.Status.Write(ctx, rows) }) != nil {
-		p.Metrics.failedStep(p.Lane, "intents")
+	if survived(StepIntents, func() error { return p.Status.Write(ctx, rows) }) != nil {
+		p.Metrics.failedStep(p.Lane, StepIntents)
 	}
 }
 
@@ -178,7 +178,7 @@ func (p *Pipeline) commitThrough(ctx context.Context, t *Tracker, items []*Item)
 			return done
 		}
 		if err != nil {
-			p.Metrics.failedStep(p.Lane, "commit")
+			p.Metrics.failedStep(p.Lane, StepCommit)
 		}
 		select {
 		case <-time.After(commitPause):

@@ -74,8 +74,8 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 		places[i] = i
 	}
 	tooLarge := make(map[int]bool) // by the place in hs
-	err = p.repeat(ctx, "hand-over", nil, func() error {
-		err := p.patiently(ctx, "hand-over", nil, func(ctx context.Context) error { return p.Producer.Produce(ctx, open) })
+	err = p.repeat(ctx, StepHandOver, nil, func() error {
+		err := p.patiently(ctx, StepHandOver, nil, func(ctx context.Context) error { return p.Producer.Produce(ctx, open) })
 		partly, ok := errors.AsType[*PartlyError](err)
 		if !ok {
 			return err

@@ -201,7 +201,7 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 // be abandoned instead.
 func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch) bool {
 	start := time.Now()
-	err := p.repeat(ctx, s.Name(), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
+	err := p.repeat(ctx, Step(s.Name()), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
 	p.Metrics.stage(p.Lane, s.Name(), time.Since(start))
 	return err == nil && !b.Tracker.Draining()
 }
@@ -300,7 +300,7 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 		items = stay
 		return len(items) == 0
 	}
-	err := p.repeat(ctx, "filter", noneLeft, func() error {
+	err := p.repeat(ctx, StepFilter, noneLeft, func() error {
 		err := p.Seen.Add(ctx, seenIDs(items))
 		if err != nil {
 			p.Metrics.missedAdds.Add(float64(len(items)))
@@ -353,6 +353,7 @@ func (p *Pipeline) commitUntil(ctx context.Context, stop <-chan struct{}) {
 		// Not repeated in place: the next tick has a newer watermark.
 		if err := p.Source.Commit(ctx); err != nil && ctx.Err() == nil {
 			soon = nil // not before the next tick
+			p.Metrics.failedStep(p.Lane, StepCommit)
 			p.Log.Warn("commit failed", "lane", p.Lane, "error", err)
 		}
 	}

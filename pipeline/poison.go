@@ -45,7 +45,7 @@ type Poisoned struct {
 // none is decided. caught, if any panic was, is called once before Contain
 // returns. Panics in goroutines that the stage starts cannot be caught.
 func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) error {
-	err := survived(s.Name(), func() error { return s.Apply(ctx, b) })
+	err := survived(Step(s.Name()), func() error { return s.Apply(ctx, b) })
 	first, ok := errors.AsType[*push.PanicError](err)
 	if !ok {
 		return err
@@ -112,7 +112,7 @@ func (c *containment) apply(from, to int) (*push.PanicError, error) {
 	}
 	part := *c.batch
 	part.Items = c.batch.Items[from:to:to]
-	err := survived(c.stage.Name(), func() error { return c.stage.Apply(c.ctx, &part) })
+	err := survived(Step(c.stage.Name()), func() error { return c.stage.Apply(c.ctx, &part) })
 	if p, ok := errors.AsType[*push.PanicError](err); ok {
 		c.found.Panics++
 		return p, nil

@@ -27,7 +27,7 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 		return ds, nil
 	}
 	var asked time.Time
-	err := p.repeat(ctx, "recheck", func() bool { return p.anyGoesBack(old) }, func() error {
+	err := p.repeat(ctx, StepRecheck, func() bool { return p.anyGoesBack(old) }, func() error {
 		asked = time.Now()
 		return p.Recheck.Recheck(ctx, old)
 	})

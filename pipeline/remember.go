@@ -31,8 +31,8 @@ func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
 			keyed = append(keyed, it)
 		}
 	}
-	if len(keyed) > 0 && survived("latest", func() error { return p.Latest.Accepted(ctx, keyed) }) != nil {
-		p.Metrics.failedStep(p.Lane, "latest")
+	if len(keyed) > 0 && survived(StepLatest, func() error { return p.Latest.Accepted(ctx, keyed) }) != nil {
+		p.Metrics.failedStep(p.Lane, StepLatest)
 	}
 }
 

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -26,10 +25,11 @@ const (
 // that it does. It gives up only when ctx ends or leaving, if given, says so. A
 // step that panics has failed: it is of ours or of a store's client, and no
 // reason to end what all others do.
-func (p *Pipeline) repeat(ctx context.Context, name string, leaving func() bool, step func() error) (err error) {
+func (p *Pipeline) repeat(ctx context.Context, name Step, leaving func() bool, step func() error) (err error) {
 	stall := p.stall(name)
 	defer func() { stall.end(err) }()
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
+	backoff := push.Backoff{First: firstPause, Longest: longPause}
+	for failed := 1; ; failed++ {
 		err := survived(name, step)
 		if err == nil {
 			return nil
@@ -42,7 +42,7 @@ func (p *Pipeline) repeat(ctx context.Context, name string, leaving func() bool,
 		}
 		stall.tell(err)
 		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-time.After(backoff.After(failed)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -52,7 +52,7 @@ func (p *Pipeline) repeat(ctx context.Context, name string, leaving func() bool,
 // patiently does a step that makes its own attempts until ctx ends. One that
 // takes longer than StatusTimeout is told like one that fails, at intervals;
 // and its context ends when leaving, if given, says so.
-func (p *Pipeline) patiently(ctx context.Context, name string, leaving func() bool, step func(context.Context) error) (err error) {
+func (p *Pipeline) patiently(ctx context.Context, name Step, leaving func() bool, step func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stall := p.stall(name)
 	var watching sync.WaitGroup
@@ -89,13 +89,13 @@ var errSlow = errors.New("not done within the time-out of one attempt")
 // declared and logged. It belongs to one goroutine at a time.
 type stall struct {
 	p      *Pipeline
-	name   string
+	name   Step
 	since  time.Time // zero before the first tell
 	logged time.Time
 	over   func(now time.Time) // ends the declaration; nil before the first tell
 }
 
-func (p *Pipeline) stall(name string) *stall { return &stall{p: p, name: name} }
+func (p *Pipeline) stall(name Step) *stall { return &stall{p: p, name: name} }
 
 // tell says that the step does not get on, and why.
 func (s *stall) tell(err error) {
@@ -103,7 +103,7 @@ func (s *stall) tell(err error) {
 	now := time.Now()
 	if s.since.IsZero() {
 		s.since = now
-		s.over = s.p.stalls.Declare(now, s.name, err.Error())
+		s.over = s.p.stalls.Declare(now, string(s.name), err.Error())
 	}
 	if now.Sub(s.logged) >= logEvery {
 		s.logged = now
@@ -124,9 +124,9 @@ func (s *stall) end(err error) {
 }
 
 // survived does step, and returns its panic as a *PanicError.
-func survived(name string, step func() error) (err error) {
+func survived(name Step, step func() error) (err error) {
 	defer func() {
-		if p := push.Recovered(name, recover()); p != nil {
+		if p := push.Recovered(string(name), recover()); p != nil {
 			err = p
 		}
 	}()

@@ -63,7 +63,7 @@ func (d *Delivery) whole() bool {
 // writeStatus returns nil once the rows are durable, and an error only when ctx
 // ended first.
 func (p *Pipeline) writeStatus(ctx context.Context, rows []push.Row) error {
-	return p.writeRows(ctx, "status", nil, rows)
+	return p.writeRows(ctx, StepStatus, nil, rows)
 }
 
 // writeRows returns nil once the rows are durable, and an error only when ctx
@@ -71,7 +71,7 @@ func (p *Pipeline) writeStatus(ctx context.Context, rows []push.Row) error {
 // all: the store has one for each of its attempts, and keeps what it has
 // acknowledged. To begin anew with all because some took long would never end
 // on a store that is slow.
-func (p *Pipeline) writeRows(ctx context.Context, step string, leaving func() bool, rows []push.Row) error {
+func (p *Pipeline) writeRows(ctx context.Context, step Step, leaving func() bool, rows []push.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}

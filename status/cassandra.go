@@ -44,7 +44,7 @@ func OpenCassandra(ctx context.Context, opts Options) (*Cassandra, error) {
 	g := newMerger(mergeOptions{
 		rows: opts.FlushRows, bytes: opts.FlushBytes, linger: opts.FlushLinger,
 		concurrency: opts.Concurrency, timeout: opts.Timeout,
-		backoffMin: 50 * time.Millisecond, backoffMax: 2 * time.Second,
+		backoff: push.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second},
 	}, opts.Layouts.Bucket, &inserter{cluster: cl}, m, opts.place(), cl.trouble)
 	return &Cassandra{
 		opts: opts, metrics: m, cluster: cl, merger: g,

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -28,8 +27,7 @@ type mergeOptions struct {
 	linger      time.Duration // from a batch's first row to its sending
 	concurrency int           // full batches under way at once, or smaller ones that come to as much
 	timeout     time.Duration // of one attempt
-	backoffMin  time.Duration
-	backoffMax  time.Duration
+	backoff     push.Backoff
 }
 
 // merger turns the rows of many concurrent calls into batches of one bucket.
@@ -375,7 +373,7 @@ func (g *merger) finish(b *batch, mark int, f failure, err error) {
 		return
 	}
 	b.attempts++
-	g.schedule(b, backoff(g.opts.backoffMin, g.opts.backoffMax, b.attempts))
+	g.schedule(b, g.opts.backoff.After(b.attempts))
 }
 
 // freeBatches bounds the memory kept for batches to come: about 40 KiB each.
@@ -391,17 +389,6 @@ func (g *merger) release(b *batch) {
 	b.shares = b.shares[:0]
 	b.rows.reset()
 	g.free = append(g.free, b)
-}
-
-// backoff is how long to rest after so many attempts: doubling from low to
-// high, of which the second half is random so that batches do not return
-// together.
-func backoff(low, high time.Duration, attempts int) time.Duration {
-	d := high
-	if attempts < 30 {
-		d = min(high, low<<(attempts-1))
-	}
-	return d - rand.N(d/2)
 }
 
 // dueHeap orders batches by the time they are due.

@@ -98,7 +98,7 @@ func testMerger(t *testing.T, exec executor, change func(*mergeOptions)) *merger
 	t.Helper()
 	opts := mergeOptions{
 		rows: 5, bytes: 1 << 20, linger: 10 * time.Millisecond, concurrency: 4, timeout: 5 * time.Second,
-		backoffMin: 50 * time.Millisecond, backoffMax: 2 * time.Second,
+		backoff: push.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second},
 	}
 	if change != nil {
 		change(&opts)

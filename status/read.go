@@ -82,7 +82,7 @@ func (c *Cassandra) readChunk(ctx context.Context, bucket int64, ids []string, r
 			c.metrics.readIDs.Add(float64(len(ids)))
 			return nil
 		}
-		rest := backoff(c.merger.opts.backoffMin, c.merger.opts.backoffMax, attempt)
+		rest := c.merger.opts.backoff.After(attempt)
 		if time.Now().Add(rest).After(until) {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // cluster owns the gocql session and replaces it when it does not heal.
@@ -52,8 +53,8 @@ const (
 
 // Pause between two attempts to connect.
 const (
-	reconnectMin = 100 * time.Millisecond
-	reconnectMax = 2 * time.Second
+	firstReconnect = 100 * time.Millisecond
+	longReconnect  = 2 * time.Second
 )
 
 // connect opens the first session, in one attempt that ends with ctx. Its
@@ -166,6 +167,7 @@ func (c *cluster) runRebuild() {
 		case <-c.ctx.Done():
 			return
 		}
+		backoff := push.Backoff{First: firstReconnect, Longest: longReconnect}
 		for attempt := 1; ; attempt++ {
 			l, err := c.open(c.ctx)
 			if err == nil {
@@ -176,7 +178,7 @@ func (c *cluster) runRebuild() {
 			select {
 			case <-c.ctx.Done():
 				return
-			case <-time.After(backoff(reconnectMin, reconnectMax, attempt)):
+			case <-time.After(backoff.After(attempt)):
 			}
 			if c.healed() {
 				break

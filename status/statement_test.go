@@ -152,21 +152,6 @@ func TestLayoutBeginsWithItsTime(t *testing.T) {
 	}
 }
 
-// A rest doubles from the least to the most, and its second half is random.
-func TestBackoffDoubles(t *testing.T) {
-	const low, high = 50 * time.Millisecond, 2 * time.Second
-	for attempts, want := range map[int]time.Duration{1: low, 2: 2 * low, 5: 16 * low, 6: 32 * low, 7: high, 29: high, 30: high, 100: high} {
-		least, most := time.Hour, time.Duration(0)
-		for range 10_000 {
-			d := backoff(low, high, attempts)
-			least, most = min(least, d), max(most, d)
-		}
-		if least < want/2 || least > want*6/10 || most > want || most < want*9/10 {
-			t.Errorf("after %d attempts %v to %v, want %v to %v", attempts, least, most, want/2, want)
-		}
-	}
-}
-
 // A session is given its time before it has to go: one request that failed is
 // none.
 func TestSessionIsGivenItsTime(t *testing.T) {

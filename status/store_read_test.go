@@ -12,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // minted are ids of one second, which have at most 16 buckets.
@@ -133,7 +134,7 @@ func TestReadGivesUp(t *testing.T) {
 	} {
 		n := startNode(t)
 		c := n.open(t)
-		c.opts.Timeout, c.merger.opts.backoffMin, c.merger.opts.backoffMax = 2*time.Hour, tt.rest, tt.rest
+		c.opts.Timeout, c.merger.opts.backoff = 2*time.Hour, push.Backoff{First: tt.rest, Longest: tt.rest}
 		n.says("read", refusal)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)

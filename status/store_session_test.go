@@ -89,7 +89,7 @@ func TestSessionThatHealsStays(t *testing.T) {
 	c.cluster.rebuild() // and a request was answered since
 	<-failed
 	n.says("hello", nil)
-	time.Sleep(2 * reconnectMin) // longer than it would rest before another attempt
+	time.Sleep(2 * firstReconnect) // longer than it would rest before another attempt
 	if err := c.Ping(t.Context()); err != nil || testutil.ToFloat64(c.metrics.rebuilds) != 0 {
 		t.Errorf("%v; replaced %v times", err, testutil.ToFloat64(c.metrics.rebuilds))
 	}

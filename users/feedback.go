@@ -89,7 +89,8 @@ func (f *Feedback) Run(ctx context.Context) error {
 
 // persist repeats a step until it works or ctx ends.
 func (f *Feedback) persist(ctx context.Context, doing string, step func() error) error {
-	for delay := f.options.RetryDelay; ; delay = min(2*delay, f.options.MaxRetryDelay) {
+	backoff := push.Backoff{First: f.options.RetryDelay, Longest: f.options.MaxRetryDelay}
+	for failed := 1; ; failed++ {
 		err := step()
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -98,6 +99,7 @@ func (f *Feedback) persist(ctx context.Context, doing string, step func() error)
 			return nil
 		}
 		f.metrics.feedbackErrors.Inc()
+		delay := backoff.After(failed)
 		f.logger.Error("feedback: "+doing+" failed, trying again", "error", err, "in", delay)
 		select {
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -159,24 +160,24 @@ func NewRegistry(client redis.UniversalClient, t RegistryTopics, o RegistryOptio
 // called once.
 func (r *Registry) Run(ctx context.Context) error {
 	defer r.repair.stop()
-	delay := r.options.RetryDelay
-	for {
+	backoff := push.Backoff{First: r.options.RetryDelay, Longest: r.options.MaxRetryDelay}
+	for failed := 1; ; failed++ {
 		r.healthy = false
 		err := r.follow(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if r.healthy {
-			delay = r.options.RetryDelay
+			failed = 1
 		}
 		r.fail(err)
+		delay := backoff.After(failed)
 		r.logger.Error("registry: following push.users failed, trying again", "error", err, "in", delay)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(delay):
 		}
-		delay = min(2*delay, r.options.MaxRetryDelay)
 	}
 }
 

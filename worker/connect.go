@@ -3,9 +3,10 @@ package worker
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // The pauses between two attempts to reach a store, and between two looks at
@@ -20,7 +21,8 @@ const (
 // connect tries until it works or ctx ends. What is away is named, with its
 // address, in the log and in /readyz.
 func connect(ctx context.Context, log *slog.Logger, h *health, name, where string, attempt func(context.Context) error) error {
-	for pause, n := firstAttemptPause, 1; ; pause, n = min(2*pause, longAttemptPause), n+1 {
+	backoff := push.Backoff{First: firstAttemptPause, Longest: longAttemptPause}
+	for n := 1; ; n++ {
 		err := attempt(ctx)
 		h.set(name, err)
 		if err == nil {
@@ -30,9 +32,10 @@ func connect(ctx context.Context, log *slog.Logger, h *health, name, where strin
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		pause := backoff.After(n)
 		log.Warn("cannot connect, trying again", "to", name, "at", where, "attempt", n, "in", pause, "error", err)
 		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
