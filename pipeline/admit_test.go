@@ -134,7 +134,7 @@ func TestWhatOnePauseHoldsIsDueTogether(t *testing.T) {
 				}
 				asked := &stopping{provider: provider{w: w}, after: tt.asked, left: 100}
 				p := w.pipelineTo(t, 50, asked, &stopping{provider: provider{w: w}})
-				p.Stages[0] = oneDevice{}
+				p.Options().Stages[0] = oneDevice{}
 				ctx, stop := context.WithCancel(t.Context())
 				var run sync.WaitGroup
 				run.Go(func() { _ = p.Run(ctx) })
@@ -269,7 +269,7 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 				gate.DeadLetters.Take(time.Now(), 100-int(tt.deadLetters))
 				apns := &counting{provider: provider{w: w}}
 				p := w.pipelineTo(t, 50, apns, apns)
-				p.Stages[0] = oneDevice{}
+				p.Options().Stages[0] = oneDevice{}
 				ctx, stop := context.WithCancel(t.Context())
 				var run sync.WaitGroup
 				run.Go(func() { _ = p.Run(ctx) })
@@ -308,7 +308,7 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 		w.open(t, o)
 		apns := &counting{provider: provider{w: w}}
 		p := w.pipelineTo(t, 50, apns, apns)
-		p.Stages[0] = oneDevice{}
+		p.Options().Stages[0] = oneDevice{}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })
@@ -357,7 +357,7 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 		w.open(t, o)
 		apns := &counting{provider: provider{w: w}}
 		p := w.pipelineTo(t, 50, apns, apns)
-		p.Stages[0] = oneDevice{}
+		p.Options().Stages[0] = oneDevice{}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })

@@ -18,7 +18,7 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := push.Route{Platform: push.APNS, App: "shop"}
 		r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
-		p := &Pipeline{Options: Options{Window: 20, Drain: 5 * time.Second, SendDeadline: time.Second, StatusTimeout: time.Second, CommitTimeout: time.Second}, answered: newQueue[*Delivery]()}
+		p := &Pipeline{opt: Options{Window: 20, Drain: 5 * time.Second, SendDeadline: time.Second, StatusTimeout: time.Second, CommitTimeout: time.Second}, answered: newQueue[*Delivery]()}
 		l := r.lines[gates.Free]
 		if !r.window.TryAcquire(20) {
 			t.Fatal("the window is not empty")

@@ -42,7 +42,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 	var rows [][]push.Row
 	err := p.repeat(ctx, StepConfirm, func() bool { return anyLeaving(items) }, func() (err error) {
 		asked = time.Now()
-		rows, err = p.Ledger.Read(ctx, ids)
+		rows, err = p.opt.Ledger.Read(ctx, ids)
 		return err
 	})
 	if err != nil {

@@ -59,7 +59,7 @@ func TestNothingIsSentOnAnOldConfirm(t *testing.T) {
 			w.fill(1, 1)
 			p, pr := w.pipeline(t, 50)
 			down := &downLedger{world: w, down: true}
-			p.Ledger = down
+			p.Options().Ledger = down
 			ctx, stop := context.WithCancel(t.Context())
 			var run sync.WaitGroup
 			run.Go(func() { _ = p.Run(ctx) })

@@ -128,7 +128,7 @@ func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicErro
 	defer func() { caught = push.Recovered("settle", recover()) }()
 	switch d.Verdict {
 	case push.Undecided:
-		d.ending = p.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
+		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
 	case push.Duplicate: // its first copy has the outcome
 	default:
 		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}

@@ -152,7 +152,7 @@ func TestWhatIsAmbiguousEndsWhereTheLaneSaysSo(t *testing.T) {
 			w.fill(1, 10) // too few to stop the route
 			apns := &silent{provider: provider{w: w}, sent: map[string]int{}}
 			p := w.pipelineTo(t, 50, apns, apns)
-			p.Stages[0] = oneDevice{}
+			p.Options().Stages[0] = oneDevice{}
 			ctx, stop := context.WithCancel(t.Context())
 			var run sync.WaitGroup
 			run.Go(func() { _ = p.Run(ctx) })

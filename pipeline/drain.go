@@ -36,7 +36,7 @@ func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
 		return d.leaving()
 	}
 	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
-	return leaves && since >= p.submitAfterStop()
+	return leaves && since >= p.opt.submitAfterStop()
 }
 
 // endsLater returns a context that outlives ctx by d. cancel ends it at once.

@@ -71,8 +71,8 @@ func TestCopiesThatAreTooLarge(t *testing.T) {
 		}
 		pr := &provider{w: w, out: sync.WaitGroup{}}
 		p := w.pipelineTo(t, 300, pr, pr)
-		p.Stages[0] = deferring{w}
-		p.Producer = narrow{w, func(id string) bool { return large[id] }}
+		p.Options().Stages[0] = deferring{w}
+		p.Options().Producer = narrow{w, func(id string) bool { return large[id] }}
 		stop := w.starts(t, p)
 		w.wait(t)
 		stop()
@@ -171,7 +171,7 @@ func TestOneTopicThatTakesNothing(t *testing.T) {
 				began := time.Now()
 				producer := &shy{world: w, to: to, some: tt.some, over: func() bool { return time.Since(began) > 30*time.Second },
 					taken: make(map[pipeline.Destination]map[string]int), tried: make(map[pipeline.Destination]int)}
-				p.Producer = producer
+				p.Options().Producer = producer
 				stop := w.starts(t, p)
 				time.Sleep(25 * time.Second)
 				producer.mu.Lock()
@@ -218,7 +218,7 @@ func TestAHandOverWithoutAnAnswerIsDeclared(t *testing.T) {
 		w.faults = false
 		w.fill(1, 500)
 		p, pr := w.pipeline(t, 1000)
-		p.Producer = mute{w}
+		p.Options().Producer = mute{w}
 		stop := w.starts(t, p)
 		time.Sleep(50 * time.Second)
 		open, _ := p.Declared()
@@ -277,7 +277,7 @@ func TestOneHoldTopicHoldsUpNoOther(t *testing.T) {
 		apns, fcm := &slow{w: w, wait: time.Millisecond, answer: held}, &slow{w: w, wait: time.Second, answer: held}
 		p := w.pipelineTo(t, 2000, apns, fcm)
 		producer := oneHold{w, map[push.Platform]int{}}
-		p.Producer = producer
+		p.Options().Producer = producer
 		stop := w.starts(t, p)
 		time.Sleep(25 * time.Second)
 		w.mu.Lock()

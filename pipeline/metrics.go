@@ -183,7 +183,9 @@ func (m *Metrics) stage(lane, stage string, d time.Duration) {
 	m.stageSeconds.WithLabelValues(lane, stage).Observe(d.Seconds())
 }
 
-func (m *Metrics) failedStep(lane string, step Step) { m.failures.WithLabelValues(lane, string(step)).Inc() }
+func (m *Metrics) failedStep(lane string, step Step) {
+	m.failures.WithLabelValues(lane, string(step)).Inc()
+}
 
 // answered counts a group of answers. Groups are mostly of one kind, so equal
 // neighbours are counted together.

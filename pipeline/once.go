@@ -113,14 +113,14 @@ func awaitTurn(ctx context.Context, t *Tracker) bool {
 // not know nobody else would ever say more. It is tried once: who reads the
 // record again ends what is left.
 func (p *Pipeline) disown(ctx context.Context, waiting map[*line][]*Delivery) {
-	ctx, cancel := context.WithTimeout(ctx, p.StatusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.opt.StatusTimeout)
 	defer cancel()
 	rows := intents(waiting, time.Now())
 	for i := range rows {
 		rows[i].State, rows[i].Reason = push.StateUnknown, string(push.IntentLost)
 	}
-	if survived(StepIntents, func() error { return p.Status.Write(ctx, rows) }) != nil {
-		p.Metrics.failedStep(p.Lane, StepIntents)
+	if survived(StepIntents, func() error { return p.opt.Status.Write(ctx, rows) }) != nil {
+		p.opt.Metrics.failedStep(p.opt.Lane, StepIntents)
 	}
 }
 
@@ -169,7 +169,7 @@ func (p *Pipeline) commitThrough(ctx context.Context, t *Tracker, items []*Item)
 	}
 	for {
 		// An error is no answer: the tracker knows what was committed.
-		err := p.Source.Commit(ctx)
+		err := p.opt.Source.Commit(ctx)
 		done, possible := t.IsCommitted(last)
 		if next, _ := t.Watermark(); next <= last.Offset {
 			possible = false // something before it was abandoned: the partition leaves
@@ -178,7 +178,7 @@ func (p *Pipeline) commitThrough(ctx context.Context, t *Tracker, items []*Item)
 			return done
 		}
 		if err != nil {
-			p.Metrics.failedStep(p.Lane, StepCommit)
+			p.opt.Metrics.failedStep(p.opt.Lane, StepCommit)
 		}
 		select {
 		case <-time.After(commitPause):

@@ -184,8 +184,8 @@ func TestOnceRunEndsWithoutTheProvider(t *testing.T) {
 		p := w.pipelineTo(t, 50, pr, pr)
 		stop := w.starts(t, p)
 		time.Sleep(2 * time.Second)
-		if took := stop(); took > p.Drain {
-			t.Errorf("it took %v to stop, of a drain of %v", took, p.Drain)
+		if took := stop(); took > p.Options().Drain {
+			t.Errorf("it took %v to stop, of a drain of %v", took, p.Options().Drain)
 		}
 		pr.out.Wait() // its answers come an hour later, and hit nobody
 	})
@@ -209,7 +209,7 @@ func TestPanicOverLostIntentsEndsNothing(t *testing.T) {
 		w.fill(1, 300)
 		pr := &slow{w: w, wait: 100 * time.Millisecond}
 		p := w.pipelineTo(t, 50, pr, pr)
-		p.Status = panickingIntents{w}
+		p.Options().Status = panickingIntents{w}
 		stop := w.starts(t, p)
 		time.Sleep(2 * time.Second)
 		w.trackers[0].Fence()

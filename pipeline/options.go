@@ -84,16 +84,16 @@ func New(o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("pipeline: send deadline %v + status time-out %v + commit time-out %v must fit into the drain budget %v",
 			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
 	}
-	p := &Pipeline{Options: o, routes: make(map[push.Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
+	p := &Pipeline{opt: o, routes: make(map[push.Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
 		answered: newQueue[*Delivery](), handing: o.outlets(), ended: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
-	if p.Gates == nil {
+	if p.opt.Gates == nil {
 		var err error
-		if p.Gates, err = gates.New(slices.Collect(maps.Keys(o.Routes)), gates.DefaultOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {
+		if p.opt.Gates, err = gates.New(slices.Collect(maps.Keys(o.Routes)), gates.DefaultOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {
 			return nil, err
 		}
 	}
 	for r, provider := range o.Routes {
-		gate := p.Gates.Of(r)
+		gate := p.opt.Gates.Of(r)
 		if gate == nil {
 			return nil, fmt.Errorf("pipeline: route %s has no gate", r)
 		}

@@ -75,7 +75,7 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 	}
 	tooLarge := make(map[int]bool) // by the place in hs
 	err = p.repeat(ctx, StepHandOver, nil, func() error {
-		err := p.patiently(ctx, StepHandOver, nil, func(ctx context.Context) error { return p.Producer.Produce(ctx, open) })
+		err := p.patiently(ctx, StepHandOver, nil, func(ctx context.Context) error { return p.opt.Producer.Produce(ctx, open) })
 		partly, ok := errors.AsType[*PartlyError](err)
 		if !ok {
 			return err
@@ -84,7 +84,7 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 			tooLarge[places[i]] = true
 		}
 		if len(partly.Refused) > 0 {
-			p.Log.Warn("what is too large to be handed over goes to the DLQ", "lane", p.Lane, "records", len(partly.Refused), "error", err)
+			p.opt.Log.Warn("what is too large to be handed over goes to the DLQ", "lane", p.opt.Lane, "records", len(partly.Refused), "error", err)
 		}
 		open, places = those(open, partly.Open), those(places, partly.Open)
 		if len(open) == 0 {

@@ -47,7 +47,7 @@ func TestPartialAnswersOneAfterTheOther(t *testing.T) {
 			&PartlyError{Open: []int{1}, Err: said}, // e
 			nil,
 		}}
-		p := &Pipeline{Options: Options{Producer: producer, StatusTimeout: time.Second,
+		p := &Pipeline{opt: Options{Producer: producer, StatusTimeout: time.Second,
 			Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
 		group := make([]*Delivery, 5)
 		for i := range group {
@@ -76,7 +76,7 @@ func ids(ds []*Delivery) (all []string) {
 func TestTheDeadLettersEndLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Routes: map[push.Route]Provider{{Platform: push.APNS, App: "shop"}: nil, {Platform: push.FCM, App: "shop"}: nil}}
-		p := &Pipeline{Options: o, handing: o.outlets()}
+		p := &Pipeline{opt: o, handing: o.outlets()}
 		dlq, dead := outlet{to: ToDLQ}, 0
 		workers := make(map[outlet]*sync.WaitGroup)
 		for out, q := range p.handing {
@@ -101,7 +101,7 @@ func TestTheDeadLettersEndLast(t *testing.T) {
 // large one what fills several TLS records.
 func TestGroupSize(t *testing.T) {
 	for window, want := range map[int]int{1: 1, 4: 1, 8: 2, 20: 5, 1024: 256, 100_000: 256} {
-		if got := (&Pipeline{Options: Options{Window: window}}).groupSize(); got != want {
+		if got := (&Pipeline{opt: Options{Window: window}}).groupSize(); got != want {
 			t.Errorf("of a window of %d: groups of %d, want %d", window, got, want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestGroupSize(t *testing.T) {
 func TestProgressOfALine(t *testing.T) {
 	shop := push.Route{Platform: push.APNS, App: "shop"}
 	r := newRoute(shop, nil, nil, 40, NewMetrics(prometheus.NewRegistry()))
-	p := &Pipeline{Options: Options{Window: 40}, routes: map[push.Route]*route{shop: r}}
+	p := &Pipeline{opt: Options{Window: 40}, routes: map[push.Route]*route{shop: r}}
 	l := r.lines[gates.Retry]
 	for i, n := range []int{3, 4, 5} {
 		ds := waitingFor(fmt.Sprint("t", i), n)
@@ -141,7 +141,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shop := push.Route{Platform: push.APNS, App: "shop"}
 				r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
-				p := &Pipeline{Options: Options{Window: 20}, answered: newQueue[*Delivery]()}
+				p := &Pipeline{opt: Options{Window: 20}, answered: newQueue[*Delivery]()}
 				l := r.lines[gates.Free]
 				if !r.window.TryAcquire(20) {
 					t.Fatal("the window is not empty")

@@ -37,7 +37,7 @@ import (
 
 // Pipeline is one topic's way from poll to commit.
 type Pipeline struct {
-	Options
+	opt    Options
 	routes map[push.Route]*route
 
 	// confirmFor is how long a confirm read lets its item be sent.
@@ -79,9 +79,9 @@ const settleGroup = 2000
 func (p *Pipeline) Run(ctx context.Context) error {
 	polling, stop := context.WithCancel(ctx)
 	defer stop()
-	submitting, stopSubmitting := endsLater(polling, p.submitAfterStop())
+	submitting, stopSubmitting := endsLater(polling, p.opt.submitAfterStop())
 	defer stopSubmitting()
-	writing, stopWriting := endsLater(polling, p.writeAfterStop())
+	writing, stopWriting := endsLater(polling, p.opt.writeAfterStop())
 	defer stopWriting()
 
 	var leaving, committer, dispatchers sync.WaitGroup
@@ -99,10 +99,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	rememberers := eachGroup(rememberWorkers, p.ended, func(its []*Item) { p.remember(writing, its) })
 
 	batches, failed := p.poll(polling, stop)
-	for _, s := range p.Stages {
+	for _, s := range p.opt.Stages {
 		batches = p.through(polling, s, batches)
 	}
-	if p.Once {
+	if p.opt.Once {
 		p.sendOnce(writing, batches)
 	} else {
 		p.sendAll(batches)
@@ -150,7 +150,7 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 		defer close(batches)
 		defer stop()
 		for {
-			b, err := p.Source.Next(ctx)
+			b, err := p.opt.Source.Next(ctx)
 			if err != nil {
 				if ctx.Err() != nil {
 					err = nil
@@ -158,7 +158,7 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 				failed <- err
 				return
 			}
-			p.Metrics.polled(p.Lane, b)
+			p.opt.Metrics.polled(p.opt.Lane, b)
 			if b.Poisoned != nil {
 				p.poisoned(*b.Poisoned)
 			}
@@ -174,8 +174,8 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-chan *Batch {
 	out := make(chan *Batch)
 	var workers sync.WaitGroup
-	n := p.StageWorkers
-	if p.Once {
+	n := p.opt.StageWorkers
+	if p.opt.Once {
 		n = 1 // keeps the order
 	}
 	for range n {
@@ -202,7 +202,7 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch) bool {
 	start := time.Now()
 	err := p.repeat(ctx, Step(s.Name()), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
-	p.Metrics.stage(p.Lane, s.Name(), time.Since(start))
+	p.opt.Metrics.stage(p.opt.Lane, s.Name(), time.Since(start))
 	return err == nil && !b.Tracker.Draining()
 }
 
@@ -219,14 +219,14 @@ func abandonBatch(b *Batch) {
 // accepted waits for nothing but the status store.
 func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	group = p.sendLater(group)
-	if p.Answered != nil {
-		p.Answered(group)
+	if p.opt.Answered != nil {
+		p.opt.Answered(group)
 	}
-	p.Metrics.answered(p.Lane, group)
+	p.opt.Metrics.answered(p.opt.Lane, group)
 	p.poisonedSends(group)
 	now := time.Now()
 	p.decide(group, now)
-	p.Metrics.ambiguous(group)
+	p.opt.Metrics.ambiguous(group)
 	here, handing := splitWaiting(group)
 	p.handOn(handing)
 	p.end(here, p.record(ctx, here, now))
@@ -250,7 +250,7 @@ func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 // record writes the rows of decided deliveries and counts them once they are
 // durable. It returns an error only when ctx ended first.
 func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time) error {
-	told := p.Events.Group(p.Lane)
+	told := p.opt.Events.Group(p.opt.Lane)
 	rows := p.rowsOf(group, told, now)
 	if err := p.writeStatus(ctx, rows); err != nil {
 		return err
@@ -301,9 +301,9 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 		return len(items) == 0
 	}
 	err := p.repeat(ctx, StepFilter, noneLeft, func() error {
-		err := p.Seen.Add(ctx, seenIDs(items))
+		err := p.opt.Seen.Add(ctx, seenIDs(items))
 		if err != nil {
-			p.Metrics.missedAdds.Add(float64(len(items)))
+			p.opt.Metrics.missedAdds.Add(float64(len(items)))
 		}
 		return err
 	})
@@ -334,7 +334,7 @@ func (p *Pipeline) done(t *Tracker, items []*Item) {
 // commitUntil is the one committer: it commits the watermarks at the interval
 // or when much is done, and once more when stop is closed.
 func (p *Pipeline) commitUntil(ctx context.Context, stop <-chan struct{}) {
-	ticker := time.NewTicker(p.CommitInterval)
+	ticker := time.NewTicker(p.opt.CommitInterval)
 	defer ticker.Stop()
 	soon := p.commitSoon
 	for {
@@ -343,18 +343,18 @@ func (p *Pipeline) commitUntil(ctx context.Context, stop <-chan struct{}) {
 			soon = p.commitSoon
 		case <-soon:
 		case <-stop:
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.CommitTimeout)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.opt.CommitTimeout)
 			defer cancel()
-			if err := p.Source.Commit(last); err != nil {
-				p.Log.Warn("last commit failed: what is done since the one before comes again and is confirmed", "lane", p.Lane, "error", err)
+			if err := p.opt.Source.Commit(last); err != nil {
+				p.opt.Log.Warn("last commit failed: what is done since the one before comes again and is confirmed", "lane", p.opt.Lane, "error", err)
 			}
 			return
 		}
 		// Not repeated in place: the next tick has a newer watermark.
-		if err := p.Source.Commit(ctx); err != nil && ctx.Err() == nil {
+		if err := p.opt.Source.Commit(ctx); err != nil && ctx.Err() == nil {
 			soon = nil // not before the next tick
-			p.Metrics.failedStep(p.Lane, StepCommit)
-			p.Log.Warn("commit failed", "lane", p.Lane, "error", err)
+			p.opt.Metrics.failedStep(p.opt.Lane, StepCommit)
+			p.opt.Log.Warn("commit failed", "lane", p.opt.Lane, "error", err)
 		}
 	}
 }

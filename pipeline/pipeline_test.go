@@ -541,7 +541,7 @@ func TestStatusDownStopsSending(t *testing.T) {
 			const window = 40
 			p, pr := w.pipeline(t, window)
 			down := &downStatus{world: w, hangs: hangs, back: make(chan struct{})}
-			p.Status = down
+			p.Options().Status = down
 			stop := w.starts(t, p)
 			time.Sleep(3 * time.Minute)
 			w.mu.Lock()
@@ -575,7 +575,7 @@ func TestFilterDownHoldsTheCommit(t *testing.T) {
 		w.faults = false
 		w.fill(1, 2000)
 		p, pr := w.pipeline(t, 50)
-		p.Seen = downFilter{w}
+		p.Options().Seen = downFilter{w}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })

@@ -145,11 +145,11 @@ func (p *Pipeline) poisonedSends(group []*Delivery) {
 
 // poisoned counts and tells what was caught.
 func (p *Pipeline) poisoned(f Poisoned) {
-	p.Metrics.panics.WithLabelValues(p.Lane, f.First.Stage).Add(float64(f.Panics))
+	p.opt.Metrics.panics.WithLabelValues(p.opt.Lane, f.First.Stage).Add(float64(f.Panics))
 	places := make([]string, 0, fewPoisoned)
 	for _, it := range f.Dead[:min(len(f.Dead), fewPoisoned)] {
 		places = append(places, fmt.Sprintf("%s/%d@%d", it.Partition.Topic, it.Partition.ID, it.Offset))
 	}
-	p.Log.Error("stage panicked", "lane", p.Lane, "stage", f.First.Stage, "what", f.First.What, "panics", f.Panics,
+	p.opt.Log.Error("stage panicked", "lane", p.opt.Lane, "stage", f.First.Stage, "what", f.First.What, "panics", f.Panics,
 		"dead", len(f.Dead), "places", places, "stack", string(f.First.Stack))
 }

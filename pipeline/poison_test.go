@@ -335,7 +335,7 @@ func TestPoisonedSends(t *testing.T) {
 		pr := &crashing{provider{w: w}}
 		reg := prometheus.NewRegistry()
 		p := w.pipelineTo(t, 300, pr, pr)
-		p.Stages[0], p.Metrics = oneDevice{}, pipeline.NewMetrics(reg)
+		p.Options().Stages[0], p.Options().Metrics = oneDevice{}, pipeline.NewMetrics(reg)
 		w.batches[0].Poisoned = &pipeline.Poisoned{First: &push.PanicError{Stage: "decode"}, Panics: 3}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
@@ -434,8 +434,8 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		p := w.pipelineTo(t, 300, pr, pr)
 		s := &startled{world: w, asked: map[string]bool{}}
-		p.Stages[0], p.Metrics = oneDevice{}, pipeline.NewMetrics(reg)
-		p.Status, p.Producer, p.Seen, p.Latest = s, s, s, s
+		p.Options().Stages[0], p.Options().Metrics = oneDevice{}, pipeline.NewMetrics(reg)
+		p.Options().Status, p.Options().Producer, p.Options().Seen, p.Options().Latest = s, s, s, s
 		stop := w.starts(t, p)
 		w.wait(t)
 		stop()

@@ -29,7 +29,7 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 	var asked time.Time
 	err := p.repeat(ctx, StepRecheck, func() bool { return p.anyGoesBack(old) }, func() error {
 		asked = time.Now()
-		return p.Recheck.Recheck(ctx, old)
+		return p.opt.Recheck.Recheck(ctx, old)
 	})
 	if err != nil {
 		return ds, err
@@ -51,7 +51,7 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 // outdated are those of ds whose user's record was read too long ago. What has
 // no user has nothing to be read.
 func (p *Pipeline) outdated(ds []*Delivery, now time.Time) (old []*Delivery) {
-	if p.Recheck == nil {
+	if p.opt.Recheck == nil {
 		return nil
 	}
 	for _, d := range ds {
@@ -59,7 +59,7 @@ func (p *Pipeline) outdated(ds []*Delivery, now time.Time) (old []*Delivery) {
 		if at.IsZero() {
 			at = d.Item.Read
 		}
-		if !at.IsZero() && now.Sub(at) > p.RecheckAfter {
+		if !at.IsZero() && now.Sub(at) > p.opt.RecheckAfter {
 			old = append(old, d)
 		}
 	}

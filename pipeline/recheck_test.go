@@ -65,7 +65,7 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 			pr := &slow{w: w, wait: 5 * time.Second}
 			p := w.pipelineTo(t, 50, pr, pr)
 			m := &mind{}
-			p.Stages[0], p.Recheck, p.RecheckAfter = reading{}, m, after
+			p.Options().Stages[0], p.Options().Recheck, p.Options().RecheckAfter = reading{}, m, after
 			stop := w.starts(t, p)
 			time.Sleep(after - time.Second)
 			if m.asked > 0 || w.sent() == 0 {

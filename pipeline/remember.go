@@ -22,7 +22,7 @@ func seenIDs(items []*Item) []string {
 
 // noteLatest is best effort: what it misses lets an older retry through.
 func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
-	if p.Latest == nil {
+	if p.opt.Latest == nil {
 		return
 	}
 	var keyed []*Item
@@ -31,8 +31,8 @@ func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
 			keyed = append(keyed, it)
 		}
 	}
-	if len(keyed) > 0 && survived(StepLatest, func() error { return p.Latest.Accepted(ctx, keyed) }) != nil {
-		p.Metrics.failedStep(p.Lane, StepLatest)
+	if len(keyed) > 0 && survived(StepLatest, func() error { return p.opt.Latest.Accepted(ctx, keyed) }) != nil {
+		p.opt.Metrics.failedStep(p.opt.Lane, StepLatest)
 	}
 }
 
@@ -89,7 +89,7 @@ func forTrackers(items []*Item, mark func(*Tracker, []*Item)) {
 // ending counts items whose rows are durable. Those whose devices are all
 // another record's by now end as a copy.
 func (p *Pipeline) ending(items []*Item) {
-	told := p.Events.Group(p.Lane)
+	told := p.opt.Events.Group(p.opt.Lane)
 	for _, it := range items {
 		if it.Verdict == push.Undecided && it.claimed() {
 			it.Decide(push.Duplicate, "", "")
@@ -99,7 +99,7 @@ func (p *Pipeline) ending(items []*Item) {
 		}
 	}
 	told.Count(time.Now())
-	p.Metrics.ended(p.Lane, items)
+	p.opt.Metrics.ended(p.opt.Lane, items)
 }
 
 // claimed reports whether all that it was to be sent to is another record's.

@@ -64,7 +64,7 @@ func (p *Pipeline) patiently(ctx context.Context, name Step, leaving func() bool
 		cancel()
 	}()
 	watching.Go(func() {
-		ticker := time.NewTicker(p.StatusTimeout)
+		ticker := time.NewTicker(p.opt.StatusTimeout)
 		defer ticker.Stop()
 		for {
 			select {
@@ -99,7 +99,7 @@ func (p *Pipeline) stall(name Step) *stall { return &stall{p: p, name: name} }
 
 // tell says that the step does not get on, and why.
 func (s *stall) tell(err error) {
-	s.p.Metrics.failedStep(s.p.Lane, s.name)
+	s.p.opt.Metrics.failedStep(s.p.opt.Lane, s.name)
 	now := time.Now()
 	if s.since.IsZero() {
 		s.since = now
@@ -107,7 +107,7 @@ func (s *stall) tell(err error) {
 	}
 	if now.Sub(s.logged) >= logEvery {
 		s.logged = now
-		s.p.Log.Warn("stalls and tries again", "lane", s.p.Lane, "step", s.name, "since", s.since, "error", err)
+		s.p.opt.Log.Warn("stalls and tries again", "lane", s.p.opt.Lane, "step", s.name, "since", s.since, "error", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *stall) end(err error) {
 	now := time.Now()
 	s.over(now)
 	if err == nil {
-		s.p.Log.Info("goes on", "lane", s.p.Lane, "step", s.name, "stalled", now.Sub(s.since).Round(time.Millisecond))
+		s.p.opt.Log.Info("goes on", "lane", s.p.opt.Lane, "step", s.name, "stalled", now.Sub(s.since).Round(time.Millisecond))
 	}
 }
 

@@ -63,7 +63,7 @@ func (p *Pipeline) chargeOf(it *Item) gates.Charge {
 	switch {
 	case it.Attempt == 0:
 		return gates.Free
-	case it.Attempt < p.Policy.MaxRetries:
+	case it.Attempt < p.opt.Policy.MaxRetries:
 		return gates.Retry
 	}
 	return gates.LastTry
@@ -94,7 +94,7 @@ func (p *Pipeline) Progress() []LineProgress {
 			told.Completed += own.Completed
 		}
 		// What the others take in their turns, and what was under way already.
-		told.Turn = len(told.Partitions)*p.groupSize() + p.Window
+		told.Turn = len(told.Partitions)*p.groupSize() + p.opt.Window
 		all = append(all, told)
 	}
 	return all

@@ -76,6 +76,6 @@ func (p *Pipeline) writeRows(ctx context.Context, step Step, leaving func() bool
 		return nil
 	}
 	return p.repeat(ctx, step, leaving, func() error {
-		return p.patiently(ctx, step, leaving, func(ctx context.Context) error { return p.Status.Write(ctx, rows) })
+		return p.patiently(ctx, step, leaving, func(ctx context.Context) error { return p.opt.Status.Write(ctx, rows) })
 	})
 }

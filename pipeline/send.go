@@ -57,7 +57,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 				decided = append(decided, d)
 			}
 		}
-		open = append(open, placed{p.Status.Bucket(it.ID), it})
+		open = append(open, placed{p.opt.Status.Bucket(it.ID), it})
 	}
 	for i := range whole {
 		decided = append(decided, &whole[i])
@@ -98,7 +98,7 @@ func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 }
 
 // groupSize is the most deliveries that are submitted at a time.
-func (p *Pipeline) groupSize() int { return max(1, min(dispatchGroup, p.Window/4)) }
+func (p *Pipeline) groupSize() int { return max(1, min(dispatchGroup, p.opt.Window/4)) }
 
 // leasePause is how soon a lapsed lease is looked at again.
 const leasePause = 20 * time.Millisecond
@@ -247,7 +247,7 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack gates.Lack) {
 	ticket, n, again, lack := l.gate.Admit(now, l.charge, len(ds))
 	for _, d := range ds[:n] {
-		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.SendDeadline)
+		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.opt.SendDeadline)
 	}
 	return n, again, lack
 }

@@ -60,7 +60,7 @@ func TestSlowStatusStoreWritesEachRowOnce(t *testing.T) {
 			w.fill(1, 1000)
 			p, pr := w.pipeline(t, 1000)
 			slow := newSlowStatus(w, 20*time.Millisecond)
-			p.Status = slow
+			p.Options().Status = slow
 			ctx, stop := context.WithCancel(t.Context())
 			var run sync.WaitGroup
 			run.Go(func() { _ = p.Run(ctx) })
@@ -101,7 +101,7 @@ func TestPartitionThatLeavesDoesNotWaitForIntents(t *testing.T) {
 		w.faults, w.once = false, true
 		w.fill(1, 100)
 		p, pr := w.pipeline(t, 1000)
-		p.Status = newSlowStatus(w, time.Second)
+		p.Options().Status = newSlowStatus(w, time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })

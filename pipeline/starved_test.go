@@ -153,7 +153,7 @@ func TestWhatExpiresSoonWaitsForItsToken(t *testing.T) {
 		w.open(t, o)
 		failing := &counting{provider: provider{w: w}}
 		p := w.pipelineFrom(t, newPartition(w, 100, 100, 1), failing, failing)
-		p.Stages[0] = shortLived{}
+		p.Options().Stages[0] = shortLived{}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })
@@ -200,7 +200,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		w.fill(3, 1000)
 		pr := &slow{w: w, wait: 500 * time.Millisecond}
 		p := w.pipelineTo(t, 50, pr, pr)
-		p.StageWorkers = 1 // with more, a partition's second batch may be ahead of its first
+		p.Options().StageWorkers = 1 // with more, a partition's second batch may be ahead of its first
 		stop := w.starts(t, p)
 		time.Sleep(10 * time.Second)
 		w.mu.Lock()

@@ -144,12 +144,12 @@ func TestStopInOrder(t *testing.T) {
 	}{
 		{name: "slow answers", wait: 900 * time.Millisecond, at: 2 * time.Second},
 		{name: "answers as slow as the deadline", wait: time.Second, at: 2500 * time.Millisecond},
-		{name: "filter away", wait: 300 * time.Millisecond, at: 3 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Seen = downFilter{w} }},
-		{name: "filter hangs", wait: 300 * time.Millisecond, at: 3 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Seen = hangingFilter{w} }},
-		{name: "nothing is handed over", wait: 300 * time.Millisecond, at: 3 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Producer = downProducer{} }},
+		{name: "filter away", wait: 300 * time.Millisecond, at: 3 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Options().Seen = downFilter{w} }},
+		{name: "filter hangs", wait: 300 * time.Millisecond, at: 3 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Options().Seen = hangingFilter{w} }},
+		{name: "nothing is handed over", wait: 300 * time.Millisecond, at: 3 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Options().Producer = downProducer{} }},
 		{name: "at_most_once", once: true, wait: 900 * time.Millisecond, at: 2 * time.Second},
 		{name: "at_most_once, in the middle of an intent", once: true, wait: 300 * time.Millisecond, at: 2*time.Second + 400*time.Microsecond},
-		{name: "at_most_once, slow rows", once: true, wait: 300 * time.Millisecond, at: 2 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Status = sluggishStatus{w} }},
+		{name: "at_most_once, slow rows", once: true, wait: 300 * time.Millisecond, at: 2 * time.Second, set: func(w *world, p *pipeline.Pipeline) { p.Options().Status = sluggishStatus{w} }},
 	} {
 		for shift := range 3 {
 			t.Run(fmt.Sprint(tt.name, " ", shift), func(t *testing.T) {
@@ -166,8 +166,8 @@ func TestStopInOrder(t *testing.T) {
 					time.Sleep(tt.at + time.Duration(shift)*437*time.Millisecond)
 					told := time.Now()
 					took := stop()
-					if took > p.Drain {
-						t.Errorf("it took %v to stop, of a drain of %v", took, p.Drain)
+					if took > p.Options().Drain {
+						t.Errorf("it took %v to stop, of a drain of %v", took, p.Options().Drain)
 					}
 					if late := pr.lastSent().Sub(told); late > 0 && !tt.once {
 						t.Errorf("sent %v after it was told to stop", late)
@@ -207,7 +207,7 @@ func TestWhatIsPolledAtTheStopIsNotSent(t *testing.T) {
 		w.fill(2, 300)
 		pr := &slow{w: w, wait: 100 * time.Millisecond}
 		p := w.pipelineTo(t, 200, pr, pr)
-		p.Source = &lateSource{world: w}
+		p.Options().Source = &lateSource{world: w}
 		stop := w.starts(t, p)
 		time.Sleep(2 * time.Second)
 		told := time.Now()
@@ -239,8 +239,8 @@ func TestRunEndsWithoutTheProvider(t *testing.T) {
 		p := w.pipelineTo(t, 50, pr, pr)
 		stop := w.starts(t, p)
 		time.Sleep(2 * time.Second)
-		if took := stop(); took > p.Drain {
-			t.Errorf("it took %v to stop, of a drain of %v", took, p.Drain)
+		if took := stop(); took > p.Options().Drain {
+			t.Errorf("it took %v to stop, of a drain of %v", took, p.Options().Drain)
 		}
 		pr.out.Wait() // its answers come an hour later, and hit nobody
 	})
@@ -256,11 +256,11 @@ func TestRevokeWhileTheFilterIsAway(t *testing.T) {
 		w.fill(3, 2000)
 		pr := &slow{w: w, wait: 100 * time.Millisecond}
 		p := w.pipelineTo(t, 200, pr, pr)
-		p.Seen = downFilter{w}
+		p.Options().Seen = downFilter{w}
 		stop := w.starts(t, p)
 		time.Sleep(3 * time.Second)
 		began := time.Now()
-		drain, cancel := context.WithTimeout(t.Context(), p.Drain)
+		drain, cancel := context.WithTimeout(t.Context(), p.Options().Drain)
 		defer cancel()
 		err := w.trackers[1].Drain(drain)
 		if took := time.Since(began); err != nil || took > 3*time.Second {
@@ -279,8 +279,8 @@ func TestStopCommitsNothingThatHasNoEnd(t *testing.T) {
 		name string
 		set  func(*world, *pipeline.Pipeline)
 	}{
-		{"nothing is handed over", func(_ *world, p *pipeline.Pipeline) { p.Producer = downProducer{} }},
-		{"status store away", func(w *world, p *pipeline.Pipeline) { p.Status = &downStatus{world: w} }},
+		{"nothing is handed over", func(_ *world, p *pipeline.Pipeline) { p.Options().Producer = downProducer{} }},
+		{"status store away", func(w *world, p *pipeline.Pipeline) { p.Options().Status = &downStatus{world: w} }},
 	} {
 		for _, once := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
@@ -292,8 +292,8 @@ func TestStopCommitsNothingThatHasNoEnd(t *testing.T) {
 				tt.set(w, p)
 				stop := w.starts(t, p)
 				time.Sleep(2 * time.Second)
-				if took := stop(); took > p.Drain {
-					t.Errorf("%s, once %v: it took %v to stop, of a drain of %v", tt.name, once, took, p.Drain)
+				if took := stop(); took > p.Options().Drain {
+					t.Errorf("%s, once %v: it took %v to stop, of a drain of %v", tt.name, once, took, p.Options().Drain)
 				}
 				pr.out.Wait()
 				if len(w.early) > 0 {
@@ -317,7 +317,7 @@ func TestRevokeDoesNotWaitForTheBacklog(t *testing.T) {
 		stop := w.starts(t, p)
 		time.Sleep(3 * time.Second)
 		began := time.Now()
-		drain, cancel := context.WithTimeout(t.Context(), p.Drain)
+		drain, cancel := context.WithTimeout(t.Context(), p.Options().Drain)
 		defer cancel()
 		err := w.trackers[1].Drain(drain)
 		if took := time.Since(began); err != nil || took > 2*time.Second {
@@ -342,7 +342,7 @@ func TestOnceRevokeDoesNotOutlastTheDrain(t *testing.T) {
 		stop := w.starts(t, p)
 		time.Sleep(3 * time.Second)
 		tracker := w.trackers[1]
-		drain, cancel := context.WithTimeout(t.Context(), p.Drain)
+		drain, cancel := context.WithTimeout(t.Context(), p.Options().Drain)
 		defer cancel()
 		if err := tracker.Drain(drain); err != nil {
 			t.Errorf("%d are open after the drain: %v", tracker.Open(), err)
@@ -385,7 +385,7 @@ func TestBoundHoldsForWhatIsHandedOver(t *testing.T) {
 		{name: "one device answers late", apns: answers{50 * time.Millisecond, again}, fcm: answers{30 * time.Second, nil}},
 		{name: "all ambiguous", apns: answers{50 * time.Millisecond, again}, fcm: answers{50 * time.Millisecond, again}},
 		{name: "nothing is handed over", apns: answers{50 * time.Millisecond, again}, fcm: answers{50 * time.Millisecond, nil},
-			set: func(p *pipeline.Pipeline) { p.Producer = downProducer{} }},
+			set: func(p *pipeline.Pipeline) { p.Options().Producer = downProducer{} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -421,7 +421,7 @@ func TestOthersGoOnWhileNothingIsHandedOver(t *testing.T) {
 		w.fill(2, 1000)
 		pr := &slow{w: w, wait: 50 * time.Millisecond}
 		p := w.pipelineTo(t, 200, pr, pr)
-		p.Producer = downProducer{}
+		p.Options().Producer = downProducer{}
 		stop := w.starts(t, p)
 		time.Sleep(time.Minute)
 		w.mu.Lock()

@@ -132,7 +132,7 @@ func (s *steady) Apply(_ context.Context, b *pipeline.Batch) error {
 func (s *steady) run(t *testing.T, window int, apns, fcm pipeline.Provider, long time.Duration) {
 	t.Helper()
 	p := s.make(t, s, s, window, apns, fcm)
-	p.Producer = s
+	p.Options().Producer = s
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { _ = p.Run(ctx) })

@@ -184,9 +184,9 @@ func inTrouble(t *testing.T, seed uint64) {
 	tr := newTroubled(w, r)
 	window := []int{20, 50, 300}[r.IntN(3)]
 	p := w.pipelineTo(t, window, apns, fcm)
-	p.Source, p.Status, p.Producer, p.Seen, p.Latest, p.Ledger = tr, tr, tr, tr, tr, tr
-	p.Recheck, p.RecheckAfter = tr, 1200*time.Millisecond
-	p.Stages[0] = mixed{w}
+	p.Options().Source, p.Options().Status, p.Options().Producer, p.Options().Seen, p.Options().Latest, p.Options().Ledger = tr, tr, tr, tr, tr, tr
+	p.Options().Recheck, p.Options().RecheckAfter = tr, 1200*time.Millisecond
+	p.Options().Stages[0] = mixed{w}
 	stop := w.starts(t, p)
 
 	var revoke sync.WaitGroup
@@ -194,7 +194,7 @@ func inTrouble(t *testing.T, seed uint64) {
 		at := time.Duration(r.IntN(6000)) * time.Millisecond
 		revoke.Go(func() {
 			time.Sleep(at)
-			drain, cancel := context.WithTimeout(t.Context(), p.Drain)
+			drain, cancel := context.WithTimeout(t.Context(), p.Options().Drain)
 			defer cancel()
 			_ = w.trackers[1].Drain(drain)
 			w.trackers[1].Fence()
@@ -211,8 +211,8 @@ func inTrouble(t *testing.T, seed uint64) {
 			}
 		}
 	}
-	if took := stop(); took > p.Drain {
-		t.Errorf("%v: it took %v to stop, of a drain of %v", tr, took, p.Drain)
+	if took := stop(); took > p.Options().Drain {
+		t.Errorf("%v: it took %v to stop, of a drain of %v", tr, took, p.Options().Drain)
 	}
 	apns.out.Wait()
 	fcm.out.Wait()

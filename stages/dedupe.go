@@ -19,19 +19,13 @@ type Filter interface {
 	Horizon(now time.Time) time.Time
 }
 
-// Ledger is the confirm read: the status rows of ids, aligned with them. It
-// answers only what is durable, and an error when it cannot tell.
-type Ledger interface {
-	Read(ctx context.Context, ids []string) ([][]push.Row, error)
-}
-
 // Dedupe ends second copies. The filter only says whom to ask about: nothing
 // but the status store ends an item here, so a filter that is full, wiped or
 // wrong never drops a notification. And it is believed only about items that
 // are young enough for it to remember: see remembers.
 type Dedupe struct {
 	Filter Filter
-	Ledger Ledger
+	Ledger pipeline.Ledger
 }
 
 // Name implements pipeline.Stage.

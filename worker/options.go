@@ -25,14 +25,13 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/status"
 )
 
 // Status is the status store as a worker needs it. It is closed at the end.
 type Status interface {
 	pipeline.Status
-	stages.Ledger
+	pipeline.Ledger
 	Close()
 }
 

@@ -93,7 +93,7 @@ func resendIntent(s *soil) {
 }
 
 // resultsOnly is a ledger that tells of no intent.
-type resultsOnly struct{ stages.Ledger }
+type resultsOnly struct{ pipeline.Ledger }
 
 func (l resultsOnly) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
 	found, err := l.Ledger.Read(ctx, ids)
