@@ -25,7 +25,7 @@ var (
 	vague     = push.Result{Class: push.Again, Scope: push.ScopeDevice, Certainty: push.Ambiguous, Reason: "http_500"}
 	unsent    = push.Result{}
 	expired   = push.Result{Class: push.Refused, Expired: true, Reason: "past_expires_at"}
-	unfit     = push.Result{Class: push.Refused, Unsent: true, Reason: "payload_too_large"}
+	unfit     = push.Result{Class: push.Refused, Local: true, Reason: "payload_too_large"}
 	startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 )
 

@@ -56,7 +56,7 @@ type assignment struct {
 	crowdedAt    time.Time // when there was no room to unpack what came
 
 	pages        pages
-	waiting      []held
+	waiting      []polledRecord
 	waitingBytes int
 	newest       time.Time       // when the newest of them came
 	rest         []pipeline.Item // decoded, but the tracker could not take them yet
@@ -276,7 +276,7 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 
 // head returns the records of the next batch, without taking them: at most
 // BatchRecords or BatchBytes, at least one, and none that is not due.
-func (a *assignment) head(now time.Time) ([]held, int) {
+func (a *assignment) head(now time.Time) ([]polledRecord, int) {
 	bytes := 0
 	for i := range a.waiting {
 		h := &a.waiting[i]
@@ -311,7 +311,7 @@ func (a *assignment) out(records, bytes int) {
 // open is how many records are between the committed offset and the newest polled,
 // and how many bytes they hold.
 func (a *assignment) open() (records, bytes int) {
-	n := a.tracker.Held()
+	n := a.tracker.Uncommitted()
 	done := a.admitted - uint64(n)
 	for len(a.spans) > 0 && a.spans[0].upTo <= done {
 		a.spanBytes -= a.spans[0].bytes

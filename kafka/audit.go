@@ -25,7 +25,7 @@ type Mark struct {
 	What string // Redriven or Dismissed
 	At   time.Time
 	By   string
-	Redo int // with Redriven: the how-manieth redrive it was
+	Redo int // with Redriven: which redrive it was, from 1
 
 	// Which record it was: another one may come to stand at its place when a
 	// topic is made anew.

@@ -99,7 +99,7 @@ func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
 			t.Fatalf("%v: %v", state, err)
 		}
 		o := options(func(o *SourceOptions) { o.Topics = tier("push", time.Second) })
-		if got := part(o, 0).topic.items([]held{{headers: parsed}})[0].HandedAs; got != state {
+		if got := part(o, 0).topic.items([]polledRecord{{headers: parsed}})[0].HandedAs; got != state {
 			t.Errorf("handed over as %v, read as %v", state, got)
 		}
 	}

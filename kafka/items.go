@@ -42,7 +42,7 @@ func (decode decoder) contained(b *pipeline.Batch) error {
 }
 
 // items makes items of records. Their values are not decoded yet.
-func (t *topic) items(records []held) []pipeline.Item {
+func (t *topic) items(records []polledRecord) []pipeline.Item {
 	items := make([]pipeline.Item, len(records))
 	for i := range records {
 		it, h := &items[i], &records[i]

@@ -37,9 +37,9 @@ const (
 	largeBatch   = "batch"
 )
 
-// held is a polled record that no batch has yet. It shares no memory with the
+// polledRecord is a polled record that no batch has yet. It shares no memory with the
 // client, which would keep a whole fetch for the sake of one record.
-type held struct {
+type polledRecord struct {
 	partition push.Partition
 	offset    int64
 	timestamp time.Time
@@ -55,7 +55,7 @@ type held struct {
 }
 
 // bytes is what it takes here.
-func (h *held) bytes() int {
+func (h *polledRecord) bytes() int {
 	var devices []string
 	if h.headers != nil {
 		devices = h.headers.devices
@@ -75,10 +75,10 @@ func keptBytes(key, value []byte, trace []pipeline.RecordHeader, devices []strin
 	return n
 }
 
-// keep makes a held record of a polled one. The error is that of the headers of
+// keep copies a polled record. The error is that of the headers of
 // a retry or hold topic that cannot be read.
-func (a *assignment) keep(r *kgo.Record, now time.Time) (held, error) {
-	h := held{partition: a.partition, offset: r.Offset, timestamp: plausible(r.Timestamp, now)}
+func (a *assignment) keep(r *kgo.Record, now time.Time) (polledRecord, error) {
+	h := polledRecord{partition: a.partition, offset: r.Offset, timestamp: plausible(r.Timestamp, now)}
 	h.undated = !h.timestamp.Equal(r.Timestamp)
 	envelope := len(r.Key)
 	for i := range r.Headers {
@@ -102,7 +102,7 @@ func (a *assignment) keep(r *kgo.Record, now time.Time) (held, error) {
 	case a.topic.delayed():
 		var err error
 		if h.headers, err = parseRetryHeaders(r.Headers); err != nil {
-			return held{}, err
+			return polledRecord{}, err
 		}
 		if !h.headers.firstSeen.IsZero() {
 			h.headers.firstSeen = plausible(h.headers.firstSeen, now)
@@ -115,11 +115,11 @@ func (a *assignment) keep(r *kgo.Record, now time.Time) (held, error) {
 	return h, nil
 }
 
-// keepUnread makes held records of the next n of those that cannot be unpacked:
+// keepUnread makes records of the next n of those that cannot be unpacked:
 // only their places are known, and that there is no time for them.
 func (a *assignment) keepUnread(n int, now time.Time) {
 	for ; n > 0 && a.unread.From < a.unread.To; n-- {
-		h := held{partition: a.partition, offset: a.unread.From, timestamp: now, tooLarge: true, large: largeBatch, size: maxUnpacked}
+		h := polledRecord{partition: a.partition, offset: a.unread.From, timestamp: now, tooLarge: true, large: largeBatch, size: maxUnpacked}
 		if a.topic.delayed() {
 			h.headers = new(retryHeaders)
 		}

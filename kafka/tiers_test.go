@@ -100,7 +100,7 @@ func TestThePatienceIsTheSmallestTiers(t *testing.T) {
 	}{{29 * time.Second, false}, {30 * time.Second, true}, {time.Hour, true}} {
 		five := newSource(*o, Options{}.log()).topics["push.retry.5m"]
 		notBefore := start.Add(5*time.Minute + test.wait)
-		due, later := five.due(&held{timestamp: start, headers: &retryHeaders{notBefore: notBefore}})
+		due, later := five.due(&polledRecord{timestamp: start, headers: &retryHeaders{notBefore: notBefore}})
 		if test.later != later.Equal(notBefore) || test.later == due.Equal(notBefore) {
 			t.Errorf("%v behind its tier: due %v, later %v; want it produced again: %v", test.wait, due, later, test.later)
 		}

@@ -22,7 +22,7 @@ func (t *topic) delayed() bool { return t.Kind != Main }
 // due is when a record may be handed out. Later is its own not-before, if that
 // lies so far behind due that the record must not hold up those behind it: then
 // it is handed out when due, only to be produced again.
-func (t *topic) due(h *held) (due, later time.Time) {
+func (t *topic) due(h *polledRecord) (due, later time.Time) {
 	switch {
 	case t.Kind == Main, h.large == largeBatch:
 		return time.Time{}, time.Time{}

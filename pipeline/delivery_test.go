@@ -11,7 +11,7 @@ import (
 func TestUnsent(t *testing.T) {
 	ours, next := &Delivery{Item: &Item{committed: true}}, &Delivery{Item: &Item{}}
 	unsent([]*Delivery{ours, next})
-	if !next.abandoned || next.Result.Class != push.NoAnswer {
+	if !next.abandoned || next.Result.Class != push.Unsent {
 		t.Errorf("what is not committed: abandoned %v, %v", next.abandoned, next.Result.Class)
 	}
 	if ours.abandoned || ours.Result.Class != push.Held || ours.Result.Reason != string(push.WorkerStopped) || ours.Result.Scope != push.ScopeRoute {

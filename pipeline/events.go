@@ -100,7 +100,7 @@ type Events struct {
 	bytes   int      // of waiting
 	missing *EventGap
 
-	soon chan struct{} // of one place, never closed
+	soon chan struct{} // buffered, capacity 1; never closed
 }
 
 // countKey is what counts are told apart by.

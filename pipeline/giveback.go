@@ -42,7 +42,7 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	var later map[*share][]*Delivery
 	answered := group[:0]
 	for _, d := range group {
-		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.NoAnswer {
+		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.Unsent {
 			answered = append(answered, d)
 			continue
 		}

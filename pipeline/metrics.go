@@ -199,7 +199,7 @@ func (m *Metrics) answered(lane string, group []*Delivery) {
 	}
 	counts := make(map[kind]int, 4)
 	for _, d := range group {
-		if d.Result.Class == push.NoAnswer {
+		if d.Result.Class == push.Unsent {
 			continue
 		}
 		if d.Result.Class == push.Held || d.Result.Class == push.Claimed {

@@ -62,9 +62,9 @@ type Options struct {
 
 	Metrics *Metrics
 	Log     *slog.Logger
-	// Answered, if set, sees every group of deliveries with their results,
+	// Observe, if set, sees every group of deliveries with their results,
 	// before anything is written. It must be quick and keep nothing.
-	Answered func([]*Delivery)
+	Observe func([]*Delivery)
 }
 
 // New checks the options and makes a Pipeline. Nothing runs before Run.

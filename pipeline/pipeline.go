@@ -49,10 +49,10 @@ type Pipeline struct {
 	answered *queue[*Delivery]            // came back, or was decided before sending; settle takes them
 	handing  map[outlet]*queue[*Delivery] // does not end here, by where its record goes; handOver takes them
 	ended    *queue[*Item]                // every delivery has its end; remember takes them
-	// commitSoon asks the committer not to wait for its interval. Of one place,
-	// never closed.
+	// commitSoon asks the committer not to wait for its interval. Buffered,
+	// capacity 1; never closed.
 	commitSoon chan struct{}
-	// stalls are why it stands still, while it does.
+	// stalls are the reasons why the pipeline is blocked now.
 	stalls Stalls
 	// assigned are the trackers of the batches there are.
 	assigned assigned
@@ -219,8 +219,8 @@ func abandonBatch(b *Batch) {
 // accepted waits for nothing but the status store.
 func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	group = p.sendLater(group)
-	if p.opt.Answered != nil {
-		p.opt.Answered(group)
+	if p.opt.Observe != nil {
+		p.opt.Observe(group)
 	}
 	p.opt.Metrics.answered(p.opt.Lane, group)
 	p.poisonedSends(group)

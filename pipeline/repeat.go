@@ -85,8 +85,8 @@ func (p *Pipeline) patiently(ctx context.Context, name Step, leaving func() bool
 // errSlow is told of a step that tries by itself: its store says why.
 var errSlow = errors.New("not done within the time-out of one attempt")
 
-// stall is a step that may not get on. While it does not, it is counted,
-// declared and logged. It belongs to one goroutine at a time.
+// stall is a step that may be blocked. While it is, it is counted, declared and
+// logged. It belongs to one goroutine at a time.
 type stall struct {
 	p      *Pipeline
 	name   Step
@@ -97,7 +97,7 @@ type stall struct {
 
 func (p *Pipeline) stall(name Step) *stall { return &stall{p: p, name: name} }
 
-// tell says that the step does not get on, and why.
+// tell says that the step failed, and why.
 func (s *stall) tell(err error) {
 	s.p.opt.Metrics.failedStep(s.p.opt.Lane, s.name)
 	now := time.Now()
@@ -107,7 +107,7 @@ func (s *stall) tell(err error) {
 	}
 	if now.Sub(s.logged) >= logEvery {
 		s.logged = now
-		s.p.opt.Log.Warn("stalls and tries again", "lane", s.p.opt.Lane, "step", s.name, "since", s.since, "error", err)
+		s.p.opt.Log.Warn("step failed, retrying", "lane", s.p.opt.Lane, "step", s.name, "since", s.since, "error", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *stall) end(err error) {
 	now := time.Now()
 	s.over(now)
 	if err == nil {
-		s.p.opt.Log.Info("goes on", "lane", s.p.opt.Lane, "step", s.name, "stalled", now.Sub(s.since).Round(time.Millisecond))
+		s.p.opt.Log.Info("step recovered", "lane", s.p.opt.Lane, "step", s.name, "stalled", now.Sub(s.since).Round(time.Millisecond))
 	}
 }
 

@@ -100,7 +100,7 @@ func (p *Pipeline) Progress() []LineProgress {
 	return all
 }
 
-// Declared is why the pipeline stands still now, and why it did since this was
+// Declared is why the pipeline is blocked now, and why it was since this was
 // last asked, with all partitions that have something in the line.
 func (p *Pipeline) Declared() (open, ended []Stall) {
 	open, ended = p.stalls.Declared()

@@ -229,8 +229,8 @@ func (t *Tracker) IsCommitted(it *Item) (done, possible bool) {
 	return done, done || !t.revoked
 }
 
-// Held is how many records lie between the committed offset and the newest one.
-func (t *Tracker) Held() int {
+// Uncommitted is how many records lie between the committed offset and the newest one.
+func (t *Tracker) Uncommitted() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.records)

@@ -211,8 +211,8 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 				open := len(model.all) - model.closed()
 				// The next owner starts at the committed offset.
 				held := len(model.all) - model.committed
-				if tr.Open() != open || tr.Held() != held || tr.Free() != model.capacity-held {
-					t.Fatalf("open %d, held %d, free %d; want %d, %d, %d", tr.Open(), tr.Held(), tr.Free(), open, held, model.capacity-held)
+				if tr.Open() != open || tr.Uncommitted() != held || tr.Free() != model.capacity-held {
+					t.Fatalf("open %d, held %d, free %d; want %d, %d, %d", tr.Open(), tr.Uncommitted(), tr.Free(), open, held, model.capacity-held)
 				}
 				if tr.Draining() != model.draining {
 					t.Fatalf("draining is %v, want %v", tr.Draining(), model.draining)

@@ -11,7 +11,7 @@ type Class uint8
 // The classes. Delivered, Again, Gone and Refused are answers of a provider; the
 // others are ours, of what was not sent.
 const (
-	NoAnswer  Class = iota // not sent: not yet, or given back because it was Lapsed
+	Unsent    Class = iota // not yet, or given back because its lease had lapsed
 	Delivered              // the provider accepted it
 	Again                  // not now: try later
 	Gone                   // this token is dead
@@ -57,7 +57,7 @@ type Result struct {
 	Certainty  Certainty
 	Halt       bool          // with Again: the route's credentials or set-up are at fault
 	Expired    bool          // with Refused: given back unsent because Expires had passed
-	Unsent     bool          // with Refused: our own code refused it, so it says nothing about the route
+	Local      bool          // with Refused: our own code refused it, so it says nothing about the route
 	After      time.Duration // with Again: not sooner than this
 	Pause      bool          // with Again(route): After is for all of the route, because the provider said so
 	Reason     string        // the provider's own word, or ours; never text from the message
@@ -69,7 +69,7 @@ type Result struct {
 
 // Reached reports whether anything of it may have reached the provider. If not, it
 // is no answer of the provider's.
-func (r *Result) Reached() bool { return r.Class != NoAnswer && !r.Expired && !r.Unsent }
+func (r *Result) Reached() bool { return r.Class != Unsent && !r.Expired && !r.Local }
 
 // BlamesRoute reports whether the answer says that the route does not work. What it
 // says about one message or device does not count; that our own code panicked

@@ -49,9 +49,9 @@ type Options struct {
 	// OpenStatus opens the status store; nil = Cassandra. It is called again
 	// until it succeeds.
 	OpenStatus func(ctx context.Context, o status.Options) (Status, error)
-	// Answered, if set, sees every group of answers before the pipeline does, in
+	// Observe, if set, sees every group of answers before the pipeline does, in
 	// several goroutines at once.
-	Answered func([]*pipeline.Delivery)
+	Observe func([]*pipeline.Delivery)
 	// Wrap, if set, may replace what a lane's pipeline works with, before it is
 	// made. stats are those of a route's pool.
 	Wrap func(o pipeline.Options, stats func(push.Route) h2.Stats) pipeline.Options

@@ -201,7 +201,7 @@ func (d *demo) register(ctx context.Context, caughtUp <-chan struct{}) error {
 func (d *demo) work(ctx context.Context) error {
 	o := worker.Options{Config: d.world.config, Log: d.log, Metrics: d.metrics, Exit: os.Exit,
 		OpenStatus: func(context.Context, status.Options) (worker.Status, error) { return openStore{d.world.status}, nil },
-		Answered: func(ds []*pipeline.Delivery) {
+		Observe: func(ds []*pipeline.Delivery) {
 			d.latency.observe(ds)
 			d.answered.Add(int64(len(ds)))
 		}}

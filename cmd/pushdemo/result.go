@@ -67,7 +67,7 @@ func (l *latencies) observe(ds []*pipeline.Delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range ds {
-		if d.Result.Class != push.NoAnswer {
+		if d.Result.Class != push.Unsent {
 			_ = l.histogram.RecordValue(max(1, now.Sub(d.Item.Timestamp).Microseconds())) // over an hour counts as nothing
 		}
 	}

@@ -241,7 +241,7 @@ func TestBehaviours(t *testing.T) {
 			ds[2].Device.Token = "zz"
 			p.Push(ds[:3])
 			for i, reason := range []string{"payload_too_large", "payload_too_large", "invalid_token"} {
-				p.All(ds[i:i+1], push.Result{Class: push.Refused, Unsent: true, Reason: reason})
+				p.All(ds[i:i+1], push.Result{Class: push.Refused, Local: true, Reason: reason})
 			}
 			if n := p.Arrived(); n != 0 {
 				t.Errorf("%d of them were sent", n)

@@ -80,9 +80,9 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 		want := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID}
 		accepted := 1
 		if _, isBad := bad[i]; isBad {
-			want, accepted = push.Result{Class: push.Refused, Unsent: true, Reason: "invalid_token"}, 0
+			want, accepted = push.Result{Class: push.Refused, Local: true, Reason: "invalid_token"}, 0
 		} else if i == 7 {
-			want, accepted = push.Result{Class: push.Refused, Unsent: true, Reason: "payload_too_large"}, 0
+			want, accepted = push.Result{Class: push.Refused, Local: true, Reason: "payload_too_large"}, 0
 		} else if i == 8 {
 			want, accepted = push.Result{Class: push.Refused, Reason: "past_expires_at", Expired: true}, 0
 		}
@@ -160,7 +160,7 @@ func TestSubmitThatIsCutShort(t *testing.T) {
 	defer mu.Unlock()
 	for i, d := range ds {
 		switch {
-		case i < n && (back[d] != 1 || d.Result.Class == push.NoAnswer):
+		case i < n && (back[d] != 1 || d.Result.Class == push.Unsent):
 			t.Fatalf("%d of %d taken: handed back %d times with %+v", i, n, back[d], d.Result)
 		case i >= n && (back[d] != 0 || d.Result != push.Result{}):
 			t.Fatalf("%d was not taken: handed back %d times with %+v", i, back[d], d.Result)

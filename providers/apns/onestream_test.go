@@ -46,7 +46,7 @@ func TestOneStreamUntilAuthenticated(t *testing.T) {
 				switch r := d.Result; r.Class {
 				case push.Delivered:
 					delivered++
-				case push.NoAnswer:
+				case push.Unsent:
 					t.Fatalf("%+v", r)
 				}
 			}

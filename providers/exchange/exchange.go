@@ -151,7 +151,7 @@ func (s *Sender) draft(d *pipeline.Delivery) *Draft {
 			return r
 		default:
 			d.Result = result
-			d.Result.Unsent = true
+			d.Result.Local = true
 			s.drop(r)
 			return nil
 		}
@@ -270,7 +270,7 @@ func Unanswered(r *h2.Request) push.Result {
 	case r.Outcome == h2.ExpiredUnsent:
 		return push.Result{Class: push.Refused, Expired: true, Reason: string(push.PastExpiry)}
 	case errors.Is(r.Err, h2.ErrMalformed):
-		return push.Result{Class: push.Refused, Unsent: true, Reason: string(push.InvalidMessage)}
+		return push.Result{Class: push.Refused, Local: true, Reason: string(push.InvalidMessage)}
 	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrHeaderLimit), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:
 		result.Reason = string(push.NotConnected)
 	case errors.Is(r.Err, h2.ErrLeaseLapsed) && r.Outcome == h2.NotAccepted:

@@ -356,7 +356,7 @@ func TestUnanswered(t *testing.T) {
 		want push.Result
 	}{
 		"expired unsent":        {h2.Request{Outcome: h2.ExpiredUnsent}, push.Result{Class: push.Refused, Expired: true, Reason: string(push.PastExpiry)}},
-		"malformed":             {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrMalformed}, push.Result{Class: push.Refused, Unsent: true, Reason: string(push.InvalidMessage)}},
+		"malformed":             {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrMalformed}, push.Result{Class: push.Refused, Local: true, Reason: string(push.InvalidMessage)}},
 		"lease lapsed":          {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrLeaseLapsed}, push.Result{}},
 		"lapsed in the middle":  {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrLeaseLapsed}, again(push.Ambiguous, push.ConnectionLost)},
 		"expired in the middle": {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrExpired}, again(push.Ambiguous, push.Timeout)},

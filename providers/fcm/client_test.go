@@ -55,7 +55,7 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	for i, d := range ds {
 		want, accepted := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID}, 1
 		if i == 5 {
-			want, accepted = push.Result{Class: push.Refused, Unsent: true, Reason: "invalid_token"}, 0
+			want, accepted = push.Result{Class: push.Refused, Local: true, Reason: "invalid_token"}, 0
 		}
 		if d.Result != want || accepted == 1 && d.Result.ProviderID == "" {
 			t.Fatalf("%d: %+v, want %+v", i, d.Result, want)

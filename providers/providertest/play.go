@@ -231,7 +231,7 @@ func (p *Play) End() {
 	for _, d := range p.Sent {
 		accepted := p.Sim.Ledger().Accepted(d.Item.ID, d.Device.Hash)
 		switch r := d.Result; {
-		case r.Class == push.NoAnswer:
+		case r.Class == push.Unsent:
 			p.Errorf("%s has no result", d.Item.ID)
 		case r.Class == push.Delivered && (accepted != 1 || r.Certainty != push.Accepted):
 			p.Errorf("%s: %+v, accepted %d times", d.Item.ID, r, accepted)

@@ -12,7 +12,7 @@ const (
 	// Bug is the name of a bug.
 	Bug = "PLANTED_BUG"
 	// Crash is where the worker kills itself: the name of a point, and behind a
-	// colon the how-manieth time that it comes there, from 1.
+	// colon on which visit, from 1.
 	Crash = "PLANTED_CRASH"
 	// Store is the host:port of the status store that is used in place of
 	// Cassandra.
