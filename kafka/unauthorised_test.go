@@ -158,7 +158,7 @@ func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 			if at := c.committed("g", "push", 0); at > 5 {
 				t.Errorf("committed %d, want no more than 5", at)
 			}
-			if l.logged("stalls and tries again", topic, "TOPIC_AUTHORIZATION_FAILED") == 0 {
+			if l.logged("step failed, retrying", topic, "TOPIC_AUTHORIZATION_FAILED") == 0 {
 				t.Errorf("the log does not say that %s refuses", topic)
 			}
 			if stalls, _ := p.Declared(); len(stalls) == 0 || !strings.Contains(stalls[0].Detail, topic) {
