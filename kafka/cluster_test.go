@@ -106,6 +106,14 @@ func (c *cluster) commitAt(group, topic string, at int64) {
 
 func (c *cluster) source(so SourceOptions) *Source {
 	c.t.Helper()
+	s := c.unjoined(so)
+	s.Join()
+	return s
+}
+
+// unjoined is a source that is no member of its group.
+func (c *cluster) unjoined(so SourceOptions) *Source {
+	c.t.Helper()
 	if so.Group == "" {
 		so.Group = "g"
 	}
@@ -116,7 +124,6 @@ func (c *cluster) source(so SourceOptions) *Source {
 	if err != nil {
 		c.t.Fatalf("making a source: %v", err)
 	}
-	s.Join()
 	c.t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -113,6 +113,8 @@ func (s *Source) reclaimLost(ctx context.Context) {
 		at := kgo.EpochOffset{Epoch: -1, Offset: starts[a.partition]}
 		if c, ok := committed[a.partition]; ok {
 			at.Offset = fresh[a].begin(c, at.Offset)
+		} else {
+			fresh[a].from = at.Offset
 		}
 		seek.set(a.partition, at)
 	}

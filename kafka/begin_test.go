@@ -1,0 +1,122 @@
+package kafka
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// assigned is a source to which a group has given partitions 0 and 1 of push, and
+// which polls nothing: of the first the log has offsets 8 and 9, of the second
+// none, and nothing was committed.
+func assigned(t *testing.T) (*cluster, *Source) {
+	t.Helper()
+	c := newCluster(t, 2, []string{"push", "other"})
+	c.commitAt("g", "other", 0) // so that there is a group
+	for p, start := range []int64{8, 10} {
+		c.produce("push", int32(p), 0, 10)
+		if err := c.DeleteRecords("push", int32(p), start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := c.unjoined(SourceOptions{Topics: mainTopic("push")})
+	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0, 1}})
+	return c, s
+}
+
+// lags are those of the partitions of push, in their order; -1 = not known.
+func (s *Source) lags() [2]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return [2]int64{s.parts[push.Partition{Topic: "push"}].lag(), s.parts[push.Partition{Topic: "push", ID: 1}].lag()}
+}
+
+// Where nothing was committed, a partition begins where its log does: what was
+// deleted before is no lag, and a log without records no reason to stand still.
+func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
+	atStart := func() map[string]map[int32]kgo.Offset {
+		return map[string]map[int32]kgo.Offset{"push": {0: kgo.NewOffset().AtStart(), 1: kgo.NewOffset().AtStart(), 7: kgo.NewOffset().At(3)}}
+	}
+	stands := func(t *testing.T, s *Source) {
+		t.Helper()
+		for id, at := range []int64{8, 10} {
+			if a := s.parts[push.Partition{Topic: "push", ID: int32(id)}]; a.position() != at || a.committed != -1 || !a.isFresh() {
+				t.Errorf("partition %d stands at %d, committed %d; want %d and nothing", id, a.position(), a.committed, at)
+			}
+		}
+	}
+	check := func(t *testing.T, s *Source) {
+		t.Helper()
+		s.lookOnce(t.Context())
+		if lags := s.lags(); lags != [2]int64{2, 0} {
+			t.Errorf("lags of %v, want 2 and 0", lags)
+		}
+		if still := s.Standstill(time.Now()); len(still) != 1 || still[0].Partition.ID != 0 || still[0].Lag != 2 {
+			t.Errorf("%+v, want the 2 records of partition 0 alone", still)
+		}
+		metric := s.options.Metrics.lag.WithLabelValues("push", "1")
+		if shown := testutil.ToFloat64(metric); shown != 0 {
+			t.Errorf("a lag of %v is shown where there is nothing to read", shown)
+		}
+	}
+	t.Run("as the group's session says", func(t *testing.T) {
+		_, s := assigned(t)
+		offsets, err := s.startAt(t.Context(), atStart())
+		want := map[int32]kgo.Offset{0: kgo.NewOffset().At(8), 1: kgo.NewOffset().At(10), 7: kgo.NewOffset().At(3)}
+		if err != nil || !maps.Equal(offsets["push"], want) {
+			t.Errorf("begins at %v, error %v; want %v", offsets, err, want)
+		}
+		stands(t, s)
+		check(t, s)
+	})
+	t.Run("as it is when it was lost and is ours again", func(t *testing.T) {
+		_, s := assigned(t)
+		lost := s.owned()
+		s.lose(lost)
+		s.reclaimLost(t.Context())
+		for _, a := range lost.owned {
+			if s.parts[a.partition] == a {
+				t.Errorf("partition %d has no new assignment", a.partition.ID)
+			}
+		}
+		stands(t, s)
+		check(t, s)
+	})
+	t.Run("as a look finds it, when nobody said in time", func(t *testing.T) {
+		c, s := assigned(t)
+		silent := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Err: kerr.UnknownServerError, Count: -1})
+		offsets, err := s.startAt(t.Context(), atStart())
+		if err != nil || !maps.Equal(offsets["push"], atStart()["push"]) {
+			t.Errorf("begins at %v, error %v; want the start, wherever that is", offsets, err)
+		}
+		silent.Remove()
+		if lags := s.lags(); lags != [2]int64{-1, -1} {
+			t.Errorf("lags of %v are known, before the start is", lags)
+		}
+		check(t, s)
+	})
+}
+
+// What the group has committed says where a partition stands, not its log.
+func TestACommittedPartitionBeginsThere(t *testing.T) {
+	_, s := assigned(t)
+	if _, err := s.startAt(t.Context(), map[string]map[int32]kgo.Offset{"push": {0: kgo.NewOffset().At(9), 1: kgo.NewOffset().At(10)}}); err != nil {
+		t.Fatal(err)
+	}
+	a := s.parts[push.Partition{Topic: "push"}]
+	if a.committed != 9 || a.from != -1 || a.position() != 9 {
+		t.Errorf("committed %d, from %d, at %d; want 9, nothing and 9", a.committed, a.from, a.position())
+	}
+	s.lookOnce(t.Context())
+	if lags := s.lags(); lags != [2]int64{1, 0} {
+		t.Errorf("lags of %v, want 1 and 0", lags)
+	}
+}
