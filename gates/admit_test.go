@@ -40,3 +40,26 @@ func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 		}
 	}
 }
+
+// Only a last try has paid for a dead letter: what others spare is nothing.
+func TestOnlyALastTrySparesADeadLetter(t *testing.T) {
+	for c, want := range map[gates.Charge]int{gates.Free: 0, gates.Retry: 0, gates.LastTry: 1} {
+		o := gateOptions()
+		o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 100}
+		o.DeadLetters = o.Retries
+		g := newGateway(t, o)
+		ticket, n, _, _ := g.gate.Admit(g.now, c, 1)
+		if n != 1 {
+			t.Fatalf("%v: %d admitted, want 1", c, n)
+		}
+		g.gate.DeadLetters.Take(g.now, 100)
+		retries, _ := g.gate.Retries.Take(g.now, 100)
+		ticket.Spare()
+		if n, _ := g.gate.DeadLetters.Take(g.now, 100); n != want {
+			t.Errorf("charge %d: %d dead letters are spared, want %d", c, n, want)
+		}
+		if n, _ := g.gate.Retries.Take(g.now, 100); n != 0 || (c == gates.Free) != (retries == 100) {
+			t.Errorf("charge %d: %d retry tokens are back, want none", c, n)
+		}
+	}
+}

@@ -48,7 +48,7 @@ type Gate struct {
 	past   pauses        // when it was not open
 	opened time.Time     // when it last became open again
 	reason PauseReason
-	used   bool            // something was let through: it has answers of its own
+	used   bool            // asked for sends; while it is open: it has answers of its own
 	untold untold          // what other workers are still to hear
 	news   chan<- struct{} // of one place: there is something untold
 }
@@ -121,7 +121,7 @@ func (g *Gate) admit(now time.Time, n int) (t Ticket, admitted int, again time.T
 		again = g.until
 	}
 	t = Ticket{gate: g, pass: g.pass}
-	g.used = g.used || admitted > 0
+	g.used = true // when nothing was let through, it opens only by probes, which are
 	g.mu.Unlock()
 	change.log(g.log)
 	return t, admitted, again
