@@ -388,6 +388,39 @@ func (w *world) open(t *testing.T, o gates.Options) *gates.Gates {
 	return gates
 }
 
+// full is a provider whose queue takes nothing.
+type full struct{}
+
+func (full) Submit(ctx context.Context, _ []*pipeline.Delivery, _ func([]*pipeline.Delivery)) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// The lane stops while a probe waits in front of its provider's queue: the probe
+// is given back to the gate, which other lanes go on asking, and is no answer
+// that did not come.
+func TestAProbeThatIsNotTakenMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.faults = false
+		o := gates.DefaultOptions()
+		o.Jitter = func(time.Duration) time.Duration { return 0 }
+		gate := w.open(t, o).Of(push.Route{Platform: push.APNS, App: "shop"})
+		ticket, _, _, _ := gate.Admit(time.Now(), gates.Free, 1)
+		gates.Answered(time.Now(), []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: 2 * time.Second}}})
+		time.Sleep(2 * time.Second)
+		stop := w.starts(t, w.pipelineFrom(t, newPartition(w, 1, 1, 0), full{}, full{}))
+		time.Sleep(time.Second)
+		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, 1); n != 0 {
+			t.Fatal("there is room for a second probe: the test does not reach it")
+		}
+		stop()
+		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, 1); n != 1 {
+			t.Errorf("%d probes are let through after the lane has stopped, want 1", n)
+		}
+	})
+}
+
 // oneDevice gives each item one device.
 type oneDevice struct{}
 

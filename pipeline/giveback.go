@@ -29,7 +29,7 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 	}
 	held = append(held, l.waiting.remove(bearsIt)...)
 	for i, d := range held {
-		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(min(l.gate.Turn(l.charge, i), longestHold)), Reason: string(push.RetriesWait)}
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(l.gate.Turn(l.charge, i)), Reason: string(push.RetriesWait)}
 	}
 	p.answered.put(held...)
 	return stay

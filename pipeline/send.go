@@ -109,7 +109,7 @@ const leasePause = 20 * time.Millisecond
 // lease, so none is held up by another's. buf is for what it looks at, and is
 // returned, perhaps grown.
 func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*Delivery {
-	for ctx.Err() == nil && !l.waiting.isClosed() {
+	for ctx.Err() == nil {
 		buf = l.waiting.next(buf, p.groupSize())
 		if !slices.ContainsFunc(buf, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
 			break
