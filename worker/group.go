@@ -192,13 +192,23 @@ func (g *group) run(ctx context.Context) error {
 	running.Go(func() { g.watchStores(ctx) })
 	working, done := context.WithCancel(context.WithoutCancel(ctx)) // until the lanes have drained
 	var beside sync.WaitGroup
-	beside.Go(func() { g.shared.gates.Share(working, g.shared.told) })
-	beside.Go(func() { g.tellEvents(working, g.shared.events, g.lanes[0].producer) })
-	for _, l := range g.lanes {
-		beside.Go(func() { g.watchProgress(working, l, g.shared.pipeline) })
+	for _, part := range g.beside() {
+		beside.Go(func() { part(working) })
 	}
 	running.Wait()
 	done()
 	beside.Wait()
 	return errors.Join(errs...)
+}
+
+// beside is what runs until the lanes have drained: they need it until then.
+func (g *group) beside() []func(context.Context) {
+	parts := []func(context.Context){
+		func(ctx context.Context) { g.shared.gates.Share(ctx, g.shared.told) },
+		func(ctx context.Context) { g.tellEvents(ctx, g.shared.events, g.lanes[0].producer) },
+	}
+	for _, l := range g.lanes {
+		parts = append(parts, func(ctx context.Context) { g.watchProgress(ctx, l, g.shared.pipeline) })
+	}
+	return parts
 }
