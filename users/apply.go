@@ -18,12 +18,24 @@ type change struct {
 	home      int    // shard of the user
 	tokenHome int    // shard of the token index entry; -1 for preferences
 
-	device      *push.Device      // nil = removed
+	device      *push.Device      // nil = removed, or foreign
+	foreign     *foreign          // set: the device is of an unknown platform
 	preferences *push.Preferences // nil = removed
 	unread      *unreadPart       // set: the value cannot be read
 	ifNotAfter  time.Time         // of a removal
 	repeats     bool              // only repeats what was there
 	late        bool              // of a repair: not from the topic's beginning, where records may be missing
+}
+
+// registration is when the device was registered; ok is false for a removal.
+func (c *change) registration() (at time.Time, ok bool) {
+	switch {
+	case c.device != nil:
+		return c.device.RegisteredAt, true
+	case c.foreign != nil:
+		return c.foreign.at, true
+	}
+	return time.Time{}, false
 }
 
 // key is that of the record in the topic.
@@ -100,6 +112,10 @@ func (r *Registry) understand(fetched []Fetched) []change {
 				r.metrics.broken.Inc()
 				r.logger.Warn("registry: a record of push.users cannot be read", "partition", c.partition, "offset", c.offset, "error", err)
 			}
+			if c.foreign != nil {
+				r.metrics.broken.Inc()
+				r.logger.Warn("registry: a device of a platform that this version does not know is kept as it is", "partition", c.partition, "offset", c.offset)
+			}
 			if c.user != "" {
 				changes = append(changes, c)
 			}
@@ -138,8 +154,13 @@ func (c *change) read(value []byte, now time.Time) error {
 		return err
 	}
 	d, err := parseDevice(value, c.hash, now)
-	if err == nil {
+	switch {
+	case err == nil:
 		c.device = &d
+	case errors.Is(err, errForeign):
+		if c.foreign, err = parseForeign(value, c.hash, now); err == nil {
+			c.foreign.partition, c.foreign.offset = c.partition, c.offset
+		}
 	}
 	return err
 }

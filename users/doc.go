@@ -33,10 +33,15 @@
 //
 // A value that cannot be read, because it is of an unknown version or breaks a
 // rule, puts its part in quarantine, and touches nothing else: what was there
-// of the part before stands. Without that, pipeline.Quarantine says what it
+// of the part before stands. Without that, push.Quarantine says what it
 // means for the user's notifications. The compacted topic
 // push.users.quarantine tells of such parts (see Quarantined), and the next
 // record of the part that can be read ends it.
+//
+// A device of a platform that is not known, because a later version wrote it, is
+// told there too, but is a device like the others: its record is kept byte for
+// byte, in the user's packed record as well, and who knows the platform reads
+// it from there. Until then nothing can be sent to it.
 //
 // An older registration of a device does not replace a newer one: the registry
 // appends the newer one again behind it, so that compaction keeps it.

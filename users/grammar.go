@@ -104,14 +104,21 @@ func checkDevice(d *push.Device, now time.Time) error {
 			return err
 		}
 	}
-	switch {
-	case d.RegisteredAt.Year() < 1970:
-		return invalid("registered_at", "missing or before 1970")
-	case d.RegisteredAt.Sub(now) > maxAhead:
-		return invalid("registered_at", "more than a day in the future")
+	if err := checkRegisteredAt(d.RegisteredAt, now); err != nil {
+		return err
 	}
 	d.RegisteredAt = d.RegisteredAt.UTC().Truncate(time.Millisecond)
 	d.Hash = push.DeviceHash(d.Platform, d.Token)
+	return nil
+}
+
+func checkRegisteredAt(at, now time.Time) error {
+	switch {
+	case at.Year() < 1970:
+		return invalid("registered_at", "missing or before 1970")
+	case at.Sub(now) > maxAhead:
+		return invalid("registered_at", "more than a day in the future")
+	}
 	return nil
 }
 

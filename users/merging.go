@@ -42,7 +42,11 @@ func (r *Registry) merging(st *shardState) *merging {
 // user applies c to its user.
 func (m *merging) user(u *stored, c *change) {
 	if c.unread != nil {
-		m.quarantine(u, c)
+		m.quarantine(u, c.unread, c)
+		return
+	}
+	if f := c.foreign; f != nil && !u.hasRoom(c.hash) {
+		m.quarantine(u, &unreadPart{hash: c.hash, version: true, partition: f.partition, offset: f.offset}, c)
 		return
 	}
 	if !c.repeats || !m.ready {
@@ -55,8 +59,8 @@ func (m *merging) user(u *stored, c *change) {
 		}
 		return
 	}
-	if kase := overtaken + c.key(); m.counts(c, registeredAt(&u.User, c.hash)) {
-		applyDevice(&u.User, c.hash, c.device)
+	if kase := overtaken + c.key(); m.counts(c, u.registeredAt(c.hash)) {
+		m.apply(u, c)
 		m.close(kase)
 		m.evict(c.user, u)
 	} else {
@@ -73,22 +77,45 @@ func (m *merging) user(u *stored, c *change) {
 // find it.
 func (m *merging) counts(c *change, at time.Time) bool {
 	there := !at.IsZero()
+	registered, ok := c.registration()
 	switch {
-	case c.repeats && m.ready && c.device == nil:
+	case c.repeats && m.ready && !ok:
 		return !there
 	case c.repeats && m.ready:
-		return there && sameMilli(at, c.device.RegisteredAt)
-	case c.device == nil:
+		return there && sameMilli(at, registered)
+	case !ok:
 		return !there || c.removes(at)
 	}
-	return !there || at.UnixMilli() <= c.device.RegisteredAt.UnixMilli()
+	return !there || at.UnixMilli() <= registered.UnixMilli()
 }
 
 func sameMilli(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }
 
+// apply applies a record of a device that counts. A foreign one leaves the known
+// device of the same token, which was there before it, in its place: to that
+// something can be sent.
+func (m *merging) apply(u *stored, c *change) {
+	was := u.aside(c.hash)
+	if c.foreign == nil {
+		applyDevice(&u.User, c.hash, c.device)
+	}
+	u.setForeign(c.hash, c.foreign)
+	if was || c.foreign != nil {
+		m.told(u, c)
+	}
+}
+
+// told tells whether the part of c can be read now.
+func (m *merging) told(u *stored, c *change) {
+	m.unread[c.key()], m.cases[quarantined+c.key()] = u.aside(c.hash), true
+}
+
 // registeredAt is the zero time when u has no such device.
-func registeredAt(u *push.User, hash string) time.Time {
-	if d := deviceByHash(u, hash); d != nil {
+func (u *stored) registeredAt(hash string) time.Time {
+	if f := u.foreignAt(hash); f != nil {
+		return f.at
+	}
+	if d := deviceByHash(&u.User, hash); d != nil {
 		return d.RegisteredAt
 	}
 	return time.Time{}
@@ -112,8 +139,8 @@ func (m *merging) token(cs claims, c *change) claims {
 	}
 	if m.counts(c, at) {
 		cs = cs.without(c.user)
-		if c.device != nil {
-			cs = append(cs, claim{user: c.user, at: c.device.RegisteredAt.UnixMilli()})
+		if registered, ok := c.registration(); ok {
+			cs = append(cs, claim{user: c.user, at: registered.UnixMilli()})
 		}
 	}
 	switch after := len(cs); {
@@ -128,9 +155,9 @@ func (m *merging) token(cs claims, c *change) claims {
 // quarantine keeps what is there of a part whose new record cannot be read,
 // and remembers where that is. What holds is not repeated behind it: then
 // compaction would take away what a newer fleet may read.
-func (m *merging) quarantine(u *stored, c *change) {
+func (m *merging) quarantine(u *stored, as *unreadPart, c *change) {
 	m.close(overtaken + c.key())
-	part := *c.unread
+	part := *as
 	part.stands = u.prefsSet
 	if c.hash != "" {
 		part.stands = deviceByHash(&u.User, c.hash) != nil
@@ -145,7 +172,7 @@ func (m *merging) quarantine(u *stored, c *change) {
 		return
 	}
 	u.Quarantine = quarantine(u.unread)
-	m.unread[c.key()], m.cases[quarantined+c.key()] = true, true
+	m.told(u, c)
 }
 
 // release takes the part of c out of quarantine: its latest record can be read.
@@ -156,7 +183,7 @@ func (m *merging) release(u *stored, c *change) {
 	}
 	u.unread = slices.Delete(u.unread, i, i+1)
 	u.Quarantine = quarantine(u.unread)
-	m.unread[c.key()], m.cases[quarantined+c.key()] = false, true
+	m.told(u, c)
 }
 
 // evict leaves the latest registered devices, as many as there may be. Of

@@ -59,12 +59,17 @@ func parsePart(value []byte, into any, version *int) error {
 	return nil
 }
 
+// parseDevice returns errForeign for a device whose platform is not known: then
+// the rest of it was not looked at.
 func parseDevice(value []byte, hash string, now time.Time) (push.Device, error) {
 	var p devicePartJSON
 	if err := parsePart(value, &p, &p.V); err != nil {
 		return push.Device{}, err
 	}
-	platform, _ := push.ParsePlatform(p.Platform)
+	platform, known := push.ParsePlatform(p.Platform)
+	if !known && p.Platform != "" {
+		return push.Device{}, errForeign
+	}
 	d := push.Device{
 		Platform: platform, Environment: p.Environment, App: p.App,
 		Token: p.Token, Locale: p.Locale, RegisteredAt: p.RegisteredAt,

@@ -18,33 +18,39 @@ import (
 type Quarantined struct {
 	User   string `json:"user_id"`
 	Device string `json:"device,omitempty"` // the hash of its token; empty = preferences
-	// Reason is UnknownVersion or BrokenRule.
+	// Reason is UnknownVersion, UnknownPlatform or BrokenRule.
 	Reason    string `json:"reason"`
 	Partition int    `json:"partition"` // of push.users
 	Offset    int64  `json:"offset"`
 	// Stands: what was there before holds. Otherwise the user's notifications
-	// wait, or are kept back: see pipeline.Quarantine.
+	// wait, or are kept back: see push.Quarantine.
 	Stands bool  `json:"stands"`
 	AtMS   int64 `json:"at_ms"` // when the registry told it
 }
 
 // The reasons of a Quarantined.
 const (
-	UnknownVersion = "unknown_version"
-	BrokenRule     = "broken_rule"
+	UnknownVersion  = "unknown_version"
+	UnknownPlatform = "unknown_platform"
+	BrokenRule      = "broken_rule"
 )
 
 // record is the one of push.users.quarantine.
 func (p *unreadPart) record(user string, now time.Time) (Record, error) {
-	q := Quarantined{User: user, Device: p.hash, Reason: BrokenRule, Partition: p.partition, Offset: p.offset, Stands: p.stands, AtMS: now.UnixMilli()}
+	reason := BrokenRule
 	if p.version {
-		q.Reason = UnknownVersion
+		reason = UnknownVersion
 	}
+	return Quarantined{User: user, Device: p.hash, Reason: reason, Partition: p.partition, Offset: p.offset, Stands: p.stands}.record(now)
+}
+
+func (q Quarantined) record(now time.Time) (Record, error) {
+	q.AtMS = now.UnixMilli()
 	value, err := json.Marshal(q)
 	if err != nil {
 		return Record{}, fmt.Errorf("encoding a part in quarantine: %w", err)
 	}
-	return Record{Key: (&change{user: user, hash: p.hash}).key(), Value: value}, nil
+	return Record{Key: q.Key(), Value: value}, nil
 }
 
 // ReadQuarantined decodes the value of a record of push.users.quarantine.
@@ -107,6 +113,10 @@ func (st *settling) quarantineRecord(raw []byte, key string) (Record, error) {
 	_ = u.decode(raw, st.build) // what cannot be read is told again after its repair
 	if i := u.unreadAt(hash); i >= 0 {
 		return u.unread[i].record(user, st.now)
+	}
+	if f := u.foreignAt(hash); f != nil && f.value != nil {
+		return Quarantined{User: user, Device: hash, Reason: UnknownPlatform, Partition: f.partition, Offset: f.offset,
+			Stands: deviceByHash(&u.User, hash) != nil}.record(st.now)
 	}
 	return Record{Key: key}, nil
 }

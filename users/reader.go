@@ -65,7 +65,7 @@ type readScratch struct {
 // shard's whole answer alive.
 //
 // A record that cannot be read gives an empty User with the mark
-// pipeline.RecordUnread, and the registry is told to build it anew.
+// push.RecordUnread, and the registry is told to build it anew.
 //
 // After an error the Users are half filled and mean nothing. It is an
 // *UnbuiltError when a touched shard is not complete, wraps ErrVersion when

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -32,16 +33,16 @@ const (
 	unreadSection      = 3
 	optionalSection    = 0x80
 	droppedSection     = 0x81
+	foreignSection     = 0x82
 )
 
 const headLen = 1 + 8 // version, build
 
-var environments = [...]string{"", push.Production, push.Sandbox}
-
 // Encode appends the packed record of u, in this build of its shard, to dst.
 //
 //	version (1 byte = 1), build (8 bytes, little-endian), then sections:
-//	1 devices:     count, and per device: platform, environment (1 byte each),
+//	1 devices:     count, and per device: platform, environment (1 byte each;
+//	               0 = none, else its place among the platform's, from 1),
 //	               registered_at (varint, Unix ms), hash, app, token, locale
 //	2 preferences: flags (1 = everything), channels, types (count, strings)
 //	3 unread:      count, and per part in quarantine: flags (1 = of an unknown
@@ -49,12 +50,14 @@ var environments = [...]string{"", push.Production, push.Sandbox}
 //	               preferences), partition, offset
 //	129 dropped:   devices left out as too many: count, and registered_at of
 //	               the latest (varint, Unix ms)
+//	130 foreign:   count, and per device of a platform that whoever wrote this
+//	               did not know: hash, partition, offset, value in push.users
 //
 // Counts and lengths are uvarints, strings are preceded by their length. A
 // section without content is left out; preferences that were set to nothing
 // have a section of zeros. u.Limiter is not part of it, and u.Quarantine only
 // says what section 3 says.
-// It panics on an environment that is neither empty, Production nor Sandbox.
+// It panics on an environment that is neither empty nor one of its platform's.
 func Encode(dst []byte, u *push.User, build uint64) []byte {
 	return appendRecord(dst, u, &kept{prefsSet: !noPreferences(&u.Preferences)}, build)
 }
@@ -64,14 +67,8 @@ func (s *stored) encode(build uint64) []byte { return appendRecord(nil, &s.User,
 func appendRecord(dst []byte, u *push.User, k *kept, build uint64) []byte {
 	dst = append(dst, recordVersion)
 	dst = binary.LittleEndian.AppendUint64(dst, build)
-	if len(u.Devices) > 0 {
-		dst = appendSection(dst, devicesSection, func(b []byte) []byte {
-			b = binary.AppendUvarint(b, uint64(len(u.Devices)))
-			for i := range u.Devices {
-				b = appendDevice(b, &u.Devices[i])
-			}
-			return b
-		})
+	if len(u.Devices) > 0 || slices.ContainsFunc(k.foreign, func(f foreign) bool { return f.packed != nil }) {
+		dst = appendSection(dst, devicesSection, func(b []byte) []byte { return appendDevices(b, u.Devices, k.foreign) })
 	}
 	if p := &u.Preferences; k.prefsSet {
 		dst = appendSection(dst, preferencesSection, func(b []byte) []byte {
@@ -89,7 +86,7 @@ func appendRecord(dst []byte, u *push.User, k *kept, build uint64) []byte {
 	if k.dropped.devices > 0 {
 		dst = appendSection(dst, droppedSection, func(b []byte) []byte { return appendDropped(b, k.dropped) })
 	}
-	return append(dst, k.extra...)
+	return append(appendForeign(dst, k.foreign), k.extra...)
 }
 
 func noPreferences(p *push.Preferences) bool {
@@ -104,14 +101,11 @@ func appendSection(dst []byte, tag byte, body func([]byte) []byte) []byte {
 }
 
 func appendDevice(b []byte, d *push.Device) []byte {
-	env := -1
-	for i, name := range environments {
-		if name == d.Environment {
-			env = i
+	env := 0
+	if d.Environment != "" {
+		if env = 1 + slices.Index(d.Platform.Environments(), d.Environment); env == 0 {
+			panic("users: encoding a device of an environment that its platform does not have")
 		}
-	}
-	if env < 0 {
-		panic("users: encoding a device of an unknown environment")
 	}
 	b = append(b, byte(d.Platform), byte(env))
 	b = binary.AppendVarint(b, d.RegisteredAt.UnixMilli())
@@ -153,7 +147,7 @@ func decode(raw []byte, u *push.User, k *kept) (build uint64, err error) {
 		switch {
 		case c.bad:
 		case tag == devicesSection:
-			body.devices(u)
+			body.devices(u, k)
 			c.bad = body.bad || len(body.rest) > 0
 		case tag == preferencesSection:
 			flags := body.byte()
@@ -169,6 +163,9 @@ func decode(raw []byte, u *push.User, k *kept) (build uint64, err error) {
 			c.bad = body.bad || len(body.rest) > 0
 		case tag == droppedSection && k != nil:
 			k.dropped = body.dropped()
+			c.bad = body.bad || len(body.rest) > 0
+		case tag == foreignSection:
+			body.foreign(u, k)
 			c.bad = body.bad || len(body.rest) > 0
 		case tag >= optionalSection:
 			if k != nil {
@@ -281,21 +278,46 @@ func (c *cursor) strings(list []string) []string {
 	return list
 }
 
-func (c *cursor) devices(u *push.User) {
+// devices reads the known ones into u. Those whose platform or environment is a
+// later version's go into k as they are, if it is not nil.
+func (c *cursor) devices(u *push.User, k *kept) {
 	const least = 7 // platform, environment, time, four empty strings
 	for range c.count(least) {
+		from := c.rest
 		platform, env := push.Platform(c.byte()), c.byte()
-		if !platform.Known() || int(env) >= len(environments) {
+		environment, known := environmentOf(platform, env)
+		if platform == push.NoPlatform {
 			c.fail()
 			return
 		}
-		u.Devices = append(u.Devices, push.Device{
-			Platform: platform, Environment: environments[env],
+		d := push.Device{
+			Platform: platform, Environment: environment,
 			RegisteredAt: time.UnixMilli(c.varint()).UTC(),
 			Hash:         c.string(), App: c.string(), Token: c.string(), Locale: c.string(),
-		})
-		if c.bad {
+		}
+		switch {
+		case c.bad:
 			return
+		case known:
+			u.Devices = append(u.Devices, d)
+		default:
+			u.Quarantine |= push.DeviceUnread
+			if k != nil {
+				k.setForeign(d.Hash, &foreign{hash: d.Hash, at: d.RegisteredAt, packed: from[:len(from)-len(c.rest)]})
+			}
 		}
 	}
+}
+
+// environmentOf is the environment of a packed device; ok is false when this
+// version does not know the platform or has no such environment of it.
+func environmentOf(p push.Platform, env byte) (environment string, ok bool) {
+	if env == 0 {
+		return "", p.Known()
+	}
+	all := p.Environments()
+	if int(env) > len(all) {
+		return "", false
+	}
+	return all[env-1], true
 }

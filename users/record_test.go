@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,8 +84,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"more devices than fit", with(devicesSection, 1, 200), ErrCorrupt},
 		{"rest behind the devices", with(devicesSection, 2, 0, 0), ErrCorrupt},
 		{"unknown flag", with(preferencesSection, 3, 2, 0, 0), ErrCorrupt},
-		{"unknown platform", with(devicesSection, 8, 1, 9, 0, 0, 0, 0, 0, 0), ErrCorrupt},
-		{"unknown environment", with(devicesSection, 8, 1, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
+		{"no platform", with(devicesSection, 8, 1, 0, 0, 0, 0, 0, 0, 0), ErrCorrupt},
+		{"a cut device of an unknown platform", with(devicesSection, 7, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
 	} {
 		if _, err := Decode(tt.raw, new(push.User)); !errors.Is(err, tt.want) {
 			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
@@ -122,9 +123,10 @@ func genUser(t *rapid.T) *push.User {
 	text := rapid.StringN(0, 20, 60)
 	u := new(push.User)
 	for range rapid.IntRange(0, 4).Draw(t, "devices") {
+		platform := rapid.SampledFrom(slices.Collect(push.Platforms)).Draw(t, "platform")
 		u.Devices = append(u.Devices, push.Device{
-			Platform:     rapid.SampledFrom([]push.Platform{push.APNS, push.FCM}).Draw(t, "platform"),
-			Environment:  rapid.SampledFrom(environments[:]).Draw(t, "environment"),
+			Platform:     platform,
+			Environment:  rapid.SampledFrom(append([]string{""}, platform.Environments()...)).Draw(t, "environment"),
 			App:          text.Draw(t, "app"),
 			Token:        text.Draw(t, "token"),
 			Hash:         text.Draw(t, "hash"),

@@ -133,6 +133,7 @@ type Registry struct {
 	seek    bool    // pos was set back: the follower must be told
 	recheck bool    // a shard needs attention before the next interval
 	healthy bool    // something worked since the last error
+	looked  bool    // what an older version could not read was looked at again
 	checked time.Time
 	repair  repair
 	// rescanAt is when a reading from the start may be tried again.

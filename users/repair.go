@@ -327,7 +327,7 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 // forgetUnread takes the parts of a user out of quarantine that are not in u's.
 func (w *shardWrite) forgetUnread(user string, u *stored, old []string) {
 	for _, key := range old {
-		if of, hash, err := splitKey(key); err == nil && of == user && u.unreadAt(hash) < 0 {
+		if of, hash, err := splitKey(key); err == nil && of == user && !u.aside(hash) {
 			w.unread[key], w.cases[quarantined+key] = false, true
 		}
 	}

@@ -24,6 +24,12 @@ func (r *Registry) settle(ctx context.Context) error {
 	if !r.caughtUp() {
 		return nil
 	}
+	if !r.looked {
+		if err := r.lookAgain(ctx); err != nil {
+			return err
+		}
+		r.looked = true
+	}
 	for s := range r.shards {
 		if st := &r.shards[s]; !st.known || !st.open {
 			continue
@@ -169,7 +175,12 @@ func (st *settling) repeat(raw []byte, key string) error {
 		return nil
 	}
 	record := Record{Key: key}
-	if d := deviceByHash(&u.User, hash); d != nil {
+	if f := u.foreignAt(hash); f != nil {
+		if record.Value = f.value; f.value == nil {
+			st.lost(lostUser, user, errPacked) // push.users has its record
+			return nil
+		}
+	} else if d := deviceByHash(&u.User, hash); d != nil {
 		if record, err = deviceRecord(user, d); err != nil {
 			return err
 		}

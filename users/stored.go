@@ -21,6 +21,9 @@ type kept struct {
 	// their hashes; preferences, without one, come first.
 	unread  []unreadPart
 	dropped dropped
+	// foreign are the devices of platforms that this version does not know, in
+	// the order of their hashes.
+	foreign []foreign
 	// extra are optional sections of a newer registry, kept as they are.
 	extra []byte
 }
@@ -46,7 +49,7 @@ const maxUnread = 20
 
 // empty reports whether there is nothing to keep of the user.
 func (s *stored) empty() bool {
-	return len(s.Devices) == 0 && !s.prefsSet && len(s.unread) == 0 && len(s.extra) == 0
+	return len(s.Devices) == 0 && !s.prefsSet && len(s.unread) == 0 && len(s.foreign) == 0 && len(s.extra) == 0
 }
 
 // unreadAt is the place of a part's entry, or -1.

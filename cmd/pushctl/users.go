@@ -25,15 +25,16 @@ func newQuarantineListCommand(a *app) *cobra.Command {
 		Use:   "ls",
 		Short: "Parts of users whose latest record in push.users cannot be read",
 		Long: `Parts of users (their preferences, a device) whose latest record in push.users cannot be read: it is of
-a version that the registry does not know (unknown_version), or breaks a rule (broken_rule). It stands
-at that place in the topic. What was there before holds, if there was something; otherwise:
+a version or a platform that the registry does not know (unknown_version, unknown_platform), or breaks
+a rule (broken_rule). It stands at that place in the topic. What was there before holds, if there was something; otherwise:
 
   preferences, broken_rule      all but critical notifications are SUPPRESSED(preferences_unreadable)
   preferences, unknown_version  all but critical ones are HELD(user_quarantined), until they expire
   a device                      it is not known; who has no other one is HELD(user_quarantined)
 
 A valid record of the same part, or its removal, ends it: pushctl prefs set, pushctl devices add or rm.
-After an upgrade that knows the version: pushworker registry --rebuild.
+After an upgrade that knows the version: pushworker registry --rebuild. A device whose platform is known
+after an upgrade is used at once.
 
 Exit status 1 if there are any.`,
 		Example: "  pushctl users quarantine ls\n  pushctl users quarantine ls -o json | jq -r '.[].user_id'",

@@ -175,11 +175,11 @@ func readDevice(value []byte, hash string) (push.Device, bool) {
 	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
 		return push.Device{}, false
 	}
-	p, _ := push.ParsePlatform(v.Platform)
+	p, known := push.ParsePlatform(v.Platform)
 	return push.Device{
 		Platform: p, Environment: v.Environment, App: v.App, Token: v.Token, Locale: v.Locale,
 		Hash: hash, RegisteredAt: v.At.UTC(),
-	}, push.DeviceHash(p, v.Token) == hash && time.Until(v.At) < 24*time.Hour
+	}, known && push.DeviceHash(p, v.Token) == hash && time.Until(v.At) < 24*time.Hour
 }
 
 func readPreferences(value []byte) (push.Preferences, bool) {
