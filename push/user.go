@@ -1,6 +1,9 @@
 package push
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Device is one registered device of a user.
 type Device struct {
@@ -27,7 +30,7 @@ type User struct {
 // Preferences are a user's opt-outs.
 type Preferences struct {
 	OptOutAll bool
-	Channels  []string // opted out of these channels; "push" is ours
+	Channels  []string // opted out of these channels: what a Platform's Channel says
 	Types     []string // opted out of these message types
 }
 
@@ -48,7 +51,8 @@ const (
 	RecordUnread
 )
 
-// Verdict is what the user says to a message: Undecided = it may be sent,
+// Verdict is what the user says to a message: Undecided = it may be sent, to the
+// devices whose channel the user has not opted out of,
 // Suppressed, or Deferred until the user can be read. Neither an opt-out that
 // is only feared nor one of an unknown version holds up critical messages.
 func (u *User) Verdict(m *Message) (Verdict, Reason) {
@@ -68,16 +72,14 @@ func (u *User) Verdict(m *Message) (Verdict, Reason) {
 	return Undecided, ""
 }
 
-// OptedOut reports whether a message of this type may not be pushed to the
-// user, and the reason code for its status row.
+// OptedOut reports whether a message of this type may be sent to none of the
+// user's devices, whatever they are, and the reason code for its status row.
 func (p *Preferences) OptedOut(messageType string) (Reason, bool) {
 	if p.OptOutAll {
 		return OptedOutAll, true
 	}
-	for _, c := range p.Channels {
-		if c == ChannelPush {
-			return OptedOutChannel, true
-		}
+	if p.leavesNoChannel() {
+		return OptedOutChannel, true
 	}
 	for _, t := range p.Types {
 		if t == messageType {
@@ -85,4 +87,21 @@ func (p *Preferences) OptedOut(messageType string) (Reason, bool) {
 		}
 	}
 	return "", false
+}
+
+// OptedOutOf reports whether nothing may be sent to the user's devices of this
+// channel.
+func (p *Preferences) OptedOutOf(channel string) bool { return slices.Contains(p.Channels, channel) }
+
+// leavesNoChannel reports whether the user has opted out of all that there are.
+func (p *Preferences) leavesNoChannel() bool {
+	if len(p.Channels) == 0 {
+		return false
+	}
+	for platform := range Platforms {
+		if !p.OptedOutOf(platform.Channel()) {
+			return false
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -10,7 +11,7 @@ import (
 
 // Devices turns each item into its deliveries: all devices that the user has
 // for the app, or the one that the message names, without those that are
-// closed already. It works on what Preferences has read and asks no store.
+// closed already, and judges each by its channel. It works on what Preferences has read and asks no store.
 type Devices struct{}
 
 // Name implements pipeline.Stage.
@@ -33,11 +34,12 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 		from := len(slab)
 		slab = deliveries(slab, it)
 		it.Deliveries = slab[from:len(slab):len(slab)]
-		if len(it.Deliveries) > 0 {
-			continue
-		}
-		switch {
-		case it.History != nil && it.History.HasDevices():
+		switch known := it.History != nil && it.History.HasDevices(); {
+		case len(it.Deliveries) > 0 && (known || slices.ContainsFunc(it.Deliveries, wanted)):
+		case len(it.Deliveries) > 0: // as a whole, where no device has a row
+			it.Deliveries = nil
+			it.Decide(push.Suppressed, push.OptedOutChannel, "")
+		case known:
 			it.Decide(push.Duplicate, "", "") // all its devices are closed
 		case it.User.Quarantine&push.DeviceUnread != 0:
 			holdForUser(it, time.Now())
@@ -47,6 +49,10 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 	}
 	return nil
 }
+
+// wanted reports whether a delivery is not one of a channel that its user opted
+// out of.
+func wanted(d pipeline.Delivery) bool { return d.Reason != push.OptedOutChannel }
 
 // deliveries appends what the item is to be sent to.
 func deliveries(ds []pipeline.Delivery, it *pipeline.Item) []pipeline.Delivery {
@@ -99,8 +105,13 @@ func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d push.Device) []pipe
 	if closed(it, d.Hash) {
 		return ds
 	}
-	return append(ds, pipeline.Delivery{Item: it, Device: d, Expires: it.Expires,
+	ds = append(ds, pipeline.Delivery{Item: it, Device: d, Expires: it.Expires,
 		Route: push.Route{Platform: d.Platform, App: it.App, Environment: d.Environment}})
+	if it.User.Preferences.OptedOutOf(d.Platform.Channel()) {
+		last := &ds[len(ds)-1]
+		last.Verdict, last.Reason = push.Suppressed, push.OptedOutChannel
+	}
+	return ds
 }
 
 func closed(it *pipeline.Item, hash string) bool {

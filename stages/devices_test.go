@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -47,6 +48,61 @@ func TestEveryDeviceIsSentTo(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s of %d devices is sent to %v, want %v", it.ID, n, got, want)
 			}
+		}
+	}
+}
+
+// Each device is judged by its platform's channel; a platform that no table has
+// stands for one of another channel. Where nothing is left to be sent, the
+// notification ends as a whole, unless its devices have rows.
+func TestOptOutsAreJudgedByDevice(t *testing.T) {
+	phone := push.Device{Platform: push.APNS, App: "shop", Token: "aa", Hash: "d1", RegisteredAt: hour.Add(-time.Hour)}
+	tablet := push.Device{Platform: push.FCM, App: "shop", Token: "bb", Hash: "d2", RegisteredAt: hour.Add(-time.Hour)}
+	other := push.Device{Platform: 200, App: "shop", Token: "cc", Hash: "d3", RegisteredAt: hour.Add(-time.Hour)}
+	delivered := func(it *pipeline.Item) {
+		it.History = &push.History{Rows: []push.Row{row("n", "d1", 0, push.StateDelivered)}}
+	}
+	for _, tt := range []struct {
+		why     string
+		out     string
+		devices []push.Device
+		edit    func(*pipeline.Item)
+		want    []string // "-d1" = ended as opted out
+		end     push.Reason
+	}{
+		{why: "one of another channel is left", out: "push", devices: []push.Device{phone, other}, want: []string{"-d1", "d3"}},
+		{why: "none is left", out: "push", devices: []push.Device{phone, tablet}, end: push.OptedOutChannel},
+		{why: "no device at all", out: "push", end: push.NoDevice},
+		{why: "another channel", out: "email", devices: []push.Device{phone, tablet}, want: []string{"d1", "d2"}},
+		{why: "the first try had sent to another", out: "push", devices: []push.Device{phone, tablet}, edit: delivered, want: []string{"-d2"}},
+		{why: "a retry names them", out: "push", devices: []push.Device{phone, other}, want: []string{"-d1", "d3"},
+			edit: func(it *pipeline.Item) { it.Attempt, it.Devices = 1, []string{"d1", "d3"} }},
+		{why: "a retry of one", out: "push", devices: []push.Device{phone, other}, end: push.OptedOutChannel,
+			edit: func(it *pipeline.Item) { it.Attempt, it.Devices = 1, []string{"d1"} }},
+		{why: "the one that the message names", out: "push", end: push.OptedOutChannel,
+			edit: func(it *pipeline.Item) { it.Device = push.Target{Platform: push.FCM, Token: "zz"} }},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
+			it.User = &push.User{Devices: tt.devices, Preferences: push.Preferences{Channels: []string{tt.out}}}
+			if tt.edit != nil {
+				tt.edit(it)
+			}
+		})}}
+		if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		it := &b.Items[0]
+		for _, d := range it.Deliveries {
+			switch {
+			case d.Verdict == push.Undecided:
+				got = append(got, d.Device.Hash)
+			case d.Verdict == push.Suppressed && d.Reason == push.OptedOutChannel:
+				got = append(got, "-"+d.Device.Hash)
+			}
+		}
+		if !slices.Equal(got, tt.want) || it.Reason != tt.end || (it.Verdict == push.Suppressed) != (tt.end != "") || len(it.Deliveries) != len(got) {
+			t.Errorf("%s: %v, the item is %v %q; want %v %q", tt.why, got, it.Verdict, it.Reason, tt.want, tt.end)
 		}
 	}
 }

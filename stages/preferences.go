@@ -17,7 +17,7 @@ type Users interface {
 }
 
 // Preferences reads every item's user record, once for this stage and the two
-// after it, and suppresses what the user opted out of. What it cannot know,
+// after it, and suppresses what the user opted out of for all devices. What it cannot know,
 // because the user is in quarantine, waits.
 type Preferences struct{ Users Users }
 

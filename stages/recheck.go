@@ -37,6 +37,8 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 		switch verdict, reason := users[i].Verdict(&d.Item.Message); {
 		case verdict != push.Undecided && verdict != push.Deferred: // what cannot be read now: as it was read before
 			d.Verdict, d.Reason = verdict, reason
+		case users[i].Preferences.OptedOutOf(d.Device.Platform.Channel()):
+			d.Verdict, d.Reason = push.Suppressed, push.OptedOutChannel
 		case superseded[i] && !d.Item.Derived:
 			d.Verdict, d.Reason = push.Suppressed, push.Superseded
 		case users[i].Quarantine&(push.DeviceUnread|push.RecordUnread) == 0 && !has(&users[i], d):

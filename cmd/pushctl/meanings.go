@@ -27,7 +27,7 @@ var meanings = map[string]string{
 
 	// SUPPRESSED
 	"opted_out_all":          "the user wants no notifications",
-	"opted_out_channel":      "the user wants none by push",
+	"opted_out_channel":      "the user wants none by this device's channel",
 	"opted_out_type":         "the user wants none of this type",
 	"preferences_unreadable": "what the user opted out of cannot be read, so all but critical is kept back: pushctl users quarantine ls",
 	"user_quarantined":       "the user's record cannot be read: it is looked at again until it can be, or the notification expires (pushctl users quarantine ls)",
