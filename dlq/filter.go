@@ -24,7 +24,7 @@ type Filter struct {
 	Reasons   []string // codes (docs/reasons.md), or a provider's last word
 	Apps      []string
 	Senders   []string
-	Providers []string // "apns", "fcm": of those that did not take it, or that it was for
+	Providers []string // platforms by their names: of those that did not take it, or that it was for
 	IDs       []string // of notifications
 	// Since and Until bound the time of dead-lettering: from Since on, and before
 	// Until. Zero = no bound.
@@ -37,7 +37,7 @@ type Filter struct {
 func (f *Filter) Check() error {
 	for _, p := range f.Providers {
 		if _, ok := push.ParsePlatform(p); !ok {
-			return &OptionError{"provider", fmt.Sprintf("%q is neither apns nor fcm", p)}
+			return &OptionError{"provider", fmt.Sprintf("%q is neither %s", p, push.PlatformNames(" nor "))}
 		}
 	}
 	return nil

@@ -75,5 +75,5 @@ type Header struct{ Name, Value string }
 type Target struct {
 	Platform    Platform
 	Token       string
-	Environment string // "production" (default) or "sandbox"; APNs only
+	Environment string // one of its platform's; empty = the platform has none
 }

@@ -1,6 +1,9 @@
 package push
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Platform is a provider of a channel. Its number is stored in the status table
 // and in user records.
@@ -28,14 +31,15 @@ type traits struct {
 	channel      string   // what a user opts out of
 	environments []string // the default first; nil = it has none
 	foldsTokens  bool     // two tokens are one that differ by case only
+	tokens       string   // their grammar, in words
 	tokenFault   func(token string) string
 }
 
 // platforms is the one table of platforms: decoder, devices, topics and tools
 // read it, by the methods below. It is never changed.
 var platforms = [...]traits{
-	APNS: {name: "apns", channel: ChannelPush, environments: []string{Production, Sandbox}, foldsTokens: true, tokenFault: apnsTokenFault},
-	FCM:  {name: "fcm", channel: ChannelPush, tokenFault: fcmTokenFault},
+	APNS: {name: "apns", channel: ChannelPush, environments: []string{Production, Sandbox}, foldsTokens: true, tokens: "64 to 512 hex digits", tokenFault: apnsTokenFault},
+	FCM:  {name: "fcm", channel: ChannelPush, tokens: "as the app got it", tokenFault: fcmTokenFault},
 }
 
 // Platforms are all there are, by their numbers.
@@ -45,6 +49,15 @@ func Platforms(yield func(Platform) bool) {
 			return
 		}
 	}
+}
+
+// PlatformNames are the names of all, by their numbers, with sep between them.
+func PlatformNames(sep string) string {
+	var names []string
+	for p := range Platforms {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, sep)
 }
 
 // Known reports whether the table has p: a number that was stored may be that of
@@ -97,6 +110,9 @@ func IsEnvironment(s string) bool {
 	}
 	return false
 }
+
+// TokenGrammar says in words what a token is.
+func (p Platform) TokenGrammar() string { return p.traits().tokens }
 
 // TokenFault says what about token is against the platform's grammar; empty =
 // nothing. It never holds any of the token.

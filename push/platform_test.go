@@ -1,6 +1,8 @@
 package push
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -17,7 +19,7 @@ func TestPlatforms(t *testing.T) {
 		if p.Channel() == "" {
 			t.Errorf("%s carries no channel's messages", p)
 		}
-		if p.TokenFault("") == "" || strings.Contains(p.TokenFault("a secret!"), "secret") {
+		if p.TokenGrammar() == "" || p.TokenFault("") == "" || strings.Contains(p.TokenFault("a secret!"), "secret") {
 			t.Errorf("%s: the empty token is %q, one with a blank %q", p, p.TokenFault(""), p.TokenFault("a secret!"))
 		}
 		for _, e := range p.Environments() {
@@ -26,8 +28,8 @@ func TestPlatforms(t *testing.T) {
 			}
 		}
 	}
-	if n != int(FCM) {
-		t.Errorf("%d platforms, and the last number is %d", n, FCM)
+	if n != len(platforms)-1 {
+		t.Errorf("%d platforms, and the last number is %d", n, len(platforms)-1)
 	}
 	first := 0
 	for range Platforms {
@@ -41,7 +43,7 @@ func TestPlatforms(t *testing.T) {
 
 // A number or a name that this version does not know is harmless.
 func TestUnknownPlatforms(t *testing.T) {
-	for _, p := range []Platform{NoPlatform, FCM + 1, 255} {
+	for _, p := range []Platform{NoPlatform, Platform(len(platforms)), 255} {
 		if _, ok := p.Environment(""); p.Known() || p.String() != "none" || p.TokenFault("abc") == "" || len(p.Environments()) > 0 || !ok {
 			t.Errorf("%d: known %v, %q, %q", p, p.Known(), p, p.TokenFault("abc"))
 		}
@@ -90,5 +92,33 @@ func TestTokenFaults(t *testing.T) {
 		if fault := tt.p.TokenFault(tt.token); (fault == "") != tt.fine {
 			t.Errorf("%v, %d characters: %q", tt.p, len(tt.token), fault)
 		}
+	}
+}
+
+// What people read about platforms names all of them.
+func TestPagesNameEveryPlatform(t *testing.T) {
+	read := func(path string) string {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if want := `"platform": { "enum": ["` + PlatformNames(`", "`) + `"] }`; !strings.Contains(read("../docs/message.schema.json"), want) {
+		t.Errorf("docs/message.schema.json has no %s", want)
+	}
+	if want := "`platform` (`" + PlatformNames("` or `") + "`)"; !strings.Contains(read("../docs/messages.md"), want) {
+		t.Errorf("docs/messages.md has no %s", want)
+	}
+	if want := "`platform` (" + PlatformNames(" or ") + ")"; !strings.Contains(read("../docs/pushctl.md"), want) {
+		t.Errorf("docs/pushctl.md has no %s", want)
+	}
+	var numbers []string
+	for p := range Platforms {
+		numbers = append(numbers, fmt.Sprintf("%d %s", p, p))
+	}
+	if want := "provider     " + strings.Join(numbers, ", ") + "\n"; !strings.Contains(read("../deploy/cassandra/schema.cql"), want) {
+		t.Errorf("deploy/cassandra/schema.cql has no %q", want)
 	}
 }

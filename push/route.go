@@ -2,12 +2,12 @@ package push
 
 import "strings"
 
-// Route is one pool of connections: a provider, an app and, for APNs, its
-// environment. Apple binds a connection to one team, Google to one project.
+// Route is one pool of connections: a provider, an app and, where the platform
+// has some, its environment. Apple binds a connection to one team, Google to one project.
 type Route struct {
 	Platform    Platform
 	App         string
-	Environment string // empty for FCM
+	Environment string // empty = the platform has none
 }
 
 // String is the route's name in logs and metrics: "apns/shop/production".

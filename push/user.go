@@ -8,7 +8,7 @@ import (
 // Device is one registered device of a user.
 type Device struct {
 	Platform     Platform
-	Environment  string // Production or Sandbox for APNs, empty for FCM
+	Environment  string // one of its platform's; empty = the platform has none
 	App          string
 	Token        string
 	Hash         string // DeviceHash(Platform, Token): what the status table and logs know it by

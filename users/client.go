@@ -21,7 +21,7 @@ func NewClient(log Log) *Client { return &Client{log: log} }
 // Registration is one device to be registered for a user.
 type Registration struct {
 	User   string
-	Device push.Device // Hash is ignored; Environment defaults to Production for APNs
+	Device push.Device // Hash is ignored; Environment defaults to its platform's first
 }
 
 // RegisterDevice registers, or refreshes, a device of a user and returns its
@@ -30,7 +30,7 @@ type Registration struct {
 //
 // The error wraps ErrInvalid when the input breaks a rule: user of 1 to 128
 // bytes, app of 1 to 64, locale of at most 35, the token grammar of its
-// platform, an environment for APNs only, a time from 1970 up to a day from
+// platform, an environment only where it has some, a time from 1970 up to a day from
 // now.
 // Otherwise it is the log's, and the change may or may not be there.
 func (c *Client) RegisterDevice(ctx context.Context, user string, d push.Device) (hash string, err error) {

@@ -61,11 +61,7 @@ func checkHash(hash string) error {
 // checkToken is the token grammar of the contract.
 func checkToken(p push.Platform, token string) error {
 	if !p.Known() {
-		var names []string
-		for known := range push.Platforms {
-			names = append(names, known.String())
-		}
-		return invalid("platform", "neither "+strings.Join(names, " nor "))
+		return invalid("platform", "neither "+push.PlatformNames(" nor "))
 	}
 	if fault := p.TokenFault(token); fault != "" {
 		return invalid("token", fault)

@@ -37,10 +37,30 @@ var (
 	errNotJSON     = errors.New("not one JSON object")
 	errJSONType    = errors.New("a field that is no string")
 	errJSONField   = fmt.Errorf("a field other than %s", strings.Join(deviceFields, ", "))
-	errPlatform    = errors.New("invalid platform: neither apns nor fcm")
+	errPlatform    = errors.New("invalid platform: neither " + push.PlatformNames(" nor "))
 	errTimeMissing = errors.New("invalid registered_at: missing (--registered-at gives one for all)")
 	errTime        = errors.New("invalid registered_at: not RFC 3339, as 2026-11-21T10:00:00Z")
 )
+
+// tokenWords say what each platform's token is.
+func tokenWords() string {
+	var words []string
+	for p := range push.Platforms {
+		words = append(words, p.String()+": "+p.TokenGrammar())
+	}
+	return strings.Join(words, "; ")
+}
+
+// environmentWords say which platforms have which environments.
+func environmentWords() string {
+	var words []string
+	for p := range push.Platforms {
+		if all := p.Environments(); len(all) > 0 {
+			words = append(words, p.String()+": "+all[0]+" (default)"+strings.Join(append([]string{""}, all[1:]...), " or "))
+		}
+	}
+	return strings.Join(words, "; ") + "; of no other platform"
+}
 
 // registration checks a device by every rule. Lines without a time get at.
 func (d *deviceLine) registration(at time.Time) (users.Registration, error) {

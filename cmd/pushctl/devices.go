@@ -25,7 +25,7 @@ func newDevicesAddCommand(a *app) *cobra.Command {
 		tokenFile string
 	)
 	cmd := &cobra.Command{
-		Use:   "add --user USER --platform apns|fcm --app APP --token-file FILE|-",
+		Use:   "add --user USER --platform " + push.PlatformNames("|") + " --app APP --token-file FILE|-",
 		Short: "Register one device",
 		Long: `Register one device of a user, or refresh it. The token comes from a file or from standard input
 ("-"), never from a flag, where every user of the machine could read it.`,
@@ -42,9 +42,9 @@ func newDevicesAddCommand(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&d.UserID, "user", "", "user `id`")
-	flags.StringVar(&d.Platform, "platform", "", "apns or fcm")
+	flags.StringVar(&d.Platform, "platform", "", push.PlatformNames(" or "))
 	flags.StringVar(&d.App, "app", "", "`name` of the app, as in the messages")
-	flags.StringVar(&d.Environment, "environment", "", "production (default) or sandbox; APNs only")
+	flags.StringVar(&d.Environment, "environment", "", environmentWords())
 	flags.StringVar(&d.Locale, "locale", "", "language `tag`, as en-GB")
 	flags.StringVar(&d.RegisteredAt, "registered-at", "", "`time` (RFC 3339) when the app got the token; default: now")
 	flags.StringVar(&tokenFile, "token-file", "", "`file` that holds the token; - = standard input")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -77,7 +78,7 @@ func (f *letterFlags) flags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.Filter.Reasons, "reason", nil, "only with this reason `code` (docs/reasons.md), or this last word of a provider")
 	flags.StringSliceVar(&f.Filter.Apps, "app", nil, "only of this `app`")
 	flags.StringSliceVar(&f.Filter.Senders, "sender", nil, "only of this `sender_id`")
-	flags.StringSliceVar(&f.Filter.Providers, "provider", nil, "only for this `provider`: apns or fcm")
+	flags.StringSliceVar(&f.Filter.Providers, "provider", nil, "only for this `provider`: "+push.PlatformNames(" or "))
 	flags.StringSliceVar(&f.Filter.IDs, "id", nil, "only of this notification `id`")
 	flags.Var(&f.since, "since", "only dead-lettered at this time or later: RFC 3339, a day, or a duration before now")
 	flags.Var(&f.until, "until", "only dead-lettered before this time")

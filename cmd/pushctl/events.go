@@ -34,7 +34,7 @@ func (f *eventFilter) flags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.lanes, "lane", nil, "only of this `lane`, its retries included")
 	flags.StringSliceVar(&f.apps, "app", nil, "only of this `app`")
 	flags.StringSliceVar(&f.types, "type", nil, "only of this `type`")
-	flags.StringSliceVar(&f.providers, "provider", nil, "only of this `provider`: apns or fcm")
+	flags.StringSliceVar(&f.providers, "provider", nil, "only of this `provider`: "+push.PlatformNames(" or "))
 	flags.StringSliceVar(&f.states, "state", nil, "only with this `state`: DELIVERED, FAILED, …")
 	flags.StringSliceVar(&f.reasons, "reason", nil, "only with this reason `code`")
 	flags.BoolVar(&f.json, "json", false, "the same as -o json")
@@ -43,7 +43,7 @@ func (f *eventFilter) flags(flags *pflag.FlagSet) {
 func (f *eventFilter) check(a *app) error {
 	for _, p := range f.providers {
 		if _, ok := push.ParsePlatform(p); !ok {
-			return usagef("--provider: %q is neither apns nor fcm", p)
+			return usagef("--provider: %q is neither %s", p, push.PlatformNames(" nor "))
 		}
 	}
 	if f.json {

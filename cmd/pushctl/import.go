@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
@@ -29,10 +30,10 @@ func newImportCommand(a *app) *cobra.Command {
 whose first line names them in any order, or the fields of JSON lines:
 
   user_id        1 to 128 bytes
-  platform       apns or fcm
-  token          APNs: 64 to 512 hex digits; FCM: as the app got it
+  platform       ` + push.PlatformNames(" or ") + `
+  token          ` + tokenWords() + `
   app            as in the messages
-  environment    production (default) or sandbox; APNs only
+  environment    ` + environmentWords() + `
   locale         as en-GB; may be left out
   registered_at  RFC 3339: when the app got the token. The latest registration of a token owns it, and
                  a provider's word that a token is dead counts only if it is not older than this: so

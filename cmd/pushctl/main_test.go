@@ -96,7 +96,7 @@ func TestExplainStatus(t *testing.T) {
 2026-11-21T07:30:00.005Z  0     RETRYING   aaaaaaaaaaaaaaaa  apns      TooManyRequests   -
 2026-11-21T07:30:01.005Z  0     FAILED     bbbbbbbbbbbbbbbb  fcm       UNREGISTERED?[2J  -
 2026-11-21T07:30:31.005Z  1     DELIVERED  aaaaaaaaaaaaaaaa  apns      -                 apns-1
-outcome: DELIVERED: accepted by Apple or Google for 1 of 2 devices
+outcome: DELIVERED: accepted by the provider for 1 of 2 devices
   device aaaaaaaaaaaaaaaa (apns): DELIVERED: accepted by the provider at 2026-11-21 07:30:31, after one hand-over
   device bbbbbbbbbbbbbbbb (fcm): FAILED: UNREGISTERED?[2J
 `

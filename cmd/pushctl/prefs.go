@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func newPrefsSetCommand(a *app) *cobra.Command {
 		Use:   "set USER [--opt-out-all] [--opt-out-channel NAME] [--opt-out-type NAME] | --clear",
 		Short: "Replace what a user has opted out of",
 		Long: `Replace all preferences of a user by those of the flags: what is not named is not opted out of any
-more. --clear removes them all. The fleet's own channel is "push".`,
+more. --clear removes them all. The channels are: ` + channelWords() + `.`,
 		Example: "  pushctl prefs set u42 --opt-out-type promo --opt-out-type news\n  pushctl prefs set u42 --opt-out-channel push\n  pushctl prefs set u42 --clear",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,6 +84,22 @@ more. --clear removes them all. The fleet's own channel is "push".`,
 	flags.StringArrayVar(&p.Types, "opt-out-type", nil, "of a message type, by `name`; may be repeated")
 	flags.BoolVar(&clean, "clear", false, "of nothing any more")
 	return cmd
+}
+
+// channelWords say which channel carries what.
+func channelWords() string {
+	var channels []string
+	platforms := map[string][]string{}
+	for p := range push.Platforms {
+		c := p.Channel()
+		if platforms[c] = append(platforms[c], p.String()); !slices.Contains(channels, c) {
+			channels = append(channels, c)
+		}
+	}
+	for i, c := range channels {
+		channels[i] = c + " (" + strings.Join(platforms[c], ", ") + ")"
+	}
+	return strings.Join(channels, ", ")
 }
 
 func (a *app) setPrefs(ctx context.Context, user string, p push.Preferences) error {

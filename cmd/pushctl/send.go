@@ -65,7 +65,7 @@ notification of the same id is a duplicate and is not sent. So after a failure a
 have ids, may be sent again, and a notification from flags with the --id that was told.
 
 --wait looks into the status store until every notification has its final outcome, and makes the exit
-status 1 unless all were DELIVERED: accepted by Apple or Google.`,
+status 1 unless all were DELIVERED: accepted by the provider.`,
 		Example: `  pushctl send --app shop --user u42 --title Hello --body "It works" --wait 30s
   pushctl send --app shop --user u42 --type otp --lane critical --expires-in 5m --data code=4711 --dry-run
   pushctl send --on-error skip --lane promotional campaign.jsonl`,

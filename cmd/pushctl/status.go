@@ -19,7 +19,7 @@ func newStatusCommand(a *app) *cobra.Command {
 		Use:   "status ID",
 		Short: "Why a notification did or did not arrive: every state of every device, in words",
 		Long: `Every state of every device of a notification in the order of time, the outcome that follows from them,
-and why, in words. DELIVERED means accepted by Apple or Google: what the device does with it nobody says.
+and why, in words. DELIVERED means accepted by the provider: what the device does with it nobody says.
 Steps count the records that a device was handed over by: a retry is one step on, and so is a redrive.
 A record without a usable id stands under kafka:… (pushctl dlq show tells it).
 
@@ -218,7 +218,7 @@ func explainOutcome(id string, o push.Outcome, devices []statusDevice) string {
 	}
 	switch o {
 	case push.OutcomeDelivered:
-		return "accepted by Apple or Google for " + strconv.Itoa(delivered) + " of " + strconv.Itoa(len(devices)) + " devices"
+		return "accepted by the provider for " + strconv.Itoa(delivered) + " of " + strconv.Itoa(len(devices)) + " devices"
 	case push.OutcomeOpen:
 		return "not finished: at least one device is still to be tried"
 	case push.OutcomeFailed:

@@ -45,7 +45,7 @@ func TestStatusSaysWhy(t *testing.T) {
 			[]string{"it is in the DLQ, where it can be redriven: pushctl dlq show n1", "the last retry was used"}, ""},
 		{"dead-lettered, with the field at fault", []push.Row{row("", 0, push.StateDeadLettered, "wrong_type:title")}, 0, []string{"another type than the contract says: title"}, ""},
 		{"delivered by a redrive after all", []push.Row{row("a", 3, push.StateDeadLettered, "retries_used_up"), row("a", 4, push.StateDelivered, "")}, 0,
-			[]string{"DELIVERED: accepted by Apple or Google for 1 of 1 devices", "after 4 hand-overs"}, "device a (apns): DEAD"},
+			[]string{"DELIVERED: accepted by the provider for 1 of 1 devices", "after 4 hand-overs"}, "device a (apns): DEAD"},
 		{"its rows without a device count no more", []push.Row{row("", 0, push.StateDeadLettered, "unknown_app"), row("a", 1, push.StateDelivered, "")}, 0,
 			[]string{"1 of 1 devices"}, "the whole of it"},
 		{"of two devices one has failed, and one is open", []push.Row{row("a", 0, push.StateFailed, "Unregistered"), row("b", 0, push.StateRetrying, "timeout")}, 0,
