@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"providers/exchange":     {"push", "pipeline", "providers/h2"},
 	"providers/payload":      {"push"},
 	"providers/feedback":     nil,
+	"providers/account":      {"push"},
 	"providers/apns":         {"push", "pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/fcm":          {"push", "pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/sim":          {"providers/sim/engine"},
@@ -50,7 +51,7 @@ var mayImport = map[string][]string{
 	"dlq":                    {"push", "push/decode", "kafka"},
 	"status":                 {"push", "deploy/cassandra"}, // the schema it applies
 	"status/statustest":      {"push", "pipeline"},
-	"configs":                nil,
+	"configs":                {"push"},
 	"docs":                   nil,
 	"deploy/cassandra":       nil,
 	"deploy/embedded":        nil,
@@ -71,6 +72,8 @@ var mayImport = map[string][]string{
 	"bench/fleet":            {everything},
 	"bench/send":             {everything},
 	"bench/endtoend":         {everything}, // tests only
+	"bench/channel":          nil,          // tests only
+	"bench/channel/beep":     {"push", "pipeline", "providers/account"},
 	"bench/mutation":         nil,
 	"bench/mutants":          {everything},
 	"bench/mutants/cmd":      {everything},

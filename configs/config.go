@@ -263,6 +263,9 @@ type App struct {
 	Name string `yaml:"name" check:"required,name"`
 	APNS *APNS  `yaml:"apns"` // nil = not on Apple's devices
 	FCM  *FCM   `yaml:"fcm"`  // nil = not through Google
+	// Accounts are those on platforms without a section here: settings by
+	// "<platform>.<setting>". What they mean the provider's folder says.
+	Accounts map[string]string `yaml:"accounts"`
 }
 
 // APNS is an app's account with Apple.

@@ -43,6 +43,8 @@ func (c *Config) CheckFiles() error {
 			_, err = f.TLSConfig()
 			try(at+".fcm.ca_file", err)
 		}
+		_, err = Secrets(c.Apps[i].Accounts)
+		try(at+".accounts", err)
 	}
 	return ps.orNil()
 }

@@ -3,6 +3,8 @@ package configs
 import (
 	"fmt"
 	"strings"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // What one thing takes in memory, in bytes, rounded up. Sizes of structs are
@@ -85,6 +87,11 @@ func (c *Config) routes() (n int) {
 		}
 		if a.FCM != nil {
 			n++
+		}
+		for p := range push.Platforms {
+			if a.Account(p) != nil {
+				n += max(1, len(p.Environments()))
+			}
 		}
 	}
 	return n

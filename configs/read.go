@@ -123,6 +123,10 @@ func (r *reader) words(n *yaml.Node, v reflect.Value, path string) {
 		}
 		words[key.Value] = word.Value
 	}
+	if len(words) == 0 {
+		v.SetZero()
+		return
+	}
 	v.Set(reflect.ValueOf(words))
 }
 

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -259,8 +260,13 @@ func (c *Config) checkApps(ps *Problems) {
 			ps.add(at+".name", "is another app's too")
 		}
 		names[a.Name] = true
-		if a.APNS == nil && a.FCM == nil {
+		if a.APNS == nil && a.FCM == nil && len(a.Accounts) == 0 {
 			ps.add(at, "needs apns, fcm or both: its messages could go nowhere")
+		}
+		for _, key := range slices.Sorted(maps.Keys(a.Accounts)) {
+			if problem := accountProblem(key); problem != "" {
+				ps.add(at+".accounts."+key, "%s", problem)
+			}
 		}
 		if a.APNS == nil {
 			continue

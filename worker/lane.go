@@ -67,7 +67,10 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Metrics: shared.pipeline, Log: g.Log, Observe: g.Observe,
 	}
 	if g.Wrap != nil {
-		o = g.Wrap(o, func(r push.Route) h2.Stats { return g.routes[r].Stats() })
+		o = g.Wrap(o, func(r push.Route) h2.Stats {
+			s, _ := g.routes.stats(r)
+			return s
+		})
 	}
 	opened := &lane{name: name, log: g.Log, source: source, producer: producer}
 	if opened.pipeline, err = pipeline.New(o); err != nil {

@@ -7,7 +7,8 @@
 //	group.go      Run: one worker, opened, run and closed in order
 //	lane.go       one half of a lane: source, pipeline, producer
 //	stores.go     Kafka, Redis, the status store: waited for, then watched
-//	routes.go     the clients of Apple and Google
+//	routes.go     the clients of all apps
+//	providers.go  how each platform's are opened
 //	watchdog.go   ends a process whose partition stands still
 //	events.go     push.events
 //	filters.go    the Bloom filters' windows
@@ -53,7 +54,7 @@ type Options struct {
 	// several goroutines at once.
 	Observe func([]*pipeline.Delivery)
 	// Wrap, if set, may replace what a lane's pipeline works with, before it is
-	// made. stats are those of a route's pool.
+	// made. stats are those of a route's pool; zero = it has none.
 	Wrap func(o pipeline.Options, stats func(push.Route) h2.Stats) pipeline.Options
 }
 

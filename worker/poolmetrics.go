@@ -50,8 +50,11 @@ func (m poolMetrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m poolMetrics) Collect(ch chan<- prometheus.Metric) {
 	figures := m.figures()
-	for route, c := range m.routes {
-		s := c.Stats()
+	for route := range m.routes {
+		s, ok := m.routes.stats(route)
+		if !ok {
+			continue
+		}
 		for _, f := range figures {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, float64(f.of(&s)), route.String())
 		}
