@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gofmt, go vet, staticcheck and govulncheck over the whole module; vet and
-# staticcheck over what is only built with the tag planted, too.
+# staticcheck over what is only built with the tags planted and channel, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -12,11 +12,13 @@ fi
 go vet ./...
 go tool staticcheck ./...
 
-# The packages that have such files, so that a new one is not forgotten.
-planted=$(grep -rl --include='*.go' '^//go:build planted$' . | xargs -r dirname | sort -u)
-# shellcheck disable=SC2086 # a word for each package
-go vet -tags planted $planted
-# shellcheck disable=SC2086
-go tool staticcheck -tags planted $planted
+for tag in planted channel; do
+  # The packages that have such files, so that a new one is not forgotten.
+  packages=$(grep -rl --include='*.go' "^//go:build $tag\$" . | xargs -r dirname | sort -u)
+  # shellcheck disable=SC2086 # a word for each package
+  go vet -tags "$tag" $packages
+  # shellcheck disable=SC2086
+  go tool staticcheck -tags "$tag" $packages
+done
 
 deploy/local/vulnerabilities.sh
