@@ -234,3 +234,19 @@ func TestNothingIsHandedOutNextToItsOwnCopy(t *testing.T) {
 		t.Error("waits although all work came back")
 	}
 }
+
+// What the tracker could not take is offered to it again after a moment, and not
+// before: it would be asked over and over.
+func TestWhatIsLeftOverIsOfferedAgain(t *testing.T) {
+	a := part(options(nil), 0)
+	at := start.Add(recheck)
+	a.rest, a.restAt = make([]pipeline.Item, 1), at
+	for _, tt := range []struct {
+		now  time.Time
+		want bool
+	}{{start, false}, {at.Add(-1), false}, {at, true}, {at.Add(1), true}} {
+		if ok, again := a.ready(tt.now); ok != tt.want || !again.Equal(at) {
+			t.Errorf("after %v: ready %v, to be asked again at %v; want %v and %v", tt.now.Sub(start), ok, again, tt.want, at)
+		}
+	}
+}

@@ -152,9 +152,6 @@ func (a *Audit) Forget(ctx context.Context, places []Place) error {
 }
 
 func (a *Audit) produce(ctx context.Context, records []*kgo.Record) error {
-	if len(records) == 0 {
-		return nil
-	}
 	if err := a.log.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return fmt.Errorf("writing to %s: %w", a.topic, err)
 	}

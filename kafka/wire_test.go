@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,5 +142,25 @@ func TestARequestWithoutAnAnswerWaitsForNothing(t *testing.T) {
 	}
 	if err := cut.Close(); err != nil || len(m.joins) != 0 {
 		t.Errorf("an answer that was cut: %d wait, %v", len(m.joins), err)
+	}
+}
+
+// What is no whole request is none: its length would be read from elsewhere.
+func TestOnlyAWholeRequestIsLookedAt(t *testing.T) {
+	whole := []byte{0, 0, 0, 8, 0, byte(kmsg.Heartbeat), 0, 4, 0, 0, 0, 7}
+	for why, tt := range map[string]struct {
+		b    []byte
+		want bool
+	}{
+		"a whole one":          {whole, true},
+		"nothing":              {nil, false},
+		"a part of its header": {whole[:11], false},
+		"more than it says":    {append(slices.Clone(whole), 0), false},
+		"less than it says":    {append([]byte{0, 0, 0, 9}, whole[4:]...), false},
+		"one of no group":      {[]byte{0, 0, 0, 8, 0, byte(kmsg.Fetch), 0, 4, 0, 0, 0, 7}, false},
+	} {
+		if r, ok := (&watchedConn{}).requestOf(tt.b); ok != tt.want || ok && (r.key != kmsg.Heartbeat || r.version != 4 || r.correlation != 7) {
+			t.Errorf("%s: %v, %+v; want %v", why, ok, r, tt.want)
+		}
 	}
 }
