@@ -81,13 +81,13 @@ func (c *Client) Close(context.Context) error {
 func (c *Client) send(d *pipeline.Delivery) push.Result {
 	switch now := time.Now(); {
 	case d.Lapsed(now):
-		return push.Result{Class: push.NoAnswer}
+		return push.Result{Class: push.Unsent}
 	case now.After(d.Expires):
 		return push.Result{Class: push.Refused, Expired: true}
 	}
 	body, err := json.Marshal(map[string]string{"pager": d.Device.Token, "id": d.Item.ID, "text": d.Item.Title})
 	if err != nil {
-		return push.Result{Class: push.Refused, Unsent: true, Reason: string(push.InvalidMessage)}
+		return push.Result{Class: push.Refused, Local: true, Reason: string(push.InvalidMessage)}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), d.Deadline)
 	defer cancel()
