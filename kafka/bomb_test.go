@@ -103,6 +103,7 @@ func (c *cluster) produceRaw(topic string, partition int32, raw []byte) {
 // dead letter, and its partition goes on, now and after a restart in the midst
 // of them.
 func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
+	bomb := rawBatch(t, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
 	for _, topics := range [][]SourceTopic{mainTopic("push"), tier("push", time.Millisecond)} {
 		c := newCluster(t, 2, []string{"push"})
 		records := func(partition int32, from, n int) {
@@ -113,7 +114,7 @@ func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
 			}
 		}
 		records(0, 0, 3)
-		c.produceBatch("push", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
+		c.produceRaw("push", 0, bomb)
 		records(0, 36, 4)
 		records(1, 0, 5)
 
@@ -147,14 +148,14 @@ func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
 			}
 		}
 		for i, it := range items {
-			bomb := i >= 3 && i < 36
+			unread := i >= 3 && i < 36
 			if it.Offset != int64(i) {
 				t.Fatalf("offset %d came as number %d", it.Offset, i)
 			}
-			if dead := it.Verdict == push.Dead; dead != bomb {
+			if dead := it.Verdict == push.Dead; dead != unread {
 				t.Errorf("offset %d is %v (%s)", i, it.Verdict, it.Reason)
 			}
-			if bomb && (it.Reason != push.TooLarge || it.Detail != "batch" || it.Size != maxUnpacked || it.Value != nil || it.FirstSeen.IsZero()) {
+			if unread && (it.Reason != push.TooLarge || it.Detail != "batch" || it.Size != maxUnpacked || it.Value != nil || it.FirstSeen.IsZero()) {
 				t.Errorf("offset %d: %s:%s of %d bytes, first seen %v", i, it.Reason, it.Detail, it.Size, it.FirstSeen)
 			}
 		}
