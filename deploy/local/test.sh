@@ -78,13 +78,22 @@ go_tests() {
     go test "$@" -count=1 -vet=off -timeout "${TIMEOUT:-60m}" "${packages[@]}" 2>&1 | tee -a "$log"
 }
 
+# long_first puts the packages first whose tests take minutes: go test begins them in
+# this order, and the last one would work alone.
+long_first() {
+  local packages long='^github.com/pushfleet/pushfleet/(users|kafka|pipeline|cmd/pushctl|dedupe|status)$'
+  packages=$(cat)
+  printf %s "$packages" | grep -E "$long" || true
+  printf %s "$packages" | grep -Ev "$long" || true
+}
+
 # all_tests runs every kind, also when one has failed. Of the last no more than two
 # at once: a worker that is starved leaves its group, and repeats.
 all_tests() {
   local packages status=0 at_once=${P:-2}
   # shellcheck disable=SC2086 # PKG may be several
   packages=$(go list ${PKG:-./...}) || return
-  echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | go_tests -race -p "$at_once" || status=$?
+  echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | long_first | go_tests -race -p "$at_once" || status=$?
   echo "-- without, where files say so" &&
     deploy/local/raceless.sh -count=1 -vet=off -timeout "${TIMEOUT:-60m}" -p "$at_once" 2>&1 | tee -a "$log" || status=$?
   echo "-- of workers from outside" && (grep -E "$harness" <<<"$packages" || true) | go_tests -p $((at_once < 2 ? at_once : 2)) || status=$?
@@ -93,7 +102,7 @@ all_tests() {
 
 tests() {
   export log harness
-  export -f go_tests all_tests
+  export -f go_tests long_first all_tests
   bin/servers run -- bash -c 'set -o pipefail; all_tests'
 }
 
