@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// call is what a Request has besides when it comes from a Transport: any
-// method and target, all of the answer's header, and a body that is read while
-// it comes. The hot path knows it as a nil pointer.
+// call is the part of a Request that only a Transport uses: any method and
+// target, all of the answer's header, and a body that is read as it arrives. It
+// is nil on the hot path.
 //
 // The server's part is called by the connection with its mu held; mu here may
 // be taken under that, never the other way around.
@@ -21,7 +21,7 @@ type call struct {
 
 	mu       sync.Mutex
 	more     sync.Cond
-	canceled error // why the caller wants no answer any more
+	canceled error // why the caller no longer wants an answer
 
 	conn *conn // where it was last written to
 	id   uint32
@@ -29,15 +29,15 @@ type call struct {
 	status int
 	bare   bool // there is no body, not even an empty one
 	header http.Header
-	body   []byte // came, and was not read yet
+	body   []byte // received and not yet read
 	// read is what may be granted to the server again: read, or padding.
 	read   int
 	broken error // why the answer ended early
-	over   bool  // nothing more comes
+	over   bool  // nothing more will come
 }
 
-// errCanceled is what a request ends with whose caller went away. The caller
-// gets its own reason.
+// errCanceled ends a request whose caller went away. The caller gets its own
+// reason.
 var errCanceled = errors.New("canceled")
 
 func newCall(method string) *call {
@@ -46,8 +46,8 @@ func newCall(method string) *call {
 	return c
 }
 
-// begin notes the stream that the request is about to be written to. It
-// reports false when nobody waits for it any more.
+// begin notes the stream that the request is about to be written to. It reports
+// false when nobody is waiting for it any more.
 func (c *call) begin(to *conn, id uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *call) begin(to *conn, id uint32) bool {
 	return c.canceled == nil
 }
 
-// field takes one field of the answer's header over.
+// field stores one field of the answer's header.
 func (c *call) field(name, value []byte) {
 	switch string(name) {
 	case "", "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "trailer":
@@ -84,7 +84,8 @@ func (c *call) interim() {
 	clear(c.header)
 }
 
-// answered: the header is complete; end says that it is all there is.
+// answered is called when the header is complete; end means that no body
+// follows.
 func (c *call) answered(status int, end bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +93,7 @@ func (c *call) answered(status int, end bool) {
 	close(c.headed)
 }
 
-// data takes a part of the body over, that came with some padding.
+// data stores a part of the body, which came with some padding.
 func (c *call) data(p []byte, padding int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +102,7 @@ func (c *call) data(p []byte, padding int) {
 	c.more.Broadcast()
 }
 
-// breakOff notes why there will be no rest of the answer.
+// breakOff notes why the rest of the answer will not come.
 func (c *call) breakOff(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +111,7 @@ func (c *call) breakOff(why error) {
 	}
 }
 
-// close drops what is not read.
+// close drops what has not been read.
 func (c *call) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +160,8 @@ func (c *call) next(p []byte, window int) (n, grant int, err error) {
 	return n, grant, nil
 }
 
-// cancel ends a call because its caller wants no answer any more. The pool
-// gives the request back at once, wherever it is.
+// cancel ends a call whose caller no longer wants an answer. The pool gives the
+// request back at once, wherever it is.
 func (p *Pool) cancel(r *Request, why error) {
 	cl := r.call
 	cl.mu.Lock()

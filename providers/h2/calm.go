@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// maxCalm is how often the streams of a connection are halved at most.
+// maxCalm is how often, at most, the streams of a connection are halved.
 const maxCalm = 10
 
-// recovery is how many of its pauses a step of slowing down lasts after the
-// pause itself.
+// recovery is how long a step of slowing down lasts after its pause, in lengths
+// of that pause.
 const recovery = 4
 
-// calm slows a whole pool down whose server has asked for it, with
+// calm slows down a whole pool when its server asks for it, by
 // ENHANCE_YOUR_CALM or in its own words (Pool.Calm):
 //
 //	complaint   nothing is opened, no stream and no connection, for a pause;
@@ -25,10 +25,10 @@ const recovery = 4
 //	none for    one step back, and so on until all is as before
 //	4 pauses
 //
-// The pool's sweeper moves it through time.
+// The pool's sweeper advances it.
 type calm struct {
-	// What writers look at: whether the pool pauses, and how often the streams
-	// are halved.
+	// Read by writers: whether the pool is paused, and how often the streams are
+	// halved.
 	paused atomic.Bool
 	shift  atomic.Int32
 
@@ -50,7 +50,7 @@ func (k *calm) complain(now time.Time, first, most time.Duration) {
 		k.pause = first
 	}
 	k.shift.Store(min(k.shift.Load()+1, maxCalm))
-	// A fleet that was told off together does not come back together.
+	// Jitter: workers that were slowed down together must not come back together.
 	k.until = now.Add(k.pause + rand.N(k.pause/4+1))
 	k.paused.Store(true)
 }
@@ -75,14 +75,14 @@ func (k *calm) sweep(now time.Time) bool {
 	return true
 }
 
-// left is how long the pause lasts yet.
+// left is how much of the pause is left.
 func (k *calm) left(now time.Time) time.Duration {
 	if !k.paused.Load() {
 		return 0
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return max(k.until.Sub(now), sweepInterval) // its end is the sweeper's to say
+	return max(k.until.Sub(now), sweepInterval) // the sweeper decides when it ends
 }
 
 func (k *calm) complaints() int64 {

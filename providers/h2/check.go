@@ -13,11 +13,11 @@ const (
 )
 
 // check refuses a request that could mean something else on the wire than its
-// caller meant. Nothing behind it looks again. The error names the rule and
-// the header's name, never a value.
+// caller meant. Nothing after it checks again. The error names the rule and the
+// header's name, never a value.
 //
-// before, unless nil, was checked just now: of its headers, those that share
-// memory with r's are not looked at twice, as are most of a batch.
+// before, unless nil, was checked just now: headers of r that share memory with
+// its headers are not checked twice. Most of a batch do.
 func check(r, before *Request) error {
 	if r.call != nil {
 		if err := checkTarget(r.call.method, r.Path); err != nil {
@@ -139,8 +139,8 @@ func checkValue(f *Field) error {
 	return nil
 }
 
-// ofConnection reports whether a header is the connection's to set, or means
-// something between two hops only.
+// ofConnection reports whether a header is set by the connection, or is
+// hop-by-hop.
 func ofConnection(name string) bool {
 	switch name {
 	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "host", "te", "content-length", "expect", "trailer":
@@ -149,8 +149,8 @@ func ofConnection(name string) bool {
 	return false
 }
 
-// printable8 reports whether eight bytes are all in 0x20..0x7e. It may say no
-// of some that are, never yes of one that is not.
+// printable8 reports whether eight bytes are all in 0x20..0x7e. It may report
+// false for some that are, never true for one that is not.
 func printable8(w uint64) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	below := w - 0x20*ones // borrows at a byte under 0x20

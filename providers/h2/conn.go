@@ -55,10 +55,10 @@ type conn struct {
 	retired bool
 	cause   error        // why it is over; nil while it lives
 	leaving error        // GOAWAY is the last thing to be written, because of this
-	unfit   error        // why it was retired that could be used otherwise
+	unfit   error        // why it was retired although it still worked
 	goAway  *GoAwayError // the server's latest
 	full    bool         // the writer wants to know when a stream ends
-	passed  bool         // what it was woken for was left to another
+	passed  bool         // the work it was woken for was left to another
 	nudge   bool         // the writer has something to do since it last looked
 	warm    bool         // the server knows us, by its last answer: more than one may be in flight
 
@@ -79,7 +79,7 @@ type conn struct {
 	pings        uint64    // sent so far; the number is the payload
 	pinging      bool      // one for ended streams is out
 	streamFrames bool      // HEADERS or DATA have come since that one
-	score        int       // of frames that get us nowhere
+	score        int       // counts frames that make no progress
 }
 
 // wire counts the TLS records of which the kernel took at least a byte.
@@ -121,7 +121,7 @@ func (c *conn) run() {
 	c.end()
 }
 
-// The methods below are called with mu held, if they say so.
+// Methods below that say so are called with mu held.
 
 // fail ends the connection at once; mu is held. The rest is done by end when
 // both goroutines have noticed.
@@ -133,7 +133,7 @@ func (c *conn) fail(cause error) {
 	c.retire()
 	c.nudge = true
 	// Not the TLS connection: its Close would wait for a writer that is stuck.
-	_ = c.raw.Close() // reader and writer see the end, and nobody needs more
+	_ = c.raw.Close() // reader and writer notice it; nothing else has to
 }
 
 // leave ends the connection because of what the server did: it is told why,
@@ -161,7 +161,7 @@ func (c *conn) retire() {
 	}
 }
 
-// Retire is retire for everyone else.
+// Retire is retire for callers without mu.
 func (c *conn) Retire() {
 	c.mu.Lock()
 	c.retire()
@@ -217,8 +217,8 @@ func (c *conn) isAnswered() {
 // idle reports whether nothing more is to come; mu is held.
 func (c *conn) idle() bool { return c.retired && c.live == 0 }
 
-// rouse has the writer look again if a stream less, or more of a window, makes
-// a difference to it: it had no room, or has come to its end; mu is held.
+// rouse wakes the writer if a freed stream or a larger window matters to it: it
+// had no room, or the connection can end now; mu is held.
 func (c *conn) rouse() {
 	if c.full || c.idle() {
 		c.nudge = true

@@ -51,7 +51,7 @@ func (c *conn) continuationFrame(f *frame) error {
 }
 
 // headerBlock takes a whole block: the answer's headers, an interim answer's,
-// or trailers. It is decoded in any case, or the table would be lost.
+// or trailers. It is always decoded, to keep the table in step.
 func (c *conn) headerBlock(id uint32, block []byte, end bool) error {
 	c.streamFrames = true
 	s := c.streams.get(id)
@@ -91,7 +91,7 @@ func (c *conn) headerBlock(id uint32, block []byte, end bool) error {
 		if s.req.call != nil {
 			s.req.call.interim()
 		}
-		return nil // there is more to come
+		return nil // more will come
 	case status < 200:
 		c.reject(s, http2.ErrCodeProtocol)
 		return nil
@@ -114,7 +114,7 @@ func (c *conn) dataFrame(f *frame) error {
 		return err
 	}
 	c.streamFrames = true
-	// It never runs out: what is left of it at this half is many frames.
+	// It never runs out: the remaining half is many frames.
 	if c.receiveWindow -= n; c.receiveWindow < connWindow/2 {
 		c.control = appendWindowUpdate(c.control, 0, uint32(connWindow-c.receiveWindow))
 		c.receiveWindow, c.nudge = connWindow, true
@@ -154,14 +154,14 @@ func (c *conn) dataFrame(f *frame) error {
 	case end:
 		c.complete(s)
 	case len(p) > room:
-		// Nothing more is wanted of it: an answer, and the rest is not to come.
+		// We have the answer and want no more of it.
 		c.answer(s, http2.ErrCodeCancel)
 	}
 	return nil
 }
 
-// complete: the server has finished the stream. What it has not been sent by
-// then it is not sent any more.
+// complete is called when the server has finished the stream. What was not yet
+// sent to it is not sent any more.
 func (c *conn) complete(s *stream) {
 	if len(s.left) > 0 {
 		c.answer(s, http2.ErrCodeNo) // it did not wait for all of the body
@@ -202,10 +202,10 @@ func (c *conn) reject(s *stream, code http2.ErrCode) {
 	c.drop(&c.got, r, status, Ambiguous, &ResetError{code})
 }
 
-// abandon takes the request out of a stream and resets it. The slot stays
-// taken until a PING that follows the reset is answered: only then the server
-// certainly counts one stream less. Of one that was not written yet the server
-// is told nothing: it never will be. The sweeper calls it too.
+// abandon takes the request out of a stream and resets it. The slot stays taken
+// until a PING that follows the reset is answered: only then has the server
+// certainly freed it. A stream that was never written is not reset: the server
+// does not know it. The sweeper calls abandon too.
 func (c *conn) abandon(s *stream, code http2.ErrCode) (r *Request, unwritten bool) {
 	if c.recall(s) {
 		return c.streams.close(s), true
@@ -247,7 +247,7 @@ func (c *conn) ponged(number uint64) {
 	c.rouse()
 }
 
-// released: the server has finished a stream that we had reset.
+// released is called when the server has finished a stream that we had reset.
 func (c *conn) released(s *stream) {
 	c.streams.release(s)
 	c.rouse()
@@ -281,9 +281,9 @@ func (c *conn) resetFrame(f *frame) error {
 	return nil
 }
 
-// sweep looks after time: deadlines, silence, and a write that does not end.
-// The sweeper calls it; h is the sweeper's, more says that the pool allows more
-// than before.
+// sweep handles what depends on time: deadlines, silence, and a write that does
+// not end. The sweeper calls it; h is the sweeper's, more says that the pool
+// allows more than before.
 func (c *conn) sweep(now time.Time, more bool, h *handback) {
 	c.mu.Lock()
 	if c.cause != nil {

@@ -9,14 +9,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// readBuffer holds the rest of a frame that is not all there, and one TLS
-// record behind it.
+// readBuffer holds an incomplete frame and one TLS record after it.
 const readBuffer = 2*(maxFrame+frameHeader) + 6<<10
 
-// Limits on what a server may send that gets us nowhere: a frame of that kind
-// scores one, an answer takes eight off, and time scorePerSweep each sweep. No
-// honest server comes near: for a thousand requests it sends two thousand
-// WINDOW_UPDATEs at most.
+// Limits on frames that make no progress: each scores one, an answer takes off
+// eight, and each sweep takes off scorePerSweep. No honest server comes near:
+// for a thousand requests it sends two thousand WINDOW_UPDATEs at most.
 const (
 	maxScore      = 10_000
 	scorePerSweep = 50
@@ -214,14 +212,14 @@ func (c *conn) settingsFrame(f *frame) error {
 	}
 	c.score++
 	c.settled, c.nudge = true, true
-	// Obeyed already: both happen under mu, and the writer opens no stream
+	// Applied already: both happen under mu, and the writer opens no stream
 	// without it.
 	c.control = appendFrameHeader(c.control, 0, http2.FrameSettings, http2.FlagSettingsAck, 0)
 	return nil
 }
 
-// setting obeys one entry, except for the initial window, which is obeyed once
-// a frame: it means a look at every stream.
+// setting applies one entry, except for the initial window. That is applied
+// once per frame, because every stream has to be adjusted.
 func (c *conn) setting(id http2.SettingID, v uint32) error {
 	switch id {
 	case http2.SettingHeaderTableSize:

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// What must not be written any more, because its lease or its time is over, is
-// looked for three times: before it is encoded, right before it is written if
-// this process stood still in between, and while flow control holds the rest
-// of its body. Of what is encoded and not written the server knows nothing:
-// such a write can be taken back, and its streams with it.
+// Requests that must no longer be written, because their lease or their time is
+// over, are looked for three times: before encoding, right before writing if
+// the process was suspended in between, and while flow control holds back the
+// rest of a body. The server knows nothing of what is encoded but not written:
+// such a write can be taken back, together with its streams.
 
 // pending is the write in conn.out. Its stage is moved on by the writer, or
 // with conn.mu held; the rest is guarded by conn.mu.

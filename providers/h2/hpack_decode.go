@@ -7,7 +7,7 @@ import (
 )
 
 // maxHeaderList is the longest header list we take, counted as RFC 7541 counts:
-// names, values, and 32 bytes a field. The server is told so in SETTINGS.
+// names, values, and 32 bytes a field. SETTINGS announces this to the server.
 const maxHeaderList = 16 << 10
 
 // Errors of decoder.decode. The first means that both sides' tables differ
@@ -23,7 +23,7 @@ var (
 // reader of its connection uses it.
 type decoder struct {
 	wanted []string
-	// every, unless nil, is told all fields of the block being read, besides.
+	// every, unless nil, also receives all fields of the block being read.
 	every func(name, value []byte)
 
 	// The dynamic table, numbered as the encoder's. The bytes of its entries
@@ -60,7 +60,7 @@ func newDecoder(wanted []string) *decoder {
 	return &decoder{wanted: wanted, limit: tableSize, arena: make([]byte, 0, 2*tableSize)}
 }
 
-// sink is told the fields of a block that are wanted, which is an index into
+// sink receives the wanted fields of a block, which is an index into
 // decoder.wanted or wantStatus. The value is valid during the call only.
 type sink interface {
 	field(want int, value []byte)

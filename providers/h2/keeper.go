@@ -43,8 +43,8 @@ func (s *slot) keep() {
 			failures = 0
 			continue
 		}
-		// A server that hangs up before its first answer is not to be dialed in
-		// a tight loop either. What woke this slot is not its to serve for now.
+		// A server that hangs up before its first answer is not to be dialed in a
+		// tight loop either. Whatever woke this slot is left to others for now.
 		failures++
 		p.queue.pass(&s.waiter)
 		if !s.pause(backoff(p.opt.Backoff, p.opt.MaxBackoff, failures, rand.Int64N)) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Options are the settings of a Pool. Zero values of optional ones get the
-// default that stands beside them.
+// Options are the settings of a Pool. Optional ones that are zero get the
+// default given in their comment.
 type Options struct {
 	// URL is the server: https, a host and optionally a port. Required.
 	URL string
@@ -69,13 +69,13 @@ type Options struct {
 	// Lease, unless nil, is looked at right before requests are written: once
 	// it has lapsed they are handed back NotAccepted, ErrLeaseLapsed.
 	Lease Lease
-	// Log, unless nil, is told why dials fail and connections end, at most a line
-	// in ten seconds after the first three.
+	// Log, unless nil, receives why dials fail and connections end: three lines
+	// at first, then at most one in ten seconds.
 	Log *slog.Logger
 	// Dial opens the TCP connection to one of the host's addresses. When it is
 	// set and Lookup is not, it gets the host's name.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Lookup finds the host's addresses, anew for every dial. The system's
+	// Lookup finds the host's addresses, again for every dial. The system's
 	// resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 

@@ -144,7 +144,7 @@ func (p *Pool) SubmitTo(ctx context.Context, lane int, rs []*Request, g *Group) 
 			if pushErr != nil {
 				return start + n, pushErr
 			}
-			start, before = i+1, nil // what is queued is not ours to look at
+			start, before = i+1, nil // queued requests are no longer ours to read
 			r.settle(NotAccepted, err)
 			giveBack(r)
 		}
@@ -185,7 +185,7 @@ func (p *Pool) Resend(r *Request, retire bool) {
 }
 
 // Retire takes the connection that an answered request went over out of use;
-// what else is in flight on it may still be answered.
+// other requests in flight on it may still be answered.
 func (p *Pool) Retire(r *Request) {
 	if r.over != nil {
 		r.over.Retire()
@@ -249,7 +249,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	return err
 }
 
-// sweep looks after time, everywhere: what waits, and every connection.
+// sweep handles what depends on time, in the queue and on every connection.
 func (p *Pool) sweep() {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
@@ -313,8 +313,8 @@ func (p *Pool) stale(r *Request, now time.Time) (Outcome, error, bool) {
 	return Unfinished, nil, false
 }
 
-// again sends a request that was not accepted once more, or hands it back. It
-// is called with a conn's mu held.
+// again resends a request that was not accepted, or hands it back. It is called
+// with a conn's mu held.
 func (p *Pool) again(h *handback, r *Request) {
 	left, told := errors.AsType[*GoAwayError](r.Err)
 	asIs := !told || !p.opt.Outdated(left.Reason)

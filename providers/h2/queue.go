@@ -16,8 +16,8 @@ type Lane struct {
 	Queue int
 }
 
-// queue holds what waits for a connection. Connections that found nothing wait
-// in it too, and the places where one would have to be dialed.
+// queue holds what waits for a connection. Connections that found no request
+// wait in it too, and so do slots that would have to dial.
 type queue struct {
 	mu      sync.Mutex
 	lanes   []lane
@@ -122,10 +122,10 @@ func (q *queue) putBack(r *Request) bool {
 	return true
 }
 
-// take appends up to most of the next requests to out, of which at most others
-// do not come from the first lane. Between the lanes that have some it chooses
-// by weight. When there is nothing for w it registers w to be woken; when some
-// are left, it wakes another one for them, because w is about to be busy.
+// take appends up to most requests to out, at most others of them from lanes
+// other than the first. It chooses between waiting lanes by weight. When there
+// is nothing for w it registers w to be woken; when some are left, it wakes
+// another one for them, because w is about to be busy.
 func (q *queue) take(w *waiter, out []*Request, most, others int) []*Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -218,8 +218,8 @@ func (q *queue) deregister(w *waiter) {
 	}
 }
 
-// pass is called by who cannot take more: if it was woken, or would be, for a
-// request, another one is woken in its place.
+// pass is called by a waiter that cannot take more. If it was, or would be,
+// woken for a request, another one is woken instead.
 func (q *queue) pass(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,7 +227,7 @@ func (q *queue) pass(w *waiter) {
 	q.wakeLeft()
 }
 
-// leave is pass, for good.
+// leave is pass for a waiter that will not return.
 func (q *queue) leave(w *waiter) { q.pass(w) }
 
 // wakeLeft wakes one for what waits.
@@ -239,8 +239,8 @@ func (q *queue) wakeLeft() {
 	}
 }
 
-// share is how many requests are worth waking one more connection at once:
-// about what fits a write. Who takes some and leaves some wakes the next.
+// share is how many requests justify waking one more connection at once: about
+// as many as fit into a write. A connection that leaves some wakes the next.
 const share = 32
 
 // wakeFor wakes waiters for n new requests of a lane.

@@ -28,7 +28,7 @@ const (
 
 // troubles remembers the latest trouble of a pool, and logs.
 type troubles struct {
-	log *slog.Logger // nil = nobody reads
+	log *slog.Logger // nil = no log
 
 	mu     sync.Mutex
 	last   Trouble
