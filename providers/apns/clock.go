@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// theirs is Apple's time at our now, as far as we know.
+// theirs is our best estimate of Apple's time at our now.
 func (t *TokenSource) theirs(now time.Time) time.Time {
 	return now.Add(time.Duration(t.skew.Load()))
 }

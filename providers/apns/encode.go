@@ -98,7 +98,7 @@ func refused(why push.Reason) push.Result {
 	return push.Result{Class: push.Refused, Reason: string(why)}
 }
 
-// validToken: 64 to 512 hex digits, an even number. Nothing else comes near a
+// validToken: 64 to 512 hex digits, an even number. Nothing else may get into a
 // path.
 func validToken(s string) bool {
 	if len(s) < 64 || len(s) > 512 || len(s)%2 != 0 {

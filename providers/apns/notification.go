@@ -117,7 +117,7 @@ func readPayload(m *push.Message, n *apns2.Notification) error {
 }
 
 // readAPS moves what the message has fields for out of the payload's aps. For
-// background and mdm it moves nothing: they carry no content of ours.
+// background and mdm it moves nothing: we write no content for them.
 func readAPS(m *push.Message, payload members) error {
 	raw, has := payload["aps"]
 	if !has {

@@ -26,7 +26,7 @@ const (
 	haltTopic                    // the topic is wrong
 	reauthorize                  // the token has aged, and the connection with it
 	checkClock                   // the token is wrong: by our clock, or altogether
-	reconnect                    // this connection is of no more use
+	reconnect                    // this connection cannot be used any more
 	retryDevice                  // this device has had too much
 	retryRoute                   // Apple has a problem
 	calmTokens                   // too many different provider tokens
@@ -85,13 +85,12 @@ func unauthenticated(a *h2.Answer) bool {
 // maxID is the longest apns-id that is kept. Apple's are UUIDs of 36 bytes.
 const maxID = 64
 
-// Reasons are the words that an answer of Apple's can end with, but for those
-// that nobody knows.
+// Reasons are all known reasons in Apple's answers.
 func Reasons() []string {
 	return slices.AppendSeq(exchange.StatusReasons(), maps.Keys(reasons))
 }
 
-// deviceDelay is how long a device is left alone that has had too many.
+// deviceDelay is how long nothing is sent to a device that has had too many.
 const deviceDelay = time.Minute
 
 // Read implements exchange.Codec.
@@ -162,12 +161,12 @@ func (c *codec) reauthorize(r *exchange.Draft) error {
 	return err
 }
 
-// patience is for how long a token may be refused as too old, also when it was
-// renewed, over a new connection: so long it may take until the last of the
-// connections is closed that saw the old one.
+// patience is how long tokens may be refused as too old even when renewed and
+// sent over a new connection: it may take that long until the last connection
+// that saw the old token is closed.
 const patience = 5 * time.Second
 
-// refused makes a halt of a refusal that new connections do not help against.
+// refused turns a refusal into a halt when new connections do not help.
 func (c *codec) refused(result *push.Result, now time.Time) {
 	since := c.refusedSince.Load()
 	if since == 0 {

@@ -27,7 +27,7 @@ const (
 	// usable is how old a token may be when it is sent: five minutes under
 	// Apple's hour, for the difference of clocks.
 	usable = 55 * time.Minute
-	// calm is how long nothing new is minted after Apple has complained.
+	// calm is how long no token is minted after Apple has complained.
 	calm = 20 * time.Minute
 	// drift is how far our clock may be from Apple's before it is corrected: a
 	// token is used for 30 minutes of the hour that Apple takes it, so that
@@ -57,7 +57,7 @@ type TokenSource struct {
 type bearer struct {
 	value  []byte
 	issued time.Time
-	until  time.Time // when another is to be used
+	until  time.Time // when the next one is to be used
 }
 
 // NewTokenSource reads a .p8 key (PEM, PKCS #8, P-256). Its errors do not hold

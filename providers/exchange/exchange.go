@@ -37,7 +37,7 @@ func (r *Draft) Resume() { r.pool.Resend(&r.Request, false) }
 // Next is what is to happen after an answer.
 type Next uint8
 
-// The ways on.
+// The possible next steps.
 const (
 	Settled         Next = iota // the result stands
 	SettledRetire               // the result stands, and the connection is not used again
@@ -171,14 +171,14 @@ func (s *Sender) blank(d *pipeline.Delivery) *Draft {
 	return r
 }
 
-// encode is the codec's, and its panics.
+// encode calls the codec's Encode and returns its panic.
 func (s *Sender) encode(d *pipeline.Delivery, r *Draft) (result push.Result, ok bool, panicked *push.PanicError) {
 	defer func() { panicked = push.Recovered("encode", recover()) }()
 	result, ok = s.codec.Encode(d, r)
 	return result, ok, nil
 }
 
-// read is the codec's. Nobody knows what an answer meant on which it panicked.
+// read calls the codec's Read. If it panics, what the answer meant is unknown.
 func (s *Sender) read(d *pipeline.Delivery, r *Draft) (result push.Result, next Next) {
 	defer func() {
 		if p := push.Recovered("read", recover()); p != nil {
@@ -189,8 +189,8 @@ func (s *Sender) read(d *pipeline.Delivery, r *Draft) (result push.Result, next 
 	return s.codec.Read(d, r)
 }
 
-// blame has the route halted if the codec panicked on so many of n messages that
-// it is itself at fault: then they do not go to the DLQ.
+// blame halts the route if the codec panicked on so many of n messages that the
+// codec itself must be at fault: then the messages do not go to the DLQ.
 func blame(refused []*pipeline.Delivery, n int) {
 	panicked := 0
 	for _, d := range refused {
@@ -213,7 +213,7 @@ func (s *Sender) drop(r *Draft) {
 	s.drafts.Put(r)
 }
 
-// finish reads a group of answers and hands on what is settled.
+// finish reads a group of answers and passes on those that are settled.
 func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 	list, _ := s.lists.Get().(*[]*pipeline.Delivery)
 	if list == nil {

@@ -6,8 +6,8 @@ import (
 )
 
 // Word is a provider's word as it may be kept: its first 64 bytes, if they are
-// letters, digits and underscores and begin with a capital, which words of ours
-// never do. Else it is empty: what a server makes up is not to be trusted.
+// letters, digits and underscores and begin with a capital, which our own words
+// never do. Otherwise it is empty: a server's text is not to be trusted.
 func Word(s string) string {
 	s = s[:min(len(s), 64)]
 	for i := 0; i < len(s); i++ {

@@ -69,7 +69,7 @@ func validToken(s string) bool {
 }
 
 // encodeBody writes {"message":…} and returns the size that Google limits. It
-// reports false for what cannot stand in a message.
+// reports false for content that a message cannot carry.
 func encodeBody(r *exchange.Draft, d *pipeline.Delivery, now time.Time) (size int, ok bool) {
 	m := &d.Item.Message
 	b := append(r.Body, `{"message":`...)

@@ -48,8 +48,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // fetchAlone fetches each token over an HTTP/2 connection of its own: it is
-// needed about once an hour, and a connection that is kept so long without use
-// may be dead without anybody noticing until a token is urgent.
+// needed about once an hour, and a connection that is kept idle so long may be
+// dead, which would be noticed only when a token is urgent.
 func fetchAlone(a account, conf *tls.Config, log *slog.Logger) (fetchFunc, error) {
 	u, err := url.Parse(a.TokenURI)
 	if err != nil {

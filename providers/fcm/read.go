@@ -31,7 +31,7 @@ const (
 	retryQuota           // the project has had too much
 	retryRoute           // Google has a problem
 	checkArgument        // INVALID_ARGUMENT: token or message, the details tell
-	byHTTP               // no information: the HTTP status decides
+	byHTTP               // it says nothing: the HTTP status decides
 )
 
 // The tables in the order in which they are asked (reference: providers 2.3).
@@ -98,16 +98,17 @@ func Reasons() []string {
 // statusCanceled is Google's for what was given up on the way.
 const statusCanceled = 499
 
-// shortest is how soon Google wants nothing again; quotaDelay what it says to
-// wait on 429 without Retry-After; longest bounds what a header can ask for.
+// shortest is the least that Google wants a retry to wait, quotaDelay the wait
+// that it documents for a 429 without Retry-After, and longest the most that a
+// header can ask for.
 const (
 	shortest   = 10 * time.Second
 	quotaDelay = time.Minute
 	longest    = time.Hour
 )
 
-// lenient is a JSON value that stays zero where it is of another type than
-// expected: one such value must not take the others with it.
+// lenient is a JSON value that stays zero if its type is not the expected one:
+// one such value must not invalidate the others.
 type lenient[T any] struct{ v T }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -282,7 +283,7 @@ func (c *codec) apply(act action, result push.Result, r *exchange.Draft) (push.R
 	case haltRoute:
 		result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
 	case haltApple:
-		// The devices behind Apple or a browser wait; Android's do not.
+		// Devices of Apple and browsers wait; Android devices do not.
 		result.Scope, result.Halt, result.After = push.ScopeDevice, true, shortest
 	case retryDevice:
 		result.Scope, result.After = push.ScopeDevice, wait(quotaDelay)

@@ -37,7 +37,7 @@ type tokenKeeper struct {
 	done    chan struct{} // closed by run when it ends
 
 	mu      sync.Mutex
-	parked  []func() // to be called when the next fetch has ended
+	parked  []func() // called when the next fetch has ended
 	stopped bool
 	lastErr error
 }
@@ -101,7 +101,7 @@ func (k *tokenKeeper) run(ctx context.Context) {
 	}
 }
 
-// pause is the wait after so many failures: half of it fixed, half by chance.
+// pause is the wait after this many failures: half of it fixed, half random.
 func pause(failures int) time.Duration {
 	d := firstRetry
 	for i := 1; i < failures && d < lastRetry; i++ {
@@ -141,7 +141,7 @@ func printable(s string) bool {
 	return s != ""
 }
 
-// tokenError keeps of an error what cannot hold a credential.
+// tokenError keeps only those parts of an error that cannot hold a credential.
 func tokenError(err error) error {
 	var answer *oauth2.RetrieveError
 	if errors.As(err, &answer) && answer.Response != nil {
@@ -153,7 +153,7 @@ func tokenError(err error) error {
 	return errors.New("fetching access token: no usable answer")
 }
 
-// release ends a fetch: whoever is parked goes on, with what is now current.
+// release ends a fetch: parked requests go on with the current token.
 func (k *tokenKeeper) release(err error) {
 	k.mu.Lock()
 	k.lastErr = err

@@ -8,12 +8,12 @@ import "sync"
 
 // Window and thresholds of a Guard.
 const (
-	window = 1000 // answers looked back on
+	window = 1000 // how many of the latest answers count
 	// most dead tokens among them that are believed: 5 %.
 	most = window / 20
-	// unproven is how many are believed on a route of which no answer in the
-	// window was a success: a set-up that is wrong from the start shows here
-	// before most are removed.
+	// unproven is how many are believed on a route without a success in the
+	// window: a set-up that is wrong from the start shows here before most tokens
+	// are removed.
 	unproven = 10
 )
 

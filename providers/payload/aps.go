@@ -23,8 +23,8 @@ func AppendContent(dst []byte, m *push.Message) []byte {
 }
 
 // IsCollapseID reports whether Apple's collapse id can be the key itself: 64
-// bytes of printable ASCII at most, without spaces at either end. The hash of
-// any other key stands for it, so that equal keys still replace each other.
+// bytes of printable ASCII at most, without spaces at either end. Any other key
+// is replaced by its hash, so that equal keys still replace each other.
 func IsCollapseID(key string) bool {
 	if key == "" || len(key) > 64 || key[0] == ' ' || key[len(key)-1] == ' ' {
 		return false
@@ -37,8 +37,9 @@ func IsCollapseID(key string) bool {
 	return true
 }
 
-// AppendKeyHash appends what stands for a collapse key where it cannot stand
-// itself: 32 characters that fit into any header, web push's Topic included.
+// AppendKeyHash appends the hash of a collapse key, for where the key itself is
+// not allowed: 32 characters that fit into any header, web push's Topic
+// included.
 func AppendKeyHash(dst []byte, key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return base64.RawURLEncoding.AppendEncode(dst, sum[:24])

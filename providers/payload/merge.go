@@ -2,8 +2,8 @@ package payload
 
 import "bytes"
 
-// maxDepth bounds the recursion of a merge; the decoder allows 16. What lies
-// deeper is taken from the producer whole.
+// maxDepth bounds the recursion of a merge; the decoder allows 16. Deeper
+// values are taken whole from the producer.
 const maxDepth = 64
 
 // AppendMerged appends base with over merged into it: where both have a key,
@@ -44,8 +44,8 @@ func appendMerged(dst, base, over []byte, except string, depth int) []byte {
 
 func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
 
-// fewMembers is how many are compared one by one. An object of more is indexed,
-// so that a hostile one costs no more than its length.
+// fewMembers is how many members are compared one by one. A larger object is
+// indexed, so that the cost of a hostile one is linear in its length.
 const fewMembers = 16
 
 // object finds its members by their keys.
@@ -112,7 +112,7 @@ func keyBegins(key []byte, prefix string, all bool) bool {
 	return len(key) > n && string(key[1:n]) == prefix && (!all || len(key) == n+1)
 }
 
-// Find returns the value behind a path of keys, as written, or nil.
+// Find returns the value at a path of keys, as written, or nil.
 func Find(raw []byte, path ...string) []byte {
 	for _, name := range path {
 		it := Members(raw)
@@ -182,7 +182,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the index behind the string that starts at i.
+// skipString returns the index after the string that starts at i.
 func skipString(b []byte, i int) int {
 	for i++; i < len(b); i++ {
 		switch b[i] {
@@ -195,7 +195,7 @@ func skipString(b []byte, i int) int {
 	return len(b)
 }
 
-// skipValue returns the index behind the value that starts at i.
+// skipValue returns the index after the value that starts at i.
 func skipValue(b []byte, i int) int {
 	if i >= len(b) {
 		return i

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendQuoted appends a string of raw JSON, with its quotes, in UTF-8: nothing
-// stays escaped that need not be. Half a surrogate pair becomes U+FFFD. The
+// AppendQuoted appends a string of raw JSON, with its quotes, in UTF-8, and
+// keeps only necessary escapes. Half a surrogate pair becomes U+FFFD. The
 // result is never longer.
 func AppendQuoted(dst, quoted []byte) []byte {
 	at := bytes.IndexByte(quoted, '\\')
@@ -18,7 +18,7 @@ func AppendQuoted(dst, quoted []byte) []byte {
 	for ; at >= 0; at = bytes.IndexByte(quoted, '\\') {
 		dst = append(dst, quoted[:at]...)
 		r, n := escape(quoted[at:])
-		if n == 0 { // no valid JSON: it stays what it was
+		if n == 0 { // not valid JSON: copied as it is
 			return append(dst, quoted[at:]...)
 		}
 		if r < utf8.RuneSelf {
