@@ -11,7 +11,7 @@ import (
 type BudgetOptions struct {
 	Share float64 // tokens that one success earns, from 0
 	Floor float64 // tokens a second that need no success; above 0, so that nothing waits for ever
-	Burst float64 // tokens that it holds at the most, at least 1
+	Burst float64 // the most tokens it holds, at least 1
 }
 
 func (o *BudgetOptions) check() error {
@@ -23,7 +23,8 @@ func (o *BudgetOptions) check() error {
 
 // DefaultRetryBudget lets retries be 10 % of what succeeds, and 10 a second
 // besides: an outage is not amplified. The burst is what a fifth of a second
-// earns at 100,000 successes a second: who waits asks again sooner than that.
+// earns at 100,000 successes a second: a waiting sender asks again sooner than
+// that.
 func DefaultRetryBudget() BudgetOptions { return BudgetOptions{Share: 0.1, Floor: 10, Burst: 2000} }
 
 // DefaultDeadLetterBudget lets one in a hundred successes pay for a last
@@ -41,8 +42,7 @@ type Budget struct {
 	at     time.Time // up to when the floor has been paid
 }
 
-// NewBudget makes a full Budget. The options must be such as GateOptions
-// allow.
+// NewBudget makes a full Budget. The options must be valid (see GateOptions).
 func NewBudget(o BudgetOptions, now time.Time) *Budget {
 	return &Budget{options: o, tokens: o.Burst, at: now}
 }
@@ -65,7 +65,7 @@ func (b *Budget) Take(now time.Time, n int) (granted int, again time.Time) {
 	granted = max(min(n, int(b.tokens)), 0)
 	b.tokens -= float64(granted)
 	if granted < n {
-		// Rounded up by a little more than floats may be off.
+		// Rounded up by slightly more than the floating-point error.
 		missing := (1 - b.tokens) / b.options.Floor
 		again = now.Add(time.Duration(missing*float64(time.Second)) + time.Microsecond)
 	}

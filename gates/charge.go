@@ -2,35 +2,38 @@ package gates
 
 import "time"
 
-// Charge is what an attempt has to pay before it is made: so an outage is not
-// amplified by retries, and does not empty a topic into the DLQ.
+// Charge is what an attempt has to pay before it is made, so that retries do
+// not amplify an outage and an outage does not empty a topic into the DLQ.
 type Charge uint8
 
-// The charges. An attempt waits for its tokens behind those of the same one only.
+// The charges. An attempt waits for tokens only behind attempts with the same
+// charge.
 const (
 	Free    Charge = iota // first attempts, and what was held
 	Retry                 // a token of the route's retry budget
-	LastTry               // that, and one of its DLQ limiter: a failure ends there
+	LastTry               // a retry token and one of the route's DLQ limiter: a failure ends in the DLQ
 )
 
 // Charges is how many there are, numbered from 0.
 const Charges = int(LastTry) + 1
 
-// String is its name where lines are told of; empty for Free.
+// String is its name in logs and metrics; empty for Free.
 func (c Charge) String() string { return [Charges]string{"", "retry", "last_try"}[c] }
 
-// Lack is why Admit lets nothing through; the name of a stall.
+// Lack says what Admit is short of when it lets nothing through. It is the name
+// of a stall.
 type Lack string
 
-// What there may be none of.
+// The possible lacks.
 const (
 	RouteStopped  Lack = "route_paused"
 	NoRetryTokens Lack = "retry_budget"
 	NoDeadLetters Lack = "dead_letter_budget"
 )
 
-// pay takes what n attempts cost and returns how many of them it was enough
-// for; if for none, also when to try again and what there was none of.
+// pay takes the tokens for n attempts and returns for how many of them there
+// were enough. If for none, it also returns when to try again and what was
+// lacking.
 func (c Charge) pay(now time.Time, g *Gate, n int) (paid int, again time.Time, lack Lack) {
 	if c == Free {
 		return n, time.Time{}, ""
@@ -57,8 +60,8 @@ func (c Charge) refund(g *Gate, n int) {
 // longestTurn is the most that Turn answers.
 const longestTurn = time.Hour
 
-// Turn is how long the attempt behind n others of its charge waits for its
-// tokens, if nothing succeeds meanwhile; an hour at the most.
+// Turn is how long an attempt behind n others of its charge waits for its
+// tokens if nothing succeeds meanwhile; at most an hour.
 func (g *Gate) Turn(c Charge, n int) time.Duration {
 	if c == Free {
 		return 0
@@ -70,5 +73,5 @@ func (g *Gate) Turn(c Charge, n int) time.Duration {
 	return time.Duration(min(float64(n)/rate, longestTurn.Seconds()) * float64(time.Second))
 }
 
-// Patience is how long what lacks tokens waits before it had better be held.
+// Patience is how long an attempt waits for tokens before it should be held.
 func (g *Gate) Patience() time.Duration { return g.options.HoldAfter }

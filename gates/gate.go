@@ -20,7 +20,7 @@ import (
 //	 └── rounds of 1, 2, 4 … probes went well ──── probing ───┘ a round went badly: the pause doubles
 //
 // Every send that Admit lets through goes back to Answered exactly once, with
-// its Ticket, sent or not. Nothing here asks the time, blocks or starts a
+// its Ticket, sent or not. Nothing here reads the clock, blocks or starts a
 // goroutine, and all methods may be called at once.
 type Gate struct {
 	route   push.Route
@@ -43,14 +43,14 @@ type Gate struct {
 	answer answerWindow
 	probes probeRound
 	until  time.Time     // end of the pause, while closed
-	latest time.Time     // and at the latest anywhere in the fleet, with all the jitter there may be
+	latest time.Time     // the latest end anywhere in the fleet, with the largest possible jitter
 	pause  time.Duration // length of the last one, without what the provider asked
-	past   pauses        // when it was not open
+	past   pauses        // periods in which it was not open
 	opened time.Time     // when it last became open again
 	reason PauseReason
 	used   bool            // asked for sends; while it is open: it has answers of its own
-	untold untold          // what other workers are still to hear
-	news   chan<- struct{} // of one place: there is something untold
+	untold untold          // not yet told to other workers
+	news   chan<- struct{} // capacity 1: there is something untold
 }
 
 type gateState uint8
@@ -69,7 +69,7 @@ const (
 	PauseAsked  PauseReason = "retry_after" // the provider named a time
 	PauseHalted PauseReason = "halt"        // credentials or set-up are at fault
 	PauseErrors PauseReason = "errors"      // too large a share of answers was bad
-	PauseTold   PauseReason = "told"        // another worker was told to, or the one before this
+	PauseTold   PauseReason = "told"        // another worker, or this one before a restart, was told to
 )
 
 // probeRound is one round of probes: limit of them are let through, and judged
@@ -80,7 +80,7 @@ type probeRound struct {
 	sent         int // admitted and not given back unsent
 	good, bad    int
 	last         time.Time // when the newest of them was admitted
-	unansweredBy time.Time // then the ones without an answer count as bad
+	unansweredBy time.Time // from then on probes without an answer count as bad
 }
 
 func newGate(r push.Route, o Options, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
@@ -88,10 +88,10 @@ func newGate(r push.Route, o Options, m gateMetrics, log *slog.Logger, now time.
 		answer: newAnswerWindow(o.Window), Retries: NewBudget(o.Retries, now), DeadLetters: NewBudget(o.DeadLetters, now)}
 }
 
-// Admit says how many of n sends with the same Charge may be made now, and gives
-// the ticket that is each one's own. If none may, again is when to ask next,
-// sooner is of no use, and lack says what there is none of; if not all may, ask
-// again at once.
+// Admit says how many of n sends with the same Charge may be made now, and
+// gives the ticket that is each one's own. If none may, again is when to ask
+// next (not sooner), and lack says what is missing. If some may but not all,
+// ask again at once.
 func (g *Gate) Admit(now time.Time, c Charge, n int) (t Ticket, admitted int, again time.Time, lack Lack) {
 	paid, again, lack := c.pay(now, g, n)
 	if paid == 0 {
@@ -144,9 +144,10 @@ func (g *Gate) Until(now time.Time) time.Time {
 	return g.until
 }
 
-// Rests is until when what is held now had better not come back: when the pause
-// is over for all workers that know of it. Zero when there is none, or nobody
-// knows its end. All that is held during one pause gets the same end.
+// Rests is the earliest time at which something held now should come back: when
+// the pause is over for all workers that know of it. Zero when there is no
+// pause or its end is unknown. All that is held during one pause gets the same
+// end.
 func (g *Gate) Rests(now time.Time) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -211,7 +212,7 @@ func (g *Gate) answered(now time.Time, answers []Answer) {
 		bad := r.BlamesRoute()
 		switch {
 		case bad && r.Pause && r.After > 0:
-			// Also from what was sent long ago: a floor is a floor.
+			// Also for sends from long ago: the provider named a minimum.
 			if r.After > asked {
 				asked, word = r.After, r.Reason
 			}
@@ -315,7 +316,7 @@ func (g *Gate) close(now time.Time, why PauseReason, asked time.Duration, word s
 	return g.stop(now, why, max(pause, asked), word)
 }
 
-// stop begins a pause of about so long. The caller holds mu.
+// stop begins a pause of about this length. The caller holds mu.
 func (g *Gate) stop(now time.Time, why PauseReason, length time.Duration, word string) gateChange {
 	if g.state == gateOpen {
 		g.past.begin(now)
@@ -328,15 +329,15 @@ func (g *Gate) stop(now time.Time, why PauseReason, length time.Duration, word s
 	return gateChange{gate: g, closed: true, reason: why, word: word, pause: g.until.Sub(now)}
 }
 
-// lengthen makes the pause there is at least this long. The caller holds mu.
+// lengthen makes the current pause at least this long. The caller holds mu.
 func (g *Gate) lengthen(now time.Time, length time.Duration) {
 	if now.Add(length).After(g.until) {
 		g.shutFor(now, length)
 	}
 }
 
-// shutFor closes it for so long, and a little longer: jitter keeps the workers
-// of a fleet from coming back at once. The caller holds mu.
+// shutFor closes the gate for this long plus jitter, which keeps the workers of
+// a fleet from coming back at once. The caller holds mu.
 func (g *Gate) shutFor(now time.Time, length time.Duration) {
 	spread := min(length/10, longestSpread)
 	g.until, g.latest = now.Add(length+g.options.Jitter(spread)), now.Add(length+spread)
@@ -354,7 +355,7 @@ func (g *Gate) open(now time.Time) gateChange {
 	return gateChange{gate: g, reason: g.reason, pause: now.Sub(since)}
 }
 
-// gateChange is a change of state that the log is to tell.
+// gateChange is a change of state to be logged.
 type gateChange struct {
 	gate   *Gate
 	closed bool

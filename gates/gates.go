@@ -1,10 +1,10 @@
-// Package gates says what may go to a route now. A Gate stops a route when its
-// provider asks for a pause, refuses our credentials or fails, and lets it go on
-// by probes; budgets keep retries from amplifying an outage. What one worker is
-// told, the others hear (Share).
+// Package gates decides what may be sent to a route now. A Gate stops a route
+// when its provider asks for a pause, refuses our credentials or fails, and
+// opens it again by probes. Budgets keep retries from amplifying an outage.
+// What a provider asked of one worker is shared with the others (Share).
 //
-// A gate knows no delivery: it hands out Tickets and takes back Answers. Nothing
-// here sends, and time is passed in, but for Share and Recall.
+// A gate knows no delivery: it hands out Tickets and takes back Answers.
+// Nothing here sends, and except in Share and Recall time is passed in.
 package gates
 
 import (
@@ -29,15 +29,15 @@ type Options struct {
 	// longest that doubling leads to. What a provider asks for may be longer.
 	FirstPause, HaltPause, LongestPause time.Duration
 
-	// After a pause come rounds of 1, 2, 4 … probes; with a round of FullProbes
-	// behind it the route is open. A probe without an answer within
-	// ProbeTimeout counts as bad; it must exceed the send deadline.
+	// After a pause come rounds of 1, 2, 4 … probes; after a round of FullProbes
+	// the route is open. A probe without an answer within ProbeTimeout counts as
+	// bad; it must exceed the send deadline.
 	FullProbes   int
 	ProbeTimeout time.Duration
 
-	// A route that was paused for more than HoldAfter of the last HoldSpan
-	// holds (Gate.Hold). ProbeWait is how long a probe that is out keeps what is
-	// behind it from being held.
+	// A route that was paused for more than HoldAfter of the last HoldSpan holds
+	// (Gate.Hold). ProbeWait is how long deliveries wait for a probe in flight
+	// before they are held.
 	HoldAfter, HoldSpan, ProbeWait time.Duration
 
 	// Retries is the retry budget, DeadLetters the DLQ limiter.
@@ -87,8 +87,8 @@ func (o *Options) check() error {
 }
 
 const (
-	// probePoll is when to ask again while probes are out: their answers, not
-	// the time, let the next ones through.
+	// probePoll is when to ask again while probes are in flight: their answers,
+	// not the time, let the next ones through.
 	probePoll = 10 * time.Millisecond
 	// longestSpread bounds what jitter adds to a pause.
 	longestSpread = 5 * time.Second
@@ -99,7 +99,7 @@ type Gates struct {
 	gates   map[push.Route]*Gate // never changed
 	options Options
 	log     *slog.Logger
-	news    chan struct{} // of one place, never closed: a gate has something to tell
+	news    chan struct{} // capacity 1, never closed: a gate has something to tell
 }
 
 // NewGates makes the gates, all open. now is the time at which their budgets
@@ -115,5 +115,5 @@ func New(routes []push.Route, o Options, m *Metrics, log *slog.Logger, now time.
 	return gs, nil
 }
 
-// Of returns the route's gate, or nil for a route that there was not.
+// Of returns the route's gate, or nil for a route that NewGates was not given.
 func (gs *Gates) Of(r push.Route) *Gate { return gs.gates[r] }

@@ -6,13 +6,13 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// GateMetrics are what gates tell of themselves.
+// GateMetrics are the metrics of gates.
 type Metrics struct {
 	paused *prometheus.GaugeVec   // route
 	pauses *prometheus.CounterVec // route, reason
 }
 
-// NewGateMetrics registers them. It panics when reg has them already.
+// NewGateMetrics registers them. It panics if they are registered already.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_route_paused", Help: "1 while a route is stopped or only probed."}, []string{"route"}),
@@ -22,7 +22,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// gateMetrics are one gate's children.
+// gateMetrics are the series of one gate.
 type gateMetrics struct {
 	paused prometheus.Gauge
 	pauses map[PauseReason]prometheus.Counter

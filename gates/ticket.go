@@ -6,8 +6,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Ticket is what a Gate let a send through with: the gate, when that was, and
-// what was paid. The zero Ticket is that of a send that was not let through.
+// Ticket records that a Gate let a send through: which gate, when, and what was
+// paid. The zero Ticket belongs to a send that was not let through.
 type Ticket struct {
 	gate *Gate
 	pass uint32 // of the gate, when it was given
@@ -17,16 +17,15 @@ type Ticket struct {
 // Closed reports whether the route has been stopped since. It takes no lock.
 func (t Ticket) Closed(now time.Time) bool { return t.gate != nil && t.gate.Closed(now) }
 
-// Refund gives back what was paid for an attempt that was not made after all: the
-// next time it pays again.
+// Refund returns what was paid for an attempt that was not made. The next
+// attempt pays again.
 func (t Ticket) Refund() {
 	if t.gate != nil {
 		t.paid.refund(t.gate, 1)
 	}
 }
 
-// Spare gives back what the dead letter of a last try would have cost, as the try
-// did not end there.
+// Spare returns the DLQ token of a last try that did not end in the DLQ.
 func (t Ticket) Spare() {
 	if t.gate != nil && t.paid == LastTry {
 		t.gate.DeadLetters.Return(1)

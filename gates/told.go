@@ -10,18 +10,18 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Pause is what a provider asked of a worker about a route, as workers tell it
-// each other. Durations and not times pass between them: clocks differ.
+// Pause is what a provider asked of a worker about a route, in the form that
+// workers share. It has durations, not times, because clocks differ.
 type Pause struct {
 	Route  push.Route
 	Reason PauseReason   // PauseAsked or PauseHalted
 	Left   time.Duration // from now on; above 0
 }
 
-// PauseStore is where workers leave what providers asked of them: it outlives a
-// worker, and the others look there. It is best effort.
+// PauseStore keeps what providers asked of workers: it outlives a worker, and
+// the other workers read it. It is best effort.
 type PauseStore interface {
-	// Tell adds pauses. Of one route and reason the one that ends last stands.
+	// Tell adds pauses. Per route and reason the one that ends last wins.
 	Tell(ctx context.Context, ps []Pause) error
 	// Told returns the pauses that are not over, whoever told them.
 	Told(ctx context.Context) ([]Pause, error)
@@ -31,17 +31,16 @@ type PauseStore interface {
 const (
 	hearEvery    = time.Second
 	tellGap      = 100 * time.Millisecond // between two tellings, in a storm of answers that say stop
-	shareTimeout = time.Second            // of one question to the store
-	lastWord     = 250 * time.Millisecond // for what is untold when a worker ends
+	shareTimeout = time.Second            // time-out of one read of the store
+	lastWord     = 250 * time.Millisecond // to tell the rest when a worker ends
 	// echo is what may be left of a pause that this worker told and has over.
 	echo = 100 * time.Millisecond
-	// longestAsked is the most that a provider's packages hand on of what it
-	// asks for.
+	// longestAsked is the longest pause that the provider packages pass on.
 	longestAsked = time.Hour
 )
 
-// LongestTold is the longest pause that is believed of another worker: nobody
-// begins one that is longer.
+// LongestTold is the longest pause that is accepted from another worker: no
+// worker begins a longer one.
 func (o Options) LongestTold() time.Duration { return max(o.LongestPause, longestAsked) }
 
 // untold is what a gate has been told by its provider and other workers do not
@@ -51,7 +50,7 @@ type untold struct {
 	until  time.Time // zero = nothing
 }
 
-// tell leaves something for the other workers. The caller holds mu.
+// tell notes something for the other workers. The caller holds mu.
 func (g *Gate) tell(why PauseReason, until time.Time) {
 	if until.Before(g.untold.until) {
 		return
@@ -72,11 +71,11 @@ func (g *Gate) told(u untold) {
 	}
 }
 
-// hear obeys what another worker was told. That it was refused for its
-// credentials says little to a worker that has sent by itself, perhaps with
-// others: it is heard once, by a gate that has let nothing through yet. So one
-// worker with a wrong key stops no fleet, and one that was started anew does
-// not begin with another refusal.
+// hear applies what another worker was told. Refused credentials say little to
+// a worker that has sent by itself, perhaps with other credentials: only a gate
+// that has let nothing through yet heeds them, once. So one worker with a wrong
+// key does not stop a fleet, and a restarted worker does not begin with another
+// refusal.
 func (g *Gate) hear(now time.Time, p Pause) {
 	g.mu.Lock()
 	passed := g.advance(now)
@@ -94,9 +93,10 @@ func (g *Gate) hear(now time.Time, p Pause) {
 	change.log(g.log)
 }
 
-// Share tells other workers what providers ask for, at once, and hears what they
-// were told, every second, until ctx ends. A store that is away holds up
-// nothing: what could not be told is told when it is back, unless it is over.
+// Share tells other workers what providers ask for, at once, and hears what
+// they were told, every second, until ctx ends. A store that is down blocks
+// nothing: what could not be told is told when it is back, unless the pause is
+// over.
 func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 	ticker := time.NewTicker(hearEvery)
 	defer ticker.Stop()
@@ -127,9 +127,9 @@ func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 	}
 }
 
-// Recall hears what was told before this worker was there. It is for the start,
-// before anything is sent, and takes a second at the most: a store that is away
-// is no reason not to send.
+// Recall reads what was told before this worker started. It is called at the
+// start, before anything is sent, and takes at most a second: a store that is
+// down is no reason not to send.
 func (gs *Gates) Recall(ctx context.Context, store PauseStore) {
 	if err := gs.hear(ctx, store); err != nil && ctx.Err() == nil {
 		gs.logStore(err)

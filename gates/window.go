@@ -2,8 +2,8 @@ package gates
 
 import "time"
 
-// windowSlices is into how many parts an answerWindow divides its span: it
-// forgets a tenth at a time.
+// windowSlices is the number of parts of an answerWindow's span: it forgets a
+// tenth at a time.
 const windowSlices = 10
 
 // answerWindow counts good and bad answers of the last span.
@@ -64,7 +64,7 @@ func (w *answerWindow) over(now time.Time, least int, share float64) bool {
 // pauses remembers when a gate was not open, as far back as span.
 type pauses struct {
 	span  time.Duration
-	since time.Time // of the one that goes on; zero = none
+	since time.Time // start of the current one; zero = none
 	over  []stretch // in order
 }
 
