@@ -84,7 +84,7 @@ func (b *batch) find(start int, owner string, hash uint64) *user {
 	return nil
 }
 
-// release lets go of everything that belongs to the caller.
+// release drops all references to what belongs to the caller.
 func (b *batch) release() {
 	b.reqs = nil
 	clear(b.users)

@@ -6,8 +6,8 @@
 // written back by one compare-and-set script per user shard. So any number of
 // rules costs one round trip.
 //
-// A decision is idempotent by notification id: an id that was allowed is in
-// the state, and asking again allows it and spends nothing. A denial leaves no
-// trace and is decided anew. A record delivered twice, a stage repeated after
+// A decision is idempotent by notification id: an id that was allowed is in the
+// state, and asking again allows it and spends nothing. A denial leaves no
+// trace and is decided again. A record delivered twice, a stage repeated after
 // an error and two workers at once therefore never count one twice.
 package limits

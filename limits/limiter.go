@@ -18,13 +18,13 @@ import (
 type Limiter struct {
 	client redis.UniversalClient
 	rules  []rule
-	ttl    int64 // ms: after it no event of a state counts
+	ttl    int64 // ms: after it no event counts any more
 	sha    string
 
 	batches sync.Pool // of *batch
 }
 
-// maxRounds bounds how often users in conflict are decided anew. A round is
+// maxRounds bounds how often users in conflict are decided again. A round is
 // lost only when another worker wrote the same user within the round trip, and
 // a user has one partition and so one worker at a time.
 const maxRounds = 10
@@ -50,8 +50,8 @@ func New(client redis.UniversalClient, rules []Rule) (*Limiter, error) {
 }
 
 // Decide answers all requests, those of one owner in the order given, and
-// returns when what they spent is stored. The caller leaves out what passes
-// every limit (priority critical).
+// returns when what they spent is stored. The caller leaves out notifications
+// that pass every limit (priority critical).
 //
 // After an error nothing is decided, and part of it may have been stored:
 // asking again counts nothing twice. An unknown version of a state is such an
@@ -181,8 +181,8 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 	return b.swaps
 }
 
-// settle takes the answers: what was stored is done, users in conflict are
-// decided anew from the state found.
+// settle reads the answers: users that were stored are done, users in conflict
+// are decided again from the state found.
 func (l *Limiter) settle(b *batch, swaps []swap) error {
 	for i := range b.writers {
 		b.users[b.writers[i]].write = false

@@ -33,8 +33,8 @@ const (
 	// skew is by how much the clocks of two workers may differ without an event
 	// being forgotten before the slower one is done with it.
 	skew = time.Minute
-	// farFuture is the most that an event may lie ahead of the clock of whoever
-	// decides next.
+	// farFuture is how far an event may lie ahead of the clock of the next worker
+	// that decides.
 	farFuture = 24 * time.Hour
 	// maxEvents bounds a state (64 KiB): per-type rules alone do not, because
 	// types are free names. Beyond it the oldest events are forgotten.

@@ -10,11 +10,11 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// swapSource writes the new states of many users of one shard, each only if
-// the stored one is still that which it was decided from. ARGV is the time to
-// live in ms, then per key the stamp of the expected state (empty = none) and
-// the new state. The answer lists the conflicts alone: number of the key from
-// 1, and the state found there.
+// swapSource writes the new states of many users of one shard, each only if the
+// stored state is still the one it was decided from. ARGV is the time to live
+// in ms, then per key the stamp of the expected state (empty = none) and the
+// new state. The answer lists the conflicts alone: number of the key from 1,
+// and the state found there.
 const swapSource = `local found = redis.call('MGET', unpack(KEYS))
 local conflicts = {}
 for i = 1, #KEYS do
@@ -28,7 +28,7 @@ for i = 1, #KEYS do
 end
 return conflicts`
 
-// maxUsersPerCall keeps a script short: nobody else is served meanwhile.
+// maxUsersPerCall keeps a script short: Redis serves nobody else meanwhile.
 const maxUsersPerCall = 500
 
 // swap is one call of the script: the users [from, to) of a shard.
@@ -38,9 +38,9 @@ type swap struct {
 	from, to int
 }
 
-// run sends all calls in one pipelined round trip, and a second one for those
-// that a server did not know the script for (restarted, failed over, new in
-// the cluster): these carry the source, which makes it known.
+// run sends all calls in one pipelined round trip, and a second one for calls
+// to a server that does not know the script (restarted, failed over, new in the
+// cluster): these carry the source, which loads it.
 func (l *Limiter) run(ctx context.Context, swaps []swap) error {
 	if err := l.exec(ctx, swaps); err != nil {
 		return err

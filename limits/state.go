@@ -78,7 +78,7 @@ func encodeState(buf []byte, events []event) []byte {
 	return buf
 }
 
-// stamp is what stands for a state in the compare-and-set.
+// stamp identifies a state in the compare-and-set.
 func stamp(state []byte) []byte {
 	if len(state) == 0 {
 		return nil

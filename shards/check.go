@@ -63,7 +63,7 @@ func checkNode(ctx context.Context, node redis.Cmdable, bloom, cluster bool) err
 	return nil
 }
 
-// evictionPolicy is empty when the server has no such thing.
+// evictionPolicy is empty if the server has none.
 func evictionPolicy(ctx context.Context, node redis.Cmdable) (string, error) {
 	info, err := node.Info(ctx, "memory").Result()
 	if err == nil {
@@ -87,7 +87,7 @@ func checkBloom(ctx context.Context, node redis.Cmdable) error {
 	err := node.BFExists(ctx, FilterKey(0, 0), "probe").Err()
 	switch {
 	case err == nil || redirected(err):
-		// A node that sends us elsewhere for this key knows the command.
+		// A node that redirects us for this key knows the command.
 		return nil
 	case unknownCommand(err):
 		return errors.New("checking redis: no BF.* commands: Redis 8, Redis Stack, or the Bloom module is needed")

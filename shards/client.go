@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Client is a connection to Redis as Open makes it, for those who only hand it
-// on.
+// Client is a connection to Redis as Open makes it, for callers that only pass
+// it on.
 type Client = redis.UniversalClient
 
 // Ping returns nil when Redis answers before ctx ends; of a cluster, when one
@@ -21,9 +21,9 @@ func Ping(ctx context.Context, client Client) error {
 	return nil
 }
 
-// LogTo sends what the Redis client says of itself (dials that fail, above all)
-// to log, for all connections of the process; without it that goes to standard
-// error. A command calls it once, before it opens any.
+// LogTo sends the Redis client's own messages (above all failed dials) to log,
+// for all connections of the process; without it they go to standard error. A
+// command calls it once, before it opens any.
 func LogTo(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
 
 type clientLog struct{ log *slog.Logger }
