@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Backoff is how long to rest between attempts: from First, doubling, to Longest.
-// The second half of each pause is random, so that those who failed together do
-// not return together. First and Longest are positive.
+// Backoff is how long to rest between attempts: from First, doubling, to
+// Longest. The second half of each pause is random, so that callers that failed
+// together do not come back together. First and Longest are positive.
 type Backoff struct{ First, Longest time.Duration }
 
 // After returns the pause after the given number of failed attempts, at least 1:

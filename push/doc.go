@@ -1,7 +1,8 @@
-// Package push holds the nouns that everybody speaks: Message, User, Device,
-// Platform, Route, Partition, Verdict, Result, the rows of the status table with
-// what their history says, reasons and hashes.
+// Package push holds the nouns that all packages share: Message, User, Device,
+// Platform, Route, Partition, Verdict, Result, the rows of the status table
+// with what their history says, reasons and hashes.
 //
-// It is a leaf: it imports nothing of ours, starts no goroutine and asks no clock.
-// Its types are values; none of them may be changed by two goroutines at once.
+// It is a leaf: it imports none of our packages, starts no goroutine and reads
+// no clock. Its types are values; none of them may be changed by two goroutines
+// at once.
 package push

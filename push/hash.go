@@ -28,7 +28,7 @@ func DerivedCollapseKey(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:24])
 }
 
-// UserHash is what the status table knows a user by.
+// UserHash identifies a user in the status table.
 func UserHash(userID string) uint64 { return xxhash.Sum64String(userID) }
 
 // PlaceID is the id of a record that has no usable one of its own: "kafka:"

@@ -50,11 +50,11 @@ func outcomeOf(s State) Outcome {
 	return OutcomeOpen
 }
 
-// DeviceState is the state of one device: DELIVERED beats everything, else the
-// latest step decides, and within it a final state beats an open one. Of two
-// final ones the precedence of outcomes decides, so that the order of rows
-// never does. ok is false when the device has no row. The empty device is the
-// notification before its device look-up.
+// DeviceState is the state of one device: DELIVERED beats everything, otherwise
+// the latest step decides, and within it a final state beats an open one.
+// Between two final states the precedence of outcomes decides, so the order of
+// rows never matters. ok is false when the device has no row. The empty device
+// is the notification before its device look-up.
 func (h *History) DeviceState(device string) (state State, ok bool) {
 	var step int16 = -1
 	for i := range h.Rows {
@@ -73,7 +73,7 @@ func (h *History) DeviceState(device string) (state State, ok bool) {
 	return state, ok
 }
 
-// outranks reports whether a decides over b, both of the same step.
+// outranks reports whether a takes precedence over b, both of the same step.
 func outranks(a, b State) bool {
 	if a.Final() != b.Final() {
 		return a.Final()
@@ -116,10 +116,10 @@ func (h *History) Outcome() Outcome {
 	return best
 }
 
-// Closed reports whether a record at this step has nothing to do for the
-// device any more: it is delivered, or has a final state, or was handed over
-// at this step or a later one. A redriven record is stopped by earlier rows
-// only where they say DELIVERED, EXPIRED or SUPPRESSED.
+// Closed reports whether a record at this step has nothing left to do for the
+// device: it is delivered, or has a final state, or was handed over at this
+// step or a later one. A redriven record is stopped by earlier rows only where
+// they say DELIVERED, EXPIRED or SUPPRESSED.
 func (h *History) Closed(device string, step int16, redriven bool) bool {
 	for i := range h.Rows {
 		r := &h.Rows[i]
@@ -145,9 +145,9 @@ func (h *History) Closed(device string, step int16, redriven bool) bool {
 	return false
 }
 
-// Intents are the devices for which this step's intent stands and nothing after
-// it: the record may have been sent to them, and nobody knows. What a later
-// step intends is that record's business: this one was handed over.
+// Intents are the devices that have this step's intent and no later row:
+// whether the record was sent to them is unknown. Intents of a later step
+// belong to that step's record: this one was handed over.
 func (h *History) Intents(step int16) (devices []string) {
 	for i := range h.Rows {
 		r := &h.Rows[i]
@@ -173,11 +173,12 @@ func (h *History) HandedOverTo(device string, step int16) bool {
 	return false
 }
 
-// HandedElsewhere reports whether the record of the step before handed the device
-// over, but not to a record that was handed over as this one was. Then this one
-// is left of an attempt to do so that ended with its worker, and there is another
-// for certain: a row is written only when its record is acknowledged. Of two such
-// records at most one can be told so, whenever they ask.
+// HandedElsewhere reports whether the record of the step before handed the
+// device over, but not with the state that this record was handed over with.
+// Then this record is left over from an attempt whose worker died, and there
+// certainly is another record: a row is written only when its record is
+// acknowledged. Of two such records at most one gets this answer, whenever they
+// ask.
 func (h *History) HandedElsewhere(device string, step int16, as State) (elsewhere bool) {
 	for i := range h.Rows {
 		r := &h.Rows[i]
@@ -192,11 +193,11 @@ func (h *History) HandedElsewhere(device string, step int16, as State) (elsewher
 	return elsewhere
 }
 
-// Overtaken is the final state of a device that a later hand-over stands above:
-// a retry had claimed the device, and the record before it ended all the same.
-// The record at this step, which that state closes, says it again at its own
-// step: else the device looks open for ever. It has nothing to say when it was
-// handed over itself.
+// Overtaken is the final state of a device that also has a later hand-over: a
+// retry had claimed the device, and the record before it ended all the same.
+// That state closes the record at this step, which therefore repeats it at its
+// own step: otherwise the device would look open for ever. A record that was
+// itself handed over has nothing to repeat.
 func (h *History) Overtaken(device string, step int16) (v Verdict, reason Reason, ok bool) {
 	if s, known := h.DeviceState(device); !known || s.Final() {
 		return Undecided, "", false
@@ -232,7 +233,7 @@ func (h *History) ClosedWhole(step int16, redriven bool) bool {
 }
 
 // OwnRows keeps the rows of this user. The same id may have been used for
-// another user too: that one's rows say nothing about this one's notification.
+// another user too: that user's rows say nothing about this notification.
 func OwnRows(rows []Row, user uint64) (own []Row, others bool) {
 	own = rows[:0:0]
 	for _, r := range rows {

@@ -9,8 +9,8 @@ import (
 // priority, and critical passes every limit.
 type Priority uint8
 
-// The priorities of the message contract, least urgent first. The zero value
-// is not valid, so a forgotten default shows.
+// The priorities of the message contract, least urgent first. The zero value is
+// not valid, so that a forgotten default is noticed.
 const (
 	Bulk Priority = iota + 1
 	Low
@@ -41,8 +41,8 @@ func (p Priority) String() string {
 func (p Priority) Urgent() bool { return p >= Medium }
 
 // Message is what a producer wrote, decoded and checked. Its strings and raw
-// parts are cut from the Kafka record and share its memory: whoever keeps one
-// longer than the batch lives copies it.
+// parts are cut from the Kafka record and share its memory: copy what is to
+// outlive the batch.
 type Message struct {
 	ID       string // 1 to 64 bytes of printable ASCII
 	App      string // names the route

@@ -25,8 +25,8 @@ func Recovered(stage string, v any) *PanicError {
 	return &PanicError{Stage: stage, What: harmless(v), Stack: debug.Stack()}
 }
 
-// harmless says what was passed to panic without its content, unless that is
-// the runtime's own.
+// harmless describes the value that was passed to panic. It shows its content
+// only if the runtime made it.
 func harmless(v any) string {
 	if err, ok := v.(runtime.Error); ok {
 		return err.Error()

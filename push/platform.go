@@ -30,7 +30,7 @@ type traits struct {
 	name         string   // in configuration, messages, topics and metrics
 	channel      string   // what a user opts out of
 	environments []string // the default first; nil = it has none
-	foldsTokens  bool     // two tokens are one that differ by case only
+	foldsTokens  bool     // tokens that differ only by case are the same
 	tokens       string   // their grammar, in words
 	tokenFault   func(token string) string
 }
@@ -42,7 +42,7 @@ var platforms = [...]traits{
 	FCM:  {name: "fcm", channel: ChannelPush, tokens: "as the app got it", tokenFault: fcmTokenFault},
 }
 
-// Platforms are all there are, by their numbers.
+// Platforms are all known platforms, in the order of their numbers.
 func Platforms(yield func(Platform) bool) {
 	for p := range platforms {
 		if p != int(NoPlatform) && !yield(Platform(p)) {
@@ -60,8 +60,8 @@ func PlatformNames(sep string) string {
 	return strings.Join(names, sep)
 }
 
-// Known reports whether the table has p: a number that was stored may be that of
-// a later version.
+// Known reports whether the table has p: a stored number may come from a later
+// version.
 func (p Platform) Known() bool { return p != NoPlatform && int(p) < len(platforms) }
 
 func (p Platform) traits() *traits {
@@ -91,8 +91,9 @@ func (p Platform) Channel() string { return p.traits().channel }
 // caller does not change them.
 func (p Platform) Environments() []string { return p.traits().environments }
 
-// Environment is the environment that is meant by s: the default by the empty
-// string, and none of a platform without any. ok is false when p has no such.
+// Environment is the environment named s; the empty string names the default,
+// or none if the platform has no environments. ok is false if p has no
+// environment of that name.
 func (p Platform) Environment(s string) (environment string, ok bool) {
 	all := p.Environments()
 	if s == "" && len(all) > 0 {
@@ -114,8 +115,8 @@ func IsEnvironment(s string) bool {
 // TokenGrammar says in words what a token is.
 func (p Platform) TokenGrammar() string { return p.traits().tokens }
 
-// TokenFault says what about token is against the platform's grammar; empty =
-// nothing. It never holds any of the token.
+// TokenFault says how token violates the platform's grammar; empty = not at
+// all. It never contains any part of the token.
 func (p Platform) TokenFault(token string) string { return p.traits().tokenFault(token) }
 
 // apnsTokenFault: hexadecimal digits, of a length that Apple does not promise.

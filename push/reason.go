@@ -2,7 +2,7 @@ package push
 
 // Reason is a stable code for why a notification ended as it did. It is what
 // status rows, DLQ headers, metrics and events carry; a provider's own word
-// (BadDeviceToken, UNREGISTERED) stands in the same place.
+// (BadDeviceToken, UNREGISTERED) takes the same place.
 type Reason string
 
 // The reason codes. docs/reasons.md lists them; a test compares.

@@ -11,7 +11,7 @@ type Device struct {
 	Environment  string // one of its platform's; empty = the platform has none
 	App          string
 	Token        string
-	Hash         string // DeviceHash(Platform, Token): what the status table and logs know it by
+	Hash         string // DeviceHash(Platform, Token): names it in the status table and logs
 	Locale       string
 	RegisteredAt time.Time
 }
@@ -34,27 +34,28 @@ type Preferences struct {
 	Types     []string // opted out of these message types
 }
 
-// Quarantine says what of a user cannot be read and has nothing valid from
-// before that stands in for it; zero = nothing.
+// Quarantine says which parts of a user cannot be read and have no earlier
+// valid state to fall back on; zero = none.
 type Quarantine uint8
 
 const (
 	// PreferencesBroken: the user's first preferences break a rule. They forbid
-	// something, nobody knows what: all but critical is kept back.
+	// something unknown: everything but critical is kept back.
 	PreferencesBroken Quarantine = 1 << iota
 	// PreferencesUnknown: they are of an unknown version, which will be known
 	// after an upgrade. All but critical waits for it.
 	PreferencesUnknown
-	// DeviceUnread: a device. Who has no other one for the app is waited for.
+	// DeviceUnread: a device. Notifications wait if the user has no other device
+	// for the app.
 	DeviceUnread
 	// RecordUnread: the whole stored record, so nothing is known of the user.
 	RecordUnread
 )
 
-// Verdict is what the user says to a message: Undecided = it may be sent, to the
-// devices whose channel the user has not opted out of,
-// Suppressed, or Deferred until the user can be read. Neither an opt-out that
-// is only feared nor one of an unknown version holds up critical messages.
+// Verdict is what the user's record means for a message: Undecided = it may be
+// sent, to the devices whose channel the user has not opted out of, Suppressed,
+// or Deferred until the record can be read. Preferences that are broken or of
+// an unknown version do not hold up critical messages.
 func (u *User) Verdict(m *Message) (Verdict, Reason) {
 	if u.Quarantine&RecordUnread != 0 {
 		return Deferred, UserQuarantined
