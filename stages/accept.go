@@ -18,15 +18,16 @@ type Accept struct {
 	GreatestAge time.Duration
 	// DefaultPriority is that of messages which give none.
 	DefaultPriority push.Priority
-	// MayBeCritical are the senders that may use priority critical; nil =
-	// every sender may. What others send with it goes with high: it passes no
-	// limit, and is not lost for a word.
+	// MayBeCritical are the senders that may use priority critical; nil = every
+	// sender may. A critical message of another sender goes with high: it is
+	// limited as usual, and not lost.
 	MayBeCritical map[string]bool
-	// Lowered, if set, is told how many notifications of a batch were.
+	// Lowered, if set, is called with the number of notifications of a batch
+	// whose priority was lowered.
 	Lowered func(n int)
-	// Replace gives each notification without a collapse key one of its own,
-	// so that a repeated send replaces the first on the screen instead of
-	// standing beside it: the mode effectively_once.
+	// Replace gives each notification without a collapse key one of its own, so
+	// that a repeated send replaces the first on the screen instead of appearing
+	// next to it: the mode effectively_once.
 	Replace bool
 }
 

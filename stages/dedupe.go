@@ -19,10 +19,10 @@ type Filter interface {
 	Horizon(now time.Time) time.Time
 }
 
-// Dedupe ends second copies. The filter only says whom to ask about: nothing
-// but the status store ends an item here, so a filter that is full, wiped or
-// wrong never drops a notification. And it is believed only about items that
-// are young enough for it to remember: see remembers.
+// Dedupe ends second copies. The filter only says which ids to ask about:
+// nothing but the status store ends an item here, so a filter that is full,
+// wiped or wrong never drops a notification. And it is believed only about
+// items that it would still remember: see remembers.
 type Dedupe struct {
 	Filter Filter
 	Ledger pipeline.Ledger
@@ -32,7 +32,7 @@ type Dedupe struct {
 func (*Dedupe) Name() string { return "dedupe" }
 
 // Apply asks the filter about every item that is not to be confirmed anyway,
-// and the ledger about those and all that the filter may know.
+// and the ledger about those and all that may be in the filter.
 func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 	items := b.Undecided(make([]*pipeline.Item, 0, len(b.Items)))
 	confirm, ask := items[:0:0], make([]*pipeline.Item, 0, len(items))
@@ -74,11 +74,12 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 // timeSlack is by how much the clocks of producers and brokers may be ahead.
 const timeSlack = time.Minute
 
-// remembers reports whether a filter that has forgotten what was finished
-// before since would still know this item, had it been finished: it did not
-// exist before. That is told by when it was first seen and, in a UUIDv7, by when
-// it was minted; times later than the record itself, or than now, tell nothing.
-// An id without a time that is written again in a new record looks new.
+// remembers reports whether a filter that has forgotten everything finished
+// before since would still know this item if it had been finished, because the
+// item did not exist before since. The evidence is when it was first seen and,
+// in a UUIDv7, when it was minted; times later than the record itself, or than
+// now, are ignored. An id without a time that is written again in a new record
+// looks new.
 func remembers(it *pipeline.Item, since, now time.Time) bool {
 	latest := now
 	if it.Timestamp.Before(now) {
@@ -98,11 +99,12 @@ func idsOf(items []*pipeline.Item) []string {
 	return ids
 }
 
-// judge decides an item by the rows of its id. What it leaves undecided
-// carries its history, by which the devices that are closed are left out. An
-// intent without a result ends UNKNOWN, and all of the item with it: a batch's
-// intents were durable before any of it was sent, so what has none was never
-// sent, and a lane of intents rather loses that than to send twice.
+// judge decides an item by the rows of its id. What it leaves undecided carries
+// its history, by which the devices that are closed are left out. An intent
+// without a result ends UNKNOWN, and all of the item with it: a batch's intents
+// were durable before any of it was sent, so a device without an intent was
+// never sent to, and an at_most_once lane would rather lose that send than
+// repeat it.
 func judge(it *pipeline.Item, rows []push.Row) {
 	own, others := push.OwnRows(rows, push.UserHash(it.Owner()))
 	h := &push.History{Rows: own}
@@ -137,10 +139,9 @@ func judge(it *pipeline.Item, rows []push.Row) {
 	it.History = h
 }
 
-// lostIntents are the devices that end with an intent that has no result. A
-// record that names its devices has nothing to do with the intents for others:
-// another record of the same step has those, in the hold topic of another
-// provider, and they may be under way.
+// lostIntents are the devices whose intent has no result. A record that names
+// its devices ignores intents for others: those belong to another record of the
+// same step, in the hold topic of another provider, and may be in flight.
 func lostIntents(it *pipeline.Item, h *push.History) []string {
 	intents := h.Intents(it.Step())
 	if len(it.Devices) == 0 {
@@ -152,11 +153,12 @@ func lostIntents(it *pipeline.Item, h *push.History) []string {
 	return slices.DeleteFunc(slices.Clone(it.Devices), func(d string) bool { return h.Closed(d, it.Step(), it.Redrive > 0) })
 }
 
-// handedElsewhere leaves out the devices that another record of this step has, and
-// reports whether that is all of them. Such a pair is made when a worker dies
-// between a hand-over and its row, and its heir hands over to another topic: a
-// route that failed is stopped by now. Each of the two finds the row that tells of
-// the heir's, and if they are due at once neither finds what the other has sent.
+// handedElsewhere leaves out the devices that another record of this step has,
+// and reports whether that is all of them. Such a pair arises when a worker
+// dies between a hand-over and its row, and the next owner hands over to
+// another topic, for example because the failing route is stopped by then. Both
+// records find the row of the second hand-over, and if they are due at the same
+// time neither finds what the other has sent.
 func handedElsewhere(it *pipeline.Item, h *push.History) bool {
 	if len(it.Devices) == 0 {
 		return h.HandedElsewhere("", it.Step(), it.HandedAs)
@@ -165,13 +167,13 @@ func handedElsewhere(it *pipeline.Item, h *push.History) bool {
 	return len(it.Devices) == 0
 }
 
-// orphan reports whether the row is missing that says this record was handed
-// over to. Then whoever produced it was stopped in between, and the record it
-// came from may be under way again, by an owner that found nothing either. Both
-// would be sent. So this one claims the devices first, with a row of its own
-// that closes the earlier record, and waits for another tier: by then what was
-// under way has its row, and the confirm read of the next copy sees it. A
-// redriven record needs no such row, since an operator made it; its retries do.
+// orphan reports whether the row is missing that tells of the hand-over to this
+// record. Then its producer died between the two, and the origin may be in
+// progress again, by an owner that found no row either. Both would be sent. So
+// this record first claims the devices, with a row of its own that closes the
+// origin, and waits for another tier: by then a send in progress has its row,
+// and the confirm read of the next copy sees it. A redriven record needs no
+// such row, since an operator made it; its retries do.
 func orphan(it *pipeline.Item, h *push.History) bool {
 	if it.Step() == 0 || it.Redrive > 0 && it.Attempt == 0 {
 		return false
@@ -188,8 +190,8 @@ func orphan(it *pipeline.Item, h *push.History) bool {
 	return false
 }
 
-// namedClosed reports whether the record names its devices and all are closed,
-// and nothing is left to say of them.
+// namedClosed reports whether the record names its devices, all are closed, and
+// no row is left to write for them.
 func namedClosed(it *pipeline.Item, h *push.History) bool {
 	for _, d := range it.Devices {
 		if _, _, overtaken := h.Overtaken(d, it.Step()); overtaken || !h.Closed(d, it.Step(), it.Redrive > 0) {

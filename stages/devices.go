@@ -83,8 +83,8 @@ func named(it *pipeline.Item) push.Device {
 		Hash: push.DeviceHash(t.Platform, t.Token)}
 }
 
-// appendByHash adds the device that a retry record names, or, if the user has
-// it no more, its end.
+// appendByHash adds the device that a retry record names or, if the user no
+// longer has it, its outcome.
 func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string) []pipeline.Delivery {
 	if closed(it, hash) {
 		if v, reason, ok := it.History.Overtaken(hash, it.Step()); ok {

@@ -5,11 +5,11 @@ package stages
 
 import "github.com/pushfleet/pushfleet/pipeline"
 
-// NewOrder returns the stages in the order in which they are meant to run.
-// Dedupe is first, so that nothing is written about an id that belongs to
-// another user; accept is next, so that no store is asked for what is expired;
-// limits is last, so that only what is going to be sent spends a cap.
-// Superseded, which only retries have a use for, may be nil.
+// NewOrder returns the stages in the order in which they run. Dedupe is first,
+// so that nothing is written about an id that belongs to another user; accept
+// is next, so that no store is asked about expired notifications; limits is
+// last, so that only what is going to be sent spends a cap. Superseded, which
+// only retries need, may be nil.
 func NewOrder(d *Dedupe, a *Accept, s *Superseded, p *Preferences, v *Devices, l *Limits) []pipeline.Stage {
 	order := []pipeline.Stage{d, a}
 	if s != nil {

@@ -12,21 +12,21 @@ import (
 )
 
 // Limiter decides requests by all its rules together. Asking again about an id
-// that was allowed spends nothing, so the stage bears repeating.
+// that was allowed spends nothing, so the stage may be repeated.
 type Limiter interface {
 	Decide(ctx context.Context, reqs []*limits.Request) error
 }
 
-// Limits suppresses what would go over a user's limits. Critical messages
-// pass, and so do retries: their first attempt was allowed. It comes behind
-// Devices: what has no device to go to spends nothing.
+// Limits suppresses notifications over a user's limits. Critical messages pass,
+// and so do retries: their first attempt was allowed. It comes after Devices,
+// so that a notification without a device spends nothing.
 type Limits struct{ Limiter Limiter }
 
 // Name implements pipeline.Stage.
 func (*Limits) Name() string { return "limits" }
 
-// Apply decides all items at once that have something to send. With no Limiter,
-// no rule is on.
+// Apply decides all items that have something to send at once. Without a
+// Limiter there are no rules.
 func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if s.Limiter == nil {
 		return nil

@@ -17,8 +17,8 @@ type Users interface {
 }
 
 // Preferences reads every item's user record, once for this stage and the two
-// after it, and suppresses what the user opted out of for all devices. What it cannot know,
-// because the user is in quarantine, waits.
+// after it, and suppresses what the user opted out of for all devices.
+// Notifications of a user in quarantine wait if that cannot be known.
 type Preferences struct{ Users Users }
 
 // Name implements pipeline.Stage.
@@ -49,9 +49,9 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 	return nil
 }
 
-// When a user who cannot be read is looked at again: soon at first, because
-// what is stored is put right within minutes, and then now and then, because
-// the rest waits for a person.
+// When a user that cannot be read is tried again: soon at first, because stored
+// records are repaired within minutes, then rarely, because the rest needs a
+// person.
 const (
 	firstUserLook = 30 * time.Second
 	laterUserLook = 5 * time.Minute

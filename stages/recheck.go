@@ -9,9 +9,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Recheck asks again about deliveries that have waited, as Preferences, Devices
-// and Superseded did when their batch came: what a user has said meanwhile
-// counts, and a token that has moved to another user gets nothing of the first.
+// Recheck repeats the checks of Preferences, Devices and Superseded for
+// deliveries that have waited: changes that a user made meanwhile count, and a
+// token that has moved to another user gets nothing meant for the first.
 type Recheck struct {
 	Users  Users
 	Newest Newest
@@ -35,7 +35,7 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 	for _, d := range ds {
 		i := at[d.Item]
 		switch verdict, reason := users[i].Verdict(&d.Item.Message); {
-		case verdict != push.Undecided && verdict != push.Deferred: // what cannot be read now: as it was read before
+		case verdict != push.Undecided && verdict != push.Deferred: // cannot be read now: what was read before counts
 			d.Verdict, d.Reason = verdict, reason
 		case users[i].Preferences.OptedOutOf(d.Device.Platform.Channel()):
 			d.Verdict, d.Reason = push.Suppressed, push.OptedOutChannel
@@ -48,8 +48,8 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 	return nil
 }
 
-// has reports whether the device is still the user's. One that the message
-// names is nobody's in particular.
+// has reports whether the device is still the user's. A device that the message
+// names belongs to no user.
 func has(u *push.User, d *pipeline.Delivery) bool {
 	return d.Item.Device.Token != "" || slices.ContainsFunc(u.Devices, func(o push.Device) bool {
 		return o.Hash == d.Device.Hash && o.App == d.Device.App

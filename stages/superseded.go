@@ -14,7 +14,7 @@ type Newest interface {
 	Superseded(ctx context.Context, items []*pipeline.Item, out []bool) error
 }
 
-// Superseded ends retries that came too late: a newer notification with the
+// Superseded ends retries that come too late: a newer notification with the
 // same collapse key has been accepted, and the older one would replace it on
 // the screen. This holds for every priority, critical too: whoever gives two
 // notifications one collapse key says that the newer one counts.
