@@ -17,17 +17,17 @@ import (
 // It returns nil when each id is in its filter, or that filter is marked in
 // Redis as one that is full: then every worker, also one that takes over
 // tomorrow, answers "maybe" for its shard until the window is gone. After an
-// error neither is certain, so whoever calls must not let go of the ids (commit
-// their offsets) before an Add of all of them has returned nil. Adding an id
-// again does no harm.
+// error neither is certain, so the caller must not commit the offsets of the
+// ids before an Add of all of them has returned nil. Adding an id again does no
+// harm.
 //
-// That order is why no filter can be trusted that missed an add. What a worker
-// had not added when it died is not committed, and its heir confirms that
-// whatever the filter says; what was committed is in the filter or under its
-// mark; and what Redis loses later, it loses together with the sentinel.
-// (Redis that fails over to a replica which lags loses the latest adds and
-// keeps the sentinel, and nothing can tell: a second copy produced of those
-// ids, and of none else, is sent again. TestFailOverForgetsTheLastAddsOnly.)
+// That order is why no filter that missed an add is ever trusted. What a worker
+// had not added when it died is not committed, and the next owner confirms it
+// whatever the filter says. What was committed is in the filter or covered by
+// its mark. What Redis loses later, it loses together with the sentinel. (Redis
+// that fails over to a replica which lags loses the latest adds and keeps the
+// sentinel, and nothing can tell: a second copy produced of those ids, and of
+// none else, is sent again. TestFailOverForgetsTheLastAddsOnly.)
 func (f *Filter) Add(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -46,8 +46,8 @@ func (f *Filter) Add(ctx context.Context, ids []string) error {
 	f.send(ctx, all)
 
 	lost, full := failedWith(all, errNoFilter), failedWith(all, errFull)
-	// A filter that does not exist was wiped, or never made: make it, with its
-	// birth, and add again.
+	// A filter that does not exist was wiped or never made: create it, with its
+	// time of birth, and add again.
 	if len(lost) > 0 {
 		if err := f.create(ctx, w, shardsOf(lost), f.now()); err != nil {
 			return err

@@ -5,8 +5,7 @@
 //
 // The answers are hints. "No" is certain and saves a read of the status store;
 // "maybe" costs one. Whatever happens to a filter (full, wiped) must therefore
-// end in "maybe": what is wrongly called "maybe" is read and goes on, what is
-// wrongly called "no" is sent twice.
+// end in "maybe": a wrong "maybe" costs a read, a wrong "no" is sent twice.
 //
 // So a filter is believed only if it proves to be whole. A filter that was
 // made before its window began holds an item that says so, the sentinel, and

@@ -25,25 +25,24 @@ type Filter struct {
 	scratches sync.Pool // of *scratch
 }
 
-// The items that say something about the filter they are in. No id contains a
-// zero byte.
+// Items that describe the filter that they are in. No id contains a zero byte.
 var (
 	sentinel     = "\x00whole"
 	birthPrefix  = "\x00born:"
-	unknownBirth = birthPrefix + "?" // asked for while the birth is not known; never added
+	unknownBirth = birthPrefix + "?" // asked for while the birth is unknown; never added
 )
 
-// slack is by how much the clocks of those who mint ids may be ahead, and how
-// long a command may be on its way.
+// slack covers how far the clocks of producers that mint ids may be ahead, and
+// how long a command may be in flight.
 const slack = 5 * time.Minute
 
-// apart is by how much the clocks of two workers may differ, ten minutes either
-// way: one is in the next window already when the other is not.
+// apart is how far the clocks of two workers may differ, ten minutes either
+// way: one is already in the next window when the other is not.
 const apart = 20 * time.Minute
 
-// youngBy is by how much an id must be later than a filter's birth, so that the
-// filter was certainly there when it was minted: the clock of who made the filter
-// may be behind, by half of what two may differ.
+// youngBy is how much later than a filter's birth an id must be, so that the
+// filter certainly existed when the id was minted: the clock of the worker that
+// created the filter may be behind by half of apart.
 const youngBy = slack + apart/2
 
 // New makes a filter; it talks to Redis on first use. The client stays the
@@ -60,14 +59,14 @@ func New(client redis.UniversalClient, o Options) (*Filter, error) {
 // number is the window that a time falls into.
 func (f *Filter) number(at time.Time) int64 { return at.UnixNano() / int64(f.Window) }
 
-// Horizon is since when a Check that began up to now remembers what was added:
-// the start of the previous window, and some for clocks that differ. Of an id
-// that may be older a no says nothing.
+// Horizon is the time since which a Check that began up to now remembers what
+// was added: the start of the previous window plus a margin for clocks that
+// differ. For an id that may be older a "no" says nothing.
 func (f *Filter) Horizon(now time.Time) time.Time {
 	return time.Unix(0, (f.number(now)-1)*int64(f.Window)).Add(apart)
 }
 
-// window returns a window, and lets go of those that are not asked any more.
+// window returns a window, and drops those that are no longer asked.
 func (f *Filter) window(number int64) *window {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,9 +217,9 @@ func (a *ask) read(ids []string, maybe []bool) error {
 	if err != nil {
 		return err
 	}
-	// Without the sentinel a no is worth nothing, except for ids that are
-	// younger than the filter. Of a window that has not begun only a yes counts:
-	// its filter may be missing, as it is made for when it begins.
+	// Without the sentinel a "no" is worth nothing, except for ids that are
+	// younger than the filter. For a window that has not begun only a "yes"
+	// counts: its filter may not exist yet.
 	whole := yes(reply[0]) || a.early
 	exempt := int64(0)
 	if !whole && a.birth > 0 && yes(reply[1]) {
@@ -246,7 +245,7 @@ func (a *ask) read(ids []string, maybe []bool) error {
 }
 
 // full reports whether the filter of one of the windows is marked. The question
-// of the first window carries the answer for all.
+// for the first window carries the answer for all.
 func (a *ask) full() (bool, error) {
 	if a.marks == nil {
 		return false, nil
