@@ -19,10 +19,9 @@ type Cassandra struct {
 	reads   *places // of confirm queries
 }
 
-// OpenCassandra connects, in one attempt that ends with ctx: whoever wants to
-// wait for a server repeats it. A keyspace or table that is missing or
-// different is a *SchemaError. Once open, the store reconnects by itself.
-// Close ends it.
+// OpenCassandra connects, in one attempt that ends with ctx: to wait for a
+// server, repeat it. A keyspace or table that is missing or different is a
+// *SchemaError. Once open, the store reconnects by itself. Close ends it.
 func OpenCassandra(ctx context.Context, opts Options) (*Cassandra, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -64,9 +63,9 @@ func (c *Cassandra) Bucket(id string) int64 { return c.opts.Layouts.Bucket(id) }
 
 // Write implements pipeline.Status. It returns nil when every row is durable,
 // and tries until then or until ctx ends: the error then says where the rows
-// were to go and what the last attempt met, and nothing of the rows. Rows of
-// one bucket go as one batch, also with those of other calls. Nothing of rows
-// is kept after it returns.
+// were to go and how the last attempt failed, but nothing about the rows. Rows
+// of one bucket go as one batch, also with those of other calls. Nothing of
+// rows is kept after it returns.
 func (c *Cassandra) Write(ctx context.Context, rows []push.Row) error {
 	return c.merger.write(ctx, rows)
 }

@@ -7,18 +7,18 @@
 // Rows are only ever inserted. Write merges the rows of concurrent calls by
 // bucket, the partition key, into unlogged batches of one partition, and
 // returns when all of its rows are durable. A store that times out, is
-// overloaded or away is waited for until the caller's context ends: no failure
+// overloaded or down is waited for until the caller's context ends: no failure
 // of the store is ever an outcome of a message.
 //
 //	layout.go     id -> bucket
 //	merge.go      rows of many Writes -> batches; linger, retry, back-off
-//	flow.go       how many batches may be under way
+//	flow.go       how many batches may be in flight
 //	encode.go     Row -> CQL values
 //	options.go    which servers, and how
 //	cassandra.go  the store: open, Write, Ping
 //	insert.go     one batch to the server
 //	read.go       the confirm read
-//	places.go     how many of its queries may be under way
+//	places.go     how many of its queries may be in flight
 //	session.go    the gocql session, rebuilt when it does not heal
 //	failure.go    what an error of gocql means
 //	schema.go     keyspace and table: apply

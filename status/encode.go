@@ -19,8 +19,8 @@ const (
 	maxProviderID = 256
 )
 
-// cut returns at most the first n bytes of s, and always valid UTF-8: anything
-// else the server would refuse however often it is sent.
+// cut returns at most the first n bytes of s, and always valid UTF-8: the
+// server would refuse anything else every time.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -39,7 +39,8 @@ var columns = [...]string{"bucket", "id", "device", "step", "state", "at", "prov
 // bucket, and the write time.
 const valuesPerRow = len(columns)
 
-// encodedRows are rows as the values of their inserts, one behind the other.
+// encodedRows are rows encoded as the values of their inserts, one after the
+// other.
 type encodedRows struct {
 	data []byte
 	ends []int32 // end of each value in data; negative = no value
@@ -50,7 +51,7 @@ func (e *encodedRows) len() int { return len(e.ends) / valuesPerRow }
 func (e *encodedRows) reset() { e.data, e.ends = e.data[:0], e.ends[:0] }
 
 // append encodes one row. Nothing of r is kept: its strings are cut from
-// records whose memory is used again.
+// records whose memory is reused.
 func (e *encodedRows) append(r *push.Row) {
 	e.text(cut(r.ID, maxID))
 	e.text(cut(r.Device, maxDevice))

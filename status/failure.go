@@ -12,8 +12,8 @@ import (
 )
 
 // failure is what went wrong with a request. None of them says that a row will
-// never be durable, so each is answered by trying again; they differ in what
-// else is done. The order is that of failureNames.
+// never be durable, so the answer to each is a retry; they differ in what else
+// is done. The order is that of failureNames.
 type failure uint8
 
 const (
@@ -30,9 +30,9 @@ var failureNames = [failures]string{"ok", "timeout", "overloaded", "unavailable"
 
 func (f failure) String() string { return failureNames[f] }
 
-// overload reports whether fewer requests at once are called for: the server
-// says so, or does not get them done. Replicas that are away count too, as the
-// others do their work meanwhile and hints on top.
+// overload reports whether fewer concurrent requests are needed: the server
+// says so, or does not complete them. Replicas that are down count too, because
+// the others do their work meanwhile and write hints on top.
 func (f failure) overload() bool { return f == timedOut || f == overloaded || f == unavailable }
 
 // unanswered reports whether the server said nothing at all to a request that
@@ -53,8 +53,8 @@ func noAnswer(err error, timeout time.Duration) error {
 	return err
 }
 
-// classify reads an error of gocql. A client that stopped waiting and a
-// coordinator that stopped waiting are the same to us: not yet durable.
+// classify maps an error of gocql to a failure. A client that stopped waiting
+// and a coordinator that stopped waiting are the same to us: not yet durable.
 func classify(err error) failure {
 	if err == nil {
 		return noFailure

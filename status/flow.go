@@ -1,13 +1,13 @@
 package status
 
-// flow is how much may be under way at once, in eighths of a full batch: one
+// flow is how much may be in flight at once, in eighths of a full batch: one
 // batch more after a whole window of successes, half after an overload, never
-// above most, and never so little that no batch could go. It is not safe for
-// concurrent use: the merger holds it under its mutex.
+// above most, and always enough for one batch. It is not safe for concurrent
+// use: the merger holds it under its mutex.
 //
 // A batch of one row weighs an eighth, which is more than it costs the server.
-// Were batches counted, ids that make no others (all but UUIDv7) would leave
-// the store idle.
+// If batches were counted instead, ids that only make such batches (all but
+// UUIDv7) would leave the store idle.
 type flow struct {
 	most  int
 	limit int
@@ -19,7 +19,7 @@ type flow struct {
 // fullWeight is the weight of a full batch.
 const fullWeight = 8
 
-// newFlow has room for so many full batches.
+// newFlow has room for this many full batches.
 func newFlow(batches int) flow {
 	return flow{most: batches * fullWeight, limit: batches * fullWeight}
 }
@@ -32,14 +32,14 @@ func weightOf(size, most int) int {
 // fits reports whether a batch of this weight need not wait.
 func (f *flow) fits(weight int) bool { return f.busy == 0 || f.busy+weight <= f.limit }
 
-// start takes the place of a batch. The mark goes back to end.
+// start takes the place of a batch. Pass the returned mark to end.
 func (f *flow) start(weight int) (mark int) {
 	f.busy += weight
 	return f.cuts
 }
 
-// end gives the place back. Of all batches that were under way when the limit
-// was halved, none halves it again: their overload is the same one.
+// end gives the place back. Batches that were in flight when the limit was
+// halved do not halve it again: their overload is the same one.
 func (f *flow) end(weight, mark int, failure failure) {
 	f.busy -= weight
 	switch {

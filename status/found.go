@@ -57,7 +57,7 @@ func (f *foundSchema) wrong(opts Options) []string {
 }
 
 // columnsWrong names each column that is missing or of another type or place.
-// Columns that we do not know are none of our business.
+// Unknown columns are ignored.
 func (f *foundSchema) columnsWrong() (wrong []string) {
 	for _, name := range columns {
 		switch got := f.columns[name]; got {

@@ -15,8 +15,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// hosts is gocql's choice of a node for each query, and notes on the way which
-// nodes its session does without.
+// hosts is gocql's host selection policy. It also notes which nodes the session
+// leaves unused.
 type hosts struct {
 	gocql.HostSelectionPolicy
 
@@ -29,7 +29,7 @@ func watchHosts(p gocql.HostSelectionPolicy) *hosts {
 }
 
 // AddHosts implements what gocql asks for at the start: many at once, because
-// the policy reckons anew who holds what after each.
+// the policy recomputes the token ring after each.
 func (h *hosts) AddHosts(list []*gocql.HostInfo) {
 	if many, ok := h.HostSelectionPolicy.(interface{ AddHosts([]*gocql.HostInfo) }); ok {
 		many.AddHosts(list)
@@ -68,7 +68,7 @@ func (h *hosts) note(host *gocql.HostInfo, down bool) {
 	}
 }
 
-// unused are the addresses of the nodes that the session does without.
+// unused are the addresses of the nodes that the session leaves unused.
 func (h *hosts) unused() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,12 +82,12 @@ func (h *hosts) unused() []string {
 // hostWatch are the times of runHostWatch.
 type hostWatch struct {
 	interval time.Duration // between two looks
-	looks    int           // so many in a row at which an unused node answers make the session sick
+	looks    int           // after this many looks in a row at which an unused node answers the session is sick
 	rest     time.Duration // between two sessions replaced for this
 }
 
-// enough reports whether a node that answered at so many looks in a row, so long
-// after a session was replaced for such a one, costs another.
+// enough reports whether the session is to be replaced for a node that answered
+// at this many looks in a row, this long after the last such replacement.
 func (w hostWatch) enough(looks int, since time.Duration) bool {
 	return looks >= w.looks && since >= w.rest
 }
@@ -99,8 +99,8 @@ func defaultHostWatch() hostWatch {
 	return hostWatch{interval: 5 * time.Second, looks: 4, rest: 5 * time.Minute}
 }
 
-// runHostWatch asks for a new session when this one does without a node that
-// answers, until close.
+// runHostWatch asks for a new session when this one leaves a node unused that
+// answers. It runs until close.
 func (c *cluster) runHostWatch() {
 	ticker := time.NewTicker(c.watch.interval)
 	defer ticker.Stop()
@@ -140,9 +140,8 @@ const (
 	kindSupported = 6
 )
 
-// answers asks a node what it supports, the one question that needs no login.
-// A connection alone says little: that of a process that stands still is
-// accepted too.
+// answers asks a node what it supports, the one question that needs no login. A
+// connection alone says little: a suspended process accepts one too.
 func (c *cluster) answers(addr string) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.Timeout)
 	defer cancel()

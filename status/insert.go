@@ -27,9 +27,9 @@ type value struct{ data []byte }
 // the columns' types with what encodedRows holds.
 func (v *value) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return v.data, nil }
 
-// boundRows is the memory that a batch's values stand in for the time of one
-// attempt. gocql has copied them into its own frame when ExecuteBatch returns,
-// and tries nothing by itself afterwards: no retry policy, no speculation.
+// boundRows is the memory of a batch's values during one attempt. gocql has
+// copied them into its own frame when ExecuteBatch returns, and tries nothing
+// by itself afterwards: no retry policy, no speculation.
 type boundRows struct {
 	values  []value
 	args    []any
@@ -87,7 +87,7 @@ func (r *boundRows) grow(n int) {
 	r.entries = r.entries[:n]
 }
 
-// clear lets go of the batch's memory.
+// clear drops the references to the batch's memory.
 func (r *boundRows) clear() {
 	clear(r.values[1 : 1+len(r.entries)*valuesPerRow])
 }

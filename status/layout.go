@@ -57,13 +57,13 @@ func (ls Layouts) Validate() error {
 
 const shardBits = 16
 
-// Bucket is the partition an id's rows stand in: a pure function of the id and
-// the list, the same for ever as long as the list only grows at its end.
+// Bucket is the partition of an id's rows: a pure function of the id and the
+// list, which never changes as long as the list only grows at its end.
 //
 // A UUIDv7 has the start of its slice in seconds since 1970 in the upper bits
-// and its shard in the lower 16: 0 to 2^54. Any other id is a partition of its
-// own, minus something: its rows never share a batch, which works, and costs an
-// insert each.
+// and its shard in the lower 16: 0 to 2^54. Any other id gets a partition of
+// its own, a negative number: its rows never share a batch, which works, but
+// costs an insert each.
 func (ls Layouts) Bucket(id string) int64 {
 	millis, ok := uuidv7Millis(id)
 	hash := xxhash.Sum64String(id)

@@ -24,7 +24,7 @@ type Memory struct {
 const memoryParts = 16
 
 // memoryPart holds the ids of one hash part, so that concurrent writers seldom
-// meet at a lock.
+// contend for a lock.
 type memoryPart struct {
 	mu      sync.Mutex
 	heads   map[string]int32 // id -> its newest row in rows

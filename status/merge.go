@@ -22,10 +22,10 @@ type executor interface {
 
 // mergeOptions are the limits of a merger.
 type mergeOptions struct {
-	rows        int           // a batch is full at so many rows
-	bytes       int           // or at so many bytes of values
+	rows        int           // a batch is full at this many rows
+	bytes       int           // or at this many bytes of values
 	linger      time.Duration // from a batch's first row to its sending
-	concurrency int           // full batches under way at once, or smaller ones that come to as much
+	concurrency int           // full batches in flight at once, or as much in smaller ones
 	timeout     time.Duration // of one attempt
 	backoff     push.Backoff
 }
@@ -42,7 +42,7 @@ type merger struct {
 	exec    executor
 	metrics *metrics
 	place   string       // where the rows go, for errors
-	trouble func() error // what the store's latest request met
+	trouble func() error // how the store's latest request failed, if it did
 
 	ctx   context.Context // ends at close
 	stop  context.CancelFunc
@@ -72,15 +72,15 @@ type share struct {
 	rows int
 }
 
-// batch is rows of one bucket on their way. It is guarded by the merger's
-// mutex until a worker takes it, and the worker's from then on.
+// batch holds rows of one bucket until they are durable. It is guarded by the
+// merger's mutex until a worker takes it; then it belongs to the worker.
 type batch struct {
 	bucket   int64
 	rows     encodedRows
 	shares   []share
 	attempts int
 	due      time.Time
-	index    int // in timers; -1 when it is not there
+	index    int // index in timers; -1 = not there
 }
 
 func newMerger(opts mergeOptions, bucket func(string) int64, exec executor, m *metrics, place string, trouble func() error) *merger {
@@ -99,7 +99,7 @@ func newMerger(opts mergeOptions, bucket func(string) int64, exec executor, m *m
 	return g
 }
 
-// close ends everything under way and waits for it. Calls in progress get
+// close ends everything in progress and waits for it. Calls in progress get
 // ErrClosed; any of their rows may be durable.
 func (g *merger) close() {
 	g.stop()
@@ -150,8 +150,8 @@ func (g *merger) admit(c *call, rows []push.Row) {
 	g.metrics.unacknowledged.Add(float64(len(rows)))
 }
 
-// abandon gives a call up: its caller's context has ended. The error says what
-// the rows met, or as they may not have been sent at all, what others met.
+// abandon gives a call up: its caller's context has ended. The error says how
+// the rows failed or, if they may not have been sent at all, how others did.
 func (g *merger) abandon(ctx context.Context, c *call, rows int) error {
 	trouble := g.trouble()
 	g.mu.Lock()
@@ -171,9 +171,9 @@ func (g *merger) abandon(ctx context.Context, c *call, rows int) error {
 	return fmt.Errorf("writing %d status rows to %s: no answer: %w", rows, g.place, context.Cause(ctx))
 }
 
-// sweep lets go of the batches that nobody waits for any more. Callers that
-// give up come again with the same rows: without it, a server that stands still
-// would have them pile up for as long as it does.
+// sweep drops the batches that no caller waits for any more. Callers that give
+// up come again with the same rows: without sweep these would pile up for as
+// long as a server hangs.
 func (g *merger) sweep() {
 	resting := g.timers[:0]
 	for _, b := range g.timers {
@@ -243,7 +243,7 @@ func (b *batch) wanted() bool {
 	return false
 }
 
-// schedule lets b rest for so long.
+// schedule makes b due after a delay.
 func (g *merger) schedule(b *batch, rest time.Duration) {
 	b.due = time.Now().Add(rest)
 	heap.Push(&g.timers, b)
@@ -281,8 +281,8 @@ func (g *merger) runClock() {
 	}
 }
 
-// expire makes every batch ready that is due, and returns how long the next
-// one still rests.
+// expire makes every due batch ready, and returns the time until the next one
+// is due.
 func (g *merger) expire() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -314,7 +314,7 @@ func (g *merger) runWorker() {
 	}
 }
 
-// weight is what a batch weighs in the flow.
+// weight is the weight of a batch in the flow.
 func (g *merger) weight(b *batch) int {
 	return max(weightOf(b.rows.len(), g.opts.rows), weightOf(len(b.rows.data), g.opts.bytes))
 }
@@ -376,10 +376,10 @@ func (g *merger) finish(b *batch, mark int, f failure, err error) {
 	g.schedule(b, g.opts.backoff.After(b.attempts))
 }
 
-// freeBatches bounds the memory kept for batches to come: about 40 KiB each.
+// freeBatches bounds the memory kept for later batches: about 40 KiB each.
 const freeBatches = 64
 
-// release takes a batch out of the accounts and keeps its memory.
+// release removes a batch and keeps its memory for another.
 func (g *merger) release(b *batch) {
 	g.metrics.unacknowledged.Sub(float64(b.rows.len()))
 	if len(g.free) == freeBatches {

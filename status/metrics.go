@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what a store shows of itself. Every label is there from the
-// start, so that rates begin at zero.
+// metrics are those of a store. Every label is there from the start, so that
+// rates begin at zero.
 type metrics struct {
 	writes         [failures]prometheus.Counter
 	reads          [failures]prometheus.Counter

@@ -32,10 +32,10 @@ type Options struct {
 	Timeout     time.Duration // of one attempt: 5 s
 	Connections int           // per host: 2
 
-	FlushRows   int           // a batch is full at so many rows of a bucket, 1 to 10,000: 200
-	FlushBytes  int           // or at so many bytes of values: 48 KiB (200 rows are about 35)
+	FlushRows   int           // a batch is full at this many rows of a bucket, 1 to 10,000: 200
+	FlushBytes  int           // or at this many bytes of values: 48 KiB (200 rows are about 35)
 	FlushLinger time.Duration // from a batch's first row to its sending; 0 = 10 ms
-	Concurrency int           // full batches, and confirm queries, under way at once: 32; up to eight times as many small ones
+	Concurrency int           // full batches, and confirm queries, in flight at once: 32; up to eight times as many small ones
 
 	// TTL is how long rows must live at least; the table's own default is what
 	// counts, and a table with less is refused. 0 = not compared.
@@ -49,7 +49,7 @@ type Options struct {
 // keyspaceName is what a keyspace may be called without quotes.
 var keyspaceName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
-// withDefaults fills in what is zero and refuses what cannot work.
+// withDefaults fills in zero values and refuses invalid ones.
 func (o Options) withDefaults() (Options, error) {
 	def := func(v *int, d int) {
 		if *v == 0 {
@@ -135,7 +135,7 @@ func (o *Options) cluster(keyspace string, d gocql.Dialer) (*gocql.ClusterConfig
 	c.Timeout, c.WriteTimeout, c.ConnectTimeout = o.Timeout, o.Timeout, o.Timeout
 	c.Consistency = gocql.ParseConsistency(strings.ToUpper(o.Consistency))
 	c.DefaultIdempotence = true
-	c.RetryPolicy = nil // attempts are counted, spaced and ended by us
+	c.RetryPolicy = nil // we count, space and end attempts ourselves
 	c.DefaultTimestamp = false
 	c.ReconnectInterval = 5 * time.Second // the default leaves a node that was down unused for a minute
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 100 * time.Millisecond}
@@ -154,8 +154,8 @@ func (o *Options) cluster(keyspace string, d gocql.Dialer) (*gocql.ClusterConfig
 	return c, policy
 }
 
-// driverLog passes on what gocql says of its connections. It names hosts and
-// states, never values.
+// driverLog passes on gocql's messages about its connections. It names hosts
+// and states, never values.
 type driverLog struct{ log *slog.Logger }
 
 func (l driverLog) Print(v ...any) { l.log.Debug("gocql", "says", fmt.Sprint(v...)) }

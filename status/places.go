@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// places are those of the confirm queries under way, in eighths of one that is
-// full, as a query of a single id is little to the server. All methods may be
+// places bounds the confirm queries in flight, in eighths of a full one,
+// because a query of a single id costs the server little. All methods may be
 // called at once.
 type places struct {
 	free     *semaphore.Weighted
@@ -17,13 +17,13 @@ type places struct {
 	life     context.Context // ends when the store is closed
 }
 
-// newPlaces has room for so many full queries.
+// newPlaces has room for this many full queries.
 func newPlaces(queries int, patience time.Duration, trouble func() error, life context.Context) *places {
 	return &places{free: semaphore.NewWeighted(int64(queries * fullWeight)), patience: patience, trouble: trouble, life: life}
 }
 
-// take waits for a place of this weight: as long as it takes while the store
-// answers, and within its patience otherwise.
+// take waits for a place of this weight: without limit while the store answers,
+// and for at most its patience otherwise.
 func (p *places) take(ctx context.Context, weight int) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, p.patience)

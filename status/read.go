@@ -23,11 +23,11 @@ const selectRows = "SELECT id,device,step,state,at,provider,provider_id,reason,u
 // step and state; nil for an id without rows. One query asks for up to 100 ids
 // of a bucket.
 //
-// A confirm read never guesses: after an error, which says what the latest
-// attempt met, nothing is known of any id, and all are to be read again. A
-// query that fails is tried again for as long as the Timeout; so when the store
-// is away Read says so within a few times that, and its caller can tell why it
-// waits, or leave.
+// A confirm read never guesses: after an error, which says how the latest
+// attempt failed, nothing is known about any id, and all must be read again. A
+// query that fails is retried for as long as the Timeout. So when the store is
+// down Read reports it within a few Timeouts, and its caller can tell why it
+// waits, or give up.
 func (c *Cassandra) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
 	r := reading{found: make([][]push.Row, len(ids)), first: make(map[string]int, len(ids))}
 	buckets := make(map[int64][]string)
@@ -39,7 +39,7 @@ func (c *Cassandra) Read(ctx context.Context, ids []string) ([][]push.Row, error
 		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(c.opts.Concurrency * fullWeight) // all places, if nobody else reads
+	group.SetLimit(c.opts.Concurrency * fullWeight) // all places, if there is no other reader
 	for bucket, inBucket := range buckets {
 		for chunk := range slices.Chunk(inBucket, readChunk) {
 			group.Go(func() error { return c.readChunk(groupCtx, bucket, chunk, &r) })
@@ -64,8 +64,8 @@ type reading struct {
 }
 
 // readChunk asks until there is an answer or it is too late for another
-// attempt, in one of the store's places for queries, which it leaves while it
-// rests.
+// attempt. Each attempt takes one of the store's places for queries; a pause
+// takes none.
 func (c *Cassandra) readChunk(ctx context.Context, bucket int64, ids []string, r *reading) error {
 	var until time.Time
 	weight := weightOf(len(ids), readChunk)
@@ -114,8 +114,8 @@ func (c *Cassandra) readOnce(ctx context.Context, bucket int64, ids []string, r 
 	return err
 }
 
-// errNotAsked is an answer that belongs to another question: it says nothing of
-// the ids that were asked for, not even that they have no rows.
+// errNotAsked is an answer that belongs to another question: it says nothing
+// about the ids that were asked for, not even that they have no rows.
 var errNotAsked = errors.New("the answer has rows of an id that was not asked for")
 
 // collect takes the rows of a chunk's answer, in place of those of an earlier

@@ -62,7 +62,7 @@ func SchemaText(keyspace string, opts SchemaOptions) (string, error) {
 	return strings.Join(statements[:], ";\n\n") + ";\n", nil
 }
 
-// The places in schema.cql that are this installation's own.
+// The parts of schema.cql that depend on the installation.
 const (
 	fileKeyspace    = "EXISTS pushfleet"
 	fileReplication = "{'class': 'SimpleStrategy', 'replication_factor': '1'}"
@@ -93,7 +93,7 @@ func schemaStatements(keyspace string, opts SchemaOptions) (statements [2]string
 }
 
 // splitStatements returns the statements of a CQL text, each with the comments
-// before it. A semicolon ends one unless it stands in a comment.
+// before it. A semicolon ends one unless it is in a comment.
 func splitStatements(text string) (statements []string) {
 	var current []string
 	for line := range strings.Lines(text) {
@@ -153,11 +153,11 @@ func (o SchemaOptions) replication() (string, error) {
 	return "{" + b.String() + "}", nil
 }
 
-// ApplySchema makes the keyspace and the table unless they exist, sets the TTL
-// of a table that has another, and reports what it did. It may be run again at
-// any time. It never changes the replication of a keyspace that exists (that
-// needs a repair) and refuses a table with other columns with a *SchemaError.
-// It makes one attempt to connect.
+// ApplySchema creates the keyspace and the table unless they exist, corrects
+// the table's TTL, and reports what it did. It may be run again at any time. It
+// never changes the replication of a keyspace that exists (that needs a repair)
+// and refuses a table with other columns with a *SchemaError. It makes one
+// attempt to connect.
 func ApplySchema(ctx context.Context, opts Options, schema SchemaOptions) ([]SchemaChange, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -185,8 +185,8 @@ func ApplySchema(ctx context.Context, opts Options, schema SchemaOptions) ([]Sch
 	return changes, nil
 }
 
-// schemaTimeout is the least that a change of the schema is given: it takes
-// seconds where an insert takes milliseconds.
+// schemaTimeout is the least time-out of a schema change, which takes seconds
+// where an insert takes milliseconds.
 const schemaTimeout = 30 * time.Second
 
 // applying is an ApplySchema in progress.

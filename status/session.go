@@ -16,13 +16,13 @@ import (
 // gocql can end in a state where every query says "no hosts available in the
 // pool" although the servers are back, until the process restarts; and it can
 // leave one node unused that is back. So a session that has been failing for a
-// while without one success gives way to a new one, and so does one that does
-// without a node that answers (hosts.go). Requests under way on the old one
-// end there; it is closed behind them.
+// while without one success is replaced, and so is one that leaves a node
+// unused that answers (hosts.go). Requests in progress on the old one end
+// there; then it is closed.
 type cluster struct {
 	opts     Options
 	keyspace string
-	replaced func() // a session has given way to a new one
+	replaced func() // a session has been replaced
 
 	watch hostWatch
 	ctx   context.Context // ends at close; dials end with it
@@ -44,8 +44,8 @@ type link struct {
 	users sync.WaitGroup // grows under the cluster's mutex only, and while the link is the current one
 }
 
-// Patience with a session that does not answer, until it is replaced. A pool
-// without connections fails at once, and cheaply, so that case needs little.
+// How long a session may fail to answer before it is replaced. A pool without
+// connections fails at once, and cheaply, so that case needs little.
 const (
 	patienceUnconnected = 500 * time.Millisecond
 	patienceTimedOut    = 2 // times the time-out of a request
@@ -58,7 +58,7 @@ const (
 )
 
 // connect opens the first session, in one attempt that ends with ctx. Its
-// keyspace is empty for whoever makes or checks the keyspace.
+// keyspace is empty when the keyspace is to be created or checked.
 func connect(ctx context.Context, opts Options, keyspace string) (*cluster, error) {
 	own, stop := context.WithCancel(context.Background())
 	c := &cluster{opts: opts, keyspace: keyspace, watch: defaultHostWatch(), ctx: own, stop: stop, sick: make(chan struct{}, 1), replaced: func() {}}
@@ -87,7 +87,7 @@ func (c *cluster) open(ctx context.Context) (*link, error) {
 	return &link{Session: s, hosts: hosts}, nil
 }
 
-// use hands out the current session. Who has it gives it back with done, soon:
+// use returns the current session. Callers give it back with done, and soon:
 // every request has a time-out.
 func (c *cluster) use() *link {
 	c.mu.Lock()
@@ -98,15 +98,15 @@ func (c *cluster) use() *link {
 
 func (l *link) done() { l.users.Done() }
 
-// trouble is what the latest request met; nil when it was answered.
+// trouble is the error of the latest request; nil when it was answered.
 func (c *cluster) trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// warnInterval keeps a store that fails and succeeds by turns from filling the
-// log.
+// warnInterval keeps a store that alternately fails and succeeds from filling
+// the log.
 const warnInterval = 10 * time.Second
 
 // observe takes note of how a request on s ended. A failing store is logged
@@ -187,8 +187,8 @@ func (c *cluster) runRebuild() {
 	}
 }
 
-// healed reports whether the current session has been answered since it was
-// asked to give way.
+// healed reports whether the current session has got an answer since a rebuild
+// was asked for.
 func (c *cluster) healed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,16 +199,16 @@ func (c *cluster) replace(l *link) {
 	old := c.swap(l)
 	c.replaced()
 	c.opts.Log.Info("cassandra session replaced", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace)
-	// What is under way on it may still be answered: a server that stood still
-	// answers what it was asked before. The new session need not wait for that.
+	// Requests on it may still be answered: a server that hung answers what it
+	// was asked before. The new session need not wait for that.
 	c.owned.Go(func() {
 		old.users.Wait()
 		old.Close()
 	})
 }
 
-// swap makes l the session from here on. What the old one was found sick of
-// while l was being made says nothing of l.
+// swap makes l the current session. Failures of the old one while l was being
+// opened say nothing about l.
 func (c *cluster) swap(l *link) (old *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
