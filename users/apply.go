@@ -52,8 +52,8 @@ func (c *change) removes(registered time.Time) bool {
 }
 
 // apply brings what was polled into Redis: per shard one read and one fenced
-// write, all shards together. A shard that somebody else has written is read
-// and tried again, without what is applied there by now.
+// write, all shards together. A shard that another registry has written is read
+// again, and the rest is retried without what is already applied.
 func (r *Registry) apply(ctx context.Context, fetched []Fetched) error {
 	changes := r.understand(fetched)
 	for i := range fetched {
@@ -91,7 +91,7 @@ func (r *Registry) apply(ctx context.Context, fetched []Fetched) error {
 	return nil
 }
 
-// unfinished reports whether a check would have something to do.
+// unfinished reports whether a check would have work to do.
 func (r *Registry) unfinished() bool {
 	for s := range r.shards {
 		if st := &r.shards[s]; !st.ready || st.open {

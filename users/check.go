@@ -10,8 +10,8 @@ import (
 )
 
 // check looks at all shards and at the topic's ends, and does what is due:
-// begins anew what was wiped, completes what has been built, writes offsets
-// of shards without news, settles open cases.
+// begins new builds of wiped shards, completes what has been built, writes
+// offsets of shards without news, settles open cases.
 func (r *Registry) check(ctx context.Context) error {
 	now := time.Now()
 	// The state first: it must not be ahead of the ends that are read after it.
@@ -80,7 +80,7 @@ func (r *Registry) check(ctx context.Context) error {
 
 // partitionsAsBefore returns an error when the topic has another number of
 // partitions than a shard was filled from, or than it had before. An operator
-// who asks for a rebuild says that it is another topic.
+// who asks for a rebuild thereby says that it is another topic.
 func (r *Registry) partitionsAsBefore(states []shardState, partitions int) error {
 	if partitions != r.had {
 		return fmt.Errorf("%w (it had %d, now %d)", errPartitions, r.had, partitions)
@@ -113,7 +113,7 @@ func (r *Registry) adopt(s int, got shardState) (anew, back bool) {
 		anew = true
 	case got.marker != "" && !got.ready: // a marker that is not of this build
 		anew = true
-	case same && old.ready && !got.ready: // its marker was taken away: who knows what else
+	case same && old.ready && !got.ready: // its marker was removed: other values may be, too
 		anew = true
 	case behind && time.Since(got.at) > r.options.MaxStale:
 		anew = true
@@ -153,8 +153,7 @@ func (r *Registry) ends() []int64 {
 	return ends
 }
 
-// beginning starts a new build of a shard. Its offsets stand at the topic's
-// start.
+// beginning starts a new build of a shard, with offsets at the topic's start.
 func (r *Registry) beginning(s int, now time.Time) *shardWrite {
 	w := &shardWrite{shard: s, reset: true, next: version{build: random()}.next(), at: now, offsets: make([]int64, len(r.spans))}
 	for p := range w.offsets {
@@ -291,8 +290,8 @@ func (r *Registry) beat(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// fail makes it known that nothing is followed. Nobody knows how much there is
-// to read meanwhile, so the lag is without bound.
+// fail reports that nothing is being followed. How much there is to read is
+// unknown meanwhile, so the lag is +Inf.
 func (r *Registry) fail(err error) {
 	r.metrics.errors.Inc()
 	r.metrics.lag.Set(math.Inf(1))

@@ -18,14 +18,14 @@ type claim struct {
 }
 
 // later orders claims of different users: the later registration wins, and
-// between two of the same millisecond the greater user id, so that everybody
-// who compares them agrees.
+// between two of the same millisecond the greater user id, so that all
+// registries agree.
 func (c claim) later(than claim) bool {
 	return c.at > than.at || c.at == than.at && c.user > than.user
 }
 
-// claims are all users who have one token registered. More than one is a
-// matter to be settled; the owner is the latest.
+// claims are all users who have one token registered. More than one is an open
+// case; the owner is the latest.
 type claims []claim
 
 func (cs claims) owner() claim {

@@ -25,7 +25,7 @@ type Registration struct {
 }
 
 // RegisterDevice registers, or refreshes, a device of a user and returns its
-// hash. RegisteredAt is the caller's to say, because imports bring their own:
+// hash. RegisteredAt is set by the caller, because imports bring their own:
 // whoever registered a token last owns it.
 //
 // The error wraps ErrInvalid when the input breaks a rule: user of 1 to 128
@@ -42,7 +42,7 @@ func (c *Client) RegisterDevice(ctx context.Context, user string, d push.Device)
 }
 
 // RegisterDevices registers many devices in one append. When one is refused,
-// none is registered, and the error says which by its place in the list.
+// none is registered, and the error gives its index in the list.
 func (c *Client) RegisterDevices(ctx context.Context, list []Registration) (hashes []string, err error) {
 	records := make([]Record, len(list))
 	hashes = make([]string, len(list))
@@ -73,9 +73,9 @@ func checkRegistration(user string, d *push.Device) error {
 	return checkDevice(d, time.Now())
 }
 
-// RemoveDevice removes a device by its hash (push.DeviceHash). Removing
-// what is not there is no error. The error wraps ErrInvalid for a user or hash
-// that cannot be, or is the log's.
+// RemoveDevice removes a device by its hash (push.DeviceHash). Removing what is
+// not there is no error. The error wraps ErrInvalid for an invalid user or
+// hash, or is the log's.
 func (c *Client) RemoveDevice(ctx context.Context, user, hash string) error {
 	if err := checkUser(user); err != nil {
 		return fmt.Errorf("removing a device: %w", err)

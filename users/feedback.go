@@ -16,9 +16,10 @@ import (
 
 // FeedbackOptions are the settings of a Feedback.
 type FeedbackOptions struct {
-	// PerMinute is how many devices may be removed a minute, by all registries
-	// of the fleet together; what comes beyond it waits in the topic. It keeps a provider, or a bug, that calls every
-	// token dead from emptying the registry before a person has seen it.
+	// PerMinute is how many devices may be removed a minute, by all registries of
+	// the fleet together; further reports wait in the topic. It keeps a provider,
+	// or a bug, that calls every token dead from emptying the registry before a
+	// person has seen it.
 	PerMinute int
 	// RetryDelay is the pause after an error; it doubles up to MaxRetryDelay.
 	RetryDelay, MaxRetryDelay time.Duration
@@ -65,8 +66,8 @@ func NewFeedback(client redis.UniversalClient, source FeedbackSource, log Log, o
 }
 
 // Run works until ctx ends, and returns ctx's error. Errors are logged and the
-// same reports tried again: also a shard that is not built yet is one, because
-// what is not known yet cannot be judged. It may be called once.
+// same reports retried. A shard that is not built yet is an error too, because
+// its devices are still unknown. It may be called once.
 func (f *Feedback) Run(ctx context.Context) error {
 	for {
 		var values [][]byte
@@ -214,9 +215,9 @@ func (s *suspect) judge(u *push.User) (Record, verdict) {
 	return Record{Key: DeviceKey(s.user, s.report.Device), IfNotAfter: bound}, dead
 }
 
-// suspects are, for each report, the user it names and whoever claims the
-// token by the index: for a bare device nobody is named. unknown is for how
-// many reports there is nobody.
+// suspects are, for each report, the user it names and the users that claim the
+// token in the index: a report about a bare device names no user. unknown is
+// the number of reports without any.
 func (f *Feedback) suspects(ctx context.Context, reports []report) (list []suspect, unknown int, err error) {
 	pipe := f.client.Pipeline()
 	entries := make([]*redis.SliceCmd, len(reports))
@@ -228,7 +229,7 @@ func (f *Feedback) suspects(ctx context.Context, reports []report) (list []suspe
 	for i := range reports {
 		cs, err := claimsOf(entries[i], reports[i].Device)
 		if errors.Is(err, errEntry) {
-			f.lost(ctx, reports[i].Device) // who is named is looked at all the same
+			f.lost(ctx, reports[i].Device) // the named user is checked all the same
 		} else if err != nil {
 			return nil, 0, fmt.Errorf("looking up the owner of a token: %w", err)
 		}

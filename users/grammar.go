@@ -10,14 +10,14 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// ErrInvalid is what the errors of refused input wrap. Their text names the
+// ErrInvalid is wrapped by the errors of refused input. Their text names the
 // field and the rule, never the content.
 var ErrInvalid = errors.New("invalid")
 
 const (
 	maxUser   = 128 // bytes, as in the message contract
 	maxName   = 64  // app, channel, type
-	maxLocale = 35  // the longest language tag that RFC 5646 4.4.1 asks to bear
+	maxLocale = 35  // the longest language tag that RFC 5646 4.4.1 asks to support
 	maxNames  = 200 // opt-outs of one kind
 	hashLen   = 16  // base64url of 12 bytes
 )
@@ -73,9 +73,9 @@ func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// maxAhead is by how much a registration may be in the future: clocks differ,
-// and whoever registers last owns a token, so one of a far year would own it
-// for ever, and no provider's word that it is dead would count.
+// maxAhead is how far in the future a registration may be. Clocks differ; but
+// the latest registration owns a token, so one from a far year would own it for
+// ever, and no provider's report that it is dead would count.
 const maxAhead = 24 * time.Hour
 
 // checkDevice checks d, fills in what has a default, and sets its hash.

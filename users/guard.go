@@ -20,8 +20,8 @@ type pruneGuard struct {
 const pruneKey = "feedback:removed"
 
 // pruneScript takes up to ARGV[1] of the ARGV[2] a window, which lasts ARGV[3]
-// ms. It answers how many, and in how many ms the window is over. Whatever
-// stands under the key and is no count makes way.
+// ms. It answers how many, and in how many ms the window is over. A value that
+// is no count is overwritten.
 var pruneScript = redis.NewScript(`local kind = redis.call('TYPE', KEYS[1])
 if (kind.ok or kind) ~= 'string' or not string.match(redis.call('GET', KEYS[1]), '^%d+$') then
   redis.call('DEL', KEYS[1])
@@ -36,8 +36,8 @@ func newPruneGuard(client redis.UniversalClient, perMinute int) *pruneGuard {
 	return &pruneGuard{client, perMinute}
 }
 
-// take grants up to n removals, and says how long it takes until there are more
-// when it grants none.
+// take grants up to n removals. When it grants none, it returns how long to
+// wait for more.
 func (g *pruneGuard) take(ctx context.Context, n int) (granted int, wait time.Duration, err error) {
 	answer, err := pruneScript.Run(ctx, g.client, []string{pruneKey}, n, g.perMinute, time.Minute.Milliseconds()).Int64Slice()
 	if err == nil && len(answer) != 2 {

@@ -22,7 +22,8 @@ import (
 // one would put it back on the screen.
 //
 // It is best effort. What is forgotten (an Accepted that failed, a Redis that
-// was wiped) lets a retry through, and no more. It is safe for concurrent use.
+// was wiped) lets a retry through, nothing worse. It is safe for concurrent
+// use.
 type Latest struct {
 	client  redis.UniversalClient
 	options LatestOptions
@@ -41,18 +42,19 @@ type LatestOptions struct {
 }
 
 // DefaultLatestOptions: the greatest age of the default lanes; and a second,
-// because a batch waits for it at its end and loses little by going on.
+// because a batch waits for it at its end and loses little by going on without
+// it.
 func DefaultLatestOptions() LatestOptions {
 	return LatestOptions{Horizon: 24 * time.Hour, Timeout: time.Second}
 }
 
 const (
-	// latestSlack is by how much clocks of workers may differ.
+	// latestSlack is how far the clocks of workers may differ.
 	latestSlack = 5 * time.Minute
 	// maxLatest bounds the collapse keys remembered of a user, 20 KiB; beyond
 	// it the oldest are forgotten.
 	maxLatest = 256
-	// maxLatestPerCall keeps a script short: nobody else is served meanwhile.
+	// maxLatestPerCall keeps a script short: Redis serves nobody else meanwhile.
 	maxLatestPerCall = 500
 )
 
@@ -96,7 +98,7 @@ type latestScratch struct {
 
 func (l *Latest) begin() *latestScratch { return l.scratch.Get().(*latestScratch) }
 
-// end lets go of everything that belongs to the caller.
+// end drops all references to what belongs to the caller.
 func (l *Latest) end(sc *latestScratch) {
 	clear(sc.items)
 	clear(sc.args)
@@ -106,12 +108,12 @@ func (l *Latest) end(sc *latestScratch) {
 	l.scratch.Put(sc)
 }
 
-// Accepted takes note of the items that have a collapse key and a delivery
-// that its provider accepted; the others it passes over, and without any it
-// asks nothing. One script call per user shard, all in one round trip, within
-// the Timeout. Nothing of items is kept.
+// Accepted notes the items that have a collapse key and a delivery that its
+// provider accepted. It ignores the others, and does not call Redis if there is
+// none. One script call per user shard, all in one round trip, within the
+// Timeout. Nothing of items is kept.
 //
-// After an error some may not be noted, and nothing has to be done about it.
+// After an error some may not be noted; nothing has to be done about it.
 func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
 	sc := l.begin()
 	defer l.end(sc)
@@ -259,7 +261,7 @@ func (l *Latest) Superseded(ctx context.Context, items []*pipeline.Item, out []b
 	return nil
 }
 
-// scores reads what stands under each item's collapse key; 0 = nothing.
+// scores reads the score of each item's collapse key; 0 = none.
 func (l *Latest) scores(ctx context.Context, sc *latestScratch) ([]int64, error) {
 	pipe := l.client.Pipeline()
 	cmds := make([]*redis.FloatCmd, len(sc.items))

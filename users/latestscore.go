@@ -15,9 +15,9 @@ import (
 // followed by 11 bits of the hash of its id. Together these are at most 53
 // bits until the year 2109: what a score holds exactly.
 //
-// So few bits of the id do: they only keep a notification from superseding
-// itself, and where those of two ids agree by chance, one time in 2048, the
-// older one is sent.
+// So few bits of the id are enough: they only keep a notification from
+// superseding itself, and when those of two ids agree by chance, one time in
+// 2048, the older one is sent.
 const (
 	idBits = 11
 	idMask = 1<<idBits - 1

@@ -183,7 +183,7 @@ func (w *shardWrite) set(key string, u *stored, cs claims, build uint64) {
 	w.keys, w.values = append(w.keys, key), append(w.values, value)
 }
 
-// count takes what was written into the figures.
+// count adds what was written to the metrics.
 func (r *Registry) count(batches []*shardBatch, fenced []int) {
 	for _, b := range batches {
 		if !slices.Contains(fenced, b.shard) {

@@ -85,9 +85,9 @@ func InQuarantine(ctx context.Context, client redis.UniversalClient) (map[string
 	return keys, nil
 }
 
-// tell tells the quarantine's topic of the parts of a shard that got in or out,
-// and adds their cases to those that are closed. A topic that cannot be written
-// holds up nothing else: then the cases stay open.
+// tell reports the parts of a shard that entered or left quarantine to its
+// topic, and adds their cases to those that are closed. A topic that cannot be
+// written blocks nothing else: then the cases stay open.
 func (r *Registry) tell(ctx context.Context, st *settling) error {
 	if len(st.told) == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // UnbuiltError says that a user shard is not complete in Redis: it was wiped,
 // or the registry has not finished building it. What is stored of its users
-// means nothing until then. It passes by itself once a registry runs.
+// means nothing until then. The error goes away by itself once a registry runs.
 type UnbuiltError struct {
 	Shard int // 0 to 255
 }
@@ -68,9 +68,9 @@ type readScratch struct {
 // push.RecordUnread, and the registry is told to build it anew.
 //
 // After an error the Users are half filled and mean nothing. It is an
-// *UnbuiltError when a touched shard is not complete, wraps ErrVersion when
-// its marker is a newer fleet's, or else is Redis's or ctx's: every one is a
-// reason to wait and repeat.
+// *UnbuiltError when a touched shard is not complete, wraps ErrVersion when its
+// marker is a newer fleet's, or else is Redis's or ctx's: each is a reason to
+// wait and retry.
 func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) error {
 	if len(owners) == 0 {
 		return nil
@@ -106,8 +106,8 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	return nil
 }
 
-// doubt tells the registry of records that cannot be read. If that fails, the
-// next who reads them tells it.
+// doubt tells the registry about records that cannot be read. If that fails,
+// the next reader of them does.
 func (r *Reader) doubt(ctx context.Context, unread []int32, owners []string) {
 	pipe := r.client.Pipeline()
 	for _, i := range unread {
@@ -133,7 +133,7 @@ func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any
 			}
 		}
 	}
-	// The commands keep their arguments, so these two are made anew each time.
+	// The commands keep their arguments, so these two are allocated each time.
 	names, args := append([]string(nil), sc.names.List()...), make([]any, 0, total)
 	return func(yield func(int, []any) bool) {
 		next := 0

@@ -12,8 +12,8 @@ import (
 )
 
 // ErrVersion says that something stored was written by a newer version of the
-// fleet. It must never be read as empty: what depends on it waits until whoever
-// met it is upgraded. A newer form of all records comes with a newer form of
+// fleet. It must never be read as empty: what depends on it waits until the
+// reader is upgraded. A newer form of all records comes with a newer form of
 // the shards' markers, which older processes refuse; so a single record of an
 // unknown version concerns its user alone.
 var ErrVersion = errors.New("unknown version of a stored record")

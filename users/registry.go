@@ -22,7 +22,7 @@ var errPartitions = errors.New("push.users has changed its number of partitions,
 	"copy it in order of time into a new topic, and begin with registry --rebuild (docs/operations.md#pushregistryfails)")
 
 // errRewound says that Redis has applied more than the topic holds: the topic
-// was made anew, or Kafka lost acknowledged records.
+// was created again, or Kafka lost acknowledged records.
 var errRewound = errors.New("push.users ends before what was applied; if it was made anew, rebuild")
 
 // RegistryOptions are the settings of a Registry.
@@ -87,7 +87,7 @@ func (o *RegistryOptions) check() error {
 	return nil
 }
 
-// Progress is how far a registry is.
+// Progress is how far a registry has got.
 type Progress struct {
 	Ready   int    // complete shards, of 256
 	Lag     int64  // offsets that are to be read, over all partitions
@@ -113,8 +113,8 @@ type RegistryTopics struct {
 }
 
 // Registry follows push.users and keeps Redis equal to it. Several registries
-// may follow the same topic into the same Redis: each write is fenced, and who
-// comes late skips what is applied.
+// may follow the same topic into the same Redis: each write is fenced, and a
+// late registry skips what is applied.
 type Registry struct {
 	client  redis.UniversalClient
 	topics  RegistryTopics
@@ -155,10 +155,9 @@ func NewRegistry(client redis.UniversalClient, t RegistryTopics, o RegistryOptio
 	}, nil
 }
 
-// Run follows the topic until ctx ends, and returns ctx's error. Whatever goes
-// wrong is logged, and tried again from what Redis says it has applied: Redis
-// or Kafka away, a topic that has changed its number of partitions. It may be
-// called once.
+// Run follows the topic until ctx ends, and returns ctx's error. Every error is
+// logged and retried from what Redis has applied: Redis or Kafka down, a topic
+// that has changed its number of partitions. It may be called once.
 func (r *Registry) Run(ctx context.Context) error {
 	defer r.repair.stop()
 	backoff := push.Backoff{First: r.options.RetryDelay, Longest: r.options.MaxRetryDelay}

@@ -17,8 +17,8 @@ import (
 // meanwhile is held, and applied on top. It belongs to the registry's
 // goroutine; only the reading has one of its own.
 //
-// A case in the shard's open cases stands for each of them until then, so a
-// registry that dies on the way is followed by one that begins again.
+// Until then each of them is one of the shard's open cases, so if a registry
+// dies on the way the next one begins again.
 type repair struct {
 	wanted map[string]lostKey // what is to be rebuilt next, by its Redis key
 	keys   map[string]lostKey // what is being rebuilt; empty = nothing
@@ -105,8 +105,8 @@ func (p *repair) hold(changes []change, pos []int64) {
 	}
 }
 
-// take makes what is wanted of known shards, as much as one reading rebuilds, that
-// which is being rebuilt. The rest it forgets: its cases ask again.
+// take chooses what is rebuilt next: what is wanted of known shards, as much as
+// one reading can rebuild. The rest is forgotten: its cases ask again.
 func (p *repair) take(states []shardState) {
 	p.keys = make(map[string]lostKey)
 	for key, l := range p.wanted {
@@ -129,11 +129,12 @@ func (p *repair) stop() {
 	*p = repair{}
 }
 
-// maxRepaired bounds the values that one reading of the topic rebuilds, as all of
-// their changes are in memory. What is too much waits for the next one.
+// maxRepaired bounds the values that one reading of the topic rebuilds, as all
+// of their changes are in memory. The rest waits for the next one.
 const maxRepaired = 100_000
 
-// startRepair begins to rebuild what is wanted, unless a reading is under way.
+// startRepair begins to rebuild what is wanted, unless a reading is in
+// progress.
 func (r *Registry) startRepair(ctx context.Context) {
 	p := &r.repair
 	if len(p.wanted) == 0 || len(p.keys) > 0 || time.Now().Before(r.rescanAt) {

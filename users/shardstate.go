@@ -13,7 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// shardState is what a registry believes of one user shard: what it read or
+// shardState is what a registry believes about one user shard: what it read or
 // wrote last.
 type shardState struct {
 	known   bool      // false = not looked at yet, or to be built anew
@@ -25,14 +25,14 @@ type shardState struct {
 	open    bool      // it may have open cases
 	unread  int64     // parts in quarantine, as of the last look
 
-	target []int64   // while not ready: what must be applied first
+	target []int64   // while not ready: the offsets that must be applied first
 	beat   time.Time // when this registry last wrote its offsets without need
 }
 
 // version is the field v of o:{s}: the build, and a random number of its latest
-// write, never 0. A count would not do: after a failover that lost writes it
-// comes to the same number a second time, for another state. The zero value
-// stands for a shard that is not there.
+// write, never 0. A counter would not do: after a failover that lost writes it
+// would reach the same number again, for another state. The zero value means
+// that the shard does not exist.
 type version struct {
 	build uint64
 	write uint64

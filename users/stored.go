@@ -37,7 +37,7 @@ type dropped struct {
 // unreadPart is a part of a user in quarantine.
 type unreadPart struct {
 	hash    string // of the device; empty = preferences
-	version bool   // it is of an unknown version; else it breaks a rule
+	version bool   // it has an unknown version; else it breaks a rule
 	stands  bool   // what was there before it stands
 	// Its place in push.users.
 	partition int

@@ -39,7 +39,7 @@ type Log interface {
 }
 
 // PartitionKey is the part of a record's key that chooses its partition: the
-// user. All parts of a user share a partition, so that their order is one.
+// user. All parts of a user share a partition, so that they have one order.
 func PartitionKey(key []byte) []byte {
 	if i := bytes.LastIndexByte(key, '/'); i >= 0 {
 		return key[:i]

@@ -16,7 +16,7 @@ import (
 //go:embed shard.lua
 var shardScriptText string
 
-// shardWrite is one write of a shard: everything of it or nothing is done.
+// shardWrite is one atomic write of a shard.
 type shardWrite struct {
 	shard int
 	reset bool    // begin a new build: forget offsets, marker, open cases
@@ -80,10 +80,10 @@ func appendMembers(args []any, set map[string]bool, kind bool) []any {
 	return args
 }
 
-// write does all writes in one round trip, each behind the fence of what is
-// believed of its shard, and updates what is believed. It returns the shards
-// that somebody else has written meanwhile: nothing was done there. After an
-// error any of them may be done.
+// write does all writes in one round trip, each fenced by the believed state of
+// its shard, and updates that state. It returns the shards that another
+// registry has written meanwhile: nothing was done there. After an error any of
+// them may be done.
 func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []int, err error) {
 	pipe := r.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(writes))
@@ -119,7 +119,7 @@ func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []in
 	return fenced, nil
 }
 
-// wrote takes a write that was done into what is believed.
+// wrote applies a finished write to the believed state.
 func (r *Registry) wrote(w *shardWrite) {
 	st := &r.shards[w.shard]
 	st.version = w.next
