@@ -45,8 +45,9 @@ func (s *scanner) fail(r push.Reason, at int) {
 	}
 }
 
-// where is the place of an unreadable spot: the field, if it is one of ours,
-// and the byte offset. A name that a producer chose is content and not told.
+// where is the position of unreadable text: the field, if the contract knows
+// it, and the byte offset. A name that a producer chose is content and not
+// reported.
 func (s *scanner) where() string { return s.in + "@" + strconv.Itoa(s.at) }
 
 // next skips white space and returns the byte there, or 0 at the end.
@@ -135,7 +136,7 @@ func (s *scanner) unique(o *object, key string) {
 	o.many[key] = struct{}{}
 }
 
-// skip reads over any value and checks all of it.
+// skip reads past any value and checks all of it.
 func (s *scanner) skip() {
 	if s.reason != "" {
 		return
@@ -251,8 +252,8 @@ func (s *scanner) text() string {
 	return unsafe.String(&raw[0], len(raw))
 }
 
-// quoted reads over the string whose quote is next, checks it, and returns
-// what stands between the quotes. It looks at eight bytes at a time.
+// quoted reads past the string whose quote is next, checks it, and returns what
+// is between the quotes. It looks at eight bytes at a time.
 func (s *scanner) quoted() (raw []byte, escaped bool) {
 	const (
 		ones = 0x0101010101010101

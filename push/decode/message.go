@@ -28,12 +28,12 @@ const (
 // means that m holds a usable message, defaults filled in.
 //
 // Message overwrites all of m. Strings without escapes and the raw parts share
-// value's memory: value must not change while m is in use, and whoever keeps a
-// string longer than the batch lives copies it.
+// value's memory: value must not change while m is in use, and a string that is
+// kept longer than the batch must be copied.
 //
 // With a Defect, m has at most ID, App, UserID and Device, each only if it is
-// usable: what the record's status row stands under. It has none of them when
-// the text itself cannot be read (BadJSON, BadUTF8, TooDeep, DuplicateKey,
+// usable: they identify the record's status row. It has none of them when the
+// text itself cannot be read (BadJSON, BadUTF8, TooDeep, DuplicateKey,
 // EmptyValue, TooLarge), because then none can be trusted. A Defect about the
 // text takes precedence; otherwise the first in the record's order counts, and
 // missing fields last.
@@ -111,7 +111,7 @@ const (
 )
 
 // refuse notes that the readable field at path breaks the contract. Reading
-// goes on, so that the record's id is found wherever it stands.
+// goes on, so that the record's id is found wherever it is.
 func (d *decoder) refuse(r push.Reason, path string) {
 	if d.defect.Reason == "" {
 		d.defect = push.Defect{Reason: r, Field: path}
@@ -233,7 +233,7 @@ func (d *decoder) value(o *object, key string) {
 	}
 }
 
-// complete checks what must be there and fills in the defaults.
+// complete checks the required fields and fills in the defaults.
 func (d *decoder) complete() {
 	m := d.m
 	if m.ID == "" {
@@ -409,8 +409,8 @@ func (d *decoder) device() {
 				}
 			}
 		case "token":
-			// Its alphabet is the provider's business: a wrong one is FAILED for
-			// this device, not a broken record.
+			// Its alphabet is up to the provider: a wrong one is FAILED for this
+			// device, not a broken record.
 			d.once(&seen, fToken, "device.token")
 			t.Token = d.str(maxToken)
 		case "environment":

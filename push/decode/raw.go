@@ -107,8 +107,8 @@ func isEpoch(s string) bool {
 
 func isAPNSPriority(s string) bool { return s == "10" || s == "5" || s == "1" }
 
-// isCollapseID accepts what can stand in an HTTP/2 header as it is: printable
-// ASCII without spaces at either end.
+// isCollapseID accepts values that an HTTP/2 header can carry unchanged:
+// printable ASCII without spaces at either end.
 func isCollapseID(s string) bool {
 	return s != "" && len(s) <= maxCollapseKey && printable(s) && s[0] != ' ' && s[len(s)-1] != ' '
 }
@@ -133,11 +133,11 @@ func hasControls(s string) bool {
 	return false
 }
 
-// rawRule is what the contract says of a member of a raw object. The zero value
-// lets it pass as it is.
+// rawRule is what the contract says about a member of a raw object. The zero
+// value lets it pass as it is.
 type rawRule struct {
 	path    string                   // its name in a Defect
-	never   bool                     // it is not a producer's to set
+	never   bool                     // a producer may not set it
 	object  func(key string) rawRule // it must be an object, and these are the rules of its members
 	headers bool                     // it must be an object of Apple's headers
 }
