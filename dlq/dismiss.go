@@ -8,19 +8,19 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
-// DismissOptions say which dead letters are put away.
+// DismissOptions say which dead letters are dismissed.
 type DismissOptions struct {
-	Filter         // Marked is as if unset: what is put away stays so
-	Expired bool   // only those that a redrive would not send any more
+	Filter         // Marked is ignored: what is dismissed stays dismissed
+	Expired bool   // only those that a redrive would no longer send
 	Do      bool   // false = a dry run
 	By      string // who does it, for the audit topic
 }
 
-// Dismissed is what dismissing came to; its JSON keys are those of `pushctl dlq
-// dismiss`.
+// Dismissed is the result of dismissing; its JSON keys are those of `pushctl
+// dlq dismiss`.
 type Dismissed struct {
 	DryRun    bool `json:"dry_run"`
-	Dismissed int  `json:"dismissed"` // in a dry run: what would be
+	Dismissed int  `json:"dismissed"` // in a dry run: what would be dismissed
 }
 
 // dismissGroup is how many marks are written at once.
@@ -28,7 +28,7 @@ const dismissGroup = 500
 
 // Dismiss notes in the audit topic that nothing is to be done about these dead
 // letters, which closes them. Nothing is deleted. With an error the result is
-// what is known to be dismissed by then; asking again goes on from there.
+// what is known to be dismissed so far; a repeated call continues from there.
 func (q *Queues) Dismiss(ctx context.Context, o DismissOptions) (Dismissed, error) {
 	v := Dismissed{DryRun: !o.Do}
 	if err := o.Check(); err != nil {

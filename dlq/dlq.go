@@ -1,6 +1,6 @@
-// Package dlq is what an operator does with dead letters: look at them, count
-// them, send them again, put them away, delete them. Nothing here prints or
-// asks; commands, gateways and pages put their own face on it.
+// Package dlq is what an operator does with dead letters: list, show, count,
+// redrive, dismiss and delete them. Nothing here prints or asks; commands,
+// gateways and pages have their own output.
 //
 // Message text and tokens stay masked unless the caller asks for them, and
 // nothing is changed unless the caller says so: what acts is a dry run by
@@ -18,7 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
-// Lane is what of a lane decides about its dead letters.
+// Lane is what matters of a lane for its dead letters.
 type Lane struct {
 	Name  string
 	Topic string // its own: DLQ, audit and retry topics are named after it
@@ -60,26 +60,26 @@ type Audit interface {
 	Write(ctx context.Context, marks []kafka.Mark) error
 }
 
-// finishTime is how long something that was begun may take to end after its
-// context has.
+// finishTime is how long a step that has begun may go on after its context has
+// ended.
 const finishTime = 30 * time.Second
 
 // Config is the fleet whose dead letters these are.
 type Config struct {
 	Lanes []Lane
-	// Tier is the smallest retry tier: what is redriven goes through it.
+	// Tier is the smallest retry tier: redriven records go through it.
 	Tier kafka.Tier
 	// StatusTTL is how long the status store keeps rows; 0 = for ever.
 	StatusTTL time.Duration
-	// Apps are those that the workers know; none = not known, all may be.
+	// Apps are the apps that the workers know; none = unknown, any app is
+	// accepted.
 	Apps []string
 }
 
 // Queues are the DLQs of a fleet's lanes. Every call opens what it needs and
-// closes it again, so a Queues is safe for concurrent use if its Broker is.
-// All its methods return ctx's error, wrapped, when ctx ends before they are
-// done, and an *OptionError, before anything is done, if they are asked for
-// something that cannot be.
+// closes it again, so a Queues is safe for concurrent use if its Broker is. All
+// its methods return ctx's error, wrapped, when ctx ends before they are done,
+// and an *OptionError, before anything is done, if the options are invalid.
 type Queues struct {
 	config Config
 	broker Broker
@@ -143,7 +143,7 @@ func (q *Queues) open(ctx context.Context, lane *Lane, note bool) (_ *opened, er
 		var missing *kafka.MissingTopicsError
 		switch err := q.broker.Reach(ctx, audit); {
 		case errors.As(err, &missing):
-			return o, nil // nobody has noted anything yet
+			return o, nil // nothing has been noted yet
 		case err != nil:
 			return nil, err
 		}
@@ -154,18 +154,19 @@ func (q *Queues) open(ctx context.Context, lane *Lane, note bool) (_ *opened, er
 	return o, nil
 }
 
-// Reading is how far the reading of a DLQ is.
+// Reading is the progress of reading a DLQ.
 type Reading struct {
 	Topic string
 	Read  int
-	Of    int64 // about: at least as many as there are
+	Of    int64 // an upper estimate
 }
 
 // readingStep is how many records are read between two reports of progress.
 const readingStep = 1000
 
-// each hands out the dead letters that pass the filter, lane by lane, of what
-// is there when a lane's turn comes, until f returns an error.
+// each calls f with the dead letters that pass the filter, lane by lane, until
+// f returns an error. It reads what a lane's DLQ holds when it comes to that
+// lane.
 func (q *Queues) each(ctx context.Context, filter *Filter, progress func(Reading), f func(*record) error) error {
 	if err := filter.Check(); err != nil {
 		return err

@@ -9,16 +9,17 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// OptionError is an option with a value that it cannot have. Nothing was done.
+// OptionError is an option with an invalid value. Nothing was done.
 type OptionError struct {
 	Option string // its name, as `pushctl dlq` calls it: max-redrives
-	Rule   string // what it breaks
+	Rule   string // the rule that it breaks
 }
 
 func (e *OptionError) Error() string { return e.Option + ": " + e.Rule }
 
 // Filter picks dead letters. An empty list lets everything through; a letter
-// passes if it passes all that are given. The zero Filter is all that is open.
+// passes if it passes every list that is set. The zero Filter passes all open
+// letters.
 type Filter struct {
 	Lanes     []string // names, topics or DLQs
 	Reasons   []string // codes (docs/reasons.md), or a provider's last word
@@ -32,8 +33,8 @@ type Filter struct {
 	Marked       bool // also those that were redriven or dismissed
 }
 
-// Check finds words that could pass nothing. The error is an *OptionError.
-// Whether there are such lanes is for Queues.Lanes to say.
+// Check finds words that can match nothing. The error is an *OptionError.
+// Queues.Lanes checks whether the lanes exist.
 func (f *Filter) Check() error {
 	for _, p := range f.Providers {
 		if _, ok := push.ParsePlatform(p); !ok {
@@ -57,5 +58,5 @@ func (f *Filter) passes(r *record) bool {
 	return len(f.Providers) == 0 || slices.ContainsFunc(r.providers(), func(p string) bool { return slices.Contains(f.Providers, p) })
 }
 
-// among reports whether s is one of the words, or all are welcome.
+// among reports whether s is one of the words, or there are none.
 func among(words []string, s string) bool { return len(words) == 0 || slices.Contains(words, s) }

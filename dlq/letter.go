@@ -10,7 +10,7 @@ import (
 // Letter is a dead letter as an operator sees it, without its text. Its JSON
 // keys are those of `pushctl dlq ls`.
 type Letter struct {
-	Place     string     `json:"place"` // topic/partition/offset: what the letter is known by
+	Place     string     `json:"place"` // topic/partition/offset: identifies the letter
 	Time      time.Time  `json:"time"`  // of dead-lettering
 	Lane      string     `json:"lane"`
 	ID        string     `json:"id"` // of the notification; empty if it cannot be decoded
@@ -31,7 +31,7 @@ type Letter struct {
 	Mark      *Mark      `json:"mark"`    // nil: it is open
 	Problem   string     `json:"problem"` // why its headers could not be read
 	// Value is the record's value, byte by byte: message text and tokens in the
-	// clear. Nil unless the caller has asked for it, and if there is none.
+	// clear. Nil unless the caller has asked for it, or if there is none.
 	Value *string `json:"value,omitempty"`
 }
 
@@ -42,8 +42,8 @@ type Mark struct {
 	By   string    `json:"by"`
 }
 
-// letter is the record as an operator sees it. It keeps nothing of the
-// record's memory.
+// letter is the record as an operator sees it. It shares no memory with the
+// record.
 func (r *record) letter(now time.Time, reveal bool) Letter {
 	l := Letter{Place: r.String(), Time: r.Timestamp.UTC(), Lane: r.lane.Name, ID: strings.Clone(r.message.ID), App: strings.Clone(r.message.App), Sender: strings.Clone(r.message.SenderID),
 		Type: strings.Clone(r.message.Type), Reason: r.Reason, Detail: r.Detail, Providers: notNil(r.providers()), Attempts: r.Attempt, Hops: r.Hops, Redrives: r.Redrive,
@@ -80,12 +80,12 @@ func notNil(s []string) []string {
 // ListOptions say which dead letters to list, and how.
 type ListOptions struct {
 	Filter
-	Limit    int           // at most so many, the newest; 0 = all
+	Limit    int           // at most this many, the newest; 0 = all
 	Reveal   bool          // with their values: message text and tokens
-	Progress func(Reading) // told now and then, by the caller's goroutine; may be nil
+	Progress func(Reading) // called now and then, on the caller's goroutine; may be nil
 }
 
-// Check finds what cannot be listed. The error is an *OptionError.
+// Check finds invalid options. The error is an *OptionError.
 func (o *ListOptions) Check() error {
 	if err := o.Filter.Check(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (o *ListOptions) Check() error {
 	return notNegative("limit", o.Limit)
 }
 
-// notNegative is the rule of options that count.
+// notNegative is the rule for options that are counts.
 func notNegative(option string, n int) error {
 	if n < 0 {
 		return &OptionError{option, "must be 0 or more"}
@@ -101,9 +101,9 @@ func notNegative(option string, n int) error {
 	return nil
 }
 
-// List is the dead letters that pass the filter in the order of time, and how
-// many older ones the limit has left out. The slice is never nil. Memory is for
-// about twice the limit.
+// List returns the dead letters that pass the filter in order of time, and how
+// many older ones the limit has left out. The slice is never nil. It needs
+// memory for about twice the limit.
 func (q *Queues) List(ctx context.Context, o ListOptions) (letters []Letter, older int, err error) {
 	if err := o.Check(); err != nil {
 		return nil, 0, err

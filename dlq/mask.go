@@ -11,12 +11,11 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// plainFields are the fields of a message whose values say who it is for and
-// how it is to be sent, and not what it says. All others are masked, those
-// that we do not know as well.
+// plainFields are the fields of a message that say who it is for and how it is
+// to be sent, not what it says. All others are masked, unknown ones too.
 var plainFields = []string{"id", "app", "user_id", "type", "priority", "push_type", "sender_id", "expires_at", "badge", "locale"}
 
-// plainLongest is the longest value that is taken for what its field says.
+// plainLongest is the longest value that is shown for a plain field.
 const plainLongest = 128
 
 // Field is one field or header of a message for people: masked, or as it is.
@@ -48,7 +47,8 @@ func maskedFields(value []byte) []Field {
 	return fields
 }
 
-// objectOf parts a JSON object into its fields; names is nil if it is none.
+// objectOf splits a JSON object into its fields; names is nil if it is no
+// object.
 func objectOf(value []byte) (raw map[string]json.RawMessage, names []string) {
 	if json.Unmarshal(value, &raw) != nil || raw == nil {
 		return nil, nil
@@ -92,7 +92,7 @@ func unquoted(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// measured says of what kind and size a value is, and nothing more.
+// measured gives the kind and size of a value, and nothing else.
 func measured(raw json.RawMessage) string {
 	switch {
 	case len(raw) == 0 || string(raw) == "null":

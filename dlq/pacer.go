@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// redriveGroups is how many groups a second of redriving has at most.
+// redriveGroups is the most groups that are redriven in a second.
 const redriveGroups = 20
 
-// pacer keeps a rate: never more in any second than the rate and one group,
-// and what was held up is not caught up with. It is for one goroutine.
+// pacer limits the rate: never more in any second than the rate plus one group,
+// and lost time is not made up. It is for one goroutine.
 type pacer struct {
 	each  time.Duration // of one record
 	group int           // how many go at once
@@ -44,7 +44,7 @@ func (p *pacer) wait(ctx context.Context, n int) error {
 	return nil
 }
 
-// rate is what it was so far.
+// rate is the average so far.
 func (p *pacer) rate() float64 {
 	return float64(p.count) / max(p.next.Sub(p.began), p.each).Seconds()
 }

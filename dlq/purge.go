@@ -20,7 +20,7 @@ type PurgeOptions struct {
 	Do     bool // false = a dry run
 }
 
-// Check finds what cannot be purged. The error is an *OptionError.
+// Check finds invalid options. The error is an *OptionError.
 func (o *PurgeOptions) Check() error {
 	if o.All != o.Before.IsZero() {
 		return &OptionError{"before", "either this or all must be given"}
@@ -38,8 +38,8 @@ type PurgedPartition struct {
 	Open      int    `json:"open"` // neither redriven nor dismissed
 }
 
-// Purged is what a purge came to; in a dry run, what it would. Its JSON keys
-// are those of `pushctl dlq purge`.
+// Purged is the result of a purge, or in a dry run what it would be. Its JSON
+// keys are those of `pushctl dlq purge`.
 type Purged struct {
 	DryRun     bool              `json:"dry_run"`
 	Records    int               `json:"records"`
@@ -57,9 +57,9 @@ func (v *Purged) add(parts []PurgedPartition) {
 }
 
 // Purge deletes dead letters for good. Kafka deletes only from the start of a
-// partition, so it goes by time and by nothing else. What comes meanwhile stays.
-// With an error the result is what is known to be gone by then: a deletion that
-// was begun is waited for, up to 30 s after ctx has ended.
+// partition, so time is the only criterion. Letters that arrive meanwhile stay.
+// With an error the result is what is known to be deleted by then: a deletion
+// that has begun is waited for, up to 30 s after ctx has ended.
 func (q *Queues) Purge(ctx context.Context, o PurgeOptions) (Purged, error) {
 	v := Purged{DryRun: !o.Do, Partitions: []PurgedPartition{}}
 	if err := o.Check(); err != nil {
@@ -79,8 +79,8 @@ func (q *Queues) Purge(ctx context.Context, o PurgeOptions) (Purged, error) {
 	return v, nil
 }
 
-// purgeLane deletes of one DLQ, or says what it would. With an error the rows
-// are what was deleted before.
+// purgeLane deletes from one DLQ, or says what it would delete. With an error
+// the rows are what was deleted before.
 func (q *Queues) purgeLane(ctx context.Context, lane *Lane, o *PurgeOptions) ([]PurgedPartition, error) {
 	queue, err := q.open(ctx, lane, o.Do)
 	if err != nil {
@@ -98,8 +98,8 @@ func (q *Queues) purgeLane(ctx context.Context, lane *Lane, o *PurgeOptions) ([]
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	// What was begun is waited for, whether or not ctx ends meanwhile: it cannot
-	// be taken back, and nobody could say what is gone.
+	// A deletion that has begun is waited for, even if ctx ends meanwhile: it
+	// cannot be undone, and otherwise it would be unknown what is deleted.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	err = queue.Delete(within, extent)

@@ -9,8 +9,8 @@ import (
 	"github.com/pushfleet/pushfleet/push/decode"
 )
 
-// record is a dead letter with what its message and its lane say of it. It
-// shares the memory of the Kafka record, text and tokens with it.
+// record is a dead letter with what its message and its lane say about it. It
+// shares the memory of the Kafka record, including text and tokens.
 type record struct {
 	*kafka.DeadLetter
 	lane    *Lane
@@ -31,8 +31,8 @@ func newRecord(lane *Lane, d *kafka.DeadLetter, marks kafka.Marks) record {
 	return r
 }
 
-// expires is when the worker sends it no more: its expires_at, or when it
-// reaches its lane's greatest age. Zero: its age is not known.
+// expires is when the worker no longer sends it: its expires_at, or when it
+// reaches its lane's greatest age. Zero: its age is unknown.
 func (r *record) expires() time.Time {
 	if r.FirstSeen.IsZero() {
 		return r.message.ExpiresAt
@@ -44,7 +44,7 @@ func (r *record) expires() time.Time {
 	return oldest
 }
 
-// expired reports whether there is no more sending it at this time.
+// expired reports whether it is too late to send it.
 func (r *record) expired(at time.Time) bool {
 	e := r.expires()
 	return !e.IsZero() && !at.Before(e)
@@ -61,7 +61,7 @@ func (r *record) providers() []string {
 	return nil
 }
 
-// lastAnswer is the provider's last word, of those whose retries are used up.
+// lastAnswer is the provider's last reason, if the retries are used up.
 func (r *record) lastAnswer() string {
 	if r.Reason == string(push.RetriesUsed) {
 		return r.Detail
@@ -69,7 +69,7 @@ func (r *record) lastAnswer() string {
 	return ""
 }
 
-// statusID is what its status rows stand under; empty = not known.
+// statusID is the id of its status rows; empty = unknown.
 func (r *record) statusID() string {
 	if r.message.ID != "" && r.defect == nil && r.Reason != string(push.IDReused) {
 		return r.message.ID
@@ -81,7 +81,7 @@ func (r *record) statusID() string {
 	return push.PlaceID(topic, place.Partition, place.Offset)
 }
 
-// cutTopic parts "topic/partition/offset".
+// cutTopic splits "topic/partition/offset".
 func cutTopic(s string) (topic string, place kafka.Place, ok bool) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 {

@@ -9,20 +9,20 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
-// RedriveOptions say which dead letters are sent again, and how fast.
+// RedriveOptions say which dead letters are redriven, and how fast.
 type RedriveOptions struct {
 	Filter
-	Rate        float64         // at most so many a second, 0.1 to 100,000
-	Limit       int             // at most so many in all, the first ones of each partition; 0 = all
-	MaxRedrives int             // what was redriven so often is left out; 1 or more
-	MaxAge      time.Duration   // what was first seen longer ago is left out; 0 = only what its lane calls too old
+	Rate        float64         // at most this many a second, 0.1 to 100,000
+	Limit       int             // at most this many in all, the first ones of each partition; 0 = all
+	MaxRedrives int             // letters redriven this often are left out; 1 or more
+	MaxAge      time.Duration   // letters first seen longer ago are left out; 0 = only those too old for their lane
 	Do          bool            // false = a dry run
 	By          string          // who does it, for the audit topic
 	List        int             // how many the result names
-	Progress    func(Redriving) // told after every group, by the caller's goroutine; may be nil
+	Progress    func(Redriving) // called after every group, on the caller's goroutine; may be nil
 }
 
-// Check finds what cannot be redriven. The error is an *OptionError.
+// Check finds invalid options. The error is an *OptionError.
 func (o *RedriveOptions) Check() error {
 	switch {
 	case !(o.Rate >= 0.1 && o.Rate <= 1e5):
@@ -41,7 +41,7 @@ func (o *RedriveOptions) Check() error {
 
 // The reasons why a dead letter is not redriven: the keys of Redriven.Skipped.
 const (
-	SkipExpired    = "expired"            // or would be when a worker takes it up
+	SkipExpired    = "expired"            // or will be when a worker takes it up
 	SkipOld        = "older_than_max_age" // RedriveOptions.MaxAge
 	SkipRedriven   = "max_redrives"       // RedriveOptions.MaxRedrives
 	SkipUnreadable = "unreadable_headers"
@@ -51,36 +51,36 @@ const (
 	SkipForgotten  = "status_not_kept" // a confirm read could not tell what was delivered since
 )
 
-// Redriving is how far a redrive is.
+// Redriving is the progress of a redrive.
 type Redriving struct {
 	Redriven, LeftOut int
 	Rate              float64 // a second, so far
 }
 
-// Redriven is what a redrive came to; its JSON keys are those of `pushctl dlq
+// Redriven is the result of a redrive; its JSON keys are those of `pushctl dlq
 // redrive`.
 type Redriven struct {
 	DryRun   bool           `json:"dry_run"`
 	Matched  int            `json:"matched"`       // that passed the filter
-	Redriven int            `json:"redriven"`      // in a dry run: what would be
+	Redriven int            `json:"redriven"`      // in a dry run: what would be redriven
 	Skipped  map[string]int `json:"skipped"`       // by why
 	Topics   []string       `json:"topics"`        // that they go to
 	Delay    float64        `json:"delay_seconds"` // until the workers take them up
 	Letters  []Letter       `json:"letters"`       // the first of those redriven
 }
 
-// UncountedError is that a redrive ended in the middle of a group. The group is
-// not in Redriven's count and is still open; redriving it again is harmless.
+// UncountedError says that a redrive ended in the middle of a group. The group
+// is not in Redriven's count and is still open; redriving it again is harmless.
 type UncountedError struct {
 	Err     error
 	Letters int  // in the group
-	Sent    bool // all of it, and only its marks failed; else any of it may have been sent
+	Sent    bool // all of it was sent, only its marks failed; else any part may have been sent
 }
 
 func (e *UncountedError) Error() string { return e.Err.Error() + " (" + e.Done() + ")" }
 func (e *UncountedError) Unwrap() error { return e.Err }
 
-// Done says in words what may have been done besides what is counted.
+// Done says in words what may have been done beyond what is counted.
 func (e *UncountedError) Done() string {
 	if e.Sent {
 		return fmt.Sprintf("%d more were sent and are not marked; redriving them again is harmless", e.Letters)
@@ -102,11 +102,11 @@ type redriving struct {
 
 // Redrive sends dead letters again, each to the smallest retry topic of its
 // lane, and marks them in the audit topic. It takes what the DLQs hold when it
-// starts; what comes back meanwhile is for the next redrive.
+// starts; letters that come back meanwhile are left to the next redrive.
 //
 // With an error the result is what was redriven and marked by then, and the
 // error is an *UncountedError if more may have been sent. When ctx ends, the
-// group that was begun is still marked, for up to 30 s.
+// group in progress is still marked, for up to 30 s.
 func (q *Queues) Redrive(ctx context.Context, o RedriveOptions) (Redriven, error) {
 	r := &redriving{RedriveOptions: &o, config: &q.config,
 		result: Redriven{DryRun: !o.Do, Skipped: make(map[string]int), Topics: []string{}, Delay: q.config.Tier.Delay.Seconds(), Letters: []Letter{}}}
@@ -128,8 +128,8 @@ func (q *Queues) Redrive(ctx context.Context, o RedriveOptions) (Redriven, error
 	return r.result, err
 }
 
-// redriveLanes takes every lane's extent before anything is sent, so that what
-// comes back to a DLQ is not sent in the same run.
+// redriveLanes reads the extent of every lane before anything is sent, so that
+// a letter that comes back to a DLQ is not sent again in the same run.
 func (q *Queues) redriveLanes(ctx context.Context, lanes []Lane, r *redriving) error {
 	queues, extents := make([]*opened, len(lanes)), make([]kafka.Extent, len(lanes))
 	for i := range lanes {
@@ -202,9 +202,10 @@ func (r *redriving) lane(ctx context.Context, queue *opened, extent kafka.Extent
 	return err
 }
 
-// send sends a group: it is acknowledged, and then marked. A crash in between
-// leaves a record that is redriven twice, which the worker's confirm read makes
-// once; the other order would leave one that is marked and was never sent.
+// send sends a group, waits for its acknowledgement, and then marks it. A crash
+// in between leads to a record that is redriven twice, which the worker's
+// confirm read recognizes; the other order could leave a record that is marked
+// and was never sent.
 func (r *redriving) send(ctx context.Context, queue *opened, group []*kafka.DeadLetter) error {
 	if len(group) == 0 {
 		return nil
@@ -212,7 +213,7 @@ func (r *redriving) send(ctx context.Context, queue *opened, group []*kafka.Dead
 	if err := r.pace.wait(ctx, len(group)); err != nil {
 		return err
 	}
-	// What was begun is marked, whether or not ctx ends meanwhile.
+	// A group that was begun is marked, even if ctx ends meanwhile.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	if err := queue.Redrive(within, group, r.config.Tier.Name); err != nil {

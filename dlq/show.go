@@ -9,7 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
-// View is a dead letter with all that is known of it.
+// View is a dead letter with all that is known about it.
 type View struct {
 	Letter
 	Contents
@@ -17,9 +17,9 @@ type View struct {
 
 // Contents is what is in a dead letter's record.
 type Contents struct {
-	StatusID string  `json:"status_id"` // what its status rows stand under; empty = not known
+	StatusID string  `json:"status_id"` // id of its status rows; empty = unknown
 	Key      string  `json:"key"`       // masked, unless it is the user's id
-	Headers  []Field `json:"headers"`   // in their order; those that producers made are masked
+	Headers  []Field `json:"headers"`   // in their order; producers' own are masked
 	Bytes    int     `json:"bytes"`     // of the value
 	Fields   []Field `json:"fields"`    // of the value, masked
 }
@@ -84,7 +84,7 @@ func (r *record) view(now time.Time, reveal bool) View {
 	v := View{r.letter(now, reveal), Contents{StatusID: strings.Clone(r.statusID()), Key: r.key(reveal), Bytes: len(r.Value), Headers: []Field{}, Fields: []Field{}}}
 	for _, h := range r.Headers {
 		text := string(h.Value)
-		// What producers put into headers of their own may be anything.
+		// Producers' own headers may contain anything.
 		if ours := strings.HasPrefix(h.Key, "pf-") || h.Key == "traceparent"; !ours && !reveal {
 			text = fmt.Sprintf("<%d bytes>", len(h.Value))
 		}

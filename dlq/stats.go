@@ -13,7 +13,7 @@ type Count struct {
 	Value   string `json:"value"` // empty: it has none
 	Records int    `json:"records"`
 	Open    int    `json:"open"`    // neither redriven nor dismissed
-	Expired int    `json:"expired"` // of the open: a redrive would not send them any more
+	Expired int    `json:"expired"` // of the open ones: a redrive would no longer send them
 }
 
 func (c *Count) add(r *record, expired bool) {
@@ -27,15 +27,14 @@ func (c *Count) add(r *record, expired bool) {
 	}
 }
 
-// kinds are what is counted by.
+// kinds are the properties that are counted by.
 var kinds = [...]string{"lane", "reason", "last_answer", "app", "sender", "provider", "day"}
 
-// Kinds are the keys of Stats.By, in the order for people to read.
+// Kinds are the keys of Stats.By, in display order.
 func Kinds() []string { return slices.Clone(kinds[:]) }
 
-// Stats are how many dead letters there are, by kind and value. A letter for
-// both providers counts for each. Its JSON keys are those of `pushctl dlq
-// stats`.
+// Stats are the numbers of dead letters, by kind and value. A letter for both
+// providers counts for each. Its JSON keys are those of `pushctl dlq stats`.
 type Stats struct {
 	Records int `json:"records"`
 	Open    int `json:"open"`
@@ -47,12 +46,12 @@ type Stats struct {
 
 // StatsOptions say which dead letters to count.
 type StatsOptions struct {
-	Filter                 // Marked is as if set: the counts part the open from all
-	Top      int           // at most so many values of each kind; 0 = all
+	Filter                 // Marked is always on: the counts tell the open ones from all
+	Top      int           // at most this many values of each kind; 0 = all
 	Progress func(Reading) // as in ListOptions
 }
 
-// Check finds what cannot be counted. The error is an *OptionError.
+// Check finds invalid options. The error is an *OptionError.
 func (o *StatsOptions) Check() error {
 	if err := o.Filter.Check(); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (t *tally) add(r *record, now time.Time) {
 	count := func(kind, value string) {
 		c := t.by[kind][value]
 		if c == nil {
-			value = strings.Clone(value) // it is cut from a record
+			value = strings.Clone(value) // cloned: it shares memory with a record
 			c = &Count{Value: value}
 			t.by[kind][value] = c
 		}
