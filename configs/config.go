@@ -2,10 +2,10 @@ package configs
 
 import "time"
 
-// Config is a worker's whole configuration. Defaults, units and arithmetic
-// stand in worker.yaml. The check tags are what a value must satisfy by
-// itself; Validate adds what values must satisfy together. A Config is not
-// changed once loaded, and then safe for concurrent use.
+// Config is a worker's whole configuration. Defaults, units and arithmetic are
+// in worker.yaml. The check tags are the rules for single values; Validate adds
+// the rules for several values together. A Config is not changed once loaded,
+// and then safe for concurrent use.
 type Config struct {
 	Kafka     Kafka     `yaml:"kafka"`
 	Redis     Redis     `yaml:"redis"`
@@ -49,15 +49,15 @@ func (k *Kafka) LaneGroup(lane string) string { return k.Group + "." + lane }
 // RetryGroup is the consumer group of a lane's retry topics.
 func (k *Kafka) RetryGroup(lane string) string { return k.Group + "." + lane + ".retry" }
 
-// Topics is how `pushctl topics ensure` makes topics, and what is assumed of
-// those that exist.
+// Topics is how `pushctl topics ensure` creates topics, and what is assumed
+// about those that exist.
 type Topics struct {
 	Partitions  int           `yaml:"partitions" check:"min=1,max=100000"`
 	Replication int           `yaml:"replication" check:"min=-1,max=9"`
 	Retention   time.Duration `yaml:"retention" check:"min=1h,max=87600h"`
 }
 
-// SASL is how the worker says who it is to Kafka. No mechanism = not at all.
+// SASL is how the worker authenticates to Kafka. No mechanism = not at all.
 type SASL struct {
 	Mechanism    string `yaml:"mechanism" check:"oneof=|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512"`
 	Username     string `yaml:"username"`
@@ -65,7 +65,7 @@ type SASL struct {
 	Insecure     bool   `yaml:"insecure"` // PLAIN without TLS is accepted
 }
 
-// Redis says where dedupe, the users' records and their limits are kept.
+// Redis says where dedupe filters, user records and limiter states are kept.
 type Redis struct {
 	Addresses    []string      `yaml:"addresses" check:"required,hostport"`
 	Cluster      bool          `yaml:"cluster"`
@@ -126,8 +126,8 @@ func (l *Lane) Once() bool { return l.Mode == AtMostOnce }
 // screen.
 func (l *Lane) Replaces() bool { return l.Mode == EffectivelyOnce }
 
-// DropsAmbiguous reports whether a send of which nobody can tell whether it
-// was accepted ends UNKNOWN instead of being repeated.
+// DropsAmbiguous reports whether a send of unknown outcome ends UNKNOWN instead
+// of being repeated.
 func (l *Lane) DropsAmbiguous() bool { return l.Once() || l.Ambiguous == AmbiguousUnknown }
 
 // MayBeCritical is the set of senders that may use priority critical in this
@@ -147,7 +147,7 @@ func (l *Lane) MayBeCritical() map[string]bool {
 const (
 	AtLeastOnce     = "at_least_once"    // may repeat a push after a hard kill, loses none
 	EffectivelyOnce = "effectively_once" // the same, and a repeat replaces the first on the screen
-	AtMostOnce      = "at_most_once"     // never repeats, may lose what a hard kill catches in flight
+	AtMostOnce      = "at_most_once"     // never repeats, may lose what is in flight at a hard kill
 )
 
 // AmbiguousUnknown ends a send of unknown outcome instead of repeating it.
@@ -176,13 +176,13 @@ type Dedupe struct {
 	AddTimeout time.Duration `yaml:"add_timeout" check:"min=10ms,max=1m"`
 }
 
-// Limits are the rules of how much one user may get.
+// Limits are the rules for how many notifications a user may get.
 type Limits struct {
 	Rules []Rule `yaml:"rules"`
 }
 
-// Rule allows a user Max notifications in any Window, counted together or for
-// each type apart. Critical messages pass.
+// Rule allows a user Max notifications in any Window, counted together or
+// separately by type. Critical messages pass.
 type Rule struct {
 	Name   string        `yaml:"name" check:"required,name"`
 	Per    string        `yaml:"per" check:"oneof=user|user_type"`
@@ -191,7 +191,7 @@ type Rule struct {
 	Types  []string      `yaml:"types"` // empty = all
 }
 
-// Send bounds what is under way to the providers.
+// Send bounds what is in flight to the providers.
 type Send struct {
 	Deadline time.Duration `yaml:"deadline" check:"min=100ms,max=5m"`
 	Drain    time.Duration `yaml:"drain" check:"min=200ms,max=30m"`
@@ -214,14 +214,14 @@ type Status struct {
 	Unacknowledged int           `yaml:"unacknowledged" check:"min=1,max=1000000"`
 }
 
-// Retries says how often and when a send is tried again.
+// Retries says how often and when a send is retried.
 type Retries struct {
 	Max      int             `yaml:"max" check:"min=0,max=100"`
 	Tiers    []time.Duration `yaml:"tiers" check:"required,min=1s,max=24h"` // growing
 	Deferral time.Duration   `yaml:"deferral" check:"min=1s,max=24h"`
 }
 
-// Longest is the longest that retries can take together.
+// Longest is the longest time that all retries can take together.
 func (r *Retries) Longest() (sum time.Duration) {
 	if len(r.Tiers) == 0 {
 		return 0
@@ -232,9 +232,9 @@ func (r *Retries) Longest() (sum time.Duration) {
 	return sum
 }
 
-// Gates say when a route is stopped and how it comes back, and what its retries
-// may cost. Each worker judges each of its routes by itself; what a provider asks
-// for it tells the others.
+// Gates say when a route is stopped, how it is opened again, and what its
+// retries may cost. Each worker judges its routes by itself; what a provider
+// asks for is shared with the other workers.
 type Gates struct {
 	Window       time.Duration `yaml:"window" check:"min=1s,max=10m"`
 	Answers      int           `yaml:"answers" check:"min=1,max=1000000"`
@@ -297,7 +297,7 @@ type FCM struct {
 	Insecure           bool   `yaml:"insecure"` // a token endpoint without TLS is accepted
 }
 
-// Registry is about `pushworker registry`, which keeps Redis filled from the
+// Registry configures `pushworker registry`, which keeps Redis filled from the
 // topic push.users.
 type Registry struct {
 	Group          string        `yaml:"group" check:"required,name"`

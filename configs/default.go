@@ -2,8 +2,8 @@ package configs
 
 import "time"
 
-// Default is what holds for every setting that is not given: the content of
-// worker.yaml, which says why each is what it is.
+// Default is the value of every setting that is not given: the content of
+// worker.yaml, which gives the reasons.
 func Default() *Config {
 	return &Config{
 		Kafka: Kafka{
@@ -78,8 +78,8 @@ func defaultLanes() []Lane {
 	return lanes
 }
 
-// The elements of lists have defaults of their own, which the reader asks for
-// by these methods before it reads an element.
+// List elements have defaults of their own, which the reader gets by these
+// methods before it reads an element.
 
 func (l Lane) defaults() Lane {
 	l.Mode, l.Ambiguous, l.DefaultPriority, l.GreatestAge = AtLeastOnce, "resend", "medium", 24*time.Hour

@@ -1,12 +1,12 @@
-// Package configs is how a worker is told what to do: one YAML file, on top of
-// defaults that are all written down in worker.yaml, and environment variables
-// on top of both. What cannot work is refused at the start, every problem at
-// once, each with the path of its key.
+// Package configs reads a worker's configuration: one YAML file over the
+// defaults, which are all written down in worker.yaml, and environment
+// variables over both. An invalid configuration is refused at the start, with
+// every problem at once, each with the path of its key.
 //
 // It reads YAML with go.yaml.in/yaml/v3's nodes and its own strict reader
-// instead of a configuration library: such libraries merge sources through
-// maps of any, where the line of a key, the difference between 10 and "10" and
-// half of the unknown keys get lost. The environment needs a dozen lines more.
+// instead of a configuration library: such libraries merge sources through maps
+// of any, where the line of a key, the difference between 10 and "10" and half
+// of the unknown keys get lost. The environment takes a dozen lines more.
 //
 // It imports nothing of ours: the commands translate Config into the options
 // of each package. No value from the file is repeated in an error, because a

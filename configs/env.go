@@ -16,10 +16,10 @@ const EnvPrefix = "PUSHFLEET_"
 // pushfleet-redis or the like. They are not ours.
 var orchestrated = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
-// environment puts the variables of ours over c. A list is separated by
-// commas. Settings inside lists of sections, and maps, have no variable. A
-// variable that starts like a section but names no key of it is refused:
-// it is a misspelt one. Others are somebody else's.
+// environment applies our variables to c. A list is separated by commas.
+// Settings inside lists of sections, and maps, have no variable. A variable
+// that starts like a section but names no key of it is refused: it is misspelt.
+// All other variables are ignored.
 func (r *reader) environment(c *Config, env []string) {
 	settings := map[string]setting{}
 	var sections []string

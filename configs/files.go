@@ -4,8 +4,8 @@ import "strconv"
 
 // CheckFiles opens every file the configuration names: certificates, passwords
 // and keys. The error is Problems with the keys' paths. A worker calls it
-// before it starts, so that a missing key is noticed within the second and not
-// with the first push.
+// before it starts, so that a missing key is noticed at once and not with the
+// first push.
 func (c *Config) CheckFiles() error {
 	var ps Problems
 	try := func(path string, err error) {

@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// plaintext is a password that goes over the network as it is.
+// plaintext is a password that goes over the network unencrypted.
 type plaintext struct {
-	section  string // that has password_file and insecure
-	tls      string // the section that would hide it
+	section  string // the section with password_file and insecure
+	tls      string // the section that would encrypt it
 	accepted bool
 }
 
-// plaintexts are all of them. An address of this machine makes no exception:
-// servers name others, and clients go there.
+// plaintexts are all of them. Addresses of this machine are no exception:
+// servers name other servers, and clients connect to those.
 func (c *Config) plaintexts() (found []plaintext) {
 	if s := &c.Kafka.SASL; s.Mechanism == "PLAIN" && s.PasswordFile != "" && !c.Kafka.TLS.Enabled {
 		found = append(found, plaintext{"kafka.sasl", "kafka.tls", s.Insecure})
@@ -28,8 +28,7 @@ func (c *Config) plaintexts() (found []plaintext) {
 	return found
 }
 
-// checkPlaintexts: a password goes over TLS, unless somebody has said that it
-// need not.
+// checkPlaintexts: a password needs TLS, unless the section says insecure.
 func (c *Config) checkPlaintexts(ps *Problems) {
 	for _, p := range c.plaintexts() {
 		if !p.accepted {
@@ -38,9 +37,9 @@ func (c *Config) checkPlaintexts(ps *Problems) {
 	}
 }
 
-// Insecure are the things that go over the network in plaintext because the
-// configuration says that they may. Who starts with such a configuration says
-// so for as long as it runs.
+// Insecure lists what goes over the network in plaintext because the
+// configuration allows it. A program that runs with such a configuration keeps
+// saying so.
 func (c *Config) Insecure() (notes []Note) {
 	for _, p := range c.plaintexts() {
 		if p.accepted {
@@ -56,8 +55,8 @@ func (c *Config) Insecure() (notes []Note) {
 }
 
 // checkTokenURI: where access tokens are fetched, which stands in the service
-// account's file, is reached over TLS or is this machine. What is no JSON is
-// left to the provider to refuse.
+// account's file, is reached over TLS or is this machine. If the file is not
+// JSON, the provider refuses it.
 func (f *FCM) checkTokenURI(account Secret) (problem string) {
 	var file struct {
 		TokenURI string `json:"token_uri"`

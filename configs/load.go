@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFile is more than any sensible configuration, and little enough to read.
+// maxFile is more than any sensible configuration needs, and little enough to
+// read.
 const maxFile = 1 << 20
 
 // Load reads the file at path over the defaults, lets the environment (as
@@ -51,7 +52,8 @@ func Parse(text []byte, env []string) (*Config, error) {
 	r := reader{lines: map[string]int{}, variables: map[string]string{}}
 	r.file(text, c)
 	r.environment(c, env)
-	// What could not be read keeps its default: nothing more is said of it.
+	// What could not be read keeps its default, so that it causes no further
+	// problem.
 	unread := make(map[string]bool, len(r.problems))
 	for _, p := range r.problems {
 		unread[p.Path] = true
@@ -92,7 +94,7 @@ var (
 	yamlQuoted = regexp.MustCompile(`'[^']*'|"[^"]*"|` + "`[^`]*`")
 )
 
-// syntaxProblem passes on what the YAML parser says, but for what it quotes.
+// syntaxProblem passes on the YAML parser's message without what it quotes.
 func syntaxProblem(err error) Problem {
 	p := Problem{Message: "not YAML: " + yamlQuoted.ReplaceAllString(err.Error(), "…")}
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// What one thing takes in memory, in bytes, rounded up. Sizes of structs are
-// those of package pipeline with what they point to.
+// Memory of single things, in bytes, rounded up. Sizes of structs are those of
+// package pipeline with what they point to.
 const (
 	largestRecord = 152 << 10 // what is kept of a record: value and envelope of 64 KiB each, our headers and those of others
 	itemBytes     = 3 << 9    // an Item with its user, tracker entry, headers and key

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Note is something that a valid configuration says and that its owner should
-// have meant. It names the key and never a secret.
+// Note is something unusual in a valid configuration that should be intended.
+// It names the key and never a secret.
 type Note struct {
 	Path    string // of the key: "lanes[0].critical_senders"
 	Message string
 }
 
-// String gives the key and what there is to say of it.
+// String gives the key and the note.
 func (n Note) String() string { return n.Path + ": " + n.Message }
 
-// Notes are what `pushworker config check` tells of a valid configuration.
+// Notes are what `pushworker config check` prints about a valid configuration.
 func (c *Config) Notes() []Note {
 	notes := slices.Concat(c.Insecure(), c.ShortMemory())
 	for i, l := range c.Lanes {
@@ -32,8 +32,8 @@ func (c *Config) Notes() []Note {
 	return notes
 }
 
-// ShortMemory tells of lanes that still send what is older than what the dedupe
-// filters remember for certain. The start of a worker tells it too.
+// ShortMemory names lanes that still send notifications older than the dedupe
+// filters certainly remember. A worker also logs it at its start.
 func (c *Config) ShortMemory() []Note {
 	var lanes []string
 	for _, l := range c.Lanes {

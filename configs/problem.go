@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a configuration. It names the key
-// and never the value.
+// Problem is one fault of a configuration. It names the key and never the
+// value.
 type Problem struct {
 	Path     string // of the key: "lanes[0].topic"; empty for the whole file
 	Line     int    // in the file; 0 = the key is not in it

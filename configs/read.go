@@ -130,7 +130,7 @@ func (r *reader) words(n *yaml.Node, v reflect.Value, path string) {
 	v.Set(reflect.ValueOf(words))
 }
 
-// scalar reads a single value, of the very type that is wanted.
+// scalar reads a single value, which must have exactly the wanted type.
 func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.ScalarNode {
 		r.refuse(path, n.Line, "%v, not %s", wants(v), kindName(n))

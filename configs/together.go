@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// checkTogether adds what single values cannot show: contradictions.
+// checkTogether finds contradictions between values.
 func (c *Config) checkTogether(ps *Problems) {
 	c.checkTimes(ps)
 	c.checkConnections(ps)
@@ -44,7 +44,7 @@ func (c *Config) checkListeners(ps *Problems) {
 	}
 }
 
-// collide reports whether one listener would be in the way of the other.
+// collide reports whether two listeners would use the same address.
 func collide(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -56,7 +56,7 @@ func collide(a, b string) bool {
 	return hostA == hostB || all(hostA) || all(hostB) || local(hostA, hostB) || local(hostB, hostA)
 }
 
-// samePort compares ports as the system reads them; 0 is any that is free.
+// samePort compares ports as the system reads them; 0 means any free port.
 func samePort(a, b string) bool {
 	numberA, errA := strconv.Atoi(a)
 	numberB, errB := strconv.Atoi(b)
@@ -71,11 +71,11 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// LeaveTimeout is what a stopping worker keeps of send.drain for leaving its
-// groups.
+// LeaveTimeout is the part of send.drain that a stopping worker reserves for
+// leaving its groups.
 const LeaveTimeout = time.Second
 
-// checkTimes: what must be over before something else gives up.
+// checkTimes checks which times must be over before others run out.
 func (c *Config) checkTimes(ps *Problems) {
 	k := &c.Kafka
 	if k.SessionTimeout >= k.RebalanceTimeout {
@@ -83,7 +83,7 @@ func (c *Config) checkTimes(ps *Problems) {
 	}
 	// When the worker stops or a partition is revoked, sends under way end by
 	// their deadline, their rows are written, the offset is committed and the
-	// group is left: in that order, and before the group goes on without us.
+	// group is left: in that order, and before the group evicts us.
 	if sum := c.Send.Deadline + c.Cassandra.Timeout + k.CommitTimeout + LeaveTimeout; sum > c.Send.Drain {
 		ps.add("send.drain", "%s must be at least send.deadline + cassandra.timeout + kafka.commit_timeout + %s to leave the group, %s + %s + %s + %s = %s",
 			c.Send.Drain, LeaveTimeout, c.Send.Deadline, c.Cassandra.Timeout, k.CommitTimeout, LeaveTimeout, sum)
@@ -92,7 +92,8 @@ func (c *Config) checkTimes(ps *Problems) {
 		ps.add("kafka.rebalance_timeout", "%s must be more than send.drain + kafka.commit_timeout, %s + %s = %s",
 			k.RebalanceTimeout, c.Send.Drain, k.CommitTimeout, sum)
 	}
-	// A status row must outlive every copy of its record: else the copy is sent.
+	// A status row must outlive every copy of its record: otherwise the copy is
+	// sent.
 	horizon, age, retries := c.Dedupe.Window*time.Duration(c.Dedupe.Windows), c.longestAge(), c.Retries.Longest()
 	longest := max(age, retries)
 	if need := horizon + k.Topics.Retention + longest; c.Cassandra.TTL < need {
@@ -105,7 +106,7 @@ func (c *Config) checkTimes(ps *Problems) {
 	}
 }
 
-// longestAge is the greatest age of the most patient lane.
+// longestAge is the largest greatest_age of all lanes.
 func (c *Config) longestAge() (age time.Duration) {
 	for _, l := range c.Lanes {
 		age = max(age, l.GreatestAge)
@@ -204,8 +205,8 @@ func (c *Config) checkRules(ps *Problems) {
 	}
 }
 
-// checkRetries: each attempt waits longer than the one before, and what is put
-// off without an attempt waits in the longest topic.
+// checkRetries: each attempt waits longer than the one before, and what is
+// deferred without an attempt waits in the longest topic.
 func (c *Config) checkRetries(ps *Problems) {
 	longest := time.Duration(0)
 	for i, d := range c.Retries.Tiers {
