@@ -368,10 +368,10 @@ func (c gateChange) log(log *slog.Logger) {
 	switch {
 	case c.gate == nil:
 	case !c.closed:
-		log.Info("route goes on", "route", c.gate.route.String(), "paused", c.pause.Round(time.Millisecond))
+		log.Info("route open again", "route", c.gate.route.String(), "paused", c.pause.Round(time.Millisecond))
 	case c.reason == PauseHalted:
-		log.Error("route halted: the provider refuses our credentials or set-up", "route", c.gate.route.String(), "answer", c.word, "probed in", c.pause.Round(time.Millisecond))
+		log.Error("route halted: the provider refuses our credentials or set-up", "route", c.gate.route.String(), "answer", c.word, "probe_in", c.pause.Round(time.Millisecond))
 	default:
-		log.Warn("route paused", "route", c.gate.route.String(), "reason", string(c.reason), "answer", c.word, "probed in", c.pause.Round(time.Millisecond))
+		log.Warn("route paused", "route", c.gate.route.String(), "reason", string(c.reason), "answer", c.word, "probe_in", c.pause.Round(time.Millisecond))
 	}
 }

@@ -138,10 +138,10 @@ func (gs *Gates) Recall(ctx context.Context, store PauseStore) {
 
 func (gs *Gates) logStore(err error) {
 	if err == nil {
-		gs.log.Info("what providers ask for is shared again")
+		gs.log.Info("route pauses are shared again")
 		return
 	}
-	gs.log.Warn("what providers ask for is not shared: other workers hear it from them", "error", err)
+	gs.log.Warn("route pauses cannot be shared: other workers learn of them from the provider", "error", err)
 }
 
 // tell hands the store all that is untold and not over.

@@ -124,7 +124,7 @@ func (c *cluster) runHostWatch() {
 		answered = now
 		for addr, looks := range answered {
 			if c.watch.enough(looks, time.Since(rebuilt)) {
-				c.opts.Log.Warn("cassandra node answers and is not used", "node", addr)
+				c.opts.Log.Warn("cassandra node answers but the driver does not use it", "node", addr)
 				rebuilt = time.Now()
 				c.rebuild()
 			}

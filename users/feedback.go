@@ -137,7 +137,7 @@ func (f *Feedback) parse(values [][]byte) []report {
 		var r report
 		if err := json.Unmarshal(v, &r); err != nil || checkHash(r.Device) != nil {
 			f.metrics.unread.Inc()
-			f.logger.Warn("feedback: a report cannot be read and is left out")
+			f.logger.Warn("feedback: skipping a report that cannot be read")
 			continue
 		}
 		reports = append(reports, r)

@@ -222,7 +222,7 @@ func (r *Registry) finishRepair(ctx context.Context) error {
 			p.stop()
 			r.rescanAt = time.Now().Add(r.options.MaxRetryDelay)
 			r.metrics.errors.Inc()
-			r.logger.Error("registry: reading what cannot be read from the start of push.users failed, trying again",
+			r.logger.Error("registry: reading push.users from its start to rebuild values failed, trying again",
 				"error", got.err, "in", r.options.MaxRetryDelay)
 			return ctx.Err()
 		}
@@ -255,7 +255,7 @@ func (r *Registry) finishRepair(ctx context.Context) error {
 		}
 	}
 	if _, err = r.reload(ctx, fenced); err == nil && len(p.keys) == 0 {
-		r.logger.Info("registry: what could not be read is rebuilt")
+		r.logger.Info("registry: values that could not be read are rebuilt")
 		p.stop()
 	}
 	return err
