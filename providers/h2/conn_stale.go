@@ -20,7 +20,7 @@ type pending struct {
 	stage   atomic.Int32
 	from    uint32    // streams from this id on begin in it
 	fresh   []started // those streams, in order
-	resumed []resumed // bodies that go on in it
+	resumed []resumed // bodies that continue in it
 	spent   int64     // of the connection's window
 }
 
@@ -50,9 +50,9 @@ func (p *pending) begin(from uint32) {
 	p.fresh, p.resumed = p.fresh[:0], p.resumed[:0]
 }
 
-// recall has the writer take back what is not written yet if s, which is being
-// ended, may have a part in it. It reports whether the server knows nothing of
-// s and never will; mu is held.
+// recall makes the writer take back what is not written yet if s, which is
+// being ended, may be part of it. It reports whether the server knows nothing
+// about s and never will; mu is held.
 func (p *pending) recall(s *stream) bool {
 	fresh := s.id >= p.from
 	if !fresh && len(p.resumed) == 0 {
@@ -61,7 +61,7 @@ func (p *pending) recall(s *stream) bool {
 	return (p.stage.Load() == recalled || p.stage.CompareAndSwap(encoded, recalled)) && fresh
 }
 
-// giveUp ends a stream because of why, before the server has answered. One
+// giveUp ends a stream with the error why, before the server has answered. One
 // that was never written is handed back as such, whatever the reason; mu is
 // held.
 func (c *conn) giveUp(s *stream, now time.Time, why error, h *handback) {
@@ -79,9 +79,9 @@ func (c *conn) giveUp(s *stream, now time.Time, why error, h *handback) {
 	}
 }
 
-// leaveStale gives up those whose body is held by flow control and must not be
-// completed any more: another worker may have begun to send the same; mu is
-// held.
+// leaveStale gives up streams whose body is held by flow control and must no
+// longer be completed, because another worker may have begun to send the same;
+// mu is held.
 func (c *conn) leaveStale(now time.Time, h *handback) {
 	for _, id := range c.held {
 		s := c.streams.get(id)
@@ -97,14 +97,14 @@ func (c *conn) leaveStale(now time.Time, h *handback) {
 	}
 }
 
-// standstill is how long after its encoding a request is looked at again
-// before it is written: longer than that takes a process that was stopped, a
-// virtual machine that was moved, or a very long collection.
+// standstill is how long after its encoding a request is checked again before
+// it is written. Only a suspended process, a migrated virtual machine or a very
+// long garbage collection takes longer.
 const standstill = time.Millisecond
 
-// withdraw is the last look before a write. Out of what was encoded it takes
-// everything but control frames if a part became stale, or was ended by someone
-// else, since then.
+// withdraw is the last check before a write. If a part of what was encoded has
+// become stale since, or was ended by someone else, it takes back everything
+// but control frames.
 func (c *conn) withdraw(now time.Time) {
 	if now.Sub(c.filled) < standstill && c.stage.CompareAndSwap(encoded, written) {
 		return
@@ -118,8 +118,8 @@ func (c *conn) withdraw(now time.Time) {
 	c.back.flush()
 }
 
-// anyStale reports whether a request in out must not be written any more. None
-// of their streams has ended, or the write would be recalled; mu is held.
+// anyStale reports whether a request in out must no longer be written. None of
+// the streams has ended, or the write would have been recalled; mu is held.
 func (c *conn) anyStale(now time.Time) bool {
 	stale := func(id uint32) bool {
 		_, _, stale := c.pool.stale(c.streams.get(id).req, now)
@@ -129,10 +129,10 @@ func (c *conn) anyStale(now time.Time) bool {
 		slices.ContainsFunc(c.resumed, func(b resumed) bool { return stale(b.id) })
 }
 
-// takeBack makes what was encoded undone. Bodies are held again; fresh streams
-// never were, and their requests, unless they are stale, are the first of the
-// next write. Their ids are left out. The connection is as good as before: the
-// header table, which is ahead of the server's, starts anew; mu is held.
+// takeBack undoes what was encoded. Bodies are held again; fresh streams never
+// existed, and their requests, unless stale, are the first of the next write.
+// Their ids are skipped. The connection stays usable: the header table, which
+// is ahead of the server's, is emptied; mu is held.
 func (c *conn) takeBack(now time.Time) {
 	c.out = c.out[:c.controls]
 	c.sendWindow += c.spent
@@ -147,7 +147,7 @@ func (c *conn) takeBack(now time.Time) {
 			s.blocked = true
 			c.hold(s.id)
 		}
-		c.unhold = true // the next fill looks whether it is stale
+		c.unhold = true // the next fill checks whether it is stale
 	}
 	for _, f := range slices.Backward(c.fresh) { // the last one back is the first to go
 		if s := c.streams.get(f.id); s != nil && s.req != nil {
@@ -166,7 +166,7 @@ func (c *conn) unstart(s *stream, now time.Time) {
 	r.tries--
 	outcome, why, stale := c.pool.stale(r, now)
 	switch {
-	case status != 0: // by a server that answers what it never got
+	case status != 0: // by a server that answers a request it never got
 		c.drop(&c.back, r, status, Ambiguous, ErrConnectionLost)
 		return
 	case stale:

@@ -17,10 +17,10 @@ const recordSize = 16 << 10
 type writer struct {
 	enc      *encoder
 	out      []byte // the next write: control frames, resumed bodies, fresh streams
-	controls int    // bytes of control frames in front of out
+	controls int    // bytes of control frames at the start of out
 	filled   time.Time
 	batch    []*Request
-	size     int // of a request on the wire, lately: how many may fit
+	size     int // recent size of a request on the wire: says how many may fit
 	back     handback
 	spare    []byte // for header blocks that need CONTINUATION
 }
@@ -91,7 +91,7 @@ func (c *conn) fill(now time.Time) {
 	if c.pool.calm.paused.Load() {
 		return // the sweeper wakes all when the pause is over
 	}
-	// At least one goes, however long the last ones were.
+	// At least one is taken, however long the last ones were.
 	for len(c.out) == 0 || len(c.out)+c.size <= recordSize {
 		urgent, others := c.room()
 		if urgent == 0 {
@@ -111,7 +111,7 @@ func (c *conn) fill(now time.Time) {
 	}
 }
 
-// becomeFull: what this writer was woken for is another's to take; mu is held.
+// becomeFull leaves what this writer was woken for to another; mu is held.
 func (c *conn) becomeFull() {
 	if !c.passed { // else nobody has woken it since
 		c.pool.queue.pass(&c.waiter)
@@ -160,7 +160,7 @@ func (c *conn) start(r *Request, now time.Time) {
 	c.size = (7*c.size + len(c.out) - at) / 8
 }
 
-// lastStream leaves room for the ids that are skipped, and then some.
+// lastStream leaves ample room for the ids that are skipped.
 const lastStream = maxStream - 1<<20
 
 // listSize is how long the header list of r counts (RFC 9113, 6.5.2).
@@ -225,9 +225,9 @@ func (c *conn) body(s *stream) {
 	s.left = nil
 }
 
-// hold notes a stream whose body waits for a window. Where the server answers
-// without opening one, streams end while they are on the list: it is cleared of
-// them before it grows past all that can be open; mu is held.
+// hold notes a stream whose body waits for a window. If the server answers
+// without opening one, streams end while on the list: they are removed before
+// the list outgrows the number of streams that can be open; mu is held.
 func (c *conn) hold(id uint32) {
 	if len(c.held) >= len(c.slots) { // twice as many as can be open
 		c.held = slices.DeleteFunc(c.held, func(id uint32) bool { return c.streams.get(id) == nil })
@@ -235,7 +235,8 @@ func (c *conn) hold(id uint32) {
 	c.held = append(c.held, id)
 }
 
-// release sends of the held bodies what may go now; mu is held.
+// release sends as much of the held bodies as the windows allow now; mu is
+// held.
 func (c *conn) release() {
 	held := c.held
 	c.held = c.held[:0]

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// dialer opens connections, few at a time and not all at one moment, to all
+// dialer opens connections, few at a time and spread over time, to all
 // addresses of the server's name in turn.
 type dialer struct {
 	opt        *Options
 	calm       *calm
 	name, port string
 	conf       *tls.Config
-	limit      chan struct{} // a token per dial under way
+	limit      chan struct{} // a token per dial in progress
 
 	mu   sync.Mutex
 	next time.Time    // when the next dial may begin
@@ -30,15 +30,15 @@ type dialer struct {
 }
 
 const (
-	// dialsAtOnce are under way at most. Apple takes rapid connecting for an
-	// attack.
+	// dialsAtOnce is the most dials in progress. Apple takes rapid connecting for
+	// an attack.
 	dialsAtOnce = 4
 	// dialGap is the mean time between dials of a burst, and slowGap the one
 	// when a pool has spent its burst of twice its connections, or was told to
 	// slow down.
 	dialGap = 5 * time.Millisecond
 	slowGap = 250 * time.Millisecond
-	// calmTime is how long it takes a pool to earn one dial of its burst back.
+	// calmTime is how long it takes a pool to earn back one dial of its burst.
 	calmTime = time.Second
 )
 
@@ -52,7 +52,7 @@ func newDialer(opt *Options, calm *calm, name, port string) *dialer {
 	}
 	conf.NextProtos = []string{"h2"}
 	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)
-	// Records of a fixed size: one write each, and we know what is in it.
+	// Records have a fixed size: one write each, so we know what is in it.
 	conf.DynamicRecordSizingDisabled = true
 	if conf.ClientSessionCache == nil {
 		conf.ClientSessionCache = tls.NewLRUClientSessionCache(opt.Connections)
@@ -63,8 +63,8 @@ func newDialer(opt *Options, calm *calm, name, port string) *dialer {
 	}
 }
 
-// dial returns a connection after its handshake, and what is beneath its TLS.
-// begun is called when the waiting is over.
+// dial returns a connection after its handshake, and the connection below its
+// TLS. begun is called when the waiting is over.
 func (d *dialer) dial(ctx context.Context, begun func()) (net.Conn, *wire, error) {
 	select {
 	case d.limit <- struct{}{}:
@@ -97,7 +97,7 @@ func (d *dialer) dial(ctx context.Context, begun func()) (net.Conn, *wire, error
 	return nc, w, nil
 }
 
-// space waits for this dial's time.
+// space waits until this dial may begin.
 func (d *dialer) space(ctx context.Context) error {
 	d.mu.Lock()
 	now := time.Now()
@@ -132,8 +132,8 @@ func (d *dialer) space(ctx context.Context) error {
 	}
 }
 
-// connect looks the name up, anew each time, and tries its addresses, those
-// first that were used longest ago.
+// connect looks the name up, each time, and tries its addresses, the least
+// recently used first.
 func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
 	if _, err := netip.ParseAddr(d.name); err == nil || d.opt.Lookup == nil {
 		c, err := d.opt.Dial(ctx, "tcp", net.JoinHostPort(d.name, d.port))

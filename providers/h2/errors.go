@@ -38,8 +38,8 @@ type GoAwayError struct {
 	// {"reason":"Shutdown"}, or empty. It has only letters and digits, and at
 	// most 64 of them.
 	Reason string
-	// Words is what else the server said, cut to 128 bytes of printable ASCII,
-	// without anything that may be a token or a password.
+	// Words is the rest of what the server said, cut to 128 bytes of printable
+	// ASCII, without anything that may be a token or a password.
 	Words string
 }
 
@@ -63,8 +63,8 @@ func (e *ResetError) Error() string { return "stream reset by the server: " + e.
 // Unwrap makes it an ErrConnectionLost.
 func (e *ResetError) Unwrap() error { return ErrConnectionLost }
 
-// goAwayReason cuts the reason out of GOAWAY's debug data. The bytes are a
-// stranger's: anything but a plain word is dropped.
+// goAwayReason cuts the reason out of GOAWAY's debug data. The bytes are
+// untrusted: anything but a plain word is dropped.
 func goAwayReason(debug []byte) string {
 	const key = `"reason"`
 	_, rest, ok := strings.Cut(string(debug[:min(len(debug), 1024)]), key)

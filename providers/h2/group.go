@@ -12,14 +12,14 @@ type Group struct {
 	mu      sync.Mutex
 	ready   []*Request
 	spare   []*Request // memory of the last call
-	noted   bool       // somebody has it on a list to flush
+	noted   bool       // it is on somebody's list to flush
 	calling bool
 }
 
 // NewGroup returns a Group for done; see Pool.Submit for what done may do.
 func NewGroup(done func([]*Request)) *Group { return &Group{done: done} }
 
-// add collects r. It reports true to the one who has to call flush.
+// add collects r. It returns true if the caller has to call flush.
 func (g *Group) add(r *Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -29,7 +29,7 @@ func (g *Group) add(r *Request) bool {
 	return first
 }
 
-// flush calls done until nothing is left, unless another goroutine is at it.
+// flush calls done until nothing is left, unless another goroutine is doing so.
 func (g *Group) flush() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,7 +55,7 @@ func (g *Group) flush() {
 type handback struct{ groups []*Group }
 
 func (h *handback) add(r *Request) {
-	g := r.group // r may be handed back, and be under way again, once it is added
+	g := r.group // once added, r may be handed back, and even be in flight again
 	if g.add(r) {
 		h.groups = append(h.groups, g)
 	}

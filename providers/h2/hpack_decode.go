@@ -26,15 +26,15 @@ type decoder struct {
 	// every, unless nil, also receives all fields of the block being read.
 	every func(name, value []byte)
 
-	// The dynamic table, numbered as the encoder's. The bytes of its entries
-	// stand in arena one after the other, the oldest first, so eviction moves
-	// a border and new ones are appended; arena is moved down when it is full.
+	// The dynamic table, numbered as the encoder's. The bytes of its entries are
+	// in arena one after the other, the oldest first, so eviction moves a border
+	// and new ones are appended; arena is compacted when it is full.
 	entries       [encoderEntries]decoded
 	oldest, added uint64
 	arena         []byte
 	size, limit   int
 
-	name, value plain // where Huffman strings are decoded to
+	name, value plain // buffer for decoded Huffman strings
 }
 
 type decoded struct {

@@ -7,9 +7,8 @@ import (
 )
 
 // encoder writes header blocks. Stable fields are put into the dynamic table
-// once and are one byte from then on; of a changing field only the name is
-// ever put there; a secret one never. Only the writer of its connection uses
-// it.
+// once and are one byte from then on; of a changing field only the name is put
+// there; a secret one never is. Only the writer of its connection uses it.
 type encoder struct {
 	authority []byte
 
@@ -19,7 +18,8 @@ type encoder struct {
 	oldest, added uint64
 	size, limit   int // in bytes, as RFC 7541 counts
 
-	// A lower limit than the present one was in force since the last block.
+	// A lower limit than the present one was in force at some time since the last
+	// block.
 	lowest   int
 	announce bool
 
@@ -43,7 +43,7 @@ func newEncoder(authority string) *encoder {
 	return &encoder{authority: []byte(authority), limit: tableSize}
 }
 
-// setLimit obeys the server's SETTINGS_HEADER_TABLE_SIZE: the next block says
+// setLimit applies the server's SETTINGS_HEADER_TABLE_SIZE: the next block says
 // so. More than 4096 bytes are not used.
 func (e *encoder) setLimit(n int) {
 	n = min(n, tableSize)
@@ -54,8 +54,8 @@ func (e *encoder) setLimit(n int) {
 	e.evict(e.lowest)
 }
 
-// forget has the next block empty the table on both sides, and say how large
-// it may be: the peer never got the last one, nor what that said of it.
+// forget makes the next block empty the table on both sides, and announce its
+// size: the peer never got the last block, nor what that one announced.
 func (e *encoder) forget() { e.announce, e.lowest = true, 0 }
 
 func (e *encoder) evict(limit int) {
@@ -72,7 +72,7 @@ func (e *encoder) appendRequest(b []byte, r *Request) []byte {
 	if e.announce {
 		e.announce = false
 		if e.lowest < e.limit {
-			// The dip must be told. As 0, with an empty table after it, it is
+			// The dip must be announced. As 0, with an empty table after it, it is
 			// also understood by peers that take a second update in a block only
 			// while their table is empty.
 			e.evict(0)
@@ -121,8 +121,8 @@ func appendMethod(b []byte, method string) []byte {
 	return append(appendInt(b, 0, 7, uint64(len(method))), method...)
 }
 
-// bodyExpected says for which methods an empty body is announced as such
-// (RFC 9110, 8.6).
+// bodyExpected reports for which methods an empty body is announced (RFC 9110,
+// 8.6).
 func bodyExpected(method string) bool {
 	return method == "POST" || method == "PUT" || method == "PATCH"
 }
@@ -187,8 +187,8 @@ func (e *encoder) find(place int, name string, value []byte, exact bool) (uint64
 	return 0, false
 }
 
-// index is where the peer sees entry n: the newest comes right behind the
-// static table.
+// index is the peer's index of entry n: the newest comes right after the static
+// table.
 func (e *encoder) index(n uint64) uint64 { return uint64(len(staticTable)) + e.added - n }
 
 // appendName appends the start of a literal: its name's index, or the name.
@@ -203,8 +203,8 @@ func appendName(b []byte, pattern byte, bits uint, index uint64, name string) []
 	return append(appendInt(b, 0, 7, uint64(len(name))), name...)
 }
 
-// appendString appends a value as it is: a token in Huffman's code would be a
-// fifth shorter and cost more than the encryption of the difference.
+// appendString appends a value uncompressed: Huffman coding would make a token
+// a fifth shorter, and cost more than encrypting the difference.
 func appendString(b, value []byte) []byte {
 	return append(appendInt(b, 0, 7, uint64(len(value))), value...)
 }

@@ -20,8 +20,8 @@ import (
 //
 // Any method but CONNECT is sent. A request's body is read whole before it is
 // queued, so a request that was not accepted is sent again without the caller.
-// The answer's body is read while it comes; of what is not read, the pool holds
-// back at most one stream window (64 KiB or Options.MaxAnswer + 16 KiB).
+// The answer's body is read while it comes; of what is not read, the pool
+// buffers at most one stream window (64 KiB or Options.MaxAnswer + 16 KiB).
 // Trailers and interim answers are dropped, nothing is decompressed, no cookie
 // is kept and no redirect followed.
 //
@@ -138,7 +138,7 @@ func (t *Transport) body(ctx context.Context, req *http.Request) ([]byte, error)
 	if most == 0 {
 		most = maxRequest
 	}
-	// Whoever cancels does not want to wait for a body that does not come.
+	// A caller that cancels does not want to wait for a body that does not come.
 	unhook := context.AfterFunc(ctx, func() { _ = req.Body.Close() })
 	b, err := io.ReadAll(io.LimitReader(req.Body, most+1))
 	if unhook() {
@@ -231,7 +231,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 // errBodyClosed is the reason of a body that was closed before its end.
 var errBodyClosed = errors.New("answer's body closed")
 
-// Close implements io.Closer. What has not come yet is not wanted any more.
+// Close implements io.Closer. The rest of the body is no longer wanted.
 func (b *answerBody) Close() error {
 	b.unhook()
 	b.pool.cancel(b.r, errBodyClosed)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Trouble is why a dial failed or a connection ended that was not ours to end:
-// a name that does not resolve, a refused connection, a TLS alert, a server
-// without HTTP/2, a GOAWAY.
+// Trouble is why a dial failed, or why a connection ended that we did not
+// close: a name that does not resolve, a refused connection, a TLS alert, a
+// server without HTTP/2, a GOAWAY.
 type Trouble struct {
 	// Cause is printable ASCII, at most 256 bytes, and holds nothing of a
 	// request. Empty = there was no trouble.
@@ -19,8 +19,8 @@ type Trouble struct {
 	Lasts bool
 }
 
-// Of a pool's troubles so many lines are logged at once, and then one in each
-// pause: a provider that is away for a day is news once.
+// Of a pool's troubles this many lines are logged at once, and then one in each
+// pause: a provider that is down for a day need not fill the log.
 const (
 	troubleLines = 3
 	troublePause = 10 * time.Second
@@ -99,8 +99,8 @@ const (
 	maxWords = 128
 )
 
-// plainText makes one line of printable ASCII of a text, at most so many bytes
-// long. Names in certificates and errors of resolvers are strangers' words.
+// plainText turns a text into one line of printable ASCII of limited length.
+// Names in certificates and errors of resolvers are untrusted.
 func plainText(s string, most int) string {
 	b := make([]byte, 0, min(len(s), most))
 	for _, r := range s {
@@ -118,7 +118,7 @@ func plainText(s string, most int) string {
 	return string(b)
 }
 
-// hidden stands for a word that is not shown.
+// hidden replaces a word that is not shown.
 const hidden = "***"
 
 // serversWords is what a server says, cleaned and cut. It may repeat what it
