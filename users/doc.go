@@ -53,7 +53,9 @@
 // little behind the topic, never take away a newer registration.
 //
 // What the registry appends again carries the header HeaderRepeats: it counts
-// only if it is still what holds, so a log-out in between wins.
+// only if it is still what holds, so a log-out in between wins. A shard that is
+// built then cannot know, and counts it; so who sees that nobody claims the token
+// any more appends its removal.
 //
 // # Redis
 //
@@ -67,7 +69,8 @@
 //	t:{k}:<hash>   who claims a token; the one who registered last owns it
 //	t:{k}:open     what somebody has still to do: tokens with two claims, parts
 //	               whose latest record is not what holds, parts in quarantine
-//	               that are not told yet, values that must be rebuilt
+//	               that are not told yet, values that must be rebuilt, repeats that
+//	               came too late
 //	t:{k}:unread   the parts in quarantine
 //	o:{s}          fields v (build and version of the shard), at (milliseconds:
 //	               when it was last known to be current), and per partition the

@@ -15,6 +15,7 @@ const (
 	contested   = "c:" // device hash: more than one user claims the token
 	overtaken   = "o:" // key of a part: its latest record is not what holds
 	evicted     = "e:" // Unix ms ":" key of a part: it is too many, and up to then to be removed
+	stray       = "s:" // Unix ms ":" key of a part: repeated as of then, though its token is not claimed
 	quarantined = "q:" // key of a part: the quarantine's topic is to be told
 	doubted     = "d:" // user: a reader could not read the record
 	lostUser    = "u:" // user: the record is to be rebuilt from the topic
@@ -142,6 +143,10 @@ func (m *merging) token(cs claims, c *change) claims {
 		if registered, ok := c.registration(); ok {
 			cs = append(cs, claim{user: c.user, at: registered.UnixMilli()})
 		}
+	} else if registered, ok := c.registration(); ok && at.IsZero() {
+		// What it repeats was removed meanwhile. The user's shard may just be built,
+		// and count it: then two users would have the token, and only one claims it.
+		m.cases[dated(stray, registered, c.key())] = true
 	}
 	switch after := len(cs); {
 	case after > 1 && before <= 1:
@@ -215,7 +220,12 @@ func (m *merging) evict(user string, u *stored) {
 		if d.RegisteredAt.After(u.dropped.upTo) {
 			u.dropped.upTo = d.RegisteredAt
 		}
-		m.cases[evicted+strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)+":"+DeviceKey(user, d.Hash)] = true
+		m.cases[dated(evicted, d.RegisteredAt, DeviceKey(user, d.Hash))] = true
 	}
 	u.Devices = slices.DeleteFunc(u.Devices, func(d push.Device) bool { return drop[d.Hash] })
+}
+
+// dated is a case about a device as it was registered then.
+func dated(kind string, registered time.Time, key string) string {
+	return kind + strconv.FormatInt(registered.UnixMilli(), 10) + ":" + key
 }

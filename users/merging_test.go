@@ -105,6 +105,36 @@ func TestContestedTokens(t *testing.T) {
 	}
 }
 
+// Only what is repeated by a user who does not claim the token any more is stray:
+// it may count where the user's record is.
+func TestStrayRepeats(t *testing.T) {
+	for _, tt := range []struct {
+		why     string
+		claims  claims
+		ready   bool
+		repeats bool
+		device  bool
+		stray   bool
+	}{
+		{"repeated, and removed meanwhile", claims{{"bob", 200}}, true, true, true, true},
+		{"repeated, and it holds", claims{{"ada", 100}}, true, true, true, false},
+		{"repeated, and a later one holds", claims{{"ada", 150}}, true, true, true, false},
+		{"registered anew", claims{{"bob", 200}}, true, false, true, false},
+		{"a removal repeated", claims{{"bob", 200}}, true, true, false, false},
+		{"repeated while this shard is built: it counts", claims{{"bob", 200}}, false, true, true, false},
+	} {
+		c := &change{user: "ada", hash: "h", repeats: tt.repeats}
+		if tt.device {
+			c.device = &push.Device{RegisteredAt: time.UnixMilli(100)}
+		}
+		m := &merging{ready: tt.ready, cases: map[string]bool{}}
+		m.token(slices.Clone(tt.claims), c)
+		if got := m.cases[stray+"100:"+DeviceKey("ada", "h")]; got != tt.stray {
+			t.Errorf("%s: stray %v, cases %v", tt.why, got, m.cases)
+		}
+	}
+}
+
 // A case is closed where it may be open: by an earlier change of the same write, or
 // by a write before. Of a shard without cases nothing is to be written about them.
 func TestCasesThatMayBeOpenAreClosed(t *testing.T) {

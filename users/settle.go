@@ -98,7 +98,7 @@ func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byt
 			keys[i] = tokenKey(name)
 		case doubted:
 			keys[i] = shards.UserKey(s, name)
-		default: // evicted ones need nothing, and get nothing
+		default: // evicted and stray ones need nothing, and get nothing
 			user, _ := PartOf(name)
 			keys[i] = shards.UserKey(s, user)
 		}
@@ -144,8 +144,8 @@ func (st *settling) answer(c string, raw []byte) (err error) {
 	case overtaken:
 		st.waits = true
 		return st.repeat(raw, name)
-	case evicted:
-		record, err := tooMany(name)
+	case evicted, stray:
+		record, err := removal(name)
 		if err == nil {
 			st.records, st.closed[c] = append(st.records, record), false
 		}
@@ -210,9 +210,9 @@ func (st *settling) evict(raw []byte, hash string) error {
 	return nil
 }
 
-// tooMany makes the record that removes a device which is too many, as it was
-// registered then.
-func tooMany(kase string) (Record, error) {
+// removal makes the record that removes a device as it was registered when its
+// case was opened.
+func removal(kase string) (Record, error) {
 	at, key, _ := strings.Cut(kase, ":")
 	ms, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {

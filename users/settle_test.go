@@ -48,6 +48,8 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 		{why: "no key", kase: overtaken + "ada", raw: record, fails: errPart, waits: true},
 		{why: "a device too many", kase: evicted + "1000:" + key, keys: "ada", closed: evicted + "1000:" + key},
 		{why: "a device too many since who knows", kase: evicted + "x:" + key, fails: ErrVersion},
+		{why: "a repeated device that nobody claims", kase: stray + "1000:" + key, keys: "ada", closed: stray + "1000:" + key},
+		{why: "a repeated device since who knows", kase: stray + "x:" + key, fails: ErrVersion},
 		{why: "a part in quarantine", kase: quarantined + key, raw: unread.encode(build), told: "ada="},
 		{why: "a part out of quarantine", kase: quarantined + key, raw: record, told: "ada"},
 		{why: "a part of nobody in quarantine", kase: quarantined + "ada", raw: record, fails: errPart},
@@ -96,7 +98,7 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 		for _, rec := range st.records {
 			switch holds := tt.why == "a device that holds"; {
 			case strings.HasPrefix(tt.kase, contested) && rec.IfNotAfter.UnixMilli() != 3000,
-				strings.HasPrefix(tt.kase, evicted) && rec.IfNotAfter.UnixMilli() != 1000,
+				(strings.HasPrefix(tt.kase, evicted) || strings.HasPrefix(tt.kase, stray)) && (rec.IfNotAfter.UnixMilli() != 1000 || rec.Repeats),
 				strings.HasPrefix(tt.kase, overtaken) && !rec.Repeats, (rec.Value != nil) != holds:
 				t.Errorf("%s: %+v", tt.why, rec)
 			}

@@ -131,6 +131,36 @@ func TestRemovalDoesNotReachANewerRegistration(t *testing.T) {
 	})
 }
 
+// What was repeated when it did no longer hold counts in a shard that is built
+// then, but claims no token in one that is complete. In the end the token is one
+// user's all the same.
+func TestARepeatTooLateGivesATokenToNobody(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.register("cy", 3, 10)
+		stop := w.run(options())
+		w.agree()
+		w.register("dee", 3, 20) // takes it away from cy
+		w.agree()
+		stop()
+		var repeated users.Record
+		for _, r := range w.topic.Records() {
+			if r.Key == users.DeviceKey("cy", hash(3)) && r.Value != nil {
+				repeated = r
+			}
+		}
+		repeated.Repeats = true // a registry has looked at cy before dee came
+		w.must(w.topic.Append(w.ctx, []users.Record{repeated}))
+		s := shards.UserShard("cy")
+		w.must(w.redis.Del(w.ctx, shards.OffsetsKey(s), shards.EpochKey(s)).Err())
+		w.run(options())
+		time.Sleep(3 * options().CheckInterval)
+		if got := w.owners(3); !slices.Equal(got, []string{"dee"}) {
+			t.Errorf("owners %q, want dee alone", got)
+		}
+		w.agree()
+	})
+}
+
 // A registry dies before each of its steps in turn; the next one finds
 // whatever was left, and comes to the same end. That is also each step's
 // "done, but nobody was told": the dead tell nobody.
