@@ -9,6 +9,7 @@ import (
 
 	"github.com/sideshow/apns2"
 
+	"github.com/pushfleet/pushfleet/providers/payload"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -64,30 +65,17 @@ func FromNotification(n *apns2.Notification) (push.Message, error) {
 	return m, nil
 }
 
-// members is a JSON object whose values are left as they are.
-type members map[string]json.RawMessage
-
-// take removes a member that is a string and not empty, and returns it.
-func (o members) take(key string) string {
-	var s string
-	if json.Unmarshal(o[key], &s) != nil || s == "" {
-		return ""
-	}
-	delete(o, key)
-	return s
-}
-
 func readPayload(m *push.Message, n *apns2.Notification) error {
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return errors.New("payload does not encode as JSON") // the error may quote it
 	}
-	var rest members
+	var rest payload.Object
 	if json.Unmarshal(raw, &rest) != nil || rest == nil {
 		return errors.New("payload is no JSON object")
 	}
 	if _, has := rest["pf_id"]; has {
-		if m.ID = rest.take("pf_id"); m.ID == "" {
+		if m.ID = rest.Take("pf_id"); m.ID == "" {
 			return errors.New("pf_id in the payload is no string")
 		}
 	}
@@ -96,7 +84,7 @@ func readPayload(m *push.Message, n *apns2.Notification) error {
 		if key == "aps" {
 			continue
 		}
-		if s := rest.take(key); s != "" {
+		if s := rest.Take(key); s != "" {
 			data[key] = s
 		}
 	}
@@ -118,43 +106,29 @@ func readPayload(m *push.Message, n *apns2.Notification) error {
 
 // readAPS moves what the message has fields for out of the payload's aps. For
 // background and mdm it moves nothing: we write no content for them.
-func readAPS(m *push.Message, payload members) error {
-	raw, has := payload["aps"]
+func readAPS(m *push.Message, content payload.Object) error {
+	raw, has := content["aps"]
 	if !has {
 		return nil
 	}
-	var aps members
+	var aps payload.Object
 	if json.Unmarshal(raw, &aps) != nil || aps == nil {
 		return errors.New("aps in the payload is no object")
 	}
 	if m.PushType == "background" || m.PushType == "mdm" || len(aps) == 0 {
 		return nil
 	}
-	var alert members
+	var alert payload.Object
 	if json.Unmarshal(aps["alert"], &alert) == nil && len(alert) > 0 { // it may also be a string
-		m.Title, m.Body = alert.take("title"), alert.take("body")
-		if err := put(aps, "alert", alert); err != nil {
+		m.Title, m.Body = alert.Take("title"), alert.Take("body")
+		if err := aps.Put("alert", alert); err != nil {
 			return err
 		}
 	}
-	m.Sound, m.Category, m.ThreadID = aps.take("sound"), aps.take("category"), aps.take("thread-id")
+	m.Sound, m.Category, m.ThreadID = aps.Take("sound"), aps.Take("category"), aps.Take("thread-id")
 	if badge, err := strconv.Atoi(string(aps["badge"])); err == nil && badge >= 0 {
 		m.Badge, m.HasBadge = badge, true
 		delete(aps, "badge")
 	}
-	return put(payload, "aps", aps)
-}
-
-// put sets a member to what is left of an object, or removes it.
-func put(o members, key string, left members) error {
-	if len(left) == 0 {
-		delete(o, key)
-		return nil
-	}
-	raw, err := json.Marshal(left)
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", key, err)
-	}
-	o[key] = raw
-	return nil
+	return content.Put("aps", aps)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pushfleet/pushfleet/providers/payload"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -34,49 +35,13 @@ func FromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
 	return m, nil
 }
 
-// members is a JSON object whose values are left as they are.
-type members map[string]json.RawMessage
-
-// take removes a member that is a string and not empty, and returns it.
-func (o members) take(key string) string {
-	var s string
-	if json.Unmarshal(o[key], &s) != nil || s == "" {
-		return ""
-	}
-	delete(o, key)
-	return s
-}
-
-// object returns a member that is an object, or nil.
-func (o members) object(key string) members {
-	var inner members
-	if json.Unmarshal(o[key], &inner) != nil {
-		return nil
-	}
-	return inner
-}
-
-// put sets a member to what is left of an object, or removes it.
-func (o members) put(key string, left members) error {
-	if len(left) == 0 {
-		delete(o, key)
-		return nil
-	}
-	raw, err := json.Marshal(left)
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", key, err)
-	}
-	o[key] = raw
-	return nil
-}
-
 func fromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
 	m := push.Message{Type: "default", PushType: "alert"}
 	raw, err := json.Marshal(message)
 	if err != nil {
 		return m, errors.New("it does not encode as JSON") // the error may quote it
 	}
-	var rest members
+	var rest payload.Object
 	if json.Unmarshal(raw, &rest) != nil || rest == nil {
 		return m, errors.New("it is no JSON object")
 	}
@@ -85,19 +50,19 @@ func fromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
 			return m, fmt.Errorf("it is for a %s; a delivery is for one device's token", target)
 		}
 	}
-	if _, has := rest.object("apns")["live_activity_token"]; has {
+	if _, has := rest.Inner("apns")["live_activity_token"]; has {
 		return m, errors.New("it is for a live activity; a delivery is for one device's token")
 	}
-	if m.Device = (push.Target{Platform: push.FCM, Token: rest.take("token")}); m.Device.Token == "" {
+	if m.Device = (push.Target{Platform: push.FCM, Token: rest.Take("token")}); m.Device.Token == "" {
 		return m, errors.New("it has no token")
 	}
 	if err := readData(&m, rest); err != nil {
 		return m, err
 	}
 	shown := false
-	if n := rest.object("notification"); hasText(n) {
-		m.Title, m.Body, m.Image = n.take("title"), n.take("body"), n.take("image")
-		if err := rest.put("notification", n); err != nil {
+	if n := rest.Inner("notification"); hasText(n) {
+		m.Title, m.Body, m.Image = n.Take("title"), n.Take("body"), n.Take("image")
+		if err := rest.Put("notification", n); err != nil {
 			return m, err
 		}
 		shown = true
@@ -118,7 +83,7 @@ func fromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
 
 // hasText reports whether a notification has a title or a body: an image alone
 // stays a raw override.
-func hasText(n members) bool {
+func hasText(n payload.Object) bool {
 	for _, key := range [...]string{"title", "body"} {
 		var s string
 		if json.Unmarshal(n[key], &s) == nil && s != "" {
@@ -128,17 +93,17 @@ func hasText(n members) bool {
 	return false
 }
 
-func readData(m *push.Message, rest members) error {
-	data := rest.object("data")
+func readData(m *push.Message, rest payload.Object) error {
+	data := rest.Inner("data")
 	if len(data) == 0 {
 		return nil
 	}
 	if _, has := data["pf_id"]; has {
-		if m.ID = data.take("pf_id"); m.ID == "" {
+		if m.ID = data.Take("pf_id"); m.ID == "" {
 			return errors.New("pf_id in data is empty")
 		}
 	}
-	if err := rest.put("data", data); err != nil {
+	if err := rest.Put("data", data); err != nil {
 		return err
 	}
 	m.Data = rest["data"]
@@ -148,9 +113,9 @@ func readData(m *push.Message, rest members) error {
 
 // readAndroid moves priority and time to live. The rest is Android's alone, and
 // our fields would say it to all platforms.
-func readAndroid(m *push.Message, rest members, shown bool, now time.Time) error {
-	android := rest.object("android")
-	switch priority := android.take("priority"); {
+func readAndroid(m *push.Message, rest payload.Object, shown bool, now time.Time) error {
+	android := rest.Inner("android")
+	switch priority := android.Take("priority"); {
 	case strings.EqualFold(priority, "high"):
 		m.Priority = push.High
 	case strings.EqualFold(priority, "normal"):
@@ -173,5 +138,5 @@ func readAndroid(m *push.Message, rest members, shown bool, now time.Time) error
 			delete(android, "ttl")
 		}
 	}
-	return rest.put("android", android)
+	return rest.Put("android", android)
 }
