@@ -53,7 +53,7 @@ const recheck = 10 * time.Millisecond
 // calls the rebalance callbacks. They meet in parts, under mu.
 //
 // Locks nest in this order: committing, assignment.cutting, telling,
-// membership.mu, mu.
+// membership.mu, mu, and innermost that of a Tracker, which calls nothing.
 type Source struct {
 	options SourceOptions
 	topics  map[string]*topic // by name; not changed

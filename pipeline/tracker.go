@@ -23,6 +23,8 @@ type Tracker struct {
 	lease     *Lease
 	left      atomic.Int64 // when it began to leave, Unix ns; 0 = it does not. What is not sent is to be abandoned from then on
 
+	// mu guards what follows. A source holds its own locks when it calls a
+	// Tracker; under mu nothing is called that takes another.
 	mu        sync.Mutex
 	base      uint64   // seq of records[0]
 	records   []record // from the committed offset to the newest, in polled order
