@@ -236,7 +236,7 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 					}
 				})
 				stop()
-				if n := strings.Count(g.log.String(), "is not shared"); n != 2 {
+				if n := strings.Count(g.log.String(), "cannot be shared"); n != 2 {
 					t.Errorf("%d lines in the log about the store, want one when it goes and one at the start:\n%s", n, &g.log)
 				}
 			})
