@@ -188,6 +188,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(Encode(nil, sampleUser(), 1))
 	f.Add(Encode(nil, &push.User{}, 1))
+	f.Add(appendRecord(nil, sampleUser(), &kept{foreign: []foreign{unknown("zz"), {hash: "a", packed: []byte{200, 9, 0, 1, 'a', 0, 0, 0}}}}, 1))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var u push.User
 		build, err := Decode(raw, &u)
