@@ -16,7 +16,7 @@ import (
 type slowStatus struct {
 	*world
 	each  time.Duration
-	turn  chan struct{} // of one place: the row that is being written
+	turn  chan struct{} // buffered, capacity 1: the row that is being written
 	state sync.Mutex
 	wrote map[push.Row]int // how often each row was made durable
 }

@@ -1,7 +1,7 @@
 // Package status keeps what became of every notification: one row per
 // notification, device, step and state, in Cassandra or in memory.
 //
-// It is the only importer of gocql (besides package limits/cassandra), and it
+// It is the only importer of gocql, and it
 // implements pipeline.Status (Write, Bucket) and the confirm read (Read).
 //
 // Rows are only ever inserted. Write merges the rows of concurrent calls by
