@@ -93,6 +93,7 @@ func TestAbandonedRows(t *testing.T) {
 		if before == 0 {
 			t.Error("nothing was tried")
 		}
+		synctest.Wait() // the batch is let go of after its callers have heard
 		if got := gauge(t, g.metrics.unacknowledged); got != 0 {
 			t.Errorf("%v rows unacknowledged at the end", got)
 		}

@@ -45,6 +45,7 @@ func TestSweepLeavesWhatIsWanted(t *testing.T) {
 			synctest.Wait()
 			write(patient, "c2", "c3") // full by now
 			wg.Wait()
+			synctest.Wait() // batches are let go of after their callers have heard
 			got := idsIn(s.batches)
 			for _, id := range []string{"b1", "c1", "c2", "c3", "e1"} {
 				if !strings.Contains(got, id) {
