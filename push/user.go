@@ -60,7 +60,7 @@ func (u *User) Verdict(m *Message) (Verdict, Reason) {
 	if u.Quarantine&RecordUnread != 0 {
 		return Deferred, UserQuarantined
 	}
-	if reason, out := u.Preferences.OptedOut(m.Type); out {
+	if reason, out := u.optedOut(m.Type); out {
 		return Suppressed, reason
 	}
 	switch {
@@ -73,19 +73,18 @@ func (u *User) Verdict(m *Message) (Verdict, Reason) {
 	return Undecided, ""
 }
 
-// OptedOut reports whether a message of this type may be sent to none of the
-// user's devices, whatever they are, and the reason code for its status row.
-func (p *Preferences) OptedOut(messageType string) (Reason, bool) {
-	if p.OptOutAll {
+// optedOut reports whether a message of this type may be sent to none of the
+// user's devices, whatever they are, and the reason code for its status row. A
+// device that cannot be read may be of a channel that is not known here.
+func (u *User) optedOut(messageType string) (Reason, bool) {
+	p := &u.Preferences
+	switch {
+	case p.OptOutAll:
 		return OptedOutAll, true
-	}
-	if p.leavesNoChannel() {
+	case p.leavesNoChannel() && u.Quarantine&DeviceUnread == 0:
 		return OptedOutChannel, true
-	}
-	for _, t := range p.Types {
-		if t == messageType {
-			return OptedOutType, true
-		}
+	case slices.Contains(p.Types, messageType):
+		return OptedOutType, true
 	}
 	return "", false
 }

@@ -32,3 +32,15 @@ func TestUserVerdict(t *testing.T) {
 		}
 	}
 }
+
+// An opt-out of all known channels ends nothing for a device that may be of
+// another one; an opt-out of the type does.
+func TestAnUnknownDeviceMayBeOfAnotherChannel(t *testing.T) {
+	u := User{Preferences: Preferences{Channels: []string{"push"}, Types: []string{"news"}}, Quarantine: DeviceUnread}
+	if v, why := u.Verdict(&Message{Type: "promo"}); v != Undecided {
+		t.Errorf("ends %v %q", v, why)
+	}
+	if v, why := u.Verdict(&Message{Type: "news"}); v != Suppressed || why != OptedOutType {
+		t.Errorf("of a type opted out of: %v %q", v, why)
+	}
+}

@@ -36,12 +36,13 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 		it.Deliveries = slab[from:len(slab):len(slab)]
 		switch known := it.History != nil && it.History.HasDevices(); {
 		case len(it.Deliveries) > 0 && (known || slices.ContainsFunc(it.Deliveries, wanted)):
-		case len(it.Deliveries) > 0: // as a whole, where no device has a row
+		case len(it.Deliveries) > 0 && it.User.Quarantine&push.DeviceUnread == 0: // as a whole, where no device has a row
 			it.Deliveries = nil
 			it.Decide(push.Suppressed, push.OptedOutChannel, "")
 		case known:
 			it.Decide(push.Duplicate, "", "") // all its devices are closed
 		case it.User.Quarantine&push.DeviceUnread != 0:
+			it.Deliveries = nil // none is wanted
 			holdForUser(it, time.Now())
 		default:
 			it.Decide(push.Suppressed, push.NoDevice, "")

@@ -324,6 +324,8 @@ func TestUsersInQuarantine(t *testing.T) {
 		{why: "nothing is known, critical too", user: push.User{Quarantine: push.RecordUnread}, edit: critical, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
 		{why: "a device, and no other", user: push.User{Quarantine: push.DeviceUnread}, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
 		{why: "a device beside another", user: push.User{Quarantine: push.DeviceUnread, Devices: []push.Device{{App: "shop", Token: "t", Hash: "h"}}}},
+		{why: "a device, which may be of another channel than that opted out of", user: push.User{Quarantine: push.DeviceUnread, Preferences: push.Preferences{Channels: []string{"push"}},
+			Devices: []push.Device{{App: "shop", Platform: push.FCM, Token: "t", Hash: "h"}}}, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
 		{why: "looked at before", user: push.User{Quarantine: push.RecordUnread}, edit: func(it *pipeline.Item) { it.Hops = 1 },
 			want: push.Deferred, reason: push.UserQuarantined, wait: 5 * time.Minute},
 		{why: "it expires before", user: push.User{Quarantine: push.RecordUnread}, edit: func(it *pipeline.Item) { it.Expires = expires },

@@ -158,6 +158,9 @@ func (c *change) read(value []byte, now time.Time) error {
 	case err == nil:
 		c.device = &d
 	case errors.Is(err, errForeign):
+		if err = ofItsToken(value, c.hash); err != nil {
+			return err
+		}
 		if c.foreign, err = parseForeign(value, c.hash, now); err == nil {
 			c.foreign.partition, c.foreign.offset = c.partition, c.offset
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// foreign is a device whose platform, or environment, this version does not
-// know: a later one does. Nothing can be sent to it here. It is kept byte for
-// byte, and in all that needs no platform it is a device like the others: the
+// foreign is a device whose platform this version does not know (of a packed one
+// also its environment): a later one does. Nothing can be sent to it here. It is
+// kept byte for byte, and in all that needs no platform it is a device like the others: the
 // latest registration holds, owns the token, and is what gets repeated.
 type foreign struct {
 	hash string
@@ -62,6 +62,20 @@ func parseForeign(value []byte, hash string, now time.Time) (*foreign, error) {
 		return nil, fmt.Errorf("%w: a device of %d bytes", ErrVersion, len(value))
 	}
 	return &foreign{hash: hash, at: p.RegisteredAt.UTC().Truncate(time.Millisecond), value: value}, nil
+}
+
+// ofItsToken checks that the key's hash is that of the record's token, whether its
+// platform tells upper case from lower case or not. Else whoever writes a record
+// could take a token from its user without having it.
+func ofItsToken(value []byte, hash string) error {
+	var p devicePartJSON
+	if err := parsePart(value, &p, &p.V); err != nil {
+		return err
+	}
+	if hash != push.DeviceHash(push.NoPlatform, p.Token) && hash != push.DeviceHash(push.NoPlatform, strings.ToLower(p.Token)) {
+		return fmt.Errorf("%w: the key is not that of its token", errPart)
+	}
+	return nil
 }
 
 func (k *kept) searchForeign(hash string) (i int, found bool) {
@@ -171,8 +185,9 @@ func (c *cursor) foreign(u *push.User, k *kept) {
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // lookAgain takes out of quarantine what this version can read and the one
-// before could not: the devices of platforms that it knows.
-func (r *Registry) lookAgain(ctx context.Context) error {
+// before could not: the devices of platforms that it knows. It is not done while
+// somebody else writes one of the shards.
+func (r *Registry) lookAgain(ctx context.Context) (done bool, err error) {
 	var writes []*shardWrite
 	for s := range r.shards {
 		if st := &r.shards[s]; !st.known || st.unread == 0 {
@@ -180,7 +195,7 @@ func (r *Registry) lookAgain(ctx context.Context) error {
 		}
 		released, err := r.readable(ctx, s)
 		if err != nil {
-			return fmt.Errorf("looking again at the quarantine of shard %d: %w", s, err)
+			return false, fmt.Errorf("looking again at the quarantine of shard %d: %w", s, err)
 		}
 		if len(released) == 0 {
 			continue
@@ -192,14 +207,14 @@ func (r *Registry) lookAgain(ctx context.Context) error {
 		writes = append(writes, w)
 	}
 	if len(writes) == 0 {
-		return nil
+		return true, nil
 	}
 	fenced, err := r.write(ctx, writes)
 	if err != nil {
-		return fmt.Errorf("releasing from quarantine: %w", err)
+		return false, fmt.Errorf("releasing from quarantine: %w", err)
 	}
 	_, err = r.reload(ctx, fenced)
-	return err
+	return len(fenced) == 0, err
 }
 
 // readable are those of a shard's parts in quarantine of which their users'

@@ -107,7 +107,7 @@ func TestARegistryLooksAgain(t *testing.T) {
 	if err := client.HSet(ctx, shards.OffsetsKey(s), "v", r.shards[s].version.String()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.lookAgain(ctx); err != nil {
+	if _, err := r.lookAgain(ctx); err != nil {
 		t.Fatal(err)
 	}
 	now, err := InQuarantine(ctx, client)
@@ -116,5 +116,41 @@ func TestARegistryLooksAgain(t *testing.T) {
 	}
 	if cases := client.SMembers(ctx, openKey(s)).Val(); len(cases) != 1 || cases[0] != quarantined+DeviceKey("ada", known.hash) {
 		t.Errorf("open cases: %q", cases)
+	}
+}
+
+// Another registry (the old one, in a rolling upgrade) writes the shard between
+// the look and the write: what can be read by now must be released all the same.
+func TestLookingAgainIsRepeatedWhenFenced(t *testing.T) {
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	ctx := t.Context()
+	s := shards.UserShard("ada")
+	known := knownByNow(t, "token-1")
+	raw := appendRecord(nil, &push.User{}, &kept{foreign: []foreign{known}}, 7)
+	client.Set(ctx, shards.UserKey(s, "ada"), raw, 0)
+	client.SAdd(ctx, unreadKey(s), DeviceKey("ada", known.hash))
+	r, err := NewRegistry(client, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pos, r.had = []int64{0}, 1
+	mine := version{build: 7, write: 1}
+	r.shards[s] = shardState{known: true, ready: true, unread: 1, version: mine, applied: []int64{0}}
+	client.HSet(ctx, shards.OffsetsKey(s), "v", version{build: 7, write: 2}.String(), "0", "0") // written by the other
+	client.Set(ctx, shards.EpochKey(s), formatBuild(7), 0)
+	for _, want := range []bool{false, true} {
+		if done, err := r.lookAgain(ctx); done != want || err != nil {
+			t.Errorf("done %v, want %v (%v)", done, want, err)
+		}
+	}
+	now, err := InQuarantine(ctx, client)
+	if err != nil || len(now) != 0 {
+		t.Errorf("in quarantine still: %v, %v", now, err)
 	}
 }

@@ -3,6 +3,7 @@ package users_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,10 +181,11 @@ func TestManyDevicesOfUnknownPlatforms(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.run(options())
 		w.register("ada", 1, 1)
-		long := strings.Replace(later(1), `"room": 7`, `"room": "`+strings.Repeat("x", 8<<10)+`"`, 1)
+		long := strings.Replace(strings.ReplaceAll(later(1), "h-1", token(2)), `"room": 7`, `"room": "`+strings.Repeat("x", 8<<10)+`"`, 1)
 		w.raw(users.DeviceKey("ada", hash(2)), long)
 		for i := range 25 {
-			w.raw(users.DeviceKey("ada", push.DeviceHash(push.NoPlatform, fmt.Sprint("h-", i))), later(i))
+			tok := fmt.Sprint("h-", i)
+			w.raw(users.DeviceKey("ada", push.DeviceHash(push.NoPlatform, tok)), strings.ReplaceAll(later(i), "h-1", tok))
 		}
 		w.settle()
 		if u := w.look("ada"); len(u.Devices) != 1 || u.Quarantine != push.DeviceUnread {
@@ -198,6 +200,48 @@ func TestManyDevicesOfUnknownPlatforms(t *testing.T) {
 		}
 		if got := w.value("ada"); len(got) > 20*1024 || string(w.recordOf(users.DeviceKey("ada", hash(2)))) != long {
 			t.Errorf("the record has %d bytes", len(got))
+		}
+	})
+}
+
+// A record of an unknown platform under the key of a token that it does not have
+// leaves that token with its user.
+func TestAForeignRecordOfAnotherTokenTakesNothing(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.run(options())
+		w.register("ada", 1, 1)
+		w.raw(users.DeviceKey("eve", hash(1)), later(100))
+		w.settle()
+		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
+			t.Errorf("owners %q, want ada; topic has %q", got, w.recordOf(users.DeviceKey("ada", hash(1))))
+		}
+	})
+}
+
+// A known device, an older foreign registration of its token, and no room: the
+// older one stays the latest record, and a rebuild loses the device.
+func TestAnOlderForeignRecordIsOvertakenWhereThereIsNoRoom(t *testing.T) {
+	virtual(t, func(w *world) {
+		stop := w.run(options())
+		w.register("ada", 1, 100)
+		for i := range 20 {
+			tok := fmt.Sprint("h-", i)
+			w.raw(users.DeviceKey("ada", push.DeviceHash(push.NoPlatform, tok)), strings.ReplaceAll(later(100), "h-1", tok))
+		}
+		w.settle()
+		w.raw(users.DeviceKey("ada", hash(1)), strings.ReplaceAll(later(50), "h-1", token(1)))
+		w.settle()
+		if n := len(w.look("ada").Devices); n != 1 {
+			t.Errorf("%d devices before", n)
+		}
+		stop()
+		w.topic.Compact()
+		o := options()
+		o.Rebuild = true
+		w.run(o)
+		w.settle()
+		if n := len(w.look("ada").Devices); n != 1 {
+			t.Errorf("%d devices after a rebuild", n)
 		}
 	})
 }

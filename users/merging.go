@@ -46,7 +46,7 @@ func (m *merging) user(u *stored, c *change) {
 		m.quarantine(u, c.unread, c)
 		return
 	}
-	if f := c.foreign; f != nil && !u.hasRoom(c.hash) {
+	if f := c.foreign; f != nil && !u.hasRoom(c.hash) && m.counts(c, u.registeredAt(c.hash)) {
 		m.quarantine(u, &unreadPart{hash: c.hash, version: true, partition: f.partition, offset: f.offset}, c)
 		return
 	}

@@ -25,10 +25,11 @@ func (r *Registry) settle(ctx context.Context) error {
 		return nil
 	}
 	if !r.looked {
-		if err := r.lookAgain(ctx); err != nil {
+		done, err := r.lookAgain(ctx)
+		if err != nil {
 			return err
 		}
-		r.looked = true
+		r.looked = done
 	}
 	for s := range r.shards {
 		if st := &r.shards[s]; !st.known || !st.open {
@@ -96,9 +97,13 @@ func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byt
 		switch kind {
 		case contested:
 			keys[i] = tokenKey(name)
+		case stray:
+			_, key, _ := strings.Cut(name, ":")
+			_, hash := PartOf(key)
+			keys[i] = tokenKey(hash)
 		case doubted:
 			keys[i] = shards.UserKey(s, name)
-		default: // evicted and stray ones need nothing, and get nothing
+		default: // evicted ones need nothing, and get nothing
 			user, _ := PartOf(name)
 			keys[i] = shards.UserKey(s, user)
 		}
@@ -144,12 +149,14 @@ func (st *settling) answer(c string, raw []byte) (err error) {
 	case overtaken:
 		st.waits = true
 		return st.repeat(raw, name)
-	case evicted, stray:
+	case evicted:
 		record, err := removal(name)
 		if err == nil {
 			st.records, st.closed[c] = append(st.records, record), false
 		}
 		return err
+	case stray:
+		return st.unclaimed(raw, c, name)
 	case quarantined:
 		record, err := st.quarantineRecord(raw, name)
 		if err == nil {
@@ -206,6 +213,29 @@ func (st *settling) evict(raw []byte, hash string) error {
 		if c.user != owner.user {
 			st.records = append(st.records, Record{Key: DeviceKey(c.user, hash), IfNotAfter: time.UnixMilli(owner.at)})
 		}
+	}
+	return nil
+}
+
+// unclaimed removes a device from a user who does not claim its token, unless the
+// user has registered it again since.
+func (st *settling) unclaimed(raw []byte, kase, name string) error {
+	record, err := removal(name)
+	if err != nil {
+		return err
+	}
+	user, hash, err := splitKey(record.Key)
+	if err != nil {
+		return err
+	}
+	cs, err := decodeClaims(raw, st.build)
+	if err != nil {
+		st.lost(lostToken, hash, err)
+		return nil
+	}
+	st.closed[kase] = false
+	if !slices.ContainsFunc(cs, func(c claim) bool { return c.user == user }) {
+		st.records = append(st.records, record)
 	}
 	return nil
 }

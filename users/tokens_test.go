@@ -161,6 +161,34 @@ func TestARepeatTooLateGivesATokenToNobody(t *testing.T) {
 	})
 }
 
+// A repeat came too late, and its user registers again as of the same time (an
+// import is played once more) or earlier before that is settled.
+func TestALateRepeatTakesNoNewRegistration(t *testing.T) {
+	for _, again := range []int{10, 9} {
+		virtual(t, func(w *world) {
+			w.register("cy", 3, 10)
+			stop := w.run(options())
+			w.agree()
+			stop()
+			w.must(w.client.RemoveDevice(w.ctx, "cy", hash(3)))
+			w.must(w.topic.Append(w.ctx, []users.Record{w.repeated("cy", 3, 10)}))
+			w.register("cy", 3, again)
+			w.run(options())
+			time.Sleep(3 * options().CheckInterval)
+			w.settle()
+			if got := w.owners(3); !slices.Equal(got, []string{"cy"}) {
+				t.Errorf("again as of %d: owners %q, want cy", again, got)
+			}
+		})
+	}
+}
+
+// repeated is what a registry repeats of a registration.
+func (w *world) repeated(user string, tok, at int) users.Record {
+	return users.Record{Key: users.DeviceKey(user, hash(tok)), Repeats: true, Value: []byte(fmt.Sprintf(
+		`{"v":1,"platform":"fcm","app":"shop","token":%q,"registered_at":%q}`, token(tok), epoch.Add(time.Duration(at)*time.Second).Format(time.RFC3339)))}
+}
+
 // A registry dies before each of its steps in turn; the next one finds
 // whatever was left, and comes to the same end. That is also each step's
 // "done, but nobody was told": the dead tell nobody.
