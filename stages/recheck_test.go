@@ -25,6 +25,8 @@ func TestRecheck(t *testing.T) {
 		{why: "opted out of the type", user: push.User{Devices: []push.Device{device}, Preferences: push.Preferences{Types: []string{"order"}}}, want: push.OptedOutType},
 		{why: "opted out of another type", user: push.User{Devices: []push.Device{device}, Preferences: push.Preferences{Types: []string{"promo"}}}},
 		{why: "opted out of all channels", user: push.User{Devices: []push.Device{device}, Preferences: push.Preferences{Channels: []string{"push"}}}, want: push.OptedOutChannel},
+		{why: "opted out of this device's channel, while one that cannot be read may have another", user: push.User{Devices: []push.Device{device}, Quarantine: push.DeviceUnread,
+			Preferences: push.Preferences{Channels: []string{"push"}}}, want: push.OptedOutChannel},
 		{why: "opted out of another channel", user: push.User{Devices: []push.Device{device}, Preferences: push.Preferences{Channels: []string{"email"}}}},
 		{why: "the token is another user's by now", want: push.TokenGone},
 		{why: "the token is registered with another app", user: push.User{Devices: []push.Device{elsewhere}}, want: push.TokenGone},

@@ -201,6 +201,13 @@ func TestManyDevicesOfUnknownPlatforms(t *testing.T) {
 		if got := w.value("ada"); len(got) > 20*1024 || string(w.recordOf(users.DeviceKey("ada", hash(2)))) != long {
 			t.Errorf("the record has %d bytes", len(got))
 		}
+		// One of those that are kept comes again: it needs no more room.
+		again := strings.ReplaceAll(later(30), "h-1", "h-0")
+		w.raw(users.DeviceKey("ada", push.DeviceHash(push.NoPlatform, "h-0")), again)
+		w.settle()
+		if got := w.value("ada"); !bytes.Contains(got, []byte(again)) {
+			t.Error("a record that is kept was not replaced by a newer one")
+		}
 	})
 }
 
