@@ -6,27 +6,27 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Policy says what becomes of answers that are not the end.
+// Policy says what happens after answers that are not final.
 type Policy struct {
 	MaxRetries int // provider attempts after the first, then DEAD_LETTERED
-	// RetryDelays are the waits before the first retry, the second and so on;
-	// the last is that of all further ones. No attempt comes sooner.
+	// RetryDelays are the minimum delays before the first retry, the second and
+	// so on; the last one applies to all further retries.
 	RetryDelays []time.Duration
-	// DropAmbiguous ends sends of which nobody can tell whether they were
-	// accepted as UNKNOWN, instead of sending again what may have arrived.
+	// DropAmbiguous ends an ambiguous send (it may or may not have been
+	// accepted) as UNKNOWN, instead of sending it again.
 	DropAmbiguous bool
 }
 
-// Ending is what a Result means for its device: the row to write (none without
-// a State) and, for
-// StateRetrying and StateDeadLettered, that a record is handed over first.
+// Ending is what a Result means for its device: the row to write (none without a
+// State) and, for StateRetrying, StateHeld and StateDeadLettered, that a record
+// is handed over first.
 type Ending struct {
 	State     push.State
 	Reason    push.Reason
 	NotBefore time.Time // with StateRetrying
 }
 
-// Decide turns the result of one send into its ending. It is the whole retry
+// Decide returns the ending for the result of one send. This is the whole retry
 // policy:
 //
 //	result                         ending         record
@@ -61,11 +61,11 @@ func (p Policy) Decide(r *push.Result, attempt int, expires, now time.Time) Endi
 		}
 		return Ending{State: push.StateFailed, Reason: reason}
 	}
-	if r.Certainty == push.Ambiguous && p.DropAmbiguous { // whatever else it says: held is sent again too
+	if r.Certainty == push.Ambiguous && p.DropAmbiguous { // before Halt, because what is held is sent again too
 		return Ending{State: push.StateUnknown, Reason: reason}
 	}
 	if r.Halt {
-		if r.Scope == push.ScopeDevice { // its route goes on, and nobody knows when this will
+		if r.Scope == push.ScopeDevice { // the route goes on sending; when this device can be sent to is not known
 			return held(reason, now.Add(longestHold), expires, now)
 		}
 		return held(reason, r.Until, expires, now)
@@ -80,15 +80,15 @@ func (p Policy) Decide(r *push.Result, attempt int, expires, now time.Time) Endi
 	return Ending{State: push.StateRetrying, Reason: reason, NotBefore: due}
 }
 
-// The least and the most that a record waits in the hold topic at a time.
+// The shortest and the longest time that a record waits in the hold topic per hop.
 const (
 	shortestHold = 30 * time.Second
 	longestHold  = 5 * time.Minute
 )
 
-// held waits in the hold topic until its route's pause is over, as far as one
-// knows: all that was held during one pause is due together. So a route that is
-// stopped for long costs each of its records few hand-overs.
+// held makes a delivery wait in the hold topic until its route's pause is expected
+// to end, so that all records held during one pause are due together. Thus a route
+// that is stopped for long costs few hand-overs per record.
 func held(reason push.Reason, until, expires, now time.Time) Ending {
 	due := latestOf(until, now.Add(shortestHold))
 	if most := now.Add(longestHold); due.After(most) {
@@ -100,12 +100,12 @@ func held(reason push.Reason, until, expires, now time.Time) Ending {
 	return Ending{State: push.StateHeld, Reason: reason, NotBefore: due}
 }
 
-// HandsOver reports whether a record must be produced before the row may be
-// written.
+// HandsOver reports whether a record must be produced before the row is written.
 func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == push.StateDeadLettered }
 
-// decide settles what each delivery ends as, once: everything after goes by it.
-// A panic over one of them is its end too; the others do not notice.
+// decide sets the ending of each delivery, once; all later steps use it. A
+// delivery whose decision panics ends UNKNOWN, or DELIVERED if it was; the others
+// are not affected.
 func (p *Pipeline) decide(group []*Delivery, now time.Time) {
 	for _, d := range group {
 		if d.abandoned {
@@ -129,7 +129,7 @@ func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicErro
 	switch d.Verdict {
 	case push.Undecided:
 		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
-	case push.Duplicate: // its first copy has the outcome
+	case push.Duplicate: // its first copy gets the outcome
 	default:
 		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
 	}

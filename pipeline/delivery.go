@@ -11,8 +11,8 @@ import (
 // Delivery is one Item to one device. It belongs to the provider from Submit
 // until it is handed to done, and to the pipeline before and after.
 //
-// An item that was decided before its devices ends by one delivery to none of
-// them, which has its verdict.
+// An item that was decided as a whole ends with one delivery that has no device
+// and carries the item's verdict.
 type Delivery struct {
 	Item    *Item
 	Device  push.Device
@@ -28,7 +28,7 @@ type Delivery struct {
 	Reason  push.Reason
 	Result  push.Result
 
-	share     *share       // where it waits for its route; nil = it was never to be sent
+	share     *share       // where it waits for its route; nil = it was decided before sending
 	rechecked time.Time    // when its user was read after it had waited; zero = as its item's
 	sentAt    time.Time    // when it was handed to the provider last
 	confirmed time.Time    // when its rows were read after it had waited; zero = as its item's
@@ -38,24 +38,23 @@ type Delivery struct {
 	abandoned bool         // has no durable end: the partition is leaving or the worker stops
 }
 
-// Lapsed reports whether it must not be sent now: its partition leaves, or the
-// worker cannot know that the partition is still its own, or its route has been
-// stopped. Providers ask
-// right before they write, and give back unsent what is lapsed, with a Result
-// of class NoAnswer: that is never an attempt.
+// Lapsed reports whether d must not be sent now: its partition leaves, the worker
+// cannot know whether it still owns the partition, or the route has been stopped.
+// Providers ask right before they write. They return a lapsed delivery unsent,
+// with a Result of class Unsent: that never counts as an attempt.
 func (d *Delivery) Lapsed(now time.Time) bool {
 	return d.ticket.Closed(now) || d.unowned(now)
 }
 
-// unowned reports whether its partition leaves or may be another's by now. What
-// was committed before it is sent is ours for good.
+// unowned reports whether the partition of d leaves or may have another owner by
+// now. A delivery that is committed before it is sent stays ours.
 func (d *Delivery) unowned(now time.Time) bool {
 	it := d.Item
 	return it.batch != nil && !it.committed && it.batch.Tracker.Lapsed(now)
 }
 
-// leaving reports whether its partition leaves before it was committed: then
-// its next owner does it again.
+// leaving reports whether the partition leaves before d is committed: then the
+// next owner sends it.
 func (d *Delivery) leaving() bool {
 	it := d.Item
 	return it.batch != nil && !it.committed && it.batch.Tracker.Draining()

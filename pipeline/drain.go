@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// How a Run ends, after its ctx, and how one partition leaves, from its revoke on:
+// How Run ends after its ctx has ended, and how one partition leaves after its
+// revoke:
 //
 //	0 ──────────────▶ submitAfterStop ─ deadline, time-out ─▶ writeAfterStop ─ commit ─▶ Drain
 //	every partition   nothing more is   answers come, or are    last rows
@@ -14,9 +15,9 @@ import (
 //	not sent is       or intended
 //	given back
 //
-// What is sent after the stop is only what was committed before it was sent, in
-// lanes of mode at_most_once: nobody else would. What of that is not sent by
-// then goes to the hold topic.
+// After the stop only the committed deliveries of at_most_once lanes are sent,
+// because no other worker would send them. Those that are not sent by
+// submitAfterStop go to the hold topic.
 
 // submitAfterStop is how long after the stop, or its partition's revoke, a
 // committed delivery may still be submitted.
@@ -27,10 +28,10 @@ func (o *Options) submitAfterStop() time.Duration {
 // writeAfterStop is how long after the stop rows and hand-overs are written.
 func (o *Options) writeAfterStop() time.Duration { return o.Drain - o.CommitTimeout }
 
-// goesBack reports whether a delivery that is not sent yet is to be given back:
-// its partition leaves, and for one that is committed it does so for too long.
-// Its answer might come behind the drain, when the next owner has ended its
-// intent as UNKNOWN.
+// goesBack reports whether a delivery that is not sent yet must be given back: its
+// partition leaves. A committed delivery is given back only once the partition has
+// been leaving for too long: its answer might come after the drain, when the next
+// owner has ended its intent as UNKNOWN.
 func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
 	if !d.Item.committed {
 		return d.leaving()
@@ -52,12 +53,12 @@ func endsLater(ctx context.Context, d time.Duration) (later context.Context, can
 	}
 }
 
-// leaveLook is how soon it is noticed that a partition leaves.
+// leaveLook is the interval at which leaving partitions are looked for.
 const leaveLook = 50 * time.Millisecond
 
-// leaveWith lets every partition leave when ctx ends. What is not sent of one
-// that leaves, then or before, is given back at once, and not only when its
-// turn would have come: a slow route has minutes of others ahead of it.
+// leaveWith makes every partition leave when ctx ends. When a partition leaves,
+// then or earlier, its unsent deliveries are given back at once instead of at
+// their turn: on a slow route, minutes of other deliveries may be ahead of them.
 func (p *Pipeline) leaveWith(ctx context.Context) {
 	ticker := time.NewTicker(leaveLook)
 	defer ticker.Stop()
@@ -76,15 +77,15 @@ func (p *Pipeline) leaveWith(ctx context.Context) {
 	}
 }
 
-// assigned are the trackers that a pipeline has open items of. The zero value
-// is ready; all methods may be called at once.
+// assigned are the trackers whose items a pipeline has open. The zero value is
+// ready to use; all methods are safe for concurrent use.
 type assigned struct {
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the rest
 	trackers map[*Tracker]struct{}
 	left     bool
 }
 
-// add notes the tracker of a batch.
+// add adds the tracker of a batch.
 func (a *assigned) add(t *Tracker) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +106,7 @@ func (a *assigned) add(t *Tracker) {
 	a.trackers[t] = struct{}{}
 }
 
-// leave lets all of them leave, and all that are added from now on.
+// leave makes all trackers leave, including those that are added later.
 func (a *assigned) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +116,7 @@ func (a *assigned) leave() {
 	}
 }
 
-// leaving reports whether one of them leaves and has items in flight.
+// leaving reports whether a tracker leaves and still has items in flight.
 func (a *assigned) leaving() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,14 +128,14 @@ func (a *assigned) leaving() bool {
 	return false
 }
 
-// drain waits until every item is done or given back, or ctx ends. Nothing is
+// drain waits until every item is done or given back, or ctx ends. Nothing may be
 // added any more.
 func (a *assigned) drain(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for t := range a.trackers {
 		if t.Drain(ctx) != nil {
-			return // what is still open is told by whoever drains it at the end
+			return // the source reports what is still open when it drains at the end
 		}
 	}
 }

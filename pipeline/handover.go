@@ -23,33 +23,33 @@ const (
 	ToEvents
 )
 
-// Handover is one record to produce because an item, or a device of it, does
-// not end here.
+// Handover is one record to produce: it carries on an item or some of its
+// devices, or reports something about them.
 type Handover struct {
 	To   Destination
 	Item *Item
 
 	// ToRetry and ToHold: the new record's headers.
-	Devices   []string // hashes of the devices still open
+	Devices   []string // hashes of the devices that are still open
 	Attempt   int
 	Hops      int
 	NotBefore time.Time
-	State     push.State // of the row that is written once it is acknowledged
+	State     push.State // of the row that is written after the acknowledgement
 
-	// ToHold: whose topic.
+	// ToHold: the platform whose hold topic it is.
 	Platform push.Platform
 
-	// ToDLQ: the providers of these devices, each once; none before the device
-	// look-up.
+	// ToDLQ: the platforms of these devices, each once; empty if the devices have
+	// not been looked up.
 	Providers []push.Platform
 
 	// ToRetry, ToHold and ToDLQ: why.
 	Reason push.Reason
 	Detail string
 
-	// ToFeedback: the dead token's device, since when the provider calls it dead
-	// (zero = it did not say), and when it was handed to the provider. A token
-	// that was registered after that is another one.
+	// ToFeedback: the device with the dead token, when the token died according
+	// to the provider (zero = it did not say), and when the send was handed to
+	// the provider. A token registered after that is a different one.
 	Device    push.Device
 	DeadSince time.Time
 	SentAt    time.Time
@@ -59,15 +59,15 @@ type Handover struct {
 }
 
 // PartlyError says which hand-overs of a call are not acknowledged, by their
-// places in it, ascending. All others are.
+// indexes in it, ascending. All others are acknowledged.
 type PartlyError struct {
-	// Refused are too large for their topics, however often they are repeated.
-	// None of them is for the DLQ, which gets as much of a record as it takes.
+	// Refused are too large for their topics; repeating them does not help. None
+	// of them is for the DLQ: a record too large for it goes there without its value.
 	Refused []int
-	// Open may be there or not: the caller repeats them, and readers bear the
-	// copies.
+	// Open may or may not have been written: the caller repeats them, and readers
+	// tolerate copies.
 	Open []int
-	Err  error // what the topic of one of them said
+	Err  error // the error of one of them
 }
 
 func (e *PartlyError) Error() string {
@@ -76,20 +76,21 @@ func (e *PartlyError) Error() string {
 
 func (e *PartlyError) Unwrap() error { return e.Err }
 
-// Producer hands records over to Kafka. Produce returns nil when every record
-// is acknowledged by all in-sync replicas. After a *PartlyError those that it
-// does not name are; after any other error any of them may be there, and the
-// caller repeats all.
+// Producer hands records over to Kafka. Produce returns nil when all in-sync
+// replicas have acknowledged every record. After a *PartlyError, the records that
+// it does not name are acknowledged. After any other error, each record may or
+// may not have been written, and the caller repeats all of them.
 type Producer interface {
 	Produce(ctx context.Context, hs []Handover) error
 }
 
-// waits reports whether the row of a delivery must wait for a record that is
-// produced before it: a hand-over, or the feedback on a dead token.
+// waits reports whether a record must be produced before the row of a delivery is
+// written: a hand-over, or the feedback on a dead token.
 func (d *Delivery) waits() bool { return d.ending.HandsOver() || d.Result.Class == push.Gone }
 
-// splitWaiting parts, in place, the deliveries that end here from those that
-// wait for a record. An abandoned one waits for nothing.
+// splitWaiting separates the deliveries that end here from those that wait for a
+// record; it reuses the memory of group for the former. An abandoned delivery
+// does not wait.
 func splitWaiting(group []*Delivery) (here, waiting []*Delivery) {
 	here = group[:0]
 	for _, d := range group {
@@ -102,16 +103,16 @@ func splitWaiting(group []*Delivery) (here, waiting []*Delivery) {
 	return here, waiting
 }
 
-// handovers are the records to produce before these deliveries may end: one for
-// each way on that devices of one item take together, and one for each dead
-// token. of has for each delivery the index of its record.
+// handovers returns the records to produce before these deliveries may end. The
+// devices of an item that go to the same destination share one record; each dead
+// token has its own. of holds, for each delivery, the index of its record in hs.
 func handovers(group []*Delivery) (hs []Handover, of []int) {
 	type way struct {
 		item     *Item
 		to       Destination
 		platform push.Platform
 	}
-	ways := make(map[way]int, len(group)) // and where in hs its record is
+	ways := make(map[way]int, len(group)) // values are indexes in hs
 	of = make([]int, len(group))
 	for n, d := range group {
 		h := d.handover()
@@ -130,7 +131,7 @@ func handovers(group []*Delivery) (hs []Handover, of []int) {
 	return hs, of
 }
 
-// destination is where the record goes that d waits for.
+// destination returns where the record that d waits for goes.
 func (d *Delivery) destination() Destination {
 	switch {
 	case d.Result.Class == push.Gone:
@@ -147,7 +148,8 @@ func (d *Delivery) destination() Destination {
 	return ToDLQ
 }
 
-// handover is the record for d alone, as yet without it unless it is whole.
+// handover returns the record that d waits for. Unless d is whole, it does not
+// cover any device yet: see add.
 func (d *Delivery) handover() Handover {
 	it := d.Item
 	h := Handover{To: d.destination(), Item: it, Attempt: it.Attempt, Hops: it.Hops}
@@ -170,7 +172,7 @@ func (d *Delivery) handover() Handover {
 	return h
 }
 
-// add makes the hand-over cover d too; the latest device says when it is due.
+// add makes the hand-over cover d too. It is due when its latest device is.
 func (h *Handover) add(d *Delivery) {
 	e := d.ending
 	h.Devices = append(h.Devices, d.Device.Hash)

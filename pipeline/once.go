@@ -10,16 +10,16 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// sendOnce is sendAll for lanes of mode at_most_once. A batch's intents are
-// durable before its offset is committed, and committed before it is sent: a
-// worker that dies leaves an intent without a result, which ends UNKNOWN and is
-// never sent again. Of a partition one batch is between its intents and its
-// results at a time, so the next owner finds all that a dead one can have left
-// by looking at one batch below the committed offset. Batches come in order:
-// in these lanes each stage has one worker.
+// sendOnce is sendAll for lanes of mode at_most_once. The intents of a batch are
+// durable before its offset is committed, and the offset is committed before the
+// batch is sent. A worker that dies leaves intents without results; they end
+// UNKNOWN and are never sent again. Only one batch of a partition at a time is
+// between its intents and its results. So the next owner finds everything that a
+// dead one can have left in the one batch below the committed offset. Batches
+// come in order, because in these lanes each stage has one worker.
 func (p *Pipeline) sendOnce(ctx context.Context, batches <-chan *Batch) {
 	var sending sync.WaitGroup
-	turn := make(map[*Tracker]chan struct{}) // closed by the batch that has the turn
+	turn := make(map[*Tracker]chan struct{}) // of a tracker's latest batch, which closes it when it is over
 	for b := range batches {
 		for t, over := range turn {
 			select {
@@ -43,7 +43,7 @@ func (p *Pipeline) sendOnce(ctx context.Context, batches <-chan *Batch) {
 
 // sendIntended takes one batch from its intents to its results.
 func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
-	if b.Tracker.Draining() { // its turn comes too late: the next owner sends it
+	if b.Tracker.Draining() { // too late: the next owner sends it
 		abandonBatch(b)
 		return
 	}
@@ -52,7 +52,7 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 	items := itemsOf(waiting)
 	b.over = make(chan struct{}, len(b.Items))
 	p.answered.put(decided...)
-	b.awaitOver(ctx, len(b.Items)-len(items)) // what ends here is done, so that the commit can pass it
+	b.awaitOver(ctx, len(b.Items)-len(items)) // items that are not sent must be done, so that the commit can pass them
 	if len(items) == 0 {
 		return
 	}
@@ -77,8 +77,8 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 	b.awaitOver(ctx, len(items))
 }
 
-// awaitOver waits until n more items have their end, or ctx ends: a provider
-// may answer after that, or never.
+// awaitOver waits until n more items have ended, or ctx ends: a provider may
+// answer after that, or never.
 func (b *Batch) awaitOver(ctx context.Context, n int) {
 	for range n {
 		select {
@@ -89,9 +89,9 @@ func (b *Batch) awaitOver(ctx context.Context, n int) {
 	}
 }
 
-// awaitTurn waits while the partition may be another's by now, and reports
-// whether it is ours: a worker that was stopped and wakes up intends nothing
-// that its heir, who has looked already, would never see.
+// awaitTurn waits while another worker may own the partition, and reports whether
+// it is ours. Otherwise a worker that was suspended and wakes up could write
+// intents that the new owner never sees, because it has looked for them already.
 func awaitTurn(ctx context.Context, t *Tracker) bool {
 	for {
 		switch {
@@ -107,11 +107,11 @@ func awaitTurn(ctx context.Context, t *Tracker) bool {
 	}
 }
 
-// disown ends intents that will never be sent. The next owner does so too for
-// those that it finds; but a worker that was stopped for longer than its session
-// may write them after its heir has looked, and of a device that the heir did
-// not know nobody else would ever say more. It is tried once: who reads the
-// record again ends what is left.
+// disown ends intents that will never be sent. The next owner also ends those that
+// it finds. But a worker that was suspended for longer than its session may have
+// written intents after the next owner looked for them, perhaps for a device that
+// the next owner does not know: nobody else would ever end those. It is tried only
+// once: the worker that reads the record again ends the rest.
 func (p *Pipeline) disown(ctx context.Context, waiting map[*line][]*Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, p.opt.StatusTimeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (p *Pipeline) disown(ctx context.Context, waiting map[*line][]*Delivery) {
 	}
 }
 
-// itemsOf are the items of deliveries that are to be sent, each once.
+// itemsOf returns the items of the waiting deliveries, each once.
 func itemsOf(waiting map[*line][]*Delivery) []*Item {
 	found := make(map[*Item]struct{})
 	for _, ds := range waiting {
@@ -135,7 +135,7 @@ func itemsOf(waiting map[*line][]*Delivery) []*Item {
 	return slices.Collect(maps.Keys(found))
 }
 
-// turnsOver tells the batches of intents that their items have ended.
+// turnsOver tells the at_most_once batches that these items have ended.
 func turnsOver(items []*Item) {
 	for _, it := range items {
 		if over := it.batch.over; over != nil {
@@ -144,7 +144,7 @@ func turnsOver(items []*Item) {
 	}
 }
 
-// intents are the rows that say: from here on, this may have been sent.
+// intents returns the rows that say: from now on this may have been sent.
 func intents(waiting map[*line][]*Delivery, now time.Time) (rows []push.Row) {
 	for _, ds := range waiting {
 		for _, d := range ds {
@@ -154,12 +154,11 @@ func intents(waiting map[*line][]*Delivery, now time.Time) (rows []push.Row) {
 	return rows
 }
 
-// commitPause is how soon a commit that did not reach a batch is asked again.
+// commitPause is how soon a commit that did not reach a batch is tried again.
 const commitPause = 10 * time.Millisecond
 
-// commitThrough commits until the group has committed past all items, and
-// reports false when it never will: the partition has left, or the worker
-// stops.
+// commitThrough commits until the group has committed past all items. It returns
+// false if that will never happen: the partition leaves, or the worker stops.
 func (p *Pipeline) commitThrough(ctx context.Context, t *Tracker, items []*Item) bool {
 	last := items[0]
 	for _, it := range items {
@@ -168,7 +167,7 @@ func (p *Pipeline) commitThrough(ctx context.Context, t *Tracker, items []*Item)
 		}
 	}
 	for {
-		// An error is no answer: the tracker knows what was committed.
+		// An error does not tell what was committed; the tracker knows.
 		err := p.opt.Source.Commit(ctx)
 		done, possible := t.IsCommitted(last)
 		if next, _ := t.Watermark(); next <= last.Offset {

@@ -9,15 +9,15 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// outlet is where records go that have a queue and workers of their own: a hold
-// topic that refuses holds up neither another platform's nor the DLQ. The tiers of
-// a lane's retries are one.
+// outlet is a destination that has a queue and workers of its own: a hold topic
+// that does not accept records blocks neither the DLQ nor another platform's hold
+// topic. All retry tiers of a lane are one outlet.
 type outlet struct {
 	to       Destination
-	platform push.Platform // ToHold: whose topic
+	platform push.Platform // ToHold: the platform whose topic it is
 }
 
-// outlets are the queues of all there are.
+// outlets returns a new queue for each outlet.
 func (o *Options) outlets() map[outlet]*queue[*Delivery] {
 	all := map[outlet]*queue[*Delivery]{
 		{to: ToRetry}: newQueue[*Delivery](), {to: ToDLQ}: newQueue[*Delivery](), {to: ToFeedback}: newQueue[*Delivery](),
@@ -36,7 +36,7 @@ func (d *Delivery) outlet() outlet {
 	return o
 }
 
-// handOn gives deliveries to those who hand over to where each goes.
+// handOn puts each delivery into the queue of its outlet.
 func (p *Pipeline) handOn(group []*Delivery) {
 	by := make(map[outlet][]*Delivery, len(p.handing))
 	for _, d := range group {
@@ -47,8 +47,8 @@ func (p *Pipeline) handOn(group []*Delivery) {
 	}
 }
 
-// endHandingOver waits until all is handed over. The DLQ ends last: it gets what
-// is too large for the others.
+// endHandingOver waits until everything is handed over. The DLQ ends last: it
+// gets the records that are too large for the other outlets.
 func (p *Pipeline) endHandingOver(workers map[outlet]*sync.WaitGroup) {
 	dlq := outlet{to: ToDLQ}
 	for o, q := range p.handing {
@@ -61,19 +61,19 @@ func (p *Pipeline) endHandingOver(workers map[outlet]*sync.WaitGroup) {
 	workers[dlq].Wait()
 }
 
-// produce returns once the records that the deliveries wait for are
-// acknowledged, but for those that are refused for good, and an error only when
-// ctx ended first.
+// produce returns once the records that the deliveries wait for are acknowledged,
+// and an error only if ctx ended first. refused are the deliveries whose records
+// are too large for their topics.
 func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*Delivery, err error) {
 	hs, of := handovers(group)
 	if len(hs) == 0 {
 		return nil, nil
 	}
-	open, places := hs, make([]int, len(hs)) // not acknowledged so far, and where in hs they are
+	open, places := hs, make([]int, len(hs)) // not acknowledged so far, and their indexes in hs
 	for i := range places {
 		places[i] = i
 	}
-	tooLarge := make(map[int]bool) // by the place in hs
+	tooLarge := make(map[int]bool) // by the index in hs
 	err = p.repeat(ctx, StepHandOver, nil, func() error {
 		err := p.patiently(ctx, StepHandOver, nil, func(ctx context.Context) error { return p.opt.Producer.Produce(ctx, open) })
 		partly, ok := errors.AsType[*PartlyError](err)
@@ -100,7 +100,7 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 	return refused, err
 }
 
-// those are the values at some places.
+// those returns the values at the given indexes.
 func those[T any](of []T, places []int) []T {
 	values := make([]T, len(places))
 	for i, place := range places {
@@ -109,9 +109,9 @@ func those[T any](of []T, places []int) []T {
 	return values
 }
 
-// deadLetter makes refused deliveries of a group end in the DLQ, because their
-// next record is too large, and parts them from the others. One whose report on
-// a dead token was refused stays: it ends here.
+// deadLetter sends the refused deliveries of a group to the DLQ, because their
+// next record is too large, and separates them from the others. A delivery whose
+// feedback on a dead token was refused stays: it ends here.
 func deadLetter(group, refused []*Delivery) (stay, dead []*Delivery) {
 	for _, d := range refused {
 		if d.Result.Class == push.Gone {

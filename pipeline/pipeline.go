@@ -1,29 +1,30 @@
-// Package pipeline is the way of a notification from the poll to the commit,
-// and owns what goes along it: Item, Batch, Delivery, Tracker. It declares as
-// small interfaces what it needs of the rest; the nouns are those of push.
+// Package pipeline takes a notification from the poll to the commit. It owns
+// the types on this way: Item, Batch, Delivery and Tracker. It declares small
+// interfaces for what it needs from other packages; the nouns come from push.
 //
-// START HERE. One Pipeline serves one consumer group of a lane: that of its topic,
-// or that of its retry and hold topics. This file is the way, top to bottom; the
-// steps in it are, in their order, in send.go, decide.go, rows.go, outlet.go and
-// remember.go:
+// START HERE. One Pipeline serves one consumer group of a lane: the group of its
+// main topic, or that of its retry and hold topics. This file shows the whole way,
+// top to bottom. Its steps are, in order, in send.go, decide.go, rows.go,
+// outlet.go and remember.go:
 //
 //	Source ── Next ──▶ stage ──▶ stage ──▶ … ──▶ send ──▶ dispatch ──▶ Provider
 //	(Kafka)            dedupe    preferences     │ a goroutine for each     │
 //	   ▲               devices   limits          │ route and charge         │ results in groups
 //	   │                                         │ decided before           ▼
 //	   │                                         │ sending ──────────▶ settle: Status.Write
-//	   │                                         │                          │ what does not end here
+//	   │                                         │                          │ deliveries to hand over
 //	   │                                         │                          ▼
 //	   │                                         │                     handOver: Produce, Status.Write
 //	   │                                         ▼                          │ items whose last device has its row
 //	   └─ Commit ◀── Tracker.Done ◀── Seen.Add ◀── remember ◀───────────────┘
 //
-// Each delivery ends by itself, as soon as it is answered: its hand-over, its
-// row, its place in the window. Its item ends with the last of them.
+// Each delivery ends on its own, as soon as it is answered: it is handed over if
+// necessary, its row is written, and its place in the window becomes free. An
+// item ends with its last delivery.
 //
-// A batch has one owner at a time up to send; from there its items go each
-// their own way, and meet again only in the Tracker, which knows up to where
-// everything is done.
+// Up to send, a batch has one owner at a time. From there on its items are
+// independent of each other; only the Tracker sees them together again, and knows
+// the offset up to which everything is done.
 package pipeline
 
 import (
@@ -35,47 +36,49 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Pipeline is one topic's way from poll to commit.
+// Pipeline takes the records of one consumer group from poll to commit.
 type Pipeline struct {
 	opt    Options
 	routes map[push.Route]*route
 
-	// confirmFor is how long a confirm read lets its item be sent.
+	// confirmFor is how long a confirm read stays valid: its item may be sent
+	// within this time.
 	confirmFor time.Duration
 
-	// Queues between the steps of an end. Each is closed by Run when nothing more
-	// can come; what comes all the same, from a provider that took too long, is
-	// the next owner's.
-	answered *queue[*Delivery]            // came back, or was decided before sending; settle takes them
-	handing  map[outlet]*queue[*Delivery] // does not end here, by where its record goes; handOver takes them
-	ended    *queue[*Item]                // every delivery has its end; remember takes them
+	// Queues between the steps after an answer. Run closes each of them once
+	// nothing more is expected. If a slow provider still returns a delivery after
+	// that, it is left to the next owner.
+	answered *queue[*Delivery]            // answered, or decided before sending; read by settle
+	handing  map[outlet]*queue[*Delivery] // to be handed over, by the record's destination; read by handOver
+	ended    *queue[*Item]                // all deliveries of the item have ended; read by remember
 	// commitSoon asks the committer not to wait for its interval. Buffered,
 	// capacity 1; never closed.
 	commitSoon chan struct{}
 	// stalls are the reasons why the pipeline is blocked now.
 	stalls Stalls
-	// assigned are the trackers of the batches there are.
+	// assigned are the trackers of the batches in the pipeline.
 	assigned assigned
 }
 
-// How many groups each step of an end works on at once. Rows wait for nobody
-// but the status store, so each step has workers of its own: enough to keep
-// its store busy while each waits for its acknowledgement.
+// How many groups each step after an answer works on at once. Each step has
+// workers of its own, so that a row waits only for the status store. There are
+// enough of them to keep the store busy while each waits for an acknowledgement.
 const (
 	settleWorkers   = 16
 	handOverWorkers = 3 // for each outlet
 	rememberWorkers = 4
 )
 
-// settleGroup is the most ends one worker takes: larger groups fill larger
-// batches per status bucket, smaller ones are durable sooner.
+// settleGroup is the most entries that one worker takes at a time: larger groups
+// make larger batches per status bucket, smaller ones are durable sooner.
 const settleGroup = 2000
 
-// Run polls, works and commits until ctx ends or the source fails. Then every
-// partition leaves: what is not sent is given back at once, what is sent gets
-// its answers and rows, and Run commits once more and returns within the drain
-// budget: nil after ctx, else the source's error. What has no durable end by
-// then holds the watermark, and comes again to the next owner.
+// Run polls, sends and commits until ctx ends or the source fails. Then every
+// partition leaves: deliveries that have not been sent are given back at once,
+// and those that have been sent still get their answers and rows. Run commits
+// once more and returns within the drain budget: nil if ctx ended, otherwise the
+// source's error. Items without a durable end by then hold the watermark, and the
+// next owner reads them again.
 func (p *Pipeline) Run(ctx context.Context) error {
 	polling, stop := context.WithCancel(ctx)
 	defer stop()
@@ -124,7 +127,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return <-failed
 }
 
-// eachGroup starts n workers that take groups of ends from q until it is closed
+// eachGroup starts n workers that take groups of values from q until it is closed
 // and empty.
 func eachGroup[T any](n int, q *queue[T], work func([]T)) *sync.WaitGroup {
 	workers := new(sync.WaitGroup)
@@ -142,8 +145,9 @@ func eachGroup[T any](n int, q *queue[T], work func([]T)) *sync.WaitGroup {
 	return workers
 }
 
-// poll hands out batches until ctx ends or the source fails, and then closes
-// the channel, calls stop and leaves one value in failed.
+// poll hands out batches until ctx ends or the source fails. Then it sends one
+// value to failed (buffered, capacity 1; never closed), calls stop and closes the
+// channel of batches.
 func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan error) {
 	batches, failed := make(chan *Batch), make(chan error, 1)
 	go func() {
@@ -169,8 +173,9 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 	return batches, failed
 }
 
-// through runs one stage over the batches with its own workers and hands them
-// on. The returned channel is closed when in is closed and all are through.
+// through runs one stage, with workers of its own, over the batches and passes
+// them on. It closes the returned channel when in is closed and all batches are
+// through.
 func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-chan *Batch {
 	out := make(chan *Batch)
 	var workers sync.WaitGroup
@@ -196,9 +201,9 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 	return out
 }
 
-// apply repeats the stage until it could be done: a store that blinks stalls
-// the batch and fails none of its items. It reports false when the batch is to
-// be abandoned instead.
+// apply repeats the stage until it succeeds: a short outage of a store delays the
+// batch and fails none of its items. It reports false if the batch must be
+// abandoned instead.
 func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch) bool {
 	start := time.Now()
 	err := p.repeat(ctx, Step(s.Name()), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
@@ -214,9 +219,9 @@ func abandonBatch(b *Batch) {
 	b.Tracker.Abandon(items)
 }
 
-// settle decides what answers mean, and writes the rows of those that end
-// here. What must be handed over first goes on to handOver, so that what was
-// accepted waits for nothing but the status store.
+// settle decides what the answers mean, and writes the rows of the deliveries
+// that end here. Those that need a hand-over first go to handOver, so that the
+// rows of accepted deliveries wait only for the status store.
 func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	group = p.sendLater(group)
 	if p.opt.Observe != nil {
@@ -232,9 +237,9 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	p.end(here, p.record(ctx, here, now))
 }
 
-// handOver hands deliveries over to their next record: 1. it is acknowledged,
-// 2. the rows that say so are durable. A record that its topic will never take
-// goes to the DLQ instead.
+// handOver produces the next records of deliveries: first the records are
+// acknowledged, then the rows that say so become durable. A record that is too
+// large for its topic goes to the DLQ instead.
 func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 	now := time.Now()
 	refused, err := p.produce(ctx, group)
@@ -259,10 +264,10 @@ func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time)
 	return nil
 }
 
-// end is the end of each delivery: its row is durable, it needs none, or, with
-// an error, the next owner does it again. Only now has a hard kill nothing left
-// to send twice, and its place in the window is free. The last end of an item
-// sends it on to remember.
+// end ends each delivery: its row is durable, or it needs none; with an error,
+// the next owner does it again. Its place in the window becomes free only now,
+// because only now a hard kill can no longer make it be sent twice. An item whose
+// last delivery ends goes on to remember.
 func (p *Pipeline) end(group []*Delivery, err error) {
 	var last []*Item
 	for _, d := range group {
@@ -284,12 +289,12 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 	p.ended.put(last...)
 }
 
-// remember is the only way an item ends: 3. the filter knows it, or is known
-// not to, before it is committed, because the next owner may trust the filter;
-// 4. its tracker hears, and 5. the committer may commit. While the filter
-// cannot be told, nothing new can be asked of it either, so waiting holds up
-// nobody. A partition that leaves does not wait: its next owner confirms what
-// is not committed.
+// remember is the only way in which an item ends. First its id is added to the
+// filter: the next owner trusts the filter about committed records. Then its
+// tracker is told, and from then on the committer may commit it. Waiting for the
+// filter delays nothing else: while it takes no ids, it answers no look-ups
+// either. The items of a partition that leaves do not wait: the next owner
+// confirms whatever is not committed.
 func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 	items, abandoned := splitAbandoned(items)
 	p.ending(items)
@@ -307,7 +312,7 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 		}
 		return err
 	})
-	if err != nil { // ctx ended, or all of them left
+	if err != nil { // ctx ended, or the partitions of all items leave
 		items, abandoned = nil, append(abandoned, items...)
 	}
 	forTrackers(items, p.done)
@@ -321,7 +326,8 @@ func (p *Pipeline) giveBackItems(items []*Item) {
 	turnsOver(items)
 }
 
-// done marks items of one tracker, and wakes the committer when much is done.
+// done marks items of one tracker as done, and wakes the committer if much is
+// done and not committed.
 func (p *Pipeline) done(t *Tracker, items []*Item) {
 	if t.Done(items) {
 		select {
@@ -331,8 +337,8 @@ func (p *Pipeline) done(t *Tracker, items []*Item) {
 	}
 }
 
-// commitUntil is the one committer: it commits the watermarks at the interval
-// or when much is done, and once more when stop is closed.
+// commitUntil is the only committer: it commits the watermarks at each interval,
+// earlier if much is done, and once more when stop is closed.
 func (p *Pipeline) commitUntil(ctx context.Context, stop <-chan struct{}) {
 	ticker := time.NewTicker(p.opt.CommitInterval)
 	defer ticker.Stop()

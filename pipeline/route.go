@@ -7,9 +7,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// route is one provider's pool as this pipeline sees it: what waits for it, by
-// charge, and how much of its window is in use. A route that stalls fills its own window
-// and stops no other.
+// route is one provider's pool as this pipeline sees it: its lines, one for each
+// charge, and how much of its window is in use. A route that stalls fills only its
+// own window and stops no other route.
 type route struct {
 	push.Route
 	provider Provider
@@ -27,22 +27,23 @@ func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *
 	return rt
 }
 
-// settled gives n places of the window back.
+// settled frees n places in the window.
 func (r *route) settled(n int) {
 	r.window.Release(int64(n))
 	r.metrics.window.Sub(float64(n))
 }
 
-// line is what waits for a route with one charge, partition by partition in
-// turns. Each has a dispatcher of its own, so that nobody waits for the tokens
-// of others. One that waits for them keeps a quarter of the window at the most.
+// line holds the deliveries that wait for a route with one charge; it serves their
+// partitions round robin. Each line has a dispatcher of its own, so that no line
+// waits for the tokens of another. While it waits for tokens, a line holds at most
+// a quarter of the window.
 type line struct {
 	*route
 	charge  gates.Charge
 	waiting *turns // closed by Run when nothing more is sent
 }
 
-// lines are those of all routes.
+// lines yields the lines of all routes.
 func (p *Pipeline) lines(yield func(*line) bool) {
 	for _, r := range p.routes {
 		for _, l := range r.lines {
@@ -53,12 +54,12 @@ func (p *Pipeline) lines(yield func(*line) bool) {
 	}
 }
 
-// lineOf is where a delivery is to wait. Its route is there.
+// lineOf returns the line in which a delivery waits. Its route must be known.
 func (p *Pipeline) lineOf(d *Delivery) *line {
 	return p.routes[d.Route].lines[p.chargeOf(d.Item)]
 }
 
-// chargeOf is what an attempt at an item costs.
+// chargeOf returns what an attempt at an item costs.
 func (p *Pipeline) chargeOf(it *Item) gates.Charge {
 	switch {
 	case it.Attempt == 0:
@@ -69,10 +70,10 @@ func (p *Pipeline) chargeOf(it *Item) gates.Charge {
 	return gates.LastTry
 }
 
-// told is what others see of it.
+// told returns the name of the line for other packages.
 func (l *line) told() Line { return Line{Route: l.Route, Charge: l.charge.String()} }
 
-// lineTold is the line that is told as t; nil = none is.
+// lineTold returns the line that other packages know as t; nil = there is none.
 func (p *Pipeline) lineTold(t Line) *line {
 	if r := p.routes[t.Route]; r != nil {
 		for _, l := range r.lines {
@@ -84,7 +85,7 @@ func (p *Pipeline) lineTold(t Line) *line {
 	return nil
 }
 
-// Progress is what the lines have done so far, for a Watch.
+// Progress returns the progress of all lines, for a Watch.
 func (p *Pipeline) Progress() []LineProgress {
 	all := make([]LineProgress, 0, len(p.routes)*gates.Charges)
 	for l := range p.lines {
@@ -100,8 +101,8 @@ func (p *Pipeline) Progress() []LineProgress {
 	return all
 }
 
-// Declared is why the pipeline is blocked now, and why it was since this was
-// last asked, with all partitions that have something in the line.
+// Declared returns the reasons why the pipeline is blocked now, and those that have
+// ended since the last call, with all partitions that have something in the line.
 func (p *Pipeline) Declared() (open, ended []Stall) {
 	open, ended = p.stalls.Declared()
 	for _, stalls := range [][]Stall{open, ended} {
@@ -114,7 +115,7 @@ func (p *Pipeline) Declared() (open, ended []Stall) {
 	return open, ended
 }
 
-// partitionsOf adds those of the deliveries' records, each once.
+// partitionsOf appends to ps the partitions of the deliveries' records, each once.
 func partitionsOf(ps []push.Partition, ds []*Delivery) []push.Partition {
 	known := make(map[push.Partition]bool, len(ps))
 	for _, p := range ps {

@@ -7,8 +7,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// rowsOf are the rows that decided deliveries get. A copy gets none, nor does
-// what is another record's by now.
+// rowsOf returns the status rows of decided deliveries. A duplicate gets none,
+// and neither does a delivery that another record has claimed.
 func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []push.Row {
 	rows := make([]push.Row, 0, len(group))
 	for _, d := range group {
@@ -28,9 +28,9 @@ func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []push.
 	return rows
 }
 
-// verdictRows appends the rows of an item that was decided before its devices:
-// one without a device, or for a record that names its devices one for each,
-// because a row without a device counts only while no device has one.
+// verdictRows appends the rows of an item that was decided as a whole: one row
+// without a device, or, if the record names its devices, one row for each of them,
+// because a row without a device counts only while no device has a row.
 func (it *Item) verdictRows(rows []push.Row, now time.Time) []push.Row {
 	reason := string(it.Reason)
 	if it.Detail != "" {
@@ -48,14 +48,14 @@ func (it *Item) verdictRows(rows []push.Row, now time.Time) []push.Row {
 	return rows
 }
 
-// row is the status row of one delivery.
+// row returns the status row of one delivery.
 func (d *Delivery) row(s push.State, r push.Reason, now time.Time) push.Row {
 	return push.Row{ID: d.Item.RowID(), Device: d.Device.Hash, Step: d.Item.Step(), State: s, At: now,
 		Platform: d.Route.Platform, ProviderID: d.Result.ProviderID, Reason: string(r), UserHash: push.UserHash(d.Item.Owner())}
 }
 
-// whole reports whether d stands for its whole item, which was decided before
-// its devices.
+// whole reports whether d stands for its whole item, which was decided as one
+// instead of per device.
 func (d *Delivery) whole() bool {
 	return d.Verdict != push.Undecided && d.Item.Verdict != push.Undecided
 }
@@ -66,11 +66,11 @@ func (p *Pipeline) writeStatus(ctx context.Context, rows []push.Row) error {
 	return p.writeRows(ctx, StepStatus, nil, rows)
 }
 
-// writeRows returns nil once the rows are durable, and an error only when ctx
-// ended first or leaving, if given, said so. There is no time-out around them
-// all: the store has one for each of its attempts, and keeps what it has
-// acknowledged. To begin anew with all because some took long would never end
-// on a store that is slow.
+// writeRows returns nil once the rows are durable, and an error only if ctx ended
+// first or leaving, if given, returned true. There is no time-out for the whole
+// write: the store has one for each of its attempts, and does not repeat the rows
+// that are acknowledged. With a time-out for the whole, a slow store would make
+// every write start over and never finish.
 func (p *Pipeline) writeRows(ctx context.Context, step Step, leaving func() bool, rows []push.Row) error {
 	if len(rows) == 0 {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// dispatchGroup is how many deliveries are submitted at a time, at the most:
-// enough to fill several TLS records of one connection. A small window is
-// taken in quarters, so that it never has to run empty for the next group.
+// dispatchGroup is the most deliveries that are submitted at a time: enough to
+// fill several TLS records of one connection. Of a small window a group takes a
+// quarter, so that the window need not be empty before the next group enters.
 const dispatchGroup = 256
 
-// sendAll takes the batches that are through the stages until there are no
-// more, and hands their deliveries to the routes; those that were decided on
-// the way have nothing to wait for. It never waits itself: a lane in which
-// nothing can be handed over goes on sending.
+// sendAll takes the batches that are through the stages until there are no more,
+// and hands their deliveries to the lines. Deliveries that a stage has decided go
+// straight to settle. sendAll never blocks on a line or a hand-over, so a lane
+// goes on sending while its hand-overs fail.
 func (p *Pipeline) sendAll(batches <-chan *Batch) {
 	waiting := make(map[*line][]*Delivery, len(p.routes))
 	for b := range batches {
@@ -27,9 +27,9 @@ func (p *Pipeline) sendAll(batches <-chan *Batch) {
 	}
 }
 
-// sort spreads the deliveries of b over the lines, and returns those that are
-// decided already. Deliveries go in the order of their status buckets, so that
-// the rows of neighbouring answers fall into few partitions.
+// sort distributes the deliveries of b to the lines, and returns those that are
+// already decided. Deliveries are ordered by status bucket, so that the rows of
+// answers that arrive together fall into few partitions of the status store.
 func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Delivery) {
 	type placed struct {
 		bucket int64
@@ -74,7 +74,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	return decided
 }
 
-// enqueue hands one batch's deliveries to their lines, and empties the lists.
+// enqueue hands the deliveries of one batch to their lines and empties the lists.
 func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
 	for l, ds := range waiting {
 		if len(ds) > 0 {
@@ -84,9 +84,9 @@ func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
 	}
 }
 
-// dispatch submits what waits in one line, as fast as its window and its
-// provider's queue take it, until the queue is closed and empty. After polling
-// has ended only what is committed is sent, until submitting ends.
+// dispatch submits the deliveries that wait in one line, as fast as its window
+// and the provider's queue accept them, until the line is closed and empty. Once
+// polling has ended, it sends only committed deliveries, until submitting ends.
 func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 	var group []*Delivery
 	for l.waiting.await() {
@@ -100,14 +100,14 @@ func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
 // groupSize is the most deliveries that are submitted at a time.
 func (p *Pipeline) groupSize() int { return max(1, min(dispatchGroup, p.opt.Window/4)) }
 
-// leasePause is how soon a lapsed lease is looked at again.
+// leasePause is how soon a lapsed lease is checked again.
 const leasePause = 20 * time.Millisecond
 
-// awaitLease waits while what is next in the line may not be sent but may be
-// soon: the coordinator has not answered for a session. Meanwhile those whose
-// partitions leave are given back. All deliveries of a pipeline are under one
-// lease, so none is held up by another's. buf is for what it looks at, and is
-// returned, perhaps grown.
+// awaitLease waits while the lease has lapsed but may be renewed: the
+// coordinator has not answered for one session. Meanwhile it gives back the
+// deliveries whose partitions leave. All deliveries of a pipeline share one
+// lease, so none waits for the lease of another. buf is scratch space for the
+// next deliveries; it is returned, perhaps grown.
 func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*Delivery {
 	for ctx.Err() == nil {
 		buf = l.waiting.next(buf, p.groupSize())
@@ -123,10 +123,10 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*
 	return buf
 }
 
-// enter waits for places of the window, and takes the deliveries that get one.
-// Until then they stay in their line: nobody knows how long a place takes to be
-// free, and of a partition that leaves they are to go back at once. It may
-// return none, when they have.
+// enter waits for places in the window, and takes the deliveries that get one.
+// Until then they stay in their line, because it may take long until a place is
+// free, and the deliveries of a partition that leaves must be given back at once.
+// It returns none if all of them have been given back in the meantime.
 func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*Delivery) []*Delivery {
 	places := len(l.waiting.next(buf, p.groupSize()))
 	if places == 0 {
@@ -151,17 +151,18 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*De
 	return group
 }
 
-// admitPoll is the longest that a stopped route goes without looking whether
-// its deliveries have expired or their partitions leave.
+// admitPoll is the longest time between two checks whether the deliveries of a
+// stopped route have expired or their partitions leave.
 const admitPoll = 50 * time.Millisecond
 
-// submit hands deliveries to the line's provider as its gate and its budgets
-// let them through. While it is stopped for a moment they wait here, in their
-// places of the window; when it is stopped for long they go to the hold topic,
-// and so does what is in the line when tokens are that long in coming: else one
-// route's retries would fill their partitions' windows, for all that is behind.
+// submit hands deliveries to the line's provider as the gate and the budgets let
+// them through. If the route is stopped for a short time, they wait here and keep
+// their places in the window. If it is stopped for long, they go to the hold
+// topic. The rest of the line goes there too if it has to wait that long for
+// tokens: otherwise one route's retries would fill the windows of their
+// partitions and block all records behind them.
 func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
-	var starved time.Time // since when tokens are missing; zero = they are not
+	var starved time.Time // when tokens ran out; zero = they have not
 	over := func(time.Time) {}
 	defer func() { over(time.Now()) }()
 	for len(ds) > 0 {
@@ -172,7 +173,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		switch {
 		case err == nil:
 		case ctx.Err() == nil:
-			continue // without those that leave
+			continue // without the deliveries whose partitions leave
 		default:
 			p.giveBack(ds)
 			return
@@ -211,7 +212,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 				return
 			}
 		}
-		before := over // ended only now: in between it would seem to stand still without a reason
+		before := over // ended after the next is declared, so that there is always a reason for the wait
 		over = p.stalls.DeclareLine(now, string(lack), l.told(), partitionsOf(nil, ds))
 		before(now)
 		select {
@@ -221,14 +222,14 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 	}
 }
 
-// due returns, in place, the deliveries of group that may be sent now. The
-// others come back at once: those of a partition that is leaving, and those past
-// their expiry as such.
+// due returns, in place, the deliveries of group that may be sent now. The others
+// go to settle at once: those past their expiry are marked as expired; those
+// whose partition leaves are given back; those whose lease has lapsed wait again.
 func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 	due := group[:0]
 	for _, d := range group {
 		switch {
-		case d.unowned(now): // leaving for good, or to be sent later
+		case d.unowned(now): // the partition leaves, or this is sent later
 			p.answered.put(d)
 		case p.goesBack(d, now):
 			p.giveBack([]*Delivery{d})
@@ -242,8 +243,8 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 	return due
 }
 
-// admit says how many of ds, from the first on, may be sent now, and if none,
-// when to ask again and what it waits for.
+// admit reports how many of ds, from the first on, may be sent now. If none may,
+// it says when to ask again and what is lacking.
 func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack gates.Lack) {
 	ticket, n, again, lack := l.gate.Admit(now, l.charge, len(ds))
 	for _, d := range ds[:n] {
@@ -252,14 +253,15 @@ func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again t
 	return n, again, lack
 }
 
-// back takes deliveries back from a provider. The gates hear of them first: one
-// that heard only after a slow status write would let thousands through.
+// back receives answered deliveries from a provider. It tells the gates first: a
+// gate that learned of a failure only after a slow status write would let
+// thousands of deliveries through in the meantime.
 func (p *Pipeline) back(ds []*Delivery) {
 	tellGates(time.Now(), ds)
 	p.answered.put(ds...)
 }
 
-// tellGates tells the gates what became of deliveries that they admitted.
+// tellGates tells the gates the results of deliveries that they admitted.
 func tellGates(now time.Time, ds []*Delivery) {
 	var group [dispatchGroup]gates.Answer
 	for len(ds) > 0 {

@@ -11,16 +11,16 @@ import (
 )
 
 // Stalls are the reasons for which a pipeline waits on purpose, declared while
-// they last: a store that is down, a stopped route, a used-up budget. What the
-// watchdog sees standing still without one of them is a fault of ours. The
-// zero value is ready; all methods may be called at once.
+// they last: a store that is down, a stopped route, a used-up budget. If the
+// watchdog sees a partition stand still without any of them, that is a bug. The
+// zero value is ready to use; all methods are safe for concurrent use.
 type Stalls struct {
 	mu    sync.Mutex
 	open  map[stallID]*declared // guarded by mu
 	ended map[stallID]*declared // since the last Declared; guarded by mu
 }
 
-// stallID is what makes two declarations one stall.
+// stallID identifies a stall: declarations with the same stallID are one stall.
 type stallID struct {
 	name string
 	line Line
@@ -28,40 +28,40 @@ type stallID struct {
 
 type declared struct {
 	Stall
-	times int                    // declared and not over
-	parts map[push.Partition]int // how often each; nil = all
+	times int                    // declarations that have not ended
+	parts map[push.Partition]int // how many declarations name each
 }
 
-// Line is what waits for a route with one charge, as others see it. Charge is
-// empty for what pays nothing. The zero Line is none.
+// Line names a line to other packages: its route and its charge. Charge is empty
+// for deliveries that pay nothing. The zero Line means none.
 type Line struct {
 	Route  push.Route
 	Charge string
 }
 
-// Stall is one declared reason. Name is a metric label, so one of a few
-// ("status", "route_paused"); Detail is for the log, without anything secret.
+// Stall is one declared reason. Name is a metric label, so there are only a few
+// ("status", "route_paused"); Detail is for the log and contains no secrets.
 type Stall struct {
 	Name   string
 	Detail string
 	Since  time.Time
 	Until  time.Time // zero = it lasts
-	// Line is what stands still; of a store that all need, none.
+	// Line is the line that is stalled; none for a store that all lines need.
 	Line Line
-	// Partitions are those whose records wait, in order. With a Line, no others
-	// have a reason to stand still; without one, all have.
+	// Partitions are those whose records wait, in order. With a Line, only these
+	// have a reason to stand still; without one, all partitions have.
 	Partitions []push.Partition
 }
 
-// excuses reports whether a partition stands still for this.
+// excuses reports whether s is a reason for the partition to stand still.
 func (s *Stall) excuses(p push.Partition) bool {
 	return s.Line == Line{} || slices.Contains(s.Partitions, p)
 }
 
-// Declare says that something waits from now on that everything needs, until the
-// returned function is called with the time at which it goes on. That may be
-// called more than once, and then does nothing. Of several with one name the
-// first since none was declared counts.
+// Declare says that, from now on, everything may wait for the same thing. The stall
+// lasts until over is called with the time at which work goes on; further calls of
+// over do nothing. If several declarations with one name overlap, the stall begins
+// with the first of them and ends with the last.
 func (s *Stalls) Declare(now time.Time, name, detail string) (over func(now time.Time)) {
 	return s.declare(now, stallID{name: name}, detail, nil)
 }
@@ -112,8 +112,8 @@ func (s *Stalls) end(now time.Time, id stallID, parts []push.Partition) {
 	}
 }
 
-// Declared returns the stalls there are, and those that are over since it was
-// last called, both oldest first.
+// Declared returns the current stalls, and those that have ended since it was last
+// called, both oldest first.
 func (s *Stalls) Declared() (open, ended []Stall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

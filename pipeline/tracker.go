@@ -9,57 +9,57 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Tracker knows, for one assignment of one partition, which records are open
-// and up to where everything before is done. A partition that is revoked and
-// assigned again gets a new Tracker: an answer that arrives late finds the old
-// one, fenced, and cannot move the new owner's offset.
+// Tracker knows, for one assignment of one partition, which records are open and
+// the offset below which everything is done. A partition that is revoked and
+// assigned again gets a new Tracker: a late answer reaches the old one, which is
+// fenced, and cannot move the new owner's offset.
 //
-// It is a plain data structure: no Kafka, no goroutine. All methods may be
-// called at once from several goroutines.
+// It is a plain data structure: no Kafka, no goroutine. All methods are safe for
+// concurrent use.
 type Tracker struct {
 	partition push.Partition
 	retry     bool
 	capacity  int
 	lease     *Lease
-	left      atomic.Int64 // when it began to leave, Unix ns; 0 = it does not. What is not sent is to be abandoned from then on
+	left      atomic.Int64 // when it began to leave, Unix ns; 0 = it does not. From then on what is not sent is abandoned
 
-	// mu guards what follows. A source holds its own locks when it calls a
-	// Tracker; under mu nothing is called that takes another.
+	// mu guards the fields below. A source holds its own locks when it calls a
+	// Tracker; code that holds mu takes no other lock.
 	mu        sync.Mutex
 	base      uint64   // seq of records[0]
 	records   []record // from the committed offset to the newest, in polled order
-	passed    int      // how many of records are below the watermark: done, not yet committed
+	passed    int      // how many of records are below the watermark: done but not yet committed
 	open      map[string]uint64
 	intents   map[int64]bool // offsets of intended records that are not done
 	confirms  int            // records from the start of the assignment that are still to be confirmed
 	watermark int64          // next offset to commit; -1 until something is done
-	committed int64          // as told by Committed; -1 before
+	committed int64          // as passed to Committed; -1 before
 	active    int            // admitted, and neither done nor abandoned
 	draining  bool
 	revoked   bool
 	idle      chan struct{} // closed when draining and active is 0
 }
 
-// record is one tracked record. Offsets have gaps (compaction, transactions),
-// so order is that of polling.
+// record is one tracked record. Offsets have gaps (compaction, transactions), so
+// records are kept in the order in which they were polled.
 type record struct {
 	offset int64
 	id     string
 	done   bool
 }
 
-// TrackerOptions are what a Tracker is made with.
+// TrackerOptions are the options of a Tracker.
 type TrackerOptions struct {
 	Partition push.Partition
 	// Capacity is the most records between the committed offset and the newest
-	// one: Free says how many more may be polled. Counted from the committed
-	// offset and not from the watermark, because that is where the next owner
-	// starts: whatever a dead owner can have sent lies within its first
-	// Capacity records.
+	// one; Free says how many more may be polled. It is counted from the
+	// committed offset and not from the watermark, because the next owner starts
+	// at the committed offset: the first Capacity records that it reads include
+	// everything that a dead owner can have sent.
 	Capacity int
-	// Confirms is how many records from the start are marked for a confirm
-	// read, because a dead owner may have sent them: its Capacity. Those that are
-	// read again below the committed offset come on top.
+	// Confirms is how many records from the start are marked for a confirm read,
+	// because a dead owner may have sent them: that owner's Capacity. Records
+	// below the committed offset that are read again are not counted.
 	Confirms int
 	// Retry is set for retry and hold topics.
 	Retry bool
@@ -75,10 +75,10 @@ func NewTracker(o TrackerOptions) *Tracker {
 	}
 }
 
-// Partition returns the partition this tracker was made for.
+// Partition returns the partition that this tracker was made for.
 func (t *Tracker) Partition() push.Partition { return t.partition }
 
-// Free is how many more records may be admitted before the window is full.
+// Free returns how many more records may be admitted before the window is full.
 func (t *Tracker) Free() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,9 +88,9 @@ func (t *Tracker) Free() int {
 // Admit takes the items of b, in polled order, and returns how many it took.
 // The caller admits nothing once it has called Drain or Fence.
 //
-// In a main topic it takes all. A second copy of an id that is open here is a
-// Duplicate at once (its offset cannot be committed before the first one's);
-// the same id for another user is dead.
+// In a main topic it takes all items. A second copy of an id that is open here is
+// decided as a Duplicate at once (its offset cannot be committed before that of
+// the first copy); the same id for another user is decided as Dead.
 //
 // In a retry topic it stops before a second copy of an open id: the caller
 // keeps the rest and asks again when the first copy is done, and then the
@@ -128,16 +128,16 @@ func (t *Tracker) Admit(b *Batch) int {
 	return len(b.Items)
 }
 
-// Done marks items finished: their outcome is durable. Marking after a revoke
-// is allowed and moves nothing. commit says that so much is done and not
-// committed that a commit should not wait for its interval.
+// Done marks items as done: their outcome is durable. It may be called after a
+// revoke, and then moves nothing. commit reports that much is done and not
+// committed, so that the next commit should not wait for its interval.
 func (t *Tracker) Done(items []*Item) (commit bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, it := range items {
 		if it.intended {
 			delete(t.intents, it.Offset)
-			delete(t.open, it.ID) // its offset went ahead
+			delete(t.open, it.ID) // its offset was already passed by Intend
 			continue
 		}
 		rec := &t.records[it.seq-t.base]
@@ -151,9 +151,9 @@ func (t *Tracker) Done(items []*Item) (commit bool) {
 	return t.passed > t.capacity/commitEarly
 }
 
-// Intend lets the offsets of items go ahead of their outcome, because their
-// intents are durable. They stay in flight, and their ids open, until Done or
-// Abandon.
+// Intend lets the offsets of items be committed before their outcome is known,
+// because their intents are durable. The items stay in flight, and their ids
+// open, until Done or Abandon.
 func (t *Tracker) Intend(items []*Item) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,13 +172,13 @@ func (t *Tracker) advance() {
 	}
 }
 
-// commitEarly is the part of the capacity, one in so many, that is committed
-// ahead of the interval: what is done and not committed takes room from what
-// is polled.
+// commitEarly sets when to commit ahead of the interval: when more than
+// 1/commitEarly of the capacity is done and not committed, since that leaves less
+// room for polling.
 const commitEarly = 4
 
-// Committed tells that the group has committed this offset: records below it
-// that are done take no more room.
+// Committed tells the tracker that the group has committed this offset. Records
+// below it that are done no longer take up room.
 func (t *Tracker) Committed(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,8 +191,8 @@ func (t *Tracker) Committed(offset int64) {
 	t.records, t.base, t.passed = t.records[n:], t.base+uint64(n), t.passed-n
 }
 
-// Abandon gives items back unfinished: they stay open, hold the watermark and
-// are delivered again to the next owner.
+// Abandon gives items back unfinished: they stay open and hold the watermark, and
+// the next owner reads them again.
 func (t *Tracker) Abandon(items []*Item) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,16 +214,16 @@ func (t *Tracker) closeIdle() {
 	}
 }
 
-// Watermark is the offset to commit: everything below it is done. ok is false
-// when nothing is done yet or the partition is no longer ours.
+// Watermark returns the offset to commit: everything below it is done. ok is
+// false if nothing is done yet or the partition is no longer ours.
 func (t *Tracker) Watermark() (next int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.watermark, t.watermark >= 0 && !t.revoked
 }
 
-// IsCommitted reports whether the group has committed past the item, and
-// whether it still can: a fenced assignment commits nothing more.
+// IsCommitted reports whether the group has committed past the item, and whether
+// that is still possible: a fenced assignment commits nothing more.
 func (t *Tracker) IsCommitted(it *Item) (done, possible bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,22 +231,23 @@ func (t *Tracker) IsCommitted(it *Item) (done, possible bool) {
 	return done, done || !t.revoked
 }
 
-// Uncommitted is how many records lie between the committed offset and the newest one.
+// Uncommitted returns how many records lie between the committed offset and the
+// newest one.
 func (t *Tracker) Uncommitted() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.records)
 }
 
-// Open is how many records lie between the watermark and the newest one.
+// Open returns how many records lie between the watermark and the newest one.
 func (t *Tracker) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.records) - t.passed
 }
 
-// Leave asks for what has not been sent to be abandoned, and does not wait. Items
-// may still be admitted, and are abandoned too.
+// Leave requests that everything that has not been sent be abandoned, and does not
+// wait. Items may still be admitted; they are abandoned too.
 func (t *Tracker) Leave() { t.left.CompareAndSwap(0, time.Now().UnixNano()) }
 
 // settled reports whether nothing of the assignment is in flight.
@@ -263,9 +264,9 @@ func (t *Tracker) over() bool {
 	return t.revoked && t.active == 0
 }
 
-// Drain asks for what has not been sent to be abandoned, and waits until every
-// admitted record is done or abandoned, or ctx ends. It may be called twice.
-// With nothing in flight it returns nil even if ctx has ended.
+// Drain requests that everything that has not been sent be abandoned, and waits
+// until every admitted record is done or abandoned, or ctx ends. It may be called
+// twice. If nothing is in flight it returns nil even if ctx has ended.
 func (t *Tracker) Drain(ctx context.Context) error {
 	t.mu.Lock()
 	t.draining = true
@@ -277,7 +278,7 @@ func (t *Tracker) Drain(ctx context.Context) error {
 	select {
 	case <-t.idle:
 		return nil
-	default: // a select over both would choose at random when both are over
+	default: // a select over both would choose at random if both are ready
 	}
 	select {
 	case <-t.idle:
@@ -287,19 +288,20 @@ func (t *Tracker) Drain(ctx context.Context) error {
 	}
 }
 
-// Draining reports whether items that have not been sent are to be abandoned.
+// Draining reports whether items that have not been sent must be abandoned.
 func (t *Tracker) Draining() bool { return t.left.Load() != 0 }
 
-// LeavingFor is how long it has been leaving; ok is false while it does not.
+// LeavingFor returns for how long the partition has been leaving; ok is false if
+// it is not leaving.
 func (t *Tracker) LeavingFor(now time.Time) (d time.Duration, ok bool) {
 	left := t.left.Load()
 	return now.Sub(time.Unix(0, left)), left != 0
 }
 
-// Unresolved is the offset of the first record whose intent stands without a
-// result, also if it was abandoned: what the next owner has to read again
-// although it is committed. ok is false if there is none. Asked after Watermark,
-// it covers all that lies below that.
+// Unresolved returns the offset of the first record that has an intent but no
+// result, even if it was abandoned: the next owner must read from there again,
+// although it is committed. ok is false if there is none. If called after
+// Watermark, it covers all records below that watermark.
 func (t *Tracker) Unresolved() (from int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -312,15 +314,14 @@ func (t *Tracker) Unresolved() (from int64, ok bool) {
 }
 
 // Lapsed reports whether nothing more may be sent for this assignment: it is
-// leaving, or the member's lease has passed and is not renewed yet. It takes no
-// lock: connections ask before every flush.
+// leaving, or the member's lease has lapsed and is not renewed yet. It takes no
+// lock, because connections ask before every flush.
 func (t *Tracker) Lapsed(now time.Time) bool {
 	return t.Draining() || t.lease != nil && t.lease.Lapsed(now)
 }
 
-// Fence ends the assignment: from here on Watermark says no. It is set under
-// the lock that Watermark takes, so no commit read from this tracker can start
-// after Fence returned.
+// Fence ends the assignment: from then on Watermark returns ok = false. Both take
+// mu, so a watermark read after Fence has returned is never committed.
 func (t *Tracker) Fence() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// turns is what waits in one line: the deliveries of each partition in order,
-// and the partitions by turns. A partition that has just come, or has little,
-// does not wait behind all that the others have open on a slow route: that can
-// be minutes, in which its offset would not move. What it holds is bounded by
-// the trackers' windows. What waits for its turn to come or to be possible stays
-// here, where remove finds it. All methods may be called at once, take by one
-// goroutine only.
+// turns holds the deliveries that wait in one line. Those of one partition stay in
+// order; the partitions are served round robin. So a partition that is new or has
+// little to send does not wait behind everything that the others have open on a
+// slow route: that could take minutes, and its offset would not move meanwhile.
+// The trackers' windows bound how much it holds. A delivery stays here until it
+// can be sent, so that remove finds it. All methods are safe for concurrent use,
+// except take, which only one goroutine may call.
 type turns struct {
 	mu     sync.Mutex
 	more   sync.Cond
@@ -27,8 +27,8 @@ type turns struct {
 type share struct {
 	line    *line
 	waiting []*Delivery // guarded by the mu of its turns
-	// What was handed to the line, what has come back of that when it had had its
-	// turn, and what without, since the start.
+	// Deliveries since the start: handed to the line; come back after their turn;
+	// come back without one.
 	queued, completed, returned atomic.Uint64
 }
 
@@ -38,7 +38,8 @@ func newTurns() *turns {
 	return q
 }
 
-// put adds deliveries of one partition behind its others, and never blocks.
+// put appends deliveries of one partition to those that already wait. It never
+// blocks.
 func (q *turns) put(l *line, ds []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,8 +58,8 @@ func (q *turns) put(l *line, ds []*Delivery) {
 	q.more.Signal()
 }
 
-// putBack adds deliveries that were taken before ahead of the others of their
-// partition, unless nothing more is put, and says whether it did.
+// putBack puts deliveries that were taken earlier back in front of the others of
+// their partition. It does nothing and returns false if the turns are closed.
 func (q *turns) putBack(s *share, ds []*Delivery) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,16 +72,16 @@ func (q *turns) putBack(s *share, ds []*Delivery) bool {
 	return true
 }
 
-// joins gives a share that had nothing to take the last turn. The caller holds
-// mu and adds something.
+// joins puts a share that had nothing waiting at the end of the ring. The caller
+// holds mu and then adds deliveries to the share.
 func (q *turns) joins(s *share) {
 	if len(s.waiting) == 0 {
 		q.ring = append(q.ring, s)
 	}
 }
 
-// await waits until something is there to be taken, and says whether there is:
-// only when the turns are closed and empty there is not.
+// await waits until there is something to take and returns true. It returns false
+// once the turns are closed and empty.
 func (q *turns) await() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +91,8 @@ func (q *turns) await() bool {
 	return len(q.ring) > 0
 }
 
-// next is what take would return now. It stays where it is: remove finds it.
+// next returns what take would return now, but leaves it in place, where remove
+// finds it.
 func (q *turns) next(buf []*Delivery, limit int) []*Delivery {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,9 +106,8 @@ func (q *turns) next(buf []*Delivery, limit int) []*Delivery {
 	return buf
 }
 
-// take appends at most limit deliveries to buf[:0], and does not wait: those of
-// the partition whose turn it is, and while there is room those of the next
-// ones.
+// take appends at most limit deliveries to buf[:0]: first those of the partition
+// whose turn it is, then those of the next ones. It does not wait.
 func (q *turns) take(buf []*Delivery, limit int) []*Delivery {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +129,7 @@ func (q *turns) take(buf []*Delivery, limit int) []*Delivery {
 	return buf
 }
 
-// remove takes out, without waiting, every delivery that is to go.
+// remove takes out every delivery for which goes returns true. It does not wait.
 func (q *turns) remove(goes func(*Delivery) bool) (gone []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -145,7 +146,7 @@ func (q *turns) remove(goes func(*Delivery) bool) (gone []*Delivery) {
 	return gone
 }
 
-// partitions adds those that have something waiting, each once.
+// partitions appends to ps the partitions that have something waiting, each once.
 func (q *turns) partitions(ps []push.Partition) []push.Partition {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,7 +158,8 @@ func (q *turns) partitions(ps []push.Partition) []push.Partition {
 	return ps
 }
 
-// progress is what each partition has in the line and has had completed.
+// progress returns how many deliveries each partition has in the line, and how
+// many have been completed.
 func (q *turns) progress() map[push.Partition]Progress {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,14 +171,14 @@ func (q *turns) progress() map[push.Partition]Progress {
 	return all
 }
 
-// isClosed reports whether nothing more is put.
+// isClosed reports whether close has been called.
 func (q *turns) isClosed() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closed
 }
 
-// close lets take return once nothing waits. Nothing may be put after.
+// close makes await return false once nothing waits. Nothing may be put after it.
 func (q *turns) close() {
 	q.mu.Lock()
 	q.closed = true

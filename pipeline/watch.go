@@ -7,7 +7,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Standstill is a partition that has records to read or to finish, and whose
+// Standstill is a partition that has records to read or to finish, but whose
 // watermark has not moved since Since.
 type Standstill struct {
 	Partition push.Partition
@@ -16,37 +16,37 @@ type Standstill struct {
 	Waiting   Waiting
 }
 
-// Waiting is why a source does not hand out more of a partition.
+// Waiting is the reason why a source hands out no more records of a partition.
 type Waiting string
 
-// What a source may wait for.
+// The reasons for which a source may wait.
 const (
 	WaitingNothing Waiting = ""                     // it does not wait
-	WaitingDue     Waiting = "not_due"              // the next record is for later
+	WaitingDue     Waiting = "not_due"              // the next record is not due yet
 	WaitingRoom    Waiting = "back_pressure"        // the window of open records is full
-	WaitingTurn    Waiting = "others_back_pressure" // the same, with nothing of its own
-	WaitingOwner   Waiting = "previous_owner"       // what was open before a rebalance is still on its way
-	WaitingStopped Waiting = "stopped"              // an operator has to look at it
+	WaitingTurn    Waiting = "others_back_pressure" // the same, but only other partitions have open records
+	WaitingOwner   Waiting = "previous_owner"       // work of the previous assignment is still in flight
+	WaitingStopped Waiting = "stopped"              // an operator must act
 	WaitingKafka   Waiting = "kafka_silent"         // its brokers do not answer
 )
 
-// Progress is what was done so far.
+// Progress counts deliveries.
 type Progress struct {
-	Out       int    // deliveries that wait or are on their way
+	Out       int    // deliveries that wait or are in flight
 	Completed uint64 // deliveries that had their turn and came back, since the start
 }
 
-// LineProgress is what a line has done so far, and of that each partition's.
+// LineProgress is the progress of a line, in all and by partition.
 type LineProgress struct {
 	Line Line
 	Progress
 	Partitions map[push.Partition]Progress
-	// Turn is the most deliveries that come back before one of a partition that
-	// has something in the line does.
+	// Turn is the most deliveries of a line that come back before one comes back
+	// of each partition that has something in it.
 	Turn int
 }
 
-// Sight is what a Watch looks at. Ended are the stalls that are over since the
+// Sight is what a Watch looks at. Ended are the stalls that have ended since the
 // last look (Stalls.Declared).
 type Sight struct {
 	Standstills []Standstill
@@ -55,30 +55,31 @@ type Sight struct {
 	Lines       []LineProgress
 }
 
-// Finding is what a Watch thinks of a Sight.
+// Finding is what a Watch concludes from a Sight.
 type Finding struct {
 	// Dead is set when nothing explains why a partition does not move: only a
 	// new process helps.
 	Dead *Standstill
 	// Quiet is the longest that a partition has stood still without a reason.
 	Quiet time.Duration
-	// Excuses are why partitions may stand still at this moment, one for each of a
-	// partition's, in no order.
+	// Excuses are the reasons why partitions may stand still now, in no
+	// particular order. A partition may have several.
 	Excuses []Excuse
-	// Alerts are reasons that have lasted too long, each told once in that time.
+	// Alerts are reasons that have lasted too long. Each is repeated once per
+	// WatchOptions.Alarm.
 	Alerts []Alert
 }
 
-// Excuse is a reason for which a partition stands still. Name is that of a stall, or
-// what its source waits for.
+// Excuse is a reason why a partition stands still. Name is the name of a stall, or
+// the Waiting of its source.
 type Excuse struct {
 	Partition push.Partition
 	Name      string
-	Since     time.Time // that it stands still for this
+	Since     time.Time // when it began to stand still for this reason
 }
 
-// Alert is a reason that has lasted for too long. Partition is set when it is
-// a source's own.
+// Alert is a reason that has lasted too long. Partition is set if the reason is a
+// source's Waiting.
 type Alert struct {
 	Name      string
 	Detail    string
@@ -86,11 +87,11 @@ type Alert struct {
 	For       time.Duration
 }
 
-// WatchOptions are the times of a Watch.
+// WatchOptions are the durations that a Watch works with.
 type WatchOptions struct {
-	Patience time.Duration // without movement and without a reason: then the process is to end
-	Alarm    time.Duration // for any reason: then somebody should know
-	Gap      time.Duration // between two looks: after a longer one this process itself stood still, and all begins anew
+	Patience time.Duration // without movement and without a reason: then the process must end
+	Alarm    time.Duration // for any one reason: then an alert is raised
+	Gap      time.Duration // between two looks: after a longer one this process itself was suspended, and the Watch starts over
 }
 
 // DefaultWatchOptions returns the defaults.
@@ -98,31 +99,31 @@ func DefaultWatchOptions() WatchOptions {
 	return WatchOptions{Patience: time.Minute, Alarm: 10 * time.Minute, Gap: 15 * time.Second}
 }
 
-// Watch is the progress watchdog of one pipeline: a group can be stable, its
-// heartbeats flow, and one partition still be stuck for ever. It is a plain
-// data structure for one goroutine, and is to be asked every second or so: it
-// remembers since when something had no reason to stand still.
+// Watch is the progress watchdog of one pipeline: a group can be stable and its
+// heartbeats can flow while one partition is stuck for ever. It is a plain data
+// structure for one goroutine, which calls Look about once a second. It remembers
+// for how long a partition has stood still without a reason.
 type Watch struct {
 	options WatchOptions
 	last    time.Time
 	parts   map[push.Partition]*watched
 	lines   map[Line]movement
-	told    map[stallID]time.Time // when an Alert last said so
+	told    map[stallID]time.Time // when the last Alert was raised
 }
 
-// watched is what a Watch knows of a partition that stands still.
+// watched is what a Watch knows about a partition that stands still.
 type watched struct {
-	moved   time.Time // the watermark, by Standstill.Since
+	moved   time.Time // when the watermark last moved: Standstill.Since
 	excused time.Time // when it last had a reason
 	waiting Waiting
-	since   time.Time // that it has waited for that
+	since   time.Time // when it began to wait for that
 	told    time.Time
 	lines   map[Line]turnTaken
 	seen    bool
 }
 
-// turnTaken is when a partition last had a delivery come back from a line, by
-// what was completed then, or had none there.
+// turnTaken holds the completed counts of a partition and of its line, from when a
+// delivery of the partition last came back from the line, or it had none there.
 type turnTaken struct{ own, all uint64 }
 
 type movement struct {
@@ -135,11 +136,11 @@ func NewWatch(o WatchOptions) *Watch {
 	return &Watch{options: o, parts: make(map[push.Partition]*watched), lines: make(map[Line]movement), told: make(map[stallID]time.Time)}
 }
 
-// Look judges what there is to be seen now. A partition that moves on by what
-// comes back has a reason while lines with something of it complete sends and it
-// has its turns there. Without anything in a line, or when a line has gone by it for longer
-// than a turn takes, its records are lost. A line that is stalled says nothing
-// about the partitions that have nothing in it.
+// Look judges the current state. A partition that has deliveries in lines has a
+// reason to stand still while these lines complete sends and the partition gets
+// its turns there. If it has nothing in any line, or a line has passed over it for
+// longer than one turn, its records are lost. A stalled line is no excuse for a
+// partition that has nothing in it.
 //
 //	the partition                                             is
 //	moves, or has no lag                                      not in Standstills
@@ -169,7 +170,7 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 		switch {
 		case len(excuses) > 0:
 			p.excused = now
-		default: // also one that has room: its turn may be as long in coming
+		default: // also for a partition with room: it may have to wait as long for its turn
 			p.excused = latestOf(p.excused, flowing)
 		}
 		quiet := now.Sub(latestOf(still.Since, p.excused))
@@ -187,7 +188,7 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 	return f
 }
 
-// excuses are why a partition may stand still now.
+// excuses returns the reasons why a partition may stand still now.
 func (p *watched) excuses(still *Standstill, stalls []Stall) (all []Excuse) {
 	for i := range stalls {
 		if s := &stalls[i]; s.excuses(still.Partition) {
@@ -200,21 +201,21 @@ func (p *watched) excuses(still *Standstill, stalls []Stall) (all []Excuse) {
 	return all
 }
 
-// excuses reports whether waiting for that is a reason by itself.
+// excuses reports whether w alone is a reason to stand still.
 func (w Waiting) excuses() bool {
 	return w == WaitingDue || w == WaitingTurn || w == WaitingOwner || w == WaitingStopped || w == WaitingKafka
 }
 
-// alarms reports whether waiting for that for long is worth an alert. The
-// longest retry tier waits for hours and nothing is wrong.
+// alarms reports whether a long wait for w is worth an alert. The longest retry
+// tier waits for hours, and nothing is wrong.
 func (w Waiting) alarms() bool { return w != WaitingNothing && w != WaitingDue }
 
-// part is what is known of the partition, brought up to date.
+// part updates and returns what is known about the partition.
 func (w *Watch) part(now time.Time, still *Standstill) *watched {
 	p := w.parts[still.Partition]
 	if p == nil {
 		p = &watched{lines: make(map[Line]turnTaken)}
-		if w.last.Equal(now) { // the first look: what was before is not ours to judge
+		if w.last.Equal(now) { // the first look: nothing is known about the time before
 			p.excused = now
 		}
 		w.parts[still.Partition] = p
@@ -226,8 +227,8 @@ func (w *Watch) part(now time.Time, still *Standstill) *watched {
 	return p
 }
 
-// forget drops the partitions that were not seen: they move, or are no longer
-// ours.
+// forget drops the partitions that this look did not see: they move, or are no
+// longer ours.
 func (w *Watch) forget() {
 	for id, p := range w.parts {
 		if !p.seen {
@@ -248,9 +249,9 @@ func (w *Watch) move(now time.Time, lines []LineProgress) {
 	}
 }
 
-// flowing says up to when the lines that are not stalled have emptied what a
-// partition has in them: when the slowest of them last completed a send. Zero
-// when it has nothing there, or does not have its turns.
+// flowing returns the time up to which the lines that are not stalled were known to
+// work on a partition's deliveries: when the slowest of them last completed a
+// send. It is zero if the partition has nothing there, or does not get its turns.
 func (w *Watch) flowing(p *watched, id push.Partition, s *Sight) (until time.Time) {
 	lost := false
 	for i := range s.Lines {
@@ -281,7 +282,7 @@ func (w *Watch) stalls(now time.Time, stalls []Stall) (alerts []Alert) {
 	told := make(map[stallID]time.Time, len(stalls))
 	for _, s := range stalls {
 		id := stallID{s.Name, s.Line}
-		last := w.told[id] // or of an earlier one, which is as long ago
+		last := w.told[id] // perhaps of an earlier stall with this id
 		if w.due(now, s.Since, &last) {
 			alerts = append(alerts, Alert{Name: s.Name, Detail: s.Detail, For: now.Sub(s.Since)})
 		}
@@ -291,8 +292,8 @@ func (w *Watch) stalls(now time.Time, stalls []Stall) (alerts []Alert) {
 	return alerts
 }
 
-// due reports whether a reason that began at since is to be told now, and
-// notes that it was.
+// due reports whether to raise an alert now for a reason that began at since, and
+// if so records that it was raised.
 func (w *Watch) due(now, since time.Time, told *time.Time) bool {
 	if now.Sub(since) < w.options.Alarm || !told.IsZero() && now.Sub(*told) < w.options.Alarm {
 		return false
