@@ -13,23 +13,23 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// span is one batch that is out: its records and bytes are free again when the
-// watermark passed them.
+// span is one batch that has been handed out. Its bytes are free again once its
+// records are committed.
 type span struct {
 	upTo  uint64 // of assignment.admitted
 	bytes int
 }
 
-// assignment is one assignment of one partition: its tracker, and what is
-// polled but not yet handed out. A partition that comes back gets a new one
-// (F15), so that nothing late can touch it.
+// assignment is one assignment of one partition: its tracker, and the records
+// that are polled but not yet handed out. A partition that is assigned again gets
+// a new one (F15), so that late events cannot affect it.
 //
-// It knows no client and no clock, and is guarded by its Source's lock, apart
-// from what says otherwise.
+// It knows no client and no clock. Its Source's lock guards it, except where a
+// field says otherwise.
 type assignment struct {
 	// cutting is held while a batch is cut, decoded and admitted, and while the
-	// assignment ends: nothing is admitted once a drain began. Taken before
-	// the Source's lock.
+	// assignment ends: nothing is admitted once a drain has begun. It is taken
+	// before the Source's lock.
 	cutting sync.Mutex
 
 	options   *SourceOptions
@@ -38,22 +38,23 @@ type assignment struct {
 	tracker   *pipeline.Tracker
 	limits    limits
 
-	// A predecessor is the tracker of an assignment of this partition that
-	// ended here with work in flight. Nothing is handed out before that work
-	// came back, or this time: else it would be sent next to its own copy.
+	// predecessor is the tracker of an earlier assignment of this partition that
+	// ended here with work in flight. Nothing is handed out before that work has
+	// come back or predecessorUntil has passed: otherwise a record could be sent
+	// while its first copy is in flight.
 	predecessor      *pipeline.Tracker
 	predecessorUntil time.Time
 
 	ended   bool            // given back, or lost: takes and hands out nothing
 	lost    bool            // ended because the coordinator no longer knew us
-	stopped *PartitionError // why it takes no more records, for good
-	// failing is what fetching it failed with last, if nothing came since, and
-	// since when it has. The client goes on trying.
+	stopped *PartitionError // why it takes no more records; permanent
+	// failing is the last fetch error, if no record came since; failingSince is
+	// when the fetches began to fail. The client keeps trying.
 	failing      error
 	failedAt     time.Time
 	failingSince time.Time
-	spoiltSince  time.Time // since when what came was spoilt; zero = it was not
-	crowdedAt    time.Time // when there was no room to unpack what came
+	spoiltSince  time.Time // when fetched data began to be spoilt; zero = it is not
+	crowdedAt    time.Time // when there was last no room to unpack a fetch
 
 	pages        pages
 	waiting      []polledRecord
@@ -62,26 +63,26 @@ type assignment struct {
 	rest         []pipeline.Item // decoded, but the tracker could not take them yet
 	restAt       time.Time       // when to offer them again
 	busy         bool            // a batch is being cut
-	// unread are the places behind waiting whose records cannot be unpacked;
-	// empty = none. The client reads on behind them.
+	// unread are the offsets after waiting whose records cannot be unpacked;
+	// empty = none. The client reads on after them.
 	unread Range
 
 	spans     []span
 	spanBytes int
 	admitted  uint64
 
-	paused    bool  // for lack of room, since hysteresis needs a memory
+	paused    bool  // for lack of room; kept for the hysteresis of full
 	next      int64 // the offset after the newest polled; -1 before the first
 	committed int64 // -1 = not known
-	// reread is what was committed when the assignment began, if records below
-	// it are read again; else 0.
+	// reread is the committed offset when the assignment began, if records below
+	// it are read again; otherwise 0.
 	reread int64
 	high   int64 // the log's end; -1 = not known
 	from   int64 // the log's first offset, when nothing was committed; -1 = not known
-	empty  int64 // up to here nothing follows that is a record; -1 = not known
+	empty  int64 // below this offset there are no more records to read; -1 = not known
 
-	answeredAt time.Time // when a broker answered for it last
-	mark       int64     // the watermark when it was looked at last
+	answeredAt time.Time // when a broker last answered for it
+	mark       int64     // the watermark at the last look
 	movedAt    time.Time // when it had moved, or had nothing to move for
 }
 
@@ -94,14 +95,14 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease *pipeline.
 	}
 }
 
-// after makes it wait for the work in flight of a former assignment.
+// after makes a wait for the work in flight of an earlier assignment.
 func (a *assignment) after(t *pipeline.Tracker, until time.Time) {
 	if !idle(t) {
 		a.predecessor, a.predecessorUntil = t, until
 	}
 }
 
-// idle reports whether all that was admitted to a draining tracker came back.
+// idle reports whether everything that a draining tracker admitted has come back.
 func idle(t *pipeline.Tracker) bool {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -127,8 +128,8 @@ func (a *assignment) begin(at stand, from int64) (start int64) {
 	return at.committed
 }
 
-// take adds polled records. Those of a retry or hold topic are stopped at the
-// first one whose headers cannot be read: it and all after it stay in Kafka.
+// take adds polled records. A partition of a retry or hold topic stops at the first
+// record whose headers cannot be read: that record and all after it stay in Kafka.
 func (a *assignment) take(records []*kgo.Record, now time.Time) {
 	for _, r := range records {
 		if a.ended || a.stopped != nil {
@@ -161,13 +162,13 @@ func (a *assignment) leaveOut(e *kgo.ErrDecompressTooLarge) int64 {
 // not been taken.
 func (a *assignment) hasUnread() bool { return a.unread.From < a.unread.To }
 
-// fetchFailed notes what a fetch failed with: a reason to stop, or one that may
-// pass. withData is as of isSpoilt, and records is how many came with the error.
+// fetchFailed notes a fetch error: a reason to stop, or one that may pass. withData
+// is as in isSpoilt; records is how many records came with the error.
 //
-// It reports whether to fetch once more from the position on. What is spoilt may
-// have become so on the way; and the client tells of it with the first of the
-// sound records before it, or goes on behind it. So it counts only where nothing
-// comes before it, and stops the partition there, if it lasts.
+// It reports whether to fetch again from the position on. Data may have been spoilt
+// in transit. The client reports spoilt data together with the sound records before
+// it, or reads on past it. So an error counts only if no sound records came with
+// it, and stops the partition if it lasts.
 func (a *assignment) fetchFailed(err error, withData bool, records int, now time.Time) (again bool) {
 	spoilt := isSpoilt(err, withData)
 	if a.stopped != nil {
@@ -195,40 +196,40 @@ func (a *assignment) fetchFailed(err error, withData bool, records int, now time
 }
 
 const (
-	// refetch is how long a partition is left alone after an error: the client
-	// alone would ask again at once, for as long as it lasts.
+	// refetch is how long a partition is paused after an error: on its own, the
+	// client would fetch again at once for as long as the error lasts.
 	refetch = 250 * time.Millisecond
-	// passing is how long an error that Kafka calls retriable may last, such as
-	// that of a leader that moves, before the partition is named, and how long
-	// records may come spoilt before it stops.
+	// passing is how long an error that Kafka calls retriable, such as a moving
+	// leader, may last before the partition is reported, and how long data may be
+	// spoilt before the partition stops.
 	passing = 5 * time.Second
 )
 
-// resting says whether the partition is left alone after an error, and until
-// when.
+// resting reports whether the partition is paused after an error, and until when.
 func (a *assignment) resting(now time.Time) (until time.Time, rests bool) {
 	if until = a.crowdedAt.Add(5 * recheck); now.Before(until) {
-		return until, true // others have the room to unpack it
+		return until, true // other partitions use up the room to unpack it
 	}
 	until = a.failedAt.Add(refetch)
 	return until, a.failing != nil && now.Before(until)
 }
 
-// failed reports whether its brokers refuse to be read from, as far as is known:
-// they did so not long ago.
+// failed reports whether fetching failed recently, so that the partition probably
+// cannot be read now.
 func (a *assignment) failed(now time.Time) bool {
 	return a.failing != nil && now.Sub(a.failedAt) <= silence
 }
 
-// heal forgets an error of long ago if there is nothing to read: then no record
-// would show that it has passed.
+// heal forgets an old error if there is nothing to read: then no record could show
+// that the error has passed.
 func (a *assignment) heal(now time.Time) {
 	if a.failing != nil && !a.failed(now) && a.behind() == 0 {
 		a.failing = nil
 	}
 }
 
-// trouble is why it does not go on, or cannot be read for now; nil = it is fine.
+// trouble returns why the partition is stopped or cannot be read for now; nil = it
+// is fine.
 func (a *assignment) trouble() error {
 	switch {
 	case a.stopped != nil:
@@ -239,17 +240,17 @@ func (a *assignment) trouble() error {
 	return nil
 }
 
-// hurry lets held records go that would hold up one behind them, which is due
-// sooner: that of another route, as a rule. They are held again if their own is
-// still stopped, and else sent, as they might be.
+// hurry makes held records due no later than a record behind them, usually one of
+// another route. If their own route is still stopped they are held again,
+// otherwise they are sent.
 func (a *assignment) hurry(due time.Time) {
 	for i := len(a.waiting) - 1; i >= 0 && a.waiting[i].due.After(due); i-- {
 		a.waiting[i].due = due
 	}
 }
 
-// ready reports whether a batch can be cut now, and if not, when to ask again;
-// zero = only when something changes.
+// ready reports whether a batch can be cut now and, if not, when to ask again;
+// zero = only when something has changed.
 func (a *assignment) ready(now time.Time) (bool, time.Time) {
 	switch {
 	case a.ended, a.busy, len(a.waiting) == 0 && len(a.rest) == 0:
@@ -274,8 +275,9 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 	return !now.Before(until), until
 }
 
-// head returns the records of the next batch, without taking them: at most
-// BatchRecords or BatchBytes, at least one, and none that is not due.
+// head returns the records of the next batch without taking them: only records that
+// are due, and at most BatchRecords or BatchBytes. A single record may exceed
+// BatchBytes.
 func (a *assignment) head(now time.Time) ([]polledRecord, int) {
 	bytes := 0
 	for i := range a.waiting {
@@ -291,7 +293,7 @@ func (a *assignment) head(now time.Time) ([]polledRecord, int) {
 	return a.waiting, bytes
 }
 
-// drop forgets the first n waiting records: a batch has them.
+// drop removes the first n waiting records, which a batch has now.
 func (a *assignment) drop(n, bytes int) {
 	clear(a.waiting[:n])
 	a.waiting = a.waiting[n:]
@@ -308,8 +310,8 @@ func (a *assignment) out(records, bytes int) {
 	a.spanBytes += bytes
 }
 
-// open is how many records are between the committed offset and the newest polled,
-// and how many bytes they hold.
+// open returns how many records lie between the committed offset and the newest
+// polled one, and how many bytes they hold.
 func (a *assignment) open() (records, bytes int) {
 	n := a.tracker.Uncommitted()
 	done := a.admitted - uint64(n)
@@ -324,8 +326,8 @@ func (a *assignment) open() (records, bytes int) {
 	return n + len(a.rest) + len(a.waiting), bytes + a.spanBytes + a.waitingBytes
 }
 
-// full says whether to poll no more for this partition. It is full when less
-// than one batch is free, and stays so until half of the window is.
+// full reports whether to poll no more for this partition. It is full when there is
+// room for less than one batch, and stays full until half of the window is free.
 func (a *assignment) full() bool {
 	records, bytes := a.open()
 	l := a.limits
@@ -337,7 +339,7 @@ func (a *assignment) full() bool {
 	return a.paused
 }
 
-// early says whether the partition's next record is not due, and when it is.
+// early reports whether the partition's next record is not due yet, and when it is.
 func (a *assignment) early(now time.Time) (time.Time, bool) {
 	if !a.topic.delayed() || len(a.waiting) == 0 {
 		return time.Time{}, false
@@ -346,13 +348,14 @@ func (a *assignment) early(now time.Time) (time.Time, bool) {
 	return due, due.After(now)
 }
 
-// isFresh reports whether nothing of it was read yet, now or by others before.
+// isFresh reports whether nothing of the partition has been read yet, by us or by
+// an earlier owner.
 func (a *assignment) isFresh() bool { return a.committed < 0 && a.next < 0 }
 
-// position is where reading goes on; -1 = not known.
+// position returns the offset at which reading goes on; -1 = not known.
 func (a *assignment) position() int64 { return max(a.next, a.committed, a.from) }
 
-// lag is how many records are not committed yet; -1 = not known.
+// lag returns how many records are not committed yet; -1 = not known.
 func (a *assignment) lag() int64 {
 	at := max(a.committed, a.from, a.empty)
 	if a.high < 0 || at < 0 {
@@ -368,7 +371,8 @@ func (a *assignment) showLag() {
 	}
 }
 
-// end lets nothing more in or out. The caller holds cutting and the lock.
+// end makes the assignment take and hand out nothing more. The caller holds cutting
+// and the Source's lock.
 func (a *assignment) end() {
 	a.ended = true
 	a.waiting, a.waitingBytes, a.rest, a.unread = nil, 0, nil, Range{}

@@ -15,9 +15,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Commit implements pipeline.Source. What the coordinator could not take just
-// now is tried again, within the commit time-out; an error means that not all
-// is committed, and the next call tries again.
+// Commit implements pipeline.Source. If the coordinator cannot take the commit now,
+// it is tried again within the commit time-out. An error means that not everything
+// is committed; the next call tries again.
 func (s *Source) Commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
@@ -38,16 +38,15 @@ func (s *Source) Commit(ctx context.Context) error {
 	}
 }
 
-// wakeAll lets the poller and Next look at the trackers, which have probably
-// moved.
+// wakeAll makes the poller and Next check the trackers, which have probably moved.
 func (s *Source) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.signal()
 }
 
-// commitOnce commits all watermarks that moved, in one request. again says
-// whether the same may work a little later.
+// commitOnce commits all watermarks that have moved, in one request. again reports
+// whether the same request may succeed a little later.
 func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 	s.committing.Lock()
 	defer s.committing.Unlock()
@@ -76,7 +75,7 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 			s.lose(owned)
 			return false, e
 		}
-		// A stale epoch is behind the next heartbeat's (KIP-848).
+		// The epoch is stale until the next heartbeat (KIP-848).
 		err, again = e, again || kerr.IsRetriable(e) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
 	}
 	return again, err
@@ -88,12 +87,13 @@ type stand struct {
 	unresolved int64 // the first offset whose intent had no result at the commit; -1 = not told
 }
 
-// unresolvedPrefix begins a commit's metadata that says from where on what is
-// committed has to be read again. Offsets have gaps, so it cannot be counted.
+// unresolvedPrefix begins the commit metadata that names the offset from which
+// committed records must be read again. It is an offset and not a count, because
+// offsets have gaps.
 const unresolvedPrefix = "unresolved="
 
-// noteUnresolved writes beside each offset of a commit where intents without a
-// result begin, or that there are none.
+// noteUnresolved adds to each offset of a commit the first offset whose intent has
+// no result, or that there is none.
 func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) error {
 	return nil
 }
 
-// parseUnresolved reads what noteUnresolved wrote; -1 = it was not.
+// parseUnresolved reads what noteUnresolved wrote; -1 = the metadata is not its own.
 func parseUnresolved(metadata string) int64 {
 	digits, ok := strings.CutPrefix(metadata, unresolvedPrefix)
 	if from, err := strconv.ParseInt(digits, 10, 64); ok && err == nil && from >= 0 {
@@ -145,8 +145,8 @@ func (s *Source) moved() (moved offsets, owned *expulsion) {
 	return moved, s.owned()
 }
 
-// offsets are places by topic and partition, as the client takes them. The
-// zero value is empty.
+// offsets are offsets by topic and partition, in the client's form. The zero value
+// is empty.
 type offsets map[string]map[int32]kgo.EpochOffset
 
 func (o *offsets) set(p push.Partition, at kgo.EpochOffset) {

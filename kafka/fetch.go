@@ -11,9 +11,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// fetch polls while there is room, until ctx ends. Rebalances are held up only
-// from a poll to the end of take: by then every record belongs to an
-// assignment, and the callbacks know what to do with it (F6).
+// fetch polls while there is room, until ctx ends. It blocks rebalances only from
+// a poll to the end of take: by then every record belongs to an assignment, and
+// the callbacks know what to do with it (F6).
 func (s *Source) fetch(ctx context.Context) {
 	paused := make(map[push.Partition]bool) // what the client has been told
 	for ctx.Err() == nil {
@@ -99,8 +99,8 @@ func (s *Source) reserve(now time.Time) (room int, paused map[push.Partition]boo
 	return min(room, left), paused, again
 }
 
-// takeUnread takes records that cannot be unpacked, for which there is room in
-// their partitions and in all, and returns how many. The caller holds mu.
+// takeUnread takes records that cannot be unpacked, as far as there is room in
+// their partitions and in total, and returns how many. The caller holds mu.
 func (s *Source) takeUnread(as []*assignment, room int, now time.Time) (taken int) {
 	for _, a := range as {
 		if n := min(a.limits.batch, room-taken); n > 0 && !a.full() {
@@ -115,11 +115,11 @@ func (s *Source) takeUnread(as []*assignment, room int, now time.Time) (taken in
 	return taken
 }
 
-// leastTypical is what a record is taken to have at least, in bytes, when it is
-// reckoned how many fit.
+// leastTypical is the lower bound of the estimated record size, in bytes, from
+// which the number of records that fit is computed.
 const leastTypical = 256
 
-// usage is what the partitions of a topic have open.
+// usage sums up the partitions of a topic.
 type usage struct{ partitions, open, paused, stopped int }
 
 func (u *usage) show(m *topicMetrics) {
@@ -128,9 +128,8 @@ func (u *usage) show(m *topicMetrics) {
 	m.stopped.Set(float64(u.stopped))
 }
 
-// pause brings the client's paused partitions from what it was told to what is
-// wanted. The client keeps pauses across a revoke; a new assignment is never
-// in want unless it has its own reason.
+// pause changes the client's paused partitions from told to want. The client keeps
+// pauses across a revoke; a new assignment is in want only for a reason of its own.
 func (s *Source) pause(told, want map[push.Partition]bool) {
 	resume, pause := make(map[string][]int32), make(map[string][]int32)
 	for p := range told {
@@ -153,8 +152,8 @@ func (s *Source) pause(told, want map[push.Partition]bool) {
 	}
 }
 
-// poll takes what is there, waiting for it until something paused may have to
-// be looked at again.
+// poll takes the records that are available, and waits for some until a paused
+// partition must be checked again.
 func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 	if !again.IsZero() {
 		var cancel context.CancelFunc
@@ -163,7 +162,7 @@ func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 	}
 	fetches := s.client.PollRecords(ctx, room)
 	stopped, behind := s.take(fetches)
-	s.goTo(behind) // while nothing can be taken away
+	s.goTo(behind) // before AllowRebalance: no partition can be revoked yet
 	s.client.AllowRebalance()
 	for _, e := range stopped {
 		s.tellStopped(e)
@@ -171,9 +170,9 @@ func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 	s.tellHealth()
 }
 
-// goTo sends the client to other offsets. It does nothing about one that it takes
-// to be its own, although it may have gone on behind what is no records: so it is
-// sent elsewhere first. Nothing is polled in between.
+// goTo makes the client fetch from other offsets. The client ignores an offset
+// that it believes to be its current one, although it may have read on past spoilt
+// records. So it is sent elsewhere first; nothing is polled in between.
 func (s *Source) goTo(at offsets) {
 	var elsewhere offsets
 	for topic, partitions := range at {
@@ -185,17 +184,17 @@ func (s *Source) goTo(at offsets) {
 	s.client.SetOffsets(at)
 }
 
-// take gives polled records to their assignments. Records of a partition that
-// is not ours any more are dropped: they are not committed, so its owner reads
-// them. It returns those that cannot go on from here, and where to read on:
-// behind batches that cannot be unpacked, and once more what is no records.
+// take gives polled records to their assignments. Records of a partition that is
+// no longer ours are dropped: they are not committed, so its owner reads them. It
+// returns the partitions that stopped now, and the offsets to read on from: after
+// batches that cannot be unpacked, and at spoilt data that is fetched once more.
 func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind offsets) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var records, bytes int
 	defer func() {
-		if records > 0 { // a few large ones count at once, many small ones soon
+		if records > 0 { // rises at once with large records, falls slowly with small ones
 			s.typical = max(leastTypical, bytes/records, (3*s.typical+bytes/records)/4)
 		}
 	}()
@@ -232,7 +231,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 	for _, e := range fetches.Errors() {
 		switch {
 		case s.topics[e.Topic] != nil && e.Partition >= 0:
-			// The partition's own, above.
+			// An error of one partition: handled above.
 		case isPollEnd(e.Err):
 		case s.topics[e.Topic] != nil:
 			s.topicFailed(e.Topic, e.Err, now)
@@ -250,7 +249,7 @@ func (s *Source) topicFailed(topic string, err error, now time.Time) {
 	for p, a := range s.parts {
 		if p.Topic == topic && !a.ended {
 			a.fetchFailed(err, false, 0, now)
-			a.failingSince = time.Time{} // it has no leader that moves: named at once
+			a.failingSince = time.Time{} // not a leader that moves: reported at once
 		}
 	}
 }
@@ -261,7 +260,7 @@ func isPollEnd(err error) bool {
 }
 
 // isGone reports whether a fetch's error says that records are gone: reading on
-// would leave them out.
+// would skip them.
 func isGone(err error) bool {
 	if errors.Is(err, kerr.OffsetOutOfRange) {
 		return true
@@ -270,16 +269,16 @@ func isGone(err error) bool {
 	return lost
 }
 
-// isSpoilt reports whether what came is no records: a checksum or a format that
-// is wrong. withData says that the error came with a broker's answer that held
-// records; then what the broker did not say itself the client found in them.
+// isSpoilt reports whether the fetched data is spoilt: its checksum or format is
+// wrong. withData says that the broker's answer held records; then an error that
+// is not the broker's own was found by the client in these records.
 func isSpoilt(err error, withData bool) bool {
 	_, said := errors.AsType[*kerr.Error](err)
 	return withData && !said && !isGone(err)
 }
 
-// tellStopped makes it known that a partition cannot go on, and what of its log
-// is missing if that is why.
+// tellStopped reports that a partition cannot go on, and, if that is the reason,
+// how much of its log is missing.
 func (s *Source) tellStopped(e *PartitionError) {
 	if errors.Is(e.Err, kerr.OffsetOutOfRange) && e.Offset >= 0 {
 		gap, err := s.gap(e.Partition, e.Offset)
@@ -292,8 +291,8 @@ func (s *Source) tellStopped(e *PartitionError) {
 	s.tellHealth()
 }
 
-// noteGap adds the gap to the reason why a partition stands. The error itself
-// may have been told already, and is not changed any more.
+// noteGap adds the gap to the reason why a partition is stopped. It replaces the
+// error with a copy, because the error may have been passed on already.
 func (s *Source) noteGap(e *PartitionError, gap int64) {
 	whole := *e
 	whole.Gap = gap
@@ -304,8 +303,8 @@ func (s *Source) noteGap(e *PartitionError, gap int64) {
 	}
 }
 
-// gap is how many offsets lie between at and what the log has: before its first
-// one, or behind its end.
+// gap returns how many offsets lie between at and the log: before its first offset,
+// or after its end.
 func (s *Source) gap(p push.Partition, at int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(s.drains, s.options.Commit)
 	defer cancel()

@@ -15,30 +15,30 @@ import (
 // What is kept of a record, in bytes. pipeline.MaxValue is the same for its
 // value.
 const (
-	// maxEnvelope is the most that the key and the headers may hold together.
+	// maxEnvelope is the largest total size of the key and the headers.
 	maxEnvelope = 64 << 10
 	// maxOwn is what the headers of this fleet may add to that in a copy: 100
 	// devices take 2 KB.
 	maxOwn = 16 << 10
-	// maxOthers is how much of others' headers goes on with a record and its
-	// copies. Each counts with headerBytes beside its name and value, so that
-	// very many empty ones take no room either.
+	// maxOthers bounds the foreign headers that go on with a record and its copies.
+	// Each counts headerBytes in addition to its name and value, so that a great
+	// number of empty headers is bounded too.
 	maxOthers   = 8 << 10
 	headerBytes = 40
-	// maxTraceparent is more than any version of that header has.
+	// maxTraceparent is larger than any version of that header.
 	maxTraceparent = 256
 	traceparent    = "traceparent"
 )
 
-// What of a record is too large, as the detail of its verdict. A value's is
-// empty.
+// Which part of a record is too large, as the detail of its verdict. For the value
+// the detail is empty.
 const (
 	largeHeaders = "headers"
 	largeBatch   = "batch"
 )
 
-// polledRecord is a polled record that no batch has yet. It shares no memory with the
-// client, which would keep a whole fetch for the sake of one record.
+// polledRecord is a polled record that is in no batch yet. It shares no memory with
+// the client: otherwise one record would keep a whole fetch in memory.
 type polledRecord struct {
 	partition push.Partition
 	offset    int64
@@ -54,7 +54,7 @@ type polledRecord struct {
 	size      int           // of key, value and headers as they came; of a batch, what it is larger than
 }
 
-// bytes is what it takes here.
+// bytes returns the memory that the record takes up here.
 func (h *polledRecord) bytes() int {
 	var devices []string
 	if h.headers != nil {
@@ -63,7 +63,7 @@ func (h *polledRecord) bytes() int {
 	return keptBytes(h.key, h.value, h.trace, devices)
 }
 
-// keptBytes is what is kept of a record, in bytes.
+// keptBytes returns how many bytes of a record are kept.
 func keptBytes(key, value []byte, trace []pipeline.RecordHeader, devices []string) int {
 	n := len(key) + len(value)
 	for i := range trace {
@@ -75,8 +75,8 @@ func keptBytes(key, value []byte, trace []pipeline.RecordHeader, devices []strin
 	return n
 }
 
-// keep copies a polled record. The error is that of the headers of
-// a retry or hold topic that cannot be read.
+// keep copies a polled record. It returns an error if the record is from a retry or
+// hold topic and its headers cannot be read.
 func (a *assignment) keep(r *kgo.Record, now time.Time) (polledRecord, error) {
 	h := polledRecord{partition: a.partition, offset: r.Offset, timestamp: plausible(r.Timestamp, now)}
 	h.undated = !h.timestamp.Equal(r.Timestamp)
@@ -200,7 +200,7 @@ func (p *pages) keep(b []byte) []byte {
 	return kept
 }
 
-// keepTrace lets the headers hold copies.
+// keepTrace replaces the headers' keys and values by copies.
 func (p *pages) keepTrace(trace []pipeline.RecordHeader) []pipeline.RecordHeader {
 	for i := range trace {
 		trace[i] = pipeline.RecordHeader{Key: strings.Clone(trace[i].Key), Value: p.keep(trace[i].Value)}

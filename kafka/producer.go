@@ -34,9 +34,9 @@ type ProducerOptions struct {
 	Metrics  *Metrics
 }
 
-// Producer hands records over for one lane: acks from all in-sync replicas,
-// idempotent, each waited for. It implements pipeline.Producer, and may be
-// used by many goroutines at once.
+// Producer hands records over for one lane: idempotently, with acks from all
+// in-sync replicas, and it waits for each record. It implements pipeline.Producer
+// and is safe for concurrent use.
 type Producer struct {
 	options ProducerOptions
 	client  *kgo.Client
@@ -66,8 +66,8 @@ func NewProducer(o Options, po ProducerOptions) (*Producer, error) {
 	po.Tiers = slices.SortedFunc(slices.Values(po.Tiers), func(a, b Tier) int { return cmp.Compare(a.Delay, b.Delay) })
 	client, err := o.newClient(
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		// A hand-over is waited for, so a linger only delays; what gathers
-		// while requests are in flight makes batches enough.
+		// The caller waits for each hand-over, so a linger only adds delay; the
+		// records that gather while requests are in flight make good batches.
 		kgo.ProducerLinger(0),
 	)
 	if err != nil {
@@ -115,8 +115,9 @@ func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	return nil
 }
 
-// sendLarge tries a record alone that was refused as too large: perhaps only its
-// batch was. Of one that is too large itself, the DLQ gets what it takes.
+// sendLarge sends a record that was refused as too large again on its own: perhaps
+// only its batch was too large. If a record itself is too large for the DLQ, as
+// much of it goes there as fits.
 func (p *Producer) sendLarge(ctx context.Context, r *kgo.Record, h *pipeline.Handover) error {
 	tries := []*kgo.Record{{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers}}
 	if h.To == pipeline.ToDLQ {
@@ -135,9 +136,8 @@ func (p *Producer) sendLarge(ctx context.Context, r *kgo.Record, h *pipeline.Han
 	return err
 }
 
-// send produces and waits until each record has its result, or ctx ends. A
-// record that is being written cannot be called back (F17): it may arrive after
-// ctx ended.
+// send produces and waits until each record has its result, or ctx ends. A record
+// that is being written cannot be withdrawn (F17): it may arrive after ctx has ended.
 func (p *Producer) send(ctx context.Context, records []*kgo.Record) ([]error, error) {
 	if len(records) == 0 {
 		return nil, nil
@@ -161,7 +161,7 @@ func (p *Producer) send(ctx context.Context, records []*kgo.Record) ([]error, er
 	}
 }
 
-// Close gives up what is still on its way, and closes the connections.
+// Close gives up the records still in flight, and closes the connections.
 func (p *Producer) Close() { p.client.Close() }
 
 // record makes the Kafka record of a hand-over.
@@ -199,17 +199,18 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 	default:
 		return nil, fmt.Errorf("unknown destination %d", h.To)
 	}
-	// A record of a retry or hold topic may go into the same one again: its
-	// attempts and hops are counted. Everything else would circle.
+	// A record of a retry or hold topic may go into the same topic again, because
+	// its attempts and hops are counted. Any other could circle for ever.
 	if r.Topic == it.Partition.Topic && !waits(r.Topic, p.options.Topic) || r.Topic == p.options.Topic {
 		return nil, fmt.Errorf("topic %s would be written into itself", r.Topic)
 	}
 	return r, nil
 }
 
-// retryKey is the key of a record's copy that waits. One without a key gets its
-// owner's: a hand-over that is repeated, because its row was lost, goes to the
-// partition of the first one, whose tracker lets no two of an id through.
+// retryKey returns the key of a record's copy in a retry or hold topic. If the
+// record has no key, it is that of its owner. So a hand-over that is repeated
+// because its row was lost goes to the same partition as the first one, whose
+// tracker admits only one open copy of an id.
 func retryKey(it *pipeline.Item) []byte {
 	if len(it.Key) == 0 {
 		return []byte(it.Owner())
@@ -217,25 +218,24 @@ func retryKey(it *pipeline.Item) []byte {
 	return it.Key
 }
 
-// withoutValue is a dead letter that says how large its record was instead of
-// having its value.
+// withoutValue returns a dead letter that has the size of its record instead of
+// its value.
 func withoutValue(r *kgo.Record, it *pipeline.Item) *kgo.Record {
 	headers := append(r.Headers[:len(r.Headers):len(r.Headers)], header(headerSize, strconv.Itoa(it.Size)))
 	return &kgo.Record{Topic: r.Topic, Key: r.Key, Headers: headers}
 }
 
-// placeAndReason is the least that a dead letter has: where its record stands,
-// and why it is dead.
+// placeAndReason returns the smallest dead letter: where its record is, and why it
+// is dead.
 func placeAndReason(r *kgo.Record, h *pipeline.Handover) *kgo.Record {
 	return &kgo.Record{Topic: r.Topic, Headers: append(placeHeaders(h), header(headerSize, strconv.Itoa(h.Item.Size)))}
 }
 
-// tierSlack lets a tier fit although some of the wait passed between the
-// decision and here.
+// tierSlack lets a tier fit although part of the wait has passed since the decision.
 const tierSlack = time.Second
 
-// tier is the largest one that fits the wait; what is not due by then waits in
-// it longer, and what is due sooner takes the smallest.
+// tier returns the largest tier that fits the wait. A record that is not due when
+// the tier ends waits longer in it; one that is due sooner takes the smallest tier.
 func (p *Producer) tier(wait time.Duration) string {
 	best := p.options.Tiers[0]
 	for _, t := range p.options.Tiers[1:] {
@@ -261,7 +261,7 @@ func header(key, value string) kgo.RecordHeader {
 
 func unixMilli(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
-// placeHeaders are those of every copy of a record.
+// placeHeaders returns the headers that every copy of a record has.
 func placeHeaders(h *pipeline.Handover) []kgo.RecordHeader {
 	it := h.Item
 	return append(make([]kgo.RecordHeader, 0, 12+len(it.Trace)),

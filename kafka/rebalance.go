@@ -25,9 +25,9 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 			a.topic.metrics.moveAssigned.Inc()
 		}
 	}
-	// A commit that said the coordinator does not know us fenced everything. If
-	// the client has rejoined since and kept a partition, it thinks nothing has
-	// happened and says nothing: its tracker is ended but the partition is ours.
+	// When a commit learned that the coordinator no longer knows us, everything
+	// was fenced. If the client has rejoined since and kept a partition, it
+	// calls no callback for it: the tracker has ended, but the partition is ours.
 	for _, a := range s.parts {
 		s.reclaim = s.reclaim || a.lost
 	}
@@ -65,10 +65,10 @@ func (s *Source) adopt(a *assignment) {
 	s.parts[a.partition] = a
 }
 
-// startAt is told what the group had committed when partitions were assigned,
-// and says where reading begins: there, or a little before if that is wanted.
-// It waits for Kafka's answers until ctx ends, which it does when the session
-// does: a start that is guessed would leave records out.
+// startAt receives the committed offsets of newly assigned partitions, and returns
+// where reading begins: there, or a little before if configured. It waits for
+// Kafka's answers until ctx ends with the group session, because a guessed start
+// would skip records.
 func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	var stands map[push.Partition]stand
 	var starts map[push.Partition]int64
@@ -88,7 +88,7 @@ func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.O
 	return offsets, nil
 }
 
-// noteStarts remembers where partitions begin of which nothing was committed.
+// noteStarts remembers the first offsets of partitions without a committed offset.
 func (s *Source) noteStarts(offsets map[string]map[int32]kgo.Offset) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +102,8 @@ func (s *Source) noteStarts(offsets map[string]map[int32]kgo.Offset) {
 	}
 }
 
-// beginAt begins the assignments of partitions that the group has committed, and
-// moves those back that are read again.
+// beginAt begins the assignments of partitions that have a committed offset, and
+// moves the start back where records must be read again.
 func (s *Source) beginAt(offsets map[string]map[int32]kgo.Offset, stands map[push.Partition]stand, starts map[push.Partition]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Source) beginAt(offsets map[string]map[int32]kgo.Offset, stands map[pus
 func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
 	leaving := s.leaving(revoked)
 	if len(leaving) == 0 {
-		return // called at the end of every session, whether or not it takes something
+		return // called at the end of every session, even if nothing is revoked
 	}
 	for _, a := range leaving {
 		a.topic.metrics.moveRevoked.Inc()
@@ -157,8 +157,8 @@ func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, revoked map[string]
 	s.fence(leaving)
 }
 
-// onLost ends partitions that may already have another owner: fence, and no
-// commit (F8). Work in flight goes on and writes its status.
+// onLost ends partitions that may already have another owner: it fences them
+// without a commit (F8). Work in flight goes on and writes its status.
 func (s *Source) onLost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 	s.member.end()
 	leaving := s.leaving(lost)
@@ -167,7 +167,7 @@ func (s *Source) onLost(_ context.Context, _ *kgo.Client, lost map[string][]int3
 	s.fence(leaving)
 }
 
-// noteLost counts what was lost, each once.
+// noteLost counts the lost partitions, each once.
 func (s *Source) noteLost(as []*assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Source) noteLost(as []*assignment) {
 	}
 }
 
-// leaving are the assignments of the partitions.
+// leaving returns the assignments of the partitions.
 func (s *Source) leaving(partitions map[string][]int32) []*assignment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +194,8 @@ func (s *Source) leaving(partitions map[string][]int32) []*assignment {
 	return as
 }
 
-// end stops assignments from taking and handing out, and waits for a batch
-// that is just being cut: after it nothing is admitted to their trackers.
+// end makes assignments take and hand out nothing more, and waits for a batch that
+// is being cut: after that, nothing is admitted to their trackers.
 func (s *Source) end(as []*assignment) {
 	for _, a := range as {
 		a.cutting.Lock()
@@ -206,8 +206,8 @@ func (s *Source) end(as []*assignment) {
 	}
 }
 
-// fence ends assignments for good. It waits for a commit under way; after it
-// none starts that could contain them.
+// fence ends assignments for good. It waits for a commit in progress; no later
+// commit contains them.
 func (s *Source) fence(as []*assignment) {
 	s.committing.Lock()
 	defer s.committing.Unlock()

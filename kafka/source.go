@@ -42,15 +42,15 @@ func (e *PartitionError) Unwrap() error { return e.Err }
 var ErrClosed = errors.New("source is closed")
 
 // recheck is how soon a tracker is asked again whether it has moved, while
-// something waits for that.
+// something waits for it to move.
 const recheck = 10 * time.Millisecond
 
 // Source hands out batches of its topics as one member of a group, and commits
-// what is done. It implements pipeline.Source. All methods may be called at
-// once; batches of one partition come in order if one goroutine calls Next.
+// what is done. It implements pipeline.Source. All methods are safe for concurrent
+// use; batches of one partition come in order if only one goroutine calls Next.
 //
-// One goroutine polls (fetch), the callers of Next cut and decode, the client
-// calls the rebalance callbacks. They meet in parts, under mu.
+// One goroutine polls (fetch), the callers of Next cut and decode batches, and the
+// client calls the rebalance callbacks. They share parts, under mu.
 //
 // Locks nest in this order: committing, assignment.cutting, telling,
 // membership.mu, mu, and innermost that of a Tracker, which calls nothing.
@@ -61,22 +61,23 @@ type Source struct {
 	admin   *kadm.Client
 	member  *membership
 	decode  decoder
-	// unpacking bounds what the client takes.
+	// unpacking bounds the memory of the batches that the client unpacks.
 	unpacking *unpacking
 	log       *slog.Logger
 	metrics   *groupMetrics
 
 	stopFetch context.CancelFunc
 	fetching  sync.WaitGroup
-	// drains ends when Close's ctx does: then no revoke waits for its drain.
+	// drains ends when the ctx of Close does: then no revoke waits for its drain.
 	drains     context.Context
 	stopDrains context.CancelFunc
 
-	// committing is held over every commit, and while trackers are fenced: so
-	// nothing is committed after the fence (F2 to F5).
+	// committing is held during every commit and while trackers are fenced, so
+	// that nothing is committed after the fence (F2 to F5).
 	committing sync.Mutex
 
-	// telling is held while Health is called, so that what it is told last is so.
+	// telling is held while Health is called, so that its last call has the
+	// current state.
 	telling sync.Mutex
 	told    map[push.Partition]error // guarded by telling
 
@@ -84,19 +85,19 @@ type Source struct {
 	parts   map[push.Partition]*assignment
 	retired map[push.Partition]*pipeline.Tracker // the last tracker of a partition that left with work in flight
 	wake    chan struct{}                        // closed and replaced, by signal, when something changed
-	turn    int                                  // of the topic that was served last
-	// interrupt ends the poll under way: what it waits for may not be all.
+	turn    int                                  // topic.turn of the topic served last
+	// interrupt ends the current poll, so that fetch checks the state again.
 	interrupt context.CancelFunc
 	sessions  int        // group sessions begun
 	reclaim   bool       // some partitions are still ours, but lost their tracker
-	expulsion *expulsion // what the group took away, and is not fenced yet
-	typical   int        // bytes of a record, as reckoned from those that came last
-	crowded   bool       // nothing is polled, since too much is open
+	expulsion *expulsion // what the group took away and is not fenced yet
+	typical   int        // typical size of a record in bytes, estimated from recent ones
+	crowded   bool       // nothing is polled, because too much is open
 	closed    bool
 }
 
-// NewSource opens a source that is no member of its group yet: Join makes it
-// one. Close closes it in either case.
+// NewSource opens a source that has not joined its group yet: Join does that. Close
+// closes it in either case.
 func NewSource(o Options, so SourceOptions) (*Source, error) {
 	so = so.withDefaults()
 	if err := so.check(); err != nil {
@@ -111,17 +112,17 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 	}
 	s.unpacking = unpacking
 	client, err := o.newClient(append(so.groupOptions(),
-		// A first start reads all there is. Later an offset that the log no
-		// longer has is never skipped over (F12).
+		// The first start reads the log from its beginning. Later, an offset that
+		// the log no longer has stops the partition: nothing is skipped (F12).
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		// What the client holds beyond our windows: one fetch per broker, and what
-		// all of them are unpacked to.
+		// What the client holds beyond our windows: one fetch per broker, and the
+		// unpacked records of all of them.
 		kgo.FetchMaxBytes(maxFetch), kgo.FetchMaxPartitionBytes(int32(min(so.BatchBytes, maxFetch))),
 		kgo.WithDecompressor(unpacking), kgo.WithHooks(unpacking),
 		kgo.FetchMaxWait(time.Second),
-		// Also what the client retries by itself is told: it may last.
+		// Also report the errors that the client itself retries: they may last.
 		kgo.KeepRetryableFetchErrors(),
-		// Added partitions are noticed this late at most.
+		// The longest time until added partitions are noticed.
 		kgo.MetadataMaxAge(30*time.Second),
 		kgo.OnPartitionsAssigned(s.onAssigned), kgo.OnPartitionsRevoked(s.onRevoked), kgo.OnPartitionsLost(s.onLost),
 		kgo.AdjustFetchOffsetsFn(s.startAt),
@@ -134,8 +135,8 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 }
 
 // Join joins the group and starts polling; it returns at once. Kafka need not be
-// there yet: the client goes on trying, and says so in its log. It is called
-// once, and not at the same time as Close or after it.
+// reachable yet: the client keeps trying and logs that. Join is called once, and
+// neither during nor after Close.
 func (s *Source) Join() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopFetch = stop
@@ -191,8 +192,7 @@ func (s *Source) Next(ctx context.Context) (*pipeline.Batch, error) {
 	}
 }
 
-// wait returns when ctx ends, wake is closed or the time has come; zero = no
-// such time.
+// wait returns when ctx ends, wake is closed or until has come; zero = no such time.
 func wait(ctx context.Context, wake <-chan struct{}, until time.Time) {
 	var alarm <-chan time.Time
 	if !until.IsZero() {
@@ -207,8 +207,8 @@ func wait(ctx context.Context, wake <-chan struct{}, until time.Time) {
 	}
 }
 
-// pick chooses the next partition with a batch, in turn, and marks it busy. If
-// there is none it says when to ask again. The caller holds mu.
+// pick chooses the next partition that has a batch, round robin, and marks it
+// busy. If there is none, it says when to ask again. The caller holds mu.
 func (s *Source) pick(now time.Time) (best *assignment, again time.Time) {
 	for _, a := range s.parts {
 		ok, at := a.ready(now)
@@ -227,9 +227,9 @@ func (s *Source) pick(now time.Time) (best *assignment, again time.Time) {
 	return best, again
 }
 
-// before says whose turn comes first: topics take turns, so that a tier with a
-// long delay and much to do cannot hold up a short one, and so do the
-// partitions of a topic.
+// before reports whether a's turn comes before b's. Topics take turns, so that a
+// busy tier with a long delay cannot block a short one; within a topic, partitions
+// take turns.
 func (s *Source) before(a, b *assignment) bool {
 	if a.topic != b.topic {
 		return before(a.topic.turn, b.topic.turn, s.turn)
@@ -237,7 +237,7 @@ func (s *Source) before(a, b *assignment) bool {
 	return before(a.partition.ID, b.partition.ID, a.topic.served)
 }
 
-// before says which of two places in a circle comes first after last.
+// before reports whether a comes before b on a circle that starts after last.
 func before[N int | int32](a, b, last N) bool {
 	if (a > last) != (b > last) {
 		return a > last
@@ -245,7 +245,7 @@ func before[N int | int32](a, b, last N) bool {
 	return a < b
 }
 
-// sooner is the earlier of two times, where zero means never.
+// sooner returns the earlier of two times, where zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -253,9 +253,9 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// cut makes the partition's next batch: decoded, and admitted to its tracker.
-// It returns nil if the partition went away or cannot be decoded, or its tracker
-// took nothing.
+// cut makes the partition's next batch, decoded and admitted to its tracker. It
+// returns nil if the partition has ended, the batch cannot be decoded, or the
+// tracker took nothing.
 func (s *Source) cut(a *assignment) *pipeline.Batch {
 	a.cutting.Lock()
 	defer a.cutting.Unlock()
@@ -306,8 +306,9 @@ func (s *Source) cut(a *assignment) *pipeline.Batch {
 	return b
 }
 
-// stop ends a partition of which nothing can be decoded: our decoder is at fault,
-// and what it cannot read stays in Kafka. The caller holds cutting.
+// stop stops a partition whose batch makes the decoder fail: our decoder is at
+// fault, and the records that it cannot read stay in Kafka. The caller holds
+// cutting.
 func (s *Source) stop(a *assignment, at int64, err error) {
 	e := &PartitionError{Partition: a.partition, Offset: at, Err: err}
 	s.mu.Lock()
@@ -321,15 +322,15 @@ func (s *Source) stop(a *assignment, at int64, err error) {
 	s.tellStopped(e)
 }
 
-// signal wakes everyone who waits for a change. The caller holds mu.
+// signal wakes all goroutines that wait for a change. The caller holds mu.
 func (s *Source) signal() {
 	close(s.wake)
 	s.wake = make(chan struct{})
 }
 
-// Close stops polling, commits once more, leaves the group and closes the
-// client. Work that is still in flight may finish until ctx ends; what is not
-// done by then comes again to the next owner. It may be called twice.
+// Close stops polling, commits once more, leaves the group and closes the client.
+// Work in flight may finish until ctx ends; the next owner reads again what is not
+// done by then. It may be called twice.
 func (s *Source) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {

@@ -16,7 +16,7 @@ type topic struct {
 	served int32 // the partition that was served last; under the Source's lock
 }
 
-// delayed says that records have a time before which they are not handed out.
+// delayed reports whether records have a time before which they are not handed out.
 func (t *topic) delayed() bool { return t.Kind != Main }
 
 // due is when a record may be handed out. Later is its own not-before, if that
@@ -61,7 +61,7 @@ func (t *topic) limits(o *SourceOptions, partitions int) limits {
 	return l
 }
 
-// partition names one of its partitions.
+// partition returns the name of one of its partitions.
 func (t *topic) partition(id int32) push.Partition {
 	return push.Partition{Topic: t.Name, ID: id}
 }
