@@ -98,7 +98,7 @@ func Filter(c *configs.Config) dedupe.Options {
 	return o
 }
 
-// Policy is what becomes of a lane's answers that are not the end.
+// Policy says what happens after a lane's answers that are not final.
 func Policy(c *configs.Config, l configs.Lane) pipeline.Policy {
 	return pipeline.Policy{MaxRetries: c.Retries.Max, RetryDelays: c.Retries.Tiers, DropAmbiguous: l.DropsAmbiguous()}
 }

@@ -28,7 +28,7 @@ type health struct {
 	more     func() []string  // guarded by mu; lines that make nothing unready; may be nil
 }
 
-// errNotYet is the state of what has not been tried.
+// errNotYet is the state of something that has not been tried yet.
 var errNotYet = errors.New("not yet")
 
 func newHealth(names ...string) *health {
@@ -46,7 +46,7 @@ func (h *health) set(name string, err error) {
 	h.states[name] = err
 }
 
-// forget takes one thing out: it is not needed here any more.
+// forget removes one thing that is no longer needed here.
 func (h *health) forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *health) tell(more func() []string) {
 	h.more = more
 }
 
-// report is true when everything is fine, with a line for each thing.
+// report returns whether everything is fine, and a line for each thing.
 func (h *health) report() (ready bool, lines []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func serveAdmin(addr string, handler http.Handler) (*adminServer, error) {
 	return s, nil
 }
 
-// close stops serving, waiting at most a second for answers on their way.
+// close stops serving. It waits at most a second for answers in progress.
 func (s *adminServer) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

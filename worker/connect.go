@@ -9,8 +9,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// The pauses between two attempts to reach a store, and between two looks at
-// one that was reached.
+// The pauses between two attempts to reach a store, and between two checks of a
+// store that has been reached.
 const (
 	firstAttemptPause = 200 * time.Millisecond
 	longAttemptPause  = 5 * time.Second
@@ -18,8 +18,8 @@ const (
 	checkTimeout      = 2 * time.Second
 )
 
-// connect tries until it works or ctx ends. What is away is named, with its
-// address, in the log and in /readyz.
+// connect tries until it succeeds or ctx ends. Until then the log and /readyz name
+// the store that is away, with its address.
 func connect(ctx context.Context, log *slog.Logger, h *health, name, where string, attempt func(context.Context) error) error {
 	backoff := push.Backoff{First: firstAttemptPause, Longest: longAttemptPause}
 	for n := 1; ; n++ {
@@ -60,8 +60,8 @@ func connectAll(attempts ...func() error) error {
 	return nil
 }
 
-// watch looks at a store at intervals until ctx ends, so that /readyz says
-// when it is away in the middle.
+// watch checks a store at intervals until ctx ends, so that /readyz says when the
+// store is away while the worker runs.
 func watch(ctx context.Context, h *health, name string, look func(context.Context) error) {
 	ticker := time.NewTicker(checkPause)
 	defer ticker.Stop()

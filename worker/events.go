@@ -10,9 +10,9 @@ import (
 // eventsRound is how often the counts go to push.events.
 const eventsRound = time.Second
 
-// tellEvents produces what push.events is to tell until ctx ends, and then the
-// last of it. It is best effort, so that a topic for dashboards never holds up
-// a delivery: what cannot be produced is missing there, and the gap is told as
+// tellEvents produces the records of push.events until ctx ends, and then the last
+// ones. It is best effort, so that a topic for dashboards never delays a delivery:
+// records that cannot be produced are missing there, and the gap is announced as
 // soon as the topic takes records again. The status rows are durable by then.
 func (g *group) tellEvents(ctx context.Context, events *pipeline.Events, producer pipeline.Producer) {
 	ticker := time.NewTicker(eventsRound)

@@ -10,15 +10,15 @@ import (
 	"github.com/pushfleet/pushfleet/dedupe"
 )
 
-// filterRound is how often the dedupe filters are looked after.
+// filterRound is how often the dedupe filters are maintained.
 const filterRound = 30 * time.Second
 
 // fullAt is the fill from which the log names the capacity that is needed; a
 // full filter costs a confirm read for every id.
 const fullAt = 0.8
 
-// keepFilters makes each window's filters before the window begins and mends
-// those that were lost, until ctx ends, and says how full they are.
+// keepFilters creates each window's filters before the window begins, recreates
+// those that were lost, and reports how full they are, until ctx ends.
 func keepFilters(ctx context.Context, log *slog.Logger, reg prometheus.Registerer, f *dedupe.Filter) {
 	ratio := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_fill_ratio", Help: "How full the fullest dedupe filter of this window is; alert at 0.8."})
 	needed := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_capacity_needed", Help: "dedupe.capacity that would suit the rate of this window; 0 = not known yet."})

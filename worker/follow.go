@@ -70,8 +70,8 @@ func (f *usersFollower) Seek(ctx context.Context, offsets []int64) error {
 // partitions are looked at for offsets without records.
 const quietPoll = time.Second
 
-// Poll implements users.Follower. The callers' polls may be shorter than
-// quietPoll: what counts is the time since something came.
+// Poll implements users.Follower. A caller's poll may be shorter than quietPoll:
+// what counts is the time since the last records came.
 func (f *usersFollower) Poll(ctx context.Context) ([]users.Fetched, error) {
 	if err := f.failed; err != nil {
 		f.failed = nil
@@ -106,7 +106,7 @@ func (f *usersFollower) Poll(ctx context.Context) ([]users.Fetched, error) {
 	}
 }
 
-// runs puts records into one run for each partition.
+// runs groups records into one run per partition.
 func (f *usersFollower) runs(records []kafka.Record) []users.Fetched {
 	place := make(map[int32]int)
 	var runs []users.Fetched
@@ -124,8 +124,8 @@ func (f *usersFollower) runs(records []kafka.Record) []users.Fetched {
 	return runs
 }
 
-// gaps are runs without records, for partitions whose log goes on behind what
-// was handed out but holds no record there.
+// gaps returns runs without records, for partitions whose log goes on after what
+// was handed out but holds no records there.
 func (f *usersFollower) gaps(ctx context.Context) ([]users.Fetched, error) {
 	ends, err := f.follower.EndOffsets(ctx)
 	if err != nil {

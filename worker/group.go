@@ -22,9 +22,9 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// Run is one worker: it connects, works on all lanes until ctx ends, drains,
-// commits and leaves the groups. A store that is away is named in the log and in
-// /readyz, and waited for. It returns the end of ctx only if that came before
+// Run runs one worker: it connects, works on all lanes until ctx ends, drains,
+// commits and leaves the groups. It waits for a store that is away, and names it in
+// the log and in /readyz. It returns the error of ctx only if ctx ended before
 // everything was open.
 func Run(ctx context.Context, o Options) error {
 	g, err := open(ctx, o)
@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// group is everything that one worker owns. What it opens stands in opened; its
+// group is everything that one worker owns. opened lists what it has opened; its
 // goroutines begin and end in run.
 type group struct {
 	Options
@@ -54,8 +54,8 @@ type group struct {
 	opened []func() // closes what was opened, in the order of opening
 }
 
-// open opens everything, in the order in which one part needs the other, and
-// joins nothing yet. When a part fails, those before it are closed.
+// open opens everything in the order of the parts' dependencies, and joins no group
+// yet. If a part fails, those opened before it are closed.
 func open(ctx context.Context, o Options) (*group, error) {
 	g := &group{Options: o, health: newHealth("kafka", "redis", "cassandra", "lanes")}
 	for _, part := range []func(context.Context) error{g.openAdmin, g.openRoutes, g.openStores, g.openShared, g.openLanes} {
@@ -67,7 +67,7 @@ func open(ctx context.Context, o Options) (*group, error) {
 	return g, nil
 }
 
-// close closes what was opened, the last first.
+// close closes what was opened, in reverse order.
 func (g *group) close() {
 	for _, c := range slices.Backward(g.opened) {
 		c()
@@ -75,7 +75,8 @@ func (g *group) close() {
 	g.opened = nil
 }
 
-// openAdmin serves metrics and health, before anything is waited for.
+// openAdmin serves metrics and health. It comes first, before the worker waits for
+// anything.
 func (g *group) openAdmin(context.Context) (err error) {
 	c := g.Config
 	if g.kafka, err = wiring.Kafka(c, g.Log); err != nil {
@@ -167,10 +168,10 @@ func (g *group) openLanes(context.Context) error {
 	return nil
 }
 
-// run joins the groups and works on all lanes until ctx ends, then drains,
-// commits and leaves. A lane whose source fails stops the others too. First the
-// lanes end, each with its source; then what they need until their end: pauses,
-// events, the watchdog.
+// run joins the groups and works on all lanes until ctx ends, then drains, commits
+// and leaves. A lane whose source fails stops the others too. The lanes end first,
+// each with its source; after them end the parts that they need to the last:
+// pauses, events and the watchdog.
 func (g *group) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -201,7 +202,7 @@ func (g *group) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// beside is what runs until the lanes have drained: they need it until then.
+// beside returns the parts that run beside the lanes until these have drained.
 func (g *group) beside() []func(context.Context) {
 	parts := []func(context.Context){
 		func(ctx context.Context) { g.shared.gates.Share(ctx, g.shared.told) },

@@ -23,8 +23,8 @@ type lane struct {
 	pipeline *pipeline.Pipeline
 }
 
-// onceBatch is the most records of a partition whose intents are ahead of their
-// commit: what a hard kill can leave UNKNOWN.
+// onceBatch is the most records per partition that are between their intents and
+// their results: what a hard kill can leave UNKNOWN.
 const onceBatch = 500
 
 // openLane makes the pipeline of the lane's own topic, or of its retry and hold
@@ -90,7 +90,7 @@ func (g *group) partitionHealth(p push.Partition, err error) {
 	g.health.set(name, err)
 }
 
-// stages is the way of a batch up to its devices.
+// stages returns the stages that a batch goes through before it is sent.
 func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage {
 	shared := g.shared
 	apps := make(map[string]bool, len(g.Config.Apps))
@@ -121,8 +121,8 @@ func priorityOf(word string) push.Priority {
 	return push.Medium
 }
 
-// run works until ctx ends, then commits and leaves the group: each lane as soon
-// as it has drained.
+// run works until ctx ends, then drains, commits and leaves the group. Each lane
+// leaves as soon as it has drained.
 func (l *lane) run(ctx context.Context) error {
 	err := l.pipeline.Run(ctx)
 	l.leave()
@@ -132,7 +132,7 @@ func (l *lane) run(ctx context.Context) error {
 	return nil
 }
 
-// leave closes the source, and with it the membership. It may be called again.
+// leave closes the source, which leaves the group. It may be called again.
 func (l *lane) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), configs.LeaveTimeout)
 	defer cancel()

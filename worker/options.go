@@ -1,7 +1,7 @@
-// Package worker is what runs in the fleet's processes: the worker, which works
-// on all configured lanes, and the registry, which keeps Redis filled with
-// users. The commands give it a configuration; the way of a notification is in
-// package pipeline.
+// Package worker runs the fleet's processes: the worker, which works on all
+// configured lanes, and the registry, which keeps Redis filled with users. The
+// commands pass it a configuration; package pipeline has the way of a
+// notification.
 //
 //	options.go    what a process is given
 //	group.go      Run: one worker, opened, run and closed in order
@@ -36,15 +36,15 @@ type Status interface {
 	Close()
 }
 
-// Options are what a worker is given. Config must be valid; Config, Log, Metrics
+// Options are the options of a worker. Config must be valid; Config, Log, Metrics
 // and Exit are required.
 type Options struct {
 	Config  *configs.Config
 	Log     *slog.Logger
 	Metrics *prometheus.Registry
 	Version string // of the build, for the log
-	// Exit ends the process at once, with this status, when a part of it stands
-	// still and cannot be waited for: os.Exit.
+	// Exit ends the process at once with this status, if a part of it is stuck and
+	// cannot be waited for: os.Exit.
 	Exit func(status int)
 
 	// OpenStatus opens the status store; nil = Cassandra. It is called again

@@ -6,8 +6,8 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 )
 
-// poolMetrics tell of each route's connections. They are read from the pools
-// when they are asked for, one look per route: the hot path pays nothing.
+// poolMetrics are the metrics of each route's connections. They are read from the
+// pools at each scrape, once per route, and cost the hot path nothing.
 type poolMetrics struct{ routes routes }
 
 // poolMetric is one figure of a pool.
@@ -25,7 +25,7 @@ func poolCounter(name, help string, of func(*h2.Stats) int64) poolMetric {
 	return poolMetric{prometheus.NewDesc(name, help, []string{"route"}, nil), prometheus.CounterValue, of}
 }
 
-// figures are all that is told of a pool.
+// figures are all figures that are exported about a pool.
 func (poolMetrics) figures() []poolMetric {
 	return []poolMetric{
 		poolGauge("push_provider_connections", "Connections that are open.", func(s *h2.Stats) int64 { return s.Connections }),

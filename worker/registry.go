@@ -19,7 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// RegistryOptions are what a registry is given. Config must be valid; Config, Log
+// RegistryOptions are the options of a registry. Config must be valid; Config, Log
 // and Metrics are required.
 type RegistryOptions struct {
 	Config  *configs.Config
@@ -104,8 +104,8 @@ func RunRegistry(ctx context.Context, o RegistryOptions) error {
 	return o.follow(ctx, options, client)
 }
 
-// shardsState is what /readyz says of the shards: nil = they are complete, and
-// push.users is followed.
+// shardsState returns the state of the shards for /readyz: nil = they are complete
+// and push.users is followed.
 func shardsState(p users.Progress) error {
 	switch {
 	case p.Err != nil:

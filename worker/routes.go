@@ -40,7 +40,7 @@ func openRoutes(c *configs.Config, log *slog.Logger) (routes, error) {
 	return o.routes, nil
 }
 
-// lane are the providers of one lane, by route.
+// lane returns the providers of one lane, by route.
 func (rs routes) lane(i int) map[push.Route]pipeline.Provider {
 	ps := make(map[push.Route]pipeline.Provider, len(rs))
 	for r, c := range rs {
@@ -49,7 +49,7 @@ func (rs routes) lane(i int) map[push.Route]pipeline.Provider {
 	return ps
 }
 
-// stats are those of a route's connections; ok is false when it has no pool.
+// stats returns the statistics of a route's pool; ok is false if it has no pool.
 func (rs routes) stats(r push.Route) (s h2.Stats, ok bool) {
 	p, ok := rs[r].(pooled)
 	if ok {
@@ -58,7 +58,7 @@ func (rs routes) stats(r push.Route) (s h2.Stats, ok bool) {
 	return s, ok
 }
 
-// lines say of each route how it is connected, and why it is not.
+// lines returns a line for each route: how it is connected, or why it is not.
 func (rs routes) lines(now time.Time) []string {
 	lines := make([]string, 0, len(rs))
 	for r := range rs {

@@ -62,14 +62,14 @@ func (g *group) openStores(ctx context.Context) error {
 	return err
 }
 
-// limited gives one attempt its own time.
+// limited gives each attempt a time-out of its own.
 func limited(ctx context.Context, d time.Duration, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return attempt(ctx)
 }
 
-// watchStores keeps /readyz true about the stores while the worker runs.
+// watchStores keeps the stores' state in /readyz current while the worker runs.
 func (g *group) watchStores(ctx context.Context) {
 	admin, err := kafka.NewAdmin(g.kafka)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 // watchRound is how often the watchdog looks.
 const watchRound = time.Second
 
-// watchProgress looks after one lane until ctx ends. A partition that stands
-// still without a reason is a fault that only a new process heals: then the
-// goroutines are written to the log's end and this one ends, with status 1.
-// What was not committed comes again and is confirmed.
+// watchProgress watches one lane until ctx ends. If a partition stands still without
+// a reason, only a new process helps: the goroutines are written to the end of the
+// log, and this process ends with status 1. What was not committed is read again
+// and confirmed.
 func (g *group) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics) {
 	watch := pipeline.NewWatch(pipeline.DefaultWatchOptions())
 	ticker := time.NewTicker(watchRound)
