@@ -9,8 +9,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Open cases: what somebody has still to do about a shard, by the kind of case
-// and what it is about. A case is opened by the same write as what it comes of.
+// Open cases: the work that is still to be done about a shard, by the kind of case
+// and its subject. A case is opened in the same write as its cause.
 const (
 	contested   = "c:" // device hash: more than one user claims the token
 	overtaken   = "o:" // key of a part: its latest record is not what holds
@@ -106,12 +106,13 @@ func (m *merging) apply(u *stored, c *change) {
 	}
 }
 
-// told tells whether the part of c can be read now.
+// told notes whether the part of c can be read now, and opens the case that tells
+// the quarantine's topic.
 func (m *merging) told(u *stored, c *change) {
 	m.unread[c.key()], m.cases[quarantined+c.key()] = u.aside(c.hash), true
 }
 
-// registeredAt is the zero time when u has no such device.
+// registeredAt returns the zero time if u has no such device.
 func (u *stored) registeredAt(hash string) time.Time {
 	if f := u.foreignAt(hash); f != nil {
 		return f.at

@@ -43,8 +43,8 @@ func (r *Registry) settle(ctx context.Context) error {
 	return nil
 }
 
-// maxSettled bounds the cases of a shard that one check settles: what follows
-// must not wait for long.
+// maxSettled bounds the cases of a shard that one check settles, so that the work
+// after it does not wait for long.
 const maxSettled = 1000
 
 func (r *Registry) settleShard(ctx context.Context, s int) error {
@@ -122,13 +122,13 @@ func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byt
 	return values, nil
 }
 
-// cutCase cuts a case into its kind and what it is about.
+// cutCase splits a case into its kind and its subject.
 func cutCase(c string) (kind, name string) {
 	n := min(len(contested), len(c))
 	return c[:n], c[n:]
 }
 
-// settling is what the cases of one shard ask for.
+// settling collects what the cases of one shard require.
 type settling struct {
 	registry *Registry
 	shard    int
