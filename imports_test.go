@@ -29,6 +29,8 @@ var mayImport = map[string][]string{
 	"push/decode":            {"push"},
 	"gates":                  {"push"},
 	"pipeline":               {"push", "gates"},
+	"watch":                  {"push", "gates"},
+	"events":                 {"push", "pipeline"},
 	"shards":                 nil,
 	"dedupe":                 {"shards"},
 	"users":                  {"push", "pipeline", "shards"},
@@ -47,7 +49,7 @@ var mayImport = map[string][]string{
 	"providers/sim/engine":   nil, // knows no provider
 	"providers/sim/wiretest": nil,
 	"providers/providertest": {"push", "push/decode", "pipeline", "providers/h2", "providers/sim"},
-	"kafka":                  {"push", "push/decode", "pipeline"},
+	"kafka":                  {"push", "push/decode", "pipeline", "watch"},
 	"dlq":                    {"push", "push/decode", "kafka"},
 	"status":                 {"push", "deploy/cassandra"}, // the schema it applies
 	"status/statustest":      {"push", "pipeline"},

@@ -3,6 +3,8 @@
 // opens it again by probes. Budgets keep retries from amplifying an outage.
 // What a provider asked of one worker is shared with the others (Share).
 //
+// Stalls are the reasons that are declared while something must wait.
+//
 // A gate knows no delivery: it hands out Tickets and takes back Answers.
 // Nothing here sends, and except in Share and Recall time is passed in.
 package gates

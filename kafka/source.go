@@ -105,7 +105,7 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 	}
 	s := newSource(so, o.log())
 	s.drains, s.stopDrains = context.WithCancel(context.Background())
-	o.Dial = watch(o.dialer(), s.member)
+	o.Dial = observed(o.dialer(), s.member)
 	unpacking, err := newUnpacking()
 	if err != nil {
 		return nil, fmt.Errorf("kafka source: %w", err)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/watch"
 )
 
 // PartitionState is what a Source knows of one of its partitions.
@@ -32,14 +32,14 @@ func (s *Source) State() []PartitionState {
 // Standstill returns the partitions that have a lag, in no order: all of them,
 // also those that moved a moment ago. What it says of the log's end is at most
 // a few seconds old.
-func (s *Source) Standstill(now time.Time) []pipeline.Standstill {
+func (s *Source) Standstill(now time.Time) []watch.Standstill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var still []pipeline.Standstill
+	var still []watch.Standstill
 	for _, a := range s.parts {
 		a.observe(now)
 		if lag := a.behind(); lag > 0 {
-			still = append(still, pipeline.Standstill{Partition: a.partition, Lag: lag, Since: a.movedAt, Waiting: a.waitingFor(now, s.crowded)})
+			still = append(still, watch.Standstill{Partition: a.partition, Lag: lag, Since: a.movedAt, Waiting: a.waitingFor(now, s.crowded)})
 		}
 	}
 	return still
@@ -65,23 +65,23 @@ func (a *assignment) behind() int64 {
 
 // waitingFor is why it does not move; crowded says that no partition is polled,
 // for lack of room.
-func (a *assignment) waitingFor(now time.Time, crowded bool) pipeline.Waiting {
+func (a *assignment) waitingFor(now time.Time, crowded bool) watch.Waiting {
 	_, early := a.early(now)
 	switch {
 	case a.stopped != nil:
-		return pipeline.WaitingStopped
+		return watch.WaitingStopped
 	case a.predecessor != nil && now.Before(a.predecessorUntil) && !idle(a.predecessor):
-		return pipeline.WaitingOwner
+		return watch.WaitingOwner
 	case early && a.tracker.Open() == 0:
-		return pipeline.WaitingDue
+		return watch.WaitingDue
 	case crowded && a.tracker.Open()+len(a.rest)+len(a.waiting) == 0:
-		return pipeline.WaitingTurn
+		return watch.WaitingTurn
 	case a.paused, crowded:
-		return pipeline.WaitingRoom
+		return watch.WaitingRoom
 	case now.Sub(a.answeredAt) > silence, a.failed(now):
-		return pipeline.WaitingKafka
+		return watch.WaitingKafka
 	}
-	return pipeline.WaitingNothing
+	return watch.WaitingNothing
 }
 
 // tellHealth tells what changed since it was told last: which partitions are in

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/watch"
 )
 
 func TestStandstill(t *testing.T) {
@@ -64,12 +65,12 @@ func TestStandstill(t *testing.T) {
 		s.Standstill(at(1))
 		b.Tracker.Done(itemsOf(b)[1:2]) // behind a gap: moves nothing
 		still := s.Standstill(at(30))
-		if len(still) != 1 || still[0] != (pipeline.Standstill{Partition: main, Lag: 50, Since: at(0), Waiting: pipeline.WaitingNothing}) {
+		if len(still) != 1 || still[0] != (watch.Standstill{Partition: main, Lag: 50, Since: at(0), Waiting: watch.WaitingNothing}) {
 			t.Errorf("%+v, want a lag of 50 since the start, for no reason", still)
 		}
 		b.Tracker.Done(itemsOf(b)[:1])
 		still = s.Standstill(at(40))
-		if len(still) != 1 || still[0] != (pipeline.Standstill{Partition: main, Lag: 48, Since: at(40), Waiting: pipeline.WaitingNothing}) {
+		if len(still) != 1 || still[0] != (watch.Standstill{Partition: main, Lag: 48, Since: at(40), Waiting: watch.WaitingNothing}) {
 			t.Errorf("%+v, want a lag of 48, moved just now", still)
 		}
 		if still = s.Standstill(at(70)); still[0].Since != at(40) {
@@ -81,35 +82,35 @@ func TestStandstill(t *testing.T) {
 		reason string
 		topics []SourceTopic
 		set    func(s *Source, a *assignment)
-		want   pipeline.Waiting
+		want   watch.Waiting
 	}{
-		{"records are not due", tier("push", time.Hour), nil, pipeline.WaitingDue},
-		{"they are", tier("push", time.Second), nil, pipeline.WaitingNothing},
+		{"records are not due", tier("push", time.Hour), nil, watch.WaitingDue},
+		{"they are", tier("push", time.Second), nil, watch.WaitingNothing},
 		{"they are not, but others are in flight", tier("push", time.Hour), func(s *Source, a *assignment) {
 			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
-		}, pipeline.WaitingNothing},
+		}, watch.WaitingNothing},
 		{"the window is full", mainTopic("push"), func(_ *Source, a *assignment) {
 			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 90)})
 			a.full()
-		}, pipeline.WaitingRoom},
-		{"those of the others are, and it has some of that itself", mainTopic("push"), func(s *Source, _ *assignment) { s.crowded = true }, pipeline.WaitingRoom},
+		}, watch.WaitingRoom},
+		{"those of the others are, and it has some of that itself", mainTopic("push"), func(s *Source, _ *assignment) { s.crowded = true }, watch.WaitingRoom},
 		{"those of the others are", mainTopic("push"), func(s *Source, a *assignment) {
 			a.drop(len(a.waiting), a.waitingBytes)
 			s.crowded = true
-		}, pipeline.WaitingTurn},
+		}, watch.WaitingTurn},
 		{"those of the others are, and something of its own is open", mainTopic("push"), func(s *Source, a *assignment) {
 			a.drop(len(a.waiting), a.waitingBytes)
 			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
 			s.crowded = true
-		}, pipeline.WaitingRoom},
+		}, watch.WaitingRoom},
 		{"its former assignment has work in flight", mainTopic("push"), func(_ *Source, a *assignment) {
 			former := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 10})
 			former.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
 			former.Fence()
 			a.after(former, at(70))
-		}, pipeline.WaitingOwner},
-		{"it is stopped", mainTopic("push"), func(_ *Source, a *assignment) { a.stopped = &PartitionError{} }, pipeline.WaitingStopped},
-		{"the brokers do not answer", mainTopic("push"), func(_ *Source, a *assignment) { a.answeredAt = at(40) }, pipeline.WaitingKafka},
+		}, watch.WaitingOwner},
+		{"it is stopped", mainTopic("push"), func(_ *Source, a *assignment) { a.stopped = &PartitionError{} }, watch.WaitingStopped},
+		{"the brokers do not answer", mainTopic("push"), func(_ *Source, a *assignment) { a.answeredAt = at(40) }, watch.WaitingKafka},
 	}
 	for _, test := range reasons {
 		t.Run(test.reason, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestTheLagOfAPausedPartitionGrows(t *testing.T) {
 	c.produce("push", 0, 10, 30)
 	eventually(t, "the end is looked up", func() bool {
 		still := s.Standstill(time.Now())
-		return len(still) == 1 && still[0].Lag == 40 && still[0].Waiting == pipeline.WaitingRoom
+		return len(still) == 1 && still[0].Lag == 40 && still[0].Waiting == watch.WaitingRoom
 	})
 }
 

@@ -59,8 +59,8 @@ func (r request) errorCodeOf(body []byte) (code int16, ok bool) {
 	return int16(binary.BigEndian.Uint16(body[at:])), true
 }
 
-// watch returns a dial whose connections tell m of group requests.
-func watch(dial dialFunc, m *membership) dialFunc {
+// observed returns a dial whose connections tell m of group requests.
+func observed(dial dialFunc, m *membership) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {

@@ -319,8 +319,8 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 		for range 3 {
 			time.Sleep(time.Second)
 			open, ended := p.Declared()
-			for _, stalls := range [][]pipeline.Stall{open, ended} {
-				if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (pipeline.Line{Route: push.Route{Platform: push.APNS, App: "shop"}, Charge: "retry"}) {
+			for _, stalls := range [][]gates.Stall{open, ended} {
+				if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (gates.Line{Route: push.Route{Platform: push.APNS, App: "shop"}, Charge: "retry"}) {
 					t.Fatalf("declared %+v, over %+v: want the line of the retries alone", open, ended)
 				}
 				got := map[int32]bool{}

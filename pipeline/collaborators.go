@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -50,3 +51,28 @@ type Seen interface {
 type Latest interface {
 	Accepted(ctx context.Context, items []*Item) error
 }
+
+// Events gathers what push.events is to tell.
+type Events interface {
+	// Group begins an account of one group of endings in a lane.
+	Group(lane string) Endings
+}
+
+// Endings is such an account, for one goroutine. Each ending is added; Count comes
+// once the rows are durable, so that nothing is told that did not happen.
+type Endings interface {
+	// Add takes a row that the item is about to get.
+	Add(it *Item, r *push.Row)
+	// Duplicate takes an item that ends as a copy, without a row.
+	Duplicate(it *Item)
+	// Count makes the account part of what is told. It keeps nothing of the items.
+	Count(now time.Time)
+}
+
+// noEvents tells nothing.
+type noEvents struct{}
+
+func (noEvents) Group(string) Endings { return noEvents{} }
+func (noEvents) Add(*Item, *push.Row) {}
+func (noEvents) Duplicate(*Item)      {}
+func (noEvents) Count(time.Time)      {}

@@ -90,7 +90,10 @@ const (
 // to end, so that all records held during one pause are due together. Thus a route
 // that is stopped for long costs few hand-overs per record.
 func held(reason push.Reason, until, expires, now time.Time) Ending {
-	due := latestOf(until, now.Add(shortestHold))
+	due := until
+	if least := now.Add(shortestHold); due.Before(least) {
+		due = least
+	}
 	if most := now.Add(longestHold); due.After(most) {
 		due = most
 	}

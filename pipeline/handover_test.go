@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -222,7 +223,7 @@ func TestAHandOverWithoutAnAnswerIsDeclared(t *testing.T) {
 		stop := w.starts(t, p)
 		time.Sleep(50 * time.Second)
 		open, _ := p.Declared()
-		if !slices.ContainsFunc(open, func(s pipeline.Stall) bool { return s.Name == "hand-over" }) {
+		if !slices.ContainsFunc(open, func(s gates.Stall) bool { return s.Name == "hand-over" }) {
 			t.Errorf("after 50 s without a hand-over: stalls %v", open)
 		}
 		stop()

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
@@ -32,36 +31,11 @@ type Metrics struct {
 	endToEnd     *prometheus.HistogramVec // lane
 	missedAdds   prometheus.Counter
 	panics       *prometheus.CounterVec // lane, stage
-	stalled      *prometheus.GaugeVec   // lane, reason
-	standstill   *prometheus.GaugeVec   // lane
-	reasons      *prometheus.GaugeVec   // lane, topic, partition, reason
 
 	words map[string]bool // that have a series of their own; not changed
 
 	mu    sync.Mutex
 	lanes map[string]*laneMetrics // guarded by mu
-}
-
-// Watched sets what the watchdog of one lane saw.
-func (m *Metrics) Watched(lane string, now time.Time, stalls []Stall, f Finding) {
-	m.standstill.WithLabelValues(lane).Set(f.Quiet.Seconds())
-	l := m.lane(lane)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range l.stalls {
-		l.stalls[name] = 0
-	}
-	for _, s := range stalls {
-		l.stalls[s.Name] = max(l.stalls[s.Name], now.Sub(s.Since).Seconds())
-	}
-	for name, seconds := range l.stalls {
-		m.stalled.WithLabelValues(lane, name).Set(seconds)
-	}
-	// A partition that moves on, or is another worker's by now, has no series.
-	m.reasons.DeletePartialMatch(prometheus.Labels{"lane": lane})
-	for _, r := range f.Excuses {
-		m.reasons.WithLabelValues(lane, r.Partition.Topic, strconv.Itoa(int(r.Partition.ID)), r.Name).Set(now.Sub(r.Since).Seconds())
-	}
 }
 
 // laneMetrics are one lane's children, resolved once.
@@ -70,7 +44,6 @@ type laneMetrics struct {
 	deduped   prometheus.Counter
 	endToEnd  prometheus.Observer
 	verdicts  [push.Verdicts]prometheus.Counter
-	stalls    map[string]float64 // seconds by name, of all that there ever were; guarded by Metrics.mu
 }
 
 // routeMetrics are one route's children.
@@ -123,9 +96,6 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 	}
 	m.Gates = gates.NewMetrics(reg)
 	m.panics = counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
-	m.stalled = gauge("push_stall_seconds", "How long something has waited for a reason: a store away, a route stopped. 0 = it does not.", "lane", "reason")
-	m.standstill = gauge("push_standstill_seconds", "The longest that a partition with lag has not moved without a reason. At 60 the worker ends itself.", "lane")
-	m.reasons = gauge("push_partition_stall_seconds", "How long a partition with lag has stood still for a reason; no series where there is none.", "lane", "topic", "partition", "reason")
 	m.missedAdds = prometheus.NewCounter(prometheus.CounterOpts{Name: "push_dedupe_missed_adds_total", Help: "Ids that the filter could not take when asked; it is asked again before their offsets are committed."})
 	reg.MustRegister(m.missedAdds)
 	return m
@@ -136,8 +106,7 @@ func (m *Metrics) lane(name string) *laneMetrics {
 	defer m.mu.Unlock()
 	l := m.lanes[name]
 	if l == nil {
-		l = &laneMetrics{batchSize: m.batchSize.WithLabelValues(name), deduped: m.deduped.WithLabelValues(name), endToEnd: m.endToEnd.WithLabelValues(name),
-			stalls: make(map[string]float64)}
+		l = &laneMetrics{batchSize: m.batchSize.WithLabelValues(name), deduped: m.deduped.WithLabelValues(name), endToEnd: m.endToEnd.WithLabelValues(name)}
 		for v := range l.verdicts {
 			l.verdicts[v] = m.endings.WithLabelValues(name, push.Verdict(v).String())
 		}
@@ -163,7 +132,6 @@ func (m *Metrics) steps(lane string, stages []Stage) {
 	for _, step := range steps {
 		m.failures.WithLabelValues(lane, string(step))
 	}
-	m.standstill.WithLabelValues(lane)
 }
 
 // Lowered is the counter of a lane's notifications whose sender may not use

@@ -31,7 +31,7 @@ type Options struct {
 	// its own.
 	Gates *gates.Gates
 	// Events, unless nil, gathers what push.events is to tell.
-	Events *Events
+	Events Events
 	// Latest, unless nil, takes note of what was accepted under a collapse key.
 	Latest Latest
 
@@ -91,6 +91,9 @@ func New(o Options) (*Pipeline, error) {
 		if p.opt.Gates, err = gates.New(slices.Collect(maps.Keys(o.Routes)), gates.DefaultOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {
 			return nil, err
 		}
+	}
+	if p.opt.Events == nil {
+		p.opt.Events = noEvents{}
 	}
 	for r, provider := range o.Routes {
 		gate := p.opt.Gates.Of(r)

@@ -120,9 +120,9 @@ func TestProgressOfALine(t *testing.T) {
 		ds[0].share.completed.Add(uint64(i))
 	}
 	for _, told := range p.Progress() {
-		want := LineProgress{Line: Line{Route: shop, Charge: told.Line.Charge}, Turn: 40}
+		want := gates.LineProgress{Line: gates.Line{Route: shop, Charge: told.Line.Charge}, Turn: 40}
 		if told.Line.Charge == "retry" {
-			want.Progress, want.Turn = Progress{Out: 3 + 3 + 3, Completed: 0 + 1 + 2}, 3*10+40
+			want.Progress, want.Turn = gates.Progress{Out: 3 + 3 + 3, Completed: 0 + 1 + 2}, 3*10+40
 			if len(told.Partitions) != 3 {
 				t.Errorf("%d partitions, want 3", len(told.Partitions))
 			}

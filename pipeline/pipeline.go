@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -55,7 +56,7 @@ type Pipeline struct {
 	// capacity 1; never closed.
 	commitSoon chan struct{}
 	// stalls are the reasons why the pipeline is blocked now.
-	stalls Stalls
+	stalls gates.Stalls
 	// assigned are the trackers of the batches in the pipeline.
 	assigned assigned
 }

@@ -71,10 +71,10 @@ func (p *Pipeline) chargeOf(it *Item) gates.Charge {
 }
 
 // told returns the name of the line for other packages.
-func (l *line) told() Line { return Line{Route: l.Route, Charge: l.charge.String()} }
+func (l *line) told() gates.Line { return gates.Line{Route: l.Route, Charge: l.charge.String()} }
 
 // lineTold returns the line that other packages know as t; nil = there is none.
-func (p *Pipeline) lineTold(t Line) *line {
+func (p *Pipeline) lineTold(t gates.Line) *line {
 	if r := p.routes[t.Route]; r != nil {
 		for _, l := range r.lines {
 			if l.told() == t {
@@ -86,10 +86,10 @@ func (p *Pipeline) lineTold(t Line) *line {
 }
 
 // Progress returns the progress of all lines, for a Watch.
-func (p *Pipeline) Progress() []LineProgress {
-	all := make([]LineProgress, 0, len(p.routes)*gates.Charges)
+func (p *Pipeline) Progress() []gates.LineProgress {
+	all := make([]gates.LineProgress, 0, len(p.routes)*gates.Charges)
 	for l := range p.lines {
-		told := LineProgress{Line: l.told(), Partitions: l.waiting.progress()}
+		told := gates.LineProgress{Line: l.told(), Partitions: l.waiting.progress()}
 		for _, own := range told.Partitions {
 			told.Out += own.Out
 			told.Completed += own.Completed
@@ -103,9 +103,9 @@ func (p *Pipeline) Progress() []LineProgress {
 
 // Declared returns the reasons why the pipeline is blocked now, and those that have
 // ended since the last call, with all partitions that have something in the line.
-func (p *Pipeline) Declared() (open, ended []Stall) {
+func (p *Pipeline) Declared() (open, ended []gates.Stall) {
 	open, ended = p.stalls.Declared()
-	for _, stalls := range [][]Stall{open, ended} {
+	for _, stalls := range [][]gates.Stall{open, ended} {
 		for i := range stalls {
 			if l := p.lineTold(stalls[i].Line); l != nil {
 				stalls[i].Partitions = l.waiting.partitions(stalls[i].Partitions)

@@ -9,7 +9,7 @@ import (
 
 // rowsOf returns the status rows of decided deliveries. A duplicate gets none,
 // and neither does a delivery that another record has claimed.
-func (p *Pipeline) rowsOf(group []*Delivery, told *Ended, now time.Time) []push.Row {
+func (p *Pipeline) rowsOf(group []*Delivery, told Endings, now time.Time) []push.Row {
 	rows := make([]push.Row, 0, len(group))
 	for _, d := range group {
 		if d.abandoned || d.ending.State == 0 {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -160,13 +161,13 @@ func (q *turns) partitions(ps []push.Partition) []push.Partition {
 
 // progress returns how many deliveries each partition has in the line, and how
 // many have been completed.
-func (q *turns) progress() map[push.Partition]Progress {
+func (q *turns) progress() map[push.Partition]gates.Progress {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all := make(map[push.Partition]Progress, len(q.shares))
+	all := make(map[push.Partition]gates.Progress, len(q.shares))
 	for p, s := range q.shares {
 		done, returned := s.completed.Load(), s.returned.Load() // first: never more than was queued
-		all[p] = Progress{Out: int(s.queued.Load() - done - returned), Completed: done}
+		all[p] = gates.Progress{Out: int(s.queued.Load() - done - returned), Completed: done}
 	}
 	return all
 }

@@ -60,9 +60,9 @@ func connectAll(attempts ...func() error) error {
 	return nil
 }
 
-// watch checks a store at intervals until ctx ends, so that /readyz says when the
+// checkStore checks a store at intervals until ctx ends, so that /readyz says when the
 // store is away while the worker runs.
-func watch(ctx context.Context, h *health, name string, look func(context.Context) error) {
+func checkStore(ctx context.Context, h *health, name string, look func(context.Context) error) {
 	ticker := time.NewTicker(checkPause)
 	defer ticker.Stop()
 	for {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
@@ -14,7 +15,7 @@ const eventsRound = time.Second
 // ones. It is best effort, so that a topic for dashboards never delays a delivery:
 // records that cannot be produced are missing there, and the gap is announced as
 // soon as the topic takes records again. The status rows are durable by then.
-func (g *group) tellEvents(ctx context.Context, events *pipeline.Events, producer pipeline.Producer) {
+func (g *group) tellEvents(ctx context.Context, events *events.Collector, producer pipeline.Producer) {
 	ticker := time.NewTicker(eventsRound)
 	defer ticker.Stop()
 	last := time.Now()

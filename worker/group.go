@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/dedupe"
+	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/limits"
@@ -19,6 +20,7 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/watch"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -119,7 +121,8 @@ type collaborators struct {
 	kafka    *kafka.Metrics
 	pipeline *pipeline.Metrics
 	gates    *gates.Gates
-	events   *pipeline.Events
+	events   *events.Collector
+	watch    *watch.Metrics
 	told     *pauses.Store
 }
 
@@ -144,7 +147,7 @@ func (g *group) openShared(ctx context.Context) error {
 	}
 	now := time.Now()
 	g.shared = &collaborators{filter: filter, limiter: limiter, latest: latest, told: told, users: users.NewReader(g.redis, limiter != nil),
-		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: pipeline.NewEvents(rand.Text(), now)}
+		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {
 		return err
@@ -209,7 +212,7 @@ func (g *group) beside() []func(context.Context) {
 		func(ctx context.Context) { g.tellEvents(ctx, g.shared.events, g.lanes[0].producer) },
 	}
 	for _, l := range g.lanes {
-		parts = append(parts, func(ctx context.Context) { g.watchProgress(ctx, l, g.shared.pipeline) })
+		parts = append(parts, func(ctx context.Context) { g.watchProgress(ctx, l, g.shared.watch) })
 	}
 	return parts
 }

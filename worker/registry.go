@@ -90,9 +90,9 @@ func RunRegistry(ctx context.Context, o RegistryOptions) error {
 	}
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	watches.Go(func() { watch(ctx, h, "kafka", admin.Ping) })
+	watches.Go(func() { checkStore(ctx, h, "kafka", admin.Ping) })
 	watches.Go(func() {
-		watch(ctx, h, "redis", func(ctx context.Context) error { return shards.Ping(ctx, client) })
+		checkStore(ctx, h, "redis", func(ctx context.Context) error { return shards.Ping(ctx, client) })
 	})
 	progress := o.Progress
 	o.Progress = func(p users.Progress) {

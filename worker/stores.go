@@ -86,7 +86,7 @@ func (g *group) watchStores(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for name, look := range looks {
-		wg.Go(func() { watch(ctx, g.health, name, look) })
+		wg.Go(func() { checkStore(ctx, g.health, name, look) })
 	}
 	wg.Wait()
 }

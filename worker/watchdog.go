@@ -7,7 +7,7 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/watch"
 )
 
 // watchRound is how often the watchdog looks.
@@ -17,8 +17,9 @@ const watchRound = time.Second
 // a reason, only a new process helps: the goroutines are written to the end of the
 // log, and this process ends with status 1. What was not committed is read again
 // and confirmed.
-func (g *group) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics) {
-	watch := pipeline.NewWatch(pipeline.DefaultWatchOptions())
+func (g *group) watchProgress(ctx context.Context, l *lane, m *watch.Metrics) {
+	watchdog := watch.New(watch.DefaultOptions())
+	m.Lane(l.name)
 	ticker := time.NewTicker(watchRound)
 	defer ticker.Stop()
 	for {
@@ -29,8 +30,8 @@ func (g *group) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics)
 		}
 		now := time.Now()
 		stalls, ended := l.pipeline.Declared()
-		f := watch.Look(now, pipeline.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Ended: ended, Lines: l.pipeline.Progress()})
-		m.Watched(l.name, now, stalls, f)
+		f := watchdog.Look(now, watch.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Ended: ended, Lines: l.pipeline.Progress()})
+		m.Saw(l.name, now, stalls, f)
 		for _, a := range f.Alerts {
 			g.Log.Error("waits for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
 				"topic", a.Partition.Topic, "partition", a.Partition.ID, "for", a.For.Round(time.Second))
@@ -42,7 +43,7 @@ func (g *group) watchProgress(ctx context.Context, l *lane, m *pipeline.Metrics)
 }
 
 // die ends the process: the stuck part of it could not be waited for.
-func (g *group) die(l *lane, f pipeline.Finding) {
+func (g *group) die(l *lane, f watch.Finding) {
 	var goroutines bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&goroutines, 1) // a buffer takes everything
 	g.Log.Error("a partition stands still without a reason: this process ends, another one goes on",

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
+	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -59,11 +59,11 @@ func (f *eventFilter) passes(lane, app, typ, provider, state, reason string) boo
 		(among(f.reasons, reason) || slices.Contains(f.reasons, code))
 }
 
-func (f *eventFilter) passesCount(c *pipeline.EventCount) bool {
+func (f *eventFilter) passesCount(c *events.Count) bool {
 	return len(f.senders) == 0 && len(f.ids) == 0 && f.passes(c.Lane, c.App, c.Type, c.Provider, c.State, c.Reason)
 }
 
-func (f *eventFilter) passesFailure(e *pipeline.EventFailure) bool {
+func (f *eventFilter) passesFailure(e *events.Failure) bool {
 	return among(f.senders, e.Sender) && among(f.ids, e.ID) && f.passes(e.Lane, e.App, e.Type, e.Provider, e.State, e.Reason)
 }
 
@@ -119,14 +119,14 @@ func (r *eventReader) verdict() error {
 }
 
 // decode reads a record; nil for a copy and for what is no event.
-func (r *eventReader) decode(rec kafka.Record) *pipeline.Event {
-	var e pipeline.Event
+func (r *eventReader) decode(rec kafka.Record) *events.Event {
+	var e events.Event
 	if err := json.Unmarshal(rec.Value, &e); err != nil {
 		r.passOver(rec, "it is no event: %v", err)
 		return nil
 	}
-	if e.Version != pipeline.EventVersion {
-		r.passOver(rec, "it has version %d, this program knows %d", e.Version, pipeline.EventVersion)
+	if e.Version != events.Version {
+		r.passOver(rec, "it has version %d, this program knows %d", e.Version, events.Version)
 		return nil
 	}
 	numbers := r.seen[e.Source]
@@ -153,7 +153,7 @@ func (r *eventReader) decode(rec kafka.Record) *pipeline.Event {
 const copiesWithin = 10_000
 
 // read hands out the events of an extent, those that end after since.
-func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time, each func(*pipeline.Event) error) error {
+func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time, each func(*events.Event) error) error {
 	return r.ReadExtent(ctx, e, func(rec kafka.Record) error {
 		if event := r.decode(rec); event != nil && !event.At.Before(since) {
 			return each(event)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/events"
 )
 
 // eventStatsFlags are the command line of events stats.
@@ -86,7 +86,7 @@ func (a *app) sumEvents(ctx context.Context, f *eventStatsFlags) error {
 	show := newProgress(a.stderr)
 	defer show.end()
 	sums, read := make(map[eventSum]int64), 0
-	err = r.read(ctx, extent, f.since.Time, func(e *pipeline.Event) error {
+	err = r.read(ctx, extent, f.since.Time, func(e *events.Event) error {
 		if read++; read%1000 == 0 {
 			show.line("%d of %d records", read, extent.Records())
 		}
@@ -108,7 +108,7 @@ func (a *app) sumEvents(ctx context.Context, f *eventStatsFlags) error {
 }
 
 // key is a count without what is not told apart.
-func (f *eventStatsFlags) key(c *pipeline.EventCount) (k eventSum) {
+func (f *eventStatsFlags) key(c *events.Count) (k eventSum) {
 	for _, kind := range f.by {
 		switch kind {
 		case "lane":

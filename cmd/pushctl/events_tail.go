@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/events"
 )
 
 // tailFlags are the command line of events tail.
@@ -102,18 +102,18 @@ type countLine struct {
 	Source string    `json:"source"`
 	From   time.Time `json:"from"`
 	At     time.Time `json:"at"`
-	pipeline.EventCount
+	events.Count
 }
 type failureLine struct {
 	Event  string `json:"event"`
 	Source string `json:"source"`
-	pipeline.EventFailure
+	events.Failure
 }
 
 type gapLine struct {
 	Event  string `json:"event"`
 	Source string `json:"source"`
-	pipeline.EventGap
+	events.Gap
 }
 
 // eventPrinter prints events that pass the filter, a line each.
@@ -123,7 +123,7 @@ type eventPrinter struct {
 	json   bool
 }
 
-func (p *eventPrinter) print(e *pipeline.Event) error {
+func (p *eventPrinter) print(e *events.Event) error {
 	var b bytes.Buffer
 	for i := range e.Counts {
 		if c := &e.Counts[i]; p.filter.only != onlyFailures && p.filter.passesCount(c) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -25,7 +26,7 @@ type ended struct {
 
 // tell writes what a worker with this collector tells of them: the failures,
 // and then the counts.
-func (f *fleet) tell(e *pipeline.Events, list ...ended) {
+func (f *fleet) tell(e *events.Collector, list ...ended) {
 	f.t.Helper()
 	now := time.Now()
 	var records []kafka.Record
@@ -56,7 +57,7 @@ func (f *fleet) append(topic string, records ...kafka.Record) {
 
 // told is an ordinary second of two workers.
 func told(f *fleet) {
-	a, b := pipeline.NewEvents("worker-a", time.Now()), pipeline.NewEvents("worker-b", time.Now())
+	a, b := events.New("worker-a", time.Now()), events.New("worker-b", time.Now())
 	f.tell(a,
 		ended{"n1", "shop", "transactional", "d1", push.StateDelivered, push.APNS, ""},
 		ended{"n2", "shop", "transactional", "d2", push.StateDelivered, push.FCM, ""},

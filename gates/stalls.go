@@ -1,4 +1,4 @@
-package pipeline
+package gates
 
 import (
 	"cmp"
@@ -32,13 +32,6 @@ type declared struct {
 	parts map[push.Partition]int // how many declarations name each
 }
 
-// Line names a line to other packages: its route and its charge. Charge is empty
-// for deliveries that pay nothing. The zero Line means none.
-type Line struct {
-	Route  push.Route
-	Charge string
-}
-
 // Stall is one declared reason. Name is a metric label, so there are only a few
 // ("status", "route_paused"); Detail is for the log and contains no secrets.
 type Stall struct {
@@ -53,8 +46,8 @@ type Stall struct {
 	Partitions []push.Partition
 }
 
-// excuses reports whether s is a reason for the partition to stand still.
-func (s *Stall) excuses(p push.Partition) bool {
+// Excuses reports whether s is a reason for the partition to stand still.
+func (s *Stall) Excuses(p push.Partition) bool {
 	return s.Line == Line{} || slices.Contains(s.Partitions, p)
 }
 
@@ -100,7 +93,9 @@ func (s *Stalls) end(now time.Time, id stallID, parts []push.Partition) {
 		e = &declared{Stall: d.Stall, parts: make(map[push.Partition]int)}
 		s.ended[id] = e
 	}
-	e.Until = latestOf(e.Until, now)
+	if now.After(e.Until) {
+		e.Until = now
+	}
 	for _, p := range parts {
 		e.parts[p] = 1
 		if d.parts[p]--; d.parts[p] == 0 {

@@ -1,4 +1,4 @@
-package pipeline
+package events
 
 import (
 	"cmp"
@@ -10,14 +10,14 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// pack puts the entries into as few records as MaxEvent allows. Each record is
+// pack puts the entries into as few records as MaxRecord allows. Each record is
 // head with its number, and its part of the entries as the member name. One
 // entry is under 8 KB, because each of its fields is bounded.
 func pack[T any](head Event, name string, entries []T, number func() int64) (records [][]byte) {
 	var b []byte
 	for _, entry := range entries {
 		e := encoded(entry)
-		if len(b)+len(e)+len(",]}") > MaxEvent {
+		if len(b)+len(e)+len(",]}") > MaxRecord {
 			records, b = append(records, append(b, "]}"...)), nil
 		}
 		if b == nil {
@@ -43,10 +43,10 @@ func encoded(v any) []byte {
 }
 
 // countsOf are the counts in a settled order.
-func countsOf(taken map[countKey]int64) []EventCount {
-	counts := make([]EventCount, 0, len(taken))
+func countsOf(taken map[countKey]int64) []Count {
+	counts := make([]Count, 0, len(taken))
 	for k, n := range taken {
-		c := EventCount{Lane: k.lane, App: k.app, Type: k.typ, State: duplicateState, Reason: k.reason, N: n}
+		c := Count{Lane: k.lane, App: k.app, Type: k.typ, State: duplicateState, Reason: k.reason, N: n}
 		if k.platform != push.NoPlatform {
 			c.Provider = k.platform.String()
 		}
@@ -55,7 +55,7 @@ func countsOf(taken map[countKey]int64) []EventCount {
 		}
 		counts = append(counts, c)
 	}
-	slices.SortFunc(counts, func(a, b EventCount) int {
+	slices.SortFunc(counts, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.App, b.App), cmp.Compare(a.Type, b.Type),
 			cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.State, b.State), cmp.Compare(a.Reason, b.Reason))
 	})

@@ -1,9 +1,14 @@
-package pipeline
+// Package watch is the progress watchdog: a consumer group can be stable and its
+// heartbeats can flow while one partition is stuck for ever. A Watch compares what
+// sources say of their partitions with the reasons that a pipeline declares, and
+// finds the partition that stands still without one.
+package watch
 
 import (
 	"slices"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -30,29 +35,13 @@ const (
 	WaitingKafka   Waiting = "kafka_silent"         // its brokers do not answer
 )
 
-// Progress counts deliveries.
-type Progress struct {
-	Out       int    // deliveries that wait or are in flight
-	Completed uint64 // deliveries that had their turn and came back, since the start
-}
-
-// LineProgress is the progress of a line, in all and by partition.
-type LineProgress struct {
-	Line Line
-	Progress
-	Partitions map[push.Partition]Progress
-	// Turn is the most deliveries of a line that come back before one comes back
-	// of each partition that has something in it.
-	Turn int
-}
-
 // Sight is what a Watch looks at. Ended are the stalls that have ended since the
 // last look (Stalls.Declared).
 type Sight struct {
 	Standstills []Standstill
-	Stalls      []Stall
-	Ended       []Stall
-	Lines       []LineProgress
+	Stalls      []gates.Stall
+	Ended       []gates.Stall
+	Lines       []gates.LineProgress
 }
 
 // Finding is what a Watch concludes from a Sight.
@@ -66,7 +55,7 @@ type Finding struct {
 	// particular order. A partition may have several.
 	Excuses []Excuse
 	// Alerts are reasons that have lasted too long. Each is repeated once per
-	// WatchOptions.Alarm.
+	// Options.Alarm.
 	Alerts []Alert
 }
 
@@ -87,28 +76,26 @@ type Alert struct {
 	For       time.Duration
 }
 
-// WatchOptions are the durations that a Watch works with.
-type WatchOptions struct {
+// Options are the durations that a Watch works with.
+type Options struct {
 	Patience time.Duration // without movement and without a reason: then the process must end
 	Alarm    time.Duration // for any one reason: then an alert is raised
 	Gap      time.Duration // between two looks: after a longer one this process itself was suspended, and the Watch starts over
 }
 
-// DefaultWatchOptions returns the defaults.
-func DefaultWatchOptions() WatchOptions {
-	return WatchOptions{Patience: time.Minute, Alarm: 10 * time.Minute, Gap: 15 * time.Second}
+// DefaultOptions returns the defaults.
+func DefaultOptions() Options {
+	return Options{Patience: time.Minute, Alarm: 10 * time.Minute, Gap: 15 * time.Second}
 }
 
-// Watch is the progress watchdog of one pipeline: a group can be stable and its
-// heartbeats can flow while one partition is stuck for ever. It is a plain data
-// structure for one goroutine, which calls Look about once a second. It remembers
+// Watch is the watchdog of one pipeline. It is a plain data structure for one goroutine, which calls Look about once a second. It remembers
 // for how long a partition has stood still without a reason.
 type Watch struct {
-	options WatchOptions
+	options Options
 	last    time.Time
 	parts   map[push.Partition]*watched
-	lines   map[Line]movement
-	told    map[stallID]time.Time // when the last Alert was raised
+	lines   map[gates.Line]movement
+	told    map[reason]time.Time // when the last Alert was raised
 }
 
 // watched is what a Watch knows about a partition that stands still.
@@ -118,7 +105,7 @@ type watched struct {
 	waiting Waiting
 	since   time.Time // when it began to wait for that
 	told    time.Time
-	lines   map[Line]turnTaken
+	lines   map[gates.Line]turnTaken
 	seen    bool
 }
 
@@ -126,14 +113,20 @@ type watched struct {
 // delivery of the partition last came back from the line, or it had none there.
 type turnTaken struct{ own, all uint64 }
 
+// reason tells declared stalls apart: those with one name and line are one.
+type reason struct {
+	name string
+	line gates.Line
+}
+
 type movement struct {
 	completed uint64
 	at        time.Time
 }
 
-// NewWatch makes a Watch.
-func NewWatch(o WatchOptions) *Watch {
-	return &Watch{options: o, parts: make(map[push.Partition]*watched), lines: make(map[Line]movement), told: make(map[stallID]time.Time)}
+// New makes a Watch.
+func New(o Options) *Watch {
+	return &Watch{options: o, parts: make(map[push.Partition]*watched), lines: make(map[gates.Line]movement), told: make(map[reason]time.Time)}
 }
 
 // Look judges the current state. A partition that has deliveries in lines has a
@@ -161,7 +154,7 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 		p := w.part(now, still)
 		flowing := w.flowing(p, still.Partition, &s)
 		for j := range s.Ended {
-			if e := &s.Ended[j]; e.excuses(still.Partition) {
+			if e := &s.Ended[j]; e.Excuses(still.Partition) {
 				p.excused = latestOf(p.excused, e.Until)
 			}
 		}
@@ -189,9 +182,9 @@ func (w *Watch) Look(now time.Time, s Sight) (f Finding) {
 }
 
 // excuses returns the reasons why a partition may stand still now.
-func (p *watched) excuses(still *Standstill, stalls []Stall) (all []Excuse) {
+func (p *watched) excuses(still *Standstill, stalls []gates.Stall) (all []Excuse) {
 	for i := range stalls {
-		if s := &stalls[i]; s.excuses(still.Partition) {
+		if s := &stalls[i]; s.Excuses(still.Partition) {
 			all = append(all, Excuse{still.Partition, s.Name, latestOf(s.Since, still.Since)})
 		}
 	}
@@ -214,7 +207,7 @@ func (w Waiting) alarms() bool { return w != WaitingNothing && w != WaitingDue }
 func (w *Watch) part(now time.Time, still *Standstill) *watched {
 	p := w.parts[still.Partition]
 	if p == nil {
-		p = &watched{lines: make(map[Line]turnTaken)}
+		p = &watched{lines: make(map[gates.Line]turnTaken)}
 		if w.last.Equal(now) { // the first look: nothing is known about the time before
 			p.excused = now
 		}
@@ -240,7 +233,7 @@ func (w *Watch) forget() {
 
 // move notes which lines have completed something since the last look, or have
 // nothing to do.
-func (w *Watch) move(now time.Time, lines []LineProgress) {
+func (w *Watch) move(now time.Time, lines []gates.LineProgress) {
 	for i := range lines {
 		l := &lines[i]
 		if m, known := w.lines[l.Line]; !known || l.Out == 0 || l.Completed != m.completed {
@@ -258,7 +251,7 @@ func (w *Watch) flowing(p *watched, id push.Partition, s *Sight) (until time.Tim
 		l := &s.Lines[i]
 		own := l.Partitions[id]
 		taken, known := p.lines[l.Line]
-		stalled := slices.ContainsFunc(s.Stalls, func(st Stall) bool { return st.Line == l.Line })
+		stalled := slices.ContainsFunc(s.Stalls, func(st gates.Stall) bool { return st.Line == l.Line })
 		if !known || stalled || own.Out == 0 || own.Completed != taken.own {
 			taken = turnTaken{own: own.Completed, all: l.Completed}
 			p.lines[l.Line] = taken
@@ -278,10 +271,10 @@ func (w *Watch) flowing(p *watched, id push.Partition, s *Sight) (until time.Tim
 }
 
 // stalls returns an Alert for each declared stall that has lasted too long.
-func (w *Watch) stalls(now time.Time, stalls []Stall) (alerts []Alert) {
-	told := make(map[stallID]time.Time, len(stalls))
+func (w *Watch) stalls(now time.Time, stalls []gates.Stall) (alerts []Alert) {
+	told := make(map[reason]time.Time, len(stalls))
 	for _, s := range stalls {
-		id := stallID{s.Name, s.Line}
+		id := reason{s.Name, s.Line}
 		last := w.told[id] // perhaps of an earlier stall with this id
 		if w.due(now, s.Since, &last) {
 			alerts = append(alerts, Alert{Name: s.Name, Detail: s.Detail, For: now.Sub(s.Since)})

@@ -1,4 +1,4 @@
-package pipeline_test
+package events_test
 
 import (
 	"bytes"
@@ -13,17 +13,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
 )
 
-func readEvent(t testing.TB, record []byte) pipeline.Event {
+var startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+func readEvent(t testing.TB, record []byte) events.Event {
 	t.Helper()
-	if len(record) > pipeline.MaxEvent {
+	if len(record) > events.MaxRecord {
 		t.Fatalf("a record of %d bytes", len(record))
 	}
-	var e pipeline.Event
+	var e events.Event
 	d := json.NewDecoder(bytes.NewReader(record))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil {
@@ -32,7 +35,7 @@ func readEvent(t testing.TB, record []byte) pipeline.Event {
 	return e
 }
 
-func readEvents(t testing.TB, records [][]byte) (all pipeline.Event) {
+func readEvents(t testing.TB, records [][]byte) (all events.Event) {
 	t.Helper()
 	for _, r := range records {
 		e := readEvent(t, r)
@@ -48,7 +51,7 @@ func eventItem(id, app, typ string) *pipeline.Item {
 }
 
 func TestEvents(t *testing.T) {
-	e := pipeline.NewEvents("worker-1", startTime)
+	e := events.New("worker-1", startTime)
 	g := e.Group("critical")
 	a, b := eventItem("id-a", "shop", "order"), eventItem("id-b", "shop", "promo")
 	at := startTime.Add(time.Second)
@@ -85,7 +88,7 @@ func TestEvents(t *testing.T) {
 	if f.Version != 1 || f.Source != "worker-1" || f.Number != 1 || !f.At.Equal(at) || !f.From.IsZero() || len(f.Counts) > 0 {
 		t.Errorf("head of the failures: %+v", f)
 	}
-	want := []pipeline.EventFailure{
+	want := []events.Failure{
 		{ID: "id-a", Lane: "critical", App: "shop", Type: "order", Sender: "orders", Device: "d4", Provider: "fcm", State: "FAILED", Reason: "UNREGISTERED", Step: 2, At: at},
 		{ID: "id-b", Lane: "critical", App: "shop", Type: "promo", Sender: "orders", State: "DEAD_LETTERED", Reason: "missing_field:data.x", Step: 2, At: at},
 		{ID: "id-b", Lane: "critical", App: "shop", Type: "promo", Sender: "orders", State: "EXPIRED", Reason: "past_expires_at", Step: 2, At: at},
@@ -131,7 +134,7 @@ func TestEvents(t *testing.T) {
 // Producers may write any type: a lane has 200, and those it does not use any
 // more make room.
 func TestEventsBoundNames(t *testing.T) {
-	e := pipeline.NewEvents("w", startTime)
+	e := events.New("w", startTime)
 	now := startTime
 	count := func(lane, app, typ, reason string) {
 		g := e.Group(lane)
@@ -182,7 +185,7 @@ func TestEventsBoundNames(t *testing.T) {
 // However many combinations there are, memory and records stay bounded, and
 // nothing is left out of the sum.
 func TestEventsBoundCounts(t *testing.T) {
-	e := pipeline.NewEvents("w", startTime)
+	e := events.New("w", startTime)
 	total := int64(0)
 	for app := range 150 {
 		g := e.Group("a")
@@ -208,7 +211,7 @@ func TestEventsBoundCounts(t *testing.T) {
 // Failures of a large group go into several records, numbered without a gap,
 // each failure once, the largest ones too.
 func TestEventsPackFailures(t *testing.T) {
-	e := pipeline.NewEvents("w", startTime)
+	e := events.New("w", startTime)
 	g := e.Group("a")
 	const n = 3000
 	for i := range n {
@@ -223,7 +226,7 @@ func TestEventsPackFailures(t *testing.T) {
 		if e := readEvent(t, r); e.Number != int64(i)+1 {
 			t.Errorf("record %d has the number %d", i, e.Number)
 		}
-		if i < len(records)-1 && len(r) < pipeline.MaxEvent*9/10 {
+		if i < len(records)-1 && len(r) < events.MaxRecord*9/10 {
 			t.Errorf("record %d has only %d bytes", i, len(r))
 		}
 	}
@@ -245,7 +248,7 @@ func TestEventsPackFailures(t *testing.T) {
 // What the topic does not take, and what nobody takes, is a gap that is told
 // when it goes on: its source, and from when to when.
 func TestEventsTellTheirGaps(t *testing.T) {
-	e := pipeline.NewEvents("w", startTime)
+	e := events.New("w", startTime)
 	fail := func(n int, at time.Time) {
 		g := e.Group("a")
 		for i := range n {
@@ -254,7 +257,7 @@ func TestEventsTellTheirGaps(t *testing.T) {
 		}
 		g.Count(at)
 	}
-	gapOf := func(records [][]byte) (g *pipeline.EventGap) {
+	gapOf := func(records [][]byte) (g *events.Gap) {
 		for _, r := range records {
 			if e := readEvent(t, r); e.Gap != nil {
 				if g != nil {
@@ -306,7 +309,7 @@ func TestEventsTellTheirGaps(t *testing.T) {
 
 // Counts must not keep the memory of the records that items are cut from.
 func TestEventsCopyNames(t *testing.T) {
-	e := pipeline.NewEvents("w", startTime)
+	e := events.New("w", startTime)
 	value := []byte(`{"id":"i","app":"shop","user_id":"u","type":"order"}`)
 	it := &pipeline.Item{}
 	if d := decode.Message(value, &it.Message); d != nil {
@@ -323,7 +326,7 @@ func TestEventsCopyNames(t *testing.T) {
 }
 
 func TestEventsShared(t *testing.T) {
-	e := pipeline.NewEvents("w", startTime)
+	e := events.New("w", startTime)
 	var lanes sync.WaitGroup
 	var mu sync.Mutex
 	total, numbers := int64(0), map[int64]bool{}
@@ -371,7 +374,7 @@ func TestEventsDocumented(t *testing.T) {
 	used := map[string]bool{}
 	for _, ex := range examples {
 		e := readEvent(t, ex[1])
-		if len(e.Counts)+len(e.Failures) == 0 && e.Gap == nil || e.Version != pipeline.EventVersion {
+		if len(e.Counts)+len(e.Failures) == 0 && e.Gap == nil || e.Version != events.Version {
 			t.Errorf("example %s", ex[1])
 		}
 		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {
@@ -379,7 +382,7 @@ func TestEventsDocumented(t *testing.T) {
 		}
 	}
 	fields := string(text[bytes.Index(text, []byte("## Fields")):])
-	for _, of := range []any{pipeline.Event{}, pipeline.EventCount{}, pipeline.EventFailure{}, pipeline.EventGap{}} {
+	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Gap{}} {
 		typ := reflect.TypeOf(of)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
@@ -394,7 +397,7 @@ func TestEventsDocumented(t *testing.T) {
 }
 
 func BenchmarkEvents(b *testing.B) {
-	e := pipeline.NewEvents("w", startTime)
+	e := events.New("w", startTime)
 	items := make([]*pipeline.Item, 2000)
 	rows := make([]push.Row, len(items))
 	for i := range items {

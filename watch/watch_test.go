@@ -1,36 +1,42 @@
-package pipeline_test
+package watch_test
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/watch"
+)
+
+var (
+	startTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+	fcmShop  = push.Route{Platform: push.FCM, App: "shop"}
+	apnsShop = push.Route{Platform: push.APNS, App: "shop", Environment: push.Production}
 )
 
 // watching asks a Watch every second.
 type watching struct {
-	*pipeline.Watch
+	*watch.Watch
 	now      time.Time
 	moved    time.Time // when p0's watermark last moved
-	waiting  pipeline.Waiting
-	stalls   pipeline.Stalls
-	lines    []pipeline.LineProgress
+	waiting  watch.Waiting
+	stalls   gates.Stalls
+	lines    []gates.LineProgress
 	dead     time.Duration // since moved; 0 = not
 	alerts   []string
 	quietest time.Duration // the greatest Quiet
 }
 
 func newWatching() *watching {
-	return &watching{Watch: pipeline.NewWatch(pipeline.DefaultWatchOptions()), now: startTime, moved: startTime}
+	return &watching{Watch: watch.New(watch.DefaultOptions()), now: startTime, moved: startTime}
 }
 
 // standing lets d pass without a movement of p0, and calls each before every
@@ -42,8 +48,8 @@ func (w *watching) standing(d time.Duration, each func()) *watching {
 			each()
 		}
 		stalls, ended := w.stalls.Declared()
-		f := w.Look(w.now, pipeline.Sight{
-			Standstills: []pipeline.Standstill{{Partition: push.Partition{Topic: "t"}, Lag: 5, Since: w.moved, Waiting: w.waiting}},
+		f := w.Look(w.now, watch.Sight{
+			Standstills: []watch.Standstill{{Partition: push.Partition{Topic: "t"}, Lag: 5, Since: w.moved, Waiting: w.waiting}},
 			Stalls:      stalls, Ended: ended, Lines: w.lines,
 		})
 		for _, a := range f.Alerts {
@@ -58,14 +64,14 @@ func (w *watching) standing(d time.Duration, each func()) *watching {
 }
 
 // lineWith is a line with so much of p0 in it, and so much of another partition.
-func lineWith(l pipeline.Line, own, other int) pipeline.LineProgress {
-	return pipeline.LineProgress{Line: l, Progress: pipeline.Progress{Out: own + other}, Turn: 5000,
-		Partitions: map[push.Partition]pipeline.Progress{{Topic: "t"}: {Out: own}, {Topic: "t", ID: 1}: {Out: other}}}
+func lineWith(l gates.Line, own, other int) gates.LineProgress {
+	return gates.LineProgress{Line: l, Progress: gates.Progress{Out: own + other}, Turn: 5000,
+		Partitions: map[push.Partition]gates.Progress{{Topic: "t"}: {Out: own}, {Topic: "t", ID: 1}: {Out: other}}}
 }
 
 // completes lets deliveries come back from a line: of p0, and of another
 // partition, which puts as many in.
-func completes(l *pipeline.LineProgress, own, other int) {
+func completes(l *gates.LineProgress, own, other int) {
 	p0, p1 := push.Partition{Topic: "t"}, push.Partition{Topic: "t", ID: 1}
 	mine, others := l.Partitions[p0], l.Partitions[p1]
 	mine.Out, mine.Completed = mine.Out-own, mine.Completed+uint64(own)
@@ -76,8 +82,8 @@ func completes(l *pipeline.LineProgress, own, other int) {
 
 func TestWatch(t *testing.T) {
 	const minute = time.Minute
-	apns, fcm := pipeline.Line{Route: apnsShop}, pipeline.Line{Route: fcmShop}
-	retries := pipeline.Line{Route: fcmShop, Charge: "retry"}
+	apns, fcm := gates.Line{Route: apnsShop}, gates.Line{Route: fcmShop}
+	retries := gates.Line{Route: fcmShop, Charge: "retry"}
 	here, elsewhere := []push.Partition{{Topic: "t"}, {Topic: "t", ID: 1}}, []push.Partition{{Topic: "t", ID: 1}, {Topic: "u"}}
 	for _, row := range []struct {
 		why    string
@@ -122,58 +128,58 @@ func TestWatch(t *testing.T) {
 			w.standing(10*minute, nil)
 		}, 0, []string{"status 10m0s", "status 10m0s"}},
 		{"not due: the longest tier is 2 h, and nothing is wrong", func(w *watching) {
-			w.waiting = pipeline.WaitingDue
+			w.waiting = watch.WaitingDue
 			w.standing(2*time.Hour, nil)
 		}, 0, nil},
 		{"due, after half an hour: the time runs from then", func(w *watching) {
-			w.waiting = pipeline.WaitingDue
+			w.waiting = watch.WaitingDue
 			w.standing(30*minute, nil)
-			w.waiting = pipeline.WaitingNothing
+			w.waiting = watch.WaitingNothing
 			w.standing(2*minute, nil)
 		}, 31 * minute, nil},
 		{"the previous owner does not come to an end", func(w *watching) {
-			w.waiting = pipeline.WaitingOwner
+			w.waiting = watch.WaitingOwner
 			w.standing(11*minute, nil)
 		}, 0, []string{"tprevious_owner 10m0s"}},
 		{"a stopped partition does not end the others' process", func(w *watching) {
-			w.waiting = pipeline.WaitingStopped
+			w.waiting = watch.WaitingStopped
 			w.standing(11*minute, nil)
 		}, 0, []string{"tstopped 10m0s"}},
 		{"full, and a slow route empties it", func(w *watching) {
-			w.waiting = pipeline.WaitingRoom
-			w.lines = []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 0, 0)}
+			w.waiting = watch.WaitingRoom
+			w.lines = []gates.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 0, 0)}
 			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 0, nil},
 		{"full, and the route completes nothing", func(w *watching) {
-			w.waiting = pipeline.WaitingRoom
-			w.lines = []pipeline.LineProgress{lineWith(apns, 100, 0), lineWith(fcm, 0, 0)}
+			w.waiting = watch.WaitingRoom
+			w.lines = []gates.LineProgress{lineWith(apns, 100, 0), lineWith(fcm, 0, 0)}
 			w.standing(3*minute, nil)
 		}, 61 * time.Second, nil},
 		{"full, one of two routes completes nothing", func(w *watching) {
-			w.waiting = pipeline.WaitingRoom
-			w.lines = []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 100, 0)}
+			w.waiting = watch.WaitingRoom
+			w.lines = []gates.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 100, 0)}
 			w.standing(3*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 61 * time.Second, nil},
 		{"full, and a route without anything of it completes nothing", func(w *watching) {
-			w.waiting = pipeline.WaitingRoom
-			w.lines = []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 0, 100)}
+			w.waiting = watch.WaitingRoom
+			w.lines = []gates.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 0, 100)}
 			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 0, nil},
 		{"full, and that route is stopped, which was declared", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 100, 0)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 100, 0)}
 			w.stalls.Declare(w.now, "route_paused", "")
 			w.standing(3*minute, nil)
 		}, 0, nil},
 		{"full, with nothing on its way: what fills it is lost", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 0, 100)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 0, 100)}
 			w.standing(2*minute, func() { completes(&w.lines[0], 0, 10) })
 		}, 61 * time.Second, nil},
 		{"full, and the others have had their turns: its own are lost", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 10_000, 100)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 10_000, 100)}
 			w.standing(3*minute, func() { completes(&w.lines[0], 0, 1000) })
 		}, 66 * time.Second, nil},
 		{"full, and the others' turns are long, but it has its own", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 10_000, 100)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 10_000, 100)}
 			second := 0
 			w.standing(9*minute, func() {
 				second++
@@ -181,27 +187,27 @@ func TestWatch(t *testing.T) {
 			})
 		}, 0, nil},
 		{"full, and was overtaken only while its line was stalled for others", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 10_000, 100)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 10_000, 100)}
 			over := w.stalls.DeclareLine(w.now, "retry_budget", apns, here)
 			w.standing(minute, func() { completes(&w.lines[0], 0, 1000) })
 			over(w.now)
 			w.standing(3*minute, func() { completes(&w.lines[0], 0, 10) })
 		}, 0, nil},
 		{"overtaken before it had anything in the line", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingDue, []pipeline.LineProgress{lineWith(apns, 0, 100)}
+			w.waiting, w.lines = watch.WaitingDue, []gates.LineProgress{lineWith(apns, 0, 100)}
 			w.standing(4*minute, func() { completes(&w.lines[0], 0, 50) })
-			w.waiting = pipeline.WaitingRoom
-			w.lines[0].Out, w.lines[0].Partitions[here[0]] = 110, pipeline.Progress{Out: 10}
+			w.waiting = watch.WaitingRoom
+			w.lines[0].Out, w.lines[0].Partitions[here[0]] = 110, gates.Progress{Out: 10}
 			w.standing(90*time.Second, func() { completes(&w.lines[0], 0, 50) })
 		}, 0, nil},
 		{"a line that had nothing to do for long has as long for its first answer as any", func(w *watching) {
-			w.lines = []pipeline.LineProgress{lineWith(apns, 0, 0)}
+			w.lines = []gates.LineProgress{lineWith(apns, 0, 0)}
 			w.standing(50*time.Second, nil)
 			w.lines[0] = lineWith(apns, 10, 0)
 			w.standing(59*time.Second, nil)
 		}, 0, nil},
 		{"one of its lines goes on, and what it has in the other is on its way while that is stalled for others", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 100, 100)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 100_000, 0), lineWith(fcm, 100, 100)}
 			w.stalls.DeclareLine(w.now, "route_paused", fcm, elsewhere)
 			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 0, nil},
@@ -216,17 +222,17 @@ func TestWatch(t *testing.T) {
 			w.standing(3*minute, nil)
 		}, 61 * time.Second, nil},
 		{"full, and only a line that has nothing of it moves, for tokens now and then: what fills it is lost", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 0, 0), lineWith(retries, 0, 100_000)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 0, 0), lineWith(retries, 0, 100_000)}
 			w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)
 			w.standing(3*minute, func() { completes(&w.lines[1], 0, 10) })
 		}, 61 * time.Second, nil},
 		{"full, and its own slow line goes on beside that one", func(w *watching) {
-			w.waiting, w.lines = pipeline.WaitingRoom, []pipeline.LineProgress{lineWith(apns, 100_000, 0), lineWith(retries, 0, 100_000)}
+			w.waiting, w.lines = watch.WaitingRoom, []gates.LineProgress{lineWith(apns, 100_000, 0), lineWith(retries, 0, 100_000)}
 			w.stalls.DeclareLine(w.now, "retry_budget", retries, elsewhere)
 			w.standing(9*minute, func() { completes(&w.lines[0], 1, 0) })
 		}, 0, nil},
 		{"the others' room is full, and it has nothing open: they are the ones to judge", func(w *watching) {
-			w.waiting = pipeline.WaitingTurn
+			w.waiting = watch.WaitingTurn
 			w.standing(11*minute, nil)
 		}, 0, []string{"tothers_back_pressure 10m0s"}},
 		{"the process itself stood still: nothing is held against it", func(w *watching) {
@@ -235,10 +241,10 @@ func TestWatch(t *testing.T) {
 			w.standing(60*time.Second, nil)
 		}, 0, nil},
 		{"and it is seen only at the second look from then: what its line did not do meanwhile says nothing", func(w *watching) {
-			w.lines = []pipeline.LineProgress{lineWith(apns, 100, 0)}
+			w.lines = []gates.LineProgress{lineWith(apns, 100, 0)}
 			w.standing(30*time.Second, nil)
 			w.now = w.now.Add(2 * minute)
-			w.Look(w.now, pipeline.Sight{Lines: w.lines})
+			w.Look(w.now, watch.Sight{Lines: w.lines})
 			w.standing(59*time.Second, nil)
 		}, 0, nil},
 	} {
@@ -256,34 +262,34 @@ func TestWatch(t *testing.T) {
 // Of several partitions the one that has stood still longest is named, and one
 // that went away is forgotten.
 func TestWatchNamesTheWorst(t *testing.T) {
-	w := pipeline.NewWatch(pipeline.DefaultWatchOptions())
-	still := func(id int32, since time.Time) pipeline.Standstill {
-		return pipeline.Standstill{Partition: push.Partition{Topic: "t", ID: id}, Lag: 1, Since: since}
+	w := watch.New(watch.DefaultOptions())
+	still := func(id int32, since time.Time) watch.Standstill {
+		return watch.Standstill{Partition: push.Partition{Topic: "t", ID: id}, Lag: 1, Since: since}
 	}
-	var f pipeline.Finding
+	var f watch.Finding
 	for s := range time.Duration(100) {
 		now := startTime.Add(s * time.Second)
-		seen := []pipeline.Standstill{still(1, startTime.Add(20*time.Second)), still(2, startTime), still(3, startTime.Add(30*time.Second))}
+		seen := []watch.Standstill{still(1, startTime.Add(20*time.Second)), still(2, startTime), still(3, startTime.Add(30*time.Second))}
 		if s == 50 {
 			seen = seen[1:] // revoked for a moment: another assignment
 		}
-		f = w.Look(now, pipeline.Sight{Standstills: seen})
+		f = w.Look(now, watch.Sight{Standstills: seen})
 	}
 	if f.Dead == nil || f.Dead.Partition.ID != 2 || f.Quiet != 99*time.Second {
 		t.Errorf("found %+v", f)
 	}
-	if f = w.Look(startTime.Add(100*time.Second), pipeline.Sight{}); f.Dead != nil || f.Quiet != 0 {
+	if f = w.Look(startTime.Add(100*time.Second), watch.Sight{}); f.Dead != nil || f.Quiet != 0 {
 		t.Errorf("with all moving: %+v", f)
 	}
 }
 
 func TestWatchedMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	m := pipeline.NewMetrics(reg)
-	stalls := []pipeline.Stall{{Name: "status", Since: startTime}}
-	m.Watched("critical", startTime.Add(90*time.Second), stalls, pipeline.Finding{Quiet: 7 * time.Second, Excuses: []pipeline.Excuse{
+	m := watch.NewMetrics(reg)
+	stalls := []gates.Stall{{Name: "status", Since: startTime}}
+	m.Saw("critical", startTime.Add(90*time.Second), stalls, watch.Finding{Quiet: 7 * time.Second, Excuses: []watch.Excuse{
 		{Partition: push.Partition{Topic: "push.critical", ID: 3}, Name: "status", Since: startTime.Add(20 * time.Second)}}})
-	m.Watched("main", startTime.Add(95*time.Second), nil, pipeline.Finding{}) // another lane's look changes nothing
+	m.Saw("main", startTime.Add(95*time.Second), nil, watch.Finding{}) // another lane's look changes nothing
 	want := func(stall, quiet int) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(fmt.Sprintf(`# HELP push_stall_seconds How long something has waited for a reason: a store away, a route stopped. 0 = it does not.
@@ -305,7 +311,7 @@ push_partition_stall_seconds{lane="critical",partition="3",reason="status",topic
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(reasons), "push_partition_stall_seconds"); err != nil {
 		t.Error(err)
 	}
-	m.Watched("critical", startTime.Add(100*time.Second), nil, pipeline.Finding{})
+	m.Saw("critical", startTime.Add(100*time.Second), nil, watch.Finding{})
 	want(0, 0)
 	if n, err := testutil.GatherAndCount(reg, "push_partition_stall_seconds"); n != 0 || err != nil {
 		t.Errorf("%d partitions stand still, %v", n, err)
@@ -317,77 +323,18 @@ push_partition_stall_seconds{lane="critical",partition="3",reason="status",topic
 func TestExcusesOfPartitions(t *testing.T) {
 	at := func(sec int) time.Time { return startTime.Add(time.Duration(sec) * time.Second) }
 	part := func(id int32) push.Partition { return push.Partition{Topic: "t", ID: id} }
-	w := pipeline.NewWatch(pipeline.DefaultWatchOptions())
-	line := pipeline.Stall{Name: "route_paused", Since: at(5), Line: pipeline.Line{Route: apnsShop}, Partitions: []push.Partition{part(1)}}
-	still := []pipeline.Standstill{
-		{Partition: part(1), Lag: 1, Since: at(1)}, {Partition: part(2), Lag: 1, Since: at(8)}, {Partition: part(3), Lag: 1, Since: at(2), Waiting: pipeline.WaitingStopped},
+	w := watch.New(watch.DefaultOptions())
+	line := gates.Stall{Name: "route_paused", Since: at(5), Line: gates.Line{Route: apnsShop}, Partitions: []push.Partition{part(1)}}
+	still := []watch.Standstill{
+		{Partition: part(1), Lag: 1, Since: at(1)}, {Partition: part(2), Lag: 1, Since: at(8)}, {Partition: part(3), Lag: 1, Since: at(2), Waiting: watch.WaitingStopped},
 	}
-	f := w.Look(at(9), pipeline.Sight{Standstills: still, Stalls: []pipeline.Stall{line}})
-	if want := []pipeline.Excuse{{part(1), "route_paused", at(5)}, {part(3), "stopped", at(9)}}; !slices.Equal(f.Excuses, want) {
+	f := w.Look(at(9), watch.Sight{Standstills: still, Stalls: []gates.Stall{line}})
+	if want := []watch.Excuse{{part(1), "route_paused", at(5)}, {part(3), "stopped", at(9)}}; !slices.Equal(f.Excuses, want) {
 		t.Errorf("excuses %v, want %v", f.Excuses, want)
 	}
-	f = w.Look(at(10), pipeline.Sight{Standstills: still[1:], Stalls: []pipeline.Stall{{Name: "status", Since: at(6)}}})
-	if want := []pipeline.Excuse{{part(2), "status", at(8)}, {part(3), "status", at(6)}, {part(3), "stopped", at(9)}}; !slices.Equal(f.Excuses, want) {
+	f = w.Look(at(10), watch.Sight{Standstills: still[1:], Stalls: []gates.Stall{{Name: "status", Since: at(6)}}})
+	if want := []watch.Excuse{{part(2), "status", at(8)}, {part(3), "status", at(6)}, {part(3), "stopped", at(9)}}; !slices.Equal(f.Excuses, want) {
 		t.Errorf("excuses %v, want %v", f.Excuses, want)
-	}
-}
-
-func TestStalls(t *testing.T) {
-	var s pipeline.Stalls
-	at := func(sec int) time.Time { return startTime.Add(time.Duration(sec) * time.Second) }
-	want := func(what string, open, ended []pipeline.Stall) {
-		t.Helper()
-		gotOpen, gotEnded := s.Declared()
-		if !reflect.DeepEqual(gotOpen, open) || !reflect.DeepEqual(gotEnded, ended) {
-			t.Errorf("%s: declared %v, want %v; over %v, want %v", what, gotOpen, open, gotEnded, ended)
-		}
-	}
-	first := s.Declare(at(1), "status", "first")
-	second := s.Declare(at(5), "status", "second")
-	other := s.Declare(at(3), "redis", "")
-	first(at(6))
-	first(at(7)) // again: nothing
-	status := pipeline.Stall{Name: "status", Detail: "first", Since: at(1)}
-	over := func(s pipeline.Stall, sec int) pipeline.Stall { s.Until = at(sec); return s }
-	want("one of two with one name is over", []pipeline.Stall{status, {Name: "redis", Since: at(3)}}, []pipeline.Stall{over(status, 6)})
-	want("asked again", []pipeline.Stall{status, {Name: "redis", Since: at(3)}}, nil)
-	second(at(8))
-	other(at(8))
-	want("all are over", nil, []pipeline.Stall{over(status, 8), {Name: "redis", Since: at(3), Until: at(8)}})
-
-	line, none := pipeline.Line{Route: fcmShop, Charge: "retry"}, pipeline.Line{Route: fcmShop}
-	part := func(ids ...int32) (ps []push.Partition) {
-		for _, id := range ids {
-			ps = append(ps, push.Partition{Topic: "t", ID: id})
-		}
-		return ps
-	}
-	one := s.DeclareLine(at(10), "retry_budget", line, part(2, 1, 1))
-	two := s.DeclareLine(at(11), "retry_budget", line, part(2, 3))
-	s.DeclareLine(at(12), "route_paused", none, nil)(at(13))
-	stall := pipeline.Stall{Name: "retry_budget", Detail: "fcm/shop", Line: line, Since: at(10), Partitions: part(1, 2, 3)}
-	want("of a line", []pipeline.Stall{stall}, []pipeline.Stall{{Name: "route_paused", Detail: "fcm/shop", Line: none, Since: at(12), Until: at(13)}})
-	one(at(14))
-	stall.Partitions = part(2, 3)
-	ended := stall
-	ended.Partitions, ended.Until = part(1, 2), at(14)
-	want("whom it still holds up", []pipeline.Stall{stall}, []pipeline.Stall{ended})
-	two(at(15))
-
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for i := range 100 {
-				over, also := s.Declare(at(i), "status", ""), s.DeclareLine(at(i), "route_paused", line, part(int32(i)))
-				s.Declared()
-				over(at(i))
-				also(at(i))
-			}
-		})
-	}
-	all.Wait()
-	if open, _ := s.Declared(); len(open) != 0 {
-		t.Errorf("left over: %v", open)
 	}
 }
 
@@ -395,10 +342,10 @@ func TestStalls(t *testing.T) {
 // behind many others on a slow route. The line goes on, and nobody has had more
 // than a turn: nothing is lost.
 func TestWatchBearsALongTurnOfAPartitionWithRoom(t *testing.T) {
-	for _, waiting := range []pipeline.Waiting{pipeline.WaitingRoom, pipeline.WaitingNothing} {
+	for _, waiting := range []watch.Waiting{watch.WaitingRoom, watch.WaitingNothing} {
 		w := newWatching()
 		w.waiting = waiting
-		w.lines = []pipeline.LineProgress{lineWith(pipeline.Line{Route: apnsShop}, 1, 100_000)}
+		w.lines = []gates.LineProgress{lineWith(gates.Line{Route: apnsShop}, 1, 100_000)}
 		w.lines[0].Turn = 40*250 + 1000 // 40 partitions, 1000 in flight, answers after 10 s
 		w.standing(100*time.Second, func() { completes(&w.lines[0], 0, 100) })
 		if w.dead != 0 {

@@ -1,44 +1,47 @@
-package pipeline
+// Package events gathers what push.events is to tell (docs/events.md), and is the
+// format of its records. It is best effort: the status store has the rows.
+package events
 
 import (
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// MaxEvent is the greatest size of a record for push.events in bytes: half of
+// MaxRecord is the greatest size of a record for push.events in bytes: half of
 // what Kafka takes by default.
-const MaxEvent = 512 << 10
+const MaxRecord = 512 << 10
 
 // Event is one record of push.events (docs/events.md): counts of what ended
 // since the last one, or failures one by one, or the time of which some are
 // missing. It never carries a token, a user or a message's text.
 type Event struct {
-	Version  int            `json:"v"`
-	Source   string         `json:"source"` // of the worker process
-	Number   int64          `json:"n"`      // of the record, by its source, from 1: a copy has the same
-	From     time.Time      `json:"from,omitzero"`
-	At       time.Time      `json:"at"`
-	Counts   []EventCount   `json:"counts,omitempty"`
-	Failures []EventFailure `json:"failures,omitempty"`
-	Gap      *EventGap      `json:"gap,omitempty"`
+	Version  int       `json:"v"`
+	Source   string    `json:"source"` // of the worker process
+	Number   int64     `json:"n"`      // of the record, by its source, from 1: a copy has the same
+	From     time.Time `json:"from,omitzero"`
+	At       time.Time `json:"at"`
+	Counts   []Count   `json:"counts,omitempty"`
+	Failures []Failure `json:"failures,omitempty"`
+	Gap      *Gap      `json:"gap,omitempty"`
 }
 
-// EventGap says that records of this source about ends between From and To are
+// Gap says that records of this source about ends between From and To are
 // missing: the topic could not take them. The status store has the rows.
-type EventGap struct {
+type Gap struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// EventVersion is the version of the format.
-const EventVersion = 1
+// Version is the version of the format.
+const Version = 1
 
-// EventCount is how many devices, or notifications that ended before their
+// Count is how many devices, or notifications that ended before their
 // devices, came to one state for one reason.
-type EventCount struct {
+type Count struct {
 	Lane     string `json:"lane"`
 	App      string `json:"app,omitempty"`
 	Type     string `json:"type,omitempty"`
@@ -48,9 +51,9 @@ type EventCount struct {
 	N        int64  `json:"n"`
 }
 
-// EventFailure is one device, or one notification as a whole, that ends in
+// Failure is one device, or one notification as a whole, that ends in
 // FAILED, EXPIRED, SHED, DEAD_LETTERED or UNKNOWN.
-type EventFailure struct {
+type Failure struct {
 	ID         string    `json:"id"`
 	Lane       string    `json:"lane"`
 	App        string    `json:"app,omitempty"`
@@ -84,9 +87,9 @@ const (
 	soonWaiting = maxWaiting / 4
 )
 
-// Events collects, for all lanes of a worker, what push.events is to tell.
+// Collector collects, for all lanes of a worker, what push.events is to tell.
 // All methods may be called at once.
-type Events struct {
+type Collector struct {
 	source string
 
 	mu      sync.Mutex
@@ -98,7 +101,7 @@ type Events struct {
 	counts  map[countKey]int64
 	waiting [][]byte // records of failures
 	bytes   int      // of waiting
-	missing *EventGap
+	missing *Gap
 
 	soon chan struct{} // buffered, capacity 1; never closed
 }
@@ -110,26 +113,24 @@ type countKey struct {
 	state                  push.State // 0 = DUPLICATE
 }
 
-// NewEvents makes a collector. source tells this process from all others, also
+// New makes a collector. source tells this process from all others, also
 // from the one before: a random id.
-func NewEvents(source string, now time.Time) *Events {
-	return &Events{source: source, since: now, types: make(map[string]*names), counts: make(map[countKey]int64), soon: make(chan struct{}, 1)}
+func New(source string, now time.Time) *Collector {
+	return &Collector{source: source, since: now, types: make(map[string]*names), counts: make(map[countKey]int64), soon: make(chan struct{}, 1)}
 }
 
 // Soon receives when so many failures wait that a Take should not wait for its
 // round.
-func (e *Events) Soon() <-chan struct{} { return e.soon }
+func (e *Collector) Soon() <-chan struct{} { return e.soon }
 
-// Ended gathers the ends of one group of items, for one goroutine. Its use:
-// Add or Duplicate each; Count when the rows are durable, so that nothing is
-// told that did not happen.
-type Ended struct {
-	events   *Events
+// group implements pipeline.Endings.
+type group struct {
+	events   *Collector
 	lane     string
 	index    map[countKey]int
 	counts   []counted
 	last     int // the newest hit: neighbours are mostly alike
-	failures []EventFailure
+	failures []Failure
 }
 
 type counted struct {
@@ -137,20 +138,13 @@ type counted struct {
 	n int64
 }
 
-// Group makes an empty Ended of a lane. Without Events it is nil, which takes
-// everything and tells nothing.
-func (e *Events) Group(lane string) *Ended {
-	if e == nil {
-		return nil
-	}
-	return &Ended{events: e, lane: lane, index: make(map[countKey]int)}
+// Group implements pipeline.Events.
+func (e *Collector) Group(lane string) pipeline.Endings {
+	return &group{events: e, lane: lane, index: make(map[countKey]int)}
 }
 
 // Add notes a row that the item is about to get.
-func (g *Ended) Add(it *Item, r *push.Row) {
-	if g == nil {
-		return
-	}
+func (g *group) Add(it *pipeline.Item, r *push.Row) {
 	g.count(countKey{lane: g.lane, app: it.App, typ: it.Type, reason: countedReason(r), platform: r.Platform, state: r.State})
 	switch r.State {
 	case push.StateFailed, push.StateExpired, push.StateShed, push.StateDeadLettered, push.StateUnknown:
@@ -158,7 +152,7 @@ func (g *Ended) Add(it *Item, r *push.Row) {
 		if r.Platform != push.NoPlatform {
 			provider = r.Platform.String()
 		}
-		g.failures = append(g.failures, EventFailure{
+		g.failures = append(g.failures, Failure{
 			ID: r.ID, Lane: g.lane, App: it.App, Type: it.Type, Sender: it.SenderID, Device: r.Device, Provider: provider,
 			ProviderID: r.ProviderID, State: r.State.String(), Reason: r.Reason, Step: r.Step, At: r.At.UTC(),
 		})
@@ -166,14 +160,11 @@ func (g *Ended) Add(it *Item, r *push.Row) {
 }
 
 // Duplicate notes an item that ends as a copy, without a row.
-func (g *Ended) Duplicate(it *Item) {
-	if g == nil {
-		return
-	}
+func (g *group) Duplicate(it *pipeline.Item) {
 	g.count(countKey{lane: g.lane, app: it.App, typ: it.Type, reason: string(it.Reason)})
 }
 
-func (g *Ended) count(k countKey) {
+func (g *group) count(k countKey) {
 	if len(g.counts) == 0 || g.counts[g.last].countKey != k {
 		i, ok := g.index[k]
 		if !ok {
@@ -197,21 +188,18 @@ func countedReason(r *push.Row) string {
 
 // Count adds the group to what the next Take tells. It copies what it keeps of
 // the items. Failures beyond maxWaiting bytes are dropped, and the gap is told.
-func (g *Ended) Count(now time.Time) {
-	if g == nil {
-		return
-	}
+func (g *group) Count(now time.Time) {
 	e := g.events
 	var records [][]byte
 	if len(g.failures) > 0 {
-		records = pack(Event{Version: EventVersion, Source: e.source, At: now.UTC()}, "failures", g.failures, e.next)
+		records = pack(Event{Version: Version, Source: e.source, At: now.UTC()}, "failures", g.failures, e.next)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g.addCounts(now)
 	for _, r := range records {
 		if e.bytes+len(r) > maxWaiting {
-			e.miss(EventGap{From: now, To: now})
+			e.miss(Gap{From: now, To: now})
 			continue
 		}
 		e.waiting, e.bytes = append(e.waiting, r), e.bytes+len(r)
@@ -225,7 +213,7 @@ func (g *Ended) Count(now time.Time) {
 }
 
 // addCounts adds the group's counts. The caller holds the lock.
-func (g *Ended) addCounts(now time.Time) {
+func (g *group) addCounts(now time.Time) {
 	if len(g.counts) == 0 {
 		return
 	}
@@ -246,7 +234,7 @@ func (g *Ended) addCounts(now time.Time) {
 }
 
 // next is the number of the next record.
-func (e *Events) next() int64 {
+func (e *Collector) next() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.number++
@@ -256,7 +244,7 @@ func (e *Events) next() int64 {
 // Take returns the records that tell all since the last Take, and begins anew;
 // none when nothing ended. What is taken and cannot be produced is to be told
 // as Missed.
-func (e *Events) Take(now time.Time) (records [][]byte) {
+func (e *Collector) Take(now time.Time) (records [][]byte) {
 	e.mu.Lock()
 	records, e.waiting, e.bytes = e.waiting, nil, 0
 	taken, since, missing := e.counts, e.since, e.missing
@@ -267,7 +255,7 @@ func (e *Events) Take(now time.Time) (records [][]byte) {
 	e.apps.forget(now)
 	e.reasons.forget(now)
 	e.mu.Unlock()
-	head := Event{Version: EventVersion, Source: e.source, At: now.UTC()}
+	head := Event{Version: Version, Source: e.source, At: now.UTC()}
 	if missing != nil {
 		head.Number, head.Gap = e.next(), missing
 		records = append(records, encoded(head))
@@ -282,14 +270,14 @@ func (e *Events) Take(now time.Time) (records [][]byte) {
 
 // Missed says that the records of a Take could not be produced. They tell of
 // ends since from, the time of the Take before.
-func (e *Events) Missed(from, to time.Time) {
+func (e *Collector) Missed(from, to time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.miss(EventGap{From: from, To: to})
+	e.miss(Gap{From: from, To: to})
 }
 
 // miss widens the gap that the next Take tells. The caller holds the lock.
-func (e *Events) miss(g EventGap) {
+func (e *Collector) miss(g Gap) {
 	g.From, g.To = g.From.UTC(), g.To.UTC()
 	if e.missing == nil {
 		e.missing = &g
