@@ -14,7 +14,7 @@ type ackTimes struct {
 	total  uint64          // guarded by mu
 }
 
-// add counts a duration; resolution is a microsecond.
+// add counts a duration, with a resolution of one microsecond.
 func (t *ackTimes) add(d time.Duration) {
 	i := bucketOf(uint64(max(0, d.Microseconds())))
 	t.mu.Lock()
@@ -23,8 +23,7 @@ func (t *ackTimes) add(d time.Duration) {
 	t.total++
 }
 
-// quantile is the duration that the share q of all is not longer than; 0 when
-// there are none.
+// quantile is the q quantile of all durations, 0 to 1; 0 when there are none.
 func (t *ackTimes) quantile(q float64) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,7 +36,8 @@ func (t *ackTimes) quantile(q float64) time.Duration {
 	return 0
 }
 
-// bucketOf is exact below 128; above, each doubling has 64 buckets.
+// bucketOf is the bucket of a duration. Below 128 µs every value has its own;
+// above, each power of two is divided into 64.
 func bucketOf(us uint64) int {
 	if us < 128 {
 		return int(us)
@@ -46,7 +46,7 @@ func bucketOf(us uint64) int {
 	return 64*shift + int(us>>shift)
 }
 
-// bucketEnd is the largest value of a bucket.
+// bucketEnd is the largest value of a bucket, in microseconds.
 func bucketEnd(i int) uint64 {
 	if i < 128 {
 		return uint64(i)

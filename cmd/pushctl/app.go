@@ -20,18 +20,17 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// connectTime is how long a command tries to reach a server before it says
-// that it cannot.
+// connectTime is how long a command tries to reach a server before it fails.
 const connectTime = 15 * time.Second
 
-// statusReader is the status store as the commands look into it.
+// statusReader is what the commands need of the status store.
 type statusReader interface {
 	Read(ctx context.Context, ids []string) ([][]push.Row, error)
 }
 
-// app is what the commands of one run share. Connections are made when a
-// command first asks for them and closed at the end; a command runs alone, so
-// nothing here is locked.
+// app is what the commands of one run share. Connections are opened on first
+// use and closed at the end. One run executes one command, so app needs no
+// lock.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -49,8 +48,8 @@ type app struct {
 	closes []func()
 }
 
-// newApp is what the commands of one run share. Everything they print is
-// cleaned of what moves a cursor.
+// newApp makes the app of one run. Its writers remove control characters from
+// everything that is printed.
 func newApp(stdin io.Reader, out, errs io.Writer) *app {
 	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
 	return &app{
@@ -62,10 +61,10 @@ func newApp(stdin io.Reader, out, errs io.Writer) *app {
 // show writes an answer in the format that was asked for.
 func (a *app) show(ans terminal.Answer) error { return ans.Write(a.stdout, a.format, indent) }
 
-// indent is that of JSON that people may read.
+// indent is the indentation of JSON answers.
 const indent = "  "
 
-// onClose registers what ends with the command: last made, first closed.
+// onClose registers f to run when the command ends, in reverse order.
 func (a *app) onClose(f func()) { a.closes = append(a.closes, f) }
 
 func (a *app) close() {
@@ -75,7 +74,7 @@ func (a *app) close() {
 	a.closes = nil
 }
 
-// config is the worker's configuration, read once.
+// config reads the worker's configuration, once.
 func (a *app) config() (*configs.Config, error) {
 	if a.loaded == nil {
 		c, err := configs.Load(a.configPath, a.environ)
@@ -87,7 +86,7 @@ func (a *app) config() (*configs.Config, error) {
 	return a.loaded, nil
 }
 
-// lane is the lane of this name.
+// lane finds a lane by its name.
 func (a *app) lane(name string) (*configs.Lane, error) {
 	c, err := a.config()
 	if err != nil {
@@ -99,10 +98,10 @@ func (a *app) lane(name string) (*configs.Lane, error) {
 			return &c.Lanes[i], nil
 		}
 	}
-	return nil, usagef("--lane: there is no lane %q; the configuration has %s", name, strings.Join(names, ", "))
+	return nil, usagef("--lane: no lane %q; the configuration has %s", name, strings.Join(names, ", "))
 }
 
-// cassandraOptions are the connection to the status store as configured.
+// cassandraOptions are the configured options of the status store.
 func (a *app) cassandraOptions() (status.Options, error) {
 	c, err := a.config()
 	if err != nil {
@@ -113,11 +112,11 @@ func (a *app) cassandraOptions() (status.Options, error) {
 		return status.Options{}, usageError{err}
 	}
 	o.Connections, o.Concurrency = 1, 4
-	o.TTL = 0 // that the table fits the configuration is the worker's to check
+	o.TTL = 0 // only the worker checks that the table's TTL is the configured one
 	return o, nil
 }
 
-// statusStore is the status store, open.
+// statusStore opens the status store, once.
 func (a *app) statusStore(ctx context.Context) (statusReader, error) {
 	if a.store != nil {
 		return a.store, nil
@@ -137,8 +136,7 @@ func (a *app) statusStore(ctx context.Context) (statusReader, error) {
 	return store, nil
 }
 
-// kafkaOptions are the connection to Kafka as configured; every kind of client
-// is made from them.
+// kafkaOptions are the configured options of every Kafka client.
 func (a *app) kafkaOptions() (kafka.Options, error) {
 	c, err := a.config()
 	if err != nil {
@@ -152,7 +150,7 @@ func (a *app) kafkaOptions() (kafka.Options, error) {
 	return o, nil
 }
 
-// kafkaAdmin is the client that makes and describes topics.
+// kafkaAdmin opens the client that creates and describes topics, once.
 func (a *app) kafkaAdmin() (*kafka.Admin, error) {
 	if a.admin != nil {
 		return a.admin, nil
@@ -168,8 +166,8 @@ func (a *app) kafkaAdmin() (*kafka.Admin, error) {
 	return a.admin, nil
 }
 
-// reachKafka is kafkaAdmin, and an error within connectTime if no broker
-// answers or one of the topics is missing.
+// reachKafka is kafkaAdmin, but fails within connectTime if no broker answers
+// or one of the topics is missing.
 func (a *app) reachKafka(ctx context.Context, topics ...string) (*kafka.Admin, error) {
 	admin, err := a.kafkaAdmin()
 	if err != nil {
@@ -183,14 +181,14 @@ func (a *app) reachKafka(ctx context.Context, topics ...string) (*kafka.Admin, e
 	var missing *kafka.MissingTopicsError
 	switch err := admin.CheckTopics(ctx, topics...); {
 	case errors.As(err, &missing):
-		return nil, fmt.Errorf("%w (`pushctl topics ensure` makes them)", err)
+		return nil, fmt.Errorf("%w (`pushctl topics ensure` creates them)", err)
 	case err != nil:
 		return nil, err
 	}
 	return admin, nil
 }
 
-// usersLog is push.users, there and open for appending.
+// usersLog checks that push.users exists and opens it for appending.
 func (a *app) usersLog(ctx context.Context) (users.Log, error) {
 	if _, err := a.reachKafka(ctx, kafka.UsersTopic); err != nil {
 		return nil, err
@@ -207,7 +205,7 @@ func (a *app) usersLog(ctx context.Context) (users.Log, error) {
 	return log, nil
 }
 
-// laneWriter is a lane's topic, there and open for producing.
+// laneWriter checks that a lane's topic exists and opens it for producing.
 func (a *app) laneWriter(ctx context.Context, topic string, linger time.Duration) (*kafka.Writer, error) {
 	if _, err := a.reachKafka(ctx, topic); err != nil {
 		return nil, err
@@ -224,7 +222,7 @@ func (a *app) laneWriter(ctx context.Context, topic string, linger time.Duration
 	return w, nil
 }
 
-// redisOptions are the connection to Redis as configured.
+// redisOptions are the configured options of Redis.
 func (a *app) redisOptions() (shards.Options, error) {
 	c, err := a.config()
 	if err != nil {
@@ -237,8 +235,8 @@ func (a *app) redisOptions() (shards.Options, error) {
 	return o, nil
 }
 
-// reachRedis is the client of Redis, and an error within connectTime if it
-// does not answer.
+// reachRedis opens the client of Redis, once. It fails within connectTime if
+// Redis does not answer.
 func (a *app) reachRedis(ctx context.Context) (shards.Client, error) {
 	if a.redis != nil {
 		return a.redis, nil
@@ -261,7 +259,7 @@ func (a *app) reachRedis(ctx context.Context) (shards.Client, error) {
 	return client, nil
 }
 
-// user reads what Redis knows of a user.
+// user reads a user from Redis.
 func (a *app) user(ctx context.Context, id string) (*users.Profile, error) {
 	client, err := a.reachRedis(ctx)
 	if err != nil {
@@ -275,7 +273,7 @@ func (a *app) user(ctx context.Context, id string) (*users.Profile, error) {
 		return nil, err
 	}
 	if u.Quarantine&push.RecordUnread != 0 {
-		return nil, fmt.Errorf("the record of user %s cannot be read: the registry rebuilds it from %s, if it is running", terminal.Word(id), kafka.UsersTopic)
+		return nil, fmt.Errorf("the record of user %s in Redis cannot be read; a running registry rebuilds it from %s", terminal.Word(id), kafka.UsersTopic)
 	}
 	return &u, nil
 }

@@ -2,13 +2,13 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newBenchCommand says where the measurements went. It stays hidden, for those
-// who have the old words in a script.
+// newBenchCommand names the program that has replaced `pushctl bench`. It is
+// hidden, for scripts that still use the old command.
 func newBenchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "bench", Short: "Moved: pushbench whole, pushbench send", Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("the measurements are a program of their own now: pushbench whole, pushbench send")
+			return usagef("moved to a program of its own: pushbench whole, pushbench send")
 		},
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/dlq"
+	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -187,7 +188,7 @@ func (w *third) send(user, text, want string) (id string) {
 
 // states are those of a notification in the order of time, each with its provider
 // and reason.
-func (w *third) states(id string) (s statusAnswer, list []string) {
+func (w *third) states(id string) (s explain.Notification, list []string) {
 	w.t.Helper()
 	_, stdout, _ := w.run("", "status", id, "-o", "json")
 	if err := json.Unmarshal([]byte(stdout), &s); err != nil {

@@ -14,38 +14,38 @@ import (
 )
 
 func newDedupeCommand(a *app) *cobra.Command {
-	return newGroup("dedupe", "The Bloom filters that remember finished notifications", newDedupeFillCommand(a), newDeclareNewCommand(a))
+	return newGroup("dedupe", "The Bloom filters of finished notifications", newDedupeFillCommand(a), newDeclareNewCommand(a))
 }
 
-// declareNew is what the operator's word means.
-const declareNew = `Give your word that this installation has sent nothing in the last two dedupe windows (12 h with
-the defaults). Without it the workers of a new installation ask the status store about every
-notification in the first 5 minutes, and for two windows about those whose id is no UUIDv7: slower,
-and nothing else. Say it once, before the first worker starts.
+// declareNew says what the operator confirms with --yes.
+const declareNew = `Declare that this installation has sent nothing in the last two dedupe windows (12 h with the
+defaults). Without it, the workers of a new installation look up every notification in the status
+store for the first 5 minutes, and those whose id is not a UUIDv7 for two windows. That is slower,
+but correct. Run this once, before the first worker starts.
 
-Never say it because Redis lost its memory: what was sent before would then count as new, and a
-second copy of it would be sent again. The filters that exist are left as they are.`
+Never run it because Redis lost its data: notifications that were already sent would count as new,
+and second copies would be sent. Existing filters are not changed.`
 
 func newDeclareNewCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:     "declare-new --yes",
-		Short:   "Say that this installation has sent nothing before",
+		Short:   "Declare that this installation has sent nothing yet",
 		Long:    declareNew,
 		Example: "  pushctl dedupe declare-new --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return usagef("dedupe declare-new wants --yes: it is your word.\n\n%s", declareNew)
+				return usagef("dedupe declare-new needs --yes.\n\n%s", declareNew)
 			}
 			return a.declareNew(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "yes, nothing was sent before")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm that nothing was sent")
 	return cmd
 }
 
-// filter is the Bloom filters as configured, with a Redis that answers.
+// filter opens the configured Bloom filters, in a Redis that answers.
 func (a *app) filter(ctx context.Context) (*dedupe.Filter, error) {
 	client, err := a.reachRedis(ctx)
 	if err != nil {
@@ -66,28 +66,28 @@ func (a *app) declareNew(ctx context.Context) error {
 	if err := f.DeclareNew(ctx); err != nil {
 		return err
 	}
-	return a.show(terminal.Answer{Value: map[string]bool{"declared": true}, Before: "declared: the filters that did not exist count from the beginning of their windows"})
+	return a.show(terminal.Answer{Value: map[string]bool{"declared": true}, Before: "declared: filters that did not exist count as complete from the start of their windows"})
 }
 
-// fullAt is the share of its capacity at which a filter is too full.
+// fullAt is the fill, 0 to 1, at which a filter counts as too full.
 const fullAt = 0.8
 
 func newDedupeFillCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "fill",
 		Short: "How full the current window is, and the capacity it needs",
-		Long: `How full the filters of the current window are, and the dedupe.capacity that would leave it at 60 %
-when it ends, at the rate seen since it began ("-" in its first tenth). The fill is that of the fullest of
-its 64 filters. A full filter loses nothing: it costs a read of the status store for every id.
+		Long: `Show how full the current window is: the fill of the fullest of its 64 filters. "needed" is the
+dedupe.capacity with which the window would end at 60 %, at the rate since it began ("-" in the first
+tenth of the window). A full filter loses nothing, but costs a read of the status store for every id.
 
-Exit status 1 at 80 % and more: set dedupe.capacity, which counts for windows that begin later.`,
+Exit status 1 at 80 % or more: raise dedupe.capacity. It takes effect with the next window.`,
 		Example: "  pushctl dedupe fill\n  pushctl dedupe fill -o json | jq '.windows[0].needed'",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.showFill(cmd.Context()) },
 	}
 }
 
-// fillRow is a window as scripts see it.
+// fillRow is a window in the JSON answer.
 type fillRow struct {
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
@@ -116,7 +116,7 @@ func (a *app) showFill(ctx context.Context) error {
 	return nil
 }
 
-// explainFill shows the window that now is in; windows are counted from 1970.
+// explainFill shows the window that contains now; windows are counted from 1970.
 func explainFill(fill dedupe.Fill, o dedupe.Options, now time.Time) terminal.Answer {
 	from := time.Unix(0, now.UnixNano()-now.UnixNano()%int64(o.Window)).UTC()
 	r := fillRow{From: from, To: from.Add(o.Window), IDs: fill.IDs, Capacity: fill.Capacity, Fill: fill.Ratio,

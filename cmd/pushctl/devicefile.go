@@ -19,7 +19,7 @@ import (
 // deviceFields are the columns of a CSV file and the fields of JSON lines.
 var deviceFields = []string{"user_id", "platform", "token", "app", "environment", "locale", "registered_at"}
 
-// deviceLine is a device as a file has it.
+// deviceLine is a device as it stands in a file.
 type deviceLine struct {
 	UserID       string `json:"user_id"`
 	Platform     string `json:"platform"`
@@ -30,19 +30,19 @@ type deviceLine struct {
 	RegisteredAt string `json:"registered_at"`
 }
 
-// The rules of files; those of devices are package users' own. None of these
-// errors tells anything of a line's content, which may be a token.
+// The rules of files; package users has those of devices. None of these errors
+// quotes the line, which may contain a token.
 var (
-	errNotCSV      = errors.New("not CSV: quotes must enclose a whole field and end on its line")
+	errNotCSV      = errors.New("not CSV: quotes must enclose a whole field and end on the same line")
 	errNotJSON     = errors.New("not one JSON object")
-	errJSONType    = errors.New("a field that is no string")
+	errJSONType    = errors.New("a field is not a string")
 	errJSONField   = fmt.Errorf("a field other than %s", strings.Join(deviceFields, ", "))
 	errPlatform    = errors.New("invalid platform: neither " + push.PlatformNames(" nor "))
-	errTimeMissing = errors.New("invalid registered_at: missing (--registered-at gives one for all)")
-	errTime        = errors.New("invalid registered_at: not RFC 3339, as 2026-11-21T10:00:00Z")
+	errTimeMissing = errors.New("invalid registered_at: missing (--registered-at sets one for all lines)")
+	errTime        = errors.New("invalid registered_at: not RFC 3339, such as 2026-11-21T10:00:00Z")
 )
 
-// tokenWords say what each platform's token is.
+// tokenWords describe each platform's tokens.
 func tokenWords() string {
 	var words []string
 	for p := range push.Platforms {
@@ -51,7 +51,7 @@ func tokenWords() string {
 	return strings.Join(words, "; ")
 }
 
-// environmentWords say which platforms have which environments.
+// environmentWords list the environments of each platform.
 func environmentWords() string {
 	var words []string
 	for p := range push.Platforms {
@@ -59,10 +59,10 @@ func environmentWords() string {
 			words = append(words, p.String()+": "+all[0]+" (default)"+strings.Join(append([]string{""}, all[1:]...), " or "))
 		}
 	}
-	return strings.Join(words, "; ") + "; of no other platform"
+	return strings.Join(words, "; ") + "; other platforms have none"
 }
 
-// registration checks a device by every rule. Lines without a time get at.
+// registration checks a device against every rule. Lines without a time get at.
 func (d *deviceLine) registration(at time.Time) (users.Registration, error) {
 	platform, ok := push.ParsePlatform(d.Platform)
 	if !ok {
@@ -108,7 +108,7 @@ func parseJSON(text []byte, d *deviceLine) error {
 	return nil
 }
 
-// csvLine cuts one line into its fields.
+// csvLine splits one line into its fields.
 func csvLine(text []byte) ([]string, error) {
 	r := csv.NewReader(bytes.NewReader(text))
 	r.FieldsPerRecord = -1
@@ -119,7 +119,7 @@ func csvLine(text []byte) ([]string, error) {
 	return fields, nil
 }
 
-// parseCSV makes the deviceParser of a CSV file with this header.
+// parseCSV returns the deviceParser of a CSV file with this header.
 func parseCSV(header []byte) (deviceParser, error) {
 	columns, err := csvLine(header)
 	if err != nil {
@@ -129,7 +129,7 @@ func parseCSV(header []byte) (deviceParser, error) {
 	for i, c := range columns {
 		c = strings.ToLower(strings.TrimSpace(c))
 		if !slices.Contains(deviceFields, c) {
-			return nil, fmt.Errorf("column %d of the header is none of %s", i+1, strings.Join(deviceFields, ", "))
+			return nil, fmt.Errorf("column %d of the header is not one of %s", i+1, strings.Join(deviceFields, ", "))
 		}
 		if _, twice := place[c]; twice {
 			return nil, fmt.Errorf("the header has the column %s twice", c)
@@ -141,7 +141,7 @@ func parseCSV(header []byte) (deviceParser, error) {
 			return nil, fmt.Errorf("the header has no column %s", c)
 		}
 	}
-	wrongCount := fmt.Errorf("not %d fields as in the header", len(columns))
+	wrongCount := fmt.Errorf("not the %d fields of the header", len(columns))
 	return func(text []byte, d *deviceLine) error {
 		fields, err := csvLine(text)
 		if err != nil {
@@ -168,7 +168,8 @@ const (
 	jsonFile = "jsonl"
 )
 
-// fileFormat is the format asked for, or else what the file's name says.
+// fileFormat is the format that was asked for, or else that of the file's
+// extension.
 func fileFormat(asked, path string) (string, error) {
 	switch asked {
 	case csvFile, jsonFile:
@@ -183,5 +184,5 @@ func fileFormat(asked, path string) (string, error) {
 	case ".jsonl", ".ndjson", ".json":
 		return jsonFile, nil
 	}
-	return "", usagef("%s: its name does not say its format; give --format %s or --format %s", path, csvFile, jsonFile)
+	return "", usagef("%s: unknown extension; use --format %s or --format %s", path, csvFile, jsonFile)
 }

@@ -27,14 +27,14 @@ func newDevicesAddCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add --user USER --platform " + push.PlatformNames("|") + " --app APP --token-file FILE|-",
 		Short: "Register one device",
-		Long: `Register one device of a user, or refresh it. The token comes from a file or from standard input
-("-"), never from a flag, where every user of the machine could read it.`,
+		Long: `Register one device of a user, or refresh it. The token is read from a file or from standard input
+("-"), never from a flag, because every user of the machine can read flags.`,
 		Example: "  pushctl devices add --user u42 --platform apns --app shop --environment sandbox --token-file token.txt\n  pbpaste | pushctl devices add --user u42 --platform fcm --app shop --token-file -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"user", "platform", "app", "token-file"} {
 				if !cmd.Flags().Changed(name) {
-					return usagef("devices add wants --%s", name)
+					return usagef("devices add needs --%s", name)
 				}
 			}
 			return a.addDevice(cmd.Context(), d, tokenFile)
@@ -45,7 +45,7 @@ func newDevicesAddCommand(a *app) *cobra.Command {
 	flags.StringVar(&d.Platform, "platform", "", push.PlatformNames(" or "))
 	flags.StringVar(&d.App, "app", "", "`name` of the app, as in the messages")
 	flags.StringVar(&d.Environment, "environment", "", environmentWords())
-	flags.StringVar(&d.Locale, "locale", "", "language `tag`, as en-GB")
+	flags.StringVar(&d.Locale, "locale", "", "language `tag`, such as en-GB")
 	flags.StringVar(&d.RegisteredAt, "registered-at", "", "`time` (RFC 3339) when the app got the token; default: now")
 	flags.StringVar(&tokenFile, "token-file", "", "`file` that holds the token; - = standard input")
 	return cmd
@@ -86,18 +86,18 @@ func newDevicesGetCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get USER",
 		Short: "A user's devices, as the workers see them",
-		Long: `The devices of a user as they stand in Redis, where the workers read them: what has just been
-registered appears when the registry has applied it. Tokens are never shown; a device is known by the
-hash of its token. Only the latest registered ones are kept, as many as registry.devices_per_user and
-registry.devices_per_app say: how many were left out as too many is told too. Exit status 1 if the user
-has no device.`,
+		Long: `Show the devices of a user as they stand in Redis, where the workers read them. A new registration
+appears when the registry has applied it. Tokens are never shown; a device is identified by the hash of
+its token. Only the latest registrations are kept, up to registry.devices_per_user and
+registry.devices_per_app; the answer also says how many were dropped. Exit status 1 if the user has no
+device.`,
 		Example: "  pushctl devices get u42\n  pushctl devices get u42 -o json | jq -r '.devices[].hash'",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.showDevices(cmd.Context(), args[0]) },
 	}
 }
 
-// deviceRow is a device as scripts see it.
+// deviceRow is a device in the JSON answer.
 type deviceRow struct {
 	Hash         string    `json:"hash"`
 	Platform     string    `json:"platform"`
@@ -107,15 +107,16 @@ type deviceRow struct {
 	RegisteredAt time.Time `json:"registered_at"`
 }
 
-// devicesAnswer is what `pushctl devices get` says of a user.
+// devicesAnswer is the JSON answer of `pushctl devices get`.
 type devicesAnswer struct {
 	UserID  string      `json:"user_id"`
 	Devices []deviceRow `json:"devices"`
-	// Dropped is how many were left out as too many, the latest of them
-	// registered at DroppedUpTo.
+	// Dropped counts the registrations over the limits. The latest of them
+	// dates from DroppedUpTo.
 	Dropped     int        `json:"dropped"`
 	DroppedUpTo *time.Time `json:"dropped_up_to,omitempty"`
-	// Unreadable: a device is in quarantine that is not known otherwise.
+	// Unreadable: a device is in quarantine, and none of its earlier records
+	// can be used.
 	Unreadable bool `json:"unreadable"`
 }
 
@@ -151,7 +152,7 @@ func explainDevices(id string, u *users.Profile) terminal.Answer {
 	if u.Dropped > 0 {
 		value.DroppedUpTo = &u.DroppedUpTo
 		ans.Value = value
-		ans.After = fmt.Sprintf("%d older devices were left out as too many (registry.devices_per_user, registry.devices_per_app), registered up to %s",
+		ans.After = fmt.Sprintf("%d older devices, registered up to %s, were dropped (registry.devices_per_user, registry.devices_per_app)",
 			u.Dropped, u.DroppedUpTo.UTC().Format(time.RFC3339))
 	}
 	return ans
@@ -162,18 +163,18 @@ func newDevicesRemoveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm USER HASH...|--all",
 		Short: "Remove devices of a user",
-		Long: `Remove devices of a user, by their hashes as ` + "`pushctl devices get`" + ` shows them, or all that it would
-show. Removing what is not there is no error.`,
+		Long: `Remove devices of a user by the hashes that ` + "`pushctl devices get`" + ` shows, or all that it shows.
+Removing a device that does not exist is not an error.`,
 		Example: "  pushctl devices rm u42 Zm9vYmFyYmF6cXV4\n  pushctl devices rm u42 --all",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 1) {
-				return usagef("devices rm wants either hashes of devices or --all")
+				return usagef("devices rm needs either hashes of devices or --all")
 			}
 			return a.removeDevices(cmd.Context(), args[0], args[1:], all)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all devices that Redis has of the user")
+	cmd.Flags().BoolVar(&all, "all", false, "all devices of the user in Redis")
 	return cmd
 }
 
@@ -196,7 +197,7 @@ func (a *app) removeDevices(ctx context.Context, user string, hashes []string, a
 	removed := []string{}
 	for _, h := range hashes {
 		if err := client.RemoveDevice(ctx, user, h); err != nil {
-			return partlyf(invalidIsUsage(err), "%d of %d devices are removed; it may be run again", len(removed), len(hashes))
+			return partlyf(invalidIsUsage(err), "%d of %d devices were removed; the command can be repeated", len(removed), len(hashes))
 		}
 		removed = append(removed, h)
 		t.Add(user, h)

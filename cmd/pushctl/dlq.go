@@ -14,12 +14,12 @@ import (
 )
 
 func newDLQCommand(a *app) *cobra.Command {
-	return newGroup("dlq", "Dead letters: look at them, send them again, put them away",
+	return newGroup("dlq", "Dead letters: list, show, count, redrive, dismiss, purge",
 		newDLQLsCommand(a), newDLQShowCommand(a), newDLQStatsCommand(a), newDLQRedriveCommand(a), newDLQDismissCommand(a), newDLQPurgeCommand(a))
 }
 
-// deadLetters are the DLQs of the configured lanes. That there are lanes of
-// these names is checked before anything is done.
+// deadLetters opens the DLQs of the configured lanes. It first checks that
+// lanes with these names exist.
 func (a *app) deadLetters(lanes ...string) (*dlq.Queues, error) {
 	c, err := a.config()
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *app) deadLetters(lanes ...string) (*dlq.Queues, error) {
 	return q, optionUsage(err)
 }
 
-// broker is the configured Kafka, for what is done with dead letters.
+// broker opens the configured Kafka for package dlq.
 type broker struct{ a *app }
 
 // Reach implements dlq.Broker.
@@ -59,7 +59,7 @@ func (b broker) Open(topic string) (dlq.Queue, dlq.Audit, error) {
 	return q, q.Audit(), nil
 }
 
-// optionUsage makes an option that cannot be a usageError with its flag.
+// optionUsage turns an invalid option into a usageError that names its flag.
 func optionUsage(err error) error {
 	if option, ok := errors.AsType[*dlq.OptionError](err); ok {
 		return usagef("--%w", option)
@@ -67,7 +67,7 @@ func optionUsage(err error) error {
 	return err
 }
 
-// letterFlags are the flags that pick dead letters.
+// letterFlags are the flags that select dead letters.
 type letterFlags struct {
 	dlq.Filter
 	since, until moment
@@ -75,30 +75,30 @@ type letterFlags struct {
 
 func (f *letterFlags) flags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.Filter.Lanes, "lane", nil, "only of this lane, or this topic; default: all `lanes`")
-	flags.StringSliceVar(&f.Filter.Reasons, "reason", nil, "only with this reason `code` (docs/reasons.md), or this last word of a provider")
+	flags.StringSliceVar(&f.Filter.Reasons, "reason", nil, "only with this reason `code` (docs/reasons.md), or this last answer of a provider")
 	flags.StringSliceVar(&f.Filter.Apps, "app", nil, "only of this `app`")
 	flags.StringSliceVar(&f.Filter.Senders, "sender", nil, "only of this `sender_id`")
 	flags.StringSliceVar(&f.Filter.Providers, "provider", nil, "only for this `provider`: "+push.PlatformNames(" or "))
 	flags.StringSliceVar(&f.Filter.IDs, "id", nil, "only of this notification `id`")
 	flags.Var(&f.since, "since", "only dead-lettered at this time or later: RFC 3339, a day, or a duration before now")
 	flags.Var(&f.until, "until", "only dead-lettered before this time")
-	flags.BoolVar(&f.Filter.Marked, "all", false, "also those that were redriven or dismissed")
+	flags.BoolVar(&f.Filter.Marked, "all", false, "include those that were redriven or dismissed")
 }
 
-// filter is what the flags pick, or a usageError.
+// filter is the selection of the flags, or a usageError.
 func (f *letterFlags) filter() (dlq.Filter, error) {
 	if err := f.Filter.Check(); err != nil {
 		return dlq.Filter{}, optionUsage(err)
 	}
 	if !f.since.IsZero() && !f.until.IsZero() && !f.since.Before(f.until.Time) {
-		return dlq.Filter{}, usagef("--since is not before --until: nothing lies between")
+		return dlq.Filter{}, usagef("--since must be before --until")
 	}
 	filter := f.Filter
 	filter.Since, filter.Until = f.since.Time, f.until.Time
 	return filter, nil
 }
 
-// reading shows how far the reading of a DLQ is.
+// reading shows how much of a DLQ has been read.
 func (p *progress) reading(r dlq.Reading) {
-	p.line("%s: %d of %d records looked at", r.Topic, r.Read, r.Of)
+	p.line("%s: %d of %d records read", r.Topic, r.Read, r.Of)
 }

@@ -22,19 +22,19 @@ func newDLQDismissCommand(a *app) *cobra.Command {
 	var f dismissFlags
 	cmd := &cobra.Command{
 		Use:   "dismiss",
-		Short: "Put dead letters away, so that ls leaves them out: a dry run, unless --yes",
-		Long: `Note in the audit topic that nothing is to be done about these dead letters: ls and redrive leave them out
-from then on. Nothing is deleted, and --all still finds them.`,
+		Short: "Mark dead letters as settled, so that ls leaves them out; a dry run without --yes",
+		Long: `Record in the audit topic that nothing more will be done about these dead letters. From then on ls and
+redrive leave them out. Nothing is deleted, and --all still finds them.`,
 		Example: "  pushctl dlq dismiss --expired\n  pushctl dlq dismiss --reason bad_json --sender orders --yes",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.dismiss(cmd.Context(), &f) },
 	}
 	f.flags(cmd.Flags())
 	flags := cmd.Flags()
-	_ = flags.MarkHidden("all") // what is put away stays so
-	flags.BoolVar(&f.expired, "expired", false, "only those that a redrive would not send any more")
+	_ = flags.MarkHidden("all") // dismissing twice changes nothing
+	flags.BoolVar(&f.expired, "expired", false, "only those that a redrive would no longer send")
 	flags.BoolVar(&f.yes, "yes", false, "do it")
-	flags.StringVar(&f.by, "by", "", "who does it, for the audit topic; default: $USER")
+	flags.StringVar(&f.by, "by", "", "your name, for the audit topic; default: $USER")
 	return cmd
 }
 
@@ -52,7 +52,7 @@ func (a *app) dismiss(ctx context.Context, f *dismissFlags) error {
 		if v.DryRun {
 			return err
 		}
-		return partlyf(err, "at least %d dead letters are dismissed; it may be run again", v.Dismissed)
+		return partlyf(err, "at least %d dead letters were dismissed; the command can be repeated", v.Dismissed)
 	}
 	ans := terminal.Answer{Value: v, After: fmt.Sprintf("%d dead letters dismissed", v.Dismissed)}
 	if v.DryRun {

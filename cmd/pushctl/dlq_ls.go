@@ -25,12 +25,12 @@ func newDLQLsCommand(a *app) *cobra.Command {
 	var f lsFlags
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "Dead letters, the newest last",
-		Long: `Dead letters that nobody has redriven or dismissed yet (--all: those too), in the order of time. With
-more than --limit it is the newest that are shown.
+		Short: "List dead letters, the newest last",
+		Long: `List the dead letters that nobody has redriven or dismissed (--all: all of them) in the order of time.
+If there are more than --limit, the newest are listed.
 
-The place (topic/partition/offset) is what the other commands know a dead letter by. "Tries" are the
-provider attempts before the last one. Message text is not shown unless --reveal asks for it.`,
+Other commands identify a dead letter by its place (topic/partition/offset). "Tries" counts the attempts
+at the provider before the last one. Message text is shown only with --reveal.`,
 		Example: "  pushctl dlq ls --since 24h\n  pushctl dlq ls --lane transactional --reason retries_used_up --provider fcm\n  pushctl dlq ls --app shop --sender orders --since 2026-11-20 --until 2026-11-21 --limit 0 -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listDLQ(cmd.Context(), &f) },
@@ -42,11 +42,11 @@ provider attempts before the last one. Message text is not shown unless --reveal
 }
 
 // revealHelp is the help of every --reveal.
-const revealHelp = "print message text and device tokens; says so on standard error"
+const revealHelp = "print message text and device tokens, with a warning on standard error"
 
-// sayRevealed warns whoever reads along, or pipes the output somewhere.
+// sayRevealed warns those who watch the screen or redirect the output.
 func (a *app) sayRevealed() {
-	_, _ = fmt.Fprintln(a.stderr, "pushctl: --reveal: what follows has message text and device tokens in the clear")
+	_, _ = fmt.Fprintln(a.stderr, "pushctl: --reveal: the output contains message text and device tokens")
 }
 
 func (a *app) listDLQ(ctx context.Context, f *lsFlags) error {
@@ -78,8 +78,8 @@ func (a *app) listDLQ(ctx context.Context, f *lsFlags) error {
 	return a.show(explainLetters(letters, older, f.reveal))
 }
 
-// listedValue is a value in the clear as a cell has it; of a record without
-// one it is empty.
+// listedValue is a revealed value as a table cell; empty for a record without
+// a value.
 func listedValue(value *string) *string {
 	text := ""
 	if value != nil {
@@ -119,7 +119,7 @@ func explainLetters(rows []dlq.Letter, left int, reveal bool) terminal.Answer {
 	return ans
 }
 
-// markWords are "redriven by you 2026-11-21 10:00:00".
+// markWords are a mark in words: "redriven by ann 2026-11-21 10:00:00".
 func markWords(m *dlq.Mark) string {
 	if m == nil {
 		return ""
@@ -134,7 +134,7 @@ func yes(b bool) string {
 	return ""
 }
 
-// short keeps one cell from filling the screen.
+// short cuts a cell to 64 characters, unless it is to be shown whole.
 func short(s string, whole bool) string {
 	const most = 64
 	if whole || utf8.RuneCountInString(s) <= most {

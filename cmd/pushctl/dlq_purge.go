@@ -25,30 +25,30 @@ func newDLQPurgeCommand(a *app) *cobra.Command {
 	var f purgeFlags
 	cmd := &cobra.Command{
 		Use:   "purge --before TIME|--all",
-		Short: "Delete dead letters up to a time, for good: a dry run, unless --yes",
-		Long: `Delete dead letters for good, up to a time. Kafka deletes only from the start of a partition up to an
-offset: so there is no purging by reason or app (dismiss puts those away), and a partition is deleted up
-to its first record that was dead-lettered at that time or later. "Open" are those that nobody has
-redriven or dismissed: look at them first. What comes while the command runs stays. If it fails or is
-interrupted half-way, what was deleted before is told.`,
+		Short: "Delete dead letters up to a time, for good; a dry run without --yes",
+		Long: `Delete dead letters for good, up to a time. Kafka can only delete from the start of a partition up to an
+offset. So dead letters cannot be purged by reason or app (dismiss them instead), and each partition is
+deleted up to its first record that was dead-lettered at that time or later. "Open" are those that
+nobody has redriven or dismissed: look at them first. Records that arrive while the command runs are
+kept. If the command fails or is interrupted, it still says what it has deleted.`,
 		Example: "  pushctl dlq purge --before 168h\n  pushctl dlq purge --lane promotional --before 2026-11-01 --yes\n  pushctl dlq purge --lane promotional --all --yes",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.purge(cmd.Context(), &f) },
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.lanes, "lane", nil, "only of this lane, or this topic; default: all `lanes`")
-	flags.Var(&f.before, "before", "dead-lettered before this time: RFC 3339, a day, or a duration before now")
-	flags.BoolVar(&f.all, "all", false, "all that is there now")
+	flags.Var(&f.before, "before", "those dead-lettered before this time: RFC 3339, a day, or a duration before now")
+	flags.BoolVar(&f.all, "all", false, "everything that is there now")
 	flags.BoolVar(&f.yes, "yes", false, "do it")
 	return cmd
 }
 
 func (a *app) purge(ctx context.Context, f *purgeFlags) error {
 	if f.all == !f.before.IsZero() {
-		return usagef("say either --before TIME or --all")
+		return usagef("dlq purge needs either --before TIME or --all")
 	}
 	if f.before.After(time.Now()) {
-		return usagef("--before: lies ahead; --all deletes all that is there now")
+		return usagef("--before: is in the future; --all deletes everything that is there now")
 	}
 	queues, err := a.deadLetters(f.lanes...)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *app) purge(ctx context.Context, f *purgeFlags) error {
 	if err != nil && (v.DryRun || len(v.Partitions) == 0) {
 		return err
 	}
-	// What is deleted is gone for good, so it is told whatever else went wrong.
+	// Deleted records are gone for good, so they are reported even after an error.
 	return errors.Join(a.show(explainPurged(v)), err)
 }
 

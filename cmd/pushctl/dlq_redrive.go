@@ -33,19 +33,19 @@ func newDLQRedriveCommand(a *app) *cobra.Command {
 	var f redriveFlags
 	cmd := &cobra.Command{
 		Use:   "redrive",
-		Short: "Send dead letters again: a dry run, unless --yes",
-		Long: `Say which dead letters would be sent again, and with --yes do it: each goes to the retry topic of its lane,
-at most --rate a second, and is noted in the audit topic, so that ls leaves it out from then on.
+		Short: "Send dead letters again; a dry run without --yes",
+		Long: `List the dead letters that would be sent again; with --yes, send them. Each goes to its lane's retry
+topic, at most --rate a second, and is recorded in the audit topic, so that ls no longer lists it.
 
-What is redriven is what the DLQ holds at the start; what is dead-lettered again meanwhile waits for the
-next redrive. A worker takes it up when the retry tier's delay has passed, with all its retries anew,
-and reads its status first: what was delivered meanwhile, or was redriven twice because this command was
-interrupted, is not sent again.
+A redrive covers what the DLQ contains when it starts. Notifications that are dead-lettered again while
+it runs wait for the next redrive. A worker reads a redriven record after the retry tier's delay, with
+all its retries available again. It checks the status store first, so a notification that has been
+delivered since, or was redriven twice because this command was interrupted, is not sent again.
 
-Left out are: what expires before it would be taken up, what was redriven --max-redrives times, what was
-first seen longer than --max-age ago, what was dead-lettered longer ago than the status store keeps, and
-what no worker could use: records that do not decode, have no value, unreadable headers, or an app that
-the configuration does not have.`,
+Left out are dead letters that would expire before a worker reads them, that were redriven
+--max-redrives times, that were first seen longer than --max-age ago, that are older than the status
+store's retention, and that no worker could use: records that do not decode, that have no value or
+unreadable headers, or whose app is not configured.`,
 		Example: "  pushctl dlq redrive --lane transactional --reason retries_used_up --provider fcm --since 2h\n  pushctl dlq redrive --reason unknown_app --app shop --rate 500 --yes\n  pushctl dlq redrive --id 0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21 --all --yes",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.redrive(cmd.Context(), &f) },
@@ -54,11 +54,11 @@ the configuration does not have.`,
 	flags := cmd.Flags()
 	flags.Float64Var(&f.rate, "rate", 100, "at most `n` a second, 0.1 to 100,000")
 	flags.IntVar(&f.limit, "limit", 0, "at most `n` in all, the first ones of each partition; 0 = all")
-	flags.IntVar(&f.maxRedrives, "max-redrives", 3, "leave out what was redriven `n` times")
-	flags.DurationVar(&f.maxAge, "max-age", 0, "leave out what was first seen longer ago; 0 = only what its lane calls too old")
+	flags.IntVar(&f.maxRedrives, "max-redrives", 3, "leave out those redriven `n` times")
+	flags.DurationVar(&f.maxAge, "max-age", 0, "leave out those first seen longer ago; 0 = the lane's greatest_age")
 	flags.BoolVar(&f.yes, "yes", false, "do it")
-	flags.StringVar(&f.by, "by", "", "who does it, for the audit topic; default: $USER")
-	flags.IntVar(&f.list, "list", 20, "name the first `n`")
+	flags.StringVar(&f.by, "by", "", "your name, for the audit topic; default: $USER")
+	flags.IntVar(&f.list, "list", 20, "list the first `n`")
 	return cmd
 }
 
@@ -91,8 +91,8 @@ func (a *app) redrive(ctx context.Context, f *redriveFlags) error {
 	return err
 }
 
-// explainRedriven says what was redriven, and that the workers take it up after
-// this delay.
+// explainRedriven says what was redriven, and that workers read it after this
+// delay.
 func explainRedriven(v dlq.Redriven, delay time.Duration) terminal.Answer {
 	t := terminal.Table{Columns: []string{"place", "id", "app", "reason", "detail", "provider", "redrives", "expires"}}
 	for _, l := range v.Letters {
@@ -108,12 +108,12 @@ func explainRedriven(v dlq.Redriven, delay time.Duration) terminal.Answer {
 	if v.DryRun {
 		after = append(after, fmt.Sprintf("dry run: %d of %d would be redriven; --yes does it", v.Redriven, v.Matched))
 	} else {
-		after = append(after, fmt.Sprintf("%d of %d redriven; the workers take them up after %v", v.Redriven, v.Matched, delay))
+		after = append(after, fmt.Sprintf("%d of %d redriven; workers read them after %v", v.Redriven, v.Matched, delay))
 	}
 	return terminal.Answer{Value: v, Table: t, After: strings.Join(after, "\n")}
 }
 
-// who does it, as the audit topic is told.
+// who is the name that the audit topic records.
 func (a *app) who(by string) string {
 	if by != "" {
 		return by

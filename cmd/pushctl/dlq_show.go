@@ -14,17 +14,19 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/dlq"
+	"github.com/pushfleet/pushfleet/explain"
 )
 
 func newDLQShowCommand(a *app) *cobra.Command {
 	var reveal bool
 	cmd := &cobra.Command{
 		Use:   "show ID|PLACE",
-		Short: "All that is known of a dead letter, its text masked",
-		Long: `All dead letters of a notification ID, also those that were redriven or dismissed, or the one at a PLACE
-(topic/partition/offset, as ls prints it; a record without a usable id has the id kafka:…): why, where it came from, how often it was tried, its headers
-and the fields of its message. Text and tokens are masked unless --reveal asks for them; a device is
-known by the hash of its token. Exit status 1 if there is none.`,
+		Short: "Show everything about a dead letter, with its text masked",
+		Long: `Show all dead letters of a notification ID, including those that were redriven or dismissed, or the one at
+a PLACE (topic/partition/offset, as ls prints it). A record without a usable id has the id kafka:…. The
+answer has the reason, the origin, the number of attempts, the headers and the fields of the message.
+Text and tokens are masked unless --reveal is given; a device is identified by the hash of its token.
+Exit status 1 if there is none.`,
 		Example: "  pushctl dlq show 0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21\n  pushctl dlq show push.transactional.dlq/3/17 --reveal",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.showLetter(cmd.Context(), args[0], reveal) },
@@ -33,20 +35,20 @@ known by the hash of its token. Exit status 1 if there is none.`,
 	return cmd
 }
 
-// letterView is a dead letter as scripts see it.
+// letterView is a dead letter in the JSON answer.
 type letterView struct {
 	dlq.Letter
 	Meaning string `json:"meaning"` // of the reason, in words
 	dlq.Contents
 }
 
-// viewOf adds the words, and makes what is revealed fit for a terminal.
+// viewOf adds the meaning, and makes a revealed value safe to print.
 func viewOf(v dlq.View) letterView {
 	if v.Value != nil {
 		text := revealedValue([]byte(*v.Value))
 		v.Value = &text
 	}
-	return letterView{v.Letter, meaning(v.Reason, v.Detail), v.Contents}
+	return letterView{v.Letter, explain.Reason(v.Reason, v.Detail), v.Contents}
 }
 
 func (a *app) showLetter(ctx context.Context, word string, reveal bool) error {
@@ -78,8 +80,8 @@ func (a *app) showLetter(ctx context.Context, word string, reveal bool) error {
 	return err
 }
 
-// revealedValue is a dead letter's value as it is: indented if it is JSON, and
-// quoted where a terminal could take it for commands.
+// revealedValue is a dead letter's value: indented if it is JSON, and quoted
+// otherwise, so that a terminal interprets no part of it.
 func revealedValue(value []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, value, "", "  ") != nil {
@@ -92,11 +94,11 @@ func revealedValue(value []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// writeViews writes what a person reads: one name and value a line.
+// writeViews writes the answer for people: one name and value per line.
 func writeViews(w io.Writer, word string, views []letterView) error {
 	var b strings.Builder
 	if len(views) == 0 {
-		fmt.Fprintf(&b, "no dead letter %s: never dead-lettered, purged, or older than the DLQ keeps\n", terminal.Word(word))
+		fmt.Fprintf(&b, "no dead letter %s: never dead-lettered, purged, or older than the DLQ's retention\n", terminal.Word(word))
 	}
 	for i, v := range views {
 		if i > 0 {
@@ -146,7 +148,7 @@ func writeViews(w io.Writer, word string, views []letterView) error {
 	return nil
 }
 
-// ctlStatus is the command that looks an id up.
+// ctlStatus is the command that shows the status of an id.
 func ctlStatus(id string) string {
 	if id == "" {
 		return ""

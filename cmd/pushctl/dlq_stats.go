@@ -22,17 +22,17 @@ func newDLQStatsCommand(a *app) *cobra.Command {
 	var f statsFlags
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "How many dead letters, by lane, reason, app, sender, provider and day",
-		Long: `How many dead letters there are, by lane, reason, the provider's last word, app, sender, provider and day
-(UTC) of dead-lettering. "Open" are those that nobody has redriven or dismissed, "expired" those of the
-open that a redrive would not send any more. A letter for both providers counts for each.`,
+		Short: "Count dead letters by lane, reason, app, sender, provider and day",
+		Long: `Count dead letters by lane, reason, the provider's last answer, app, sender, provider and day (UTC) of
+dead-lettering. "Open" are those that nobody has redriven or dismissed; "expired" are the open ones that
+a redrive would no longer send. A dead letter for several providers counts for each of them.`,
 		Example: "  pushctl dlq stats\n  pushctl dlq stats --since 24h --app shop -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.countDLQ(cmd.Context(), &f) },
 	}
 	f.flags(cmd.Flags())
 	flags := cmd.Flags()
-	_ = flags.MarkHidden("all") // the counts have columns of their own for it
+	_ = flags.MarkHidden("all") // stats counts all of them, with a column for the open ones
 	flags.IntVar(&f.top, "top", 20, "at most `n` values of each kind, the most frequent; 0 = all")
 	return cmd
 }

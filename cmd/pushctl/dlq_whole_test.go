@@ -19,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/dlq"
+	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -99,7 +100,7 @@ func (w *wholeFleet) redrive(args ...string) (v dlq.Redriven) {
 // outcome is what pushctl status says of an id.
 func (w *wholeFleet) outcome(id string) string {
 	w.t.Helper()
-	var s statusAnswer
+	var s explain.Notification
 	out, err := w.Ctl(w.waiting(), "status", id, "-o", "json")
 	w.check(err)
 	w.check(json.Unmarshal([]byte(out), &s))

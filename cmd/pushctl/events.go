@@ -19,11 +19,10 @@ import (
 )
 
 func newEventsCommand(a *app) *cobra.Command {
-	return newGroup("events", "What became of the notifications, as push.events tells it", newEventsTailCommand(a), newEventsStatsCommand(a))
+	return newGroup("events", "What became of notifications, from push.events", newEventsTailCommand(a), newEventsStatsCommand(a))
 }
 
-// eventFilter picks counts and failures. An empty list lets everything
-// through.
+// eventFilter selects counts and failures. An empty list selects everything.
 type eventFilter struct {
 	lanes, apps, types, providers, states, reasons, senders, ids []string
 	since                                                        moment
@@ -31,7 +30,7 @@ type eventFilter struct {
 }
 
 func (f *eventFilter) flags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.lanes, "lane", nil, "only of this `lane`, its retries included")
+	flags.StringSliceVar(&f.lanes, "lane", nil, "only of this `lane`, including its retries")
 	flags.StringSliceVar(&f.apps, "app", nil, "only of this `app`")
 	flags.StringSliceVar(&f.types, "type", nil, "only of this `type`")
 	flags.StringSliceVar(&f.providers, "provider", nil, "only of this `provider`: "+push.PlatformNames(" or "))
@@ -67,9 +66,9 @@ func (f *eventFilter) passesFailure(e *events.Failure) bool {
 	return among(f.senders, e.Sender) && among(f.ids, e.ID) && f.passes(e.Lane, e.App, e.Type, e.Provider, e.State, e.Reason)
 }
 
-// eventReader reads push.events, each record once: a copy has the source and
-// the number of the first. A record that is no event is told, counted and
-// passed over: whoever may write to the topic shall not blind those who watch.
+// eventReader reads push.events and returns each event once: a copy has the
+// same source and number as the original. A record that is not an event is
+// reported, counted and skipped, so that it cannot stop the reader.
 type eventReader struct {
 	*kafka.Follower
 	seen       map[string]map[int64]bool // numbers by source
@@ -77,7 +76,7 @@ type eventReader struct {
 	unreadable int
 }
 
-// mostTold is how many records that are no events are told one by one.
+// mostTold is how many skipped records are reported one by one.
 const mostTold = 20
 
 // openEvents opens push.events.
@@ -97,36 +96,36 @@ func (a *app) openEvents(ctx context.Context) (*eventReader, error) {
 	return &eventReader{Follower: f, seen: make(map[string]map[int64]bool), stderr: a.stderr}, nil
 }
 
-// passOver tells of a record that is no event.
+// passOver reports and counts a record that is not an event.
 func (r *eventReader) passOver(rec kafka.Record, why string, args ...any) {
 	if r.unreadable++; r.unreadable > mostTold {
 		return
 	}
-	_, _ = fmt.Fprintf(r.stderr, "passed over %s/%d/%d: %s\n", kafka.EventsTopic, rec.Partition, rec.Offset, fmt.Sprintf(why, args...))
+	_, _ = fmt.Fprintf(r.stderr, "skipped %s/%d/%d: %s\n", kafka.EventsTopic, rec.Partition, rec.Offset, fmt.Sprintf(why, args...))
 	if r.unreadable == mostTold {
-		_, _ = fmt.Fprintln(r.stderr, "passed over: more of them are only counted")
+		_, _ = fmt.Fprintln(r.stderr, "further skipped records are only counted")
 	}
 }
 
-// verdict is the end of a command that has read what it wanted: not as it
-// should be if anything may be missing of it.
+// verdict ends a command that has read everything: with errDifference if
+// events may be missing from its answer.
 func (r *eventReader) verdict() error {
 	if r.unreadable == 0 {
 		return nil
 	}
-	_, _ = fmt.Fprintf(r.stderr, "passed over %d records; what they told is missing\n", r.unreadable)
+	_, _ = fmt.Fprintf(r.stderr, "skipped %d records; their events are missing above\n", r.unreadable)
 	return errDifference
 }
 
-// decode reads a record; nil for a copy and for what is no event.
+// decode decodes a record; nil for a copy, or if it is not an event.
 func (r *eventReader) decode(rec kafka.Record) *events.Event {
 	var e events.Event
 	if err := json.Unmarshal(rec.Value, &e); err != nil {
-		r.passOver(rec, "it is no event: %v", err)
+		r.passOver(rec, "not an event: %v", err)
 		return nil
 	}
 	if e.Version != events.Version {
-		r.passOver(rec, "it has version %d, this program knows %d", e.Version, events.Version)
+		r.passOver(rec, "version %d; this program knows version %d", e.Version, events.Version)
 		return nil
 	}
 	numbers := r.seen[e.Source]
@@ -148,11 +147,12 @@ func (r *eventReader) decode(rec kafka.Record) *events.Event {
 	return &e
 }
 
-// copiesWithin is how many records of its source a copy may come after the
-// first. A producer repeats at once, so that this is hours more than enough.
+// copiesWithin is how many events of the same source a copy may lag behind the
+// original. A producer repeats at once, so 10,000, which are hours of events,
+// are ample.
 const copiesWithin = 10_000
 
-// read hands out the events of an extent, those that end after since.
+// read calls each with the events of an extent that end at since or later.
 func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time, each func(*events.Event) error) error {
 	return r.ReadExtent(ctx, e, func(rec kafka.Record) error {
 		if event := r.decode(rec); event != nil && !event.At.Before(since) {
@@ -162,5 +162,5 @@ func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time,
 	})
 }
 
-// among reports whether s is one of the words, or all are welcome.
+// among reports whether s is one of words; no words select everything.
 func among(words []string, s string) bool { return len(words) == 0 || slices.Contains(words, s) }

@@ -28,22 +28,22 @@ func newEventsStatsCommand(a *app) *cobra.Command {
 	var f eventStatsFlags
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "The counts of push.events summed up",
-		Long: `Sum up what push.events counts: devices, and notifications that ended before their devices were looked up.
-RETRYING and HELD are not the end of a device, so it is counted again when it ends. Up to a second of
-counts is missing for each worker that was killed; what must be exact stands in the status store.`,
+		Short: "Sum up the counts in push.events",
+		Long: `Sum up the counts in push.events: devices, and notifications that ended before their devices were looked
+up. A device that is RETRYING or HELD is counted again when it ends. For each worker that was killed, up
+to one second of counts is missing. The status store is exact.`,
 		Example: "  pushctl events stats --since 24h\n  pushctl events stats --by app,state --lane transactional --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.sumEvents(cmd.Context(), &f) },
 	}
 	flags := cmd.Flags()
 	f.flags(flags)
-	flags.Var(&f.since, "since", "what was counted since: RFC 3339, a day, or a duration before now; default: an hour ago")
+	flags.Var(&f.since, "since", "from this time on: RFC 3339, a day, or a duration before now; default: an hour ago")
 	flags.StringSliceVar(&f.by, "by", []string{"lane", "provider", "state", "reason"}, "sum up by these `kinds`: "+strings.Join(eventKinds, ", "))
 	return cmd
 }
 
-// eventSum is what was counted of one combination.
+// eventSum is the sum for one combination of kinds.
 type eventSum struct {
 	Lane     string  `json:"lane,omitempty"`
 	App      string  `json:"app,omitempty"`
@@ -55,7 +55,7 @@ type eventSum struct {
 	Share    float64 `json:"share"` // of all, 0 to 1
 }
 
-// eventStats is what `pushctl events stats` says.
+// eventStats is the JSON answer of `pushctl events stats`.
 type eventStats struct {
 	Since  time.Time  `json:"since"`
 	By     []string   `json:"by"`
@@ -69,7 +69,7 @@ func (a *app) sumEvents(ctx context.Context, f *eventStatsFlags) error {
 	}
 	for _, kind := range f.by {
 		if !slices.Contains(eventKinds, kind) {
-			return usagef("--by: %q is none of %s", kind, strings.Join(eventKinds, ", "))
+			return usagef("--by: %q is not one of %s", kind, strings.Join(eventKinds, ", "))
 		}
 	}
 	if f.since.IsZero() {
@@ -107,7 +107,7 @@ func (a *app) sumEvents(ctx context.Context, f *eventStatsFlags) error {
 	return r.verdict()
 }
 
-// key is a count without what is not told apart.
+// key is the combination that a count belongs to.
 func (f *eventStatsFlags) key(c *events.Count) (k eventSum) {
 	for _, kind := range f.by {
 		switch kind {
@@ -141,7 +141,7 @@ func (f *eventStatsFlags) explain(sums map[eventSum]int64) terminal.Answer {
 	}
 	slices.SortFunc(v.Counts, func(x, y eventSum) int {
 		for _, kind := range f.by {
-			if kind == "lane" { // the others by how many there are
+			if kind == "lane" { // lanes by name, everything else by the count
 				if c := strings.Compare(x.Lane, y.Lane); c != 0 {
 					return c
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/events"
+	"github.com/pushfleet/pushfleet/explain"
 )
 
 // tailFlags are the command line of events tail.
@@ -31,11 +32,11 @@ func newEventsTailCommand(a *app) *cobra.Command {
 	var f tailFlags
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Counts and failures as the workers tell them",
-		Long: `Print what workers write to push.events from now on, or since a time, until it is interrupted: counts about
-once a second, and every final failure with its id. --stop ends at what is there now. With -o json each
-line is one object, with "event": "count" or "failure". A record that is no event is told on standard error
-and passed over; with --stop it makes the exit status 1.`,
+		Short: "Print counts and failures as workers report them",
+		Long: `Print what workers write to push.events, from now or from --since on, until interrupted: counts about once
+a second, and every final failure with its id. --stop ends with the last event there is now. With -o json
+each line is one object, whose "event" is count, failure or gap. A record that is not an event is reported
+on standard error and skipped; with --stop, the exit status is then 1.`,
 		Example: "  pushctl events tail --only failures --app shop\n  pushctl events tail --since 15m --stop --state DEAD_LETTERED --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.tailEvents(cmd.Context(), &f) },
@@ -44,9 +45,9 @@ and passed over; with --stop it makes the exit status 1.`,
 	f.flags(flags)
 	flags.StringSliceVar(&f.senders, "sender", nil, "only failures of this `sender_id`")
 	flags.StringSliceVar(&f.ids, "id", nil, "only failures of this notification `id`")
-	flags.Var(&f.since, "since", "begin with what was written at this time: RFC 3339, a day, or a duration before now; default: now")
+	flags.Var(&f.since, "since", "start at this time: RFC 3339, a day, or a duration before now; default: now")
 	flags.StringVar(&f.only, "only", "", "counts or failures")
-	flags.BoolVar(&f.stop, "stop", false, "end at what is there now")
+	flags.BoolVar(&f.stop, "stop", false, "end with the last event there is now")
 	return cmd
 }
 
@@ -96,7 +97,7 @@ func (a *app) tailEvents(ctx context.Context, f *tailFlags) error {
 	}
 }
 
-// countLine and failureLine are lines for scripts.
+// countLine, failureLine and gapLine are the lines of the JSON output.
 type countLine struct {
 	Event  string    `json:"event"`
 	Source string    `json:"source"`
@@ -116,7 +117,8 @@ type gapLine struct {
 	events.Gap
 }
 
-// eventPrinter prints events that pass the filter, a line each.
+// eventPrinter prints the selected counts and failures, and every gap, one per
+// line.
 type eventPrinter struct {
 	w      io.Writer
 	filter *tailFlags
@@ -149,7 +151,7 @@ func (p *eventPrinter) print(e *events.Event) error {
 				device = "device " + f.Device + " "
 			}
 			words := eventWords(f.Lane, f.App, f.Type, f.Provider, f.Reason)
-			if m := meaning(f.Reason, ""); m != "" {
+			if m := explain.Reason(f.Reason, ""); m != "" {
 				words += " (" + m + ")"
 			}
 			fmt.Fprintf(&b, "%s  %8s  %-13s %s %s%s\n", f.At.UTC().Format("15:04:05.000"), "failed", terminal.Word(f.State), terminal.Word(f.ID), terminal.Word(device), terminal.Word(words))
@@ -161,7 +163,7 @@ func (p *eventPrinter) print(e *events.Event) error {
 				return err
 			}
 		} else {
-			fmt.Fprintf(&b, "%s  %8s  of %s some or all between %s and %s: the status store has it\n", e.At.UTC().Format("15:04:05.000"), "missing",
+			fmt.Fprintf(&b, "%s  %8s  events of %s between %s and %s, some or all: look into the status store\n", e.At.UTC().Format("15:04:05.000"), "missing",
 				terminal.Word(e.Source), g.From.UTC().Format("15:04:05.000"), g.To.UTC().Format("15:04:05.000"))
 		}
 	}
@@ -174,7 +176,7 @@ func (p *eventPrinter) print(e *events.Event) error {
 	return nil
 }
 
-// eventWords are what is known, in one order.
+// eventWords joins the words that are not empty.
 func eventWords(words ...string) string {
 	known := words[:0]
 	for _, w := range words {

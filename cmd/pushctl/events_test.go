@@ -97,7 +97,7 @@ func TestEventsStats(t *testing.T) {
 	if out := f.ok("events", "stats", "--by", "app", "--reason", "wrong_type"); !strings.Contains(out, "bank  1  100.00 %") || !strings.Contains(out, "1 counted since") {
 		t.Errorf("printed %s", out)
 	}
-	if exit, _, stderr := f.run("", "events", "stats", "--by", "user"); exit != exitUsage || !strings.Contains(stderr, `"user" is none of lane`) {
+	if exit, _, stderr := f.run("", "events", "stats", "--by", "user"); exit != exitUsage || !strings.Contains(stderr, `"user" is not one of lane`) {
 		t.Errorf("exit status %d, %s", exit, stderr)
 	}
 	// Nothing before the time that is asked for, and a copy counts once.
@@ -147,7 +147,7 @@ func TestEventsTail(t *testing.T) {
 		t.Errorf("a reason: %v", got)
 	}
 	out := f.ok("events", "tail", "--since", "1h", "--stop")
-	for _, want := range []string{"failed  DEAD_LETTERED n3 critical bank promo wrong_type:title (a field has another type than the contract says: title)",
+	for _, want := range []string{"failed  DEAD_LETTERED n3 critical bank promo wrong_type:title (a field does not have the type that the message contract gives it: title)",
 		"failed  FAILED        n2 device d3 transactional.retry shop promo fcm UNREGISTERED (Google: the app is no longer on the device; its token is removed)",
 		"1  RETRYING      transactional shop promo fcm UNAVAILABLE"} {
 		if !strings.Contains(out, want) {
@@ -173,7 +173,7 @@ func TestEventsPassOverWhatIsNone(t *testing.T) {
 	if lines := strings.Count(stdout, `"event":"count"`); exit != exitFailed || lines != 4 {
 		t.Errorf("tail: exit status %d, %d of 4 events\n%s%s", exit, lines, stdout, stderr)
 	}
-	for _, want := range []string{"push.events/0/0: it has version 2, this program knows 1", "push.events/0/2: it is no event", "push.events/0/4: ", "push.events/0/6: "} {
+	for _, want := range []string{"push.events/0/0: version 2; this program knows version 1", "push.events/0/2: not an event", "push.events/0/4: ", "push.events/0/6: "} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("tail tells\n%s\nwant %q", stderr, want)
 		}
@@ -183,7 +183,7 @@ func TestEventsPassOverWhatIsNone(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &v); err != nil || exit != exitFailed || v.Total != 4 {
 		t.Errorf("stats: exit status %d, %+v, %v", exit, v, err)
 	}
-	if !strings.Contains(stderr, "passed over 4 records") {
+	if !strings.Contains(stderr, "skipped 4 records") {
 		t.Errorf("stats tells\n%s", stderr)
 	}
 	for range 2 * mostTold {

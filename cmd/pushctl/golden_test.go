@@ -9,6 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/dlq"
+	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
@@ -47,15 +48,15 @@ func TestJSONKeysAreStable(t *testing.T) {
 			`{"lane":"l","topic":"t","produced":1,"refused":0,"notifications":[{"id":"n","outcome":"DELIVERED"}]}`},
 		"load": {terminal.Answer{Value: loadAnswer{Topic: "t", Produced: 10, Seconds: 1, Rate: 10, Wanted: 10, AckP50: 1.5, AckP99: 2.5, Fates: map[string]int{"reaches": 10}}},
 			`{"topic":"t","produced":10,"seconds":1,"rate":10,"wanted_rate":10,"ack_p50_ms":1.5,"ack_p99_ms":2.5,"fates":{"reaches":10}}`},
-		"status": {explainStatus("n", []push.Row{{ID: "n", Device: "d", Step: 1, State: push.StateFailed, At: at, Platform: push.FCM, ProviderID: "p", Reason: "NOT_FOUND", UserHash: 255}}, storeTimes{time.Hour, time.Hour}, at),
-			`{"id":"n","outcome":"FAILED","meaning":"no device can ever get it","devices":[{"device":"d","provider":"fcm","state":"FAILED","since":"2026-11-21T08:30:00Z","step":1,"meaning":"NOT_FOUND, Google: there is no such project"}],` +
+		"status": {showNotification(explain.Of("n", []push.Row{{ID: "n", Device: "d", Step: 1, State: push.StateFailed, At: at, Platform: push.FCM, ProviderID: "p", Reason: "NOT_FOUND", UserHash: 255}}, explain.Times{Kept: time.Hour, Delay: time.Hour}, at)),
+			`{"id":"n","outcome":"FAILED","meaning":"it cannot be delivered to any device","devices":[{"device":"d","provider":"fcm","state":"FAILED","since":"2026-11-21T08:30:00Z","step":1,"meaning":"NOT_FOUND, Google: there is no such project"}],` +
 				`"states":[{"at":"2026-11-21T08:30:00Z","step":1,"state":"FAILED","device":"d","provider":"fcm","provider_id":"p","reason":"NOT_FOUND","meaning":"Google: there is no such project","user_hash":"ff"}]}`},
 		"events stats": {(&eventStatsFlags{eventFilter: eventFilter{since: moment{Time: at}}, by: []string{"lane", "state"}}).explain(map[eventSum]int64{{Lane: "l", State: "FAILED"}: 3}),
 			`{"since":"2026-11-21T08:30:00Z","by":["lane","state"],"total":3,"counts":[{"lane":"l","state":"FAILED","n":3,"share":1}]}`},
 		"dlq ls":           {explainLetters([]dlq.Letter{one}, 0, false), `[{` + row + `}]`},
 		"dlq ls, revealed": {explainLetters([]dlq.Letter{revealed}, 0, true), `[{` + row + `,"value":"{\"id\": \"n\"}"}]`},
 		"dlq ls, none":     {explainLetters([]dlq.Letter{}, 0, false), `[]`},
-		"dlq show": {terminal.Answer{Value: []letterView{viewOf(dlq.View{Letter: one, Contents: dlq.Contents{StatusID: "n", Key: "u", Headers: []dlq.Field{}, Bytes: 54, Fields: []dlq.Field{{Name: "title", Value: "<6 characters>"}}}})}}, `[{` + row + `,"meaning":"the provider could not take it and the last retry was used; redrive it when the provider is well; the last answer was UNAVAILABLE (Google: the service was not available)",` +
+		"dlq show": {terminal.Answer{Value: []letterView{viewOf(dlq.View{Letter: one, Contents: dlq.Contents{StatusID: "n", Key: "u", Headers: []dlq.Field{}, Bytes: 54, Fields: []dlq.Field{{Name: "title", Value: "<6 characters>"}}}})}}, `[{` + row + `,"meaning":"the provider could not take it and all retries were used; redrive it when the provider has recovered; the last answer was UNAVAILABLE (Google: the service was not available)",` +
 			`"status_id":"n","key":"u","headers":[],"bytes":54,"fields":[{"name":"title","value":"<6 characters>"}]}]`},
 		"dlq stats": {explainStats(dlq.Stats{Records: 3, Open: 2, Expired: 1, By: map[string][]dlq.Count{"app": {{Value: "shop", Records: 3, Open: 2, Expired: 1}}, "day": {}}}),
 			`{"records":3,"open":2,"expired":1,"by":{"app":[{"value":"shop","records":3,"open":2,"expired":1}],"day":[]}}`},

@@ -26,39 +26,39 @@ func newImportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Register the devices of a CSV file or of JSON lines",
-		Long: `Register the devices of a file, or of standard input ("-"), of any size. The columns of a CSV file,
-whose first line names them in any order, or the fields of JSON lines:
+		Long: `Register the devices of a file, or of standard input ("-"), of any size. These are the columns of a CSV
+file, whose first line names them in any order, or the fields of JSON lines:
 
   user_id        1 to 128 bytes
   platform       ` + push.PlatformNames(" or ") + `
   token          ` + tokenWords() + `
   app            as in the messages
   environment    ` + environmentWords() + `
-  locale         as en-GB; may be left out
-  registered_at  RFC 3339: when the app got the token. The latest registration of a token owns it, and
-                 a provider's word that a token is dead counts only if it is not older than this: so
-                 the time of the import would be wrong, and a line without needs --registered-at
+  locale         such as en-GB; optional
+  registered_at  RFC 3339: when the app got the token. The latest registration of a token owns it, and a
+                 provider's report that a token is dead counts only if it is not older. The time of the
+                 import would be wrong, so lines without this field need --registered-at
 
-A line that breaks a rule is told by its number and the rule, never by its content, and makes the exit
-status 1. --on-error stop (default) ends there: all lines before it are registered. --on-error skip
-goes on. An import may be repeated: the same device is the same registration.`,
+A line that breaks a rule is reported with its number and the rule, never with its content, and makes the
+exit status 1. --on-error stop (default) ends there; all lines before it are registered. --on-error skip
+continues. An import can be repeated: the same device is the same registration.`,
 		Example: "  pushctl devices import --dry-run --on-error skip devices.csv\n  pushctl devices import devices.csv\n  zcat devices.jsonl.gz | pushctl devices import --format jsonl -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.importDevices(cmd.Context(), args[0], f)
 		},
 	}
-	cmd.Flags().StringVar(&f.format, "format", "", "csv or jsonl; default: by the file's name")
+	cmd.Flags().StringVar(&f.format, "format", "", "csv or jsonl; default: by the file's extension")
 	cmd.Flags().Var(&f.onError, "on-error", "stop at the first bad line, or skip bad lines")
-	cmd.Flags().StringVar(&f.registeredAt, "registered-at", "", "`time` (RFC 3339) of lines without registered_at")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "check every line and register nothing")
+	cmd.Flags().StringVar(&f.registeredAt, "registered-at", "", "`time` (RFC 3339) for lines without registered_at")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "check every line, register nothing")
 	return cmd
 }
 
-// importAnswer is what an import came to.
+// importAnswer is the JSON answer of `pushctl devices import`.
 type importAnswer struct {
 	Read       int            `json:"read"`
-	Registered int            `json:"registered"` // with --dry-run: would be
+	Registered int            `json:"registered"` // with --dry-run: that would be registered
 	Refused    int            `json:"refused"`
 	Rules      map[string]int `json:"rules"` // how often each was broken
 	StoppedAt  int            `json:"stopped_at_line,omitempty"`
@@ -73,7 +73,7 @@ func (a *app) importDevices(ctx context.Context, path string, f importFlags) err
 	im := &deviceImport{flags: f, refused: newRefusals(a.stderr), show: newProgress(a.stderr), began: time.Now()}
 	if f.registeredAt != "" {
 		if im.at, err = time.Parse(time.RFC3339, f.registeredAt); err != nil {
-			return usagef("--registered-at: not RFC 3339, as 2026-11-21T10:00:00Z")
+			return usagef("--registered-at: not RFC 3339, such as 2026-11-21T10:00:00Z")
 		}
 	}
 	if form == jsonFile {
@@ -98,7 +98,7 @@ func (a *app) importDevices(ctx context.Context, path string, f importFlags) err
 	case f.dryRun:
 		return fmt.Errorf("%s: %w", path, err)
 	default:
-		return partlyf(fmt.Errorf("%s: %w", path, err), "at least %d devices are registered; it may be run again", im.Registered)
+		return partlyf(fmt.Errorf("%s: %w", path, err), "at least %d devices were registered; the command can be repeated", im.Registered)
 	}
 	im.Refused, im.Rules, im.DryRun = im.refused.count, im.refused.rules, f.dryRun
 	if err := a.show(im.explain()); err != nil {
@@ -113,13 +113,13 @@ func (a *app) importDevices(ctx context.Context, path string, f importFlags) err
 // importBatch is how many devices are registered with one append.
 const importBatch = 1000
 
-// deviceImport is one run.
+// deviceImport is one run of an import.
 type deviceImport struct {
 	importAnswer
 	flags   importFlags
 	client  *users.Client // nil with --dry-run
-	parse   deviceParser  // nil until the header of a CSV file was read
-	at      time.Time     // of lines without one
+	parse   deviceParser  // nil until the header of a CSV file has been read
+	at      time.Time     // registered_at of lines without one
 	refused *refusals
 	show    *progress
 	began   time.Time
@@ -160,12 +160,12 @@ func (im *deviceImport) run(ctx context.Context, in io.Reader) error {
 		return fmt.Errorf("reading: %w", failed)
 	}
 	if im.parse == nil {
-		return usagef("line 1: no header of a CSV file")
+		return usagef("line 1: missing header of a CSV file")
 	}
 	return im.flush(ctx)
 }
 
-// take adds a line's device to the batch, or says which rule it breaks.
+// take adds a line's device to the batch, or returns the rule that it breaks.
 func (im *deviceImport) take(l line) error {
 	if l.err != nil {
 		return l.err
@@ -205,7 +205,7 @@ func (im *deviceImport) explain() terminal.Answer {
 	ans := terminal.Answer{Value: im.importAnswer, Table: im.refused.table()}
 	ans.Before = fmt.Sprintf("%d devices %s, %d lines refused", im.Registered, verb, im.Refused)
 	if im.StoppedAt > 0 {
-		ans.After = fmt.Sprintf("stopped at line %d; --on-error skip goes on", im.StoppedAt)
+		ans.After = fmt.Sprintf("stopped at line %d; use --on-error skip to continue", im.StoppedAt)
 	}
 	return ans
 }

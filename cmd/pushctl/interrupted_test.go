@@ -42,7 +42,7 @@ func TestFilesAreInterrupted(t *testing.T) {
 		done  string
 	}{
 		{[]string{"devices", "import", "--format", "jsonl", "--registered-at", when, "-"}, `{"user_id":"u1","platform":"fcm","token":"t-%d","app":"shop"}`,
-			kafka.UsersTopic, "at least 1000 devices are registered"},
+			kafka.UsersTopic, "at least 1000 devices were registered"},
 		{[]string{"send", "-"}, `{"id":"n-%d","app":"shop","user_id":"u1"}`, laneTopic, "at least 1000 notifications are in " + laneTopic},
 	} {
 		var lines [2]strings.Builder
@@ -80,7 +80,7 @@ func TestRemovalsAreInterrupted(t *testing.T) {
 	f.at(kmsg.Produce, 2, interrupt)
 	hashes := []string{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "cccccccccccccccc"}
 	exit, stdout, stderr := f.runUntil(ctx, "", append([]string{"devices", "rm", "u1"}, hashes...)...)
-	if done := len(f.records(kafka.UsersTopic)); exit != exitInterrupted || done == 0 || done == 3 || !strings.Contains(stderr, fmt.Sprintf("%d of 3 devices are removed", done)) {
+	if done := len(f.records(kafka.UsersTopic)); exit != exitInterrupted || done == 0 || done == 3 || !strings.Contains(stderr, fmt.Sprintf("%d of 3 devices were removed", done)) {
 		t.Errorf("exit status %d, %s %s; %d records", exit, stdout, stderr, done)
 	}
 }
@@ -112,7 +112,7 @@ func TestDismissIsInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	f.at(kmsg.Produce, 1, interrupt)
 	exit, stdout, stderr := f.runUntil(ctx, "", "dlq", "dismiss", "--yes")
-	if left := len(f.ls()); exit != exitInterrupted || left != 1 || !strings.Contains(stderr, "at least 1 dead letters are dismissed") {
+	if left := len(f.ls()); exit != exitInterrupted || left != 1 || !strings.Contains(stderr, "at least 1 dead letters were dismissed") {
 		t.Errorf("exit status %d, %s %s; %d left", exit, stdout, stderr, left)
 	}
 }

@@ -15,18 +15,18 @@ import (
 func newLagCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lag",
-		Short: "How far the workers are behind, per lane, topic and partition",
-		Long: `For the topic of each lane and its retry topic: the offset that its group has committed, the end of
-the log, and the records between. A retry topic always lags by the records that are not due yet.
-"-" (null in JSON): the group has committed nothing there, as before a first start. It will begin with the
-first record, so all that is there counts as lag.`,
+		Short: "How far workers are behind, per lane, topic and partition",
+		Long: `Show for each lane's topic and retry topics the offset that the group has committed, the end of the log,
+and the number of records between. A retry topic always lags by the records that are not due yet.
+"-" (null in JSON) means that the group has committed nothing there, as before its first start. It will
+begin with the first record, so all records there count as lag.`,
 		Example: "  pushctl lag\n  pushctl lag -o json | jq 'map(.lag // 0) | add'",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.showLag(cmd.Context()) },
 	}
 }
 
-// lagRow is a partition as scripts see it.
+// lagRow is a partition in the JSON answer.
 type lagRow struct {
 	Lane      string `json:"lane"`
 	Group     string `json:"group"`
@@ -70,8 +70,8 @@ func (a *app) showLag(ctx context.Context) error {
 	return a.show(explainLag(rows))
 }
 
-// appendLag adds a row for each partition of the topic that of names. Offsets
-// and starts are asked for before the ends, so that a lag is never negative.
+// appendLag adds a row for each partition of the topic of.Topic. It reads the
+// committed and first offsets before the ends, so that a lag is never negative.
 func appendLag(ctx context.Context, admin *kafka.Admin, rows []lagRow, of lagRow) ([]lagRow, error) {
 	lags, err := admin.Lag(ctx, of.Group)
 	if err != nil {

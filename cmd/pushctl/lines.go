@@ -15,8 +15,8 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
-// maxLine is the longest line of an import in bytes: a message of 64 KiB with
-// all its quotes escaped.
+// maxLine is the longest line of a file in bytes: a message of 64 KiB with room
+// for escapes.
 const maxLine = 256 << 10
 
 // errLongLine is the rule that a line over maxLine breaks.
@@ -29,9 +29,9 @@ type line struct {
 	err    error  // errLongLine: text is missing
 }
 
-// readLines yields the lines that are not blank, as they come. A line that is
-// too long is passed over, so that a file without line breaks does not fill
-// the memory. The error is that of reading, after the last line.
+// readLines yields the lines that are not blank. Of a line that is too long it
+// yields only the error, so that a file without line breaks does not fill the
+// memory. After the last line, failed is the error of reading, if any.
 func readLines(r io.Reader, failed *error) iter.Seq[line] {
 	return func(yield func(line) bool) {
 		in := bufio.NewReaderSize(r, 64<<10)
@@ -72,7 +72,7 @@ func readLines(r io.Reader, failed *error) iter.Seq[line] {
 	}
 }
 
-// onError says what a bad line does to those after it.
+// onError is what a command does after a bad line.
 type onError string
 
 const (
@@ -95,8 +95,8 @@ func (o *onError) String() string { return string(*o) }
 // Type implements pflag.Value.
 func (o *onError) Type() string { return "what" }
 
-// refusals are the bad lines of a file: told one by one on standard error, and
-// counted by the rule that they break.
+// refusals are the bad lines of a file: each is reported on standard error and
+// counted by the rule that it breaks.
 type refusals struct {
 	w     io.Writer
 	rules map[string]int
@@ -111,7 +111,7 @@ func (r *refusals) add(number int, rule error) {
 	_, _ = fmt.Fprintf(r.w, "line %d: %v\n", number, rule)
 }
 
-// table is how often each rule was broken.
+// table shows how often each rule was broken.
 func (r *refusals) table() terminal.Table {
 	t := terminal.Table{Columns: []string{"refused", "rule"}}
 	for _, rule := range slices.Sorted(maps.Keys(r.rules)) {
@@ -132,8 +132,8 @@ func (a *app) open(path string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// progress is one line on a terminal that changes; elsewhere it is nothing. It
-// is for one goroutine.
+// progress is a line on a terminal that is rewritten in place; if the output is
+// not a terminal, it prints nothing. Not safe for concurrent use.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -152,7 +152,7 @@ func (p *progress) line(format string, args ...any) {
 	}
 }
 
-// end takes the line away: what follows is the answer.
+// end removes the line, before the answer is printed.
 func (p *progress) end() {
 	if p.shown {
 		_, _ = fmt.Fprint(p.w, "\r\x1b[K")

@@ -35,14 +35,15 @@ func newLoadCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load --rate N --count N",
 		Short: "Produce made-up notifications at a steady rate",
-		Long: `Produce made-up notifications for made-up users at a steady rate: copies, expired and broken ones among
-them, and users who opted out or have dead tokens (--plain: none of that). The same --seed and --users are
-the same users. --register registers them first and waits until the registry has them in Redis.
+		Long: `Produce made-up notifications for made-up users at a steady rate. Some are copies, expired or broken, and
+some users have opted out or have dead tokens (--plain: none of these). The same --seed and --users make
+the same users. --register registers them first and waits until the registry has written them to Redis.
 
-The rate is kept by the clock: each notification has its time, whether or not earlier ones have been
-acknowledged, and its acknowledgement is timed from then. So a Kafka that falls behind shows in the times.
+The clock sets the rate: each notification has its time, whether or not earlier ones have been
+acknowledged, and its acknowledgement is measured from that time. So the times show when Kafka falls
+behind.
 
-The tokens are made up: use it with pushsim, never with Apple and Google.`,
+The tokens are made up: use this with pushsim, never with Apple and Google.`,
 		Example: "  pushctl load --rate 5000 --count 100000 --register\n  pushctl load --rate 200000 --count 10000000 --users 1000000 --lane promotional -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.load(cmd.Context(), f) },
@@ -52,14 +53,14 @@ The tokens are made up: use it with pushsim, never with Apple and Google.`,
 	flags.IntVar(&f.count, "count", 10_000, "notifications in all, 1 to 1,000,000,000")
 	flags.StringVar(&f.lane, "lane", defaultLane, "`name` of the lane")
 	flags.StringVar(&f.app, "app", "", "`name` of the app; default: the first of the configuration")
-	flags.IntVar(&f.users, "users", 0, "made-up users, 20 or more; default: one for ten notifications")
-	flags.Uint64Var(&f.seed, "seed", 1, "`number` that makes the users; another one makes others")
+	flags.IntVar(&f.users, "users", 0, "made-up users, 20 or more; default: one for every ten notifications")
+	flags.Uint64Var(&f.seed, "seed", 1, "`number` that the users are generated from")
 	flags.BoolVar(&f.register, "register", false, "register the users first")
 	flags.BoolVar(&f.plain, "plain", false, "only notifications that reach their users")
 	return cmd
 }
 
-// crowd is the users that the flags ask for.
+// crowd makes the users that the flags ask for.
 func (f *loadFlags) crowd() (*crowd.Crowd, error) {
 	switch {
 	case !(f.rate >= 0.1 && f.rate <= 1e6):
@@ -69,7 +70,7 @@ func (f *loadFlags) crowd() (*crowd.Crowd, error) {
 	case f.users != 0 && f.users < 20:
 		return nil, usagef("--users: must be 20 or more")
 	case f.app == "":
-		return nil, usagef("--app: the configuration has no apps, so it must be given")
+		return nil, usagef("--app: required, because the configuration has no apps")
 	}
 	o := crowd.Default(f.app, f.count)
 	o.Seed, o.Cap = f.seed, 0
@@ -114,23 +115,21 @@ func (a *app) load(ctx context.Context, f loadFlags) error {
 	return err
 }
 
-// How many records one append takes at most, how many appends may be waiting
-// for Kafka, and how long one may wait.
 const (
-	loadBatch   = 1000
-	loadAppends = 1000
-	appendTime  = 30 * time.Second
-	// loadTick is how long due records gather: at 1,000 a second a batch of 5.
+	loadBatch   = 1000             // records per append, at most
+	loadAppends = 1000             // appends in flight, at most
+	appendTime  = 30 * time.Second // deadline of one append
+	// loadTick is how long due records gather: 5 records at 1,000 a second.
 	loadTick = 5 * time.Millisecond
 )
 
-// appender is what load needs of a kafka.Writer.
+// appender is the part of kafka.Writer that load needs.
 type appender interface {
 	Append(ctx context.Context, records []kafka.Record) error
 }
 
-// loading is one run. Its schedule belongs to one goroutine; the appends run
-// in others, and it waits for them.
+// loading is one run. One goroutine keeps the schedule. It starts a goroutine
+// for each append, and waits for all of them at the end.
 type loading struct {
 	flags   loadFlags
 	records *crowd.Records
@@ -140,12 +139,12 @@ type loading struct {
 	produced int // handed to an append
 	fates    [crowd.Fates]int
 	acked    atomic.Int64
-	acks     ackTimes
+	acks     ackTimes // from the moment a record was due
 	took     time.Duration
 }
 
-// run produces until all are acknowledged, an append fails, or ctx ends; what
-// was handed to an append by then is waited for.
+// run produces until all records are acknowledged, an append fails, or ctx
+// ends. It waits for the appends in flight before it returns.
 func (l *loading) run(ctx context.Context) error {
 	var (
 		appends sync.WaitGroup
@@ -191,8 +190,8 @@ func (l *loading) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// wait returns true at a record's time or up to a tick after it, and false
-// when ctx ends first.
+// wait waits until due, or up to a tick longer. It returns false if ctx ends
+// first.
 func wait(ctx context.Context, due time.Time) bool {
 	d := time.Until(due)
 	if d <= 0 {
@@ -208,7 +207,7 @@ func wait(ctx context.Context, due time.Time) bool {
 	}
 }
 
-// loadAnswer is what `pushctl load` says.
+// loadAnswer is the JSON answer of `pushctl load`.
 type loadAnswer struct {
 	Topic    string         `json:"topic"`
 	Produced int64          `json:"produced"` // acknowledged
@@ -217,7 +216,7 @@ type loadAnswer struct {
 	Wanted   float64        `json:"wanted_rate"`
 	AckP50   float64        `json:"ack_p50_ms"`
 	AckP99   float64        `json:"ack_p99_ms"`
-	Fates    map[string]int `json:"fates"` // what must become of them
+	Fates    map[string]int `json:"fates"` // notifications by what must become of them
 }
 
 func (l *loading) explain(topic string) terminal.Answer {
@@ -239,9 +238,9 @@ func (l *loading) explain(topic string) terminal.Answer {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// registerCrowd registers all users and waits until the registry has them.
+// registerCrowd registers all users and waits until they are in Redis.
 func (a *app) registerCrowd(ctx context.Context, people *crowd.Crowd, show *progress) error {
-	reader, err := a.crowdReader(ctx) // Redis first: it is needed after
+	reader, err := a.crowdReader(ctx) // fail before anything is registered
 	if err != nil {
 		return err
 	}

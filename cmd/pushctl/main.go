@@ -1,12 +1,12 @@
-// Command pushctl is the operator's tool: topics, schema, devices,
-// preferences, sending and looking up. It reads the worker's configuration for
-// the connections, and nothing from a running worker.
+// Command pushctl is the operator's tool: topics, schema, devices, preferences,
+// sending, status, dead letters, events and lag. It takes the connections from
+// the worker's configuration and never talks to a running worker.
 //
 //	main.go     exit statuses, signals
 //	root.go     the command tree and its common flags
 //	app.go      what commands share: configuration and connections
-//	output.go   tables for people, JSON for scripts
-//	<name>.go   one file a command: newNameCommand(app) *cobra.Command
+//	lines.go    files of lines, progress
+//	<name>.go   one file per command: newNameCommand(app) *cobra.Command
 package main
 
 import (
@@ -31,13 +31,13 @@ const (
 )
 
 func main() {
-	shards.LogTo(slog.New(slog.DiscardHandler))          // what fails is told once, by the command
-	ctx, _ := terminal.UntilSignal(context.Background()) // until the process ends
-	// A second signal ends the process at once.
+	shards.LogTo(slog.New(slog.DiscardHandler)) // the command itself reports errors, once
+	// The first signal ends ctx, the second one the process.
+	ctx, _ := terminal.UntilSignal(context.Background())
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// usageError is a command that was given the wrong words: exit status 2.
+// usageError is a mistake in the command line or configuration: exit status 2.
 type usageError struct{ err error }
 
 func (e usageError) Error() string { return e.err.Error() }
@@ -48,18 +48,19 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
-// errDifference is returned by a command that has reported what it found and
-// found that it is not as it should be: exit status 1 without another word.
+// errDifference is returned by a command that has printed its answer and found
+// something that is not as it should be: exit status 1 without a message.
 var errDifference = errors.New("found a difference")
 
-// run is the whole command. It returns the exit status.
+// run is the whole program. It returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := newApp(stdin, stdout, stderr)
 	defer a.close()
 	return a.end(ctx, a.execute(ctx, args))
 }
 
-// end tells of an error that nobody has told yet, and returns the exit status.
+// end prints an error that has not been printed yet, and returns the exit
+// status.
 func (a *app) end(ctx context.Context, err error) int {
 	status := exitStatus(ctx, err)
 	if err != nil && !errors.Is(err, errDifference) {
@@ -71,8 +72,8 @@ func (a *app) end(ctx context.Context, err error) int {
 	return status
 }
 
-// partly is an error of a command that had done something by then: that is told
-// however the command ended.
+// partly is the error of a command that had already changed something. The
+// message says what, even if the command was interrupted.
 type partly struct {
 	err  error
 	done string
@@ -81,13 +82,13 @@ type partly struct {
 func (e *partly) Error() string { return e.err.Error() + " (" + e.done + ")" }
 func (e *partly) Unwrap() error { return e.err }
 
-// partlyf makes a partly of err.
+// partlyf wraps err with what was done before it.
 func partlyf(err error, format string, args ...any) error {
 	return &partly{err, fmt.Sprintf(format, args...)}
 }
 
-// interrupted is what there is to say of a command that a signal has ended with
-// err: what it had done.
+// interrupted is the message for a command that a signal ended with err. It
+// keeps what the command had done.
 func interrupted(err error) error {
 	cause := errors.New("interrupted")
 	if some, ok := errors.AsType[*partly](err); ok {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 )
@@ -80,7 +81,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-func TestExplainStatus(t *testing.T) {
+func TestShowNotification(t *testing.T) {
 	at := time.Date(2026, 11, 21, 7, 30, 0, int(5*time.Millisecond), time.UTC)
 	rows := []push.Row{ // as the store orders them: by device
 		{ID: "n1", Device: "aaaaaaaaaaaaaaaa", Step: 0, State: push.StateRetrying, At: at, Platform: push.APNS, Reason: "TooManyRequests", UserHash: 255},
@@ -88,7 +89,7 @@ func TestExplainStatus(t *testing.T) {
 		{ID: "n1", Device: "bbbbbbbbbbbbbbbb", Step: 0, State: push.StateFailed, At: at.Add(time.Second), Platform: push.FCM, Reason: "UNREGISTERED\x1b[2J", UserHash: 255},
 	}
 	var out bytes.Buffer
-	ans := explainStatus("n1", rows, storeTimes{24 * time.Hour, 2 * time.Hour}, at.Add(time.Hour))
+	ans := showNotification(explain.Of("n1", rows, explain.Times{Kept: 24 * time.Hour, Delay: 2 * time.Hour}, at.Add(time.Hour)))
 	if err := ans.Write(&out, terminal.FormatTable, indent); err != nil {
 		t.Fatal(err)
 	}
@@ -227,5 +228,16 @@ func TestErrorsAreCleaned(t *testing.T) {
 	run(t.Context(), []string{"status", "x", "--config", "\x1b[2J\u202e\u009b"}, strings.NewReader(""), &out, &errs)
 	if !strings.Contains(errs.String(), "no such file") || strings.ContainsAny(out.String()+errs.String(), "\x1b\u202e\u009b") {
 		t.Errorf("it says %q", errs.String())
+	}
+}
+
+func TestShowNotificationWithoutState(t *testing.T) {
+	var out bytes.Buffer
+	ans := showNotification(explain.Of("order\x1b[2J", nil, explain.Times{Kept: time.Hour, Delay: time.Hour}, time.Now()))
+	if err := ans.Write(&out, terminal.FormatTable, indent); err != nil {
+		t.Fatal(err)
+	}
+	if want := "notification order?[2J has no state: never produced"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("printed %q, want %q first", out.String(), want)
 	}
 }

@@ -21,7 +21,7 @@ func (m *moment) Set(s string) error {
 	}
 	if d, err := time.ParseDuration(s); err == nil {
 		if d < 0 {
-			return errors.New("want a time, or a duration before now without a sign")
+			return errors.New("want a time, or a duration before now, without a sign")
 		}
 		m.Time = now().Add(-d)
 		return nil

@@ -126,7 +126,7 @@ func TestLagBeforeTheFirstCommit(t *testing.T) {
 
 func TestDedupe(t *testing.T) {
 	f := startFleet(t, true)
-	if exit, _, stderr := f.run("", "dedupe", "declare-new"); exit != exitUsage || !strings.Contains(stderr, "Never say it because Redis lost its memory") {
+	if exit, _, stderr := f.run("", "dedupe", "declare-new"); exit != exitUsage || !strings.Contains(stderr, "Never run it because Redis lost its data") {
 		t.Errorf("without --yes: exit status %d, %s", exit, stderr)
 	}
 	if len(f.redis.Mini.Keys()) != 0 {

@@ -14,10 +14,10 @@ import (
 )
 
 func newPrefsCommand(a *app) *cobra.Command {
-	return newGroup("prefs", "Users' preferences: what they have opted out of", newPrefsGetCommand(a), newPrefsSetCommand(a))
+	return newGroup("prefs", "Users' preferences: their opt-outs", newPrefsGetCommand(a), newPrefsSetCommand(a))
 }
 
-// prefsAnswer is a user's preferences as scripts see them.
+// prefsAnswer is a user's preferences in the JSON answer.
 type prefsAnswer struct {
 	UserID    string   `json:"user_id"`
 	OptOutAll bool     `json:"opt_out_all"`
@@ -29,8 +29,8 @@ func newPrefsGetCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get USER",
 		Short: "What a user has opted out of, as the workers see it",
-		Long: `What a user has opted out of, as it stands in Redis, where the workers read it: what has just been
-set appears when the registry has applied it. A user who is not known has opted out of nothing.`,
+		Long: `Show what a user has opted out of, as it stands in Redis, where the workers read it. A change appears
+when the registry has applied it. An unknown user has opted out of nothing.`,
 		Example: "  pushctl prefs get u42 -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +40,7 @@ set appears when the registry has applied it. A user who is not known has opted 
 			}
 			ans := explainPrefs(args[0], u.Preferences)
 			if u.Quarantine&(push.PreferencesBroken|push.PreferencesUnknown) != 0 {
-				ans.After = "what the user set cannot be read, so all but critical is kept back: pushctl users quarantine ls"
+				ans.After = "the user's preferences cannot be read, so only critical notifications are sent: pushctl users quarantine ls"
 			}
 			return a.show(ans)
 		},
@@ -66,27 +66,27 @@ func newPrefsSetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set USER [--opt-out-all] [--opt-out-channel NAME] [--opt-out-type NAME] | --clear",
 		Short: "Replace what a user has opted out of",
-		Long: `Replace all preferences of a user by those of the flags: what is not named is not opted out of any
-more. --clear removes them all. The channels are: ` + channelWords() + `.`,
+		Long: `Replace all opt-outs of a user with those of the flags; opt-outs that are not named are removed. --clear
+removes all of them. The channels are: ` + channelWords() + `.`,
 		Example: "  pushctl prefs set u42 --opt-out-type promo --opt-out-type news\n  pushctl prefs set u42 --opt-out-channel push\n  pushctl prefs set u42 --clear",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			some := p.OptOutAll || len(p.Channels)+len(p.Types) > 0
 			if some == clean {
-				return usagef("prefs set wants either opt-outs or --clear")
+				return usagef("prefs set needs either opt-outs or --clear")
 			}
 			return a.setPrefs(cmd.Context(), args[0], p)
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&p.OptOutAll, "opt-out-all", false, "of everything")
-	flags.StringArrayVar(&p.Channels, "opt-out-channel", nil, "of a channel, by `name`; may be repeated")
-	flags.StringArrayVar(&p.Types, "opt-out-type", nil, "of a message type, by `name`; may be repeated")
-	flags.BoolVar(&clean, "clear", false, "of nothing any more")
+	flags.BoolVar(&p.OptOutAll, "opt-out-all", false, "opt out of everything")
+	flags.StringArrayVar(&p.Channels, "opt-out-channel", nil, "opt out of a channel, by `name`; may be repeated")
+	flags.StringArrayVar(&p.Types, "opt-out-type", nil, "opt out of a message type, by `name`; may be repeated")
+	flags.BoolVar(&clean, "clear", false, "remove all opt-outs")
 	return cmd
 }
 
-// channelWords say which channel carries what.
+// channelWords list the channels, each with its platforms.
 func channelWords() string {
 	var channels []string
 	platforms := map[string][]string{}
@@ -113,8 +113,7 @@ func (a *app) setPrefs(ctx context.Context, user string, p push.Preferences) err
 	return a.show(explainPrefs(user, p))
 }
 
-// invalidIsUsage makes refused input what it is on a command line: wrong
-// usage.
+// invalidIsUsage turns the error for invalid input into a usageError.
 func invalidIsUsage(err error) error {
 	if errors.Is(err, users.ErrInvalid) {
 		return usageError{err}

@@ -12,15 +12,13 @@ import (
 	"github.com/pushfleet/pushfleet/users"
 )
 
-// How many users one look at the registry's work asks for, the pause between
-// two looks, and how long it may make no progress.
 const (
-	registeredLook  = 5000
-	registeredPause = 100 * time.Millisecond
-	registeredStall = 30 * time.Second
+	registeredLook  = 5000                   // users per read of Redis
+	registeredPause = 100 * time.Millisecond // between two reads
+	registeredStall = 30 * time.Second       // without progress, until an error
 )
 
-// userReader is what waiting needs of a users.Reader.
+// userReader is the part of users.Reader that awaitRegistered needs.
 type userReader interface {
 	Fetch(ctx context.Context, owners []string, out []*push.User) error
 }
@@ -33,9 +31,9 @@ func (a *app) crowdReader(ctx context.Context) (userReader, error) {
 	return users.NewReader(client, false), nil
 }
 
-// awaitRegistered returns when Redis has every user of the crowd as it was
-// registered. Shards that are not built yet, and a Redis that does not answer,
-// are waited for too, as long as there is progress now and then.
+// awaitRegistered waits until Redis has every user of the crowd as it was
+// registered. It also waits for shards that are not built yet and for a Redis
+// that does not answer. It fails after registeredStall without progress.
 func awaitRegistered(ctx context.Context, reader userReader, people *crowd.Crowd, show *progress) error {
 	moved := time.Now()
 	var last error
@@ -50,7 +48,7 @@ func awaitRegistered(ctx context.Context, reader userReader, people *crowd.Crowd
 		}
 		last = err
 		if time.Since(moved) > registeredStall {
-			return errors.Join(fmt.Errorf("%d of %d users are in Redis and no more came in %v: is `pushworker registry` running?", next, people.Users, registeredStall), last)
+			return errors.Join(fmt.Errorf("%d of %d users are in Redis, and none was added in %v: is `pushworker registry` running?", next, people.Users, registeredStall), last)
 		}
 		select {
 		case <-ctx.Done():
@@ -61,8 +59,8 @@ func awaitRegistered(ctx context.Context, reader userReader, people *crowd.Crowd
 	return nil
 }
 
-// registeredFrom is how many users, from this one on, are in Redis; at most
-// registeredLook.
+// registeredFrom counts the users in Redis from first up to the first missing
+// one, at most registeredLook.
 func registeredFrom(ctx context.Context, reader userReader, people *crowd.Crowd, first int) (int, error) {
 	n := min(registeredLook, people.Users-first)
 	want, ids, got := make([]crowd.User, n), make([]string, n), make([]*push.User, n)
@@ -81,8 +79,8 @@ func registeredFrom(ctx context.Context, reader userReader, people *crowd.Crowd,
 	return n, nil
 }
 
-// registeredAs reports whether Redis has at least what was registered: an
-// earlier crowd of another seed may have left devices of the same user.
+// registeredAs reports whether Redis has at least what was registered. It may
+// have more: a crowd of another seed may have left devices of the same user.
 func registeredAs(want crowd.User, got *push.User) bool {
 	for _, d := range want.Devices {
 		if !slices.ContainsFunc(got.Devices, func(h push.Device) bool { return h.Hash == d.Hash }) {

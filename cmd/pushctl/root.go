@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands are all of them, in the order of the help. A new one gets its file
-// and its line here.
+// commands are all commands, in the order of the help. A new one gets a file of
+// its own and a line here.
 func commands(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		newTopicsCommand(a),
@@ -26,14 +26,14 @@ func commands(a *app) []*cobra.Command {
 	}
 }
 
-// execute parses args and runs the command they name. What is wrong before a
-// command starts is the caller's words: a usageError.
+// execute parses args and runs the command they name. An error before the
+// command starts is a usageError.
 func (a *app) execute(ctx context.Context, args []string) error {
 	started := false
 	root := &cobra.Command{
 		Use:           "pushctl",
 		Short:         "Operate a pushfleet",
-		Long:          "pushctl operates a pushfleet: it reads the worker's configuration for the connections to\nKafka, Redis and Cassandra. Environment variables (PUSHFLEET_…) override it, as they do for the worker.",
+		Long:          "pushctl operates a pushfleet. It takes the connections to Kafka, Redis and Cassandra from the worker's\nconfiguration. Environment variables (PUSHFLEET_…) override it, as they do for the worker.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) {
@@ -42,7 +42,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.configPath, "config", "", "configuration `file` of the worker; none = the defaults (servers on this machine)")
+	flags.StringVar(&a.configPath, "config", "", "configuration `file` of the worker; default: servers on this machine")
 	flags.VarP(&a.format, "output", "o", "output: table or json")
 	root.AddCommand(commands(a)...)
 	root.SetArgs(args)
@@ -56,15 +56,15 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	return err
 }
 
-// newGroup is a command that only holds others. Cobra would answer a word that
-// names none of them with the help and exit status 0; scripts want to know.
+// newGroup makes a command that only groups others. For an unknown subcommand
+// Cobra would print the help with exit status 0; a script needs an error.
 func newGroup(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("%s does nothing by itself: see %s --help", cmd.CommandPath(), cmd.CommandPath())
+			return usagef("%s needs a subcommand: see %s --help", cmd.CommandPath(), cmd.CommandPath())
 		},
 	}
 	cmd.AddCommand(subcommands...)

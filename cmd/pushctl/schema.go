@@ -19,10 +19,10 @@ func newSchemaCommand(a *app) *cobra.Command {
 func newSchemaApplyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "apply",
-		Short: "Make the keyspace and the table, unless they exist",
-		Long: "Make the keyspace and the table with the replication and TTL of the configuration, unless they exist,\n" +
-			"and set the TTL of a table that has another. It may be run again at any time. The replication of a\n" +
-			"keyspace that exists is never changed.",
+		Short: "Create the keyspace and the table, unless they exist",
+		Long: "Create the keyspace and the table with the configured replication and TTL, unless they exist. If the\n" +
+			"table exists with another TTL, change it. The command can be repeated at any time. The replication of an\n" +
+			"existing keyspace is never changed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.applySchema(cmd.Context()) },
 	}
@@ -37,7 +37,7 @@ func (a *app) applySchema(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 4*a.connectTime) // nodes have to agree
+	ctx, cancel := context.WithTimeout(ctx, 4*a.connectTime) // the nodes must agree on the schema
 	defer cancel()
 	changes, err := status.ApplySchema(ctx, opts, schema)
 	if err != nil {
@@ -53,7 +53,7 @@ func (a *app) applySchema(ctx context.Context) error {
 func newSchemaPrintCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "print",
-		Short: "Print the statements that apply would use, for cqlsh",
+		Short: "Print the statements of apply, for cqlsh",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return a.printSchema() },
 	}

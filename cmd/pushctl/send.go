@@ -20,7 +20,7 @@ import (
 	"github.com/pushfleet/pushfleet/push/decode"
 )
 
-// defaultLane is where send and load produce to unless told.
+// defaultLane is the lane that send and load produce to by default.
 const defaultLane = "transactional"
 
 // sendFlags are the command line of send.
@@ -30,7 +30,7 @@ type sendFlags struct {
 	onError   onError
 	dryRun    bool
 	wait      time.Duration
-	fromFlags bool // any of message was given
+	fromFlags bool // at least one flag of message was given
 }
 
 // messageFlags are a notification's fields, in the order of the JSON.
@@ -56,16 +56,17 @@ func newSendCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send --app APP --user USER [flags] | FILE|-",
 		Short: "Send one notification, or those of a file",
-		Long: `Send one notification made from flags, or every line of a file or of standard input ("-"), each a
-JSON object as docs/messages.md says. Each is checked as a worker would before it is produced; one that
-would be dead-lettered is told by its line and the field at fault, and makes the exit status 1.
+		Long: `Send one notification made from flags, or every line of a file or of standard input ("-"). Each line is a
+JSON object as described in docs/messages.md. Each notification is checked as a worker would check it. One
+that would be dead-lettered is not produced: its line and the field at fault are reported, and the exit
+status is 1.
 
-Without --id a notification from flags gets a fresh UUIDv7, which is told whatever happens. A second
-notification of the same id is a duplicate and is not sent. So after a failure a file, whose lines must
-have ids, may be sent again, and a notification from flags with the --id that was told.
+Without --id, a notification from flags gets a new UUIDv7, which is printed in any case. A second
+notification with the same id is a duplicate and is not sent. So after a failure you can send a file again,
+because its lines have ids, and a notification from flags with the --id that was printed.
 
---wait looks into the status store until every notification has its final outcome, and makes the exit
-status 1 unless all were DELIVERED: accepted by the provider.`,
+--wait reads the status store until every notification has its final outcome. The exit status is then 1
+unless all were DELIVERED, which means accepted by the provider.`,
 		Example: `  pushctl send --app shop --user u42 --title Hello --body "It works" --wait 30s
   pushctl send --app shop --user u42 --type otp --lane critical --expires-in 5m --data code=4711 --dry-run
   pushctl send --on-error skip --lane promotional campaign.jsonl`,
@@ -79,7 +80,7 @@ status 1 unless all were DELIVERED: accepted by the provider.`,
 	}
 	flags := cmd.Flags()
 	m := &f.message
-	flags.StringVar(&m.ID, "id", "", "notification `id`; default: a fresh UUIDv7")
+	flags.StringVar(&m.ID, "id", "", "notification `id`; default: a new UUIDv7")
 	flags.StringVar(&m.App, "app", "", "`name` of the app")
 	flags.StringVar(&m.UserID, "user", "", "user `id`")
 	flags.StringVar(&m.Type, "type", "", "message type, as in opt-outs and limits")
@@ -89,24 +90,24 @@ status 1 unless all were DELIVERED: accepted by the provider.`,
 	flags.StringVar(&m.Body, "body", "", "`text` of the body")
 	flags.StringArrayVar(&m.data, "data", nil, "`key=value` for the app; may be repeated")
 	flags.StringVar(&m.CollapseKey, "collapse-key", "", "`key` of the notification that this one replaces on the device")
-	flags.DurationVar(&m.expiresIn, "expires-in", 0, "`time` after which it is not delivered any more, as 5m")
+	flags.DurationVar(&m.expiresIn, "expires-in", 0, "`time` after which it is no longer sent, such as 5m")
 	flags.StringVar(&f.lane, "lane", defaultLane, "`name` of the lane")
-	flags.Var(&f.onError, "on-error", "of a file: stop at the first bad line, or skip bad lines")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "check and print the JSON, and send nothing")
-	flags.DurationVar(&f.wait, "wait", 0, "`time` to wait for the outcome, as 30s")
+	flags.Var(&f.onError, "on-error", "with a file: stop at the first bad line, or skip bad lines")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "check and print the JSON, send nothing")
+	flags.DurationVar(&f.wait, "wait", 0, "`time` to wait for the outcome, such as 30s")
 	return cmd
 }
 
-// messageFlagNames are the flags that make a notification.
+// messageFlagNames are the flags that describe a notification.
 var messageFlagNames = []string{"id", "app", "user", "type", "sender", "priority", "title", "body", "data", "collapse-key", "expires-in"}
 
-// sentRow is a notification that was sent, as scripts see it.
+// sentRow is a notification that was sent, in the JSON answer.
 type sentRow struct {
 	ID      string `json:"id"`
 	Outcome string `json:"outcome,omitempty"` // with --wait
 }
 
-// sendAnswer is what `pushctl send` says.
+// sendAnswer is the JSON answer of `pushctl send`.
 type sendAnswer struct {
 	Lane          string         `json:"lane"`
 	Topic         string         `json:"topic"`
@@ -124,9 +125,9 @@ func (a *app) send(ctx context.Context, args []string, f sendFlags) error {
 	}
 	switch {
 	case len(args) > 0 && f.fromFlags:
-		return usagef("send takes a notification from flags or from a file, not both")
+		return usagef("send takes a notification from flags or notifications from a file, not both")
 	case len(args) == 0 && !f.fromFlags:
-		return usagef("send wants a notification: see pushctl send --help")
+		return usagef("send needs a notification: see pushctl send --help")
 	case f.wait < 0:
 		return usagef("--wait: must not be negative")
 	}
@@ -136,7 +137,7 @@ func (a *app) send(ctx context.Context, args []string, f sendFlags) error {
 		s.apps = append(s.apps, app.Name)
 	}
 	if f.wait > 0 && !f.dryRun {
-		if s.store, err = a.statusStore(ctx); err != nil { // before anything is sent
+		if s.store, err = a.statusStore(ctx); err != nil { // fail before anything is sent
 			return err
 		}
 	}
@@ -168,25 +169,25 @@ func (a *app) send(ctx context.Context, args []string, f sendFlags) error {
 	case err == nil:
 		return s.finish(ctx)
 	case s.single != "":
-		s.tell("whether %s is in %s is not known; to send it again, name it: --id %s", s.single, lane.Topic, s.single)
+		s.tell("%s may or may not be in %s; to send it again, use --id %s", s.single, lane.Topic, s.single)
 		return err
 	}
 	if f.dryRun {
 		return err
 	}
-	return partlyf(err, "at least %d notifications are in %s; it may be run again", s.answer.Produced, lane.Topic)
+	return partlyf(err, "at least %d notifications are in %s; the command can be repeated", s.answer.Produced, lane.Topic)
 }
 
-// tell says on standard error what concerns the id of a notification from
-// flags: also when the command is interrupted, and before it may be killed. A
-// repeat without the id would be another notification, and a second push.
+// tell prints the id of a notification from flags on standard error: before
+// the command may be killed, and also when it is interrupted. A repetition
+// without the id would be another notification, and the user would get two.
 func (s *sending) tell(format string, args ...any) {
 	if s.single != "" {
 		_, _ = fmt.Fprintf(s.app.stderr, format+"\n", args...)
 	}
 }
 
-// encode is the record of the flags.
+// encode is the record that the flags describe.
 func (m messageFlags) encode(now time.Time) ([]byte, error) {
 	if m.ID == "" {
 		id, err := uuid.NewV7()
@@ -227,7 +228,7 @@ const sendBatch = 1000
 type sending struct {
 	app     *app
 	flags   sendFlags
-	apps    []string // that the configuration knows; none = all
+	apps    []string // of the configuration; empty = any app
 	single  string   // the id of a notification from flags; empty with a file
 	store   statusReader
 	writer  *kafka.Writer // nil with --dry-run
@@ -269,7 +270,7 @@ func (s *sending) run(ctx context.Context, in io.Reader) error {
 	return s.flush(ctx)
 }
 
-// record checks a notification as a worker would.
+// record decodes a notification and checks it as a worker would.
 func (s *sending) record(value []byte) (*push.Message, error) {
 	m := new(push.Message)
 	if defect := decode.Message(value, m); defect != nil {
@@ -315,7 +316,7 @@ func (s *sending) flush(ctx context.Context) error {
 	return nil
 }
 
-// finish waits for the outcomes, if asked to, and says what became of all.
+// finish waits for the outcomes, if --wait was given, and prints the answer.
 func (s *sending) finish(ctx context.Context) error {
 	s.answer.Refused, s.answer.Rules = s.refused.count, s.refused.rules
 	delivered, failed := true, error(nil)
@@ -330,7 +331,7 @@ func (s *sending) finish(ctx context.Context) error {
 		}
 	}
 	if failed != nil {
-		s.tell("`pushctl status %s` tells what becomes of it; to send it again, name it: --id %s", s.single, s.single)
+		s.tell("see `pushctl status %s`; to send it again, use --id %s", s.single, s.single)
 		return failed
 	}
 	if s.refused.count > 0 || !delivered {

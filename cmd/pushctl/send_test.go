@@ -180,7 +180,7 @@ func TestSendTellsTheIDItMade(t *testing.T) {
 	}
 	// A file has its ids: the advice is to run it again as it is.
 	exit, _, stderr = f.run(`{"id":"n1","app":"shop","user_id":"u1"}`, "send", "-", "--lane", "critical")
-	if exit != exitFailed || strings.Contains(stderr, "--id") || !strings.Contains(stderr, "may be run again") {
+	if exit != exitFailed || strings.Contains(stderr, "--id") || !strings.Contains(stderr, "can be repeated") {
 		t.Errorf("a file: exit status %d, %s", exit, stderr)
 	}
 }
@@ -191,7 +191,7 @@ func TestWrongUsageOfSend(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		{[]string{"send"}, "wants a notification"},
+		{[]string{"send"}, "needs a notification"},
 		{[]string{"send", "-", "--user", "u1"}, "not both"},
 		{[]string{"send", "--user", "u1"}, "missing_field: app"},
 		{[]string{"send", "--app", "shop"}, "missing_field: user_id"},

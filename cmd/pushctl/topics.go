@@ -14,8 +14,8 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// partitionsMove is what adding partitions means, in one sentence.
-const partitionsMove = "Adding partitions moves users to other partitions: until the old ones are drained, a user's notifications may overtake each other and be worked on by two workers at once (README, \"Adding partitions\")."
+// partitionsMove says what adding partitions does, in one sentence.
+const partitionsMove = "Adding partitions moves users to other partitions: until the old ones are drained, a user's notifications may overtake each other and be processed by two workers at once (README, \"Adding partitions\")."
 
 // usersStay is why push.users never grows.
 const usersStay = "keeps its %d partitions, not %d: with more, the parts of a user would lie in two partitions"
@@ -28,26 +28,27 @@ func newTopicsEnsureCommand(a *app) *cobra.Command {
 	var o kafka.EnsureOptions
 	cmd := &cobra.Command{
 		Use:   "ensure",
-		Short: "Make the topics that are missing, and say how the others differ",
-		Long: `Make the topics of the configuration that are missing: each lane's own, its retry topic, its
-DLQ and the DLQ's audit topic, push.feedback and push.users, with kafka.topics.partitions, .replication and .retention.
-Of topics that exist it says how they differ; their settings are never changed.
+		Short: "Create missing topics, and say how the others differ",
+		Long: `Create the topics of the configuration that are missing, with kafka.topics.partitions, .replication and
+.retention: for each lane its topic, its retry and hold topics, its DLQ and the DLQ's audit topic, and
+besides push.users with its quarantine, push.feedback and push.events. The settings of existing topics
+are never changed; the command says how they differ.
 
-With --add-partitions, topics that have fewer partitions than the configuration get more.
+With --add-partitions, topics with fewer partitions than configured get more.
 ` + partitionsMove + `
-push.users never gets more, as the parts of a user must stay in one partition.
+push.users never gets more, because all records of a user must stay in one partition.
 
 Exit status 1 if a topic differs, or with --dry-run if one is missing.`,
 		Example: "  pushctl topics ensure --dry-run\n  pushctl topics ensure\n  PUSHFLEET_KAFKA_TOPICS_PARTITIONS=36 pushctl topics ensure --add-partitions",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.ensureTopics(cmd.Context(), o) },
 	}
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "change nothing, say what would be done")
-	cmd.Flags().BoolVar(&o.AddPartitions, "add-partitions", false, "give topics with too few partitions more; it moves users to other partitions")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "change nothing, only say what would be done")
+	cmd.Flags().BoolVar(&o.AddPartitions, "add-partitions", false, "add partitions to topics with too few; this moves users to other partitions")
 	return cmd
 }
 
-// topicRow is a topic as scripts see it.
+// topicRow is a topic in the JSON answer.
 type topicRow struct {
 	Topic       string   `json:"topic"`
 	State       string   `json:"state"`
@@ -81,9 +82,9 @@ func (a *app) ensureTopics(ctx context.Context, o kafka.EnsureOptions) error {
 	return err
 }
 
-// keepUsersTopic makes the number of partitions that push.users has the one
-// that is wanted, so that it neither differs nor grows, and says so if the
-// configuration wants more.
+// keepUsersTopic sets the wanted number of partitions of push.users to the
+// existing one, so that the topic neither differs nor grows. If more are
+// configured, it returns a note that says so.
 func keepUsersTopic(ctx context.Context, admin *kafka.Admin, specs []kafka.TopicSpec) (note string, err error) {
 	var missing *kafka.MissingTopicsError
 	switch err := admin.CheckTopics(ctx, kafka.UsersTopic); {
@@ -105,7 +106,7 @@ func keepUsersTopic(ctx context.Context, admin *kafka.Admin, specs []kafka.Topic
 	return note, nil
 }
 
-// explainTopics says what was done, and whether anything is not as wanted.
+// explainTopics says what was done, and whether a topic is not as configured.
 func explainTopics(states []kafka.TopicState, kept string, o kafka.EnsureOptions) (ans terminal.Answer, different bool) {
 	rows := make([]topicRow, 0, len(states))
 	t := terminal.Table{Columns: []string{"topic", "state", "differences"}}

@@ -22,13 +22,13 @@ func newTopicsACLsCommand(a *app) *cobra.Command {
 	var f aclFlags
 	cmd := &cobra.Command{
 		Use:   "acls",
-		Short: "Print the commands that let each principal do its work in Kafka, and nothing else",
-		Long: `Print, for the lanes and groups of the configuration, the commands of Kafka's own tool that give each
-principal the rights it needs: look at them, and pipe them into a shell. Nothing is sent to Kafka.
-docs/operations.md, "Who may do what", has the same as a table.
+		Short: "Print the commands that give each principal the rights it needs in Kafka",
+		Long: `Print the kafka-acls.sh commands that give each principal exactly the rights it needs for the configured
+lanes and groups. Review them, then pipe them into a shell. Nothing is sent to Kafka. docs/operations.md,
+"Who may do what", has the same rights as a table.
 
---producer and --dashboard may be repeated; without them their rights are not printed. A dashboard that
-reads with a consumer group needs Read on that group besides.`,
+--producer and --dashboard may be repeated; without them, their rights are not printed. A dashboard that
+reads with a consumer group also needs Read on that group.`,
 		Example: "  pushctl topics acls --producer User:shop --producer User:auth\n  pushctl topics acls --registry User:CN=registry --dashboard User:grafana",
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.printACLs(&f) },
@@ -39,11 +39,11 @@ reads with a consumer group needs Read on that group besides.`,
 	flags.StringVar(&f.operator, "operator", "User:pushctl", "`principal` of pushctl")
 	flags.StringArrayVar(&f.producers, "producer", nil, "`principal` of a producer of notifications")
 	flags.StringArrayVar(&f.dashboards, "dashboard", nil, "`principal` of a reader of push.events")
-	flags.StringVar(&f.tool, "tool", "", "how Kafka's `tool` is called; default: kafka-acls.sh with the first of kafka.brokers and admin.properties")
+	flags.StringVar(&f.tool, "tool", "", "the `command` to print; default: kafka-acls.sh with the first of kafka.brokers and admin.properties")
 	return cmd
 }
 
-// aclRow is a right of one principal as scripts see it.
+// aclRow is a right of one principal in the JSON answer.
 type aclRow struct {
 	Principal  string   `json:"principal"`
 	Role       string   `json:"role"`
@@ -64,7 +64,7 @@ func (a *app) printACLs(f *aclFlags) error {
 	for role, names := range principals {
 		for _, name := range names {
 			if kind, rest, _ := strings.Cut(name, ":"); kind == "" || rest == "" {
-				return usagef("--%s: %q is no principal such as User:shop", role, name)
+				return usagef("--%s: %q is not a principal such as User:shop", role, name)
 			}
 		}
 	}
@@ -85,8 +85,8 @@ func (a *app) printACLs(f *aclFlags) error {
 	return a.show(terminal.Answer{Value: rows, Before: strings.Join(aclCommands(tool, rows), "\n")})
 }
 
-// aclCommands are the rights as command lines, one for all topics or groups of
-// a principal that take the same operations.
+// aclCommands are the rights as command lines: one for all topics or groups on
+// which a principal has the same operations.
 func aclCommands(tool string, rows []aclRow) (commands []string) {
 	var heads []string
 	names := map[string]string{}
@@ -107,7 +107,7 @@ func aclCommands(tool string, rows []aclRow) (commands []string) {
 	return commands
 }
 
-// quoted is a word as a shell takes it.
+// quoted is a word in the syntax of a shell, quoted only if necessary.
 func quoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/=,@", r)

@@ -16,25 +16,26 @@ import (
 )
 
 func newUsersCommand(a *app) *cobra.Command {
-	return newGroup("users", "What the registry cannot read of users",
+	return newGroup("users", "Users whose records the registry cannot read",
 		newGroup("quarantine", "Users with a record that cannot be read", newQuarantineListCommand(a)))
 }
 
 func newQuarantineListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
-		Short: "Parts of users whose latest record in push.users cannot be read",
-		Long: `Parts of users (their preferences, a device) whose latest record in push.users cannot be read: it is of
-a version or a platform that the registry does not know (unknown_version, unknown_platform), or breaks
-a rule (broken_rule). It stands at that place in the topic. What was there before holds, if there was something; otherwise:
+		Short: "List records in push.users that cannot be read",
+		Long: `List the parts of users (their preferences, a device) whose latest record in push.users cannot be read.
+Either its version or platform is unknown to the registry (unknown_version, unknown_platform), or it
+breaks a rule (broken_rule). The place is that of the record in the topic. The part's earlier record
+still counts. Without one:
 
   preferences, broken_rule      all but critical notifications are SUPPRESSED(preferences_unreadable)
-  preferences, unknown_version  all but critical ones are HELD(user_quarantined), until they expire
-  a device                      it is not known; who has no other one is HELD(user_quarantined)
+  preferences, unknown_version  all but critical notifications are HELD(user_quarantined) until they expire
+  a device                      is not used; if the user has no other, notifications are HELD(user_quarantined)
 
-A valid record of the same part, or its removal, ends it: pushctl prefs set, pushctl devices add or rm.
-After an upgrade that knows the version: pushworker registry --rebuild. A device whose platform is known
-after an upgrade is used at once.
+A valid record of the same part, or its removal, ends the quarantine: pushctl prefs set, pushctl devices
+add or rm. After an upgrade that knows the version, run pushworker registry --rebuild. A device whose
+platform is known after an upgrade is used at once.
 
 Exit status 1 if there are any.`,
 		Example: "  pushctl users quarantine ls\n  pushctl users quarantine ls -o json | jq -r '.[].user_id'",
@@ -43,15 +44,15 @@ Exit status 1 if there are any.`,
 	}
 }
 
-// quarantineRow is a part in quarantine as scripts see it.
+// quarantineRow is a part in quarantine in the JSON answer.
 type quarantineRow struct {
 	UserID string    `json:"user_id"`
 	Part   string    `json:"part"`   // preferences or device
 	Device string    `json:"device"` // its hash
 	Reason string    `json:"reason"`
 	Place  string    `json:"place"`
-	Stands bool      `json:"stands"` // what was there before holds
-	At     time.Time `json:"at"`     // when the registry told it; the zero time = not yet
+	Stands bool      `json:"stands"` // the part's earlier record still counts
+	At     time.Time `json:"at"`     // when the registry reported it; the zero time = not yet
 }
 
 func (a *app) listQuarantine(ctx context.Context) error {
@@ -76,7 +77,7 @@ func (a *app) listQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// readQuarantine reads what the registry has told, by the parts' keys.
+// readQuarantine reads the registry's reports, by the keys of the parts.
 func (a *app) readQuarantine(ctx context.Context) (map[string]users.Quarantined, error) {
 	if _, err := a.reachKafka(ctx, kafka.QuarantineTopic); err != nil {
 		return nil, err
@@ -105,8 +106,8 @@ func (a *app) readQuarantine(ctx context.Context) (map[string]users.Quarantined,
 	return told, err
 }
 
-// explainQuarantine shows the parts that are in quarantine now. What the
-// registry has not told yet has no more than its key.
+// explainQuarantine shows the parts that are in quarantine now. Of a part that
+// the registry has not reported yet, only the key is known.
 func explainQuarantine(told map[string]users.Quarantined, now map[string]bool) terminal.Answer {
 	rows := []quarantineRow{}
 	t := terminal.Table{Columns: []string{"user", "part", "device", "reason", "place", "before it", "since"}}

@@ -7,18 +7,16 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// The pauses between two looks into the status store, and how many
-// notifications one look asks for.
 const (
-	firstLook = 50 * time.Millisecond
-	longLook  = time.Second
-	lookIDs   = 1000
+	firstLook = 50 * time.Millisecond // first pause between two reads of the status store
+	longLook  = time.Second           // longest pause
+	lookIDs   = 1000                  // notifications per read
 )
 
-// await looks into the status store until every notification has its final
-// outcome, or the time is over: then the rest is OPEN, or NONE where no worker
-// has written anything yet. It reports whether all are DELIVERED. When ctx
-// ends it returns ctx's error, and what is known so far is in the answer.
+// await reads the status store until every notification has its final outcome
+// or the time is over. The rest is then OPEN, or NONE if no worker has written
+// a row. It reports whether all are DELIVERED. When ctx ends, it returns ctx's
+// error, and the answer has the outcomes known so far.
 func (s *sending) await(ctx context.Context) (delivered bool, err error) {
 	deadline := time.Now().Add(s.flags.wait)
 	looking, cancel := context.WithDeadline(ctx, deadline)
@@ -52,7 +50,7 @@ func (s *sending) await(ctx context.Context) (delivered bool, err error) {
 	return delivered, nil
 }
 
-// look asks for the outcomes of rows and returns those that are not final.
+// look reads the outcomes of rows and returns the rows without a final one.
 func (s *sending) look(ctx context.Context, rows []*sentRow, delivered *bool) (open []*sentRow, err error) {
 	ids := make([]string, 0, lookIDs)
 	for len(rows) > 0 {
