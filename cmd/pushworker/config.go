@@ -18,14 +18,14 @@ func newConfigCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVarP(&path, "config", "c", "", "configuration file; without it, the defaults")
 	check := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Say what is wrong with the configuration, all of it at once",
+		Short: "Check the configuration and report every problem at once",
 		Long: `Reads the file and the PUSHFLEET_ environment variables as the worker would, opens
-every file that they name, and says all that is wrong, each with its key. Of a
-configuration that is right it notes what should be meant.
+every file that they name, and reports every problem with its key. If there is
+none, it prints notes on valid settings that may not be what you intended.
 
 The file is the argument or that of --config.
 
-Exit codes: 0 fine, 2 not.`,
+Exit codes: 0 valid, 2 not valid.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := oneFile(path, args)
@@ -50,7 +50,7 @@ Exit codes: 0 fine, 2 not.`,
 	}
 	print := &cobra.Command{
 		Use:   "print [FILE]",
-		Short: "Print every setting as it is in effect; secrets are files and stay there",
+		Short: "Print every setting in effect; of secrets, only the names of their files",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := oneFile(path, args)
@@ -68,14 +68,14 @@ Exit codes: 0 fine, 2 not.`,
 	return cmd
 }
 
-// oneFile is the configuration file that a command line names, as its argument
-// or as --config.
+// oneFile is the configuration file of a command line: its argument, or that of
+// --config.
 func oneFile(flag string, args []string) (string, error) {
 	switch {
 	case len(args) == 0:
 		return flag, nil
 	case flag != "" && flag != args[0]:
-		return "", &exitError{exitUsage, errors.New("the argument and --config name two files")}
+		return "", &exitError{exitUsage, errors.New("the argument and --config name two different files")}
 	}
 	return args[0], nil
 }

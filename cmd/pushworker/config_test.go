@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// configuration writes a file that `config check` has nothing against.
+// configuration writes a file in which `config check` finds no problem.
 func configuration(t *testing.T, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,8 +22,8 @@ func configuration(t *testing.T, more string) string {
 	return path
 }
 
-// The file may be named as the comment of configs/worker.yaml says and as
-// everywhere else.
+// The file can be given as an argument, as in the comment of
+// configs/worker.yaml, or by --config, as in every other command.
 func TestConfigNamesItsFileEitherWay(t *testing.T) {
 	path := configuration(t, "send: {in_flight: 1234}\n")
 	for _, tt := range []struct {
@@ -36,7 +36,7 @@ func TestConfigNamesItsFileEitherWay(t *testing.T) {
 		{[]string{"config", "check", "--config", path, path}, exitDone, "ok: 3 lanes, 1 apps"},
 		{[]string{"config", "print", path}, exitDone, "in_flight: 1234"},
 		{[]string{"config", "print", "-c", path}, exitDone, "in_flight: 1234"},
-		{[]string{"config", "check", "--config", path, "other.yaml"}, exitUsage, "two files"},
+		{[]string{"config", "check", "--config", path, "other.yaml"}, exitUsage, "two different files"},
 		{[]string{"config", "check", path, path}, exitUsage, "accepts at most 1 arg"},
 		{[]string{"config", "check", "none.yaml"}, exitUsage, "none.yaml"},
 	} {
@@ -47,8 +47,8 @@ func TestConfigNamesItsFileEitherWay(t *testing.T) {
 	}
 }
 
-// What is right and should be meant is told behind the ok.
-func TestConfigCheckTellsNotes(t *testing.T) {
+// Notes on valid settings follow the line "ok".
+func TestConfigCheckPrintsNotes(t *testing.T) {
 	path := configuration(t, "dedupe: {window: 24h}\nlanes: [{name: a, topic: a}, {name: b, topic: b, critical_senders: [auth]}, {name: c, topic: c, critical_senders: ['*']}]\n")
 	var out, errs bytes.Buffer
 	if code := execute([]string{"config", "check", path}, &out, &errs); code != exitDone {
@@ -61,7 +61,7 @@ func TestConfigCheckTellsNotes(t *testing.T) {
 	}
 }
 
-// Names from a file that somebody else wrote move no cursor.
+// Control characters in a configuration file do not reach the terminal.
 func TestOutputIsCleaned(t *testing.T) {
 	path := configuration(t, "kafka: {client_id: \"\\u202E\\u009B\\e[2J\"}\n")
 	var out, errs bytes.Buffer

@@ -1,7 +1,7 @@
-// Command pushworker is the fleet's worker: it consumes notifications from
+// Command pushworker is the fleet's worker, which consumes notifications from
 // Kafka and pushes them to Apple and Google, and the registry, which keeps Redis
-// filled with users. Here are flags and exit codes; what runs is in package
-// worker, the way of a notification in package pipeline.
+// filled with users. This package has the flags and exit codes; package worker
+// runs the processes, and package pipeline has the way of a notification.
 package main
 
 import (
@@ -22,14 +22,14 @@ import (
 // version is set by the build (-ldflags "-X main.version=…").
 var version = "dev"
 
-// Exit codes, as scripts know them.
+// Exit codes. Scripts depend on them.
 const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2 // wrong usage or configuration
 )
 
-// exitError carries an exit code up to main.
+// exitError carries an exit code to main.
 type exitError struct {
 	code int
 	err  error
@@ -41,8 +41,8 @@ func (e *exitError) Unwrap() error { return e.err }
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // execute runs one command line and returns its exit code. The first signal
-// ends the command's context, the second ends the process at once.
-// Everything printed and logged is cleaned of what moves a cursor.
+// ends the command's context, the second ends the process at once. Control
+// characters are removed from everything printed and logged.
 func execute(args []string, out, errs io.Writer) int {
 	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
 	ctx, stop := terminal.UntilSignal(context.Background())
@@ -81,18 +81,18 @@ New here?  pushdemo                   everything in one process, nothing to inst
 	return root
 }
 
-// newDemoCommand says where the demo went. It stays hidden, for those who have
-// the old words in a script.
+// newDemoCommand names the program that has replaced `pushworker demo`. It is
+// hidden, for scripts that still use the old command.
 func newDemoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "demo", Short: "Moved: pushdemo", Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return &exitError{exitUsage, errors.New("the demo is a program of its own now: pushdemo, or make demo")}
+			return &exitError{exitUsage, errors.New("moved to a program of its own: pushdemo, or make demo")}
 		},
 	}
 }
 
-// commit is the revision that the binary was built from, if the build knew it.
+// commit is the revision that the binary was built from, if it is known.
 func commit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -104,8 +104,8 @@ func commit() string {
 	return "(unknown revision)"
 }
 
-// loadConfig reads and checks the configuration; what is wrong with it is a
-// usage error that names the keys.
+// loadConfig reads and checks the configuration. Problems are a usage error that
+// names the keys.
 func loadConfig(path string) (*configs.Config, error) {
 	c, err := configs.Load(path, os.Environ())
 	if err != nil {
@@ -114,10 +114,10 @@ func loadConfig(path string) (*configs.Config, error) {
 	return c, nil
 }
 
-// newLogger logs as configured, to w.
+// newLogger makes a logger that writes to w, in the configured format.
 func newLogger(w io.Writer, l configs.Log) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(l.Level)) // Validate allowed four words only
+	_ = level.UnmarshalText([]byte(l.Level)) // Validate allows only the four levels
 	o := &slog.HandlerOptions{Level: level}
 	if l.Format == "text" {
 		return slog.New(slog.NewTextHandler(w, o))

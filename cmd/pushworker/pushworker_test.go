@@ -20,16 +20,16 @@ func TestWrongUsageAndConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		why  string
 		args []string
-		want string // in what it says
+		want string // in the error text
 	}{
 		{"unknown command", []string{"walk"}, `unknown command "walk"`},
 		{"unknown flag", []string{"run", "--nope"}, "--nope"},
-		{"the demo, as it was called", []string{"demo", "-n", "5", "--json"}, "pushworker: the demo is a program of its own now: pushdemo, or make demo\n"},
+		{"the former command of the demo", []string{"demo", "-n", "5", "--json"}, "pushworker: moved to a program of its own: pushdemo, or make demo\n"},
 		{"no such file", []string{"run", "--config", filepath.Join(dir, "none.yaml")}, "none.yaml"},
 		{"unknown key", []string{"run", "--config", write("unknown.yaml", "kafka: {brokerz: [a]}\n")}, "kafka.brokerz"},
 		{"contradiction", []string{"registry", "--config", write("drain.yaml", "send: {deadline: 50s}\n")}, "send.drain"},
-		{"nothing to send for", []string{"run", "--config", write("empty.yaml", "{}\n")}, "apps"},
-		{"a key file that is not there", []string{"config", "check", "--config", write("key.yaml",
+		{"no apps", []string{"run", "--config", write("empty.yaml", "{}\n")}, "apps"},
+		{"a missing key file", []string{"config", "check", "--config", write("key.yaml",
 			"apps: [{name: shop, fcm: {project: example-shop, service_account_file: "+filepath.Join(dir, "none.json")+"}}]\n")}, "apps[0].fcm.service_account_file"},
 	} {
 		var out, errs bytes.Buffer

@@ -17,14 +17,15 @@ func newRegistryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "registry --config FILE",
 		Short: "Keep Redis filled with users from push.users",
-		Long: `Follows the topic push.users, which holds the truth about devices and preferences,
-and writes each user's record into Redis, where the workers read it. A shard
-that was wiped is noticed and built anew; meanwhile the workers wait, because
-an empty Redis never means that a user has no device.
+		Long: `Follows the topic push.users, the source of truth for devices and preferences,
+and writes each user's record to Redis, where the workers read it. It notices a
+wiped shard and rebuilds it. Meanwhile the workers wait, because an empty Redis
+never means that a user has no device.
 
-It also removes the tokens that Apple and Google called dead (push.feedback).
+It also removes tokens that Apple or Google reported as dead (push.feedback).
 
-Two or more may run at once: each write is fenced, who comes late skips it.
+Several registries may run at once: each write is fenced, so a late one has no
+effect.
 
 Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 		Args: cobra.NoArgs,
@@ -37,11 +38,11 @@ Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration file; apps are not needed")
-	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "build every shard anew at the start; delivery waits meanwhile")
+	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "rebuild every shard at the start; delivery waits meanwhile")
 	return cmd
 }
 
-// runRegistry is one registry, logging to logTo.
+// runRegistry runs one registry, which logs to logTo.
 func runRegistry(ctx context.Context, c *configs.Config, rebuild bool, logTo io.Writer) error {
 	log := newLogger(logTo, c.Log)
 	shards.LogTo(log)

@@ -20,14 +20,15 @@ func newRunCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "run --config FILE",
-		Short: "Work on all configured lanes until a signal",
+		Short: "Run a worker on all configured lanes until a signal",
 		Long: `Joins the consumer group of every lane and works until SIGTERM or SIGINT. Then it
 stops polling, finishes what is in flight, writes the status, commits and
-leaves the groups, within send.drain. A second signal ends it at once; what
-was not committed is delivered again and confirmed.
+leaves the groups, within send.drain. A second signal ends it at once; the next
+worker then reads again what was not committed, and confirms it.
 
-The topics must exist (pushctl topics ensure), and the schema (pushctl schema
-apply). A store that is away is named in the log and in /readyz, and waited for.
+The topics (pushctl topics ensure) and the schema (pushctl schema apply) must
+exist. The worker waits for a store that is down, and names it in the log and in
+/readyz.
 
 Exit codes: 0 drained, 1 failed, 2 wrong usage or configuration.`,
 		Args: cobra.NoArgs,
@@ -42,12 +43,12 @@ Exit codes: 0 drained, 1 failed, 2 wrong usage or configuration.`,
 			return failed(runWorker(cmd.Context(), c, cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration file (configs/worker.yaml is a commented one)")
+	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration file; configs/worker.yaml is an example with comments")
 	return cmd
 }
 
-// failed makes an error exit with 1, one of the configuration with 2; the end of
-// the context is no failure.
+// failed makes an error exit with code 1, or 2 for the configuration. A canceled
+// context is not an error.
 func failed(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return nil
@@ -59,7 +60,7 @@ func failed(err error) error {
 	return &exitError{exitFailed, err}
 }
 
-// runWorker is one worker, logging to logTo.
+// runWorker runs one worker, which logs to logTo.
 func runWorker(ctx context.Context, c *configs.Config, logTo io.Writer) error {
 	log := newLogger(logTo, c.Log)
 	shards.LogTo(log)
@@ -68,10 +69,10 @@ func runWorker(ctx context.Context, c *configs.Config, logTo io.Writer) error {
 	return worker.Run(ctx, o)
 }
 
-// newMetrics is the metrics registry of one process.
+// newMetrics makes the metrics registry of the process.
 func newMetrics() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_build_info", Help: "The build that runs; always 1."}, []string{"version", "revision"})
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_build_info", Help: "The running build; always 1."}, []string{"version", "revision"})
 	build.WithLabelValues(version, commit()).Set(1)
 	reg.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return reg
