@@ -15,16 +15,16 @@ import (
 	"github.com/pushfleet/pushfleet/status"
 )
 
-// produced is what the demo remembers of a record that Kafka acknowledged:
-// enough to ask what became of it.
+// produced is what the demo remembers of a record that Kafka acknowledged, so
+// that it can look up the outcome.
 type produced struct {
-	id   string // empty where the record has no usable one
+	id   string // empty if the record has no usable one
 	user int
 	fate crowd.Fate
-	mark uint64 // of a record that cannot be used: its copy in the DLQ has the same
+	mark uint64 // of a broken record; its copy in the DLQ has the same
 }
 
-// markOf recognises a record that may have no id.
+// markOf identifies a record that may have no id.
 func markOf(key, value []byte) uint64 {
 	h := xxhash.New()
 	_, _ = h.Write(key)
@@ -36,22 +36,22 @@ func markOf(key, value []byte) uint64 {
 // letter is one record of the DLQ.
 type letter struct {
 	mark uint64
-	id   string // that its status row stands under
+	id   string // of its status row
 }
 
 // letterOf reads a record of a DLQ.
 func letterOf(r *kafka.Record) letter {
 	l := letter{mark: markOf(r.Key, r.Value)}
 	var m push.Message
-	decode.Message(r.Value, &m) // what cannot be used may have an id all the same
+	decode.Message(r.Value, &m) // a broken record may still have an id
 	if l.id = strings.Clone(m.ID); l.id == "" {
 		l.id = placeOf(r.Headers["pf-origin"])
 	}
 	return l
 }
 
-// placeOf is the id of a record without one, by where it stands: topic, partition
-// and offset with slashes between them.
+// placeOf is the id of a record without a usable one. Origin is its place:
+// topic/partition/offset.
 func placeOf(origin string) string {
 	rest, offset := cutLast(origin)
 	topic, partition := cutLast(rest)
@@ -60,39 +60,39 @@ func placeOf(origin string) string {
 
 func cutLast(s string) (before string, n int64) {
 	i := strings.LastIndexByte(s, '/')
-	n, _ = strconv.ParseInt(s[i+1:], 10, 64) // what is no number stands for nothing that was produced
+	n, _ = strconv.ParseInt(s[i+1:], 10, 64) // 0 if it is not a number; then the id matches nothing
 	return s[:max(i, 0)], n
 }
 
-// pushLedger is *sim.Ledger, as far as the account asks it.
+// pushLedger is the part of *sim.Ledger that the account needs.
 type pushLedger interface {
 	Each(f func(sim.Entry) bool)
 }
 
-// evidence is what a run has left behind, and what was meant. Nothing of it is
-// what the worker says of itself.
+// evidence is what a run left behind, and what was meant to happen. None of it
+// comes from the worker's own reports.
 type evidence struct {
 	people      *crowd.Crowd
 	records     []produced // the producer's ledger, in order
 	status      *status.Memory
 	ledger      pushLedger // the providers'
 	letters     []letter   // the DLQ
-	interrupted bool       // then what is missing is unfinished
+	interrupted bool       // by Ctrl-C; missing records are then unfinished, not lost
 }
 
 // accounting is one pass over the evidence.
 type accounting struct {
 	*evidence
 	*demoResult
-	pushes  map[string][]crowd.Push // by id; what is left belongs to no record
-	refused map[string]bool         // devices of which a provider has refused anything
-	open    map[string]bool         // ids without an end
-	greedy  map[int]struct{ wanted, got int }
-	known   int // notifications that the status store has rows of
+	pushes  map[string][]crowd.Push           // by id; in the end, those that belong to no record
+	refused map[string]bool                   // devices that a provider has refused at least once
+	open    map[string]bool                   // ids without an outcome
+	greedy  map[int]struct{ wanted, got int } // notifications of users over their cap, by user
+	known   int                               // notifications with rows in the status store
 }
 
-// account finds for every record that was produced the one thing that became of
-// it, and holds the four ledgers against each other.
+// account finds the one outcome of every record that was produced, and compares
+// the four ledgers: producer, providers, status store and DLQ.
 func account(ctx context.Context, e *evidence) (*demoResult, error) {
 	a := &accounting{evidence: e, demoResult: &demoResult{Produced: len(e.records)}, pushes: make(map[string][]crowd.Push),
 		refused: make(map[string]bool), open: make(map[string]bool), greedy: make(map[int]struct{ wanted, got int })}
@@ -108,7 +108,7 @@ func account(ctx context.Context, e *evidence) (*demoResult, error) {
 	return a.demoResult, nil
 }
 
-// missing counts records of which nothing says what became of them.
+// missing counts a record without an outcome.
 func (a *accounting) missing() {
 	if a.interrupted {
 		a.Unfinished++
@@ -129,8 +129,8 @@ func (a *accounting) readLedger() {
 	})
 }
 
-// notifications asks the status store about every id, and the simulator about
-// every device that it was to reach.
+// notifications looks up every id in the status store, and every device that
+// should have been reached in the simulator's ledger.
 func (a *accounting) notifications(ctx context.Context) error {
 	for i := range a.records {
 		p := &a.records[i]
@@ -160,13 +160,14 @@ func (a *accounting) notifications(ctx context.Context) error {
 	}
 	for user, g := range a.greedy {
 		if want := min(g.wanted, a.people.Cap); g.got != want && !a.interrupted {
-			a.differ("user u%d, who may get %d of %d, got %d", user, want, g.wanted, g.got)
+			a.differ("user u%d got %d of %d notifications, want %d", user, g.got, g.wanted, want)
 		}
 	}
 	return nil
 }
 
-// agree: what a provider accepted has a DELIVERED row, and nothing else has.
+// agree checks that exactly the pushes that a provider accepted have a DELIVERED
+// row.
 func (a *accounting) agree(id string, rows []push.Row, pushes []crowd.Push) {
 	delivered := make(map[string]bool, len(rows))
 	for i := range rows {
@@ -175,21 +176,21 @@ func (a *accounting) agree(id string, rows []push.Row, pushes []crowd.Push) {
 		}
 	}
 	for _, p := range pushes {
-		// An answer that came after the end of an interrupted worker has no row.
+		// An answer that arrived after an interrupted worker had ended has no row.
 		if p.Accepted > 0 && !delivered[p.Device] && !a.interrupted {
-			a.differ("%s was accepted for device %s, and the status store does not say so", id, p.Device)
+			a.differ("%s was accepted for device %s, but has no DELIVERED row", id, p.Device)
 		}
 		if p.Accepted > 0 {
 			delete(delivered, p.Device)
 		}
 	}
 	for device := range delivered {
-		a.differ("%s is DELIVERED to device %s, which never accepted it", id, device)
+		a.differ("%s is DELIVERED to device %s, but no provider accepted it", id, device)
 	}
 }
 
-// reached: a notification that was delivered is on every device of its user, and
-// on no other; a greedy user gets what the cap allows.
+// reached checks that a delivered notification reached every device of its user
+// and no other. For greedy users it counts what they got, up to their cap.
 func (a *accounting) reached(p *produced, outcome push.Outcome, rows []push.Row, pushes []crowd.Push) {
 	targets := a.people.Targets(p.user)
 	e := crowd.Ended{Rows: rows, Pushes: pushes, May: []push.Outcome{push.OutcomeDelivered}, Removed: func(d string) bool { return a.refused[d] }}
@@ -205,17 +206,17 @@ func (a *accounting) reached(p *produced, outcome push.Outcome, rows []push.Row,
 		a.greedy[p.user] = g
 	}
 	if outcome != push.OutcomeDelivered || a.interrupted {
-		return // half of it may be the next worker's
+		return // an interrupted worker may have sent to some devices only
 	}
 	a.expected += len(targets.Live)
 	if missed := targets.Missed(&e); len(missed) > 0 {
 		a.NotPushed += len(missed)
-		a.differ("%s was not pushed to device %s, one of its user's %d", p.id, strings.Join(missed, ", "), len(targets.Live))
+		a.differ("%s was not pushed to device %s, of the user's %d devices", p.id, strings.Join(missed, ", "), len(targets.Live))
 	}
 }
 
-// copies are accounted for by the end of their first: one outcome for both, and
-// no push more than its devices, which is seen above.
+// copies accounts for second copies: they share the outcome of the first one.
+// That they cause no extra push is checked above.
 func (a *accounting) copies() {
 	for i := range a.records {
 		switch p := &a.records[i]; {
@@ -228,8 +229,8 @@ func (a *accounting) copies() {
 	}
 }
 
-// deadLetters: every record that cannot be used is in the DLQ, and its status
-// says so; nothing else is there.
+// deadLetters checks that exactly the broken records are in the DLQ, and that
+// their status says so.
 func (a *accounting) deadLetters(ctx context.Context) error {
 	letters := make(map[uint64][]letter, len(a.letters))
 	for _, l := range a.letters {
@@ -258,29 +259,29 @@ func (a *accounting) deadLetters(ctx context.Context) error {
 			a.missing()
 		default:
 			a.missing()
-			a.differ("%s is in the DLQ, and its status is %v", list[0].id, outcome)
+			a.differ("%s is in the DLQ, but its status is %v", list[0].id, outcome)
 		}
 	}
 	for _, list := range letters {
 		for _, l := range list {
-			a.differ("%s is in the DLQ, and nothing is wrong with it", l.id)
+			a.differ("%s is in the DLQ, but is a usable record or a second copy", l.id)
 		}
 	}
 	return nil
 }
 
-// strangers are pushes and status rows of what was never produced, or never to
-// be pushed.
+// strangers finds pushes and status rows that belong to no record.
 func (a *accounting) strangers() {
 	for id := range a.pushes {
-		a.differ("%s was pushed, and no record asked for it", id)
+		a.differ("%s was pushed, but no record asked for it", id)
 	}
 	if n, _ := a.status.Len(); n != a.known {
-		a.differ("the status store has rows of %d notifications, %d were produced", n, a.known)
+		a.differ("the status store has rows of %d notifications, but %d were produced", n, a.known)
 	}
 }
 
-// count adds one notification to its column.
+// count counts one notification by its outcome. It returns false for an outcome
+// that the demo does not expect.
 func (r *demoResult) count(o push.Outcome, rows []push.Row) bool {
 	switch o {
 	case push.OutcomeDelivered:
@@ -304,7 +305,8 @@ func (r *demoResult) count(o push.Outcome, rows []push.Row) bool {
 	return true
 }
 
-// fits says whether an outcome is what the crowd meant, and for its reason.
+// fits reports whether the outcome and its reason are those that the crowd
+// intended.
 func fits(f crowd.Fate, o push.Outcome, rows []push.Row) bool {
 	suppressed := func(reason string) bool {
 		return o == push.OutcomeSuppressed && strings.HasPrefix(rows[0].Reason, reason)

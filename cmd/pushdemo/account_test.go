@@ -18,7 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// stage is a run as the demo's account finds it, before anybody spoiled it.
+// stage is a run as the account finds it. Tests spoil it afterwards.
 type stage struct {
 	people  *crowd.Crowd
 	records []produced
@@ -36,11 +36,11 @@ func (s *stage) Each(f func(sim.Entry) bool) {
 	}
 }
 
-// newStage plays a run in which everything became what it was to become.
+// newStage makes a run in which every record has its intended outcome.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	options := crowd.Default(demoApp, 3000)
-	options.Cap = 12 // the greedy ones get more
+	options.Cap = 12 // greedy users get more than that
 	people, err := crowd.New(options)
 	if err != nil {
 		t.Fatal(err)
@@ -104,8 +104,8 @@ func (s *stage) account(t *testing.T, interrupted bool) *demoResult {
 	return r
 }
 
-// first is the first record of a fate, whose user has so many living devices (0
-// = any number), and of which there is no copy, unless the fate is that.
+// first is the first record with a fate whose user has this many living devices
+// (0 = any number). It has no copy, unless that is its fate.
 func (s *stage) first(t *testing.T, fate crowd.Fate, living int) *produced {
 	t.Helper()
 	for i := range s.records {
@@ -114,50 +114,50 @@ func (s *stage) first(t *testing.T, fate crowd.Fate, living int) *produced {
 			return p
 		}
 	}
-	t.Fatalf("nothing %v", fate)
+	t.Fatalf("no record that %v", fate)
 	return nil
 }
 
-// unpush takes back a push, and its row too.
+// unpush removes a push and its row.
 func (s *stage) unpush(id, device string) {
 	s.pushes = slices.DeleteFunc(s.pushes, func(e sim.Entry) bool { return e.ID == id && e.Device == device })
 	s.rows[id] = slices.DeleteFunc(s.rows[id], func(r push.Row) bool { return r.Device == device })
 }
 
-// The account can fail: each way in which producer, providers, status store and
-// DLQ can disagree is seen, counted and said.
+// The account can fail: it finds, counts and reports each way in which producer,
+// providers, status store and DLQ can disagree.
 func TestTheAccountSees(t *testing.T) {
 	for _, tt := range []struct {
 		why   string
 		spoil func(t *testing.T, s *stage)
-		count func(*demoResult) int // what must be 1 in place of 0; nil = nothing
+		count func(*demoResult) int // the count that must be 1 instead of 0; nil = none
 		says  string
 	}{
 		{"nothing wrong", func(*testing.T, *stage) {}, nil, ""},
 		{"a third device never pushed", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.Reaches, 3)
 			s.unpush(p.id, s.people.Targets(p.user).Live[2])
-		}, func(r *demoResult) int { return r.NotPushed }, "one of its user's 3"},
+		}, func(r *demoResult) int { return r.NotPushed }, "of the user's 3 devices"},
 		{"a row without a push", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.Reaches, 2)
 			rows := s.rows[p.id]
 			s.unpush(p.id, s.people.Targets(p.user).Live[1])
 			s.rows[p.id] = append(s.rows[p.id][:0:0], rows[0], push.Row{ID: p.id, Device: s.people.Targets(p.user).Live[1], State: push.StateDelivered})
-		}, func(r *demoResult) int { return r.NotPushed }, "never accepted it"},
+		}, func(r *demoResult) int { return r.NotPushed }, "but no provider accepted it"},
 		{"a push without a row", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.Reaches, 2)
 			s.rows[p.id] = s.rows[p.id][:1]
-		}, nil, "the status store does not say so"},
+		}, nil, "but has no DELIVERED row"},
 		{"sent twice", func(t *testing.T, s *stage) { s.pushes[0].Accepted = 2 }, func(r *demoResult) int { return r.SentTwice }, ""},
 		{"lost", func(t *testing.T, s *stage) {
 			delete(s.rows, s.first(t, crowd.IsSuppressed, 0).id)
 		}, func(r *demoResult) int { return r.Lost }, ""},
-		{"another's device", func(t *testing.T, s *stage) {
+		{"another user's device", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.Reaches, 1)
 			s.rows[p.id] = append(s.rows[p.id], push.Row{ID: p.id, Device: "stranger", State: push.StateDelivered})
 			s.pushes = append(s.pushes, sim.Entry{ID: p.id, Device: "stranger", Accepted: 1})
 		}, nil, "none of its user's"},
-		{"who opted out was pushed to", func(t *testing.T, s *stage) {
+		{"a push to a user who opted out", func(t *testing.T, s *stage) {
 			p := s.first(t, crowd.IsSuppressed, 0)
 			d := s.people.Targets(p.user).Live[0]
 			s.rows[p.id] = []push.Row{{ID: p.id, Device: d, State: push.StateDelivered}}
@@ -171,19 +171,19 @@ func TestTheAccountSees(t *testing.T) {
 			p := s.first(t, crowd.MayBeLimited, 0)
 			s.pushes = slices.DeleteFunc(s.pushes, func(e sim.Entry) bool { return e.ID == p.id })
 			s.rows[p.id] = []push.Row{{ID: p.id, State: push.StateSuppressed, Reason: "limited:hour"}}
-		}, nil, "who may get 12 of"},
+		}, nil, "want 12"},
 		{"unusable and not in the DLQ", func(t *testing.T, s *stage) {
 			delete(s.rows, s.letters[0].id)
 			s.letters = s.letters[1:]
 		}, func(r *demoResult) int { return r.Lost }, ""},
-		{"in the DLQ, and no row says so", func(t *testing.T, s *stage) { delete(s.rows, s.letters[0].id) },
-			func(r *demoResult) int { return r.Lost }, "is in the DLQ, and its status is NONE"},
-		{"twice in the DLQ", func(t *testing.T, s *stage) { s.letters = append(s.letters, s.letters[0]) }, nil, "nothing is wrong with it"},
-		{"pushed, and never produced", func(t *testing.T, s *stage) {
+		{"in the DLQ without a row", func(t *testing.T, s *stage) { delete(s.rows, s.letters[0].id) },
+			func(r *demoResult) int { return r.Lost }, "is in the DLQ, but its status is NONE"},
+		{"twice in the DLQ", func(t *testing.T, s *stage) { s.letters = append(s.letters, s.letters[0]) }, nil, "or a second copy"},
+		{"pushed but never produced", func(t *testing.T, s *stage) {
 			s.pushes = append(s.pushes, sim.Entry{ID: "ghost", Device: "d", Accepted: 1})
 		},
 			nil, "ghost was pushed"},
-		{"rows of what was never produced", func(t *testing.T, s *stage) {
+		{"rows of a notification that was never produced", func(t *testing.T, s *stage) {
 			s.rows["ghost"] = []push.Row{{ID: "ghost", State: push.StateExpired}}
 		}, nil, "the status store has rows of"},
 	} {
@@ -214,8 +214,9 @@ func (s *stage) copied(id string) bool {
 	return slices.ContainsFunc(s.records, func(p produced) bool { return p.fate == crowd.IsCopy && p.id == id })
 }
 
-// A copy is accounted for by its first: when that has no end, both are missing.
-func TestACopySharesItsFirstsEnd(t *testing.T) {
+// A copy shares the outcome of the first one: without an outcome, both are
+// missing.
+func TestACopySharesTheOutcome(t *testing.T) {
 	s := newStage(t)
 	id := s.first(t, crowd.IsCopy, 0).id
 	copies := 0
@@ -231,7 +232,7 @@ func TestACopySharesItsFirstsEnd(t *testing.T) {
 	}
 	delete(s.rows, id)
 	if r := s.account(t, false); r.Lost != copies {
-		t.Errorf("%d records of one id without an end: %d are lost", copies, r.Lost)
+		t.Errorf("%d records of one id without an outcome: %d are lost", copies, r.Lost)
 	}
 	if r := s.account(t, true); r.Unfinished != copies || !r.clean() {
 		t.Errorf("interrupted: %d unfinished, want %d; %v", r.Unfinished, copies, r.differences)

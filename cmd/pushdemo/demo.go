@@ -35,11 +35,11 @@ type demo struct {
 	stderr  io.Writer
 	latency *latencies
 
-	// records is written by produce alone, and read when it has returned.
+	// records is written by produce alone, and read after it has returned.
 	records    []produced
 	sent       atomic.Int64 // records acknowledged by Kafka
 	registered atomic.Bool  // all users are in push.users
-	answered   atomic.Int64 // answers of the providers
+	answered   atomic.Int64 // answers from the providers
 	began      time.Time
 }
 
@@ -88,14 +88,14 @@ func (d *demo) report(r *demoResult, stdout, stderr io.Writer) error {
 	return terminal.WriteJSON(stdout, r, "")
 }
 
-// run makes the users, lets the worker deliver, and accounts for everything.
+// run registers the users, lets the worker deliver, and accounts for everything.
 func (d *demo) run(ctx context.Context, show *progress) (*demoResult, error) {
 	var background sync.WaitGroup
 	defer background.Wait()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 
-	show.line("%d users are registering", d.people.Users)
+	show.line("registering %d users", d.people.Users)
 	caughtUp, err := d.startRegistry(running, &background)
 	if err != nil {
 		return nil, err
@@ -136,20 +136,20 @@ func (d *demo) run(ctx context.Context, show *progress) (*demoResult, error) {
 	return result, err
 }
 
-// startRegistry runs the registry in the background. The channel is closed
-// when it has read all users that are registered by then.
+// startRegistry runs the registry in the background. It closes the channel once
+// the registry has applied all users.
 func (d *demo) startRegistry(ctx context.Context, background *sync.WaitGroup) (<-chan struct{}, error) {
 	caughtUp := make(chan struct{})
-	since := 0 // checks since all users were registered; the first may have looked before that
+	since := 0 // checks since all users were registered; the first one may have begun before
 	background.Go(func() {
-		// That it builds Redis from nothing is news elsewhere, not here.
+		// Errors only: that the registry builds an empty Redis is no news in a demo.
 		quiet := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 		err := worker.RunRegistry(ctx, worker.RegistryOptions{Config: d.world.config, Log: quiet, Metrics: prometheus.NewRegistry(), Progress: func(p users.Progress) {
 			if d.registered.Load() {
 				since++
 			}
 			if since == 2 && (p.Ready < shards.Users || p.Lag > 0) {
-				since-- // not there yet: look again
+				since-- // not caught up yet: check again
 			} else if since == 2 {
 				close(caughtUp)
 			}
@@ -161,8 +161,8 @@ func (d *demo) startRegistry(ctx context.Context, background *sync.WaitGroup) (<
 	return caughtUp, nil
 }
 
-// register makes all users known, as an app's backend would, and waits until
-// the registry has them in Redis.
+// register registers all users, as an app's backend would, and waits until they
+// are in Redis.
 func (d *demo) register(ctx context.Context, caughtUp <-chan struct{}) error {
 	log, err := wiring.NewUsersLog(d.options)
 	if err != nil {
@@ -197,7 +197,7 @@ func (d *demo) register(ctx context.Context, caughtUp <-chan struct{}) error {
 	}
 }
 
-// work runs a worker as production does, but for its status store.
+// work runs a worker as in production, except for its status store.
 func (d *demo) work(ctx context.Context) error {
 	o := worker.Options{Config: d.world.config, Log: d.log, Metrics: d.metrics, Exit: os.Exit,
 		OpenStatus: func(context.Context, status.Options) (worker.Status, error) { return openStore{d.world.status}, nil },
@@ -209,19 +209,19 @@ func (d *demo) work(ctx context.Context) error {
 	if err := worker.Run(ctx, o); ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return nil // it was told to end before everything was open
+	return nil // stopped before everything was open
 }
 
-// openStore outlives the worker: it is read at the end.
+// openStore outlives the worker, because the account reads it at the end.
 type openStore struct{ *status.Memory }
 
 // Close closes nothing.
 func (openStore) Close() {}
 
-// demoLane is the lane that the demo's records go to: transactional.
+// demoLane is the index of the demo's lane: transactional.
 const demoLane = 1
 
-// produce writes the records as fast as Kafka takes them, until all are there
+// produce writes the records as fast as Kafka takes them, until all are written
 // or ctx ends.
 func (d *demo) produce(ctx context.Context) error {
 	w, err := kafka.NewWriter(d.options, kafka.WriterOptions{Topic: d.world.config.Lanes[demoLane].Topic, Linger: time.Millisecond})
@@ -244,7 +244,7 @@ func (d *demo) produce(ctx context.Context) error {
 			}
 			facts = append(facts, p)
 		}
-		// Not cut off half-way by Ctrl-C: what is counted is there.
+		// Ctrl-C must not cut off an append: every record that is counted was written.
 		if err := w.Append(context.WithoutCancel(ctx), batch); err != nil {
 			return fmt.Errorf("producing: %w", err)
 		}
@@ -295,7 +295,7 @@ func (d *demo) await(ctx context.Context, show *progress, producer, worked <-cha
 	}
 }
 
-// committed is how many records of a topic the group has committed.
+// committed counts the records of a topic that the group has committed.
 func (d *demo) committed(ctx context.Context, admin *kafka.Admin, group, topic string) (n int64, err error) {
 	offsets, err := admin.Committed(ctx, group, topic)
 	for _, o := range offsets {

@@ -26,7 +26,7 @@ func TestDemoAccountsForEverything(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var r map[string]any
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
-		t.Fatalf("the last line is no JSON: %v", err)
+		t.Fatalf("the last line is not JSON: %v", err)
 	}
 	number := func(m map[string]any, key string) int {
 		v, ok := m[key].(float64)
@@ -39,7 +39,7 @@ func TestDemoAccountsForEverything(t *testing.T) {
 	suppressed, _ := r["suppressed"].(map[string]any)
 	for _, key := range []string{"duplicate", "opted_out", "limited", "no_device"} {
 		if n := number(suppressed, key); n == 0 {
-			t.Errorf("nothing is %s: the demo does not show it", key)
+			t.Errorf("no record is %s, so the demo does not show it", key)
 		} else {
 			sum += n
 		}
@@ -57,7 +57,8 @@ func TestDemoAccountsForEverything(t *testing.T) {
 	}
 }
 
-// TestDemoInterrupted: Ctrl-C prints the table so far and exits 130.
+// TestDemoInterrupted: after Ctrl-C the demo prints the table so far and exits
+// with 130.
 func TestDemoInterrupted(t *testing.T) {
 	var out bytes.Buffer
 	stderr := &watched{look: "pushes answered", found: func() {
@@ -76,8 +77,8 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-// watched calls found once when what is written contains look. It is written
-// to by one goroutine.
+// watched calls found once, when it is written text that contains look. Not safe
+// for concurrent use.
 type watched struct {
 	bytes.Buffer
 	look  string
@@ -93,8 +94,8 @@ func (w *watched) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestDemoFindsWhatIsWrong: the account is a check that can fail.
-func TestDemoFindsWhatIsWrong(t *testing.T) {
+// TestClean: each kind of error makes a result unclean.
+func TestClean(t *testing.T) {
 	for _, tt := range []struct {
 		why string
 		r   demoResult
@@ -109,7 +110,7 @@ func TestDemoFindsWhatIsWrong(t *testing.T) {
 		}
 	}
 	if !(&demoResult{}).clean() {
-		t.Error("nothing wrong is not clean")
+		t.Error("a result without errors is not clean")
 	}
 }
 
@@ -120,7 +121,7 @@ func TestAccountOfLatencies(t *testing.T) {
 	unsent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: at.Add(-time.Hour)}}
 	l.observe([]*pipeline.Delivery{sent, unsent})
 	if p := l.ms(99); p < 100 || p > 60_000 {
-		t.Errorf("p99 %v ms; what was not sent must not count", p)
+		t.Errorf("p99 %v ms; unsent deliveries must not count", p)
 	}
 }
 

@@ -1,11 +1,11 @@
-// Command pushdemo runs the whole fleet in one process: Kafka, Redis, the status
-// store, APNs and FCM are servers in it, the worker and the registry those of
+// Command pushdemo runs the whole fleet in one process: in-process servers for
+// Kafka, Redis, the status store, APNs and FCM, and the worker and registry of
 // production. It accounts for every notification.
 //
 //	main.go       flags and exit statuses
 //	demo.go       one run: users, worker, producer
 //	world.go      the servers around the worker
-//	account.go    what became of every record
+//	account.go    the outcome of every record
 //	result.go     the table, the JSON
 package main
 
@@ -30,7 +30,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitError carries an exit status up to run.
+// exitError carries an exit status to run.
 type exitError struct {
 	status int
 	err    error
@@ -40,8 +40,8 @@ func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
 func main() {
-	ctx, _ := terminal.UntilSignal(context.Background()) // until the process ends
-	// A second signal ends the process at once.
+	// The first signal ends ctx, the second one the process.
+	ctx, _ := terminal.UntilSignal(context.Background())
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -52,8 +52,8 @@ type flags struct {
 	json          bool
 }
 
-// run is the whole command. It returns the exit status. What is printed is
-// cleaned of what moves a cursor.
+// run is the whole program. It returns the exit status. Control characters are
+// removed from everything printed.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
 	cmd := newCommand(stdout, stderr)
@@ -77,14 +77,14 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "pushdemo",
 		Short: "Run the whole fleet in one process and account for every record",
 		Long: `Starts Kafka, Redis, the status store and simulators of APNs and FCM in this
-process, on free ports of 127.0.0.1, makes up users and notifications (some
-opted out, over their cap, with dead tokens, without a device; some records
-copied, expired or broken), and lets a worker deliver them. Nothing needs to be
-installed, and nothing is left behind.
+process, on free ports of 127.0.0.1, makes up users and notifications, and lets
+a worker deliver them. Some users have opted out, are over their cap, or have
+dead tokens or no device; some records are copies, expired or broken. Nothing
+needs to be installed, and nothing is left behind.
 
-It ends with a table in which every record is accounted for, by what was
-produced, the providers' own ledger, the status store and the DLQ: each
-delivered notification on every device that its user has.
+The demo ends with a table that accounts for every record. It compares what was
+produced with the providers' own ledger, the status store and the DLQ: each
+delivered notification must have reached every device of its user.
 
 Exit codes: 0 all agrees, 1 something is lost, sent twice or disagrees, 2 wrong
 usage, 130 after Ctrl-C.`,

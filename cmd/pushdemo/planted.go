@@ -7,5 +7,5 @@ import (
 	"github.com/pushfleet/pushfleet/worker"
 )
 
-// plant makes the worker do wrong what the environment says.
+// plant plants the bug that the environment names in the worker.
 func plant(o *worker.Options) { planted.Plant(o) }

@@ -8,8 +8,8 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
-// progress shows how far something is: on a terminal one line that changes,
-// elsewhere a line now and then. It is for one goroutine.
+// progress shows how far a run is: on a terminal by one line that is rewritten
+// in place, otherwise by a line every quietFor. Not safe for concurrent use.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -17,7 +17,7 @@ type progress struct {
 	shown    bool
 }
 
-// quietFor is the pause between two lines where there is no terminal.
+// quietFor is the pause between two lines if the output is not a terminal.
 const quietFor = 2 * time.Second
 
 func newProgress(w io.Writer) *progress {
@@ -27,7 +27,7 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w}
 }
 
-// line shows one state.
+// line shows the current state.
 func (p *progress) line(format string, args ...any) {
 	switch {
 	case p.terminal:
@@ -39,7 +39,7 @@ func (p *progress) line(format string, args ...any) {
 	p.shown = true
 }
 
-// end leaves the last line as it is.
+// end leaves the last line on the screen.
 func (p *progress) end() {
 	if p.terminal && p.shown {
 		_, _ = fmt.Fprintln(p.w)

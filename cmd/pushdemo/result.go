@@ -31,12 +31,12 @@ type demoResult struct {
 	P50          float64        `json:"p50_ms"`
 	P99          float64        `json:"p99_ms"`
 	RSS          int            `json:"rss_mb"`
-	// Only after Ctrl-C: what was produced and not finished.
+	// Unfinished counts records that were produced but not finished, after Ctrl-C.
 	Unfinished int `json:"unfinished,omitempty"`
 
-	expected    int      // pushes, of what was delivered
-	disagree    int      // all that does not fit together
-	differences []string // the first of it, in words
+	expected    int      // pushes of the delivered notifications
+	disagree    int      // differences between the ledgers
+	differences []string // the first of them, in words
 }
 
 type demoSuppressed struct {
@@ -46,13 +46,13 @@ type demoSuppressed struct {
 	NoDevice  int `json:"no_device"`
 }
 
-// clean is true when every record is accounted for, on every device, and nothing
-// disagrees.
+// clean reports whether every record is accounted for on every device, and all
+// ledgers agree.
 func (r *demoResult) clean() bool {
 	return r.Lost == 0 && r.SentTwice == 0 && r.NotPushed == 0 && r.disagree == 0
 }
 
-// latencies is from the record's Kafka timestamp to the provider's answer.
+// latencies measures from the record's Kafka timestamp to the provider's answer.
 type latencies struct {
 	mu        sync.Mutex
 	histogram *hdrhistogram.Histogram // microseconds; guarded by mu
@@ -68,7 +68,7 @@ func (l *latencies) observe(ds []*pipeline.Delivery) {
 	defer l.mu.Unlock()
 	for _, d := range ds {
 		if d.Result.Class != push.Unsent {
-			_ = l.histogram.RecordValue(max(1, now.Sub(d.Item.Timestamp).Microseconds())) // over an hour counts as nothing
+			_ = l.histogram.RecordValue(max(1, now.Sub(d.Item.Timestamp).Microseconds())) // ignored if longer than an hour
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (l *latencies) ms(percentile float64) float64 {
 	return float64(l.histogram.ValueAtPercentile(percentile)) / 1000
 }
 
-// differ notes what disagrees; the first few are enough to look into it.
+// differ counts a difference and keeps the text of the first few.
 func (r *demoResult) differ(format string, args ...any) {
 	const enough = 10
 	r.disagree++
@@ -88,7 +88,7 @@ func (r *demoResult) differ(format string, args ...any) {
 	}
 }
 
-// measure fills in what the clock and the system say.
+// measure fills in times, rate and memory.
 func (r *demoResult) measure(took time.Duration, l *latencies) {
 	r.Seconds = round(took.Seconds(), 3)
 	r.Rate = round(float64(r.Produced-r.Unfinished)/max(took.Seconds(), 0.001), 0)
@@ -115,23 +115,23 @@ func (r *demoResult) print(w io.Writer) error {
 	}
 	row("produced", r.Produced, "records")
 	row("delivered", r.Delivered, "accepted by APNs or FCM for at least one device")
-	row("duplicates", r.Suppressed.Duplicate, "second copies, ended by a confirm read or their open first copy")
-	row("opted out", r.Suppressed.OptedOut, "suppressed: of everything, of the channel, of the type")
+	row("duplicates", r.Suppressed.Duplicate, "second copies, found by a confirm read or by the open first copy")
+	row("opted out", r.Suppressed.OptedOut, "suppressed: the user opted out of everything, the channel or the type")
 	row("limited", r.Suppressed.Limited, "suppressed: over the user's cap")
-	row("no device", r.Suppressed.NoDevice, "suppressed: nothing registered, or its token was removed")
+	row("no device", r.Suppressed.NoDevice, "suppressed: no device registered, or its token was removed")
 	row("expired", r.Expired, "past their expires_at")
-	row("failed", r.Failed, "every device refused: dead tokens")
-	row("dead-lettered", r.DeadLettered, "could not be used, kept in the DLQ with a reason")
+	row("failed", r.Failed, "refused for every device: dead tokens")
+	row("dead-lettered", r.DeadLettered, "unusable, kept in the DLQ with a reason")
 	if r.Unfinished > 0 {
-		row("unfinished", r.Unfinished, "not done when it was interrupted")
+		row("unfinished", r.Unfinished, "not done when the demo was interrupted")
 	}
-	row("lost", r.Lost, "produced, and nothing says what became of it")
+	row("lost", r.Lost, "produced, but without an outcome")
 	row("sent twice", r.SentTwice, "pushes that a device got again")
 	row("not pushed", r.NotPushed, "devices that a delivered notification did not reach")
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%d pushes accepted, for %d devices that the delivered ones were to reach; %.0f notifications/s over %.1f s; from produce to answer p50 %.0f ms, p99 %.0f ms; peak memory %d MB\n",
+	_, err := fmt.Fprintf(w, "\n%d pushes accepted, for %d devices that delivered notifications had to reach; %.0f notifications/s over %.1f s; from produce to answer p50 %.0f ms, p99 %.0f ms; peak memory %d MB\n",
 		r.Pushes, r.expected, r.Rate, r.Seconds, r.P50, r.P99, r.RSS)
 	for _, d := range r.differences {
 		_, err = fmt.Fprintln(w, "DIFFERENCE:", d)

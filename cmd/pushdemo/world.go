@@ -14,12 +14,12 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// demoApp is the one app of the demo.
+// demoApp is the demo's only app.
 const demoApp = "shop"
 
-// demoWorld is everything that surrounds the demo's worker: Kafka, Redis, the
-// status store and both providers, in this process, on free ports of
-// 127.0.0.1. The worker and its clients are those of production.
+// demoWorld is everything around the demo's worker: Kafka, Redis, the status
+// store and both providers, in this process, on free ports of 127.0.0.1. The
+// worker and its clients are those of production.
 type demoWorld struct {
 	config *configs.Config
 	kafka  *embedded.Kafka
@@ -30,10 +30,11 @@ type demoWorld struct {
 	dir    string // keys and certificates of the made-up app
 }
 
-// startDemoWorld starts it; close ends it, also after an error half-way.
+// startDemoWorld starts the servers; after an error it closes those that had
+// started. The caller closes the world.
 func startDemoWorld(latency time.Duration, cap int) (w *demoWorld, err error) {
 	w = &demoWorld{config: configs.Default()}
-	w.config.Kafka.JoinWithin = 0 // one worker has nobody to wait for
+	w.config.Kafka.JoinWithin = 0 // there is only one worker
 	defer func() {
 		if err != nil {
 			w.close()
@@ -52,15 +53,15 @@ func startDemoWorld(latency time.Duration, cap int) (w *demoWorld, err error) {
 	c.Kafka.Topics.Partitions = 4
 	c.Kafka.Topics.Replication = 1
 	c.Redis.Addresses = []string{w.redis.Addr()}
-	// The in-process Redis interprets its scripts slowly, one at a time: what
-	// takes a real one milliseconds must not count as hanging.
+	// The in-process Redis runs its scripts slowly and one at a time, so a script
+	// that takes a real one milliseconds must not time out.
 	c.Redis.ReadTimeout, c.Redis.WriteTimeout = time.Minute, time.Minute
 	c.Batch.Workers = 1
 	for i := range c.Lanes {
-		c.Lanes[i].CriticalSenders = []string{"*"} // nobody but the demo sends here
+		c.Lanes[i].CriticalSenders = []string{"*"} // only the demo sends here
 	}
 	c.Admin.Listen, c.Registry.Listen = "", ""
-	// The in-process filters lie in this process: room for 2 M ids, not 20 M.
+	// The filters are in this process's memory: room for 2 M ids, not 20 M.
 	c.Dedupe.Capacity = 2_000_000
 	c.Limits.Rules = []configs.Rule{
 		{Name: "type-per-day", Per: "user_type", Max: cap, Window: 24 * time.Hour},
@@ -84,7 +85,7 @@ func startDemoWorld(latency time.Duration, cap int) (w *demoWorld, err error) {
 	return w, err
 }
 
-// startSim starts APNs and FCM and an account with each for the demo's app.
+// startSim starts APNs and FCM, with an account for the demo's app at each.
 func (w *demoWorld) startSim(latency time.Duration) error {
 	creds, err := sim.NewCredentials(demoApp, "com.example."+demoApp)
 	if err != nil {
