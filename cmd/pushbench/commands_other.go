@@ -4,5 +4,5 @@ package main
 
 import "github.com/spf13/cobra"
 
-// There are none elsewhere: they read Linux's account of each process.
+// commands are only available on Linux, because they read /proc.
 func commands(*bench) []*cobra.Command { return nil }

@@ -1,6 +1,6 @@
 // Command pushbench measures on this machine, with servers and a simulator of
-// its own: one worker's whole way, and the multiplexer beside other clients.
-// bench/README.md has figures that were seen.
+// its own: one worker from Kafka to provider, and the multiplexer beside other
+// clients. bench/README.md has recorded figures.
 //
 //	main.go     exit statuses, the two commands
 //	whole.go    pushbench whole, on Linux
@@ -24,18 +24,18 @@ import (
 // Exit statuses.
 const (
 	exitDone        = 0
-	exitFailed      = 1 // failed, or something is missing that was sent
+	exitFailed      = 1 // failed, or a push or a row is missing
 	exitUsage       = 2
 	exitInterrupted = 130
 )
 
 func main() {
-	ctx, _ := terminal.UntilSignal(context.Background()) // until the process ends
-	// A second signal ends the process at once.
+	// The first signal ends ctx, the second one the process.
+	ctx, _ := terminal.UntilSignal(context.Background())
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// usageError is a command that was given the wrong words: exit status 2.
+// usageError is a mistake in the command line: exit status 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -47,23 +47,23 @@ type bench struct {
 	format         terminal.Format
 }
 
-// newBench cleans what is printed of what moves a cursor.
+// newBench makes a bench whose writers remove control characters.
 func newBench(stdin io.Reader, out, errs io.Writer) *bench {
 	return &bench{stdin: stdin, stdout: terminal.NewWriter(out), stderr: terminal.NewWriter(errs), format: terminal.FormatTable}
 }
 
-// run is the whole command. It returns the exit status.
+// run is the whole program. It returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, out, errs io.Writer) int {
 	b := newBench(stdin, out, errs)
 	started := false
 	root := &cobra.Command{
 		Use: "pushbench", Short: "Measure pushfleet on this machine",
-		Long:         "pushbench measures on this machine, with servers and a simulator of its own. Nothing else should run\nmeanwhile. bench/README.md says how to read the figures, and has some that were seen.",
+		Long:         "pushbench measures on this machine, with servers and a simulator of its own. Nothing else should run at\nthe same time. bench/README.md explains the figures and has recorded ones.",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) { started = true },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("pushbench does nothing by itself: see pushbench --help")}
+			return usageError{errors.New("pushbench needs a command: see pushbench --help")}
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -88,11 +88,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, out, errs io.Write
 	return status
 }
 
-// show writes figures, as JSON on one line, the last.
+// show writes the figures; as JSON, on the last line.
 func (b *bench) show(ans terminal.Answer) error { return ans.Write(b.stdout, b.format, "") }
 
-// besideMe finds a program of ours in the directory of this one, else on the
-// PATH.
+// besideMe finds one of our programs in the directory of this one, or else on
+// the PATH.
 func besideMe(name string) (string, error) {
 	if me, err := os.Executable(); err == nil {
 		path := filepath.Join(filepath.Dir(me), name)

@@ -12,13 +12,13 @@ func TestUsage(t *testing.T) {
 	for why, tt := range map[string]struct {
 		args []string
 		exit int
-		want string // on standard error; empty = nothing, and help on standard output
+		want string // on standard error; if empty, help on standard output
 	}{
-		"no command":                 {nil, exitUsage, "see pushbench --help"},
-		"a command that there isn't": {[]string{"whale"}, exitUsage, "whale"},
-		"a flag that there isn't":    {[]string{"-x"}, exitUsage, "-x"},
-		"a format that there isn't":  {[]string{"-o", "xml"}, exitUsage, "want table or json"},
-		"help":                       {[]string{"--help"}, exitDone, ""},
+		"no command":         {nil, exitUsage, "see pushbench --help"},
+		"an unknown command": {[]string{"whale"}, exitUsage, "whale"},
+		"an unknown flag":    {[]string{"-x"}, exitUsage, "-x"},
+		"an unknown format":  {[]string{"-o", "xml"}, exitUsage, "want table or json"},
+		"help":               {[]string{"--help"}, exitDone, ""},
 	} {
 		var stdout, stderr bytes.Buffer
 		exit := run(t.Context(), tt.args, strings.NewReader(""), &stdout, &stderr)
@@ -28,7 +28,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What the documentation and the examples of the help show can be typed.
+// Every command in the documentation and in the examples of the help is valid.
 func TestExamples(t *testing.T) {
 	b := newBench(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
 	all := commands(b)

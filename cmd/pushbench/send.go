@@ -15,7 +15,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 )
 
-// clientCommand is the hidden command that is one client of send.
+// clientCommand is the hidden command that runs one client of send.
 const clientCommand = "send-client"
 
 func newSendCommand(b *bench) *cobra.Command {
@@ -23,32 +23,32 @@ func newSendCommand(b *bench) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "send",
-		Short: "The multiplexer and the APNs client on it beside apns2, net/http and h2load, on one simulator",
-		Long: `Starts the simulator of APNs without its policies, and lets one client after the other send the same
-pushes to it as fast as it can, over ten connections of 1,000 streams:
+		Short: "Compare the multiplexer and its APNs client with apns2, net/http and h2load, on one simulator",
+		Long: `Starts the simulator of APNs without validation, and lets one client after the other send the same
+pushes to it as fast as possible, over ten connections of 1,000 streams:
 
-  ours                      the multiplexer (providers/h2) with requests made before, answers at once
-  ours_apns                 the APNs client (providers/apns) on top, as the worker drives it: it makes
+  ours                      the multiplexer (providers/h2) with prepared requests, answered at once
+  ours_apns                 the APNs client (providers/apns) on top, as the worker uses it: it makes
                             each push from a message and a device
-  h2load                    where it is installed (Debian: nghttp2-client); on one thread and on one
-                            for each core, of which the faster counts
-  apns2                     apns2's client, with a payload that it builds for each push: the base of
-                            both ratios to it, and the like of ours_apns
-  apns2_prebuilt            the same with the bytes of a payload made before
+  h2load                    if installed (Debian: nghttp2-client); once with one thread and once with
+                            one per core, of which the faster run counts
+  apns2                     apns2's client, which builds the payload of each push: the base of both
+                            ratios to apns2, and comparable with ours_apns
+  apns2_prebuilt            the same with a prepared payload
   nethttp                   net/http's transport
   ours_50ms                 ours with answers after 50 ms: at most 200,000/s
   ours_one_connection_50ms  the same over one connection: at most 20,000/s
   ours_50ms_validated       ours_50ms with a simulator that validates every push
   sim_raw                   the simulator itself, on one core
 
-Each client and the simulator are processes of their own. CPU is the operating system's account of the
-client; start, connecting and two seconds of warm-up do not count. Of h2load that is so because it is
-looked at between two moments of its main phase: its rate is what the simulator received meanwhile. Everything shares this machine's cores, so nothing else
-should run: "other cores" says what did.
+Each client and the simulator are separate processes. CPU is the client's time according to the
+operating system, without start, connecting and two seconds of warm-up. h2load is measured between two
+moments of its main phase: its rate is what the simulator received between them. Everything shares this
+machine's cores, so nothing else should run: "other cores" shows what did.
 
---minutes lengthens ours, whose memory is then noted every minute: with 10 or more, "memory" in the
-JSON compares the second minute with the tenth. Progress is on standard error; the last line of
-standard output is the JSON, whose "bars" say what has to be reached and whether it was.`,
+--minutes lengthens ours and records its memory every minute: with 10 or more, "memory" in the JSON
+compares the second minute with the tenth. Progress goes to standard error. With --json the last line of
+standard output is the JSON; its "bars" are the required values, and whether they were reached.`,
 		Example: `  pushbench send                             # a table, after about two minutes
   pushbench send --json --minutes 10         # everything, in less than 13 minutes
   pushbench send --only ours,h2load --seconds 20
@@ -63,17 +63,17 @@ standard output is the JSON, whose "bars" say what has to be reached and whether
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "the same as -o json")
-	f.Float64Var(&o.Minutes, "minutes", 0, "time of the measurement of ours; 0 = as the others")
-	f.Float64Var(&o.Seconds, "seconds", send.DefaultSeconds, "time of each measurement")
-	f.StringSliceVar(&o.Only, "only", nil, "measurements to make, of "+strings.Join(send.Names(), ", ")+"; default all")
+	f.Float64Var(&o.Minutes, "minutes", 0, "duration of ours in minutes; 0 = --seconds")
+	f.Float64Var(&o.Seconds, "seconds", send.DefaultSeconds, "duration of each measurement in seconds")
+	f.StringSliceVar(&o.Only, "only", nil, "make only these measurements: "+strings.Join(send.Names(), ", ")+"; default all")
 	f.StringVar(&o.Simulator, "pushsim", "", "simulator to send to; default: the one beside pushbench, or on the PATH")
-	f.StringVar(&o.Profiles, "profiles", "", "existing folder for CPU profiles of the clients and of the simulator")
+	f.StringVar(&o.Profiles, "profiles", "", "existing folder for CPU profiles of the clients and the simulator")
 	return cmd
 }
 
 func newClientCommand(b *bench) *cobra.Command {
 	return &cobra.Command{
-		Use: clientCommand, Short: "One client of send: reads its orders, prints its figures", Hidden: true, Args: cobra.NoArgs,
+		Use: clientCommand, Short: "Run one client of send: reads its settings, prints its figures", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return send.ServeClient(cmd.Context(), b.stdin, b.stdout)
 		},
@@ -104,7 +104,7 @@ func (b *bench) send(ctx context.Context, o send.Options) error {
 	return b.show(explainSend(r))
 }
 
-// explainSend is a row for each client, and what its rate is of ours.
+// explainSend is a table with a row per client, and the ratios of their rates.
 func explainSend(r *send.Result) terminal.Answer {
 	t := terminal.Table{Columns: []string{"client", "pushes/s", "CPU us", "allocations", "p50 ms", "p99 ms", "memory MiB", "simulator CPU us", "other cores"}}
 	for _, c := range []struct {

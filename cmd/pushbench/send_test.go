@@ -17,10 +17,10 @@ func TestSendUsage(t *testing.T) {
 		exit int
 		want string
 	}{
-		"a measurement that is none":        {[]string{"send", "--pushsim", "x", "--only", "telex"}, exitUsage, `"telex"`},
-		"time that cannot be":               {[]string{"send", "--pushsim", "x", "--minutes", "-1"}, exitUsage, "minutes"},
-		"a simulator that is not there":     {[]string{"send", "--pushsim", "/does/not/exist", "--json"}, exitFailed, "/does/not/exist"},
-		"orders of a client that are empty": {[]string{clientCommand}, exitFailed, "reading what to measure"},
+		"an unknown measurement":     {[]string{"send", "--pushsim", "x", "--only", "telex"}, exitUsage, `"telex"`},
+		"a negative duration":        {[]string{"send", "--pushsim", "x", "--minutes", "-1"}, exitUsage, "minutes"},
+		"a missing simulator":        {[]string{"send", "--pushsim", "/does/not/exist", "--json"}, exitFailed, "/does/not/exist"},
+		"empty settings of a client": {[]string{clientCommand}, exitFailed, "reading what to measure"},
 	} {
 		var stdout, stderr bytes.Buffer
 		exit := run(t.Context(), tt.args, strings.NewReader(""), &stdout, &stderr)
@@ -30,7 +30,7 @@ func TestSendUsage(t *testing.T) {
 	}
 }
 
-// JSON is one line, the last; what is not known is "-" for people.
+// JSON is on one line; in the table, unknown values are "-".
 func TestSendAnswer(t *testing.T) {
 	ratio, like := 12.3456, 11.5
 	r := &send.Result{

@@ -19,22 +19,23 @@ func newWholeCommand(b *bench) *cobra.Command {
 	o := whole.Options{}
 	cmd := &cobra.Command{
 		Use:   "whole",
-		Short: "One worker's whole way: Kafka, Redis, Cassandra and the simulator on this machine",
-		Long: `Starts real Kafka, Redis and Cassandra (deploy/local/fetch.sh brings them) and the simulator of APNs
+		Short: "Measure one worker from Kafka to provider, with all servers on this machine",
+		Long: `Starts real Kafka, Redis and Cassandra (deploy/local/fetch.sh fetches them) and the simulator of APNs
 and FCM, makes a backlog of notifications, starts one pushworker, and measures it from the end of the
-warm-up to the last commit. Everything shares this machine, so the rate is that of all together; the
-CPU of each part for one notification is the operating system's account.
+warm-up to the last commit. Everything shares this machine, so the rate is that of all parts together.
+The CPU time of each part per notification is that of the operating system.
 
-The warm-up should be longer than the confirm reads after an assignment: 40,000 records a partition of 4.
-When it ends the worker has some of what follows under way, up to as many again: without a cool-down these
-count though part of their work is done before. With one of 160,000 it leaves as much undone at the end.
+The warm-up should be longer than the confirm reads after an assignment: 40,000 records for each of the 4
+partitions. When it ends, the worker already has up to as many later records in progress. Without a
+cool-down these count, although part of their work is already done. With a cool-down of 160,000 about as
+many are unfinished at the end.
 
-Afterwards every push is looked for in the simulator's ledger and every status row in Cassandra. If one is
-missing, or is there too often, there are no figures but an error that says which.
+Afterwards every push is looked up in the simulator's ledger, and every status row in Cassandra. If one is
+missing or occurs too often, the result is an error that names it instead of figures.
 
---commit-log batch has Cassandra write to disk before it acknowledges. --limits is how many rules each
-notification is held against; nobody reaches them. --confirms is the share of the notifications that the
-dedupe filter is told of beforehand, so that it says "maybe" and the worker reads their status.`,
+--commit-log batch makes Cassandra write to disk before it acknowledges. --limits is the number of limit
+rules; no user reaches them. --confirms is the share of notifications that are put into the dedupe filter
+beforehand, so that it answers "maybe" and the worker reads their status.`,
 		Example: `  pushbench whole --worker bin/pushworker
   pushbench whole --commit-log batch
   pushbench whole --limits 3 --confirms 0.1
@@ -43,10 +44,10 @@ dedupe filter is told of beforehand, so that it says "maybe" and the worker read
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.whole(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Notifications, "notifications", 400_000, "notifications that count")
-	f.IntVar(&o.WarmUp, "warm-up", 200_000, "notifications before those")
-	f.IntVar(&o.CoolDown, "cool-down", 0, "notifications after those")
-	f.IntVar(&o.Devices, "devices", 1, "devices of each user; 0 = one to three")
+	f.IntVar(&o.Notifications, "notifications", 400_000, "notifications to measure")
+	f.IntVar(&o.WarmUp, "warm-up", 200_000, "notifications before them")
+	f.IntVar(&o.CoolDown, "cool-down", 0, "notifications after them")
+	f.IntVar(&o.Devices, "devices", 1, "devices per user; 0 = one to three")
 	f.DurationVar(&o.Latency, "latency", 0, "time the providers take to answer")
 	f.StringVar(&o.CommitLog, "commit-log", whole.Periodic, "when Cassandra acknowledges a write: "+whole.Periodic+" = before it is on disk, "+whole.Batch+" = after")
 	f.IntVar(&o.Limits, "limits", 1, "limit rules")
@@ -83,7 +84,7 @@ func (b *bench) whole(ctx context.Context, o whole.Options) error {
 	return b.show(explainWhole(r))
 }
 
-// explainWhole is a row for each figure, and what it was run with.
+// explainWhole is a table with a row per figure and per setting of the run.
 func explainWhole(r *whole.Result) terminal.Answer {
 	t := terminal.Table{Columns: []string{"figure", "value"}}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
@@ -95,13 +96,13 @@ func explainWhole(r *whole.Result) terminal.Answer {
 	t.Add("Kafka CPU us", number(r.KafkaCPU))
 	t.Add("simulator CPU us", number(r.SimulatorCPU))
 	t.Add("worker peak memory MB", strconv.Itoa(r.WorkerRSS))
-	t.Add("notifications after those", strconv.Itoa(r.CoolDown))
+	t.Add("cool-down notifications", strconv.Itoa(r.CoolDown))
 	t.Add("commit log", r.CommitLog)
 	t.Add("replication of topics", strconv.Itoa(r.KafkaReplication))
 	t.Add("replication of the keyspace", r.KeyspaceReplication)
 	t.Add("limit rules", strconv.Itoa(r.LimitRules))
 	t.Add("confirmed by a status read", percent(r.Confirmed))
-	t.Add("pushes and rows looked for", strconv.Itoa(r.Checked))
+	t.Add("pushes and rows checked", strconv.Itoa(r.Checked))
 	return terminal.Answer{Value: r, Table: t,
 		Before: fmt.Sprintf("%d notifications in %.1f s on %d cores, %s; CPU per notification:", r.Notifications, r.Seconds, r.Cores, r.Go)}
 }

@@ -27,7 +27,7 @@ func TestWholeUsage(t *testing.T) {
 	}
 }
 
-// The table says what its figures were run with.
+// The table has the settings of the run.
 func TestWholeAnswer(t *testing.T) {
 	share := 0.101
 	r := &whole.Result{Notifications: 400_000, Seconds: 10, Rate: 40_000, CommitLog: whole.Batch, KafkaReplication: 1,
@@ -40,14 +40,14 @@ func TestWholeAnswer(t *testing.T) {
 	}
 	for _, want := range []string{
 		"commit log batch", "replication of topics 1", "replication of the keyspace class SimpleStrategy, replication_factor 1",
-		"limit rules 3", "confirmed by a status read 10.1 %", "pushes and rows looked for 600000",
+		"limit rules 3", "confirmed by a status read 10.1 %", "pushes and rows checked 600000",
 	} {
 		if !strings.Contains(spaced(stdout.String()), "\n"+want+"\n") {
 			t.Errorf("%q is not in\n%s", want, stdout.String())
 		}
 	}
 	if percent(nil) != "-" {
-		t.Errorf("what is not known is %q", percent(nil))
+		t.Errorf("an unknown share is %q", percent(nil))
 	}
 }
 
