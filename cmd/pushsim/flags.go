@@ -13,26 +13,26 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-const long = `pushsim answers like Apple's push service and Google's Firebase Cloud Messaging.
+const long = `pushsim simulates Apple's push service and Google's Firebase Cloud Messaging.
 
 It listens on one TLS address for all three services:
   POST /3/device/TOKEN                       APNs (HTTP/2 only, by ALPN or by its preface)
   POST /v1/projects/PROJECT/messages:send    FCM HTTP v1
   POST /token                                Google's OAuth token endpoint
 
-Requests are validated as the providers do it: headers, push types, payload
-limits, the ES256 provider token, the RS256 assertion, the bearer token, the
-fields of an FCM message. So is HTTP/2 itself, also with --raw: a request that
-breaks its rules is reset, a connection that does ended with GOAWAY, and neither
-is in the ledger; ADMIN/events says why ("protocol_error"). Every push and its
-answer goes to a ledger, by the notification id in the payload (pf_id) and a
-hash of the device token.
+Requests are validated as the providers do: headers, push types, payload limits,
+the ES256 provider token, the RS256 assertion, the bearer token, the fields of an
+FCM message. HTTP/2 itself is validated too, even with --raw: a request that
+breaks its rules is reset, and a connection that does is ended with GOAWAY.
+Neither is in the ledger; ADMIN/events has the cause ("protocol_error"). The
+ledger records every push and its answer, by the notification id in the payload
+(pf_id) and a hash of the device token.
 
-A sender needs three things from it, and --write-credentials makes them: the
-certificate to trust, a signing key (.p8), and a service account (.json).
+A sender needs three files, which --write-credentials writes: the certificate to
+trust, a signing key (.p8), and a service account (.json).
 
-The admin address (plain HTTP, loopback) answers questions and takes orders:
-  curl ADMIN/ledger                          sums; how many were accepted, why refused
+The admin address (plain HTTP, loopback) answers queries and takes commands:
+  curl ADMIN/ledger                          totals: accepted, and refused by reason
   curl ADMIN/ledger?id=ID                    one notification, on all its devices
   curl ADMIN/ledger/entries                  everything, as JSON lines
   curl -X POST ADMIN/ledger/reset
@@ -42,27 +42,27 @@ The admin address (plain HTTP, loopback) answers questions and takes orders:
   curl ADMIN/commands -d '{"do":"answer","provider":"fcm","reply":"UNAVAILABLE","for":"2m"}'
   curl ADMIN/commands -d '{"do":"clock","step":"1h","rate":60}'
   curl ADMIN/schedule -d '[{"at":"5m","command":{"do":"kill","provider":"apns"}}]'
-  curl ADMIN/events                          what was done and refused, with connection and stream
+  curl ADMIN/events                          faults and refusals, with connection and stream
 
-What can be done, at once, to the next requests ("times"), by chance (the
-"chances" of /faults), to a token or prefix ("do" of /tokens) or by schedule:
-  answer, lapse, exhaust, hang, wedge, refuse     to a request, or to dialling
+Faults can happen at once, to the next requests ("times"), by chance ("chances"
+of /faults), for a token or prefix ("do" of /tokens), or by schedule:
+  answer, lapse, exhaust, hang, wedge, refuse     to a request or a new connection
   one_stream, slow_down, disconnect, drain, abandon, kill, mute, deaf, stall,
   black_hole, too_many_streams, session_timed_out, too_many_pings
                                                   to a connection
-Other commands: faults, rules, lifelike, token, clock, calm. A schedule runs by
-the simulated clock, which also decides about tokens and quotas.
+Other commands: faults, rules, lifelike, token, clock, calm. Schedules, tokens and
+quotas go by the simulated clock.
 
-Ctrl-C ends it with a summary of the ledger and exit status 130; SIGTERM ends
-it with status 0. Status 1 is a failure, 2 a wrong command line.`
+Ctrl-C ends pushsim with exit status 130, SIGTERM with status 0; both print a
+summary of the ledger. Status 1 is a failure, 2 a wrong command line.`
 
 const example = `  # One app, keys and configuration in ./creds
   pushsim --app shop=com.example.shop --write-credentials ./creds
 
-  # As slow as the real ones, with two percent of errors, always the same ones
+  # As slow as the real ones, with two percent errors, the same ones in each run
   pushsim --latency lognormal:50ms,400ms --errors 0.02 --seed 7
 
-  # For a throughput measurement: no validation, a ledger that only counts
+  # To measure throughput: no validation, and a ledger that only counts
   pushsim --raw --count-only`
 
 // flags are the command line.
@@ -97,29 +97,29 @@ func defaults() *flags {
 
 func (f *flags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.listen, "listen", f.listen, "address of the providers, TLS; port 0 takes a free one")
-	s.StringVar(&f.admin, "admin", f.admin, "address of ledger and orders, plain HTTP; empty turns it off")
-	s.StringSliceVar(&f.hosts, "host", nil, "name or address that clients use, for the certificate (besides localhost)")
+	s.StringVar(&f.admin, "admin", f.admin, "address of ledger and commands, plain HTTP; empty = none")
+	s.StringSliceVar(&f.hosts, "host", nil, "name or address for the certificate, in addition to localhost")
 	s.StringSliceVar(&f.apps, "app", f.apps, "an app as NAME=BUNDLE_ID; may be repeated")
-	s.StringVar(&f.credentialsDir, "write-credentials", "", "write ca.pem, APP.p8, APP-service-account.json and worker.yaml there")
+	s.StringVar(&f.credentialsDir, "write-credentials", "", "write ca.pem, APP.p8, APP-service-account.json and worker.yaml to this folder")
 	s.StringVar(&f.caOut, "ca-out", "", "write the certificate to trust to this file")
 	s.StringVar(&f.latency, "latency", "0s", "time until an answer: 50ms, uniform:20ms,80ms, lognormal:MEDIAN,P99 or peaks:50ms,2s,SHARE")
-	s.BoolVar(&f.lifelike, "lifelike", false, "all rules on: one stream until authenticated, adaptive limits, quotas, 100 streams for FCM, ping and dial limits")
+	s.BoolVar(&f.lifelike, "lifelike", false, "turn all rules on: one stream until authenticated, adaptive limits, quotas, 100 streams for FCM, ping and dial limits")
 	s.StringVar(&f.schedule, "schedule", "", "file of commands with their times: [{\"at\":\"5m\",\"command\":{…}}]")
-	s.DurationVar(&f.jitter, "latency-jitter", 0, "up to this much more, uniformly distributed")
+	s.DurationVar(&f.jitter, "latency-jitter", 0, "add up to this much to the latency, uniformly distributed")
 	s.Float64Var(&f.errors, "errors", 0, "share of pushes that fail by chance, 0 to 1: half 503, a quarter 500, a quarter 429")
-	s.DurationVar(&f.retryAfter, "retry-after", 0, "Retry-After of FCM's 429 and 503, in whole seconds; 0 sends none")
-	s.Uint64Var(&f.seed, "seed", 0, "of chance: the same notifications meet the same faults")
-	s.IntVar(&f.streams, "streams", f.streams, "concurrent streams a connection may have")
-	s.DurationVar(&f.dateSkew, "date-skew", 0, "set the Date of answers off by this; tokens are judged by the clock (command clock) all the same")
-	s.BoolVar(&f.sandbox, "sandbox", false, "be Apple's development environment")
-	s.BoolVar(&f.patterns, "token-patterns", false, "know tokens by their start: deaddead gone, badbadba invalid, 04290429 throttled")
-	s.BoolVar(&f.raw, "raw", false, "accept every push unseen; what breaks HTTP/2 is refused all the same")
-	s.BoolVar(&f.countOnly, "count-only", false, "keep no ids in the ledger, only their hashes and counts")
+	s.DurationVar(&f.retryAfter, "retry-after", 0, "Retry-After of FCM's 429 and 503, in whole seconds; 0 = none")
+	s.Uint64Var(&f.seed, "seed", 0, "random seed: the same notifications meet the same faults")
+	s.IntVar(&f.streams, "streams", f.streams, "concurrent streams per connection")
+	s.DurationVar(&f.dateSkew, "date-skew", 0, "shift the Date of answers by this; tokens still go by the simulated clock (command clock)")
+	s.BoolVar(&f.sandbox, "sandbox", false, "simulate Apple's development environment")
+	s.BoolVar(&f.patterns, "token-patterns", false, "answer by the token's prefix: deaddead gone, badbadba invalid, 04290429 throttled")
+	s.BoolVar(&f.raw, "raw", false, "accept every push without validation; requests that break HTTP/2 are still refused")
+	s.BoolVar(&f.countOnly, "count-only", false, "keep only hashes and counts in the ledger, no ids")
 	s.StringVar(&f.profile, "cpu-profile", "", "write a CPU profile of the whole run to this file")
 	s.StringVarP(&f.output, "output", "o", f.output, "text, or json: one line at the start, one at the end")
 }
 
-// options turns the flags into the simulator's, and makes the apps' keys.
+// options turns the flags into the simulator's options and makes the apps' keys.
 func (f *flags) options() (sim.Options, []*sim.Credentials, error) {
 	if f.output != "text" && f.output != "json" {
 		return sim.Options{}, nil, fmt.Errorf("--output: %q is neither text nor json", f.output)
@@ -128,7 +128,7 @@ func (f *flags) options() (sim.Options, []*sim.Credentials, error) {
 		return sim.Options{}, nil, fmt.Errorf("--errors: %v is not between 0 and 1", f.errors)
 	}
 	if f.streams < 1 {
-		return sim.Options{}, nil, fmt.Errorf("--streams: %d is not at least 1", f.streams)
+		return sim.Options{}, nil, fmt.Errorf("--streams: %d is less than 1", f.streams)
 	}
 	latency, err := sim.ParseDistribution(f.latency)
 	if err != nil {
@@ -160,7 +160,7 @@ func (f *flags) options() (sim.Options, []*sim.Credentials, error) {
 	for _, a := range f.apps {
 		name, topic, _ := strings.Cut(a, "=")
 		if !isAppName(name) || topic == "" || seen[name] {
-			return sim.Options{}, nil, fmt.Errorf("--app: %q is not NAME=BUNDLE_ID with a name of its own (letters, digits, - and _)", a)
+			return sim.Options{}, nil, fmt.Errorf("--app: %q is not NAME=BUNDLE_ID with a unique name (letters, digits, - and _)", a)
 		}
 		seen[name] = true
 		c, err := sim.NewCredentials(name, topic)
@@ -189,7 +189,7 @@ func (f *flags) readSchedule() (list []sim.Scheduled, err error) {
 	return list, nil
 }
 
-// isAppName allows what is safe in a file name.
+// isAppName reports whether s is safe in a file name.
 func isAppName(s string) bool {
 	for _, c := range s {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {

@@ -1,6 +1,5 @@
-// Command pushsim is a simulator of APNs, FCM HTTP v1 and Google's token
-// endpoint as a server, for trying a worker out without Apple and Google, and
-// for measuring it.
+// Command pushsim is a server that simulates APNs, FCM HTTP v1 and Google's token
+// endpoint, for trying out and measuring a worker without Apple and Google.
 package main
 
 import (
@@ -28,7 +27,7 @@ const (
 	exitInterrupted = 130
 )
 
-// shutdownTime is how long answers in flight may take to get out at the end.
+// shutdownTime is how long answers in flight may take at the end.
 const shutdownTime = 5 * time.Second
 
 func main() {
@@ -40,8 +39,8 @@ func main() {
 // errUsage marks errors of the command line.
 type errUsage struct{ error }
 
-// run is the whole command; signals end it. It returns the exit status. What it
-// prints is cleaned of what moves a cursor.
+// run is the whole program; a signal ends it. It returns the exit status.
+// Control characters are removed from everything printed.
 func run(args []string, out, errs io.Writer, signals <-chan os.Signal) int {
 	stdout, stderr := terminal.NewWriter(out), terminal.NewWriter(errs)
 	f := defaults()
@@ -73,7 +72,8 @@ func run(args []string, out, errs io.Writer, signals <-chan os.Signal) int {
 	return exitFailed
 }
 
-// serve runs the simulator until a signal comes, and prints what it saw.
+// serve runs the simulator until a signal arrives, and prints the ledger's
+// totals.
 func serve(f *flags, stdout io.Writer, signals <-chan os.Signal) (int, error) {
 	options, credentials, err := f.options()
 	if err != nil {
@@ -122,8 +122,8 @@ func serveUntil(s *sim.Server, f *flags, credentials []*sim.Credentials, stdout 
 	return exitDone, nil
 }
 
-// startProfile profiles this process, if that is wanted, until what it returns
-// is called.
+// startProfile profiles this process, if --cpu-profile is given, until stop is
+// called.
 func (f *flags) startProfile() (stop func(), err error) {
 	if f.profile == "" {
 		return func() {}, nil
@@ -137,6 +137,6 @@ func (f *flags) startProfile() (stop func(), err error) {
 	}
 	return func() {
 		pprof.StopCPUProfile()
-		_ = file.Close() // a profile that is cut short says so when it is read
+		_ = file.Close() // pprof reports an incomplete profile when it reads it
 	}, nil
 }

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lines collects output, and lets a test wait for the first line.
+// lines collects output and lets a test wait for the first line.
 type lines struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -114,7 +114,7 @@ func TestExitStatus(t *testing.T) {
 		signal os.Signal
 		want   int
 	}{
-		{"asked to stop", nil, syscall.SIGTERM, exitDone},
+		{"SIGTERM", nil, syscall.SIGTERM, exitDone},
 		{"Ctrl-C", nil, os.Interrupt, exitInterrupted},
 		{"help", []string{"--help"}, nil, exitDone},
 		{"unknown flag", []string{"--no-such"}, nil, exitUsage},
@@ -142,8 +142,8 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// The snippet has to be what the worker's configuration expects; key ids that
-// are all digits stay strings.
+// The snippet is valid in the worker's configuration; key ids that are all
+// digits stay strings.
 func TestWorkerConfig(t *testing.T) {
 	st := &started{URL: "https://127.0.0.1:1", CA: "/c/ca.pem", Apps: []appFile{{
 		Name: "shop", Topic: "com.example.shop", TeamID: "0123456789", KeyID: "ABCDEFGHIJ", KeyFile: "/c/shop.p8",

@@ -38,7 +38,7 @@ type appFile struct {
 	ServiceAccount string `json:"service_account_file,omitempty"`
 }
 
-// write makes the files that senders need, readable by their owner only.
+// write writes the files that senders need, readable by their owner only.
 func (f *flags) write(s *sim.Server, credentials []*sim.Credentials) (*started, error) {
 	st := &started{Event: "started", URL: s.URL(), Token: s.TokenURI(), Admin: s.AdminURL(), Apps: []appFile{}}
 	if f.caOut != "" {
@@ -58,7 +58,7 @@ func (f *flags) write(s *sim.Server, credentials []*sim.Credentials) (*started, 
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making the folder of the credentials: %w", err)
+		return nil, fmt.Errorf("creating the folder of the credentials: %w", err)
 	}
 	st.CA, st.Config = filepath.Join(dir, "ca.pem"), filepath.Join(dir, "worker.yaml")
 	files := map[string][]byte{st.CA: s.CAPEM()}
@@ -107,8 +107,7 @@ func (st *started) workerConfig() string {
 	return b.String()
 }
 
-// quote writes a YAML string that is one whatever it looks like: a key id may
-// be all digits.
+// quote quotes a YAML string, because a key id may be all digits.
 func quote(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -117,7 +116,7 @@ func quote(s string) string {
 	return string(b)
 }
 
-// announce prints the start.
+// announce prints the addresses and files at the start.
 func (f *flags) announce(w io.Writer, st *started) error {
 	if f.output == "json" {
 		return terminal.WriteJSON(w, st, "")
@@ -130,7 +129,7 @@ func (f *flags) announce(w io.Writer, st *started) error {
 	}
 	row("APNs and FCM", st.URL)
 	row("token endpoint", st.Token)
-	row("ledger and orders", st.Admin)
+	row("ledger and commands", st.Admin)
 	row("certificate", st.CA)
 	for _, a := range st.Apps {
 		row("app "+a.Name, fmt.Sprintf("topic %s, team %s, key %s, project %s", a.Topic, a.TeamID, a.KeyID, a.Project))
@@ -147,7 +146,7 @@ func (f *flags) announce(w io.Writer, st *started) error {
 	return nil
 }
 
-// report prints the ledger's sums at the end.
+// report prints the ledger's totals at the end.
 func (f *flags) report(w io.Writer, t sim.Totals) error {
 	if f.output == "json" {
 		return terminal.WriteJSON(w, struct {
@@ -164,7 +163,7 @@ func (f *flags) report(w io.Writer, t sim.Totals) error {
 			_, _ = fmt.Fprintf(b, "%s %s\t%d\t\n", p, r, replies[r])
 		}
 	}
-	if err := b.Flush(); err != nil { // of all that was printed
+	if err := b.Flush(); err != nil { // also the error of every Fprintf
 		return fmt.Errorf("printing the ledger: %w", err)
 	}
 	return nil
