@@ -5,7 +5,7 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
-// Role is what a process, or a person, is to Kafka.
+// Role is what a process or person does in Kafka.
 type Role string
 
 // The roles, in the order of docs/operations.md.
@@ -14,20 +14,20 @@ const (
 	Registry  Role = "registry"
 	Operator  Role = "operator"  // pushctl
 	Producer  Role = "producer"  // of notifications
-	Dashboard Role = "dashboard" // whoever reads push.events
+	Dashboard Role = "dashboard" // a reader of push.events
 )
 
-// Right is what a role needs of one topic or consumer group. Describe comes
-// with read, write, alter and delete by Kafka's own rules.
+// Right is what a role may do with one topic or consumer group. In Kafka, Read,
+// Write, Alter and Delete each include Describe.
 type Right struct {
 	Role       Role
 	Resource   string // "topic" or "group"
 	Name       string
-	Pattern    string   // Name with what the configuration decides in angle brackets
-	Operations []string // as Kafka's tools call them
+	Pattern    string   // Name, with configured parts in angle brackets
+	Operations []string // as in kafka-acls.sh
 }
 
-// Rights are all that each role needs, and nothing more.
+// Rights are exactly the rights that each role needs.
 func Rights(c *configs.Config) (rights []Right) {
 	grant := func(resource, name, pattern string, needs map[Role][]string) {
 		for _, role := range []Role{Worker, Registry, Operator, Producer, Dashboard} {
@@ -37,7 +37,7 @@ func Rights(c *configs.Config) (rights []Right) {
 		}
 	}
 	topic := func(name, pattern string, needs map[Role][]string) {
-		// `pushctl topics ensure` makes every topic, looks at its settings and
+		// `pushctl topics ensure` creates every topic, reads its settings and
 		// adds partitions.
 		needs[Operator] = append([]string{"Create", "Alter", "DescribeConfigs"}, needs[Operator]...)
 		grant("topic", name, pattern, needs)
@@ -55,8 +55,8 @@ func Rights(c *configs.Config) (rights []Right) {
 		grant("group", c.Kafka.LaneGroup(l.Name), "<kafka.group>.<lane's name>", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
 		grant("group", c.Kafka.RetryGroup(l.Name), "<kafka.group>.<lane's name>.retry", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
 	}
-	// A worker only sees to it that push.users is there; a registry compares
-	// registry.max_stale with how long it keeps tombstones.
+	// A worker only checks that push.users exists. A registry also compares
+	// registry.max_stale with the topic's retention of tombstones.
 	topic(kafka.UsersTopic, kafka.UsersTopic, map[Role][]string{Worker: {"Describe"}, Registry: {"DescribeConfigs", "Read", "Write"}, Operator: {"Write"}})
 	topic(kafka.QuarantineTopic, kafka.QuarantineTopic, map[Role][]string{Registry: {"Write"}, Operator: {"Read"}})
 	topic(kafka.FeedbackTopic, kafka.FeedbackTopic, map[Role][]string{Worker: {"Write"}, Registry: {"Read"}})

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Format is how a command shows what it has to say.
+// Format is the format of a command's answer.
 type Format string
 
 // The formats.
@@ -41,9 +41,9 @@ type Table struct {
 // Add appends a row; an empty cell shows as "-".
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Answer is what a command has to say: a value for scripts, whose keys are
-// stable, and text for people. Before and After are single lines around the
-// table; either may be empty.
+// Answer is a command's answer: Value as JSON for scripts, whose keys are stable,
+// and the rest as text for people. Before and After are the text around the
+// table; any of them may be empty.
 type Answer struct {
 	Value  any
 	Before string
@@ -51,8 +51,8 @@ type Answer struct {
 	After  string
 }
 
-// Write writes the answer in a format; JSON is indented by indent, or on one
-// line without it.
+// Write writes the answer in a format. JSON is indented by indent, or on one line
+// if indent is empty.
 func (a *Answer) Write(w io.Writer, f Format, indent string) error {
 	if f == FormatJSON {
 		return WriteJSON(w, a.Value, indent)

@@ -7,12 +7,14 @@ import (
 	"syscall"
 )
 
-// UntilSignal returns a context that the first SIGINT or SIGTERM ends. Whoever
-// sees it ended can rely on it that the next signal does what it does by
-// default: it ends the process at once. stop releases what it holds.
+// UntilSignal returns a context that the first SIGINT or SIGTERM ends. Once it
+// has ended, the next signal has its default effect: it ends the process at once.
+// stop ends the context and waits for the goroutine behind it.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2) // a second one may come before the first was seen; never closed
+	// Buffered, capacity 2: a second signal may arrive before the first is read.
+	// Never closed.
+	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	ended := make(chan struct{}) // closed by the goroutine
 	go func() {
@@ -35,9 +37,9 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
-// raise sends this process a signal that it has taken out of turn.
+// raise sends this process a signal again that signal.Notify has intercepted.
 func raise(s os.Signal) {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = self.Signal(s) // it is there
+		_ = self.Signal(s) // this process exists
 	}
 }

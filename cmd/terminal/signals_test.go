@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// waiting, if set, makes the test binary a program that says when its context
-// has ended, and then goes on for ever.
+// waiting, if set, turns the test binary into a program that prints when its
+// context has ended, and then keeps running.
 const waiting = "TERMINAL_TEST_WAITS"
 
 func TestMain(m *testing.M) {
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Minute)
 }
 
-// The first signal ends the context; one that comes as soon as that can be seen
-// ends the process, every time.
+// The first signal ends the context. A second one, sent as soon as that can be
+// observed, always ends the process.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	for range 20 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -43,7 +43,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for _, want := range []string{"begun", "draining"} {
 			if !lines.Scan() || lines.Text() != want {
-				t.Fatalf("it said %q, want %q", lines.Text(), want)
+				t.Fatalf("it printed %q, want %q", lines.Text(), want)
 			}
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// Without a signal it ends with its parent, and leaves nothing running.
+// Without a signal the context ends with its parent, and no goroutine is left.
 func TestUntilSignalStops(t *testing.T) {
 	parent, cancel := context.WithCancel(t.Context())
 	ctx, stop := UntilSignal(parent)

@@ -1,6 +1,6 @@
 // Package terminal is what the commands print through. Ids, reasons and names
-// come from producers and providers, who are not to move the cursor, colour the
-// screen or turn lines around at whoever reads them.
+// come from producers and providers, and must not be able to move the cursor,
+// colour the screen or change the direction of text.
 package terminal
 
 import (
@@ -16,12 +16,12 @@ import (
 	"golang.org/x/term"
 )
 
-// refused stands for what is not printed.
+// refused replaces what is not printed.
 const refused = '?'
 
-// control reports whether a rune does something else than to show itself: the
-// controls of C0 and C1, and those that change the direction of text. Line
-// breaks and tabs are among them.
+// control reports whether a rune controls the terminal instead of being shown:
+// C0, C1, and the runes that change the direction of text. Line breaks and tabs
+// are among them.
 func control(r rune) bool {
 	switch {
 	case r < ' ', 0x7f <= r && r < 0xa0: // C0, DEL and C1
@@ -34,14 +34,15 @@ func control(r rune) bool {
 	return false
 }
 
-// Word is s without controls, line breaks and tabs included: what is one cell
-// of a table or one part of a line.
+// Word replaces all controls in s, including line breaks and tabs. It is for a
+// cell of a table or a part of a line.
 func Word(s string) string { return clean(s, false) }
 
-// Text is s without controls other than line breaks and tabs.
+// Text replaces all controls in s except line breaks and tabs.
 func Text(s string) string { return clean(s, true) }
 
-// clean is the one function that everything printed goes through.
+// clean replaces controls and invalid UTF-8. With lines it keeps line breaks and
+// tabs.
 func clean(s string, lines bool) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || control(r) && (!lines || r != '\n' && r != '\t') {
@@ -51,16 +52,16 @@ func clean(s string, lines bool) string {
 	}, s)
 }
 
-// Writer passes on Text of what is written. A rune may come in parts. Its
-// methods may be called at once.
+// Writer writes the Text of everything that is written to it. A rune may be
+// split between two writes. Safe for concurrent use.
 type Writer struct {
 	w io.Writer
 
 	mu   sync.Mutex
-	part []byte // guarded by mu; the beginning of a rune, without its end so far
+	part []byte // guarded by mu; the beginning of a rune whose end has not been written
 }
 
-// NewWriter cleans what goes to w.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write implements io.Writer.
@@ -77,8 +78,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unfinished is how many bytes at the end of text begin a rune and do not end
-// it.
+// unfinished counts the bytes of an incomplete rune at the end of text.
 func unfinished(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
@@ -91,8 +91,9 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// Behind returns what is behind w, if that is a terminal: for a line that
-// changes, which has to move the cursor. What is written to it is to be Text.
+// Behind returns the terminal behind w, if there is one, for a line that is
+// rewritten in place and so must move the cursor. Everything else that is written
+// to it must be Text.
 func Behind(w io.Writer) (*os.File, bool) {
 	if cleaned, ok := w.(*Writer); ok {
 		w = cleaned.w
@@ -101,8 +102,8 @@ func Behind(w io.Writer) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// WriteJSON writes one value and a line break, indented by indent if there is
-// any. Controls in its strings stand escaped: it is the same value.
+// WriteJSON writes v as JSON and a line break, indented by indent if that is not
+// empty. It escapes the controls in strings, which does not change the value.
 func WriteJSON(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -118,9 +119,9 @@ func WriteJSON(w io.Writer, v any, indent string) error {
 	return nil
 }
 
-// EscapeJSON escapes the controls in a JSON text: it means the same, and does
-// nothing to a terminal. Controls below the blank stand escaped in valid JSON,
-// or are its own line breaks.
+// EscapeJSON escapes the controls in a JSON text, so that it cannot control a
+// terminal and has the same value. In valid JSON, controls below U+0020 are
+// already escaped, or are white space of the text itself.
 func EscapeJSON(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// hostile is every rune that does something else than to show itself.
+// hostile is every rune that controls a terminal.
 func hostile() (runes []rune) {
 	add := func(from, to rune) {
 		for r := from; r <= to; r++ {
@@ -60,11 +60,11 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	}
 	// A byte alone is a control to a terminal that is not UTF-8: 0x9b is CSI.
 	if got := Word("a\x9bz\xff"); got != "a?z?" {
-		t.Errorf("bytes that are no UTF-8 became %q", got)
+		t.Errorf("invalid UTF-8 became %q", got)
 	}
 }
 
-// Whatever the pieces in which a text is written, the same comes out.
+// The output does not depend on the pieces in which a text is written.
 func TestWriterTakesRunesInParts(t *testing.T) {
 	const text = "\x1b[31mrot\u009b2J\u202eüber 🎉\r\n\tend\x9b\n"
 	want := Text(text)
