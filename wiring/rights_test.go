@@ -10,8 +10,8 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 )
 
-// Every topic that there is has a writer and a reader, and nobody who writes
-// notifications may touch anything else.
+// Every topic has a writer and a reader, and a producer of notifications may not
+// touch anything else.
 func TestEveryTopicHasRights(t *testing.T) {
 	c := configs.Default()
 	of := map[string]map[string][]Role{} // by topic and operation
@@ -35,7 +35,7 @@ func TestEveryTopicHasRights(t *testing.T) {
 	if len(of) > 0 {
 		t.Errorf("rights on topics that there are not: %v", of)
 	}
-	for _, name := range TopicNames(c) { // looked for at a worker's start
+	for _, name := range TopicNames(c) { // a worker checks them when it starts
 		if !slices.ContainsFunc(Rights(c), func(r Right) bool { return r.Role == Worker && r.Name == name }) {
 			t.Errorf("a worker may not even see %s", name)
 		}
@@ -51,7 +51,7 @@ func TestEveryTopicHasRights(t *testing.T) {
 	}
 }
 
-// The table in docs/operations.md says the same.
+// The table in docs/operations.md agrees.
 func TestRightsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
