@@ -8,7 +8,6 @@
 //     shard anew that was wiped, and settles who owns a token.
 //   - Feedback turns dead tokens reported by the providers into removals.
 //   - Reader reads records for the pipeline.
-//   - Latest knows the newest notification accepted per collapse key.
 //
 // # The topic
 //

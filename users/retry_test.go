@@ -274,13 +274,6 @@ func TestSettingsThatCannotWork(t *testing.T) {
 			t.Errorf("feedback %+v: %v", o, err)
 		}
 	}
-	for o, good := range map[users.LatestOptions]bool{
-		{Horizon: time.Second, Timeout: 1}: true, {Horizon: time.Second - 1, Timeout: 1}: false, {Horizon: time.Second}: false,
-	} {
-		if l, err := users.NewLatest(nil, o); (err == nil) != good || (l != nil) != good {
-			t.Errorf("latest %+v: %v", o, err)
-		}
-	}
 }
 
 // losing is a follower that loses what it has read when it fails.

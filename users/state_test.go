@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
@@ -251,36 +250,5 @@ func TestRecordsAreNoLongerThanTheyMustBe(t *testing.T) {
 	}
 	if got := Encode([]byte("before"), new(push.User), 7); !bytes.Equal(got, append([]byte("before"), head...)) {
 		t.Errorf("appended: %x", got)
-	}
-}
-
-// A score is exact as a float, of two notifications the later is the greater,
-// and an equal one supersedes nothing.
-func TestScores(t *testing.T) {
-	item := func(id string, at time.Time) *pipeline.Item {
-		it := &pipeline.Item{FirstSeen: at}
-		it.ID = id
-		return it
-	}
-	for _, at := range []time.Time{time.UnixMilli(1e12), time.Date(2108, 12, 31, 23, 59, 59, 0, time.UTC)} {
-		s := score(item("n", at))
-		if s < 0 || int64(float64(s)) != s || s>>idBits != at.UnixMilli() {
-			t.Errorf("the score of %v is %d", at, s)
-		}
-		if later := score(item("m", at.Add(time.Millisecond))); later <= s {
-			t.Errorf("a millisecond after %v it is %d after %d", at, later, s)
-		}
-		for newest, want := range map[int64]bool{0: false, s: false, s ^ 1: false, s ^ 1 + 1<<idBits: true, s + 1<<idBits: false, s ^ 1 - 1<<idBits: false} {
-			if supersedes(newest, item("n", at)) != want {
-				t.Errorf("%d supersedes %d: %v", newest, s, !want)
-			}
-		}
-	}
-	now := time.UnixMilli(1_795_000_000_000)
-	bounds := latestBounds(now, 24*time.Hour)
-	const keep = int64(24*time.Hour/time.Millisecond) + 300_000
-	want := [3]string{strconv.FormatInt((1_795_000_000_000-keep)<<idBits, 10), strconv.FormatInt(keep, 10), "-257"}
-	if bounds != want {
-		t.Errorf("bounds %q, want %q", bounds, want)
 	}
 }

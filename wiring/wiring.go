@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/collapse"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/gates"
@@ -21,7 +22,6 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
-	"github.com/pushfleet/pushfleet/users"
 )
 
 // Kafka reads the secrets it needs and returns how to reach the brokers.
@@ -123,8 +123,8 @@ func Pauses(c *configs.Config, log *slog.Logger) pauses.Options {
 
 // Latest is what is remembered of collapse keys: for as long as the most
 // patient lane may still send.
-func Latest(c *configs.Config) users.LatestOptions {
-	o := users.DefaultLatestOptions()
+func Latest(c *configs.Config) collapse.Options {
+	o := collapse.DefaultOptions()
 	for _, l := range c.Lanes {
 		o.Horizon = max(o.Horizon, l.GreatestAge)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pushfleet/pushfleet/collapse"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/gates"
@@ -117,7 +118,7 @@ type collaborators struct {
 	filter   *dedupe.Filter
 	limiter  stages.Limiter
 	users    *users.Reader
-	latest   *users.Latest
+	latest   *collapse.Latest
 	kafka    *kafka.Metrics
 	pipeline *pipeline.Metrics
 	gates    *gates.Gates
@@ -137,7 +138,7 @@ func (g *group) openShared(ctx context.Context) error {
 			return err
 		}
 	}
-	latest, err := users.NewLatest(g.redis, wiring.Latest(g.Config))
+	latest, err := collapse.New(g.redis, wiring.Latest(g.Config))
 	if err != nil {
 		return err
 	}

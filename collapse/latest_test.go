@@ -1,4 +1,4 @@
-package users_test
+package collapse_test
 
 import (
 	"context"
@@ -10,10 +10,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pushfleet/pushfleet/collapse"
+	"github.com/pushfleet/pushfleet/deploy/local"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
-	"github.com/pushfleet/pushfleet/users"
 )
 
 // sent is an item of user ada that was first seen at a time and, unless class
@@ -28,23 +30,10 @@ func sent(id, key string, firstSeen time.Time, edit ...func(*pipeline.Item)) *pi
 	return it
 }
 
-func (w *world) latest(o users.LatestOptions) *users.Latest {
-	w.t.Helper()
-	l, err := users.NewLatest(w.redis, o)
-	w.must(err)
-	return l
-}
+func TestLatestIsTheNewestAccepted(t *testing.T) { eachRedis(t, theNewestAccepted) }
 
-// superseded asks about one item.
-func (w *world) superseded(l *users.Latest, it *pipeline.Item) bool {
-	w.t.Helper()
-	out := []bool{true} // what was there before does not matter
-	w.must(l.Superseded(w.ctx, []*pipeline.Item{it}, out))
-	return out[0]
-}
-
-func TestLatestIsTheNewestAccepted(t *testing.T) {
-	base := time.Now() // not that of a bubble
+func theNewestAccepted(t *testing.T, w *world) {
+	base := time.Now()
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
 	result := func(c push.Class) func(*pipeline.Item) {
 		return func(it *pipeline.Item) { it.Deliveries[0].Result.Class = c }
@@ -72,13 +61,11 @@ func TestLatestIsTheNewestAccepted(t *testing.T) {
 		{"app and key do not run into each other", []*pipeline.Item{sent("m", "pk", at(1001), func(it *pipeline.Item) { it.App = "sho" })}, false},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
-			eachRedis(t, func(w *world) {
-				l := w.latest(users.DefaultLatestOptions())
-				w.must(l.Accepted(w.ctx, tt.accepted))
-				if got := w.superseded(l, sent("n", "k", at(1000))); got != tt.want {
-					t.Errorf("superseded: %v, want %v", got, tt.want)
-				}
-			})
+			w.must(w.redis.FlushAll(w.ctx).Err())
+			w.must(w.latest.Accepted(w.ctx, tt.accepted))
+			if got := w.superseded(sent("n", "k", at(1000))); got != tt.want {
+				t.Errorf("superseded: %v, want %v", got, tt.want)
+			}
 		})
 	}
 }
@@ -86,8 +73,7 @@ func TestLatestIsTheNewestAccepted(t *testing.T) {
 // A batch of many users, some of them more than once and one of them more
 // often than a call takes, comes out as each by itself.
 func TestLatestOfABatch(t *testing.T) {
-	eachRedis(t, func(w *world) {
-		l := w.latest(users.DefaultLatestOptions())
+	eachRedis(t, func(t *testing.T, w *world) {
 		now := time.Now()
 		var newer, older []*pipeline.Item
 		for i := range 3000 {
@@ -99,10 +85,10 @@ func TestLatestOfABatch(t *testing.T) {
 			newer = append(newer, sent(fmt.Sprintf("new-%d", i), key, now, user))
 			older = append(older, sent(fmt.Sprintf("old-%d", i), key, now.Add(-time.Second), user))
 		}
-		w.must(l.Accepted(w.ctx, newer[:1500]))
-		w.must(l.Accepted(w.ctx, newer[:1500])) // once more changes nothing
+		w.must(w.latest.Accepted(w.ctx, newer[:1500]))
+		w.must(w.latest.Accepted(w.ctx, newer[:1500])) // once more changes nothing
 		out := make([]bool, len(older))
-		w.must(l.Superseded(w.ctx, older, out))
+		w.must(w.latest.Superseded(w.ctx, older, out))
 		known := map[string]bool{}
 		for _, it := range newer[:1500] {
 			known[it.UserID+it.CollapseKey] = true
@@ -126,29 +112,29 @@ func TestLatestOfABatch(t *testing.T) {
 func TestLatestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inMemory(t, func(w *world) {
-			o := users.DefaultLatestOptions()
+			o := collapse.DefaultOptions()
 			o.Horizon = time.Hour
-			l := w.latest(o)
+			w.with(o)
 			key := shards.CollapseKey(shards.UserShard("ada"), "ada")
 			begin := time.Now()
-			w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", "k", begin)}))
+			w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "k", begin)}))
 			time.Sleep(50 * time.Minute)
-			if !w.superseded(l, sent("n", "k", begin.Add(-time.Minute))) {
+			if !w.superseded(sent("n", "k", begin.Add(-time.Minute))) {
 				t.Error("forgotten within the horizon")
 			}
 			for i := range 300 {
-				w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", fmt.Sprint(i), time.Now().Add(time.Duration(i)*time.Millisecond))}))
+				w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", fmt.Sprint(i), time.Now().Add(time.Duration(i)*time.Millisecond))}))
 			}
 			if n := w.redis.ZCard(w.ctx, key).Val(); n != 256 {
 				t.Errorf("%d keys of a user are remembered, want the newest 256", n)
 			}
-			if !w.superseded(l, sent("n", "299", begin)) || w.superseded(l, sent("n", "3", begin)) {
+			if !w.superseded(sent("n", "299", begin)) || w.superseded(sent("n", "3", begin)) {
 				t.Error("not the newest are remembered")
 			}
 			time.Sleep(40 * time.Minute) // the first is older than the horizon, the others are not
-			w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", "young", time.Now())}))
+			w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "young", time.Now())}))
 			time.Sleep(30 * time.Minute)
-			w.must(l.Accepted(w.ctx, []*pipeline.Item{sent("m", "younger", time.Now())}))
+			w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "younger", time.Now())}))
 			if members := w.redis.ZCard(w.ctx, key).Val(); members != 2 {
 				t.Errorf("%d keys are remembered, want the two of the last hour", members)
 			}
@@ -170,7 +156,7 @@ func TestLatestWithoutRedis(t *testing.T) {
 				return ours, nil
 			}})
 		defer func() { _ = client.Close() }()
-		l, err := users.NewLatest(client, users.DefaultLatestOptions())
+		l, err := collapse.New(client, collapse.DefaultOptions())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +165,7 @@ func TestLatestWithoutRedis(t *testing.T) {
 		if err := l.Accepted(t.Context(), items); err == nil {
 			t.Error("noted without Redis")
 		}
-		if took := time.Since(begin); took > users.DefaultLatestOptions().Timeout {
+		if took := time.Since(begin); took > collapse.DefaultOptions().Timeout {
 			t.Errorf("Accepted took %v, past its time-out", took)
 		}
 		if err := l.Superseded(t.Context(), items, make([]bool, 1)); err == nil {
@@ -197,4 +183,33 @@ func TestLatestWithoutRedis(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestSettingsThatCannotWork(t *testing.T) {
+	for o, good := range map[collapse.Options]bool{
+		{Horizon: time.Second, Timeout: 1}: true, {Horizon: time.Second - 1, Timeout: 1}: false, {Horizon: time.Second}: false,
+	} {
+		if l, err := collapse.New(nil, o); (err == nil) != good || (l != nil) != good {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// On a cluster every script and pipeline stays in its slots.
+func TestOnACluster(t *testing.T) {
+	w := connect(t, localtest.RedisCluster(t, local.RedisOptions{}).Addrs()...)
+	now := time.Now()
+	var newer, older []*pipeline.Item
+	for i := range 20 {
+		owner := func(it *pipeline.Item) { it.UserID = fmt.Sprint("user-", i) }
+		newer, older = append(newer, sent("new", "k", now, owner)), append(older, sent("old", "k", now.Add(-time.Second), owner))
+	}
+	w.must(w.latest.Accepted(w.ctx, newer))
+	out := make([]bool, len(older))
+	w.must(w.latest.Superseded(w.ctx, older, out))
+	for i, superseded := range out {
+		if !superseded {
+			t.Errorf("%s: the older one is not superseded", older[i].UserID)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package users
+package collapse
 
 import (
 	"encoding/binary"
@@ -48,7 +48,7 @@ func appendMember(b []byte, it *pipeline.Item) []byte {
 
 // places writes score and member of every item, in the order of the groups,
 // into values. They share one piece of memory.
-func (sc *latestScratch) places() {
+func (sc *scratch) places() {
 	sc.text, sc.ends = sc.text[:0], sc.ends[:0]
 	for _, of := range sc.groups.All() {
 		for _, i := range of {
@@ -65,14 +65,14 @@ func (sc *latestScratch) places() {
 	}
 }
 
-// latestBounds are the script's first arguments: the score up to which members
+// boundsAt are the script's first arguments: the score up to which members
 // are dropped, the time to live of a set in ms, and the rank of the last
 // member that is too much.
-func latestBounds(now time.Time, horizon time.Duration) [3]string {
-	keep := horizon + latestSlack
+func boundsAt(now time.Time, horizon time.Duration) [3]string {
+	keep := horizon + slack
 	return [3]string{
 		strconv.FormatInt(now.Add(-keep).UnixMilli()<<idBits, 10),
 		strconv.FormatInt(keep.Milliseconds(), 10),
-		strconv.Itoa(-maxLatest - 1),
+		strconv.Itoa(-maxKeys - 1),
 	}
 }

@@ -1,4 +1,7 @@
-package users
+// Package collapse knows, per user, app and collapse key, the newest notification
+// that a provider accepted: of two with one collapse key the newer replaces the
+// older on the screen, and a retry of the older one must not undo that.
+package collapse
 
 import (
 	"context"
@@ -18,21 +21,20 @@ import (
 )
 
 // Latest remembers, per user, app and collapse key, the newest notification
-// that a provider accepted for any of the user's devices: a retry of an older
-// one would put it back on the screen.
+// that a provider accepted for any of the user's devices.
 //
 // It is best effort. What is forgotten (an Accepted that failed, a Redis that
 // was wiped) lets a retry through, nothing worse. It is safe for concurrent
 // use.
 type Latest struct {
 	client  redis.UniversalClient
-	options LatestOptions
+	options Options
 	sha     string
-	scratch sync.Pool // of *latestScratch
+	scratch sync.Pool // of *scratch
 }
 
-// LatestOptions are the settings of a Latest.
-type LatestOptions struct {
+// Options are the settings of a Latest.
+type Options struct {
 	// Horizon is for how long after its first record a notification may still
 	// be sent: the longest greatest age of all lanes. What is older supersedes
 	// nothing any more, and is forgotten. At least a second.
@@ -41,27 +43,27 @@ type LatestOptions struct {
 	Timeout time.Duration
 }
 
-// DefaultLatestOptions: the greatest age of the default lanes; and a second,
+// DefaultOptions: the greatest age of the default lanes; and a second,
 // because a batch waits for it at its end and loses little by going on without
 // it.
-func DefaultLatestOptions() LatestOptions {
-	return LatestOptions{Horizon: 24 * time.Hour, Timeout: time.Second}
+func DefaultOptions() Options {
+	return Options{Horizon: 24 * time.Hour, Timeout: time.Second}
 }
 
 const (
-	// latestSlack is how far the clocks of workers may differ.
-	latestSlack = 5 * time.Minute
-	// maxLatest bounds the collapse keys remembered of a user, 20 KiB; beyond
+	// slack is how far the clocks of workers may differ.
+	slack = 5 * time.Minute
+	// maxKeys bounds the collapse keys remembered of a user, 20 KiB; beyond
 	// it the oldest are forgotten.
-	maxLatest = 256
-	// maxLatestPerCall keeps a script short: Redis serves nobody else meanwhile.
-	maxLatestPerCall = 500
+	maxKeys = 256
+	// maxPerCall keeps a script short: Redis serves nobody else meanwhile.
+	maxPerCall = 500
 )
 
-// latestSource adds to sorted sets, one member per key and the same key as
+// source adds to sorted sets, one member per key and the same key as
 // often as it likes. A member moves to a later score only. A set that grew
 // loses what is too old and what is too much.
-const latestSource = `for i = 1, #KEYS do
+const source = `for i = 1, #KEYS do
   if redis.call('ZADD', KEYS[i], 'GT', ARGV[2 + 2 * i], ARGV[3 + 2 * i]) > 0 then
     redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', ARGV[1])
     redis.call('ZREMRANGEBYRANK', KEYS[i], 0, ARGV[3])
@@ -70,20 +72,20 @@ const latestSource = `for i = 1, #KEYS do
 end
 return #KEYS`
 
-// NewLatest makes a Latest. The client stays the caller's. It returns an error
+// New makes a Latest. The client stays the caller's. It returns an error
 // when an option cannot work.
-func NewLatest(client redis.UniversalClient, o LatestOptions) (*Latest, error) {
+func New(client redis.UniversalClient, o Options) (*Latest, error) {
 	if o.Horizon < time.Second || o.Timeout <= 0 {
 		return nil, fmt.Errorf("latest: horizon %v and time-out %v, want at least a second and above 0", o.Horizon, o.Timeout)
 	}
-	sum := sha1.Sum([]byte(latestSource))
+	sum := sha1.Sum([]byte(source))
 	l := &Latest{client: client, options: o, sha: hex.EncodeToString(sum[:])}
-	l.scratch.New = func() any { return new(latestScratch) }
+	l.scratch.New = func() any { return new(scratch) }
 	return l, nil
 }
 
-// latestScratch is the working memory of one call.
-type latestScratch struct {
+// scratch is the working memory of one call.
+type scratch struct {
 	items  []*pipeline.Item // those that are asked or told about
 	asked  []int32          // their indexes in the caller's slice
 	groups shards.Groups
@@ -96,10 +98,10 @@ type latestScratch struct {
 	bounds [3]string // lowest score kept, time to live, rank of the last one dropped
 }
 
-func (l *Latest) begin() *latestScratch { return l.scratch.Get().(*latestScratch) }
+func (l *Latest) begin() *scratch { return l.scratch.Get().(*scratch) }
 
 // end drops all references to what belongs to the caller.
-func (l *Latest) end(sc *latestScratch) {
+func (l *Latest) end(sc *scratch) {
 	clear(sc.items)
 	clear(sc.args)
 	clear(sc.values)
@@ -145,20 +147,20 @@ func accepted(it *pipeline.Item) bool {
 }
 
 // calls makes the script calls, shard by shard.
-func (l *Latest) calls(ctx context.Context, sc *latestScratch, now time.Time) {
+func (l *Latest) calls(ctx context.Context, sc *scratch, now time.Time) {
 	sc.groups.Arrange(len(sc.items), shards.Users, func(i int) int { return shards.UserShard(sc.items[i].Owner()) })
-	sc.bounds = latestBounds(now, l.options.Horizon)
+	sc.bounds = boundsAt(now, l.options.Horizon)
 	names := sc.keys()
 	sc.places()
 	// All room first: the commands point into one slice. A shard has at most
 	// one call more than its items fill.
-	if need := 3*len(sc.items) + 6*(shards.Users+len(sc.items)/maxLatestPerCall); cap(sc.args) < need {
+	if need := 3*len(sc.items) + 6*(shards.Users+len(sc.items)/maxPerCall); cap(sc.args) < need {
 		sc.args = make([]any, 0, need)
 	}
 	at := 0
 	for _, of := range sc.groups.All() {
 		for n := 0; len(of) > 0; of = of[n:] {
-			n = min(len(of), maxLatestPerCall)
+			n = min(len(of), maxPerCall)
 			start := len(sc.args)
 			sc.args = append(sc.args, "EVALSHA", &l.sha, n)
 			for i := at; i < at+n; i++ {
@@ -175,7 +177,7 @@ func (l *Latest) calls(ctx context.Context, sc *latestScratch, now time.Time) {
 }
 
 // keys are the names of the users' sets, in the order of the groups.
-func (sc *latestScratch) keys() []string {
+func (sc *scratch) keys() []string {
 	sc.names.Reset()
 	for s, of := range sc.groups.All() {
 		for _, i := range of {
@@ -198,7 +200,7 @@ func (l *Latest) run(ctx context.Context, cmds []*redis.Cmd) error {
 		case err == nil:
 		case strings.HasPrefix(err.Error(), "NOSCRIPT"):
 			args := cmd.Args()
-			args[0], args[1] = "EVAL", latestSource
+			args[0], args[1] = "EVAL", source
 			unknown = append(unknown, redis.NewCmd(ctx, args...))
 		default:
 			failed = append(failed, err)
@@ -262,7 +264,7 @@ func (l *Latest) Superseded(ctx context.Context, items []*pipeline.Item, out []b
 }
 
 // scores reads the score of each item's collapse key; 0 = none.
-func (l *Latest) scores(ctx context.Context, sc *latestScratch) ([]int64, error) {
+func (l *Latest) scores(ctx context.Context, sc *scratch) ([]int64, error) {
 	pipe := l.client.Pipeline()
 	cmds := make([]*redis.FloatCmd, len(sc.items))
 	for j, it := range sc.items {
