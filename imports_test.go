@@ -34,7 +34,8 @@ var mayImport = map[string][]string{
 	"events":                 {"push", "pipeline"},
 	"shards":                 nil,
 	"dedupe":                 {"shards"},
-	"users":                  {"push", "shards"},
+	"users":                  {"push", "shards", "users/record"},
+	"users/record":           {"push"}, // a value: no topic, no Redis
 	"collapse":               {"push", "pipeline", "shards"},
 	"limits":                 {"shards"},
 	"pauses":                 {"push", "gates", "shards"},

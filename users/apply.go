@@ -2,53 +2,18 @@ package users
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
-// change is one record of the topic, understood.
+// change is one record of the topic, with the shards that it changes.
 type change struct {
-	partition int
-	offset    int64
-	user      string
-	hash      string // empty: preferences
-	home      int    // shard of the user
-	tokenHome int    // shard of the token index entry; -1 for preferences
-
-	device      *push.Device      // nil = removed, or foreign
-	foreign     *foreign          // set: the device is of an unknown platform
-	preferences *push.Preferences // nil = removed
-	unread      *unreadPart       // set: the value cannot be read
-	ifNotAfter  time.Time         // of a removal
-	repeats     bool              // only repeats what was there
-	late        bool              // of a repair: not from the topic's beginning, where records may be missing
-}
-
-// registration is when the device was registered; ok is false for a removal.
-func (c *change) registration() (at time.Time, ok bool) {
-	switch {
-	case c.device != nil:
-		return c.device.RegisteredAt, true
-	case c.foreign != nil:
-		return c.foreign.at, true
-	}
-	return time.Time{}, false
-}
-
-// key is that of the record in the topic.
-func (c *change) key() string {
-	if c.hash == "" {
-		return PreferencesKey(c.user)
-	}
-	return DeviceKey(c.user, c.hash)
-}
-
-// removes reports whether a removal takes away a registration of this time.
-func (c *change) removes(registered time.Time) bool {
-	return c.ifNotAfter.IsZero() || registered.UnixMilli() <= c.ifNotAfter.UnixMilli()
+	record.Change
+	home      int  // shard of the user
+	tokenHome int  // shard of the token index entry; -1 for preferences
+	late      bool // of a repair: not from the topic's beginning, where records may be missing
 }
 
 // apply brings what was polled into Redis: per shard one read and one fenced
@@ -110,13 +75,13 @@ func (r *Registry) understand(fetched []Fetched) []change {
 			c, err := readChange(fetched[i].Partition, &fetched[i].Records[j], now)
 			if err != nil {
 				r.metrics.broken.Inc()
-				r.logger.Warn("registry: a record of push.users cannot be read", "partition", c.partition, "offset", c.offset, "error", err)
+				r.logger.Warn("registry: a record of push.users cannot be read", "partition", c.Partition, "offset", c.Offset, "error", err)
 			}
-			if c.foreign != nil {
+			if c.Foreign() {
 				r.metrics.broken.Inc()
-				r.logger.Warn("registry: a device of a platform that this version does not know is kept as it is", "partition", c.partition, "offset", c.offset)
+				r.logger.Warn("registry: a device of a platform that this version does not know is kept as it is", "partition", c.Partition, "offset", c.Offset)
 			}
-			if c.user != "" {
+			if c.User != "" {
 				changes = append(changes, c)
 			}
 		}
@@ -127,43 +92,11 @@ func (r *Registry) understand(fetched []Fetched) []change {
 // readChange decodes a record. After an error the part is in quarantine; one
 // whose key cannot be read is nobody's, and has no user.
 func readChange(partition int32, rec *FetchedRecord, now time.Time) (c change, err error) {
-	c = change{partition: int(partition), offset: rec.Offset, ifNotAfter: rec.IfNotAfter, repeats: rec.Repeats, tokenHome: -1}
-	if c.user, c.hash, err = splitKey(rec.Key); err != nil {
-		return c, err
-	}
-	c.home = shards.UserShard(c.user)
-	if c.hash != "" {
-		c.tokenHome = tokenHome(c.hash)
-	}
-	if err = c.read(rec.Value, now); err != nil {
-		c.unread = &unreadPart{hash: c.hash, version: errors.Is(err, ErrVersion), partition: c.partition, offset: c.offset}
+	c.Change = record.Change{Partition: int(partition), Offset: rec.Offset, IfNotAfter: rec.IfNotAfter, Repeats: rec.Repeats}
+	err = c.Read(rec.Key, rec.Value, now)
+	c.home, c.tokenHome = shards.UserShard(c.User), -1
+	if c.Hash != "" {
+		c.tokenHome = tokenHome(c.Hash)
 	}
 	return c, err
-}
-
-// read decodes the value; nil = a removal.
-func (c *change) read(value []byte, now time.Time) error {
-	if value == nil {
-		return nil
-	}
-	if c.hash == "" {
-		p, err := parsePreferences(value)
-		if err == nil {
-			c.preferences = &p
-		}
-		return err
-	}
-	d, err := parseDevice(value, c.hash, now)
-	switch {
-	case err == nil:
-		c.device = &d
-	case errors.Is(err, errForeign):
-		if err = ofItsToken(value, c.hash); err != nil {
-			return err
-		}
-		if c.foreign, err = parseForeign(value, c.hash, now); err == nil {
-			c.foreign.partition, c.foreign.offset = c.partition, c.offset
-		}
-	}
-	return err
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // What the registry repeats of a device that holds must not compact away a
 // later record that only cannot be read yet.
 func TestRepeatsSpareTheQuarantine(t *testing.T) {
 	future := `{"v":2,"token":"who knows"}`
-	key := users.DeviceKey("ada", hash(1))
+	key := record.DeviceKey("ada", hash(1))
 	virtual(t, func(w *world) {
 		w.fill()
 		w.run(options())
@@ -44,7 +45,7 @@ func TestRepeatsSpareTheQuarantine(t *testing.T) {
 // A repeat that was on its way when something came that cannot be read does
 // not end its quarantine either.
 func TestLateRepeatSparesTheQuarantine(t *testing.T) {
-	key := users.DeviceKey("ada", hash(1))
+	key := record.DeviceKey("ada", hash(1))
 	virtual(t, func(w *world) {
 		w.fill()
 		w.run(options())

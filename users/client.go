@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // Client changes users, by appending to push.users. A change shows in Redis
@@ -28,7 +29,7 @@ type Registration struct {
 // hash. RegisteredAt is set by the caller, because imports bring their own:
 // whoever registered a token last owns it.
 //
-// The error wraps ErrInvalid when the input breaks a rule: user of 1 to 128
+// The error wraps record.ErrInvalid when the input breaks a rule: user of 1 to 128
 // bytes, app of 1 to 64, locale of at most 35, the token grammar of its
 // platform, an environment only where it has some, a time from 1970 up to a day from
 // now.
@@ -51,9 +52,11 @@ func (c *Client) RegisterDevices(ctx context.Context, list []Registration) (hash
 		if err := checkRegistration(list[i].User, &d); err != nil {
 			return nil, fmt.Errorf("registering device %d of %d: %w", i+1, len(list), err)
 		}
-		if records[i], err = deviceRecord(list[i].User, &d); err != nil {
+		value, err := record.DeviceValue(&d)
+		if err != nil {
 			return nil, err
 		}
+		records[i] = Record{Key: record.DeviceKey(list[i].User, d.Hash), Value: value}
 		hashes[i] = d.Hash
 	}
 	if err := c.log.Append(ctx, records); err != nil {
@@ -63,27 +66,27 @@ func (c *Client) RegisterDevices(ctx context.Context, list []Registration) (hash
 }
 
 // Check reports, without appending anything, whether RegisterDevice would
-// refuse it; the error wraps ErrInvalid.
+// refuse it; the error wraps record.ErrInvalid.
 func (r Registration) Check() error { return checkRegistration(r.User, &r.Device) }
 
 func checkRegistration(user string, d *push.Device) error {
-	if err := checkUser(user); err != nil {
+	if err := record.CheckUser(user); err != nil {
 		return err
 	}
-	return checkDevice(d, time.Now())
+	return record.CheckDevice(d, time.Now())
 }
 
 // RemoveDevice removes a device by its hash (push.DeviceHash). Removing what is
-// not there is no error. The error wraps ErrInvalid for an invalid user or
+// not there is no error. The error wraps record.ErrInvalid for an invalid user or
 // hash, or is the log's.
 func (c *Client) RemoveDevice(ctx context.Context, user, hash string) error {
-	if err := checkUser(user); err != nil {
+	if err := record.CheckUser(user); err != nil {
 		return fmt.Errorf("removing a device: %w", err)
 	}
-	if err := checkHash(hash); err != nil {
+	if err := record.CheckHash(hash); err != nil {
 		return fmt.Errorf("removing a device: %w", err)
 	}
-	if err := c.log.Append(ctx, []Record{{Key: DeviceKey(user, hash)}}); err != nil {
+	if err := c.log.Append(ctx, []Record{{Key: record.DeviceKey(user, hash)}}); err != nil {
 		return fmt.Errorf("removing a device: %w", err)
 	}
 	return nil
@@ -91,22 +94,19 @@ func (c *Client) RemoveDevice(ctx context.Context, user, hash string) error {
 
 // SetPreferences replaces all preferences of a user; the zero value removes
 // them. At most 200 channels and 200 types of 1 to 64 bytes each; the error
-// wraps ErrInvalid otherwise, or is the log's.
+// wraps record.ErrInvalid otherwise, or is the log's.
 func (c *Client) SetPreferences(ctx context.Context, user string, p push.Preferences) error {
-	if err := checkUser(user); err != nil {
+	if err := record.CheckUser(user); err != nil {
 		return fmt.Errorf("setting preferences: %w", err)
 	}
-	if err := checkPreferences(&p); err != nil {
+	if err := record.CheckPreferences(&p); err != nil {
 		return fmt.Errorf("setting preferences: %w", err)
 	}
-	record := Record{Key: PreferencesKey(user)}
-	if !noPreferences(&p) {
-		var err error
-		if record, err = preferencesRecord(user, &p); err != nil {
-			return err
-		}
+	value, err := record.PreferencesValue(&p)
+	if err != nil {
+		return err
 	}
-	if err := c.log.Append(ctx, []Record{record}); err != nil {
+	if err := c.log.Append(ctx, []Record{{Key: record.PreferencesKey(user), Value: value}}); err != nil {
 		return fmt.Errorf("setting preferences: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
@@ -50,7 +51,7 @@ func TestRegisterDeviceRefuses(t *testing.T) {
 		tt.change(&r)
 		topic := userstest.NewTopic(1)
 		_, err := users.NewClient(topic).RegisterDevice(context.Background(), r.User, r.Device)
-		if (err == nil) != tt.ok || err != nil && !errors.Is(err, users.ErrInvalid) {
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("%s: error %v", tt.name, err)
 		}
 		if err != nil && strings.Contains(err.Error(), r.Device.Token) && r.Device.Token != "a" {
@@ -94,20 +95,20 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	if left := topic.Merge(); len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}
-	if err := c.RemoveDevice(ctx, "a/b", "not a hash"); !errors.Is(err, users.ErrInvalid) {
+	if err := c.RemoveDevice(ctx, "a/b", "not a hash"); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("removing what is no hash: %v", err)
 	}
-	if err := c.SetPreferences(ctx, "a/b", push.Preferences{Types: []string{""}}); !errors.Is(err, users.ErrInvalid) {
+	if err := c.SetPreferences(ctx, "a/b", push.Preferences{Types: []string{""}}); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("an empty type: %v", err)
 	}
 }
 
 func TestPartitionKeyIsTheUser(t *testing.T) {
 	for key, want := range map[string]string{
-		users.PreferencesKey("u42"):                "u42",
-		users.DeviceKey("u42", "0123456789abcdef"): "u42",
-		users.PreferencesKey("a/b/"):               "a/b/",
-		"no slash":                                 "no slash",
+		record.PreferencesKey("u42"):                "u42",
+		record.DeviceKey("u42", "0123456789abcdef"): "u42",
+		record.PreferencesKey("a/b/"):               "a/b/",
+		"no slash":                                  "no slash",
 	} {
 		if got := string(users.PartitionKey([]byte(key))); got != want {
 			t.Errorf("PartitionKey(%q) = %q, want %q", key, got, want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // enroll registers a device of an app at a second.
@@ -102,7 +103,7 @@ func TestDevicesOfAUserAreBounded(t *testing.T) {
 func TestTooLargeRecordsShrink(t *testing.T) {
 	virtual(t, func(w *world) {
 		o := options()
-		o.Devices = users.DeviceLimits{User: 1000, App: 1000}
+		o.Devices = record.DeviceLimits{User: 1000, App: 1000}
 		for i := range 500 {
 			w.register("ada", i, i)
 		}

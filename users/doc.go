@@ -9,26 +9,16 @@
 //   - Feedback turns dead tokens reported by the providers into removals.
 //   - Reader reads records for the pipeline.
 //
+// What the topic and Redis say of a user is a value, and read, decided and packed
+// in users/record, which knows neither of them.
+//
 // # The topic
 //
-// A record's key is "<user>/<part>"; part is "prefs" or "device:<hash>", hash
-// being push.DeviceHash. A user id may contain slashes, a part does not:
-// the last slash divides them. All parts of a user must be in one partition,
+// A record's key names a user and a part: the preferences, or a device. Each
+// record replaces its part; a nil value (tombstone) removes it. Keys and values
+// are described in users/record. All parts of a user must be in one partition,
 // so producers hash PartitionKey(key), and the topic must not be given more
-// partitions once it is in use. Each record replaces its part; a nil value
-// (tombstone) removes it. Values are JSON; unknown fields are ignored.
-//
-// A device:
-//
-//	{"v":1, "platform":"apns", "environment":"production", "app":"shop",
-//	 "token":"…", "registered_at":"2026-11-21T10:00:00.000Z", "locale":"en-GB"}
-//
-// v is the version, 1 when absent. environment is for APNs only, production
-// when absent. registered_at has milliseconds. locale may be absent.
-//
-// Preferences:
-//
-//	{"v":1, "opt_out_all":false, "opt_out_channels":["push"], "opt_out_types":["promo"]}
+// partitions once it is in use.
 //
 // A value that cannot be read, because it is of an unknown version or breaks a
 // rule, puts its part in quarantine, and touches nothing else: what was there
@@ -64,7 +54,7 @@
 // registries may follow one topic, a crash between any two steps repeats work
 // and loses none, and a server that lost its latest writes is simply behind.
 //
-//	u:{s}:<user>   the packed record (see Encode)
+//	u:{s}:<user>   the packed record (see record.Encode)
 //	t:{k}:<hash>   who claims a token; the one who registered last owns it
 //	t:{k}:open     what somebody has still to do: tokens with two claims, parts
 //	               whose latest record is not what holds, parts in quarantine

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // FeedbackOptions are the settings of a Feedback.
@@ -135,7 +136,7 @@ func (f *Feedback) parse(values [][]byte) []report {
 	reports := make([]report, 0, len(values))
 	for _, v := range values {
 		var r report
-		if err := json.Unmarshal(v, &r); err != nil || checkHash(r.Device) != nil {
+		if err := json.Unmarshal(v, &r); err != nil || record.CheckHash(r.Device) != nil {
 			f.metrics.unread.Inc()
 			f.logger.Warn("feedback: skipping a report that cannot be read")
 			continue
@@ -165,9 +166,9 @@ func (f *Feedback) remove(ctx context.Context, reports []report) error {
 	var records []Record
 	newer := 0
 	for i, s := range suspects {
-		switch record, verdict := s.judge(found[i]); verdict {
+		switch removal, verdict := s.judge(found[i]); verdict {
 		case dead:
-			records = append(records, record)
+			records = append(records, removal)
 		case registeredSince:
 			newer++
 		case notThere:
@@ -201,7 +202,7 @@ const (
 // registrations that the report is about, because a newer one may be on its
 // way through the topic.
 func (s *suspect) judge(u *push.User) (Record, verdict) {
-	d := deviceByHash(u, s.report.Device)
+	d := record.DeviceOf(u, s.report.Device)
 	if d == nil {
 		return Record{}, notThere
 	}
@@ -212,7 +213,7 @@ func (s *suspect) judge(u *push.User) (Record, verdict) {
 	if d.RegisteredAt.UnixMilli() > bound.UnixMilli() {
 		return Record{}, registeredSince
 	}
-	return Record{Key: DeviceKey(s.user, s.report.Device), IfNotAfter: bound}, dead
+	return Record{Key: record.DeviceKey(s.user, s.report.Device), IfNotAfter: bound}, dead
 }
 
 // suspects are, for each report, the user it names and the users that claim the
@@ -234,12 +235,12 @@ func (f *Feedback) suspects(ctx context.Context, reports []report) (list []suspe
 			return nil, 0, fmt.Errorf("looking up the owner of a token: %w", err)
 		}
 		before, named := len(list), reports[i].UserID
-		if checkUser(named) == nil && named != reports[i].Device {
+		if record.CheckUser(named) == nil && named != reports[i].Device {
 			list = append(list, suspect{named, &reports[i]})
 		}
 		for _, c := range cs {
-			if c.user != named {
-				list = append(list, suspect{c.user, &reports[i]})
+			if c.User != named {
+				list = append(list, suspect{c.User, &reports[i]})
 			}
 		}
 		if len(list) == before {
@@ -255,11 +256,11 @@ var errEntry = errors.New("entry of the token index")
 // lost tells the registry of an entry that cannot be read. If that fails, the
 // next report about the token tells it.
 func (f *Feedback) lost(ctx context.Context, hash string) {
-	_ = f.client.SAdd(ctx, openKey(tokenHome(hash)), lostToken+hash).Err()
+	_ = f.client.SAdd(ctx, openKey(tokenHome(hash)), record.LostToken+hash).Err()
 }
 
 // claimsOf wraps errEntry when it is the entry that cannot be read.
-func claimsOf(cmd *redis.SliceCmd, hash string) (claims, error) {
+func claimsOf(cmd *redis.SliceCmd, hash string) (record.Claims, error) {
 	values, err := cmd.Result()
 	if err != nil {
 		return nil, err
@@ -275,7 +276,7 @@ func claimsOf(cmd *redis.SliceCmd, hash string) (claims, error) {
 	if err != nil {
 		return nil, err
 	}
-	cs, err := decodeClaims(bytesOf(values[1]), build)
+	cs, err := record.DecodeClaims(bytesOf(values[1]), build)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errEntry, err)
 	}

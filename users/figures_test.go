@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // The figures of a registry say what it did, and no more.
@@ -43,7 +44,7 @@ func TestRegistryIsCounted(t *testing.T) {
 		expect("a device and preferences", map[string]float64{"applied_total": 3}) // the device once more for its token
 		w.raw("who", "knows")
 		expect("a key that cannot be read", map[string]float64{"broken_total": 1})
-		w.raw(users.PreferencesKey("ada"), broken)
+		w.raw(record.PreferencesKey("ada"), broken)
 		expect("preferences that cannot be read", map[string]float64{"applied_total": 1, "broken_total": 1, "quarantined_parts": 1})
 		w.optOut("ada")
 		expect("preferences that can be read again", map[string]float64{"applied_total": 1, "quarantined_parts": -1})

@@ -11,6 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // later is a device of a platform that only a later version knows, with a field
@@ -50,7 +51,7 @@ func (w *world) told1(key string) users.Quarantined {
 // A platform that is not known makes one device unusable. Its record stays as it
 // is, whatever becomes of the others.
 func TestADeviceOfAnUnknownPlatform(t *testing.T) {
-	key := users.DeviceKey("ada", laterHash)
+	key := record.DeviceKey("ada", laterHash)
 	eachRedis(t, func(w *world) {
 		stop := w.run(options())
 		w.register("ada", 1, 1)
@@ -67,7 +68,7 @@ func TestADeviceOfAnUnknownPlatform(t *testing.T) {
 			}
 		}
 		usable("registered", 2, push.DeviceUnread)
-		if got := w.told1(key); got != (users.Quarantined{User: "ada", Device: laterHash, Reason: users.UnknownPlatform}) {
+		if got := w.told1(key); got != (users.Quarantined{User: "ada", Device: laterHash, Reason: record.UnknownPlatform}) {
 			t.Errorf("told: %+v", got)
 		}
 
@@ -95,7 +96,7 @@ func TestADeviceOfAnUnknownPlatform(t *testing.T) {
 		usable("repaired", 3, push.DeviceUnread)
 
 		// Somebody else registers the token later.
-		w.raw(users.DeviceKey("cy", laterHash), later(200))
+		w.raw(record.DeviceKey("cy", laterHash), later(200))
 		w.settle()
 		if got := w.recordOf(key); got != nil || w.look("ada").Quarantine != 0 {
 			t.Errorf("ada has the token of cy: %s", got)
@@ -114,7 +115,7 @@ func TestADeviceOfAnUnknownPlatform(t *testing.T) {
 
 // A later version has packed the device among the others.
 func TestADevicePackedByALaterVersion(t *testing.T) {
-	key := users.DeviceKey("ada", laterHash)
+	key := record.DeviceKey("ada", laterHash)
 	virtual(t, func(w *world) {
 		w.run(options())
 		w.register("ada", 1, 1)
@@ -129,7 +130,7 @@ func TestADevicePackedByALaterVersion(t *testing.T) {
 		place := shards.UserKey(shards.UserShard("ada"), "ada")
 		raw, err := w.redis.Get(w.ctx, place).Bytes()
 		w.must(err)
-		packed := users.Encode(nil, u, 0)
+		packed := record.Encode(nil, u, 0)
 		w.must(w.redis.Set(w.ctx, place, append(raw[:9:9], packed[9:]...), 0).Err())
 		if u := w.look("ada"); len(u.Devices) != 1 || u.Quarantine != push.DeviceUnread {
 			t.Errorf("ada has %+v", u)
@@ -159,13 +160,13 @@ func TestAKnownDeviceStandsBesideAnUnknownOne(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.run(options())
 		w.register("ada", 1, 1)
-		key := users.DeviceKey("ada", hash(1))
+		key := record.DeviceKey("ada", hash(1))
 		w.raw(key, strings.ReplaceAll(later(100), "h-1", token(1)))
 		w.settle()
 		if u := w.look("ada"); len(u.Devices) != 1 || u.Quarantine != 0 {
 			t.Errorf("ada has %+v", u)
 		}
-		if got := w.told1(key); !got.Stands || got.Reason != users.UnknownPlatform {
+		if got := w.told1(key); !got.Stands || got.Reason != record.UnknownPlatform {
 			t.Errorf("told: %+v", got)
 		}
 		w.register("ada", 1, 200)
@@ -182,10 +183,10 @@ func TestManyDevicesOfUnknownPlatforms(t *testing.T) {
 		w.run(options())
 		w.register("ada", 1, 1)
 		long := strings.Replace(strings.ReplaceAll(later(1), "h-1", token(2)), `"room": 7`, `"room": "`+strings.Repeat("x", 8<<10)+`"`, 1)
-		w.raw(users.DeviceKey("ada", hash(2)), long)
+		w.raw(record.DeviceKey("ada", hash(2)), long)
 		for i := range 25 {
 			tok := fmt.Sprint("h-", i)
-			w.raw(users.DeviceKey("ada", push.DeviceHash(push.NoPlatform, tok)), strings.ReplaceAll(later(i), "h-1", tok))
+			w.raw(record.DeviceKey("ada", push.DeviceHash(push.NoPlatform, tok)), strings.ReplaceAll(later(i), "h-1", tok))
 		}
 		w.settle()
 		if u := w.look("ada"); len(u.Devices) != 1 || u.Quarantine != push.DeviceUnread {
@@ -195,15 +196,15 @@ func TestManyDevicesOfUnknownPlatforms(t *testing.T) {
 		for _, q := range w.told() {
 			reasons[q.Reason]++
 		}
-		if reasons[users.UnknownPlatform] != 20 || reasons[users.UnknownVersion] != 6 {
+		if reasons[record.UnknownPlatform] != 20 || reasons[record.UnknownVersion] != 6 {
 			t.Errorf("told: %v", reasons)
 		}
-		if got := w.value("ada"); len(got) > 20*1024 || string(w.recordOf(users.DeviceKey("ada", hash(2)))) != long {
+		if got := w.value("ada"); len(got) > 20*1024 || string(w.recordOf(record.DeviceKey("ada", hash(2)))) != long {
 			t.Errorf("the record has %d bytes", len(got))
 		}
 		// One of those that are kept comes again: it needs no more room.
 		again := strings.ReplaceAll(later(30), "h-1", "h-0")
-		w.raw(users.DeviceKey("ada", push.DeviceHash(push.NoPlatform, "h-0")), again)
+		w.raw(record.DeviceKey("ada", push.DeviceHash(push.NoPlatform, "h-0")), again)
 		w.settle()
 		if got := w.value("ada"); !bytes.Contains(got, []byte(again)) {
 			t.Error("a record that is kept was not replaced by a newer one")
@@ -217,10 +218,10 @@ func TestAForeignRecordOfAnotherTokenTakesNothing(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.run(options())
 		w.register("ada", 1, 1)
-		w.raw(users.DeviceKey("eve", hash(1)), later(100))
+		w.raw(record.DeviceKey("eve", hash(1)), later(100))
 		w.settle()
 		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
-			t.Errorf("owners %q, want ada; topic has %q", got, w.recordOf(users.DeviceKey("ada", hash(1))))
+			t.Errorf("owners %q, want ada; topic has %q", got, w.recordOf(record.DeviceKey("ada", hash(1))))
 		}
 	})
 }
@@ -233,10 +234,10 @@ func TestAnOlderForeignRecordIsOvertakenWhereThereIsNoRoom(t *testing.T) {
 		w.register("ada", 1, 100)
 		for i := range 20 {
 			tok := fmt.Sprint("h-", i)
-			w.raw(users.DeviceKey("ada", push.DeviceHash(push.NoPlatform, tok)), strings.ReplaceAll(later(100), "h-1", tok))
+			w.raw(record.DeviceKey("ada", push.DeviceHash(push.NoPlatform, tok)), strings.ReplaceAll(later(100), "h-1", tok))
 		}
 		w.settle()
-		w.raw(users.DeviceKey("ada", hash(1)), strings.ReplaceAll(later(50), "h-1", token(1)))
+		w.raw(record.DeviceKey("ada", hash(1)), strings.ReplaceAll(later(50), "h-1", token(1)))
 		w.settle()
 		if n := len(w.look("ada").Devices); n != 1 {
 			t.Errorf("%d devices before", n)

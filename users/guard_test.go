@@ -13,6 +13,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
@@ -22,7 +23,7 @@ import (
 func seldom() users.RegistryOptions {
 	o := options()
 	o.CheckInterval, o.BeatInterval = 10*time.Second, 10*time.Second
-	o.Devices = users.DeviceLimits{User: 100, App: 100}
+	o.Devices = record.DeviceLimits{User: 100, App: 100}
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // shardBatch is what a poll brings for one shard, and what it applies to.
@@ -17,8 +18,8 @@ type shardBatch struct {
 	users   []*change // changes of users' records
 	tokens  []*change // changes of token index entries
 	keys    []string  // to read and write back: records, then entries
-	records map[string]*stored
-	entries map[string]claims
+	records map[string]*record.User
+	entries map[string]record.Claims
 	lost    map[string]bool // keys whose value cannot be read: see repair
 	values  *redis.SliceCmd
 }
@@ -31,11 +32,11 @@ func (r *Registry) gather(changes []change, only []int) []*shardBatch {
 	var batches []*shardBatch
 	batch := func(c *change, s int) *shardBatch {
 		st := &r.shards[s]
-		if !st.known || c.offset < st.applied[c.partition] || only != nil && !slices.Contains(only, s) {
+		if !st.known || c.Offset < st.applied[c.Partition] || only != nil && !slices.Contains(only, s) {
 			return nil
 		}
 		if by[s] == nil {
-			by[s] = &shardBatch{shard: s, records: map[string]*stored{}, entries: map[string]claims{}}
+			by[s] = &shardBatch{shard: s, records: map[string]*record.User{}, entries: map[string]record.Claims{}}
 			batches = append(batches, by[s])
 		}
 		return by[s]
@@ -60,15 +61,15 @@ func (r *Registry) readBatches(ctx context.Context, batches []*shardBatch) error
 	pipe := r.client.Pipeline()
 	for _, b := range batches {
 		for _, c := range b.users {
-			if b.records[c.user] == nil {
-				b.records[c.user] = new(stored)
-				b.keys = append(b.keys, shards.UserKey(b.shard, c.user))
+			if b.records[c.User] == nil {
+				b.records[c.User] = new(record.User)
+				b.keys = append(b.keys, shards.UserKey(b.shard, c.User))
 			}
 		}
 		for _, c := range b.tokens {
-			if _, ok := b.entries[c.hash]; !ok {
-				b.entries[c.hash] = nil
-				b.keys = append(b.keys, tokenKey(c.hash))
+			if _, ok := b.entries[c.Hash]; !ok {
+				b.entries[c.Hash] = nil
+				b.keys = append(b.keys, tokenKey(c.Hash))
 			}
 		}
 		b.values = pipe.MGet(ctx, b.keys...)
@@ -98,9 +99,9 @@ func (r *Registry) decodeBatch(b *shardBatch) error {
 		raw, name := bytesOf(values[i]), nameIn(key)
 		var err error
 		if key[0] == 't' {
-			b.entries[name], err = decodeClaims(raw, st.version.build)
+			b.entries[name], err = record.DecodeClaims(raw, st.version.build)
 		} else {
-			err = b.records[name].decode(raw, st.version.build)
+			err = b.records[name].Decode(raw, st.version.build)
 		}
 		if err == nil {
 			continue
@@ -117,23 +118,6 @@ func (r *Registry) decodeBatch(b *shardBatch) error {
 // nameIn is the user or device hash that a key is of.
 func nameIn(key string) string { return key[strings.IndexByte(key, '}')+2:] }
 
-// decode reads a record that counts only if it is of this build; nil = none.
-// After an error s is empty.
-func (s *stored) decode(raw []byte, build uint64) error {
-	*s = stored{}
-	if raw == nil {
-		return nil
-	}
-	got, err := decodeHead(raw)
-	if err == nil && got == build {
-		_, err = decode(raw, &s.User, &s.kept)
-	}
-	if err != nil {
-		*s = stored{}
-	}
-	return err
-}
-
 // merge applies a batch's changes to what was read, and makes the write. What
 // cannot be read is left as it is: the write says that it must be rebuilt.
 func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
@@ -146,39 +130,39 @@ func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
 		p := fetched[i].Partition
 		w.offsets[p] = max(w.offsets[p], st.applied[p], fetched[i].Next)
 	}
-	m := r.merging(st)
+	m := record.Merging{Ready: st.ready, Open: st.open, Most: r.options.Devices, Cases: map[string]bool{}, Unread: map[string]bool{}}
 	for _, c := range b.users {
-		if b.lost != nil && b.lost[shards.UserKey(b.shard, c.user)] {
-			m.cases[lostUser+c.user] = true
+		if b.lost != nil && b.lost[shards.UserKey(b.shard, c.User)] {
+			m.Cases[record.LostUser+c.User] = true
 			continue
 		}
-		m.user(b.records[c.user], c)
+		m.User(b.records[c.User], &c.Change)
 	}
 	for _, c := range b.tokens {
-		if b.lost != nil && b.lost[tokenKey(c.hash)] {
-			m.cases[lostToken+c.hash] = true
+		if b.lost != nil && b.lost[tokenKey(c.Hash)] {
+			m.Cases[record.LostToken+c.Hash] = true
 			continue
 		}
-		b.entries[c.hash] = m.token(b.entries[c.hash], c)
+		b.entries[c.Hash] = m.Token(b.entries[c.Hash], &c.Change)
 	}
 	for _, key := range b.keys {
 		if !b.lost[key] {
 			w.set(key, b.records[nameIn(key)], b.entries[nameIn(key)], st.version.build)
 		}
 	}
-	w.cases, w.unread = m.cases, m.unread
+	w.cases, w.unread = m.Cases, m.Unread
 	return w
 }
 
 // set writes the value of one key: of a token index entry the claims, else the
 // record. What is empty is deleted.
-func (w *shardWrite) set(key string, u *stored, cs claims, build uint64) {
+func (w *shardWrite) set(key string, u *record.User, cs record.Claims, build uint64) {
 	var value []byte
 	switch {
 	case key[0] == 't' && len(cs) > 0:
-		value = cs.encode(build)
-	case key[0] != 't' && !u.empty():
-		value = u.encode(build)
+		value = cs.Encode(build)
+	case key[0] != 't' && !u.Empty():
+		value = u.Encode(build)
 	}
 	w.keys, w.values = append(w.keys, key), append(w.values, value)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // Quarantined is a record of push.users that cannot be read, as the compacted
@@ -18,7 +19,7 @@ import (
 type Quarantined struct {
 	User   string `json:"user_id"`
 	Device string `json:"device,omitempty"` // the hash of its token; empty = preferences
-	// Reason is UnknownVersion, UnknownPlatform or BrokenRule.
+	// Reason is record.UnknownVersion, UnknownPlatform or BrokenRule.
 	Reason    string `json:"reason"`
 	Partition int    `json:"partition"` // of push.users
 	Offset    int64  `json:"offset"`
@@ -28,22 +29,7 @@ type Quarantined struct {
 	AtMS   int64 `json:"at_ms"` // when the registry told it
 }
 
-// The reasons of a Quarantined.
-const (
-	UnknownVersion  = "unknown_version"
-	UnknownPlatform = "unknown_platform"
-	BrokenRule      = "broken_rule"
-)
-
-// record is the one of push.users.quarantine.
-func (p *unreadPart) record(user string, now time.Time) (Record, error) {
-	reason := BrokenRule
-	if p.version {
-		reason = UnknownVersion
-	}
-	return Quarantined{User: user, Device: p.hash, Reason: reason, Partition: p.partition, Offset: p.offset, Stands: p.stands}.record(now)
-}
-
+// record is the one of push.users.quarantine that tells it now.
 func (q Quarantined) record(now time.Time) (Record, error) {
 	q.AtMS = now.UnixMilli()
 	value, err := json.Marshal(q)
@@ -55,14 +41,14 @@ func (q Quarantined) record(now time.Time) (Record, error) {
 
 // ReadQuarantined decodes the value of a record of push.users.quarantine.
 func ReadQuarantined(value []byte) (q Quarantined, err error) {
-	if json.Unmarshal(value, &q) != nil || checkUser(q.User) != nil {
-		return Quarantined{}, fmt.Errorf("part in quarantine: %w", ErrCorrupt) // the library's error may quote the content
+	if json.Unmarshal(value, &q) != nil || record.CheckUser(q.User) != nil {
+		return Quarantined{}, fmt.Errorf("part in quarantine: %w", record.ErrCorrupt) // the library's error may quote the content
 	}
 	return q, nil
 }
 
 // Key is that of the part in push.users.
-func (q *Quarantined) Key() string { return (&change{user: q.User, hash: q.Device}).key() }
+func (q *Quarantined) Key() string { return record.Key(q.User, q.Device) }
 
 // InQuarantine says which parts of users are in quarantine now, by their keys
 // in push.users.
@@ -98,25 +84,86 @@ func (r *Registry) tell(ctx context.Context, st *settling) error {
 		return ctx.Err()
 	}
 	for i := range st.told {
-		st.closed[quarantined+st.told[i].Key] = false
+		st.closed[record.Quarantined+st.told[i].Key] = false
 	}
 	return nil
 }
 
 // quarantineRecord says what the user's record says of a part.
 func (st *settling) quarantineRecord(raw []byte, key string) (Record, error) {
-	user, hash, err := splitKey(key)
+	user, hash, err := record.PartOf(key)
 	if err != nil {
 		return Record{}, err
 	}
-	var u stored
-	_ = u.decode(raw, st.build) // what cannot be read is told again after its repair
-	if i := u.unreadAt(hash); i >= 0 {
-		return u.unread[i].record(user, st.now)
-	}
-	if f := u.foreignAt(hash); f != nil && f.value != nil {
-		return Quarantined{User: user, Device: hash, Reason: UnknownPlatform, Partition: f.partition, Offset: f.offset,
-			Stands: deviceByHash(&u.User, hash) != nil}.record(st.now)
+	var u record.User
+	_ = u.Decode(raw, st.build) // what cannot be read is told again after its repair
+	if why, aside := u.Aside(hash); aside {
+		return Quarantined{User: user, Device: hash, Reason: why.Reason, Partition: why.Partition, Offset: why.Offset, Stands: why.Stands}.record(st.now)
 	}
 	return Record{Key: key}, nil
+}
+
+// lookAgain takes out of quarantine what this version can read and the one
+// before could not: the devices of platforms that it knows. It is not done while
+// somebody else writes one of the shards.
+func (r *Registry) lookAgain(ctx context.Context) (done bool, err error) {
+	var writes []*shardWrite
+	for s := range r.shards {
+		if st := &r.shards[s]; !st.known || st.unread == 0 {
+			continue
+		}
+		released, err := r.readable(ctx, s)
+		if err != nil {
+			return false, fmt.Errorf("looking again at the quarantine of shard %d: %w", s, err)
+		}
+		if len(released) == 0 {
+			continue
+		}
+		w := &shardWrite{shard: s, cases: map[string]bool{}, unread: map[string]bool{}}
+		for _, key := range released {
+			w.unread[key], w.cases[record.Quarantined+key] = false, true
+		}
+		writes = append(writes, w)
+	}
+	if len(writes) == 0 {
+		return true, nil
+	}
+	fenced, err := r.write(ctx, writes)
+	if err != nil {
+		return false, fmt.Errorf("releasing from quarantine: %w", err)
+	}
+	_, err = r.reload(ctx, fenced)
+	return len(fenced) == 0, err
+}
+
+// readable are those of a shard's parts in quarantine of which their users'
+// records do not say that they cannot be read.
+func (r *Registry) readable(ctx context.Context, s int) (released []string, err error) {
+	keys, err := r.client.SMembers(ctx, unreadKey(s)).Result()
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		user, _, _ := record.PartOf(key)
+		names[i] = shards.UserKey(s, user)
+	}
+	values, err := r.client.MGet(ctx, names...).Result()
+	if err == nil && len(values) != len(keys) {
+		err = errReply
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		var u record.User
+		if u.Decode(bytesOf(values[i]), r.shards[s].version.build) != nil {
+			continue // what cannot be read is told again after its repair
+		}
+		_, hash, _ := record.PartOf(key)
+		if _, aside := u.Aside(hash); !aside {
+			released = append(released, key)
+		}
+	}
+	return released, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // broken are preferences that ask for everything to stop, beside a type name
@@ -73,13 +74,13 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 		w.run(options())
 		w.agree()
 		for _, part := range []struct{ key, value string }{
-			{users.PreferencesKey("ada"), broken},
-			{users.DeviceKey("ada", hash(1)), future},
-			{users.DeviceKey("ada", hash(2)), device("another")},
-			{users.PreferencesKey("dee"), newer},
-			{users.PreferencesKey("eve"), newer},
-			{users.PreferencesKey("bob/with/slash"), broken},
-			{users.DeviceKey("cy", hash(4)), "not json"},
+			{record.PreferencesKey("ada"), broken},
+			{record.DeviceKey("ada", hash(1)), future},
+			{record.DeviceKey("ada", hash(2)), device("another")},
+			{record.PreferencesKey("dee"), newer},
+			{record.PreferencesKey("eve"), newer},
+			{record.PreferencesKey("bob/with/slash"), broken},
+			{record.DeviceKey("cy", hash(4)), "not json"},
 			{"ada/unknown-part", `{}`},
 			{"", `{}`},
 		} {
@@ -90,19 +91,19 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 
 		want := map[string]users.Quarantined{}
 		expect := func(key, reason string, stands bool, marks push.Quarantine) {
-			user, hash := users.PartOf(key)
+			user, hash, _ := record.PartOf(key)
 			want[key] = users.Quarantined{User: user, Device: hash, Reason: reason, Stands: stands}
 			if got := w.look(user).Quarantine; got&marks != marks || stands && got != 0 {
 				t.Errorf("%s: the record has the marks %b, want %b", key, got, marks)
 			}
 		}
-		expect(users.PreferencesKey("ada"), users.BrokenRule, true, 0)
-		expect(users.DeviceKey("ada", hash(1)), users.BrokenRule, true, 0)
-		expect(users.DeviceKey("ada", hash(2)), users.BrokenRule, true, 0)
-		expect(users.PreferencesKey("dee"), users.UnknownVersion, true, 0)
-		expect(users.PreferencesKey("eve"), users.UnknownVersion, false, push.PreferencesUnknown)
-		expect(users.PreferencesKey("bob/with/slash"), users.BrokenRule, false, push.PreferencesBroken)
-		expect(users.DeviceKey("cy", hash(4)), users.BrokenRule, false, push.DeviceUnread)
+		expect(record.PreferencesKey("ada"), record.BrokenRule, true, 0)
+		expect(record.DeviceKey("ada", hash(1)), record.BrokenRule, true, 0)
+		expect(record.DeviceKey("ada", hash(2)), record.BrokenRule, true, 0)
+		expect(record.PreferencesKey("dee"), record.UnknownVersion, true, 0)
+		expect(record.PreferencesKey("eve"), record.UnknownVersion, false, push.PreferencesUnknown)
+		expect(record.PreferencesKey("bob/with/slash"), record.BrokenRule, false, push.PreferencesBroken)
+		expect(record.DeviceKey("cy", hash(4)), record.BrokenRule, false, push.DeviceUnread)
 		got := w.told()
 		for key, q := range got {
 			q.Partition, q.Offset = 0, 0
@@ -142,8 +143,8 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 func TestQuarantineOutlivesARebuild(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.fill()
-		w.raw(users.PreferencesKey("dee"), broken)
-		w.raw(users.PreferencesKey("ada"), newer)
+		w.raw(record.PreferencesKey("dee"), broken)
+		w.raw(record.PreferencesKey("ada"), newer)
 		w.topic.Compact()
 		w.run(options())
 		w.settle()
@@ -165,7 +166,7 @@ func TestQuarantineCannotBeTold(t *testing.T) {
 		w.fill()
 		w.run(options())
 		w.agree()
-		w.raw(users.PreferencesKey("ada"), broken)
+		w.raw(record.PreferencesKey("ada"), broken)
 		w.optOut("eve", "promo")
 		time.Sleep(10 * options().CheckInterval)
 		if got := w.look("eve").Preferences.Types; len(got) != 1 {
@@ -190,7 +191,7 @@ func TestManyPartsInQuarantine(t *testing.T) {
 		var records []users.Record
 		for i := 0; len(records) < many; i++ {
 			if name := fmt.Sprint("user-", i); shards.UserShard(name) == 7 {
-				records = append(records, users.Record{Key: users.PreferencesKey(name), Value: []byte(newer)})
+				records = append(records, users.Record{Key: record.PreferencesKey(name), Value: []byte(newer)})
 			}
 		}
 		w.must(w.topic.Append(w.ctx, records))
@@ -209,7 +210,7 @@ func TestRegistrationsOfTheFutureAreRefused(t *testing.T) {
 		refused bool
 	}{{23 * time.Hour, false}, {25 * time.Hour, true}, {200 * 365 * 24 * time.Hour, true}} {
 		d.RegisteredAt = time.Now().Add(tt.ahead)
-		if err := (users.Registration{User: "ada", Device: d}).Check(); errors.Is(err, users.ErrInvalid) != tt.refused {
+		if err := (users.Registration{User: "ada", Device: d}).Check(); errors.Is(err, record.ErrInvalid) != tt.refused {
 			t.Errorf("%v ahead: error %v", tt.ahead, err)
 		}
 	}

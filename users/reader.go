@@ -12,6 +12,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // UnbuiltError says that a user shard is not complete in Redis: it was wiped,
@@ -68,7 +69,7 @@ type readScratch struct {
 // push.RecordUnread, and the registry is told to build it anew.
 //
 // After an error the Users are half filled and mean nothing. It is an
-// *UnbuiltError when a touched shard is not complete, wraps ErrVersion when its
+// *UnbuiltError when a touched shard is not complete, wraps record.ErrVersion when its
 // marker is a newer fleet's, or else is Redis's or ctx's: each is a reason to
 // wait and retry.
 func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) error {
@@ -111,7 +112,7 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 func (r *Reader) doubt(ctx context.Context, unread []int32, owners []string) {
 	pipe := r.client.Pipeline()
 	for _, i := range unread {
-		pipe.SAdd(ctx, openKey(shards.UserShard(owners[i])), doubted+owners[i])
+		pipe.SAdd(ctx, openKey(shards.UserShard(owners[i])), record.Doubted+owners[i])
 	}
 	_, _ = pipe.Exec(ctx)
 }
@@ -175,8 +176,7 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 		if r.limiter {
 			u.Limiter = values[1+len(of)+j]
 		}
-		if err := decodeOf(build, values[1+j], u); err != nil {
-			forget(u)
+		if err := record.Decode(values[1+j], build, u); err != nil {
 			u.Quarantine = push.RecordUnread
 			sc.unread = append(sc.unread, i)
 		}
@@ -212,30 +212,13 @@ func (r *Reader) Profile(ctx context.Context, user string) (Profile, error) {
 	if err != nil {
 		return Profile{}, fmt.Errorf("reading user shard %d: %w", s, err)
 	}
-	var u stored
-	if u.decode(bytesOf(values[1]), build) != nil {
+	var u record.User
+	if u.Decode(bytesOf(values[1]), build) != nil {
 		u.Quarantine = push.RecordUnread
 		r.doubt(ctx, []int32{0}, []string{user})
 	}
-	return Profile{User: u.User, Dropped: int(u.dropped.devices), DroppedUpTo: u.dropped.upTo}, nil
-}
-
-// decodeOf decodes a record that counts only if it is of this build.
-func decodeOf(build uint64, raw []byte, u *push.User) error {
-	if raw == nil {
-		forget(u)
-		return nil
-	}
-	got, err := decodeHead(raw)
-	if err != nil {
-		return err
-	}
-	if got != build {
-		forget(u)
-		return nil
-	}
-	_, err = decode(raw, u, nil)
-	return err
+	dropped, upTo := u.Dropped()
+	return Profile{User: u.User, Dropped: dropped, DroppedUpTo: upTo}, nil
 }
 
 // values returns the answer to cmd. A raw command takes an error for an
@@ -278,7 +261,7 @@ func formatBuild(build uint64) string { return fmt.Sprintf("%016x", build) }
 func parseBuild(s string) (uint64, error) {
 	build, err := strconv.ParseUint(s, 16, 64)
 	if err != nil || len(s) != 16 {
-		return 0, fmt.Errorf("epoch marker: %w", ErrVersion)
+		return 0, fmt.Errorf("epoch marker: %w", record.ErrVersion)
 	}
 	return build, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 func outOf(n int) []*push.User {
@@ -60,10 +61,10 @@ func TestFetchPassesTheServersErrorOn(t *testing.T) {
 		key := shards.EpochKey(shards.UserShard("ada"))
 		// A marker of a form we do not know is not a marker.
 		w.must(w.redis.Set(w.ctx, key, "newer", 0).Err())
-		if err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, outOf(1)); !errors.Is(err, users.ErrVersion) {
+		if err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, outOf(1)); !errors.Is(err, record.ErrVersion) {
 			t.Errorf("error %v, want ErrVersion", err)
 		}
-		if _, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada"); !errors.Is(err, users.ErrVersion) {
+		if _, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada"); !errors.Is(err, record.ErrVersion) {
 			t.Errorf("profile: error %v, want ErrVersion", err)
 		}
 		w.must(w.redis.Del(w.ctx, key).Err())
@@ -122,7 +123,7 @@ func BenchmarkFetch10000(b *testing.B) {
 	for i := range owners {
 		owners[i] = fmt.Sprintf("user-%d", i)
 		u := &push.User{Devices: []push.Device{{Platform: push.FCM, App: "shop", Token: token(i), Hash: hash(i), RegisteredAt: epoch}}}
-		pipe.Set(ctx, shards.UserKey(shards.UserShard(owners[i]), owners[i]), users.Encode(nil, u, 1), 0)
+		pipe.Set(ctx, shards.UserKey(shards.UserShard(owners[i]), owners[i]), record.Encode(nil, u, 1), 0)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		b.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // errPartitions says that push.users has another number of partitions than
@@ -42,17 +43,13 @@ type RegistryOptions struct {
 	// RetryDelay is the pause after an error; it doubles up to MaxRetryDelay.
 	RetryDelay, MaxRetryDelay time.Duration
 	// Devices bounds what one user can make the registry keep.
-	Devices DeviceLimits
+	Devices record.DeviceLimits
 	// Rebuild builds every shard anew at the start. Delivery stalls meanwhile.
 	Rebuild bool
 	// Progress, when set, is called after every check, and when following
 	// failed, on Run's goroutine.
 	Progress func(Progress)
 }
-
-// DeviceLimits are how many devices of a user are kept, the latest registered
-// ones: in all, and for one app. Older ones are removed from the topic too.
-type DeviceLimits struct{ User, App int }
 
 // DefaultRegistryOptions: 100 devices are a record of some 20 KB, which every
 // batch with that user reads, and more than anybody has; a wiped shard is noticed within a second; a restart
@@ -63,7 +60,7 @@ func DefaultRegistryOptions() RegistryOptions {
 		CheckInterval: time.Second,
 		BeatInterval:  30 * time.Second,
 		MaxStale:      20 * time.Hour,
-		Devices:       DeviceLimits{User: 100, App: 20},
+		Devices:       record.DeviceLimits{User: 100, App: 20},
 		RetryDelay:    100 * time.Millisecond,
 		MaxRetryDelay: 10 * time.Second,
 	}

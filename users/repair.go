@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // repair rebuilds stored values that cannot be read: users and entries of the
@@ -43,8 +44,8 @@ type scanned struct {
 
 // key is the Redis key that a case is about.
 func (l *lostKey) key() string {
-	name := l.kase[len(lostUser):]
-	if strings.HasPrefix(l.kase, lostToken) {
+	name := l.kase[len(record.LostUser):]
+	if strings.HasPrefix(l.kase, record.LostToken) {
 		return tokenKey(name)
 	}
 	return shards.UserKey(l.shard, name)
@@ -63,8 +64,8 @@ func (p *repair) ask(shard int, kind, name string) {
 
 // takes reports whether a case is one for the repair, and asks for it.
 func (p *repair) takes(shard int, kase string) bool {
-	kind, name := cutCase(kase)
-	if kind != lostUser && kind != lostToken {
+	kind, name := record.CutCase(kase)
+	if kind != record.LostUser && kind != record.LostToken {
 		return false
 	}
 	p.ask(shard, kind, name)
@@ -79,9 +80,9 @@ func (p *repair) has(key string) bool {
 
 // wants reports whether a change is one of what is being rebuilt.
 func wants(keys map[string]lostKey, c *change) (user, token bool) {
-	_, user = keys[shards.UserKey(c.home, c.user)]
+	_, user = keys[shards.UserKey(c.home, c.User)]
 	if c.tokenHome >= 0 {
-		_, token = keys[tokenKey(c.hash)]
+		_, token = keys[tokenKey(c.Hash)]
 	}
 	return user, token
 }
@@ -93,7 +94,7 @@ func (p *repair) hold(changes []change, pos []int64) {
 	}
 	for i := range changes {
 		c := &changes[i]
-		if c.offset < p.next[c.partition] {
+		if c.Offset < p.next[c.Partition] {
 			continue // read before: the follower was set back
 		}
 		if user, token := wants(p.keys, c); user || token {
@@ -183,7 +184,7 @@ func scan(ctx context.Context, f Follower, until []int64, keys map[string]lostKe
 			run := &fetched[i]
 			for j := range run.Records {
 				c, _ := readChange(run.Partition, &run.Records[j], now) // said when it was read first
-				if c.user == "" || c.offset >= until[c.partition] {
+				if c.User == "" || c.Offset >= until[c.Partition] {
 					continue
 				}
 				if user, token := wants(keys, &c); user || token {
@@ -266,9 +267,9 @@ func (r *Registry) finishRepair(ctx context.Context) error {
 // for good.
 func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 	p := &r.repair
-	users, tokens := map[string]*stored{}, map[string]claims{}
+	users, tokens := map[string]*record.User{}, map[string]record.Claims{}
 	by := make(map[int]*shardWrite)
-	m := make(map[int]*merging)
+	m := make(map[int]*record.Merging)
 	for key, l := range p.keys {
 		st := &r.shards[l.shard]
 		if st.version.build != l.build || !st.known {
@@ -279,29 +280,29 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 			continue
 		}
 		by[l.shard] = r.offsetsOf(l.shard)
-		m[l.shard] = &merging{open: true, most: r.options.Devices, cases: map[string]bool{}, unread: map[string]bool{}}
+		m[l.shard] = &record.Merging{Open: true, Most: r.options.Devices, Cases: map[string]bool{}, Unread: map[string]bool{}}
 	}
 	for i := range p.held {
 		c := &p.held[i]
 		user, token := wants(p.keys, c)
 		if of := m[c.home]; user && of != nil {
-			if users[c.user] == nil {
-				users[c.user] = new(stored)
+			if users[c.User] == nil {
+				users[c.User] = new(record.User)
 			}
-			of.ready = c.late
-			of.user(users[c.user], c)
+			of.Ready = c.late
+			of.User(users[c.User], &c.Change)
 		}
 		if c.tokenHome < 0 {
 			continue
 		}
 		if of := m[c.tokenHome]; token && of != nil {
-			of.ready = c.late
-			tokens[c.hash] = of.token(tokens[c.hash], c)
+			of.Ready = c.late
+			tokens[c.Hash] = of.Token(tokens[c.Hash], &c.Change)
 		}
 	}
 	var writes []*shardWrite
 	for s, w := range by {
-		w.cases, w.unread = m[s].cases, m[s].unread
+		w.cases, w.unread = m[s].Cases, m[s].Unread
 		old, err := r.client.SMembers(ctx, unreadKey(s)).Result()
 		if err != nil {
 			return nil, err
@@ -313,7 +314,7 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 			w.cases[l.kase] = false
 			u := users[nameIn(key)]
 			if u == nil {
-				u = new(stored)
+				u = new(record.User)
 			}
 			w.set(key, u, tokens[nameIn(key)], l.build)
 			if key[0] == 'u' {
@@ -326,10 +327,14 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 }
 
 // forgetUnread takes the parts of a user out of quarantine that are not in u's.
-func (w *shardWrite) forgetUnread(user string, u *stored, old []string) {
+func (w *shardWrite) forgetUnread(user string, u *record.User, old []string) {
 	for _, key := range old {
-		if of, hash, err := splitKey(key); err == nil && of == user && !u.aside(hash) {
-			w.unread[key], w.cases[quarantined+key] = false, true
+		of, hash, err := record.PartOf(key)
+		if err != nil || of != user {
+			continue
+		}
+		if _, aside := u.Aside(hash); !aside {
+			w.unread[key], w.cases[record.Quarantined+key] = false, true
 		}
 	}
 }

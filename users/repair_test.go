@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
@@ -133,9 +134,9 @@ func TestRebuildEndsAQuarantine(t *testing.T) {
 		virtual(t, func(w *world) {
 			w.fill()
 			for _, user := range []string{"ada", "dee", "eve"} {
-				w.raw(users.PreferencesKey(user), broken)
+				w.raw(record.PreferencesKey(user), broken)
 			}
-			w.raw(users.DeviceKey("ada", hash(2)), "not json")
+			w.raw(record.DeviceKey("ada", hash(2)), "not json")
 			w.run(options())
 			w.agree()
 			w.spoil("ada")
@@ -145,7 +146,7 @@ func TestRebuildEndsAQuarantine(t *testing.T) {
 			}
 			time.Sleep(3 * options().CheckInterval)
 			w.settle()
-			want := []string{users.DeviceKey("ada", hash(2)), users.PreferencesKey("dee"), users.PreferencesKey("eve")}
+			want := []string{record.DeviceKey("ada", hash(2)), record.PreferencesKey("dee"), record.PreferencesKey("eve")}
 			slices.Sort(want)
 			now, err := users.InQuarantine(w.ctx, w.redis)
 			if err != nil || !slices.Equal(slices.Sorted(maps.Keys(now)), want) {
@@ -353,7 +354,7 @@ func (l *logOut) Append(ctx context.Context, rs []users.Record) error {
 // reach it came behind it, must not undo a log-out that came in between.
 func TestSettlingDoesNotUndoALogOut(t *testing.T) {
 	virtual(t, func(w *world) {
-		l := &logOut{Log: w.topic, key: users.DeviceKey("ada", hash(1))}
+		l := &logOut{Log: w.topic, key: record.DeviceKey("ada", hash(1))}
 		w.wrap = func(topics *users.RegistryTopics) { topics.Log = l }
 		w.run(options())
 		w.register("ada", 1, 30)

@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // A record that an earlier build left behind is nobody's.
@@ -24,7 +25,7 @@ func TestRecordsOfAnotherBuildAreAbsent(t *testing.T) {
 			build   uint64
 			devices int
 		}{{build, 1}, {build - 1, 0}, {build + 1, 0}} {
-			w.must(w.redis.Set(w.ctx, shards.UserKey(s, "ada"), users.Encode(nil, ada, tt.build), 0).Err())
+			w.must(w.redis.Set(w.ctx, shards.UserKey(s, "ada"), record.Encode(nil, ada, tt.build), 0).Err())
 			if u := w.look("ada"); len(u.Devices) != tt.devices || u.Preferences.OptOutAll != (tt.devices > 0) || u.Quarantine != 0 {
 				t.Errorf("a record of build %d, read in build %d: %+v", tt.build, build, *u)
 			}
@@ -70,7 +71,7 @@ func TestAppliedRecordsAreNotAppliedAgain(t *testing.T) {
 		s := shards.UserShard("dee")
 		expected := uint64(0)
 		for _, r := range w.topic.Records() {
-			user, hash := users.PartOf(r.Key)
+			user, hash, _ := record.PartOf(r.Key)
 			if shards.UserShard(user) == s {
 				expected++
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
@@ -255,7 +256,7 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		func(o *users.RegistryOptions) { o.Devices.App = 0 },
 	} {
 		o := users.DefaultRegistryOptions()
-		o.MaxRetryDelay, o.Devices = o.RetryDelay, users.DeviceLimits{User: 1, App: 1} // as little as may be
+		o.MaxRetryDelay, o.Devices = o.RetryDelay, record.DeviceLimits{User: 1, App: 1} // as little as may be
 		if _, err := users.NewRegistry(nil, users.RegistryTopics{}, o, nil, quiet); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package users
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,81 +13,6 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
-
-// A value of a newer version is not read by what it has in common with ours, and
-// is not called broken either: who knows it will read it.
-func TestVersionsOfParts(t *testing.T) {
-	hash := push.DeviceHash(push.FCM, "tok")
-	for _, tt := range []struct {
-		version string
-		want    error
-	}{
-		{"", nil}, {`"v":1,`, nil}, {`"v":2,`, ErrVersion}, {`"v":0,`, ErrVersion}, {`"v":"1",`, errPart},
-	} {
-		device := "{" + tt.version + `"platform":"fcm","app":"shop","token":"tok","registered_at":"2026-11-21T10:00:00Z"}`
-		d, err := parseDevice([]byte(device), hash, time.Now().AddDate(100, 0, 0))
-		if !errors.Is(err, tt.want) || (d.Hash == hash) != (tt.want == nil) {
-			t.Errorf("device %s: %+v, %v, want %v", tt.version, d, err, tt.want)
-		}
-		p, err := parsePreferences([]byte("{" + tt.version + `"opt_out_all":true}`))
-		if !errors.Is(err, tt.want) || p.OptOutAll != (tt.want == nil) {
-			t.Errorf("preferences %s: %+v, %v, want %v", tt.version, p, err, tt.want)
-		}
-	}
-}
-
-// A key names a user and a part, and nothing else is a key.
-func TestKeysOfParts(t *testing.T) {
-	hash, long := strings.Repeat("aZ09-_", 3)[:hashLen], strings.Repeat("u", maxUser)
-	for _, tt := range []struct{ key, user, hash string }{ // no user: it is refused
-		{"ada/prefs", "ada", ""},
-		{"ada/device:" + hash, "ada", hash},
-		{"with/slash/device:" + hash, "with/slash", hash},
-		{long + "/prefs", long, ""},
-		{long + "u/prefs", "", ""},
-		{"/prefs", "", ""},
-		{"ada", "", ""},
-		{"", "", ""},
-		{"ada/note", "", ""},
-		{"ada/device:", "", ""},
-		{"ada/device:" + hash[1:], "", ""},
-		{"ada/device:" + hash + "a", "", ""},
-		{"ada/device:" + hash[1:] + "+", "", ""},
-		{"ada/device:+" + hash[1:], "", ""},
-	} {
-		user, hash, err := splitKey(tt.key)
-		if user != tt.user || hash != tt.hash || (err == nil) != (tt.user != "") {
-			t.Errorf("%q: %q, %q, %v", tt.key, user, hash, err)
-		}
-	}
-}
-
-// What is too many goes with the write that brings it: whoever registers without
-// end must not make a record that grows until somebody has looked.
-func TestTooManyDevicesGoAtOnce(t *testing.T) {
-	m := &merging{ready: true, most: DeviceLimits{User: 5, App: 3}, cases: map[string]bool{}, unread: map[string]bool{}}
-	var u stored
-	for i := range 20 {
-		d := deviceOf(push.FCM, fmt.Sprint("token-", i), int64(i)*1000)
-		d.App = fmt.Sprint("app-", i%2)
-		m.user(&u, &change{user: "ada", hash: d.Hash, device: &d})
-		if want := min(i+1, 5); len(u.Devices) != want {
-			t.Fatalf("after %d devices there are %d, want %d", i+1, len(u.Devices), want)
-		}
-	}
-	if u.dropped.devices != 15 || u.dropped.upTo.UnixMilli() != 14_000 {
-		t.Errorf("%d were dropped up to %v", u.dropped.devices, u.dropped.upTo)
-	}
-	for i := range 20 {
-		d := deviceOf(push.FCM, fmt.Sprint("token-", i), int64(i)*1000)
-		if there := deviceByHash(&u.User, d.Hash) != nil; there != (i >= 15) {
-			t.Errorf("device %d is there: %v", i, there)
-		}
-		if removed := m.cases[fmt.Sprint(evicted, i*1000, ":", DeviceKey("ada", d.Hash))]; removed != (i < 15) {
-			t.Errorf("device %d is to be removed from the topic: %v", i, removed)
-		}
-	}
-}
 
 // An entry of the token index is written by the script of a shard, and so must be
 // on that shard's node.

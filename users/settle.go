@@ -2,13 +2,13 @@ package users
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // settle does what the open cases ask for. It waits until the topic was read
@@ -93,18 +93,18 @@ func (r *Registry) settleShard(ctx context.Context, s int) error {
 func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byte, error) {
 	keys := make([]string, len(cases))
 	for i, c := range cases {
-		kind, name := cutCase(c)
+		kind, name := record.CutCase(c)
 		switch kind {
-		case contested:
+		case record.Contested:
 			keys[i] = tokenKey(name)
-		case stray:
-			_, key, _ := strings.Cut(name, ":")
-			_, hash := PartOf(key)
+		case record.Stray:
+			_, key, _ := record.CutDate(name)
+			_, hash, _ := record.PartOf(key)
 			keys[i] = tokenKey(hash)
-		case doubted:
+		case record.Doubted:
 			keys[i] = shards.UserKey(s, name)
 		default: // evicted ones need nothing, and get nothing
-			user, _ := PartOf(name)
+			user, _, _ := record.PartOf(name)
 			keys[i] = shards.UserKey(s, user)
 		}
 	}
@@ -122,12 +122,6 @@ func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byt
 	return values, nil
 }
 
-// cutCase splits a case into its kind and its subject.
-func cutCase(c string) (kind, name string) {
-	n := min(len(contested), len(c))
-	return c[:n], c[n:]
-}
-
 // settling collects what the cases of one shard require.
 type settling struct {
 	registry *Registry
@@ -142,76 +136,72 @@ type settling struct {
 
 // answer settles one case; raw is the value that it is about.
 func (st *settling) answer(c string, raw []byte) (err error) {
-	switch kind, name := cutCase(c); kind {
-	case contested:
+	switch kind, name := record.CutCase(c); kind {
+	case record.Contested:
 		st.waits = true
 		return st.evict(raw, name)
-	case overtaken:
+	case record.Overtaken:
 		st.waits = true
 		return st.repeat(raw, name)
-	case evicted:
-		record, err := removal(name)
+	case record.Evicted:
+		removed, err := removal(name)
 		if err == nil {
-			st.records, st.closed[c] = append(st.records, record), false
+			st.records, st.closed[c] = append(st.records, removed), false
 		}
 		return err
-	case stray:
+	case record.Stray:
 		return st.unclaimed(raw, c, name)
-	case quarantined:
-		record, err := st.quarantineRecord(raw, name)
+	case record.Quarantined:
+		told, err := st.quarantineRecord(raw, name)
 		if err == nil {
-			st.told = append(st.told, record)
+			st.told = append(st.told, told)
 		}
 		return err
-	case doubted:
+	case record.Doubted:
 		st.lookAt(raw, name)
 		return nil
 	}
-	return fmt.Errorf("open case: %w", ErrVersion)
+	return fmt.Errorf("open case: %w", record.ErrVersion)
 }
 
 // repeat says what holds of a device; if it cannot be read, after the repair.
 func (st *settling) repeat(raw []byte, key string) error {
-	user, hash, err := splitKey(key)
+	user, hash, err := record.PartOf(key)
 	if err != nil {
 		return err
 	}
-	var u stored
-	if err := u.decode(raw, st.build); err != nil {
-		st.lost(lostUser, user, err)
+	var u record.User
+	if err := u.Decode(raw, st.build); err != nil {
+		st.lost(record.LostUser, user, err)
 		return nil
 	}
-	record := Record{Key: key}
-	if f := u.foreignAt(hash); f != nil {
-		if record.Value = f.value; f.value == nil {
-			st.lost(lostUser, user, errPacked) // push.users has its record
-			return nil
-		}
-	} else if d := deviceByHash(&u.User, hash); d != nil {
-		if record, err = deviceRecord(user, d); err != nil {
-			return err
-		}
+	value, err := u.Value(hash)
+	switch {
+	case errors.Is(err, record.ErrPacked): // push.users has its record
+		st.lost(record.LostUser, user, err)
+		return nil
+	case err != nil:
+		return err
 	}
-	record.Repeats = true
-	st.records = append(st.records, record)
+	st.records = append(st.records, Record{Key: key, Value: value, Repeats: true})
 	return nil
 }
 
 // evict removes a token from all but its owner. A former owner who registers
 // it once more, and later, keeps it: the removal does not reach that.
 func (st *settling) evict(raw []byte, hash string) error {
-	cs, err := decodeClaims(raw, st.build)
+	cs, err := record.DecodeClaims(raw, st.build)
 	if err != nil {
-		st.lost(lostToken, hash, err)
+		st.lost(record.LostToken, hash, err)
 		return nil
 	}
 	if len(cs) < 2 {
 		return nil // settled
 	}
-	owner := cs.owner()
+	owner := cs.Owner()
 	for _, c := range cs {
-		if c.user != owner.user {
-			st.records = append(st.records, Record{Key: DeviceKey(c.user, hash), IfNotAfter: time.UnixMilli(owner.at)})
+		if c.User != owner.User {
+			st.records = append(st.records, Record{Key: record.DeviceKey(c.User, hash), IfNotAfter: time.UnixMilli(owner.At)})
 		}
 	}
 	return nil
@@ -220,22 +210,22 @@ func (st *settling) evict(raw []byte, hash string) error {
 // unclaimed removes a device from a user who does not claim its token, unless the
 // user has registered it again since.
 func (st *settling) unclaimed(raw []byte, kase, name string) error {
-	record, err := removal(name)
+	removed, err := removal(name)
 	if err != nil {
 		return err
 	}
-	user, hash, err := splitKey(record.Key)
+	user, hash, err := record.PartOf(removed.Key)
 	if err != nil {
 		return err
 	}
-	cs, err := decodeClaims(raw, st.build)
+	cs, err := record.DecodeClaims(raw, st.build)
 	if err != nil {
-		st.lost(lostToken, hash, err)
+		st.lost(record.LostToken, hash, err)
 		return nil
 	}
 	st.closed[kase] = false
-	if !slices.ContainsFunc(cs, func(c claim) bool { return c.user == user }) {
-		st.records = append(st.records, record)
+	if !slices.ContainsFunc(cs, func(c record.Claim) bool { return c.User == user }) {
+		st.records = append(st.records, removed)
 	}
 	return nil
 }
@@ -243,20 +233,16 @@ func (st *settling) unclaimed(raw []byte, kase, name string) error {
 // removal makes the record that removes a device as it was registered when its
 // case was opened.
 func removal(kase string) (Record, error) {
-	at, key, _ := strings.Cut(kase, ":")
-	ms, err := strconv.ParseInt(at, 10, 64)
-	if err != nil {
-		return Record{}, fmt.Errorf("open case: %w", ErrVersion)
-	}
-	return Record{Key: key, IfNotAfter: time.UnixMilli(ms)}, nil
+	registered, key, err := record.CutDate(kase)
+	return Record{Key: key, IfNotAfter: registered}, err
 }
 
 // lookAt looks at a record that a reader could not read.
 func (st *settling) lookAt(raw []byte, user string) {
-	st.closed[doubted+user] = false
-	var u stored
-	if err := u.decode(raw, st.build); err != nil {
-		st.lost(lostUser, user, err)
+	st.closed[record.Doubted+user] = false
+	var u record.User
+	if err := u.Decode(raw, st.build); err != nil {
+		st.lost(record.LostUser, user, err)
 	}
 }
 

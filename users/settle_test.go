@@ -11,21 +11,22 @@ import (
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // Each kind of open case asks for what settles it; what it is about, and cannot
 // be read, is rebuilt first, and a case that nobody knows stays.
 func TestWhatOpenCasesAskFor(t *testing.T) {
 	const build, shard = 7, 3
-	d := deviceOf(push.FCM, "tok", 1000)
-	user := stored{User: push.User{Devices: []push.Device{d}}}
-	record := user.encode(build)
+	d := push.Device{Platform: push.FCM, App: "shop", Token: "tok", Hash: push.DeviceHash(push.FCM, "tok"), RegisteredAt: time.UnixMilli(1000).UTC()}
+	user := record.User{User: push.User{Devices: []push.Device{d}}}
+	packed := user.Encode(build)
 	far := user
 	far.Devices = slices.Clone(user.Devices)
 	far.Devices[0].RegisteredAt = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC) // which JSON does not have
-	unread := stored{kept: kept{unread: []unreadPart{{hash: d.Hash, offset: 9}}}}
-	key := DeviceKey("ada", d.Hash)
-	claimed := claims{{"ada", 1000}, {"bob", 3000}, {"cy", 2000}}
+	key := record.DeviceKey("ada", d.Hash)
+	unread := applied(t, record.Change{Offset: 9}, key, "{")
+	claimed := record.Claims{{User: "ada", At: 1000}, {User: "bob", At: 3000}, {User: "cy", At: 2000}}
 	garbage := []byte("garbage")
 	for _, tt := range []struct {
 		why, kase string
@@ -37,26 +38,26 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 		fails     error
 		waits     bool
 	}{
-		{why: "a token of three", kase: contested + d.Hash, raw: claimed.encode(build), keys: "ada cy", waits: true},
-		{why: "a token of one", kase: contested + d.Hash, raw: claimed[:1].encode(build), waits: true},
-		{why: "a token of nobody", kase: contested + d.Hash, waits: true},
-		{why: "a token of who knows", kase: contested + d.Hash, raw: garbage, lost: lostToken + d.Hash, waits: true},
-		{why: "a device that holds", kase: overtaken + key, raw: record, keys: "ada", waits: true},
-		{why: "a device that is not there", kase: overtaken + key, keys: "ada", waits: true},
-		{why: "a device of a record that nobody can read", kase: overtaken + key, raw: garbage, lost: lostUser + "ada", waits: true},
-		{why: "a device that cannot be written", kase: overtaken + key, raw: far.encode(build), fails: errAny, waits: true},
-		{why: "no key", kase: overtaken + "ada", raw: record, fails: errPart, waits: true},
-		{why: "a device too many", kase: evicted + "1000:" + key, keys: "ada", closed: evicted + "1000:" + key},
-		{why: "a device too many since who knows", kase: evicted + "x:" + key, fails: ErrVersion},
-		{why: "a repeated device that nobody claims", kase: stray + "1000:" + key, keys: "ada", closed: stray + "1000:" + key},
-		{why: "a repeated device since who knows", kase: stray + "x:" + key, fails: ErrVersion},
-		{why: "a part in quarantine", kase: quarantined + key, raw: unread.encode(build), told: "ada="},
-		{why: "a part out of quarantine", kase: quarantined + key, raw: record, told: "ada"},
-		{why: "a part of nobody in quarantine", kase: quarantined + "ada", raw: record, fails: errPart},
-		{why: "a record that can be read", kase: doubted + "ada", raw: record, closed: doubted + "ada"},
-		{why: "a record that cannot be read", kase: doubted + "ada", raw: garbage, closed: doubted + "ada", lost: lostUser + "ada"},
-		{why: "a case that nobody knows", kase: "x:ada", raw: record, fails: ErrVersion},
-		{why: "no case", kase: "x", raw: record, fails: ErrVersion},
+		{why: "a token of three", kase: record.Contested + d.Hash, raw: claimed.Encode(build), keys: "ada cy", waits: true},
+		{why: "a token of one", kase: record.Contested + d.Hash, raw: claimed[:1].Encode(build), waits: true},
+		{why: "a token of nobody", kase: record.Contested + d.Hash, waits: true},
+		{why: "a token of who knows", kase: record.Contested + d.Hash, raw: garbage, lost: record.LostToken + d.Hash, waits: true},
+		{why: "a device that holds", kase: record.Overtaken + key, raw: packed, keys: "ada", waits: true},
+		{why: "a device that is not there", kase: record.Overtaken + key, keys: "ada", waits: true},
+		{why: "a device of a record that nobody can read", kase: record.Overtaken + key, raw: garbage, lost: record.LostUser + "ada", waits: true},
+		{why: "a device that cannot be written", kase: record.Overtaken + key, raw: far.Encode(build), fails: errAny, waits: true},
+		{why: "no key", kase: record.Overtaken + "ada", raw: packed, fails: errAny, waits: true},
+		{why: "a device too many", kase: record.Evicted + "1000:" + key, keys: "ada", closed: record.Evicted + "1000:" + key},
+		{why: "a device too many since who knows", kase: record.Evicted + "x:" + key, fails: record.ErrVersion},
+		{why: "a repeated device that nobody claims", kase: record.Stray + "1000:" + key, keys: "ada", closed: record.Stray + "1000:" + key},
+		{why: "a repeated device since who knows", kase: record.Stray + "x:" + key, fails: record.ErrVersion},
+		{why: "a part in quarantine", kase: record.Quarantined + key, raw: unread.Encode(build), told: "ada="},
+		{why: "a part out of quarantine", kase: record.Quarantined + key, raw: packed, told: "ada"},
+		{why: "a part of nobody in quarantine", kase: record.Quarantined + "ada", raw: packed, fails: errAny},
+		{why: "a record that can be read", kase: record.Doubted + "ada", raw: packed, closed: record.Doubted + "ada"},
+		{why: "a record that cannot be read", kase: record.Doubted + "ada", raw: garbage, closed: record.Doubted + "ada", lost: record.LostUser + "ada"},
+		{why: "a case that nobody knows", kase: "x:ada", raw: packed, fails: record.ErrVersion},
+		{why: "no case", kase: "x", raw: packed, fails: record.ErrVersion},
 	} {
 		r, err := NewRegistry(nil, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -70,11 +71,11 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 		name := func(records []Record) string {
 			var names []string
 			for _, r := range records {
-				user, hash := PartOf(r.Key)
+				user, hash, _ := record.PartOf(r.Key)
 				if hash != d.Hash {
 					t.Errorf("%s: record of %q", tt.why, r.Key)
 				}
-				if r.Value != nil && strings.HasPrefix(tt.kase, quarantined) {
+				if r.Value != nil && strings.HasPrefix(tt.kase, record.Quarantined) {
 					user += "="
 				}
 				names = append(names, user)
@@ -97,13 +98,26 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 		}
 		for _, rec := range st.records {
 			switch holds := tt.why == "a device that holds"; {
-			case strings.HasPrefix(tt.kase, contested) && rec.IfNotAfter.UnixMilli() != 3000,
-				(strings.HasPrefix(tt.kase, evicted) || strings.HasPrefix(tt.kase, stray)) && (rec.IfNotAfter.UnixMilli() != 1000 || rec.Repeats),
-				strings.HasPrefix(tt.kase, overtaken) && !rec.Repeats, (rec.Value != nil) != holds:
+			case strings.HasPrefix(tt.kase, record.Contested) && rec.IfNotAfter.UnixMilli() != 3000,
+				(strings.HasPrefix(tt.kase, record.Evicted) || strings.HasPrefix(tt.kase, record.Stray)) && (rec.IfNotAfter.UnixMilli() != 1000 || rec.Repeats),
+				strings.HasPrefix(tt.kase, record.Overtaken) && !rec.Repeats, (rec.Value != nil) != holds:
 				t.Errorf("%s: %+v", tt.why, rec)
 			}
 		}
 	}
+}
+
+// applied is a user of whom push.users has this record alone, readable or not.
+func applied(t *testing.T, c record.Change, key, value string) *record.User {
+	t.Helper()
+	_ = c.Read(key, []byte(value), time.Now())
+	u := new(record.User)
+	m := record.Merging{Ready: true, Most: DefaultRegistryOptions().Devices, Cases: map[string]bool{}, Unread: map[string]bool{}}
+	m.User(u, &c)
+	if u.Empty() {
+		t.Fatalf("nothing is kept of %q", key)
+	}
+	return u
 }
 
 // errAny stands for an error without a name.
@@ -116,9 +130,9 @@ func TestAReadingRebuildsSoMuch(t *testing.T) {
 	const known, unknown = 3, 4
 	states[known] = shardState{known: true, version: version{build: 7}}
 	var p repair
-	p.ask(unknown, lostUser, "nobody")
+	p.ask(unknown, record.LostUser, "nobody")
 	for i := range maxRepaired + 5 {
-		p.ask(known, lostUser, strconv.Itoa(i))
+		p.ask(known, record.LostUser, strconv.Itoa(i))
 	}
 	p.take(states)
 	if len(p.keys) != maxRepaired || p.wanted != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // shardState is what a registry believes about one user shard: what it read or
@@ -63,7 +64,7 @@ func parseVersion(s string) (version, error) {
 			return version{b, n}, nil
 		}
 	}
-	return version{}, fmt.Errorf("version of a shard: %w", ErrVersion)
+	return version{}, fmt.Errorf("version of a shard: %w", record.ErrVersion)
 }
 
 // Names of the fields of o:{s} besides the partitions' numbers.
@@ -137,7 +138,7 @@ func parseState(fields map[string]string) (shardState, error) {
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return st, fmt.Errorf("a field of o: %w", ErrCorrupt)
+			return st, fmt.Errorf("a field of o: %w", record.ErrCorrupt)
 		}
 		if name == atField {
 			st.at = time.UnixMilli(n)
@@ -145,7 +146,7 @@ func parseState(fields map[string]string) (shardState, error) {
 		}
 		p, err := strconv.Atoi(name)
 		if err != nil || p < 0 {
-			return st, fmt.Errorf("a field of o: %w", ErrVersion)
+			return st, fmt.Errorf("a field of o: %w", record.ErrVersion)
 		}
 		offsets[p] = n
 	}
@@ -154,7 +155,7 @@ func parseState(fields map[string]string) (shardState, error) {
 	st.applied = make([]int64, len(offsets))
 	for p, n := range offsets {
 		if p >= len(offsets) {
-			return st, fmt.Errorf("offsets of o: %w", ErrCorrupt)
+			return st, fmt.Errorf("offsets of o: %w", record.ErrCorrupt)
 		}
 		st.applied[p] = n
 	}

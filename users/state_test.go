@@ -1,20 +1,18 @@
 package users
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
-	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // What is adopted of a shard: as it is, built anew, or with the follower set
@@ -93,15 +91,15 @@ func TestStatesOfShards(t *testing.T) {
 		{"offsets without a version", map[string]string{"0": "5"}, shardState{}, nil},
 		{"a state", map[string]string{"v": good, "at": "7000", "0": "5", "1": "6"},
 			shardState{version: version{0xfeed, 12}, at: time.UnixMilli(7000), applied: []int64{5, 6}}, nil},
-		{"a version without a write", map[string]string{"v": formatBuild(1)}, shardState{}, ErrVersion},
-		{"a write of 0", map[string]string{"v": formatBuild(1) + ".0"}, shardState{}, ErrVersion},
-		{"a write that is none", map[string]string{"v": formatBuild(1) + ".x"}, shardState{}, ErrVersion},
-		{"a build that is none", map[string]string{"v": "1.1"}, shardState{}, ErrVersion},
-		{"an offset that is none", map[string]string{"v": good, "0": "x"}, shardState{}, ErrCorrupt},
-		{"a time that is none", map[string]string{"v": good, "at": ""}, shardState{}, ErrCorrupt},
-		{"a field that nobody knows", map[string]string{"v": good, "x": "5"}, shardState{}, ErrVersion},
-		{"a partition below 0", map[string]string{"v": good, "-1": "5"}, shardState{}, ErrVersion},
-		{"a partition that is missing", map[string]string{"v": good, "0": "5", "2": "6"}, shardState{}, ErrCorrupt},
+		{"a version without a write", map[string]string{"v": formatBuild(1)}, shardState{}, record.ErrVersion},
+		{"a write of 0", map[string]string{"v": formatBuild(1) + ".0"}, shardState{}, record.ErrVersion},
+		{"a write that is none", map[string]string{"v": formatBuild(1) + ".x"}, shardState{}, record.ErrVersion},
+		{"a build that is none", map[string]string{"v": "1.1"}, shardState{}, record.ErrVersion},
+		{"an offset that is none", map[string]string{"v": good, "0": "x"}, shardState{}, record.ErrCorrupt},
+		{"a time that is none", map[string]string{"v": good, "at": ""}, shardState{}, record.ErrCorrupt},
+		{"a field that nobody knows", map[string]string{"v": good, "x": "5"}, shardState{}, record.ErrVersion},
+		{"a partition below 0", map[string]string{"v": good, "-1": "5"}, shardState{}, record.ErrVersion},
+		{"a partition that is missing", map[string]string{"v": good, "0": "5", "2": "6"}, shardState{}, record.ErrCorrupt},
 	} {
 		got, err := parseState(tt.fields)
 		if !errors.Is(err, tt.err) || err == nil && !reflect.DeepEqual(got, tt.want) {
@@ -203,52 +201,5 @@ func TestShardsThatOthersHaveWritten(t *testing.T) {
 		if err != nil || !slices.Equal(further, tt.further) || r.recheck != tt.recheck || r.seek != tt.seek {
 			t.Errorf("of %v further are %v, looks again %v, goes back %v, %v", tt.list, further, r.recheck, r.seek, err)
 		}
-	}
-}
-
-// What cannot be read as claims is said to be so, and nobody's claim is made up.
-func TestEntriesOfTheTokenIndex(t *testing.T) {
-	cs := claims{{"ada", 5}, {"bob", 1e12}}
-	raw := cs.encode(7)
-	for _, tt := range []struct {
-		why  string
-		raw  []byte
-		want claims
-		err  error
-	}{
-		{"nothing", nil, nil, nil},
-		{"as written", raw, cs, nil},
-		{"of another build", cs.encode(8), nil, nil},
-		{"empty", []byte{}, nil, ErrVersion},
-		{"of another version", append([]byte{2}, raw[1:]...), nil, ErrVersion},
-		{"cut in its head", raw[:headLen-1], nil, ErrCorrupt},
-		{"cut behind its head", raw[:headLen], nil, ErrCorrupt},
-		{"cut", raw[:len(raw)-1], nil, ErrCorrupt},
-		{"with something behind", append(bytes.Clone(raw), 0), nil, ErrCorrupt},
-	} {
-		if got, err := decodeClaims(tt.raw, 7); !errors.Is(err, tt.err) || !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, %v", tt.why, got, err)
-		}
-	}
-}
-
-// A record has no section without content: what is stored of a million users is
-// no longer than it must be.
-func TestRecordsAreNoLongerThanTheyMustBe(t *testing.T) {
-	head := []byte{recordVersion, 7, 0, 0, 0, 0, 0, 0, 0}
-	var u stored
-	if got := u.encode(7); !bytes.Equal(got, head) {
-		t.Errorf("nobody is %x", got)
-	}
-	u.prefsSet = true
-	if got := u.encode(7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 3, 0, 0, 0)) {
-		t.Errorf("preferences that were set to nothing are %x", got)
-	}
-	plain := &push.User{Preferences: push.Preferences{OptOutAll: true, Types: []string{"ad"}}}
-	if got := Encode(nil, plain, 7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 6, 1, 0, 1, 2, 'a', 'd')) {
-		t.Errorf("preferences are %x", got)
-	}
-	if got := Encode([]byte("before"), new(push.User), 7); !bytes.Equal(got, append([]byte("before"), head...)) {
-		t.Errorf("appended: %x", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/users/userstest"
 	"pgregory.net/rapid"
 )
@@ -116,7 +117,7 @@ func TestRemovalDoesNotReachANewerRegistration(t *testing.T) {
 	eachRedis(t, func(w *world) {
 		w.run(options())
 		w.register("ada", 1, 30)
-		w.must(w.topic.Append(w.ctx, []users.Record{{Key: users.DeviceKey("ada", hash(1)), IfNotAfter: epoch.Add(20 * time.Second)}}))
+		w.must(w.topic.Append(w.ctx, []users.Record{{Key: record.DeviceKey("ada", hash(1)), IfNotAfter: epoch.Add(20 * time.Second)}}))
 		w.agree()
 		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
 			t.Errorf("owners %q", got)
@@ -144,7 +145,7 @@ func TestARepeatTooLateGivesATokenToNobody(t *testing.T) {
 		stop()
 		var repeated users.Record
 		for _, r := range w.topic.Records() {
-			if r.Key == users.DeviceKey("cy", hash(3)) && r.Value != nil {
+			if r.Key == record.DeviceKey("cy", hash(3)) && r.Value != nil {
 				repeated = r
 			}
 		}
@@ -185,7 +186,7 @@ func TestALateRepeatTakesNoNewRegistration(t *testing.T) {
 
 // repeated is what a registry repeats of a registration.
 func (w *world) repeated(user string, tok, at int) users.Record {
-	return users.Record{Key: users.DeviceKey(user, hash(tok)), Repeats: true, Value: []byte(fmt.Sprintf(
+	return users.Record{Key: record.DeviceKey(user, hash(tok)), Repeats: true, Value: []byte(fmt.Sprintf(
 		`{"v":1,"platform":"fcm","app":"shop","token":%q,"registered_at":%q}`, token(tok), epoch.Add(time.Duration(at)*time.Second).Format(time.RFC3339)))}
 }
 
@@ -211,11 +212,11 @@ func TestCrashAtEveryStep(t *testing.T) {
 func crashAt(w *world, at int) (reached bool) {
 	w.t.Helper()
 	w.fill()
-	w.raw(users.PreferencesKey("ada"), broken)
+	w.raw(record.PreferencesKey("ada"), broken)
 	w.register("eve", 1, 40) // moves from ada
 	w.register("ada", 5, 1)  // too late: stays with eve
 	w.register("cy", 4, 100) // again, and overtaken by:
-	w.must(w.topic.Append(w.ctx, []users.Record{{Key: users.DeviceKey("cy", hash(4)), IfNotAfter: epoch}}))
+	w.must(w.topic.Append(w.ctx, []users.Record{{Key: record.DeviceKey("cy", hash(4)), IfNotAfter: epoch}}))
 
 	ctx, cancel := context.WithCancel(w.ctx)
 	crash := userstest.NewCrash(at, false, cancel)
@@ -272,7 +273,7 @@ func TestAnySequenceEndsAsTheTopicSays(t *testing.T) {
 func (w *world) anySequence(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	o := options()
-	o.Devices = users.DeviceLimits{User: 1 + rng.IntN(4), App: 1 + rng.IntN(4)}
+	o.Devices = record.DeviceLimits{User: 1 + rng.IntN(4), App: 1 + rng.IntN(4)}
 	var running []func()
 	start := func() {
 		ctx, cancel := context.WithCancel(w.ctx)
@@ -291,7 +292,7 @@ func (w *world) anySequence(seed uint64) {
 		case 8:
 			w.optOut(user)
 		case 9:
-			r := users.Record{Key: users.DeviceKey(user, hash(tok)), IfNotAfter: epoch.Add(time.Duration(rng.IntN(20)) * time.Second)}
+			r := users.Record{Key: record.DeviceKey(user, hash(tok)), IfNotAfter: epoch.Add(time.Duration(rng.IntN(20)) * time.Second)}
 			w.must(w.topic.Append(w.ctx, []users.Record{r}))
 		case 10, 11:
 			if len(running) < 4 {
@@ -302,9 +303,9 @@ func (w *world) anySequence(seed uint64) {
 		case 13:
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		case 14:
-			w.raw(users.PreferencesKey(user), broken)
+			w.raw(record.PreferencesKey(user), broken)
 		case 15:
-			w.raw(users.DeviceKey(user, hash(tok)), `{"v":2}`)
+			w.raw(record.DeviceKey(user, hash(tok)), `{"v":2}`)
 		case 16:
 			w.spoil(user)
 		}

@@ -3,8 +3,6 @@ package users
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -15,7 +13,8 @@ const HeaderIfNotAfter = "pf-if-not-after"
 // HeaderRepeats is the Kafka header that carries Record.Repeats: "1".
 const HeaderRepeats = "pf-repeats"
 
-// Record is one record of push.users: it replaces the part that Key names.
+// Record is one record of push.users: it replaces the part that Key names
+// (see users/record).
 type Record struct {
 	Key   string
 	Value []byte // JSON; nil = a tombstone, which removes the part
@@ -45,40 +44,4 @@ func PartitionKey(key []byte) []byte {
 		return key[:i]
 	}
 	return key
-}
-
-const (
-	prefsPart  = "prefs"
-	devicePart = "device:"
-)
-
-// PreferencesKey is the key of a user's preferences in push.users.
-func PreferencesKey(user string) string { return user + "/" + prefsPart }
-
-// DeviceKey is the key of a user's device in push.users; hash is
-// push.DeviceHash of its token.
-func DeviceKey(user, hash string) string { return user + "/" + devicePart + hash }
-
-// splitKey is the inverse of both. hash is empty for preferences.
-func splitKey(key string) (user, hash string, err error) {
-	i := strings.LastIndexByte(key, '/')
-	if i <= 0 || i > maxUser {
-		return "", "", fmt.Errorf("key: %w", errPart)
-	}
-	user, part := key[:i], key[i+1:]
-	if part == prefsPart {
-		return user, "", nil
-	}
-	hash, ok := strings.CutPrefix(part, devicePart)
-	if !ok || checkHash(hash) != nil {
-		return "", "", fmt.Errorf("key: %w", errPart)
-	}
-	return user, hash, nil
-}
-
-// PartOf is the user and, of a device, the hash that a record's key names; both
-// are empty when the key cannot be read.
-func PartOf(key string) (user, hash string) {
-	user, hash, _ = splitKey(key)
-	return user, hash
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -155,7 +156,7 @@ func (o *RegistryOptions) follow(ctx context.Context, options kafka.Options, cli
 	metrics := users.NewMetrics(o.Metrics)
 	ro := users.DefaultRegistryOptions()
 	ro.CheckInterval, ro.MaxStale, ro.Rebuild, ro.Progress = c.Registry.CheckInterval, c.Registry.MaxStale, o.Rebuild, o.Progress
-	ro.Devices = users.DeviceLimits{User: c.Registry.DevicesPerUser, App: c.Registry.DevicesPerApp}
+	ro.Devices = record.DeviceLimits{User: c.Registry.DevicesPerUser, App: c.Registry.DevicesPerApp}
 	registry, err := users.NewRegistry(client, topics, ro, metrics, log)
 	if err != nil {
 		return err

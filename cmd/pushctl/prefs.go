@@ -11,6 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 func newPrefsCommand(a *app) *cobra.Command {
@@ -115,7 +116,7 @@ func (a *app) setPrefs(ctx context.Context, user string, p push.Preferences) err
 
 // invalidIsUsage turns the error for invalid input into a usageError.
 func invalidIsUsage(err error) error {
-	if errors.Is(err, users.ErrInvalid) {
+	if errors.Is(err, record.ErrInvalid) {
 		return usageError{err}
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 func newUsersCommand(a *app) *cobra.Command {
@@ -114,7 +115,7 @@ func explainQuarantine(told map[string]users.Quarantined, now map[string]bool) t
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		q, ok := told[key]
 		if !ok {
-			q.User, q.Device = users.PartOf(key)
+			q.User, q.Device, _ = record.PartOf(key)
 		}
 		r := quarantineRow{UserID: q.User, Part: "preferences", Device: q.Device, Reason: q.Reason, Stands: q.Stands}
 		if q.Device != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // A record that cannot be read shows in the list until one that can follows
@@ -24,7 +25,7 @@ func TestUsersInQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if err := w.Append(t.Context(), []kafka.Record{{Key: []byte(users.PreferencesKey("u1")), Value: []byte(`{"v":2,"secret":1}`)}}); err != nil {
+	if err := w.Append(t.Context(), []kafka.Record{{Key: []byte(record.PreferencesKey("u1")), Value: []byte(`{"v":2,"secret":1}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	list := func(n int) (rows []quarantineRow) {
@@ -46,7 +47,7 @@ func TestUsersInQuarantine(t *testing.T) {
 		}
 	}
 	row := list(1)[0]
-	if row.UserID != "u1" || row.Part != "preferences" || row.Reason != users.UnknownVersion || !row.Stands || !strings.HasPrefix(row.Place, "push.users/") {
+	if row.UserID != "u1" || row.Part != "preferences" || row.Reason != record.UnknownVersion || !row.Stands || !strings.HasPrefix(row.Place, "push.users/") {
 		t.Errorf("%+v", row)
 	}
 	if out := f.ok("prefs", "get", "u1"); !strings.Contains(out, "promo") {

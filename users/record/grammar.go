@@ -1,4 +1,4 @@
-package users
+package record
 
 import (
 	"errors"
@@ -26,8 +26,8 @@ func invalid(field, rule string) error {
 	return fmt.Errorf("%w %s: %s", ErrInvalid, field, rule)
 }
 
-// checkUser: 1 to 128 bytes of UTF-8 without control characters.
-func checkUser(user string) error { return checkText("user", user, maxUser) }
+// CheckUser: 1 to 128 bytes of UTF-8 without control characters.
+func CheckUser(user string) error { return checkText("user", user, maxUser) }
 
 func checkText(field, s string, most int) error {
 	switch {
@@ -46,7 +46,7 @@ func checkText(field, s string, most int) error {
 	return nil
 }
 
-func checkHash(hash string) error {
+func CheckHash(hash string) error {
 	if len(hash) != hashLen {
 		return invalid("device hash", "not 16 characters")
 	}
@@ -78,8 +78,8 @@ func alphanumeric(c byte) bool {
 // ever, and no provider's report that it is dead would count.
 const maxAhead = 24 * time.Hour
 
-// checkDevice checks d, fills in what has a default, and sets its hash.
-func checkDevice(d *push.Device, now time.Time) error {
+// CheckDevice checks d, fills in what has a default, and sets its hash.
+func CheckDevice(d *push.Device, now time.Time) error {
 	if err := checkToken(d.Platform, d.Token); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func checkRegisteredAt(at, now time.Time) error {
 	return nil
 }
 
-func checkPreferences(p *push.Preferences) error {
+func CheckPreferences(p *push.Preferences) error {
 	for _, list := range []struct {
 		field string
 		names []string

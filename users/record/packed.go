@@ -1,4 +1,4 @@
-package users
+package record
 
 import (
 	"encoding/binary"
@@ -62,7 +62,8 @@ func Encode(dst []byte, u *push.User, build uint64) []byte {
 	return appendRecord(dst, u, &kept{prefsSet: !noPreferences(&u.Preferences)}, build)
 }
 
-func (s *stored) encode(build uint64) []byte { return appendRecord(nil, &s.User, &s.kept, build) }
+// Encode is the packed record of s, as the function Encode describes it.
+func (s *User) Encode(build uint64) []byte { return appendRecord(nil, &s.User, &s.kept, build) }
 
 func appendRecord(dst []byte, u *push.User, k *kept, build uint64) []byte {
 	dst = append(dst, recordVersion)
@@ -104,7 +105,7 @@ func appendDevice(b []byte, d *push.Device) []byte {
 	env := 0
 	if d.Environment != "" {
 		if env = 1 + slices.Index(d.Platform.Environments(), d.Environment); env == 0 {
-			panic("users: encoding a device of an environment that its platform does not have")
+			panic("record: encoding a device of an environment that its platform does not have")
 		}
 	}
 	b = append(b, byte(d.Platform), byte(env))
@@ -127,13 +128,29 @@ func appendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-// Decode reads a packed record into u and returns the build it belongs to. It
-// reuses u's slices and leaves u.Limiter alone. The strings are cut from raw:
-// raw must not be changed afterwards. The error is ErrVersion or ErrCorrupt,
-// wrapped; then u is half filled.
-func Decode(raw []byte, u *push.User) (build uint64, err error) { return decode(raw, u, nil) }
+// Decode reads into u what the pipeline needs of a packed record, if that is of
+// this build: one of another build, or nil, is nobody's, and u is empty. It reuses
+// u's slices and leaves u.Limiter alone. The strings are cut from raw: raw must
+// not be changed afterwards. The error is ErrVersion or ErrCorrupt, wrapped; then
+// u is empty, too.
+func Decode(raw []byte, build uint64, u *push.User) error {
+	if raw == nil {
+		forget(u)
+		return nil
+	}
+	got, err := decodeHead(raw)
+	if err == nil && got == build {
+		_, err = decode(raw, u, nil)
+	}
+	if err != nil || got != build {
+		forget(u)
+	}
+	return err
+}
 
-// decode also reads what is kept beside the user, unless k is nil.
+// decode reads a packed record into u and returns the build it belongs to; what is
+// kept beside the user it reads into k, unless that is nil. After an error u is
+// half filled.
 func decode(raw []byte, u *push.User, k *kept) (build uint64, err error) {
 	forget(u)
 	if build, err = decodeHead(raw); err != nil {

@@ -1,4 +1,4 @@
-package users
+package record
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func TestCharacters(t *testing.T) {
 	}{
 		"APNs token": {func(s string) error { return checkToken(push.APNS, s) }, digits + small[:6] + capitals[:6], 64},
 		"FCM token":  {func(s string) error { return checkToken(push.FCM, s) }, digits + small + capitals + "_:%-", 1},
-		"hash":       {checkHash, digits + small + capitals + "_-", hashLen},
+		"hash":       {CheckHash, digits + small + capitals + "_-", hashLen},
 	} {
 		for c := range 256 {
 			s := string([]byte{byte(c)}) + strings.Repeat("0", of.least-1)
@@ -31,7 +31,7 @@ func TestCharacters(t *testing.T) {
 		}
 	}
 	for c := range rune(0x180) {
-		if err := checkUser(string(c)); (err == nil) != (c >= ' ' && c != 0x7f) {
+		if err := CheckUser(string(c)); (err == nil) != (c >= ' ' && c != 0x7f) {
 			t.Errorf("user %q: %v", c, err)
 		}
 	}
@@ -44,13 +44,13 @@ func TestLengths(t *testing.T) {
 	device := func(change func(*push.Device)) func() error {
 		d := push.Device{Platform: push.FCM, App: "a", Token: "t", RegisteredAt: now}
 		change(&d)
-		return func() error { return checkDevice(&d, now) }
+		return func() error { return CheckDevice(&d, now) }
 	}
 	token := func(p push.Platform, n int) func() error {
 		return func() error { return checkToken(p, strings.Repeat("a", n)) }
 	}
 	at := func(t time.Time) func() error { return device(func(d *push.Device) { d.RegisteredAt = t }) }
-	opted := func(p push.Preferences) func() error { return func() error { return checkPreferences(&p) } }
+	opted := func(p push.Preferences) func() error { return func() error { return CheckPreferences(&p) } }
 	names := func(n int) []string { return slices.Repeat([]string{"n"}, n) }
 	for _, tt := range []struct {
 		what  string
@@ -109,7 +109,7 @@ func TestCheckedDeviceIsComplete(t *testing.T) {
 		{push.NoPlatform, "", "", false},
 	} {
 		d := push.Device{Platform: tt.platform, Environment: tt.env, App: "a", Token: strings.Repeat("a", 64), RegisteredAt: now}
-		err := checkDevice(&d, now)
+		err := CheckDevice(&d, now)
 		if (err == nil) != tt.good {
 			t.Errorf("%v %q: %v", tt.platform, tt.env, err)
 		}

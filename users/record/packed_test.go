@@ -1,4 +1,4 @@
-package users
+package record
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	want := sampleUser()
 	raw := Encode(nil, want, 0xfeedbeef)
 	got := push.User{Limiter: []byte("kept"), Devices: make([]push.Device, 5)}
-	build, err := Decode(raw, &got)
+	build, err := decode(raw, &got, nil)
 	if err != nil || build != 0xfeedbeef {
 		t.Fatalf("Decode: build %x, error %v", build, err)
 	}
@@ -55,7 +55,7 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestDecodeReusedUserForgetsTheLastOne(t *testing.T) {
 	u := *sampleUser()
-	if _, err := Decode(Encode(nil, &push.User{}, 1), &u); err != nil {
+	if _, err := decode(Encode(nil, &push.User{}, 1), &u, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(u.Devices) != 0 || !noPreferences(&u.Preferences) {
@@ -87,7 +87,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no platform", with(devicesSection, 8, 1, 0, 0, 0, 0, 0, 0, 0), ErrCorrupt},
 		{"a cut device of an unknown platform", with(devicesSection, 7, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
 	} {
-		if _, err := Decode(tt.raw, new(push.User)); !errors.Is(err, tt.want) {
+		if _, err := decode(tt.raw, new(push.User), nil); !errors.Is(err, tt.want) {
 			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
 		}
 	}
@@ -95,23 +95,23 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestOptionalSectionsAreSkippedAndKept(t *testing.T) {
 	raw := append(Encode(nil, sampleUser(), 7), optionalSection+5, 3, 'x', 'y', 'z')
-	var s stored
+	var s User
 	if _, err := decode(raw, &s.User, &s.kept); err != nil || len(s.Devices) != 2 {
 		t.Fatalf("%d devices, error %v", len(s.Devices), err)
 	}
-	if got := s.encode(7); !bytes.Equal(got, raw) {
+	if got := s.Encode(7); !bytes.Equal(got, raw) {
 		t.Errorf("written back as\n%x, was\n%x", got, raw)
 	}
 }
 
 func TestWhatIsKeptRoundTrips(t *testing.T) {
-	want := stored{User: *sampleUser(), kept: kept{prefsSet: true, unread: []unreadPart{
+	want := User{User: *sampleUser(), kept: kept{prefsSet: true, unread: []unreadPart{
 		{version: true, partition: 3, offset: 1 << 40},
 		{hash: "0123456789abcdef", stands: true, partition: 17},
 	}, dropped: dropped{devices: 7, upTo: time.UnixMilli(1_700_000_000_123).UTC()}}}
 	want.Quarantine = quarantine(want.unread)
-	var got stored
-	if build, err := decode(want.encode(7), &got.User, &got.kept); err != nil || build != 7 || !reflect.DeepEqual(got, want) {
+	var got User
+	if build, err := decode(want.Encode(7), &got.User, &got.kept); err != nil || build != 7 || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, build %d, error %v\nwant %+v", got, build, err, want)
 	}
 	if got.Quarantine != push.PreferencesUnknown {
@@ -175,7 +175,7 @@ func TestRecordRoundTripOfAnyUser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, build := genUser(t), rapid.Uint64().Draw(t, "build")
 		got := new(push.User)
-		gotBuild, err := Decode(Encode(nil, want, build), got)
+		gotBuild, err := decode(Encode(nil, want, build), got, nil)
 		if err != nil || gotBuild != build || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v (build %x), error %v\nwant %+v (build %x)", got, gotBuild, err, want, build)
 		}
@@ -191,12 +191,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add(appendRecord(nil, sampleUser(), &kept{foreign: []foreign{unknown("zz"), {hash: "a", packed: []byte{200, 9, 0, 1, 'a', 0, 0, 0}}}}, 1))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var u push.User
-		build, err := Decode(raw, &u)
+		build, err := decode(raw, &u, nil)
 		if err != nil {
 			return
 		}
 		var again push.User
-		gotBuild, err := Decode(Encode(nil, &u, build), &again)
+		gotBuild, err := decode(Encode(nil, &u, build), &again, nil)
 		if err != nil || gotBuild != build || len(again.Devices) != len(u.Devices) {
 			t.Fatalf("%+v does not survive: %+v, error %v", u, again, err)
 		}
@@ -213,8 +213,29 @@ func BenchmarkDecode(b *testing.B) {
 	var u push.User
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Decode(raw, &u); err != nil {
+		if _, err := decode(raw, &u, nil); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A record has no section without content: what is stored of a million users is
+// no longer than it must be.
+func TestRecordsAreNoLongerThanTheyMustBe(t *testing.T) {
+	head := []byte{recordVersion, 7, 0, 0, 0, 0, 0, 0, 0}
+	var u User
+	if got := u.Encode(7); !bytes.Equal(got, head) {
+		t.Errorf("nobody is %x", got)
+	}
+	u.prefsSet = true
+	if got := u.Encode(7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 3, 0, 0, 0)) {
+		t.Errorf("preferences that were set to nothing are %x", got)
+	}
+	plain := &push.User{Preferences: push.Preferences{OptOutAll: true, Types: []string{"ad"}}}
+	if got := Encode(nil, plain, 7); !bytes.Equal(got, append(bytes.Clone(head), preferencesSection, 6, 1, 0, 1, 2, 'a', 'd')) {
+		t.Errorf("preferences are %x", got)
+	}
+	if got := Encode([]byte("before"), new(push.User), 7); !bytes.Equal(got, append([]byte("before"), head...)) {
+		t.Errorf("appended: %x", got)
 	}
 }

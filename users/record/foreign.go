@@ -1,8 +1,7 @@
-package users
+package record
 
 import (
 	"cmp"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/shards"
 )
 
 // foreign is a device whose platform this version does not know (of a packed one
@@ -42,9 +40,6 @@ const (
 // errForeign says that a record registers a device of a platform that is not
 // known.
 var errForeign = errors.New("device of an unknown platform")
-
-// errPacked says that the record of a foreign device is not at hand.
-var errPacked = errors.New("device of an unknown platform, without its record")
 
 // parseForeign reads what of a device needs no platform.
 func parseForeign(value []byte, hash string, now time.Time) (*foreign, error) {
@@ -109,12 +104,6 @@ func (k *kept) hasRoom(hash string) bool {
 	return len(k.foreign) < maxForeign || k.foreignAt(hash) != nil
 }
 
-// aside reports whether the part is told as one that cannot be read.
-func (k *kept) aside(hash string) bool {
-	f := k.foreignAt(hash)
-	return k.unreadAt(hash) >= 0 || f != nil && f.value != nil
-}
-
 // appendDevices appends known and packed ones in the order of their hashes, as
 // whoever knows all of them does.
 func appendDevices(b []byte, devices []push.Device, others []foreign) []byte {
@@ -171,7 +160,7 @@ func (c *cursor) foreign(u *push.User, k *kept) {
 			c.fail()
 			return
 		}
-		if deviceByHash(u, hash) == nil {
+		if DeviceOf(u, hash) == nil {
 			u.Quarantine |= push.DeviceUnread
 		}
 		if k != nil {
@@ -183,67 +172,3 @@ func (c *cursor) foreign(u *push.User, k *kept) {
 
 // endOfTime is later than any registration.
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-
-// lookAgain takes out of quarantine what this version can read and the one
-// before could not: the devices of platforms that it knows. It is not done while
-// somebody else writes one of the shards.
-func (r *Registry) lookAgain(ctx context.Context) (done bool, err error) {
-	var writes []*shardWrite
-	for s := range r.shards {
-		if st := &r.shards[s]; !st.known || st.unread == 0 {
-			continue
-		}
-		released, err := r.readable(ctx, s)
-		if err != nil {
-			return false, fmt.Errorf("looking again at the quarantine of shard %d: %w", s, err)
-		}
-		if len(released) == 0 {
-			continue
-		}
-		w := &shardWrite{shard: s, cases: map[string]bool{}, unread: map[string]bool{}}
-		for _, key := range released {
-			w.unread[key], w.cases[quarantined+key] = false, true
-		}
-		writes = append(writes, w)
-	}
-	if len(writes) == 0 {
-		return true, nil
-	}
-	fenced, err := r.write(ctx, writes)
-	if err != nil {
-		return false, fmt.Errorf("releasing from quarantine: %w", err)
-	}
-	_, err = r.reload(ctx, fenced)
-	return len(fenced) == 0, err
-}
-
-// readable are those of a shard's parts in quarantine of which their users'
-// records do not say that they cannot be read.
-func (r *Registry) readable(ctx context.Context, s int) (released []string, err error) {
-	keys, err := r.client.SMembers(ctx, unreadKey(s)).Result()
-	if err != nil || len(keys) == 0 {
-		return nil, err
-	}
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		user, _ := PartOf(key)
-		names[i] = shards.UserKey(s, user)
-	}
-	values, err := r.client.MGet(ctx, names...).Result()
-	if err == nil && len(values) != len(keys) {
-		err = errReply
-	}
-	if err != nil {
-		return nil, err
-	}
-	for i, key := range keys {
-		var u stored
-		if u.decode(bytesOf(values[i]), r.shards[s].version.build) != nil {
-			continue // what cannot be read is told again after its repair
-		}
-		if _, hash := PartOf(key); !u.aside(hash) {
-			released = append(released, key)
-		}
-	}
-	return released, nil
-}

@@ -1,4 +1,4 @@
-package users
+package record
 
 import (
 	"encoding/json"
@@ -74,7 +74,7 @@ func parseDevice(value []byte, hash string, now time.Time) (push.Device, error) 
 		Platform: platform, Environment: p.Environment, App: p.App,
 		Token: p.Token, Locale: p.Locale, RegisteredAt: p.RegisteredAt,
 	}
-	if err := checkDevice(&d, now); err != nil {
+	if err := CheckDevice(&d, now); err != nil {
 		return push.Device{}, fmt.Errorf("%w: %w", errPart, err)
 	}
 	if d.Hash != hash {
@@ -89,28 +89,33 @@ func parsePreferences(value []byte) (push.Preferences, error) {
 		return push.Preferences{}, err
 	}
 	prefs := push.Preferences{OptOutAll: p.All, Channels: p.Channels, Types: p.Types}
-	if err := checkPreferences(&prefs); err != nil {
+	if err := CheckPreferences(&prefs); err != nil {
 		return push.Preferences{}, fmt.Errorf("%w: %w", errPart, err)
 	}
 	return prefs, nil
 }
 
-// deviceRecord is the record that registers a checked device.
-func deviceRecord(user string, d *push.Device) (Record, error) {
+// DeviceValue is the value of the record that registers a checked device.
+func DeviceValue(d *push.Device) ([]byte, error) {
 	value, err := json.Marshal(devicePartJSON{
 		V: partVersion, Platform: d.Platform.String(), Environment: d.Environment, App: d.App,
 		Token: d.Token, RegisteredAt: d.RegisteredAt.UTC(), Locale: d.Locale,
 	})
 	if err != nil {
-		return Record{}, fmt.Errorf("encoding a device: %w", err)
+		return nil, fmt.Errorf("encoding a device: %w", err)
 	}
-	return Record{Key: DeviceKey(user, d.Hash), Value: value}, nil
+	return value, nil
 }
 
-func preferencesRecord(user string, p *push.Preferences) (Record, error) {
+// PreferencesValue is the value of the record that sets checked preferences; nil,
+// which removes what was set, if they say nothing.
+func PreferencesValue(p *push.Preferences) ([]byte, error) {
+	if noPreferences(p) {
+		return nil, nil
+	}
 	value, err := json.Marshal(prefsPartJSON{V: partVersion, All: p.OptOutAll, Channels: p.Channels, Types: p.Types})
 	if err != nil {
-		return Record{}, fmt.Errorf("encoding preferences: %w", err)
+		return nil, fmt.Errorf("encoding preferences: %w", err)
 	}
-	return Record{Key: PreferencesKey(user), Value: value}, nil
+	return value, nil
 }

@@ -1,37 +1,48 @@
-package users
+package record
 
 import (
 	"encoding/binary"
-	"time"
 
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// stored is a user as the registry keeps it.
-type stored struct {
-	push.User
-	kept
+// Aside is why a part of a user stands aside, and where its record is: it cannot be
+// read, or is a device to which nothing can be sent.
+type Aside struct {
+	Reason    string // UnknownVersion, UnknownPlatform or BrokenRule
+	Partition int    // of push.users
+	Offset    int64
+	Stands    bool // what was there of the part before holds
 }
 
-// kept is what a record holds beside what the pipeline reads of it.
-type kept struct {
-	// prefsSet: preferences are set, if only to nothing.
-	prefsSet bool
-	// unread are the parts whose latest record cannot be read, in the order of
-	// their hashes; preferences, without one, come first.
-	unread  []unreadPart
-	dropped dropped
-	// foreign are the devices of platforms that this version does not know, in
-	// the order of their hashes.
-	foreign []foreign
-	// extra are optional sections of a newer registry, kept as they are.
-	extra []byte
+// The reasons why a part stands aside.
+const (
+	UnknownVersion  = "unknown_version"
+	UnknownPlatform = "unknown_platform"
+	BrokenRule      = "broken_rule"
+)
+
+// Aside says why a part is told as one that cannot be read; ok is false when it is
+// not. hash is that of the device, empty for the preferences.
+func (s *User) Aside(hash string) (why Aside, ok bool) {
+	if i := s.unreadAt(hash); i >= 0 {
+		p := &s.unread[i]
+		why = Aside{BrokenRule, p.partition, p.offset, p.stands}
+		if p.version {
+			why.Reason = UnknownVersion
+		}
+		return why, true
+	}
+	if f := s.foreignAt(hash); f != nil && f.value != nil {
+		return Aside{UnknownPlatform, f.partition, f.offset, DeviceOf(&s.User, hash) != nil}, true
+	}
+	return Aside{}, false
 }
 
-// dropped are devices of a user that were left out as too many.
-type dropped struct {
-	devices uint64    // how often that was done
-	upTo    time.Time // the latest registration of them
+// aside reports only whether it is.
+func (s *User) aside(hash string) bool {
+	_, ok := s.Aside(hash)
+	return ok
 }
 
 // unreadPart is a part of a user in quarantine.
@@ -46,11 +57,6 @@ type unreadPart struct {
 
 // maxUnread bounds the devices in quarantine that are remembered of one user.
 const maxUnread = 20
-
-// empty reports whether there is nothing to keep of the user.
-func (s *stored) empty() bool {
-	return len(s.Devices) == 0 && !s.prefsSet && len(s.unread) == 0 && len(s.foreign) == 0 && len(s.extra) == 0
-}
 
 // unreadAt is the place of a part's entry, or -1.
 func (k *kept) unreadAt(hash string) int {
@@ -105,14 +111,6 @@ func appendUnread(b []byte, parts []unreadPart) []byte {
 		b = binary.AppendUvarint(b, uint64(p.offset))
 	}
 	return b
-}
-
-func appendDropped(b []byte, d dropped) []byte {
-	return binary.AppendVarint(binary.AppendUvarint(b, d.devices), d.upTo.UnixMilli())
-}
-
-func (c *cursor) dropped() dropped {
-	return dropped{devices: c.uvarint(), upTo: time.UnixMilli(c.varint()).UTC()}
 }
 
 // unread reads what appendUnread wrote: into k if it is not nil.

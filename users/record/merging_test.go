@@ -1,6 +1,7 @@
-package users
+package record
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -13,12 +14,12 @@ import (
 // a shard is built, repeats count as what they repeat.
 func TestWhatCountsOfADevice(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
-	registered := func(ms int64) *change { return &change{device: &push.Device{RegisteredAt: at(ms)}} }
-	removed := func(upTo int64) *change { return &change{ifNotAfter: at(upTo)} }
-	repeating := func(c *change) *change { c.repeats = true; return c }
+	registered := func(ms int64) *Change { return &Change{device: &push.Device{RegisteredAt: at(ms)}} }
+	removed := func(upTo int64) *Change { return &Change{IfNotAfter: at(upTo)} }
+	repeating := func(c *Change) *Change { c.Repeats = true; return c }
 	for _, tt := range []struct {
 		why             string
-		c               *change
+		c               *Change
 		there           time.Time
 		ready, building bool // whether it counts then
 	}{
@@ -26,7 +27,7 @@ func TestWhatCountsOfADevice(t *testing.T) {
 		{"registered again, later", registered(101), at(100), true, true},
 		{"registered again", registered(100), at(100), true, true},
 		{"registered again, earlier", registered(99), at(100), false, false},
-		{"removed without a limit", &change{}, at(100), true, true},
+		{"removed without a limit", &Change{}, at(100), true, true},
 		{"removed up to later", removed(101), at(100), true, true},
 		{"removed up to then", removed(100), at(100), true, true},
 		{"removed up to earlier", removed(99), at(100), false, false},
@@ -35,15 +36,15 @@ func TestWhatCountsOfADevice(t *testing.T) {
 		{"repeated, and a later one holds", repeating(registered(99)), at(100), false, false},
 		{"repeated, and an earlier one holds", repeating(registered(101)), at(100), false, true},
 		{"repeated, and not there any more", repeating(registered(100)), time.Time{}, false, true},
-		{"a removal repeated, and not there", repeating(&change{}), time.Time{}, true, true},
-		{"a removal repeated, and there again", repeating(&change{}), at(100), false, true},
+		{"a removal repeated, and not there", repeating(&Change{}), time.Time{}, true, true},
+		{"a removal repeated, and there again", repeating(&Change{}), at(100), false, true},
 	} {
 		for _, ready := range []bool{true, false} {
 			want := tt.building
 			if ready {
 				want = tt.ready
 			}
-			if got := (&merging{ready: ready}).counts(tt.c, tt.there); got != want {
+			if got := (&Merging{Ready: ready}).counts(tt.c, tt.there); got != want {
 				t.Errorf("%s, shard complete %v: counts %v", tt.why, ready, got)
 			}
 		}
@@ -54,17 +55,17 @@ func TestWhatCountsOfADevice(t *testing.T) {
 // everybody takes the same.
 func TestOwnerOfAToken(t *testing.T) {
 	for _, tt := range []struct {
-		claims claims
+		claims Claims
 		want   string
 	}{
-		{claims{{"ada", 5}}, "ada"},
-		{claims{{"ada", 5}, {"bob", 6}}, "bob"},
-		{claims{{"bob", 5}, {"ada", 6}}, "ada"},
-		{claims{{"ada", 5}, {"bob", 5}}, "bob"},
-		{claims{{"ada", 7}, {"bob", 5}, {"cy", 7}}, "cy"},
+		{Claims{{"ada", 5}}, "ada"},
+		{Claims{{"ada", 5}, {"bob", 6}}, "bob"},
+		{Claims{{"bob", 5}, {"ada", 6}}, "ada"},
+		{Claims{{"ada", 5}, {"bob", 5}}, "bob"},
+		{Claims{{"ada", 7}, {"bob", 5}, {"cy", 7}}, "cy"},
 	} {
 		for range tt.claims {
-			if got := tt.claims.owner().user; got != tt.want {
+			if got := tt.claims.Owner().User; got != tt.want {
 				t.Errorf("of %v it is %s, want %s", tt.claims, got, tt.want)
 			}
 			tt.claims = append(tt.claims[1:], tt.claims[0]) // in any order
@@ -72,10 +73,10 @@ func TestOwnerOfAToken(t *testing.T) {
 	}
 }
 
-// A token is contested from its second claim on until there is one again.
+// A token is Contested from its second claim on until there is one again.
 func TestContestedTokens(t *testing.T) {
-	m := &merging{ready: true, cases: map[string]bool{}}
-	var cs claims
+	m := &Merging{Ready: true, Cases: map[string]bool{}}
+	var cs Claims
 	for _, step := range []struct {
 		user    string
 		at      int64 // 0 = removed
@@ -92,45 +93,45 @@ func TestContestedTokens(t *testing.T) {
 		{"cy", 0, "ada", 1, false, true},
 		{"ada", 0, "", 0, false, false},
 	} {
-		clear(m.cases)
-		c := &change{user: step.user, hash: "h"}
+		clear(m.Cases)
+		c := &Change{User: step.user, Hash: "h"}
 		if step.at > 0 {
 			c.device = &push.Device{RegisteredAt: time.UnixMilli(step.at)}
 		}
-		cs = m.token(slices.Clone(cs), c)
-		opened, changed := m.cases[contested+"h"]
-		if len(cs) != step.claims || len(cs) > 0 && cs.owner().user != step.owner || opened != step.opened || changed != step.changed {
+		cs = m.Token(slices.Clone(cs), c)
+		opened, changed := m.Cases[Contested+"h"]
+		if len(cs) != step.claims || len(cs) > 0 && cs.Owner().User != step.owner || opened != step.opened || changed != step.changed {
 			t.Errorf("after %s at %d: %v, case opened %v, changed %v", step.user, step.at, cs, opened, changed)
 		}
 	}
 }
 
-// Only what is repeated by a user who does not claim the token any more is stray:
+// Only what is repeated by a user who does not claim the token any more is Stray:
 // it may count where the user's record is.
 func TestStrayRepeats(t *testing.T) {
 	for _, tt := range []struct {
 		why     string
-		claims  claims
+		claims  Claims
 		ready   bool
 		repeats bool
 		device  bool
 		stray   bool
 	}{
-		{"repeated, and removed meanwhile", claims{{"bob", 200}}, true, true, true, true},
-		{"repeated, and it holds", claims{{"ada", 100}}, true, true, true, false},
-		{"repeated, and a later one holds", claims{{"ada", 150}}, true, true, true, false},
-		{"registered anew", claims{{"bob", 200}}, true, false, true, false},
-		{"a removal repeated", claims{{"bob", 200}}, true, true, false, false},
-		{"repeated while this shard is built: it counts", claims{{"bob", 200}}, false, true, true, false},
+		{"repeated, and removed meanwhile", Claims{{"bob", 200}}, true, true, true, true},
+		{"repeated, and it holds", Claims{{"ada", 100}}, true, true, true, false},
+		{"repeated, and a later one holds", Claims{{"ada", 150}}, true, true, true, false},
+		{"registered anew", Claims{{"bob", 200}}, true, false, true, false},
+		{"a removal repeated", Claims{{"bob", 200}}, true, true, false, false},
+		{"repeated while this shard is built: it counts", Claims{{"bob", 200}}, false, true, true, false},
 	} {
-		c := &change{user: "ada", hash: "h", repeats: tt.repeats}
+		c := &Change{User: "ada", Hash: "h", Repeats: tt.repeats}
 		if tt.device {
 			c.device = &push.Device{RegisteredAt: time.UnixMilli(100)}
 		}
-		m := &merging{ready: tt.ready, cases: map[string]bool{}}
-		m.token(slices.Clone(tt.claims), c)
-		if got := m.cases[stray+"100:"+DeviceKey("ada", "h")]; got != tt.stray {
-			t.Errorf("%s: stray %v, cases %v", tt.why, got, m.cases)
+		m := &Merging{Ready: tt.ready, Cases: map[string]bool{}}
+		m.Token(slices.Clone(tt.claims), c)
+		if got := m.Cases[Stray+"100:"+DeviceKey("ada", "h")]; got != tt.stray {
+			t.Errorf("%s: Stray %v, cases %v", tt.why, got, m.Cases)
 		}
 	}
 }
@@ -148,12 +149,12 @@ func TestCasesThatMayBeOpenAreClosed(t *testing.T) {
 		{"of a shard with cases", false, true, true},
 		{"opened by this write and perhaps before", true, true, true},
 	} {
-		m := &merging{open: tt.open, cases: map[string]bool{}}
+		m := &Merging{Open: tt.open, Cases: map[string]bool{}}
 		if tt.opened {
-			m.cases["case"] = true
+			m.Cases["case"] = true
 		}
 		m.close("case")
-		if left, written := m.cases["case"]; written != tt.written || left {
+		if left, written := m.Cases["case"]; written != tt.written || left {
 			t.Errorf("%s: written %v, left open %v", tt.why, written, left)
 		}
 	}
@@ -161,7 +162,7 @@ func TestCasesThatMayBeOpenAreClosed(t *testing.T) {
 
 // A user is kept as long as there is anything to keep.
 func TestWhoIsKept(t *testing.T) {
-	for why, s := range map[string]stored{
+	for why, s := range map[string]User{
 		"a device":           {User: push.User{Devices: make([]push.Device, 1)}},
 		"preferences":        {kept: kept{prefsSet: true}},
 		"a part unread":      {kept: kept{unread: make([]unreadPart, 1)}},
@@ -172,8 +173,8 @@ func TestWhoIsKept(t *testing.T) {
 		"memory of unknowns": {kept: kept{extra: []byte{}}},
 	} {
 		want := why == "nothing" || why == "memory of devices" || why == "devices left out" || why == "memory of unknowns"
-		if s.empty() != want {
-			t.Errorf("%s: empty %v", why, s.empty())
+		if s.Empty() != want {
+			t.Errorf("%s: empty %v", why, s.Empty())
 		}
 	}
 }
@@ -181,18 +182,18 @@ func TestWhoIsKept(t *testing.T) {
 // Parts in quarantine of one user are remembered up to a bound, preferences in
 // any case, and each until it can be read.
 func TestPartsInQuarantineAreBounded(t *testing.T) {
-	m := &merging{ready: true, cases: map[string]bool{}, unread: map[string]bool{}}
-	var u stored
-	part := func(i int) *change {
-		c := &change{user: "ada", offset: int64(i), unread: &unreadPart{offset: int64(i)}}
+	m := &Merging{Ready: true, Cases: map[string]bool{}, Unread: map[string]bool{}}
+	var u User
+	part := func(i int) *Change {
+		c := &Change{User: "ada", Offset: int64(i), unread: &unreadPart{offset: int64(i)}}
 		if i > 0 {
-			c.hash = string(rune('a' + i))
-			c.unread.hash = c.hash
+			c.Hash = string(rune('a' + i))
+			c.unread.hash = c.Hash
 		}
 		return c
 	}
 	for i := maxUnread + 2; i >= 0; i-- { // preferences last
-		m.user(&u, part(i))
+		m.User(&u, part(i))
 	}
 	if len(u.unread) != maxUnread+1 || u.unread[0].hash != "" || u.Quarantine != push.DeviceUnread|push.PreferencesBroken {
 		t.Fatalf("%d parts, the first of %q, marks %b", len(u.unread), u.unread[0].hash, u.Quarantine)
@@ -200,17 +201,44 @@ func TestPartsInQuarantineAreBounded(t *testing.T) {
 	if !slices.IsSortedFunc(u.unread, func(a, b unreadPart) int { return int(a.offset - b.offset) }) {
 		t.Errorf("parts are not in order: %+v", u.unread)
 	}
-	if first := (&change{user: "ada", hash: "b"}).key(); m.unread[first] || m.cases[quarantined+first] {
+	if first := (&Change{User: "ada", Hash: "b"}).key(); m.Unread[first] || m.Cases[Quarantined+first] {
 		t.Error("one that is not remembered is told")
 	}
 	again := part(5)
 	again.unread.offset, again.unread.version = 99, true
-	m.user(&u, again)
-	if at := u.unreadAt(again.hash); len(u.unread) != maxUnread+1 || u.unread[at].offset != 99 || !u.unread[at].version {
+	m.User(&u, again)
+	if at := u.unreadAt(again.Hash); len(u.unread) != maxUnread+1 || u.unread[at].offset != 99 || !u.unread[at].version {
 		t.Errorf("a part that was replaced: %+v", u.unread)
 	}
-	m.user(&u, &change{user: "ada", preferences: &push.Preferences{OptOutAll: true}})
-	if u.unreadAt("") >= 0 || u.Quarantine != push.DeviceUnread || m.unread[PreferencesKey("ada")] || !u.Preferences.OptOutAll {
+	m.User(&u, &Change{User: "ada", preferences: &push.Preferences{OptOutAll: true}})
+	if u.unreadAt("") >= 0 || u.Quarantine != push.DeviceUnread || m.Unread[PreferencesKey("ada")] || !u.Preferences.OptOutAll {
 		t.Errorf("preferences that can be read again: %+v, marks %b", u.unread, u.Quarantine)
+	}
+}
+
+// What is too many goes with the write that brings it: whoever registers without
+// end must not make a record that grows until somebody has looked.
+func TestTooManyDevicesGoAtOnce(t *testing.T) {
+	m := &Merging{Ready: true, Most: DeviceLimits{User: 5, App: 3}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+	var u User
+	for i := range 20 {
+		d := deviceOf(push.FCM, fmt.Sprint("token-", i), int64(i)*1000)
+		d.App = fmt.Sprint("app-", i%2)
+		m.User(&u, &Change{User: "ada", Hash: d.Hash, device: &d})
+		if want := min(i+1, 5); len(u.Devices) != want {
+			t.Fatalf("after %d devices there are %d, want %d", i+1, len(u.Devices), want)
+		}
+	}
+	if u.dropped.devices != 15 || u.dropped.upTo.UnixMilli() != 14_000 {
+		t.Errorf("%d were dropped up to %v", u.dropped.devices, u.dropped.upTo)
+	}
+	for i := range 20 {
+		d := deviceOf(push.FCM, fmt.Sprint("token-", i), int64(i)*1000)
+		if there := DeviceOf(&u.User, d.Hash) != nil; there != (i >= 15) {
+			t.Errorf("device %d is there: %v", i, there)
+		}
+		if removed := m.Cases[fmt.Sprint(Evicted, i*1000, ":", DeviceKey("ada", d.Hash))]; removed != (i < 15) {
+			t.Errorf("device %d is to be removed from the topic: %v", i, removed)
+		}
 	}
 }

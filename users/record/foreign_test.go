@@ -1,0 +1,74 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// knownByNow is a record as a version writes it that does not know FCM.
+func knownByNow(t *testing.T, token string) foreign {
+	t.Helper()
+	value := fmt.Appendf(nil, `{"platform":"fcm","app":"shop","token":%q,"registered_at":"2026-11-21T10:00:00Z"}`, token)
+	return foreign{hash: push.DeviceHash(push.FCM, token), value: value, partition: 2, offset: 300}
+}
+
+// unknown is one of a platform that this version does not know.
+func unknown(hash string) foreign {
+	return foreign{hash: hash, at: time.UnixMilli(1_700_000_000_000).UTC(), partition: 1, offset: 7,
+		value: []byte(`{"registered_at":"2023-11-14T22:13:20Z",  "platform":"hologram"}`)}
+}
+
+// What this version does not know goes through it unchanged, byte for byte, from
+// before, between and after what it knows.
+func TestForeignDevicesAreKeptByteForByte(t *testing.T) {
+	var all []push.Device
+	for i, p := range []push.Platform{200, push.APNS, 3, push.FCM, 255} {
+		all = append(all, push.Device{Platform: p, App: "shop", Token: "t", Hash: fmt.Sprint("hash-", i), Locale: "de",
+			RegisteredAt: time.UnixMilli(int64(i)).UTC()})
+	}
+	raw := appendRecord(nil, &push.User{Devices: all}, &kept{prefsSet: true, foreign: []foreign{unknown("hash-9")}}, 7)
+	environment := bytes.Index(raw, []byte{200, 0}) + 1
+	raw[environment] = 77 // of which nobody knows the name
+	var s User
+	if err := s.Decode(raw, 7); err != nil || len(s.Devices) != 2 || len(s.foreign) != 4 || s.Quarantine != push.DeviceUnread {
+		t.Fatalf("%+v, error %v", s, err)
+	}
+	if again := s.Encode(7); !bytes.Equal(again, raw) {
+		t.Errorf("written back as\n%q, was\n%q", again, raw)
+	}
+	if at := s.registeredAt("hash-4"); at.UnixMilli() != 4 {
+		t.Errorf("registered at %v", at)
+	}
+	var u push.User
+	if _, err := decode(raw, &u, nil); err != nil || len(u.Devices) != 2 || u.Quarantine != push.DeviceUnread {
+		t.Errorf("the pipeline reads %+v, error %v", u, err)
+	}
+
+	raw = appendRecord(nil, &push.User{Devices: []push.Device{{Platform: push.FCM, Hash: "h"}}}, &kept{}, 7)
+	raw[bytes.Index(raw, []byte{byte(push.FCM), 0})+1] = 3
+	if err := s.Decode(raw, 7); err != nil || len(s.foreign) != 1 || !bytes.Equal(s.Encode(7), raw) {
+		t.Errorf("an environment that is not known: %+v, error %v", s, err)
+	}
+}
+
+// Whoever knows the platform reads the device as one of the user's.
+func TestAForeignDeviceThatIsKnownByNow(t *testing.T) {
+	f := knownByNow(t, "token-1")
+	var s User
+	err := s.Decode(appendRecord(nil, sampleUser(), &kept{foreign: []foreign{f, unknown("zz")}}, 7), 7)
+	if d := DeviceOf(&s.User, f.hash); err != nil || len(s.Devices) != 3 || d == nil || d.Platform != push.FCM || len(s.foreign) != 1 || s.foreign[0].hash != "zz" {
+		t.Fatalf("%+v, error %v", s, err)
+	}
+	raw := appendRecord(nil, &push.User{}, &kept{foreign: []foreign{unknown("zz")}}, 7)
+	for n := headLen + 2; n < len(raw); n++ {
+		cut := appendSection(bytes.Clone(raw[:headLen]), raw[headLen], func([]byte) []byte { return raw[headLen+2 : n] })
+		if err := s.Decode(cut, 7); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d of %d bytes: %v", n, len(raw), err)
+		}
+	}
+}
