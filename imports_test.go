@@ -43,12 +43,13 @@ var mayImport = map[string][]string{
 	"explain":                {"push"},
 	"stages":                 {"push", "pipeline", "dedupe", "limits"},
 	"providers/h2":           nil,
-	"providers/exchange":     {"push", "pipeline", "providers/h2"},
+	"providers/calls":        {"push", "pipeline"},
+	"providers/exchange":     {"push", "pipeline", "providers/h2", "providers/calls"},
 	"providers/payload":      {"push"},
 	"providers/feedback":     nil,
 	"providers/account":      {"push"},
-	"providers/apns":         {"push", "pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
-	"providers/fcm":          {"push", "pipeline", "providers/h2", "providers/exchange", "providers/payload", "providers/feedback"},
+	"providers/apns":         {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
+	"providers/fcm":          {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/sim":          {"providers/sim/engine"},
 	"providers/sim/engine":   nil, // knows no provider
 	"providers/sim/wiretest": nil,
@@ -79,7 +80,7 @@ var mayImport = map[string][]string{
 	"bench/send":             {everything},
 	"bench/endtoend":         {everything}, // tests only
 	"bench/channel":          nil,          // tests only
-	"bench/channel/beep":     {"push", "pipeline", "providers/account"},
+	"bench/channel/beep":     {"push", "pipeline", "providers/account", "providers/calls"},
 	"bench/mutation":         nil,
 	"bench/mutants":          {everything},
 	"bench/mutants/cmd":      {everything},

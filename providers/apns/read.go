@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/providers/payload"
@@ -87,7 +88,7 @@ const maxID = 64
 
 // Reasons are all known reasons in Apple's answers.
 func Reasons() []string {
-	return slices.AppendSeq(exchange.StatusReasons(), maps.Keys(reasons))
+	return slices.AppendSeq(calls.StatusReasons(), maps.Keys(reasons))
 }
 
 // deviceDelay is how long nothing is sent to a device that has had too many.
@@ -96,7 +97,7 @@ const deviceDelay = time.Minute
 // Read implements exchange.Codec.
 func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exchange.Next) {
 	a := &r.Answer
-	id := exchange.ID(a.Header[answerID], maxID)
+	id := calls.ID(a.Header[answerID], maxID)
 	if a.Status == 200 {
 		c.accepted()
 		if id == "" {
@@ -107,7 +108,7 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 	reason, since := readBody(a.Body)
 	act, known := reasons[reason]
 	if !known {
-		act, reason = byStatus(a.Status), cmp.Or(exchange.Word(reason), exchange.StatusReason(a.Status))
+		act, reason = byStatus(a.Status), cmp.Or(calls.Word(reason), calls.StatusReason(a.Status))
 	}
 	result := push.Result{Class: push.Again, Reason: reason, ProviderID: id}
 	if a.Status < 400 || a.Status >= 500 && a.Status != 503 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/push"
@@ -225,7 +226,7 @@ func FuzzReadBody(f *testing.F) {
 	f.Add(`{"reason":"Unregistered","timestamp":1700000000123}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		reason, _ := readBody([]byte(body))
-		if got := exchange.Word(reason); len(got) > 64 {
+		if got := calls.Word(reason); len(got) > 64 {
 			t.Errorf("reason of %d bytes", len(got))
 		}
 	})

@@ -1,6 +1,7 @@
-// Package exchange turns deliveries into requests of an h2 pool and answers
-// into results: the part of a provider that is the same for all of them. What
-// a request looks like and what an answer means is its Codec's business.
+// Package exchange turns deliveries into requests of an h2 pool and answers into
+// results: the part of a provider that is the same for all that multiplex HTTP/2.
+// What a request looks like and what an answer means is its Codec's business; what
+// providers share whatever they speak is in calls.
 package exchange
 
 import (
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -182,8 +184,7 @@ func (s *Sender) encode(d *pipeline.Delivery, r *Draft) (result push.Result, ok 
 func (s *Sender) read(d *pipeline.Delivery, r *Draft) (result push.Result, next Next) {
 	defer func() {
 		if p := push.Recovered("read", recover()); p != nil {
-			result = push.Result{Class: push.Again, Certainty: push.Ambiguous, Panic: p, Reason: string(push.Panicked)}
-			next = Settled
+			result, next = calls.Panicked(p), Settled
 		}
 	}()
 	return s.codec.Read(d, r)
@@ -268,7 +269,7 @@ func Unanswered(r *h2.Request) push.Result {
 	}
 	switch {
 	case r.Outcome == h2.ExpiredUnsent:
-		return push.Result{Class: push.Refused, Expired: true, Reason: string(push.PastExpiry)}
+		return calls.Expired()
 	case errors.Is(r.Err, h2.ErrMalformed):
 		return push.Result{Class: push.Refused, Local: true, Reason: string(push.InvalidMessage)}
 	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrHeaderLimit), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/payload"
 	"github.com/pushfleet/pushfleet/push"
@@ -88,7 +89,7 @@ var (
 
 // Reasons are the words that an answer of Google's can end with.
 func Reasons() []string {
-	words := append(exchange.StatusReasons(), exchange.StatusReason(statusCanceled))
+	words := append(calls.StatusReasons(), calls.StatusReason(statusCanceled))
 	for _, table := range []map[string]action{fcmCodes, appleReasons, infoReasons, statuses} {
 		words = slices.AppendSeq(words, maps.Keys(table))
 	}
@@ -199,7 +200,7 @@ func (f *fault) action() (action, string) {
 			return a, f.state
 		}
 	}
-	return f.byHTTP(), exchange.StatusReason(f.http)
+	return f.byHTTP(), calls.StatusReason(f.http)
 }
 
 func (f *fault) byHTTP() action {
@@ -340,7 +341,7 @@ func messageName(body []byte) string {
 	for it := payload.Members(body); it.Next(); {
 		if it.Is("name") {
 			if v := it.Value; len(v) > 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 {
-				return exchange.ID(v[1:len(v)-1], maxName)
+				return calls.ID(v[1:len(v)-1], maxName)
 			}
 		}
 	}

@@ -9,11 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/account"
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -35,8 +34,7 @@ const atOnce = 16
 type Client struct {
 	url, key string
 	http     *http.Client
-	places   chan struct{} // one for each call under way; never closed
-	calls    sync.WaitGroup
+	calls    *calls.Caller
 }
 
 // Open needs the settings url and key_file.
@@ -47,29 +45,14 @@ func Open(a account.Account) (*Client, error) {
 	if a.Secrets["key_file"] == "" {
 		return nil, errors.New("key_file: must not be empty")
 	}
-	return &Client{url: a.Settings["url"], key: a.Secrets["key_file"], places: make(chan struct{}, atOnce),
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}}, nil
+	c := &Client{url: a.Settings["url"], key: a.Secrets["key_file"],
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}}
+	c.calls = calls.NewCaller(atOnce, c.send)
+	return c, nil
 }
 
 // Lane is the provider of each lane: all wait for the same places.
-func (c *Client) Lane(int) pipeline.Provider { return c }
-
-// Submit implements pipeline.Provider.
-func (c *Client) Submit(ctx context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (n int, err error) {
-	for n, d := range ds {
-		select {
-		case c.places <- struct{}{}:
-		case <-ctx.Done():
-			return n, ctx.Err()
-		}
-		c.calls.Go(func() {
-			d.Result = c.send(d)
-			<-c.places
-			done([]*pipeline.Delivery{d})
-		})
-	}
-	return len(ds), nil
-}
+func (c *Client) Lane(int) pipeline.Provider { return c.calls }
 
 // Close waits for the calls under way.
 func (c *Client) Close(context.Context) error {
@@ -78,27 +61,19 @@ func (c *Client) Close(context.Context) error {
 	return nil
 }
 
-func (c *Client) send(d *pipeline.Delivery) push.Result {
-	switch now := time.Now(); {
-	case d.Lapsed(now):
-		return push.Result{Class: push.Unsent}
-	case now.After(d.Expires):
-		return push.Result{Class: push.Refused, Expired: true}
-	}
+func (c *Client) send(ctx context.Context, d *pipeline.Delivery) push.Result {
 	body, err := json.Marshal(map[string]string{"pager": d.Device.Token, "id": d.Item.ID, "text": d.Item.Title})
 	if err != nil {
 		return push.Result{Class: push.Refused, Local: true, Reason: string(push.InvalidMessage)}
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), d.Deadline)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
-		return push.Result{Class: push.Again, Scope: push.ScopeRoute, Reason: string(push.NotConnected)}
+		return calls.NotConnected()
 	}
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: string(push.ConnectionLost)}
+		return calls.Unanswered(err)
 	}
 	_ = resp.Body.Close() // its status says all
 	return read(resp)

@@ -1,4 +1,4 @@
-package exchange
+package calls
 
 import (
 	"net/http"
