@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// history builds one from rows, and row one of them by device, step and state.
+// history makes a History of rows; row makes one row, by device, step and
+// state.
 func history(rows ...Row) *History { return &History{Rows: rows} }
 
 func row(device string, step int16, s State) Row {
@@ -79,8 +80,8 @@ func TestOutcome(t *testing.T) {
 }
 
 // "RETRYING or HELD at step s closes all steps up to s for that device", and
-// what a redrive may do again. Each row tells what would be lost, or sent
-// twice, if the answer were the other one.
+// what a redrive may send again. Each row says what would be lost, or sent
+// twice, with the other answer.
 func TestClosed(t *testing.T) {
 	for _, tt := range []struct {
 		why      string
@@ -123,7 +124,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A redelivered intent without result ends UNKNOWN, and no other does.
+// Only a redelivered intent without a result ends UNKNOWN.
 func TestIntents(t *testing.T) {
 	for _, tt := range []struct {
 		why  string
@@ -146,7 +147,7 @@ func TestIntents(t *testing.T) {
 	}
 }
 
-// "Rows with device = ” count only while no device row exists, and a final one
+// "Rows without a device count only while no device row exists, and a final one
 // closes the whole."
 func TestClosedWhole(t *testing.T) {
 	for _, tt := range []struct {
@@ -163,9 +164,9 @@ func TestClosedWhole(t *testing.T) {
 		{"lost: received by the gateway", history(row("", 0, StatePending)), 0, false, false},
 		{"twice: deferred as a whole, redelivered before the commit", history(row("", 0, StateHeld)), 0, false, true},
 		{"lost: deferred, and due", history(row("", 0, StateHeld)), 1, false, false},
-		// The held record (step 1) was sent to a and is being sent to b, which
-		// has no row yet, when the first record is redelivered: it must not
-		// send to b as well.
+		// The held record (step 1) has been sent to a and is being sent to b,
+		// which has no row yet, when the first record is redelivered. The first
+		// record must not be sent to b as well.
 		{"twice: deferred as a whole, the held record is half done, the first is redelivered", history(row("", 0, StateHeld), row("a", 1, StateDelivered)), 0, false, true},
 		{"lost: the held record is redelivered half done", history(row("", 0, StateHeld), row("a", 1, StateDelivered)), 1, false, false},
 		{"lost: a redrive of an unreadable record", history(row("", 0, StateDeadLettered)), 1, true, false},
@@ -196,8 +197,8 @@ func TestOwnRows(t *testing.T) {
 }
 
 // A device that has not been delivered, and that no other record owns, stays
-// open for exactly one record: the one at the step after its last hand-over.
-// So along any chain of hand-overs nothing is lost and nobody else sends.
+// open for exactly one record: that of the step after its last hand-over. So
+// along any chain of hand-overs nothing is lost, and only one record sends.
 func TestHandOverChainHasOneOwner(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -234,9 +235,9 @@ func TestNamesOfStatesAndOutcomes(t *testing.T) {
 	}
 }
 
-// inAnyOrder calls check with the rows in several orders, since a store may return
-// them in any, and with the times of workers whose clocks differ by minutes:
-// neither decides anything.
+// inAnyOrder calls check with the rows in several orders, because a store may
+// return them in any, and with times from clocks that differ by minutes.
+// Neither may change the result.
 func inAnyOrder(t *testing.T, h *History, check func(*History)) {
 	t.Helper()
 	check(h)
@@ -252,12 +253,12 @@ func inAnyOrder(t *testing.T, h *History, check func(*History)) {
 	}
 }
 
-// Of two records that one step was handed over to, at most one is told that the
-// device is the other's, whichever rows there are when they ask.
+// If one step was handed over to two records, at most one of them is told that
+// the device belongs to the other, whichever rows exist when they ask.
 func TestHandedElsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		h           *History
-		retry, held bool // handed elsewhere, for a record handed over as such
+		retry, held bool // the answer to a record that was handed over as RETRYING or as HELD
 	}{
 		{history(), false, false},
 		{history(row("d", 1, StateRetrying)), false, true},
@@ -277,8 +278,8 @@ func TestHandedElsewhere(t *testing.T) {
 	}
 }
 
-// A final state below a claim is said again by the record that made the claim,
-// and by no other.
+// The record that made a claim repeats the final state below it; no other
+// record does.
 func TestOvertaken(t *testing.T) {
 	for _, tt := range []struct {
 		why    string

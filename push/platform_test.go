@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The table is whole: what has a number has all that is asked of a platform.
+// The table is complete: each platform has everything that is required of one.
 func TestPlatforms(t *testing.T) {
 	names, n := map[string]bool{}, 0
 	for p := range Platforms {
@@ -41,7 +41,7 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// A number or a name that this version does not know is harmless.
+// An unknown number or name is harmless.
 func TestUnknownPlatforms(t *testing.T) {
 	for _, p := range []Platform{NoPlatform, Platform(len(platforms)), 255} {
 		if _, ok := p.Environment(""); p.Known() || p.String() != "none" || p.TokenFault("abc") == "" || len(p.Environments()) > 0 || !ok {
@@ -76,7 +76,7 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
-// The grammars at their edges (docs: users' topic).
+// The token grammars at their limits (docs: users' topic).
 func TestTokenFaults(t *testing.T) {
 	hex := strings.Repeat("aF", 32)
 	for _, tt := range []struct {
@@ -95,7 +95,7 @@ func TestTokenFaults(t *testing.T) {
 	}
 }
 
-// What people read about platforms names all of them.
+// The pages about platforms name all of them.
 func TestPagesNameEveryPlatform(t *testing.T) {
 	read := func(path string) string {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// docs/reasons.md lists every reason code of reason.go, each once, and no
+// docs/reasons.md lists every reason code of reason.go exactly once, and no
 // other.
 func TestReasonsAreDocumented(t *testing.T) {
 	t.Parallel()

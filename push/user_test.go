@@ -2,8 +2,9 @@ package push
 
 import "testing"
 
-// What a user says, or cannot be read to say, to a message: only an opt-out that
-// is known holds up what is critical, and a record that cannot be read all.
+// What a user's record means for a message. Only a known opt-out, or an
+// unreadable record, holds back a critical message; unreadable preferences hold
+// back every other one.
 func TestUserVerdict(t *testing.T) {
 	for _, tt := range []struct {
 		why      string
@@ -33,8 +34,8 @@ func TestUserVerdict(t *testing.T) {
 	}
 }
 
-// An opt-out of all known channels ends nothing for a device that may be of
-// another one; an opt-out of the type does.
+// An opt-out of all known channels does not end a notification for a device
+// that may belong to another channel; an opt-out of the type does.
 func TestAnUnknownDeviceMayBeOfAnotherChannel(t *testing.T) {
 	u := User{Preferences: Preferences{Channels: []string{"push"}, Types: []string{"news"}}, Quarantine: DeviceUnread}
 	if v, why := u.Verdict(&Message{Type: "promo"}); v != Undecided {
