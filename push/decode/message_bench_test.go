@@ -26,8 +26,8 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkStandard is the yardstick: encoding/json into the same
-// fields, without the contract's checks.
+// BenchmarkStandard is the comparison: encoding/json into the same fields,
+// without the checks of the contract.
 func BenchmarkStandard(b *testing.B) {
 	value := []byte(typicalRecord)
 	b.SetBytes(int64(len(value)))

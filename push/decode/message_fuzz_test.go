@@ -15,10 +15,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// FuzzMessage holds Message against a second, slow reading of the contract that
-// is built on encoding/json: what Message accepts the other accepts with equal
-// values, and what it refuses the other refuses for a reason of the same name
-// and field.
+// FuzzMessage compares Message with a second, slow implementation of the
+// contract, on top of encoding/json. Both accept the same records, with equal
+// values, and refuse the same records, with the same reason and field.
 func FuzzMessage(f *testing.F) {
 	for _, record := range seeds() {
 		f.Add([]byte(record))
@@ -26,8 +25,8 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(agrees)
 }
 
-// TestMessageAgreesOnMutants is the same with mutants of its own, which know
-// JSON's tokens and the contract's words, on every run of the tests.
+// TestMessageAgreesOnMutants makes the same comparison in every test run, with
+// mutants that know JSON's tokens and the contract's words.
 func TestMessageAgreesOnMutants(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields(`{ } [ ] , : " \ \" \u00 \ud800 \udc00 \n null true 0 -1 1.5 1e9 {} [] "" "x" "id":"n2", "app":"a",
@@ -110,7 +109,7 @@ func agrees(t *testing.T, value []byte) {
 	}
 }
 
-// unreadable gives the reasons for which a text may be called unreadable.
+// unreadable returns the reasons for which a text may be called unreadable.
 func unreadable(value []byte) (reasons []push.Reason) {
 	switch {
 	case len(value) == 0:
@@ -144,7 +143,7 @@ func unreadable(value []byte) (reasons []push.Reason) {
 				top.keys[key], top.isKey = true, false
 				continue
 			}
-			top.isKey = true // what follows this value
+			top.isKey = true // what follows this value is a key
 		}
 		switch token {
 		case json.Delim('{'):
@@ -160,13 +159,13 @@ func unreadable(value []byte) (reasons []push.Reason) {
 		reasons = append(reasons, push.TooDeep)
 	}
 	if twice || len(reasons) > 0 && !json.Valid(value) {
-		// In a broken text the decoder above may stop before Message does.
+		// In a broken text, the decoder above may stop before Message does.
 		reasons = append(reasons, push.DuplicateKey)
 	}
 	return reasons
 }
 
-// slow reads a record that encoding/json can read.
+// slow decodes a record that encoding/json can read.
 type slow struct {
 	m       push.Message
 	defects []push.Defect
@@ -299,7 +298,7 @@ func (s *slow) content(fields map[string]json.RawMessage) {
 			if n < 0 || n > 1<<31-1 {
 				s.refuse(push.BadValue, "badge")
 			}
-		default: // not a number, no integer, or out of range
+		default: // not a number, not an integer, or out of range
 			s.refuse(push.WrongType, "badge")
 			s.refuse(push.BadValue, "badge")
 		}
@@ -412,13 +411,13 @@ func (s *slow) headers(headers map[string]json.RawMessage, raw json.RawMessage, 
 			s.m.APNSHeaders = append(s.m.APNSHeaders, push.Header{Name: name, Value: text})
 		}
 	}
-	// The order is the record's.
+	// The record's order counts.
 	slices.SortFunc(s.m.APNSHeaders, func(a, b push.Header) int {
 		return keyAt(raw, a.Name) - keyAt(raw, b.Name)
 	})
 }
 
-// keyAt says where among the keys of an object of strings a key stands.
+// keyAt is the position of a key among the keys of an object of strings.
 func keyAt(raw json.RawMessage, key string) int {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	for n := 0; ; n++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// with is the smallest good record and one more member.
+// with is the smallest valid record, plus one more member.
 func with(member string) string {
 	return `{"id":"n1","app":"shop","user_id":"u1",` + member + `}`
 }
@@ -99,7 +99,7 @@ func TestMessageDefaults(t *testing.T) {
 	}
 }
 
-// The limits of the contract, from inside.
+// The largest values that the contract allows.
 func TestMessageAcceptsUpToTheLimits(t *testing.T) {
 	t.Parallel()
 	const rest = `"app":"shop","user_id":"u1"`
@@ -142,7 +142,7 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// Every way a record can be unusable, and what is said about it.
+// Every way in which a record can be unusable, and the defect that is reported.
 func TestMessageRefuses(t *testing.T) {
 	t.Parallel()
 	const good = `"id":"n1","app":"shop","user_id":"u1"`
@@ -316,8 +316,8 @@ func TestMessageRefuses(t *testing.T) {
 	}
 }
 
-// A status row stands under the id, so it is found wherever it is, but never
-// taken from a text that cannot be trusted.
+// A status row is written under the id, so the id is found wherever it is in a
+// readable record, but never taken from an unreadable one.
 func TestMessageKeepsTheIDOfAReadableRecord(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -347,7 +347,7 @@ func TestMessageKeepsTheIDOfAReadableRecord(t *testing.T) {
 	}
 }
 
-// What a producer wrote must not reach a log through the Defect.
+// What a producer wrote must not reach a log through a Defect.
 func TestDefectsTellNoContent(t *testing.T) {
 	t.Parallel()
 	const secret = "SECRET"
@@ -380,8 +380,8 @@ func TestMessageCutsWithoutCopying(t *testing.T) {
 	}
 }
 
-// A time that somebody left unset and wrote down all the same is an expiry, and
-// past; whatever year and zone it is written in.
+// A zero time that was written explicitly is an expiry in the past, whatever
+// its year and zone.
 func TestAnUnsetExpiryIsAnExpiry(t *testing.T) {
 	for _, at := range []string{"0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00.000000001Z"} {
 		var m push.Message

@@ -10,8 +10,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// What docs/messages.md shows producers must work, and its table must have
-// every field that the schema has, and no other.
+// The examples in docs/messages.md are valid, and its table has exactly the
+// fields of the schema.
 func TestMessagesDocShowsWhatWorks(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/messages.md")

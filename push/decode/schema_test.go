@@ -9,8 +9,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// The schema that producers check against must agree with the decoder: over
-// the records that other tests accept and refuse, and over more of its own.
+// The schema for producers agrees with the decoder, on the records of the other
+// tests and on more of its own.
 func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 	t.Parallel()
 	compiler := jsonschema.NewCompiler()
@@ -41,7 +41,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 	}
 }
 
-// What a schema cannot say, and only the decoder checks.
+// What only the decoder checks, because a schema cannot express it.
 func TestWhatTheMessageSchemaCannotSay(t *testing.T) {
 	t.Parallel()
 	schema, err := jsonschema.NewCompiler().Compile("../../docs/message.schema.json")
