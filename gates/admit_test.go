@@ -7,8 +7,8 @@ import (
 	"github.com/pushfleet/pushfleet/gates"
 )
 
-// Probes take only a part: what the others had paid is given back, and what there
-// is none of is the route, whatever they pay with.
+// A probe round admits only a part: what the rest had paid is refunded, and the
+// limit is the route's, whatever they pay with.
 func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 	for _, c := range []gates.Charge{gates.Retry, gates.LastTry} {
 		o := gateOptions()
@@ -16,7 +16,7 @@ func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 		o.DeadLetters = o.Retries
 		g := newGateway(t, o)
 		gate := g.gates.Of(fcmShop)
-		g.send(100, broken) // closes it
+		g.send(100, broken) // closes the gate
 		if _, n, _, lack := gate.Admit(g.now, c, 10); n != 0 || lack != gates.RouteStopped {
 			t.Errorf("%v: closed: %d admitted, lacks %q", c, n, lack)
 		}
@@ -31,7 +31,7 @@ func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 		result := unsent
 		gates.Answered(g.now, []gates.Answer{{Ticket: ticket, Result: &result}})
 		ticket.Refund()
-		gates.Ticket{}.Spare() // what sendLater leaves
+		gates.Ticket{}.Spare() // the ticket that sendLater leaves
 		if retries, _ := gate.Retries.Take(g.now, 1000); retries != 100 {
 			t.Errorf("%v: %d of 100 retry tokens", c, retries)
 		}
@@ -41,7 +41,7 @@ func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 	}
 }
 
-// Only a last try has paid for a dead letter: what others spare is nothing.
+// Only a last try has paid for a dead letter, so nothing else can spare one.
 func TestOnlyALastTrySparesADeadLetter(t *testing.T) {
 	for c, want := range map[gates.Charge]int{gates.Free: 0, gates.Retry: 0, gates.LastTry: 1} {
 		o := gateOptions()

@@ -40,8 +40,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// Over any stretch no more is granted than the burst, the floor and a share of
-// the successes; what was not granted is there when Take said it would be.
+// Over any period, no more is granted than the burst, the floor and a share of
+// the successes. What was not granted is available when Take said it would be.
 func TestBudgetProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := gates.BudgetOptions{

@@ -23,7 +23,7 @@ func gateOptions() gates.Options {
 	return o
 }
 
-// gateway is the gate of one route, its clock and what it told.
+// gateway is the gate of one route, with its clock and the pauses that it told.
 type gateway struct {
 	t     testing.TB
 	gates *gates.Gates
@@ -46,7 +46,7 @@ func newGateway(t testing.TB, o gates.Options) *gateway {
 
 func (g *gateway) pass(d time.Duration) { g.now = g.now.Add(d) }
 
-// sending is one send, as its owner has it.
+// sending is one send, as its owner keeps it.
 type sending struct {
 	ticket gates.Ticket
 	Result push.Result
@@ -60,7 +60,7 @@ func sendings(n int) []*sending {
 	return ds
 }
 
-// admit asks for ds, and gives those that are let through their tickets.
+// admit asks for ds and gives tickets to those that are admitted.
 func admit(g *gates.Gate, now time.Time, ds []*sending) (n int, again time.Time) {
 	ticket, n, again, _ := g.Admit(now, gates.Free, len(ds))
 	for _, d := range ds[:n] {
@@ -77,7 +77,7 @@ func answered(now time.Time, ds []*sending) {
 	gates.Answered(now, answers)
 }
 
-// admit asks for n and returns what was let through.
+// admit asks for n and returns those that were admitted.
 func (g *gateway) admit(n int) []*sending {
 	ds := sendings(n)
 	k, again := admit(g.gate, g.now, ds)
@@ -94,7 +94,7 @@ func (g *gateway) answer(ds []*sending, r push.Result) {
 	answered(g.now, ds)
 }
 
-// send lets n through, all of which must be admitted, and answers them.
+// send sends n, all of which must be admitted, and answers them.
 func (g *gateway) send(n int, r push.Result) {
 	g.t.Helper()
 	ds := g.admit(n)
@@ -174,14 +174,14 @@ func TestGateCloses(t *testing.T) {
 
 func TestGateForgetsOldAnswers(t *testing.T) {
 	g := newGateway(t, gateOptions())
-	for range 30 { // 15 bad ones in any 10 s, 45 over all
+	for range 30 { // 15 failures in any 10 s, 45 in total
 		g.send(3, broken)
 		g.pass(2 * time.Second)
 	}
 	g.wantUntil(0)
 	g.send(1000, good)
 	g.pass(11 * time.Second)
-	g.send(20, broken) // the good ones are too long ago to outweigh them
+	g.send(20, broken) // the successes are too long ago to outweigh these
 	g.wantUntil(time.Second)
 }
 
@@ -219,7 +219,7 @@ func TestGateOpensAlthoughSomeProbesFail(t *testing.T) {
 	g := newGateway(t, o)
 	g.send(20, broken)
 	g.pass(time.Second)
-	for _, round := range []int{1, 2, 4, 8, 16} { // 30 % is what an open gate bears
+	for _, round := range []int{1, 2, 4, 8, 16} { // an open gate tolerates 30 %
 		ds := g.admit(round)
 		bad := round * 3 / 10
 		g.answer(ds[:bad], broken)
@@ -236,7 +236,7 @@ func TestGatePausesDouble(t *testing.T) {
 		g.pass(pause * time.Second)
 		g.send(1, broken)
 	}
-	// A provider may ask for more, and that is not doubled after.
+	// A provider may ask for a longer pause, which is not doubled afterwards.
 	g.pass(5 * time.Minute)
 	g.send(1, askedFor(time.Hour))
 	g.wantUntil(time.Hour)
@@ -253,17 +253,17 @@ func TestGateRemembersWhatFlaps(t *testing.T) {
 	for _, pause := range []time.Duration{1, 2, 4, 8} {
 		g.wantUntil(pause * time.Second)
 		g.pass(pause * time.Second)
-		g.send(1, good) // opens
+		g.send(1, good) // opens the gate
 		g.send(20, broken)
 	}
 	g.pass(16 * time.Second)
 	g.send(1, good)
 	g.pass(time.Minute)
 	g.send(20, broken)
-	g.wantUntil(time.Second) // a minute of peace
+	g.wantUntil(time.Second) // after a minute without failures
 }
 
-// What was bad before the pause is not held against the route after it.
+// Failures from before a pause do not count after it.
 func TestGateBeginsAnew(t *testing.T) {
 	o := gateOptions()
 	o.FullProbes = 1
@@ -277,7 +277,7 @@ func TestGateBeginsAnew(t *testing.T) {
 	g.wantUntil(2 * time.Second)
 }
 
-// Answers come back in groups of any routes: each counts for its own.
+// Answers arrive in groups of mixed routes; each counts for its own route.
 func TestGatesMixedGroups(t *testing.T) {
 	g := newGateway(t, gateOptions())
 	apns := sendings(40)
@@ -288,7 +288,7 @@ func TestGatesMixedGroups(t *testing.T) {
 		apns[i].Result, fcm[i].Result = good, broken
 		mixed = append(mixed, apns[i], fcm[i])
 	}
-	mixed = append(mixed, sendings(1)...) // of no gate
+	mixed = append(mixed, sendings(1)...) // without a gate
 	answered(g.now, mixed)
 	g.wantUntil(time.Second)
 	if until := g.gates.Of(apnsShop).Until(g.now); !until.IsZero() {
@@ -301,7 +301,7 @@ func TestGateHaltsUntilAProbeSucceeds(t *testing.T) {
 	flying := g.admit(100)
 	g.send(1, badKey)
 	g.wantUntil(30 * time.Second)
-	g.answer(flying, badKey) // the others that were out change nothing
+	g.answer(flying, badKey) // the other sends in flight change nothing
 	g.wantUntil(30 * time.Second)
 	g.pass(30 * time.Second)
 	g.send(1, badKey)
@@ -316,8 +316,8 @@ func TestGateHaltsUntilAProbeSucceeds(t *testing.T) {
 	g.send(1000, good)
 }
 
-// A 429 that answers something sent before the pause is as much a floor as any
-// other; other answers of then say nothing about the probes.
+// A 429 to a send from before the pause extends the pause like any other. Other
+// answers from before say nothing about the probes.
 func TestGateAnswersFromBeforeThePause(t *testing.T) {
 	g := newGateway(t, gateOptions())
 	flying := g.admit(1000)
@@ -325,7 +325,7 @@ func TestGateAnswersFromBeforeThePause(t *testing.T) {
 	g.pass(4 * time.Second)
 	g.answer(flying[:1], askedFor(20*time.Second))
 	g.wantUntil(20 * time.Second)
-	g.answer(flying[1:2], askedFor(5*time.Second)) // sooner than that
+	g.answer(flying[1:2], askedFor(5*time.Second)) // sooner than the end of the pause
 	g.wantUntil(20 * time.Second)
 	g.pass(20 * time.Second)
 
@@ -333,7 +333,7 @@ func TestGateAnswersFromBeforeThePause(t *testing.T) {
 	if len(probe) != 1 {
 		t.Fatalf("%d probes", len(probe))
 	}
-	g.answer(flying[2:500], broken) // late time-outs
+	g.answer(flying[2:500], broken) // late timeouts
 	g.answer(flying[500:800], good)
 	g.answer(flying[800:900], badKey)
 	if n := len(g.admit(10)); n != 0 {
@@ -376,7 +376,7 @@ func TestGateProbeWithoutAnswer(t *testing.T) {
 	g.wantUntil(2 * time.Second)
 	g.pass(2 * time.Second)
 	again := g.admit(1)
-	g.answer(probe, good) // comes after all, and counts no more
+	g.answer(probe, good) // arrives after all, and no longer counts
 	if n := len(g.admit(10)); n != 0 {
 		t.Fatal("an answer that came too late counted for the next round")
 	}
@@ -461,10 +461,10 @@ func TestGateHolds(t *testing.T) {
 	}
 }
 
-// What is held may come back once the pause is over for everybody, whatever
-// jitter each of them has, and never before it is over here.
+// Held records may return once the pause is over for every worker, whatever its
+// jitter, and never before it is over for this one.
 func TestGateRests(t *testing.T) {
-	for _, jitter := range []time.Duration{0, 1, 2} { // halves of the most
+	for _, jitter := range []time.Duration{0, 1, 2} { // in halves of the maximum
 		o := gateOptions()
 		o.Jitter = func(d time.Duration) time.Duration { return d * jitter / 2 }
 		g := newGateway(t, o)
@@ -490,14 +490,14 @@ func TestGateRests(t *testing.T) {
 		g.answer(flying, askedFor(100*time.Second))
 		want(105 * time.Second)
 		g.pass(106 * time.Second)
-		want(0) // probing: nobody knows
+		want(0) // probing: the end is unknown
 		g.send(1, badKey)
 		want(33 * time.Second)
 	}
 }
 
-// What is refused because the route is halted comes back when it is over, also
-// what was sent before.
+// What a halted route refuses, even for sends from before the halt, may return
+// when the halt is over.
 func TestGateSaysWhenAHaltIsOver(t *testing.T) {
 	g := newGateway(t, gateOptions())
 	flying := g.admit(3)
@@ -581,9 +581,9 @@ func TestGateOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// Whatever answers come in whatever order: nothing is admitted before the last
-// time that the provider named, never more probes than the round allows, and
-// with good answers the gate opens in the end.
+// Whatever the order of answers: nothing is admitted before the last time that
+// the provider named, no round admits more probes than it allows, and with good
+// answers the gate opens in the end.
 func TestGateProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := gateOptions()
@@ -635,8 +635,8 @@ func TestGateProperties(t *testing.T) {
 	})
 }
 
-// Several lanes share a gate: of their dispatchers together no more get
-// through than of one.
+// Several lanes share a gate: together their dispatchers get no more through
+// than one.
 func TestGateShared(t *testing.T) {
 	g := newGateway(t, gateOptions())
 	g.send(20, broken)

@@ -24,7 +24,7 @@ type board struct {
 	tells int
 	fails bool
 	hangs bool
-	slow  time.Duration // that a Tell takes
+	slow  time.Duration // how long a Tell takes
 }
 
 func newBoard() *board {
@@ -84,7 +84,8 @@ func (b *board) set(change func()) {
 	change()
 }
 
-// workerOf is the gates of one worker that shares them through b until stop.
+// workerOf makes the gates of one worker, which shares them through b until
+// stop.
 func workerOf(t *testing.T, b *board) (gate *gateway, stop func()) {
 	t.Helper()
 	g := &gateway{t: t, now: time.Now(), reg: prometheus.NewRegistry()}
@@ -100,7 +101,7 @@ func workerOf(t *testing.T, b *board) (gate *gateway, stop func()) {
 	return g, func() { cancel(); sharing.Wait() }
 }
 
-// pause is for how long the route is closed from now on.
+// pause is how long the route is still closed.
 func (g *gateway) pause(r push.Route) time.Duration {
 	if until := g.gates.Of(r).Until(time.Now()); !until.IsZero() {
 		return time.Until(until)
@@ -108,15 +109,15 @@ func (g *gateway) pause(r push.Route) time.Duration {
 	return 0
 }
 
-// sendNow lets n through now and answers them.
+// sendNow sends n now and answers them.
 func (g *gateway) sendNow(n int, r push.Result) {
 	g.t.Helper()
 	g.now = time.Now()
 	g.send(n, r)
 }
 
-// A provider says stop, and the process that heard it dies. Its successor does
-// not call before the time, and the others do not either.
+// A provider says stop, and the process that heard it dies. Neither its
+// successor nor any other worker sends before the pause is over.
 func TestAPauseOutlivesWhoHeardIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
@@ -126,7 +127,7 @@ func TestAPauseOutlivesWhoHeardIt(t *testing.T) {
 
 		asked, kill := workerOf(t, b)
 		asked.sendNow(1, askedFor(37*time.Second))
-		synctest.Wait() // it is told at once: no time passes
+		synctest.Wait() // shared at once: no time passes
 		kill()
 
 		next, stopNext := workerOf(t, b)
@@ -142,7 +143,7 @@ func TestAPauseOutlivesWhoHeardIt(t *testing.T) {
 			t.Errorf("a second later another worker has a pause of %v, want the rest of 37 s", left)
 		}
 		time.Sleep(36 * time.Second)
-		for _, g := range []*gateway{other, next} { // nobody says it again
+		for _, g := range []*gateway{other, next} { // the provider does not repeat it
 			for n := 1; n <= 128; n *= 2 {
 				g.sendNow(n, good)
 				time.Sleep(time.Second)
@@ -152,7 +153,7 @@ func TestAPauseOutlivesWhoHeardIt(t *testing.T) {
 	})
 }
 
-// What is heard lengthens a pause and never shortens it.
+// A shared pause can only lengthen a pause, never shorten it.
 func TestTheLongerPauseCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
@@ -164,7 +165,7 @@ func TestTheLongerPauseCounts(t *testing.T) {
 		here.sendNow(1, askedFor(10*time.Second))
 		time.Sleep(2500 * time.Millisecond)
 		there.now = time.Now()
-		there.answer(flying, askedFor(60*time.Second)) // sent before it heard
+		there.answer(flying, askedFor(60*time.Second)) // sent before it read the shared pause
 		time.Sleep(1500 * time.Millisecond)
 		if left := here.pause(fcmShop); left != 58500*time.Millisecond {
 			t.Errorf("a pause of %v, want the rest of the longer one, 58.5 s", left)
@@ -177,8 +178,9 @@ func TestTheLongerPauseCounts(t *testing.T) {
 	})
 }
 
-// Refused credentials are the refused worker's own: they stop its successor
-// from beginning with another refusal, once, and nobody who has sent.
+// Refused credentials concern only the refused worker. They keep its successor
+// from starting with another refusal, once, and have no effect on workers that
+// have sent.
 func TestARefusedKeyStopsNoFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
@@ -195,7 +197,7 @@ func TestARefusedKeyStopsNoFleet(t *testing.T) {
 			t.Errorf("who starts anew waits %v, want the 30 s of the halt", left)
 		}
 		time.Sleep(30 * time.Second)
-		wrong.sendNow(1, badKey) // its probe: twice as long
+		wrong.sendNow(1, badKey) // its probe: the pause doubles
 		time.Sleep(2 * time.Second)
 		if a, b := healthy.pause(fcmShop), next.pause(fcmShop); a != 0 || b != 0 {
 			t.Errorf("the wrong key stops one that works for %v, and one that has waited for %v more", a, b)
@@ -204,8 +206,8 @@ func TestARefusedKeyStopsNoFleet(t *testing.T) {
 	})
 }
 
-// A store that hangs or refuses holds up neither the start nor what is sent;
-// what it could not be told is told when it is back, if it is not over.
+// A store that hangs or fails delays neither the start nor sends. A pause that
+// could not be shared is shared when the store is back, unless it is over.
 func TestAPauseStoreThatIsAway(t *testing.T) {
 	for _, how := range []string{"hangs", "refuses"} {
 		t.Run(how, func(t *testing.T) {
@@ -257,7 +259,7 @@ func TestParseRoute(t *testing.T) {
 	}
 }
 
-// What is asked while the store takes down what was asked before is told next.
+// A pause that arrives while the store writes earlier ones is shared next.
 func TestWhatIsAskedMeanwhileIsToldToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
@@ -278,8 +280,8 @@ func TestWhatIsAskedMeanwhileIsToldToo(t *testing.T) {
 	})
 }
 
-// In a storm of answers that say stop the store is asked ten times a second.
-// What came last is told too, also by one that ends at once.
+// In a storm of answers that say stop, the store is written ten times a second.
+// The last pause is shared too, even by a worker that ends at once.
 func TestAStormIsToldInFewWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
@@ -302,7 +304,7 @@ func TestAStormIsToldInFewWords(t *testing.T) {
 	})
 }
 
-// What the store says is bounded whatever it says, and about no other routes.
+// What a worker takes from the store is bounded, and only about its own routes.
 func TestWhatIsToldIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()

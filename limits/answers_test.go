@@ -17,8 +17,8 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// answers gives a client's pipelines these answers, one after the other, and
-// asks no server; the last is repeated.
+// answers gives these answers to a client's pipelines, one after the other,
+// without a server. The last one is repeated.
 type answers struct {
 	rest []func(*redis.Cmd) error
 }
@@ -48,7 +48,7 @@ func (a *answers) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPi
 	}
 }
 
-// replied is a Redis error.
+// replied is an error reply of Redis.
 type replied string
 
 func (e replied) Error() string { return string(e) }
@@ -62,9 +62,9 @@ func fails(err error) func(*redis.Cmd) error {
 	return func(*redis.Cmd) error { return err }
 }
 
-// What was not stored for certain is an error, in the second round trip as in
-// the first, and so is an answer that nobody can read: else a notification would
-// be allowed that no state counts.
+// What may not have been stored is an error, in the first round trip and in the
+// second; so is an unreadable answer. Otherwise a notification would be allowed
+// that no state counts.
 func TestWhatIsNotStoredIsAnError(t *testing.T) {
 	state := string(encodeState(nil, []event{{1, 2, 3}}))
 	unknown := fails(replied("NOSCRIPT No matching script."))
@@ -102,7 +102,7 @@ func TestWhatIsNotStoredIsAnError(t *testing.T) {
 	}
 }
 
-// each answers the commands of a pipeline by their order, and keeps how many keys
+// each answers the commands of a pipeline in order, and records how many keys
 // each had.
 type each struct {
 	answers
@@ -122,8 +122,8 @@ func (e *each) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 	}
 }
 
-// An answer is about the users of its own call, which are few enough for a
-// server to have time for others.
+// A call is about the users of one shard, and short enough that the server has
+// time for others.
 func TestCallsAreOfOneShardAndShort(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()
@@ -144,14 +144,14 @@ func TestCallsAreOfOneShardAndShort(t *testing.T) {
 		t.Errorf("calls of %v users, want %v", hook.keys, want)
 	}
 
-	// The second call's answer names a user that it does not have.
+	// The second call's answer names a user that is not in the call.
 	hook.by = []func(*redis.Cmd) error{says(), says(int64(maxUsersPerCall+1), string(encodeState(nil, []event{{1, 2, 3}})))}
 	if err := l.Decide(t.Context(), reqs); err == nil || !strings.Contains(err.Error(), "answer about key 501 of 500") {
 		t.Errorf("ended with %v", err)
 	}
 }
 
-// What a rule may ask for, it may ask for to the last.
+// The largest values that a rule allows can all be used.
 func TestTheLargestRules(t *testing.T) {
 	for _, r := range []Rule{
 		{Name: "max", Per: PerUser, Max: maxPerRule, Window: time.Hour},
@@ -164,8 +164,8 @@ func TestTheLargestRules(t *testing.T) {
 	}
 }
 
-// An event is kept for as long as a worker with a slow clock could ask about it,
-// and not a millisecond more; a state that has lost all its events is one.
+// An event is kept as long as a worker with a slow clock may ask about it, and
+// not a millisecond longer. A state without events is still a state.
 func TestEventsAreForgottenInTime(t *testing.T) {
 	rules, err := compile([]Rule{perUser(1, time.Hour)})
 	if err != nil {
@@ -193,7 +193,7 @@ func TestEventsAreForgottenInTime(t *testing.T) {
 	}
 }
 
-// A batch that waits for its next use keeps nothing of its last.
+// A batch that waits for its next use keeps nothing of its last one.
 func TestBatchesKeepNothing(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()

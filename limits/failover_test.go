@@ -8,9 +8,9 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// TestFailOverGivesBackTheLatestSpends: Redis fails over to a replica that lags.
-// A user may get again what was spent since, and no more; an id that the replica
-// knows stays allowed.
+// TestFailOverGivesBackTheLatestSpends: Redis fails over to a replica that
+// lags. A user may get again what was spent since then, and no more; an id that
+// the replica has stays allowed.
 func TestFailOverGivesBackTheLatestSpends(t *testing.T) {
 	pair := localtest.RedisPair(t)
 	o := shards.DefaultOptions()

@@ -34,7 +34,7 @@ func connect(t testing.TB, addrs ...string) redis.UniversalClient {
 	t.Helper()
 	o := shards.DefaultOptions()
 	o.Addrs, o.Cluster = addrs, len(addrs) > 1
-	o.ReadTimeout = time.Minute // a busy machine is no failure
+	o.ReadTimeout = time.Minute // a slow machine is not a failure
 	client, err := shards.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +71,10 @@ func perUser(n int, window time.Duration) Rule {
 
 // step is one request and its expected answer.
 type step struct {
-	after time.Duration // since start
+	after time.Duration // since the start
 	id    string
 	kind  string
-	rule  string // that denies; empty = allowed
+	rule  string // the rule that denies; empty = allowed
 	why   string
 }
 
@@ -131,7 +131,7 @@ func TestDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			client := open(t)
 			l := limiter(t, client, c.rules...)
-			// One by one with the state as read, and all in one call.
+			// One by one with the states as read, and all in one call.
 			for i, s := range c.steps {
 				r := &Request{Owner: "u", ID: s.id, Type: s.kind, State: stored(t, client, "u"), At: start.Add(s.after)}
 				if err := l.Decide(t.Context(), []*Request{r}); err != nil {
@@ -192,7 +192,7 @@ func TestStateOfUnknownVersionStalls(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("as read: got %v, want %q", err, c.want)
 			}
-			// The same found at the compare-and-set.
+			// The same when it is found at the compare-and-set.
 			if err := client.Set(t.Context(), key, c.state, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func TestWorkersAtOnceNeverExceedTheLimit(t *testing.T) {
 			for i := range each {
 				r := &Request{Owner: "u", ID: fmt.Sprintf("%d-%d", w, i), Type: "x", At: start}
 				for {
-					// Contention is an error that the stage repeats on.
+					// Contention is an error, after which the stage repeats.
 					if err := l.Decide(t.Context(), []*Request{r}); err == nil {
 						break
 					}

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is the plain reading of the rules: everything ever allowed, kept.
+// model is the plain implementation of the rules: it keeps everything that was
+// allowed.
 type model struct {
 	rules   []Rule
 	allowed map[string][]Request // by owner
@@ -51,8 +52,8 @@ func about(rule Rule, kind string) bool {
 	return len(rule.Types) == 0
 }
 
-// Whatever the rules, the order, the batches and the age of the states read,
-// the limiter answers as the model does, and no window ever holds too many.
+// Whatever the rules, the order, the batches and the age of the states, the
+// limiter answers like the model, and no window ever holds too many.
 func TestLimiterAgreesWithTheModel(t *testing.T) {
 	client := open(t)
 	kinds := []string{"order", "promo", "chat"}
@@ -65,8 +66,9 @@ func TestLimiterAgreesWithTheModel(t *testing.T) {
 				Per:   rapid.SampledFrom([]Per{PerUser, PerUserType}).Draw(rt, "per"),
 				Types: rapid.SliceOfNDistinct(rapid.SampledFrom(kinds), 0, 2, rapid.ID[string]).Draw(rt, "types"),
 				Max:   rapid.IntRange(1, 4).Draw(rt, "max"),
-				// Longer than an id can come again in this test: for less long
-				// an id is not remembered.
+				// Longer than the time within which an id can repeat in this
+				// test, because ids are not remembered for longer than the
+				// window.
 				Window: time.Duration(rapid.IntRange(10, 30).Draw(rt, "window")) * time.Minute,
 			}
 		}), 1, 3).Draw(rt, "rules")
@@ -89,23 +91,24 @@ func TestLimiterAgreesWithTheModel(t *testing.T) {
 				states[o] = rapid.SampledFrom(snapshots[o]).Draw(rt, "state")
 			}
 			for i := range reqs {
-				// Together less than the skew, by which a repeated batch goes back.
+				// Together less than the skew by which a repeated batch goes
+				// back.
 				now = now.Add(time.Duration(rapid.IntRange(0, 5_000).Draw(rt, "ms")) * time.Millisecond)
-				// Some ids come again.
+				// Some ids repeat.
 				id := rapid.IntRange(max(0, serial-8), serial).Draw(rt, "id")
 				serial++
 				owner := rapid.SampledFrom(owners).Draw(rt, "owner")
 				reqs[i] = &Request{Owner: owner, ID: fmt.Sprintf("%s-%d", owner, id),
 					Type: kinds[id%len(kinds)], State: states[owner], At: now}
 			}
-			// Sometimes twice, as a stage that is repeated after an error.
+			// Sometimes twice, like a stage that is repeated after an error.
 			for range rapid.IntRange(1, 2).Draw(rt, "repeats") {
 				if err := l.Decide(t.Context(), reqs); err != nil {
 					rt.Fatal(err)
 				}
 				for i, r := range reqs {
-					// From an old state another of the rules that deny may be
-					// named first.
+					// With an old state, another one of the denying rules may
+					// be named first.
 					want := m.decide(*r)
 					if r.Allowed != (want == nil) || r.Allowed != (r.Rule == "") || !r.Allowed && !slices.Contains(want, r.Rule) {
 						rt.Fatalf("request %d of %s (%s, %v): rule %q, the model says %q", i, r.Owner, r.Type, r.At.Sub(start), r.Rule, want)
@@ -122,7 +125,7 @@ func TestLimiterAgreesWithTheModel(t *testing.T) {
 	})
 }
 
-// checkWindows looks at every window that ends at an allowed notification.
+// checkWindows checks every window that ends at an allowed notification.
 func checkWindows(t *rapid.T, rules []Rule, owner string, allowed []Request) {
 	for _, rule := range rules {
 		for _, end := range allowed {

@@ -18,8 +18,8 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// slotChecker sees every command of a client and notes those whose keys lie in
-// more than one slot: a cluster would refuse them, embedded Redis does not.
+// slotChecker sees every command of a client and records those whose keys are
+// in more than one slot. A cluster would refuse them; embedded Redis does not.
 type slotChecker struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -104,10 +104,10 @@ func TestRealServer(t *testing.T) {
 			for round, want := range []bool{true, true, false} {
 				for i, r := range reqs {
 					r.ID = fmt.Sprintf("id-%d-%d", i, round)
-					// What the round before read: it conflicts, and the script
-					// hands out the fresh state.
+					// The state that the round before read: it conflicts, and
+					// the script returns the fresh one.
 				}
-				for range 2 { // the same again spends nothing
+				for range 2 { // the same request again spends nothing
 					if err := l.Decide(t.Context(), reqs); err != nil {
 						t.Fatal(err)
 					}
@@ -125,8 +125,8 @@ func TestRealServer(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide is a full batch of 10,000 users, each with a state of three
-// events, three rules, all allowed: what is measured is deciding and writing.
+// BenchmarkDecide decides and writes a full batch of 10,000 users, each with a
+// state of three events, with three rules, all allowed.
 func BenchmarkDecide(b *testing.B) {
 	client := connect(b, localtest.Require(b).Redis)
 	l := limiter(b, client, perUser(1000, time.Hour),
@@ -146,7 +146,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	state := encodeState(nil, fixed)
 	b.ReportAllocs()
-	var ours, redis time.Duration // CPU time, which a busy machine does not change
+	var ours, redis time.Duration // CPU time, which does not depend on the load of the machine
 	for b.Loop() {
 		b.StopTimer()
 		pipe := client.Pipeline()
@@ -173,7 +173,7 @@ func BenchmarkDecide(b *testing.B) {
 	b.ReportMetric(float64(b.N*len(reqs))/b.Elapsed().Seconds(), "decisions/s")
 }
 
-// ownCPU is the CPU time that this process has used.
+// ownCPU is the CPU time of this process.
 func ownCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -183,7 +183,7 @@ func ownCPU(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// redisCPU is the CPU time that the server has used.
+// redisCPU is the CPU time of the server.
 func redisCPU(b *testing.B, client redis.UniversalClient) (used time.Duration) {
 	b.Helper()
 	info, err := client.Info(context.Background(), "cpu").Result()

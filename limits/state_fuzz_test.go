@@ -8,10 +8,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// FuzzState reads whatever Redis has for a user's limiter state: a version, a hash
-// of the rest, which may be the right one, and the rest. A state is taken if it is
-// ours and whole, and has the events that it says; else it is an error, and not
-// "no events", which would grant every limit again.
+// FuzzState reads whatever Redis may have as a user's limiter state: a version,
+// a hash of the rest, which may be correct, and the rest. A complete state of
+// ours is taken with its events. Everything else is an error, not "no events",
+// which would grant every limit again.
 func FuzzState(f *testing.F) {
 	good := encodeState(nil, []event{{id: 1, kind: 2, at: start.UnixMilli()}, {id: 3, kind: 2, at: start.Add(-time.Hour).UnixMilli()}})
 	for _, rest := range [][]byte{good[stampSize:], good[stampSize:headerSize], good[stampSize : len(good)-1], good[stampSize : headerSize-1], nil} {
@@ -38,7 +38,7 @@ func FuzzState(f *testing.F) {
 			t.Fatalf("%d events in %d bytes", len(got), len(rest))
 		}
 		if base := binary.LittleEndian.Uint64(rest); len(got) == 0 || base > 1<<53 {
-			return // no time that a worker writes
+			return // not a time that a worker writes
 		}
 		again, err := decodeState(nil, encodeState(nil, got))
 		if err != nil || len(again) != len(got) {
