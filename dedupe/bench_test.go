@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// batch is 10,000 UUIDv7, the size of a full batch.
+// batch is 10,000 UUIDv7, a full batch.
 func batch(b *testing.B) []string {
 	ids := make([]string, 10_000)
 	for i := range ids {

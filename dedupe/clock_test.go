@@ -12,11 +12,11 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// TestWorkersClocksMayDiffer: workers whose clocks are ten minutes ahead and
-// behind share a Redis. What one of them has finished no other believes to be
-// new, around every change of windows, unless it is older than the other's
-// horizon; also when Redis is wiped then. And ids that are new are not maybe for
-// that.
+// TestWorkersClocksMayDiffer: workers whose clocks are ten minutes fast and
+// slow share a Redis. Around every change of windows, no worker takes an id
+// that another one has finished for new, unless the id is older than its own
+// horizon; not even if Redis is wiped at that time. And new ids are not maybe
+// because of it.
 func TestWorkersClocksMayDiffer(t *testing.T) {
 	const step = 5 * time.Minute
 	for _, wiped := range []time.Duration{time.Hour, -10 * time.Minute, 5 * time.Minute} { // an hour = never
@@ -67,9 +67,10 @@ func TestWorkersClocksMayDiffer(t *testing.T) {
 	}
 }
 
-// Nobody says of a window that has begun for others that its filters are whole:
-// what those have added may be lost by then. The worker's clock is ten minutes
-// behind and shows that the window begins in some minutes; one filter is lost.
+// A worker must not declare the filters of a window complete that has already
+// begun for others: what those have added may be lost by then. Here the
+// worker's clock is ten minutes slow, so that the window seems to begin in some
+// minutes, and one filter is lost.
 func TestASlowClockDeclaresNoBegunWindowWhole(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -88,9 +89,9 @@ func TestASlowClockDeclaresNoBegunWindowWhole(t *testing.T) {
 	})
 }
 
-// The filters of a window that has begun for a worker whose clock is ahead are
-// full, and marked. What they refused is maybe to a worker for whom the window has
-// not begun.
+// The filters of a window that has begun for a worker with a fast clock are
+// full and marked. The ids that they refused are maybe for a worker for which
+// the window has not begun.
 func TestAWindowAheadIsFull(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -102,7 +103,8 @@ func TestAWindowAheadIsFull(t *testing.T) {
 		if n := check(t, f, ids...); n != len(ids) {
 			t.Errorf("%d of %d finished ids are maybe, want all", n, len(ids))
 		}
-		// Nor does it ask anew whose clock was ahead, once it is right again.
+		// A worker whose clock was fast does not query again either, once its
+		// clock is right.
 		var questions atomic.Int64
 		f.client.AddHook(counting{refusing{"BF.MEXISTS"}, &questions})
 		fast.now = time.Now

@@ -11,12 +11,12 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// behind opens a client of a pair, whoever serves.
+// behind opens a client of a pair, whichever server is the master.
 func behind(t *testing.T, pair *local.RedisPair) redis.UniversalClient {
 	t.Helper()
 	o := shards.DefaultOptions()
 	o.Addrs, o.Dialer = []string{"pair:6379"}, pair.Dial
-	o.ReadTimeout = time.Minute // a busy machine is no failure
+	o.ReadTimeout = time.Minute // a slow machine is not a failure
 	client, err := shards.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -26,17 +26,18 @@ func behind(t *testing.T, pair *local.RedisPair) redis.UniversalClient {
 }
 
 // TestFailOverForgetsTheLastAddsOnly: Redis fails over to a replica that lags.
-// What the replica had is known still. What was added since is forgotten, which
-// nothing can tell, or maybe; whatever else the replica missed (filters, births,
-// marks) ends in maybe. And the worker goes on: what is added now is known.
+// Ids that the replica had are still known. Ids added since then are forgotten,
+// which nothing can detect, or maybe. Everything else that the replica lacks
+// (filters, births, marks) makes answers maybe. And the worker continues: ids
+// that are added now are known.
 func TestFailOverForgetsTheLastAddsOnly(t *testing.T) {
 	const n = 2000
-	young := time.Now().Add(slack + time.Hour) // for every birth of this test
+	young := time.Now().Add(slack + time.Hour) // younger than every birth of this test
 	for _, c := range []struct {
 		name          string
-		before, since func(t *testing.T, f *Filter) // what happens besides the adds, before and after the replica is left behind
-		forgets       bool                          // what was added since
-		maybe         bool                          // all that is new
+		before, since func(t *testing.T, f *Filter) // what happens besides the adds, before and after the replica falls behind
+		forgets       bool                          // ids added since then are no longer known
+		maybe         bool                          // all new ids are maybe
 	}{
 		{"filters that are whole", func(t *testing.T, f *Filter) { must(t, f.DeclareNew(t.Context())) }, nil, true, false},
 		{"filters with a birth", func(t *testing.T, f *Filter) { must(t, f.Prepare(t.Context())) }, nil, true, false},
@@ -64,7 +65,7 @@ func TestFailOverForgetsTheLastAddsOnly(t *testing.T) {
 			must(t, pair.FailOver())
 
 			heir := another(t, f)
-			if !c.maybe { // it would make what is missing
+			if !c.maybe { // it would create what is missing
 				must(t, heir.Prepare(t.Context()))
 			}
 			for who, f := range map[string]*Filter{"the worker": f, "its heir": heir} {
@@ -87,10 +88,10 @@ func TestFailOverForgetsTheLastAddsOnly(t *testing.T) {
 	}
 }
 
-// TestFailOverLosesMarks: filters that were full since the replica was left
+// TestFailOverLosesMarks: filters that became full after the replica fell
 // behind have room on the replica, and no mark. The worker that found them full
-// says maybe to everything still, and puts the marks again with its next adds,
-// so that the others do.
+// still answers maybe to everything, and writes the marks again with its next
+// adds, so that the other workers do so too.
 func TestFailOverLosesMarks(t *testing.T) {
 	pair := localtest.RedisPair(t)
 	f, err := New(behind(t, pair), small())

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// small has filters of some 300 ids.
+// small has filters of about 300 ids.
 func small() Options {
 	o := DefaultOptions()
 	o.Capacity = 10_000
@@ -52,19 +52,19 @@ func bubble(t *testing.T, o Options, run func(t *testing.T, f *Filter, r *embedd
 	})
 }
 
-// settle closes a client and gives its pool, which after an outage tries to
-// dial every second, the time to notice: at the end of a bubble time stops.
+// settle closes a client and gives its pool, which dials every second after an
+// outage, the time to notice: time stops at the end of a bubble.
 func settle(client redis.UniversalClient) {
 	_ = client.Close()
 	time.Sleep(10 * time.Second)
 }
 
-// check asks about ids and returns how many are maybe.
+// check queries ids and counts those that are maybe.
 func check(t *testing.T, f *Filter, ids ...string) int {
 	t.Helper()
 	maybe := make([]bool, len(ids))
 	for i := range maybe {
-		maybe[i] = i%2 == 0 // what was there before does not matter
+		maybe[i] = i%2 == 0 // earlier values do not matter
 	}
 	if err := f.Check(context.Background(), ids, maybe); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func uuids(at time.Time, n int, name string) []string {
 	return ids
 }
 
-// names are n ids that say nothing of their time.
+// names are n ids without a time in them.
 func names(n int, name string) []string {
 	ids := make([]string, n)
 	for i := range ids {
@@ -133,9 +133,9 @@ func TestAddedIDsAreMaybeForTwoWindows(t *testing.T) {
 	})
 }
 
-// TestHorizon: whatever was added at the horizon or later is maybe, also when the
-// clock that says so is some minutes ahead; and the horizon is no more than that
-// behind what is forgotten.
+// TestHorizon: every id that was added at the horizon or later is maybe, even
+// if the clock is some minutes fast. And the horizon is at most that long after
+// what is forgotten.
 func TestHorizon(t *testing.T) {
 	const ahead = 4 * time.Minute
 	for _, into := range []time.Duration{0, time.Second, 3 * time.Hour, 6*time.Hour - time.Second} {
@@ -175,9 +175,9 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
-// TestClocksMayDiffer: the clock that mints an id may be some minutes ahead. One
-// that was finished before its filter was lost looks younger than the new filter
-// then, and is maybe all the same.
+// TestClocksMayDiffer: the clock that mints an id may be some minutes fast. An
+// id that was finished before its filter was lost then looks younger than the
+// new filter, but is still maybe.
 func TestClocksMayDiffer(t *testing.T) {
 	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -196,7 +196,7 @@ func TestFiltersThatAreNotWhole(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(t *testing.T, f *Filter, r *embedded.Redis)
-		// What new ids are then: maybe or not.
+		// The answer for new ids: maybe or not.
 		old, young, nameless bool
 	}{
 		{"nothing prepared", func(t *testing.T, f *Filter, r *embedded.Redis) {}, true, true, true},
@@ -221,7 +221,7 @@ func TestFiltersThatAreNotWhole(t *testing.T) {
 		{"wiped twice", func(t *testing.T, f *Filter, r *embedded.Redis) {
 			must(t, f.Prepare(t.Context()))
 			r.Wipe()
-			time.Sleep(20 * time.Minute) // the birth known here is now too early, and must not count
+			time.Sleep(20 * time.Minute) // the birth known to this worker is now too early, and must not count
 			other, err := New(f.client, f.Options)
 			must(t, err)
 			must(t, other.Prepare(t.Context()))
@@ -246,7 +246,7 @@ func TestFiltersThatAreNotWhole(t *testing.T) {
 			for _, key := range next.keys {
 				r.Mini.Del(key)
 			}
-			time.Sleep(time.Until(next.start.Add(-time.Minute))) // for a clock ahead it has begun
+			time.Sleep(time.Until(next.start.Add(-time.Minute))) // it has begun for a fast clock
 			must(t, f.Prepare(t.Context()))
 			time.Sleep(2 * time.Minute)
 			must(t, f.Prepare(t.Context()))
@@ -276,7 +276,8 @@ func TestFiltersThatAreNotWhole(t *testing.T) {
 	}
 }
 
-// another is a worker beside f, or its heir: it knows what Redis says.
+// another is another worker, or the successor of f: it knows only what is in
+// Redis.
 func another(t *testing.T, f *Filter) *Filter {
 	t.Helper()
 	other, err := New(f.client, f.Options)
@@ -306,7 +307,7 @@ func TestFullFilterSaysMaybe(t *testing.T) {
 		add(t, f, ids[:10]...)
 		add(t, heir, ids[:10]...)
 		for range 2 {
-			// Also when the full filters are the previous window's.
+			// The same if the full filters belong to the previous window.
 			if n := check(t, another(t, f), names(1000, "other")...); n != 1000 {
 				t.Errorf("to a third worker %d of 1000 new ids are maybe, want all", n)
 			}
@@ -321,8 +322,9 @@ func TestFullFilterSaysMaybe(t *testing.T) {
 	})
 }
 
-// A full filter is not asked again by who knows it. If Redis was wiped since,
-// and somebody has made the filter anew, that one misses what comes now.
+// A worker that knows a filter as full does not query it again. If Redis was
+// wiped since then and the filter was created again, the new one misses the ids
+// that come now.
 func TestFullFilterThatWasWiped(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -342,8 +344,8 @@ func TestFullFilterThatWasWiped(t *testing.T) {
 	})
 }
 
-// refusing is a Redis that answers reads and refuses some writes: out of
-// memory, or a replica that its clients take for the master.
+// refusing is a Redis that answers reads and refuses some writes: it is out of
+// memory, or is a replica that clients take for the master.
 type refusing struct{ command string }
 
 func (h refusing) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -362,14 +364,14 @@ func (h refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// proto is an error that the server has said.
+// proto is an error from the server.
 type proto string
 
 func (e proto) Error() string { return string(e) }
 func (proto) RedisError()     {}
 
-// An Add that says nil would have its ids committed: it may not while a filter
-// neither has them nor says that it has not.
+// Add returns nil only if its ids may be committed: not while a filter neither
+// has them nor is marked as full.
 func TestAddWithoutItsMarkIsAnError(t *testing.T) {
 	for _, tt := range []struct{ why, command string }{
 		{"the add is refused", "BF.INSERT"},
@@ -394,18 +396,19 @@ func TestFillNamesTheCapacityNeeded(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
 		add(t, f, names(6000, "id")...)
-		time.Sleep(2 * time.Hour) // half the window has passed
+		time.Sleep(2 * time.Hour) // half of the window
 		fill, err := f.Fill(t.Context())
 		must(t, err)
-		// 12,000 a window; at 60 % that is 20,000. Each filter also holds a sentinel.
+		// 12,000 a window; at 60 % that is 20,000. Each filter also contains a
+		// sentinel.
 		if fill.IDs < 5900 || fill.IDs > 6070 || fill.Needed < 19_000 || fill.Needed > 20_500 || fill.Maybe != 0 {
 			t.Errorf("fill %+v, want 6,000 ids and 20,000 needed", fill)
 		}
 	})
 }
 
-// While Redis is away an Add fails, and is repeated by its caller: afterwards
-// the filters are as good as before.
+// While Redis is down, Add fails and its caller repeats it. Afterwards the
+// filters are as good as before.
 func TestAddIsRepeatedUntilRedisIsBack(t *testing.T) {
 	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -421,7 +424,7 @@ func TestAddIsRepeatedUntilRedisIsBack(t *testing.T) {
 			}
 		}
 		must(t, r.Restart())
-		time.Sleep(2 * time.Second) // the client's pool tries again every second
+		time.Sleep(2 * time.Second) // the client's pool dials again every second
 		add(t, f, ids...)
 		for who, f := range map[string]*Filter{"the worker": f, "its heir": another(t, f)} {
 			if n := check(t, f, ids...); n != len(ids) {
@@ -459,7 +462,8 @@ func TestFiltersExpire(t *testing.T) {
 			time.Sleep(f.Window)
 		}
 		must(t, f.Prepare(t.Context()))
-		// Previous, current, next; and births for those not made ahead.
+		// Previous, current, next; and births for those that were not created
+		// ahead.
 		if n := len(r.Mini.Keys()); n > 4*shards.Filters {
 			t.Errorf("%d keys after six windows", n)
 		}
@@ -470,8 +474,9 @@ func TestFiltersExpire(t *testing.T) {
 	})
 }
 
-// TestFiltersOutliveTheFastestClock: a filter is there until the last worker has
-// stopped asking it, whose clock may be some minutes behind that of Redis.
+// TestFiltersOutliveTheFastestClock: a filter exists until the last worker has
+// stopped querying it, even a worker whose clock is some minutes behind that of
+// Redis.
 func TestFiltersOutliveTheFastestClock(t *testing.T) {
 	bubble(t, DefaultOptions(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -566,11 +571,11 @@ func TestOptionsAreChecked(t *testing.T) {
 // shared opens the Redis that all tests of a run share.
 func shared(t testing.TB) redis.UniversalClient { return connect(t, localtest.Require(t).Redis) }
 
-// connect opens a server, or of several addresses the cluster.
+// connect opens a server, or with several addresses a cluster.
 func connect(t testing.TB, addrs ...string) redis.UniversalClient {
 	t.Helper()
 	o := shards.DefaultOptions()
-	o.ReadTimeout = time.Minute // a busy machine is no failure
+	o.ReadTimeout = time.Minute // a slow machine is not a failure
 	o.Addrs, o.Cluster = addrs, len(addrs) > 1
 	client, err := shards.Open(o)
 	if err != nil {
@@ -592,7 +597,8 @@ func TestRealServer(t *testing.T) {
 			ctx := t.Context()
 			must(t, shards.CheckServer(ctx, client, true))
 			o := small()
-			// A length of its own keeps this test's windows apart from others'.
+			// A unique length separates this test's windows from those of other
+			// runs.
 			o.Window = 24*time.Hour + time.Duration(time.Now().UnixNano()%1_000_000)*time.Millisecond
 			f, err := New(client, o)
 			must(t, err)

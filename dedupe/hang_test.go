@@ -15,8 +15,8 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// hung is a Redis before which connections stop carrying anything: what is sent
-// is lost, or not even taken, or there is no connection to be had.
+// hung is a proxy in front of Redis whose connections can hang: they lose what
+// is sent, do not even accept it, or cannot be opened.
 type hung struct {
 	r    *embedded.Redis
 	mode atomic.Int32
@@ -26,14 +26,14 @@ type hung struct {
 
 const (
 	healthy = iota
-	silent  // takes everything and answers nothing
-	stuffed // takes nothing
+	silent  // accepts everything and answers nothing
+	stuffed // accepts nothing
 	unreachable
 )
 
 func (h *hung) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if h.mode.Load() == unreachable {
-		select { // as the client's own dialer
+		select { // like the client's own dialer
 		case <-ctx.Done():
 		case <-time.After(shards.DefaultOptions().DialTimeout):
 		}
@@ -49,7 +49,7 @@ func (h *hung) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return near, nil
 }
 
-// carry copies until either side ends, except while the connection hangs.
+// carry copies until either side ends, but not while the connection hangs.
 func (h *hung) carry(from, to net.Conn) {
 	defer to.Close()
 	buf := make([]byte, 64<<10)
@@ -74,9 +74,8 @@ func (h *hung) carry(from, to net.Conn) {
 	}
 }
 
-// TestAddEndsInTime: however Redis hangs, an Add
-// ends within its time-out, or its context if that is sooner; and what was
-// repeated afterwards is known.
+// TestAddEndsInTime: however Redis hangs, Add ends within its timeout, or with
+// its context if that is sooner. Ids that are added again afterwards are known.
 func TestAddEndsInTime(t *testing.T) {
 	for mode, why := range map[int32]string{silent: "no answers", stuffed: "takes nothing", unreachable: "no connection"} {
 		t.Run(why, func(t *testing.T) {

@@ -21,12 +21,12 @@ type event struct {
 	wait time.Duration
 }
 
-// Whatever happens, wipes, outages, overflow, workers that do not know of each
-// other: an id whose add was acknowledged is maybe until its window is gone, to
-// every worker and also to one that has just started.
+// Whatever happens (wipes, outages, overflow, workers that do not know of each
+// other), an id whose add was acknowledged is maybe until its window is over,
+// for every worker, including one that has just started.
 func TestNoFalseNegativesUntilRotated(t *testing.T) {
-	const most = 50          // three workers look after every event, at up to 48,000 ids
-	runs, failed := 0, false // a failure is played again, to make it smaller
+	const most = 50          // three workers check after every event, with up to 48,000 ids
+	runs, failed := 0, false // a failure is repeated to shrink it
 	rapid.Check(t, func(rt *rapid.T) {
 		if runs++; runs > most && !failed {
 			return
@@ -61,7 +61,7 @@ func play(t *testing.T, events []event) (failure string) {
 		return err.Error()
 	}
 	defer settle(client)
-	var workers [3]*Filter // the third one is new at every look
+	var workers [3]*Filter // the third one is new at every check
 	for i := range workers {
 		if workers[i], err = New(client, small()); err != nil {
 			return err.Error()
@@ -71,19 +71,19 @@ func play(t *testing.T, events []event) (failure string) {
 	if err := workers[0].DeclareNew(ctx); err != nil {
 		return err.Error()
 	}
-	added := map[int64][]string{} // by the window they were added in
+	added := map[int64][]string{} // by the window that they were added in
 	away, serial := false, 0
 	for i, e := range events {
 		f := workers[e.who]
 		switch e.what {
 		case "add":
-			// Minted half an hour ago, as ids are that waited in a retry topic.
+			// Minted half an hour ago, like ids that waited in a retry topic.
 			ids := uuids(time.Now().Add(-30*time.Minute), min(e.n, 2000), fmt.Sprint("u", serial))
 			ids = append(ids, names(e.n/2, fmt.Sprint("n", serial))...)
 			serial++
 			n := f.number(time.Now())
 			err := f.Add(ctx, ids)
-			for range 5 { // connections from before an outage have to go first
+			for range 5 { // connections from before an outage must fail first
 				if err == nil || away {
 					break
 				}
@@ -96,7 +96,7 @@ func play(t *testing.T, events []event) (failure string) {
 				return fmt.Sprintf("added while Redis was away (%v): %v", away, err)
 			}
 		case "prepare":
-			_ = f.Prepare(ctx) // fails while Redis is away
+			_ = f.Prepare(ctx) // fails while Redis is down
 		case "wipe":
 			r.Wipe()
 		case "away":
@@ -107,8 +107,8 @@ func play(t *testing.T, events []event) (failure string) {
 				return err.Error()
 			}
 			away = false
-			time.Sleep(2 * time.Second) // the client's pool tries again every second
-		case "restart": // a worker that starts, and knows nothing
+			time.Sleep(2 * time.Second) // the client's pool dials again every second
+		case "restart": // a worker that starts without any knowledge
 			if workers[e.who], err = New(client, small()); err != nil {
 				return err.Error()
 			}

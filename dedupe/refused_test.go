@@ -13,8 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// Whatever Redis refuses of a question or of making a filter, nobody takes for
-// an answer.
+// No refusal by Redis, of a query or of creating a filter, counts as an answer.
 func TestWhatRedisRefusesIsAnError(t *testing.T) {
 	check := func(f *Filter) error { return f.Check(context.Background(), names(10, "id"), make([]bool, 10)) }
 	prepare := func(f *Filter) error { return f.Prepare(context.Background()) }
@@ -50,7 +49,7 @@ func TestWhatRedisRefusesIsAnError(t *testing.T) {
 	}
 }
 
-// counting counts the commands of one name.
+// counting counts the commands with one name.
 type counting struct {
 	refusing
 	n *atomic.Int64
@@ -67,8 +66,8 @@ func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// A filter that has refused an id is asked no more by who knows it, neither for
-// the next ids nor by questions: it could only refuse again.
+// A worker that knows a filter as full sends it neither more ids nor queries,
+// because it could only refuse them again.
 func TestFullFiltersAreLeftAlone(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -84,7 +83,7 @@ func TestFullFiltersAreLeftAlone(t *testing.T) {
 		if i, q := inserts.Load(), questions.Load(); i != 0 || q != 0 {
 			t.Errorf("full filters were given %d more adds and %d questions by who knows them", i, q)
 		}
-		// Who does not know them asks all, and learns it.
+		// A worker that does not know them queries all of them, and learns it.
 		heir := another(t, f)
 		add(t, heir, ids...)
 		if i := inserts.Swap(0); i != shards.Filters {
@@ -97,7 +96,7 @@ func TestFullFiltersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// short answers one question too few.
+// short answers one query too few.
 type short struct{ refusing }
 
 func (h short) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
@@ -113,7 +112,8 @@ func (h short) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// An answer that is not one for each question belongs to nobody knows which.
+// Without one answer per query, it is unknown which answer belongs to which
+// query.
 func TestAnswersAreCounted(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -131,8 +131,8 @@ func TestAnswersAreCounted(t *testing.T) {
 	})
 }
 
-// DeclareNew says again what was said: of filters that were wiped since and have
-// a birth it says nothing, as they are not whole.
+// DeclareNew may be repeated. It says nothing about filters that have been
+// wiped since and have a birth, because they are not complete.
 func TestDeclareNewLeavesWhatExists(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -142,7 +142,7 @@ func TestDeclareNewLeavesWhatExists(t *testing.T) {
 		must(t, f.Prepare(t.Context())) // gives them a birth
 		heir := another(t, f)
 		must(t, heir.DeclareNew(t.Context()))
-		// Who knows their birth needs no key that tells it.
+		// A worker that knows their birth does not need the key that stores it.
 		w := f.window(f.number(time.Now()))
 		must(t, f.client.Del(t.Context(), w.births[:]...).Err())
 		must(t, f.DeclareNew(t.Context()))
@@ -154,7 +154,7 @@ func TestDeclareNewLeavesWhatExists(t *testing.T) {
 	})
 }
 
-// One shard that is full costs its own ids a read, and no others'.
+// A full shard costs a status read for its own ids only.
 func TestFullFiltersAreTheirShards(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
@@ -178,7 +178,7 @@ func TestFullFiltersAreTheirShards(t *testing.T) {
 	})
 }
 
-// Every limit of the options is where they say it is.
+// Every limit of the options is exact.
 func TestLimitsOfOptions(t *testing.T) {
 	for _, row := range []struct {
 		change func(*Options)
@@ -201,7 +201,7 @@ func TestLimitsOfOptions(t *testing.T) {
 	}
 }
 
-// Ids that look like a UUIDv7 but for one character carry no time.
+// Ids that differ from a UUIDv7 in one character have no time.
 func TestNearlyUUIDs(t *testing.T) {
 	const id = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"
 	if at, ok := MintedAt(id); !ok || at.UnixMilli() != 0x017F22E279B0 {
@@ -221,7 +221,7 @@ func TestNearlyUUIDs(t *testing.T) {
 	}
 }
 
-// Whatever is not a clear no is a yes: servers answer with numbers or booleans.
+// Everything but a clear no is a yes: servers answer with numbers or booleans.
 func TestClearNo(t *testing.T) {
 	for _, row := range []struct {
 		answer any
@@ -241,9 +241,9 @@ func TestCheckWantsAnAnswerForEach(t *testing.T) {
 	})
 }
 
-// A worker that finds a filter with another's birth learns it, and gives it no
-// second, later one: that would make fewer ids exempt, for everybody, with each
-// worker that starts.
+// A worker that finds a filter with another worker's birth takes that over
+// instead of writing a later one. Otherwise each worker that starts would make
+// fewer ids exempt, for all workers.
 func TestBirthsAreLearnt(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))

@@ -7,9 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// FuzzReply has a filter answer anything to a question about two ids, one of which
-// is younger than the filter. Only a whole filter's clear no, or a no about what
-// came after the filter, is one: whatever else is said, the status store is asked.
+// FuzzReply gives a filter any answer to a query for two ids, one of which is
+// younger than the filter. Only a clear no counts: from a complete filter, or
+// about an id that is younger than the filter. In all other cases the status
+// store is read.
 func FuzzReply(f *testing.F) {
 	// sentinel, birth mark, old id, young id; number of marks of full filters
 	f.Add("1111", int64(0), byte(0))

@@ -19,7 +19,7 @@ import (
 
 // fleet is what two pipelines share: a status store, the records handed over,
 // and a provider that counts sends. A send to a device named in slow takes that
-// long. All of it is guarded by mu.
+// long. mu guards all of it.
 type fleet struct {
 	mu     sync.Mutex
 	rows   map[string][]push.Row
@@ -119,10 +119,10 @@ func (f *fleet) runWorker(t *testing.T, in records) (stop func()) {
 	return func() { cancel(); run.Wait() }
 }
 
-// A worker died between a retry record and the row that says so. Its record
-// comes again, is confirmed, and waits in its route behind others. Meanwhile
-// the retry is due, claims the device, waits a tier more and is sent. Whenever
-// the first one's turn comes, one of the two is sent.
+// A worker died between a retry record and the row that says so. Its record is
+// read again, is confirmed, and waits in its route behind others. Meanwhile the
+// retry is due, claims the device, waits another tier and is sent. Whenever the
+// turn of the first record comes, only one of the two is sent.
 func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 	for _, first := range []struct {
 		why     string
@@ -153,10 +153,10 @@ func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 					retry.Attempt, retry.Devices = first.attempt+1, []string{"d1"}
 
 					own.put(item("before", nil), false)
-					synctest.Wait() // it has the window
+					synctest.Wait() // it occupies the window
 					own.put(original, first.attempt > 0)
 					time.Sleep(15 * time.Second)
-					for range 5 { // the retry, and what it hands over to
+					for range 5 { // the retry, and the records that it is handed over to
 						retries.put(retry, true)
 						time.Sleep(30 * time.Second)
 						f.mu.Lock()
@@ -185,7 +185,7 @@ func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 	}
 }
 
-// Of a record's devices only those are left out that another record has.
+// Only the devices that another record has are left out.
 func TestDevicesHandedElsewhere(t *testing.T) {
 	f := &fleet{rows: map[string][]push.Row{"n": {row("n", "d1", 0, push.StateHeld), row("n", "d2", 0, push.StateRetrying)},
 		"whole": {row("whole", "", 0, push.StateRetrying)}}}
@@ -206,10 +206,10 @@ func TestDevicesHandedElsewhere(t *testing.T) {
 }
 
 // A worker handed a device over to a retry topic and died before the row that
-// says so. Its heir found the route stopped, and handed over to the hold topic, or
-// the other way round: two records of one step in two topics, which may be due at
-// once. One of them is sent. If there are rows of both, because the first worker
-// was only stopped for a while, none is lost.
+// says so. Its successor found the route stopped, and handed over to the hold
+// topic, or the other way round. So two records of one step are in two topics
+// and may be due at once. One of them is sent. If both have rows, because the
+// first worker was only suspended, neither is lost.
 func TestTwoHandOversOfOneStep(t *testing.T) {
 	for _, rows := range [][]push.State{{push.StateHeld}, {push.StateRetrying}, {push.StateHeld, push.StateRetrying}} {
 		for _, between := range []time.Duration{-time.Hour, -time.Second, -time.Millisecond, 0, time.Millisecond, time.Second, time.Hour} {

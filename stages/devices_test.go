@@ -11,8 +11,9 @@ import (
 	"github.com/pushfleet/pushfleet/stages"
 )
 
-// However many devices a user has for the app, and wherever others stand among
-// them, each of them is sent to once; so is each that a retry names.
+// Each device of the user for the app is sent to exactly once, however many
+// there are and wherever other apps' devices stand among them. So is each
+// device that a retry names.
 func TestEveryDeviceIsSentTo(t *testing.T) {
 	for n := range 70 {
 		var devices []push.Device
@@ -27,7 +28,7 @@ func TestEveryDeviceIsSentTo(t *testing.T) {
 			devices = append(devices, d)
 		}
 		user := &push.User{Devices: devices}
-		// Items in one batch share the memory of its deliveries.
+		// Items of one batch share the memory of its deliveries.
 		b := &pipeline.Batch{Items: []pipeline.Item{
 			item("new", func(it *pipeline.Item) { it.User = user }),
 			item("retry", func(it *pipeline.Item) { it.User, it.Attempt, it.Devices = user, 1, want }),
@@ -52,9 +53,9 @@ func TestEveryDeviceIsSentTo(t *testing.T) {
 	}
 }
 
-// Each device is judged by its platform's channel; a platform that no table has
-// stands for one of another channel. Where nothing is left to be sent, the
-// notification ends as a whole, unless its devices have rows.
+// Each device is judged by its platform's channel. An unknown platform counts
+// as another channel. If nothing is left to send, the notification ends as a
+// whole, unless its devices have rows.
 func TestOptOutsAreJudgedByDevice(t *testing.T) {
 	phone := push.Device{Platform: push.APNS, App: "shop", Token: "aa", Hash: "d1", RegisteredAt: hour.Add(-time.Hour)}
 	tablet := push.Device{Platform: push.FCM, App: "shop", Token: "bb", Hash: "d2", RegisteredAt: hour.Add(-time.Hour)}

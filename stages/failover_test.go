@@ -16,10 +16,10 @@ import (
 )
 
 // TestFailOverRepeatsAtMostWhatWasLost: Redis fails over to a replica that
-// lacks the filter's latest adds, while the status rows of all that was
-// finished are durable. What Kafka delivers again to a new owner ends as a copy.
-// Of copies that producers write, only those whose id was added since the
-// replica was left behind are sent again. And nothing new ends as a copy.
+// lacks the filter's latest adds, while the status rows of everything that was
+// finished are durable. Records that Kafka delivers again to a new owner end as
+// copies. Of the copies that producers write, only those whose id was added
+// after the replica fell behind are sent again. No new id ends as a copy.
 func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 	const n = 2000
 	pair := localtest.RedisPair(t)
@@ -41,8 +41,8 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 	now := time.Now()
 	rows := &ledger{rows: map[string][]push.Row{}}
 	dedupeStage := &stages.Dedupe{Filter: f, Ledger: rows}
-	// copies puts a record of each id through the stage, and returns how many end
-	// as copies.
+	// copies runs a record of each id through the stage, and counts those that
+	// end as copies.
 	copies := func(ids []string, confirm bool) (of int) {
 		t.Helper()
 		b := &pipeline.Batch{}
@@ -63,8 +63,8 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 		}
 		return of
 	}
-	// finish gives each id its durable row, and then its place in the filter: the
-	// order of the pipeline.
+	// finish gives each id its durable row, and then adds it to the filter, in
+	// the order of the pipeline.
 	finish := func(ids []string) {
 		t.Helper()
 		for _, id := range ids {

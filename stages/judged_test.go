@@ -9,7 +9,8 @@ import (
 	"github.com/pushfleet/pushfleet/stages"
 )
 
-// What rows say of a record that is handed over, as a whole or for some devices.
+// What the rows mean for a record that is handed over, as a whole or for some
+// devices.
 func TestDedupeOfWhatWasHandedOver(t *testing.T) {
 	whole := func(it *pipeline.Item) { it.Confirm, it.Hops = true, 1 }
 	named := func(it *pipeline.Item) { it.Confirm, it.Attempt, it.Devices = true, 1, []string{"d1"} }
@@ -44,8 +45,8 @@ func TestDedupeOfWhatWasHandedOver(t *testing.T) {
 	}
 }
 
-// An intent that was lost ends UNKNOWN for the devices it was for, and for no
-// others of the item.
+// A lost intent ends UNKNOWN for its own devices, and for no other devices of
+// the item.
 func TestLostIntentsNameTheirDevices(t *testing.T) {
 	b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.Confirm = true })}}
 	s := &stages.Dedupe{Filter: &filter{}, Ledger: &ledger{rows: map[string][]push.Row{"n": {
@@ -61,9 +62,9 @@ func TestLostIntentsNameTheirDevices(t *testing.T) {
 	}
 }
 
-// Two records of one step have the devices of an item between them: one for each
-// provider, or one for each time at which some were handed over. What the one
-// intends is none of the other's business; of its own devices none is left open.
+// Two records of one step share the devices of an item: one per provider, or
+// one per hand-over. The intents of one do not concern the other, and none of a
+// record's own devices stays open.
 func TestIntentsOfAnotherRecordAreNotLost(t *testing.T) {
 	held := func(d string) push.Row { return row("n", d, 0, push.StateHeld) }
 	for _, tt := range []struct {
@@ -95,8 +96,8 @@ func TestIntentsOfAnotherRecordAreNotLost(t *testing.T) {
 	}
 }
 
-// A message that names its device goes to the environment it names: a token of
-// the sandbox is worth nothing in production, and FCM has none.
+// A message that names its device is sent to the environment that it names. A
+// sandbox token is invalid in production, and FCM has no environments.
 func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
 	for _, row := range []struct {
 		platform        push.Platform
@@ -120,7 +121,8 @@ func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
 	}
 }
 
-// The order is a promise: see NewOrder. Metrics and logs know stages by name.
+// The order is a promise: see NewOrder. Metrics and logs use the names of the
+// stages.
 func TestOrder(t *testing.T) {
 	names := func(s *stages.Superseded) (list []string) {
 		for _, stage := range stages.NewOrder(&stages.Dedupe{}, &stages.Accept{}, s, &stages.Preferences{}, &stages.Devices{}, &stages.Limits{}) {

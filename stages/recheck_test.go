@@ -70,7 +70,7 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// What cannot be read decides nothing.
+// A store that cannot be read decides nothing.
 func TestRecheckWaitsForItsStores(t *testing.T) {
 	err := errors.New("redis is away")
 	for _, s := range []*stages.Recheck{

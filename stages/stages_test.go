@@ -17,7 +17,7 @@ import (
 // hour is when everything in these tests was first seen.
 var hour = time.Now().Add(-time.Hour)
 
-// item is an item of user u1 with an id; edit changes what the case is about.
+// item is an item of user u1 with an id; edit sets what the case is about.
 func item(id string, edit func(*pipeline.Item)) pipeline.Item {
 	it := pipeline.Item{FirstSeen: hour, Timestamp: hour, User: &push.User{}}
 	it.Message = push.Message{ID: id, App: "shop", UserID: "u1", Type: "order", Priority: push.Medium}
@@ -51,7 +51,7 @@ func (f *filter) Check(_ context.Context, ids []string, maybe []bool) error {
 	return f.err
 }
 
-// ledger is a status store of fixed rows.
+// ledger is a status store with fixed rows.
 type ledger struct {
 	rows  map[string][]push.Row
 	asked []string
@@ -135,9 +135,9 @@ func TestDedupe(t *testing.T) {
 	}
 }
 
-// TestDedupeAsksNoMoreThanNeeded: the filter is not asked about what is
-// confirmed anyway, the ledger not about what the filter denies, and neither
-// about what is decided.
+// TestDedupeAsksNoMoreThanNeeded: the filter is not queried for ids that are
+// confirmed anyway, the ledger not for ids that the filter denies, and neither
+// for items that are decided.
 func TestDedupeAsksNoMoreThanNeeded(t *testing.T) {
 	f, l := &filter{maybe: map[string]bool{"b": true}}, &ledger{}
 	b := &pipeline.Batch{Items: []pipeline.Item{item("a", nil), item("b", nil),
@@ -152,12 +152,12 @@ func TestDedupeAsksNoMoreThanNeeded(t *testing.T) {
 	}
 }
 
-// TestOldCopiesAreConfirmed: a no of the filter means nothing for what it may
-// have forgotten. By the times that it carries an item may be as old as that,
-// or they cannot be right: then the status store is asked.
+// TestOldCopiesAreConfirmed: the filter's no means nothing for an id that it
+// may have forgotten. If an item may be that old by its times, or if they
+// cannot be right, the status store is read.
 func TestOldCopiesAreConfirmed(t *testing.T) {
 	now := time.Now()
-	since := now.Add(-7 * time.Hour) // what was finished before is forgotten
+	since := now.Add(-7 * time.Hour) // everything that was finished before is forgotten
 	minted := func(at time.Time) string {
 		return fmt.Sprintf("%08x-%04x-7111-8222-333344445555", at.UnixMilli()>>16, at.UnixMilli()&0xffff)
 	}
@@ -192,7 +192,7 @@ func TestOldCopiesAreConfirmed(t *testing.T) {
 	}
 }
 
-// TestStoresThatAreAwayDecideNothing: an error, and every item as it was.
+// TestStoresThatAreAwayDecideNothing: an error, and every item unchanged.
 func TestStoresThatAreAwayDecideNothing(t *testing.T) {
 	away := errors.New("connection refused")
 	maybe := &filter{all: true}
@@ -252,9 +252,9 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestAcceptLowersCritical: a word in a message does not pass the limits. Who may
-// not use priority critical is sent with high, and counted once, however often
-// the stage is applied.
+// TestAcceptLowersCritical: priority critical alone does not bypass the limits.
+// If the sender is not allowed to use it, the item is sent with high, and is
+// counted once, however often the stage is applied.
 func TestAcceptLowersCritical(t *testing.T) {
 	for _, tt := range []struct {
 		why             string
@@ -278,7 +278,7 @@ func TestAcceptLowersCritical(t *testing.T) {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
 			it.Priority, it.SenderID, it.FirstSeen = tt.given, tt.sender, time.Now()
 		})}}
-		for range 2 { // a stage may be applied to the same batch again
+		for range 2 { // a stage may be applied twice to the same batch
 			if err := s.Apply(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
@@ -289,7 +289,7 @@ func TestAcceptLowersCritical(t *testing.T) {
 	}
 }
 
-// people is a registry of one record for everybody.
+// people is a registry that has the same record for everybody.
 type people struct {
 	user push.User
 	err  error
@@ -302,8 +302,9 @@ func (p people) Fetch(_ context.Context, _ []string, users []*push.User) error {
 	return p.err
 }
 
-// A user who cannot be read is neither opted in nor lost: what is only feared
-// keeps all but critical back, and what may be known later waits.
+// A user who cannot be read counts neither as opted in nor as missing. Broken
+// preferences hold back everything but critical; what may become readable later
+// waits.
 func TestUsersInQuarantine(t *testing.T) {
 	expires := time.Now().Add(20 * time.Second)
 	critical := func(it *pipeline.Item) { it.Priority = push.Critical }
@@ -429,9 +430,9 @@ func (r registry) Fetch(_ context.Context, owners []string, users []*push.User) 
 	return nil
 }
 
-// TestOnlyWhatIsSentSpendsACap: in the order in which the stages run, the limiter
-// is asked about nothing that has no device to go to, and what it denies goes to
-// none.
+// TestOnlyWhatIsSentSpendsACap: with the stages in their order, the limiter is
+// not asked about an item without a device, and an item that it denies is sent
+// to no device.
 func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 	phone := push.Device{Platform: push.FCM, App: "shop", Token: "aa", Hash: "d1"}
 	people := registry{
@@ -471,7 +472,7 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 	}{
 		{push.Undecided, "", 1}, {push.Suppressed, push.Limited, 0}, {push.Suppressed, push.NoDevice, 0},
 		{push.Suppressed, push.NoDevice, 0}, {push.Suppressed, push.OptedOutAll, 0}, {push.Duplicate, "", 0},
-		{push.Undecided, "", 1}, // its one device ends as gone
+		{push.Undecided, "", 1}, // its only device ends as gone
 	} {
 		if it := &b.Items[i]; it.Verdict != want.verdict || it.Reason != want.reason || len(it.Deliveries) != want.devices {
 			t.Errorf("%s: %v %q with %d deliveries, want %v %q with %d", it.ID, it.Verdict, it.Reason, len(it.Deliveries), want.verdict, want.reason, want.devices)

@@ -11,7 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/stages"
 )
 
-// newest says of fixed ids that they are superseded.
+// newest reports fixed ids as superseded.
 type newest struct {
 	ids   []string
 	asked []string
@@ -67,7 +67,7 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
-// "Could not ask" must not be taken for "nothing is newer", nor for a verdict.
+// A store that cannot be read means neither "nothing is newer" nor a verdict.
 func TestSupersededWaitsForItsStore(t *testing.T) {
 	away := errors.New("redis is away")
 	b := &pipeline.Batch{Retry: true, Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.CollapseKey = "k" })}}
