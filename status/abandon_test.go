@@ -44,7 +44,8 @@ func TestWriteGivesUpOnlyWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// Rows that are acknowledged as their caller's time ends are acknowledged.
+// Rows that are acknowledged just as their caller's time ends count as
+// acknowledged.
 func TestLastRowAndEndOfTimeAtOnce(t *testing.T) {
 	g := testMerger(t, &server{}, nil)
 	over, cancel := context.WithCancel(t.Context())
@@ -80,7 +81,7 @@ func TestAbandonedRows(t *testing.T) {
 		if err := <-lonely; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("lonely write: %v", err)
 		}
-		rows[0].ID = "a!" // the caller uses its memory again
+		rows[0].ID = "a!" // the caller reuses its memory
 		time.Sleep(10 * time.Second)
 		before := s.attempts()
 		down.Store(false)
@@ -93,16 +94,16 @@ func TestAbandonedRows(t *testing.T) {
 		if before == 0 {
 			t.Error("nothing was tried")
 		}
-		synctest.Wait() // the batch is let go of after its callers have heard
+		synctest.Wait() // the batch is released after its callers have returned
 		if got := gauge(t, g.metrics.unacknowledged); got != 0 {
 			t.Errorf("%v rows unacknowledged at the end", got)
 		}
 	})
 }
 
-// A server that stands still for three minutes, and callers that give up after
-// five seconds and come again, as the pipeline does: what is held stays what
-// they wait for, and afterwards each row is there.
+// A server hangs for three minutes, and callers give up after five seconds and
+// come again, as the pipeline does. The store holds no more than what they wait
+// for, and afterwards every row is stored.
 func TestRowsDoNotPileUpWhileTheServerStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var still atomic.Bool
@@ -142,8 +143,8 @@ func TestRowsDoNotPileUpWhileTheServerStandsStill(t *testing.T) {
 			time.Sleep(time.Second)
 			most = max(most, gauge(t, g.metrics.unacknowledged))
 		}
-		// Some more, for batches that are shared with those who still wait, or
-		// under way, while their callers come again; it does not grow with time.
+		// Somewhat more, for batches shared with callers that still wait, or in
+		// flight while their callers come again. It does not grow with time.
 		if most > 4*callers*each {
 			t.Errorf("%v rows were held, the callers had %d", most, callers*each)
 		}
@@ -167,7 +168,7 @@ func TestRowsDoNotPileUpWhileTheServerStandsStill(t *testing.T) {
 	})
 }
 
-// Some memory is kept for the batches to come, and not that of a whole outage.
+// Some memory is kept for the next batches, but not that of a whole outage.
 func TestMemoryOfBatchesIsKeptAndBounded(t *testing.T) {
 	g := testMerger(t, &server{}, nil)
 	g.mu.Lock()

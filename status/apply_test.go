@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// catalogue is a server's system_schema, as far as it is asked for, and what
-// it was told to change.
+// catalogue is a server's system_schema, as far as it is queried, and records
+// the changes.
 type catalogue struct {
 	replication map[string]string // nil = no keyspace
 	ttl         int               // seconds
 	columns     [][4]any          // name, type, kind, position; none = no table
-	fails       string            // a statement with this in it fails
-	told        []string          // all but questions
+	fails       string            // a statement that contains this fails
+	told        []string          // all statements but queries
 }
 
 var errAway = errors.New("no hosts available")
 
-// rowsFound is an answer that was made up.
+// rowsFound is an answer made up by the test.
 type rowsFound struct {
 	rows [][]any
 	err  error
@@ -70,7 +70,8 @@ func (c *catalogue) ask(_ context.Context, cql string, args ...any) answer {
 	return &f
 }
 
-// asMade is a table as ApplySchema makes it, in an order of the server's.
+// asMade is a table as ApplySchema creates it, with columns in the server's
+// order.
 func asMade() *catalogue {
 	c := &catalogue{replication: map[string]string{"class": "SimpleStrategy", "replication_factor": "1"}, ttl: 3600}
 	for name, of := range columnTypes {
@@ -85,13 +86,13 @@ func asMade() *catalogue {
 	return c
 }
 
-// What there is decides what is done, and a question or a change that fails
-// ends it: nothing is made because nobody could say what there is.
+// What exists decides what is done. A query or change that fails ends it:
+// nothing is created as long as it is unknown what exists.
 func TestApplyDoesWhatIsMissing(t *testing.T) {
 	for _, tt := range []struct {
 		why     string
 		server  *catalogue
-		actions string // of keyspace and table, as far as it came
+		actions string // of keyspace and table, as far as it got
 		told    string // the first word of each change
 		wrong   string // in the error
 	}{
@@ -134,14 +135,14 @@ func TestApplyDoesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// with is asMade, but for something.
+// with is asMade with a change.
 func with(change func(*catalogue)) *catalogue {
 	c := asMade()
 	change(c)
 	return c
 }
 
-// What is done is said with its object and its figures.
+// Each change is reported with its object and its values.
 func TestApplySaysWhatItHasDone(t *testing.T) {
 	server := with(func(c *catalogue) { c.ttl = 7200 })
 	a := applying{ctx: t.Context(), ask: server.ask, opts: Options{Keyspace: "k"}}

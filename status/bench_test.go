@@ -15,9 +15,9 @@ import (
 	"github.com/pushfleet/pushfleet/status"
 )
 
-// BenchmarkCassandraWrite shows rows/s and this process's CPU per row on the
-// server that PUSHFLEET_TEST_CASSANDRA names. Each of its writers hands over
-// rows of one bucket, so that batches have just the size that is asked for.
+// BenchmarkCassandraWrite shows rows/s and this process's CPU per row, on the
+// server in PUSHFLEET_TEST_CASSANDRA. Each writer hands over rows of one
+// bucket, so that batches have exactly the requested size.
 func BenchmarkCassandraWrite(b *testing.B) {
 	host := os.Getenv("PUSHFLEET_TEST_CASSANDRA")
 	if host == "" {
@@ -56,9 +56,9 @@ func BenchmarkCassandraWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkCassandraPartitions is the same for rows of which each has a
-// partition of its own, as those of ids that are no UUIDv7 have: an insert each,
-// for which only the number of inserts under way counts.
+// BenchmarkCassandraPartitions is the same with a partition for each row, as
+// for ids that are not UUIDv7. Each row is then an insert of its own, and only
+// the number of inserts in flight counts.
 func BenchmarkCassandraPartitions(b *testing.B) {
 	host := os.Getenv("PUSHFLEET_TEST_CASSANDRA")
 	if host == "" {
@@ -89,8 +89,8 @@ func BenchmarkCassandraPartitions(b *testing.B) {
 	}
 }
 
-// BenchmarkCassandraConfirm is the confirm read of ids with a partition each,
-// against those that share their partitions.
+// BenchmarkCassandraConfirm reads ids with a partition each, and ids that share
+// their partitions.
 func BenchmarkCassandraConfirm(b *testing.B) {
 	host := os.Getenv("PUSHFLEET_TEST_CASSANDRA")
 	if host == "" {
@@ -125,7 +125,7 @@ func BenchmarkCassandraConfirm(b *testing.B) {
 	}
 }
 
-// processCPU is the user and system time this process has used.
+// processCPU is the user and system time of this process.
 func processCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

@@ -25,16 +25,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quiet drops the log of a store whose server is being tormented.
+// quiet drops the log of a store whose server misbehaves on purpose.
 var quiet = slog.New(slog.DiscardHandler)
 
-// liveness bounds what has to happen some time; a loaded machine may take most
+// liveness bounds what must happen eventually; a loaded machine may need most
 // of it.
 const liveness = time.Minute
 
 func newKeyspace() string { return "t" + strings.ReplaceAll(uuid.NewString(), "-", "") }
 
-// apply makes the schema in a keyspace of its own.
+// apply creates the schema in a keyspace of its own.
 func apply(t testing.TB, opts status.Options) status.Options {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), liveness)
@@ -65,7 +65,7 @@ func shared(t testing.TB) status.Options {
 	return status.Options{Hosts: []string{localtest.Require(t).Cassandra}, Log: quiet}
 }
 
-// query runs CQL beside the store's own statements.
+// query runs CQL apart from the store's own statements.
 func query(t *testing.T, opts status.Options, cql string, scan ...any) {
 	t.Helper()
 	cluster := gocql.NewCluster(opts.Hosts...)
@@ -145,15 +145,15 @@ func TestRowsLiveAsLongAsTheTTL(t *testing.T) {
 	}
 }
 
-// What share of the notifications was confirmed is told by the ids, each once a
-// read, and not by the queries, of which one asks for up to 100.
+// The share of confirmed notifications is counted by ids, each once per read,
+// not by queries, which ask for up to 100 ids.
 func TestReadsCountTheirIDs(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := apply(t, shared(t))
 	opts.Registry = reg
 	c := open(t, opts)
 	rows := delivered(250)
-	ids := []string{rows[0].ID} // twice
+	ids := []string{rows[0].ID} // the same id twice
 	for _, r := range rows {
 		ids = append(ids, r.ID)
 	}
@@ -182,8 +182,8 @@ func TestRowsOfABucketGoAsOneBatch(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// 400 rows, two shards, an hour that may end meanwhile: two to eight
-	// batches, where row by row it would be 400.
+	// 400 rows, two shards, and an hour that may end meanwhile: two to eight
+	// batches instead of 400.
 	const name = "push_status_batch_rows"
 	families, err := reg.Gather()
 	if err != nil {
@@ -201,8 +201,8 @@ func TestRowsOfABucketGoAsOneBatch(t *testing.T) {
 	}
 }
 
-// The server's batch size limits count only batches of several partitions: a
-// batch far above the 50 KiB at which those fail is taken.
+// The server's limits for the size of a batch count only for batches of several
+// partitions: a batch far above the 50 KiB at which those fail is accepted.
 func TestLargeBatchOfOnePartitionIsTaken(t *testing.T) {
 	opts := apply(t, shared(t))
 	opts.FlushRows, opts.FlushBytes = 4000, 1<<20
@@ -252,7 +252,7 @@ func TestSchemaIsCheckedAtTheStart(t *testing.T) {
 		t.Fatalf("apply with another TTL: %+v, %v", changes, err)
 	}
 	open(t, short)
-	query(t, short, "ALTER TABLE notification_status ADD note text") // somebody's own
+	query(t, short, "ALTER TABLE notification_status ADD note text") // added by somebody else
 	open(t, short)
 }
 
@@ -280,7 +280,7 @@ func TestSecuredServer(t *testing.T) {
 	} {
 		opts := good
 		if tt.want == "" {
-			opts.Timeout = 3 * time.Second // the server may say nothing at all
+			opts.Timeout = 3 * time.Second // the server may not answer at all
 		}
 		tt.change(&opts)
 		ctx, cancel := context.WithTimeout(t.Context(), liveness)

@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// While a session is being made, its connections end with whoever waits for it;
-// afterwards they are the session's. No dial outlives the store.
+// While a session is being opened, its connections end with the caller that
+// waits for it. Afterwards they belong to the session. No dial outlives the
+// store.
 func TestDialsEndWithWhoeverWantsThem(t *testing.T) {
 	const nobody = "127.0.0.1:1"
 	there := speaker(t, nil, nil)
 	for _, tt := range []struct {
 		why           string
 		addr          string
-		ended, closed bool // whoever waits for the session, and the store
-		opened        bool // the session is made
+		ended, closed bool // the caller that waits for the session, and the store
+		opened        bool // the session is open
 		want          bool
 	}{
 		{"somebody is there", there, false, false, false, true},
@@ -42,7 +43,7 @@ func TestDialsEndWithWhoeverWantsThem(t *testing.T) {
 		if tt.closed {
 			end()
 		}
-		// What has ended takes a moment to be heard of: a dial may be faster.
+		// The end takes a moment to arrive, so a dial may be faster.
 		came := true
 		for range 100 {
 			conn, err := d.DialContext(t.Context(), "tcp", tt.addr)
@@ -63,8 +64,8 @@ func TestDialsEndWithWhoeverWantsThem(t *testing.T) {
 	}
 }
 
-// A connection that is there when whoever waits gives up ends too: gocql would
-// go on waiting for an answer.
+// A connection that exists when the caller gives up ends too; otherwise gocql
+// would wait for an answer on it.
 func TestConnectionsEndWithTheOpening(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		opening, give := context.WithCancel(t.Context())
@@ -84,7 +85,7 @@ func TestConnectionsEndWithTheOpening(t *testing.T) {
 			_, err = conn.Write(make([]byte, headerSize))
 		}
 		if err == nil {
-			_, err = conn.Read(make([]byte, 1)) // of the speaker, who waits for a question otherwise
+			_, err = conn.Read(make([]byte, 1)) // from speaker, which would otherwise wait for a request
 		}
 		if (err == nil) != made || isTimeout(err) {
 			t.Errorf("the session is made: %v, and its connection says %v", made, err)
@@ -94,8 +95,8 @@ func TestConnectionsEndWithTheOpening(t *testing.T) {
 	}
 }
 
-// Who waits for a session waits no longer than he wants, and hears what he waited
-// for; a server that lets its connections stand still keeps nobody.
+// A caller waits for a session no longer than its context allows, and gets the
+// cause. A server whose connections hang delays nobody.
 func TestConnectingEndsWithItsContext(t *testing.T) {
 	opts, err := Options{Hosts: []string{speaker(t, nil, nil)}, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	if err != nil {

@@ -24,9 +24,9 @@ func (f frame) Code() int       { return f.code }
 func (f frame) Message() string { return f.text }
 func (f frame) Error() string   { return f.text }
 
-// T-26: each of these means "not yet durable", is tried again until it is
-// acknowledged, and is never taken for a success; those that speak of too much
-// work, or of replicas away, halve the batches under way.
+// T-26: each of these means "not yet durable". It is tried again until it is
+// acknowledged, and never counts as success. Those that report overload, or
+// replicas that are down, halve the batches in flight.
 func TestEveryFailureIsTriedAgain(t *testing.T) {
 	for _, tt := range []struct {
 		err   error
@@ -99,7 +99,7 @@ func TestBucketThatIsDownHoldsUpNoOther(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(20 * time.Millisecond) // each its own batch
+			time.Sleep(20 * time.Millisecond) // a batch of its own each time
 		}
 		start := time.Now()
 		if err := g.write(t.Context(), rowsOf("b1")); err != nil {

@@ -117,9 +117,9 @@ func TestConcurrencyIsBoundedAndComesBack(t *testing.T) {
 	})
 }
 
-// Ids that are no UUIDv7 have a partition each, so a group of them is as many
-// inserts, and takes far longer than the time-out of one. Each goes once, in
-// the time that the store needs for it, also where some are not acknowledged.
+// Ids that are not UUIDv7 have a partition each, so a group of them is as many
+// inserts, and takes far longer than the timeout of one. Each row is sent once,
+// in the time that the store needs for it, even if some are not acknowledged.
 func TestManyPartitionsGoAtTheStoresSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rows, lost = 10_000, 100
@@ -141,7 +141,7 @@ func TestManyPartitionsGoAtTheStoresSpeed(t *testing.T) {
 		if err := g.write(t.Context(), rowsOf(ids...)); err != nil {
 			t.Fatal(err)
 		}
-		// One place at the least, and a time-out for each row that was lost.
+		// At least one place, and a timeout for each lost row.
 		if took, most := time.Since(start), rows*20*time.Millisecond+2*rows/lost*time.Second; took > most {
 			t.Errorf("took %v, want at most %v", took, most)
 		}
@@ -154,8 +154,9 @@ func TestManyPartitionsGoAtTheStoresSpeed(t *testing.T) {
 	})
 }
 
-// Batches of one row cost the server little, and where each row has a partition
-// of its own there are no others: as many as come to the full ones are under way.
+// Batches of one row cost the server little, and if each row has its own
+// partition there are no others. So as many are in flight as equal the full
+// ones.
 func TestSmallBatchesDoNotLeaveTheStoreIdle(t *testing.T) {
 	for _, tt := range []struct {
 		why           string
@@ -185,8 +186,8 @@ func TestSmallBatchesDoNotLeaveTheStoreIdle(t *testing.T) {
 	}
 }
 
-// The place of a full batch is room for eight small ones, which have waited and
-// all go when it ends.
+// The place of a full batch has room for eight small ones, which have waited
+// and all go when it ends.
 func TestSmallBatchesGoTogetherWhenAFullOneEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{answer: func(context.Context, int, int64) error { time.Sleep(time.Second); return nil }}

@@ -16,7 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// What a table is refused for, each by itself: anything else in it is fine.
+// Each single reason to refuse a table; everything else in it is correct.
 func TestWhatIsWrongWithATable(t *testing.T) {
 	good := func() *foundSchema {
 		return &foundSchema{replication: "{}", columns: maps.Clone(columnTypes), keys: slices.Clone(keyColumns), ttl: 48 * time.Hour}
@@ -46,8 +46,8 @@ func TestWhatIsWrongWithATable(t *testing.T) {
 	}
 }
 
-// Rows of a notification stand as Cassandra clusters them: by device, then step,
-// then state.
+// Rows of a notification have Cassandra's clustering order: device, step,
+// state.
 func TestRowsAreSorted(t *testing.T) {
 	var want []push.Row
 	for _, device := range []string{"", "a", "b"} {
@@ -67,7 +67,7 @@ func TestRowsAreSorted(t *testing.T) {
 }
 
 func TestReplicationIsWrittenClassFirst(t *testing.T) {
-	for range 20 { // a map's order differs
+	for range 20 { // the order of a map varies
 		got, err := SchemaOptions{Replication: map[string]string{"dc1": "3", "class": "NetworkTopologyStrategy", "a": "1", "zz": "2"}}.replication()
 		if want := "{'class': 'NetworkTopologyStrategy', 'a': '1', 'dc1': '3', 'zz': '2'}"; err != nil || got != want {
 			t.Fatalf("%s, %v; want %s", got, err, want)
@@ -84,8 +84,8 @@ func TestPortsOfHosts(t *testing.T) {
 	}
 }
 
-// An attempt whose time was over says for how long it had waited; any other
-// error is itself.
+// The error of an attempt that timed out says how long it waited; any other
+// error is returned as it is.
 func TestNoAnswerSaysHowLong(t *testing.T) {
 	err := noAnswer(context.DeadlineExceeded, 3*time.Second)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "3s") {
@@ -98,7 +98,8 @@ func TestNoAnswerSaysHowLong(t *testing.T) {
 	}
 }
 
-// A registry that has one of the metrics already gets none of ours.
+// If a metrics registry already has one of the metrics, none of ours stays in
+// it.
 func TestMetricsThatCollideLeaveNothing(t *testing.T) {
 	m := newMetrics()
 	for i := range m.all {

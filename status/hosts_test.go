@@ -18,8 +18,8 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 )
 
-// speaker is a server that says the same to whoever says 9 bytes, over TLS if it
-// has a configuration.
+// speaker is a server that gives the same reply to everyone who sends 9 bytes,
+// over TLS if config is not nil.
 func speaker(t *testing.T, config *tls.Config, reply []byte) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,9 +97,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A node has been left unused by several of gocql's own attempts before it costs
-// the session, and one that answers and still cannot be used costs one now and
-// then.
+// gocql has had several attempts of its own to use a node before an unused node
+// costs the session. A node that answers but cannot be used costs a session
+// only now and then.
 func TestHostsAreWatchedWithPatience(t *testing.T) {
 	o, err := Options{Hosts: []string{"10.0.0.1"}}.withDefaults()
 	if err != nil {
@@ -170,7 +170,7 @@ func nodeThatIsNotUsed(t *testing.T, addr string) {
 	}
 	first.hosts.note(first.host(), true)
 	await("a new session", func() bool { return replaced.Load() == 1 })
-	// Who is still at work with the old one ends it in peace.
+	// Callers that still use the old session finish undisturbed.
 	ask(first)
 	if first.Closed() {
 		t.Error("the old session was closed under a user")
@@ -191,7 +191,7 @@ func nodeThatIsNotUsed(t *testing.T, addr string) {
 // host is a node that the session knows.
 func (l *link) host() *gocql.HostInfo { return l.hosts.Pick(nil)().Info() }
 
-// told is a policy that notes what it is told.
+// told is a policy that records what it is told.
 type told struct {
 	gocql.HostSelectionPolicy
 	said []string
@@ -204,8 +204,8 @@ func (p *told) HostDown(h *gocql.HostInfo)   { p.said = append(p.said, "down "+h
 func (p *told) HostUp(h *gocql.HostInfo)     { p.said = append(p.said, "up "+h.HostID()) }
 func (p *told) RemoveHost(h *gocql.HostInfo) { p.said = append(p.said, "gone "+h.HostID()) }
 
-// What the driver says of nodes is noted and passed on to the policy that
-// chooses among them.
+// The store notes what the driver reports about nodes, and passes it on to the
+// policy that chooses among them.
 func TestHostsNotesWhichAreDown(t *testing.T) {
 	policy := &told{HostSelectionPolicy: gocql.RoundRobinHostPolicy()}
 	h := watchHosts(policy)

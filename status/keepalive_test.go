@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A node that has gone without a word is noticed while nothing is sent to it.
+// A node that vanishes is noticed even while nothing is sent to it.
 func TestConnectionsAreKeptAlive(t *testing.T) {
 	d := &dialer{life: t.Context(), opening: t.Context(), timeout: time.Minute}
 	conn, err := d.DialContext(t.Context(), "tcp", speaker(t, nil, nil))

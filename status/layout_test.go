@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Stored rows are found by these numbers: a change here loses every status
-// there is.
+// Stored rows are found by these numbers: a change here loses every existing
+// status.
 func TestBucketNeverChanges(t *testing.T) {
 	for _, tt := range []struct {
 		why  string
@@ -69,7 +69,7 @@ func TestUUIDv7Millis(t *testing.T) {
 	}
 }
 
-// A new layout changes nothing for the ids minted before it.
+// A new layout changes nothing for ids that were minted before it.
 func TestLayoutsGrowAtTheirEnd(t *testing.T) {
 	since := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	old := DefaultLayouts()
@@ -135,7 +135,7 @@ func TestLayoutsValidate(t *testing.T) {
 	for _, tt := range []struct {
 		why  string
 		ls   Layouts
-		want string // in the error; empty = good
+		want string // in the error; empty = valid
 	}{
 		{"default", DefaultLayouts(), ""},
 		{"three", Layouts{good, later("2027-01-01T00:00:00Z"), later("2028-01-01T00:00:00Z")}, ""},

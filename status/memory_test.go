@@ -50,7 +50,7 @@ func TestMemoryAll(t *testing.T) {
 		}
 		delete(want, id)
 		total += len(rows)
-		if _, err := m.Read(t.Context(), []string{id}); err != nil { // the body may call the store
+		if _, err := m.Read(t.Context(), []string{id}); err != nil { // the loop body may call the store
 			t.Fatal(err)
 		}
 	}
@@ -61,11 +61,11 @@ func TestMemoryAll(t *testing.T) {
 		t.Errorf("Len = %d, %d, want 1000, %d", n, rows, total)
 	}
 	for range m.All() {
-		break // may stop early
+		break // the loop may stop early
 	}
 }
 
-// BenchmarkMemory shows what a row costs to write, and how many bytes to keep.
+// BenchmarkMemory shows what a row costs to write, and how many bytes it takes.
 func BenchmarkMemory(b *testing.B) {
 	m := newMemory(b)
 	rows := make([]push.Row, 100)

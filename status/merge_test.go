@@ -18,7 +18,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// server is an executor that keeps what it is sent, and says when it pleases.
+// server is an executor that keeps the rows it is sent, and answers when the
+// test lets it.
 type server struct {
 	answer func(ctx context.Context, n int, bucket int64) error // nil = ok; n counts from 1
 
@@ -26,9 +27,9 @@ type server struct {
 	n        int
 	busy     int
 	busiest  int
-	rows     int // under way
+	rows     int // in flight
 	mostRows int
-	batches  [][]push.Row // acknowledged, in order of their acknowledgement
+	batches  [][]push.Row // acknowledged, in the order of their acknowledgement
 }
 
 func (s *server) insert(ctx context.Context, bucket int64, rows *encodedRows) error {
@@ -60,7 +61,7 @@ func (s *server) attempts() int {
 	return s.n
 }
 
-// decodeRows reads values as the server does: by the order of the statement.
+// decodeRows reads values as the server does: in the order of the statement.
 func decodeRows(e *encodedRows) (rows []push.Row) {
 	start := int32(0)
 	next := func(i int) []byte {
@@ -91,7 +92,7 @@ func decodeRows(e *encodedRows) (rows []push.Row) {
 	return rows
 }
 
-// byFirstLetter puts ids of one first letter into one bucket.
+// byFirstLetter puts ids with the same first letter into one bucket.
 func byFirstLetter(id string) int64 { return int64(id[0]) }
 
 func testMerger(t *testing.T, exec executor, change func(*mergeOptions)) *merger {
@@ -228,9 +229,9 @@ func TestReadyBatchTakesMoreRowsUntilAWorkerComes(t *testing.T) {
 			})
 			time.Sleep(50 * time.Millisecond)
 		}
-		write("a1") // occupies the one worker
+		write("a1") // occupies the only worker
 		slow.Store(false)
-		write("b1") // its linger is over after 10 ms
+		write("b1") // its linger ends after 10 ms
 		write("b2")
 		write("b3")
 		wg.Wait()
@@ -262,12 +263,12 @@ func TestCloseEndsWritesInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{answer: func(ctx context.Context, _ int, _ int64) error {
 			<-ctx.Done()
-			time.Sleep(time.Second) // what the driver still does with the batch
+			time.Sleep(time.Second) // while the driver still works on the batch
 			return ctx.Err()
 		}}
 		g := testMerger(t, s, nil)
 		done := make(chan error, 2)
-		go func() { done <- g.write(t.Context(), rowsOf("a1")) }() // under way
+		go func() { done <- g.write(t.Context(), rowsOf("a1")) }() // in flight
 		time.Sleep(time.Second)
 		go func() { done <- g.write(t.Context(), rowsOf("b1")) }() // lingering
 		synctest.Wait()
@@ -289,9 +290,9 @@ func TestCloseEndsWritesInProgress(t *testing.T) {
 	})
 }
 
-// Many writers, a server that fails at random and may have applied what it
-// fails: every row of a Write that returned nil is there, and no more attempts
-// are under way than allowed.
+// With many writers and a server that fails at random, and may have applied
+// what it fails: every row of a Write that returned nil is stored, and no more
+// attempts are in flight than allowed.
 func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 7))
@@ -335,7 +336,7 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(time.Minute)
-		synctest.Wait() // what was given up may have gone all the same
+		synctest.Wait() // abandoned rows may have been written nevertheless
 		stored := make(map[string]bool)
 		for _, b := range s.batches {
 			for _, r := range b {

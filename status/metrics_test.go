@@ -36,7 +36,7 @@ func TestMetricsRegisterAllOrNothing(t *testing.T) {
 	}
 }
 
-// An attempt is in every figure that it belongs to, and in no other.
+// An attempt counts in every metric that it belongs to, and in no other.
 func TestAttemptsAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics()

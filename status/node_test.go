@@ -19,7 +19,8 @@ import (
 
 // node is a Cassandra of one node, as far as the driver and the store's own
 // statements need it: protocol version 4 over a loopback socket. It keeps rows
-// in a Memory, has a catalogue for a schema, and says what it is told to say.
+// in a Memory, has a catalogue for the schema, and answers as the test tells it
+// to.
 type node struct {
 	listener net.Listener
 	owned    sync.WaitGroup
@@ -31,11 +32,11 @@ type node struct {
 	buckets map[string]int64 // of the ids that have rows
 	reads   []int            // ids of each confirm query
 	batches []int            // rows of each batch
-	asked   map[string]int   // requests by what they are: hello, schema, read, write, ping
+	asked   map[string]int   // requests by kind: hello, schema, read, write, ping
 	answer  func(what string, n int) error
 }
 
-// Answers of a node that are none.
+// Faults in place of a node's answer.
 var (
 	errSilent = errors.New("it says nothing")
 	errHangUp = errors.New("it ends the connection")
@@ -67,7 +68,8 @@ func startNode(t *testing.T) *node {
 
 func (n *node) addr() string { return n.listener.Addr().String() }
 
-// says makes the node answer so to everything of a kind; nil = as asked.
+// says makes the node give this answer to every request of a kind; nil = a
+// correct answer.
 func (n *node) says(what string, answer error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +81,7 @@ func (n *node) says(what string, answer error) {
 	}
 }
 
-// count is how many requests of a kind there were.
+// count is the number of requests of a kind so far.
 func (n *node) count(what string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,7 +135,7 @@ func (n *node) serve(conn net.Conn) {
 	}
 }
 
-// Kinds of messages beside those of hosts.go.
+// Kinds of messages besides those of hosts.go.
 const (
 	kindError    = 0
 	kindStartup  = 1
@@ -146,7 +148,7 @@ const (
 	kindBatch    = 13
 )
 
-// refusal is the body of an error, with figures where its kind has some.
+// refusal is the body of an error, with values if its kind has some.
 func refusal(f frame) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(f.code))
 	b = appendText(b, f.text)
@@ -159,7 +161,7 @@ func refusal(f frame) []byte {
 	return b
 }
 
-// reply answers one request. Prepared statements are known by their text.
+// reply answers one request. Prepared statements are identified by their text.
 func (n *node) reply(kind byte, body wire) (byte, []byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -191,7 +193,7 @@ func (n *node) reply(kind byte, body wire) (byte, []byte, error) {
 	return 0, nil, fmt.Errorf("a message of kind %d", kind)
 }
 
-// note counts a request, and says what it is answered instead of what it asks.
+// note counts a request, and returns the fault to answer it with, if any.
 func (n *node) note(what string) error {
 	n.asked[what]++
 	if n.answer == nil {
@@ -241,8 +243,7 @@ func (n *node) query(cql string, values [][]byte) ([]byte, error) {
 	return of.rows(nil), nil
 }
 
-// find is the answer to a confirm query: the rows of its ids that stand in its
-// bucket.
+// find is the answer to a confirm query: the rows of its ids in its bucket.
 func (n *node) find(of statement, bucket int64, list wire) ([]byte, error) {
 	var rows [][]any
 	count := list.uint32()
@@ -263,7 +264,7 @@ func (n *node) find(of statement, bucket int64, list wire) ([]byte, error) {
 	return of.rows(rows), nil
 }
 
-// insert keeps the rows of a batch.
+// insert stores the rows of a batch.
 func (n *node) insert(body wire) error {
 	body.cut(1) // unlogged
 	count := int(body.uint16())

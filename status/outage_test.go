@@ -20,11 +20,11 @@ import (
 	"github.com/pushfleet/pushfleet/status"
 )
 
-// outageLength may be made longer by hand: -args -outage=3m.
+// outageLength can be extended by hand: -args -outage=3m.
 var outageLength = flag.Duration("outage", 4*time.Second, "how long each outage of TestOutages lasts")
 
-// cutter is a proxy before a server: connections through it can be cut, or
-// stay open and carry nothing.
+// cutter is a proxy in front of a server: its connections can be cut, or stay
+// open and carry nothing.
 type cutter struct {
 	listener net.Listener
 	to       string
@@ -98,14 +98,14 @@ func (c *cutter) cut() {
 	defer c.mu.Unlock()
 	for conn := range c.conns {
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a reset, as from a firewall
+			_ = tcp.SetLinger(0) // a reset, like from a firewall
 		}
 		_ = conn.Close()
 	}
 }
 
-// load writes as the pipeline does: calls that give up after a while and come
-// again with the same rows. It keeps what was acknowledged.
+// load writes as the pipeline does: its calls give up after a while and come
+// again with the same rows. It records what was acknowledged.
 type load struct {
 	c     *status.Cassandra
 	calls atomic.Int64
@@ -156,7 +156,7 @@ func (l *load) note(err error) {
 	}
 }
 
-// progress waits for more calls to come through, and returns how long it took.
+// progress waits until more calls succeed, and returns how long that took.
 func (l *load) progress(t *testing.T, what string, within time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -177,7 +177,7 @@ func (l *load) end(t *testing.T) {
 	t.Logf("%d rows acknowledged", len(l.acked))
 }
 
-// heap is what is allocated and reachable, in MiB.
+// heap is the allocated and reachable memory in MiB.
 func heap() float64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -185,9 +185,10 @@ func heap() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// Killed, back as a new process on the same port, hung, and with its connections
-// cut or mute: nothing is acknowledged that is not durable, memory stays flat,
-// reads fail in time with the cause, and all goes on by itself.
+// The server is killed, comes back as a new process on the same port, hangs, or
+// has its connections cut or silenced. Nothing is acknowledged that is not
+// durable, memory stays flat, reads fail in time with the cause, and everything
+// recovers by itself.
 func TestOutages(t *testing.T) {
 	server := localtest.Cassandra(t, local.CassandraOptions{Durable: true})
 	proxy := cut(t, server.Addr())
@@ -210,7 +211,7 @@ func TestOutages(t *testing.T) {
 		name  string
 		begin func() error
 		end   func() error
-		cause []string // one of which a failed read names
+		cause []string // a failed read names one of these
 	}{
 		{"killed", server.Kill, func() error { return server.Restart(ctx) },
 			[]string{"no hosts available", "connection", "EOF", "no answer"}},

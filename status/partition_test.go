@@ -13,7 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/status"
 )
 
-// minted is a new UUIDv7 of this moment, whatever the time is.
+// minted is a new UUIDv7 with this time.
 func minted(at time.Time) string {
 	u := uuid.New()
 	for i := range 6 {
@@ -61,7 +61,7 @@ func get(t *testing.T, c *status.Cassandra, ids []string) [][]push.Row {
 	return found
 }
 
-// await asks until it is so.
+// await polls until so is true.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for began := time.Now(); !so(); time.Sleep(50 * time.Millisecond) {
@@ -72,9 +72,9 @@ func await(t *testing.T, what string, so func() bool) {
 }
 
 // TestHotPartitions: neither a busy user nor a burst of ids makes a partition
-// that Cassandra cannot carry. All ids of a second fall on the shards alike, and
-// a partition that a layout is meant for stays under the 100 MiB from which on
-// Cassandra's own advice is to split.
+// that is too large for Cassandra. All ids of a second are spread evenly over
+// the shards, and a partition at the rate that its layout is meant for stays
+// below 100 MiB, above which Cassandra's documentation advises to split.
 func TestHotPartitions(t *testing.T) {
 	t.Run("a second of one user is spread over the shards", func(t *testing.T) {
 		opts := apply(t, shared(t))
@@ -95,7 +95,7 @@ func TestHotPartitions(t *testing.T) {
 		opts := onePartition(apply(t, shared(t)))
 		rows := oneSecond(25_000)
 		put(t, open(t, opts), rows)
-		// Sizes are known of files, so it is to write one.
+		// Sizes are only known of files, so Cassandra must write one.
 		query(t, opts, "ALTER TABLE notification_status WITH memtable_flush_period_in_ms = 200")
 		var mebibytes int
 		await(t, "a file of the table", func() bool {
@@ -103,10 +103,10 @@ func TestHotPartitions(t *testing.T) {
 				"' AND table_name='notification_status'", &mebibytes)
 			return mebibytes > 0
 		})
-		// What DefaultLayouts says it is for: 200,000 ids a second.
+		// What DefaultLayouts is meant for: 200,000 ids a second.
 		l := status.DefaultLayouts()[0]
 		full := 200_000 * int(l.Slice/time.Second) / l.Shards
-		if most := (mebibytes + 1) * full / len(rows); most > 100 { // whole ones are told, rounded down
+		if most := (mebibytes + 1) * full / len(rows); most > 100 { // rounded down to whole MiB
 			t.Errorf("%d rows are %d MiB, so a full partition of %d is up to %d MiB", len(rows), mebibytes, full, most)
 		} else {
 			t.Logf("%d rows are %d MiB; a full partition of %d is less than %d MiB", len(rows), mebibytes, full, most)
@@ -114,21 +114,21 @@ func TestHotPartitions(t *testing.T) {
 	})
 }
 
-// TestReadsCrossNoTombstones: updates are inserts of other rows, and leave no
-// tombstones; rows that have outlived their time are some until their file is
-// dropped, and a read passes those of the ids it asks for only, however many
-// stand beside them in the partition.
+// TestReadsCrossNoTombstones: updates are inserts of other rows and leave no
+// tombstones. Rows that have expired are tombstones until their file is
+// dropped. A read passes only those of the ids that it asks for, however many
+// others the partition has.
 func TestReadsCrossNoTombstones(t *testing.T) {
 	opts := onePartition(apply(t, shared(t)))
 	c := open(t, opts)
 	const updates, many = 12, 100
-	const cells = 6 // of a row that expire, each of which counts; the count is good to a fifth
+	const cells = 6 // of a row that expire; each counts as a tombstone, with an accuracy of a fifth
 	steps := func(of []push.Row) (rows []push.Row, ids []string) {
 		for _, r := range of {
 			ids = append(ids, r.ID)
 			for step := range int16(updates) {
 				r.Step, r.State, r.Reason, r.ProviderID = step, push.StateRetrying, "", ""
-				rows = append(rows, r, r) // and each of them twice
+				rows = append(rows, r, r) // each of them twice
 			}
 		}
 		return rows, ids
@@ -142,14 +142,14 @@ func TestReadsCrossNoTombstones(t *testing.T) {
 			t.Fatalf("%d rows, want %d", len(got[0]), updates)
 		}
 	}
-	if most := tombstones(t, opts); most > 1 { // it counts none as one
+	if most := tombstones(t, opts); most > 1 { // none is reported as one
 		t.Errorf("a read of what was updated often passes %v tombstones", most)
 	}
 
 	query(t, opts, "ALTER TABLE notification_status WITH default_time_to_live = 1")
 	expiring, expired := steps(oneSecond(20 * many))
 	put(t, c, expiring)
-	witness := oneSecond(1) // the last to be written, so the last to go
+	witness := oneSecond(1) // the last one to be written, so the last one to expire
 	put(t, c, witness)
 	await(t, "rows that expire", func() bool { return get(t, c, []string{witness[0].ID})[0] == nil })
 	query(t, opts, "ALTER TABLE notification_status WITH default_time_to_live = 2592000")
@@ -171,14 +171,14 @@ func TestReadsCrossNoTombstones(t *testing.T) {
 	}
 }
 
-// tombstones is the most that a read of the table has passed.
+// tombstones is the largest number that a read of the table has passed.
 func tombstones(t *testing.T, opts status.Options) (most float64) {
 	t.Helper()
 	query(t, opts, "SELECT max FROM system_views.tombstones_per_read WHERE keyspace_name='"+opts.Keyspace+"' AND table_name='notification_status'", &most)
 	return most
 }
 
-// each runs CQL beside the store's own statements and hands its rows out.
+// each runs CQL apart from the store's own statements and hands out its rows.
 func each(t *testing.T, opts status.Options, cql string, read func(scan func(...any) bool)) {
 	t.Helper()
 	cluster := gocql.NewCluster(opts.Hosts...)

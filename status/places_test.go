@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// fill takes places of a weight until there are no more, and returns how many
-// there were.
+// fill takes places of a weight until none is left, and returns how many it
+// took.
 func fill(t *testing.T, p *places, weight int) (n int) {
 	t.Helper()
 	for {
@@ -23,8 +23,8 @@ func fill(t *testing.T, p *places, weight int) (n int) {
 	}
 }
 
-// Ids with a partition each are a query each: were queries counted, most of the
-// store would be idle.
+// Ids with a partition each are one query each. If queries were counted, most
+// of the store would be idle.
 func TestPlacesOfSmallQueries(t *testing.T) {
 	for _, tt := range []struct{ ids, want int }{{readChunk, 4}, {readChunk / 2, 8}, {1, 32}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestPlacesOfSmallQueries(t *testing.T) {
 	}
 }
 
-// A place is waited for while the store answers, and not when it does not, when
-// nobody wants it any more, or when the store is closed.
+// A caller waits for a place while the store answers. It stops waiting when the
+// store does not answer, when its context ends, or when the store is closed.
 func TestWaitingForAPlace(t *testing.T) {
 	away := errors.New("no hosts available")
 	stopped := errors.New("the worker stops")
@@ -88,7 +88,8 @@ func (h *hooked) AfterFunc(func()) (stop func() bool) {
 	return func() bool { h.waiting--; return true }
 }
 
-// Queries come and go for as long as the store lives, and leave nothing with it.
+// Queries come and go for as long as the store lives, and leave nothing
+// registered with its context.
 func TestPlacesLeaveNothingBehind(t *testing.T) {
 	life := &hooked{Context: context.Background()}
 	p := newPlaces(1, time.Second, func() error { return nil }, life)

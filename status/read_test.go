@@ -9,8 +9,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// scanning scans rows one after the other, as the driver does with what a server
-// said.
+// scanning scans rows one after the other, as the driver does with a server's
+// answer.
 func scanning(rows ...push.Row) func(dest ...any) bool {
 	return func(dest ...any) bool {
 		if len(rows) == 0 {
@@ -25,9 +25,9 @@ func scanning(rows ...push.Row) func(dest ...any) bool {
 	}
 }
 
-// Rows stand where their id was asked for, in place of those of an attempt
-// before, and nowhere else. An answer with any other row is one to another
-// question: none of it is believed.
+// Rows are stored at the position of their id, in place of those of an earlier
+// attempt, and nowhere else. An answer with any other row answers another
+// query, so none of it counts.
 func TestRowsStandWhereTheirIDWasAskedFor(t *testing.T) {
 	row := func(id, device string) push.Row {
 		return push.Row{ID: id, Device: device, Step: 3, State: push.StateDelivered, At: time.UnixMilli(1e12).UTC(),

@@ -134,7 +134,7 @@ func TestOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// The least and the most that is taken, of each.
+// The smallest and largest allowed value of each.
 func TestOptionsAtTheirLimits(t *testing.T) {
 	for i, o := range []Options{
 		{FlushRows: 1, FlushBytes: 1, FlushLinger: 1, Concurrency: 1, Connections: 1, Timeout: 1, TTL: 1},

@@ -10,15 +10,15 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// testCluster has a session that only stands for itself.
+// testCluster has a session that is only a placeholder.
 func testCluster() *cluster {
 	ctx, stop := context.WithCancel(context.Background())
 	opts := Options{Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	return &cluster{opts: opts, ctx: ctx, stop: stop, sick: make(chan struct{}, 1), replaced: func() {}, link: &link{}}
 }
 
-// sickAfter reports whether a session that met nothing but this for so long is
-// to give way.
+// sickAfter reports whether a session that met only this error for so long is
+// to be replaced.
 func sickAfter(c *cluster, err error, long time.Duration) bool {
 	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		c.observe(c.link, classify(err), err)
@@ -26,9 +26,9 @@ func sickAfter(c *cluster, err error, long time.Duration) bool {
 	return len(c.sick) > 0
 }
 
-// A session gives way when it gets no answers. A server that answers that its
-// replicas are too slow, or that it has too much to do, is reached: a new session
-// would only add to what it has to do.
+// A session is replaced when it gets no answers. A server that reports slow
+// replicas or overload does answer, and a new session would only add to its
+// load.
 func TestSessionThatIsAnsweredStays(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -53,15 +53,15 @@ func TestSessionThatIsAnsweredStays(t *testing.T) {
 	}
 }
 
-// What the old session met while the new one was being made says nothing of the
-// new one.
+// Errors of the old session while the new one is being opened do not count for
+// the new one.
 func TestNewSessionIsNotReplacedForTheOldOnesFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testCluster()
 		if !sickAfter(c, gocql.ErrNoConnections, time.Second) {
 			t.Fatal("not sick")
 		}
-		<-c.sick // as runRebuild takes it, and then connects for some seconds
+		<-c.sick // as runRebuild takes it, which then connects for some seconds
 		if !sickAfter(c, gocql.ErrNoConnections, 3*time.Second) {
 			t.Fatal("not sick any more, and nothing has healed")
 		}
@@ -75,7 +75,7 @@ func TestNewSessionIsNotReplacedForTheOldOnesFaults(t *testing.T) {
 	})
 }
 
-// The end of a store leaves nothing of it at work.
+// Closing a store leaves none of its goroutines.
 func TestCloseWaitsForWhatIsAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testCluster()
@@ -83,7 +83,7 @@ func TestCloseWaitsForWhatIsAtWork(t *testing.T) {
 		working := true
 		c.owned.Go(func() {
 			<-c.ctx.Done()
-			time.Sleep(time.Second) // a dial that is being given up
+			time.Sleep(time.Second) // a dial that is being aborted
 			working = false
 		})
 		c.close()
@@ -93,8 +93,8 @@ func TestCloseWaitsForWhatIsAtWork(t *testing.T) {
 	})
 }
 
-// What a caller is told is what the latest request met, on the session that is
-// in use.
+// A caller is told the error of the latest request, on the session that is in
+// use.
 func TestTroubleIsOfTheLatestRequest(t *testing.T) {
 	c := testCluster()
 	for _, err := range []error{nil, gocql.ErrNoConnections, gocql.ErrTimeoutNoResponse, nil} {

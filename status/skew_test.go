@@ -10,10 +10,10 @@ import (
 )
 
 // TestSkewedWorkersRegressNothing: two workers, whose clocks are ten minutes
-// ahead and ten behind, write what became of the same notifications, in every
-// order and with either worker as the writer of each row. What they end as is
-// what the rows say, whoever wrote which and when, and DELIVERED stays DELIVERED
-// from its row on.
+// fast and ten minutes slow, write the results of the same notifications, in
+// every order and with either worker as the writer of each row. The outcome
+// depends on the rows only, whoever wrote which and when, and DELIVERED stays
+// DELIVERED from its row on.
 func TestSkewedWorkersRegressNothing(t *testing.T) {
 	opts := apply(t, shared(t))
 	type clock struct {
@@ -45,7 +45,8 @@ func TestSkewedWorkersRegressNothing(t *testing.T) {
 			{"a", 3, push.StateHeld}}, push.OutcomeOpen},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
-			// A notification for each order of the rows and each choice of writers.
+			// A notification for each order of the rows and each choice of
+			// writers.
 			type course struct {
 				order   []int
 				writers int // bit i: who writes ends[i]
@@ -87,7 +88,7 @@ func TestSkewedWorkersRegressNothing(t *testing.T) {
 	}
 }
 
-// orders are all orders of n things.
+// orders are all permutations of n things.
 func orders(n int) [][]int {
 	if n == 0 {
 		return [][]int{nil}

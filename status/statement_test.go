@@ -17,10 +17,10 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// What is bound to a batch's statements are its rows' own values in the
-// statement's order, and the bucket before each; what a row does not have is
-// unset, so that it writes no tombstone. The memory serves batches of any size,
-// one after the other, and keeps nothing of them.
+// A batch's statements are bound to their rows' own values in the statement's
+// order, after the bucket. A missing value is unset, so that it writes no
+// tombstone. The memory is reused for batches of any size, and keeps nothing of
+// them.
 func TestBoundRows(t *testing.T) {
 	var bound boundRows
 	for _, n := range []int{1, 7, 200, 3, 201, 1} {
@@ -82,9 +82,9 @@ func marshalled(t *testing.T, arg any) []byte {
 	return b
 }
 
-// What the driver is told is what the delivery's promises stand on: it repeats
-// nothing by itself, it gives rows no time of its own, it has the consistency
-// asked for, and it comes back to a node within seconds.
+// The promises of delivery depend on the driver's settings: it repeats nothing
+// by itself, gives rows no timestamp of its own, uses the configured
+// consistency, and returns to a node within seconds.
 func TestWhatTheDriverIsTold(t *testing.T) {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS13}
 	o, err := Options{Hosts: []string{"10.0.0.1:9999"}, Keyspace: "pushfleet", Username: "u", Password: "p", TLS: tlsConfig,
@@ -127,8 +127,8 @@ func TestWhatTheDriverIsTold(t *testing.T) {
 	}
 }
 
-// The first id of a layout is in it, to the millisecond, and the last one before
-// it is in the one before.
+// The first id of a layout belongs to it, to the millisecond, and the id before
+// it to the previous layout.
 func TestLayoutBeginsWithItsTime(t *testing.T) {
 	second := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	third := second.AddDate(1, 0, 0)
@@ -152,8 +152,8 @@ func TestLayoutBeginsWithItsTime(t *testing.T) {
 	}
 }
 
-// A session is given its time before it has to go: one request that failed is
-// none.
+// A session has some time before it is replaced: a single failed request does
+// not count.
 func TestSessionIsGivenItsTime(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -178,7 +178,7 @@ func TestSessionIsGivenItsTime(t *testing.T) {
 	}
 }
 
-// lines counts what is logged.
+// lines counts log lines.
 type lines struct {
 	slog.Handler
 	n map[string]int
@@ -190,8 +190,8 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A store that fails is said to fail as it begins and every ten seconds while it
-// lasts, and once that it is back; one that works is not spoken of.
+// A failing store logs its failure when it begins and every ten seconds, and
+// once that it is back. A working one logs nothing.
 func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testCluster()
@@ -201,7 +201,7 @@ func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 		if len(said) != 0 {
 			t.Errorf("a store that works: %v", said)
 		}
-		sickAfter(c, frame{gocql.ErrCodeOverloaded, "too much"}, 30*time.Second+100*time.Millisecond) // its last failure is that of second 30
+		sickAfter(c, frame{gocql.ErrCodeOverloaded, "too much"}, 30*time.Second+100*time.Millisecond) // its last failure is at second 30
 		if n := said["cassandra request failed, trying again"]; n != 4 || len(said) != 1 {
 			t.Errorf("in 30 s of failures: %v", said)
 		}

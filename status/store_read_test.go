@@ -24,8 +24,8 @@ func minted(n int) []string {
 	return ids
 }
 
-// Ids of a bucket are asked for by the hundred, each once, and each has its own
-// rows, however often and in what order it was asked for.
+// Ids of a bucket are read by the hundred, each once, and each has its own
+// rows, however often and in whatever order it was asked for.
 func TestReadAsksByTheHundred(t *testing.T) {
 	n := startNode(t)
 	c := n.open(t)
@@ -89,7 +89,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-// A confirm query that fails is asked again, and only an answer is believed.
+// A confirm query that fails is repeated, and only an answer counts.
 func TestReadIsTriedAgain(t *testing.T) {
 	for _, failure := range []error{
 		frame{gocql.ErrCodeOverloaded, "too much"}, frame{gocql.ErrCodeUnavailable, "away"}, frame{gocql.ErrCodeReadTimeout, "slow"}, errHangUp,
@@ -117,8 +117,8 @@ func TestReadIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A query that has failed for its time is given up with what it met; so is one
-// that rests between two attempts when nobody wants it any more.
+// A query that fails for its whole time ends with the last error. So does one
+// between two attempts when its context ends.
 func TestReadGivesUp(t *testing.T) {
 	refusal := frame{gocql.ErrCodeUnauthorized, "no SELECT"}
 	stopped := errors.New("the worker stops")
@@ -157,8 +157,8 @@ func TestReadGivesUp(t *testing.T) {
 	}
 }
 
-// A server that says nothing fails an attempt after its time, with words for
-// how long that was.
+// A server that does not answer fails an attempt at its timeout, and the error
+// says how long that was.
 func TestNodeThatSaysNothing(t *testing.T) {
 	n := startNode(t)
 	c := n.open(t)

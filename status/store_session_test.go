@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// With a data centre of its own a store uses no node of another one, also when
+// With a configured data centre, a store uses no node of another one, even if
 // there are no others.
 func TestNodesOfAnotherDataCentre(t *testing.T) {
 	n := startNode(t)
@@ -33,8 +33,8 @@ func TestNodesOfAnotherDataCentre(t *testing.T) {
 	}
 }
 
-// A session that is sick is replaced by the first that can be opened; who is at
-// work on the old one ends there, and it is closed behind him.
+// A sick session is replaced by the first one that can be opened. Requests on
+// the old one finish there, and then it is closed.
 func TestSessionIsReplaced(t *testing.T) {
 	n := startNode(t)
 	reg := prometheus.NewRegistry()
@@ -56,7 +56,7 @@ func TestSessionIsReplaced(t *testing.T) {
 	}
 	n.mu.Unlock()
 	c.cluster.mu.Lock()
-	c.cluster.failing = time.Now() // nobody has had an answer since
+	c.cluster.failing = time.Now() // no request has been answered since
 	c.cluster.mu.Unlock()
 	c.cluster.rebuild()
 	await(t, "a new session", func() bool { return testutil.ToFloat64(c.metrics.rebuilds) == 1 })
@@ -79,23 +79,23 @@ func TestSessionIsReplaced(t *testing.T) {
 	}
 }
 
-// While no new session can be opened, one that has healed stays.
+// If no new session can be opened, a session that has healed stays.
 func TestSessionThatHealsStays(t *testing.T) {
 	n := startNode(t)
 	c := n.open(t)
 	failed := make(chan struct{})
 	c.cluster.opts.Log = slog.New(heard{slog.DiscardHandler, "cannot reconnect to cassandra, trying again", sync.OnceFunc(func() { close(failed) })})
 	n.says("hello", frame{gocql.ErrCodeServer, "starting"})
-	c.cluster.rebuild() // and a request was answered since
+	c.cluster.rebuild() // a request has been answered since
 	<-failed
 	n.says("hello", nil)
-	time.Sleep(2 * firstReconnect) // longer than it would rest before another attempt
+	time.Sleep(2 * firstReconnect) // longer than it would wait before another attempt
 	if err := c.Ping(t.Context()); err != nil || testutil.ToFloat64(c.metrics.rebuilds) != 0 {
 		t.Errorf("%v; replaced %v times", err, testutil.ToFloat64(c.metrics.rebuilds))
 	}
 }
 
-// heard does something when a line is logged.
+// heard calls a function when a line is logged.
 type heard struct {
 	slog.Handler
 	line string

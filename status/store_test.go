@@ -43,7 +43,7 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// The store keeps what every status store has to, also over a wire.
+// The store passes the suite of every status store, over a wire.
 func TestStoreOverAWire(t *testing.T) {
 	n := startNode(t)
 	c := n.open(t)
@@ -56,7 +56,7 @@ func TestStoreOverAWire(t *testing.T) {
 	}
 }
 
-// What is not as it has to be ends the start, and says what it is.
+// Opening fails if something is wrong, and says what it is.
 func TestStoreIsNotOpened(t *testing.T) {
 	taken := prometheus.NewRegistry()
 	if err := newMetrics().register(taken); err != nil {
@@ -96,7 +96,7 @@ func TestStoreIsNotOpened(t *testing.T) {
 	}
 }
 
-// A server that goes away once the schema is found good is away.
+// A server that fails after its schema was checked is down.
 func TestStoreIsNotOpenedHalfway(t *testing.T) {
 	n := startNode(t)
 	n.answer = func(what string, _ int) error {
@@ -113,7 +113,7 @@ func TestStoreIsNotOpenedHalfway(t *testing.T) {
 	}
 }
 
-// What is made can be used, and making it again changes nothing.
+// A schema that was created can be used, and creating it again changes nothing.
 func TestSchemaIsAppliedOverAWire(t *testing.T) {
 	n := startNode(t)
 	n.schema = &catalogue{replication: asMade().replication}
@@ -146,8 +146,8 @@ func TestSchemaIsAppliedOverAWire(t *testing.T) {
 	}
 }
 
-// A batch that is refused is sent again as it was, and what it met is known to
-// who asks for a reason.
+// A batch that is refused is sent again unchanged, and the error is available
+// to those who ask for the cause.
 func TestBatchIsSentAgainOverAWire(t *testing.T) {
 	n := startNode(t)
 	c := n.open(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Callers that give up take their batches with them and no others: those that
-// rest go on resting until they are full or due, those that are ready go when it
+// Callers that give up take only their own batches with them. Those that rest
+// go on resting until they are full or due, and those that are ready go when it
 // is their turn.
 func TestSweepLeavesWhatIsWanted(t *testing.T) {
 	for _, ready := range []bool{false, true} {
@@ -45,7 +45,7 @@ func TestSweepLeavesWhatIsWanted(t *testing.T) {
 			synctest.Wait()
 			write(patient, "c2", "c3") // full by now
 			wg.Wait()
-			synctest.Wait() // batches are let go of after their callers have heard
+			synctest.Wait() // batches are released after their callers have returned
 			got := idsIn(s.batches)
 			for _, id := range []string{"b1", "c1", "c2", "c3", "e1"} {
 				if !strings.Contains(got, id) {
@@ -62,8 +62,8 @@ func TestSweepLeavesWhatIsWanted(t *testing.T) {
 	}
 }
 
-// The bucket of a batch that was let go takes rows again: in a batch of its own,
-// and without those that nobody waits for.
+// The bucket of a batch that was released takes rows again: in a new batch, and
+// without the rows that nobody waits for.
 func TestBucketOfAnAbandonedBatchTakesRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -84,8 +84,8 @@ func TestBucketOfAnAbandonedBatchTakesRows(t *testing.T) {
 	})
 }
 
-// What a row does not have is no value, which writes nothing: an empty text or a
-// zero would be stored, and read as what it had.
+// A missing value is unset, which writes nothing: an empty text or a zero would
+// be stored, and read as a value.
 func TestWhatARowDoesNotHaveIsNoValue(t *testing.T) {
 	for _, tt := range []struct {
 		row  push.Row
@@ -95,7 +95,7 @@ func TestWhatARowDoesNotHaveIsNoValue(t *testing.T) {
 		{push.Row{Platform: push.FCM}, "id device step state at provider user_hash"},
 		{push.Row{ProviderID: "p"}, "id device step state at provider_id user_hash"},
 		{push.Row{Reason: "gone"}, "id device step state at reason user_hash"},
-		{push.Row{Reason: "\xff"}, "id device step state at user_hash"}, // nothing is left of it
+		{push.Row{Reason: "\xff"}, "id device step state at user_hash"}, // nothing valid is left of it
 	} {
 		var e encodedRows
 		e.append(&tt.row)

@@ -9,7 +9,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// wire is what is left of a message of Cassandra's protocol.
+// wire is the rest of a message of Cassandra's protocol.
 type wire struct{ rest []byte }
 
 func (w *wire) cut(n int) []byte {
@@ -38,7 +38,7 @@ func (w *wire) list() (values [][]byte) {
 	return values
 }
 
-// values are those behind the text or the name of a query.
+// values are those after the text or the name of a query.
 func (w *wire) values() [][]byte {
 	w.cut(2) // consistency
 	if w.cut(1)[0]&1 == 0 {
@@ -61,7 +61,7 @@ var (
 	resultKeyspace = []byte{0, 0, 0, 3}
 )
 
-// Types of columns and values, as the protocol spells them.
+// Types of columns and values, as the protocol names them.
 var (
 	typeBigint    = []byte{0, 2}
 	typeInt       = []byte{0, 9}
@@ -80,7 +80,7 @@ type column struct {
 	of   []byte
 }
 
-// statement is what a node knows to answer.
+// statement is a statement that a node can answer.
 type statement struct {
 	text           string
 	values, result []column
@@ -125,13 +125,13 @@ func appendColumns(b []byte, list []column) []byte {
 	return b
 }
 
-// metadata begins with flags, which say that there is one table for all, and the
-// number of columns.
+// metadata begins with flags, which say that one table is given for all
+// columns, and the number of columns.
 func metadata(b []byte, list []column) []byte {
 	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, 1), uint32(len(list)))
 }
 
-// prepared is the answer to who prepares the statement: its first value is the
+// prepared is the answer to preparing the statement: its first value is the
 // partition key.
 func (s statement) prepared() []byte {
 	b := metadata(appendText([]byte{0, 0, 0, 4}, s.text), s.values)
