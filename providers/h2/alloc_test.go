@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// In steady state a request costs no allocation, here or in the runtime:
-// neither goroutine nor timer nor channel. The server is another process. The
-// race detector makes sync.Pool, which crypto/tls uses for each record, drop
-// some: hence a tenth and not a hundredth.
+// In steady state a request costs no allocation, in this package or in the
+// runtime: no goroutine, timer or channel. The server is another process. With
+// the race detector, sync.Pool, which crypto/tls uses for each record, drops
+// some objects, so the limit is a tenth and not a hundredth.
 func TestNoAllocationPerRequest(t *testing.T) {
 	url, conf := startServer(t, 0)
 	p := open(t, Options{URL: url, TLS: conf, Connections: 2, StreamsPerConnection: 100, AnswerHeaders: []string{"apns-id"}})

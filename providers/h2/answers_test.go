@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// playOnce answers the first request of each connection by play and all others
-// plainly, and keeps reading.
+// playOnce answers the first request of each connection with play and all
+// others normally, and continues to read.
 func (s *peer) playOnce(play func(c *peerConn, stream uint32)) {
 	s.script = func(c *peerConn, n int) {
 		for first := true; ; first = false {
@@ -107,7 +107,7 @@ func TestShapesOfAnAnswer(t *testing.T) {
 				if r.Outcome != Answered || a.Status != c.status || string(a.Header[0]) != c.id || string(a.Body) != c.body || a.Broken != c.broken {
 					t.Errorf("%v, %v, %d, %.20q, %.20q, broken %v", r.Outcome, r.Err, a.Status, a.Header, a.Body, a.Broken)
 				}
-				submit(t, p, r).wait() // the connection, or the next one, goes on
+				submit(t, p, r).wait() // the connection, or the next one, still works
 				if r.Outcome != Answered || a.Status != 200 || a.Broken || len(a.Body) > 0 {
 					t.Errorf("afterwards: %v, %v, %d", r.Outcome, r.Err, a.Status)
 				}
@@ -116,7 +116,7 @@ func TestShapesOfAnAnswer(t *testing.T) {
 	}
 }
 
-// What breaks the rules of one stream ends it; the connection goes on.
+// A violation of the rules of one stream ends that stream only.
 func TestBrokenStreams(t *testing.T) {
 	for why, play := range map[string]func(c *peerConn, s uint32){
 		"no status":            func(c *peerConn, s uint32) { c.headers(s, true, "apns-id", "x") },
@@ -164,7 +164,7 @@ func TestTwoGoAwaysInARow(t *testing.T) {
 		old.WriteGoAway(1<<31-1, http2.ErrCodeNo, nil)
 		synctest.Wait()
 		wantAll(t, rs, Unfinished)
-		after := post("/after") // over a new one, although the old is not gone
+		after := post("/after") // over a new connection, although the old one is still open
 		submit(t, p, after)
 		time.Sleep(time.Second)
 		if o, h := s.counts(); o != 5 || h != 5 || p.Stats().Connections != 2 {

@@ -26,8 +26,8 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-// serverEnv makes this test binary the benchmarks' server: a process of its
-// own, so that the client's CPU time is the client's alone.
+// serverEnv makes this test binary the benchmarks' server: a separate process,
+// so that the measured CPU time is the client's alone.
 const serverEnv = "H2_BENCH_SERVER_LATENCY"
 
 func TestMain(m *testing.M) {
@@ -96,14 +96,14 @@ func startServer(b testing.TB, latency time.Duration) (string, *tls.Config) {
 	return s.URL, &tls.Config{RootCAs: pool}
 }
 
-// cpu is what this process has used of the processors.
+// cpu is the CPU time of this process.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure runs f and reports what b.N pushes cost.
+// measure runs f and reports the cost of b.N pushes.
 func measure(b *testing.B, f func()) {
 	b.Helper()
 	var before, after runtime.MemStats
@@ -122,7 +122,8 @@ func measure(b *testing.B, f func()) {
 
 var benchBody = []byte(`{"aps":{"alert":{"title":"Your order is on its way","body":"It will be with you between ten and twelve o'clock."},"sound":"default","thread-id":"orders"},"pf_id":"0199f3c2-7a54-7c3e-9d2b-1f0a5b6c7d8e"}`)
 
-// benchHeader is what all requests share, memory included, as a provider's do.
+// benchHeader is what all requests share, including its memory, as a provider's
+// requests do.
 var benchHeader = []Field{
 	{Name: "authorization", Value: append([]byte("bearer "), bytes.Repeat([]byte("eyJhbGci"), 26)...)},
 	{Name: "apns-topic", Value: []byte("com.example.shop")},
@@ -144,12 +145,12 @@ func benchRequest(i int) *Request {
 	}
 }
 
-// flow keeps a number of requests under way, and counts answers up to n.
+// flow keeps a number of requests in flight, and counts answers up to n.
 type flow struct {
 	b       *testing.B
 	pool    *Pool
-	left    atomic.Int64 // to be submitted
-	missing atomic.Int64 // to be answered
+	left    atomic.Int64 // to submit
+	missing atomic.Int64 // without an answer
 	done    chan struct{}
 	group   *Group
 }
@@ -203,7 +204,7 @@ func benchPool(b *testing.B, connections int, latency time.Duration) {
 	for i := range rs {
 		rs[i] = benchRequest(i)
 	}
-	for range 3 { // connections, buffers, windows
+	for range 3 { // warms up connections, buffers, windows
 		f.run(rs, 2*len(rs))
 	}
 	measure(b, func() { f.run(rs, b.N) })
@@ -214,7 +215,7 @@ func BenchmarkPool50ms(b *testing.B)              { benchPool(b, 10, 50*time.Mil
 func BenchmarkPoolOneConnection50ms(b *testing.B) { benchPool(b, 1, 50*time.Millisecond) }
 
 // BenchmarkNetHTTP is net/http's transport on the same server with the same
-// requests, as the yardstick.
+// requests, for comparison.
 func BenchmarkNetHTTP(b *testing.B) {
 	url, conf := startServer(b, 0)
 	protocols := new(http.Protocols)

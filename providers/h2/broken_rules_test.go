@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A frame that breaks a rule by itself ends the connection for that rule, with
-// the code that RFC 9113 gives it, and not for what would come of it later.
+// A frame that breaks a rule ends the connection at once, with the code that
+// RFC 9113 gives for that rule, and not for a later consequence.
 func TestFramesThatBreakARule(t *testing.T) {
 	for _, row := range []struct {
 		f    frame
@@ -40,7 +40,8 @@ func TestFramesThatBreakARule(t *testing.T) {
 	}
 }
 
-// What a server lets a header list be long is compared with at least what it is.
+// The size of a header list that is compared with the server's limit is never
+// less than its real size.
 func TestListSizeIsNoLess(t *testing.T) {
 	r := &Request{Path: []byte("/3/device/" + strings.Repeat("a", 64)), Header: []Field{{Name: "apns-topic", Value: []byte("com.example")}}, Body: []byte("x")}
 	const host = "api.push.example"
@@ -54,7 +55,7 @@ func TestListSizeIsNoLess(t *testing.T) {
 	}
 }
 
-// Every byte that may stand in a path or method may, and no other.
+// In a path or method, exactly the allowed bytes are accepted.
 func TestTargetBytes(t *testing.T) {
 	for b := range 256 {
 		target := []byte{'/', byte(b)}

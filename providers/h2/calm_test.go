@@ -12,15 +12,15 @@ import (
 func calmStage(t *testing.T, opt Options) (*stage, *Pool) {
 	s := newStage(t)
 	p := s.pool(opt)
-	synctest.Wait() // all its places have found nothing to do
+	synctest.Wait() // all places have found nothing to do
 	l := submit(t, p, post("/warm"))
 	s.answers(1)
 	l.wait()
 	return s, p
 }
 
-// untilOpen waits until want requests are at the server, and returns how long
-// that took.
+// untilOpen waits until the server has want requests, and returns how long that
+// took.
 func (s *stage) untilOpen(want int) time.Duration {
 	s.t.Helper()
 	start := time.Now()
@@ -36,7 +36,7 @@ func (s *stage) untilOpen(want int) time.Duration {
 	}
 }
 
-// calm resets the oldest stream as a server that has had too much.
+// calm resets the oldest stream, as an overloaded server does.
 func (s *stage) calm() {
 	s.t.Helper()
 	h := s.held[0]
@@ -46,8 +46,8 @@ func (s *stage) calm() {
 	synctest.Wait()
 }
 
-// within checks a time that has up to a quarter of jitter, and is looked at in
-// steps.
+// within checks a duration that has up to a quarter of jitter and is observed
+// in steps.
 func within(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
 	if got < want-sweepInterval || got > want+want/4+2*sweepInterval {
@@ -55,8 +55,8 @@ func within(t *testing.T, what string, got, want time.Duration) {
 	}
 }
 
-// Each complaint halves the streams after a pause that doubles; without one
-// they come back step by step.
+// Each complaint halves the streams, after a pause that doubles. Without
+// complaints they return step by step.
 func TestCalmResetSlowsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := calmStage(t, Options{Connections: 1, StreamsPerConnection: 16, Timeout: 10 * time.Hour})
@@ -80,15 +80,15 @@ func TestCalmResetSlowsStreams(t *testing.T) {
 				t.Fatalf("%+v, want %d complaints and %d streams granted and used", st, i+1, k.streams)
 			}
 		}
-		// Four times 10 s, 5, 2.5 … until the next step back. The first step is
-		// not seen: a connection keeps one stream.
+		// Four times 10 s, 5 s, 2.5 s … until the next step back. The first
+		// step is not visible: a connection keeps one stream.
 		for _, k := range []struct {
 			after   time.Duration
 			streams int
 		}{{60 * time.Second, 2}, {10 * time.Second, 4}, {5 * time.Second, 8}, {2500 * time.Millisecond, 16}} {
 			within(t, "the step back", s.untilOpen(k.streams), k.after)
 			s.expect("one step back", k.streams, k.streams)
-			for range 3 { // they go on being answered
+			for range 3 { // they are still answered
 				s.answers(k.streams)
 			}
 			s.expect("and not more", k.streams, k.streams)
@@ -100,8 +100,8 @@ func TestCalmResetSlowsStreams(t *testing.T) {
 	})
 }
 
-// A connection that ends that way is not replaced before the pause is over, by
-// none of the places, and each time it takes longer.
+// No place replaces a connection that ended with a complaint before the pause
+// is over, and each pause is longer than the last.
 func TestCalmGoAwaySlowsDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := calmStage(t, Options{Connections: 5, Timeout: time.Hour})
@@ -128,7 +128,7 @@ func TestCalmGoAwaySlowsDials(t *testing.T) {
 	})
 }
 
-// Other ends of connections and streams are no complaint.
+// Other ends of connections and streams are not complaints.
 func TestOnlyCalmIsCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := calmStage(t, Options{Connections: 1, Timeout: time.Hour})
@@ -156,8 +156,8 @@ func TestOnlyCalmIsCalm(t *testing.T) {
 	})
 }
 
-// The caller can complain in the server's name, and a pool that pauses closes
-// at once.
+// The caller can complain in the server's name, and a pool that pauses can be
+// closed at once.
 func TestCalmByTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := calmStage(t, Options{Connections: 3, Timeout: time.Hour})
@@ -180,7 +180,7 @@ func TestCalmByTheCaller(t *testing.T) {
 	})
 }
 
-// Who is told off for its PINGs sends fewer.
+// After a complaint about its PINGs, a client sends fewer.
 func TestTooManyPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := calmStage(t, Options{Connections: 1, Timeout: time.Hour, PingInterval: 10 * time.Second, PingTimeout: 5 * time.Second})

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Servers that refuse, reset, go away, cut and change their limits at random:
-// each request ends once, and none that a server has acted on is called not
-// accepted, or was sent again after that.
+// Servers refuse, reset, go away, cut and change their limits at random. Each
+// request ends once, and no request that a server has processed is called not
+// accepted, or is sent again.
 func TestRandomServersLoseNothing(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -72,7 +72,7 @@ func randomServers(t *testing.T, seed uint64) {
 					c.answer(id)
 				case 4:
 					if random.IntN(4) == 0 {
-						c.WriteGoAway(id-2, http2.ErrCodeNo, nil) // this one and later ones were not looked at
+						c.WriteGoAway(id-2, http2.ErrCodeNo, nil) // this request and later ones were not processed
 						c.out.flush()
 						time.Sleep(time.Millisecond)
 						return
@@ -82,7 +82,7 @@ func randomServers(t *testing.T, seed uint64) {
 				case 5:
 					act(id)
 					switch random.IntN(8) {
-					case 0: // not a word about it: it keeps its stream
+					case 0: // without an answer: it keeps its stream
 					case 1:
 						c.out.flush()
 						return

@@ -95,7 +95,7 @@ func FuzzCheckPath(f *testing.F) {
 	})
 }
 
-// Every byte at every place of a value is judged as if it stood alone.
+// Every byte at every position of a value is judged as if it were alone.
 func TestCheckFieldSeesEveryByte(t *testing.T) {
 	for length := 1; length <= 20; length++ {
 		for at := range length {
@@ -116,7 +116,7 @@ func checkField(f Field) error {
 	return check(&Request{Path: []byte("/a"), Header: []Field{f}}, nil)
 }
 
-// A field is not looked at twice only if it is the very same memory.
+// A field is skipped as already checked only if it is the very same memory.
 func TestCheckBesideTheOneBefore(t *testing.T) {
 	shared := []byte("shared value")
 	before := &Request{Path: []byte("/a"), Header: []Field{{Name: "a", Value: shared}, {Name: "b", Value: []byte("x")}}}

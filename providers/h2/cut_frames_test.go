@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Frames come as they are cut: in pieces, many at once, and across the end of
-// the buffer that they are read to. What they say is the same.
+// Frames may arrive in pieces, many at once, and across the end of the read
+// buffer. Their meaning is the same.
 func TestFramesAreCutAnywhere(t *testing.T) {
 	var blob, body []byte
 	add := func(n int) {
@@ -50,7 +50,8 @@ func TestFramesAreCutAnywhere(t *testing.T) {
 	}
 }
 
-// A server that says much and answers much is honest: answers outweigh it.
+// A server that sends many control frames but also many answers is honest:
+// answers outweigh them.
 func TestAnswersOutweighOtherFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // cutter passes bytes to the server until its allowance is used up; then the
-// connection is gone.
+// connection is cut.
 type cutter struct {
 	net.Conn
 
@@ -21,7 +21,7 @@ type cutter struct {
 	armed  bool
 	left   int
 	passed int
-	writes []int // where each write began, counted from arming
+	writes []int // where each write began, counted from the arming
 }
 
 func (c *cutter) Write(b []byte) (int, error) {
@@ -47,8 +47,8 @@ func (c *cutter) Write(b []byte) (int, error) {
 }
 
 // T-34: the connection is cut at every byte of three requests over TLS, one of
-// them longer than a record. What the kernel took nothing of is not accepted,
-// whatever it took a byte of is ambiguous.
+// them longer than a record. A request of which the kernel took no byte is not
+// accepted; one of which it took any byte is ambiguous.
 func TestCutAtEveryByte(t *testing.T) {
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.EnableHTTP2 = true
@@ -78,7 +78,8 @@ func TestCutAtEveryByte(t *testing.T) {
 	conf.ClientSessionCache = tls.NewLRUClientSessionCache(4)
 
 	// cutAt writes a warm-up and three requests, cut after k bytes, and returns
-	// their outcomes, the places of records, and whether all went out.
+	// their outcomes, the positions of the records, and whether everything was
+	// sent.
 	cutAt := func(k int) ([]Outcome, []int, bool) {
 		var cut *cutter
 		p, err := NewPool(Options{
@@ -101,7 +102,8 @@ func TestCutAtEveryByte(t *testing.T) {
 		rs := []*Request{post("/a"), post("/b"), post("/c")}
 		rs[1].Body = make([]byte, recordSize)
 		led := newLedger(t, len(rs))
-		// Under c.mu all three are queued before the writer takes the first.
+		// Under c.mu, so that all three are queued before the writer takes the
+		// first.
 		c.mu.Lock()
 		_, err = p.Submit(t.Context(), 0, rs, led.done)
 		c.mu.Unlock()
@@ -123,7 +125,7 @@ func TestCutAtEveryByte(t *testing.T) {
 			time.Sleep(10 * time.Microsecond)
 		}
 		done, cancel := context.WithCancel(context.Background())
-		cancel() // whatever is still in flight is cut off now
+		cancel() // everything still in flight is cut off now
 		p.Close(done)
 		led.wait()
 		var os []Outcome
@@ -135,7 +137,7 @@ func TestCutAtEveryByte(t *testing.T) {
 
 	want := func(k int, records []int) string {
 		// The records: /a and the start of /b; the rest of /b, and /c if the
-		// writer put it there, or a record of its own.
+		// writer put it there, or else a record of its own.
 		o := [3]Outcome{NotAccepted, NotAccepted, NotAccepted}
 		if k > 0 {
 			o[0], o[1] = Ambiguous, Ambiguous
@@ -151,7 +153,7 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 	end := records[len(records)-1] + 400
 	for k := 0; k < end; k++ {
-		// Inside the long body only the edges of records are of interest.
+		// Inside the long body, only the edges of records matter.
 		if near := k < 260 || k > records[1]-12 && k < records[1]+12 || k > records[len(records)-1]-12; !near && k%1997 != 0 {
 			continue
 		}
@@ -165,8 +167,8 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// waitIdle waits until the writer has nothing to write: the warm-up's frames
-// are out.
+// waitIdle waits until the writer has nothing to write, so that the frames of
+// the warm-up are out.
 func waitIdle(t *testing.T, c *conn) {
 	t.Helper()
 	for range 100_000 {

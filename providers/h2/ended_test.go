@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A request that was given back by a connection, and waits for another, can
-// still be canceled when the first one is long over.
+// A request that a connection gave back, and that waits for another one, can
+// still be canceled long after the first one has ended.
 func TestCancelAfterTheConnectionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
@@ -40,8 +40,8 @@ func TestCancelAfterTheConnectionHasEnded(t *testing.T) {
 	})
 }
 
-// The second GOAWAY of a graceful shutdown can take the last request away:
-// then the connection is left at once, not when it has been silent for long.
+// The second GOAWAY of a graceful shutdown can take the last request away. The
+// connection is then closed at once, not after a long silence.
 func TestSecondGoAwayOfAnIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -59,13 +59,13 @@ func TestSecondGoAwayOfAnIdleConnection(t *testing.T) {
 	})
 }
 
-// renewed is a lease that is prolonged right after it was found lapsed.
+// renewed is a lease that is extended right after it was found lapsed.
 type renewed struct{ asked atomic.Int32 }
 
 func (r *renewed) Lapsed(time.Time) bool { return r.asked.Add(1) == 1 }
 
-// What was taken out of the queue is given back as lapsed, whatever the lease
-// says a moment later: every request ends with an outcome.
+// A request that was taken out of the queue as lapsed is given back as lapsed,
+// whatever the lease says a moment later. Every request ends with an outcome.
 func TestLeaseRenewedWhileARequestIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, Options{URL: "https://push.example", Connections: 1, Timeout: time.Hour, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }})
@@ -78,8 +78,8 @@ func TestLeaseRenewedWhileARequestIsGivenBack(t *testing.T) {
 	})
 }
 
-// What a GOAWAY did not accept is sent again as it is, unless the server says
-// that something is wrong with it: then it is its caller's to change.
+// A request that a GOAWAY did not accept is sent again unchanged, unless the
+// server says that something is wrong with it; then its caller may change it.
 func TestGoAwayThatAsksForAChange(t *testing.T) {
 	for reason, again := range map[string]bool{"Old": false, "Shutdown": true} {
 		t.Run(reason, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestGoAwayThatAsksForAChange(t *testing.T) {
 				rs := posts(3)
 				l = submit(t, p, rs...)
 				s.expect("in flight", 3, 3)
-				s.held = s.held[:1] // the others go
+				s.held = s.held[:1] // the others are forgotten
 				s.conn().WriteGoAway(s.held[0].id, http2.ErrCodeNo, []byte(`{"reason":"`+reason+`"}`))
 				s.answers(1)
 				for range 2 {

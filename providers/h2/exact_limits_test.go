@@ -14,10 +14,10 @@ func rawFrame(kind http2.FrameType, flags http2.Flags, stream uint32, payload ..
 	return append(appendFrameHeader(nil, len(payload), kind, flags, stream), payload...)
 }
 
-// times is a frame, so many times.
+// times repeats a frame n times.
 func times(n int, frame []byte) []byte { return bytes.Repeat(frame, n) }
 
-// join puts frames one behind the other.
+// join concatenates frames.
 func join(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
 
 // oneSetting is a SETTINGS frame with one entry.
@@ -25,14 +25,15 @@ func oneSetting(id http2.SettingID, v uint32) []byte {
 	return settings(http2.Setting{ID: id, Val: v})
 }
 
-// listOf is a header block of a status and a field that count n together.
+// listOf is a header block with a status and a field, which together have the
+// size n.
 func listOf(n int) []byte {
 	b := append([]byte{0x88}, 0, 1, 'x')
 	return appendString(b, bytes.Repeat([]byte("v"), n-len(":status200x")-2*entryOverhead))
 }
 
-// blockOf are HEADERS and CONTINUATION frames of a block of n bytes: table
-// sizes, which count for nothing else, and a status.
+// blockOf are HEADERS and CONTINUATION frames of a block of n bytes: table size
+// updates, which count towards nothing else, and a status.
 func blockOf(n int) []byte {
 	block := append(bytes.Repeat([]byte{0x20}, n-1), 0x88)
 	half := len(block) / 2
@@ -40,8 +41,8 @@ func blockOf(n int) []byte {
 		rawFrame(http2.FrameContinuation, http2.FlagContinuationEndHeaders, 1, block[half:]...))
 }
 
-// Each limit on what a server may send is exact: what just keeps to it is
-// taken, and one more ends the connection with the code that says why.
+// Each limit on what a server may send is exact: the limit itself is accepted,
+// and one more ends the connection with the right code.
 func TestLimitsOfAConnectionAreExact(t *testing.T) {
 	const (
 		protocol = http2.ErrCodeProtocol
@@ -109,12 +110,12 @@ func TestLimitsOfAConnectionAreExact(t *testing.T) {
 	}
 }
 
-// answerTo has a connection with one request in flight read frames.
+// answerTo makes a connection with one request in flight read frames.
 func answerTo(t *testing.T, frames []byte) error {
 	t.Helper()
 	h := newHalted(t)
 	r := post("/a")
-	r.Body = nil // the windows are whole
+	r.Body = nil // the windows are full
 	h.fill(r)
 	h.send()
 	h.c.mu.Lock()
@@ -126,8 +127,8 @@ func answerTo(t *testing.T, frames []byte) error {
 	return err
 }
 
-// What comes before a server's SETTINGS is an error, their acknowledgement of
-// ours as well.
+// Anything before a server's SETTINGS is an error, even its acknowledgement of
+// ours.
 func TestFirstFrameIsSettings(t *testing.T) {
 	for why, row := range map[string]struct {
 		first []byte
@@ -152,20 +153,20 @@ func TestFirstFrameIsSettings(t *testing.T) {
 	}
 }
 
-// What a server may do with one stream ends there as well: one step further,
-// and the stream is reset, the request nobody's, and the connection goes on.
+// The limits of one stream are exact too: one step over, and the stream is
+// reset and its request ends, but the connection goes on.
 func TestLimitsOfAStreamAreExact(t *testing.T) {
 	const (
 		end  = http2.FlagHeadersEndStream
 		head = http2.FlagHeadersEndHeaders
 	)
 	status := func(flags http2.Flags, s string) []byte {
-		return rawFrame(http2.FrameHeaders, flags|head, 1, appendString([]byte{0x08}, []byte(s))...) // :status, spelled
+		return rawFrame(http2.FrameHeaders, flags|head, 1, appendString([]byte{0x08}, []byte(s))...) // :status as a literal
 	}
 	for why, row := range map[string]struct {
 		fine, bad []byte
 		code      http2.ErrCode
-		lost      Outcome // of the one that is reset
+		lost      Outcome // of the request that is reset
 	}{
 		"its window":                {appendWindowUpdate(nil, 1, maxWindow-firstWindow), appendWindowUpdate(nil, 1, maxWindow-firstWindow+1), http2.ErrCodeFlowControl, Ambiguous},
 		"an update that updates":    {appendWindowUpdate(nil, 1, 1), appendWindowUpdate(nil, 1, 0), http2.ErrCodeFlowControl, Ambiguous},

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// rawServer speaks HTTP/2 frame by frame, so that it can say what net/http's
+// rawServer speaks HTTP/2 frame by frame, so that it can send what net/http's
 // server never would.
 type rawServer struct {
 	listener net.Listener
@@ -113,7 +113,7 @@ func TestEndsOfAStream(t *testing.T) {
 		why   string
 		on    func(c *rawConn, stream uint32, n int64) bool // false = answer
 		want  Outcome
-		tries int64 // requests that the server must have seen
+		tries int64 // requests that the server must have received
 	}{
 		{"refused once: not processed, so it is sent again", func(c *rawConn, s uint32, n int64) bool {
 			return n == 1 && c.WriteRSTStream(s, http2.ErrCodeRefusedStream) == nil
@@ -170,7 +170,7 @@ func TestGoAwayKeepsWhatItStillAnswers(t *testing.T) {
 			c.answer(t, stream)
 		default:
 			held = append(held, stream)
-			if len(held) == 4 { // the first two are to be answered, the others not
+			if len(held) == 4 { // the first two will be answered, the others not
 				slices.Sort(held) // bodies need not end in the order of streams
 				c.WriteGoAway(held[1], http2.ErrCodeNo, []byte(`{"reason":"Shutdown"}`))
 				c.answer(t, held[0])

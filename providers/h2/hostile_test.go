@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// flood writes frames until the client hangs up.
+// flood writes frames until the client closes the connection.
 func flood(c *peerConn, write func()) {
 	for range 1_000_000 {
 		write()
@@ -30,8 +30,8 @@ func (c *peerConn) gone() bool {
 	return c.out.failed
 }
 
-// T-45: what no server should send ends that connection, with memory flat, and
-// the others go on.
+// T-45: what no server should send ends that connection with constant memory,
+// and the others go on.
 func TestHostileServers(t *testing.T) {
 	block := func(n int) []byte { // literal fields without indexing
 		var b []byte
@@ -106,14 +106,14 @@ func TestHostileServers(t *testing.T) {
 				s := newPeer(t)
 				s.script = func(c *peerConn, n int) {
 					stream := c.request()
-					if n > 1 { // the others are honest
+					if n > 1 { // the other connections are honest
 						for ; stream != 0; stream = c.request() {
 							c.answer(stream)
 						}
 						return
 					}
-					left := make(chan struct{}) // closed by the reader when the client has hung up
-					c.wg.Go(func() {            // whatever the client says
+					left := make(chan struct{}) // closed by the reader when the client has closed the connection
+					c.wg.Go(func() {            // whatever the client sends
 						defer close(left)
 						for c.next() != nil {
 						}
@@ -180,7 +180,7 @@ func FuzzReader(f *testing.F) {
 			c.start(r, time.Now())
 		}
 		c.mu.Unlock()
-		// In one piece, or byte by byte: the same.
+		// In one piece or byte by byte, the result is the same.
 		used, err := 0, error(nil)
 		if len(in) > 0 && in[0]&1 == 0 {
 			used, err = c.frames(in, nil)
@@ -220,8 +220,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// A server that takes no body and answers before it has one leaves nothing
-// behind of the streams that ended on the list of those that wait.
+// If a server answers before it has the body, whose window it never opens, its
+// finished streams leave nothing in the list of waiting bodies.
 func TestBodiesThatNobodyWaitsForAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
@@ -234,7 +234,7 @@ func TestBodiesThatNobodyWaitsForAreForgotten(t *testing.T) {
 			}
 		}
 		p := s.pool(Options{Connections: 1, StreamsPerConnection: 10, Timeout: time.Hour})
-		time.Sleep(time.Second) // its settings have come
+		time.Sleep(time.Second) // its SETTINGS have arrived
 		for range 200 {
 			rs := posts(10)
 			submit(t, p, rs...).wait()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// fields collects what a decoder finds of the wanted ones.
+// fields collects the wanted fields that a decoder finds.
 type fields struct {
 	names []string
 	got   []string
@@ -27,8 +27,8 @@ func (f *fields) field(want int, value []byte) {
 
 var wantedFields = []string{"apns-id", "date", "retry-after"}
 
-// decodeBoth decodes blocks with ours and with x/net's, and fails if they
-// differ.
+// decodeBoth decodes blocks with our decoder and with x/net's, and fails if
+// they differ.
 func decodeBoth(t *testing.T, blocks [][]byte) {
 	d := newDecoder(wantedFields)
 	var theirs, theirAll, ourAll []string
@@ -72,7 +72,8 @@ func decodeBoth(t *testing.T, blocks [][]byte) {
 	}
 }
 
-// Blocks that end too early, point nowhere or promise too much are no blocks.
+// Blocks that end too early, have a wrong index or announce too much do not
+// decode.
 func TestBrokenBlocks(t *testing.T) {
 	for why, row := range map[string]struct {
 		block []byte
@@ -126,7 +127,7 @@ func FuzzHPACKDecoder(f *testing.F) {
 	})
 }
 
-// Long random dialogues, with eviction and table sizes, decode alike.
+// Long random dialogues, with evictions and table sizes, decode alike.
 func TestDecoderAgreesOverALongTime(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -151,8 +152,8 @@ func TestDecoderAgreesOverALongTime(t *testing.T) {
 	}
 }
 
-// What we encode, x/net decodes to the same; what is secret never enters the
-// table, and a stable header is a byte from the second time on.
+// x/net decodes what we encode to the same fields. Secrets never enter the
+// table, and a stable header takes one byte from its second use on.
 func TestEncoderRoundTrip(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -168,7 +169,7 @@ func TestEncoderRoundTrip(t *testing.T) {
 			r := &Request{Path: fmt.Appendf(nil, "/3/device/%d", random.IntN(1000)), Body: make([]byte, random.IntN(3)*100)}
 			n := random.IntN(9)
 			if random.IntN(20) == 0 {
-				n += 20 // more than the encoder remembers the places of
+				n += 20 // more than the encoder remembers
 			}
 			for range n {
 				r.Header = append(r.Header, Field{
@@ -213,7 +214,7 @@ func TestStableHeadersCostAByte(t *testing.T) {
 	}}
 	first, second := e.appendRequest(nil, r), e.appendRequest(nil, r)
 	// method, scheme, authority: 3; path 1+1+2; two stable: 2; apns-id 2+1+8;
-	// secret, its name in Huffman's code: 1+1+4+1+6; content-length 2+1+1.
+	// secret, with its name in Huffman code: 1+1+4+1+6; content-length 2+1+1.
 	if len(second) > 38 || len(first) < 280 {
 		t.Errorf("%d bytes, then %d", len(first), len(second))
 	}
@@ -224,8 +225,8 @@ func TestStableHeadersCostAByte(t *testing.T) {
 	}
 }
 
-// A name that the static table has is not spelled: it is the index of the first
-// entry with it.
+// A name in the static table is not written out: it is the index of the first
+// entry with that name.
 func TestStaticNamesAreIndices(t *testing.T) {
 	for i, f := range staticTable {
 		first := slices.IndexFunc(staticTable[:], func(other struct{ name, value string }) bool { return other.name == f.name })
@@ -240,8 +241,8 @@ func TestStaticNamesAreIndices(t *testing.T) {
 	}
 }
 
-// A field whose name is that of an entry which it drives out, while the table's
-// bytes are moved: the name is still told.
+// A field evicts the entry whose name it uses, while the table's bytes are
+// moved: the name is still correct.
 func TestNameOfAnEvictedEntry(t *testing.T) {
 	literal := func(name string, n int) []byte { // with a new name
 		return appendString(appendName([]byte(nil), 0x40, 6, 0, name), bytes.Repeat([]byte("v"), n))

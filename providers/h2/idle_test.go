@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// An idle connection once woke itself over and over: ten of them used a core.
+// Once, an idle connection woke itself over and over: ten of them used a whole
+// core.
 func TestIdleConnectionDoesNotWakeItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
@@ -33,8 +34,8 @@ func TestIdleConnectionDoesNotWakeItself(t *testing.T) {
 	})
 }
 
-// The sweeper looks at all connections twenty times a second, and wakes none
-// of them for nothing.
+// The sweeper checks all connections twenty times a second, and wakes none of
+// them without a reason.
 func TestSweeperLetsIdleConnectionsSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)

@@ -20,7 +20,7 @@ func TestBlackHoleIsNoticedWithin20Seconds(t *testing.T) {
 		s := newPeer(t)
 		s.script = func(c *peerConn, n int) {
 			for i := 0; ; i++ {
-				if n == 1 && i == 1 { // reads on and never says a word again
+				if n == 1 && i == 1 { // reads on but never sends anything again
 					for {
 						if _, err := c.Conn.Read(make([]byte, 1024)); err != nil {
 							return
@@ -62,7 +62,7 @@ func TestSilentButAliveConnectionStays(t *testing.T) {
 		l := submit(t, p, post("/warm"))
 		s.answers(1)
 		l.wait()
-		time.Sleep(time.Hour) // its PINGs are answered by the script
+		time.Sleep(time.Hour) // the script answers its PINGs
 		l = submit(t, p, post("/again"))
 		s.answers(1)
 		l.wait()
@@ -73,14 +73,14 @@ func TestSilentButAliveConnectionStays(t *testing.T) {
 }
 
 // deaf is a server that stops reading after the first answer of its first
-// connection, and goes on to talk as say does; other connections are good.
+// connection, and continues to send what say writes. Other connections work.
 func deaf(t *testing.T, say func(c *peerConn)) *peer {
 	s := newPeer(t)
 	s.script = func(c *peerConn, n int) {
 		for stream := c.request(); stream != 0; stream = c.request() {
 			c.answer(stream)
 			if n == 1 {
-				c.next() // the client's answer to SETTINGS
+				c.next() // the client's acknowledgement of SETTINGS
 				say(c)
 				return
 			}
@@ -89,8 +89,8 @@ func deaf(t *testing.T, say func(c *peerConn)) *peer {
 	return s
 }
 
-// A server that says something every second is not silent. That it takes
-// nothing is noticed all the same, and what it took nothing of goes elsewhere.
+// A server that sends something every second is not silent. That it no longer
+// reads is still noticed, and requests of which it took nothing go elsewhere.
 func TestServerThatDoesNotReadIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := deaf(t, func(c *peerConn) {
@@ -112,7 +112,8 @@ func TestServerThatDoesNotReadIsLeft(t *testing.T) {
 	})
 }
 
-// One that also breaks the protocol is not given so long to hear why it is left.
+// A server that also breaks the protocol gets less time to read why the
+// connection ends.
 func TestServerThatDoesNotReadGoAwayIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
@@ -132,8 +133,8 @@ func TestServerThatDoesNotReadGoAwayIsLeft(t *testing.T) {
 	})
 }
 
-// The window of the connection is opened again while answers come, before the
-// server has used it up, also one that counts.
+// While answers arrive, the connection's window is refilled before the server
+// has used it up, even if the server counts exactly.
 func TestConnectionWindowIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = 16 << 10
@@ -165,8 +166,8 @@ func TestConnectionWindowIsOpenedAgain(t *testing.T) {
 	})
 }
 
-// The slot of a stream that was reset stays taken until the PING behind that
-// reset is answered. An earlier PING's answer says nothing about it.
+// The slot of a stream that was reset stays taken until the PING after that
+// reset is answered. The answer to an earlier PING says nothing about it.
 func TestEarlierPingFreesNoLaterSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -184,18 +185,18 @@ func TestEarlierPingFreesNoLaterSlot(t *testing.T) {
 		}
 		pong := func(n uint64) []byte { return appendPing(nil, http2.FlagPingAck, n) }
 		time.Sleep(1100 * time.Millisecond)
-		h.sweep() // resets the first, and sends PING 1
+		h.sweep() // resets the first stream, and sends PING 1
 		after("one reset", 1)
-		h.read(append(appendFrameHeader(nil, 1, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 5), 0x88)) // the third's answer
+		h.read(append(appendFrameHeader(nil, 1, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 5), 0x88)) // the third stream's answer
 		time.Sleep(time.Second)
-		h.sweep() // resets the second
+		h.sweep() // resets the second stream
 		after("two reset", 2)
 		if h.c.pings != 1 {
 			t.Errorf("%d PINGs at once", h.c.pings)
 		}
 		h.read(pong(1))
 		after("the PING between them is answered", 1)
-		h.read(appendFrameHeader(nil, 0, http2.FrameData, http2.FlagDataEndStream, 5)) // and the end of it
+		h.read(appendFrameHeader(nil, 0, http2.FrameData, http2.FlagDataEndStream, 5)) // and its end
 		h.sweep()                                                                      // sends PING 2
 		after("another PING is out", 1)
 		h.read(pong(3))
@@ -233,7 +234,7 @@ func TestPastDeadlineKeepsItsStreamUntilTheServerKnows(t *testing.T) {
 		if len(s.resets) != 2 || s.resets[3] != http2.ErrCodeCancel {
 			t.Errorf("resets: %v", s.resets)
 		}
-		// The script answers the PING behind the resets: two streams are free.
+		// The script answers the PING after the resets: two streams are free.
 		s.mu.Lock()
 		s.held = slices.DeleteFunc(s.held, func(h place) bool { _, reset := s.resets[h.id]; return reset })
 		s.mu.Unlock()
@@ -305,8 +306,8 @@ func TestLeaseAndExpiryAreCheckedBeforeWriting(t *testing.T) {
 	})
 }
 
-// The process stands still between encoding and writing: nothing may leave.
-// The test is the writer here, and stops in the middle.
+// The process stands still between encoding and writing: nothing may be sent.
+// The test plays the writer here and stops in the middle.
 func TestStaleAtTheLastMomentIsWithdrawn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		make    func(r *Request)

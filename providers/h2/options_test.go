@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options that cannot work are refused at once, whichever of them it is.
+// Options that cannot work are refused at once, whichever they are.
 func TestOptionsThatCannotWork(t *testing.T) {
 	good := []Lane{{"a", 1, 1}}
 	for why, opt := range map[string]Options{
@@ -42,8 +42,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// What is sent again may have been changed meanwhile, and the pool closed: it
-// comes back through the same done, and says why.
+// A request may have been changed, or the pool closed, before it is sent again.
+// It then ends through the same done, with the reason.
 func TestResendThatCannotBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)

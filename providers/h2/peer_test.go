@@ -14,19 +14,20 @@ import (
 )
 
 // peer is a server that speaks frame by frame over connections in memory,
-// without TLS: for tests in virtual time.
+// without TLS, for tests in virtual time.
 type peer struct {
 	t  *testing.T
 	wg sync.WaitGroup
 
-	// script speaks on a connection, the n-th from 1, until it returns.
+	// script plays a connection, the n-th from 1, until it returns.
 	script func(c *peerConn, n int)
-	// settings open each connection.
+	// settings are sent first on each connection.
 	settings []http2.Setting
-	// wrap, unless nil, puts something between the client and its end.
+	// wrap, unless nil, wraps the client's end.
 	wrap func(net.Conn) net.Conn
 
-	// onWindow and onPing, unless nil, are told of WINDOW_UPDATEs and PINGs.
+	// onWindow and onPing, unless nil, are called with WINDOW_UPDATEs and
+	// PINGs.
 	onWindow func(*http2.WindowUpdateFrame)
 	onPing   func()
 
@@ -84,7 +85,7 @@ func (s *peer) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// lazyWriter writes in the background: a pipe has no buffer, and two ends that
+// lazyWriter writes in the background: a pipe has no buffer, so two ends that
 // both write would wait for each other.
 type lazyWriter struct {
 	mu     sync.Mutex
@@ -130,7 +131,7 @@ func (w *lazyWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush waits until all is written.
+// flush waits until everything is written.
 func (w *lazyWriter) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,13 +154,13 @@ type peerConn struct {
 	net.Conn
 	*http2.Framer
 	out   *lazyWriter
-	acks  *http2.Framer // for what next answers, beside what the test writes
+	acks  *http2.Framer // for the answers of next, apart from what the test writes
 	enc   *hpack.Encoder
 	block sliceWriter
 }
 
-// next reads until a frame that is not about the connection, acknowledging what
-// is. It returns nil at the end.
+// next reads until a frame that is not about the connection, and acknowledges
+// those that are. It returns nil at the end.
 func (c *peerConn) next() http2.Frame {
 	for {
 		f, err := c.ReadFrame()
@@ -197,8 +198,8 @@ func (c *peerConn) next() http2.Frame {
 	}
 }
 
-// request reads frames until a request is complete, and returns its stream; 0
-// at the end.
+// request reads frames until a request is complete, and returns its stream, or
+// 0 at the end.
 func (c *peerConn) request() uint32 {
 	for {
 		switch f := c.next().(type) {
@@ -246,7 +247,7 @@ func (s *peer) answerAll() {
 	}
 }
 
-// nowhere is a connection that is only closed.
+// nowhere is a connection that can only be closed.
 type nowhere struct{ net.Conn }
 
 func (nowhere) Close() error { return nil }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// liveness ends a wait that hangs. It is no expectation: the machine may be
-// busy with something else.
+// liveness ends a wait that hangs. It is not an expectation: the machine may be
+// busy.
 const liveness = time.Minute
 
 // serve starts an HTTP/2 server on loopback.
@@ -65,7 +65,7 @@ func post(path string) *Request {
 	}
 }
 
-// ledger collects what is handed back, and fails on a second time.
+// ledger collects requests that are handed back, and fails if one comes twice.
 type ledger struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -105,7 +105,7 @@ func (l *ledger) wait() {
 	}
 }
 
-// send submits and waits for all.
+// send submits requests and waits for all of them.
 func send(t *testing.T, p *Pool, rs ...*Request) {
 	t.Helper()
 	l := newLedger(t, len(rs))
@@ -130,7 +130,7 @@ func TestEveryRequestIsAnsweredOnce(t *testing.T) {
 	for i := range rs {
 		rs[i] = post(fmt.Sprintf("/3/device/%d", i))
 	}
-	for round := range 2 { // the second reuses all memory
+	for round := range 2 { // the second round reuses all memory
 		send(t, p, rs...)
 		for _, r := range rs {
 			path := string(r.Path)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// What a server asks of an idle connection it gets at once: nothing waits for
-// the next request or a sweep.
+// An idle connection answers a server's frames at once, without waiting for the
+// next request or a sweep.
 func TestIdleConnectionAnswersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
@@ -40,7 +40,8 @@ func TestIdleConnectionAnswersAtOnce(t *testing.T) {
 	})
 }
 
-// A server that breaks the protocol is told how before the connection ends.
+// A server that breaks the protocol is told the reason before the connection
+// ends.
 func TestServerHearsWhyItIsLeft(t *testing.T) {
 	for code, breaks := range map[http2.ErrCode]func(c *peerConn){
 		http2.ErrCodeProtocol:    func(c *peerConn) { c.WriteData(99, true, nil) },
@@ -50,7 +51,7 @@ func TestServerHearsWhyItIsLeft(t *testing.T) {
 		http2.ErrCodeEnhanceYourCalm: func(c *peerConn) {
 			for range 5 { // of 2,000 entries each
 				c.raw(http2.FrameSettings, 0, 0, make([]byte, 6*2000))
-				synctest.Wait() // what is on the wire behind the last one would end the connection first
+				synctest.Wait() // unsent bytes after the last one would end the connection first
 			}
 		},
 	} {
@@ -77,8 +78,8 @@ func TestServerHearsWhyItIsLeft(t *testing.T) {
 	}
 }
 
-// The same on a connection that was to end when its last stream has: that is
-// not waited for.
+// The same on a connection that was to end after its last stream, which is not
+// waited for.
 func TestServerThatBreaksRulesAfterItsGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -97,7 +98,7 @@ func TestServerThatBreaksRulesAfterItsGoAway(t *testing.T) {
 	})
 }
 
-// A connection that we have no more use for ends with a word.
+// A connection that we no longer need ends with a GOAWAY.
 func TestServerHearsOfAnOrderlyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -117,7 +118,7 @@ func TestServerHearsOfAnOrderlyEnd(t *testing.T) {
 }
 
 // A server that answers before it has the whole body is not sent the rest, and
-// is told so: else its stream would stay open for ever.
+// is told so. Otherwise its stream would stay open for ever.
 func TestAnswerBeforeTheBodyEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -141,7 +142,7 @@ func TestAnswerBeforeTheBodyEndsTheStream(t *testing.T) {
 	})
 }
 
-// What comes behind a PING in one read does not take its answer back.
+// Bytes after a PING in the same read do not cancel its answer.
 func TestPingIsAnsweredWhateverFollows(t *testing.T) {
 	for what, frames := range map[string][]byte{
 		"nothing":                   nil,

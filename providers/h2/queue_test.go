@@ -44,7 +44,7 @@ func TestQueueSharesByWeight(t *testing.T) {
 	if got != [3]int{600, 300, 100} {
 		t.Errorf("of 1000: %v, want 600, 300, 100", got)
 	}
-	// Once the others are empty, the last lane has everything.
+	// Once the others are empty, the last lane gets everything.
 	for range 2000 {
 		one(q, &s)
 	}
@@ -65,7 +65,7 @@ func TestQueueBlocksOneLaneOnly(t *testing.T) {
 		if n, err := q.push(t.Context(), 1, requests(4)); n != 4 || err != nil {
 			t.Errorf("the other lane: %d, %v", n, err)
 		}
-		// Room lets the rest in.
+		// When there is room, the rest is let in.
 		done := make(chan int)
 		go func() {
 			n, _ := q.push(t.Context(), 0, requests(3))
@@ -100,8 +100,8 @@ func (h *hooked) AfterFunc(func()) func() bool {
 	return func() bool { h.hooks--; return true }
 }
 
-// A submitter that had to wait leaves nothing at its context, which may live as
-// long as the process.
+// A submitter that had to wait leaves nothing registered with its context,
+// which may live as long as the process.
 func TestQueueLeavesNothingAtAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue([]Lane{{"a", 1, 1}})
@@ -126,8 +126,8 @@ func TestQueueLeavesNothingAtAContext(t *testing.T) {
 	})
 }
 
-// A batch that is longer than its lane goes in by pieces: each is what there is
-// room for, or what is left, and nothing is lost or comes twice.
+// A batch that is longer than its lane is queued in pieces: each as long as
+// there is room for, or the rest. Nothing is lost or queued twice.
 func TestQueueTakesALongBatchInPieces(t *testing.T) {
 	for _, n := range []int{5, 8, 9, 11, 40} {
 		synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestQueueKeepsOrderAndPlace(t *testing.T) {
 	}
 }
 
-// What is overdue leaves all lanes, makes room in each, and waits no more.
+// Overdue requests leave all lanes, make room in each, and no longer wait.
 func TestQueueOverdueInAllLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue([]Lane{{"a", 1, 4}, {"b", 1, 4}, {"c", 1, 4}})
@@ -256,14 +256,14 @@ func TestQueueWakesAnotherWhenOneCannot(t *testing.T) {
 	}
 }
 
-// One that is taken out of the middle leaves the others as they were, wherever
-// the ring's beginning is.
+// Removing one from the middle leaves the others unchanged, wherever the ring
+// begins.
 func TestQueueRemovesFromAnywhere(t *testing.T) {
 	for at := range 10 {
 		q := newQueue([]Lane{{"a", 1, 20}})
 		s := newWaiter()
 		rs := requests(22)
-		for _, r := range rs[:12] { // so that the rest goes around the ring's end
+		for _, r := range rs[:12] { // so that the rest wraps around the ring's end
 			if _, err := q.push(t.Context(), 0, []*Request{r}); err != nil {
 				t.Fatal(err)
 			}

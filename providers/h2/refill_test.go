@@ -10,10 +10,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A stream that ends is used again at once: no tick, timer or idle connection
-// stands between an answer and the next request. With a latency of L and S
-// streams, n requests take n/S times L of virtual time, and not more, whether
-// they wait in the queue or come again from the answers' own callback.
+// A stream that ends is used again at once, without a tick, timer or idle
+// connection between an answer and the next request. With a latency of L and S
+// streams, n requests take n/S times L of virtual time and no more, whether
+// they wait in the queue or are submitted by the callback of an answer.
 func TestSlotsAreRefilledAtOnce(t *testing.T) {
 	const (
 		connections = 4
@@ -47,7 +47,7 @@ func TestSlotsAreRefilledAtOnce(t *testing.T) {
 	}
 }
 
-// answerAfter is a script that answers each request after a time.
+// answerAfter is a script that answers each request after a delay.
 func answerAfter(latency time.Duration) func(*peerConn, int) {
 	return func(c *peerConn, _ int) {
 		var answers sync.WaitGroup
@@ -64,8 +64,8 @@ func answerAfter(latency time.Duration) func(*peerConn, int) {
 	}
 }
 
-// circulate keeps so many requests under way until n were answered. Whatever
-// comes back by one group goes on under the other.
+// circulate keeps this many requests in flight until n were answered. A request
+// that comes back through one group continues under the other.
 func circulate(t *testing.T, p *Pool, width, n int) {
 	t.Helper()
 	var mu sync.Mutex

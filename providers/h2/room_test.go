@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A server that has finished a stream which we had reset need not answer the
-// PING behind the reset: there is room for the next.
+// If a server has finished a stream that we had reset, the next request need
+// not wait for the answer to the PING after the reset.
 func TestServerFinishesAStreamThatWasReset(t *testing.T) {
 	for how, finish := range map[string]func(c *peerConn, id uint32){
 		"answers in full": func(c *peerConn, id uint32) { c.answer(id) },
@@ -52,8 +52,8 @@ func TestServerFinishesAStreamThatWasReset(t *testing.T) {
 	}
 }
 
-// A connection that has become full since it was last free hands on what it is
-// woken for; one that has room is not woken by answers.
+// A connection that has become full passes a wake-up on to another one. One
+// that has room is not woken by answers.
 func TestFullConnectionHandsItsWakeUpOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -76,7 +76,7 @@ func TestFullConnectionHandsItsWakeUpOn(t *testing.T) {
 		}
 		another := newWaiter()
 		one(h.p.queue, &another)
-		h.read(oneSetting(http2.SettingMaxConcurrentStreams, 7)) // as many as there are
+		h.read(oneSetting(http2.SettingMaxConcurrentStreams, 7)) // as many as are open
 		h.fill(post("/a"))
 		select {
 		case <-another.wake:
@@ -86,8 +86,9 @@ func TestFullConnectionHandsItsWakeUpOn(t *testing.T) {
 	})
 }
 
-// A write is one TLS record, as nearly as can be: requests that wait go out in
-// full records, whatever is in them already, and whatever their size was before.
+// A write is one TLS record, as nearly as possible: waiting requests go out in
+// full records, whatever they already contain and whatever their size was
+// before.
 func TestWritesAreFullRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -95,7 +96,7 @@ func TestWritesAreFullRecords(t *testing.T) {
 		h.c.streams = newStreams(1000, time.Now())
 		h.p.queue = newQueue([]Lane{{"only", 1, 1000}})
 		h.fill(posts(900)...)
-		for n := range 2 { // the first begins with what opens a connection
+		for n := range 2 { // the first begins with the connection preface
 			if got := len(h.c.out); got > recordSize || got < recordSize-2*h.c.size {
 				t.Errorf("write %d is of %d bytes, of %d; a request has %d", n, got, recordSize, h.c.size)
 			}
@@ -105,8 +106,8 @@ func TestWritesAreFullRecords(t *testing.T) {
 	})
 }
 
-// Bodies that a window has let go on are written a record at a time, too, or a
-// little more: what comes with them is not held up for long.
+// Bodies that a window has released are also written about one record at a
+// time, so that other frames are not delayed for long.
 func TestHeldBodiesGoOnInRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -130,7 +131,7 @@ func TestHeldBodiesGoOnInRecords(t *testing.T) {
 	})
 }
 
-// mute is a connection that can be read and no longer written.
+// mute is a connection that can be read but no longer written.
 type mute struct {
 	net.Conn
 	broken *atomic.Bool
@@ -143,8 +144,8 @@ func (m mute) Write(b []byte) (int, error) {
 	return m.Conn.Write(b)
 }
 
-// A connection that cannot be written is left at once, though it can be read;
-// of what was not written nothing is lost.
+// A connection that cannot be written is closed at once, although it can be
+// read. Requests that were not written are not lost.
 func TestConnectionThatCannotBeWrittenIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A place whose dial failed is not dialed again for long; another one is, for
-// what waits, and at once.
+// A place whose dial failed does not dial again for a long time. For waiting
+// requests, another place dials at once.
 func TestAnotherPlaceDialsWhereOneFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)

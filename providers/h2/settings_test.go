@@ -19,8 +19,8 @@ func settings(entries ...http2.Setting) []byte {
 	return b
 }
 
-// Each entry of a SETTINGS frame counts against the server as a frame does:
-// some thousands fit one frame, and an honest server needs six.
+// Each entry of a SETTINGS frame counts against the server like a frame:
+// thousands fit into one frame, and an honest server needs six.
 func TestEverySettingCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -42,8 +42,8 @@ func TestEverySettingCounts(t *testing.T) {
 	})
 }
 
-// Of several entries for one setting the last is applied, and only that one: an
-// initial window in between is no stream's.
+// Of several entries for one setting only the last is applied; no stream uses
+// an initial window in between.
 func TestLastSettingIsApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -62,8 +62,8 @@ func TestLastSettingIsApplied(t *testing.T) {
 	})
 }
 
-// A server that takes no headers of a request's length is left for another one,
-// if there is; the request was not accepted, and nothing is wrong with it.
+// A request whose headers are too long for a server goes to another connection,
+// if there is one. It was not accepted, and nothing is wrong with it.
 func TestHeaderLimitIsTheConnections(t *testing.T) {
 	limit := http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: 400}
 	long := func() *Request {
@@ -101,7 +101,7 @@ func TestHeaderLimitIsTheConnections(t *testing.T) {
 			s.answerAll()
 			p := s.pool(Options{Connections: 1, Timeout: time.Hour, Resends: -1})
 			for range 20 {
-				short := post("/short") // it may leave before the settings come, and is short
+				short := post("/short") // it may be sent before the settings arrive, and is short
 				submit(t, p, short).wait()
 				r := long()
 				submit(t, p, r).wait()
@@ -116,8 +116,8 @@ func TestHeaderLimitIsTheConnections(t *testing.T) {
 	})
 }
 
-// Where no server takes it, a request comes back after as many connections as
-// one that is refused.
+// If no server accepts it, a request ends after as many connections as one that
+// is refused.
 func TestHeaderLimitEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -138,7 +138,7 @@ func TestHeaderLimitEverywhere(t *testing.T) {
 				t.Fatal("the connection stays in use")
 			}
 			if r.Outcome == NotAccepted && r.tries == tries && h.p.queue.len() == 1 {
-				r.Outcome = Unfinished // it waits for the next
+				r.Outcome = Unfinished // it waits for the next connection
 			}
 		}
 		if r.Outcome != NotAccepted || !errors.Is(r.Err, ErrHeaderLimit) || r.tries != 1+h.p.opt.Resends {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// stage is a server whose moves the test makes one by one: it notes what
-// comes, and answers when told to. For tests in virtual time, between two
-// synctest.Wait.
+// stage is a server that the test moves step by step: it records what arrives,
+// and answers when told to. It is for tests in virtual time, between two calls
+// of synctest.Wait.
 type stage struct {
 	t *testing.T
 	*peer
@@ -27,9 +27,9 @@ type stage struct {
 	limit   int               // in force: acknowledged
 	coming  int               // sent
 	resets  map[uint32]http2.ErrCode
-	probes  int // PINGs that came
+	probes  int // PINGs received
 	goAway  *http2.ErrCode
-	blocks  int            // HEADERS that came
+	blocks  int            // HEADERS received
 	granted map[uint32]int // WINDOW_UPDATEs, by stream
 }
 
@@ -139,7 +139,8 @@ func (s *stage) set(settings ...http2.Setting) {
 	synctest.Wait()
 }
 
-// counts are the streams open, and the complete requests not answered.
+// counts are the numbers of open streams and of complete requests without an
+// answer.
 func (s *stage) counts() (open, held int) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -154,7 +155,7 @@ func (s *stage) expect(what string, open, held int) {
 	}
 }
 
-// submit queues n requests and returns their ledger.
+// submit queues requests and returns their ledger.
 func submit(t *testing.T, p *Pool, rs ...*Request) *ledger {
 	t.Helper()
 	l := newLedger(t, len(rs))
@@ -165,7 +166,7 @@ func submit(t *testing.T, p *Pool, rs ...*Request) *ledger {
 	return l
 }
 
-// lease lapses at a time that the test moves.
+// lease lapses at a time that the test sets.
 type lease struct{ until atomic.Pointer[time.Time] }
 
 // leased returns a lease that lapses after d.
@@ -249,8 +250,8 @@ func TestFirstAnswerMustBeAuthenticated(t *testing.T) {
 	})
 }
 
-// A connection that the server does not know any more has one stream again,
-// until it does. What is about something else changes nothing.
+// A connection that the server no longer knows has one stream again, until the
+// server knows it. Answers about anything else change nothing.
 func TestOneStreamAgainWhenUnauthenticated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -293,7 +294,7 @@ func TestFlowControlHoldsBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		p := s.pool(Options{Connections: 1})
-		warm := post("/warm") // it leaves before the server's SETTINGS come
+		warm := post("/warm") // it is sent before the server's SETTINGS arrive
 		l := submit(t, p, warm)
 		s.answers(1)
 		l.wait()
@@ -314,8 +315,8 @@ func TestFlowControlHoldsBodies(t *testing.T) {
 		if n := sent() + len(warm.Body); n != 65_535 {
 			t.Errorf("%d bytes, want 65535", n)
 		}
-		// A smaller initial window makes the second's window negative, and lets
-		// the third send 10 bytes.
+		// A smaller initial window makes the second stream's window negative,
+		// and lets the third send 10 bytes.
 		s.set(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
 		s.conn().WriteWindowUpdate(0, 1<<20)
 		synctest.Wait()
@@ -361,7 +362,7 @@ func TestHeaderTableSizeIsObeyed(t *testing.T) {
 			one()
 			one()
 		}
-		// Down and up between two blocks: the dip must be announced.
+		// Down and up between two blocks: the smaller size must be announced.
 		s.set(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 4096})
 		one()
 		table(0)
@@ -392,7 +393,7 @@ func TestLargeHeadersNeedContinuation(t *testing.T) {
 	})
 }
 
-// Bodies longer than a write are sent one after the other, too.
+// Bodies longer than a write are also sent one after the other.
 func TestLongBodiesInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Whatever windows open when, and wherever the process stands still: no frame
-// of a request comes after its lease, its expiry or its deadline, and what is
-// handed back unsent was not sent.
+// Whenever windows open, and wherever the process stands still: no frame of a
+// request is sent after its lease, its expiry or its deadline, and no request
+// that is handed back as unsent was sent.
 func TestNothingStaleIsWritten(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -25,12 +25,12 @@ func TestNothingStaleIsWritten(t *testing.T) {
 	}
 }
 
-// arrivals are what the server got of each request, by its number.
+// arrivals are what the server received of each request, by its number.
 type arrivals struct {
 	mu      sync.Mutex
 	headers []int
 	whole   []bool
-	latest  []time.Time // when something of it came
+	latest  []time.Time // when a part of it arrived
 	bodies  []int
 }
 
@@ -68,7 +68,7 @@ func randomLeases(t *testing.T, random *rand.Rand) {
 		rs[i] = r
 	}
 	l := newLedger(t, n)
-	done := func(back []*Request) { // by the writer, too, between encoding and writing
+	done := func(back []*Request) { // also called by the writer, between encoding and writing
 		time.Sleep(time.Duration(len(back[0].Body)) * time.Millisecond)
 		l.done(back)
 	}
@@ -86,7 +86,8 @@ func randomLeases(t *testing.T, random *rand.Rand) {
 	outcomes := map[Outcome]int{}
 	for i, r := range rs {
 		outcomes[r.Outcome]++
-		// Right before the write it is looked at only after a millisecond.
+		// Right before the write, staleness is checked only after a
+		// millisecond.
 		if late := got.latest[i].Sub(last[i]); !got.latest[i].IsZero() && late > standstill {
 			t.Errorf("/%d: something came %v too late; %v, %v", i, late, r.Outcome, r.Err)
 		}
@@ -106,7 +107,7 @@ func randomLeases(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// serve answers what is complete and opens windows now and then.
+// serve answers complete requests and opens windows now and then.
 func (a *arrivals) serve(c *peerConn, random *rand.Rand) {
 	var mu sync.Mutex // guards open and random
 	open := map[uint32]int{}
@@ -147,7 +148,7 @@ func (a *arrivals) serve(c *peerConn, random *rand.Rand) {
 	}
 }
 
-// note notes a frame of a request, and reports whether it is the last.
+// note records a frame of a request, and reports whether it is the last one.
 func (a *arrivals) note(i int, f http2.Frame) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A body that flow control holds back is not completed when its request has
-// become stale meanwhile: not when a window opens, and not later.
+// A body that flow control holds back is not completed if its request has
+// become stale: neither when a window opens, nor later.
 func TestHeldBodyOfAStaleRequestIsAbandoned(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(r *Request)
@@ -24,7 +24,7 @@ func TestHeldBodyOfAStaleRequestIsAbandoned(t *testing.T) {
 		"expired":      {func(r *Request) { r.Expires = time.Now().Add(time.Second) }, ErrExpired},
 	} {
 		for when, opens := range map[string]time.Duration{
-			"the window opens at once": 10 * time.Millisecond, // before the sweeper looks
+			"the window opens at once": 10 * time.Millisecond, // before the sweeper checks
 			"it opens later":           4 * time.Second,
 		} {
 			t.Run(name+", "+when, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestHeldBodyOfAStaleRequestIsAbandoned(t *testing.T) {
 	}
 }
 
-// halted is a connection whose writer the test is: it can stop between
-// encoding and writing, while the sweeper and the reader go on.
+// halted is a connection whose writer is the test: it can stop between encoding
+// and writing, while the sweeper and the reader go on.
 type halted struct {
 	t     *testing.T
 	p     *Pool
@@ -89,7 +89,7 @@ func newHalted(t *testing.T) *halted {
 	return h
 }
 
-// fill queues requests and has them encoded.
+// fill queues requests and encodes them.
 func (h *halted) fill(rs ...*Request) {
 	h.t.Helper()
 	for _, r := range rs {
@@ -106,8 +106,8 @@ func (h *halted) fill(rs ...*Request) {
 	h.c.mu.Unlock()
 }
 
-// send writes what is encoded and returns the frames that the server got, in
-// words; the header blocks must decode.
+// send writes the encoded frames and returns those that the server received, in
+// words. The header blocks must decode.
 func (h *halted) send() []string {
 	h.t.Helper()
 	if err := h.c.send(); err != nil {
@@ -158,15 +158,15 @@ func (h *halted) wantFrames(what string, got []string, want ...string) {
 	}
 }
 
-// The process stands still between encoding and writing, and its sweeper looks
-// before its writer goes on: nothing that is stale leaves, of what was never
-// written the server is told nothing, and all else is sent over the same
-// connection.
+// The process stands still between encoding and writing, and the sweeper runs
+// before the writer continues. Nothing stale is sent, the server is told
+// nothing about requests that were never written, and everything else is sent
+// over the same connection.
 func TestSweptBetweenEncodingAndWriting(t *testing.T) {
 	late := func(r *Request) *Request { r.until = time.Now().Add(time.Second); return r }
 	lapsed := func(r *Request) *Request { r.Lease = leased(time.Second); return r }
 	for name, tc := range map[string]struct {
-		change []func(*Request) *Request // of the requests /0, /1, …; nil = good for long
+		change []func(*Request) *Request // of the requests /0, /1, …; nil = never stale
 		sent   []string
 	}{
 		"all past their deadline":  {[]func(*Request) *Request{late, late, late}, nil},
@@ -212,8 +212,8 @@ func TestSweptBetweenEncodingAndWriting(t *testing.T) {
 	}
 }
 
-// The same for a body that a window has let go on: its DATA is taken back, its
-// stream, which the server knows, is reset.
+// The same for a body that a window has released: its DATA is taken back, and
+// its stream, which the server knows, is reset.
 func TestResumedBodyIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -251,8 +251,9 @@ func TestResumedBodyIsTakenBack(t *testing.T) {
 	})
 }
 
-// A GOAWAY between encoding and writing: what it does not accept is not written
-// either, and waits for another connection with all else that was not.
+// A GOAWAY between encoding and writing: requests that it does not accept are
+// not written, and wait for another connection with all others that were not
+// written.
 func TestGoAwayBetweenEncodingAndWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -271,7 +272,7 @@ func TestGoAwayBetweenEncodingAndWriting(t *testing.T) {
 	})
 }
 
-// A call that is canceled between encoding and writing costs nobody anything.
+// Canceling a request between encoding and writing has no effect on others.
 func TestCanceledBetweenEncodingAndWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -288,14 +289,15 @@ func TestCanceledBetweenEncodingAndWriting(t *testing.T) {
 	})
 }
 
-// What is being written is not taken back any more, nor is it unwritten.
+// What is being written is no longer taken back, and does not count as
+// unwritten.
 func TestSweptWhileWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
 		r := post("/a")
 		r.until = time.Now().Add(time.Second)
 		h.fill(r)
-		time.Sleep(10 * time.Millisecond) // a standstill that harms nobody
+		time.Sleep(10 * time.Millisecond) // a harmless standstill
 		h.wantFrames("all", h.send(), "/a", "DATA")
 		time.Sleep(2 * time.Second)
 		h.sweep()
@@ -307,8 +309,7 @@ func TestSweptWhileWriting(t *testing.T) {
 	})
 }
 
-// A server that answers what it was never sent is believed, and the stream ends
-// for us once.
+// An answer to a request that was never sent counts, and the stream ends once.
 func TestAnswerToWhatIsNotWritten(t *testing.T) {
 	for name, swept := range map[string]bool{"taken back": false, "swept": true} {
 		t.Run(name, func(t *testing.T) {
@@ -333,8 +334,9 @@ func TestAnswerToWhatIsNotWritten(t *testing.T) {
 	}
 }
 
-// What the server ends before it was sent it is not sent any more: what it
-// refused goes out once, and what else was encoded with it, too.
+// A request that the server ends before it was written is not written. If the
+// server refused it, it is sent once more, and so is everything that was
+// encoded with it.
 func TestEndedByTheServerBeforeItIsWritten(t *testing.T) {
 	both := []string{"/other", "DATA", "/a", "DATA"}
 	for name, tc := range map[string]struct {
@@ -363,8 +365,8 @@ func TestEndedByTheServerBeforeItIsWritten(t *testing.T) {
 	}
 }
 
-// What is taken back is handed back before anything else is written: that can
-// take until the server is given up.
+// Requests that were taken back are handed back before anything else is
+// written, because a write can last until the server is given up.
 func TestTakenBackBeforeTheRestIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)

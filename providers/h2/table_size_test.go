@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A size of the table that a write told which was taken back is told again.
+// A table size in a write that was taken back is announced again.
 func TestTableSizeIsToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)
@@ -30,8 +30,8 @@ func TestTableSizeIsToldAgain(t *testing.T) {
 	})
 }
 
-// A dip of the table's size between two writes is told: the server has emptied
-// its table meanwhile.
+// If the table's size was smaller between two writes, that size is announced,
+// because the server has emptied its table.
 func TestTableSizeThatDippedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHalted(t)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// What a header says that is a secret no hop may remember; a request without a
-// method is a GET.
+// Secret headers are marked as never indexed, so that no hop stores them. A
+// request without a method is a GET.
 func TestTransportKeepsSecretsOutOfTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := map[string]bool{}

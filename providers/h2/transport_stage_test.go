@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// roundTrip is one exchange under way.
+// roundTrip is one exchange in flight.
 type roundTrip struct {
 	done chan struct{}
 	res  *http.Response
@@ -47,14 +47,13 @@ func (rt *roundTrip) read(t *testing.T) (string, error) {
 	return string(b), err
 }
 
-// silent reads until the client has gone.
+// silent reads until the client has closed the connection.
 func silent(c *peerConn, _ uint32) {
 	for c.next() != nil {
 	}
 }
 
-// Each way in which an exchange can end without an answer, and how sure that
-// is.
+// Each way in which an exchange can end without an answer, with its certainty.
 func TestTransportOutcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script  func(c *peerConn, stream uint32)
@@ -98,7 +97,8 @@ func TestTransportOutcomes(t *testing.T) {
 	}
 }
 
-// What the server has certainly not seen is sent again, body and all.
+// Requests that the server has certainly not processed are sent again,
+// including the body.
 func TestTransportSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
@@ -139,7 +139,7 @@ func TestTransportSendsAgain(t *testing.T) {
 	})
 }
 
-// Answers whose body is not what it should be are no whole answers.
+// Answers with a wrong body are not complete answers.
 func TestTransportBrokenBodies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script func(c *peerConn, id uint32)
@@ -191,7 +191,7 @@ func TestTransportBrokenBodies(t *testing.T) {
 	}
 }
 
-// A body that nobody reads stops at the window, and goes on when it is read.
+// A body that nobody reads stops at the window, and continues when it is read.
 func TestTransportHoldsTheServerBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -232,7 +232,8 @@ func TestTransportHoldsTheServerBack(t *testing.T) {
 	})
 }
 
-// A body that came whole and was closed unread is not read after that.
+// A body that arrived completely and was closed unread cannot be read
+// afterwards.
 func TestTransportBodyClosedWhenAllIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
@@ -261,8 +262,8 @@ func TestTransportBodyClosedWhenAllIsThere(t *testing.T) {
 	})
 }
 
-// A body that is closed early is not wanted any more: the server hears so at
-// once, and its stream is free for the next exchange.
+// If a body is closed early, the server is told at once, and its stream is free
+// for the next exchange.
 func TestTransportBodyClosedIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-// mirror answers with what came, as a header and a body.
+// mirror answers with what it received, as a header and a body.
 func mirror(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -46,7 +46,7 @@ func client(t *testing.T, s *httptest.Server, opt Options) (*http.Client, *Pool)
 func TestTransportSpeaksToNetHTTP(t *testing.T) {
 	s := serve(t, mirror, nil)
 	c, p := client(t, s, Options{Connections: 1})
-	big := strings.Repeat("0123456789", 50_000) // several windows either way
+	big := strings.Repeat("0123456789", 50_000) // several windows in each direction
 	for _, tc := range []struct {
 		name, method, target, body string
 		length                     int64 // announced; -1 = not
@@ -178,8 +178,8 @@ func TestTransportStreamsTheAnswer(t *testing.T) {
 	}
 }
 
-// The caller goes away at each point of an exchange; the server notices, and
-// the stream is another's.
+// The caller cancels at each point of an exchange. The server notices, and the
+// stream is free for another request.
 func TestTransportCancel(t *testing.T) {
 	arrived, left := make(chan string, 10), make(chan string, 10)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -231,7 +231,7 @@ func TestTransportCancel(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- do(ctx, "/flying") }()
 	must(arrived, "the request")
-	// The only stream is taken: this one waits in the queue.
+	// The only stream is taken, so this request waits in the queue.
 	waits, cancelWaiting := context.WithCancelCause(t.Context())
 	waiting := make(chan error, 1)
 	go func() { waiting <- do(waits, "/waiting") }()
@@ -256,7 +256,7 @@ func TestTransportCancel(t *testing.T) {
 	ctx, cancel = context.WithCancelCause(t.Context())
 	cancel(why)
 	check(do(ctx, "/never"), NotAccepted)
-	short := &http.Client{Transport: c.Transport, Timeout: 2 * time.Second} // until it has been seen
+	short := &http.Client{Transport: c.Transport, Timeout: 2 * time.Second} // until it has been received
 	_, err = short.Get(s.URL + "/slow")
 	var timeout interface{ Timeout() bool }
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -300,7 +300,8 @@ func TestTransportBodyClosedEarly(t *testing.T) {
 	}
 }
 
-// What must not be sent is refused with the body closed and nothing written.
+// A request that must not be sent is refused: its body is closed, and nothing
+// is written.
 func TestTransportRefuses(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") }, nil)
 	_, p := client(t, s, Options{})
@@ -355,7 +356,7 @@ func (c *closeCounter) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// A caller that goes away does not wait for its own body.
+// A caller that cancels does not wait for its own body.
 func TestTransportCancelWhileReadingTheRequest(t *testing.T) {
 	s := serve(t, mirror, nil)
 	c, _ := client(t, s, Options{})
@@ -393,8 +394,7 @@ func TestTransportPoolClosed(t *testing.T) {
 	}
 }
 
-// A push by way of net/http is as good as any other, and so are the
-// simulator's error bodies.
+// Pushes and the simulator's error bodies work through net/http as well.
 func TestTransportToTheSimulator(t *testing.T) {
 	s, err := sim.New(sim.Options{Raw: true})
 	if err != nil {

@@ -48,8 +48,7 @@ func (j *journal) lines() []string {
 	return strings.Split(strings.TrimSuffix(j.b.String(), "\n"), "\n")
 }
 
-// wantTold fails unless all words are in the pool's trouble and in a line of
-// the log.
+// wantTold fails unless the pool's trouble and a log line contain all words.
 func (j *journal) wantTold(t *testing.T, p *Pool, lasts bool, words ...string) {
 	t.Helper()
 	got := p.Stats().Trouble
@@ -64,7 +63,8 @@ func (j *journal) wantTold(t *testing.T, p *Pool, lasts bool, words ...string) {
 	}
 }
 
-// Why there is no connection can be read, for each way of not having one.
+// The cause of a missing connection is reported, for each way in which a dial
+// fails.
 func TestCauseOfAFailedDialIsTold(t *testing.T) {
 	dial := func(err error) func(context.Context, string, string) (net.Conn, error) {
 		return func(context.Context, string, string) (net.Conn, error) { return nil, err }
@@ -140,7 +140,7 @@ func TestCauseOfAFailedHandshakeIsTold(t *testing.T) {
 	}
 }
 
-// A server that takes no part in ALPN, as those of the last century do.
+// A server without ALPN.
 func TestServerWithoutALPNIsTold(t *testing.T) {
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
@@ -156,7 +156,7 @@ func TestServerWithoutALPNIsTold(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 1)) // the handshake, and until the client leaves
+			_, _ = c.Read(make([]byte, 1)) // the handshake, and until the client closes the connection
 			_ = c.Close()
 		}
 	})
@@ -171,9 +171,9 @@ func TestServerWithoutALPNIsTold(t *testing.T) {
 	j.wantTold(t, p, true, `does not speak HTTP/2: it chose "" (ALPN)`)
 }
 
-// What a server says when it leaves is told, without what may be its echo of a
-// token, a password or a message; and the trouble is over with the next first
-// answer.
+// What a server says when it ends a connection is reported, without words that
+// may be an echo of a token, a password or a message. The trouble is over with
+// the next first answer.
 func TestCauseOfAnEndIsTold(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, tc := range map[string]struct {
@@ -191,7 +191,7 @@ func TestCauseOfAnEndIsTold(t *testing.T) {
 		"it hangs up":        {func(c *peerConn) {}, "connection lost: EOF", true},
 		"a frame too long": {func(c *peerConn) {
 			c.raw(http2.FrameData, 0, 1, make([]byte, 17<<10))
-			time.Sleep(100 * time.Millisecond) // it does not read why it is left
+			time.Sleep(100 * time.Millisecond) // it does not read why the connection ends
 		}, "FRAME_SIZE_ERROR", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestCauseOfAnEndIsTold(t *testing.T) {
 				s.script = func(c *peerConn, n int) {
 					stream := c.request()
 					if n == 1 {
-						c.next() // the client's answer to SETTINGS: it has nothing more to write
+						c.next() // the client's acknowledgement of SETTINGS: it has nothing more to write
 						tc.end(c)
 						c.out.flush()
 						return
@@ -225,7 +225,7 @@ func TestCauseOfAnEndIsTold(t *testing.T) {
 	}
 }
 
-// A server that ends a connection in order is told of, and no trouble.
+// An orderly end by the server is reported, but is not a trouble.
 func TestGracefulEndIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
@@ -243,7 +243,7 @@ func TestGracefulEndIsTold(t *testing.T) {
 	})
 }
 
-// A connection that we end is no trouble.
+// An end by the client is not a trouble.
 func TestOwnEndsAreNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
@@ -269,7 +269,7 @@ func TestOwnEndsAreNotTold(t *testing.T) {
 	})
 }
 
-// A provider that is away for long fills no log.
+// A provider that is down for long does not fill the log.
 func TestTroublesAreLoggedAtARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
@@ -296,7 +296,7 @@ func TestTroublesAreLoggedAtARate(t *testing.T) {
 	})
 }
 
-// Three digits make a word one that nobody may read, two do not.
+// A word with three digits is hidden, one with two is not.
 func TestWordsThatMayBeASecretAreHidden(t *testing.T) {
 	for said, want := range map[string]string{
 		"code 471 for shop":              "code *** for shop",
