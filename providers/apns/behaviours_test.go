@@ -27,14 +27,14 @@ func slow(d time.Duration) sim.Options {
 	return sim.Options{Faults: sim.RouteSet{APNS: sim.Faults{Latency: d}}}
 }
 
-// impatient notices within two seconds what takes 20 otherwise.
+// impatient notices within two seconds what otherwise takes 20.
 func impatient(o *h2.Options) {
 	o.Connections, o.StreamsPerConnection = 3, 20
 	o.PingInterval, o.PingTimeout, o.DialTimeout = time.Second, time.Second, time.Second
 	o.MaxBackoff = 200 * time.Millisecond
 }
 
-// patience is when the deliveries of a row are given up.
+// patience sets when the deliveries of a row are given up.
 func patience(d time.Duration, ds []*pipeline.Delivery) []*pipeline.Delivery {
 	for i := range ds {
 		ds[i].Deadline = time.Now().Add(d)
@@ -42,9 +42,9 @@ func patience(d time.Duration, ds []*pipeline.Delivery) []*pipeline.Delivery {
 	return ds
 }
 
-// Every behaviour of APNs that the simulator has, by its number, as the rest of
-// a worker sees it through the provider: each delivery ends once, with the
-// right class, and as sure of it as one can be.
+// Every APNs behaviour of the simulator, by its number, as the rest of the
+// worker sees it through the provider: each delivery ends once, with the right
+// class and certainty.
 func TestBehaviours(t *testing.T) {
 	for n, row := range [18]func(t *testing.T) *providertest.Play{
 		1: func(t *testing.T) *providertest.Play {
@@ -66,10 +66,11 @@ func TestBehaviours(t *testing.T) {
 			return p
 		},
 		3: func(t *testing.T) *providertest.Play {
-			// One connection, so that the bad token meets the others. Which of ten
-			// gets it is chance, and one that is fresh has nothing else under way.
+			// One connection, so that the bad token meets the others. Otherwise
+			// chance decides which of ten gets it, and a fresh one has nothing
+			// else in flight.
 			p := newPlay(t, sim.Options{Rules: sim.Rules{AdaptiveStreams: true}}, func(o *h2.Options) { o.Connections, o.Resends = 1, 100 })
-			p.All(p.Push(p.Make(300)), delivered) // it is open, and known
+			p.All(p.Push(p.Make(300)), delivered) // it is open and authenticated
 			bad := func(ds []*pipeline.Delivery) []*pipeline.Delivery {
 				for _, d := range ds {
 					p.Sim.Devices().Bad(sim.APNS, d.Device.Token)
@@ -86,7 +87,7 @@ func TestBehaviours(t *testing.T) {
 				if st := p.Client.Stats(); st.Dials != 1 || st.InFlight != 1 || st.Waiting != 49 {
 					t.Errorf("%+v: more than the one stream, or connections to make up for streams", st)
 				}
-				p.Order(sim.Command{Do: "kill"}) // the oldest would take its hour
+				p.Order(sim.Command{Do: "kill"}) // the oldest would take an hour
 			})
 			p.All(held[:1], lost)
 			p.All(held[1:], delivered)
@@ -103,7 +104,7 @@ func TestBehaviours(t *testing.T) {
 		},
 		4: func(t *testing.T) *providertest.Play {
 			p := newPlay(t, sim.Options{Rules: sim.Rules{BadTokens: sim.Limit{Count: 2, Per: time.Minute}}}, func(o *h2.Options) { o.Connections = 1 })
-			p.All(p.Push(p.Make(100)), delivered) // most tokens are good
+			p.All(p.Push(p.Make(100)), delivered) // most tokens are valid
 			bad := p.Make(3)
 			for _, d := range bad {
 				p.Sim.Devices().Bad(sim.APNS, d.Device.Token)
@@ -138,7 +139,7 @@ func TestBehaviours(t *testing.T) {
 			again := p.Make(2)
 			again[0].Device, again[1].Device = first[0].Device, first[0].Device
 			p.All(p.Push(again[:1]), delivered)
-			if err := p.Sim.SetClock(59*time.Minute, 1); err != nil { // within our token's hour
+			if err := p.Sim.SetClock(59*time.Minute, 1); err != nil { // less than an hour
 				t.Fatal(err)
 			}
 			p.Until("the grace is over", func() bool {
@@ -158,7 +159,7 @@ func TestBehaviours(t *testing.T) {
 			p.All(ds[100:101], push.Result{Class: push.Gone, Reason: "BadDeviceToken"})
 			p.All(slices.Concat(ds[:100], ds[101:]), delivered)
 			p.Order(sim.Command{Do: "answer", Reply: "DeviceTokenNotForTopic", For: sim.Interval(time.Hour)})
-			ds = p.Push(p.Make(1000)) // the wrong topic, say
+			ds = p.Push(p.Make(1000)) // as with a wrong topic
 			if got := providertest.Tally(ds)["gone/not accepted"]; got == 0 || got > 50 {
 				t.Errorf("%d of %d tokens taken for dead", got, len(ds))
 			}
@@ -168,7 +169,8 @@ func TestBehaviours(t *testing.T) {
 		8: func(t *testing.T) *providertest.Play {
 			p := newPlay(t, sim.Options{}, func(o *h2.Options) { o.Connections = 2 })
 			p.All(p.Push(p.Make(50)), delivered)
-			// Two hours pass at Apple: our token is old, by its Date we see why.
+			// Two hours pass at Apple: our token is too old, and its Date says
+			// why.
 			if err := p.Sim.SetClock(2*time.Hour, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -270,7 +272,8 @@ func TestBehaviours(t *testing.T) {
 			p.All(p.Sent, delivered)
 			p.Order(sim.Command{Do: "drain", Shutdowns: 3})
 			for _, d := range p.Push(p.Make(200)) {
-				// One quick try elsewhere: also that one may be about to leave.
+				// One quick retry elsewhere, where the connection may also be
+				// about to end.
 				if r := d.Result; r.Class != push.Delivered && (r.Class != push.Again || r.Scope != push.ScopeConnection || r.Reason != "Shutdown") {
 					t.Errorf("%+v", r)
 				}
@@ -337,7 +340,7 @@ func TestBehaviours(t *testing.T) {
 	} {
 		if row != nil {
 			t.Run(fmt.Sprint(n, " ", sim.Behaviours[n]), func(t *testing.T) {
-				t.Parallel() // they wait for answers most of the time
+				t.Parallel() // they mostly wait for answers
 				row(t).End()
 			})
 		}

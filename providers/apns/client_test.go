@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// simulator starts one, and a client of it whose pool can be changed.
+// simulator starts a simulator, and a client of it whose pool can be changed.
 func simulator(t *testing.T, o sim.Options, change ...func(*h2.Options)) (*sim.Server, *apns.Client) {
 	t.Helper()
 	s := providertest.Simulator(t, o)
@@ -67,7 +67,7 @@ func deliveries(from, to int) []*pipeline.Delivery {
 func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	s, client := simulator(t, sim.Options{})
 	ds := deliveries(0, 2000)
-	// Among them what must be stopped before the wire (T-51).
+	// Among them tokens that must never be sent (T-51).
 	bad := map[int]string{3: "../../3/device/x", 500: "%2f" + ds[0].Device.Token[3:], 999: ds[0].Device.Token[:60] + "\r\nx:", 1999: ""}
 	for i, token := range bad {
 		ds[i].Device.Token = token

@@ -10,8 +10,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// T-44. One request at a time: then a change of the clock costs exactly the
-// one request that finds it out.
+// T-44. One request at a time: a change of the clock then costs exactly the one
+// request that detects it.
 func TestClockIsCorrectedByDate(t *testing.T) {
 	key := newKey(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestClockIsCorrectedByDate(t *testing.T) {
 	})
 }
 
-// A worker that starts with a wrong clock, as one after a crash does.
+// A worker that starts with a wrong clock, for example after a crash.
 func TestWrongClockAtStart(t *testing.T) {
 	key := newKey(t)
 	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour, 61 * time.Minute, -91 * time.Minute} {
@@ -82,8 +82,8 @@ func TestWrongClockAtStart(t *testing.T) {
 	}
 }
 
-// With many requests in flight over several connections each of them finds the
-// change out for itself; they share one new token, and none fails.
+// With many requests in flight over several connections, each of them detects
+// the change. They share one new token, and none fails.
 func TestClockChangesUnderLoad(t *testing.T) {
 	key := newKey(t)
 	for _, k := range []struct {
@@ -123,8 +123,9 @@ func TestClockChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// Without a Date there is nothing to go by. A token from the future halts the
-// route; an old one is tried once more each, and nothing is minted.
+// Without a Date the clock cannot be corrected. A token from the future halts
+// the route. With a token that is too old, each request is tried once more, and
+// no new token is made.
 func TestWrongClockWithoutADate(t *testing.T) {
 	key := newKey(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestWrongClockWithoutADate(t *testing.T) {
 		if r := send(t, client, 1)[0]; r.Class != push.Again || r.Scope != push.ScopeConnection || s.refusals() != 3 {
 			t.Errorf("%+v after %d refusals", r, s.refusals())
 		}
-		// T-41: when that goes on, the route is halted.
+		// T-41: if that continues, the route is halted.
 		time.Sleep(patience)
 		if r := send(t, client, 1)[0]; r.Class != push.Again || r.Scope != push.ScopeRoute || !r.Halt || r.Reason != "ExpiredProviderToken" {
 			t.Errorf("five seconds later: %+v", r)
@@ -160,7 +161,7 @@ func TestWrongClockWithoutADate(t *testing.T) {
 	})
 }
 
-// A token is used until it is 30 minutes old and never near the hour (T-44:
+// A token is used until it is 30 minutes old and never close to the hour (T-44:
 // 59 to 61 minutes), over one connection for hours.
 func TestTokensOfADay(t *testing.T) {
 	key := newKey(t)
@@ -186,8 +187,8 @@ func TestTokensOfADay(t *testing.T) {
 	})
 }
 
-// One key, whatever uses it: apps, environments, connections, and another
-// worker that knows nothing of this one.
+// One key means one token, for all apps, environments and connections, and for
+// another worker that knows nothing of this one.
 func TestOneTokenForAppsAndEnvironments(t *testing.T) {
 	key := newKey(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +236,7 @@ func TestWhatIsNoReasonToCorrect(t *testing.T) {
 		if k.want == 0 {
 			continue
 		}
-		// Another server, another opinion: not before 20 minutes have passed.
+		// Another server, with another Date: ignored for the first 20 minutes.
 		s.Correct(at(0), start.Add(time.Minute))
 		if got := s.theirs(start).Sub(start); got != k.want {
 			t.Errorf("%s: talked out of it, to %v", k.why, got)

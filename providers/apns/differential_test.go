@@ -32,14 +32,14 @@ type differences = providertest.Differences
 
 const absent = providertest.Absent
 
-// always are the differences that every notification has, by design.
+// always are the differences that every notification has by design.
 var always = differences{
-	"apns-id":      {"a UUID", absent},                          // ours is always there: a re-send has the same
-	"content-type": {absent, "application/json; charset=utf-8"}, // Apple asks for none
-	"body.pf_id":   {`"n1"`, absent},                            // apps drop repeats by it
+	"apns-id":      {"a UUID", absent},                          // ours always has one: a re-send has the same
+	"content-type": {absent, "application/json; charset=utf-8"}, // Apple requires none
+	"body.pf_id":   {`"n1"`, absent},                            // apps recognise copies by it
 }
 
-// sample is one notification in both worlds.
+// sample is the same notification for both clients.
 type sample struct {
 	why      string
 	record   string // what a producer writes, without id, app and user
@@ -48,7 +48,7 @@ type sample struct {
 	fromEdge differences // of FromNotification(theirs), besides always; nil = as differ
 }
 
-// note is a notification as apns2's users write it.
+// note is a notification as users of apns2 write it.
 func note(pushType apns2.EPushType, suffix string, p any) *apns2.Notification {
 	return &apns2.Notification{DeviceToken: device, Topic: topic + suffix, PushType: pushType, Priority: apns2.PriorityHigh, Payload: p}
 }
@@ -63,7 +63,7 @@ func content() *payload.Payload { return payload.NewPayload() }
 const activity = `"aps":{"timestamp":1795000000,"event":"update","stale-date":1795000600,"dismissal-date":1795001200,"attributes-type":"Order","content-state":{"step":3,"late":false},"attributes":{"n":"17"},"alert":{"title":"t"}}`
 
 func pushTypeSamples() []sample {
-	emptyAPS := differences{"body.aps": {absent, "{}"}} // apns2 sends one that says nothing
+	emptyAPS := differences{"body.aps": {absent, "{}"}} // apns2 sends an empty one
 	return []sample{
 		{why: "alert", record: `"title":"t","body":"b"`, theirs: note(apns2.PushTypeAlert, "", content().AlertTitle("t").AlertBody("b"))},
 		{why: "background", record: `"push_type":"background","data":{"k":"v"}`, theirs: with(note(apns2.PushTypeBackground, "", content().ContentAvailable().Custom("k", "v")),
@@ -78,7 +78,7 @@ func pushTypeSamples() []sample {
 			content().SetTimestamp(1795000000).SetEvent(payload.LiveActivityEventUpdate).SetStaleDate(1795000600).SetDismissalDate(1795001200).SetAttributesType("Order").
 				SetContentState(map[string]any{"step": 3, "late": false}).SetAttributes(map[string]any{"n": "17"}).AlertTitle("t"))},
 		{why: "pushtotalk", record: `"push_type":"pushtotalk","data":{"speaker":"x"}`, theirs: note(apns2.PushTypePushToTalk, ".voip-ptt", content().Custom("speaker", "x")), differ: emptyAPS, fromEdge: differences{}},
-		// apns2 has no constants for these two; its type takes them all the same.
+		// apns2 has no constants for these two, but its type accepts them.
 		{why: "widgets", record: `"push_type":"widgets","apns":{"payload":{"aps":{"content-changed":true}}}`, theirs: note("widgets", ".push-type.widgets", `{"aps":{"content-changed":true}}`)},
 		{why: "controls", record: `"push_type":"controls","apns":{"payload":{"aps":{"content-changed":true}}}`, theirs: note("controls", ".push-type.controls", []byte(`{"aps":{"content-changed":true}}`))},
 	}
@@ -221,7 +221,7 @@ func signingKey(t *testing.T) (*ecdsa.PrivateKey, []byte) {
 	return key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// recorded is our client of a recorder.
+// recorded is our client with a recorder as its server.
 func recorded(t *testing.T, r *providertest.Recorder, p8 []byte) *apns.Client {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -231,8 +231,8 @@ func recorded(t *testing.T, r *providertest.Recorder, p8 []byte) *apns.Client {
 	})
 }
 
-// What FromNotification refuses, because apns2 would send something that Apple
-// cannot accept.
+// FromNotification refuses what apns2 would send although Apple cannot accept
+// it.
 func TestNotificationsThatAreRefused(t *testing.T) {
 	good := func(change func(*apns2.Notification)) *apns2.Notification {
 		return with(note(apns2.PushTypeAlert, "", content().AlertTitle("secret-looking text")), change)

@@ -86,7 +86,7 @@ func TestPushTypesAndPriorities(t *testing.T) {
 	for pushType, suffix := range topics {
 		for p, want := range urgent {
 			if pushType == "background" {
-				want = "5" // 10 is an error to Apple
+				want = "5" // Apple refuses 10
 			}
 			_, h, _ := encode(t, c, delivery(push.Message{PushType: pushType, Priority: p, Title: "t"}))
 			if h["apns-push-type"] != pushType || h["apns-topic"] != "com.example.shop"+suffix || h["apns-priority"] != want {
@@ -227,7 +227,7 @@ func TestEscapedTextHasTheSizeOfItsText(t *testing.T) {
 	for _, word := range []string{"Г", "你", "🎉", `"`, "\n"} {
 		text, _ := json.Marshal(strings.Repeat(word, 900))
 		escaped := []byte(strconv.QuoteToASCII(strings.Repeat(word, 900)))
-		escaped = bytes.ReplaceAll(escaped, []byte(`\U0001f389`), []byte(`\ud83c\udf89`)) // Go's form of it
+		escaped = bytes.ReplaceAll(escaped, []byte(`\U0001f389`), []byte(`\ud83c\udf89`)) // as in Go's source
 		for _, m := range []func(value []byte) push.Message{
 			func(v []byte) push.Message {
 				return push.Message{Data: json.RawMessage(`{"k":` + string(v) + `}`)}
@@ -245,7 +245,7 @@ func TestEscapedTextHasTheSizeOfItsText(t *testing.T) {
 	}
 }
 
-// attacks are what must never come near a path (T-51).
+// attacks are tokens that must never be part of a path (T-51).
 var attacks = []string{
 	"", "/", "..", "../../3/device/x", "a/b", "%2f", "%2e%2e", "?x=1", "#x", "\r\n", "\n", "\x00", "\x7f", " ", "é", "g", "0",
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// What a notification shows becomes the message's own fields, so that devices of
-// Google's show it too; only what has no field is left in the payload.
+// What a notification shows becomes the message's own fields, so that Google's
+// devices show it too. Only what has no field remains in the payload.
 func TestShownPartsBecomeFields(t *testing.T) {
 	for _, row := range []struct {
 		payload string
@@ -36,7 +36,8 @@ func TestShownPartsBecomeFields(t *testing.T) {
 	}
 }
 
-// A topic and a key's id go into headers and into a token's JSON as they are.
+// A topic and a key id are copied unchanged into headers and into a token's
+// JSON.
 func TestTopicsAndIdentifiers(t *testing.T) {
 	for topic, good := range map[string]bool{
 		"com.example.shop": true, "azAZ09.-_": true, strings.Repeat("x", 255): true,
@@ -56,8 +57,8 @@ func TestTopicsAndIdentifiers(t *testing.T) {
 	}
 }
 
-// Two attempts have one apns-id only if they are of one notification, device and
-// step: where one part ends and the next begins counts.
+// Two attempts have the same apns-id only for the same notification, device and
+// step: the boundaries between these parts count.
 func TestIDsOfPushesDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for _, push := range []struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// FuzzToken sends to any device token. The grammar here is another one than the
-// encoder's; what passes it stands in the path, in lower case and alone.
+// FuzzToken sends to any device token. Its grammar is written independently of
+// the encoder's. A valid token is in the path, in lower case and alone.
 func FuzzToken(f *testing.F) {
 	for _, token := range []string{deviceToken, "", "../../3/device/x", "%2f" + deviceToken[3:], deviceToken[:63], deviceToken + "a", deviceToken[:62] + "g0", deviceToken[:62] + "\r\n",
 		deviceToken[:62] + "@`", strings.Repeat("aF", 256), strings.Repeat("a", 514), strings.Repeat("é", 32)} {
@@ -44,9 +44,9 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzDate has Apple refuse a token with any Date. Only one that can be read, and
-// is further off than clocks may be, moves the clock; once in 20 minutes, however
-// often and whatever Apple says. The next token is one, for the time it then is.
+// FuzzDate makes Apple refuse a token with any Date. Only a readable Date that
+// is further off than clocks may be corrects the clock, and only once in 20
+// minutes, whatever Apple says. The next token is valid at the corrected time.
 func FuzzDate(f *testing.F) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for _, date := range []string{"", "soon", "1790000000", now.Format(http.TimeFormat), now.Add(2 * time.Hour).Format(http.TimeFormat),

@@ -11,7 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// A connection has one stream until Apple knows whose it is. Whatever the
+// A connection has one stream until Apple has authenticated it. Whatever the
 // first answers are, the client never opens a second one before.
 func TestOneStreamUntilAuthenticated(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -75,8 +75,8 @@ func strangersClient(t *testing.T, s *sim.Server) *apns.Client {
 	})
 }
 
-// Who is told off for its provider tokens slows down, all connections of the
-// pool together, and goes on with the token before.
+// After a complaint about its provider tokens, the pool slows down on all
+// connections together, and continues with the previous token.
 func TestTooManyTokenUpdatesSlowDown(t *testing.T) {
 	s, client := simulator(t, sim.Options{})
 	providertest.Push(t, client.Lane(0), deliveries(0, 500))

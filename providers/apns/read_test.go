@@ -93,7 +93,7 @@ func TestAnswersWithoutAKnownReason(t *testing.T) {
 		{302, ``, push.Again, push.ScopeRoute, push.Ambiguous, "http_302"},
 		{400, `{"reason":"text with <b> and a token"}`, push.Refused, 0, push.NotAccepted, "http_400"},
 		{400, `{"reason":"` + strings.Repeat("Long", 100) + `"}`, push.Refused, 0, push.NotAccepted, strings.Repeat("Long", 16)},
-		{400, `{"reason":"timeout"}`, push.Refused, 0, push.NotAccepted, "http_400"}, // ours begin with a small letter, theirs never
+		{400, `{"reason":"timeout"}`, push.Refused, 0, push.NotAccepted, "http_400"}, // ours begin with a lower-case letter, theirs never do
 		{400, `{"reason":5}`, push.Refused, 0, push.NotAccepted, "http_400"},
 		{400, `{"reason"`, push.Refused, 0, push.NotAccepted, "http_400"},
 	} {
@@ -126,8 +126,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// Every word that an answer can end with is known to metrics, unless Apple, or
-// whoever answers in its place, made it up.
+// Metrics know every word that an answer can end with, unless Apple, or a
+// server in its place, invented it.
 func TestReasonsAreAll(t *testing.T) {
 	all := Reasons()
 	for reason := range reasons {
@@ -165,8 +165,8 @@ func TestRepeatedOnce(t *testing.T) {
 	}
 }
 
-// What a GOAWAY about the age of our token did not accept is sent again, once,
-// with the token that is now current. What it may have accepted is not.
+// Requests that a GOAWAY about the age of our token did not accept are sent
+// again, once, with the current token. Those that it may have accepted are not.
 func TestLeftForAnOldToken(t *testing.T) {
 	if got := outdated("ExpiredProviderToken"); !got {
 		t.Error("it would be sent again as it is")
@@ -215,7 +215,7 @@ func TestMassOfBadTokensHaltsTheRoute(t *testing.T) {
 	if removed > 50 || removed+halted != 1000 {
 		t.Errorf("%d tokens removed, %d halted", removed, halted)
 	}
-	// 410 is not such a reason: Apple is sure, and a burst of them is usual.
+	// 410 is not such a reason: it is certain, and a burst of them is normal.
 	if got, _ := c.Read(plain(), answered(410, `{"reason":"Unregistered","timestamp":1}`)); got.Class != push.Gone {
 		t.Errorf("%+v", got)
 	}

@@ -14,7 +14,7 @@ import (
 var died = time.UnixMilli(1760000000000)
 
 // T-31: everything that Apple documents, through the whole client. A result
-// with DeadSince is one whose token is dropped if it was registered before.
+// with DeadSince removes the token if it was registered before that time.
 var reasons = map[sim.Reply]push.Result{
 	sim.APNSAccepted: {Class: push.Delivered, Certainty: push.Accepted},
 
@@ -46,7 +46,7 @@ var reasons = map[sim.Reply]push.Result{
 	sim.APNSBadEnvironmentKeyIDInToken: {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
 	sim.APNSBadEnvironmentKeyInToken:   {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
 
-	// Tried on another connection, once, and answered the same there.
+	// Tried once on another connection, with the same answer.
 	sim.APNSIdleTimeout:           {Class: push.Again, Scope: push.ScopeConnection},
 	sim.APNSExpiredProviderToken:  {Class: push.Again, Scope: push.ScopeConnection},
 	sim.APNSUnrelatedKeyIDInToken: {Class: push.Again, Scope: push.ScopeConnection},
@@ -69,8 +69,9 @@ func TestEveryReasonThroughTheClient(t *testing.T) {
 	newPlay(t, sim.Options{}).Replies(want, sim.Mark{Since: died}, func(r push.Result) bool { return len(r.ProviderID) == 36 })
 }
 
-// T-46, as far as the client goes: it says since when, and the registry
-// compares that with the registration. A token that dies later is alive.
+// T-46, the client's part: it says since when a token is dead, and the registry
+// compares that with the registration. A token that was registered later is
+// alive.
 func TestDeadSinceIsPassedOn(t *testing.T) {
 	s, client := simulator(t, sim.Options{})
 	now := time.Now()
@@ -87,7 +88,7 @@ func TestDeadSinceIsPassedOn(t *testing.T) {
 }
 
 // T-46: a wrong environment makes every token look bad, and must not empty the
-// registry; 410 is what Apple is sure of, and is passed on whole.
+// registry. 410 is certain, and all of them are passed on.
 func TestMassOfDeadTokensThroughTheClient(t *testing.T) {
 	const n = 1000
 	for reply, most := range map[sim.Reply]int{sim.APNSBadDeviceToken: 10, sim.APNSDeviceTokenNotForTopic: 10, sim.APNSUnregistered: n} {

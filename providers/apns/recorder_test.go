@@ -15,7 +15,7 @@ import (
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// newRecorder stands for Apple, which knows the key of provider tokens.
+// newRecorder plays Apple, which knows the key of provider tokens.
 func newRecorder(t *testing.T, key *ecdsa.PublicKey) *providertest.Recorder {
 	t.Helper()
 	return providertest.NewRecorder(t, func(w providertest.Wire) {
@@ -26,7 +26,7 @@ func newRecorder(t *testing.T, key *ecdsa.PublicKey) *providertest.Recorder {
 	}, "")
 }
 
-// kindOf describes a verified provider token without what may differ: its age
+// kindOf describes a verified provider token without what may vary: its age
 // within the hour, and the signature.
 func kindOf(authorization string, key *ecdsa.PublicKey) string {
 	scheme, raw, _ := strings.Cut(authorization, " ")

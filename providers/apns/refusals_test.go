@@ -11,8 +11,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// T-33, as far as the client goes: an answer after the deadline is nobody's.
-// The delivery has ended as ambiguous, once, and the connection goes on.
+// T-33, the client's part: an answer after the deadline is ignored. The
+// delivery has ended as ambiguous, once, and the connection goes on.
 func TestAnswerAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	const latency = 3 * time.Second / 2
@@ -22,7 +22,7 @@ func TestAnswerAfterTheDeadline(t *testing.T) {
 	p.All(late, timedOut)
 	answered := func() uint64 { return p.Sim.Ledger().Totals().Providers["apns"].Accepted }
 	p.Until("Apple has accepted the late ones", func() bool { return answered() == 51 })
-	// These take as long: by their end the late answers have come.
+	// These take as long, so the late answers have arrived by their end.
 	again := p.Make(50)
 	p.All(p.Push(again), delivered)
 	p.All(late, timedOut) // the late answers have changed nothing
@@ -32,8 +32,9 @@ func TestAnswerAfterTheDeadline(t *testing.T) {
 	p.End()
 }
 
-// T-41: a GOAWAY can be about our credentials; then the next connection would
-// end as well, and the route is stopped. How sure we are is not its business.
+// T-41: a GOAWAY can be about our credentials. The next connection would then
+// end as well, so the route is stopped. That does not depend on the certainty
+// of the requests.
 func TestGoAwayWithAReason(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -66,7 +67,7 @@ func TestGoAwayWithAReason(t *testing.T) {
 }
 
 // T-44 against the simulator's Date: however far its clock is from ours, one
-// token is refused for finding that out, and two are minted.
+// token is refused to detect that, and two are made.
 func TestClocksThatDiffer(t *testing.T) {
 	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour, 61 * time.Minute, -91 * time.Minute, 20 * time.Minute, 0} {
 		t.Run(skew.String(), func(t *testing.T) {
@@ -84,8 +85,8 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// A thousand bad tokens that messages name, and as many alive ones under push
-// types of their own, leave the route and everybody's tokens alone.
+// A thousand bad tokens that messages name, and as many valid ones with push
+// types of their own, affect neither the route nor other users' tokens.
 func TestMassOfRefusedWordsThroughTheClient(t *testing.T) {
 	const n = 1000
 	s, client := simulator(t, sim.Options{})
@@ -112,8 +113,9 @@ func TestMassOfRefusedWordsThroughTheClient(t *testing.T) {
 	}
 }
 
-// What a connection did not accept that Apple ends because of our certificate is
-// not sent again by itself: the next connection would end for it, too.
+// Requests that a connection did not accept, because Apple ended it for our
+// certificate, are not sent again automatically: the next connection would end
+// too.
 func TestConnectionEndedForItsCertificate(t *testing.T) {
 	p := newPlay(t, slow(200*time.Millisecond), func(o *h2.Options) { o.Connections, o.Resends = 3, 20 })
 	p.All(p.Push(p.Make(3)), delivered)

@@ -14,10 +14,10 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// A way to Apple that goes silent, with the connections open: what is under way is
-// given up as ambiguous while it lasts, long before its deadline, and what is not
-// written waits. When the way is open again what waited is sent, and once the
-// ambiguous ones are sent again nothing is lost.
+// The network to Apple goes silent while connections stay open. Requests in
+// flight end as ambiguous long before their deadline, and requests that were
+// not written wait. When the network is back the waiting ones are sent, and
+// once the ambiguous ones are sent again nothing is lost.
 func TestASilentWayLosesNothing(t *testing.T) {
 	for reason, fault := range map[string]proxy.Fault{
 		"a black hole":                  proxy.BlackHole(),
@@ -34,7 +34,7 @@ func TestASilentWayLosesNothing(t *testing.T) {
 			c := providertest.Credentials()
 			pool := h2.Options{URL: "https://" + way.Addr(), TLS: s.ClientTLS(), Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 1000}}}
 			impatient(&pool)
-			pool.Connections = 1 // one that has answered nothing yet takes one stream only
+			pool.Connections = 1 // one that has answered nothing yet accepts only one stream
 			client := newClient(t, c.Topic, tokenSource(t, c.TeamID, c.KeyID, c.P8), pool)
 			t.Cleanup(func() {
 				if err := way.Close(); err != nil {
@@ -42,9 +42,9 @@ func TestASilentWayLosesNothing(t *testing.T) {
 				}
 			})
 			p := providertest.NewPlay(t, sim.APNS, s, client, deliveries)
-			p.All(p.Push(p.Make(300)), delivered) // it is open, and known
+			p.All(p.Push(p.Make(300)), delivered) // it is open and authenticated
 
-			p.Latency(time.Hour) // none of these is answered before the way is silent
+			p.Latency(time.Hour) // none of these is answered before the silence
 			places := pool.StreamsPerConnection
 			ds := p.Make(2 * places)
 			var pushing sync.WaitGroup

@@ -26,21 +26,21 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// strictApple is Apple as far as provider tokens go, over pipes, so that it
-// works in virtual time: iat must be within an hour of its clock, a connection
-// that saw an older one takes nothing any more, and one that changes its token
-// too often is told so.
+// strictApple plays Apple as far as provider tokens are concerned, over pipes,
+// so that it works in virtual time. iat must be within an hour of its clock, a
+// connection that saw an older one accepts nothing afterwards, and one that
+// changes its token too often gets an error.
 type strictApple struct {
 	key *ecdsa.PublicKey
 	tls *tls.Config
 	// everyChange counts a connection's first change of token too, if it comes
-	// within 20 minutes of the first token; Apple's words are "more than once".
+	// within 20 minutes of the first token. Apple's words are "more than once".
 	everyChange bool
 	silent      bool           // no Date
-	serving     sync.WaitGroup // the bubble of the test waits for it
+	serving     sync.WaitGroup // the test's bubble waits for it
 
 	mu      sync.Mutex
-	skew    time.Duration // of its clock from everybody else's
+	skew    time.Duration // of its clock
 	tokens  map[string]bool
 	answers map[string]int // by reason; "" = accepted
 }
@@ -89,7 +89,7 @@ func (s *strictApple) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// serve answers each request as soon as it has ended. It is frame by frame
+// serve answers each request when it is complete. It works frame by frame
 // because x/net's server shares channels between the bubbles of synctest.
 func (s *strictApple) serve(f *http2.Framer) error {
 	var (
@@ -200,26 +200,27 @@ func (s *strictApple) turn(skew time.Duration) {
 	s.skew = skew
 }
 
-// count is how many answers had a reason so far; "" = accepted.
+// count is the number of answers with a reason so far; "" = accepted.
 func (s *strictApple) count(reason string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.answers[reason]
 }
 
-// refusals are all answers about the token's time.
+// refusals is the number of all answers about the token's time.
 func (s *strictApple) refusals() int {
 	return s.count("ExpiredProviderToken") + s.count("InvalidProviderToken")
 }
 
-// seen is how many different tokens it was shown.
+// seen is the number of different tokens that it received.
 func (s *strictApple) seen() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.tokens)
 }
 
-// client opens a client of one app at s, and returns how to end it.
+// client opens a client of one app at s, and returns the function that closes
+// it.
 func (s *strictApple) client(t *testing.T, roots *x509.CertPool, topic string, tokens *TokenSource, connections int) (*Client, func()) {
 	t.Helper()
 	c, err := New(Options{Topic: topic, Tokens: tokens, Pool: h2.Options{

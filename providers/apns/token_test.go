@@ -107,7 +107,7 @@ func TestTooManyUpdatesGoesBackToThePreviousToken(t *testing.T) {
 	s := source(t, newKey(t))
 	start := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	first := authorize(t, s, start.Add(20*time.Minute))
-	s.TooManyUpdates(start.Add(21 * time.Minute)) // nothing to go back to
+	s.TooManyUpdates(start.Add(21 * time.Minute)) // no previous token
 	if authorize(t, s, start.Add(21*time.Minute)) != first {
 		t.Error("the only token was given up")
 	}
@@ -126,7 +126,7 @@ func TestTooManyUpdatesGoesBackToThePreviousToken(t *testing.T) {
 			t.Errorf("minute %d: %s", c.minute, c.why)
 		}
 	}
-	// Apple takes no token of over an hour, whatever else it complains about.
+	// Apple accepts no token of over an hour, whatever else it complains about.
 	third := authorize(t, s, start.Add(61*time.Minute))
 	s.TooManyUpdates(start.Add(84 * time.Minute))
 	if authorize(t, s, start.Add(84*time.Minute)) != second || authorize(t, s, start.Add(85*time.Minute)) != third {

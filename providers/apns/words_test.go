@@ -9,11 +9,11 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// plain is a delivery of the fleet's own words to a device of a user.
+// plain is a delivery with only the fleet's own words to a device of a user.
 func plain() *pipeline.Delivery { return delivery(push.Message{PushType: "alert", Title: "t"}) }
 
-// refusal reads one of Apple's refusals of a message, over and over: what it
-// makes of the first must hold for a thousand.
+// refusal reads the same refusal of a message over and over: the first result
+// must hold for a thousand.
 func refusal(t *testing.T, d *pipeline.Delivery, status int, reason string) push.Result {
 	t.Helper()
 	c := testCodec(t)
@@ -33,9 +33,9 @@ func refusal(t *testing.T, d *pipeline.Delivery, status int, reason string) push
 	return first
 }
 
-// A push type with a topic of its own, or a topic in a raw header, makes Apple
-// refuse tokens that are alive for the app's topic, and topics that are none of
-// the route's business.
+// With a push type that has a topic of its own, or a topic in a raw header,
+// Apple refuses tokens that are valid for the app's topic, and topics that are
+// not the route's.
 func TestAMessageWithATopicOfItsOwnRemovesNoTokenAndHaltsNoRoute(t *testing.T) {
 	messages := map[string]push.Message{
 		"raw topic":     {PushType: "alert", Title: "t", APNSHeaders: []push.Header{{Name: "apns-topic", Value: "com.other"}}},
@@ -60,13 +60,14 @@ func TestAMessageWithATopicOfItsOwnRemovesNoTokenAndHaltsNoRoute(t *testing.T) {
 	}
 }
 
-// Whatever headers a producer set, Apple may hold them against the token.
+// Whatever headers a producer set, Apple's refusal may be about them instead of
+// the token.
 func TestRawHeadersRemoveNoTokenByItsTopic(t *testing.T) {
 	m := push.Message{PushType: "alert", Title: "t", APNSHeaders: []push.Header{{Name: "apns-priority", Value: "5"}}}
 	if got := refusal(t, delivery(m), 400, "DeviceTokenNotForTopic"); got.Class != push.Refused {
 		t.Errorf("%+v", got)
 	}
-	// What no header can bring about is still believed.
+	// What no header can cause still counts.
 	for reason, status := range map[string]int{"Unregistered": 410, "BadDeviceToken": 400} {
 		if got, _ := testCodec(t).Read(delivery(m), answered(status, fmt.Sprintf(`{"reason":%q}`, reason))); got.Class != push.Gone {
 			t.Errorf("%s: %+v", reason, got)
@@ -75,7 +76,7 @@ func TestRawHeadersRemoveNoTokenByItsTopic(t *testing.T) {
 }
 
 // Whoever can write a message can name any token. Bad ones are that message's
-// fault: they must not stop the route for everybody else.
+// fault, and must not stop the route for others.
 func TestBadTokensNamedByMessagesHaltNoRoute(t *testing.T) {
 	m := push.Message{PushType: "alert", Title: "t", Device: push.Target{Platform: push.APNS, Token: deviceToken, Environment: push.Production}}
 	for _, reason := range []string{"BadDeviceToken", "DeviceTokenNotForTopic"} {

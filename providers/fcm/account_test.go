@@ -20,8 +20,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// What is wrong with an account is refused for that and nothing else: the same
-// file without it is read.
+// Each account is refused only for what is wrong with it: the same file without
+// the error is accepted.
 func TestWhatIsWrongWithAnAccount(t *testing.T) {
 	var good map[string]string
 	if err := json.Unmarshal(serviceAccount(t, "https://oauth2.example/token"), &good); err != nil {
@@ -33,7 +33,7 @@ func TestWhatIsWrongWithAnAccount(t *testing.T) {
 		{"type", "authorized_user", "type is not"},
 		{"client_email", "", "no client_email"},
 		{"private_key", "", "no client_email or no private_key"},
-		{"token_uri", "", ""}, // Google's
+		{"token_uri", "", ""}, // default: Google's
 		{"token_uri", "http://127.0.0.1:1/token", ""},
 		{"token_uri", "ftp://oauth2.example/token", "token_uri"},
 		{"token_uri", "https:///token", "token_uri"},
@@ -94,8 +94,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A token that does not say when it ends is taken for one of an hour, and not
-// for one that has ended.
+// A token that does not say when it ends counts as one of an hour, not as one
+// that has ended.
 func TestTokenWithoutAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fetched atomic.Int64
@@ -121,8 +121,8 @@ func TestTokenWithoutAnEnd(t *testing.T) {
 	})
 }
 
-// A few dead tokens among many other refusals are just that: what says nothing
-// of tokens pushes them out of the guard's view.
+// A few dead tokens among many other refusals do not trigger the guard:
+// refusals that say nothing about tokens push them out of its view.
 func TestDeadTokensAmongOtherRefusals(t *testing.T) {
 	c := testCodec()
 	for i := range 300 {

@@ -12,7 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// answer has the next pushes answered so, and checks what that means.
+// answer makes the next pushes get this reply, and checks the results.
 func answer(p *providertest.Play, reply sim.Reply, n int, want push.Result) {
 	p.Helper()
 	p.Order(sim.Command{Do: "answer", Reply: reply.String(), Times: n})
@@ -47,9 +47,9 @@ func paused(r push.Result) push.Result {
 	return r
 }
 
-// Every behaviour of FCM that the simulator has, by its number, as the rest of
-// a worker sees it through the provider: each delivery ends once, with the
-// right class, and as sure of it as one can be.
+// Every FCM behaviour of the simulator, by its number, as the rest of the
+// worker sees it through the provider: each delivery ends once, with the right
+// class and certainty.
 func TestBehaviours(t *testing.T) {
 	const (
 		device = push.ScopeDevice
@@ -89,7 +89,7 @@ func TestBehaviours(t *testing.T) {
 		},
 		21: func(t *testing.T) *providertest.Play {
 			p := newPlay(t, sim.Options{Rules: sim.Rules{ProjectQuota: sim.Limit{Count: 100, Per: time.Minute}, QuotaRetryAfter: true}})
-			ds := p.Push(p.Make(250)) // one window's, or the end of one and the start of the next
+			ds := p.Push(p.Make(250)) // in one window, or the end of one and the start of the next
 			over := 0
 			for _, d := range ds {
 				if r := d.Result; r.Class == push.Delivered {
@@ -133,7 +133,7 @@ func TestBehaviours(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, d := range p.Push(p.Make(20)) {
-					// A date is in whole seconds, by the server's clock.
+					// A date has whole seconds, by the server's clock.
 					if r := d.Result; r.Class != push.Again || r.Scope != route || !r.Pause || r.After < 38*time.Second || r.After > 40*time.Second {
 						t.Fatalf("by date %v: %+v", date, r)
 					}
@@ -186,7 +186,7 @@ func TestBehaviours(t *testing.T) {
 	} {
 		if row != nil {
 			t.Run(fmt.Sprint(n, " ", sim.Behaviours[n]), func(t *testing.T) {
-				t.Parallel() // they wait for answers most of the time
+				t.Parallel() // they mostly wait for answers
 				row(t).End()
 			})
 		}

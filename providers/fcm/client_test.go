@@ -12,7 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// simulator starts one, and a client of it whose pool can be changed.
+// simulator starts a simulator, and a client of it whose pool can be changed.
 func simulator(t *testing.T, o sim.Options, change ...func(*h2.Options)) (*sim.Server, *fcm.Client) {
 	t.Helper()
 	s := providertest.Simulator(t, o)

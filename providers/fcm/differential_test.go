@@ -35,21 +35,21 @@ type differences = providertest.Differences
 
 const absent = providertest.Absent
 
-// always are the differences that every message has, by design.
+// always are the differences that every message has by design.
 var always = differences{
-	"body.message.data.pf_id":       {`"n1"`, absent}, // apps drop repeats by it
+	"body.message.data.pf_id":       {`"n1"`, absent}, // apps recognise copies by it
 	"x-firebase-client":             {absent, "fire-admin-go/" + firebase.Version},
 	"x-goog-api-client":             {absent, "of the SDK"},
-	"x-goog-api-format-version":     {absent, "2"}, // of errors; ours reads the fields of both
+	"x-goog-api-format-version":     {absent, "2"}, // of errors; we read the fields of both
 	"body.message.android.priority": {`"HIGH"`, `"high"`},
 }
 
-// sample is one message in both worlds.
+// sample is the same message for both clients.
 type sample struct {
 	why      string
 	record   string // what a producer writes, without id, app and user
 	theirs   *messaging.Message
-	differ   differences // besides always; a pair of equal values takes one of those away
+	differ   differences // besides always; a pair of equal values removes a difference
 	fromEdge differences // of FromMessage(theirs), besides always; nil = as differ
 }
 
@@ -82,8 +82,8 @@ func pairs(list []string) map[string]string {
 	return m
 }
 
-// spellOut gives a message for Apple and browsers what ours says to them in
-// any case: how urgent it is, and that there is nothing to show.
+// spellOut adds to a message for Apple and browsers what ours always says: how
+// urgent it is, and that there is nothing to show.
 func spellOut(m *messaging.Message, expires time.Time) {
 	urgency, silent := "high", m.Notification == nil
 	if m.Android != nil && m.Android.Priority == "normal" {
@@ -116,8 +116,8 @@ func spellOut(m *messaging.Message, expires time.Time) {
 	}
 }
 
-// topic stands for the collapse key order-17 where only 32 characters of
-// base64url may.
+// topic replaces the collapse key order-17 where only 32 characters of
+// base64url are allowed.
 const topic = "cqkOo9qLXdAb3i8nMU4C4hf5NRgupXOn"
 
 func samples() []sample {
@@ -125,7 +125,7 @@ func samples() []sample {
 	const special = `Ünïcödé 日本 🎉 "quoted" \ / <b>&amp;</b>` + "\u2028\u2029\x7f\t\r\n\x01"
 	const escaped = `Ünïcödé 日本 🎉 \"quoted\" \\ \/ <b>&amp;</b>\u2028\u2029\u007f\t\r\n\u0001`
 	normal := differences{"body.message.android.priority": {`"NORMAL"`, `"normal"`}}
-	// The longest: keys and values are 4,096 bytes.
+	// The longest: keys and values have 4,096 bytes.
 	full := strings.Repeat("x", 4096-len("title"+"pf_id"+"n1"))
 	return []sample{
 		{why: "title and body", record: `"title":"t","body":"b","priority":"high"`, theirs: &messaging.Message{Notification: text("t", "b"), Android: high(nil)}},
@@ -216,7 +216,7 @@ func TestSameAsFirebase(t *testing.T) {
 	}
 }
 
-// compare leaves out that a time to live has aged on its way.
+// compare ignores that a time to live has become shorter.
 func compare(ours, theirs providertest.Wire) differences {
 	d := providertest.Compare(ours, theirs)
 	for _, ttl := range []string{"body.message.android.ttl", "body.message.webpush.headers.TTL"} {
@@ -235,8 +235,8 @@ func left(ttl string) time.Duration {
 	return d
 }
 
-// What a message says to Android alone stays Android's. Only how urgent it is
-// and how long it lives counts for all, unless their parts say otherwise.
+// What a message says to Android alone stays Android's. Only its urgency and
+// lifetime count for all platforms, unless their parts say otherwise.
 func TestMessagesForAndroidAlone(t *testing.T) {
 	r := newRecorder(t)
 	reference := firebaseClient(t, r)
@@ -305,7 +305,7 @@ func newRecorder(t *testing.T) *providertest.Recorder {
 	}, `{"name":"projects/p/messages/1"}`)
 }
 
-// recorded is our client of a recorder.
+// recorded is our client with a recorder as its server.
 func recorded(t *testing.T, r *providertest.Recorder) *fcm.Client {
 	t.Helper()
 	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -37,7 +37,7 @@ func delivery(m push.Message) *pipeline.Delivery {
 	return &pipeline.Delivery{Item: &pipeline.Item{Message: m}, Device: push.Device{Platform: push.FCM, Token: registration, Hash: "h"}}
 }
 
-// Apple's and web push's parts of a body, as they are when nothing else is said.
+// The parts of a body for Apple and web push, by default.
 const (
 	alertParts  = `"apns":{"headers":{"apns-priority":"10"}},"webpush":{"headers":{"Urgency":"high"}}`
 	silentParts = `"apns":{"headers":{"apns-push-type":"background","apns-priority":"5"},"payload":{"aps":{"content-available":1}}},"webpush":{"headers":{"Urgency":"high"}}`
@@ -102,8 +102,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// What a raw part shows to Apple's devices must not go out as a silent push,
-// which Apple may drop.
+// If a raw part shows something on Apple's devices, the push must not be
+// silent, because Apple may drop silent ones.
 func TestRawAlertsAreNotSilent(t *testing.T) {
 	for raw, silent := range map[string]bool{
 		`{"apns":{"payload":{"aps":{"alert":{"title":"t"}}}}}`:       false,
@@ -143,9 +143,9 @@ func TestRawAlertsAreNotSilent(t *testing.T) {
 	}
 }
 
-// FCM keeps four collapse keys a device, best effort, and slows collapsible
-// messages down: a key that is made of the id is none of those. Apple and
-// browsers have no such limit.
+// FCM keeps four collapse keys per device, best effort, and throttles
+// collapsible messages. A key that is made from the id does not count as one.
+// Apple and browsers have no such limit.
 func TestCollapseKeysOfDataMessages(t *testing.T) {
 	type parts struct {
 		Message struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// T-31: every body that Google is known to answer, through the whole client.
+// T-31: every documented error body of Google's, through the whole client.
 func TestEveryErrorThroughTheClient(t *testing.T) {
 	const (
 		soon   = 10 * time.Second
@@ -32,7 +32,8 @@ func TestEveryErrorThroughTheClient(t *testing.T) {
 
 		// Our token was renewed, once, and is refused again.
 		sim.FCMUnauthenticated: {Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: soon, Reason: "UNAUTHENTICATED"},
-		// Google's credentials for Apple: ours are not renewed, Android goes on.
+		// Google's credentials for Apple: ours are not renewed, and Android
+		// goes on.
 		sim.FCMThirdPartyAuth:         {Class: push.Again, Scope: push.ScopeDevice, Halt: true, After: soon, Reason: "THIRD_PARTY_AUTH_ERROR"},
 		sim.FCMThirdPartyAuthSameText: {Class: push.Again, Scope: push.ScopeDevice, Halt: true, After: soon, Reason: "THIRD_PARTY_AUTH_ERROR"},
 		sim.FCMPermissionDenied:       {Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: soon, Reason: "PERMISSION_DENIED"},
@@ -50,7 +51,7 @@ func TestEveryErrorThroughTheClient(t *testing.T) {
 }
 
 // T-46: a wrong project makes every token look foreign, and must not empty the
-// registry; UNREGISTERED is what Google is sure of.
+// registry. UNREGISTERED is certain.
 func TestMassOfDeadTokensThroughTheClient(t *testing.T) {
 	const n = 500
 	for reply, most := range map[sim.Reply]int{sim.FCMSenderIDMismatch: 10, sim.FCMInvalidToken: 10, sim.FCMUnregistered: n} {

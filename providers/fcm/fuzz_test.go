@@ -15,8 +15,8 @@ import (
 	"github.com/pushfleet/pushfleet/push/decode"
 )
 
-// FuzzBodies has any record that the decoder takes encoded: what is sent is
-// JSON without a key twice, for our token alone, and with our id.
+// FuzzBodies encodes any record that the decoder accepts. The body is JSON
+// without duplicate keys, for our token alone, and with our id.
 func FuzzBodies(f *testing.F) {
 	for _, members := range []string{
 		`"title":"t","collapse_key":"a \"b\"","badge":1,"data":{"k":"\u0413\ud83d"}`,
@@ -35,7 +35,7 @@ func FuzzBodies(f *testing.F) {
 		if _, ok := testCodec().Encode(d, r); !ok {
 			return
 		}
-		// The decoder knows what a key twice is, and that a message is JSON.
+		// The decoder checks for duplicate keys, and that a message is JSON.
 		message := strings.TrimSuffix(strings.TrimPrefix(string(r.Body), `{"message":`), "}")
 		if defect := decode.Message([]byte(`{"id":"n1","app":"shop","user_id":"u1","x":`+message+`}`), new(push.Message)); defect != nil && defect.Reason != push.TooLarge {
 			t.Fatalf("%v: %s", defect, r.Body)
@@ -52,10 +52,10 @@ func FuzzBodies(f *testing.F) {
 	})
 }
 
-// FuzzRetryAfter has an answer say when to come back, and what its server's clock
-// shows. Whatever it says, a pause is neither shorter than Google wants nor
-// longer than one bad header may stop a project; a number is so many seconds,
-// and nothing that cannot be read is a pause.
+// FuzzRetryAfter makes an answer say when to come back, and what its server's
+// clock shows. A pause is neither shorter than Google asks for nor longer than
+// one bad header may stop a project. A number means seconds, and an unreadable
+// value is no pause.
 func FuzzRetryAfter(f *testing.F) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for _, value := range []string{"30", "0", "-1", "99999999999999999999", " 7 ", "1e3", "1.5", "soon",
@@ -90,8 +90,9 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// FuzzToken sends to any registration token. The grammar here is another one
-// than the encoder's; what passes it is sent as it is, to nobody else.
+// FuzzToken sends to any registration token. Its grammar is written
+// independently of the encoder's. A valid token is sent unchanged, and to
+// nobody else.
 func FuzzToken(f *testing.F) {
 	for _, token := range []string{registration, "", `a"b`, "a\u0041", "a,b", "../x", "é", strings.Repeat("x", 4096), strings.Repeat("x", 4097), "a\n"} {
 		f.Add(token)

@@ -8,7 +8,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/fcm"
 )
 
-// form is a message in the REST interface's own words.
+// form is a message as the REST API writes it.
 type form string
 
 func (f form) MarshalJSON() ([]byte, error) { return []byte(f), nil }
@@ -38,8 +38,8 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What is shown becomes our own fields, so that Apple's devices show it too, and
-// nothing of it is left as an override.
+// Shown text becomes our own fields, so that Apple's devices show it too, and
+// none of it remains as an override.
 func TestShownTextBecomesOurs(t *testing.T) {
 	m, err := fcm.FromMessage(form(`{"token":"x","notification":{"title":"T","body":"B","image":"https://i.example/1"}}`), time.Now())
 	if err != nil {

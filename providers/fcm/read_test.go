@@ -106,8 +106,8 @@ func TestEveryError(t *testing.T) {
 	}
 }
 
-// One field of a type that nobody expects takes nothing away from the others:
-// UNREGISTERED must not become a bare 404, which halts the route.
+// A field of an unexpected type does not hide the others: UNREGISTERED must not
+// become a bare 404, which halts the route.
 func TestIllTypedFieldsDropNothingElse(t *testing.T) {
 	const good = `{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"UNREGISTERED"}`
 	details := func(list string) string {
@@ -131,7 +131,7 @@ func TestIllTypedFieldsDropNothingElse(t *testing.T) {
 			t.Errorf("%s: %+v", why, got)
 		}
 	}
-	// And none makes up a word.
+	// And none invents a word.
 	for why, body := range map[string]string{
 		"details are no list": `{"error":{"status":"NOT_FOUND","details":{"errorCode":"UNREGISTERED"}}}`,
 		"the error is a text": `{"error":"UNREGISTERED"}`, "no object": `["UNREGISTERED"]`, "cut off": details(good)[:90],
@@ -169,7 +169,7 @@ func TestMessageNames(t *testing.T) {
 	}
 }
 
-// Every word that an answer can end with is known to metrics.
+// Metrics know every word that an answer can end with.
 func TestReasonsAreAll(t *testing.T) {
 	all := Reasons()
 	for _, table := range []map[string]action{fcmCodes, appleReasons, infoReasons, statuses} {

@@ -119,8 +119,8 @@ func TestFailedFetchBacksOffAndKeepsTheOldToken(t *testing.T) {
 	})
 }
 
-// A token that could never be sent is none: the route waits for a better one,
-// where each message would be refused for good.
+// A token that could never be sent does not count: the route waits for a better
+// one. Otherwise each message would be refused for good.
 func TestTokenThatCannotBeSentIsNone(t *testing.T) {
 	for name, token := range map[string]string{
 		"empty": "", "with a line's end": "a\r\nb", "over 8 KiB": strings.Repeat("x", h2.MaxValue),
@@ -161,7 +161,7 @@ func TestRefusedTokenIsFetchedOnceForAll(t *testing.T) {
 		if resumed.Load() != 100 || calls.Load() != 2 {
 			t.Errorf("%d resumed, %d fetches", resumed.Load(), calls.Load())
 		}
-		k.refused(old, func() { resumed.Add(1) }) // a straggler with the old one
+		k.refused(old, func() { resumed.Add(1) }) // a late refusal of the old token
 		if resumed.Load() != 101 || calls.Load() != 2 {
 			t.Error("a newer token was there, and it was not used at once")
 		}
@@ -177,7 +177,7 @@ func TestRefusedTokenIsFetchedOnceForAll(t *testing.T) {
 	})
 }
 
-// tokenEndpoint answers a proper request with the token abc.
+// tokenEndpoint answers a correct request with the token abc.
 func tokenEndpoint(t *testing.T, protocol int) *httptest.Server {
 	var s *httptest.Server
 	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -200,8 +200,8 @@ func tokenEndpoint(t *testing.T, protocol int) *httptest.Server {
 	return s
 }
 
-// The token endpoint is asked over HTTP/2, and otherwise where the options or
-// the endpoint say so.
+// The token endpoint is reached over HTTP/2, unless the options or the endpoint
+// say otherwise.
 func TestTokenRequest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		protocol int
@@ -272,8 +272,8 @@ func closeNow(t *testing.T, k *tokenKeeper) {
 	}
 }
 
-// A token endpoint that takes a request and says nothing must not hold up the
-// end of a worker: the end of the client reaches the request.
+// A token endpoint that accepts a request and does not answer must not delay
+// the end of a worker: closing the client cancels the request.
 func TestCloseEndsAFetch(t *testing.T) {
 	for _, k := range []struct {
 		why    string
@@ -283,7 +283,7 @@ func TestCloseEndsAFetch(t *testing.T) {
 		t.Run(k.why, func(t *testing.T) {
 			asked, ended, end := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				_ = r.ParseForm() // without it the server does not notice an end
+				_ = r.ParseForm() // without it the server does not notice the cancellation
 				asked <- struct{}{}
 				select {
 				case <-r.Context().Done():
@@ -326,7 +326,7 @@ func TestCloseEndsAFetch(t *testing.T) {
 	}
 }
 
-// hang is how long a test waits for what does not come. It is no measure.
+// hang is how long a test waits for something that should not happen.
 const hang = time.Minute
 
 type ignorant chan struct{}
@@ -336,7 +336,7 @@ func (i ignorant) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("too late")
 }
 
-// A client of the caller's can ignore its context. Ours does not wait longer
+// An HTTP client of the caller may ignore its context. Ours waits no longer
 // than its own.
 func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 	stuck := make(ignorant)
@@ -361,7 +361,7 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// The time-out of a fetch, too, reaches the request.
+// The timeout of a fetch also cancels the request.
 func TestFetchTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fetch := fetchOver(account{Email: "x", PrivateKey: string(keyPEM(t)), TokenURI: "https://tokens.example"},

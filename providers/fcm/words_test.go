@@ -9,13 +9,13 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// plain is a delivery of the fleet's own words to a device of a user.
+// plain is a delivery with only the fleet's own words to a device of a user.
 func plain() *pipeline.Delivery { return delivery(push.Message{Title: "t"}) }
 
 const badToken = "The registration token is not a valid FCM registration token"
 
-// refusal reads one of Google's refusals of a message, over and over: what it
-// makes of the first must hold for a thousand.
+// refusal reads the same refusal of a message over and over: the first result
+// must hold for a thousand.
 func refusal(t *testing.T, d *pipeline.Delivery, status int, body string) push.Result {
 	t.Helper()
 	c := testCodec()
@@ -32,8 +32,8 @@ func refusal(t *testing.T, d *pipeline.Delivery, status int, body string) push.R
 	return first
 }
 
-// With raw parts in the message Google's "invalid argument" may be about them,
-// and Apple's words about a token about headers of the producer's.
+// With raw parts in the message, Google's "invalid argument" may be about them,
+// and Apple's words about a token may be about the producer's headers.
 func TestRawPartsRemoveNoToken(t *testing.T) {
 	d := delivery(push.Message{Title: "t", FCM: json.RawMessage(`{"android":{"restricted_package_name":"com.other"}}`)})
 	for word, body := range map[string]string{
@@ -45,7 +45,7 @@ func TestRawPartsRemoveNoToken(t *testing.T) {
 			t.Errorf("%s: %+v", word, got)
 		}
 	}
-	// No raw part can bring these about.
+	// No raw part can cause these.
 	for word, k := range map[string]struct {
 		status int
 		body   string
@@ -60,7 +60,7 @@ func TestRawPartsRemoveNoToken(t *testing.T) {
 }
 
 // Whoever can write a message can name any token. Bad ones are that message's
-// fault: they must not stop the route for everybody else.
+// fault, and must not stop the route for others.
 func TestBadTokensNamedByMessagesHaltNoRoute(t *testing.T) {
 	d := delivery(push.Message{Title: "t", Device: push.Target{Platform: push.FCM, Token: registration}})
 	for _, k := range []struct {
