@@ -37,7 +37,7 @@ func (f *Filter) Fill(ctx context.Context) (Fill, error) {
 		marks[k] = pipe.Exists(ctx, w.fulls[k])
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return Fill{}, fmt.Errorf("asking how full the Bloom filters are: %w", err)
+		return Fill{}, fmt.Errorf("reading the fill of the Bloom filters: %w", err)
 	}
 	capacity := shardCapacity(f.Capacity)
 	fill := Fill{Capacity: capacity * shards.Filters}

@@ -208,10 +208,10 @@ func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe 
 func (a *ask) read(ids []string, maybe []bool) error {
 	reply, err := a.cmd.Slice()
 	if err != nil {
-		return fmt.Errorf("asking the Bloom filter %s: %w", a.w.keys[a.k], err)
+		return fmt.Errorf("querying the Bloom filter %s: %w", a.w.keys[a.k], err)
 	}
 	if len(reply) != len(a.ids)+2 {
-		return fmt.Errorf("asking the Bloom filter %s: %d answers to %d questions", a.w.keys[a.k], len(reply), len(a.ids)+2)
+		return fmt.Errorf("querying the Bloom filter %s: %d answers to %d queries", a.w.keys[a.k], len(reply), len(a.ids)+2)
 	}
 	full, err := a.full()
 	if err != nil {
@@ -252,7 +252,7 @@ func (a *ask) full() (bool, error) {
 	}
 	n, err := a.marks.Int()
 	if err != nil {
-		return false, fmt.Errorf("asking whether the Bloom filter %s is full: %w", a.w.keys[a.k], err)
+		return false, fmt.Errorf("reading whether the Bloom filter %s is full: %w", a.w.keys[a.k], err)
 	}
 	return n > 0, nil
 }

@@ -555,7 +555,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"window":     func(o *Options) { o.Window = time.Minute },
 		"capacity":   func(o *Options) { o.Capacity = 1 },
 		"error rate": func(o *Options) { o.ErrorRate = 1 },
-		"time-out":   func(o *Options) { o.AddTimeout = 0 },
+		"timeout":    func(o *Options) { o.AddTimeout = 0 },
 	} {
 		o := DefaultOptions()
 		change(&o)

@@ -41,7 +41,7 @@ func (o *Options) check() error {
 	case o.ErrorRate <= 0 || o.ErrorRate >= 0.5:
 		return fmt.Errorf("dedupe: error rate %v, want between 0 and 0.5", o.ErrorRate)
 	case o.AddTimeout <= 0:
-		return errors.New("dedupe: the time-out of an add must be above 0")
+		return errors.New("dedupe: the timeout of an add must be above 0")
 	}
 	return nil
 }

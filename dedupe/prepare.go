@@ -115,19 +115,19 @@ func (f *Filter) look(ctx context.Context, w *window) (all [shards.Filters]found
 		births[k] = pipe.Get(ctx, w.births[k])
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
-		return all, fmt.Errorf("looking at the Bloom filters: %w", err)
+		return all, fmt.Errorf("reading the state of the Bloom filters: %w", err)
 	}
 	for k := range all {
 		reply, err := items[k].Slice()
 		if err != nil || len(reply) != 2 {
-			return all, fmt.Errorf("looking at the Bloom filter %s: %d answers to 2 questions: %w", w.keys[k], len(reply), err)
+			return all, fmt.Errorf("reading the state of the Bloom filter %s: %d answers to 2 queries: %w", w.keys[k], len(reply), err)
 		}
 		all[k].whole, all[k].born = yes(reply[0]), yes(reply[1])
 		switch birth, err := births[k].Int64(); {
 		case err == nil:
 			all[k].birth = birth
 		case !errors.Is(err, redis.Nil):
-			return all, fmt.Errorf("looking at the birth of the Bloom filter %s: %w", w.keys[k], err)
+			return all, fmt.Errorf("reading the birth of the Bloom filter %s: %w", w.keys[k], err)
 		}
 	}
 	return all, nil
@@ -170,7 +170,7 @@ func (f *Filter) insert(ctx context.Context, w *window, ks []int, item string) e
 		pipe.Do(ctx, "PEXPIREAT", w.keys[k], f.expiry(w).UnixMilli())
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
-		return fmt.Errorf("making Bloom filters: %w", err)
+		return fmt.Errorf("creating Bloom filters: %w", err)
 	}
 	var failed error
 	for i, k := range ks {

@@ -81,7 +81,7 @@ func TestFullFiltersAreLeftAlone(t *testing.T) {
 			t.Errorf("%d of %d added ids are maybe", n, len(ids))
 		}
 		if i, q := inserts.Load(), questions.Load(); i != 0 || q != 0 {
-			t.Errorf("full filters were given %d more adds and %d questions by who knows them", i, q)
+			t.Errorf("full filters were given %d more adds and %d queries by a worker that knows them", i, q)
 		}
 		// A worker that does not know them queries all of them, and learns it.
 		heir := another(t, f)
@@ -120,9 +120,9 @@ func TestAnswersAreCounted(t *testing.T) {
 		f.client.AddHook(short{refusing{"BF.MEXISTS"}})
 		f.client.AddHook(short{refusing{"BF.INSERT"}})
 		for what, err := range map[string]error{
-			"2 answers to 3 questions": f.Check(t.Context(), names(1, "id"), make([]bool, 1)),
-			"0 answers to 1 ids":       f.Add(t.Context(), names(1, "id")),
-			"1 answers to 2 questions": f.Prepare(t.Context()),
+			"2 answers to 3 queries": f.Check(t.Context(), names(1, "id"), make([]bool, 1)),
+			"0 answers to 1 ids":     f.Add(t.Context(), names(1, "id")),
+			"1 answers to 2 queries": f.Prepare(t.Context()),
 		} {
 			if err == nil || !strings.Contains(err.Error(), what) {
 				t.Errorf("error %v, want one about %s", err, what)

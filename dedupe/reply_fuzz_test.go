@@ -41,7 +41,7 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		if len(reply) != 4 {
-			t.Fatalf("%d answers to 4 questions were taken", len(reply))
+			t.Fatalf("%d answers to 4 queries were accepted", len(reply))
 		}
 		full := kind%3 == 1 || marks > 0
 		clear := func(i int) bool { return answers[i] == '0' || answers[i] == 'f' }

@@ -85,9 +85,9 @@ func TestWhatIsNotStoredIsAnError(t *testing.T) {
 		{"a text in place of a number", []func(*redis.Cmd) error{says("1", state)}, "unexpected answer"},
 		{"about nobody", []func(*redis.Cmd) error{says(int64(0), state)}, "unexpected answer"},
 		{"about one too many", []func(*redis.Cmd) error{says(int64(2), state)}, "answer about key 2 of 1"},
-		{"half an answer", []func(*redis.Cmd) error{says(int64(1))}, "answer of 1"},
+		{"half an answer", []func(*redis.Cmd) error{says(int64(1))}, "answer with 1"},
 		{"no list", []func(*redis.Cmd) error{func(cmd *redis.Cmd) error { cmd.SetVal("OK"); return nil }}, "unexpected type"},
-		{"changed again and again", []func(*redis.Cmd) error{says(int64(1), state)}, "keep changing"},
+		{"changed again and again", []func(*redis.Cmd) error{says(int64(1), state)}, "kept changing"},
 	} {
 		t.Run(row.why, func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})

@@ -83,7 +83,7 @@ func (l *Limiter) Decide(ctx context.Context, reqs []*Request) error {
 			return err
 		}
 	}
-	return errors.New("limits: states keep changing under the decision")
+	return errors.New("limits: states kept changing during the decision")
 }
 
 // decide answers the requests of one user from its state, and leaves what is
@@ -195,7 +195,7 @@ func (l *Limiter) settle(b *batch, swaps []swap) error {
 			return fmt.Errorf("writing limiter states: %w", err)
 		}
 		if len(reply)%2 != 0 {
-			return fmt.Errorf("writing limiter states: answer of %d entries", len(reply))
+			return fmt.Errorf("writing limiter states: answer with %d entries", len(reply))
 		}
 		for j := 0; j < len(reply); j += 2 {
 			n, state, err := conflict(reply, j)

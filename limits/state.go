@@ -41,7 +41,7 @@ func decodeState(buf []event, state []byte) ([]event, error) {
 		return buf, nil
 	}
 	if v := state[0]; v != stateVersion {
-		return nil, fmt.Errorf("unknown version %d of a limiter state, this worker knows %d", v, stateVersion)
+		return nil, fmt.Errorf("limiter state of unknown version %d, this worker knows %d", v, stateVersion)
 	}
 	if len(state) < headerSize || (len(state)-headerSize)%eventSize != 0 ||
 		binary.LittleEndian.Uint64(state[1:]) != xxhash.Sum64(state[stampSize:]) {

@@ -46,7 +46,7 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 	maybe := make([]bool, len(ask))
 	if len(ask) > 0 {
 		if err := s.Filter.Check(ctx, idsOf(ask), maybe); err != nil {
-			return fmt.Errorf("asking the filter: %w", err)
+			return fmt.Errorf("querying the dedupe filter: %w", err)
 		}
 	}
 	now := time.Now() // after the Check: its windows were those of now, or older ones

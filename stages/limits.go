@@ -50,7 +50,7 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 		reqs[i] = &slab[i]
 	}
 	if err := s.Limiter.Decide(ctx, reqs); err != nil {
-		return fmt.Errorf("deciding limits: %w", err)
+		return fmt.Errorf("checking limits: %w", err)
 	}
 	for i, it := range items {
 		if !reqs[i].Allowed {
