@@ -28,7 +28,7 @@ import (
 // Errors repeat nothing of the notification.
 func FromNotification(n *apns2.Notification) (push.Message, error) {
 	if n == nil {
-		return push.Message{}, errors.New("reading notification: there is none")
+		return push.Message{}, errors.New("reading notification: it is nil")
 	}
 	m := push.Message{
 		ID: n.ApnsID, Type: "default", PushType: string(n.PushType), CollapseKey: n.CollapseID,
@@ -57,7 +57,7 @@ func FromNotification(n *apns2.Notification) (push.Message, error) {
 		m.Priority = push.Bulk
 		m.APNSHeaders = []push.Header{{Name: headerPriority, Value: "1"}}
 	default:
-		return push.Message{}, errors.New("reading notification: priority is none of 1, 5 and 10")
+		return push.Message{}, errors.New("reading notification: priority is not 1, 5 or 10")
 	}
 	if err := readPayload(&m, n); err != nil {
 		return push.Message{}, fmt.Errorf("reading notification: %w", err)
@@ -72,11 +72,11 @@ func readPayload(m *push.Message, n *apns2.Notification) error {
 	}
 	var rest payload.Object
 	if json.Unmarshal(raw, &rest) != nil || rest == nil {
-		return errors.New("payload is no JSON object")
+		return errors.New("payload is not a JSON object")
 	}
 	if _, has := rest["pf_id"]; has {
 		if m.ID = rest.Take("pf_id"); m.ID == "" {
-			return errors.New("pf_id in the payload is no string")
+			return errors.New("pf_id in the payload is not a string")
 		}
 	}
 	data := map[string]string{}
@@ -113,7 +113,7 @@ func readAPS(m *push.Message, content payload.Object) error {
 	}
 	var aps payload.Object
 	if json.Unmarshal(raw, &aps) != nil || aps == nil {
-		return errors.New("aps in the payload is no object")
+		return errors.New("aps in the payload is not an object")
 	}
 	if m.PushType == "background" || m.PushType == "mdm" || len(aps) == 0 {
 		return nil

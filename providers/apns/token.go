@@ -150,7 +150,7 @@ func (t *TokenSource) sign(issued time.Time) (*bearer, error) {
 	}
 	var sig struct{ R, S *big.Int }
 	if _, err := asn1.Unmarshal(der, &sig); err != nil {
-		return nil, fmt.Errorf("reading own signature: %w", err)
+		return nil, fmt.Errorf("reading the signature of the provider token: %w", err)
 	}
 	var raw [64]byte
 	sig.R.FillBytes(raw[:32])

@@ -43,7 +43,7 @@ func fromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
 	}
 	var rest payload.Object
 	if json.Unmarshal(raw, &rest) != nil || rest == nil {
-		return m, errors.New("it is no JSON object")
+		return m, errors.New("it is not a JSON object")
 	}
 	for _, target := range [...]string{"topic", "condition", "fid"} {
 		if _, has := rest[target]; has {
@@ -75,7 +75,7 @@ func fromMessage(message json.Marshaler, now time.Time) (push.Message, error) {
 	}
 	if len(rest) > 0 {
 		if m.FCM, err = json.Marshal(rest); err != nil {
-			return m, fmt.Errorf("encoding what is left: %w", err)
+			return m, fmt.Errorf("encoding the remaining fields: %w", err)
 		}
 	}
 	return m, nil
@@ -121,7 +121,7 @@ func readAndroid(m *push.Message, rest payload.Object, shown bool, now time.Time
 	case strings.EqualFold(priority, "normal"):
 		m.Priority = push.Low
 	case priority != "":
-		return errors.New("its android priority is neither normal nor high")
+		return errors.New("its Android priority is neither normal nor high")
 	case shown:
 		m.Priority = push.Medium
 	default:
@@ -131,7 +131,7 @@ func readAndroid(m *push.Message, rest payload.Object, shown bool, now time.Time
 	if json.Unmarshal(android["ttl"], &text) == nil {
 		ttl, err := time.ParseDuration(text)
 		if err != nil || ttl < 0 {
-			return errors.New("its android ttl is no duration")
+			return errors.New("its Android ttl is not a duration")
 		}
 		if ttl > 0 {
 			m.ExpiresAt = now.Add(ttl)

@@ -68,7 +68,7 @@ func (k *tokenKeeper) close(ctx context.Context) (err error) {
 	select {
 	case <-k.done:
 	case <-ctx.Done():
-		err = fmt.Errorf("ending token fetch: %w", context.Cause(ctx))
+		err = fmt.Errorf("token fetch stopped: %w", context.Cause(ctx))
 	}
 	k.release(nil)
 	return err
@@ -148,7 +148,7 @@ func tokenError(err error) error {
 		return &authError{status: answer.Response.StatusCode, code: answer.ErrorCode}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("fetching access token: time-out")
+		return errors.New("fetching access token: timeout")
 	}
 	return errors.New("fetching access token: no usable answer")
 }

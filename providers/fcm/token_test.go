@@ -372,7 +372,7 @@ func TestFetchTimesOut(t *testing.T) {
 		start := time.Now()
 		k := startKeeper(fetch)
 		<-k.first
-		if waited := time.Since(start); waited != fetchTimeout || !strings.Contains(k.failure().Error(), "time-out") {
+		if waited := time.Since(start); waited != fetchTimeout || !strings.Contains(k.failure().Error(), "timeout") {
 			t.Errorf("after %v: %v", waited, k.failure())
 		}
 		closeNow(t, k)

@@ -87,7 +87,7 @@ func checkTarget(method string, target []byte) error {
 	}
 	switch {
 	case method == "" || len(method) > 32 || method == "CONNECT":
-		return fmt.Errorf("%w: no method that can be sent", ErrMalformed)
+		return fmt.Errorf("%w: method is empty, too long or CONNECT", ErrMalformed)
 	case method == "OPTIONS" && string(target) == "*":
 		return nil
 	case len(target) == 0 || target[0] != '/':

@@ -35,7 +35,7 @@ func (c *conn) headersFrame(f *frame) error {
 
 func (c *conn) continuationFrame(f *frame) error {
 	if c.blockOf == 0 {
-		return peerError{http2.ErrCodeProtocol, "CONTINUATION of nothing"}
+		return peerError{http2.ErrCodeProtocol, "CONTINUATION without HEADERS"}
 	}
 	c.blocks++
 	c.block = append(c.block, f.payload...)
@@ -128,7 +128,7 @@ func (c *conn) dataFrame(f *frame) error {
 		c.score++
 	}
 	if s.taken += n; s.taken > c.pool.streamWindow() {
-		return peerError{http2.ErrCodeFlowControl, "more than a stream's window"}
+		return peerError{http2.ErrCodeFlowControl, "DATA exceeds a stream's window"}
 	}
 	switch {
 	case s.req == nil:
@@ -255,7 +255,7 @@ func (c *conn) released(s *stream) {
 
 func (c *conn) resetFrame(f *frame) error {
 	if len(f.payload) != 4 {
-		return peerError{http2.ErrCodeFrameSize, "RST_STREAM of a wrong length"}
+		return peerError{http2.ErrCodeFrameSize, "RST_STREAM with a wrong length"}
 	}
 	c.score++
 	s := c.streams.get(f.stream)

@@ -23,7 +23,7 @@ const (
 )
 
 var (
-	errSilent = fmt.Errorf("%w: nothing came for too long", ErrConnectionLost)
+	errSilent = fmt.Errorf("%w: nothing received for too long", ErrConnectionLost)
 	errStuck  = fmt.Errorf("%w: a write did not end", ErrConnectionLost)
 )
 
@@ -138,10 +138,10 @@ func (c *conn) frames(b []byte, readErr error) (used int, err error) {
 			return used, err
 		}
 		if c.score > maxScore {
-			return used, peerError{http2.ErrCodeEnhanceYourCalm, "too many frames that get nowhere"}
+			return used, peerError{http2.ErrCodeEnhanceYourCalm, "too many frames without progress"}
 		}
 		if len(c.control) > maxControl {
-			return used, peerError{http2.ErrCodeEnhanceYourCalm, "our answers are not read"}
+			return used, peerError{http2.ErrCodeEnhanceYourCalm, "the server does not read our answers"}
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (c *conn) frame(f *frame) error {
 	case http2.FrameWindowUpdate:
 		return c.windowFrame(f)
 	case http2.FramePushPromise:
-		return peerError{http2.ErrCodeProtocol, "push that we forbade"}
+		return peerError{http2.ErrCodeProtocol, "PUSH_PROMISE although push is disabled"}
 	case http2.FramePriority:
 		if len(f.payload) != 5 || f.stream == 0 {
 			return peerError{http2.ErrCodeProtocol, "bad PRIORITY"}
@@ -194,7 +194,7 @@ func (c *conn) settingsFrame(f *frame) error {
 		return nil
 	}
 	if len(f.payload)%6 != 0 {
-		return peerError{http2.ErrCodeFrameSize, "SETTINGS of a wrong length"}
+		return peerError{http2.ErrCodeFrameSize, "SETTINGS with a wrong length"}
 	}
 	initial := c.peerInitial
 	for p := f.payload; len(p) > 0; p = p[6:] {
@@ -230,7 +230,7 @@ func (c *conn) setting(id http2.SettingID, v uint32) error {
 		c.peerTable, c.peerTableLow = n, min(n, c.peerTableLow)
 	case http2.SettingEnablePush:
 		if v != 0 {
-			return peerError{http2.ErrCodeProtocol, "a server that wants to be pushed to"}
+			return peerError{http2.ErrCodeProtocol, "server sets SETTINGS_ENABLE_PUSH"}
 		}
 	case http2.SettingMaxConcurrentStreams:
 		c.peerStreams = v
@@ -265,7 +265,7 @@ func (c *conn) resize(initial int64) error {
 
 func (c *conn) pingFrame(f *frame) error {
 	if len(f.payload) != 8 {
-		return peerError{http2.ErrCodeFrameSize, "PING of a wrong length"}
+		return peerError{http2.ErrCodeFrameSize, "PING with a wrong length"}
 	}
 	if f.stream != 0 {
 		return peerError{http2.ErrCodeProtocol, "PING on a stream"}
@@ -282,7 +282,7 @@ func (c *conn) pingFrame(f *frame) error {
 
 func (c *conn) windowFrame(f *frame) error {
 	if len(f.payload) != 4 {
-		return peerError{http2.ErrCodeFrameSize, "WINDOW_UPDATE of a wrong length"}
+		return peerError{http2.ErrCodeFrameSize, "WINDOW_UPDATE with a wrong length"}
 	}
 	n := int64(binary.BigEndian.Uint32(f.payload) & maxWindow)
 	c.score++

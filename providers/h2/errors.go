@@ -14,7 +14,7 @@ var (
 	// ErrMalformed: the path or a header would not be safe on the wire.
 	ErrMalformed = errors.New("malformed request")
 	// ErrHeaderLimit: the headers are longer than the server's settings allow.
-	ErrHeaderLimit = errors.New("the server takes no headers of this length")
+	ErrHeaderLimit = errors.New("headers are longer than the server accepts")
 	// ErrDeadline: Request.Deadline passed.
 	ErrDeadline = errors.New("deadline passed")
 	// ErrNotConnected: the deadline passed while no connection could be made.

@@ -131,7 +131,7 @@ func (o *Options) check() (*url.URL, error) {
 		return nil, errors.New("url does not parse") // the error would repeat the URL
 	}
 	if u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
-		return nil, errors.New("url must be https:// and a host, with nothing behind it")
+		return nil, errors.New("url must be https:// and a host, without path, query or user")
 	}
 	if len(o.Lanes) == 0 {
 		return nil, errors.New("no lanes")
@@ -148,7 +148,7 @@ func (o *Options) check() (*url.URL, error) {
 		return nil, errors.New("more than 65536 streams on a connection, an answer over 1 GiB, or a negative reserve")
 	}
 	if o.MaxBackoff < o.Backoff || o.MaxCalmPause < o.CalmPause || min(o.Backoff, o.CalmPause, o.Timeout, o.DialTimeout, o.PingInterval, o.PingTimeout) < 0 {
-		return nil, errors.New("a duration is negative, or the longest back-off or pause under the first")
+		return nil, errors.New("a duration is negative, or the longest back-off or pause is below the first")
 	}
 	return u, nil
 }

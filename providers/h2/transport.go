@@ -98,7 +98,7 @@ func (t *Transport) request(ctx context.Context, req *http.Request) (*Request, e
 		return nil, err
 	}
 	if req.URL == nil || req.URL.Scheme != "https" || !t.Pool.serves(req.URL.Host) || req.Host != "" && !t.Pool.serves(req.Host) {
-		return nil, fmt.Errorf("%w: not for %s", ErrMalformed, t.Pool.host)
+		return nil, fmt.Errorf("%w: request is not for %s", ErrMalformed, t.Pool.host)
 	}
 	method := req.Method
 	if method == "" {
@@ -213,7 +213,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	}
 	if b.missing >= 0 {
 		if b.missing -= int64(n); b.missing < 0 {
-			return n, fmt.Errorf("%w: more than its content-length", ErrConnectionLost)
+			return n, fmt.Errorf("%w: body longer than its content-length", ErrConnectionLost)
 		}
 	}
 	switch {
