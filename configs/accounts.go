@@ -50,11 +50,11 @@ func accountProblem(key string) string {
 	_, section := fieldNamed(reflect.ValueOf(App{}), name)
 	switch {
 	case section:
-		return "must not be here: " + name + " has a section of its own"
+		return "must not be used here: " + name + " has a section of its own"
 	case !known:
 		return "must begin with the name of a platform and a dot"
 	case setting == "":
-		return "must name a setting after the platform: " + name + ".url, say"
+		return "must name a setting after the platform, such as " + name + ".url"
 	}
 	return ""
 }

@@ -41,7 +41,7 @@ func (r *reader) environment(c *Config, env []string) {
 				r.problems = append(r.problems, Problem{Path: s.path, Variable: name, Message: err.Error()})
 			}
 		case slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, s) }) && !orchestrated.MatchString(name):
-			r.problems = append(r.problems, Problem{Variable: name, Message: "names no setting that a variable can override"})
+			r.problems = append(r.problems, Problem{Variable: name, Message: "is not a setting that a variable can override"})
 		}
 	}
 }

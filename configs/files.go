@@ -55,7 +55,7 @@ func (c *Config) CheckFiles() error {
 func (c *Config) CheckRun() error {
 	var ps Problems
 	if len(c.Apps) == 0 {
-		ps.add("apps", "must have one app at least: every record would be dead-lettered as of an unknown one")
+		ps.add("apps", "must have at least one app: without one, every record would be dead-lettered as unknown_app")
 	}
 	if err, ok := c.CheckFiles().(Problems); ok {
 		ps = append(ps, err...)

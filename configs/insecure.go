@@ -65,7 +65,7 @@ func (f *FCM) checkTokenURI(account Secret) (problem string) {
 		return ""
 	}
 	if u, err := url.Parse(file.TokenURI); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		return "its token_uri is http and not on this machine: access tokens would go over the network in plaintext; use https, or set insecure to true if nobody can listen"
+		return "its token_uri is http and not on this machine, so access tokens would go over the network in plaintext; use https, or set insecure to true if nobody can listen"
 	}
 	return ""
 }

@@ -82,7 +82,7 @@ func (r *reader) file(text []byte, c *Config) {
 		return
 	}
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		r.problems.add("", "wants one YAML document, and there is more behind it")
+		r.problems.add("", "must be a single YAML document, but more follows it")
 		return
 	}
 	r.root(&doc, c)

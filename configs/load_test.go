@@ -46,9 +46,9 @@ func TestEnvironmentOverrides(t *testing.T) {
 func TestEnvironmentRefuses(t *testing.T) {
 	t.Parallel()
 	for entry, want := range map[string]string{
-		"PUSHFLEET_KAFKA_BROKER=k1:9092":           "PUSHFLEET_KAFKA_BROKER: names no setting that a variable can override",
-		"PUSHFLEET_KAFKA_SASL_PASSWORD=x":          "PUSHFLEET_KAFKA_SASL_PASSWORD: names no setting that a variable can override",
-		"PUSHFLEET_LANES_0_TOPIC=x":                "PUSHFLEET_LANES_0_TOPIC: names no setting that a variable can override",
+		"PUSHFLEET_KAFKA_BROKER=k1:9092":           "PUSHFLEET_KAFKA_BROKER: is not a setting that a variable can override",
+		"PUSHFLEET_KAFKA_SASL_PASSWORD=x":          "PUSHFLEET_KAFKA_SASL_PASSWORD: is not a setting that a variable can override",
+		"PUSHFLEET_LANES_0_TOPIC=x":                "PUSHFLEET_LANES_0_TOPIC: is not a setting that a variable can override",
 		"PUSHFLEET_KAFKA_BROKERS=":                 "PUSHFLEET_KAFKA_BROKERS: kafka.brokers: must not be empty",
 		"PUSHFLEET_KAFKA_BROKERS=k1":               "kafka.brokers[0]: must be a host and a port, such as 10.0.0.1:9092",
 		"PUSHFLEET_SEND_DEADLINE=10":               "PUSHFLEET_SEND_DEADLINE: send.deadline: wants a duration with its unit, such as 20ms, 10s or 720h",
@@ -110,14 +110,14 @@ func TestLoadFiles(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"broken":      {"kafka: [\n", "line 1: not YAML"},
 		"tabs":        {"kafka:\n\tbrokers: []\n", "line 2: not YAML"},
-		"two":         {"{}\n---\n{}\n", "one YAML document"},
+		"two":         {"{}\n---\n{}\n", "a single YAML document"},
 		"list":        {"- kafka\n", "wants a section with keys, not a list"},
 		"word":        {"kafka\n", "wants a section with keys, not a string"},
 		"anchor":      {"kafka: *SECRET\n", "not YAML"},
 		"merged":      {"kafka:\n  <<: {group: x}\n", "kafka.<<: unknown key"},
 		"large":       {strings.Repeat("#\n", maxFile), "is over 1MiB"},
 		"binary":      {"\x00\xff", "not YAML"},
-		"twice":       {"kafka: {}\nkafka: {}\n", "line 2: kafka: is there twice"},
+		"twice":       {"kafka: {}\nkafka: {}\n", "line 2: kafka: is set twice"},
 		"lanes empty": {"lanes: []\n", "line 1: lanes: must not be empty"},
 	} {
 		path := write(name, tt.text)

@@ -24,9 +24,9 @@ func (c *Config) Notes() []Note {
 		at := "lanes[" + strconv.Itoa(i) + "].critical_senders"
 		switch {
 		case len(l.CriticalSenders) == 0:
-			notes = append(notes, Note{at, "is empty: what comes with priority critical goes with high, whoever sends it"})
+			notes = append(notes, Note{at, "is empty: notifications with priority critical are sent with high, whoever the sender is"})
 		case slices.Contains(l.CriticalSenders, everySender):
-			notes = append(notes, Note{at, "is every sender: one word in a message passes all limits"})
+			notes = append(notes, Note{at, "allows every sender: any message can bypass all limits with priority critical"})
 		}
 	}
 	return notes
@@ -44,6 +44,6 @@ func (c *Config) ShortMemory() []Note {
 	if lanes == nil {
 		return nil
 	}
-	return []Note{{"dedupe.window", fmt.Sprintf("%s is less than the greatest_age of %s: what waits for longer is confirmed in Cassandra, a read each; "+
-		"an id that is no UUIDv7, written again in a new record after that, is sent again", c.Dedupe.Window, strings.Join(lanes, ", "))}}
+	return []Note{{"dedupe.window", fmt.Sprintf("%s is less than the greatest_age of %s: each notification that waits longer costs a confirm read in Cassandra; "+
+		"an id that is not a UUIDv7 and is produced again after that time is sent again", c.Dedupe.Window, strings.Join(lanes, ", "))}}
 }

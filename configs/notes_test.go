@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Nobody passes all limits by one word unless the lane names them, and who
-// leaves it so, or lets everybody, is told.
+// By default nobody can bypass the limits with priority critical. A note says so,
+// and another one if everybody can.
 func TestCriticalSendersAreTold(t *testing.T) {
 	t.Parallel()
 	c := Default()
@@ -25,8 +25,8 @@ func TestCriticalSendersAreTold(t *testing.T) {
 		got = append(got, n.String())
 	}
 	want := []string{
-		"lanes[0].critical_senders: is empty: what comes with priority critical goes with high, whoever sends it",
-		"lanes[1].critical_senders: is every sender: one word in a message passes all limits",
+		"lanes[0].critical_senders: is empty: notifications with priority critical are sent with high, whoever the sender is",
+		"lanes[1].critical_senders: allows every sender: any message can bypass all limits with priority critical",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("notes are\n%q, want\n%q", got, want)

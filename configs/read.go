@@ -75,7 +75,7 @@ func (r *reader) section(n *yaml.Node, v reflect.Value, path string) {
 		case !ok:
 			r.refuse(at, key.Line, "unknown key")
 		case seen[key.Value]:
-			r.refuse(at, key.Line, "is there twice")
+			r.refuse(at, key.Line, "is set twice")
 		default:
 			r.value(n.Content[i+1], field, at)
 		}
@@ -117,7 +117,7 @@ func (r *reader) words(n *yaml.Node, v reflect.Value, path string) {
 		_, twice := words[key.Value]
 		switch {
 		case twice:
-			r.refuse(at, key.Line, "is there twice")
+			r.refuse(at, key.Line, "is set twice")
 		case word.Kind != yaml.ScalarNode || word.Tag != "!!str" && word.Tag != "!!int":
 			r.refuse(at, word.Line, "wants a string or a number")
 		}

@@ -50,7 +50,7 @@ const maxSecret = 64 << 10
 // platform's, and no other user can get at the directory.
 func ReadSecret(path string) (Secret, error) {
 	if path == "" {
-		return Secret{}, errors.New("reading a secret: no file is given")
+		return Secret{}, errors.New("reading a secret: no file given")
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func ReadSecret(path string) (Secret, error) {
 		return Secret{}, fmt.Errorf("reading a secret: %w", err)
 	}
 	if mode := info.Mode(); mode.Perm()&0o077 != 0 && !mounted(path) {
-		return Secret{}, fmt.Errorf("reading a secret: %s has mode %04o: others than its owner may use it (chmod 600)", path, mode.Perm())
+		return Secret{}, fmt.Errorf("reading a secret: %s has mode %04o: users other than its owner have access (chmod 600)", path, mode.Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	switch {

@@ -20,10 +20,10 @@ type TLS struct {
 
 func (t *TLS) check(ps *Problems, path string) {
 	if !t.Enabled && (t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "") {
-		ps.add(path+".enabled", "must be true for the other keys of the section to mean anything")
+		ps.add(path+".enabled", "must be true: the other keys of the section have no effect without it")
 	}
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		ps.add(path+".cert_file", "and key_file need each other")
+		ps.add(path+".cert_file", "and key_file must be set together")
 	}
 }
 
@@ -50,7 +50,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 		}
 		pair, err := tls.X509KeyPair(cert, []byte(key.Reveal()))
 		if err != nil {
-			return nil, fmt.Errorf("client certificate %s and key %s do not make a pair: %w", t.CertFile, t.KeyFile, err)
+			return nil, fmt.Errorf("client certificate %s and key %s do not match: %w", t.CertFile, t.KeyFile, err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
@@ -75,7 +75,7 @@ func clientTLS(caFile string) (*tls.Config, error) {
 	}
 	c.RootCAs = x509.NewCertPool()
 	if !c.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("reading the CA certificates: %w", errors.New(caFile+" holds no PEM certificate"))
+		return nil, fmt.Errorf("reading the CA certificates: %w", errors.New(caFile+" contains no PEM certificate"))
 	}
 	return c, nil
 }

@@ -31,14 +31,14 @@ func (c *Config) checkTogether(ps *Problems) {
 // checkListeners: a worker and a registry may run on one host by one file.
 func (c *Config) checkListeners(ps *Problems) {
 	if collide(c.Admin.Listen, c.Registry.Listen) {
-		ps.add("registry.listen", "must not be at the port of admin.listen, %s: of a worker and a registry on one host the second would not start", c.Admin.Listen)
+		ps.add("registry.listen", "must not use the port of admin.listen, %s: a worker and a registry could not run on the same host", c.Admin.Listen)
 	}
 	if !c.Admin.PProf {
 		return
 	}
 	for _, l := range []struct{ path, at string }{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}} {
 		if host, _, err := net.SplitHostPort(l.at); l.at != "" && (err != nil || !isLoopback(host)) {
-			ps.add("admin.pprof", "must be false unless %s is a loopback address: profiles tell what is in memory", l.path)
+			ps.add("admin.pprof", "must be false unless %s is a loopback address: profiles reveal what is in memory", l.path)
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func (c *Config) checkTimes(ps *Problems) {
 			c.Cassandra.TTL, horizon, k.Topics.Retention, longest, need)
 	}
 	if k.Topics.Retention < age {
-		ps.add("kafka.topics.retention", "%s must be at least the greatest age of every lane, %s: Kafka would delete what may still be sent",
+		ps.add("kafka.topics.retention", "%s must be at least the greatest age of every lane, %s: Kafka would delete records that may still be sent",
 			k.Topics.Retention, age)
 	}
 }
@@ -121,28 +121,28 @@ func (c *Config) checkConnections(ps *Problems) {
 	c.checkPlaintexts(ps)
 	switch s := &c.Kafka.SASL; {
 	case s.Mechanism == "" && (s.Username != "" || s.PasswordFile != ""):
-		ps.add("kafka.sasl.mechanism", "is needed with a username or a password_file")
+		ps.add("kafka.sasl.mechanism", "is required with a username or a password_file")
 	case s.Mechanism == "":
 	case s.Username == "":
-		ps.add("kafka.sasl.username", "is needed with a mechanism")
+		ps.add("kafka.sasl.username", "is required with a mechanism")
 	case s.PasswordFile == "":
-		ps.add("kafka.sasl.password_file", "is needed with a mechanism")
+		ps.add("kafka.sasl.password_file", "is required with a mechanism")
 	}
 	if c.Redis.Username != "" && c.Redis.PasswordFile == "" {
-		ps.add("redis.password_file", "is needed with a username")
+		ps.add("redis.password_file", "is required with a username")
 	}
 	if !c.Redis.Cluster && len(c.Redis.Addresses) > 1 {
 		ps.add("redis.addresses", "must be one address unless redis.cluster is true")
 	}
 	if (c.Cassandra.Username == "") != (c.Cassandra.PasswordFile == "") {
-		ps.add("cassandra.password_file", "and cassandra.username need each other")
+		ps.add("cassandra.password_file", "and cassandra.username must be set together")
 	}
 	if len(c.Cassandra.Replication) > 0 && c.Cassandra.Replication["class"] == "" {
 		ps.add("cassandra.replication", "needs a class, such as NetworkTopologyStrategy")
 	}
 	for i, a := range c.Kafka.Brokers {
 		if slices.Contains(c.Kafka.Brokers[:i], a) {
-			ps.add("kafka.brokers["+strconv.Itoa(i)+"]", "is there twice")
+			ps.add("kafka.brokers["+strconv.Itoa(i)+"]", "is listed twice")
 		}
 	}
 }
@@ -156,10 +156,10 @@ func (c *Config) checkBounds(ps *Problems) {
 			c.Send.InFlight, b.Records, b.OpenPerPartition, b.Window())
 	}
 	if b.OpenRecords < b.Records {
-		ps.add("batch.open_records", "%d must be at least batch.records, %d: nothing would ever be read", b.OpenRecords, b.Records)
+		ps.add("batch.open_records", "%d must be at least batch.records, %d: otherwise nothing is ever read", b.OpenRecords, b.Records)
 	}
 	if c.Status.Unacknowledged < c.Status.Rows {
-		ps.add("status.unacknowledged", "%d must be at least status.rows, %d: no batch would get full", c.Status.Unacknowledged, c.Status.Rows)
+		ps.add("status.unacknowledged", "%d must be at least status.rows, %d: otherwise no batch is ever full", c.Status.Unacknowledged, c.Status.Rows)
 	}
 }
 
@@ -171,23 +171,23 @@ func (c *Config) checkLanes(ps *Problems) {
 	for i, l := range c.Lanes {
 		at := "lanes[" + strconv.Itoa(i) + "]"
 		if names[l.Name] && l.Name != "" {
-			ps.add(at+".name", "is another lane's too")
+			ps.add(at+".name", "is also the name of another lane")
 		}
 		if topics[l.Topic] && l.Topic != "" {
-			ps.add(at+".topic", "is another lane's too")
+			ps.add(at+".topic", "is also the topic of another lane")
 		}
 		names[l.Name], topics[l.Topic] = true, true
 		for _, other := range c.Lanes {
 			if c.Kafka.LaneGroup(l.Name) == c.Kafka.RetryGroup(other.Name) {
-				ps.add(at+".name", "makes its group that of the retries of lane %s", other.Name)
+				ps.add(at+".name", "gives it the same consumer group as the retries of lane %s", other.Name)
 			}
 		}
 		if slices.Contains(reserved, l.Topic) || strings.HasSuffix(l.Topic, ".dlq") || strings.HasSuffix(l.Topic, ".dlq.audit") ||
 			strings.Contains(l.Topic, ".retry.") || strings.Contains(l.Topic, ".hold.") {
-			ps.add(at+".topic", "is a name that the fleet uses for something else")
+			ps.add(at+".topic", "is a name that the fleet uses for another topic")
 		}
 		if first := c.Retries.Tiers; l.GreatestAge > 0 && len(first) > 0 && l.GreatestAge <= first[0] {
-			ps.add(at+".greatest_age", "%s must be more than the first of retries.tiers, %s: every retry would come too late", l.GreatestAge, first[0])
+			ps.add(at+".greatest_age", "%s must be more than the first of retries.tiers, %s: otherwise every retry is too late", l.GreatestAge, first[0])
 		}
 		if slices.Contains(l.CriticalSenders, everySender) && len(l.CriticalSenders) > 1 {
 			ps.add(at+".critical_senders", "must be either * alone or a list of senders")
@@ -199,7 +199,7 @@ func (c *Config) checkRules(ps *Problems) {
 	names := map[string]bool{}
 	for i, r := range c.Limits.Rules {
 		if names[r.Name] && r.Name != "" {
-			ps.add("limits.rules["+strconv.Itoa(i)+"].name", "is another rule's too")
+			ps.add("limits.rules["+strconv.Itoa(i)+"].name", "is also the name of another rule")
 		}
 		names[r.Name] = true
 	}
@@ -211,7 +211,7 @@ func (c *Config) checkRetries(ps *Problems) {
 	longest := time.Duration(0)
 	for i, d := range c.Retries.Tiers {
 		if d <= longest {
-			ps.add("retries.tiers["+strconv.Itoa(i)+"]", "%s must be more than the tier before it", d)
+			ps.add("retries.tiers["+strconv.Itoa(i)+"]", "%s must be more than the previous tier", d)
 		}
 		longest = max(longest, d)
 	}
@@ -225,13 +225,13 @@ func (c *Config) checkRetries(ps *Problems) {
 func (c *Config) checkGates(ps *Problems) {
 	g := &c.Gates
 	if g.ProbeTimeout <= c.Send.Deadline {
-		ps.add("gates.probe_timeout", "%s must be more than send.deadline, %s: a probe that is still under way would count as bad", g.ProbeTimeout, c.Send.Deadline)
+		ps.add("gates.probe_timeout", "%s must be more than send.deadline, %s: otherwise a probe in flight counts as failed", g.ProbeTimeout, c.Send.Deadline)
 	}
 	if first := max(g.FirstPause, g.HaltPause); g.LongestPause < first {
 		ps.add("gates.longest_pause", "%s must be at least gates.first_pause and gates.halt_pause, %s", g.LongestPause, first)
 	}
 	if g.HoldSpan < g.HoldAfter {
-		ps.add("gates.hold_span", "%s must be at least gates.hold_after, %s: nothing would ever be held", g.HoldSpan, g.HoldAfter)
+		ps.add("gates.hold_span", "%s must be at least gates.hold_after, %s: otherwise nothing is ever held", g.HoldSpan, g.HoldAfter)
 	}
 }
 
@@ -241,9 +241,9 @@ func (c *Config) checkLayout(ps *Problems) {
 		at := "cassandra.layout[" + strconv.Itoa(i) + "]"
 		switch {
 		case i == 0 && !l.Since.IsZero():
-			ps.add(at+".since", "must not be given for the first layout: older ids would have none")
+			ps.add(at+".since", "must not be set for the first layout: older ids would have none")
 		case i > 0 && !l.Since.After(c.Cassandra.Layout[i-1].Since):
-			ps.add(at+".since", "must be later than that of the layout before it")
+			ps.add(at+".since", "must be later than that of the previous layout")
 		case i > 0 && l.Since.Unix() <= 0:
 			ps.add(at+".since", "must be later than 1970")
 		}
@@ -258,11 +258,11 @@ func (c *Config) checkApps(ps *Problems) {
 	for i, a := range c.Apps {
 		at := "apps[" + strconv.Itoa(i) + "]"
 		if names[a.Name] && a.Name != "" {
-			ps.add(at+".name", "is another app's too")
+			ps.add(at+".name", "is also the name of another app")
 		}
 		names[a.Name] = true
 		if a.APNS == nil && a.FCM == nil && len(a.Accounts) == 0 {
-			ps.add(at, "needs apns, fcm or both: its messages could go nowhere")
+			ps.add(at, "needs apns, fcm or both: its messages could not be sent anywhere")
 		}
 		for _, key := range slices.Sorted(maps.Keys(a.Accounts)) {
 			if problem := accountProblem(key); problem != "" {
@@ -274,7 +274,7 @@ func (c *Config) checkApps(ps *Problems) {
 		}
 		for j, e := range a.APNS.Environments {
 			if slices.Contains(a.APNS.Environments[:j], e) {
-				ps.add(at+".apns.environments["+strconv.Itoa(j)+"]", "is there twice")
+				ps.add(at+".apns.environments["+strconv.Itoa(j)+"]", "is listed twice")
 			}
 		}
 	}

@@ -178,8 +178,8 @@ nonsense: 1
 		"line 11: lanes[1].mode: must be one of at_least_once, effectively_once, at_most_once",
 		"PUSHFLEET_STATUS_ROWS: status.rows: must be at least 1",
 		"send.drain: 25s must be at least send.deadline + cassandra.timeout + kafka.commit_timeout + 1s to leave the group, 15s + 5s + 5s + 1s = 26s",
-		"line 9: lanes[1].name: is another lane's too",
-		"gates.probe_timeout: 15s must be more than send.deadline, 15s: a probe that is still under way would count as bad",
+		"line 9: lanes[1].name: is also the name of another lane",
+		"gates.probe_timeout: 15s must be more than send.deadline, 15s: otherwise a probe in flight counts as failed",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("missing %q", want)

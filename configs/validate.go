@@ -136,9 +136,9 @@ var grammars = map[string]*regexp.Regexp{
 var grammarMessages = map[string]string{
 	"name":     "must be 1 to 64 letters, digits, dots, underscores and dashes",
 	"topic":    "must be a Kafka topic: 1 to 200 letters, digits, dots, underscores and dashes",
-	"keyspace": "must be 1 to 48 lower-case letters, digits and underscores, a letter first",
+	"keyspace": "must be 1 to 48 lower-case letters, digits and underscores, starting with a letter",
 	"bundle":   "must be a bundle id such as com.example.shop",
-	"tenchars": "must be 10 capital letters and digits, as Apple shows it",
+	"tenchars": "must be 10 capital letters and digits, as Apple displays it",
 	"project":  "must be a Google project's id or number",
 }
 
@@ -181,9 +181,9 @@ func checkURL(s string) string {
 	case err != nil, u.Host == "", u.Hostname() == "":
 		return "must be a URL such as https://api.push.apple.com"
 	case u.Scheme != "https":
-		return "must be an https URL: Apple and Google are reached over TLS only, and so is the simulator"
+		return "must be an https URL: Apple, Google and the simulator use TLS only"
 	case u.User != nil, u.RawQuery != "", u.Fragment != "", u.Path != "" && u.Path != "/":
-		return "must be a scheme, a host and a port, and nothing more"
+		return "must have only a scheme, a host and a port"
 	}
 	return ""
 }

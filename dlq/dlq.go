@@ -102,7 +102,7 @@ func (q *Queues) Lanes(names ...string) ([]Lane, error) {
 	}
 	for _, n := range names {
 		if !slices.ContainsFunc(lanes, func(l Lane) bool { return l.named(n) }) {
-			return nil, &OptionError{"lane", fmt.Sprintf("there is no lane or topic %q; the configuration has %s", n, strings.Join(known, ", "))}
+			return nil, &OptionError{"lane", fmt.Sprintf("no lane or topic %q; the configuration has %s", n, strings.Join(known, ", "))}
 		}
 	}
 	return lanes, nil

@@ -25,8 +25,8 @@ func TestLanes(t *testing.T) {
 		{"by its topic", "m", []string{"more"}},
 		{"by its DLQ", "l", []string{"push.dlq"}},
 		{"in the order of the configuration, each once", "l m", []string{"more", "l", "push"}},
-		{"one that is not there", `lane: there is no lane or topic "x"; the configuration has l, m`, []string{"l", "x"}},
-		{"a retry topic is no DLQ", `lane: there is no lane or topic "push.retry.30s"; the configuration has l, m`, []string{"push.retry.30s"}},
+		{"one that is not there", `lane: no lane or topic "x"; the configuration has l, m`, []string{"l", "x"}},
+		{"a retry topic is no DLQ", `lane: no lane or topic "push.retry.30s"; the configuration has l, m`, []string{"push.retry.30s"}},
 	} {
 		lanes, err := queues.Lanes(tt.names...)
 		names := []string{}
@@ -99,7 +99,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"limit: must be 0 or more", func(q *Queues) error { _, _, err := q.List(ctx, ListOptions{Limit: -1}); return err }},
 		{`provider: "sms" is neither apns nor fcm`, func(q *Queues) error { _, err := q.Stats(ctx, StatsOptions{Filter: bad}); return err }},
 		{"top: must be 0 or more", func(q *Queues) error { _, err := q.Stats(ctx, StatsOptions{Top: -1}); return err }},
-		{`lane: there is no lane or topic "x.dlq"; the configuration has l`, func(q *Queues) error { _, err := q.Show(ctx, "x.dlq/0/1", ShowOptions{}); return err }},
+		{`lane: no lane or topic "x.dlq"; the configuration has l`, func(q *Queues) error { _, err := q.Show(ctx, "x.dlq/0/1", ShowOptions{}); return err }},
 		{"rate: must be 0.1 to 100,000", func(q *Queues) error { _, err := q.Redrive(ctx, RedriveOptions{MaxRedrives: 3}); return err }},
 		{"limit: must be 0 or more", func(q *Queues) error {
 			_, err := q.Redrive(ctx, RedriveOptions{Rate: 1, MaxRedrives: 1, Limit: -1})
@@ -115,12 +115,12 @@ func TestOptionsAreChecked(t *testing.T) {
 			return err
 		}},
 		{`provider: "sms" is neither apns nor fcm`, func(q *Queues) error { _, err := q.Dismiss(ctx, DismissOptions{Filter: bad}); return err }},
-		{`lane: there is no lane or topic "x"; the configuration has l`, func(q *Queues) error {
+		{`lane: no lane or topic "x"; the configuration has l`, func(q *Queues) error {
 			_, err := q.Dismiss(ctx, DismissOptions{Filter: Filter{Lanes: []string{"x"}}})
 			return err
 		}},
-		{"before: either this or all must be given", func(q *Queues) error { _, err := q.Purge(ctx, PurgeOptions{}); return err }},
-		{"before: either this or all must be given", func(q *Queues) error {
+		{"before: exactly one of before and all must be given", func(q *Queues) error { _, err := q.Purge(ctx, PurgeOptions{}); return err }},
+		{"before: exactly one of before and all must be given", func(q *Queues) error {
 			_, err := q.Purge(ctx, PurgeOptions{All: true, Before: time.Now()})
 			return err
 		}},

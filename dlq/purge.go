@@ -23,7 +23,7 @@ type PurgeOptions struct {
 // Check finds invalid options. The error is an *OptionError.
 func (o *PurgeOptions) Check() error {
 	if o.All != o.Before.IsZero() {
-		return &OptionError{"before", "either this or all must be given"}
+		return &OptionError{"before", "exactly one of before and all must be given"}
 	}
 	return nil
 }

@@ -83,9 +83,9 @@ func (e *UncountedError) Unwrap() error { return e.Err }
 // Done says in words what may have been done beyond what is counted.
 func (e *UncountedError) Done() string {
 	if e.Sent {
-		return fmt.Sprintf("%d more were sent and are not marked; redriving them again is harmless", e.Letters)
+		return fmt.Sprintf("%d more were sent but not marked; redriving them again is harmless", e.Letters)
 	}
-	return fmt.Sprintf("any of %d more may have been sent; redriving them again is harmless", e.Letters)
+	return fmt.Sprintf("up to %d more may have been sent; redriving them again is harmless", e.Letters)
 }
 
 // errEnough ends a redrive at its limit.

@@ -79,7 +79,7 @@ func (c *Cassandra) Ping(ctx context.Context) error {
 	err := l.Query("SELECT key FROM system.local").Consistency(gocql.One).WithContext(ctx).Exec()
 	c.cluster.observe(l, classify(err), err)
 	if err != nil {
-		return fmt.Errorf("asking %s: %w", c.opts.place(), err)
+		return fmt.Errorf("querying %s: %w", c.opts.place(), err)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func TestReadsCountTheirIDs(t *testing.T) {
 	if _, err := c.Read(t.Context(), ids); err != nil {
 		t.Fatal(err)
 	}
-	want := "# HELP push_status_read_ids_total Ids that confirm reads have had an answer about.\n" +
+	want := "# HELP push_status_read_ids_total Ids that were answered by confirm reads.\n" +
 		"# TYPE push_status_read_ids_total counter\npush_status_read_ids_total 250\n"
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "push_status_read_ids_total"); err != nil {
 		t.Error(err)

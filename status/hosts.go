@@ -165,7 +165,7 @@ func (c *cluster) answers(addr string) error {
 		return err
 	}
 	if kind := header[4]; kind != kindSupported || binary.BigEndian.Uint32(header[5:]) > 1<<20 {
-		return fmt.Errorf("asking %s what it supports: answer of kind %d: %w", addr, kind, errors.ErrUnsupported)
+		return fmt.Errorf("asking %s for its options: answer of kind %d: %w", addr, kind, errors.ErrUnsupported)
 	}
 	return nil
 }

@@ -41,9 +41,9 @@ func (ls Layouts) Validate() error {
 	for i, l := range ls {
 		switch {
 		case i == 0 && !l.Since.IsZero():
-			return fmt.Errorf("status layout 0: since is %s, want none: older ids would have no layout", l.Since.Format(time.RFC3339))
+			return fmt.Errorf("status layout 0: since is %s, but must not be set: older ids would have no layout", l.Since.Format(time.RFC3339))
 		case i > 0 && !l.Since.After(ls[i-1].Since):
-			return fmt.Errorf("status layout %d: since %s is not after the layout before it", i, l.Since.Format(time.RFC3339))
+			return fmt.Errorf("status layout %d: since %s is not after that of the previous layout", i, l.Since.Format(time.RFC3339))
 		case i > 0 && l.Since.UnixMilli() <= 0:
 			return fmt.Errorf("status layout %d: since %s is before 1970", i, l.Since.Format(time.RFC3339))
 		case l.Slice < time.Second || l.Slice > 24*time.Hour || l.Slice%time.Second != 0:

@@ -40,20 +40,20 @@ func newMetrics() *metrics {
 			Name: "push_status_unacknowledged_rows", Help: "Rows handed to the status store and not yet durable.",
 		}),
 		concurrency: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "push_status_concurrency", Help: "Full batches that may be under way at once, or smaller ones that come to as much; falls when the store is overloaded.",
+			Name: "push_status_concurrency", Help: "Full batches that may be in flight at once, or smaller ones of the same total size; falls when the store is overloaded.",
 		}),
 		rebuilds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "push_status_sessions_rebuilt_total", Help: "Times the Cassandra session was replaced because it did not heal.",
 		}),
 		readIDs: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "push_status_read_ids_total", Help: "Ids that confirm reads have had an answer about.",
+			Name: "push_status_read_ids_total", Help: "Ids that were answered by confirm reads.",
 		}),
 	}
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "push_status_writes_total", Help: "Status rows by what became of an attempt to write them; all but ok are tried again.",
+		Name: "push_status_writes_total", Help: "Status rows by the result of an attempt to write them; all results but ok are tried again.",
 	}, []string{"result"})
 	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "push_status_reads_total", Help: "Confirm reads by what became of an attempt; all but ok are tried again.",
+		Name: "push_status_reads_total", Help: "Confirm reads by the result of an attempt; all results but ok are tried again.",
 	}, []string{"result"})
 	for f := range failures {
 		m.writes[f] = writes.WithLabelValues(f.String())

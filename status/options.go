@@ -91,11 +91,11 @@ func (o *Options) validate() error {
 	case c.UnmarshalText([]byte(strings.ToUpper(o.Consistency))) != nil:
 		return fmt.Errorf("cassandra: unknown consistency %q", o.Consistency)
 	case o.Timeout < 0, o.FlushLinger < 0, o.TTL < 0:
-		return errors.New("cassandra: a time is negative")
+		return errors.New("cassandra: a duration is negative")
 	case o.FlushRows < 1 || o.FlushRows > 10_000:
 		return fmt.Errorf("cassandra: %d rows a batch, want 1 to 10,000", o.FlushRows)
 	case o.FlushBytes < 1 || o.FlushBytes > 8<<20:
-		return fmt.Errorf("cassandra: %d bytes a batch, want 1 to 8 MiB (a mutation ends at 16)", o.FlushBytes)
+		return fmt.Errorf("cassandra: %d bytes a batch, want 1 to 8 MiB (Cassandra's limit for a mutation is 16 MiB)", o.FlushBytes)
 	case o.Concurrency < 1 || o.Concurrency > 1024 || o.Connections < 1:
 		return fmt.Errorf("cassandra: concurrency %d and connections %d, want 1 to 1,024", o.Concurrency, o.Connections)
 	}

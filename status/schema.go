@@ -143,7 +143,7 @@ func (o SchemaOptions) replication() (string, error) {
 	var b strings.Builder
 	for i, k := range keys {
 		if strings.ContainsAny(k+o.Replication[k], "'\n;") {
-			return "", fmt.Errorf("replication option %q has a character that CQL does not take", k)
+			return "", fmt.Errorf("replication option %q has a character that CQL does not allow", k)
 		}
 		if i > 0 {
 			b.WriteString(", ")
