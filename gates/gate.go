@@ -370,7 +370,7 @@ func (c gateChange) log(log *slog.Logger) {
 	case !c.closed:
 		log.Info("route open again", "route", c.gate.route.String(), "paused", c.pause.Round(time.Millisecond))
 	case c.reason == PauseHalted:
-		log.Error("route halted: the provider refuses our credentials or set-up", "route", c.gate.route.String(), "answer", c.word, "probe_in", c.pause.Round(time.Millisecond))
+		log.Error("route halted: the provider refuses our credentials or configuration", "route", c.gate.route.String(), "answer", c.word, "probe_in", c.pause.Round(time.Millisecond))
 	default:
 		log.Warn("route paused", "route", c.gate.route.String(), "reason", string(c.reason), "answer", c.word, "probe_in", c.pause.Round(time.Millisecond))
 	}

@@ -204,7 +204,7 @@ func TestGateProbesInDoublingRounds(t *testing.T) {
 		g.pass(50 * time.Millisecond)
 	}
 	g.send(10_000, good)
-	if err := testutil.GatherAndCompare(g.reg, strings.NewReader(`# HELP push_route_paused 1 while a route is stopped or only probed.
+	if err := testutil.GatherAndCompare(g.reg, strings.NewReader(`# HELP push_route_paused 1 while a route is paused or only probed.
 # TYPE push_route_paused gauge
 push_route_paused{route="apns/shop/production"} 0
 push_route_paused{route="fcm/shop"} 0
@@ -523,11 +523,11 @@ func TestGateTells(t *testing.T) {
 	g := newGateway(t, gateOptions())
 	want := func(paused, asked, errors int) {
 		t.Helper()
-		text := fmt.Sprintf(`# HELP push_route_paused 1 while a route is stopped or only probed.
+		text := fmt.Sprintf(`# HELP push_route_paused 1 while a route is paused or only probed.
 # TYPE push_route_paused gauge
 push_route_paused{route="apns/shop/production"} 0
 push_route_paused{route="fcm/shop"} %d
-# HELP push_route_pauses_total Times a route was stopped, failed probes included.
+# HELP push_route_pauses_total Times a route was paused, including failed probes.
 # TYPE push_route_pauses_total counter
 push_route_pauses_total{reason="errors",route="apns/shop/production"} 0
 push_route_pauses_total{reason="errors",route="fcm/shop"} %d

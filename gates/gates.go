@@ -75,9 +75,9 @@ func (o *Options) check() error {
 	case o.FirstPause <= 0, o.HaltPause <= 0, o.LongestPause < o.FirstPause, o.LongestPause < o.HaltPause:
 		return errors.New("pauses must be positive, and the longest not shorter than the first ones")
 	case o.FullProbes < 1, o.ProbeTimeout <= 0, o.HoldAfter <= 0, o.HoldSpan < o.HoldAfter, o.ProbeWait < 0:
-		return errors.New("probes, their time-out and the hold times must be positive, and the span not shorter than what is held after")
+		return errors.New("probes, their timeout and the hold times must be positive, and the hold span not shorter than the time until holding")
 	case o.Jitter == nil:
-		return errors.New("no jitter")
+		return errors.New("jitter is missing")
 	}
 	if err := o.Retries.check(); err != nil {
 		return fmt.Errorf("retry budget: %w", err)

@@ -15,8 +15,8 @@ type Metrics struct {
 // NewGateMetrics registers them. It panics if they are registered already.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_route_paused", Help: "1 while a route is stopped or only probed."}, []string{"route"}),
-		pauses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_route_pauses_total", Help: "Times a route was stopped, failed probes included."}, []string{"route", "reason"}),
+		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_route_paused", Help: "1 while a route is paused or only probed."}, []string{"route"}),
+		pauses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_route_pauses_total", Help: "Times a route was paused, including failed probes."}, []string{"route", "reason"}),
 	}
 	reg.MustRegister(m.paused, m.pauses)
 	return m

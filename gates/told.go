@@ -141,7 +141,7 @@ func (gs *Gates) logStore(err error) {
 		gs.log.Info("route pauses are shared again")
 		return
 	}
-	gs.log.Warn("route pauses cannot be shared: other workers learn of them from the provider", "error", err)
+	gs.log.Warn("route pauses cannot be shared: each worker hears of them only from the provider", "error", err)
 }
 
 // tell hands the store all that is untold and not over.
@@ -168,7 +168,7 @@ func (gs *Gates) tell(ctx context.Context, store PauseStore) error {
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()
 	if err := store.Tell(ctx, ps); err != nil {
-		return fmt.Errorf("telling pauses: %w", err)
+		return fmt.Errorf("sharing pauses: %w", err)
 	}
 	for g, u := range from {
 		g.told(u)
@@ -182,7 +182,7 @@ func (gs *Gates) hear(ctx context.Context, store PauseStore) error {
 	defer cancel()
 	ps, err := store.Told(ctx)
 	if err != nil {
-		return fmt.Errorf("hearing of pauses: %w", err)
+		return fmt.Errorf("reading shared pauses: %w", err)
 	}
 	now := time.Now()
 	for _, p := range ps {

@@ -113,7 +113,7 @@ func TestRoutesAreTold(t *testing.T) {
 		"[!] route fcm/b: 2 connections; connecting: refused, 1m30s ago",
 		"[+] kafka ok",
 		"[+] route fcm/a: 3 connections",
-		"[+] route fcm/c: 2 connections; the latest trouble: connecting: refused, 1m30s ago",
+		"[+] route fcm/c: 2 connections; last problem: connecting: refused, 1m30s ago",
 	}
 	if ready, lines := h.report(); !ready || !slices.Equal(lines, want) {
 		t.Errorf("ready %v with %q, want %q", ready, lines, want)

@@ -20,9 +20,9 @@ const fullAt = 0.8
 // keepFilters creates each window's filters before the window begins, recreates
 // those that were lost, and reports how full they are, until ctx ends.
 func keepFilters(ctx context.Context, log *slog.Logger, reg prometheus.Registerer, f *dedupe.Filter) {
-	ratio := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_fill_ratio", Help: "How full the fullest dedupe filter of this window is; alert at 0.8."})
-	needed := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_capacity_needed", Help: "dedupe.capacity that would suit the rate of this window; 0 = not known yet."})
-	maybe := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_maybe_shards", Help: "Of 64 filters, those that answer maybe to every id because they were full."})
+	ratio := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_fill_ratio", Help: "Fill of the fullest dedupe filter of this window, 0 to 1; alert at 0.8."})
+	needed := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_capacity_needed", Help: "dedupe.capacity that the rate of this window needs; 0 = not known yet."})
+	maybe := prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_dedupe_maybe_shards", Help: "Filters, of 64, that answer maybe to every id because they were full."})
 	reg.MustRegister(ratio, needed, maybe)
 	ticker := time.NewTicker(filterRound)
 	defer ticker.Stop()
@@ -40,7 +40,7 @@ func keepFilters(ctx context.Context, log *slog.Logger, reg prometheus.Registere
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			log.Warn("the dedupe filters could not be looked after, trying again", "in", filterRound, "error", err)
+			log.Warn("cannot maintain the dedupe filters, trying again", "in", filterRound, "error", err)
 		}
 		select {
 		case <-ctx.Done():

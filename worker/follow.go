@@ -44,7 +44,7 @@ func (f *usersFollower) Spans(ctx context.Context) ([]users.Span, error) {
 		start, ok := starts[int32(p)]
 		end, also := ends[int32(p)]
 		if !ok || !also {
-			return nil, fmt.Errorf("reading %s: partition %d is not there", kafka.UsersTopic, p)
+			return nil, fmt.Errorf("reading %s: partition %d does not exist", kafka.UsersTopic, p)
 		}
 		spans[p] = users.Span{Start: start, End: end}
 	}

@@ -28,14 +28,14 @@ func poolCounter(name, help string, of func(*h2.Stats) int64) poolMetric {
 // figures are all figures that are exported about a pool.
 func (poolMetrics) figures() []poolMetric {
 	return []poolMetric{
-		poolGauge("push_provider_connections", "Connections that are open.", func(s *h2.Stats) int64 { return s.Connections }),
-		poolGauge("push_provider_streams", "Requests in flight on a connection.", func(s *h2.Stats) int64 { return s.InFlight }),
-		poolGauge("push_provider_streams_granted", "Requests that the open connections may have in flight: by the server, by send.<platform>.streams, and less while it wants us to slow down.", func(s *h2.Stats) int64 { return s.Granted }),
-		poolGauge("push_provider_waiting", "Requests that wait for a stream.", func(s *h2.Stats) int64 { return int64(s.Waiting) }),
-		poolCounter("push_provider_dials_total", "Connections tried, failed ones included.", func(s *h2.Stats) int64 { return s.Dials }),
+		poolGauge("push_provider_connections", "Open connections.", func(s *h2.Stats) int64 { return s.Connections }),
+		poolGauge("push_provider_streams", "Requests in flight on the connections.", func(s *h2.Stats) int64 { return s.InFlight }),
+		poolGauge("push_provider_streams_granted", "Requests that the open connections may have in flight: limited by the server and by send.<platform>.streams, and lower while the server asks us to slow down.", func(s *h2.Stats) int64 { return s.Granted }),
+		poolGauge("push_provider_waiting", "Requests waiting for a stream.", func(s *h2.Stats) int64 { return int64(s.Waiting) }),
+		poolCounter("push_provider_dials_total", "Connection attempts, including failed ones.", func(s *h2.Stats) int64 { return s.Dials }),
 		poolCounter("push_provider_dial_failures_total", "Connections that could not be opened.", func(s *h2.Stats) int64 { return s.DialFailures }),
 		poolCounter("push_provider_goaways_total", "GOAWAY frames received.", func(s *h2.Stats) int64 { return s.GoAways }),
-		poolCounter("push_provider_resends_total", "Requests that the server had not accepted and that were sent again at once.", func(s *h2.Stats) int64 { return s.Resent }),
+		poolCounter("push_provider_resends_total", "Requests that the server did not accept and that were sent again at once.", func(s *h2.Stats) int64 { return s.Resent }),
 		poolCounter("push_provider_slowdowns_total", "Times the provider made the whole pool slow down.", func(s *h2.Stats) int64 { return s.Calms }),
 	}
 }

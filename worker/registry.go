@@ -110,7 +110,7 @@ func RunRegistry(ctx context.Context, o RegistryOptions) error {
 func shardsState(p users.Progress) error {
 	switch {
 	case p.Err != nil:
-		return fmt.Errorf("push.users is not followed: %w", p.Err)
+		return fmt.Errorf("push.users cannot be followed: %w", p.Err)
 	case p.Ready < shards.Users:
 		return fmt.Errorf("%d of %d built, %d records to read", p.Ready, shards.Users, p.Lag)
 	}
@@ -129,11 +129,11 @@ func checkRetention(ctx context.Context, admin *kafka.Admin, c *configs.Config, 
 	})
 	ms, parseErr := strconv.ParseInt(value, 10, 64)
 	if err != nil || parseErr != nil {
-		log.Warn("cannot compare registry.max_stale with how long push.users keeps tombstones", "config", key, "value", value, "error", err)
+		log.Warn("cannot compare registry.max_stale with the retention of tombstones in push.users", "config", key, "value", value, "error", err)
 		return ctx.Err()
 	}
 	if kept := time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond; c.Registry.MaxStale >= kept {
-		return &ConfigError{"registry.max_stale", fmt.Errorf("%s must be less than %s of %s, %s: a shard that was left behind for so long would miss removals",
+		return &ConfigError{"registry.max_stale", fmt.Errorf("%s must be less than %s of %s, %s: a shard that lags behind for longer would miss removals",
 			c.Registry.MaxStale, key, kafka.UsersTopic, kept)}
 	}
 	return nil

@@ -75,7 +75,7 @@ func (rs routes) lines(now time.Time) []string {
 		case s.Trouble.Lasts:
 			line = "[!] " + line + "; " + trouble
 		default:
-			line = "[+] " + line + "; the latest trouble: " + trouble
+			line = "[+] " + line + "; last problem: " + trouble
 		}
 		lines = append(lines, line)
 	}

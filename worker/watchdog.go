@@ -33,7 +33,7 @@ func (g *group) watchProgress(ctx context.Context, l *lane, m *watch.Metrics) {
 		f := watchdog.Look(now, watch.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Ended: ended, Lines: l.pipeline.Progress()})
 		m.Saw(l.name, now, stalls, f)
 		for _, a := range f.Alerts {
-			g.Log.Error("waits for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
+			g.Log.Error("partition has waited for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
 				"topic", a.Partition.Topic, "partition", a.Partition.ID, "for", a.For.Round(time.Second))
 		}
 		if f.Dead != nil {
@@ -46,7 +46,7 @@ func (g *group) watchProgress(ctx context.Context, l *lane, m *watch.Metrics) {
 func (g *group) die(l *lane, f watch.Finding) {
 	var goroutines bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&goroutines, 1) // a buffer takes everything
-	g.Log.Error("a partition stands still without a reason: this process ends, another one goes on",
+	g.Log.Error("a partition stands still without a reason: this process ends, so that another takes over",
 		"lane", l.name, "topic", f.Dead.Partition.Topic, "partition", f.Dead.Partition.ID,
 		"lag", f.Dead.Lag, "for", f.Quiet.Round(time.Second))
 	_, _ = goroutines.WriteTo(os.Stderr)
