@@ -33,11 +33,11 @@ import (
 )
 
 // These tests are built with the platform beep, which bench/channel adds as
-// DESIGN.md says ("How a channel is added"). A worker, a registry and pushctl are
-// those of production, in one process.
+// DESIGN.md describes ("How a channel is added"). Worker, registry and pushctl
+// are those of production, in one process.
 
-// gateway is what calls pagers. It answers 200 unless a text is to be answered
-// otherwise at first.
+// gateway calls pagers. It answers 200, unless answers has others for the first
+// calls of a text.
 type gateway struct {
 	mu      sync.Mutex
 	answers map[string][]int    // guarded by mu; by text
@@ -70,7 +70,7 @@ func (g *gateway) calls(text string) []string {
 	return slices.Clone(g.called[text])
 }
 
-// third is a fleet with an account for beep alone.
+// third is a fleet that has an account for beep alone.
 type third struct {
 	*fleet
 	gateway *gateway
@@ -98,7 +98,7 @@ func startThird(t *testing.T) *third {
 	w.config = c
 	c.Kafka.Brokers, c.Redis.Addresses = w.kafka.Addrs(), []string{w.redis.Addr()}
 	c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication, c.Kafka.JoinWithin = 1, 1, 0
-	c.Redis.ReadTimeout, c.Redis.WriteTimeout = time.Minute, time.Minute // its scripts are slow
+	c.Redis.ReadTimeout, c.Redis.WriteTimeout = time.Minute, time.Minute // the in-process Redis runs scripts slowly
 	c.Dedupe.Capacity = 20_000
 	c.Lanes = c.Lanes[1:2]
 	c.Lanes[0].Name, c.Lanes[0].Topic = "main", "push.main"
@@ -147,7 +147,7 @@ func (w *third) start() {
 	})
 }
 
-// await asks until it is so.
+// await polls until so is true.
 func (w *third) await(what string, so func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(w.patience); !so(); time.Sleep(50 * time.Millisecond) {
@@ -157,7 +157,7 @@ func (w *third) await(what string, so func() bool) {
 	}
 }
 
-// register adds a device, and waits until Redis has it.
+// register adds a device and waits until Redis has it.
 func (w *third) register(user, platform, token string) {
 	w.t.Helper()
 	exit, _, stderr := w.run(token, "devices", "add", "--user", user, "--platform", platform, "--app", "shop", "--token-file", "-")
@@ -172,7 +172,7 @@ func (w *third) has(user, platform string) bool {
 	return strings.Contains(stdout, platform)
 }
 
-// send sends a text to a user and waits for its outcome, which is what is wanted.
+// send sends a text to a user and waits until its outcome is want.
 func (w *third) send(user, text, want string) (id string) {
 	w.t.Helper()
 	_, stdout, stderr := w.run("", "send", "--lane", "main", "--app", "shop", "--user", user, "--title", text, "--wait", "1m", "-o", "json")
@@ -186,8 +186,8 @@ func (w *third) send(user, text, want string) (id string) {
 	return sent.Notifications[0].ID
 }
 
-// states are those of a notification in the order of time, each with its provider
-// and reason.
+// states are those of a notification in the order of time, each with its
+// provider and reason.
 func (w *third) states(id string) (s explain.Notification, list []string) {
 	w.t.Helper()
 	_, stdout, _ := w.run("", "status", id, "-o", "json")
@@ -207,7 +207,8 @@ func (w *third) stated(id string, want ...string) {
 	}
 }
 
-// TestAThirdPlatform takes beep through everything that a platform goes through.
+// TestAThirdPlatform takes beep through everything that a platform takes part
+// in.
 func TestAThirdPlatform(t *testing.T) {
 	w := startThird(t)
 	for user, pager := range map[string]string{"ada": "555-0101", "bob": "555-0102", "cy": "555-0103"} {
@@ -266,8 +267,8 @@ func (w *third) retried(*testing.T) {
 	w.stated(w.send("ada", "later", "DELIVERED"), "beep RETRYING Busy", "beep DELIVERED")
 }
 
-// held: what is ahead of a record that is due goes out with it, so a copy that is
-// due spares the thirty seconds that the first one would wait.
+// held: records ahead of a due one go out with it, so a copy that is due spares
+// the test the thirty seconds that the first one would wait.
 func (w *third) held(t *testing.T) {
 	const id, topic = "held-1", "push.main.hold.beep"
 	w.ok("send", "--lane", "main", "--id", id, "--app", "shop", "--user", "ada", "--title", "stop")

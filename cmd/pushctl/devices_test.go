@@ -152,7 +152,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A user's whole life, through the topic, the registry and Redis.
+// A user from registration to removal, through the topic, the registry and
+// Redis.
 func TestDevicesAndPreferences(t *testing.T) {
 	f := startFleet(t, true)
 	if exit, _, stderr := f.run("", "devices", "get", "u1"); exit != exitFailed || !strings.Contains(stderr, "pushworker registry") {
@@ -196,8 +197,8 @@ func TestDevicesAndPreferences(t *testing.T) {
 	f.until([]string{"!promo", "no"}, "prefs", "get", "u1")
 }
 
-// until repeats a command until its output has all that is wanted; "!x" means
-// without x.
+// until repeats a command until its output contains everything in want; "!x"
+// means that x must be absent.
 func (f *fleet) until(want []string, args ...string) (stdout string) {
 	f.t.Helper()
 	for ctx := f.t.Context(); ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {

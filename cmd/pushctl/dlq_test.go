@@ -18,7 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// dead is one dead letter to make; what is empty gets an ordinary value.
+// dead is a dead letter to make; empty fields get an ordinary value.
 type dead struct {
 	id, app, sender, value string
 	reason                 push.Reason
@@ -29,13 +29,13 @@ type dead struct {
 	lane                   string // its topic
 }
 
-// secretText and secretToken must never be seen unasked.
+// secretText and secretToken must only be printed with --reveal.
 const (
 	secretText  = "Your code is 4711"
 	secretToken = "abcdefabcdefabcdefabcdefabcdefabcdefabcdefabcdefabcdefabcdefabcd"
 )
 
-// deadLetter hands them over to their DLQs as a worker does, each at a
+// deadLetter produces them to their DLQs as a worker does, each in a
 // millisecond of its own.
 func (f *fleet) deadLetter(list ...dead) {
 	f.t.Helper()
@@ -77,14 +77,14 @@ func (f *fleet) deadLetter(list ...dead) {
 	}
 }
 
-// ls are the dead letters that a dlq ls with these flags shows.
+// ls are the dead letters that dlq ls shows with these flags.
 func (f *fleet) ls(args ...string) (rows []dlq.Letter) {
 	f.t.Helper()
 	f.decode(&rows, append([]string{"dlq", "ls"}, args...)...)
 	return rows
 }
 
-// decode runs a command that must succeed and reads its JSON.
+// decode runs a command that must succeed, and decodes its JSON.
 func (f *fleet) decode(into any, args ...string) {
 	f.t.Helper()
 	out := f.ok(append(args, "-o", "json")...)
@@ -169,8 +169,8 @@ func TestDLQLsPicks(t *testing.T) {
 	}
 }
 
-// Whatever a dead letter holds, text and tokens are seen only with --reveal,
-// and then standard error says so.
+// Whatever a dead letter contains, text and tokens are only printed with
+// --reveal, and then standard error has a warning.
 func TestDLQMasks(t *testing.T) {
 	f := startFleet(t, true)
 	f.deadLetter(
@@ -219,7 +219,7 @@ func TestDLQMasks(t *testing.T) {
 	if !strings.Contains(out, `"{\"id\":\"n3\"`) {
 		t.Errorf("what is no JSON is not quoted:\n%s", out)
 	}
-	// A record whose id cannot be read is known by its first place.
+	// A record without a readable id is identified by its first place.
 	if out = f.ok("dlq", "show", push.PlaceID(laneTopic, 1, 17)); !strings.Contains(out, places[2]) || !strings.Contains(out, "<123 bytes that are not a JSON object>") {
 		t.Errorf("by the id of its place:\n%s", out)
 	}
@@ -272,8 +272,8 @@ func TestDLQRedriveSaysAndDoes(t *testing.T) {
 		dead{id: "n1", platform: push.FCM, redrive: 1},
 		dead{id: "n2", platform: push.APNS},
 		dead{id: "n3", age: 25 * time.Hour},                        // over the lane's greatest age
-		dead{id: "n4", age: 24*time.Hour - 10*time.Second},         // not yet, but before the retry tier lets it through
-		dead{id: "n5", redrive: 3},                                 // the fourth redrive
+		dead{id: "n4", age: 24*time.Hour - 10*time.Second},         // not yet, but before the retry tier's delay is over
+		dead{id: "n5", redrive: 3},                                 // a fourth redrive
 		dead{id: "n6", reason: push.BadJSON, value: `{"id":"n6",`}, // never usable
 		dead{id: "n7", reason: push.TooLarge, value: "nil"},        // kept without its value
 		dead{id: "n8", age: 3 * time.Hour},                         // over --max-age
@@ -328,7 +328,7 @@ func TestDLQRedriveSaysAndDoes(t *testing.T) {
 	if marked != 2 {
 		t.Errorf("%d are marked, want 2", marked)
 	}
-	// Once more: they are marked, so nothing is sent, unless --all asks for it.
+	// Repeated: they are marked, so nothing is sent without --all.
 	f.decode(&v, append(args, "--yes")...)
 	if v.Redriven != 0 {
 		t.Errorf("redriven again: %+v", v)
@@ -337,7 +337,7 @@ func TestDLQRedriveSaysAndDoes(t *testing.T) {
 	if v.Redriven != 1 || len(f.records(kafka.RetryTopic(laneTopic, "30s"))) != 3 {
 		t.Errorf("with --all --limit 1: %+v", v)
 	}
-	// And the whole, as a person sees it.
+	// The whole answer, as people see it.
 	out := f.ok("dlq", "redrive", "--max-age", "2h")
 	for _, want := range []string{"3 left out: expired", "1 left out: does not decode", "1 left out: no value", "1 left out: max redrives", "dry run: 1 of 8 would be redriven; --yes does it"} {
 		if !strings.Contains(out, want) {
@@ -399,8 +399,8 @@ func TestDLQDismissAndPurge(t *testing.T) {
 	}
 }
 
-// What a purge has deleted is gone for good, so it is told also when the rest of
-// it fails: of other lanes, and of the partition's neighbours.
+// What a purge has deleted is gone for good, so it is reported even if the rest
+// of the purge fails, for other lanes or other partitions.
 func TestDLQPurgeTellsWhatItDeletedBefore(t *testing.T) {
 	f := startFleet(t, true)
 	f.deadLetter(dead{id: "c1", lane: "push.critical"}, dead{id: "t1"}, dead{id: "t2"})
@@ -428,13 +428,14 @@ func TestDLQPurgeTellsWhatItDeletedBefore(t *testing.T) {
 	if !slices.Equal(left.Partitions, []dlq.PurgedPartition{stays}) {
 		t.Errorf("left is %+v, want %+v", left.Partitions, stays)
 	}
-	// Nothing deleted, nothing told.
+	// If nothing is deleted, nothing is reported.
 	if exit, stdout, _ = f.run("", "dlq", "purge", "--all", "--yes"); exit != exitFailed || stdout != "" {
 		t.Errorf("exit status %d, %q", exit, stdout)
 	}
 }
 
-// Looking needs no audit topic; doing does, because else nobody would know.
+// Reading works without an audit topic. Redriving and dismissing do not,
+// because there would be no record of them.
 func TestDLQWithoutAudit(t *testing.T) {
 	f := startFleet(t, false)
 	for _, topic := range []string{laneTopic, "push.critical", "push.promotional"} {

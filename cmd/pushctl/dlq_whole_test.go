@@ -25,14 +25,14 @@ import (
 )
 
 // wholeFleet is real servers, a worker and a registry as operators run them,
-// and pushctl as they type it. No retries: what a device does not take is
-// dead-lettered at once.
+// and pushctl as they type it. There are no retries: a push that a device does
+// not accept is dead-lettered at once.
 type wholeFleet struct {
 	*processes.Fleet
 	t *testing.T
 }
 
-// patience bounds every wait of the whole way; the machine may be busy.
+// patience bounds every wait of these tests; the machine may be busy.
 const patience = 2 * time.Minute
 
 func startWhole(t *testing.T) *wholeFleet {
@@ -89,7 +89,8 @@ func (w *wholeFleet) ctl(args ...string) string {
 	return out
 }
 
-// redrive redrives with these flags and returns when a worker has done all.
+// redrive redrives with these flags and returns when a worker has processed
+// everything.
 func (w *wholeFleet) redrive(args ...string) (v dlq.Redriven) {
 	w.t.Helper()
 	w.check(json.Unmarshal([]byte(w.ctl(append([]string{"dlq", "redrive", "--rate", "1000", "-o", "json"}, args...)...)), &v))
@@ -97,7 +98,7 @@ func (w *wholeFleet) redrive(args ...string) (v dlq.Redriven) {
 	return v
 }
 
-// outcome is what pushctl status says of an id.
+// outcome is what pushctl status prints for an id.
 func (w *wholeFleet) outcome(id string) string {
 	w.t.Helper()
 	var s explain.Notification
@@ -107,15 +108,15 @@ func (w *wholeFleet) outcome(id string) string {
 	return s.Outcome
 }
 
-// open are the dead letters that ls shows.
+// open are the dead letters that ls lists.
 func (w *wholeFleet) open() (rows []dlq.Letter) {
 	w.t.Helper()
 	w.check(json.Unmarshal([]byte(w.ctl("dlq", "ls", "-o", "json")), &rows))
 	return rows
 }
 
-// counted waits until push.events has counted so many devices of a state. The
-// counts come once a second.
+// counted waits until push.events has counted want devices with a state. Counts
+// are written once a second.
 func (w *wholeFleet) counted(state string, want int64) {
 	w.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
@@ -131,7 +132,8 @@ func (w *wholeFleet) counted(state string, want int64) {
 	}
 }
 
-// pushes checks how many the providers have accepted, none of them twice.
+// pushes checks how many pushes the providers have accepted, none of them
+// twice.
 func (w *wholeFleet) pushes(why string, want uint64) {
 	w.t.Helper()
 	if totals := w.Sim.Ledger().Totals(); totals.Accepted != want || totals.Duplicates != 0 {
@@ -149,7 +151,7 @@ func newSent(more string) (sent, processes.Record) {
 	return s, processes.Record{Key: []byte(s.id), Value: []byte(value)}
 }
 
-// ids are flags that pick these.
+// ids are the flags that select these.
 func ids(ss ...sent) (args []string) {
 	for _, s := range ss {
 		args = append(args, "--id", s.id)
@@ -157,8 +159,8 @@ func ids(ss ...sent) (args []string) {
 	return args
 }
 
-// A redrive sends once what was not delivered, nothing of what was, and
-// nothing that has expired, however often and at whatever moment it is asked.
+// A redrive sends what was not delivered, once; nothing that was delivered, and
+// nothing that has expired, however often and whenever it is run.
 func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 	w := startWhole(t)
 	var records []processes.Record
@@ -185,7 +187,7 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 	if got := w.outcome(refused[0].id); got != "DEAD_LETTERED" {
 		t.Fatalf("%s before the redrive", got)
 	}
-	// The failure is told after the status row, within a round or two.
+	// The failure is reported after the status row, within a round or two.
 	var told failureLine
 	for line, limit := "", w.waiting(); line == ""; {
 		w.check(limit.Err())
@@ -202,7 +204,7 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 	}
 	w.pushes("a dry run", 3)
 
-	// All but the last device are well again.
+	// All devices but the last accept pushes again.
 	for _, s := range append(refused[:5:5], expiring) {
 		w.Sim.Devices().Clear(sim.APNS, s.token)
 	}
@@ -213,14 +215,14 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 	if got := w.outcome(refused[0].id); got != "DELIVERED" {
 		t.Errorf("%s after the redrive", got)
 	}
-	// Of what is delivered by now nothing is sent: a redrive that crashed
-	// before its marks, repeated.
+	// Nothing that is delivered by now is sent: a repeated redrive that had
+	// crashed before its marks.
 	if v := w.redrive(append(ids(refused[:4]...), "--yes", "--all")...); v.Redriven != 4 {
 		t.Errorf("%+v", v)
 	}
 	w.pushes("redriven again", 7)
 
-	// The same, with both copies waiting in the retry topic at once.
+	// The same, with both copies in the retry topic at once.
 	twice := append(ids(refused[4]), "--yes", "--all", "--rate", "1000", "-o", "json")
 	w.ctl(append([]string{"dlq", "redrive"}, twice...)...)
 	w.redrive(twice...)
@@ -229,20 +231,21 @@ func TestDLQRedriveOnTheWholeWay(t *testing.T) {
 	w.redrivenAgain(refused[5], expiring)
 	w.killedTwice(9)
 
-	// And what has expired meanwhile is left out.
+	// What has expired meanwhile is left out.
 	rows := w.open()
 	if len(rows) != 1 || rows[0].ID != expiring.id {
 		t.Fatalf("left: %+v", rows)
 	}
-	time.Sleep(time.Until(rows[0].ExpiresAt.Add(-time.Second))) // real servers keep real time
+	time.Sleep(time.Until(rows[0].ExpiresAt.Add(-time.Second))) // real servers use real time
 	if v := w.redrive("--yes"); v.Redriven != 0 || v.Skipped[dlq.SkipExpired] != 1 {
 		t.Errorf("at last: %+v", v)
 	}
 	w.pushes("at last", 309)
 }
 
-// redrivenAgain: what is dead-lettered again is a new dead letter, which knows
-// that it was redriven. The old one is behind it: redriving that sends nothing.
+// redrivenAgain: a notification that is dead-lettered again is a new dead
+// letter, which knows that it was redriven. Redriving the old one sends
+// nothing.
 func (w *wholeFleet) redrivenAgain(last, other sent) {
 	w.t.Helper()
 	w.redrive(append(ids(last), "--yes")...)
@@ -269,8 +272,8 @@ func (w *wholeFleet) redrivenAgain(last, other sent) {
 	w.pushes("the last one", 9)
 }
 
-// killedTwice: pushctl is killed in the middle of a redrive, at whatever point
-// of it, and what it has left is redriven by the next one.
+// killedTwice: pushctl is killed in the middle of a redrive, and the next
+// redrive sends what it left.
 func (w *wholeFleet) killedTwice(pushed uint64) {
 	w.t.Helper()
 	const many = 300

@@ -16,7 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// ended is one end that a worker tells.
+// ended is one outcome that a worker reports.
 type ended struct {
 	id, app, lane, device string
 	state                 push.State
@@ -24,8 +24,8 @@ type ended struct {
 	reason                string
 }
 
-// tell writes what a worker with this collector tells of them: the failures,
-// and then the counts.
+// tell writes what a worker with this collector reports about them: the
+// failures, and then the counts.
 func (f *fleet) tell(e *events.Collector, list ...ended) {
 	f.t.Helper()
 	now := time.Now()
@@ -100,7 +100,7 @@ func TestEventsStats(t *testing.T) {
 	if exit, _, stderr := f.run("", "events", "stats", "--by", "user"); exit != exitUsage || !strings.Contains(stderr, `"user" is not one of lane`) {
 		t.Errorf("exit status %d, %s", exit, stderr)
 	}
-	// Nothing before the time that is asked for, and a copy counts once.
+	// Nothing before --since, and a copy counts once.
 	time.Sleep(5 * time.Millisecond)
 	now := time.Now().UTC()
 	event := fmt.Sprintf(`{"v":1,"source":"worker-c","n":1,"from":%q,"at":%q,"counts":[{"lane":"critical","state":"DUPLICATE","n":7}]}`, now.Format(time.RFC3339Nano), now.Format(time.RFC3339Nano))
@@ -159,8 +159,8 @@ func TestEventsTail(t *testing.T) {
 	}
 }
 
-// Whoever can write to push.events blinds nobody who watches it: what is no
-// event is told, counted and passed over, and makes the exit status 1.
+// A record that is not an event does not stop the reader: it is reported,
+// counted and skipped, and makes the exit status 1.
 func TestEventsPassOverWhatIsNone(t *testing.T) {
 	f := startFleet(t, false)
 	f.create(kafka.EventsTopic)
@@ -194,8 +194,8 @@ func TestEventsPassOverWhatIsNone(t *testing.T) {
 	}
 }
 
-// What producers and providers write moves nobody's cursor, whatever field it
-// stands in; for scripts it is the same value, escaped.
+// Control characters from producers and providers do not reach the terminal,
+// whatever the field. In JSON the value is the same, escaped.
 func TestEventsAreCleaned(t *testing.T) {
 	f := startFleet(t, false)
 	f.create(kafka.EventsTopic)
@@ -243,7 +243,7 @@ func TestEventsAreCleaned(t *testing.T) {
 	}
 }
 
-// signalled tells when a text has been written.
+// signalled signals when a text has been written.
 type signalled struct {
 	io.Writer
 	text string
@@ -258,8 +258,8 @@ func (s *signalled) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// It follows what is written after it began, and nothing from before, until
-// it is interrupted.
+// tail prints what is written after it began, and nothing from before, until it
+// is interrupted.
 func TestEventsTailFollows(t *testing.T) {
 	f := startFleet(t, true)
 	told(f)
@@ -280,7 +280,7 @@ func TestEventsTailFollows(t *testing.T) {
 			return
 		}
 		defer w.Close()
-		// Again and again: when tail begins is not seen from here.
+		// Again and again, because the test cannot see when tail begins.
 		for n := 1; writing.Err() == nil; n++ {
 			at := time.Now().UTC().Format(time.RFC3339Nano)
 			value := fmt.Sprintf(`{"v":1,"source":"late","n":%d,"at":%q,"failures":[{"id":"late%d","lane":"l","state":"FAILED","step":0,"at":%q}]}`, n, at, n, at)

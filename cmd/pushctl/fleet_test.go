@@ -26,14 +26,14 @@ type fleet struct {
 	kafka    *embedded.Kafka
 	redis    *embedded.Redis
 	status   *status.Memory
-	reader   statusReader  // what commands look into: status, unless a test says otherwise
-	config   string        // its file
-	patience time.Duration // for a server to answer
-	deadline time.Time     // of waiting for the registry
+	reader   statusReader  // the commands' status store: status, unless a test sets another one
+	config   string        // the file's name
+	patience time.Duration // with a server that does not answer
+	deadline time.Time     // when the test stops waiting for the registry
 }
 
-// startFleet starts them with the topics of the configuration, 3 partitions
-// each, or with none.
+// startFleet starts them, with the topics of the configuration, 3 partitions
+// each, or without topics.
 func startFleet(t *testing.T, withTopics bool) *fleet {
 	t.Helper()
 	f := &fleet{t: t, deadline: time.Now().Add(patience), patience: patience}
@@ -119,14 +119,14 @@ func (f *fleet) records(topic string) (list []kafka.Record) {
 	return list
 }
 
-// startRegistry keeps Redis filled until the test ends, and returns when it is
+// startRegistry runs a registry until the test ends, and returns when Redis is
 // complete.
 func (f *fleet) startRegistry() {
 	f.t.Helper()
 	options := kafka.Options{Brokers: f.kafka.Addrs()}
 	redisOptions := shards.DefaultOptions()
 	redisOptions.Addrs = []string{f.redis.Addr()}
-	redisOptions.ReadTimeout = time.Minute // its scripts are slow
+	redisOptions.ReadTimeout = time.Minute // the in-process Redis runs scripts slowly
 	client, err := shards.Open(redisOptions)
 	if err != nil {
 		f.t.Fatal(err)
@@ -208,7 +208,7 @@ func (u *usersTopic) Poll(ctx context.Context) ([]users.Fetched, error) {
 	return runs, err
 }
 
-// create makes topics of one partition.
+// create creates topics with one partition.
 func (f *fleet) create(topics ...string) {
 	f.t.Helper()
 	for _, name := range topics {

@@ -16,7 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/users/record"
 )
 
-// Scripts depend on the keys: a change here is a change for them.
+// Scripts depend on the keys, so a change here breaks them.
 func TestJSONKeysAreStable(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 30, 0, 0, time.UTC)
 	committed, lag := int64(1), int64(2)

@@ -14,8 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
-// interrupting is a reader of the first text, then of the second: in between it
-// calls f.
+// interrupting reads the first text, calls f, and then reads the second text.
 type interrupting struct {
 	first, second io.Reader
 	f             func()
@@ -32,7 +31,7 @@ func (r *interrupting) Read(p []byte) (int, error) {
 	return r.second.Read(p)
 }
 
-// Ctrl-C in the middle of a file: what is done by then is told.
+// Ctrl-C in the middle of a file: the command reports what it has done.
 func TestFilesAreInterrupted(t *testing.T) {
 	f := startFleet(t, true)
 	for _, tt := range []struct {
@@ -60,8 +59,8 @@ func TestFilesAreInterrupted(t *testing.T) {
 	}
 }
 
-// at calls do when the broker gets its nth request of this kind, before it is
-// answered.
+// at calls do when the broker gets its nth request of this kind, before the
+// request is answered.
 func (f *fleet) at(key kmsg.Key, nth int, do func()) {
 	n := 0
 	f.kafka.Cluster.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -85,8 +84,8 @@ func TestRemovalsAreInterrupted(t *testing.T) {
 	}
 }
 
-// Ctrl-C while the broker deletes: what it has deleted is gone for good, and
-// told.
+// Ctrl-C while the broker deletes: what it has deleted is gone for good, and is
+// reported.
 func TestPurgeIsInterrupted(t *testing.T) {
 	f := startFleet(t, true)
 	for i := range 10 {

@@ -15,13 +15,13 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
-// slowLog takes its time to acknowledge, or fails.
+// slowLog acknowledges slowly, or fails.
 type slowLog struct {
 	takes time.Duration
 	err   error
 
 	mu    sync.Mutex
-	times []time.Time // of each record's arrival
+	times []time.Time // when each record arrived
 }
 
 func (l *slowLog) Append(ctx context.Context, records []kafka.Record) error {
@@ -47,8 +47,8 @@ func newLoading(t *testing.T, rate float64, count int, w appender) *loading {
 	return &loading{flags: f, records: people.Records(), writer: w, show: newProgress(io.Discard)}
 }
 
-// The rate is kept although each append takes far longer than the pause
-// between two records, and the times say how long.
+// The rate is kept although each append takes far longer than the pause between
+// two records, and the acknowledgement times show it.
 func TestLoadIsOpenLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &slowLog{takes: 2 * time.Second}

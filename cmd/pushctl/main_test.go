@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pushctl runs the command and returns what it said.
+// pushctl runs the command and returns what it printed.
 func pushctl(t *testing.T, ctx context.Context, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -49,8 +49,8 @@ func TestExitStatus(t *testing.T) {
 		ctx    context.Context
 		args   []string
 		exit   int
-		stdout string // in it
-		stderr string // in it; empty = nothing at all
+		stdout string // a part of it
+		stderr string // a part of it; empty = no output at all
 	}{
 		{"help", t.Context(), []string{"--help"}, exitDone, "Available Commands", ""},
 		{"print needs no server", t.Context(), []string{"schema", "print"}, exitDone, "CREATE TABLE IF NOT EXISTS pushfleet.notification_status", ""},
@@ -83,7 +83,7 @@ func TestExitStatus(t *testing.T) {
 
 func TestShowNotification(t *testing.T) {
 	at := time.Date(2026, 11, 21, 7, 30, 0, int(5*time.Millisecond), time.UTC)
-	rows := []push.Row{ // as the store orders them: by device
+	rows := []push.Row{ // in the store's order: by device
 		{ID: "n1", Device: "aaaaaaaaaaaaaaaa", Step: 0, State: push.StateRetrying, At: at, Platform: push.APNS, Reason: "TooManyRequests", UserHash: 255},
 		{ID: "n1", Device: "aaaaaaaaaaaaaaaa", Step: 1, State: push.StateDelivered, At: at.Add(31 * time.Second), Platform: push.APNS, ProviderID: "apns-1", UserHash: 255},
 		{ID: "n1", Device: "bbbbbbbbbbbbbbbb", Step: 0, State: push.StateFailed, At: at.Add(time.Second), Platform: push.FCM, Reason: "UNREGISTERED\x1b[2J", UserHash: 255},
@@ -121,8 +121,8 @@ outcome: DELIVERED: accepted by the provider for 1 of 2 devices
 	}
 }
 
-// Everything that says how to reach a server comes from the configuration, and
-// the secrets from their files.
+// All connection settings come from the configuration, and the secrets from
+// their files.
 func TestConnectionsAreThoseOfTheConfiguration(t *testing.T) {
 	secret := func(text string) string {
 		path := filepath.Join(t.TempDir(), "secret")
@@ -184,7 +184,7 @@ cassandra:
 	}
 }
 
-// On a real server: apply, apply again, look up what the store holds.
+// On a real server: apply, apply again, read the status.
 func TestSchemaAndStatusOnCassandra(t *testing.T) {
 	servers := localtest.Require(t)
 	keyspace := fmt.Sprintf("pushctl_%d", time.Now().UnixNano())
@@ -222,7 +222,7 @@ func TestSchemaAndStatusOnCassandra(t *testing.T) {
 	}
 }
 
-// What comes from elsewhere moves no cursor in an error either.
+// Control characters do not reach the terminal in an error either.
 func TestErrorsAreCleaned(t *testing.T) {
 	var out, errs bytes.Buffer
 	run(t.Context(), []string{"status", "x", "--config", "\x1b[2J\u202e\u009b"}, strings.NewReader(""), &out, &errs)

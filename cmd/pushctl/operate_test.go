@@ -100,8 +100,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// Before a group's first commit everything waits, and counts: an alarm on a lag
-// of 0 would never ring for a fleet that never started.
+// Before a group's first commit every record counts as lag. Otherwise an alarm
+// on lag would never fire for a fleet that never started.
 func TestLagBeforeTheFirstCommit(t *testing.T) {
 	f := startFleet(t, true)
 	for range 3 {
@@ -159,7 +159,7 @@ too full: set dedupe.capacity to 68000000
 	}
 }
 
-// What the servers are not there for is told with the key that names them.
+// The error for a server that is down names its key in the configuration.
 func TestServersAway(t *testing.T) {
 	f := startFleet(t, false)
 	f.config = configFile(t, "kafka: {brokers: ['127.0.0.1:1']}\nredis: {addresses: ['127.0.0.1:1']}\n")

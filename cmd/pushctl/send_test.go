@@ -119,8 +119,8 @@ func TestSendWaits(t *testing.T) {
 	}
 }
 
-// awayStatus is a status store that cannot be read; interrupt, if set, is what
-// happens meanwhile.
+// awayStatus is a status store that cannot be read; interrupt, if set, is
+// called during the read.
 type awayStatus struct{ interrupt func() }
 
 func (s awayStatus) Read(context.Context, []string) ([][]push.Row, error) {
@@ -131,8 +131,8 @@ func (s awayStatus) Read(context.Context, []string) ([][]push.Row, error) {
 	return nil, errors.New("no host answers")
 }
 
-// Whatever happens after a notification was made, its id is told: a repeat
-// without it is another notification, and the user sees two.
+// Once a notification is made, its id is always printed. A repetition without
+// the id is another notification, and the user sees two.
 func TestSendTellsTheIDItMade(t *testing.T) {
 	f := startFleet(t, false)
 	if err := f.kafka.Create(embedded.Topic{Name: laneTopic, Partitions: 1}); err != nil {
@@ -178,7 +178,7 @@ func TestSendTellsTheIDItMade(t *testing.T) {
 	if made := regexp.MustCompile(`--id ([0-9a-f-]{36})`).FindStringSubmatch(stderr); exit != exitFailed || made == nil {
 		t.Errorf("not produced: exit status %d, %s", exit, stderr)
 	}
-	// A file has its ids: the advice is to run it again as it is.
+	// A file contains its ids, so the advice is to repeat it unchanged.
 	exit, _, stderr = f.run(`{"id":"n1","app":"shop","user_id":"u1"}`, "send", "-", "--lane", "critical")
 	if exit != exitFailed || strings.Contains(stderr, "--id") || !strings.Contains(stderr, "can be repeated") {
 		t.Errorf("a file: exit status %d, %s", exit, stderr)

@@ -23,8 +23,8 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// The commands give what the table says, to the principals that are named, and
-// a shell takes them as they are.
+// The commands grant exactly the table's rights to the given principals, and a
+// shell takes them unchanged.
 func TestTopicsACLs(t *testing.T) {
 	f := startFleet(t, false)
 	out := f.ok("topics", "acls", "--worker", "User:CN=a worker's", "--producer", "User:shop", "--producer", "User:auth", "--tool", "printf '<%s>'")
@@ -66,11 +66,11 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// aclPassword is everybody's.
+// aclPassword is the password of every user.
 const aclPassword = "secret"
 
-// roleUsers are the roles as users of a Kafka that lets each do what Rights says
-// and nothing else.
+// roleUsers are the roles as users of a Kafka that allows each exactly what
+// Rights says.
 func roleUsers(t *testing.T) []kfake.Opt {
 	t.Helper()
 	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", aclPassword),
@@ -95,8 +95,8 @@ func roleUsers(t *testing.T) []kfake.Opt {
 	return opts
 }
 
-// With the rights that `topics acls` gives, and no others, everybody can do
-// what they do; and nobody what another role does.
+// With exactly the rights of `topics acls`, every role can do its work, and
+// none can do that of another.
 func TestRightsAreEnough(t *testing.T) {
 	cluster, err := kfake.NewCluster(roleUsers(t)...)
 	if err != nil {
@@ -132,7 +132,8 @@ func TestRightsAreEnough(t *testing.T) {
 	can(wiring.Operator, send...)
 	can(wiring.Producer, send...)
 
-	// A worker: what it looks for at its start, all that it hands over, its groups.
+	// A worker: what it checks at its start, everything that it hands over, its
+	// groups.
 	c := configs.Default()
 	admin, err := kafka.NewAdmin(options(wiring.Worker))
 	if err != nil {
@@ -182,8 +183,8 @@ func TestRightsAreEnough(t *testing.T) {
 		consume(wiring.Worker, topic.Name, c.Kafka.RetryGroup(lane.Name))
 	}
 
-	// A registry looks at its start how long push.users keeps tombstones, follows
-	// and appends to it, and works off push.feedback.
+	// A registry reads the retention of tombstones in push.users at its start,
+	// follows and appends to it, and consumes push.feedback.
 	starting, err := kafka.NewAdmin(options(wiring.Registry))
 	if err != nil {
 		t.Fatal(err)

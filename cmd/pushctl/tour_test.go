@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandOf is the command that words name, and its flags are those of words.
+// commandOf is the command that the words name, with their flags set.
 func commandOf(t *testing.T, words []string) *cobra.Command {
 	root := &cobra.Command{Use: "pushctl"}
 	root.PersistentFlags().StringP("output", "o", "", "")
@@ -29,8 +29,8 @@ func commandOf(t *testing.T, words []string) *cobra.Command {
 	return cmd
 }
 
-// What docs/pushctl.md and the examples of the help show can be typed, and the
-// tour leaves no command out.
+// Every command in docs/pushctl.md and in the examples of the help is valid,
+// and docs/pushctl.md shows every command.
 func TestTour(t *testing.T) {
 	tour, err := os.ReadFile("../../docs/pushctl.md")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestTour(t *testing.T) {
 	var walk func(cmds []*cobra.Command, path string)
 	walk = func(cmds []*cobra.Command, path string) {
 		for _, c := range cmds {
-			if c.Hidden { // for itself, not for people
+			if c.Hidden { // not for people
 				continue
 			}
 			name := path + " " + c.Name()

@@ -11,8 +11,8 @@ import (
 	"github.com/pushfleet/pushfleet/users/record"
 )
 
-// A record that cannot be read shows in the list until one that can follows
-// it, and neither the record's content nor anybody else is in it.
+// An unreadable record is listed until a readable one follows it. The list
+// contains neither the record's content nor other users.
 func TestUsersInQuarantine(t *testing.T) {
 	f := startFleet(t, true)
 	f.startRegistry()
