@@ -23,7 +23,7 @@ func (t *ackTimes) add(d time.Duration) {
 	t.total++
 }
 
-// quantile is the q quantile of all durations, 0 to 1; 0 when there are none.
+// quantile is the q-quantile of all durations, q from 0 to 1; 0 if there are none.
 func (t *ackTimes) quantile(q float64) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -66,12 +65,12 @@ func (f *eventFilter) passesFailure(e *events.Failure) bool {
 	return among(f.senders, e.Sender) && among(f.ids, e.ID) && f.passes(e.Lane, e.App, e.Type, e.Provider, e.State, e.Reason)
 }
 
-// eventReader reads push.events and returns each event once: a copy has the
-// same source and number as the original. A record that is not an event is
-// reported, counted and skipped, so that it cannot stop the reader.
+// eventReader reads push.events and returns each event once. A record that is
+// not an event is reported, counted and skipped, so that it cannot stop the
+// reader.
 type eventReader struct {
 	*kafka.Follower
-	seen       map[string]map[int64]bool // numbers by source
+	decoder    events.Decoder
 	stderr     io.Writer
 	unreadable int
 }
@@ -93,15 +92,15 @@ func (a *app) openEvents(ctx context.Context) (*eventReader, error) {
 		return nil, err
 	}
 	a.onClose(f.Close)
-	return &eventReader{Follower: f, seen: make(map[string]map[int64]bool), stderr: a.stderr}, nil
+	return &eventReader{Follower: f, stderr: a.stderr}, nil
 }
 
 // passOver reports and counts a record that is not an event.
-func (r *eventReader) passOver(rec kafka.Record, why string, args ...any) {
+func (r *eventReader) passOver(rec kafka.Record, why error) {
 	if r.unreadable++; r.unreadable > mostTold {
 		return
 	}
-	_, _ = fmt.Fprintf(r.stderr, "skipped %s/%d/%d: %s\n", kafka.EventsTopic, rec.Partition, rec.Offset, fmt.Sprintf(why, args...))
+	_, _ = fmt.Fprintf(r.stderr, "skipped %s/%d/%d: %v\n", kafka.EventsTopic, rec.Partition, rec.Offset, why)
 	if r.unreadable == mostTold {
 		_, _ = fmt.Fprintln(r.stderr, "further skipped records are only counted")
 	}
@@ -119,38 +118,12 @@ func (r *eventReader) verdict() error {
 
 // decode decodes a record; nil for a copy, or if it is not an event.
 func (r *eventReader) decode(rec kafka.Record) *events.Event {
-	var e events.Event
-	if err := json.Unmarshal(rec.Value, &e); err != nil {
-		r.passOver(rec, "not an event: %v", err)
-		return nil
+	e, err := r.decoder.Decode(rec.Value)
+	if err != nil {
+		r.passOver(rec, err)
 	}
-	if e.Version != events.Version {
-		r.passOver(rec, "version %d; this program knows version %d", e.Version, events.Version)
-		return nil
-	}
-	numbers := r.seen[e.Source]
-	if numbers == nil {
-		numbers = make(map[int64]bool)
-		r.seen[e.Source] = numbers
-	}
-	if numbers[e.Number] {
-		return nil
-	}
-	numbers[e.Number] = true
-	if len(numbers) > 2*copiesWithin {
-		for n := range numbers {
-			if n < e.Number-copiesWithin {
-				delete(numbers, n)
-			}
-		}
-	}
-	return &e
+	return e
 }
-
-// copiesWithin is how many events of the same source a copy may lag behind the
-// original. A producer repeats at once, so 10,000, which are hours of events,
-// are ample.
-const copiesWithin = 10_000
 
 // read calls each with the events of an extent that end at since or later.
 func (r *eventReader) read(ctx context.Context, e kafka.Extent, since time.Time, each func(*events.Event) error) error {
