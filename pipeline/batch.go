@@ -6,8 +6,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Item is a Message on its way: its Kafka place, its attempt, its verdict and
-// its deliveries. It is decided in place and never leaves its Batch.
+// Item is a Message on its way: its place in Kafka, its attempt, its verdict and
+// its deliveries. It gets its verdict in place and never leaves its Batch.
 type Item struct {
 	push.Message
 
@@ -18,28 +18,28 @@ type Item struct {
 	FirstSeen time.Time // of the first record of this notification (pf-first-seen): age runs from here
 	Key       []byte
 	Value     []byte
-	Trace     []RecordHeader // headers of others (traceparent), passed through
-	// Size is that of key, value and headers as they came, in bytes. Of a record
-	// in a batch that is too large to unpack it is the greatest size of a batch.
+	Trace     []RecordHeader // headers that are not ours (traceparent), passed on
+	// Size is the size of key, value and headers as they came, in bytes. For a record
+	// of a batch that is too large to unpack, it is the greatest size of a batch.
 	Size int
 
-	// What the headers of a retry, hold or redrive record say.
+	// From the headers of a retry, hold or redrive record.
 	Attempt int      // provider attempts before this one
-	Hops    int      // hand-overs that were no attempt
+	Hops    int      // hand-overs that were not attempts
 	Redrive int      // times redriven from the DLQ
-	Devices []string // device hashes this record is for; empty = all
-	// HandedAs is the state of the row by which the record before handed over to
+	Devices []string // hashes of the devices that this record is for; empty = all
+	// HandedAs is the state of the row with which the previous record handed over to
 	// this one: RETRYING or HELD; 0 = not known.
 	HandedAs push.State
-	// NotBefore is set when it is due so much later than its topic's delay that
-	// it must not hold up those behind it: it is produced again.
+	// NotBefore is set if the record is due so much later than its topic's delay
+	// that it must not block those behind it: it is produced again.
 	NotBefore time.Time
 
-	// Reread marks a record below the committed offset, in a lane whose intents
-	// are committed before they are sent: it is only looked at, never sent.
+	// Reread marks a record below the committed offset, in a lane that commits its
+	// intents before it sends: the record is only examined, never sent.
 	Reread bool
 
-	// Derived marks a collapse key that was made of the id: no other
+	// Derived marks a collapse key that was derived from the id: no other
 	// notification has it.
 	Derived bool
 
@@ -48,13 +48,13 @@ type Item struct {
 	Reason  push.Reason
 	Detail  string // the field or rule at fault; never message text
 	Confirm bool   // read the status store whatever the Bloom filter says
-	// Confirmed is when its rows were read, if they were: what it has to do is
-	// as of then. A send that comes much later asks again.
+	// Confirmed is when its rows were read; zero = they were not. A send that comes
+	// much later reads them again.
 	Confirmed time.Time
 	History   *push.History
 	User      *push.User
-	// Read is when User was; zero = it was not. A send that comes much later
-	// asks again.
+	// Read is when User was read; zero = it was not. A send that comes much later
+	// reads it again.
 	Read    time.Time
 	Expires time.Time // the earlier of expires_at and first seen + the lane's greatest age
 
@@ -63,9 +63,9 @@ type Item struct {
 	batch      *Batch
 	seq        uint64 // in its tracker
 	unanswered int32  // deliveries without a durable end; atomic
-	abandoned  uint32 // 1 = one of them will have none here; atomic
-	intended   bool   // its offset goes ahead of its outcome (at_most_once); written under the tracker's lock
-	committed  bool   // and is committed: from here nothing stops the send
+	abandoned  uint32 // 1 = a delivery will not end here; atomic
+	intended   bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
+	committed  bool   // its offset has been committed: nothing stops the send any more
 }
 
 // RecordHeader is a Kafka record header.
@@ -74,11 +74,11 @@ type RecordHeader struct {
 	Value []byte
 }
 
-// Step numbers the records that own a device one after another: the step of
-// every status row this record writes.
+// Step numbers the records that own a device one after the other. It is the step of
+// every status row that this record writes.
 func (it *Item) Step() int16 { return int16(it.Attempt + it.Hops) }
 
-// RowID is the id its status rows stand under.
+// RowID is the id of its status rows.
 func (it *Item) RowID() string {
 	if it.ID == "" || it.Reason == push.IDReused {
 		return push.PlaceID(it.Partition.Topic, it.Partition.ID, it.Offset)
@@ -86,8 +86,8 @@ func (it *Item) RowID() string {
 	return it.ID
 }
 
-// Owner is the user as Redis and the status table key it: the user id, or for
-// a bare device its device hash.
+// Owner is the key of the user in Redis and in the status table: the user id, or the
+// device hash if the message names a device and no user.
 func (it *Item) Owner() string {
 	if it.UserID != "" {
 		return it.UserID
@@ -98,33 +98,32 @@ func (it *Item) Owner() string {
 	return push.DeviceHash(it.Message.Device.Platform, it.Message.Device.Token)
 }
 
-// Decide gives an undecided item its verdict; a later verdict does not change
-// an earlier one.
+// Decide gives an undecided item its verdict. It does not change an earlier one.
 func (it *Item) Decide(v push.Verdict, r push.Reason, detail string) {
 	if it.Verdict == push.Undecided {
 		it.Verdict, it.Reason, it.Detail = v, r, detail
 	}
 }
 
-// Batch is a run of records of one partition, owned by one goroutine at a
-// time until it is sent. Its Items are of fixed length: an item gets a
-// verdict, it is never removed.
+// Batch is a run of records of one partition. One goroutine at a time owns it until
+// it is sent. Its Items have a fixed length: an item gets a verdict and is never
+// removed.
 type Batch struct {
 	Partition push.Partition
 	Items     []Item
 	Tracker   *Tracker
 	// Retry is set for batches of retry and hold topics: all their items are
-	// confirmed, and the Bloom filter is not asked.
+	// confirmed, without asking the Bloom filter.
 	Retry bool
-	// Poisoned is what was caught while it was decoded; nil = nothing.
+	// Poisoned is what was caught when it was decoded; nil = nothing.
 	Poisoned *Poisoned
 
-	// over gets a value for each item of a batch of intents that has its end. It
-	// has room for all, and is never closed; nil in other modes.
+	// over gets a value for each item that has ended, in at_most_once; nil in other
+	// modes. Buffered for all items; never closed.
 	over chan struct{}
 }
 
-// Undecided returns the items that still go on, appended to buf[:0].
+// Undecided appends the items that have no verdict yet to buf[:0].
 func (b *Batch) Undecided(buf []*Item) []*Item {
 	buf = buf[:0]
 	for i := range b.Items {

@@ -9,8 +9,8 @@ import (
 
 // Source hands out batches of one lane and commits what is done.
 type Source interface {
-	// Next blocks until a batch is there. Its items are decoded and admitted to
-	// their tracker. After ctx ended, or Close, it returns an error.
+	// Next blocks until there is a batch. Its items are decoded and admitted to their
+	// tracker. After ctx ended, or after Close, it returns an error.
 	Next(ctx context.Context) (*Batch, error)
 	// Commit commits the watermark of every partition that moved since the last
 	// call, synchronously. It never commits a fenced partition.
@@ -19,35 +19,34 @@ type Source interface {
 
 // Status is the status store as the pipeline writes it.
 type Status interface {
-	// Write returns nil when every row is durable. It makes its own attempts,
-	// each with its own time-out, for as long as ctx lasts, and what it has
-	// acknowledged it does not write again: rows take the time that the store
-	// needs for them. So ctx is how long they are wanted, and no time-out. After
+	// Write returns nil when every row is durable. It makes its own attempts until
+	// ctx ends, each with its own time-out, and does not write acknowledged rows
+	// again. So ctx is no time-out: it ends when the rows are no longer wanted. After
 	// an error any of them may be durable; writing them again changes nothing.
 	Write(ctx context.Context, rows []push.Row) error
-	// Bucket orders ids as the store spreads them: rows of one bucket, written
-	// together, go as one batch.
+	// Bucket returns the bucket in which the store keeps an id. Rows of one bucket
+	// that are written together make one batch.
 	Bucket(id string) int64
 }
 
-// Ledger is the confirm read: the status rows of ids, aligned with them. It
-// answers only what is durable, and an error when it cannot tell.
+// Ledger is the confirm read: it returns the status rows of ids, aligned with them.
+// It returns only what is durable, and an error if it cannot tell.
 type Ledger interface {
 	Read(ctx context.Context, ids []string) ([][]push.Row, error)
 }
 
-// Seen remembers finished ids, so that a second copy is confirmed instead of
-// sent, also by the next owner of a partition.
+// Seen remembers finished ids, so that a second copy is confirmed before it is sent,
+// also by the next owner of a partition.
 type Seen interface {
-	// Add returns nil when every id is known, or the store will answer "maybe"
-	// about it. After an error neither is certain, and the caller repeats it
-	// before it lets go of the ids.
+	// Add returns nil when the store knows every id, or will answer "maybe" about it.
+	// After an error neither is certain, and the caller repeats the call before it
+	// lets go of the ids.
 	Add(ctx context.Context, ids []string) error
 }
 
-// Latest takes note of the items that a provider accepted under a collapse key,
-// so that a retry of an older one with the same key is not sent any more. It is
-// best effort, and bounds its own time.
+// Latest notes the items that a provider accepted under a collapse key, so that the
+// retry of an older one with the same key is not sent any more. It is best effort,
+// and bounds its own time.
 type Latest interface {
 	Accepted(ctx context.Context, items []*Item) error
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// shortestConfirm is the least time that a confirm read is good for: else what
-// waits for a token would be read over and over.
+// shortestConfirm is the shortest time for which a confirm read stays valid:
+// otherwise deliveries that wait for a token would be read over and over.
 const shortestConfirm = time.Second
 
-// confirmFor is how long a confirm read lets its item be sent. The copy that a
-// dead owner left behind sends nothing before it has claimed the device with a
-// row of its own, and waited for the shortest tier (stages.Dedupe):
+// confirmFor is how long after a confirm read its item may be sent. The copy that a
+// dead owner left behind sends nothing until it has claimed the device with a row of
+// its own and has waited for the shortest tier (stages.Dedupe):
 //
-//	what waits  reads nothing ── confirmFor ──▶ is sent ── deadline, time-out ──▶ its row
-//	the copy           claims; its row within a time-out ── shortest tier ──▶ reads
+//	the item    reads nothing ── confirmFor ──▶ is sent ── deadline, time-out ──▶ its row
+//	its copy           claims; its row within a time-out ── shortest tier ──▶ reads
 //
-// So either what waits reads the claim, or the copy reads what became of it.
+// So either the item reads the claim, or the copy reads what became of the item.
 func (o *Options) confirmFor() time.Duration {
 	return max(slices.Min(o.Policy.RetryDelays)-o.SendDeadline-2*o.StatusTimeout, shortestConfirm)
 }
 
-// confirmed reads the status once more for those of ds that have waited longer
-// than their confirm read is good for, and returns the ones that may be sent,
-// in place. The others are another record's by now, and come back as Claimed.
-// It waits for the store and never guesses. An error says that nothing is
-// known, because ctx ended or some of their partitions leave.
+// confirmed reads the status again for deliveries that have waited longer than their
+// confirm read is valid. It returns those that may be sent, in place. The others
+// belong to another record by now, and end as Claimed. It waits for the store and
+// never guesses; an error says that nothing is known, because ctx ended or some of
+// the partitions leave.
 func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, error) {
 	items := p.unconfirmed(ds, time.Now())
 	if len(items) == 0 {
@@ -70,8 +70,8 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 	return open, nil
 }
 
-// unconfirmed are the items of ds whose confirm read is too old, each once.
-// Without one there can be no other copy; and what is committed is ours.
+// unconfirmed returns the items of ds whose confirm read is too old, each once. An
+// item without a confirm read can have no copy, and one that is committed is ours.
 func (p *Pipeline) unconfirmed(ds []*Delivery, now time.Time) (items []*Item) {
 	for _, d := range ds {
 		at := d.confirmed

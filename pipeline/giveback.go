@@ -7,7 +7,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// hold ends deliveries that their route will not take before until, or for a
+// hold ends deliveries that their route does not take before until; zero = for a
 // while.
 func hold(ds []*Delivery, until time.Time) {
 	for _, d := range ds {
@@ -15,8 +15,8 @@ func hold(ds []*Delivery, until time.Time) {
 	}
 }
 
-// holdForTokens ends ds and all that waits behind them, each until it may be its
-// turn, but for those that would expire there: it returns them.
+// holdForTokens ends ds and everything that waits behind them as held, each until
+// its turn may come. It returns those that would expire in the hold topic.
 func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay []*Delivery) {
 	bearsIt := func(d *Delivery) bool { return d.Expires.IsZero() || !d.Expires.Before(now.Add(shortestHold)) }
 	var held []*Delivery
@@ -35,9 +35,9 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 	return stay
 }
 
-// sendLater puts deliveries that were given back unsent ahead of the others of
-// their partitions again, and returns the others in place. They hold no place of the
-// window meanwhile. What may not be sent any more at all is given back.
+// sendLater puts deliveries that came back unsent in front of the others of their
+// partitions again, without a place in the window, and returns the rest of the
+// group in place. Deliveries that this worker may not send any more are given back.
 func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	var later map[*share][]*Delivery
 	answered := group[:0]
@@ -71,8 +71,8 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	return answered
 }
 
-// unsent marks deliveries that this worker will not send. They are the next
-// owner's; but what is committed is nobody's else, and goes to the hold topic.
+// unsent marks deliveries that this worker will not send. They are left to the next
+// owner, but a committed one has no next owner, and goes to the hold topic.
 func unsent(ds []*Delivery) {
 	for _, d := range ds {
 		if d.Item.committed {
@@ -89,8 +89,8 @@ func (p *Pipeline) giveBack(ds []*Delivery) {
 	p.answered.put(ds...)
 }
 
-// giveBackLeaving returns what waits in a line that stands still for partitions
-// that leave: their drain does not wait for what is ahead in the line.
+// giveBackLeaving returns the deliveries of leaving partitions that wait in a line
+// that stands still: their drain does not wait for what is ahead of them.
 func (p *Pipeline) giveBackLeaving(l *line) {
 	now := time.Now()
 	if ds := l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }); len(ds) > 0 {

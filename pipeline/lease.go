@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Lease is a group member's right to send: a deadline that the coordinator's
-// answers keep moving. A member that the coordinator has not heard of for a
-// session may have lost its partitions to others, without knowing: from that
-// moment on it sends nothing. It is read on the monotonic clock, which a
-// stopped process's does not stop for. All methods may be called at once.
+// Lease is a group member's right to send: a deadline that each answer of the
+// coordinator moves on. A member that the coordinator has not heard from for a whole
+// session may have lost its partitions without knowing it, so it sends nothing from
+// then on. The lease is read on the monotonic clock, which goes on while a process
+// is stopped. All methods are safe for concurrent use.
 type Lease struct {
 	start time.Time
 	until atomic.Int64 // nanoseconds after start
@@ -23,8 +23,8 @@ func NewLease() *Lease {
 	return l
 }
 
-// Extend moves the deadline to until, never back. It must come from a time
-// with a monotonic reading, as time.Now's has.
+// Extend moves the deadline to until, never back. until must have a monotonic clock
+// reading, as the times of time.Now do.
 func (l *Lease) Extend(until time.Time) {
 	to := int64(until.Sub(l.start))
 	for {
@@ -35,7 +35,7 @@ func (l *Lease) Extend(until time.Time) {
 	}
 }
 
-// End ends the lease at once: the partitions are lost. Extend begins it anew.
+// End ends the lease at once, because the partitions are lost. Extend renews it.
 func (l *Lease) End() { l.until.Store(math.MinInt64) }
 
 // Lapsed reports whether the deadline has passed.

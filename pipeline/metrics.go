@@ -10,11 +10,10 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Metrics are the pipeline's counters, shared by all lanes of a worker. No
-// label ever carries an id, a user or a token. All methods may be called at
-// once.
+// Metrics are the pipeline's metrics, shared by all lanes of a worker. No label ever
+// carries an id, a user or a token. All methods are safe for concurrent use.
 type Metrics struct {
-	Gates *gates.Metrics // those of the routes' gates
+	Gates *gates.Metrics // of the routes' gates
 
 	batchSize    *prometheus.HistogramVec // lane
 	stageSeconds *prometheus.HistogramVec // lane, stage
@@ -32,13 +31,13 @@ type Metrics struct {
 	missedAdds   prometheus.Counter
 	panics       *prometheus.CounterVec // lane, stage
 
-	words map[string]bool // that have a series of their own; not changed
+	words map[string]bool // reasons that have a series of their own; read only
 
 	mu    sync.Mutex
 	lanes map[string]*laneMetrics // guarded by mu
 }
 
-// laneMetrics are one lane's children, resolved once.
+// laneMetrics are the children of one lane, resolved once.
 type laneMetrics struct {
 	batchSize prometheus.Observer
 	deduped   prometheus.Counter
@@ -46,15 +45,15 @@ type laneMetrics struct {
 	verdicts  [push.Verdicts]prometheus.Counter
 }
 
-// routeMetrics are one route's children.
+// routeMetrics are the children of one route.
 type routeMetrics struct{ window prometheus.Gauge }
 
-// ownWords are the reasons of results that no provider gave; "encode" is where
-// one panicked.
+// ownWords are the reasons of results that no provider gave. "encode" says where our
+// code panicked.
 var ownWords = [...]push.Reason{push.InvalidToken, push.PayloadTooLarge, push.InvalidMessage, push.PastExpiry, push.Timeout, push.ConnectionLost, push.NotConnected, push.AuthFailed, push.Panicked, "encode"}
 
-// NewMetrics makes the metrics and registers them. words are those that the
-// providers are known to answer: each has a series, and all others share one.
+// NewMetrics makes the metrics and registers them. words are the reasons that the
+// providers are known to give: each has a series, and all others share one.
 func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -119,8 +118,8 @@ func (m *Metrics) route(r push.Route) routeMetrics {
 	return routeMetrics{window: m.window.WithLabelValues(r.String())}
 }
 
-// steps makes the children of a lane's steps, so that their first failure
-// shows as a change and not as a beginning.
+// steps makes the series of a lane's steps at 0, so that rate() sees their first
+// failure.
 func (m *Metrics) steps(lane string, stages []Stage) {
 	for _, s := range stages {
 		m.failures.WithLabelValues(lane, s.Name())
@@ -134,8 +133,8 @@ func (m *Metrics) steps(lane string, stages []Stage) {
 	}
 }
 
-// Lowered is the counter of a lane's notifications whose sender may not use
-// priority critical. It stands at 0 from the start.
+// Lowered returns the counter of a lane's notifications whose sender may not use
+// priority critical. Its series is there from the start.
 func (m *Metrics) Lowered(lane string) func(n int) {
 	c := m.lowered.WithLabelValues(lane)
 	return func(n int) { c.Add(float64(n)) }
@@ -155,8 +154,8 @@ func (m *Metrics) failedStep(lane string, step Step) {
 	m.failures.WithLabelValues(lane, string(step)).Inc()
 }
 
-// answered counts a group of answers. Groups are mostly of one kind, so equal
-// neighbours are counted together.
+// answered counts a group of answers. Most answers of a group are alike, so equal
+// ones are counted together.
 func (m *Metrics) answered(lane string, group []*Delivery) {
 	l, now := m.lane(lane), time.Now()
 	type kind struct {
@@ -183,10 +182,10 @@ func (m *Metrics) answered(lane string, group []*Delivery) {
 	}
 }
 
-// otherWords is the label of what a provider is not known to say.
+// otherWords is the label of reasons that a provider is not known to give.
 const otherWords = "other"
 
-// label bounds what a server can make of a metric.
+// label bounds how many series a server can cause.
 func (m *Metrics) label(word string) string {
 	if m.words[word] {
 		return word
@@ -194,8 +193,8 @@ func (m *Metrics) label(word string) string {
 	return otherWords
 }
 
-// ambiguous counts the answers that nobody can tell the meaning of, by what is
-// done about them.
+// ambiguous counts the sends that may or may not have been accepted, by what is done
+// about them.
 func (m *Metrics) ambiguous(group []*Delivery) {
 	for _, d := range group {
 		if d.Result.Certainty != push.Ambiguous || d.abandoned {

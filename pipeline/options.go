@@ -27,16 +27,16 @@ type Options struct {
 	// Once is set for lanes of mode at_most_once: see sendOnce.
 	Once bool
 
-	// Gates are those of the worker's routes, shared by its lanes; nil = gates of
-	// its own.
+	// Gates are the gates of the worker's routes, shared by its lanes; nil = the
+	// pipeline makes its own.
 	Gates *gates.Gates
 	// Events, unless nil, gathers what push.events is to tell.
 	Events Events
-	// Latest, unless nil, takes note of what was accepted under a collapse key.
+	// Latest, unless nil, notes what was accepted under a collapse key.
 	Latest Latest
 
-	// Recheck, unless nil, is asked about what is sent RecheckAfter or more after
-	// its user's record was read.
+	// Recheck, unless nil, is asked about deliveries that are sent RecheckAfter or
+	// more after their user's record was read.
 	Recheck      Recheck
 	RecheckAfter time.Duration
 
@@ -47,15 +47,15 @@ type Options struct {
 	Window int
 	// SendDeadline is when a send without an answer counts as AMBIGUOUS.
 	SendDeadline time.Duration
-	// Drain is within what Run returns after its ctx ended; see drain.go for what
-	// happens when.
+	// Drain is the time within which Run returns after its ctx ended; drain.go says
+	// what happens when.
 	Drain time.Duration
-	// StatusTimeout is the status store's for one attempt. Rows that are not
-	// durable after it, and hand-overs without an answer, are a declared stall, and
-	// go on being tried.
+	// StatusTimeout is the status store's time-out for one attempt. Rows that are not
+	// durable after it, and hand-overs without an answer, are a declared stall; they
+	// are still retried.
 	StatusTimeout time.Duration
-	// CommitTimeout is how long one commit may take: the last one has so much of
-	// Drain for itself.
+	// CommitTimeout is how long one commit may take. This much of Drain is reserved
+	// for the last one.
 	CommitTimeout time.Duration
 	// CommitInterval is the pause between two commits.
 	CommitInterval time.Duration

@@ -9,40 +9,40 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// PoisonTries is how often an item that is alone with our code may make it
-// panic, before the item is dead: a panic may have been a coincidence.
+// PoisonTries is how often one item, alone with our code, may make it panic before
+// the item is dead: a single panic may be a coincidence.
 const PoisonTries = 3
 
 const (
-	// A stage that panics on more than fewPoisoned items and on more than one in
-	// poisonedShare is itself at fault. Then it fails, the partition waits and
-	// somebody is alarmed; its items do not all go to the DLQ.
+	// A stage that panics on more than fewPoisoned items, and on more than one in
+	// poisonedShare, is itself at fault. Then the stage fails, its partition waits
+	// and an alert is raised, instead of all items going to the DLQ.
 	fewPoisoned   = 10
 	poisonedShare = 10
 )
 
 func mostPoisoned(n int) int { return max(fewPoisoned, n/poisonedShare) }
 
-// TooManyPoisoned reports whether so many of n items or sends panicked that not
-// they are at fault.
+// TooManyPoisoned reports whether so many of n items or sends panicked that our code
+// must be at fault, and not they.
 func TooManyPoisoned(panicked, n int) bool { return panicked > mostPoisoned(n) }
 
 // Poisoned is what Contain caught in one batch.
 type Poisoned struct {
 	First  *push.PanicError
-	Panics int     // all that were caught
-	Dead   []*Item // decided Dead for it
+	Panics int     // how many were caught
+	Dead   []*Item // decided Dead because of them
 }
 
-// Contain applies the stage to the batch, and survives its panics. The items
-// that make it panic are searched for by halves: one that does so three times
-// on its own is decided Dead (Panicked, with the stage's name as detail), and
-// all others have been through the stage. The stage sees parts of the batch
-// for that, some items more than once.
+// Contain applies the stage to the batch and survives its panics. It searches by
+// halves for the items that cause them. An item that makes the stage panic three
+// times on its own is decided Dead (Panicked, with the stage's name as detail); all
+// others have then been through the stage. So the stage sees parts of the batch, and
+// some items more than once.
 //
-// The error is the stage's own, after which the whole is to be repeated; or a
-// *PanicError when it panics on so many items that it is itself at fault: then
-// none is decided. caught, if any panic was, is called once before Contain
+// The error is the stage's own, and the whole batch must be applied again; or a
+// *PanicError if the stage panics on so many items that it is itself at fault: then
+// no item is decided. If anything was caught, caught is called once before Contain
 // returns. Panics in goroutines that the stage starts cannot be caught.
 func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) error {
 	err := survived(Step(s.Name()), func() error { return s.Apply(ctx, b) })
@@ -67,13 +67,13 @@ type containment struct {
 	ctx      context.Context
 	stage    Stage
 	batch    *Batch
-	most     int // items that may be at fault
+	most     int // how many items may be at fault
 	suspects []*Item
 	found    Poisoned
 }
 
-// search finds the items at fault among those from from to to, on which the
-// stage has just panicked.
+// search finds the items at fault in [from, to), on which the stage has just
+// panicked.
 func (c *containment) search(from, to int) error {
 	if to-from == 1 {
 		return c.alone(from)
@@ -91,7 +91,7 @@ func (c *containment) search(from, to int) error {
 	return nil
 }
 
-// alone repeats the stage on one item, on which it has panicked once.
+// alone applies the stage again to one item, on which it has panicked once.
 func (c *containment) alone(i int) error {
 	for try := 1; try < PoisonTries; try++ {
 		if panicked, err := c.apply(i, i+1); err != nil || panicked == nil {
@@ -120,7 +120,7 @@ func (c *containment) apply(from, to int) (*push.PanicError, error) {
 	return nil, err
 }
 
-// poisonedSends counts and tells the sends on which a provider's code panicked.
+// poisonedSends counts and logs the sends on which a provider's code panicked.
 func (p *Pipeline) poisonedSends(group []*Delivery) {
 	var found []Poisoned // one for each stage
 	for _, d := range group {
@@ -143,7 +143,7 @@ func (p *Pipeline) poisonedSends(group []*Delivery) {
 	}
 }
 
-// poisoned counts and tells what was caught.
+// poisoned counts and logs what was caught.
 func (p *Pipeline) poisoned(f Poisoned) {
 	p.opt.Metrics.panics.WithLabelValues(p.opt.Lane, f.First.Stage).Add(float64(f.Panics))
 	places := make([]string, 0, fewPoisoned)

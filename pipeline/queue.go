@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// queue passes values between goroutines in groups of whatever has gathered.
-// A channel could not: it hands out one at a time, and it blocks its writer,
-// who here may be a connection's reader. What it holds is bounded by the
-// trackers' windows.
+// queue passes values between goroutines in groups of whatever has gathered. A
+// channel cannot do that: it hands out one value at a time, and it blocks its writer,
+// which may be the reader of a connection here. The trackers' windows bound how much
+// a queue holds.
 type queue[T any] struct {
 	mu     sync.Mutex
 	more   sync.Cond
@@ -30,7 +30,7 @@ func (q *queue[T]) put(values ...T) {
 	q.more.Signal()
 }
 
-// remove takes out, without waiting, every value that is to go.
+// remove takes out every value for which goes reports true, without waiting.
 func (q *queue[T]) remove(goes func(T) bool) (gone []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +63,7 @@ func (q *queue[T]) take(buf []T, limit int) []T {
 	return buf
 }
 
-// close lets takers return once the queue is empty. Nothing may be put after.
+// close lets takers return once the queue is empty. Nothing may be put after it.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	q.closed = true

@@ -7,20 +7,20 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Recheck reads again what allows deliveries to be sent: their users' records,
-// and what was accepted since. It gives a verdict to those that may not be sent
-// any more, and leaves the others undecided. An error means that nothing could
-// be read, and never says anything about a delivery.
+// Recheck reads again what allows deliveries to be sent: their users' records, and
+// what was accepted under their collapse keys since. It gives a verdict to those that
+// may not be sent any more, and leaves the others undecided. An error means that
+// nothing could be read; it never says anything about a delivery.
 type Recheck interface {
 	Recheck(ctx context.Context, ds []*Delivery) error
 }
 
-// allowed reads once more for those of ds that have waited longer than
-// RecheckAfter since their user's record was read: in minutes behind a paused
-// route a user may have opted out, or the token be another's. It returns the
-// ones that may be sent, in place; the others end with their verdict. It waits
-// for the store and never guesses. An error says that nothing is known, because
-// ctx ended or some of their partitions leave.
+// allowed checks deliveries again whose user's record was read more than
+// RecheckAfter ago: during minutes behind a paused route a user may have opted out,
+// or the token may have got another owner. It returns those that may be sent, in
+// place; the others end with their verdict. It waits for the store and never
+// guesses; an error says that nothing is known, because ctx ended or some of the
+// partitions leave.
 func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, error) {
 	old := p.outdated(ds, time.Now())
 	if len(old) == 0 {
@@ -48,8 +48,8 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 	return open, nil
 }
 
-// outdated are those of ds whose user's record was read too long ago. What has
-// no user has nothing to be read.
+// outdated returns the deliveries whose user's record was read too long ago. Without
+// a user there is nothing to read.
 func (p *Pipeline) outdated(ds []*Delivery, now time.Time) (old []*Delivery) {
 	if p.opt.Recheck == nil {
 		return nil

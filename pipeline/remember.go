@@ -8,8 +8,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// seenIDs are the ids that the filter is to remember. A record without a
-// usable id has nothing to be seen by, and a reused id belongs to another.
+// seenIDs returns the ids that the filter is to remember. A record without a usable
+// id has none, and a reused id belongs to another record.
 func seenIDs(items []*Item) []string {
 	ids := make([]string, 0, len(items))
 	for _, it := range items {
@@ -20,7 +20,7 @@ func seenIDs(items []*Item) []string {
 	return ids
 }
 
-// noteLatest is best effort: what it misses lets an older retry through.
+// noteLatest is best effort: if it fails, an older retry may be sent.
 func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
 	if p.opt.Latest == nil {
 		return
@@ -36,8 +36,8 @@ func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
 	}
 }
 
-// splitAbandoned parts the items that have a delivery without a durable end
-// from the others, in place.
+// splitAbandoned separates the items that have a delivery without a durable end from
+// the others, in place.
 func splitAbandoned(items []*Item) (ended, abandoned []*Item) {
 	ended = items[:0]
 	for _, it := range items {
@@ -50,10 +50,10 @@ func splitAbandoned(items []*Item) (ended, abandoned []*Item) {
 	return ended, abandoned
 }
 
-// leaving reports whether the item's partition leaves.
+// leaving reports whether the item's partition is leaving.
 func (it *Item) leaving() bool { return it.batch.Tracker.Draining() }
 
-// splitLeaving parts the items whose partition leaves from the others.
+// splitLeaving separates the items whose partition is leaving from the others.
 func splitLeaving(items []*Item) (stay, leave []*Item) {
 	for _, it := range items {
 		if it.leaving() {
@@ -86,8 +86,8 @@ func forTrackers(items []*Item, mark func(*Tracker, []*Item)) {
 	}
 }
 
-// ending counts items whose rows are durable. Those whose devices are all
-// another record's by now end as a copy.
+// ending counts items whose rows are durable. An item whose devices all belong to
+// another record by now ends as a copy.
 func (p *Pipeline) ending(items []*Item) {
 	told := p.opt.Events.Group(p.opt.Lane)
 	for _, it := range items {
@@ -102,7 +102,7 @@ func (p *Pipeline) ending(items []*Item) {
 	p.opt.Metrics.ended(p.opt.Lane, items)
 }
 
-// claimed reports whether all that it was to be sent to is another record's.
+// claimed reports whether all devices of the item belong to another record.
 func (it *Item) claimed() bool {
 	for j := range it.Deliveries {
 		if it.Deliveries[j].Result.Class != push.Claimed {

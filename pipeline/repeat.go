@@ -9,22 +9,22 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// errLeaving says that a step was not repeated because its partition leaves.
+// errLeaving says that a step was not repeated because its partition is leaving.
 var errLeaving = errors.New("the partition is leaving")
 
-// The pauses of repeat: short enough that a store which blinks costs little,
-// long enough that one which is down is not hammered by every batch.
+// The pauses of repeat: short enough that a short outage costs little, long enough
+// that not every batch hammers a store that is down.
 const (
 	firstPause = 50 * time.Millisecond
 	longPause  = 2 * time.Second
-	// logEvery is how often a step that keeps failing says so again.
+	// logEvery is how often a step that keeps failing is logged again.
 	logEvery = 10 * time.Second
 )
 
-// repeat does step until it works, with growing pauses, and says at intervals
-// that it does. It gives up only when ctx ends or leaving, if given, says so. A
-// step that panics has failed: it is of ours or of a store's client, and no
-// reason to end what all others do.
+// repeat tries step until it succeeds, with growing pauses, and logs at intervals
+// that it fails. It gives up only when ctx ends or leaving, if given, reports true. A
+// step that panics has failed: a bug of ours or of a store's client is no reason to
+// stop all other work.
 func (p *Pipeline) repeat(ctx context.Context, name Step, leaving func() bool, step func() error) (err error) {
 	stall := p.stall(name)
 	defer func() { stall.end(err) }()
@@ -49,9 +49,9 @@ func (p *Pipeline) repeat(ctx context.Context, name Step, leaving func() bool, s
 	}
 }
 
-// patiently does a step that makes its own attempts until ctx ends. One that
-// takes longer than StatusTimeout is told like one that fails, at intervals;
-// and its context ends when leaving, if given, says so.
+// patiently runs a step that makes its own attempts until ctx ends. While it takes
+// longer than StatusTimeout, it is reported like a step that fails, at intervals. Its
+// context ends when leaving, if given, reports true.
 func (p *Pipeline) patiently(ctx context.Context, name Step, leaving func() bool, step func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stall := p.stall(name)
@@ -82,11 +82,11 @@ func (p *Pipeline) patiently(ctx context.Context, name Step, leaving func() bool
 	return step(ctx)
 }
 
-// errSlow is told of a step that tries by itself: its store says why.
+// errSlow is reported for a step that makes its own attempts: its store logs why.
 var errSlow = errors.New("not done within the time-out of one attempt")
 
-// stall is a step that may be blocked. While it is, it is counted, declared and
-// logged. It belongs to one goroutine at a time.
+// stall is a step that may be blocked. While it is blocked, it is counted, declared
+// and logged. It belongs to one goroutine at a time.
 type stall struct {
 	p      *Pipeline
 	name   Step
@@ -97,7 +97,7 @@ type stall struct {
 
 func (p *Pipeline) stall(name Step) *stall { return &stall{p: p, name: name} }
 
-// tell says that the step failed, and why.
+// tell reports that the step failed, and why.
 func (s *stall) tell(err error) {
 	s.p.opt.Metrics.failedStep(s.p.opt.Lane, s.name)
 	now := time.Now()
@@ -111,7 +111,7 @@ func (s *stall) tell(err error) {
 	}
 }
 
-// end says how the step ended, if anything was told of it.
+// end reports how the step ended, if tell was called.
 func (s *stall) end(err error) {
 	if s.over == nil {
 		return
@@ -123,7 +123,7 @@ func (s *stall) end(err error) {
 	}
 }
 
-// survived does step, and returns its panic as a *PanicError.
+// survived runs step, and returns its panic as a *PanicError.
 func survived(name Step, step func() error) (err error) {
 	defer func() {
 		if p := push.Recovered(string(name), recover()); p != nil {
