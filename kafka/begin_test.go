@@ -105,6 +105,22 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 	})
 }
 
+// A lost partition begins anew when its own start is known: those of others may have
+// no leader.
+func TestALostPartitionNeedsItsOwnStartOnly(t *testing.T) {
+	for silent, anew := range map[int32]bool{0: false, 1: true} {
+		c, s := assigned(t)
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Partitions: []int32{silent}, Err: kerr.UnknownServerError, Count: -1})
+		a := s.parts[push.Partition{Topic: "push"}]
+		s.lose(&expulsion{session: s.sessions, owned: []*assignment{a}})
+		s.reclaimLost(t.Context())
+		b := s.parts[a.partition]
+		if b != a != anew || anew && b.position() != 8 {
+			t.Errorf("partition 0 begins anew: %v, at %d; nothing is known of the start of partition %d", b != a, b.position(), silent)
+		}
+	}
+}
+
 // What the group has committed says where a partition stands, not its log.
 func TestACommittedPartitionBeginsThere(t *testing.T) {
 	_, s := assigned(t)

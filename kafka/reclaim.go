@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -92,12 +93,15 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	}
 
 	committed, starts, err := s.positions(ctx)
+	ready := committed != nil
 	for _, a := range lost {
-		if _, known := starts[a.partition]; err == nil && !known {
-			err = fmt.Errorf("partition %s/%d: %w", a.partition.Topic, a.partition.ID, kerr.UnknownTopicOrPartition)
+		if _, known := starts[a.partition]; !known {
+			ready = false
+			err = cmp.Or(err, fmt.Errorf("partition %s/%d: %w", a.partition.Topic, a.partition.ID, kerr.UnknownTopicOrPartition))
 		}
 	}
-	if err != nil {
+	// An error that concerns other partitions does not matter here.
+	if !ready {
 		s.log.Warn("reading committed offsets, to start lost partitions anew", "error", err)
 		wait(ctx, wake, time.Now().Add(25*recheck))
 		return
@@ -132,7 +136,9 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	s.signal()
 }
 
-// positions are what the group has committed, and where each partition begins.
+// positions returns the group's committed offsets, nil if they cannot be read, and
+// the logs' first offsets, as far as brokers tell them. With an error, something of
+// these is missing.
 func (s *Source) positions(ctx context.Context) (committed map[push.Partition]stand, starts map[push.Partition]int64, err error) {
 	limited, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
@@ -153,7 +159,7 @@ func (s *Source) positions(ctx context.Context) (committed map[push.Partition]st
 	return committed, starts, err
 }
 
-// starts are the first offsets of all partitions of the topics.
+// starts returns the logs' first offsets. With an error, some are missing.
 func (s *Source) starts(ctx context.Context) (map[push.Partition]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
@@ -162,9 +168,9 @@ func (s *Source) starts(ctx context.Context) (map[push.Partition]int64, error) {
 		err = listed.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing start offsets: %w", err)
+		err = fmt.Errorf("listing start offsets: %w", err)
 	}
-	return byPartition(listed), nil
+	return byPartition(listed), err
 }
 
 func byPartition(listed kadm.ListedOffsets) map[push.Partition]int64 {
