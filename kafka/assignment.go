@@ -187,7 +187,7 @@ func (a *assignment) fetchFailed(err error, withData bool, records int, now time
 	case a.spoiltSince.IsZero() || now.Sub(a.failedAt) > silence:
 		a.spoiltSince = now
 	}
-	if isGone(err) || spoilt && (a.position() < 0 || now.Sub(a.spoiltSince) >= passing) {
+	if isGone(err) || spoilt && now.Sub(a.spoiltSince) >= passing {
 		a.stopped = &PartitionError{Partition: a.partition, Offset: a.position(), Err: err}
 		return false
 	}
@@ -200,8 +200,8 @@ const (
 	// client would fetch again at once for as long as the error lasts.
 	refetch = 250 * time.Millisecond
 	// passing is how long an error that Kafka calls retriable, such as a moving
-	// leader, may last before the partition is reported, and how long data may be
-	// spoilt before the partition stops.
+	// leader, may last before the partition is reported. It is also how
+	// long spoilt data is fetched again before its partition stops.
 	passing = 5 * time.Second
 )
 
@@ -352,8 +352,9 @@ func (a *assignment) early(now time.Time) (time.Time, bool) {
 // an earlier owner.
 func (a *assignment) isFresh() bool { return a.committed < 0 && a.next < 0 }
 
-// position returns the offset at which reading goes on; -1 = not known.
-func (a *assignment) position() int64 { return max(a.next, a.committed, a.from) }
+// position returns the offset at which reading goes on. Where nothing is known
+// reading begins at 0: see placeRest.
+func (a *assignment) position() int64 { return max(a.next, a.committed, a.from, 0) }
 
 // lag returns how many records are not committed yet; -1 = not known.
 func (a *assignment) lag() int64 {

@@ -94,8 +94,9 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		c, s := assigned(t)
 		silent := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Err: kerr.UnknownServerError, Count: -1})
 		offsets, err := s.startAt(t.Context(), atStart())
-		if err != nil || !maps.Equal(offsets["push"], atStart()["push"]) {
-			t.Errorf("begins at %v, error %v; want the start, wherever that is", offsets, err)
+		want := map[int32]kgo.Offset{0: kgo.NewOffset().At(0), 1: kgo.NewOffset().At(0), 7: kgo.NewOffset().At(3)}
+		if err != nil || !maps.Equal(offsets["push"], want) {
+			t.Errorf("begins at %v, error %v; want %v", offsets, err, want)
 		}
 		silent.Remove()
 		if lags := s.lags(); lags != [2]int64{-1, -1} {
@@ -103,6 +104,32 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		}
 		check(t, s)
 	})
+}
+
+// Reading begins at 0 where no broker told where the log starts. If the records there
+// are gone, it begins anew at the start as soon as that is told.
+func TestAStartThatIsToldLate(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	c.produce("push", 0, 0, 10)
+	if err := c.DeleteRecords("push", 0, 8); err != nil {
+		t.Fatal(err)
+	}
+	silent := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Err: kerr.UnknownServerError, Count: -1})
+	var told troubles
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Health: told.health})
+	eventually(t, "the records at 0 are missed", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a := s.parts[push.Partition{Topic: "push"}]
+		return a != nil && a.lost
+	})
+	silent.Remove()
+	if b := nextItems(t, s, 2)[0]; b.Items[0].Offset != 8 {
+		t.Errorf("begins at %d, want 8", b.Items[0].Offset)
+	}
+	if all := told.told(); len(all) > 0 {
+		t.Errorf("it was in trouble: %v", all)
+	}
 }
 
 // A lost partition begins anew when its own start is known: those of others may have

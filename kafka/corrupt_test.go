@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -165,37 +167,64 @@ func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
 	}
 }
 
-// What was spoilt on the way is sound when it is fetched again: the partition
-// goes on by itself.
+// A batch that was spoilt on the way is sound when it is fetched again: the
+// partition goes on by itself, also where no broker told where its log starts.
 func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
 	for _, tt := range rots {
-		t.Run(tt.reason, func(t *testing.T) {
-			c, r := rotten(t, 25, tt.spoil)
-			c.options.Dial = r.dial
-			var told troubles
-			s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: func(p push.Partition, err error) {
-				told.health(p, err)
-				r.on.Store(false) // it was alone in an answer
-			}})
-			var at int64
-			for _, b := range nextItems(t, s, 31) {
-				for _, it := range b.Items {
-					if it.Offset != at {
-						t.Fatalf("offset %d came, want %d", it.Offset, at)
+		for _, sound := range []int{25, 0} {
+			t.Run(fmt.Sprintf("%s behind %d", tt.reason, sound), func(t *testing.T) {
+				c, r := rotten(t, sound, tt.spoil)
+				if sound == 0 {
+					c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Err: kerr.UnknownServerError, Count: -1})
+				}
+				c.options.Dial = r.dial
+				var told troubles
+				s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond,
+					Health: func(p push.Partition, err error) {
+						told.health(p, err)
+						r.on.Store(false) // it was alone in an answer
+					}})
+				var at int64
+				for _, b := range nextItems(t, s, sound+6) {
+					for _, it := range b.Items {
+						if it.Offset != at {
+							t.Fatalf("offset %d came, want %d", it.Offset, at)
+						}
+						at++
 					}
-					at++
+					done(b)
 				}
-				done(b)
-			}
-			for _, err := range told.told() {
-				if _, stopped := errors.AsType[*PartitionError](err); stopped {
-					t.Errorf("it stopped: %v", err)
+				for _, err := range told.told() {
+					if _, stopped := errors.AsType[*PartitionError](err); stopped {
+						t.Errorf("it stopped: %v", err)
+					}
 				}
+				if len(told.told()) == 0 {
+					t.Error("nobody was told that it came spoilt")
+				}
+			})
+		}
+	}
+}
+
+// A partition stops when data has been spoilt for too long and not before, also
+// where neither the group nor a broker told where it starts.
+func TestHowLongSpoiltDataIsFetchedAgain(t *testing.T) {
+	for _, committed := range []int64{-1, 5} {
+		a := part(options(nil), 0)
+		a.committed = committed
+		for _, step := range []struct {
+			after time.Duration
+			again bool
+		}{{0, true}, {passing - 1, true}, {passing, false}} {
+			again := a.fetchFailed(errors.New("crc mismatch"), true, 0, start.Add(step.after))
+			if again != step.again || (a.stopped == nil) != step.again {
+				t.Errorf("committed %d, after %v: fetched again %v, stopped by %v; want it fetched again: %v", committed, step.after, again, a.stopped, step.again)
 			}
-			if len(told.told()) == 0 {
-				t.Error("nobody was told that it came spoilt")
-			}
-		})
+		}
+		if e := a.stopped; e == nil || e.Offset != max(committed, 0) {
+			t.Errorf("committed %d: stopped by %v, want it stopped there", committed, e)
+		}
 	}
 }
 

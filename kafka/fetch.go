@@ -280,7 +280,7 @@ func isSpoilt(err error, withData bool) bool {
 // tellStopped reports that a partition cannot go on, and, if that is the reason,
 // how much of its log is missing.
 func (s *Source) tellStopped(e *PartitionError) {
-	if errors.Is(e.Err, kerr.OffsetOutOfRange) && e.Offset >= 0 {
+	if errors.Is(e.Err, kerr.OffsetOutOfRange) {
 		gap, err := s.gap(e.Partition, e.Offset)
 		if err != nil {
 			s.log.Warn("looking for what a log still has", "topic", e.Partition.Topic, "partition", e.Partition.ID, "error", err)

@@ -85,6 +85,7 @@ func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.O
 	s.beginAt(offsets, stands, starts)
 	placeStarts(ctx, s.admin, offsets, s.options.Commit)
 	s.noteStarts(offsets)
+	placeRest(offsets) // after noteStarts: 0 is where reading begins, not where the log does
 	return offsets, nil
 }
 
