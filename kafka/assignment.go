@@ -187,7 +187,7 @@ func (a *assignment) fetchFailed(err error, withData bool, records int, now time
 	case a.spoiltSince.IsZero() || now.Sub(a.failedAt) > silence:
 		a.spoiltSince = now
 	}
-	if isGone(err) || spoilt && now.Sub(a.spoiltSince) >= passing {
+	if isGone(err) || spoilt && now.Sub(a.spoiltSince) >= a.options.refetching {
 		a.stopped = &PartitionError{Partition: a.partition, Offset: a.position(), Err: err}
 		return false
 	}
@@ -200,8 +200,8 @@ const (
 	// client would fetch again at once for as long as the error lasts.
 	refetch = 250 * time.Millisecond
 	// passing is how long an error that Kafka calls retriable, such as a moving
-	// leader, may last before the partition is reported. It is also how
-	// long spoilt data is fetched again before its partition stops.
+	// leader, may last before the partition is reported. It is also the default of
+	// SourceOptions.refetching.
 	passing = 5 * time.Second
 )
 

@@ -107,12 +107,11 @@ func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
 	for _, tt := range rots {
 		for _, sound := range []int{0, 25} {
 			t.Run(fmt.Sprintf("%s behind %d", tt.reason, sound), func(t *testing.T) {
-				t.Parallel() // each waits until it is clear that it lasts
 				c, r := rotten(t, sound, tt.spoil)
 				sources := *c
 				sources.options.Dial = r.dial
 				var told troubles
-				options := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: told.health, Drain: mortal}
+				options := SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: told.health, Drain: mortal, refetching: time.Millisecond}
 				s := sources.source(options)
 				bad := push.Partition{Topic: "push"}
 				take := func(s *Source, n int, from int64) {
@@ -180,6 +179,7 @@ func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
 				c.options.Dial = r.dial
 				var told troubles
 				s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond,
+					refetching: time.Hour, // however slow the machine is, it is fetched again
 					Health: func(p push.Partition, err error) {
 						told.health(p, err)
 						r.on.Store(false) // it was alone in an answer

@@ -99,6 +99,10 @@ type SourceOptions struct {
 	// another, and must not call the Source.
 	Health  func(push.Partition, error)
 	Metrics *Metrics // nil = not exposed
+
+	// refetching is how long spoilt data is fetched again before its partition
+	// stops; 5 s. Only tests change it.
+	refetching time.Duration
 }
 
 // window is W: the most records of a partition between its watermark and the
@@ -156,6 +160,7 @@ func (o SourceOptions) withDefaults() SourceOptions {
 	o.Rebalance = cmp.Or(o.Rebalance, time.Minute)
 	o.Drain = cmp.Or(o.Drain, 20*time.Second)
 	o.Commit = cmp.Or(o.Commit, 5*time.Second)
+	o.refetching = cmp.Or(o.refetching, passing)
 	o.Balancer = cmp.Or(o.Balancer, CooperativeSticky)
 	o.Protocol = cmp.Or(o.Protocol, Classic)
 	if o.Metrics == nil {
