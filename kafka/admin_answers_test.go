@@ -5,6 +5,10 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // What the brokers do not answer is an error of each question, and never an
@@ -83,5 +87,17 @@ func TestAdminWithoutAnAnswer(t *testing.T) {
 	}
 	if _, err := a.TopicConfig(t.Context(), "gone", "cleanup.policy"); err == nil {
 		t.Error("a topic that is not there has settings")
+	}
+}
+
+// An offset that a broker cannot tell is an error, not 0.
+func TestOffsetsThatABrokerCannotTell(t *testing.T) {
+	c := newCluster(t, 2, []string{"push"})
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Partitions: []int32{1}, Err: kerr.UnknownServerError, Count: -1})
+	a := c.admin()
+	for what, ask := range map[string]func(context.Context, string) (map[int32]int64, error){"starts": a.StartOffsets, "ends": a.EndOffsets} {
+		if at, err := ask(t.Context(), "push"); !errors.Is(err, kerr.UnknownServerError) {
+			t.Errorf("%s: %v, error %v; want its error", what, at, err)
+		}
 	}
 }

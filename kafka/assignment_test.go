@@ -250,3 +250,24 @@ func TestWhatIsLeftOverIsOfferedAgain(t *testing.T) {
 		}
 	}
 }
+
+// The lag is known when the log's end is, and either what was committed or where
+// the log starts.
+func TestALagIsNotGuessed(t *testing.T) {
+	a := part(options(nil), 0)
+	for _, step := range []struct {
+		reason string
+		learn  func()
+		want   int64
+	}{
+		{"nothing is known", func() {}, -1},
+		{"the end is", func() { a.high = 10 }, -1},
+		{"where the log starts", func() { a.from = 2 }, 8},
+		{"what follows are no records", func() { a.empty = 3 }, 7},
+		{"what was committed", func() { a.committed = 6 }, 4},
+	} {
+		if step.learn(); a.lag() != step.want {
+			t.Errorf("%s: a lag of %d, want %d", step.reason, a.lag(), step.want)
+		}
+	}
+}

@@ -2,7 +2,13 @@ package kafka
 
 import (
 	"encoding/binary"
+	"errors"
+	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // emptyBatch is the header of a batch as compaction leaves it.
@@ -46,5 +52,33 @@ func TestBehindEmpty(t *testing.T) {
 		if got := behindEmpty(tt.raw, 10); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.why, got, tt.want)
 		}
+	}
+}
+
+// Where nobody says whether records follow, reading does not end as if none did.
+func TestAGapThatIsRefusedIsAnError(t *testing.T) {
+	t.Parallel() // the client asks for metadata every 5 s at most
+	c := newCluster(t, 1, []string{"push.dlq"})
+	c.produce("push.dlq", 0, 0, 3)
+	f, err := NewFollower(c.options, "push.dlq", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	refuse := func() {
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "push.dlq", Err: kerr.TopicAuthorizationFailed, Count: -1})
+	}
+	// The extent ends behind the last record, as when compaction took those.
+	err = f.ReadExtent(t.Context(), Extent{0: {0, 5}}, func(r Record) error {
+		if r.Offset == 2 {
+			refuse()
+		}
+		return nil
+	})
+	if !errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), "gaps") {
+		t.Errorf("reading ended with %v, want the refusal", err)
+	}
+	if _, err := f.Gaps(t.Context(), map[int32]int64{0: 3}); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		t.Errorf("looking for gaps: %v, want the refusal", err)
 	}
 }

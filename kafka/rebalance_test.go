@@ -297,7 +297,8 @@ func TestWhatACommitErrorMeans(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.code.Message, func(t *testing.T) {
 			c := newCluster(t, 1, []string{"push"})
-			s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond})
+			m := NewMetrics(nil)
+			s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Metrics: m})
 			c.produce("push", 0, 0, 10)
 			bs := nextItems(t, s, 10)
 			done(bs...)
@@ -318,6 +319,9 @@ func TestWhatACommitErrorMeans(t *testing.T) {
 			}
 			if !errors.Is(err, test.code) {
 				t.Fatalf("%s, but Commit said %v", test.why, err)
+			}
+			if n := testutil.ToFloat64(m.commitsFailed.WithLabelValues("g")); n != 1 {
+				t.Errorf("%v failed commits are counted, want 1", n)
 			}
 			if _, ours := bs[0].Tracker.Watermark(); ours {
 				t.Errorf("%s, but its tracker is not fenced", test.why)

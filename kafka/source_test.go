@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 )
 
@@ -65,5 +66,20 @@ func TestUncommittedRecordsComeAgain(t *testing.T) {
 	}
 	if !again[0].Items[0].Confirm {
 		t.Error("a record that a dead owner may have sent is not marked for a confirm read")
+	}
+}
+
+// A commit frees places in windows: who waits for them is woken, and does not wait
+// for its next recheck.
+func TestACommitWakesWhoWaitsForPlaces(t *testing.T) {
+	s := newSource(*options(nil), slog.New(slog.DiscardHandler))
+	wake := s.wake
+	if err := s.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-wake:
+	default:
+		t.Error("nobody is woken")
 	}
 }
