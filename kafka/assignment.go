@@ -311,10 +311,11 @@ func (a *assignment) out(records, bytes int) {
 }
 
 // open returns how many records lie between the committed offset and the newest
-// polled one, and how many bytes they hold.
+// polled one, and how many bytes they hold. While a batch is cut, its records may
+// count twice: the tracker has them already, and waiting has them still.
 func (a *assignment) open() (records, bytes int) {
 	n := a.tracker.Uncommitted()
-	done := a.admitted - uint64(n)
+	done := a.admitted - min(a.admitted, uint64(n))
 	for len(a.spans) > 0 && a.spans[0].upTo <= done {
 		a.spanBytes -= a.spans[0].bytes
 		a.spans = a.spans[1:]
@@ -327,16 +328,18 @@ func (a *assignment) open() (records, bytes int) {
 }
 
 // full reports whether to poll no more for this partition. It is full when there is
-// room for less than one batch, and stays full until half of the window is free.
+// room for less than one batch, and stays full until half of the window is free;
+// but not if it only seemed full while a batch was cut.
 func (a *assignment) full() bool {
 	records, bytes := a.open()
 	l := a.limits
 	if a.paused {
 		a.paused = records > l.window/2 || bytes > l.windowBytes/2
-	} else {
-		a.paused = records > l.window-l.batch || bytes > l.windowBytes-l.batchBytes
+		return a.paused
 	}
-	return a.paused
+	full := records > l.window-l.batch || bytes > l.windowBytes-l.batchBytes
+	a.paused = full && !a.busy
+	return full
 }
 
 // early reports whether the partition's next record is not due yet, and when it is.

@@ -208,6 +208,41 @@ func TestAFullWindowHasHysteresis(t *testing.T) {
 	}
 }
 
+// While a batch is cut, its records count twice. That neither pauses the partition for
+// longer, nor makes it forget the bytes of open batches.
+func TestABatchThatIsCutPausesNothing(t *testing.T) {
+	o := options(func(o *SourceOptions) { o.BatchRecords, o.BatchBytes, o.OpenBatches = 10, 1000, 4 })
+	a := part(o, 0)
+	take := func(n int) (end func()) {
+		a.take(sized(n, 1, start), start)
+		records, size := a.head(start)
+		b := &pipeline.Batch{Items: make([]pipeline.Item, len(records))}
+		for i := range b.Items {
+			b.Items[i].Offset = records[i].offset
+		}
+		a.busy = true
+		a.tracker.Admit(b)
+		return func() {
+			a.busy = false
+			a.drop(len(records), size)
+			a.out(len(records), size)
+		}
+	}
+	take(10)()
+	take(5)()
+	end := take(10)
+	if !a.full() {
+		t.Error("not full with up to 35 of 40 open: less than a batch may be free")
+	}
+	end()
+	if a.full() {
+		t.Error("full with 25 of 40 open: a batch is free")
+	}
+	if records, bytes := a.open(); records != 25 || bytes != 25 {
+		t.Errorf("%d records of %d bytes are open, want 25 of 25", records, bytes)
+	}
+}
+
 func TestNothingIsHandedOutNextToItsOwnCopy(t *testing.T) {
 	o := options(nil)
 	former := part(o, 0)
