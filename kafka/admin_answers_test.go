@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// What the brokers do not answer is an error of each question, and never an
+// Without an answer from the brokers, every question ends with an error, never with an
 // empty answer.
 func TestAdminWithoutAnAnswer(t *testing.T) {
 	t.Parallel()

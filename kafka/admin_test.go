@@ -73,7 +73,7 @@ func TestEnsureTopics(t *testing.T) {
 	}
 }
 
-// A broker lists a topic before it leads it: who writes then is refused.
+// A broker lists a topic before it leads it, and refuses writes until then.
 func TestEnsuredTopicsCanBeWrittenTo(t *testing.T) {
 	c := newCluster(t, 1, []string{"push"})
 	var asked atomic.Int32
@@ -109,7 +109,7 @@ func TestEnsuredTopicsCanBeWrittenTo(t *testing.T) {
 		t.Errorf("what was there already was asked about %d times (%v)", asked.Load()-before, err)
 	}
 
-	// One that nobody ever serves.
+	// A topic that never gets a leader.
 	asked.Store(-1 << 20)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(200*time.Millisecond, func() { cancel(errors.New("the operator has had enough")) })
@@ -169,7 +169,7 @@ func TestAWriterKeepsAUsersPartsTogether(t *testing.T) {
 	if err := plain.Append(t.Context(), []Record{{Key: []byte("u1")}, {Key: []byte("u2")}}); err != nil {
 		t.Fatal(err)
 	}
-	want := make(map[string]int32) // where Kafka's default puts the user itself
+	want := make(map[string]int32) // the partition of the user id alone, by Kafka's default
 	for _, r := range c.readAll("plain", 2) {
 		want[string(r.Key)] = r.Partition
 	}
@@ -282,7 +282,7 @@ func TestAConsumerRepeatsWhatIsNotCommitted(t *testing.T) {
 	}
 }
 
-// consumerOf makes a consumer, and what polls it once.
+// consumerOf returns a consumer, and a function that polls it once.
 func (c *cluster) consumerOf(topic string) (k *Consumer, poll func() ([]Record, error)) {
 	c.t.Helper()
 	k, err := NewConsumer(c.options, topic, "registry")
@@ -297,8 +297,8 @@ func (c *cluster) consumerOf(topic string) (k *Consumer, poll func() ([]Record, 
 	}
 }
 
-// An error that comes with records does not take them away: the commit covers
-// all that was polled.
+// An error that comes with records does not drop them: the commit covers all polled
+// records.
 func TestAConsumersErrorTakesNoRecordsAway(t *testing.T) {
 	c := newCluster(t, 2, []string{"push.feedback"})
 	c.produce("push.feedback", 0, 0, 5)
@@ -332,8 +332,8 @@ func TestAConsumersErrorTakesNoRecordsAway(t *testing.T) {
 	}
 }
 
-// What its log does not have any more, or not yet, does not hold a partition up:
-// reading begins at the start.
+// If the log does not have the committed offset, any more or yet, reading begins at the
+// start.
 func TestAConsumersOffsetThatIsGone(t *testing.T) {
 	for reason, at := range map[string]int64{"deleted": 1, "the topic was made anew": 50} {
 		t.Run(reason, func(t *testing.T) {
@@ -358,7 +358,7 @@ func TestAConsumersOffsetThatIsGone(t *testing.T) {
 	}
 }
 
-// Of a batch that is too large to unpack a consumer hears, and goes on.
+// A batch too large to unpack is an error of one poll. Then the consumer goes on.
 func TestAConsumerGoesOnBehindABatchTooLargeToUnpack(t *testing.T) {
 	c := newCluster(t, 1, []string{"push.feedback"})
 	c.produceBatch("push.feedback", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
@@ -372,8 +372,7 @@ func TestAConsumerGoesOnBehindABatchTooLargeToUnpack(t *testing.T) {
 	}
 }
 
-// A group that has never been is one that has committed nothing: lanes whose
-// workers never started, and the first moment of a demo.
+// A group that does not exist has committed nothing: its lane's workers never started.
 func TestAGroupThatDoesNotExistHasCommittedNothing(t *testing.T) {
 	c := newCluster(t, 2, []string{"push"})
 	a := c.admin()

@@ -14,9 +14,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// assigned is a source to which a group has given partitions 0 and 1 of push, and
-// which polls nothing: of the first the log has offsets 8 and 9, of the second
-// none, and nothing was committed.
+// assigned returns a source that has partitions 0 and 1 of push and polls nothing. The
+// log of partition 0 has offsets 8 and 9, that of partition 1 is empty, and nothing
+// was committed.
 func assigned(t *testing.T) (*cluster, *Source) {
 	t.Helper()
 	c := newCluster(t, 2, []string{"push", "other"})
@@ -32,15 +32,15 @@ func assigned(t *testing.T) (*cluster, *Source) {
 	return c, s
 }
 
-// lags are those of the partitions of push, in their order; -1 = not known.
+// lags returns the lags of partitions 0 and 1 of push; -1 = not known.
 func (s *Source) lags() [2]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return [2]int64{s.parts[push.Partition{Topic: "push"}].lag(), s.parts[push.Partition{Topic: "push", ID: 1}].lag()}
 }
 
-// Where nothing was committed, a partition begins where its log does: what was
-// deleted before is no lag, and a log without records no reason to stand still.
+// Where nothing was committed, a partition begins where its log does: deleted records
+// are no lag, and an empty log is no standstill.
 func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 	atStart := func() map[string]map[int32]kgo.Offset {
 		return map[string]map[int32]kgo.Offset{"push": {0: kgo.NewOffset().AtStart(), 1: kgo.NewOffset().AtStart(), 7: kgo.NewOffset().At(3)}}
@@ -60,14 +60,14 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 			t.Errorf("lags of %v, want 2 and 0", lags)
 		}
 		if still := s.Standstill(time.Now()); len(still) != 1 || still[0].Partition.ID != 0 || still[0].Lag != 2 {
-			t.Errorf("%+v, want the 2 records of partition 0 alone", still)
+			t.Errorf("%+v, want the 2 records of partition 0 only", still)
 		}
 		metric := s.options.Metrics.lag.WithLabelValues("push", "1")
 		if shown := testutil.ToFloat64(metric); shown != 0 {
-			t.Errorf("a lag of %v is shown where there is nothing to read", shown)
+			t.Errorf("the metric shows a lag of %v, but there is nothing to read", shown)
 		}
 	}
-	t.Run("as the group's session says", func(t *testing.T) {
+	t.Run("as the brokers say when it is assigned", func(t *testing.T) {
 		_, s := assigned(t)
 		offsets, err := s.startAt(t.Context(), atStart())
 		want := map[int32]kgo.Offset{0: kgo.NewOffset().At(8), 1: kgo.NewOffset().At(10), 7: kgo.NewOffset().At(3)}
@@ -77,7 +77,7 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		stands(t, s)
 		check(t, s)
 	})
-	t.Run("as it is when it was lost and is ours again", func(t *testing.T) {
+	t.Run("as the brokers say when it was lost and is ours again", func(t *testing.T) {
 		_, s := assigned(t)
 		lost := s.owned()
 		s.lose(lost)
@@ -90,7 +90,7 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		stands(t, s)
 		check(t, s)
 	})
-	t.Run("as a look finds it, when nobody said in time", func(t *testing.T) {
+	t.Run("as a look finds it, when no broker answered in time", func(t *testing.T) {
 		c, s := assigned(t)
 		silent := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Err: kerr.UnknownServerError, Count: -1})
 		offsets, err := s.startAt(t.Context(), atStart())
@@ -100,7 +100,7 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		}
 		silent.Remove()
 		if lags := s.lags(); lags != [2]int64{-1, -1} {
-			t.Errorf("lags of %v are known, before the start is", lags)
+			t.Errorf("lags are %v, but the log's start is not known yet", lags)
 		}
 		check(t, s)
 	})
@@ -148,7 +148,8 @@ func TestALostPartitionNeedsItsOwnStartOnly(t *testing.T) {
 	}
 }
 
-// What the group has committed says where a partition stands, not its log.
+// If the group has committed an offset, a partition begins there and not at its log's
+// start.
 func TestACommittedPartitionBeginsThere(t *testing.T) {
 	_, s := assigned(t)
 	if _, err := s.startAt(t.Context(), map[string]map[int32]kgo.Offset{"push": {0: kgo.NewOffset().At(9), 1: kgo.NewOffset().At(10)}}); err != nil {

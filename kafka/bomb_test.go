@@ -18,7 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// wireRecord is a record as a batch holds it, offset by offset.
+// wireRecord returns a record as a batch holds it, delta after the batch's first offset.
 func wireRecord(delta int, r *kgo.Record) []byte {
 	k := kmsg.Record{OffsetDelta: int32(delta), Key: r.Key, Value: r.Value}
 	for _, h := range r.Headers {
@@ -28,24 +28,24 @@ func wireRecord(delta int, r *kgo.Record) []byte {
 	return k.AppendTo(nil)
 }
 
-// produceBatch writes records as one batch, packed by gzip or not at all, as a
-// client with other limits than ours does.
+// produceBatch writes records as one batch, packed with gzip or not at all, without the
+// limits of our client.
 func (c *cluster) produceBatch(topic string, partition int32, packed bool, n int, record func(int) *kgo.Record) {
 	c.t.Helper()
 	c.produceRaw(topic, partition, rawBatch(c.t, packed, n, record))
 }
 
-// zipper packs as fast as it can: what is read again does not depend on how well,
-// and with the race detector packing costs most.
+// zipper returns the fastest gzip writer: the test does not depend on the ratio, and
+// with the race detector packing is its slowest part.
 func zipper(to io.Writer) *gzip.Writer {
 	z, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
 	if err != nil {
-		panic(err) // there is such a level
+		panic(err) // the level is valid
 	}
 	return z
 }
 
-// rawBatch is a batch as a producer sends it.
+// rawBatch returns a batch as a producer sends it.
 func rawBatch(t *testing.T, packed bool, n int, record func(int) *kgo.Record) []byte {
 	t.Helper()
 	var records bytes.Buffer
@@ -99,9 +99,8 @@ func (c *cluster) produceRaw(topic string, partition int32, raw []byte) {
 	}
 }
 
-// A batch that unpacks to more than fits is left out: each of its places is a
-// dead letter, and its partition goes on, now and after a restart in the midst
-// of them.
+// A batch that is too large to unpack is skipped: each of its offsets becomes a dead
+// letter, and the partition goes on, also after a restart between these offsets.
 func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
 	bomb := rawBatch(t, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
 	for _, topics := range [][]SourceTopic{mainTopic("push"), tier("push", time.Millisecond)} {
@@ -171,7 +170,7 @@ func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
 	}
 }
 
-// Nothing was read or committed before it: also then its partition goes on.
+// The partition goes on too if nothing was read or committed before the batch.
 func TestABatchTooLargeToUnpackAtTheVeryStart(t *testing.T) {
 	c := newCluster(t, 1, []string{"push"})
 	c.produceBatch("push", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
@@ -192,8 +191,8 @@ func TestABatchTooLargeToUnpackAtTheVeryStart(t *testing.T) {
 	}
 }
 
-// Of a partition that nobody has read, the start may move on before the first
-// record is read: that is no gap.
+// The log's start may move on before the first record of a new partition is read. That
+// is no gap, and does not stop it.
 func TestAStartThatMovesOnIsFollowed(t *testing.T) {
 	c := newCluster(t, 1, []string{"push"})
 	c.produce("push", 0, 0, 10)

@@ -17,7 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
-// owners is who was handed which offset: two may never have one at once.
+// owners notes who was handed which offset: no two owners may have one at once.
 type owners struct {
 	mu      sync.Mutex
 	last    map[string]*pipeline.Tracker // by place
@@ -34,8 +34,8 @@ func place(it *pipeline.Item) string {
 	return fmt.Sprintf("%s/%d/%d", it.Partition.Topic, it.Partition.ID, it.Offset)
 }
 
-// send notes that b is sent, unless its owner may not: then it says so. What
-// somebody had before may not be sent by him any more.
+// send notes that b is sent, and returns whether its owner may send it. A former owner
+// of the same record must have lost that right.
 func (o *owners) send(b *pipeline.Batch) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +75,7 @@ func (o *owners) distinct() int {
 	return len(o.done)
 }
 
-// churner is a member that works until it leaves, or its network dies.
+// churner is a member that works until it leaves or its network fails.
 type churner struct {
 	source *Source
 	tap    *tap
@@ -105,7 +105,7 @@ func startChurner(c *cluster, o *owners, so SourceOptions, seed uint64) *churner
 						b.Tracker.Abandon(items)
 						return
 					}
-					wait(ctx, nil, time.Now().Add(recheck)) // until the lease is renewed, or the partition lost
+					wait(ctx, nil, time.Now().Add(recheck)) // until the lease is renewed or the partition is lost
 				}
 				time.Sleep(flight) // the provider's time
 				o.finished(items)
@@ -135,10 +135,10 @@ func (m *churner) leave(t *testing.T) {
 	}
 }
 
-// die cuts it off: it goes on, and nobody hears of it.
+// die cuts the member off: it goes on, but nothing reaches the broker.
 func (m *churner) die() { m.tap.closed.Store(true) }
 
-// wake lets it find out what happened meanwhile, and go.
+// wake connects it again, so that it learns what happened, and leaves.
 func (m *churner) wake(t *testing.T) {
 	t.Helper()
 	m.tap.open()
@@ -151,8 +151,8 @@ func (m *churner) wake(t *testing.T) {
 	}
 }
 
-// monotone samples a group's committed offsets until ctx ends, and returns
-// those that went back.
+// monotone samples a group's committed offsets until ctx ends, and returns those that
+// went back.
 func monotone(ctx context.Context, c *cluster, group string) (back []string, samples int, err error) {
 	client, err := c.options.newClient(kgo.ClientID("sampler"))
 	if err != nil {
@@ -178,8 +178,8 @@ func monotone(ctx context.Context, c *cluster, group string) (back []string, sam
 	return back, samples, nil
 }
 
-// churn writes records while members join, leave and die at random, and lets
-// the last ones finish.
+// churn writes records while members join, leave and die at random. Then it lets the
+// last ones finish.
 func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) {
 	t.Helper()
 	const partitions, burst = 6, 10
@@ -230,15 +230,15 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 		case len(members) < 2 || len(members) < 5 && rng.IntN(2) == 0:
 			members = append(members, startChurner(c, o, so, seed+uint64(round)+2))
 		case rng.IntN(4) == 0:
-			write() // with that in flight, or just polled
+			write() // so that records are in flight or just polled
 			time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
 			members[n].die()
 			dead = append(dead, members[n])
 			members = append(members[:n], members[n+1:]...)
 			if c.Cluster != nil {
-				// kfake expires who waits for longer than a session in its first
-				// JoinGroup, which no broker does, and never answers it: the client
-				// is back 40 s later, and then the others have waited too long.
+				// Unlike a real broker, kfake expires a member whose first JoinGroup
+				// takes longer than a session, and never answers it. The client
+				// would be back only 40 s later, too late for the other members.
 				time.Sleep(so.Session + 500*time.Millisecond)
 			}
 		default:
@@ -284,7 +284,7 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 	t.Logf("%d records, %d came again, %d died, %d samples", want, o.repeats, len(dead), samples)
 }
 
-// churned are the ways in which a group moves partitions.
+// churned has the ways in which a group moves partitions.
 var churned = []struct{ name, balancer, protocol string }{
 	{"cooperative", CooperativeSticky, Classic},
 	{"eager", EagerRange, Classic},
@@ -315,7 +315,7 @@ func TestRealChurn(t *testing.T) {
 			c := realCluster(t, TopicSpec{Name: topic, Partitions: 6, Replication: 1})
 			so := SourceOptions{Topics: mainTopic(topic), Group: topic, Balancer: way.balancer, Protocol: way.protocol, Session: 6 * time.Second}
 			if way.protocol == ServerSide {
-				so.Session = 45 * time.Second // the broker's own, which members cannot choose
+				so.Session = 45 * time.Second // the broker's setting, which members cannot change
 			}
 			churn(t, c, so, 10, uint64(i+20))
 		})

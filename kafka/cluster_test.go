@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience ends a wait that hangs. It is no expectation: the machine may be
-// busy with something else.
+// patience ends a wait that hangs. It is no measurement, since the machine may be busy
+// with something else.
 const patience = 2 * time.Minute
 
 // cluster is an in-process broker with one topic.
@@ -71,7 +71,7 @@ func (c *cluster) produceRecords(rs ...*kgo.Record) {
 	}
 }
 
-// committed is the group's offset of a partition; -1 = none.
+// committed returns the group's committed offset of a partition; -1 = none.
 func (c *cluster) committed(group, topic string, partition int32) int64 {
 	c.t.Helper()
 	client, err := c.options.newClient()
@@ -111,13 +111,13 @@ func (c *cluster) source(so SourceOptions) *Source {
 	return s
 }
 
-// unjoined is a source that is no member of its group.
+// unjoined returns a source that has not joined its group.
 func (c *cluster) unjoined(so SourceOptions) *Source {
 	c.t.Helper()
 	if so.Group == "" {
 		so.Group = "g"
 	}
-	// A starved process neither loses its membership nor gives up a commit.
+	// Long enough that a starved process keeps its membership and its commits succeed.
 	so.Session = cmp.Or(so.Session, 10*time.Second)
 	so.Commit, so.Rebalance = cmp.Or(so.Commit, time.Minute), cmp.Or(so.Rebalance, 5*time.Minute)
 	s, err := NewSource(c.options, so)
@@ -132,11 +132,11 @@ func (c *cluster) unjoined(so SourceOptions) *Source {
 	return s
 }
 
-// mortal makes a source give up its partitions with its work in flight when it
-// is closed, as a dead owner does, but at once and not after its session.
+// mortal is a drain so short that a source leaves with its work in flight, as a dead
+// owner does, but without waiting for the end of its session.
 const mortal = time.Millisecond
 
-// nextItems collects batches until n records came.
+// nextItems collects batches until they have n records.
 func nextItems(t *testing.T, s *Source, n int) []*pipeline.Batch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -166,8 +166,7 @@ func done(bs ...*pipeline.Batch) {
 	}
 }
 
-// eventually fails the test if ok does not come true: a limit on liveness, not
-// a measurement.
+// eventually waits until ok returns true, and fails the test if that never happens.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

@@ -10,9 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A window is counted from the committed offset, and that is where the next
-// owner begins: so its first W records are all that a dead owner can have had,
-// however long that could not commit.
+// A window is counted from the committed offset, where the next owner begins. So a dead
+// owner had none but the next owner's first W records, however long it could not commit.
 func TestTheFirstWindowCoversAllThatADeadOwnerHad(t *testing.T) {
 	const window, total = 40, 300
 	c := newCluster(t, 1, []string{"push"})
@@ -30,7 +29,7 @@ func TestTheFirstWindowCoversAllThatADeadOwnerHad(t *testing.T) {
 	most := int64(-1)
 	for most < window-1 {
 		b := nextItems(t, dead, 1)[0]
-		done(b) // at once: nothing but commits holds it up
+		done(b) // at once: only commits hold it up
 		most = b.Items[len(b.Items)-1].Offset
 	}
 	if err := dead.Commit(t.Context()); err == nil {
@@ -47,7 +46,7 @@ func TestTheFirstWindowCoversAllThatADeadOwnerHad(t *testing.T) {
 	}
 
 	outage.Store(false)
-	so.Commit = 20 * time.Second // only a hang takes that long
+	so.Commit = 20 * time.Second // reached only by a hang
 	heir := c.source(so)
 	for seen := int64(0); seen < total; {
 		b := nextItems(t, heir, 1)[0]

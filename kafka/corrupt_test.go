@@ -22,15 +22,14 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// rot spoils one batch wherever it comes by, as long as it is on. It stands for
-// a bit that flips on a disk or on the way: the in-process broker keeps nothing
-// that is not whole.
+// rot spoils one batch in every answer that has it, as long as it is on. It stands for a
+// bit that flips on a disk or in transit: the in-process broker stores sound batches only.
 type rot struct {
 	mark   []byte // in the batch, and nowhere else
-	at     int    // where in the batch it is
+	at     int    // position of mark in the batch
 	spoil  func(batch []byte)
 	on     atomic.Bool
-	spoilt atomic.Int64 // how often it was
+	spoilt atomic.Int64 // how often the batch was spoilt
 }
 
 func (r *rot) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -41,11 +40,11 @@ func (r *rot) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return &rottenConn{Conn: conn, rot: r}, nil
 }
 
-// rottenConn reads whole answers of a broker, and passes them on spoilt.
+// rottenConn reads whole answers of a broker, and spoils the batch in them.
 type rottenConn struct {
 	net.Conn
 	rot    *rot
-	answer []byte // what is left of it
+	answer []byte // the part not read yet
 }
 
 func (c *rottenConn) Read(b []byte) (int, error) {
@@ -68,7 +67,7 @@ func (c *rottenConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// rots are what a single bit can do to a batch.
+// rots are ways in which a single bit can spoil a batch.
 var rots = []struct {
 	reason string
 	spoil  func(batch []byte)
@@ -79,8 +78,8 @@ var rots = []struct {
 	{"a bit of the format's version", func(b []byte) { b[16] ^= 64 }, "magic"},
 }
 
-// rotten is a cluster whose partition 0 has sound records, a batch of one record
-// that rots, and 5 sound ones behind it.
+// rotten returns a cluster whose partition 0 has sound records, then a batch of one
+// record that rots, then 5 sound records.
 func rotten(t *testing.T, sound int, spoil func([]byte)) (*cluster, *rot) {
 	c := newCluster(t, 2, []string{"push"})
 	if sound > 0 {
@@ -99,10 +98,9 @@ func rotten(t *testing.T, sound int, spoil func([]byte)) (*cluster, *rot) {
 	return c, r
 }
 
-// A batch that stays spoilt stops its partition right before it: what is sound
-// before it comes, it and what is behind it stays in Kafka, and it is not asked
-// for over and over. The others go on; and when it is sound again, nothing is
-// missing.
+// A batch that stays spoilt stops its partition right before it. The sound records
+// before it come; it and those after it stay in Kafka, and are not fetched over and
+// over. Other partitions go on. When the batch is sound again, nothing is missing.
 func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
 	for _, tt := range rots {
 		for _, sound := range []int{0, 25} {
@@ -146,7 +144,7 @@ func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
 						done(b)
 					}
 				}
-				// One fetch may have been under way when it stopped.
+				// One fetch may have been in progress when it stopped.
 				if more := r.spoilt.Load() - asked; more > 1 {
 					t.Errorf("it was fetched %d times more after it had stopped", more)
 				}
@@ -179,10 +177,10 @@ func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
 				c.options.Dial = r.dial
 				var told troubles
 				s := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond,
-					refetching: time.Hour, // however slow the machine is, it is fetched again
+					refetching: time.Hour, // so that it is fetched again however slow the machine is
 					Health: func(p push.Partition, err error) {
 						told.health(p, err)
-						r.on.Store(false) // it was alone in an answer
+						r.on.Store(false) // told, because it came without sound records
 					}})
 				var at int64
 				for _, b := range nextItems(t, s, sound+6) {
@@ -228,8 +226,8 @@ func TestHowLongSpoiltDataIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// What comes spoilt once is fetched again, for as long as what may pass lasts,
-// also when reading failed for other reasons before.
+// Spoilt data is fetched again for the whole 5 s, also if reading failed for other
+// reasons before.
 func TestASpoiltFetchBehindOtherTroubleIsFetchedAgain(t *testing.T) {
 	spoilt := errors.New("crc mismatch")
 	for _, tt := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// dlqTopics are those of lane "push" that a DLQ works with.
+// dlqTopics are the topics of lane "push" that a DLQ uses.
 func dlqTopics() []string { return []string{"push.retry.30s", "push.dlq", "push.dlq.audit"} }
 
 func (c *cluster) dlq(lane string) *DLQ {
@@ -27,7 +27,7 @@ func (c *cluster) dlq(lane string) *DLQ {
 	return q
 }
 
-// deadRecord is a record of push.dlq as Producer makes it.
+// deadRecord returns a record of push.dlq as Producer writes it.
 func deadRecord(partition int32, at time.Time, more ...string) *kgo.Record {
 	r := &kgo.Record{Topic: "push.dlq", Partition: partition, Timestamp: at, Key: []byte("u1"), Value: []byte(`{"id":"n1"}`)}
 	set := map[string]string{headerVersion: "1", headerAttempt: "3", headerHops: "1", headerRedrive: "0", headerFirstSeen: "1790000000000",
@@ -54,7 +54,7 @@ func (c *cluster) readDLQ(q *DLQ, e Extent) (letters []*DeadLetter) {
 	return letters
 }
 
-// What the producer hands over is what an operator finds.
+// An operator finds what the producer handed over.
 func TestADeadLetterTellsWhatIsKnown(t *testing.T) {
 	c := newCluster(t, 1, append(dlqTopics(), "push.feedback"))
 	it := item("push.retry.30s")
@@ -89,7 +89,7 @@ func TestWhatCannotBeReadIsNotRedriven(t *testing.T) {
 	for _, tt := range []struct {
 		why    string
 		more   []string
-		reason string // that is still read
+		reason string // that is read all the same
 		wrong  string // in the error; empty = it can be redriven
 	}{
 		{"all is there", nil, "retries_used_up", ""},
@@ -117,8 +117,8 @@ func TestWhatCannotBeReadIsNotRedriven(t *testing.T) {
 	}
 }
 
-// A redrive goes on at the dead letter's step + 1 with its retries anew, and
-// keeps what says how old the notification is and whom it is for.
+// A redriven record has the dead letter's step + 1 and no attempts. It keeps the
+// notification's age and its devices.
 func TestARedrivenRecordIsARetryThatIsConfirmed(t *testing.T) {
 	c := newCluster(t, 1, dlqTopics())
 	c.produceRecords(deadRecord(0, time.Now(), headerDevices, "a,b", headerDetail, "Shutdown", headerProvider, "apns", headerRedrive, "1", "traceparent", "00-ab"))
@@ -140,8 +140,8 @@ func TestARedrivenRecordIsARetryThatIsConfirmed(t *testing.T) {
 	}
 }
 
-// A dead letter without a key goes to the same partition however often it is
-// redriven: in two, its copies would be confirmed side by side and both sent.
+// A dead letter without a key is redriven to the same partition each time: two copies
+// in two partitions would be confirmed at the same time, and both sent.
 func TestARedriveRepeatsItsPartition(t *testing.T) {
 	const partitions, letters = 7, 20
 	c := newCluster(t, partitions, dlqTopics())
@@ -156,18 +156,18 @@ func TestARedriveRepeatsItsPartition(t *testing.T) {
 		r := deadRecord(0, time.Now(), headerOrigin, fmt.Sprintf("push/2/%d", i))
 		r.Key, r.Value = nil, []byte(value)
 		if i%4 == 3 {
-			r.Key = []byte{} // there, and empty
+			r.Key = []byte{} // not nil, but empty
 		}
 		c.produceRecords(r)
 	}
 	const times = 3
 	for range times {
-		q := c.dlq("push") // an operator's next command
+		q := c.dlq("push") // a new one, as for an operator's next command
 		e, err := q.Since(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range c.readDLQ(q, e) { // one by one: a batch keeps together what has no key
+		for _, d := range c.readDLQ(q, e) { // one by one, because records without a key share a partition within a batch
 			if err := q.Redrive(t.Context(), []*DeadLetter{d}, "30s"); err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func TestAnExtentIsWhatIsThereNow(t *testing.T) {
 	c := newCluster(t, 2, dlqTopics())
 	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	at := func(h int) time.Time { return day.Add(time.Duration(h) * time.Hour) }
-	// 3 o'clock stands behind 5 o'clock: clocks of workers differ.
+	// 3 o'clock comes after 5 o'clock, because the clocks of workers differ.
 	c.produceRecords(deadRecord(0, at(1)), deadRecord(0, at(2)), deadRecord(0, at(5)), deadRecord(0, at(3)), deadRecord(0, at(6)), deadRecord(1, at(4)))
 	q := c.dlq("push")
 	for _, tt := range []struct {
@@ -218,7 +218,7 @@ func TestAnExtentIsWhatIsThereNow(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
 		}
 	}
-	// What comes after the extent was taken is not in it.
+	// Records that come after Since are not in its extent.
 	e, err := q.Since(t.Context(), time.Time{})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestAnAuditRecordIsNeverGuessedAt(t *testing.T) {
 	}
 }
 
-// deleteUpTo is the same on every kind of broker.
+// deleteUpTo tests Delete, on the in-process broker and on a real one.
 func deleteUpTo(t *testing.T, c *cluster, lane string) {
 	t.Helper()
 	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// readBehindGaps: the last offsets of a log need not hold records. Somebody
-// waiting for them there would wait for ever.
+// readBehindGaps reads a log whose last offset has no record. A reader that waits for
+// one there would wait for ever.
 func readBehindGaps(t *testing.T, c *cluster, topic string) {
 	t.Helper()
 	producer, err := c.options.newClient(kgo.TransactionalID(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -16,7 +16,7 @@ func readBehindGaps(t *testing.T, c *cluster, topic string) {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	for range 2 { // records, and a marker behind them that is none
+	for range 2 { // records, and a marker after them that is no record
 		if err := producer.BeginTransaction(); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func readBehindGaps(t *testing.T, c *cluster, topic string) {
 	if len(offsets) != 4 || offsets[2] != 3 || offsets[3] != 4 {
 		t.Errorf("read offsets %v", offsets)
 	}
-	// And it can follow after.
+	// Afterwards it can follow the topic.
 	f.Seek(map[int32]int64{0: e[0].To})
 	if _, err := f.EndOffsets(t.Context()); err != nil {
 		t.Fatal(err)

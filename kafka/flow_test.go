@@ -77,7 +77,7 @@ func TestAFullWindowStopsThePollAndGoesOnLater(t *testing.T) {
 		}
 		done(bs[0])
 		bs = bs[1:]
-		if err := s.Commit(t.Context()); err != nil { // done alone frees nothing
+		if err := s.Commit(t.Context()); err != nil { // without a commit, done frees nothing
 			t.Fatal(err)
 		}
 		if seen = taken[0] + taken[1]; seen < 2*total && len(bs) < 4 {
@@ -196,7 +196,7 @@ func TestACopyInARetryTopicWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// stops collects the partitions that a source gave up.
+// stops collects the errors of stopped partitions.
 type stops struct {
 	mu  sync.Mutex
 	all []*PartitionError

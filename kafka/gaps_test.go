@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// emptyBatch is the header of a batch as compaction leaves it.
+// emptyBatch returns the header of a batch as compaction leaves it.
 func emptyBatch(first int64, lastDelta int32, records int32, attributes uint16) []byte {
 	b := make([]byte, batchHeader)
 	binary.BigEndian.PutUint64(b, uint64(first))
@@ -35,11 +35,11 @@ func TestBehindEmpty(t *testing.T) {
 		want int64
 	}{
 		{"nothing there yet", nil, 10},
-		{"records: the client reads them itself", emptyBatch(10, 4, 5, 0), 10},
+		{"records, which the client reads itself", emptyBatch(10, 4, 5, 0), 10},
 		{"compacted away", emptyBatch(10, 4, 0, 0), 15},
 		{"two of them", join(emptyBatch(10, 4, 0, 0), emptyBatch(15, 0, 0, 0)), 16},
 		{"a control batch is no record for a reader", emptyBatch(10, 0, 1, batchIsControl), 11},
-		{"records behind an empty one", join(emptyBatch(10, 4, 0, 0), emptyBatch(15, 1, 2, 0)), 15},
+		{"records after an empty one", join(emptyBatch(10, 4, 0, 0), emptyBatch(15, 1, 2, 0)), 15},
 		{"the broker sends the batch from its start, before the position", emptyBatch(6, 9, 0, 0), 16},
 		{"an empty batch that ends before the position", emptyBatch(2, 3, 0, 0), 10},
 		{"cut in the middle of a header", emptyBatch(10, 4, 0, 0)[:40], 10},
@@ -55,7 +55,8 @@ func TestBehindEmpty(t *testing.T) {
 	}
 }
 
-// Where nobody says whether records follow, reading does not end as if none did.
+// If the broker does not tell whether records follow, reading ends with an error and
+// not as if there were none.
 func TestAGapThatIsRefusedIsAnError(t *testing.T) {
 	t.Parallel() // the client asks for metadata every 5 s at most
 	c := newCluster(t, 1, []string{"push.dlq"})
@@ -68,7 +69,7 @@ func TestAGapThatIsRefusedIsAnError(t *testing.T) {
 	refuse := func() {
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "push.dlq", Err: kerr.TopicAuthorizationFailed, Count: -1})
 	}
-	// The extent ends behind the last record, as when compaction took those.
+	// The extent ends after the last record, as if compaction had removed the rest.
 	err = f.ReadExtent(t.Context(), Extent{0: {0, 5}}, func(r Record) error {
 		if r.Offset == 2 {
 			refuse()

@@ -18,7 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/push/decode"
 )
 
-// choices is a source of random numbers whose first ones a fuzzer writes.
+// choices is a source of random numbers, the first of which a fuzzer chooses.
 type choices struct {
 	data []byte
 	rest rand.Source
@@ -39,8 +39,8 @@ func (c *choices) Uint64() uint64 {
 	return n
 }
 
-// FuzzGeneratedRecords holds what this worker makes of records against what
-// their generator says that the contract demands.
+// FuzzGeneratedRecords compares the items that the source makes of records with what
+// their generator says the contract demands.
 func FuzzGeneratedRecords(f *testing.F) {
 	for seed := range byte(8) {
 		f.Add([]byte{seed})
@@ -48,7 +48,8 @@ func FuzzGeneratedRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { readsAsDemanded(t, newChoices(data), 20) })
 }
 
-// Thousands of them on every run of the tests: every kind is among them.
+// TestGeneratedRecords reads thousands of records in every test run, so that every kind
+// is among them.
 func TestGeneratedRecords(t *testing.T) {
 	t.Parallel()
 	kinds := readsAsDemanded(t, rand.NewPCG(3, 14), 3000)
@@ -57,7 +58,7 @@ func TestGeneratedRecords(t *testing.T) {
 	}
 }
 
-// readsAsDemanded reads n records, and returns the kinds that came.
+// readsAsDemanded checks n generated records, and returns their kinds.
 func readsAsDemanded(t *testing.T, source rand.Source, n int) map[string]int {
 	const age = 24 * time.Hour
 	g, err := records.New(records.Options{App: "shop", Users: []records.User{{ID: "u1"}, {ID: "u2"}, {ID: "u3"}}, GreatestAge: age, Wire: true}, source)
@@ -100,8 +101,8 @@ func readsAsDemanded(t *testing.T, source rand.Source, n int) map[string]int {
 	return kinds
 }
 
-// polled is a record as the client hands it out: it makes nanoseconds of its
-// time, which may overflow.
+// polled returns a record as the client hands it out: it converts the time to
+// nanoseconds, which may overflow.
 func polled(r *records.Record, offset int64) *kgo.Record {
 	k := &kgo.Record{Topic: "push", Offset: offset, Timestamp: time.Unix(0, r.Millis*1e6), Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
 	for _, h := range r.Headers {
@@ -110,7 +111,7 @@ func polled(r *records.Record, offset int64) *kgo.Record {
 	return k
 }
 
-// differs says in which way an item is not what was demanded of its record.
+// differs returns how an item differs from what its record demands; empty = it does not.
 func differs(r *records.Record, it *pipeline.Item, now time.Time, age time.Duration) error {
 	want := &r.Want
 	verdict, reason := push.Undecided, want.Reason
@@ -149,7 +150,7 @@ func traceOf(it *pipeline.Item) (hs []kgo.RecordHeader) {
 	return hs
 }
 
-// timesDiffer compares how its timestamp counts, and whether it has expired.
+// timesDiffer compares timestamp and expiry.
 func timesDiffer(r *records.Record, it *pipeline.Item, now time.Time, age time.Duration) error {
 	want := &r.Want
 	seen := map[records.Age]time.Time{records.AsWritten: time.UnixMilli(r.Millis), records.Now: now, records.Epoch: time.UnixMilli(0),

@@ -13,10 +13,10 @@ import (
 // retryNames are the headers that parseRetryHeaders reads.
 var retryNames = []string{headerVersion, headerAttempt, headerHops, headerRedrive, headerNotBefore, headerFirstSeen, headerState, headerDevices}
 
-// FuzzRetryHeaders reads whatever a retry topic's record says of itself. What is
-// accepted is within the bounds that the rest of the way relies on, is nowhere
-// said twice, and is the same after it was handed over once more: a header that
-// one worker reads in another way than the next sends to the wrong devices.
+// FuzzRetryHeaders parses arbitrary headers of retry records. Accepted headers are within
+// the bounds that later steps rely on, occur once, and are the same after another
+// hand-over: if two workers read a header in different ways, one sends to the wrong
+// devices.
 func FuzzRetryHeaders(f *testing.F) {
 	f.Add("1", "2", "5", "1", "1790000030001", "1790000000123", "RETRYING", "d1,d2", "traceparent", "00-1", uint8(255))
 	f.Add("1", "0", "0", "0", "", "0", "HELD", "", "pf-attempt", "1", uint8(1))
@@ -62,9 +62,8 @@ func FuzzRetryHeaders(f *testing.F) {
 	})
 }
 
-// handedOver is what the next worker reads of a record that this one writes for
-// one that it has read. A record that does not say when it was first seen is
-// seen first now.
+// handedOver returns the headers that the next worker reads when this one hands over a
+// record that it has read. A record without a first-seen time gets the current one.
 func handedOver(t *testing.T, h *retryHeaders) *retryHeaders {
 	t.Helper()
 	it := &pipeline.Item{FirstSeen: h.firstSeen, Redrive: h.redrive}

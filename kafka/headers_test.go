@@ -25,12 +25,12 @@ func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &retryHeaders{attempt: 2, hops: 5, redrive: 1, firstSeen: first, devices: []string{"d1", "d2"},
-		notBefore: time.UnixMilli(1_790_000_030_001)} // rounded up: never early
+		notBefore: time.UnixMilli(1_790_000_030_001)} // rounded up, so never early
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 
-	// The next retry of the same notification still names its first place.
+	// The next retry of the same notification has the same origin.
 	second := &pipeline.Item{Partition: push.Partition{Topic: "push.retry.30s", ID: 0}, Offset: 1, Trace: trace(written, true)}
 	if got := origin(second); got != "push/3/77" {
 		t.Errorf("origin of the second retry is %q, want push/3/77", got)
@@ -90,7 +90,7 @@ func TestProducersHeadersAreIgnoredOnMainTopics(t *testing.T) {
 	}
 }
 
-// What a hand-over says about its row is what the record's reader learns.
+// The reader of a record learns the state of the row that its hand-over wrote.
 func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
 	for _, state := range []push.State{0, push.StateRetrying, push.StateHeld} {
 		hs := retryHeadersOf(&pipeline.Handover{Item: &pipeline.Item{FirstSeen: start}, State: state})

@@ -11,9 +11,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// A record that makes the decoder panic is dead, and its partition moves on. A
-// decoder that panics on most records is broken: then its partition stops and
-// nothing goes to the DLQ.
+// A record that makes the decoder panic is dead, and its partition goes on. A decoder
+// that panics on most records is broken: then the partition stops, and nothing goes to
+// the DLQ.
 func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 	for _, tt := range []struct {
 		why     string
@@ -77,9 +77,9 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 	}
 }
 
-// A partition that stops when its batch is cut does not keep another's waiting.
+// A partition that stops while its batch is cut does not delay another partition.
 func TestAStopKeepsNobodyWaiting(t *testing.T) {
-	for range 10 { // whichever is looked at first
+	for range 10 { // whichever is picked first
 		synctest.Test(t, func(t *testing.T) {
 			s := newSource(*options(nil), slog.New(slog.DiscardHandler))
 			s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0, 1}})

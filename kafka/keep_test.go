@@ -15,8 +15,8 @@ import (
 	"github.com/pushfleet/pushfleet/push/decode"
 )
 
-// A record whose key and headers are too large is dead, in whichever topic, and
-// of it no more is kept than its place and size.
+// A record whose key and headers are too large is dead, in every kind of topic. Only its
+// place and size are kept.
 func TestALargeEnvelopeIsDead(t *testing.T) {
 	envelope := func(key, value, name, header int) *kgo.Record {
 		r := &kgo.Record{Topic: "push", Offset: 7, Timestamp: start, Key: make([]byte, key), Value: make([]byte, value)}
@@ -30,7 +30,7 @@ func TestALargeEnvelopeIsDead(t *testing.T) {
 		record   *kgo.Record
 		tooLarge bool
 		detail   string
-		key      int // what is kept of it
+		key      int // bytes of the key that are kept
 	}{
 		{"the greatest key", envelope(64<<10, 1, 0, 0), false, "", 64 << 10},
 		{"a key over that", envelope(64<<10+1, 1, 0, 0), true, "headers", 0},
@@ -44,7 +44,7 @@ func TestALargeEnvelopeIsDead(t *testing.T) {
 			t.Run(fmt.Sprint(tt.reason, topics[0].Kind), func(t *testing.T) {
 				a := part(options(func(o *SourceOptions) { o.Topics = topics }), 0)
 				if topics[0].Kind == Retry {
-					if over := len(tt.record.Key) + headersSize(tt.record.Headers); over > maxEnvelope { // its own may add to that
+					if over := len(tt.record.Key) + headersSize(tt.record.Headers); over > maxEnvelope { // the fleet's own headers come on top
 						tt.record.Headers = append(slices.Clone(tt.record.Headers), header("pf-own", strings.Repeat("x", maxOwn)))
 					}
 					tt.record.Headers = append(tt.record.Headers[:len(tt.record.Headers):len(tt.record.Headers)], kgo.RecordHeader{Key: "pf-v", Value: []byte("1")})
@@ -75,8 +75,8 @@ func headersSize(hs []kgo.RecordHeader) (n int) {
 	return n
 }
 
-// A copy has more headers than its record had, and is none the less alive: what
-// was taken once must not die of being handed over.
+// A copy has more headers than its record had. A record that was accepted must not become
+// too large by being handed over.
 func TestTheCopyOfTheGreatestEnvelopeIsAlive(t *testing.T) {
 	p := &Producer{options: ProducerOptions{Topic: "push", Tiers: []Tier{{"1s", time.Second}}}}
 	main := part(options(func(o *SourceOptions) { o.Topics = mainTopic("push") }), 0)
@@ -95,7 +95,7 @@ func TestTheCopyOfTheGreatestEnvelopeIsAlive(t *testing.T) {
 	}
 }
 
-// Of others' headers a bounded part goes on, and traceparent always.
+// A record keeps a bounded part of its foreign headers, and always traceparent.
 func TestABoundedPartOfOthersHeadersGoesOn(t *testing.T) {
 	long := header("long", strings.Repeat("x", maxOthers))
 	many := make([]kgo.RecordHeader, 10_000)
@@ -127,8 +127,7 @@ func TestABoundedPartOfOthersHeadersGoesOn(t *testing.T) {
 	}
 }
 
-// What is kept shares no memory with the client's, nor with what is kept next to
-// it.
+// A kept record shares no memory with the client, nor with the records kept next to it.
 func TestWhatIsKeptIsACopy(t *testing.T) {
 	for _, size := range []int{1, 100, largeBytes - 1, largeBytes, 50_000} {
 		a := part(options(nil), 0)
@@ -146,7 +145,7 @@ func TestWhatIsKeptIsACopy(t *testing.T) {
 			if want := 3 + size + headerBytes + 4; h.bytes() != want {
 				t.Errorf("%d bytes counted, want %d", h.bytes(), want)
 			}
-			_ = append(h.value, 0xff) // of nobody else's
+			_ = append(h.value, 0xff) // must not overwrite its neighbour
 		}
 		for i, h := range a.waiting {
 			if string(h.key) != "kkk" || !bytes.Equal(h.value, bytes.Repeat([]byte{byte(i)}, size)) || string(h.trace[0].Value) != "vvv" {
@@ -156,10 +155,10 @@ func TestWhatIsKeptIsACopy(t *testing.T) {
 	}
 }
 
-// A time that cannot be is not believed: it would be written on as pf-first-seen.
+// An implausible time is replaced: otherwise copies would have it as pf-first-seen.
 func TestATimeThatCannotBeIsNotBelieved(t *testing.T) {
 	polled := time.UnixMilli(1_790_000_000_000)
-	millis := func(ms int64) time.Time { return time.Unix(0, ms*1e6) } // as the client reads them
+	millis := func(ms int64) time.Time { return time.Unix(0, ms*1e6) } // as the client converts them
 	for _, tt := range []struct {
 		reason   string
 		at, want time.Time
@@ -181,7 +180,7 @@ func TestATimeThatCannotBeIsNotBelieved(t *testing.T) {
 			if !it.FirstSeen.Equal(tt.want) || !it.Timestamp.Equal(tt.want) {
 				t.Errorf("%s: first seen %v of %v, want %v", tt.reason, it.FirstSeen.UTC(), it.Timestamp.UTC(), tt.want.UTC())
 			}
-			// Read again a day later it would look as new as today.
+			// Read again a day later, it would look just as new.
 			if believed := tt.at.Equal(tt.want); it.Confirm == believed {
 				t.Errorf("%s: to be confirmed is %v, its time is believed %v", tt.reason, it.Confirm, believed)
 			}

@@ -13,11 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// leased is a session that a member of these tests outlives.
+// leased is a session short enough for these tests to outlive it.
 const leased = 6 * time.Second
 
-// heartbeats makes the broker answer heartbeats as told, and notes when they
-// came in.
+// heartbeats controls how the broker answers heartbeats, and notes when they arrived.
 type heartbeats struct {
 	mu    sync.Mutex
 	times []time.Time
@@ -46,8 +45,7 @@ func (c *cluster) controlHeartbeats() *heartbeats {
 	return h
 }
 
-// set says how all further heartbeats are answered, and returns how many were
-// seen before.
+// set changes how further heartbeats are answered, and returns how many arrived before.
 func (h *heartbeats) set(code int16, hold chan struct{}) (before int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,10 +59,9 @@ func (h *heartbeats) seen() []time.Time {
 	return slices.Clone(h.times)
 }
 
-// A heartbeat leaves after the one before it was answered, and before it comes
-// in. So the lease that it gives ends later than a session after the one before
-// it came in, and no later than a session after it came in itself.
-
+// A heartbeat is sent after the previous one was answered, and before it arrives. So its
+// lease ends later than a session after the previous one arrived, and no later than a
+// session after its own arrival.
 func TestSwallowedHeartbeatsLetTheLeaseLapse(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, []string{"push"})
@@ -78,7 +75,7 @@ func TestSwallowedHeartbeatsLetTheLeaseLapse(t *testing.T) {
 	before := h.set(0, hold)
 	eventually(t, "one is swallowed", func() bool { return len(h.seen()) > before })
 
-	// The swallowed one, sent since, has given nothing.
+	// The heartbeat that was swallowed since has not extended the lease.
 	seen := h.seen()
 	if tracker.Lapsed(seen[before-2].Add(leased)) {
 		t.Error("the last heartbeat that was answered did not renew the lease")
@@ -97,10 +94,10 @@ func TestAHeartbeatDuringARebalanceRenewsTheLease(t *testing.T) {
 	c.produce("push", 0, 0, 1)
 	b := nextItems(t, s, 1)[0]
 	h.set(kerr.RebalanceInProgress.Code, nil)
-	eventually(t, "the partition drains", b.Tracker.Draining) // with its item in flight
+	eventually(t, "the partition drains", b.Tracker.Draining) // while its item is in flight
 	draining := len(h.seen())
 	eventually(t, "heartbeats go on", func() bool { return len(h.seen()) >= draining+3 })
-	// The second of them was answered, since another one was sent after it.
+	// The second heartbeat was answered, because another one followed it.
 	if s.member.lease.Lapsed(h.seen()[draining].Add(leased)) {
 		t.Error("a heartbeat answered with REBALANCE_IN_PROGRESS did not renew the lease")
 	}
@@ -120,7 +117,7 @@ func TestAPendingJoinKeepsTheLeaseOnlyWhileTheCoordinatorAnswers(t *testing.T) {
 	c.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
 		begun()
 		c.KeepControl()
-		c.SleepControl(func() { <-joined }) // another member drains
+		c.SleepControl(func() { <-joined }) // as if another member drained
 		return nil, nil, false
 	})
 	h.set(kerr.RebalanceInProgress.Code, nil)
@@ -182,7 +179,7 @@ func TestAMemberThatIsForgottenWhileItJoinsStartsAnew(t *testing.T) {
 		return resp, nil, true
 	})
 	h.set(kerr.RebalanceInProgress.Code, nil) // makes it join again
-	// The client tells nobody: it joins as somebody new and keeps what it has.
+	// The client calls no callback: it joins as a new member and keeps its partitions.
 	eventually(t, "the tracker is fenced", first.Tracker.Draining)
 	h.set(0, nil)
 	done(first)
@@ -196,7 +193,7 @@ func TestAMemberThatIsForgottenWhileItJoinsStartsAnew(t *testing.T) {
 	}
 }
 
-// tap is a network that can be made to swallow everything, and to come back.
+// tap is a network that can swallow everything and recover.
 type tap struct {
 	closed atomic.Bool
 	mu     sync.Mutex
@@ -219,14 +216,14 @@ func (t *tap) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return &tapped{conn, t}, nil
 }
 
-// open lets the network come back, without its old connections: they have lost
+// open lets the network recover. It closes the old connections, because they have lost
 // what was swallowed.
 func (t *tap) open() {
 	t.closed.Store(false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.conns {
-		_ = c.Close() // perhaps the client has done so
+		_ = c.Close() // the client may have closed it
 	}
 	t.conns = nil
 }

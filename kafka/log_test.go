@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A record as Follower and Consumer return it is all that the log has of it.
+// Records of Follower and Consumer have everything that the log has.
 func TestARecordIsWhatTheLogHas(t *testing.T) {
 	at := time.UnixMilli(1_790_000_000_000)
 	bare := &kgo.Record{Topic: "push", Partition: 3, Offset: 41, Timestamp: at, Key: []byte("k")}
@@ -29,8 +29,8 @@ func TestARecordIsWhatTheLogHas(t *testing.T) {
 	}
 }
 
-// An error of one partition names it; one of a topic or of the client does not,
-// and records that came with it are not lost.
+// The error of a partition is a PartitionError; that of a topic or of the client is not.
+// Records that came with an error are not lost.
 func TestWhoseErrorAPollReturns(t *testing.T) {
 	polled := func(topic string, partition int32) kgo.Fetches {
 		return kgo.Fetches{{Topics: []kgo.FetchTopic{
@@ -60,7 +60,7 @@ func TestWhoseErrorAPollReturns(t *testing.T) {
 	}
 }
 
-// A Consumer whose commit is refused says so: the same records come again.
+// A refused commit of a Consumer is an error: the same records come again.
 func TestAConsumersCommitThatIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, []string{"push.feedback"})

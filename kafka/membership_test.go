@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// until finds out a lease's deadline, in whole seconds after from; 0 = it has
-// lapsed by then.
+// until returns a lease's deadline in whole seconds after from; 0 = it has lapsed by
+// then.
 func until(m *membership, from time.Time) int {
 	for s := range 3600 {
 		if m.lease.Lapsed(from.Add(time.Duration(s)*time.Second + time.Millisecond)) {
@@ -106,8 +106,8 @@ func TestWhatRenewsALease(t *testing.T) {
 	}
 }
 
-// Whether a JoinGroup of a member is pending: from when it is written until it
-// is answered, or will never be, or its membership is over.
+// A JoinGroup of a member is pending from when it is written until it is answered, its
+// connection fails, or the membership ends.
 func TestWhenAMemberIsJoining(t *testing.T) {
 	join := request{key: kmsg.JoinGroup}
 	for _, tt := range []struct {

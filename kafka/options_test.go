@@ -10,9 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The client's errors and warnings keep their level in our log; its info, which
-// tells each step of a rebalance, is our debug, and asked for only where
-// somebody reads it.
+// The client's errors and warnings keep their level in our log. Its info messages, which
+// tell each step of a rebalance, are our debug messages, and it makes them only if our
+// log shows those.
 func TestTheClientsLog(t *testing.T) {
 	for _, tt := range []struct {
 		reads slog.Level
@@ -37,7 +37,7 @@ func TestTheClientsLog(t *testing.T) {
 	}
 }
 
-// Without a broker to begin with nothing is made, and nothing breaks.
+// Without any broker given, constructors return errors.
 func TestNothingIsMadeWithoutBrokers(t *testing.T) {
 	for what, make := range map[string]func(Options) error{
 		"dlq":      func(o Options) error { _, err := NewDLQ(o, "push"); return err },
@@ -56,7 +56,7 @@ func TestNothingIsMadeWithoutBrokers(t *testing.T) {
 	}
 }
 
-// What cannot work is refused before anything is connected; the defaults work.
+// Invalid options are refused before anything is connected; the defaults are valid.
 func TestSourceOptionsThatCannotWork(t *testing.T) {
 	retry := func(ts ...SourceTopic) func(*SourceOptions) { return func(o *SourceOptions) { o.Topics = ts } }
 	for why, change := range map[string]func(*SourceOptions){
@@ -95,7 +95,7 @@ func TestSourceOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// The same for those who write, and for topics that have no name.
+// The same holds for producers and writers, and for missing topic names.
 func TestOptionsThatCannotWork(t *testing.T) {
 	o := Options{Brokers: []string{"127.0.0.1:1"}}
 	tiers := []Tier{{Name: "push.retry.30s", Delay: time.Second}}

@@ -73,14 +73,14 @@ func item(topic string) *pipeline.Item {
 	return it
 }
 
-// A copy without a key of its own goes where the first one of it went, so that
-// one tracker sees both.
+// Copies of a record without a key go to the same partition, so that one tracker sees
+// all of them.
 func TestRepeatedHandOversOfKeylessRecordsMeet(t *testing.T) {
 	c := newCluster(t, 8, []string{"push.retry.30s", "push.hold.fcm"})
 	now := time.Now()
 	const times = 6
 	for range times {
-		p := c.producer(ProducerOptions{}) // another worker each time: nothing is sticky
+		p := c.producer(ProducerOptions{}) // a new producer each time, so that no partition is sticky
 		keyless := item("push")
 		keyless.Key = nil
 		if err := p.Produce(t.Context(), []pipeline.Handover{
@@ -150,7 +150,7 @@ func TestHandOvers(t *testing.T) {
 			t.Errorf("held: %s is %q, want %q", k, kept[k], want)
 		}
 	}
-	c.readAll("push.hold.apns", 1) // what is still held goes round
+	c.readAll("push.hold.apns", 1) // a record that is held again goes to the same topic
 	if e := c.readAll("push.events", 1)[0]; string(e.Value) != `{"batch":1}` || len(e.Headers) != 0 {
 		t.Errorf("event %q with %d headers", e.Value, len(e.Headers))
 	}
@@ -183,7 +183,7 @@ func TestADLQThatRefusesLargeRecordsGetsTheirHeaders(t *testing.T) {
 	}
 	p := c.producer(ProducerOptions{})
 	large := item("push")
-	large.Value = []byte(strings.Repeat("x", 1_500_000)) // larger than the client lets through as well
+	large.Value = []byte(strings.Repeat("x", 1_500_000)) // larger than the client's own limit too
 	if err := p.Produce(t.Context(), []pipeline.Handover{
 		{To: pipeline.ToDLQ, Item: item("push"), Reason: push.BadJSON},
 		{To: pipeline.ToDLQ, Item: large, Reason: push.BadJSON},
@@ -203,9 +203,9 @@ func TestADLQThatRefusesLargeRecordsGetsTheirHeaders(t *testing.T) {
 	}
 }
 
-// A hand-over is acknowledged by all in-sync replicas, and a repeated request
-// leaves no second copy: anything less loses, when a leader dies, what the caller
-// takes for handed over.
+// A hand-over is acknowledged by all in-sync replicas, and a repeated request writes no
+// second copy. With fewer acks, records that count as handed over would be lost with
+// their leader.
 func TestAHandOverIsAcknowledgedByAllAndIdempotent(t *testing.T) {
 	c := newCluster(t, 1, []string{"push.dlq"})
 	var mu sync.Mutex
@@ -259,9 +259,9 @@ func noise(n int) []byte {
 	return b[:n]
 }
 
-// What a broker refuses for its size, however little that is: the DLQ gets less
-// of it, and of a retry or held copy the caller is told, next to which all others
-// are acknowledged.
+// A broker may refuse records for their size, however small its limit. Then the DLQ gets
+// as much as fits, and the caller learns which retry or held copies were refused. All
+// others are acknowledged.
 func TestACopyThatIsRefusedForItsSize(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	for topic, size := range map[string]string{"push.dlq": "600", "push.retry.30s": "600", "push.hold.fcm": "600", "push.feedback": "2000"} {

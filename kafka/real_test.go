@@ -12,8 +12,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// realCluster is the Kafka at PUSHFLEET_TEST_KAFKA (host:port), with topics of
-// its own.
+// realCluster returns the Kafka at PUSHFLEET_TEST_KAFKA (host:port), with topics of the
+// test's own.
 func realCluster(t *testing.T, specs ...TopicSpec) *cluster {
 	t.Helper()
 	address := os.Getenv("PUSHFLEET_TEST_KAFKA")

@@ -18,7 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// commitLog sees every offset commit that reaches the broker.
+// commitLog records every offset commit that reaches the broker.
 type commitLog struct {
 	mu      sync.Mutex
 	highest map[string]int64
@@ -45,7 +45,7 @@ func (c *cluster) watchCommits() *commitLog {
 	return l
 }
 
-// ledger counts what workers finished.
+// ledger counts the items that workers finished.
 type ledger struct {
 	mu   sync.Mutex
 	done map[string]int
@@ -65,8 +65,8 @@ func (l *ledger) distinct() int {
 	return len(l.done)
 }
 
-// worker is a pipeline in miniature: batches are in flight for a while, their
-// halves end out of order, what is draining is abandoned unless it was sent.
+// worker is a small pipeline: batches are in flight for a while, their halves end out of
+// order, and items of a draining partition are abandoned unless they were sent.
 type worker struct {
 	source *Source
 	stop   context.CancelFunc
@@ -134,16 +134,16 @@ func TestMembersComeAndGoAndNothingIsLost(t *testing.T) {
 
 const comeAndGoPartitions = 6
 
-// comeAndGo lets three members share an empty topic while it is written, of
-// which one leaves under load and another at the end. Every record must be
-// done, and every partition committed to its end.
+// comeAndGo lets three members share a topic while it is written. One leaves under load,
+// another one at the end. Every record must be done, and every partition committed to
+// its end.
 func comeAndGo(t *testing.T, c *cluster, so SourceOptions) {
 	t.Helper()
 	const partitions, each = comeAndGoPartitions, 400
 	l := &ledger{done: make(map[string]int)}
 	m := NewMetrics(nil)
 	so.BatchRecords, so.Linger, so.Drain, so.Metrics = 20, 2*time.Millisecond, 10*time.Second, m
-	c.produce(so.Topics[0].Name, 0, 0, 1) // dial once before the members do
+	c.produce(so.Topics[0].Name, 0, 0, 1) // connect before the members do
 
 	var producing sync.WaitGroup
 	producing.Go(func() {
@@ -326,8 +326,8 @@ func TestWhatACommitErrorMeans(t *testing.T) {
 			if _, ours := bs[0].Tracker.Watermark(); ours {
 				t.Errorf("%s, but its tracker is not fenced", test.why)
 			}
-			// It is never a silent stall: the partition starts anew from what
-			// is committed, with a fresh tracker and confirm reads.
+			// The partition does not stall silently: it starts anew from the committed
+			// offset, with a fresh tracker and confirm reads.
 			again := nextItems(t, s, 10)
 			if again[0].Tracker == bs[0].Tracker || again[0].Items[0].Offset != 0 || !again[0].Items[0].Confirm {
 				t.Errorf("came back at offset %d, same tracker %v, confirm %v", again[0].Items[0].Offset,
@@ -359,7 +359,7 @@ func TestPartitionsAreLostWhenTheSessionEnds(t *testing.T) {
 	eventually(t, "the partition is lost", func() bool {
 		return testutil.ToFloat64(m.rebalances.WithLabelValues("push", "lost")) == 1
 	})
-	done(bs...) // finishes after the loss: its status is written, its offset is not
+	done(bs...) // finishes after the loss: its status is written, its offset is not committed
 	if _, ours := bs[0].Tracker.Watermark(); ours {
 		t.Error("the tracker of a lost partition is not fenced")
 	}

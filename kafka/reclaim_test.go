@@ -17,8 +17,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Where a group stands is known or it is not: an answer that did not come is no
-// answer that nothing is committed, which would read a log from its start.
+// A missing answer does not mean that nothing is committed: the log would be read from
+// its start.
 func TestPositionsAreNotGuessed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, []string{"push"})
@@ -43,12 +43,12 @@ func TestPositionsAreNotGuessed(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := s.positions(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody waits for the answer: %v", err)
+		t.Errorf("the context has ended: %v", err)
 	}
 }
 
-// An error of a whole topic is that of its partitions, at once, and of no other
-// topic's; one that has ended has none.
+// An error of a topic counts for all its partitions, at once, but not for assignments
+// that have ended, nor for other topics.
 func TestATopicsErrorIsItsPartitions(t *testing.T) {
 	const short, long = "push.retry.30s", "push.retry.5m"
 	s := newSource(*options(func(o *SourceOptions) { o.Topics = append(tier(short, 30*time.Second), tier(long, 5*time.Minute)...) }), slog.New(slog.DiscardHandler))
@@ -63,11 +63,11 @@ func TestATopicsErrorIsItsPartitions(t *testing.T) {
 	if len(stopped) > 0 {
 		t.Errorf("stopped: %v", stopped)
 	}
-	s.tellHealth() // to nobody: there is none who asked
+	s.tellHealth() // without a Health function
 }
 
-// A watermark under what is committed moves nothing and is counted: it is a bug,
-// or a log that was cut short. One that is read again is neither.
+// A watermark below the committed offset commits nothing and is counted: it is a bug,
+// or the log was cut short. It is neither where records are read again.
 func TestACommittedOffsetNeverGoesBack(t *testing.T) {
 	p := push.Partition{Topic: "push"}
 	for _, tt := range []struct {

@@ -13,7 +13,7 @@ import (
 func TestRereadHandsOutWhatWasCommittedLast(t *testing.T) {
 	for _, test := range []struct {
 		reason  string
-		deleted int64 // the log begins here
+		deleted int64 // where the log begins
 		reread  int
 		from    int64 // where reading begins
 	}{
@@ -82,8 +82,8 @@ func TestRereadHandsOutWhatWasCommittedLast(t *testing.T) {
 	}
 }
 
-// Offsets have gaps, where the marks of transactions stand: what is read again
-// is the intents that stand without a result, not so many offsets.
+// Offsets have gaps, at the markers of transactions. So reading begins again at the first
+// intent without a result, not a number of offsets before.
 func TestRereadCoversAllIntentsWhateverTheGaps(t *testing.T) {
 	for _, topics := range [][]SourceTopic{mainTopic("push"), tier("push", time.Millisecond)} {
 		c := newCluster(t, 1, []string{"push"})
@@ -92,7 +92,7 @@ func TestRereadCoversAllIntentsWhateverTheGaps(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer producer.Close()
-		for i := range 20 { // each takes two offsets
+		for i := range 20 { // each takes two offsets, one for its marker
 			r := record("push", 0, i)
 			r.Headers = []kgo.RecordHeader{header("pf-v", "1")}
 			if err := producer.BeginTransaction(); err != nil {
@@ -138,8 +138,8 @@ func TestRereadCoversAllIntentsWhateverTheGaps(t *testing.T) {
 	}
 }
 
-// What the last commit says is only believed of that commit, and a program that
-// says nothing has as many offsets read again as a batch has records.
+// The metadata counts only for the commit it came with. Where a commit has none, as many
+// offsets are read again as a batch has records.
 func TestWhereReadingBegins(t *testing.T) {
 	for _, tt := range []struct {
 		reason string

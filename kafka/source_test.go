@@ -69,8 +69,8 @@ func TestUncommittedRecordsComeAgain(t *testing.T) {
 	}
 }
 
-// A commit frees places in windows: who waits for them is woken, and does not wait
-// for its next recheck.
+// A commit frees places in windows. It wakes those that wait for them, so that they do
+// not wait for their next recheck.
 func TestACommitWakesWhoWaitsForPlaces(t *testing.T) {
 	s := newSource(*options(nil), slog.New(slog.DiscardHandler))
 	wake := s.wake

@@ -15,8 +15,8 @@ import (
 func TestStandstill(t *testing.T) {
 	main := push.Partition{Topic: "push", ID: 1}
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	// begun is a source with one partition, assigned and answered for at the
-	// start, committed at 100, with its log's end at 150 and n records polled.
+	// begun returns a source with one partition that was assigned at the start. Its
+	// committed offset is 100, its log's end 150, and n records are polled.
 	begun := func(topics []SourceTopic, n int, stamp time.Time) (*Source, *assignment) {
 		s := newSource(*options(func(o *SourceOptions) { o.Topics, o.OpenBatches = topics, 1 }), Options{}.log())
 		a := part(&s.options, 1)
@@ -55,7 +55,7 @@ func TestStandstill(t *testing.T) {
 		s, a := begun(mainTopic("push"), 0, start)
 		a.high = -1
 		if still := s.Standstill(at(100)); len(still) != 0 {
-			t.Errorf("%+v, want none: nobody knows of a lag", still)
+			t.Errorf("%+v, want none: the lag is not known", still)
 		}
 	})
 	t.Run("the watermark moves", func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestStandstill(t *testing.T) {
 		b := out(s, a, at(0))
 		a.answeredAt = at(60)
 		s.Standstill(at(1))
-		b.Tracker.Done(itemsOf(b)[1:2]) // behind a gap: moves nothing
+		b.Tracker.Done(itemsOf(b)[1:2]) // after a gap: moves nothing
 		still := s.Standstill(at(30))
 		if len(still) != 1 || still[0] != (watch.Standstill{Partition: main, Lag: 50, Since: at(0), Waiting: watch.WaitingNothing}) {
 			t.Errorf("%+v, want a lag of 50 since the start, for no reason", still)
@@ -74,7 +74,7 @@ func TestStandstill(t *testing.T) {
 			t.Errorf("%+v, want a lag of 48, moved just now", still)
 		}
 		if still = s.Standstill(at(70)); still[0].Since != at(40) {
-			t.Errorf("%+v, want it standing since it moved", still)
+			t.Errorf("%+v, want it standing since it last moved", still)
 		}
 	})
 
@@ -85,20 +85,20 @@ func TestStandstill(t *testing.T) {
 		want   watch.Waiting
 	}{
 		{"records are not due", tier("push", time.Hour), nil, watch.WaitingDue},
-		{"they are", tier("push", time.Second), nil, watch.WaitingNothing},
-		{"they are not, but others are in flight", tier("push", time.Hour), func(s *Source, a *assignment) {
+		{"records are due", tier("push", time.Second), nil, watch.WaitingNothing},
+		{"records are not due, but others are in flight", tier("push", time.Hour), func(s *Source, a *assignment) {
 			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
 		}, watch.WaitingNothing},
 		{"the window is full", mainTopic("push"), func(_ *Source, a *assignment) {
 			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 90)})
 			a.full()
 		}, watch.WaitingRoom},
-		{"those of the others are, and it has some of that itself", mainTopic("push"), func(s *Source, _ *assignment) { s.crowded = true }, watch.WaitingRoom},
-		{"those of the others are", mainTopic("push"), func(s *Source, a *assignment) {
+		{"the windows of others are full, and some of its own records wait", mainTopic("push"), func(s *Source, _ *assignment) { s.crowded = true }, watch.WaitingRoom},
+		{"the windows of others are full", mainTopic("push"), func(s *Source, a *assignment) {
 			a.drop(len(a.waiting), a.waitingBytes)
 			s.crowded = true
 		}, watch.WaitingTurn},
-		{"those of the others are, and something of its own is open", mainTopic("push"), func(s *Source, a *assignment) {
+		{"the windows of others are full, and some of its own records are open", mainTopic("push"), func(s *Source, a *assignment) {
 			a.drop(len(a.waiting), a.waitingBytes)
 			a.tracker.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
 			s.crowded = true

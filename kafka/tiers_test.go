@@ -32,9 +32,9 @@ func TestAHeldRecordIsDueAtItsNotBefore(t *testing.T) {
 	}
 }
 
-// Of two routes that share a hold topic one is stopped for 5 minutes and one for
-// 30 s: what is behind gets out in time, with what is ahead of it. That is held
-// again if its route is still stopped.
+// Two routes share a hold topic; one is stopped for 5 minutes, the other for 30 s.
+// Records of the second are handed out in time, together with those of the first that
+// are ahead of them. These are held again if their route is still stopped.
 func TestAHeldRecordDoesNotWaitBehindOneHeldLonger(t *testing.T) {
 	o := options(func(o *SourceOptions) { o.Topics = []SourceTopic{{Name: "push.hold.apns", Kind: Hold}} })
 	a := part(o, 0)
@@ -65,8 +65,7 @@ func TestAHeldRecordDoesNotWaitBehindOneHeldLonger(t *testing.T) {
 	}
 }
 
-// What is behind a held record that is not due is read all the same: it may be
-// due sooner.
+// Records after a held record that is not due are read too: they may be due sooner.
 func TestAHoldTopicIsReadAhead(t *testing.T) {
 	c := newCluster(t, 1, []string{"push.retry.2h", "push.retry.1s", "push.hold.apns"})
 	s := c.source(SourceOptions{Topics: waitingTopics(), BatchRecords: 20, OpenRecords: 240, Linger: time.Millisecond})
@@ -95,7 +94,7 @@ func TestThePatienceIsTheSmallestTiers(t *testing.T) {
 		o.Topics = append(append(tier("push.retry.5m", 5*time.Minute), tier("push.retry.30s", 30*time.Second)...), SourceTopic{Name: "push.hold.fcm", Kind: Hold})
 	})
 	for _, test := range []struct {
-		wait  time.Duration // of the not-before, behind the tier's delay
+		wait  time.Duration // how much later than the tier's delay the not-before is
 		later bool
 	}{{29 * time.Second, false}, {30 * time.Second, true}, {time.Hour, true}} {
 		five := newSource(*o, Options{}.log()).topics["push.retry.5m"]
@@ -107,7 +106,7 @@ func TestThePatienceIsTheSmallestTiers(t *testing.T) {
 	}
 }
 
-// waitingTopics are a lane's topics: two tiers and a hold topic.
+// waitingTopics are two tiers and a hold topic of a lane.
 func waitingTopics() []SourceTopic {
 	return append(append(tier("push.retry.2h", 2*time.Hour), tier("push.retry.1s", time.Second)...), SourceTopic{Name: "push.hold.apns", Kind: Hold})
 }
@@ -149,7 +148,7 @@ func TestWhatWaitsLongTakesNoRoomFromTheOthers(t *testing.T) {
 		}
 		c.produceRecords(rs...)
 	}
-	write("push.retry.2h", 300, at) // alone more than all that may be open
+	write("push.retry.2h", 300, at) // more than all topics together may have open
 	eventually(t, "the long tier is polled", func() bool {
 		polled := 0
 		for _, p := range s.State() {
@@ -157,7 +156,7 @@ func TestWhatWaitsLongTakesNoRoomFromTheOthers(t *testing.T) {
 				polled++
 			}
 		}
-		return polled == partitions // each of its partitions, so none waits behind another
+		return polled == partitions // every partition is polled: none waits behind another
 	})
 	write("push.hold.apns", 300, at.Add(time.Hour))
 	write("push.retry.1s", 100, at)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Partitions of topics that wait share what may be open, evenly; those of a
-// lane's own topic have their windows, however many they are. All can go on
-// with at least one record.
+// Partitions of delayed topics share evenly what may be open. Each partition of a lane's
+// own topic has a whole window, however many there are. Every partition can have at
+// least one record open.
 func TestHowMuchAPartitionMayHaveOpen(t *testing.T) {
 	two := append(tier("push.retry.30s", 30*time.Second), tier("push.retry.5m", 5*time.Minute)...)
 	for _, tt := range []struct {
@@ -32,7 +32,8 @@ func TestHowMuchAPartitionMayHaveOpen(t *testing.T) {
 	}
 }
 
-// A lane has a hold topic for each provider, and knows all its own that wait.
+// A lane has a hold topic for each platform, and recognises its own retry and hold
+// topics.
 func TestHoldTopicsAreOnePerProvider(t *testing.T) {
 	got := HoldTopics("push")
 	if want := []string{"push.hold.apns", "push.hold.fcm"}; !slices.Equal(got, want) {

@@ -17,7 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// troubles is what a source's partitions are in now, as /readyz keeps it.
+// troubles keeps the current trouble of each partition, as /readyz does.
 type troubles struct {
 	mu  sync.Mutex
 	now map[push.Partition]error
@@ -50,8 +50,8 @@ func (t *troubles) told() []error {
 	return append([]error(nil), t.all...)
 }
 
-// An error that a broker answers to a fetch may pass. The partition is named
-// while it lasts, and goes on after.
+// A fetch error from a broker may pass. The partition is reported while it lasts, and
+// goes on afterwards.
 func TestAFetchErrorThatMayPassStopsNothing(t *testing.T) {
 	for _, refusal := range []*kerr.Error{kerr.UnknownServerError, kerr.TopicAuthorizationFailed, kerr.KafkaStorageError, kerr.CorruptMessage} {
 		t.Run(refusal.Message, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAFetchErrorThatMayPassStopsNothing(t *testing.T) {
 	}
 }
 
-// What stops a partition: its records are gone, or what came cannot be read.
+// A partition stops if its records are gone, or if fetched data cannot be read.
 func TestWhatAFetchErrorMeans(t *testing.T) {
 	for _, tt := range []struct {
 		reason   string
@@ -111,8 +111,8 @@ func TestWhatAFetchErrorMeans(t *testing.T) {
 	}
 }
 
-// A leader that moves is no trouble unless it lasts; and who refuses is not
-// asked again at once, as long as it refuses.
+// A moving leader is no trouble unless it lasts. A broker that refuses is not asked again
+// at once.
 func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	s := newSource(*options(func(o *SourceOptions) { o.Metrics = m }), slog.New(slog.DiscardHandler))
@@ -142,8 +142,8 @@ func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
 	}
 }
 
-// An error that nothing follows is named until there is nothing to read and it
-// has not come again for long.
+// An error is reported until a record comes, or until there is nothing to read and the
+// error has not come again for long.
 func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
 	var told troubles
 	s := newSource(*options(func(o *SourceOptions) { o.Health = told.health }), slog.New(slog.DiscardHandler))
@@ -173,8 +173,7 @@ func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
 	}
 }
 
-// A partition that stopped is named by its owner alone: not by who had it
-// before.
+// A stopped partition is reported only by its owner, not by its former owner.
 func TestAStoppedPartitionThatMovesIsNamedNoLonger(t *testing.T) {
 	c := newCluster(t, 1, []string{"push"})
 	c.produce("push", 0, 0, 10)
@@ -194,8 +193,8 @@ func TestAStoppedPartitionThatMovesIsNamedNoLonger(t *testing.T) {
 	}
 }
 
-// Of what cannot be unpacked no more is taken than of what can: a partition's
-// window, and what all may have open.
+// Records that cannot be unpacked have the same bounds as others: the window of their
+// partition, and the open records of all partitions.
 func TestRecordsThatCannotBeUnpackedKeepTheBounds(t *testing.T) {
 	for _, tt := range []struct{ records, batches, all, want int }{
 		{100, 4, 10_000, 400},

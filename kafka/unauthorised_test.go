@@ -22,8 +22,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// lane is what a pipeline needs beside Kafka: users with one device each, a
-// provider that is never well for some of them, and a status store in memory.
+// lane is what a pipeline needs in addition to Kafka: users with one device each, a
+// provider that always fails for some of them, and a status store in memory.
 type lane struct {
 	mu   sync.Mutex
 	rows map[string][]push.Row
@@ -70,7 +70,7 @@ func (*lane) Read(_ context.Context, ids []string) ([][]push.Row, error) {
 
 func (*lane) Add(context.Context, []string) error { return nil }
 
-// states are how many rows there are of each state.
+// states returns the number of rows of each state.
 func (l *lane) states() map[push.State]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *lane) states() map[push.State]int {
 	return n
 }
 
-// logged is how many lines of the log hold all of parts.
+// logged returns how many lines of the log contain all parts.
 func (l *lane) logged(parts ...string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ lines:
 	return n
 }
 
-// lockedLog is the log, under the lane's lock.
+// lockedLog writes the log, under the lane's lock.
 type lockedLog struct{ *lane }
 
 func (l lockedLog) Write(line []byte) (int, error) {
@@ -108,10 +108,10 @@ func (l lockedLog) Write(line []byte) (int, error) {
 	return l.log.Write(line)
 }
 
-// While the right to write into the retry topic, or the DLQ, is taken away,
-// nothing that belongs there has a row and no commit passes it; the others are
-// sent, and the log says which topic and why. When the right is back all goes
-// on by itself: nothing is lost, nothing is there twice.
+// Without the right to write to the retry topic or the DLQ, records that belong there get
+// no row and no commit passes them. The others are sent, and the log says which topic
+// failed and why. When the right is back, everything goes on by itself: nothing is lost
+// or written twice.
 func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 	const records, some = 100, 10 // some of them, the first at offset 5, go to the topic
 	for topic, state := range map[string]push.State{"push.retry.30s": push.StateRetrying, "push.dlq": push.StateDeadLettered} {
@@ -177,8 +177,8 @@ func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 	}
 }
 
-// Where one topic refuses, what the others took in the same call is not
-// produced again: who repeats the call is told which records are open.
+// If one topic refuses, records that others accepted in the same call are not produced
+// again: the error says which records are still open.
 func TestATopicThatRefusesMakesNoCopiesInOthers(t *testing.T) {
 	c := newCluster(t, 1, []string{"push.retry.30s", "push.dlq"})
 	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "push.dlq", Err: kerr.TopicAuthorizationFailed, Count: -1})

@@ -24,8 +24,8 @@ func packed(t *testing.T, records ...*kgo.Record) []byte {
 	return b.Bytes()
 }
 
-// What is unpacked and not handed out is bounded over all partitions, and room is
-// given back with the last record of a fetch, whoever gets it.
+// Unpacked records that are not handed out are bounded over all partitions. Their room is
+// free again with the last record of a fetch, handed out or dropped.
 func TestUnpackingIsBoundedOverAllPartitions(t *testing.T) {
 	u, err := newUnpacking()
 	if err != nil {
@@ -105,17 +105,17 @@ func TestWhatRecordsCostTheClient(t *testing.T) {
 		if got, want := costOf(raw), len(raw)+2*tt.extra; got != want {
 			t.Errorf("%s: two cost %d, want %d", tt.reason, got, want)
 		}
-		for cut := range raw { // what is no record at all is survived
+		for cut := range raw { // invalid data must not panic
 			_ = costOf(raw[cut:])
 			_ = costOf(raw[:cut])
 		}
 	}
 }
 
-// Records that are small when packed and large when not, and many at once: they
-// all come, and what the process holds meanwhile stays bounded.
+// Many records that are small when packed and large when not all come, and the memory of
+// the process stays bounded meanwhile.
 func TestHostileRecordsTakeBoundedMemory(t *testing.T) {
-	const batches, records, size = 9, 600, 60_000 // 9 times 36 MB, one fetch's when packed
+	const batches, records, size = 9, 600, 60_000 // 9 times 36 MB; packed, all fit in one fetch
 	c := newCluster(t, 4, []string{"push"})
 	raw := rawBatch(t, true, records, func(int) *kgo.Record {
 		return &kgo.Record{Key: []byte(strings.Repeat("k", 1000)), Value: []byte(strings.Repeat(" ", size))}
@@ -142,8 +142,8 @@ func TestHostileRecordsTakeBoundedMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What is open, one poll more, what the client has, and a buffer of its own
-	// to unpack in.
+	// The open records, one poll more, the client's unpacked records, and its buffer for
+	// unpacking.
 	if limit := uint64(options.OpenBytes + 4*maxUnpacked); most > limit {
 		t.Errorf("it took %d MiB, want at most %d", most>>20, limit>>20)
 	}

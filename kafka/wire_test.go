@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// scripted is a connection whose reads are what is in in, in pieces.
+// scripted is a connection whose reads return in piece by piece.
 type scripted struct {
 	net.Conn
 	in       []byte
@@ -87,7 +87,7 @@ func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
 						t.Fatalf("%s v%d: %d pending", key.Name(), version, len(c.pending))
 					}
 					script.in = append(script.in, answerBytes(key.Int16(), version, correlation, code, rng.IntN(3000))...)
-					if rng.IntN(2) == 0 { // behind it in the same packet
+					if rng.IntN(2) == 0 { // after it in the same packet
 						correlation++
 						if _, err := c.Write(requestBytes(kmsg.Metadata.Int16(), 1, correlation)); err != nil {
 							t.Fatal(err)
@@ -145,7 +145,7 @@ func TestARequestWithoutAnAnswerWaitsForNothing(t *testing.T) {
 	}
 }
 
-// What is no whole request is none: its length would be read from elsewhere.
+// A write that is not one whole request is ignored: it may begin anywhere in one.
 func TestOnlyAWholeRequestIsLookedAt(t *testing.T) {
 	whole := []byte{0, 0, 0, 8, 0, byte(kmsg.Heartbeat), 0, 4, 0, 0, 0, 7}
 	for why, tt := range map[string]struct {
