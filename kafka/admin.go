@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Admin asks and changes what the cluster has. It may be used by many
-// goroutines at once.
+// Admin reads and changes topics and groups of the cluster. It is safe for
+// concurrent use.
 type Admin struct {
 	client *kgo.Client
 	admin  *kadm.Client
@@ -38,14 +38,14 @@ func (a *Admin) Ping(ctx context.Context) error {
 	return nil
 }
 
-// MissingTopicsError names topics that must be there and are not.
+// MissingTopicsError names required topics that do not exist.
 type MissingTopicsError struct{ Topics []string }
 
 func (e *MissingTopicsError) Error() string {
 	return "topics are missing: " + strings.Join(e.Topics, ", ")
 }
 
-// CheckTopics returns a *MissingTopicsError if one of the topics is not there.
+// CheckTopics returns a *MissingTopicsError if any of the topics does not exist.
 func (a *Admin) CheckTopics(ctx context.Context, topics ...string) error {
 	if len(topics) == 0 {
 		return nil
@@ -69,8 +69,8 @@ func (a *Admin) CheckTopics(ctx context.Context, topics ...string) error {
 	return nil
 }
 
-// TopicConfig returns one of a topic's settings, its default included; empty =
-// the broker does not say.
+// TopicConfig returns the value of one of a topic's settings, which may be the
+// default; empty = the broker does not tell it.
 func (a *Admin) TopicConfig(ctx context.Context, topic, key string) (string, error) {
 	resources, err := a.admin.DescribeTopicConfigs(ctx, topic)
 	var on kadm.ResourceConfig
@@ -139,14 +139,14 @@ func (a *Admin) Committed(ctx context.Context, group, topic string) (map[int32]i
 	return out, nil
 }
 
-// EndOffsets returns the end of each of a topic's partitions: the offset that
-// the next record gets.
+// EndOffsets returns the end offset of each partition of a topic: the offset of its
+// next record.
 func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
 	return endOffsets(ctx, a.admin, topic)
 }
 
-// StartOffsets returns the first offset of each of a topic's partitions that
-// can still be read.
+// StartOffsets returns the first offset of each partition of a topic that can still
+// be read.
 func (a *Admin) StartOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
 	return startOffsets(ctx, a.admin, topic)
 }
@@ -157,7 +157,7 @@ func startOffsets(ctx context.Context, admin *kadm.Client, topic string) (map[in
 		err = listed.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the start of %s: %w", topic, err)
+		return nil, fmt.Errorf("reading the start offsets of %s: %w", topic, err)
 	}
 	starts := make(map[int32]int64)
 	listed.Each(func(o kadm.ListedOffset) { starts[o.Partition] = o.Offset })
@@ -170,7 +170,7 @@ func endOffsets(ctx context.Context, admin *kadm.Client, topic string) (map[int3
 		err = listed.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the end of %s: %w", topic, err)
+		return nil, fmt.Errorf("reading the end offsets of %s: %w", topic, err)
 	}
 	ends := make(map[int32]int64)
 	listed.Each(func(o kadm.ListedOffset) { ends[o.Partition] = o.Offset })

@@ -10,8 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// AuditTopic is where it is noted what operators did with the records of a
-// lane's DLQ: compacted, and of one partition, so that the last note is known.
+// AuditTopic returns the topic that records what operators did with the dead
+// letters of a lane. It is compacted and has one partition, so that the last mark of
+// a dead letter is known.
 func AuditTopic(topic string) string { return DLQTopic(topic) + ".audit" }
 
 // What an operator did with a dead letter.
@@ -27,8 +28,8 @@ type Mark struct {
 	By   string
 	Redo int // with Redriven: which redrive it was, from 1
 
-	// Which record it was: another one may come to stand at its place when a
-	// topic is made anew.
+	// These identify the record: if the topic is created again, another record can
+	// have the same place.
 	Place
 	Timestamp time.Time
 	Origin    string
@@ -43,10 +44,10 @@ func MarkOf(d *DeadLetter, what, by string, at time.Time) Mark {
 	return m
 }
 
-// Marks are the last marks by place.
+// Marks holds the last mark of each place.
 type Marks map[Place]Mark
 
-// Of returns the mark of this dead letter, if it has one.
+// Of returns the mark of the dead letter, if it has one.
 func (ms Marks) Of(d *DeadLetter) (Mark, bool) {
 	m, ok := ms[d.Place]
 	if !ok || m.Timestamp.UnixMilli() != d.Timestamp.UnixMilli() || m.Origin != d.Origin {
@@ -55,7 +56,7 @@ func (ms Marks) Of(d *DeadLetter) (Mark, bool) {
 	return m, true
 }
 
-// auditValue is a mark as it is stored; its place is the key.
+// auditValue is the stored form of a mark; the key is its place.
 type auditValue struct {
 	Version     int       `json:"v"`
 	What        string    `json:"what"`
@@ -68,14 +69,15 @@ type auditValue struct {
 
 const auditVersion = 1
 
-// Audit is the audit topic of a lane's DLQ. It belongs to one goroutine.
+// Audit reads and writes the audit topic of a lane's DLQ. It is not safe for
+// concurrent use.
 type Audit struct {
 	topic string
 	log   *Follower
 }
 
-// NewAudit makes an Audit of the lane with this topic of its own. It does not
-// connect before the first call.
+// NewAudit returns the Audit of a lane, named by the lane's own topic. It connects
+// on the first call.
 func NewAudit(o Options, lane string) (*Audit, error) {
 	if lane == "" {
 		return nil, errors.New("kafka audit: no topic")
@@ -87,14 +89,14 @@ func NewAudit(o Options, lane string) (*Audit, error) {
 	return &Audit{topic: AuditTopic(lane), log: log}, nil
 }
 
-// Topic is its name.
+// Topic returns the audit topic's name.
 func (a *Audit) Topic() string { return a.topic }
 
 // Close closes the connections.
 func (a *Audit) Close() { a.log.Close() }
 
-// Read returns all marks. One that cannot be read is an error and not passed
-// over: its record would look untouched.
+// Read returns all marks. A mark that cannot be read is an error: if it were
+// skipped, its dead letter would look untouched.
 func (a *Audit) Read(ctx context.Context) (Marks, error) {
 	e, err := a.log.Extent(ctx, time.Time{}, time.Time{})
 	if err != nil {
@@ -107,7 +109,7 @@ func (a *Audit) Read(ctx context.Context) (Marks, error) {
 	return marks, nil
 }
 
-// apply takes in one record of the audit topic.
+// apply applies one record of the audit topic.
 func (ms Marks) apply(r *kgo.Record) error {
 	at, err := ParsePlace(string(r.Key))
 	if err != nil {
@@ -128,7 +130,7 @@ func (ms Marks) apply(r *kgo.Record) error {
 	return nil
 }
 
-// Write appends marks and returns nil when all are acknowledged.
+// Write appends marks. It returns nil once all are acknowledged.
 func (a *Audit) Write(ctx context.Context, marks []Mark) error {
 	records := make([]*kgo.Record, len(marks))
 	for i, m := range marks {
@@ -142,7 +144,7 @@ func (a *Audit) Write(ctx context.Context, marks []Mark) error {
 	return a.produce(ctx, records)
 }
 
-// Forget removes the marks of places whose records are gone.
+// Forget removes the marks of places whose records have been deleted.
 func (a *Audit) Forget(ctx context.Context, places []Place) error {
 	records := make([]*kgo.Record, len(places))
 	for i, p := range places {

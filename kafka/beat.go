@@ -7,11 +7,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// beatWhileJoining sends the heartbeats that the client does not send while its
-// JoinGroup is pending, until ctx ends. The coordinator answers
-// REBALANCE_IN_PROGRESS to whom it knows, and so the lease of what is kept in a
-// cooperative rebalance goes on however long the others drain. The answer is
-// read on the wire (membership); here it is of no interest.
+// beatWhileJoining sends heartbeats while a JoinGroup is pending, until ctx ends; the
+// client sends none then. The coordinator answers REBALANCE_IN_PROGRESS to members it
+// knows. So the lease of partitions that are kept in a cooperative rebalance is
+// extended, however long other members drain. membership reads the answer on the
+// wire, so it is ignored here.
 func (s *Source) beatWhileJoining(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait(ctx, nil, time.Now().Add(s.options.Session/5))

@@ -12,7 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// atStart is the offset that stands for a log's first offset, wherever that is.
+// atStart is the offset that stands for the log's first offset in the client.
 const atStart = -2
 
 // placeStarts replaces "at the start" by the log's first offset where brokers tell

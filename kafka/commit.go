@@ -122,8 +122,8 @@ func parseUnresolved(metadata string) int64 {
 	return -1
 }
 
-// moved are the watermarks above what is committed, and all that is owned as
-// they are read. Read under committing: none of them is fenced before the
+// moved returns the watermarks above the committed offsets, and everything that is owned
+// at that moment. The caller holds committing, so that nothing is fenced before the
 // commit is over.
 func (s *Source) moved() (moved offsets, owned *expulsion) {
 	s.mu.Lock()

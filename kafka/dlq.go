@@ -19,7 +19,7 @@ type Place struct {
 	Offset    int64
 }
 
-// String is "partition/offset", as an audit record is keyed.
+// String returns "partition/offset", which is also the key of an audit record.
 func (p Place) String() string {
 	return strconv.Itoa(int(p.Partition)) + "/" + strconv.FormatInt(p.Offset, 10)
 }
@@ -41,41 +41,41 @@ func ParsePlace(s string) (Place, error) {
 	return Place{int32(p), o}, nil
 }
 
-// DeadLetter is a record of a DLQ, and what its headers say of it.
+// DeadLetter is a record of a DLQ with its parsed headers.
 type DeadLetter struct {
 	Place
 	Topic     string    // the DLQ
 	Timestamp time.Time // when it was dead-lettered
 	Key       []byte
-	Value     []byte // nil: it had none, or was too large to be kept
+	Value     []byte // nil = it had none, or was too large to be kept
 	Headers   []pipeline.RecordHeader
 
 	Reason  string
-	Detail  string // the field at fault, or the provider's last word; never message text
+	Detail  string // the invalid field, or the provider's last answer; never message text
 	Origin  string // topic/partition/offset of the notification's first record
 	Attempt int    // provider attempts before the last one
 	Hops    int    // hand-overs that were no attempt
 	Redrive int    // times redriven before
-	// FirstSeen is the Kafka timestamp of the notification's first record: its
-	// age runs from here.
+	// FirstSeen is the Kafka timestamp of the notification's first record, from which
+	// its age counts.
 	FirstSeen time.Time
-	Devices   []string // device hashes it is for; empty = all
-	Providers []string // those of its devices that did not get it; empty = not told
+	Devices   []string // hashes of the devices it is for; empty = all
+	Providers []string // providers of the devices that did not get it; empty = not known
 
-	// Problem is why the headers could not all be read: such a record can be
-	// looked at, and not redriven.
+	// Problem says why headers could not be read; nil = all could. A record with a
+	// problem can be shown but not redriven.
 	Problem error
 }
 
-// Step is the step of the status rows that the dead letter's record wrote.
+// Step returns the step of the status rows that the dead letter's record wrote.
 func (d *DeadLetter) Step() int { return d.Attempt + d.Hops }
 
-// String is its place with its topic: "push.promotional.dlq/3/17".
+// String returns topic and place: "push.promotional.dlq/3/17".
 func (d *DeadLetter) String() string { return d.Topic + "/" + d.Place.String() }
 
 var errNoFirstSeen = errors.New("header " + headerFirstSeen + " is missing")
 
-// deadLetter reads a record of a DLQ. It keeps the record's memory.
+// deadLetter parses a record of a DLQ. The result shares memory with the record.
 func deadLetter(r *kgo.Record) *DeadLetter {
 	d := &DeadLetter{Place: Place{r.Partition, r.Offset}, Topic: r.Topic, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
 	for _, h := range r.Headers {
@@ -103,13 +103,14 @@ func deadLetter(r *kgo.Record) *DeadLetter {
 	return d
 }
 
-// errStepsUsed: a status row's step has 15 bits.
-var errStepsUsed = fmt.Errorf("it was handed over %d times: there is no next step", maxStep)
+// errStepsUsed is for dead letters without a next step: a status row's step has 15
+// bits.
+var errStepsUsed = fmt.Errorf("it was handed over %d times, so there is no next step", maxStep)
 
-// partitionKey is what chooses the partition that a dead letter is redriven to.
-// It must be the same each time: two copies in two partitions would be
-// confirmed side by side, and both sent. A record without a key goes by whom it
-// is for, and one that does not say by its first place.
+// partitionKey returns the key that chooses the partition a dead letter is redriven
+// to. It must be the same each time: two copies in two partitions would be confirmed
+// at the same time, and both sent. If the record has no key, its owner is the key; if
+// it has no owner either, its origin.
 func (d *DeadLetter) partitionKey() []byte {
 	if len(d.Key) > 0 {
 		return d.Key
@@ -121,10 +122,10 @@ func (d *DeadLetter) partitionKey() []byte {
 	return []byte(d.Origin)
 }
 
-// redriven is the record that gives a dead letter another chance: one for the
-// lane's retry topic, because only there headers count and every record is
-// confirmed. It goes on at the dead letter's step + 1, so that what earlier
-// records wrote is known to be earlier, and its retries start anew.
+// redriven returns the record that redrives a dead letter. It is for a retry topic of
+// the lane, because only there headers count and every record is confirmed. Its step
+// is the dead letter's + 1, so that rows of earlier records are known to be earlier,
+// and its retries begin at 0.
 func (d *DeadLetter) redriven(topic string) (*kgo.Record, error) {
 	switch {
 	case d.Problem != nil:

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// DLQ is the dead-letter topic of a lane as an operator works with it. It
-// belongs to one goroutine.
+// DLQ is an operator's access to the dead-letter topic of a lane. It is not safe for
+// concurrent use.
 type DLQ struct {
 	lane  string // the lane's own topic
 	topic string
@@ -19,8 +19,8 @@ type DLQ struct {
 	audit *Audit
 }
 
-// NewDLQ makes a DLQ of the lane with this topic of its own. It does not
-// connect before the first call.
+// NewDLQ returns the DLQ of a lane, named by the lane's own topic. It connects on the
+// first call.
 func NewDLQ(o Options, lane string) (*DLQ, error) {
 	if lane == "" {
 		return nil, errors.New("kafka dlq: no topic")
@@ -37,10 +37,10 @@ func NewDLQ(o Options, lane string) (*DLQ, error) {
 	return &DLQ{lane: lane, topic: DLQTopic(lane), log: log, audit: audit}, nil
 }
 
-// Topic is the DLQ's name.
+// Topic returns the DLQ's name.
 func (q *DLQ) Topic() string { return q.topic }
 
-// Audit is what operators have done with its records.
+// Audit returns the audit topic of this DLQ.
 func (q *DLQ) Audit() *Audit { return q.audit }
 
 // Close closes the connections.
@@ -49,28 +49,28 @@ func (q *DLQ) Close() {
 	q.log.Close()
 }
 
-// Since is what the DLQ holds now, without what was dead-lettered before since
-// and lies before all later ones; the zero time = everything. What comes later
-// is not in it.
+// Since returns what the DLQ holds now, in each partition from the first record that
+// was dead-lettered at since or later; the zero time = everything. Records that come
+// later are not included.
 func (q *DLQ) Since(ctx context.Context, since time.Time) (Extent, error) {
 	return q.log.Extent(ctx, since, time.Time{})
 }
 
-// Before is what the DLQ holds now up to the first record of each partition
-// that was dead-lettered at before or later: what Delete can delete.
+// Before returns what the DLQ holds now, in each partition up to the first record that
+// was dead-lettered at before or later: what Delete can delete.
 func (q *DLQ) Before(ctx context.Context, before time.Time) (Extent, error) {
 	return q.log.Extent(ctx, time.Time{}, before)
 }
 
-// Read hands out the dead letters of an extent, partition by partition and in
-// their order, until each returns an error.
+// Read calls each with the dead letters of an extent, partition by partition and in
+// order, until each returns an error.
 func (q *DLQ) Read(ctx context.Context, e Extent, each func(*DeadLetter) error) error {
 	return q.log.readExtent(ctx, e, func(r *kgo.Record) error { return each(deadLetter(r)) })
 }
 
-// Redrive produces the dead letters to the lane's retry topic of this tier and
-// returns nil when all are acknowledged. After an error any of them may be
-// there: what is redriven twice is sent once, since the worker confirms it.
+// Redrive produces the dead letters to the lane's retry topic of this tier. It returns
+// nil once all are acknowledged. After an error, some may have been written. They can
+// be redriven again: workers confirm them, so they are sent once.
 func (q *DLQ) Redrive(ctx context.Context, letters []*DeadLetter, tier string) error {
 	records := make([]*kgo.Record, len(letters))
 	for i, d := range letters {
@@ -86,20 +86,20 @@ func (q *DLQ) Redrive(ctx context.Context, letters []*DeadLetter, tier string) e
 	return nil
 }
 
-// DeleteError is that not all was deleted that should be, or not all of it was
-// forgotten in the audit topic.
+// DeleteError says that some records were not deleted, or that some audit marks of
+// deleted records remain.
 type DeleteError struct {
-	Deleted Extent // what is known to be gone
+	Deleted Extent // what is known to be deleted
 	Err     error
 }
 
 func (e *DeleteError) Error() string { return e.Err.Error() }
 func (e *DeleteError) Unwrap() error { return e.Err }
 
-// Delete deletes every record before the ends of the extent, for good. Kafka
-// can delete nothing else: a record in between stays, or goes with those
-// before it. The audit marks of what is gone are removed after. The error is a
-// *DeleteError: each partition is deleted by itself.
+// Delete permanently deletes all records before the ends of the extent, also those
+// before its starts: Kafka can only delete from the start of a log. Afterwards it
+// removes the audit marks of deleted records. The error is a *DeleteError, because a
+// deletion can succeed in some partitions only.
 func (q *DLQ) Delete(ctx context.Context, e Extent) error {
 	upTo := make(kadm.Offsets)
 	for p, r := range e {
@@ -129,7 +129,7 @@ func (q *DLQ) Delete(ctx context.Context, e Extent) error {
 	return nil
 }
 
-// forget removes the audit marks of what was deleted.
+// forget removes the audit marks of deleted records.
 func (q *DLQ) forget(ctx context.Context, deleted Extent) error {
 	if len(deleted) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TopicSpec is a topic as it should be.
+// TopicSpec describes a topic as it should be.
 type TopicSpec struct {
 	Name        string
 	Partitions  int32
@@ -28,11 +28,11 @@ const (
 	TopicDiffers         = "differs"
 )
 
-// TopicState is one row of EnsureTopics' table.
+// TopicState is one row of the table that EnsureTopics returns.
 type TopicState struct {
 	Topic string
 	State string // one of the constants
-	// Differences in words: "would add partitions: 6 to 18",
+	// Differences says how the topic differs: "would add partitions: 6 to 18",
 	// "retention.ms is 1, not 2".
 	Differences []string
 }
@@ -40,17 +40,17 @@ type TopicState struct {
 // EnsureOptions say what EnsureTopics may do to topics.
 type EnsureOptions struct {
 	DryRun bool // change nothing
-	// AddPartitions lets existing topics grow. It moves keys to other
-	// partitions, so it is never done unasked.
+	// AddPartitions adds partitions to existing topics. It is not the default, because
+	// it moves keys to other partitions.
 	AddPartitions bool
 }
 
-// EnsureTopics creates the topics that are missing and says how the others
-// differ from what is wanted. Their configuration is never changed. The table
-// is in the order of specs, and holds what was done also when an error is
-// returned. What it created or let grow can be written to when it returns: a
-// controller says "created" before the brokers have heard of it, which on a
-// busy cluster takes seconds.
+// EnsureTopics creates missing topics and returns how the others differ from their
+// specs. It never changes the configuration of existing topics. The table is in the
+// order of specs; with an error, it holds what was done before. When EnsureTopics
+// returns, topics that it created or added partitions to can be written to. It waits
+// for that, because a controller reports "created" before the brokers know the topic;
+// on a busy cluster that takes seconds.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec, o EnsureOptions) ([]TopicState, error) {
 	names := make([]string, len(specs))
 	for i, s := range specs {
@@ -80,17 +80,17 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec, o EnsureOpt
 	return table, a.awaitLeaders(ctx, specs, table)
 }
 
-// How long the brokers may take to take up a topic, and how often they are
+// How long the brokers may take until they serve a new topic, and how often they are
 // asked meanwhile.
 const (
 	leadersWithin = time.Minute
 	leadersPause  = 50 * time.Millisecond
 )
 
-// awaitLeaders waits until each partition of what was created or grown has a
-// leader that serves it.
+// awaitLeaders waits until each partition of topics that were created, or that got
+// more partitions, has a leader that serves it.
 func (a *Admin) awaitLeaders(ctx context.Context, specs []TopicSpec, table []TopicState) error {
-	limited, cancel := context.WithTimeoutCause(ctx, leadersWithin, fmt.Errorf("nobody serves it after %v", leadersWithin))
+	limited, cancel := context.WithTimeoutCause(ctx, leadersWithin, fmt.Errorf("some partitions have no leader after %v", leadersWithin))
 	defer cancel()
 	for i, state := range table {
 		if state.State != TopicCreated && state.State != TopicPartitionsAdded {
@@ -107,9 +107,9 @@ func (a *Admin) awaitLeaders(ctx context.Context, specs []TopicSpec, table []Top
 	return nil
 }
 
-// served reports whether the leader of each partition answers for it. A
-// broker that lists a topic may not lead it yet; one that can say where a
-// partition ends does.
+// served reports whether each partition has a leader that answers for it. A broker may
+// list a topic before it leads its partitions; only the leader can tell a partition's
+// end.
 func (a *Admin) served(ctx context.Context, spec TopicSpec) bool {
 	ends, err := endOffsets(ctx, a.admin, spec.Name)
 	return err == nil && len(ends) >= int(spec.Partitions)
@@ -125,12 +125,12 @@ func (a *Admin) create(ctx context.Context, spec TopicSpec, o EnsureOptions) (To
 	}
 	resp, err := a.admin.CreateTopic(ctx, spec.Partitions, spec.Replication, configs, spec.Name)
 	switch {
-	case errors.Is(err, kerr.TopicAlreadyExists): // somebody was faster
+	case errors.Is(err, kerr.TopicAlreadyExists): // somebody else created it meanwhile
 		return TopicState{Topic: spec.Name, State: TopicExists}, nil
 	case err != nil && resp.ErrMessage != "":
-		return TopicState{}, fmt.Errorf("creating it: %w: %s", err, resp.ErrMessage)
+		return TopicState{}, fmt.Errorf("creating the topic: %w: %s", err, resp.ErrMessage)
 	case err != nil:
-		return TopicState{}, fmt.Errorf("creating it: %w", err)
+		return TopicState{}, fmt.Errorf("creating the topic: %w", err)
 	}
 	return TopicState{Topic: spec.Name, State: TopicCreated}, nil
 }

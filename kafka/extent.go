@@ -12,13 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Range is a run of offsets: From and up to, without, To.
+// Range is a range of offsets, from From inclusive to To exclusive.
 type Range struct{ From, To int64 }
 
 // Extent is a part of a topic, by partition.
 type Extent map[int32]Range
 
-// Records is how many offsets it spans: at least as many as it has records.
+// Records returns the number of offsets in the extent. It has at most that many
+// records, since offsets have gaps.
 func (e Extent) Records() (n int64) {
 	for _, r := range e {
 		n += max(0, r.To-r.From)
@@ -26,10 +27,10 @@ func (e Extent) Records() (n int64) {
 	return n
 }
 
-// Extent is what the topic holds now. With since, the zero time aside, it is
-// without what lies before the first record of each partition that is as late;
-// with before, it ends before the first one that is. What comes later is not in
-// it.
+// Extent returns what the topic holds now; records that come later are not included.
+// If since is not zero, each partition's range begins with its first record of that
+// time or later. If before is not zero, the range ends before the first record of that
+// time or later.
 func (f *Follower) Extent(ctx context.Context, since, before time.Time) (Extent, error) {
 	starts, err := f.StartOffsets(ctx)
 	if err != nil {
@@ -69,13 +70,13 @@ func (f *Follower) Extent(ctx context.Context, since, before time.Time) (Extent,
 	return e, nil
 }
 
-// idlePoll is how long a poll waits for records that must be there before the
-// log is asked whether it has a gap.
+// idlePoll is how long a poll waits for records of an extent before the broker is
+// asked whether the log has a gap there.
 const idlePoll = 2 * time.Second
 
-// ReadExtent hands out the records of an extent, partition by partition and in
-// their order, until each returns an error. The Follower must follow nothing
-// meanwhile; Seek lets it begin, or begin again, after.
+// ReadExtent calls each with the records of an extent, partition by partition and in
+// order, until each returns an error. The Follower must not be polling meanwhile; Seek
+// starts it afterwards.
 func (f *Follower) ReadExtent(ctx context.Context, e Extent, each func(Record) error) error {
 	return f.readExtent(ctx, e, func(r *kgo.Record) error { return each(fromClient(r)) })
 }
@@ -89,7 +90,7 @@ func (f *Follower) readExtent(ctx context.Context, e Extent, each func(*kgo.Reco
 	return nil
 }
 
-// read hands out a partition's records of a range in their order.
+// read calls each with a partition's records of a range, in order.
 func (f *Follower) read(ctx context.Context, partition int32, r Range, each func(*kgo.Record) error) error {
 	if r.From >= r.To {
 		return nil
@@ -127,7 +128,7 @@ func (f *Follower) read(ctx context.Context, partition int32, r Range, each func
 		if fetches.NumRecords() > 0 {
 			continue
 		}
-		// The last offsets may hold no records any more.
+		// The last offsets of the range may have no records.
 		behind, err := f.Gaps(ctx, map[int32]int64{partition: next})
 		if err != nil {
 			return err

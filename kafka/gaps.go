@@ -11,11 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The places of the fields in the header of a record batch, version 2 (Kafka's
-// protocol guide, "Record Batch").
+// The positions of fields in the header of a record batch, version 2 (Kafka's protocol
+// guide, "Record Batch").
 const (
 	batchLengthAt     = 8
-	batchLengthFrom   = 12 // what batchLength counts from
+	batchLengthFrom   = 12 // the batch length counts from here
 	batchAttributesAt = 21
 	batchLastDeltaAt  = 23
 	batchRecordsAt    = 57
@@ -23,11 +23,10 @@ const (
 	batchIsControl    = 1 << 5
 )
 
-// Gaps returns, for those of the positions at which the log holds only batches
-// without records, the offset behind them. Compaction leaves such batches, also
-// at the end of a partition, and a client that waits for the records there
-// waits for ever. Positions at which there are records, or nothing yet, are
-// left out.
+// Gaps returns the end of the gap for each position that is in one: where the log has
+// only batches without records, the offset after these batches. Compaction leaves such
+// batches, also at the end of a partition, and a client would wait there for ever.
+// Positions with records, or at the log's end, are left out.
 func (f *Follower) Gaps(ctx context.Context, positions map[int32]int64) (map[int32]int64, error) {
 	return gaps(ctx, f.client, f.admin, f.topic, positions)
 }
@@ -68,8 +67,8 @@ func gaps(ctx context.Context, client *kgo.Client, admin *kadm.Client, name stri
 	return behind, nil
 }
 
-// behindEmpty is the offset behind the batches without records that raw begins
-// with; at, if there are none.
+// behindEmpty returns the offset after the batches without records at the start of
+// raw; at, if there are none.
 func behindEmpty(raw []byte, at int64) int64 {
 	for len(raw) >= batchHeader {
 		size := batchLengthFrom + int(int32(binary.BigEndian.Uint32(raw[batchLengthAt:])))
@@ -86,7 +85,7 @@ func behindEmpty(raw []byte, at int64) int64 {
 	return at
 }
 
-// StartOffsets returns the first offset of each partition that can be read.
+// StartOffsets returns the first offset of each partition that can still be read.
 func (f *Follower) StartOffsets(ctx context.Context) (map[int32]int64, error) {
 	return startOffsets(ctx, f.admin, f.topic)
 }

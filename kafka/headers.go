@@ -13,8 +13,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// The headers of records that this fleet wrote. On a lane's own topic they
-// mean nothing: whatever a producer puts there is ignored.
+// The headers of records that this fleet wrote. On a lane's own topic they are
+// ignored, because any producer can write them there.
 const (
 	headerVersion   = "pf-v"
 	headerAttempt   = "pf-attempt"
@@ -22,34 +22,35 @@ const (
 	headerRedrive   = "pf-redrive"
 	headerNotBefore = "pf-not-before" // unix ms
 	headerFirstSeen = "pf-first-seen" // unix ms
-	headerState     = "pf-state"      // of the row that tells of this record: RETRYING or HELD
+	headerState     = "pf-state"      // state of the row of this hand-over: RETRYING or HELD
 	headerDevices   = "pf-devices"    // device hashes, comma-separated; absent = all
 	headerReason    = "pf-reason"
 	headerDetail    = "pf-detail"
-	headerProvider  = "pf-provider" // of dead letters: the providers that did not take it, comma-separated
-	headerSize      = "pf-size"     // bytes, of a dead letter without its value
+	headerProvider  = "pf-provider" // of dead letters: the providers of devices that did not get it, comma-separated
+	headerSize      = "pf-size"     // of dead letters without their value: its record's size in bytes
 	headerOrigin    = "pf-origin"   // topic/partition/offset of the notification's first record
 
 	headerPrefix = "pf-"
-	// formatVersion is what pf-v says. Another one is never guessed at.
+	// formatVersion is the value of pf-v. Records of other versions are not read.
 	formatVersion = "1"
 	// maxStep keeps attempt + hops within a status row's step.
 	maxStep = 1<<15 - 1
 )
 
-// retryHeaders are what a retry record says about itself.
+// retryHeaders are the parsed headers of a retry or hold record.
 type retryHeaders struct {
 	attempt, hops, redrive int
 	notBefore              time.Time
 	firstSeen              time.Time
 	devices                []string
-	state                  push.State // 0 = not said
+	state                  push.State // 0 = missing
 }
 
 var errNoVersion = errors.New("header " + headerVersion + " is missing")
 
-// parseRetryHeaders reads a retry record's headers. Any doubt is an error: the
-// partition stalls rather than sends to the wrong devices or too early.
+// parseRetryHeaders parses the headers of a retry or hold record. Whatever is
+// ambiguous is an error: it is better that the partition stops than that something is
+// sent to the wrong devices or too early.
 func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
 	var h retryHeaders
 	var version string
@@ -60,7 +61,7 @@ func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
 			continue
 		}
 		if seen[key] {
-			return nil, fmt.Errorf("header %s is there twice", key)
+			return nil, fmt.Errorf("header %s occurs twice", key)
 		}
 		seen[key] = true
 		var err error
@@ -135,7 +136,7 @@ func parseDevices(s string) ([]string, error) {
 	return devices, nil
 }
 
-// origin is the place of the notification's first record.
+// origin returns topic/partition/offset of the notification's first record.
 func origin(it *pipeline.Item) string {
 	for i := range it.Trace {
 		if it.Trace[i].Key == headerOrigin {

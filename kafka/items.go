@@ -7,8 +7,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// decoder decodes the values of a batch. It goes before the tracker, which has to
-// know the ids. What cannot be decoded is dead, and goes on as such.
+// decoder decodes the values of a batch. It runs before the tracker, which needs the
+// ids. An item that cannot be decoded gets the verdict Dead and stays in the batch.
 type decoder func(value []byte, m *push.Message) *push.Defect
 
 // Name implements pipeline.Stage.
@@ -19,7 +19,7 @@ func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
-			continue // known to be too large when it came
+			continue // already decided: it is too large
 		}
 		if it.Value == nil {
 			it.Decide(push.Dead, push.EmptyValue, "")
@@ -30,18 +30,18 @@ func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
 	return nil
 }
 
-// contained decodes a batch. A record that makes the decoder panic is dead; the
-// error says that there are so many that the decoder itself is at fault.
+// contained decodes a batch. A record that makes the decoder panic is dead. If there
+// are so many that the decoder itself must be at fault, it returns an error.
 func (decode decoder) contained(b *pipeline.Batch) error {
 	return pipeline.Contain(context.Background(), decode, b, func(found pipeline.Poisoned) {
 		b.Poisoned = &found
 		for _, it := range found.Dead {
-			it.Message = push.Message{} // whatever is there, it cannot be trusted
+			it.Message = push.Message{} // it may be half decoded
 		}
 	})
 }
 
-// items makes items of records. Their values are not decoded yet.
+// items makes items from records. Their values are not decoded yet.
 func (t *topic) items(records []polledRecord) []pipeline.Item {
 	items := make([]pipeline.Item, len(records))
 	for i := range records {
@@ -64,8 +64,8 @@ func (t *topic) items(records []polledRecord) []pipeline.Item {
 	return items
 }
 
-// markReread marks what is below the offset that was committed when the
-// assignment began: its intent is read, and it is never sent.
+// markReread marks items below the offset that was committed when the assignment
+// began: their intents are read, and they are never sent.
 func (a *assignment) markReread(items []pipeline.Item) {
 	for i := range items {
 		if items[i].Offset >= a.reread {

@@ -43,15 +43,15 @@ type polledRecord struct {
 	partition push.Partition
 	offset    int64
 	timestamp time.Time
-	undated   bool // its own timestamp cannot be: nothing says that it is new
+	undated   bool // its own timestamp is not plausible, so it may be old
 	key       []byte
 	value     []byte
 	trace     []pipeline.RecordHeader
 	headers   *retryHeaders // of retry and hold topics only
 	due       time.Time     // when it may be handed out; zero = at once
 	tooLarge  bool          // and so without a value
-	large     string        // what of it is
-	size      int           // of key, value and headers as they came; of a batch, what it is larger than
+	large     string        // which part of it is
+	size      int           // of key, value and headers as polled; of a batch too large to unpack, the limit
 }
 
 // bytes returns the memory that the record takes up here.
@@ -115,8 +115,8 @@ func (a *assignment) keep(r *kgo.Record, now time.Time) (polledRecord, error) {
 	return h, nil
 }
 
-// keepUnread makes records of the next n of those that cannot be unpacked:
-// only their places are known, and that there is no time for them.
+// keepUnread adds the next n records that cannot be unpacked to waiting. Only their
+// offsets are known; they get the current time.
 func (a *assignment) keepUnread(n int, now time.Time) {
 	for ; n > 0 && a.unread.From < a.unread.To; n-- {
 		h := polledRecord{partition: a.partition, offset: a.unread.From, timestamp: now, tooLarge: true, large: largeBatch, size: maxUnpacked}
@@ -129,15 +129,15 @@ func (a *assignment) keepUnread(n int, now time.Time) {
 	}
 }
 
-// plausible is a record's time as it counts here: from 1970 to a minute from
-// now. A producer that gave none (-1) is taken to mean now.
+// plausible returns a record's time, limited to between 1970 and a minute from now. If
+// the producer gave none (-1), it is now.
 func plausible(t, now time.Time) time.Time {
 	latest := now.Add(time.Minute)
 	switch ms := t.UnixMilli(); {
 	case t.Nanosecond()%int(time.Millisecond) != 0:
-		// A record's time is in milliseconds. The client makes nanoseconds of
-		// them, and those of a far future (a producer that wrote nanoseconds)
-		// overflow to any time at all.
+		// A record's time is in milliseconds. The client converts it to nanoseconds, and
+		// a time in the far future (from a producer that wrote nanoseconds) overflows to
+		// an arbitrary time.
 		return latest
 	case ms == -1:
 		return now
@@ -149,9 +149,9 @@ func plausible(t, now time.Time) time.Time {
 	return t
 }
 
-// trace picks the headers that go on with a record: traceparent, and the first
-// of the others that fit. Of a retry record it keeps the origin as well, which
-// only Producer reads.
+// trace returns the headers that stay with a record and its copies: traceparent, and as
+// many of the other foreign headers as fit. For a retry record it also returns the
+// origin, which only Producer reads.
 func trace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
 	var out []pipeline.RecordHeader
 	room := maxOthers
@@ -177,8 +177,8 @@ func has(trace []pipeline.RecordHeader, key string) bool {
 	return slices.ContainsFunc(trace, func(h pipeline.RecordHeader) bool { return h.Key == key })
 }
 
-// pages is memory for what is kept, cut from pieces that records of one
-// partition share: they come and go together. What is large has its own.
+// pages allocates memory for kept records, from pages that the records of one partition
+// share: they come and go together. Large values get memory of their own.
 type pages struct{ free []byte }
 
 const (
@@ -200,7 +200,7 @@ func (p *pages) keep(b []byte) []byte {
 	return kept
 }
 
-// keepTrace replaces the headers' keys and values by copies.
+// keepTrace replaces the headers' keys and values with copies.
 func (p *pages) keepTrace(trace []pipeline.RecordHeader) []pipeline.RecordHeader {
 	for i := range trace {
 		trace[i] = pipeline.RecordHeader{Key: strings.Clone(trace[i].Key), Value: p.keep(trace[i].Value)}

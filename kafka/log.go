@@ -12,8 +12,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Record is a record as Follower and Consumer return it, and Writer takes it
-// (Key, Value and Headers only). A nil Value is a tombstone.
+// Record is a record that Follower and Consumer return and Writer writes (Key, Value
+// and Headers only). A nil Value is a tombstone.
 type Record struct {
 	Partition int32
 	Offset    int64
@@ -34,28 +34,27 @@ func fromClient(r *kgo.Record) Record {
 	return rec
 }
 
-// WriterOptions belong to one topic.
+// WriterOptions are the options of a Writer.
 type WriterOptions struct {
 	Topic string // required
-	// PartitionKey is what of a record's key chooses its partition, by the
-	// same hash as Kafka's default; nil = the whole key.
+	// PartitionKey returns the part of a record's key that chooses its partition, by
+	// the same hash as Kafka's default; nil = the whole key.
 	PartitionKey func(key []byte) []byte
-	// Linger is how long a record waits for others to make a batch with; 0 =
-	// not at all.
+	// Linger is how long a record waits for others to fill a batch; 0 = not at all.
 	Linger time.Duration
-	// MaxBytes is the largest batch, and so the largest record; 0 = 1 MB. The
-	// topic's max.message.bytes has to allow it.
+	// MaxBytes is the size of the largest batch, and so of the largest record; 0 = 1 MB.
+	// The topic's max.message.bytes must allow it.
 	MaxBytes int32
 }
 
-// Writer appends keyed records to a topic, acknowledged by all in-sync
-// replicas. It may be used by many goroutines at once.
+// Writer appends keyed records to a topic, acknowledged by all in-sync replicas. It is
+// safe for concurrent use.
 type Writer struct {
 	topic  string
 	client *kgo.Client
 }
 
-// NewWriter makes a Writer. It does not connect before the first Append.
+// NewWriter returns a Writer, which connects on the first Append.
 func NewWriter(o Options, wo WriterOptions) (*Writer, error) {
 	if wo.Topic == "" {
 		return nil, errors.New("kafka writer: no topic")
@@ -79,8 +78,8 @@ func NewWriter(o Options, wo WriterOptions) (*Writer, error) {
 	return &Writer{topic: wo.Topic, client: client}, nil
 }
 
-// Append writes the records in order and returns nil when all are
-// acknowledged. After an error any of them may be there.
+// Append writes the records in order. It returns nil once all are acknowledged. After
+// an error, any of them may have been written.
 func (w *Writer) Append(ctx context.Context, records []Record) error {
 	rs := make([]*kgo.Record, len(records))
 	for i, r := range records {
@@ -95,22 +94,21 @@ func (w *Writer) Append(ctx context.Context, records []Record) error {
 	return nil
 }
 
-// Close gives up what is still on its way, and closes the connections.
+// Close gives up records in flight and closes the connections.
 func (w *Writer) Close() { w.client.Close() }
 
-// Follower reads all partitions of a topic without a group: the caller keeps
-// the offsets. It belongs to one goroutine.
+// Follower reads all partitions of a topic without a group: the caller keeps the
+// offsets. It is not safe for concurrent use.
 type Follower struct {
 	topic   string
 	client  *kgo.Client
 	admin   *kadm.Client
-	from    map[int32]int64 // where to start partitions that are not read yet
+	from    map[int32]int64 // where partitions start that are not being read yet
 	reading map[int32]bool
 }
 
-// NewFollower makes a Follower that starts each partition at its offset in
-// from, and the others at their first record. It does not connect before the
-// first call.
+// NewFollower returns a Follower that starts each partition at its offset in from, or
+// at its first record if from has none. It connects on the first call.
 func NewFollower(o Options, topic string, from map[int32]int64) (*Follower, error) {
 	if topic == "" {
 		return nil, errors.New("kafka follower: no topic")
@@ -125,10 +123,9 @@ func NewFollower(o Options, topic string, from map[int32]int64) (*Follower, erro
 	return f, nil
 }
 
-// Poll waits for records, until ctx ends at the latest, and returns at most
-// limit of them; those of one partition are in order. The error is a
-// *PartitionError when a partition's offset is out of range: then all must be
-// read anew.
+// Poll waits for records until ctx ends, and returns at most limit of them; those of
+// one partition are in order. The error is a *PartitionError if it concerns one
+// partition. If its offset is out of range, the topic must be read from the start.
 func (f *Follower) Poll(ctx context.Context, limit int) ([]Record, error) {
 	if len(f.reading) == 0 {
 		if _, err := f.EndOffsets(ctx); err != nil {
@@ -139,7 +136,7 @@ func (f *Follower) Poll(ctx context.Context, limit int) ([]Record, error) {
 	return collect(fetches, f.topic)
 }
 
-// collect turns what was polled into records and the first error.
+// collect returns the records of a poll, and its first error.
 func collect(fetches kgo.Fetches, topic string) ([]Record, error) {
 	records := make([]Record, 0, fetches.NumRecords())
 	fetches.EachRecord(func(r *kgo.Record) { records = append(records, fromClient(r)) })
@@ -153,8 +150,8 @@ func collect(fetches kgo.Fetches, topic string) ([]Record, error) {
 	return records, fmt.Errorf("reading %s: %w", topic, errs[0].Err)
 }
 
-// Seek starts anew at these offsets; partitions that are not in from start at
-// their first record. Nothing polled before is returned after.
+// Seek starts again at these offsets; partitions that are not in from start at their
+// first record. Records that were fetched before are dropped.
 func (f *Follower) Seek(from map[int32]int64) {
 	if len(f.reading) > 0 {
 		f.client.PurgeTopicsFromConsuming(f.topic)
@@ -166,8 +163,8 @@ func (f *Follower) Seek(from map[int32]int64) {
 	}
 }
 
-// EndOffsets returns the end of each partition: the offset its next record
-// gets. Partitions that were added since the last call are read from here on.
+// EndOffsets returns the end offset of each partition: the offset of its next record.
+// From then on, partitions that were added since the last call are read too.
 func (f *Follower) EndOffsets(ctx context.Context) (map[int32]int64, error) {
 	ends, err := endOffsets(ctx, f.admin, f.topic)
 	if err != nil {
@@ -193,21 +190,21 @@ func (f *Follower) EndOffsets(ctx context.Context) (map[int32]int64, error) {
 // Close closes the connections.
 func (f *Follower) Close() { f.client.Close() }
 
-// Consumer is a plain member of a group: poll, work, commit. Between a Poll
-// that returned records and its Commit the group cannot take partitions away,
-// so the work between must stay under the rebalance time-out of a minute. It
-// belongs to one goroutine.
+// Consumer is a plain member of a group: poll, work, commit. Between a Poll that
+// returned records and its Commit, the group cannot take partitions away. So the work
+// in between must take less than the rebalance time-out of a minute. It is not safe for
+// concurrent use.
 type Consumer struct {
 	topic  string
 	client *kgo.Client
-	failed error // that came with records: for the next Poll
+	failed error // came with records; the next Poll returns it
 }
 
-// NewConsumer joins the group. A first start begins at the first record, and so
-// does a partition whose offset the log does not have: its readers bear copies.
+// NewConsumer joins the group. Reading begins at the first record where the group has
+// committed nothing, or an offset that the log does not have: records may come twice.
 func NewConsumer(o Options, topic, group string) (*Consumer, error) {
 	if topic == "" || group == "" {
-		return nil, errors.New("kafka consumer: a topic and a group are needed")
+		return nil, errors.New("kafka consumer: no topic or no group")
 	}
 	ignore := func(context.Context, *kgo.Client, map[string][]int32) {}
 	c := &Consumer{topic: topic}
@@ -222,7 +219,7 @@ func NewConsumer(o Options, topic, group string) (*Consumer, error) {
 		kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.SessionTimeout(10*time.Second),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		// Commit has committed all that was polled before it allowed these.
+		// Nothing to do: Commit allows a rebalance only after everything polled is committed.
 		kgo.OnPartitionsRevoked(ignore), kgo.OnPartitionsLost(ignore),
 		kgo.FetchMaxWait(time.Second), kgo.MaxDecompressBatchBytes(maxUnpacked))
 	if err != nil {
@@ -232,13 +229,13 @@ func NewConsumer(o Options, topic, group string) (*Consumer, error) {
 	return c, nil
 }
 
-// placeStartsWithin is how long a Consumer waits to learn where logs begin.
+// placeStartsWithin is how long a Consumer waits for the logs' first offsets.
 const placeStartsWithin = 5 * time.Second
 
-// Poll waits for records, until ctx ends at the latest, and returns at most
-// limit of them. It returns either records or an error: one that came with
-// records is the next Poll's, since what was polled counts as read. A batch that
-// is too large to unpack is an error, and left out.
+// Poll waits for records until ctx ends, and returns at most limit of them. It returns
+// either records or an error: an error that came with records is returned by the next
+// Poll, because polled records count as read. A batch too large to unpack is an error,
+// and is skipped.
 func (c *Consumer) Poll(ctx context.Context, limit int) ([]Record, error) {
 	if err := c.failed; err != nil {
 		c.failed = nil
@@ -251,7 +248,7 @@ func (c *Consumer) Poll(ctx context.Context, limit int) ([]Record, error) {
 			behind.set(push.Partition{Topic: large.Topic, ID: large.Partition}, kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset})
 		}
 	}
-	c.client.SetOffsets(behind) // while nothing can be taken away
+	c.client.SetOffsets(behind) // before AllowRebalance: no partition can be revoked yet
 	records, err := collect(fetches, c.topic)
 	if len(records) == 0 {
 		c.client.AllowRebalance()
@@ -261,8 +258,8 @@ func (c *Consumer) Poll(ctx context.Context, limit int) ([]Record, error) {
 	return records, nil
 }
 
-// Commit commits all that Poll has returned, and lets the group move
-// partitions. After an error the same records may come again.
+// Commit commits all that Poll has returned, and allows rebalances again. After an
+// error, the same records may come again.
 func (c *Consumer) Commit(ctx context.Context) error {
 	defer c.client.AllowRebalance()
 	if err := c.client.CommitUncommittedOffsets(ctx); err != nil {
@@ -271,5 +268,5 @@ func (c *Consumer) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Close leaves the group. What is not committed comes again.
+// Close leaves the group. Records that are not committed come again.
 func (c *Consumer) Close() { c.client.CloseAllowingRebalance() }

@@ -7,15 +7,15 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// lookEvery is how often the brokers are asked where the logs end: polls tell
-// that only of partitions that are polled, and only when records come.
+// lookEvery is how often the brokers are asked for the logs' ends. Polls tell these
+// only for partitions that are not paused, and only with records.
 const lookEvery = 5 * time.Second
 
-// silence is how old the last answer for a partition may be before Kafka counts
-// as silent: two looks and the time-out of one.
+// silence is how old the last answer for a partition may be before Kafka counts as
+// silent: the time of two looks and the time-out of one.
 const silence = 2*lookEvery + 5*time.Second
 
-// look keeps what is known of the logs' ends, until ctx ends.
+// look updates the logs' ends, until ctx ends.
 func (s *Source) look(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.lookOnce(ctx)
@@ -23,8 +23,8 @@ func (s *Source) look(ctx context.Context) {
 	}
 }
 
-// lookOnce asks once. What the brokers do not answer is not known: it shows as
-// silence, and in the client's own log.
+// lookOnce asks once. Brokers that do not answer are not reported here: they show as
+// silence, and in the client's log.
 func (s *Source) lookOnce(ctx context.Context) {
 	s.mu.Lock()
 	owned, fresh := len(s.parts) > 0, false
@@ -41,7 +41,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 		starts, err = s.starts(ctx)
 	}
 	if err != nil {
-		s.log.Debug("looking where the logs end", "error", err)
+		s.log.Debug("listing start and end offsets", "error", err)
 	}
 	now := time.Now()
 	idle := s.noteEnds(ends, starts, now)
@@ -54,7 +54,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 	for topic, positions := range idle {
 		behind, err := gaps(ctx, s.client, s.admin, topic, positions)
 		if err != nil {
-			s.log.Debug("looking for records", "error", err)
+			s.log.Debug("looking for gaps", "error", err)
 		}
 		s.mu.Lock()
 		for id, at := range behind {
@@ -67,9 +67,9 @@ func (s *Source) lookOnce(ctx context.Context) {
 	}
 }
 
-// noteEnds remembers the ends, and returns where partitions stand that have a
-// lag although nothing of them is open or waits: perhaps what follows are no
-// records, but the marks of transactions.
+// noteEnds stores the ends and starts. It returns the positions of partitions that have
+// a lag although no record of them is open: what follows there may be transaction
+// markers and no records.
 func (s *Source) noteEnds(ends, starts map[push.Partition]int64, now time.Time) (idle map[string]map[int32]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Source) noteEnds(ends, starts map[push.Partition]int64, now time.Time) 
 	return idle
 }
 
-// ends are the ends of all partitions whose brokers answer.
+// ends returns the end offsets of all partitions whose brokers answer.
 func (s *Source) ends(ctx context.Context) (map[push.Partition]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()

@@ -10,31 +10,29 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
-// membership keeps the lease of one group member. It is told of every group
-// request and its answer, in the order in which they pass the connection.
+// membership keeps the lease of one group member. It learns of every group request and
+// its answer, in the order in which they pass the connection.
 //
-// The lease is the send time of the last request that the coordinator answered
-// for this member + the session time-out: the coordinator cannot have given up
-// the member before. The client sends no heartbeats while its JoinGroup is
-// pending, which may be as long as the slowest member drains: so meanwhile the
-// Source asks for itself (beatWhileJoining). That a JoinGroup was written is no
-// lease: perhaps nobody got it.
+// The lease ends a session time-out after the send time of the last request that the
+// coordinator answered to this member: the coordinator cannot have expelled the member
+// before. While its JoinGroup is pending, which takes as long as the slowest member
+// drains, the client sends no heartbeats, so the Source sends them (beatWhileJoining).
+// Writing a JoinGroup does not extend the lease, because it may not have arrived.
 //
-// All methods may be called at once, and none blocks.
+// All methods are safe for concurrent use, and none blocks.
 type membership struct {
 	session time.Duration
 	lease   *pipeline.Lease
-	// expelled is called, with mu held, when an answer says that the
-	// coordinator does not know this member any more. It gets the number of the
-	// expulsion: there is no lease, not even a new one, until fenced is called
-	// with the last one's.
+	// expelled is called with mu held when an answer says that the coordinator no longer
+	// knows this member. n is the number of the expulsion. There is no lease, not even a
+	// new one, until fenced is called with the number of the last expulsion.
 	expelled func(n int)
 
 	mu         sync.Mutex
-	member     bool      // the coordinator has answered us as a member
-	answered   time.Time // send time of the last request that it answered so
+	member     bool      // the coordinator has answered a request of this member
+	answered   time.Time // send time of the last such request
 	expulsions int
-	unfenced   bool             // there are assignments of a membership that is over
+	unfenced   bool             // assignments of an ended membership are not fenced yet
 	joins      map[request]bool // pending JoinGroups of a member
 }
 
@@ -54,7 +52,7 @@ func (m *membership) sent(r request) {
 	}
 }
 
-// lost notes that no answer will come: the connection is gone.
+// lost notes that no answer will come, because the connection failed.
 func (m *membership) lost(r request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,14 +66,14 @@ func (m *membership) joining() bool {
 	return len(m.joins) > 0
 }
 
-// answer notes what the coordinator answered to a request of that send time.
+// answer notes the coordinator's answer to a request with its send time.
 func (m *membership) answer(r request, sent time.Time, code int16) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.joins, r)
 	switch err := kerr.ErrorForCode(code); err {
 	case nil, kerr.RebalanceInProgress:
-		// A JoinGroup's answer is none yet: SyncGroup's says who belongs.
+		// The answer to a JoinGroup makes no member yet: that to the SyncGroup does.
 		m.member = m.member || r.key != kmsg.JoinGroup
 		if m.member && sent.After(m.answered) {
 			m.answered = sent
@@ -90,7 +88,7 @@ func (m *membership) answer(r request, sent time.Time, code int16) {
 	m.update()
 }
 
-// fenced says that all that was assigned before the n-th expulsion is fenced.
+// fenced notes that all assignments from before the n-th expulsion are fenced.
 func (m *membership) fenced(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +96,7 @@ func (m *membership) fenced(n int) {
 	m.update()
 }
 
-// end ends the membership: the partitions are lost.
+// end ends the membership, because the partitions are lost.
 func (m *membership) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +109,7 @@ func (m *membership) leave() {
 	clear(m.joins)
 }
 
-// update brings the lease to its deadline. The caller holds mu.
+// update sets the lease's deadline. The caller holds mu.
 func (m *membership) update() {
 	if !m.member || m.unfenced {
 		m.lease.End()

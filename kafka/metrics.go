@@ -7,9 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the counters of all Sources and Producers of a process. Labels
-// are topics and partitions, never keys or ids. All methods may be called at
-// once.
+// Metrics are the metrics of all Sources and Producers of a process. Labels are topics,
+// partitions and groups, never keys or ids. They are safe for concurrent use.
 type Metrics struct {
 	lag           *prometheus.GaugeVec     // topic, partition
 	consumed      *prometheus.CounterVec   // topic
@@ -27,7 +26,7 @@ type Metrics struct {
 	produced      *prometheus.CounterVec   // topic
 }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics returns the metrics, registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		lag:           prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_consumer_lag", Help: "Records between the committed offset and the end of the partition."}, []string{"topic", "partition"}),

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// Options say how to reach the cluster. All clients of a process share them.
+// Options say how to reach the cluster. All clients of a process use the same.
 type Options struct {
 	Brokers  []string    // host:port, at least one
 	TLS      *tls.Config // nil = plain text
@@ -33,7 +33,7 @@ const (
 	ScramSHA512 = "SCRAM-SHA-512"
 )
 
-// SASL is a user and its password. Printing it in any way shows no password.
+// SASL is a user and its password. Printing it never shows the password.
 type SASL struct {
 	Mechanism string // Plain, ScramSHA256 or ScramSHA512
 	User      string
@@ -73,7 +73,7 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // dialTimeout is how long opening one connection may take.
 const dialTimeout = 10 * time.Second
 
-// dialer is how connections are opened, TLS included.
+// dialer returns the function that opens connections, TLS included.
 func (o Options) dialer() dialFunc {
 	plain := &net.Dialer{Timeout: dialTimeout}
 	switch {
@@ -85,7 +85,8 @@ func (o Options) dialer() dialFunc {
 	return plain.DialContext
 }
 
-// newClient makes a client with what all clients share. It does not connect.
+// newClient returns a client with the options that all clients share. It does not
+// connect.
 func (o Options) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	if len(o.Brokers) == 0 {
 		return nil, errors.New("no brokers given")
@@ -115,12 +116,12 @@ func (o Options) log() *slog.Logger {
 	return o.Log
 }
 
-// clientLog gives the client's own log to ours. The client speaks of topics,
-// offsets and brokers, never of a record's content. Its info level is our
-// debug: it tells every step of every rebalance.
+// clientLog passes the client's log on to ours. The client logs topics, offsets and
+// brokers, never a record's content. Its info level is our debug level, because it logs
+// every step of every rebalance.
 type clientLog struct{ log *slog.Logger }
 
-// Level asks for no more than somebody reads.
+// Level returns the lowest level that our log shows.
 func (l clientLog) Level() kgo.LogLevel {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		return kgo.LogLevelInfo

@@ -13,10 +13,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// CommitAnyway commits these offsets as this member, whether or not their
-// partitions are its own and their records done. It is what Commit exists to
-// prevent, and only in builds with the tag planted: bench/mutants shows with
-// it that its checkers notice.
+// CommitAnyway commits these offsets as this member, even for partitions that are not
+// its own and records that are not done. Commit exists to prevent that. It is only in
+// builds with the tag planted: bench/mutants uses it to show that its checkers notice.
 func (s *Source) CommitAnyway(ctx context.Context, offsets map[push.Partition]int64) error {
 	byTopic := make(map[string]map[int32]kgo.EpochOffset)
 	for p, next := range offsets {
@@ -38,6 +37,6 @@ func (s *Source) CommitAnyway(ctx context.Context, offsets map[push.Partition]in
 	return err
 }
 
-// Lease is this member's right to send, which only the coordinator's answers
-// are to move. Only in builds with the tag planted, as CommitAnyway.
+// Lease returns this member's lease, which only the coordinator's answers should change.
+// It is only in builds with the tag planted.
 func (s *Source) Lease() *pipeline.Lease { return s.member.lease }

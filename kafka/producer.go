@@ -25,7 +25,7 @@ type Tier struct {
 	Delay time.Duration
 }
 
-// ProducerOptions belong to one lane.
+// ProducerOptions are the options of a lane's Producer.
 type ProducerOptions struct {
 	Topic    string // the lane's own topic: its retry and hold topics and its DLQ are named after it
 	Tiers    []Tier // at least one, in any order
@@ -34,9 +34,9 @@ type ProducerOptions struct {
 	Metrics  *Metrics
 }
 
-// Producer hands records over for one lane: idempotently, with acks from all
-// in-sync replicas, and it waits for each record. It implements pipeline.Producer
-// and is safe for concurrent use.
+// Producer hands records over for one lane. It writes idempotently, with acks from all
+// in-sync replicas, and waits for each record. It implements pipeline.Producer and is
+// safe for concurrent use.
 type Producer struct {
 	options ProducerOptions
 	client  *kgo.Client
@@ -44,7 +44,7 @@ type Producer struct {
 
 var _ pipeline.Producer = (*Producer)(nil)
 
-// NewProducer makes a producer. It does not connect before the first Produce.
+// NewProducer returns a Producer, which connects on the first Produce.
 func NewProducer(o Options, po ProducerOptions) (*Producer, error) {
 	po.Feedback, po.Events = cmp.Or(po.Feedback, FeedbackTopic), cmp.Or(po.Events, EventsTopic)
 	if po.Metrics == nil {
@@ -76,9 +76,8 @@ func NewProducer(o Options, po ProducerOptions) (*Producer, error) {
 	return &Producer{options: po, client: client}, nil
 }
 
-// Produce implements pipeline.Producer. The records share memory with the
-// items: it must not be reused after an error, because some may still be on
-// their way.
+// Produce implements pipeline.Producer. The records share memory with the items. After
+// an error that memory must not be reused, because some records may still be in flight.
 func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
 	records := make([]*kgo.Record, len(hs))
 	now := time.Now()
@@ -246,7 +245,7 @@ func (p *Producer) tier(wait time.Duration) string {
 	return best.Name
 }
 
-// platforms are their names in their order, comma-separated.
+// platforms returns the platforms' names, sorted and comma-separated.
 func platforms(ps []push.Platform) string {
 	var names []string
 	for _, p := range slices.Sorted(slices.Values(ps)) {
@@ -275,13 +274,13 @@ func placeHeaders(h *pipeline.Handover) []kgo.RecordHeader {
 	)
 }
 
-// retryHeadersOf are the headers of a retry record, and of a DLQ copy, so that
-// a redrive knows where to go on.
+// retryHeadersOf returns the headers of a retry record. A dead letter has them too, so
+// that a redrive knows where to go on.
 func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
 	it := h.Item
 	hs := placeHeaders(h)
 	if !h.NotBefore.IsZero() {
-		// Rounded up: never early.
+		// Rounded up, so that the record is never early.
 		hs = append(hs, header(headerNotBefore, unixMilli(h.NotBefore.Add(time.Millisecond-1))))
 	}
 	if h.State != 0 {
@@ -298,8 +297,8 @@ func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
 	return hs
 }
 
-// Feedback is the value of a record of push.feedback: a provider says that a
-// token is dead. The token itself is not in it.
+// Feedback is the value of a record of push.feedback: a provider reported that a token
+// is dead. It does not contain the token.
 type Feedback struct {
 	UserID      string `json:"user_id"`
 	Device      string `json:"device"` // its hash
@@ -307,7 +306,7 @@ type Feedback struct {
 	App         string `json:"app"`
 	Reason      string `json:"reason"`
 	DeadSinceMS int64  `json:"dead_since_ms"` // 0 = the provider did not say
-	AtMS        int64  `json:"at_ms"`         // when the send that failed was handed to the provider
+	AtMS        int64  `json:"at_ms"`         // when the failed send was handed to the provider
 }
 
 func feedbackValue(h *pipeline.Handover) []byte {

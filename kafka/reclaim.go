@@ -13,15 +13,15 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// expulsion is what was owned when the coordinator said that it does not know
-// this member any more.
+// expulsion is what was owned when the coordinator answered that it no longer knows
+// this member.
 type expulsion struct {
-	n       int // as membership counts them; 0 = a commit said so
-	session int // the group session it was in
+	n       int // its number in membership; 0 = a commit learned of it
+	session int // the number of the group session then
 	owned   []*assignment
 }
 
-// owned is all that an expulsion would take now. The caller holds mu.
+// owned returns what an expulsion would take away now. The caller holds mu.
 func (s *Source) owned() *expulsion {
 	e := &expulsion{session: s.sessions, owned: make([]*assignment, 0, len(s.parts))}
 	for _, a := range s.parts {
@@ -30,8 +30,8 @@ func (s *Source) owned() *expulsion {
 	return e
 }
 
-// noteExpulsion leaves it to the polling goroutine to fence what was owned: it
-// is called while the answer is being read.
+// noteExpulsion makes the polling goroutine fence what was owned. It must not block,
+// because it is called while the answer is being read.
 func (s *Source) noteExpulsion(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *Source) noteExpulsion(n int) {
 	s.signal()
 }
 
-// expel fences what an expulsion took away. From then on the member may have a
-// lease again.
+// expel fences what an expulsion took away. From then on, the member may have a lease
+// again.
 func (s *Source) expel(e *expulsion) {
 	s.committing.Lock()
 	defer s.committing.Unlock()
@@ -55,11 +55,11 @@ func (s *Source) expel(e *expulsion) {
 	s.member.fenced(e.n)
 }
 
-// lose fences everything at once, because the coordinator does not know this
-// member any more (F10). The client rejoins by itself: then either onLost or
-// onRevoked takes the partitions away, or onAssigned finds that they are still
-// ours and reclaimLost starts them anew; unless the client has rejoined
-// already. The caller holds committing.
+// lose fences everything at once, because the coordinator no longer knows this member
+// (F10). The client rejoins by itself. Then either onLost or onRevoked takes the
+// partitions away, or onAssigned finds that they are still ours and reclaimLost starts
+// them anew. If the client has already rejoined, lose itself sets reclaim. The caller
+// holds committing.
 func (s *Source) lose(e *expulsion) {
 	for _, a := range e.owned {
 		a.tracker.Fence()
@@ -74,9 +74,9 @@ func (s *Source) lose(e *expulsion) {
 	}
 }
 
-// reclaimLost gives a fresh assignment to partitions that were lost and are
-// ours again, from what the group has committed by now. It runs on the polling
-// goroutine, so no poll is under way.
+// reclaimLost gives fresh assignments to partitions that were lost and are ours again.
+// They begin at what the group has committed by now. It runs on the polling goroutine,
+// so that no poll is in progress.
 func (s *Source) reclaimLost(ctx context.Context) {
 	s.mu.Lock()
 	var lost []*assignment
@@ -111,7 +111,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	s.mu.Lock()
 	for _, a := range lost {
 		if s.parts[a.partition] != a {
-			continue // taken away, or assigned anew, meanwhile
+			continue // taken away or assigned again meanwhile
 		}
 		fresh[a] = s.newAssignment(a.partition)
 		at := kgo.EpochOffset{Epoch: -1, Offset: starts[a.partition]}
@@ -136,9 +136,8 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	s.signal()
 }
 
-// positions returns the group's committed offsets, nil if they cannot be read, and
-// the logs' first offsets, as far as brokers tell them. With an error, something of
-// these is missing.
+// positions returns the group's committed offsets, nil if they cannot be read, and the
+// logs' first offsets. With an error, some of these are missing.
 func (s *Source) positions(ctx context.Context) (committed map[push.Partition]stand, starts map[push.Partition]int64, err error) {
 	limited, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()

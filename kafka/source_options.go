@@ -17,33 +17,31 @@ type Kind uint8
 
 // The kinds of topics that a Source reads.
 const (
-	// Main is a lane's own topic: producers write it, its headers mean nothing.
+	// Main is a lane's own topic: producers write it, and its headers are ignored.
 	Main Kind = iota
-	// Retry is a retry tier: a record is due its tier's delay after its
-	// timestamp.
+	// Retry is a retry tier: a record is due the tier's delay after its timestamp.
 	Retry
 	// Hold is a hold topic: a record is due at its not-before.
 	Hold
 )
 
-// The balancers of a group. All members must have the same one.
+// The balancers of a group. All members must use the same one.
 const (
-	// CooperativeSticky moves as few partitions as possible, and only those
-	// that move stop meanwhile. It is the default.
+	// CooperativeSticky, the default, moves as few partitions as possible, and only
+	// those pause meanwhile.
 	CooperativeSticky = "cooperative-sticky"
-	// EagerRange gives back everything at every rebalance (eager).
+	// EagerRange revokes all partitions at every rebalance (eager).
 	EagerRange = "range"
 )
 
 // The group protocols.
 const (
-	// Classic is the protocol of all brokers: members balance themselves. It is
-	// the default.
+	// Classic, the default, is supported by all brokers: members do the balancing.
 	Classic = "classic"
-	// ServerSide is that of KIP-848: the broker balances, and says how often it
-	// wants to hear of a member. It is experimental, needs brokers of 4.3 or
-	// later with a session time-out (group.consumer.session.timeout.ms) of at
-	// least ours, and older ones get Classic.
+	// ServerSide is the protocol of KIP-848: the broker does the balancing, and sets the
+	// heartbeat interval. It is experimental. It needs brokers of version 4.3 or later
+	// whose session time-out (group.consumer.session.timeout.ms) is at least ours; with
+	// older brokers, Classic is used.
 	ServerSide = "consumer"
 )
 
@@ -54,49 +52,49 @@ type SourceTopic struct {
 	Delay time.Duration // of a Retry topic: no record is handed out sooner than this after its timestamp
 }
 
-// SourceOptions are the topics and the numbers of one Source. A zero value
-// stands for the default unless said otherwise.
+// SourceOptions are the options of a Source. A zero value means the default unless
+// stated otherwise.
 type SourceOptions struct {
-	// Topics is what to read: one Main topic, or any number of Retry and Hold
+	// Topics are the topics to read: one Main topic, or any number of Retry and Hold
 	// topics. Required.
 	Topics []SourceTopic
 	Group  string // required; one group per Source, so that each spreads evenly
 
 	Balancer string // CooperativeSticky or EagerRange
 	Protocol string // Classic or ServerSide
-	// JoinWithin spreads the start of a fleet: the group is joined after a
-	// random part of it; 0 = at once.
+	// JoinWithin spreads the joins of a starting fleet: the Source joins after a random
+	// part of it; 0 = at once.
 	JoinWithin time.Duration
 
-	BatchRecords int           // most records of a batch; 10,000 = what is in flight to a provider at once
+	BatchRecords int           // most records of a batch; 10,000 = the sends in flight to a provider at once
 	BatchBytes   int           // most bytes of a batch; 8 MiB
-	Linger       time.Duration // how long a batch that is not full waits for more; 20 ms
-	OpenBatches  int           // batches of a partition between watermark and newest; 4, so W = 40,000 records
-	// OpenRecords is the same in records over all partitions; 10 W. The
-	// partitions of Retry and Hold topics share it evenly, first by topic: those
-	// that wait for a long time take nothing from the others.
+	Linger       time.Duration // how long a batch that is not full waits for more records; 20 ms
+	OpenBatches  int           // full batches that fit in a partition's window; 4, so W = 40,000 records
+	// OpenRecords is the most open records of all partitions together; 10 W. Retry and
+	// Hold topics share it evenly, and so do the partitions of each: those with long
+	// waits take no room from the others.
 	OpenRecords int
-	// OpenBytes is the same in bytes, as they are kept: nothing is polled beyond
-	// it; 4 windows of BatchBytes x OpenBatches. One poll may exceed it, by what
-	// the client has at most.
+	// OpenBytes is the most bytes of open records, as they are kept, of all partitions
+	// together; 4 windows of BatchBytes x OpenBatches. Nothing is polled beyond it, but
+	// one poll may exceed it by what the client has buffered at most.
 	OpenBytes int
 	Confirms  int // records after an assignment that a dead owner may have sent; W
-	// Reread says that records below the committed offset are handed out again
-	// at each assignment, marked as such: in lanes that commit intents before
-	// they send, what a dead owner had no time to resolve, from the first intent
-	// on that had no result at its last commit. In retry and hold topics too. Its
-	// number is how many offsets it is where a commit does not tell; 0 = none.
+	// Reread makes each assignment hand out records below the committed offset again,
+	// marked as such. It is for lanes that commit intents before they send, and for
+	// their retry and hold topics: a dead owner may not have resolved the intents from
+	// the first one without a result at its last commit. Reread is the number of offsets
+	// to go back where the commit does not name that intent; 0 = nothing is read again.
 	Reread int
 
 	Session   time.Duration // group session time-out; 10 s
 	Rebalance time.Duration // group rebalance time-out; 60 s
 	Drain     time.Duration // how long a revoked partition may finish its work; 20 s, less than Rebalance
-	Commit    time.Duration // how long one commit may take, repeats included; 5 s
+	Commit    time.Duration // how long one commit may take, with its repeats; 5 s
 
-	// Health, if set, is told what is wrong with a partition: a *PartitionError
-	// when it cannot go on, another error when it cannot be read for now, and nil
-	// when that is over or the partition is no longer here. Calls come one after
-	// another, and must not call the Source.
+	// Health, if set, is called when a partition's trouble changes: with a
+	// *PartitionError if it cannot go on, with another error if it cannot be read for
+	// now, and with nil when that is over or the partition has left. Calls come one after
+	// another. Health must not call the Source.
 	Health  func(push.Partition, error)
 	Metrics *Metrics // nil = not exposed
 
@@ -105,13 +103,13 @@ type SourceOptions struct {
 	refetching time.Duration
 }
 
-// window is W: the most records of a partition between its watermark and the
-// newest one polled.
+// window returns W: the most records of a partition between its committed offset and
+// the newest one polled.
 func (o *SourceOptions) window() int { return o.OpenBatches * o.BatchRecords }
 
-// patience is how much longer than its tier's delay a record waits in place
-// for its own not-before: less than the smallest tier, because going round
-// through that one would take as long.
+// patience returns how much longer than its tier's delay a record waits in place for its
+// own not-before: less than the smallest tier's delay, since going round through that
+// tier would take as long.
 func (o *SourceOptions) patience() time.Duration {
 	var least time.Duration
 	for _, t := range o.Topics {
@@ -122,7 +120,7 @@ func (o *SourceOptions) patience() time.Duration {
 	return least
 }
 
-// groupOptions are how the client joins the group.
+// groupOptions returns the client options for joining the group.
 func (o *SourceOptions) groupOptions() []kgo.Opt {
 	balancer := kgo.CooperativeStickyBalancer()
 	if o.Balancer == EagerRange {
@@ -139,7 +137,7 @@ func (o *SourceOptions) groupOptions() []kgo.Opt {
 	return opts
 }
 
-// names are the topics' names, joined for logs and errors.
+// names returns the topics' names.
 func (o *SourceOptions) names() []string {
 	names := make([]string, len(o.Topics))
 	for i, t := range o.Topics {
@@ -166,7 +164,7 @@ func (o SourceOptions) withDefaults() SourceOptions {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	// The shortest delay first: that is the order in which topics take turns.
+	// Topics take turns in this order, so the shortest delay comes first.
 	o.Topics = slices.SortedFunc(slices.Values(o.Topics), func(a, b SourceTopic) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Delay, b.Delay), cmp.Compare(a.Name, b.Name))
 	})
@@ -196,13 +194,13 @@ func (o *SourceOptions) check() error {
 	for _, t := range o.Topics {
 		switch {
 		case t.Name == "" || seen[t.Name]:
-			return fmt.Errorf("topic %q is unnamed or there twice", t.Name)
+			return fmt.Errorf("topic %q has no name or occurs twice", t.Name)
 		case t.Kind > Hold:
-			return fmt.Errorf("topic %s is of no known kind", t.Name)
+			return fmt.Errorf("topic %s is of an unknown kind", t.Name)
 		case t.Kind == Main && len(o.Topics) > 1:
-			return fmt.Errorf("topic %s is a lane's own: it needs a source and a group of its own, so that it spreads evenly", t.Name)
+			return fmt.Errorf("topic %s is a lane's own topic: it needs a source and a group of its own, so that it spreads evenly", t.Name)
 		case t.Delay < 0, t.Delay > 0 && t.Kind != Retry, t.Delay == 0 && t.Kind == Retry:
-			return fmt.Errorf("topic %s: a retry topic has a delay, and only a retry topic", t.Name)
+			return fmt.Errorf("topic %s: retry topics have a delay, other topics have none", t.Name)
 		}
 		seen[t.Name] = true
 	}

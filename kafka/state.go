@@ -8,16 +8,16 @@ import (
 	"github.com/pushfleet/pushfleet/watch"
 )
 
-// PartitionState is what a Source knows of one of its partitions.
+// PartitionState is the state of one partition of a Source.
 type PartitionState struct {
 	Partition push.Partition
 	Committed int64 // next offset to read after a restart; -1 = not known yet
 	End       int64 // the log's end (high watermark) as last seen; -1 = not known yet
-	Open      int   // records polled and not committed
-	Err       error // a *PartitionError if it cannot go on; another one if it cannot be read for now
+	Open      int   // records that are polled but not committed
+	Err       error // a *PartitionError if it cannot go on; another error if it cannot be read for now
 }
 
-// State returns the partitions this Source owns, in no order.
+// State returns the states of all partitions that this Source owns, in no order.
 func (s *Source) State() []PartitionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,9 +29,8 @@ func (s *Source) State() []PartitionState {
 	return states
 }
 
-// Standstill returns the partitions that have a lag, in no order: all of them,
-// also those that moved a moment ago. What it says of the log's end is at most
-// a few seconds old.
+// Standstill returns all partitions that have a lag, in no order, including those that
+// have just moved. The logs' ends that it knows are at most a few seconds old.
 func (s *Source) Standstill(now time.Time) []watch.Standstill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,16 +44,15 @@ func (s *Source) Standstill(now time.Time) []watch.Standstill {
 	return still
 }
 
-// observe notes whether the watermark has moved, or there is nothing to move
-// it.
+// observe notes whether the watermark has moved, or has nothing to move for.
 func (a *assignment) observe(now time.Time) {
 	if mark, _ := a.tracker.Watermark(); mark != a.mark || a.behind() <= 0 {
 		a.mark, a.movedAt = mark, now
 	}
 }
 
-// behind is how many records lie between the watermark and the log's end; -1 =
-// not known.
+// behind returns how many records lie between the watermark and the log's end; -1 = not
+// known.
 func (a *assignment) behind() int64 {
 	lag := a.lag()
 	if mark, _ := a.tracker.Watermark(); lag > 0 && mark >= 0 {
@@ -63,8 +61,8 @@ func (a *assignment) behind() int64 {
 	return lag
 }
 
-// waitingFor is why it does not move; crowded says that no partition is polled,
-// for lack of room.
+// waitingFor returns why the watermark does not move. crowded says that no partition is
+// polled, for lack of room.
 func (a *assignment) waitingFor(now time.Time, crowded bool) watch.Waiting {
 	_, early := a.early(now)
 	switch {
@@ -84,8 +82,8 @@ func (a *assignment) waitingFor(now time.Time, crowded bool) watch.Waiting {
 	return watch.WaitingNothing
 }
 
-// tellHealth tells what changed since it was told last: which partitions are in
-// trouble, and which are no longer, or not here any more.
+// tellHealth calls Health for each partition whose trouble changed since the last call:
+// it is new, another one, or over because the partition recovered or left.
 func (s *Source) tellHealth() {
 	s.telling.Lock()
 	defer s.telling.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// topic is one topic of a Source.
+// topic is a topic of a Source.
 type topic struct {
 	SourceTopic
 	turn     int           // its place in the order in which topics take turns
@@ -19,9 +19,9 @@ type topic struct {
 // delayed reports whether records have a time before which they are not handed out.
 func (t *topic) delayed() bool { return t.Kind != Main }
 
-// due is when a record may be handed out. Later is its own not-before, if that
-// lies so far behind due that the record must not hold up those behind it: then
-// it is handed out when due, only to be produced again.
+// due returns when a record may be handed out. later is its own not-before, if that is
+// so much later that the record would hold up those after it: then it is handed out
+// when due, only to be produced again.
 func (t *topic) due(h *polledRecord) (due, later time.Time) {
 	switch {
 	case t.Kind == Main, h.large == largeBatch:
@@ -40,15 +40,15 @@ func (t *topic) due(h *polledRecord) (due, later time.Time) {
 	return due, notBefore
 }
 
-// limits are how many records of a partition may be open and how many bytes
-// they may have, and how many of those are free before it is polled.
+// limits bound the open records of a partition and their bytes: window is the most that
+// may be open, batch how much must be free before it is polled.
 type limits struct{ window, batch, windowBytes, batchBytes int }
 
-// limits of a main partition are the whole window: all partitions together are
-// bounded when polling. Those of a delayed topic are an even part of what the
-// Source may have open, so that what waits long takes nothing from the others:
-// a poll cannot be told to leave out what is not due yet. Of bytes that is half,
-// since a poll may bring more of them than was reckoned.
+// limits returns the limits of a partition. Those of a main topic are the whole window:
+// all partitions together are bounded when polling. A partition of a delayed topic gets
+// an even share of what the Source may have open, so that long waits in one take no
+// room from the others: a poll cannot leave out records that are not due yet. Of bytes
+// it gets half of that, because a poll may bring more of them than estimated.
 func (t *topic) limits(o *SourceOptions, partitions int) limits {
 	l := limits{window: o.window(), batch: o.BatchRecords, windowBytes: o.OpenBatches * o.BatchBytes, batchBytes: o.BatchBytes}
 	if t.delayed() {

@@ -12,22 +12,22 @@ const FeedbackTopic = "push.feedback"
 // UsersTopic is the compacted truth about devices and preferences.
 const UsersTopic = "push.users"
 
-// QuarantineTopic is where the registry tells, compacted, which records of
-// UsersTopic cannot be read.
+// QuarantineTopic is the compacted topic in which the registry reports records of
+// UsersTopic that cannot be read.
 const QuarantineTopic = "push.users.quarantine"
 
 // EventsTopic is where verdict counts and final failures go, for dashboards.
 const EventsTopic = "push.events"
 
-// RetryTopic is the topic of one retry tier of a lane's topic: "30s" gives
+// RetryTopic returns the topic of a retry tier of a lane's topic: for "30s" it is
 // "<topic>.retry.30s".
 func RetryTopic(topic, tier string) string { return topic + ".retry." + tier }
 
-// HoldTopic is where a lane's topic keeps what waits for a provider that says
-// stop: "<topic>.hold.apns".
+// HoldTopic returns the topic for records that wait for a stopped route of a platform:
+// "<topic>.hold.apns".
 func HoldTopic(topic string, p push.Platform) string { return topic + ".hold." + p.String() }
 
-// HoldTopics are all hold topics of a lane's topic.
+// HoldTopics returns all hold topics of a lane's topic.
 func HoldTopics(topic string) []string {
 	var topics []string
 	for p := range push.Platforms {
@@ -36,7 +36,7 @@ func HoldTopics(topic string) []string {
 	return topics
 }
 
-// DLQTopic is the dead-letter topic of a lane's topic.
+// DLQTopic returns the dead-letter topic of a lane's topic.
 func DLQTopic(topic string) string { return topic + ".dlq" }
 
 // waits reports whether topic is a retry or hold topic of a lane's topic.

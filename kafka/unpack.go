@@ -14,53 +14,55 @@ import (
 )
 
 const (
-	// maxUnpacked is how much memory what a client has unpacked and not handed out
-	// may take, over all brokers, and so how large a batch may be.
+	// maxUnpacked is the most memory that unpacked records may take, of all brokers,
+	// until the client hands them out. So it is also the size of the largest batch.
 	maxUnpacked = 64 << 20
-	// maxFetch is what one broker is asked for at a time. What is not packed at all
-	// can take 25 times that: the smallest record has 7 bytes.
+	// maxFetch is how many bytes one fetch asks a broker for. Records that are not
+	// compressed can take 25 times as much memory: the smallest record has 7 bytes.
 	maxFetch = 1 << 20
-	// recordBytes is what the client takes for a record beside its content.
+	// recordBytes is the memory that the client uses for a record in addition to its
+	// content.
 	recordBytes = 168
 )
 
-// errNoRoom leaves a batch for a later fetch.
+// errNoRoom leaves the batch in Kafka, for a later fetch.
 var errNoRoom = errors.New("no room to unpack a batch for now")
 
-// unpacking unpacks what one client fetches, and bounds what that takes until the
-// client has handed out the last record of it, or thrown it away.
+// unpacking unpacks what one client fetches. It bounds the memory of unpacked records,
+// each counted until the client has handed out, or dropped, the last record of its
+// fetch.
 //
 // It is the client's decompressor and one of its hooks.
 type unpacking struct {
 	packed kgo.Decompressor // bounded to maxUnpacked a batch
-	single sync.Mutex       // one at a time: unpacking itself takes memory
+	single sync.Mutex       // held while a batch is unpacked, because that takes memory itself
 
 	mu     sync.Mutex
-	loose  []unpacked // not known yet of which partition
+	loose  []unpacked // batches whose partition is not known yet; guarded by mu, as shares
 	shares map[push.Partition]*share
 }
 
-// unpacked is a batch that the client has not told of yet.
+// unpacked is a batch that the client has not reported to a hook yet.
 type unpacked struct {
 	size, cost int
 	at         time.Time
 }
 
-// share is what one partition's fetch takes.
+// share is the memory that the fetch of one partition takes.
 type share struct {
-	fresh    int       // of batches whose records the client does not have yet
-	freshAt  time.Time // when the last of them came
-	held     int       // of those whose records it has
-	buffered int       // records that it has
+	fresh    int       // bytes of batches whose records the client does not have yet
+	freshAt  time.Time // when the last of these was unpacked
+	held     int       // bytes of batches whose records it has
+	buffered int       // number of records that it has
 }
 
-// staleAfter is how long the client takes at most from unpacking a batch to
-// having its records. What is older, it has no records of.
+// staleAfter is the longest time that the client takes from unpacking a batch to
+// buffering its records. It has dropped older batches.
 const staleAfter = time.Minute
 
 // newUnpacking makes the unpacking of one client.
 func newUnpacking() (*unpacking, error) {
-	// A client that never connects has the bounded decompressor.
+	// A client that never connects lends its bounded decompressor.
 	c, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(maxUnpacked))
 	if err != nil {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
@@ -95,7 +97,7 @@ func (u *unpacking) Decompress(src []byte, codec kgo.CompressionCodecType) ([]by
 	return out, nil
 }
 
-// all is what everything takes. The caller holds mu.
+// all returns the memory of everything that is unpacked. The caller holds mu.
 func (u *unpacking) all(now time.Time) (n int) {
 	u.loose = slices.DeleteFunc(u.loose, func(l unpacked) bool { return now.Sub(l.at) > staleAfter })
 	for _, l := range u.loose {
@@ -110,7 +112,7 @@ func (u *unpacking) all(now time.Time) (n int) {
 	return n
 }
 
-// of is a partition's share. The caller holds mu.
+// of returns a partition's share. The caller holds mu.
 func (u *unpacking) of(topic string, partition int32) *share {
 	p := push.Partition{Topic: topic, ID: partition}
 	s := u.shares[p]
@@ -154,9 +156,9 @@ func (u *unpacking) OnFetchRecordUnbuffered(r *kgo.Record, _ bool) {
 	}
 }
 
-// costOf is the memory that the client takes for these records: their bytes, and
-// what it makes for each record and header. What cannot be read ends it: so it
-// does for the client.
+// costOf returns the memory that the client takes for these records: their bytes, and
+// its own data for each record and header. It stops at data that cannot be read, as the
+// client does.
 func costOf(records []byte) int {
 	cost := len(records)
 	for len(records) > 0 {
@@ -170,8 +172,8 @@ func costOf(records []byte) int {
 	return cost
 }
 
-// headersOfRecord is how many headers a record has, at most as many as it has
-// room for.
+// headersOfRecord returns how many headers a record claims to have, at most as many as
+// fit into it.
 func headersOfRecord(r []byte) int {
 	if len(r) == 0 {
 		return 0

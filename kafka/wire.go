@@ -10,12 +10,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The client tells its hooks when an answer came, not what it said, and its
-// callbacks hear of an expulsion only after work in flight. A lease must know
-// at once. So the connections are watched: of each group request its send time,
-// of each answer its error code. Nothing else is looked at.
+// The client's hooks learn when an answer came but not what it says, and its callbacks
+// learn of an expulsion only after work in flight. A lease must end at once. So the
+// connections are watched: the send time of each group request, and the error code of
+// each answer. Nothing else is read.
 
-// request is one group request that is on its way.
+// request is a group request in flight.
 type request struct {
 	conn        *watchedConn
 	correlation int32
@@ -23,28 +23,28 @@ type request struct {
 	version     int16
 }
 
-// throttledSince is, for each group request, the version since which its answer
+// throttledSince has the group requests, each with the version since which its answer
 // begins with a throttle time (Kafka's protocol guide).
 var throttledSince = map[kmsg.Key]int16{kmsg.JoinGroup: 2, kmsg.Heartbeat: 1, kmsg.SyncGroup: 1, kmsg.ConsumerGroupHeartbeat: 0}
 
-// The places in a request: size, key, version, correlation id; and in an
-// answer: size, correlation id.
+// A request begins with size, key, version and correlation id; an answer with size and
+// correlation id.
 const (
 	requestHeader = 12
 	answerHeader  = 8
-	// answerPrefix is as much of an answer's body as is looked at: the tags of
-	// its header, the throttle time and the error code.
+	// answerPrefix is how much of an answer's body is read: the tags of its header, the
+	// throttle time and the error code.
 	answerPrefix = 1 + 4 + 2
 )
 
-// errorCodeOf is the error code that the answer's body begins with. ok is
-// false if it cannot be read.
+// errorCodeOf returns the error code at the start of the answer's body. ok is false if
+// it cannot be read.
 func (r request) errorCodeOf(body []byte) (code int16, ok bool) {
 	at := 0
 	if answer := r.key.Response(); answer != nil {
 		answer.SetVersion(r.version)
 		if answer.IsFlexible() {
-			if len(body) == 0 || body[0] != 0 { // tags, which no broker sends
+			if len(body) == 0 || body[0] != 0 { // no broker sends tags
 				return 0, false
 			}
 			at++
@@ -59,7 +59,7 @@ func (r request) errorCodeOf(body []byte) (code int16, ok bool) {
 	return int16(binary.BigEndian.Uint16(body[at:])), true
 }
 
-// observed returns a dial whose connections tell m of group requests.
+// observed returns a dialFunc whose connections report group requests to m.
 func observed(dial dialFunc, m *membership) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -75,8 +75,8 @@ type sentRequest struct {
 	at time.Time
 }
 
-// watchedConn is a connection to a broker. As of any connection, one goroutine
-// may read while another writes and a third one closes.
+// watchedConn is a connection to a broker. As with any net.Conn, one goroutine may read
+// while another writes and a third one closes.
 type watchedConn struct {
 	net.Conn
 	member *membership
@@ -84,13 +84,13 @@ type watchedConn struct {
 	mu      sync.Mutex
 	pending map[int32]sentRequest // by correlation id
 
-	// Of the answer that is just being read; only the reader uses them.
+	// These concern the answer that is being read; only the reader uses them.
 	prefix []byte // its first bytes, as far as they are needed
-	want   int    // how many are
-	skip   int    // bytes of it to pass over
+	want   int    // how many are needed; 0 = not known yet
+	skip   int    // how many of its other bytes are still to be skipped
 }
 
-// Write writes one request, as the client does.
+// Write writes b, which is one whole request: the client writes each in one call.
 func (c *watchedConn) Write(b []byte) (int, error) {
 	r, ok := c.requestOf(b)
 	if ok {
@@ -132,7 +132,7 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// observe follows the answers as their bytes come, in pieces of any size.
+// observe follows the answers in the bytes that were read, in pieces of any size.
 func (c *watchedConn) observe(b []byte) {
 	for len(b) > 0 {
 		if c.skip > 0 {
@@ -153,12 +153,12 @@ func (c *watchedConn) observe(b []byte) {
 	}
 }
 
-// size is the answer's length without that of the size itself.
+// size returns the answer's length without the size field.
 func (c *watchedConn) size() int { return int(int32(binary.BigEndian.Uint32(c.prefix))) }
 
 func (c *watchedConn) correlation() int32 { return int32(binary.BigEndian.Uint32(c.prefix[4:])) }
 
-// awaits reports whether the answer to a group request is awaited.
+// awaits reports whether the correlation id is that of a pending group request.
 func (c *watchedConn) awaits(correlation int32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *watchedConn) awaits(correlation int32) bool {
 	return ok
 }
 
-// answered tells of the answer whose first bytes are there.
+// answered reports the answer whose first bytes have been read.
 func (c *watchedConn) answered() {
 	if r, ok := c.take(c.correlation()); ok {
 		if code, ok := r.errorCodeOf(c.prefix[answerHeader:]); ok {
@@ -179,7 +179,7 @@ func (c *watchedConn) answered() {
 	c.prefix, c.want = c.prefix[:0], 0
 }
 
-// Close closes the connection: what is pending gets no answer.
+// Close closes the connection. Pending requests get no answer.
 func (c *watchedConn) Close() error {
 	err := c.Conn.Close()
 	c.mu.Lock()
