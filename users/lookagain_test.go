@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -108,5 +110,38 @@ func TestLookingAgainIsRepeatedWhenFenced(t *testing.T) {
 	now, err := InQuarantine(t.Context(), l.client)
 	if err != nil || len(now) != 0 {
 		t.Errorf("in quarantine still: %v, %v", now, err)
+	}
+}
+
+// A record that cannot be read says nothing of its user's parts, and keeps nobody
+// else's in quarantine.
+func TestLookingAgainPassesWhatCannotBeRead(t *testing.T) {
+	bob, cy := neighbour("bob"), neighbour("cy")
+	first, ada := foreignDevice(t, "ada", "token-1", "new")
+	spoilt, _ := foreignDevice(t, bob, "token-2", "new")
+	last, since := foreignDevice(t, cy, "token-3", "new")
+	l := looksAgain(t, version{build: 7, write: 1},
+		map[string][]byte{"ada": knownSince(ada), bob: []byte("garbage"), cy: knownSince(since)}, first, spoilt, last)
+	released, err := l.readable(t.Context(), l.shard)
+	slices.Sort(released)
+	want := []string{first, last}
+	slices.Sort(want)
+	if err != nil || !slices.Equal(released, want) {
+		t.Errorf("released %q, want %q (%v)", released, want, err)
+	}
+}
+
+// What a rebuilt user has in quarantine stays there, foreign devices among it, and
+// nobody else's is touched.
+func TestARebuiltUserLeavesQuarantine(t *testing.T) {
+	foreign, ada := foreignDevice(t, "ada", "token-1", "hol")
+	gone, _ := foreignDevice(t, "ada", "token-2", "hol")
+	others, _ := foreignDevice(t, "bob", "token-1", "hol")
+	w := shardWrite{cases: map[string]bool{}, unread: map[string]bool{}}
+	w.forgetUnread("ada", ada, []string{foreign, gone, record.PreferencesKey("ada"), others, "no key"})
+	out := map[string]bool{gone: false, record.PreferencesKey("ada"): false}
+	cases := map[string]bool{record.Quarantined + gone: true, record.Quarantined + record.PreferencesKey("ada"): true}
+	if !maps.Equal(w.unread, out) || !maps.Equal(w.cases, cases) {
+		t.Errorf("out of quarantine %v, cases %v", w.unread, w.cases)
 	}
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -69,6 +70,69 @@ func TestAForeignDeviceThatIsKnownByNow(t *testing.T) {
 		cut := appendSection(bytes.Clone(raw[:headLen]), raw[headLen], func([]byte) []byte { return raw[headLen+2 : n] })
 		if err := s.Decode(cut, 7); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d of %d bytes: %v", n, len(raw), err)
+		}
+	}
+}
+
+// The longest foreign record that is kept, and one that push.users alone keeps.
+func TestLengthsOfForeignRecords(t *testing.T) {
+	hash := push.DeviceHash(push.NoPlatform, "h-1")
+	for n, kept := range map[int]bool{maxForeignValue: true, maxForeignValue + 1: false} {
+		value := []byte(`{"platform":"hologram","token":"h-1","registered_at":"2026-11-21T10:00:00Z"}`)
+		value = append(value, bytes.Repeat([]byte(" "), n-len(value))...)
+		var c Change
+		err := c.Read(DeviceKey("ada", hash), value, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+		if c.Foreign() != kept || (c.unread == nil) != kept || !kept && !errors.Is(err, ErrVersion) || kept && err != nil {
+			t.Errorf("%d bytes: kept %v, %v", n, c.Foreign(), err)
+		}
+	}
+}
+
+// A place in push.users that cannot be is not believed.
+func TestPlacesOfForeignRecords(t *testing.T) {
+	far := uint64(1) << 63 // negative as a partition or an offset
+	for _, tt := range []struct {
+		partition, offset uint64
+		good              bool
+	}{{1, 7, true}, {0, 0, true}, {far, 7, false}, {1, far, false}} {
+		raw := appendSection(Encode(nil, new(push.User), 7), foreignSection, func(b []byte) []byte {
+			b = appendString(append(b, 1), "h-1")
+			b = binary.AppendUvarint(binary.AppendUvarint(b, tt.partition), tt.offset)
+			return appendString(b, string(unknown("h-1").value))
+		})
+		var s User
+		if err := s.Decode(raw, 7); errors.Is(err, ErrCorrupt) == tt.good || (len(s.foreign) == 1) != tt.good {
+			t.Errorf("partition %d, offset %d: %+v, %v", tt.partition, tt.offset, s.foreign, err)
+		}
+	}
+}
+
+// What stands aside, and is told, is a part that cannot be read, or whose record is
+// kept for a later version. Of a device that a later version has packed there is
+// nothing to tell: it has read the record.
+func TestWhatStandsAside(t *testing.T) {
+	packed := foreign{hash: "h", packed: []byte{200}}
+	unread := func(p unreadPart) kept { p.hash = "h"; return kept{unread: []unreadPart{p}} }
+	known := push.User{Devices: []push.Device{{Hash: "h"}}}
+	for _, tt := range []struct {
+		why  string
+		user User
+		want Aside // without a reason: it does not
+	}{
+		{"nothing there", User{}, Aside{}},
+		{"a known device", User{User: known}, Aside{}},
+		{"of a broken rule", User{kept: unread(unreadPart{partition: 3, offset: 4})}, Aside{BrokenRule, 3, 4, false}},
+		{"of an unknown version, and what was there stands", User{kept: unread(unreadPart{version: true, stands: true, offset: 4})}, Aside{UnknownVersion, 0, 4, true}},
+		{"of an unknown platform", User{kept: kept{foreign: []foreign{unknown("h")}}}, Aside{UnknownPlatform, 1, 7, false}},
+		{"of an unknown platform, beside a known one", User{User: known, kept: kept{foreign: []foreign{unknown("h")}}}, Aside{UnknownPlatform, 1, 7, true}},
+		{"packed by a later version", User{kept: kept{foreign: []foreign{packed}}}, Aside{}},
+		{"packed by a later version, and its next record cannot be read", User{kept: kept{foreign: []foreign{packed}, unread: unread(unreadPart{offset: 9}).unread}}, Aside{BrokenRule, 0, 9, false}},
+	} {
+		if got, ok := tt.user.Aside("h"); got != tt.want || ok != (tt.want.Reason != "") || tt.user.aside("h") != ok {
+			t.Errorf("%s: %+v, %v", tt.why, got, ok)
+		}
+		if got, ok := tt.user.Aside("other"); ok || got != (Aside{}) {
+			t.Errorf("%s: another device is %+v", tt.why, got)
 		}
 	}
 }
