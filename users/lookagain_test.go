@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
@@ -50,13 +49,7 @@ type looking struct {
 // say that this write was the last one.
 func looksAgain(t *testing.T, latest version, users map[string][]byte, parts ...string) *looking {
 	t.Helper()
-	server, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
+	client, _ := inProcess(t)
 	s := shards.UserShard("ada")
 	pipe := client.Pipeline()
 	for user, raw := range users {

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
@@ -61,13 +58,7 @@ func TestLengthsOfReplies(t *testing.T) {
 // A write is done only on the state that it was made for, and who comes late
 // believes nothing of what he wrote.
 func TestWritesAreFenced(t *testing.T) {
-	server, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
-	defer func() { _ = client.Close() }()
+	client, server := inProcess(t)
 	registry := func() *Registry {
 		r, err := NewRegistry(client, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
 		if err != nil {

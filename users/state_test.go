@@ -15,6 +15,19 @@ import (
 	"github.com/pushfleet/pushfleet/users/record"
 )
 
+// inProcess is a client of a Redis of the test's own; both go with the test.
+func inProcess(t *testing.T) (*redis.Client, *embedded.Redis) {
+	t.Helper()
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
+	return client, server
+}
+
 // What is adopted of a shard: as it is, built anew, or with the follower set
 // back to where it is.
 func TestAdoptingAShard(t *testing.T) {
@@ -116,13 +129,7 @@ func TestStatesOfShards(t *testing.T) {
 // A shard whose state cannot be read is not taken for one that is not there: it
 // would be built anew over what a newer registry has written.
 func TestLoadingShards(t *testing.T) {
-	server, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
-	defer func() { _ = client.Close() }()
+	client, _ := inProcess(t)
 	ctx, build := t.Context(), version{7, 1}
 	for _, tt := range []struct {
 		why  string
@@ -168,13 +175,7 @@ func TestLoadingShards(t *testing.T) {
 // with; where writes were lost the follower goes back, and what was wiped is
 // looked at soon.
 func TestShardsThatOthersHaveWritten(t *testing.T) {
-	server, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
-	defer func() { _ = client.Close() }()
+	client, _ := inProcess(t)
 	for _, tt := range []struct {
 		list, further []int
 		recheck, seek bool
