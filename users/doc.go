@@ -55,7 +55,8 @@
 // and loses none, and a server that lost its latest writes is simply behind.
 //
 //	u:{s}:<user>   the packed record (see record.Encode)
-//	t:{k}:<hash>   who claims a token; the one who registered last owns it
+//	t:{k}:<hash>   who claims a token; of those who have the device, the one who
+//	               registered last owns it
 //	t:{k}:open     what somebody has still to do: tokens with two claims, parts
 //	               whose latest record is not what holds, parts in quarantine
 //	               that are not told yet, values that must be rebuilt, repeats that

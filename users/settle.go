@@ -64,6 +64,9 @@ func (r *Registry) settleShard(ctx context.Context, s int) error {
 	if err != nil {
 		return err
 	}
+	if st.users, err = r.claimants(ctx, s, cases, values); err != nil {
+		return err
+	}
 	for i, c := range cases {
 		if err := st.answer(c, values[i]); err != nil { // it stays open, and stops no other
 			r.metrics.errors.Inc()
@@ -128,10 +131,11 @@ type settling struct {
 	shard    int
 	build    uint64
 	now      time.Time
-	records  []Record        // for push.users
-	told     []Record        // for its quarantine
-	closed   map[string]bool // cases that are done with (false), and new ones (true)
-	waits    bool            // a case is open until a record comes back
+	users    map[string]*record.User // claimants of contested tokens
+	records  []Record                // for push.users
+	told     []Record                // for its quarantine
+	closed   map[string]bool         // cases that are done with (false), and new ones (true)
+	waits    bool                    // a case is open until a record comes back
 }
 
 // answer settles one case; raw is the value that it is about.
@@ -198,10 +202,10 @@ func (st *settling) evict(raw []byte, hash string) error {
 	if len(cs) < 2 {
 		return nil // settled
 	}
-	owner := cs.Owner()
+	owner, known := cs.Owner(hash, st.users)
 	for _, c := range cs {
-		if c.User != owner.User {
-			st.records = append(st.records, Record{Key: record.DeviceKey(c.User, hash), IfNotAfter: time.UnixMilli(owner.At)})
+		if known && c.User != owner.User { // a later claim than the owner's has no device
+			st.records = append(st.records, Record{Key: record.DeviceKey(c.User, hash), IfNotAfter: time.UnixMilli(max(c.At, owner.At))})
 		}
 	}
 	return nil

@@ -37,8 +37,15 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 		lost      string // opened for the repair
 		fails     error
 		waits     bool
+
+		lack, unknown string // claimants without the device, and whose records are not known
 	}{
 		{why: "a token of three", kase: record.Contested + d.Hash, raw: claimed.Encode(build), keys: "ada cy", waits: true},
+		{why: "a token of three, the latest without the device", kase: record.Contested + d.Hash, raw: claimed.Encode(build), lack: "bob", keys: "ada bob", waits: true},
+		{why: "a token of three, none with the device", kase: record.Contested + d.Hash, raw: claimed.Encode(build), lack: "ada bob cy", keys: "ada bob cy", waits: true},
+		{why: "a token of three, the earliest not known", kase: record.Contested + d.Hash, raw: claimed.Encode(build), unknown: "ada", keys: "ada cy", waits: true},
+		{why: "a token of three, the latest not known", kase: record.Contested + d.Hash, raw: claimed.Encode(build), unknown: "bob", waits: true},
+		{why: "a token of three, who may own it not known", kase: record.Contested + d.Hash, raw: claimed.Encode(build), lack: "bob", unknown: "cy", waits: true},
 		{why: "a token of one", kase: record.Contested + d.Hash, raw: claimed[:1].Encode(build), waits: true},
 		{why: "a token of nobody", kase: record.Contested + d.Hash, waits: true},
 		{why: "a token of who knows", kase: record.Contested + d.Hash, raw: garbage, lost: record.LostToken + d.Hash, waits: true},
@@ -64,6 +71,13 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := settling{registry: r, shard: shard, build: build, now: time.UnixMilli(5000), closed: map[string]bool{}}
+		st.users = map[string]*record.User{"ada": &user, "bob": &user, "cy": &user}
+		for _, name := range strings.Fields(tt.lack) {
+			st.users[name] = new(record.User)
+		}
+		for _, name := range strings.Fields(tt.unknown) {
+			delete(st.users, name)
+		}
 		err = st.answer(tt.kase, tt.raw)
 		if (err == nil) != (tt.fails == nil) || tt.fails != errAny && !errors.Is(err, tt.fails) {
 			t.Errorf("%s: %v, want %v", tt.why, err, tt.fails)
@@ -97,8 +111,16 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 			t.Errorf("%s: asks for a repair: %v", tt.why, asked)
 		}
 		for _, rec := range st.records {
+			// Who has no device loses the claim, whoever has it all that is not later.
+			upTo := int64(3000)
+			switch user, _, _ := record.PartOf(rec.Key); {
+			case strings.Contains(tt.lack, "cy") && user != "bob":
+				upTo = map[string]int64{"ada": 1000, "cy": 2000}[user]
+			case tt.lack == "bob" && user == "ada":
+				upTo = 2000
+			}
 			switch holds := tt.why == "a device that holds"; {
-			case strings.HasPrefix(tt.kase, record.Contested) && rec.IfNotAfter.UnixMilli() != 3000,
+			case strings.HasPrefix(tt.kase, record.Contested) && rec.IfNotAfter.UnixMilli() != upTo,
 				(strings.HasPrefix(tt.kase, record.Evicted) || strings.HasPrefix(tt.kase, record.Stray)) && (rec.IfNotAfter.UnixMilli() != 1000 || rec.Repeats),
 				strings.HasPrefix(tt.kase, record.Overtaken) && !rec.Repeats, (rec.Value != nil) != holds:
 				t.Errorf("%s: %+v", tt.why, rec)

@@ -162,6 +162,56 @@ func TestARepeatTooLateGivesATokenToNobody(t *testing.T) {
 	})
 }
 
+// The mirror: the shard of the token is just being built, and counts a repeat that
+// came too late; the one of its user is complete, and does not. The claim without a
+// device takes the token from nobody.
+func TestAClaimWithoutADeviceTakesNoToken(t *testing.T) {
+	const tok = 3
+	home := shards.TokenShard(hash(tok)) * (shards.Users / shards.Filters)
+	if home == shards.UserShard("cy") || home == shards.UserShard("dee") {
+		t.Fatal("the token lies in the shard of a user")
+	}
+	for _, tt := range []struct {
+		why  string
+		do   func(w *world)
+		want []string
+	}{
+		{"an older registration keeps it", func(w *world) { w.register("dee", tok, 10) }, []string{"dee"}},
+		{"the later of two older ones keeps it", func(w *world) {
+			w.register("dee", tok, 10)
+			w.register("eve", tok, 11)
+		}, []string{"eve"}},
+		{"a later one takes it", func(w *world) { w.register("dee", tok, 30) }, []string{"dee"}},
+		{"who claims it registers again", func(w *world) {
+			w.register("dee", tok, 10)
+			w.register("cy", tok, 20)
+		}, []string{"cy"}},
+		{"who claims it registers again, earlier", func(w *world) {
+			w.register("dee", tok, 10)
+			w.register("cy", tok, 15)
+		}, []string{"cy"}},
+		{"nobody else comes", func(*world) {}, nil},
+	} {
+		virtual(t, func(w *world) {
+			w.register("cy", tok, 20)
+			stop := w.run(options())
+			w.agree()
+			w.must(w.client.RemoveDevice(w.ctx, "cy", hash(tok)))
+			w.agree()
+			stop()
+			w.must(w.topic.Append(w.ctx, []users.Record{w.repeated("cy", tok, 20)}))
+			w.must(w.redis.Del(w.ctx, shards.OffsetsKey(home), shards.EpochKey(home)).Err())
+			w.run(options())
+			w.agree()
+			tt.do(w)
+			w.agree()
+			if got := w.owners(tok); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: owners %q, want %q", tt.why, got, tt.want)
+			}
+		})
+	}
+}
+
 // A repeat came too late, and its user registers again as of the same time (an
 // import is played once more) or earlier before that is settled.
 func TestALateRepeatTakesNoNewRegistration(t *testing.T) {

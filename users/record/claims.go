@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"time"
 )
 
 const claimsVersion = 1
@@ -21,18 +23,37 @@ func (c Claim) later(than Claim) bool {
 }
 
 // Claims are all users who have one token registered. More than one is an open
-// case; the owner is the latest.
+// case.
 type Claims []Claim
 
-// Owner is the latest of the claims, of which there is one at least.
-func (cs Claims) Owner() Claim {
-	owner := cs[0]
-	for _, c := range cs[1:] {
-		if c.later(owner) {
-			owner = c
+// Owner is the latest claim on the token of this hash by a user who has the device;
+// the zero Claim if nobody has it. A repeat that came too late leaves a claim
+// without a device when only the token's shard was being built: if that one owned
+// the token, nobody had it. users are the claimants' records; known is false when
+// one is missing that matters.
+func (cs Claims) Owner(hash string, users map[string]*User) (owner Claim, known bool) {
+	for left := slices.Clone(cs); len(left) > 0; left = left.without(owner.User) {
+		owner = left.latest()
+		u := users[owner.User]
+		if u == nil {
+			return Claim{}, false
+		}
+		if !u.lacks(hash, time.UnixMilli(owner.At)) {
+			return owner, true
 		}
 	}
-	return owner
+	return Claim{}, true
+}
+
+// latest is that of the claims, of which there is one at least.
+func (cs Claims) latest() Claim {
+	latest := cs[0]
+	for _, c := range cs[1:] {
+		if c.later(latest) {
+			latest = c
+		}
+	}
+	return latest
 }
 
 func (cs Claims) without(user string) Claims {

@@ -51,9 +51,9 @@ func TestWhatCountsOfADevice(t *testing.T) {
 	}
 }
 
-// The owner of a token is who registered it last; of two in one millisecond
+// The latest claim is that of who registered last; of two in one millisecond
 // everybody takes the same.
-func TestOwnerOfAToken(t *testing.T) {
+func TestLatestClaim(t *testing.T) {
 	for _, tt := range []struct {
 		claims Claims
 		want   string
@@ -65,7 +65,7 @@ func TestOwnerOfAToken(t *testing.T) {
 		{Claims{{"ada", 7}, {"bob", 5}, {"cy", 7}}, "cy"},
 	} {
 		for range tt.claims {
-			if got := tt.claims.Owner().User; got != tt.want {
+			if got := tt.claims.latest().User; got != tt.want {
 				t.Errorf("of %v it is %s, want %s", tt.claims, got, tt.want)
 			}
 			tt.claims = append(tt.claims[1:], tt.claims[0]) // in any order
@@ -100,7 +100,7 @@ func TestContestedTokens(t *testing.T) {
 		}
 		cs = m.Token(slices.Clone(cs), c)
 		opened, changed := m.Cases[Contested+"h"]
-		if len(cs) != step.claims || len(cs) > 0 && cs.Owner().User != step.owner || opened != step.opened || changed != step.changed {
+		if len(cs) != step.claims || len(cs) > 0 && cs.latest().User != step.owner || opened != step.opened || changed != step.changed {
 			t.Errorf("after %s at %d: %v, case opened %v, changed %v", step.user, step.at, cs, opened, changed)
 		}
 	}
@@ -156,6 +156,60 @@ func TestCasesThatMayBeOpenAreClosed(t *testing.T) {
 		m.close("case")
 		if left, written := m.Cases["case"]; written != tt.written || left {
 			t.Errorf("%s: written %v, left open %v", tt.why, written, left)
+		}
+	}
+}
+
+// The owner of a token is the latest who has the device, as far as that is known.
+func TestOwnerOfAToken(t *testing.T) {
+	cs := Claims{{"ada", 5}, {"bob", 7}, {"cy", 6}}
+	has := &User{User: push.User{Devices: []push.Device{{Hash: "h", RegisteredAt: time.UnixMilli(1)}}}}
+	for _, tt := range []struct {
+		ada, bob, cy *User // nil = not known
+		want         Claim
+		known        bool
+	}{
+		{has, has, has, cs[1], true},
+		{nil, has, nil, cs[1], true},
+		{has, new(User), has, cs[2], true},
+		{has, new(User), new(User), cs[0], true},
+		{new(User), new(User), new(User), Claim{}, true},
+		{has, nil, has, Claim{}, false},
+		{has, new(User), nil, Claim{}, false},
+	} {
+		got, known := cs.Owner("h", map[string]*User{"ada": tt.ada, "bob": tt.bob, "cy": tt.cy})
+		if got != tt.want || known != tt.known {
+			t.Errorf("%+v: %+v, %v", tt, got, known)
+		}
+	}
+	if want := (Claims{{"ada", 5}, {"bob", 7}, {"cy", 6}}); !slices.Equal(cs, want) {
+		t.Errorf("the claims became %v", cs)
+	}
+}
+
+// A user lacks a device only if nothing says that it may be there, and it was not
+// left out as one too many.
+func TestWhoLacksADevice(t *testing.T) {
+	at := time.UnixMilli(100)
+	parts := func(n int) []unreadPart { return make([]unreadPart, n) }
+	for _, tt := range []struct {
+		why   string
+		user  User
+		lacks bool
+	}{
+		{"nobody", User{}, true},
+		{"of another device", User{User: push.User{Devices: []push.Device{{Hash: "other", RegisteredAt: at}}}}, true},
+		{"of the device", User{User: push.User{Devices: []push.Device{{Hash: "h", RegisteredAt: at}}}}, false},
+		{"of the device as of another time", User{User: push.User{Devices: []push.Device{{Hash: "h", RegisteredAt: time.UnixMilli(50)}}}}, false},
+		{"of it on an unknown platform", User{kept: kept{foreign: []foreign{{hash: "h", at: at}}}}, false},
+		{"whose record of it cannot be read", User{kept: kept{unread: []unreadPart{{hash: "h"}}}}, false},
+		{"with other parts that cannot be read", User{kept: kept{unread: parts(maxUnread - 1)}}, true},
+		{"with more of them than are remembered", User{kept: kept{unread: parts(maxUnread)}}, false},
+		{"who had too many, up to before", User{kept: kept{dropped: dropped{devices: 1, upTo: time.UnixMilli(99)}}}, true},
+		{"who had too many, up to then", User{kept: kept{dropped: dropped{devices: 1, upTo: at}}}, false},
+	} {
+		if got := tt.user.lacks("h", at); got != tt.lacks {
+			t.Errorf("%s: lacks it %v", tt.why, got)
 		}
 	}
 }

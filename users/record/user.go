@@ -86,6 +86,12 @@ func (s *User) registeredAt(hash string) time.Time {
 	return time.Time{}
 }
 
+// lacks reports whether the user certainly has no device of this hash, and had none
+// that was registered then and left out as one too many.
+func (s *User) lacks(hash string, registered time.Time) bool {
+	return s.registeredAt(hash).IsZero() && s.unreadAt(hash) < 0 && len(s.unread) < maxUnread && registered.After(s.dropped.upTo)
+}
+
 // ErrPacked says that the record of a device is not at hand: a later version packed
 // it, and this one does not know its platform.
 var ErrPacked = errors.New("device of an unknown platform, without its record")

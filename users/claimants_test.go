@@ -1,0 +1,76 @@
+package users
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
+)
+
+// Whether a claimant has the device is known only where token and user are of the
+// same offsets: else a registration that was applied to the one alone would be lost.
+func TestWhoIsKnownToClaim(t *testing.T) {
+	client, _ := inProcess(t)
+	hash := push.DeviceHash(push.FCM, "tok")
+	token, ada, bob := tokenHome(hash), shards.UserShard("ada"), shards.UserShard("bob")
+	if token == ada || token == bob || ada == bob {
+		t.Fatal("two of the three are in one shard")
+	}
+	contest := record.Contested + hash
+	claimed := record.Claims{{User: "ada", At: 1}, {User: "bob", At: 2}}.Encode(7)
+	for _, tt := range []struct {
+		why   string
+		do    func(r *Registry)
+		kase  string
+		raw   []byte
+		known string
+		asks  bool // for a repair
+	}{
+		{why: "as believed", known: "ada bob"},
+		{why: "a user's shard was written", do: func(r *Registry) { r.shards[ada].version.write++ }, known: "bob"},
+		{why: "the token's shard was written", do: func(r *Registry) { r.shards[token].version.write++ }},
+		{why: "a user's shard is being built", do: func(r *Registry) { r.shards[bob].ready = false }, known: "ada"},
+		{why: "a user's shard is to be built", do: func(r *Registry) { r.shards[bob].known = false }, known: "ada"},
+		{why: "a user's shard is further than was read", do: func(r *Registry) { r.shards[bob].applied[0]++ }, known: "ada"},
+		{why: "the token's shard is further than was read", do: func(r *Registry) { r.shards[token].applied[0]++ }},
+		{why: "a record cannot be read", known: "ada", asks: true, do: func(r *Registry) {
+			client.Set(t.Context(), shards.UserKey(bob, "bob"), "garbage", 0)
+		}},
+		{why: "nobody contests it", raw: record.Claims{{User: "ada", At: 1}}.Encode(7)},
+		{why: "who claims it cannot be read", raw: []byte("garbage")},
+		{why: "another case", kase: record.Overtaken + record.DeviceKey("ada", hash)},
+	} {
+		r, err := NewRegistry(client, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.FlushAll(t.Context())
+		r.pos = []int64{5}
+		for _, s := range []int{token, ada, bob} {
+			r.shards[s] = shardState{known: true, ready: true, version: version{build: 7, write: 1}, applied: []int64{5}}
+			client.HSet(t.Context(), shards.OffsetsKey(s), "v", r.shards[s].version.String(), "0", "5")
+			client.Set(t.Context(), shards.EpochKey(s), formatBuild(7), 0)
+		}
+		if tt.do != nil {
+			tt.do(r)
+		}
+		if tt.kase == "" {
+			tt.kase = contest
+		}
+		if tt.raw == nil {
+			tt.raw = claimed
+		}
+		got, err := r.claimants(t.Context(), token, []string{tt.kase}, [][]byte{tt.raw})
+		if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); err != nil || names != tt.known {
+			t.Errorf("%s: known are %q, want %q (%v)", tt.why, names, tt.known, err)
+		}
+		if asks := len(r.repair.wanted) > 0; asks != tt.asks {
+			t.Errorf("%s: asks for a repair: %v", tt.why, asks)
+		}
+	}
+}
