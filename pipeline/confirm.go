@@ -14,14 +14,28 @@ const shortestConfirm = time.Second
 
 // confirmFor is how long after a confirm read its item may be sent. The copy that a
 // dead owner left behind sends nothing until it has claimed the device with a row of
-// its own and has waited for the shortest tier (stages.Dedupe):
+// its own and has waited, for the shortest tier or for claimFor (stages.Dedupe):
 //
-//	the item    reads nothing ── confirmFor ──▶ is sent ── deadline, time-out ──▶ its row
-//	its copy           claims; its row within a time-out ── shortest tier ──▶ reads
+//	the item    reads nothing ── confirmFor ──▶ is sent ── deadline, time-outs ──▶ its row
+//	its copy           claims; its row within a time-out ── tier or claimFor ──▶ reads
 //
 // So either the item reads the claim, or the copy reads what became of the item.
 func (o *Options) confirmFor() time.Duration {
-	return max(slices.Min(o.Policy.RetryDelays)-o.SendDeadline-2*o.StatusTimeout, shortestConfirm)
+	return max(slices.Min(o.Policy.RetryDelays), o.claimFor()) - o.SendDeadline - 2*o.StatusTimeout
+}
+
+// claimFor is how long a copy that has claimed its devices waits at least: until the
+// row of an item that was about to be sent is durable.
+func (o *Options) claimFor() time.Duration {
+	return o.SendDeadline + 2*o.StatusTimeout + shortestConfirm
+}
+
+// awaitOrigin makes a copy that claims its devices wait for claimFor, where the
+// shortest tier is shorter.
+func (p *Pipeline) awaitOrigin(it *Item) {
+	if wait := p.opt.claimFor(); it.Reason == push.Unclaimed && slices.Min(p.opt.Policy.RetryDelays) < wait {
+		it.NotBefore = time.Now().Add(wait)
+	}
 }
 
 // confirmed reads the status again for deliveries that have waited longer than their

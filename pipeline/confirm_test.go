@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -106,4 +107,71 @@ func (l *downLedger) Read(ctx context.Context, ids []string) ([][]push.Row, erro
 		return nil, errors.New("no hosts available in the pool")
 	}
 	return l.world.Read(ctx, ids)
+}
+
+// orphans decides every tenth item as a copy that has to claim its devices first.
+type orphans struct{ *world }
+
+func (s orphans) Apply(ctx context.Context, b *pipeline.Batch) error {
+	if err := s.world.Apply(ctx, b); err != nil {
+		return err
+	}
+	for i := range b.Items {
+		if it := &b.Items[i]; i%10 == 4 {
+			it.Verdict = push.Undecided
+			it.Decide(push.Deferred, push.Unclaimed, "")
+		}
+	}
+	return nil
+}
+
+// claims keeps when each claim may go on: zero = after its tier.
+type claims struct {
+	*world
+	due []time.Duration
+}
+
+func (c *claims) Produce(ctx context.Context, hs []pipeline.Handover) error {
+	c.mu.Lock()
+	for _, h := range hs {
+		switch {
+		case h.Reason != push.Unclaimed:
+		case h.NotBefore.IsZero():
+			c.due = append(c.due, 0)
+		default:
+			c.due = append(c.due, time.Until(h.NotBefore))
+		}
+	}
+	c.mu.Unlock()
+	return c.world.Produce(ctx, hs)
+}
+
+// A copy that has claimed its devices must not read before the origin, if it was
+// about to be sent, has its row: 1 s that its confirm read is good for, 1 s until its
+// answer, and 1 s for each of two rows. A tier of 30 s is long enough for that, one of
+// 1 s is not.
+func TestAClaimWaitsForASendInProgress(t *testing.T) {
+	for tier, want := range map[time.Duration]time.Duration{time.Second: 4 * time.Second, 4*time.Second - 1: 4 * time.Second, 4 * time.Second: 0, 30 * time.Second: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(3)
+			w.faults, w.tier = false, tier
+			w.fill(1, 100)
+			pr := &provider{w: w}
+			p := w.pipelineTo(t, 50, pr, pr)
+			c := &claims{world: w}
+			p.Options().Stages[0], p.Options().Producer = orphans{w}, c
+			stop := w.starts(t, p)
+			w.wait(t)
+			stop()
+			pr.out.Wait()
+			if len(c.due) != 10 {
+				t.Errorf("tier %v: %d claims, want 10", tier, len(c.due))
+			}
+			for _, due := range c.due {
+				if due != want {
+					t.Errorf("tier %v: a claim is due in %v, want %v", tier, due, want)
+				}
+			}
+		})
+	}
 }

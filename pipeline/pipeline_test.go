@@ -30,7 +30,8 @@ type world struct {
 	random *rand.Rand
 	faults bool
 
-	stageWorkers int // 0 = 2
+	stageWorkers int           // 0 = 2
+	tier         time.Duration // the only one; 0 = 30 s
 
 	trackers map[int32]*pipeline.Tracker
 	batches  []*pipeline.Batch
@@ -312,7 +313,7 @@ func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, w
 	p, err := pipeline.New(pipeline.Options{
 		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w,
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
-		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
+		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{cmp.Or(w.tier, 30*time.Second)}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
 		Once: w.once, Gates: w.gates, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

@@ -43,6 +43,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 			it.Decide(push.Suppressed, push.NoDevice, "")
 		}
 		if it.Verdict != push.Undecided {
+			p.awaitOrigin(it)
 			whole = append(whole, Delivery{Item: it, Verdict: it.Verdict, Reason: it.Reason})
 			it.unanswered = 1
 			continue
