@@ -1,4 +1,4 @@
-// Package events gathers what push.events is to tell (docs/events.md), and is the
+// Package events collects what push.events tells (docs/events.md), and defines the
 // format of its records. It is best effort: the status store has the rows.
 package events
 
@@ -11,13 +11,13 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// MaxRecord is the greatest size of a record for push.events in bytes: half of
-// what Kafka takes by default.
+// MaxRecord is the greatest size of a record of push.events in bytes: half of what
+// Kafka accepts by default.
 const MaxRecord = 512 << 10
 
-// Event is one record of push.events (docs/events.md): counts of what ended
-// since the last one, or failures one by one, or the time of which some are
-// missing. It never carries a token, a user or a message's text.
+// Event is one record of push.events: counts of what has ended since the last one,
+// or failures one by one, or the time for which records are missing. It never carries
+// a token, a user or a message's text.
 type Event struct {
 	Version  int       `json:"v"`
 	Source   string    `json:"source"` // of the worker process
@@ -74,25 +74,25 @@ const duplicateState = "DUPLICATE"
 const (
 	// otherName stands for a name beyond the first maxNames.
 	otherName = "other"
-	// maxNames bounds the types of a lane, the apps and the reasons that counts
-	// tell apart: producers may write anything.
+	// maxNames bounds how many types of a lane, apps and reasons counts distinguish:
+	// producers may write anything.
 	maxNames = 200
-	// nameAge is after how long without use a name makes room for others.
+	// nameAge is how long an unused name is kept.
 	nameAge = 10 * time.Minute
 	// maxCounts bounds the counts between two Takes: 20,000 of 100 bytes are 2 MB.
 	maxCounts = 20_000
-	// maxWaiting bounds the bytes of failures between two Takes: some 80,000.
+	// maxWaiting bounds the bytes of failures between two Takes: about 80,000 failures.
 	maxWaiting = 16 << 20
-	// soonWaiting is how many of them ask for a Take: see Soon.
+	// soonWaiting is how many of these bytes ask for a Take: see Soon.
 	soonWaiting = maxWaiting / 4
 )
 
-// Collector collects, for all lanes of a worker, what push.events is to tell.
-// All methods may be called at once.
+// Collector collects what push.events tells about all lanes of a worker. All methods
+// are safe for concurrent use.
 type Collector struct {
 	source string
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below, but soon
 	number  int64
 	since   time.Time
 	types   map[string]*names // by lane
@@ -106,21 +106,21 @@ type Collector struct {
 	soon chan struct{} // buffered, capacity 1; never closed
 }
 
-// countKey is what counts are told apart by.
+// countKey is what distinguishes counts.
 type countKey struct {
 	lane, app, typ, reason string
 	platform               push.Platform
 	state                  push.State // 0 = DUPLICATE
 }
 
-// New makes a collector. source tells this process from all others, also
-// from the one before: a random id.
+// New makes a Collector. source is a random id, which distinguishes this process from
+// all others and from its predecessor.
 func New(source string, now time.Time) *Collector {
 	return &Collector{source: source, since: now, types: make(map[string]*names), counts: make(map[countKey]int64), soon: make(chan struct{}, 1)}
 }
 
-// Soon receives when so many failures wait that a Take should not wait for its
-// round.
+// Soon receives a value when so many failures wait that the next Take should come
+// early.
 func (e *Collector) Soon() <-chan struct{} { return e.soon }
 
 // group implements pipeline.Endings.
@@ -129,7 +129,7 @@ type group struct {
 	lane     string
 	index    map[countKey]int
 	counts   []counted
-	last     int // the newest hit: neighbours are mostly alike
+	last     int // index of the last hit: most neighbours are alike
 	failures []Failure
 }
 
@@ -177,8 +177,8 @@ func (g *group) count(k countKey) {
 	g.counts[g.last].n++
 }
 
-// countedReason is a reason without what follows its code, which is a field's
-// name, except that limits are told apart by rule.
+// countedReason returns a reason without what follows its code, which is the name of
+// a field. Suppressions keep it: it is the rule of the limit.
 func countedReason(r *push.Row) string {
 	if code, _, ok := strings.Cut(r.Reason, ":"); ok && r.State != push.StateSuppressed {
 		return code
@@ -233,7 +233,7 @@ func (g *group) addCounts(now time.Time) {
 	}
 }
 
-// next is the number of the next record.
+// next returns the number of the next record.
 func (e *Collector) next() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -241,9 +241,9 @@ func (e *Collector) next() int64 {
 	return e.number
 }
 
-// Take returns the records that tell all since the last Take, and begins anew;
-// none when nothing ended. What is taken and cannot be produced is to be told
-// as Missed.
+// Take returns the records about everything since the last Take, and starts over; it
+// returns none if nothing has ended. If the records cannot be produced, the caller
+// reports them by Missed.
 func (e *Collector) Take(now time.Time) (records [][]byte) {
 	e.mu.Lock()
 	records, e.waiting, e.bytes = e.waiting, nil, 0
@@ -268,15 +268,15 @@ func (e *Collector) Take(now time.Time) (records [][]byte) {
 	return records
 }
 
-// Missed says that the records of a Take could not be produced. They tell of
-// ends since from, the time of the Take before.
+// Missed says that the records of a Take could not be produced. They are about what
+// ended since from, the time of the previous Take.
 func (e *Collector) Missed(from, to time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.miss(Gap{From: from, To: to})
 }
 
-// miss widens the gap that the next Take tells. The caller holds the lock.
+// miss widens the gap that the next Take reports. The caller holds the lock.
 func (e *Collector) miss(g Gap) {
 	g.From, g.To = g.From.UTC(), g.To.UTC()
 	if e.missing == nil {

@@ -32,8 +32,8 @@ func pack[T any](head Event, name string, entries []T, number func() int64) (rec
 	return append(records, append(b, "]}"...))
 }
 
-// encoded is v as JSON. There is nothing in an event that JSON does not have,
-// and bytes that are not UTF-8 are replaced; so an error is a bug.
+// encoded returns v as JSON. An event holds nothing that JSON cannot express, and
+// bytes that are not UTF-8 are replaced, so an error is a bug.
 func encoded(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -42,7 +42,7 @@ func encoded(v any) []byte {
 	return b
 }
 
-// countsOf are the counts in a settled order.
+// countsOf returns the counts in a fixed order.
 func countsOf(taken map[countKey]int64) []Count {
 	counts := make([]Count, 0, len(taken))
 	for k, n := range taken {
@@ -62,7 +62,7 @@ func countsOf(taken map[countKey]int64) []Count {
 	return counts
 }
 
-// names are the names that are told apart, at most maxNames: others stand as
+// names are the names that are kept apart, at most maxNames: others are counted as
 // otherName. The zero value is empty.
 type names struct {
 	known map[string]*usedName
@@ -73,7 +73,7 @@ type usedName struct {
 	at   time.Time // when it was last asked for
 }
 
-// name returns the name to count s under. It is a copy that may be kept.
+// name returns the name to count s under: a copy, which may be kept.
 func (n *names) name(s string, now time.Time) string {
 	if u := n.known[s]; u != nil {
 		u.at = now
@@ -90,7 +90,7 @@ func (n *names) name(s string, now time.Time) string {
 	return u.text
 }
 
-// forget drops the names that have not been asked for lately.
+// forget drops the names that have not been used for nameAge.
 func (n *names) forget(now time.Time) {
 	for s, u := range n.known {
 		if now.Sub(u.at) > nameAge {
