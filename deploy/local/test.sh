@@ -9,7 +9,7 @@ PATH=$PATH:${PUSHFLEET_CACHE:-$PWD/.cache}/servers/promtool
 
 phases=()
 log=$(mktemp) lint_log=$(mktemp) lint=
-trap 'end_lint; rm -f "$log" "$log.inside" "$lint_log"' EXIT
+trap 'end_lint; rm -f "$log" "$lint_log"' EXIT
 
 # phase NAME COMMAND...
 phase() {
@@ -87,35 +87,22 @@ long_first() {
   printf %s "$packages" | grep -Ev "$long" || true
 }
 
-# from_inside PACKAGES AT_ONCE runs the tests that link what they test.
-from_inside() {
-  local packages=$1 at_once=$2 status=0
+# all_tests runs every kind, also when one has failed. Of the last no more than two
+# at once: a worker that is starved leaves its group, and repeats.
+all_tests() {
+  local packages status=0 at_once=${P:-2}
+  # shellcheck disable=SC2086 # PKG may be several
+  packages=$(go list ${PKG:-./...}) || return
   echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | long_first | go_tests -race -p "$at_once" || status=$?
   echo "-- without, where files say so" &&
     deploy/local/raceless.sh -count=1 -vet=off -timeout "${TIMEOUT:-60m}" -p "$at_once" 2>&1 | tee -a "$log" || status=$?
-  return "$status"
-}
-
-# all_tests runs every kind, also when one has failed. Tests from outside spend much of
-# their time waiting: for servers, or until a retry is due. Tests from inside work in
-# what they leave of the cores; their output comes after that of the others. From
-# outside no more than two at once: a worker that is starved leaves its group, and
-# repeats.
-all_tests() {
-  local packages inside status=0 at_once=${P:-2}
-  # shellcheck disable=SC2086 # PKG may be several
-  packages=$(go list ${PKG:-./...}) || return
-  nice -n 10 bash -c 'set -o pipefail; from_inside "$@"' from_inside "$packages" "$at_once" >"$log.inside" 2>&1 &
-  inside=$!
   echo "-- of workers from outside" && (grep -E "$harness" <<<"$packages" || true) | go_tests -p $((at_once < 2 ? at_once : 2)) || status=$?
-  wait "$inside" || status=$?
-  cat "$log.inside"
   return "$status"
 }
 
 tests() {
   export log harness
-  export -f go_tests long_first from_inside all_tests
+  export -f go_tests long_first all_tests
   bin/servers run -- bash -c 'set -o pipefail; all_tests'
 }
 
