@@ -77,9 +77,11 @@ type assignment struct {
 	// reread is the committed offset when the assignment began, if records below
 	// it are read again; otherwise 0.
 	reread int64
-	high   int64 // the log's end; -1 = not known
-	from   int64 // the log's first offset, when nothing was committed; -1 = not known
-	empty  int64 // below this offset there are no more records to read; -1 = not known
+	// begun is where reading began then: the position until the first record comes.
+	begun int64
+	high  int64 // the log's end; -1 = not known
+	from  int64 // the log's first offset, when nothing was committed; -1 = not known
+	empty int64 // below this offset there are no more records to read; -1 = not known
 
 	answeredAt time.Time // when a broker last answered for it
 	mark       int64     // the watermark at the last look
@@ -122,7 +124,7 @@ func (a *assignment) begin(at stand, from int64) (start int64) {
 		start = at.committed - int64(a.options.Reread)
 	}
 	if start = max(from, start); start < at.committed {
-		a.reread = at.committed
+		a.reread, a.begun = at.committed, start
 		return start
 	}
 	return at.committed
@@ -147,7 +149,7 @@ func (a *assignment) take(records []*kgo.Record, now time.Time) {
 		a.waiting = append(a.waiting, h)
 		a.waitingBytes += h.bytes()
 		a.next, a.newest = r.Offset+1, now
-		a.failing = nil
+		a.failing, a.spoiltSince = nil, time.Time{}
 	}
 }
 
@@ -357,7 +359,12 @@ func (a *assignment) isFresh() bool { return a.committed < 0 && a.next < 0 }
 
 // position returns the offset at which reading goes on. Where nothing is known
 // reading begins at 0: see placeRest.
-func (a *assignment) position() int64 { return max(a.next, a.committed, a.from, 0) }
+func (a *assignment) position() int64 {
+	if a.reread > 0 && a.next < 0 {
+		return a.begun
+	}
+	return max(a.next, a.committed, a.from, 0)
+}
 
 // lag returns how many records are not committed yet; -1 = not known.
 func (a *assignment) lag() int64 {

@@ -30,11 +30,33 @@ func (o *Options) claimFor() time.Duration {
 	return o.SendDeadline + 2*o.StatusTimeout + shortestConfirm
 }
 
-// awaitOrigin makes a copy that claims its devices wait for claimFor, where the
-// shortest tier is shorter.
-func (p *Pipeline) awaitOrigin(it *Item) {
-	if wait := p.opt.claimFor(); it.Reason == push.Unclaimed && slices.Min(p.opt.Policy.RetryDelays) < wait {
-		it.NotBefore = time.Now().Add(wait)
+// delayClaims makes copies that claim their devices wait for claimFor from now on,
+// where the shortest tier is shorter. now is when their records are produced: their
+// rows, which close the origin, come right after.
+func (p *Pipeline) delayClaims(hs []Handover, now time.Time) {
+	wait := p.opt.claimFor()
+	if slices.Min(p.opt.Policy.RetryDelays) >= wait {
+		return
+	}
+	due := now.Add(wait)
+	for i := range hs {
+		if h := &hs[i]; h.To == ToRetry && h.Reason == push.Unclaimed && h.NotBefore.Before(due) {
+			h.NotBefore = due
+		}
+	}
+}
+
+// cleared checks what a long wait has made old: what allows deliveries to be sent,
+// and their rows. While one check waits for its store, the answer of the other grows
+// old, so both are repeated until neither is. Results are as those of confirmed.
+func (p *Pipeline) cleared(ctx context.Context, ds []*Delivery) (open []*Delivery, err error) {
+	for {
+		if ds, err = p.allowed(ctx, ds); err != nil {
+			return ds, err
+		}
+		if ds, err = p.confirmed(ctx, ds); err != nil || len(p.outdated(ds, time.Now())) == 0 {
+			return ds, err
+		}
 	}
 }
 

@@ -110,7 +110,10 @@ func (l *downLedger) Read(ctx context.Context, ids []string) ([][]push.Row, erro
 }
 
 // orphans decides every tenth item as a copy that has to claim its devices first.
-type orphans struct{ *world }
+type orphans struct {
+	*world
+	until time.Time // when they are due; zero = now
+}
 
 func (s orphans) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if err := s.world.Apply(ctx, b); err != nil {
@@ -118,20 +121,25 @@ func (s orphans) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	for i := range b.Items {
 		if it := &b.Items[i]; i%10 == 4 {
-			it.Verdict = push.Undecided
+			it.Verdict, it.NotBefore = push.Undecided, s.until
 			it.Decide(push.Deferred, push.Unclaimed, "")
 		}
 	}
 	return nil
 }
 
-// claims keeps when each claim may go on: zero = after its tier.
+// claims is a topic that takes nothing until back, and keeps how long after its
+// acknowledgement each claim may go on: zero = after its tier.
 type claims struct {
 	*world
-	due []time.Duration
+	back time.Time
+	due  []time.Duration
 }
 
 func (c *claims) Produce(ctx context.Context, hs []pipeline.Handover) error {
+	if time.Now().Before(c.back) {
+		return errors.New("not enough in-sync replicas")
+	}
 	c.mu.Lock()
 	for _, h := range hs {
 		switch {
@@ -148,30 +156,117 @@ func (c *claims) Produce(ctx context.Context, hs []pipeline.Handover) error {
 
 // A copy that has claimed its devices must not read before the origin, if it was
 // about to be sent, has its row: 1 s that its confirm read is good for, 1 s until its
-// answer, and 1 s for each of two rows. A tier of 30 s is long enough for that, one of
-// 1 s is not.
+// answer, and 1 s for each of two rows. The claim's row comes after its record was
+// acknowledged, however long that took. A tier of 30 s is long enough for that, one
+// of 1 s is not.
 func TestAClaimWaitsForASendInProgress(t *testing.T) {
-	for tier, want := range map[time.Duration]time.Duration{time.Second: 4 * time.Second, 4*time.Second - 1: 4 * time.Second, 4 * time.Second: 0, 30 * time.Second: 0} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(3)
-			w.faults, w.tier = false, tier
-			w.fill(1, 100)
-			pr := &provider{w: w}
-			p := w.pipelineTo(t, 50, pr, pr)
-			c := &claims{world: w}
-			p.Options().Stages[0], p.Options().Producer = orphans{w}, c
-			stop := w.starts(t, p)
-			w.wait(t)
-			stop()
-			pr.out.Wait()
-			if len(c.due) != 10 {
-				t.Errorf("tier %v: %d claims, want 10", tier, len(c.due))
-			}
-			for _, due := range c.due {
-				if due != want {
-					t.Errorf("tier %v: a claim is due in %v, want %v", tier, due, want)
+	const short, wait = time.Second, 4 * time.Second
+	for _, tt := range []struct {
+		why                    string
+		tier, away, until, due time.Duration
+	}{
+		{"a short tier", short, 0, 0, wait},
+		{"just too short", wait - 1, 0, 0, wait},
+		{"just long enough", wait, 0, 0, 0},
+		{"the default", 30 * time.Second, 0, 0, 0},
+		{"the topic was away for longer than the wait", short, 10 * time.Second, 0, wait},
+		{"it was not due for an hour", short, 0, time.Hour, time.Hour},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(3)
+				w.faults, w.tier = false, tt.tier
+				w.fill(1, 100)
+				pr := &provider{w: w}
+				p := w.pipelineTo(t, 50, pr, pr)
+				late := orphans{world: w}
+				if tt.until > 0 {
+					late.until = time.Now().Add(tt.until)
 				}
-			}
+				c := &claims{world: w, back: time.Now().Add(tt.away)}
+				p.Options().Stages[0], p.Options().Producer = late, c
+				stop := w.starts(t, p)
+				w.wait(t)
+				stop()
+				pr.out.Wait()
+				if len(c.due) != 10 {
+					t.Errorf("%d claims, want 10", len(c.due))
+				}
+				for _, due := range c.due {
+					if due != tt.due {
+						t.Errorf("a claim is due %v after its record was produced, want %v", due, tt.due)
+					}
+				}
+			})
 		})
 	}
+}
+
+// awayRecheck cannot be asked for a minute.
+type awayRecheck struct{ until time.Time }
+
+func (r awayRecheck) Recheck(context.Context, []*pipeline.Delivery) error {
+	if time.Now().Before(r.until) {
+		return errors.New("redis is away")
+	}
+	return nil
+}
+
+// timedProvider notes how old the confirm reads were when something was sent.
+type timedProvider struct {
+	*provider
+	oldest func(d *pipeline.Delivery, now time.Time)
+}
+
+func (p timedProvider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func([]*pipeline.Delivery)) (int, error) {
+	for _, d := range ds {
+		p.oldest(d, time.Now())
+	}
+	return p.provider.Submit(ctx, ds, done)
+}
+
+// A confirm read is good for 27 s. Redis is away for a minute when the recheck comes:
+// the rows are read again before anything is sent.
+func TestAConfirmDoesNotAgeDuringTheRecheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.faults, w.confirmed = false, time.Now()
+		w.fill(1, 20)
+		pr := &provider{w: w}
+		read := w.confirmed
+		old := time.Duration(0)
+		tp := timedProvider{pr, func(d *pipeline.Delivery, now time.Time) {
+			if !d.Item.Confirmed.IsZero() {
+				w.mu.Lock()
+				if w.read == 0 {
+					old = max(old, now.Sub(read))
+				}
+				w.mu.Unlock()
+			}
+		}}
+		p := w.pipelineTo(t, 50, tp, tp)
+		p.Options().Recheck, p.Options().RecheckAfter = awayRecheck{time.Now().Add(time.Minute)}, 0
+		p.Options().Stages[0] = readLong{w}
+		stop := w.starts(t, p)
+		w.wait(t)
+		stop()
+		pr.out.Wait()
+		if old > 27*time.Second {
+			t.Errorf("sent %v after its confirm read, which is good for 27s", old)
+		}
+	})
+}
+
+// readLong makes every user read long ago.
+type readLong struct{ *world }
+
+func (s readLong) Apply(ctx context.Context, b *pipeline.Batch) error {
+	if err := s.world.Apply(ctx, b); err != nil {
+		return err
+	}
+	for i := range b.Items {
+		b.Items[i].Read = time.Now().Add(-time.Hour)
+		b.Items[i].User = &push.User{}
+	}
+	return nil
 }

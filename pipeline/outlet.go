@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -75,6 +76,7 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 	}
 	tooLarge := make(map[int]bool) // by the index in hs
 	err = p.repeat(ctx, StepHandOver, nil, func() error {
+		p.delayClaims(open, time.Now())
 		err := p.patiently(ctx, StepHandOver, nil, func(ctx context.Context) error { return p.opt.Producer.Produce(ctx, open) })
 		partly, ok := errors.AsType[*PartlyError](err)
 		if !ok {

@@ -43,7 +43,6 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 			it.Decide(push.Suppressed, push.NoDevice, "")
 		}
 		if it.Verdict != push.Undecided {
-			p.awaitOrigin(it)
 			whole = append(whole, Delivery{Item: it, Verdict: it.Verdict, Reason: it.Reason})
 			it.unanswered = 1
 			continue
@@ -168,9 +167,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 	defer func() { over(time.Now()) }()
 	for len(ds) > 0 {
 		var err error
-		if ds, err = p.confirmed(ctx, p.due(ds, time.Now())); err == nil {
-			ds, err = p.allowed(ctx, ds)
-		}
+		ds, err = p.cleared(ctx, p.due(ds, time.Now()))
 		switch {
 		case err == nil:
 		case ctx.Err() == nil:
