@@ -176,7 +176,7 @@ func TestTheDemoSeesAPlantedBug(t *testing.T) {
 		t.Fatal(err)
 	}
 	for bug, says := range map[string]string{
-		"skip-third-device": "one of its user's 3",
+		"skip-third-device": "of the user's 3 devices",
 		"ignore-opt-out":    "which suppressed, ended DELIVERED",
 		"drop-last-record":  "not everything is accounted for",
 		"":                  "Every record is accounted for",
