@@ -6,11 +6,6 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-var (
-	fcmShop  = push.Route{Platform: push.FCM, App: "shop"}
-	apnsShop = push.Route{Platform: push.APNS, App: "shop", Environment: push.Production}
-)
-
 // Answers as the providers give them.
 var (
 	good      = push.Result{Class: push.Delivered, Certainty: push.Accepted}
