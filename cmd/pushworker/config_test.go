@@ -56,7 +56,7 @@ func TestConfigCheckPrintsNotes(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || !strings.HasPrefix(lines[1], "note: lanes[0].critical_senders: is empty") ||
-		!strings.HasPrefix(lines[2], "note: lanes[2].critical_senders: is every sender") {
+		!strings.HasPrefix(lines[2], "note: lanes[2].critical_senders: allows every sender") {
 		t.Errorf("it says\n%s", &out)
 	}
 }
