@@ -34,11 +34,10 @@ func (o *Options) claimFor() time.Duration {
 // where the shortest tier is shorter. now is when their records are produced: their
 // rows, which close the origin, come right after.
 func (p *Pipeline) delayClaims(hs []Handover, now time.Time) {
-	wait := p.opt.claimFor()
-	if slices.Min(p.opt.Policy.RetryDelays) >= wait {
+	if p.claimDelay == 0 {
 		return
 	}
-	due := now.Add(wait)
+	due := now.Add(p.claimDelay)
 	for i := range hs {
 		if h := &hs[i]; h.To == ToRetry && h.Reason == push.Unclaimed && h.NotBefore.Before(due) {
 			h.NotBefore = due

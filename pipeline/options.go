@@ -92,6 +92,9 @@ func New(o Options) (*Pipeline, error) {
 			return nil, err
 		}
 	}
+	if wait := o.claimFor(); slices.Min(o.Policy.RetryDelays) < wait {
+		p.claimDelay = wait
+	}
 	if p.opt.Events == nil {
 		p.opt.Events = noEvents{}
 	}

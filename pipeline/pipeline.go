@@ -45,6 +45,9 @@ type Pipeline struct {
 	// confirmFor is how long a confirm read stays valid: its item may be sent
 	// within this time.
 	confirmFor time.Duration
+	// claimDelay is how long a copy that claims its devices waits at least; zero =
+	// the shortest tier is long enough.
+	claimDelay time.Duration
 
 	// Queues between the steps after an answer. Run closes each of them once
 	// nothing more is expected. If a slow provider still returns a delivery after
