@@ -77,7 +77,7 @@ func newConfig(o *Options) *configs.Config {
 	c.Kafka.SessionTimeout, c.Kafka.RebalanceTimeout = 20*time.Second, 60*time.Second
 	c.Kafka.JoinWithin = 0
 	c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 4, 1
-	c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 20*time.Second, 10*time.Second, 40*time.Second
+	c.Send.Deadline, c.Cassandra.Timeout, c.Send.Drain = 10*time.Second, 4*time.Second, 30*time.Second
 	c.Gates.ProbeTimeout = 25 * time.Second
 	// Far fewer in flight than a simulator under the race detector answers in a
 	// send deadline: an answer that is late counts as none and is sent again.
