@@ -88,7 +88,7 @@ type assignment struct {
 	movedAt    time.Time // when it had moved, or had nothing to move for
 }
 
-func newAssignment(o *SourceOptions, t *topic, partition int32, lease *pipeline.Lease, now time.Time) *assignment {
+func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.Lease, now time.Time) *assignment {
 	p := t.partition(partition)
 	return &assignment{
 		options: o, topic: t, partition: p, limits: t.limits(o, 1),

@@ -277,3 +277,28 @@ func TestRealMemberBehindADeadNetworkStopsBeforeItsSuccessorStarts(t *testing.T)
 	done(held)
 	eventually(t, "the zombie is told", func() bool { _, ours := held.Tracker.Watermark(); return !ours })
 }
+
+func TestLeaseHasOneDeadline(t *testing.T) {
+	now := time.Now()
+	l := newLease()
+	step := func(what string, lapsed bool) {
+		t.Helper()
+		if l.Lapsed(now) != lapsed {
+			t.Errorf("%s: lapsed is %v", what, !lapsed)
+		}
+	}
+	step("before the first answer", true)
+	l.extend(now.Add(10 * time.Second))
+	step("extended", false)
+	l.extend(now.Add(time.Second))
+	now = now.Add(5 * time.Second)
+	step("an older answer that comes later moves nothing back", false)
+	now = now.Add(6 * time.Second)
+	step("past its deadline", true)
+	l.extend(now.Add(time.Second))
+	step("heard again", false)
+	l.end()
+	step("lost", true)
+	l.extend(now.Add(time.Second))
+	step("joined again", false)
+}

@@ -6,8 +6,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/pushfleet/pushfleet/pipeline"
 )
 
 // membership keeps the lease of one group member. It learns of every group request and
@@ -22,7 +20,7 @@ import (
 // All methods are safe for concurrent use, and none blocks.
 type membership struct {
 	session time.Duration
-	lease   *pipeline.Lease
+	lease   *lease
 	// expelled is called with mu held when an answer says that the coordinator no longer
 	// knows this member. n is the number of the expulsion. There is no lease, not even a
 	// new one, until fenced is called with the number of the last expulsion.
@@ -37,7 +35,7 @@ type membership struct {
 }
 
 func newMembership(session time.Duration, expelled func(n int)) *membership {
-	return &membership{session: session, lease: pipeline.NewLease(), expelled: expelled, joins: make(map[request]bool)}
+	return &membership{session: session, lease: newLease(), expelled: expelled, joins: make(map[request]bool)}
 }
 
 // sent notes a request before its first byte is written.
@@ -112,8 +110,8 @@ func (m *membership) leave() {
 // update sets the lease's deadline. The caller holds mu.
 func (m *membership) update() {
 	if !m.member || m.unfenced {
-		m.lease.End()
+		m.lease.end()
 		return
 	}
-	m.lease.Extend(m.answered.Add(m.session))
+	m.lease.extend(m.answered.Add(m.session))
 }

@@ -5,11 +5,11 @@ package kafka
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -37,6 +37,6 @@ func (s *Source) CommitAnyway(ctx context.Context, offsets map[push.Partition]in
 	return err
 }
 
-// Lease returns this member's lease, which only the coordinator's answers should change.
-// It is only in builds with the tag planted.
-func (s *Source) Lease() *pipeline.Lease { return s.member.lease }
+// ExtendLease extends this member's lease, as only the coordinator's answers should. It
+// is only in builds with the tag planted.
+func (s *Source) ExtendLease(until time.Time) { s.member.lease.extend(until) }

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -139,7 +138,7 @@ func TestOnceLeavesNothingUnknown(t *testing.T) {
 func TestNothingIsIntendedWithoutALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
-		w.faults, w.once, w.lease = false, true, pipeline.NewLease()
+		w.faults, w.once, w.lease = false, true, new(lease)
 		w.lease.Extend(time.Now().Add(2 * time.Second))
 		w.fill(1, 1000)
 		pr := &slow{w: w, wait: 300 * time.Millisecond}

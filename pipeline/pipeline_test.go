@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,13 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
+
+// lease is a right to send, in the hands of a test; nil = without end.
+type lease struct{ until atomic.Int64 } // Unix ns
+
+func (l *lease) Extend(until time.Time) { l.until.Store(until.UnixNano()) }
+
+func (l *lease) Lapsed(now time.Time) bool { return l != nil && now.UnixNano() > l.until.Load() }
 
 // world is everything around a pipeline, in memory and with faults: a source
 // of a few partitions, a stage, two providers, a status store, Kafka to hand
@@ -52,11 +60,11 @@ type world struct {
 	confirmed time.Time
 	early     []string // ids committed before they had an outcome and the filter knew it
 	ids       map[int32][]string
-	lease     *pipeline.Lease // nil = without end
-	once      bool            // mode at_most_once
-	drops     bool            // what is ambiguous ends UNKNOWN
-	frozen    bool            // nothing is committed
-	gates     *gates.Gates    // nil = the pipeline's own
+	lease     *lease       // nil = without end
+	once      bool         // mode at_most_once
+	drops     bool         // what is ambiguous ends UNKNOWN
+	frozen    bool         // nothing is committed
+	gates     *gates.Gates // nil = the pipeline's own
 	// exposed are sends that may have been accepted and have no row yet.
 	exposed     map[string]bool
 	mostExposed int
@@ -493,7 +501,7 @@ func TestNothingIsSentWithoutALease(t *testing.T) {
 		t.Run(fmt.Sprint("heard again ", heardAgain), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(11)
-				w.faults, w.lease = false, pipeline.NewLease()
+				w.faults, w.lease = false, new(lease)
 				w.lease.Extend(time.Now().Add(2 * time.Second))
 				w.fill(1, 2000)
 				p, pr := w.pipeline(t, 50)

@@ -238,7 +238,7 @@ func TestAPartitionLeavesWhatOthersWaitWith(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(5)
-				w.faults, w.lease = false, pipeline.NewLease()
+				w.faults, w.lease = false, new(lease)
 				w.lease.Extend(time.Now().Add(tt.lease))
 				w.fill(partitions, 3)
 				pr := &slow{w: w, wait: tt.answer}

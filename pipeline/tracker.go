@@ -20,7 +20,7 @@ type Tracker struct {
 	partition push.Partition
 	retry     bool
 	capacity  int
-	lease     *Lease
+	lease     Lease
 	left      atomic.Int64 // when it began to leave, Unix ns; 0 = it does not. From then on what is not sent is abandoned
 
 	// mu guards the fields below. A source holds its own locks when it calls a
@@ -64,7 +64,14 @@ type TrackerOptions struct {
 	// Retry is set for retry and hold topics.
 	Retry bool
 	// Lease is the member's right to send; nil = without end.
-	Lease *Lease
+	Lease Lease
+}
+
+// Lease is a group member's right to send. A member that its group may have expelled
+// without its knowledge sends nothing. Lapsed is called for each send, by many
+// goroutines at once.
+type Lease interface {
+	Lapsed(now time.Time) bool
 }
 
 // NewTracker makes the tracker of one assignment.

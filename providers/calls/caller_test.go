@@ -141,10 +141,14 @@ func TestCallerChecksRightBeforeTheCall(t *testing.T) {
 	})
 }
 
+// lapsed is a lease that is over.
+type lapsed struct{}
+
+func (lapsed) Lapsed(time.Time) bool { return true }
+
 // A delivery whose partition may have another owner comes back unsent.
 func TestCallerSendsNothingWithoutALease(t *testing.T) {
-	lease := pipeline.NewLease() // not begun
-	b := &pipeline.Batch{Items: make([]pipeline.Item, 1), Tracker: pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 1, Lease: lease})}
+	b := &pipeline.Batch{Items: make([]pipeline.Item, 1), Tracker: pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 1, Lease: lapsed{}})}
 	b.Items[0].ID = "a"
 	if b.Tracker.Admit(b) != 1 {
 		t.Fatal("not admitted")

@@ -12,9 +12,9 @@ import (
 // ignoreLease sends on when the coordinator has not been heard of for a
 // session, until it says itself that the partitions are gone.
 func ignoreLease(s *soil) {
-	lease := s.Source.(*kafka.Source).Lease()
+	source := s.Source.(*kafka.Source)
 	s.Source = plantedSource{Source: s.Source, polled: func(*pipeline.Batch) {
-		lease.Extend(time.Now().Add(time.Hour)) // anew after each time that it was ended
+		source.ExtendLease(time.Now().Add(time.Hour)) // anew after each time that it was ended
 	}}
 }
 
@@ -22,10 +22,10 @@ func ignoreLease(s *soil) {
 // not because the coordinator has answered.
 func leaseByClock(s *soil) {
 	const session = time.Second
-	lease := s.Source.(*kafka.Source).Lease()
+	source := s.Source.(*kafka.Source)
 	go func() { // ends with the process
 		for range time.Tick(session / 10) {
-			lease.Extend(time.Now().Add(session))
+			source.ExtendLease(time.Now().Add(session))
 		}
 	}()
 }
