@@ -17,6 +17,19 @@ type Source interface {
 	Commit(ctx context.Context) error
 }
 
+// Stage takes a batch one step further. It gives a verdict to the items that it can
+// decide and leaves the others undecided. It never adds, removes or reorders items,
+// and does not keep b after it returns.
+//
+// An error means that the step could not be done at all (a store is down, ctx
+// ended); it never says anything about an item. Then the stage is applied to the
+// same batch again, so it must be repeatable. Several goroutines call Apply at
+// once, but never with the same batch.
+type Stage interface {
+	Name() string
+	Apply(ctx context.Context, b *Batch) error
+}
+
 // Status is the status store as the pipeline writes it.
 type Status interface {
 	// Write returns nil when every row is durable. It makes its own attempts until
@@ -33,6 +46,14 @@ type Status interface {
 // It returns only what is durable, and an error if it cannot tell.
 type Ledger interface {
 	Read(ctx context.Context, ids []string) ([][]push.Row, error)
+}
+
+// Recheck reads again what allows deliveries to be sent: their users' records, and
+// what was accepted under their collapse keys since. It gives a verdict to those that
+// may not be sent any more, and leaves the others undecided. An error means that
+// nothing could be read; it never says anything about a delivery.
+type Recheck interface {
+	Recheck(ctx context.Context, ds []*Delivery) error
 }
 
 // Seen remembers finished ids, so that a second copy is confirmed before it is sent,

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -59,6 +60,51 @@ func (p *Pipeline) cleared(ctx context.Context, ds []*Delivery) (open []*Deliver
 	}
 }
 
+// allowed checks deliveries again whose user's record was read more than
+// RecheckAfter ago: during minutes behind a paused route a user may have opted out,
+// or the token may have got another owner. It returns those that may be sent, in
+// place; the others end with their verdict. It waits for the store and never
+// guesses; an error says that nothing is known, because ctx ended or some of the
+// partitions leave.
+func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, error) {
+	old := p.outdated(ds, time.Now())
+	if len(old) == 0 {
+		return ds, nil
+	}
+	leaving := func() bool {
+		now := time.Now()
+		return slices.ContainsFunc(old, func(d *Delivery) bool { return p.goesBack(d, now) })
+	}
+	var asked time.Time
+	err := p.repeat(ctx, StepRecheck, leaving, func() error {
+		asked = time.Now()
+		return p.opt.Recheck.Recheck(ctx, old)
+	})
+	if err != nil {
+		return ds, err
+	}
+	for _, d := range old {
+		d.rechecked = asked
+	}
+	open, decided := split(ds, func(d *Delivery) bool { return d.Verdict != push.Undecided })
+	p.answered.put(decided...)
+	return open, nil
+}
+
+// outdated returns the deliveries whose user's record was read too long ago. Without
+// a user there is nothing to read.
+func (p *Pipeline) outdated(ds []*Delivery, now time.Time) (old []*Delivery) {
+	if p.opt.Recheck == nil {
+		return nil
+	}
+	for _, d := range ds {
+		if at := cmp.Or(d.rechecked, d.Item.Read); !at.IsZero() && now.Sub(at) > p.opt.RecheckAfter {
+			old = append(old, d)
+		}
+	}
+	return old
+}
+
 // confirmed reads the status again for deliveries that have waited longer than their
 // confirm read is valid. It returns those that may be sent, in place. The others
 // belong to another record by now, and end as Claimed. It waits for the store and
@@ -75,7 +121,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 	}
 	var asked time.Time
 	var rows [][]push.Row
-	err := p.repeat(ctx, StepConfirm, func() bool { return anyLeaving(items) }, func() (err error) {
+	err := p.repeat(ctx, StepConfirm, func() bool { return slices.ContainsFunc(items, (*Item).leaving) }, func() (err error) {
 		asked = time.Now()
 		rows, err = p.opt.Ledger.Read(ctx, ids)
 		return err
@@ -109,10 +155,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 // item without a confirm read can have no copy, and one that is committed is ours.
 func (p *Pipeline) unconfirmed(ds []*Delivery, now time.Time) (items []*Item) {
 	for _, d := range ds {
-		at := d.confirmed
-		if at.IsZero() {
-			at = d.Item.Confirmed
-		}
+		at := cmp.Or(d.confirmed, d.Item.Confirmed)
 		if at.IsZero() || d.Item.committed || now.Sub(at) <= p.confirmFor || slices.Contains(items, d.Item) {
 			continue
 		}

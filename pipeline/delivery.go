@@ -53,13 +53,6 @@ func (d *Delivery) unowned(now time.Time) bool {
 	return it.batch != nil && !it.committed && it.batch.Tracker.Lapsed(now)
 }
 
-// leaving reports whether the partition leaves before d is committed: then the
-// next owner sends it.
-func (d *Delivery) leaving() bool {
-	it := d.Item
-	return it.batch != nil && !it.committed && it.batch.Tracker.Draining()
-}
-
 // Provider sends to one route. Submit may be called by many goroutines.
 //
 // Submit takes the deliveries over until each is handed to done, in groups of

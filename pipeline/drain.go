@@ -33,11 +33,8 @@ func (o *Options) writeAfterStop() time.Duration { return o.Drain - o.CommitTime
 // been leaving for too long: its answer might come after the drain, when the next
 // owner has ended its intent as UNKNOWN.
 func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
-	if !d.Item.committed {
-		return d.leaving()
-	}
 	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
-	return leaves && since >= p.opt.submitAfterStop()
+	return leaves && (!d.Item.committed || since >= p.opt.submitAfterStop())
 }
 
 // endsLater returns a context that outlives ctx by d. cancel ends it at once.

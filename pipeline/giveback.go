@@ -19,14 +19,7 @@ func hold(ds []*Delivery, until time.Time) {
 // its turn may come. It returns those that would expire in the hold topic.
 func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay []*Delivery) {
 	bearsIt := func(d *Delivery) bool { return d.Expires.IsZero() || !d.Expires.Before(now.Add(shortestHold)) }
-	var held []*Delivery
-	for _, d := range ds {
-		if bearsIt(d) {
-			held = append(held, d)
-		} else {
-			stay = append(stay, d)
-		}
-	}
+	stay, held := split(ds, bearsIt)
 	held = append(held, l.waiting.remove(bearsIt)...)
 	for i, d := range held {
 		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(l.gate.Turn(l.charge, i)), Reason: string(push.RetriesWait)}

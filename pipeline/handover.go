@@ -85,22 +85,10 @@ type Producer interface {
 }
 
 // waits reports whether a record must be produced before the row of a delivery is
-// written: a hand-over, or the feedback on a dead token.
-func (d *Delivery) waits() bool { return d.ending.HandsOver() || d.Result.Class == push.Gone }
-
-// splitWaiting separates the deliveries that end here from those that wait for a
-// record; it reuses the memory of group for the former. An abandoned delivery
-// does not wait.
-func splitWaiting(group []*Delivery) (here, waiting []*Delivery) {
-	here = group[:0]
-	for _, d := range group {
-		if d.waits() && !d.abandoned {
-			waiting = append(waiting, d)
-		} else {
-			here = append(here, d)
-		}
-	}
-	return here, waiting
+// written: a hand-over, or the feedback on a dead token. An abandoned delivery gets
+// no row.
+func (d *Delivery) waits() bool {
+	return !d.abandoned && (d.ending.HandsOver() || d.Result.Class == push.Gone)
 }
 
 // handovers returns the records to produce before these deliveries may end. The

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
@@ -45,9 +46,6 @@ type laneMetrics struct {
 	verdicts  [push.Verdicts]prometheus.Counter
 }
 
-// routeMetrics are the children of one route.
-type routeMetrics struct{ window prometheus.Gauge }
-
 // ownWords are the reasons of results that no provider gave. "encode" says where our
 // code panicked.
 var ownWords = [...]push.Reason{push.InvalidToken, push.PayloadTooLarge, push.InvalidMessage, push.PastExpiry, push.Timeout, push.ConnectionLost, push.NotConnected, push.AuthFailed, push.Panicked, "encode"}
@@ -55,20 +53,15 @@ var ownWords = [...]push.Reason{push.InvalidToken, push.PayloadTooLarge, push.In
 // NewMetrics makes the metrics and registers them. words are the reasons that the
 // providers are known to give: each has a series, and all others share one.
 func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
+	with := promauto.With(reg)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		reg.MustRegister(v)
-		return v
-	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1}, labels)
-		reg.MustRegister(v)
-		return v
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-		reg.MustRegister(v)
-		return v
+		return with.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1}, labels)
 	}
 	m := &Metrics{
 		words:        map[string]bool{"": true},
@@ -86,6 +79,9 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 		lowered:      counter("push_priority_lowered_total", "Notifications of priority critical whose sender may not use it in this lane: they went with high.", "lane"),
 		endings:      counter("push_endings_total", "Records that ended, by verdict; undecided ones went to their devices.", "lane", "verdict"),
 		endToEnd:     histogram("push_end_to_end_latency_seconds", "From the record's Kafka timestamp to the provider's answer.", prometheus.ExponentialBuckets(0.005, 2, 18), "lane"),
+		missedAdds:   with.NewCounter(prometheus.CounterOpts{Name: "push_dedupe_missed_adds_total", Help: "Ids that the filter could not take when asked; it is asked again before their offsets are committed."}),
+		panics:       counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage"),
+		Gates:        gates.NewMetrics(reg),
 	}
 	for _, r := range ownWords {
 		m.words[string(r)] = true
@@ -93,10 +89,6 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 	for _, w := range words {
 		m.words[w] = true
 	}
-	m.Gates = gates.NewMetrics(reg)
-	m.panics = counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage")
-	m.missedAdds = prometheus.NewCounter(prometheus.CounterOpts{Name: "push_dedupe_missed_adds_total", Help: "Ids that the filter could not take when asked; it is asked again before their offsets are committed."})
-	reg.MustRegister(m.missedAdds)
 	return m
 }
 
@@ -112,10 +104,6 @@ func (m *Metrics) lane(name string) *laneMetrics {
 		m.lanes[name] = l
 	}
 	return l
-}
-
-func (m *Metrics) route(r push.Route) routeMetrics {
-	return routeMetrics{window: m.window.WithLabelValues(r.String())}
 }
 
 // steps makes the series of a lane's steps at 0, so that rate() sees their first

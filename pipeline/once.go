@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -100,10 +101,7 @@ func awaitTurn(ctx context.Context, t *Tracker) bool {
 		case !t.Lapsed(time.Now()):
 			return true
 		}
-		select {
-		case <-time.After(leasePause):
-		case <-ctx.Done():
-		}
+		pause(ctx, leasePause)
 	}
 }
 
@@ -160,12 +158,7 @@ const commitPause = 10 * time.Millisecond
 // commitThrough commits until the group has committed past all items. It returns
 // false if that will never happen: the partition leaves, or the worker stops.
 func (p *Pipeline) commitThrough(ctx context.Context, t *Tracker, items []*Item) bool {
-	last := items[0]
-	for _, it := range items {
-		if it.seq > last.seq {
-			last = it
-		}
-	}
+	last := slices.MaxFunc(items, func(a, b *Item) int { return cmp.Compare(a.seq, b.seq) })
 	for {
 		// An error does not tell what was committed; the tracker knows.
 		err := p.opt.Source.Commit(ctx)
@@ -179,9 +172,6 @@ func (p *Pipeline) commitThrough(ctx context.Context, t *Tracker, items []*Item)
 		if err != nil {
 			p.opt.Metrics.failedStep(p.opt.Lane, StepCommit)
 		}
-		select {
-		case <-time.After(commitPause):
-		case <-ctx.Done():
-		}
+		pause(ctx, commitPause)
 	}
 }

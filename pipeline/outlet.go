@@ -125,13 +125,6 @@ func deadLetter(group, refused []*Delivery) (stay, dead []*Delivery) {
 		}
 		dead = append(dead, d)
 	}
-	if len(dead) == 0 {
-		return group, nil
-	}
-	for _, d := range group {
-		if !slices.Contains(dead, d) {
-			stay = append(stay, d)
-		}
-	}
+	stay, _ = split(group, func(d *Delivery) bool { return slices.Contains(dead, d) })
 	return stay, dead
 }

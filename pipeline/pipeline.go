@@ -236,7 +236,7 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	now := time.Now()
 	p.decide(group, now)
 	p.opt.Metrics.ambiguous(group)
-	here, handing := splitWaiting(group)
+	here, handing := split(group, (*Delivery).waits)
 	p.handOn(handing)
 	p.end(here, p.record(ctx, here, now))
 }
@@ -261,7 +261,7 @@ func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time) error {
 	told := p.opt.Events.Group(p.opt.Lane)
 	rows := p.rowsOf(group, told, now)
-	if err := p.writeStatus(ctx, rows); err != nil {
+	if err := p.writeRows(ctx, StepStatus, nil, rows); err != nil {
 		return err
 	}
 	told.Count(now)
@@ -300,13 +300,13 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 // either. The items of a partition that leaves do not wait: the next owner
 // confirms whatever is not committed.
 func (p *Pipeline) remember(ctx context.Context, items []*Item) {
-	items, abandoned := splitAbandoned(items)
+	items, abandoned := split(items, (*Item).isAbandoned)
 	p.ending(items)
 	p.noteLatest(ctx, items)
 	noneLeft := func() bool {
-		stay, leave := splitLeaving(items)
+		var leave []*Item
+		items, leave = split(items, (*Item).leaving)
 		p.giveBackItems(append(leave, p.ended.remove((*Item).leaving)...))
-		items = stay
 		return len(items) == 0
 	}
 	err := p.repeat(ctx, StepFilter, noneLeft, func() error {

@@ -34,13 +34,7 @@ func (q *queue[T]) put(values ...T) {
 func (q *queue[T]) remove(goes func(T) bool) (gone []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.values = slices.DeleteFunc(q.values, func(v T) bool {
-		if !goes(v) {
-			return false
-		}
-		gone = append(gone, v)
-		return true
-	})
+	q.values, gone = split(q.values, goes)
 	return gone
 }
 
@@ -69,4 +63,16 @@ func (q *queue[T]) close() {
 	q.closed = true
 	q.mu.Unlock()
 	q.more.Broadcast()
+}
+
+// split takes out of values, in place, those for which goes reports true.
+func split[T any](values []T, goes func(T) bool) (stay, gone []T) {
+	stay = slices.DeleteFunc(values, func(v T) bool {
+		if !goes(v) {
+			return false
+		}
+		gone = append(gone, v)
+		return true
+	})
+	return stay, gone
 }

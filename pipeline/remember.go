@@ -36,44 +36,11 @@ func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
 	}
 }
 
-// splitAbandoned separates the items that have a delivery without a durable end from
-// the others, in place.
-func splitAbandoned(items []*Item) (ended, abandoned []*Item) {
-	ended = items[:0]
-	for _, it := range items {
-		if atomic.LoadUint32(&it.abandoned) != 0 {
-			abandoned = append(abandoned, it)
-		} else {
-			ended = append(ended, it)
-		}
-	}
-	return ended, abandoned
-}
+// isAbandoned reports whether the item has a delivery without a durable end.
+func (it *Item) isAbandoned() bool { return atomic.LoadUint32(&it.abandoned) != 0 }
 
 // leaving reports whether the item's partition is leaving.
 func (it *Item) leaving() bool { return it.batch.Tracker.Draining() }
-
-// splitLeaving separates the items whose partition is leaving from the others.
-func splitLeaving(items []*Item) (stay, leave []*Item) {
-	for _, it := range items {
-		if it.leaving() {
-			leave = append(leave, it)
-		} else {
-			stay = append(stay, it)
-		}
-	}
-	return stay, leave
-}
-
-// anyLeaving reports whether the partition of one of the items is leaving.
-func anyLeaving(items []*Item) bool {
-	for _, it := range items {
-		if it.leaving() {
-			return true
-		}
-	}
-	return false
-}
 
 // forTrackers calls mark once for each tracker with its items.
 func forTrackers(items []*Item, mark func(*Tracker, []*Item)) {

@@ -1,6 +1,10 @@
 package pipeline
 
 import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/pushfleet/pushfleet/gates"
@@ -16,11 +20,11 @@ type route struct {
 	gate     *gates.Gate
 	lines    [gates.Charges]*line
 	window   *semaphore.Weighted
-	metrics  routeMetrics
+	inUse    prometheus.Gauge // how much of the window
 }
 
 func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *Metrics) *route {
-	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), metrics: m.route(r)}
+	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), inUse: m.window.WithLabelValues(r.String())}
 	for c := range rt.lines {
 		rt.lines[c] = &line{route: rt, charge: gates.Charge(c), waiting: newTurns()}
 	}
@@ -30,7 +34,7 @@ func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *
 // settled frees n places in the window.
 func (r *route) settled(n int) {
 	r.window.Release(int64(n))
-	r.metrics.window.Sub(float64(n))
+	r.inUse.Sub(float64(n))
 }
 
 // line holds the deliveries that wait for a route with one charge; it serves their
@@ -115,21 +119,11 @@ func (p *Pipeline) Declared() (open, ended []gates.Stall) {
 	return open, ended
 }
 
-// partitionsOf appends to ps the partitions of the deliveries' records, each once.
-func partitionsOf(ps []push.Partition, ds []*Delivery) []push.Partition {
-	known := make(map[push.Partition]bool, len(ps))
-	for _, p := range ps {
-		known[p] = true
-	}
-	var last *Batch
+// partitionsOf returns the partitions of the deliveries' records, each once.
+func partitionsOf(ds []*Delivery) (ps []push.Partition) {
+	known := make(map[push.Partition]struct{})
 	for _, d := range ds {
-		if b := d.Item.batch; b != nil && b != last {
-			last = b
-			if p := b.Tracker.Partition(); !known[p] {
-				known[p] = true
-				ps = append(ps, p)
-			}
-		}
+		known[d.Item.batch.Tracker.Partition()] = struct{}{}
 	}
-	return ps
+	return slices.Collect(maps.Keys(known))
 }

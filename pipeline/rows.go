@@ -60,12 +60,6 @@ func (d *Delivery) whole() bool {
 	return d.Verdict != push.Undecided && d.Item.Verdict != push.Undecided
 }
 
-// writeStatus returns nil once the rows are durable, and an error only when ctx
-// ended first.
-func (p *Pipeline) writeStatus(ctx context.Context, rows []push.Row) error {
-	return p.writeRows(ctx, StepStatus, nil, rows)
-}
-
 // writeRows returns nil once the rows are durable, and an error only if ctx ended
 // first or leaving, if given, returned true. There is no time-out for the whole
 // write: the store has one for each of its attempts, and does not repeat the rows

@@ -115,10 +115,7 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*
 			break
 		}
 		p.giveBackLeaving(l)
-		select {
-		case <-time.After(leasePause):
-		case <-ctx.Done():
-		}
+		pause(ctx, leasePause)
 	}
 	return buf
 }
@@ -144,7 +141,7 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*De
 	}
 	group := l.waiting.take(buf, places)
 	l.window.Release(int64(places - len(group)))
-	l.metrics.window.Add(float64(len(group)))
+	l.inUse.Add(float64(len(group)))
 	for _, d := range group {
 		d.inWindow = true
 	}
@@ -211,12 +208,9 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 			}
 		}
 		before := over // ended after the next is declared, so that there is always a reason for the wait
-		over = p.stalls.DeclareLine(now, string(lack), l.told(), partitionsOf(nil, ds))
+		over = p.stalls.DeclareLine(now, string(lack), l.told(), partitionsOf(ds))
 		before(now)
-		select {
-		case <-time.After(min(max(again.Sub(now), time.Millisecond), admitPoll)):
-		case <-ctx.Done():
-		}
+		pause(ctx, min(max(again.Sub(now), time.Millisecond), admitPoll))
 	}
 }
 

@@ -206,14 +206,12 @@ func (t *Tracker) Abandon(items []*Item) {
 	t.leave(len(items))
 }
 
+// leave notes that n items are no longer in flight. The caller holds mu.
 func (t *Tracker) leave(n int) {
 	t.active -= n
-	if t.draining && t.active == 0 {
-		t.closeIdle()
+	if !t.draining || t.active > 0 {
+		return
 	}
-}
-
-func (t *Tracker) closeIdle() {
 	select {
 	case <-t.idle:
 	default:
@@ -278,9 +276,7 @@ func (t *Tracker) Drain(ctx context.Context) error {
 	t.mu.Lock()
 	t.draining = true
 	t.Leave()
-	if t.active == 0 {
-		t.closeIdle()
-	}
+	t.leave(0)
 	t.mu.Unlock()
 	select {
 	case <-t.idle:
@@ -334,7 +330,5 @@ func (t *Tracker) Fence() {
 	defer t.mu.Unlock()
 	t.draining, t.revoked = true, true
 	t.Leave()
-	if t.active == 0 {
-		t.closeIdle()
-	}
+	t.leave(0)
 }

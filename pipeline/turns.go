@@ -135,13 +135,9 @@ func (q *turns) remove(goes func(*Delivery) bool) (gone []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring = slices.DeleteFunc(q.ring, func(s *share) bool {
-		s.waiting = slices.DeleteFunc(s.waiting, func(d *Delivery) bool {
-			if !goes(d) {
-				return false
-			}
-			gone = append(gone, d)
-			return true
-		})
+		var out []*Delivery
+		s.waiting, out = split(s.waiting, goes)
+		gone = append(gone, out...)
 		return len(s.waiting) == 0
 	})
 	return gone
