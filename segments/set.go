@@ -1,0 +1,172 @@
+package segments
+
+import (
+	"iter"
+	"slices"
+)
+
+// Set is one version of all groups. It never changes, and is safe for concurrent
+// use. Builder and Read make one.
+type Set struct {
+	manifest Manifest
+	checksum Checksum
+	groups   []Group
+	byName   map[string]*Group
+}
+
+// Group is a group of segments in a Set.
+type Group struct {
+	info     *GroupInfo
+	segments []Segment
+}
+
+// Segment is a segment of a group.
+type Segment struct {
+	Name string
+	Users
+}
+
+// newSet makes a set of a checked manifest and the bitmaps of its segments, in
+// the same order.
+func newSet(m *Manifest, sum Checksum, users [][]Users) *Set {
+	s := &Set{manifest: *m, checksum: sum, groups: make([]Group, len(m.Groups)), byName: make(map[string]*Group, len(m.Groups))}
+	for i := range m.Groups {
+		g := &s.groups[i]
+		g.info = &m.Groups[i]
+		for j, u := range users[i] {
+			g.segments = append(g.segments, Segment{Name: g.info.Segments[j].Name, Users: u})
+		}
+		s.byName[g.info.Name] = g
+	}
+	return s
+}
+
+// Version is the set's version, at least 1.
+func (s *Set) Version() uint64 { return s.manifest.Version }
+
+// Checksum stands for the whole content.
+func (s *Set) Checksum() Checksum { return s.checksum }
+
+// Manifest describes the set. It is the caller's.
+func (s *Set) Manifest() Manifest {
+	m := s.manifest
+	m.Groups = slices.Clone(m.Groups)
+	for i := range m.Groups {
+		m.Groups[i].Segments = slices.Clone(m.Groups[i].Segments)
+	}
+	return m
+}
+
+// Bytes is the memory that the bitmaps take, roughly.
+func (s *Set) Bytes() (n uint64) {
+	for i := range s.groups {
+		for _, seg := range s.groups[i].segments {
+			n += seg.Bytes()
+		}
+	}
+	return n
+}
+
+// Groups yields the groups in the order of the file.
+func (s *Set) Groups() iter.Seq[*Group] {
+	return func(yield func(*Group) bool) {
+		for i := range s.groups {
+			if !yield(&s.groups[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Group finds a group by its name; nil if there is none. Who asks for many users keeps it
+// as long as the set, and spares the search.
+func (s *Set) Group(name string) *Group { return s.byName[name] }
+
+// Of is the segment of a group that a user is in: in an exclusive group the only one,
+// else the first one in the order of the file. ok is false if there is none, or
+// no such group. It does not allocate.
+func (s *Set) Of(group string, number uint32) (segment string, ok bool) {
+	g := s.byName[group]
+	if g == nil {
+		return "", false
+	}
+	return g.Of(number)
+}
+
+// Name is the group's name.
+func (g *Group) Name() string { return g.info.Name }
+
+// Exclusive reports whether a user is in one segment of the group at most.
+func (g *Group) Exclusive() bool { return g.info.Exclusive }
+
+// Numbers says where the numbers of the group's users come from.
+func (g *Group) Numbers() Numbering { return g.info.Numbers }
+
+// Segments yields the segments in the order of the file.
+func (g *Group) Segments() iter.Seq[Segment] { return slices.Values(g.segments) }
+
+// Segment finds a segment by its name.
+func (g *Group) Segment(name string) (Segment, bool) {
+	i := slices.IndexFunc(g.segments, func(s Segment) bool { return s.Name == name })
+	if i < 0 {
+		return Segment{}, false
+	}
+	return g.segments[i], true
+}
+
+// Of is Set.Of for this group.
+func (g *Group) Of(number uint32) (segment string, ok bool) {
+	for i := range g.segments {
+		if g.segments[i].Contains(number) {
+			return g.segments[i].Name, true
+		}
+	}
+	return "", false
+}
+
+// AppendOf appends the names of all segments that a user is in, in the order of
+// the file. It allocates only if dst is too small.
+func (g *Group) AppendOf(dst []string, number uint32) []string {
+	for i := range g.segments {
+		if g.segments[i].Contains(number) {
+			dst = append(dst, g.segments[i].Name)
+		}
+	}
+	return dst
+}
+
+// checkExclusive checks that nobody is in two segments of an exclusive group.
+func (s *Set) checkExclusive() error {
+	for i := range s.groups {
+		if g := &s.groups[i]; g.info.Exclusive {
+			if err := g.checkExclusive(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Group) checkExclusive() error {
+	before := Union(g.segments[0].Users)
+	for i := 1; i < len(g.segments); i++ {
+		seg := &g.segments[i]
+		if before.bitmap.Intersects(seg.bitmap) {
+			return g.overlap(i)
+		}
+		before.bitmap.Or(seg.bitmap) // ours: Union copies
+	}
+	return nil
+}
+
+// overlap says which earlier segment shares users with segment i.
+func (g *Group) overlap(i int) error {
+	for j := range i {
+		both := Intersection(g.segments[j].Users, g.segments[i].Users)
+		for first := range both.All() {
+			return refusef(RefusedOverlap, "group %s is exclusive, and %d users are in both %s and %s, user number %d is the first",
+				g.info.Name, both.Count(), g.segments[j].Name, g.segments[i].Name, first)
+		}
+	}
+	return nil
+}
