@@ -86,7 +86,8 @@ func TestHasty(t *testing.T) {
 		{"sooner than the provider asked", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "a", 1500, "accepted")}, 2 * time.Second, nil, 1},
 		{"another device's", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "b", 10, "accepted")}, 0, nil, 0},
 		{"a worker died in between", []invariants.Send{sendOf("n", "a", 0, no), sendOf("n", "a", 100, "accepted")}, 0, []time.Time{at(50)}, 0},
-		{"a worker died before", []invariants.Send{sendOf("n", "a", 100, no), sendOf("n", "a", 200, "accepted")}, 0, []time.Time{at(50)}, 1},
+		{"the last push of a dead worker is decided after its death", []invariants.Send{sendOf("n", "a", 100, no), sendOf("n", "a", 1095, "accepted")}, 0, []time.Time{at(50)}, 0},
+		{"a worker died before", []invariants.Send{sendOf("n", "a", 300, no), sendOf("n", "a", 400, "accepted")}, 0, []time.Time{at(50)}, 1},
 		{"what no retry is for", []invariants.Send{sendOf("n", "a", 0, "accepted"), sendOf("n", "a", 10, "accepted")}, 0, nil, 0},
 	} {
 		if got := hasty(tt.sends, tiers, map[string]time.Duration{"apns": tt.asked}, tt.deaths); len(got) != tt.found {

@@ -24,7 +24,8 @@ func (w *world) checkWaits() []Finding {
 
 // hasty finds attempts that came too soon. sends are in order of time. asked is
 // what a provider's 429s and 503s ask for. What came again because a worker died
-// proves nothing, nor how often it had been tried by then.
+// proves nothing, nor how often it had been tried by then; the last pushes of the
+// dead are decided up to settle after it.
 func hasty(sends []invariants.Send, tiers []time.Duration, asked map[string]time.Duration, deaths []time.Time) (found []Finding) {
 	byPair := make(map[invariants.Pair][]invariants.Send)
 	for _, s := range sends {
@@ -35,7 +36,7 @@ func hasty(sends []invariants.Send, tiers []time.Duration, asked map[string]time
 	for pair, list := range byPair {
 		for n := 1; n < len(list); n++ {
 			before, now := list[n-1], list[n]
-			if !slices.Contains(tryLater, before.Reply) || slices.ContainsFunc(deaths, func(at time.Time) bool { return at.After(list[0].At) && at.Before(now.At) }) {
+			if !slices.Contains(tryLater, before.Reply) || slices.ContainsFunc(deaths, func(at time.Time) bool { return at.Add(settle).After(list[0].At) && at.Before(now.At) }) {
 				continue
 			}
 			wait := max(tiers[min(n-1, len(tiers)-1)], asked[now.Provider])
