@@ -9,7 +9,7 @@ PATH=$PATH:${PUSHFLEET_CACHE:-$PWD/.cache}/servers/promtool
 
 phases=()
 log=$(mktemp) lint_log=$(mktemp) lint=
-trap 'end_lint; rm -f "$log" "$lint_log"' EXIT
+trap 'end_lint; rm -f "$log" "$log.inside" "$lint_log"' EXIT
 
 # phase NAME COMMAND...
 phase() {
@@ -87,22 +87,50 @@ long_first() {
   printf %s "$packages" | grep -Ev "$long" || true
 }
 
-# all_tests runs every kind, also when one has failed. Of the last no more than two
-# at once: a worker that is starved leaves its group, and repeats.
-all_tests() {
-  local packages status=0 at_once=${P:-2}
-  # shellcheck disable=SC2086 # PKG may be several
-  packages=$(go list ${PKG:-./...}) || return
+# from_inside PACKAGES AT_ONCE runs the tests that link what they test.
+from_inside() {
+  local packages=$1 at_once=$2 status=0
   echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | long_first | go_tests -race -p "$at_once" || status=$?
   echo "-- without, where files say so" &&
     deploy/local/raceless.sh -count=1 -vet=off -timeout "${TIMEOUT:-60m}" -p "$at_once" 2>&1 | tee -a "$log" || status=$?
-  echo "-- of workers from outside" && (grep -E "$harness" <<<"$packages" || true) | go_tests -p $((at_once < 2 ? at_once : 2)) || status=$?
+  return "$status"
+}
+
+# from_outside PACKAGES AT_ONCE runs those that judge workers from outside, no more than
+# two at once: a worker that is starved leaves its group, and repeats.
+from_outside() {
+  local packages=$1 at_once=$2
+  echo "-- of workers from outside" && (grep -E "$harness" <<<"$packages" || true) | go_tests -p $((at_once < 2 ? at_once : 2))
+}
+
+# all_tests runs every kind, also when one has failed. Four cores have room for both
+# kinds side by side; on two they only take from each other.
+all_tests() {
+  local packages inside='' status=0 at_once=${P:-2}
+  # shellcheck disable=SC2086 # PKG may be several
+  packages=$(go list ${PKG:-./...}) || return
+  if [ "$(nproc)" -ge 4 ]; then
+    set -m # a process group of its own, which can be ended as one
+    nice -n 10 bash -c 'set -o pipefail; from_inside "$@"' from_inside "$packages" "$at_once" >"$log.inside" 2>&1 &
+    inside=$!
+    set +m
+    # shellcheck disable=SC2064 # its number as it is now
+    trap "kill -- -$inside 2>/dev/null" INT TERM EXIT
+  else
+    from_inside "$packages" "$at_once" || status=$?
+  fi
+  from_outside "$packages" "$at_once" || status=$?
+  if [ -n "$inside" ]; then
+    wait "$inside" || status=$?
+    trap - EXIT
+    cat "$log.inside"
+  fi
   return "$status"
 }
 
 tests() {
   export log harness
-  export -f go_tests long_first all_tests
+  export -f go_tests long_first from_inside from_outside all_tests
   bin/servers run -- bash -c 'set -o pipefail; all_tests'
 }
 
