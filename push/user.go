@@ -13,6 +13,7 @@ type Device struct {
 	Token        string
 	Hash         string // DeviceHash(Platform, Token): names it in the status table and logs
 	Locale       string
+	AppVersion   string // of the app there; empty = not told
 	RegisteredAt time.Time
 }
 
@@ -21,17 +22,51 @@ type Device struct {
 type User struct {
 	Devices     []Device
 	Preferences Preferences
-	Quarantine  Quarantine
+	Profile     Profile
+	// Limits are the user's personal limits, in the order of their names.
+	Limits     []PersonalLimit
+	Quarantine Quarantine
 	// Limiter is the user's packed limiter state as it was read together with
 	// the record; nil when there is none. Only package limits reads it.
 	Limiter []byte
 }
 
-// Preferences are a user's opt-outs.
+// Preferences are what a user forbids, and what he agrees to.
 type Preferences struct {
+	Blocked   bool // nothing at all, not even what is critical
 	OptOutAll bool
 	Channels  []string // opted out of these channels: what a Platform's Channel says
 	Types     []string // opted out of these message types
+	Senders   []string // opted out of what these sender ids send
+	OptIns    []string // agrees to these message types, where consent is needed
+	Quiet     []QuietHours
+}
+
+// QuietHours are hours in which a user wants nothing, by the clock of the user's
+// time zone. They begin at From on each of the Days and end at the next To: on the
+// following day unless To is later than From, after 24 hours if they are equal.
+type QuietHours struct {
+	From, To Clock
+	Days     Weekdays // on which they begin; none = every day
+	Types    []string // of messages they are about; none = all
+}
+
+// Profile is what is known of a user besides. Of each field the zero value says
+// that it is not known.
+type Profile struct {
+	Locale       string    // language tag
+	Zone         string    // IANA's name of the time zone; a database may not have it
+	Country      string    // ISO 3166-1 alpha-2, capital letters
+	Number       uint32    // stands for the user in segments
+	HasNumber    bool      // Number is set: 0 is one
+	LastActivity time.Time // in whole milliseconds, UTC
+}
+
+// PersonalLimit is how much of something one user gets, instead of what the rule
+// says.
+type PersonalLimit struct {
+	Name string // of a rule, or a message type
+	Max  int    // notifications in the rule's window: 1 to 4096
 }
 
 // Quarantine says which parts of a user cannot be read and have no earlier

@@ -12,7 +12,7 @@ import (
 type change struct {
 	record.Change
 	home      int  // shard of the user
-	tokenHome int  // shard of the token index entry; -1 for preferences
+	tokenHome int  // shard of the token index entry; -1 if it is about no device
 	late      bool // of a repair: not from the topic's beginning, where records may be missing
 }
 
@@ -95,8 +95,8 @@ func readChange(partition int32, rec *FetchedRecord, now time.Time) (c change, e
 	c.Change = record.Change{Partition: int(partition), Offset: rec.Offset, IfNotAfter: rec.IfNotAfter, Repeats: rec.Repeats}
 	err = c.Read(rec.Key, rec.Value, now)
 	c.home, c.tokenHome = shards.UserShard(c.User), -1
-	if c.Hash != "" {
-		c.tokenHome = tokenHome(c.Hash)
+	if hash := c.Hash(); hash != "" {
+		c.tokenHome = tokenHome(hash)
 	}
 	return c, err
 }

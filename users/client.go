@@ -3,6 +3,7 @@ package users
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -30,7 +31,7 @@ type Registration struct {
 // whoever registered a token last owns it.
 //
 // The error wraps record.ErrInvalid when the input breaks a rule: user of 1 to 128
-// bytes, app of 1 to 64, locale of at most 35, the token grammar of its
+// bytes, app of 1 to 64, locale of at most 35, app version of at most 64, the token grammar of its
 // platform, an environment only where it has some, a time from 1970 up to a day from
 // now.
 // Otherwise it is the log's, and the change may or may not be there.
@@ -93,21 +94,57 @@ func (c *Client) RemoveDevice(ctx context.Context, user, hash string) error {
 }
 
 // SetPreferences replaces all preferences of a user; the zero value removes
-// them. At most 200 channels and 200 types of 1 to 64 bytes each; the error
-// wraps record.ErrInvalid otherwise, or is the log's.
+// them. At most 200 channels, types, senders and opt-ins of 1 to 64 bytes each,
+// 20 quiet hours with 200 types together; the error wraps record.ErrInvalid
+// otherwise, or is the log's. A registry of before these were more than channels
+// and types cannot read preferences that use the rest, and says so.
 func (c *Client) SetPreferences(ctx context.Context, user string, p push.Preferences) error {
-	if err := record.CheckUser(user); err != nil {
-		return fmt.Errorf("setting preferences: %w", err)
-	}
-	if err := record.CheckPreferences(&p); err != nil {
-		return fmt.Errorf("setting preferences: %w", err)
-	}
-	value, err := record.PreferencesValue(&p)
+	return c.set(ctx, "preferences", user, record.PreferencesPart, func() ([]byte, error) {
+		if err := record.CheckPreferences(&p); err != nil {
+			return nil, err
+		}
+		return record.PreferencesValue(&p)
+	})
+}
+
+// SetProfile replaces the profile of a user; the zero value removes it. The error
+// wraps record.ErrInvalid when a field breaks a rule: a locale of at most 35 bytes, a
+// time zone of the database, a country of two capital letters, a last activity from
+// 1970 up to a day from now. Otherwise it is the log's.
+func (c *Client) SetProfile(ctx context.Context, user string, p push.Profile) error {
+	return c.set(ctx, "a profile", user, record.ProfilePart, func() ([]byte, error) {
+		if err := record.CheckProfile(&p, time.Now()); err != nil {
+			return nil, err
+		}
+		return record.ProfileValue(&p)
+	})
+}
+
+// SetLimits replaces all personal limits of a user; none removes them. At most 100,
+// of different names of 1 to 64 bytes, each from 1 to 4096; the error wraps
+// record.ErrInvalid otherwise, or is the log's.
+func (c *Client) SetLimits(ctx context.Context, user string, limits []push.PersonalLimit) error {
+	return c.set(ctx, "personal limits", user, record.LimitsPart, func() ([]byte, error) {
+		limits := slices.Clone(limits) // to be sorted
+		if err := record.CheckLimits(limits); err != nil {
+			return nil, err
+		}
+		return record.LimitsValue(limits)
+	})
+}
+
+// set writes a part of which a user has one; what names it in errors.
+func (c *Client) set(ctx context.Context, what, user string, part record.Part, value func() ([]byte, error)) error {
+	err := record.CheckUser(user)
 	if err != nil {
-		return err
+		return fmt.Errorf("setting %s: %w", what, err)
 	}
-	if err := c.log.Append(ctx, []Record{{Key: record.PreferencesKey(user), Value: value}}); err != nil {
-		return fmt.Errorf("setting preferences: %w", err)
+	r := Record{Key: record.Key(user, part)}
+	if r.Value, err = value(); err != nil {
+		return fmt.Errorf("setting %s: %w", what, err)
+	}
+	if err := c.log.Append(ctx, []Record{r}); err != nil {
+		return fmt.Errorf("setting %s: %w", what, err)
 	}
 	return nil
 }

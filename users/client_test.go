@@ -70,26 +70,34 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	ctx, topic := context.Background(), userstest.NewTopic(2)
 	c := users.NewClient(topic)
 	token := strings.Repeat("AB", 32)
-	h, err := c.RegisterDevice(ctx, "a/b", push.Device{Platform: push.APNS, App: "shop", Token: token, Locale: "de", RegisteredAt: epoch.Add(1234567)})
+	h, err := c.RegisterDevice(ctx, "a/b", push.Device{Platform: push.APNS, App: "shop", Token: token, Locale: "de", AppVersion: "7.1", RegisteredAt: epoch.Add(1234567)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.SetPreferences(ctx, "a/b", push.Preferences{OptOutAll: true, Channels: []string{"push"}}); err != nil {
 		t.Fatal(err)
 	}
+	profile := push.Profile{Zone: "Asia/Kathmandu", Country: "NP", HasNumber: true}
+	limits := []push.PersonalLimit{{Name: "promo", Max: 3}, {Name: "all", Max: 9}}
+	if err := errors.Join(c.SetProfile(ctx, "a/b", profile), c.SetLimits(ctx, "a/b", limits)); err != nil {
+		t.Fatal(err)
+	}
+	if limits[0].Name != "promo" {
+		t.Error("the caller's limits were sorted")
+	}
 	u := topic.Merge()["a/b"]
-	if u == nil || len(u.Devices) != 1 || !u.Preferences.OptOutAll {
+	if u == nil || len(u.Devices) != 1 || !u.Preferences.OptOutAll || u.Profile != profile || len(u.Limits) != 2 || u.Limits[0].Name != "all" {
 		t.Fatalf("the topic says %+v", u)
 	}
 	want := push.Device{
-		Platform: push.APNS, Environment: push.Production, App: "shop", Token: token, Locale: "de",
+		Platform: push.APNS, Environment: push.Production, App: "shop", Token: token, Locale: "de", AppVersion: "7.1",
 		Hash: push.DeviceHash(push.APNS, token), RegisteredAt: epoch.Add(time.Millisecond),
 	}
 	if u.Devices[0] != want || h != want.Hash {
 		t.Errorf("device %+v\nwant   %+v", u.Devices[0], want)
 	}
 	// The zero preferences and a removal leave nothing behind.
-	if err := errors.Join(c.SetPreferences(ctx, "a/b", push.Preferences{}), c.RemoveDevice(ctx, "a/b", h)); err != nil {
+	if err := errors.Join(c.SetPreferences(ctx, "a/b", push.Preferences{}), c.SetProfile(ctx, "a/b", push.Profile{}), c.SetLimits(ctx, "a/b", nil), c.RemoveDevice(ctx, "a/b", h)); err != nil {
 		t.Fatal(err)
 	}
 	if left := topic.Merge(); len(left) != 0 {
@@ -100,6 +108,15 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	}
 	if err := c.SetPreferences(ctx, "a/b", push.Preferences{Types: []string{""}}); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("an empty type: %v", err)
+	}
+	if err := c.SetProfile(ctx, "a/b", push.Profile{Zone: "Mars/Olympus_Mons"}); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("an unknown zone: %v", err)
+	}
+	if err := c.SetLimits(ctx, "a/b", []push.PersonalLimit{{Name: "promo"}}); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("a limit of 0: %v", err)
+	}
+	if err := c.SetLimits(ctx, "", nil); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("limits of nobody: %v", err)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestDevicesOfAUserAreBounded(t *testing.T) {
 					}
 				}
 				check("following")
-				p, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada")
+				p, err := users.NewReader(w.redis, false).Stored(w.ctx, "ada")
 				if err != nil || p.Dropped < many-100 || p.DroppedUpTo.IsZero() || len(p.Devices) != 100 {
 					t.Errorf("%d dropped up to %v, %d left, error %v", p.Dropped, p.DroppedUpTo, len(p.Devices), err)
 				}

@@ -1,9 +1,10 @@
-// Package users knows the fleet's users: their devices and preferences.
+// Package users knows the fleet's users: their devices, preferences and what else decides about a push.
 //
 // The truth is the compacted topic push.users. Redis holds one packed record
 // per user, made from it, so that one MGET per shard answers a whole batch.
 //
-//   - Client writes the topic: devices registered and removed, preferences.
+//   - Client writes the topic: devices registered and removed, preferences, profiles
+//     and personal limits.
 //   - Registry follows the topic and keeps Redis equal to it; it builds a
 //     shard anew that was wiped, and settles who owns a token.
 //   - Feedback turns dead tokens reported by the providers into removals.
@@ -14,8 +15,8 @@
 //
 // # The topic
 //
-// A record's key names a user and a part: the preferences, or a device. Each
-// record replaces its part; a nil value (tombstone) removes it. Keys and values
+// A record's key names a user and a part: the preferences, the profile, the personal
+// limits, or a device. Each record replaces its part; a nil value (tombstone) removes it. Keys and values
 // are described in users/record. All parts of a user must be in one partition,
 // so producers hash PartitionKey(key), and the topic must not be given more
 // partitions once it is in use.
@@ -23,7 +24,9 @@
 // A value that cannot be read, because it is of an unknown version or breaks a
 // rule, puts its part in quarantine, and touches nothing else: what was there
 // of the part before stands. Without that, push.Quarantine says what it
-// means for the user's notifications. The compacted topic
+// means for the user's notifications. Of profile and personal limits it means nothing:
+// they forbid nothing, so the user is one without them, whose zone is not known, and to
+// whom the rules' own limits apply. The compacted topic
 // push.users.quarantine tells of such parts (see Quarantined), and the next
 // record of the part that can be read ends it.
 //

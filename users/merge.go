@@ -67,9 +67,10 @@ func (r *Registry) readBatches(ctx context.Context, batches []*shardBatch) error
 			}
 		}
 		for _, c := range b.tokens {
-			if _, ok := b.entries[c.Hash]; !ok {
-				b.entries[c.Hash] = nil
-				b.keys = append(b.keys, tokenKey(c.Hash))
+			hash := c.Hash()
+			if _, ok := b.entries[hash]; !ok {
+				b.entries[hash] = nil
+				b.keys = append(b.keys, tokenKey(hash))
 			}
 		}
 		b.values = pipe.MGet(ctx, b.keys...)
@@ -139,11 +140,12 @@ func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
 		m.User(b.records[c.User], &c.Change)
 	}
 	for _, c := range b.tokens {
-		if b.lost != nil && b.lost[tokenKey(c.Hash)] {
-			m.Cases[record.LostToken+c.Hash] = true
+		hash := c.Hash()
+		if b.lost != nil && b.lost[tokenKey(hash)] {
+			m.Cases[record.LostToken+hash] = true
 			continue
 		}
-		b.entries[c.Hash] = m.Token(b.entries[c.Hash], &c.Change)
+		b.entries[hash] = m.Token(b.entries[hash], &c.Change)
 	}
 	for _, key := range b.keys {
 		if !b.lost[key] {

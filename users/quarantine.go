@@ -18,7 +18,10 @@ import (
 // it may hold a token; it stands at its place in push.users.
 type Quarantined struct {
 	User   string `json:"user_id"`
-	Device string `json:"device,omitempty"` // the hash of its token; empty = preferences
+	Device string `json:"device,omitempty"` // the hash of its token
+	// Part is record.ProfilePart or LimitsPart; empty = the device, or without one
+	// the preferences.
+	Part record.Part `json:"part,omitempty"`
 	// Reason is record.UnknownVersion, UnknownPlatform or BrokenRule.
 	Reason    string `json:"reason"`
 	Partition int    `json:"partition"` // of push.users
@@ -48,7 +51,27 @@ func ReadQuarantined(value []byte) (q Quarantined, err error) {
 }
 
 // Key is that of the part in push.users.
-func (q *Quarantined) Key() string { return record.Key(q.User, q.Device) }
+func (q *Quarantined) Key() string { return record.Key(q.User, q.part()) }
+
+func (q *Quarantined) part() record.Part {
+	switch {
+	case q.Device != "":
+		return record.DevicePart(q.Device)
+	case q.Part != "":
+		return q.Part
+	}
+	return record.PreferencesPart
+}
+
+// QuarantinedAt says of which part a key in push.users is, and no more.
+func QuarantinedAt(key string) (q Quarantined) {
+	user, part, _ := record.PartOf(key)
+	q = Quarantined{User: user, Device: part.Hash()}
+	if part == record.ProfilePart || part == record.LimitsPart {
+		q.Part = part
+	}
+	return q
+}
 
 // InQuarantine says which parts of users are in quarantine now, by their keys
 // in push.users.
@@ -91,14 +114,16 @@ func (r *Registry) tell(ctx context.Context, st *settling) error {
 
 // quarantineRecord says what the user's record says of a part.
 func (st *settling) quarantineRecord(raw []byte, key string) (Record, error) {
-	user, hash, err := record.PartOf(key)
+	_, part, err := record.PartOf(key)
 	if err != nil {
 		return Record{}, err
 	}
 	var u record.User
 	_ = u.Decode(raw, st.build) // what cannot be read is told again after its repair
-	if why, aside := u.Aside(hash); aside {
-		return Quarantined{User: user, Device: hash, Reason: why.Reason, Partition: why.Partition, Offset: why.Offset, Stands: why.Stands}.record(st.now)
+	if why, aside := u.Aside(part); aside {
+		q := QuarantinedAt(key)
+		q.Reason, q.Partition, q.Offset, q.Stands = why.Reason, why.Partition, why.Offset, why.Stands
+		return q.record(st.now)
 	}
 	return Record{Key: key}, nil
 }
@@ -160,8 +185,8 @@ func (r *Registry) readable(ctx context.Context, s int) (released []string, err 
 		if u.Decode(bytesOf(values[i]), r.shards[s].version.build) != nil {
 			continue // what cannot be read is told again after its repair
 		}
-		_, hash, _ := record.PartOf(key)
-		if _, aside := u.Aside(hash); !aside {
+		_, part, _ := record.PartOf(key)
+		if _, aside := u.Aside(part); !aside {
 			released = append(released, key)
 		}
 	}

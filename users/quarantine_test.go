@@ -22,7 +22,7 @@ import (
 // of 65 bytes.
 var broken = `{"opt_out_all":true,"opt_out_types":["` + strings.Repeat("x", 65) + `"]}`
 
-const newer = `{"v":2,"opt_out_all":"who knows"}`
+const newer = `{"v":9,"opt_out_all":"who knows"}`
 
 func virtual(t *testing.T, test func(w *world)) {
 	t.Helper()
@@ -91,8 +91,10 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 
 		want := map[string]users.Quarantined{}
 		expect := func(key, reason string, stands bool, marks push.Quarantine) {
-			user, hash, _ := record.PartOf(key)
-			want[key] = users.Quarantined{User: user, Device: hash, Reason: reason, Stands: stands}
+			q := users.QuarantinedAt(key)
+			user := q.User
+			q.Reason, q.Stands = reason, stands
+			want[key] = q
 			if got := w.look(user).Quarantine; got&marks != marks || stands && got != 0 {
 				t.Errorf("%s: the record has the marks %b, want %b", key, got, marks)
 			}

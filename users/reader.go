@@ -184,8 +184,8 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 	return nil
 }
 
-// Profile is a user as the registry keeps it.
-type Profile struct {
+// Stored is a user as the registry keeps it.
+type Stored struct {
 	push.User
 	// Dropped is how many devices were left out because the user had too many,
 	// since the shard was built; the latest of them was registered DroppedUpTo.
@@ -193,24 +193,24 @@ type Profile struct {
 	DroppedUpTo time.Time
 }
 
-// Profile reads one user; who has no record is empty. Its errors are those of
+// Stored reads one user; who has no record is empty. Its errors are those of
 // Fetch.
-func (r *Reader) Profile(ctx context.Context, user string) (Profile, error) {
+func (r *Reader) Stored(ctx context.Context, user string) (Stored, error) {
 	s := shards.UserShard(user)
 	values, err := r.client.MGet(ctx, r.epochs[s], shards.UserKey(s, user)).Result()
 	if err == nil && len(values) != 2 {
 		err = errReply
 	}
 	if err != nil {
-		return Profile{}, fmt.Errorf("reading user shard %d: %w", s, err)
+		return Stored{}, fmt.Errorf("reading user shard %d: %w", s, err)
 	}
 	marker := bytesOf(values[0])
 	if marker == nil {
-		return Profile{}, fmt.Errorf("reading users: %w", &UnbuiltError{Shard: s})
+		return Stored{}, fmt.Errorf("reading users: %w", &UnbuiltError{Shard: s})
 	}
 	build, err := parseBuild(string(marker))
 	if err != nil {
-		return Profile{}, fmt.Errorf("reading user shard %d: %w", s, err)
+		return Stored{}, fmt.Errorf("reading user shard %d: %w", s, err)
 	}
 	var u record.User
 	if u.Decode(bytesOf(values[1]), build) != nil {
@@ -218,7 +218,7 @@ func (r *Reader) Profile(ctx context.Context, user string) (Profile, error) {
 		r.doubt(ctx, []int32{0}, []string{user})
 	}
 	dropped, upTo := u.Dropped()
-	return Profile{User: u.User, Dropped: dropped, DroppedUpTo: upTo}, nil
+	return Stored{User: u.User, Dropped: dropped, DroppedUpTo: upTo}, nil
 }
 
 // values returns the answer to cmd. A raw command takes an error for an

@@ -64,11 +64,11 @@ func TestFetchPassesTheServersErrorOn(t *testing.T) {
 		if err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, outOf(1)); !errors.Is(err, record.ErrVersion) {
 			t.Errorf("error %v, want ErrVersion", err)
 		}
-		if _, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada"); !errors.Is(err, record.ErrVersion) {
+		if _, err := users.NewReader(w.redis, false).Stored(w.ctx, "ada"); !errors.Is(err, record.ErrVersion) {
 			t.Errorf("profile: error %v, want ErrVersion", err)
 		}
 		w.must(w.redis.Del(w.ctx, key).Err())
-		_, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada")
+		_, err := users.NewReader(w.redis, false).Stored(w.ctx, "ada")
 		if s, is := users.IsUnbuilt(err); !is || s != shards.UserShard("ada") {
 			t.Errorf("profile of a shard that is not there: %v", err)
 		}
@@ -77,7 +77,7 @@ func TestFetchPassesTheServersErrorOn(t *testing.T) {
 		if err := users.NewReader(w.redis, false).Fetch(ctx, []string{"ada"}, outOf(1)); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want that of the context", err)
 		}
-		if _, err := users.NewReader(w.redis, false).Profile(ctx, "ada"); !errors.Is(err, context.Canceled) {
+		if _, err := users.NewReader(w.redis, false).Stored(ctx, "ada"); !errors.Is(err, context.Canceled) {
 			t.Errorf("profile: error %v, want that of the context", err)
 		}
 	})

@@ -266,10 +266,12 @@ func (w *world) fetch(names ...string) map[string]*push.User {
 	w.must(users.NewReader(w.redis, false).Fetch(w.ctx, names, out))
 	got := map[string]*push.User{}
 	for i, u := range out {
-		if len(u.Devices) > 0 || !reflect.DeepEqual(u.Preferences, push.Preferences{}) {
-			if len(u.Devices) == 0 {
-				u.Devices = nil
-			}
+		if len(u.Devices) == 0 {
+			u.Devices = nil
+		}
+		without := *u
+		without.Quarantine = 0
+		if !reflect.DeepEqual(without, push.User{}) {
 			got[names[i]] = u
 		}
 	}
@@ -328,6 +330,25 @@ func (w *world) optOut(user string, types ...string) {
 	w.must(w.client.SetPreferences(w.ctx, user, push.Preferences{Types: types}))
 }
 
+// know sets what is known of a user, or what is not if zone is empty.
+func (w *world) know(user, zone string, most int) {
+	w.t.Helper()
+	var limits []push.PersonalLimit
+	p := push.Profile{Zone: zone}
+	if zone != "" {
+		limits = []push.PersonalLimit{{Name: "user-an-hour", Max: 7}, {Name: "promo", Max: most}}
+		p.Number, p.HasNumber = uint32(most), true
+	}
+	w.must(w.client.SetProfile(w.ctx, user, p))
+	w.must(w.client.SetLimits(w.ctx, user, limits))
+}
+
+func (w *world) block(user string) {
+	w.t.Helper()
+	w.must(w.client.SetPreferences(w.ctx, user, push.Preferences{Blocked: true, OptIns: []string{"promo"}, Senders: []string{"shop"},
+		Quiet: []push.QuietHours{{From: 22 * 60, To: 7 * 60, Days: 3, Types: []string{"promo"}}}}))
+}
+
 func (w *world) fill() {
 	w.t.Helper()
 	w.register("ada", 1, 1)
@@ -338,6 +359,9 @@ func (w *world) fill() {
 	w.optOut("dee", "promo", "news")
 	w.must(w.client.RemoveDevice(w.ctx, "cy", hash(4)))
 	w.register("eve", 5, 5)
+	w.know("eve", "Europe/Berlin", 1)
+	w.know("bob/with/slash", "Asia/Kathmandu", 2)
+	w.block("cy")
 }
 
 func TestBuildFromNothingAndFollow(t *testing.T) {

@@ -82,7 +82,7 @@ func (p *repair) has(key string) bool {
 func wants(keys map[string]lostKey, c *change) (user, token bool) {
 	_, user = keys[shards.UserKey(c.home, c.User)]
 	if c.tokenHome >= 0 {
-		_, token = keys[tokenKey(c.Hash)]
+		_, token = keys[tokenKey(c.Hash())]
 	}
 	return user, token
 }
@@ -297,7 +297,8 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 		}
 		if of := m[c.tokenHome]; token && of != nil {
 			of.Ready = c.late
-			tokens[c.Hash] = of.Token(tokens[c.Hash], &c.Change)
+			hash := c.Hash()
+			tokens[hash] = of.Token(tokens[hash], &c.Change)
 		}
 	}
 	var writes []*shardWrite
@@ -329,11 +330,11 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 // forgetUnread takes the parts of a user out of quarantine that are not in u's.
 func (w *shardWrite) forgetUnread(user string, u *record.User, old []string) {
 	for _, key := range old {
-		of, hash, err := record.PartOf(key)
+		of, part, err := record.PartOf(key)
 		if err != nil || of != user {
 			continue
 		}
-		if _, aside := u.Aside(hash); !aside {
+		if _, aside := u.Aside(part); !aside {
 			w.unread[key], w.cases[record.Quarantined+key] = false, true
 		}
 	}

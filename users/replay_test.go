@@ -29,7 +29,7 @@ func TestRecordsOfAnotherBuildAreAbsent(t *testing.T) {
 			if u := w.look("ada"); len(u.Devices) != tt.devices || u.Preferences.OptOutAll != (tt.devices > 0) || u.Quarantine != 0 {
 				t.Errorf("a record of build %d, read in build %d: %+v", tt.build, build, *u)
 			}
-			p, err := users.NewReader(w.redis, false).Profile(w.ctx, "ada")
+			p, err := users.NewReader(w.redis, false).Stored(w.ctx, "ada")
 			if err != nil || len(p.Devices) != tt.devices {
 				t.Errorf("a profile of build %d, read in build %d: %+v, %v", tt.build, build, p, err)
 			}
@@ -71,7 +71,8 @@ func TestAppliedRecordsAreNotAppliedAgain(t *testing.T) {
 		s := shards.UserShard("dee")
 		expected := uint64(0)
 		for _, r := range w.topic.Records() {
-			user, hash, _ := record.PartOf(r.Key)
+			user, part, _ := record.PartOf(r.Key)
+			hash := part.Hash()
 			if shards.UserShard(user) == s {
 				expected++
 			}

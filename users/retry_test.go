@@ -233,7 +233,7 @@ func TestAnswersThatLackAValue(t *testing.T) {
 			}
 			if !piped {
 				client := w.open()
-				if _, err := users.NewReader(client, false).Profile(w.ctx, "ada"); err == nil {
+				if _, err := users.NewReader(client, false).Stored(w.ctx, "ada"); err == nil {
 					t.Error("a profile of half an answer")
 				}
 				w.must(client.Close())

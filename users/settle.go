@@ -102,8 +102,8 @@ func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byt
 			keys[i] = tokenKey(name)
 		case record.Stray:
 			_, key, _ := record.CutDate(name)
-			_, hash, _ := record.PartOf(key)
-			keys[i] = tokenKey(hash)
+			_, part, _ := record.PartOf(key)
+			keys[i] = tokenKey(part.Hash())
 		case record.Doubted:
 			keys[i] = shards.UserKey(s, name)
 		default: // evicted ones need nothing, and get nothing
@@ -170,7 +170,7 @@ func (st *settling) answer(c string, raw []byte) (err error) {
 
 // repeat says what holds of a device; if it cannot be read, after the repair.
 func (st *settling) repeat(raw []byte, key string) error {
-	user, hash, err := record.PartOf(key)
+	user, part, err := record.PartOf(key)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (st *settling) repeat(raw []byte, key string) error {
 		st.lost(record.LostUser, user, err)
 		return nil
 	}
-	value, err := u.Value(hash)
+	value, err := u.Value(part.Hash())
 	switch {
 	case errors.Is(err, record.ErrPacked): // push.users has its record
 		st.lost(record.LostUser, user, err)
@@ -218,10 +218,11 @@ func (st *settling) unclaimed(raw []byte, kase, name string) error {
 	if err != nil {
 		return err
 	}
-	user, hash, err := record.PartOf(removed.Key)
+	user, part, err := record.PartOf(removed.Key)
 	if err != nil {
 		return err
 	}
+	hash := part.Hash()
 	cs, err := record.DecodeClaims(raw, st.build)
 	if err != nil {
 		st.lost(record.LostToken, hash, err)

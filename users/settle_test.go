@@ -85,8 +85,8 @@ func TestWhatOpenCasesAskFor(t *testing.T) {
 		name := func(records []Record) string {
 			var names []string
 			for _, r := range records {
-				user, hash, _ := record.PartOf(r.Key)
-				if hash != d.Hash {
+				user, part, _ := record.PartOf(r.Key)
+				if part.Hash() != d.Hash {
 					t.Errorf("%s: record of %q", tt.why, r.Key)
 				}
 				if r.Value != nil && strings.HasPrefix(tt.kase, record.Quarantined) {

@@ -339,6 +339,7 @@ func (w *world) anySequence(seed uint64) {
 			w.must(w.client.RemoveDevice(w.ctx, user, hash(tok)))
 		case 7:
 			w.optOut(user, fmt.Sprint(rng.IntN(3)))
+			w.know(user, []string{"", "UTC"}[rng.IntN(2)], 1+rng.IntN(9))
 		case 8:
 			w.optOut(user)
 		case 9:

@@ -260,12 +260,12 @@ func (a *app) reachRedis(ctx context.Context) (shards.Client, error) {
 }
 
 // user reads a user from Redis.
-func (a *app) user(ctx context.Context, id string) (*users.Profile, error) {
+func (a *app) user(ctx context.Context, id string) (*users.Stored, error) {
 	client, err := a.reachRedis(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u, err := users.NewReader(client, false).Profile(ctx, id)
+	u, err := users.NewReader(client, false).Stored(ctx, id)
 	if _, unbuilt := users.IsUnbuilt(err); unbuilt {
 		return nil, fmt.Errorf("%w: is `pushworker registry` running?", err)
 	}

@@ -134,7 +134,7 @@ func (a *app) showDevices(ctx context.Context, id string) error {
 	return nil
 }
 
-func explainDevices(id string, u *users.Profile) terminal.Answer {
+func explainDevices(id string, u *users.Stored) terminal.Answer {
 	value := devicesAnswer{UserID: id, Devices: []deviceRow{}, Dropped: u.Dropped, Unreadable: u.Quarantine&push.DeviceUnread != 0}
 	t := terminal.Table{Columns: []string{"hash", "platform", "environment", "app", "locale", "registered at"}}
 	for _, d := range u.Devices {

@@ -13,7 +13,6 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/users"
-	"github.com/pushfleet/pushfleet/users/record"
 )
 
 func newUsersCommand(a *app) *cobra.Command {
@@ -25,7 +24,7 @@ func newQuarantineListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
 		Short: "List records in push.users that cannot be read",
-		Long: `List the parts of users (their preferences, a device) whose latest record in push.users cannot be read.
+		Long: `List the parts of users (their preferences, profile, limits, a device) whose latest record in push.users cannot be read.
 Either its version or platform is unknown to the registry (unknown_version, unknown_platform), or it
 breaks a rule (broken_rule). The place is that of the record in the topic. The part's earlier record
 still counts. Without one:
@@ -33,6 +32,7 @@ still counts. Without one:
   preferences, broken_rule      all but critical notifications are SUPPRESSED(preferences_unreadable)
   preferences, unknown_version  all but critical notifications are HELD(user_quarantined) until they expire
   a device                      is not used; if the user has no other, notifications are HELD(user_quarantined)
+  profile, limits               nothing waits: the user is one without a profile, or without personal limits
 
 A valid record of the same part, or its removal, ends the quarantine: pushctl prefs set, pushctl devices
 add or rm. After an upgrade that knows the version, run pushworker registry --rebuild. A device whose
@@ -48,7 +48,7 @@ Exit status 1 if there are any.`,
 // quarantineRow is a part in quarantine in the JSON answer.
 type quarantineRow struct {
 	UserID string    `json:"user_id"`
-	Part   string    `json:"part"`   // preferences or device
+	Part   string    `json:"part"`   // preferences, device, profile or limits
 	Device string    `json:"device"` // its hash
 	Reason string    `json:"reason"`
 	Place  string    `json:"place"`
@@ -115,11 +115,14 @@ func explainQuarantine(told map[string]users.Quarantined, now map[string]bool) t
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		q, ok := told[key]
 		if !ok {
-			q.User, q.Device, _ = record.PartOf(key)
+			q = users.QuarantinedAt(key)
 		}
 		r := quarantineRow{UserID: q.User, Part: "preferences", Device: q.Device, Reason: q.Reason, Stands: q.Stands}
-		if q.Device != "" {
+		switch {
+		case q.Device != "":
 			r.Part = "device"
+		case q.Part != "":
+			r.Part = string(q.Part)
 		}
 		before, since := "nothing", ""
 		if ok {

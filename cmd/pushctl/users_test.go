@@ -25,7 +25,7 @@ func TestUsersInQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if err := w.Append(t.Context(), []kafka.Record{{Key: []byte(record.PreferencesKey("u1")), Value: []byte(`{"v":2,"secret":1}`)}}); err != nil {
+	if err := w.Append(t.Context(), []kafka.Record{{Key: []byte(record.PreferencesKey("u1")), Value: []byte(`{"v":9,"secret":1}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	list := func(n int) (rows []quarantineRow) {

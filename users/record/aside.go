@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -23,9 +24,9 @@ const (
 )
 
 // Aside says why a part is told as one that cannot be read; ok is false when it is
-// not. hash is that of the device, empty for the preferences.
-func (s *User) Aside(hash string) (why Aside, ok bool) {
-	if i := s.unreadAt(hash); i >= 0 {
+// not.
+func (s *User) Aside(part Part) (why Aside, ok bool) {
+	if i := s.unreadAt(part); i >= 0 {
 		p := &s.unread[i]
 		why = Aside{BrokenRule, p.partition, p.offset, p.stands}
 		if p.version {
@@ -33,23 +34,23 @@ func (s *User) Aside(hash string) (why Aside, ok bool) {
 		}
 		return why, true
 	}
-	if f := s.foreignAt(hash); f != nil && f.value != nil {
-		return Aside{UnknownPlatform, f.partition, f.offset, DeviceOf(&s.User, hash) != nil}, true
+	if f := s.foreignAt(part.Hash()); f != nil && f.value != nil {
+		return Aside{UnknownPlatform, f.partition, f.offset, s.has(part)}, true
 	}
 	return Aside{}, false
 }
 
 // aside reports only whether it is.
-func (s *User) aside(hash string) bool {
-	_, ok := s.Aside(hash)
+func (s *User) aside(part Part) bool {
+	_, ok := s.Aside(part)
 	return ok
 }
 
 // unreadPart is a part of a user in quarantine.
 type unreadPart struct {
-	hash    string // of the device; empty = preferences
-	version bool   // it has an unknown version; else it breaks a rule
-	stands  bool   // what was there before it stands
+	part    Part
+	version bool // it has an unknown version; else it breaks a rule
+	stands  bool // what was there before it stands
 	// Its place in push.users.
 	partition int
 	offset    int64
@@ -59,9 +60,9 @@ type unreadPart struct {
 const maxUnread = 20
 
 // unreadAt is the place of a part's entry, or -1.
-func (k *kept) unreadAt(hash string) int {
+func (k *kept) unreadAt(part Part) int {
 	for i := range k.unread {
-		if k.unread[i].hash == hash {
+		if k.unread[i].part == part {
 			return i
 		}
 	}
@@ -78,9 +79,9 @@ func quarantine(parts []unreadPart) (q push.Quarantine) {
 
 func (p *unreadPart) mark() push.Quarantine {
 	switch {
-	case p.stands:
+	case p.stands, p.part == ProfilePart, p.part == LimitsPart: // they forbid nothing
 		return 0
-	case p.hash != "":
+	case p.part != PreferencesPart:
 		return push.DeviceUnread
 	case p.version:
 		return push.PreferencesUnknown
@@ -95,7 +96,8 @@ const (
 	unreadFlags = 1<<iota - 1
 )
 
-func appendUnread(b []byte, parts []unreadPart) []byte {
+// appendUnread appends parts, each by its name in the section.
+func appendUnread(b []byte, parts []unreadPart, name func(Part) string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(parts)))
 	for i := range parts {
 		p := &parts[i]
@@ -106,24 +108,57 @@ func appendUnread(b []byte, parts []unreadPart) []byte {
 		if p.stands {
 			flags |= unreadStands
 		}
-		b = appendString(append(b, flags), p.hash)
+		b = appendString(append(b, flags), name(p.part))
 		b = binary.AppendUvarint(b, uint64(p.partition))
 		b = binary.AppendUvarint(b, uint64(p.offset))
 	}
 	return b
 }
 
+// byHash is the section of those that all versions know: preferences, without a
+// hash, come first.
+func (k *kept) byHash() (parts []unreadPart) {
+	for i := range k.unread {
+		switch p := k.unread[i]; {
+		case p.part == PreferencesPart:
+			parts = slices.Insert(parts, 0, p)
+		case p.part.Hash() != "":
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// byName are the others.
+func (k *kept) byName() (parts []unreadPart) {
+	for i := range k.unread {
+		if p := k.unread[i]; p.part != PreferencesPart && p.part.Hash() == "" {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// partOfHash is the inverse of Part.Hash where preferences are the only other part.
+func partOfHash(hash string) Part {
+	if hash == "" {
+		return PreferencesPart
+	}
+	return DevicePart(hash)
+}
+
 // unread reads what appendUnread wrote: into k if it is not nil.
-func (c *cursor) unread(k *kept) (q push.Quarantine) {
-	const least = 4 // flags, empty hash, partition, offset
+func (c *cursor) unread(k *kept, part func(name string) Part) (q push.Quarantine) {
+	const least = 4 // flags, empty name, partition, offset
 	for range c.count(least) {
-		flags := c.byte()
+		flags, name := c.byte(), c.string()
 		p := unreadPart{version: flags&unreadVersion != 0, stands: flags&unreadStands != 0,
-			hash: c.string(), partition: int(c.uvarint()), offset: int64(c.uvarint())}
+			partition: int(c.uvarint()), offset: int64(c.uvarint())}
 		if c.bad || flags > unreadFlags || p.partition < 0 || p.offset < 0 {
 			c.fail()
 			return 0
 		}
+		p.part = part(name)
 		q |= p.mark()
 		if k != nil {
 			k.unread = append(k.unread, p)

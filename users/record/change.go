@@ -16,23 +16,29 @@ type Change struct {
 	Repeats    bool      // it only repeats what was there
 
 	User string // empty: the key cannot be read, and the record is nobody's
-	Hash string // of the device's token; empty: preferences
+	Part Part
 
-	device      *push.Device      // nil = removed, or foreign
-	foreign     *foreign          // set: the device is of an unknown platform
-	preferences *push.Preferences // nil = removed
-	unread      *unreadPart       // set: the value cannot be read
+	// What it says of the part; nil = removed, or something else is set.
+	device      *push.Device
+	foreign     *foreign // the device is of an unknown platform
+	preferences *push.Preferences
+	profile     *push.Profile
+	limits      []push.PersonalLimit
+	unread      *unreadPart // the value cannot be read
 }
+
+// Hash is the one of the device's token; empty if it is about no device.
+func (c *Change) Hash() string { return c.Part.Hash() }
 
 // Read decodes the record; a value of nil is a removal. now bounds how far ahead a
 // registration may be. The change keeps the value. After an error it puts its part
 // in quarantine, unless it has no user. The error never quotes the content.
 func (c *Change) Read(key string, value []byte, now time.Time) (err error) {
-	if c.User, c.Hash, err = PartOf(key); err != nil {
+	if c.User, c.Part, err = PartOf(key); err != nil {
 		return err
 	}
 	if err = c.read(value, now); err != nil {
-		c.unread = &unreadPart{hash: c.Hash, version: errors.Is(err, ErrVersion), partition: c.Partition, offset: c.Offset}
+		c.unread = &unreadPart{part: c.Part, version: errors.Is(err, ErrVersion), partition: c.Partition, offset: c.Offset}
 	}
 	return err
 }
@@ -41,7 +47,7 @@ func (c *Change) Read(key string, value []byte, now time.Time) (err error) {
 func (c *Change) Foreign() bool { return c.foreign != nil }
 
 // key is that of the record in the topic.
-func (c *Change) key() string { return Key(c.User, c.Hash) }
+func (c *Change) key() string { return Key(c.User, c.Part) }
 
 // registration is when the device was registered; ok is false for a removal.
 func (c *Change) registration() (at time.Time, ok bool) {
@@ -64,22 +70,38 @@ func (c *Change) read(value []byte, now time.Time) error {
 	if value == nil {
 		return nil
 	}
-	if c.Hash == "" {
+	switch c.Part {
+	case PreferencesPart:
 		p, err := parsePreferences(value)
 		if err == nil {
 			c.preferences = &p
 		}
 		return err
+	case ProfilePart:
+		p, err := parseProfile(value, now)
+		if err == nil {
+			c.profile = &p
+		}
+		return err
+	case LimitsPart:
+		limits, err := parseLimits(value)
+		c.limits = limits
+		return err
 	}
-	d, err := parseDevice(value, c.Hash, now)
+	return c.readDevice(value, now)
+}
+
+func (c *Change) readDevice(value []byte, now time.Time) error {
+	hash := c.Hash()
+	d, err := parseDevice(value, hash, now)
 	switch {
 	case err == nil:
 		c.device = &d
 	case errors.Is(err, errForeign):
-		if err = ofItsToken(value, c.Hash); err != nil {
+		if err = ofItsToken(value, hash); err != nil {
 			return err
 		}
-		if c.foreign, err = parseForeign(value, c.Hash, now); err == nil {
+		if c.foreign, err = parseForeign(value, hash, now); err == nil {
 			c.foreign.partition, c.foreign.offset = c.Partition, c.Offset
 		}
 	}

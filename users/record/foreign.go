@@ -23,6 +23,7 @@ type foreign struct {
 	// when this one has read its record, which is value, at its place in
 	// push.users.
 	packed    []byte
+	version   string // of its app; of a packed one only
 	value     []byte
 	partition int
 	offset    int64
@@ -44,7 +45,7 @@ var errForeign = errors.New("device of an unknown platform")
 // parseForeign reads what of a device needs no platform.
 func parseForeign(value []byte, hash string, now time.Time) (*foreign, error) {
 	var p devicePartJSON
-	if err := parsePart(value, &p, &p.V); err != nil {
+	if err := parsePart(value, &p, &p.V, partVersion); err != nil {
 		return nil, err
 	}
 	if err := checkText("platform", p.Platform, maxName); err != nil {
@@ -64,7 +65,7 @@ func parseForeign(value []byte, hash string, now time.Time) (*foreign, error) {
 // could take a token from its user without having it.
 func ofItsToken(value []byte, hash string) error {
 	var p devicePartJSON
-	if err := parsePart(value, &p, &p.V); err != nil {
+	if err := parsePart(value, &p, &p.V, partVersion); err != nil {
 		return err
 	}
 	if hash != push.DeviceHash(push.NoPlatform, p.Token) && hash != push.DeviceHash(push.NoPlatform, strings.ToLower(p.Token)) {

@@ -112,7 +112,7 @@ func TestPlacesOfForeignRecords(t *testing.T) {
 // nothing to tell: it has read the record.
 func TestWhatStandsAside(t *testing.T) {
 	packed := foreign{hash: "h", packed: []byte{200}}
-	unread := func(p unreadPart) kept { p.hash = "h"; return kept{unread: []unreadPart{p}} }
+	unread := func(p unreadPart) kept { p.part = DevicePart("h"); return kept{unread: []unreadPart{p}} }
 	known := push.User{Devices: []push.Device{{Hash: "h"}}}
 	for _, tt := range []struct {
 		why  string
@@ -128,10 +128,10 @@ func TestWhatStandsAside(t *testing.T) {
 		{"packed by a later version", User{kept: kept{foreign: []foreign{packed}}}, Aside{}},
 		{"packed by a later version, and its next record cannot be read", User{kept: kept{foreign: []foreign{packed}, unread: unread(unreadPart{offset: 9}).unread}}, Aside{BrokenRule, 0, 9, false}},
 	} {
-		if got, ok := tt.user.Aside("h"); got != tt.want || ok != (tt.want.Reason != "") || tt.user.aside("h") != ok {
+		if got, ok := tt.user.Aside(DevicePart("h")); got != tt.want || ok != (tt.want.Reason != "") || tt.user.aside(DevicePart("h")) != ok {
 			t.Errorf("%s: %+v, %v", tt.why, got, ok)
 		}
-		if got, ok := tt.user.Aside("other"); ok || got != (Aside{}) {
+		if got, ok := tt.user.Aside(DevicePart("other")); ok || got != (Aside{}) {
 			t.Errorf("%s: another device is %+v", tt.why, got)
 		}
 	}

@@ -17,9 +17,13 @@ var ErrInvalid = errors.New("invalid")
 const (
 	maxUser   = 128 // bytes, as in the message contract
 	maxName   = 64  // app, channel, type
+	maxText   = 64  // app version
 	maxLocale = 35  // the longest language tag that RFC 5646 4.4.1 asks to support
-	maxNames  = 200 // opt-outs of one kind
-	hashLen   = 16  // base64url of 12 bytes
+	maxNames  = 200 // opt-outs or opt-ins of one kind; types of all quiet hours together
+	maxQuiet  = 20  // quiet hours: each day of the week its own, twice, and some more
+	maxLimits = 100 // personal limits
+	maxLimit  = 4096
+	hashLen   = 16 // base64url of 12 bytes
 )
 
 func invalid(field, rule string) error {
@@ -46,6 +50,14 @@ func checkText(field, s string, most int) error {
 	return nil
 }
 
+func checkIfSet(field, s string, most int) error {
+	if s == "" {
+		return nil
+	}
+	return checkText(field, s, most)
+}
+
+// CheckHash: 16 characters of base64url.
 func CheckHash(hash string) error {
 	if len(hash) != hashLen {
 		return invalid("device hash", "not 16 characters")
@@ -95,10 +107,11 @@ func CheckDevice(d *push.Device, now time.Time) error {
 	if err := checkText("app", d.App, maxName); err != nil {
 		return err
 	}
-	if d.Locale != "" {
-		if err := checkText("locale", d.Locale, maxLocale); err != nil {
-			return err
-		}
+	if err := checkIfSet("locale", d.Locale, maxLocale); err != nil {
+		return err
+	}
+	if err := checkIfSet("app_version", d.AppVersion, maxText); err != nil {
+		return err
 	}
 	if err := checkRegisteredAt(d.RegisteredAt, now); err != nil {
 		return err
@@ -108,29 +121,14 @@ func CheckDevice(d *push.Device, now time.Time) error {
 	return nil
 }
 
-func checkRegisteredAt(at, now time.Time) error {
+func checkRegisteredAt(at, now time.Time) error { return checkTime("registered_at", at, now) }
+
+func checkTime(field string, at, now time.Time) error {
 	switch {
 	case at.Year() < 1970:
-		return invalid("registered_at", "missing or before 1970")
+		return invalid(field, "missing or before 1970")
 	case at.Sub(now) > maxAhead:
-		return invalid("registered_at", "more than a day in the future")
-	}
-	return nil
-}
-
-func CheckPreferences(p *push.Preferences) error {
-	for _, list := range []struct {
-		field string
-		names []string
-	}{{"opt_out_channels", p.Channels}, {"opt_out_types", p.Types}} {
-		if len(list.names) > maxNames {
-			return invalid(list.field, fmt.Sprintf("more than %d", maxNames))
-		}
-		for _, n := range list.names {
-			if err := checkText(list.field, n, maxName); err != nil {
-				return err
-			}
-		}
+		return invalid(field, "more than a day in the future")
 	}
 	return nil
 }

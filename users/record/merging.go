@@ -33,27 +33,56 @@ func (m *Merging) User(u *User, c *Change) {
 		m.quarantine(u, c.unread, c)
 		return
 	}
-	if f := c.foreign; f != nil && !u.hasRoom(c.Hash) && m.counts(c, u.registeredAt(c.Hash)) {
-		m.quarantine(u, &unreadPart{hash: c.Hash, version: true, partition: f.partition, offset: f.offset}, c)
+	hash := c.Hash()
+	if f := c.foreign; f != nil && !u.hasRoom(hash) && m.counts(c, u.registeredAt(hash)) {
+		m.quarantine(u, &unreadPart{part: c.Part, version: true, partition: f.partition, offset: f.offset}, c)
 		return
 	}
 	if !c.Repeats || !m.Ready {
 		m.release(u, c) // what only repeats makes nothing readable that came before it
 	}
-	if c.Hash == "" {
-		u.Preferences, u.prefsSet = push.Preferences{}, c.preferences != nil
-		if u.prefsSet {
-			u.Preferences = *c.preferences
-		}
+	if hash == "" {
+		u.set(c)
 		return
 	}
-	if kase := Overtaken + c.key(); m.counts(c, u.registeredAt(c.Hash)) {
+	if kase := Overtaken + c.key(); m.counts(c, u.registeredAt(hash)) {
 		m.apply(u, c)
 		m.close(kase)
 		m.evict(c.User, u)
 	} else {
 		m.Cases[kase] = true
 	}
+}
+
+// set replaces a part of which there is one.
+func (s *User) set(c *Change) {
+	switch c.Part {
+	case PreferencesPart:
+		s.Preferences, s.prefsSet = push.Preferences{}, c.preferences != nil
+		if s.prefsSet {
+			s.Preferences = *c.preferences
+		}
+	case ProfilePart:
+		s.Profile = push.Profile{}
+		if c.profile != nil {
+			s.Profile = *c.profile
+		}
+	case LimitsPart:
+		s.Limits = c.limits
+	}
+}
+
+// has reports whether there is something of a part.
+func (s *User) has(part Part) bool {
+	switch part {
+	case PreferencesPart:
+		return s.prefsSet
+	case ProfilePart:
+		return s.Profile != push.Profile{}
+	case LimitsPart:
+		return len(s.Limits) > 0
+	}
+	return DeviceOf(&s.User, part.Hash()) != nil
 }
 
 // counts reports whether c changes what is there of a device: its
@@ -83,11 +112,11 @@ func sameMilli(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }
 // device of the same token, which was there before it, in its place: to that
 // something can be sent.
 func (m *Merging) apply(u *User, c *Change) {
-	was := u.aside(c.Hash)
+	was, hash := u.aside(c.Part), c.Hash()
 	if c.foreign == nil {
-		applyDevice(&u.User, c.Hash, c.device)
+		applyDevice(&u.User, hash, c.device)
 	}
-	u.setForeign(c.Hash, c.foreign)
+	u.setForeign(hash, c.foreign)
 	if was || c.foreign != nil {
 		m.told(u, c)
 	}
@@ -96,7 +125,7 @@ func (m *Merging) apply(u *User, c *Change) {
 // told notes whether the part of c can be read now, and opens the case that tells
 // the quarantine's topic.
 func (m *Merging) told(u *User, c *Change) {
-	m.Unread[c.key()], m.Cases[Quarantined+c.key()] = u.aside(c.Hash), true
+	m.Unread[c.key()], m.Cases[Quarantined+c.key()] = u.aside(c.Part), true
 }
 
 func (m *Merging) close(kase string) {
@@ -128,9 +157,9 @@ func (m *Merging) Token(cs Claims, c *Change) Claims {
 	}
 	switch after := len(cs); {
 	case after > 1 && before <= 1:
-		m.Cases[Contested+c.Hash] = true
+		m.Cases[Contested+c.Hash()] = true
 	case after <= 1 && before > 1:
-		m.Cases[Contested+c.Hash] = false
+		m.Cases[Contested+c.Hash()] = false
 	}
 	return cs
 }
@@ -141,15 +170,12 @@ func (m *Merging) Token(cs Claims, c *Change) Claims {
 func (m *Merging) quarantine(u *User, as *unreadPart, c *Change) {
 	m.close(Overtaken + c.key())
 	part := *as
-	part.stands = u.prefsSet
-	if c.Hash != "" {
-		part.stands = DeviceOf(&u.User, c.Hash) != nil
-	}
-	i, found := slices.BinarySearchFunc(u.unread, c.Hash, func(p unreadPart, hash string) int { return cmp.Compare(p.hash, hash) })
+	part.stands = u.has(c.Part)
+	i, found := slices.BinarySearchFunc(u.unread, c.Part, func(p unreadPart, part Part) int { return cmp.Compare(p.part, part) })
 	switch {
 	case found:
 		u.unread[i] = part
-	case c.Hash == "" || len(u.unread) < maxUnread:
+	case c.Hash() == "" || len(u.unread) < maxUnread:
 		u.unread = slices.Insert(u.unread, i, part)
 	default:
 		return
@@ -160,7 +186,7 @@ func (m *Merging) quarantine(u *User, as *unreadPart, c *Change) {
 
 // release takes the part of c out of quarantine: its latest record can be read.
 func (m *Merging) release(u *User, c *Change) {
-	i := u.unreadAt(c.Hash)
+	i := u.unreadAt(c.Part)
 	if i < 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ func TestContestedTokens(t *testing.T) {
 		{"ada", 0, "", 0, false, false},
 	} {
 		clear(m.Cases)
-		c := &Change{User: step.user, Hash: "h"}
+		c := &Change{User: step.user, Part: DevicePart("h")}
 		if step.at > 0 {
 			c.device = &push.Device{RegisteredAt: time.UnixMilli(step.at)}
 		}
@@ -124,7 +125,7 @@ func TestStrayRepeats(t *testing.T) {
 		{"a removal repeated", Claims{{"bob", 200}}, true, true, false, false},
 		{"repeated while this shard is built: it counts", Claims{{"bob", 200}}, false, true, true, false},
 	} {
-		c := &Change{User: "ada", Hash: "h", Repeats: tt.repeats}
+		c := &Change{User: "ada", Part: DevicePart("h"), Repeats: tt.repeats}
 		if tt.device {
 			c.device = &push.Device{RegisteredAt: time.UnixMilli(100)}
 		}
@@ -202,7 +203,7 @@ func TestWhoLacksADevice(t *testing.T) {
 		{"of the device", User{User: push.User{Devices: []push.Device{{Hash: "h", RegisteredAt: at}}}}, false},
 		{"of the device as of another time", User{User: push.User{Devices: []push.Device{{Hash: "h", RegisteredAt: time.UnixMilli(50)}}}}, false},
 		{"of it on an unknown platform", User{kept: kept{foreign: []foreign{{hash: "h", at: at}}}}, false},
-		{"whose record of it cannot be read", User{kept: kept{unread: []unreadPart{{hash: "h"}}}}, false},
+		{"whose record of it cannot be read", User{kept: kept{unread: []unreadPart{{part: DevicePart("h")}}}}, false},
 		{"with other parts that cannot be read", User{kept: kept{unread: parts(maxUnread - 1)}}, true},
 		{"with more of them than are remembered", User{kept: kept{unread: parts(maxUnread)}}, false},
 		{"who had too many, up to before", User{kept: kept{dropped: dropped{devices: 1, upTo: time.UnixMilli(99)}}}, true},
@@ -219,6 +220,8 @@ func TestWhoIsKept(t *testing.T) {
 	for why, s := range map[string]User{
 		"a device":           {User: push.User{Devices: make([]push.Device, 1)}},
 		"preferences":        {kept: kept{prefsSet: true}},
+		"a profile":          {User: push.User{Profile: push.Profile{HasNumber: true}}},
+		"a personal limit":   {User: push.User{Limits: make([]push.PersonalLimit, 1)}},
 		"a part unread":      {kept: kept{unread: make([]unreadPart, 1)}},
 		"what nobody knows":  {kept: kept{extra: []byte{optionalSection + 5, 0}}},
 		"nothing":            {},
@@ -233,39 +236,36 @@ func TestWhoIsKept(t *testing.T) {
 	}
 }
 
-// Parts in quarantine of one user are remembered up to a bound, preferences in
-// any case, and each until it can be read.
+// Parts in quarantine of one user are remembered up to a bound, those of which there
+// is one in any case, and each until it can be read.
 func TestPartsInQuarantineAreBounded(t *testing.T) {
 	m := &Merging{Ready: true, Cases: map[string]bool{}, Unread: map[string]bool{}}
 	var u User
 	part := func(i int) *Change {
-		c := &Change{User: "ada", Offset: int64(i), unread: &unreadPart{offset: int64(i)}}
-		if i > 0 {
-			c.Hash = string(rune('a' + i))
-			c.unread.hash = c.Hash
-		}
-		return c
+		names := []Part{PreferencesPart, ProfilePart, LimitsPart, DevicePart(string(rune('a' + i)))}
+		name := names[min(i, len(names)-1)]
+		return &Change{User: "ada", Part: name, Offset: int64(i), unread: &unreadPart{part: name, offset: int64(i)}}
 	}
-	for i := maxUnread + 2; i >= 0; i-- { // preferences last
+	for i := maxUnread + 4; i >= 0; i-- { // preferences last
 		m.User(&u, part(i))
 	}
-	if len(u.unread) != maxUnread+1 || u.unread[0].hash != "" || u.Quarantine != push.DeviceUnread|push.PreferencesBroken {
-		t.Fatalf("%d parts, the first of %q, marks %b", len(u.unread), u.unread[0].hash, u.Quarantine)
+	if len(u.unread) != maxUnread+3 || u.Quarantine != push.DeviceUnread|push.PreferencesBroken {
+		t.Fatalf("%d parts, marks %b", len(u.unread), u.Quarantine)
 	}
-	if !slices.IsSortedFunc(u.unread, func(a, b unreadPart) int { return int(a.offset - b.offset) }) {
+	if !slices.IsSortedFunc(u.unread, func(a, b unreadPart) int { return strings.Compare(string(a.part), string(b.part)) }) {
 		t.Errorf("parts are not in order: %+v", u.unread)
 	}
-	if first := (&Change{User: "ada", Hash: "b"}).key(); m.Unread[first] || m.Cases[Quarantined+first] {
+	if first := (&Change{User: "ada", Part: DevicePart("d")}).key(); m.Unread[first] || m.Cases[Quarantined+first] {
 		t.Error("one that is not remembered is told")
 	}
 	again := part(5)
 	again.unread.offset, again.unread.version = 99, true
 	m.User(&u, again)
-	if at := u.unreadAt(again.Hash); len(u.unread) != maxUnread+1 || u.unread[at].offset != 99 || !u.unread[at].version {
+	if at := u.unreadAt(again.Part); len(u.unread) != maxUnread+3 || u.unread[at].offset != 99 || !u.unread[at].version {
 		t.Errorf("a part that was replaced: %+v", u.unread)
 	}
-	m.User(&u, &Change{User: "ada", preferences: &push.Preferences{OptOutAll: true}})
-	if u.unreadAt("") >= 0 || u.Quarantine != push.DeviceUnread || m.Unread[PreferencesKey("ada")] || !u.Preferences.OptOutAll {
+	m.User(&u, &Change{User: "ada", Part: PreferencesPart, preferences: &push.Preferences{OptOutAll: true}})
+	if u.unreadAt(PreferencesPart) >= 0 || u.Quarantine != push.DeviceUnread || m.Unread[PreferencesKey("ada")] || !u.Preferences.OptOutAll {
 		t.Errorf("preferences that can be read again: %+v, marks %b", u.unread, u.Quarantine)
 	}
 }
@@ -278,7 +278,7 @@ func TestTooManyDevicesGoAtOnce(t *testing.T) {
 	for i := range 20 {
 		d := deviceOf(push.FCM, fmt.Sprint("token-", i), int64(i)*1000)
 		d.App = fmt.Sprint("app-", i%2)
-		m.User(&u, &Change{User: "ada", Hash: d.Hash, device: &d})
+		m.User(&u, &Change{User: "ada", Part: DevicePart(d.Hash), device: &d})
 		if want := min(i+1, 5); len(u.Devices) != want {
 			t.Fatalf("after %d devices there are %d, want %d", i+1, len(u.Devices), want)
 		}

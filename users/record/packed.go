@@ -1,12 +1,11 @@
 package record
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
-	"unsafe"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -26,14 +25,21 @@ const recordVersion = 1
 
 // Sections of a record: tag byte, length as uvarint, body. Tags from
 // optionalSection on may be skipped by a reader that does not know them; below
-// it they may not, because what a user forbade must not be overlooked.
+// it they may not, because what a user forbade must not be overlooked. The package
+// says why each stands where it does.
 const (
 	devicesSection     = 1
 	preferencesSection = 2
 	unreadSection      = 3
+	forbiddenSection   = 4
 	optionalSection    = 0x80
 	droppedSection     = 0x81
 	foreignSection     = 0x82
+	optInsSection      = 0x83
+	profileSection     = 0x84
+	limitsSection      = 0x85
+	versionsSection    = 0x86
+	unreadFactsSection = 0x87
 )
 
 const headLen = 1 + 8 // version, build
@@ -48,10 +54,20 @@ const headLen = 1 + 8 // version, build
 //	3 unread:      count, and per part in quarantine: flags (1 = of an unknown
 //	               version, 2 = what was there before stands), hash (empty =
 //	               preferences), partition, offset
+//	4 forbidden:   flags (1 = blocked), senders (count, strings), quiet hours
+//	               (count, and per entry: from, to in minutes (uvarint), days
+//	               (1 byte, Sunday = 1), types)
 //	129 dropped:   devices left out as too many: count, and registered_at of
 //	               the latest (varint, Unix ms)
 //	130 foreign:   count, and per device of a platform that whoever wrote this
 //	               did not know: hash, partition, offset, value in push.users
+//	131 opt-ins:   types (count, strings)
+//	132 profile:   locale, zone, country, user number + 1 (uvarint; 0 = none),
+//	               last activity (varint, Unix ms; 0 = not known)
+//	133 limits:    count, and per personal limit: name, most (uvarint)
+//	134 versions:  count, and per device whose app's version is known: hash,
+//	               version
+//	135 unread:    as 3, of profile and limits: the part instead of a hash
 //
 // Counts and lengths are uvarints, strings are preceded by their length. A
 // section without content is left out; preferences that were set to nothing
@@ -71,27 +87,23 @@ func appendRecord(dst []byte, u *push.User, k *kept, build uint64) []byte {
 	if len(u.Devices) > 0 || slices.ContainsFunc(k.foreign, func(f foreign) bool { return f.packed != nil }) {
 		dst = appendSection(dst, devicesSection, func(b []byte) []byte { return appendDevices(b, u.Devices, k.foreign) })
 	}
-	if p := &u.Preferences; k.prefsSet {
-		dst = appendSection(dst, preferencesSection, func(b []byte) []byte {
-			flags := byte(0)
-			if p.OptOutAll {
-				flags = 1
-			}
-			b = append(b, flags)
-			return appendStrings(appendStrings(b, p.Channels), p.Types)
-		})
+	if k.prefsSet {
+		dst = appendPreferences(dst, &u.Preferences)
 	}
-	if len(k.unread) > 0 {
-		dst = appendSection(dst, unreadSection, func(b []byte) []byte { return appendUnread(b, k.unread) })
+	if parts := k.byHash(); len(parts) > 0 {
+		dst = appendSection(dst, unreadSection, func(b []byte) []byte { return appendUnread(b, parts, Part.Hash) })
 	}
 	if k.dropped.devices > 0 {
 		dst = appendSection(dst, droppedSection, func(b []byte) []byte { return appendDropped(b, k.dropped) })
 	}
-	return append(appendForeign(dst, k.foreign), k.extra...)
-}
-
-func noPreferences(p *push.Preferences) bool {
-	return !p.OptOutAll && len(p.Channels) == 0 && len(p.Types) == 0
+	dst = appendForeign(dst, k.foreign)
+	dst = appendVersions(appendLimits(appendProfile(dst, &u.Profile), u.Limits), u.Devices, k.foreign)
+	if parts := k.byName(); len(parts) > 0 {
+		dst = appendSection(dst, unreadFactsSection, func(b []byte) []byte {
+			return appendUnread(b, parts, func(p Part) string { return string(p) })
+		})
+	}
+	return append(dst, k.extra...)
 }
 
 func appendSection(dst []byte, tag byte, body func([]byte) []byte) []byte {
@@ -99,33 +111,6 @@ func appendSection(dst []byte, tag byte, body func([]byte) []byte) []byte {
 	dst = append(dst, tag)
 	dst = binary.AppendUvarint(dst, uint64(len(b)))
 	return append(dst, b...)
-}
-
-func appendDevice(b []byte, d *push.Device) []byte {
-	env := 0
-	if d.Environment != "" {
-		if env = 1 + slices.Index(d.Platform.Environments(), d.Environment); env == 0 {
-			panic("record: encoding a device of an environment that its platform does not have")
-		}
-	}
-	b = append(b, byte(d.Platform), byte(env))
-	b = binary.AppendVarint(b, d.RegisteredAt.UnixMilli())
-	for _, s := range [...]string{d.Hash, d.App, d.Token, d.Locale} {
-		b = appendString(b, s)
-	}
-	return b
-}
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func appendStrings(b []byte, list []string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(list)))
-	for _, s := range list {
-		b = appendString(b, s)
-	}
-	return b
 }
 
 // Decode reads into u what the pipeline needs of a packed record, if that is of
@@ -161,49 +146,71 @@ func decode(raw []byte, u *push.User, k *kept) (build uint64, err error) {
 		section := c.rest
 		tag := c.byte()
 		body := cursor{rest: c.bytes()}
-		switch {
+		switch known := body.section(tag, u, k); {
 		case c.bad:
-		case tag == devicesSection:
-			body.devices(u, k)
+		case known:
 			c.bad = body.bad || len(body.rest) > 0
-		case tag == preferencesSection:
-			flags := body.byte()
-			u.Preferences.OptOutAll = flags&1 != 0
-			u.Preferences.Channels = body.strings(u.Preferences.Channels)
-			u.Preferences.Types = body.strings(u.Preferences.Types)
-			c.bad = body.bad || len(body.rest) > 0 || flags > 1
-			if k != nil {
-				k.prefsSet = true
-			}
-		case tag == unreadSection:
-			u.Quarantine |= body.unread(k)
-			c.bad = body.bad || len(body.rest) > 0
-		case tag == droppedSection && k != nil:
-			k.dropped = body.dropped()
-			c.bad = body.bad || len(body.rest) > 0
-		case tag == foreignSection:
-			body.foreign(u, k)
-			c.bad = body.bad || len(body.rest) > 0
-		case tag >= optionalSection:
-			if k != nil {
-				k.extra = append(k.extra, section[:len(section)-len(c.rest)]...)
-			}
-		default:
+		case tag < optionalSection:
 			return 0, fmt.Errorf("user record: %w: section %d", ErrVersion, tag)
+		case k != nil:
+			k.extra = append(k.extra, section[:len(section)-len(c.rest)]...)
 		}
 	}
 	if c.bad {
 		return 0, fmt.Errorf("user record: %w", ErrCorrupt)
 	}
+	if k != nil {
+		slices.SortFunc(k.unread, func(a, b unreadPart) int { return cmp.Compare(a.part, b.part) })
+	}
 	return build, nil
+}
+
+// section reads one, unless it is not known. What is only kept is not read if k is nil.
+func (c *cursor) section(tag byte, u *push.User, k *kept) (known bool) {
+	switch tag {
+	case devicesSection:
+		c.devices(u, k)
+	case preferencesSection:
+		c.preferences(&u.Preferences)
+		if k != nil {
+			k.prefsSet = true
+		}
+	case unreadSection:
+		u.Quarantine |= c.unread(k, partOfHash)
+	case forbiddenSection:
+		c.forbidden(&u.Preferences)
+	case foreignSection:
+		c.foreign(u, k)
+	case optInsSection:
+		u.Preferences.OptIns = c.strings(u.Preferences.OptIns)
+	case profileSection:
+		c.profile(&u.Profile)
+	case limitsSection:
+		u.Limits = c.limits(u.Limits)
+	case versionsSection:
+		c.versions(u, k)
+	case droppedSection, unreadFactsSection:
+		switch {
+		case k == nil:
+			c.rest = nil
+		case tag == droppedSection:
+			k.dropped = c.dropped()
+		default:
+			c.unread(k, func(name string) Part { return Part(name) })
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // forget empties u but for its limiter state, and keeps its memory.
 func forget(u *push.User) {
 	u.Devices = u.Devices[:0]
-	u.Preferences.OptOutAll = false
-	u.Preferences.Channels = u.Preferences.Channels[:0]
-	u.Preferences.Types = u.Preferences.Types[:0]
+	p := &u.Preferences
+	*p = push.Preferences{Channels: p.Channels[:0], Types: p.Types[:0], Senders: p.Senders[:0], OptIns: p.OptIns[:0], Quiet: p.Quiet[:0]}
+	u.Profile = push.Profile{}
+	u.Limits = u.Limits[:0]
 	u.Quarantine = 0
 }
 
@@ -218,123 +225,4 @@ func decodeHead(raw []byte) (build uint64, err error) {
 		return 0, fmt.Errorf("user record: %w: cut short", ErrCorrupt)
 	}
 	return binary.LittleEndian.Uint64(raw[1:]), nil
-}
-
-// cursor cuts values off the front of a record. After the first that does not
-// fit it is bad and yields zeros.
-type cursor struct {
-	rest []byte
-	bad  bool
-}
-
-func (c *cursor) fail() {
-	c.bad, c.rest = true, nil
-}
-
-func (c *cursor) byte() byte {
-	if len(c.rest) == 0 {
-		c.fail()
-		return 0
-	}
-	b := c.rest[0]
-	c.rest = c.rest[1:]
-	return b
-}
-
-func (c *cursor) uvarint() uint64 {
-	v, n := binary.Uvarint(c.rest)
-	if n <= 0 {
-		c.fail()
-		return 0
-	}
-	c.rest = c.rest[n:]
-	return v
-}
-
-func (c *cursor) varint() int64 {
-	v, n := binary.Varint(c.rest)
-	if n <= 0 {
-		c.fail()
-		return 0
-	}
-	c.rest = c.rest[n:]
-	return v
-}
-
-func (c *cursor) bytes() []byte {
-	n := c.uvarint()
-	if n > uint64(len(c.rest)) {
-		c.fail()
-		return nil
-	}
-	b := c.rest[:n:n]
-	c.rest = c.rest[n:]
-	return b
-}
-
-func (c *cursor) string() string {
-	b := c.bytes()
-	return unsafe.String(unsafe.SliceData(b), len(b))
-}
-
-// count reads how many elements of at least size bytes follow, and refuses
-// what cannot fit, so that a corrupt count never makes a huge loop.
-func (c *cursor) count(size int) int {
-	n := c.uvarint()
-	if n > uint64(len(c.rest)/size) {
-		c.fail()
-		return 0
-	}
-	return int(n)
-}
-
-func (c *cursor) strings(list []string) []string {
-	for range c.count(1) {
-		list = append(list, c.string())
-	}
-	return list
-}
-
-// devices reads the known ones into u. Those whose platform or environment is a
-// later version's go into k as they are, if it is not nil.
-func (c *cursor) devices(u *push.User, k *kept) {
-	const least = 7 // platform, environment, time, four empty strings
-	for range c.count(least) {
-		from := c.rest
-		platform, env := push.Platform(c.byte()), c.byte()
-		environment, known := environmentOf(platform, env)
-		if platform == push.NoPlatform {
-			c.fail()
-			return
-		}
-		d := push.Device{
-			Platform: platform, Environment: environment,
-			RegisteredAt: time.UnixMilli(c.varint()).UTC(),
-			Hash:         c.string(), App: c.string(), Token: c.string(), Locale: c.string(),
-		}
-		switch {
-		case c.bad:
-			return
-		case known:
-			u.Devices = append(u.Devices, d)
-		default:
-			u.Quarantine |= push.DeviceUnread
-			if k != nil {
-				k.setForeign(d.Hash, &foreign{hash: d.Hash, at: d.RegisteredAt, packed: from[:len(from)-len(c.rest)]})
-			}
-		}
-	}
-}
-
-// environmentOf is the environment of a packed device; ok is false when this
-// version does not know the platform or has no such environment of it.
-func environmentOf(p push.Platform, env byte) (environment string, ok bool) {
-	if env == 0 {
-		return "", p.Known()
-	}
-	all := p.Environments()
-	if int(env) > len(all) {
-		return "", false
-	}
-	return all[env-1], true
 }

@@ -36,8 +36,23 @@ func sampleUser() *push.User {
 	}
 }
 
+// wholeUser has something of everything.
+func wholeUser() *push.User {
+	u := sampleUser()
+	u.Devices[1].AppVersion = "12.4.1 (77)"
+	u.Preferences.Blocked, u.Preferences.Senders, u.Preferences.OptIns = true, []string{"shop"}, []string{"promo", "survey"}
+	u.Preferences.Quiet = []push.QuietHours{
+		{From: 22 * 60, To: 7 * 60},
+		{From: 13 * 60, To: 14*60 + 30, Days: 1 | 64, Types: []string{"promo", "digest"}},
+	}
+	u.Profile = push.Profile{Locale: "nl-BE", Zone: "Europe/Brussels", Country: "BE", Number: 1<<32 - 1, HasNumber: true,
+		LastActivity: time.UnixMilli(1_790_000_000_123).UTC()}
+	u.Limits = []push.PersonalLimit{{Name: "promo", Max: 2}, {Name: "user-an-hour", Max: 4096}}
+	return u
+}
+
 func TestRecordRoundTrip(t *testing.T) {
-	want := sampleUser()
+	want := wholeUser()
 	raw := Encode(nil, want, 0xfeedbeef)
 	got := push.User{Limiter: []byte("kept"), Devices: make([]push.Device, 5)}
 	build, err := decode(raw, &got, nil)
@@ -54,11 +69,11 @@ func TestRecordRoundTrip(t *testing.T) {
 }
 
 func TestDecodeReusedUserForgetsTheLastOne(t *testing.T) {
-	u := *sampleUser()
+	u := *wholeUser()
 	if _, err := decode(Encode(nil, &push.User{}, 1), &u, nil); err != nil {
 		t.Fatal(err)
 	}
-	if len(u.Devices) != 0 || !noPreferences(&u.Preferences) {
+	if len(u.Devices) != 0 || !noPreferences(&u.Preferences) || u.Profile != (push.Profile{}) || len(u.Limits) != 0 {
 		t.Errorf("left over: %+v", u)
 	}
 }
@@ -77,13 +92,21 @@ func TestDecodeRefuses(t *testing.T) {
 		{"version zero", append([]byte{0}, good[1:]...), ErrVersion},
 		{"cut in the head", good[:5], ErrCorrupt},
 		{"cut in a section", good[:len(good)-1], ErrCorrupt},
-		{"section a reader must know", with(4, 0), ErrVersion},
+		{"section a reader must know", with(5, 0), ErrVersion},
 		{"unread parts that do not fit", with(unreadSection, 2, 1, 0), ErrCorrupt},
 		{"unknown flag of an unread part", with(unreadSection, 5, 1, 8, 0, 0, 0), ErrCorrupt},
 		{"section longer than the record", with(devicesSection, 9), ErrCorrupt},
 		{"more devices than fit", with(devicesSection, 1, 200), ErrCorrupt},
 		{"rest behind the devices", with(devicesSection, 2, 0, 0), ErrCorrupt},
 		{"unknown flag", with(preferencesSection, 3, 2, 0, 0), ErrCorrupt},
+		{"unknown flag of what is forbidden", with(forbiddenSection, 3, 2, 0, 0), ErrCorrupt},
+		{"quiet from 24:00 on", with(forbiddenSection, 8, 0, 0, 1, 0xa0, 0x0b, 0, 0, 0), ErrCorrupt},
+		{"quiet until 24:00", with(forbiddenSection, 8, 0, 0, 1, 0, 0xa0, 0x0b, 0, 0), ErrCorrupt},
+		{"quiet on an eighth day", with(forbiddenSection, 7, 0, 0, 1, 0, 0, 128, 0), ErrCorrupt},
+		{"more quiet hours than fit", with(forbiddenSection, 4, 0, 0, 200, 1), ErrCorrupt},
+		{"a user number above 32 bits", with(profileSection, 9, 0, 0, 0, 0x81, 0x80, 0x80, 0x80, 0x10, 0), ErrCorrupt},
+		{"a limit above 31 bits", with(limitsSection, 7, 1, 0, 0x80, 0x80, 0x80, 0x80, 0x08), ErrCorrupt},
+		{"rest behind the limits", with(limitsSection, 2, 0, 0), ErrCorrupt},
 		{"no platform", with(devicesSection, 8, 1, 0, 0, 0, 0, 0, 0, 0), ErrCorrupt},
 		{"a cut device of an unknown platform", with(devicesSection, 7, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
 	} {
@@ -94,7 +117,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestOptionalSectionsAreSkippedAndKept(t *testing.T) {
-	raw := append(Encode(nil, sampleUser(), 7), optionalSection+5, 3, 'x', 'y', 'z')
+	raw := append(Encode(nil, sampleUser(), 7), optionalSection+50, 3, 'x', 'y', 'z')
 	var s User
 	if _, err := decode(raw, &s.User, &s.kept); err != nil || len(s.Devices) != 2 {
 		t.Fatalf("%d devices, error %v", len(s.Devices), err)
@@ -104,10 +127,75 @@ func TestOptionalSectionsAreSkippedAndKept(t *testing.T) {
 	}
 }
 
+// reader3 reads a record as the version does that knew sections 1 to 3 and 129 and 130.
+func reader3(raw []byte) error {
+	c := cursor{rest: raw[headLen:]}
+	for len(c.rest) > 0 {
+		switch tag, body := c.byte(), c.bytes(); {
+		case tag > 3 && tag < optionalSection:
+			return ErrVersion
+		case tag == preferencesSection && body[0] > 1:
+			return ErrCorrupt
+		}
+	}
+	return nil
+}
+
+// An older reader waits where it would overlook that something is forbidden, and
+// only there.
+func TestOlderReadersOverlookNothingForbidden(t *testing.T) {
+	for why, tt := range map[string]struct {
+		change func(*push.User)
+		waits  bool
+	}{
+		"as it was":       {func(*push.User) {}, false},
+		"blocked":         {func(u *push.User) { u.Preferences.Blocked = true }, true},
+		"a sender":        {func(u *push.User) { u.Preferences.Senders = []string{"s"} }, true},
+		"quiet hours":     {func(u *push.User) { u.Preferences.Quiet = make([]push.QuietHours, 1) }, true},
+		"an opt-in":       {func(u *push.User) { u.Preferences.OptIns = []string{"s"} }, false},
+		"a profile":       {func(u *push.User) { u.Profile.Zone = "Europe/Berlin" }, false},
+		"limits":          {func(u *push.User) { u.Limits = []push.PersonalLimit{{Name: "a", Max: 1}} }, false},
+		"an app version":  {func(u *push.User) { u.Devices[0].AppVersion = "1" }, false},
+		"an app, nothing": {func(u *push.User) { u.Devices[0].App = "" }, false},
+	} {
+		u := sampleUser()
+		tt.change(u)
+		if err := reader3(Encode(nil, u, 7)); errors.Is(err, ErrVersion) != tt.waits || err != nil && !tt.waits {
+			t.Errorf("%s: %v", why, err)
+		}
+		value, err := PreferencesValue(&u.Preferences)
+		if newer := tt.waits || len(u.Preferences.OptIns) > 0; err != nil || bytes.Contains(value, []byte(`"v":2`)) != newer {
+			t.Errorf("%s: in push.users %s, %v", why, value, err)
+		}
+	}
+	facts := User{kept: kept{unread: []unreadPart{{part: ProfilePart}, {part: LimitsPart, version: true}}}}
+	if err := reader3(facts.Encode(7)); err != nil || facts.Encode(7)[headLen] != unreadFactsSection {
+		t.Errorf("facts in quarantine: %v", err)
+	}
+}
+
+// The version of an app stays with its device: also of a platform that is not known,
+// and not with one that took its place.
+func TestVersionsOfAppsStayWithTheirDevices(t *testing.T) {
+	u := sampleUser()
+	u.Devices = append(u.Devices, push.Device{Platform: 200, Hash: "h", App: "shop"})
+	raw := appendVersions(Encode(nil, u, 7), []push.Device{{Hash: "h", AppVersion: "3"}, {Hash: u.Devices[1].Hash, AppVersion: "1"}, {Hash: "gone", AppVersion: "9"}}, nil)
+	var s User
+	if err := s.Decode(raw, 7); err != nil || s.Devices[0].AppVersion != "" || s.Devices[1].AppVersion != "1" {
+		t.Fatalf("%+v, %v", s.Devices, err)
+	}
+	again := s.Encode(7)
+	if err := s.Decode(again, 7); err != nil || s.foreignAt("h").version != "3" || bytes.Contains(again, []byte("gone")) {
+		t.Errorf("%+v, %v", s.foreign, err)
+	}
+}
+
 func TestWhatIsKeptRoundTrips(t *testing.T) {
 	want := User{User: *sampleUser(), kept: kept{prefsSet: true, unread: []unreadPart{
-		{version: true, partition: 3, offset: 1 << 40},
-		{hash: "0123456789abcdef", stands: true, partition: 17},
+		{part: DevicePart("0123456789abcdef"), stands: true, partition: 17},
+		{part: LimitsPart, version: true, offset: 5},
+		{part: PreferencesPart, version: true, partition: 3, offset: 1 << 40},
+		{part: ProfilePart, stands: true, offset: 6},
 	}, dropped: dropped{devices: 7, upTo: time.UnixMilli(1_700_000_000_123).UTC()}}}
 	want.Quarantine = quarantine(want.unread)
 	var got User
@@ -141,6 +229,34 @@ func genUser(t *rapid.T) *push.User {
 	for range rapid.IntRange(0, 3).Draw(t, "types") {
 		u.Preferences.Types = append(u.Preferences.Types, text.Draw(t, "type"))
 	}
+	for _, list := range []*[]string{&u.Preferences.Senders, &u.Preferences.OptIns} {
+		for range rapid.IntRange(0, 3).Draw(t, "names") {
+			*list = append(*list, text.Draw(t, "name"))
+		}
+	}
+	clock := rapid.Map(rapid.IntRange(0, push.MinutesOfDay-1), func(n int) push.Clock { return push.Clock(n) })
+	for range rapid.IntRange(0, 3).Draw(t, "quiet hours") {
+		q := push.QuietHours{From: clock.Draw(t, "from"), To: clock.Draw(t, "to"), Days: push.Weekdays(rapid.IntRange(0, 127).Draw(t, "days"))}
+		for range rapid.IntRange(0, 2).Draw(t, "quiet types") {
+			q.Types = append(q.Types, text.Draw(t, "quiet type"))
+		}
+		u.Preferences.Quiet = append(u.Preferences.Quiet, q)
+	}
+	for i := range u.Devices {
+		if len(u.Devices) == 1 || rapid.Bool().Draw(t, "versioned") && !slices.ContainsFunc(u.Devices[:i], func(d push.Device) bool { return d.Hash == u.Devices[i].Hash }) {
+			u.Devices[i].AppVersion = text.Draw(t, "version")
+		}
+	}
+	u.Profile = push.Profile{Locale: text.Draw(t, "locale"), Zone: text.Draw(t, "zone"), Country: text.Draw(t, "country"), HasNumber: rapid.Bool().Draw(t, "numbered")}
+	if u.Profile.HasNumber {
+		u.Profile.Number = rapid.Uint32().Draw(t, "number")
+	}
+	if ms := rapid.Int64Range(0, 1<<50).Draw(t, "activity"); ms != 0 {
+		u.Profile.LastActivity = time.UnixMilli(ms).UTC()
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "limits") {
+		u.Limits = append(u.Limits, push.PersonalLimit{Name: text.Draw(t, "limit"), Max: rapid.IntRange(0, 4096).Draw(t, "most")})
+	}
 	return u
 }
 
@@ -149,12 +265,21 @@ func genUser(t *rapid.T) *push.User {
 func TestSectionsCutAnywhereAreRefused(t *testing.T) {
 	devices, preferences := sampleUser(), sampleUser()
 	devices.Preferences, preferences.Devices = push.Preferences{}, nil
-	parts := kept{unread: []unreadPart{{version: true, partition: 3, offset: 300}, {hash: "hash", stands: true, offset: 1}}}
+	whole := wholeUser()
+	facts := kept{unread: []unreadPart{{part: LimitsPart, offset: 300}, {part: ProfilePart, version: true}}}
+	parts := kept{unread: []unreadPart{{part: PreferencesPart, version: true, partition: 3, offset: 300}, {part: DevicePart("hash"), stands: true, offset: 1}}}
 	left := kept{dropped: dropped{devices: 300, upTo: time.UnixMilli(1e12)}}
 	for name, raw := range map[string][]byte{
 		"devices": appendRecord(nil, devices, &kept{}, 1), "preferences": appendRecord(nil, preferences, &kept{prefsSet: true}, 1),
 		"unread": appendRecord(nil, &push.User{}, &parts, 1), "dropped": appendRecord(nil, &push.User{}, &left, 1),
+		"opt-ins":      appendRecord(nil, &push.User{Preferences: push.Preferences{OptIns: whole.Preferences.OptIns}}, &kept{prefsSet: true}, 1),
+		"forbidden":    appendRecord(nil, &push.User{Preferences: push.Preferences{Quiet: whole.Preferences.Quiet}}, &kept{prefsSet: true}, 1),
+		"profile":      appendRecord(nil, &push.User{Profile: whole.Profile}, &kept{}, 1),
+		"limits":       appendRecord(nil, &push.User{Limits: whole.Limits}, &kept{}, 1),
+		"versions":     appendVersions(Encode(nil, &push.User{}, 1), whole.Devices, nil),
+		"unread facts": appendRecord(nil, &push.User{}, &facts, 1),
 	} {
+		raw = bytes.Replace(raw, []byte{preferencesSection, 3, 0, 0, 0}, nil, 1) // of those that are in other sections only
 		all := cursor{rest: raw[headLen+1:]}
 		body := all.bytes()
 		if all.bad || len(all.rest) > 0 || len(body) < 4 {
@@ -188,6 +313,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(Encode(nil, sampleUser(), 1))
 	f.Add(Encode(nil, &push.User{}, 1))
+	f.Add(Encode(nil, wholeUser(), 1))
 	f.Add(appendRecord(nil, sampleUser(), &kept{foreign: []foreign{unknown("zz"), {hash: "a", packed: []byte{200, 9, 0, 1, 'a', 0, 0, 0}}}}, 1))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var u push.User
@@ -205,11 +331,27 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("device %d: %+v, then %+v", i, u.Devices[i], again.Devices[i])
 			}
 		}
+		if u.Profile != again.Profile || !slices.Equal(u.Limits, again.Limits) || u.Preferences.Blocked != again.Preferences.Blocked ||
+			!slices.Equal(u.Preferences.Senders, again.Preferences.Senders) || !slices.Equal(u.Preferences.OptIns, again.Preferences.OptIns) ||
+			len(u.Preferences.Quiet) != len(again.Preferences.Quiet) {
+			t.Fatalf("%+v does not survive: %+v", u, again)
+		}
 	})
 }
 
 func BenchmarkDecode(b *testing.B) {
 	raw := Encode(nil, sampleUser(), 7)
+	var u push.User
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decode(raw, &u, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeWhole(b *testing.B) {
+	raw := Encode(nil, wholeUser(), 7)
 	var u push.User
 	b.ReportAllocs()
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 // errPart says that a record of the topic breaks a rule.
 var errPart = errors.New("broken part of a user")
 
-const partVersion = 1
+const partVersion = 1 // of all parts; preferences have a second
 
 type devicePartJSON struct {
 	V            int       `json:"v"`
@@ -22,36 +22,30 @@ type devicePartJSON struct {
 	Token        string    `json:"token"`
 	RegisteredAt time.Time `json:"registered_at"`
 	Locale       string    `json:"locale,omitempty"`
+	AppVersion   string    `json:"app_version,omitempty"`
 }
 
-type prefsPartJSON struct {
-	V        int      `json:"v"`
-	All      bool     `json:"opt_out_all"`
-	Channels []string `json:"opt_out_channels,omitempty"`
-	Types    []string `json:"opt_out_types,omitempty"`
-}
-
-// checkPartVersion looks at the version before anything else: a newer one may
-// have changed every other field.
-func checkPartVersion(value []byte) error {
+// checkPartVersion looks at the version before anything else: one that is newer
+// than the newest known may have changed every other field.
+func checkPartVersion(value []byte, newest int) error {
 	var head struct {
 		V *int `json:"v"`
 	}
 	if err := json.Unmarshal(value, &head); err != nil {
 		return errPart // the library's error may quote the content
 	}
-	if head.V != nil && *head.V != partVersion {
+	if head.V != nil && (*head.V < partVersion || *head.V > newest) {
 		return fmt.Errorf("part of a user: %w: %d", ErrVersion, *head.V)
 	}
 	return nil
 }
 
-// parsePart decodes a value whose version is usually the known one: only when
+// parsePart decodes a value whose version is usually a known one: only when
 // that is not so, or it does not decode, is it looked at again.
-func parsePart(value []byte, into any, version *int) error {
+func parsePart(value []byte, into any, version *int, newest int) error {
 	*version = partVersion
-	if err := json.Unmarshal(value, into); err != nil || *version != partVersion {
-		if err := checkPartVersion(value); err != nil {
+	if err := json.Unmarshal(value, into); err != nil || *version < partVersion || *version > newest {
+		if err := checkPartVersion(value, newest); err != nil {
 			return err
 		}
 		return errPart
@@ -63,7 +57,7 @@ func parsePart(value []byte, into any, version *int) error {
 // the rest of it was not looked at.
 func parseDevice(value []byte, hash string, now time.Time) (push.Device, error) {
 	var p devicePartJSON
-	if err := parsePart(value, &p, &p.V); err != nil {
+	if err := parsePart(value, &p, &p.V, partVersion); err != nil {
 		return push.Device{}, err
 	}
 	platform, known := push.ParsePlatform(p.Platform)
@@ -72,7 +66,7 @@ func parseDevice(value []byte, hash string, now time.Time) (push.Device, error) 
 	}
 	d := push.Device{
 		Platform: platform, Environment: p.Environment, App: p.App,
-		Token: p.Token, Locale: p.Locale, RegisteredAt: p.RegisteredAt,
+		Token: p.Token, Locale: p.Locale, AppVersion: p.AppVersion, RegisteredAt: p.RegisteredAt,
 	}
 	if err := CheckDevice(&d, now); err != nil {
 		return push.Device{}, fmt.Errorf("%w: %w", errPart, err)
@@ -83,39 +77,14 @@ func parseDevice(value []byte, hash string, now time.Time) (push.Device, error) 
 	return d, nil
 }
 
-func parsePreferences(value []byte) (push.Preferences, error) {
-	var p prefsPartJSON
-	if err := parsePart(value, &p, &p.V); err != nil {
-		return push.Preferences{}, err
-	}
-	prefs := push.Preferences{OptOutAll: p.All, Channels: p.Channels, Types: p.Types}
-	if err := CheckPreferences(&prefs); err != nil {
-		return push.Preferences{}, fmt.Errorf("%w: %w", errPart, err)
-	}
-	return prefs, nil
-}
-
 // DeviceValue is the value of the record that registers a checked device.
 func DeviceValue(d *push.Device) ([]byte, error) {
 	value, err := json.Marshal(devicePartJSON{
 		V: partVersion, Platform: d.Platform.String(), Environment: d.Environment, App: d.App,
-		Token: d.Token, RegisteredAt: d.RegisteredAt.UTC(), Locale: d.Locale,
+		Token: d.Token, RegisteredAt: d.RegisteredAt.UTC(), Locale: d.Locale, AppVersion: d.AppVersion,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding a device: %w", err)
-	}
-	return value, nil
-}
-
-// PreferencesValue is the value of the record that sets checked preferences; nil,
-// which removes what was set, if they say nothing.
-func PreferencesValue(p *push.Preferences) ([]byte, error) {
-	if noPreferences(p) {
-		return nil, nil
-	}
-	value, err := json.Marshal(prefsPartJSON{V: partVersion, All: p.OptOutAll, Channels: p.Channels, Types: p.Types})
-	if err != nil {
-		return nil, fmt.Errorf("encoding preferences: %w", err)
 	}
 	return value, nil
 }

@@ -21,8 +21,7 @@ type User struct {
 type kept struct {
 	// prefsSet: preferences are set, if only to nothing.
 	prefsSet bool
-	// unread are the parts whose latest record cannot be read, in the order of
-	// their hashes; preferences, without one, come first.
+	// unread are the parts whose latest record cannot be read, in their order.
 	unread  []unreadPart
 	dropped dropped
 	// foreign are the devices of platforms that this version does not know, in
@@ -40,7 +39,8 @@ type dropped struct {
 
 // Empty reports whether there is nothing to keep of the user.
 func (s *User) Empty() bool {
-	return len(s.Devices) == 0 && !s.prefsSet && len(s.unread) == 0 && len(s.foreign) == 0 && len(s.extra) == 0
+	return len(s.Devices) == 0 && !s.prefsSet && s.Profile == push.Profile{} && len(s.Limits) == 0 &&
+		len(s.unread) == 0 && len(s.foreign) == 0 && len(s.extra) == 0
 }
 
 func appendDropped(b []byte, d dropped) []byte {
@@ -89,7 +89,7 @@ func (s *User) registeredAt(hash string) time.Time {
 // lacks reports whether the user certainly has no device of this hash, and had none
 // that was registered then and left out as one too many.
 func (s *User) lacks(hash string, registered time.Time) bool {
-	return s.registeredAt(hash).IsZero() && s.unreadAt(hash) < 0 && len(s.unread) < maxUnread && registered.After(s.dropped.upTo)
+	return s.registeredAt(hash).IsZero() && s.unreadAt(DevicePart(hash)) < 0 && len(s.unread) < maxUnread && registered.After(s.dropped.upTo)
 }
 
 // ErrPacked says that the record of a device is not at hand: a later version packed

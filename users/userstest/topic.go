@@ -124,6 +124,8 @@ func (t *Topic) Merge() map[string]*push.User {
 	defer t.mu.Unlock()
 	devices := map[string]push.Device{}
 	prefs := map[string]push.Preferences{}
+	profiles := map[string]push.Profile{}
+	limits := map[string][]push.PersonalLimit{}
 	for _, records := range t.partitions {
 		for _, r := range records {
 			if !strings.Contains(r.Key, "/") {
@@ -143,6 +145,18 @@ func (t *Topic) Merge() map[string]*push.User {
 				}
 			case part == "prefs":
 				delete(prefs, user)
+			case part == "profile" && r.Value != nil:
+				if p, ok := readProfile(r.Value); ok {
+					profiles[user] = p
+				}
+			case part == "profile":
+				delete(profiles, user)
+			case part == "limits" && r.Value != nil:
+				if l, ok := readLimits(r.Value); ok {
+					limits[user] = l
+				}
+			case part == "limits":
+				delete(limits, user)
 			}
 		}
 	}
@@ -159,8 +173,18 @@ func (t *Topic) Merge() map[string]*push.User {
 		slices.SortFunc(u.Devices, func(a, b push.Device) int { return strings.Compare(a.Hash, b.Hash) })
 	}
 	for user, p := range prefs {
-		if p.OptOutAll || len(p.Channels) > 0 || len(p.Types) > 0 {
+		if p.Blocked || p.OptOutAll || len(p.Channels)+len(p.Types)+len(p.Senders)+len(p.OptIns)+len(p.Quiet) > 0 {
 			of(user).Preferences = p
+		}
+	}
+	for user, p := range profiles {
+		if p != (push.Profile{}) {
+			of(user).Profile = p
+		}
+	}
+	for user, l := range limits {
+		if len(l) > 0 {
+			of(user).Limits = l
 		}
 	}
 	return merged
@@ -170,6 +194,7 @@ func readDevice(value []byte, hash string) (push.Device, bool) {
 	var v struct {
 		V                                         *int
 		Platform, Environment, App, Token, Locale string
+		AppVersion                                string    `json:"app_version"`
 		At                                        time.Time `json:"registered_at"`
 	}
 	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
@@ -177,7 +202,7 @@ func readDevice(value []byte, hash string) (push.Device, bool) {
 	}
 	p, known := push.ParsePlatform(v.Platform)
 	return push.Device{
-		Platform: p, Environment: v.Environment, App: v.App, Token: v.Token, Locale: v.Locale,
+		Platform: p, Environment: v.Environment, App: v.App, Token: v.Token, Locale: v.Locale, AppVersion: v.AppVersion,
 		Hash: hash, RegisteredAt: v.At.UTC(),
 	}, known && push.DeviceHash(p, v.Token) == hash && time.Until(v.At) < 24*time.Hour
 }
@@ -185,17 +210,73 @@ func readDevice(value []byte, hash string) (push.Device, bool) {
 func readPreferences(value []byte) (push.Preferences, bool) {
 	var v struct {
 		V        *int
+		Blocked  bool
 		All      bool     `json:"opt_out_all"`
 		Channels []string `json:"opt_out_channels"`
 		Types    []string `json:"opt_out_types"`
+		Senders  []string `json:"opt_out_senders"`
+		OptIns   []string `json:"opt_in_types"`
+		Quiet    []struct {
+			From, To    string
+			Days, Types []string
+		} `json:"quiet_hours"`
 	}
-	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
+	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 && *v.V != 2 {
 		return push.Preferences{}, false
 	}
-	for _, name := range slices.Concat(v.Channels, v.Types) {
+	for _, name := range slices.Concat(v.Channels, v.Types, v.Senders, v.OptIns) {
 		if name == "" || len(name) > 64 {
 			return push.Preferences{}, false
 		}
 	}
-	return push.Preferences{OptOutAll: v.All, Channels: v.Channels, Types: v.Types}, true
+	p := push.Preferences{Blocked: v.Blocked, OptOutAll: v.All, Channels: v.Channels, Types: v.Types, Senders: v.Senders, OptIns: v.OptIns}
+	for _, q := range v.Quiet {
+		from, err := time.Parse("15:04", q.From)
+		to, errTo := time.Parse("15:04", q.To)
+		if err != nil || errTo != nil {
+			return push.Preferences{}, false
+		}
+		h := push.QuietHours{From: push.Clock(60*from.Hour() + from.Minute()), To: push.Clock(60*to.Hour() + to.Minute()), Types: q.Types}
+		for _, day := range q.Days {
+			h.Days |= map[string]push.Weekdays{"sun": 1, "mon": 2, "tue": 4, "wed": 8, "thu": 16, "fri": 32, "sat": 64}[day]
+		}
+		p.Quiet = append(p.Quiet, h)
+	}
+	return p, true
+}
+
+func readProfile(value []byte) (push.Profile, bool) {
+	var v struct {
+		V               *int
+		Locale, Country string
+		Zone            string    `json:"time_zone"`
+		Number          *uint32   `json:"user_number"`
+		LastActivity    time.Time `json:"last_activity"`
+	}
+	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 || v.Country != "" && len(v.Country) != 2 {
+		return push.Profile{}, false
+	}
+	p := push.Profile{Locale: v.Locale, Zone: v.Zone, Country: v.Country, LastActivity: v.LastActivity}
+	if v.Number != nil {
+		p.Number, p.HasNumber = *v.Number, true
+	}
+	return p, true
+}
+
+func readLimits(value []byte) (limits []push.PersonalLimit, ok bool) {
+	var v struct {
+		V      *int
+		Limits map[string]int
+	}
+	if err := json.Unmarshal(value, &v); err != nil || v.V != nil && *v.V != 1 {
+		return nil, false
+	}
+	for name, most := range v.Limits {
+		if name == "" || most < 1 {
+			return nil, false
+		}
+		limits = append(limits, push.PersonalLimit{Name: name, Max: most})
+	}
+	slices.SortFunc(limits, func(a, b push.PersonalLimit) int { return strings.Compare(a.Name, b.Name) })
+	return limits, true
 }
