@@ -23,6 +23,7 @@ const (
 	headerNotBefore = "pf-not-before" // unix ms
 	headerFirstSeen = "pf-first-seen" // unix ms
 	headerState     = "pf-state"      // state of the row of this hand-over: RETRYING or HELD
+	headerAllowed   = "pf-allowed"    // 1 = the limits have allowed it; absent = they have not, or nobody said
 	headerDevices   = "pf-devices"    // device hashes, comma-separated; absent = all
 	headerReason    = "pf-reason"
 	headerDetail    = "pf-detail"
@@ -33,6 +34,8 @@ const (
 	headerPrefix = "pf-"
 	// formatVersion is the value of pf-v. Records of other versions are not read.
 	formatVersion = "1"
+	// allowed is the one value of pf-allowed.
+	allowed = "1"
 	// maxStep keeps attempt + hops within a status row's step.
 	maxStep = 1<<15 - 1
 )
@@ -43,6 +46,7 @@ type retryHeaders struct {
 	notBefore              time.Time
 	firstSeen              time.Time
 	devices                []string
+	allowed                bool
 	state                  push.State // 0 = missing
 }
 
@@ -82,6 +86,8 @@ func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
 			h.state, err = parseState(value)
 		case headerDevices:
 			h.devices, err = parseDevices(value)
+		case headerAllowed:
+			h.allowed, err = parseAllowed(value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("header %s is malformed: %w", key, err)
@@ -121,6 +127,13 @@ func parseState(s string) (push.State, error) {
 		}
 	}
 	return 0, errors.New("not the state of a hand-over")
+}
+
+func parseAllowed(s string) (bool, error) {
+	if s != allowed {
+		return false, errors.New("neither 1 nor absent")
+	}
+	return true, nil
 }
 
 func parseDevices(s string) ([]string, error) {

@@ -15,7 +15,7 @@ import (
 func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	first := time.UnixMilli(1_790_000_000_123)
 	due := time.UnixMilli(1_790_000_030_000).Add(400 * time.Microsecond)
-	it := &pipeline.Item{Partition: push.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1,
+	it := &pipeline.Item{Partition: push.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1, Allowed: true,
 		Trace: []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("00-1-2-01")}}}
 	h := &pipeline.Handover{To: pipeline.ToRetry, Item: it, Devices: []string{"d1", "d2"}, Attempt: 2, Hops: 5, NotBefore: due, Reason: "TooManyRequests"}
 
@@ -24,7 +24,7 @@ func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &retryHeaders{attempt: 2, hops: 5, redrive: 1, firstSeen: first, devices: []string{"d1", "d2"},
+	want := &retryHeaders{attempt: 2, hops: 5, redrive: 1, firstSeen: first, devices: []string{"d1", "d2"}, allowed: true,
 		notBefore: time.UnixMilli(1_790_000_030_001)} // rounded up, so never early
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -65,6 +65,7 @@ func TestRetryHeadersInDoubtAreErrors(t *testing.T) {
 		{"no state of a hand-over", []kgo.RecordHeader{header("pf-state", "DELIVERED")}, "pf-state"},
 		{"no state at all", []kgo.RecordHeader{header("pf-state", "")}, "pf-state"},
 		{"a state", []kgo.RecordHeader{header("pf-state", "HELD")}, ""},
+		{"allowed is said or not said", []kgo.RecordHeader{header("pf-allowed", "0")}, "pf-allowed"},
 		{"a hole in the list", []kgo.RecordHeader{header("pf-devices", "a,,b")}, "pf-devices"},
 	}
 	for _, test := range tests {

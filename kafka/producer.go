@@ -286,6 +286,9 @@ func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
 	if h.State != 0 {
 		hs = append(hs, header(headerState, h.State.String()))
 	}
+	if it.Allowed && h.To != pipeline.ToDLQ { // a redrive asks the limits again
+		hs = append(hs, header(headerAllowed, allowed))
+	}
 	if len(h.Devices) > 0 {
 		hs = append(hs, header(headerDevices, strings.Join(h.Devices, ",")))
 	}

@@ -28,6 +28,9 @@ type Item struct {
 	Hops    int      // hand-overs that were not attempts
 	Redrive int      // times redriven from the DLQ
 	Devices []string // hashes of the devices that this record is for; empty = all
+	// Allowed: the limits have allowed it, here or in the record before. What they
+	// allowed once is neither charged again nor refused, however late it is sent.
+	Allowed bool
 	// HandedAs is the state of the row with which the previous record handed over to
 	// this one: RETRYING or HELD; 0 = not known.
 	HandedAs push.State

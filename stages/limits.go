@@ -18,7 +18,8 @@ type Limiter interface {
 }
 
 // Limits suppresses notifications over a user's limits. Critical messages pass,
-// and so do retries: their first attempt was allowed. It comes after Devices,
+// and so does what was allowed before: an earlier record says so, or it is a retry
+// (of an earlier version, which did not say so), whose first attempt was allowed. It comes after Devices,
 // so that a notification without a device spends nothing.
 type Limits struct{ Limiter Limiter }
 
@@ -36,7 +37,7 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	items := make([]*pipeline.Item, 0, len(b.Items))
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != push.Undecided || it.Priority == push.Critical || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
+		if it.Verdict != push.Undecided || it.Priority == push.Critical || it.Allowed || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
 			continue
 		}
 		items = append(items, it)
@@ -53,7 +54,7 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 		return fmt.Errorf("checking limits: %w", err)
 	}
 	for i, it := range items {
-		if !reqs[i].Allowed {
+		if it.Allowed = reqs[i].Allowed; !it.Allowed {
 			it.Decide(push.Suppressed, push.Limited, reqs[i].Rule)
 			it.Deliveries = nil
 		}

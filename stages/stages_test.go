@@ -394,10 +394,11 @@ func (l *limiter) Decide(_ context.Context, reqs []*limits.Request) error {
 }
 
 func TestLimits(t *testing.T) {
-	l := &limiter{deny: map[string]bool{"over": true, "otp": true, "again": true}}
+	l := &limiter{deny: map[string]bool{"over": true, "otp": true, "again": true, "held": true}}
 	b := &pipeline.Batch{Items: []pipeline.Item{item("under", nil), item("over", nil),
 		item("otp", func(it *pipeline.Item) { it.Priority = push.Critical }),
-		item("again", func(it *pipeline.Item) { it.Attempt = 1 })}}
+		item("again", func(it *pipeline.Item) { it.Attempt = 1 }),
+		item("held", func(it *pipeline.Item) { it.Hops, it.Allowed = 1, true })}}
 	for i := range b.Items {
 		b.Items[i].Deliveries = []pipeline.Delivery{{Item: &b.Items[i]}}
 	}
@@ -405,11 +406,14 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(l.asked, []string{"under", "over"}) {
-		t.Errorf("asked about %v: critical messages and retries pass unasked", l.asked)
+		t.Errorf("asked about %v: critical messages, retries and what was allowed before it was held pass unasked", l.asked)
 	}
-	for i, want := range []push.Verdict{push.Undecided, push.Suppressed, push.Undecided, push.Undecided} {
-		if got := b.Items[i].Verdict; got != want {
-			t.Errorf("%s: %v, want %v", b.Items[i].ID, got, want)
+	for i, want := range []struct {
+		push.Verdict
+		allowed bool // so that the record after it says so
+	}{{push.Undecided, true}, {push.Suppressed, false}, {push.Undecided, false}, {push.Undecided, false}, {push.Undecided, true}} {
+		if it := &b.Items[i]; it.Verdict != want.Verdict || it.Allowed != want.allowed {
+			t.Errorf("%s: %v, allowed %t, want %v, %t", it.ID, it.Verdict, it.Allowed, want.Verdict, want.allowed)
 		}
 	}
 	if it := &b.Items[1]; it.Reason != push.Limited || it.Detail != "day" {
