@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"segments":               nil,
 	"crowd":                  {"push"},
 	"explain":                {"push"},
+	"quiet":                  {"push"}, // a decision: no store, no clock
 	"stages":                 {"push", "pipeline", "dedupe", "limits"},
 	"providers/h2":           nil,
 	"providers/calls":        {"push", "pipeline"},
