@@ -21,15 +21,21 @@ type Limiter interface {
 // and so does what was allowed before: an earlier record says so, or it is a retry
 // (of an earlier version, which did not say so), whose first attempt was allowed. It comes after Devices,
 // so that a notification without a device spends nothing.
-type Limits struct{ Limiter Limiter }
+//
+// Limiter returns the limiter of the rules that are in force, nil where there are none;
+// nil = there never are any. The rules of a batch do not change.
+type Limits struct{ Limiter func() Limiter }
 
 // Name implements pipeline.Stage.
 func (*Limits) Name() string { return "limits" }
 
-// Apply decides all items that have something to send at once. Without a
-// Limiter there are no rules.
+// Apply decides all items that have something to send at once.
 func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if s.Limiter == nil {
+		return nil
+	}
+	limiter := s.Limiter()
+	if limiter == nil {
 		return nil
 	}
 	now := time.Now()
@@ -50,7 +56,7 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	for i := range slab {
 		reqs[i] = &slab[i]
 	}
-	if err := s.Limiter.Decide(ctx, reqs); err != nil {
+	if err := limiter.Decide(ctx, reqs); err != nil {
 		return fmt.Errorf("checking limits: %w", err)
 	}
 	for i, it := range items {

@@ -200,7 +200,7 @@ func TestStoresThatAreAwayDecideNothing(t *testing.T) {
 		"filter":  &stages.Dedupe{Filter: &filter{err: away}, Ledger: &ledger{}},
 		"ledger":  &stages.Dedupe{Filter: maybe, Ledger: &ledger{err: away}},
 		"users":   &stages.Preferences{Users: people{err: away}},
-		"limiter": &stages.Limits{Limiter: &limiter{err: away}},
+		"limiter": &stages.Limits{Limiter: inForce(&limiter{err: away})},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.Deliveries = []pipeline.Delivery{{}} })}}
 		if err := s.Apply(t.Context(), b); !errors.Is(err, away) {
@@ -393,6 +393,9 @@ func (l *limiter) Decide(_ context.Context, reqs []*limits.Request) error {
 	return l.err
 }
 
+// inForce are rules that do not change.
+func inForce(l stages.Limiter) func() stages.Limiter { return func() stages.Limiter { return l } }
+
 func TestLimits(t *testing.T) {
 	l := &limiter{deny: map[string]bool{"over": true, "otp": true, "again": true, "held": true}}
 	b := &pipeline.Batch{Items: []pipeline.Item{item("under", nil), item("over", nil),
@@ -402,7 +405,7 @@ func TestLimits(t *testing.T) {
 	for i := range b.Items {
 		b.Items[i].Deliveries = []pipeline.Delivery{{Item: &b.Items[i]}}
 	}
-	if err := (&stages.Limits{Limiter: l}).Apply(t.Context(), b); err != nil {
+	if err := (&stages.Limits{Limiter: inForce(l)}).Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(l.asked, []string{"under", "over"}) {
@@ -421,6 +424,9 @@ func TestLimits(t *testing.T) {
 	}
 	if err := (&stages.Limits{}).Apply(t.Context(), b); err != nil || b.Items[0].Verdict != push.Undecided {
 		t.Errorf("without rules: %v, %v", b.Items[0].Verdict, err)
+	}
+	if err := (&stages.Limits{Limiter: inForce(nil)}).Apply(t.Context(), b); err != nil || b.Items[0].Verdict != push.Undecided {
+		t.Errorf("with none in force: %v, %v", b.Items[0].Verdict, err)
 	}
 }
 
@@ -461,7 +467,7 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 	}}
 	caps := &limiter{deny: map[string]bool{"over": true}}
 	for _, s := range stages.NewOrder(&stages.Dedupe{Filter: &filter{}, Ledger: l}, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
-		nil, &stages.Preferences{Users: people}, &stages.Devices{}, &stages.Limits{Limiter: caps}) {
+		nil, &stages.Preferences{Users: people}, &stages.Devices{}, &stages.Limits{Limiter: inForce(caps)}) {
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,7 +30,7 @@ func (e *UnbuiltError) Error() string {
 // Reader reads user records, a batch at a time. It is safe for concurrent use.
 type Reader struct {
 	client  redis.UniversalClient
-	limiter bool
+	limiter atomic.Bool
 	epochs  [shards.Users]string // key names
 	scratch sync.Pool            // *readScratch
 }
@@ -37,7 +38,8 @@ type Reader struct {
 // NewReader makes a reader. With limiter set it reads the users' limiter
 // states in the same commands. The client stays the caller's to close.
 func NewReader(client redis.UniversalClient, limiter bool) *Reader {
-	r := &Reader{client: client, limiter: limiter}
+	r := &Reader{client: client}
+	r.ReadLimiter(limiter)
 	for s := range r.epochs {
 		r.epochs[s] = shards.EpochKey(s)
 	}
@@ -45,14 +47,18 @@ func NewReader(client redis.UniversalClient, limiter bool) *Reader {
 	return r
 }
 
+// ReadLimiter says whether later calls of Fetch read the users' limiter states.
+func (r *Reader) ReadLimiter(read bool) { r.limiter.Store(read) }
+
 // readScratch is what one Fetch needs besides the answers themselves.
 type readScratch struct {
-	groups shards.Groups
-	names  shards.Names
-	asked  []int // shards, in the order of cmds
-	cmds   []*redis.RawCmd
-	values [][]byte
-	unread []int32 // owners whose record cannot be read
+	groups  shards.Groups
+	names   shards.Names
+	limiter bool  // read the limiter states too
+	asked   []int // shards, in the order of cmds
+	cmds    []*redis.RawCmd
+	values  [][]byte
+	unread  []int32 // owners whose record cannot be read
 }
 
 // Fetch reads the record of owners[i] into *out[i]: one MGET per touched
@@ -79,7 +85,7 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	sc := r.scratch.Get().(*readScratch)
 	defer r.scratch.Put(sc)
 	sc.groups.Arrange(len(owners), shards.Users, func(i int) int { return shards.UserShard(owners[i]) })
-	sc.asked, sc.cmds, sc.unread = sc.asked[:0], sc.cmds[:0], sc.unread[:0]
+	sc.asked, sc.cmds, sc.unread, sc.limiter = sc.asked[:0], sc.cmds[:0], sc.unread[:0], r.limiter.Load()
 	defer func() {
 		clear(sc.cmds)
 		clear(sc.values[:cap(sc.values)])
@@ -127,7 +133,7 @@ func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any
 		for _, i := range of {
 			sc.names.User(s, owners[i])
 		}
-		if r.limiter {
+		if sc.limiter {
 			total += len(of)
 			for _, i := range of {
 				sc.names.Limiter(s, owners[i])
@@ -142,7 +148,7 @@ func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any
 			first := len(args)
 			args = append(args, "mget", &r.epochs[s])
 			n := len(of)
-			if r.limiter {
+			if sc.limiter {
 				n *= 2
 			}
 			for range n {
@@ -173,7 +179,7 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 	for j, i := range of {
 		u := out[i]
 		u.Limiter = nil
-		if r.limiter {
+		if sc.limiter {
 			u.Limiter = values[1+len(of)+j]
 		}
 		if err := record.Decode(values[1+j], build, u); err != nil {

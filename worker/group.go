@@ -15,11 +15,9 @@ import (
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/shards"
-	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/watch"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -116,7 +114,7 @@ func (g *group) openRoutes(context.Context) (err error) {
 // collaborators are shared by all lanes.
 type collaborators struct {
 	filter   *dedupe.Filter
-	limiter  stages.Limiter
+	rules    *rules
 	users    *users.Reader
 	latest   *collapse.Latest
 	kafka    *kafka.Metrics
@@ -132,11 +130,10 @@ func (g *group) openShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var limiter stages.Limiter
-	if rules := wiring.Rules(g.Config); len(rules) > 0 {
-		if limiter, err = limits.New(g.redis, rules); err != nil {
-			return err
-		}
+	reader := users.NewReader(g.redis, false)
+	rules, err := newRules(g.Config, g.redis, reader.ReadLimiter, g.Log, g.Metrics, time.Now())
+	if err != nil {
+		return err
 	}
 	latest, err := collapse.New(g.redis, wiring.Latest(g.Config))
 	if err != nil {
@@ -147,7 +144,7 @@ func (g *group) openShared(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	g.shared = &collaborators{filter: filter, limiter: limiter, latest: latest, told: told, users: users.NewReader(g.redis, limiter != nil),
+	g.shared = &collaborators{filter: filter, rules: rules, latest: latest, told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {
@@ -211,6 +208,9 @@ func (g *group) beside() []func(context.Context) {
 	parts := []func(context.Context){
 		func(ctx context.Context) { g.shared.gates.Share(ctx, g.shared.told) },
 		func(ctx context.Context) { g.tellEvents(ctx, g.shared.events, g.lanes[0].producer) },
+	}
+	if g.Reload != nil {
+		parts = append(parts, func(ctx context.Context) { g.shared.rules.follow(ctx, g.Reload) })
 	}
 	for _, l := range g.lanes {
 		parts = append(parts, func(ctx context.Context) { g.watchProgress(ctx, l, g.shared.watch) })

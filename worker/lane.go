@@ -108,7 +108,7 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 		superseded,
 		&stages.Preferences{Users: shared.users},
 		&stages.Devices{},
-		&stages.Limits{Limiter: shared.limiter},
+		&stages.Limits{Limiter: shared.rules.limiter},
 	)
 }
 

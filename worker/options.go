@@ -12,6 +12,7 @@
 //	watchdog.go   ends a process whose partition stands still
 //	events.go     push.events
 //	filters.go    the Bloom filters' windows
+//	rules.go      the limits, and their reload
 //	registry.go   RunRegistry: push.users into Redis
 //	admin.go      /metrics, /livez, /readyz
 package worker
@@ -43,6 +44,9 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics *prometheus.Registry
 	Version string // of the build, for the log
+	// Reload reads the configuration again, as it is by now; nil = it never changes.
+	// Only its limits are put in force.
+	Reload func() (*configs.Config, error)
 	// Exit ends the process at once with this status, if a part of it is stuck and
 	// cannot be waited for: os.Exit.
 	Exit func(status int)

@@ -40,7 +40,7 @@ Exit codes: 0 drained, 1 failed, 2 wrong usage or configuration.`,
 			if err := c.CheckRun(); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
 			}
-			return failed(runWorker(cmd.Context(), c, cmd.ErrOrStderr()))
+			return failed(runWorker(cmd.Context(), c, path, cmd.ErrOrStderr()))
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration file; configs/worker.yaml is an example with comments")
@@ -60,11 +60,13 @@ func failed(err error) error {
 	return &exitError{exitFailed, err}
 }
 
-// runWorker runs one worker, which logs to logTo.
-func runWorker(ctx context.Context, c *configs.Config, logTo io.Writer) error {
+// runWorker runs one worker with the configuration c of the file at path, which it
+// reads again from time to time. It logs to logTo.
+func runWorker(ctx context.Context, c *configs.Config, path string, logTo io.Writer) error {
 	log := newLogger(logTo, c.Log)
 	shards.LogTo(log)
-	o := worker.Options{Config: c, Log: log, Metrics: newMetrics(), Version: version, Exit: os.Exit}
+	o := worker.Options{Config: c, Log: log, Metrics: newMetrics(), Version: version, Exit: os.Exit,
+		Reload: func() (*configs.Config, error) { return loadConfig(path) }}
 	plant(&o)
 	return worker.Run(ctx, o)
 }

@@ -1,0 +1,25 @@
+package configs
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestChanged(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		edit func(*Config)
+		want []string
+	}{
+		{"nothing", func(*Config) {}, nil},
+		{"what a worker reads again", func(c *Config) { c.Limits.Rules = []Rule{{Name: "hour"}} }, nil},
+		{"in the order of the file", func(c *Config) { c.Log.Level, c.Kafka.Group, c.Lanes[0].Topic = "debug", "other", "push.other" }, []string{"kafka", "lanes", "log"}},
+		{"one more of a list", func(c *Config) { c.Apps = append(c.Apps, App{Name: "more"}) }, []string{"apps"}},
+	} {
+		other := Default()
+		tt.edit(other)
+		if got := Default().Changed(other); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// allows asks the rules in force about one more notification of a user.
+func allows(t *testing.T, r *rules, id string) bool {
+	t.Helper()
+	limiter := r.limiter()
+	if limiter == nil {
+		return true
+	}
+	asked := &limits.Request{Owner: "ada", ID: id, Type: "news", At: time.Now()}
+	if err := limiter.Decide(t.Context(), []*limits.Request{asked}); err != nil {
+		t.Fatal(err)
+	}
+	return asked.Allowed
+}
+
+// Limits change while the worker runs; a configuration that is not valid changes
+// nothing, and what needs a restart is named, each once.
+func TestLimitsAreReloaded(t *testing.T) {
+	redis, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	o, err := wiring.Redis(configs.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Dialer = redis.Dial
+	client, err := shards.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	with := func(edit func(*configs.Config)) *configs.Config {
+		c := configs.Default()
+		if edit != nil {
+			edit(c)
+		}
+		return c
+	}
+	cap := func(most int) func(*configs.Config) {
+		return func(c *configs.Config) {
+			c.Limits.Rules = []configs.Rule{{Name: "hour", Per: "user", Max: most, Window: time.Hour}}
+		}
+	}
+	var log bytes.Buffer
+	var reads []bool
+	reg := prometheus.NewRegistry()
+	begun := time.Unix(1_790_000_000, 0)
+	r, err := newRules(with(nil), client, func(on bool) { reads = append(reads, on) }, slog.New(slog.NewTextHandler(&log, nil)), reg, begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, tt := range []struct {
+		why     string
+		config  *configs.Config
+		err     error
+		allowed []bool // of one new notification after the other
+		states  bool   // are read with the users
+		good    float64
+		since   int // the step whose limits are in force, from 0; -1 = the start
+		says    string
+	}{
+		{"nothing changed", with(nil), nil, []bool{true, true, true}, false, 1, -1, ""},
+		{"the first rule", with(cap(2)), nil, []bool{true, true, false}, true, 1, 1, `msg="limits changed" rules=1`},
+		{"a file that is broken", nil, errors.New("limits.rules[0].max: must be at least 1"), []bool{false}, true, 0, 1, "limits.rules[0].max"},
+		{"still broken: not said again", nil, errors.New("limits.rules[0].max: must be at least 1"), []bool{false}, true, 0, 1, ""},
+		{"mended, as it was", with(cap(2)), nil, []bool{false}, true, 1, 1, ""},
+		{"a greater limit", with(cap(3)), nil, []bool{true, false}, true, 1, 5, "limits changed"},
+		{"another section too", with(func(c *configs.Config) { cap(3)(c); c.Log.Level, c.Send.InFlight = "debug", 7 }), nil, []bool{false}, true, 1, 5, `sections="send, log"`},
+		{"the same again: said once", with(func(c *configs.Config) { cap(3)(c); c.Log.Level, c.Send.InFlight = "debug", 7 }), nil, []bool{false}, true, 1, 5, ""},
+		{"no rules any more", with(nil), nil, []bool{true}, false, 1, 8, "rules=0"},
+		{"a rule that cannot be", with(func(c *configs.Config) {
+			c.Limits.Rules = []configs.Rule{{Name: "x", Per: "moon", Max: 1, Window: time.Hour}}
+		}), nil, []bool{true}, false, 0, 8, "moon"},
+	} {
+		log.Reset()
+		r.look(func() (*configs.Config, error) { return tt.config, tt.err }, begun.Add(time.Duration(n+1)*time.Minute))
+		for i, want := range tt.allowed {
+			if got := allows(t, r, fmt.Sprint(n, ".", i)); got != want {
+				t.Errorf("%s: notification %d allowed: %t, want %t", tt.why, i, got, want)
+			}
+		}
+		if got := reads[len(reads)-1]; got != tt.states {
+			t.Errorf("%s: limiter states are read: %t, want %t", tt.why, got, tt.states)
+		}
+		since := begun.Add(time.Duration(tt.since+1) * time.Minute)
+		if got := testutil.ToFloat64(r.since); got != float64(since.Unix()) {
+			t.Errorf("%s: in force since %v, want %v", tt.why, got, since.Unix())
+		}
+		if got := testutil.ToFloat64(r.good); got != tt.good {
+			t.Errorf("%s: successful %v, want %v", tt.why, got, tt.good)
+		}
+		if got := log.String(); !strings.Contains(got, tt.says) || (got == "") != (tt.says == "") || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: says %q, want %q", tt.why, got, tt.says)
+		}
+	}
+}
+
+// The configuration is read again each rulesRound until the worker ends.
+func TestTheConfigurationIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := newRules(configs.Default(), nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*rulesRound+time.Second)
+		defer cancel()
+		read := 0
+		r.follow(ctx, func() (*configs.Config, error) {
+			read++
+			return configs.Default(), nil
+		})
+		if read != 3 {
+			t.Errorf("read %d times in three rounds", read)
+		}
+	})
+}
