@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"limits":                 {"shards"},
 	"pauses":                 {"push", "gates", "shards"},
 	"segments":               nil,
+	"segments/s3":            {"segments"},
 	"crowd":                  {"push"},
 	"explain":                {"push"},
 	"quiet":                  {"push"}, // a decision: no store, no clock
@@ -137,6 +138,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/gocql/gocql":             {in: []string{"status", "bench", "bench/chaos"}, tests: []string{"cmd/pushctl", "deploy/local"}},
 	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "collapse", "pauses", "users/userstest", "bench"}, tests: []string{"cmd/pushctl", "deploy/local", "deploy/embedded"}},
 	"github.com/RoaringBitmap/roaring":   {in: []string{"segments"}},
+	"github.com/minio/minio-go":          {in: []string{"segments/s3"}},
 	"github.com/alicebob/miniredis":      {in: []string{"deploy/embedded"}, tests: []string{everything}},
 	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/fcm", "providers/sim"}},
 	"github.com/sideshow/apns2":          {in: []string{"providers/apns", "bench/send"}, tests: []string{"providers/h2", "providers/sim", "bench"}},

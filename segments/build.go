@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -86,7 +85,7 @@ func (b *Builder) Build(version uint64, built time.Time) (*Set, error) {
 	for i := range b.bitmaps {
 		for _, bitmap := range b.bitmaps[i] {
 			bitmap.RunOptimize()
-			users[i] = append(users[i], Users{bitmap})
+			users[i] = append(users[i], Users{bitmap: bitmap})
 		}
 	}
 	*b = Builder{}
@@ -105,11 +104,11 @@ func assemble(m *Manifest, users [][]Users) (*Set, error) {
 			}
 		}
 	}
-	_, sum, err := m.encode()
+	head, err := m.encode()
 	if err != nil {
 		return nil, err
 	}
-	s := newSet(m, sum, users)
+	s := newSet(m, head, users)
 	if err := s.checkExclusive(); err != nil {
 		return nil, err
 	}
@@ -120,7 +119,7 @@ func assemble(m *Manifest, users [][]Users) (*Set, error) {
 func describe(info *SegmentInfo, u Users) error {
 	h := sha256.New()
 	w := bufio.NewWriterSize(h, 64<<10)
-	n, err := u.bitmap.WriteTo(w)
+	n, err := u.writeTo(w)
 	if err == nil {
 		err = w.Flush()
 	}
@@ -147,21 +146,14 @@ func (s *Set) As(version uint64, built time.Time) (*Set, error) {
 
 // WriteTo writes the set as a file.
 func (s *Set) WriteTo(w io.Writer) (int64, error) {
-	head, sum, err := s.manifest.encode()
-	if err != nil {
-		return 0, err
-	}
-	if sum != s.checksum {
-		return 0, errors.New("writing segments: the manifest does not have its checksum")
-	}
 	counted := &counter{w: w}
 	buf := bufio.NewWriterSize(counted, 256<<10)
-	if _, err := buf.Write(head); err != nil {
+	if _, err := buf.Write(s.head); err != nil {
 		return counted.n, fmt.Errorf("writing segments: %w", err)
 	}
 	for i := range s.groups {
 		for _, seg := range s.groups[i].segments {
-			if _, err := seg.bitmap.WriteTo(buf); err != nil {
+			if _, err := seg.writeTo(buf); err != nil {
 				return counted.n, fmt.Errorf("writing segment %s: %w", seg.Name, err)
 			}
 		}

@@ -156,7 +156,7 @@ func columnOf(header []string, column string) (int, error) {
 	case column != "":
 		return 0, fmt.Errorf("no column %q", column)
 	case len(header) > 1:
-		return 0, fmt.Errorf("%d columns: name the one with the user numbers", len(header))
+		return 0, fmt.Errorf("%d columns: say which one has the users (--column of pushctl)", len(header))
 	}
 	if _, err := parseNumber(header[0]); err == nil {
 		return 0, errors.New("missing header of a CSV file")

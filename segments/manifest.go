@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -32,6 +33,8 @@ type Manifest struct {
 	Version uint64      `json:"version"` // at least 1; later ones are greater
 	Built   time.Time   `json:"built"`
 	Groups  []GroupInfo `json:"groups"` // at least one
+
+	head int // length of what the file has before the sections
 }
 
 // GroupInfo describes a group.
@@ -49,6 +52,9 @@ type SegmentInfo struct {
 	Bytes  int64  `json:"bytes"`  // length of the section
 	SHA256 string `json:"sha256"` // of the section, in hex
 }
+
+// FileBytes is the size of the whole file.
+func (m *Manifest) FileBytes() int64 { return int64(m.head) + m.Bytes() }
 
 // Bytes is the length of all sections together.
 func (m *Manifest) Bytes() (n int64) {
@@ -132,81 +138,87 @@ func (g *GroupInfo) check() error {
 	return nil
 }
 
-// encode makes the bytes before the sections.
-func (m *Manifest) encode() ([]byte, Checksum, error) {
+// encode makes the head of a file, all that is before the sections.
+func (m *Manifest) encode() (head []byte, err error) {
 	if err := m.check(); err != nil {
-		return nil, Checksum{}, err
+		return nil, err
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
-		return nil, Checksum{}, fmt.Errorf("encoding the manifest: %w", err)
+		return nil, fmt.Errorf("encoding the manifest: %w", err)
 	}
 	if len(text) > maxManifest {
-		return nil, Checksum{}, fmt.Errorf("the manifest has %d bytes, %d is the most", len(text), maxManifest)
+		return nil, fmt.Errorf("the manifest has %d bytes, %d is the most", len(text), maxManifest)
 	}
-	head := make([]byte, 0, len(magic)+8+len(text)+sha256.Size)
+	head = make([]byte, 0, len(magic)+8+len(text)+sha256.Size)
 	head = append(head, magic...)
 	head = binary.LittleEndian.AppendUint32(head, formatVersion)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
 	head = append(head, text...)
-	sum := Checksum(sha256.Sum256(head))
-	return append(head, sum[:]...), sum, nil
+	sum := sha256.Sum256(head)
+	head = append(head, sum[:]...)
+	m.head = len(head)
+	return head, nil
 }
+
+// checksumOf is the checksum at the end of a head.
+func checksumOf(head []byte) Checksum { return Checksum(head[len(head)-sha256.Size:]) }
 
 // ReadManifest reads a file's manifest, and nothing behind it: what the file
 // says it contains. Errors are those of Read.
 func ReadManifest(r io.Reader) (*Manifest, Checksum, error) {
 	src := &origin{r: r}
-	m, sum, err := readManifest(src)
-	return m, sum, src.blame(err)
+	m, head, err := readHead(src)
+	if err != nil {
+		return nil, Checksum{}, src.blame(err)
+	}
+	return m, checksumOf(head), nil
 }
 
-func readManifest(r io.Reader) (*Manifest, Checksum, error) {
-	var fixed [len(magic) + 8]byte
-	if n, err := io.ReadFull(r, fixed[:]); err != nil {
-		if n == 0 && errors.Is(err, io.EOF) {
-			return nil, Checksum{}, refusef(RefusedTruncated, "the file is empty")
+// readHead reads and checks the head of a file.
+func readHead(r io.Reader) (m *Manifest, head []byte, err error) {
+	const fixed = len(magic) + 8
+	head = make([]byte, fixed)
+	if n, err := io.ReadFull(r, head); err != nil {
+		if n == 0 && err == io.EOF {
+			return nil, nil, refusef(RefusedTruncated, "the file is empty")
 		}
-		if string(fixed[:min(n, len(magic))]) != magic[:min(n, len(magic))] {
-			return nil, Checksum{}, notSegments()
+		if n > 0 && !strings.HasPrefix(magic, string(head[:min(n, len(magic))])) {
+			return nil, nil, notSegments()
 		}
-		return nil, Checksum{}, cut(err, "the header")
+		return nil, nil, cut(err, "the header")
 	}
-	if string(fixed[:len(magic)]) != magic {
-		return nil, Checksum{}, notSegments()
+	if string(head[:len(magic)]) != magic {
+		return nil, nil, notSegments()
 	}
-	if v := binary.LittleEndian.Uint32(fixed[len(magic):]); v != formatVersion {
-		return nil, Checksum{}, refusef(RefusedFormat, "format version %d; this program reads version %d", v, formatVersion)
+	if v := binary.LittleEndian.Uint32(head[len(magic):]); v != formatVersion {
+		return nil, nil, refusef(RefusedFormat, "format version %d; this program reads version %d", v, formatVersion)
 	}
-	n := binary.LittleEndian.Uint32(fixed[len(magic)+4:])
+	n := binary.LittleEndian.Uint32(head[len(magic)+4:])
 	if n == 0 || n > maxManifest {
-		return nil, Checksum{}, refusef(RefusedFormat, "a manifest of %d bytes; 1 to %d are possible", n, maxManifest)
+		return nil, nil, refusef(RefusedFormat, "a manifest of %d bytes; 1 to %d are possible", n, maxManifest)
 	}
-	rest := make([]byte, int(n)+sha256.Size)
-	if _, err := io.ReadFull(r, rest); err != nil {
-		return nil, Checksum{}, cut(err, "the manifest")
+	head = append(head, make([]byte, int(n)+sha256.Size)...)
+	if _, err := io.ReadFull(r, head[fixed:]); err != nil {
+		return nil, nil, cut(err, "the manifest")
 	}
-	text := rest[:n]
-	h := sha256.New()
-	h.Write(fixed[:])
-	h.Write(text)
-	sum := Checksum(h.Sum(nil))
-	if !bytes.Equal(sum[:], rest[n:]) {
-		return nil, Checksum{}, refusef(RefusedChecksum, "the manifest does not have its checksum")
+	text := head[fixed : fixed+int(n)]
+	if sha256.Sum256(head[:fixed+int(n)]) != checksumOf(head) {
+		return nil, nil, refusef(RefusedChecksum, "the manifest does not have its checksum")
 	}
-	var m Manifest
+	m = &Manifest{head: len(head)}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
-		return nil, Checksum{}, refusef(RefusedFormat, "the manifest: %w", err)
+	if err := d.Decode(m); err != nil {
+		return nil, nil, refusef(RefusedFormat, "the manifest: %w", err)
 	}
 	if d.More() {
-		return nil, Checksum{}, refusef(RefusedFormat, "the manifest is more than one value")
+		return nil, nil, refusef(RefusedFormat, "the manifest is more than one value")
 	}
 	if err := m.check(); err != nil {
-		return nil, Checksum{}, refusef(RefusedFormat, "the manifest: %w", err)
+		return nil, nil, refusef(RefusedFormat, "the manifest: %w", err)
 	}
-	return &m, sum, nil
+	return m, head, nil
 }
 
 func notSegments() error {

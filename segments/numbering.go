@@ -77,8 +77,10 @@ var (
 	errWide        = errors.New("a number over 4294967295: user numbers have 32 bits; give users with longer ids a number in their record")
 )
 
-// parseNumber parses a user number: decimal digits without sign and leading
-// zeros.
+// ParseNumber parses a user number: decimal digits without sign and leading
+// zeros. An error does not repeat the text.
+func ParseNumber(s string) (uint32, error) { return parseNumber(s) }
+
 func parseNumber[T string | []byte](s T) (uint32, error) {
 	if len(s) == 0 {
 		return 0, errNoNumber

@@ -35,11 +35,11 @@ func read(r io.Reader, maxBytes int64, wanted func(*Manifest, Checksum) error) (
 }
 
 func readAll(r io.Reader, maxBytes int64, wanted func(*Manifest, Checksum) error) (*Set, error) {
-	m, sum, err := readManifest(r)
+	m, head, err := readHead(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := wanted(m, sum); err != nil {
+	if err := wanted(m, checksumOf(head)); err != nil {
 		return nil, err
 	}
 	if maxBytes == 0 {
@@ -66,7 +66,7 @@ func readAll(r io.Reader, maxBytes int64, wanted func(*Manifest, Checksum) error
 	case !errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("reading the end: %w", err)
 	}
-	s := newSet(m, sum, users)
+	s := newSet(m, head, users)
 	if err := s.checkExclusive(); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func readSegment(r io.Reader, info *SegmentInfo) (Users, error) {
 	if read, err := b.FromUnsafeBytes(data); err != nil || read != info.Bytes {
 		return Users{}, refusef(RefusedBitmap, "its section: %d of %d bytes were used: %w", read, info.Bytes, err)
 	}
-	return Users{b}, nil
+	return Users{bitmap: b, section: data}, nil
 }
 
 // readSection reads n bytes. What it allocates grows with what has come, so

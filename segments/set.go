@@ -10,6 +10,7 @@ import (
 type Set struct {
 	manifest Manifest
 	checksum Checksum
+	head     []byte // what a file has before the sections
 	groups   []Group
 	byName   map[string]*Group
 }
@@ -26,10 +27,10 @@ type Segment struct {
 	Users
 }
 
-// newSet makes a set of a checked manifest and the bitmaps of its segments, in
-// the same order.
-func newSet(m *Manifest, sum Checksum, users [][]Users) *Set {
-	s := &Set{manifest: *m, checksum: sum, groups: make([]Group, len(m.Groups)), byName: make(map[string]*Group, len(m.Groups))}
+// newSet makes a set of a checked manifest, its head and the bitmaps of its
+// segments, in the same order.
+func newSet(m *Manifest, head []byte, users [][]Users) *Set {
+	s := &Set{manifest: *m, checksum: checksumOf(head), head: head, groups: make([]Group, len(m.Groups)), byName: make(map[string]*Group, len(m.Groups))}
 	for i := range m.Groups {
 		g := &s.groups[i]
 		g.info = &m.Groups[i]

@@ -21,7 +21,7 @@ func modelOf(u Users) model {
 }
 
 func drawUsers(t *rapid.T, label string) (Users, model) {
-	u := Users{drawBitmap(t, label)}
+	u := Users{bitmap: drawBitmap(t, label)}
 	return u, modelOf(u)
 }
 

@@ -1,6 +1,7 @@
 package segments
 
 import (
+	"io"
 	"iter"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -8,10 +9,15 @@ import (
 
 // Users is a set of user numbers. It never changes, and is safe for concurrent
 // use. The zero Users is empty.
-type Users struct{ bitmap *roaring.Bitmap }
+type Users struct {
+	bitmap *roaring.Bitmap
+	// section is what the bitmap was read from. It is written again as it is: of
+	// the same users there may be other serializations.
+	section []byte
+}
 
 // UsersOf is the set of these numbers.
-func UsersOf(numbers ...uint32) Users { return Users{roaring.BitmapOf(numbers...)} }
+func UsersOf(numbers ...uint32) Users { return Users{bitmap: roaring.BitmapOf(numbers...)} }
 
 // Contains reports whether a number is in the set. It does not allocate.
 func (u Users) Contains(number uint32) bool { return u.bitmap != nil && u.bitmap.Contains(number) }
@@ -22,6 +28,14 @@ func (u Users) Count() uint64 {
 		return 0
 	}
 	return u.bitmap.GetCardinality()
+}
+
+// CountFrom is how many numbers are in the set that are at least first.
+func (u Users) CountFrom(first uint64) uint64 {
+	if u.bitmap == nil || first > MaxNumber {
+		return 0
+	}
+	return u.bitmap.CardinalityInRange(first, MaxNumber+1)
 }
 
 // Bytes is the memory that the set takes, roughly.
@@ -55,10 +69,10 @@ func (u Users) From(first uint32) iter.Seq[uint32] {
 }
 
 // Union is the users that are in any of the sets.
-func Union(sets ...Users) Users { return Users{roaring.FastOr(bitmaps(sets)...)} }
+func Union(sets ...Users) Users { return Users{bitmap: roaring.FastOr(bitmaps(sets)...)} }
 
 // Intersection is the users that are in each of the sets; of none it is empty.
-func Intersection(sets ...Users) Users { return Users{roaring.FastAnd(bitmaps(sets)...)} }
+func Intersection(sets ...Users) Users { return Users{bitmap: roaring.FastAnd(bitmaps(sets)...)} }
 
 // Difference is the users of u that are in none of the others.
 func Difference(u Users, others ...Users) Users {
@@ -66,7 +80,16 @@ func Difference(u Users, others ...Users) Users {
 	for _, o := range bitmaps(others) {
 		left = roaring.AndNot(left, o)
 	}
-	return Users{left}
+	return Users{bitmap: left}
+}
+
+// writeTo writes the section of a segment with these users.
+func (u Users) writeTo(w io.Writer) (int64, error) {
+	if u.section != nil {
+		n, err := w.Write(u.section)
+		return int64(n), err
+	}
+	return u.bitmap.WriteTo(w)
 }
 
 func bitmaps(sets []Users) []*roaring.Bitmap {

@@ -12,9 +12,25 @@ import (
 	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
 )
+
+func goldenSegments(t *testing.T, at time.Time) *segments.Set {
+	t.Helper()
+	var b segments.Builder
+	for _, err := range []error{b.AddGroup("g", true, segments.ByRecord), b.AddUsers("g", "a", segments.UsersOf(1, 2))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := b.Build(7, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 // Scripts depend on the keys, so a change here breaks them.
 func TestJSONKeysAreStable(t *testing.T) {
@@ -27,6 +43,9 @@ func TestJSONKeysAreStable(t *testing.T) {
 	secret := `{"id": "n"}`
 	revealed := one
 	revealed.Value = &secret
+	golden := goldenSegments(t, at)
+	sum := golden.Checksum().String()
+	diffed, _ := explainSegmentsDiff(golden, golden)
 	const row = `"place":"t.dlq/1/2","time":"2026-11-21T08:30:00Z","lane":"l","id":"n","app":"shop","sender":"","type":"default","reason":"retries_used_up","detail":"UNAVAILABLE","providers":["fcm"],` +
 		`"attempts":3,"hops":1,"redrives":2,"devices":["h"],"origin":"t/0/5","first_seen":"2026-11-21T08:30:00Z","expires_at":"2026-11-21T09:30:00Z","expired":false,` +
 		`"mark":{"what":"redriven","at":"2026-11-21T08:30:00Z","by":"me"},"problem":""`
@@ -66,6 +85,15 @@ func TestJSONKeysAreStable(t *testing.T) {
 		"dlq dismiss": {terminal.Answer{Value: dlq.Dismissed{DryRun: true, Dismissed: 2}}, `{"dry_run":true,"dismissed":2}`},
 		"dlq purge": {explainPurged(dlq.Purged{Records: 2, Open: 1, Partitions: []dlq.PurgedPartition{{Topic: "t.dlq", Partition: 1, From: 3, To: 5, Records: 2, Open: 1}}}),
 			`{"dry_run":false,"records":2,"open":1,"partitions":[{"topic":"t.dlq","partition":1,"from":3,"to":5,"records":2,"open":1}]}`},
+		"segments build": {explainBuild("x.seg", golden, map[string]uint64{"g/a": 3}, 1500*time.Millisecond),
+			`{"file":"x.seg","version":7,"checksum":"` + sum + `","bytes":295,"seconds":1.5,"segments":[{"group":"g","segment":"a","read":3,"users":2,"bytes":20}]}`},
+		"segments inspect": {explainInspect("x.seg", golden, 1500*time.Millisecond),
+			`{"source":"x.seg","checksum":"` + sum + `","bytes":295,"version":7,"built":"2026-11-21T08:30:00Z","groups":[{"name":"g","exclusive":true,"numbers":"record","segments":[{"name":"a","users":2,"bytes":20,"sha256":"` +
+				golden.Manifest().Groups[0].Segments[0].SHA256 + `"}]}],"memory":14,"seconds":1.5}`},
+		"segments diff": {diffed,
+			`{"old_version":7,"new_version":7,"same":true,"groups":[{"group":"g","segments":[{"segment":"a","before":2,"after":2,"came":0,"went":0}],"moves":[],"properties":[]}]}`},
+		"segments push":   {explainPush(pushAnswer{Destination: "d", Version: 7, Checksum: "c", Bytes: 1, Changed: true}), `{"destination":"d","version":7,"checksum":"c","bytes":1,"before":null,"changed":true}`},
+		"segments lookup": {explainLookup([]lookupRow{{"42", "g", []string{}}}, 1), `[{"user":"42","group":"g","segments":[]}]`},
 		"dedupe fill": {explainFill(dedupe.Fill{IDs: 5, Capacity: 10, Ratio: 0.5}, dedupe.Options{Window: 6 * time.Hour, Capacity: 10_000, ErrorRate: 0.001}, at),
 			`{"windows":[{"from":"2026-11-21T06:00:00Z","to":"2026-11-21T12:00:00Z","ids":5,"capacity":10,"fill":0.5,"needed":0,"bytes":34047}]}`},
 	} {

@@ -1,6 +1,7 @@
 // Command pushctl is the operator's tool: topics, schema, devices, preferences,
-// sending, status, dead letters, events and lag. It takes the connections from
-// the worker's configuration and never talks to a running worker.
+// sending, status, dead letters, events, lag and segments. It takes the
+// connections from the worker's configuration and never talks to a running
+// worker.
 //
 //	main.go     exit statuses, signals
 //	root.go     the command tree and its common flags

@@ -22,6 +22,7 @@ func commands(a *app) []*cobra.Command {
 		newEventsCommand(a),
 		newLagCommand(a),
 		newDedupeCommand(a),
+		newSegmentsCommand(a),
 		newBenchCommand(),
 	}
 }
