@@ -42,7 +42,7 @@ type Budget struct {
 	at     time.Time // up to when the floor has been paid
 }
 
-// NewBudget makes a full Budget. The options must be valid (see GateOptions).
+// NewBudget makes a full Budget. The options must be valid (see Options).
 func NewBudget(o BudgetOptions, now time.Time) *Budget {
 	return &Budget{options: o, tokens: o.Burst, at: now}
 }

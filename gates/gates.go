@@ -19,7 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// GateOptions are the numbers of a Gate.
+// Options are the numbers of a Gate.
 type Options struct {
 	// A route closes when more than Share of its answers within Window were
 	// bad, and there were at least Answers of them. Share is from 0 to 1.
@@ -50,7 +50,7 @@ type Options struct {
 	Jitter func(d time.Duration) time.Duration
 }
 
-// DefaultGateOptions returns the defaults.
+// DefaultOptions returns the defaults.
 func DefaultOptions() Options {
 	return Options{
 		Window: 10 * time.Second, Answers: 20, Share: 0.5,
@@ -104,7 +104,7 @@ type Gates struct {
 	news    chan struct{} // capacity 1, never closed: a gate has something to tell
 }
 
-// NewGates makes the gates, all open. now is the time at which their budgets
+// New makes the gates, all open. now is the time at which their budgets
 // are full. It reports options that cannot work.
 func New(routes []push.Route, o Options, m *Metrics, log *slog.Logger, now time.Time) (*Gates, error) {
 	if err := o.check(); err != nil {
@@ -117,5 +117,5 @@ func New(routes []push.Route, o Options, m *Metrics, log *slog.Logger, now time.
 	return gs, nil
 }
 
-// Of returns the route's gate, or nil for a route that NewGates was not given.
+// Of returns the route's gate, or nil for a route that New was not given.
 func (gs *Gates) Of(r push.Route) *Gate { return gs.gates[r] }

@@ -12,7 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/push/decode"
 )
 
-// What is kept of a record, in bytes. pipeline.MaxValue is the same for its
+// What is kept of a record, in bytes. decode.MaxValue is the same for its
 // value.
 const (
 	// maxEnvelope is the largest total size of the key and the headers.

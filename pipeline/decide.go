@@ -127,6 +127,13 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) {
 	}
 }
 
+// waits reports whether a record must be produced before the row of a delivery is
+// written: a hand-over, or the feedback on a dead token. An abandoned delivery gets
+// no row.
+func (d *Delivery) waits() bool {
+	return !d.abandoned && (d.ending.HandsOver() || d.Result.Class == push.Gone)
+}
+
 func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicError) {
 	defer func() { caught = push.Recovered("settle", recover()) }()
 	switch d.Verdict {

@@ -28,15 +28,6 @@ func (o *Options) submitAfterStop() time.Duration {
 // writeAfterStop is how long after the stop rows and hand-overs are written.
 func (o *Options) writeAfterStop() time.Duration { return o.Drain - o.CommitTimeout }
 
-// goesBack reports whether a delivery that is not sent yet must be given back: its
-// partition leaves. A committed delivery is given back only once the partition has
-// been leaving for too long: its answer might come after the drain, when the next
-// owner has ended its intent as UNKNOWN.
-func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
-	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
-	return leaves && (!d.Item.committed || since >= p.opt.submitAfterStop())
-}
-
 // endsLater returns a context that outlives ctx by d. cancel ends it at once.
 func endsLater(ctx context.Context, d time.Duration) (later context.Context, cancel func()) {
 	later, end := context.WithCancel(context.WithoutCancel(ctx))

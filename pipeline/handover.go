@@ -84,13 +84,6 @@ type Producer interface {
 	Produce(ctx context.Context, hs []Handover) error
 }
 
-// waits reports whether a record must be produced before the row of a delivery is
-// written: a hand-over, or the feedback on a dead token. An abandoned delivery gets
-// no row.
-func (d *Delivery) waits() bool {
-	return !d.abandoned && (d.ending.HandsOver() || d.Result.Class == push.Gone)
-}
-
 // handovers returns the records to produce before these deliveries may end. The
 // devices of an item that go to the same destination share one record; each dead
 // token has its own. of holds, for each delivery, the index of its record in hs.

@@ -4,8 +4,9 @@
 //
 // START HERE. One Pipeline serves one consumer group of a lane: the group of its
 // main topic, or that of its retry and hold topics. This file shows the whole way,
-// top to bottom. Its steps are, in order, in send.go, decide.go, rows.go,
-// outlet.go and remember.go:
+// top to bottom. Its steps are, in order, in send.go (with route.go and turns.go),
+// decide.go, rows.go and remember.go; outlet.go has what is handed over, and
+// repeat.go how a step waits for a store:
 //
 //	Source ── Next ──▶ stage ──▶ stage ──▶ … ──▶ send ──▶ dispatch ──▶ Provider
 //	(Kafka)            dedupe    preferences     │ a goroutine for each     │

@@ -29,7 +29,7 @@ const (
 type Options struct {
 	// Topic is the app's bundle id; suffixes of push types are added to it.
 	Topic string
-	// Environment is pipeline.Production (the default) or pipeline.Sandbox.
+	// Environment is push.Production (the default) or push.Sandbox.
 	Environment string
 	// Tokens signs for the app's team. Clients of a team share it.
 	Tokens *TokenSource

@@ -191,6 +191,17 @@ func rawHeader(m *push.Message, name string) (string, bool) {
 	return "", false
 }
 
+// pushTypeOf is a raw header's, the message's own, or alert.
+func pushTypeOf(m *push.Message) string {
+	if h, ok := rawHeader(m, headerPushType); ok {
+		return h
+	}
+	if m.PushType == "" {
+		return "alert"
+	}
+	return m.PushType
+}
+
 // overrideHeaders puts the producer's raw headers over ours and reports false
 // for one that is not a producer's to set.
 func overrideHeaders(r *exchange.Draft, m *push.Message) bool {

@@ -35,14 +35,3 @@ func appsTopic(m *push.Message) bool {
 	}
 	return false
 }
-
-// pushTypeOf is a raw header's, the message's own, or alert.
-func pushTypeOf(m *push.Message) string {
-	if h, ok := rawHeader(m, headerPushType); ok {
-		return h
-	}
-	if m.PushType == "" {
-		return "alert"
-	}
-	return m.PushType
-}
