@@ -2,7 +2,6 @@ package limits
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
@@ -66,7 +64,7 @@ func fails(err error) func(*redis.Cmd) error {
 // second; so is an unreadable answer. Otherwise a notification would be allowed
 // that no state counts.
 func TestWhatIsNotStoredIsAnError(t *testing.T) {
-	state := string(encodeState(nil, []event{{1, 2, 3}}))
+	state := string(encoded(event{id: 1, kind: 2, at: 3}))
 	unknown := fails(replied("NOSCRIPT No matching script."))
 	for _, row := range []struct {
 		why     string
@@ -145,7 +143,7 @@ func TestCallsAreOfOneShardAndShort(t *testing.T) {
 	}
 
 	// The second call's answer names a user that is not in the call.
-	hook.by = []func(*redis.Cmd) error{says(), says(int64(maxUsersPerCall+1), string(encodeState(nil, []event{{1, 2, 3}})))}
+	hook.by = []func(*redis.Cmd) error{says(), says(int64(maxUsersPerCall+1), string(encoded(event{id: 1, kind: 2, at: 3})))}
 	if err := l.Decide(t.Context(), reqs); err == nil || !strings.Contains(err.Error(), "answer about key 501 of 500") {
 		t.Errorf("ended with %v", err)
 	}
@@ -157,38 +155,11 @@ func TestTheLargestRules(t *testing.T) {
 		{Name: "max", Per: PerUser, Max: maxPerRule, Window: time.Hour},
 		{Name: "least", Per: PerUser, Max: 1, Window: minWindow},
 		{Name: "longest", Per: PerUser, Max: 1, Window: maxWindow},
+		{Name: "counter", Per: PerUser, Max: maxPerRule, Window: maxWindow, Algorithm: SlidingCounter},
+		{Name: "day", Per: PerDeviceType, Max: 1, Calendar: Day, Algorithm: EventSet},
 	} {
-		if _, err := New(nil, []Rule{r}); err != nil {
+		if _, err := New(nil, []Rule{r}, WriteVersion2()); err != nil {
 			t.Errorf("%+v: %v", r, err)
-		}
-	}
-}
-
-// An event is kept as long as a worker with a slow clock may ask about it, and
-// not a millisecond longer. A state without events is still a state.
-func TestEventsAreForgottenInTime(t *testing.T) {
-	rules, err := compile([]Rule{perUser(1, time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	needed := (time.Hour + skew).Milliseconds()
-	if kept := prune([]event{{id: 1, at: 0}}, rules, needed-1); len(kept) != 1 {
-		t.Error("forgotten while it could count")
-	}
-	if kept := prune([]event{{id: 1, at: 0}}, rules, needed); len(kept) != 0 {
-		t.Error("kept when it counts no more")
-	}
-
-	header := encodeState(nil, []event{{1, 2, 3}})[:headerSize]
-	binary.LittleEndian.PutUint64(header[1:], xxhash.Sum64(header[stampSize:]))
-	if events, err := decodeState(nil, header); err != nil || len(events) != 0 {
-		t.Errorf("a state without events has %d, %v", len(events), err)
-	}
-	for extra := 1; extra < eventSize; extra++ {
-		cut := append(slices.Clone(header), make([]byte, extra)...)
-		binary.LittleEndian.PutUint64(cut[1:], xxhash.Sum64(cut[stampSize:]))
-		if _, err := decodeState(nil, cut); err == nil {
-			t.Errorf("%d bytes of an event were read", extra)
 		}
 	}
 }
@@ -199,7 +170,7 @@ func TestBatchesKeepNothing(t *testing.T) {
 	defer client.Close()
 	client.AddHook(&answers{[]func(*redis.Cmd) error{says()}})
 	l := limiter(t, client, perUser(9, time.Hour))
-	b := &batch{}
+	b := l.batches.Get().(*batch)
 	b.group([]*Request{{Owner: "u", ID: "a", Type: "x", At: start}})
 	if err := l.decide(b, &b.users[0]); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ type batch struct {
 	users  []user
 	next   []int32 // next request of the same user; -1 = last
 
-	events  []event
+	judge   judge
 	text    []byte // per writer the stamp of its old state and the new state
 	names   shards.Names
 	values  []string // stamp and new state of each writer
@@ -32,6 +32,7 @@ type user struct {
 	first, last int32  // requests
 	write       bool   // text[from:to] is to be stored
 	from, to    int
+	ttl         int64 // ms
 }
 
 // group finds the users of the requests, shard by shard, and chains the

@@ -16,10 +16,11 @@ import (
 // Limiter decides requests by a fixed set of rules over the states in Redis.
 // It is safe for concurrent use.
 type Limiter struct {
-	client redis.UniversalClient
-	rules  []rule
-	ttl    int64 // ms: after it no event counts any more
-	sha    string
+	client  redis.UniversalClient
+	rules   []rule
+	version byte  // of the states that it begins
+	keep    int64 // ms: after it no event of version 1 counts any more
+	sha     string
 
 	batches sync.Pool // of *batch
 }
@@ -29,9 +30,17 @@ type Limiter struct {
 // a user has one partition and so one worker at a time.
 const maxRounds = 10
 
+// Option changes what New makes.
+type Option func(*Limiter)
+
+// WriteVersion2 has states written in version 2, which workers of the previous
+// release do not read: they stall. Without it only what is in version 2 already
+// stays so, and New refuses rules that version 1 cannot carry.
+func WriteVersion2() Option { return func(l *Limiter) { l.version = 2 } }
+
 // New makes a limiter. The client stays the caller's. No rules is an error:
 // then there is nothing to ask.
-func New(client redis.UniversalClient, rules []Rule) (*Limiter, error) {
+func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limiter, error) {
 	if len(rules) == 0 {
 		return nil, errors.New("limits: no rules")
 	}
@@ -39,13 +48,18 @@ func New(client redis.UniversalClient, rules []Rule) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	longest := int64(0)
-	for i := range compiled {
-		longest = max(longest, compiled[i].window)
-	}
 	sum := sha1.Sum([]byte(swapSource))
-	l := &Limiter{client: client, rules: compiled, ttl: longest + skew.Milliseconds(), sha: hex.EncodeToString(sum[:])}
-	l.batches.New = func() any { return &batch{} }
+	l := &Limiter{client: client, rules: compiled, version: 1, sha: hex.EncodeToString(sum[:])}
+	for _, option := range options {
+		option(l)
+	}
+	for i := range rules {
+		if l.version == 1 && !rules[i].plain() {
+			return nil, fmt.Errorf("limits: rule %s needs states of version 2, which are not written yet: version 1 knows rules per %s and %s with a sliding log, by type, that drop", rules[i].Name, PerUser, PerUserType)
+		}
+		l.keep = max(l.keep, compiled[i].longest())
+	}
+	l.batches.New = func() any { return &batch{judge: judge{rules: compiled, calendar: calendar{days: &days{}}}} }
 	return l, nil
 }
 
@@ -89,49 +103,21 @@ func (l *Limiter) Decide(ctx context.Context, reqs []*Request) error {
 // decide answers the requests of one user from its state, and leaves what is
 // to be stored in the batch.
 func (l *Limiter) decide(b *batch, u *user) error {
-	events, err := decodeState(b.events[:0], u.state)
-	if err != nil {
+	j := &b.judge
+	if err := j.load(u.state, l.keep, b.reqs[u.first].At.UnixMilli()); err != nil {
 		return fmt.Errorf("limits: key %s: %w", shards.LimiterKey(u.shard, u.owner), err)
 	}
-	u.write = false
 	for i := u.first; i >= 0; i = b.next[i] {
-		if event, spent := l.answer(b.reqs[i], events); spent {
-			events = append(events, event)
-			u.write = true
-		}
+		j.answer(b.reqs[i])
 	}
-	if u.write {
-		events = prune(events, l.rules, events[len(events)-1].at)
+	if u.write = j.changed; u.write {
 		b.text = append(b.text, stamp(u.state)...)
 		u.from = len(b.text)
-		b.text = encodeState(b.text, events)
+		b.text = j.state.encode(b.text, l.version)
 		u.to = len(b.text)
+		u.ttl = max(int64(j.state.until())*1000-b.reqs[u.last].At.UnixMilli(), 1)
 	}
-	b.events = events[:0]
 	return nil
-}
-
-// answer decides one request; spent is true when it is a new event to keep.
-func (l *Limiter) answer(r *Request, events []event) (e event, spent bool) {
-	e = event{id: idHash(r.ID), kind: typeHash(r.Type), at: r.At.UnixMilli()}
-	r.Allowed, r.Rule = true, ""
-	for i := range events {
-		if events[i].id == e.id {
-			return e, false
-		}
-	}
-	for i := range l.rules {
-		rule := &l.rules[i]
-		if !rule.about(e.kind) {
-			continue
-		}
-		spent = true
-		if rule.spent(events, e.kind, e.at) >= rule.max {
-			r.Allowed, r.Rule = false, rule.name
-			return e, false
-		}
-	}
-	return e, spent
 }
 
 // prepare makes the script calls for all users that have something to store,
@@ -150,7 +136,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 	b.args = b.args[:0]
 	b.swaps = b.swaps[:0]
 	// Room for all first: the calls point into one slice.
-	if need := 3*len(keys) + 4*len(b.users); cap(b.args) < need {
+	if need := 4*len(keys) + 4*len(b.users); cap(b.args) < need {
 		b.args = make([]any, 0, need)
 	}
 	b.writers = b.writers[:0]
@@ -170,9 +156,8 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 		for i := from; i < to; i++ {
 			b.args = append(b.args, &keys[i])
 		}
-		b.args = append(b.args, &l.ttl)
 		for i := from; i < to; i++ {
-			b.args = append(b.args, &b.values[2*i], &b.values[2*i+1])
+			b.args = append(b.args, &b.values[2*i], &b.values[2*i+1], &b.users[b.writers[i]].ttl)
 		}
 		args := b.args[start:len(b.args):len(b.args)]
 		b.swaps = append(b.swaps, swap{cmd: redis.NewCmd(ctx, args...), args: args, from: from, to: to})

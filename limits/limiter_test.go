@@ -43,9 +43,16 @@ func connect(t testing.TB, addrs ...string) redis.UniversalClient {
 	return client
 }
 
+// encoded is a state of version 2.
+func encoded(events ...event) []byte {
+	s := state{events: events}
+	return s.encode(nil, 2)
+}
+
+// limiter writes states of version 2.
 func limiter(t testing.TB, client redis.UniversalClient, rules ...Rule) *Limiter {
 	t.Helper()
-	l, err := New(client, rules)
+	l, err := New(client, rules, WriteVersion2())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,9 +190,9 @@ func TestStateOfUnknownVersionStalls(t *testing.T) {
 	l := limiter(t, client, perUser(1, time.Hour))
 	key := shards.LimiterKey(shards.UserShard("u"), "u")
 	for _, c := range []struct{ name, state, want string }{
-		{"newer version", "\x02whatever it holds", "unknown version 2"},
+		{"newer version", "\x03whatever it holds", "unknown version 3"},
 		{"cut short", "\x01\x02\x03", "damaged"},
-		{"changed", string(append(encodeState(nil, []event{{1, 2, 3}})[:20], make([]byte, 13)...)), "damaged"},
+		{"changed", string(append(encoded(event{id: 1, kind: 2, at: 3})[:20], make([]byte, 21)...)), "damaged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", State: []byte(c.state), At: start}})
@@ -293,15 +300,30 @@ func TestRulesAreChecked(t *testing.T) {
 		change func(*Rule)
 	}{
 		{"no name", func(r *Rule) { r.Name = "" }},
+		{"state_full", func(r *Rule) { r.Name = StateFull }},
 		{"per", func(r *Rule) { r.Per = "planet" }},
 		{"max", func(r *Rule) { r.Max = 0 }},
 		{"max", func(r *Rule) { r.Max = maxPerRule + 1 }},
 		{"window", func(r *Rule) { r.Window = time.Millisecond }},
 		{"window", func(r *Rule) { r.Window = 60 * 24 * time.Hour }},
+		{"whole ms", func(r *Rule) { r.Window = time.Second + time.Microsecond }},
+		{"algorithm", func(r *Rule) { r.Algorithm = "guess" }},
+		{"needs a calendar", func(r *Rule) { r.Algorithm = FixedWindow }},
+		{"calendar", func(r *Rule) { r.Calendar, r.Window, r.Algorithm = "year", 0, FixedWindow }},
+		{"both", func(r *Rule) { r.Calendar, r.Algorithm = Day, FixedWindow }},
+		{"slide", func(r *Rule) { r.Calendar, r.Window = Day, 0 }},
+		{"slide", func(r *Rule) { r.Calendar, r.Window, r.Algorithm = Day, 0, SlidingCounter }},
+		{"names none", func(r *Rule) { r.Per = PerSegment }},
+		{"only drop", func(r *Rule) { r.Per, r.Over = PerDeviceType, Defer }},
+		{"over", func(r *Rule) { r.Over = "shout" }},
+		{"distinct", func(r *Rule) { r.Distinct = []string{"promo"} }},
+		{"priority", func(r *Rule) { r.Priorities = []uint8{6} }},
+		{"priority", func(r *Rule) { r.Priorities = []uint8{0} }},
+		{"max of segment new", func(r *Rule) { r.SegmentMax = map[string]int{"new": maxPerRule + 1} }},
 	} {
 		bad := good
 		c.change(&bad)
-		if _, err := New(nil, []Rule{bad}); err == nil || !strings.Contains(err.Error(), c.why) {
+		if _, err := New(nil, []Rule{bad}, WriteVersion2()); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%+v: got %v, want an error about %s", bad, err, c.why)
 		}
 	}
@@ -313,9 +335,12 @@ func TestRulesAreChecked(t *testing.T) {
 	}
 }
 
-func TestStateIsBounded(t *testing.T) {
+// Junk types fill a state. What has no room is refused, and the count of a cap
+// stands.
+func TestAFullStateRefuses(t *testing.T) {
 	client := open(t)
-	l := limiter(t, client, Rule{Name: "each", Per: PerUserType, Max: 1, Window: time.Hour})
+	each := Rule{Name: "each", Per: PerUserType, Max: 1, Window: time.Hour}
+	l := limiter(t, client, each)
 	reqs := make([]*Request, maxEvents+100)
 	for i := range reqs {
 		reqs[i] = &Request{Owner: "u", ID: strconv.Itoa(i), Type: strconv.Itoa(i), At: start}
@@ -326,20 +351,28 @@ func TestStateIsBounded(t *testing.T) {
 	if got, most := len(stored(t, client, "u")), headerSize+maxEvents*eventSize; got != most {
 		t.Errorf("the state has %d bytes, want %d", got, most)
 	}
-}
-
-func TestBrokenClockHeals(t *testing.T) {
-	rules, err := compile([]Rule{perUser(1, time.Hour)})
-	if err != nil {
+	for i, r := range reqs {
+		if r.Allowed != (i < maxEvents) || !r.Allowed && r.Rule != StateFull {
+			t.Fatalf("request %d: allowed %v, rule %q", i, r.Allowed, r.Rule)
+		}
+	}
+	again := []*Request{{Owner: "u", ID: "new", Type: "0", At: start}, {Owner: "u", ID: "0", Type: "0", At: start}}
+	if err := l.Decide(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
-	at := start.UnixMilli()
-	events := prune([]event{{id: 1, at: at + 1e12}, {id: 2, at: at}}, rules, at)
-	back, err := decodeState(nil, encodeState(nil, events))
-	if err != nil || len(back) != 2 {
-		t.Fatal(back, err)
+	if again[0].Allowed || again[0].Rule != "each" || !again[1].Allowed {
+		t.Errorf("afterwards %+v and %+v", again[0].Decision, again[1].Decision)
 	}
-	if late := back[0].at - at; late != farFuture.Milliseconds() {
-		t.Errorf("the event of a broken clock lies %d ms ahead", late)
+
+	each.Distinct = []string{"0"}
+	l = limiter(t, client, each)
+	for i, r := range reqs {
+		r.Owner = "v"
+		if err := l.Decide(t.Context(), reqs[i:i+1]); err != nil || r.Allowed != (i < 2) {
+			t.Fatalf("unlisted types share a count: type %d allowed %v, %v", i, r.Allowed, err)
+		}
+		if r.State = nil; i == 9 {
+			break
+		}
 	}
 }

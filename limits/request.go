@@ -2,18 +2,82 @@ package limits
 
 import "time"
 
-// Request asks whether a user may get one more notification.
+// critical is the priority that passes every rule, as push.Critical.
+const critical = 5
+
+// Request asks whether a user may get one more notification on a channel.
 type Request struct {
 	Owner string // user id, or the device hash of a bare device
-	ID    string // of the notification
+	ID    string // of the notification; a channel of it counts by itself
 	Type  string
+	// What rules can be about.
+	App, Lane, Channel string
+	Priority           uint8 // 1 (bulk) to 5 (critical), as push.Priority
+	// What is known of the user: shared slices, only read.
+	Segments []string
+	Personal []Personal
+	Zone     *time.Location // nil = UTC
+	// Devices are the deliveries to decide, each with its answer; none = rules of
+	// devices are not asked.
+	Devices []Device
+
 	// State is the limiter state of the owner as it was read with the user
 	// record; nil = none, or not read. It is only read, and may be stale.
-	State []byte
-	At    time.Time
+	State   []byte
+	At      time.Time
+	Since   time.Time     // when the record was first seen; zero = At
+	Expires time.Time     // not later than this; zero = never
+	Jitter  time.Duration // added to RetryAfter of what is deferred, below a minute
 
-	// The answer. Rule names the first rule, in the configured order, that
-	// denies; it is empty when Allowed.
-	Allowed bool
+	// Sender names the bucket of the sender's rules; empty = none are asked.
+	Sender string
+	// Paid says that the sender's rules have been paid for already: an earlier
+	// Decide of Senders deferred it with Paid.
+	Paid bool
+
+	Decision
+}
+
+// Personal is a limit of the user's own: Name is that of a rule, or of a type.
+type Personal struct {
+	Name string
+	Max  int // 0 = none at all
+}
+
+// Device is one delivery of a request.
+type Device struct {
+	Hash uint32 // of the device, within its user
+	// The answer: Rule names the first rule that refuses this delivery.
+	Refused bool
 	Rule    string
 }
+
+// Decision is the answer to a request: allowed, deferred, or, with neither,
+// refused.
+type Decision struct {
+	Allowed  bool
+	Deferred bool // may be asked again after RetryAfter
+
+	// Of the first rule, in the configured order, that does not allow it; zero
+	// when Allowed.
+	Dimension Dimension
+	Rule      string
+	Current   int // what counts against it now, 0 and up
+	Limit     int
+	// RetryAfter is how long the notification has to wait: of a deferred one
+	// until its place, of a refused one until the rule would have room. 0 = never.
+	RetryAfter time.Duration
+	// ResetAt is when nothing counts any more, should nothing be added; zero =
+	// never.
+	ResetAt time.Time
+}
+
+// Dimension is what a rule limits: a Per, or DimensionSender.
+type Dimension string
+
+// DimensionSender is the dimension of rules of senders.
+const DimensionSender Dimension = "sender"
+
+// StateFull stands in place of a rule's name when a user's state has no room
+// for one more event.
+const StateFull = "state_full"

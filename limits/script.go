@@ -11,16 +11,16 @@ import (
 )
 
 // swapSource writes the new states of many users of one shard, each only if the
-// stored state is still the one it was decided from. ARGV is the time to live
-// in ms, then per key the stamp of the expected state (empty = none) and the
-// new state. The answer lists the conflicts alone: number of the key from 1,
+// stored state is still the one it was decided from. ARGV is per key the stamp of
+// the expected state (empty = none), the new state and its time to live in ms.
+// The answer lists the conflicts alone: number of the key from 1,
 // and the state found there.
 const swapSource = `local found = redis.call('MGET', unpack(KEYS))
 local conflicts = {}
 for i = 1, #KEYS do
   local state = found[i] or ''
-  if string.sub(state, 1, 9) == ARGV[2 * i] then
-    redis.call('SET', KEYS[i], ARGV[2 * i + 1], 'PX', ARGV[1])
+  if string.sub(state, 1, 9) == ARGV[3 * i - 2] then
+    redis.call('SET', KEYS[i], ARGV[3 * i - 1], 'PX', ARGV[3 * i])
   else
     conflicts[#conflicts + 1] = i
     conflicts[#conflicts + 1] = state

@@ -1,0 +1,175 @@
+package limits
+
+import (
+	"slices"
+	"time"
+)
+
+// A rule that defers books a place: an event at the first time at which all
+// rules have room. So each of 10,000 that wait for one user knows its time, and
+// none comes back to ask in vain every half minute.
+
+// maxSteps bounds the search for a place. A step passes one event or one window.
+const maxSteps = 2 * maxEvents
+
+// hold decides what does not fit now: a rule that drops refuses it, otherwise it
+// is booked.
+func (j *judge) hold(r *Request, c *candidate) {
+	first := j.refusal(c, nil)
+	for i := range j.applied {
+		if a := &j.applied[i]; !a.rule.defers {
+			if _, at := j.ask(a, c); at != c.at {
+				j.refuse(r, c, a)
+				return
+			}
+		}
+	}
+	j.book(r, c, first)
+}
+
+// book gives c the first place that it can have. A rule has a bounded number of
+// them: the one of the lowest priority goes without, of these the oldest. It is
+// judged anew when it comes due.
+func (j *judge) book(r *Request, c *candidate, first *applied) {
+	j.explain(r, c, first)
+	since := r.Since
+	if since.IsZero() {
+		since = r.At
+	}
+	c.extra = seconds(since.UnixMilli())
+	victim, stands := j.crowded(c)
+	changed, out := j.changed, event{}
+	if stands && victim >= 0 {
+		out = j.state.events[victim]
+		j.remove(victim)
+	}
+	fits := j.place(c)
+	r.RetryAfter = time.Duration(c.at-r.At.UnixMilli())*time.Millisecond + r.Jitter
+	if !fits || !r.Expires.IsZero() && r.At.Add(r.RetryAfter).After(r.Expires) {
+		if out.booked() {
+			j.insert(&out)
+			j.changed = changed
+		}
+		if !fits {
+			r.RetryAfter = 0
+		}
+		return
+	}
+	r.Deferred = true
+	if !stands || len(j.state.events) >= maxEvents {
+		return
+	}
+	booking := c.event
+	booking.flags |= bookedFlag
+	booking.keep = seconds(booking.at + bookingHeld.Milliseconds())
+	j.insert(&booking)
+	if c.passed {
+		j.displace(r, c)
+	}
+}
+
+// place moves c to the first time from its own on at which all rules have room.
+func (j *judge) place(c *candidate) bool {
+	horizon := c.at + maxWindow.Milliseconds()
+	for range maxSteps {
+		next := c.at
+		if j.refusal(c, &next) == nil {
+			return true
+		}
+		if next > horizon {
+			return false
+		}
+		c.at = next
+	}
+	return false
+}
+
+// crowded looks whether a rule that defers has all its bookings. Then victim is
+// the one that goes, or c itself does not stand.
+func (j *judge) crowded(c *candidate) (victim int, stands bool) {
+	for i := range j.applied {
+		rule := j.applied[i].rule
+		if !rule.defers {
+			continue
+		}
+		n, least := 0, -1
+		for k := range j.state.events {
+			e := &j.state.events[k]
+			if !e.booked() || !rule.counts(e, &c.event) {
+				continue
+			}
+			n++
+			if least < 0 || goesBefore(e, &j.state.events[least]) {
+				least = k
+			}
+		}
+		if n >= maxWaiting {
+			return least, goesBefore(&j.state.events[least], &c.event)
+		}
+	}
+	return -1, true
+}
+
+// goesBefore reports whether of two bookings e is to go.
+func goesBefore(e, o *event) bool {
+	if e.priority() != o.priority() {
+		return e.priority() < o.priority()
+	}
+	return e.extra < o.extra
+}
+
+// redeem decides a booking that asks again. In time it has its place. Before
+// that, and when it is late, its place is free for the others while another one
+// is looked for.
+func (j *judge) redeem(r *Request, c *candidate, known int) {
+	booking := j.state.events[known]
+	late := c.at - booking.at
+	j.state.events = slices.Delete(j.state.events, known, known+1)
+	c.due = booking.at
+	switch {
+	case late >= 0 && late <= skew.Milliseconds():
+		c.at = booking.at
+		fallthrough
+	case j.refusal(c, nil) == nil:
+		j.changed = true
+		j.allow(r, c, len(j.applied) > 0)
+	case late < 0:
+		first := j.refusal(c, nil)
+		j.explain(r, c, first)
+		j.state.events = insert(j.state.events, &booking)
+		r.RetryAfter = time.Duration(-late)*time.Millisecond + r.Jitter
+		r.Deferred = r.Expires.IsZero() || !r.At.Add(r.RetryAfter).After(r.Expires)
+	default:
+		j.changed = true
+		j.hold(r, c)
+	}
+}
+
+// displace finds new places for the bookings that c outranks and that its place
+// has left without room: higher priorities first, then those that were to go
+// first.
+func (j *judge) displace(r *Request, c *candidate) {
+	j.displaced = j.displaced[:0]
+	rest := j.state.events[:0]
+	for _, e := range j.state.events {
+		if c.outranks(&e) && !e.same(&c.event) {
+			j.displaced = append(j.displaced, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	j.state.events = rest
+	slices.SortStableFunc(j.displaced, func(a, b event) int { return int(b.priority()) - int(a.priority()) })
+	for _, e := range j.displaced {
+		moved := candidate{event: e}
+		moved.flags &^= bookedFlag
+		j.apply(r, &moved.event, false)
+		if !j.place(&moved) {
+			continue // judged anew when it comes due
+		}
+		moved.flags |= bookedFlag
+		moved.keep = seconds(moved.at + bookingHeld.Milliseconds())
+		j.state.events = insert(j.state.events, &moved.event)
+	}
+	j.changed = true
+}

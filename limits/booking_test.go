@@ -1,0 +1,224 @@
+package limits
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ask is one request in a story about one user, and its answer in words:
+// "ok", "wait 1h0m0s", "no" or "no RULE".
+type ask struct {
+	at       time.Duration
+	id       string
+	priority uint8
+	want     string
+	why      string
+}
+
+func words(r *Request) string {
+	switch {
+	case r.Allowed:
+		return "ok"
+	case r.Deferred:
+		return "wait " + r.RetryAfter.String()
+	case r.Rule != "":
+		return "no " + r.Rule
+	}
+	return "no"
+}
+
+// alone judges requests one by one, the state packed in between.
+func alone(t *testing.T, rules ...Rule) func(r *Request) {
+	t.Helper()
+	compiled, err := compile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored []byte
+	j := judge{rules: compiled, calendar: calendar{days: &days{}}}
+	return func(r *Request) {
+		t.Helper()
+		if err := j.load(stored, 0, r.At.UnixMilli()); err != nil {
+			t.Fatal(err)
+		}
+		if j.answer(r); j.changed {
+			stored = j.state.encode(nil, 2)
+		}
+	}
+}
+
+func TestBookings(t *testing.T) {
+	hourly := Rule{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer}
+	two := hourly
+	two.Max = 2
+	daily := Rule{Name: "daily", Per: PerUser, Max: 2, Window: 24 * time.Hour}
+	counts := hourly
+	counts.CountCritical = true
+	const h, m, s = time.Hour, time.Minute, time.Second
+	for _, c := range []struct {
+		why   string
+		rules []Rule
+		asks  []ask
+	}{
+		{"each waits for a place of its own", []Rule{hourly}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""}, {0, "c", 3, "wait 2h0m0s", ""},
+			{30 * m, "b", 3, "wait 30m0s", "still the same place"},
+			{h, "d", 3, "wait 2h0m0s", "b's place is not for others"},
+			{h + 20*s, "b", 3, "ok", "it is due"},
+			{h + 25*s, "b", 3, "ok", "and counted once"},
+			{2 * h, "c", 3, "ok", "b counts at its place: its delay takes nothing from c"},
+		}},
+		{"a rule that drops wins", []Rule{hourly, {Name: "three", Per: PerUser, Max: 1, Window: time.Minute}}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "no three", ""}, {2 * m, "b", 3, "wait 58m0s", "it has room again"},
+		}},
+		{"a place is one that all rules have room for", []Rule{hourly, daily}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""},
+			{0, "c", 3, "no daily", "two of the day's two: it drops"},
+		}},
+		{"a higher priority takes the place", []Rule{hourly}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "low", 1, "wait 1h0m0s", ""}, {0, "high", 4, "wait 1h0m0s", ""},
+			{h, "low", 1, "wait 1h0m0s", "it was moved"},
+			{h + s, "high", 4, "ok", ""}, {2 * h, "low", 1, "ok", ""},
+		}},
+		{"also when it does not have to wait", []Rule{hourly}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "low", 1, "wait 1h0m0s", ""}, {h + s, "high", 4, "ok", ""},
+			{h + 2*s, "low", 1, "wait 59m59s", ""}, {2*h + s, "low", 1, "ok", ""},
+		}},
+		{"an equal one does not", []Rule{hourly}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""}, {h + s, "c", 3, "wait 59m59s", ""}, {h + 2*s, "b", 3, "ok", ""},
+		}},
+		{"critical passes and does not count", []Rule{hourly}, []ask{
+			{0, "c1", 5, "ok", ""}, {0, "c2", 5, "ok", ""}, {0, "a", 3, "ok", ""}, {0, "c3", 5, "ok", ""}, {h, "b", 3, "ok", ""},
+		}},
+		{"or counts and passes", []Rule{counts}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""}, {30 * m, "c", 5, "ok", ""},
+			{h, "b", 3, "wait 30m0s", "the critical one has moved it"}, {90 * m, "b", 3, "ok", ""},
+		}},
+		{"late by minutes, it pushes those behind it", []Rule{two}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "ok", ""}, {0, "c", 3, "wait 1h0m0s", ""}, {0, "d", 3, "wait 1h0m0s", ""},
+			{0, "e", 3, "wait 2h0m0s", ""}, {0, "f", 3, "wait 2h0m0s", ""},
+			{h + 5*m, "c", 3, "ok", "late, and before those of later places"},
+			{h + 5*m, "d", 3, "ok", ""},
+			{2 * h, "e", 3, "wait 5m0s", "an hour after c and d"},
+			{2*h + 5*m, "e", 3, "ok", ""}, {2*h + 5*m, "f", 3, "ok", ""},
+		}},
+		{"later than ten minutes it has no place", []Rule{hourly}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""}, {h + 11*m, "c", 3, "ok", ""}, {h + 12*m, "b", 3, "wait 59m0s", ""},
+		}},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			judge := alone(t, c.rules...)
+			for i, a := range c.asks {
+				r := &Request{Owner: "u", ID: a.id, Type: "x", Priority: a.priority, At: start.Add(a.at)}
+				if judge(r); words(r) != a.want {
+					t.Errorf("%d, %s after %v: %s, want %s: %s", i, a.id, a.at, words(r), a.want, a.why)
+				}
+			}
+		})
+	}
+}
+
+// Whom a place comes too late for is refused at once. Jitter is part of the
+// waiting.
+func TestExpiryBeforeThePlace(t *testing.T) {
+	judge := alone(t, Rule{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer})
+	for _, c := range []struct {
+		id              string
+		expires, jitter time.Duration
+		want            string
+	}{
+		{"a", time.Minute, 0, "ok"},
+		{"b", time.Hour - time.Millisecond, 0, "no hourly"},
+		{"c", time.Hour, time.Second, "no hourly"},
+		{"d", time.Hour + time.Second, time.Second, "wait 1h0m1s"},
+		{"e", time.Hour + time.Second, 0, "no hourly"},
+	} {
+		r := &Request{Owner: "u", ID: c.id, Priority: 3, At: start, Expires: start.Add(c.expires), Jitter: c.jitter}
+		if judge(r); words(r) != c.want {
+			t.Errorf("%s: %s, want %s", c.id, words(r), c.want)
+		}
+	}
+}
+
+// 10,000 wait for one user: a bounded number has places, of the highest priority
+// and then the youngest, and asking again changes nothing.
+func TestBookingsAreBounded(t *testing.T) {
+	rules, err := compile([]Rule{{Name: "hourly", Per: PerUser, Max: 2, Window: time.Hour, Over: Defer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := judge{rules: rules, calendar: calendar{days: &days{}}}
+	var reqs []*Request
+	for i := range 10_000 {
+		reqs = append(reqs, &Request{Owner: "u", ID: fmt.Sprint(i), Priority: uint8(2 + i%2), At: start, Since: start.Add(time.Duration(i) * time.Second)})
+	}
+	var first []byte
+	for round := range 10 {
+		if err := j.load(first, 0, start.UnixMilli()); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range reqs {
+			if j.answer(r); !r.Allowed && !r.Deferred {
+				t.Fatalf("%s: %+v", r.ID, r.Decision)
+			}
+		}
+		stored := j.state.encode(nil, 2)
+		if round == 0 {
+			first = slices.Clone(stored)
+		} else if !slices.Equal(first, stored) {
+			t.Fatalf("round %d changed the state", round)
+		}
+	}
+	booked := 0
+	for _, e := range j.state.events {
+		if e.booked() {
+			booked++
+			if e.priority() != 3 || int64(e.extra) < start.Unix()+10_000-2*maxWaiting {
+				t.Errorf("booked %+v", e)
+			}
+		}
+	}
+	if booked != maxWaiting || len(j.state.events) != maxWaiting+2 {
+		t.Errorf("%d booked of %d events, want %d", booked, len(j.state.events), maxWaiting)
+	}
+}
+
+// What a batch of different priorities ends with does not depend on their order,
+// and at no moment is there more than the limit.
+func TestPlacesGoByPriority(t *testing.T) {
+	judge := alone(t, Rule{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer})
+	order := []uint8{1, 3, 2, 4, 1, 4, 2, 3}
+	ask := func(i int, at time.Duration) string {
+		r := &Request{Owner: "u", ID: fmt.Sprint("n", i), Priority: order[i], At: start.Add(at)}
+		judge(r)
+		return words(r)
+	}
+	judge(&Request{Owner: "u", ID: "first", Priority: 3, At: start})
+	for i := range order {
+		ask(i, 0)
+	}
+	var sent []uint8
+	for hour := 1; hour <= len(order); hour++ {
+		for i := range order {
+			if slices.Contains(sent, 10*order[i]+uint8(i)) {
+				continue
+			}
+			if got := ask(i, time.Duration(hour)*time.Hour); got == "ok" {
+				sent = append(sent, 10*order[i]+uint8(i))
+			} else if !strings.HasPrefix(got, "wait") {
+				t.Fatalf("hour %d: %s", hour, got)
+			}
+		}
+		if len(sent) != hour {
+			t.Fatalf("after hour %d: sent %v", hour, sent)
+		}
+	}
+	for i, x := range sent {
+		if want := []uint8{4, 4, 3, 3, 2, 2, 1, 1}[i]; x/10 != want {
+			t.Errorf("sent in the order %v", sent)
+		}
+	}
+}
