@@ -285,7 +285,7 @@ func (n *nemesis) paths(ctx context.Context, a Action, name string) error {
 	s.busy.Lock()
 	defer s.busy.Unlock()
 	// Whatever was in flight may have arrived, and nobody will know.
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: name, Start: time.Now(), Repeats: n.world.scenario.bound(), Stalls: a.For > 0}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Of: name, Start: time.Now(), Repeats: n.world.scenario.bound(), Stalls: a.For > 0, Holds: a.Fault == BlackHole}
 	if !network(ctx, a, s.apns, s.fcm) {
 		return errors.New("nobody knows how")
 	}

@@ -376,6 +376,26 @@ func TestCheckNotices(t *testing.T) {
 
 		{"sent to who opted out", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, refuse("d", "4", 10)) }, I6, "d (push.main/0/3) was never to be sent"},
 		{"sent past the deadline", func(l *Ledgers) { l.Producer.Entries[0].Deadline = at(-2000) }, I6, "after its deadline"},
+		{"held on its way past the deadline", func(l *Ledgers) {
+			l.Producer.Entries[0].Deadline = at(-2000)
+			l.Events = []Event{{Kind: "black hole", Of: "w1", Holds: true, Start: at(-2500), End: at(50)}}
+		}, "", ""},
+		{"held twice in succession", func(l *Ledgers) {
+			l.Producer.Entries[0].Deadline = at(-2000)
+			l.Events = []Event{{Of: "w1", Holds: true, Start: at(-2500), End: at(-1100)}, {Of: "w1", Holds: true, Start: at(-1100), End: at(50)}}
+		}, "", ""},
+		{"another worker's way was shut", func(l *Ledgers) {
+			l.Producer.Entries[0].Deadline = at(-2000)
+			l.Events = []Event{{Of: "w2", Holds: true, Start: at(-2500), End: at(50)}}
+		}, I6, "after its deadline"},
+		{"its way was shut later", func(l *Ledgers) {
+			l.Producer.Entries[0].Deadline = at(-2000)
+			l.Events = []Event{{Of: "w1", Holds: true, Start: at(-900), End: at(50)}}
+		}, I6, "after its deadline"},
+		{"its way was open again before", func(l *Ledgers) {
+			l.Producer.Entries[0].Deadline = at(-2000)
+			l.Events = []Event{{Of: "w1", Holds: true, Start: at(-3500), End: at(-2100)}}
+		}, I6, "after its deadline"},
 		{"called inside a ban", func(l *Ledgers) {
 			l.Events = []Event{{Kind: "429", Start: at(1000), End: at(3000), Ban: &Ban{Provider: "apns", Drain: 500 * time.Millisecond}}}
 		}, I6, "b was sent by \"w1\" 900ms after apns said stop"},

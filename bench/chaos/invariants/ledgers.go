@@ -191,6 +191,9 @@ type Event struct {
 	// that rows could not be written while it lasted.
 	Of                    string
 	Orderly, Unrecordable bool
+	// Holds says that what its worker sent before End may have been held on its way
+	// to the provider until then.
+	Holds bool
 	// Rewinds says that offsets were set back by hand: committed ones may be
 	// lower after it than before.
 	Rewinds bool

@@ -95,7 +95,7 @@ func (c *checker) sends() {
 			switch {
 			case p.Unsent:
 				c.r.find(I6, "%s was never to be sent: %s", c.describe(p), c.story(pair.ID))
-			case !p.Deadline.IsZero() && s.At.After(p.Deadline.Add(c.limits.Grace)):
+			case !p.Deadline.IsZero() && s.At.After(c.arrival(s.Worker, p.Deadline)):
 				c.r.find(I6, "%s was sent %v after its deadline: %s", c.describe(p), s.At.Sub(p.Deadline), c.story(pair.ID))
 			}
 			if !s.Undone {
@@ -117,6 +117,20 @@ func (c *checker) sends() {
 			c.banned(e)
 		}
 	}
+}
+
+// arrival is until when what a worker sent by a deadline may arrive: in flight for
+// Grace, or held on its way for as long as faults follow one another.
+func (c *checker) arrival(worker string, deadline time.Time) time.Time {
+	until := deadline.Add(c.limits.Grace)
+	for i := range c.Events { // in the order in which they began
+		if e := &c.Events[i]; e.Holds && e.Of == worker && !e.Start.After(until) && e.End.After(deadline) {
+			if held := e.End.Add(c.limits.Grace); held.After(until) {
+				until = held
+			}
+		}
+	}
+	return until
 }
 
 // resends is how often faults may have made a device's push go out again.
