@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"crowd":                  {"push"},
 	"explain":                {"push"},
 	"quiet":                  {"push"}, // a decision: no store, no clock
-	"stages":                 {"push", "pipeline", "dedupe", "limits"},
+	"stages":                 {"push", "pipeline", "dedupe", "limits", "quiet"},
 	"providers/h2":           nil,
 	"providers/calls":        {"push", "pipeline"},
 	"providers/exchange":     {"push", "pipeline", "providers/h2", "providers/calls"},

@@ -7,21 +7,23 @@ import "time"
 // the rules for several values together. A Config is not changed once loaded,
 // and then safe for concurrent use.
 type Config struct {
-	Kafka     Kafka     `yaml:"kafka"`
-	Redis     Redis     `yaml:"redis"`
-	Cassandra Cassandra `yaml:"cassandra"`
-	Lanes     []Lane    `yaml:"lanes" check:"required"`
-	Batch     Batch     `yaml:"batch"`
-	Dedupe    Dedupe    `yaml:"dedupe"`
-	Limits    Limits    `yaml:"limits"`
-	Send      Send      `yaml:"send"`
-	Status    Status    `yaml:"status"`
-	Retries   Retries   `yaml:"retries"`
-	Gates     Gates     `yaml:"gates"`
-	Apps      []App     `yaml:"apps"`
-	Registry  Registry  `yaml:"registry"`
-	Admin     Admin     `yaml:"admin"`
-	Log       Log       `yaml:"log"`
+	Kafka       Kafka       `yaml:"kafka"`
+	Redis       Redis       `yaml:"redis"`
+	Cassandra   Cassandra   `yaml:"cassandra"`
+	Lanes       []Lane      `yaml:"lanes" check:"required"`
+	Batch       Batch       `yaml:"batch"`
+	Dedupe      Dedupe      `yaml:"dedupe"`
+	Preferences Preferences `yaml:"preferences"`
+	Countries   []Country   `yaml:"countries"`
+	Limits      Limits      `yaml:"limits"`
+	Send        Send        `yaml:"send"`
+	Status      Status      `yaml:"status"`
+	Retries     Retries     `yaml:"retries"`
+	Gates       Gates       `yaml:"gates"`
+	Apps        []App       `yaml:"apps"`
+	Registry    Registry    `yaml:"registry"`
+	Admin       Admin       `yaml:"admin"`
+	Log         Log         `yaml:"log"`
 }
 
 // Kafka says where the brokers are and how the worker behaves as a consumer.
@@ -115,6 +117,7 @@ type Lane struct {
 	DefaultPriority string        `yaml:"default_priority" check:"oneof=critical|high|medium|low|bulk"`
 	GreatestAge     time.Duration `yaml:"greatest_age" check:"min=1s,max=720h"`
 	CriticalSenders []string      `yaml:"critical_senders"` // empty = no sender, "*" = every sender
+	IgnoreBlocked   bool          `yaml:"ignore_blocked"`   // critical messages pass "blocked"
 }
 
 const everySender = "*"
@@ -174,6 +177,32 @@ type Dedupe struct {
 	Capacity   int64         `yaml:"capacity" check:"min=10000,max=100000000000"`
 	ErrorRate  float64       `yaml:"error_rate" check:"min=0.000001,max=0.1"`
 	AddTimeout time.Duration `yaml:"add_timeout" check:"min=10ms,max=1m"`
+}
+
+// Preferences say how what users prefer is applied.
+type Preferences struct {
+	DefaultZone      string   `yaml:"default_zone" check:"required,zone"`
+	OptInTypes       []string `yaml:"opt_in_types"`      // sent only to users who agreed
+	PromotionalTypes []string `yaml:"promotional_types"` // to which the hours of Countries apply
+	DropTypes        []string `yaml:"drop_types"`        // not kept for later in quiet hours
+}
+
+// Country says what holds for users there.
+type Country struct {
+	Country string  `yaml:"country" check:"required,country"` // AnyCountry: every other
+	Zone    string  `yaml:"zone" check:"zone"`                // of users whose own is not known; empty = the default
+	Hours   []Hours `yaml:"hours"`
+}
+
+// AnyCountry stands for all countries that are not listed, and for none known.
+const AnyCountry = "*"
+
+// Hours are quiet for promotional types.
+type Hours struct {
+	From  string   `yaml:"from" check:"required,clock"`
+	To    string   `yaml:"to" check:"required,clock"`
+	Days  []string `yaml:"days" check:"oneof=mon|tue|wed|thu|fri|sat|sun"` // on which they begin; empty = all
+	Types []string `yaml:"types"`                                          // empty = all promotional
 }
 
 // Limits are the rules for how many notifications a user may get.

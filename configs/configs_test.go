@@ -24,7 +24,7 @@ func shipped(t *testing.T) string {
 
 var (
 	example   = regexp.MustCompile(`(?m)^# Example:\n((?:#.*\n)+)`)
-	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n|^apps: \[\].*\n`)
+	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n|^(?:apps|countries): \[\].*\n`)
 )
 
 // everything is the shipped file with its examples in place of the empty
@@ -35,6 +35,7 @@ func everything(t *testing.T) string {
 		_, block, _ = strings.Cut(block, "\n")
 		return regexp.MustCompile(`(?m)^#`).ReplaceAllString(block, "")
 	})
+	text = strings.Replace(text, "promotional_types: []", "promotional_types: [promotion]", 1)
 	text = strings.Replace(text, "- slice: 10s", "- since: 0001-01-01T00:00:00Z # when it starts to count; none for the first\n      slice: 10s", 1)
 	return text
 }
@@ -79,6 +80,11 @@ func TestShippedExamplesWork(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.Limits.Rules, rules) {
 		t.Errorf("rules are %+v", c.Limits.Rules)
+	}
+	countries := []Country{{Country: "DE", Zone: "Europe/Berlin", Hours: []Hours{{From: "20:00", To: "09:00",
+		Days: []string{"mon", "tue", "wed", "thu", "fri"}, Types: []string{"promotion"}}}}}
+	if !reflect.DeepEqual(c.Countries, countries) {
+		t.Errorf("countries are %+v", c.Countries)
 	}
 	if len(c.Apps) != 1 || c.Apps[0].APNS == nil || c.Apps[0].FCM == nil {
 		t.Fatalf("apps are %+v", c.Apps)

@@ -38,9 +38,10 @@ func Default() *Config {
 			Replication: map[string]string{"class": "SimpleStrategy", "replication_factor": "1"},
 			Layout:      []Layout{Layout{}.defaults()},
 		},
-		Lanes:  defaultLanes(),
-		Batch:  Batch{Records: 10_000, Bytes: 8 << 20, Linger: 20 * time.Millisecond, OpenPerPartition: 4, OpenRecords: 200_000, Workers: 4},
-		Dedupe: Dedupe{Window: 6 * time.Hour, Windows: 2, Capacity: 20_000_000, ErrorRate: 0.001, AddTimeout: 2 * time.Second},
+		Lanes:       defaultLanes(),
+		Batch:       Batch{Records: 10_000, Bytes: 8 << 20, Linger: 20 * time.Millisecond, OpenPerPartition: 4, OpenRecords: 200_000, Workers: 4},
+		Dedupe:      Dedupe{Window: 6 * time.Hour, Windows: 2, Capacity: 20_000_000, ErrorRate: 0.001, AddTimeout: 2 * time.Second},
+		Preferences: Preferences{DefaultZone: "UTC"},
 		Send: Send{
 			Deadline: 10 * time.Second,
 			Drain:    25 * time.Second,

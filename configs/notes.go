@@ -21,12 +21,20 @@ func (n Note) String() string { return n.Path + ": " + n.Message }
 func (c *Config) Notes() []Note {
 	notes := slices.Concat(c.Insecure(), c.ShortMemory())
 	for i, l := range c.Lanes {
+		if l.IgnoreBlocked {
+			notes = append(notes, Note{"lanes[" + strconv.Itoa(i) + "].ignore_blocked", "sends critical notifications to users who are blocked, and to named devices while users' records cannot be read"})
+		}
 		at := "lanes[" + strconv.Itoa(i) + "].critical_senders"
 		switch {
 		case len(l.CriticalSenders) == 0:
 			notes = append(notes, Note{at, "is empty: notifications with priority critical are sent with high, whoever the sender is"})
 		case slices.Contains(l.CriticalSenders, everySender):
-			notes = append(notes, Note{at, "allows every sender: any message can bypass all limits with priority critical"})
+			notes = append(notes, Note{at, "allows every sender: any message can bypass all limits, opt-outs and quiet hours with priority critical"})
+		}
+	}
+	for i, country := range c.Countries {
+		if len(country.Hours) > 0 && len(c.Preferences.PromotionalTypes) == 0 {
+			notes = append(notes, Note{"countries[" + strconv.Itoa(i) + "].hours", "apply to nothing while preferences.promotional_types is empty"})
 		}
 	}
 	return notes

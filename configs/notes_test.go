@@ -19,14 +19,17 @@ func TestCriticalSendersAreTold(t *testing.T) {
 		}
 	}
 	c.Lanes[1].CriticalSenders = []string{"*"}
-	c.Lanes[2].CriticalSenders = []string{"auth"}
+	c.Lanes[2].CriticalSenders, c.Lanes[2].IgnoreBlocked = []string{"auth"}, true
+	c.Countries = []Country{{Country: "DE", Hours: []Hours{{From: "20:00", To: "08:00"}}}, {Country: "NZ", Zone: "Pacific/Auckland"}}
 	var got []string
 	for _, n := range c.Notes() {
 		got = append(got, n.String())
 	}
 	want := []string{
 		"lanes[0].critical_senders: is empty: notifications with priority critical are sent with high, whoever the sender is",
-		"lanes[1].critical_senders: allows every sender: any message can bypass all limits with priority critical",
+		"lanes[1].critical_senders: allows every sender: any message can bypass all limits, opt-outs and quiet hours with priority critical",
+		"lanes[2].ignore_blocked: sends critical notifications to users who are blocked, and to named devices while users' records cannot be read",
+		"countries[0].hours: apply to nothing while preferences.promotional_types is empty",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("notes are\n%q, want\n%q", got, want)

@@ -17,6 +17,7 @@ func (c *Config) checkTogether(ps *Problems) {
 	c.checkLanes(ps)
 	c.checkRetries(ps)
 	c.checkGates(ps)
+	c.checkCountries(ps)
 	c.checkRules(ps)
 	c.checkLayout(ps)
 	c.checkApps(ps)
@@ -191,6 +192,26 @@ func (c *Config) checkLanes(ps *Problems) {
 		}
 		if slices.Contains(l.CriticalSenders, everySender) && len(l.CriticalSenders) > 1 {
 			ps.add(at+".critical_senders", "must be either * alone or a list of senders")
+		}
+	}
+}
+
+// checkCountries: hours of a type that is not promotional never apply.
+func (c *Config) checkCountries(ps *Problems) {
+	listed := map[string]bool{}
+	for i, country := range c.Countries {
+		at := "countries[" + strconv.Itoa(i) + "]"
+		if listed[country.Country] && country.Country != "" {
+			ps.add(at+".country", "is listed twice")
+		}
+		listed[country.Country] = true
+		for j, h := range country.Hours {
+			at := at + ".hours[" + strconv.Itoa(j) + "]"
+			for k, t := range h.Types {
+				if len(c.Preferences.PromotionalTypes) > 0 && !slices.Contains(c.Preferences.PromotionalTypes, t) {
+					ps.add(at+".types["+strconv.Itoa(k)+"]", "is not one of preferences.promotional_types")
+				}
+			}
 		}
 	}
 }

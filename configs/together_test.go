@@ -55,6 +55,20 @@ func TestContradictions(t *testing.T) {
 		{"a lane on the audit topic of a DLQ", func(c *Config) { c.Lanes[1].Topic = "push.critical.dlq.audit" }, "lanes[1].topic"},
 		{"a lane on the users' topic", func(c *Config) { c.Lanes[1].Topic = "push.users" }, "lanes[1].topic"},
 		{"retries that always come too late", func(c *Config) { c.Lanes[0].GreatestAge = 30 * time.Second }, "lanes[0].greatest_age"},
+		{"a country twice", func(c *Config) { c.Countries = []Country{{Country: "DE"}, {Country: "*"}, {Country: "DE"}} }, "countries[2].country"},
+		{"quiet hours of a type that is not promotional", func(c *Config) {
+			c.Preferences.PromotionalTypes = []string{"promo"}
+			c.Countries = []Country{{Country: "*", Hours: []Hours{{From: "20:00", To: "08:00", Types: []string{"promo", "news"}}}}}
+		}, "countries[0].hours[0].types[1]"},
+		{"a zone that nobody knows", func(c *Config) { c.Countries = []Country{{Country: "DE", Zone: "Europe/Atlantis"}} }, "countries[0].zone"},
+		{"a zone of this machine", func(c *Config) { c.Preferences.DefaultZone = "Local" }, "preferences.default_zone"},
+		{"a country of small letters", func(c *Config) { c.Countries = []Country{{Country: "de"}} }, "countries[0].country"},
+		{"the end of a day", func(c *Config) {
+			c.Countries = []Country{{Country: "DE", Hours: []Hours{{From: "20:00", To: "24:00"}}}}
+		}, "countries[0].hours[0].to"},
+		{"no day of the week", func(c *Config) {
+			c.Countries = []Country{{Country: "DE", Hours: []Hours{{From: "20:00", To: "08:00", Days: []string{"mon", "Monday"}}}}}
+		}, "countries[0].hours[0].days[1]"},
 		{"all senders and some", func(c *Config) { c.Lanes[0].CriticalSenders = []string{"*", "auth"} }, "lanes[0].critical_senders"},
 		{"a tier no longer than the one before", func(c *Config) { c.Retries.Tiers[2] = 5 * time.Minute }, "retries.tiers[2]"},
 		{"a deferral within the tiers", func(c *Config) { c.Retries.Deferral = 30 * time.Minute }, "retries.deferral"},

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Validate checks every value by itself and all of them together. The error is
@@ -156,6 +158,21 @@ func checkGrammar(s, grammar string) string {
 		return checkHostPort(s, 1)
 	case "url":
 		return checkURL(s)
+	case "zone":
+		if _, err := push.LoadZone(s); err != nil {
+			return "must be the IANA name of a time zone, such as Europe/Berlin"
+		}
+		return ""
+	case "country":
+		if s != AnyCountry && !push.CountryLike(s) {
+			return "must be two capital letters (ISO 3166-1 alpha-2), or * for all others"
+		}
+		return ""
+	case "clock":
+		if _, ok := push.ParseClock(s); !ok {
+			return "must be a time of day from 00:00 to 23:59"
+		}
+		return ""
 	}
 	if !grammars[grammar].MatchString(s) {
 		return grammarMessages[grammar]

@@ -276,7 +276,8 @@ func TestMissingKeys(t *testing.T) {
 	t.Parallel()
 	sections := bySection(t, everything(t))
 	for _, path := range []string{
-		"lanes[0].name", "lanes[0].topic", "limits.rules[0].name", "limits.rules[0].max", "limits.rules[0].window", "apps[0].name",
+		"lanes[0].name", "lanes[0].topic", "countries[0].country", "countries[0].hours[0].from", "countries[0].hours[0].to",
+		"limits.rules[0].name", "limits.rules[0].max", "limits.rules[0].window", "apps[0].name",
 		"apps[0].apns.topic", "apps[0].apns.team_id", "apps[0].apns.key_id", "apps[0].apns.key_file",
 		"apps[0].fcm.project", "apps[0].fcm.service_account_file",
 	} {

@@ -40,7 +40,7 @@ func TestRecordsMeetTheirFate(t *testing.T) {
 		if m.UserID != u.ID || string(rec.Key) != u.ID {
 			t.Fatalf("record of user %s has key %s and user %s", u.ID, rec.Key, m.UserID)
 		}
-		if v, _ := (&push.User{Preferences: u.Preferences}).Verdict(&m); (v == push.Suppressed) != (u.Kind == crowd.OptedOut) {
+		if v, _ := (&push.User{Preferences: u.Preferences}).Verdict(&m, &push.Consent{}); (v == push.Suppressed) != (u.Kind == crowd.OptedOut) {
 			t.Fatalf("a message for a user of kind %v is %v", u.Kind, v)
 		}
 		if expired := m.ExpiresAt.Before(time.Now()); expired && rec.Fate != crowd.Expires {

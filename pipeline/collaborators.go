@@ -50,7 +50,8 @@ type Ledger interface {
 
 // Recheck reads again what allows deliveries to be sent: their users' records, and
 // what was accepted under their collapse keys since. It gives a verdict to those that
-// may not be sent any more, and leaves the others undecided. An error means that
+// may not be sent any more, Deferred to those that may be later: they go to the hold
+// topic. It leaves the others undecided. An error means that
 // nothing could be read; it never says anything about a delivery.
 type Recheck interface {
 	Recheck(ctx context.Context, ds []*Delivery) error

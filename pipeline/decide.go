@@ -140,6 +140,12 @@ func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicErro
 	case push.Undecided:
 		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
 	case push.Duplicate: // its first copy gets the outcome
+	case push.Deferred:
+		if d.whole() {
+			d.ending = Ending{State: push.StateHeld, Reason: d.Reason}
+		} else { // when it has waited once more, its item is judged again as a whole
+			d.ending = held(d.Reason, now, d.Expires, now)
+		}
 	default:
 		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
 	}

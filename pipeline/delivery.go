@@ -22,8 +22,8 @@ type Delivery struct {
 	// NOT_ACCEPTED when nothing was written).
 	Deadline time.Time
 
-	// Verdict ends a delivery before it is sent (its token is gone, no route);
-	// Undecided ones are sent.
+	// Verdict ends a delivery before it is sent (its token is gone, no route), or
+	// puts it off (Deferred); Undecided ones are sent.
 	Verdict push.Verdict
 	Reason  push.Reason
 	Result  push.Result

@@ -16,6 +16,7 @@ import (
 type mind struct {
 	mu    sync.Mutex
 	out   bool // all of them opted out
+	later bool // none of them now
 	away  bool // and cannot be asked
 	asked int
 }
@@ -34,8 +35,11 @@ func (m *mind) Recheck(_ context.Context, ds []*pipeline.Delivery) error {
 		return errors.New("redis is away")
 	}
 	for _, d := range ds {
-		if m.out {
+		switch {
+		case m.out:
 			d.Verdict, d.Reason = push.Suppressed, push.OptedOutAll
+		case m.later:
+			d.Verdict, d.Reason = push.Deferred, push.Quiet
 		}
 	}
 	return nil
@@ -102,6 +106,44 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 			}
 			if suppressed+delivered != 1500-30 || suppressed == 0 || delivered == 0 {
 				t.Errorf("once %v: %d suppressed, %d delivered of %d", once, suppressed, delivered, 1500-30)
+			}
+		})
+	}
+}
+
+// TestWhatWaitedIsPutOff: what may not be sent now, but later, goes to the hold topic for
+// half a minute, device by device, in each mode. It is no attempt, and none is lost.
+func TestWhatWaitedIsPutOff(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(3)
+			w.faults, w.once = false, once
+			w.fill(1, 300)
+			pr := &slow{w: w, wait: 5 * time.Second}
+			p := w.pipelineTo(t, 20, pr, pr)
+			m := &mind{later: true}
+			p.Options().Stages[0], p.Options().Recheck, p.Options().RecheckAfter = reading{}, m, 30*time.Second
+			stop := w.starts(t, p)
+			w.wait(t)
+			time.Sleep(time.Minute)
+			stop()
+			pr.out.Wait()
+			held := 0
+			for id, n := range w.held {
+				if held += n; w.due[id].IsZero() {
+					t.Errorf("once %v: %s is held without a time", once, id)
+				}
+			}
+			rows := 0
+			for _, of := range w.rows {
+				for _, r := range of {
+					if r.State == push.StateHeld && r.Reason == string(push.Quiet) && r.Device != "" {
+						rows++
+					}
+				}
+			}
+			if held == 0 || rows < held || len(w.retried) > 0 || len(w.dead) != 300/50 {
+				t.Errorf("once %v: %d held, %d rows say so, %d retried, %d dead", once, held, rows, len(w.retried), len(w.dead))
 			}
 		})
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Priority says how urgent a message is. It decides the provider's own
-// priority, and critical passes every limit.
+// priority, and critical passes every limit and all that users prefer but "blocked".
 type Priority uint8
 
 // The priorities of the message contract, least urgent first. The zero value is

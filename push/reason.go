@@ -27,6 +27,11 @@ const (
 	OptedOutAll     Reason = "opted_out_all"
 	OptedOutChannel Reason = "opted_out_channel"
 	OptedOutType    Reason = "opted_out_type"
+	OptedOutSender  Reason = "opted_out_sender"
+	NotOptedIn      Reason = "not_opted_in"
+	Blocked         Reason = "blocked"
+	QuietDropped    Reason = "quiet_hours_dropped"
+	QuietTooLong    Reason = "quiet_past_expiry"
 	// PreferencesUnread: what the user opted out of cannot be read.
 	PreferencesUnread Reason = "preferences_unreadable"
 	Limited           Reason = "limited" // followed by ":" and the rule's name
@@ -41,6 +46,8 @@ const (
 	Unclaimed       Reason = "unclaimed"
 	WorkerStopped   Reason = "worker_stopped"
 	UserQuarantined Reason = "user_quarantined"
+	UserUnavailable Reason = "user_unavailable"
+	Quiet           Reason = "quiet_hours"
 
 	// UNKNOWN.
 	IntentLost Reason = "intent_without_result"

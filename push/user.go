@@ -75,10 +75,11 @@ type Quarantine uint8
 
 const (
 	// PreferencesBroken: the user's first preferences break a rule. They forbid
-	// something unknown: everything but critical is kept back.
+	// something unknown: everything is kept back, and what is critical waits for
+	// better ones.
 	PreferencesBroken Quarantine = 1 << iota
 	// PreferencesUnknown: they are of an unknown version, which will be known
-	// after an upgrade. All but critical waits for it.
+	// after an upgrade. Everything waits for it.
 	PreferencesUnknown
 	// DeviceUnread: a device. Notifications wait if the user has no other device
 	// for the app.
@@ -87,46 +88,67 @@ const (
 	RecordUnread
 )
 
-// Verdict is what the user's record means for a message: Undecided = it may be
-// sent, to the devices whose channel the user has not opted out of, Suppressed,
-// or Deferred until the record can be read. Preferences that are broken or of
-// an unknown version do not hold up critical messages.
-func (u *User) Verdict(m *Message) (Verdict, Reason) {
-	if u.Quarantine&RecordUnread != 0 {
+// Consent is what the fleet asks for before it sends. The zero value asks for
+// nothing but what users forbid.
+type Consent struct {
+	OptIn         map[string]bool // message types to which a user must have agreed
+	IgnoreBlocked bool            // critical messages go to users who are blocked, too
+}
+
+// NeedsNoRecord reports whether nothing that a user's record could say matters for
+// sending a message: nobody can forbid it, and it names its device.
+func (c *Consent) NeedsNoRecord(m *Message) bool {
+	return c.IgnoreBlocked && m.Priority == Critical && m.Device.Token != ""
+}
+
+// Verdict is what the user's record means for a message, apart from quiet hours:
+// Undecided = it may be sent, to the devices of the channels that the preferences want, Suppressed, or Deferred
+// until the record can be read. Critical messages pass everything but "blocked"; they
+// wait if that cannot be read.
+func (u *User) Verdict(m *Message, c *Consent) (Verdict, Reason) {
+	unread := u.Quarantine&(PreferencesBroken|PreferencesUnknown) != 0
+	switch critical := m.Priority == Critical; {
+	case c.NeedsNoRecord(m):
+	case u.Quarantine&RecordUnread != 0:
 		return Deferred, UserQuarantined
-	}
-	if reason, out := u.optedOut(m.Type); out {
-		return Suppressed, reason
-	}
-	switch {
-	case m.Priority == Critical:
-	case u.Quarantine&PreferencesBroken != 0:
-		return Suppressed, PreferencesUnread
-	case u.Quarantine&PreferencesUnknown != 0:
+	case critical && c.IgnoreBlocked:
+	case u.Preferences.Blocked:
+		return Suppressed, Blocked
+	case critical && unread:
 		return Deferred, UserQuarantined
+	case !critical:
+		return u.ordinary(m, c)
 	}
 	return Undecided, ""
 }
 
-// optedOut reports whether a message of this type may be sent to none of the
-// user's devices, whatever they are, and the reason code for its status row. A
-// device that cannot be read may be of a channel that is not known here.
-func (u *User) optedOut(messageType string) (Reason, bool) {
+// ordinary is the verdict about a message that is not critical.
+func (u *User) ordinary(m *Message, c *Consent) (Verdict, Reason) {
 	p := &u.Preferences
 	switch {
 	case p.OptOutAll:
-		return OptedOutAll, true
-	case p.leavesNoChannel() && u.Quarantine&DeviceUnread == 0:
-		return OptedOutChannel, true
-	case slices.Contains(p.Types, messageType):
-		return OptedOutType, true
+		return Suppressed, OptedOutAll
+	case p.leavesNoChannel() && u.Quarantine&DeviceUnread == 0: // else the device may be of another channel
+		return Suppressed, OptedOutChannel
+	case slices.Contains(p.Types, m.Type):
+		return Suppressed, OptedOutType
+	case slices.Contains(p.Senders, m.SenderID):
+		return Suppressed, OptedOutSender
+	case u.Quarantine&PreferencesBroken != 0:
+		return Suppressed, PreferencesUnread
+	case u.Quarantine&PreferencesUnknown != 0:
+		return Deferred, UserQuarantined
+	case c.OptIn[m.Type] && !slices.Contains(p.OptIns, m.Type):
+		return Suppressed, NotOptedIn
 	}
-	return "", false
+	return Undecided, ""
 }
 
-// OptedOutOf reports whether nothing may be sent to the user's devices of this
-// channel.
-func (p *Preferences) OptedOutOf(channel string) bool { return slices.Contains(p.Channels, channel) }
+// Wants reports whether a message may be sent to the user's devices of this channel,
+// if to any.
+func (p *Preferences) Wants(m *Message, channel string) bool {
+	return m.Priority == Critical || !slices.Contains(p.Channels, channel)
+}
 
 // leavesNoChannel reports whether the user has opted out of all that there are.
 func (p *Preferences) leavesNoChannel() bool {
@@ -134,7 +156,7 @@ func (p *Preferences) leavesNoChannel() bool {
 		return false
 	}
 	for platform := range Platforms {
-		if !p.OptedOutOf(platform.Channel()) {
+		if !slices.Contains(p.Channels, platform.Channel()) {
 			return false
 		}
 	}

@@ -1,7 +1,7 @@
 package push
 
 import (
-	"fmt"
+	"errors"
 	"regexp"
 	"time"
 	_ "time/tzdata" // a zone must mean the same on a machine without a time zone database
@@ -28,5 +28,11 @@ func LoadZone(name string) (*time.Location, error) {
 			return zone, nil
 		}
 	}
-	return nil, fmt.Errorf("not the IANA name of a time zone, such as Europe/Berlin")
+	return nil, errors.New("not the IANA name of a time zone, such as Europe/Berlin")
+}
+
+// CountryLike reports whether s could be a code of ISO 3166-1 alpha-2. Which ones
+// are in use changes.
+func CountryLike(s string) bool {
+	return len(s) == 2 && s[0] >= 'A' && s[0] <= 'Z' && s[1] >= 'A' && s[1] <= 'Z'
 }

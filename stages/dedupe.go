@@ -26,6 +26,9 @@ type Filter interface {
 type Dedupe struct {
 	Filter Filter
 	Ledger pipeline.Ledger
+	// ConfirmAll: a filter that cannot be asked says maybe of every id, so that the lane
+	// goes on, at the cost of a confirm read each. Else the batch waits for it.
+	ConfirmAll bool
 }
 
 // Name implements pipeline.Stage.
@@ -45,8 +48,13 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	maybe := make([]bool, len(ask))
 	if len(ask) > 0 {
-		if err := s.Filter.Check(ctx, idsOf(ask), maybe); err != nil {
+		err := s.Filter.Check(ctx, idsOf(ask), maybe)
+		switch {
+		case err == nil:
+		case !s.ConfirmAll || ctx.Err() != nil:
 			return fmt.Errorf("querying the dedupe filter: %w", err)
+		default:
+			confirm, ask = append(confirm, ask...), nil
 		}
 	}
 	now := time.Now() // after the Check: its windows were those of now, or older ones

@@ -43,7 +43,7 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 			it.Decide(push.Duplicate, "", "") // all its devices are closed
 		case it.User.Quarantine&push.DeviceUnread != 0:
 			it.Deliveries = nil // none is wanted
-			holdForUser(it, time.Now())
+			holdForUser(it, push.UserQuarantined, time.Now())
 		default:
 			it.Decide(push.Suppressed, push.NoDevice, "")
 		}
@@ -108,7 +108,7 @@ func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d push.Device) []pipe
 	}
 	ds = append(ds, pipeline.Delivery{Item: it, Device: d, Expires: it.Expires,
 		Route: push.Route{Platform: d.Platform, App: it.App, Environment: d.Environment}})
-	if it.User.Preferences.OptedOutOf(d.Platform.Channel()) {
+	if !it.User.Preferences.Wants(&it.Message, d.Platform.Channel()) {
 		last := &ds[len(ds)-1]
 		last.Verdict, last.Reason = push.Suppressed, push.OptedOutChannel
 	}

@@ -17,9 +17,17 @@ type Users interface {
 }
 
 // Preferences reads every item's user record, once for this stage and the two
-// after it, and suppresses what the user opted out of for all devices.
-// Notifications of a user in quarantine wait if that cannot be known.
-type Preferences struct{ Users Users }
+// after it, and suppresses what the user forbids for all devices. What comes in quiet
+// hours waits for their end, or is dropped. Notifications of a user in quarantine
+// wait if what is forbidden cannot be known.
+//
+// While records cannot be read, the batch waits. With Rules.Consent.IgnoreBlocked it
+// does not: what needs no record goes on without, and all else is put off, so
+// that it is not in the way.
+type Preferences struct {
+	Users Users
+	Rules Rules
+}
 
 // Name implements pipeline.Stage.
 func (*Preferences) Name() string { return "preferences" }
@@ -32,17 +40,23 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	asked := time.Now()
 	users, err := fetch(ctx, s.Users, items)
-	if err != nil {
+	if err != nil && (!s.Rules.Consent.IgnoreBlocked || ctx.Err() != nil) {
 		return err
 	}
 	now := time.Now()
 	for i, it := range items {
 		it.User, it.Read = &users[i], asked
-		switch verdict, reason := it.User.Verdict(&it.Message); verdict {
-		case push.Undecided:
-		case push.Deferred:
-			holdForUser(it, now)
-		default:
+		if err != nil {
+			if *it.User = (push.User{}); !s.Rules.Consent.NeedsNoRecord(&it.Message) {
+				holdForUser(it, push.UserUnavailable, now)
+			}
+			continue
+		}
+		switch verdict, reason, until := s.Rules.verdict(it.User, &it.Message, now, it.Expires); {
+		case verdict == push.Deferred && until.IsZero():
+			holdForUser(it, reason, now)
+		case verdict != push.Undecided:
+			it.NotBefore = until
 			it.Decide(verdict, reason, "")
 		}
 	}
@@ -59,7 +73,7 @@ const (
 
 // holdForUser puts an item off until its user may be readable, and no longer
 // than it may still be sent.
-func holdForUser(it *pipeline.Item, now time.Time) {
+func holdForUser(it *pipeline.Item, why push.Reason, now time.Time) {
 	wait := firstUserLook
 	if it.Hops > 0 {
 		wait = laterUserLook
@@ -68,17 +82,18 @@ func holdForUser(it *pipeline.Item, now time.Time) {
 	if it.NotBefore.After(it.Expires) {
 		it.NotBefore = it.Expires
 	}
-	it.Decide(push.Deferred, push.UserQuarantined, "")
+	it.Decide(push.Deferred, why, "")
 }
 
-// fetch reads the record of each item's user.
+// fetch reads the record of each item's user. After an error the records mean nothing,
+// but there is one for each.
 func fetch(ctx context.Context, from Users, items []*pipeline.Item) ([]push.User, error) {
 	owners, records, users := make([]string, len(items)), make([]push.User, len(items)), make([]*push.User, len(items))
 	for i, it := range items {
 		owners[i], users[i] = it.Owner(), &records[i]
 	}
 	if err := from.Fetch(ctx, owners, users); err != nil {
-		return nil, fmt.Errorf("reading user records: %w", err)
+		return records, fmt.Errorf("reading user records: %w", err)
 	}
 	return records, nil
 }

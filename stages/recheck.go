@@ -4,24 +4,28 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
 // Recheck repeats the checks of Preferences, Devices and Superseded for
-// deliveries that have waited: changes that a user made meanwhile count, and a
-// token that has moved to another user gets nothing meant for the first.
+// deliveries that have waited: changes that a user made meanwhile count, as do quiet
+// hours that have begun, and a token that has moved to another user gets nothing meant
+// for the first.
 type Recheck struct {
 	Users  Users
 	Newest Newest
+	Rules  Rules
 }
 
 // Recheck implements pipeline.Recheck.
 func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 	items := itemsOf(ds)
 	users, err := fetch(ctx, s.Users, items)
-	if err != nil {
+	unread := err != nil
+	if unread && (!s.Rules.Consent.IgnoreBlocked || ctx.Err() != nil) {
 		return err
 	}
 	superseded := make([]bool, len(items))
@@ -32,12 +36,20 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 	for i, it := range items {
 		at[it] = i
 	}
+	now := time.Now()
 	for _, d := range ds {
 		i := at[d.Item]
-		switch verdict, reason := users[i].Verdict(&d.Item.Message); {
-		case verdict != push.Undecided && verdict != push.Deferred: // cannot be read now: what was read before counts
+		if unread {
+			users[i] = push.User{}
+			if !s.Rules.Consent.NeedsNoRecord(&d.Item.Message) {
+				d.Verdict, d.Reason = push.Deferred, push.UserUnavailable
+				continue
+			}
+		}
+		switch verdict, reason, _ := s.Rules.verdict(&users[i], &d.Item.Message, now, d.Expires); {
+		case verdict != push.Undecided && reason != push.UserQuarantined: // cannot be read now: what was read before counts
 			d.Verdict, d.Reason = verdict, reason
-		case users[i].Preferences.OptedOutOf(d.Device.Platform.Channel()):
+		case !users[i].Preferences.Wants(&d.Item.Message, d.Device.Platform.Channel()):
 			d.Verdict, d.Reason = push.Suppressed, push.OptedOutChannel
 		case superseded[i] && !d.Item.Derived:
 			d.Verdict, d.Reason = push.Suppressed, push.Superseded

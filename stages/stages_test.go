@@ -303,8 +303,8 @@ func (p people) Fetch(_ context.Context, _ []string, users []*push.User) error {
 }
 
 // A user who cannot be read counts neither as opted in nor as missing. Broken
-// preferences hold back everything but critical; what may become readable later
-// waits.
+// preferences hold back everything; what may become readable later waits, and so does
+// what is critical.
 func TestUsersInQuarantine(t *testing.T) {
 	expires := time.Now().Add(20 * time.Second)
 	critical := func(it *pipeline.Item) { it.Priority = push.Critical }
@@ -317,9 +317,9 @@ func TestUsersInQuarantine(t *testing.T) {
 		wait   time.Duration
 	}{
 		{why: "broken preferences", user: push.User{Quarantine: push.PreferencesBroken}, want: push.Suppressed, reason: push.PreferencesUnread},
-		{why: "broken preferences, critical", user: push.User{Quarantine: push.PreferencesBroken}, edit: critical, want: push.Suppressed, reason: push.NoDevice},
+		{why: "broken preferences, critical", user: push.User{Quarantine: push.PreferencesBroken}, edit: critical, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
 		{why: "preferences of an unknown version", user: push.User{Quarantine: push.PreferencesUnknown}, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
-		{why: "the same, critical", user: push.User{Quarantine: push.PreferencesUnknown}, edit: critical, want: push.Suppressed, reason: push.NoDevice},
+		{why: "the same, critical", user: push.User{Quarantine: push.PreferencesUnknown}, edit: critical, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
 		{why: "an opt-out that is known counts", user: push.User{Quarantine: push.PreferencesUnknown, Preferences: push.Preferences{OptOutAll: true}},
 			want: push.Suppressed, reason: push.OptedOutAll},
 		{why: "nothing is known, critical too", user: push.User{Quarantine: push.RecordUnread}, edit: critical, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},

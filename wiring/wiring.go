@@ -20,6 +20,8 @@ import (
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/quiet"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 )
@@ -101,6 +103,45 @@ func Filter(c *configs.Config) dedupe.Options {
 // Policy says what happens after a lane's answers that are not final.
 func Policy(c *configs.Config, l configs.Lane) pipeline.Policy {
 	return pipeline.Policy{MaxRetries: c.Retries.Max, RetryDelays: c.Retries.Tiers, DropAmbiguous: l.DropsAmbiguous()}
+}
+
+// Consent is what a lane asks for before it sends.
+func Consent(c *configs.Config, l configs.Lane) push.Consent {
+	return push.Consent{OptIn: setOf(c.Preferences.OptInTypes), IgnoreBlocked: l.IgnoreBlocked}
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// Quiet is the fleet's part of quiet hours.
+func Quiet(c *configs.Config) (quiet.Options, error) {
+	p := &c.Preferences
+	o := quiet.Options{Countries: make(map[string]quiet.Country, len(c.Countries)), Promotional: setOf(p.PromotionalTypes), Drop: setOf(p.DropTypes)}
+	var err error
+	if o.Default, err = push.LoadZone(p.DefaultZone); err != nil {
+		return quiet.Options{}, fmt.Errorf("preferences.default_zone: %w", err)
+	}
+	for _, from := range c.Countries {
+		var country quiet.Country
+		if from.Zone != "" {
+			if country.Zone, err = push.LoadZone(from.Zone); err != nil {
+				return quiet.Options{}, fmt.Errorf("countries: zone of %s: %w", from.Country, err)
+			}
+		}
+		for _, h := range from.Hours { // what configs has checked
+			begin, _ := push.ParseClock(h.From)
+			end, _ := push.ParseClock(h.To)
+			days, _ := push.ParseWeekdays(h.Days)
+			country.Hours = append(country.Hours, push.QuietHours{From: begin, To: end, Days: days, Types: h.Types})
+		}
+		o.Countries[from.Country] = country
+	}
+	return o, nil
 }
 
 // Gates are the numbers of the routes' gates and budgets.

@@ -8,6 +8,8 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/quiet"
 )
 
 // Every number of a gate comes from the configuration: the defaults are the
@@ -72,5 +74,37 @@ func TestPolicyIsAsConfigured(t *testing.T) {
 		if got := Policy(c, l); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s, %s: %+v, want %+v", row.mode, row.ambiguous, got, want)
 		}
+	}
+}
+
+// What the configuration says about preferences arrives, where it is to arrive.
+func TestPreferencesAreAsConfigured(t *testing.T) {
+	c := configs.Default()
+	c.Preferences = configs.Preferences{DefaultZone: "Asia/Kolkata", OptInTypes: []string{"survey"}, PromotionalTypes: []string{"promo"}, DropTypes: []string{"flash"}}
+	c.Countries = []configs.Country{
+		{Country: "DE", Zone: "Europe/Berlin", Hours: []configs.Hours{{From: "20:00", To: "09:30", Days: []string{"sat", "sun"}, Types: []string{"promo"}}}},
+		{Country: configs.AnyCountry},
+	}
+	o, err := Quiet(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	german := push.QuietHours{From: 20 * 60, To: 9*60 + 30, Days: 1 | 64, Types: []string{"promo"}}
+	de := o.Countries["DE"]
+	if o.Default.String() != "Asia/Kolkata" || !o.Promotional["promo"] || o.Promotional["flash"] || !o.Drop["flash"] || o.Drop["promo"] || len(o.Countries) != 2 ||
+		de.Zone.String() != "Europe/Berlin" || len(de.Hours) != 1 || !reflect.DeepEqual(de.Hours[0], german) || o.Countries[quiet.Elsewhere].Zone != nil {
+		t.Errorf("%+v", o)
+	}
+	for _, ignores := range []bool{false, true} {
+		if got := Consent(c, configs.Lane{IgnoreBlocked: ignores}); got.IgnoreBlocked != ignores || len(got.OptIn) != 1 || !got.OptIn["survey"] {
+			t.Errorf("%+v", got)
+		}
+	}
+	if o, err := Quiet(configs.Default()); err != nil || o.Default.String() != "UTC" || len(o.Countries)+len(o.Promotional)+len(o.Drop) > 0 {
+		t.Errorf("by default %+v, %v", o, err)
+	}
+	c.Countries[1].Zone = "Europe/Atlantis"
+	if _, err := Quiet(c); err == nil {
+		t.Error("a zone that there is not is taken")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/quiet"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/watch"
@@ -117,6 +118,7 @@ type collaborators struct {
 	rules    *rules
 	users    *users.Reader
 	latest   *collapse.Latest
+	quiet    *quiet.Policy
 	kafka    *kafka.Metrics
 	pipeline *pipeline.Metrics
 	gates    *gates.Gates
@@ -144,7 +146,11 @@ func (g *group) openShared(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	g.shared = &collaborators{filter: filter, rules: rules, latest: latest, told: told, users: reader,
+	hours, err := wiring.Quiet(g.Config)
+	if err != nil {
+		return err
+	}
+	g.shared = &collaborators{filter: filter, rules: rules, latest: latest, quiet: quiet.New(hours), told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {

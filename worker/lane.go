@@ -61,7 +61,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Lane: name, Source: source, Stages: g.stages(l, name, retry), Routes: g.routes.lane(i), Producer: producer, Status: g.status, Ledger: g.status, Seen: shared.filter,
 		Gates: shared.gates, Events: shared.events, Latest: shared.latest,
 		Policy: wiring.Policy(c, l), Once: l.Once(),
-		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest}, RecheckAfter: c.Send.Recheck,
+		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest, Rules: g.preferences(l)}, RecheckAfter: c.Send.Recheck,
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,
 		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain - configs.LeaveTimeout, CommitTimeout: c.Kafka.CommitTimeout, CommitInterval: c.Kafka.CommitInterval,
 		Metrics: shared.pipeline, Log: g.Log, Observe: g.Observe,
@@ -102,14 +102,19 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 		superseded = &stages.Superseded{Newest: shared.latest}
 	}
 	return stages.NewOrder(
-		&stages.Dedupe{Filter: shared.filter, Ledger: g.status},
+		&stages.Dedupe{Filter: shared.filter, Ledger: g.status, ConfirmAll: l.IgnoreBlocked},
 		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: priorityOf(l.DefaultPriority),
 			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(name), Replace: l.Replaces()},
 		superseded,
-		&stages.Preferences{Users: shared.users},
+		&stages.Preferences{Users: shared.users, Rules: g.preferences(l)},
 		&stages.Devices{},
 		&stages.Limits{Limiter: shared.rules.limiter},
 	)
+}
+
+// preferences are what the configuration says about users' preferences in a lane.
+func (g *group) preferences(l configs.Lane) stages.Rules {
+	return stages.Rules{Consent: wiring.Consent(g.Config, l), Quiet: g.shared.quiet}
 }
 
 func priorityOf(word string) push.Priority {

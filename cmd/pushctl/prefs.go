@@ -41,7 +41,7 @@ when the registry has applied it. An unknown user has opted out of nothing.`,
 			}
 			ans := explainPrefs(args[0], u.Preferences)
 			if u.Quarantine&(push.PreferencesBroken|push.PreferencesUnknown) != 0 {
-				ans.After = "the user's preferences cannot be read, so only critical notifications are sent: pushctl users quarantine ls"
+				ans.After = "the user's preferences cannot be read, so nothing is sent: pushctl users quarantine ls"
 			}
 			return a.show(ans)
 		},

@@ -29,8 +29,8 @@ Either its version or platform is unknown to the registry (unknown_version, unkn
 breaks a rule (broken_rule). The place is that of the record in the topic. The part's earlier record
 still counts. Without one:
 
-  preferences, broken_rule      all but critical notifications are SUPPRESSED(preferences_unreadable)
-  preferences, unknown_version  all but critical notifications are HELD(user_quarantined) until they expire
+  preferences, broken_rule      notifications are SUPPRESSED(preferences_unreadable), critical ones HELD
+  preferences, unknown_version  notifications are HELD(user_quarantined) until they expire
   a device                      is not used; if the user has no other, notifications are HELD(user_quarantined)
   profile, limits               nothing waits: the user is one without a profile, or without personal limits
 

@@ -41,7 +41,7 @@ func checkProfile(p *push.Profile, now time.Time) error {
 	if p.Zone != "" && !push.ZoneLike(p.Zone) {
 		return invalid("time_zone", "not like an IANA name")
 	}
-	if c := p.Country; c != "" && !CountryLike(c) {
+	if c := p.Country; c != "" && !push.CountryLike(c) {
 		return invalid("country", "not two capital letters (ISO 3166-1 alpha-2)")
 	}
 	if !p.HasNumber && p.Number != 0 {
@@ -55,12 +55,6 @@ func checkProfile(p *push.Profile, now time.Time) error {
 	}
 	p.LastActivity = p.LastActivity.UTC().Truncate(time.Millisecond)
 	return nil
-}
-
-// CountryLike reports whether s could be a code of ISO 3166-1 alpha-2. Which ones
-// are in use changes.
-func CountryLike(s string) bool {
-	return len(s) == 2 && s[0] >= 'A' && s[0] <= 'Z' && s[1] >= 'A' && s[1] <= 'Z'
 }
 
 func parseProfile(value []byte, now time.Time) (push.Profile, error) {

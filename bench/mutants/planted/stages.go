@@ -130,7 +130,9 @@ func (u plantedUsers) Fetch(ctx context.Context, owners []string, found []*push.
 func (s *soil) fetched(f func(found []*push.User, err error) error) {
 	s.each(func(stage pipeline.Stage) pipeline.Stage {
 		if p, ok := stage.(*stages.Preferences); ok {
-			return &stages.Preferences{Users: plantedUsers{p.Users, f}}
+			planted := *p
+			planted.Users = plantedUsers{p.Users, f}
+			return &planted
 		}
 		return nil
 	})
