@@ -48,3 +48,32 @@ func TestConfigPrint(t *testing.T) {
 		t.Errorf("exit %d, printed %q %q", code, out.String(), errs.String())
 	}
 }
+
+// What a worker reads again must be what it could start with. A file that is empty for
+// the moment in which it is written says that there are no limits, and a worker that
+// believed it would send without any.
+func TestWhatIsReadAgainCouldBeStartedWith(t *testing.T) {
+	path := configuration(t, "limits: {rules: [{name: hour, per: user, max: 2, window: 1h}]}\n")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		why, text, want string // in the error; empty = none
+	}{
+		{"as it was written", string(whole), ""},
+		{"emptied, to be written anew", "", "apps"},
+		{"a key file that is not there", strings.Replace(string(whole), "account.json", "none.json", 1), "apps[0].fcm.service_account_file"},
+	} {
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := loadToRun(path)
+		switch {
+		case (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want):
+			t.Errorf("%s: %v, want %q in it", tt.why, err, tt.want)
+		case err == nil && len(c.Limits.Rules) != 1:
+			t.Errorf("%s: %d rules, want 1", tt.why, len(c.Limits.Rules))
+		}
+	}
+}

@@ -33,18 +33,29 @@ exist. The worker waits for a store that is down, and names it in the log and in
 Exit codes: 0 drained, 1 failed, 2 wrong usage or configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(path)
+			c, err := loadToRun(path)
 			if err != nil {
 				return err
-			}
-			if err := c.CheckRun(); err != nil {
-				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
 			}
 			return failed(runWorker(cmd.Context(), c, path, cmd.ErrOrStderr()))
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration file; configs/worker.yaml is an example with comments")
 	return cmd
+}
+
+// loadToRun reads the configuration of a worker. At the start and each time that it is
+// read again it must be one that a worker can run with: a file that is being written, and
+// is empty at that moment, is a valid configuration, without limits and without apps.
+func loadToRun(path string) (*configs.Config, error) {
+	c, err := loadConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.CheckRun(); err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
+	}
+	return c, nil
 }
 
 // failed makes an error exit with code 1, or 2 for the configuration. A canceled
@@ -66,7 +77,7 @@ func runWorker(ctx context.Context, c *configs.Config, path string, logTo io.Wri
 	log := newLogger(logTo, c.Log)
 	shards.LogTo(log)
 	o := worker.Options{Config: c, Log: log, Metrics: newMetrics(), Version: version, Exit: os.Exit,
-		Reload: func() (*configs.Config, error) { return loadConfig(path) }}
+		Reload: func() (*configs.Config, error) { return loadToRun(path) }}
 	plant(&o)
 	return worker.Run(ctx, o)
 }
