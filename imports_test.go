@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"users":                  {"push", "shards", "users/record"},
 	"users/record":           {"push"}, // a value: no topic, no Redis
 	"collapse":               {"push", "pipeline", "shards"},
-	"limits":                 {"shards"},
+	"limits":                 {"push", "shards"},
 	"limits/model":           nil, // judges the algorithms, so it knows nothing of them
 	"pauses":                 {"push", "gates", "shards"},
 	"segments":               nil,

@@ -205,21 +205,6 @@ type Hours struct {
 	Types []string `yaml:"types"`                                          // empty = all promotional
 }
 
-// Limits are the rules for how many notifications a user may get.
-type Limits struct {
-	Rules []Rule `yaml:"rules"`
-}
-
-// Rule allows a user Max notifications in any Window, counted together or
-// separately by type. Critical messages pass.
-type Rule struct {
-	Name   string        `yaml:"name" check:"required,name"`
-	Per    string        `yaml:"per" check:"oneof=user|user_type"`
-	Max    int           `yaml:"max" check:"min=1,max=4096"`
-	Window time.Duration `yaml:"window" check:"min=1s,max=744h"`
-	Types  []string      `yaml:"types"` // empty = all
-}
-
 // Send bounds what is in flight to the providers.
 type Send struct {
 	Deadline time.Duration `yaml:"deadline" check:"min=100ms,max=5m"`

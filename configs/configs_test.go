@@ -24,7 +24,7 @@ func shipped(t *testing.T) string {
 
 var (
 	example   = regexp.MustCompile(`(?m)^# Example:\n((?:#.*\n)+)`)
-	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n|^(?:apps|countries): \[\].*\n`)
+	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n  state_version:.*\n|^(?:apps|countries): \[\].*\n`)
 )
 
 // everything is the shipped file with its examples in place of the empty
@@ -74,9 +74,15 @@ func TestShippedExamplesWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	news := []string{"promotion", "news"}
 	rules := []Rule{
-		{Name: "same-type-a-day", Per: "user_type", Max: 3, Window: 24 * time.Hour, Types: []string{"promotion", "news"}},
-		{Name: "all-an-hour", Per: "user", Max: 10, Window: time.Hour},
+		{Name: "all-an-hour", Per: "user", Algorithm: "sliding_counter", Max: 15, Window: time.Hour, Over: "defer"},
+		{Name: "all-a-day", Per: "user", Algorithm: "fixed_window", Max: 50, Calendar: "day"},
+		{Name: "promotions-a-day", Per: "user_type", Algorithm: "event_set", Max: 5, Window: 24 * time.Hour, Types: news, Channels: []string{"push"},
+			Lanes: []string{"promotional"}, Apps: []string{"shop"}, Priorities: []string{"low", "bulk"}, PerApp: true, Personal: true},
+		{Name: "device-a-day", Per: "device_type", Algorithm: "event_set", Max: 3, Calendar: "day", Distinct: news},
+		{Name: "new-a-week", Per: "segment", Max: 10, Window: 7 * 24 * time.Hour, Segments: []string{"lifecycle/new", "lifecycle/active"},
+			SegmentMax: []SegmentMax{{"lifecycle/active", 20}}},
 	}
 	if !reflect.DeepEqual(c.Limits.Rules, rules) {
 		t.Errorf("rules are %+v", c.Limits.Rules)

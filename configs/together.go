@@ -216,16 +216,6 @@ func (c *Config) checkCountries(ps *Problems) {
 	}
 }
 
-func (c *Config) checkRules(ps *Problems) {
-	names := map[string]bool{}
-	for i, r := range c.Limits.Rules {
-		if names[r.Name] && r.Name != "" {
-			ps.add("limits.rules["+strconv.Itoa(i)+"].name", "is also the name of another rule")
-		}
-		names[r.Name] = true
-	}
-}
-
 // checkRetries: each attempt waits longer than the one before, and what is
 // deferred without an attempt waits in the longest topic.
 func (c *Config) checkRetries(ps *Problems) {

@@ -39,6 +39,7 @@ var reasons = map[string]string{
 	"user_quarantined":       "the user's record cannot be read; it is read again until it can be, or the notification expires (pushctl users quarantine ls)",
 	"user_unavailable":       "users' records could not be read, and this lane does not let its critical notifications wait behind others; it is tried again, and no attempt is counted",
 	"limited":                "it would have exceeded a limit of the user",
+	"limit_waits":            "a limit of the user has no room yet; it has a place as soon as there is some",
 	"no_device":              "the user has no device with this app",
 	"token_gone":             "the device was removed before the next attempt",
 	"superseded":             "a newer notification with the same collapse key was accepted first",
@@ -140,7 +141,7 @@ func Reason(reason, detail string) string {
 		return words
 	}
 	switch {
-	case reason == string(push.Limited):
+	case reason == string(push.Limited), reason == string(push.LimitWaits):
 		return words + ": " + detail
 	case reasons[detail] != "":
 		return words + "; the last answer was " + detail + " (" + reasons[detail] + ")"

@@ -79,12 +79,12 @@ func TestWhoseLimitCounts(t *testing.T) {
 	}{
 		{rule, nil, nil, 3, "the rule's"},
 		{rule, nil, []string{"other", "vip", "new"}, 5, "that of the first segment with one"},
-		{rule, []Personal{{"promo", 2}}, []string{"vip"}, 2, "the user's, for the type"},
-		{rule, []Personal{{"chat", 2}, {"promos", 4}}, []string{"vip"}, 4, "the user's, for the rule"},
-		{rule, []Personal{{"promo", 0}}, nil, 0, "none at all"},
-		{rule, []Personal{{"promo", -1}}, nil, 0, "nor fewer"},
-		{rule, []Personal{{"promo", 1 << 40}}, nil, maxPerRule, "nor more than can be"},
-		{impersonal, []Personal{{"promo", 2}}, nil, 3, "the rule does not ask for it"},
+		{rule, []Personal{{Name: "promo", Max: 2}}, []string{"vip"}, 2, "the user's, for the type"},
+		{rule, []Personal{{Name: "chat", Max: 2}, {Name: "promos", Max: 4}}, []string{"vip"}, 4, "the user's, for the rule"},
+		{rule, []Personal{{Name: "promo", Max: 0}}, nil, 0, "none at all"},
+		{rule, []Personal{{Name: "promo", Max: -1}}, nil, 0, "nor fewer"},
+		{rule, []Personal{{Name: "promo", Max: 1 << 40}}, nil, maxPerRule, "nor more than can be"},
+		{impersonal, []Personal{{Name: "promo", Max: 2}}, nil, 3, "the rule does not ask for it"},
 	} {
 		rules, err := compile([]Rule{c.rule})
 		if err != nil {
@@ -97,11 +97,11 @@ func TestWhoseLimitCounts(t *testing.T) {
 	perUser := rule
 	perUser.Per = PerUser
 	rules, _ := compile([]Rule{perUser})
-	if got := rules[0].limit(&Request{Personal: []Personal{{"promo", 2}}}, &event{kind: typeHash("promo")}); got != 3 {
+	if got := rules[0].limit(&Request{Personal: []Personal{{Name: "promo", Max: 2}}}, &event{kind: typeHash("promo")}); got != 3 {
 		t.Errorf("a limit of a type holds for a rule that counts all: %d", got)
 	}
 	judge := alone(t, Rule{Name: "promos", Per: PerUserType, Max: 3, Window: time.Hour, Personal: true, Over: Defer})
-	r := &Request{ID: "a", Type: "promo", At: start, Personal: []Personal{{"promos", 0}}}
+	r := &Request{ID: "a", Type: "promo", At: start, Personal: []Personal{{Name: "promos", Max: 0}}}
 	if judge(r); r.Allowed || r.Deferred || r.RetryAfter != 0 || r.Rule != "promos" {
 		t.Errorf("with none at all: %+v", r.Decision)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -63,9 +64,15 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 	return l, nil
 }
 
+// CountsCritical reports whether a rule counts critical notifications. Otherwise
+// there is no need to ask about them: they pass every rule.
+func (l *Limiter) CountsCritical() bool {
+	return slices.ContainsFunc(l.rules, func(r rule) bool { return r.countCritical })
+}
+
 // Decide answers all requests, those of one owner in the order given, and
-// returns when what they spent is stored. The caller leaves out notifications
-// that pass every limit (priority critical).
+// returns when what they spent is stored. Critical notifications are always
+// allowed; about them only CountsCritical needs to be asked.
 //
 // After an error nothing is decided, and part of it may have been stored:
 // asking again counts nothing twice. An unknown version of a state is such an

@@ -17,7 +17,7 @@ var (
 	someChans  = []string{"push", "pager"}
 	someOwners = []string{"ann", "bob", "device-hash"}
 	segmentsOf = map[string][]string{"ann": {"new"}, "bob": {"vip", "active"}}
-	personalOf = map[string][]Personal{"ann": {{"promo", 2}, {"rule0", 1}}, "bob": {{"chat", 0}}}
+	personalOf = map[string][]Personal{"ann": {{Name: "promo", Max: 2}, {Name: "rule0", Max: 1}}, "bob": {{Name: "chat", Max: 0}}}
 )
 
 func someOf(t *rapid.T, all []string, name string) []string {

@@ -1,6 +1,10 @@
 package limits
 
-import "time"
+import (
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // critical is the priority that passes every rule, as push.Critical.
 const critical = 5
@@ -38,11 +42,8 @@ type Request struct {
 	Decision
 }
 
-// Personal is a limit of the user's own: Name is that of a rule, or of a type.
-type Personal struct {
-	Name string
-	Max  int // 0 = none at all
-}
+// Personal is a limit of the user's own. A Max of 0 allows none at all.
+type Personal = push.PersonalLimit
 
 // Device is one delivery of a request.
 type Device struct {

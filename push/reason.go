@@ -46,6 +46,7 @@ const (
 	Unclaimed       Reason = "unclaimed"
 	WorkerStopped   Reason = "worker_stopped"
 	UserQuarantined Reason = "user_quarantined"
+	LimitWaits      Reason = "limit_waits" // followed by ":" and the rule's name
 	UserUnavailable Reason = "user_unavailable"
 	Quiet           Reason = "quiet_hours"
 

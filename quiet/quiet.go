@@ -92,10 +92,7 @@ func (p *Policy) Decide(u *push.User, m *push.Message, now, latest time.Time) De
 	}
 	var some [8]*push.QuietHours // most users have fewer, and need no memory
 	hours := about(some[:0], u.Preferences.Quiet, m.Type)
-	country, known := p.options.Countries[u.Profile.Country]
-	if !known {
-		country = p.options.Countries[Elsewhere]
-	}
+	country := p.country(u)
 	if p.options.Promotional[m.Type] {
 		hours = about(hours, country.Hours, m.Type)
 	}
@@ -113,6 +110,20 @@ func (p *Policy) Decide(u *push.User, m *push.Message, now, latest time.Time) De
 		d.Action, d.Until = Hold, until
 	}
 	return d
+}
+
+// Zone is the time zone of a user: the user's own, else that of the country, else the
+// default.
+func (p *Policy) Zone(u *push.User) *time.Location {
+	zone, _ := p.zone(u.Profile.Zone, p.country(u).Zone)
+	return zone
+}
+
+func (p *Policy) country(u *push.User) Country {
+	if country, known := p.options.Countries[u.Profile.Country]; known {
+		return country
+	}
+	return p.options.Countries[Elsewhere]
 }
 
 // about appends those hours that are about a type.

@@ -12,19 +12,34 @@ import (
 )
 
 // Limiter decides requests by all its rules together. Asking again about an id
-// that was allowed spends nothing, so the stage may be repeated.
+// that was allowed spends nothing, so the stage may be repeated. It is asked about
+// critical messages only if it counts them.
 type Limiter interface {
 	Decide(ctx context.Context, reqs []*limits.Request) error
+	CountsCritical() bool
 }
 
-// Limits suppresses notifications over a user's limits. Critical messages pass,
-// and so does what was allowed before: an earlier record says so, or it is a retry
-// (of an earlier version, which did not say so), whose first attempt was allowed. It comes after Devices,
-// so that a notification without a device spends nothing.
+// Limits suppresses or puts off notifications over a user's limits, and suppresses
+// single deliveries over a device's. Critical messages pass, and so does what was
+// allowed before: an earlier record says so, or it is a retry (of an earlier version,
+// which did not say so), whose first attempt was allowed. It comes after Devices, so
+// that a notification without a device spends nothing.
 //
-// Limiter returns the limiter of the rules that are in force, nil where there are none;
-// nil = there never are any. The rules of a batch do not change.
-type Limits struct{ Limiter func() Limiter }
+// What is put off has its place on the user's time line, and is asked about again
+// when that has come.
+type Limits struct {
+	// Limiter returns the limiter of the rules that are in force, nil where there
+	// are none; nil = there never are any. The rules of a batch do not change.
+	Limiter func() Limiter
+	Lane    string
+	// Zone says whose clock windows of a day go by; nil = UTC's.
+	Zone func(*push.User) *time.Location
+	// Segments appends the segments that a user is in, each as group/segment, in
+	// the order in which rules prefer them; nil = none are known.
+	Segments func(names []string, owner string, u *push.User) []string
+	// Checks counts what was decided; nil = nothing does.
+	Checks *LimitMetrics
+}
 
 // Name implements pipeline.Stage.
 func (*Limits) Name() string { return "limits" }
@@ -38,34 +53,121 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if limiter == nil {
 		return nil
 	}
-	now := time.Now()
-	slab := make([]limits.Request, 0, len(b.Items))
-	items := make([]*pipeline.Item, 0, len(b.Items))
-	for i := range b.Items {
-		it := &b.Items[i]
-		if it.Verdict != push.Undecided || it.Priority == push.Critical || it.Allowed || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
-			continue
-		}
-		items = append(items, it)
-		slab = append(slab, limits.Request{Owner: it.Owner(), ID: it.ID, Type: it.Type, State: it.User.Limiter, At: now})
-	}
-	if len(items) == 0 {
-		return nil
-	}
-	reqs := make([]*limits.Request, len(slab))
-	for i := range slab {
-		reqs[i] = &slab[i]
-	}
-	if err := limiter.Decide(ctx, reqs); err != nil {
-		return fmt.Errorf("checking limits: %w", err)
-	}
-	for i, it := range items {
-		if it.Allowed = reqs[i].Allowed; !it.Allowed {
-			it.Decide(push.Suppressed, push.Limited, reqs[i].Rule)
-			it.Deliveries = nil
+	asked := s.ask(b, limiter.CountsCritical(), time.Now())
+	if len(asked.items) > 0 {
+		if err := limiter.Decide(ctx, asked.reqs); err != nil {
+			return fmt.Errorf("checking limits: %w", err)
 		}
 	}
+	for i, it := range asked.items {
+		answer(it, asked.reqs[i])
+	}
+	s.Checks.decided(&asked)
 	return nil
 }
 
+// asking is what a batch asks of the limiter: a request for each of the items.
+type asking struct {
+	items    []*pipeline.Item
+	reqs     []*limits.Request
+	bypassed int // critical ones, about which nobody needs to be asked
+}
+
+// ask makes the requests of a batch. Their parts are cut from one slice each.
+func (s *Limits) ask(b *pipeline.Batch, critical bool, now time.Time) (a asking) {
+	deliveries := 0
+	for i := range b.Items {
+		it := &b.Items[i]
+		if it.Verdict != push.Undecided || it.Allowed || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
+			continue
+		}
+		if it.Priority == push.Critical && !critical {
+			a.bypassed++
+			continue
+		}
+		a.items = append(a.items, it)
+		deliveries += len(it.Deliveries)
+	}
+	slab, devices := make([]limits.Request, len(a.items)), make([]limits.Device, 0, deliveries)
+	a.reqs = make([]*limits.Request, len(a.items))
+	var names []string
+	for i, it := range a.items {
+		from := len(devices)
+		devices = appendDevices(devices, it)
+		slab[i] = limits.Request{
+			Owner: it.Owner(), ID: it.ID, Type: it.Type,
+			App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
+			Personal: it.User.Limits, Devices: devices[from:len(devices):len(devices)],
+			State: it.User.Limiter, At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
+		}
+		if s.Zone != nil {
+			slab[i].Zone = s.Zone(it.User)
+		}
+		if s.Segments != nil {
+			first := len(names)
+			names = s.Segments(names, it.Owner(), it.User)
+			slab[i].Segments = names[first:len(names):len(names)]
+		}
+		a.reqs[i] = &slab[i]
+	}
+	return a
+}
+
 func isOpen(d pipeline.Delivery) bool { return d.Verdict == push.Undecided }
+
+// appendDevices appends the open deliveries of an item.
+func appendDevices(ds []limits.Device, it *pipeline.Item) []limits.Device {
+	for i := range it.Deliveries {
+		if d := &it.Deliveries[i]; isOpen(*d) {
+			ds = append(ds, limits.Device{Hash: limits.DeviceHash(d.Device.Hash)})
+		}
+	}
+	return ds
+}
+
+// channelOf is the channel of an item: that of its first open delivery, as long as
+// all platforms are of one.
+func channelOf(it *pipeline.Item) string {
+	i := slices.IndexFunc(it.Deliveries, isOpen)
+	return it.Deliveries[i].Device.Platform.Channel()
+}
+
+// longestJitter spreads what waits for the same moment, such as the end of a day,
+// over a minute.
+const longestJitter = time.Minute
+
+// jitter is a part of longestJitter: always the same for a notification, so that
+// asking again changes nothing.
+func jitter(it *pipeline.Item) time.Duration {
+	return time.Duration(push.UserHash(it.ID)) & (1<<62 - 1) % longestJitter
+}
+
+// answer gives an item, or its deliveries, what was decided.
+func answer(it *pipeline.Item, r *limits.Request) {
+	switch it.Allowed = r.Allowed; {
+	case r.Deferred:
+		it.NotBefore = r.At.Add(r.RetryAfter)
+		it.Decide(push.Deferred, push.LimitWaits, r.Rule)
+		it.Deliveries = nil
+	case !r.Allowed:
+		it.Decide(push.Suppressed, push.Limited, r.Rule)
+		it.Deliveries = nil
+	default:
+		refuse(it, r.Devices)
+	}
+}
+
+// refuse suppresses the open deliveries that rules of devices refuse.
+func refuse(it *pipeline.Item, devices []limits.Device) {
+	n := 0
+	for i := range it.Deliveries {
+		d := &it.Deliveries[i]
+		if !isOpen(*d) {
+			continue
+		}
+		if devices[n].Refused {
+			d.Verdict, d.Reason = push.Suppressed, push.Limited+":"+push.Reason(devices[n].Rule)
+		}
+		n++
+	}
+}

@@ -378,9 +378,10 @@ func TestPreferences(t *testing.T) {
 
 // limiter denies the ids in it.
 type limiter struct {
-	deny  map[string]bool
-	asked []string
-	err   error
+	deny     map[string]bool
+	critical bool
+	asked    []string
+	err      error
 }
 
 func (l *limiter) Decide(_ context.Context, reqs []*limits.Request) error {
@@ -395,6 +396,8 @@ func (l *limiter) Decide(_ context.Context, reqs []*limits.Request) error {
 
 // inForce are rules that do not change.
 func inForce(l stages.Limiter) func() stages.Limiter { return func() stages.Limiter { return l } }
+
+func (l *limiter) CountsCritical() bool { return l.critical }
 
 func TestLimits(t *testing.T) {
 	l := &limiter{deny: map[string]bool{"over": true, "otp": true, "again": true, "held": true}}

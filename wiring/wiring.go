@@ -172,13 +172,46 @@ func Latest(c *configs.Config) collapse.Options {
 	return o
 }
 
-// Rules are the per-user limits; none means that no limiter is needed.
+// Rules are the limits; none means that no limiter is needed.
 func Rules(c *configs.Config) []limits.Rule {
 	rules := make([]limits.Rule, len(c.Limits.Rules))
-	for i, r := range c.Limits.Rules {
-		rules[i] = limits.Rule{Name: r.Name, Per: limits.Per(r.Per), Types: r.Types, Max: r.Max, Window: r.Window}
+	for i := range c.Limits.Rules {
+		r := &c.Limits.Rules[i]
+		rules[i] = limits.Rule{
+			Name: r.Name, Per: limits.Per(r.Per), Algorithm: limits.Algorithm(r.Algorithm), Max: r.Max,
+			Window: r.Window, Calendar: limits.Calendar(r.Calendar), Over: limits.Over(r.Over),
+			Types: r.Types, Lanes: r.Lanes, Channels: r.Channels, Apps: r.Apps, Segments: r.Segments,
+			Distinct: r.Distinct, PerApp: r.PerApp, CountCritical: r.CountCritical, Personal: r.Personal,
+		}
+		for _, word := range r.Priorities {
+			rules[i].Priorities = append(rules[i].Priorities, uint8(Priority(word)))
+		}
+		if len(r.SegmentMax) > 0 {
+			rules[i].SegmentMax = make(map[string]int, len(r.SegmentMax))
+			for _, s := range r.SegmentMax {
+				rules[i].SegmentMax[s.Segment] = s.Max
+			}
+		}
 	}
 	return rules
+}
+
+// LimitsOptions say in which form states are written.
+func LimitsOptions(c *configs.Config) []limits.Option {
+	if c.Limits.StateVersion == 2 {
+		return []limits.Option{limits.WriteVersion2()}
+	}
+	return nil
+}
+
+// Priority is the priority of a word; push.Medium of one that is none.
+func Priority(word string) push.Priority {
+	for p := push.Bulk; p <= push.Critical; p++ {
+		if p.String() == word {
+			return p
+		}
+	}
+	return push.Medium
 }
 
 // Tiers are the retry tiers, the deferral's last: a tier's name is its delay as

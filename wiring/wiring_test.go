@@ -7,6 +7,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/quiet"
@@ -106,5 +107,34 @@ func TestPreferencesAreAsConfigured(t *testing.T) {
 	c.Countries[1].Zone = "Europe/Atlantis"
 	if _, err := Quiet(c); err == nil {
 		t.Error("a zone that there is not is taken")
+	}
+}
+
+// The limits that the shipped file shows can be put in force, in states of version 2.
+func TestRules(t *testing.T) {
+	c := configs.Default()
+	c.Limits.StateVersion = 2
+	c.Limits.Rules = []configs.Rule{
+		{Name: "hour", Per: "user", Algorithm: "sliding_counter", Max: 15, Window: time.Hour, Over: "defer", Priorities: []string{"low", "bulk"}},
+		{Name: "day", Per: "device_type", Algorithm: "event_set", Max: 3, Calendar: "day", Distinct: []string{"news"}},
+		{Name: "week", Per: "segment", Max: 10, Window: 168 * time.Hour, Segments: []string{"lifecycle/new"}, PerApp: true, CountCritical: true, Personal: true,
+			Types: []string{"a"}, Lanes: []string{"critical"}, Channels: []string{"push"}, Apps: []string{"shop"}, SegmentMax: []configs.SegmentMax{{Segment: "lifecycle/active", Max: 20}}},
+	}
+	want := []limits.Rule{
+		{Name: "hour", Per: limits.PerUser, Algorithm: limits.SlidingCounter, Max: 15, Window: time.Hour, Over: limits.Defer, Priorities: []uint8{uint8(push.Low), uint8(push.Bulk)}},
+		{Name: "day", Per: limits.PerDeviceType, Algorithm: limits.EventSet, Max: 3, Calendar: limits.Day, Distinct: []string{"news"}},
+		{Name: "week", Per: limits.PerSegment, Max: 10, Window: 168 * time.Hour, Segments: []string{"lifecycle/new"}, PerApp: true, CountCritical: true, Personal: true,
+			Types: []string{"a"}, Lanes: []string{"critical"}, Channels: []string{"push"}, Apps: []string{"shop"}, SegmentMax: map[string]int{"lifecycle/active": 20}},
+	}
+	rules := Rules(c)
+	if !reflect.DeepEqual(rules, want) {
+		t.Errorf("rules are\n%+v, want\n%+v", rules, want)
+	}
+	if _, err := limits.New(nil, rules, LimitsOptions(c)...); err != nil {
+		t.Error(err)
+	}
+	c.Limits.StateVersion = 1
+	if _, err := limits.New(nil, rules, LimitsOptions(c)...); err == nil {
+		t.Error("rules that only states of version 2 carry are taken with version 1")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/quiet"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/watch"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -119,6 +120,7 @@ type collaborators struct {
 	users    *users.Reader
 	latest   *collapse.Latest
 	quiet    *quiet.Policy
+	checks   *stages.LimitMetrics
 	kafka    *kafka.Metrics
 	pipeline *pipeline.Metrics
 	gates    *gates.Gates
@@ -150,7 +152,7 @@ func (g *group) openShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.shared = &collaborators{filter: filter, rules: rules, latest: latest, quiet: quiet.New(hours), told: told, users: reader,
+	g.shared = &collaborators{filter: filter, rules: rules, latest: latest, quiet: quiet.New(hours), checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {

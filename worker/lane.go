@@ -103,27 +103,18 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 	}
 	return stages.NewOrder(
 		&stages.Dedupe{Filter: shared.filter, Ledger: g.status, ConfirmAll: l.IgnoreBlocked},
-		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: priorityOf(l.DefaultPriority),
+		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: wiring.Priority(l.DefaultPriority),
 			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(name), Replace: l.Replaces()},
 		superseded,
 		&stages.Preferences{Users: shared.users, Rules: g.preferences(l)},
 		&stages.Devices{},
-		&stages.Limits{Limiter: shared.rules.limiter},
+		&stages.Limits{Limiter: shared.rules.limiter, Lane: l.Name, Zone: shared.quiet.Zone, Checks: shared.checks},
 	)
 }
 
 // preferences are what the configuration says about users' preferences in a lane.
 func (g *group) preferences(l configs.Lane) stages.Rules {
 	return stages.Rules{Consent: wiring.Consent(g.Config, l), Quiet: g.shared.quiet}
-}
-
-func priorityOf(word string) push.Priority {
-	for p := push.Bulk; p <= push.Critical; p++ {
-		if p.String() == word {
-			return p
-		}
-	}
-	return push.Medium
 }
 
 // run works until ctx ends, then drains, commits and leaves the group. Each lane

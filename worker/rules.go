@@ -64,7 +64,7 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 	var limiter *limits.Limiter
 	if list := wiring.Rules(c); len(list) > 0 {
 		var err error
-		if limiter, err = limits.New(r.redis, list); err != nil {
+		if limiter, err = limits.New(r.redis, list, wiring.LimitsOptions(c)...); err != nil {
 			return err
 		}
 	}

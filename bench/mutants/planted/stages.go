@@ -176,12 +176,14 @@ func (l plantedLimiter) Decide(ctx context.Context, reqs []*limits.Request) erro
 func (s *soil) decide(f func(ctx context.Context, reqs []*limits.Request, inner stages.Limiter) error) {
 	s.each(func(stage pipeline.Stage) pipeline.Stage {
 		if l, ok := stage.(*stages.Limits); ok && l.Limiter != nil {
-			return &stages.Limits{Limiter: func() stages.Limiter {
+			planted := *l
+			planted.Limiter = func() stages.Limiter {
 				if inner := l.Limiter(); inner != nil {
 					return plantedLimiter{inner, f}
 				}
 				return nil
-			}}
+			}
+			return &planted
 		}
 		return nil
 	})

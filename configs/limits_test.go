@@ -1,0 +1,90 @@
+package configs
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each rule that cannot work is refused with the key at fault.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		why  string
+		edit func(*Rule)
+		want string // path and part of the message; empty = valid
+	}{
+		{"plain", func(*Rule) {}, ""},
+		{"no window", func(r *Rule) { r.Window = 0 }, "window: must be at least 1s"},
+		{"a day by the user's clock", func(r *Rule) { r.Window, r.Calendar, r.Algorithm = 0, "day", "fixed_window" }, ""},
+		{"ids of a day", func(r *Rule) { r.Window, r.Calendar, r.Algorithm = 0, "day", "event_set" }, ""},
+		{"both", func(r *Rule) { r.Calendar, r.Algorithm = "day", "event_set" }, "window: must not be set beside calendar"},
+		{"a calendar that slides", func(r *Rule) { r.Window, r.Calendar = 0, "day" }, "calendar: is for the algorithms fixed_window and event_set"},
+		{"a fixed window without one", func(r *Rule) { r.Algorithm = "fixed_window" }, "calendar: must be minute, hour or day"},
+		{"a calendar of months", func(r *Rule) { r.Window, r.Calendar, r.Algorithm = 0, "month", "fixed_window" }, "calendar: must be one of"},
+		{"an unknown algorithm", func(r *Rule) { r.Algorithm = "guess" }, "algorithm: must be one of"},
+		{"a segment", func(r *Rule) { r.Per, r.Segments = "segment", []string{"lifecycle/new"} }, ""},
+		{"a segment without one", func(r *Rule) { r.Per = "segment" }, "segments: must name one"},
+		{"devices only drop", func(r *Rule) { r.Per, r.Over = "device_type", "defer" }, "over: must be drop"},
+		{"a user waits", func(r *Rule) { r.Over = "defer" }, ""},
+		{"distinct of all types together", func(r *Rule) { r.Distinct = []string{"news"} }, "distinct: is for rules per user_type and device_type"},
+		{"distinct", func(r *Rule) { r.Per, r.Distinct = "user_type", []string{"news"} }, ""},
+		{"a segment twice", func(r *Rule) { r.SegmentMax = []SegmentMax{{"a/b", 1}, {"a/b", 2}} }, "segment_max[1].segment: is in the list already"},
+		{"a lane that is not there", func(r *Rule) { r.Lanes = []string{"critical", "otp"} }, `lanes[1]: there is no lane "otp"`},
+		{"an app that is not there", func(r *Rule) { r.Apps = []string{"bank"} }, `apps[0]: there is no app "bank"`},
+		{"a priority that is not there", func(r *Rule) { r.Priorities = []string{"low", "urgent"} }, `priorities[1]: there is no priority "urgent"`},
+		{"a channel that is not there", func(r *Rule) { r.Channels = []string{"pigeon"} }, `channels[0]: there is no channel "pigeon"`},
+	} {
+		c := Default()
+		c.Apps = []App{{Name: "shop"}}
+		r := Rule{Name: "hour", Per: "user", Max: 3, Window: time.Hour}
+		tt.edit(&r)
+		c.Limits = Limits{Rules: []Rule{r}, StateVersion: 2}
+		var found []string
+		for _, p := range c.check() {
+			if strings.HasPrefix(p.Path, "limits.") {
+				found = append(found, p.Path+": "+p.Message)
+			}
+		}
+		switch {
+		case tt.want == "" && len(found) > 0:
+			t.Errorf("%s: %v", tt.why, found)
+		case tt.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], "limits.rules[0]."+tt.want)):
+			t.Errorf("%s: %q, want %q", tt.why, found, tt.want)
+		}
+	}
+}
+
+// States of version 1 carry what the previous release knew, and nothing else.
+func TestStateVersion(t *testing.T) {
+	t.Parallel()
+	plain := Rule{Name: "hour", Per: "user", Max: 3, Window: time.Hour}
+	for _, tt := range []struct {
+		why     string
+		edit    func(*Rule)
+		refused bool
+	}{
+		{"plain", func(*Rule) {}, false},
+		{"by type", func(r *Rule) {
+			r.Per, r.Types, r.Algorithm, r.Over = "user_type", []string{"news"}, "sliding_log", "drop"
+		}, false},
+		{"deferring", func(r *Rule) { r.Over = "defer" }, true},
+		{"per device", func(r *Rule) { r.Per = "device_type" }, true},
+		{"of a lane", func(r *Rule) { r.Lanes = []string{"critical"} }, true},
+		{"personal", func(r *Rule) { r.Personal = true }, true},
+		{"counting critical", func(r *Rule) { r.CountCritical = true }, true},
+	} {
+		for _, version := range []int{1, 2} {
+			c, r := Default(), plain
+			tt.edit(&r)
+			c.Limits = Limits{Rules: []Rule{r}, StateVersion: version}
+			refused := false
+			for _, p := range c.check() {
+				refused = refused || p.Path == "limits.state_version" && strings.Contains(p.Message, "hour")
+			}
+			if refused != (tt.refused && version == 1) {
+				t.Errorf("%s, version %d: refused %t", tt.why, version, refused)
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package stages
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// LimitMetrics count what the limits decide. All methods are safe for concurrent use,
+// and do nothing on nil.
+type LimitMetrics struct {
+	checks   *prometheus.CounterVec // by dimension, action, priority
+	exceeded *prometheus.CounterVec // by dimension, rule
+}
+
+// NewLimitMetrics registers them.
+func NewLimitMetrics(reg prometheus.Registerer) *LimitMetrics {
+	m := &LimitMetrics{
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_rate_limit_checks_total",
+			Help: "Notifications, and for dimension device_type deliveries, that limits were asked about. dimension is that of the rule that did not allow, none = all allow. action: allowed, bypassed (critical), deferred, dropped."},
+			[]string{"dimension", "action", "priority"}),
+		exceeded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_rate_limit_exceeded_total",
+			Help: "Those that a rule did not allow."}, []string{"dimension", "rule"}),
+	}
+	reg.MustRegister(m.checks, m.exceeded)
+	m.decided(&asking{}) // series of zero, so that rate() sees the first one
+	return m
+}
+
+// noDimension is the label of what every rule allows.
+const noDimension = "none"
+
+// decided counts the answers to what was asked.
+func (m *LimitMetrics) decided(a *asking) {
+	if m == nil {
+		return
+	}
+	var allowed [push.Critical + 1]int
+	for _, r := range a.reqs {
+		if !r.Allowed {
+			m.refused(r)
+			continue
+		}
+		allowed[r.Priority]++
+		for i := range r.Devices {
+			if d := &r.Devices[i]; d.Refused {
+				m.count(string(limits.PerDeviceType), dropped, d.Rule, r.Priority)
+			}
+		}
+	}
+	for p := push.Bulk; p < push.Critical; p++ {
+		m.checks.WithLabelValues(noDimension, "allowed", p.String()).Add(float64(allowed[p]))
+	}
+	m.checks.WithLabelValues(noDimension, "bypassed", push.Critical.String()).Add(float64(a.bypassed + allowed[push.Critical]))
+}
+
+// What becomes of what a rule does not allow, as a label.
+const dropped, deferred = "dropped", "deferred"
+
+// refused counts what a rule did not allow.
+func (m *LimitMetrics) refused(r *limits.Request) {
+	action := dropped
+	if r.Deferred {
+		action = deferred
+	}
+	m.count(string(r.Dimension), action, r.Rule, r.Priority)
+}
+
+func (m *LimitMetrics) count(dimension, action, rule string, priority uint8) {
+	m.checks.WithLabelValues(dimension, action, push.Priority(priority).String()).Inc()
+	m.exceeded.WithLabelValues(dimension, rule).Inc()
+}

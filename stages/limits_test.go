@@ -1,0 +1,200 @@
+package stages_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/stages"
+)
+
+// decider answers each request by a function, and keeps copies.
+type decider struct {
+	answer   func(*limits.Request)
+	critical bool
+	asked    []limits.Request
+}
+
+func (d *decider) Decide(_ context.Context, reqs []*limits.Request) error {
+	for _, r := range reqs {
+		asked := *r
+		asked.Devices = slices.Clone(r.Devices)
+		d.asked = append(d.asked, asked)
+		d.answer(r)
+	}
+	return nil
+}
+
+func (d *decider) CountsCritical() bool { return d.critical }
+
+// toDevices is an item with an open delivery to each of these, and one that was
+// decided before.
+func toDevices(id string, edit func(*pipeline.Item), hashes ...string) pipeline.Item {
+	it := item(id, edit)
+	it.User = &push.User{}
+	for _, hash := range hashes {
+		it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: push.Device{Platform: push.FCM, Hash: hash}})
+	}
+	it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: push.Device{Hash: "gone"}, Verdict: push.Suppressed, Reason: push.TokenGone})
+	return it
+}
+
+// What the limiter says of a notification and of its devices becomes of them.
+func TestWhatLimitsDecide(t *testing.T) {
+	allow := func(r *limits.Request) { r.Allowed = true }
+	refuse := func(hash string) func(*limits.Request) {
+		return func(r *limits.Request) {
+			r.Allowed = true
+			for i := range r.Devices {
+				if r.Devices[i].Hash == limits.DeviceHash(hash) {
+					r.Devices[i].Refused, r.Devices[i].Rule = true, "device-a-day"
+				}
+			}
+		}
+	}
+	const goes = "goes"
+	for _, tt := range []struct {
+		why     string
+		answer  func(*limits.Request)
+		verdict push.Verdict
+		reason  push.Reason
+		detail  string
+		allowed bool
+		left    []string // of each delivery: goes, or why it does not
+	}{
+		{"allowed", allow, push.Undecided, "", "", true, []string{goes, goes, "token_gone"}},
+		{"one device refused", refuse("b"), push.Undecided, "", "", true, []string{goes, "limited:device-a-day", "token_gone"}},
+		{"refused", func(r *limits.Request) { r.Rule = "day" }, push.Suppressed, push.Limited, "day", false, nil},
+		{"put off", func(r *limits.Request) { r.Deferred, r.Rule, r.RetryAfter = true, "hour", 20*time.Minute }, push.Deferred, push.LimitWaits, "hour", false, nil},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{toDevices("n", nil, "a", "b")}}
+		began := time.Now()
+		d := &decider{answer: tt.answer}
+		if err := (&stages.Limits{Limiter: inForce(d)}).Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		it := &b.Items[0]
+		if it.Verdict != tt.verdict || it.Reason != tt.reason || it.Detail != tt.detail || it.Allowed != tt.allowed {
+			t.Errorf("%s: %v %q %q, allowed %t", tt.why, it.Verdict, it.Reason, it.Detail, it.Allowed)
+		}
+		var left []string
+		for i := range it.Deliveries {
+			if got := &it.Deliveries[i]; got.Verdict == push.Undecided {
+				left = append(left, goes)
+			} else {
+				left = append(left, string(got.Reason))
+			}
+		}
+		if !slices.Equal(left, tt.left) {
+			t.Errorf("%s: deliveries %q, want %q", tt.why, left, tt.left)
+		}
+		if put := it.Verdict == push.Deferred; put && (it.NotBefore.Before(began.Add(20*time.Minute)) || it.NotBefore.After(time.Now().Add(20*time.Minute))) {
+			t.Errorf("%s: until %v, want 20 minutes from now", tt.why, it.NotBefore)
+		}
+	}
+}
+
+// The limiter is told all that rules can be about, and of open deliveries only.
+func TestWhatLimitsAreTold(t *testing.T) {
+	zone := time.FixedZone("east", 3600)
+	first, expires := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	full := toDevices("n1", func(it *pipeline.Item) {
+		it.UserID, it.Type, it.App, it.Priority, it.FirstSeen, it.Expires = "ada", "news", "shop", push.High, first, expires
+	}, "a", "b")
+	full.User = &push.User{Limits: []push.PersonalLimit{{Name: "hour", Max: 2}}, Limiter: []byte("state")}
+	b := &pipeline.Batch{Items: []pipeline.Item{full,
+		toDevices("otp", func(it *pipeline.Item) { it.Priority = push.Critical }, "c"),
+		toDevices("n2", func(it *pipeline.Item) { it.UserID = "bob" }, "d")}}
+	d := &decider{answer: func(r *limits.Request) { r.Allowed = true }}
+	s := &stages.Limits{Limiter: inForce(d), Lane: "promotional", Zone: func(*push.User) *time.Location { return zone },
+		Segments: func(names []string, owner string, _ *push.User) []string {
+			return append(names, "group/"+owner, "group/all")
+		}}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.asked) != 2 || d.asked[1].ID != "n2" || len(d.asked[1].Devices) != 1 || !slices.Equal(d.asked[1].Segments, []string{"group/bob", "group/all"}) {
+		t.Fatalf("asked about %+v, want n1 and n2: critical passes", d.asked)
+	}
+	got := d.asked[0]
+	if got.Jitter < 0 || got.Jitter >= time.Minute || got.At.IsZero() {
+		t.Errorf("jitter %v, at %v", got.Jitter, got.At)
+	}
+	jitter := got.Jitter
+	got.Jitter, got.At = 0, time.Time{}
+	want := limits.Request{Owner: "ada", ID: "n1", Type: "news", App: "shop", Lane: "promotional", Channel: push.ChannelPush, Priority: uint8(push.High),
+		Segments: []string{"group/ada", "group/all"}, Personal: []limits.Personal{{Name: "hour", Max: 2}}, Zone: zone,
+		Devices: []limits.Device{{Hash: limits.DeviceHash("a")}, {Hash: limits.DeviceHash("b")}}, State: []byte("state"), Since: first, Expires: expires}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("asked\n%+v, want\n%+v", got, want)
+	}
+	if limits.DeviceHash("a") == limits.DeviceHash("b") {
+		t.Error("two devices are one")
+	}
+
+	// Asked again, the same notification waits for the same time. And where a rule
+	// counts them, critical messages are asked about, too.
+	d.critical, d.asked = true, nil
+	b.Items[0].Allowed = false
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.asked) != 2 || d.asked[0].Jitter != jitter || d.asked[1].ID != "otp" {
+		t.Errorf("asked again: %+v", d.asked)
+	}
+}
+
+func TestLimitMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := &stages.Limits{Checks: stages.NewLimitMetrics(reg)}
+	apply := func(d *decider, items ...pipeline.Item) {
+		s.Limiter = inForce(d)
+		if err := s.Apply(t.Context(), &pipeline.Batch{Items: items}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	high := func(it *pipeline.Item) { it.Priority = push.High }
+	low := func(it *pipeline.Item) { it.Priority = push.Low }
+	critical := func(it *pipeline.Item) { it.Priority = push.Critical }
+	apply(&decider{answer: func(r *limits.Request) {
+		switch r.ID {
+		case "over":
+			r.Dimension, r.Rule = "user", "day"
+		case "later":
+			r.Deferred, r.Dimension, r.Rule = true, "user_type", "hour"
+		default:
+			r.Allowed = true
+			if r.ID == "half" {
+				r.Devices[0].Refused, r.Devices[0].Rule = true, "device"
+			}
+		}
+	}}, toDevices("a", high, "d"), toDevices("b", low, "d"), toDevices("half", low, "d", "e"), toDevices("over", low, "d"), toDevices("later", low, "d"), toDevices("otp", critical, "d"))
+	apply(&decider{critical: true, answer: func(r *limits.Request) { r.Allowed = true }}, toDevices("otp2", critical, "d"))
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP push_rate_limit_checks_total Notifications, and for dimension device_type deliveries, that limits were asked about. dimension is that of the rule that did not allow, none = all allow. action: allowed, bypassed (critical), deferred, dropped.
+# TYPE push_rate_limit_checks_total counter
+push_rate_limit_checks_total{action="allowed",dimension="none",priority="bulk"} 0
+push_rate_limit_checks_total{action="allowed",dimension="none",priority="high"} 1
+push_rate_limit_checks_total{action="allowed",dimension="none",priority="low"} 2
+push_rate_limit_checks_total{action="allowed",dimension="none",priority="medium"} 0
+push_rate_limit_checks_total{action="bypassed",dimension="none",priority="critical"} 2
+push_rate_limit_checks_total{action="deferred",dimension="user_type",priority="low"} 1
+push_rate_limit_checks_total{action="dropped",dimension="device_type",priority="low"} 1
+push_rate_limit_checks_total{action="dropped",dimension="user",priority="low"} 1
+# HELP push_rate_limit_exceeded_total Those that a rule did not allow.
+# TYPE push_rate_limit_exceeded_total counter
+push_rate_limit_exceeded_total{dimension="device_type",rule="device"} 1
+push_rate_limit_exceeded_total{dimension="user",rule="day"} 1
+push_rate_limit_exceeded_total{dimension="user_type",rule="hour"} 1
+`)); err != nil {
+		t.Error(err)
+	}
+}
