@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -21,5 +22,19 @@ func TestChanged(t *testing.T) {
 		if got := Default().Changed(other); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
 		}
+	}
+}
+
+// Of the whole file only the limits are read again.
+func TestEverySectionButTheLimitsNeedsARestart(t *testing.T) {
+	var want []string
+	for field := range reflect.TypeFor[Config]().Fields() {
+		if name := field.Tag.Get("yaml"); name != "limits" {
+			want = append(want, name)
+		}
+	}
+	none := &Config{Apps: []App{{Name: "shop"}}, Countries: []Country{{Country: "DE"}}} // by default there are none
+	if got := none.Changed(Default()); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

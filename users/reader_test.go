@@ -137,3 +137,50 @@ func BenchmarkFetch10000(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "users/s")
 }
+
+// meanwhile does something while a reader waits for the answers to a pipeline.
+type meanwhile func()
+
+func (meanwhile) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (m meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		m()
+		return next(ctx, cmds)
+	}
+}
+
+// Whether limiter states are read may change at any moment. An answer is read as what
+// was asked.
+func TestFetchEndsAsItBegan(t *testing.T) {
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	shard := shards.UserShard("ada")
+	for key, value := range map[string]string{shards.EpochKey(shard): "0000000000000001", shards.LimiterKey(shard, "ada"): "state"} {
+		if err := client.Set(t.Context(), key, value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var reader *users.Reader
+	client.AddHook(meanwhile(func() { reader.ReadLimiter(false) }))
+	reader = users.NewReader(client, true)
+	for _, want := range []string{"state", ""} {
+		out := outOf(1)
+		if err := reader.Fetch(t.Context(), []string{"ada"}, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(out[0].Limiter); got != want {
+			t.Errorf("limiter state %q, want %q", got, want)
+		}
+	}
+	client.AddHook(meanwhile(func() { reader.ReadLimiter(true) }))
+	out := outOf(1)
+	if err := reader.Fetch(t.Context(), []string{"ada"}, out); err != nil || out[0].Limiter != nil {
+		t.Errorf("limiter state %q, %v, want none", out[0].Limiter, err)
+	}
+}

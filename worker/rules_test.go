@@ -17,7 +17,11 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -95,6 +99,13 @@ func TestLimitsAreReloaded(t *testing.T) {
 		{"a rule that cannot be", with(func(c *configs.Config) {
 			c.Limits.Rules = []configs.Rule{{Name: "x", Per: "moon", Max: 1, Window: time.Hour}}
 		}), nil, []bool{true}, false, 0, 8, "moon"},
+		{"it still cannot be: not said again", with(func(c *configs.Config) {
+			c.Limits.Rules = []configs.Rule{{Name: "x", Per: "moon", Max: 1, Window: time.Hour}}
+		}), nil, []bool{true}, false, 0, 8, ""},
+		{"mended", with(nil), nil, []bool{true}, false, 1, 8, ""},
+		{"broken as before: said again", nil, errors.New("limits.rules[0].max: must be at least 1"), []bool{true}, false, 0, 8, "limits.rules[0].max"},
+		{"mended again", with(nil), nil, []bool{true}, false, 1, 8, ""},
+		{"and broken in the same way: said again", nil, errors.New("limits.rules[0].max: must be at least 1"), []bool{true}, false, 0, 8, "limits.rules[0].max"},
 	} {
 		log.Reset()
 		r.look(func() (*configs.Config, error) { return tt.config, tt.err }, begun.Add(time.Duration(n+1)*time.Minute))
@@ -137,4 +148,49 @@ func TestTheConfigurationIsReadAgain(t *testing.T) {
 			t.Errorf("read %d times in three rounds", read)
 		}
 	})
+}
+
+// Every lane of a running worker asks by the rules that are in force by then.
+func TestLanesFollowTheRules(t *testing.T) {
+	c, o, _ := servers(t)
+	var limited []*stages.Limits // of each half of each lane
+	o.Wrap = func(po pipeline.Options, _ func(push.Route) h2.Stats) pipeline.Options {
+		for _, s := range po.Stages {
+			if l, ok := s.(*stages.Limits); ok {
+				limited = append(limited, l)
+			}
+		}
+		return po
+	}
+	read := make(chan struct{}) // closed when the worker looks first; its end waits until it has looked
+	o.Reload = func() (*configs.Config, error) {
+		select {
+		case <-read:
+		default:
+			close(read)
+		}
+		changed := *c
+		changed.Limits.Rules = []configs.Rule{{Name: "hour", Per: "user", Max: 1, Window: time.Hour}}
+		return &changed, nil
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, o) }()
+	select {
+	case <-read:
+	case err := <-ended:
+		t.Fatalf("it ends by itself: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(limited) != 2*len(c.Lanes) {
+		t.Errorf("%d stages ask for limits, want two for each of %d lanes", len(limited), len(c.Lanes))
+	}
+	for _, l := range limited {
+		if l.Limiter() == nil {
+			t.Error("a lane has the rules of the start")
+		}
+	}
 }
