@@ -22,7 +22,7 @@ func TestItemsCarryWhatTheRecordSays(t *testing.T) {
 	at := time.UnixMilli(time.Now().UnixMilli())
 	good := record("push", 0, 1)
 	good.Timestamp = at
-	good.Headers = []kgo.RecordHeader{header("traceparent", "tp"), header("pf-attempt", "9"), header("pf-first-seen", "1")}
+	good.Headers = []kgo.RecordHeader{header("traceparent", "tp"), header("pf-attempt", "9"), header("pf-first-seen", "1"), header("pf-allowed", "1")}
 	c.produceRecords(good, &kgo.Record{Topic: "push", Key: []byte("u1")}, &kgo.Record{Topic: "push", Value: []byte("{")})
 	s := c.source(SourceOptions{Topics: mainTopic("push")})
 	var items []*pipeline.Item
@@ -33,8 +33,8 @@ func TestItemsCarryWhatTheRecordSays(t *testing.T) {
 	if it.ID != "n-0-1" || it.UserID != "u1" || string(it.Key) != "u1" || len(it.Value) == 0 || it.Verdict != push.Undecided {
 		t.Errorf("message not decoded: %q, verdict %v", it.ID, it.Verdict)
 	}
-	if it.Attempt != 0 || !it.FirstSeen.Equal(at) || !it.Timestamp.Equal(at) {
-		t.Errorf("a producer's own pf headers counted: attempt %d, first seen %v", it.Attempt, it.FirstSeen)
+	if it.Attempt != 0 || !it.FirstSeen.Equal(at) || !it.Timestamp.Equal(at) || it.Allowed {
+		t.Errorf("a producer's own pf headers counted: attempt %d, first seen %v, allowed %t", it.Attempt, it.FirstSeen, it.Allowed)
 	}
 	if len(it.Trace) != 1 || it.Trace[0].Key != "traceparent" {
 		t.Errorf("trace %v, want the traceparent alone", it.Trace)
@@ -132,7 +132,7 @@ func TestRetriesComeWhenDueAndNotBefore(t *testing.T) {
 	for i, due := range []time.Time{time.Now(), later} {
 		it := item("push")
 		it.Value = fmt.Appendf(nil, `{"id":"n%d","app":"shop","user_id":"u1","title":"t"}`, i)
-		it.Trace = []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("tp")}}
+		it.Trace, it.Allowed = []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("tp")}}, i == 0
 		hs = append(hs, pipeline.Handover{To: pipeline.ToRetry, Item: it, Attempt: 1, Hops: 2, Devices: []string{"d1", "d2"}, NotBefore: due, Reason: "x"})
 	}
 	if err := p.Produce(t.Context(), hs); err != nil {
@@ -150,6 +150,9 @@ func TestRetriesComeWhenDueAndNotBefore(t *testing.T) {
 			}
 			if it.Attempt != 1 || it.Hops != 2 || len(it.Devices) != 2 || !it.FirstSeen.Equal(first) || !it.Confirm || !b.Retry {
 				t.Errorf("%s: attempt %d, hops %d, devices %v, first seen %v, confirm %v", it.ID, it.Attempt, it.Hops, it.Devices, it.FirstSeen, it.Confirm)
+			}
+			if it.Allowed != (it.ID == "n0") {
+				t.Errorf("%s: the limits have allowed it: %t, but it was said of n0 alone", it.ID, it.Allowed)
 			}
 			if origin(it) != "push/2/41" {
 				t.Errorf("origin is %s", origin(it))

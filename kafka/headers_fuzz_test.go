@@ -20,6 +20,8 @@ var retryNames = []string{headerVersion, headerAttempt, headerHops, headerRedriv
 func FuzzRetryHeaders(f *testing.F) {
 	f.Add("1", "2", "5", "1", "1790000030001", "1790000000123", "RETRYING", "d1,d2", "traceparent", "00-1", uint8(255))
 	f.Add("1", "0", "0", "0", "", "0", "HELD", "", "pf-attempt", "1", uint8(1))
+	f.Add("1", "0", "1", "0", "1790000030001", "0", "HELD", "d1", "pf-allowed", "1", uint8(255))
+	f.Add("1", "0", "1", "0", "1790000030001", "0", "HELD", "d1", "pf-allowed", "", uint8(255))
 	f.Add("1", "2", "5", "0", "1790000030001", "0", "HELD", "d1", "pf-attempt", "2", uint8(255))
 	f.Add("1", "32767", "1", "0", "0", "0", "HELD", "d1", "x", "", uint8(255))
 	f.Add("2", "32767", "1", "-1", "-5", "9007199254740993", "DELIVERED", "a,,b", "pf-v", "1", uint8(255))
@@ -66,7 +68,7 @@ func FuzzRetryHeaders(f *testing.F) {
 // record that it has read. A record without a first-seen time gets the current one.
 func handedOver(t *testing.T, h *retryHeaders) *retryHeaders {
 	t.Helper()
-	it := &pipeline.Item{FirstSeen: h.firstSeen, Redrive: h.redrive}
+	it := &pipeline.Item{FirstSeen: h.firstSeen, Redrive: h.redrive, Allowed: h.allowed}
 	if h.firstSeen.IsZero() {
 		it.FirstSeen = start
 	}

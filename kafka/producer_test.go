@@ -111,15 +111,17 @@ func TestHandOvers(t *testing.T) {
 	fromRetry.Trace = []pipeline.RecordHeader{{Key: headerOrigin, Value: []byte("push/7/1")}}
 	oversize := item("push")
 	oversize.Value = []byte(strings.Repeat("x", 100_000))
+	allowed := item("push")
+	allowed.Allowed = true
 
 	err := p.Produce(t.Context(), []pipeline.Handover{
 		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(30 * time.Second), Reason: "TooManyRequests", Devices: []string{"hash1"}},
 		{To: pipeline.ToRetry, Item: fromRetry, Attempt: 2, NotBefore: now.Add(time.Second), Reason: "Timeout"},
 		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(time.Hour), Reason: "Timeout"},
-		{To: pipeline.ToDLQ, Item: item("push"), Reason: push.BadJSON, Detail: "data", Attempt: 0},
+		{To: pipeline.ToDLQ, Item: allowed, Reason: push.BadJSON, Detail: "data", Attempt: 0},
 		{To: pipeline.ToDLQ, Item: oversize, Reason: push.TooLarge},
 		gone,
-		{To: pipeline.ToHold, Item: item("push"), Platform: push.FCM, Attempt: 1, Hops: 4, NotBefore: time.UnixMilli(1_790_000_030_000), Reason: "Halted", Devices: []string{"hash2"}},
+		{To: pipeline.ToHold, Item: allowed, Platform: push.FCM, Attempt: 1, Hops: 4, NotBefore: time.UnixMilli(1_790_000_030_000), Reason: "Halted", Devices: []string{"hash2"}},
 		{To: pipeline.ToHold, Item: item("push.hold.apns"), Platform: push.APNS, NotBefore: now},
 		{To: pipeline.ToEvents, Event: []byte(`{"batch":1}`)},
 	})
@@ -145,7 +147,7 @@ func TestHandOvers(t *testing.T) {
 
 	kept := headersOf(c.readAll("push.hold.fcm", 1)[0])
 	for k, want := range map[string]string{"pf-v": "1", "pf-attempt": "1", "pf-hops": "4", "pf-not-before": "1790000030000", "pf-reason": "Halted",
-		"pf-devices": "hash2", "pf-origin": "push/2/41"} {
+		"pf-devices": "hash2", "pf-origin": "push/2/41", "pf-allowed": "1"} {
 		if kept[k] != want {
 			t.Errorf("held: %s is %q, want %q", k, kept[k], want)
 		}
@@ -158,6 +160,9 @@ func TestHandOvers(t *testing.T) {
 	dead := c.readAll("push.dlq", 2)
 	if h := headersOf(dead[0]); h["pf-reason"] != "bad_json" || h["pf-detail"] != "data" || string(dead[0].Value) != `{"id":"n1"}` {
 		t.Errorf("dead letter: headers %v", h)
+	}
+	if _, said := headersOf(dead[0])["pf-allowed"]; said {
+		t.Error("dead letter: it says that the limits have allowed it, and a redrive would not ask them again")
 	}
 	if len(dead[1].Value) != 0 || headersOf(dead[1])["pf-origin"] != "push/2/41" {
 		t.Error("the dead letter of an oversize record has its body, or not its place")
