@@ -290,54 +290,58 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 // What waits for tokens is told by partition: of the deliveries that are next,
 // and of all that stand behind them. The others have no reason to stand still.
 func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(1)
-		w.faults = false
-		w.fill(4, 100)
-		retried := map[int32]bool{1: true, 2: true}
-		for _, b := range w.batches {
-			for i := range b.Items {
-				b.Items[i].Verdict, b.Items[i].Attempt = push.Undecided, 0
-				if retried[b.Partition.ID] {
-					b.Items[i].Attempt = 1
+	for why, n := range map[string]int{"some stand behind": 100, "all are next": 3} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(1)
+				w.faults = false
+				w.fill(4, n)
+				retried := map[int32]bool{1: true, 2: true}
+				for _, b := range w.batches {
+					for i := range b.Items {
+						b.Items[i].Verdict, b.Items[i].Attempt = push.Undecided, 0
+						if retried[b.Partition.ID] {
+							b.Items[i].Attempt = 1
+						}
+					}
 				}
-			}
-		}
-		o := gates.DefaultOptions()
-		o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 1}
-		w.open(t, o)
-		apns := &counting{provider: provider{w: w}}
-		p := w.pipelineTo(t, 50, apns, apns)
-		p.Options().Stages[0] = oneDevice{}
-		ctx, stop := context.WithCancel(t.Context())
-		var run sync.WaitGroup
-		run.Go(func() { _ = p.Run(ctx) })
-		defer run.Wait()
-		defer stop()
-		time.Sleep(time.Second)
-		p.Declared()
-		for range 3 {
-			time.Sleep(time.Second)
-			open, ended := p.Declared()
-			for _, stalls := range [][]gates.Stall{open, ended} {
-				if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (gates.Line{Route: push.Route{Platform: push.APNS, App: "shop"}, Charge: "retry"}) {
-					t.Fatalf("declared %+v, over %+v: want the line of the retries alone", open, ended)
+				o := gates.DefaultOptions()
+				o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 1}
+				w.open(t, o)
+				apns := &counting{provider: provider{w: w}}
+				p := w.pipelineTo(t, 50, apns, apns)
+				p.Options().Stages[0] = oneDevice{}
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = p.Run(ctx) })
+				defer run.Wait()
+				defer stop()
+				time.Sleep(time.Second)
+				p.Declared()
+				for range 3 {
+					time.Sleep(time.Second)
+					open, ended := p.Declared()
+					for _, stalls := range [][]gates.Stall{open, ended} {
+						if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (gates.Line{Route: push.Route{Platform: push.APNS, App: "shop"}, Charge: "retry"}) {
+							t.Fatalf("declared %+v, over %+v: want the line of the retries alone", open, ended)
+						}
+						got := map[int32]bool{}
+						for _, part := range stalls[0].Partitions {
+							got[part.ID] = true
+						}
+						if !maps.Equal(got, retried) {
+							t.Errorf("it excuses partitions %v, want those that have retries, %v", got, retried)
+						}
+					}
 				}
-				got := map[int32]bool{}
-				for _, part := range stalls[0].Partitions {
-					got[part.ID] = true
+				for _, l := range p.Progress() {
+					if waits := l.Line.Charge == "retry" && l.Line.Route.Platform == push.APNS; waits != (l.Out > 0) {
+						t.Errorf("%+v: %d out", l.Line, l.Out)
+					}
 				}
-				if !maps.Equal(got, retried) {
-					t.Errorf("it excuses partitions %v, want those that have retries, %v", got, retried)
-				}
-			}
-		}
-		for _, l := range p.Progress() {
-			if waits := l.Line.Charge == "retry" && l.Line.Route.Platform == push.APNS; waits != (l.Out > 0) {
-				t.Errorf("%+v: %d out", l.Line, l.Out)
-			}
-		}
-	})
+			})
+		})
+	}
 }
 
 // A partition that leaves does not wait for tokens that others are waiting for
