@@ -120,9 +120,9 @@ func (e *each) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 	}
 }
 
-// A call is about the users of one shard, and short enough that the server has
-// time for others.
-func TestCallsAreOfOneShardAndShort(t *testing.T) {
+// In a cluster a call is about the users of one shard; everywhere it is short
+// enough that the server has time for others.
+func TestCallsAreShort(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()
 	hook := &each{by: []func(*redis.Cmd) error{says()}}
@@ -130,21 +130,37 @@ func TestCallsAreOfOneShardAndShort(t *testing.T) {
 	l := limiter(t, client, perUser(9, time.Hour))
 	var reqs []*Request
 	first := shards.UserShard("u0")
-	for i := 0; len(reqs) < 2*maxUsersPerCall+1; i++ {
+	for i := 0; len(reqs) < 2*maxUsersPerCall; i++ {
 		if owner := fmt.Sprintf("u%d", i); shards.UserShard(owner) == first {
 			reqs = append(reqs, &Request{Owner: owner, ID: "a", Type: "x", At: start})
 		}
 	}
-	if err := l.Decide(t.Context(), reqs); err != nil {
+	reqs = append(reqs, &Request{Owner: "v", ID: "a", Type: "x", At: start})
+	for _, c := range []struct {
+		cluster bool
+		want    string
+	}{{false, "[250 250 1]"}, {true, fmt.Sprint(map[bool][]int{true: {1, 250, 250}, false: {250, 250, 1}}[shards.UserShard("v") < first])}} {
+		l.cluster, hook.keys = c.cluster, nil
+		if err := l.Decide(t.Context(), reqs); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(hook.keys); got != c.want {
+			t.Errorf("cluster %v: calls of %s users, want %s", c.cluster, got, c.want)
+		}
+	}
+	// A user of every shard.
+	hook.keys, l.cluster = nil, false
+	if err := l.Decide(t.Context(), requests(200, "w")); err != nil {
 		t.Fatal(err)
 	}
-	if want := []int{maxUsersPerCall, maxUsersPerCall, 1}; !slices.Equal(hook.keys, want) {
-		t.Errorf("calls of %v users, want %v", hook.keys, want)
+	if !slices.Equal(hook.keys, []int{200}) {
+		t.Errorf("calls of %v users, want one", hook.keys)
 	}
+	l.cluster, reqs = true, reqs[:len(reqs)-1]
 
 	// The second call's answer names a user that is not in the call.
 	hook.by = []func(*redis.Cmd) error{says(), says(int64(maxUsersPerCall+1), string(encoded(event{id: 1, kind: 2, at: 3})))}
-	if err := l.Decide(t.Context(), reqs); err == nil || !strings.Contains(err.Error(), "answer about key 501 of 500") {
+	if err := l.Decide(t.Context(), reqs); err == nil || !strings.Contains(err.Error(), "answer about key 251 of 250") {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -180,7 +196,7 @@ func TestBatchesKeepNothing(t *testing.T) {
 	}
 	b.release()
 	for _, text := range b.values {
-		if text != "" {
+		if text != nil {
 			t.Error("keeps a state")
 		}
 	}

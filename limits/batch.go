@@ -17,8 +17,8 @@ type batch struct {
 	judge   judge
 	text    []byte // per writer the stamp of its old state and the new state
 	names   shards.Names
-	values  []string // stamp and new state of each writer
-	writers []int32  // users that have something to store
+	values  []blob  // stamp and new state of each writer
+	writers []int32 // users that have something to store
 	args    []any
 	swaps   []swap
 }
@@ -93,3 +93,10 @@ func (b *batch) release() {
 	clear(b.values)
 	clear(b.swaps)
 }
+
+// blob is an argument of a command. By its address it is passed on without a
+// copy or an allocation.
+type blob []byte
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }

@@ -22,6 +22,9 @@ type Limiter struct {
 	version byte  // of the states that it begins
 	keep    int64 // ms: after it no event of version 1 counts any more
 	sha     string
+	// cluster keeps a call to the keys of one shard. A single server takes any,
+	// and a small batch, of some users a shard, is one call instead of hundreds.
+	cluster bool
 
 	batches sync.Pool // of *batch
 }
@@ -51,6 +54,7 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 	}
 	sum := sha1.Sum([]byte(swapSource))
 	l := &Limiter{client: client, rules: compiled, version: 1, sha: hex.EncodeToString(sum[:])}
+	_, l.cluster = client.(*redis.ClusterClient)
 	for _, option := range options {
 		option(l)
 	}
@@ -127,16 +131,14 @@ func (l *Limiter) decide(b *batch, u *user) error {
 	return nil
 }
 
-// prepare makes the script calls for all users that have something to store,
-// shard by shard.
+// prepare makes the script calls for all users that have something to store.
 func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 	b.names.Reset()
 	b.values = b.values[:0]
-	text := string(b.text)
 	for i := range b.users {
 		if u := &b.users[i]; u.write {
 			b.names.Limiter(u.shard, u.owner)
-			b.values = append(b.values, text[u.from-len(stamp(u.state)):u.from], text[u.from:u.to])
+			b.values = append(b.values, b.text[u.from-len(stamp(u.state)):u.from], b.text[u.from:u.to])
 		}
 	}
 	keys := b.names.List()
@@ -155,7 +157,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 	for from := 0; from < len(b.writers); {
 		shard := b.users[b.writers[from]].shard
 		to := from + 1
-		for to < len(b.writers) && to-from < maxUsersPerCall && b.users[b.writers[to]].shard == shard {
+		for to < len(b.writers) && to-from < maxUsersPerCall && (!l.cluster || b.users[b.writers[to]].shard == shard) {
 			to++
 		}
 		start := len(b.args)

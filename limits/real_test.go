@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,6 +67,7 @@ func TestEveryCommandStaysInOneSlot(t *testing.T) {
 	checker := &slotChecker{t: t}
 	client.AddHook(checker)
 	l := limiter(t, client, perUser(1, time.Hour))
+	l.cluster = true
 	reqs := requests(3000, "u")
 	if err := l.Decide(t.Context(), reqs); err != nil {
 		t.Fatal(err)
@@ -125,21 +127,29 @@ func TestRealServer(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide decides and writes a full batch of 10,000 users, each with a
-// state of three events, with three rules, all allowed.
+// BenchmarkDecide decides and writes batches of users, each with a state of
+// three events, with three rules, all allowed. In a fleet that is not behind,
+// batches are small.
 func BenchmarkDecide(b *testing.B) {
+	for _, size := range []int{10_000, 1000, 100} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) { benchmarkDecide(b, size) })
+	}
+}
+
+func benchmarkDecide(b *testing.B, size int) {
 	client := connect(b, localtest.Require(b).Redis)
 	l := limiter(b, client, perUser(1000, time.Hour),
-		Rule{Name: "daily", Per: PerUserType, Max: 1000, Window: 24 * time.Hour},
-		Rule{Name: "promo", Per: PerUser, Types: []string{"promo"}, Max: 5, Window: time.Hour})
+		Rule{Name: "daily", Per: PerUserType, Max: 1000, Calendar: Day, Algorithm: EventSet},
+		Rule{Name: "segment", Per: PerSegment, Segments: []string{"new"}, Max: 500, Window: 24 * time.Hour})
 	reqs := requests(10_000, "bench")
 	keys := make([]string, len(reqs))
 	for i, r := range reqs {
+		r.App, r.Lane, r.Channel, r.Priority, r.Segments = "shop", "push.promotional", "push", 3, []string{"new"}
 		keys[i] = shards.LimiterKey(shards.UserShard(r.Owner), r.Owner)
 	}
 	fixed := make([]event, 3)
 	for i := range fixed {
-		fixed[i] = event{id: uint64(i), kind: 1, at: start.UnixMilli(), keep: seconds(start.UnixMilli()) + 3600}
+		fixed[i] = event{id: uint64(i), kind: typeHash("order"), at: start.UnixMilli(), keep: seconds(start.UnixMilli()) + 3600}
 	}
 	state := encoded(fixed...)
 	b.ReportAllocs()
@@ -158,8 +168,10 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		ours, redis = ours-ownCPU(b), redis-redisCPU(b, client)
 		b.StartTimer()
-		if err := l.Decide(context.Background(), reqs); err != nil {
-			b.Fatal(err)
+		for of := range slices.Chunk(reqs, size) {
+			if err := l.Decide(context.Background(), of); err != nil {
+				b.Fatal(err)
+			}
 		}
 		b.StopTimer()
 		ours, redis = ours+ownCPU(b), redis+redisCPU(b, client)
