@@ -191,7 +191,7 @@ func TestBatchesKeepNothing(t *testing.T) {
 	if err := l.decide(b, &b.users[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.run(t.Context(), l.prepare(t.Context(), b)); err != nil {
+	if err := l.swap.run(t.Context(), l.client, l.prepare(t.Context(), b)); err != nil {
 		t.Fatal(err)
 	}
 	b.release()

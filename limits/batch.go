@@ -20,7 +20,7 @@ type batch struct {
 	values  []blob  // stamp and new state of each writer
 	writers []int32 // users that have something to store
 	args    []any
-	swaps   []swap
+	swaps   []call
 }
 
 // user is one owner in a batch and its requests.

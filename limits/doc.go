@@ -37,6 +37,13 @@
 // judged anew when it comes due, as is one that was moved for a higher priority.
 // A booking that is not asked for within ten minutes of its time is forgotten.
 //
+// # Senders
+//
+// A sender's buckets (senders.go) are no part of any user's state: a script takes
+// the tokens of all its requests in a batch at once. What finds none takes one
+// that is still to come, so the bucket owes, up to a bound, and the request
+// carries on that it has paid. Buckets count attempts, not ids.
+//
 // # Formats
 //
 // State version 1 is read; version 2 is written when an option says so, and where

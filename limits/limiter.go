@@ -2,8 +2,6 @@ package limits
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +19,7 @@ type Limiter struct {
 	rules   []rule
 	version byte  // of the states that it begins
 	keep    int64 // ms: after it no event of version 1 counts any more
-	sha     string
+	swap    script
 	// cluster keeps a call to the keys of one shard. A single server takes any,
 	// and a small batch, of some users a shard, is one call instead of hundreds.
 	cluster bool
@@ -52,8 +50,7 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 	if err != nil {
 		return nil, err
 	}
-	sum := sha1.Sum([]byte(swapSource))
-	l := &Limiter{client: client, rules: compiled, version: 1, sha: hex.EncodeToString(sum[:])}
+	l := &Limiter{client: client, rules: compiled, version: 1, swap: newScript("writing limiter states", swapSource)}
 	_, l.cluster = client.(*redis.ClusterClient)
 	for _, option := range options {
 		option(l)
@@ -101,7 +98,7 @@ func (l *Limiter) Decide(ctx context.Context, reqs []*Request) error {
 		if len(swaps) == 0 {
 			return nil
 		}
-		if err := l.run(ctx, swaps); err != nil {
+		if err := l.swap.run(ctx, l.client, swaps); err != nil {
 			return err
 		}
 		if err := l.settle(b, swaps); err != nil {
@@ -132,7 +129,7 @@ func (l *Limiter) decide(b *batch, u *user) error {
 }
 
 // prepare makes the script calls for all users that have something to store.
-func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
+func (l *Limiter) prepare(ctx context.Context, b *batch) []call {
 	b.names.Reset()
 	b.values = b.values[:0]
 	for i := range b.users {
@@ -161,7 +158,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 			to++
 		}
 		start := len(b.args)
-		b.args = append(b.args, "EVALSHA", &l.sha, to-from)
+		b.args = append(b.args, "EVALSHA", &l.swap.sha, to-from)
 		for i := from; i < to; i++ {
 			b.args = append(b.args, &keys[i])
 		}
@@ -169,7 +166,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 			b.args = append(b.args, &b.values[2*i], &b.values[2*i+1], &b.users[b.writers[i]].ttl)
 		}
 		args := b.args[start:len(b.args):len(b.args)]
-		b.swaps = append(b.swaps, swap{cmd: redis.NewCmd(ctx, args...), args: args, from: from, to: to})
+		b.swaps = append(b.swaps, call{cmd: redis.NewCmd(ctx, args...), args: args, from: from, to: to})
 		from = to
 	}
 	return b.swaps
@@ -177,7 +174,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []swap {
 
 // settle reads the answers: users that were stored are done, users in conflict
 // are decided again from the state found.
-func (l *Limiter) settle(b *batch, swaps []swap) error {
+func (l *Limiter) settle(b *batch, swaps []call) error {
 	for i := range b.writers {
 		b.users[b.writers[i]].write = false
 	}

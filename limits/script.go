@@ -2,6 +2,8 @@ package limits
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -32,8 +34,20 @@ return conflicts`
 // 3 to 8 us a user it takes 1 to 2 ms. Larger calls cost no less a user.
 const maxUsersPerCall = 250
 
-// swap is one call of the script: the writers [from, to).
-type swap struct {
+// script is one that Redis may know by its hash.
+type script struct {
+	doing  string // for errors
+	source string
+	sha    string
+}
+
+func newScript(doing, source string) script {
+	sum := sha1.Sum([]byte(source))
+	return script{doing, source, hex.EncodeToString(sum[:])}
+}
+
+// call is one call of a script: of the writers [from, to), or of one sender.
+type call struct {
 	cmd      *redis.Cmd
 	args     []any
 	from, to int
@@ -42,31 +56,31 @@ type swap struct {
 // run sends all calls in one pipelined round trip, and a second one for calls
 // to a server that does not know the script (restarted, failed over, new in the
 // cluster): these carry the source, which loads it.
-func (l *Limiter) run(ctx context.Context, swaps []swap) error {
-	if err := l.exec(ctx, swaps); err != nil {
+func (s *script) run(ctx context.Context, client redis.UniversalClient, calls []call) error {
+	if err := s.exec(ctx, client, calls); err != nil {
 		return err
 	}
-	var unknown []swap
-	for i := range swaps {
-		switch err := swaps[i].cmd.Err(); {
+	var unknown []call
+	for i := range calls {
+		switch err := calls[i].cmd.Err(); {
 		case err == nil:
 		case strings.HasPrefix(err.Error(), "NOSCRIPT"):
-			swaps[i].args[0], swaps[i].args[1] = "EVAL", swapSource
-			swaps[i].cmd = redis.NewCmd(ctx, swaps[i].args...)
-			unknown = append(unknown, swaps[i])
+			calls[i].args[0], calls[i].args[1] = "EVAL", s.source
+			calls[i].cmd = redis.NewCmd(ctx, calls[i].args...)
+			unknown = append(unknown, calls[i])
 		default:
-			return fmt.Errorf("writing limiter states: %w", err)
+			return fmt.Errorf("%s: %w", s.doing, err)
 		}
 	}
 	if len(unknown) == 0 {
 		return nil
 	}
-	if err := l.exec(ctx, unknown); err != nil {
+	if err := s.exec(ctx, client, unknown); err != nil {
 		return err
 	}
 	for i := range unknown {
 		if err := unknown[i].cmd.Err(); err != nil {
-			return fmt.Errorf("writing limiter states: %w", err)
+			return fmt.Errorf("%s: %w", s.doing, err)
 		}
 	}
 	return nil
@@ -74,15 +88,15 @@ func (l *Limiter) run(ctx context.Context, swaps []swap) error {
 
 // exec returns an error only when there were no answers; each command has its
 // own.
-func (l *Limiter) exec(ctx context.Context, swaps []swap) error {
-	pipe := l.client.Pipeline()
-	for i := range swaps {
-		if err := pipe.Process(ctx, swaps[i].cmd); err != nil {
-			return fmt.Errorf("writing limiter states: %w", err)
+func (s *script) exec(ctx context.Context, client redis.UniversalClient, calls []call) error {
+	pipe := client.Pipeline()
+	for i := range calls {
+		if err := pipe.Process(ctx, calls[i].cmd); err != nil {
+			return fmt.Errorf("%s: %w", s.doing, err)
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
-		return fmt.Errorf("writing limiter states: %w", err)
+		return fmt.Errorf("%s: %w", s.doing, err)
 	}
 	return nil
 }

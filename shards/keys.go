@@ -12,6 +12,12 @@ func UserKey(s int, owner string) string { return "u:{" + UserTag(s) + "}:" + ow
 // LimiterKey holds the limiter state of a user.
 func LimiterKey(s int, owner string) string { return "l:{" + UserTag(s) + "}:" + owner }
 
+// BucketKey holds the bucket of a sender for a rule, which is named by a hash; s
+// is the UserShard of the sender.
+func BucketKey(s int, rule uint32, sender string) string {
+	return "b:{" + UserTag(s) + "}:" + strconv.FormatUint(uint64(rule), 16) + ":" + sender
+}
+
 // CollapseKey holds the newest accepted message per collapse key of a user.
 func CollapseKey(s int, owner string) string { return "c:{" + UserTag(s) + "}:" + owner }
 

@@ -33,6 +33,7 @@ func TestStoredNamesDoNotChange(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{UserKey(0, "u42"), "u:{3560}:u42"},
 		{LimiterKey(1, "u42"), "l:{11423}:u42"},
+		{BucketKey(1, 0xbeef, "orders"), "b:{11423}:beef:orders"},
 		{CollapseKey(255, "u42"), "c:{21503}:u42"},
 		{EpochKey(2), "e:{40821}"},
 		{OffsetsKey(2), "o:{40821}"},

@@ -1,0 +1,252 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// bucketSource takes tokens of one sender, from all its buckets together. KEYS are
+// the buckets, each of which holds the time (Unix us) at which it will be full.
+// ARGV is the time now, per bucket the us for one token, for all of them, and
+// for the longest wait, and then runs of requests: how many, and how long each
+// of them can wait at most. The answer is per run how many got a token, and how
+// far each bucket was from full before.
+//
+// A time too far ahead is one of a broken clock: nobody can owe more than a day,
+// nor have a bucket that takes more than one.
+const bucketSource = `local now, n = tonumber(ARGV[1]), #KEYS
+local every, full, most, ends = {}, {}, {}, {}
+for i = 1, n do
+  every[i], full[i], most[i] = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
+  local at = tonumber(redis.call('GET', KEYS[i]) or '0')
+  ends[i] = math.max(now, math.min(at, now + 172860000000))
+end
+local answer = {}
+for r = 3 * n + 2, #ARGV, 2 do
+  local granted, bound = tonumber(ARGV[r]), tonumber(ARGV[r + 1])
+  for i = 1, n do
+    granted = math.min(granted, math.floor((now + math.min(most[i], bound) + full[i] - ends[i]) / every[i]))
+  end
+  granted = math.max(granted, 0)
+  answer[#answer + 1] = granted
+  for i = 1, n do
+    answer[#answer + 1] = ends[i] - now
+    ends[i] = ends[i] + granted * every[i]
+  end
+end
+for i = 1, n do
+  if ends[i] > now then
+    redis.call('SET', KEYS[i], string.format('%.0f', ends[i]), 'PX', string.format('%.0f', math.ceil((ends[i] - now) / 1000)))
+  end
+end
+return answer`
+
+// maxRuns keeps a call of the script short.
+const maxRuns = 1000
+
+// Senders decides requests by rules of their senders, over buckets in Redis. It
+// is safe for concurrent use.
+type Senders struct {
+	client  redis.UniversalClient
+	buckets []bucket
+	take    script
+}
+
+// NewSenders makes one. The client stays the caller's. No rules is an error.
+func NewSenders(client redis.UniversalClient, rules []SenderRule) (*Senders, error) {
+	buckets, err := compileSenders(rules)
+	if err != nil {
+		return nil, err
+	}
+	return &Senders{client, buckets, newScript("taking tokens of senders", bucketSource)}, nil
+}
+
+// order is what one call asks: requests of a sender under the same rules.
+type order struct {
+	now   time.Time
+	reqs  []*Request // highest priority first
+	rules []int
+	runs  []run
+}
+
+// run is a stretch of requests that can wait equally long.
+type run struct {
+	n     int
+	bound int64 // us
+}
+
+// Decide answers the requests that have a sender and are not Paid; the others
+// are allowed. The caller leaves out what the rules of recipients do not allow. One that is deferred with Paid has its token and is not asked for
+// again; one that is deferred without asks anew after RetryAfter. The requests of
+// a sender in one call count as asked at the time of the first, the more urgent
+// before the others.
+//
+// It counts attempts: after an error nothing is decided, and tokens may have
+// been taken.
+func (s *Senders) Decide(ctx context.Context, reqs []*Request) error {
+	orders := s.orders(reqs)
+	if len(orders) == 0 {
+		return nil
+	}
+	calls := make([]call, len(orders))
+	for i := range orders {
+		calls[i] = s.call(ctx, &orders[i])
+	}
+	if err := s.take.run(ctx, s.client, calls); err != nil {
+		return err
+	}
+	for i := range orders {
+		if err := s.answer(&orders[i], calls[i].cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Senders) orders(reqs []*Request) (orders []order) {
+	type key struct {
+		sender string
+		rules  uint64
+	}
+	places := map[key]int{}
+	for _, r := range reqs {
+		r.Decision = Decision{Allowed: true}
+		if r.Sender == "" || r.Paid {
+			continue
+		}
+		k := key{sender: r.Sender}
+		for i := range s.buckets {
+			if s.buckets[i].about(r) {
+				k.rules |= 1 << i
+			}
+		}
+		if k.rules == 0 {
+			continue
+		}
+		at, ok := places[k]
+		if !ok {
+			at = len(orders)
+			places[k] = at
+			orders = append(orders, order{})
+			for i := range s.buckets {
+				if k.rules&(1<<i) != 0 {
+					orders[at].rules = append(orders[at].rules, i)
+				}
+			}
+		}
+		orders[at].reqs = append(orders[at].reqs, r)
+	}
+	return s.cut(orders)
+}
+
+// cut sorts each order and finds its runs; one with too many becomes several.
+func (s *Senders) cut(orders []order) (out []order) {
+	for _, o := range orders {
+		o.now = o.reqs[0].At
+		slices.SortStableFunc(o.reqs, func(a, b *Request) int { return int(b.Priority) - int(a.Priority) })
+		part := order{now: o.now, rules: o.rules}
+		for _, r := range o.reqs {
+			bound := maxSenderWindow.Microseconds()
+			if !r.Expires.IsZero() {
+				bound = min(bound, max(r.Expires.Sub(o.now)-r.Jitter, 0).Microseconds())
+			}
+			bound = s.within(o.rules, bound)
+			if last := len(part.runs) - 1; last >= 0 && part.runs[last].bound == bound {
+				part.runs[last].n++
+			} else {
+				if len(part.runs) == maxRuns {
+					out = append(out, part)
+					part = order{now: o.now, rules: o.rules}
+				}
+				part.runs = append(part.runs, run{1, bound})
+			}
+			part.reqs = append(part.reqs, r)
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// within makes all that can wait longer than the rules let them one run.
+func (s *Senders) within(rules []int, bound int64) int64 {
+	longest := int64(0)
+	for _, i := range rules {
+		longest = max(longest, s.buckets[i].wait)
+	}
+	return min(bound, longest)
+}
+
+func (s *Senders) call(ctx context.Context, o *order) call {
+	first := o.reqs[0]
+	shard := shards.UserShard(first.Sender)
+	args := []any{"EVALSHA", s.take.sha, len(o.rules)}
+	for _, i := range o.rules {
+		args = append(args, shards.BucketKey(shard, s.buckets[i].hash, first.Sender))
+	}
+	args = append(args, o.now.UnixMicro())
+	for _, i := range o.rules {
+		b := &s.buckets[i]
+		args = append(args, b.every, b.full, b.wait)
+	}
+	for _, r := range o.runs {
+		args = append(args, r.n, r.bound)
+	}
+	return call{cmd: redis.NewCmd(ctx, args...), args: args}
+}
+
+// answer gives every request of an order its token, or the time at which to ask
+// again.
+func (s *Senders) answer(o *order, cmd *redis.Cmd) error {
+	reply, err := cmd.Int64Slice()
+	if err != nil {
+		return fmt.Errorf("taking tokens of senders: %w", err)
+	}
+	if len(reply) != len(o.runs)*(1+len(o.rules)) {
+		return fmt.Errorf("taking tokens of senders: answer with %d numbers to %d runs under %d rules", len(reply), len(o.runs), len(o.rules))
+	}
+	rest := o.reqs
+	for _, r := range o.runs {
+		granted, behind := int(reply[0]), reply[1:1+len(o.rules)]
+		if granted < 0 || granted > r.n {
+			return fmt.Errorf("taking tokens of senders: %d tokens for %d", granted, r.n)
+		}
+		for k, q := range rest[:r.n] {
+			token := int64(min(k, granted) + 1)
+			s.decide(q, o.rules, behind, token, k < granted, o.now)
+		}
+		rest, reply = rest[r.n:], reply[1+len(o.rules):]
+	}
+	return nil
+}
+
+// decide answers one request, whose token is the given one after those that are
+// missing in the buckets.
+func (s *Senders) decide(r *Request, rules []int, behind []int64, token int64, granted bool, now time.Time) {
+	wait, slowest := int64(0), 0
+	for j, i := range rules {
+		b := &s.buckets[i]
+		if w := behind[j] + token*b.every - b.full; w > wait {
+			wait, slowest = w, j
+		}
+	}
+	if granted && wait == 0 {
+		return
+	}
+	b := &s.buckets[rules[slowest]]
+	missing := behind[slowest] + (token-1)*b.every
+	r.Decision = Decision{
+		Deferred: true, Dimension: DimensionSender, Rule: b.Name,
+		Current: int((missing + b.every - 1) / b.every), Limit: int(b.full / b.every),
+		RetryAfter: time.Duration(wait)*time.Microsecond + r.Jitter, ResetAt: now.Add(time.Duration(missing) * time.Microsecond).UTC(),
+	}
+	r.Paid = granted
+	if !granted && !r.Expires.IsZero() && now.Add(r.RetryAfter).After(r.Expires) {
+		r.Deferred = false
+	}
+}
