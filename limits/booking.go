@@ -127,7 +127,7 @@ func (j *judge) redeem(r *Request, c *candidate, known int) {
 	j.state.events = slices.Delete(j.state.events, known, known+1)
 	c.due = booking.at
 	switch {
-	case late >= 0 && late <= skew.Milliseconds():
+	case late >= 0 && late <= onTime.Milliseconds():
 		c.at = booking.at
 		fallthrough
 	case j.refusal(c, nil) == nil:

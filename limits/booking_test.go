@@ -105,6 +105,14 @@ func TestBookings(t *testing.T) {
 			{2 * h, "e", 3, "wait 5m0s", "an hour after c and d"},
 			{2*h + 5*m, "e", 3, "ok", ""}, {2*h + 5*m, "f", 3, "ok", ""},
 		}},
+		{"a jitter and the way back are no delay", []Rule{hourly}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""}, {0, "c", 3, "wait 2h0m0s", ""},
+			{h + 2*m, "b", 3, "ok", "it counts at its place"}, {2 * h, "c", 3, "ok", ""},
+		}},
+		{"later than that it is one", []Rule{hourly}, []ask{
+			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""}, {0, "c", 3, "wait 2h0m0s", ""},
+			{h + 2*m + s, "b", 3, "ok", "it counts now"}, {2 * h, "c", 3, "wait 2m1s", ""},
+		}},
 		{"later than ten minutes it has no place", []Rule{hourly}, []ask{
 			{0, "a", 3, "ok", ""}, {0, "b", 3, "wait 1h0m0s", ""}, {h + 11*m, "c", 3, "ok", ""}, {h + 12*m, "b", 3, "wait 59m0s", ""},
 		}},

@@ -31,7 +31,7 @@ type Request struct {
 	At      time.Time
 	Since   time.Time     // when the record was first seen; zero = At
 	Expires time.Time     // not later than this; zero = never
-	Jitter  time.Duration // added to RetryAfter of what is deferred, below a minute
+	Jitter  time.Duration // added to RetryAfter of what is deferred, up to a minute
 
 	// Sender names the bucket of the sender's rules; empty = none are asked.
 	Sender string

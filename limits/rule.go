@@ -94,9 +94,12 @@ const (
 	minWindow  = time.Second
 	maxWindow  = 31 * 24 * time.Hour
 	// skew is by how much the clocks of two workers may differ without an event
-	// being forgotten before the slower one is done with it. A booking that
-	// comes due no later than this counts as sent on time.
+	// being forgotten before the slower one is done with it.
 	skew = time.Minute
+	// onTime is how late a booking may ask and still counts as sent at its time:
+	// the jitter of a minute, and another one on its way. What is later finds a
+	// place of its own, and moves those behind it.
+	onTime = 2 * time.Minute
 	// farFuture is how far an event may lie ahead of the clock of the next worker
 	// that decides.
 	farFuture = 24 * time.Hour
