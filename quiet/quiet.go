@@ -100,7 +100,7 @@ func (p *Policy) Decide(u *push.User, m *push.Message, now, latest time.Time) De
 		return Decision{}
 	}
 	d := Decision{}
-	d.Zone, d.Clock = p.zone(u.Profile.Zone, country.Zone)
+	d.Zone, d.Clock = p.zone(u, country)
 	until, quiet := end(hours, now.In(d.Zone), latest)
 	switch {
 	case !quiet:
@@ -115,9 +115,12 @@ func (p *Policy) Decide(u *push.User, m *push.Message, now, latest time.Time) De
 // Zone is the time zone of a user: the user's own, else that of the country, else the
 // default.
 func (p *Policy) Zone(u *push.User) *time.Location {
-	zone, _ := p.zone(u.Profile.Zone, p.country(u).Zone)
+	zone, _ := p.ZoneOf(u)
 	return zone
 }
+
+// ZoneOf is Zone, and says whose it is.
+func (p *Policy) ZoneOf(u *push.User) (*time.Location, Clock) { return p.zone(u, p.country(u)) }
 
 func (p *Policy) country(u *push.User) Country {
 	if country, known := p.options.Countries[u.Profile.Country]; known {
@@ -137,14 +140,14 @@ func about(list []*push.QuietHours, hours []push.QuietHours, messageType string)
 }
 
 // zone chooses the best known.
-func (p *Policy) zone(users string, countrys *time.Location) (*time.Location, Clock) {
-	if users != "" {
-		if zone := p.zones.find(users); zone != nil {
+func (p *Policy) zone(u *push.User, c Country) (*time.Location, Clock) {
+	if name := u.Profile.Zone; name != "" {
+		if zone := p.zones.find(name); zone != nil {
 			return zone, UsersClock
 		}
 	}
-	if countrys != nil {
-		return countrys, CountrysClock
+	if c.Zone != nil {
+		return c.Zone, CountrysClock
 	}
 	return p.options.Default, DefaultClock
 }

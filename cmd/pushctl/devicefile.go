@@ -17,7 +17,7 @@ import (
 )
 
 // deviceFields are the columns of a CSV file and the fields of JSON lines.
-var deviceFields = []string{"user_id", "platform", "token", "app", "environment", "locale", "registered_at"}
+var deviceFields = []string{"user_id", "platform", "token", "app", "environment", "locale", "registered_at", "app_version"}
 
 // deviceLine is a device as it stands in a file.
 type deviceLine struct {
@@ -28,6 +28,7 @@ type deviceLine struct {
 	Environment  string `json:"environment"`
 	Locale       string `json:"locale"`
 	RegisteredAt string `json:"registered_at"`
+	AppVersion   string `json:"app_version"`
 }
 
 // The rules of files; package users has those of devices. None of these errors
@@ -79,7 +80,7 @@ func (d *deviceLine) registration(at time.Time) (users.Registration, error) {
 		return users.Registration{}, errTimeMissing
 	}
 	r := users.Registration{User: d.UserID, Device: push.Device{Platform: platform, Environment: d.Environment,
-		App: d.App, Token: d.Token, Locale: d.Locale, RegisteredAt: at}}
+		App: d.App, Token: d.Token, Locale: d.Locale, AppVersion: d.AppVersion, RegisteredAt: at}}
 	return r, r.Check()
 }
 
@@ -157,7 +158,7 @@ func parseCSV(header []byte) (deviceParser, error) {
 			return ""
 		}
 		*d = deviceLine{UserID: field("user_id"), Platform: field("platform"), Token: field("token"), App: field("app"),
-			Environment: field("environment"), Locale: field("locale"), RegisteredAt: field("registered_at")}
+			Environment: field("environment"), Locale: field("locale"), RegisteredAt: field("registered_at"), AppVersion: field("app_version")}
 		return nil
 	}, nil
 }

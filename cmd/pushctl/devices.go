@@ -46,6 +46,7 @@ func newDevicesAddCommand(a *app) *cobra.Command {
 	flags.StringVar(&d.App, "app", "", "`name` of the app, as in the messages")
 	flags.StringVar(&d.Environment, "environment", "", environmentWords())
 	flags.StringVar(&d.Locale, "locale", "", "language `tag`, such as en-GB")
+	flags.StringVar(&d.AppVersion, "app-version", "", "`version` of the app on the device")
 	flags.StringVar(&d.RegisteredAt, "registered-at", "", "`time` (RFC 3339) when the app got the token; default: now")
 	flags.StringVar(&tokenFile, "token-file", "", "`file` that holds the token; - = standard input")
 	return cmd
@@ -104,6 +105,7 @@ type deviceRow struct {
 	Environment  string    `json:"environment"`
 	App          string    `json:"app"`
 	Locale       string    `json:"locale"`
+	AppVersion   string    `json:"app_version"`
 	RegisteredAt time.Time `json:"registered_at"`
 }
 
@@ -136,11 +138,11 @@ func (a *app) showDevices(ctx context.Context, id string) error {
 
 func explainDevices(id string, u *users.Stored) terminal.Answer {
 	value := devicesAnswer{UserID: id, Devices: []deviceRow{}, Dropped: u.Dropped, Unreadable: u.Quarantine&push.DeviceUnread != 0}
-	t := terminal.Table{Columns: []string{"hash", "platform", "environment", "app", "locale", "registered at"}}
+	t := terminal.Table{Columns: []string{"hash", "platform", "environment", "app", "locale", "app version", "registered at"}}
 	for _, d := range u.Devices {
-		r := deviceRow{Hash: d.Hash, Platform: d.Platform.String(), Environment: d.Environment, App: d.App, Locale: d.Locale, RegisteredAt: d.RegisteredAt.UTC()}
+		r := deviceRow{Hash: d.Hash, Platform: d.Platform.String(), Environment: d.Environment, App: d.App, Locale: d.Locale, AppVersion: d.AppVersion, RegisteredAt: d.RegisteredAt.UTC()}
 		value.Devices = append(value.Devices, r)
-		t.Add(r.Hash, r.Platform, r.Environment, r.App, r.Locale, r.RegisteredAt.Format("2006-01-02T15:04:05.000Z"))
+		t.Add(r.Hash, r.Platform, r.Environment, r.App, r.Locale, r.AppVersion, r.RegisteredAt.Format("2006-01-02T15:04:05.000Z"))
 	}
 	ans := terminal.Answer{Value: value, Table: t}
 	if len(u.Devices) == 0 {

@@ -27,7 +27,8 @@ func TestDeviceLines(t *testing.T) {
 		rule           string // empty = accepted
 	}{
 		{"all fields", "u1,apns," + appleToken + ",shop,sandbox,en-GB," + when,
-			`{"user_id":"u1","platform":"apns","token":"` + appleToken + `","app":"shop","environment":"sandbox","locale":"en-GB","registered_at":"` + when + `"}`, ""},
+			`{"user_id":"u1","platform":"apns","token":"` + appleToken + `","app":"shop","environment":"sandbox","locale":"en-GB","registered_at":"` + when + `","app_version":"7.1"}`, ""},
+		{"an app version that is too long", "", `{"user_id":"u1","platform":"fcm","token":"t","app":"shop","registered_at":"` + when + `","app_version":"` + strings.Repeat("7", 65) + `"}`, "app_version"},
 		{"quotes and spaces", `"u,1" , fcm ,"` + googleToken + `",shop,,,` + when, "", `not CSV`},
 		{"quotes around a comma", `"u,1",fcm,"` + googleToken + `",shop,,,` + when, "", ""},
 		{"platform", "u1,ios," + appleToken + ",shop,,," + when, `{"user_id":"u1","platform":"ios","token":"` + appleToken + `"}`, "platform"},
@@ -77,6 +78,7 @@ func TestHeadersOfCSV(t *testing.T) {
 	for header, want := range map[string]string{
 		"user_id,platform,token,app":             "",
 		"App, TOKEN ,platform,user_id,locale":    "",
+		"user_id,platform,token,app,app_version": "",
 		"user_id;platform;token;app":             "column 1",
 		"user_id,platform,token":                 "no column app",
 		"user_id,platform,token,app,token":       "column token twice",
@@ -163,12 +165,12 @@ func TestDevicesAndPreferences(t *testing.T) {
 	if exit, stdout, _ := f.run("", "devices", "get", "u1"); exit != exitFailed || stdout != "user u1 has no device\n" {
 		t.Errorf("no device: exit status %d, %q", exit, stdout)
 	}
-	line := `{"user_id":"u1","platform":"fcm","token":"` + googleToken + `","app":"shop","locale":"nl"}`
+	line := `{"user_id":"u1","platform":"fcm","token":"` + googleToken + `","app":"shop","locale":"nl","app_version":"7.1"}`
 	if exit, _, stderr := f.run(line, "devices", "import", "--format", "jsonl", "--registered-at", when, "-"); exit != exitDone {
 		t.Fatalf("import: exit status %d: %s", exit, stderr)
 	}
 	exit, stdout, stderr := f.run(appleToken+"\n", "devices", "add", "--user", "u1", "--platform", "apns", "--app", "shop",
-		"--environment", "sandbox", "--registered-at", when, "--token-file", "-", "-o", "json")
+		"--environment", "sandbox", "--app-version", "6.0", "--registered-at", when, "--token-file", "-", "-o", "json")
 	hash := push.DeviceHash(push.APNS, appleToken)
 	if exit != exitDone || !strings.Contains(stdout, `"hash": "`+hash+`"`) {
 		t.Fatalf("add: exit status %d: %s %s", exit, stdout, stderr)
@@ -178,8 +180,8 @@ func TestDevicesAndPreferences(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"devices", "get", "u1", "-o", "json"}, []string{`"user_id": "u1"`, `"hash": "` + hash + `"`, `"environment": "sandbox"`, `"platform": "fcm"`, `"locale": "nl"`, `"registered_at": "` + when + `"`}},
-		{[]string{"devices", "get", "u1"}, []string{hash, "2026-11-01T10:00:00.000Z"}},
+		{[]string{"devices", "get", "u1", "-o", "json"}, []string{`"user_id": "u1"`, `"hash": "` + hash + `"`, `"environment": "sandbox"`, `"platform": "fcm"`, `"locale": "nl"`, `"app_version": "7.1"`, `"registered_at": "` + when + `"`}},
+		{[]string{"devices", "get", "u1"}, []string{hash, "2026-11-01T10:00:00.000Z", "6.0"}},
 		{[]string{"prefs", "get", "u1", "-o", "json"}, []string{`"opt_out_all": false`, `"mail"`, `"promo"`}},
 	} {
 		stdout := f.until(tt.want, tt.args...)
@@ -195,6 +197,39 @@ func TestDevicesAndPreferences(t *testing.T) {
 	f.until([]string{"has no device"}, "devices", "get", "u1")
 	f.ok("prefs", "set", "u1", "--clear")
 	f.until([]string{"!promo", "no"}, "prefs", "get", "u1")
+}
+
+// Profile, limits and preferences of a user from the command line to Redis and back.
+// What a command does not name stays; the next command finds what the last one did.
+func TestProfilesAndPersonalLimits(t *testing.T) {
+	f := startFleet(t, true)
+	f.startRegistry()
+	f.until([]string{"no personal limits"}, "prefs", "limits", "get", "u1") // the registry is there
+	for _, tt := range []struct {
+		args []string
+		want string // JSON without spaces
+	}{
+		{[]string{"profile", "set", "u1", "--time-zone", "Asia/Kathmandu", "--number", "0"}, `"time_zone":"Asia/Kathmandu","country":"","user_number":0,"last_activity":null,"clock":"Asia/Kathmandu","clock_from":"theuser'szone"`},
+		{[]string{"profile", "set", "u1", "--country", "NP", "--last-activity", when}, `"time_zone":"Asia/Kathmandu","country":"NP","user_number":0,"last_activity":"` + when + `"`},
+		{[]string{"profile", "set", "u1", "--time-zone", "", "--locale", "ne"}, `"locale":"ne","time_zone":"","country":"NP","user_number":0,"last_activity":"` + when + `","clock":"UTC","clock_from":"thedefaultzone"`},
+		{[]string{"profile", "set", "u1", "--locale", "ne"}, `"locale":"ne","time_zone":"","country":"NP"`},
+		{[]string{"profile", "get", "u1"}, `"locale":"ne","time_zone":"","country":"NP","user_number":0`},
+		{[]string{"prefs", "limits", "set", "u1", "promo=2", "all=an=hour=30"}, `"limits":{"all=an=hour":30,"promo":2}`},
+		{[]string{"prefs", "limits", "set", "u1", "promo=3", "news=1"}, `"limits":{"all=an=hour":30,"news":1,"promo":3}`},
+		{[]string{"prefs", "limits", "unset", "u1", "promo", "nothing"}, `"limits":{"all=an=hour":30,"news":1}`},
+		{[]string{"prefs", "limits", "get", "u1"}, `"limits":{"all=an=hour":30,"news":1}`},
+		{[]string{"prefs", "limits", "unset", "u1", "--all"}, `"limits":{}`},
+		{[]string{"profile", "set", "u1", "--clear"}, `"locale":"","time_zone":"","country":"","user_number":null`},
+		{[]string{"prefs", "set", "u1", "--blocked", "--opt-out-sender", "shop", "--opt-in", "survey", "--quiet-hours", "22:00-07:00", "--quiet-hours", "13:00-14:30 types=promo,news days=sun,mon"},
+			`"blocked":true,"opt_out_senders":["shop"],"opt_in_types":["survey"],"quiet_hours":[{"from":"22:00","to":"07:00","days":[],"types":[]},{"from":"13:00","to":"14:30","days":["mon","sun"],"types":["promo","news"]}]`},
+	} {
+		stdout := f.ok(append(tt.args, "-o", "json")...)
+		if got := strings.Join(strings.Fields(stdout), ""); !strings.Contains(got, tt.want) {
+			t.Errorf("%v: %s, want %s", tt.args, got, tt.want)
+		}
+	}
+	f.until([]string{`"blocked": true`, `"13:00"`, `"survey"`}, "prefs", "get", "u1", "-o", "json")
+	f.until([]string{"22:00-07:00; 13:00-14:30 days=mon,sun types=promo,news"}, "prefs", "get", "u1")
 }
 
 // until repeats a command until its output contains everything in want; "!x"
@@ -235,8 +270,27 @@ func TestWrongUsageOfDevicesAndPreferences(t *testing.T) {
 		{[]string{"devices", "import", "--format", "csv", "--registered-at", "now", "-"}, "--registered-at"},
 		{[]string{"devices", "add", "--user", "u1"}, "devices add needs --platform"},
 		{[]string{"devices", "add", "--user", "u1", "--platform", "fcm", "--app", "shop", "--token-file", "-"}, "invalid token"},
-		{[]string{"prefs", "set", "u1"}, "either opt-outs or --clear"},
-		{[]string{"prefs", "set", "u1", "--opt-out-all", "--clear"}, "either opt-outs or --clear"},
+		{[]string{"prefs", "set", "u1"}, "either preferences or --clear"},
+		{[]string{"prefs", "set", "u1", "--opt-out-all", "--clear"}, "either preferences or --clear"},
+		{[]string{"prefs", "set", "u1", "--quiet-hours", "22-7"}, "two times from 00:00 to 23:59"},
+		{[]string{"prefs", "set", "u1", "--quiet-hours", "22:00-24:00"}, "two times from 00:00 to 23:59"},
+		{[]string{"prefs", "set", "u1", "--quiet-hours", ""}, "want such as 22:00-07:00"},
+		{[]string{"prefs", "set", "u1", "--quiet-hours", "22:00-07:00 days=someday"}, "days are some of"},
+		{[]string{"prefs", "set", "u1", "--quiet-hours", "22:00-07:00 promo"}, "want days=… or types=…"},
+		{[]string{"prefs", "set", "u1", "--quiet-hours", "22:00-07:00 types="}, "quiet_hours"},
+		{[]string{"prefs", "limits", "set", "u1", "promo"}, "NAME=N"},
+		{[]string{"prefs", "limits", "set", "u1", "=3"}, "NAME=N"},
+		{[]string{"prefs", "limits", "set", "u1", "promo=many"}, "NAME=N"},
+		{[]string{"prefs", "limits", "set", "u1", "promo=0"}, "not from 1 to 4096"},
+		{[]string{"prefs", "limits", "set", "u1", "promo=1", "promo=2"}, "the same name twice"},
+		{[]string{"prefs", "limits", "unset", "u1"}, "either names of limits or --all"},
+		{[]string{"prefs", "limits", "unset", "u1", "promo", "--all"}, "either names of limits or --all"},
+		{[]string{"profile", "set", "u1"}, "either fields or --clear"},
+		{[]string{"profile", "set", "u1", "--country", "NL", "--clear"}, "either fields or --clear"},
+		{[]string{"profile", "set", "u1", "--time-zone", "Europe/Atlantis"}, "invalid time_zone"},
+		{[]string{"profile", "set", "u1", "--country", "nl"}, "invalid country"},
+		{[]string{"profile", "set", "u1", "--number", "4294967296"}, "--number"},
+		{[]string{"profile", "set", "u1", "--last-activity", "yesterday"}, "--last-activity"},
 		{[]string{"prefs", "set", "u1", "--opt-out-type", strings.Repeat("x", 65)}, "opt_out_types"},
 	} {
 		if exit, _, stderr := f.run("", tt.args...); exit != exitUsage || !strings.Contains(stderr, tt.stderr) {

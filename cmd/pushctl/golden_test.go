@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/quiet"
 	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
@@ -57,13 +58,21 @@ func TestJSONKeysAreStable(t *testing.T) {
 		"lag": {explainLag([]lagRow{{Lane: "l", Group: "g", Topic: "t", Committed: &committed, End: 3, Lag: &lag}, {Topic: "t", Partition: 1}}),
 			`[{"lane":"l","group":"g","topic":"t","partition":0,"committed":1,"end":3,"lag":2},{"lane":"","group":"","topic":"t","partition":1,"committed":null,"end":0,"lag":null}]`},
 		"devices get": {explainDevices("u", &users.Stored{User: push.User{Devices: []push.Device{{Platform: push.APNS, Environment: push.Sandbox, App: "shop", Token: "SECRET", Hash: "h", Locale: "nl", RegisteredAt: at}}}, Dropped: 3, DroppedUpTo: at}),
-			`{"user_id":"u","devices":[{"hash":"h","platform":"apns","environment":"sandbox","app":"shop","locale":"nl","registered_at":"2026-11-21T08:30:00Z"}],"dropped":3,"dropped_up_to":"2026-11-21T08:30:00Z","unreadable":false}`},
+			`{"user_id":"u","devices":[{"hash":"h","platform":"apns","environment":"sandbox","app":"shop","locale":"nl","app_version":"","registered_at":"2026-11-21T08:30:00Z"}],"dropped":3,"dropped_up_to":"2026-11-21T08:30:00Z","unreadable":false}`},
 		"devices get, none": {explainDevices("u", &users.Stored{}), `{"user_id":"u","devices":[],"dropped":0,"unreadable":false}`},
 		"devices import":    {terminal.Answer{Value: importAnswer{Read: 3, Registered: 2, Refused: 1, Rules: map[string]int{"r": 1}, StoppedAt: 4}}, `{"read":3,"registered":2,"refused":1,"rules":{"r":1},"stopped_at_line":4}`},
 		"users quarantine ls": {explainQuarantine(map[string]users.Quarantined{"u/prefs": {User: "u", Reason: record.BrokenRule, Partition: 1, Offset: 2, Stands: true, AtMS: at.UnixMilli()}}, map[string]bool{"u/prefs": true}),
 			`[{"user_id":"u","part":"preferences","device":"","reason":"broken_rule","place":"push.users/1/2","stands":true,"at":"2026-11-21T08:30:00Z"}]`},
 		"users quarantine ls, none": {explainQuarantine(nil, nil), `[]`},
-		"prefs":                     {explainPrefs("u", push.Preferences{Types: []string{"promo"}}), `{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"]}`},
+		"prefs": {explainPrefs("u", push.Preferences{Types: []string{"promo"}, Quiet: []push.QuietHours{{From: 22 * 60, To: 7 * 60, Days: 3}}}),
+			`{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"],"blocked":false,"opt_out_senders":[],"opt_in_types":[],` +
+				`"quiet_hours":[{"from":"22:00","to":"07:00","days":["mon","sun"],"types":[]}]}`},
+		"prefs limits":       {explainLimits("u", []push.PersonalLimit{{Name: "promo", Max: 2}}), `{"user_id":"u","limits":{"promo":2}}`},
+		"prefs limits, none": {explainLimits("u", nil), `{"user_id":"u","limits":{}}`},
+		"profile, nothing": {explainProfile("u", push.Profile{}, time.UTC, quiet.DefaultClock),
+			`{"user_id":"u","locale":"","time_zone":"","country":"","user_number":null,"last_activity":null,"clock":"UTC","clock_from":"the default zone"}`},
+		"profile": {explainProfile("u", push.Profile{Locale: "nl", Zone: "Europe/Brussels", Country: "BE", HasNumber: true, LastActivity: at}, time.UTC, quiet.UsersClock),
+			`{"user_id":"u","locale":"nl","time_zone":"Europe/Brussels","country":"BE","user_number":0,"last_activity":"2026-11-21T08:30:00Z","clock":"UTC","clock_from":"the user's zone"}`},
 		"send": {terminal.Answer{Value: sendAnswer{Lane: "l", Topic: "t", Produced: 1, Notifications: []sentRow{{ID: "n", Outcome: "DELIVERED"}}}},
 			`{"lane":"l","topic":"t","produced":1,"refused":0,"notifications":[{"id":"n","outcome":"DELIVERED"}]}`},
 		"load": {terminal.Answer{Value: loadAnswer{Topic: "t", Produced: 10, Seconds: 1, Rate: 10, Wanted: 10, AckP50: 1.5, AckP99: 2.5, Fates: map[string]int{"reaches": 10}}},

@@ -38,6 +38,7 @@ file, whose first line names them in any order, or the fields of JSON lines:
   registered_at  RFC 3339: when the app got the token. The latest registration of a token owns it, and a
                  provider's report that a token is dead counts only if it is not older. The time of the
                  import would be wrong, so lines without this field need --registered-at
+  app_version    of the app on the device, at most 64 bytes; optional
 
 A line that breaks a rule is reported with its number and the rule, never with its content, and makes the
 exit status 1. --on-error stop (default) ends there; all lines before it are registered. --on-error skip

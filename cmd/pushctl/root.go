@@ -14,6 +14,7 @@ func commands(a *app) []*cobra.Command {
 		newSchemaCommand(a),
 		newDevicesCommand(a),
 		newPrefsCommand(a),
+		newProfileCommand(a),
 		newUsersCommand(a),
 		newSendCommand(a),
 		newLoadCommand(a),
