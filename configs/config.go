@@ -16,6 +16,7 @@ type Config struct {
 	Preferences Preferences `yaml:"preferences"`
 	Countries   []Country   `yaml:"countries"`
 	Limits      Limits      `yaml:"limits"`
+	Segments    Segments    `yaml:"segments"`
 	Send        Send        `yaml:"send"`
 	Status      Status      `yaml:"status"`
 	Retries     Retries     `yaml:"retries"`

@@ -43,6 +43,7 @@ func Default() *Config {
 		Dedupe:      Dedupe{Window: 6 * time.Hour, Windows: 2, Capacity: 20_000_000, ErrorRate: 0.001, AddTimeout: 2 * time.Second},
 		Preferences: Preferences{DefaultZone: "UTC"},
 		Limits:      Limits{StateVersion: 1},
+		Segments:    Segments{Interval: 30 * time.Second, MaxBytes: 4 << 30, S3Region: "us-east-1"},
 		Send: Send{
 			Deadline: 10 * time.Second,
 			Drain:    25 * time.Second,

@@ -26,6 +26,12 @@ func (c *Config) CheckFiles() error {
 	try("redis.password_file", err)
 	_, err = c.Cassandra.Password()
 	try("cassandra.password_file", err)
+	_, err = c.Segments.Token()
+	try("segments.token_file", err)
+	_, err = c.Segments.S3Credentials()
+	try("segments.s3_credentials_file", err)
+	_, err = c.Segments.TLSConfig()
+	try("segments.ca_file", err)
 	for i := range c.Apps {
 		at := "apps[" + strconv.Itoa(i) + "]"
 		if a := c.Apps[i].APNS; a != nil {

@@ -88,3 +88,36 @@ func TestStateVersion(t *testing.T) {
 		}
 	}
 }
+
+// What is for one kind of source is not for another; rules about segments without a
+// source are about nobody.
+func TestSegments(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		why  string
+		edit func(*Segments)
+		want string // path; empty = valid
+	}{
+		{"none", func(*Segments) {}, ""},
+		{"a file", func(s *Segments) { s.Source = "/etc/pushfleet/users.seg" }, ""},
+		{"storage with keys", func(s *Segments) { s.Source, s.S3CredentialsFile = "s3://audience/users.seg", "keys" }, ""},
+		{"keys for a file", func(s *Segments) { s.Source, s.S3CredentialsFile = "users.seg", "keys" }, "segments.s3_credentials_file"},
+		{"a token for storage", func(s *Segments) { s.Source, s.TokenFile = "s3://audience/users.seg", "token" }, "segments.token_file"},
+		{"a page with a token", func(s *Segments) { s.Source, s.TokenFile = "https://example.com/users.seg", "token" }, ""},
+	} {
+		c := Default()
+		tt.edit(&c.Segments)
+		ps := c.check()
+		if tt.want == "" && len(ps) > 0 || tt.want != "" && (len(ps) != 1 || ps[0].Path != tt.want) {
+			t.Errorf("%s: %v", tt.why, ps)
+		}
+	}
+	c := Default()
+	c.Limits = Limits{StateVersion: 2, Rules: []Rule{{Name: "hour"}, {Name: "week", SegmentMax: []SegmentMax{{"a/b", 1}}}}}
+	if notes := c.aboutNobody(); len(notes) != 1 || notes[0].Path != "limits.rules[1]" {
+		t.Errorf("notes without a source: %v", notes)
+	}
+	if c.Segments.Source = "users.seg"; len(c.aboutNobody()) != 0 {
+		t.Error("notes with a source")
+	}
+}

@@ -19,7 +19,7 @@ func (n Note) String() string { return n.Path + ": " + n.Message }
 
 // Notes are what `pushworker config check` prints about a valid configuration.
 func (c *Config) Notes() []Note {
-	notes := slices.Concat(c.Insecure(), c.ShortMemory())
+	notes := slices.Concat(c.Insecure(), c.ShortMemory(), c.aboutNobody())
 	for i, l := range c.Lanes {
 		if l.IgnoreBlocked {
 			notes = append(notes, Note{"lanes[" + strconv.Itoa(i) + "].ignore_blocked", "sends critical notifications to users who are blocked, and to named devices while users' records cannot be read"})

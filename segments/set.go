@@ -3,6 +3,7 @@ package segments
 import (
 	"iter"
 	"slices"
+	"strings"
 )
 
 // Set is one version of all groups. It never changes, and is safe for concurrent
@@ -19,6 +20,7 @@ type Set struct {
 type Group struct {
 	info     *GroupInfo
 	segments []Segment
+	names    []string // of the segments, as group/segment
 }
 
 // Segment is a segment of a group.
@@ -35,7 +37,9 @@ func newSet(m *Manifest, head []byte, users [][]Users) *Set {
 		g := &s.groups[i]
 		g.info = &m.Groups[i]
 		for j, u := range users[i] {
-			g.segments = append(g.segments, Segment{Name: g.info.Segments[j].Name, Users: u})
+			name := g.info.Segments[j].Name
+			g.segments = append(g.segments, Segment{Name: name, Users: u})
+			g.names = append(g.names, g.info.Name+"/"+name)
 		}
 		s.byName[g.info.Name] = g
 	}
@@ -92,6 +96,36 @@ func (s *Set) Of(group string, number uint32) (segment string, ok bool) {
 		return "", false
 	}
 	return g.Of(number)
+}
+
+// AppendNames appends the names of all segments that a user is in, each as group/segment, in
+// the order of the file. id is the user's, number that of the user's record, if
+// it has one. It allocates only if names is too small.
+func (s *Set) AppendNames(names []string, id string, number uint32, recorded bool) []string {
+	for i := range s.groups {
+		g := &s.groups[i]
+		n, ok := g.info.Numbers.Of(id, number, recorded)
+		if !ok {
+			continue
+		}
+		for j := range g.segments {
+			if g.segments[j].Contains(n) {
+				names = append(names, g.names[j])
+			}
+		}
+	}
+	return names
+}
+
+// Has reports whether there is a segment of this name, as group/segment.
+func (s *Set) Has(name string) bool {
+	group, segment, _ := strings.Cut(name, "/")
+	g := s.byName[group]
+	if g == nil {
+		return false
+	}
+	_, found := g.Segment(segment)
+	return found
 }
 
 // Name is the group's name.

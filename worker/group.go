@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,9 +16,11 @@ import (
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/quiet"
+	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/users"
@@ -115,18 +118,19 @@ func (g *group) openRoutes(context.Context) (err error) {
 
 // collaborators are shared by all lanes.
 type collaborators struct {
-	filter   *dedupe.Filter
-	rules    *rules
-	users    *users.Reader
-	latest   *collapse.Latest
-	quiet    *quiet.Policy
-	checks   *stages.LimitMetrics
-	kafka    *kafka.Metrics
-	pipeline *pipeline.Metrics
-	gates    *gates.Gates
-	events   *events.Collector
-	watch    *watch.Metrics
-	told     *pauses.Store
+	filter    *dedupe.Filter
+	rules     *rules
+	users     *users.Reader
+	latest    *collapse.Latest
+	quiet     *quiet.Policy
+	checks    *stages.LimitMetrics
+	segmented *segmented // nil = there are no segments
+	kafka     *kafka.Metrics
+	pipeline  *pipeline.Metrics
+	gates     *gates.Gates
+	events    *events.Collector
+	watch     *watch.Metrics
+	told      *pauses.Store
 }
 
 func (g *group) openShared(ctx context.Context) error {
@@ -138,6 +142,13 @@ func (g *group) openShared(ctx context.Context) error {
 	rules, err := newRules(g.Config, g.redis, reader.ReadLimiter, g.Log, g.Metrics, time.Now())
 	if err != nil {
 		return err
+	}
+	segmented, err := g.openSegments(ctx, func(set *segments.Set) error { return missing(set, *rules.list.Load()) })
+	if err != nil {
+		return err
+	}
+	if segmented != nil {
+		rules.fits = func(list []limits.Rule) error { return missing(segmented.watcher.Set(), list) }
 	}
 	latest, err := collapse.New(g.redis, wiring.Latest(g.Config))
 	if err != nil {
@@ -152,7 +163,7 @@ func (g *group) openShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.shared = &collaborators{filter: filter, rules: rules, latest: latest, quiet: quiet.New(hours), checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
+	g.shared = &collaborators{filter: filter, rules: rules, segmented: segmented, latest: latest, quiet: quiet.New(hours), checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {
@@ -217,8 +228,11 @@ func (g *group) beside() []func(context.Context) {
 		func(ctx context.Context) { g.shared.gates.Share(ctx, g.shared.told) },
 		func(ctx context.Context) { g.tellEvents(ctx, g.shared.events, g.lanes[0].producer) },
 	}
+	if s := g.shared.segmented; s != nil {
+		parts = append(parts, func(ctx context.Context) { _ = s.watcher.Run(ctx) }) // it returns nil
+	}
 	if g.Reload != nil {
-		parts = append(parts, func(ctx context.Context) { g.shared.rules.follow(ctx, g.Reload) })
+		parts = append(parts, func(ctx context.Context) { g.shared.rules.follow(ctx, cmp.Or(g.ReloadEvery, rulesRound), g.Reload) })
 	}
 	for _, l := range g.lanes {
 		parts = append(parts, func(ctx context.Context) { g.watchProgress(ctx, l, g.shared.watch) })

@@ -108,13 +108,23 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 		superseded,
 		&stages.Preferences{Users: shared.users, Rules: g.preferences(l)},
 		&stages.Devices{},
-		&stages.Limits{Limiter: shared.rules.limiter, Lane: l.Name, Zone: shared.quiet.Zone, Checks: shared.checks},
+		g.limits(l),
 	)
 }
 
 // preferences are what the configuration says about users' preferences in a lane.
 func (g *group) preferences(l configs.Lane) stages.Rules {
 	return stages.Rules{Consent: wiring.Consent(g.Config, l), Quiet: g.shared.quiet}
+}
+
+// limits is the last stage of a lane.
+func (g *group) limits(l configs.Lane) *stages.Limits {
+	shared := g.shared
+	s := &stages.Limits{Limiter: shared.rules.limiter, Lane: l.Name, Zone: shared.quiet.Zone, Checks: shared.checks}
+	if shared.segmented != nil {
+		s.Segments = shared.segmented.of
+	}
+	return s
 }
 
 // run works until ctx ends, then drains, commits and leaves the group. Each lane

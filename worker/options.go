@@ -13,6 +13,7 @@
 //	events.go     push.events
 //	filters.go    the Bloom filters' windows
 //	rules.go      the limits, and their reload
+//	segments.go   who is in which segment
 //	registry.go   RunRegistry: push.users into Redis
 //	admin.go      /metrics, /livez, /readyz
 package worker
@@ -20,6 +21,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -47,6 +49,8 @@ type Options struct {
 	// Reload reads the configuration again, as it is by now; nil = it never changes.
 	// Only its limits are put in force.
 	Reload func() (*configs.Config, error)
+	// ReloadEvery is how often; 0 = 10 s.
+	ReloadEvery time.Duration
 	// Exit ends the process at once with this status, if a part of it is stuck and
 	// cannot be waited for: os.Exit.
 	Exit func(status int)

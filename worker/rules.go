@@ -17,7 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// rulesRound is how often the configuration is read again.
+// rulesRound is how often the configuration is read again, unless the options say it.
 const rulesRound = 10 * time.Second
 
 // rules are the limits in force: those of the configuration at the start, and then
@@ -29,6 +29,9 @@ type rules struct {
 	// limiter states read with the users.
 	read    func(bool)
 	current atomic.Pointer[limits.Limiter] // nil = there are none
+	list    atomic.Pointer[[]limits.Rule]  // those of current
+	// fits, if set, refuses rules that name what is not there.
+	fits func([]limits.Rule) error
 
 	good  prometheus.Gauge
 	since prometheus.Gauge
@@ -62,7 +65,13 @@ func (r *rules) limiter() stages.Limiter {
 // apply puts the rules of c in force. After an error those before it hold.
 func (r *rules) apply(c *configs.Config, now time.Time) error {
 	var limiter *limits.Limiter
-	if list := wiring.Rules(c); len(list) > 0 {
+	list := wiring.Rules(c)
+	if r.fits != nil {
+		if err := r.fits(list); err != nil {
+			return err
+		}
+	}
+	if len(list) > 0 {
 		var err error
 		if limiter, err = limits.New(r.redis, list, wiring.LimitsOptions(c)...); err != nil {
 			return err
@@ -70,16 +79,17 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 	}
 	r.limits = c.Limits
 	r.read(limiter != nil)
+	r.list.Store(&list)
 	r.current.Store(limiter)
 	r.good.Set(1)
 	r.since.Set(float64(now.UnixMilli()) / 1e3)
 	return nil
 }
 
-// follow reads the configuration again every rulesRound and puts its rules in force
-// when they have changed, until ctx ends.
-func (r *rules) follow(ctx context.Context, load func() (*configs.Config, error)) {
-	ticker := time.NewTicker(rulesRound)
+// follow reads the configuration again at intervals and puts its rules in force when
+// they have changed, until ctx ends.
+func (r *rules) follow(ctx context.Context, every time.Duration, load func() (*configs.Config, error)) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {

@@ -140,7 +140,7 @@ func TestTheConfigurationIsReadAgain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*rulesRound+time.Second)
 		defer cancel()
 		read := 0
-		r.follow(ctx, func() (*configs.Config, error) {
+		r.follow(ctx, rulesRound, func() (*configs.Config, error) {
 			read++
 			return configs.Default(), nil
 		})
@@ -163,6 +163,7 @@ func TestLanesFollowTheRules(t *testing.T) {
 		return po
 	}
 	read := make(chan struct{}) // closed when the worker looks first; its end waits until it has looked
+	o.ReloadEvery = 10 * time.Millisecond
 	o.Reload = func() (*configs.Config, error) {
 		select {
 		case <-read:
