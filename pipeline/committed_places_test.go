@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
@@ -59,4 +60,20 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 			t.Error("places are missing")
 		}
 	})
+}
+
+// The gauge of a window says how many places are taken, also when they are free again.
+func TestTheGaugeFollowsTheWindow(t *testing.T) {
+	r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+	p := &Pipeline{opt: Options{Window: 20}}
+	l := r.lines[gates.Free]
+	l.waiting.put(l, waitingFor("a", 3))
+	taken := p.enter(t.Context(), t.Context(), l, nil)
+	if got := testutil.ToFloat64(r.inUse); got != 3 {
+		t.Errorf("%v places in use, want 3", got)
+	}
+	r.settled(len(taken))
+	if got := testutil.ToFloat64(r.inUse); got != 0 {
+		t.Errorf("%v places in use, want none", got)
+	}
 }
