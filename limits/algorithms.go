@@ -62,8 +62,8 @@ func slidingCounter(times []int64, t, window int64, limit int) (current int, nex
 	if next != t {
 		return current, next
 	}
-	for i, x := range times {
-		if x <= t || x >= start+2*window || i+1 < len(times) && times[i+1] == x {
+	for _, x := range times {
+		if x <= t || x >= start+2*window {
 			continue
 		}
 		if n, at := counterAt(times, t, x, window, limit); at != x {
@@ -100,8 +100,9 @@ func counterAt(times []int64, t, x, window int64, limit int) (current int, next 
 		return current, never
 	case cur*window+prev*left <= most*window:
 		return current, x
-	case cur <= most && prev > 0:
-		// The weight of prev has to fall to what cur leaves free.
+	case cur <= most:
+		// The weight of prev, which is not 0 then, has to fall to what cur leaves
+		// free.
 		if gone := window - (most-cur)*window/prev; gone < window {
 			return current, start + gone
 		}

@@ -24,6 +24,7 @@ func TestAlgorithms(t *testing.T) {
 		{"one is a window old", log, []int64{4000}, 5000, 1, 0, 5000},
 		{"and here not quite", log, []int64{4001}, 5000, 1, 1, 5001},
 		{"the second oldest has to leave", log, []int64{4100, 4200, 4300}, 5000, 2, 3, 5200},
+		{"room for one more", log, []int64{4500}, 5000, 2, 1, 5000},
 		{"at the same moment", log, []int64{5000}, 5000, 1, 1, 6000},
 		{"a later one shares a window", log, []int64{5999}, 5000, 1, 1, 6999},
 		{"and here does not", log, []int64{6000}, 5000, 1, 0, 5000},
@@ -37,6 +38,7 @@ func TestAlgorithms(t *testing.T) {
 		{"none at all", fixed, nil, 1500, 0, 0, never},
 
 		{"nothing yet", counter, nil, 5000, 1, 0, 5000},
+		{"room for one more", counter, []int64{4500, 5000}, 5000, 3, 2, 5000},
 		{"two windows ago", counter, []int64{3999}, 5000, 1, 0, 5000},
 		{"the whole window before", counter, []int64{4000, 4999}, 5000, 3, 2, 5000},
 		{"too much of it", counter, []int64{4000, 4999}, 5000, 2, 2, 5500},
@@ -44,6 +46,7 @@ func TestAlgorithms(t *testing.T) {
 		{"all of this one", counter, []int64{5000, 5001}, 5500, 2, 2, 6500},
 		{"weight has to fall, rounded up", counter, []int64{4000, 4001, 4002}, 5000, 2, 3, 5667},
 		{"it would make a later one too many", counter, []int64{6000}, 5000, 1, 1, 8000},
+		{"at the very start it is of this stretch", counter, []int64{4000, 5500}, 5000, 2, 2, 6000},
 		{"it would not", counter, []int64{6000}, 5000, 2, 0, 5000},
 		{"none at all", counter, nil, 5000, 0, 0, never},
 	} {

@@ -45,7 +45,12 @@ func (j *judge) book(r *Request, c *candidate, first *applied) {
 	}
 	fits := j.place(c)
 	r.RetryAfter = time.Duration(c.at-r.At.UnixMilli())*time.Millisecond + r.Jitter
-	if !fits || !r.Expires.IsZero() && r.At.Add(r.RetryAfter).After(r.Expires) {
+	if fits && c.at == r.At.UnixMilli() { // the place of the one that goes
+		c.extra = 0
+		j.allow(r, c, true)
+		return
+	}
+	if !fits || r.late() {
 		if out.booked() {
 			j.insert(&out)
 			j.changed = changed
@@ -124,23 +129,23 @@ func goesBefore(e, o *event) bool {
 func (j *judge) redeem(r *Request, c *candidate, known int) {
 	booking := j.state.events[known]
 	late := c.at - booking.at
-	j.state.events = slices.Delete(j.state.events, known, known+1)
+	changed := j.changed
+	j.remove(known)
 	c.due = booking.at
 	switch {
 	case late >= 0 && late <= onTime.Milliseconds():
 		c.at = booking.at
 		fallthrough
 	case j.refusal(c, nil) == nil:
-		j.changed = true
 		j.allow(r, c, len(j.applied) > 0)
 	case late < 0:
-		first := j.refusal(c, nil)
-		j.explain(r, c, first)
-		j.state.events = insert(j.state.events, &booking)
+		j.explain(r, c, j.refusal(c, nil))
 		r.RetryAfter = time.Duration(-late)*time.Millisecond + r.Jitter
-		r.Deferred = r.Expires.IsZero() || !r.At.Add(r.RetryAfter).After(r.Expires)
+		if r.Deferred = !r.late(); r.Deferred {
+			j.insert(&booking)
+			j.changed = changed
+		}
 	default:
-		j.changed = true
 		j.hold(r, c)
 	}
 }
@@ -169,7 +174,6 @@ func (j *judge) displace(r *Request, c *candidate) {
 		}
 		moved.flags |= bookedFlag
 		moved.keep = seconds(moved.at + bookingHeld.Milliseconds())
-		j.state.events = insert(j.state.events, &moved.event)
+		j.insert(&moved.event)
 	}
-	j.changed = true
 }

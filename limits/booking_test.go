@@ -38,7 +38,7 @@ func alone(t *testing.T, rules ...Rule) func(r *Request) {
 		t.Fatal(err)
 	}
 	var stored []byte
-	j := judge{rules: compiled, calendar: calendar{days: &days{}}}
+	j := newJudge(compiled)
 	return func(r *Request) {
 		t.Helper()
 		if err := j.load(stored, 0, r.At.UnixMilli()); err != nil {
@@ -158,7 +158,7 @@ func TestBookingsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := judge{rules: rules, calendar: calendar{days: &days{}}}
+	j := newJudge(rules)
 	var reqs []*Request
 	for i := range 10_000 {
 		reqs = append(reqs, &Request{Owner: "u", ID: fmt.Sprint(i), Priority: uint8(2 + i%2), At: start, Since: start.Add(time.Duration(i) * time.Second)})
@@ -191,6 +191,70 @@ func TestBookingsAreBounded(t *testing.T) {
 	}
 	if booked != maxWaiting || len(j.state.events) != maxWaiting+2 {
 		t.Errorf("%d booked of %d events, want %d", booked, len(j.state.events), maxWaiting)
+	}
+}
+
+// A booking that cannot be sent any more gives its place back.
+func TestABookingIsGivenBack(t *testing.T) {
+	rule := Rule{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer, Personal: true}
+	const h, m = time.Hour, time.Minute
+	for _, c := range []struct {
+		why  string
+		asks []Request
+		want string
+	}{
+		{"moved beyond its expiry", []Request{{ID: "a", At: start}, {ID: "b", At: start, Expires: start.Add(2 * h)},
+			{ID: "high", At: start.Add(h + 7*m), Priority: 4}, {ID: "b", At: start.Add(h + 8*m), Expires: start.Add(2 * h)},
+			{ID: "c", At: start.Add(2*h + 7*m)}}, "[ok wait 1h0m0s ok no hourly ok]"},
+		{"the user wants none any more", []Request{{ID: "a", At: start}, {ID: "b", At: start},
+			{ID: "b", At: start.Add(h + 5*m), Personal: []Personal{{Name: "hourly", Max: 0}}}, {ID: "c", At: start.Add(h + 6*m)}},
+			"[ok wait 1h0m0s no hourly ok]"},
+	} {
+		judge := alone(t, rule)
+		var got []string
+		for _, r := range c.asks {
+			r.Owner, r.Priority = "u", max(r.Priority, 3)
+			judge(&r)
+			got = append(got, words(&r))
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, want %s", c.why, got, c.want)
+		}
+	}
+}
+
+// With nothing but bookings in the state, the one that goes may be the first.
+func TestTheFirstBookingGoes(t *testing.T) {
+	rules, err := compile([]Rule{{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJudge(rules)
+	for i := range maxWaiting {
+		at := start.Add(time.Duration(i)*time.Hour + time.Minute)
+		j.insert(&event{id: uint64(i), at: at.UnixMilli(), keep: seconds(at.UnixMilli()) + 600, flags: bookedFlag | 3, extra: uint32(i)})
+	}
+	r := &Request{ID: "new", Priority: 3, At: start}
+	if j.answer(r); words(r) != "ok" || len(j.state.events) != maxWaiting || j.state.events[0].id == 0 {
+		t.Errorf("%s, %d events, the first %+v", words(r), len(j.state.events), j.state.events[0])
+	}
+	for _, c := range []struct {
+		id, want string
+		since    time.Time
+		events   int
+		why      string
+	}{
+		{"old", "wait 128h1m0s", time.Unix(2, 0), maxWaiting + 1, "the last place"},
+		{"older", "wait 129h1m0s", time.Unix(1, 0), maxWaiting + 1, "it has no place: it asks anew when the last is past"},
+		{"young", "wait 1h0m0s", time.Time{}, maxWaiting + 1, "the place of the oldest"},
+	} {
+		r := &Request{ID: c.id, Priority: 3, At: start, Since: c.since}
+		if j.answer(r); words(r) != c.want || len(j.state.events) != c.events {
+			t.Errorf("%s: %s, %d events, want %s: %s", c.id, words(r), len(j.state.events), c.want, c.why)
+		}
+	}
+	if e := j.state.events[j.find(&event{id: idHash("young"), channel: shortHash("")})]; int64(e.extra) != start.Unix() || !e.booked() {
+		t.Errorf("without a time it waits since now: %+v", e)
 	}
 }
 

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -37,15 +38,7 @@ func (e *event) same(o *event) bool {
 // sorted brings events into the order of their times, which states of version 1
 // do not have.
 func sorted(events []event) {
-	later := func(a, b event) int {
-		switch {
-		case a.at < b.at:
-			return -1
-		case a.at > b.at:
-			return 1
-		}
-		return 0
-	}
+	later := func(a, b event) int { return cmp.Compare(a.at, b.at) }
 	if !slices.IsSortedFunc(events, later) {
 		slices.SortStableFunc(events, later)
 	}

@@ -178,7 +178,7 @@ func TestPlainEventsCountForEveryRule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := judge{rules: rules}
+		j := newJudge(rules)
 		if err := j.load(stored, rules[0].longest(), start.UnixMilli()); err != nil {
 			t.Fatal(err)
 		}

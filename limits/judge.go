@@ -19,6 +19,8 @@ type judge struct {
 	displaced []event   // bookings that have to find another place
 }
 
+func newJudge(rules []rule) judge { return judge{rules: rules, calendar: calendar{days: &days{}}} }
+
 // load reads the state of a user as it is needed at a time (Unix ms). keep is for
 // events of version 1, in ms.
 func (j *judge) load(stored []byte, keep, at int64) error {
@@ -58,10 +60,7 @@ func (c *candidate) outranks(e *event) bool {
 // of which have to agree.
 func (j *judge) answer(r *Request) {
 	r.Decision = Decision{}
-	j.calendar.zone = r.Zone
-	if r.Zone == nil {
-		j.calendar.zone = time.UTC
-	}
+	j.setZone(r)
 	c := newCandidate(r)
 	known := j.find(&c.event)
 	if !j.answerDevices(r, &c) {
@@ -83,6 +82,12 @@ func (j *judge) answer(r *Request) {
 		j.allow(r, &c, len(j.applied) > 0)
 	default:
 		j.hold(r, &c)
+	}
+}
+
+func (j *judge) setZone(r *Request) {
+	if j.calendar.zone = r.Zone; r.Zone == nil {
+		j.calendar.zone = time.UTC
 	}
 }
 
@@ -129,7 +134,7 @@ func (j *judge) answerDevices(r *Request, c *candidate) bool {
 			continue
 		}
 		device.Refused, device.Rule = true, refusal.rule.name
-		if left == 0 && r.Rule == "" {
+		if r.Rule == "" {
 			j.refuse(r, &d, refusal)
 		}
 	}

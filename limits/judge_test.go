@@ -2,6 +2,7 @@ package limits
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -151,6 +152,37 @@ func TestADecisionExplainsItself(t *testing.T) {
 		if r.Decision != c.want {
 			t.Errorf("%+v:\n%+v, want\n%+v", c.rule, r.Decision, c.want)
 		}
+	}
+}
+
+// How things stand is asked without spending anything.
+func TestUsageAndPreview(t *testing.T) {
+	l := limiter(t, nil, Rule{Name: "device", Per: PerDeviceType, Max: 1, Calendar: Day, Algorithm: EventSet},
+		Rule{Name: "hour", Per: PerUser, Max: 3, Window: time.Hour}, Rule{Name: "promos", Per: PerUser, Types: []string{"promo"}, Max: 1, Window: time.Hour})
+	at, h := start.UnixMilli(), time.Hour
+	state := encoded(event{id: 1, at: at - 1000, keep: seconds(at) + 9999, kind: typeHash("x")},
+		event{id: 1, at: at - 1000, keep: seconds(at) + 9999, kind: typeHash("x"), flags: deviceFlag, extra: 7})
+	r := &Request{Owner: "u", ID: "new", Type: "x", At: start, State: state, Devices: []Device{{Hash: 7}, {Hash: 8}}}
+	uses, err := l.Usage(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Use{{"device_type", "device", 7, 1, 1, false, start.Add(12 * h)}, {"device_type", "device", 8, 0, 1, true, time.Time{}},
+		{"user", "hour", 0, 1, 3, true, start.Add(h - time.Second)}}
+	if !slices.Equal(uses, want) {
+		t.Errorf("%+v, want %+v", uses, want)
+	}
+	for range 9 {
+		if err := l.Preview(r); err != nil || !r.Allowed || !r.Devices[0].Refused || r.Devices[1].Refused {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	r.State = []byte{3}
+	if _, err := l.Usage(r); err == nil {
+		t.Error("an unknown version was read")
+	}
+	if err := l.Preview(r); err == nil {
+		t.Error("an unknown version was read")
 	}
 }
 

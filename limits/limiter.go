@@ -61,7 +61,7 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 		}
 		l.keep = max(l.keep, compiled[i].longest())
 	}
-	l.batches.New = func() any { return &batch{judge: judge{rules: compiled, calendar: calendar{days: &days{}}}} }
+	l.batches.New = func() any { return &batch{judge: newJudge(compiled)} }
 	return l, nil
 }
 

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
@@ -192,6 +194,7 @@ func TestStateOfUnknownVersionStalls(t *testing.T) {
 	for _, c := range []struct{ name, state, want string }{
 		{"newer version", "\x03whatever it holds", "unknown version 3"},
 		{"cut short", "\x01\x02\x03", "damaged"},
+		{"a time that nobody writes", "\x01" + string(binary.LittleEndian.AppendUint64(nil, xxhash.Sum64String("12345678"))) + "12345678", "damaged"},
 		{"changed", string(append(encoded(event{id: 1, kind: 2, at: 3})[:20], make([]byte, 21)...)), "damaged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

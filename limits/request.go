@@ -42,6 +42,9 @@ type Request struct {
 	Decision
 }
 
+// late reports whether the request expires before it may be asked again.
+func (r *Request) late() bool { return !r.Expires.IsZero() && r.At.Add(r.RetryAfter).After(r.Expires) }
+
 // Personal is a limit of the user's own. A Max of 0 allows none at all.
 type Personal = push.PersonalLimit
 

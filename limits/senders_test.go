@@ -260,6 +260,15 @@ func TestSendersAskInShortCalls(t *testing.T) {
 	if err := senders(t, client, hourly(24*time.Hour)).Decide(t.Context(), append(from("a", 5000, start), from("b", 5000, start)...)); err != nil || hook.calls != 2 {
 		t.Errorf("%d calls for two senders, %v", hook.calls, err)
 	}
+	hook.calls = 0
+	for _, r := range reqs {
+		r.Paid = r.Sender == "orders"
+	}
+	forOthers := hourly(0)
+	forOthers.Senders = []string{"others"}
+	if err := senders(t, client, forOthers).Decide(t.Context(), append(reqs, from("c", 3, start)...)); err != nil || hook.calls != 0 {
+		t.Errorf("%d calls where nothing is to ask, %v", hook.calls, err)
+	}
 }
 
 // counted counts the scripts of pipelines.

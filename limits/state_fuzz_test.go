@@ -62,7 +62,7 @@ func FuzzState(f *testing.F) {
 				t.Fatalf("%+v, written again: %+v, %v", s, second, err)
 			}
 		}
-		j := judge{rules: rules, calendar: calendar{days: &days{}}}
+		j := newJudge(rules)
 		if err := j.load(stored, 1000, at); err != nil {
 			t.Fatal(err)
 		}
