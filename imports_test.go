@@ -84,6 +84,7 @@ var mayImport = map[string][]string{
 	"bench/send":             {everything},
 	"bench/endtoend":         {everything}, // tests only
 	"bench/channel":          nil,          // tests only
+	"bench/lookup":           {"segments"},
 	"bench/channel/beep":     {"push", "pipeline", "providers/account", "providers/calls"},
 	"bench/mutation":         nil,
 	"bench/mutants":          {everything},
@@ -120,11 +121,11 @@ var testsAlso = map[string][]string{
 
 // neverImported are for one purpose only, which is not the worker.
 var neverImported = map[string][]string{
-	"worker":         {"cmd/terminal", "bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/mutants/planted", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"cmd/pushworker": {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"cmd/pushdemo":   {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"wiring":         {"cmd/terminal", "worker", "bench", "bench/fleet", "bench/mutants", "bench/send", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
+	"worker":         {"cmd/terminal", "bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/mutants/planted", "bench/send", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushworker": {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushdemo":   {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"wiring":         {"cmd/terminal", "worker", "bench", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
 }
 
 // plantedOnly is what commands import only in files that are built with the tag
@@ -140,6 +141,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/gocql/gocql":             {in: []string{"status", "bench", "bench/chaos"}, tests: []string{"cmd/pushctl", "deploy/local"}},
 	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "collapse", "pauses", "users/userstest", "bench"}, tests: []string{"cmd/pushctl", "deploy/local", "deploy/embedded"}},
 	"github.com/RoaringBitmap/roaring":   {in: []string{"segments"}},
+	"github.com/bits-and-blooms/bloom":   {in: []string{"bench/lookup"}},
 	"github.com/minio/minio-go":          {in: []string{"segments/s3"}},
 	"github.com/alicebob/miniredis":      {in: []string{"deploy/embedded"}, tests: []string{everything}},
 	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/fcm", "providers/sim"}},

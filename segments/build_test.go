@@ -149,6 +149,17 @@ func TestBuildRefuses(t *testing.T) {
 		{"a bad name of a group", func(b *Builder) error { return b.AddGroup("a b", true, ByID) }, "a name has"},
 		{"a bad name of a segment", func(b *Builder) error { return b.AddUsers("g", "-x", Users{}) }, "a name has"},
 		{"a group that was not added", func(b *Builder) error { return b.AddUsers("x", "s", Users{}) }, `no group "x"`},
+		{"a list of a group that was not added", func(b *Builder) error {
+			_, err := b.AddList(t.Context(), "x", "s", List{R: strings.NewReader("1\n")})
+			return err
+		}, `no group "x"`},
+		{"a time that RFC 3339 does not have", func(b *Builder) error {
+			if err := b.AddUsers("g", "a", UsersOf(1)); err != nil {
+				return err
+			}
+			_, err := b.Build(1, noon.AddDate(9999, 0, 0))
+			return err
+		}, "encoding the manifest"},
 		{"a group without segments", func(b *Builder) error { _, err := b.Build(1, noon); return err }, "group g has no segment"},
 		{"version 0", func(b *Builder) error {
 			if err := b.AddUsers("g", "a", UsersOf(1)); err != nil {
@@ -183,6 +194,27 @@ func TestBuildRefuses(t *testing.T) {
 		if err := tt.do(&b); err == nil || !strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s: %v, want %q", tt.why, err, tt.text)
 		}
+	}
+}
+
+func TestAsManySegmentsAsAFileHas(t *testing.T) {
+	var b Builder
+	for _, group := range []string{"g", "h"} {
+		if err := b.AddGroup(group, true, ByRecord); err != nil {
+			t.Fatal(err)
+		}
+		for i := range maxSegments / 2 {
+			if err := b.AddUsers(group, fmt.Sprint("s", i), UsersOf(uint32(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s, err := b.Build(1, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := readBack(t, s).Of("h", 511); got != "s511" {
+		t.Errorf("511 is in %q", got)
 	}
 }
 
@@ -259,8 +291,13 @@ func TestWriteFile(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
 		t.Errorf("left behind: %s", left)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+	other := filepath.Join(filepath.Dir(path), "other")
+	if f, err := os.Create(other); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	want, _ := os.Stat(other)
+	if info, err := os.Stat(path); err != nil || info.Mode() != want.Mode() {
+		t.Errorf("mode %v, want %v, %v", info.Mode(), want.Mode(), err)
 	}
 }
 
@@ -277,11 +314,27 @@ func (w *brokenWriter) Write(p []byte) (int, error) {
 }
 
 func TestWritingTellsErrors(t *testing.T) {
-	s := lifecycle(t, 1)
-	size := len(fileOf(t, s))
-	for _, n := range []int{0, 100, size / 2, size - 1} {
-		if _, err := s.WriteTo(&brokenWriter{n}); !errors.Is(err, io.ErrShortWrite) {
-			t.Errorf("after %d bytes: %v", n, err)
+	built := lifecycle(t, 1)
+	size := len(fileOf(t, built))
+	for name, s := range map[string]*Set{"built": built, "read": readBack(t, built)} {
+		for _, n := range []int{0, 100, size / 2, size - 1} {
+			if _, err := s.WriteTo(&brokenWriter{n}); !errors.Is(err, io.ErrShortWrite) {
+				t.Errorf("%s, after %d bytes: %v", name, n, err)
+			}
 		}
+	}
+	// Larger than what is buffered, so that it fails in a section.
+	var b Builder
+	for _, err := range []error{b.AddGroup("g", true, ByID), b.AddUsers("g", "a", span(0, 1<<23, 2))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := b.Build(1, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readBack(t, s).WriteTo(&brokenWriter{1000}); !errors.Is(err, io.ErrShortWrite) || !strings.Contains(err.Error(), "segment a") {
+		t.Errorf("%v", err)
 	}
 }

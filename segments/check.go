@@ -79,7 +79,8 @@ func (c *checker) take(n int) []byte {
 }
 
 // header takes the cookie, the number of containers and, if there are runs, the
-// bits that say which containers are runs.
+// bits that say which containers are runs. What is missing of them is missing
+// after them, too.
 func (c *checker) header() (containers int, runs []byte, err error) {
 	b := c.take(4)
 	if c.short {
@@ -99,9 +100,6 @@ func (c *checker) header() (containers int, runs []byte, err error) {
 		}
 	default:
 		return 0, nil, errors.New("not a Roaring bitmap")
-	}
-	if c.short {
-		return 0, nil, errShort
 	}
 	return containers, runs, nil
 }

@@ -17,7 +17,7 @@ import (
 const DefaultMaxBytes = 2 << 30
 
 // firstRead is what is allocated for a section before any of it has come.
-const firstRead = 1 << 20
+const firstRead = 64 << 10
 
 // Read reads a file and checks all of it. The result shares no memory with r.
 // maxBytes is the most that the sections may take; 0 means DefaultMaxBytes.

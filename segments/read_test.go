@@ -66,6 +66,28 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
+// A section that is longer than what is allocated at first.
+func TestLongSectionsAreRead(t *testing.T) {
+	var b Builder
+	even := span(0, 1<<21, 2)
+	for _, err := range []error{b.AddGroup("g", true, ByID), b.AddUsers("g", "even", even), b.AddUsers("g", "one", UsersOf(1))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := b.Build(1, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Manifest().Groups[0].Segments[0].Bytes; n < 4*firstRead || n%firstRead == 0 {
+		t.Fatalf("a section of %d bytes", n)
+	}
+	seg, _ := readBack(t, s).Group("g").Segment("even")
+	if Difference(seg.Users, even).Count() != 0 || seg.Count() != 1<<20+1 {
+		t.Errorf("%d users", seg.Count())
+	}
+}
+
 func TestReadManifestReadsNothingBehindIt(t *testing.T) {
 	s := lifecycle(t, 5)
 	r := bytes.NewReader(fileOf(t, s))
@@ -82,7 +104,7 @@ func TestReadManifestReadsNothingBehindIt(t *testing.T) {
 func TestTruncatedFilesAreRefused(t *testing.T) {
 	file := fileOf(t, lifecycle(t, 1))
 	for n := range file {
-		if n > 4000 && n%101 != 0 { // within the bitmaps
+		if n > 1200 && n%499 != 0 { // within the bitmaps
 			continue
 		}
 		if _, err := Read(bytes.NewReader(file[:n]), 0); reasonOf(err) != RefusedTruncated {
@@ -95,7 +117,7 @@ func TestTruncatedFilesAreRefused(t *testing.T) {
 func TestDamagedFilesAreRefused(t *testing.T) {
 	file := fileOf(t, lifecycle(t, 1))
 	for i := range file {
-		if i > 4000 && i%97 != 0 { // bitmaps; they all have one checksum
+		if i > 1200 && i%499 != 0 { // within the bitmaps
 			continue
 		}
 		damaged := bytes.Clone(file)
@@ -143,6 +165,8 @@ func TestRefusals(t *testing.T) {
 		{"more users than there are numbers", sealed(t, group(exclusive, strings.Replace(infoA, `"users":3`, `"users":4294967297`, 1)), a), 0, RefusedFormat, "not possible"},
 		{"a section of 2 GiB", sealed(t, group(exclusive, strings.Replace(infoA, fmt.Sprintf(`"bytes":%d`, len(a)), `"bytes":2147483648`, 1)), a), 0, RefusedFormat, "not possible"},
 		{"a section of -1 bytes", sealed(t, group(exclusive, strings.Replace(infoA, fmt.Sprintf(`"bytes":%d`, len(a)), `"bytes":-1`, 1)), a), 0, RefusedFormat, "not possible"},
+		{"a hash that is none", sealed(t, group(exclusive, strings.Replace(infoA, `"sha256":"`, `"sha256":"x`, 1)), a), 0, RefusedFormat, "not 64 hex digits"},
+		{"a hash with a byte too many", sealed(t, group(exclusive, strings.Replace(infoA, `"sha256":"`, `"sha256":"ab`, 1)), a), 0, RefusedFormat, "not 64 hex digits"},
 		{"another number of users", sealed(t, group(exclusive, strings.Replace(infoA, `"users":3`, `"users":4`, 1)), a), 0, RefusedBitmap, "3 users in its section, and the manifest says 4"},
 		{"a section of another segment", sealed(t, group(exclusive, infoA), b, b), 0, RefusedChecksum, "segment g/a"},
 		{"something behind the end", append(bytes.Clone(good), 0), 0, RefusedFormat, "follows the last"},

@@ -176,6 +176,29 @@ func TestASetIsSafeForConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
+func TestBytes(t *testing.T) {
+	s := lifecycle(t, 1)
+	m := s.Manifest()
+	if n, sections := s.Bytes(), uint64(m.Bytes()); n < sections/2 || n > 2*sections {
+		t.Errorf("%d bytes in memory, %d in the file", n, sections)
+	}
+	if n := len(fileOf(t, s)); m.FileBytes() != int64(n) {
+		t.Errorf("%d bytes announced, the file has %d", m.FileBytes(), n)
+	}
+}
+
+func TestNumberingAsAFlag(t *testing.T) {
+	var n Numbering
+	for _, want := range []Numbering{ByRecord, ByID, ByHash} {
+		if err := n.Set(string(want)); err != nil || n != want || n.String() != string(want) {
+			t.Errorf("%s: %s, %v", want, n, err)
+		}
+	}
+	if err := n.Set("rank"); err == nil || n != ByHash {
+		t.Errorf("rank: %s, %v", n, err)
+	}
+}
+
 // The manifest is the caller's.
 func TestManifestIsACopy(t *testing.T) {
 	s := lifecycle(t, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 )
@@ -60,10 +61,11 @@ func (f File) Open(_ context.Context, tag string) (*Contents, error) {
 func (f File) String() string { return string(f) }
 
 // WriteFile writes a set to a file at once: whoever opens the path finds what
-// was there before or all of the set, whatever happens meanwhile.
+// was there before or all of the set, whatever happens meanwhile. Its mode is that
+// of any new file (the umask decides).
 func WriteFile(path string, s *Set) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(".%s.%x", filepath.Base(path), rand.Uint64())), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return fmt.Errorf("writing segments: %w", err)
 	}
@@ -73,9 +75,6 @@ func WriteFile(path string, s *Set) (err error) {
 		}
 	}()
 	_, err = s.WriteTo(f)
-	if err == nil {
-		err = f.Chmod(0o644) // no secret, and workers may run as other users
-	}
 	if err == nil {
 		err = f.Sync()
 	}

@@ -71,12 +71,12 @@ func TestPolls(t *testing.T) {
 	}
 	flipped := bytes.Clone(six)
 	flipped[len(flipped)-1] ^= 1
-	broken := errors.New("unreachable")
+	broken, missing := errors.New("unreachable"), errors.New("segment ties is missing")
 	reg := prometheus.NewRegistry()
 	src := &shelf{}
 	w := NewWatcher(src, WatcherOptions{Metrics: NewMetrics(reg), Now: func() time.Time { return noon }, Check: func(s *Set) error {
 		if s.Version() == 7 {
-			return errors.New("segment ties is missing")
+			return missing
 		}
 		return nil
 	}})
@@ -116,6 +116,9 @@ func TestPolls(t *testing.T) {
 		err := w.Poll(t.Context())
 		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) || reasonOf(err) != step.reason {
 			t.Fatalf("%d, %s: %v, want %q", i, step.why, err, step.err)
+		}
+		if step.reason == RefusedUse && !errors.Is(err, missing) {
+			t.Errorf("%d, %s: it does not wrap what Check returned", i, step.why)
 		}
 		if s := w.Set(); s == nil && step.inUse != 0 || s != nil && s.Version() != step.inUse {
 			t.Fatalf("%d, %s: another set is in use", i, step.why)
@@ -161,6 +164,23 @@ push_segments_version 8
 	}
 }
 
+// A segment that is gone is no longer counted.
+func TestMetricsOfSegmentsThatAreGone(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	src := &shelf{}
+	w := NewWatcher(src, WatcherOptions{Metrics: NewMetrics(reg)})
+	for i, s := range []*Set{lifecycle(t, 1), exclusiveOf(t, 2, map[uint32]string{7: "x"}, "x")} {
+		src.put(fmt.Sprint(i), fileOf(t, s))
+		if err := w.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "# HELP push_segments_users Users in a segment, of the version in use.\n# TYPE push_segments_users gauge\npush_segments_users{group=\"g\",segment=\"x\"} 1\n"
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "push_segments_users"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Run polls about every interval, logs each fault once, and ends with its context.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -189,6 +209,9 @@ func TestRun(t *testing.T) {
 		if v := w.Set().Version(); v != 6 || w.Status().Err != nil {
 			t.Errorf("version %d after 11 s: %+v", v, w.Status())
 		}
+		src.put("d", []byte("x")) // the same fault as before, after a good file
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -196,7 +219,7 @@ func TestRun(t *testing.T) {
 		if n := strings.Count(log.String(), "segments loaded"); n != 2 {
 			t.Errorf("%d sets were logged:\n%s", n, log.String())
 		}
-		if n := strings.Count(log.String(), "cannot be loaded"); n != 1 {
+		if n := strings.Count(log.String(), "cannot be loaded"); n != 2 {
 			t.Errorf("%d faults were logged:\n%s", n, log.String())
 		}
 	})
@@ -210,6 +233,23 @@ func (stuck) Open(ctx context.Context, _ string) (*Contents, error) {
 	return nil, fmt.Errorf("stuck: %w", ctx.Err())
 }
 func (stuck) String() string { return "stuck" }
+
+// noting keeps the context that it was asked with.
+type noting struct{ ctx context.Context }
+
+func (n *noting) Open(ctx context.Context, _ string) (*Contents, error) {
+	n.ctx = ctx
+	return nil, ErrUnchanged
+}
+func (*noting) String() string { return "noting" }
+
+// What a poll has begun ends with it.
+func TestThePollsContextEnds(t *testing.T) {
+	src := &noting{}
+	if err := NewWatcher(src, WatcherOptions{}).Poll(t.Context()); err != nil || src.ctx.Err() == nil {
+		t.Errorf("%v, %v", err, src.ctx.Err())
+	}
+}
 
 func TestAPollTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

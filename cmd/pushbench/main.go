@@ -1,10 +1,11 @@
 // Command pushbench measures on this machine, with servers and a simulator of
-// its own: one worker from Kafka to provider, and the multiplexer beside other
-// clients. bench/README.md has recorded figures.
+// its own: one worker from Kafka to provider, the multiplexer beside other
+// clients, and segments beside Bloom filters. bench/README.md has recorded figures.
 //
-//	main.go     exit statuses, the two commands
+//	main.go     exit statuses, what the commands share
 //	whole.go    pushbench whole, on Linux
 //	send.go     pushbench send, on Linux
+//	lookup.go   pushbench lookup, on Linux
 package main
 
 import (

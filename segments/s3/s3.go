@@ -93,9 +93,7 @@ func (o *Object) String() string { return "s3://" + o.bucket + "/" + o.key }
 func (o *Object) Open(ctx context.Context, tag string) (*segments.Contents, error) {
 	var opts minio.GetObjectOptions
 	if tag != "" {
-		if err := opts.SetMatchETagExcept(tag); err != nil {
-			return nil, fmt.Errorf("%s: %w", o, err)
-		}
+		opts.Set("If-None-Match", `"`+tag+`"`)
 	}
 	body, info, _, err := o.core.GetObject(ctx, o.bucket, o.key, opts)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -38,6 +39,9 @@ var authorization = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=AKEXAMPLE/\
 func (s *storage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if r.Header.Get("Accept-Encoding") == "gzip" {
+		s.t.Error("compressed contents were asked for: their size and ETag may be others")
+	}
 	refuse := func(status int, code string) {
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>because of %s</Message></Error>", code, code)
@@ -150,6 +154,12 @@ func TestObjectAsSource(t *testing.T) {
 			t.Errorf("%v, version %d", err, w.Set().Version())
 		}
 	}
+	s.mu.Lock()
+	s.objects = map[string][]byte{}
+	s.mu.Unlock()
+	if err := w.Poll(t.Context()); !errors.Is(err, ErrNotFound) || w.Set().Version() != 2 {
+		t.Errorf("removed: %v", err)
+	}
 	if s.gets != 3 {
 		t.Errorf("%d bodies were sent", s.gets)
 	}
@@ -169,6 +179,46 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
+// Without an endpoint it is Amazon's of the region; without a region that of most
+// other storages.
+func TestDefaults(t *testing.T) {
+	for _, tt := range [][2]string{{"", "https://s3.us-east-1.amazonaws.com"}, {"eu-central-1", "https://s3.eu-central-1.amazonaws.com"}} {
+		o, err := Open(Options{Location: "s3://audience/users.seg", Region: tt[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.core.EndpointURL().String(); got != tt[1] {
+			t.Errorf("region %q: %s", tt[0], got)
+		}
+	}
+}
+
+// Only a server whose certificate is trusted is talked to.
+func TestTLS(t *testing.T) {
+	server := httptest.NewUnstartedServer(&storage{t: t, objects: map[string][]byte{"users.seg": fileOf(t, 1)}})
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the client that does not trust it
+	server.StartTLS()
+	defer server.Close()
+	for _, trusted := range []bool{true, false} {
+		options := Options{Location: "s3://public/users.seg", Endpoint: server.URL}
+		if trusted {
+			options.TLS = server.Client().Transport.(*http.Transport).TLSClientConfig
+		}
+		o, err := Open(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := o.Open(t.Context(), "")
+		if trusted != (err == nil) || err != nil && !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("trusted %v: %v", trusted, err)
+		}
+		if err == nil {
+			_ = c.Body.Close()
+		}
+		o.Close()
+	}
+}
+
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	s := &storage{t: t, objects: map[string][]byte{}}
 	for _, tt := range []struct {
@@ -182,7 +232,7 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 	} {
 		tt.o.Location = "s3://audience/users.seg"
 		_, err := s.open(tt.o).Open(t.Context(), "")
-		if err == nil || !strings.Contains(err.Error(), tt.text) || !strings.HasPrefix(err.Error(), "s3://audience/users.seg: ") || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "TOKEN") {
+		if err == nil || !strings.Contains(err.Error(), tt.text) || !strings.HasPrefix(err.Error(), "s3://audience/users.seg: ") || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "TOKEN") || strings.Contains(err.Error(), "Get ") {
 			t.Errorf("%s: %v, want %q", tt.why, err, tt.text)
 		}
 	}
@@ -205,6 +255,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"https://bucket/key", "", "s3://bucket/key"},
 		{"s3://AK:SECRET@bucket/key", "", "s3://bucket/key"},
 		{"s3://bucket/key", "s3.example.com", "the endpoint is not"},
+		{"s3://bucket/key", "https://-s3-", "s3: "},
 		{"s3://bucket/key", "https://u:SECRET@s3.example.com", "the endpoint is not"},
 		{"s3://bucket/key", "https://s3.example.com/minio", "the endpoint is not"},
 	} {
