@@ -24,7 +24,7 @@ func shipped(t *testing.T) string {
 
 var (
 	example   = regexp.MustCompile(`(?m)^# Example:\n((?:#.*\n)+)`)
-	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n  state_version:.*\n|^(?:apps|countries): \[\].*\n`)
+	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n  senders: \[\].*\n  state_version:.*\n|^(?:apps|countries): \[\].*\n`)
 )
 
 // everything is the shipped file with its examples in place of the empty
@@ -91,6 +91,11 @@ func TestShippedExamplesWork(t *testing.T) {
 		Days: []string{"mon", "tue", "wed", "thu", "fri"}, Types: []string{"promotion"}}}}}
 	if !reflect.DeepEqual(c.Countries, countries) {
 		t.Errorf("countries are %+v", c.Countries)
+	}
+	senders := []SenderRule{{Name: "sender-an-hour", Algorithm: "token_bucket", Max: 1000, Window: time.Hour, Burst: 1000, Wait: time.Hour,
+		Senders: []string{"campaigns"}, Lanes: []string{"promotional"}, Types: []string{"promotion"}, Apps: []string{"shop"}}}
+	if !reflect.DeepEqual(c.Limits.Senders, senders) {
+		t.Errorf("rules of senders are %+v", c.Limits.Senders)
 	}
 	if len(c.Apps) != 1 || c.Apps[0].APNS == nil || c.Apps[0].FCM == nil {
 		t.Fatalf("apps are %+v", c.Apps)

@@ -94,6 +94,11 @@ func (l Layout) defaults() Layout {
 	return l
 }
 
+func (r SenderRule) defaults() SenderRule {
+	r.Algorithm, r.Wait = "token_bucket", time.Hour
+	return r
+}
+
 func (r Rule) defaults() Rule {
 	r.Per = "user"
 	return r

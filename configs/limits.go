@@ -11,7 +11,8 @@ import (
 // Limits are the rules for how many notifications a user may get. Workers that run
 // read them again.
 type Limits struct {
-	Rules []Rule `yaml:"rules"`
+	Rules   []Rule       `yaml:"rules"`
+	Senders []SenderRule `yaml:"senders"`
 	// StateVersion is in which form users' states are written: 1 is read by the
 	// workers of the previous release too, and carries only rules that it knew.
 	StateVersion int `yaml:"state_version" check:"min=1,max=2"`
@@ -49,6 +50,22 @@ type SegmentMax struct {
 	Max     int    `yaml:"max" check:"min=0,max=4096"` // 0 = nothing
 }
 
+// SenderRule is a limit of each sender, by sender_id; what is over it waits.
+type SenderRule struct {
+	Name      string        `yaml:"name" check:"required,name"`
+	Algorithm string        `yaml:"algorithm" check:"oneof=token_bucket|leaky_bucket"`
+	Max       int           `yaml:"max" check:"min=1,max=1000000"`
+	Window    time.Duration `yaml:"window" check:"min=1s,max=24h"`
+	Burst     int           `yaml:"burst" check:"min=0,max=1000000"` // 0 = Max
+	Wait      time.Duration `yaml:"wait" check:"min=0s,max=24h"`
+
+	// What it is about; empty = all.
+	Senders []string `yaml:"senders"`
+	Lanes   []string `yaml:"lanes"`
+	Types   []string `yaml:"types"`
+	Apps    []string `yaml:"apps"`
+}
+
 // minWindow is the shortest window of a rule.
 const minWindow = time.Second
 
@@ -66,6 +83,31 @@ func (c *Config) checkRules(ps *Problems) {
 		if c.Limits.StateVersion == 1 && !r.plain() {
 			ps.add("limits.state_version", "must be 2 for rule %s: version 1 knows rules per user and user_type with a sliding log, by type, that drop. Upgrade all workers first", r.Name)
 		}
+	}
+}
+
+// mostSenderRules is how many rules of senders there may be.
+const mostSenderRules = 64
+
+func (c *Config) checkSenderRules(ps *Problems) {
+	names := map[string]bool{}
+	if len(c.Limits.Senders) > mostSenderRules {
+		ps.add("limits.senders", "must have at most %d rules", mostSenderRules)
+	}
+	for i := range c.Limits.Senders {
+		r := &c.Limits.Senders[i]
+		at := "limits.senders[" + strconv.Itoa(i) + "]."
+		if names[r.Name] && r.Name != "" {
+			ps.add(at+"name", "is also the name of another rule")
+		}
+		names[r.Name] = true
+		switch {
+		case r.Burst > r.Max:
+			ps.add(at+"burst", "must be at most max, %d", r.Max)
+		case r.Burst > 1 && r.Algorithm == "leaky_bucket":
+			ps.add(at+"burst", "must be 1 or 0 for leaky_bucket, which never lets two through at once")
+		}
+		c.checkMatches(ps, &Rule{Lanes: r.Lanes, Apps: r.Apps}, at)
 	}
 }
 

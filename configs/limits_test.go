@@ -121,3 +121,36 @@ func TestSegments(t *testing.T) {
 		t.Error("notes with a source")
 	}
 }
+
+func TestSenderRules(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		why  string
+		edit func(*SenderRule)
+		want string // path; empty = valid
+	}{
+		{"plain", func(*SenderRule) {}, ""},
+		{"a small burst", func(r *SenderRule) { r.Burst = 3 }, ""},
+		{"a burst above max", func(r *SenderRule) { r.Burst = 11 }, "burst"},
+		{"a leaky bucket", func(r *SenderRule) { r.Algorithm, r.Burst = "leaky_bucket", 1 }, ""},
+		{"that bursts", func(r *SenderRule) { r.Algorithm, r.Burst = "leaky_bucket", 2 }, "burst"},
+		{"a sliding log", func(r *SenderRule) { r.Algorithm = "sliding_log" }, "algorithm"},
+		{"no window", func(r *SenderRule) { r.Window = 0 }, "window"},
+		{"a lane that is not there", func(r *SenderRule) { r.Lanes = []string{"otp"} }, "lanes[0]"},
+	} {
+		c := Default()
+		r := SenderRule{Name: "hour", Algorithm: "token_bucket", Max: 10, Window: time.Hour}
+		tt.edit(&r)
+		c.Limits.Senders = []SenderRule{r}
+		ps := c.check()
+		if tt.want == "" && len(ps) > 0 || tt.want != "" && (len(ps) != 1 || ps[0].Path != "limits.senders[0]."+tt.want) {
+			t.Errorf("%s: %v", tt.why, ps)
+		}
+	}
+	c := Default()
+	same := SenderRule{Name: "hour", Algorithm: "token_bucket", Max: 10, Window: time.Hour}
+	c.Limits.Senders = []SenderRule{same, same}
+	if ps := c.check(); len(ps) != 1 || ps[0].Path != "limits.senders[1].name" {
+		t.Errorf("two of one name: %v", ps)
+	}
+}

@@ -256,6 +256,8 @@ func fillElement(pointer reflect.Value) {
 		*p = p.defaults()
 	case *Rule:
 		*p = p.defaults()
+	case *SenderRule:
+		*p = p.defaults()
 	case *APNS:
 		*p = p.defaults()
 	case *FCM:

@@ -19,6 +19,7 @@ func (c *Config) checkTogether(ps *Problems) {
 	c.checkGates(ps)
 	c.checkCountries(ps)
 	c.checkRules(ps)
+	c.checkSenderRules(ps)
 	c.checkSegments(ps)
 	c.checkLayout(ps)
 	c.checkApps(ps)

@@ -24,6 +24,7 @@ const (
 	headerFirstSeen = "pf-first-seen" // unix ms
 	headerState     = "pf-state"      // state of the row of this hand-over: RETRYING or HELD
 	headerAllowed   = "pf-allowed"    // 1 = the limits have allowed it; absent = they have not, or nobody said
+	headerPaid      = "pf-paid"       // 1 = it has a token of its sender's limits; absent = it has none
 	headerDevices   = "pf-devices"    // device hashes, comma-separated; absent = all
 	headerReason    = "pf-reason"
 	headerDetail    = "pf-detail"
@@ -34,8 +35,8 @@ const (
 	headerPrefix = "pf-"
 	// formatVersion is the value of pf-v. Records of other versions are not read.
 	formatVersion = "1"
-	// allowed is the one value of pf-allowed.
-	allowed = "1"
+	// yes is the one value of pf-allowed and pf-paid.
+	yes = "1"
 	// maxStep keeps attempt + hops within a status row's step.
 	maxStep = 1<<15 - 1
 )
@@ -46,7 +47,7 @@ type retryHeaders struct {
 	notBefore              time.Time
 	firstSeen              time.Time
 	devices                []string
-	allowed                bool
+	allowed, paid          bool
 	state                  push.State // 0 = missing
 }
 
@@ -87,7 +88,9 @@ func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
 		case headerDevices:
 			h.devices, err = parseDevices(value)
 		case headerAllowed:
-			h.allowed, err = parseAllowed(value)
+			h.allowed, err = parseYes(value)
+		case headerPaid:
+			h.paid, err = parseYes(value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("header %s is malformed: %w", key, err)
@@ -129,8 +132,8 @@ func parseState(s string) (push.State, error) {
 	return 0, errors.New("not the state of a hand-over")
 }
 
-func parseAllowed(s string) (bool, error) {
-	if s != allowed {
+func parseYes(s string) (bool, error) {
+	if s != yes {
 		return false, errors.New("neither 1 nor absent")
 	}
 	return true, nil

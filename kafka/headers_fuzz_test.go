@@ -68,7 +68,7 @@ func FuzzRetryHeaders(f *testing.F) {
 // record that it has read. A record without a first-seen time gets the current one.
 func handedOver(t *testing.T, h *retryHeaders) *retryHeaders {
 	t.Helper()
-	it := &pipeline.Item{FirstSeen: h.firstSeen, Redrive: h.redrive, Allowed: h.allowed}
+	it := &pipeline.Item{FirstSeen: h.firstSeen, Redrive: h.redrive, Attempt: h.attempt, Allowed: h.allowed, Paid: h.paid}
 	if h.firstSeen.IsZero() {
 		it.FirstSeen = start
 	}

@@ -15,7 +15,7 @@ import (
 func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	first := time.UnixMilli(1_790_000_000_123)
 	due := time.UnixMilli(1_790_000_030_000).Add(400 * time.Microsecond)
-	it := &pipeline.Item{Partition: push.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1, Allowed: true,
+	it := &pipeline.Item{Partition: push.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1, Attempt: 2, Allowed: true, Paid: true,
 		Trace: []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("00-1-2-01")}}}
 	h := &pipeline.Handover{To: pipeline.ToRetry, Item: it, Devices: []string{"d1", "d2"}, Attempt: 2, Hops: 5, NotBefore: due, Reason: "TooManyRequests"}
 
@@ -24,7 +24,7 @@ func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &retryHeaders{attempt: 2, hops: 5, redrive: 1, firstSeen: first, devices: []string{"d1", "d2"}, allowed: true,
+	want := &retryHeaders{attempt: 2, hops: 5, redrive: 1, firstSeen: first, devices: []string{"d1", "d2"}, allowed: true, paid: true,
 		notBefore: time.UnixMilli(1_790_000_030_001)} // rounded up, so never early
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -66,6 +66,7 @@ func TestRetryHeadersInDoubtAreErrors(t *testing.T) {
 		{"no state at all", []kgo.RecordHeader{header("pf-state", "")}, "pf-state"},
 		{"a state", []kgo.RecordHeader{header("pf-state", "HELD")}, ""},
 		{"allowed is said or not said", []kgo.RecordHeader{header("pf-allowed", "0")}, "pf-allowed"},
+		{"paid is said or not said", []kgo.RecordHeader{header("pf-paid", "yes")}, "pf-paid"},
 		{"a hole in the list", []kgo.RecordHeader{header("pf-devices", "a,,b")}, "pf-devices"},
 	}
 	for _, test := range tests {
@@ -102,6 +103,28 @@ func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
 		o := options(func(o *SourceOptions) { o.Topics = tier("push", time.Second) })
 		if got := part(o, 0).topic.items([]polledRecord{{headers: parsed}})[0].HandedAs; got != state {
 			t.Errorf("handed over as %v, read as %v", state, got)
+		}
+	}
+}
+
+// A token of the sender's limits is good for one attempt: it goes along with what is held
+// or put off, and not with a retry or a dead letter.
+func TestTokensGoAlongUntilAnAttempt(t *testing.T) {
+	it := &pipeline.Item{Attempt: 1, Paid: true, FirstSeen: time.UnixMilli(1_790_000_000_123)}
+	for _, tt := range []struct {
+		why  string
+		h    pipeline.Handover
+		goes bool
+	}{
+		{"put off", pipeline.Handover{To: pipeline.ToRetry, Attempt: 1, Hops: 1}, true},
+		{"held", pipeline.Handover{To: pipeline.ToHold, Attempt: 1, Hops: 1}, true},
+		{"tried", pipeline.Handover{To: pipeline.ToRetry, Attempt: 2}, false},
+		{"dead", pipeline.Handover{To: pipeline.ToDLQ, Attempt: 1}, false},
+	} {
+		tt.h.Item = it
+		got, err := parseRetryHeaders(retryHeadersOf(&tt.h))
+		if err != nil || got.paid != tt.goes {
+			t.Errorf("%s: paid %t, %v, want %t", tt.why, got.paid, err, tt.goes)
 		}
 	}
 }

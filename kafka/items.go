@@ -51,7 +51,7 @@ func (t *topic) items(records []polledRecord) []pipeline.Item {
 		it.Key, it.Value, it.Trace, it.Size = h.key, h.value, h.trace, h.size
 		if h.headers != nil {
 			it.Attempt, it.Hops, it.Redrive, it.Devices = h.headers.attempt, h.headers.hops, h.headers.redrive, h.headers.devices
-			it.Allowed = h.headers.allowed
+			it.Allowed, it.Paid = h.headers.allowed, h.headers.paid
 			it.HandedAs = h.headers.state
 			if !h.headers.firstSeen.IsZero() {
 				it.FirstSeen = h.headers.firstSeen

@@ -287,7 +287,10 @@ func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
 		hs = append(hs, header(headerState, h.State.String()))
 	}
 	if it.Allowed && h.To != pipeline.ToDLQ { // a redrive asks the limits again
-		hs = append(hs, header(headerAllowed, allowed))
+		hs = append(hs, header(headerAllowed, yes))
+	}
+	if it.Paid && h.Attempt == it.Attempt && h.To != pipeline.ToDLQ { // an attempt has used it
+		hs = append(hs, header(headerPaid, yes))
 	}
 	if len(h.Devices) > 0 {
 		hs = append(hs, header(headerDevices, strings.Join(h.Devices, ",")))

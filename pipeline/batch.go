@@ -31,6 +31,8 @@ type Item struct {
 	// Allowed: the limits have allowed it, here or in the record before. What they
 	// allowed once is neither charged again nor refused, however late it is sent.
 	Allowed bool
+	// Paid: its sender's limits have given it a token that no attempt has used so far.
+	Paid bool
 	// HandedAs is the state of the row with which the previous record handed over to
 	// this one: RETRYING or HELD; 0 = not known.
 	HandedAs push.State

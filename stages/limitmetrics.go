@@ -55,6 +55,19 @@ func (m *LimitMetrics) decided(a *asking) {
 	m.checks.WithLabelValues(noDimension, "bypassed", push.Critical.String()).Add(float64(a.bypassed + allowed[push.Critical]))
 }
 
+// refusedBySenders counts what the rules of senders do not allow. What they allow was
+// counted when the other rules were asked, or passed them.
+func (m *LimitMetrics) refusedBySenders(reqs []*limits.Request) {
+	if m == nil {
+		return
+	}
+	for _, r := range reqs {
+		if !r.Allowed {
+			m.refused(r)
+		}
+	}
+}
+
 // What becomes of what a rule does not allow, as a label.
 const dropped, deferred = "dropped", "deferred"
 

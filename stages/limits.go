@@ -19,6 +19,12 @@ type Limiter interface {
 	CountsCritical() bool
 }
 
+// Senders decides requests by the limits of their senders. It counts attempts: asking
+// again takes another token.
+type Senders interface {
+	Decide(ctx context.Context, reqs []*limits.Request) error
+}
+
 // Limits suppresses or puts off notifications over a user's limits, and suppresses
 // single deliveries over a device's. Critical messages pass, and so does what was
 // allowed before: an earlier record says so, or it is a retry (of an earlier version,
@@ -26,11 +32,14 @@ type Limiter interface {
 // that a notification without a device spends nothing.
 //
 // What is put off has its place on the user's time line, and is asked about again
-// when that has come.
+// when that has come. The sender's limits come last, of what is going to be sent,
+// critical or not; what they put off has its token already, unless too much waits.
 type Limits struct {
 	// Limiter returns the limiter of the rules that are in force, nil where there
 	// are none; nil = there never are any. The rules of a batch do not change.
 	Limiter func() Limiter
+	// Senders is the same of the limits of senders.
+	Senders func() Senders
 	Lane    string
 	// Zone says whose clock windows of a day go by; nil = UTC's.
 	Zone func(*push.User) *time.Location
@@ -44,25 +53,72 @@ type Limits struct {
 // Name implements pipeline.Stage.
 func (*Limits) Name() string { return "limits" }
 
-// Apply decides all items that have something to send at once.
+// Apply decides all items that have something to send at once: first those of the
+// recipients' limits, then what is left by those of the senders.
 func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
-	if s.Limiter == nil {
-		return nil
+	if s.Limiter != nil {
+		if limiter := s.Limiter(); limiter != nil {
+			if err := s.recipients(ctx, b, limiter); err != nil {
+				return fmt.Errorf("checking limits: %w", err)
+			}
+		}
 	}
-	limiter := s.Limiter()
-	if limiter == nil {
-		return nil
+	if s.Senders != nil {
+		if senders := s.Senders(); senders != nil {
+			if err := s.senders(ctx, b, senders); err != nil {
+				return fmt.Errorf("checking limits of senders: %w", err)
+			}
+		}
 	}
+	return nil
+}
+
+func (s *Limits) recipients(ctx context.Context, b *pipeline.Batch, limiter Limiter) error {
 	asked := s.ask(b, limiter.CountsCritical(), time.Now())
 	if len(asked.items) > 0 {
 		if err := limiter.Decide(ctx, asked.reqs); err != nil {
-			return fmt.Errorf("checking limits: %w", err)
+			return err
 		}
 	}
 	for i, it := range asked.items {
-		answer(it, asked.reqs[i])
+		r := asked.reqs[i]
+		it.Allowed = r.Allowed
+		answer(it, r)
+		refuse(it, r.Devices)
 	}
 	s.Checks.decided(&asked)
+	return nil
+}
+
+// senders asks about each item that will be sent, also again, and has no token.
+func (s *Limits) senders(ctx context.Context, b *pipeline.Batch, senders Senders) error {
+	now := time.Now()
+	var items []*pipeline.Item
+	for i := range b.Items {
+		if it := &b.Items[i]; it.Verdict == push.Undecided && it.SenderID != "" && !it.Paid && slices.ContainsFunc(it.Deliveries, isOpen) {
+			items = append(items, it)
+		}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	slab, reqs := make([]limits.Request, len(items)), make([]*limits.Request, len(items))
+	for i, it := range items {
+		slab[i] = limits.Request{
+			Owner: it.Owner(), ID: it.ID, Type: it.Type, Sender: it.SenderID,
+			App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
+			At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
+		}
+		reqs[i] = &slab[i]
+	}
+	if err := senders.Decide(ctx, reqs); err != nil {
+		return err
+	}
+	for i, it := range items {
+		it.Paid = reqs[i].Allowed || reqs[i].Paid
+		answer(it, reqs[i])
+	}
+	s.Checks.refusedBySenders(reqs)
 	return nil
 }
 
@@ -142,19 +198,18 @@ func jitter(it *pipeline.Item) time.Duration {
 	return time.Duration(push.UserHash(it.ID)) & (1<<62 - 1) % longestJitter
 }
 
-// answer gives an item, or its deliveries, what was decided.
+// answer gives an item what was decided.
 func answer(it *pipeline.Item, r *limits.Request) {
-	switch it.Allowed = r.Allowed; {
+	switch {
+	case r.Allowed:
+		return
 	case r.Deferred:
 		it.NotBefore = r.At.Add(r.RetryAfter)
 		it.Decide(push.Deferred, push.LimitWaits, r.Rule)
-		it.Deliveries = nil
-	case !r.Allowed:
-		it.Decide(push.Suppressed, push.Limited, r.Rule)
-		it.Deliveries = nil
 	default:
-		refuse(it, r.Devices)
+		it.Decide(push.Suppressed, push.Limited, r.Rule)
 	}
+	it.Deliveries = nil
 }
 
 // refuse suppresses the open deliveries that rules of devices refuse.

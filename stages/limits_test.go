@@ -198,3 +198,70 @@ push_rate_limit_exceeded_total{dimension="user_type",rule="hour"} 1
 		t.Error(err)
 	}
 }
+
+// The limits of senders come last: about critical messages and retries too, and about
+// nothing that has its token, or is not sent. What they put off was allowed.
+func TestWhatSendersMaySend(t *testing.T) {
+	from := func(sender string, edit func(*pipeline.Item)) func(*pipeline.Item) {
+		return func(it *pipeline.Item) {
+			it.SenderID = sender
+			if edit != nil {
+				edit(it)
+			}
+		}
+	}
+	b := &pipeline.Batch{Items: []pipeline.Item{
+		toDevices("goes", from("shop", nil), "d"),
+		toDevices("otp", from("auth", func(it *pipeline.Item) { it.Priority = push.Critical }), "d"),
+		toDevices("again", from("shop", func(it *pipeline.Item) { it.Attempt, it.Allowed = 1, true }), "d"),
+		toDevices("paid", from("shop", func(it *pipeline.Item) { it.Paid, it.Hops, it.Allowed = true, 1, true }), "d"),
+		toDevices("nobody's", nil, "d"),
+		toDevices("capped", from("shop", nil), "d"),
+		toDevices("waits", from("shop", nil), "d"),
+		toDevices("asks later", from("shop", nil), "d"),
+		toDevices("too late", from("shop", nil), "d"),
+		toDevices("nowhere", from("shop", nil)),
+	}}
+	caps := &limiter{deny: map[string]bool{"capped": true}}
+	senders := &decider{answer: func(r *limits.Request) {
+		r.Rule = "hourly"
+		switch r.ID {
+		case "waits":
+			r.Deferred, r.Paid, r.RetryAfter = true, true, time.Minute
+		case "asks later":
+			r.Deferred, r.RetryAfter = true, time.Hour
+		case "too late":
+		default:
+			r.Allowed, r.Rule = true, ""
+		}
+	}}
+	s := &stages.Limits{Limiter: inForce(caps), Senders: func() stages.Senders { return senders }, Lane: "promotional"}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for i := range senders.asked {
+		r := &senders.asked[i]
+		asked = append(asked, r.Sender+"/"+r.ID)
+		if r.Lane != "promotional" || r.At.IsZero() {
+			t.Errorf("%s: asked %+v", r.ID, r)
+		}
+	}
+	if want := []string{"shop/goes", "auth/otp", "shop/again", "shop/waits", "shop/asks later", "shop/too late"}; !slices.Equal(asked, want) {
+		t.Errorf("asked about %q, want %q", asked, want)
+	}
+	for i, want := range []struct {
+		push.Verdict
+		reason        push.Reason
+		allowed, paid bool
+	}{
+		{push.Undecided, "", true, true}, {push.Undecided, "", false, true}, {push.Undecided, "", true, true}, {push.Undecided, "", true, true},
+		{push.Undecided, "", true, false}, {push.Suppressed, push.Limited, false, false},
+		{push.Deferred, push.LimitWaits, true, true}, {push.Deferred, push.LimitWaits, true, false}, {push.Suppressed, push.Limited, true, false},
+		{push.Undecided, "", false, false},
+	} {
+		if it := &b.Items[i]; it.Verdict != want.Verdict || it.Reason != want.reason || it.Allowed != want.allowed || it.Paid != want.paid {
+			t.Errorf("%s: %v %q, allowed %t, paid %t, want %+v", it.ID, it.Verdict, it.Reason, it.Allowed, it.Paid, want)
+		}
+	}
+}

@@ -196,6 +196,17 @@ func Rules(c *configs.Config) []limits.Rule {
 	return rules
 }
 
+// SenderRules are the limits of senders.
+func SenderRules(c *configs.Config) []limits.SenderRule {
+	rules := make([]limits.SenderRule, len(c.Limits.Senders))
+	for i := range c.Limits.Senders {
+		r := &c.Limits.Senders[i]
+		rules[i] = limits.SenderRule{Name: r.Name, Algorithm: limits.Algorithm(r.Algorithm), Max: r.Max, Window: r.Window,
+			Burst: r.Burst, Wait: r.Wait, Senders: r.Senders, Lanes: r.Lanes, Types: r.Types, Apps: r.Apps}
+	}
+	return rules
+}
+
 // LimitsOptions say in which form states are written.
 func LimitsOptions(c *configs.Config) []limits.Option {
 	if c.Limits.StateVersion == 2 {

@@ -30,6 +30,7 @@ type rules struct {
 	read    func(bool)
 	current atomic.Pointer[limits.Limiter] // nil = there are none
 	list    atomic.Pointer[[]limits.Rule]  // those of current
+	buckets atomic.Pointer[limits.Senders] // nil = senders have no limits
 	// fits, if set, refuses rules that name what is not there.
 	fits func([]limits.Rule) error
 
@@ -62,6 +63,14 @@ func (r *rules) limiter() stages.Limiter {
 	return nil // not the nil pointer: as an interface it would be something
 }
 
+// senders returns the limits of senders in force; nil = there are none.
+func (r *rules) senders() stages.Senders {
+	if s := r.buckets.Load(); s != nil {
+		return s
+	}
+	return nil // as in limiter
+}
+
 // apply puts the rules of c in force. After an error those before it hold.
 func (r *rules) apply(c *configs.Config, now time.Time) error {
 	var limiter *limits.Limiter
@@ -77,10 +86,18 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 			return err
 		}
 	}
+	var buckets *limits.Senders
+	if list := wiring.SenderRules(c); len(list) > 0 {
+		var err error
+		if buckets, err = limits.NewSenders(r.redis, list); err != nil {
+			return err
+		}
+	}
 	r.limits = c.Limits
 	r.read(limiter != nil)
 	r.list.Store(&list)
 	r.current.Store(limiter)
+	r.buckets.Store(buckets)
 	r.good.Set(1)
 	r.since.Set(float64(now.UnixMilli()) / 1e3)
 	return nil

@@ -195,3 +195,30 @@ func TestLanesFollowTheRules(t *testing.T) {
 		}
 	}
 }
+
+// The limits of senders come and go with the rules, and one that cannot be changes nothing.
+func TestLimitsOfSendersAreReloaded(t *testing.T) {
+	hourly := configs.SenderRule{Name: "hour", Algorithm: "token_bucket", Max: 10, Window: time.Hour}
+	with := func(list ...configs.SenderRule) *configs.Config {
+		c := configs.Default()
+		c.Limits.Senders = list
+		return c
+	}
+	r, err := newRules(with(), nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		why   string
+		c     *configs.Config
+		there bool
+	}{
+		{"none", with(), false}, {"one", with(hourly), true},
+		{"one that cannot be", with(configs.SenderRule{Name: "day", Algorithm: "guess", Max: 1, Window: time.Hour}), true}, {"none again", with(), false},
+	} {
+		r.look(func() (*configs.Config, error) { return tt.c, nil }, time.Now())
+		if got := r.senders() != nil; got != tt.there {
+			t.Errorf("%s: limits of senders are in force: %t", tt.why, got)
+		}
+	}
+}
