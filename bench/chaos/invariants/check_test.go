@@ -364,6 +364,11 @@ func TestCheckNotices(t *testing.T) {
 		{"UNKNOWN without a fault", func(l *Ledgers) { unknown(l, "d") }, I1, "d (push.main/0/3) ended UNKNOWN, and no fault explains it"},
 		{"of two, a kill may leave one", func(l *Ledgers) { unknown(l, "d", "c"); l.Events = []Event{leaves(300, 1)} }, I1, "beyond what the faults may leave so"},
 		{"two kills", func(l *Ledgers) { unknown(l, "d", "c"); l.Events = []Event{leaves(300, 1), leaves(350, 1)} }, "", ""},
+		{"of two kills, one explains only one of them", func(l *Ledgers) {
+			unknown(l, "d", "c")
+			l.Status.Entries[len(l.Status.Entries)-2].At = at(-3000) // c's intent; d's is after the first kill
+			l.Events = []Event{leaves(-2500, 1), leaves(350, 1)}
+		}, "", ""},
 		{"the kill came before the intent", func(l *Ledgers) { unknown(l, "d"); l.Events = []Event{leaves(-1500, 1)} }, I1, "no fault explains it"},
 
 		{"an offset went back", func(l *Ledgers) {

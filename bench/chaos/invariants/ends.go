@@ -10,6 +10,7 @@ import (
 
 // outcomes checks I1: one final outcome for each notification.
 func (c *checker) outcomes() {
+	var unknown []left
 	for i := range c.Producer.Entries {
 		p := &c.Producer.Entries[i]
 		if p.Copy {
@@ -31,7 +32,7 @@ func (c *checker) outcomes() {
 			c.r.find(I1, "%s ended %s, and not because of %s: %s", c.describe(p), outcome, p.Reason, c.story(p.ID))
 		}
 		if c.limits.Mode == AtMostOnce && h.has(Unknown) {
-			c.unknown(p, h)
+			unknown = append(unknown, leftUnknown(p, h))
 		}
 		c.everyDevice(p, h)
 		c.oneEnding(p, h)
@@ -40,6 +41,7 @@ func (c *checker) outcomes() {
 			c.r.find(I1, "%s: in the dead-letter topic %v, in the status %v: %s", c.describe(p), dead, !dead, c.story(p.ID))
 		}
 	}
+	c.unknown(unknown)
 	for id := range c.rows {
 		if c.records[id] == nil {
 			c.r.find(I1, "%s has status rows and was never produced: %s", id, c.story(id))
@@ -52,38 +54,53 @@ func (c *checker) outcomes() {
 	}
 }
 
-// unknown charges a notification of a lane that sends at most once, which ended
-// UNKNOWN, to the last event between its intent and that end that has room for
-// it.
-func (c *checker) unknown(p *Produced, h history) {
-	from, to := p.At, p.At
+// left is a notification of a lane that sends at most once, which ended UNKNOWN.
+type left struct {
+	*Produced
+	from, to time.Time // its intent, and that end
+}
+
+func leftUnknown(p *Produced, h history) left {
+	l := left{p, p.At, p.At}
 	for _, rows := range h {
 		for _, r := range rows {
-			if r.State == Sending && (from.Equal(p.At) || r.At.Before(from)) {
-				from = r.At
+			if r.State == Sending && (l.from.Equal(p.At) || r.At.Before(l.from)) {
+				l.from = r.At
 			}
-			if r.State == Unknown && r.At.After(to) {
-				to = r.At
+			if r.State == Unknown && r.At.After(l.to) {
+				l.to = r.At
 			}
 		}
 	}
-	full := false
-	for i := len(c.Events) - 1; i >= 0; i-- {
-		e := &c.Events[i]
-		if e.Unknown == 0 || !c.touches(e, from, to) {
-			continue
+	return l
+}
+
+// unknown charges each of them to an event between its intent and its end. Those that
+// ended first choose first, and take the first event that has room: so all have one
+// if that is possible at all, for events have hardly any length.
+func (c *checker) unknown(all []left) {
+	slices.SortStableFunc(all, func(a, b left) int { return a.to.Compare(b.to) })
+	for _, l := range all {
+		full, charged := false, false
+		for i := range c.Events { // in the order in which they began
+			e := &c.Events[i]
+			if e.Unknown == 0 || !c.touches(e, l.from, l.to) {
+				continue
+			}
+			full = true
+			if charged = c.r.Events[i].Unknown < e.Unknown; charged {
+				c.r.Events[i].Unknown++
+				break
+			}
 		}
-		if c.r.Events[i].Unknown < e.Unknown {
-			c.r.Events[i].Unknown++
-			return
+		switch {
+		case charged:
+		case full:
+			c.r.find(I1, "%s ended UNKNOWN, beyond what the faults may leave so: %s", c.describe(l.Produced), c.story(l.ID))
+		default:
+			c.r.find(I1, "%s ended UNKNOWN, and no fault explains it: %s", c.describe(l.Produced), c.story(l.ID))
 		}
-		full = true
 	}
-	if full {
-		c.r.find(I1, "%s ended UNKNOWN, beyond what the faults may leave so: %s", c.describe(p), c.story(p.ID))
-		return
-	}
-	c.r.find(I1, "%s ended UNKNOWN, and no fault explains it: %s", c.describe(p), c.story(p.ID))
 }
 
 func (h history) has(s State) bool {
