@@ -39,6 +39,7 @@ type rules struct {
 	// Of follow's goroutine:
 	started *configs.Config // with which everything else runs
 	limits  configs.Limits  // in force
+	latest  *configs.Config // as it was read last; nil = it could not be
 	said    string          // what was logged last, so that it is said once; empty = all is well
 }
 
@@ -118,10 +119,13 @@ func (r *rules) follow(ctx context.Context, every time.Duration, load func() (*c
 	}
 }
 
-// look reads the configuration once.
+// look reads the configuration once. What has changed is put in force when it reads the
+// same at two looks: a file that is being written may read as one with fewer rules.
 func (r *rules) look(load func() (*configs.Config, error), now time.Time) {
 	c, err := load()
-	if err == nil && !reflect.DeepEqual(c.Limits, r.limits) {
+	settled := err == nil && r.latest != nil && reflect.DeepEqual(c.Limits, r.latest.Limits)
+	r.latest = c
+	if settled && !reflect.DeepEqual(c.Limits, r.limits) {
 		if err = r.apply(c, now); err == nil {
 			r.log.Info("limits changed", "rules", len(c.Limits.Rules))
 		}

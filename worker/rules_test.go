@@ -108,7 +108,9 @@ func TestLimitsAreReloaded(t *testing.T) {
 		{"and broken in the same way: said again", nil, errors.New("limits.rules[0].max: must be at least 1"), []bool{true}, false, 0, 8, "limits.rules[0].max"},
 	} {
 		log.Reset()
-		r.look(func() (*configs.Config, error) { return tt.config, tt.err }, begun.Add(time.Duration(n+1)*time.Minute))
+		for range 2 { // the first look only finds that something has changed
+			r.look(func() (*configs.Config, error) { return tt.config, tt.err }, begun.Add(time.Duration(n+1)*time.Minute))
+		}
 		for i, want := range tt.allowed {
 			if got := allows(t, r, fmt.Sprint(n, ".", i)); got != want {
 				t.Errorf("%s: notification %d allowed: %t, want %t", tt.why, i, got, want)
@@ -162,12 +164,11 @@ func TestLanesFollowTheRules(t *testing.T) {
 		}
 		return po
 	}
-	read := make(chan struct{}) // closed when the worker looks first; its end waits until it has looked
+	read := make(chan struct{}) // closed when the worker looks for the second time; its end waits until it has looked
+	looks := 0
 	o.ReloadEvery = 10 * time.Millisecond
 	o.Reload = func() (*configs.Config, error) {
-		select {
-		case <-read:
-		default:
+		if looks++; looks == 2 {
 			close(read)
 		}
 		changed := *c
@@ -216,9 +217,49 @@ func TestLimitsOfSendersAreReloaded(t *testing.T) {
 		{"none", with(), false}, {"one", with(hourly), true},
 		{"one that cannot be", with(configs.SenderRule{Name: "day", Algorithm: "guess", Max: 1, Window: time.Hour}), true}, {"none again", with(), false},
 	} {
-		r.look(func() (*configs.Config, error) { return tt.c, nil }, time.Now())
+		for range 2 {
+			r.look(func() (*configs.Config, error) { return tt.c, nil }, time.Now())
+		}
 		if got := r.senders() != nil; got != tt.there {
 			t.Errorf("%s: limits of senders are in force: %t", tt.why, got)
+		}
+	}
+}
+
+// A file that is read while it is being written changes nothing.
+func TestHalfAFileIsNotInForce(t *testing.T) {
+	rule := func(most int) configs.Rule {
+		return configs.Rule{Name: "hour", Per: "user", Max: most, Window: time.Hour}
+	}
+	with := func(list ...configs.Rule) *configs.Config {
+		c := configs.Default()
+		c.Limits.Rules = list
+		return c
+	}
+	r, err := newRules(with(rule(100)), nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, tt := range []struct {
+		c     *configs.Config // nil = it is not valid
+		force int
+	}{
+		{with(rule(1)), 100}, // max: 1, of a file that goes on with 50
+		{with(rule(150)), 100},
+		{nil, 100},
+		{with(rule(150)), 100}, // what was before the broken one does not count
+		{with(rule(150)), 150},
+		{with(), 150},
+		{with(rule(150)), 150},
+	} {
+		r.look(func() (*configs.Config, error) {
+			if tt.c == nil {
+				return nil, errors.New("broken")
+			}
+			return tt.c, nil
+		}, time.Now())
+		if got := r.limits.Rules[0].Max; got != tt.force {
+			t.Errorf("look %d: a limit of %d is in force, want %d", n, got, tt.force)
 		}
 	}
 }
