@@ -156,6 +156,22 @@ func TestCallsAreShort(t *testing.T) {
 	if !slices.Equal(hook.keys, []int{200}) {
 		t.Errorf("calls of %v users, want one", hook.keys)
 	}
+	// Users whose states are large.
+	hook.keys = nil
+	large := requests(10, "x")
+	for _, r := range large {
+		events := make([]event, maxEvents/2)
+		for i := range events {
+			events[i] = event{id: uint64(i), at: start.UnixMilli() - 1, keep: 4e9, kind: 1}
+		}
+		r.State = encoded(events...)
+	}
+	if err := limiter(t, client, Rule{Name: "y", Per: PerUser, Types: []string{"order"}, Max: 9, Window: time.Hour}).Decide(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(hook.keys, []int{8, 2}) {
+		t.Errorf("calls of %v users with states of 60 KB", hook.keys)
+	}
 	l.cluster, reqs = true, reqs[:len(reqs)-1]
 
 	// The second call's answer names a user that is not in the call.

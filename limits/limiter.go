@@ -152,11 +152,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []call {
 		}
 	}
 	for from := 0; from < len(b.writers); {
-		shard := b.users[b.writers[from]].shard
-		to := from + 1
-		for to < len(b.writers) && to-from < maxUsersPerCall && (!l.cluster || b.users[b.writers[to]].shard == shard) {
-			to++
-		}
+		to := l.fill(b, from)
 		start := len(b.args)
 		b.args = append(b.args, "EVALSHA", &l.swap.sha, to-from)
 		for i := from; i < to; i++ {
@@ -170,6 +166,20 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []call {
 		from = to
 	}
 	return b.swaps
+}
+
+// fill returns the end of the call that begins with a writer.
+func (l *Limiter) fill(b *batch, from int) (to int) {
+	shard, bytes := b.users[b.writers[from]].shard, 0
+	for to = from; to < len(b.writers) && to-from < maxUsersPerCall; to++ {
+		if l.cluster && b.users[b.writers[to]].shard != shard {
+			break
+		}
+		if bytes += len(b.values[2*to+1]); bytes > maxBytesPerCall && to > from {
+			break
+		}
+	}
+	return to
 }
 
 // settle reads the answers: users that were stored are done, users in conflict

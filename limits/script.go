@@ -34,6 +34,10 @@ return conflicts`
 // 3 to 8 us a user it takes 1 to 2 ms. Larger calls cost no less a user.
 const maxUsersPerCall = 250
 
+// maxBytesPerCall bounds the states of a call likewise: the script reads and
+// writes them. Those of hot users are large.
+const maxBytesPerCall = 512 << 10
+
 // script is one that Redis may know by its hash.
 type script struct {
 	doing  string // for errors
