@@ -126,6 +126,19 @@ func TestSegments(t *testing.T) {
 	}
 }
 
+// A notification counts on each of its channels by itself.
+func TestChannelsCountByThemselves(t *testing.T) {
+	judge := alone(t, Rule{Name: "hour", Per: PerUser, Max: 2, Window: time.Hour})
+	for i, c := range []struct{ id, channel, want string }{
+		{"a", "push", "ok"}, {"a", "pager", "ok"}, {"a", "push", "ok"}, {"a", "mail", "no hour"}, {"b", "push", "no hour"},
+	} {
+		r := &Request{ID: c.id, Channel: c.channel, Priority: 3, At: start}
+		if judge(r); words(r) != c.want {
+			t.Errorf("%d, %s on %s: %s, want %s", i, c.id, c.channel, words(r), c.want)
+		}
+	}
+}
+
 // A decision says how things stand.
 func TestADecisionExplainsItself(t *testing.T) {
 	noon := start
