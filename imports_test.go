@@ -82,6 +82,7 @@ var mayImport = map[string][]string{
 	"bench/whole":            {everything},
 	"bench/fleet":            {everything},
 	"bench/send":             {everything},
+	"bench/gates":            {everything},
 	"bench/endtoend":         {everything}, // tests only
 	"bench/channel":          nil,          // tests only
 	"bench/lookup":           {"segments"},
@@ -121,11 +122,11 @@ var testsAlso = map[string][]string{
 
 // neverImported are for one purpose only, which is not the worker.
 var neverImported = map[string][]string{
-	"worker":         {"cmd/terminal", "bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/mutants/planted", "bench/send", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"cmd/pushworker": {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"cmd/pushdemo":   {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
-	"wiring":         {"cmd/terminal", "worker", "bench", "bench/fleet", "bench/mutants", "bench/send", "bench/lookup", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
+	"worker":         {"cmd/terminal", "bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/mutants/planted", "bench/send", "bench/gates", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushworker": {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/gates", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushdemo":   {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/gates", "bench/lookup", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"cmd/pushctl":    {"bench", "bench/whole", "bench/fleet", "bench/mutants", "bench/send", "bench/gates", "bench/lookup", "deploy/local", "deploy/embedded", "providers/sim", "users/userstest", "providers/providertest", "providers/sim/wiretest"},
+	"wiring":         {"cmd/terminal", "worker", "bench", "bench/fleet", "bench/mutants", "bench/send", "bench/gates", "bench/lookup", "deploy/local", "users/userstest", "providers/providertest", "providers/sim/wiretest", "providers/sim", "deploy/embedded"},
 }
 
 // plantedOnly is what commands import only in files that are built with the tag

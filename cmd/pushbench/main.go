@@ -1,10 +1,12 @@
 // Command pushbench measures on this machine, with servers and a simulator of
 // its own: one worker from Kafka to provider, the multiplexer beside other
-// clients, and segments beside Bloom filters. bench/README.md has recorded figures.
+// clients, what decides who is sent what, and segments beside Bloom filters.
+// bench/README.md has recorded figures.
 //
 //	main.go     exit statuses, what the commands share
 //	whole.go    pushbench whole, on Linux
 //	send.go     pushbench send, on Linux
+//	gates.go    pushbench gates, on Linux
 //	lookup.go   pushbench lookup, on Linux
 package main
 
