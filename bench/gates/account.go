@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pushfleet/pushfleet/bench/send"
 )
 
 // spent is what some batches took.
@@ -17,6 +19,7 @@ type spent struct {
 	notifications int
 	took          time.Duration
 	own, redis    time.Duration // processor time of this process and of Redis
+	machine       time.Duration // of everything that runs here
 }
 
 func (s *spent) add(o spent) {
@@ -24,6 +27,7 @@ func (s *spent) add(o spent) {
 	s.took += o.took
 	s.own += o.own
 	s.redis += o.redis
+	s.machine += o.machine
 }
 
 func (s *spent) rate() float64 { return float64(s.notifications) / s.took.Seconds() }
@@ -34,6 +38,9 @@ func (s *spent) each(d time.Duration) float64 {
 }
 
 func (s *spent) redisEach() float64 { return s.each(s.redis) }
+
+// others is how many processors something else kept busy.
+func (s *spent) others() float64 { return send.Others(s.took, s.machine, s.own, s.redis) }
 
 // ownWithout is what this process took for one notification, without the making
 // of it.
@@ -55,7 +62,8 @@ func (s *session) watch(ctx context.Context, n int, do func(ctx context.Context,
 	if err != nil {
 		return spent{}, err
 	}
-	return spent{notifications: n * batchSize, took: took, own: after.own - before.own, redis: after.redis - before.redis}, nil
+	return spent{notifications: n * batchSize, took: took,
+		own: after.own - before.own, redis: after.redis - before.redis, machine: after.machine - before.machine}, nil
 }
 
 // now is the processor time that was used so far.
@@ -68,11 +76,15 @@ func (s *session) now(ctx context.Context) (spent, error) {
 	if err != nil {
 		return spent{}, err
 	}
+	machine, err := send.BusyTime()
+	if err != nil {
+		return spent{}, err
+	}
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 		return spent{}, fmt.Errorf("asking for our own processor time: %w", err)
 	}
-	return spent{own: time.Duration(used.Utime.Nano() + used.Stime.Nano()), redis: redis}, nil
+	return spent{own: time.Duration(used.Utime.Nano() + used.Stime.Nano()), redis: redis, machine: machine}, nil
 }
 
 // processorTime is the user and system time of all threads of a Redis, by its

@@ -101,6 +101,10 @@ type Result struct {
 	// Bars are what has to be reached.
 	Bars []send.Bar `json:"bars"`
 
+	// Others is how many processors something else kept busy while Rate was
+	// measured: the figures of a machine that is not quiet are worth little.
+	Others float64 `json:"others_cores"`
+
 	Users         int    `json:"users"`
 	Notifications int    `json:"notifications"` // that were measured, each way
 	Workers       int    `json:"stage_workers"` // batches in flight
@@ -178,7 +182,7 @@ func (s *session) measure(ctx context.Context, o *Options, r *Result) error {
 	}
 	r.Rate, r.WorkerCPU, r.RedisCPU = ours.rate(), ours.ownWithout(&making), ours.redisEach()
 	r.OneCall, r.OneCallWorker, r.OneCallRedis = published.rate(), published.ownWithout(&making), published.redisEach()
-	r.RatioOneCall = r.Rate / r.OneCall
+	r.RatioOneCall, r.Others = r.Rate/r.OneCall, ours.others()
 	r.RecordCPU, r.RecordRedis = record.ownWithout(&making), record.redisEach()
 	return nil
 }

@@ -259,7 +259,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"notifications_per_second", "worker_cpu_us", "redis_cpu_us", "one_call_per_user_per_second",
-		"ratio_one_call_per_user", "user_record_cpu_us", "segment_lookup_ns", "spike", "bars"} {
+		"ratio_one_call_per_user", "user_record_cpu_us", "segment_lookup_ns", "spike", "bars", "others_cores"} {
 		if got[key] == nil {
 			t.Errorf("no key %s in %s", key, text)
 		}

@@ -27,7 +27,7 @@ type account struct {
 func take(c *tally, server int) (*account, error) {
 	a := &account{}
 	var err error
-	if a.machine, err = busyTime(); err != nil {
+	if a.machine, err = BusyTime(); err != nil {
 		return nil, err
 	}
 	if server != 0 {
@@ -58,7 +58,7 @@ func figures(before, after *account) *Figures {
 		ServerCPU:       microseconds(after.server-before.server) / n,
 		Allocations:     &allocations,
 	}
-	f.Others = others(after.at.Sub(before.at), after.machine-before.machine, after.cpu-before.cpu, after.server-before.server)
+	f.Others = Others(after.at.Sub(before.at), after.machine-before.machine, after.cpu-before.cpu, after.server-before.server)
 	f.P50, f.P99 = after.latencies.since(&before.latencies)
 	return f
 }
@@ -92,9 +92,9 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-// busyTime is the time that all processors of the machine together were not
+// BusyTime is the time that all processors of the machine together were not
 // idle (proc(5), /proc/stat).
-func busyTime() (time.Duration, error) {
+func BusyTime() (time.Duration, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0, fmt.Errorf("processor time of the machine: %w", err)
@@ -117,8 +117,8 @@ func busyTime() (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-// others is how many processors were busy with neither client nor server.
-func others(took, machine, client, server time.Duration) float64 {
+// Others is how many processors were busy with neither client nor server.
+func Others(took, machine, client, server time.Duration) float64 {
 	return max(0, (machine-client-server).Seconds()/took.Seconds())
 }
 

@@ -94,5 +94,6 @@ func explainGates(r *gates.Result) terminal.Answer {
 		}
 	}
 	return terminal.Answer{Value: r, Table: t, After: after,
-		Before: fmt.Sprintf("%d notifications each way to %d users, %d batches in flight, on %d cores with Redis %s, %s:", r.Notifications, r.Users, r.Workers, r.Cores, r.Redis, r.Go)}
+		Before: fmt.Sprintf("%d notifications each way to %d users, %d batches in flight, on %d cores with Redis %s, %s, %.2f cores busy with other work:",
+			r.Notifications, r.Users, r.Workers, r.Cores, r.Redis, r.Go, r.Others)}
 }
