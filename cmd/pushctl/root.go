@@ -23,7 +23,7 @@ func commands(a *app) []*cobra.Command {
 		newEventsCommand(a),
 		newLagCommand(a),
 		newDedupeCommand(a),
-		newSegmentsCommand(a),
+		newLimitsCommand(a), newSegmentsCommand(a),
 		newBenchCommand(),
 	}
 }

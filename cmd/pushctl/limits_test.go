@@ -1,0 +1,106 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// limited adds rules to the fleet's configuration.
+const limited = `
+apps:
+  - name: shop
+    fcm: {project: shop, service_account_file: none}
+limits:
+  state_version: 2
+  rules:
+    - {name: hour, per: user, max: 2, window: 1h, over: defer}
+    - {name: news-a-day, per: user_type, max: 1, calendar: day, algorithm: fixed_window, types: [news]}
+    - {name: device-a-day, per: device_type, max: 5, calendar: day, algorithm: event_set}
+preferences: {default_zone: Asia/Kathmandu}
+`
+
+// How limits stand, what they would say, and how they begin anew: without spending.
+func TestLimits(t *testing.T) {
+	f := startFleet(t, true)
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.config, append(text, limited...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.startRegistry()
+	exit, _, stderr := f.run("a-token:of-a_device\n", "devices", "add", "--user", "ada", "--app", "shop", "--platform", "fcm", "--token-file", "-")
+	if exit != exitDone {
+		t.Fatal(stderr)
+	}
+	f.until([]string{"fcm"}, "devices", "get", "ada")
+	f.spend("ada", "n1", "news")
+	f.spend("ada", "n2", "chat")
+
+	says := func(want string, exit int, args ...string) {
+		t.Helper()
+		got, stdout, stderr := f.run("", append(args, "-o", "json")...)
+		if text := strings.Join(strings.Fields(stdout), ""); got != exit || !strings.Contains(text, want) {
+			t.Errorf("%v: exit status %d, %s%s, want %d, %s", args, got, text, stderr, exit, want)
+		}
+	}
+	for range 2 { // asking changes nothing
+		says(`"dimension":"user","rule":"hour","used":2,"limit":2,"room":false`, exitDone, "limits", "get", "ada")
+		says(`"dimension":"user_type","rule":"news-a-day","used":1,"limit":1,"room":false`, exitDone, "limits", "get", "ada", "--type", "news")
+		says(`"sent":false,"state":"HELD","reason":"limit_waits:hour"`, exitFailed, "limits", "check", "ada", "--lane", "transactional")
+		says(`"sent":false,"state":"SUPPRESSED","reason":"limited:hour"`, exitFailed, "limits", "check", "ada") // 10 minutes are not enough
+		says(`"sent":false,"state":"SUPPRESSED","reason":"limited:news-a-day"`, exitFailed, "limits", "check", "ada", "--type", "news")
+		says(`"sent":true,"state":"","reason":"","words":"","until":null,"current":0,"limit":0,"reset_at":null,"devices":1,"devices_refused":0`, exitDone, "limits", "check", "ada", "--priority", "critical")
+		says(`"reason":"no_device"`, exitFailed, "limits", "check", "bob")
+	}
+	f.ok("prefs", "set", "ada", "--opt-out-all")
+	f.until([]string{"yes"}, "prefs", "get", "ada")
+	says(`"reason":"opted_out_all"`, exitFailed, "limits", "check", "ada")
+	says(`{"user_id":"ada","reset":true}`, exitDone, "limits", "reset", "ada")
+	says(`{"user_id":"ada","reset":false}`, exitDone, "limits", "reset", "ada")
+	says(`"rule":"hour","used":0,"limit":2,"room":true,"reset_at":null`, exitDone, "limits", "get", "ada")
+
+	for _, tt := range []struct{ flag, value, want string }{
+		{"--lane", "nowhere", "--lane"}, {"--priority", "urgent", "--priority"},
+	} {
+		if exit, _, stderr := f.run("", "limits", "check", "ada", tt.flag, tt.value); exit != exitUsage || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s %s: exit status %d: %s", tt.flag, tt.value, exit, stderr)
+		}
+	}
+}
+
+// spend has the limits allow a notification, as a worker would.
+func (f *fleet) spend(user, id, messageType string) {
+	f.t.Helper()
+	c, err := configs.Load(f.config, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	o := shards.DefaultOptions()
+	o.Addrs = []string{f.redis.Addr()}
+	client, err := shards.Open(o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer client.Close()
+	limiter, err := limits.New(client, wiring.Rules(c), wiring.LimitsOptions(c)...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	zone, err := time.LoadLocation(c.Preferences.DefaultZone)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r := &limits.Request{Owner: user, ID: id, Type: messageType, App: "shop", Channel: "push", Priority: 3, Zone: zone, At: time.Now()}
+	if err := limiter.Decide(f.t.Context(), []*limits.Request{r}); err != nil || !r.Allowed {
+		f.t.Fatalf("%s: %+v, %v", id, r.Decision, err)
+	}
+}
