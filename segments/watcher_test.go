@@ -21,12 +21,11 @@ import (
 // shelf is a Source in memory.
 type shelf struct {
 	mu    sync.Mutex
-	file  []byte        // guarded by mu
-	err   error         // guarded by mu; of Open
-	body  func() []byte // guarded by mu; nil = file
-	tag   string        // guarded by mu
-	opens int           // guarded by mu; bodies handed out
-	cut   error         // guarded by mu; in the middle of a body
+	file  []byte // guarded by mu
+	err   error  // guarded by mu; of Open
+	tag   string // guarded by mu
+	opens int    // guarded by mu; bodies handed out
+	cut   error  // guarded by mu; in the middle of a body
 }
 
 func (s *shelf) put(tag string, file []byte) {
