@@ -22,7 +22,7 @@ func (s *segmented) of(names []string, owner string, u *push.User) []string {
 // none in use, nobody would be in a segment. check refuses a file that does not go
 // with the rules.
 func (g *group) openSegments(ctx context.Context, check func(*segments.Set) error) (*segmented, error) {
-	source, done, err := wiring.Segments(g.Config)
+	source, done, err := wiring.Segments(&g.Config.Segments)
 	switch {
 	case err != nil:
 		return nil, err

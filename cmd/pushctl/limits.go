@@ -112,7 +112,7 @@ func laneNamed(c *configs.Config, name string) (*configs.Lane, error) {
 // segmentsOf loads the segments of the configuration, if rules need them.
 func segmentsOf(ctx context.Context, c *configs.Config, id string, u *push.User) ([]string, error) {
 	named := slices.ContainsFunc(c.Limits.Rules, func(r configs.Rule) bool { return len(r.Segments)+len(r.SegmentMax) > 0 })
-	source, done, err := wiring.Segments(c)
+	source, done, err := wiring.Segments(&c.Segments)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/segments"
-	"github.com/pushfleet/pushfleet/segments/s3"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 func newSegmentsCommand(a *app) *cobra.Command {
@@ -48,78 +47,21 @@ func (f *sourceFlags) s3Flags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ca, "ca-file", "", "PEM `file` with the certificate authorities of the server; default: the system's")
 }
 
-// tls is the client's side of connections to sources.
-func (f *sourceFlags) tls() (*tls.Config, error) {
-	c, err := (&configs.TLS{Enabled: true, CAFile: f.ca}).Config()
-	if err != nil {
-		return nil, usagef("--ca-file: %w", err)
-	}
-	return c, nil
-}
+// flagOf are the flags that stand for the keys of a configuration.
+var flagOf = map[string]string{"source": "SOURCE", "ca_file": "--ca-file", "token_file": "--token-file", "s3_credentials_file": "--s3-credentials"}
 
 // source is the source that an argument names.
 func (a *app) source(name string, f *sourceFlags) (segments.Source, error) {
-	switch scheme, _, found := strings.Cut(name, "://"); {
-	case !found:
-		return segments.File(name), nil
-	case scheme == "s3":
-		return a.s3Object(name, f)
-	default:
-		return a.httpSource(name, f)
+	source, done, err := wiring.Segments(&configs.Segments{Source: name, TokenFile: f.token, CAFile: f.ca,
+		S3Endpoint: f.endpoint, S3Region: f.region, S3CredentialsFile: f.credentials})
+	if wrong, is := errors.AsType[*wiring.SettingError](err); is {
+		return nil, usagef("%s: %w", flagOf[wrong.Key], wrong.Err)
 	}
-}
-
-func (a *app) s3Object(location string, f *sourceFlags) (*s3.Object, error) {
-	t, err := f.tls()
 	if err != nil {
 		return nil, err
 	}
-	o := s3.Options{Location: location, Endpoint: f.endpoint, Region: f.region, TLS: t}
-	if f.credentials != "" {
-		o.Credentials = func() (s3.Credentials, error) {
-			text, err := configs.ReadSecret(f.credentials)
-			if err != nil {
-				return s3.Credentials{}, err
-			}
-			c, err := s3.ParseCredentials(text.Reveal())
-			if err != nil {
-				return s3.Credentials{}, fmt.Errorf("%s: %w", f.credentials, err)
-			}
-			return c, nil
-		}
-		if _, err := o.Credentials(); err != nil {
-			return nil, usagef("--s3-credentials: %w", err)
-		}
-	}
-	object, err := s3.Open(o)
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	a.onClose(object.Close)
-	return object, nil
-}
-
-func (a *app) httpSource(address string, f *sourceFlags) (*segments.HTTP, error) {
-	t, err := f.tls()
-	if err != nil {
-		return nil, err
-	}
-	o := segments.HTTPOptions{URL: address, TLS: t}
-	if f.token != "" {
-		o.Token = func() (string, error) {
-			s, err := configs.ReadSecret(f.token)
-			return s.Reveal(), err
-		}
-		if _, err := o.Token(); err != nil {
-			return nil, usagef("--token-file: %w", err)
-		}
-	}
-	h, err := segments.NewHTTP(o)
-	if err != nil {
-		return nil, usagef("SOURCE: %w", err)
-	}
-	a.onClose(h.Close)
-	return h, nil
+	a.onClose(done)
+	return source, nil
 }
 
 // openSource opens the contents of the source that an argument names. A file that is not there
