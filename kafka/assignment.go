@@ -47,6 +47,7 @@ type assignment struct {
 
 	ended   bool            // given back, or lost: takes and hands out nothing
 	lost    bool            // ended because the coordinator no longer knew us
+	anew    bool            // lost, but ours in a later session: reclaimLost replaces it
 	stopped *PartitionError // why it takes no more records; permanent
 	// failing is the last fetch error, if no record came since; failingSince is
 	// when the fetches began to fail. The client keeps trying.

@@ -81,6 +81,7 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		_, s := assigned(t)
 		lost := s.owned()
 		s.lose(lost)
+		s.begin(t, generation{"again", 1}, nil)
 		s.reclaimLost(t.Context())
 		for _, a := range lost.owned {
 			if s.parts[a.partition] == a {
@@ -139,7 +140,10 @@ func TestALostPartitionNeedsItsOwnStartOnly(t *testing.T) {
 		c, s := assigned(t)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "push", Partitions: []int32{silent}, Err: kerr.UnknownServerError, Count: -1})
 		a := s.parts[push.Partition{Topic: "push"}]
-		s.lose(&expulsion{session: s.sessions, owned: []*assignment{a}})
+		e := s.owned()
+		e.owned = []*assignment{a}
+		s.begin(t, generation{"again", 1}, nil)
+		s.lose(e)
 		s.reclaimLost(t.Context())
 		b := s.parts[a.partition]
 		if b != a != anew || anew && b.position() != 8 {

@@ -55,9 +55,7 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	start := time.Now()
-	if s.options.Reread > 0 {
-		ctx = kgo.PreCommitFnContext(ctx, s.noteUnresolved)
-	}
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error { return s.beforeCommit(req, owned) })
 	var refused map[push.Partition]error
 	s.client.CommitOffsetsSync(ctx, moved,
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
@@ -92,11 +90,37 @@ type stand struct {
 // offsets have gaps.
 const unresolvedPrefix = "unresolved="
 
-// noteUnresolved adds to each offset of a commit the first offset whose intent has
-// no result, or that there is none.
-func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) error {
+// errNotOurs says that a partition was lost after its offset had been collected.
+var errNotOurs = errors.New("partition was lost before its commit was sent")
+
+// beforeCommit is called with each commit as it is sent, which may be long after its
+// offsets were collected: the client holds back commits while it joins. If it has
+// become another member in between, the group would accept offsets that are no longer
+// ours to commit. owned notes who the commit is from.
+func (s *Source) beforeCommit(req *kmsg.OffsetCommitRequest, owned *expulsion) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			a := s.parts[push.Partition{Topic: t.Topic, ID: p.Partition}]
+			if a == nil {
+				return errNotOurs
+			}
+			if mark, ours := a.tracker.Watermark(); !ours || mark < p.Offset {
+				return errNotOurs
+			}
+		}
+	}
+	owned.session, owned.generation = s.sessions, generation{req.MemberID, req.Generation}
+	if s.options.Reread > 0 {
+		s.noteUnresolved(req)
+	}
+	return nil
+}
+
+// noteUnresolved adds to each offset of a commit the first offset whose intent has
+// no result, or that there is none. The caller holds mu.
+func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) {
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
@@ -110,7 +134,6 @@ func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) error {
 			p.Metadata = new(unresolvedPrefix + strconv.FormatInt(from, 10))
 		}
 	}
-	return nil
 }
 
 // parseUnresolved reads what noteUnresolved wrote; -1 = the metadata is not its own.

@@ -219,7 +219,8 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 		} else if errors.Is(p.Err, kerr.OffsetOutOfRange) && a.isFresh() {
 			// The log's start moved on before the first record was read.
 			a.tracker.Fence()
-			a.lost, a.ended, s.reclaim = true, true, true
+			a.lost, a.ended = true, true
+			s.beginAnew([]*assignment{a})
 		} else if p.Err != nil && a.fetchFailed(p.Err, p.HighWatermark > 0, len(p.Records), now) {
 			behind.set(a.partition, kgo.EpochOffset{Epoch: -1, Offset: a.position()})
 		}

@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,18 +20,25 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions++
+	s.session = s.generation()
+	refused := s.refused != nil && *s.refused == s.session
 	for topic, ids := range added {
 		for _, id := range ids {
 			a := s.newAssignment(push.Partition{Topic: topic, ID: id})
 			s.adopt(a)
 			a.topic.metrics.moveAssigned.Inc()
+			if refused {
+				a.tracker.Fence()
+				a.lost, a.ended = true, true
+			}
 		}
 	}
 	// When a commit learned that the coordinator no longer knows us, everything
 	// was fenced. If the client has rejoined since and kept a partition, it
 	// calls no callback for it: the tracker has ended, but the partition is ours.
-	for _, a := range s.parts {
-		s.reclaim = s.reclaim || a.lost
+	// But not if this is the session that has been refused: its revoke took so long.
+	if !refused {
+		s.beginAnew(slices.Collect(maps.Values(s.parts)))
 	}
 	s.showAssigned()
 	s.signal()

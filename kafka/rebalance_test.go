@@ -426,9 +426,9 @@ func TestOffsetsThatCannotBeReadAreAskedForAgain(t *testing.T) {
 
 func TestARefusedCommitOfAnEarlierSessionStartsAnewAtOnce(t *testing.T) {
 	s := newSource(SourceOptions{Topics: mainTopic("push")}.withDefaults(), slog.New(slog.DiscardHandler))
-	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+	s.begin(t, generation{"a", 1}, map[string][]int32{"push": {0}})
 	_, owned := s.moved()
-	s.onAssigned(t.Context(), nil, nil) // the client rejoined before the refusal was read
+	s.begin(t, generation{"b", 2}, nil) // the client rejoined before the refusal was read
 	s.lose(owned)
 	if !s.reclaim {
 		t.Error("nobody would ever start the partition again")

@@ -16,29 +16,56 @@ import (
 // expulsion is what was owned when the coordinator answered that it no longer knows
 // this member.
 type expulsion struct {
-	n       int // its number in membership; 0 = a commit learned of it
-	session int // the number of the group session then
-	owned   []*assignment
+	n          int // its number in membership; 0 = a commit learned of it
+	session    int // how many group sessions had begun
+	generation generation
+	owned      []*assignment
+}
+
+// generation names a session of the group, as the coordinator knows it.
+type generation struct {
+	member string
+	number int32
 }
 
 // owned returns what an expulsion would take away now. The caller holds mu.
 func (s *Source) owned() *expulsion {
-	e := &expulsion{session: s.sessions, owned: make([]*assignment, 0, len(s.parts))}
+	e := &expulsion{session: s.sessions, generation: s.generation(), owned: make([]*assignment, 0, len(s.parts))}
 	for _, a := range s.parts {
 		e.owned = append(e.owned, a)
 	}
 	return e
 }
 
-// noteExpulsion makes the polling goroutine fence what was owned. It must not block,
-// because it is called while the answer is being read.
+// noteExpulsion fences what was owned, and makes the polling goroutine do the rest. It
+// must not block, because it is called while the answer is being read. It cannot leave
+// the fence to that goroutine: while a revoke drains, the client blocks every poll.
 func (s *Source) noteExpulsion(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expulsion = s.owned()
 	s.expulsion.n = n
+	s.disown(s.expulsion)
 	s.interrupt()
 	s.signal()
+}
+
+// disown fences what an expulsion took away, and forgets that some of it was to begin
+// anew. The caller holds mu.
+func (s *Source) disown(e *expulsion) {
+	s.refused = &e.generation
+	for _, a := range e.owned {
+		a.tracker.Fence()
+		a.anew = false
+	}
+}
+
+// rejoined reports whether a session has begun since an expulsion. One that began
+// before it does not count, although its callback may come after it: the client calls
+// onAssigned only when the revoke of the same session is over, which may take longer
+// than the coordinator waits. The caller holds mu.
+func (s *Source) rejoined(e *expulsion) bool {
+	return s.sessions != e.session && s.session != e.generation
 }
 
 // expel fences what an expulsion took away. From then on, the member may have a lease
@@ -57,21 +84,36 @@ func (s *Source) expel(e *expulsion) {
 
 // lose fences everything at once, because the coordinator no longer knows this member
 // (F10). The client rejoins by itself. Then either onLost or onRevoked takes the
-// partitions away, or onAssigned finds that they are still ours and reclaimLost starts
-// them anew. If the client has already rejoined, lose itself sets reclaim. The caller
-// holds committing.
+// partitions away, or onAssigned finds in a new session that they are still ours and
+// reclaimLost starts them anew. If the client has already rejoined, lose itself does
+// what onAssigned would. The caller holds committing.
 func (s *Source) lose(e *expulsion) {
-	for _, a := range e.owned {
-		a.tracker.Fence()
+	s.mu.Lock()
+	if !s.rejoined(e) {
+		e.owned = s.owned().owned // also what the refused session has assigned since
 	}
+	s.disown(e)
+	s.mu.Unlock()
+	s.log.Warn("the group no longer knows this member: its partitions are lost until it has joined again",
+		"member", e.generation.member, "generation", e.generation.number, "partitions", len(e.owned))
 	s.noteLost(e.owned)
 	s.end(e.owned)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions != e.session {
-		s.reclaim = true
-		s.interrupt()
+	if s.rejoined(e) {
+		s.beginAnew(e.owned)
 	}
+}
+
+// beginAnew notes which of these assignments are lost and still ours, and makes the
+// polling goroutine start them anew. The caller holds mu.
+func (s *Source) beginAnew(as []*assignment) {
+	for _, a := range as {
+		if a.lost && s.parts[a.partition] == a {
+			a.anew, s.reclaim = true, true
+		}
+	}
+	s.interrupt()
 }
 
 // reclaimLost gives fresh assignments to partitions that were lost and are ours again.
@@ -81,7 +123,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	s.mu.Lock()
 	var lost []*assignment
 	for _, a := range s.parts {
-		if a.lost {
+		if a.anew {
 			lost = append(lost, a)
 		}
 	}
@@ -125,12 +167,16 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	s.mu.Unlock()
 	s.client.SetOffsets(seek)
 
+	// Not between the start of a commit and its refusal, which would not concern them.
+	s.committing.Lock()
+	defer s.committing.Unlock()
 	defer s.tellHealth()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for a, b := range fresh {
-		if s.parts[a.partition] == a {
+		if s.parts[a.partition] == a && a.anew { // not lost again meanwhile
 			s.adopt(b)
+			s.log.Info("partition begins anew", "topic", b.partition.Topic, "partition", b.partition.ID, "committed", b.committed, "member", s.session.member, "generation", s.session.number)
 		}
 	}
 	s.signal()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,153 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
+
+// begin begins a group session of generation g, as the client does.
+func (s *Source) begin(t *testing.T, g generation, added map[string][]int32) {
+	t.Helper()
+	s.generation = func() generation { return g }
+	s.onAssigned(t.Context(), nil, added)
+}
+
+// doneTo admits and finishes the records of a below an offset.
+func doneTo(a *assignment, next int64) {
+	b := &pipeline.Batch{Tracker: a.tracker, Items: make([]pipeline.Item, 1)}
+	b.Items[0].Offset = next - 1
+	a.tracker.Admit(b)
+	a.tracker.Done(itemsOf(b))
+}
+
+// A session begins with the revoke of what it took away, and that may drain for longer
+// than the coordinator keeps a member. Then onAssigned comes after the expulsion, but it
+// does not mean that we have joined again: others own the partitions by now. The next
+// membership may take them away, so it must find nothing in them to commit.
+func TestASessionThatIsOverStartsNothingAnew(t *testing.T) {
+	one, two := generation{"a", 34}, generation{"a", 35}
+	for _, tt := range []struct {
+		reason   string
+		expelled func(s *Source)
+		late     func(s *Source) // after onAssigned
+	}{
+		{"a commit is refused while the revoke drains", func(s *Source) {
+			_, owned := s.moved()
+			s.lose(owned)
+		}, nil},
+		{"a commit is refused as the revoke ends", func(s *Source) {
+			_, s.expulsion = s.moved()
+		}, func(s *Source) { s.lose(s.expulsion) }},
+		{"a heartbeat is refused while the revoke drains", func(s *Source) {
+			s.noteExpulsion(1)
+			s.expel(s.expulsion)
+		}, nil},
+		{"a heartbeat is refused, but the client blocks polls until the revoke is over", func(s *Source) {
+			s.noteExpulsion(1)
+			if moved, _ := s.moved(); len(moved) > 0 {
+				t.Errorf("a commit of %v would wait for the next membership", moved)
+			}
+		}, func(s *Source) { s.expel(s.expulsion) }},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			s := newSource(*options(nil), slog.New(slog.DiscardHandler))
+			s.drains = t.Context()
+			s.begin(t, one, map[string][]int32{"push": {0, 1}})
+			for _, a := range s.parts {
+				doneTo(a, 5)
+			}
+			s.generation = func() generation { return two } // its revoke of others drains
+			tt.expelled(s)
+			s.begin(t, two, map[string][]int32{"push": {2}})
+			if tt.late != nil {
+				tt.late(s)
+			}
+			for p, a := range s.parts {
+				doneTo(a, 9)
+				if !a.lost || !a.ended || a.anew || s.reclaim {
+					t.Errorf("partition %d: lost %v, ended %v, begins anew %v", p.ID, a.lost, a.ended, a.anew || s.reclaim)
+				}
+			}
+			if moved, _ := s.moved(); len(moved) > 0 {
+				t.Errorf("%v are to be committed", moved)
+			}
+
+			// The client joins as a new member: one partition has another owner now.
+			s.generation = func() generation { return generation{"b", 39} }
+			s.onRevoked(t.Context(), nil, map[string][]int32{"push": {1}})
+			s.begin(t, generation{"b", 39}, nil)
+			if len(s.parts) != 2 || !s.reclaim {
+				t.Errorf("%d partitions are left, begin anew: %v", len(s.parts), s.reclaim)
+			}
+			for p, a := range s.parts {
+				if !a.anew {
+					t.Errorf("partition %d is still ours, and would never begin anew", p.ID)
+				}
+			}
+		})
+	}
+}
+
+// While positions are read to start partitions anew, they may be lost again.
+func TestWhatIsLostAgainIsNotStartedAnew(t *testing.T) {
+	for reason, lost := range map[string]func(s *Source, owned *expulsion){
+		"a heartbeat is refused": func(s *Source, _ *expulsion) { s.noteExpulsion(1) },
+		"a commit is refused":    func(s *Source, owned *expulsion) { s.lose(owned) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			c, s := assigned(t)
+			s.lose(s.owned())
+			s.begin(t, generation{"a", 1}, nil)
+			before := s.owned()
+			var once sync.Once
+			c.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+				once.Do(func() { lost(s, before) })
+				return nil, nil, false
+			})
+			s.reclaimLost(t.Context())
+			for _, a := range before.owned {
+				if s.parts[a.partition] != a || a.anew {
+					t.Errorf("partition %d began anew in a session that was over", a.partition.ID)
+				}
+			}
+			if e := s.expulsion; e != nil {
+				s.expel(e)
+			}
+			s.begin(t, generation{"b", 2}, nil)
+			s.reclaimLost(t.Context())
+			for _, a := range before.owned {
+				if s.parts[a.partition] == a {
+					t.Errorf("partition %d did not begin anew in the next session", a.partition.ID)
+				}
+			}
+		})
+	}
+}
+
+// The client holds back commits while it joins. What was collected before an expulsion
+// must not be sent by the member that it has become meanwhile, which the group would
+// take for the owner.
+func TestACommitOfAnEarlierMembershipIsNotSent(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	s := c.unjoined(SourceOptions{Topics: mainTopic("push"), Reread: 1})
+	s.begin(t, generation{"a", 1}, map[string][]int32{"push": {0}})
+	doneTo(s.parts[push.Partition{Topic: "push"}], 5)
+	_, owned := s.moved()
+	partition := kmsg.NewOffsetCommitRequestTopicPartition()
+	topic := kmsg.NewOffsetCommitRequestTopic()
+	topic.Topic, topic.Partitions = "push", append(topic.Partitions, partition)
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.MemberID, req.Generation, req.Topics = "a", 2, append(req.Topics, topic)
+	if err := s.beforeCommit(req, owned); err != nil || owned.generation != (generation{"a", 2}) || req.Topics[0].Partitions[0].Metadata == nil {
+		t.Errorf("the same member, in its next generation: %v, from %v", err, owned.generation)
+	}
+	s.noteExpulsion(1)
+	req.MemberID, req.Generation = "b", 3
+	if err := s.beforeCommit(req, owned); !errors.Is(err, errNotOurs) {
+		t.Errorf("another member commits it: %v", err)
+	}
+	s.onLost(t.Context(), nil, map[string][]int32{"push": {0}})
+	if err := s.beforeCommit(req, owned); !errors.Is(err, errNotOurs) {
+		t.Errorf("a partition that has left is committed: %v", err)
+	}
+}
 
 // A missing answer does not mean that nothing is committed: the log would be read from
 // its start.

@@ -61,6 +61,8 @@ type Source struct {
 	admin   *kadm.Client
 	member  *membership
 	decode  decoder
+	// generation returns the client's present generation. It does not block.
+	generation func() generation
 	// unpacking bounds the memory of the batches that the client unpacks.
 	unpacking *unpacking
 	log       *slog.Logger
@@ -88,11 +90,13 @@ type Source struct {
 	turn    int                                  // topic.turn of the topic served last
 	// interrupt ends the current poll, so that fetch checks the state again.
 	interrupt context.CancelFunc
-	sessions  int        // group sessions begun
-	reclaim   bool       // some partitions are still ours, but lost their tracker
-	expulsion *expulsion // what the group took away and is not fenced yet
-	typical   int        // typical size of a record in bytes, estimated from recent ones
-	crowded   bool       // nothing is polled, because too much is open
+	sessions  int         // group sessions begun
+	session   generation  // the last of them
+	refused   *generation // the last one that the coordinator refused; nil = none
+	reclaim   bool        // some assignments are to begin anew
+	expulsion *expulsion  // what the group took away and has not been ended yet
+	typical   int         // typical size of a record in bytes, estimated from recent ones
+	crowded   bool        // nothing is polled, because too much is open
 	closed    bool
 }
 
@@ -131,6 +135,10 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 		return nil, fmt.Errorf("kafka source: %w", err)
 	}
 	s.client, s.admin = client, kadm.NewClient(client)
+	s.generation = func() generation {
+		member, number := client.GroupMetadata()
+		return generation{member, number}
+	}
 	return s, nil
 }
 
@@ -161,6 +169,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 		parts: make(map[push.Partition]*assignment), retired: make(map[push.Partition]*pipeline.Tracker),
 		wake: make(chan struct{}), stopFetch: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
 	}
+	s.generation = func() generation { return generation{number: -1} }
 	s.member = newMembership(so.Session, s.noteExpulsion)
 	for i, t := range so.Topics {
 		s.topics[t.Name] = &topic{SourceTopic: t, turn: i, patience: so.patience(), metrics: so.Metrics.forTopic(t.Name)}
