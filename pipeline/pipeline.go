@@ -43,8 +43,7 @@ type Pipeline struct {
 	opt    Options
 	routes map[push.Route]*route
 
-	// confirmFor is how long a confirm read stays valid: its item may be sent
-	// within this time.
+	// confirmFor is how long after a confirm read its item may be sent.
 	confirmFor time.Duration
 	// claimDelay is how long a copy that claims its devices waits at least; zero =
 	// the shortest tier is long enough.
@@ -170,6 +169,9 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 			p.opt.Metrics.polled(p.opt.Lane, b)
 			if b.Poisoned != nil {
 				p.poisoned(*b.Poisoned)
+			}
+			if ctx.Err() != nil { // this batch is the next owner's, also if leaveWith is late
+				p.assigned.leave()
 			}
 			p.assigned.add(b.Tracker)
 			batches <- b
