@@ -29,8 +29,9 @@ type scenario struct {
 	config  func(*configs.Config)
 	change  func(*world) // of what is produced; may be nil
 	whole   bool         // each record is appended in a transaction, but for the last ones
+	kept    bool         // run produces the records
 	// run starts workers with these variables, and does what is to happen. The
-	// records are in the topic already.
+	// records are in the topic already, unless they are kept.
 	run func(ctx context.Context, w *world, planted []string) error
 }
 
@@ -64,7 +65,7 @@ var scenarios = map[string]*scenario{
 	"pause-once": {records: 1500, apns: slow(150), fcm: slow(150),
 		config: func(c *configs.Config) { pauseOptions(c); atMostOnceLane(c) }, run: pause},
 	// Redis away for 2.5 seconds, three times.
-	"redis-away": {records: 6000, apns: slow(40), fcm: slow(40), run: redisAway},
+	"redis-away": {records: 6000, kept: true, apns: slow(40), fcm: slow(40), run: redisAway},
 	// Redis has forgotten everything.
 	"redis-wiped": {records: 1500, apns: slow(40), fcm: slow(40), run: redisWiped},
 	// The status store takes requests and does not answer, for longer than a
@@ -202,15 +203,29 @@ func killTwice(ctx context.Context, w *world, planted []string) error {
 
 // redisAway takes Redis away three times: when the windows are full of what has
 // passed the stages, an outage meets no stage at all.
+// redisAway takes Redis away while the first records come, which are in a stage then, and
+// twice in the middle of the work: few are in one just then, and no others come, as what
+// is sent waits for the filter.
 func redisAway(ctx context.Context, w *world, planted []string) error {
-	if _, err := w.worker(ctx, planted...); err != nil {
+	p, err := w.worker(ctx, planted...)
+	if err != nil {
+		return err
+	}
+	all := float64(w.Config.Kafka.Topics.Partitions)
+	if err := p.AwaitMetric(ctx, func(n float64) bool { return n == all },
+		"push_consumer_assigned_partitions", `topic="`+fleet.Topic+`"`); err != nil {
 		return err
 	}
 	for n := range 3 {
-		if err := w.AwaitAccepted(ctx, uint64(100+2400*n)); err != nil {
+		if err := w.AwaitAccepted(ctx, uint64(700*n)); err != nil {
 			return err
 		}
 		w.redis.Close()
+		if n == 0 {
+			if err := w.Produce(ctx, w.produce); err != nil {
+				return err
+			}
+		}
 		time.Sleep(2500 * time.Millisecond) // how long it is away: its client tries again for a second
 		if err := w.redis.Restart(); err != nil {
 			return err

@@ -203,6 +203,9 @@ func (w *world) checkLate() (found []Finding) {
 
 // append appends what a scenario produces.
 func (w *world) append(ctx context.Context, s *scenario) error {
+	if s.kept {
+		return nil
+	}
 	if !s.whole {
 		return w.Produce(ctx, w.produce)
 	}
