@@ -70,10 +70,6 @@ func (f *Follower) Extent(ctx context.Context, since, before time.Time) (Extent,
 	return e, nil
 }
 
-// idlePoll is how long a poll waits for records of an extent before the broker is
-// asked whether the log has a gap there.
-const idlePoll = 2 * time.Second
-
 // ReadExtent calls each with the records of an extent, partition by partition and in
 // order, until each returns an error. The Follower must not be polling meanwhile; Seek
 // starts it afterwards.
@@ -102,9 +98,7 @@ func (f *Follower) read(ctx context.Context, partition int32, r Range, each func
 	consume(r.From)
 	defer f.client.PurgeTopicsFromConsuming(f.topic)
 	for next := r.From; next < r.To; {
-		polling, cancel := context.WithTimeout(ctx, idlePoll)
-		fetches := f.client.PollRecords(polling, 10_000)
-		cancel()
+		fetches := f.waker.poll(ctx, 10_000)
 		for _, e := range fetches.Errors() {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -128,7 +122,7 @@ func (f *Follower) read(ctx context.Context, partition int32, r Range, each func
 		if fetches.NumRecords() > 0 {
 			continue
 		}
-		// The last offsets of the range may have no records.
+		// Nothing came in the time of a poll: offsets of the range may have no records.
 		behind, err := f.Gaps(ctx, map[int32]int64{partition: next})
 		if err != nil {
 			return err

@@ -160,7 +160,7 @@ func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 		ctx, cancel = context.WithDeadline(ctx, again)
 		defer cancel()
 	}
-	fetches := s.client.PollRecords(ctx, room)
+	fetches := s.waker.poll(ctx, room)
 	stopped, behind := s.take(fetches)
 	s.goTo(behind) // before AllowRebalance: no partition can be revoked yet
 	s.client.AllowRebalance()

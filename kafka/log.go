@@ -102,6 +102,7 @@ func (w *Writer) Close() { w.client.Close() }
 type Follower struct {
 	topic   string
 	client  *kgo.Client
+	waker   waker
 	admin   *kadm.Client
 	from    map[int32]int64 // where partitions start that are not being read yet
 	reading map[int32]bool
@@ -118,7 +119,7 @@ func NewFollower(o Options, topic string, from map[int32]int64) (*Follower, erro
 	if err != nil {
 		return nil, fmt.Errorf("kafka follower: %w", err)
 	}
-	f := &Follower{topic: topic, client: client, admin: kadm.NewClient(client)}
+	f := &Follower{topic: topic, client: client, waker: waker{client: client}, admin: kadm.NewClient(client)}
 	f.Seek(from)
 	return f, nil
 }
@@ -132,7 +133,7 @@ func (f *Follower) Poll(ctx context.Context, limit int) ([]Record, error) {
 			return nil, err
 		}
 	}
-	fetches := f.client.PollRecords(ctx, limit)
+	fetches := f.waker.wait(ctx, limit)
 	return collect(fetches, f.topic)
 }
 
@@ -197,6 +198,7 @@ func (f *Follower) Close() { f.client.Close() }
 type Consumer struct {
 	topic  string
 	client *kgo.Client
+	waker  waker
 	failed error // came with records; the next Poll returns it
 }
 
@@ -225,7 +227,7 @@ func NewConsumer(o Options, topic, group string) (*Consumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka consumer: %w", err)
 	}
-	c.client = client
+	c.client, c.waker.client = client, client
 	return c, nil
 }
 
@@ -241,7 +243,7 @@ func (c *Consumer) Poll(ctx context.Context, limit int) ([]Record, error) {
 		c.failed = nil
 		return nil, err
 	}
-	fetches := c.client.PollRecords(ctx, limit)
+	fetches := c.waker.wait(ctx, limit)
 	var behind offsets
 	for _, e := range fetches.Errors() {
 		if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](e.Err); ok {

@@ -58,6 +58,7 @@ type Source struct {
 	options SourceOptions
 	topics  map[string]*topic // by name; not changed
 	client  *kgo.Client
+	waker   waker // of fetch alone
 	admin   *kadm.Client
 	member  *membership
 	decode  decoder
@@ -134,7 +135,7 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka source: %w", err)
 	}
-	s.client, s.admin = client, kadm.NewClient(client)
+	s.client, s.admin, s.waker.client = client, kadm.NewClient(client), client
 	s.generation = func() generation {
 		member, number := client.GroupMetadata()
 		return generation{member, number}
