@@ -225,8 +225,11 @@ func (j *judge) allow(r *Request, c *candidate, spend bool) {
 		j.spent = append(j.spent, j.kept(c.event))
 	}
 	if len(j.spent) > 0 && len(j.state.events)+len(j.spent) > maxEvents {
-		r.Decision = Decision{Dimension: Dimension(PerUser), Rule: StateFull, Current: len(j.state.events), Limit: maxEvents}
-		return
+		if c.priority() != critical && j.find(&c.event) < 0 {
+			r.Decision = Decision{Dimension: Dimension(PerUser), Rule: StateFull, Current: len(j.state.events), Limit: maxEvents}
+			return
+		}
+		j.spent, spend = j.spent[:0], false // it passes all the same, or was allowed before
 	}
 	for i := range j.spent {
 		j.insert(&j.spent[i])

@@ -67,6 +67,45 @@ func TestABookingWithoutDevicesIsGivenBack(t *testing.T) {
 	}
 }
 
+// In a full state there is no room for what critical notifications count, or for
+// a device that comes later: they pass, as they would otherwise.
+func TestAFullStateRefusesNothingThatPasses(t *testing.T) {
+	user := Rule{Name: "each", Per: PerUserType, Max: 1, Window: time.Hour, CountCritical: true}
+	device := Rule{Name: "device", Per: PerDeviceType, Max: 1, Window: time.Hour, Types: []string{"first", "otp", "only"}}
+	judge := alone(t, user, device)
+	ask := func(id, kind string, priority uint8, devices ...Device) string {
+		r := &Request{ID: id, Type: kind, Priority: priority, At: start, Devices: devices}
+		judge(r)
+		return words(r)
+	}
+	ask("first", "first", 3, Device{Hash: 1})
+	for i := range maxEvents - 2 {
+		if got := ask(fmt.Sprint(i), fmt.Sprint(i), 3); got != "ok" {
+			t.Fatalf("%d: %s", i, got)
+		}
+	}
+	for _, c := range []struct {
+		id, kind string
+		priority uint8
+		want     string
+	}{
+		{"new", "new", 4, "no state_full"},
+		{"first", "first", 3, "ok"},
+		{"otp", "otp", critical, "ok"},
+	} {
+		if got := ask(c.id, c.kind, c.priority, Device{Hash: 1}, Device{Hash: 2}); got != c.want {
+			t.Errorf("%s: %s, want %s", c.id, got, c.want)
+		}
+	}
+	judge = alone(t, device)
+	for i := range maxEvents {
+		ask(fmt.Sprint(i), "only", 3, Device{Hash: uint32(i)})
+	}
+	if got := ask("new", "only", 3, Device{Hash: maxEvents}); got != "no state_full" {
+		t.Errorf("with rules of devices alone: %s", got)
+	}
+}
+
 func TestWhoseLimitCounts(t *testing.T) {
 	rule := Rule{Name: "promos", Per: PerUserType, Max: 3, Window: time.Hour, Personal: true, SegmentMax: map[string]int{"new": 1, "vip": 5}}
 	impersonal := rule
