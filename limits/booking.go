@@ -123,19 +123,24 @@ func goesBefore(e, o *event) bool {
 	return e.extra < o.extra
 }
 
-// redeem decides a booking that asks again. In time it has its place. Before
-// that, and when it is late, its place is free for the others while another one
-// is looked for.
+// redeem decides a booking that asks again. In time it has its place, unless the
+// rules, or what is known of the user, have changed since. Before that, and when
+// it is late, its place is free for the others while another one is looked for.
 func (j *judge) redeem(r *Request, c *candidate, known int) {
 	booking := j.state.events[known]
 	late := c.at - booking.at
 	changed := j.changed
 	j.remove(known)
+	if late >= 0 && late <= onTime.Milliseconds() {
+		if c.at = booking.at; j.refusal(c, nil) == nil {
+			c.passed = false // what it outranks has its own place beside it
+			j.allow(r, c, len(j.applied) > 0)
+			return
+		}
+		c.at += late
+	}
 	c.due = booking.at
 	switch {
-	case late >= 0 && late <= onTime.Milliseconds():
-		c.at = booking.at
-		fallthrough
 	case j.refusal(c, nil) == nil:
 		j.allow(r, c, len(j.applied) > 0)
 	case late < 0:

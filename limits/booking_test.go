@@ -209,6 +209,9 @@ func TestABookingIsGivenBack(t *testing.T) {
 		{"the user wants none any more", []Request{{ID: "a", At: start}, {ID: "b", At: start},
 			{ID: "b", At: start.Add(h + 5*m), Personal: []Personal{{Name: "hourly", Max: 0}}}, {ID: "c", At: start.Add(h + 6*m)}},
 			"[ok wait 1h0m0s no hourly ok]"},
+		{"none any more, and it asks in time", []Request{{ID: "a", At: start}, {ID: "b", At: start},
+			{ID: "b", At: start.Add(h), Personal: []Personal{{Name: "hourly", Max: 0}}}, {ID: "c", At: start.Add(h + m)}},
+			"[ok wait 1h0m0s no hourly ok]"},
 	} {
 		judge := alone(t, rule)
 		var got []string
@@ -221,6 +224,62 @@ func TestABookingIsGivenBack(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.why, got, c.want)
 		}
 	}
+}
+
+// Rules that were changed while bookings stand hold for these too: who comes for
+// a place that is none any more gets another one.
+func TestBookingsOutliveTheirRules(t *testing.T) {
+	const h, m = time.Hour, time.Minute
+	rule := func(most int, over Over) Rule {
+		return Rule{Name: "hourly", Per: PerUser, Max: most, Window: h, Over: over}
+	}
+	for _, c := range []struct {
+		why   string
+		rules []Rule
+		want  string // of b and c, both booked for an hour after a: at that time, and another hour later
+	}{
+		{"the same", []Rule{rule(2, Defer)}, "[ok ok ok ok]"},
+		{"fewer", []Rule{rule(1, Defer)}, "[wait 59m0s ok ok wait 59m0s]"},
+		{"fewer, and the others are dropped", []Rule{rule(1, Drop)}, "[no hourly ok ok no hourly]"},
+		{"about something else", []Rule{{Name: "other", Per: PerUser, Types: []string{"x"}, Max: 1, Window: h}}, "[ok ok ok ok]"},
+	} {
+		before, after := newJudge(mustCompile(t, rule(2, Defer))), newJudge(mustCompile(t, c.rules...))
+		var stored []byte
+		ask := func(j *judge, id string, at time.Time) string {
+			if err := j.load(stored, 0, at.UnixMilli()); err != nil {
+				t.Fatal(err)
+			}
+			r := &Request{Owner: "u", ID: id, Priority: 3, At: at}
+			if j.answer(r); j.changed {
+				stored = j.state.encode(nil, 2)
+			}
+			return words(r)
+		}
+		for _, id := range []string{"a1", "a2"} {
+			ask(&before, id, start)
+		}
+		for _, id := range []string{"b", "c"} {
+			if got := ask(&before, id, start); got != "wait 1h0m0s" {
+				t.Fatalf("%s is booked: %s", id, got)
+			}
+		}
+		var got []string
+		for _, at := range []time.Time{start.Add(h + m), start.Add(2*h + m)} {
+			got = append(got, ask(&after, "b", at), ask(&after, "c", at))
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, want %s", c.why, got, c.want)
+		}
+	}
+}
+
+func mustCompile(t *testing.T, rules ...Rule) []rule {
+	t.Helper()
+	compiled, err := compile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled
 }
 
 // With nothing but bookings in the state, the one that goes may be the first.
