@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pushfleet/pushfleet/limits"
@@ -116,6 +117,9 @@ func (s *Limits) senders(ctx context.Context, b *pipeline.Batch, senders Senders
 	}
 	for i, it := range items {
 		it.Paid = reqs[i].Allowed || reqs[i].Paid
+		if reqs[i].Deferred {
+			withoutRefused(it)
+		}
 		answer(it, reqs[i])
 	}
 	s.Checks.refusedBySenders(reqs)
@@ -224,5 +228,22 @@ func refuse(it *pipeline.Item, devices []limits.Device) {
 			d.Verdict, d.Reason = push.Suppressed, push.Limited+":"+push.Reason(devices[n].Rule)
 		}
 		n++
+	}
+}
+
+// withoutRefused names the devices of an item that is put off, if rules of devices
+// have refused some: nobody asks about them again when it comes back.
+func withoutRefused(it *pipeline.Item) {
+	refused := func(d pipeline.Delivery) bool {
+		return d.Verdict == push.Suppressed && strings.HasPrefix(string(d.Reason), string(push.Limited)+":")
+	}
+	if !slices.ContainsFunc(it.Deliveries, refused) {
+		return
+	}
+	it.Devices = nil
+	for i := range it.Deliveries {
+		if d := &it.Deliveries[i]; !refused(*d) {
+			it.Devices = append(it.Devices, d.Device.Hash)
+		}
 	}
 }

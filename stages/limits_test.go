@@ -265,3 +265,41 @@ func TestWhatSendersMaySend(t *testing.T) {
 		}
 	}
 }
+
+// What waits for its sender's turn was allowed to some devices alone, and comes back
+// for these: nobody asks then about those that a rule of devices has refused.
+func TestWhatSendersPutOffComesBackForItsDevices(t *testing.T) {
+	refuse := func(hashes ...string) *decider {
+		return &decider{answer: func(r *limits.Request) {
+			r.Allowed = true
+			for i := range r.Devices {
+				r.Devices[i].Refused = slices.ContainsFunc(hashes, func(h string) bool { return limits.DeviceHash(h) == r.Devices[i].Hash })
+				r.Devices[i].Rule = "device-a-day"
+			}
+		}}
+	}
+	waits := &decider{answer: func(r *limits.Request) { r.Deferred, r.Paid, r.Rule, r.RetryAfter = true, true, "hourly", time.Hour }}
+	late := &decider{answer: func(r *limits.Request) { r.Rule = "hourly" }}
+	for _, tt := range []struct {
+		why     string
+		devices *decider
+		senders *decider
+		before  []string // that the record was for; none = all
+		want    []string
+	}{
+		{"one was refused", refuse("b"), waits, nil, []string{"a", "c", "gone"}},
+		{"one of those that it was for", refuse("c"), waits, []string{"a", "b", "c", "gone"}, []string{"a", "b", "gone"}},
+		{"none was: all that there are then", refuse(), waits, nil, nil},
+		{"nor here", refuse(), waits, []string{"a", "b", "c", "gone"}, []string{"a", "b", "c", "gone"}},
+		{"it ends", refuse("b"), late, nil, nil},
+	} {
+		b := &pipeline.Batch{Items: []pipeline.Item{toDevices("n", func(it *pipeline.Item) { it.SenderID, it.Devices = "shop", tt.before }, "a", "b", "c")}}
+		s := &stages.Limits{Limiter: inForce(tt.devices), Senders: func() stages.Senders { return tt.senders }}
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if it := &b.Items[0]; it.Verdict == push.Undecided || !it.Allowed || !slices.Equal(it.Devices, tt.want) {
+			t.Errorf("%s: %v, allowed %t, for %q, want %q", tt.why, it.Verdict, it.Allowed, it.Devices, tt.want)
+		}
+	}
+}
