@@ -17,7 +17,8 @@ type WatcherOptions struct {
 	Timeout  time.Duration // of a poll with its download; 0 = 5 minutes
 	MaxBytes int64         // as in Read
 	// Check, if set, refuses a whole set that its user cannot use, for example
-	// because a segment that a rule names is missing.
+	// because a segment that a rule names is missing. It is asked again at each poll:
+	// the rules may change.
 	Check   func(*Set) error
 	Metrics *Metrics     // nil = no figures
 	Log     *slog.Logger // nil = no log
@@ -37,6 +38,7 @@ type Watcher struct {
 	polling sync.Mutex // held during a poll, and taken before mu
 	tag     string     // guarded by polling; of what was last loaded or refused
 	refused error      // guarded by polling; why what has this tag was refused
+	unfit   *Set       // guarded by polling; what has this tag, if Check refused it
 
 	mu     sync.Mutex
 	status Status // guarded by mu
@@ -120,7 +122,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // Poll asks the source once, and puts a newer version in use. The error is a
 // RefusedError if the newest file must not be used. The same contents
-// are not read again after that, but the error stays until there are others.
+// are not read again after that, but the error stays until there are others, or
+// until Check has no objection any more.
 func (w *Watcher) Poll(ctx context.Context) error {
 	w.polling.Lock()
 	defer w.polling.Unlock()
@@ -139,10 +142,18 @@ func (w *Watcher) Poll(ctx context.Context) error {
 func (w *Watcher) load(ctx context.Context) (*Set, error) {
 	c, err := w.source.Open(ctx, w.tag)
 	if err != nil {
-		if errors.Is(err, ErrUnchanged) && w.refused != nil {
+		switch {
+		case !errors.Is(err, ErrUnchanged) || w.refused == nil:
+			return nil, err
+		case w.unfit == nil || w.opts.Check(w.unfit) != nil:
 			return nil, w.refused
 		}
-		return nil, err
+		set := w.unfit
+		w.refused, w.unfit = nil, nil
+		return set, nil
+	}
+	if w.unfit != nil { // a third version would take more memory
+		w.unfit, w.tag = nil, ""
 	}
 	set, err := read(c.Body, w.opts.MaxBytes, w.newer)
 	if closed := c.Body.Close(); err == nil && closed != nil {
@@ -150,6 +161,7 @@ func (w *Watcher) load(ctx context.Context) (*Set, error) {
 	}
 	if err == nil && w.opts.Check != nil {
 		if unfit := w.opts.Check(set); unfit != nil {
+			w.unfit = set
 			err = refusef(RefusedUse, "version %d: %w", set.Version(), unfit)
 		}
 	}

@@ -59,6 +59,41 @@ func (s *shelf) Open(_ context.Context, tag string) (*Contents, error) {
 
 func (*shelf) String() string { return "shelf" }
 
+// A set that did not go with the rules is put in use when they have changed, though
+// the file has not, unless there is another one by then.
+func TestWhatCouldNotBeUsedIsAskedAboutAgain(t *testing.T) {
+	five, six, seven := fileOf(t, lifecycle(t, 5)), fileOf(t, lifecycle(t, 6)), fileOf(t, lifecycle(t, 7))
+	var unfit error
+	src := &shelf{}
+	w := NewWatcher(src, WatcherOptions{Check: func(*Set) error { return unfit }})
+	missing := errors.New("segment ties is missing")
+	for i, step := range []struct {
+		why   string
+		tag   string
+		file  []byte // nil = as before
+		unfit error
+		inUse uint64
+		opens int // so far
+		err   error
+	}{
+		{"the first one", "a", five, nil, 5, 1, nil},
+		{"a rule names what it lacks", "b", six, missing, 5, 2, missing},
+		{"still", "", nil, missing, 5, 2, missing},
+		{"the rule is gone", "", nil, nil, 6, 2, nil},
+		{"it comes back: what is in use is not asked about", "", nil, missing, 6, 2, nil},
+		{"what is offered next is", "c", seven, missing, 6, 3, missing},
+		{"what was before is put back", "b", six, missing, 6, 4, nil},
+	} {
+		if unfit = step.unfit; step.file != nil {
+			src.put(step.tag, step.file)
+		}
+		err := w.Poll(t.Context())
+		if !errors.Is(err, step.err) || w.Set().Version() != step.inUse || src.opens != step.opens || w.Status().Version != step.inUse {
+			t.Fatalf("%d, %s: version %d, %d read, %v", i, step.why, w.Set().Version(), src.opens, err)
+		}
+	}
+}
+
 // A source that goes through everything: what is in use changes only for a
 // newer, whole file.
 func TestPolls(t *testing.T) {
