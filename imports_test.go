@@ -111,7 +111,7 @@ var testsAlso = map[string][]string{
 	"kafka":           {"bench/chaos/records"},
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
-	"limits":          {"limits/model"},
+	"limits":          {"limits/model", "status"}, // whose session its tests on a real Cassandra use
 	"users":           {"users/userstest"},
 	"stages":          {"shards"},
 	"status":          {"status/statustest"},

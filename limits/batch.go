@@ -85,9 +85,21 @@ func (b *batch) find(start int, owner string, hash uint64) *user {
 	return nil
 }
 
+// resetLogs undoes what was decided of a user's devices.
+func (b *batch) resetLogs(u *user) {
+	for i := u.first; i >= 0; i = b.next[i] {
+		for _, d := range b.reqs[i].Devices {
+			if l := b.judge.logs[logKey{u.owner, d.Hash}]; l != nil {
+				l.reset()
+			}
+		}
+	}
+}
+
 // release drops all references to what belongs to the caller.
 func (b *batch) release() {
-	b.reqs = nil
+	b.reqs, b.judge.logs = nil, nil
+	clear(b.judge.noted[:cap(b.judge.noted)])
 	clear(b.users)
 	clear(b.args)
 	clear(b.values)

@@ -65,7 +65,7 @@ func hashes[H uint16 | uint32](names []string, hash func(string) H) []H {
 // covers reports whether the rule counts an event of its subject. What a state
 // of version 1 does not say of an event counts as if it fitted: never too few.
 func (r *rule) covers(e *event) bool {
-	if r.perDevice != e.device() || r.types != nil && !slices.Contains(r.types, e.kind) || e.priority() == critical && !r.countCritical {
+	if r.perDevice != e.device() || r.unit != 0 && e.flags&(inDays|inTimes) == inTimes || r.types != nil && !slices.Contains(r.types, e.kind) || e.priority() == critical && !r.countCritical {
 		return false
 	}
 	return !r.matches || e.plain() || r.fits(e)

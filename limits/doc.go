@@ -29,6 +29,14 @@
 // is left, nothing is spent; otherwise the rules of user, type and segment have
 // to agree, and all is spent in one write.
 //
+// # Devices in Cassandra
+//
+// Events of rules of devices can stand in Cassandra or Scylla (device_log.go) in
+// place of the state. Then the order of effects is: read the devices' partitions;
+// decide, rules of devices first; write the states in Redis; then write the rows,
+// also of what Redis had allowed before. Decisions are those of the state, by the same code,
+// but nothing guards a row between read and write: DeviceLog says what that costs.
+//
 // # Waiting
 //
 // A rule that defers books a place on the time line (booking.go), the first that

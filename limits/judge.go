@@ -17,6 +17,9 @@ type judge struct {
 	times     []int64   // that count against it, for one rule
 	spent     []event   // its deliveries, should it be allowed
 	displaced []event   // bookings that have to find another place
+
+	logs  deviceLogs // where rules of devices count; nil = in the state
+	noted []note     // what the request will leave there, should it be allowed
 }
 
 func newJudge(rules []rule) judge { return judge{rules: rules, calendar: calendar{days: &days{}}} }
@@ -111,7 +114,7 @@ func (j *judge) find(c *event) int {
 // answerDevices asks the rules of devices about each delivery, and keeps what
 // the allowed ones will spend. It is false when none is left.
 func (j *judge) answerDevices(r *Request, c *candidate) bool {
-	j.spent = j.spent[:0]
+	j.spent, j.noted = j.spent[:0], j.noted[:0]
 	if len(r.Devices) == 0 {
 		return true
 	}
@@ -122,26 +125,49 @@ func (j *judge) answerDevices(r *Request, c *candidate) bool {
 	for i := range r.Devices {
 		device := &r.Devices[i]
 		d.extra, device.Refused, device.Rule = device.Hash, false, ""
-		same := func(e event) bool { return e.device() && e.extra == d.extra && e.same(&d.event) }
-		if len(j.applied) == 0 || slices.ContainsFunc(j.state.events, same) || slices.ContainsFunc(j.spent, same) {
+		log := j.logs[logKey{r.Owner, device.Hash}]
+		j.exchange(log)
+		device.Rule = j.answerDevice(r, &d, log)
+		j.exchange(log)
+		if device.Refused = device.Rule != ""; !device.Refused {
 			left++
-			continue
-		}
-		refusal := j.refusal(&d, nil)
-		if refusal == nil || c.priority() == critical {
-			j.spent = append(j.spent, j.kept(d.event))
-			left++
-			continue
-		}
-		device.Refused, device.Rule = true, refusal.rule.name
-		if r.Rule == "" {
-			j.refuse(r, &d, refusal)
 		}
 	}
 	if left > 0 {
 		r.Decision = Decision{}
 	}
 	return left > 0
+}
+
+// answerDevice asks the rules at hand about one delivery, and returns the name of
+// the one that refuses it; empty = none does.
+func (j *judge) answerDevice(r *Request, d *candidate, log *logged) string {
+	same := func(e event) bool { return e.device() && e.extra == d.extra && e.same(&d.event) }
+	if len(j.applied) == 0 || slices.ContainsFunc(j.spent, same) {
+		return ""
+	}
+	if i := slices.IndexFunc(j.state.events, same); i >= 0 {
+		j.note(log, &j.state.events[i])
+		return ""
+	}
+	refusal := j.refusal(d, nil)
+	switch {
+	case log != nil && len(log.read)+len(log.fresh) >= maxEvents:
+		if r.Rule == "" {
+			r.Decision = Decision{Dimension: Dimension(PerDeviceType), Rule: StateFull, Current: len(j.state.events), Limit: maxEvents}
+		}
+		return StateFull
+	case refusal != nil && d.priority() != critical:
+		if r.Rule == "" {
+			j.refuse(r, d, refusal)
+		}
+		return refusal.rule.name
+	case log != nil:
+		j.note(log, &d.event)
+	default:
+		j.spent = append(j.spent, j.kept(d.event))
+	}
+	return ""
 }
 
 // apply finds the rules that cover c and hold for the user.
@@ -234,6 +260,7 @@ func (j *judge) allow(r *Request, c *candidate, spend bool) {
 	for i := range j.spent {
 		j.insert(&j.spent[i])
 	}
+	j.leaveNotes()
 	if spend && c.passed {
 		j.displace(r, c)
 	}
@@ -258,12 +285,17 @@ func (j *judge) insert(e *event) {
 	if e.booked() {
 		return
 	}
+	j.pin(e)
+	j.state.running = j.calendar.running
+}
+
+// pin keeps the windows running that count an event.
+func (j *judge) pin(e *event) {
 	for i := range j.rules {
 		if rule := &j.rules[i]; rule.unit != 0 && rule.covers(e) {
 			j.calendar.pin(rule.unit, e.at)
 		}
 	}
-	j.state.running = j.calendar.running
 }
 
 func (j *judge) remove(i int) {

@@ -215,7 +215,7 @@ func TestUsageAndPreview(t *testing.T) {
 	state := encoded(event{id: 1, at: at - 1000, keep: seconds(at) + 9999, kind: typeHash("x")},
 		event{id: 1, at: at - 1000, keep: seconds(at) + 9999, kind: typeHash("x"), flags: deviceFlag, extra: 7})
 	r := &Request{Owner: "u", ID: "new", Type: "x", At: start, State: state, Devices: []Device{{Hash: 7}, {Hash: 8}}}
-	uses, err := l.Usage(r)
+	uses, err := l.Usage(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,15 +225,15 @@ func TestUsageAndPreview(t *testing.T) {
 		t.Errorf("%+v, want %+v", uses, want)
 	}
 	for range 9 {
-		if err := l.Preview(r); err != nil || !r.Allowed || !r.Devices[0].Refused || r.Devices[1].Refused {
+		if err := l.Preview(t.Context(), r); err != nil || !r.Allowed || !r.Devices[0].Refused || r.Devices[1].Refused {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
 	r.State = []byte{3}
-	if _, err := l.Usage(r); err == nil {
+	if _, err := l.Usage(t.Context(), r); err == nil {
 		t.Error("an unknown version was read")
 	}
-	if err := l.Preview(r); err == nil {
+	if err := l.Preview(t.Context(), r); err == nil {
 		t.Error("an unknown version was read")
 	}
 }

@@ -23,6 +23,7 @@ type Limiter struct {
 	// cluster keeps a call to the keys of one shard. A single server takes any,
 	// and a small batch, of some users a shard, is one call instead of hundreds.
 	cluster bool
+	log     *DeviceLog // where rules of devices count; nil = in the states
 
 	batches sync.Pool // of *batch
 }
@@ -56,7 +57,13 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 		option(l)
 	}
 	for i := range rules {
-		if l.version == 1 && !rules[i].plain() {
+		logged := l.log != nil && rules[i].Per == PerDeviceType
+		if logged {
+			if err := rules[i].checkLogged(); err != nil {
+				return nil, err
+			}
+		}
+		if l.version == 1 && !logged && !rules[i].plain() {
 			return nil, fmt.Errorf("limits: rule %s needs states of version 2, which are not written yet: version 1 knows rules per %s and %s with a sliding log, by type, that drop", rules[i].Name, PerUser, PerUserType)
 		}
 		l.keep = max(l.keep, compiled[i].longest())
@@ -88,6 +95,20 @@ func (l *Limiter) Decide(ctx context.Context, reqs []*Request) error {
 		l.batches.Put(b)
 	}()
 	b.group(reqs)
+	if l.log != nil {
+		var err error
+		if b.judge.logs, err = l.log.open(ctx, &b.judge, reqs); err != nil {
+			return err
+		}
+	}
+	if err := l.decideUsers(ctx, b); err != nil || l.log == nil {
+		return err
+	}
+	return l.log.store(ctx, b.judge.logs, l.rules)
+}
+
+// decideUsers decides what is in a batch and writes the states.
+func (l *Limiter) decideUsers(ctx context.Context, b *batch) error {
 	for i := range b.users {
 		if err := l.decide(b, &b.users[i]); err != nil {
 			return err
@@ -114,6 +135,9 @@ func (l *Limiter) decide(b *batch, u *user) error {
 	j := &b.judge
 	if err := j.load(u.state, l.keep, b.reqs[u.first].At.UnixMilli()); err != nil {
 		return fmt.Errorf("limits: key %s: %w", shards.LimiterKey(u.shard, u.owner), err)
+	}
+	if j.logs != nil {
+		b.resetLogs(u)
 	}
 	for i := u.first; i >= 0; i = b.next[i] {
 		j.answer(b.reqs[i])

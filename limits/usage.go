@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -20,9 +21,10 @@ type Use struct {
 
 // Usage says how every rule stands that a request would be held against: those
 // of devices for each of its Devices. It goes by the request's State and asks no
-// Redis. An unknown version of the state is an error.
-func (l *Limiter) Usage(r *Request) ([]Use, error) {
-	j, err := l.judge(r)
+// Redis; it reads what CountDevicesIn names. An unknown version of the state is an
+// error.
+func (l *Limiter) Usage(ctx context.Context, r *Request) ([]Use, error) {
+	j, err := l.judge(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -42,16 +44,20 @@ func (l *Limiter) Usage(r *Request) ([]Use, error) {
 		d.flags |= deviceFlag
 		d.extra = r.Devices[i].Hash
 		j.apply(r, &d.event, true)
+		log := j.logs[logKey{r.Owner, d.extra}]
+		j.exchange(log)
 		add(&d)
+		j.exchange(log)
 	}
 	j.apply(r, &c.event, false)
 	add(&c)
 	return uses, nil
 }
 
-// Preview answers a request as Decide would, from its State, and stores nothing.
-func (l *Limiter) Preview(r *Request) error {
-	j, err := l.judge(r)
+// Preview answers a request as Decide would, from its State and as Usage
+// reads, and stores nothing.
+func (l *Limiter) Preview(ctx context.Context, r *Request) error {
+	j, err := l.judge(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -60,10 +66,16 @@ func (l *Limiter) Preview(r *Request) error {
 }
 
 // judge is one of a request's own, with its state loaded.
-func (l *Limiter) judge(r *Request) (*judge, error) {
+func (l *Limiter) judge(ctx context.Context, r *Request) (*judge, error) {
 	j := newJudge(l.rules)
 	if err := j.load(r.State, l.keep, r.At.UnixMilli()); err != nil {
 		return nil, fmt.Errorf("limits: key %s: %w", shards.LimiterKey(shards.UserShard(r.Owner), r.Owner), err)
+	}
+	if l.log != nil {
+		var err error
+		if j.logs, err = l.log.open(ctx, &j, []*Request{r}); err != nil {
+			return nil, err
+		}
 	}
 	return &j, nil
 }

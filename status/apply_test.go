@@ -15,7 +15,8 @@ import (
 type catalogue struct {
 	replication map[string]string // nil = no keyspace
 	ttl         int               // seconds
-	columns     [][4]any          // name, type, kind, position; none = no table
+	columns     [][4]any          // of the status table: name, type, kind, position; none = no table
+	noOthers    bool              // there is none of otherTables
 	fails       string            // a statement that contains this fails
 	told        []string          // all statements but queries
 }
@@ -55,6 +56,10 @@ func (c *catalogue) ask(_ context.Context, cql string, args ...any) answer {
 		f.err = errAway
 	case strings.Contains(cql, ".keyspaces") && c.replication != nil:
 		f.rows = [][]any{{c.replication}}
+	case strings.Contains(cql, ".tables") && args[1] != tableName:
+		if !c.noOthers {
+			f.rows = [][]any{{0}}
+		}
 	case strings.Contains(cql, ".tables") && len(c.columns) > 0:
 		f.rows = [][]any{{c.ttl}}
 	case strings.Contains(cql, ".columns"):
@@ -96,10 +101,12 @@ func TestApplyDoesWhatIsMissing(t *testing.T) {
 		told    string // the first word of each change
 		wrong   string // in the error
 	}{
-		{"nothing is there", &catalogue{}, "created created", "CREATE CREATE", ""},
-		{"a keyspace is there", &catalogue{replication: asMade().replication}, "exists created", "CREATE", ""},
-		{"all is there", asMade(), "exists exists", "", ""},
-		{"rows live for another time", with(func(c *catalogue) { c.ttl = 7200 }), "exists altered", "ALTER", ""},
+		{"nothing is there", &catalogue{noOthers: true}, "created created created created", "CREATE CREATE CREATE CREATE", ""},
+		{"a keyspace is there", &catalogue{replication: asMade().replication}, "exists created exists exists", "CREATE", ""},
+		{"all is there", asMade(), "exists exists exists exists", "", ""},
+		{"only the status table is there, from an earlier version", with(func(c *catalogue) { c.noOthers = true }), "exists exists created created", "CREATE CREATE", ""},
+		{"another table cannot be made", with(func(c *catalogue) { c.noOthers, c.fails = true, "k.device_limit_times" }), "exists exists created", "CREATE CREATE", "no hosts"},
+		{"rows live for another time", with(func(c *catalogue) { c.ttl = 7200 }), "exists altered exists exists", "ALTER", ""},
 		{"another table", with(func(c *catalogue) { c.columns[0][1] = "blob" }), "exists", "", "is blob, want"},
 		{"a replication that is none", with(func(c *catalogue) { c.replication = map[string]string{} }), "", "", "no class"},
 		{"no answer about the keyspace", with(func(c *catalogue) { c.fails = ".keyspaces" }), "", "", "no hosts"},
@@ -146,10 +153,12 @@ func with(change func(*catalogue)) *catalogue {
 func TestApplySaysWhatItHasDone(t *testing.T) {
 	server := with(func(c *catalogue) { c.ttl = 7200 })
 	a := applying{ctx: t.Context(), ask: server.ask, opts: Options{Keyspace: "k"}}
-	changes, err := a.run([2]string{"CREATE 1", "CREATE 2"}, time.Hour)
+	changes, err := a.run([]string{"CREATE 1", "CREATE 2", "CREATE 3", "CREATE 4"}, time.Hour)
 	want := []SchemaChange{
 		{"keyspace k", "exists", "{'class': 'SimpleStrategy', 'replication_factor': '1'}"},
 		{"table k.notification_status", "altered", "default_time_to_live 7200 to 3600 seconds, for rows written from now on"},
+		{"table k.device_limit_days", "exists", ""},
+		{"table k.device_limit_times", "exists", ""},
 	}
 	if err != nil || !slices.Equal(changes, want) {
 		t.Errorf("%+v, %v", changes, err)

@@ -20,8 +20,9 @@
 //	read.go       the confirm read
 //	places.go     how many of its queries may be in flight
 //	session.go    the gocql session, rebuilt when it does not heal
+//	lend.go       that session, lent to those with other tables
 //	failure.go    what an error of gocql means
-//	schema.go     keyspace and table: apply
+//	schema.go     keyspace and tables: apply
 //	found.go      what the server has of them: check
 //	memory.go     the same store in memory
 package status

@@ -23,6 +23,10 @@ var columnTypes = map[string]string{
 	"at": "timestamp", "provider": "tinyint", "provider_id": "text", "reason": "text", "user_hash": "bigint",
 }
 
+// otherTables are the tables of the schema that Session is for, in the order of
+// their statements, which follow that of the status table.
+var otherTables = []string{"device_limit_days", "device_limit_times"}
+
 // keyColumns are the partition key and the clustering columns, in order.
 var keyColumns = []string{"bucket", "id", "device", "step", "state"}
 
@@ -59,7 +63,7 @@ func SchemaText(keyspace string, opts SchemaOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.Join(statements[:], ";\n\n") + ";\n", nil
+	return strings.Join(statements, ";\n\n") + ";\n", nil
 }
 
 // The parts of schema.cql that depend on the installation.
@@ -70,17 +74,17 @@ const (
 	fileTTL         = "default_time_to_live = 2592000"
 )
 
-func schemaStatements(keyspace string, opts SchemaOptions) (statements [2]string, err error) {
+func schemaStatements(keyspace string, opts SchemaOptions) ([]string, error) {
 	if !keyspaceName.MatchString(keyspace) {
-		return [2]string{}, fmt.Errorf("keyspace %q, want lower-case letters, digits and _, at most 48", keyspace)
+		return nil, fmt.Errorf("keyspace %q, want lower-case letters, digits and _, at most 48", keyspace)
 	}
 	ttl, err := opts.ttl()
 	if err != nil {
-		return [2]string{}, err
+		return nil, err
 	}
 	replication, err := opts.replication()
 	if err != nil {
-		return [2]string{}, err
+		return nil, err
 	}
 	text := strings.NewReplacer(
 		fileKeyspace, "EXISTS "+keyspace,
@@ -88,8 +92,7 @@ func schemaStatements(keyspace string, opts SchemaOptions) (statements [2]string
 		fileWindow, fmt.Sprintf("'compaction_window_size': '%d'", windowHours(ttl)),
 		fileTTL, fmt.Sprintf("default_time_to_live = %d", int64(ttl/time.Second)),
 	).Replace(cassandra.Schema())
-	copy(statements[:], splitStatements(text)) // two: a test holds the file to it
-	return statements, nil
+	return splitStatements(text), nil
 }
 
 // splitStatements returns the statements of a CQL text, each with the comments
@@ -153,10 +156,10 @@ func (o SchemaOptions) replication() (string, error) {
 	return "{" + b.String() + "}", nil
 }
 
-// ApplySchema creates the keyspace and the table unless they exist, corrects
-// the table's TTL, and reports what it did. It may be run again at any time. It
+// ApplySchema creates the keyspace and the tables unless they exist, corrects
+// the status table's TTL, and reports what it did. It may be run again at any time. It
 // never changes the replication of a keyspace that exists (that needs a repair)
-// and refuses a table with other columns with a *SchemaError. It makes one
+// and refuses a status table with other columns with a *SchemaError. It makes one
 // attempt to connect.
 func ApplySchema(ctx context.Context, opts Options, schema SchemaOptions) ([]SchemaChange, error) {
 	opts, err := opts.withDefaults()
@@ -196,7 +199,7 @@ type applying struct {
 	opts Options
 }
 
-func (a *applying) run(statements [2]string, ttl time.Duration) ([]SchemaChange, error) {
+func (a *applying) run(statements []string, ttl time.Duration) ([]SchemaChange, error) {
 	before, err := readSchema(a.ctx, a.ask, a.opts.Keyspace)
 	if err != nil {
 		return nil, err
@@ -224,7 +227,27 @@ func (a *applying) run(statements [2]string, ttl time.Duration) ([]SchemaChange,
 	if err != nil {
 		return changes, err
 	}
-	return append(changes, table), nil
+	changes = append(changes, table)
+	for i, name := range otherTables {
+		change, err := a.ensure(name, statements[2+i])
+		if err != nil {
+			return changes, err
+		}
+		changes = append(changes, change)
+	}
+	return changes, nil
+}
+
+// ensure creates a table unless there is one of its name.
+func (a *applying) ensure(name, statement string) (SchemaChange, error) {
+	change := SchemaChange{Object: "table " + a.opts.Keyspace + "." + name, Action: "exists"}
+	var ttl int
+	found, err := one(a.ask(a.ctx, "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name=? AND table_name=?", a.opts.Keyspace, name), &ttl)
+	if err != nil || found {
+		return change, err
+	}
+	change.Action = "created"
+	return change, a.exec(statement)
 }
 
 // exec runs one statement; gocql waits until the nodes agree on the schema.

@@ -172,7 +172,7 @@ It reads the user's state in Redis, as workers do, and changes nothing.`,
 			}
 			var uses []limits.Use
 			if limiter != nil {
-				if uses, err = limiter.Usage(&q.request); err != nil {
+				if uses, err = limiter.Usage(cmd.Context(), &q.request); err != nil {
 					return err
 				}
 			}

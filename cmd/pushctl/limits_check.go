@@ -84,9 +84,9 @@ type preview struct {
 	last limits.Decision
 }
 
-func (p *preview) Decide(_ context.Context, reqs []*limits.Request) error {
+func (p *preview) Decide(ctx context.Context, reqs []*limits.Request) error {
 	for _, r := range reqs {
-		if err := p.Preview(r); err != nil {
+		if err := p.Preview(ctx, r); err != nil {
 			return err
 		}
 		p.last = r.Decision

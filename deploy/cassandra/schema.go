@@ -1,4 +1,4 @@
-// Package cassandra ships the schema of the status store as one CQL file that
+// Package cassandra ships the schema of Cassandra as one CQL file that
 // operators can read and run, and that package status applies.
 package cassandra
 
@@ -7,6 +7,6 @@ import _ "embed"
 //go:embed schema.cql
 var schema string
 
-// Schema is the text of schema.cql: a keyspace and a table, each statement
+// Schema is the text of schema.cql: a keyspace and its tables, each statement
 // ended by a semicolon, with the defaults of a single node.
 func Schema() string { return schema }

@@ -1,0 +1,69 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/gocql/gocql"
+)
+
+// A lent session reads rows, says what went wrong once, and notices a store that
+// does not answer, but no caller who gives up.
+func TestSessionIsLent(t *testing.T) {
+	n := startNode(t)
+	s, err := OpenSession(t.Context(), n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const ping = "SELECT key FROM system.local"
+	var key string
+	var keys []string
+	ask := func(ctx context.Context) error {
+		return s.Query(ctx, ping, nil, []any{&key}, func() { keys = append(keys, key) })
+	}
+	if err := ask(t.Context()); err != nil || len(keys) != 1 || keys[0] != "local" {
+		t.Errorf("rows %q, %v", keys, err)
+	}
+	if err := s.Exec(t.Context(), ping); err != nil {
+		t.Error(err)
+	}
+	if err := s.Exec(t.Context(), "no such statement"); err == nil {
+		t.Error("an unknown statement went through")
+	}
+	if s.cluster.trouble() == nil {
+		t.Error("a statement that is refused went by unseen")
+	}
+	if err := ask(t.Context()); err != nil || s.cluster.trouble() != nil {
+		t.Errorf("it is not well again: %v, %v", err, s.cluster.trouble())
+	}
+	asked := n.count("ping")
+	n.mu.Lock()
+	n.answer = func(what string, times int) error {
+		if what == "ping" && times == asked+1 {
+			return frame{gocql.ErrCodeOverloaded, "too many requests"}
+		}
+		return nil
+	}
+	n.mu.Unlock()
+	if err := ask(t.Context()); err == nil || n.count("ping") != asked+1 {
+		t.Errorf("%v after %d attempts, want an error after one", err, n.count("ping")-asked)
+	}
+	if err := ask(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ask(ctx); !errors.Is(err, context.Canceled) || s.cluster.trouble() != nil {
+		t.Errorf("a caller who gave up: %v, trouble %v", err, s.cluster.trouble())
+	}
+}
+
+func TestSessionIsNotOpened(t *testing.T) {
+	for why, o := range map[string]Options{"no hosts": {}, "nobody is there": {Hosts: []string{"127.0.0.1:1"}}} {
+		if _, err := OpenSession(t.Context(), o); err == nil {
+			t.Errorf("%s: opened", why)
+		}
+	}
+}
