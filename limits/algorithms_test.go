@@ -47,6 +47,7 @@ func TestAlgorithms(t *testing.T) {
 		{"weight has to fall, rounded up", counter, []int64{4000, 4001, 4002}, 5000, 2, 3, 5667},
 		{"it would make a later one too many", counter, []int64{6000}, 5000, 1, 1, 8000},
 		{"at the very start it is of this stretch", counter, []int64{4000, 5500}, 5000, 2, 2, 6000},
+		{"nor one two stretches ahead", counter, []int64{7000}, 5000, 1, 0, 5000},
 		{"it would not", counter, []int64{6000}, 5000, 2, 0, 5000},
 		{"none at all", counter, nil, 5000, 0, 0, never},
 	} {
@@ -82,6 +83,7 @@ func TestDays(t *testing.T) {
 		{"America/Havana", "2025-11-02T04:30:00Z", "2025-11-02T04:00:00Z", "2025-11-03T05:00:00Z", "between both"},
 		{"America/Sao_Paulo", "2018-02-17T12:00:00Z", "2018-02-17T02:00:00Z", "2018-02-18T03:00:00Z", "23:00 comes twice"},
 		{"America/Sao_Paulo", "2018-02-18T02:30:00Z", "2018-02-17T02:00:00Z", "2018-02-18T03:00:00Z", "the second 23:00"},
+		{"America/St_Johns", "2006-10-29T12:00:00Z", "2006-10-29T02:30:00Z", "2006-10-30T03:30:00Z", "midnight comes again a minute after it: it begins at the first"},
 		{"Asia/Kathmandu", "2026-11-21T18:15:00Z", "2026-11-21T18:15:00Z", "2026-11-22T18:15:00Z", "an odd offset, at its midnight"},
 		{"Pacific/Apia", "2011-12-30T09:59:59Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z", "the day before the one that was left out"},
 		{"Pacific/Apia", "2011-12-30T10:00:00Z", "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z", "the day after it"},

@@ -133,7 +133,6 @@ func (j *judge) redeem(r *Request, c *candidate, known int) {
 	j.remove(known)
 	if late >= 0 && late <= onTime.Milliseconds() {
 		if c.at = booking.at; j.refusal(c, nil) == nil {
-			c.passed = false // what it outranks has its own place beside it
 			j.allow(r, c, len(j.applied) > 0)
 			return
 		}

@@ -72,37 +72,31 @@ func TestABookingWithoutDevicesIsGivenBack(t *testing.T) {
 func TestAFullStateRefusesNothingThatPasses(t *testing.T) {
 	user := Rule{Name: "each", Per: PerUserType, Max: 1, Window: time.Hour, CountCritical: true}
 	device := Rule{Name: "device", Per: PerDeviceType, Max: 1, Window: time.Hour, Types: []string{"first", "otp", "only"}}
-	judge := alone(t, user, device)
-	ask := func(id, kind string, priority uint8, devices ...Device) string {
-		r := &Request{ID: id, Type: kind, Priority: priority, At: start, Devices: devices}
-		judge(r)
-		return words(r)
-	}
-	ask("first", "first", 3, Device{Hash: 1})
-	for i := range maxEvents - 2 {
-		if got := ask(fmt.Sprint(i), fmt.Sprint(i), 3); got != "ok" {
-			t.Fatalf("%d: %s", i, got)
+	full := func(rules ...Rule) *story {
+		s := tell(t, rules...)
+		s.ask(Request{ID: "first", Type: "first", Priority: 3, At: start, Devices: []Device{{Hash: 1}}})
+		for i := len(s.judge.state.events); i < maxEvents; i++ {
+			s.judge.insert(&event{id: uint64(i), kind: uint32(i), at: start.UnixMilli(), keep: seconds(start.UnixMilli()) + 60, flags: 3})
 		}
+		s.stored = s.judge.state.encode(nil, 2)
+		return s
 	}
 	for _, c := range []struct {
 		id, kind string
 		priority uint8
+		rules    []Rule
 		want     string
 	}{
-		{"new", "new", 4, "no state_full"},
-		{"first", "first", 3, "ok"},
-		{"otp", "otp", critical, "ok"},
+		{"new", "new", 4, []Rule{user, device}, "no state_full"},
+		{"first", "first", 3, []Rule{user, device}, "ok"},
+		{"otp", "otp", critical, []Rule{user, device}, "ok"},
+		{"new", "only", 3, []Rule{device}, "no state_full"},
+		{"new", "new", 3, []Rule{device}, "ok"},
 	} {
-		if got := ask(c.id, c.kind, c.priority, Device{Hash: 1}, Device{Hash: 2}); got != c.want {
-			t.Errorf("%s: %s, want %s", c.id, got, c.want)
+		s := full(c.rules...)
+		if got := s.ask(Request{ID: c.id, Type: c.kind, Priority: c.priority, At: start, Devices: []Device{{Hash: 1}, {Hash: 2}}}); got != c.want || len(s.judge.state.events) != maxEvents {
+			t.Errorf("%s: %s, want %s; %d events", c.id, got, c.want, len(s.judge.state.events))
 		}
-	}
-	judge = alone(t, device)
-	for i := range maxEvents {
-		ask(fmt.Sprint(i), "only", 3, Device{Hash: uint32(i)})
-	}
-	if got := ask("new", "only", 3, Device{Hash: maxEvents}); got != "no state_full" {
-		t.Errorf("with rules of devices alone: %s", got)
 	}
 }
 

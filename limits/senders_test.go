@@ -120,6 +120,16 @@ func TestADecisionOfASenderExplainsItself(t *testing.T) {
 	if reqs[3].Decision != want {
 		t.Errorf("%+v, want %+v", reqs[3].Decision, want)
 	}
+	// Of several rules the one that it waits for longest.
+	slow := hourly(time.Hour)
+	slow.Name, slow.Algorithm, slow.Burst = "slow", LeakyBucket, 0
+	reqs = from("ads", 3, start)
+	if err := senders(t, open(t), hourly(time.Hour), slow).Decide(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	if d := reqs[2].Decision; d.Rule != "slow" || d.Limit != 1 || d.RetryAfter != 2*time.Minute {
+		t.Errorf("%+v", d)
+	}
 }
 
 // bucketModel is a model of either algorithm.

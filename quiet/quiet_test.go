@@ -271,6 +271,22 @@ func TestHoursWithoutEnd(t *testing.T) {
 	}
 }
 
+// What was read from this machine's clock, which somebody may set meanwhile, becomes a
+// time of the wall's alone.
+func TestTheEndIsATimeOfTheWall(t *testing.T) {
+	now := time.Now()
+	d := New(Options{Default: time.UTC}).Decide(user("UTC", hours("00:00", "00:00", "sun", "mon", "tue"), hours("00:00", "00:00", "wed", "thu", "fri", "sat")), ordinary, now, now.AddDate(0, 0, 1))
+	if d.Action != Hold || !d.Until.IsZero() {
+		t.Fatalf("always: %+v", d)
+	}
+	shown := push.Clock(now.UTC().Hour()*60 + now.UTC().Minute())
+	end := (shown + 2) % push.MinutesOfDay
+	d = New(Options{Default: time.UTC}).Decide(user("UTC", push.QuietHours{From: shown, To: end}), ordinary, now, now.AddDate(0, 0, 1))
+	if d.Action != Hold || d.Until.String() != d.Until.Round(0).String() {
+		t.Errorf("%+v", d)
+	}
+}
+
 // Names of zones that users make up fill no memory, and those that exist are found
 // whatever was asked before.
 func TestMadeUpZones(t *testing.T) {

@@ -92,6 +92,18 @@ func TestWhatCouldNotBeUsedIsAskedAboutAgain(t *testing.T) {
 			t.Fatalf("%d, %s: version %d, %d read, %v", i, step.why, w.Set().Version(), src.opens, err)
 		}
 	}
+	// One that cannot be read comes between: what was refused is not kept, and read again.
+	unfit = missing
+	src.put("d", seven)
+	refused := w.Poll(t.Context())
+	src.put("e", six)
+	src.fail(nil, io.ErrUnexpectedEOF)
+	cut := w.Poll(t.Context())
+	unfit = nil
+	src.put("d", seven)
+	if err := w.Poll(t.Context()); err != nil || w.Set().Version() != 7 {
+		t.Errorf("version %d, %v (refused: %v, cut: %v)", w.Set().Version(), err, refused, cut)
+	}
 }
 
 // A source that goes through everything: what is in use changes only for a

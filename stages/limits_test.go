@@ -126,7 +126,7 @@ func TestWhatLimitsAreTold(t *testing.T) {
 		t.Fatalf("asked about %+v, want n1 and n2: critical passes", d.asked)
 	}
 	got := d.asked[0]
-	if got.Jitter < 0 || got.Jitter >= time.Minute || got.At.IsZero() {
+	if got.Jitter <= 0 || got.Jitter >= time.Minute || got.At.IsZero() {
 		t.Errorf("jitter %v, at %v", got.Jitter, got.At)
 	}
 	jitter := got.Jitter
@@ -202,9 +202,10 @@ push_rate_limit_exceeded_total{dimension="user_type",rule="hour"} 1
 // The limits of senders come last: about critical messages and retries too, and about
 // nothing that has its token, or is not sent. What they put off was allowed.
 func TestWhatSendersMaySend(t *testing.T) {
+	expires := time.Now().Add(time.Hour)
 	from := func(sender string, edit func(*pipeline.Item)) func(*pipeline.Item) {
 		return func(it *pipeline.Item) {
-			it.SenderID = sender
+			it.SenderID, it.Expires = sender, expires
 			if edit != nil {
 				edit(it)
 			}
@@ -243,7 +244,7 @@ func TestWhatSendersMaySend(t *testing.T) {
 	for i := range senders.asked {
 		r := &senders.asked[i]
 		asked = append(asked, r.Sender+"/"+r.ID)
-		if r.Lane != "promotional" || r.At.IsZero() {
+		if r.Lane != "promotional" || r.At.IsZero() || !r.Since.Equal(hour) || !r.Expires.Equal(expires) || r.Jitter <= 0 {
 			t.Errorf("%s: asked %+v", r.ID, r)
 		}
 	}
