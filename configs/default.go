@@ -42,7 +42,7 @@ func Default() *Config {
 		Batch:       Batch{Records: 10_000, Bytes: 8 << 20, Linger: 20 * time.Millisecond, OpenPerPartition: 4, OpenRecords: 200_000, Workers: 4},
 		Dedupe:      Dedupe{Window: 6 * time.Hour, Windows: 2, Capacity: 20_000_000, ErrorRate: 0.001, AddTimeout: 2 * time.Second},
 		Preferences: Preferences{DefaultZone: "UTC"},
-		Limits:      Limits{StateVersion: 1},
+		Limits:      Limits{StateVersion: 1, Devices: DeviceLimits{Backend: "redis", Consistency: "LOCAL_ONE", Concurrency: 128}},
 		Segments:    Segments{Interval: 30 * time.Second, MaxBytes: 4 << 30, S3Region: "us-east-1"},
 		Send: Send{
 			Deadline: 10 * time.Second,

@@ -16,7 +16,22 @@ type Limits struct {
 	// StateVersion is in which form users' states are written: 1 is read by the
 	// workers of the previous release too, and carries only rules that it knew.
 	StateVersion int `yaml:"state_version" check:"min=1,max=2"`
+	// Devices says where rules per device_type count. It takes a restart.
+	Devices DeviceLimits `yaml:"devices"`
 }
+
+// DeviceLimits are where rules per device_type count.
+type DeviceLimits struct {
+	Backend     string `yaml:"backend" check:"oneof=redis|cassandra"`
+	Consistency string `yaml:"consistency" check:"oneof=LOCAL_ONE|LOCAL_QUORUM|QUORUM|ONE"` // of reads and writes in Cassandra
+	Concurrency int    `yaml:"concurrency" check:"min=1,max=4096"`                          // queries in flight at once
+}
+
+// InCassandra reports whether rules per device_type count in Cassandra.
+func (d *DeviceLimits) InCassandra() bool { return d.Backend == "cassandra" }
+
+// longestInCassandra is the longest window that slides there.
+const longestInCassandra = time.Hour
 
 // Rule allows Max notifications in a window. Critical messages pass. Package limits
 // says what the words mean.
@@ -80,7 +95,11 @@ func (c *Config) checkRules(ps *Problems) {
 		names[r.Name] = true
 		r.check(ps, at)
 		c.checkMatches(ps, r, at)
-		if c.Limits.StateVersion == 1 && !r.plain() {
+		logged := c.Limits.Devices.InCassandra() && r.Per == "device_type"
+		if logged {
+			r.checkLogged(ps, at)
+		}
+		if c.Limits.StateVersion == 1 && !logged && !r.plain() {
 			ps.add("limits.state_version", "must be 2 for rule %s: version 1 knows rules per user and user_type with a sliding log, by type, that drop. Upgrade all workers first", r.Name)
 		}
 	}
@@ -141,6 +160,18 @@ func (r *Rule) check(ps *Problems, at string) {
 			ps.add(fmt.Sprintf("%ssegment_max[%d].segment", at, i), "is in the list already")
 		}
 		known[s.Segment] = true
+	}
+}
+
+// checkLogged holds a rule against what Cassandra can count.
+func (r *Rule) checkLogged(ps *Problems, at string) {
+	switch {
+	case r.Algorithm == "sliding_counter":
+		ps.add(at+"algorithm", "must not be sliding_counter for a rule per device_type in Cassandra")
+	case r.Calendar != "" && r.Calendar != "day":
+		ps.add(at+"calendar", "must be day for a rule per device_type in Cassandra")
+	case r.Window > longestInCassandra:
+		ps.add(at+"window", "must be at most %v for a rule per device_type in Cassandra", longestInCassandra)
 	}
 }
 

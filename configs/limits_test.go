@@ -39,7 +39,7 @@ func TestRules(t *testing.T) {
 		c.Apps = []App{{Name: "shop"}}
 		r := Rule{Name: "hour", Per: "user", Max: 3, Window: time.Hour}
 		tt.edit(&r)
-		c.Limits = Limits{Rules: []Rule{r}, StateVersion: 2}
+		c.Limits.Rules, c.Limits.StateVersion = []Rule{r}, 2
 		var found []string
 		for _, p := range c.check() {
 			if strings.HasPrefix(p.Path, "limits.") {
@@ -77,7 +77,7 @@ func TestStateVersion(t *testing.T) {
 		for _, version := range []int{1, 2} {
 			c, r := Default(), plain
 			tt.edit(&r)
-			c.Limits = Limits{Rules: []Rule{r}, StateVersion: version}
+			c.Limits.Rules, c.Limits.StateVersion = []Rule{r}, version
 			refused := false
 			for _, p := range c.check() {
 				refused = refused || p.Path == "limits.state_version" && strings.Contains(p.Message, "hour")
@@ -85,6 +85,32 @@ func TestStateVersion(t *testing.T) {
 			if refused != (tt.refused && version == 1) {
 				t.Errorf("%s, version %d: refused %t", tt.why, version, refused)
 			}
+		}
+	}
+}
+
+// Cassandra counts rules of devices that it can count, whatever the version of the
+// states, and none of the others.
+func TestDevicesInCassandra(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		why  string
+		rule Rule
+		want string // key of the rule; empty = valid
+	}{
+		{"a day", Rule{Per: "device_type", Calendar: "day", Algorithm: "event_set"}, ""},
+		{"an hour", Rule{Per: "device_type", Window: time.Hour}, ""},
+		{"more than an hour", Rule{Per: "device_type", Window: time.Hour + time.Second}, "window"},
+		{"an hour of the clock", Rule{Per: "device_type", Calendar: "hour", Algorithm: "fixed_window"}, "calendar"},
+		{"a counter", Rule{Per: "device_type", Window: time.Minute, Algorithm: "sliding_counter"}, "algorithm"},
+		{"a counter of users", Rule{Per: "user", Window: 2 * time.Hour, Algorithm: "sliding_counter"}, "state_version"},
+	} {
+		c := Default()
+		tt.rule.Name, tt.rule.Max = "r", 1
+		c.Limits.Rules, c.Limits.Devices.Backend = []Rule{tt.rule}, "cassandra"
+		ps := c.check()
+		if tt.want == "" && len(ps) > 0 || tt.want != "" && (len(ps) != 1 || !strings.HasSuffix(ps[0].Path, "."+tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.why, ps, tt.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package wiring
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -207,12 +208,38 @@ func SenderRules(c *configs.Config) []limits.SenderRule {
 	return rules
 }
 
-// LimitsOptions say in which form states are written.
-func LimitsOptions(c *configs.Config) []limits.Option {
+// LimitsOptions say in which form states are written, and where rules of devices
+// count: log is from DeviceLog, nil = in the states.
+func LimitsOptions(c *configs.Config, log *limits.DeviceLog) []limits.Option {
+	var options []limits.Option
 	if c.Limits.StateVersion == 2 {
-		return []limits.Option{limits.WriteVersion2()}
+		options = append(options, limits.WriteVersion2())
 	}
-	return nil
+	if log != nil {
+		options = append(options, limits.CountDevicesIn(log))
+	}
+	return options
+}
+
+// DeviceLog connects to where rules of devices count, in one attempt that ends with
+// ctx, and looks whether all is there. It returns nil, and a done that does nothing,
+// where they count in Redis. o is from Cassandra.
+func DeviceLog(ctx context.Context, c *configs.Config, o status.Options) (log *limits.DeviceLog, done func(), err error) {
+	d := &c.Limits.Devices
+	if !d.InCassandra() {
+		return nil, func() {}, nil
+	}
+	o.Consistency = d.Consistency
+	session, err := status.OpenSession(ctx, o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("limits.devices: %w", err)
+	}
+	log = limits.NewDeviceLog(session, d.Concurrency)
+	if err := log.Check(ctx); err != nil {
+		session.Close()
+		return nil, nil, fmt.Errorf("limits.devices: %w (pushctl schema apply)", err)
+	}
+	return log, session.Close, nil
 }
 
 // Priority is the priority of a word; push.Medium of one that is none.

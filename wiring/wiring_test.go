@@ -130,11 +130,14 @@ func TestRules(t *testing.T) {
 	if !reflect.DeepEqual(rules, want) {
 		t.Errorf("rules are\n%+v, want\n%+v", rules, want)
 	}
-	if _, err := limits.New(nil, rules, LimitsOptions(c)...); err != nil {
+	if _, err := limits.New(nil, rules, LimitsOptions(c, nil)...); err != nil {
 		t.Error(err)
 	}
 	c.Limits.StateVersion = 1
-	if _, err := limits.New(nil, rules, LimitsOptions(c)...); err == nil {
+	if _, err := limits.New(nil, rules, LimitsOptions(c, nil)...); err == nil {
 		t.Error("rules that only states of version 2 carry are taken with version 1")
+	}
+	if _, err := limits.New(nil, rules[1:2], LimitsOptions(c, limits.NewDeviceLog(nil, 1))...); err != nil {
+		t.Errorf("a rule of devices that states need not carry: %v", err)
 	}
 }

@@ -50,14 +50,15 @@ func Run(ctx context.Context, o Options) error {
 // goroutines begin and end in run.
 type group struct {
 	Options
-	health *health
-	kafka  kafka.Options
-	redis  shards.Client
-	status Status
-	routes routes
-	shared *collaborators
-	lanes  []*lane
-	opened []func() // closes what was opened, in the order of opening
+	health  *health
+	kafka   kafka.Options
+	redis   shards.Client
+	status  Status
+	devices *limits.DeviceLog // where rules of devices count; nil = in Redis
+	routes  routes
+	shared  *collaborators
+	lanes   []*lane
+	opened  []func() // closes what was opened, in the order of opening
 }
 
 // open opens everything in the order of the parts' dependencies, and joins no group
@@ -139,7 +140,7 @@ func (g *group) openShared(ctx context.Context) error {
 		return err
 	}
 	reader := users.NewReader(g.redis, false)
-	rules, err := newRules(g.Config, g.redis, reader.ReadLimiter, g.Log, g.Metrics, time.Now())
+	rules, err := newRules(g.Config, g.redis, g.devices, reader.ReadLimiter, g.Log, g.Metrics, time.Now())
 	if err != nil {
 		return err
 	}

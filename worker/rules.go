@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -23,8 +24,9 @@ const rulesRound = 10 * time.Second
 // rules are the limits in force: those of the configuration at the start, and then
 // those that its file has come to hold. Everything else in it needs a restart.
 type rules struct {
-	redis shards.Client
-	log   *slog.Logger
+	redis   shards.Client
+	devices *limits.DeviceLog // where rules of devices count; nil = in Redis
+	log     *slog.Logger
 	// read tells the users' reader whether there are any rules: only then are the
 	// limiter states read with the users.
 	read    func(bool)
@@ -44,8 +46,8 @@ type rules struct {
 }
 
 // newRules puts the rules of c in force. now is when c was read.
-func newRules(c *configs.Config, client shards.Client, read func(bool), log *slog.Logger, reg prometheus.Registerer, now time.Time) (*rules, error) {
-	r := &rules{redis: client, log: log, read: read, started: c,
+func newRules(c *configs.Config, client shards.Client, devices *limits.DeviceLog, read func(bool), log *slog.Logger, reg prometheus.Registerer, now time.Time) (*rules, error) {
+	r := &rules{redis: client, devices: devices, log: log, read: read, started: c,
 		good:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_successful", Help: "1 = the configuration was valid when it was last read, 0 = it was not, and the limits before it hold."}),
 		since: prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_success_timestamp_seconds", Help: "When the limits in force were read, in Unix seconds."}),
 	}
@@ -74,6 +76,9 @@ func (r *rules) senders() stages.Senders {
 
 // apply puts the rules of c in force. After an error those before it hold.
 func (r *rules) apply(c *configs.Config, now time.Time) error {
+	if c.Limits.Devices != r.started.Limits.Devices {
+		return errors.New("limits.devices has changes that need a restart")
+	}
 	var limiter *limits.Limiter
 	list := wiring.Rules(c)
 	if r.fits != nil {
@@ -83,7 +88,7 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 	}
 	if len(list) > 0 {
 		var err error
-		if limiter, err = limits.New(r.redis, list, wiring.LimitsOptions(c)...); err != nil {
+		if limiter, err = limits.New(r.redis, list, wiring.LimitsOptions(c, r.devices)...); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func TestLimitsAreReloaded(t *testing.T) {
 	var reads []bool
 	reg := prometheus.NewRegistry()
 	begun := time.Unix(1_790_000_000, 0)
-	r, err := newRules(with(nil), client, func(on bool) { reads = append(reads, on) }, slog.New(slog.NewTextHandler(&log, nil)), reg, begun)
+	r, err := newRules(with(nil), client, nil, func(on bool) { reads = append(reads, on) }, slog.New(slog.NewTextHandler(&log, nil)), reg, begun)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +103,8 @@ func TestLimitsAreReloaded(t *testing.T) {
 			c.Limits.Rules = []configs.Rule{{Name: "x", Per: "moon", Max: 1, Window: time.Hour}}
 		}), nil, []bool{true}, false, 0, 8, ""},
 		{"mended", with(nil), nil, []bool{true}, false, 1, 8, ""},
+		{"another place for rules of devices", with(func(c *configs.Config) { c.Limits.Devices.Backend = "cassandra" }), nil, []bool{true}, false, 0, 8, "need a restart"},
+		{"and back", with(nil), nil, []bool{true}, false, 1, 8, ""},
 		{"broken as before: said again", nil, errors.New("limits.rules[0].max: must be at least 1"), []bool{true}, false, 0, 8, "limits.rules[0].max"},
 		{"mended again", with(nil), nil, []bool{true}, false, 1, 8, ""},
 		{"and broken in the same way: said again", nil, errors.New("limits.rules[0].max: must be at least 1"), []bool{true}, false, 0, 8, "limits.rules[0].max"},
@@ -135,7 +137,7 @@ func TestLimitsAreReloaded(t *testing.T) {
 // The configuration is read again each rulesRound until the worker ends.
 func TestTheConfigurationIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := newRules(configs.Default(), nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+		r, err := newRules(configs.Default(), nil, nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +207,7 @@ func TestLimitsOfSendersAreReloaded(t *testing.T) {
 		c.Limits.Senders = list
 		return c
 	}
-	r, err := newRules(with(), nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+	r, err := newRules(with(), nil, nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +238,7 @@ func TestHalfAFileIsNotInForce(t *testing.T) {
 		c.Limits.Rules = list
 		return c
 	}
-	r, err := newRules(with(rule(100)), nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+	r, err := newRules(with(rule(100)), nil, nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

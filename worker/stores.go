@@ -8,6 +8,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -36,6 +37,7 @@ func (g *group) openStores(ctx context.Context) error {
 	if openStatus == nil {
 		openStatus = openCassandra
 	}
+	var closeDevices func()
 	err = connectAll(
 		func() error {
 			return connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
@@ -55,11 +57,34 @@ func (g *group) openStores(ctx context.Context) error {
 				})
 			})
 		},
+		func() error {
+			done, err := g.connectDevices(ctx, statusOptions)
+			closeDevices = done
+			return err
+		},
 	)
+	g.opened = append(g.opened, closeDevices)
 	if g.status != nil {
 		g.opened = append(g.opened, g.status.Close)
 	}
 	return err
+}
+
+// connectDevices connects to where rules of devices count, unless that is Redis.
+func (g *group) connectDevices(ctx context.Context, o status.Options) (done func(), err error) {
+	if !g.Config.Limits.Devices.InCassandra() {
+		return func() {}, nil
+	}
+	err = connect(ctx, g.Log, g.health, "device limits", strings.Join(g.Config.Cassandra.Hosts, ","), func(ctx context.Context) error {
+		return limited(ctx, 2*g.Config.Cassandra.Timeout, func(ctx context.Context) (err error) {
+			g.devices, done, err = wiring.DeviceLog(ctx, g.Config, o)
+			return err
+		})
+	})
+	if err != nil {
+		done = func() {}
+	}
+	return done, err
 }
 
 // limited gives each attempt a time-out of its own.

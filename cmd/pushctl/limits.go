@@ -128,16 +128,39 @@ func segmentsOf(ctx context.Context, c *configs.Config, id string, u *push.User)
 }
 
 // limiter is that of the configuration; nil without rules.
-func (q *asked) limiter() (*limits.Limiter, error) {
+func (a *app) limiter(ctx context.Context, q *asked) (*limits.Limiter, error) {
 	rules := wiring.Rules(q.config)
 	if len(rules) == 0 {
 		return nil, nil
 	}
-	l, err := limits.New(nil, rules, wiring.LimitsOptions(q.config)...) // it is only asked what it needs no Redis for
+	log, err := a.deviceLog(ctx, q.config)
+	if err != nil {
+		return nil, err
+	}
+	l, err := limits.New(nil, rules, wiring.LimitsOptions(q.config, log)...) // it is only asked what it needs no Redis for
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return l, nil
+}
+
+// deviceLog opens where rules of devices count; nil = in Redis.
+func (a *app) deviceLog(ctx context.Context, c *configs.Config) (*limits.DeviceLog, error) {
+	if !c.Limits.Devices.InCassandra() {
+		return nil, nil
+	}
+	opts, err := a.cassandraOptions()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
+	defer cancel()
+	log, done, err := wiring.DeviceLog(ctx, c, opts)
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(done)
+	return log, nil
 }
 
 // limitUse is how a rule stands, in the JSON answer.
@@ -158,7 +181,7 @@ func newLimitsGetCommand(a *app) *cobra.Command {
 		Short: "What a user has used of each limit, and when it begins anew",
 		Long: `Show how each rule of limits.rules stands for a user that a notification of this lane, app and type would be
 held against: what is used in its window now, the user's limit, and when nothing of it counts any more.
-It reads the user's state in Redis, as workers do, and changes nothing.`,
+It reads the user's state in Redis, and Cassandra if limits.devices says so, as workers do, and changes nothing.`,
 		Example: "  pushctl limits get u42 --lane promotional --type news\n  pushctl limits get u42 -o json | jq '.[] | select(.room | not)'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -166,7 +189,7 @@ It reads the user's state in Redis, as workers do, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			limiter, err := q.limiter()
+			limiter, err := a.limiter(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
@@ -220,7 +243,8 @@ func newLimitsResetCommand(a *app) *cobra.Command {
 		Use:   "reset USER",
 		Short: "Forget what a user was sent: every limit begins anew",
 		Long: `Remove a user's state of all limits from Redis. What was sent counts no more, and what waits for a place has lost
-it: it is judged anew when it comes back. Limits of senders are not touched.`,
+it: it is judged anew when it comes back. Limits of senders are not touched, nor what limits.devices keeps in
+Cassandra.`,
 		Example: "  pushctl limits reset u42",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

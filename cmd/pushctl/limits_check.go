@@ -50,7 +50,11 @@ Exit status: 0 it would be sent, 1 it would not.`,
 			if err != nil {
 				return err
 			}
-			it, decided, err := q.through(cmd.Context())
+			limiter, err := a.limiter(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			it, decided, err := q.through(cmd.Context(), limiter)
 			if err != nil {
 				return err
 			}
@@ -95,14 +99,11 @@ func (p *preview) Decide(ctx context.Context, reqs []*limits.Request) error {
 }
 
 // through takes the notification through the stages of its lane, as a worker does.
-func (q *asked) through(ctx context.Context) (*pipeline.Item, limits.Decision, error) {
+// limiter is nil without rules.
+func (q *asked) through(ctx context.Context, limiter *limits.Limiter) (*pipeline.Item, limits.Decision, error) {
 	o, err := wiring.Quiet(q.config)
 	if err != nil {
 		return nil, limits.Decision{}, usageError{err}
-	}
-	limiter, err := q.limiter()
-	if err != nil {
-		return nil, limits.Decision{}, err
 	}
 	b := &pipeline.Batch{Items: []pipeline.Item{{Message: q.message, Timestamp: q.now, FirstSeen: q.now, Expires: q.now.Add(q.lane.GreatestAge)}}}
 	policy, asks := quiet.New(o), &preview{Limiter: limiter}

@@ -91,7 +91,7 @@ func (f *fleet) spend(user, id, messageType string) {
 		f.t.Fatal(err)
 	}
 	defer client.Close()
-	limiter, err := limits.New(client, wiring.Rules(c), wiring.LimitsOptions(c)...)
+	limiter, err := limits.New(client, wiring.Rules(c), wiring.LimitsOptions(c, nil)...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
