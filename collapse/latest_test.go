@@ -212,4 +212,34 @@ func TestOnACluster(t *testing.T) {
 			t.Errorf("%s: the older one is not superseded", older[i].UserID)
 		}
 	}
+	forgets(t, w, 20)
+}
+
+func TestForget(t *testing.T) {
+	eachRedis(t, func(t *testing.T, w *world) {
+		item := sent("m", "k", time.Now(), func(it *pipeline.Item) { it.UserID = "user-0" })
+		w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{item, sent("m", "k", time.Now())}))
+		forgets(t, w, 1)
+		if !w.superseded(sent("n", "k", time.Now().Add(-time.Minute))) {
+			t.Error("another user's is forgotten")
+		}
+	})
+}
+
+// forgets checks that what is known of so many users is forgotten at once, and then
+// nothing is known of them, nor of those who follow.
+func forgets(t *testing.T, w *world, known int) {
+	t.Helper()
+	owners := make([]string, 1500) // more than a round trip
+	for i := range owners {
+		owners[i] = fmt.Sprint("user-", i)
+	}
+	for _, want := range []int{known, 0} {
+		if n, err := collapse.Forget(w.ctx, w.redis, owners...); err != nil || n != want {
+			t.Errorf("%d forgotten, want %d: %v", n, want, err)
+		}
+	}
+	if n, err := shards.Count(w.ctx, w.redis, []string{shards.CollapseKey(shards.UserShard("user-0"), "user-0")}); n != 0 || err != nil {
+		t.Errorf("%d keys of it, %v", n, err)
+	}
 }

@@ -9,13 +9,17 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// Forget removes what is known of an owner's notifications, and what waits for a place:
-// every limit begins anew. It reports whether there was anything. What comes back
+// Forget removes what is known of owners' notifications, and what waits for a place:
+// every limit begins anew. It returns of how many there was anything. What comes back
 // for its place is judged as new.
-func Forget(ctx context.Context, client redis.UniversalClient, owner string) (bool, error) {
-	n, err := client.Del(ctx, shards.LimiterKey(shards.UserShard(owner), owner)).Result()
-	if err != nil {
-		return false, fmt.Errorf("forgetting a limiter state: %w", err)
+func Forget(ctx context.Context, client redis.UniversalClient, owners ...string) (int, error) {
+	keys := make([]string, len(owners))
+	for i, owner := range owners {
+		keys[i] = shards.LimiterKey(shards.UserShard(owner), owner)
 	}
-	return n > 0, nil
+	n, err := shards.Delete(ctx, client, keys)
+	if err != nil {
+		return n, fmt.Errorf("forgetting limiter states: %w", err)
+	}
+	return n, nil
 }

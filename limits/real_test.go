@@ -108,11 +108,6 @@ func TestRealServer(t *testing.T) {
 			l := limiter(t, client, perUser(2, time.Minute))
 			name := fmt.Sprintf("limits-test-%d", time.Now().UnixNano())
 			reqs = requests(3000, name)
-			defer func() {
-				for _, r := range reqs {
-					client.Del(context.Background(), shards.LimiterKey(shards.UserShard(r.Owner), r.Owner))
-				}
-			}()
 			for round, want := range []bool{true, true, false} {
 				for i, r := range reqs {
 					r.ID = fmt.Sprintf("id-%d-%d", i, round)
@@ -132,6 +127,15 @@ func TestRealServer(t *testing.T) {
 			}
 			if ttl := client.PTTL(t.Context(), shards.LimiterKey(shards.UserShard(reqs[0].Owner), reqs[0].Owner)).Val(); ttl <= 0 || ttl > time.Minute+skew {
 				t.Errorf("expires in %v", ttl)
+			}
+			owners := make([]string, len(reqs))
+			for i, r := range reqs {
+				owners[i] = r.Owner
+			}
+			for _, want := range []int{len(owners), 0} {
+				if n, err := Forget(t.Context(), client, owners...); err != nil || n != want {
+					t.Errorf("%d states forgotten, want %d: %v", n, want, err)
+				}
 			}
 		})
 	}

@@ -252,11 +252,11 @@ Cassandra.`,
 			if err != nil {
 				return err
 			}
-			there, err := limits.Forget(cmd.Context(), client, args[0])
+			states, err := limits.Forget(cmd.Context(), client, args[0])
 			if err != nil {
 				return err
 			}
-			return a.show(explainReset(args[0], there))
+			return a.show(explainReset(args[0], states > 0))
 		},
 	}
 }
