@@ -78,6 +78,11 @@ func NewWriter(o Options, wo WriterOptions) (*Writer, error) {
 	return &Writer{topic: wo.Topic, client: client}, nil
 }
 
+// PartitionOf returns the partition, of n, that a Writer chooses by these bytes.
+func PartitionOf(key []byte, n int) int32 {
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: key}, n))
+}
+
 // Append writes the records in order. It returns nil once all are acknowledged. After
 // an error, any of them may have been written.
 func (w *Writer) Append(ctx context.Context, records []Record) error {

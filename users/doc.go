@@ -5,6 +5,7 @@
 //
 //   - Client writes the topic: devices registered and removed, preferences, profiles
 //     and personal limits.
+//   - Erasure removes all of a user that the topic has, and waits until Redis has it no more.
 //   - Registry follows the topic and keeps Redis equal to it; it builds a
 //     shard anew that was wiped, and settles who owns a token.
 //   - Feedback turns dead tokens reported by the providers into removals.

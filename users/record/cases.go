@@ -31,6 +31,22 @@ func CutCase(c string) (kind, name string) {
 	return c[:n], c[n:]
 }
 
+// CaseNames reports whether a case is about a user, and says so by the user's id:
+// cases about tokens have the hash alone.
+func CaseNames(c, user string) bool {
+	kind, name := CutCase(c)
+	switch kind {
+	case Contested, LostToken:
+		return false
+	case Doubted, LostUser:
+		return name == user
+	case Evicted, Stray:
+		_, name, _ = CutDate(name)
+	}
+	owner, _, err := PartOf(name)
+	return err == nil && owner == user
+}
+
 // CutDate splits the subject of an Evicted or Stray case: the device's key, and when
 // it was registered.
 func CutDate(name string) (registered time.Time, key string, err error) {

@@ -33,6 +33,17 @@ func invalid(field, rule string) error {
 // CheckUser: 1 to 128 bytes of UTF-8 without control characters.
 func CheckUser(user string) error { return checkText("user", user, maxUser) }
 
+// CheckKeyUser: 1 to 128 bytes, which may be any: what a key may name, whoever wrote it.
+func CheckKeyUser(user string) error {
+	switch {
+	case user == "":
+		return invalid("user", "empty")
+	case len(user) > maxUser:
+		return invalid("user", fmt.Sprintf("longer than %d bytes", maxUser))
+	}
+	return nil
+}
+
 func checkText(field, s string, most int) error {
 	switch {
 	case s == "":

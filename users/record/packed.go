@@ -214,6 +214,16 @@ func forget(u *push.User) {
 	u.Quarantine = 0
 }
 
+// BuildOf is the build of which a packed record, or an entry of the token index, is;
+// 0 if it is too short to say. With it, Decode and DecodeClaims read also what
+// an earlier build left behind, and counts for nobody.
+func BuildOf(raw []byte) uint64 {
+	if len(raw) < headLen {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(raw[1:])
+}
+
 // decodeHead reads the build that a record belongs to.
 func decodeHead(raw []byte) (build uint64, err error) {
 	switch {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,5 +179,58 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	step(PreferencesPart, "", false, 0)
 	if !u.Empty() {
 		t.Errorf("left over: %+v", u)
+	}
+}
+
+// All that a packed record names, whatever can be done with it, and of whatever build.
+func TestPartsOfAUser(t *testing.T) {
+	const build = 7
+	var u User
+	m := Merging{Ready: true, Most: DeviceLimits{User: 10, App: 10}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+	apply := func(part Part, value string) {
+		t.Helper()
+		c := Change{}
+		_ = c.Read(Key("zoe", part), []byte(value), time.Now()) // what cannot be read is a case here
+		m.User(&u, &c)
+	}
+	want := []Part{PreferencesPart, ProfilePart, LimitsPart}
+	for _, token := range []string{"a", "b", "c"} {
+		want = append(want, DevicePart(push.DeviceHash(push.FCM, token)))
+	}
+	slices.Sort(want[3:])
+	apply(PreferencesPart, `{"opt_out_all":true}`)
+	apply(ProfilePart, `{"country":"NL"}`)
+	apply(LimitsPart, `{"v":9}`)
+	apply(DevicePart(push.DeviceHash(push.FCM, "a")), `{"platform":"fcm","app":"shop","token":"a","registered_at":"2026-01-01T00:00:00Z"}`)
+	apply(DevicePart(push.DeviceHash(push.FCM, "b")), `{"platform":"hologram","app":"shop","token":"b","registered_at":"2026-01-01T00:00:00Z"}`)
+	apply(DevicePart(push.DeviceHash(push.FCM, "c")), `{"v":9}`)
+
+	raw := u.Encode(build)
+	if got := BuildOf(raw); got != build {
+		t.Errorf("of build %d, want %d", got, build)
+	}
+	var again User
+	if err := again.Decode(raw, BuildOf(raw)); err != nil {
+		t.Fatal(err)
+	}
+	if got := again.Parts(); !slices.Equal(got, want) {
+		t.Errorf("parts %q, want %q", got, want)
+	}
+	if got := new(User).Parts(); len(got) > 0 || BuildOf(nil) != 0 {
+		t.Errorf("of nothing: %q", got)
+	}
+}
+
+func TestCaseNames(t *testing.T) {
+	device := DeviceKey("zoe", "aaaaaaaaaaaaaaaa")
+	for c, want := range map[string]bool{
+		Overtaken + device: true, Quarantined + PreferencesKey("zoe"): true, Doubted + "zoe": true, LostUser + "zoe": true,
+		dated(Evicted, time.Now(), device): true, dated(Stray, time.Now(), device): true,
+		Contested + "aaaaaaaaaaaaaaaa": false, LostToken + "zoe": false, Doubted + "zoe/x": false, Quarantined + PreferencesKey("zoe/x"): false,
+		dated(Evicted, time.Now(), DeviceKey("x/zoe", "aaaaaaaaaaaaaaaa")): false, "e:": false, "": false,
+	} {
+		if got := CaseNames(c, "zoe"); got != want {
+			t.Errorf("%q: %v, want %v", c, got, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,31 @@ type dropped struct {
 func (s *User) Empty() bool {
 	return len(s.Devices) == 0 && !s.prefsSet && s.Profile == push.Profile{} && len(s.Limits) == 0 &&
 		len(s.unread) == 0 && len(s.foreign) == 0 && len(s.extra) == 0
+}
+
+// Parts are the parts of which there is something, also where nothing of it can be
+// read.
+func (s *User) Parts() (parts []Part) {
+	for _, part := range []Part{PreferencesPart, ProfilePart, LimitsPart} {
+		if s.has(part) || s.aside(part) {
+			parts = append(parts, part)
+		}
+	}
+	of := make(map[string]bool)
+	for i := range s.Devices {
+		of[s.Devices[i].Hash] = true
+	}
+	for i := range s.foreign {
+		of[s.foreign[i].hash] = true
+	}
+	for i := range s.unread {
+		of[s.unread[i].part.Hash()] = true
+	}
+	delete(of, "") // the other parts
+	for _, hash := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, DevicePart(hash))
+	}
+	return parts
 }
 
 func appendDropped(b []byte, d dropped) []byte {

@@ -40,7 +40,7 @@ func (t *Topic) Append(ctx context.Context, records []users.Record) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range records {
-		p := xxhash.Sum64(users.PartitionKey([]byte(r.Key))) % uint64(len(t.partitions))
+		p := t.partitionOf(string(users.PartitionKey([]byte(r.Key))))
 		// What Kafka carries: milliseconds.
 		if !r.IfNotAfter.IsZero() {
 			r.IfNotAfter = time.UnixMilli(r.IfNotAfter.UnixMilli())
@@ -51,6 +51,27 @@ func (t *Topic) Append(ctx context.Context, records []users.Record) error {
 	close(t.grown)
 	t.grown = make(chan struct{})
 	return nil
+}
+
+// Read implements users.History.
+func (t *Topic) Read(ctx context.Context, user string, from int64, each func(users.FetchedRecord) error) (partition int32, next int64, err error) {
+	t.mu.Lock()
+	p := t.partitionOf(user)
+	records, end := slices.Clone(t.partitions[p]), t.ends[p]
+	t.mu.Unlock()
+	for _, r := range records {
+		if r.Offset < from {
+			continue
+		}
+		if err := each(r); err != nil {
+			return 0, 0, err
+		}
+	}
+	return int32(p), end, ctx.Err()
+}
+
+func (t *Topic) partitionOf(user string) int {
+	return int(xxhash.Sum64String(user) % uint64(len(t.partitions)))
 }
 
 // Grow adds partitions, as nobody should: users move to other partitions.
