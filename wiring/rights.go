@@ -56,8 +56,9 @@ func Rights(c *configs.Config) (rights []Right) {
 		grant("group", c.Kafka.RetryGroup(l.Name), "<kafka.group>.<lane's name>.retry", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
 	}
 	// A worker only checks that push.users exists. A registry also compares
-	// registry.max_stale with the topic's retention of tombstones.
-	topic(kafka.UsersTopic, kafka.UsersTopic, map[Role][]string{Worker: {"Describe"}, Registry: {"DescribeConfigs", "Read", "Write"}, Operator: {"Write"}})
+	// registry.max_stale with the topic's retention of tombstones. Who erases a user
+	// reads what there is of one.
+	topic(kafka.UsersTopic, kafka.UsersTopic, map[Role][]string{Worker: {"Describe"}, Registry: {"DescribeConfigs", "Read", "Write"}, Operator: {"Read", "Write"}})
 	topic(kafka.QuarantineTopic, kafka.QuarantineTopic, map[Role][]string{Registry: {"Write"}, Operator: {"Read"}})
 	topic(kafka.FeedbackTopic, kafka.FeedbackTopic, map[Role][]string{Worker: {"Write"}, Registry: {"Read"}})
 	topic(kafka.EventsTopic, kafka.EventsTopic, map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Dashboard: {"Read"}})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +80,11 @@ func (f *fleet) runFrom(ctx context.Context, stdin io.Reader, args ...string) (e
 	a := newApp(stdin, &out, &errs)
 	defer a.close()
 	a.environ, a.store, a.connectTime = nil, f.reader, f.patience
-	exit = a.end(ctx, a.execute(ctx, append(args, "--config", f.config)))
+	at := slices.Index(args, "--") // behind it there are no flags
+	if at < 0 {
+		at = len(args)
+	}
+	exit = a.end(ctx, a.execute(ctx, slices.Insert(slices.Clone(args), at, "--config", f.config)))
 	return exit, out.String(), errs.String()
 }
 

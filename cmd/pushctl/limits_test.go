@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +28,7 @@ preferences: {default_zone: Asia/Kathmandu}
 // How limits stand, what they would say, and how they begin anew: without spending.
 func TestLimits(t *testing.T) {
 	f := startFleet(t, true)
-	text, err := os.ReadFile(f.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(f.config, append(text, limited...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	f.configure(func(text string) string { return text + limited })
 	f.startRegistry()
 	exit, _, stderr := f.run("a-token:of-a_device\n", "devices", "add", "--user", "ada", "--app", "shop", "--platform", "fcm", "--token-file", "-")
 	if exit != exitDone {

@@ -16,8 +16,8 @@ import (
 )
 
 func newUsersCommand(a *app) *cobra.Command {
-	return newGroup("users", "Users whose records the registry cannot read",
-		newGroup("quarantine", "Users with a record that cannot be read", newQuarantineListCommand(a)))
+	return newGroup("users", "Users: erase one, list those whose records cannot be read",
+		newEraseCommand(a), newGroup("quarantine", "Users with a record that cannot be read", newQuarantineListCommand(a)))
 }
 
 func newQuarantineListCommand(a *app) *cobra.Command {
