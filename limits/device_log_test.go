@@ -463,6 +463,13 @@ func TestAFullLogRefuses(t *testing.T) {
 	if decide(t, l, r); r.Rule != StateFull || r.Devices[0].Rule != StateFull {
 		t.Errorf("%+v, %d rows", r.Decision, len(m.told))
 	}
+	counted := deviceDay(1)
+	counted.CountCritical = true
+	r = to("b", "a code", 0, 1)
+	r.Priority = critical
+	if decide(t, logging(t, nil, m, counted), r); !r.Allowed || r.Devices[0].Refused {
+		t.Errorf("critical: %+v", r.Decision)
+	}
 }
 
 // No more queries are in flight than the log may have, over all its callers.

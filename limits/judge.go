@@ -153,6 +153,9 @@ func (j *judge) answerDevice(r *Request, d *candidate, log *logged) string {
 	refusal := j.refusal(d, nil)
 	switch {
 	case log != nil && len(log.read)+len(log.fresh) >= maxEvents:
+		if d.priority() == critical {
+			return "" // it passes, and is not counted
+		}
 		if r.Rule == "" {
 			r.Decision = Decision{Dimension: Dimension(PerDeviceType), Rule: StateFull, Current: len(j.state.events), Limit: maxEvents}
 		}

@@ -217,7 +217,7 @@ func remainsOf(c *configs.Config, user string, found users.Remains) []remaining 
 	if found.HasNumber {
 		number = "the user's number, " + strconv.FormatUint(uint64(found.Number), 10)
 	}
-	return []remaining{
+	list := []remaining{
 		{"status rows", "outcomes of the user's notifications: no user id, but its hash " + strconv.FormatUint(push.UserHash(user), 16),
 			c.Cassandra.TTL.String() + " after each was written (cassandra.ttl)"},
 		{"lanes, retry, hold and DLQ topics", "notifications with the user's id and their text; those still to be sent find no device, unless they name one",
@@ -228,6 +228,10 @@ func remainsOf(c *configs.Config, user string, found users.Remains) []remaining 
 		{"segments", number, "the next file is built without it"},
 		{"Redis", "limiter state and collapse key of a notification that a worker was just deciding", "their windows end, or the command is repeated"},
 	}
+	if c.Limits.Devices.InCassandra() {
+		list = append(list, remaining{"device_limit_days, device_limit_times", "what the user's devices got, by a hash of user and device: notifications' ids, no user id", "2 days after each was sent"})
+	}
+	return list
 }
 
 // explainErased shows what was found, what is left, and what only time removes.
