@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
@@ -116,14 +117,21 @@ func (a *assigned) leaving() bool {
 	return false
 }
 
-// drain waits until every item is done or given back, or ctx ends. Nothing may be
-// added any more.
+// drain makes all trackers leave and waits until every item is done or given back, or
+// ctx ends. Nothing may be added any more.
 func (a *assigned) drain(ctx context.Context) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for t := range a.trackers {
+	a.leave()
+	// Not under the lock, or who asks what leaves would wait with the first tracker.
+	for t := range a.all() {
 		if t.Drain(ctx) != nil {
 			return // the source reports what is still open when it drains at the end
 		}
 	}
+}
+
+// all returns the trackers of this moment.
+func (a *assigned) all() map[*Tracker]struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.trackers)
 }
