@@ -13,11 +13,7 @@ import (
 // every limit begins anew. It returns of how many there was anything. What comes back
 // for its place is judged as new.
 func Forget(ctx context.Context, client redis.UniversalClient, owners ...string) (int, error) {
-	keys := make([]string, len(owners))
-	for i, owner := range owners {
-		keys[i] = shards.LimiterKey(shards.UserShard(owner), owner)
-	}
-	n, err := shards.Delete(ctx, client, keys)
+	n, err := shards.Delete(ctx, client, shards.Keys(owners, shards.LimiterKey))
 	if err != nil {
 		return n, fmt.Errorf("forgetting limiter states: %w", err)
 	}

@@ -10,6 +10,15 @@ import (
 // keysPerTrip bounds what Delete and Count ask for in one round trip.
 const keysPerTrip = 1000
 
+// Keys names a key of each owner, in the owner's shard.
+func Keys(owners []string, key func(shard int, owner string) string) []string {
+	keys := make([]string, len(owners))
+	for i, owner := range owners {
+		keys[i] = key(UserShard(owner), owner)
+	}
+	return keys
+}
+
 // Delete deletes keys of any shards and returns how many there were. Each has a
 // command of its own, as a cluster refuses one command for keys of different slots
 // (CROSSSLOT). After an error some may be deleted; doing it again does no harm.

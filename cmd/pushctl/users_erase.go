@@ -173,11 +173,7 @@ func (e *erasing) look(ctx context.Context) (users.Remains, error) {
 		key func(int, string) string
 		n   *int
 	}{{shards.LimiterKey, &left.Limiters}, {shards.CollapseKey, &left.Collapse}} {
-		keys := make([]string, len(e.owners))
-		for i, owner := range e.owners {
-			keys[i] = kind.key(shards.UserShard(owner), owner)
-		}
-		if *kind.n, err = shards.Count(ctx, e.client, keys); err != nil {
+		if *kind.n, err = shards.Count(ctx, e.client, shards.Keys(e.owners, kind.key)); err != nil {
 			return r, err
 		}
 	}
