@@ -3,6 +3,7 @@ package collapse_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -64,13 +65,14 @@ func connect(t *testing.T, addrs ...string) *world {
 
 func open(t *testing.T, o shards.Options) *world {
 	t.Helper()
+	o.ReadTimeout = time.Minute // a busy machine is no failure
 	client, err := shards.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, ctx: context.Background(), redis: client}
 	settings := collapse.DefaultOptions()
-	settings.Timeout = o.ReadTimeout // a busy machine is no failure
+	settings.Timeout = o.ReadTimeout
 	w.with(settings)
 	return w
 }
