@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -36,4 +37,88 @@ func TestRecordsComeHoweverOftenOffsetsAreSet(t *testing.T) {
 		})
 	}
 	readers.Wait()
+}
+
+// A member that waits for records lets the group rebalance between its polls: another
+// one that joins gets its share.
+func TestAWaitingMemberLetsOthersIn(t *testing.T) {
+	c := newCluster(t, 2, []string{"push"})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	var members sync.WaitGroup
+	defer members.Wait()
+	defer cancel()
+	polls := func(got chan<- int32) {
+		k, err := NewConsumer(c.options, "push", "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.Close)
+		members.Go(func() {
+			for ctx.Err() == nil {
+				records, err := k.Poll(ctx, 10)
+				if err != nil {
+					continue
+				}
+				for _, r := range records {
+					select {
+					case got <- r.Partition:
+					default:
+					}
+				}
+				if err := k.Commit(ctx); err != nil && ctx.Err() == nil {
+					t.Errorf("committing: %v", err)
+				}
+			}
+		})
+	}
+	first, second := make(chan int32, 1), make(chan int32, 1)
+	polls(first)
+	c.produce("push", 0, 0, 1)
+	select {
+	case <-first:
+	case <-ctx.Done():
+		t.Fatal("the first member got nothing")
+	}
+	client, err := c.options.newClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	polls(second) // the first one has nothing to do now, and waits
+	eventually(t, "both are in the group, and each has a partition", func() bool {
+		groups, err := kadm.NewClient(client).DescribeGroups(ctx, "g")
+		if err != nil || groups["g"].State != "Stable" || len(groups["g"].Members) != 2 {
+			return false
+		}
+		for _, m := range groups["g"].Members {
+			if a, ok := m.Assigned.AsConsumer(); !ok || len(a.Topics) != 1 || len(a.Topics[0].Partitions) != 1 {
+				return false
+			}
+		}
+		return true
+	})
+	c.produce("push", 0, 1, 1)
+	c.produce("push", 1, 0, 1)
+	select {
+	case <-second:
+	case <-ctx.Done():
+		t.Error("the second member got nothing")
+	}
+}
+
+// Who waits for records is told when the client is closed, and not left to poll it
+// over and over.
+func TestWaitingEndsWithTheClient(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	f, err := NewFollower(c.options, "push", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	f.reading[0] = true // a closed client cannot ask which partitions there are
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := f.Poll(ctx, 1); err == nil || ctx.Err() != nil {
+		t.Errorf("the poll ended with %v, by its own time: %v", err, ctx.Err() != nil)
+	}
 }
