@@ -194,6 +194,20 @@ func TestMemoryBoundAddsUp(t *testing.T) {
 	if want := Bytes(6 * (64 + 192 + 3*26) << 20); m.Fetch != want {
 		t.Errorf("fetch buffers %s, want %s", m.Fetch, want)
 	}
+	if m.Devices != 0 {
+		t.Errorf("devices %s: they are in Redis", m.Devices)
+	}
+	c.Limits.Devices.Backend = "cassandra"
+	// 6 clients, 4 workers of 10,000 records with 3 devices each; 128 reads.
+	logged := c.MemoryBound()
+	if want := Bytes(6*40_000*3*(1024+20*112) + 128*512<<10); logged.Devices != want || logged.Total() != m.Total()+want {
+		t.Errorf("devices %s of %s, want %s", logged.Devices, logged.Total(), want)
+	}
+	c.Batch.Workers = 32 // more than may be open
+	if want := Bytes(6*200_000*3*(1024+20*112) + 128*512<<10); c.MemoryBound().Devices != want {
+		t.Errorf("devices %s, want %s", c.MemoryBound().Devices, want)
+	}
+	c = Default()
 	c.Kafka.Brokers = make([]string, 5)
 	if want := Bytes(6 * (64 + 192 + 5*26) << 20); c.MemoryBound().Fetch != want {
 		t.Errorf("fetch buffers of 5 brokers %s, want %s", c.MemoryBound().Fetch, want)

@@ -31,8 +31,9 @@ type Tables interface {
 // there is no bound: a read may also miss what has been written until the
 // replicas agree, usually milliseconds later.
 type DeviceLog struct {
-	tables Tables
-	places chan struct{} // each query in progress has one; never closed
+	tables  Tables
+	places  chan struct{} // each query in progress has one; never closed
+	metrics *logMetrics   // nil = nobody measures
 }
 
 // NewDeviceLog makes a log with at most this many queries in flight at once, 1
@@ -133,6 +134,9 @@ func (l *logged) reset() {
 		l.spans = append(l.spans, l.running)
 	}
 }
+
+// full reports whether nothing more is counted.
+func (l *logged) full() bool { return len(l.read)+len(l.fresh) >= maxEvents }
 
 // open reads the devices that rules cover.
 func (d *DeviceLog) open(ctx context.Context, j *judge, reqs []*Request) (deviceLogs, error) {
@@ -237,6 +241,7 @@ const secondsADay = 24 * 60 * 60
 
 // store writes what a batch has allowed.
 func (d *DeviceLog) store(ctx context.Context, logs deviceLogs, rules []rule) error {
+	d.metrics.decided(logs)
 	var rows []row
 	for _, l := range logs {
 		for i := range l.fresh {

@@ -44,11 +44,19 @@ func aboutOf(e *event) int64 {
 
 func dayOfNumber(n int32) time.Time { return time.Unix(int64(n)*secondsADay, 0).UTC() }
 
+// query reads a partition.
+func (d *DeviceLog) query(ctx context.Context, statement string, values, dest []any, row func()) error {
+	began := time.Now()
+	err := d.tables.Query(ctx, statement, values, dest, row)
+	d.metrics.read(ctx, began, err)
+	return err
+}
+
 // readDay reads a device's partition of a day.
 func (d *DeviceLog) readDay(ctx context.Context, l *logged, day int32) error {
 	var c column
 	dest := []any{&c.kind, &c.id, &c.channel, &c.at, &c.about, &c.starts, &c.ends}
-	return d.tables.Query(ctx, selectDay, []any{l.key, dayOfNumber(day)}, dest, func() {
+	return d.query(ctx, selectDay, []any{l.key, dayOfNumber(day)}, dest, func() {
 		l.read = append(l.read, c.event(l.device, inDays))
 		w := span{dayUnit, c.starts, c.ends}
 		if !l.running.contains(l.at) && (w.end > l.running.end || w.contains(l.at)) {
@@ -62,7 +70,7 @@ func (d *DeviceLog) readDay(ctx context.Context, l *logged, day int32) error {
 func (d *DeviceLog) readTimes(ctx context.Context, l *logged, day int32) error {
 	var c column
 	dest := []any{&c.kind, &c.id, &c.channel, &c.at, &c.about}
-	return d.tables.Query(ctx, selectTimes, []any{l.key, dayOfNumber(day)}, dest, func() {
+	return d.query(ctx, selectTimes, []any{l.key, dayOfNumber(day)}, dest, func() {
 		e := c.event(l.device, inTimes)
 		for i := range l.read {
 			if known := &l.read[i]; known.same(&e) {
@@ -81,7 +89,10 @@ type row struct {
 }
 
 func (d *DeviceLog) write(ctx context.Context, r *row) error {
-	return d.tables.Exec(ctx, r.statement, r.values...)
+	began := time.Now()
+	err := d.tables.Exec(ctx, r.statement, r.values...)
+	d.metrics.wrote(ctx, began, err)
+	return err
 }
 
 // appendRows appends a row for each table in which rules count the event and in

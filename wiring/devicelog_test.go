@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
@@ -108,7 +110,8 @@ func openDeviceLog(t *testing.T, c *configs.Config) (*limits.DeviceLog, func()) 
 	t.Helper()
 	c.Cassandra.Hosts, c.Cassandra.Timeout = []string{localtest.Require(t).Cassandra}, time.Minute
 	c.Cassandra.Keyspace = "t" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	o, err := Cassandra(c, nil, slog.New(slog.DiscardHandler))
+	reg := prometheus.NewRegistry()
+	o, err := Cassandra(c, reg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,9 +123,12 @@ func openDeviceLog(t *testing.T, c *configs.Config) (*limits.DeviceLog, func()) 
 	if _, err := status.ApplySchema(ctx, o, Schema(c)); err != nil {
 		t.Fatal(err)
 	}
-	log, done, err := DeviceLog(ctx, c, o)
+	log, done, err := DeviceLog(ctx, c, o) // the attempts before have registered nothing
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n, err := testutil.GatherAndCount(reg, "push_device_limit_reads_total"); n != 2 || err != nil {
+		t.Errorf("%d series of reads, %v", n, err)
 	}
 	return log, done
 }

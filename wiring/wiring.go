@@ -223,7 +223,8 @@ func LimitsOptions(c *configs.Config, log *limits.DeviceLog) []limits.Option {
 
 // DeviceLog connects to where rules of devices count, in one attempt that ends with
 // ctx, and looks whether all is there. It returns nil, and a done that does nothing,
-// where they count in Redis. o is from Cassandra.
+// where they count in Redis. o is from Cassandra; its registry, if any, gets the log's
+// metrics when all is there.
 func DeviceLog(ctx context.Context, c *configs.Config, o status.Options) (log *limits.DeviceLog, done func(), err error) {
 	d := &c.Limits.Devices
 	if !d.InCassandra() {
@@ -238,6 +239,12 @@ func DeviceLog(ctx context.Context, c *configs.Config, o status.Options) (log *l
 	if err := log.Check(ctx); err != nil {
 		session.Close()
 		return nil, nil, fmt.Errorf("limits.devices: %w (pushctl schema apply)", err)
+	}
+	if o.Registry != nil {
+		if err := log.Measure(o.Registry); err != nil {
+			session.Close()
+			return nil, nil, fmt.Errorf("limits.devices: %w", err)
+		}
 	}
 	return log, session.Close, nil
 }
