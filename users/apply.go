@@ -6,6 +6,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // change is one record of the topic, with the shards that it changes.
@@ -59,7 +60,7 @@ func (r *Registry) apply(ctx context.Context, fetched []Fetched) error {
 // unfinished reports whether a check would have work to do.
 func (r *Registry) unfinished() bool {
 	for s := range r.shards {
-		if st := &r.shards[s]; !st.ready || st.open {
+		if st := &r.shards[s]; !st.Ready || st.Open {
 			return true
 		}
 	}
@@ -96,7 +97,7 @@ func readChange(partition int32, rec *FetchedRecord, now time.Time) (c change, e
 	err = c.Read(rec.Key, rec.Value, now)
 	c.home, c.tokenHome = shards.UserShard(c.User), -1
 	if hash := c.Hash(); hash != "" {
-		c.tokenHome = tokenHome(hash)
+		c.tokenHome = state.TokenHome(hash)
 	}
 	return c, err
 }

@@ -7,7 +7,18 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/state"
 )
+
+// shardState is what a registry believes about one user shard: what it read or
+// wrote last.
+type shardState struct {
+	state.Shard
+	known bool // false = not looked at yet, or to be built anew
+
+	target []int64   // while not ready: the offsets that must be applied first
+	beat   time.Time // when this registry last wrote its offsets without need
+}
 
 // check looks at all shards and at the topic's ends, and does what is due:
 // begins new builds of wiped shards, completes what has been built, writes
@@ -36,7 +47,7 @@ func (r *Registry) check(ctx context.Context) error {
 	for s := range all {
 		all[s] = s
 	}
-	states, err := loadShards(ctx, r.client, all)
+	states, err := state.Load(ctx, r.client, all)
 	if err != nil {
 		return err
 	}
@@ -81,19 +92,19 @@ func (r *Registry) check(ctx context.Context) error {
 // partitionsAsBefore returns an error when the topic has another number of
 // partitions than a shard was filled from, or than it had before. An operator
 // who asks for a rebuild thereby says that it is another topic.
-func (r *Registry) partitionsAsBefore(states []shardState, partitions int) error {
+func (r *Registry) partitionsAsBefore(states []state.Shard, partitions int) error {
 	if partitions != r.had {
 		return fmt.Errorf("%w (it had %d, now %d)", errPartitions, r.had, partitions)
 	}
 	for s := range states {
 		st := &states[s]
-		if st.version == (version{}) || len(st.applied) == partitions {
+		if st.Version == (state.Version{}) || len(st.Applied) == partitions {
 			continue
 		}
 		if !r.options.Rebuild {
-			return fmt.Errorf("%w (shard %d was filled from %d, now it has %d)", errPartitions, s, len(st.applied), partitions)
+			return fmt.Errorf("%w (shard %d was filled from %d, now it has %d)", errPartitions, s, len(st.Applied), partitions)
 		}
-		*st = shardState{version: st.version, applied: make([]int64, partitions)}
+		*st = state.Shard{Version: st.Version, Applied: make([]int64, partitions)}
 	}
 	return nil
 }
@@ -101,21 +112,21 @@ func (r *Registry) partitionsAsBefore(states []shardState, partitions int) error
 // adopt takes over what was read of a shard. When it has applied less than was
 // believed, the follower is set back. It answers anew when the shard must be
 // built anew: then it is not known until that was begun.
-func (r *Registry) adopt(s int, got shardState) (anew, back bool) {
-	old := &r.shards[s]
-	same := old.known && got.version.build == old.version.build
+func (r *Registry) adopt(s int, read state.Shard) (anew, back bool) {
+	old, got := &r.shards[s], shardState{Shard: read}
+	same := old.known && got.Version.Build == old.Version.Build
 	behind := !same
-	for p := range got.applied {
-		behind = behind || got.applied[p] < old.applied[p]
+	for p := range got.Applied {
+		behind = behind || got.Applied[p] < old.Applied[p]
 	}
 	switch {
-	case got.version == version{}: // wiped
+	case got.Version == state.Version{}: // wiped
 		anew = true
-	case got.marker != "" && !got.ready: // a marker that is not of this build
+	case got.Marker != "" && !got.Ready: // a marker that is not of this build
 		anew = true
-	case same && old.ready && !got.ready: // its marker was removed: other values may be, too
+	case same && old.Ready && !got.Ready: // its marker was removed: other values may be, too
 		anew = true
-	case behind && time.Since(got.at) > r.options.MaxStale:
+	case behind && time.Since(got.At) > r.options.MaxStale:
 		anew = true
 	case !old.known && r.options.Rebuild:
 		anew = true
@@ -124,12 +135,12 @@ func (r *Registry) adopt(s int, got shardState) (anew, back bool) {
 	if same {
 		got.target, got.beat = old.target, old.beat
 	}
-	if !got.ready && got.target == nil {
+	if !got.Ready && got.target == nil {
 		got.target = r.ends()
 	}
 	*old = got
 	if back = behind && !anew; back {
-		r.setBack(got.applied)
+		r.setBack(got.Applied)
 	}
 	return anew, back
 }
@@ -155,7 +166,7 @@ func (r *Registry) ends() []int64 {
 
 // beginning starts a new build of a shard, with offsets at the topic's start.
 func (r *Registry) beginning(s int, now time.Time) *shardWrite {
-	w := &shardWrite{shard: s, reset: true, next: version{build: random()}.next(), at: now, offsets: make([]int64, len(r.spans))}
+	w := &shardWrite{shard: s, reset: true, next: state.Begin(), at: now, offsets: make([]int64, len(r.spans))}
 	for p := range w.offsets {
 		w.offsets[p] = r.spans[p].Start
 	}
@@ -179,7 +190,7 @@ func (r *Registry) begin(ctx context.Context, writes []*shardWrite) error {
 		}
 		st := &r.shards[w.shard]
 		st.known, st.target, st.beat = true, r.ends(), w.at
-		r.setBack(st.applied)
+		r.setBack(st.Applied)
 		r.metrics.builds.Inc()
 	}
 	if n := len(writes) - len(fenced); n > 0 {
@@ -196,7 +207,7 @@ func (r *Registry) reload(ctx context.Context, list []int) (further []int, err e
 	if len(list) == 0 {
 		return nil, nil
 	}
-	states, err := loadShards(ctx, r.client, list)
+	states, err := state.Load(ctx, r.client, list)
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +231,9 @@ func (r *Registry) reload(ctx context.Context, list []int) (further []int, err e
 func (r *Registry) rewound() error {
 	for s := range r.shards {
 		st := &r.shards[s]
-		for p := range st.applied {
-			if st.known && st.applied[p] > r.spans[p].End {
-				return fmt.Errorf("%w: partition %d ends at %d, shard %d has applied up to %d", errRewound, p, r.spans[p].End, s, st.applied[p])
+		for p := range st.Applied {
+			if st.known && st.Applied[p] > r.spans[p].End {
+				return fmt.Errorf("%w: partition %d ends at %d, shard %d has applied up to %d", errRewound, p, r.spans[p].End, s, st.Applied[p])
 			}
 		}
 	}
@@ -234,7 +245,7 @@ func (r *Registry) complete(ctx context.Context) error {
 	var writes []*shardWrite
 	for s := range r.shards {
 		st := &r.shards[s]
-		if !st.known || st.ready {
+		if !st.known || st.Ready {
 			continue
 		}
 		done := true
@@ -258,7 +269,7 @@ func (r *Registry) complete(ctx context.Context) error {
 // offsetsOf writes up to where a shard really is.
 func (r *Registry) offsetsOf(s int) *shardWrite {
 	st := &r.shards[s]
-	w := &shardWrite{shard: s, offsets: make([]int64, len(st.applied))}
+	w := &shardWrite{shard: s, offsets: make([]int64, len(st.Applied))}
 	for p := range w.offsets {
 		w.offsets[p] = r.reached(st, p)
 	}
@@ -303,7 +314,7 @@ func (r *Registry) fail(err error) {
 func (r *Registry) report() {
 	p := Progress{Applied: r.applied}
 	for s := range r.shards {
-		if r.shards[s].ready {
+		if r.shards[s].Ready {
 			p.Ready++
 		}
 	}
@@ -312,7 +323,7 @@ func (r *Registry) report() {
 	}
 	var unread int64
 	for s := range r.shards {
-		unread += r.shards[s].unread
+		unread += r.shards[s].Unread
 	}
 	r.metrics.ready.Set(float64(p.Ready))
 	r.metrics.quarantined.Set(float64(unread))

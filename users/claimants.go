@@ -11,6 +11,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // claimants reads the records of the users who claim the contested tokens among a
@@ -25,7 +26,7 @@ func (r *Registry) claimants(ctx context.Context, s int, cases []string, values 
 		if kind, _ := record.CutCase(kase); kind != record.Contested {
 			continue
 		}
-		cs, err := record.DecodeClaims(values[i], r.shards[s].version.build)
+		cs, err := record.DecodeClaims(values[i], r.shards[s].Version.Build)
 		if err != nil || len(cs) < 2 {
 			continue // its answer says so
 		}
@@ -55,7 +56,7 @@ func (r *Registry) claimants(ctx context.Context, s int, cases []string, values 
 			continue
 		}
 		u := new(record.User)
-		if u.Decode(raw, r.shards[home].version.build) != nil {
+		if u.Decode(raw, r.shards[home].Version.Build) != nil {
 			r.repair.ask(home, record.LostUser, user) // and again, until it can be read
 			continue
 		}
@@ -68,14 +69,14 @@ func (r *Registry) claimants(ctx context.Context, s int, cases []string, values 
 // to be, and have applied nothing that it has not read. What was read of them before
 // is of that state.
 func (r *Registry) current(ctx context.Context, list []int) (map[int]bool, error) {
-	states, err := loadShards(ctx, r.client, list)
+	states, err := state.Load(ctx, r.client, list)
 	if err != nil {
 		return nil, err
 	}
 	current := make(map[int]bool, len(list))
 	for i, s := range list {
 		st := &r.shards[s]
-		current[s] = st.known && st.ready && st.version == states[i].version && !behind(r.pos, st.applied)
+		current[s] = st.known && st.Ready && st.Version == states[i].Version && !behind(r.pos, st.Applied)
 	}
 	return current, nil
 }

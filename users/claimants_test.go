@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // Whether a claimant has the device is known only where token and user are of the
@@ -17,7 +18,7 @@ import (
 func TestWhoIsKnownToClaim(t *testing.T) {
 	client, _ := inProcess(t)
 	hash := push.DeviceHash(push.FCM, "tok")
-	token, ada, bob := tokenHome(hash), shards.UserShard("ada"), shards.UserShard("bob")
+	token, ada, bob := state.TokenHome(hash), shards.UserShard("ada"), shards.UserShard("bob")
 	if token == ada || token == bob || ada == bob {
 		t.Fatal("two of the three are in one shard")
 	}
@@ -32,12 +33,12 @@ func TestWhoIsKnownToClaim(t *testing.T) {
 		asks  bool // for a repair
 	}{
 		{why: "as believed", known: "ada bob"},
-		{why: "a user's shard was written", do: func(r *Registry) { r.shards[ada].version.write++ }, known: "bob"},
-		{why: "the token's shard was written", do: func(r *Registry) { r.shards[token].version.write++ }},
-		{why: "a user's shard is being built", do: func(r *Registry) { r.shards[bob].ready = false }, known: "ada"},
+		{why: "a user's shard was written", do: func(r *Registry) { r.shards[ada].Version.Write++ }, known: "bob"},
+		{why: "the token's shard was written", do: func(r *Registry) { r.shards[token].Version.Write++ }},
+		{why: "a user's shard is being built", do: func(r *Registry) { r.shards[bob].Ready = false }, known: "ada"},
 		{why: "a user's shard is to be built", do: func(r *Registry) { r.shards[bob].known = false }, known: "ada"},
-		{why: "a user's shard is further than was read", do: func(r *Registry) { r.shards[bob].applied[0]++ }, known: "ada"},
-		{why: "the token's shard is further than was read", do: func(r *Registry) { r.shards[token].applied[0]++ }},
+		{why: "a user's shard is further than was read", do: func(r *Registry) { r.shards[bob].Applied[0]++ }, known: "ada"},
+		{why: "the token's shard is further than was read", do: func(r *Registry) { r.shards[token].Applied[0]++ }},
 		{why: "a record cannot be read", known: "ada", asks: true, do: func(r *Registry) {
 			client.Set(t.Context(), shards.UserKey(bob, "bob"), "garbage", 0)
 		}},
@@ -52,9 +53,9 @@ func TestWhoIsKnownToClaim(t *testing.T) {
 		client.FlushAll(t.Context())
 		r.pos = []int64{5}
 		for _, s := range []int{token, ada, bob} {
-			r.shards[s] = shardState{known: true, ready: true, version: version{build: 7, write: 1}, applied: []int64{5}}
-			client.HSet(t.Context(), shards.OffsetsKey(s), "v", r.shards[s].version.String(), "0", "5")
-			client.Set(t.Context(), shards.EpochKey(s), formatBuild(7), 0)
+			r.shards[s] = shardState{known: true, Shard: state.Shard{Ready: true, Version: state.Version{Build: 7, Write: 1}, Applied: []int64{5}}}
+			client.HSet(t.Context(), shards.OffsetsKey(s), "v", r.shards[s].Version.String(), "0", "5")
+			client.Set(t.Context(), shards.EpochKey(s), state.FormatBuild(7), 0)
 		}
 		if tt.do != nil {
 			tt.do(r)

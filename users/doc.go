@@ -5,14 +5,14 @@
 //
 //   - Client writes the topic: devices registered and removed, preferences, profiles
 //     and personal limits.
-//   - Erasure removes all of a user that the topic has, and waits until Redis has it no more.
 //   - Registry follows the topic and keeps Redis equal to it; it builds a
 //     shard anew that was wiped, and settles who owns a token.
 //   - Feedback turns dead tokens reported by the providers into removals.
 //   - Reader reads records for the pipeline.
 //
 // What the topic and Redis say of a user is a value, and read, decided and packed
-// in users/record, which knows neither of them.
+// in users/record, which knows neither of them. What a shard in Redis says of itself is
+// read in users/state. Removing all of a user, for an operator, is users/erase.
 //
 // # The topic
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/erase"
 	"github.com/pushfleet/pushfleet/users/record"
 )
 
@@ -54,15 +55,15 @@ func (w *world) topicNames(user string) string {
 	return ""
 }
 
-func (w *world) erasure(user string, history users.History) *users.Erasure {
+func (w *world) erasure(user string, history erase.History) *erase.Erasure {
 	w.t.Helper()
-	e, err := users.NewErasure(w.topic, history, w.redis, user)
+	e, err := erase.New(w.topic, history, w.redis, user)
 	w.must(err)
 	return e
 }
 
 // erase erases as pushctl does, and returns what was found.
-func (w *world) erase(user string) (found users.Remains, tombstones int) {
+func (w *world) erase(user string) (found erase.Remains, tombstones int) {
 	w.t.Helper()
 	e := w.erasure(user, w.topic)
 	found, err := e.Look(w.ctx)
@@ -184,7 +185,7 @@ func TestEraseFindsWhatAnEarlierBuildLeft(t *testing.T) {
 
 // lastRead does something once, behind a read of the topic.
 type lastRead struct {
-	users.History
+	erase.History
 	reads int // until then
 	do    func()
 }
@@ -284,7 +285,7 @@ func TestEraseAnUnreadableRecord(t *testing.T) {
 
 func TestEraseRefuses(t *testing.T) {
 	for _, user := range []string{"", strings.Repeat("x", 129)} {
-		if _, err := users.NewErasure(nil, nil, nil, user); !errors.Is(err, record.ErrInvalid) {
+		if _, err := erase.New(nil, nil, nil, user); !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("a user of %d bytes: %v", len(user), err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // FeedbackOptions are the settings of a Feedback.
@@ -224,7 +225,7 @@ func (f *Feedback) suspects(ctx context.Context, reports []report) (list []suspe
 	entries := make([]*redis.SliceCmd, len(reports))
 	for i := range reports {
 		hash := reports[i].Device
-		entries[i] = pipe.MGet(ctx, shards.EpochKey(tokenHome(hash)), tokenKey(hash))
+		entries[i] = pipe.MGet(ctx, shards.EpochKey(state.TokenHome(hash)), state.TokenKey(hash))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i := range reports {
@@ -256,7 +257,7 @@ var errEntry = errors.New("entry of the token index")
 // lost tells the registry of an entry that cannot be read. If that fails, the
 // next report about the token tells it.
 func (f *Feedback) lost(ctx context.Context, hash string) {
-	_ = f.client.SAdd(ctx, openKey(tokenHome(hash)), record.LostToken+hash).Err()
+	_ = f.client.SAdd(ctx, state.OpenKey(state.TokenHome(hash)), record.LostToken+hash).Err()
 }
 
 // claimsOf wraps errEntry when it is the entry that cannot be read.
@@ -270,9 +271,9 @@ func claimsOf(cmd *redis.SliceCmd, hash string) (record.Claims, error) {
 	}
 	marker := bytesOf(values[0])
 	if marker == nil {
-		return nil, &UnbuiltError{Shard: tokenHome(hash)}
+		return nil, &UnbuiltError{Shard: state.TokenHome(hash)}
 	}
-	build, err := parseBuild(string(marker))
+	build, err := state.ParseBuild(string(marker))
 	if err != nil {
 		return nil, err
 	}

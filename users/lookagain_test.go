@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // foreignDevice is a user with one device of a platform that is not known, of this
@@ -47,7 +48,7 @@ type looking struct {
 
 // looksAgain puts users and parts in quarantine into the shard of ada, whose offsets
 // say that this write was the last one.
-func looksAgain(t *testing.T, latest version, users map[string][]byte, parts ...string) *looking {
+func looksAgain(t *testing.T, latest state.Version, users map[string][]byte, parts ...string) *looking {
 	t.Helper()
 	client, _ := inProcess(t)
 	s := shards.UserShard("ada")
@@ -56,10 +57,10 @@ func looksAgain(t *testing.T, latest version, users map[string][]byte, parts ...
 		pipe.Set(t.Context(), shards.UserKey(s, user), raw, 0)
 	}
 	for _, key := range parts {
-		pipe.SAdd(t.Context(), unreadKey(s), key)
+		pipe.SAdd(t.Context(), state.UnreadKey(s), key)
 	}
 	pipe.HSet(t.Context(), shards.OffsetsKey(s), "v", latest.String(), "0", "0")
-	pipe.Set(t.Context(), shards.EpochKey(s), formatBuild(7), 0)
+	pipe.Set(t.Context(), shards.EpochKey(s), state.FormatBuild(7), 0)
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func looksAgain(t *testing.T, latest version, users map[string][]byte, parts ...
 		t.Fatal(err)
 	}
 	r.pos, r.had = []int64{0}, 1
-	r.shards[s] = shardState{known: true, ready: true, unread: int64(len(parts)), version: version{build: 7, write: 1}, applied: []int64{0}}
+	r.shards[s] = shardState{known: true, Shard: state.Shard{Ready: true, Unread: int64(len(parts)), Version: state.Version{Build: 7, Write: 1}, Applied: []int64{0}}}
 	return &looking{Registry: r, client: client, shard: s}
 }
 
@@ -77,7 +78,7 @@ func TestARegistryLooksAgain(t *testing.T) {
 	known, ada := foreignDevice(t, "ada", "token-1", "new")
 	bob := neighbour("bob")
 	still, unknown := foreignDevice(t, bob, "token-2", "hol")
-	l := looksAgain(t, version{build: 7, write: 1}, map[string][]byte{"ada": knownSince(ada), bob: unknown.Encode(7)}, known, still)
+	l := looksAgain(t, state.Version{Build: 7, Write: 1}, map[string][]byte{"ada": knownSince(ada), bob: unknown.Encode(7)}, known, still)
 	if done, err := l.lookAgain(t.Context()); !done || err != nil {
 		t.Fatalf("done %v, %v", done, err)
 	}
@@ -85,7 +86,7 @@ func TestARegistryLooksAgain(t *testing.T) {
 	if err != nil || len(now) != 1 || !now[still] {
 		t.Errorf("in quarantine: %v, %v", now, err)
 	}
-	if cases := l.client.SMembers(t.Context(), openKey(l.shard)).Val(); len(cases) != 1 || cases[0] != record.Quarantined+known {
+	if cases := l.client.SMembers(t.Context(), state.OpenKey(l.shard)).Val(); len(cases) != 1 || cases[0] != record.Quarantined+known {
 		t.Errorf("open cases: %q", cases)
 	}
 }
@@ -94,7 +95,7 @@ func TestARegistryLooksAgain(t *testing.T) {
 // the look and the write: what can be read by now must be released all the same.
 func TestLookingAgainIsRepeatedWhenFenced(t *testing.T) {
 	known, ada := foreignDevice(t, "ada", "token-1", "new")
-	l := looksAgain(t, version{build: 7, write: 2}, map[string][]byte{"ada": knownSince(ada)}, known)
+	l := looksAgain(t, state.Version{Build: 7, Write: 2}, map[string][]byte{"ada": knownSince(ada)}, known)
 	for _, want := range []bool{false, true} {
 		if done, err := l.lookAgain(t.Context()); done != want || err != nil {
 			t.Errorf("done %v, want %v (%v)", done, want, err)
@@ -113,7 +114,7 @@ func TestLookingAgainPassesWhatCannotBeRead(t *testing.T) {
 	first, ada := foreignDevice(t, "ada", "token-1", "new")
 	spoilt, _ := foreignDevice(t, bob, "token-2", "new")
 	last, since := foreignDevice(t, cy, "token-3", "new")
-	l := looksAgain(t, version{build: 7, write: 1},
+	l := looksAgain(t, state.Version{Build: 7, Write: 1},
 		map[string][]byte{"ada": knownSince(ada), bob: []byte("garbage"), cy: knownSince(since)}, first, spoilt, last)
 	released, err := l.readable(t.Context(), l.shard)
 	slices.Sort(released)

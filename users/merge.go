@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // shardBatch is what a poll brings for one shard, and what it applies to.
@@ -32,7 +33,7 @@ func (r *Registry) gather(changes []change, only []int) []*shardBatch {
 	var batches []*shardBatch
 	batch := func(c *change, s int) *shardBatch {
 		st := &r.shards[s]
-		if !st.known || c.Offset < st.applied[c.Partition] || only != nil && !slices.Contains(only, s) {
+		if !st.known || c.Offset < st.Applied[c.Partition] || only != nil && !slices.Contains(only, s) {
 			return nil
 		}
 		if by[s] == nil {
@@ -70,7 +71,7 @@ func (r *Registry) readBatches(ctx context.Context, batches []*shardBatch) error
 			hash := c.Hash()
 			if _, ok := b.entries[hash]; !ok {
 				b.entries[hash] = nil
-				b.keys = append(b.keys, tokenKey(hash))
+				b.keys = append(b.keys, state.TokenKey(hash))
 			}
 		}
 		b.values = pipe.MGet(ctx, b.keys...)
@@ -100,9 +101,9 @@ func (r *Registry) decodeBatch(b *shardBatch) error {
 		raw, name := bytesOf(values[i]), nameIn(key)
 		var err error
 		if key[0] == 't' {
-			b.entries[name], err = record.DecodeClaims(raw, st.version.build)
+			b.entries[name], err = record.DecodeClaims(raw, st.Version.Build)
 		} else {
-			err = b.records[name].Decode(raw, st.version.build)
+			err = b.records[name].Decode(raw, st.Version.Build)
 		}
 		if err == nil {
 			continue
@@ -123,15 +124,15 @@ func nameIn(key string) string { return key[strings.IndexByte(key, '}')+2:] }
 // cannot be read is left as it is: the write says that it must be rebuilt.
 func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
 	st := &r.shards[b.shard]
-	w := &shardWrite{shard: b.shard, offsets: make([]int64, len(st.applied))}
+	w := &shardWrite{shard: b.shard, offsets: make([]int64, len(st.Applied))}
 	for p := range w.offsets {
 		w.offsets[p] = -1
 	}
 	for i := range fetched {
 		p := fetched[i].Partition
-		w.offsets[p] = max(w.offsets[p], st.applied[p], fetched[i].Next)
+		w.offsets[p] = max(w.offsets[p], st.Applied[p], fetched[i].Next)
 	}
-	m := record.Merging{Ready: st.ready, Open: st.open, Most: r.options.Devices, Cases: map[string]bool{}, Unread: map[string]bool{}}
+	m := record.Merging{Ready: st.Ready, Open: st.Open, Most: r.options.Devices, Cases: map[string]bool{}, Unread: map[string]bool{}}
 	for _, c := range b.users {
 		if b.lost != nil && b.lost[shards.UserKey(b.shard, c.User)] {
 			m.Cases[record.LostUser+c.User] = true
@@ -141,7 +142,7 @@ func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
 	}
 	for _, c := range b.tokens {
 		hash := c.Hash()
-		if b.lost != nil && b.lost[tokenKey(hash)] {
+		if b.lost != nil && b.lost[state.TokenKey(hash)] {
 			m.Cases[record.LostToken+hash] = true
 			continue
 		}
@@ -149,7 +150,7 @@ func (r *Registry) merge(b *shardBatch, fetched []Fetched) *shardWrite {
 	}
 	for _, key := range b.keys {
 		if !b.lost[key] {
-			w.set(key, b.records[nameIn(key)], b.entries[nameIn(key)], st.version.build)
+			w.set(key, b.records[nameIn(key)], b.entries[nameIn(key)], st.Version.Build)
 		}
 	}
 	w.cases, w.unread = m.Cases, m.Unread

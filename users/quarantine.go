@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // Quarantined is a record of push.users that cannot be read, as the compacted
@@ -79,7 +80,7 @@ func InQuarantine(ctx context.Context, client redis.UniversalClient) (map[string
 	pipe := client.Pipeline()
 	var sets [shards.Users]*redis.StringSliceCmd
 	for s := range sets {
-		sets[s] = pipe.SMembers(ctx, unreadKey(s))
+		sets[s] = pipe.SMembers(ctx, state.UnreadKey(s))
 	}
 	_, err := pipe.Exec(ctx)
 	if err != nil {
@@ -134,7 +135,7 @@ func (st *settling) quarantineRecord(raw []byte, key string) (Record, error) {
 func (r *Registry) lookAgain(ctx context.Context) (done bool, err error) {
 	var writes []*shardWrite
 	for s := range r.shards {
-		if st := &r.shards[s]; !st.known || st.unread == 0 {
+		if st := &r.shards[s]; !st.known || st.Unread == 0 {
 			continue
 		}
 		released, err := r.readable(ctx, s)
@@ -164,7 +165,7 @@ func (r *Registry) lookAgain(ctx context.Context) (done bool, err error) {
 // readable are those of a shard's parts in quarantine of which their users'
 // records do not say that they cannot be read.
 func (r *Registry) readable(ctx context.Context, s int) (released []string, err error) {
-	keys, err := r.client.SMembers(ctx, unreadKey(s)).Result()
+	keys, err := r.client.SMembers(ctx, state.UnreadKey(s)).Result()
 	if err != nil || len(keys) == 0 {
 		return nil, err
 	}
@@ -182,7 +183,7 @@ func (r *Registry) readable(ctx context.Context, s int) (released []string, err 
 	}
 	for i, key := range keys {
 		var u record.User
-		if u.Decode(bytesOf(values[i]), r.shards[s].version.build) != nil {
+		if u.Decode(bytesOf(values[i]), r.shards[s].Version.Build) != nil {
 			continue // what cannot be read is told again after its repair
 		}
 		_, part, _ := record.PartOf(key)

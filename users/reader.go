@@ -14,6 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // UnbuiltError says that a user shard is not complete in Redis: it was wiped,
@@ -118,7 +119,7 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 func (r *Reader) doubt(ctx context.Context, unread []int32, owners []string) {
 	pipe := r.client.Pipeline()
 	for _, i := range unread {
-		pipe.SAdd(ctx, openKey(shards.UserShard(owners[i])), record.Doubted+owners[i])
+		pipe.SAdd(ctx, state.OpenKey(shards.UserShard(owners[i])), record.Doubted+owners[i])
 	}
 	_, _ = pipe.Exec(ctx)
 }
@@ -172,7 +173,7 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 	if marker == nil {
 		return &UnbuiltError{Shard: s}
 	}
-	build, err := parseBuild(string(marker))
+	build, err := state.ParseBuild(string(marker))
 	if err != nil {
 		return fmt.Errorf("user shard %d: %w", s, err)
 	}
@@ -214,7 +215,7 @@ func (r *Reader) Stored(ctx context.Context, user string) (Stored, error) {
 	if marker == nil {
 		return Stored{}, fmt.Errorf("reading users: %w", &UnbuiltError{Shard: s})
 	}
-	build, err := parseBuild(string(marker))
+	build, err := state.ParseBuild(string(marker))
 	if err != nil {
 		return Stored{}, fmt.Errorf("reading user shard %d: %w", s, err)
 	}
@@ -259,17 +260,6 @@ func bytesOf(v any) []byte {
 		return []byte(s)
 	}
 	return nil
-}
-
-// The build in an epoch marker: 16 hex digits.
-func formatBuild(build uint64) string { return fmt.Sprintf("%016x", build) }
-
-func parseBuild(s string) (uint64, error) {
-	build, err := strconv.ParseUint(s, 16, 64)
-	if err != nil || len(s) != 16 {
-		return 0, fmt.Errorf("epoch marker: %w", record.ErrVersion)
-	}
-	return build, nil
 }
 
 // IsUnbuilt reports whether err comes from a shard that is not complete, and

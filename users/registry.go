@@ -2,8 +2,6 @@ package users
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -238,10 +236,4 @@ func (r *Registry) caughtUp() bool {
 
 // reached is up to where a shard has applied partition p: it may be further
 // than it says, when nothing came for it.
-func (r *Registry) reached(st *shardState, p int) int64 { return max(st.applied[p], r.pos[p]) }
-
-func random() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return binary.LittleEndian.Uint64(b[:])
-}
+func (r *Registry) reached(st *shardState, p int) int64 { return max(st.Applied[p], r.pos[p]) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // repair rebuilds stored values that cannot be read: users and entries of the
@@ -46,7 +47,7 @@ type scanned struct {
 func (l *lostKey) key() string {
 	name := l.kase[len(record.LostUser):]
 	if strings.HasPrefix(l.kase, record.LostToken) {
-		return tokenKey(name)
+		return state.TokenKey(name)
 	}
 	return shards.UserKey(l.shard, name)
 }
@@ -82,7 +83,7 @@ func (p *repair) has(key string) bool {
 func wants(keys map[string]lostKey, c *change) (user, token bool) {
 	_, user = keys[shards.UserKey(c.home, c.User)]
 	if c.tokenHome >= 0 {
-		_, token = keys[tokenKey(c.Hash())]
+		_, token = keys[state.TokenKey(c.Hash())]
 	}
 	return user, token
 }
@@ -113,7 +114,7 @@ func (p *repair) take(states []shardState) {
 	for key, l := range p.wanted {
 		st := &states[l.shard]
 		if st.known && len(p.keys) < maxRepaired {
-			l.build = st.version.build
+			l.build = st.Version.Build
 			p.keys[key] = l
 		}
 	}
@@ -272,11 +273,11 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 	m := make(map[int]*record.Merging)
 	for key, l := range p.keys {
 		st := &r.shards[l.shard]
-		if st.version.build != l.build || !st.known {
+		if st.Version.Build != l.build || !st.known {
 			delete(p.keys, key)
 			continue
 		}
-		if behind(r.pos, st.applied) || by[l.shard] != nil {
+		if behind(r.pos, st.Applied) || by[l.shard] != nil {
 			continue
 		}
 		by[l.shard] = r.offsetsOf(l.shard)
@@ -304,7 +305,7 @@ func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 	var writes []*shardWrite
 	for s, w := range by {
 		w.cases, w.unread = m[s].Cases, m[s].Unread
-		old, err := r.client.SMembers(ctx, unreadKey(s)).Result()
+		old, err := r.client.SMembers(ctx, state.UnreadKey(s)).Result()
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // An entry of the token index is written by the script of a shard, and so must be
@@ -17,9 +18,9 @@ func TestTokensLieBesideTheirShard(t *testing.T) {
 	homes := map[int]bool{}
 	for i := range 2000 {
 		hash := push.DeviceHash(push.FCM, fmt.Sprint("token-", i))
-		home := tokenHome(hash)
-		if tag := "{" + shards.UserTag(home) + "}"; !strings.Contains(tokenKey(hash), tag) || !strings.Contains(openKey(home), tag) {
-			t.Fatalf("%s and %s are not both in %s", tokenKey(hash), openKey(home), tag)
+		home := state.TokenHome(hash)
+		if tag := "{" + shards.UserTag(home) + "}"; !strings.Contains(state.TokenKey(hash), tag) || !strings.Contains(state.OpenKey(home), tag) {
+			t.Fatalf("%s and %s are not both in %s", state.TokenKey(hash), state.OpenKey(home), tag)
 		}
 		homes[home] = true
 	}
@@ -75,28 +76,28 @@ func TestWritesAreFenced(t *testing.T) {
 		return len(fenced) == 0
 	}
 	begin := func() *shardWrite {
-		return &shardWrite{shard: 7, reset: true, next: version{build: random()}.next(), at: time.UnixMilli(1e12), offsets: []int64{0}}
+		return &shardWrite{shard: 7, reset: true, next: state.Begin(), at: time.UnixMilli(1e12), offsets: []int64{0}}
 	}
 	first, second := registry(), registry()
 	if !write(first, begin()) {
 		t.Fatal("a shard that is not there cannot be begun")
 	}
-	if write(second, begin()) || second.shards[7].version != (version{}) || second.shards[7].applied != nil {
+	if write(second, begin()) || second.shards[7].Version != (state.Version{}) || second.shards[7].Applied != nil {
 		t.Errorf("a shard that somebody has begun was begun anew; believes %+v", second.shards[7])
 	}
 	second.shards[7] = first.shards[7]
-	second.shards[7].applied = []int64{0}
+	second.shards[7].Applied = []int64{0}
 	if !write(first, &shardWrite{shard: 7, offsets: []int64{10}, keys: []string{"u:{x}:ada"}, values: [][]byte{[]byte("1")}}) {
 		t.Error("the owner of the latest write cannot write")
 	}
-	if write(second, &shardWrite{shard: 7, offsets: []int64{20}, keys: []string{"u:{x}:ada"}, values: [][]byte{[]byte("2")}}) || second.shards[7].applied[0] != 0 {
+	if write(second, &shardWrite{shard: 7, offsets: []int64{20}, keys: []string{"u:{x}:ada"}, values: [][]byte{[]byte("2")}}) || second.shards[7].Applied[0] != 0 {
 		t.Errorf("a write went through that somebody else's had overtaken; believes %+v", second.shards[7])
 	}
 	if got := client.Get(t.Context(), "u:{x}:ada").Val(); got != "1" {
 		t.Errorf("%q is stored", got)
 	}
 	server.Mini.SetError("OOM command not allowed")
-	if _, err := first.write(t.Context(), []*shardWrite{{shard: 7, offsets: []int64{30}}}); err == nil || first.shards[7].applied[0] != 10 {
+	if _, err := first.write(t.Context(), []*shardWrite{{shard: 7, offsets: []int64{30}}}); err == nil || first.shards[7].Applied[0] != 10 {
 		t.Errorf("a write that a server refuses: %v; believes %+v", err, first.shards[7])
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // settle does what the open cases ask for. It waits until the topic was read
@@ -32,7 +33,7 @@ func (r *Registry) settle(ctx context.Context) error {
 		r.looked = done
 	}
 	for s := range r.shards {
-		if st := &r.shards[s]; !st.known || !st.open {
+		if st := &r.shards[s]; !st.known || !st.Open {
 			continue
 		}
 		if err := r.settleShard(ctx, s); err != nil {
@@ -48,16 +49,16 @@ func (r *Registry) settle(ctx context.Context) error {
 const maxSettled = 1000
 
 func (r *Registry) settleShard(ctx context.Context, s int) error {
-	cases, err := r.client.SMembers(ctx, openKey(s)).Result()
+	cases, err := r.client.SMembers(ctx, state.OpenKey(s)).Result()
 	if err != nil {
 		return err
 	}
 	cases = slices.DeleteFunc(cases, func(c string) bool { return r.repair.takes(s, c) })
-	r.shards[s].open = len(cases) > maxSettled
+	r.shards[s].Open = len(cases) > maxSettled
 	if len(cases) == 0 {
 		return nil
 	}
-	st := settling{registry: r, shard: s, build: r.shards[s].version.build, now: time.Now(), closed: make(map[string]bool)}
+	st := settling{registry: r, shard: s, build: r.shards[s].Version.Build, now: time.Now(), closed: make(map[string]bool)}
 	slices.Sort(cases) // those of the quarantine last: its topic may be away for long
 	cases = cases[:min(len(cases), maxSettled)]
 	values, err := r.valuesOf(ctx, s, cases)
@@ -73,7 +74,7 @@ func (r *Registry) settleShard(ctx context.Context, s int) error {
 			r.logger.Error("registry: an open case cannot be settled", "shard", s, "error", err)
 		}
 	}
-	r.shards[s].open = r.shards[s].open || st.waits
+	r.shards[s].Open = r.shards[s].Open || st.waits
 	if len(st.records) > 0 {
 		if err := r.topics.Log.Append(ctx, st.records); err != nil {
 			return err
@@ -99,11 +100,11 @@ func (r *Registry) valuesOf(ctx context.Context, s int, cases []string) ([][]byt
 		kind, name := record.CutCase(c)
 		switch kind {
 		case record.Contested:
-			keys[i] = tokenKey(name)
+			keys[i] = state.TokenKey(name)
 		case record.Stray:
 			_, key, _ := record.CutDate(name)
 			_, part, _ := record.PartOf(key)
-			keys[i] = tokenKey(part.Hash())
+			keys[i] = state.TokenKey(part.Hash())
 		case record.Doubted:
 			keys[i] = shards.UserKey(s, name)
 		default: // evicted ones need nothing, and get nothing

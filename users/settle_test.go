@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // Each kind of open case asks for what settles it; what it is about, and cannot
@@ -150,7 +151,7 @@ var errAny = errors.New("any")
 func TestAReadingRebuildsSoMuch(t *testing.T) {
 	states := make([]shardState, shards.Users)
 	const known, unknown = 3, 4
-	states[known] = shardState{known: true, version: version{build: 7}}
+	states[known] = shardState{known: true, Shard: state.Shard{Version: state.Version{Build: 7}}}
 	var p repair
 	p.ask(unknown, record.LostUser, "nobody")
 	for i := range maxRepaired + 5 {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 //go:embed shard.lua
@@ -19,9 +20,9 @@ var shardScriptText string
 // shardWrite is one atomic write of a shard.
 type shardWrite struct {
 	shard int
-	reset bool    // begin a new build: forget offsets, marker, open cases
-	mark  bool    // set the epoch marker
-	next  version // of the shard after this write
+	reset bool          // begin a new build: forget offsets, marker, open cases
+	mark  bool          // set the epoch marker
+	next  state.Version // of the shard after this write
 	at    time.Time
 	// offsets: per partition the next offset to apply; -1 = unchanged.
 	offsets []int64
@@ -32,14 +33,14 @@ type shardWrite struct {
 }
 
 // arguments are the keys and arguments of shard.lua.
-func (w *shardWrite) arguments(expected version) (keys []string, args []any) {
-	keys = append([]string{shards.OffsetsKey(w.shard), shards.EpochKey(w.shard), openKey(w.shard), unreadKey(w.shard)}, w.keys...)
+func (w *shardWrite) arguments(expected state.Version) (keys []string, args []any) {
+	keys = append([]string{shards.OffsetsKey(w.shard), shards.EpochKey(w.shard), state.OpenKey(w.shard), state.UnreadKey(w.shard)}, w.keys...)
 	reset, marker := "0", ""
 	if w.reset {
 		reset = "1"
 	}
 	if w.mark {
-		marker = formatBuild(w.next.build)
+		marker = state.FormatBuild(w.next.Build)
 	}
 	args = append(args, expected.String(), w.next.String(), reset, marker)
 
@@ -50,7 +51,7 @@ func (w *shardWrite) arguments(expected version) (keys []string, args []any) {
 		}
 	}
 	if !w.at.IsZero() {
-		fields = append(fields, atField, w.at.UnixMilli())
+		fields = append(fields, state.FieldAt, w.at.UnixMilli())
 	}
 	args = append(args, len(fields))
 	args = append(args, fields...)
@@ -90,9 +91,9 @@ func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []in
 	for i, w := range writes {
 		st := &r.shards[w.shard]
 		if !w.reset {
-			w.next = st.version.next()
+			w.next = st.Version.Next()
 		}
-		keys, args := w.arguments(st.version)
+		keys, args := w.arguments(st.Version)
 		cmds[i] = pipe.EvalSha(ctx, r.script.Hash(), keys, args...)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -100,7 +101,7 @@ func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []in
 	pipe = r.client.Pipeline()
 	for i, w := range writes {
 		if err := cmds[i].Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			keys, args := w.arguments(r.shards[w.shard].version)
+			keys, args := w.arguments(r.shards[w.shard].Version)
 			cmds[i] = pipe.Eval(ctx, shardScriptText, keys, args...)
 		}
 	}
@@ -122,23 +123,23 @@ func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []in
 // wrote applies a finished write to the believed state.
 func (r *Registry) wrote(w *shardWrite) {
 	st := &r.shards[w.shard]
-	st.version = w.next
+	st.Version = w.next
 	if w.reset {
-		st.applied = make([]int64, len(w.offsets))
-		st.ready, st.open = false, false
+		st.Applied = make([]int64, len(w.offsets))
+		st.Ready, st.Open = false, false
 	}
 	for p, offset := range w.offsets {
 		if offset >= 0 {
-			st.applied[p] = offset
+			st.Applied[p] = offset
 		}
 	}
 	if !w.at.IsZero() {
-		st.at = w.at
+		st.At = w.at
 	}
 	if w.mark {
-		st.ready, st.target = true, nil
+		st.Ready, st.target = true, nil
 	}
 	for _, add := range w.cases {
-		st.open = st.open || add
+		st.Open = st.Open || add
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // UsersHistory reads push.users back, a user's partition at a time; it implements
-// users.History. It is not safe for concurrent use.
+// erase.History. It is not safe for concurrent use.
 type UsersHistory struct{ follower *kafka.Follower }
 
 // NewUsersHistory does not connect before the first Read. The caller closes it.
@@ -25,7 +25,7 @@ func NewUsersHistory(options kafka.Options) (*UsersHistory, error) {
 // Close closes the connections.
 func (h *UsersHistory) Close() { h.follower.Close() }
 
-// Read implements users.History.
+// Read implements erase.History.
 func (h *UsersHistory) Read(ctx context.Context, user string, from int64, each func(users.FetchedRecord) error) (partition int32, next int64, err error) {
 	extent, err := h.follower.Extent(ctx, time.Time{}, time.Time{})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
-	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/erase"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -92,7 +92,7 @@ type erasing struct {
 	app     *app
 	user    string
 	client  shards.Client
-	erasure *users.Erasure
+	erasure *erase.Erasure
 	owners  []string // of limiter states and collapse keys: the user, and devices named without one
 	answer  eraseAnswer
 }
@@ -149,7 +149,7 @@ func (a *app) newErasing(ctx context.Context, user string) (*erasing, error) {
 		return nil, err
 	}
 	a.onClose(history.Close)
-	erasure, err := users.NewErasure(log, history, client, user)
+	erasure, err := erase.New(log, history, client, user)
 	if err != nil {
 		return nil, invalidIsUsage(err)
 	}
@@ -158,7 +158,7 @@ func (a *app) newErasing(ctx context.Context, user string) (*erasing, error) {
 }
 
 // look counts what there is now into answer.Left.
-func (e *erasing) look(ctx context.Context) (users.Remains, error) {
+func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	r, err := e.erasure.Look(ctx)
 	if err != nil {
 		return r, err
@@ -208,7 +208,7 @@ func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 }
 
 // remainsOf is what the command cannot remove.
-func remainsOf(c *configs.Config, user string, found users.Remains) []remaining {
+func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining {
 	number := "the user's number, if there is one"
 	if found.HasNumber {
 		number = "the user's number, " + strconv.FormatUint(uint64(found.Number), 10)

@@ -53,7 +53,7 @@ func (t *Topic) Append(ctx context.Context, records []users.Record) error {
 	return nil
 }
 
-// Read implements users.History.
+// Read implements erase.History.
 func (t *Topic) Read(ctx context.Context, user string, from int64, each func(users.FetchedRecord) error) (partition int32, next int64, err error) {
 	t.mu.Lock()
 	p := t.partitionOf(user)

@@ -1,4 +1,6 @@
-package users
+// Package erase removes a user from push.users, and waits until Redis has nothing of them any more. It is for the operator
+// who must: a worker or a registry has no use for it.
+package erase
 
 import (
 	"context"
@@ -12,7 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 )
 
 // History reads push.users back.
@@ -21,7 +25,7 @@ type History interface {
 	// all users, in the order of their offsets: from an offset on, or from the first that
 	// there is, up to the partition's end as it is when Read is called. next is
 	// that end. An error of each ends it.
-	Read(ctx context.Context, user string, from int64, each func(FetchedRecord) error) (partition int32, next int64, err error)
+	Read(ctx context.Context, user string, from int64, each func(users.FetchedRecord) error) (partition int32, next int64, err error)
 }
 
 // Erasure removes everything that push.users has of one user, also what Redis does
@@ -31,12 +35,12 @@ type History interface {
 // left behind in Redis, as far as the topic, or the user's record there, names it.
 //
 // What was in the topic before the last of the tombstones goes. What is registered
-// or set behind it stays, as with every user: who registers while Erase runs may
+// or set behind it stays, as with every user: who registers while it runs may
 // lose that, who does afterwards never. An Erasure may be repeated; it is not safe for
 // concurrent use.
 type Erasure struct {
 	user    string
-	log     Log
+	log     users.Log
 	history History
 	client  redis.UniversalClient
 
@@ -59,9 +63,9 @@ type storedUser struct {
 	tokens map[string]bool // device hashes whose entries of the token index name the user
 }
 
-// NewErasure begins one. The user is 1 to 128 bytes, of any kind: an id that today's
+// New begins one. The user is 1 to 128 bytes, of any kind: an id that today's
 // rules would refuse can be erased. The error wraps record.ErrInvalid otherwise.
-func NewErasure(log Log, history History, client redis.UniversalClient, user string) (*Erasure, error) {
+func New(log users.Log, history History, client redis.UniversalClient, user string) (*Erasure, error) {
 	if err := record.CheckKeyUser(user); err != nil {
 		return nil, fmt.Errorf("erasing a user: %w", err)
 	}
@@ -122,7 +126,7 @@ func (e *Erasure) Look(ctx context.Context) (Remains, error) {
 
 // read reads on in the topic.
 func (e *Erasure) read(ctx context.Context) error {
-	partition, next, err := e.history.Read(ctx, e.user, e.next, func(r FetchedRecord) error {
+	partition, next, err := e.history.Read(ctx, e.user, e.next, func(r users.FetchedRecord) error {
 		if part, ok := strings.CutPrefix(r.Key, e.user+"/"); ok && !strings.Contains(part, "/") {
 			e.latest[record.Part(part)] = latestRecord{r.Offset, r.Value != nil}
 		}
@@ -167,7 +171,7 @@ func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 	pipe := e.client.Pipeline() // of any shards: a command each
 	cmds := make([]*redis.StringCmd, len(hashes))
 	for i, hash := range hashes {
-		cmds[i] = pipe.Get(ctx, tokenKey(hash))
+		cmds[i] = pipe.Get(ctx, state.TokenKey(hash))
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return err
@@ -233,7 +237,7 @@ func (e *Erasure) Append(ctx context.Context) (tombstones int, err error) {
 	end := int64(0) // behind the last tombstone of the first round
 	for len(parts) > 0 {
 		for some := range slices.Chunk(slices.Sorted(maps.Keys(parts)), tombstonesPerAppend) {
-			records := make([]Record, len(some))
+			records := make([]users.Record, len(some))
 			for i, part := range some {
 				records[i].Key = record.Key(e.user, part)
 			}
@@ -304,16 +308,16 @@ func (e *Erasure) applied(ctx context.Context) (bool, error) {
 		}
 		need[home] = max(need[home], l.offset+1)
 		if hash := part.Hash(); hash != "" {
-			need[tokenHome(hash)] = max(need[tokenHome(hash)], l.offset+1)
+			need[state.TokenHome(hash)] = max(need[state.TokenHome(hash)], l.offset+1)
 		}
 	}
 	list := slices.Sorted(maps.Keys(need))
-	states, err := loadShards(ctx, e.client, list)
+	states, err := state.Load(ctx, e.client, list)
 	if err != nil {
 		return false, err
 	}
 	for i, st := range states {
-		if int(e.partition) >= len(st.applied) || st.applied[e.partition] < need[list[i]] {
+		if int(e.partition) >= len(st.Applied) || st.Applied[e.partition] < need[list[i]] {
 			return false, nil
 		}
 	}
@@ -325,9 +329,9 @@ func (e *Erasure) settled(ctx context.Context, home int, list []int) (bool, erro
 	pipe := e.client.Pipeline()
 	cases := make([]*redis.StringSliceCmd, len(list))
 	for i, s := range list {
-		cases[i] = pipe.SMembers(ctx, openKey(s))
+		cases[i] = pipe.SMembers(ctx, state.OpenKey(s))
 	}
-	unread := pipe.SMembers(ctx, unreadKey(home))
+	unread := pipe.SMembers(ctx, state.UnreadKey(home))
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, fmt.Errorf("reading the open cases of shards: %w", err)
 	}

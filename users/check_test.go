@@ -1,0 +1,123 @@
+package users
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/state"
+)
+
+// inProcess is a client of a Redis of the test's own; both go with the test.
+func inProcess(t *testing.T) (*redis.Client, *embedded.Redis) {
+	t.Helper()
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
+	return client, server
+}
+
+// What is adopted of a shard: as it is, built anew, or with the follower set
+// back to where it is.
+func TestAdoptingAShard(t *testing.T) {
+	const stale = time.Hour
+	build, write := state.Version{Build: 7, Write: 1}, state.Version{Build: 7, Write: 2}
+	believed := shardState{Shard: state.Shard{Version: build, Applied: []int64{10, 20}, Ready: true}, known: true, beat: time.UnixMilli(5)}
+	found := func(change func(*state.Shard)) state.Shard {
+		s := state.Shard{Version: write, Applied: []int64{10, 20}, At: time.Now(), Ready: true, Marker: state.FormatBuild(7)}
+		change(&s)
+		return s
+	}
+	old := time.Now().Add(-2 * stale)
+	for _, tt := range []struct {
+		why        string
+		was        shardState
+		got        state.Shard
+		rebuild    bool
+		anew, back bool
+	}{
+		{"as believed", believed, found(func(*state.Shard) {}), false, false, false},
+		{"further", believed, found(func(s *state.Shard) { s.Applied[1] = 21 }), false, false, false},
+		{"further, and old", believed, found(func(s *state.Shard) { s.Applied[1], s.At = 21, old }), false, false, false},
+		{"behind", believed, found(func(s *state.Shard) { s.Applied[1] = 19 }), false, false, true},
+		{"behind, and old", believed, found(func(s *state.Shard) { s.Applied[1], s.At = 19, old }), false, true, false},
+		{"wiped", believed, state.Shard{}, false, true, false},
+		{"its marker is gone", believed, found(func(s *state.Shard) { s.Marker, s.Ready = "", false }), false, true, false},
+		{"a marker of another build", believed, found(func(s *state.Shard) { s.Marker, s.Ready = state.FormatBuild(8), false }), false, true, false},
+		{"of another build", believed, found(func(s *state.Shard) { s.Version.Build, s.Marker = 8, state.FormatBuild(8) }), false, false, true},
+		{"of another build that is not done", believed, found(func(s *state.Shard) { s.Version.Build, s.Marker, s.Ready = 8, "", false }), false, false, true},
+		{"seen first", shardState{}, found(func(*state.Shard) {}), false, false, true},
+		{"seen first, and old", shardState{}, found(func(s *state.Shard) { s.At = old }), false, true, false},
+		{"seen first, by one who rebuilds", shardState{}, found(func(*state.Shard) {}), true, true, false},
+		{"seen again, by one who rebuilds", believed, found(func(*state.Shard) {}), true, false, false},
+	} {
+		r, err := NewRegistry(nil, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.options.MaxStale, r.options.Rebuild = stale, tt.rebuild
+		r.shards[3], r.pos, r.spans = tt.was, []int64{12, 22}, []Span{{0, 100}, {0, 200}}
+		r.shards[3].Applied = slices.Clone(tt.was.Applied)
+		anew, back := r.adopt(3, tt.got)
+		st := &r.shards[3]
+		if anew != tt.anew || back != tt.back || st.known == anew || !slices.Equal(st.Applied, tt.got.Applied) {
+			t.Errorf("%s: anew %v, set back %v; believes %+v", tt.why, anew, back, *st)
+		}
+		want := []int64{12, 22}
+		if tt.back {
+			want = tt.got.Applied
+		}
+		if !slices.Equal(r.pos, want) || r.seek != tt.back {
+			t.Errorf("%s: the follower goes to %v, seeks %v", tt.why, r.pos, r.seek)
+		}
+		if !st.Ready && !slices.Equal(st.target, []int64{100, 200}) || st.Ready && st.target != nil {
+			t.Errorf("%s: to be built up to %v", tt.why, st.target)
+		}
+		if same := tt.was.known && tt.got.Version.Build == 7; same != (st.beat == believed.beat) {
+			t.Errorf("%s: its last beat is %v", tt.why, st.beat)
+		}
+	}
+}
+
+// Of shards that somebody else has written only those that are further are gone on
+// with; where writes were lost the follower goes back, and what was wiped is
+// looked at soon.
+func TestShardsThatOthersHaveWritten(t *testing.T) {
+	client, _ := inProcess(t)
+	for _, tt := range []struct {
+		list, further []int
+		recheck, seek bool
+	}{
+		{[]int{1}, []int{1}, false, false},
+		{[]int{2}, nil, true, false},
+		{[]int{3}, nil, false, true},
+		{[]int{1, 2, 3}, []int{1}, true, true},
+		{nil, nil, false, false},
+	} {
+		r, err := NewRegistry(client, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.had, r.pos, r.spans = 1, []int64{10}, []Span{{0, 100}}
+		for s := range 4 {
+			r.shards[s] = shardState{known: true, Shard: state.Shard{Ready: true, Version: state.Version{Build: 7, Write: 1}, Applied: []int64{10}}}
+		}
+		for s, applied := range map[int]int64{1: 11, 3: 9} { // shard 2 is not there
+			client.HSet(t.Context(), shards.OffsetsKey(s), "v", state.Version{Build: 7, Write: 2}.String(), "0", applied, "at", time.Now().UnixMilli())
+			client.Set(t.Context(), shards.EpochKey(s), state.FormatBuild(7), 0)
+		}
+		further, err := r.reload(t.Context(), tt.list)
+		if err != nil || !slices.Equal(further, tt.further) || r.recheck != tt.recheck || r.seek != tt.seek {
+			t.Errorf("of %v further are %v, looks again %v, goes back %v, %v", tt.list, further, r.recheck, r.seek, err)
+		}
+	}
+}
