@@ -12,7 +12,8 @@ type batch struct {
 	hashes []uint64 // of the owners
 	groups shards.Groups
 	users  []user
-	next   []int32 // next request of the same user; -1 = last
+	next   []int32    // next request of the same user; -1 = last
+	asking []*Request // that senders are asked about
 
 	judge   judge
 	text    []byte // per writer the stamp of its old state and the new state
@@ -30,19 +31,21 @@ type user struct {
 	shard       int
 	state       []byte // that it was decided from
 	first, last int32  // requests
+	held        int    // those of them that their sender holds
 	write       bool   // text[from:to] is to be stored
 	from, to    int
 	ttl         int64 // ms
 }
 
 // group finds the users of the requests, shard by shard, and chains the
-// requests of each in order. Within a shard, some 40 users of a full batch,
+// requests of each in order, without those that are exempt. Within a shard, some 40 users of a full batch,
 // looking through them is cheaper than a map.
 func (b *batch) group(reqs []*Request) {
 	b.reqs = reqs
 	b.room(len(reqs))
 	for _, r := range reqs {
 		b.hashes = append(b.hashes, shards.OwnerHash(r.Owner))
+		r.Decision = Decision{Allowed: r.Exempt}
 	}
 	b.groups.Arrange(len(reqs), shards.Users, func(i int) int { return int(b.hashes[i] % shards.Users) })
 	for range reqs {
@@ -51,6 +54,9 @@ func (b *batch) group(reqs []*Request) {
 	for s, indexes := range b.groups.All() {
 		start := len(b.users)
 		for _, i := range indexes {
+			if reqs[i].Exempt {
+				continue
+			}
 			if u := b.find(start, reqs[i].Owner, b.hashes[i]); u != nil {
 				b.next[u.last] = i
 				u.last = i
@@ -85,6 +91,37 @@ func (b *batch) find(start int, owner string, hash uint64) *user {
 	return nil
 }
 
+// waiting finds what senders have not been asked about: what is allowed, or all of
+// the users of whom they hold something.
+func (b *batch) waiting(all bool) {
+	b.asking = b.asking[:0]
+	if all {
+		for i := range b.users {
+			for k := b.users[i].first; k >= 0 && b.users[i].held > 0; k = b.next[k] {
+				if r := b.reqs[k]; r.asks() && !r.held() {
+					b.asking = append(b.asking, r)
+				}
+			}
+		}
+		return
+	}
+	for _, r := range b.reqs {
+		if r.Allowed && r.asks() {
+			b.asking = append(b.asking, r)
+		}
+	}
+}
+
+// held counts what senders hold of a user's requests.
+func (b *batch) held(u *user) (n int) {
+	for i := u.first; i >= 0; i = b.next[i] {
+		if b.reqs[i].held() {
+			n++
+		}
+	}
+	return n
+}
+
 // resetLogs undoes what was decided of a user's devices.
 func (b *batch) resetLogs(u *user) {
 	for i := u.first; i >= 0; i = b.next[i] {
@@ -101,6 +138,7 @@ func (b *batch) release() {
 	b.reqs, b.judge.logs = nil, nil
 	clear(b.judge.noted[:cap(b.judge.noted)])
 	clear(b.users)
+	clear(b.asking[:cap(b.asking)])
 	clear(b.args)
 	clear(b.values)
 	clear(b.swaps)

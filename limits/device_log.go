@@ -143,7 +143,7 @@ func (d *DeviceLog) open(ctx context.Context, j *judge, reqs []*Request) (device
 	logs := deviceLogs{}
 	var list []*logged
 	for _, r := range reqs {
-		if len(r.Devices) == 0 {
+		if r.Exempt || len(r.Devices) == 0 {
 			continue
 		}
 		c := newCandidate(r)

@@ -27,15 +27,30 @@
 //
 // Rules of devices are asked first, for each delivery, and only drop. When none
 // is left, nothing is spent; otherwise the rules of user, type and segment have
-// to agree, and all is spent in one write.
+// to agree, and then the sender's. Only what all of them let go is spent.
+//
+// # The order of effects
+//
+// All is read; users are decided in memory, rules of devices first; senders' limits
+// give tokens to what is allowed (DecideWith); the states are written in Redis, and
+// then the rows of devices in Cassandra, also of what Redis had allowed before.
+//
+// What its sender's limits suppress or put off is not in the decision then: its user
+// is decided again without it, and another request of the user's that finds room asks
+// its own sender. It is judged anew when it comes back. A booking that it had stands
+// until its time is over.
+//
+// A token is taken once: it stays with its request (Paid) when a later effect fails
+// and the batch is repeated, or when another worker has changed the state meanwhile
+// and the request is put off. Refused then, its token is lost, and so are some of
+// those that a user's requests take beyond the third turn, when all that are left ask
+// together. That only delays others of the sender.
 //
 // # Devices in Cassandra
 //
 // Events of rules of devices can stand in Cassandra or Scylla (device_log.go) in
-// place of the state. Then the order of effects is: read the devices' partitions;
-// decide, rules of devices first; write the states in Redis; then write the rows,
-// also of what Redis had allowed before. Decisions are those of the state, by the same code,
-// but nothing guards a row between read and write: DeviceLog says what that costs.
+// place of the state. Decisions are those of the state, by the same code, but nothing
+// guards a row between read and write: DeviceLog says what that costs.
 //
 // # Waiting
 //

@@ -78,14 +78,28 @@ func (l *Limiter) CountsCritical() bool {
 	return slices.ContainsFunc(l.rules, func(r rule) bool { return r.countCritical })
 }
 
-// Decide answers all requests, those of one owner in the order given, and
-// returns when what they spent is stored. Critical notifications are always
-// allowed; about them only CountsCritical needs to be asked.
-//
-// After an error nothing is decided, and part of it may have been stored:
-// asking again counts nothing twice. An unknown version of a state is such an
-// error; it stays until a worker that knows the version asks.
+// Decide is DecideWith without limits of senders.
 func (l *Limiter) Decide(ctx context.Context, reqs []*Request) error {
+	return l.DecideWith(ctx, reqs, nil)
+}
+
+// SenderLimits answer requests that have a sender and are not Paid, such as
+// Senders. What they let go is Paid then, and the rest names DimensionSender.
+type SenderLimits interface {
+	Decide(ctx context.Context, reqs []*Request) error
+}
+
+// DecideWith answers all requests, those of one owner in the order given, and
+// returns when what they spent is stored. Critical notifications are always
+// allowed; about them only CountsCritical needs to be asked. senders are asked
+// about what the rules of recipients allow, before any of it is spent; nil =
+// senders have no limits.
+//
+// After an error nothing is decided but what senders have answered, and part of it
+// may have been stored: asking again counts nothing twice, and takes no second token
+// of a sender for what is Paid. An unknown version of a state is such an error; it
+// stays until a worker that knows the version asks.
+func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders SenderLimits) error {
 	if len(reqs) == 0 {
 		return nil
 	}
@@ -101,23 +115,21 @@ func (l *Limiter) Decide(ctx context.Context, reqs []*Request) error {
 			return err
 		}
 	}
-	if err := l.decideUsers(ctx, b); err != nil || l.log == nil {
-		return err
-	}
-	return l.log.store(ctx, b.judge.logs, l.rules)
-}
-
-// decideUsers decides what is in a batch and writes the states.
-func (l *Limiter) decideUsers(ctx context.Context, b *batch) error {
 	for i := range b.users {
 		if err := l.decide(b, &b.users[i]); err != nil {
 			return err
 		}
 	}
 	for range maxRounds {
+		if err := l.askSenders(ctx, b, senders); err != nil {
+			return err
+		}
 		swaps := l.prepare(ctx, b)
 		if len(swaps) == 0 {
-			return nil
+			if l.log == nil {
+				return nil
+			}
+			return l.log.store(ctx, b.judge.logs, l.rules)
 		}
 		if err := l.swap.run(ctx, l.client, swaps); err != nil {
 			return err
@@ -129,8 +141,40 @@ func (l *Limiter) decideUsers(ctx context.Context, b *batch) error {
 	return errors.New("limits: states kept changing during the decision")
 }
 
-// decide answers the requests of one user from its state, and leaves what is
-// to be stored in the batch.
+// maxTurns is how often senders are asked, about no request twice, before they are
+// asked about all that is left of the users concerned.
+const maxTurns = 3
+
+// askSenders asks about what the rules of recipients allow. Users with something
+// that has to stay behind are decided again without it: that may make room for
+// another of their requests, which asks in its turn.
+func (l *Limiter) askSenders(ctx context.Context, b *batch, senders SenderLimits) error {
+	if senders == nil {
+		return nil
+	}
+	for turn := 0; ; turn++ {
+		if b.waiting(turn >= maxTurns); len(b.asking) == 0 {
+			return nil
+		}
+		if err := senders.Decide(ctx, b.asking); err != nil {
+			return err
+		}
+		if turn < maxTurns && !slices.ContainsFunc(b.asking, (*Request).held) {
+			return nil
+		}
+		for i := range b.users {
+			if u := &b.users[i]; b.held(u) > u.held || u.held > 0 && turn >= maxTurns {
+				u.held = b.held(u)
+				if err := l.decide(b, u); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// decide answers the requests of one user from its state but those that its sender
+// holds, and leaves what is to be stored in the batch.
 func (l *Limiter) decide(b *batch, u *user) error {
 	j := &b.judge
 	if err := j.load(u.state, l.keep, b.reqs[u.first].At.UnixMilli()); err != nil {
@@ -140,7 +184,9 @@ func (l *Limiter) decide(b *batch, u *user) error {
 		b.resetLogs(u)
 	}
 	for i := u.first; i >= 0; i = b.next[i] {
-		j.answer(b.reqs[i])
+		if r := b.reqs[i]; u.held == 0 || !r.held() {
+			j.answer(r)
+		}
 	}
 	if u.write = j.changed; u.write {
 		b.text = append(b.text, stamp(u.state)...)

@@ -33,14 +33,24 @@ type Request struct {
 	Expires time.Time     // not later than this; zero = never
 	Jitter  time.Duration // added to RetryAfter of what is deferred, up to a minute
 
+	// Exempt requests are not held against rules of recipients: they are allowed,
+	// spend nothing, and only senders are asked about them.
+	Exempt bool
+
 	// Sender names the bucket of the sender's rules; empty = none are asked.
 	Sender string
-	// Paid says that the sender's rules have been paid for already: an earlier
-	// Decide of Senders deferred it with Paid.
+	// Paid says that the sender's rules are not to be asked: they have given it a
+	// token before. They set it when they do, now or, with Deferred, in advance.
 	Paid bool
 
 	Decision
 }
+
+// asks reports whether senders are to be asked.
+func (r *Request) asks() bool { return r.Sender != "" && !r.Paid }
+
+// held reports whether the answer is that of its sender's rules: it stays behind.
+func (r *Request) held() bool { return r.Dimension == DimensionSender }
 
 // late reports whether the request expires before it may be asked again.
 func (r *Request) late() bool { return !r.Expires.IsZero() && r.At.Add(r.RetryAfter).After(r.Expires) }

@@ -82,13 +82,14 @@ type run struct {
 }
 
 // Decide answers the requests that have a sender and are not Paid; the others
-// are allowed. The caller leaves out what the rules of recipients do not allow. One that is deferred with Paid has its token and is not asked for
-// again; one that is deferred without asks anew after RetryAfter. The requests of
-// a sender in one call count as asked at the time of the first, the more urgent
-// before the others.
+// are allowed. The caller leaves out what the rules of recipients do not allow.
+// What is allowed is Paid then. One that is deferred with Paid has its token too and
+// is not asked for again; one that is deferred without asks anew after RetryAfter.
+// The requests of a sender in one call count as asked at the time of the first, the
+// more urgent before the others.
 //
-// It counts attempts: after an error nothing is decided, and tokens may have
-// been taken.
+// It counts attempts: after an error tokens may have been taken for requests that
+// are not Paid.
 func (s *Senders) Decide(ctx context.Context, reqs []*Request) error {
 	orders := s.orders(reqs)
 	if len(orders) == 0 {
@@ -117,7 +118,7 @@ func (s *Senders) orders(reqs []*Request) (orders []order) {
 	places := map[key]int{}
 	for _, r := range reqs {
 		r.Decision = Decision{Allowed: true}
-		if r.Sender == "" || r.Paid {
+		if !r.asks() {
 			continue
 		}
 		k := key{sender: r.Sender}
@@ -127,6 +128,7 @@ func (s *Senders) orders(reqs []*Request) (orders []order) {
 			}
 		}
 		if k.rules == 0 {
+			r.Paid = true // it costs nothing
 			continue
 		}
 		at, ok := places[k]
@@ -235,7 +237,7 @@ func (s *Senders) decide(r *Request, rules []int, behind []int64, token int64, g
 			wait, slowest = w, j
 		}
 	}
-	if granted && wait == 0 {
+	if r.Paid = granted; granted && wait == 0 {
 		return
 	}
 	b := &s.buckets[rules[slowest]]
@@ -245,7 +247,6 @@ func (s *Senders) decide(r *Request, rules []int, behind []int64, token int64, g
 		Current: int((missing + b.every - 1) / b.every), Limit: int(b.full / b.every),
 		RetryAfter: time.Duration(wait)*time.Microsecond + r.Jitter, ResetAt: now.Add(time.Duration(missing) * time.Microsecond).UTC(),
 	}
-	r.Paid = granted
 	if !granted && !r.Expires.IsZero() && now.Add(r.RetryAfter).After(r.Expires) {
 		r.Deferred = false
 	}

@@ -43,7 +43,10 @@ func inWords(reqs []*Request) string {
 	var out []string
 	for _, r := range reqs {
 		word := words(r)
-		if r.Paid {
+		switch {
+		case r.Allowed && r.Sender != "" && !r.Paid:
+			word += " and has no token"
+		case r.Paid && !r.Allowed:
 			word += " paid"
 		}
 		out = append(out, word)
@@ -69,7 +72,7 @@ func TestSendersDecide(t *testing.T) {
 			reqs := from("orders", 4, start)
 			reqs[0].Paid, reqs[1].Sender, reqs[2].Paid = true, "", true
 			return reqs
-		}, "ok paid, ok, ok paid, ok"},
+		}, "ok, ok, ok, ok"},
 		{"the more urgent before the others", []SenderRule{hourly(5 * time.Minute)}, func() []*Request {
 			reqs := from("orders", 4, start)
 			reqs[2].Priority, reqs[3].Priority = 5, 4
@@ -213,7 +216,7 @@ func TestSendersAgreeWithTheModels(t *testing.T) {
 				}
 				late := !r.Expires.IsZero() && at.Add(longest).After(r.Expires)
 				want := Decision{Allowed: all && longest == 0, Deferred: longest > 0 && (all || !late), RetryAfter: longest}
-				if r.Allowed != want.Allowed || r.Deferred != want.Deferred || r.RetryAfter != want.RetryAfter || r.Paid != (all && longest > 0) {
+				if r.Allowed != want.Allowed || r.Deferred != want.Deferred || r.RetryAfter != want.RetryAfter || r.Paid != all {
 					rt.Fatalf("%s at %v, expires %v: %+v, paid %v; the model says %v, %v", r.Sender, at.Sub(start), r.Expires.Sub(start), r.Decision, r.Paid, longest, all)
 				}
 			}

@@ -24,22 +24,26 @@ func NewLimitMetrics(reg prometheus.Registerer) *LimitMetrics {
 			Help: "Those that a rule did not allow."}, []string{"dimension", "rule"}),
 	}
 	reg.MustRegister(m.checks, m.exceeded)
-	m.decided(&asking{}) // series of zero, so that rate() sees the first one
+	m.decided(&asking{}, nil) // series of zero, so that rate() sees the first one
 	return m
 }
 
 // noDimension is the label of what every rule allows.
 const noDimension = "none"
 
-// decided counts the answers to what was asked.
-func (m *LimitMetrics) decided(a *asking) {
+// decided counts the answers to what was asked: after an error those of the senders'
+// limits alone.
+func (m *LimitMetrics) decided(a *asking, err error) {
 	if m == nil {
 		return
 	}
 	var allowed [push.Critical + 1]int
 	for _, r := range a.reqs {
-		if !r.Allowed {
+		switch {
+		case bySender(r) || err == nil && !r.Allowed:
 			m.refused(r)
+			continue
+		case err != nil || r.Exempt:
 			continue
 		}
 		allowed[r.Priority]++
@@ -49,23 +53,13 @@ func (m *LimitMetrics) decided(a *asking) {
 			}
 		}
 	}
+	if err != nil {
+		return
+	}
 	for p := push.Bulk; p < push.Critical; p++ {
 		m.checks.WithLabelValues(noDimension, "allowed", p.String()).Add(float64(allowed[p]))
 	}
 	m.checks.WithLabelValues(noDimension, "bypassed", push.Critical.String()).Add(float64(a.bypassed + allowed[push.Critical]))
-}
-
-// refusedBySenders counts what the rules of senders do not allow. What they allow was
-// counted when the other rules were asked, or passed them.
-func (m *LimitMetrics) refusedBySenders(reqs []*limits.Request) {
-	if m == nil {
-		return
-	}
-	for _, r := range reqs {
-		if !r.Allowed {
-			m.refused(r)
-		}
-	}
 }
 
 // What becomes of what a rule does not allow, as a label.

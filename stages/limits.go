@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pushfleet/pushfleet/limits"
@@ -12,11 +11,12 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Limiter decides requests by all its rules together. Asking again about an id
-// that was allowed spends nothing, so the stage may be repeated. It is asked about
-// critical messages only if it counts them.
+// Limiter decides requests by all its rules together, and asks the senders' limits
+// before anything is spent. Asking again about an id that was allowed spends nothing,
+// so the stage may be repeated. It is asked about critical messages only if it counts
+// them.
 type Limiter interface {
-	Decide(ctx context.Context, reqs []*limits.Request) error
+	DecideWith(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits) error
 	CountsCritical() bool
 }
 
@@ -33,8 +33,10 @@ type Senders interface {
 // that a notification without a device spends nothing.
 //
 // What is put off has its place on the user's time line, and is asked about again
-// when that has come. The sender's limits come last, of what is going to be sent,
-// critical or not; what they put off has its token already, unless too much waits.
+// when that has come. The sender's limits come last, about what is going to be sent,
+// critical or not. What they put off has its token already, unless too much waits;
+// it has spent nothing of its user's limits, and is held against them when it comes
+// back.
 type Limits struct {
 	// Limiter returns the limiter of the rules that are in force, nil where there
 	// are none; nil = there never are any. The rules of a batch do not change.
@@ -54,96 +56,74 @@ type Limits struct {
 // Name implements pipeline.Stage.
 func (*Limits) Name() string { return "limits" }
 
-// Apply decides all items that have something to send at once: first those of the
-// recipients' limits, then what is left by those of the senders.
+// Apply decides all items that have something to send at once. Repeated after an
+// error, it asks about what the senders' limits have not answered, and takes no second
+// token for what has one.
 func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
+	var limiter Limiter
 	if s.Limiter != nil {
-		if limiter := s.Limiter(); limiter != nil {
-			if err := s.recipients(ctx, b, limiter); err != nil {
-				return fmt.Errorf("checking limits: %w", err)
-			}
-		}
+		limiter = s.Limiter()
 	}
+	var senders Senders
 	if s.Senders != nil {
-		if senders := s.Senders(); senders != nil {
-			if err := s.senders(ctx, b, senders); err != nil {
-				return fmt.Errorf("checking limits of senders: %w", err)
-			}
-		}
+		senders = s.Senders()
 	}
-	return nil
-}
-
-func (s *Limits) recipients(ctx context.Context, b *pipeline.Batch, limiter Limiter) error {
-	asked := s.ask(b, limiter.CountsCritical(), time.Now())
-	if len(asked.items) > 0 {
-		if err := limiter.Decide(ctx, asked.reqs); err != nil {
-			return err
-		}
-	}
+	asked := s.ask(b, limiter, senders, time.Now())
+	err := decide(ctx, asked.reqs, limiter, senders)
 	for i, it := range asked.items {
 		r := asked.reqs[i]
-		it.Allowed = r.Allowed
-		answer(it, r)
-		refuse(it, r.Devices)
+		it.Paid = r.Paid
+		if err == nil || bySender(r) {
+			settle(it, r)
+		}
 	}
-	s.Checks.decided(&asked)
+	s.Checks.decided(&asked, err)
+	if err != nil {
+		return fmt.Errorf("checking limits: %w", err)
+	}
 	return nil
 }
 
-// senders asks about each item that will be sent, also again, and has no token.
-func (s *Limits) senders(ctx context.Context, b *pipeline.Batch, senders Senders) error {
-	now := time.Now()
-	var items []*pipeline.Item
-	for i := range b.Items {
-		if it := &b.Items[i]; it.Verdict == push.Undecided && it.SenderID != "" && !it.Paid && slices.ContainsFunc(it.Deliveries, isOpen) {
-			items = append(items, it)
-		}
-	}
-	if len(items) == 0 {
+func decide(ctx context.Context, reqs []*limits.Request, limiter Limiter, senders Senders) error {
+	switch {
+	case len(reqs) == 0:
 		return nil
+	case limiter != nil:
+		return limiter.DecideWith(ctx, reqs, senders)
+	default: // they are all exempt
+		return senders.Decide(ctx, reqs)
 	}
-	slab, reqs := make([]limits.Request, len(items)), make([]*limits.Request, len(items))
-	for i, it := range items {
-		slab[i] = limits.Request{
-			Owner: it.Owner(), ID: it.ID, Type: it.Type, Sender: it.SenderID,
-			App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
-			At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
-		}
-		reqs[i] = &slab[i]
-	}
-	if err := senders.Decide(ctx, reqs); err != nil {
-		return err
-	}
-	for i, it := range items {
-		it.Paid = reqs[i].Allowed || reqs[i].Paid
-		if reqs[i].Deferred {
-			withoutRefused(it)
-		}
-		answer(it, reqs[i])
-	}
-	s.Checks.refusedBySenders(reqs)
-	return nil
 }
 
-// asking is what a batch asks of the limiter: a request for each of the items.
+// bySender reports whether the answer is the senders' limits', which stands at once.
+func bySender(r *limits.Request) bool { return r.Dimension == limits.DimensionSender }
+
+// asking is what a batch asks of the limits: a request for each of the items.
 type asking struct {
 	items    []*pipeline.Item
 	reqs     []*limits.Request
-	bypassed int // critical ones, about which nobody needs to be asked
+	bypassed int // critical ones that rules of recipients are not asked about
 }
 
 // ask makes the requests of a batch. Their parts are cut from one slice each.
-func (s *Limits) ask(b *pipeline.Batch, critical bool, now time.Time) (a asking) {
+func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now time.Time) (a asking) {
+	critical := limiter != nil && limiter.CountsCritical()
+	exempt := func(it *pipeline.Item) bool {
+		return limiter == nil || it.Allowed || it.Attempt > 0 || it.Priority == push.Critical && !critical
+	}
 	deliveries := 0
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != push.Undecided || it.Allowed || it.Attempt > 0 || !slices.ContainsFunc(it.Deliveries, isOpen) {
+		if it.Verdict != push.Undecided || !slices.ContainsFunc(it.Deliveries, isOpen) {
 			continue
 		}
-		if it.Priority == push.Critical && !critical {
-			a.bypassed++
-			continue
+		if exempt(it) {
+			if limiter != nil && !it.Allowed && it.Attempt == 0 {
+				a.bypassed++
+			}
+			if senders == nil || it.SenderID == "" || it.Paid {
+				continue
+			}
 		}
 		a.items = append(a.items, it)
 		deliveries += len(it.Deliveries)
@@ -152,23 +132,27 @@ func (s *Limits) ask(b *pipeline.Batch, critical bool, now time.Time) (a asking)
 	a.reqs = make([]*limits.Request, len(a.items))
 	var names []string
 	for i, it := range a.items {
+		r := &slab[i]
+		*r = limits.Request{
+			Owner: it.Owner(), ID: it.ID, Type: it.Type, Sender: it.SenderID, Paid: it.Paid,
+			App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
+			At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
+		}
+		a.reqs[i] = r
+		if r.Exempt = exempt(it); r.Exempt {
+			continue
+		}
 		from := len(devices)
 		devices = appendDevices(devices, it)
-		slab[i] = limits.Request{
-			Owner: it.Owner(), ID: it.ID, Type: it.Type,
-			App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
-			Personal: it.User.Limits, Devices: devices[from:len(devices):len(devices)],
-			State: it.User.Limiter, At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
-		}
+		r.Devices, r.Personal, r.State = devices[from:len(devices):len(devices)], it.User.Limits, it.User.Limiter
 		if s.Zone != nil {
-			slab[i].Zone = s.Zone(it.User)
+			r.Zone = s.Zone(it.User)
 		}
 		if s.Segments != nil {
 			first := len(names)
 			names = s.Segments(names, it.Owner(), it.User)
-			slab[i].Segments = names[first:len(names):len(names)]
+			r.Segments = names[first:len(names):len(names)]
 		}
-		a.reqs[i] = &slab[i]
 	}
 	return a
 }
@@ -202,10 +186,14 @@ func jitter(it *pipeline.Item) time.Duration {
 	return time.Duration(push.UserHash(it.ID)) & (1<<62 - 1) % longestJitter
 }
 
-// answer gives an item what was decided.
-func answer(it *pipeline.Item, r *limits.Request) {
+// settle gives an item what was decided.
+func settle(it *pipeline.Item, r *limits.Request) {
 	switch {
 	case r.Allowed:
+		if !r.Exempt {
+			it.Allowed = true
+			refuse(it, r.Devices)
+		}
 		return
 	case r.Deferred:
 		it.NotBefore = r.At.Add(r.RetryAfter)
@@ -228,22 +216,5 @@ func refuse(it *pipeline.Item, devices []limits.Device) {
 			d.Verdict, d.Reason = push.Suppressed, push.Limited+":"+push.Reason(devices[n].Rule)
 		}
 		n++
-	}
-}
-
-// withoutRefused names the devices of an item that is put off, if rules of devices
-// have refused some: nobody asks about them again when it comes back.
-func withoutRefused(it *pipeline.Item) {
-	refused := func(d pipeline.Delivery) bool {
-		return d.Verdict == push.Suppressed && strings.HasPrefix(string(d.Reason), string(push.Limited)+":")
-	}
-	if !slices.ContainsFunc(it.Deliveries, refused) {
-		return
-	}
-	it.Devices = nil
-	for i := range it.Deliveries {
-		if d := &it.Deliveries[i]; !refused(*d) {
-			it.Devices = append(it.Devices, d.Device.Hash)
-		}
 	}
 }

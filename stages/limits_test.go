@@ -2,6 +2,7 @@ package stages_test
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,6 +36,13 @@ func (d *decider) Decide(_ context.Context, reqs []*limits.Request) error {
 }
 
 func (d *decider) CountsCritical() bool { return d.critical }
+
+func (d *decider) DecideWith(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits) error {
+	if err := d.Decide(ctx, reqs); err != nil {
+		return err
+	}
+	return lastly(ctx, reqs, senders)
+}
 
 // toDevices is an item with an open delivery to each of these, and one that was
 // decided before.
@@ -200,7 +208,8 @@ push_rate_limit_exceeded_total{dimension="user_type",rule="hour"} 1
 }
 
 // The limits of senders come last: about critical messages and retries too, and about
-// nothing that has its token, or is not sent. What they put off was allowed.
+// nothing that has its token, or is not sent. What they put off is held against the
+// recipient's limits when it comes back, unless it was allowed before.
 func TestWhatSendersMaySend(t *testing.T) {
 	expires := time.Now().Add(time.Hour)
 	from := func(sender string, edit func(*pipeline.Item)) func(*pipeline.Item) {
@@ -222,23 +231,24 @@ func TestWhatSendersMaySend(t *testing.T) {
 		toDevices("asks later", from("shop", nil), "d"),
 		toDevices("too late", from("shop", nil), "d"),
 		toDevices("nowhere", from("shop", nil)),
+		toDevices("waits again", from("shop", func(it *pipeline.Item) { it.Hops, it.Allowed = 1, true }), "d"),
+		toDevices("late retry", from("shop", func(it *pipeline.Item) { it.Attempt, it.Allowed = 2, true }), "d"),
 	}}
 	caps := &limiter{deny: map[string]bool{"capped": true}}
-	senders := &decider{answer: func(r *limits.Request) {
-		r.Rule = "hourly"
-		switch r.ID {
-		case "waits":
-			r.Deferred, r.Paid, r.RetryAfter = true, true, time.Minute
-		case "asks later":
-			r.Deferred, r.RetryAfter = true, time.Hour
-		case "too late":
-		default:
-			r.Allowed, r.Rule = true, ""
+	senders := &decider{answer: hourly}
+	reg := prometheus.NewRegistry()
+	s := &stages.Limits{Limiter: inForce(caps), Senders: func() stages.Senders { return senders }, Lane: "promotional", Checks: stages.NewLimitMetrics(reg)}
+	// The first time it fails when senders have answered: what they said stands, and
+	// nobody is asked twice.
+	caps.err = errors.New("connection refused")
+	for range 2 {
+		if err := s.Apply(t.Context(), b); !errors.Is(err, caps.err) {
+			t.Fatal(err)
 		}
-	}}
-	s := &stages.Limits{Limiter: inForce(caps), Senders: func() stages.Senders { return senders }, Lane: "promotional"}
-	if err := s.Apply(t.Context(), b); err != nil {
-		t.Fatal(err)
+		caps.err = nil
+	}
+	if n, err := testutil.GatherAndCount(reg, "push_rate_limit_exceeded_total"); err != nil || n != 2 { // the sender's and the user's rule
+		t.Errorf("%d rules exceeded, %v", n, err)
 	}
 	var asked []string
 	for i := range senders.asked {
@@ -248,7 +258,7 @@ func TestWhatSendersMaySend(t *testing.T) {
 			t.Errorf("%s: asked %+v", r.ID, r)
 		}
 	}
-	if want := []string{"shop/goes", "auth/otp", "shop/again", "shop/waits", "shop/asks later", "shop/too late"}; !slices.Equal(asked, want) {
+	if want := []string{"shop/goes", "auth/otp", "shop/again", "shop/waits", "shop/asks later", "shop/too late", "shop/waits again", "shop/late retry"}; !slices.Equal(asked, want) {
 		t.Errorf("asked about %q, want %q", asked, want)
 	}
 	for i, want := range []struct {
@@ -258,8 +268,8 @@ func TestWhatSendersMaySend(t *testing.T) {
 	}{
 		{push.Undecided, "", true, true}, {push.Undecided, "", false, true}, {push.Undecided, "", true, true}, {push.Undecided, "", true, true},
 		{push.Undecided, "", true, false}, {push.Suppressed, push.Limited, false, false},
-		{push.Deferred, push.LimitWaits, true, true}, {push.Deferred, push.LimitWaits, true, false}, {push.Suppressed, push.Limited, true, false},
-		{push.Undecided, "", false, false},
+		{push.Deferred, push.LimitWaits, false, true}, {push.Deferred, push.LimitWaits, false, false}, {push.Suppressed, push.Limited, false, false},
+		{push.Undecided, "", false, false}, {push.Deferred, push.LimitWaits, true, true}, {push.Undecided, "", true, true},
 	} {
 		if it := &b.Items[i]; it.Verdict != want.Verdict || it.Reason != want.reason || it.Allowed != want.allowed || it.Paid != want.paid {
 			t.Errorf("%s: %v %q, allowed %t, paid %t, want %+v", it.ID, it.Verdict, it.Reason, it.Allowed, it.Paid, want)
@@ -267,40 +277,65 @@ func TestWhatSendersMaySend(t *testing.T) {
 	}
 }
 
-// What waits for its sender's turn was allowed to some devices alone, and comes back
-// for these: nobody asks then about those that a rule of devices has refused.
-func TestWhatSendersPutOffComesBackForItsDevices(t *testing.T) {
-	refuse := func(hashes ...string) *decider {
-		return &decider{answer: func(r *limits.Request) {
-			r.Allowed = true
-			for i := range r.Devices {
-				r.Devices[i].Refused = slices.ContainsFunc(hashes, func(h string) bool { return limits.DeviceHash(h) == r.Devices[i].Hash })
-				r.Devices[i].Rule = "device-a-day"
-			}
-		}}
+// hourly is a sender's rule that answers by the id.
+func hourly(r *limits.Request) {
+	r.Decision = limits.Decision{Dimension: limits.DimensionSender, Rule: "hourly"}
+	switch {
+	case strings.HasPrefix(r.ID, "waits"):
+		r.Deferred, r.Paid, r.RetryAfter = true, true, time.Minute
+	case r.ID == "asks later":
+		r.Deferred, r.RetryAfter = true, time.Hour
+	case r.ID == "too late":
+	default:
+		r.Decision, r.Paid = limits.Decision{Allowed: true}, true
 	}
-	waits := &decider{answer: func(r *limits.Request) { r.Deferred, r.Paid, r.Rule, r.RetryAfter = true, true, "hourly", time.Hour }}
-	late := &decider{answer: func(r *limits.Request) { r.Rule = "hourly" }}
-	for _, tt := range []struct {
-		why     string
-		devices *decider
-		senders *decider
-		before  []string // that the record was for; none = all
-		want    []string
-	}{
-		{"one was refused", refuse("b"), waits, nil, []string{"a", "c", "gone"}},
-		{"one of those that it was for", refuse("c"), waits, []string{"a", "b", "c", "gone"}, []string{"a", "b", "gone"}},
-		{"none was: all that there are then", refuse(), waits, nil, nil},
-		{"nor here", refuse(), waits, []string{"a", "b", "c", "gone"}, []string{"a", "b", "c", "gone"}},
-		{"it ends", refuse("b"), late, nil, nil},
-	} {
-		b := &pipeline.Batch{Items: []pipeline.Item{toDevices("n", func(it *pipeline.Item) { it.SenderID, it.Devices = "shop", tt.before }, "a", "b", "c")}}
-		s := &stages.Limits{Limiter: inForce(tt.devices), Senders: func() stages.Senders { return tt.senders }}
+}
+
+// Where no rules of recipients are in force the senders' limits are asked alone.
+func TestSendersAlone(t *testing.T) {
+	b := &pipeline.Batch{Items: []pipeline.Item{
+		toDevices("goes", func(it *pipeline.Item) { it.SenderID = "shop" }, "d"),
+		toDevices("waits", func(it *pipeline.Item) { it.SenderID = "shop" }, "d"),
+		toDevices("nobody's", nil, "d"),
+	}}
+	senders := &decider{answer: hourly}
+	s := &stages.Limits{Limiter: inForce(nil), Senders: func() stages.Senders { return senders }}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	goes, waits := &b.Items[0], &b.Items[1]
+	if len(senders.asked) != 2 || goes.Verdict != push.Undecided || !goes.Paid || goes.Allowed || waits.Verdict != push.Deferred || !waits.Paid || waits.Allowed {
+		t.Errorf("asked about %d, %v, paid %t, and %v, paid %t", len(senders.asked), goes.Verdict, goes.Paid, waits.Verdict, waits.Paid)
+	}
+}
+
+// What waits for its sender's turn comes back as the record that it was, for the same
+// devices: rules of devices are asked again then, as nothing of theirs was spent.
+func TestWhatSendersPutOffIsJudgedAnew(t *testing.T) {
+	devices := &decider{answer: func(r *limits.Request) {
+		r.Decision = limits.Decision{Allowed: true}
+		for i := range r.Devices {
+			r.Devices[i].Refused, r.Devices[i].Rule = r.Devices[i].Hash == limits.DeviceHash("b"), "device-a-day"
+		}
+	}}
+	s := &stages.Limits{Limiter: inForce(devices), Senders: func() stages.Senders { return &decider{answer: hourly} }}
+	for _, before := range [][]string{nil, {"a", "b", "c"}} {
+		b := &pipeline.Batch{Items: []pipeline.Item{toDevices("waits", func(it *pipeline.Item) { it.SenderID, it.Devices = "shop", before }, "a", "b", "c")}}
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if it := &b.Items[0]; it.Verdict == push.Undecided || !it.Allowed || !slices.Equal(it.Devices, tt.want) {
-			t.Errorf("%s: %v, allowed %t, for %q, want %q", tt.why, it.Verdict, it.Allowed, it.Devices, tt.want)
+		it := &b.Items[0]
+		if it.Verdict != push.Deferred || it.Allowed || !it.Paid || !slices.Equal(it.Devices, before) {
+			t.Fatalf("%v, allowed %t, paid %t, for %q, want %q", it.Verdict, it.Allowed, it.Paid, it.Devices, before)
+		}
+		back := &pipeline.Batch{Items: []pipeline.Item{toDevices("waits", func(o *pipeline.Item) {
+			o.SenderID, o.Hops, o.Paid, o.Allowed, o.Devices = "shop", 1, it.Paid, it.Allowed, it.Devices
+		}, "a", "b", "c")}}
+		if err := s.Apply(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		if it = &back.Items[0]; it.Verdict != push.Undecided || !it.Allowed || it.Deliveries[0].Verdict != push.Undecided || it.Deliveries[1].Verdict != push.Suppressed {
+			t.Errorf("come back: %v, %+v", it.Verdict, it.Deliveries)
 		}
 	}
 }

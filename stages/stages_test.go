@@ -384,14 +384,28 @@ type limiter struct {
 	err      error
 }
 
-func (l *limiter) Decide(_ context.Context, reqs []*limits.Request) error {
+func (l *limiter) DecideWith(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits) error {
 	for _, r := range reqs {
+		if r.Allowed = r.Exempt; r.Exempt {
+			continue
+		}
 		l.asked = append(l.asked, r.ID)
 		if r.Allowed = !l.deny[r.ID]; !r.Allowed {
 			r.Rule = "day"
 		}
 	}
+	if err := lastly(ctx, reqs, senders); err != nil {
+		return err
+	}
 	return l.err
+}
+
+// lastly asks senders as a limiter does.
+func lastly(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits) error {
+	if senders == nil {
+		return nil
+	}
+	return senders.Decide(ctx, slices.DeleteFunc(slices.Clone(reqs), func(r *limits.Request) bool { return !r.Allowed || r.Sender == "" || r.Paid }))
 }
 
 // inForce are rules that do not change.

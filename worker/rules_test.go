@@ -33,7 +33,7 @@ func allows(t *testing.T, r *rules, id string) bool {
 		return true
 	}
 	asked := &limits.Request{Owner: "ada", ID: id, Type: "news", At: time.Now()}
-	if err := limiter.Decide(t.Context(), []*limits.Request{asked}); err != nil {
+	if err := limiter.DecideWith(t.Context(), []*limits.Request{asked}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return asked.Allowed

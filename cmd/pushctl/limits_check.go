@@ -88,7 +88,7 @@ type preview struct {
 	last limits.Decision
 }
 
-func (p *preview) Decide(ctx context.Context, reqs []*limits.Request) error {
+func (p *preview) DecideWith(ctx context.Context, reqs []*limits.Request, _ limits.SenderLimits) error {
 	for _, r := range reqs {
 		if err := p.Preview(ctx, r); err != nil {
 			return err

@@ -166,14 +166,17 @@ func ignoreOptOut(s *soil) {
 // plantedLimiter decides in another way than the limiter.
 type plantedLimiter struct {
 	stages.Limiter
-	decide func(ctx context.Context, reqs []*limits.Request, inner stages.Limiter) error
+	decide deciding
 }
 
-func (l plantedLimiter) Decide(ctx context.Context, reqs []*limits.Request) error {
-	return l.decide(ctx, reqs, l.Limiter)
+// deciding is how a planted limiter decides.
+type deciding func(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits, inner stages.Limiter) error
+
+func (l plantedLimiter) DecideWith(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits) error {
+	return l.decide(ctx, reqs, senders, l.Limiter)
 }
 
-func (s *soil) decide(f func(ctx context.Context, reqs []*limits.Request, inner stages.Limiter) error) {
+func (s *soil) decide(f deciding) {
 	s.each(func(stage pipeline.Stage) pipeline.Stage {
 		if l, ok := stage.(*stages.Limits); ok && l.Limiter != nil {
 			planted := *l
@@ -191,19 +194,19 @@ func (s *soil) decide(f func(ctx context.Context, reqs []*limits.Request, inner 
 
 // limiterCountsTwice spends two of a user's budget for every notification.
 func limiterCountsTwice(s *soil) {
-	s.decide(func(ctx context.Context, reqs []*limits.Request, inner stages.Limiter) error {
-		if err := inner.Decide(ctx, reqs); err != nil {
+	s.decide(func(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits, inner stages.Limiter) error {
+		if err := inner.DecideWith(ctx, reqs, senders); err != nil {
 			return err
 		}
 		again := make([]*limits.Request, 0, len(reqs))
 		for _, r := range reqs {
-			if r.Allowed {
+			if r.Allowed && !r.Exempt {
 				second := *r
 				second.ID += ".again"
 				again = append(again, &second)
 			}
 		}
-		return inner.Decide(ctx, again)
+		return inner.DecideWith(ctx, again, nil)
 	})
 }
 
@@ -212,13 +215,13 @@ func limiterCountsTwice(s *soil) {
 func limiterForgets(s *soil) {
 	var calls atomic.Int64
 	boot := strconv.FormatInt(started.UnixNano(), 36)
-	s.decide(func(ctx context.Context, reqs []*limits.Request, inner stages.Limiter) error {
+	s.decide(func(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits, inner stages.Limiter) error {
 		suffix := "." + boot + "." + strconv.FormatInt(calls.Add(1), 36)
 		for _, r := range reqs {
 			id := r.ID
 			r.ID += suffix
 			defer func() { r.ID = id }()
 		}
-		return inner.Decide(ctx, reqs)
+		return inner.DecideWith(ctx, reqs, senders)
 	})
 }
