@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -254,13 +255,14 @@ func (d *DeviceLog) store(ctx context.Context, logs deviceLogs, rules []rule) er
 	return nil
 }
 
-// each runs do for 0 to n-1, as many at once as there are places.
-func (d *DeviceLog) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	g, ctx := errgroup.WithContext(ctx)
+// each runs do for 0 to n-1, as many at once as there are places. Without an error
+// all were run.
+func (d *DeviceLog) each(caller context.Context, n int, do func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(caller)
 	g.SetLimit(cap(d.places))
 	for i := range n {
-		if ctx.Err() != nil {
-			break // one has failed
+		if ctx.Err() != nil { // one has failed, or the caller gave up
+			return cmp.Or(g.Wait(), context.Cause(caller))
 		}
 		g.Go(func() error {
 			select {

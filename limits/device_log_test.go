@@ -559,6 +559,10 @@ func TestALogEndsWithItsContext(t *testing.T) {
 	if err := l.Decide(ctx, reqs); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+	m.counts()
+	if d, err := l.Allow(ctx, "u", "device", "x", "later"); !errors.Is(err, context.Canceled) || m.reads+m.writes > 0 {
+		t.Errorf("asked too late: %+v after %d reads and %d writes, %v", d, m.reads, m.writes, err)
+	}
 }
 
 func TestRulesThatALogCannotCarry(t *testing.T) {
