@@ -142,3 +142,5 @@ func TestALogSurvivesAWipeOfRedis(t *testing.T) {
 		t.Errorf("%q, want %q: the device's day is not forgotten, the user's hour is", got, want)
 	}
 }
+
+func TestForgetDevicesOnCassandra(t *testing.T) { checkForget(t, cassandra(t), nil) }

@@ -63,6 +63,14 @@ func (m *tables) Exec(_ context.Context, statement string, values ...any) error 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes++
+	switch statement {
+	case deleteDay:
+		delete(m.rows, partition("days", values))
+		return nil
+	case deleteTimes:
+		delete(m.rows, partition("times", values))
+		return nil
+	}
 	table, key := "days", fmt.Sprint(values[2:5]...)
 	if statement == insertTime {
 		table, key = "times", fmt.Sprint(values[2:6]...)

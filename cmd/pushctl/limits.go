@@ -238,42 +238,6 @@ func explainUses(uses []limits.Use, devices map[uint32]string) terminal.Answer {
 	return ans
 }
 
-func newLimitsResetCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "reset USER",
-		Short: "Forget what a user was sent: every limit begins anew",
-		Long: `Remove a user's state of all limits from Redis. What was sent counts no more, and what waits for a place has lost
-it: it is judged anew when it comes back. Limits of senders are not touched, nor what limits.devices keeps in
-Cassandra.`,
-		Example: "  pushctl limits reset u42",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.reachRedis(cmd.Context())
-			if err != nil {
-				return err
-			}
-			states, err := limits.Forget(cmd.Context(), client, args[0])
-			if err != nil {
-				return err
-			}
-			return a.show(explainReset(args[0], states > 0))
-		},
-	}
-}
-
-func explainReset(user string, there bool) terminal.Answer {
-	t := terminal.Table{Columns: []string{"user", "limits"}}
-	what := "begin anew"
-	if !there {
-		what = "had nothing to forget"
-	}
-	t.Add(user, what)
-	return terminal.Answer{Value: struct {
-		UserID string `json:"user_id"`
-		Reset  bool   `json:"reset"`
-	}{user, there}, Table: t}
-}
-
 // reasonWords puts a reason and what came with it into one word, as status rows do.
 func reasonWords(reason push.Reason, detail string) string {
 	return strings.TrimSuffix(string(reason)+":"+detail, ":")

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/wiring"
 )
@@ -70,8 +74,52 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// In Cassandra too, what rules of devices count is shown, begins anew and is erased:
+// that of the devices which are the user's.
+func TestLimitsOfDevicesInCassandra(t *testing.T) {
+	server := localtest.Require(t)
+	f := startFleet(t, true)
+	f.configure(func(text string) string {
+		text += strings.Replace(limited, "state_version: 2", "devices: {backend: cassandra}\n  state_version: 2", 1)
+		return text + fmt.Sprintf("cassandra: {hosts: [%q], keyspace: pushctl_%d}\n", server.Cassandra, time.Now().UnixNano())
+	})
+	f.ok("schema", "apply")
+	f.startRegistry()
+	const token = "a-token:of-a_device"
+	exit, _, stderr := f.run(token+"\n", "devices", "add", "--user", "ada", "--app", "shop", "--platform", "fcm", "--token-file", "-")
+	if exit != exitDone {
+		t.Fatal(stderr)
+	}
+	f.until([]string{"fcm"}, "devices", "get", "ada")
+	phone, lost := push.DeviceHash(push.FCM, token), push.DeviceHash(push.FCM, "earlier")
+
+	says := func(want string, args ...string) {
+		t.Helper()
+		exit, stdout, stderr := f.run("", append(args, "-o", "json")...)
+		if text := strings.Join(strings.Fields(stdout), ""); exit != exitDone || !strings.Contains(text, want) {
+			t.Errorf("%v: exit status %d, %s%s, want %s", args, exit, text, stderr, want)
+		}
+	}
+	f.spend("ada", "n1", "news", phone, lost)
+	says(`"rule":"device-a-day","device":"`+phone+`","used":1`, "limits", "get", "ada", "--type", "news")
+	says(`{"user_id":"ada","reset":true,"device_rows":1}`, "limits", "reset", "ada")
+	says(`"rule":"device-a-day","device":"`+phone+`","used":0`, "limits", "get", "ada", "--type", "news")
+	says(`{"user_id":"ada","reset":false,"device_rows":0}`, "limits", "reset", "ada")
+
+	f.spend("ada", "n2", "news", phone)
+	f.spend(phone, "n3", "news", phone) // that named no user
+	says(`{"user_id":"`+phone+`","reset":true,"device_rows":1}`, "limits", "reset", phone)
+	f.spend(phone, "n3", "news", phone)
+	if v := f.erase("ada", exitDone); v.Found.DeviceRows != 2 || v.Left.DeviceRows != 2 {
+		t.Errorf("a dry run: %+v", v)
+	}
+	if v := f.erase("ada", exitDone, "--yes", "--wait", "1m"); v.Found.DeviceRows != 2 || v.Left.DeviceRows != 0 {
+		t.Errorf("erased: %+v", v)
+	}
+}
+
 // spend has the limits allow a notification, as a worker would.
-func (f *fleet) spend(user, id, messageType string) {
+func (f *fleet) spend(user, id, messageType string, devices ...string) {
 	f.t.Helper()
 	c, err := configs.Load(f.config, nil)
 	if err != nil {
@@ -84,7 +132,16 @@ func (f *fleet) spend(user, id, messageType string) {
 		f.t.Fatal(err)
 	}
 	defer client.Close()
-	limiter, err := limits.New(client, wiring.Rules(c), wiring.LimitsOptions(c, nil)...)
+	servers, err := wiring.Cassandra(c, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	log, done, err := wiring.DeviceLog(f.t.Context(), c, servers)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer done()
+	limiter, err := limits.New(client, wiring.Rules(c), wiring.LimitsOptions(c, log)...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -93,6 +150,9 @@ func (f *fleet) spend(user, id, messageType string) {
 		f.t.Fatal(err)
 	}
 	r := &limits.Request{Owner: user, ID: id, Type: messageType, App: "shop", Channel: "push", Priority: 3, Zone: zone, At: time.Now()}
+	for _, name := range devices {
+		r.Devices = append(r.Devices, limits.Device{Hash: limits.DeviceHash(name)})
+	}
 	if err := limiter.Decide(f.t.Context(), []*limits.Request{r}); err != nil || !r.Allowed {
 		f.t.Fatalf("%s: %+v, %v", id, r.Decision, err)
 	}

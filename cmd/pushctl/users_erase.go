@@ -32,13 +32,14 @@ func newEraseCommand(a *app) *cobra.Command {
 		Use:   "erase USER",
 		Short: "Erase a user everywhere, and say what remains until when; a dry run without --yes",
 		Long: `Erase what the fleet keeps of a user: devices, preferences, profile and personal limits, and in Redis the record made
-of them, the entries of the token index, limiter states and collapse keys. The answer counts what was found and what
+of them, the entries of the token index, limiter states and collapse keys, and in Cassandra what rules of devices
+count, if limits.devices says so. The answer counts what was found and what
 is left, and lists what only time removes, such as status rows (which have a hash of the user's id) and records of topics.
 
 The command reads the user's partition of push.users from its start, so it also finds what Redis does not
 show: devices that are one too many or cannot be read, and parts that only a newer version knows. It appends a
-tombstone for each, waits until the registry has applied them (--wait), and then deletes limiter states and collapse
-keys, because by then no notification finds a device any more. What is registered or set after the command has
+tombstone for each, waits until the registry has applied them (--wait), and then deletes limiter states, collapse
+keys and those rows, because by then no notification finds a device any more. What is registered or set after the command has
 ended holds, as with a new user; what comes while it runs may be erased with the rest.
 
 It may be repeated, and should be after an error, an interruption, or if the registry did not apply it in time. A
@@ -65,6 +66,7 @@ type eraseCounts struct {
 	Tokens      int `json:"token_index_entries"`
 	Limiters    int `json:"limiter_states"`
 	Collapse    int `json:"collapse_keys"`
+	DeviceRows  int `json:"device_limit_rows"` // in Cassandra
 }
 
 // remaining is what only time removes, in the JSON answer.
@@ -93,7 +95,8 @@ type erasing struct {
 	user    string
 	client  shards.Client
 	erasure *erase.Erasure
-	owners  []string // of limiter states and collapse keys: the user, and devices named without one
+	owners  []string          // of limiter states and collapse keys: the user, and devices named without one
+	devices *limits.DeviceLog // nil = rules of devices count in Redis
 	answer  eraseAnswer
 }
 
@@ -110,6 +113,9 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 	}
 	e, err := a.newErasing(ctx, user)
 	if err != nil {
+		return err
+	}
+	if e.devices, err = a.deviceLog(ctx, c); err != nil {
 		return err
 	}
 	found, err := e.look(ctx)
@@ -177,11 +183,33 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 			return r, err
 		}
 	}
+	err = e.eachDevices(func(owner string, devices []string) error {
+		rows, err := e.devices.Count(ctx, owner, devices, time.Now())
+		left.DeviceRows += rows
+		return err
+	})
 	e.answer.Left = left
-	return r, nil
+	return r, err
 }
 
-// do erases. Limiter states and collapse keys go last: until the devices are gone,
+// eachDevices calls do with each owner of rows in Cassandra and what it has there.
+func (e *erasing) eachDevices(do func(owner string, devices []string) error) error {
+	if e.devices == nil {
+		return nil
+	}
+	for _, owner := range e.owners {
+		devices := []string{owner} // what names a device and no user is both
+		if owner == e.user {
+			devices = e.owners
+		}
+		if err := do(owner, devices); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do erases. Limiter states, collapse keys and rows of devices go last: until the devices are gone,
 // a notification writes them anew.
 func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 	if e.answer.Tombstones, err = e.erasure.Append(ctx); err != nil {
@@ -201,6 +229,10 @@ func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 		return err
 	}
 	if _, err := collapse.Forget(ctx, e.client, e.owners...); err != nil {
+		return err
+	}
+	err = e.eachDevices(func(owner string, devices []string) error { return e.devices.Forget(ctx, owner, devices, time.Now()) })
+	if err != nil {
 		return err
 	}
 	_, err = e.look(ctx)
@@ -225,7 +257,7 @@ func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining 
 		{"Redis", "limiter state and collapse key of a notification that a worker was just deciding", "their windows end, or the command is repeated"},
 	}
 	if c.Limits.Devices.InCassandra() {
-		list = append(list, remaining{"device_limit_days, device_limit_times", "what the user's devices got, by a hash of user and device: notifications' ids, no user id", "2 days after each was sent"})
+		list = append(list, remaining{"device_limit_days, device_limit_times", "what devices got that had left the user before, by a hash of user and device; no user id", "2 days after each was sent"})
 	}
 	return list
 }
@@ -246,6 +278,7 @@ func explainErased(v *eraseAnswer, wait time.Duration) terminal.Answer {
 		{"Redis", "token index entries", v.Found.Tokens, v.Left.Tokens},
 		{"Redis", "limiter states", v.Found.Limiters, v.Left.Limiters},
 		{"Redis", "collapse keys", v.Found.Collapse, v.Left.Collapse},
+		{"Cassandra", "rows of limits of devices", v.Found.DeviceRows, v.Left.DeviceRows},
 	} {
 		left := strconv.Itoa(r.left)
 		if v.DryRun {
