@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -97,6 +98,7 @@ type erasing struct {
 	erasure *erase.Erasure
 	owners  []string          // of limiter states and collapse keys: the user, and devices named without one
 	devices *limits.DeviceLog // nil = rules of devices count in Redis
+	show    *progress
 	answer  eraseAnswer
 }
 
@@ -115,6 +117,7 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 	if err != nil {
 		return err
 	}
+	defer e.show.end()
 	if e.devices, err = a.deviceLog(ctx, c); err != nil {
 		return err
 	}
@@ -128,6 +131,7 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 			return partlyf(err, "%d tombstones are in %s; the command can be repeated", e.answer.Tombstones, kafka.UsersTopic)
 		}
 	}
+	e.show.end()
 	if err := a.show(explainErased(&e.answer, f.wait)); err != nil {
 		return err
 	}
@@ -159,8 +163,20 @@ func (a *app) newErasing(ctx context.Context, user string) (*erasing, error) {
 	if err != nil {
 		return nil, invalidIsUsage(err)
 	}
-	return &erasing{app: a, user: user, client: client, erasure: erasure, owners: []string{user},
+	show := newProgress(a.stderr)
+	if a.format != terminal.FormatTable {
+		show = newProgress(io.Discard)
+	}
+	history.Progress = show.readingUsers(time.Now())
+	return &erasing{app: a, user: user, client: client, erasure: erasure, owners: []string{user}, show: show,
 		answer: eraseAnswer{UserID: user, UserHash: strconv.FormatUint(push.UserHash(user), 16)}}, nil
+}
+
+// readingUsers shows how much of a user's partition of push.users has been read.
+func (p *progress) readingUsers(began time.Time) func(records int, share float64) {
+	return func(records int, share float64) {
+		p.line("%s: %.0f %% of the user's partition read, %d records, %.0f/s", kafka.UsersTopic, 100*share, records, float64(records)/time.Since(began).Seconds())
+	}
 }
 
 // look counts what there is now into answer.Left.

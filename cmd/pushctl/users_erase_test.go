@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -257,5 +258,18 @@ func TestUsersEraseManyDevices(t *testing.T) {
 	}
 	if values, _ := f.latest(); len(values) != 0 {
 		t.Errorf("push.users compacts to %d records", len(values))
+	}
+}
+
+// A long read shows its rate and share on a terminal, on a line that goes.
+func TestErasingShowsItsReading(t *testing.T) {
+	var shown bytes.Buffer
+	p := &progress{w: &shown, terminal: true}
+	told := p.readingUsers(time.Now().Add(-time.Hour))
+	told(3_600_000, 0.25)
+	p.end()
+	want := "\r\x1b[Kpush.users: 25 % of the user's partition read, 3600000 records, "
+	if text := shown.String(); !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "/s\r\x1b[K") {
+		t.Errorf("shown %q", text)
 	}
 }
