@@ -97,8 +97,9 @@ type SenderLimits interface {
 //
 // After an error nothing is decided but what senders have answered, and part of it
 // may have been stored: asking again counts nothing twice, and takes no second token
-// of a sender for what is Paid. An unknown version of a state is such an error; it
-// stays until a worker that knows the version asks.
+// of a sender for what is Paid. A state that is damaged or of an unknown version is
+// such an error, a StateError; it stays until somebody removes the state, or a worker
+// that knows the version asks.
 func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders SenderLimits) error {
 	if len(reqs) == 0 {
 		return nil
@@ -178,7 +179,7 @@ func (l *Limiter) askSenders(ctx context.Context, b *batch, senders SenderLimits
 func (l *Limiter) decide(b *batch, u *user) error {
 	j := &b.judge
 	if err := j.load(u.state, l.keep, b.reqs[u.first].At.UnixMilli()); err != nil {
-		return fmt.Errorf("limits: key %s: %w", shards.LimiterKey(u.shard, u.owner), err)
+		return &StateError{shards.LimiterKey(u.shard, u.owner), err}
 	}
 	if j.logs != nil {
 		b.resetLogs(u)

@@ -48,6 +48,19 @@ const (
 
 var errDamaged = errors.New("damaged limiter state")
 
+// StateError is one of a user's state, which is damaged or of an unknown version. It
+// does not pass by itself.
+type StateError struct {
+	Key string // in Redis
+	Err error
+}
+
+// Error implements error.
+func (e *StateError) Error() string { return fmt.Sprintf("limits: key %s: %v", e.Key, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *StateError) Unwrap() error { return e.Err }
+
 // state is what is known of a user's use of limits. Its slices are reused.
 type state struct {
 	version  byte // as stored; 0 = none

@@ -2,7 +2,6 @@ package limits
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/pushfleet/pushfleet/shards"
@@ -69,7 +68,7 @@ func (l *Limiter) Preview(ctx context.Context, r *Request) error {
 func (l *Limiter) judge(ctx context.Context, r *Request) (*judge, error) {
 	j := newJudge(l.rules)
 	if err := j.load(r.State, l.keep, r.At.UnixMilli()); err != nil {
-		return nil, fmt.Errorf("limits: key %s: %w", shards.LimiterKey(shards.UserShard(r.Owner), r.Owner), err)
+		return nil, &StateError{shards.LimiterKey(shards.UserShard(r.Owner), r.Owner), err}
 	}
 	if l.log != nil {
 		var err error

@@ -18,7 +18,7 @@ type LimitMetrics struct {
 func NewLimitMetrics(reg prometheus.Registerer) *LimitMetrics {
 	m := &LimitMetrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_rate_limit_checks_total",
-			Help: "Notifications, and for dimension device_type deliveries, that limits were asked about. dimension is that of the rule that did not allow, none = all allow. action: allowed, bypassed (critical), deferred, dropped."},
+			Help: "Notifications, and for dimension device_type deliveries, that limits were asked about. dimension is that of the rule that did not allow, none = all allow. action: allowed, bypassed (critical), uncounted (critical, and what would have counted it could not be read), deferred, dropped."},
 			[]string{"dimension", "action", "priority"}),
 		exceeded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_rate_limit_exceeded_total",
 			Help: "Those that a rule did not allow."}, []string{"dimension", "rule"}),
@@ -59,6 +59,7 @@ func (m *LimitMetrics) decided(a *asking, err error) {
 	for p := push.Bulk; p < push.Critical; p++ {
 		m.checks.WithLabelValues(noDimension, "allowed", p.String()).Add(float64(allowed[p]))
 	}
+	m.checks.WithLabelValues(noDimension, "uncounted", push.Critical.String()).Add(float64(a.uncounted))
 	m.checks.WithLabelValues(noDimension, "bypassed", push.Critical.String()).Add(float64(a.bypassed + allowed[push.Critical]))
 }
 

@@ -49,6 +49,9 @@ type Limits struct {
 	// Segments appends the segments that a user is in, each as group/segment, in
 	// the order in which rules prefer them; nil = none are known.
 	Segments func(names []string, owner string, u *push.User) []string
+	// Consent says what needs no user's record: it is not counted without one, and
+	// goes on while a store is away.
+	Consent push.Consent
 	// Checks counts what was decided; nil = nothing does.
 	Checks *LimitMetrics
 }
@@ -68,7 +71,8 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if s.Senders != nil {
 		senders = s.Senders()
 	}
-	asked := s.ask(b, limiter, senders, time.Now())
+	now := time.Now()
+	asked := s.ask(b, limiter, senders, now)
 	err := decide(ctx, asked.reqs, limiter, senders)
 	for i, it := range asked.items {
 		r := asked.reqs[i]
@@ -78,6 +82,9 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 		}
 	}
 	s.Checks.decided(&asked, err)
+	if err != nil && s.mayGoOn(ctx, err) {
+		err = s.goOn(ctx, &asked, senders, now)
+	}
 	if err != nil {
 		return fmt.Errorf("checking limits: %w", err)
 	}
@@ -100,16 +107,18 @@ func bySender(r *limits.Request) bool { return r.Dimension == limits.DimensionSe
 
 // asking is what a batch asks of the limits: a request for each of the items.
 type asking struct {
-	items    []*pipeline.Item
-	reqs     []*limits.Request
-	bypassed int // critical ones that rules of recipients are not asked about
+	items []*pipeline.Item
+	reqs  []*limits.Request
+	// Critical ones that rules of recipients are not asked about, of them those that
+	// a rule would count.
+	bypassed, uncounted int
 }
 
 // ask makes the requests of a batch. Their parts are cut from one slice each.
 func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now time.Time) (a asking) {
-	critical := limiter != nil && limiter.CountsCritical()
+	counts := limiter != nil && limiter.CountsCritical()
 	exempt := func(it *pipeline.Item) bool {
-		return limiter == nil || it.Allowed || it.Attempt > 0 || it.Priority == push.Critical && !critical
+		return limiter == nil || it.Allowed || it.Attempt > 0 || it.Priority == push.Critical && !(counts && recorded(it))
 	}
 	deliveries := 0
 	for i := range b.Items {
@@ -118,7 +127,11 @@ func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now ti
 			continue
 		}
 		if exempt(it) {
-			if limiter != nil && !it.Allowed && it.Attempt == 0 {
+			switch {
+			case limiter == nil || it.Allowed || it.Attempt > 0:
+			case counts:
+				a.uncounted++
+			default:
 				a.bypassed++
 			}
 			if senders == nil || it.SenderID == "" || it.Paid {
@@ -133,11 +146,7 @@ func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now ti
 	var names []string
 	for i, it := range a.items {
 		r := &slab[i]
-		*r = limits.Request{
-			Owner: it.Owner(), ID: it.ID, Type: it.Type, Sender: it.SenderID, Paid: it.Paid,
-			App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
-			At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
-		}
+		*r = s.request(it, now)
 		a.reqs[i] = r
 		if r.Exempt = exempt(it); r.Exempt {
 			continue
@@ -156,6 +165,20 @@ func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now ti
 	}
 	return a
 }
+
+// request is what is asked about an item, whatever is known of its user.
+func (s *Limits) request(it *pipeline.Item, now time.Time) limits.Request {
+	return limits.Request{
+		Owner: it.Owner(), ID: it.ID, Type: it.Type, Sender: it.SenderID, Paid: it.Paid,
+		App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
+		At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
+	}
+}
+
+// recorded reports whether the user's record could be read. What goes on without is
+// not counted: its state was not read either, and a one-time password does not wait
+// to be counted.
+func recorded(it *pipeline.Item) bool { return it.User.Quarantine&push.RecordUnread == 0 }
 
 func isOpen(d pipeline.Delivery) bool { return d.Verdict == push.Undecided }
 

@@ -23,9 +23,13 @@ type decider struct {
 	answer   func(*limits.Request)
 	critical bool
 	asked    []limits.Request
+	err      error
 }
 
 func (d *decider) Decide(_ context.Context, reqs []*limits.Request) error {
+	if d.err != nil {
+		return d.err
+	}
 	for _, r := range reqs {
 		asked := *r
 		asked.Devices = slices.Clone(r.Devices)
@@ -187,7 +191,7 @@ func TestLimitMetrics(t *testing.T) {
 		}
 	}}, toDevices("a", high, "d"), toDevices("b", low, "d"), toDevices("half", low, "d", "e"), toDevices("over", low, "d"), toDevices("later", low, "d"), toDevices("otp", critical, "d"))
 	apply(&decider{critical: true, answer: func(r *limits.Request) { r.Allowed = true }}, toDevices("otp2", critical, "d"))
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP push_rate_limit_checks_total Notifications, and for dimension device_type deliveries, that limits were asked about. dimension is that of the rule that did not allow, none = all allow. action: allowed, bypassed (critical), deferred, dropped.
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP push_rate_limit_checks_total Notifications, and for dimension device_type deliveries, that limits were asked about. dimension is that of the rule that did not allow, none = all allow. action: allowed, bypassed (critical), uncounted (critical, and what would have counted it could not be read), deferred, dropped.
 # TYPE push_rate_limit_checks_total counter
 push_rate_limit_checks_total{action="allowed",dimension="none",priority="bulk"} 0
 push_rate_limit_checks_total{action="allowed",dimension="none",priority="high"} 1
@@ -197,6 +201,7 @@ push_rate_limit_checks_total{action="bypassed",dimension="none",priority="critic
 push_rate_limit_checks_total{action="deferred",dimension="user_type",priority="low"} 1
 push_rate_limit_checks_total{action="dropped",dimension="device_type",priority="low"} 1
 push_rate_limit_checks_total{action="dropped",dimension="user",priority="low"} 1
+push_rate_limit_checks_total{action="uncounted",dimension="none",priority="critical"} 0
 # HELP push_rate_limit_exceeded_total Those that a rule did not allow.
 # TYPE push_rate_limit_exceeded_total counter
 push_rate_limit_exceeded_total{dimension="device_type",rule="device"} 1

@@ -47,7 +47,7 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 	for i, it := range items {
 		it.User, it.Read = &users[i], asked
 		if err != nil {
-			if *it.User = (push.User{}); !s.Rules.Consent.NeedsNoRecord(&it.Message) {
+			if *it.User = (push.User{Quarantine: push.RecordUnread}); !s.Rules.Consent.NeedsNoRecord(&it.Message) {
 				holdForUser(it, push.UserUnavailable, now)
 			}
 			continue

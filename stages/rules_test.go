@@ -121,7 +121,7 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 	}
 	b := batch()
 	for _, s := range []pipeline.Stage{&stages.Dedupe{Filter: &filter{err: away.err}, Ledger: &ledger{}, ConfirmAll: true},
-		&stages.Preferences{Users: away, Rules: ignore}, &stages.Devices{}, &stages.Limits{Limiter: func() stages.Limiter { return &limiter{err: away.err} }}} {
+		&stages.Preferences{Users: away, Rules: ignore}, &stages.Devices{}, &stages.Limits{Limiter: func() stages.Limiter { return &limiter{err: away.err, critical: true} }, Consent: ignore.Consent}} {
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatalf("%s: %v", s.Name(), err)
 		}

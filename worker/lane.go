@@ -120,7 +120,8 @@ func (g *group) preferences(l configs.Lane) stages.Rules {
 // limits is the last stage of a lane.
 func (g *group) limits(l configs.Lane) *stages.Limits {
 	shared := g.shared
-	s := &stages.Limits{Limiter: shared.rules.limiter, Senders: shared.rules.senders, Lane: l.Name, Zone: shared.quiet.Zone, Checks: shared.checks}
+	s := &stages.Limits{Limiter: shared.rules.limiter, Senders: shared.rules.senders, Lane: l.Name, Zone: shared.quiet.Zone,
+		Consent: wiring.Consent(g.Config, l), Checks: shared.checks}
 	if shared.segmented != nil {
 		s.Segments = shared.segmented.of
 	}

@@ -1,0 +1,103 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/stages"
+)
+
+// away is a limiter that counts critical messages and cannot read its store.
+type away struct{ err error }
+
+func (a away) DecideWith(context.Context, []*limits.Request, limits.SenderLimits) error { return a.err }
+func (away) CountsCritical() bool                                                       { return true }
+
+// A one-time password that its lane lets go without the user's record does not wait to
+// be counted: neither where the record could not be read, nor where the store went away
+// after that. Its sender's limits and a broken state hold it all the same.
+func TestWhatNeedsNoRecordDoesNotWaitToBeCounted(t *testing.T) {
+	gone := errors.New("redis is away")
+	otp := func(user *push.User) func(*pipeline.Item) {
+		return func(it *pipeline.Item) {
+			it.Priority, it.Device, it.SenderID = push.Critical, push.Target{Platform: push.FCM, Token: "t"}, "auth"
+			it.User, it.Expires = user, time.Now().Add(time.Hour)
+		}
+	}
+	known, unread := &push.User{}, &push.User{Quarantine: push.RecordUnread}
+	ignoring := push.Consent{IgnoreBlocked: true}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		why       string
+		ctx       context.Context
+		user      *push.User
+		consent   push.Consent
+		limiter   error
+		senders   *decider
+		waits     bool // the batch
+		verdict   push.Verdict
+		uncounted int
+	}{
+		{"its record could not be read", t.Context(), unread, ignoring, nil, nil, false, push.Undecided, 1},
+		{"the store went away then", t.Context(), known, ignoring, gone, nil, false, push.Undecided, 1},
+		{"its sender lets it go", t.Context(), known, ignoring, gone, &decider{answer: hourly}, false, push.Undecided, 1},
+		{"its sender puts it off", t.Context(), known, ignoring, gone, &decider{answer: func(r *limits.Request) { r.ID = "waits"; hourly(r) }}, false, push.Deferred, 1},
+		{"its sender's limits are away, too", t.Context(), known, ignoring, gone, &decider{err: gone}, true, push.Undecided, 0},
+		{"a state is broken", t.Context(), known, ignoring, &limits.StateError{Key: "k", Err: gone}, nil, true, push.Undecided, 0},
+		{"another lane", t.Context(), known, push.Consent{}, gone, nil, true, push.Undecided, 0},
+		{"the worker stops", over, known, ignoring, gone, nil, true, push.Undecided, 0},
+	} {
+		reg := prometheus.NewRegistry()
+		s := &stages.Limits{Limiter: inForce(away{tt.limiter}), Consent: tt.consent, Checks: stages.NewLimitMetrics(reg)}
+		if tt.senders != nil {
+			s.Senders = func() stages.Senders { return tt.senders }
+		}
+		b := &pipeline.Batch{Items: []pipeline.Item{toDevices("otp", otp(tt.user), "d")}}
+		if tt.limiter != nil {
+			b.Items = append(b.Items, toDevices("news", func(it *pipeline.Item) { it.Expires = time.Now().Add(time.Hour) }, "d"))
+		}
+		for i := range b.Items {
+			b.Items[i].User = tt.user
+		}
+		if err := s.Apply(tt.ctx, b); errors.Is(err, gone) != tt.waits {
+			t.Errorf("%s: %v", tt.why, err)
+		}
+		it := &b.Items[0]
+		if it.Verdict != tt.verdict || it.Allowed || it.Paid != (tt.senders != nil && !tt.waits) {
+			t.Errorf("%s: %v, allowed %t, paid %t", tt.why, it.Verdict, it.Allowed, it.Paid)
+		}
+		if len(b.Items) > 1 {
+			if it := &b.Items[1]; (it.Verdict == push.Deferred) == tt.waits || !tt.waits && it.Reason != push.UserUnavailable {
+				t.Errorf("%s: all else is %v %q", tt.why, it.Verdict, it.Reason)
+			}
+		}
+		if got := checks(t, reg, "uncounted"); got != tt.uncounted {
+			t.Errorf("%s: %d uncounted, want %d", tt.why, got, tt.uncounted)
+		}
+	}
+}
+
+// checks adds up the checks of an action.
+func checks(t *testing.T, reg *prometheus.Registry, action string) (n int) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "push_rate_limit_checks_total" && m.GetLabel()[0].GetValue() == action { // labels are sorted
+				n += int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
+}
