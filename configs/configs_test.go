@@ -81,8 +81,10 @@ func TestShippedExamplesWork(t *testing.T) {
 		{Name: "promotions-a-day", Per: "user_type", Algorithm: "event_set", Max: 5, Window: 24 * time.Hour, Types: news, Channels: []string{"push"},
 			Lanes: []string{"promotional"}, Apps: []string{"shop"}, Priorities: []string{"low", "bulk"}, PerApp: true, Personal: true},
 		{Name: "device-a-day", Per: "device_type", Algorithm: "event_set", Max: 3, Calendar: "day", Distinct: news},
-		{Name: "new-a-week", Per: "segment", Max: 10, Window: 7 * 24 * time.Hour, Segments: []string{"lifecycle/new", "lifecycle/active"},
-			SegmentMax: []SegmentMax{{"lifecycle/active", 20}}},
+		{Name: "lifecycle-a-day", Per: "segment", Algorithm: "sliding_log", Max: 1, Window: 24 * time.Hour, Lanes: []string{"promotional"},
+			Segments: []string{"lifecycle/new", "lifecycle/active"}, SegmentMax: []SegmentMax{{"lifecycle/active", 3}}},
+		{Name: "lifecycle-a-week", Per: "segment", Algorithm: "sliding_log", Max: 3, Window: 7 * 24 * time.Hour, Lanes: []string{"promotional"},
+			Segments: []string{"lifecycle/new", "lifecycle/active"}, SegmentMax: []SegmentMax{{"lifecycle/active", 10}}},
 	}
 	if !reflect.DeepEqual(c.Limits.Rules, rules) {
 		t.Errorf("rules are %+v", c.Limits.Rules)
