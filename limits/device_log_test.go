@@ -199,6 +199,10 @@ func TestALogAndTheStateAreSpentTogether(t *testing.T) {
 	if decide(t, l, r); !r.Allowed {
 		t.Errorf("the day after: %q; d had spent nothing of device 1", outcome(r))
 	}
+	r = to("f", "order", 25*time.Hour, 2, 1)
+	if decide(t, l, r); r.Devices[0] != (Device{Hash: 2}) || r.Devices[1] != (Device{Hash: 1, Refused: true, Current: 1, Limit: 1, Rule: "device"}) {
+		t.Errorf("after e: %+v", r.Devices)
+	}
 }
 
 // What a batch decides counts for what comes after it in the batch, and not when

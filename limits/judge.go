@@ -124,12 +124,13 @@ func (j *judge) answerDevices(r *Request, c *candidate) bool {
 	left := 0
 	for i := range r.Devices {
 		device := &r.Devices[i]
-		d.extra, device.Refused, device.Rule = device.Hash, false, ""
+		*device = Device{Hash: device.Hash}
+		d.extra = device.Hash
 		log := j.logs[logKey{r.Owner, device.Hash}]
 		j.exchange(log)
-		device.Rule = j.answerDevice(r, &d, log)
+		j.answerDevice(r, device, &d, log)
 		j.exchange(log)
-		if device.Refused = device.Rule != ""; !device.Refused {
+		if !device.Refused {
 			left++
 		}
 	}
@@ -139,38 +140,41 @@ func (j *judge) answerDevices(r *Request, c *candidate) bool {
 	return left > 0
 }
 
-// answerDevice asks the rules at hand about one delivery, and returns the name of
-// the one that refuses it; empty = none does.
-func (j *judge) answerDevice(r *Request, d *candidate, log *logged) string {
+// answerDevice asks the rules at hand about one delivery.
+func (j *judge) answerDevice(r *Request, device *Device, d *candidate, log *logged) {
 	same := func(e event) bool { return e.device() && e.extra == d.extra && e.same(&d.event) }
 	if len(j.applied) == 0 || slices.ContainsFunc(j.spent, same) {
-		return ""
+		return
 	}
 	if i := slices.IndexFunc(j.state.events, same); i >= 0 {
 		j.note(log, &j.state.events[i])
-		return ""
+		return
 	}
 	refusal := j.refusal(d, nil)
 	switch {
 	case log != nil && len(log.read)+len(log.fresh) >= maxEvents:
 		if d.priority() == critical {
-			return "" // it passes, and is not counted
+			return // it passes, and is not counted
 		}
 		if r.Rule == "" {
 			r.Decision = Decision{Dimension: Dimension(PerDeviceType), Rule: StateFull, Current: len(j.state.events), Limit: maxEvents}
 		}
-		return StateFull
+		device.refuse(StateFull, len(j.state.events), maxEvents)
 	case refusal != nil && d.priority() != critical:
 		if r.Rule == "" {
 			j.refuse(r, d, refusal)
 		}
-		return refusal.rule.name
+		current, _ := j.ask(refusal, d)
+		device.refuse(refusal.rule.name, current, refusal.limit)
 	case log != nil:
 		j.note(log, &d.event)
 	default:
 		j.spent = append(j.spent, j.kept(d.event))
 	}
-	return ""
+}
+
+func (d *Device) refuse(rule string, current, limit int) {
+	d.Refused, d.Rule, d.Current, d.Limit = true, rule, int32(current), int32(limit)
 }
 
 // apply finds the rules that cover c and hold for the user.

@@ -61,9 +61,11 @@ type Personal = push.PersonalLimit
 // Device is one delivery of a request.
 type Device struct {
 	Hash uint32 // of the device, within its user
-	// The answer: Rule names the first rule that refuses this delivery.
-	Refused bool
-	Rule    string
+	// The answer: Rule names the first rule that refuses this delivery, Current is what
+	// counts against it now, 0 and up, and Limit what the rule allows.
+	Refused        bool
+	Current, Limit int32
+	Rule           string
 }
 
 // Decision is the answer to a request: allowed, deferred, or, with neither,

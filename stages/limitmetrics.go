@@ -10,8 +10,9 @@ import (
 // LimitMetrics count what the limits decide. All methods are safe for concurrent use,
 // and do nothing on nil.
 type LimitMetrics struct {
-	checks   *prometheus.CounterVec // by dimension, action, priority
-	exceeded *prometheus.CounterVec // by dimension, rule
+	checks   *prometheus.CounterVec   // by dimension, action, priority
+	exceeded *prometheus.CounterVec   // by dimension, rule
+	overage  *prometheus.HistogramVec // by dimension
 }
 
 // NewLimitMetrics registers them.
@@ -22,8 +23,14 @@ func NewLimitMetrics(reg prometheus.Registerer) *LimitMetrics {
 			[]string{"dimension", "action", "priority"}),
 		exceeded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_rate_limit_exceeded_total",
 			Help: "Those that a rule did not allow."}, []string{"dimension", "rule"}),
+		overage: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "push_rate_limit_overage",
+			Help:    "Of what a rule did not allow, by how much it would have exceeded the limit: 1 = nothing more was allowed. Of senders, how many tokens it would owe.",
+			Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 1000, 10_000}}, []string{"dimension"}),
 	}
-	reg.MustRegister(m.checks, m.exceeded)
+	reg.MustRegister(m.checks, m.exceeded, m.overage)
+	for _, d := range []limits.Dimension{limits.Dimension(limits.PerUser), limits.Dimension(limits.PerUserType), limits.Dimension(limits.PerDeviceType), limits.Dimension(limits.PerSegment), limits.DimensionSender} {
+		m.overage.WithLabelValues(string(d))
+	}
 	m.decided(&asking{}, nil) // series of zero, so that rate() sees the first one
 	return m
 }
@@ -49,7 +56,7 @@ func (m *LimitMetrics) decided(a *asking, err error) {
 		allowed[r.Priority]++
 		for i := range r.Devices {
 			if d := &r.Devices[i]; d.Refused {
-				m.count(string(limits.PerDeviceType), dropped, d.Rule, r.Priority)
+				m.count(limits.Dimension(limits.PerDeviceType), dropped, d.Rule, r.Priority, int(d.Current-d.Limit))
 			}
 		}
 	}
@@ -72,10 +79,13 @@ func (m *LimitMetrics) refused(r *limits.Request) {
 	if r.Deferred {
 		action = deferred
 	}
-	m.count(string(r.Dimension), action, r.Rule, r.Priority)
+	m.count(r.Dimension, action, r.Rule, r.Priority, r.Current-r.Limit)
 }
 
-func (m *LimitMetrics) count(dimension, action, rule string, priority uint8) {
-	m.checks.WithLabelValues(dimension, action, push.Priority(priority).String()).Inc()
-	m.exceeded.WithLabelValues(dimension, rule).Inc()
+// count counts what would have been the next after what stands above a limit; below 0,
+// the limit does not hold at a later time, at which something waits.
+func (m *LimitMetrics) count(dimension limits.Dimension, action, rule string, priority uint8, above int) {
+	m.checks.WithLabelValues(string(dimension), action, push.Priority(priority).String()).Inc()
+	m.exceeded.WithLabelValues(string(dimension), rule).Inc()
+	m.overage.WithLabelValues(string(dimension)).Observe(float64(max(above, 0) + 1))
 }

@@ -180,13 +180,13 @@ func TestLimitMetrics(t *testing.T) {
 	apply(&decider{answer: func(r *limits.Request) {
 		switch r.ID {
 		case "over":
-			r.Dimension, r.Rule = "user", "day"
+			r.Dimension, r.Rule, r.Current, r.Limit = "user", "day", 12, 10
 		case "later":
-			r.Deferred, r.Dimension, r.Rule = true, "user_type", "hour"
+			r.Deferred, r.Dimension, r.Rule, r.Current, r.Limit = true, "user_type", "hour", 1, 2 // full later on
 		default:
 			r.Allowed = true
 			if r.ID == "half" {
-				r.Devices[0].Refused, r.Devices[0].Rule = true, "device"
+				r.Devices[0] = limits.Device{Hash: r.Devices[0].Hash, Refused: true, Rule: "device", Current: 5, Limit: 5}
 			}
 		}
 	}}, toDevices("a", high, "d"), toDevices("b", low, "d"), toDevices("half", low, "d", "e"), toDevices("over", low, "d"), toDevices("later", low, "d"), toDevices("otp", critical, "d"))
@@ -207,9 +207,31 @@ push_rate_limit_checks_total{action="uncounted",dimension="none",priority="criti
 push_rate_limit_exceeded_total{dimension="device_type",rule="device"} 1
 push_rate_limit_exceeded_total{dimension="user",rule="day"} 1
 push_rate_limit_exceeded_total{dimension="user_type",rule="hour"} 1
-`)); err != nil {
+`), "push_rate_limit_checks_total", "push_rate_limit_exceeded_total"); err != nil {
 		t.Error(err)
 	}
+	for dimension, want := range map[string][2]float64{"user": {1, 3}, "user_type": {1, 1}, "device_type": {1, 1}, "segment": {}, "sender": {}} {
+		if n, sum := overage(t, reg, dimension); n != want[0] || sum != want[1] {
+			t.Errorf("%s: %v above their limit by %v, want %v", dimension, n, sum, want)
+		}
+	}
+}
+
+// overage reads how many were over a limit, and by how much in all; -1 = no series.
+func overage(t *testing.T, reg *prometheus.Registry, dimension string) (n, sum float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); f.GetName() == "push_rate_limit_overage" && m.GetLabel()[0].GetValue() == dimension {
+				return float64(h.GetSampleCount()), h.GetSampleSum()
+			}
+		}
+	}
+	return -1, -1
 }
 
 // The limits of senders come last: about critical messages and retries too, and about
