@@ -204,7 +204,7 @@ func TestBatchesKeepNothing(t *testing.T) {
 	l := limiter(t, client, perUser(9, time.Hour))
 	b := l.batches.Get().(*batch)
 	b.group([]*Request{{Owner: "u", ID: "a", Type: "x", At: start}})
-	if err := l.decide(b, &b.users[0]); err != nil {
+	if err := l.decide(t.Context(), b, &b.users[0]); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.swap.run(t.Context(), l.client, l.prepare(t.Context(), b)); err != nil {

@@ -30,6 +30,7 @@ type user struct {
 	hash        uint64
 	shard       int
 	state       []byte // that it was decided from
+	fresh       bool   // it was read here, and not with the user record
 	first, last int32  // requests
 	held        int    // those of them that their sender holds
 	write       bool   // text[from:to] is to be stored

@@ -70,6 +70,7 @@
 // # Formats
 //
 // State version 1 is read; version 2 is written when an option says so, and where
-// it already stands. An unknown version stalls: read as empty it would grant
-// every limit again.
+// it already stands. An unknown version and a damaged state stall: read as empty they
+// would grant every limit again. They are read again each time, so that Forget, or a
+// worker that knows the version, ends it.
 package limits

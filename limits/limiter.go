@@ -117,7 +117,7 @@ func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders Sende
 		}
 	}
 	for i := range b.users {
-		if err := l.decide(b, &b.users[i]); err != nil {
+		if err := l.decide(ctx, b, &b.users[i]); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders Sende
 		if err := l.swap.run(ctx, l.client, swaps); err != nil {
 			return err
 		}
-		if err := l.settle(b, swaps); err != nil {
+		if err := l.settle(ctx, b, swaps); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (l *Limiter) askSenders(ctx context.Context, b *batch, senders SenderLimits
 		for i := range b.users {
 			if u := &b.users[i]; b.held(u) > u.held || u.held > 0 && turn >= maxTurns {
 				u.held = b.held(u)
-				if err := l.decide(b, u); err != nil {
+				if err := l.decide(ctx, b, u); err != nil {
 					return err
 				}
 			}
@@ -176,9 +176,18 @@ func (l *Limiter) askSenders(ctx context.Context, b *batch, senders SenderLimits
 
 // decide answers the requests of one user from its state but those that its sender
 // holds, and leaves what is to be stored in the batch.
-func (l *Limiter) decide(b *batch, u *user) error {
+func (l *Limiter) decide(ctx context.Context, b *batch, u *user) error {
 	j := &b.judge
-	if err := j.load(u.state, l.keep, b.reqs[u.first].At.UnixMilli()); err != nil {
+	at := b.reqs[u.first].At.UnixMilli()
+	err := j.load(u.state, l.keep, at)
+	if err != nil && !u.fresh { // a batch that is repeated brings what was read at first
+		if u.state, err = l.read(ctx, u); err != nil {
+			return err
+		}
+		u.fresh = true
+		err = j.load(u.state, l.keep, at)
+	}
+	if err != nil {
 		return &StateError{shards.LimiterKey(u.shard, u.owner), err}
 	}
 	if j.logs != nil {
@@ -197,6 +206,16 @@ func (l *Limiter) decide(b *batch, u *user) error {
 		u.ttl = max(int64(j.state.until())*1000-b.reqs[u.last].At.UnixMilli(), 1)
 	}
 	return nil
+}
+
+// read reads the state of a user that was of no use as it was read with the user
+// record: it may have been reset since, or written by a newer worker.
+func (l *Limiter) read(ctx context.Context, u *user) ([]byte, error) {
+	found, err := l.client.Get(ctx, shards.LimiterKey(u.shard, u.owner)).Bytes()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("reading a limiter state again: %w", err)
+	}
+	return found, nil
 }
 
 // prepare makes the script calls for all users that have something to store.
@@ -255,7 +274,7 @@ func (l *Limiter) fill(b *batch, from int) (to int) {
 
 // settle reads the answers: users that were stored are done, users in conflict
 // are decided again from the state found.
-func (l *Limiter) settle(b *batch, swaps []call) error {
+func (l *Limiter) settle(ctx context.Context, b *batch, swaps []call) error {
 	for i := range b.writers {
 		b.users[b.writers[i]].write = false
 	}
@@ -278,8 +297,8 @@ func (l *Limiter) settle(b *batch, swaps []call) error {
 				return fmt.Errorf("writing limiter states: answer about key %d of %d", n+1, s.to-s.from)
 			}
 			u := &b.users[b.writers[s.from+n]]
-			u.state = state
-			if err := l.decide(b, u); err != nil {
+			u.state, u.fresh = state, true
+			if err := l.decide(ctx, b, u); err != nil {
 				return err
 			}
 		}

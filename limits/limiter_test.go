@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -198,20 +199,31 @@ func TestStateOfUnknownVersionStalls(t *testing.T) {
 		{"changed", string(append(encoded(event{id: 1, kind: 2, at: 3})[:20], make([]byte, 21)...)), "damaged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", State: []byte(c.state), At: start}})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("as read: got %v, want %q", err, c.want)
-			}
-			// The same when it is found at the compare-and-set.
 			if err := client.Set(t.Context(), key, c.state, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
+			asRead := []*Request{{Owner: "u", ID: "a", State: []byte(c.state), At: start}}
+			err := l.Decide(t.Context(), asRead)
+			if broken, ok := errors.AsType[*StateError](err); !ok || broken.Key != key || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("as read: got %v, want %q", err, c.want)
+			}
+			// The same when it is found at the compare-and-set.
 			err = l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", At: start}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("as found: got %v, want %q", err, c.want)
 			}
 			if got := client.Get(t.Context(), key).Val(); got != c.state {
 				t.Errorf("the state was overwritten with %q", got)
+			}
+			// Somebody resets the user: the batch that waits goes on with what it has read.
+			if n, err := Forget(t.Context(), client, "u"); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			if err := l.Decide(t.Context(), asRead); err != nil || !asRead[0].Allowed {
+				t.Errorf("after a reset: %v", err)
+			}
+			if stored(t, client, "u") == nil {
+				t.Error("nothing was spent after a reset")
 			}
 		})
 	}
