@@ -3,7 +3,7 @@ package configs
 import "reflect"
 
 // reloaded are the sections that a running worker reads again.
-var reloaded = map[string]bool{"limits": true}
+var reloaded = map[string]bool{"preferences": true, "countries": true, "limits": true}
 
 // Changed returns the names of the sections in which other differs from c and which
 // take effect only when the worker is started again, in the order of the file.

@@ -26,7 +26,9 @@ type Users interface {
 // that it is not in the way.
 type Preferences struct {
 	Users Users
-	Rules Rules
+	// Rules returns those that are in force, once for each batch. It is called by
+	// several goroutines at once; nil = none.
+	Rules func() Rules
 }
 
 // Name implements pipeline.Stage.
@@ -38,21 +40,21 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if len(items) == 0 {
 		return nil
 	}
-	asked := time.Now()
+	rules, asked := inForce(s.Rules), time.Now()
 	users, err := fetch(ctx, s.Users, items)
-	if err != nil && (!s.Rules.Consent.IgnoreBlocked || ctx.Err() != nil) {
+	if err != nil && (!rules.Consent.IgnoreBlocked || ctx.Err() != nil) {
 		return err
 	}
 	now := time.Now()
 	for i, it := range items {
 		it.User, it.Read = &users[i], asked
 		if err != nil {
-			if *it.User = (push.User{Quarantine: push.RecordUnread}); !s.Rules.Consent.NeedsNoRecord(&it.Message) {
+			if *it.User = (push.User{Quarantine: push.RecordUnread}); !rules.Consent.NeedsNoRecord(&it.Message) {
 				holdForUser(it, push.UserUnavailable, now)
 			}
 			continue
 		}
-		switch verdict, reason, until := s.Rules.verdict(it.User, &it.Message, now, it.Expires); {
+		switch verdict, reason, until := rules.verdict(it.User, &it.Message, now, it.Expires); {
 		case verdict == push.Deferred && until.IsZero():
 			holdForUser(it, reason, now)
 		case verdict != push.Undecided:

@@ -17,15 +17,15 @@ import (
 type Recheck struct {
 	Users  Users
 	Newest Newest
-	Rules  Rules
+	Rules  func() Rules // as of Preferences
 }
 
 // Recheck implements pipeline.Recheck.
 func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
-	items := itemsOf(ds)
+	items, rules := itemsOf(ds), inForce(s.Rules)
 	users, err := fetch(ctx, s.Users, items)
 	unread := err != nil
-	if unread && (!s.Rules.Consent.IgnoreBlocked || ctx.Err() != nil) {
+	if unread && (!rules.Consent.IgnoreBlocked || ctx.Err() != nil) {
 		return err
 	}
 	superseded := make([]bool, len(items))
@@ -41,12 +41,12 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 		i := at[d.Item]
 		if unread {
 			users[i] = push.User{}
-			if !s.Rules.Consent.NeedsNoRecord(&d.Item.Message) {
+			if !rules.Consent.NeedsNoRecord(&d.Item.Message) {
 				d.Verdict, d.Reason = push.Deferred, push.UserUnavailable
 				continue
 			}
 		}
-		switch verdict, reason, _ := s.Rules.verdict(&users[i], &d.Item.Message, now, d.Expires); {
+		switch verdict, reason, _ := rules.verdict(&users[i], &d.Item.Message, now, d.Expires); {
 		case verdict != push.Undecided && reason != push.UserQuarantined: // cannot be read now: what was read before counts
 			d.Verdict, d.Reason = verdict, reason
 		case !users[i].Preferences.Wants(&d.Item.Message, d.Device.Platform.Channel()):

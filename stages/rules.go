@@ -14,6 +14,17 @@ type Rules struct {
 	Quiet   *quiet.Policy // nil = no hour is quiet
 }
 
+// Fixed returns rules that never change, for Preferences and Recheck.
+func (r Rules) Fixed() func() Rules { return func() Rules { return r } }
+
+// inForce asks for the rules of the moment; nil = none are there.
+func inForce(current func() Rules) Rules {
+	if current == nil {
+		return Rules{}
+	}
+	return current()
+}
+
 // verdict is what a user's record means for a message at now. With Deferred, until is
 // when quiet hours end; zero = when the record can be read.
 func (r *Rules) verdict(u *push.User, m *push.Message, now, expires time.Time) (v push.Verdict, why push.Reason, until time.Time) {

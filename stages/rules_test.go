@@ -60,7 +60,7 @@ func TestQuietHours(t *testing.T) {
 				}
 			})}}
 			rules := stages.Rules{Quiet: policy()}
-			if err := (&stages.Preferences{Users: people{user: tt.user}, Rules: rules}).Apply(t.Context(), b); err != nil {
+			if err := (&stages.Preferences{Users: people{user: tt.user}, Rules: rules.Fixed()}).Apply(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 			it := &b.Items[0]
@@ -71,7 +71,7 @@ func TestQuietHours(t *testing.T) {
 				t.Errorf("%s: not before %v", tt.why, it.NotBefore)
 			}
 			d := &pipeline.Delivery{Item: it, Device: tt.user.Devices[0], Expires: it.Expires}
-			if err := (&stages.Recheck{Users: people{user: tt.user}, Newest: &newest{}, Rules: rules}).Recheck(t.Context(), []*pipeline.Delivery{d}); err != nil {
+			if err := (&stages.Recheck{Users: people{user: tt.user}, Newest: &newest{}, Rules: rules.Fixed()}).Recheck(t.Context(), []*pipeline.Delivery{d}); err != nil {
 				t.Fatal(err)
 			}
 			if d.Verdict != tt.want || d.Reason != tt.reason {
@@ -121,7 +121,7 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 	}
 	b := batch()
 	for _, s := range []pipeline.Stage{&stages.Dedupe{Filter: &filter{err: away.err}, Ledger: &ledger{}, ConfirmAll: true},
-		&stages.Preferences{Users: away, Rules: ignore}, &stages.Devices{}, &stages.Limits{Limiter: func() stages.Limiter { return &limiter{err: away.err, critical: true} }, Consent: ignore.Consent}} {
+		&stages.Preferences{Users: away, Rules: ignore.Fixed()}, &stages.Devices{}, &stages.Limits{Limiter: func() stages.Limiter { return &limiter{err: away.err, critical: true} }, Consent: ignore.Consent}} {
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatalf("%s: %v", s.Name(), err)
 		}
@@ -135,7 +135,7 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 		}
 	}
 	waited := []*pipeline.Delivery{{Item: &b.Items[0]}, {Item: &b.Items[1]}, {Item: &b.Items[2]}}
-	if err := (&stages.Recheck{Users: away, Newest: &newest{}, Rules: ignore}).Recheck(t.Context(), waited); err != nil {
+	if err := (&stages.Recheck{Users: away, Newest: &newest{}, Rules: ignore.Fixed()}).Recheck(t.Context(), waited); err != nil {
 		t.Fatal(err)
 	}
 	if waited[0].Verdict != push.Undecided || waited[1].Verdict != push.Deferred || waited[2].Reason != push.UserUnavailable {
@@ -149,11 +149,11 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 		rules stages.Rules
 	}{"another lane": {t.Context(), stages.Rules{}}, "the worker stops": {over, ignore}} {
 		b := batch()
-		if err := (&stages.Preferences{Users: away, Rules: tt.rules}).Apply(tt.ctx, b); !errors.Is(err, away.err) || b.Items[0].Verdict != push.Undecided || b.Items[1].Verdict != push.Undecided {
+		if err := (&stages.Preferences{Users: away, Rules: tt.rules.Fixed()}).Apply(tt.ctx, b); !errors.Is(err, away.err) || b.Items[0].Verdict != push.Undecided || b.Items[1].Verdict != push.Undecided {
 			t.Errorf("%s: %v, verdicts %v, %v", why, err, b.Items[0].Verdict, b.Items[1].Verdict)
 		}
 		d := &pipeline.Delivery{Item: &b.Items[0]}
-		if err := (&stages.Recheck{Users: away, Newest: &newest{}, Rules: tt.rules}).Recheck(tt.ctx, []*pipeline.Delivery{d}); !errors.Is(err, away.err) {
+		if err := (&stages.Recheck{Users: away, Newest: &newest{}, Rules: tt.rules.Fixed()}).Recheck(tt.ctx, []*pipeline.Delivery{d}); !errors.Is(err, away.err) {
 			t.Errorf("%s, when it has waited: %v", why, err)
 		}
 		if err := (&stages.Dedupe{Filter: &filter{err: away.err}, Ledger: &ledger{}, ConfirmAll: tt.rules.Consent.IgnoreBlocked}).Apply(tt.ctx, b); !errors.Is(err, away.err) {

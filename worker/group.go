@@ -19,7 +19,6 @@ import (
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
-	"github.com/pushfleet/pushfleet/quiet"
 	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
@@ -123,7 +122,6 @@ type collaborators struct {
 	rules     *rules
 	users     *users.Reader
 	latest    *collapse.Latest
-	quiet     *quiet.Policy
 	checks    *stages.LimitMetrics
 	segmented *segmented // nil = there are no segments
 	kafka     *kafka.Metrics
@@ -160,11 +158,7 @@ func (g *group) openShared(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	hours, err := wiring.Quiet(g.Config)
-	if err != nil {
-		return err
-	}
-	g.shared = &collaborators{filter: filter, rules: rules, segmented: segmented, latest: latest, quiet: quiet.New(hours), checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
+	g.shared = &collaborators{filter: filter, rules: rules, segmented: segmented, latest: latest, checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {

@@ -112,15 +112,16 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 	)
 }
 
-// preferences are what the configuration says about users' preferences in a lane.
-func (g *group) preferences(l configs.Lane) stages.Rules {
-	return stages.Rules{Consent: wiring.Consent(g.Config, l), Quiet: g.shared.quiet}
+// preferences are what the configuration says about users' preferences in a lane, as
+// it is by then.
+func (g *group) preferences(l configs.Lane) func() stages.Rules {
+	return func() stages.Rules { return g.shared.rules.preferences(l.Name) }
 }
 
 // limits is the last stage of a lane.
 func (g *group) limits(l configs.Lane) *stages.Limits {
 	shared := g.shared
-	s := &stages.Limits{Limiter: shared.rules.limiter, Senders: shared.rules.senders, Lane: l.Name, Zone: shared.quiet.Zone,
+	s := &stages.Limits{Limiter: shared.rules.limiter, Senders: shared.rules.senders, Lane: l.Name, Zone: shared.rules.zone,
 		Consent: wiring.Consent(g.Config, l), Checks: shared.checks}
 	if shared.segmented != nil {
 		s.Segments = shared.segmented.of

@@ -13,6 +13,8 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/quiet"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -21,8 +23,9 @@ import (
 // rulesRound is how often the configuration is read again, unless the options say it.
 const rulesRound = 10 * time.Second
 
-// rules are the limits in force: those of the configuration at the start, and then
-// those that its file has come to hold. Everything else in it needs a restart.
+// rules are what decides who gets what: the limits and the preferences of the
+// configuration at the start, and then those that its file has come to hold. Everything
+// else in it needs a restart.
 type rules struct {
 	redis   shards.Client
 	devices *limits.DeviceLog // where rules of devices count; nil = in Redis
@@ -33,6 +36,7 @@ type rules struct {
 	current atomic.Pointer[limits.Limiter] // nil = there are none
 	list    atomic.Pointer[[]limits.Rule]  // those of current
 	buckets atomic.Pointer[limits.Senders] // nil = senders have no limits
+	prefers atomic.Pointer[prefers]        // never nil
 	// fits, if set, refuses rules that name what is not there.
 	fits func([]limits.Rule) error
 
@@ -40,7 +44,7 @@ type rules struct {
 	since prometheus.Gauge
 	// Of follow's goroutine:
 	started *configs.Config // with which everything else runs
-	limits  configs.Limits  // in force
+	inForce *configs.Config // of which limits, preferences and countries are in force
 	latest  *configs.Config // as it was read last; nil = it could not be
 	said    string          // what was logged last, so that it is said once; empty = all is well
 }
@@ -48,8 +52,8 @@ type rules struct {
 // newRules puts the rules of c in force. now is when c was read.
 func newRules(c *configs.Config, client shards.Client, devices *limits.DeviceLog, read func(bool), log *slog.Logger, reg prometheus.Registerer, now time.Time) (*rules, error) {
 	r := &rules{redis: client, devices: devices, log: log, read: read, started: c,
-		good:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_successful", Help: "1 = the configuration was valid when it was last read, 0 = it was not, and the limits before it hold."}),
-		since: prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_success_timestamp_seconds", Help: "When the limits in force were read, in Unix seconds."}),
+		good:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_successful", Help: "1 = the configuration was valid when it was last read, 0 = it was not, and what was in force before holds."}),
+		since: prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_success_timestamp_seconds", Help: "When the limits and preferences in force were read, in Unix seconds."}),
 	}
 	reg.MustRegister(r.good, r.since)
 	if err := r.apply(c, now); err != nil {
@@ -74,7 +78,32 @@ func (r *rules) senders() stages.Senders {
 	return nil // as in limiter
 }
 
-// apply puts the rules of c in force. After an error those before it hold.
+// prefers is how users' preferences are applied.
+type prefers struct {
+	lanes map[string]stages.Rules // by name
+	quiet *quiet.Policy           // of all of them
+}
+
+// newPrefers takes lanes from what the worker was started with.
+func newPrefers(c *configs.Config, lanes []configs.Lane) (*prefers, error) {
+	hours, err := wiring.Quiet(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &prefers{make(map[string]stages.Rules, len(lanes)), quiet.New(hours)}
+	for _, l := range lanes {
+		p.lanes[l.Name] = stages.Rules{Consent: wiring.Consent(c, l), Quiet: p.quiet}
+	}
+	return p, nil
+}
+
+// preferences are the rules of a lane about users' preferences in force.
+func (r *rules) preferences(lane string) stages.Rules { return r.prefers.Load().lanes[lane] }
+
+// zone is the time zone of a user by what is in force.
+func (r *rules) zone(u *push.User) *time.Location { return r.prefers.Load().quiet.Zone(u) }
+
+// apply puts the rules of c in force, all or none: after an error those before it hold.
 func (r *rules) apply(c *configs.Config, now time.Time) error {
 	if c.Limits.Devices != r.started.Limits.Devices {
 		return errors.New("limits.devices has changes that need a restart")
@@ -99,7 +128,12 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 			return err
 		}
 	}
-	r.limits = c.Limits
+	prefers, err := newPrefers(c, r.started.Lanes)
+	if err != nil {
+		return err
+	}
+	r.inForce = c
+	r.prefers.Store(prefers)
 	r.read(limiter != nil)
 	r.list.Store(&list)
 	r.current.Store(limiter)
@@ -128,17 +162,17 @@ func (r *rules) follow(ctx context.Context, every time.Duration, load func() (*c
 // same at two looks: a file that is being written may read as one with fewer rules.
 func (r *rules) look(load func() (*configs.Config, error), now time.Time) {
 	c, err := load()
-	settled := err == nil && r.latest != nil && reflect.DeepEqual(c.Limits, r.latest.Limits)
+	settled := err == nil && r.latest != nil && !differ(c, r.latest)
 	r.latest = c
-	if settled && !reflect.DeepEqual(c.Limits, r.limits) {
+	if before := r.inForce; settled && differ(c, before) {
 		if err = r.apply(c, now); err == nil {
-			r.log.Info("limits changed", "rules", len(c.Limits.Rules))
+			r.told(before, c)
 		}
 	}
 	if err != nil {
 		r.good.Set(0)
 		r.say(err.Error(), func(text string) {
-			r.log.Error("the configuration is not valid any more: the limits stay as they are", "error", text)
+			r.log.Error("the configuration is not valid any more: limits and preferences stay as they are", "error", text)
 		})
 		return
 	}
@@ -146,6 +180,25 @@ func (r *rules) look(load func() (*configs.Config, error), now time.Time) {
 	r.say(strings.Join(r.started.Changed(c), ", "), func(sections string) {
 		r.log.Warn("the configuration has changes that need a restart", "sections", sections)
 	})
+}
+
+// differ reports whether two configurations have other rules.
+func differ(a, b *configs.Config) bool {
+	return !reflect.DeepEqual(a.Limits, b.Limits) || preferDifferently(a, b)
+}
+
+func preferDifferently(a, b *configs.Config) bool {
+	return !reflect.DeepEqual(a.Preferences, b.Preferences) || !reflect.DeepEqual(a.Countries, b.Countries)
+}
+
+// told logs what has come in force.
+func (r *rules) told(before, now *configs.Config) {
+	if !reflect.DeepEqual(before.Limits, now.Limits) {
+		r.log.Info("limits changed", "rules", len(now.Limits.Rules))
+	}
+	if preferDifferently(before, now) {
+		r.log.Info("preferences changed", "countries", len(now.Countries), "promotional_types", len(now.Preferences.PromotionalTypes))
+	}
 }
 
 // say logs what is new; nothing to say is not logged.

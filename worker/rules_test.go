@@ -158,12 +158,17 @@ func TestTheConfigurationIsReadAgain(t *testing.T) {
 func TestLanesFollowTheRules(t *testing.T) {
 	c, o, _ := servers(t)
 	var limited []*stages.Limits // of each half of each lane
+	var prefer []func() stages.Rules
 	o.Wrap = func(po pipeline.Options, _ func(push.Route) h2.Stats) pipeline.Options {
 		for _, s := range po.Stages {
-			if l, ok := s.(*stages.Limits); ok {
-				limited = append(limited, l)
+			switch s := s.(type) {
+			case *stages.Limits:
+				limited = append(limited, s)
+			case *stages.Preferences:
+				prefer = append(prefer, s.Rules)
 			}
 		}
+		prefer = append(prefer, po.Recheck.(*stages.Recheck).Rules)
 		return po
 	}
 	read := make(chan struct{}) // closed when the worker looks for the second time; its end waits until it has looked
@@ -175,6 +180,7 @@ func TestLanesFollowTheRules(t *testing.T) {
 		}
 		changed := *c
 		changed.Limits.Rules = []configs.Rule{{Name: "hour", Per: "user", Max: 1, Window: time.Hour}}
+		changed.Preferences.OptInTypes, changed.Preferences.DefaultZone = []string{"survey"}, "Asia/Tokyo"
 		return &changed, nil
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -195,6 +201,17 @@ func TestLanesFollowTheRules(t *testing.T) {
 	for _, l := range limited {
 		if l.Limiter() == nil {
 			t.Error("a lane has the rules of the start")
+		}
+		if zone := l.Zone(&push.User{}).String(); zone != "Asia/Tokyo" {
+			t.Errorf("a lane's windows go by %s", zone)
+		}
+	}
+	if len(prefer) != 4*len(c.Lanes) {
+		t.Errorf("%d ask for preferences, want two stages and two checks of what has waited for each of %d lanes", len(prefer), len(c.Lanes))
+	}
+	for _, current := range prefer {
+		if p := current(); !p.Consent.OptIn["survey"] || p.Quiet.Zone(&push.User{}).String() != "Asia/Tokyo" {
+			t.Errorf("a lane has the preferences of the start: %+v", p)
 		}
 	}
 }
@@ -260,7 +277,7 @@ func TestHalfAFileIsNotInForce(t *testing.T) {
 			}
 			return tt.c, nil
 		}, time.Now())
-		if got := r.limits.Rules[0].Max; got != tt.force {
+		if got := r.inForce.Limits.Rules[0].Max; got != tt.force {
 			t.Errorf("look %d: a limit of %d is in force, want %d", n, got, tt.force)
 		}
 	}

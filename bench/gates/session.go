@@ -97,7 +97,7 @@ func newStages(client shards.Client, p *people) ([]pipeline.Stage, error) {
 		return nil, err
 	}
 	return []pipeline.Stage{
-		&stages.Preferences{Users: users.NewReader(client, true), Rules: stages.Rules{Quiet: policy}},
+		&stages.Preferences{Users: users.NewReader(client, true), Rules: stages.Rules{Quiet: policy}.Fixed()},
 		&stages.Devices{},
 		&stages.Limits{Limiter: func() stages.Limiter { return limiter }, Lane: "main", Zone: policy.Zone, Segments: p.segmentsOf},
 	}, nil

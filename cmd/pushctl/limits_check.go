@@ -108,7 +108,7 @@ func (q *asked) through(ctx context.Context, limiter *limits.Limiter) (*pipeline
 	b := &pipeline.Batch{Items: []pipeline.Item{{Message: q.message, Timestamp: q.now, FirstSeen: q.now, Expires: q.now.Add(q.lane.GreatestAge)}}}
 	policy, asks := quiet.New(o), &preview{Limiter: limiter}
 	way := []pipeline.Stage{
-		&stages.Preferences{Users: known{q.user}, Rules: stages.Rules{Consent: wiring.Consent(q.config, *q.lane), Quiet: policy}},
+		&stages.Preferences{Users: known{q.user}, Rules: stages.Rules{Consent: wiring.Consent(q.config, *q.lane), Quiet: policy}.Fixed()},
 		&stages.Devices{},
 	}
 	if limiter != nil {
