@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"deploy/local":           nil,
 	"deploy/local/localtest": {"deploy/local"},
 	"deploy/local/servers":   {"deploy/local"},
-	"users/userstest":        {"push", "users"},
+	"users/userstest":        {"push", "shards", "users", "deploy/embedded", "deploy/local"},
 	"wiring":                 {everything},
 	"worker":                 {everything},
 	"cmd/terminal":           nil,
@@ -114,7 +114,8 @@ var testsAlso = map[string][]string{
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
 	"limits":          {"limits/model", "status"}, // whose session its tests on a real Cassandra use
-	"users":           {"users/erase", "users/userstest"},
+	"users":           {"users/userstest"},
+	"users/erase":     {"users/userstest"},
 	"stages":          {"shards"},
 	"status":          {"status/statustest"},
 

@@ -15,7 +15,7 @@ import (
 
 func TestRegisterDeviceRefuses(t *testing.T) {
 	good := users.Registration{User: "ada", Device: push.Device{
-		Platform: push.APNS, App: "shop", Token: strings.Repeat("aF", 32), RegisteredAt: epoch,
+		Platform: push.APNS, App: "shop", Token: strings.Repeat("aF", 32), RegisteredAt: userstest.Epoch,
 	}}
 	fcm := func(r *users.Registration, token string) { r.Device.Platform, r.Device.Token = push.FCM, token }
 	for _, tt := range []struct {
@@ -70,7 +70,7 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	ctx, topic := context.Background(), userstest.NewTopic(2)
 	c := users.NewClient(topic)
 	token := strings.Repeat("AB", 32)
-	h, err := c.RegisterDevice(ctx, "a/b", push.Device{Platform: push.APNS, App: "shop", Token: token, Locale: "de", AppVersion: "7.1", RegisteredAt: epoch.Add(1234567)})
+	h, err := c.RegisterDevice(ctx, "a/b", push.Device{Platform: push.APNS, App: "shop", Token: token, Locale: "de", AppVersion: "7.1", RegisteredAt: userstest.Epoch.Add(1234567)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	}
 	want := push.Device{
 		Platform: push.APNS, Environment: push.Production, App: "shop", Token: token, Locale: "de", AppVersion: "7.1",
-		Hash: push.DeviceHash(push.APNS, token), RegisteredAt: epoch.Add(time.Millisecond),
+		Hash: push.DeviceHash(push.APNS, token), RegisteredAt: userstest.Epoch.Add(time.Millisecond),
 	}
 	if u.Devices[0] != want || h != want.Hash {
 		t.Errorf("device %+v\nwant   %+v", u.Devices[0], want)

@@ -9,20 +9,21 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 // enroll registers a device of an app at a second.
 func (w *world) enroll(user, app string, tok, at int) {
-	w.t.Helper()
-	_, err := w.client.RegisterDevice(w.ctx, user, push.Device{
-		Platform: push.FCM, App: app, Token: token(tok), RegisteredAt: epoch.Add(time.Duration(at) * time.Second)})
-	w.must(err)
+	w.T.Helper()
+	_, err := w.Client.RegisterDevice(w.Ctx, user, push.Device{
+		Platform: push.FCM, App: app, Token: userstest.Token(tok), RegisteredAt: userstest.Epoch.Add(time.Duration(at) * time.Second)})
+	w.Must(err)
 }
 
 // kept counts a user's devices, in all and by app, and returns the oldest.
 func (w *world) kept(user string) (of map[string]int, oldest time.Time) {
 	of = map[string]int{}
-	for _, d := range w.look(user).Devices {
+	for _, d := range w.Look(user).Devices {
 		of[""]++
 		of[d.App]++
 		if oldest.IsZero() || d.RegisteredAt.Before(oldest) {
@@ -55,8 +56,8 @@ func TestDevicesOfAUserAreBounded(t *testing.T) {
 					}
 					w.enroll("ada", app, second, second)
 				}
-				w.register("bob/with/slash", 1000, 1)
-				w.run(options())
+				w.Register("bob/with/slash", 1000, 1)
+				w.Run(userstest.RegistryOptions())
 				w.agree()
 				check := func(when string) {
 					t.Helper()
@@ -70,26 +71,26 @@ func TestDevicesOfAUserAreBounded(t *testing.T) {
 						}
 					}
 					// 20 of "a" and 80 of the others, the latest of each.
-					if want := epoch.Add((many - 1 - 2*79) * time.Second); !oldest.Equal(want) {
+					if want := userstest.Epoch.Add((many - 1 - 2*79) * time.Second); !oldest.Equal(want) {
 						t.Errorf("%s: the oldest is of %v, want %v", when, oldest, want)
 					}
 				}
 				check("following")
-				p, err := users.NewReader(w.redis, false).Stored(w.ctx, "ada")
+				p, err := users.NewReader(w.Redis, false).Stored(w.Ctx, "ada")
 				if err != nil || p.Dropped < many-100 || p.DroppedUpTo.IsZero() || len(p.Devices) != 100 {
 					t.Errorf("%d dropped up to %v, %d left, error %v", p.Dropped, p.DroppedUpTo, len(p.Devices), err)
 				}
-				w.topic.Compact()
-				if n := len(w.topic.Latest()); n != 101 {
+				w.Topic.Compact()
+				if n := len(w.Topic.Latest()); n != 101 {
 					t.Errorf("the topic has %d devices still", n)
 				}
-				w.must(w.redis.FlushAll(w.ctx).Err())
-				time.Sleep(2 * options().CheckInterval)
+				w.Must(w.Redis.FlushAll(w.Ctx).Err())
+				time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
 				w.agree()
 				check("rebuilt")
 				// Nobody else may own what was dropped by an older registration only
 				// because a dropped one is remembered.
-				w.register("eve", 0, 0)
+				w.Register("eve", 0, 0)
 				w.agree()
 				if got := w.owners(0); len(got) != 1 || got[0] != "eve" {
 					t.Errorf("owners %q, want eve", got)
@@ -102,16 +103,16 @@ func TestDevicesOfAUserAreBounded(t *testing.T) {
 // A record that grew before there were limits shrinks with the next device.
 func TestTooLargeRecordsShrink(t *testing.T) {
 	virtual(t, func(w *world) {
-		o := options()
+		o := userstest.RegistryOptions()
 		o.Devices = record.DeviceLimits{User: 1000, App: 1000}
 		for i := range 500 {
-			w.register("ada", i, i)
+			w.Register("ada", i, i)
 		}
-		stop := w.run(o)
+		stop := w.Run(o)
 		w.agree()
 		stop()
-		w.register("ada", 500, 500)
-		w.run(options())
+		w.Register("ada", 500, 500)
+		w.Run(userstest.RegistryOptions())
 		w.agree()
 		if of, _ := w.kept("ada"); of[""] != 20 {
 			t.Errorf("kept %v", of)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 // TestFailOverToALaggingReplica: Redis fails over to a replica that lacks the
@@ -20,32 +21,32 @@ func TestFailOverToALaggingReplica(t *testing.T) {
 	open := func() redis.UniversalClient {
 		o := shards.DefaultOptions()
 		o.Addrs, o.Dialer = []string{"pair:6379"}, pair.Dial
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = userstest.Patience, userstest.Patience, userstest.Patience
 		client, err := shards.Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return client
 	}
-	inWorld(t, func(w *world) {
+	userstest.In(t, in(func(w *world) {
 		w.fill()
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		w.agree()
-		w.must(pair.Part(w.ctx))
-		w.optOut("ada", "everything", "changed")
-		w.register("cy", 90, 1000)
-		w.register("dee", 91, 1000)
-		w.must(w.client.RemoveDevice(w.ctx, "dee", hash(91)))
+		w.Must(pair.Part(w.Ctx))
+		w.OptOut("ada", "everything", "changed")
+		w.Register("cy", 90, 1000)
+		w.Register("dee", 91, 1000)
+		w.Must(w.Client.RemoveDevice(w.Ctx, "dee", userstest.Hash(91)))
 		w.agree()
-		w.must(pair.FailOver())
+		w.Must(pair.FailOver())
 		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-			if u := w.fetch("ada")["ada"]; u != nil && slices.Contains(u.Preferences.Types, "changed") {
+			if u := w.Fetch("ada")["ada"]; u != nil && slices.Contains(u.Preferences.Types, "changed") {
 				break
 			}
-			if time.Since(began) > patience {
+			if time.Since(began) > userstest.Patience {
 				t.Fatal("ada's opt-out is lost")
 			}
 		}
 		w.agree()
-	}, open)
+	}), open)
 }

@@ -11,19 +11,20 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 // The figures of a registry say what it did, and no more.
 func TestRegistryIsCounted(t *testing.T) {
 	virtual(t, func(w *world) {
 		reg := prometheus.NewRegistry()
-		w.metrics = users.NewMetrics(reg)
+		w.Metrics = users.NewMetrics(reg)
 		var last atomic.Pointer[users.Progress]
-		w.progress = func(p users.Progress) { last.Store(&p) }
+		w.Progress = func(p users.Progress) { last.Store(&p) }
 		want := map[string]float64{}
 		expect := func(after string, changes map[string]float64) {
 			t.Helper()
-			w.settle()
+			w.Settle()
 			for name, more := range changes {
 				want[name] += more
 			}
@@ -37,26 +38,26 @@ func TestRegistryIsCounted(t *testing.T) {
 				t.Errorf("after %s progress is %+v", after, *p)
 			}
 		}
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		expect("a start with nothing", map[string]float64{"shards_ready": shards.Users, "builds_total": shards.Users})
-		w.register("ada", 1, 1)
-		w.optOut("ada", "promo")
+		w.Register("ada", 1, 1)
+		w.OptOut("ada", "promo")
 		expect("a device and preferences", map[string]float64{"applied_total": 3}) // the device once more for its token
-		w.raw("who", "knows")
+		w.Raw("who", "knows")
 		expect("a key that cannot be read", map[string]float64{"broken_total": 1})
-		w.raw(record.PreferencesKey("ada"), broken)
+		w.Raw(record.PreferencesKey("ada"), broken)
 		expect("preferences that cannot be read", map[string]float64{"applied_total": 1, "broken_total": 1, "quarantined_parts": 1})
-		w.optOut("ada")
+		w.OptOut("ada")
 		expect("preferences that can be read again", map[string]float64{"applied_total": 1, "quarantined_parts": -1})
-		w.register("bob", 1, 2)
+		w.Register("bob", 1, 2)
 		expect("a token that moved", map[string]float64{"applied_total": 4, "settled_total": 1}) // and its removal from who had it
 		w.spoil("bob")
-		w.look("bob") // tells the registry
-		time.Sleep(3 * options().CheckInterval)
+		w.Look("bob") // tells the registry
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
 		expect("a record that cannot be read", map[string]float64{"repaired_total": 1})
-		w.must(w.redis.Del(w.ctx, shards.EpochKey(5)).Err())
-		time.Sleep(3 * options().CheckInterval)
-		w.settle()
+		w.Must(w.Redis.Del(w.Ctx, shards.EpochKey(5)).Err())
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		w.Settle()
 		if got := w.figure(reg, "push_registry_builds_total"); got != shards.Users+1 {
 			t.Errorf("a shard without its marker: %v builds", got)
 		}
@@ -79,16 +80,16 @@ func (f looked) Spans(ctx context.Context) ([]users.Span, error) {
 func TestChecksAreNotMadeForEachRecord(t *testing.T) {
 	virtual(t, func(w *world) {
 		var times atomic.Int64
-		w.wrap = func(topics *users.RegistryTopics) { topics.Follower = looked{topics.Follower, &times} }
-		w.run(options())
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Follower = looked{topics.Follower, &times} }
+		w.Run(userstest.RegistryOptions())
 		w.fill()
 		w.agree()
 		before, began := times.Load(), time.Now()
 		for i := range 100 {
-			w.optOut("ada", string(rune('a'+i%20)))
+			w.OptOut("ada", string(rune('a'+i%20)))
 			time.Sleep(10 * time.Millisecond)
 		}
-		checks := int64(time.Since(began)/options().CheckInterval) + 1
+		checks := int64(time.Since(began)/userstest.RegistryOptions().CheckInterval) + 1
 		if more := times.Load() - before; more > checks {
 			t.Errorf("%d looks at the ends in %v, want at most %d", more, time.Since(began), checks)
 		}

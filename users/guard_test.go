@@ -21,7 +21,7 @@ import (
 // that wait for minutes: each look is at every shard. A user may have 100
 // devices.
 func seldom() users.RegistryOptions {
-	o := options()
+	o := userstest.RegistryOptions()
 	o.CheckInterval, o.BeatInterval = 10*time.Second, 10*time.Second
 	o.Devices = record.DeviceLimits{User: 100, App: 100}
 	return o
@@ -35,9 +35,9 @@ func TestTheGuardIsTheFleets(t *testing.T) {
 		o := users.DefaultFeedbackOptions()
 		o.PerMinute = perMinute
 		for i := range 2 * each {
-			w.register("ada", i, 1)
+			w.Register("ada", i, 1)
 		}
-		w.run(seldom())
+		w.Run(seldom())
 		w.agree()
 		began := time.Now()
 		var feeding sync.WaitGroup
@@ -59,10 +59,10 @@ func TestTheGuardIsTheFleets(t *testing.T) {
 // report.
 func TestTheGuardsCountIsGarbage(t *testing.T) {
 	for name, spoil := range map[string]func(w *world) error{
-		"no number":  func(w *world) error { return w.redis.Set(w.ctx, "feedback:removed", "many", 0).Err() },
-		"a fraction": func(w *world) error { return w.redis.Set(w.ctx, "feedback:removed", "1.5", 0).Err() },
-		"below zero": func(w *world) error { return w.redis.Set(w.ctx, "feedback:removed", "-1000000", 0).Err() },
-		"no string":  func(w *world) error { return w.redis.HSet(w.ctx, "feedback:removed", "a", "b").Err() },
+		"no number":  func(w *world) error { return w.Redis.Set(w.Ctx, "feedback:removed", "many", 0).Err() },
+		"a fraction": func(w *world) error { return w.Redis.Set(w.Ctx, "feedback:removed", "1.5", 0).Err() },
+		"below zero": func(w *world) error { return w.Redis.Set(w.Ctx, "feedback:removed", "-1000000", 0).Err() },
+		"no string":  func(w *world) error { return w.Redis.HSet(w.Ctx, "feedback:removed", "a", "b").Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(w *world) {
@@ -71,19 +71,19 @@ func TestTheGuardsCountIsGarbage(t *testing.T) {
 				o.PerMinute = perMinute
 				var reports []string
 				for i := range each {
-					w.register("ada", i, 1)
+					w.Register("ada", i, 1)
 					reports = append(reports, feedback("ada", i, 2, 3))
 				}
-				w.run(seldom())
+				w.Run(seldom())
 				w.agree()
-				w.must(spoil(w))
+				w.Must(spoil(w))
 				began := time.Now()
 				w.feed(o, reports...)
 				if took := time.Since(began); took < time.Minute {
 					t.Errorf("%d removals at %d a minute took %v", each, perMinute, took)
 				}
 				w.agree()
-				if left := len(w.look("ada").Devices); left != 0 {
+				if left := len(w.Look("ada").Devices); left != 0 {
 					t.Errorf("%d devices are left", left)
 				}
 			})
@@ -95,21 +95,21 @@ func TestTheGuardsCountIsGarbage(t *testing.T) {
 // was lost in a failover must see that another one wrote instead.
 func TestVersionsAreNeverRepeated(t *testing.T) {
 	virtual(t, func(w *world) {
-		o := options()
+		o := userstest.RegistryOptions()
 		o.BeatInterval = time.Second
 		w.fill()
-		stop := w.run(o)
+		stop := w.Run(o)
 		w.agree()
 		stop()
-		before, err := w.redis.HGetAll(w.ctx, shards.OffsetsKey(0)).Result()
-		w.must(err)
+		before, err := w.Redis.HGetAll(w.Ctx, shards.OffsetsKey(0)).Result()
+		w.Must(err)
 		beat := func() string {
 			t.Helper()
-			w.must(w.redis.HSet(w.ctx, shards.OffsetsKey(0), before).Err()) // a copy without the latest writes
-			stop := w.run(o)
+			w.Must(w.Redis.HSet(w.Ctx, shards.OffsetsKey(0), before).Err()) // a copy without the latest writes
+			stop := w.Run(o)
 			defer stop()
-			for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
-				if v := w.redis.HGet(w.ctx, shards.OffsetsKey(0), "v").Val(); v != before["v"] {
+			for began := time.Now(); time.Since(began) < userstest.Patience; time.Sleep(100 * time.Millisecond) {
+				if v := w.Redis.HGet(w.Ctx, shards.OffsetsKey(0), "v").Val(); v != before["v"] {
 					return v
 				}
 			}
@@ -137,9 +137,9 @@ func (f away) Spans(ctx context.Context) ([]users.Span, error) {
 
 // figure is what a metric without labels says.
 func (w *world) figure(reg *prometheus.Registry, name string) float64 {
-	w.t.Helper()
+	w.T.Helper()
 	families, err := reg.Gather()
-	w.must(err)
+	w.Must(err)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
@@ -156,13 +156,13 @@ func TestFailingShows(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		lag := func() float64 { return w.figure(reg, "push_registry_lag_records") }
 		var last atomic.Pointer[users.Progress]
-		o := options()
+		o := userstest.RegistryOptions()
 		o.Progress = func(p users.Progress) { last.Store(&p) }
-		topics := w.topics(userstest.NewCrash(-1, false, nil))
+		topics := w.Topics(userstest.NewCrash(-1, false, nil))
 		topics.Follower = away{topics.Follower, &gone}
-		r, err := users.NewRegistry(w.redis, topics, o, users.NewMetrics(reg), quiet)
-		w.must(err)
-		ctx, cancel := context.WithCancel(w.ctx)
+		r, err := users.NewRegistry(w.Redis, topics, o, users.NewMetrics(reg), quiet)
+		w.Must(err)
+		ctx, cancel := context.WithCancel(w.Ctx)
 		done := make(chan struct{})
 		gone.Store(true)
 		go func() {

@@ -7,28 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
-
-// opener makes clients of a real server or cluster.
-func opener(t *testing.T, addrs ...string) func() redis.UniversalClient {
-	return func() redis.UniversalClient {
-		o := shards.DefaultOptions()
-		o.Addrs, o.Cluster = addrs, len(addrs) > 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
-		client, err := shards.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
-}
 
 // witness reads ada all the time, as a worker does.
 type witness struct {
@@ -39,8 +23,8 @@ type witness struct {
 
 func (w *world) witness() (seen *witness, stop func()) {
 	seen = new(witness)
-	ctx, cancel := context.WithCancel(w.ctx)
-	client := w.open()
+	ctx, cancel := context.WithCancel(w.Ctx)
+	client := w.Open()
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		reader := users.NewReader(client, true)
@@ -70,17 +54,17 @@ func (w *world) witness() (seen *witness, stop func()) {
 // never "no device".
 func TestRedisForgetsUnderway(t *testing.T) {
 	server := localtest.Redis(t, local.RedisOptions{})
-	inWorld(t, func(w *world) {
+	userstest.In(t, in(func(w *world) {
 		w.fill()
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		w.agree()
 		seen, stop := w.witness()
 		defer stop()
-		ctx, cancel := context.WithTimeout(w.ctx, 5*patience)
+		ctx, cancel := context.WithTimeout(w.Ctx, 5*userstest.Patience)
 		defer cancel()
 		restart := func() {
-			w.must(server.Kill())
-			w.must(server.Restart(ctx))
+			w.Must(server.Kill())
+			w.Must(server.Restart(ctx))
 		}
 		for _, event := range []struct {
 			name string
@@ -90,17 +74,17 @@ func TestRedisForgetsUnderway(t *testing.T) {
 			refused bool
 		}{
 			{"restarted empty", restart, true},
-			{"flushed", func() { w.must(server.Wipe(ctx)) }, true},
+			{"flushed", func() { w.Must(server.Wipe(ctx)) }, true},
 			{"failed over to a copy without the latest writes", func() {
-				w.must(w.redis.Save(ctx).Err()) // what the next start finds
-				w.optOut("ada", "promo", "news", "lost")
-				w.register("cy", 9, 50)
+				w.Must(w.Redis.Save(ctx).Err()) // what the next start finds
+				w.OptOut("ada", "promo", "news", "lost")
+				w.Register("cy", 9, 50)
 				w.agree()
 				restart()
 			}, false},
 			{"failed over to a copy of another time, half built", func() {
-				w.must(server.Wipe(ctx))
-				w.must(w.redis.Save(ctx).Err())
+				w.Must(server.Wipe(ctx))
+				w.Must(w.Redis.Save(ctx).Err())
 				restart()
 			}, true},
 		} {
@@ -108,7 +92,7 @@ func TestRedisForgetsUnderway(t *testing.T) {
 			event.do()
 			w.agree()
 			for began := time.Now(); seen.answers.Load() == answers; time.Sleep(10 * time.Millisecond) {
-				if time.Since(began) > patience {
+				if time.Since(began) > userstest.Patience {
 					t.Fatalf("%s: the reader has not been answered since", event.name)
 				}
 			}
@@ -119,28 +103,28 @@ func TestRedisForgetsUnderway(t *testing.T) {
 				t.Fatalf("%s: the reader was told %d times that ada has not her devices", event.name, n)
 			}
 		}
-		if got := w.fetch("ada")["ada"].Preferences.Types; len(got) != 3 {
+		if got := w.Fetch("ada")["ada"].Preferences.Types; len(got) != 3 {
 			t.Errorf("ada's opt-outs are %q, want the three of the lost write", got)
 		}
-	}, opener(t, server.Addr()))
+	}), userstest.Opener(t, server.Addr()))
 }
 
 // On a cluster every script, pipeline and MGET stays in its slots, and a node
 // that forgets is filled again while the others go on.
 func TestOnACluster(t *testing.T) {
 	cluster := localtest.RedisCluster(t, local.RedisOptions{})
-	inWorld(t, func(w *world) {
+	userstest.In(t, in(func(w *world) {
 		w.fill()
-		w.register("eve", 1, 40) // moves from ada
-		w.run(options())
+		w.Register("eve", 1, 40) // moves from ada
+		w.Run(userstest.RegistryOptions())
 		w.agree()
-		ctx, cancel := context.WithTimeout(w.ctx, 5*patience)
+		ctx, cancel := context.WithTimeout(w.Ctx, 5*userstest.Patience)
 		defer cancel()
 		for _, node := range cluster.Nodes {
-			w.must(node.Wipe(ctx))
-			w.optOut("dee", "promo")
-			time.Sleep(2 * options().CheckInterval)
+			w.Must(node.Wipe(ctx))
+			w.OptOut("dee", "promo")
+			time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
 			w.agree()
 		}
-	}, opener(t, cluster.Addrs()...))
+	}), userstest.Opener(t, cluster.Addrs()...))
 }

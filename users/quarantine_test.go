@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 // broken are preferences that ask for everything to stop, beside a type name
@@ -24,41 +24,10 @@ var broken = `{"opt_out_all":true,"opt_out_types":["` + strings.Repeat("x", 65) 
 
 const newer = `{"v":9,"opt_out_all":"who knows"}`
 
-func virtual(t *testing.T, test func(w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { inMemory(t, test) })
-}
-
-func (w *world) raw(key, value string) {
-	w.t.Helper()
-	w.must(w.topic.Append(w.ctx, []users.Record{{Key: key, Value: []byte(value)}}))
-}
-
 // spoil makes the stored record of a user unreadable.
 func (w *world) spoil(user string) {
-	w.t.Helper()
-	w.must(w.redis.Set(w.ctx, shards.UserKey(shards.UserShard(user), user), "garbage", 0).Err())
-}
-
-// told is what the quarantine's topic says.
-func (w *world) told() map[string]users.Quarantined {
-	w.t.Helper()
-	told := map[string]users.Quarantined{}
-	for _, r := range w.quarantine.Latest() {
-		q, err := users.ReadQuarantined(r.Value)
-		w.must(err)
-		q.AtMS = 0
-		told[r.Key] = q
-	}
-	return told
-}
-
-// look reads one user, who may be empty.
-func (w *world) look(user string) *push.User {
-	w.t.Helper()
-	u := new(push.User)
-	w.must(users.NewReader(w.redis, false).Fetch(w.ctx, []string{user}, []*push.User{u}))
-	return u
+	w.T.Helper()
+	w.Must(w.Redis.Set(w.Ctx, shards.UserKey(shards.UserShard(user), user), "garbage", 0).Err())
 }
 
 func device(tok string) string {
@@ -68,25 +37,25 @@ func device(tok string) string {
 // What cannot be read of one part leaves what was there of it, and all else,
 // as it is.
 func TestPartsThatCannotBeReadStandAside(t *testing.T) {
-	future := strings.ReplaceAll(device(token(1)), "1999", "9999")
+	future := strings.ReplaceAll(device(userstest.Token(1)), "1999", "9999")
 	eachRedis(t, func(w *world) {
 		w.fill()
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		w.agree()
 		for _, part := range []struct{ key, value string }{
 			{record.PreferencesKey("ada"), broken},
-			{record.DeviceKey("ada", hash(1)), future},
-			{record.DeviceKey("ada", hash(2)), device("another")},
+			{record.DeviceKey("ada", userstest.Hash(1)), future},
+			{record.DeviceKey("ada", userstest.Hash(2)), device("another")},
 			{record.PreferencesKey("dee"), newer},
 			{record.PreferencesKey("eve"), newer},
 			{record.PreferencesKey("bob/with/slash"), broken},
-			{record.DeviceKey("cy", hash(4)), "not json"},
+			{record.DeviceKey("cy", userstest.Hash(4)), "not json"},
 			{"ada/unknown-part", `{}`},
 			{"", `{}`},
 		} {
-			w.raw(part.key, part.value)
+			w.Raw(part.key, part.value)
 		}
-		w.register("eve", 7, 7) // all others go on
+		w.Register("eve", 7, 7) // all others go on
 		w.agree()
 
 		want := map[string]users.Quarantined{}
@@ -95,18 +64,18 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 			user := q.User
 			q.Reason, q.Stands = reason, stands
 			want[key] = q
-			if got := w.look(user).Quarantine; got&marks != marks || stands && got != 0 {
+			if got := w.Look(user).Quarantine; got&marks != marks || stands && got != 0 {
 				t.Errorf("%s: the record has the marks %b, want %b", key, got, marks)
 			}
 		}
 		expect(record.PreferencesKey("ada"), record.BrokenRule, true, 0)
-		expect(record.DeviceKey("ada", hash(1)), record.BrokenRule, true, 0)
-		expect(record.DeviceKey("ada", hash(2)), record.BrokenRule, true, 0)
+		expect(record.DeviceKey("ada", userstest.Hash(1)), record.BrokenRule, true, 0)
+		expect(record.DeviceKey("ada", userstest.Hash(2)), record.BrokenRule, true, 0)
 		expect(record.PreferencesKey("dee"), record.UnknownVersion, true, 0)
 		expect(record.PreferencesKey("eve"), record.UnknownVersion, false, push.PreferencesUnknown)
 		expect(record.PreferencesKey("bob/with/slash"), record.BrokenRule, false, push.PreferencesBroken)
-		expect(record.DeviceKey("cy", hash(4)), record.BrokenRule, false, push.DeviceUnread)
-		got := w.told()
+		expect(record.DeviceKey("cy", userstest.Hash(4)), record.BrokenRule, false, push.DeviceUnread)
+		got := w.Told()
 		for key, q := range got {
 			q.Partition, q.Offset = 0, 0
 			got[key] = q
@@ -114,27 +83,27 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("told: %+v\nwant %+v", got, want)
 		}
-		now, err := users.InQuarantine(w.ctx, w.redis)
+		now, err := users.InQuarantine(w.Ctx, w.Redis)
 		if err != nil || !slices.Equal(slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(want))) {
 			t.Errorf("in quarantine: %v, %v", now, err)
 		}
 
 		// Whatever can be read ends it.
 		for _, user := range []string{"ada", "dee", "eve", "bob/with/slash"} {
-			w.optOut(user, "promo")
+			w.OptOut(user, "promo")
 		}
-		w.register("ada", 1, 50)
-		w.register("ada", 2, 50)
-		w.must(w.client.RemoveDevice(w.ctx, "cy", hash(4)))
+		w.Register("ada", 1, 50)
+		w.Register("ada", 2, 50)
+		w.Must(w.Client.RemoveDevice(w.Ctx, "cy", userstest.Hash(4)))
 		w.agree()
-		if now, err := users.InQuarantine(w.ctx, w.redis); err != nil || len(now) > 0 {
+		if now, err := users.InQuarantine(w.Ctx, w.Redis); err != nil || len(now) > 0 {
 			t.Errorf("in quarantine still: %v, %v", now, err)
 		}
-		if got := w.told(); len(got) > 0 {
+		if got := w.Told(); len(got) > 0 {
 			t.Errorf("told still: %+v", got)
 		}
 		for _, user := range []string{"ada", "dee", "eve", "bob/with/slash", "cy"} {
-			if q := w.look(user).Quarantine; q != 0 {
+			if q := w.Look(user).Quarantine; q != 0 {
 				t.Errorf("%s has the marks %b still", user, q)
 			}
 		}
@@ -145,15 +114,15 @@ func TestPartsThatCannotBeReadStandAside(t *testing.T) {
 func TestQuarantineOutlivesARebuild(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.fill()
-		w.raw(record.PreferencesKey("dee"), broken)
-		w.raw(record.PreferencesKey("ada"), newer)
-		w.topic.Compact()
-		w.run(options())
-		w.settle()
-		if got := w.look("dee").Quarantine; got != push.PreferencesBroken {
+		w.Raw(record.PreferencesKey("dee"), broken)
+		w.Raw(record.PreferencesKey("ada"), newer)
+		w.Topic.Compact()
+		w.Run(userstest.RegistryOptions())
+		w.Settle()
+		if got := w.Look("dee").Quarantine; got != push.PreferencesBroken {
 			t.Errorf("dee's marks are %b", got)
 		}
-		if u := w.look("ada"); u.Quarantine != push.PreferencesUnknown || len(u.Devices) != 2 {
+		if u := w.Look("ada"); u.Quarantine != push.PreferencesUnknown || len(u.Devices) != 2 {
 			t.Errorf("ada is %+v", u)
 		}
 	})
@@ -162,24 +131,24 @@ func TestQuarantineOutlivesARebuild(t *testing.T) {
 // The quarantine's topic may be away: that is told, and holds up nothing.
 func TestQuarantineCannotBeTold(t *testing.T) {
 	virtual(t, func(w *world) {
-		refuses := &refusing{Log: w.quarantine}
+		refuses := &refusing{Log: w.Quarantine}
 		refuses.refuse.Store(true)
-		w.wrap = func(topics *users.RegistryTopics) { topics.Quarantine = refuses }
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Quarantine = refuses }
 		w.fill()
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		w.agree()
-		w.raw(record.PreferencesKey("ada"), broken)
-		w.optOut("eve", "promo")
-		time.Sleep(10 * options().CheckInterval)
-		if got := w.look("eve").Preferences.Types; len(got) != 1 {
+		w.Raw(record.PreferencesKey("ada"), broken)
+		w.OptOut("eve", "promo")
+		time.Sleep(10 * userstest.RegistryOptions().CheckInterval)
+		if got := w.Look("eve").Preferences.Types; len(got) != 1 {
 			t.Errorf("eve's opt-outs are %q: she waits for the quarantine", got)
 		}
-		if now, err := users.InQuarantine(w.ctx, w.redis); err != nil || !now["ada/prefs"] || len(w.told()) != 0 {
-			t.Errorf("in quarantine: %v, %v; told %v", now, err, w.told())
+		if now, err := users.InQuarantine(w.Ctx, w.Redis); err != nil || !now["ada/prefs"] || len(w.Told()) != 0 {
+			t.Errorf("in quarantine: %v, %v; told %v", now, err, w.Told())
 		}
 		refuses.refuse.Store(false)
 		w.agree()
-		if got := w.told(); len(got) != 1 {
+		if got := w.Told(); len(got) != 1 {
 			t.Errorf("told: %+v", got)
 		}
 	})
@@ -196,10 +165,10 @@ func TestManyPartsInQuarantine(t *testing.T) {
 				records = append(records, users.Record{Key: record.PreferencesKey(name), Value: []byte(newer)})
 			}
 		}
-		w.must(w.topic.Append(w.ctx, records))
-		w.run(options())
-		w.settle()
-		if got := w.told(); len(got) != many {
+		w.Must(w.Topic.Append(w.Ctx, records))
+		w.Run(userstest.RegistryOptions())
+		w.Settle()
+		if got := w.Told(); len(got) != many {
 			t.Errorf("%d of %d told", len(got), many)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 func outOf(n int) []*push.User {
@@ -27,12 +28,12 @@ func outOf(n int) []*push.User {
 func TestFetch(t *testing.T) {
 	eachRedis(t, func(w *world) {
 		w.fill()
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		w.agree()
-		w.must(w.redis.Set(w.ctx, shards.LimiterKey(shards.UserShard("ada"), "ada"), "state", 0).Err())
+		w.Must(w.Redis.Set(w.Ctx, shards.LimiterKey(shards.UserShard("ada"), "ada"), "state", 0).Err())
 		names := []string{"ada", "nobody", "ada", "dee"}
 		out := outOf(len(names))
-		w.must(users.NewReader(w.redis, true).Fetch(w.ctx, names, out))
+		w.Must(users.NewReader(w.Redis, true).Fetch(w.Ctx, names, out))
 		for i, want := range []struct {
 			devices, types int
 			limiter        string
@@ -43,7 +44,7 @@ func TestFetch(t *testing.T) {
 			}
 		}
 		out = outOf(1)
-		w.must(users.NewReader(w.redis, false).Fetch(w.ctx, names[:1], out))
+		w.Must(users.NewReader(w.Redis, false).Fetch(w.Ctx, names[:1], out))
 		if out[0].Limiter != nil {
 			t.Error("a reader without limits leaves an old limiter state")
 		}
@@ -60,24 +61,24 @@ func TestFetchPassesTheServersErrorOn(t *testing.T) {
 	eachRedis(t, func(w *world) {
 		key := shards.EpochKey(shards.UserShard("ada"))
 		// A marker of a form we do not know is not a marker.
-		w.must(w.redis.Set(w.ctx, key, "newer", 0).Err())
-		if err := users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada"}, outOf(1)); !errors.Is(err, record.ErrVersion) {
+		w.Must(w.Redis.Set(w.Ctx, key, "newer", 0).Err())
+		if err := users.NewReader(w.Redis, false).Fetch(w.Ctx, []string{"ada"}, outOf(1)); !errors.Is(err, record.ErrVersion) {
 			t.Errorf("error %v, want ErrVersion", err)
 		}
-		if _, err := users.NewReader(w.redis, false).Stored(w.ctx, "ada"); !errors.Is(err, record.ErrVersion) {
+		if _, err := users.NewReader(w.Redis, false).Stored(w.Ctx, "ada"); !errors.Is(err, record.ErrVersion) {
 			t.Errorf("profile: error %v, want ErrVersion", err)
 		}
-		w.must(w.redis.Del(w.ctx, key).Err())
-		_, err := users.NewReader(w.redis, false).Stored(w.ctx, "ada")
+		w.Must(w.Redis.Del(w.Ctx, key).Err())
+		_, err := users.NewReader(w.Redis, false).Stored(w.Ctx, "ada")
 		if s, is := users.IsUnbuilt(err); !is || s != shards.UserShard("ada") {
 			t.Errorf("profile of a shard that is not there: %v", err)
 		}
-		ctx, cancel := context.WithCancel(w.ctx)
+		ctx, cancel := context.WithCancel(w.Ctx)
 		cancel()
-		if err := users.NewReader(w.redis, false).Fetch(ctx, []string{"ada"}, outOf(1)); !errors.Is(err, context.Canceled) {
+		if err := users.NewReader(w.Redis, false).Fetch(ctx, []string{"ada"}, outOf(1)); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want that of the context", err)
 		}
-		if _, err := users.NewReader(w.redis, false).Stored(ctx, "ada"); !errors.Is(err, context.Canceled) {
+		if _, err := users.NewReader(w.Redis, false).Stored(ctx, "ada"); !errors.Is(err, context.Canceled) {
 			t.Errorf("profile: error %v, want that of the context", err)
 		}
 	})
@@ -122,7 +123,7 @@ func BenchmarkFetch10000(b *testing.B) {
 	owners, out := make([]string, n), outOf(n)
 	for i := range owners {
 		owners[i] = fmt.Sprintf("user-%d", i)
-		u := &push.User{Devices: []push.Device{{Platform: push.FCM, App: "shop", Token: token(i), Hash: hash(i), RegisteredAt: epoch}}}
+		u := &push.User{Devices: []push.Device{{Platform: push.FCM, App: "shop", Token: userstest.Token(i), Hash: userstest.Hash(i), RegisteredAt: userstest.Epoch}}}
 		pipe.Set(ctx, shards.UserKey(shards.UserShard(owners[i]), owners[i]), record.Encode(nil, u, 1), 0)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -21,7 +21,7 @@ import (
 // is left, and nobody else waits for it.
 func TestStoredRecordsAreRebuilt(t *testing.T) {
 	ada := shards.UserKey(shards.UserShard("ada"), "ada")
-	entry := shards.TokenKey(shards.TokenShard(hash(3)), hash(3))
+	entry := shards.TokenKey(shards.TokenShard(userstest.Hash(3)), userstest.Hash(3))
 	for _, tt := range []struct {
 		name, key string
 		spoil     func(record string) string
@@ -37,12 +37,12 @@ func TestStoredRecordsAreRebuilt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			virtual(t, func(w *world) {
 				w.fill()
-				w.run(options())
+				w.Run(userstest.RegistryOptions())
 				w.agree()
-				before := w.redis.Get(w.ctx, shards.EpochKey(shards.UserShard("ada"))).Val()
-				w.must(w.redis.Set(w.ctx, tt.key, tt.spoil(w.redis.Get(w.ctx, tt.key).Val()), 0).Err())
+				before := w.Redis.Get(w.Ctx, shards.EpochKey(shards.UserShard("ada"))).Val()
+				w.Must(w.Redis.Set(w.Ctx, tt.key, tt.spoil(w.Redis.Get(w.Ctx, tt.key).Val()), 0).Err())
 				out := outOf(2)
-				w.must(users.NewReader(w.redis, false).Fetch(w.ctx, []string{"ada", "dee"}, out))
+				w.Must(users.NewReader(w.Redis, false).Fetch(w.Ctx, []string{"ada", "dee"}, out))
 				if tt.key == ada && (out[0].Quarantine != push.RecordUnread || len(out[0].Devices) > 0) {
 					t.Errorf("ada is %+v, want nothing but the mark", *out[0])
 				}
@@ -50,11 +50,11 @@ func TestStoredRecordsAreRebuilt(t *testing.T) {
 					t.Errorf("dee is %+v", *out[1])
 				}
 				if tt.key == entry {
-					w.register("cy", 3, 30) // the token moves, and both claims must be known
+					w.Register("cy", 3, 30) // the token moves, and both claims must be known
 				}
-				time.Sleep(3 * options().CheckInterval)
+				time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
 				w.agree()
-				if after := w.redis.Get(w.ctx, shards.EpochKey(shards.UserShard("ada"))).Val(); after != before {
+				if after := w.Redis.Get(w.Ctx, shards.EpochKey(shards.UserShard("ada"))).Val(); after != before {
 					t.Error("the whole shard was built anew")
 				}
 			})
@@ -89,24 +89,24 @@ func TestChangesDuringARebuild(t *testing.T) {
 			virtual(t, func(w *world) {
 				w.fill()
 				release := make(chan struct{})
-				w.wrap = func(topics *users.RegistryTopics) { topics.Rescan = held{topics.Rescan, release} }
-				stop := w.run(options())
+				w.Wrap = func(topics *users.RegistryTopics) { topics.Rescan = held{topics.Rescan, release} }
+				stop := w.Run(userstest.RegistryOptions())
 				for range tt.others {
-					w.run(options())
+					w.Run(userstest.RegistryOptions())
 				}
 				w.agree()
 				w.spoil("ada")
-				w.look("ada")
-				time.Sleep(3 * options().CheckInterval) // the reading has begun
-				w.optOut("ada", "while", "it", "lasts")
-				w.register("ada", 8, 80)
-				w.register("eve", 1, 90) // takes ada's
-				w.optOut("eve", "promo")
-				time.Sleep(3 * options().CheckInterval)
-				if got := w.look("eve").Preferences.Types; len(got) != 1 {
+				w.Look("ada")
+				time.Sleep(3 * userstest.RegistryOptions().CheckInterval) // the reading has begun
+				w.OptOut("ada", "while", "it", "lasts")
+				w.Register("ada", 8, 80)
+				w.Register("eve", 1, 90) // takes ada's
+				w.OptOut("eve", "promo")
+				time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+				if got := w.Look("eve").Preferences.Types; len(got) != 1 {
 					t.Errorf("eve waits for ada: her opt-outs are %q", got)
 				}
-				if got := w.look("ada").Quarantine; got != push.RecordUnread {
+				if got := w.Look("ada").Quarantine; got != push.RecordUnread {
 					t.Errorf("ada's marks are %b before the reading is through", got)
 				}
 				if tt.dies {
@@ -114,11 +114,11 @@ func TestChangesDuringARebuild(t *testing.T) {
 				}
 				close(release)
 				if tt.dies {
-					w.run(options())
+					w.Run(userstest.RegistryOptions())
 				}
-				time.Sleep(3 * options().CheckInterval)
+				time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
 				w.agree()
-				if got := w.look("ada"); len(got.Preferences.Types) != 3 || len(got.Devices) != 2 {
+				if got := w.Look("ada"); len(got.Preferences.Types) != 3 || len(got.Devices) != 2 {
 					t.Errorf("ada is %+v", got)
 				}
 			})
@@ -134,25 +134,25 @@ func TestRebuildEndsAQuarantine(t *testing.T) {
 		virtual(t, func(w *world) {
 			w.fill()
 			for _, user := range []string{"ada", "dee", "eve"} {
-				w.raw(record.PreferencesKey(user), broken)
+				w.Raw(record.PreferencesKey(user), broken)
 			}
-			w.raw(record.DeviceKey("ada", hash(2)), "not json")
-			w.run(options())
+			w.Raw(record.DeviceKey("ada", userstest.Hash(2)), "not json")
+			w.Run(userstest.RegistryOptions())
 			w.agree()
 			w.spoil("ada")
-			w.optOut("ada", "news")
+			w.OptOut("ada", "news")
 			if compacted {
-				w.topic.Compact()
+				w.Topic.Compact()
 			}
-			time.Sleep(3 * options().CheckInterval)
-			w.settle()
-			want := []string{record.DeviceKey("ada", hash(2)), record.PreferencesKey("dee"), record.PreferencesKey("eve")}
+			time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+			w.Settle()
+			want := []string{record.DeviceKey("ada", userstest.Hash(2)), record.PreferencesKey("dee"), record.PreferencesKey("eve")}
 			slices.Sort(want)
-			now, err := users.InQuarantine(w.ctx, w.redis)
+			now, err := users.InQuarantine(w.Ctx, w.Redis)
 			if err != nil || !slices.Equal(slices.Sorted(maps.Keys(now)), want) {
 				t.Errorf("compacted %v, in quarantine: %v, %v; want %q", compacted, now, err, want)
 			}
-			if told := slices.Sorted(maps.Keys(w.told())); !slices.Equal(told, want) {
+			if told := slices.Sorted(maps.Keys(w.Told())); !slices.Equal(told, want) {
 				t.Errorf("compacted %v, told: %q, want %q", compacted, told, want)
 			}
 		})
@@ -164,26 +164,26 @@ func TestRebuildEndsAQuarantine(t *testing.T) {
 func TestCrashAtEveryStepOfARebuild(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.fill()
-		stop := w.run(options())
+		stop := w.Run(userstest.RegistryOptions())
 		w.agree()
 		stop()
 		steps := 0
 		for reached := true; reached; steps++ {
-			w.topic.Compact()
+			w.Topic.Compact()
 			w.spoil("ada")
-			w.look("ada")
-			w.optOut("ada", "one", "two", fmt.Sprint(steps))
-			ctx, cancel := context.WithCancel(w.ctx)
+			w.Look("ada")
+			w.OptOut("ada", "one", "two", fmt.Sprint(steps))
+			ctx, cancel := context.WithCancel(w.Ctx)
 			crash := userstest.NewCrash(steps, steps%2 == 0, cancel)
-			stop = w.process(crash, ctx, cancel, options())
+			stop = w.Process(crash, ctx, cancel, userstest.RegistryOptions())
 			select {
 			case <-ctx.Done():
-			case <-time.After(2 * options().CheckInterval):
+			case <-time.After(2 * userstest.RegistryOptions().CheckInterval):
 			}
 			stop()
 			reached = crash.Happened()
-			stop = w.run(options())
-			time.Sleep(2 * options().CheckInterval)
+			stop = w.Run(userstest.RegistryOptions())
+			time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
 			w.agree()
 			stop()
 			if steps > 100 {
@@ -203,25 +203,25 @@ func TestCrashAtEveryStepOfARebuild(t *testing.T) {
 func TestRebuildOverRecordsThatCannotBeRead(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.fill()
-		stop := w.run(options())
+		stop := w.Run(userstest.RegistryOptions())
 		w.agree()
 		stop()
 		w.spoil("ada")
 		w.spoil("nobody")
-		w.must(w.redis.Set(w.ctx, shards.TokenKey(shards.TokenShard(hash(1)), hash(1)), "garbage", 0).Err())
-		o := options()
+		w.Must(w.Redis.Set(w.Ctx, shards.TokenKey(shards.TokenShard(userstest.Hash(1)), userstest.Hash(1)), "garbage", 0).Err())
+		o := userstest.RegistryOptions()
 		o.Rebuild = true
 		var reread atomic.Int64
-		w.wrap = func(topics *users.RegistryTopics) { topics.Rescan = counted{topics.Rescan, &reread} }
-		w.run(o)
-		time.Sleep(3 * options().CheckInterval)
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Rescan = counted{topics.Rescan, &reread} }
+		w.Run(o)
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
 		w.agree()
-		if got := w.look("ada"); len(got.Devices) != 2 || reread.Load() != 1 {
+		if got := w.Look("ada"); len(got.Devices) != 2 || reread.Load() != 1 {
 			t.Errorf("ada is %+v; the topic was read %d times more, want once", got, reread.Load())
 		}
-		w.look("nobody") // tells the registry
-		time.Sleep(3 * options().CheckInterval)
-		if got := w.look("nobody").Quarantine; got != 0 {
+		w.Look("nobody") // tells the registry
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		if got := w.Look("nobody").Quarantine; got != 0 {
 			t.Errorf("who is in no topic has the marks %b", got)
 		}
 	})
@@ -249,31 +249,31 @@ func (unread) Poll(context.Context) ([]users.Fetched, error) {
 // nobody else.
 func TestARebuildThatFailsHoldsUpNobody(t *testing.T) {
 	virtual(t, func(w *world) {
-		w.wrap = func(topics *users.RegistryTopics) { topics.Rescan = unread{topics.Rescan} }
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Rescan = unread{topics.Rescan} }
 		var failed atomic.Int64
-		w.progress = func(p users.Progress) {
+		w.Progress = func(p users.Progress) {
 			if p.Err != nil {
 				failed.Add(1)
 			}
 		}
 		w.fill()
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		w.agree()
 		w.spoil("ada")
-		w.look("ada")
-		time.Sleep(3 * options().CheckInterval)
+		w.Look("ada")
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
 		for i := range 5 {
-			w.optOut("eve", fmt.Sprint(i))
+			w.OptOut("eve", fmt.Sprint(i))
 			time.Sleep(10 * time.Millisecond)
-			if got := w.look("eve").Preferences.Types; !slices.Equal(got, []string{fmt.Sprint(i)}) {
+			if got := w.Look("eve").Preferences.Types; !slices.Equal(got, []string{fmt.Sprint(i)}) {
 				t.Errorf("eve's opt-outs are %q after %q was set", got, fmt.Sprint(i))
 			}
-			time.Sleep(options().CheckInterval)
+			time.Sleep(userstest.RegistryOptions().CheckInterval)
 		}
 		if n := failed.Load(); n > 0 {
 			t.Errorf("following failed %d times", n)
 		}
-		if got := w.look("ada").Quarantine; got != push.RecordUnread {
+		if got := w.Look("ada").Quarantine; got != push.RecordUnread {
 			t.Errorf("ada's marks are %b", got)
 		}
 	})
@@ -303,26 +303,26 @@ func TestARebuildBehindAnotherRegistry(t *testing.T) {
 		w.fill()
 		release := make(chan struct{})
 		var paused atomic.Bool
-		w.wrap = func(topics *users.RegistryTopics) {
+		w.Wrap = func(topics *users.RegistryTopics) {
 			topics.Follower, topics.Rescan = pausable{topics.Follower, &paused}, held{topics.Rescan, release}
 		}
-		slow := w.run(options())
+		slow := w.Run(userstest.RegistryOptions())
 		w.agree()
 		w.spoil("ada")
-		w.look("ada")
-		time.Sleep(3 * options().CheckInterval) // it reads from the start
+		w.Look("ada")
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval) // it reads from the start
 		paused.Store(true)
-		w.wrap = nil
-		other := w.run(options())
-		time.Sleep(3 * options().CheckInterval)
-		w.optOut("ada", "one", "two", "three")
-		time.Sleep(3 * options().CheckInterval)
-		if got := w.look("ada").Preferences.Types; len(got) != 3 {
+		w.Wrap = nil
+		other := w.Run(userstest.RegistryOptions())
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		w.OptOut("ada", "one", "two", "three")
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		if got := w.Look("ada").Preferences.Types; len(got) != 3 {
 			t.Fatalf("the other registry has not applied it: %q", got)
 		}
 		close(release)
-		time.Sleep(3 * options().CheckInterval)
-		if got := w.look("ada").Preferences.Types; len(got) != 3 {
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		if got := w.Look("ada").Preferences.Types; len(got) != 3 {
 			t.Errorf("ada's opt-outs went back to %q", got)
 		}
 		other()
@@ -354,12 +354,12 @@ func (l *logOut) Append(ctx context.Context, rs []users.Record) error {
 // reach it came behind it, must not undo a log-out that came in between.
 func TestSettlingDoesNotUndoALogOut(t *testing.T) {
 	virtual(t, func(w *world) {
-		l := &logOut{Log: w.topic, key: record.DeviceKey("ada", hash(1))}
-		w.wrap = func(topics *users.RegistryTopics) { topics.Log = l }
-		w.run(options())
-		w.register("ada", 1, 30)
-		w.must(w.topic.Append(w.ctx, []users.Record{{Key: l.key, IfNotAfter: epoch.Add(20 * time.Second)}}))
-		w.settle()
+		l := &logOut{Log: w.Topic, key: record.DeviceKey("ada", userstest.Hash(1))}
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Log = l }
+		w.Run(userstest.RegistryOptions())
+		w.Register("ada", 1, 30)
+		w.Must(w.Topic.Append(w.Ctx, []users.Record{{Key: l.key, IfNotAfter: userstest.Epoch.Add(20 * time.Second)}}))
+		w.Settle()
 		if !l.done.Load() {
 			t.Fatal("nothing was appended once more")
 		}
@@ -367,12 +367,12 @@ func TestSettlingDoesNotUndoALogOut(t *testing.T) {
 			if got := w.owners(1); len(got) != 0 {
 				t.Errorf("owners %q, want nobody", got)
 			}
-			w.topic.Compact()
-			w.must(w.redis.FlushAll(w.ctx).Err())
-			time.Sleep(2 * options().CheckInterval)
+			w.Topic.Compact()
+			w.Must(w.Redis.FlushAll(w.Ctx).Err())
+			time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
 			w.agree()
 		}
-		w.register("ada", 1, 25) // in again, with the clock of her own
+		w.Register("ada", 1, 25) // in again, with the clock of her own
 		w.agree()
 		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
 			t.Errorf("owners %q, want ada", got)

@@ -71,18 +71,18 @@ func TestFeedbackTriesEachStepAgain(t *testing.T) {
 		{"committing never works", shaky{commits: forever}, false, 0},
 	} {
 		virtual(t, func(w *world) {
-			w.register("ada", 1, 100)
-			w.run(options())
-			w.settle()
+			w.Register("ada", 1, 100)
+			w.Run(userstest.RegistryOptions())
+			w.Settle()
 			source := userstest.NewReports()
 			s := tt.fails
-			s.FeedbackSource, s.Log = source, w.topic
+			s.FeedbackSource, s.Log = source, w.Topic
 			o := users.DefaultFeedbackOptions()
 			o.RetryDelay, o.MaxRetryDelay = 100*time.Millisecond, 500*time.Millisecond
 			reg := prometheus.NewRegistry()
-			f, err := users.NewFeedback(w.redis, &s, &s, o, users.NewMetrics(reg), quiet)
-			w.must(err)
-			ctx, stop := context.WithTimeout(w.ctx, 10*time.Second)
+			f, err := users.NewFeedback(w.Redis, &s, &s, o, users.NewMetrics(reg), quiet)
+			w.Must(err)
+			ctx, stop := context.WithTimeout(w.Ctx, 10*time.Second)
 			defer stop()
 			done := make(chan error, 1)
 			began := time.Now()
@@ -93,7 +93,7 @@ func TestFeedbackTriesEachStepAgain(t *testing.T) {
 				if took := time.Since(began); !tt.ends || took < tt.most/2 || took > tt.most {
 					t.Errorf("%s: committed after %v, want %v to %v", tt.why, took, tt.most/2, tt.most)
 				}
-				if records := w.topic.Records(); len(records) != 2 || records[1].Value != nil {
+				if records := w.Topic.Records(); len(records) != 2 || records[1].Value != nil {
 					t.Errorf("%s: committed with %d records in the topic", tt.why, len(records))
 				}
 				stop()
@@ -118,16 +118,16 @@ func TestFeedbackTriesEachStepAgain(t *testing.T) {
 func TestRegistryRestsBetweenItsTries(t *testing.T) {
 	virtual(t, func(w *world) {
 		var gone atomic.Bool
-		w.wrap = func(topics *users.RegistryTopics) { topics.Follower = away{topics.Follower, &gone} }
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Follower = away{topics.Follower, &gone} }
 		var failed []time.Time
-		w.progress = func(p users.Progress) {
+		w.Progress = func(p users.Progress) {
 			if p.Err != nil {
 				failed = append(failed, time.Now())
 			}
 		}
-		o := options()
+		o := userstest.RegistryOptions()
 		o.RetryDelay, o.MaxRetryDelay = time.Second, 6*time.Second
-		stop := w.run(o)
+		stop := w.Run(o)
 		for range 2 {
 			gone.Store(false)
 			time.Sleep(30 * time.Second)
@@ -207,36 +207,36 @@ func TestAnswersThatLackAValue(t *testing.T) {
 			if piped {
 				is = short{single: new(atomic.Bool), piped: &now}
 			}
-			open := w.open
-			w.open = func() redis.UniversalClient {
+			open := w.Open
+			w.Open = func() redis.UniversalClient {
 				client := open()
 				client.AddHook(is)
 				return client
 			}
 			var failed atomic.Int64
-			w.progress = func(p users.Progress) {
+			w.Progress = func(p users.Progress) {
 				if p.Err != nil {
 					failed.Add(1)
 				}
 			}
 			w.fill()
-			o := options()
+			o := userstest.RegistryOptions()
 			o.RetryDelay, o.MaxRetryDelay = time.Second, time.Second
-			w.run(o)
+			w.Run(o)
 			w.agree()
 			now.Store(true)
-			w.register("ada", 8, 8) // to be read before it is written
-			w.register("cy", 8, 9)  // and to be settled
+			w.Register("ada", 8, 8) // to be read before it is written
+			w.Register("cy", 8, 9)  // and to be settled
 			time.Sleep(2 * time.Second)
 			if failed.Load() == 0 {
 				t.Errorf("piped %v: it went on", piped)
 			}
 			if !piped {
-				client := w.open()
-				if _, err := users.NewReader(client, false).Stored(w.ctx, "ada"); err == nil {
+				client := w.Open()
+				if _, err := users.NewReader(client, false).Stored(w.Ctx, "ada"); err == nil {
 					t.Error("a profile of half an answer")
 				}
-				w.must(client.Close())
+				w.Must(client.Close())
 			}
 			now.Store(false)
 			w.agree()
@@ -296,17 +296,17 @@ func (l losing) Poll(ctx context.Context) ([]users.Fetched, error) {
 func TestFollowerThatLosesItsPlace(t *testing.T) {
 	virtual(t, func(w *world) {
 		var fails atomic.Bool
-		w.wrap = func(topics *users.RegistryTopics) { topics.Follower = losing{topics.Follower, &fails} }
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Follower = losing{topics.Follower, &fails} }
 		w.fill()
-		o := options()
+		o := userstest.RegistryOptions()
 		o.BeatInterval = o.CheckInterval
-		w.run(o)
+		w.Run(o)
 		w.agree()
-		for w.behind() != "" {
+		for w.Behind() != "" {
 			time.Sleep(o.CheckInterval)
 		}
 		fails.Store(true)
-		w.optOut("cy", "promo")
+		w.OptOut("cy", "promo")
 		time.Sleep(3 * o.CheckInterval)
 		w.agree()
 		if fails.Load() {

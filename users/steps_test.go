@@ -14,6 +14,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 // picky is a Redis that refuses the commands of one kind.
@@ -79,14 +80,14 @@ func TestStepsThatFailShow(t *testing.T) {
 	virtual(t, func(w *world) {
 		var kind atomic.Pointer[string]
 		refuse := func(of string) { kind.Store(&of) }
-		open := w.open
-		w.open = func() redis.UniversalClient {
+		open := w.Open
+		w.Open = func() redis.UniversalClient {
 			client := open()
 			client.AddHook(picky{&kind})
 			return client
 		}
 		var failed atomic.Int64
-		w.progress = func(p users.Progress) {
+		w.Progress = func(p users.Progress) {
 			if p.Err == nil {
 				return
 			}
@@ -97,22 +98,22 @@ func TestStepsThatFailShow(t *testing.T) {
 		}
 		refuse("begin")
 		w.fill()
-		o := options()
+		o := userstest.RegistryOptions()
 		o.BeatInterval, o.RetryDelay = o.CheckInterval, o.MaxRetryDelay // 100 ms
-		w.run(o)
+		w.Run(o)
 		for _, step := range []struct {
 			of string
 			do func()
 		}{
 			{"begin", func() {}},
-			{"complete", func() { w.must(w.redis.FlushAll(w.ctx).Err()) }},
+			{"complete", func() { w.Must(w.Redis.FlushAll(w.Ctx).Err()) }},
 			{"beat", func() {}},
 			{"hgetall", func() {}},
-			{"apply", func() { w.optOut("dee") }},
-			{"smembers", func() { w.register("cy", 5, 50) }}, // the token is eve's
-			{"mget", func() { w.register("ada", 5, 51) }},
+			{"apply", func() { w.OptOut("dee") }},
+			{"smembers", func() { w.Register("cy", 5, 50) }}, // the token is eve's
+			{"mget", func() { w.Register("ada", 5, 51) }},
 			{"close", func() { // a doubt about a record that can be read is only closed
-				w.must(w.redis.SAdd(w.ctx, "t:{"+shards.UserTag(shards.UserShard("ada"))+"}:open", "d:ada").Err())
+				w.Must(w.Redis.SAdd(w.Ctx, "t:{"+shards.UserTag(shards.UserShard("ada"))+"}:open", "d:ada").Err())
 			}},
 		} {
 			refuse(step.of)
@@ -131,20 +132,20 @@ func TestStepsThatFailShow(t *testing.T) {
 // What can be done is done at once, and does not wait for the next look.
 func TestWhatIsOpenIsSettledAtOnce(t *testing.T) {
 	virtual(t, func(w *world) {
-		o := options()
+		o := userstest.RegistryOptions()
 		o.CheckInterval = time.Hour
 		w.fill()
-		w.run(o)
+		w.Run(o)
 		for i, what := range []string{"building", "a token that moves"} {
 			if i == 1 {
-				w.register("cy", 5, 50)
+				w.Register("cy", 5, 50)
 			}
 			time.Sleep(time.Second)
-			if why := w.incomplete(); why != "" {
+			if why := w.Incomplete(); why != "" {
 				t.Errorf("%s: after a second %s", what, why)
 			}
 		}
-		if got := w.fetch("eve")["eve"]; got != nil && len(got.Devices) > 0 {
+		if got := w.Fetch("eve")["eve"]; got != nil && len(got.Devices) > 0 {
 			t.Errorf("eve has the token that is cy's by now: %+v", got)
 		}
 	})

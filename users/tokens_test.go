@@ -23,11 +23,11 @@ import (
 
 // owners are the users who have token tok by Redis.
 func (w *world) owners(tok int) []string {
-	w.t.Helper()
+	w.T.Helper()
 	var names []string
-	for name, u := range w.fetch(everybody...) {
+	for name, u := range w.Fetch(everybody...) {
 		for _, d := range u.Devices {
-			if d.Hash == hash(tok) {
+			if d.Hash == userstest.Hash(tok) {
 				names = append(names, name)
 			}
 		}
@@ -45,52 +45,52 @@ func TestTokenMoves(t *testing.T) {
 		want []string
 	}{
 		{"the later registration owns it", func(w *world, tok int) {
-			w.register("ada", tok, 10)
-			w.settle()
-			w.register("bob/with/slash", tok, 20)
+			w.Register("ada", tok, 10)
+			w.Settle()
+			w.Register("bob/with/slash", tok, 20)
 		}, []string{"bob/with/slash"}},
 		{"also when the later one is read first", func(w *world, tok int) {
-			w.register("bob/with/slash", tok, 20)
-			w.settle()
-			w.register("ada", tok, 10)
+			w.Register("bob/with/slash", tok, 20)
+			w.Settle()
+			w.Register("ada", tok, 10)
 		}, []string{"bob/with/slash"}},
 		{"there and back again", func(w *world, tok int) {
-			w.register("ada", tok, 10)
-			w.register("bob/with/slash", tok, 20)
-			w.settle()
-			w.register("ada", tok, 30)
+			w.Register("ada", tok, 10)
+			w.Register("bob/with/slash", tok, 20)
+			w.Settle()
+			w.Register("ada", tok, 30)
 		}, []string{"ada"}},
 		{"of three the latest", func(w *world, tok int) {
-			w.register("ada", tok, 10)
-			w.register("cy", tok, 30)
-			w.register("eve", tok, 20)
+			w.Register("ada", tok, 10)
+			w.Register("cy", tok, 30)
+			w.Register("eve", tok, 20)
 		}, []string{"cy"}},
 		{"of the same time exactly one", func(w *world, tok int) {
-			w.register("ada", tok, 10)
-			w.register("eve", tok, 10)
+			w.Register("ada", tok, 10)
+			w.Register("eve", tok, 10)
 		}, []string{"eve"}},
 		{"after its owner gave it up, an older registration counts again", func(w *world, tok int) {
-			w.register("ada", tok, 20)
-			w.must(w.client.RemoveDevice(w.ctx, "ada", hash(tok)))
-			w.settle()
-			w.register("eve", tok, 10)
+			w.Register("ada", tok, 20)
+			w.Must(w.Client.RemoveDevice(w.Ctx, "ada", userstest.Hash(tok)))
+			w.Settle()
+			w.Register("eve", tok, 10)
 		}, []string{"eve"}},
 		{"a repeated import of older registrations changes nothing", func(w *world, tok int) {
-			w.register("bob/with/slash", tok, 10)
-			w.register("ada", tok, 20)
-			w.settle()
-			w.register("ada", tok, 5)
-			w.register("bob/with/slash", tok, 10)
+			w.Register("bob/with/slash", tok, 10)
+			w.Register("ada", tok, 20)
+			w.Settle()
+			w.Register("ada", tok, 5)
+			w.Register("bob/with/slash", tok, 10)
 		}, []string{"ada"}},
 		{"the former owner is removed, and stays so", func(w *world, tok int) {
-			w.register("ada", tok, 10)
-			w.register("eve", tok, 20)
-			w.settle()
-			w.must(w.client.RemoveDevice(w.ctx, "eve", hash(tok)))
+			w.Register("ada", tok, 10)
+			w.Register("eve", tok, 20)
+			w.Settle()
+			w.Must(w.Client.RemoveDevice(w.Ctx, "eve", userstest.Hash(tok)))
 		}, nil},
 	}
 	eachRedis(t, func(w *world) {
-		w.run(options())
+		w.Run(userstest.RegistryOptions())
 		owned := func(when string) {
 			t.Helper()
 			w.agree()
@@ -104,9 +104,9 @@ func TestTokenMoves(t *testing.T) {
 			tt.do(w, i)
 		}
 		owned("")
-		w.topic.Compact()
-		w.must(w.redis.FlushAll(w.ctx).Err())
-		time.Sleep(2 * options().CheckInterval)
+		w.Topic.Compact()
+		w.Must(w.Redis.FlushAll(w.Ctx).Err())
+		time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
 		owned(", after a rebuild")
 	})
 }
@@ -115,16 +115,16 @@ func TestTokenMoves(t *testing.T) {
 // must not take it away: not now, and not after compaction either.
 func TestRemovalDoesNotReachANewerRegistration(t *testing.T) {
 	eachRedis(t, func(w *world) {
-		w.run(options())
-		w.register("ada", 1, 30)
-		w.must(w.topic.Append(w.ctx, []users.Record{{Key: record.DeviceKey("ada", hash(1)), IfNotAfter: epoch.Add(20 * time.Second)}}))
+		w.Run(userstest.RegistryOptions())
+		w.Register("ada", 1, 30)
+		w.Must(w.Topic.Append(w.Ctx, []users.Record{{Key: record.DeviceKey("ada", userstest.Hash(1)), IfNotAfter: userstest.Epoch.Add(20 * time.Second)}}))
 		w.agree()
 		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
 			t.Errorf("owners %q", got)
 		}
-		w.topic.Compact()
-		w.must(w.redis.FlushAll(w.ctx).Err())
-		time.Sleep(2 * options().CheckInterval)
+		w.Topic.Compact()
+		w.Must(w.Redis.FlushAll(w.Ctx).Err())
+		time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
 		w.agree()
 		if got := w.owners(1); !slices.Equal(got, []string{"ada"}) {
 			t.Errorf("owners after a rebuild %q", got)
@@ -137,24 +137,24 @@ func TestRemovalDoesNotReachANewerRegistration(t *testing.T) {
 // user's all the same.
 func TestARepeatTooLateGivesATokenToNobody(t *testing.T) {
 	virtual(t, func(w *world) {
-		w.register("cy", 3, 10)
-		stop := w.run(options())
+		w.Register("cy", 3, 10)
+		stop := w.Run(userstest.RegistryOptions())
 		w.agree()
-		w.register("dee", 3, 20) // takes it away from cy
+		w.Register("dee", 3, 20) // takes it away from cy
 		w.agree()
 		stop()
 		var repeated users.Record
-		for _, r := range w.topic.Records() {
-			if r.Key == record.DeviceKey("cy", hash(3)) && r.Value != nil {
+		for _, r := range w.Topic.Records() {
+			if r.Key == record.DeviceKey("cy", userstest.Hash(3)) && r.Value != nil {
 				repeated = r
 			}
 		}
 		repeated.Repeats = true // a registry has looked at cy before dee came
-		w.must(w.topic.Append(w.ctx, []users.Record{repeated}))
+		w.Must(w.Topic.Append(w.Ctx, []users.Record{repeated}))
 		s := shards.UserShard("cy")
-		w.must(w.redis.Del(w.ctx, shards.OffsetsKey(s), shards.EpochKey(s)).Err())
-		w.run(options())
-		time.Sleep(3 * options().CheckInterval)
+		w.Must(w.Redis.Del(w.Ctx, shards.OffsetsKey(s), shards.EpochKey(s)).Err())
+		w.Run(userstest.RegistryOptions())
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
 		if got := w.owners(3); !slices.Equal(got, []string{"dee"}) {
 			t.Errorf("owners %q, want dee alone", got)
 		}
@@ -167,7 +167,7 @@ func TestARepeatTooLateGivesATokenToNobody(t *testing.T) {
 // device takes the token from nobody.
 func TestAClaimWithoutADeviceTakesNoToken(t *testing.T) {
 	const tok = 3
-	home := shards.TokenShard(hash(tok)) * (shards.Users / shards.Filters)
+	home := shards.TokenShard(userstest.Hash(tok)) * (shards.Users / shards.Filters)
 	if home == shards.UserShard("cy") || home == shards.UserShard("dee") {
 		t.Fatal("the token lies in the shard of a user")
 	}
@@ -176,32 +176,32 @@ func TestAClaimWithoutADeviceTakesNoToken(t *testing.T) {
 		do   func(w *world)
 		want []string
 	}{
-		{"an older registration keeps it", func(w *world) { w.register("dee", tok, 10) }, []string{"dee"}},
+		{"an older registration keeps it", func(w *world) { w.Register("dee", tok, 10) }, []string{"dee"}},
 		{"the later of two older ones keeps it", func(w *world) {
-			w.register("dee", tok, 10)
-			w.register("eve", tok, 11)
+			w.Register("dee", tok, 10)
+			w.Register("eve", tok, 11)
 		}, []string{"eve"}},
-		{"a later one takes it", func(w *world) { w.register("dee", tok, 30) }, []string{"dee"}},
+		{"a later one takes it", func(w *world) { w.Register("dee", tok, 30) }, []string{"dee"}},
 		{"who claims it registers again", func(w *world) {
-			w.register("dee", tok, 10)
-			w.register("cy", tok, 20)
+			w.Register("dee", tok, 10)
+			w.Register("cy", tok, 20)
 		}, []string{"cy"}},
 		{"who claims it registers again, earlier", func(w *world) {
-			w.register("dee", tok, 10)
-			w.register("cy", tok, 15)
+			w.Register("dee", tok, 10)
+			w.Register("cy", tok, 15)
 		}, []string{"cy"}},
 		{"nobody else comes", func(*world) {}, nil},
 	} {
 		virtual(t, func(w *world) {
-			w.register("cy", tok, 20)
-			stop := w.run(options())
+			w.Register("cy", tok, 20)
+			stop := w.Run(userstest.RegistryOptions())
 			w.agree()
-			w.must(w.client.RemoveDevice(w.ctx, "cy", hash(tok)))
+			w.Must(w.Client.RemoveDevice(w.Ctx, "cy", userstest.Hash(tok)))
 			w.agree()
 			stop()
-			w.must(w.topic.Append(w.ctx, []users.Record{w.repeated("cy", tok, 20)}))
-			w.must(w.redis.Del(w.ctx, shards.OffsetsKey(home), shards.EpochKey(home)).Err())
-			w.run(options())
+			w.Must(w.Topic.Append(w.Ctx, []users.Record{w.repeated("cy", tok, 20)}))
+			w.Must(w.Redis.Del(w.Ctx, shards.OffsetsKey(home), shards.EpochKey(home)).Err())
+			w.Run(userstest.RegistryOptions())
 			w.agree()
 			tt.do(w)
 			w.agree()
@@ -217,16 +217,16 @@ func TestAClaimWithoutADeviceTakesNoToken(t *testing.T) {
 func TestALateRepeatTakesNoNewRegistration(t *testing.T) {
 	for _, again := range []int{10, 9} {
 		virtual(t, func(w *world) {
-			w.register("cy", 3, 10)
-			stop := w.run(options())
+			w.Register("cy", 3, 10)
+			stop := w.Run(userstest.RegistryOptions())
 			w.agree()
 			stop()
-			w.must(w.client.RemoveDevice(w.ctx, "cy", hash(3)))
-			w.must(w.topic.Append(w.ctx, []users.Record{w.repeated("cy", 3, 10)}))
-			w.register("cy", 3, again)
-			w.run(options())
-			time.Sleep(3 * options().CheckInterval)
-			w.settle()
+			w.Must(w.Client.RemoveDevice(w.Ctx, "cy", userstest.Hash(3)))
+			w.Must(w.Topic.Append(w.Ctx, []users.Record{w.repeated("cy", 3, 10)}))
+			w.Register("cy", 3, again)
+			w.Run(userstest.RegistryOptions())
+			time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+			w.Settle()
 			if got := w.owners(3); !slices.Equal(got, []string{"cy"}) {
 				t.Errorf("again as of %d: owners %q, want cy", again, got)
 			}
@@ -236,8 +236,8 @@ func TestALateRepeatTakesNoNewRegistration(t *testing.T) {
 
 // repeated is what a registry repeats of a registration.
 func (w *world) repeated(user string, tok, at int) users.Record {
-	return users.Record{Key: record.DeviceKey(user, hash(tok)), Repeats: true, Value: []byte(fmt.Sprintf(
-		`{"v":1,"platform":"fcm","app":"shop","token":%q,"registered_at":%q}`, token(tok), epoch.Add(time.Duration(at)*time.Second).Format(time.RFC3339)))}
+	return users.Record{Key: record.DeviceKey(user, userstest.Hash(tok)), Repeats: true, Value: []byte(fmt.Sprintf(
+		`{"v":1,"platform":"fcm","app":"shop","token":%q,"registered_at":%q}`, userstest.Token(tok), userstest.Epoch.Add(time.Duration(at)*time.Second).Format(time.RFC3339)))}
 }
 
 // A registry dies before each of its steps in turn; the next one finds
@@ -260,35 +260,35 @@ func TestCrashAtEveryStep(t *testing.T) {
 }
 
 func crashAt(w *world, at int) (reached bool) {
-	w.t.Helper()
+	w.T.Helper()
 	w.fill()
-	w.raw(record.PreferencesKey("ada"), broken)
-	w.register("eve", 1, 40) // moves from ada
-	w.register("ada", 5, 1)  // too late: stays with eve
-	w.register("cy", 4, 100) // again, and overtaken by:
-	w.must(w.topic.Append(w.ctx, []users.Record{{Key: record.DeviceKey("cy", hash(4)), IfNotAfter: epoch}}))
+	w.Raw(record.PreferencesKey("ada"), broken)
+	w.Register("eve", 1, 40) // moves from ada
+	w.Register("ada", 5, 1)  // too late: stays with eve
+	w.Register("cy", 4, 100) // again, and overtaken by:
+	w.Must(w.Topic.Append(w.Ctx, []users.Record{{Key: record.DeviceKey("cy", userstest.Hash(4)), IfNotAfter: userstest.Epoch}}))
 
-	ctx, cancel := context.WithCancel(w.ctx)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	crash := userstest.NewCrash(at, false, cancel)
-	stop := w.process(crash, ctx, cancel, options())
+	stop := w.Process(crash, ctx, cancel, userstest.RegistryOptions())
 	select {
 	case <-ctx.Done():
-	case <-time.After(options().CheckInterval): // the work is done by then
+	case <-time.After(userstest.RegistryOptions().CheckInterval): // the work is done by then
 	}
 	stop()
-	w.run(options())
+	w.Run(userstest.RegistryOptions())
 	w.agree()
 	if got := w.owners(1); !slices.Equal(got, []string{"eve"}) {
-		w.t.Errorf("crash at step %d: owners of token 1: %q", at, got)
+		w.T.Errorf("crash at step %d: owners of token 1: %q", at, got)
 	}
 	if got := w.owners(5); !slices.Equal(got, []string{"eve"}) {
-		w.t.Errorf("crash at step %d: owners of token 5: %q", at, got)
+		w.T.Errorf("crash at step %d: owners of token 5: %q", at, got)
 	}
 	if got := w.owners(4); !slices.Equal(got, []string{"cy"}) {
-		w.t.Errorf("crash at step %d: owners of token 4: %q", at, got)
+		w.T.Errorf("crash at step %d: owners of token 4: %q", at, got)
 	}
-	if got := w.told(); len(got) != 1 || !got["ada/prefs"].Stands {
-		w.t.Errorf("crash at step %d: in quarantine: %+v", at, got)
+	if got := w.Told(); len(got) != 1 || !got["ada/prefs"].Stands {
+		w.T.Errorf("crash at step %d: in quarantine: %+v", at, got)
 	}
 	return crash.Happened()
 }
@@ -322,41 +322,41 @@ func TestAnySequenceEndsAsTheTopicSays(t *testing.T) {
 
 func (w *world) anySequence(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	o := options()
+	o := userstest.RegistryOptions()
 	o.Devices = record.DeviceLimits{User: 1 + rng.IntN(4), App: 1 + rng.IntN(4)}
 	var running []func()
 	start := func() {
-		ctx, cancel := context.WithCancel(w.ctx)
+		ctx, cancel := context.WithCancel(w.Ctx)
 		crash := userstest.NewCrash(rng.IntN(60), rng.IntN(2) == 0, cancel)
-		running = append(running, w.process(crash, ctx, cancel, o))
+		running = append(running, w.Process(crash, ctx, cancel, o))
 	}
 	for range 5 + rng.IntN(25) {
 		user, tok := everybody[rng.IntN(len(everybody))], rng.IntN(4)
 		switch rng.IntN(17) {
 		case 0, 1, 2, 3, 4:
-			w.register(user, tok, rng.IntN(20))
+			w.Register(user, tok, rng.IntN(20))
 		case 5, 6:
-			w.must(w.client.RemoveDevice(w.ctx, user, hash(tok)))
+			w.Must(w.Client.RemoveDevice(w.Ctx, user, userstest.Hash(tok)))
 		case 7:
-			w.optOut(user, fmt.Sprint(rng.IntN(3)))
+			w.OptOut(user, fmt.Sprint(rng.IntN(3)))
 			w.know(user, []string{"", "UTC"}[rng.IntN(2)], 1+rng.IntN(9))
 		case 8:
-			w.optOut(user)
+			w.OptOut(user)
 		case 9:
-			r := users.Record{Key: record.DeviceKey(user, hash(tok)), IfNotAfter: epoch.Add(time.Duration(rng.IntN(20)) * time.Second)}
-			w.must(w.topic.Append(w.ctx, []users.Record{r}))
+			r := users.Record{Key: record.DeviceKey(user, userstest.Hash(tok)), IfNotAfter: userstest.Epoch.Add(time.Duration(rng.IntN(20)) * time.Second)}
+			w.Must(w.Topic.Append(w.Ctx, []users.Record{r}))
 		case 10, 11:
 			if len(running) < 4 {
 				start()
 			}
 		case 12:
-			w.must(w.redis.Del(w.ctx, shards.OffsetsKey(shards.UserShard(user)), shards.EpochKey(shards.UserShard(user))).Err())
+			w.Must(w.Redis.Del(w.Ctx, shards.OffsetsKey(shards.UserShard(user)), shards.EpochKey(shards.UserShard(user))).Err())
 		case 13:
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		case 14:
-			w.raw(record.PreferencesKey(user), broken)
+			w.Raw(record.PreferencesKey(user), broken)
 		case 15:
-			w.raw(record.DeviceKey(user, hash(tok)), `{"v":2}`)
+			w.Raw(record.DeviceKey(user, userstest.Hash(tok)), `{"v":2}`)
 		case 16:
 			w.spoil(user)
 		}
@@ -364,26 +364,26 @@ func (w *world) anySequence(seed uint64) {
 	for _, stop := range running {
 		stop()
 	}
-	w.run(o)
-	time.Sleep(2 * options().CheckInterval)
-	w.settle()
-	w.fetch(everybody...) // of what cannot be read a registry hears from who reads it
-	time.Sleep(2 * options().CheckInterval)
+	w.Run(o)
+	time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
+	w.Settle()
+	w.Fetch(everybody...) // of what cannot be read a registry hears from who reads it
+	time.Sleep(2 * userstest.RegistryOptions().CheckInterval)
 	w.agree()
 	for _, name := range everybody {
-		if n := len(w.look(name).Devices); n > min(o.Devices.User, o.Devices.App) {
-			w.t.Errorf("%s has %d devices, of %+v", name, n, o.Devices)
+		if n := len(w.Look(name).Devices); n > min(o.Devices.User, o.Devices.App) {
+			w.T.Errorf("%s has %d devices, of %+v", name, n, o.Devices)
 		}
 	}
 }
 
 func feedback(user string, tok int, deadSince, at int) string {
-	v := map[string]any{"user_id": user, "device": hash(tok), "platform": "fcm", "app": "shop", "reason": "UNREGISTERED"}
+	v := map[string]any{"user_id": user, "device": userstest.Hash(tok), "platform": "fcm", "app": "shop", "reason": "UNREGISTERED"}
 	if deadSince > 0 {
-		v["dead_since_ms"] = epoch.Add(time.Duration(deadSince) * time.Second).UnixMilli()
+		v["dead_since_ms"] = userstest.Epoch.Add(time.Duration(deadSince) * time.Second).UnixMilli()
 	}
 	if at > 0 {
-		v["at_ms"] = epoch.Add(time.Duration(at) * time.Second).UnixMilli()
+		v["at_ms"] = userstest.Epoch.Add(time.Duration(at) * time.Second).UnixMilli()
 	}
 	b, _ := json.Marshal(v)
 	return string(b)
@@ -391,11 +391,11 @@ func feedback(user string, tok int, deadSince, at int) string {
 
 // feed runs a Feedback over these reports until they are committed.
 func (w *world) feed(o users.FeedbackOptions, reports ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	source := userstest.NewReports()
-	f, err := users.NewFeedback(w.redis, source, w.topic, o, w.metrics, quiet)
-	w.must(err)
-	ctx, cancel := context.WithCancel(w.ctx)
+	f, err := users.NewFeedback(w.Redis, source, w.Topic, o, w.Metrics, quiet)
+	w.Must(err)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -403,7 +403,7 @@ func (w *world) feed(o users.FeedbackOptions, reports ...string) {
 	}()
 	source.Add(reports...)
 	if n := <-source.Committed; n != len(reports) {
-		w.t.Errorf("%d reports committed, want %d", n, len(reports))
+		w.T.Errorf("%d reports committed, want %d", n, len(reports))
 	}
 	cancel()
 	<-done
@@ -424,12 +424,12 @@ func TestFeedbackRules(t *testing.T) {
 		{"no timestamp, sent after the registration", func(u string, tok int) string { return feedback(u, tok, 0, 120) }, true},
 		{"no timestamp, sent before it was registered again", func(u string, tok int) string { return feedback(u, tok, 0, 90) }, false},
 		{"a bare device, found by its token", func(u string, tok int) string { return feedback("", tok, 110, 120) }, true},
-		{"a bare device, named by its hash", func(u string, tok int) string { return feedback(hash(tok), tok, 110, 120) }, true},
+		{"a bare device, named by its hash", func(u string, tok int) string { return feedback(userstest.Hash(tok), tok, 110, 120) }, true},
 		{"a bare device nobody has", func(u string, tok int) string { return feedback("", 999, 110, 120) }, false},
 		{"another user's report finds the owner all the same", func(u string, tok int) string { return feedback("eve", tok, 110, 120) }, true},
 		{"unreadable", func(u string, tok int) string { return "{" }, false},
 		{"a time that is none", func(u string, tok int) string {
-			return `{"user_id":"` + u + `","device":"` + hash(tok) + `","dead_since_ms":"yesterday"}`
+			return `{"user_id":"` + u + `","device":"` + userstest.Hash(tok) + `","dead_since_ms":"yesterday"}`
 		}, false},
 		{"without a device", func(u string, tok int) string { return `{"user_id":"` + u + `"}` }, false},
 	}
@@ -437,20 +437,20 @@ func TestFeedbackRules(t *testing.T) {
 		var names []string
 		for i := range cases {
 			names = append(names, fmt.Sprintf("user-%d", i))
-			w.register(names[i], 2*i, 100)
-			w.register(names[i], 2*i+1, 100)
+			w.Register(names[i], 2*i, 100)
+			w.Register(names[i], 2*i+1, 100)
 		}
-		w.run(options())
-		w.settle()
+		w.Run(userstest.RegistryOptions())
+		w.Settle()
 		for i, tt := range cases {
 			w.feed(users.DefaultFeedbackOptions(), tt.report(names[i], 2*i))
 		}
-		w.settle()
+		w.Settle()
 		for i, tt := range cases {
 			var first, second bool
-			if u := w.fetch(names[i])[names[i]]; u != nil {
+			if u := w.Fetch(names[i])[names[i]]; u != nil {
 				for _, d := range u.Devices {
-					first, second = first || d.Hash == hash(2*i), second || d.Hash == hash(2*i+1)
+					first, second = first || d.Hash == userstest.Hash(2*i), second || d.Hash == userstest.Hash(2*i+1)
 				}
 			}
 			if removed := !first; removed != tt.removed {
@@ -466,12 +466,12 @@ func TestFeedbackRules(t *testing.T) {
 // Each report is counted as what became of it.
 func TestFeedbackCountsItsReports(t *testing.T) {
 	virtual(t, func(w *world) {
-		w.register("ada", 1, 100)
-		w.register("ada", 2, 100)
-		w.run(options())
-		w.settle()
+		w.Register("ada", 1, 100)
+		w.Register("ada", 2, 100)
+		w.Run(userstest.RegistryOptions())
+		w.Settle()
 		reg := prometheus.NewRegistry()
-		w.metrics = users.NewMetrics(reg)
+		w.Metrics = users.NewMetrics(reg)
 		w.feed(users.DefaultFeedbackOptions(),
 			feedback("ada", 1, 110, 120),  // removed
 			feedback("ada", 2, 90, 120),   // newer
@@ -487,7 +487,7 @@ push_feedback_records_total{result="removed"} 1
 push_feedback_records_total{result="unknown"} 3
 push_feedback_records_total{result="unreadable"} 3
 `
-		w.must(testutil.GatherAndCompare(reg, strings.NewReader(want), "push_feedback_records_total"))
+		w.Must(testutil.GatherAndCompare(reg, strings.NewReader(want), "push_feedback_records_total"))
 	})
 }
 
@@ -497,13 +497,13 @@ func TestFeedbackWaitsForTheGuard(t *testing.T) {
 			const devices, perMinute = 25, 10
 			var reports []string
 			for i := range devices {
-				w.register("ada", i, 1)
+				w.Register("ada", i, 1)
 				reports = append(reports, feedback("ada", i, 2, 3))
 			}
-			slow := options()
+			slow := userstest.RegistryOptions()
 			slow.CheckInterval, slow.BeatInterval = 10*time.Second, 10*time.Second
 			slow.Devices.App = devices
-			w.run(slow)
+			w.Run(slow)
 			w.agree()
 			o := users.DefaultFeedbackOptions()
 			o.PerMinute = perMinute
@@ -513,8 +513,8 @@ func TestFeedbackWaitsForTheGuard(t *testing.T) {
 				t.Errorf("25 removals at 10 a minute took %v", took)
 			}
 			w.agree()
-			if got := w.fetch("ada"); len(got) != 0 {
-				t.Errorf("left over: %s", show(got))
+			if got := w.Fetch("ada"); len(got) != 0 {
+				t.Errorf("left over: %s", userstest.Show(got))
 			}
 		})
 	})
@@ -524,10 +524,10 @@ func TestFeedbackWaitsForTheGuard(t *testing.T) {
 func TestFeedbackWaitsForTheShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inMemory(t, func(w *world) {
-			w.register("ada", 1, 1)
+			w.Register("ada", 1, 1)
 			go func() {
 				time.Sleep(10 * time.Second)
-				w.run(options())
+				w.Run(userstest.RegistryOptions())
 			}()
 			w.feed(users.DefaultFeedbackOptions(), feedback("ada", 1, 2, 3))
 			w.agree()

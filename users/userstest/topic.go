@@ -1,5 +1,5 @@
 // Package userstest is an in-memory push.users and push.feedback, for tests of
-// what writes and follows them.
+// what writes and follows them, and a World of these, a Redis and registries.
 package userstest
 
 import (
