@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -108,6 +109,22 @@ func (it *Item) Decide(v push.Verdict, r push.Reason, detail string) {
 	if it.Verdict == push.Undecided {
 		it.Verdict, it.Reason, it.Detail = v, r, detail
 	}
+}
+
+// isAbandoned reports whether the item has a delivery without a durable end.
+func (it *Item) isAbandoned() bool { return atomic.LoadUint32(&it.abandoned) != 0 }
+
+// leaving reports whether the item's partition is leaving.
+func (it *Item) leaving() bool { return it.batch.Tracker.Draining() }
+
+// claimed reports whether all devices of the item belong to another record.
+func (it *Item) claimed() bool {
+	for j := range it.Deliveries {
+		if it.Deliveries[j].Result.Class != push.Claimed {
+			return false
+		}
+	}
+	return len(it.Deliveries) > 0
 }
 
 // Batch is a run of records of one partition. One goroutine at a time owns it until

@@ -26,6 +26,45 @@ type Ending struct {
 	NotBefore time.Time // with StateRetrying
 }
 
+// decide sets the ending of each delivery, once; all later steps use it. A
+// delivery whose decision panics ends UNKNOWN, or DELIVERED if it was; the others
+// are not affected.
+func (p *Pipeline) decide(group []*Delivery, now time.Time) {
+	for _, d := range group {
+		if d.abandoned {
+			continue
+		}
+		if caught := p.decideOne(d, now); caught != nil {
+			d.ending = Ending{State: push.StateUnknown, Reason: push.Panicked}
+			if d.Result.Class == push.Delivered {
+				d.ending.State = push.StateDelivered
+			}
+			p.poisoned(Poisoned{First: caught, Panics: 1})
+		}
+		if d.ending.State != push.StateDeadLettered {
+			d.ticket.Spare()
+		}
+	}
+}
+
+func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicError) {
+	defer func() { caught = push.Recovered("settle", recover()) }()
+	switch d.Verdict {
+	case push.Undecided:
+		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
+	case push.Duplicate: // its first copy gets the outcome
+	case push.Deferred:
+		if d.whole() {
+			d.ending = Ending{State: push.StateHeld, Reason: d.Reason}
+		} else { // when it has waited once more, its item is judged again as a whole
+			d.ending = held(d.Reason, now, d.Expires, now)
+		}
+	default:
+		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
+	}
+	return nil
+}
+
 // Decide returns the ending for the result of one send. This is the whole retry
 // policy:
 //
@@ -103,30 +142,6 @@ func held(reason push.Reason, until, expires, now time.Time) Ending {
 	return Ending{State: push.StateHeld, Reason: reason, NotBefore: due}
 }
 
-// HandsOver reports whether a record must be produced before the row is written.
-func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == push.StateDeadLettered }
-
-// decide sets the ending of each delivery, once; all later steps use it. A
-// delivery whose decision panics ends UNKNOWN, or DELIVERED if it was; the others
-// are not affected.
-func (p *Pipeline) decide(group []*Delivery, now time.Time) {
-	for _, d := range group {
-		if d.abandoned {
-			continue
-		}
-		if caught := p.decideOne(d, now); caught != nil {
-			d.ending = Ending{State: push.StateUnknown, Reason: push.Panicked}
-			if d.Result.Class == push.Delivered {
-				d.ending.State = push.StateDelivered
-			}
-			p.poisoned(Poisoned{First: caught, Panics: 1})
-		}
-		if d.ending.State != push.StateDeadLettered {
-			d.ticket.Spare()
-		}
-	}
-}
-
 // waits reports whether a record must be produced before the row of a delivery is
 // written: a hand-over, or the feedback on a dead token. An abandoned delivery gets
 // no row.
@@ -134,20 +149,5 @@ func (d *Delivery) waits() bool {
 	return !d.abandoned && (d.ending.HandsOver() || d.Result.Class == push.Gone)
 }
 
-func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicError) {
-	defer func() { caught = push.Recovered("settle", recover()) }()
-	switch d.Verdict {
-	case push.Undecided:
-		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
-	case push.Duplicate: // its first copy gets the outcome
-	case push.Deferred:
-		if d.whole() {
-			d.ending = Ending{State: push.StateHeld, Reason: d.Reason}
-		} else { // when it has waited once more, its item is judged again as a whole
-			d.ending = held(d.Reason, now, d.Expires, now)
-		}
-	default:
-		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
-	}
-	return nil
-}
+// HandsOver reports whether a record must be produced before the row is written.
+func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == push.StateDeadLettered }

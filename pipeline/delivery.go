@@ -53,15 +53,6 @@ func (d *Delivery) unowned(now time.Time) bool {
 	return it.batch != nil && !it.committed && it.batch.Tracker.Lapsed(now)
 }
 
-// goesBack reports whether a delivery that is not sent yet must be given back: its
-// partition leaves. A committed delivery is given back only once the partition has
-// been leaving for too long: its answer might come after the drain, when the next
-// owner has ended its intent as UNKNOWN.
-func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
-	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
-	return leaves && (!d.Item.committed || since >= p.opt.submitAfterStop())
-}
-
 // Provider sends to one route. Submit may be called by many goroutines.
 //
 // Submit takes the deliveries over until each is handed to done, in groups of

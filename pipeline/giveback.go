@@ -64,6 +64,15 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	return answered
 }
 
+// goesBack reports whether a delivery that is not sent yet must be given back: its
+// partition leaves. A committed delivery is given back only once the partition has
+// been leaving for too long: its answer might come after the drain, when the next
+// owner has ended its intent as UNKNOWN.
+func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
+	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
+	return leaves && (!d.Item.committed || since >= p.opt.submitAfterStop())
+}
+
 // unsent marks deliveries that this worker will not send. They are left to the next
 // owner, but a committed one has no next owner, and goes to the hold topic.
 func unsent(ds []*Delivery) {

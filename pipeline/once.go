@@ -133,15 +133,6 @@ func itemsOf(waiting map[*line][]*Delivery) []*Item {
 	return slices.Collect(maps.Keys(found))
 }
 
-// turnsOver tells the at_most_once batches that these items have ended.
-func turnsOver(items []*Item) {
-	for _, it := range items {
-		if over := it.batch.over; over != nil {
-			over <- struct{}{}
-		}
-	}
-}
-
 // intents returns the rows that say: from now on this may have been sent.
 func intents(waiting map[*line][]*Delivery, now time.Time) (rows []push.Row) {
 	for _, ds := range waiting {

@@ -5,8 +5,7 @@
 // START HERE. One Pipeline serves one consumer group of a lane: the group of its
 // main topic, or that of its retry and hold topics. This file shows the whole way,
 // top to bottom. Its steps are, in order, in send.go (with route.go and turns.go),
-// decide.go, rows.go and remember.go; outlet.go has what is handed over, and
-// repeat.go how a step waits for a store:
+// decide.go, rows.go and handover.go; repeat.go has how a step waits for a store:
 //
 //	Source ── Next ──▶ stage ──▶ stage ──▶ … ──▶ send ──▶ dispatch ──▶ Provider
 //	(Kafka)            dedupe    preferences     │ a goroutine for each     │
@@ -129,24 +128,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	committer.Wait()
 	leaving.Wait()
 	return <-failed
-}
-
-// eachGroup starts n workers that take groups of values from q until it is closed
-// and empty.
-func eachGroup[T any](n int, q *queue[T], work func([]T)) *sync.WaitGroup {
-	workers := new(sync.WaitGroup)
-	for range n {
-		workers.Go(func() {
-			var group []T
-			for {
-				if group = q.take(group, settleGroup); len(group) == 0 {
-					return
-				}
-				work(group)
-			}
-		})
-	}
-	return workers
 }
 
 // poll hands out batches until ctx ends or the source fails. Then it sends one
@@ -309,7 +290,7 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 	noneLeft := func() bool {
 		var leave []*Item
 		items, leave = split(items, (*Item).leaving)
-		p.giveBackItems(append(leave, p.ended.remove((*Item).leaving)...))
+		letGo(append(leave, p.ended.remove((*Item).leaving)...), (*Tracker).Abandon)
 		return len(items) == 0
 	}
 	err := p.repeat(ctx, StepFilter, noneLeft, func() error {
@@ -322,15 +303,69 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 	if err != nil { // ctx ended, or the partitions of all items leave
 		items, abandoned = nil, append(abandoned, items...)
 	}
-	forTrackers(items, p.done)
-	p.giveBackItems(abandoned)
-	turnsOver(items)
+	letGo(items, p.done)
+	letGo(abandoned, (*Tracker).Abandon)
 }
 
-// giveBackItems leaves items to the next owner of their partitions.
-func (p *Pipeline) giveBackItems(items []*Item) {
-	forTrackers(items, (*Tracker).Abandon)
-	turnsOver(items)
+// ending counts items whose rows are durable. An item whose devices all belong to
+// another record by now ends as a copy.
+func (p *Pipeline) ending(items []*Item) {
+	told := p.opt.Events.Group(p.opt.Lane)
+	for _, it := range items {
+		if it.Verdict == push.Undecided && it.claimed() {
+			it.Decide(push.Duplicate, "", "")
+		}
+		if it.Verdict == push.Duplicate && !it.Reread {
+			told.Duplicate(it)
+		}
+	}
+	told.Count(time.Now())
+	p.opt.Metrics.ended(p.opt.Lane, items)
+}
+
+// noteLatest is best effort: if it fails, an older retry may be sent.
+func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
+	if p.opt.Latest == nil {
+		return
+	}
+	var keyed []*Item
+	for _, it := range items {
+		if it.CollapseKey != "" && !it.Derived {
+			keyed = append(keyed, it)
+		}
+	}
+	if len(keyed) > 0 && survived(StepLatest, func() error { return p.opt.Latest.Accepted(ctx, keyed) }) != nil {
+		p.opt.Metrics.failedStep(p.opt.Lane, StepLatest)
+	}
+}
+
+// seenIDs returns the ids that the filter is to remember. A record without a usable
+// id has none, and a reused id belongs to another record.
+func seenIDs(items []*Item) []string {
+	ids := make([]string, 0, len(items))
+	for _, it := range items {
+		if it.ID != "" && it.Reason != push.IDReused {
+			ids = append(ids, it.ID)
+		}
+	}
+	return ids
+}
+
+// letGo is the last that is done with items: mark tells their trackers, and the turns
+// of at_most_once hear of each (awaitOver).
+func letGo(items []*Item, mark func(*Tracker, []*Item)) {
+	of := make(map[*Tracker][]*Item)
+	for _, it := range items {
+		of[it.batch.Tracker] = append(of[it.batch.Tracker], it)
+	}
+	for t, its := range of {
+		mark(t, its)
+	}
+	for _, it := range items {
+		if over := it.batch.over; over != nil {
+			over <- struct{}{}
+		}
+	}
 }
 
 // done marks items of one tracker as done, and wakes the committer if much is

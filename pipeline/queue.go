@@ -65,6 +65,24 @@ func (q *queue[T]) close() {
 	q.more.Broadcast()
 }
 
+// eachGroup starts n workers that take groups of values from q until it is closed
+// and empty.
+func eachGroup[T any](n int, q *queue[T], work func([]T)) *sync.WaitGroup {
+	workers := new(sync.WaitGroup)
+	for range n {
+		workers.Go(func() {
+			var group []T
+			for {
+				if group = q.take(group, settleGroup); len(group) == 0 {
+					return
+				}
+				work(group)
+			}
+		})
+	}
+	return workers
+}
+
 // split takes out of values, in place, those for which goes reports true.
 func split[T any](values []T, goes func(T) bool) (stay, gone []T) {
 	stay = slices.DeleteFunc(values, func(v T) bool {
