@@ -12,7 +12,11 @@
 // Every algorithm is a function that counts events at times (algorithms.go), so
 // rules can be changed while workers run and count what was allowed before. Each
 // event says until when some worker's rule needs it: who prunes goes by that, and
-// not by the rules of its own file, which may be older.
+// not by the rules of its own file, which may be older. What no rule needed is
+// forgotten: a new rule of a longer window begins without it.
+//
+// Names are kept as hashes: ids of 64 bits, types of 32, apps, lanes and channels of 16
+// (apart.go refuses rules that would take one for another).
 //
 // # What holds
 //

@@ -25,6 +25,8 @@ type Limiter struct {
 	cluster bool
 	log     *DeviceLog // where rules of devices count; nil = in the states
 
+	apps, lanes []string // that there are
+
 	batches sync.Pool // of *batch
 }
 
@@ -57,6 +59,9 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 		option(l)
 	}
 	for i := range rules {
+		if err := rules[i].checkApart(l.apps, l.lanes); err != nil {
+			return nil, err
+		}
 		logged := l.log != nil && rules[i].Per == PerDeviceType
 		if logged {
 			if err := rules[i].checkLogged(); err != nil {

@@ -208,10 +208,17 @@ func SenderRules(c *configs.Config) []limits.SenderRule {
 	return rules
 }
 
-// LimitsOptions say in which form states are written, and where rules of devices
-// count: log is from DeviceLog, nil = in the states.
+// LimitsOptions say which apps and lanes there are, in which form states are written,
+// and where rules of devices count: log is from DeviceLog, nil = in the states.
 func LimitsOptions(c *configs.Config, log *limits.DeviceLog) []limits.Option {
-	var options []limits.Option
+	var apps, lanes []string
+	for i := range c.Apps {
+		apps = append(apps, c.Apps[i].Name)
+	}
+	for i := range c.Lanes {
+		lanes = append(lanes, c.Lanes[i].Name)
+	}
+	options := []limits.Option{limits.Among(apps, lanes)}
 	if c.Limits.StateVersion == 2 {
 		options = append(options, limits.WriteVersion2())
 	}

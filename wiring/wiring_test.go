@@ -2,6 +2,8 @@ package wiring
 
 import (
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,6 +134,14 @@ func TestRules(t *testing.T) {
 	}
 	if _, err := limits.New(nil, rules, LimitsOptions(c, nil)...); err != nil {
 		t.Error(err)
+	}
+	crowded := *c
+	crowded.Apps = make([]configs.App, 500_000) // one of them has the hash of shop, by which a rule goes
+	for i := range crowded.Apps {
+		crowded.Apps[i].Name = strconv.Itoa(i)
+	}
+	if _, err := limits.New(nil, rules, LimitsOptions(&crowded, nil)...); err == nil || !strings.Contains(err.Error(), "app shop has the hash of app ") {
+		t.Errorf("apps that cannot be told apart: %v", err)
 	}
 	c.Limits.StateVersion = 1
 	if _, err := limits.New(nil, rules, LimitsOptions(c, nil)...); err == nil {
