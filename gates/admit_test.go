@@ -18,25 +18,25 @@ func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 		gate := g.gates.Of(fcmShop)
 		g.send(100, broken) // closes the gate
 		if _, n, _, lack := gate.Admit(g.now, c, 10); n != 0 || lack != gates.RouteStopped {
-			t.Errorf("%v: closed: %d admitted, lacks %q", c, n, lack)
+			t.Errorf("%v: closed gate: got %d admitted, lack %q", c, n, lack)
 		}
 		g.now = g.now.Add(time.Second)
 		ticket, n, _, _ := gate.Admit(g.now, c, 10)
 		if n != 1 {
-			t.Fatalf("%v: %d probes", c, n)
+			t.Fatalf("%v: got %d probes", c, n)
 		}
 		if _, n, _, lack := gate.Admit(g.now, c, 10); n != 0 || lack != gates.RouteStopped {
-			t.Errorf("%v: probing: %d admitted, lacks %q", c, n, lack)
+			t.Errorf("%v: probing: got %d admitted, lack %q", c, n, lack)
 		}
 		result := unsent
 		gates.Answered(g.now, []gates.Answer{{Ticket: ticket, Result: &result}})
 		ticket.Refund()
 		gates.Ticket{}.Spare() // the ticket that sendLater leaves
 		if retries, _ := gate.Retries.Take(g.now, 1000); retries != 100 {
-			t.Errorf("%v: %d of 100 retry tokens", c, retries)
+			t.Errorf("%v: got %d retry tokens, want 100", c, retries)
 		}
 		if dead, _ := gate.DeadLetters.Take(g.now, 1000); dead != 100 {
-			t.Errorf("%v: %d of 100 dead letters", c, dead)
+			t.Errorf("%v: got %d DLQ tokens, want 100", c, dead)
 		}
 	}
 }
@@ -50,16 +50,16 @@ func TestOnlyALastTrySparesADeadLetter(t *testing.T) {
 		g := newGateway(t, o)
 		ticket, n, _, _ := g.gate.Admit(g.now, c, 1)
 		if n != 1 {
-			t.Fatalf("%v: %d admitted, want 1", c, n)
+			t.Fatalf("%v: got %d admitted, want 1", c, n)
 		}
 		g.gate.DeadLetters.Take(g.now, 100)
 		retries, _ := g.gate.Retries.Take(g.now, 100)
 		ticket.Spare()
 		if n, _ := g.gate.DeadLetters.Take(g.now, 100); n != want {
-			t.Errorf("charge %d: %d dead letters are spared, want %d", c, n, want)
+			t.Errorf("charge %d: got %d DLQ tokens back, want %d", c, n, want)
 		}
 		if n, _ := g.gate.Retries.Take(g.now, 100); n != 0 || (c == gates.Free) != (retries == 100) {
-			t.Errorf("charge %d: %d retry tokens are back, want none", c, n)
+			t.Errorf("charge %d: got %d retry tokens back, want 0", c, n)
 		}
 	}
 }

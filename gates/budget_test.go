@@ -34,7 +34,7 @@ func TestBudget(t *testing.T) {
 			now = now.Add(s.passed)
 			b.Earn(now, s.earn)
 			if got, _ := b.Take(now, s.take); got != s.granted {
-				t.Errorf("%s: step %d: %d of %d granted, want %d", row.why, i, got, s.take, s.granted)
+				t.Errorf("%s: step %d: got %d of %d granted, want %d", row.why, i, got, s.take, s.granted)
 			}
 		}
 	}
@@ -66,16 +66,16 @@ func TestBudgetProperties(t *testing.T) {
 				total += got
 				switch {
 				case got < 0 || got > n:
-					rt.Fatalf("%d of %d granted", got, n)
+					rt.Fatalf("got %d of %d granted", got, n)
 				case (got < n) != !again.IsZero():
-					rt.Fatalf("%d of %d granted, again at %v", got, n, again)
+					rt.Fatalf("got %d of %d granted, next try at %v", got, n, again)
 				case got < n && !again.After(now):
-					rt.Fatalf("to be asked again at once: who does so spins")
+					rt.Fatalf("next try is at once: the caller would spin")
 				case got < n:
 					now = again
 					one, _ := b.Take(now, 1)
 					if one != 1 {
-						rt.Fatalf("nothing is there at the time that was named")
+						rt.Fatalf("no token at the named time")
 					}
 					total++
 				}
@@ -86,7 +86,7 @@ func TestBudgetProperties(t *testing.T) {
 			}
 			earned := o.Burst + o.Floor*now.Sub(startTime).Seconds() + o.Share*float64(successes)
 			if float64(total) > earned+1e-6 {
-				rt.Fatalf("%d granted, %v earned", total, earned)
+				rt.Fatalf("got %d granted, but only %v earned", total, earned)
 			}
 		}
 	})
@@ -100,12 +100,12 @@ func TestGatesEarnBudgets(t *testing.T) {
 	g.send(400, broken)
 	g.send(1, unsent)
 	if n, _ := g.gate.Retries.Take(g.now, 1000); n != 100 {
-		t.Errorf("1000 deliveries earned %d retries, want 100", n)
+		t.Errorf("got %d retries for 1000 deliveries, want 100", n)
 	}
 	if n, _ := g.gate.DeadLetters.Take(g.now, 1000); n != 10 {
-		t.Errorf("1000 deliveries earned %d dead letters, want 10", n)
+		t.Errorf("got %d dead letters for 1000 deliveries, want 10", n)
 	}
 	if n, _ := g.gates.Of(apnsShop).Retries.Take(g.now, 10_000); n != 2000 {
-		t.Errorf("the other route's budget has %d, want its own 2000", n)
+		t.Errorf("got %d in the other route's budget, want its own 2000", n)
 	}
 }

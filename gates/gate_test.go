@@ -82,7 +82,7 @@ func (g *gateway) admit(n int) []*sending {
 	ds := sendings(n)
 	k, again := admit(g.gate, g.now, ds)
 	if k < n && !again.After(g.now) {
-		g.t.Fatalf("%d of %d admitted, and to be asked again at %v, which is not later than %v", k, n, again, g.now)
+		g.t.Fatalf("got %d of %d admitted and a next try at %v, want it later than %v", k, n, again, g.now)
 	}
 	return ds[:k]
 }
@@ -99,7 +99,7 @@ func (g *gateway) send(n int, r push.Result) {
 	g.t.Helper()
 	ds := g.admit(n)
 	if len(ds) != n {
-		g.t.Fatalf("at %v: %d of %d were admitted", g.now.Sub(startTime), len(ds), n)
+		g.t.Fatalf("at %v: got %d of %d admitted", g.now.Sub(startTime), len(ds), n)
 	}
 	g.answer(ds, r)
 }
@@ -111,10 +111,10 @@ func (g *gateway) wantUntil(d time.Duration) {
 		want = time.Time{}
 	}
 	if got := g.gate.Until(g.now); !got.Equal(want) {
-		g.t.Fatalf("at %v: paused until %v, want %v", g.now.Sub(startTime), got.Sub(startTime), want.Sub(startTime))
+		g.t.Fatalf("at %v: got a pause until %v, want %v", g.now.Sub(startTime), got.Sub(startTime), want.Sub(startTime))
 	}
 	if closed := g.gate.Closed(g.now); closed != (d > 0) {
-		g.t.Fatalf("at %v: Closed says %v, Until says %v", g.now.Sub(startTime), closed, d)
+		g.t.Fatalf("at %v: got Closed %v, Until %v", g.now.Sub(startTime), closed, d)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestGateCloses(t *testing.T) {
 		}
 		for i, gr := range row.groups {
 			if len(sent[i]) != gr.n {
-				t.Fatalf("%s: %d of %d admitted by an open gate", row.why, len(sent[i]), gr.n)
+				t.Fatalf("%s: got %d of %d admitted by an open gate", row.why, len(sent[i]), gr.n)
 			}
 			g.answer(sent[i], gr.r)
 		}
@@ -164,7 +164,7 @@ func TestGateCloses(t *testing.T) {
 			want = g.now.Add(row.until)
 		}
 		if got := g.gate.Until(g.now); !got.Equal(want) {
-			t.Errorf("%s: paused until %v, want %v", row.why, got, want)
+			t.Errorf("%s: got a pause until %v, want %v", row.why, got, want)
 		}
 		if other := g.gates.Of(apnsShop); !other.Until(g.now).IsZero() {
 			t.Errorf("%s: the other route is stopped too", row.why)
@@ -192,13 +192,13 @@ func TestGateProbesInDoublingRounds(t *testing.T) {
 	g.send(20, broken)
 	g.pass(999 * time.Millisecond)
 	if n := len(g.admit(10)); n != 0 {
-		t.Fatalf("%d admitted before the pause was over", n)
+		t.Fatalf("got %d admitted during the pause, want 0", n)
 	}
 	g.pass(time.Millisecond)
 	for _, round := range []int{1, 2, 4, 8} {
 		first := g.admit(100)
 		if len(first) != round || len(g.admit(100)) != 0 {
-			t.Fatalf("%d probes admitted in the round of %d", len(first), round)
+			t.Fatalf("got %d probes in the round of %d", len(first), round)
 		}
 		g.answer(first, good)
 		g.pass(50 * time.Millisecond)
@@ -292,7 +292,7 @@ func TestGatesMixedGroups(t *testing.T) {
 	answered(g.now, mixed)
 	g.wantUntil(time.Second)
 	if until := g.gates.Of(apnsShop).Until(g.now); !until.IsZero() {
-		t.Errorf("the route whose answers were good is paused until %v", until)
+		t.Errorf("the route with good answers is paused until %v", until)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestGateHaltsUntilAProbeSucceeds(t *testing.T) {
 	g.send(1, badKey)
 	g.wantUntil(time.Minute)
 	if !strings.Contains(g.log.String(), "level=ERROR") || !strings.Contains(g.log.String(), "PERMISSION_DENIED") {
-		t.Errorf("the log does not alarm:\n%s", &g.log)
+		t.Errorf("no alarm in the log:\n%s", &g.log)
 	}
 	g.pass(time.Minute)
 	for n := 1; n <= 128; n *= 2 {
@@ -331,18 +331,18 @@ func TestGateAnswersFromBeforeThePause(t *testing.T) {
 
 	probe := g.admit(10)
 	if len(probe) != 1 {
-		t.Fatalf("%d probes", len(probe))
+		t.Fatalf("got %d probes", len(probe))
 	}
 	g.answer(flying[2:500], broken) // late timeouts
 	g.answer(flying[500:800], good)
 	g.answer(flying[800:900], badKey)
 	if n := len(g.admit(10)); n != 0 {
-		t.Fatalf("answers from before the pause let %d more probes through", n)
+		t.Fatalf("got %d more probes after answers from before the pause, want 0", n)
 	}
 	g.wantUntil(0)
 	g.answer(probe, good)
 	if n := len(g.admit(10)); n != 2 {
-		t.Fatalf("%d probes in the second round", n)
+		t.Fatalf("got %d probes in the second round", n)
 	}
 	g.answer(flying[900:], askedFor(time.Minute))
 	g.wantUntil(time.Minute)
@@ -357,7 +357,7 @@ func TestGateProbesThatComeBackUnsent(t *testing.T) {
 		g.answer(probe, back)
 	}
 	if n := len(g.admit(5)); n != 1 {
-		t.Fatalf("%d probes admitted after one came back unsent, want another one", n)
+		t.Fatalf("got %d probes after one came back unsent, want 1", n)
 	}
 }
 
@@ -369,7 +369,7 @@ func TestGateProbeWithoutAnswer(t *testing.T) {
 	probe := g.admit(1)
 	g.pass(o.ProbeTimeout - time.Millisecond)
 	if n := len(g.admit(1)); n != 0 || g.gate.Closed(g.now) {
-		t.Fatal("the probe was given up too soon")
+		t.Fatal("the probe expired too soon")
 	}
 	g.pass(time.Millisecond)
 	g.admit(1)
@@ -378,11 +378,11 @@ func TestGateProbeWithoutAnswer(t *testing.T) {
 	again := g.admit(1)
 	g.answer(probe, good) // arrives after all, and no longer counts
 	if n := len(g.admit(10)); n != 0 {
-		t.Fatal("an answer that came too late counted for the next round")
+		t.Fatal("a late answer counted for the next round")
 	}
 	g.answer(again, good)
 	if n := len(g.admit(10)); n != 2 {
-		t.Fatalf("%d probes in the second round", n)
+		t.Fatalf("got %d probes in the second round", n)
 	}
 }
 
@@ -456,7 +456,7 @@ func TestGateHolds(t *testing.T) {
 		g := newGateway(t, o)
 		row.do(g)
 		if got := g.gate.Hold(g.now); got != row.hold {
-			t.Errorf("%s: Hold is %v", row.why, got)
+			t.Errorf("%s: got Hold %v", row.why, got)
 		}
 	}
 }
@@ -475,10 +475,10 @@ func TestGateRests(t *testing.T) {
 				until = g.now.Add(d)
 			}
 			if got := g.gate.Rests(g.now); !got.Equal(until) {
-				t.Errorf("after %v, with jitter %d/2: it rests until %v, want %v", g.now.Sub(startTime), jitter, got, until)
+				t.Errorf("after %v, with jitter %d/2: got rest until %v, want %v", g.now.Sub(startTime), jitter, got, until)
 			}
 			if closed := g.gate.Until(g.now); until.Before(closed) {
-				t.Errorf("it rests for %v and is closed for %v", d, closed.Sub(g.now))
+				t.Errorf("got rest for %v but closed for %v", d, closed.Sub(g.now))
 			}
 		}
 		want(0)
@@ -508,14 +508,14 @@ func TestGateSaysWhenAHaltIsOver(t *testing.T) {
 	g.answer(apple, appleKey)
 	for i, d := range []*sending{first[0], late[0], apple[0]} {
 		if got := d.Result.Until.Sub(startTime); got != 33*time.Second {
-			t.Errorf("delivery %d comes back %v after the first, want 33 s", i, got)
+			t.Errorf("got delivery %d back %v after the first, want 33 s", i, got)
 		}
 	}
 	other := newGateway(t, gateOptions())
 	ds := other.admit(1)
 	other.answer(ds, appleKey)
 	if until := ds[0].Result.Until; !until.IsZero() {
-		t.Errorf("Apple's key at Google stops the route until %v", until)
+		t.Errorf("Apple's key at Google stopped the route until %v", until)
 	}
 }
 
@@ -548,7 +548,7 @@ push_route_pauses_total{reason="told",route="fcm/shop"} 0
 	g.send(1, askedFor(time.Minute))
 	want(1, 1, 1)
 	if since, why, ok := g.gate.Paused(); !ok || !since.Equal(startTime) || why != gates.PauseAsked {
-		t.Errorf("Paused says %v, %v, %v", since, why, ok)
+		t.Errorf("got Paused %v, %v, %v", since, why, ok)
 	}
 	if log := g.log.String(); strings.Count(log, "route paused") != 2 || !strings.Contains(log, "route=fcm/shop") || strings.Contains(log, "secret") {
 		t.Errorf("log:\n%s", log)
@@ -576,7 +576,7 @@ func TestGateOptionsThatCannotWork(t *testing.T) {
 		o := gateOptions()
 		spoil(&o)
 		if _, err := gates.New(nil, o, gates.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
@@ -601,10 +601,10 @@ func TestGateProperties(t *testing.T) {
 				_, _, paused := g.gate.Paused()
 				ds := g.admit(rapid.IntRange(1, 300).Draw(rt, "wanted"))
 				if len(ds) > 0 && g.now.Before(floor) {
-					rt.Fatalf("%d admitted %v before the provider wants any", len(ds), floor.Sub(g.now))
+					rt.Fatalf("got %d admitted %v before the time that the provider named", len(ds), floor.Sub(g.now))
 				}
 				if paused && len(ds) > o.FullProbes {
-					rt.Fatalf("%d probes at once", len(ds))
+					rt.Fatalf("got %d probes at once", len(ds))
 				}
 				flying = append(flying, ds...)
 			default:
@@ -631,7 +631,7 @@ func TestGateProperties(t *testing.T) {
 			}
 			g.pass(time.Second)
 		}
-		rt.Fatal("never opens again")
+		rt.Fatal("the gate never opens again")
 	})
 }
 
@@ -660,11 +660,11 @@ func TestGateShared(t *testing.T) {
 	}
 	lanes.Wait()
 	if len(probes) != 1 {
-		t.Fatalf("%d probes were let through by one gate, want 1", len(probes))
+		t.Fatalf("got %d probes of one gate, want 1", len(probes))
 	}
 	g.answer(probes, good)
 	if n := len(g.admit(10)); n != 2 {
-		t.Fatalf("%d probes after that", n)
+		t.Fatalf("got %d probes after that", n)
 	}
 }
 

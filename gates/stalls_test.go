@@ -17,7 +17,7 @@ func TestStalls(t *testing.T) {
 		t.Helper()
 		gotOpen, gotEnded := s.Declared()
 		if !reflect.DeepEqual(gotOpen, open) || !reflect.DeepEqual(gotEnded, ended) {
-			t.Errorf("%s: declared %v, want %v; over %v, want %v", what, gotOpen, open, gotEnded, ended)
+			t.Errorf("%s: got declared %v, want %v; got ended %v, want %v", what, gotOpen, open, gotEnded, ended)
 		}
 	}
 	first := s.Declare(at(1), "status", "first")
@@ -65,6 +65,6 @@ func TestStalls(t *testing.T) {
 	}
 	all.Wait()
 	if open, _ := s.Declared(); len(open) != 0 {
-		t.Errorf("left over: %v", open)
+		t.Errorf("stalls left open: %v", open)
 	}
 }

@@ -133,14 +133,14 @@ func TestAPauseOutlivesWhoHeardIt(t *testing.T) {
 		next, stopNext := workerOf(t, b)
 		defer stopNext()
 		if left := next.pause(fcmShop); left != 37*time.Second {
-			t.Errorf("the successor begins with a pause of %v, want 37 s", left)
+			t.Errorf("got a pause of %v for the successor, want 37 s", left)
 		}
 		if left := next.pause(apnsShop); left != 0 {
-			t.Errorf("the other route begins with a pause of %v", left)
+			t.Errorf("got a pause of %v for the other route, want none", left)
 		}
 		time.Sleep(1100 * time.Millisecond)
 		if left := other.pause(fcmShop); left != 35900*time.Millisecond {
-			t.Errorf("a second later another worker has a pause of %v, want the rest of 37 s", left)
+			t.Errorf("got a pause of %v for another worker a second later, want the rest of 37 s", left)
 		}
 		time.Sleep(36 * time.Second)
 		for _, g := range []*gateway{other, next} { // the provider does not repeat it
@@ -168,12 +168,12 @@ func TestTheLongerPauseCounts(t *testing.T) {
 		there.answer(flying, askedFor(60*time.Second)) // sent before it read the shared pause
 		time.Sleep(1500 * time.Millisecond)
 		if left := here.pause(fcmShop); left != 58500*time.Millisecond {
-			t.Errorf("a pause of %v, want the rest of the longer one, 58.5 s", left)
+			t.Errorf("got a pause of %v, want the rest of the longer one, 58.5 s", left)
 		}
 		b.set(func() { b.until[fcmShop] = time.Now().Add(time.Second) })
 		time.Sleep(1500 * time.Millisecond)
 		if left := here.pause(fcmShop); left != 57*time.Second {
-			t.Errorf("a pause of %v, want 57 s: what another says does not shorten it", left)
+			t.Errorf("got a pause of %v, want 57 s: another worker must not shorten it", left)
 		}
 	})
 }
@@ -194,13 +194,13 @@ func TestARefusedKeyStopsNoFleet(t *testing.T) {
 		next, stopNext := workerOf(t, b)
 		defer stopNext()
 		if left := next.pause(fcmShop); left != 30*time.Second {
-			t.Errorf("who starts anew waits %v, want the 30 s of the halt", left)
+			t.Errorf("got a wait of %v for a new worker, want the 30 s of the halt", left)
 		}
 		time.Sleep(30 * time.Second)
 		wrong.sendNow(1, badKey) // its probe: the pause doubles
 		time.Sleep(2 * time.Second)
 		if a, b := healthy.pause(fcmShop), next.pause(fcmShop); a != 0 || b != 0 {
-			t.Errorf("the wrong key stops one that works for %v, and one that has waited for %v more", a, b)
+			t.Errorf("the wrong key stopped a working worker for %v, and one that had waited for %v more", a, b)
 		}
 		next.sendNow(1, good)
 	})
@@ -218,7 +218,7 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 				start := time.Now()
 				g, stop := workerOf(t, b)
 				if took := time.Since(start); took > time.Second {
-					t.Errorf("the start waited %v", took)
+					t.Errorf("got a wait of %v at start", took)
 				}
 				g.sendNow(100, good)
 				g.sendNow(1, askedFor(20*time.Second))
@@ -231,15 +231,15 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				b.set(func() {
 					if !b.until[fcmShop].IsZero() {
-						t.Errorf("told what is over: until %v", b.until[fcmShop])
+						t.Errorf("told about a pause that is over: until %v", b.until[fcmShop])
 					}
 					if left := time.Until(b.until[apnsShop]); left < 59*time.Minute || left > time.Hour {
-						t.Errorf("told a pause of %v more, want the rest of an hour", left)
+						t.Errorf("got told a pause of %v, want the rest of an hour", left)
 					}
 				})
 				stop()
 				if n := strings.Count(g.log.String(), "cannot be shared"); n != 2 {
-					t.Errorf("%d lines in the log about the store, want one when it goes and one at the start:\n%s", n, &g.log)
+					t.Errorf("got %d log lines about the store, want one at the start and one when it fails:\n%s", n, &g.log)
 				}
 			})
 		})
@@ -249,12 +249,12 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 func TestParseRoute(t *testing.T) {
 	for _, r := range []push.Route{fcmShop, apnsShop, {Platform: push.APNS, App: "a.b-c_d", Environment: push.Sandbox}} {
 		if got, ok := push.ParseRoute(r.String()); !ok || got != r {
-			t.Errorf("%v was read as %v, %v", r, got, ok)
+			t.Errorf("wrote %v, read %v, %v", r, got, ok)
 		}
 	}
 	for _, s := range []string{"", "/", "fcm", "fcm/", "apns//production", "apns/shop/", "wns/shop", "none/shop", "FCM/shop", " fcm/shop"} {
 		if r, ok := push.ParseRoute(s); ok {
-			t.Errorf("%q was read as %v", s, r)
+			t.Errorf("read %[2]v of %[1]q", s, r)
 		}
 	}
 }
@@ -274,7 +274,7 @@ func TestWhatIsAskedMeanwhileIsToldToo(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		b.set(func() {
 			if left := time.Until(b.until[fcmShop]); left < 59*time.Second {
-				t.Errorf("the others know of a pause of %v, want that of a minute", left)
+				t.Errorf("got a pause of %v at the others, want a minute", left)
 			}
 		})
 	})
@@ -295,10 +295,10 @@ func TestAStormIsToldInFewWords(t *testing.T) {
 		stop()
 		b.set(func() {
 			if b.tells > 25 || b.tells < 15 {
-				t.Errorf("told %d times in 2 s", b.tells)
+				t.Errorf("got %d messages in 2 s", b.tells)
 			}
 			if left := time.Until(b.until[fcmShop]); left != time.Minute {
-				t.Errorf("the last that was told ends in %v, want a minute", left)
+				t.Errorf("the last told pause ends in %v, want a minute", left)
 			}
 		})
 	})
@@ -314,10 +314,10 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 		g, stop := workerOf(t, b)
 		defer stop()
 		if left := g.pause(fcmShop); left != 0 {
-			t.Errorf("longer than anybody asks for, and obeyed for %v", left)
+			t.Errorf("an overlong pause was obeyed for %v", left)
 		}
 		if left := g.pause(apnsShop); left != time.Hour {
-			t.Errorf("a pause of %v, want an hour", left)
+			t.Errorf("got a pause of %v, want an hour", left)
 		}
 	})
 }

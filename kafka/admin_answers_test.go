@@ -24,49 +24,49 @@ func TestAdminWithoutAnAnswer(t *testing.T) {
 		"a topic's setting": func(ctx context.Context) error {
 			v, err := a.TopicConfig(ctx, "push", "cleanup.policy")
 			if err == nil && v != "delete" {
-				t.Errorf("cleanup.policy is %q", v)
+				t.Errorf("got cleanup.policy %q", v)
 			}
 			return err
 		},
 		"one that there is not": func(ctx context.Context) error {
 			v, err := a.TopicConfig(ctx, "push", "no.such.thing")
 			if v != "" {
-				t.Errorf("an unknown setting is %q", v)
+				t.Errorf("got %q for an unknown setting", v)
 			}
 			return err
 		},
 		"lag": func(ctx context.Context) error {
 			lags, err := a.Lag(ctx, "g")
 			if err == nil && !reflect.DeepEqual(lags, []PartitionLag{{"push", 0, 1, 3, 2}, {"push", 1, -1, 0, 0}}) {
-				t.Errorf("lag %v", lags)
+				t.Errorf("got lags %v", lags)
 			}
 			return err
 		},
 		"nobody's lag": func(ctx context.Context) error {
 			lags, err := a.Lag(ctx, "nobody")
 			if len(lags) != 0 {
-				t.Errorf("a group that is not there: %v", lags)
+				t.Errorf("group that does not exist: got %v", lags)
 			}
 			return err
 		},
 		"committed": func(ctx context.Context) error {
 			at, err := a.Committed(ctx, "g", "push")
 			if err == nil && !reflect.DeepEqual(at, map[int32]int64{0: 1}) {
-				t.Errorf("committed %v", at)
+				t.Errorf("got commits %v", at)
 			}
 			return err
 		},
 		"ends": func(ctx context.Context) error {
 			at, err := a.EndOffsets(ctx, "push")
 			if err == nil && !reflect.DeepEqual(at, map[int32]int64{0: 3, 1: 0}) {
-				t.Errorf("ends %v", at)
+				t.Errorf("got ends %v", at)
 			}
 			return err
 		},
 		"starts": func(ctx context.Context) error {
 			at, err := a.StartOffsets(ctx, "push")
 			if err == nil && !reflect.DeepEqual(at, map[int32]int64{0: 0, 1: 0}) {
-				t.Errorf("starts %v", at)
+				t.Errorf("got starts %v", at)
 			}
 			return err
 		},
@@ -77,7 +77,7 @@ func TestAdminWithoutAnAnswer(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := ask(ended); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s, and nobody waits: %v", what, err)
+			t.Errorf("%s, with no waiter: %v", what, err)
 		}
 	}
 	for _, topics := range [][]string{nil, {"push"}} {
@@ -86,7 +86,7 @@ func TestAdminWithoutAnAnswer(t *testing.T) {
 		}
 	}
 	if _, err := a.TopicConfig(t.Context(), "gone", "cleanup.policy"); err == nil {
-		t.Error("a topic that is not there has settings")
+		t.Error("got settings of a topic that does not exist")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestOffsetsThatABrokerCannotTell(t *testing.T) {
 	a := c.admin()
 	for what, ask := range map[string]func(context.Context, string) (map[int32]int64, error){"starts": a.StartOffsets, "ends": a.EndOffsets} {
 		if at, err := ask(t.Context(), "push"); !errors.Is(err, kerr.UnknownServerError) {
-			t.Errorf("%s: %v, error %v; want its error", what, at, err)
+			t.Errorf("%s: got %v, error %v; want the partition's error", what, at, err)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestEnsureTopics(t *testing.T) {
 		t.Errorf("got %v, want the two topics that are missing", err)
 	}
 	if err := a.CheckTopics(t.Context(), "push", "push.dlq"); err != nil {
-		t.Errorf("all are there, but: %v", err)
+		t.Errorf("all topics exist, but got %v", err)
 	}
 	if err := a.Ping(t.Context()); err != nil {
 		t.Errorf("ping: %v", err)
@@ -102,11 +102,11 @@ func TestEnsuredTopicsCanBeWrittenTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := asked.Load(); n < 4 {
-		t.Errorf("ready after %d questions, the third of which was refused", n)
+		t.Errorf("got ready after %d requests, the third of which was refused", n)
 	}
 	before := asked.Load()
 	if _, err := a.EnsureTopics(t.Context(), spec, EnsureOptions{}); err != nil || asked.Load() != before {
-		t.Errorf("what was there already was asked about %d times (%v)", asked.Load()-before, err)
+		t.Errorf("got %d requests about topics that already existed (error %v)", asked.Load()-before, err)
 	}
 
 	// A topic that never gets a leader.
@@ -118,7 +118,7 @@ func TestEnsuredTopicsCanBeWrittenTo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if len(table) != 1 || table[0].State != TopicCreated {
-		t.Errorf("what was done: %v", table)
+		t.Errorf("got %v done", table)
 	}
 }
 
@@ -140,11 +140,11 @@ func TestLagIsWhatIsNotCommitted(t *testing.T) {
 	}
 	states := s.State()
 	if len(states) != 1 || states[0] != (PartitionState{Partition: push.Partition{Topic: "push"}, Committed: 3, End: 10, Open: 7}) {
-		t.Errorf("the source says %+v", states)
+		t.Errorf("got source states %+v", states)
 	}
 	done, err := c.admin().Committed(t.Context(), "g", "push")
 	if err != nil || !reflect.DeepEqual(done, map[int32]int64{0: 3}) {
-		t.Errorf("committed %v, %v", done, err)
+		t.Errorf("got commits %v, error %v", done, err)
 	}
 }
 
@@ -215,11 +215,11 @@ func TestAFollowerReadsFromWhereItIsTold(t *testing.T) {
 		}
 	}
 	if want := map[int32]int64{0: 3, 1: 0}; !reflect.DeepEqual(first, want) {
-		t.Errorf("started at %v, want %v", first, want)
+		t.Errorf("got start %v, want %v", first, want)
 	}
 	f.Seek(map[int32]int64{0: 4, 1: 5})
 	if rs := follow(t, f, 1); len(rs) != 1 || rs[0].Partition != 0 || rs[0].Offset != 4 {
-		t.Errorf("after the seek: %v, want offset 4 of partition 0", rs)
+		t.Errorf("after the seek: got %v, want offset 4 of partition 0", rs)
 	}
 	if _, err := c.admin().EnsureTopics(t.Context(), []TopicSpec{{Name: "push.users", Partitions: 3, Replication: -1}}, EnsureOptions{AddPartitions: true}); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestAFollowerReadsFromWhereItIsTold(t *testing.T) {
 	c.client = nil
 	c.produce("push.users", 2, 0, 1)
 	if rs := follow(t, f, 1); rs[0].Partition != 2 {
-		t.Errorf("read %v, want the record of the new partition", rs)
+		t.Errorf("got %v, want the record of the new partition", rs)
 	}
 
 	f.Seek(map[int32]int64{0: 99})
@@ -243,7 +243,7 @@ func TestAFollowerReadsFromWhereItIsTold(t *testing.T) {
 		_, err = f.Poll(ctx, 100)
 	}
 	if gone == nil || gone.Partition.ID != 0 {
-		t.Errorf("an offset that is not there: %v, want a PartitionError", err)
+		t.Errorf("offset out of range: got %v, want a PartitionError", err)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestAConsumerRepeatsWhatIsNotCommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.committed("registry", "push.feedback", 0); got != 3 {
-		t.Errorf("committed %d, want 3", got)
+		t.Errorf("got commit %d, want 3", got)
 	}
 	poll(first) // and crash before the commit
 	first.Close()
@@ -278,7 +278,7 @@ func TestAConsumerRepeatsWhatIsNotCommitted(t *testing.T) {
 	}
 	defer second.Close()
 	if rs := poll(second); rs[0].Offset != 3 {
-		t.Errorf("the next consumer starts at %d, want 3", rs[0].Offset)
+		t.Errorf("got start %d for the next consumer, want 3", rs[0].Offset)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestAConsumersErrorTakesNoRecordsAway(t *testing.T) {
 	for records < 5 || errs == 0 {
 		rs, err := poll()
 		if len(rs) > 0 && err != nil {
-			t.Fatalf("%d records and an error: %v", len(rs), err)
+			t.Fatalf("got %d records and error %v", len(rs), err)
 		}
 		if records += len(rs); err != nil {
 			if errs++; !errors.Is(err, kerr.UnknownServerError) {
@@ -346,13 +346,13 @@ func TestAConsumersOffsetThatIsGone(t *testing.T) {
 			k, poll := c.consumerOf("push.feedback")
 			rs, err := poll()
 			if err != nil || len(rs) != 2 || rs[0].Offset != 3 {
-				t.Fatalf("%d records from %v, error %v; want the 2 that are there", len(rs), rs, err)
+				t.Fatalf("got %d records from %v, error %v; want 2", len(rs), rs, err)
 			}
 			if err := k.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if at := c.committed("registry", "push.feedback", 0); at != 5 {
-				t.Errorf("committed %d, want 5", at)
+				t.Errorf("got commit %d, want 5", at)
 			}
 		})
 	}
@@ -365,10 +365,10 @@ func TestAConsumerGoesOnBehindABatchTooLargeToUnpack(t *testing.T) {
 	c.produce("push.feedback", 0, 0, 2)
 	_, poll := c.consumerOf("push.feedback")
 	if rs, err := poll(); len(rs) > 0 || !errors.Is(err, kgo.ErrMaxDecompress) {
-		t.Fatalf("%d records, error %v", len(rs), err)
+		t.Fatalf("got %d records, error %v", len(rs), err)
 	}
 	if rs, err := poll(); err != nil || len(rs) != 2 {
-		t.Errorf("%d records, error %v; want 2 behind it", len(rs), err)
+		t.Errorf("got %d records, error %v; want the 2 after it", len(rs), err)
 	}
 }
 
@@ -377,9 +377,9 @@ func TestAGroupThatDoesNotExistHasCommittedNothing(t *testing.T) {
 	c := newCluster(t, 2, []string{"push"})
 	a := c.admin()
 	if offsets, err := a.Committed(t.Context(), "nobody", "push"); err != nil || len(offsets) != 0 {
-		t.Errorf("committed %v, error %v", offsets, err)
+		t.Errorf("got commits %v, error %v", offsets, err)
 	}
 	if lags, err := a.Lag(t.Context(), "nobody"); err != nil || len(lags) != 0 {
-		t.Errorf("lag %v, error %v", lags, err)
+		t.Errorf("got lags %v, error %v", lags, err)
 	}
 }

@@ -58,21 +58,21 @@ func TestWhenABatchIsCut(t *testing.T) {
 			now := start.Add(test.after)
 			ok, again := a.ready(now)
 			if ok != (test.want > 0) {
-				t.Fatalf("ready is %v, want %v", ok, test.want > 0)
+				t.Fatalf("got ready %v, want %v", ok, test.want > 0)
 			}
 			if !ok {
 				if test.records > 0 && !again.Equal(start.Add(20*time.Millisecond)) {
-					t.Errorf("asked to come again at %v, want the end of the linger", again)
+					t.Errorf("got next check at %v, want the end of the linger", again)
 				}
 				return
 			}
 			records, bytes := a.head(now)
 			if len(records) != test.want || bytes != test.want*test.bytes {
-				t.Errorf("batch of %d records, %d bytes; want %d, %d", len(records), bytes, test.want, test.want*test.bytes)
+				t.Errorf("got a batch of %d records and %d bytes, want %d and %d", len(records), bytes, test.want, test.want*test.bytes)
 			}
 			a.drop(len(records), bytes)
 			if len(a.waiting) != test.records-test.want || a.waitingBytes != (test.records-test.want)*test.bytes {
-				t.Errorf("%d records, %d bytes stay", len(a.waiting), a.waitingBytes)
+				t.Errorf("%d records with %d bytes are left", len(a.waiting), a.waitingBytes)
 			}
 		})
 	}
@@ -105,10 +105,10 @@ func TestARetryRecordIsNeverEarly(t *testing.T) {
 			a.take([]*kgo.Record{retryRecord(start, test.notBefore)}, start)
 			due := start.Add(test.due)
 			if ok, again := a.ready(due.Add(-time.Millisecond)); ok || !again.Equal(due) {
-				t.Errorf("1 ms early: ready %v, to be asked again at %v; want not, and %v", ok, again, due)
+				t.Errorf("1 ms early: got ready %v, next check at %v; want not ready, next check at %v", ok, again, due)
 			}
 			if at, early := a.early(due.Add(-time.Millisecond)); !early || !at.Equal(due) {
-				t.Errorf("1 ms early the partition is not held: %v until %v", early, at)
+				t.Errorf("1 ms early: got held %v until %v", early, at)
 			}
 			if ok, _ := a.ready(due.Add(o.Linger)); !ok {
 				t.Error("not ready when due and the linger is over")
@@ -118,7 +118,7 @@ func TestARetryRecordIsNeverEarly(t *testing.T) {
 			}
 			it := a.topic.items(a.waiting)[0]
 			if marked := it.NotBefore.Equal(test.notBefore) && !it.NotBefore.IsZero(); marked != test.later {
-				t.Errorf("its item says not before %v, want that said: %v", it.NotBefore, test.later)
+				t.Errorf("got NotBefore %v, want it set: %v", it.NotBefore, test.later)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestARetryRecordIsNeverEarly(t *testing.T) {
 		a.take([]*kgo.Record{retryRecord(start, time.Time{}), retryRecord(start.Add(time.Second), time.Time{})}, start.Add(time.Second))
 		records, _ := a.head(start.Add(30*time.Second + 500*time.Millisecond))
 		if len(records) != 1 {
-			t.Errorf("batch of %d, want the one that is due", len(records))
+			t.Errorf("got a batch of %d, want only the record that is due", len(records))
 		}
 	})
 }
@@ -142,11 +142,11 @@ func TestAnUnreadableRetryRecordStopsItsPartition(t *testing.T) {
 	good.Offset = 7
 	a.take([]*kgo.Record{good, bad, retryRecord(start, time.Time{})}, start)
 	if len(a.waiting) != 1 || a.waiting[0].offset != 7 {
-		t.Errorf("%d records wait, want the one before the unreadable one", len(a.waiting))
+		t.Errorf("got %d records waiting, want only the one before the unreadable one", len(a.waiting))
 	}
 	e := a.stopped
 	if e == nil || e.Offset != 8 || e.Partition.ID != 4 {
-		t.Errorf("stopped by %v, want a PartitionError at offset 8 of partition 4", a.stopped)
+		t.Errorf("got %v, want a PartitionError at offset 8 of partition 4", a.stopped)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestAFullWindowHasHysteresis(t *testing.T) {
 	}
 	a.tracker.Done(itemsOf(last))
 	if _, bytes := a.open(); bytes != 3600 {
-		t.Errorf("%d bytes open, want 3600: the last one is done, but those before hold them", bytes)
+		t.Errorf("got %d bytes open, want 3600: the last record is done, but earlier ones are open", bytes)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestABatchThatIsCutPausesNothing(t *testing.T) {
 		t.Error("full with 25 of 40 open: a batch is free")
 	}
 	if records, bytes := a.open(); records != 25 || bytes != 25 {
-		t.Errorf("%d records of %d bytes are open, want 25 of 25", records, bytes)
+		t.Errorf("got %d records with %d bytes open, want 25 and 25", records, bytes)
 	}
 }
 
@@ -255,10 +255,10 @@ func TestNothingIsHandedOutNextToItsOwnCopy(t *testing.T) {
 	a.take(sized(1, 1, start), start)
 	now := start.Add(time.Second)
 	if ok, _ := a.ready(now); ok {
-		t.Fatal("handed out while the former assignment has work in flight")
+		t.Fatal("a batch was returned while the former assignment had work in flight")
 	}
 	if ok, _ := a.ready(start.Add(21 * time.Second)); !ok {
-		t.Error("waits for work that never comes back")
+		t.Error("waits although nothing is in flight")
 	}
 
 	c := part(o, 0)
@@ -266,7 +266,7 @@ func TestNothingIsHandedOutNextToItsOwnCopy(t *testing.T) {
 	c.take(sized(1, 1, start), start)
 	former.tracker.Abandon(itemsOf(b))
 	if ok, _ := c.ready(now); !ok {
-		t.Error("waits although all work came back")
+		t.Error("waits although all work in flight has ended")
 	}
 }
 
@@ -281,7 +281,7 @@ func TestWhatIsLeftOverIsOfferedAgain(t *testing.T) {
 		want bool
 	}{{start, false}, {at.Add(-1), false}, {at, true}, {at.Add(1), true}} {
 		if ok, again := a.ready(tt.now); ok != tt.want || !again.Equal(at) {
-			t.Errorf("after %v: ready %v, to be asked again at %v; want %v and %v", tt.now.Sub(start), ok, again, tt.want, at)
+			t.Errorf("after %v: got ready %v, next check at %v; want %v and %v", tt.now.Sub(start), ok, again, tt.want, at)
 		}
 	}
 }
@@ -302,7 +302,7 @@ func TestALagIsNotGuessed(t *testing.T) {
 		{"what was committed", func() { a.committed = 6 }, 4},
 	} {
 		if step.learn(); a.lag() != step.want {
-			t.Errorf("%s: a lag of %d, want %d", step.reason, a.lag(), step.want)
+			t.Errorf("%s: got lag %d, want %d", step.reason, a.lag(), step.want)
 		}
 	}
 }

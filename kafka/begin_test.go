@@ -49,7 +49,7 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		t.Helper()
 		for id, at := range []int64{8, 10} {
 			if a := s.parts[push.Partition{Topic: "push", ID: int32(id)}]; a.position() != at || a.committed != -1 || !a.isFresh() {
-				t.Errorf("partition %d stands at %d, committed %d; want %d and nothing", id, a.position(), a.committed, at)
+				t.Errorf("partition %d: got position %d, commit %d; want %d and no commit", id, a.position(), a.committed, at)
 			}
 		}
 	}
@@ -57,14 +57,14 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		t.Helper()
 		s.lookOnce(t.Context())
 		if lags := s.lags(); lags != [2]int64{2, 0} {
-			t.Errorf("lags of %v, want 2 and 0", lags)
+			t.Errorf("got lags %v, want 2 and 0", lags)
 		}
 		if still := s.Standstill(time.Now()); len(still) != 1 || still[0].Partition.ID != 0 || still[0].Lag != 2 {
-			t.Errorf("%+v, want the 2 records of partition 0 only", still)
+			t.Errorf("got %+v, want only the 2 records of partition 0", still)
 		}
 		metric := s.options.Metrics.lag.WithLabelValues("push", "1")
 		if shown := testutil.ToFloat64(metric); shown != 0 {
-			t.Errorf("the metric shows a lag of %v, but there is nothing to read", shown)
+			t.Errorf("the metric shows lag %v, want 0: there is nothing to read", shown)
 		}
 	}
 	t.Run("as the brokers say when it is assigned", func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		offsets, err := s.startAt(t.Context(), atStart())
 		want := map[int32]kgo.Offset{0: kgo.NewOffset().At(8), 1: kgo.NewOffset().At(10), 7: kgo.NewOffset().At(3)}
 		if err != nil || !maps.Equal(offsets["push"], want) {
-			t.Errorf("begins at %v, error %v; want %v", offsets, err, want)
+			t.Errorf("got start offsets %v, error %v; want %v", offsets, err, want)
 		}
 		stands(t, s)
 		check(t, s)
@@ -97,11 +97,11 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		offsets, err := s.startAt(t.Context(), atStart())
 		want := map[int32]kgo.Offset{0: kgo.NewOffset().At(0), 1: kgo.NewOffset().At(0), 7: kgo.NewOffset().At(3)}
 		if err != nil || !maps.Equal(offsets["push"], want) {
-			t.Errorf("begins at %v, error %v; want %v", offsets, err, want)
+			t.Errorf("got start offsets %v, error %v; want %v", offsets, err, want)
 		}
 		silent.Remove()
 		if lags := s.lags(); lags != [2]int64{-1, -1} {
-			t.Errorf("lags are %v, but the log's start is not known yet", lags)
+			t.Errorf("got lags %v, want none: the log's start is not known yet", lags)
 		}
 		check(t, s)
 	})
@@ -126,10 +126,10 @@ func TestAStartThatIsToldLate(t *testing.T) {
 	})
 	silent.Remove()
 	if b := nextItems(t, s, 2)[0]; b.Items[0].Offset != 8 {
-		t.Errorf("begins at %d, want 8", b.Items[0].Offset)
+		t.Errorf("got start %d, want 8", b.Items[0].Offset)
 	}
 	if all := told.told(); len(all) > 0 {
-		t.Errorf("it was in trouble: %v", all)
+		t.Errorf("got stopped partitions %v, want none", all)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestALostPartitionNeedsItsOwnStartOnly(t *testing.T) {
 		s.reclaimLost(t.Context())
 		b := s.parts[a.partition]
 		if b != a != anew || anew && b.position() != 8 {
-			t.Errorf("partition 0 begins anew: %v, at %d; nothing is known of the start of partition %d", b != a, b.position(), silent)
+			t.Errorf("partition 0: got a new assignment %v at %d, although the start of partition %d is not known", b != a, b.position(), silent)
 		}
 	}
 }
@@ -161,10 +161,10 @@ func TestACommittedPartitionBeginsThere(t *testing.T) {
 	}
 	a := s.parts[push.Partition{Topic: "push"}]
 	if a.committed != 9 || a.from != -1 || a.position() != 9 {
-		t.Errorf("committed %d, from %d, at %d; want 9, nothing and 9", a.committed, a.from, a.position())
+		t.Errorf("got commit %d, from %d, position %d; want 9, nothing and 9", a.committed, a.from, a.position())
 	}
 	s.lookOnce(t.Context())
 	if lags := s.lags(); lags != [2]int64{1, 0} {
-		t.Errorf("lags of %v, want 1 and 0", lags)
+		t.Errorf("got lags %v, want 1 and 0", lags)
 	}
 }

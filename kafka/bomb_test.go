@@ -149,10 +149,10 @@ func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
 		for i, it := range items {
 			unread := i >= 3 && i < 36
 			if it.Offset != int64(i) {
-				t.Fatalf("offset %d came as number %d", it.Offset, i)
+				t.Fatalf("got offset %d as record %d", it.Offset, i)
 			}
 			if dead := it.Verdict == push.Dead; dead != unread {
-				t.Errorf("offset %d is %v (%s)", i, it.Verdict, it.Reason)
+				t.Errorf("offset %d: got %v (%s)", i, it.Verdict, it.Reason)
 			}
 			if unread && (it.Reason != push.TooLarge || it.Detail != "batch" || it.Size != maxUnpacked || it.Value != nil || it.FirstSeen.IsZero()) {
 				t.Errorf("offset %d: %s:%s of %d bytes, first seen %v", i, it.Reason, it.Detail, it.Size, it.FirstSeen)
@@ -162,10 +162,10 @@ func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := c.committed("g", "push", 0); at != 40 {
-			t.Errorf("committed %d, want 40", at)
+			t.Errorf("got commit %d, want 40", at)
 		}
 		if all := told.told(); len(all) > 0 {
-			t.Errorf("it was in trouble: %v", all)
+			t.Errorf("got stopped partitions %v, want none", all)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestABatchTooLargeToUnpackAtTheVeryStart(t *testing.T) {
 		}
 	}
 	if dead != 33 || alive != 2 {
-		t.Errorf("%d dead and %d alive, want 33 and 2", dead, alive)
+		t.Errorf("got %d dead and %d alive, want 33 and 2", dead, alive)
 	}
 }
 
@@ -209,9 +209,9 @@ func TestAStartThatMovesOnIsFollowed(t *testing.T) {
 	var told troubles
 	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Health: told.health})
 	if b := nextItems(t, s, 2)[0]; b.Items[0].Offset != 8 {
-		t.Errorf("begins at %d, want 8", b.Items[0].Offset)
+		t.Errorf("got start %d, want 8", b.Items[0].Offset)
 	}
 	if all := told.told(); len(all) > 0 {
-		t.Errorf("it was in trouble: %v", all)
+		t.Errorf("got stopped partitions %v, want none", all)
 	}
 }

@@ -252,7 +252,7 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 		time.Sleep(20 * time.Millisecond)
 	}
 	if n := o.distinct(); n < want {
-		t.Errorf("%d of %d records were done: the others are lost, or stand still", n, want)
+		t.Errorf("got %d of %d records done: the others are lost or stuck", n, want)
 	}
 	for _, m := range dead {
 		m.wake(t)
@@ -273,11 +273,11 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 	}
 	for _, topic := range so.Topics {
 		if n := testutil.ToFloat64(metrics.rewinds.WithLabelValues(topic.Name)); n != 0 {
-			t.Errorf("%v rewinds were asked for", n)
+			t.Errorf("got %v rewinds, want 0", n)
 		}
 		for p := range int32(partitions) {
 			if got := c.committed(so.Group, topic.Name, p); got != int64(written) {
-				t.Errorf("%s/%d: committed %d, want the end, %d", topic.Name, p, got, written)
+				t.Errorf("%s/%d: got commit %d, want the end, %d", topic.Name, p, got, written)
 			}
 		}
 	}

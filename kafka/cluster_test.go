@@ -174,7 +174,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 			return
 		}
 	}
-	t.Fatalf("never came true: %s", what)
+	t.Fatalf("timed out waiting until %s", what)
 }
 
 func mainTopic(name string) []SourceTopic { return []SourceTopic{{Name: name}} }

@@ -33,16 +33,16 @@ func TestTheFirstWindowCoversAllThatADeadOwnerHad(t *testing.T) {
 		most = b.Items[len(b.Items)-1].Offset
 	}
 	if err := dead.Commit(t.Context()); err == nil {
-		t.Fatal("the outage is none")
+		t.Fatal("setup: the outage had no effect")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if b, err := dead.Next(ctx); err == nil {
-		t.Fatalf("offset %d was handed out with nothing committed: the window is %d", b.Items[0].Offset, window)
+		t.Fatalf("got offset %d with nothing committed, the window is %d", b.Items[0].Offset, window)
 	}
 	_ = dead.Close(t.Context()) // its last commit fails too
 	if got := c.committed("g", "push", 0); got != -1 {
-		t.Fatalf("committed %d, want nothing", got)
+		t.Fatalf("got commit %d, want none", got)
 	}
 
 	outage.Store(false)
@@ -52,10 +52,10 @@ func TestTheFirstWindowCoversAllThatADeadOwnerHad(t *testing.T) {
 		b := nextItems(t, heir, 1)[0]
 		for _, it := range itemsOf(b) {
 			if it.Offset <= most && !it.Confirm {
-				t.Errorf("offset %d, which the dead owner had, is not confirmed", it.Offset)
+				t.Errorf("offset %d, which the dead owner may have sent, is not marked for a confirm read", it.Offset)
 			}
 			if it.Offset >= window && it.Confirm {
-				t.Errorf("offset %d is confirmed, although no owner can have had it", it.Offset)
+				t.Errorf("offset %d is marked for a confirm read, although no owner can have sent it", it.Offset)
 			}
 			seen = it.Offset + 1
 		}

@@ -118,7 +118,7 @@ func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
 						for _, it := range b.Items {
 							if b.Partition == bad {
 								if it.Offset != from {
-									t.Fatalf("offset %d came, want %d", it.Offset, from)
+									t.Fatalf("got offset %d, want %d", it.Offset, from)
 								}
 								from++
 							}
@@ -133,26 +133,26 @@ func TestASpoiltBatchStopsItsPartitionRightBeforeIt(t *testing.T) {
 					return stopped != nil
 				})
 				if stopped.Partition != bad || stopped.Offset != int64(sound) || !strings.Contains(stopped.Error(), tt.says) {
-					t.Errorf("it says %q; want offset %d and %q", stopped, sound, tt.says)
+					t.Errorf("got %q, want offset %d and %q in it", stopped, sound, tt.says)
 				}
 				asked := r.spoilt.Load()
 				for i := range 10 {
 					c.produce("push", 1, i, 1)
 					if b := nextItems(t, s, 1)[0]; b.Partition.ID != 1 {
-						t.Fatalf("offset %d of partition %d came", b.Items[0].Offset, b.Partition.ID)
+						t.Fatalf("got offset %d of partition %d", b.Items[0].Offset, b.Partition.ID)
 					} else {
 						done(b)
 					}
 				}
 				// One fetch may have been in progress when it stopped.
 				if more := r.spoilt.Load() - asked; more > 1 {
-					t.Errorf("it was fetched %d times more after it had stopped", more)
+					t.Errorf("got %d more fetches after the partition stopped", more)
 				}
 				if err := s.Commit(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if at := c.committed("g", "push", 0); at > int64(sound) || sound > 0 && at != int64(sound) {
-					t.Errorf("committed %d, want %d", at, sound)
+					t.Errorf("got commit %d, want %d", at, sound)
 				}
 				if err := s.Close(t.Context()); err != nil {
 					t.Fatal(err)
@@ -186,7 +186,7 @@ func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
 				for _, b := range nextItems(t, s, sound+6) {
 					for _, it := range b.Items {
 						if it.Offset != at {
-							t.Fatalf("offset %d came, want %d", it.Offset, at)
+							t.Fatalf("got offset %d, want %d", it.Offset, at)
 						}
 						at++
 					}
@@ -194,11 +194,11 @@ func TestABatchThatIsSpoiltOnTheWayIsFetchedAgain(t *testing.T) {
 				}
 				for _, err := range told.told() {
 					if _, stopped := errors.AsType[*PartitionError](err); stopped {
-						t.Errorf("it stopped: %v", err)
+						t.Errorf("the partition stopped: %v", err)
 					}
 				}
 				if len(told.told()) == 0 {
-					t.Error("nobody was told that it came spoilt")
+					t.Error("the corrupt fetch was not reported")
 				}
 			})
 		}

@@ -71,7 +71,7 @@ func TestADeadLetterTellsWhatIsKnown(t *testing.T) {
 	}
 	letters := c.readDLQ(q, e)
 	if len(letters) != 1 {
-		t.Fatalf("%d dead letters, want 1", len(letters))
+		t.Fatalf("got %d dead letters, want 1", len(letters))
 	}
 	got := *letters[0]
 	want := DeadLetter{Topic: "push.dlq", Timestamp: got.Timestamp, Key: it.Key, Value: it.Value, Headers: got.Headers,
@@ -103,7 +103,7 @@ func TestWhatCannotBeReadIsNotRedriven(t *testing.T) {
 		d := deadLetter(deadRecord(0, time.Now(), tt.more...))
 		r, err := d.redriven("push.retry.30s")
 		if d.Reason != tt.reason {
-			t.Errorf("%s: reason %q", tt.why, d.Reason)
+			t.Errorf("%s: got reason %q", tt.why, d.Reason)
 		}
 		if tt.wrong == "" {
 			if err != nil {
@@ -112,7 +112,7 @@ func TestWhatCannotBeReadIsNotRedriven(t *testing.T) {
 				t.Errorf("%s: the worker cannot read the redriven record: %v", tt.why, err)
 			}
 		} else if err == nil || !strings.Contains(err.Error(), tt.wrong) {
-			t.Errorf("%s: %v, want %q in it", tt.why, err, tt.wrong)
+			t.Errorf("%s: got %v, want %q in it", tt.why, err, tt.wrong)
 		}
 	}
 }
@@ -183,11 +183,11 @@ func TestARedriveRepeatsItsPartition(t *testing.T) {
 	}
 	for origin, partitions := range places {
 		if len(partitions) != 1 {
-			t.Errorf("%s went to %d partitions", origin, len(partitions))
+			t.Errorf("%s went to %d partitions, want 1", origin, len(partitions))
 		}
 	}
 	if len(places) != letters || len(used) < 3 {
-		t.Errorf("%d letters went to %d partitions in all", len(places), len(used))
+		t.Errorf("got %d letters in %d partitions in all", len(places), len(used))
 	}
 }
 
@@ -215,7 +215,7 @@ func TestAnExtentIsWhatIsThereNow(t *testing.T) {
 			t.Fatalf("%s: %v", tt.why, err)
 		}
 		if !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
+			t.Errorf("%s: got %v, want %v", tt.why, got, tt.want)
 		}
 	}
 	// Records that come after Since are not in its extent.
@@ -230,12 +230,12 @@ func TestAnExtentIsWhatIsThereNow(t *testing.T) {
 		places = append(places, d.Place.String())
 	}
 	if got := strings.Join(places, " "); got != "0/0 0/1 0/2 0/3 0/4 1/0" {
-		t.Errorf("read %s", got)
+		t.Errorf("got %s", got)
 	}
 	enough := errors.New("enough")
 	n := 0
 	if err := q.Read(t.Context(), e, func(*DeadLetter) error { n++; return enough }); !errors.Is(err, enough) || n != 1 {
-		t.Errorf("each was called %d times after its error: %v", n, err)
+		t.Errorf("each was called %d times after it returned an error (%v)", n, err)
 	}
 	if again := c.readDLQ(q, e); len(again) != 6 {
 		t.Errorf("read %d after an interrupted read, want 6", len(again))
@@ -256,7 +256,7 @@ func TestMarksBelongToTheirRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, ok := marks.Of(a); !ok || m.What != Redriven || m.By != "you" || !m.At.Equal(at.Add(time.Minute)) || m.Redo != 1 {
-		t.Errorf("the last mark of a: %+v, %v", m, ok)
+		t.Errorf("last mark of a: got %+v, %v", m, ok)
 	}
 	if _, ok := marks.Of(b); !ok {
 		t.Error("b has no mark")
@@ -273,7 +273,7 @@ func TestMarksBelongToTheirRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if marks, err = q.Audit().Read(t.Context()); err != nil || len(marks) != 1 {
-		t.Errorf("after forgetting a: %v, %v", marks, err)
+		t.Errorf("after forgetting a: got %v, error %v", marks, err)
 	}
 }
 
@@ -322,7 +322,7 @@ func deleteUpTo(t *testing.T, c *cluster, lane string) {
 		t.Fatal(err)
 	}
 	if e.Records() != 4 {
-		t.Errorf("%d records before, want 4", e.Records())
+		t.Errorf("got %d records before, want 4", e.Records())
 	}
 	if err := q.Delete(t.Context(), e); err != nil {
 		t.Fatal(err)
@@ -332,14 +332,14 @@ func deleteUpTo(t *testing.T, c *cluster, lane string) {
 		t.Fatal(err)
 	}
 	if got := c.readDLQ(q, left); len(got) != 2 || string(got[0].Value) != `{"id":"n4"}` {
-		t.Errorf("left: %v", got)
+		t.Errorf("got %v left", got)
 	}
 	now, err := q.Audit().Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := now[Place{0, 4}]; len(now) != 2 || !ok {
-		t.Errorf("marks left: %v", now)
+		t.Errorf("got marks %v left", now)
 	}
 	if err := q.Delete(t.Context(), Extent{0: {4, 4}}); err != nil {
 		t.Errorf("deleting nothing: %v", err)

@@ -37,7 +37,7 @@ func readBehindGaps(t *testing.T, c *cluster, topic string) {
 		t.Fatal(err)
 	}
 	if e.Records() != 6 {
-		t.Fatalf("%d offsets, want 4 records and 2 markers", e.Records())
+		t.Fatalf("got %d offsets, want 4 records and 2 markers", e.Records())
 	}
 	var offsets []int64
 	if err := f.ReadExtent(t.Context(), e, func(r Record) error {
@@ -47,7 +47,7 @@ func readBehindGaps(t *testing.T, c *cluster, topic string) {
 		t.Fatal(err)
 	}
 	if len(offsets) != 4 || offsets[2] != 3 || offsets[3] != 4 {
-		t.Errorf("read offsets %v", offsets)
+		t.Errorf("got offsets %v", offsets)
 	}
 	// Afterwards it can follow the topic.
 	f.Seek(map[int32]int64{0: e[0].To})
@@ -56,7 +56,7 @@ func readBehindGaps(t *testing.T, c *cluster, topic string) {
 	}
 	c.produce(topic, 0, 9, 1)
 	if rs := follow(t, f, 1); len(rs) != 1 || rs[0].Offset != e[0].To {
-		t.Errorf("followed %v, want offset %d", rs, e[0].To)
+		t.Errorf("got %v, want offset %d", rs, e[0].To)
 	}
 }
 

@@ -34,16 +34,16 @@ func TestItemsCarryWhatTheRecordSays(t *testing.T) {
 		t.Errorf("message not decoded: %q, verdict %v", it.ID, it.Verdict)
 	}
 	if it.Attempt != 0 || !it.FirstSeen.Equal(at) || !it.Timestamp.Equal(at) || it.Allowed {
-		t.Errorf("a producer's own pf headers counted: attempt %d, first seen %v, allowed %t", it.Attempt, it.FirstSeen, it.Allowed)
+		t.Errorf("a producer's pf headers were used: attempt %d, first seen %v, allowed %t", it.Attempt, it.FirstSeen, it.Allowed)
 	}
 	if len(it.Trace) != 1 || it.Trace[0].Key != "traceparent" {
-		t.Errorf("trace %v, want the traceparent alone", it.Trace)
+		t.Errorf("got trace %v, want only the traceparent", it.Trace)
 	}
 	if it := items[1]; it.Verdict != push.Dead || it.Reason != push.EmptyValue || it.Offset != 1 {
-		t.Errorf("a tombstone is %v %v, want dead: empty value", it.Verdict, it.Reason)
+		t.Errorf("tombstone: got %v %v, want dead: empty value", it.Verdict, it.Reason)
 	}
 	if it := items[2]; it.Verdict != push.Dead || it.Reason != push.BadJSON {
-		t.Errorf("broken JSON is %v %v", it.Verdict, it.Reason)
+		t.Errorf("broken JSON: got %v %v", it.Verdict, it.Reason)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestAFullWindowStopsThePollAndGoesOnLater(t *testing.T) {
 	})
 	for seen := 0; len(bs) > 0; {
 		if n := open(); n > window {
-			t.Fatalf("%d records of a partition are open, the window is %d", n, window)
+			t.Fatalf("got %d open records of a partition, the window is %d", n, window)
 		}
 		done(bs[0])
 		bs = bs[1:]
@@ -86,13 +86,13 @@ func TestAFullWindowStopsThePollAndGoesOnLater(t *testing.T) {
 		}
 	}
 	if taken[0] != total || taken[1] != total {
-		t.Errorf("handed out %v, want %d of each partition", taken, total)
+		t.Errorf("got %v records, want %d of each partition", taken, total)
 	}
 	if err := s.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := c.committed("g", "push", 0), c.committed("g", "push", 1); a != total || b != total {
-		t.Errorf("committed %d and %d, want %d", a, b, total)
+		t.Errorf("got commits %d and %d, want %d", a, b, total)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestTheCapOverAllPartitionsHolds(t *testing.T) {
 			open += p.Open
 		}
 		if open > most {
-			t.Fatalf("%d records are open, the cap is %d", open, most)
+			t.Fatalf("got %d open records, the cap is %d", open, most)
 		}
 		seen += len(b.Items)
 		done(b)
@@ -152,10 +152,10 @@ func TestRetriesComeWhenDueAndNotBefore(t *testing.T) {
 				t.Errorf("%s: attempt %d, hops %d, devices %v, first seen %v, confirm %v", it.ID, it.Attempt, it.Hops, it.Devices, it.FirstSeen, it.Confirm)
 			}
 			if it.Allowed != (it.ID == "n0") {
-				t.Errorf("%s: the limits have allowed it: %t, but it was said of n0 alone", it.ID, it.Allowed)
+				t.Errorf("%s: got Allowed %t, but only n0 has that header", it.ID, it.Allowed)
 			}
 			if origin(it) != "push/2/41" {
-				t.Errorf("origin is %s", origin(it))
+				t.Errorf("got origin %s", origin(it))
 			}
 		}
 		done(b)
@@ -176,26 +176,26 @@ func TestACopyInARetryTopicWaitsForTheFirst(t *testing.T) {
 	for _, b := range first {
 		for _, it := range itemsOf(b) {
 			if it.Offset > 1 {
-				t.Fatalf("offset %d was handed out while its first copy is open", it.Offset)
+				t.Fatalf("got offset %d while its first copy is open", it.Offset)
 			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if b, err := s.Next(ctx); err == nil {
-		t.Fatalf("handed out offset %d while the first copy is open", b.Items[0].Offset)
+		t.Fatalf("got offset %d while the first copy is open", b.Items[0].Offset)
 	}
 	done(first...)
 	second := nextItems(t, s, 2)
 	if it := second[0].Items[0]; it.Offset != 2 || it.Verdict != push.Undecided || !it.Confirm {
-		t.Errorf("after the first copy's end came offset %d, %v, confirm %v; want 2, to be confirmed", it.Offset, it.Verdict, it.Confirm)
+		t.Errorf("after the end of the first copy: got offset %d, %v, confirm %v; want 2 with a confirm read", it.Offset, it.Verdict, it.Confirm)
 	}
 	done(second...)
 	if err := s.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.committed("g", "push.retry.1ms", 0); got != 4 {
-		t.Errorf("committed %d, want 4", got)
+		t.Errorf("got commit %d, want 4", got)
 	}
 }
 
@@ -243,31 +243,31 @@ func TestAnOffsetThatIsGoneStopsItsPartitionAlone(t *testing.T) {
 	second := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10, Linger: time.Millisecond, Health: stopped.health, Metrics: m})
 	for _, b := range nextItems(t, second, 5) {
 		if b.Partition.ID != 1 {
-			t.Errorf("partition %d goes on at %d: records were skipped", b.Partition.ID, b.Items[0].Offset)
+			t.Errorf("partition %d continues at %d: records were skipped", b.Partition.ID, b.Items[0].Offset)
 		}
 		done(b)
 	}
 	eventually(t, "the partition is reported", func() bool { return len(stopped.list()) > 0 })
 	if e := stopped.list()[0]; e.Partition.ID != 0 || !errors.Is(e, kerr.OffsetOutOfRange) {
-		t.Errorf("reported %v, want partition 0 out of range", e)
+		t.Errorf("got %v, want partition 0 out of range", e)
 	}
 	if e := stopped.list()[0]; e.Offset != 5 || e.Gap != 3 || !strings.Contains(e.Error(), "3 offsets are missing") {
-		t.Errorf("stopped at %d with a gap of %d (%v), want 5 and the 3 records that were deleted unread", e.Offset, e.Gap, e)
+		t.Errorf("got stop at %d with a gap of %d (%v), want 5 and a gap of 3", e.Offset, e.Gap, e)
 	}
 	if n := testutil.ToFloat64(m.gap.WithLabelValues("push")); n != 3 {
-		t.Errorf("the metric says %v offsets are missing, want 3", n)
+		t.Errorf("the metric counts %v missing offsets, want 3", n)
 	}
 	eventually(t, "the metric says so", func() bool { return testutil.ToFloat64(m.stopped.WithLabelValues("push")) == 1 })
 	c.produce("push", 1, 10, 5)
 	done(nextItems(t, second, 5)...)
 	if n := len(stopped.list()); n != 1 {
-		t.Errorf("reported %d times, want once", n)
+		t.Errorf("got %d reports, want 1", n)
 	}
 	if err := second.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := c.committed("g", "push", 0), c.committed("g", "push", 1); a != 5 || b != 15 {
-		t.Errorf("committed %d and %d, want 5 and 15", a, b)
+		t.Errorf("got commits %d and %d, want 5 and 15", a, b)
 	}
 }
 
@@ -285,13 +285,13 @@ func TestAnUnknownHeaderVersionStopsItsPartitionAlone(t *testing.T) {
 	done(bs...)
 	eventually(t, "the partition is reported", func() bool { return len(stopped.list()) == 1 })
 	if e := stopped.list()[0]; e.Partition.ID != 0 || e.Offset != 1 || !strings.Contains(e.Error(), "pf-v") {
-		t.Errorf("reported %v, want partition 0 at offset 1 and the header", e)
+		t.Errorf("got %v, want partition 0 at offset 1 and the header", e)
 	}
 	if err := s.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := c.committed("g", "push.retry.1ms", 0), c.committed("g", "push.retry.1ms", 1); a != 1 || b != 2 {
-		t.Errorf("committed %d and %d, want 1 and 2: nothing is skipped", a, b)
+		t.Errorf("got commits %d and %d, want 1 and 2: nothing may be skipped", a, b)
 	}
 }
 

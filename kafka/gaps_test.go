@@ -50,7 +50,7 @@ func TestBehindEmpty(t *testing.T) {
 		}(), 10},
 	} {
 		if got := behindEmpty(tt.raw, 10); got != tt.want {
-			t.Errorf("%s: %d, want %d", tt.why, got, tt.want)
+			t.Errorf("%s: got %d, want %d", tt.why, got, tt.want)
 		}
 	}
 }
@@ -77,9 +77,9 @@ func TestAGapThatIsRefusedIsAnError(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), "gaps") {
-		t.Errorf("reading ended with %v, want the refusal", err)
+		t.Errorf("reading: got %v, want the refusal", err)
 	}
 	if _, err := f.Gaps(t.Context(), map[int32]int64{0: 3}); !errors.Is(err, kerr.TopicAuthorizationFailed) {
-		t.Errorf("looking for gaps: %v, want the refusal", err)
+		t.Errorf("looking for gaps: got %v, want the refusal", err)
 	}
 }

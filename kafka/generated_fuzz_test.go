@@ -54,7 +54,7 @@ func TestGeneratedRecords(t *testing.T) {
 	t.Parallel()
 	kinds := readsAsDemanded(t, rand.NewPCG(3, 14), 3000)
 	if len(kinds) < 100 {
-		t.Errorf("only %d kinds of records came", len(kinds))
+		t.Errorf("got only %d kinds of records", len(kinds))
 	}
 }
 
@@ -74,7 +74,7 @@ func readsAsDemanded(t *testing.T, source rand.Source, n int) map[string]int {
 		a.take([]*kgo.Record{polled(&r, int64(i))}, now)
 	}
 	if a.stopped != nil || len(a.waiting) != n {
-		t.Fatalf("%d of %d records were taken, stopped by %v", len(a.waiting), n, a.stopped)
+		t.Fatalf("got %d of %d records, stopped by %v", len(a.waiting), n, a.stopped)
 	}
 	b := &pipeline.Batch{Partition: a.partition, Items: a.topic.items(a.waiting), Tracker: a.tracker}
 	undated := make([]bool, n) // before the tracker has its own reasons
@@ -85,7 +85,7 @@ func readsAsDemanded(t *testing.T, source rand.Source, n int) map[string]int {
 		t.Fatal(err)
 	}
 	if taken := a.tracker.Admit(b); taken != n {
-		t.Fatalf("%d of %d records were admitted", taken, n)
+		t.Fatalf("got %d of %d records admitted", taken, n)
 	}
 	kinds := map[string]int{}
 	for i := range made {

@@ -41,21 +41,21 @@ func FuzzRetryHeaders(f *testing.F) {
 		}
 		for name, n := range count {
 			if n > 1 {
-				t.Errorf("%s is said %d times, and taken", name, n)
+				t.Errorf("%s is accepted although it is there %d times", name, n)
 			}
 		}
 		if count[headerVersion] == 0 {
-			t.Error("taken without a version")
+			t.Error("accepted without a version")
 		}
 		if got.attempt < 0 || got.hops < 0 || got.attempt+got.hops > maxStep || got.redrive < 0 || got.redrive > maxStep {
-			t.Errorf("%+v is no step of a row", got)
+			t.Errorf("accepted %+v, which is no step of a row", got)
 		}
 		if count[headerDevices] == 1 && len(got.devices) == 0 {
 			t.Error("a list without devices would mean all of them")
 		}
 		for _, at := range []time.Time{got.notBefore, got.firstSeen} {
 			if !at.IsZero() && (at.UnixMilli() < 0 || at.UnixMilli() > 1<<53) {
-				t.Errorf("%v is no time in unix milliseconds", at)
+				t.Errorf("accepted %v, which is no time in Unix milliseconds", at)
 			}
 		}
 		if again := handedOver(t, got); !reflect.DeepEqual(got, again) {
@@ -76,7 +76,7 @@ func handedOver(t *testing.T, h *retryHeaders) *retryHeaders {
 		NotBefore: h.notBefore, State: h.state})
 	again, err := parseRetryHeaders(written)
 	if err != nil {
-		t.Fatalf("%+v, handed over, is refused: %v", h, err)
+		t.Fatalf("record made of %+v is refused: %v", h, err)
 	}
 	if h.firstSeen.IsZero() {
 		again.firstSeen = time.Time{}

@@ -33,7 +33,7 @@ func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	// The next retry of the same notification has the same origin.
 	second := &pipeline.Item{Partition: push.Partition{Topic: "push.retry.30s", ID: 0}, Offset: 1, Trace: trace(written, true)}
 	if got := origin(second); got != "push/3/77" {
-		t.Errorf("origin of the second retry is %q, want push/3/77", got)
+		t.Errorf("got origin %q for the second retry, want push/3/77", got)
 	}
 	again := retryHeadersOf(&pipeline.Handover{Item: second})
 	count := make(map[string]int)
@@ -41,7 +41,7 @@ func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 		count[h.Key]++
 	}
 	if count["traceparent"] != 1 || count[headerOrigin] != 1 {
-		t.Errorf("headers of the second retry: %v, want one traceparent and one origin", count)
+		t.Errorf("headers of the second retry: got %v, want one traceparent and one origin", count)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestProducersHeadersAreIgnoredOnMainTopics(t *testing.T) {
 	hs := []kgo.RecordHeader{header("pf-attempt", "9"), header("pf-origin", "x"), header("traceparent", "t")}
 	got := trace(hs, false)
 	if len(got) != 1 || got[0].Key != "traceparent" {
-		t.Errorf("kept %v, want the traceparent only", got)
+		t.Errorf("got %v, want only the traceparent", got)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
 		}
 		o := options(func(o *SourceOptions) { o.Topics = tier("push", time.Second) })
 		if got := part(o, 0).topic.items([]polledRecord{{headers: parsed}})[0].HandedAs; got != state {
-			t.Errorf("handed over as %v, read as %v", state, got)
+			t.Errorf("handed over as %v, but read as %v", state, got)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 					t.Fatalf("batch %v, stopped %v, %d open; want a stop before offset 0", b, stopped.list(), a.tracker.Open())
 				}
 				if ok, _ := a.ready(time.Now().Add(time.Hour)); ok {
-					t.Error("it goes on")
+					t.Error("the partition continues")
 				}
 				return
 			}
@@ -65,13 +65,13 @@ func TestRecordsThatMakeTheDecoderPanic(t *testing.T) {
 				switch it := &b.Items[i]; {
 				case it.Verdict == push.Undecided:
 				case it.Reason != push.Panicked || it.Detail != "decode" || it.ID != "":
-					t.Errorf("item %d is %v of %s:%s, id %q", i, it.Verdict, it.Reason, it.Detail, it.ID)
+					t.Errorf("item %d: got %v of %s:%s, id %q", i, it.Verdict, it.Reason, it.Detail, it.ID)
 				default:
 					dead = append(dead, it.Offset)
 				}
 			}
 			if !slices.Equal(dead, tt.dead) || (b.Poisoned != nil) != (tt.dead != nil) {
-				t.Errorf("dead are %v, want %v; told %v", dead, tt.dead, b.Poisoned)
+				t.Errorf("got dead items %v, want %v; report %v", dead, tt.dead, b.Poisoned)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestAStopKeepsNobodyWaiting(t *testing.T) {
 			defer cancel()
 			b, err := s.Next(ctx)
 			if err != nil || b.Partition.ID != 1 {
-				t.Errorf("%v, %v; want partition 1's batch", b, err)
+				t.Errorf("got %v, %v; want partition 1's batch", b, err)
 			}
 		})
 	}

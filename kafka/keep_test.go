@@ -51,17 +51,17 @@ func TestALargeEnvelopeIsDead(t *testing.T) {
 				}
 				a.take([]*kgo.Record{tt.record}, start)
 				if len(a.waiting) != 1 || a.stopped != nil {
-					t.Fatalf("%d wait, stopped by %v", len(a.waiting), a.stopped)
+					t.Fatalf("%d waiting, stopped by %v", len(a.waiting), a.stopped)
 				}
 				it := a.topic.items(a.waiting)[0]
 				if dead := it.Verdict == push.Dead && it.Reason == push.TooLarge; dead != tt.tooLarge {
-					t.Fatalf("it is %v (%s), want dead %v", it.Verdict, it.Reason, tt.tooLarge)
+					t.Fatalf("got %v (%s), want dead %v", it.Verdict, it.Reason, tt.tooLarge)
 				}
 				if tt.tooLarge && (it.Detail != tt.detail || it.Value != nil || len(it.Key) != tt.key || len(it.Trace) > 0) {
-					t.Errorf("detail %q, %d bytes of value, %d of key, %d headers; want %q, 0, %d, 0", it.Detail, len(it.Value), len(it.Key), len(it.Trace), tt.detail, tt.key)
+					t.Errorf("got detail %q, %d bytes of value, %d of key, %d headers; want %q, 0, %d, 0", it.Detail, len(it.Value), len(it.Key), len(it.Trace), tt.detail, tt.key)
 				}
 				if want := len(tt.record.Key) + len(tt.record.Value) + headersSize(tt.record.Headers); it.Size != want {
-					t.Errorf("size %d, want %d", it.Size, want)
+					t.Errorf("got size %d, want %d", it.Size, want)
 				}
 			})
 		}
@@ -91,7 +91,7 @@ func TestTheCopyOfTheGreatestEnvelopeIsAlive(t *testing.T) {
 	retry := part(options(func(o *SourceOptions) { o.Topics = tier("push", time.Second) }), 0)
 	retry.take([]*kgo.Record{r}, start)
 	if got := retry.topic.items(retry.waiting)[0]; got.Verdict != push.Undecided || got.Attempt != 1 || len(got.Devices) != 100 {
-		t.Errorf("the copy is %v (%s), attempt %d, for %d devices", got.Verdict, got.Reason, got.Attempt, len(got.Devices))
+		t.Errorf("got the copy %v (%s), attempt %d, for %d devices", got.Verdict, got.Reason, got.Attempt, len(got.Devices))
 	}
 }
 
@@ -115,15 +115,15 @@ func TestABoundedPartOfOthersHeadersGoesOn(t *testing.T) {
 			keys = append(keys, h.Key)
 		}
 		if got := strings.Join(keys, " "); got != tt.keys {
-			t.Errorf("%s: kept %q, want %q", tt.reason, got, tt.keys)
+			t.Errorf("%s: got %q, want %q", tt.reason, got, tt.keys)
 		}
 	}
 	parents := slices.Repeat([]kgo.RecordHeader{header("traceparent", strings.Repeat("x", maxTraceparent))}, 100)
 	if n := len(trace(parents, false)); n > 1+maxOthers/maxTraceparent {
-		t.Errorf("%d traceparents kept: only the first takes no room", n)
+		t.Errorf("got %d traceparents: only the first needs no room", n)
 	}
 	if n := len(trace(many, false)); n != maxOthers/headerBytes {
-		t.Errorf("%d empty headers kept, want %d: each takes memory", n, maxOthers/headerBytes)
+		t.Errorf("got %d empty headers, want %d: each takes memory", n, maxOthers/headerBytes)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestWhatIsKeptIsACopy(t *testing.T) {
 			clear(r.Headers[0].Value)
 			h := a.waiting[i]
 			if want := 3 + size + headerBytes + 4; h.bytes() != want {
-				t.Errorf("%d bytes counted, want %d", h.bytes(), want)
+				t.Errorf("got %d bytes, want %d", h.bytes(), want)
 			}
 			_ = append(h.value, 0xff) // must not overwrite its neighbour
 		}
@@ -178,11 +178,11 @@ func TestATimeThatCannotBeIsNotBelieved(t *testing.T) {
 			a.take([]*kgo.Record{{Topic: "push", Timestamp: tt.at, Headers: []kgo.RecordHeader{header("pf-v", "1")}}}, polled)
 			it := a.topic.items(a.waiting)[0]
 			if !it.FirstSeen.Equal(tt.want) || !it.Timestamp.Equal(tt.want) {
-				t.Errorf("%s: first seen %v of %v, want %v", tt.reason, it.FirstSeen.UTC(), it.Timestamp.UTC(), tt.want.UTC())
+				t.Errorf("%s: got first seen %v for timestamp %v, want %v", tt.reason, it.FirstSeen.UTC(), it.Timestamp.UTC(), tt.want.UTC())
 			}
 			// Read again a day later, it would look just as new.
 			if believed := tt.at.Equal(tt.want); it.Confirm == believed {
-				t.Errorf("%s: to be confirmed is %v, its time is believed %v", tt.reason, it.Confirm, believed)
+				t.Errorf("%s: got confirm %v with a trusted time %v", tt.reason, it.Confirm, believed)
 			}
 			copied := retryHeadersOf(&pipeline.Handover{Item: &it})
 			if _, err := parseRetryHeaders(copied); err != nil {

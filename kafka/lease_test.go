@@ -78,10 +78,10 @@ func TestSwallowedHeartbeatsLetTheLeaseLapse(t *testing.T) {
 	// The heartbeat that was swallowed since has not extended the lease.
 	seen := h.seen()
 	if tracker.Lapsed(seen[before-2].Add(leased)) {
-		t.Error("the last heartbeat that was answered did not renew the lease")
+		t.Error("the last answered heartbeat did not renew the lease")
 	}
 	if !tracker.Lapsed(seen[before-1].Add(leased)) {
-		t.Error("a session after the last heartbeat that was answered the lease goes on")
+		t.Error("the lease is valid a session after the last answered heartbeat")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestAPendingJoinKeepsTheLeaseOnlyWhileTheCoordinatorAnswers(t *testing.T) {
 	select {
 	case <-joining:
 	case <-time.After(patience):
-		t.Fatal("it never joined again")
+		t.Fatal("the member did not rejoin")
 	}
 	pending := len(h.seen())
 	eventually(t, "it is heard of for longer than a session", func() bool {
@@ -134,13 +134,13 @@ func TestAPendingJoinKeepsTheLeaseOnlyWhileTheCoordinatorAnswers(t *testing.T) {
 	// The last heartbeat but one was answered, since another one followed it.
 	seen := h.seen()
 	if b.Tracker.Draining() || b.Tracker.Lapsed(seen[len(seen)-3].Add(leased)) {
-		t.Error("the coordinator answers, and what is kept may not be sent")
+		t.Error("the coordinator answers, but kept partitions may not send")
 	}
 	hold := make(chan struct{})
 	pending = h.set(0, hold)
 	eventually(t, "a heartbeat is swallowed", func() bool { return len(h.seen()) > pending })
 	if !b.Tracker.Lapsed(h.seen()[pending-1].Add(leased)) {
-		t.Error("nobody answers, and the pending JoinGroup is taken for a lease")
+		t.Error("a pending JoinGroup counts as a lease although nobody answers")
 	}
 	close(hold)
 	close(joined)
@@ -185,7 +185,7 @@ func TestAMemberThatIsForgottenWhileItJoinsStartsAnew(t *testing.T) {
 	done(first)
 	again := nextItems(t, s, 1)[0]
 	if again.Tracker == first.Tracker || !again.Items[0].Confirm {
-		t.Error("the partition went on with the tracker of the membership that is over")
+		t.Error("the partition kept the tracker of the ended membership")
 	}
 	eventually(t, "the new assignment may send", func() bool { return !again.Tracker.Lapsed(time.Now()) })
 	if !first.Tracker.Lapsed(time.Now()) {
@@ -262,16 +262,16 @@ func TestRealMemberBehindADeadNetworkStopsBeforeItsSuccessorStarts(t *testing.T)
 	taken := nextItems(t, successor, 1)[0]
 	now := time.Now()
 	if held.Tracker.Draining() {
-		t.Fatal("the zombie knows: the test shows nothing")
+		t.Fatal("setup: the zombie knows that it was expelled")
 	}
 	if !held.Tracker.Lapsed(now) {
 		t.Error("both members may send what they own")
 	}
 	if held.Tracker.Lapsed(dead) {
-		t.Error("the lease was over before the network died")
+		t.Error("setup: the lease ended before the network failed")
 	}
 	if taken.Tracker.Lapsed(now) || !taken.Items[0].Confirm {
-		t.Error("the successor may not send, or does not confirm")
+		t.Error("the successor may not send, or does not make confirm reads")
 	}
 	zombieNet.open()
 	done(held)
@@ -284,7 +284,7 @@ func TestLeaseHasOneDeadline(t *testing.T) {
 	step := func(what string, lapsed bool) {
 		t.Helper()
 		if l.Lapsed(now) != lapsed {
-			t.Errorf("%s: lapsed is %v", what, !lapsed)
+			t.Errorf("%s: got lapsed %v", what, !lapsed)
 		}
 	}
 	step("before the first answer", true)

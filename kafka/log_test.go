@@ -52,10 +52,10 @@ func TestWhoseErrorAPollReturns(t *testing.T) {
 		records, err := collect(polled(tt.topic, tt.partition), "push")
 		of, named := errors.AsType[*PartitionError](err)
 		if named != tt.named || named && of.Partition.ID != tt.partition || !errors.Is(err, kerr.TopicAuthorizationFailed) {
-			t.Errorf("%s: %v, names a partition %v, want %v", tt.whose, err, named, tt.named)
+			t.Errorf("%s: got %v, which names a partition %v, want %v", tt.whose, err, named, tt.named)
 		}
 		if len(records) != 1 || records[0].Offset != 7 {
-			t.Errorf("%s: records %v, want the one that came, too", tt.whose, records)
+			t.Errorf("%s: got records %v, want also the one that was read", tt.whose, records)
 		}
 	}
 }
@@ -81,6 +81,6 @@ func TestAConsumersCommitThatIsRefused(t *testing.T) {
 	}
 	refused.Remove()
 	if at := c.committed("g", "push.feedback", 0); at != -1 {
-		t.Errorf("%d is committed", at)
+		t.Errorf("got commit %d", at)
 	}
 }

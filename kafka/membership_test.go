@@ -96,11 +96,11 @@ func TestWhatRenewsALease(t *testing.T) {
 			for _, s := range test.steps {
 				s.do(m, at)
 				if got := until(m, start); got != s.want {
-					t.Errorf("%s: lapses after %d s, want %d", s.reason, got, s.want)
+					t.Errorf("%s: got a lapse after %d s, want %d", s.reason, got, s.want)
 				}
 			}
 			if want := map[string]int{"expelled": 2, "expelled while joining": 1, "KIP-848": 1}[test.name]; expelled != want {
-				t.Errorf("expelled %d times, want %d", expelled, want)
+				t.Errorf("got %d expulsions, want %d", expelled, want)
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestWhenAMemberIsJoining(t *testing.T) {
 		m.sent(join)
 		tt.end(m)
 		if m.joining() != tt.still {
-			t.Errorf("%s: joining %v, want %v", tt.reason, m.joining(), tt.still)
+			t.Errorf("%s: got joining %v, want %v", tt.reason, m.joining(), tt.still)
 		}
 	}
 }

@@ -26,12 +26,12 @@ func TestTheClientsLog(t *testing.T) {
 			var b bytes.Buffer
 			l := clientLog{slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: tt.reads}))}
 			if got := l.Level(); got != tt.asks {
-				t.Errorf("read from %v: asks for %v, want %v", tt.reads, got, tt.asks)
+				t.Errorf("read from %v: got %v, want %v", tt.reads, got, tt.asks)
 			}
 			l.Log(from, "joined", "group", "g")
 			line := b.String()
 			if to == "" && line != "" || to != "" && (!strings.Contains(line, "level="+to) || !strings.Contains(line, `"kafka client: joined" group=g`)) {
-				t.Errorf("%v, read from %v: %q, want level %q", from, tt.reads, line, to)
+				t.Errorf("%v, read from %v: got %q, want level %q", from, tt.reads, line, to)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		},
 	} {
 		if make() == nil {
-			t.Errorf("%s is made", why)
+			t.Errorf("%s was accepted", why)
 		}
 	}
 	p, err := NewProducer(o, ProducerOptions{Topic: "push", Tiers: tiers})

@@ -204,7 +204,7 @@ func TestADLQThatRefusesLargeRecordsGetsTheirHeaders(t *testing.T) {
 		}
 	}
 	if with != 1 || without != 1 {
-		t.Errorf("%d dead letters with their value and %d with headers only, want 1 and 1", with, without)
+		t.Errorf("got %d dead letters with their value and %d with headers only, want 1 and 1", with, without)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestAHandOverIsAcknowledgedByAllAndIdempotent(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if seen != 2 {
-		t.Errorf("%d batches were produced, want 2", seen)
+		t.Errorf("got %d batches, want 2", seen)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestACopyThatIsRefusedForItsSize(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{"key false value false size 510", "key true value false size 510", "key true value true size "}; !slices.Equal(got, want) {
-		t.Errorf("dead letters: %q, want %q", got, want)
+		t.Errorf("got dead letters %q, want %q", got, want)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestNoTopicIsWrittenIntoItself(t *testing.T) {
 	c := newCluster(t, 1, []string{"push"})
 	p := c.producer(ProducerOptions{})
 	if err := p.Produce(t.Context(), []pipeline.Handover{{To: pipeline.ToDLQ, Item: item("push.dlq"), Reason: "x"}}); err == nil || !strings.Contains(err.Error(), "into itself") {
-		t.Errorf("a dead letter of the DLQ into the DLQ: %v, want it refused", err)
+		t.Errorf("producing a dead letter to the DLQ again: got %v, want a refusal", err)
 	}
 	for reason, h := range map[string]pipeline.Handover{
 		"nobody's hold topic":           {To: pipeline.ToHold, Item: item("push"), NotBefore: time.Now()},
@@ -323,7 +323,7 @@ func TestNoTopicIsWrittenIntoItself(t *testing.T) {
 		"a destination that is unknown": {To: 99, Item: item("push")},
 	} {
 		if err := p.Produce(t.Context(), []pipeline.Handover{h}); err == nil {
-			t.Errorf("%s: was produced", reason)
+			t.Errorf("%s was produced", reason)
 		}
 	}
 	if _, err := NewProducer(c.options, ProducerOptions{Topic: "push", Events: "push", Tiers: []Tier{{"30s", time.Second}}}); err == nil {
@@ -340,6 +340,6 @@ func TestAMissingTopicIsAnError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := p.Produce(ctx, []pipeline.Handover{{To: pipeline.ToDLQ, Item: item("push"), Reason: "x"}}); err == nil {
-		t.Error("produced to a topic that is not there")
+		t.Error("produced to a topic that does not exist")
 	}
 }

@@ -46,11 +46,11 @@ func TestRealMembersComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(lags) != comeAndGoPartitions {
-		t.Errorf("%d partitions have a lag, want %d", len(lags), comeAndGoPartitions)
+		t.Errorf("got %d partitions with a lag, want %d", len(lags), comeAndGoPartitions)
 	}
 	for _, l := range lags {
 		if l.Lag != 0 {
-			t.Errorf("partition %d has lag %d", l.Partition, l.Lag)
+			t.Errorf("partition %d: got lag %d, want 0", l.Partition, l.Lag)
 		}
 	}
 }
@@ -76,12 +76,12 @@ func TestRealHandOversAndRetries(t *testing.T) {
 		sizes[len(r.Value)]++
 	}
 	if want := map[int]int{0: 1, len(dead.Value): 1}; !reflect.DeepEqual(sizes, want) {
-		t.Errorf("sizes of the dead letters: %v, want %v", sizes, want)
+		t.Errorf("got dead letters of sizes %v, want %v", sizes, want)
 	}
 	s := c.source(SourceOptions{Topics: tier(retry, 500*time.Millisecond), Group: retry, Session: 6 * time.Second})
 	b := nextItems(t, s, 1)[0]
 	if early := time.Until(b.Items[0].Timestamp.Add(500 * time.Millisecond)); early > 0 || b.Items[0].Attempt != 1 {
-		t.Errorf("came %v early, attempt %d", early, b.Items[0].Attempt)
+		t.Errorf("got the record %v early, attempt %d", early, b.Items[0].Attempt)
 	}
 	done(b)
 }
@@ -96,6 +96,6 @@ func TestRealGoneOffsetStops(t *testing.T) {
 	}
 	defer f.Close()
 	if _, err := f.Poll(t.Context(), 10); err == nil || !strings.Contains(err.Error(), "OFFSET_OUT_OF_RANGE") {
-		t.Errorf("reading past the end: %v, want it to say so", err)
+		t.Errorf("reading past the end: got %v, want an error that says so", err)
 	}
 }

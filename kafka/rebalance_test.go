@@ -173,11 +173,11 @@ func comeAndGo(t *testing.T, c *cluster, so SourceOptions) {
 			want++
 		}
 		if got := c.committed(so.Group, so.Topics[0].Name, p); got != want {
-			t.Errorf("partition %d: committed %d, want the end, %d", p, got, want)
+			t.Errorf("partition %d: got commit %d, want the end, %d", p, got, want)
 		}
 	}
 	if n := testutil.ToFloat64(m.rewinds.WithLabelValues(so.Topics[0].Name)); n != 0 {
-		t.Errorf("%v rewinds were asked for", n)
+		t.Errorf("got %v rewinds, want 0", n)
 	}
 }
 
@@ -203,23 +203,23 @@ func TestARevokeDrainsThenCommitsThenFences(t *testing.T) {
 		return leaving != nil
 	})
 	if _, ours := leaving.Tracker.Watermark(); leaving.Tracker.Open() != len(leaving.Items) || ours {
-		t.Error("the watermark of a partition with nothing done is for the taking")
+		t.Error("got a watermark of a partition with nothing done")
 	}
 	if n := len(b.State()); n != 0 {
-		t.Errorf("the new member has %d partitions before the old one drained", n)
+		t.Errorf("got %d partitions for the new member before the old one drained", n)
 	}
 	done(leaving) // the work in flight ends while the partition drains
 
 	eventually(t, "the new member has the partition", func() bool { return len(b.State()) == 1 })
 	if got := c.committed("g", "push", leaving.Partition.ID); got != int64(len(leaving.Items)) {
-		t.Errorf("committed %d, want %d: what ended during the drain", got, len(leaving.Items))
+		t.Errorf("got commit %d, want %d: what ended during the drain", got, len(leaving.Items))
 	}
 	if _, ours := leaving.Tracker.Watermark(); ours {
-		t.Error("the tracker of a revoked partition still gives a watermark to commit")
+		t.Error("the tracker of a revoked partition still returns a watermark")
 	}
 	c.produce("push", leaving.Partition.ID, 10, 1)
 	if next := nextItems(t, b, 1); next[0].Items[0].Offset != 10 {
-		t.Errorf("the new owner starts at %d, want 10", next[0].Items[0].Offset)
+		t.Errorf("got start %d for the new owner, want 10", next[0].Items[0].Offset)
 	}
 	for _, batch := range trackers {
 		if batch != leaving {
@@ -246,10 +246,10 @@ func TestALatePartOfARevokedPartitionMovesNothing(t *testing.T) {
 	}
 	done(bs...)
 	if err := a.Commit(t.Context()); err != nil {
-		t.Errorf("a commit of a closed source has nothing to do: %v", err)
+		t.Errorf("Commit of a closed source: got %v, want nil", err)
 	}
 	if got := c.committed("g", "push", 0); got != int64(len(again[0].Items)) {
-		t.Errorf("committed %d, want the new owner's %d", got, len(again[0].Items))
+		t.Errorf("got commit %d, want the new owner's %d", got, len(again[0].Items))
 	}
 	commits.mu.Lock()
 	defer commits.mu.Unlock()
@@ -313,7 +313,7 @@ func TestWhatACommitErrorMeans(t *testing.T) {
 					t.Fatalf("%s, but Commit gave up: %v", test.why, err)
 				}
 				if got := c.committed("g", "push", 0); got != 10 {
-					t.Errorf("committed %d, want 10", got)
+					t.Errorf("got commit %d, want 10", got)
 				}
 				return
 			}
@@ -321,7 +321,7 @@ func TestWhatACommitErrorMeans(t *testing.T) {
 				t.Fatalf("%s, but Commit said %v", test.why, err)
 			}
 			if n := testutil.ToFloat64(m.commitsFailed.WithLabelValues("g")); n != 1 {
-				t.Errorf("%v failed commits are counted, want 1", n)
+				t.Errorf("got %v failed commits, want 1", n)
 			}
 			if _, ours := bs[0].Tracker.Watermark(); ours {
 				t.Errorf("%s, but its tracker is not fenced", test.why)
@@ -338,7 +338,7 @@ func TestWhatACommitErrorMeans(t *testing.T) {
 				t.Fatalf("committing the new assignment: %v", err)
 			}
 			if got := c.committed("g", "push", 0); got != 10 {
-				t.Errorf("committed %d, want 10", got)
+				t.Errorf("got commit %d, want 10", got)
 			}
 		})
 	}
@@ -365,7 +365,7 @@ func TestPartitionsAreLostWhenTheSessionEnds(t *testing.T) {
 	}
 	again := nextItems(t, s, 10)
 	if again[0].Tracker == bs[0].Tracker || again[0].Items[0].Offset != 0 {
-		t.Errorf("came back at offset %d with the old tracker: %v", again[0].Items[0].Offset, again[0].Tracker == bs[0].Tracker)
+		t.Errorf("the partition restarted at offset %d, with the old tracker: %v", again[0].Items[0].Offset, again[0].Tracker == bs[0].Tracker)
 	}
 }
 
@@ -387,7 +387,7 @@ func TestWhatComesBackQuicklyGetsAFreshTracker(t *testing.T) {
 	}
 	first.tracker.Done(itemsOf(b))
 	if moved, _ := s.moved(); len(moved) != 0 {
-		t.Errorf("a late end in the old tracker would commit %v", moved)
+		t.Errorf("a late end in the old tracker returned %v to commit", moved)
 	}
 	if second.tracker.Open() != 0 {
 		t.Error("a late end in the old tracker reached the new one")
@@ -420,7 +420,7 @@ func TestOffsetsThatCannotBeReadAreAskedForAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.committed("g", "push", 0); got != 10 {
-		t.Errorf("committed %d, want 10", got)
+		t.Errorf("got commit %d, want 10", got)
 	}
 }
 
@@ -431,7 +431,7 @@ func TestARefusedCommitOfAnEarlierSessionStartsAnewAtOnce(t *testing.T) {
 	s.begin(t, generation{"b", 2}, nil) // the client rejoined before the refusal was read
 	s.lose(owned)
 	if !s.reclaim {
-		t.Error("nobody would ever start the partition again")
+		t.Error("the partition is never started again")
 	}
 	if _, ours := s.parts[push.Partition{Topic: "push"}].tracker.Watermark(); ours || !s.parts[push.Partition{Topic: "push"}].ended {
 		t.Error("the partition is not fenced")

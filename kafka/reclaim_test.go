@@ -58,7 +58,7 @@ func TestASessionThatIsOverStartsNothingAnew(t *testing.T) {
 		{"a heartbeat is refused, but the client blocks polls until the revoke is over", func(s *Source) {
 			s.noteExpulsion(1)
 			if moved, _ := s.moved(); len(moved) > 0 {
-				t.Errorf("a commit of %v would wait for the next membership", moved)
+				t.Errorf("got %v to commit, want none before the next membership", moved)
 			}
 		}, func(s *Source) { s.expel(s.expulsion) }},
 	} {
@@ -82,7 +82,7 @@ func TestASessionThatIsOverStartsNothingAnew(t *testing.T) {
 				}
 			}
 			if moved, _ := s.moved(); len(moved) > 0 {
-				t.Errorf("%v are to be committed", moved)
+				t.Errorf("got %v to commit, want none", moved)
 			}
 
 			// The client joins as a new member: one partition has another owner now.
@@ -90,11 +90,11 @@ func TestASessionThatIsOverStartsNothingAnew(t *testing.T) {
 			s.onRevoked(t.Context(), nil, map[string][]int32{"push": {1}})
 			s.begin(t, generation{"b", 39}, nil)
 			if len(s.parts) != 2 || !s.reclaim {
-				t.Errorf("%d partitions are left, begin anew: %v", len(s.parts), s.reclaim)
+				t.Errorf("got %d partitions left, reclaim %v", len(s.parts), s.reclaim)
 			}
 			for p, a := range s.parts {
 				if !a.anew {
-					t.Errorf("partition %d is still ours, and would never begin anew", p.ID)
+					t.Errorf("partition %d is still owned and would never begin anew", p.ID)
 				}
 			}
 		})
@@ -157,11 +157,11 @@ func TestACommitOfAnEarlierMembershipIsNotSent(t *testing.T) {
 	s.noteExpulsion(1)
 	req.MemberID, req.Generation = "b", 3
 	if err := s.beforeCommit(req, owned); !errors.Is(err, errNotOurs) {
-		t.Errorf("another member commits it: %v", err)
+		t.Errorf("committed by another member: %v", err)
 	}
 	s.onLost(t.Context(), nil, map[string][]int32{"push": {0}})
 	if err := s.beforeCommit(req, owned); !errors.Is(err, errNotOurs) {
-		t.Errorf("a partition that has left is committed: %v", err)
+		t.Errorf("commit of a partition that left: %v", err)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestPositionsAreNotGuessed(t *testing.T) {
 	p := push.Partition{Topic: "push"}
 	committed, starts, err := s.positions(t.Context())
 	if err != nil || committed[p].committed != 7 || starts[p] != 0 {
-		t.Errorf("committed %v, starts %v, %v", committed, starts, err)
+		t.Errorf("got commits %v, starts %v, error %v", committed, starts, err)
 	}
 	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.GroupAuthorizationFailed, Count: -1})
 	if _, _, err := s.positions(t.Context()); !errors.Is(err, kerr.GroupAuthorizationFailed) {
@@ -205,7 +205,7 @@ func TestATopicsErrorIsItsPartitions(t *testing.T) {
 	stopped, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: short, Partitions: []kgo.FetchPartition{{Partition: -1, Err: kerr.UnknownTopicOrPartition}}}}}})
 	for p, named := range map[push.Partition]bool{{Topic: short}: true, {Topic: short, ID: 1}: true, {Topic: short, ID: 2}: false, {Topic: long}: false} {
 		if err := s.parts[p].trouble(); (err != nil) != named || named && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-			t.Errorf("%v: %v, want it named: %v", p, err, named)
+			t.Errorf("%v: got %v, want it named: %v", p, err, named)
 		}
 	}
 	if len(stopped) > 0 {
@@ -240,10 +240,10 @@ func TestACommittedOffsetNeverGoesBack(t *testing.T) {
 		a.tracker.Done(itemsOf(b))
 		moved, owned := s.moved()
 		if at, ok := moved["push"][0]; ok != tt.moved || ok && at.Offset != 5 {
-			t.Errorf("%s: moves to %v, %v; want %v", tt.reason, at, ok, tt.moved)
+			t.Errorf("%s: got %v, %v; want %v", tt.reason, at, ok, tt.moved)
 		}
 		if n := testutil.ToFloat64(a.topic.metrics.rewinds); n != tt.rewinds || len(owned.owned) != 1 {
-			t.Errorf("%s: %v rewinds, want %v; %d owned", tt.reason, n, tt.rewinds, len(owned.owned))
+			t.Errorf("%s: got %v rewinds, want %v (%d owned)", tt.reason, n, tt.rewinds, len(owned.owned))
 		}
 	}
 }

@@ -46,14 +46,14 @@ func TestRereadHandsOutWhatWasCommittedLast(t *testing.T) {
 			again := nextItems(t, second, int(10-test.from))
 			items := itemsOf(again[0])
 			if items[0].Offset != test.from {
-				t.Fatalf("reading begins at %d, want %d", items[0].Offset, test.from)
+				t.Fatalf("got start %d, want %d", items[0].Offset, test.from)
 			}
 			for _, it := range items {
 				if it.Reread != (it.Offset < 7) {
-					t.Errorf("offset %d: reread %v", it.Offset, it.Reread)
+					t.Errorf("offset %d: got reread %v", it.Offset, it.Reread)
 				}
 				if (it.Reread || it.Offset < 9) && !it.Confirm {
-					t.Errorf("offset %d is not confirmed: a dead owner may have had it open", it.Offset)
+					t.Errorf("offset %d is not marked for a confirm read: a dead owner may have sent it", it.Offset)
 				}
 			}
 			again[0].Tracker.Done(items[:1]) // the first of what is read again
@@ -61,17 +61,17 @@ func TestRereadHandsOutWhatWasCommittedLast(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, want := c.committed("g", "push", 0), max(7, test.from+1); got != want {
-				t.Errorf("after the first record %d is committed, want %d", got, want)
+				t.Errorf("after the first record: got commit %d, want %d", got, want)
 			}
 			again[0].Tracker.Done(items[1:])
 			if err := second.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := c.committed("g", "push", 0); got != 10 {
-				t.Errorf("at the end %d is committed, want 10", got)
+				t.Errorf("at the end: got commit %d, want 10", got)
 			}
 			if n := testutil.ToFloat64(m.rewinds.WithLabelValues("push")); n != 0 {
-				t.Errorf("%v rewinds were counted", n)
+				t.Errorf("got %v rewinds, want 0", n)
 			}
 			commits.mu.Lock()
 			defer commits.mu.Unlock()
@@ -155,12 +155,12 @@ func TestWhereReadingBegins(t *testing.T) {
 	} {
 		a := part(options(func(o *SourceOptions) { o.Reread = 10 }), 0)
 		if start := a.begin(tt.at, tt.from); start != tt.start || a.committed != 100 || (a.reread == 100) != (start < 100) {
-			t.Errorf("%s: begins at %d, reread up to %d; want %d", tt.reason, start, a.reread, tt.start)
+			t.Errorf("%s: got start %d, reread up to %d; want %d", tt.reason, start, a.reread, tt.start)
 		}
 	}
 	for metadata, want := range map[string]int64{"": -1, "unresolved=17": 17, "unresolved=-1": -1, "17": -1, "unresolved=x": -1} {
 		if got := parseUnresolved(metadata); got != want {
-			t.Errorf("%q says %d, want %d", metadata, got, want)
+			t.Errorf("%q: got %d, want %d", metadata, got, want)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func TestTLSAndSASL(t *testing.T) {
 				defer cancel()
 				err = a.CheckTopics(ctx, "push")
 				if (err == nil) != test.ok {
-					t.Errorf("got %v, want it to work: %v", err, test.ok)
+					t.Errorf("got error %v, want success: %v", err, test.ok)
 				}
 				if err != nil && strings.Contains(err.Error(), "wrong-one") {
 					t.Error("the password is in the error")
@@ -92,7 +92,7 @@ func TestAPasswordIsNeverPrinted(t *testing.T) {
 	}
 	for _, printed := range []string{fmt.Sprintf("%v %+v %#v %s %q", s, s, s, s, s), fmt.Sprintf("%v %+v %#v", &s, o, o), s.LogValue().String(), string(encoded)} {
 		if strings.Contains(printed, "hunter2") {
-			t.Errorf("printed: %s", printed)
+			t.Errorf("got %s", printed)
 		}
 	}
 }

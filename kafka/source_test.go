@@ -38,7 +38,7 @@ func TestCommitFollowsTheContiguousWatermark(t *testing.T) {
 			t.Fatalf("%s: %v", step.reason, err)
 		}
 		if got := c.committed("g", "push", 0); got != step.want {
-			t.Errorf("%s: committed %d, want %d", step.reason, got, step.want)
+			t.Errorf("%s: got commit %d, want %d", step.reason, got, step.want)
 		}
 	}
 }
@@ -57,12 +57,12 @@ func TestUncommittedRecordsComeAgain(t *testing.T) {
 		t.Errorf("Next after Close gave %v, want ErrClosed", err)
 	}
 	if got := c.committed("g", "push", 0); got != 7 {
-		t.Errorf("committed %d, want 7: what was done before the close", got)
+		t.Errorf("got commit %d, want 7: everything done before Close", got)
 	}
 	second := c.source(SourceOptions{Topics: mainTopic("push"), BatchRecords: 10})
 	again := nextItems(t, second, 13)
 	if got := again[0].Items[0].Offset; got != 7 {
-		t.Errorf("the next owner starts at %d, want 7", got)
+		t.Errorf("got start %d for the next owner, want 7", got)
 	}
 	if !again[0].Items[0].Confirm {
 		t.Error("a record that a dead owner may have sent is not marked for a confirm read")
@@ -80,6 +80,6 @@ func TestACommitWakesWhoWaitsForPlaces(t *testing.T) {
 	select {
 	case <-wake:
 	default:
-		t.Error("nobody is woken")
+		t.Error("no waiter was woken")
 	}
 }

@@ -12,13 +12,13 @@ func TestASpoiltRereadIsFetchedFromItsStart(t *testing.T) {
 	o := options(func(o *SourceOptions) { o.Reread = 500 })
 	a := part(o, 0)
 	if from := a.begin(stand{committed: 100, unresolved: 60}, 0); from != 60 {
-		t.Fatalf("begins at %d", from)
+		t.Fatalf("got start %d", from)
 	}
 	if !a.fetchFailed(errors.New("crc mismatch"), true, 0, start) {
-		t.Fatal("not fetched again")
+		t.Fatal("not refetched")
 	}
 	if a.position() != 60 {
-		t.Errorf("fetched again from %d, want 60: the intents below 100 are never looked at", a.position())
+		t.Errorf("refetched from %d, want 60: the intents below 100 must be read too", a.position())
 	}
 }
 
@@ -28,7 +28,7 @@ func TestASoundRecordEndsASpoiltTime(t *testing.T) {
 	a.committed = 0
 	spoilt := errors.New("crc mismatch")
 	if !a.fetchFailed(spoilt, true, 0, start) {
-		t.Fatal("not fetched again")
+		t.Fatal("not refetched")
 	}
 	a.take(sized(10, 10, start), start.Add(time.Second))
 	if a.failing != nil {

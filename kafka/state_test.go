@@ -35,7 +35,7 @@ func TestStandstill(t *testing.T) {
 		a.busy = true
 		b := s.cut(a)
 		if b == nil {
-			t.Fatal("nothing was handed out")
+			t.Fatal("got no batch")
 		}
 		return b
 	}
@@ -44,18 +44,18 @@ func TestStandstill(t *testing.T) {
 		s, a := begun(mainTopic("push"), 0, start)
 		a.committed = 150
 		if still := s.Standstill(at(100)); len(still) != 0 {
-			t.Errorf("%+v, want none: there is no lag", still)
+			t.Errorf("got %+v, want none: there is no lag", still)
 		}
 		a.high = 151
 		if still := s.Standstill(at(101)); len(still) != 1 || still[0].Since != at(100) || still[0].Lag != 1 {
-			t.Errorf("%+v, want a lag of 1 since it was last seen without", still)
+			t.Errorf("got %+v, want a lag of 1 since it was last 0", still)
 		}
 	})
 	t.Run("nothing is known", func(t *testing.T) {
 		s, a := begun(mainTopic("push"), 0, start)
 		a.high = -1
 		if still := s.Standstill(at(100)); len(still) != 0 {
-			t.Errorf("%+v, want none: the lag is not known", still)
+			t.Errorf("got %+v, want none: the lag is not known", still)
 		}
 	})
 	t.Run("the watermark moves", func(t *testing.T) {
@@ -66,15 +66,15 @@ func TestStandstill(t *testing.T) {
 		b.Tracker.Done(itemsOf(b)[1:2]) // after a gap: moves nothing
 		still := s.Standstill(at(30))
 		if len(still) != 1 || still[0] != (watch.Standstill{Partition: main, Lag: 50, Since: at(0), Waiting: watch.WaitingNothing}) {
-			t.Errorf("%+v, want a lag of 50 since the start, for no reason", still)
+			t.Errorf("got %+v, want a lag of 50 since the start, without a reason", still)
 		}
 		b.Tracker.Done(itemsOf(b)[:1])
 		still = s.Standstill(at(40))
 		if len(still) != 1 || still[0] != (watch.Standstill{Partition: main, Lag: 48, Since: at(40), Waiting: watch.WaitingNothing}) {
-			t.Errorf("%+v, want a lag of 48, moved just now", still)
+			t.Errorf("got %+v, want a lag of 48 that moved just now", still)
 		}
 		if still = s.Standstill(at(70)); still[0].Since != at(40) {
-			t.Errorf("%+v, want it standing since it last moved", still)
+			t.Errorf("got %+v, want a lag unchanged since its last move", still)
 		}
 	})
 
@@ -121,7 +121,7 @@ func TestStandstill(t *testing.T) {
 			}
 			still := s.Standstill(at(60))
 			if len(still) != 1 || still[0].Waiting != test.want || still[0].Lag != 50 {
-				t.Errorf("%+v, want it to wait for %q", still, test.want)
+				t.Errorf("got %+v, want reason %q", still, test.want)
 			}
 		})
 	}
@@ -163,7 +163,7 @@ func TestTheMarksOfTransactionsAreNoLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state := s.State()[0]; state.Committed != 1 {
-		t.Fatalf("committed %d, want 1", state.Committed)
+		t.Fatalf("got commit %d, want 1", state.Committed)
 	}
 	eventually(t, "the mark behind the record is looked at", func() bool {
 		state := s.State()[0]

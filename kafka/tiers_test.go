@@ -17,18 +17,18 @@ func TestAHeldRecordIsDueAtItsNotBefore(t *testing.T) {
 	due := start.Add(5 * time.Minute)
 	a.take([]*kgo.Record{retryRecord(start, due)}, start)
 	if ok, again := a.ready(due.Add(-time.Millisecond)); ok || !again.Equal(due) {
-		t.Errorf("1 ms early: ready %v, to be asked again at %v", ok, again)
+		t.Errorf("1 ms early: got ready %v, next check at %v", ok, again)
 	}
 	if ok, _ := a.ready(due.Add(o.Linger)); !ok {
 		t.Error("not ready when due")
 	}
 	if it := a.topic.items(a.waiting)[0]; !it.NotBefore.IsZero() {
-		t.Error("marked to be produced again")
+		t.Error("marked as later, so it would be produced again")
 	}
 	now := part(o, 1)
 	now.take([]*kgo.Record{retryRecord(start, time.Time{})}, start)
 	if ok, _ := now.ready(start.Add(o.Linger)); !ok {
-		t.Error("a held record without a time waits for ever")
+		t.Error("a held record without a due time waits forever")
 	}
 }
 
@@ -48,20 +48,20 @@ func TestAHeldRecordDoesNotWaitBehindOneHeldLonger(t *testing.T) {
 	}{{30 * time.Second, 3}, {time.Minute, 3}, {7 * time.Minute, 1}} {
 		due := start.Add(step.after)
 		if ok, again := a.ready(due.Add(-time.Millisecond)); ok || !again.Equal(due) {
-			t.Errorf("1 ms before %v: ready %v, to be asked again at %v", step.after, ok, again.Sub(start))
+			t.Errorf("1 ms before %v: got ready %v, next check at %v", step.after, ok, again.Sub(start))
 		}
 		if ok, _ := a.ready(due.Add(o.Linger)); !ok {
 			t.Errorf("not ready after %v", step.after)
 		}
 		records, bytes := a.head(due)
 		if len(records) != step.out {
-			t.Errorf("after %v a batch of %d, want %d", step.after, len(records), step.out)
+			t.Errorf("after %v: got a batch of %d, want %d", step.after, len(records), step.out)
 		}
 		a.drop(len(records), bytes)
 		left -= len(records)
 	}
 	if left != 0 || len(a.waiting) != 0 {
-		t.Errorf("%d stay", len(a.waiting))
+		t.Errorf("%d records are left, want 0", len(a.waiting))
 	}
 }
 
@@ -85,7 +85,7 @@ func TestAHoldTopicIsReadAhead(t *testing.T) {
 	})
 	write(2, time.Now())
 	if got := len(nextItems(t, s, 2)); got == 0 {
-		t.Error("nothing came")
+		t.Error("got no batch")
 	}
 }
 
@@ -101,7 +101,7 @@ func TestThePatienceIsTheSmallestTiers(t *testing.T) {
 		notBefore := start.Add(5*time.Minute + test.wait)
 		due, later := five.due(&polledRecord{timestamp: start, headers: &retryHeaders{notBefore: notBefore}})
 		if test.later != later.Equal(notBefore) || test.later == due.Equal(notBefore) {
-			t.Errorf("%v behind its tier: due %v, later %v; want it produced again: %v", test.wait, due, later, test.later)
+			t.Errorf("%v after its tier: got due %v, later %v; want it produced again: %v", test.wait, due, later, test.later)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestTopicsTakeTurns(t *testing.T) {
 		a.busy = false
 	}
 	if got, want := fmt.Sprint(order), "[retry.2h/1 hold.apns/3 retry.1s/7 retry.2h/2 hold.apns/3 retry.1s/7]"; got != want {
-		t.Errorf("served %s, want %s: one partition of a topic, then the next topic", got, want)
+		t.Errorf("got %s, want %s: one partition of a topic, then the next topic", got, want)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestWhatWaitsLongTakesNoRoomFromTheOthers(t *testing.T) {
 	for got := 0; got < partitions*100; {
 		b := nextItems(t, s, 1)[0]
 		if b.Partition.Topic != "push.retry.1s" {
-			t.Fatalf("%s was handed out before it is due", b.Partition.Topic)
+			t.Fatalf("got a batch of %s before it was due", b.Partition.Topic)
 		}
 		got += len(b.Items)
 		done(b)
@@ -176,7 +176,7 @@ func TestWhatWaitsLongTakesNoRoomFromTheOthers(t *testing.T) {
 		}
 		for topic, n := range open {
 			if n > 240/3 {
-				t.Fatalf("%d records of %s are open, its part is %d", n, topic, 240/3)
+				t.Fatalf("got %d open records of %s, its share is %d", n, topic, 240/3)
 			}
 		}
 	}

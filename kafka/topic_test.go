@@ -41,10 +41,10 @@ func TestHoldTopicsAreOnePerProvider(t *testing.T) {
 	}
 	for _, name := range append(got, "push.retry.30s") {
 		if !waits(name, "push") || waits(name, "pus") {
-			t.Errorf("%s waits for another lane, or not for its own", name)
+			t.Errorf("%s is delayed by another lane's name, or not by its own", name)
 		}
 	}
 	if waits("push", "push") || waits("push.dlq", "push") {
-		t.Error("a topic that does not wait does")
+		t.Error("a topic without delay is delayed")
 	}
 }

@@ -74,14 +74,14 @@ func TestAFetchErrorThatMayPassStopsNothing(t *testing.T) {
 			eventually(t, "the partition is no longer named", func() bool { return told.of(p) == nil })
 			for _, err := range told.told() {
 				if _, stopped := errors.AsType[*PartitionError](err); stopped {
-					t.Errorf("it stopped: %v", err)
+					t.Errorf("the partition stopped: %v", err)
 				}
 			}
 			if err := s.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if at := c.committed("g", "push", 0); at != 10 {
-				t.Errorf("committed %d, want 10", at)
+				t.Errorf("got commit %d, want 10", at)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func TestWhatAFetchErrorMeans(t *testing.T) {
 		{"a request that got no answer", errors.New("connection reset by peer"), false, false, false},
 	} {
 		if gone, spoilt := isGone(tt.err), isSpoilt(tt.err, tt.withData); gone != tt.gone || spoilt != tt.spoilt {
-			t.Errorf("%s: gone %v, spoilt %v; want %v, %v", tt.reason, gone, spoilt, tt.gone, tt.spoilt)
+			t.Errorf("%s: got gone %v, spoilt %v; want %v, %v", tt.reason, gone, spoilt, tt.gone, tt.spoilt)
 		}
 	}
 }
@@ -128,17 +128,17 @@ func TestRetriableErrorsAreNamedWhenTheyLast(t *testing.T) {
 		now := began.Add(step.after)
 		a.fetchFailed(kerr.NotLeaderForPartition, false, 0, now)
 		if named := a.trouble() != nil; named != step.named {
-			t.Errorf("after %v: named %v, want %v", step.after, named, step.named)
+			t.Errorf("after %v: got named %v, want %v", step.after, named, step.named)
 		}
 		if _, paused, again := s.reserve(now); !paused[p] || !again.Equal(now.Add(refetch)) {
-			t.Errorf("after %v: paused %v until %v, want until %v", step.after, paused[p], again, now.Add(refetch))
+			t.Errorf("after %v: got paused %v until %v, want until %v", step.after, paused[p], again, now.Add(refetch))
 		}
 		if _, paused, _ := s.reserve(now.Add(refetch)); paused[p] {
 			t.Errorf("after %v: paused for longer than %v", step.after, refetch)
 		}
 	}
 	if n := testutil.ToFloat64(m.fetchErrors.WithLabelValues("push")); n != 5 {
-		t.Errorf("%v of 5 errors are counted", n)
+		t.Errorf("got %v errors counted, want 5", n)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
 		s.noteEnds(map[push.Partition]int64{p: step.end}, nil, failedAt.Add(step.after))
 		s.tellHealth()
 		if named := told.of(p) != nil; named != step.named {
-			t.Errorf("%s: named %v, want %v", step.reason, named, step.named)
+			t.Errorf("%s: got named %v, want %v", step.reason, named, step.named)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestAStoppedPartitionThatMovesIsNamedNoLonger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := told.of(p); err != nil {
-		t.Errorf("it has left and is still named: %v", err)
+		t.Errorf("a partition that left is still named: %v", err)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestRecordsThatCannotBeUnpackedKeepTheBounds(t *testing.T) {
 			s.reserve(time.Now())
 		}
 		if open, _ := a.open(); open != tt.want {
-			t.Errorf("%d records are open, want %d", open, tt.want)
+			t.Errorf("got %d open records, want %d", open, tt.want)
 		}
 	}
 }

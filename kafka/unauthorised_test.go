@@ -153,25 +153,25 @@ func TestARightThatIsTakenAwayStopsTheCommitAndLosesNothing(t *testing.T) {
 				return refused.Hits() >= 4 && l.states()[push.StateDelivered] == records-some
 			})
 			if n := l.states()[state]; n > 0 {
-				t.Errorf("%d rows %v, and no record of theirs was taken", n, state)
+				t.Errorf("got %d rows %v although none of their records was accepted", n, state)
 			}
 			if at := c.committed("g", "push", 0); at > 5 {
-				t.Errorf("committed %d, want no more than 5", at)
+				t.Errorf("got commit %d, want at most 5", at)
 			}
 			if l.logged("step failed, retrying", topic, "TOPIC_AUTHORIZATION_FAILED") == 0 {
 				t.Errorf("the log does not say that %s refuses", topic)
 			}
 			if stalls, _ := p.Declared(); len(stalls) == 0 || !strings.Contains(stalls[0].Detail, topic) {
-				t.Errorf("it declares %+v, and not that %s refuses", stalls, topic)
+				t.Errorf("got stalls %+v, none says that %s refuses", stalls, topic)
 			}
 
 			refused.Remove()
 			eventually(t, "all is committed", func() bool { return c.committed("g", "push", 0) == records })
 			if n := l.states(); n[state] != some || n[push.StateDelivered] != records-some {
-				t.Errorf("rows %v, want %d %v and all others delivered", n, some, state)
+				t.Errorf("got rows %v, want %d %v and all others delivered", n, some, state)
 			}
 			if n := c.PartitionInfo(topic, 0).HighWatermark; n != some {
-				t.Errorf("%s has %d records, want %d", topic, n, some)
+				t.Errorf("%s: got %d records, want %d", topic, n, some)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestATopicThatRefusesMakesNoCopiesInOthers(t *testing.T) {
 	}
 	for _, topic := range []string{"push.retry.30s", "push.dlq"} {
 		if n := c.PartitionInfo(topic, 0).HighWatermark; n != 2 {
-			t.Errorf("%s has %d records, want 2", topic, n)
+			t.Errorf("%s: got %d records, want 2", topic, n)
 		}
 	}
 }

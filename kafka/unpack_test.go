@@ -66,17 +66,17 @@ func TestUnpackingIsBoundedOverAllPartitions(t *testing.T) {
 	} {
 		step.before()
 		if err := read(step.partition); !errors.Is(err, step.want) {
-			t.Errorf("%s: %v, want %v", step.reason, err, step.want)
+			t.Errorf("%s: got %v, want %v", step.reason, err, step.want)
 		}
 	}
 	if _, err := u.Decompress(packed(t, &kgo.Record{Value: make([]byte, maxUnpacked+1)}), kgo.CodecGzip); !errors.Is(err, kgo.ErrMaxDecompress) {
 		t.Errorf("a batch larger than everything: %v", err)
 	}
 	if n := u.all(time.Now()); n < 60<<20 || n > maxUnpacked {
-		t.Errorf("%d bytes are taken, want two fetches' worth", n)
+		t.Errorf("got %d bytes in use, want those of two fetches", n)
 	}
 	if n := u.all(time.Now().Add(2 * staleAfter)); n > 31<<20 {
-		t.Errorf("%d bytes are taken long after a fetch whose records never came", n)
+		t.Errorf("got %d bytes in use long after a fetch without records", n)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestWhatRecordsCostTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := u.Decompress(packed(t, small...), kgo.CodecGzip); !errors.Is(err, kgo.ErrMaxDecompress) {
-		t.Errorf("half a million empty records are unpacked: %v", err)
+		t.Errorf("unpacking half a million empty records: got %v, want a refusal", err)
 	}
 	for _, tt := range []struct {
 		reason string
@@ -103,7 +103,7 @@ func TestWhatRecordsCostTheClient(t *testing.T) {
 	} {
 		raw := append(wireRecord(0, tt.record), wireRecord(1, tt.record)...)
 		if got, want := costOf(raw), len(raw)+2*tt.extra; got != want {
-			t.Errorf("%s: two cost %d, want %d", tt.reason, got, want)
+			t.Errorf("%s: got cost %d for two, want %d", tt.reason, got, want)
 		}
 		for cut := range raw { // invalid data must not panic
 			_ = costOf(raw[cut:])
@@ -145,6 +145,6 @@ func TestHostileRecordsTakeBoundedMemory(t *testing.T) {
 	// The open records, one poll more, the client's unpacked records, and its buffer for
 	// unpacking.
 	if limit := uint64(options.OpenBytes + 4*maxUnpacked); most > limit {
-		t.Errorf("it took %d MiB, want at most %d", most>>20, limit>>20)
+		t.Errorf("got %d MiB, want at most %d", most>>20, limit>>20)
 	}
 }

@@ -27,7 +27,7 @@ func TestRecordsComeHoweverOftenOffsetsAreSet(t *testing.T) {
 			w := waker{client: client}
 			for i := range 2000 {
 				if fetches := w.wait(ctx, 4); fetches.NumRecords() == 0 {
-					t.Errorf("the offsets were set %d times, and nothing comes any more: %v", i, fetches.Err())
+					t.Errorf("after setting the offsets %d times no more records come: %v", i, fetches.Err())
 					return
 				}
 				for _, at := range []int64{1, 0} {
@@ -77,7 +77,7 @@ func TestAWaitingMemberLetsOthersIn(t *testing.T) {
 	select {
 	case <-first:
 	case <-ctx.Done():
-		t.Fatal("the first member got nothing")
+		t.Fatal("the first member got no records")
 	}
 	client, err := c.options.newClient()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestAWaitingMemberLetsOthersIn(t *testing.T) {
 	select {
 	case <-second:
 	case <-ctx.Done():
-		t.Error("the second member got nothing")
+		t.Error("the second member got no records")
 	}
 }
 
@@ -119,6 +119,6 @@ func TestWaitingEndsWithTheClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if _, err := f.Poll(ctx, 1); err == nil || ctx.Err() != nil {
-		t.Errorf("the poll ended with %v, by its own time: %v", err, ctx.Err() != nil)
+		t.Errorf("the poll ended with %v; its context had ended: %v", err, ctx.Err() != nil)
 	}
 }

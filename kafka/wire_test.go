@@ -84,7 +84,7 @@ func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
 						t.Fatal(err)
 					}
 					if (len(c.pending) == 1) != watched {
-						t.Fatalf("%s v%d: %d pending", key.Name(), version, len(c.pending))
+						t.Fatalf("%s v%d: got %d pending", key.Name(), version, len(c.pending))
 					}
 					script.in = append(script.in, answerBytes(key.Int16(), version, correlation, code, rng.IntN(3000))...)
 					if rng.IntN(2) == 0 { // after it in the same packet
@@ -119,7 +119,7 @@ func TestARequestWithoutAnAnswerWaitsForNothing(t *testing.T) {
 		t.Fatal("the write's error was lost")
 	}
 	if len(m.joins) != 0 {
-		t.Error("a JoinGroup that was not written is waited for")
+		t.Error("a JoinGroup that was not written counts as pending")
 	}
 
 	closed := &watchedConn{Conn: &scripted{}, member: m, pending: make(map[int32]sentRequest)}
@@ -130,7 +130,7 @@ func TestARequestWithoutAnAnswerWaitsForNothing(t *testing.T) {
 		t.Fatal("a JoinGroup on its way is not noted")
 	}
 	if err := closed.Close(); err != nil || len(m.joins) != 0 {
-		t.Errorf("after the end of its connection %d wait, %v", len(m.joins), err)
+		t.Errorf("after the connection ended: got %d pending, error %v", len(m.joins), err)
 	}
 
 	cut := &watchedConn{Conn: &scripted{in: answerBytes(kmsg.JoinGroup.Int16(), 9, 1, 0, 100)[:11], rng: rand.New(rand.NewPCG(1, 1))}, member: m, pending: make(map[int32]sentRequest)}
@@ -141,7 +141,7 @@ func TestARequestWithoutAnAnswerWaitsForNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cut.Close(); err != nil || len(m.joins) != 0 {
-		t.Errorf("an answer that was cut: %d wait, %v", len(m.joins), err)
+		t.Errorf("truncated answer: got %d pending, error %v", len(m.joins), err)
 	}
 }
 

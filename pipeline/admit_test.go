@@ -85,14 +85,14 @@ func TestARouteThatAsksForAPauseGetsIt(t *testing.T) {
 				other.out.Wait()
 
 				if asked.within > 0 || asked.until.IsZero() {
-					t.Errorf("%d sends began in the pause, asked for at all: %v", asked.within, !asked.until.IsZero())
+					t.Errorf("%d sends started during the pause (provider asked for one: %v), want 0", asked.within, !asked.until.IsZero())
 				}
 				held, retried := 0, 0
 				for _, rows := range w.rows {
 					for _, r := range rows {
 						switch {
 						case r.State == push.StateHeld && r.Platform == push.FCM:
-							t.Errorf("%s is held for a route that nobody stopped", r.ID)
+							t.Errorf("%s was held although nobody stopped its route", r.ID)
 						case r.State == push.StateHeld:
 							held++
 							if w.held[r.ID] == 0 {
@@ -104,7 +104,7 @@ func TestARouteThatAsksForAPauseGetsIt(t *testing.T) {
 					}
 				}
 				if (held > 0) != tt.held || retried != 1 {
-					t.Errorf("%d devices held, %d to be retried: want some: %v, and the one that was asked to wait", held, retried, tt.held)
+					t.Errorf("got %d devices held and %d to be retried; want some held: %v, and 1 to be retried", held, retried, tt.held)
 				}
 			})
 		})
@@ -148,10 +148,10 @@ func TestWhatOnePauseHoldsIsDueTogether(t *testing.T) {
 					first, last = earliest(first, due), latest(last, due)
 				}
 				if len(w.due) < 1000 || first.Before(from.Add(tt.least)) || last.After(from.Add(tt.most)) {
-					t.Errorf("%d held, due %v to %v after the provider asked, want %v to %v", len(w.due), first.Sub(from), last.Sub(from), tt.least, tt.most)
+					t.Errorf("got %d held, due %v to %v after the provider's request; want at least 1000, due %v to %v", len(w.due), first.Sub(from), last.Sub(from), tt.least, tt.most)
 				}
 				if tt.asked == 2*time.Minute && !first.Equal(last) {
-					t.Errorf("the first is due %v before the last", last.Sub(first))
+					t.Errorf("records of one pause are due %v apart, want all at the same time", last.Sub(first))
 				}
 			})
 		})
@@ -233,7 +233,7 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 			}
 		}
 		if sent == 0 || left != 100 || retries != 100-sent {
-			t.Errorf("after %d last tries that went well, %d of 100 dead letters and %d of 100 retries are left", sent, left, retries)
+			t.Errorf("after %d successful last tries, %d of 100 DLQ tokens and %d of 100 retry tokens are left", sent, left, retries)
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 				time.Sleep(time.Minute)
 				w.mu.Lock()
 				if apns.sent != tt.sent {
-					t.Errorf("sent by attempt %v, want %v", apns.sent, tt.sent)
+					t.Errorf("got sends per attempt %v, want %v", apns.sent, tt.sent)
 				}
 				w.mu.Unlock()
 				stop()
@@ -323,14 +323,14 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 					open, ended := p.Declared()
 					for _, stalls := range [][]gates.Stall{open, ended} {
 						if len(stalls) != 1 || stalls[0].Name != "retry_budget" || stalls[0].Line != (gates.Line{Route: push.Route{Platform: push.APNS, App: "shop"}, Charge: "retry"}) {
-							t.Fatalf("declared %+v, over %+v: want the line of the retries alone", open, ended)
+							t.Fatalf("got declared %+v and ended %+v, want only the line of the retries", open, ended)
 						}
 						got := map[int32]bool{}
 						for _, part := range stalls[0].Partitions {
 							got[part.ID] = true
 						}
 						if !maps.Equal(got, retried) {
-							t.Errorf("it excuses partitions %v, want those that have retries, %v", got, retried)
+							t.Errorf("the stall names partitions %v, want those with retries: %v", got, retried)
 						}
 					}
 				}
@@ -369,10 +369,10 @@ func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 		drain, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if err := w.trackers[1].Drain(drain); err != nil {
-			t.Errorf("draining the partition whose retries wait behind the other's: %v", err)
+			t.Errorf("draining the partition whose retries wait behind another's: %v", err)
 		}
 		if n := w.trackers[0].Open(); n < 299 {
-			t.Errorf("%d records of the partition that stays are open, want nearly all: there are no tokens", n)
+			t.Errorf("got %d open records in the partition that stays, want nearly all of them: there are no tokens", n)
 		}
 		stop()
 		run.Wait()
@@ -416,11 +416,11 @@ func TestAProbeThatIsNotTakenMakesRoom(t *testing.T) {
 		stop := w.starts(t, w.pipelineFrom(t, newPartition(w, 1, 1, 0), full{}, full{}))
 		time.Sleep(time.Second)
 		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, 1); n != 0 {
-			t.Fatal("there is room for a second probe: the test does not reach it")
+			t.Fatal("setup: there is still room for a second probe")
 		}
 		stop()
 		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, 1); n != 1 {
-			t.Errorf("%d probes are let through after the lane has stopped, want 1", n)
+			t.Errorf("got %d probes after the lane stopped, want 1", n)
 		}
 	})
 }

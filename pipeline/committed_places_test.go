@@ -22,7 +22,7 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 		p := &Pipeline{opt: Options{Window: 20, Drain: 5 * time.Second, SendDeadline: time.Second, StatusTimeout: time.Second, CommitTimeout: time.Second}, answered: newQueue[*Delivery]()}
 		l := r.lines[gates.Free]
 		if !r.window.TryAcquire(20) {
-			t.Fatal("the window is not empty")
+			t.Fatal("setup: the window is not empty")
 		}
 		ds := waitingFor("a", 12) // groups of 5
 		for _, d := range ds {
@@ -41,7 +41,7 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 		synctest.Wait()
 		l.waiting.close()
 		if got := len(l.waiting.next(nil, 100)); got != 12 {
-			t.Errorf("%d of 12 committed deliveries wait after the stop", got)
+			t.Errorf("got %d committed deliveries waiting after the stop, want 12", got)
 		}
 		stopSubmitting()
 		<-ended
@@ -53,11 +53,11 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 			}
 		}
 		if len(held) != 12 {
-			t.Errorf("%d of 12 are held", len(held))
+			t.Errorf("got %d deliveries held, want 12", len(held))
 		}
 		r.settled(20)
 		if !r.window.TryAcquire(20) {
-			t.Error("places are missing")
+			t.Error("not all places of the window were given back")
 		}
 	})
 }
@@ -70,10 +70,10 @@ func TestTheGaugeFollowsTheWindow(t *testing.T) {
 	l.waiting.put(l, waitingFor("a", 3))
 	taken := p.enter(t.Context(), t.Context(), l, nil)
 	if got := testutil.ToFloat64(r.inUse); got != 3 {
-		t.Errorf("%v places in use, want 3", got)
+		t.Errorf("got %v places in use, want 3", got)
 	}
 	r.settled(len(taken))
 	if got := testutil.ToFloat64(r.inUse); got != 0 {
-		t.Errorf("%v places in use, want none", got)
+		t.Errorf("got %v places in use, want 0", got)
 	}
 }

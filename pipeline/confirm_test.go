@@ -42,7 +42,7 @@ func TestOldConfirmsAreReadAgain(t *testing.T) {
 				run.Wait()
 				pr.out.Wait()
 				if w.read != tt.read || w.sent() == 0 {
-					t.Errorf("%d ids were read, want %d; %d sends", w.read, tt.read, w.sent())
+					t.Errorf("got %d ids read, want %d (%d sends)", w.read, tt.read, w.sent())
 				}
 			})
 		})
@@ -67,7 +67,7 @@ func TestNothingIsSentOnAnOldConfirm(t *testing.T) {
 			time.Sleep(time.Minute)
 			stalls, _ := p.Declared()
 			if n := w.sent(); n > 0 || len(stalls) != 1 || stalls[0].Name != "confirm" {
-				t.Errorf("%d sent without knowing, stalls %v", n, stalls)
+				t.Errorf("got %d sends while the confirm read failed, stalls %v; want 0 and the stall confirm", n, stalls)
 			}
 			if back {
 				down.set(false)
@@ -76,7 +76,7 @@ func TestNothingIsSentOnAnOldConfirm(t *testing.T) {
 				ended, cancel := context.WithTimeout(ctx, 5*time.Second)
 				defer cancel()
 				if err := w.trackers[0].Drain(ended); err != nil || w.sent() > 0 {
-					t.Errorf("the partition leaves: %v, %d sent", err, w.sent())
+					t.Errorf("draining the leaving partition: got error %v and %d sends, want none", err, w.sent())
 				}
 			}
 			stop()
@@ -190,11 +190,11 @@ func TestAClaimWaitsForASendInProgress(t *testing.T) {
 				stop()
 				pr.out.Wait()
 				if len(c.due) != 10 {
-					t.Errorf("%d claims, want 10", len(c.due))
+					t.Errorf("got %d claims, want 10", len(c.due))
 				}
 				for _, due := range c.due {
 					if due != tt.due {
-						t.Errorf("a claim is due %v after its record was produced, want %v", due, tt.due)
+						t.Errorf("got a claim due %v after its record was produced, want %v", due, tt.due)
 					}
 				}
 			})
@@ -252,7 +252,7 @@ func TestAConfirmDoesNotAgeDuringTheRecheck(t *testing.T) {
 		stop()
 		pr.out.Wait()
 		if old > 27*time.Second {
-			t.Errorf("sent %v after its confirm read, which is good for 27s", old)
+			t.Errorf("sent %v after its confirm read, which is valid for 27s", old)
 		}
 	})
 }

@@ -118,7 +118,7 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	if got := policy.Decide(&away, 0, time.Time{}, startTime); got != retried(away, 30*time.Second) {
-		t.Errorf("what never expires: %+v", got)
+		t.Errorf("without an expiry: %+v", got)
 	}
 }
 
@@ -185,6 +185,6 @@ func TestOnceNeverSendsAgain(t *testing.T) {
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: time.Minute, CommitTimeout: time.Second, CommitInterval: time.Second,
 		Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "ambiguous") {
-		t.Errorf("a lane of mode at_most_once that sends again what is ambiguous: %v", err)
+		t.Errorf("an at_most_once lane that resends ambiguous sends: got error %v", err)
 	}
 }

@@ -12,9 +12,9 @@ func TestUnsent(t *testing.T) {
 	ours, next := &Delivery{Item: &Item{committed: true}}, &Delivery{Item: &Item{}}
 	unsent([]*Delivery{ours, next})
 	if !next.abandoned || next.Result.Class != push.Unsent {
-		t.Errorf("what is not committed: abandoned %v, %v", next.abandoned, next.Result.Class)
+		t.Errorf("uncommitted delivery: abandoned %v, class %v; want true, unsent", next.abandoned, next.Result.Class)
 	}
 	if ours.abandoned || ours.Result.Class != push.Held || ours.Result.Reason != string(push.WorkerStopped) || ours.Result.Scope != push.ScopeRoute {
-		t.Errorf("what is committed: abandoned %v, %+v", ours.abandoned, ours.Result)
+		t.Errorf("committed delivery: abandoned %v, %+v; want it held", ours.abandoned, ours.Result)
 	}
 }

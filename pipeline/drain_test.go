@@ -30,7 +30,7 @@ func TestEveryPartitionLeavesBeforeOneIsWaitedFor(t *testing.T) {
 			}
 		}
 		if !a.mu.TryLock() {
-			t.Fatal("the drain waits with the lock held")
+			t.Fatal("the drain holds the lock while it waits")
 		}
 		a.mu.Unlock()
 	})

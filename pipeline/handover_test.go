@@ -88,7 +88,7 @@ func TestCopiesThatAreTooLarge(t *testing.T) {
 				for _, r := range rows {
 					switch {
 					case large[id] && r.State.HandedOver():
-						t.Errorf("%s is %v, and its record was refused", id, r.State)
+						t.Errorf("%s is %v although its record was refused", id, r.State)
 					case r.State == push.StateDeadLettered && w.dead[id] == 0:
 						t.Errorf("%s is DEAD_LETTERED without a copy in the DLQ", id)
 					}
@@ -105,7 +105,7 @@ func TestCopiesThatAreTooLarge(t *testing.T) {
 			}
 		}
 		if states[push.StateDeadLettered] == 0 || states[push.StateFailed] == 0 || states[push.StateHeld] == 0 {
-			t.Errorf("too large to be handed over: %v; want some dead, some of them put off, and some whose token is dead", states)
+			t.Errorf("states of too large records: %v; want some dead, some deferred and some with a dead token", states)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestOneTopicThatTakesNothing(t *testing.T) {
 				time.Sleep(25 * time.Second)
 				producer.mu.Lock()
 				if producer.tried[to] == 0 {
-					t.Error("nothing went there: the test does not reach it")
+					t.Error("setup: nothing was handed over to this destination")
 				}
 				before := make(map[pipeline.Destination]int)
 				for d, ids := range producer.taken {
@@ -224,14 +224,14 @@ func TestAHandOverWithoutAnAnswerIsDeclared(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		open, _ := p.Declared()
 		if !slices.ContainsFunc(open, func(s gates.Stall) bool { return s.Name == "hand-over" }) {
-			t.Errorf("after 50 s without a hand-over: stalls %v", open)
+			t.Errorf("stalls after 50 s without a hand-over: %v", open)
 		}
 		stop()
 		pr.out.Wait()
 		for id, rows := range w.rows {
 			for _, r := range rows {
 				if r.State.HandedOver() || r.State == push.StateDeadLettered {
-					t.Errorf("%s is %v, and no record of that was taken", id, r.State)
+					t.Errorf("%s is %v although no record was accepted", id, r.State)
 				}
 			}
 		}
@@ -291,7 +291,7 @@ func TestOneHoldTopicHoldsUpNoOther(t *testing.T) {
 			}
 		}
 		if producer.taken[push.FCM] < 500 || rows < 500 {
-			t.Errorf("of FCM %d were handed over and %d have a row while only the hold topic of APNs refuses", producer.taken[push.FCM], rows)
+			t.Errorf("only the hold topic of APNs refuses, but for FCM %d were handed over and %d have a row", producer.taken[push.FCM], rows)
 		}
 		w.mu.Unlock()
 		stop()

@@ -27,10 +27,10 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 		m.answered("critical", answers(class, reason))
 	}
 	if n := testutil.CollectAndCount(m.responses); n != len(known)+1 {
-		t.Errorf("%d series, want %d", n, len(known)+1)
+		t.Errorf("got %d series, want %d", n, len(known)+1)
 	}
 	if got := testutil.ToFloat64(m.responses.WithLabelValues("apns", "shop", "refused", "other")); got != 5000 {
-		t.Errorf("%v others", got)
+		t.Errorf("got %v under the label other, want 5000", got)
 	}
 	for reason, class := range known {
 		if got := testutil.ToFloat64(m.responses.WithLabelValues("apns", "shop", class.String(), reason)); got != 1 {

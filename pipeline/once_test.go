@@ -71,7 +71,7 @@ func TestOnceDoesNotSendWhatItCannotCommit(t *testing.T) {
 		tracker.Fence()
 		time.Sleep(time.Second)
 		if err := tracker.Drain(ctx); err != nil {
-			t.Errorf("after the fence: %v", err)
+			t.Errorf("got %v after the fence", err)
 		}
 		intents := 0
 		for _, rows := range w.rows {
@@ -82,12 +82,12 @@ func TestOnceDoesNotSendWhatItCannotCommit(t *testing.T) {
 				intents++
 				h := push.History{Rows: rows}
 				if s, _ := h.DeviceState(r.Device); s != push.StateUnknown {
-					t.Errorf("the intent for %s, which was not sent, ended %v", r.Device, s)
+					t.Errorf("the intent for %s, which was not sent, ended as %v", r.Device, s)
 				}
 			}
 		}
 		if n := w.sent(); n > 0 || intents == 0 {
-			t.Errorf("%d sent, %d intents: want none, and some", n, intents)
+			t.Errorf("got %d sends and %d intents; want 0 sends and some intents", n, intents)
 		}
 		stop()
 		run.Wait()
@@ -115,13 +115,13 @@ func TestOnceLeavesNothingUnknown(t *testing.T) {
 				t.Fatalf("drain: %v", err)
 			}
 			if sent := w.sent(); sent == 0 || w.trackers[0].Open() == 0 {
-				t.Fatalf("%d sent, %d open: want it to leave in the middle", sent, w.trackers[0].Open())
+				t.Fatalf("setup: %d sent and %d open, want the partition to leave midway", sent, w.trackers[0].Open())
 			}
 			for id, rows := range w.rows {
 				h := push.History{Rows: rows}
 				for _, r := range rows {
 					if s, _ := h.DeviceState(r.Device); s == push.StateUnknown || s == push.StateSending {
-						t.Errorf("%s on %s is %v, and nobody died", id, r.Device, s)
+						t.Errorf("%s on %s is %v although no worker died", id, r.Device, s)
 					}
 				}
 			}
@@ -159,12 +159,12 @@ func TestNothingIsIntendedWithoutALease(t *testing.T) {
 		before := intents()
 		time.Sleep(time.Minute)
 		if n := intents(); before == 0 || n != before {
-			t.Errorf("%d intents at the end of the lease, %d a minute later", before, n)
+			t.Errorf("got %d intents at the end of the lease and %d a minute later; want some, and no more of them", before, n)
 		}
 		w.lease.Extend(time.Now().Add(time.Hour))
 		time.Sleep(time.Second)
 		if n := intents(); n == before {
-			t.Error("none is intended when the coordinator answers again")
+			t.Error("no new intents after the lease was renewed")
 		}
 		stop()
 		pr.out.Wait()
@@ -184,7 +184,7 @@ func TestOnceRunEndsWithoutTheProvider(t *testing.T) {
 		stop := w.starts(t, p)
 		time.Sleep(2 * time.Second)
 		if took := stop(); took > p.Options().Drain {
-			t.Errorf("it took %v to stop, of a drain of %v", took, p.Options().Drain)
+			t.Errorf("stopping took %v, the drain budget is %v", took, p.Options().Drain)
 		}
 		pr.out.Wait() // its answers come an hour later, and hit nobody
 	})

@@ -56,10 +56,10 @@ func TestPartialAnswersOneAfterTheOther(t *testing.T) {
 		}
 		refused, err := p.produce(t.Context(), group)
 		if err != nil || !slices.Equal(refused, []*Delivery{group[1], group[3]}) {
-			t.Errorf("refused %v (%v), want b and d", ids(refused), err)
+			t.Errorf("got refused %v (error %v), want b and d", ids(refused), err)
 		}
 		if want := []string{"abcde", "cde", "ce", "ce", "e"}; !slices.Equal(producer.asked, want) {
-			t.Errorf("asked for %q, want %q", producer.asked, want)
+			t.Errorf("got %q, want %q", producer.asked, want)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func TestTheDeadLettersEndLast(t *testing.T) {
 		}
 		p.endHandingOver(workers)
 		if want := len(p.handing) - 1; dead != want || want != 4 {
-			t.Errorf("%d dead letters of %d other outlets, want 4 of 4", dead, want)
+			t.Errorf("got %d dead letters from %d other outlets, want 4 from 4", dead, want)
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestTheDeadLettersEndLast(t *testing.T) {
 func TestGroupSize(t *testing.T) {
 	for window, want := range map[int]int{1: 1, 4: 1, 8: 2, 20: 5, 1024: 256, 100_000: 256} {
 		if got := (&Pipeline{opt: Options{Window: window}}).groupSize(); got != want {
-			t.Errorf("of a window of %d: groups of %d, want %d", window, got, want)
+			t.Errorf("window of %d: got groups of %d, want %d", window, got, want)
 		}
 	}
 }
@@ -124,11 +124,11 @@ func TestProgressOfALine(t *testing.T) {
 		if told.Line.Charge == "retry" {
 			want.Progress, want.Turn = gates.Progress{Out: 3 + 3 + 3, Completed: 0 + 1 + 2}, 3*10+40
 			if len(told.Partitions) != 3 {
-				t.Errorf("%d partitions, want 3", len(told.Partitions))
+				t.Errorf("got %d partitions, want 3", len(told.Partitions))
 			}
 		}
 		if told.Line != want.Line || told.Progress != want.Progress || told.Turn != want.Turn {
-			t.Errorf("line %+v: %+v, a turn of %d; want %+v and %d", told.Line, told.Progress, told.Turn, want.Progress, want.Turn)
+			t.Errorf("line %+v: got %+v and a turn of %d, want %+v and %d", told.Line, told.Progress, told.Turn, want.Progress, want.Turn)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 				p := &Pipeline{opt: Options{Window: 20}, answered: newQueue[*Delivery]()}
 				l := r.lines[gates.Free]
 				if !r.window.TryAcquire(20) {
-					t.Fatal("the window is not empty")
+					t.Fatal("setup: the window is not empty")
 				}
 				ds := waitingFor("a", 5)
 				l.waiting.put(l, ds)
@@ -162,16 +162,16 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 				}
 				synctest.Wait()
 				if len(entered) == 0 {
-					t.Error("waits for places with nothing that needs them")
+					t.Error("still waits for places although no delivery is left")
 				} else if n := <-entered; n != 0 {
-					t.Errorf("%d entered of a partition that has left", n)
+					t.Errorf("%d deliveries of a partition that left entered the window", n)
 				}
 				if stops {
 					r.settled(20)
 					synctest.Wait()
 				}
 				if !r.window.TryAcquire(20) {
-					t.Error("places are held by what has left")
+					t.Error("the partition that left still holds places")
 				}
 			})
 		})

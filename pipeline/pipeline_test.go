@@ -377,7 +377,7 @@ func (w *world) wait(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("not done within an hour of virtual time")
+	t.Fatal("not finished within an hour of virtual time")
 }
 
 func (w *world) check(t *testing.T) {
@@ -392,7 +392,7 @@ func (w *world) check(t *testing.T) {
 		}
 	}
 	if len(w.untrue) > 0 {
-		t.Errorf("hand-overs tell: %v", w.untrue)
+		t.Errorf("wrong hand-overs: %v", w.untrue)
 	}
 	if w.rewinds > 0 || len(w.early) > 0 {
 		t.Errorf("%d rewinds, committed without outcome: %v", w.rewinds, w.early)
@@ -410,7 +410,7 @@ func (w *world) check(t *testing.T) {
 	}
 	for _, s := range []push.State{push.StateDelivered, push.StateFailed, push.StateSuppressed, push.StateDeadLettered, push.StateRetrying} {
 		if states[s] == 0 {
-			t.Errorf("no row with state %v: the test does not reach it", s)
+			t.Errorf("setup: no row has state %v", s)
 		}
 	}
 }
@@ -440,7 +440,7 @@ func (w *world) checkOne(t *testing.T, id string, states map[push.State]int) {
 		case r.Reason == "Unregistered" && w.feedback[id] == 0:
 			t.Errorf("%s has a dead token without feedback", id)
 		case r.State == push.StateDelivered && w.accepted[r.Device] != 1:
-			t.Errorf("%s is DELIVERED, the provider accepted it %d times", r.Device, w.accepted[r.Device])
+			t.Errorf("%s is DELIVERED, but the provider accepted it %d times", r.Device, w.accepted[r.Device])
 		}
 	}
 }
@@ -469,22 +469,22 @@ func TestDrainOnRevoke(t *testing.T) {
 		}
 		next, ok := tracker.Watermark()
 		if !ok || next == 0 || tracker.Open() == 0 {
-			t.Fatalf("watermark %d %v, open %d: want progress and something left", next, ok, tracker.Open())
+			t.Fatalf("setup: watermark %d (%v) with %d open, want progress and open records", next, ok, tracker.Open())
 		}
 		tracker.Fence()
 		if _, ok := tracker.Watermark(); ok {
-			t.Error("a fenced tracker still hands out a watermark")
+			t.Error("a fenced tracker still returns a watermark")
 		}
 		for i, id := range w.ids[0] {
 			if int64(i)*2 < next && len(w.rows[id]) == 0 {
-				t.Errorf("%s is below the watermark and has no row", id)
+				t.Errorf("%s is below the watermark but has no row", id)
 			}
 		}
 		for hash := range w.accepted {
 			if !slices.ContainsFunc(slices.Collect(maps.Values(w.rows)), func(rows []push.Row) bool {
 				return slices.ContainsFunc(rows, func(r push.Row) bool { return r.Device == hash })
 			}) {
-				t.Errorf("%s was accepted before the fence and has no row", hash)
+				t.Errorf("%s was accepted before the fence but has no row", hash)
 			}
 		}
 		stop()
@@ -512,7 +512,7 @@ func TestNothingIsSentWithoutALease(t *testing.T) {
 				sent := w.sent()
 				time.Sleep(time.Minute)
 				if now := w.sent(); sent == 0 || now != sent || w.trackers[0].Open() == 0 {
-					t.Errorf("%d accepted at the end of the lease, %d a minute later, %d open", sent, now, w.trackers[0].Open())
+					t.Errorf("got %d sends at the end of the lease, %d a minute later, and %d open records; want no new sends and some open", sent, now, w.trackers[0].Open())
 				}
 				if heardAgain {
 					w.lease.Extend(time.Now().Add(time.Hour))
@@ -524,7 +524,7 @@ func TestNothingIsSentWithoutALease(t *testing.T) {
 				if heardAgain {
 					w.check(t)
 				} else if now := w.sent(); now != sent {
-					t.Errorf("%d were sent on the way out without a lease", now-sent)
+					t.Errorf("%d were sent without a lease during the stop", now-sent)
 				}
 			})
 		})
@@ -557,14 +557,14 @@ func TestStatusDownStopsSending(t *testing.T) {
 			// Only Delivered and Refused hold their place until their row is
 			// durable; two routes, a window each.
 			if n := len(w.accepted); n == 0 || n > 2*window {
-				t.Errorf("hangs %v: %d sends with the status store down, window %d on each of two routes", hangs, n, window)
+				t.Errorf("hangs %v: got %d sends while the status store was down, want 1 to two windows of %d", hangs, n, window)
 			}
 			if w.commits[0] > 0 {
-				t.Errorf("hangs %v: committed %d with the status store down", hangs, w.commits[0])
+				t.Errorf("hangs %v: committed up to %d while the status store was down", hangs, w.commits[0])
 			}
 			w.mu.Unlock()
 			if stalls, _ := p.Declared(); len(stalls) == 0 || stalls[0].Name != "status" {
-				t.Errorf("hangs %v: declares %v, want the status store", hangs, stalls)
+				t.Errorf("hangs %v: got stalls %v, want the status store's first", hangs, stalls)
 			}
 			close(down.back)
 			w.wait(t)
@@ -591,7 +591,7 @@ func TestFilterDownHoldsTheCommit(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.mu.Lock()
 		if len(w.rows) == 0 || w.commits[0] > 0 {
-			t.Errorf("%d ids have rows, committed up to %d; want some and nothing", len(w.rows), w.commits[0])
+			t.Errorf("got rows of %d ids and a commit up to %d; want some rows and no commit", len(w.rows), w.commits[0])
 		}
 		w.mu.Unlock()
 		drain, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -600,7 +600,7 @@ func TestFilterDownHoldsTheCommit(t *testing.T) {
 			t.Errorf("drain: %v, %d open", err, w.trackers[0].Open())
 		}
 		if next, _ := w.trackers[0].Watermark(); next > 0 {
-			t.Errorf("the partition left with a watermark of %d", next)
+			t.Errorf("got watermark %d after the partition left, want none", next)
 		}
 		stop()
 		run.Wait()

@@ -109,21 +109,21 @@ func TestContain(t *testing.T) {
 			case it.Verdict == push.Dead:
 				dead = append(dead, it.Offset)
 				if it.Reason != push.Panicked || it.Detail != "delicate" {
-					t.Errorf("%s: dead of %s:%s", row.why, it.Reason, it.Detail)
+					t.Errorf("%s: got reason %s:%s, want panicked:delicate", row.why, it.Reason, it.Detail)
 				}
 			case !s.done[it.Offset]:
-				t.Errorf("%s: item %d has not been through the stage", row.why, it.Offset)
+				t.Errorf("%s: item %d did not pass the stage", row.why, it.Offset)
 			}
 		}
 		if !slices.Equal(dead, row.dead) {
-			t.Errorf("%s: dead are %v, want %v", row.why, dead, row.dead)
+			t.Errorf("%s: got dead items %v, want %v", row.why, dead, row.dead)
 		}
 		switch {
 		case s.applied == 1 && len(found) == 0:
 		case len(found) != 1:
-			t.Errorf("%s: told %d times", row.why, len(found))
+			t.Errorf("%s: got %d reports, want 1", row.why, len(found))
 		case !slices.Equal(offsets(found[0].Dead), row.dead) || found[0].Panics < 1+2*len(row.dead):
-			t.Errorf("%s: told of %v after %d panics", row.why, offsets(found[0].Dead), found[0].Panics)
+			t.Errorf("%s: got a report of dead items %v and %d panics", row.why, offsets(found[0].Dead), found[0].Panics)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestContainTriesThreeTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.applied != 3 || f.Panics != 3 {
-		t.Errorf("dead after %d applications and %d panics, want 3", s.applied, f.Panics)
+		t.Errorf("got %d applications and %d panics, want 3 of each", s.applied, f.Panics)
 	}
 }
 
@@ -148,13 +148,13 @@ func TestContainBlamesTheStage(t *testing.T) {
 	err := pipeline.Contain(t.Context(), s, b, func(pipeline.Poisoned) { told++ })
 	var p *push.PanicError
 	if !errors.As(err, &p) || told != 1 {
-		t.Fatalf("error %v, told %d times", err, told)
+		t.Fatalf("got error %v and %d reports, want a panic and 1 report", err, told)
 	}
 	if dead := b.Undecided(nil); len(dead) != 1000 {
-		t.Errorf("%d items were decided because of a broken stage", 1000-len(dead))
+		t.Errorf("a broken stage decided %d items, want 0", 1000-len(dead))
 	}
 	if s.applied > 1000 {
-		t.Errorf("the stage was applied %d times before it was given up", s.applied)
+		t.Errorf("the stage was applied %d times, want at most 1000", s.applied)
 	}
 }
 
@@ -168,12 +168,12 @@ func TestContainPassesErrorsOn(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if n := len(b.Undecided(nil)); n != 64 {
-		t.Errorf("%d items decided", 64-n)
+		t.Errorf("got %d items decided, want 0", 64-n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	s = &delicate{bad: func(*pipeline.Batch, int) bool { cancel(); return true }, done: map[int64]bool{}}
 	if err := pipeline.Contain(ctx, s, b, func(pipeline.Poisoned) {}); !errors.Is(err, context.Canceled) || s.applied != 1 {
-		t.Errorf("error %v after %d applications, want the end of the context", err, s.applied)
+		t.Errorf("got error %v after %d applications, want context.Canceled after 1", err, s.applied)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestPanicsTellNoContent(t *testing.T) {
 		}
 		text := f.First.Error() + string(f.First.Stack)
 		if !strings.Contains(f.First.What, row.what) || strings.Contains(text, "secret") {
-			t.Errorf("want %q without content, got %s", row.what, text)
+			t.Errorf("got %[2]s, want %[1]q and no content", row.what, text)
 		}
 	}
 }
@@ -273,13 +273,13 @@ func TestPoison(t *testing.T) {
 		// Of each batch of 100 with one poisoned record: the whole, its halves
 		// down to the record (7 or 6 more), and the record two times more.
 		if n := counted(t, reg, "push_panics_total", "preferences"); n < 20*(1+6+2) || n > 20*(1+7+2) {
-			t.Errorf("push_panics_total says %v", n)
+			t.Errorf("push_panics_total is %v", n)
 		}
 		if n := counted(t, reg, "push_panics_total", "devices"); n != 0 {
-			t.Errorf("push_panics_total says %v of a stage that never panicked", n)
+			t.Errorf("push_panics_total is %v for a stage that never panicked", n)
 		}
 		if text := log.String(); !strings.Contains(text, "nil pointer dereference") || !strings.Contains(text, "push.test/1@") {
-			t.Errorf("the log does not tell:\n%.2000s", text)
+			t.Errorf("missing in the log:\n%.2000s", text)
 		}
 	})
 }
@@ -298,7 +298,7 @@ func counted(t *testing.T, reg *prometheus.Registry, name, value string) float64
 			}
 		}
 	}
-	t.Fatalf("no %s of %s", name, value)
+	t.Fatalf("no %s found for %s", name, value)
 	return 0
 }
 
@@ -348,7 +348,7 @@ func TestPoisonedSends(t *testing.T) {
 		for _, id := range w.ids[0] {
 			rows := w.rows[id]
 			if len(rows) != 1 {
-				t.Fatalf("%s has the rows %v", id, rows)
+				t.Fatalf("%s: got rows %v, want 1", id, rows)
 			}
 			switch r := rows[0]; {
 			case r.State == push.StateDeadLettered && r.Reason == string(push.Panicked):
@@ -360,11 +360,11 @@ func TestPoisonedSends(t *testing.T) {
 			}
 		}
 		if sent != 20 || unread != 20 {
-			t.Errorf("%d dead, %d to be retried; want 20 and 20", sent, unread)
+			t.Errorf("got %d dead and %d to be retried, want 20 and 20", sent, unread)
 		}
 		for stage, want := range map[string]float64{"decode": 3, "encode": 20, "read": 20} {
 			if n := counted(t, reg, "push_panics_total", stage); n != want {
-				t.Errorf("push_panics_total says %v of %s, want %v", n, stage, want)
+				t.Errorf("push_panics_total is %v for %s, want %v", n, stage, want)
 			}
 		}
 	})
@@ -441,13 +441,13 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 		stop()
 		pr.out.Wait()
 		if len(s.asked) != 4 {
-			t.Errorf("only %v were asked", s.asked)
+			t.Errorf("only %v were called", s.asked)
 		}
 		unknown := 0
 		for _, id := range w.ids[0] {
 			rows := w.rows[id]
 			if len(rows) != 1 {
-				t.Fatalf("%s has the rows %v", id, rows)
+				t.Fatalf("%s: got rows %v, want 1", id, rows)
 			}
 			switch r := rows[0]; {
 			case r.State == push.StateUnknown && odd[id] && r.Reason == string(push.Panicked):
@@ -457,7 +457,7 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 			}
 		}
 		if n := counted(t, reg, "push_panics_total", "settle"); unknown == 0 || int(n) != unknown {
-			t.Errorf("%d ended UNKNOWN, %v panics counted", unknown, n)
+			t.Errorf("got %d UNKNOWN and %v panics counted", unknown, n)
 		}
 	})
 }

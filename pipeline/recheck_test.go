@@ -73,7 +73,7 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 			stop := w.starts(t, p)
 			time.Sleep(after - time.Second)
 			if m.asked > 0 || w.sent() == 0 {
-				t.Errorf("once %v: asked %d times about what had just been read, %d sent", once, m.asked, w.sent())
+				t.Errorf("once %v: got %d rechecks of fresh records and %d sends; want no recheck and some sends", once, m.asked, w.sent())
 			}
 			time.Sleep(11 * time.Second)
 			m.change(func(m *mind) { m.away = true })
@@ -82,13 +82,13 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 			time.Sleep(after)
 			stalls, _ := p.Declared()
 			if n := w.sent(); n > sent+50 || len(stalls) == 0 || stalls[0].Name != "recheck" {
-				t.Errorf("once %v: %d sent while nobody could be asked, stalls %v", once, n-sent, stalls)
+				t.Errorf("once %v: %d sent while the recheck failed, stalls %v", once, n-sent, stalls)
 			}
 			m.change(func(m *mind) { m.away, m.out = false, true })
 			opted := time.Now()
 			w.wait(t)
 			if late := pr.lastSent().Sub(opted); late > after {
-				t.Errorf("once %v: sent %v after all had opted out", once, late)
+				t.Errorf("once %v: sent %v after everybody had opted out", once, late)
 			}
 			time.Sleep(time.Minute)
 			stop()
@@ -105,7 +105,7 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 				}
 			}
 			if suppressed+delivered != 1500-30 || suppressed == 0 || delivered == 0 {
-				t.Errorf("once %v: %d suppressed, %d delivered of %d", once, suppressed, delivered, 1500-30)
+				t.Errorf("once %v: got %d suppressed and %d delivered, want some of both and %d in all", once, suppressed, delivered, 1500-30)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestWhatWaitedIsPutOff(t *testing.T) {
 			held := 0
 			for id, n := range w.held {
 				if held += n; w.due[id].IsZero() {
-					t.Errorf("once %v: %s is held without a time", once, id)
+					t.Errorf("once %v: %s is held without a due time", once, id)
 				}
 			}
 			rows := 0
@@ -143,7 +143,7 @@ func TestWhatWaitedIsPutOff(t *testing.T) {
 				}
 			}
 			if held == 0 || rows < held || len(w.retried) > 0 || len(w.dead) != 300/50 {
-				t.Errorf("once %v: %d held, %d rows say so, %d retried, %d dead", once, held, rows, len(w.retried), len(w.dead))
+				t.Errorf("once %v: got %d held, %d HELD rows, %d retried, %d dead", once, held, rows, len(w.retried), len(w.dead))
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func TestAPartitionThatLeavesDoesNotWaitForTheFilter(t *testing.T) {
 			Metrics: NewMetrics(prometheus.NewRegistry()), Events: noEvents{}}}
 		p.remember(t.Context(), items)
 		if len(seen.took) != 1 || seen.took[0] != "stays" {
-			t.Errorf("the filter took %q, want what stays alone", seen.took)
+			t.Errorf("the filter got %q, want only the items that stay", seen.took)
 		}
 		for n, want := range []int64{-1, 1} {
 			if next, _ := trackers[n].Watermark(); next != want || !trackers[n].settled() {

@@ -73,16 +73,16 @@ func TestSlowStatusStoreWritesEachRowOnce(t *testing.T) {
 			took := time.Since(start)
 			time.Sleep(time.Minute) // of intents the offsets are ahead of their outcomes
 			if stalls, _ := p.Declared(); len(stalls) != 0 {
-				t.Errorf("once %v: stalls %v and all is done", once, stalls)
+				t.Errorf("once %v: got stalls %v after everything was done", once, stalls)
 			}
 			slow.state.Lock()
 			for r, n := range slow.wrote {
 				if n != 1 {
-					t.Fatalf("once %v: %s was written %d times, and was acknowledged each time", once, r.ID, n)
+					t.Fatalf("once %v: %s was written %d times although it was acknowledged", once, r.ID, n)
 				}
 			}
 			if most := time.Duration(len(slow.wrote)) * (slow.each + time.Millisecond); took > most {
-				t.Errorf("once %v: took %v, the store needs %v for %d rows", once, took, most, len(slow.wrote))
+				t.Errorf("once %v: took %v, want at most %v for %d rows", once, took, most, len(slow.wrote))
 			}
 			slow.state.Unlock()
 			stop()
@@ -112,10 +112,10 @@ func TestPartitionThatLeavesDoesNotWaitForIntents(t *testing.T) {
 			t.Errorf("drain: %v", err)
 		}
 		if w.trackers[0].Open() == 0 {
-			t.Error("nothing was left for the next owner: no intents were waited for")
+			t.Error("setup: nothing is open, so nothing waited for its intents")
 		}
 		if n := w.sent(); n > 0 {
-			t.Errorf("%d sent without all intents", n)
+			t.Errorf("%d were sent before all intents were durable", n)
 		}
 		stop()
 		run.Wait()

@@ -125,13 +125,13 @@ func TestRetriesWithoutTokensFillNoPartition(t *testing.T) {
 				held, tried := len(w.due), failing.sent[tt.attempt]
 				w.mu.Unlock()
 				if sent != 100 {
-					t.Errorf("after 2 minutes %d of 100 of the other route are sent, %d of this one, %d held", sent, tried, held)
+					t.Errorf("after 2 minutes: got %d sends to the other route, want 100 (%d to this one, %d held)", sent, tried, held)
 				}
 				if held < 900 || held+tried != 1000 {
-					t.Errorf("%d held, %d sent of 1000", held, tried)
+					t.Errorf("got %d held and %d sent, want at least 900 held and 1000 in all", held, tried)
 				}
 				if early.Sub(start) < 30*time.Second || late.Sub(start) > 6*time.Minute {
-					t.Errorf("held until %v to %v", early.Sub(start), late.Sub(start))
+					t.Errorf("got records held until %v to %v, want 30s to 6m", early.Sub(start), late.Sub(start))
 				}
 				stop()
 				run.Wait()
@@ -167,11 +167,11 @@ func TestWhatExpiresSoonWaitsForItsToken(t *testing.T) {
 				expired++
 			}
 			if short := len(id) == 1; short && w.held[id] > 0 {
-				t.Errorf("%s was held, and had 25 s to live", id)
+				t.Errorf("%s was held although it expires in 25 s", id)
 			}
 		}
 		if failing.sent[1] < 3 || failing.sent[1]+expired < 10 || len(w.held) < 80 {
-			t.Errorf("%d sent, %d expired, %d held", failing.sent[1], expired, len(w.held))
+			t.Errorf("got %d sent, %d expired, %d held", failing.sent[1], expired, len(w.held))
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		w.mu.Lock()
 		least := min(w.commits[0], w.commits[1], w.commits[2])
 		if least < 100 {
-			t.Errorf("after 10 s the partitions are committed up to %v of 2000", w.commits)
+			t.Errorf("after 10 s: commits at %v of 2000", w.commits)
 		}
 		w.mu.Unlock()
 		stop()
@@ -217,11 +217,11 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		for _, l := range p.Progress() {
 			served += int(l.Completed)
 			if l.Out != 0 {
-				t.Errorf("%d are out of a line after the stop", l.Out)
+				t.Errorf("%d deliveries are out of their line after the stop, want 0", l.Out)
 			}
 		}
 		if most := len(w.accepted) + 2*50; served > most || served < len(w.accepted) {
-			t.Errorf("%d had their turn, %d were sent", served, len(w.accepted))
+			t.Errorf("got %d completed in the lines and %d sent", served, len(w.accepted))
 		}
 	})
 }
@@ -252,12 +252,12 @@ func TestAPartitionLeavesWhatOthersWaitWith(t *testing.T) {
 					unsent++
 					drain, cancel := context.WithTimeout(t.Context(), time.Second)
 					if err := w.trackers[id].Drain(drain); err != nil {
-						t.Errorf("partition %d, nothing of which is sent: %v", id, err)
+						t.Errorf("draining partition %d, of which nothing was sent: %v", id, err)
 					}
 					cancel()
 				}
 				if unsent < partitions-2*20 {
-					t.Errorf("of %d partitions nothing is sent: the test does not reach it", unsent)
+					t.Errorf("setup: only %d partitions have no sends", unsent)
 				}
 				w.lease.Extend(time.Now().Add(time.Hour))
 				stop()

@@ -125,10 +125,10 @@ func (w *world) checkStopped(t *testing.T) {
 		}
 	}
 	if bare > 0 || open > 0 || unknown > 0 {
-		t.Errorf("%d of %d accepted sends have no row, %d committed devices are open, %d UNKNOWN: the next owner sends twice or never", bare, len(w.accepted), open, unknown)
+		t.Errorf("%d of %d accepted sends have no row, %d committed devices are open, %d UNKNOWN; want none: the next owner would send twice or never", bare, len(w.accepted), open, unknown)
 	}
 	if len(w.accepted) == 0 {
-		t.Error("nothing was accepted: the test does not reach it")
+		t.Error("setup: nothing was accepted")
 	}
 }
 
@@ -167,15 +167,15 @@ func TestStopInOrder(t *testing.T) {
 					told := time.Now()
 					took := stop()
 					if took > p.Options().Drain {
-						t.Errorf("it took %v to stop, of a drain of %v", took, p.Options().Drain)
+						t.Errorf("stopping took %v, the drain budget is %v", took, p.Options().Drain)
 					}
 					if late := pr.lastSent().Sub(told); late > 0 && !tt.once {
-						t.Errorf("sent %v after it was told to stop", late)
+						t.Errorf("sent %v after the stop", late)
 					}
 					pr.out.Wait()
 					w.checkStopped(t)
 					if _, open := w.undone(); open == 0 {
-						t.Error("nothing is left: the backlog was not longer than the drain")
+						t.Error("setup: nothing is left, so the backlog was shorter than the drain")
 					}
 				})
 			})
@@ -214,7 +214,7 @@ func TestWhatIsPolledAtTheStopIsNotSent(t *testing.T) {
 		stop()
 		pr.out.Wait()
 		if late := pr.lastSent().Sub(told); late >= 0 {
-			t.Errorf("sent %v after it was told to stop", late)
+			t.Errorf("sent %v after the stop", late)
 		}
 		w.checkStopped(t)
 	})
@@ -240,7 +240,7 @@ func TestRunEndsWithoutTheProvider(t *testing.T) {
 		stop := w.starts(t, p)
 		time.Sleep(2 * time.Second)
 		if took := stop(); took > p.Options().Drain {
-			t.Errorf("it took %v to stop, of a drain of %v", took, p.Options().Drain)
+			t.Errorf("stopping took %v, the drain budget is %v", took, p.Options().Drain)
 		}
 		pr.out.Wait() // its answers come an hour later, and hit nobody
 	})
@@ -264,7 +264,7 @@ func TestRevokeWhileTheFilterIsAway(t *testing.T) {
 		defer cancel()
 		err := w.trackers[1].Drain(drain)
 		if took := time.Since(began); err != nil || took > 3*time.Second {
-			t.Errorf("drained in %v: %v, %d open; want it as soon as the filter has been asked once more", took, err, w.trackers[1].Open())
+			t.Errorf("drained in %v: %v, %d open; want an end after the next try of the filter", took, err, w.trackers[1].Open())
 		}
 		stop()
 		pr.out.Wait()
@@ -293,7 +293,7 @@ func TestStopCommitsNothingThatHasNoEnd(t *testing.T) {
 				stop := w.starts(t, p)
 				time.Sleep(2 * time.Second)
 				if took := stop(); took > p.Options().Drain {
-					t.Errorf("%s, once %v: it took %v to stop, of a drain of %v", tt.name, once, took, p.Options().Drain)
+					t.Errorf("%s, once %v: stopping took %v, the drain budget is %v", tt.name, once, took, p.Options().Drain)
 				}
 				pr.out.Wait()
 				if len(w.early) > 0 {
@@ -345,10 +345,10 @@ func TestOnceRevokeDoesNotOutlastTheDrain(t *testing.T) {
 		drain, cancel := context.WithTimeout(t.Context(), p.Options().Drain)
 		defer cancel()
 		if err := tracker.Drain(drain); err != nil {
-			t.Errorf("%d are open after the drain: %v", tracker.Open(), err)
+			t.Errorf("got %d open after the drain (error %v), want 0", tracker.Open(), err)
 		}
 		if from, open := tracker.Unresolved(); open {
-			t.Errorf("intents from offset %d on are open: the next owner ends them UNKNOWN", from)
+			t.Errorf("intents from offset %d on are open: the next owner would end them UNKNOWN", from)
 		}
 		tracker.Fence()
 		held := 0
@@ -358,7 +358,7 @@ func TestOnceRevokeDoesNotOutlastTheDrain(t *testing.T) {
 		}
 		w.mu.Unlock()
 		if held == 0 {
-			t.Error("nothing was held: what was committed fits into the drain")
+			t.Error("setup: nothing was held, so all committed deliveries fit into the drain")
 		}
 		stop()
 		pr.out.Wait()
@@ -401,7 +401,7 @@ func TestBoundHoldsForWhatIsHandedOver(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				w.mu.Lock()
 				if w.mostExposed > 2*window || w.mostExposed < window {
-					t.Errorf("%d sends were without a row at one moment; the bound is %d", w.mostExposed, 2*window)
+					t.Errorf("got %d sends without a row at one moment, want at most %d", w.mostExposed, 2*window)
 				}
 				w.mu.Unlock()
 				stop()
@@ -434,7 +434,7 @@ func TestOthersGoOnWhileNothingIsHandedOver(t *testing.T) {
 			}
 		}
 		if want := 2 * (1000 - 20 - 50); delivered < want {
-			t.Errorf("%d of %d were delivered in a minute", delivered, want)
+			t.Errorf("got %d of %d delivered in a minute", delivered, want)
 		}
 		w.mu.Unlock()
 		stop()

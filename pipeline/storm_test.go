@@ -198,24 +198,24 @@ func TestAStormIsNotAmplified(t *testing.T) {
 	}{
 		{"30 %", 0.3, 20, func(t *testing.T, s *steady, p *stormy) {
 			if s.made < 50_000 || float64(p.calls) > 1.2*float64(s.made) || p.calls < s.made {
-				t.Errorf("%d calls for %d messages, want 1 to 1.2 times as many", p.calls, s.made)
+				t.Errorf("got %d calls for %d messages, want 1 to 1.2 calls a message", p.calls, s.made)
 			}
 			if o := gates.DefaultDeadLetterBudget(); float64(len(s.dead)) > o.Burst+o.Floor*storm.Seconds()+o.Share*float64(p.good) {
-				t.Errorf("%d dead letters, %d accepted: more than the budget of last tries", len(s.dead), p.good)
+				t.Errorf("got %d dead letters with %d accepted, more than the DLQ budget allows", len(s.dead), p.good)
 			}
 		}},
 		{"100 %", 1, 4, func(t *testing.T, s *steady, p *stormy) {
 			if p.good != p.accepted || p.accepted < 1000 {
-				t.Fatalf("%d accepted, %d of them after the storm", p.good, p.accepted)
+				t.Fatalf("got %d accepted, %d of them after the storm; want all after it, at least 1000", p.good, p.accepted)
 			}
 			if p.calls-p.healed > 500 {
-				t.Errorf("%d calls in the storm", p.calls-p.healed)
+				t.Errorf("got %d calls during the storm, want at most 500", p.calls-p.healed)
 			}
 			if p.most > 0 {
-				t.Errorf("%d calls ahead of 1, 2, 4 … after the storm", p.most)
+				t.Errorf("got %d calls more than the rounds of 1, 2, 4 … allow after the storm", p.most)
 			}
 			if len(s.dead) > 0 {
-				t.Errorf("%d dead letters", len(s.dead))
+				t.Errorf("got %d dead letters, want 0", len(s.dead))
 			}
 		}},
 	} {
@@ -290,15 +290,15 @@ func TestASlowProviderSlowsOnlyItself(t *testing.T) {
 		slow.out.Wait()
 		fast.out.Wait()
 		if slow.most != window {
-			t.Errorf("%d open to the slow provider, want its window of %d and no more", slow.most, window)
+			t.Errorf("got at most %d in flight to the slow provider, want its window of %d", slow.most, window)
 		}
 		mean := slow.busy / time.Duration(slow.calls)
 		if want := int(window * long / mean); slow.calls < want*8/10 || slow.calls > want*12/10+window {
-			t.Errorf("%d calls of the slow provider, want about %d: the window by %v", slow.calls, want, mean)
+			t.Errorf("got %d calls of the slow provider, want about %d: its window of %v each", slow.calls, want, mean)
 		}
 		slices.Sort(fast.late)
 		if p99 := fast.late[len(fast.late)*99/100]; fast.calls < s.made/2*95/100 || p99 > 200*time.Millisecond {
-			t.Errorf("%d calls of the other provider for %d records, p99 %v late", fast.calls, s.made/2, p99)
+			t.Errorf("got %d calls of the other provider for %d records, p99 delay %v", fast.calls, s.made/2, p99)
 		}
 	})
 }

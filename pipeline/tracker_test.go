@@ -126,7 +126,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 					v, reason, wait := model.verdictOf(&want[i])
 					if wait {
 						if took != i {
-							t.Fatalf("took %d, want %d: the next is a copy of an open id in a retry topic", took, i)
+							t.Fatalf("took %d, want %d: the next one is a copy of an open id in a retry topic", took, i)
 						}
 						next = want[i].Offset // it and those behind come again
 						return
@@ -136,10 +136,10 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 					}
 					it := &b.Items[i]
 					if it.Verdict != v || it.Reason != reason {
-						t.Fatalf("item %d is %v %q, want %v %q", i, it.Verdict, it.Reason, v, reason)
+						t.Fatalf("item %d: got %v %q, want %v %q", i, it.Verdict, it.Reason, v, reason)
 					}
 					if confirm := model.retry || len(model.all) < model.confirms; it.Confirm != confirm {
-						t.Fatalf("record %d of the assignment: confirm is %v, want %v", len(model.all), it.Confirm, confirm)
+						t.Fatalf("record %d of the assignment: got confirm %v, want %v", len(model.all), it.Confirm, confirm)
 					}
 					model.all = append(model.all, naiveRecord{offset: it.Offset, id: it.ID, user: it.UserID, dead: v == push.Dead, copyOf: v == push.Duplicate})
 					items = append(items, it)
@@ -156,7 +156,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 					group = append(group, items[i])
 				}
 				if soon, want := tr.Done(group), 4*(model.closed()-model.committed) > model.capacity; soon && !want || !soon && model.closed()-model.committed > model.capacity/4 {
-					t.Fatalf("commit soon is %v with %d of %d done and not committed", soon, model.closed()-model.committed, model.capacity)
+					t.Fatalf("got commit soon %v with %d of %d done and not committed", soon, model.closed()-model.committed, model.capacity)
 				}
 			},
 			"commit": func(t *rapid.T) {
@@ -189,7 +189,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 				ended, cancel := context.WithCancel(context.Background())
 				cancel()
 				if err := tr.Drain(ended); (err == nil) != (model.active() == 0) {
-					t.Fatalf("drain with %d in flight says %v", model.active(), err)
+					t.Fatalf("drain with %d in flight: %v", model.active(), err)
 				}
 			},
 			"fence": func(t *rapid.T) {
@@ -202,7 +202,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 			"": func(t *rapid.T) {
 				want, ok := model.watermark()
 				if got, gotOK := tr.Watermark(); got != want || gotOK != ok {
-					t.Fatalf("watermark %d %v, want %d %v", got, gotOK, want, ok)
+					t.Fatalf("got watermark %d %v, want %d %v", got, gotOK, want, ok)
 				}
 				if want < highest {
 					t.Fatalf("watermark went back from %d to %d", highest, want)
@@ -212,10 +212,10 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 				// The next owner starts at the committed offset.
 				held := len(model.all) - model.committed
 				if tr.Open() != open || tr.Uncommitted() != held || tr.Free() != model.capacity-held {
-					t.Fatalf("open %d, held %d, free %d; want %d, %d, %d", tr.Open(), tr.Uncommitted(), tr.Free(), open, held, model.capacity-held)
+					t.Fatalf("got open %d, uncommitted %d, free %d; want %d, %d, %d", tr.Open(), tr.Uncommitted(), tr.Free(), open, held, model.capacity-held)
 				}
 				if tr.Draining() != model.draining {
-					t.Fatalf("draining is %v, want %v", tr.Draining(), model.draining)
+					t.Fatalf("got draining %v, want %v", tr.Draining(), model.draining)
 				}
 			},
 		})
@@ -234,7 +234,7 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 	tr.Done([]*Item{&b.Items[1]})
 	select {
 	case err := <-drained:
-		t.Fatalf("drained with one in flight: %v", err)
+		t.Fatalf("Drain returned with one item in flight: %v", err)
 	default:
 	}
 	tr.Abandon([]*Item{&b.Items[0]})
@@ -244,7 +244,7 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("never drained, though one is done and the other given back")
+		t.Fatal("Drain did not return although one item is done and the other abandoned")
 	}
 	if _, ok := tr.Watermark(); ok {
 		t.Error("the abandoned record does not hold the watermark")

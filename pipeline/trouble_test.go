@@ -207,12 +207,12 @@ func inTrouble(t *testing.T, seed uint64) {
 		time.Sleep(15 * time.Minute)
 		for part, tracker := range w.trackers {
 			if tracker.Open() > 0 && !tracker.Draining() {
-				t.Errorf("%v: partition %d stands still, %d open", tr, part, tracker.Open())
+				t.Errorf("%v: partition %d makes no progress, %d open", tr, part, tracker.Open())
 			}
 		}
 	}
 	if took := stop(); took > p.Options().Drain {
-		t.Errorf("%v: it took %v to stop, of a drain of %v", tr, took, p.Options().Drain)
+		t.Errorf("%v: stopping took %v, the drain budget is %v", tr, took, p.Options().Drain)
 	}
 	apns.out.Wait()
 	fcm.out.Wait()
@@ -248,7 +248,7 @@ func (w *troubled) checkEnd(t *testing.T, window int) {
 		t.Errorf("%v: %d rewinds, committed without an end: %v", w, w.rewinds, w.early)
 	}
 	if w.mostExposed > 2*window {
-		t.Errorf("%v: %d sends were without a row at one moment; the bound is %d", w, w.mostExposed, 2*window)
+		t.Errorf("%v: got %d sends without a row at one moment, want at most %d", w, w.mostExposed, 2*window)
 	}
 	if w.status.kind == 0 && w.producer.kind == 0 && w.commit.kind == 0 && len(w.accepted) > 0 {
 		w.checkRows(t)

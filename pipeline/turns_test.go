@@ -36,10 +36,10 @@ func TestTurns(t *testing.T) {
 	take := func(why string, limit int, want string) {
 		t.Helper()
 		if next := hashes(q.next(group, limit)); next != want {
-			t.Errorf("%s: next is %q, want %q", why, next, want)
+			t.Errorf("%s: got next %q, want %q", why, next, want)
 		}
 		if group = q.take(group, limit); hashes(group) != want {
-			t.Errorf("%s: took %q, want %q", why, hashes(group), want)
+			t.Errorf("%s: got %q, want %q", why, hashes(group), want)
 		}
 	}
 	a := waitingFor("a", 7)
@@ -53,38 +53,38 @@ func TestTurns(t *testing.T) {
 	back := slices.Clone(group)
 	take("in order behind what was put before", 2, "a3 a4")
 	if !q.putBack(back[0].share, back) {
-		t.Error("nothing could be put back")
+		t.Error("putBack refused open deliveries")
 	}
 	take("what was put back is ahead of its partition's others, and of nobody else's", 2, "c0 c1")
 	take("all", 9, "a5 a6 c2")
 
 	if p := q.progress()[push.Partition{Topic: "a"}]; p.Out != 7 || p.Completed != 0 {
-		t.Errorf("of a: %+v, all seven are out", p)
+		t.Errorf("progress of a: got %+v, want 7 out", p)
 	}
 	a[0].share.completed.Add(3)
 	if p := q.progress()[push.Partition{Topic: "a"}]; p.Out != 4 || p.Completed != 3 {
-		t.Errorf("of a: %+v, three have come back", p)
+		t.Errorf("progress of a: got %+v, want 4 out and 3 completed", p)
 	}
 
 	q.put(l, a[:2])
 	q.put(l, waitingFor("b", 3))
 	gone := q.remove(func(d *Delivery) bool { return d.Device.Hash[0] == 'a' || d.Device.Hash == "b1" })
 	if hashes(gone) != "a0 a1 b1" {
-		t.Errorf("removed %q", hashes(gone))
+		t.Errorf("got removed %q, want a0 a1 b1", hashes(gone))
 	}
 	if ps := q.partitions([]push.Partition{{Topic: "a"}}); !slices.Equal(ps, []push.Partition{{Topic: "a"}, {Topic: "b"}}) {
-		t.Errorf("waiting: %v", ps)
+		t.Errorf("got waiting partitions %v, want a and b", ps)
 	}
 	q.close()
 	if q.putBack(back[0].share, back) || !q.isClosed() {
-		t.Error("put back although nothing more is sent")
+		t.Error("putBack succeeded after close")
 	}
 	if !q.await() {
-		t.Error("nothing there, with two that wait after the end")
+		t.Error("await reports nothing although two deliveries wait after close")
 	}
 	take("without what was removed, also after the end", 9, "b0 b2")
 	if take("closed and empty", 9, ""); q.await() {
-		t.Error("something there, closed and empty")
+		t.Error("await reports deliveries in a closed, empty line")
 	}
 }
 
@@ -107,7 +107,7 @@ func TestTurnsKeepTheOrderOfAPartition(t *testing.T) {
 		for _, d := range l.waiting.take(nil, 1+i%70) {
 			p := d.Device.Hash[0]
 			if want := fmt.Sprintf("%c%d", p, next[p]); d.Device.Hash != want {
-				t.Fatalf("took %s, want %s", d.Device.Hash, want)
+				t.Fatalf("got %s, want %s", d.Device.Hash, want)
 			}
 			next[p]++
 		}

@@ -173,11 +173,11 @@ func TestWhatWaitedIsNotSentBesideItsCopy(t *testing.T) {
 					stopRetries()
 					f.out.Wait()
 					if n := f.sends["n"]; n != 1 {
-						t.Errorf("sent %d times; its rows are %v", n, f.rows["n"])
+						t.Errorf("got %d sends, rows %v", n, f.rows["n"])
 					}
 					h := push.History{Rows: f.rows["n"]}
 					if got := h.Outcome(); got != push.OutcomeDelivered {
-						t.Errorf("the outcome is %v; its rows are %v", got, f.rows["n"])
+						t.Errorf("got outcome %v, rows %v", got, f.rows["n"])
 					}
 				})
 			})
@@ -198,10 +198,10 @@ func TestDevicesHandedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if it := &b.Items[0]; it.Verdict != push.Undecided || !slices.Equal(it.Devices, []string{"d2"}) {
-		t.Errorf("goes on as %v for %v, want for d2", it.Verdict, it.Devices)
+		t.Errorf("got %v for %v, want d2 to continue", it.Verdict, it.Devices)
 	}
 	if it := &b.Items[1]; it.Verdict != push.Duplicate {
-		t.Errorf("what was handed over as a whole to another record is %v", it.Verdict)
+		t.Errorf("item handed over as a whole to another record: got %v", it.Verdict)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestTwoHandOversOfOneStep(t *testing.T) {
 					stopHold()
 					f.out.Wait()
 					if n := f.sends["n"]; n < 1 || n > len(rows) {
-						t.Errorf("sent %d times; its rows are %v", n, f.rows["n"])
+						t.Errorf("got %d sends, rows %v", n, f.rows["n"])
 					}
 				})
 			})

@@ -42,12 +42,12 @@ func TestEveryDeviceIsSentTo(t *testing.T) {
 			var got []string
 			for _, d := range it.Deliveries {
 				if d.Item != it || d.Verdict != push.Undecided {
-					t.Errorf("%s of %d devices: %s has verdict %v, item %s", it.ID, n, d.Device.Hash, d.Verdict, d.Item.ID)
+					t.Errorf("%s of %d devices: got verdict %[4]v for %[3]s, item %[5]s", it.ID, n, d.Device.Hash, d.Verdict, d.Item.ID)
 				}
 				got = append(got, d.Device.Hash)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("%s of %d devices is sent to %v, want %v", it.ID, n, got, want)
+				t.Errorf("%s of %d devices: got %v, want %v", it.ID, n, got, want)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func TestOptOutsAreJudgedByDevice(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, tt.want) || it.Reason != tt.end || (it.Verdict == push.Suppressed) != (tt.end != "") || len(it.Deliveries) != len(got) {
-			t.Errorf("%s: %v, the item is %v %q; want %v %q", tt.why, got, it.Verdict, it.Reason, tt.want, tt.end)
+			t.Errorf("%s: got %v, item %v %q; want %v %q", tt.why, got, it.Verdict, it.Reason, tt.want, tt.end)
 		}
 	}
 }

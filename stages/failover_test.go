@@ -58,7 +58,7 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 				of++
 			case push.Undecided:
 			default:
-				t.Errorf("%s ends %v", ids[i], b.Items[i].Verdict)
+				t.Errorf("%s: got verdict %v", ids[i], b.Items[i].Verdict)
 			}
 		}
 		return of
@@ -92,27 +92,27 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 	}
 	finish(since)
 	if got := copies(since, false); got != n {
-		t.Fatalf("%d of %d copies are recognised before the failover", got, n)
+		t.Fatalf("setup: got %d of %d copies recognised before the failover", got, n)
 	}
 	if err := pair.FailOver(); err != nil {
 		t.Fatal(err)
 	}
 
 	if got := copies(before, false); got != n {
-		t.Errorf("%d of %d ids that the replica knew are sent again", n-got, n)
+		t.Errorf("%d of %d ids that the replica knew would be sent again", n-got, n)
 	}
 	if got := copies(since, true); got != n {
-		t.Errorf("%d of %d records that Kafka delivers to a new owner are sent again", n-got, n)
+		t.Errorf("%d of %d records that a new owner reads again would be sent again", n-got, n)
 	}
 	if got := copies(notifications("new"), false); got != 0 {
-		t.Errorf("%d new notifications end as copies", got)
+		t.Errorf("%d new notifications ended as duplicates", got)
 	}
 	again := n - copies(since, false)
 	if again == 0 {
-		t.Error("nothing is forgotten, so this test tests nothing")
+		t.Error("setup: the failover lost no ids")
 	}
 	finish(since) // each of them was sent once more
 	if got := copies(since, false); got != n {
-		t.Errorf("%d of %d are sent a third time", n-got, n)
+		t.Errorf("%d of %d would be sent a third time", n-got, n)
 	}
 }

@@ -39,7 +39,7 @@ func TestDedupeOfWhatWasHandedOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			if it := &b.Items[0]; it.Verdict != tt.want || it.Reason != tt.reason {
-				t.Errorf("verdict %v %q, want %v %q", it.Verdict, it.Reason, tt.want, tt.reason)
+				t.Errorf("got verdict %v %q, want %v %q", it.Verdict, it.Reason, tt.want, tt.reason)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestLostIntentsNameTheirDevices(t *testing.T) {
 	it := &b.Items[0]
 	slices.Sort(it.Devices)
 	if it.Verdict != push.Unresolved || !slices.Equal(it.Devices, []string{"d1", "d3"}) {
-		t.Errorf("%v for %v, want %v for d1 and d3", it.Verdict, it.Devices, push.Unresolved)
+		t.Errorf("got %v for %v, want %v for d1 and d3", it.Verdict, it.Devices, push.Unresolved)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestIntentsOfAnotherRecordAreNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if it := &b.Items[0]; it.Verdict != tt.want || !slices.Equal(it.Devices, tt.left) {
-			t.Errorf("%s: %v for %v, want %v for %v", tt.why, it.Verdict, it.Devices, tt.want, tt.left)
+			t.Errorf("%s: got %v for %v, want %v for %v", tt.why, it.Verdict, it.Devices, tt.want, tt.left)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
 		}
 		want := push.Route{Platform: row.platform, App: "shop", Environment: row.to}
 		if d := b.Items[0].Deliveries[0]; d.Route != want || d.Device.Environment != row.to {
-			t.Errorf("%s %q goes to %v as %q, want %v", row.platform, row.environment, d.Route, d.Device.Environment, want)
+			t.Errorf("%s %q: got route %v as %q, want %v", row.platform, row.environment, d.Route, d.Device.Environment, want)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func TestOrder(t *testing.T) {
 	}
 	want := []string{"dedupe", "accept", "superseded", "preferences", "devices", "limits"}
 	if got := names(&stages.Superseded{}); !slices.Equal(got, want) {
-		t.Errorf("order %v, want %v", got, want)
+		t.Errorf("got order %v, want %v", got, want)
 	}
 	if got := names(nil); !slices.Equal(got, slices.Delete(want, 2, 3)) {
-		t.Errorf("without superseded %v", got)
+		t.Errorf("got %v without superseded", got)
 	}
 }

@@ -61,11 +61,11 @@ func TestRecheck(t *testing.T) {
 		}
 		for _, d := range twice {
 			if (d.Verdict == push.Suppressed) != (tt.want != "") || d.Reason != tt.want {
-				t.Errorf("%s: %v %q, want %q", tt.why, d.Verdict, d.Reason, tt.want)
+				t.Errorf("%s: got %v %q, want %q", tt.why, d.Verdict, d.Reason, tt.want)
 			}
 		}
 		if it.Verdict != push.Undecided || len(n.asked) != 1 {
-			t.Errorf("%s: the item is %v, asked %d times about it", tt.why, it.Verdict, len(n.asked))
+			t.Errorf("%s: got item %v after %d requests", tt.why, it.Verdict, len(n.asked))
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestRecheckWaitsForItsStores(t *testing.T) {
 		it := item("n", func(it *pipeline.Item) { it.CollapseKey = "k" })
 		d := &pipeline.Delivery{Item: &it}
 		if got := s.Recheck(t.Context(), []*pipeline.Delivery{d}); !errors.Is(got, err) || d.Verdict != push.Undecided {
-			t.Errorf("error %v, verdict %v; want the store's, and none", got, d.Verdict)
+			t.Errorf("got error %v, verdict %v; want the store's error and no verdict", got, d.Verdict)
 		}
 	}
 }

@@ -65,17 +65,17 @@ func TestQuietHours(t *testing.T) {
 			}
 			it := &b.Items[0]
 			if it.Verdict != tt.want || it.Reason != tt.reason {
-				t.Errorf("%s: %v %q, want %v %q", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
+				t.Errorf("%s: got %v %q, want %v %q", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
 			}
 			if morning := time.Date(2000, 1, 2, 7, 0, 0, 0, time.UTC); (it.Verdict == push.Deferred) != it.NotBefore.Equal(morning) {
-				t.Errorf("%s: not before %v", tt.why, it.NotBefore)
+				t.Errorf("%s: got NotBefore %v", tt.why, it.NotBefore)
 			}
 			d := &pipeline.Delivery{Item: it, Device: tt.user.Devices[0], Expires: it.Expires}
 			if err := (&stages.Recheck{Users: people{user: tt.user}, Newest: &newest{}, Rules: rules.Fixed()}).Recheck(t.Context(), []*pipeline.Delivery{d}); err != nil {
 				t.Fatal(err)
 			}
 			if d.Verdict != tt.want || d.Reason != tt.reason {
-				t.Errorf("%s, when it has waited: %v %q, want %v %q", tt.why, d.Verdict, d.Reason, tt.want, tt.reason)
+				t.Errorf("%s, after its wait: got %v %q, want %v %q", tt.why, d.Verdict, d.Reason, tt.want, tt.reason)
 			}
 		})
 	}
@@ -93,11 +93,11 @@ func TestCriticalPassesAChannelOptOut(t *testing.T) {
 		}
 		it := &b.Items[0]
 		if it.Verdict != want || want == push.Undecided && (len(it.Deliveries) != 1 || it.Deliveries[0].Verdict != push.Undecided) {
-			t.Errorf("%v: %v %q, %+v", priority, it.Verdict, it.Reason, it.Deliveries)
+			t.Errorf("%v: got %v %q, %+v", priority, it.Verdict, it.Reason, it.Deliveries)
 		}
 		d := &pipeline.Delivery{Item: it, Device: u.Devices[0]}
 		if err := (&stages.Recheck{Users: people{user: u}, Newest: &newest{}}).Recheck(t.Context(), []*pipeline.Delivery{d}); err != nil || d.Verdict != want {
-			t.Errorf("%v, when it has waited: %v %q, %v", priority, d.Verdict, d.Reason, err)
+			t.Errorf("%v, after its wait: got %v %q, %v", priority, d.Verdict, d.Reason, err)
 		}
 	}
 }
@@ -127,11 +127,11 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 		}
 	}
 	if it := &b.Items[0]; it.Verdict != push.Undecided || len(it.Deliveries) != 1 || it.Confirmed.IsZero() {
-		t.Errorf("critical to a named device: %v %q, confirmed %v", it.Verdict, it.Reason, it.Confirmed)
+		t.Errorf("critical to a named device: got %v %q, confirmed %v", it.Verdict, it.Reason, it.Confirmed)
 	}
 	for _, it := range b.Items[1:] {
 		if it.Verdict != push.Deferred || it.Reason != push.UserUnavailable || time.Until(it.NotBefore) < 25*time.Second {
-			t.Errorf("%s: %v %q, not before %v", it.ID, it.Verdict, it.Reason, it.NotBefore)
+			t.Errorf("%s: got %v %q, NotBefore %v", it.ID, it.Verdict, it.Reason, it.NotBefore)
 		}
 	}
 	waited := []*pipeline.Delivery{{Item: &b.Items[0]}, {Item: &b.Items[1]}, {Item: &b.Items[2]}}
@@ -139,7 +139,7 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if waited[0].Verdict != push.Undecided || waited[1].Verdict != push.Deferred || waited[2].Reason != push.UserUnavailable {
-		t.Errorf("when they have waited: %v, %v, %q", waited[0].Verdict, waited[1].Verdict, waited[2].Reason)
+		t.Errorf("after their wait: got %v, %v, %q", waited[0].Verdict, waited[1].Verdict, waited[2].Reason)
 	}
 
 	over, cancel := context.WithCancel(t.Context())
@@ -150,11 +150,11 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 	}{"another lane": {t.Context(), stages.Rules{}}, "the worker stops": {over, ignore}} {
 		b := batch()
 		if err := (&stages.Preferences{Users: away, Rules: tt.rules.Fixed()}).Apply(tt.ctx, b); !errors.Is(err, away.err) || b.Items[0].Verdict != push.Undecided || b.Items[1].Verdict != push.Undecided {
-			t.Errorf("%s: %v, verdicts %v, %v", why, err, b.Items[0].Verdict, b.Items[1].Verdict)
+			t.Errorf("%s: got error %v, verdicts %v, %v", why, err, b.Items[0].Verdict, b.Items[1].Verdict)
 		}
 		d := &pipeline.Delivery{Item: &b.Items[0]}
 		if err := (&stages.Recheck{Users: away, Newest: &newest{}, Rules: tt.rules.Fixed()}).Recheck(tt.ctx, []*pipeline.Delivery{d}); !errors.Is(err, away.err) {
-			t.Errorf("%s, when it has waited: %v", why, err)
+			t.Errorf("%s, after its wait: %v", why, err)
 		}
 		if err := (&stages.Dedupe{Filter: &filter{err: away.err}, Ledger: &ledger{}, ConfirmAll: tt.rules.Consent.IgnoreBlocked}).Apply(tt.ctx, b); !errors.Is(err, away.err) {
 			t.Errorf("%s, the filter: %v", why, err)

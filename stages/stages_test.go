@@ -129,7 +129,7 @@ func TestDedupe(t *testing.T) {
 			}
 			it := &b.Items[0]
 			if it.Verdict != tt.want || it.Reason != tt.reason || (it.History != nil) != tt.history {
-				t.Errorf("verdict %v %q, history %v; want %v %q, %v", it.Verdict, it.Reason, it.History != nil, tt.want, tt.reason, tt.history)
+				t.Errorf("got verdict %v %q, history %v; want %v %q, %v", it.Verdict, it.Reason, it.History != nil, tt.want, tt.reason, tt.history)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestDedupeAsksNoMoreThanNeeded(t *testing.T) {
 	}
 	slices.Sort(l.asked)
 	if !slices.Equal(f.asked, []string{"a", "b"}) || !slices.Equal(l.asked, []string{"b", "c"}) {
-		t.Errorf("filter asked %v, ledger asked %v", f.asked, l.asked)
+		t.Errorf("got filter requests %v, ledger requests %v", f.asked, l.asked)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestOldCopiesAreConfirmed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if confirmed := b.Items[0].Verdict == push.Duplicate; confirmed != tt.confirmed {
-			t.Errorf("%s: confirmed is %v, want %v", tt.why, confirmed, tt.confirmed)
+			t.Errorf("%s: got confirmed %v, want %v", tt.why, confirmed, tt.confirmed)
 		}
 	}
 }
@@ -204,10 +204,10 @@ func TestStoresThatAreAwayDecideNothing(t *testing.T) {
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.Deliveries = []pipeline.Delivery{{}} })}}
 		if err := s.Apply(t.Context(), b); !errors.Is(err, away) {
-			t.Errorf("%s: error %v, want the store's", name, err)
+			t.Errorf("%s: got error %v, want the store's", name, err)
 		}
 		if b.Items[0].Verdict != push.Undecided {
-			t.Errorf("%s: verdict %v although the store is away", name, b.Items[0].Verdict)
+			t.Errorf("%s: got verdict %v although the store is down", name, b.Items[0].Verdict)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestAccept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if it := &b.Items[0]; it.Verdict != tt.want || it.Reason != tt.reason {
-			t.Errorf("%s: %v %q, want %v %q", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
+			t.Errorf("%s: got %v %q, want %v %q", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
 		}
 	}
 	soon := time.Now().Add(time.Minute)
@@ -245,10 +245,10 @@ func TestAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if it := &b.Items[0]; !it.Expires.Equal(soon) || it.Priority != push.High {
-		t.Errorf("expires %v, priority %v; want its own expiry and the lane's priority", it.Expires, it.Priority)
+		t.Errorf("got expiry %v, priority %v; want its own expiry and the lane's priority", it.Expires, it.Priority)
 	}
 	if it := &b.Items[1]; !it.Expires.Equal(hour.Add(24*time.Hour)) || it.Priority != push.Medium {
-		t.Errorf("expires %v, priority %v; want the lane's age and its own priority", it.Expires, it.Priority)
+		t.Errorf("got expiry %v, priority %v; want the lane's maximum age and its own priority", it.Expires, it.Priority)
 	}
 }
 
@@ -284,7 +284,7 @@ func TestAcceptLowersCritical(t *testing.T) {
 			}
 		}
 		if it := &b.Items[0]; it.Verdict != push.Undecided || it.Priority != tt.want || lowered != tt.lowered {
-			t.Errorf("%s: %v %q, priority %v, %d counted; want it undecided, %v, %d", tt.why, it.Verdict, it.Reason, it.Priority, lowered, tt.want, tt.lowered)
+			t.Errorf("%s: got %v %q, priority %v, %d counted; want undecided, %v, %d", tt.why, it.Verdict, it.Reason, it.Priority, lowered, tt.want, tt.lowered)
 		}
 	}
 }
@@ -345,10 +345,10 @@ func TestUsersInQuarantine(t *testing.T) {
 		}
 		it := &b.Items[0]
 		if it.Verdict != tt.want || it.Reason != tt.reason {
-			t.Errorf("%s: %v(%s), want %v(%s)", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
+			t.Errorf("%s: got %v(%s), want %v(%s)", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
 		}
 		if off := time.Until(it.NotBefore) - tt.wait; tt.wait > 0 && (off > time.Second || off < -30*time.Second) {
-			t.Errorf("%s: looked at again in %v, want %v", tt.why, time.Until(it.NotBefore), tt.wait)
+			t.Errorf("%s: got next look in %v, want %v", tt.why, time.Until(it.NotBefore), tt.wait)
 		}
 	}
 }
@@ -371,7 +371,7 @@ func TestPreferences(t *testing.T) {
 			t.Fatal(err)
 		}
 		if it := &b.Items[0]; it.Reason != tt.reason || (it.Verdict == push.Suppressed) != (tt.reason != "") {
-			t.Errorf("opted out of %s: %v %q", tt.why, it.Verdict, it.Reason)
+			t.Errorf("opted out of %s: got %v %q", tt.why, it.Verdict, it.Reason)
 		}
 	}
 }
@@ -426,18 +426,18 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(l.asked, []string{"under", "over"}) {
-		t.Errorf("asked about %v: critical messages, retries and what was allowed before it was held pass unasked", l.asked)
+		t.Errorf("got requests about %v: critical messages, retries and items allowed before their hold need none", l.asked)
 	}
 	for i, want := range []struct {
 		push.Verdict
 		allowed bool // so that the record after it says so
 	}{{push.Undecided, true}, {push.Suppressed, false}, {push.Undecided, false}, {push.Undecided, false}, {push.Undecided, true}} {
 		if it := &b.Items[i]; it.Verdict != want.Verdict || it.Allowed != want.allowed {
-			t.Errorf("%s: %v, allowed %t, want %v, %t", it.ID, it.Verdict, it.Allowed, want.Verdict, want.allowed)
+			t.Errorf("%s: got %v, allowed %t; want %v, %t", it.ID, it.Verdict, it.Allowed, want.Verdict, want.allowed)
 		}
 	}
 	if it := &b.Items[1]; it.Reason != push.Limited || it.Detail != "day" {
-		t.Errorf("reason %q %q, want the rule named", it.Reason, it.Detail)
+		t.Errorf("got reason %q %q, want the rule's name", it.Reason, it.Detail)
 	}
 	if err := (&stages.Limits{}).Apply(t.Context(), b); err != nil || b.Items[0].Verdict != push.Undecided {
 		t.Errorf("without rules: %v, %v", b.Items[0].Verdict, err)
@@ -490,7 +490,7 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 		}
 	}
 	if !slices.Equal(caps.asked, []string{"sent", "over"}) {
-		t.Errorf("the limiter was asked about %v, want only what has a device to go to", caps.asked)
+		t.Errorf("got limiter requests %v, want only items with a device", caps.asked)
 	}
 	for i, want := range []struct {
 		verdict push.Verdict
@@ -502,7 +502,7 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 		{push.Undecided, "", 1}, // its only device ends as gone
 	} {
 		if it := &b.Items[i]; it.Verdict != want.verdict || it.Reason != want.reason || len(it.Deliveries) != want.devices {
-			t.Errorf("%s: %v %q with %d deliveries, want %v %q with %d", it.ID, it.Verdict, it.Reason, len(it.Deliveries), want.verdict, want.reason, want.devices)
+			t.Errorf("%s: got %v %q with %d deliveries, want %v %q with %d", it.ID, it.Verdict, it.Reason, len(it.Deliveries), want.verdict, want.reason, want.devices)
 		}
 	}
 }
@@ -571,7 +571,7 @@ func TestDevices(t *testing.T) {
 				got = append(got, name)
 			}
 			if !slices.Equal(got, tt.want) || it.Verdict != tt.end || it.Reason != tt.reason {
-				t.Errorf("sends to %v, %v %q; want %v, %v %q", got, it.Verdict, it.Reason, tt.want, tt.end, tt.reason)
+				t.Errorf("got %v, %v %q; want %v, %v %q", got, it.Verdict, it.Reason, tt.want, tt.end, tt.reason)
 			}
 		})
 	}
@@ -582,6 +582,6 @@ func TestDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := b.Items[0].Deliveries[0].Route; r.Environment != push.Production {
-		t.Errorf("an APNs target without an environment goes to %q", r.Environment)
+		t.Errorf("APNs target without an environment: got %q", r.Environment)
 	}
 }

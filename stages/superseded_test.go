@@ -56,13 +56,13 @@ func TestSuperseded(t *testing.T) {
 		}
 		it := &b.Items[0]
 		if it.Verdict != tt.want || it.Verdict == push.Suppressed && it.Reason != push.Superseded {
-			t.Errorf("%s: %v %q, want %v", tt.why, it.Verdict, it.Reason, tt.want)
+			t.Errorf("%s: got %v %q, want %v", tt.why, it.Verdict, it.Reason, tt.want)
 		}
 		if got := slices.Contains(n.asked, "n"); got != tt.asks {
-			t.Errorf("%s: asked about it: %v", tt.why, got)
+			t.Errorf("%s: got a request: %v", tt.why, got)
 		}
 		if v := b.Items[1].Verdict; v != push.Undecided {
-			t.Errorf("%s: its neighbour is %v", tt.why, v)
+			t.Errorf("%s: got %v for its neighbour", tt.why, v)
 		}
 	}
 }
@@ -73,9 +73,9 @@ func TestSupersededWaitsForItsStore(t *testing.T) {
 	b := &pipeline.Batch{Retry: true, Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.CollapseKey = "k" })}}
 	s := &stages.Superseded{Newest: &newest{ids: []string{"n"}, err: away}}
 	if err := s.Apply(t.Context(), b); !errors.Is(err, away) {
-		t.Errorf("error %v, want that of the store", err)
+		t.Errorf("got error %v, want the store's", err)
 	}
 	if v := b.Items[0].Verdict; v != push.Undecided {
-		t.Errorf("the item is %v", v)
+		t.Errorf("got verdict %v", v)
 	}
 }
