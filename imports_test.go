@@ -88,6 +88,7 @@ var mayImport = map[string][]string{
 	"bench/endtoend":         {everything}, // tests only
 	"bench/channel":          nil,          // tests only
 	"bench/lookup":           {"segments"},
+	"bench/usage":            nil,
 	"bench/channel/beep":     {"push", "pipeline", "providers/account", "providers/calls"},
 	"bench/mutation":         nil,
 	"bench/mutants":          {everything},

@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/pushfleet/pushfleet/bench/send"
+	"github.com/pushfleet/pushfleet/bench/usage"
 )
 
 // spent is what some batches took.
@@ -40,7 +39,7 @@ func (s *spent) each(d time.Duration) float64 {
 func (s *spent) redisEach() float64 { return s.each(s.redis) }
 
 // others is how many processors something else kept busy.
-func (s *spent) others() float64 { return send.Others(s.took, s.machine, s.own, s.redis) }
+func (s *spent) others() float64 { return usage.Others(s.took, s.machine, s.own, s.redis) }
 
 // ownWithout is what this process took for one notification, without the making
 // of it.
@@ -76,15 +75,15 @@ func (s *session) now(ctx context.Context) (spent, error) {
 	if err != nil {
 		return spent{}, err
 	}
-	machine, err := send.BusyTime()
+	machine, err := usage.Machine()
 	if err != nil {
 		return spent{}, err
 	}
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return spent{}, fmt.Errorf("asking for our own processor time: %w", err)
+	own, err := usage.OwnCPU()
+	if err != nil {
+		return spent{}, err
 	}
-	return spent{own: time.Duration(used.Utime.Nano() + used.Stime.Nano()), redis: redis, machine: machine}, nil
+	return spent{own: own, redis: redis, machine: machine}, nil
 }
 
 // processorTime is the user and system time of all threads of a Redis, by its

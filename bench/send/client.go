@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/deploy/local"
 )
 
@@ -150,7 +151,7 @@ func drive(ctx context.Context, s *Spec) (*Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.RSS, err = memory(os.Getpid(), memoryPeak); err != nil {
+	if f.RSS, err = usage.PeakMemory(os.Getpid()); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -219,7 +220,7 @@ func watch(ctx context.Context, s *Spec, c *tally, ended <-chan error) (*Figures
 		if left < time.Minute {
 			break
 		}
-		now, err := memory(os.Getpid(), memoryNow)
+		now, err := usage.Memory(os.Getpid())
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +267,7 @@ func follow(ctx context.Context, o *Options, p *local.Process, name string) erro
 			<-p.Done()
 			return context.Cause(ctx)
 		case <-minute.C:
-			if now, err := memory(p.PID(), memoryNow); err == nil { // or it is ending
+			if now, err := usage.Memory(p.PID()); err == nil { // or it is ending
 				o.Progress("%s: minute %d, %.1f MiB", name, n, now)
 			}
 		}

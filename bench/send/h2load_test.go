@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
@@ -248,7 +249,7 @@ func TestH2LoadsAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One that sleeps has the same a moment later, and we have used more.
-	if used, err := cpuTime(p.PID()); err != nil || a.cpu != used || a.answered != 7 {
+	if used, err := usage.CPU(p.PID()); err != nil || a.cpu != used || a.answered != 7 {
 		t.Errorf("%v of processor time and %d pushes, want %v and 7 (%v)", a.cpu, a.answered, used, err)
 	}
 }

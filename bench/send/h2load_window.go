@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/deploy/local"
 )
 
@@ -126,7 +127,7 @@ func (r *h2loadRun) watch(ctx context.Context, pid int, ended <-chan error) (*Fi
 	if err != nil {
 		return nil, err
 	}
-	peak, err := memory(pid, memoryPeak)
+	peak, err := usage.PeakMemory(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +151,6 @@ func (r *h2loadRun) take(ctx context.Context, pid int) (*account, error) {
 		return nil, err
 	}
 	a.answered = n
-	a.cpu, err = cpuTime(pid)
+	a.cpu, err = usage.CPU(pid)
 	return a, err
 }

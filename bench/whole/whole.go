@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/deploy/local"
@@ -278,9 +279,11 @@ func measure(ctx context.Context, o Options, f *fleet.Fleet, servers *local.Set)
 	r := &Result{Notifications: int(n), Pushes: after.pushes - before.pushes, Seconds: took, Rate: n / took,
 		PushRate: float64(after.pushes-before.pushes) / took, Cores: runtime.NumCPU(), Go: runtime.Version(),
 		WorkerCPU: per("worker"), KafkaCPU: per("kafka"), RedisCPU: per("redis"), CassandraCPU: per("cassandra"), SimulatorCPU: per("simulator")}
-	if r.WorkerRSS, err = peakRSS(worker.PID()); err != nil {
+	peak, err := usage.PeakMemory(worker.PID())
+	if err != nil {
 		return nil, err
 	}
+	r.WorkerRSS = int(peak)
 	end, err := worker.Metrics(ctx)
 	if err != nil {
 		return nil, err
