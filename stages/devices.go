@@ -2,7 +2,6 @@ package stages
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -22,7 +21,7 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 	most := 0
 	for i := range b.Items {
 		if it := &b.Items[i]; it.Verdict == push.Undecided {
-			most += 1 + len(it.User.Devices) + len(it.Devices)
+			most += atMost(it)
 		}
 	}
 	slab := make([]pipeline.Delivery, 0, most) // one allocation for the batch
@@ -35,7 +34,7 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 		slab = deliveries(slab, it)
 		it.Deliveries = slab[from:len(slab):len(slab)]
 		switch known := it.History != nil && it.History.HasDevices(); {
-		case len(it.Deliveries) > 0 && (known || slices.ContainsFunc(it.Deliveries, wanted)):
+		case len(it.Deliveries) > 0 && (known || wanted(it.Deliveries)):
 		case len(it.Deliveries) > 0 && it.User.Quarantine&push.DeviceUnread == 0: // as a whole, where no device has a row
 			it.Deliveries = nil
 			it.Decide(push.Suppressed, push.OptedOutChannel, "")
@@ -53,12 +52,31 @@ func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 
 // wanted reports whether a delivery is not one of a channel that its user opted
 // out of.
-func wanted(d pipeline.Delivery) bool { return d.Reason != push.OptedOutChannel }
+func wanted(ds []pipeline.Delivery) bool {
+	for i := range ds {
+		if ds[i].Reason != push.OptedOutChannel {
+			return true
+		}
+	}
+	return false
+}
+
+// atMost is how many deliveries an item can have at most.
+func atMost(it *pipeline.Item) int {
+	switch {
+	case it.Device.Token != "":
+		return 1
+	case len(it.Devices) > 0:
+		return len(it.Devices)
+	}
+	return len(it.User.Devices)
+}
 
 // deliveries appends what the item is to be sent to.
 func deliveries(ds []pipeline.Delivery, it *pipeline.Item) []pipeline.Delivery {
 	if it.Device.Token != "" {
-		return appendOpen(ds, it, named(it))
+		d := named(it)
+		return appendOpen(ds, it, &d)
 	}
 	if len(it.Devices) > 0 {
 		for _, hash := range it.Devices {
@@ -67,7 +85,7 @@ func deliveries(ds []pipeline.Delivery, it *pipeline.Item) []pipeline.Delivery {
 		return ds
 	}
 	for i := range it.User.Devices {
-		d := it.User.Devices[i]
+		d := &it.User.Devices[i]
 		if d.App != it.App || lateComer(it, d) {
 			continue
 		}
@@ -94,7 +112,7 @@ func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string) []pipe
 		return ds
 	}
 	for i := range it.User.Devices {
-		if d := it.User.Devices[i]; d.Hash == hash && d.App == it.App {
+		if d := &it.User.Devices[i]; d.Hash == hash && d.App == it.App {
 			return appendOpen(ds, it, d)
 		}
 	}
@@ -102,11 +120,11 @@ func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string) []pipe
 		Verdict: push.Suppressed, Reason: push.TokenGone})
 }
 
-func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d push.Device) []pipeline.Delivery {
+func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d *push.Device) []pipeline.Delivery {
 	if closed(it, d.Hash) {
 		return ds
 	}
-	ds = append(ds, pipeline.Delivery{Item: it, Device: d, Expires: it.Expires,
+	ds = append(ds, pipeline.Delivery{Item: it, Device: *d, Expires: it.Expires,
 		Route: push.Route{Platform: d.Platform, App: it.App, Environment: d.Environment}})
 	if !it.User.Preferences.Wants(&it.Message, d.Platform.Channel()) {
 		last := &ds[len(ds)-1]
@@ -122,6 +140,6 @@ func closed(it *pipeline.Item, hash string) bool {
 // lateComer reports whether a device was registered after the notification
 // was first seen, while others have rows already: the redelivered record does
 // not reach devices that the first one could not.
-func lateComer(it *pipeline.Item, d push.Device) bool {
+func lateComer(it *pipeline.Item, d *push.Device) bool {
 	return it.History != nil && it.History.HasDevices() && d.RegisteredAt.After(it.FirstSeen)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/pushfleet/pushfleet/limits"
@@ -14,14 +15,14 @@ import (
 // Limiter decides requests by all its rules together, and asks the senders' limits
 // before anything is spent. Asking again about an id that was allowed spends nothing,
 // so the stage may be repeated. It is asked about critical messages only if it counts
-// them.
+// them. It keeps no request after the call.
 type Limiter interface {
 	DecideWith(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits) error
 	CountsCritical() bool
 }
 
 // Senders decides requests by the limits of their senders. It counts attempts: asking
-// again takes another token.
+// again takes another token. It keeps no request after the call.
 type Senders interface {
 	Decide(ctx context.Context, reqs []*limits.Request) error
 }
@@ -54,6 +55,8 @@ type Limits struct {
 	Consent push.Consent
 	// Checks counts what was decided; nil = nothing does.
 	Checks *LimitMetrics
+
+	pool sync.Pool // of *asking
 }
 
 // Name implements pipeline.Stage.
@@ -72,7 +75,15 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 		senders = s.Senders()
 	}
 	now := time.Now()
-	asked := s.ask(b, limiter, senders, now)
+	asked, _ := s.pool.Get().(*asking)
+	if asked == nil {
+		asked = new(asking)
+	}
+	defer func() {
+		asked.release()
+		s.pool.Put(asked)
+	}()
+	s.ask(asked, b, limiter, senders, now)
 	err := decide(ctx, asked.reqs, limiter, senders)
 	for i, it := range asked.items {
 		r := asked.reqs[i]
@@ -81,9 +92,9 @@ func (s *Limits) Apply(ctx context.Context, b *pipeline.Batch) error {
 			settle(it, r)
 		}
 	}
-	s.Checks.decided(&asked, err)
+	s.Checks.decided(asked, err)
 	if err != nil && s.mayGoOn(ctx, err) {
-		err = s.goOn(ctx, &asked, senders, now)
+		err = s.goOn(ctx, asked, senders, now)
 	}
 	if err != nil {
 		return fmt.Errorf("checking limits: %w", err)
@@ -109,13 +120,26 @@ func bySender(r *limits.Request) bool { return r.Dimension == limits.DimensionSe
 type asking struct {
 	items []*pipeline.Item
 	reqs  []*limits.Request
+	// What the requests and their parts are cut from. It is some megabytes for a large
+	// batch, so the next batch gets it again.
+	slab    []limits.Request
+	devices []limits.Device
+	names   []string
 	// Critical ones that rules of recipients are not asked about, of them those that
 	// a rule would count.
 	bypassed, uncounted int
 }
 
-// ask makes the requests of a batch. Their parts are cut from one slice each.
-func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now time.Time) (a asking) {
+// release empties a, so that it keeps nothing of its batch.
+func (a *asking) release() {
+	clear(a.items)
+	clear(a.slab)
+	clear(a.names)
+	*a = asking{items: a.items[:0], reqs: a.reqs[:0], slab: a.slab[:0], devices: a.devices[:0], names: a.names[:0]}
+}
+
+// ask makes the requests of a batch.
+func (s *Limits) ask(a *asking, b *pipeline.Batch, limiter Limiter, senders Senders, now time.Time) {
 	counts := limiter != nil && limiter.CountsCritical()
 	exempt := func(it *pipeline.Item) bool {
 		return limiter == nil || it.Allowed || it.Attempt > 0 || it.Priority == push.Critical && !(counts && recorded(it))
@@ -123,7 +147,7 @@ func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now ti
 	deliveries := 0
 	for i := range b.Items {
 		it := &b.Items[i]
-		if it.Verdict != push.Undecided || !slices.ContainsFunc(it.Deliveries, isOpen) {
+		if it.Verdict != push.Undecided || firstOpen(it) < 0 {
 			continue
 		}
 		if exempt(it) {
@@ -141,29 +165,27 @@ func (s *Limits) ask(b *pipeline.Batch, limiter Limiter, senders Senders, now ti
 		a.items = append(a.items, it)
 		deliveries += len(it.Deliveries)
 	}
-	slab, devices := make([]limits.Request, len(a.items)), make([]limits.Device, 0, deliveries)
-	a.reqs = make([]*limits.Request, len(a.items))
-	var names []string
-	for i, it := range a.items {
-		r := &slab[i]
-		*r = s.request(it, now)
-		a.reqs[i] = r
+	a.slab, a.reqs = slices.Grow(a.slab, len(a.items)), slices.Grow(a.reqs, len(a.items))
+	a.devices = slices.Grow(a.devices, deliveries)
+	for _, it := range a.items {
+		a.slab = append(a.slab, s.request(it, now))
+		r := &a.slab[len(a.slab)-1]
+		a.reqs = append(a.reqs, r)
 		if r.Exempt = exempt(it); r.Exempt {
 			continue
 		}
-		from := len(devices)
-		devices = appendDevices(devices, it)
-		r.Devices, r.Personal, r.State = devices[from:len(devices):len(devices)], it.User.Limits, it.User.Limiter
+		from := len(a.devices)
+		a.devices = appendDevices(a.devices, it)
+		r.Devices, r.Personal, r.State = a.devices[from:len(a.devices):len(a.devices)], it.User.Limits, it.User.Limiter
 		if s.Zone != nil {
 			r.Zone = s.Zone(it.User)
 		}
 		if s.Segments != nil {
-			first := len(names)
-			names = s.Segments(names, it.Owner(), it.User)
-			r.Segments = names[first:len(names):len(names)]
+			first := len(a.names)
+			a.names = s.Segments(a.names, it.Owner(), it.User)
+			r.Segments = a.names[first:len(a.names):len(a.names)]
 		}
 	}
-	return a
 }
 
 // request is what is asked about an item, whatever is known of its user.
@@ -180,12 +202,22 @@ func (s *Limits) request(it *pipeline.Item, now time.Time) limits.Request {
 // to be counted.
 func recorded(it *pipeline.Item) bool { return it.User.Quarantine&push.RecordUnread == 0 }
 
-func isOpen(d pipeline.Delivery) bool { return d.Verdict == push.Undecided }
+func isOpen(d *pipeline.Delivery) bool { return d.Verdict == push.Undecided }
+
+// firstOpen is the index of an item's first open delivery, -1 if it has none.
+func firstOpen(it *pipeline.Item) int {
+	for i := range it.Deliveries {
+		if isOpen(&it.Deliveries[i]) {
+			return i
+		}
+	}
+	return -1
+}
 
 // appendDevices appends the open deliveries of an item.
 func appendDevices(ds []limits.Device, it *pipeline.Item) []limits.Device {
 	for i := range it.Deliveries {
-		if d := &it.Deliveries[i]; isOpen(*d) {
+		if d := &it.Deliveries[i]; isOpen(d) {
 			ds = append(ds, limits.Device{Hash: limits.DeviceHash(d.Device.Hash)})
 		}
 	}
@@ -195,8 +227,7 @@ func appendDevices(ds []limits.Device, it *pipeline.Item) []limits.Device {
 // channelOf is the channel of an item: that of its first open delivery, as long as
 // all platforms are of one.
 func channelOf(it *pipeline.Item) string {
-	i := slices.IndexFunc(it.Deliveries, isOpen)
-	return it.Deliveries[i].Device.Platform.Channel()
+	return it.Deliveries[firstOpen(it)].Device.Platform.Channel()
 }
 
 // longestJitter spreads what waits for the same moment, such as the end of a day,
@@ -232,7 +263,7 @@ func refuse(it *pipeline.Item, devices []limits.Device) {
 	n := 0
 	for i := range it.Deliveries {
 		d := &it.Deliveries[i]
-		if !isOpen(*d) {
+		if !isOpen(d) {
 			continue
 		}
 		if devices[n].Refused {

@@ -32,7 +32,7 @@ func (d *decider) Decide(_ context.Context, reqs []*limits.Request) error {
 	}
 	for _, r := range reqs {
 		asked := *r
-		asked.Devices = slices.Clone(r.Devices)
+		asked.Devices, asked.Segments = slices.Clone(r.Devices), slices.Clone(r.Segments)
 		d.asked = append(d.asked, asked)
 		d.answer(r)
 	}
@@ -364,5 +364,36 @@ func TestWhatSendersPutOffIsJudgedAnew(t *testing.T) {
 		if it = &back.Items[0]; it.Verdict != push.Undecided || !it.Allowed || it.Deliveries[0].Verdict != push.Undecided || it.Deliveries[1].Verdict != push.Suppressed {
 			t.Errorf("come back: %v, %+v", it.Verdict, it.Deliveries)
 		}
+	}
+}
+
+// The requests of a batch are made where those of the one before were: nothing of them
+// is left.
+func TestABatchAsksNothingOfTheBatchBefore(t *testing.T) {
+	d := &decider{answer: func(r *limits.Request) {
+		r.Allowed, r.Paid = true, true
+		for i := range r.Devices {
+			r.Devices[i].Refused, r.Devices[i].Rule = true, "device-a-day"
+		}
+	}}
+	s := &stages.Limits{
+		Limiter:  func() stages.Limiter { return d },
+		Segments: func(names []string, owner string, _ *push.User) []string { return append(names, "group/"+owner) },
+	}
+	first := &pipeline.Batch{Items: []pipeline.Item{
+		toDevices("n1", func(it *pipeline.Item) { it.SenderID, it.CollapseKey = "shop", "k" }, "a", "b"), toDevices("n2", nil, "c"),
+	}}
+	alone := &pipeline.Batch{Items: []pipeline.Item{toDevices("n3", nil, "d")}}
+	for _, b := range []*pipeline.Batch{first, alone} {
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(d.asked) != 3 {
+		t.Fatalf("asked %d times, want once for each item", len(d.asked))
+	}
+	got := d.asked[2]
+	if got.ID != "n3" || got.Sender != "" || got.Paid || got.Allowed || len(got.Devices) != 1 || got.Devices[0] != (limits.Device{Hash: limits.DeviceHash("d")}) || len(got.Segments) != 1 {
+		t.Errorf("the second batch asks %+v", got)
 	}
 }
