@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,6 +135,7 @@ func (a *assignment) begin(at stand, from int64) (start int64) {
 // take adds polled records. A partition of a retry or hold topic stops at the first
 // record whose headers cannot be read: that record and all after it stay in Kafka.
 func (a *assignment) take(records []*kgo.Record, now time.Time) {
+	a.waiting = slices.Grow(a.waiting, len(records))
 	for _, r := range records {
 		if a.ended || a.stopped != nil {
 			return
