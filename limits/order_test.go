@@ -157,6 +157,11 @@ func TestExemptRequests(t *testing.T) {
 	if stored(t, client, "broken") != nil {
 		t.Error("an exempt request has spent something")
 	}
+	for _, said := range m.told {
+		if strings.Contains(said, fmt.Sprint(logKey{"broken", 1}.hash())) {
+			t.Errorf("an exempt request has asked the tables: %s", said)
+		}
+	}
 }
 
 // An id that was allowed stays allowed. Its sender's limits count attempts.
@@ -295,6 +300,18 @@ func TestSendersAreAskedAFewTimes(t *testing.T) {
 		if want := map[int]string{700: "ok", 800: "no all"}[i]; want != "" && words(r) != want || want == "" && !r.held() {
 			t.Errorf("%d: %s", i, words(r))
 		}
+	}
+}
+
+// What asks in the last turn has a token, and is held against the rules all the same.
+func TestTheLastTurn(t *testing.T) {
+	l, d := limiter(t, open(t), perUser(1, time.Hour)), holding(late, "0", "1", "2")
+	var reqs []*Request
+	for i := range 5 {
+		reqs = append(reqs, sent(fmt.Sprint(i)))
+	}
+	if decideWith(t, l, d, reqs...); inWords(reqs) != "no sender, no sender, no sender, ok, no all paid" {
+		t.Errorf("answers are %s, asked %q", inWords(reqs), d.calls)
 	}
 }
 

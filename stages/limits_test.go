@@ -326,13 +326,17 @@ func TestSendersAlone(t *testing.T) {
 		toDevices("nobody's", nil, "d"),
 	}}
 	senders := &decider{answer: hourly}
-	s := &stages.Limits{Limiter: inForce(nil), Senders: func() stages.Senders { return senders }}
+	reg := prometheus.NewRegistry()
+	s := &stages.Limits{Limiter: inForce(nil), Senders: func() stages.Senders { return senders }, Checks: stages.NewLimitMetrics(reg)}
 	if err := s.Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	goes, waits := &b.Items[0], &b.Items[1]
 	if len(senders.asked) != 2 || goes.Verdict != push.Undecided || !goes.Paid || goes.Allowed || waits.Verdict != push.Deferred || !waits.Paid || waits.Allowed {
 		t.Errorf("asked about %d, %v, paid %t, and %v, paid %t", len(senders.asked), goes.Verdict, goes.Paid, waits.Verdict, waits.Paid)
+	}
+	if allowed, bypassed, deferred := checks(t, reg, "allowed"), checks(t, reg, "bypassed"), checks(t, reg, "deferred"); allowed+bypassed > 0 || deferred != 1 {
+		t.Errorf("%d allowed and %d bypassed, where there are no rules of recipients; %d deferred", allowed, bypassed, deferred)
 	}
 }
 

@@ -119,15 +119,15 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 			item("c", func(it *pipeline.Item) { it.Priority, it.Expires = push.Critical, time.Now().Add(time.Hour) }),
 		}}
 	}
-	b := batch()
+	b, caps := batch(), &limiter{err: away.err, critical: true}
 	for _, s := range []pipeline.Stage{&stages.Dedupe{Filter: &filter{err: away.err}, Ledger: &ledger{}, ConfirmAll: true},
-		&stages.Preferences{Users: away, Rules: ignore.Fixed()}, &stages.Devices{}, &stages.Limits{Limiter: func() stages.Limiter { return &limiter{err: away.err, critical: true} }, Consent: ignore.Consent}} {
+		&stages.Preferences{Users: away, Rules: ignore.Fixed()}, &stages.Devices{}, &stages.Limits{Limiter: inForce(caps), Consent: ignore.Consent}} {
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatalf("%s: %v", s.Name(), err)
 		}
 	}
-	if it := &b.Items[0]; it.Verdict != push.Undecided || len(it.Deliveries) != 1 || it.Confirmed.IsZero() {
-		t.Errorf("critical to a named device: got %v %q, confirmed %v", it.Verdict, it.Reason, it.Confirmed)
+	if it := &b.Items[0]; it.Verdict != push.Undecided || len(it.Deliveries) != 1 || it.Confirmed.IsZero() || len(caps.asked) > 0 {
+		t.Errorf("critical to a named device: got %v %q, confirmed %v, limits asked about %q", it.Verdict, it.Reason, it.Confirmed, caps.asked)
 	}
 	for _, it := range b.Items[1:] {
 		if it.Verdict != push.Deferred || it.Reason != push.UserUnavailable || time.Until(it.NotBefore) < 25*time.Second {
