@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -59,16 +60,27 @@ func (h *heartbeats) seen() []time.Time {
 	return slices.Clone(h.times)
 }
 
+// leasedMember is a member with short sessions and one record open, whose heartbeats the test controls.
+func leasedMember(t *testing.T, change ...func(*SourceOptions)) (c *cluster, h *heartbeats, s *Source, open *pipeline.Batch) {
+	t.Helper()
+	c = newCluster(t, 1, []string{"push"})
+	h = c.controlHeartbeats()
+	o := SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: leased}
+	for _, f := range change {
+		f(&o)
+	}
+	s = c.source(o)
+	c.produce("push", 0, 0, 1)
+	return c, h, s, nextItems(t, s, 1)[0]
+}
+
 // A heartbeat is sent after the previous one was answered, and before it arrives. So its
 // lease ends later than a session after the previous one arrived, and no later than a
 // session after its own arrival.
 func TestSwallowedHeartbeatsLetTheLeaseLapse(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, []string{"push"})
-	h := c.controlHeartbeats()
-	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: leased})
-	c.produce("push", 0, 0, 1)
-	tracker := nextItems(t, s, 1)[0].Tracker
+	_, h, _, open := leasedMember(t)
+	tracker := open.Tracker
 	eventually(t, "two heartbeats are answered", func() bool { return len(h.seen()) >= 2 })
 	hold := make(chan struct{})
 	defer close(hold)
@@ -87,12 +99,7 @@ func TestSwallowedHeartbeatsLetTheLeaseLapse(t *testing.T) {
 
 func TestAHeartbeatDuringARebalanceRenewsTheLease(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, []string{"push"})
-	h := c.controlHeartbeats()
-	so := SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: leased, Balancer: EagerRange, Drain: patience}
-	s := c.source(so)
-	c.produce("push", 0, 0, 1)
-	b := nextItems(t, s, 1)[0]
+	_, h, s, b := leasedMember(t, func(o *SourceOptions) { o.Balancer, o.Drain = EagerRange, patience })
 	h.set(kerr.RebalanceInProgress.Code, nil)
 	eventually(t, "the partition drains", b.Tracker.Draining) // while its item is in flight
 	draining := len(h.seen())
@@ -107,11 +114,7 @@ func TestAHeartbeatDuringARebalanceRenewsTheLease(t *testing.T) {
 
 func TestAPendingJoinKeepsTheLeaseOnlyWhileTheCoordinatorAnswers(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, []string{"push"})
-	h := c.controlHeartbeats()
-	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: leased})
-	c.produce("push", 0, 0, 1)
-	b := nextItems(t, s, 1)[0]
+	c, h, _, b := leasedMember(t)
 	joining, joined := make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(joining) })
 	c.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -148,11 +151,7 @@ func TestAPendingJoinKeepsTheLeaseOnlyWhileTheCoordinatorAnswers(t *testing.T) {
 
 func TestAnUnknownMemberHasNoLease(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, []string{"push"})
-	h := c.controlHeartbeats()
-	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: leased})
-	c.produce("push", 0, 0, 1)
-	first := nextItems(t, s, 1)[0]
+	_, h, s, first := leasedMember(t)
 	eventually(t, "a member may send", func() bool { return !first.Tracker.Lapsed(time.Now()) })
 	h.set(kerr.UnknownMemberID.Code, nil)
 	eventually(t, "the lease ends", func() bool { return first.Tracker.Lapsed(time.Now()) })
@@ -168,11 +167,7 @@ func TestAnUnknownMemberHasNoLease(t *testing.T) {
 
 func TestAMemberThatIsForgottenWhileItJoinsStartsAnew(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, []string{"push"})
-	h := c.controlHeartbeats()
-	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond, Session: leased})
-	c.produce("push", 0, 0, 1)
-	first := nextItems(t, s, 1)[0]
+	c, h, s, first := leasedMember(t)
 	c.ControlKey(int16(kmsg.JoinGroup), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		resp := r.ResponseKind().(*kmsg.JoinGroupResponse)
 		resp.ErrorCode = kerr.UnknownMemberID.Code
