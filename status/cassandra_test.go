@@ -65,8 +65,8 @@ func shared(t testing.TB) status.Options {
 	return status.Options{Hosts: []string{localtest.Require(t).Cassandra}, Log: quiet}
 }
 
-// query runs CQL apart from the store's own statements.
-func query(t *testing.T, opts status.Options, cql string, scan ...any) {
+// session connects to Cassandra apart from the store. The caller closes it.
+func session(t *testing.T, opts status.Options) *gocql.Session {
 	t.Helper()
 	cluster := gocql.NewCluster(opts.Hosts...)
 	cluster.Keyspace, cluster.ProtoVersion, cluster.Timeout = opts.Keyspace, 4, liveness
@@ -74,7 +74,15 @@ func query(t *testing.T, opts status.Options, cql string, scan ...any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// query runs CQL apart from the store's own statements.
+func query(t *testing.T, opts status.Options, cql string, scan ...any) {
+	t.Helper()
+	s := session(t, opts)
 	defer s.Close()
+	var err error
 	if len(scan) == 0 {
 		err = s.Query(cql).Exec()
 	} else {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -181,12 +180,7 @@ func tombstones(t *testing.T, opts status.Options) (most float64) {
 // each runs CQL apart from the store's own statements and hands out its rows.
 func each(t *testing.T, opts status.Options, cql string, read func(scan func(...any) bool)) {
 	t.Helper()
-	cluster := gocql.NewCluster(opts.Hosts...)
-	cluster.Keyspace, cluster.ProtoVersion, cluster.Timeout = opts.Keyspace, 4, liveness
-	s, err := cluster.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := session(t, opts)
 	defer s.Close()
 	rows := s.Query(cql).Iter()
 	read(rows.Scan)
