@@ -94,14 +94,3 @@ func TestCanaries(t *testing.T) {
 		}
 	}
 }
-
-func TestKindsOfTopics(t *testing.T) {
-	for topic, want := range map[string]invariants.Kind{
-		"push.main": 0, "push.main.retry.30s": invariants.Retry, "push.main.hold.apns": invariants.Hold, "push.main.dlq": invariants.Dead,
-		"push.main.dlq.audit": 0, "push.mainly.dlq": 0, "push.users": 0,
-	} {
-		if got := kindOf("push.main", topic); got != want {
-			t.Errorf("%s: %d, want %d", topic, got, want)
-		}
-	}
-}

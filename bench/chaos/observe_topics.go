@@ -31,7 +31,7 @@ func laneTopics(ctx context.Context, admin *kadm.Client, lane string) (map[strin
 	}
 	found := map[string][]string{}
 	for _, name := range all.Names() {
-		switch kindOf(lane, name) {
+		switch invariants.KindOf(lane, name) {
 		case invariants.Retry, invariants.Hold:
 			found[waiting] = append(found[waiting], name)
 		case invariants.Dead:
@@ -39,22 +39,6 @@ func laneTopics(ctx context.Context, admin *kadm.Client, lane string) (map[strin
 		}
 	}
 	return found, nil
-}
-
-// kindOf is 0 for topics that are not beside the lane's.
-func kindOf(lane, topic string) invariants.Kind {
-	rest, ok := strings.CutPrefix(topic, lane)
-	switch {
-	case !ok:
-		return 0
-	case rest == ".dlq":
-		return invariants.Dead
-	case strings.HasPrefix(rest, ".retry."):
-		return invariants.Retry
-	case strings.HasPrefix(rest, ".hold."):
-		return invariants.Hold
-	}
-	return 0
 }
 
 // readLetters reads every record of the topics beside a lane's own, and hands
@@ -108,7 +92,7 @@ func readLetters(ctx context.Context, w *world, p *producer, lane string, each f
 
 // letter reads a record's headers. Where it came from says what its id is.
 func letter(p *producer, lane string, r *kgo.Record) invariants.Letter {
-	l := invariants.Letter{Kind: kindOf(lane, r.Topic)}
+	l := invariants.Letter{Kind: invariants.KindOf(lane, r.Topic)}
 	origin := ""
 	for _, h := range r.Headers {
 		switch h.Key {

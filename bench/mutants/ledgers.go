@@ -66,7 +66,7 @@ func (w *world) readTopics(ctx context.Context, l *invariants.Ledgers) error {
 	byOrigin, commits := make(map[string]string), w.commits.all()
 	l.Producer.Sealed, l.Offsets.Sealed = true, true
 	for _, topic := range wiring.TopicNames(w.Config) { // the lane's own is the first
-		kind := kindOf(topic)
+		kind := invariants.KindOf(fleet.Topic, topic)
 		if kind == 0 && topic != fleet.Topic {
 			continue
 		}
@@ -139,19 +139,6 @@ func (w *world) readMarks(l *invariants.Ledgers) {
 	if n == w.marks {
 		l.Marks = marks
 	}
-}
-
-// kindOf is 0 for a topic that is none of a lane's others.
-func kindOf(topic string) invariants.Kind {
-	switch rest := strings.TrimPrefix(topic, fleet.Topic); {
-	case rest == ".dlq":
-		return invariants.Dead
-	case strings.HasPrefix(rest, ".retry."):
-		return invariants.Retry
-	case strings.HasPrefix(rest, ".hold."):
-		return invariants.Hold
-	}
-	return 0
 }
 
 // produced is what was meant by a record of the lane's topic.

@@ -30,7 +30,10 @@
 // unsealed ledger is a finding: no run is clean because somebody did not look.
 package invariants
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Ledgers are all that was seen of a run.
 type Ledgers struct {
@@ -122,6 +125,22 @@ const (
 	Retry
 	Hold
 )
+
+// KindOf is that of a topic beside this lane's; 0 for all others.
+func KindOf(lane, topic string) Kind {
+	rest, ok := strings.CutPrefix(topic, lane)
+	switch {
+	case !ok:
+		return 0
+	case rest == ".dlq":
+		return Dead
+	case strings.HasPrefix(rest, ".retry."):
+		return Retry
+	case strings.HasPrefix(rest, ".hold."):
+		return Hold
+	}
+	return 0
+}
 
 // Letter is one record of a retry, hold or dead-letter topic.
 type Letter struct {
