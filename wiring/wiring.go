@@ -228,6 +228,22 @@ func LimitsOptions(c *configs.Config, log *limits.DeviceLog) []limits.Option {
 	return options
 }
 
+// CheckLimits finds what would keep the rules of limits from being put in force and
+// what the checks of the configuration do not see, such as apps that users' states
+// cannot tell apart.
+func CheckLimits(c *configs.Config) error {
+	rules := Rules(c)
+	if len(rules) == 0 {
+		return nil
+	}
+	var log *limits.DeviceLog
+	if c.Limits.Devices.InCassandra() {
+		log = limits.NewDeviceLog(nil, 1) // nobody asks it
+	}
+	_, err := limits.New(nil, rules, LimitsOptions(c, log)...)
+	return err
+}
+
 // DeviceLog connects to where rules of devices count, in one attempt that ends with
 // ctx, and looks whether all is there. It returns nil, and a done that does nothing,
 // where they count in Redis. o is from Cassandra; its registry, if any, gets the log's

@@ -140,14 +140,21 @@ func TestRules(t *testing.T) {
 	for i := range crowded.Apps {
 		crowded.Apps[i].Name = strconv.Itoa(i)
 	}
-	if _, err := limits.New(nil, rules, LimitsOptions(&crowded, nil)...); err == nil || !strings.Contains(err.Error(), "app shop has the hash of app ") {
-		t.Errorf("apps that cannot be told apart: %v", err)
+	if err := CheckLimits(&crowded); err == nil || !strings.Contains(err.Error(), "app shop has the hash of app ") {
+		t.Errorf("apps that cannot be told apart: got %v", err)
+	}
+	crowded.Limits.Rules = nil
+	for why, c := range map[string]*configs.Config{"no rules": &crowded, "rules": c} {
+		if err := CheckLimits(c); err != nil {
+			t.Errorf("%s: got %v", why, err)
+		}
 	}
 	c.Limits.StateVersion = 1
 	if _, err := limits.New(nil, rules, LimitsOptions(c, nil)...); err == nil {
 		t.Error("rules that only states of version 2 carry are taken with version 1")
 	}
-	if _, err := limits.New(nil, rules[1:2], LimitsOptions(c, limits.NewDeviceLog(nil, 1))...); err != nil {
-		t.Errorf("a rule of devices that states need not carry: %v", err)
+	c.Limits.Rules, c.Limits.Devices.Backend = c.Limits.Rules[1:2], "cassandra"
+	if err := CheckLimits(c); err != nil {
+		t.Errorf("a rule of devices that states need not carry: got %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/wiring"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -37,6 +38,9 @@ Exit codes: 0 valid, 2 not valid.`,
 				return err
 			}
 			if err := c.CheckRun(); err != nil {
+				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
+			}
+			if err := wiring.CheckLimits(c); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %d lanes, %d apps, at most about %d MiB of memory\n", len(c.Lanes), len(c.Apps), int64(c.MemoryBound().Total())>>20)

@@ -73,3 +73,31 @@ func TestOutputIsCleaned(t *testing.T) {
 		t.Errorf("it prints %q", s)
 	}
 }
+
+// Rules are tried as the worker would put them in force: these two apps have the same
+// hash in users' states.
+func TestConfigCheckTriesTheRules(t *testing.T) {
+	for _, tt := range []struct {
+		app  string
+		code int
+		want string
+	}{
+		{"bank", exitDone, "ok: 3 lanes, 2 apps"},
+		{"app14280", exitUsage, "rule hourly: app shop has the hash of app app14280"},
+	} {
+		path := configuration(t, "limits: {state_version: 2, rules: [{name: hourly, per: user, max: 1, window: 1h, apps: [shop]}]}\n")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		account := filepath.Join(filepath.Dir(path), "account.json")
+		two := strings.Replace(string(text), "apps: [", "apps: [{name: "+tt.app+", fcm: {project: example, service_account_file: "+account+"}}, ", 1)
+		if err := os.WriteFile(path, []byte(two), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if code := execute([]string{"config", "check", path}, &out, &out); code != tt.code || !strings.Contains(out.String(), tt.want) {
+			t.Errorf("shop and %s: exit %d, says\n%s\nwant exit %d and %q", tt.app, code, &out, tt.code, tt.want)
+		}
+	}
+}
