@@ -69,9 +69,7 @@ func TestARouteThatAsksForAPauseGetsIt(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(1)
-				w.faults = false
-				w.fill(2, 1500)
+				w := calm(1, 2, 1500)
 				asked := &stopping{provider: provider{w: w}, after: tt.after, left: 100}
 				other := &stopping{provider: provider{w: w}}
 				p := w.pipelineTo(t, 50, asked, other)
@@ -124,9 +122,7 @@ func TestWhatOnePauseHoldsIsDueTogether(t *testing.T) {
 	} {
 		t.Run(tt.asked.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(1)
-				w.faults = false
-				w.fill(2, 1500)
+				w := calm(1, 2, 1500)
 				for _, b := range w.batches {
 					for i := range b.Items {
 						b.Items[i].Hops = i % 7
@@ -201,9 +197,7 @@ func (p *hesitant) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 // come back unsent ten times cost no more than those that are sent at once.
 func TestUnsentAttemptsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(1)
-		w.faults = false
-		w.fill(1, 20)
+		w := calm(1, 1, 20)
 		for _, b := range w.batches {
 			for i := range b.Items {
 				b.Items[i].Attempt = 3
@@ -254,9 +248,7 @@ func TestWhatMustPayHoldsUpOnlyItsOwnKind(t *testing.T) {
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(1)
-				w.faults = false
-				w.fill(1, 20)
+				w := calm(1, 1, 20)
 				for i := range w.batches[0].Items { // the last tries come first
 					it := &w.batches[0].Items[i]
 					it.Verdict, it.Attempt = push.Undecided, 3-i/5
@@ -293,9 +285,7 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 	for why, n := range map[string]int{"some stand behind": 100, "all are next": 3} {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(1)
-				w.faults = false
-				w.fill(4, n)
+				w := calm(1, 4, n)
 				retried := map[int32]bool{1: true, 2: true}
 				for _, b := range w.batches {
 					for i := range b.Items {
@@ -348,9 +338,7 @@ func TestAnEmptyBudgetExcusesOnlyWhoWaitsForIt(t *testing.T) {
 // ahead of it: what it has in the line is given back at once.
 func TestALeavingPartitionDoesNotWaitBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(1)
-		w.faults = false
-		w.fill(2, 300)
+		w := calm(1, 2, 300)
 		for _, b := range w.batches {
 			for i := range b.Items {
 				b.Items[i].Verdict, b.Items[i].Attempt = push.Undecided, 3

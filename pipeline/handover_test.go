@@ -61,9 +61,7 @@ func (s deferring) Apply(ctx context.Context, b *pipeline.Batch) error {
 // it, and nothing is tried for ever.
 func TestCopiesThatAreTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(9)
-		w.faults = false
-		w.fill(2, 1000)
+		w := calm(9, 2, 1000)
 		large := map[string]bool{}
 		for _, ids := range w.ids {
 			for i, id := range ids {
@@ -164,9 +162,7 @@ func TestOneTopicThatTakesNothing(t *testing.T) {
 		to := tt.to
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(11)
-				w.faults = false
-				w.fill(2, 1000)
+				w := calm(11, 2, 1000)
 				pr := &provider{w: w}
 				p := w.pipelineTo(t, 5000, pr, pr) // what waits holds its place
 				began := time.Now()
@@ -215,9 +211,7 @@ func (mute) Produce(ctx context.Context, _ []pipeline.Handover) error {
 // to hear it before its minute is over.
 func TestAHandOverWithoutAnAnswerIsDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(5)
-		w.faults = false
-		w.fill(1, 500)
+		w := calm(5, 1, 500)
 		p, pr := w.pipeline(t, 1000)
 		p.Options().Producer = mute{w}
 		stop := w.starts(t, p)
@@ -269,9 +263,7 @@ func (p oneHold) Produce(ctx context.Context, hs []pipeline.Handover) error {
 // handed over meanwhile and has its row.
 func TestOneHoldTopicHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(5)
-		w.faults = false
-		w.fill(1, 1000)
+		w := calm(5, 1, 1000)
 		held := func(d *pipeline.Delivery) push.Result {
 			return push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.RouteStopped)}
 		}

@@ -101,9 +101,8 @@ func TestOnceDoesNotSendWhatItCannotCommit(t *testing.T) {
 func TestOnceLeavesNothingUnknown(t *testing.T) {
 	for after := range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(5)
-			w.faults, w.once = false, true
-			w.fill(1, 2000)
+			w := calm(5, 1, 2000)
+			w.once = true
 			p, pr := w.pipeline(t, 50)
 			ctx, stop := context.WithCancel(t.Context())
 			var run sync.WaitGroup
@@ -176,9 +175,8 @@ func TestNothingIsIntendedWithoutALease(t *testing.T) {
 // the end of a lane of intents.
 func TestOnceRunEndsWithoutTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults, w.once = false, true
-		w.fill(2, 300)
+		w := calm(3, 2, 300)
+		w.once = true
 		pr := &slow{w: w, wait: time.Hour}
 		p := w.pipelineTo(t, 50, pr, pr)
 		stop := w.starts(t, p)

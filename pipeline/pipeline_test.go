@@ -77,6 +77,14 @@ func newWorld(seed uint64) *world {
 		commits: map[int32]int64{}, ids: map[int32][]string{}}
 }
 
+// calm is a filled world without faults.
+func calm(seed uint64, partitions int32, n int) *world {
+	w := newWorld(seed)
+	w.faults = false
+	w.fill(partitions, n)
+	return w
+}
+
 // chance is true with probability p, and never once the faults are over. The
 // caller holds mu.
 func (w *world) chance(p float64) bool { return w.faults && w.random.Float64() < p }
@@ -544,9 +552,7 @@ func (w *world) sent() int {
 func TestStatusDownStopsSending(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(3)
-			w.faults = false
-			w.fill(1, 3000)
+			w := calm(3, 1, 3000)
 			const window = 40
 			p, pr := w.pipeline(t, window)
 			down := &downStatus{world: w, hangs: hangs, back: make(chan struct{})}
@@ -580,9 +586,7 @@ func TestStatusDownStopsSending(t *testing.T) {
 // does not wait for the filter.
 func TestFilterDownHoldsTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(5)
-		w.faults = false
-		w.fill(1, 2000)
+		w := calm(5, 1, 2000)
 		p, pr := w.pipeline(t, 50)
 		p.Options().Seen = downFilter{w}
 		ctx, stop := context.WithCancel(t.Context())

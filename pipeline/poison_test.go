@@ -329,9 +329,7 @@ func (p *crashing) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 // on.
 func TestPoisonedSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(5)
-		w.faults = false
-		w.fill(1, 1000)
+		w := calm(5, 1, 1000)
 		pr := &crashing{provider{w: w}}
 		reg := prometheus.NewRegistry()
 		p := w.pipelineTo(t, 300, pr, pr)
@@ -412,9 +410,7 @@ func (s *startled) Accepted(context.Context, []*pipeline.Item) error {
 // cannot be decided ends as what is known of it, DELIVERED or UNKNOWN.
 func TestPanicsAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(5)
-		w.faults = false
-		w.fill(1, 1000)
+		w := calm(5, 1, 1000)
 		odd := map[string]bool{}
 		for _, b := range w.batches {
 			for i := range b.Items {

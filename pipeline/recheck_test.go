@@ -63,9 +63,8 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 	const after = 30 * time.Second
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(3)
-			w.faults, w.once = false, once
-			w.fill(1, 1500)
+			w := calm(3, 1, 1500)
+			w.once = once
 			pr := &slow{w: w, wait: 5 * time.Second}
 			p := w.pipelineTo(t, 50, pr, pr)
 			m := &mind{}
@@ -116,9 +115,8 @@ func TestWhatWaitedIsCheckedAgain(t *testing.T) {
 func TestWhatWaitedIsPutOff(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(3)
-			w.faults, w.once = false, once
-			w.fill(1, 300)
+			w := calm(3, 1, 300)
+			w.once = once
 			pr := &slow{w: w, wait: 5 * time.Second}
 			p := w.pipelineTo(t, 20, pr, pr)
 			m := &mind{later: true}

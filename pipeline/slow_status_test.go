@@ -55,9 +55,8 @@ func (s *slowStatus) Write(ctx context.Context, rows []push.Row) error {
 func TestSlowStatusStoreWritesEachRowOnce(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(3)
-			w.faults, w.once = false, once
-			w.fill(1, 1000)
+			w := calm(3, 1, 1000)
+			w.once = once
 			p, pr := w.pipeline(t, 1000)
 			slow := newSlowStatus(w, 20*time.Millisecond)
 			p.Options().Status = slow
@@ -97,9 +96,8 @@ func TestSlowStatusStoreWritesEachRowOnce(t *testing.T) {
 // nothing was sent for them.
 func TestPartitionThatLeavesDoesNotWaitForIntents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults, w.once = false, true
-		w.fill(1, 100)
+		w := calm(3, 1, 100)
+		w.once = true
 		p, pr := w.pipeline(t, 1000)
 		p.Options().Status = newSlowStatus(w, time.Second)
 		ctx, stop := context.WithCancel(t.Context())

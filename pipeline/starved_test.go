@@ -195,9 +195,7 @@ func (s shortLived) Apply(ctx context.Context, b *pipeline.Batch) error {
 // other: each moves from the start, and not only when those before it are sent.
 func TestPartitionsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(1)
-		w.faults = false
-		w.fill(3, 1000)
+		w := calm(1, 3, 1000)
 		pr := &slow{w: w, wait: 500 * time.Millisecond}
 		p := w.pipelineTo(t, 50, pr, pr)
 		p.Options().StageWorkers = 1 // with more, a partition's second batch may be ahead of its first

@@ -202,9 +202,7 @@ func (s *lateSource) Next(ctx context.Context) (*pipeline.Batch, error) {
 // to stop is the next owner's, also of a partition that had none before.
 func TestWhatIsPolledAtTheStopIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults = false
-		w.fill(2, 300)
+		w := calm(3, 2, 300)
 		pr := &slow{w: w, wait: 100 * time.Millisecond}
 		p := w.pipelineTo(t, 200, pr, pr)
 		p.Options().Source = &lateSource{world: w}
@@ -232,9 +230,7 @@ func (w *world) undone() (done, open int) {
 // the end.
 func TestRunEndsWithoutTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults = false
-		w.fill(1, 300)
+		w := calm(3, 1, 300)
 		pr := &slow{w: w, wait: time.Hour}
 		p := w.pipelineTo(t, 50, pr, pr)
 		stop := w.starts(t, p)
@@ -251,9 +247,7 @@ func TestRunEndsWithoutTheProvider(t *testing.T) {
 // others.
 func TestRevokeWhileTheFilterIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults = false
-		w.fill(3, 2000)
+		w := calm(3, 3, 2000)
 		pr := &slow{w: w, wait: 100 * time.Millisecond}
 		p := w.pipelineTo(t, 200, pr, pr)
 		p.Options().Seen = downFilter{w}
@@ -284,9 +278,8 @@ func TestStopCommitsNothingThatHasNoEnd(t *testing.T) {
 	} {
 		for _, once := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(3)
-				w.faults, w.once = false, once
-				w.fill(2, 500)
+				w := calm(3, 2, 500)
+				w.once = once
 				pr := &slow{w: w, wait: 100 * time.Millisecond}
 				p := w.pipelineTo(t, 200, pr, pr)
 				tt.set(w, p)
@@ -309,9 +302,7 @@ func TestStopCommitsNothingThatHasNoEnd(t *testing.T) {
 // sent is given back at once; what is sent is waited for.
 func TestRevokeDoesNotWaitForTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults = false
-		w.fill(3, 2000)
+		w := calm(3, 3, 2000)
 		pr := &slow{w: w, wait: 900 * time.Millisecond}
 		p := w.pipelineTo(t, 50, pr, pr)
 		stop := w.starts(t, p)
@@ -334,9 +325,8 @@ func TestRevokeDoesNotWaitForTheBacklog(t *testing.T) {
 // as UNKNOWN. What cannot be sent within the drain goes to the hold topic.
 func TestOnceRevokeDoesNotOutlastTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults, w.once = false, true
-		w.fill(3, 2000)
+		w := calm(3, 3, 2000)
+		w.once = true
 		pr := &slow{w: w, wait: 900 * time.Millisecond}
 		p := w.pipelineTo(t, 20, pr, pr)
 		stop := w.starts(t, p)
@@ -389,9 +379,7 @@ func TestBoundHoldsForWhatIsHandedOver(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(3)
-				w.faults = false
-				w.fill(1, 3000)
+				w := calm(3, 1, 3000)
 				apns, fcm := &slow{w: w, wait: tt.apns.wait, answer: tt.apns.answer}, &slow{w: w, wait: tt.fcm.wait, answer: tt.fcm.answer}
 				p := w.pipelineTo(t, window, apns, fcm)
 				if tt.set != nil {
@@ -416,9 +404,7 @@ func TestBoundHoldsForWhatIsHandedOver(t *testing.T) {
 // their topic; what is delivered waits for the status store alone.
 func TestOthersGoOnWhileNothingIsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		w.faults = false
-		w.fill(2, 1000)
+		w := calm(3, 2, 1000)
 		pr := &slow{w: w, wait: 50 * time.Millisecond}
 		p := w.pipelineTo(t, 200, pr, pr)
 		p.Options().Producer = downProducer{}
