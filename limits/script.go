@@ -59,7 +59,8 @@ type call struct {
 
 // run sends all calls in one pipelined round trip, and a second one for calls
 // to a server that does not know the script (restarted, failed over, new in the
-// cluster): these carry the source, which loads it.
+// cluster): these carry the source, which loads it. After an error other calls may
+// have their answers.
 func (s *script) run(ctx context.Context, client redis.UniversalClient, calls []call) error {
 	if err := s.exec(ctx, client, calls); err != nil {
 		return err

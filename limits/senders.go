@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,12 +20,14 @@ import (
 // far each bucket was from full before.
 //
 // A time too far ahead is one of a broken clock: nobody can owe more than a day,
-// nor have a bucket that takes more than one.
+// nor have a bucket that takes more than one. A key that is no time, as somebody else
+// may have written it, is a full bucket, and is replaced.
 const bucketSource = `local now, n = tonumber(ARGV[1]), #KEYS
+local found = redis.call('MGET', unpack(KEYS))
 local every, full, most, ends = {}, {}, {}, {}
 for i = 1, n do
   every[i], full[i], most[i] = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
-  local at = tonumber(redis.call('GET', KEYS[i]) or '0')
+  local at = tonumber(found[i] or '0') or 0
   ends[i] = math.max(now, math.min(at, now + 172860000000))
 end
 local answer = {}
@@ -88,8 +91,8 @@ type run struct {
 // The requests of a sender in one call count as asked at the time of the first, the
 // more urgent before the others.
 //
-// It counts attempts: after an error tokens may have been taken for requests that
-// are not Paid.
+// It counts attempts. After an error what it has answered stands, and tokens may have
+// been taken for requests that are not Paid.
 func (s *Senders) Decide(ctx context.Context, reqs []*Request) error {
 	orders := s.orders(reqs)
 	if len(orders) == 0 {
@@ -99,15 +102,13 @@ func (s *Senders) Decide(ctx context.Context, reqs []*Request) error {
 	for i := range orders {
 		calls[i] = s.call(ctx, &orders[i])
 	}
-	if err := s.take.run(ctx, s.client, calls); err != nil {
-		return err
-	}
+	err := s.take.run(ctx, s.client, calls)
+	// Where one bucket fails, or one server of a cluster, the others have taken their
+	// tokens: without their answers each repetition would take them again.
 	for i := range orders {
-		if err := s.answer(&orders[i], calls[i].cmd); err != nil {
-			return err
-		}
+		err = cmp.Or(err, s.answer(&orders[i], calls[i].cmd))
 	}
-	return nil
+	return err
 }
 
 func (s *Senders) orders(reqs []*Request) (orders []order) {

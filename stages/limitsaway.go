@@ -31,10 +31,9 @@ func (s *Limits) goOn(ctx context.Context, asked *asking, senders Senders, now t
 			again.items, again.reqs = append(again.items, it), append(again.reqs, r)
 		}
 	}
+	var err error
 	if senders != nil {
-		if err := senders.Decide(ctx, again.reqs); err != nil {
-			return err
-		}
+		err = senders.Decide(ctx, again.reqs)
 	}
 	for i, it := range again.items {
 		r := again.reqs[i]
@@ -42,12 +41,15 @@ func (s *Limits) goOn(ctx context.Context, asked *asking, senders Senders, now t
 			settle(it, r)
 		}
 	}
+	s.Checks.decided(again, err)
+	if err != nil {
+		return err
+	}
 	for _, it := range asked.items {
 		if it.Verdict == push.Undecided && !s.Consent.NeedsNoRecord(&it.Message) {
 			it.Deliveries = nil
 			holdForUser(it, push.UserUnavailable, now)
 		}
 	}
-	s.Checks.decided(again, nil)
 	return nil
 }

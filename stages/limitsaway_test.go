@@ -3,6 +3,7 @@ package stages_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,4 +101,52 @@ func checks(t *testing.T, reg *prometheus.Registry, action string) (n int) {
 		}
 	}
 	return n
+}
+
+// The limits of one sender answer, those of another cannot: what the one gave or put
+// off stands, and is not asked for again when the stage is repeated.
+func TestWhatSomeSendersAnswerStands(t *testing.T) {
+	gone := errors.New("a server is away")
+	s := &stages.Limits{Limiter: inForce(away{gone}), Consent: push.Consent{IgnoreBlocked: true}}
+	desk := &half{err: gone}
+	s.Senders = func() stages.Senders { return desk }
+	var items []pipeline.Item
+	for _, id := range []string{"goes", "waits", "away"} {
+		items = append(items, toDevices(id, func(it *pipeline.Item) {
+			it.Priority, it.Device, it.SenderID = push.Critical, push.Target{Platform: push.FCM, Token: "t"}, "auth"
+			it.Expires = time.Now().Add(time.Hour)
+		}, "d"))
+	}
+	b := &pipeline.Batch{Items: items}
+	if err := s.Apply(t.Context(), b); !errors.Is(err, gone) {
+		t.Fatalf("%v, want %v", err, gone)
+	}
+	if desk.err = nil; !b.Items[0].Paid || b.Items[1].Verdict != push.Deferred || b.Items[2].Paid {
+		t.Errorf("paid %t, %v, paid %t", b.Items[0].Paid, b.Items[1].Verdict, b.Items[2].Paid)
+	}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"goes", "waits", "away", "away"}; !slices.Equal(desk.asked, want) {
+		t.Errorf("asked about %q, want %q", desk.asked, want)
+	}
+}
+
+// half answers about all but one notification while there is an error.
+type half struct {
+	asked []string
+	err   error
+}
+
+func (h *half) Decide(_ context.Context, reqs []*limits.Request) error {
+	for _, r := range reqs {
+		if r.Paid {
+			continue
+		}
+		h.asked = append(h.asked, r.ID)
+		if r.ID != "away" || h.err == nil {
+			hourly(r)
+		}
+	}
+	return h.err
 }
