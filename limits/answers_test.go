@@ -196,43 +196,46 @@ func TestTheLargestRules(t *testing.T) {
 	}
 }
 
-// A batch that waits for its next use keeps nothing of its last one.
+// What is kept for the next call refers to nothing of the last one: neither what
+// was asked, nor the caller's context, which a command holds.
 func TestBatchesKeepNothing(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	defer client.Close()
-	client.AddHook(&answers{[]func(*redis.Cmd) error{says()}})
-	l := limiter(t, client, perUser(9, time.Hour))
-	b := l.batches.Get().(*batch)
-	b.group([]*Request{{Owner: "u", ID: "a", Type: "x", At: start}})
-	if err := l.decide(t.Context(), b, &b.users[0]); err != nil {
-		t.Fatal(err)
+	l := limiter(t, open(t), perUser(5, time.Hour))
+	b := l.batches.New().(*batch)
+	l.batches.New = func() any { return b }
+	reqs := requests(300, "u")
+	for _, r := range reqs {
+		r.Sender = "shop"
 	}
-	if err := l.swap.run(t.Context(), l.client, l.prepare(t.Context(), b)); err != nil {
-		t.Fatal(err)
+	decideWith(t, l, &desk{}, reqs...)
+	if cap(b.swaps) == 0 || cap(b.users) == 0 || cap(b.asking) == 0 {
+		t.Fatal("another batch was used")
 	}
-	b.release()
-	for _, text := range b.values {
-		if text != nil {
-			t.Error("keeps a state")
-		}
-	}
-	for _, u := range b.users {
-		if u.owner != "" || u.state != nil {
-			t.Errorf("keeps user %+v", u)
-		}
-	}
-	for _, arg := range b.args {
-		if arg != nil {
-			t.Errorf("keeps argument %v", arg)
-		}
-	}
-	for _, s := range b.swaps {
+	for i, s := range b.swaps[:cap(b.swaps)] {
 		if s.cmd != nil || s.args != nil {
-			t.Errorf("keeps a call of %v", s.args)
+			t.Errorf("call %d is kept", i)
 		}
 	}
-	if b.reqs != nil || len(b.values) == 0 || len(b.users) == 0 || len(b.args) == 0 || len(b.swaps) == 0 {
-		t.Errorf("keeps %d requests, or was not used: %d values, %d users, %d arguments, %d calls",
-			len(b.reqs), len(b.values), len(b.users), len(b.args), len(b.swaps))
+	for i, text := range b.values[:cap(b.values)] {
+		if text != nil {
+			t.Fatalf("state %d is kept", i)
+		}
+	}
+	for i, arg := range b.args[:cap(b.args)] {
+		if arg != nil {
+			t.Fatalf("argument %d is kept", i)
+		}
+	}
+	for i, r := range b.asking[:cap(b.asking)] {
+		if r != nil {
+			t.Fatalf("request %d is kept", i)
+		}
+	}
+	for i, u := range b.users[:cap(b.users)] {
+		if u.owner != "" || u.state != nil {
+			t.Fatalf("user %d is kept", i)
+		}
+	}
+	if b.reqs != nil {
+		t.Error("the requests are kept")
 	}
 }

@@ -140,9 +140,10 @@ func (b *batch) release() {
 	clear(b.judge.noted[:cap(b.judge.noted)])
 	clear(b.users)
 	clear(b.asking[:cap(b.asking)])
-	clear(b.args)
-	clear(b.values)
-	clear(b.swaps)
+	// The last round, in which nothing was left to store, has emptied these.
+	clear(b.args[:cap(b.args)])
+	clear(b.values[:cap(b.values)])
+	clear(b.swaps[:cap(b.swaps)])
 }
 
 // blob is an argument of a command. By its address it is passed on without a
