@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"users/state":            {"shards", "users/record"},
 	"collapse":               {"push", "pipeline", "shards"},
 	"limits":                 {"push", "shards"},
+	"limits/senders":         {"limits", "shards"},
 	"limits/model":           nil, // judges the algorithms, so it knows nothing of them
 	"pauses":                 {"push", "gates", "shards"},
 	"segments":               nil,
@@ -115,6 +116,7 @@ var testsAlso = map[string][]string{
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
 	"limits":          {"limits/model", "status"}, // whose session its tests on a real Cassandra use
+	"limits/senders":  {"limits/model"},
 	"users":           {"users/userstest"},
 	"users/erase":     {"users/userstest"},
 	"stages":          {"shards"},
@@ -144,7 +146,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/twmb/franz-go":           {in: []string{"kafka", "deploy/embedded", "bench", "bench/chaos", "bench/mutants"}, tests: []string{"worker", "cmd/pushctl", "deploy/local"}},
 	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants"}, tests: []string{everything}},
 	"github.com/gocql/gocql":             {in: []string{"status", "bench", "bench/chaos"}, tests: []string{"cmd/pushctl", "deploy/local"}},
-	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "collapse", "pauses", "users/erase", "users/state", "users/userstest", "bench"}, tests: []string{"cmd/pushctl", "deploy/local", "deploy/embedded"}},
+	"github.com/redis/go-redis":          {in: []string{"shards", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "users/erase", "users/state", "users/userstest", "bench"}, tests: []string{"cmd/pushctl", "deploy/local", "deploy/embedded"}},
 	"github.com/RoaringBitmap/roaring":   {in: []string{"segments"}},
 	"github.com/bits-and-blooms/bloom":   {in: []string{"bench/lookup"}},
 	"github.com/minio/minio-go":          {in: []string{"segments/s3"}},

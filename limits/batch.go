@@ -21,7 +21,8 @@ type batch struct {
 	values  []blob  // stamp and new state of each writer
 	writers []int32 // users that have something to store
 	args    []any
-	swaps   []call
+	swaps   []shards.Call
+	ends    []int // of each call: where its writers end
 }
 
 // user is one owner in a batch and its requests.

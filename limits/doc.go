@@ -66,10 +66,9 @@
 //
 // # Senders
 //
-// A sender's buckets (senders.go) are no part of any user's state: a script takes
-// the tokens of all its requests in a batch at once. What finds none takes one
-// that is still to come, so the bucket owes, up to a bound, and the request
-// carries on that it has paid. Buckets count attempts, not ids.
+// Limits of senders have a room of their own (package senders), with buckets that are
+// no part of any user's state. Here they are SenderLimits: who asks them, when, and
+// what becomes of a user's other requests.
 //
 // # Formats
 //

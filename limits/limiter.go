@@ -19,7 +19,7 @@ type Limiter struct {
 	rules   []rule
 	version byte  // of the states that it begins
 	keep    int64 // ms: after it no event of version 1 counts any more
-	swap    script
+	swap    *shards.Script
 	// cluster keeps a call to the keys of one shard. A single server takes any,
 	// and a small batch, of some users a shard, is one call instead of hundreds.
 	cluster bool
@@ -53,7 +53,7 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{client: client, rules: compiled, version: 1, swap: newScript("writing limiter states", swapSource)}
+	l := &Limiter{client: client, rules: compiled, version: 1, swap: shards.NewScript("writing limiter states", swapSource)}
 	_, l.cluster = client.(*redis.ClusterClient)
 	for _, option := range options {
 		option(l)
@@ -88,8 +88,8 @@ func (l *Limiter) Decide(ctx context.Context, reqs []*Request) error {
 	return l.DecideWith(ctx, reqs, nil)
 }
 
-// SenderLimits answer requests that have a sender and are not Paid, such as
-// Senders. What they let go is Paid then, and the rest names DimensionSender.
+// SenderLimits answer requests that have a sender and are not Paid, as
+// senders.Limits do. What they let go is Paid then, and the rest names DimensionSender.
 type SenderLimits interface {
 	Decide(ctx context.Context, reqs []*Request) error
 }
@@ -137,7 +137,7 @@ func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders Sende
 			}
 			return l.log.store(ctx, b.judge.logs, l.rules)
 		}
-		if err := l.swap.run(ctx, l.client, swaps); err != nil {
+		if err := l.swap.Run(ctx, l.client, swaps); err != nil {
 			return err
 		}
 		if err := l.settle(ctx, b, swaps); err != nil {
@@ -224,7 +224,7 @@ func (l *Limiter) read(ctx context.Context, u *user) ([]byte, error) {
 }
 
 // prepare makes the script calls for all users that have something to store.
-func (l *Limiter) prepare(ctx context.Context, b *batch) []call {
+func (l *Limiter) prepare(ctx context.Context, b *batch) []shards.Call {
 	b.names.Reset()
 	b.values = b.values[:0]
 	for i := range b.users {
@@ -235,7 +235,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []call {
 	}
 	keys := b.names.List()
 	b.args = b.args[:0]
-	b.swaps = b.swaps[:0]
+	b.swaps, b.ends = b.swaps[:0], b.ends[:0]
 	// Room for all first: the calls point into one slice.
 	if need := 4*len(keys) + 4*len(b.users); cap(b.args) < need {
 		b.args = make([]any, 0, need)
@@ -249,7 +249,7 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []call {
 	for from := 0; from < len(b.writers); {
 		to := l.fill(b, from)
 		start := len(b.args)
-		b.args = append(b.args, "EVALSHA", &l.swap.sha, to-from)
+		b.args = append(b.args, nil, nil, to-from) // the first two are the script's
 		for i := from; i < to; i++ {
 			b.args = append(b.args, &keys[i])
 		}
@@ -257,7 +257,8 @@ func (l *Limiter) prepare(ctx context.Context, b *batch) []call {
 			b.args = append(b.args, &b.values[2*i], &b.values[2*i+1], &b.users[b.writers[i]].ttl)
 		}
 		args := b.args[start:len(b.args):len(b.args)]
-		b.swaps = append(b.swaps, call{cmd: redis.NewCmd(ctx, args...), args: args, from: from, to: to})
+		b.swaps = append(b.swaps, l.swap.Call(ctx, args))
+		b.ends = append(b.ends, to)
 		from = to
 	}
 	return b.swaps
@@ -279,14 +280,14 @@ func (l *Limiter) fill(b *batch, from int) (to int) {
 
 // settle reads the answers: users that were stored are done, users in conflict
 // are decided again from the state found.
-func (l *Limiter) settle(ctx context.Context, b *batch, swaps []call) error {
+func (l *Limiter) settle(ctx context.Context, b *batch, swaps []shards.Call) error {
 	for i := range b.writers {
 		b.users[b.writers[i]].write = false
 	}
 	b.text = b.text[:0]
-	for i := range swaps {
-		s := &swaps[i]
-		reply, err := s.cmd.Slice()
+	from := 0
+	for i, to := range b.ends {
+		reply, err := swaps[i].Cmd.Slice()
 		if err != nil {
 			return fmt.Errorf("writing limiter states: %w", err)
 		}
@@ -298,15 +299,16 @@ func (l *Limiter) settle(ctx context.Context, b *batch, swaps []call) error {
 			if err != nil {
 				return err
 			}
-			if n >= s.to-s.from {
-				return fmt.Errorf("writing limiter states: answer about key %d of %d", n+1, s.to-s.from)
+			if n >= to-from {
+				return fmt.Errorf("writing limiter states: answer about key %d of %d", n+1, to-from)
 			}
-			u := &b.users[b.writers[s.from+n]]
+			u := &b.users[b.writers[from+n]]
 			u.state, u.fresh = state, true
 			if err := l.decide(ctx, b, u); err != nil {
 				return err
 			}
 		}
+		from = to
 	}
 	return nil
 }

@@ -95,19 +95,9 @@ func TestRealServer(t *testing.T) {
 			if err := shards.CheckServer(t.Context(), client, true); err != nil {
 				t.Fatal(err)
 			}
-			both := hourly(time.Hour)
-			both.Name = "too"
-			reqs := append(from(fmt.Sprint("a", time.Now().UnixNano()), 3, start), from(fmt.Sprint("b", time.Now().UnixNano()), 2, start)...)
-			if err := senders(t, client, hourly(time.Hour), both).Decide(t.Context(), reqs); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := inWords(reqs), "ok, ok, wait 1m0s paid, ok, ok"; got != want {
-				t.Errorf("senders: %s, want %s", got, want)
-			}
-
 			l := limiter(t, client, perUser(2, time.Minute))
 			name := fmt.Sprintf("limits-test-%d", time.Now().UnixNano())
-			reqs = requests(3000, name)
+			reqs := requests(3000, name)
 			for round, want := range []bool{true, true, false} {
 				for i, r := range reqs {
 					r.ID = fmt.Sprintf("id-%d-%d", i, round)

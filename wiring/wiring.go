@@ -19,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/limits/senders"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -198,11 +199,11 @@ func Rules(c *configs.Config) []limits.Rule {
 }
 
 // SenderRules are the limits of senders.
-func SenderRules(c *configs.Config) []limits.SenderRule {
-	rules := make([]limits.SenderRule, len(c.Limits.Senders))
+func SenderRules(c *configs.Config) []senders.Rule {
+	rules := make([]senders.Rule, len(c.Limits.Senders))
 	for i := range c.Limits.Senders {
 		r := &c.Limits.Senders[i]
-		rules[i] = limits.SenderRule{Name: r.Name, Algorithm: limits.Algorithm(r.Algorithm), Max: r.Max, Window: r.Window,
+		rules[i] = senders.Rule{Name: r.Name, Algorithm: senders.Algorithm(r.Algorithm), Max: r.Max, Window: r.Window,
 			Burst: r.Burst, Wait: r.Wait, Senders: r.Senders, Lanes: r.Lanes, Types: r.Types, Apps: r.Apps}
 	}
 	return rules

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/limits/senders"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/quiet"
 	"github.com/pushfleet/pushfleet/shards"
@@ -35,7 +36,7 @@ type rules struct {
 	read    func(bool)
 	current atomic.Pointer[limits.Limiter] // nil = there are none
 	list    atomic.Pointer[[]limits.Rule]  // those of current
-	buckets atomic.Pointer[limits.Senders] // nil = senders have no limits
+	buckets atomic.Pointer[senders.Limits] // nil = senders have no limits
 	prefers atomic.Pointer[prefers]        // never nil
 	// fits, if set, refuses rules that name what is not there.
 	fits func([]limits.Rule) error
@@ -121,10 +122,10 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 			return err
 		}
 	}
-	var buckets *limits.Senders
+	var buckets *senders.Limits
 	if list := wiring.SenderRules(c); len(list) > 0 {
 		var err error
-		if buckets, err = limits.NewSenders(r.redis, list); err != nil {
+		if buckets, err = senders.New(r.redis, list); err != nil {
 			return err
 		}
 	}

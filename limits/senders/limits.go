@@ -1,4 +1,4 @@
-package limits
+package senders
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -53,27 +54,28 @@ return answer`
 // maxRuns keeps a call of the script short.
 const maxRuns = 1000
 
-// Senders decides requests by rules of their senders, over buckets in Redis. It
-// is safe for concurrent use.
-type Senders struct {
-	client  redis.UniversalClient
+// Limits decide requests by rules of their senders, over buckets in Redis. They
+// are safe for concurrent use.
+type Limits struct {
+	client  shards.Client
 	buckets []bucket
-	take    script
+	take    *shards.Script
 }
 
-// NewSenders makes one. The client stays the caller's. No rules is an error.
-func NewSenders(client redis.UniversalClient, rules []SenderRule) (*Senders, error) {
-	buckets, err := compileSenders(rules)
+// New makes limits of 1 to 64 rules. The client stays the caller's. No rules is an
+// error: then there is nothing to ask.
+func New(client shards.Client, rules []Rule) (*Limits, error) {
+	buckets, err := compile(rules)
 	if err != nil {
 		return nil, err
 	}
-	return &Senders{client, buckets, newScript("taking tokens of senders", bucketSource)}, nil
+	return &Limits{client, buckets, shards.NewScript("taking tokens of senders", bucketSource)}, nil
 }
 
 // order is what one call asks: requests of a sender under the same rules.
 type order struct {
 	now   time.Time
-	reqs  []*Request // highest priority first
+	reqs  []*limits.Request // highest priority first
 	rules []int
 	runs  []run
 }
@@ -93,38 +95,38 @@ type run struct {
 //
 // It counts attempts. After an error what it has answered stands, and tokens may have
 // been taken for requests that are not Paid.
-func (s *Senders) Decide(ctx context.Context, reqs []*Request) error {
-	orders := s.orders(reqs)
+func (l *Limits) Decide(ctx context.Context, reqs []*limits.Request) error {
+	orders := l.orders(reqs)
 	if len(orders) == 0 {
 		return nil
 	}
-	calls := make([]call, len(orders))
+	calls := make([]shards.Call, len(orders))
 	for i := range orders {
-		calls[i] = s.call(ctx, &orders[i])
+		calls[i] = l.call(ctx, &orders[i])
 	}
-	err := s.take.run(ctx, s.client, calls)
+	err := l.take.Run(ctx, l.client, calls)
 	// Where one bucket fails, or one server of a cluster, the others have taken their
 	// tokens: without their answers each repetition would take them again.
 	for i := range orders {
-		err = cmp.Or(err, s.answer(&orders[i], calls[i].cmd))
+		err = cmp.Or(err, l.answer(&orders[i], calls[i].Cmd))
 	}
 	return err
 }
 
-func (s *Senders) orders(reqs []*Request) (orders []order) {
+func (l *Limits) orders(reqs []*limits.Request) (orders []order) {
 	type key struct {
 		sender string
 		rules  uint64
 	}
 	places := map[key]int{}
 	for _, r := range reqs {
-		r.Decision = Decision{Allowed: true}
-		if !r.asks() {
+		r.Decision = limits.Decision{Allowed: true}
+		if r.Sender == "" || r.Paid {
 			continue
 		}
 		k := key{sender: r.Sender}
-		for i := range s.buckets {
-			if s.buckets[i].about(r) {
+		for i := range l.buckets {
+			if l.buckets[i].about(r) {
 				k.rules |= 1 << i
 			}
 		}
@@ -137,7 +139,7 @@ func (s *Senders) orders(reqs []*Request) (orders []order) {
 			at = len(orders)
 			places[k] = at
 			orders = append(orders, order{})
-			for i := range s.buckets {
+			for i := range l.buckets {
 				if k.rules&(1<<i) != 0 {
 					orders[at].rules = append(orders[at].rules, i)
 				}
@@ -145,21 +147,21 @@ func (s *Senders) orders(reqs []*Request) (orders []order) {
 		}
 		orders[at].reqs = append(orders[at].reqs, r)
 	}
-	return s.cut(orders)
+	return l.cut(orders)
 }
 
 // cut sorts each order and finds its runs; one with too many becomes several.
-func (s *Senders) cut(orders []order) (out []order) {
+func (l *Limits) cut(orders []order) (out []order) {
 	for _, o := range orders {
 		o.now = o.reqs[0].At
-		slices.SortStableFunc(o.reqs, func(a, b *Request) int { return int(b.Priority) - int(a.Priority) })
+		slices.SortStableFunc(o.reqs, func(a, b *limits.Request) int { return int(b.Priority) - int(a.Priority) })
 		part := order{now: o.now, rules: o.rules}
 		for _, r := range o.reqs {
-			bound := maxSenderWindow.Microseconds()
+			bound := maxWindow.Microseconds()
 			if !r.Expires.IsZero() {
 				bound = min(bound, max(r.Expires.Sub(o.now)-r.Jitter, 0).Microseconds())
 			}
-			bound = s.within(o.rules, bound)
+			bound = l.within(o.rules, bound)
 			if last := len(part.runs) - 1; last >= 0 && part.runs[last].bound == bound {
 				part.runs[last].n++
 			} else {
@@ -177,35 +179,35 @@ func (s *Senders) cut(orders []order) (out []order) {
 }
 
 // within makes all that can wait longer than the rules let them one run.
-func (s *Senders) within(rules []int, bound int64) int64 {
+func (l *Limits) within(rules []int, bound int64) int64 {
 	longest := int64(0)
 	for _, i := range rules {
-		longest = max(longest, s.buckets[i].wait)
+		longest = max(longest, l.buckets[i].wait)
 	}
 	return min(bound, longest)
 }
 
-func (s *Senders) call(ctx context.Context, o *order) call {
+func (l *Limits) call(ctx context.Context, o *order) shards.Call {
 	first := o.reqs[0]
 	shard := shards.UserShard(first.Sender)
-	args := []any{"EVALSHA", s.take.sha, len(o.rules)}
+	args := []any{nil, nil, len(o.rules)} // the first two are the script's
 	for _, i := range o.rules {
-		args = append(args, shards.BucketKey(shard, s.buckets[i].hash, first.Sender))
+		args = append(args, shards.BucketKey(shard, l.buckets[i].hash, first.Sender))
 	}
 	args = append(args, o.now.UnixMicro())
 	for _, i := range o.rules {
-		b := &s.buckets[i]
+		b := &l.buckets[i]
 		args = append(args, b.every, b.full, b.wait)
 	}
 	for _, r := range o.runs {
 		args = append(args, r.n, r.bound)
 	}
-	return call{cmd: redis.NewCmd(ctx, args...), args: args}
+	return l.take.Call(ctx, args)
 }
 
 // answer gives every request of an order its token, or the time at which to ask
 // again.
-func (s *Senders) answer(o *order, cmd *redis.Cmd) error {
+func (l *Limits) answer(o *order, cmd *redis.Cmd) error {
 	reply, err := cmd.Int64Slice()
 	if err != nil {
 		return fmt.Errorf("taking tokens of senders: %w", err)
@@ -221,7 +223,7 @@ func (s *Senders) answer(o *order, cmd *redis.Cmd) error {
 		}
 		for k, q := range rest[:r.n] {
 			token := int64(min(k, granted) + 1)
-			s.decide(q, o.rules, behind, token, k < granted, o.now)
+			l.decide(q, o.rules, behind, token, k < granted, o.now)
 		}
 		rest, reply = rest[r.n:], reply[1+len(o.rules):]
 	}
@@ -230,10 +232,10 @@ func (s *Senders) answer(o *order, cmd *redis.Cmd) error {
 
 // decide answers one request, whose token is the given one after those that are
 // missing in the buckets.
-func (s *Senders) decide(r *Request, rules []int, behind []int64, token int64, granted bool, now time.Time) {
+func (l *Limits) decide(r *limits.Request, rules []int, behind []int64, token int64, granted bool, now time.Time) {
 	wait, slowest := int64(0), 0
 	for j, i := range rules {
-		b := &s.buckets[i]
+		b := &l.buckets[i]
 		if w := behind[j] + token*b.every - b.full; w > wait {
 			wait, slowest = w, j
 		}
@@ -241,10 +243,10 @@ func (s *Senders) decide(r *Request, rules []int, behind []int64, token int64, g
 	if r.Paid = granted; granted && wait == 0 {
 		return
 	}
-	b := &s.buckets[rules[slowest]]
+	b := &l.buckets[rules[slowest]]
 	missing := behind[slowest] + (token-1)*b.every
-	r.Decision = Decision{
-		Deferred: true, Dimension: DimensionSender, Rule: b.Name,
+	r.Decision = limits.Decision{
+		Deferred: true, Dimension: limits.DimensionSender, Rule: b.Name,
 		Current: int((missing + b.every - 1) / b.every), Limit: int(b.full / b.every),
 		RetryAfter: time.Duration(wait)*time.Microsecond + r.Jitter, ResetAt: now.Add(time.Duration(missing) * time.Microsecond).UTC(),
 	}
