@@ -93,23 +93,39 @@ func (b *batch) find(start int, owner string, hash uint64) *user {
 	return nil
 }
 
-// waiting finds what senders have not been asked about: what is allowed, or all of
-// the users of whom they hold something.
-func (b *batch) waiting(all bool) {
+// source is what the rules of senders tell apart within a lane.
+type source struct{ sender, kind, app string }
+
+func (r *Request) source() source { return source{r.Sender, r.Type, r.App} }
+
+// waiting finds what senders are to be asked about in a turn: what is allowed, and
+// later, as maxTurns says, what else there is of users of whom they hold something.
+func (b *batch) waiting(turn int) {
 	b.asking = b.asking[:0]
-	if all {
-		for i := range b.users {
-			for k := b.users[i].first; k >= 0 && b.users[i].held > 0; k = b.next[k] {
-				if r := b.reqs[k]; r.asks() && !r.held() {
-					b.asking = append(b.asking, r)
-				}
+	if turn < maxTurns {
+		for _, r := range b.reqs {
+			if r.Allowed && r.asks() {
+				b.asking = append(b.asking, r)
 			}
 		}
 		return
 	}
-	for _, r := range b.reqs {
-		if r.Allowed && r.asks() {
-			b.asking = append(b.asking, r)
+	for i := range b.users {
+		u := &b.users[i]
+		if u.held == 0 {
+			continue
+		}
+		var holding []source
+		for k := u.first; k >= 0 && turn < 2*maxTurns; k = b.next[k] {
+			if r := b.reqs[k]; r.held() && !slices.Contains(holding, r.source()) {
+				holding = append(holding, r.source())
+			}
+		}
+		for k := u.first; k >= 0; k = b.next[k] {
+			r := b.reqs[k]
+			if r.asks() && !r.held() && (r.Allowed || turn >= 2*maxTurns || slices.Contains(holding, r.source())) {
+				b.asking = append(b.asking, r)
+			}
 		}
 	}
 }

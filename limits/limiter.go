@@ -147,8 +147,10 @@ func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders Sende
 	return errors.New("limits: states kept changing during the decision")
 }
 
-// maxTurns is how often senders are asked, about no request twice, before they are
-// asked about all that is left of the users concerned.
+// Senders are asked about no request twice, and a few times: after maxTurns also about
+// all that is like what they hold of a user, as they will hold most of it; after maxTurns
+// more about all that is left of the users concerned, which costs tokens of what the
+// rules of recipients refuse.
 const maxTurns = 3
 
 // askSenders asks about what the rules of recipients allow. Users with something
@@ -159,7 +161,7 @@ func (l *Limiter) askSenders(ctx context.Context, b *batch, senders SenderLimits
 		return nil
 	}
 	for turn := 0; ; turn++ {
-		if b.waiting(turn >= maxTurns); len(b.asking) == 0 {
+		if b.waiting(turn); len(b.asking) == 0 {
 			return nil
 		}
 		if err := senders.Decide(ctx, b.asking); err != nil {

@@ -328,6 +328,49 @@ func TestTheLastTurn(t *testing.T) {
 	}
 }
 
+// One user has much of two senders in a batch, and one of them may send nothing. The
+// other one pays for what goes, and not for what the user's rules refuse.
+func TestTheLastTurnCostsOtherSendersNothing(t *testing.T) {
+	const empty = maxTurns + 5
+	l, d := limiter(t, open(t), perUser(1, time.Hour)), holding(later)
+	var reqs []*Request
+	for i := range 60 {
+		r := sent(fmt.Sprint(i))
+		if reqs = append(reqs, r); i < empty {
+			r.Sender, d.holds[r.ID] = "empty", later
+		}
+	}
+	decideWith(t, l, d, reqs...)
+	for i, r := range reqs {
+		if r.held() != (i < empty) || r.Allowed != (i == empty) || i > empty && r.Paid {
+			t.Errorf("%d: %s, held %t, paid %t", i, words(r), r.held(), r.Paid)
+		}
+	}
+}
+
+// A user of many senders that may send nothing: they are asked a few times all the same.
+func TestManySendersThatHold(t *testing.T) {
+	l, d := limiter(t, open(t), perUser(1, time.Hour)), holding(later)
+	var reqs []*Request
+	for i := range 50 {
+		r := sent(fmt.Sprint(i))
+		r.Sender, d.holds[r.ID] = r.ID, later
+		reqs = append(reqs, r)
+	}
+	delete(d.holds, "40")
+	decideWith(t, l, d, reqs...)
+	asked := strings.Fields(strings.Join(d.calls, " "))
+	slices.Sort(asked)
+	if len(d.calls) != 2*maxTurns+1 || len(asked) != len(reqs) || len(slices.Compact(asked)) != len(reqs) {
+		t.Errorf("%d calls about %d", len(d.calls), len(asked))
+	}
+	for i, r := range reqs {
+		if r.Allowed != (i == 40) || r.held() == r.Allowed {
+			t.Errorf("%d: %s", i, words(r))
+		}
+	}
+}
+
 // Whatever the rules, the users and what senders hold: the answers and the states are
 // those of a batch without what was held. And ten times the same changes nothing.
 func TestWhatIsHeldIsNotThere(t *testing.T) {
