@@ -179,14 +179,13 @@ func (l plantedLimiter) DecideWith(ctx context.Context, reqs []*limits.Request, 
 func (s *soil) decide(f deciding) {
 	s.each(func(stage pipeline.Stage) pipeline.Stage {
 		if l, ok := stage.(*stages.Limits); ok && l.Limiter != nil {
-			planted := *l
-			planted.Limiter = func() stages.Limiter {
+			planted := func() stages.Limiter {
 				if inner := l.Limiter(); inner != nil {
 					return plantedLimiter{inner, f}
 				}
 				return nil
 			}
-			return &planted
+			return &stages.Limits{Limiter: planted, Senders: l.Senders, Lane: l.Lane, Zone: l.Zone, Segments: l.Segments, Consent: l.Consent, Checks: l.Checks}
 		}
 		return nil
 	})
