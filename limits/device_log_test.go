@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -575,6 +576,27 @@ func TestALogEndsWithItsContext(t *testing.T) {
 	if d, err := l.Allow(ctx, "u", "device", "x", "later"); !errors.Is(err, context.Canceled) || m.reads+m.writes > 0 {
 		t.Errorf("asked too late: %+v after %d reads and %d writes, %v", d, m.reads, m.writes, err)
 	}
+}
+
+// A caller who gives up while others have all places has no answer: what was not read
+// is not taken for nothing.
+func TestALogDoesNotDecideWithoutItsPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := NewDeviceLog(&tables{}, 1)
+		log.places <- struct{}{}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		err := log.each(ctx, 1, func(context.Context, int) error {
+			t.Error("ran without a place")
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want %v", err, context.Canceled)
+		}
+	})
 }
 
 func TestRulesThatALogCannotCarry(t *testing.T) {

@@ -72,3 +72,30 @@ func checkForget(t *testing.T, tables Tables, left func() int) {
 		t.Errorf("%d partitions are left, want two of each other device, and one that its time has ended", n)
 	}
 }
+
+// A row is found as long as it can live, by the clock that is furthest behind and by
+// UTC's before midnight.
+func TestForgetTheOldestRows(t *testing.T) {
+	midnight := start.Truncate(24 * time.Hour)
+	for _, tt := range []struct {
+		why  string
+		rule Rule
+		at   time.Time
+		zone *time.Location
+		ttl  time.Duration
+	}{
+		{"of the day before in the west", deviceDay(9), midnight.Add(time.Minute), time.FixedZone("west", -12*3600), daysTTL},
+		{"of the hour before midnight", deviceMinute(9), midnight.Add(-time.Minute), nil, timesTTL},
+	} {
+		m := &tables{}
+		r := &Request{Owner: "u", ID: "a", Type: "news", Priority: 3, At: tt.at, Zone: tt.zone, Devices: []Device{{Hash: DeviceHash("phone")}}}
+		decide(t, logging(t, nil, m, tt.rule), r)
+		log, last := NewDeviceLog(m, 1), tt.at.Add(tt.ttl-time.Minute/2)
+		if n, err := log.Count(t.Context(), "u", []string{"phone"}, last); n != 1 || err != nil {
+			t.Errorf("%s: %d rows, %v, want 1", tt.why, n, err)
+		}
+		if err := log.Forget(t.Context(), "u", []string{"phone"}, last); err != nil || len(m.rows) != 0 {
+			t.Errorf("%s: %d partitions are left, %v", tt.why, len(m.rows), err)
+		}
+	}
+}
