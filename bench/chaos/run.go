@@ -129,9 +129,9 @@ func (u *run) all(ctx context.Context) (err error) {
 
 const (
 	startPatience = 5 * time.Minute
-	// healPatience is how long the fleet may take, with everything back, until
-	// the last record is committed; after that the rest counts as lost. A record
-	// that is held waits for up to five minutes at a time.
+	// healPatience is how long the fleet may go on, with everything back, without
+	// being less behind than ever since; after that the rest counts as lost. A
+	// record that is held waits for up to five minutes at a time.
 	healPatience = 8 * time.Minute
 	lookPatience = 3 * time.Minute
 )
@@ -180,9 +180,12 @@ func (u *run) breakIt(ctx context.Context) error {
 func (u *run) heal(ctx context.Context) error {
 	u.Progress("all faults are undone; waiting until everything is committed")
 	deadline := time.Now().Add(healPatience)
-	_, from, _ := u.sampler.lag()
+	least, from, _ := u.sampler.lag()
 	for {
 		lag, pass, err := u.sampler.lag()
+		if err == nil && lag < least {
+			least, deadline = lag, time.Now().Add(healPatience)
+		}
 		if err == nil && pass > from && lag == 0 {
 			// Where a lane commits before it sends, that is not the end.
 			if err = u.answered(ctx); err == nil {
@@ -192,7 +195,7 @@ func (u *run) heal(ctx context.Context) error {
 			hold(ctx, time.Second)
 		}
 		if time.Now().After(deadline) {
-			u.Progress("not within %v: %s %v", healPatience, u.sampler.behind(), err)
+			u.Progress("no further within %v: %s %v", healPatience, u.sampler.behind(), err)
 			break
 		}
 		select {
