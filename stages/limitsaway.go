@@ -26,8 +26,7 @@ func (s *Limits) goOn(ctx context.Context, asked *asking, senders Senders, now t
 			if !r.Exempt {
 				again.uncounted++
 			}
-			*r = s.request(it, now)
-			r.Exempt = true
+			r.Exempt, r.Decision = true, limits.Decision{Allowed: true} // unless its sender's limits say otherwise
 			again.items, again.reqs = append(again.items, it), append(again.reqs, r)
 		}
 	}

@@ -83,6 +83,10 @@ func TestWhatNeedsNoRecordDoesNotWaitToBeCounted(t *testing.T) {
 		if got := checks(t, reg, "uncounted"); got != tt.uncounted {
 			t.Errorf("%s: %d uncounted, want %d", tt.why, got, tt.uncounted)
 		}
+		// What goes on has exceeded nothing.
+		if got := checks(t, reg, "dropped") + checks(t, reg, "deferred"); (got == 1) != (tt.verdict == push.Deferred) || got > 1 {
+			t.Errorf("%s: %d count as over a limit", tt.why, got)
+		}
 	}
 }
 
@@ -149,4 +153,60 @@ func (h *half) Decide(_ context.Context, reqs []*limits.Request) error {
 		}
 	}
 	return h.err
+}
+
+// asksFirst is a limiter that fails after it has asked the senders' limits.
+type asksFirst struct{ away }
+
+func (a asksFirst) DecideWith(ctx context.Context, reqs []*limits.Request, senders limits.SenderLimits) error {
+	return errors.Join(senders.Decide(ctx, reqs), a.err)
+}
+
+// What its sender put off before the store went away stays as it is, and nobody is asked
+// about it again; what was not counted before is told once with what is not counted now.
+func TestWhatSendersAnsweredBeforeAStoreWentAwayStands(t *testing.T) {
+	desk, reg := &half{}, prometheus.NewRegistry()
+	s := &stages.Limits{Limiter: inForce(asksFirst{away{errors.New("redis is away")}}), Consent: push.Consent{IgnoreBlocked: true},
+		Senders: func() stages.Senders { return desk }, Checks: stages.NewLimitMetrics(reg)}
+	otp := func(it *pipeline.Item) {
+		it.Priority, it.Device = push.Critical, push.Target{Platform: push.FCM, Token: "t"}
+	}
+	b := &pipeline.Batch{}
+	for _, tt := range []struct {
+		id   string
+		edit func(*pipeline.Item)
+	}{{"asks later", otp}, {"otp", otp}, {"unread", otp}, {"waits", nil}, {"news", nil}} {
+		b.Items = append(b.Items, toDevices(tt.id, tt.edit, "d"))
+		it := &b.Items[len(b.Items)-1]
+		it.SenderID, it.Expires = "auth", time.Now().Add(24*time.Hour)
+	}
+	unread := &b.Items[2]
+	unread.User, unread.SenderID = &push.User{Quarantine: push.RecordUnread}, ""
+	began := time.Now()
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"asks later", "otp", "waits", "news"}; !slices.Equal(desk.asked, want) {
+		t.Errorf("senders are asked about %q, want %q", desk.asked, want)
+	}
+	for i, want := range []struct {
+		verdict push.Verdict
+		reason  push.Reason
+		after   time.Duration // the least; 0 = it goes on
+		paid    bool
+	}{
+		{push.Deferred, push.LimitWaits, time.Hour, false}, {push.Undecided, "", 0, true}, {push.Undecided, "", 0, false},
+		{push.Deferred, push.LimitWaits, time.Minute, true}, {push.Deferred, push.UserUnavailable, time.Second, true},
+	} {
+		it := &b.Items[i]
+		if it.Verdict != want.verdict || it.Reason != want.reason || it.Paid != want.paid || (len(it.Deliveries) == 0) != (want.after > 0) {
+			t.Errorf("%s: %v %q, paid %t, %d deliveries, want %+v", it.ID, it.Verdict, it.Reason, it.Paid, len(it.Deliveries), want)
+		}
+		if want.after > 0 && it.NotBefore.Before(began.Add(want.after)) {
+			t.Errorf("%s: not before %v, want at least %v later", it.ID, it.NotBefore.Sub(began), want.after)
+		}
+	}
+	if got := checks(t, reg, "uncounted"); got != 2 {
+		t.Errorf("%d uncounted, want the one that was read and the one that was not", got)
+	}
 }
