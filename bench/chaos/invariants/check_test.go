@@ -264,6 +264,18 @@ func TestCheckNotices(t *testing.T) {
 			l.Status.Entries[1].State = Failed
 			l.Events = []Event{kill(2800, 9)}
 		}, I2, "its row does not say so"},
+		{"its worker died a while later, before the row was durable", func(l *Ledgers) {
+			l.Status.Entries[1] = row("a", "2", 0, Expired, 2900)
+			l.Events = []Event{kill(2800, 9, Pair{"a", "2"})}
+		}, "", ""},
+		{"and it was another device's row", func(l *Ledgers) {
+			l.Status.Entries[1] = row("a", "2", 0, Expired, 2900)
+			l.Events = []Event{kill(2800, 9, Pair{"a", "1"})}
+		}, I2, "its row does not say so"},
+		{"its row was wrong before its worker died", func(l *Ledgers) {
+			l.Status.Entries[1] = row("a", "2", 0, Expired, 2700)
+			l.Events = []Event{kill(2800, 9, Pair{"a", "2"})}
+		}, I2, "its row does not say so"},
 		{"its worker died while the row could not be written", func(l *Ledgers) {
 			l.Status.Entries[1].State = Failed
 			l.Events = []Event{unrecordable(400, 1800), unrecordable(1900, 2700), kill(2800, 9)}

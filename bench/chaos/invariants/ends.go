@@ -175,6 +175,16 @@ func (c *checker) recordable(at time.Time) time.Time {
 	return at
 }
 
+// exposed reports whether a worker died with a push whose row it still had to
+// write, however long ago the provider had accepted it. What had ended by then
+// had ended wrongly.
+func (c *checker) exposed(pair Pair) bool {
+	return slices.ContainsFunc(c.Events, func(e Event) bool {
+		ended := func(r Row) bool { return r.State.final() && r.At.Before(e.Start) }
+		return e.Exposed[pair] && !slices.ContainsFunc(c.rows[pair.ID][pair.Device], ended) && !slices.ContainsFunc(c.rows[pair.ID][""], ended)
+	})
+}
+
 // accepted checks I2: rows and the provider agree about each device.
 func (c *checker) accepted() {
 	for pair, list := range c.pushes {
@@ -199,7 +209,8 @@ func (c *checker) accepted() {
 		switch {
 		case delivered && yes == 0:
 			c.r.find(I2, "%s is DELIVERED to device %s, whose provider never accepted it: %s", c.describe(p), pair.Device, c.story(pair.ID))
-		case !delivered && heard > 0 && c.limits.Mode != AtMostOnce && !c.disturbed(list[0].At, c.recordable(list[len(list)-1].At)):
+		case delivered || heard == 0 || c.limits.Mode == AtMostOnce || c.exposed(pair):
+		case !c.disturbed(list[0].At, c.recordable(list[len(list)-1].At)):
 			c.r.find(I2, "%s was accepted for device %s, its row does not say so, and no fault explains it: %s", c.describe(p), pair.Device, c.story(pair.ID))
 		}
 	}
