@@ -35,3 +35,16 @@ func TestEveryPartitionLeavesBeforeOneIsWaitedFor(t *testing.T) {
 		a.mu.Unlock()
 	})
 }
+
+// What comes after the stop leaves at once, whoever adds it.
+func TestAPartitionThatIsAddedAfterTheStopLeaves(t *testing.T) {
+	var a assigned
+	a.leave()
+	tracker := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10})
+	if a.add(tracker); !tracker.Draining() {
+		t.Error("it does not leave")
+	}
+	if a.leaving() {
+		t.Error("it has nothing in flight, and is waited for")
+	}
+}
