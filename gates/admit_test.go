@@ -29,7 +29,7 @@ func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 			t.Errorf("%v: probing: got %d admitted, lack %q", c, n, lack)
 		}
 		result := unsent
-		gates.Answered(g.now, []gates.Answer{{Ticket: ticket, Result: &result}})
+		gates.Return(g.now, []gates.Answer{{Ticket: ticket, Result: &result}})
 		ticket.Refund()
 		gates.Ticket{}.Spare() // the ticket that sendLater leaves
 		if retries, _ := gate.Retries.Take(g.now, 1000); retries != 100 {

@@ -19,7 +19,7 @@ import (
 //	 ▲                                                ▲       ▼
 //	 └── rounds of 1, 2, 4 … probes went well ──── probing ───┘ a round went badly: the pause doubles
 //
-// Every send that Admit lets through goes back to Answered exactly once, with
+// Every send that Admit lets through goes to Return exactly once, with
 // its Ticket, sent or not. Nothing here reads the clock, blocks or starts a
 // goroutine, and all methods may be called at once.
 type Gate struct {
@@ -30,7 +30,7 @@ type Gate struct {
 	born    time.Time
 
 	// Retries pays for what retry partitions send on this route, DeadLetters
-	// for their last attempts. Answered earns both.
+	// for their last attempts. Delivered sends earn both.
 	Retries, DeadLetters *Budget
 
 	// shut is until when nothing is to be sent, in nanoseconds after born: what
@@ -193,8 +193,8 @@ func (g *Gate) Hold(now time.Time) bool {
 	return g.past.within(now)+end.Sub(now) > g.options.HoldAfter
 }
 
-// answered takes back sends that Admit let through.
-func (g *Gate) answered(now time.Time, answers []Answer) {
+// takeBack counts what became of sends that Admit let through, and judges the route.
+func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	delivered, asked, halted, word := 0, time.Duration(0), false, ""
 	g.mu.Lock()
 	passed := g.advance(now)

@@ -69,12 +69,12 @@ func admit(g *gates.Gate, now time.Time, ds []*sending) (n int, again time.Time)
 	return n, again
 }
 
-func answered(now time.Time, ds []*sending) {
+func returned(now time.Time, ds []*sending) {
 	answers := make([]gates.Answer, len(ds))
 	for i, d := range ds {
 		answers[i] = gates.Answer{Ticket: d.ticket, Result: &d.Result}
 	}
-	gates.Answered(now, answers)
+	gates.Return(now, answers)
 }
 
 // admit asks for n and returns those that were admitted.
@@ -91,7 +91,7 @@ func (g *gateway) answer(ds []*sending, r push.Result) {
 	for _, d := range ds {
 		d.Result = r
 	}
-	answered(g.now, ds)
+	returned(g.now, ds)
 }
 
 // send sends n, all of which must be admitted, and answers them.
@@ -289,7 +289,7 @@ func TestGatesMixedGroups(t *testing.T) {
 		mixed = append(mixed, apns[i], fcm[i])
 	}
 	mixed = append(mixed, sendings(1)...) // without a gate
-	answered(g.now, mixed)
+	returned(g.now, mixed)
 	g.wantUntil(time.Second)
 	if until := g.gates.Of(apnsShop).Until(g.now); !until.IsZero() {
 		t.Errorf("the route with good answers is paused until %v", until)
@@ -678,6 +678,6 @@ func BenchmarkGate(b *testing.B) {
 		for i := range answers[:n] {
 			answers[i] = gates.Answer{Ticket: ticket, Result: &result}
 		}
-		gates.Answered(g.now, answers[:n])
+		gates.Return(g.now, answers[:n])
 	}
 }

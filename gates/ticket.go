@@ -32,26 +32,26 @@ func (t Ticket) Spare() {
 	}
 }
 
-// Answer is a send that comes back to its gate.
+// Answer is a ticket that comes back to its gate, and what became of its send.
 type Answer struct {
 	Ticket Ticket
 	Result *push.Result // Until is set, where it halts its route
 }
 
-// Answered takes back sends that their gates admitted, of any routes in any
-// order, with their results; those without a result were not sent. Each must
-// come here exactly once, as soon as it is back: a gate that hears of it only
-// after a slow status write would let thousands through meanwhile. It keeps
-// nothing of answers. A result that halts its route, or comes while it is
+// Return gives tickets back to the gates that gave them, of any routes in any
+// order, with the results of their sends; those without a result were not sent.
+// Each ticket must come here exactly once, as soon as its send is back: a gate that
+// hears of it only after a slow status write would let thousands through meanwhile.
+// It keeps nothing of answers. A result that halts its route, or comes while it is
 // stopped, gets to know until when: Until.
-func Answered(now time.Time, answers []Answer) {
+func Return(now time.Time, answers []Answer) {
 	for from := 0; from < len(answers); {
 		g, to := answers[from].Ticket.gate, from+1
 		for to < len(answers) && answers[to].Ticket.gate == g {
 			to++
 		}
 		if g != nil {
-			g.answered(now, answers[from:to])
+			g.takeBack(now, answers[from:to])
 		}
 		from = to
 	}

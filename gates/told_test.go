@@ -225,7 +225,7 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 				apns := sendings(1)
 				admit(g.gates.Of(apnsShop), time.Now(), apns)
 				apns[0].Result = askedFor(time.Hour)
-				answered(time.Now(), apns)
+				returned(time.Now(), apns)
 				time.Sleep(30 * time.Second)
 				b.set(func() { b.fails, b.hangs = false, false; clear(b.until) })
 				time.Sleep(3 * time.Second)

@@ -399,7 +399,7 @@ func TestAProbeThatIsNotTakenMakesRoom(t *testing.T) {
 		o.Jitter = func(time.Duration) time.Duration { return 0 }
 		gate := w.open(t, o).Of(push.Route{Platform: push.APNS, App: "shop"})
 		ticket, _, _, _ := gate.Admit(time.Now(), gates.Free, 1)
-		gates.Answered(time.Now(), []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: 2 * time.Second}}})
+		gates.Return(time.Now(), []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: 2 * time.Second}}})
 		time.Sleep(2 * time.Second)
 		stop := w.starts(t, w.pipelineFrom(t, newPartition(w, 1, 1, 0), full{}, full{}))
 		time.Sleep(time.Second)

@@ -66,12 +66,12 @@ type Item struct {
 
 	Deliveries []Delivery
 
-	batch      *Batch
-	seq        uint64 // in its tracker
-	unanswered int32  // deliveries without a durable end; atomic
-	abandoned  uint32 // 1 = a delivery will not end here; atomic
-	intended   bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
-	committed  bool   // its offset has been committed: nothing stops the send any more
+	batch     *Batch
+	seq       uint64 // in its tracker
+	unended   int32  // deliveries without a durable end; atomic
+	abandoned uint32 // 1 = a delivery will not end here; atomic
+	intended  bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
+	committed bool   // its offset has been committed: nothing stops the send any more
 }
 
 // RecordHeader is a Kafka record header.

@@ -19,7 +19,7 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := push.Route{Platform: push.APNS, App: "shop"}
 		r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
-		p := &Pipeline{opt: Options{Window: 20, Drain: 5 * time.Second, SendDeadline: time.Second, StatusTimeout: time.Second, CommitTimeout: time.Second}, answered: newQueue[*Delivery]()}
+		p := &Pipeline{opt: Options{Window: 20, Drain: 5 * time.Second, SendDeadline: time.Second, StatusTimeout: time.Second, CommitTimeout: time.Second}, toSettle: newQueue[*Delivery]()}
 		l := r.lines[gates.Free]
 		if !r.window.TryAcquire(20) {
 			t.Fatal("setup: the window is not empty")
@@ -45,8 +45,8 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 		}
 		stopSubmitting()
 		<-ended
-		p.answered.close()
-		held := p.answered.take(nil, 100)
+		p.toSettle.close()
+		held := p.toSettle.take(nil, 100)
 		for _, d := range held {
 			if d.Result.Class != push.Held || d.abandoned {
 				t.Errorf("%s: %+v", d.Device.Hash, d.Result)

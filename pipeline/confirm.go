@@ -87,7 +87,7 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 		d.rechecked = asked
 	}
 	open, decided := split(ds, func(d *Delivery) bool { return d.Verdict != push.Undecided })
-	p.answered.put(decided...)
+	p.toSettle.put(decided...)
 	return open, nil
 }
 
@@ -142,7 +142,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 			open = append(open, d)
 		case h.ClosedWhole(d.Item.Step(), d.Item.Redrive > 0), h.Closed(d.Device.Hash, d.Item.Step(), d.Item.Redrive > 0):
 			d.Result = push.Result{Class: push.Claimed}
-			p.answered.put(d)
+			p.toSettle.put(d)
 		default:
 			d.confirmed = asked
 			open = append(open, d)

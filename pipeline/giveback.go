@@ -24,7 +24,7 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 	for i, d := range held {
 		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(l.gate.Turn(l.charge, i)), Reason: string(push.RetriesWait)}
 	}
-	p.answered.put(held...)
+	p.toSettle.put(held...)
 	return stay
 }
 
@@ -33,10 +33,10 @@ func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay [
 // group in place. Deliveries that this worker may not send any more are given back.
 func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	var later map[*share][]*Delivery
-	answered := group[:0]
+	stay := group[:0]
 	for _, d := range group {
 		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.Unsent {
-			answered = append(answered, d)
+			stay = append(stay, d)
 			continue
 		}
 		d.ticket.Refund()
@@ -47,7 +47,7 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 		}
 		if p.goesBack(d, time.Now()) {
 			unsent([]*Delivery{d})
-			answered = append(answered, d)
+			stay = append(stay, d)
 			continue
 		}
 		if later == nil {
@@ -58,10 +58,10 @@ func (p *Pipeline) sendLater(group []*Delivery) []*Delivery {
 	for s, ds := range later {
 		if !s.line.waiting.putBack(s, ds) {
 			unsent(ds)
-			answered = append(answered, ds...)
+			stay = append(stay, ds...)
 		}
 	}
-	return answered
+	return stay
 }
 
 // goesBack reports whether a delivery that is not sent yet must be given back: its
@@ -88,7 +88,7 @@ func unsent(ds []*Delivery) {
 // giveBack returns deliveries that no provider took.
 func (p *Pipeline) giveBack(ds []*Delivery) {
 	unsent(ds)
-	p.answered.put(ds...)
+	p.toSettle.put(ds...)
 }
 
 // giveBackLeaving returns the deliveries of leaving partitions that wait in a line

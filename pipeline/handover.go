@@ -107,12 +107,12 @@ func (o *Options) outlets() map[outlet]*queue[*Delivery] {
 
 // handOn puts each delivery into the queue of its outlet.
 func (p *Pipeline) handOn(group []*Delivery) {
-	by := make(map[outlet][]*Delivery, len(p.handing))
+	by := make(map[outlet][]*Delivery, len(p.toHandOver))
 	for _, d := range group {
 		by[d.outlet()] = append(by[d.outlet()], d)
 	}
 	for o, ds := range by {
-		p.handing[o].put(ds...)
+		p.toHandOver[o].put(ds...)
 	}
 }
 
@@ -280,12 +280,12 @@ func deadLetter(group, refused []*Delivery) (stay, dead []*Delivery) {
 // gets the records that are too large for the other outlets.
 func (p *Pipeline) endHandingOver(workers map[outlet]*sync.WaitGroup) {
 	dlq := outlet{to: ToDLQ}
-	for o, q := range p.handing {
+	for o, q := range p.toHandOver {
 		if o != dlq {
 			q.close()
 			workers[o].Wait()
 		}
 	}
-	p.handing[dlq].close()
+	p.toHandOver[dlq].close()
 	workers[dlq].Wait()
 }

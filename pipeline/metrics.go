@@ -142,9 +142,9 @@ func (m *Metrics) failedStep(lane string, step Step) {
 	m.failures.WithLabelValues(lane, string(step)).Inc()
 }
 
-// answered counts a group of answers. Most answers of a group are alike, so equal
+// results counts a group of results. Most results of a group are alike, so equal
 // ones are counted together.
-func (m *Metrics) answered(lane string, group []*Delivery) {
+func (m *Metrics) results(lane string, group []*Delivery) {
 	l, now := m.lane(lane), time.Now()
 	type kind struct {
 		platform push.Platform

@@ -20,11 +20,11 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 		return []*Delivery{{Item: &Item{}, Route: push.Route{Platform: push.APNS, App: "shop", Environment: push.Production}, Result: push.Result{Class: class, Reason: reason}}}
 	}
 	for i := range 5000 {
-		m.answered("critical", answers(push.Refused, fmt.Sprintf("MadeUp%d", i)))
+		m.results("critical", answers(push.Refused, fmt.Sprintf("MadeUp%d", i)))
 	}
 	known := map[string]push.Class{"BadDeviceToken": push.Gone, "UNREGISTERED": push.Gone, "": push.Delivered, string(push.Timeout): push.Again, string(push.InvalidToken): push.Refused, string(push.Panicked): push.Again}
 	for reason, class := range known {
-		m.answered("critical", answers(class, reason))
+		m.results("critical", answers(class, reason))
 	}
 	if n := testutil.CollectAndCount(m.responses); n != len(known)+1 {
 		t.Errorf("got %d series, want %d", n, len(known)+1)

@@ -52,7 +52,7 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 	decided := p.sort(b, waiting)
 	items := itemsOf(waiting)
 	b.over = make(chan struct{}, len(b.Items))
-	p.answered.put(decided...)
+	p.toSettle.put(decided...)
 	b.awaitOver(ctx, len(b.Items)-len(items)) // items that are not sent must be done, so that the commit can pass them
 	if len(items) == 0 {
 		return

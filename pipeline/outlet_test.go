@@ -76,22 +76,22 @@ func ids(ds []*Delivery) (all []string) {
 func TestTheDeadLettersEndLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Routes: map[push.Route]Provider{{Platform: push.APNS, App: "shop"}: nil, {Platform: push.FCM, App: "shop"}: nil}}
-		p := &Pipeline{opt: o, handing: o.outlets()}
+		p := &Pipeline{opt: o, toHandOver: o.outlets()}
 		dlq, dead := outlet{to: ToDLQ}, 0
 		workers := make(map[outlet]*sync.WaitGroup)
-		for out, q := range p.handing {
+		for out, q := range p.toHandOver {
 			if out == dlq {
 				workers[out] = eachGroup(1, q, func(ds []*Delivery) { dead += len(ds) })
 				continue
 			}
 			workers[out] = eachGroup(1, q, func(ds []*Delivery) {
 				time.Sleep(time.Second)
-				p.handing[dlq].put(ds...)
+				p.toHandOver[dlq].put(ds...)
 			})
 			q.put(&Delivery{})
 		}
 		p.endHandingOver(workers)
-		if want := len(p.handing) - 1; dead != want || want != 4 {
+		if want := len(p.toHandOver) - 1; dead != want || want != 4 {
 			t.Errorf("got %d dead letters from %d other outlets, want 4 from 4", dead, want)
 		}
 	})
@@ -141,7 +141,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shop := push.Route{Platform: push.APNS, App: "shop"}
 				r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
-				p := &Pipeline{opt: Options{Window: 20}, answered: newQueue[*Delivery]()}
+				p := &Pipeline{opt: Options{Window: 20}, toSettle: newQueue[*Delivery]()}
 				l := r.lines[gates.Free]
 				if !r.window.TryAcquire(20) {
 					t.Fatal("setup: the window is not empty")

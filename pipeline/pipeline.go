@@ -51,9 +51,9 @@ type Pipeline struct {
 	// Queues between the steps after an answer. Run closes each of them once
 	// nothing more is expected. If a slow provider still returns a delivery after
 	// that, it is left to the next owner.
-	answered *queue[*Delivery]            // answered, or decided before sending; read by settle
-	handing  map[outlet]*queue[*Delivery] // to be handed over, by the record's destination; read by handOver
-	ended    *queue[*Item]                // all deliveries of the item have ended; read by remember
+	toSettle   *queue[*Delivery]            // answered, or decided before sending; read by settle
+	toHandOver map[outlet]*queue[*Delivery] // to be handed over, by the record's destination; read by handOver
+	toRemember *queue[*Item]                // all deliveries of the item have ended; read by remember
 	// commitSoon asks the committer not to wait for its interval. Buffered,
 	// capacity 1; never closed.
 	commitSoon chan struct{}
@@ -97,12 +97,12 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	for l := range p.lines {
 		dispatchers.Go(func() { p.dispatch(polling, submitting, l) })
 	}
-	settlers := eachGroup(settleWorkers, p.answered, func(ds []*Delivery) { p.settle(writing, ds) })
-	handers := make(map[outlet]*sync.WaitGroup, len(p.handing))
-	for o, q := range p.handing {
+	settlers := eachGroup(settleWorkers, p.toSettle, func(ds []*Delivery) { p.settle(writing, ds) })
+	handers := make(map[outlet]*sync.WaitGroup, len(p.toHandOver))
+	for o, q := range p.toHandOver {
 		handers[o] = eachGroup(handOverWorkers, q, func(ds []*Delivery) { p.handOver(writing, ds) })
 	}
-	rememberers := eachGroup(rememberWorkers, p.ended, func(its []*Item) { p.remember(writing, its) })
+	rememberers := eachGroup(rememberWorkers, p.toRemember, func(its []*Item) { p.remember(writing, its) })
 
 	batches, failed := p.poll(polling, stop)
 	for _, s := range p.opt.Stages {
@@ -119,10 +119,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	dispatchers.Wait()
 	p.assigned.drain(writing)
-	p.answered.close()
+	p.toSettle.close()
 	settlers.Wait()
 	p.endHandingOver(handers)
-	p.ended.close()
+	p.toRemember.close()
 	rememberers.Wait()
 	close(stopCommitting)
 	committer.Wait()
@@ -215,7 +215,7 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	if p.opt.Observe != nil {
 		p.opt.Observe(group)
 	}
-	p.opt.Metrics.answered(p.opt.Lane, group)
+	p.opt.Metrics.results(p.opt.Lane, group)
 	p.poisonedSends(group)
 	now := time.Now()
 	p.decide(group, now)
@@ -270,11 +270,11 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 				s.returned.Add(1)
 			}
 		}
-		if atomic.AddInt32(&d.Item.unanswered, -1) == 0 {
+		if atomic.AddInt32(&d.Item.unended, -1) == 0 {
 			last = append(last, d.Item)
 		}
 	}
-	p.ended.put(last...)
+	p.toRemember.put(last...)
 }
 
 // remember is the only way in which an item ends. First its id is added to the
@@ -290,7 +290,7 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 	noneLeft := func() bool {
 		var leave []*Item
 		items, leave = split(items, (*Item).leaving)
-		letGo(append(leave, p.ended.remove((*Item).leaving)...), (*Tracker).Abandon)
+		letGo(append(leave, p.toRemember.remove((*Item).leaving)...), (*Tracker).Abandon)
 		return len(items) == 0
 	}
 	err := p.repeat(ctx, StepFilter, noneLeft, func() error {

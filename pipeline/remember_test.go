@@ -42,7 +42,7 @@ func TestAPartitionThatLeavesDoesNotWaitForTheFilter(t *testing.T) {
 			items = append(items, &b.Items[0])
 		}
 		seen := &seenOnce{first: trackers[0].Leave}
-		p := &Pipeline{ended: newQueue[*Item](), opt: Options{Lane: "x", Seen: seen, Log: slog.New(slog.DiscardHandler),
+		p := &Pipeline{toRemember: newQueue[*Item](), opt: Options{Lane: "x", Seen: seen, Log: slog.New(slog.DiscardHandler),
 			Metrics: NewMetrics(prometheus.NewRegistry()), Events: noEvents{}}}
 		p.remember(t.Context(), items)
 		if len(seen.took) != 1 || seen.took[0] != "stays" {

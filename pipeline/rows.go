@@ -64,7 +64,7 @@ func (d *Delivery) whole() bool {
 // first or leaving, if given, returned true. There is no time-out for the whole
 // write: the store has one for each of its attempts, and does not repeat the rows
 // that are acknowledged. With a time-out for the whole, a slow store would make
-// every write start over and never finish.
+// every write start over and never end.
 func (p *Pipeline) writeRows(ctx context.Context, step Step, leaving func() bool, rows []push.Row) error {
 	if len(rows) == 0 {
 		return nil

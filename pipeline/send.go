@@ -22,7 +22,7 @@ const dispatchGroup = 256
 func (p *Pipeline) sendAll(batches <-chan *Batch) {
 	waiting := make(map[*line][]*Delivery, len(p.routes))
 	for b := range batches {
-		p.answered.put(p.sort(b, waiting)...)
+		p.toSettle.put(p.sort(b, waiting)...)
 		p.enqueue(waiting)
 	}
 }
@@ -44,10 +44,10 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 		}
 		if it.Verdict != push.Undecided {
 			whole = append(whole, Delivery{Item: it, Verdict: it.Verdict, Reason: it.Reason})
-			it.unanswered = 1
+			it.unended = 1
 			continue
 		}
-		it.unanswered = int32(len(it.Deliveries))
+		it.unended = int32(len(it.Deliveries))
 		for j := range it.Deliveries {
 			d := &it.Deliveries[j]
 			if d.Verdict == push.Undecided && p.routes[d.Route] == nil {
@@ -178,7 +178,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		if n > 0 {
 			over(now)
 			if taken, err := l.provider.Submit(ctx, ds[:n], p.back); err != nil {
-				tellGates(now, ds[taken:n])
+				returnTickets(now, ds[taken:n])
 				p.giveBack(ds[taken:])
 				return
 			}
@@ -190,7 +190,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 			return
 		case l.gate.Hold(now):
 			hold(ds, l.gate.Rests(now))
-			p.answered.put(ds...)
+			p.toSettle.put(ds...)
 			return
 		case ctx.Err() != nil, l.waiting.isClosed():
 			p.giveBack(ds)
@@ -222,12 +222,12 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 	for _, d := range group {
 		switch {
 		case d.unowned(now): // the partition leaves, or this is sent later
-			p.answered.put(d)
+			p.toSettle.put(d)
 		case p.goesBack(d, now):
 			p.giveBack([]*Delivery{d})
 		case now.After(d.Expires):
 			d.Result = push.Result{Class: push.Refused, Expired: true}
-			p.answered.put(d)
+			p.toSettle.put(d)
 		default:
 			due = append(due, d)
 		}
@@ -245,23 +245,23 @@ func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again t
 	return n, again, lack
 }
 
-// back receives answered deliveries from a provider. It tells the gates first: a
-// gate that learned of a failure only after a slow status write would let
-// thousands of deliveries through in the meantime.
+// back receives deliveries with their results from a provider. Their tickets go
+// back first: a gate that learned of a failure only after a slow status write would
+// let thousands of deliveries through in the meantime.
 func (p *Pipeline) back(ds []*Delivery) {
-	tellGates(time.Now(), ds)
-	p.answered.put(ds...)
+	returnTickets(time.Now(), ds)
+	p.toSettle.put(ds...)
 }
 
-// tellGates tells the gates the results of deliveries that they admitted.
-func tellGates(now time.Time, ds []*Delivery) {
+// returnTickets gives the deliveries' tickets back to their gates, with the results.
+func returnTickets(now time.Time, ds []*Delivery) {
 	var group [dispatchGroup]gates.Answer
 	for len(ds) > 0 {
 		n := min(len(ds), len(group))
 		for i, d := range ds[:n] {
 			group[i] = gates.Answer{Ticket: d.ticket, Result: &d.Result}
 		}
-		gates.Answered(now, group[:n])
+		gates.Return(now, group[:n])
 		ds = ds[n:]
 	}
 }

@@ -94,7 +94,7 @@ func TestALaneThatDrainsLongHoldsUpNoOther(t *testing.T) {
 	gate, now, before := g.shared.gates.Of(route), time.Now(), eventsEnd(t, g)
 	g.shared.events.Missed(now.Add(-time.Second), now)
 	ticket, _, _, _ := gate.Admit(now, gates.Free, 1)
-	gates.Answered(now, []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: time.Hour}}})
+	gates.Return(now, []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: time.Hour}}})
 	let()
 	if err := <-ended; err != nil {
 		t.Error(err)
