@@ -1,11 +1,13 @@
 package pushfleet_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -327,6 +329,64 @@ func TestNoArrowRunsUp(t *testing.T) {
 	}
 	if arrows < 100 {
 		t.Errorf("found %d imports of ours, want hundreds", arrows)
+	}
+}
+
+// The drawing of the rooms in DESIGN.md has all arrows of today, and none of them leads
+// to the line of its own room or above, so the rooms form no circle.
+func TestRoomsAreAsDrawn(t *testing.T) {
+	arrows, total := map[string][]string{}, 0
+	for _, s := range sources(t) {
+		if s.test || s.folder == "." || s.planted() || strings.HasSuffix(s.folder, "test") {
+			continue // a test, or a package of test helpers
+		}
+		from, _, _ := strings.Cut(s.folder, "/")
+		if arrows[from] == nil {
+			arrows[from] = []string{}
+		}
+		for _, p := range s.imports() {
+			ours, is := strings.CutPrefix(p, module)
+			to, _, _ := strings.Cut(ours, "/")
+			if is && to != from && !slices.Contains(arrows[from], to) {
+				arrows[from] = append(arrows[from], to)
+				total++
+			}
+		}
+	}
+	design, err := os.ReadFile("DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("rooms: %d, arrows: %d\n", len(arrows), total)
+	_, drawing, found := strings.Cut(string(design), head)
+	if !found {
+		t.Fatalf("DESIGN.md, \"The rooms, before and after\", does not say %q", head)
+	}
+	drawing, _, _ = strings.Cut(drawing, "```")
+	above := map[string]bool{}
+	for line := range strings.Lines(drawing) {
+		left, right, is := strings.Cut(line, " ▶")
+		if !is {
+			continue // the ground's edge
+		}
+		fields := strings.Fields(left)
+		name := fields[0]
+		to, known := arrows[name]
+		above[name] = true
+		slices.Sort(to)
+		if named := strings.Fields(right); !known || len(fields) != 2 || fields[1] != strconv.Itoa(len(to)) || floor(name) == 0 && !slices.Equal(named, to) {
+			t.Errorf("DESIGN.md draws %q; %s has %d arrows, to %s", strings.TrimSpace(line), name, len(to), strings.Join(to, " "))
+		}
+		for _, room := range to {
+			if above[room] {
+				t.Errorf("the arrow from %s to %s does not lead down", name, room)
+			}
+		}
+	}
+	for name := range arrows {
+		if !above[name] {
+			t.Errorf("DESIGN.md does not draw %s", name)
+		}
 	}
 }
 
