@@ -77,6 +77,7 @@ func eachGroup[T any](n int, q *queue[T], work func([]T)) *sync.WaitGroup {
 					return
 				}
 				work(group)
+				clear(group) // a batch that is done is not to stay until the next group
 			}
 		})
 	}

@@ -79,6 +79,7 @@ func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
 	for l, ds := range waiting {
 		if len(ds) > 0 {
 			l.waiting.put(l, ds)
+			clear(ds)
 			waiting[l] = ds[:0]
 		}
 	}
@@ -88,12 +89,11 @@ func (p *Pipeline) enqueue(waiting map[*line][]*Delivery) {
 // and the provider's queue accept them, until the line is closed and empty. Once
 // polling has ended, it sends only committed deliveries, until submitting ends.
 func (p *Pipeline) dispatch(polling, submitting context.Context, l *line) {
-	var group []*Delivery
+	group := make([]*Delivery, 0, p.groupSize())
 	for l.waiting.await() {
-		group = p.awaitLease(submitting, l, group)
-		if group = p.enter(polling, submitting, l, group); len(group) > 0 {
-			p.submit(submitting, l, group)
-		}
+		p.awaitLease(submitting, l, group)
+		p.submit(submitting, l, p.enter(polling, submitting, l, group))
+		clear(group[:cap(group)]) // what it points to may be done before there is more
 	}
 }
 
@@ -106,9 +106,9 @@ const leasePause = 20 * time.Millisecond
 // awaitLease waits while the lease has lapsed but may be renewed: the
 // coordinator has not answered for one session. Meanwhile it gives back the
 // deliveries whose partitions leave. All deliveries of a pipeline share one
-// lease, so none waits for the lease of another. buf is scratch space for the
-// next deliveries; it is returned, perhaps grown.
-func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*Delivery {
+// lease, so none waits for the lease of another. buf is scratch space for
+// groupSize deliveries.
+func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) {
 	for ctx.Err() == nil {
 		buf = l.waiting.next(buf, p.groupSize())
 		if !slices.ContainsFunc(buf, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
@@ -117,7 +117,6 @@ func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) []*
 		p.giveBackLeaving(l)
 		pause(ctx, leasePause)
 	}
-	return buf
 }
 
 // enter waits for places in the window, and takes the deliveries that get one.
