@@ -117,10 +117,10 @@ func (c *cluster) observe(l *link, f failure, err error) {
 	switch now := time.Now(); {
 	case f != noFailure && c.ctx.Err() == nil && now.Sub(c.warned) >= warnInterval:
 		c.warned = now
-		c.opts.Log.Warn("cassandra request failed, trying again", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace, "result", f.String(), "error", err)
+		c.opts.Log.Warn("cassandra request failed, retrying", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace, "result", f.String(), "error", err)
 	case f == noFailure && !c.warned.IsZero() && now.Sub(c.warned) >= warnInterval:
 		c.warned = time.Time{}
-		c.opts.Log.Info("cassandra answers again", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace)
+		c.opts.Log.Info("cassandra recovered", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace)
 	}
 	if l != c.link {
 		return
@@ -174,7 +174,7 @@ func (c *cluster) runRebuild() {
 				c.replace(l)
 				break
 			}
-			c.opts.Log.Warn("cannot reconnect to cassandra, trying again", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace, "error", err)
+			c.opts.Log.Warn("cannot reconnect to cassandra, retrying", "hosts", c.opts.Hosts, "keyspace", c.opts.Keyspace, "error", err)
 			select {
 			case <-c.ctx.Done():
 				return

@@ -202,7 +202,7 @@ func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 			t.Errorf("a store that works: %v", said)
 		}
 		sickAfter(c, frame{gocql.ErrCodeOverloaded, "too much"}, 30*time.Second+100*time.Millisecond) // its last failure is at second 30
-		if n := said["cassandra request failed, trying again"]; n != 4 || len(said) != 1 {
+		if n := said["cassandra request failed, retrying"]; n != 4 || len(said) != 1 {
 			t.Errorf("in 30 s of failures: %v", said)
 		}
 		sickAfter(c, nil, 9900*time.Millisecond)
@@ -210,16 +210,16 @@ func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 			t.Errorf("in less than ten seconds of answers: %v", said)
 		}
 		sickAfter(c, nil, 100*time.Millisecond)
-		if said["cassandra answers again"] != 1 {
+		if said["cassandra recovered"] != 1 {
 			t.Errorf("after ten seconds of answers: %v", said)
 		}
 		sickAfter(c, nil, time.Minute)
-		if n := said["cassandra answers again"]; n != 1 || said["cassandra request failed, trying again"] != 4 {
+		if n := said["cassandra recovered"]; n != 1 || said["cassandra request failed, retrying"] != 4 {
 			t.Errorf("after a minute of answers: %v", said)
 		}
 		c.stop()
 		sickAfter(c, context.Canceled, time.Minute)
-		if said["cassandra request failed, trying again"] != 4 {
+		if said["cassandra request failed, retrying"] != 4 {
 			t.Errorf("while closing: %v", said)
 		}
 	})

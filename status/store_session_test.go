@@ -84,7 +84,7 @@ func TestSessionThatHealsStays(t *testing.T) {
 	n := startNode(t)
 	c := n.open(t)
 	failed := make(chan struct{})
-	c.cluster.opts.Log = slog.New(heard{slog.DiscardHandler, "cannot reconnect to cassandra, trying again", sync.OnceFunc(func() { close(failed) })})
+	c.cluster.opts.Log = slog.New(heard{slog.DiscardHandler, "cannot reconnect to cassandra, retrying", sync.OnceFunc(func() { close(failed) })})
 	n.says("hello", frame{gocql.ErrCodeServer, "starting"})
 	c.cluster.rebuild() // a request has been answered since
 	<-failed

@@ -103,7 +103,7 @@ func (f *Feedback) persist(ctx context.Context, doing string, step func() error)
 		}
 		f.metrics.feedbackErrors.Inc()
 		delay := backoff.After(failed)
-		f.logger.Error("feedback: "+doing+" failed, trying again", "error", err, "in", delay)
+		f.logger.Error("feedback: "+doing+" failed, retrying", "error", err, "in", delay)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

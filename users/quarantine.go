@@ -104,7 +104,7 @@ func (r *Registry) tell(ctx context.Context, st *settling) error {
 	}
 	if err := r.topics.Quarantine.Append(ctx, st.told); err != nil {
 		r.metrics.errors.Inc()
-		r.logger.Error("registry: cannot report parts in quarantine, trying again", "parts", len(st.told), "error", err)
+		r.logger.Error("registry: cannot report parts in quarantine, retrying", "parts", len(st.told), "error", err)
 		return ctx.Err()
 	}
 	for i := range st.told {

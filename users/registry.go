@@ -167,7 +167,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		}
 		r.fail(err)
 		delay := backoff.After(failed)
-		r.logger.Error("registry: following push.users failed, trying again", "error", err, "in", delay)
+		r.logger.Error("registry: following push.users failed, retrying", "error", err, "in", delay)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

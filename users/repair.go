@@ -224,7 +224,7 @@ func (r *Registry) finishRepair(ctx context.Context) error {
 			p.stop()
 			r.rescanAt = time.Now().Add(r.options.MaxRetryDelay)
 			r.metrics.errors.Inc()
-			r.logger.Error("registry: reading push.users from its start to rebuild values failed, trying again",
+			r.logger.Error("registry: reading push.users from its start to rebuild values failed, retrying",
 				"error", got.err, "in", r.options.MaxRetryDelay)
 			return ctx.Err()
 		}

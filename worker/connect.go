@@ -33,7 +33,7 @@ func connect(ctx context.Context, log *slog.Logger, h *health, name, where strin
 			return ctx.Err()
 		}
 		pause := backoff.After(n)
-		log.Warn("cannot connect, trying again", "to", name, "at", where, "attempt", n, "in", pause, "error", err)
+		log.Warn("cannot connect, retrying", "to", name, "at", where, "attempt", n, "in", pause, "error", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -40,7 +40,7 @@ func keepFilters(ctx context.Context, log *slog.Logger, reg prometheus.Registere
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			log.Warn("cannot maintain the dedupe filters, trying again", "in", filterRound, "error", err)
+			log.Warn("cannot maintain the dedupe filters, retrying", "in", filterRound, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -55,7 +55,7 @@ retry() {
   local try
   for try in 1 2 3; do
     "$@" && return 0
-    [ "$try" = 3 ] || { say "failed, trying again: $1"; sleep $((try * 2)); }
+    [ "$try" = 3 ] || { say "failed, retrying: $1"; sleep $((try * 2)); }
   done
   return 1
 }
