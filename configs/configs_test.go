@@ -49,7 +49,7 @@ func problemsOf(t *testing.T, text string, env ...string) Problems {
 	}
 	var ps Problems
 	if !errors.As(err, &ps) {
-		t.Fatalf("want Problems, got %T: %v", err, err)
+		t.Fatalf("got %T, want Problems: %v", err, err)
 	}
 	return ps
 }

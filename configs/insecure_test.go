@@ -13,7 +13,7 @@ func pathsOf(t *testing.T, err error) (paths []string) {
 	t.Helper()
 	var ps Problems
 	if err != nil && !errors.As(err, &ps) {
-		t.Fatalf("want Problems, got %T: %v", err, err)
+		t.Fatalf("got %T, want Problems: %v", err, err)
 	}
 	for _, p := range ps {
 		paths = append(paths, p.Path)

@@ -128,7 +128,7 @@ func TestContradictions(t *testing.T) {
 			tt.change(c)
 			ps, _ := c.Validate().(Problems)
 			if !slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == tt.path }) {
-				t.Errorf("want a problem of %s, got %v", tt.path, ps)
+				t.Errorf("got %v, want a problem of %s", ps, tt.path)
 			}
 		})
 	}

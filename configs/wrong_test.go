@@ -216,7 +216,7 @@ func TestEveryFieldRefusesWhatIsWrong(t *testing.T) {
 				ps := problemsOf(t, changed(t, sections, path, value))
 				i := slices.IndexFunc(ps, func(p Problem) bool { return p.Path == path })
 				if i < 0 {
-					t.Fatalf("want a problem of %s, got %v", path, ps)
+					t.Fatalf("got %v, want a problem of %s", ps, path)
 				}
 				if ps[i].Line == 0 || ps[i].Message == "" {
 					t.Errorf("line %d, message %q", ps[i].Line, ps[i].Message)

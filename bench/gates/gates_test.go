@@ -101,7 +101,7 @@ func TestOptionsThatMeasureNothing(t *testing.T) {
 		"fewer passes":   {Users: 200_000, Passes: 10},
 	} {
 		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestReadH2Load(t *testing.T) {
 		"had failures":   {"0 5xx", "7 5xx"},
 	} {
 		if _, err := readH2Load(strings.Replace(said, change[0], change[1], 1)); err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("want %q, got %v", why, err)
+			t.Errorf("got %v, want %q", err, why)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestH2LoadThatMeasuresNothing(t *testing.T) {
 				s.Measure = time.Minute
 			}
 			if _, err := bestH2Load(t.Context(), &Options{Progress: measured}, s, received); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("want %q, got %v", tt.want, err)
+				t.Errorf("got %v, want %q", err, tt.want)
 			}
 			if left := children(t); len(left) > 0 {
 				t.Errorf("left behind: %v", left)

@@ -123,7 +123,7 @@ func TestClientsThatFail(t *testing.T) {
 		spoil(s)
 		s.WarmUp = time.Minute // it ends before
 		if _, err := drive(t.Context(), s); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("want %q, got %v", name, err)
+			t.Errorf("got %v, want %q", err, name)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestOptionsThatMeasureNothing(t *testing.T) {
 		o := good
 		spoil(&o)
 		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

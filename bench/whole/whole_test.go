@@ -68,7 +68,7 @@ func TestOptionsThatMeasureNothing(t *testing.T) {
 		o := good
 		spoil(&o)
 		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }
