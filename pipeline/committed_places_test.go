@@ -55,7 +55,7 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 		if len(held) != 12 {
 			t.Errorf("got %d deliveries held, want 12", len(held))
 		}
-		r.settled(20)
+		r.leaveWindow(20)
 		if !r.window.TryAcquire(20) {
 			t.Error("not all places of the window were given back")
 		}
@@ -72,7 +72,7 @@ func TestTheGaugeFollowsTheWindow(t *testing.T) {
 	if got := testutil.ToFloat64(r.inUse); got != 3 {
 		t.Errorf("got %v places in use, want 3", got)
 	}
-	r.settled(len(taken))
+	r.leaveWindow(len(taken))
 	if got := testutil.ToFloat64(r.inUse); got != 0 {
 		t.Errorf("got %v places in use, want 0", got)
 	}

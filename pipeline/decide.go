@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -26,28 +28,40 @@ type Ending struct {
 	NotBefore time.Time // with StateRetrying
 }
 
-// decide sets the ending of each delivery, once; all later steps use it. A
-// delivery whose decision panics ends UNKNOWN, or DELIVERED if it was; the others
-// are not affected.
-func (p *Pipeline) decide(group []*Delivery, now time.Time) {
+// decide sets the ending of each delivery, once; all later steps use it. It returns
+// those whose rows may be written now, and those that wait for a hand-over first.
+// What came back unsent and is to be sent later is in neither.
+func (p *Pipeline) decide(group []*Delivery, now time.Time) (here, handing []*Delivery) {
+	group = p.sendLater(group, now)
+	if p.opt.Observe != nil {
+		p.opt.Observe(group)
+	}
+	p.poisonedSends(group)
 	for _, d := range group {
-		if d.abandoned {
-			continue
+		if !d.abandoned {
+			p.decideOne(d, now)
 		}
-		if caught := p.decideOne(d, now); caught != nil {
-			d.ending = Ending{State: push.StateUnknown, Reason: push.Panicked}
-			if d.Result.Class == push.Delivered {
-				d.ending.State = push.StateDelivered
-			}
-			p.poisoned(Poisoned{First: caught, Panics: 1})
+	}
+	p.opt.Metrics.results(p.opt.Lane, group)
+	return split(group, (*Delivery).waits)
+}
+
+// decideOne decides one delivery. If that panics, it ends UNKNOWN, or DELIVERED if it
+// was; the others are not affected.
+func (p *Pipeline) decideOne(d *Delivery, now time.Time) {
+	if caught := p.judge(d, now); caught != nil {
+		d.ending = Ending{State: push.StateUnknown, Reason: push.Panicked}
+		if d.Result.Class == push.Delivered {
+			d.ending.State = push.StateDelivered
 		}
-		if d.ending.State != push.StateDeadLettered {
-			d.ticket.Spare()
-		}
+		p.poisoned(Poisoned{First: caught, Panics: 1})
+	}
+	if d.ending.State != push.StateDeadLettered {
+		d.ticket.Spare()
 	}
 }
 
-func (p *Pipeline) decideOne(d *Delivery, now time.Time) (caught *push.PanicError) {
+func (p *Pipeline) judge(d *Delivery, now time.Time) (caught *push.PanicError) {
 	defer func() { caught = push.Recovered("settle", recover()) }()
 	switch d.Verdict {
 	case push.Undecided:
@@ -151,3 +165,83 @@ func (d *Delivery) waits() bool {
 
 // HandsOver reports whether a record must be produced before the row is written.
 func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == push.StateDeadLettered }
+
+// sendLater puts deliveries that came back unsent in front of the others of their
+// partitions again, without a place in the window, and returns the rest of the
+// group in place. Deliveries that this worker may not send any more are given back.
+func (p *Pipeline) sendLater(group []*Delivery, now time.Time) []*Delivery {
+	var later map[*share][]*Delivery
+	stay := group[:0]
+	for _, d := range group {
+		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.Unsent {
+			stay = append(stay, d)
+			continue
+		}
+		d.ticket.Refund()
+		d.ticket = gates.Ticket{}
+		if d.inWindow {
+			d.inWindow = false
+			d.share.line.leaveWindow(1)
+		}
+		if p.goesBack(d, now) {
+			unsent([]*Delivery{d})
+			stay = append(stay, d)
+			continue
+		}
+		if later == nil {
+			later = make(map[*share][]*Delivery)
+		}
+		later[d.share] = append(later[d.share], d)
+	}
+	for s, ds := range later {
+		if !s.line.waiting.putBack(s, ds) {
+			unsent(ds)
+			stay = append(stay, ds...)
+		}
+	}
+	return stay
+}
+
+// goesBack reports whether a delivery that is not sent yet must be given back: its
+// partition leaves. A committed delivery is given back only once the partition has
+// been leaving for too long: its answer might come after the drain, when the next
+// owner has ended its intent as UNKNOWN.
+func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
+	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
+	return leaves && (!d.Item.committed || since >= p.opt.submitAfterStop())
+}
+
+// unsent marks deliveries that this worker will not send. They are left to the next
+// owner, but a committed one has no next owner, and goes to the hold topic.
+func unsent(ds []*Delivery) {
+	for _, d := range ds {
+		if d.Item.committed {
+			d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.WorkerStopped)}
+		} else {
+			d.abandoned = true
+		}
+	}
+}
+
+// poisonedSends counts and logs the sends on which a provider's code panicked.
+func (p *Pipeline) poisonedSends(group []*Delivery) {
+	var found []Poisoned // one for each stage
+	for _, d := range group {
+		caught := d.Result.Panic
+		if caught == nil {
+			continue
+		}
+		i := slices.IndexFunc(found, func(f Poisoned) bool { return f.First.Stage == caught.Stage })
+		if i < 0 {
+			i = len(found)
+			found = append(found, Poisoned{First: caught})
+		}
+		found[i].Panics++
+		if d.Result.Class == push.Refused {
+			found[i].Dead = append(found[i].Dead, d.Item)
+		}
+	}
+	for _, f := range found {
+		p.poisoned(f)
+	}
+}

@@ -110,7 +110,7 @@ func (a *assigned) leaving() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for t := range a.trackers {
-		if t.Draining() && !t.settled() {
+		if t.Draining() && t.inFlight() {
 			return true
 		}
 	}

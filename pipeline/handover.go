@@ -116,6 +116,21 @@ func (p *Pipeline) handOn(group []*Delivery) {
 	}
 }
 
+// handOver produces the next records of deliveries: first the records are
+// acknowledged, then the rows that say so become durable. A record that is too
+// large for its topic goes to the DLQ instead.
+func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
+	now := time.Now()
+	refused, err := p.produce(ctx, group)
+	if err == nil {
+		var dead []*Delivery
+		group, dead = deadLetter(group, refused)
+		p.handOn(dead)
+		err = p.record(ctx, group, now)
+	}
+	p.end(group, err)
+}
+
 func (d *Delivery) outlet() outlet {
 	o := outlet{to: d.destination()}
 	if o.to == ToHold {

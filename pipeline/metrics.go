@@ -142,7 +142,7 @@ func (m *Metrics) failedStep(lane string, step Step) {
 	m.failures.WithLabelValues(lane, string(step)).Inc()
 }
 
-// results counts a group of results. Most results of a group are alike, so equal
+// results counts the results of a group whose endings are decided. Most are alike, so equal
 // ones are counted together.
 func (m *Metrics) results(lane string, group []*Delivery) {
 	l, now := m.lane(lane), time.Now()
@@ -168,6 +168,7 @@ func (m *Metrics) results(lane string, group []*Delivery) {
 		m.deliveries.WithLabelValues(k.platform.String(), k.class.String()).Add(float64(n))
 		m.responses.WithLabelValues(k.platform.String(), k.app, k.class.String(), m.label(k.reason)).Add(float64(n))
 	}
+	m.ambiguous(group)
 }
 
 // otherWords is the label of reasons that a provider is not known to give.

@@ -158,7 +158,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 				if stops {
 					stop()
 				} else {
-					r.settled(20)
+					r.leaveWindow(20)
 				}
 				synctest.Wait()
 				if len(entered) == 0 {
@@ -167,7 +167,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 					t.Errorf("%d deliveries of a partition that left entered the window", n)
 				}
 				if stops {
-					r.settled(20)
+					r.leaveWindow(20)
 					synctest.Wait()
 				}
 				if !r.window.TryAcquire(20) {

@@ -4,8 +4,8 @@
 //
 // START HERE. One Pipeline serves one consumer group of a lane: the group of its
 // main topic, or that of its retry and hold topics. This file shows the whole way,
-// top to bottom. Its steps are, in order, in send.go (with route.go and turns.go),
-// decide.go, rows.go and handover.go; repeat.go has how a step waits for a store:
+// top to bottom. Its steps are, in order, in send.go (with route.go and queue.go),
+// decide.go, handover.go and rows.go; repeat.go has how a step waits for a store:
 //
 //	Source ── Next ──▶ stage ──▶ stage ──▶ … ──▶ send ──▶ dispatch ──▶ Provider
 //	(Kafka)            dedupe    preferences     │ a goroutine for each     │
@@ -91,7 +91,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer stopWriting()
 
 	var leaving, committer, dispatchers sync.WaitGroup
-	stopCommitting := make(chan struct{}) // closed below, once everything is settled
+	stopCommitting := make(chan struct{}) // closed below, once everything has ended
 	leaving.Go(func() { p.leaveWith(polling) })
 	committer.Go(func() { p.commitUntil(writing, stopCommitting) })
 	for l := range p.lines {
@@ -209,47 +209,12 @@ func abandonBatch(b *Batch) {
 
 // settle decides what the answers mean, and writes the rows of the deliveries
 // that end here. Those that need a hand-over first go to handOver, so that the
-// rows of accepted deliveries wait only for the status store.
+// rows of accepted deliveries wait only for the status store. Both end them.
 func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
-	group = p.sendLater(group)
-	if p.opt.Observe != nil {
-		p.opt.Observe(group)
-	}
-	p.opt.Metrics.results(p.opt.Lane, group)
-	p.poisonedSends(group)
 	now := time.Now()
-	p.decide(group, now)
-	p.opt.Metrics.ambiguous(group)
-	here, handing := split(group, (*Delivery).waits)
+	here, handing := p.decide(group, now)
 	p.handOn(handing)
 	p.end(here, p.record(ctx, here, now))
-}
-
-// handOver produces the next records of deliveries: first the records are
-// acknowledged, then the rows that say so become durable. A record that is too
-// large for its topic goes to the DLQ instead.
-func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
-	now := time.Now()
-	refused, err := p.produce(ctx, group)
-	if err == nil {
-		var dead []*Delivery
-		group, dead = deadLetter(group, refused)
-		p.handOn(dead)
-		err = p.record(ctx, group, now)
-	}
-	p.end(group, err)
-}
-
-// record writes the rows of decided deliveries and counts them once they are
-// durable. It returns an error only when ctx ended first.
-func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time) error {
-	told := p.opt.Events.Group(p.opt.Lane)
-	rows := p.rowsOf(group, told, now)
-	if err := p.writeRows(ctx, StepStatus, nil, rows); err != nil {
-		return err
-	}
-	told.Count(now)
-	return nil
 }
 
 // end ends each delivery: its row is durable, or it needs none; with an error,
@@ -264,7 +229,7 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 		}
 		if s := d.share; s != nil {
 			if d.inWindow {
-				s.line.settled(1)
+				s.line.leaveWindow(1)
 				s.completed.Add(1)
 			} else {
 				s.returned.Add(1)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -118,38 +117,4 @@ func (c *containment) apply(from, to int) (*push.PanicError, error) {
 		return p, nil
 	}
 	return nil, err
-}
-
-// poisonedSends counts and logs the sends on which a provider's code panicked.
-func (p *Pipeline) poisonedSends(group []*Delivery) {
-	var found []Poisoned // one for each stage
-	for _, d := range group {
-		caught := d.Result.Panic
-		if caught == nil {
-			continue
-		}
-		i := slices.IndexFunc(found, func(f Poisoned) bool { return f.First.Stage == caught.Stage })
-		if i < 0 {
-			i = len(found)
-			found = append(found, Poisoned{First: caught})
-		}
-		found[i].Panics++
-		if d.Result.Class == push.Refused {
-			found[i].Dead = append(found[i].Dead, d.Item)
-		}
-	}
-	for _, f := range found {
-		p.poisoned(f)
-	}
-}
-
-// poisoned counts and logs what was caught.
-func (p *Pipeline) poisoned(f Poisoned) {
-	p.opt.Metrics.panics.WithLabelValues(p.opt.Lane, f.First.Stage).Add(float64(f.Panics))
-	places := make([]string, 0, fewPoisoned)
-	for _, it := range f.Dead[:min(len(f.Dead), fewPoisoned)] {
-		places = append(places, fmt.Sprintf("%s/%d@%d", it.Partition.Topic, it.Partition.ID, it.Offset))
-	}
-	p.opt.Log.Error("stage panicked", "lane", p.opt.Lane, "stage", f.First.Stage, "what", f.First.What, "panics", f.Panics,
-		"dead", len(f.Dead), "places", places, "stack", string(f.First.Stack))
 }

@@ -3,6 +3,10 @@ package pipeline
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // queue passes values between goroutines in groups of whatever has gathered. A
@@ -94,4 +98,178 @@ func split[T any](values []T, goes func(T) bool) (stay, gone []T) {
 		return true
 	})
 	return stay, gone
+}
+
+// turns holds the deliveries that wait in one line. Those of one partition stay in
+// order; the partitions are served round robin. So a partition that is new or has
+// little to send does not wait behind everything that the others have open on a
+// slow route: that could take minutes, and its offset would not move meanwhile.
+// The trackers' windows bound how much it holds. A delivery stays here until it
+// can be sent, so that remove finds it. All methods are safe for concurrent use,
+// except take, which only one goroutine may call.
+type turns struct {
+	mu     sync.Mutex
+	more   sync.Cond
+	shares map[push.Partition]*share // of all that ever had something here; guarded by mu
+	ring   []*share                  // those with something to take, the next one first; guarded by mu
+	closed bool                      // guarded by mu
+}
+
+// share is what one partition has in a line.
+type share struct {
+	line    *line
+	waiting []*Delivery // guarded by the mu of its turns
+	// Deliveries since the start: handed to the line; come back after their turn;
+	// come back without one.
+	queued, completed, returned atomic.Uint64
+}
+
+func newTurns() *turns {
+	q := &turns{shares: make(map[push.Partition]*share)}
+	q.more.L = &q.mu
+	return q
+}
+
+// put appends deliveries of one partition to those that already wait. It never
+// blocks.
+func (q *turns) put(l *line, ds []*Delivery) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := ds[0].Item.batch.Tracker.Partition()
+	s := q.shares[p]
+	if s == nil {
+		s = &share{line: l}
+		q.shares[p] = s
+	}
+	for _, d := range ds {
+		d.share = s
+	}
+	s.queued.Add(uint64(len(ds)))
+	q.joins(s)
+	s.waiting = append(s.waiting, ds...)
+	q.more.Signal()
+}
+
+// putBack puts deliveries that were taken earlier back in front of the others of
+// their partition. It does nothing and returns false if the turns are closed.
+func (q *turns) putBack(s *share, ds []*Delivery) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.joins(s)
+	s.waiting = slices.Insert(s.waiting, 0, ds...)
+	q.more.Signal()
+	return true
+}
+
+// joins puts a share that had nothing waiting at the end of the ring. The caller
+// holds mu and then adds deliveries to the share.
+func (q *turns) joins(s *share) {
+	if len(s.waiting) == 0 {
+		q.ring = append(q.ring, s)
+	}
+}
+
+// await waits until there is something to take and returns true. It returns false
+// once the turns are closed and empty.
+func (q *turns) await() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.ring) == 0 && !q.closed {
+		q.more.Wait()
+	}
+	return len(q.ring) > 0
+}
+
+// next returns what take would return now, but leaves it in place, where remove
+// finds it.
+func (q *turns) next(buf []*Delivery, limit int) []*Delivery {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	buf = buf[:0]
+	for _, s := range q.ring {
+		if len(buf) == limit {
+			break
+		}
+		buf = append(buf, s.waiting[:min(limit-len(buf), len(s.waiting))]...)
+	}
+	return buf
+}
+
+// take appends at most limit deliveries to buf[:0]: first those of the partition
+// whose turn it is, then those of the next ones. It does not wait.
+func (q *turns) take(buf []*Delivery, limit int) []*Delivery {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	buf = buf[:0]
+	for len(buf) < limit && len(q.ring) > 0 {
+		s := q.ring[0]
+		n := min(limit-len(buf), len(s.waiting))
+		buf = append(buf, s.waiting[:n]...)
+		clear(s.waiting[:n])
+		s.waiting = s.waiting[n:]
+		q.ring[0] = nil
+		q.ring = q.ring[1:]
+		if len(s.waiting) > 0 {
+			q.ring = append(q.ring, s)
+		} else {
+			s.waiting = nil
+		}
+	}
+	return buf
+}
+
+// remove takes out every delivery for which goes returns true. It does not wait.
+func (q *turns) remove(goes func(*Delivery) bool) (gone []*Delivery) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ring = slices.DeleteFunc(q.ring, func(s *share) bool {
+		var out []*Delivery
+		s.waiting, out = split(s.waiting, goes)
+		gone = append(gone, out...)
+		return len(s.waiting) == 0
+	})
+	return gone
+}
+
+// partitions appends to ps the partitions that have something waiting, each once.
+func (q *turns) partitions(ps []push.Partition) []push.Partition {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for p, s := range q.shares {
+		if len(s.waiting) > 0 && !slices.Contains(ps, p) {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// progress returns how many deliveries each partition has in the line, and how
+// many have been completed.
+func (q *turns) progress() map[push.Partition]gates.Progress {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make(map[push.Partition]gates.Progress, len(q.shares))
+	for p, s := range q.shares {
+		done, returned := s.completed.Load(), s.returned.Load() // first: never more than was queued
+		all[p] = gates.Progress{Out: int(s.queued.Load() - done - returned), Completed: done}
+	}
+	return all
+}
+
+// isClosed reports whether close has been called.
+func (q *turns) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+// close makes await return false once nothing waits. Nothing may be put after it.
+func (q *turns) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.more.Broadcast()
 }

@@ -49,7 +49,7 @@ func TestAPartitionThatLeavesDoesNotWaitForTheFilter(t *testing.T) {
 			t.Errorf("the filter got %q, want only the items that stay", seen.took)
 		}
 		for n, want := range []int64{-1, 1} {
-			if next, _ := trackers[n].Watermark(); next != want || !trackers[n].settled() {
+			if next, _ := trackers[n].Watermark(); next != want || trackers[n].inFlight() {
 				t.Errorf("%s: watermark %d, want %d; in flight %d", items[n].ID, next, want, trackers[n].active)
 			}
 		}

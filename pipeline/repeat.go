@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -157,4 +158,15 @@ func survived(name Step, step func() error) (err error) {
 		}
 	}()
 	return step()
+}
+
+// poisoned counts and logs what was caught.
+func (p *Pipeline) poisoned(f Poisoned) {
+	p.opt.Metrics.panics.WithLabelValues(p.opt.Lane, f.First.Stage).Add(float64(f.Panics))
+	places := make([]string, 0, fewPoisoned)
+	for _, it := range f.Dead[:min(len(f.Dead), fewPoisoned)] {
+		places = append(places, fmt.Sprintf("%s/%d@%d", it.Partition.Topic, it.Partition.ID, it.Offset))
+	}
+	p.opt.Log.Error("stage panicked", "lane", p.opt.Lane, "stage", f.First.Stage, "what", f.First.What, "panics", f.Panics,
+		"dead", len(f.Dead), "places", places, "stack", string(f.First.Stack))
 }

@@ -31,8 +31,8 @@ func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *
 	return rt
 }
 
-// settled frees n places in the window.
-func (r *route) settled(n int) {
+// leaveWindow frees n places in the window.
+func (r *route) leaveWindow(n int) {
 	r.window.Release(int64(n))
 	r.inUse.Sub(float64(n))
 }

@@ -7,6 +7,18 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
+// record writes the rows of decided deliveries and counts them once they are
+// durable. It returns an error only when ctx ended first.
+func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time) error {
+	told := p.opt.Events.Group(p.opt.Lane)
+	rows := p.rowsOf(group, told, now)
+	if err := p.writeRows(ctx, StepStatus, nil, rows); err != nil {
+		return err
+	}
+	told.Count(now)
+	return nil
+}
+
 // rowsOf returns the status rows of decided deliveries. A duplicate gets none,
 // and neither does a delivery that another record has claimed.
 func (p *Pipeline) rowsOf(group []*Delivery, told Endings, now time.Time) []push.Row {

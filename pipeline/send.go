@@ -213,6 +213,42 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 	}
 }
 
+// hold ends deliveries that their route does not take before until; zero = for a
+// while.
+func hold(ds []*Delivery, until time.Time) {
+	for _, d := range ds {
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: until, Reason: string(push.RouteStopped)}
+	}
+}
+
+// holdForTokens ends ds and everything that waits behind them as held, each until
+// its turn may come. It returns those that would expire in the hold topic.
+func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay []*Delivery) {
+	bearsIt := func(d *Delivery) bool { return d.Expires.IsZero() || !d.Expires.Before(now.Add(shortestHold)) }
+	stay, held := split(ds, bearsIt)
+	held = append(held, l.waiting.remove(bearsIt)...)
+	for i, d := range held {
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(l.gate.Turn(l.charge, i)), Reason: string(push.RetriesWait)}
+	}
+	p.toSettle.put(held...)
+	return stay
+}
+
+// giveBack returns deliveries that no provider took.
+func (p *Pipeline) giveBack(ds []*Delivery) {
+	unsent(ds)
+	p.toSettle.put(ds...)
+}
+
+// giveBackLeaving returns the deliveries of leaving partitions that wait in a line
+// that stands still: their drain does not wait for what is ahead of them.
+func (p *Pipeline) giveBackLeaving(l *line) {
+	now := time.Now()
+	if ds := l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }); len(ds) > 0 {
+		p.giveBack(ds)
+	}
+}
+
 // due returns, in place, the deliveries of group that may be sent now. The others
 // go to settle at once: those past their expiry are marked as expired; those
 // whose partition leaves are given back; those whose lease has lapsed wait again.

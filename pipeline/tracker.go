@@ -255,11 +255,11 @@ func (t *Tracker) Open() int {
 // wait. Items may still be admitted; they are abandoned too.
 func (t *Tracker) Leave() { t.left.CompareAndSwap(0, time.Now().UnixNano()) }
 
-// settled reports whether nothing of the assignment is in flight.
-func (t *Tracker) settled() bool {
+// inFlight reports whether something of the assignment is neither done nor abandoned.
+func (t *Tracker) inFlight() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.active == 0
+	return t.active > 0
 }
 
 // over reports whether the assignment has ended and nothing of it is in flight.
