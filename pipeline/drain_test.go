@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -47,4 +49,57 @@ func TestAPartitionThatIsAddedAfterTheStopLeaves(t *testing.T) {
 	if a.leaving() {
 		t.Error("it has nothing in flight, and is waited for")
 	}
+}
+
+// What has been lost leaves like what is revoked, also when the partition is ours again
+// before that is seen; and once nothing of it is in flight, it is forgotten.
+func TestALostAssignmentIsKeptWhileItHasWork(t *testing.T) {
+	var a assigned
+	assign := func() *Tracker {
+		tracker := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10})
+		tracker.Admit(&Batch{Partition: tracker.Partition(), Tracker: tracker, Items: make([]Item, 1)})
+		a.add(tracker)
+		return tracker
+	}
+	lost := assign()
+	lost.Fence()
+	assign()
+	if !a.leaving() {
+		t.Error("nothing leaves, although work of the lost one is in flight")
+	}
+	lost.Abandon(make([]*Item, 1))
+	assign()
+	if n := len(a.all()); n != 2 {
+		t.Errorf("%d assignments are kept, want the 2 with work in flight", n)
+	}
+}
+
+// A batch that comes when the worker was told to stop is the next owner's, although
+// nobody has made its partition leave yet.
+func TestABatchThatComesAfterTheStopLeaves(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	tracker := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10})
+	p := &Pipeline{opt: Options{Source: &lastBatch{batch: &Batch{Tracker: tracker}}, Metrics: NewMetrics(prometheus.NewRegistry())}}
+	batches, failed := p.poll(ctx, stop)
+	if b := <-batches; !b.Tracker.Draining() {
+		t.Error("it does not leave")
+	}
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+}
+
+// lastBatch hands out one batch, also after the stop.
+type lastBatch struct {
+	Source
+	batch *Batch
+}
+
+func (s *lastBatch) Next(ctx context.Context) (*Batch, error) {
+	if b := s.batch; b != nil {
+		s.batch = nil
+		return b, nil
+	}
+	return nil, ctx.Err()
 }
