@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"deploy/local":           nil,
 	"deploy/local/localtest": {"deploy/local"},
 	"deploy/local/servers":   {"deploy/local"},
+	"shards/shardstest":      {"shards", "deploy/embedded"},
 	"users/userstest":        {"push", "shards", "users", "deploy/embedded", "deploy/local"},
 	"wiring":                 {everything},
 	"worker":                 {everything},
@@ -103,8 +104,8 @@ var mayImport = map[string][]string{
 }
 
 // testsMayImport is what the tests of every package may import besides: the
-// nouns, and servers to test against.
-var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim", "deploy/embedded", "deploy/local", "deploy/local/localtest"}
+// nouns, servers to test against, and clients of them.
+var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim", "deploy/embedded", "deploy/local", "deploy/local/localtest", "shards/shardstest"}
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
@@ -146,6 +147,7 @@ var workshop = map[string][]string{
 	"deploy/embedded":        {"cmd/pushdemo", "cmd/pushbench"},
 	"providers/sim":          {"cmd/pushdemo", "cmd/pushsim", "cmd/pushbench"},
 	"providers/providertest": nil,
+	"shards/shardstest":      nil,
 	"users/userstest":        nil,
 	"status/statustest":      nil,
 	"limits/model":           nil,

@@ -9,6 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // behind opens a client of a pair, whichever server is the master.
@@ -16,13 +17,7 @@ func behind(t *testing.T, pair *local.RedisPair) redis.UniversalClient {
 	t.Helper()
 	o := shards.DefaultOptions()
 	o.Addrs, o.Dialer = []string{"pair:6379"}, pair.Dial
-	o.ReadTimeout = time.Minute // a slow machine is not a failure
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return shardstest.Open(t, o)
 }
 
 // TestFailOverForgetsTheLastAddsOnly: Redis fails over to a replica that lags.

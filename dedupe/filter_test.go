@@ -15,6 +15,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -569,27 +570,15 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 // shared opens the Redis that all tests of a run share.
-func shared(t testing.TB) redis.UniversalClient { return connect(t, localtest.Require(t).Redis) }
-
-// connect opens a server, or with several addresses a cluster.
-func connect(t testing.TB, addrs ...string) redis.UniversalClient {
-	t.Helper()
-	o := shards.DefaultOptions()
-	o.ReadTimeout = time.Minute // a slow machine is not a failure
-	o.Addrs, o.Cluster = addrs, len(addrs) > 1
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+func shared(t testing.TB) redis.UniversalClient {
+	return shardstest.Connect(t, localtest.Require(t).Redis)
 }
 
 func TestRealServer(t *testing.T) {
 	for kind, open := range map[string]func(t *testing.T) redis.UniversalClient{
 		"single": func(t *testing.T) redis.UniversalClient { return shared(t) },
 		"cluster": func(t *testing.T) redis.UniversalClient {
-			return connect(t, localtest.RedisCluster(t, local.RedisOptions{}).Addrs()...)
+			return shardstest.Connect(t, localtest.RedisCluster(t, local.RedisOptions{}).Addrs()...)
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {

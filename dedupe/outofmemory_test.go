@@ -5,25 +5,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // bounded opens a client of a Redis of its own, whose memory the test bounds.
 func bounded(t *testing.T) redis.UniversalClient {
 	t.Helper()
-	o := shards.DefaultOptions()
-	o.Addrs = []string{localtest.Redis(t, local.RedisOptions{}).Addr()}
-	o.ReadTimeout = time.Minute // a slow machine is not a failure
-	client, err := shards.Open(o)
-	must(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return shardstest.Connect(t, localtest.Redis(t, local.RedisOptions{}).Addr())
 }
 
 // A Redis without memory takes no ids: Add says so, so their offsets stay. What was

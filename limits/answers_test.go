@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // answers gives these answers to a client's pipelines, one after the other,
@@ -200,7 +201,7 @@ func TestTheLargestRules(t *testing.T) {
 // What is kept for the next call refers to nothing of the last one: neither what
 // was asked, nor the caller's context, which a command holds.
 func TestBatchesKeepNothing(t *testing.T) {
-	l := limiter(t, open(t), perUser(5, time.Hour))
+	l := limiter(t, shardstest.Start(t), perUser(5, time.Hour))
 	b := l.batches.New().(*batch)
 	l.batches.New = func() any { return b }
 	reqs := requests(300, "u")

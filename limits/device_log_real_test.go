@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -124,7 +125,7 @@ func TestOvershootIsBounded(t *testing.T) {
 }
 
 func TestALogSurvivesAWipeOfRedis(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := logging(t, client, cassandra(t), deviceDay(1), perUser(1, time.Hour))
 	ask := func(id string, device uint32) string {
 		r := to(id, "x", 0, device)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // tables are Tables in memory: partitions of rows by their primary key.
@@ -171,7 +173,7 @@ func outcome(r *Request) string {
 // Effects come in their order: what rules of devices refuse altogether spends
 // nothing of the user, and what rules of users refuse nothing of a device.
 func TestALogAndTheStateAreSpentTogether(t *testing.T) {
-	client, m := open(t), &tables{}
+	client, m := shardstest.Start(t), &tables{}
 	l := logging(t, client, m, deviceDay(1), Rule{Name: "daily", Per: PerUser, Max: 2, Calendar: Day, Algorithm: FixedWindow})
 	for i, c := range []struct {
 		id, kind string
@@ -209,7 +211,7 @@ func TestALogAndTheStateAreSpentTogether(t *testing.T) {
 // What a batch decides counts for what comes after it in the batch, and not when
 // it is refused; deciding again after a conflict begins anew.
 func TestABatchCountsItself(t *testing.T) {
-	client, m := open(t), &tables{}
+	client, m := shardstest.Start(t), &tables{}
 	l := logging(t, client, m, deviceDay(2), Rule{Name: "orders", Per: PerUser, Types: []string{"order"}, Max: 1, Window: time.Hour})
 	ask := func(state []byte, ids ...string) string {
 		var reqs []*Request
@@ -349,7 +351,7 @@ func TestBothTables(t *testing.T) {
 
 // While the tables are away nothing is decided and nothing spent.
 func TestTablesAwayIsAnError(t *testing.T) {
-	client, m := open(t), &tables{failing: "SELECT"}
+	client, m := shardstest.Start(t), &tables{failing: "SELECT"}
 	l := logging(t, client, m, deviceDay(1), perUser(1, time.Hour))
 	err := l.Decide(t.Context(), []*Request{to("a", "x", 0, 1)})
 	if !errors.Is(err, errTablesAway) || stored(t, client, "u") != nil {

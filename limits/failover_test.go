@@ -6,6 +6,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // TestFailOverGivesBackTheLatestSpends: Redis fails over to a replica that
@@ -14,12 +15,8 @@ import (
 func TestFailOverGivesBackTheLatestSpends(t *testing.T) {
 	pair := localtest.RedisPair(t)
 	o := shards.DefaultOptions()
-	o.Addrs, o.Dialer, o.ReadTimeout = []string{"pair:6379"}, pair.Dial, time.Minute
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	o.Addrs, o.Dialer = []string{"pair:6379"}, pair.Dial
+	client := shardstest.Open(t, o)
 	l := limiter(t, client, perUser(5, time.Hour))
 	allowed := func(id string) bool {
 		t.Helper()

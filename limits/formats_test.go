@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // What is stored does not change: these bytes are in people's Redis.
@@ -99,7 +100,7 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) return 1`
 // ones of which some write version 2. At no time is more allowed than the limit,
 // or less, and nobody stalls who does not have to.
 func TestRollingUpdate(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	rule := perUser(30, time.Hour)
 	old := &previous{client, 30, time.Hour.Milliseconds()}
 	reader, err := New(client, []Rule{rule})
@@ -234,7 +235,7 @@ func TestVersion1CarriesItsRulesAlone(t *testing.T) {
 // A worker whose rules are few and short neither forgets what others need nor
 // lets it expire; nor does it touch counters that it does not know.
 func TestWritersDoNotEraseEachOther(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	day := Rule{Name: "day", Per: PerUser, Max: 2, Window: 24 * time.Hour}
 	long, short := limiter(t, client, day), limiter(t, client, Rule{Name: "minute", Per: PerUser, Max: 5, Window: time.Minute})
 	key := shards.LimiterKey(shards.UserShard("u"), "u")

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // Rules of devices come first, for each delivery; what finds none left, or is
@@ -235,7 +237,7 @@ func TestUsageAndPreview(t *testing.T) {
 // 32 workers at once on 100 users: no user gets more than the limit, or less.
 // Each asks its batch three times, every time until it is decided.
 func TestWorkersAtOnceAreExact(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	const limit, workers, users = 5, 32, 100
 	rules := []Rule{{Name: "all", Per: PerUser, Max: limit, Window: time.Hour}, {Name: "day", Per: PerUserType, Max: 4, Calendar: Day, Algorithm: EventSet}}
 	var mu sync.Mutex
@@ -295,7 +297,7 @@ func TestWorkersAtOnceAreExact(t *testing.T) {
 
 // The same batch ten times changes nothing, whatever its answers were.
 func TestTheSameBatchTenTimes(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, Rule{Name: "hour", Per: PerUser, Max: 2, Window: time.Hour, Over: Defer},
 		Rule{Name: "type", Per: PerUserType, Types: []string{"t1"}, Max: 1, Calendar: Day, Algorithm: EventSet},
 		Rule{Name: "device", Per: PerDeviceType, Max: 1, Calendar: Day, Algorithm: FixedWindow})

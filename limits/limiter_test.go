@@ -17,34 +17,12 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-func open(t testing.TB) redis.UniversalClient {
-	t.Helper()
-	r, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return connect(t, r.Addr())
-}
-
-func connect(t testing.TB, addrs ...string) redis.UniversalClient {
-	t.Helper()
-	o := shards.DefaultOptions()
-	o.Addrs, o.Cluster = addrs, len(addrs) > 1
-	o.ReadTimeout = time.Minute // a slow machine is not a failure
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
 
 // encoded is a state of version 2.
 func encoded(events ...event) []byte {
@@ -139,7 +117,7 @@ func TestDecisions(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			client := open(t)
+			client := shardstest.Start(t)
 			l := limiter(t, client, c.rules...)
 			// One by one with the states as read, and all in one call.
 			for i, s := range c.steps {
@@ -168,7 +146,7 @@ func TestDecisions(t *testing.T) {
 }
 
 func TestStaleStateIsDecidedAnew(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(1, time.Hour))
 	decide := func(id string, state []byte) bool {
 		r := &Request{Owner: "u", ID: id, Type: "x", State: state, At: start}
@@ -189,7 +167,7 @@ func TestStaleStateIsDecidedAnew(t *testing.T) {
 }
 
 func TestStateOfUnknownVersionStalls(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(1, time.Hour))
 	key := shards.LimiterKey(shards.UserShard("u"), "u")
 	for _, c := range []struct{ name, state, want string }{
@@ -230,7 +208,7 @@ func TestStateOfUnknownVersionStalls(t *testing.T) {
 }
 
 func TestScriptsAreReloaded(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(1, time.Hour))
 	for round := range 3 {
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
@@ -252,7 +230,7 @@ func TestScriptsAreReloaded(t *testing.T) {
 }
 
 func TestStatesExpireWithTheLongestWindow(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(1, time.Hour), Rule{Name: "week", Per: PerUser, Max: 9, Window: 7 * 24 * time.Hour})
 	began := time.Now()
 	if err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", At: start}}); err != nil {
@@ -265,7 +243,7 @@ func TestStatesExpireWithTheLongestWindow(t *testing.T) {
 }
 
 func TestWorkersAtOnceNeverExceedTheLimit(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	const limit, workers, each = 20, 4, 30
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -300,7 +278,7 @@ func TestRedisAwayIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := connect(t, r.Addr())
+	client := shardstest.Connect(t, r.Addr())
 	l := limiter(t, client, perUser(1, time.Hour))
 	r.Close()
 	if err := l.Decide(t.Context(), []*Request{{Owner: "u", ID: "a", At: start}}); err == nil {
@@ -353,7 +331,7 @@ func TestRulesAreChecked(t *testing.T) {
 // Junk types fill a state. What has no room is refused, and the count of a cap
 // stands.
 func TestAFullStateRefuses(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	each := Rule{Name: "each", Per: PerUserType, Max: 1, Window: time.Hour}
 	l := limiter(t, client, each)
 	reqs := make([]*Request, maxEvents+100)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 var (
@@ -64,7 +66,7 @@ func someRule(t *rapid.T) Rule {
 // Whatever the rules, the order, the clocks, the batches and the age of the
 // states, the limiter answers like the model.
 func TestLimiterAgreesWithTheModel(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	zones := []*time.Location{time.UTC, zone(t, "Asia/Kathmandu"), zone(t, "America/New_York")}
 	rapid.Check(t, func(rt *rapid.T) { agree(t, rt, client, zones) })
 }

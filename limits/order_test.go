@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // desk is SenderLimits that hold some ids, and lets all others go. It keeps what it
@@ -102,7 +104,7 @@ func TestWhatSendersHoldSpendsNothing(t *testing.T) {
 		for _, held := range []Decision{late, later} {
 			for _, logged := range []bool{false, true} {
 				why := fmt.Sprintf("%s, %s %s, put off %t, in tables %t", rule.Per, rule.Algorithm, rule.Over, held.Deferred, logged)
-				client, m := open(t), &tables{}
+				client, m := shardstest.Start(t), &tables{}
 				l := limiter(t, client, rule)
 				if logged {
 					l = logging(t, client, m, rule)
@@ -132,7 +134,7 @@ func TestWhatSendersHoldSpendsNothing(t *testing.T) {
 // Some rules hold whole, and one device of a notification is refused: what comes back
 // from its sender is judged anew, and the device is refused then too.
 func TestARefusedDeviceStaysRefused(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, deviceDay(1))
 	decideWith(t, l, nil, sent("first", 1))
 	r := sent("a", 1, 2)
@@ -151,7 +153,7 @@ func TestARefusedDeviceStaysRefused(t *testing.T) {
 // Exempt requests ask their sender, in one call with the others and in their order,
 // and have nothing to do with a state: not even one that cannot be read.
 func TestExemptRequests(t *testing.T) {
-	client, m := open(t), &tables{}
+	client, m := shardstest.Start(t), &tables{}
 	l := logging(t, client, m, deviceDay(1), perUser(1, time.Hour))
 	exempt := func(id string) *Request {
 		r := sent(id, 1)
@@ -179,7 +181,7 @@ func TestExemptRequests(t *testing.T) {
 
 // An id that was allowed stays allowed. Its sender's limits count attempts.
 func TestARedeliveryAsksItsSender(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(1, time.Hour))
 	decideWith(t, l, &desk{}, sent("a"))
 	spent := stored(t, client, "u")
@@ -212,7 +214,7 @@ func TestAnErrorKeepsTheToken(t *testing.T) {
 		{"tables away for writing", func(m *tables, _ *desk) { m.failing = "INSERT" }, true, true},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
-			client = open(t)
+			client = shardstest.Start(t)
 			m := &tables{}
 			l := logging(t, client, m, deviceDay(5), perUser(5, time.Hour))
 			d := holding(later, "b")
@@ -259,7 +261,7 @@ func (o *once) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // has it all the same, should it be put off; what is held stays so; and who finds
 // room asks its sender before it is written.
 func TestAConflictAfterTheSendersWereAsked(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(2, time.Hour))
 	other := limiter(t, client, perUser(2, time.Hour))
 	d := holding(late, "held")
@@ -293,7 +295,7 @@ func TestAConflictAfterTheSendersWereAsked(t *testing.T) {
 // A thousand waiting for one user whose sender may send nothing are few calls, and
 // none is asked about twice.
 func TestSendersAreAskedAFewTimes(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(1, time.Hour))
 	d, reqs := holding(later), []*Request{}
 	for i := range 1000 {
@@ -318,7 +320,7 @@ func TestSendersAreAskedAFewTimes(t *testing.T) {
 
 // What asks in the last turn has a token, and is held against the rules all the same.
 func TestTheLastTurn(t *testing.T) {
-	l, d := limiter(t, open(t), perUser(1, time.Hour)), holding(late, "0", "1", "2")
+	l, d := limiter(t, shardstest.Start(t), perUser(1, time.Hour)), holding(late, "0", "1", "2")
 	var reqs []*Request
 	for i := range 5 {
 		reqs = append(reqs, sent(fmt.Sprint(i)))
@@ -332,7 +334,7 @@ func TestTheLastTurn(t *testing.T) {
 // other one pays for what goes, and not for what the user's rules refuse.
 func TestTheLastTurnCostsOtherSendersNothing(t *testing.T) {
 	const empty = maxTurns + 5
-	l, d := limiter(t, open(t), perUser(1, time.Hour)), holding(later)
+	l, d := limiter(t, shardstest.Start(t), perUser(1, time.Hour)), holding(later)
 	var reqs []*Request
 	for i := range 60 {
 		r := sent(fmt.Sprint(i))
@@ -350,7 +352,7 @@ func TestTheLastTurnCostsOtherSendersNothing(t *testing.T) {
 
 // A user of many senders that may send nothing: they are asked a few times all the same.
 func TestManySendersThatHold(t *testing.T) {
-	l, d := limiter(t, open(t), perUser(1, time.Hour)), holding(later)
+	l, d := limiter(t, shardstest.Start(t), perUser(1, time.Hour)), holding(later)
 	var reqs []*Request
 	for i := range 50 {
 		r := sent(fmt.Sprint(i))
@@ -374,7 +376,7 @@ func TestManySendersThatHold(t *testing.T) {
 // Whatever the rules, the users and what senders hold: the answers and the states are
 // those of a batch without what was held. And ten times the same changes nothing.
 func TestWhatIsHeldIsNotThere(t *testing.T) {
-	clients := [2]redis.UniversalClient{open(t), open(t)}
+	clients := [2]redis.UniversalClient{shardstest.Start(t), shardstest.Start(t)}
 	rapid.Check(t, func(rt *rapid.T) {
 		rules := rapid.SliceOfN(rapid.Custom(someRule), 1, 3).Draw(rt, "rules")
 		var limiters [2]*Limiter

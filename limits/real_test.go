@@ -17,6 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // slotChecker sees every command of a client and records those whose keys are
@@ -63,7 +64,7 @@ func (s *slotChecker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 }
 
 func TestEveryCommandStaysInOneSlot(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	checker := &slotChecker{t: t}
 	client.AddHook(checker)
 	l := limiter(t, client, perUser(1, time.Hour))
@@ -91,7 +92,7 @@ func TestRealServer(t *testing.T) {
 		"cluster": func(t *testing.T) []string { return localtest.RedisCluster(t, local.RedisOptions{}).Addrs() },
 	} {
 		t.Run(kind, func(t *testing.T) {
-			client := connect(t, addrs(t)...)
+			client := shardstest.Connect(t, addrs(t)...)
 			if err := shards.CheckServer(t.Context(), client, true); err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +142,7 @@ func BenchmarkDecide(b *testing.B) {
 }
 
 func benchmarkDecide(b *testing.B, size int) {
-	client := connect(b, localtest.Require(b).Redis)
+	client := shardstest.Connect(b, localtest.Require(b).Redis)
 	l := limiter(b, client, perUser(1000, time.Hour),
 		Rule{Name: "daily", Per: PerUserType, Max: 1000, Calendar: Day, Algorithm: EventSet},
 		Rule{Name: "segment", Per: PerSegment, Segments: []string{"new"}, Max: 500, Window: 24 * time.Hour})

@@ -7,18 +7,13 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // A key that is no state, as somebody else may have written it, is replaced: it stalls
 // nobody, and neither shifts the answers of others nor has limits forget.
 func TestAKeyOfAnotherType(t *testing.T) {
-	o := shards.DefaultOptions()
-	o.Addrs, o.ReadTimeout = []string{localtest.Redis(t, local.RedisOptions{}).Addr()}, time.Minute
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := shardstest.Connect(t, localtest.Redis(t, local.RedisOptions{}).Addr())
 	l := limiter(t, client, perUser(1, time.Hour))
 	ask := func(id string, owners ...string) (refused string) {
 		t.Helper()

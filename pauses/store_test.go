@@ -19,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,33 +36,16 @@ var (
 // one.
 func onEach(t *testing.T, test func(t *testing.T, client shards.Client)) {
 	t.Run("embedded", func(t *testing.T) {
-		server, err := embedded.StartRedis()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.Close)
-		test(t, open(t, server.Addr()))
+		test(t, shardstest.Start(t))
 	})
 	t.Run("real", func(t *testing.T) {
-		client := open(t, localtest.Require(t).Redis)
+		client := shardstest.Connect(t, localtest.Require(t).Redis)
 		t.Cleanup(func() { client.Del(context.Background(), key) })
 		if err := client.Del(t.Context(), key).Err(); err != nil {
 			t.Fatal(err)
 		}
 		test(t, client)
 	})
-}
-
-func open(t *testing.T, addr string) shards.Client {
-	t.Helper()
-	o := shards.DefaultOptions()
-	o.Addrs = []string{addr}
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func store(t *testing.T, client shards.Client, log *bytes.Buffer) *pauses.Store {
@@ -197,7 +181,7 @@ func TestAStoreThatIsAwayIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store(t, open(t, server.Addr()), new(bytes.Buffer))
+	s := store(t, shardstest.Connect(t, server.Addr()), new(bytes.Buffer))
 	server.Close()
 	if _, err := s.Told(t.Context()); err == nil {
 		t.Error("reading a Redis that is away: no error")

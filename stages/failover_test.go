@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 	"github.com/pushfleet/pushfleet/stages"
 )
 
@@ -24,12 +25,8 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 	const n = 2000
 	pair := localtest.RedisPair(t)
 	o := shards.DefaultOptions()
-	o.Addrs, o.Dialer, o.ReadTimeout = []string{"pair:6379"}, pair.Dial, time.Minute
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	o.Addrs, o.Dialer = []string{"pair:6379"}, pair.Dial
+	client := shardstest.Open(t, o)
 	f, err := dedupe.New(client, dedupe.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)

@@ -13,12 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/status"
 )
@@ -45,18 +45,7 @@ func TestDeviceLog(t *testing.T) {
 // As configured, the stage of a worker drops what is over a device's limit, in Redis
 // or in Cassandra; what is in Cassandra is there after a wipe of Redis.
 func TestDeviceLimitsAsConfigured(t *testing.T) {
-	server, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	so := shards.DefaultOptions()
-	so.Addrs, so.ReadTimeout = []string{server.Addr()}, time.Minute
-	client, err := shards.Open(so)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := shardstest.Start(t)
 	for _, backend := range []string{"redis", "cassandra"} {
 		t.Run(backend, func(t *testing.T) {
 			c := configs.Default()

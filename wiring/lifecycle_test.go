@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // The example of docs/segments.md works as it stands there: New get 1 a day and 3 a
@@ -42,18 +42,7 @@ func TestTheExampleOfNewAndActive(t *testing.T) {
 		}
 	}
 
-	server, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	o := shards.DefaultOptions()
-	o.Addrs, o.ReadTimeout = []string{server.Addr()}, time.Minute
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := shardstest.Start(t)
 	limiter, err := limits.New(client, Rules(c), LimitsOptions(c, nil)...)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,13 +25,7 @@ func open(t *testing.T, r *embedded.Redis) redis.UniversalClient {
 	t.Helper()
 	o := shards.DefaultOptions()
 	o.Addrs, o.Dialer = []string{r.Addr()}, r.Dial
-	o.ReadTimeout = time.Minute // a busy machine is no failure
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return shardstest.Open(t, o)
 }
 
 func start(t *testing.T) (*embedded.Redis, redis.UniversalClient) {
@@ -54,14 +49,7 @@ func TestCommandsAnswerAsRedisBloom(t *testing.T) {
 		if addr == "" {
 			t.Skip("PUSHFLEET_TEST_REDIS is not set")
 		}
-		o := shards.DefaultOptions()
-		o.Addrs = []string{addr}
-		client, err := shards.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = client.Close() })
-		testCommands(t, client)
+		testCommands(t, shardstest.Connect(t, addr))
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 func TestUnreadableAnswersAboutSenders(t *testing.T) {
@@ -68,7 +69,7 @@ func (b *breaking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // that is repeated all the while takes no second token of theirs.
 func TestAFailureKeepsTheTokensOfOtherSenders(t *testing.T) {
 	for _, err := range []error{refusal("OOM"), errors.New("connection refused")} {
-		client := open(t)
+		client := shardstest.Start(t)
 		if err := client.ScriptLoad(t.Context(), bucketSource).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func TestAFailureKeepsTheTokensOfOtherSenders(t *testing.T) {
 // A key that is no time, as somebody else may have written it, is replaced: it stalls
 // no lane.
 func TestABucketThatIsNone(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	s := under(t, client, hourly(time.Hour))
 	key := shards.BucketKey(shards.UserShard("orders"), nameHash("hourly"), "orders")
 	for why, write := range map[string]func() error{

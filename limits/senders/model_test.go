@@ -11,6 +11,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/limits/model"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // bucketModel is a model of either algorithm.
@@ -37,7 +38,7 @@ func (m bucketModel) take(now time.Time, bound time.Duration) (wait time.Duratio
 // Whatever the rules, the batches, the clocks and the expiries, the buckets in
 // Redis answer like the models.
 func TestSendersAgreeWithTheModels(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		if err := client.FlushAll(t.Context()).Err(); err != nil {
 			rt.Fatal(err)

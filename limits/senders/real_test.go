@@ -7,6 +7,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // Two rules of two senders at once: in a cluster a call keeps to one slot.
@@ -19,7 +20,7 @@ func TestRealServer(t *testing.T) {
 			both := hourly(time.Hour)
 			both.Name = "too"
 			reqs := append(from(fmt.Sprint("a", time.Now().UnixNano()), 3, start), from(fmt.Sprint("b", time.Now().UnixNano()), 2, start)...)
-			if err := under(t, connect(t, addrs(t)...), hourly(time.Hour), both).Decide(t.Context(), reqs); err != nil {
+			if err := under(t, shardstest.Connect(t, addrs(t)...), hourly(time.Hour), both).Decide(t.Context(), reqs); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := inWords(reqs), "ok, ok, wait 1m0s paid, ok, ok"; got != want {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 func TestSendersDecide(t *testing.T) {
@@ -62,7 +63,7 @@ func TestSendersDecide(t *testing.T) {
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			reqs := c.reqs()
-			if err := under(t, open(t), c.rules...).Decide(t.Context(), reqs); err != nil {
+			if err := under(t, shardstest.Start(t), c.rules...).Decide(t.Context(), reqs); err != nil {
 				t.Fatal(err)
 			}
 			if got := inWords(reqs); got != c.want {
@@ -74,7 +75,7 @@ func TestSendersDecide(t *testing.T) {
 
 func TestADecisionOfASenderExplainsItself(t *testing.T) {
 	reqs := from("orders", 4, start)
-	if err := under(t, open(t), hourly(time.Hour)).Decide(t.Context(), reqs); err != nil {
+	if err := under(t, shardstest.Start(t), hourly(time.Hour)).Decide(t.Context(), reqs); err != nil {
 		t.Fatal(err)
 	}
 	want := limits.Decision{Deferred: true, Dimension: limits.DimensionSender, Rule: "hourly", Current: 3, Limit: 2, RetryAfter: 2 * time.Minute, ResetAt: start.Add(3 * time.Minute)}
@@ -85,7 +86,7 @@ func TestADecisionOfASenderExplainsItself(t *testing.T) {
 	slow := hourly(time.Hour)
 	slow.Name, slow.Algorithm, slow.Burst = "slow", LeakyBucket, 0
 	reqs = from("ads", 3, start)
-	if err := under(t, open(t), hourly(time.Hour), slow).Decide(t.Context(), reqs); err != nil {
+	if err := under(t, shardstest.Start(t), hourly(time.Hour), slow).Decide(t.Context(), reqs); err != nil {
 		t.Fatal(err)
 	}
 	if d := reqs[2].Decision; d.Rule != "slow" || d.Limit != 1 || d.RetryAfter != 2*time.Minute {
@@ -95,7 +96,7 @@ func TestADecisionOfASenderExplainsItself(t *testing.T) {
 
 // Workers at once take each token once.
 func TestSendersAtOnce(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	const workers, each = 16, 20
 	var mu sync.Mutex
 	var waits []time.Duration
@@ -125,7 +126,7 @@ func TestSendersAtOnce(t *testing.T) {
 
 // Who asks with another expiry each is cut into calls that are short.
 func TestSendersAskInShortCalls(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	hook := &scripts{}
 	client.AddHook(hook)
 	reqs := from("orders", 2500, start)
@@ -156,7 +157,7 @@ func TestSendersAskInShortCalls(t *testing.T) {
 // A bucket that a broken clock filled with debt heals, and a full one is
 // forgotten.
 func TestBucketsHealAndExpire(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	s := under(t, client, hourly(24*time.Hour))
 	const key = "b:{5069}:a6cf4163:orders" // stored under it: it must never change
 	if err := s.Decide(t.Context(), from("orders", 1, start.Add(1000*time.Hour))); err != nil {
@@ -213,7 +214,7 @@ func TestRulesOfSendersAreChecked(t *testing.T) {
 // By the real buckets: a token is taken for what the recipient may get and for nothing
 // else.
 func TestSendersPayForWhatGoes(t *testing.T) {
-	client := open(t)
+	client := shardstest.Start(t)
 	recipients, err := limits.New(client, []limits.Rule{{Name: "all", Per: limits.PerUser, Max: 1, Window: time.Hour}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/shards"
 )
@@ -19,29 +18,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-func open(t testing.TB) shards.Client {
-	t.Helper()
-	r, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return connect(t, r.Addr())
-}
-
-func connect(t testing.TB, addrs ...string) shards.Client {
-	t.Helper()
-	o := shards.DefaultOptions()
-	o.Addrs, o.Cluster = addrs, len(addrs) > 1
-	o.ReadTimeout = time.Minute // a slow machine is not a failure
-	client, err := shards.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
 
 func under(t testing.TB, client shards.Client, rules ...Rule) *Limits {
 	t.Helper()
