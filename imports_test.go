@@ -85,6 +85,7 @@ var mayImport = map[string][]string{
 	"cmd/pushbench":          {everything},
 	"bench/whole":            {everything},
 	"bench/fleet":            {everything},
+	"bench/fleet/fleettest":  nil,
 	"bench/send":             {everything},
 	"bench/gates":            {everything},
 	"bench/endtoend":         {everything}, // tests only
@@ -192,7 +193,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/HdrHistogram":            {in: []string{"cmd/pushdemo"}},
 	"go.yaml.in/yaml":                    {in: []string{"configs"}, tests: []string{everything}},
 	"github.com/santhosh-tekuri":         {tests: []string{everything}},
-	"go.uber.org/goleak":                 {tests: []string{everything}},
+	"go.uber.org/goleak":                 {in: []string{"bench/fleet/fleettest"}, tests: []string{everything}},
 	"pgregory.net/rapid":                 {tests: []string{everything}},
 	"github.com/prometheus":              {in: []string{everything}},
 	"github.com/cespare/xxhash":          {in: []string{everything}},

@@ -4,16 +4,14 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/fleet/fleettest"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
@@ -23,32 +21,13 @@ import (
 var programs fleet.Programs
 
 func TestMain(m *testing.M) {
-	status, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	if os.Getenv(local.EnvServers) != "" {
-		dir, err := os.MkdirTemp("", "pushfleet-chaos-bin-")
-		if err != nil {
-			return 1, err
+	fleettest.Main(m, func(ctx context.Context, dir string) (err error) {
+		if os.Getenv(local.EnvServers) == "" {
+			return nil // what needs it is skipped
 		}
-		defer os.RemoveAll(dir)
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		defer cancel()
-		if programs, err = fleet.Build(ctx, dir, false, "pushworker"); err != nil {
-			return 1, err
-		}
-	}
-	status := m.Run()
-	if err := goleak.Find(); status == 0 && err != nil {
-		return 1, err
-	}
-	return status, nil
+		programs, err = fleet.Build(ctx, dir, false, "pushworker")
+		return err
+	})
 }
 
 // clean runs a scenario and wants every promise kept.

@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/fleet/fleettest"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/deploy/local"
@@ -30,33 +29,13 @@ import (
 var programs fleet.Programs
 
 func TestMain(m *testing.M) {
-	status, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	if os.Getenv(local.EnvServers) == "" {
-		return m.Run(), nil // all tests are skipped
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	dir, err := os.MkdirTemp("", "pushfleet-endtoend-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	if programs, err = fleet.Build(ctx, dir, true, "pushworker", "pushctl"); err != nil {
-		return 1, err
-	}
-	status := m.Run()
-	if err := goleak.Find(); status == 0 && err != nil {
-		return 1, err
-	}
-	return status, nil
+	fleettest.Main(m, func(ctx context.Context, dir string) (err error) {
+		if os.Getenv(local.EnvServers) == "" {
+			return nil // all tests are skipped
+		}
+		programs, err = fleet.Build(ctx, dir, true, "pushworker", "pushctl")
+		return err
+	})
 }
 
 // patience bounds every wait. It is not an expectation: the machine may be

@@ -4,46 +4,22 @@ package mutants
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/fleet/fleettest"
 )
 
 // programs is the worker with the tag planted, built once.
 var programs fleet.Programs
 
 func TestMain(m *testing.M) {
-	status, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "pushfleet-mutants-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if programs, err = Build(ctx, dir); err != nil {
-		return 1, err
-	}
-	status := m.Run()
-	if err := goleak.Find(); status == 0 && err != nil {
-		return 1, err
-	}
-	return status, nil
+	fleettest.Main(m, func(ctx context.Context, dir string) (err error) {
+		programs, err = Build(ctx, dir)
+		return err
+	})
 }
 
 // atOnce is how many worlds run side by side: they wait as much as they work.
