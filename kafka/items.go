@@ -12,7 +12,7 @@ import (
 type decoder func(value []byte, m *push.Message) *push.Defect
 
 // Name implements pipeline.Stage.
-func (decoder) Name() string { return "decode" }
+func (decoder) Name() pipeline.Step { return pipeline.StepDecode }
 
 // Apply implements pipeline.Stage.
 func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {

@@ -30,7 +30,7 @@ type lane struct {
 	log  bytes.Buffer
 }
 
-func (*lane) Name() string { return "devices" }
+func (*lane) Name() pipeline.Step { return "devices" }
 
 func (*lane) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {

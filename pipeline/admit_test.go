@@ -416,7 +416,7 @@ func TestAProbeThatIsNotTakenMakesRoom(t *testing.T) {
 // oneDevice gives each item one device.
 type oneDevice struct{}
 
-func (oneDevice) Name() string { return "devices" }
+func (oneDevice) Name() pipeline.Step { return "devices" }
 
 func (oneDevice) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {

@@ -26,7 +26,7 @@ type Source interface {
 // same batch again, so it must be repeatable. Several goroutines call Apply at
 // once, but never with the same batch.
 type Stage interface {
-	Name() string
+	Name() Step
 	Apply(ctx context.Context, b *Batch) error
 }
 

@@ -62,7 +62,7 @@ func (p *Pipeline) decideOne(d *Delivery, now time.Time) {
 }
 
 func (p *Pipeline) judge(d *Delivery, now time.Time) (caught *push.PanicError) {
-	defer func() { caught = push.Recovered("settle", recover()) }()
+	defer func() { caught = push.Recovered(string(StepSettle), recover()) }()
 	switch d.Verdict {
 	case push.Undecided:
 		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)

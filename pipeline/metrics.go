@@ -46,9 +46,9 @@ type laneMetrics struct {
 	verdicts  [push.Verdicts]prometheus.Counter
 }
 
-// ownWords are the reasons of results that no provider gave. "encode" says where our
-// code panicked.
-var ownWords = [...]push.Reason{push.InvalidToken, push.PayloadTooLarge, push.InvalidMessage, push.PastExpiry, push.Timeout, push.ConnectionLost, push.NotConnected, push.AuthFailed, push.Panicked, "encode"}
+// ownWords are the reasons of results that no provider gave. That of StepEncode says
+// where our code panicked.
+var ownWords = [...]push.Reason{push.InvalidToken, push.PayloadTooLarge, push.InvalidMessage, push.PastExpiry, push.Timeout, push.ConnectionLost, push.NotConnected, push.AuthFailed, push.Panicked, push.Reason(StepEncode)}
 
 // NewMetrics makes the metrics and registers them. words are the reasons that the
 // providers are known to give: each has a series, and all others share one.
@@ -107,14 +107,14 @@ func (m *Metrics) lane(name string) *laneMetrics {
 }
 
 // steps makes the series of a lane's steps at 0, so that rate() sees their first
-// failure.
+// failure or panic.
 func (m *Metrics) steps(lane string, stages []Stage) {
 	for _, s := range stages {
-		m.failures.WithLabelValues(lane, s.Name())
-		m.panics.WithLabelValues(lane, s.Name())
+		m.failures.WithLabelValues(lane, string(s.Name()))
+		m.panics.WithLabelValues(lane, string(s.Name()))
 	}
-	for _, stage := range []string{"decode", "encode", "read", "settle"} { // of source, providers and answers
-		m.panics.WithLabelValues(lane, stage)
+	for _, step := range panicking {
+		m.panics.WithLabelValues(lane, string(step))
 	}
 	for _, step := range steps {
 		m.failures.WithLabelValues(lane, string(step))
@@ -134,8 +134,8 @@ func (m *Metrics) polled(lane string, b *Batch) {
 	m.lane(lane).batchSize.Observe(float64(len(b.Items)))
 }
 
-func (m *Metrics) stage(lane, stage string, d time.Duration) {
-	m.stageSeconds.WithLabelValues(lane, stage).Observe(d.Seconds())
+func (m *Metrics) stage(lane string, stage Step, d time.Duration) {
+	m.stageSeconds.WithLabelValues(lane, string(stage)).Observe(d.Seconds())
 }
 
 func (m *Metrics) failedStep(lane string, step Step) {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -39,8 +40,8 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 	}
 }
 
-// The first failure of a step shows as a change: its series is there from the
-// start, at 0, for each lane.
+// The first failure or panic of a step shows as a change: its series is there from
+// the start, at 0, for each lane.
 func TestEachStepHasItsSeries(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := NewMetrics(reg)
@@ -49,20 +50,23 @@ func TestEachStepHasItsSeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
+	got := map[string][]string{}
 	for _, f := range families {
-		if f.GetName() != "push_step_failures_total" {
+		if f.GetName() != "push_step_failures_total" && f.GetName() != "push_panics_total" {
 			continue
 		}
 		for _, s := range f.Metric {
 			if s.GetCounter().GetValue() != 0 || s.Label[0].GetValue() != "critical" {
 				t.Errorf("%v", s)
 			}
-			got = append(got, s.Label[1].GetValue())
+			got[f.GetName()] = append(got[f.GetName()], s.Label[1].GetValue())
 		}
 	}
-	want := []string{"commit", "confirm", "filter", "hand-over", "intents", "latest", "nothing", "recheck", "status"}
-	if !slices.Equal(got, want) {
+	want := map[string][]string{
+		"push_step_failures_total": {"commit", "confirm", "filter", "hand-over", "intents", "latest", "nothing", "recheck", "status"},
+		"push_panics_total":        {"decode", "encode", "nothing", "read", "send", "settle"},
+	}
+	if !maps.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("series for %q, want %q", got, want)
 	}
 }
@@ -70,5 +74,5 @@ func TestEachStepHasItsSeries(t *testing.T) {
 // nothing is a stage that does nothing.
 type nothing struct{}
 
-func (nothing) Name() string                        { return "nothing" }
+func (nothing) Name() Step                          { return "nothing" }
 func (nothing) Apply(context.Context, *Batch) error { return nil }

@@ -194,7 +194,7 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 // abandoned instead.
 func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch) bool {
 	start := time.Now()
-	err := p.repeat(ctx, Step(s.Name()), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
+	err := p.repeat(ctx, s.Name(), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
 	p.opt.Metrics.stage(p.opt.Lane, s.Name(), time.Since(start))
 	return err == nil && !b.Tracker.Draining()
 }

@@ -237,7 +237,7 @@ func (w *world) Add(_ context.Context, ids []string) error {
 }
 
 // Stage: fails now and then, suppresses some, gives the others 1 to 3 devices.
-func (w *world) Name() string { return "devices" }
+func (w *world) Name() pipeline.Step { return "devices" }
 
 func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
 	w.mu.Lock()

@@ -44,7 +44,7 @@ type Poisoned struct {
 // no item is decided. If anything was caught, caught is called once before Contain
 // returns. Panics in goroutines that the stage starts cannot be caught.
 func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) error {
-	err := survived(Step(s.Name()), func() error { return s.Apply(ctx, b) })
+	err := survived(s.Name(), func() error { return s.Apply(ctx, b) })
 	first, ok := errors.AsType[*push.PanicError](err)
 	if !ok {
 		return err
@@ -55,7 +55,7 @@ func Contain(ctx context.Context, s Stage, b *Batch, caught func(Poisoned)) erro
 		return err
 	}
 	for _, it := range c.suspects {
-		it.Decide(push.Dead, push.Panicked, s.Name())
+		it.Decide(push.Dead, push.Panicked, string(s.Name()))
 	}
 	c.found.Dead = c.suspects
 	return nil
@@ -111,7 +111,7 @@ func (c *containment) apply(from, to int) (*push.PanicError, error) {
 	}
 	part := *c.batch
 	part.Items = c.batch.Items[from:to:to]
-	err := survived(Step(c.stage.Name()), func() error { return c.stage.Apply(c.ctx, &part) })
+	err := survived(c.stage.Name(), func() error { return c.stage.Apply(c.ctx, &part) })
 	if p, ok := errors.AsType[*push.PanicError](err); ok {
 		c.found.Panics++
 		return p, nil

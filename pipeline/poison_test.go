@@ -30,7 +30,7 @@ type delicate struct {
 	fails   error
 }
 
-func (*delicate) Name() string { return "delicate" }
+func (*delicate) Name() pipeline.Step { return "delicate" }
 
 func (s *delicate) Apply(_ context.Context, b *pipeline.Batch) error {
 	s.applied++
@@ -225,7 +225,7 @@ func TestContainProperties(t *testing.T) {
 // poisonStage panics on every 100th record.
 type poisonStage struct{}
 
-func (poisonStage) Name() string { return "preferences" }
+func (poisonStage) Name() pipeline.Step { return "preferences" }
 
 func (poisonStage) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {

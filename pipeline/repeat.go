@@ -10,12 +10,12 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Step is something that can fail and is repeated. It is a label of
-// push_step_failures_total, the name of a stall, and a word in logs and alerts. Each
-// stage is a step under its own name; these are the pipeline's own.
+// Step is something that can fail. It is a label of push_step_failures_total and
+// push_panics_total, the name of a stall, and a word in logs and alerts. Each stage is
+// a step under its own name; these are the pipeline's own, and those of what it calls.
 type Step string
 
-// The steps, in the order of the way.
+// The steps that may fail, in the order of the way.
 const (
 	StepConfirm  Step = "confirm"   // reading the status rows of what came again
 	StepIntents  Step = "intents"   // at_most_once: the row before the send
@@ -29,6 +29,19 @@ const (
 
 // steps are all of them.
 var steps = [...]Step{StepConfirm, StepIntents, StepRecheck, StepStatus, StepHandOver, StepFilter, StepLatest, StepCommit}
+
+// More steps, which end in a result or a verdict whatever happens. If one panics, it is
+// counted under this name in push_panics_total; push_step_failures_total has none of them.
+const (
+	StepDecode Step = "decode" // of a source: a record's value
+	StepEncode Step = "encode" // of a provider: a message to its request
+	StepSend   Step = "send"   // of a provider that is one function
+	StepRead   Step = "read"   // of a provider: its answer
+	StepSettle Step = "settle" // deciding what an answer means
+)
+
+// panicking are all of these.
+var panicking = [...]Step{StepDecode, StepEncode, StepSend, StepRead, StepSettle}
 
 // errLeaving says that a step was not repeated because its partition is leaving.
 var errLeaving = errors.New("the partition is leaving")

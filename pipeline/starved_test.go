@@ -72,7 +72,7 @@ func (p *partition) Commit(context.Context) error {
 }
 
 // Stage: the first records are for APNs, the others for FCM.
-func (*partition) Name() string { return "devices" }
+func (*partition) Name() pipeline.Step { return "devices" }
 
 func (p *partition) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {

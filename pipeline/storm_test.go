@@ -117,7 +117,7 @@ func (s *steady) Produce(ctx context.Context, hs []pipeline.Handover) error {
 }
 
 // Stage: the records go to the routes by turns.
-func (*steady) Name() string { return "devices" }
+func (*steady) Name() pipeline.Step { return "devices" }
 
 func (s *steady) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {

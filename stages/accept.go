@@ -32,7 +32,7 @@ type Accept struct {
 }
 
 // Name implements pipeline.Stage.
-func (*Accept) Name() string { return "accept" }
+func (*Accept) Name() pipeline.Step { return StepAccept }
 
 // Apply never fails.
 func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {

@@ -32,7 +32,7 @@ type Dedupe struct {
 }
 
 // Name implements pipeline.Stage.
-func (*Dedupe) Name() string { return "dedupe" }
+func (*Dedupe) Name() pipeline.Step { return StepDedupe }
 
 // Apply asks the filter about every item that is not to be confirmed anyway,
 // and the ledger about those and all that may be in the filter.

@@ -14,7 +14,7 @@ import (
 type Devices struct{}
 
 // Name implements pipeline.Stage.
-func (*Devices) Name() string { return "devices" }
+func (*Devices) Name() pipeline.Step { return StepDevices }
 
 // Apply never fails.
 func (s *Devices) Apply(_ context.Context, b *pipeline.Batch) error {

@@ -5,6 +5,17 @@ package stages
 
 import "github.com/pushfleet/pushfleet/pipeline"
 
+// The stages as steps, in the order in which they run. Alerts and dashboards know
+// these words.
+const (
+	StepDedupe      pipeline.Step = "dedupe"
+	StepAccept      pipeline.Step = "accept"
+	StepSuperseded  pipeline.Step = "superseded" // retries only
+	StepPreferences pipeline.Step = "preferences"
+	StepDevices     pipeline.Step = "devices"
+	StepLimits      pipeline.Step = "limits"
+)
+
 // NewOrder returns the stages in the order in which they run. Dedupe is first,
 // so that nothing is written about an id that belongs to another user; accept
 // is next, so that no store is asked about expired notifications; limits is

@@ -60,7 +60,7 @@ type Limits struct {
 }
 
 // Name implements pipeline.Stage.
-func (*Limits) Name() string { return "limits" }
+func (*Limits) Name() pipeline.Step { return StepLimits }
 
 // Apply decides all items that have something to send at once. Repeated after an
 // error, it asks about what the senders' limits have not answered, and takes no second

@@ -32,7 +32,7 @@ type Preferences struct {
 }
 
 // Name implements pipeline.Stage.
-func (*Preferences) Name() string { return "preferences" }
+func (*Preferences) Name() pipeline.Step { return StepPreferences }
 
 // Apply reads the records of all undecided items at once.
 func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {

@@ -25,7 +25,7 @@ type Newest interface {
 type Superseded struct{ Newest Newest }
 
 // Name implements pipeline.Stage.
-func (*Superseded) Name() string { return "superseded" }
+func (*Superseded) Name() pipeline.Step { return StepSuperseded }
 
 // Apply decides batches of retry and hold topics, and passes over all others.
 func (s *Superseded) Apply(ctx context.Context, b *pipeline.Batch) error {

@@ -62,7 +62,7 @@ func (c *Caller) call(d *pipeline.Delivery) (result push.Result) {
 		return result
 	}
 	defer func() {
-		if p := push.Recovered("send", recover()); p != nil {
+		if p := push.Recovered(string(pipeline.StepSend), recover()); p != nil {
 			result = Panicked(p)
 		}
 	}()

@@ -175,7 +175,7 @@ func (s *Sender) blank(d *pipeline.Delivery) *Draft {
 
 // encode calls the codec's Encode and returns its panic.
 func (s *Sender) encode(d *pipeline.Delivery, r *Draft) (result push.Result, ok bool, panicked *push.PanicError) {
-	defer func() { panicked = push.Recovered("encode", recover()) }()
+	defer func() { panicked = push.Recovered(string(pipeline.StepEncode), recover()) }()
 	result, ok = s.codec.Encode(d, r)
 	return result, ok, nil
 }
@@ -183,7 +183,7 @@ func (s *Sender) encode(d *pipeline.Delivery, r *Draft) (result push.Result, ok 
 // read calls the codec's Read. If it panics, what the answer meant is unknown.
 func (s *Sender) read(d *pipeline.Delivery, r *Draft) (result push.Result, next Next) {
 	defer func() {
-		if p := push.Recovered("read", recover()); p != nil {
+		if p := push.Recovered(string(pipeline.StepRead), recover()); p != nil {
 			result, next = calls.Panicked(p), Settled
 		}
 	}()

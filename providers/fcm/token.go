@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	early = 5 * time.Minute
 	// fetchTimeout bounds one request to the token endpoint.
 	fetchTimeout = 10 * time.Second
-	// Between failed fetches: doubling, with jitter.
+	// The pauses between failed fetches.
 	firstRetry, lastRetry = time.Second, time.Minute
 )
 
@@ -76,12 +76,13 @@ func (k *tokenKeeper) close(ctx context.Context) (err error) {
 
 func (k *tokenKeeper) run(ctx context.Context) {
 	defer close(k.done)
+	backoff := push.Backoff{First: firstRetry, Longest: lastRetry}
 	failures := 0
 	for first := true; ; first = false {
 		wait, err := k.renew(ctx)
 		if err != nil {
 			failures++
-			wait = pause(failures)
+			wait = backoff.After(failures)
 		} else {
 			failures = 0
 		}
@@ -99,16 +100,6 @@ func (k *tokenKeeper) run(ctx context.Context) {
 			t.Stop()
 		}
 	}
-}
-
-// pause is the wait after this many failures: half of it fixed, half random.
-func pause(failures int) time.Duration {
-	d := firstRetry
-	for i := 1; i < failures && d < lastRetry; i++ {
-		d *= 2
-	}
-	d = min(d, lastRetry)
-	return d/2 + rand.N(d/2)
 }
 
 // renew fetches one token and says when the next is due.
