@@ -250,3 +250,50 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 		t.Error("the abandoned record does not hold the watermark")
 	}
 }
+
+// What is intended lets its offset pass, and stays in flight until it has its result:
+// until then it is unresolved, and its id open. A copy in a retry topic waits no longer.
+func TestIntendedRecordsStayOpenUntilTheyAreDone(t *testing.T) {
+	tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10, Retry: true})
+	admits := func(offset int64, id string) *Item {
+		b := &Batch{Tracker: tr, Items: []Item{{Offset: offset, Message: push.Message{ID: id, UserID: "u"}}}}
+		if tr.Admit(b) == 0 {
+			return nil
+		}
+		return &b.Items[0]
+	}
+	first, second := admits(5, "a"), admits(6, "b")
+	tr.Intend([]*Item{first, second})
+	if next, _ := tr.Watermark(); next != 7 {
+		t.Errorf("the watermark is %d, want 7: intents are durable", next)
+	}
+	tr.Committed(7)
+	if admits(7, "a") != nil {
+		t.Error("a copy is admitted while the first is in flight")
+	}
+	if from, open := tr.Unresolved(); !open || from != 5 {
+		t.Errorf("unresolved from %d, %t; want 5", from, open)
+	}
+	tr.Done([]*Item{first})
+	if from, open := tr.Unresolved(); !open || from != 6 {
+		t.Errorf("unresolved from %d, %t; want 6", from, open)
+	}
+	if admits(7, "a") == nil {
+		t.Error("a copy is not admitted, although the first has ended: the partition stands still")
+	}
+	tr.Abandon([]*Item{second})
+	if from, open := tr.Unresolved(); !open || from != 6 {
+		t.Errorf("unresolved from %d, %t; want 6, which was given back", from, open)
+	}
+}
+
+// Confirms are of what a dead owner may have sent: what lies below the committed offset
+// and is read again is none of it.
+func TestWhatIsReadAgainUsesUpNoConfirms(t *testing.T) {
+	tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10, Confirms: 1})
+	b := &Batch{Tracker: tr, Items: []Item{{Offset: 1, Reread: true}, {Offset: 2, Reread: true}, {Offset: 3}, {Offset: 4}}}
+	tr.Admit(b)
+	if !b.Items[2].Confirm || b.Items[3].Confirm {
+		t.Errorf("after what is read again, confirms are %t and %t, want one", b.Items[2].Confirm, b.Items[3].Confirm)
+	}
+}
