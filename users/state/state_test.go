@@ -2,7 +2,9 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,5 +106,22 @@ func TestLoadingShards(t *testing.T) {
 		if err == nil && (!reflect.DeepEqual(got[0], Shard{}) || !reflect.DeepEqual(got[1], tt.want)) {
 			t.Errorf("%s: %+v, want %+v", tt.why, got, tt.want)
 		}
+	}
+}
+
+// A token's entry and the shard whose script writes it share a hash tag: a Redis Cluster
+// refuses a script whose keys are of several.
+func TestTheHomeOfATokenSharesItsTag(t *testing.T) {
+	homes := map[int]bool{}
+	for i := range 1000 {
+		hash := fmt.Sprint("hash-", i)
+		home := TokenHome(hash)
+		homes[home] = true
+		if tag := "{" + shards.UserTag(home) + "}"; !strings.Contains(TokenKey(hash), tag) {
+			t.Fatalf("the entry %s is not of shard %d, whose tag is %s", TokenKey(hash), home, tag)
+		}
+	}
+	if len(homes) != shards.Filters {
+		t.Errorf("tokens spread over %d homes, want %d", len(homes), shards.Filters)
 	}
 }
