@@ -102,7 +102,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && err.Error() != last:
-			w.opts.Log.Warn("segments cannot be loaded, those in use stay", "source", w.source.String(), "version_in_use", w.Status().Version, "err", err)
+			w.opts.Log.Warn("segments cannot be loaded, those in use stay", "source", w.source.String(), "version_in_use", w.Status().Version, "error", err)
 		case s != before:
 			w.opts.Log.Info("segments loaded", "source", w.source.String(), "version", s.Version(), "checksum", s.checksum.String(), "bytes", s.Bytes())
 		}
