@@ -236,3 +236,15 @@ func TestSendersPayForWhatGoes(t *testing.T) {
 		reqs, want = reqs[:4], "ok, no all, ok, no all"
 	}
 }
+
+// A bucket that is full again within less than a millisecond is kept for one: Redis
+// refuses a shorter time.
+func TestABucketThatIsSoonFull(t *testing.T) {
+	s := under(t, shardstest.Start(t), Rule{Name: "fast", Algorithm: TokenBucket, Max: 1_000_000, Window: time.Minute, Burst: 2})
+	for range 2 {
+		reqs := from("orders", 1, start)
+		if err := s.Decide(t.Context(), reqs); err != nil || inWords(reqs) != "ok" {
+			t.Errorf("%s, %v", inWords(reqs), err)
+		}
+	}
+}
