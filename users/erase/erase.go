@@ -50,10 +50,11 @@ type Erasure struct {
 	stored    storedUser
 }
 
-// latestRecord is the latest one of a part in the topic; offset -1 = it has none.
+// latestRecord is the latest one of a part in the topic.
 type latestRecord struct {
-	offset int64
-	live   bool // no tombstone
+	offset  int64
+	live    bool  // no tombstone
+	removed int64 // offset behind the part's last tombstone, also when it is live again; 0 = none
 }
 
 // storedUser is what Redis has of a user, of whatever build.
@@ -128,7 +129,11 @@ func (e *Erasure) Look(ctx context.Context) (Remains, error) {
 func (e *Erasure) read(ctx context.Context) error {
 	partition, next, err := e.history.Read(ctx, e.user, e.next, func(r users.FetchedRecord) error {
 		if part, ok := strings.CutPrefix(r.Key, e.user+"/"); ok && !strings.Contains(part, "/") {
-			e.latest[record.Part(part)] = latestRecord{r.Offset, r.Value != nil}
+			l := latestRecord{offset: r.Offset, live: r.Value != nil, removed: e.latest[record.Part(part)].removed}
+			if !l.live {
+				l.removed = r.Offset + 1
+			}
+			e.latest[record.Part(part)] = l
 		}
 		return nil
 	})
@@ -251,9 +256,7 @@ func (e *Erasure) Append(ctx context.Context) (tombstones int, err error) {
 		}
 		if end == 0 {
 			for part := range parts {
-				if l := e.latest[part]; !l.live {
-					end = max(end, l.offset+1)
-				}
+				end = max(end, e.latest[part].removed)
 			}
 		}
 		parts = make(map[record.Part]bool)

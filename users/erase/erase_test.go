@@ -246,6 +246,44 @@ func TestEraseWhileDevicesAreRegistered(t *testing.T) {
 	}
 }
 
+// appended does something once, behind an append.
+type appended struct {
+	users.Log
+	do func()
+}
+
+func (a *appended) Append(ctx context.Context, records []users.Record) error {
+	err := a.Log.Append(ctx, records)
+	if do := a.do; do != nil {
+		a.do = nil
+		do()
+	}
+	return err
+}
+
+// What came between the look and the tombstones goes also when all that got a
+// tombstone is registered again before the topic is read.
+func TestEraseWhileTheOnlyDeviceIsRegisteredAgain(t *testing.T) {
+	userstest.Virtual(t, in(func(w *world) {
+		w.Run(userstest.RegistryOptions())
+		w.Register("uma", 1, 1)
+		w.Settle()
+		log := &appended{w.Topic, func() { w.Register("uma", 1, 60) }}
+		e, err := erase.New(log, w.Topic, w.Redis, "uma")
+		w.Must(err)
+		_, err = e.Look(w.Ctx)
+		w.Must(err)
+		w.Register("uma", 2, 50)
+		_, err = e.Append(w.Ctx)
+		w.Must(err)
+		w.Must(e.Await(w.Ctx))
+		w.Settle()
+		if got := w.Look("uma"); len(got.Devices) != 1 || got.Devices[0].Hash != userstest.Hash(1) {
+			t.Errorf("Redis has %+v, want only the device that was registered behind its tombstone", got)
+		}
+	}))
+}
+
 // Without a registry the topic has its tombstones, and nothing is claimed.
 func TestEraseWithoutARegistry(t *testing.T) {
 	userstest.Virtual(t, in(func(w *world) {
