@@ -147,14 +147,14 @@ func (e *Erasure) read(ctx context.Context) error {
 // tokensPerTrip bounds the entries of the token index that are read in one round trip.
 const tokensPerTrip = 1000
 
-// readRedis reads what Redis has. What cannot be read is there all the same; the
-// registry rebuilds it from the topic.
+// readRedis reads what Redis has. What cannot be read, also a key of another type, is
+// there all the same; the registry rebuilds it from the topic.
 func (e *Erasure) readRedis(ctx context.Context) error {
 	raw, err := e.client.Get(ctx, shards.UserKey(shards.UserShard(e.user), e.user)).Bytes()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil && !errors.Is(err, redis.Nil) && !otherType(err) {
 		return fmt.Errorf("looking for a user in Redis: %w", err)
 	}
-	e.stored = storedUser{there: err == nil, tokens: make(map[string]bool)}
+	e.stored = storedUser{there: !errors.Is(err, redis.Nil), tokens: make(map[string]bool)}
 	_ = e.stored.user.Decode(raw, record.BuildOf(raw)) // empty then
 	of := make(map[string]bool)
 	for part := range e.latest {
@@ -172,18 +172,25 @@ func (e *Erasure) readRedis(ctx context.Context) error {
 	return nil
 }
 
+// otherType reports whether err is Redis' word that a key holds no string.
+func otherType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
 func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 	pipe := e.client.Pipeline() // of any shards: a command each
 	cmds := make([]*redis.StringCmd, len(hashes))
 	for i, hash := range hashes {
 		cmds[i] = pipe.Get(ctx, state.TokenKey(hash))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) && !otherType(err) {
 		return err
 	}
 	for i, hash := range hashes {
 		raw, err := cmds[i].Bytes()
 		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if otherType(err) {
+			e.stored.tokens[hash] = true
 			continue
 		}
 		if err != nil {

@@ -332,6 +332,31 @@ func TestEraseAnUnreadableRecord(t *testing.T) {
 	}))
 }
 
+// A key of another type in the place of the record, or of a token's entry, cannot be
+// read either.
+func TestEraseAKeyOfAnotherType(t *testing.T) {
+	for _, tt := range []struct{ why, key string }{
+		{"record", shards.UserKey(shards.UserShard("uma"), "uma")},
+		{"token", shards.TokenKey(shards.TokenShard(userstest.Hash(1)), userstest.Hash(1))},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			userstest.EachRedis(t, realRedis, in(func(w *world) {
+				w.Run(userstest.RegistryOptions())
+				w.Register("uma", 1, 1)
+				w.Settle()
+				w.Must(w.Redis.Del(w.Ctx, tt.key).Err())
+				w.Must(w.Redis.HSet(w.Ctx, tt.key, "uma", "x").Err())
+				if found, _ := w.erase("uma"); !found.Record || found.Devices != 1 || found.Tokens != 1 {
+					t.Errorf("found %+v", found)
+				}
+				if n, err := w.Redis.Exists(w.Ctx, tt.key).Result(); err != nil || n != 0 {
+					t.Errorf("the key is still there: %v", err)
+				}
+			}))
+		})
+	}
+}
+
 func TestEraseRefuses(t *testing.T) {
 	for _, user := range []string{"", strings.Repeat("x", 129)} {
 		if _, err := erase.New(nil, nil, nil, user); !errors.Is(err, record.ErrInvalid) {
