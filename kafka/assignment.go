@@ -39,12 +39,11 @@ type assignment struct {
 	tracker   *pipeline.Tracker
 	limits    limits
 
-	// predecessor is the tracker of an earlier assignment of this partition that
+	// predecessors are the trackers of earlier assignments of this partition that
 	// ended here with work in flight. Nothing is handed out before that work has
-	// come back or predecessorUntil has passed: otherwise a record could be sent
-	// while its first copy is in flight.
-	predecessor      *pipeline.Tracker
-	predecessorUntil time.Time
+	// come back or their time is over: otherwise a record could be sent while its
+	// first copy is in flight.
+	predecessors []predecessor
 
 	ended   bool            // given back, or lost: takes and hands out nothing
 	lost    bool            // ended because the coordinator no longer knew us
@@ -99,11 +98,26 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 	}
 }
 
-// after makes a wait for the work in flight of an earlier assignment.
-func (a *assignment) after(t *pipeline.Tracker, until time.Time) {
-	if !idle(t) {
-		a.predecessor, a.predecessorUntil = t, until
+// predecessor is an earlier assignment's work in flight, and until when it is
+// waited for.
+type predecessor struct {
+	tracker *pipeline.Tracker
+	until   time.Time
+}
+
+// after makes a wait for the work in flight of an earlier assignment, and for
+// what that one was still waiting for.
+func (a *assignment) after(former *assignment, until time.Time) {
+	a.predecessors = append(a.predecessors, former.predecessors...)
+	if !idle(former.tracker) {
+		a.predecessors = append(a.predecessors, predecessor{former.tracker, until})
 	}
+}
+
+// waitsForFormer reports whether work of an earlier assignment is still awaited.
+func (a *assignment) waitsForFormer(now time.Time) bool {
+	a.predecessors = slices.DeleteFunc(a.predecessors, func(p predecessor) bool { return !now.Before(p.until) || idle(p.tracker) })
+	return len(a.predecessors) > 0
 }
 
 // idle reports whether everything that a draining tracker admitted has come back.
@@ -260,10 +274,9 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 	switch {
 	case a.ended, a.busy, len(a.waiting) == 0 && len(a.rest) == 0:
 		return false, time.Time{}
-	case a.predecessor != nil && now.Before(a.predecessorUntil) && !idle(a.predecessor):
+	case a.waitsForFormer(now):
 		return false, now.Add(recheck)
 	}
-	a.predecessor = nil
 	if len(a.rest) > 0 {
 		return !now.Before(a.restAt), a.restAt
 	}

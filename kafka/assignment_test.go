@@ -251,7 +251,7 @@ func TestNothingIsHandedOutNextToItsOwnCopy(t *testing.T) {
 	former.tracker.Fence()
 
 	a := part(o, 0)
-	a.after(former.tracker, start.Add(20*time.Second))
+	a.after(former, start.Add(20*time.Second))
 	a.take(sized(1, 1, start), start)
 	now := start.Add(time.Second)
 	if ok, _ := a.ready(now); ok {
@@ -262,7 +262,7 @@ func TestNothingIsHandedOutNextToItsOwnCopy(t *testing.T) {
 	}
 
 	c := part(o, 0)
-	c.after(former.tracker, start.Add(20*time.Second))
+	c.after(former, start.Add(20*time.Second))
 	c.take(sized(1, 1, start), start)
 	former.tracker.Abandon(itemsOf(b))
 	if ok, _ := c.ready(now); !ok {

@@ -154,10 +154,12 @@ func (s *Source) moved() (moved offsets, owned *expulsion) {
 	for p, a := range s.parts {
 		next, ok := a.tracker.Watermark()
 		switch {
-		case !ok, next == a.committed:
+		case !ok:
 			continue
-		case next < a.reread: // what is read again is committed already
+		case a.reread > 0 && next <= a.reread: // what is read again is committed already
 			a.tracker.Committed(next)
+			continue
+		case next == a.committed:
 			continue
 		case next < a.committed:
 			a.topic.metrics.rewinds.Inc()

@@ -65,7 +65,7 @@ func (s *Source) adopt(a *assignment) {
 	former := s.retired[a.partition]
 	if old := s.parts[a.partition]; old != nil {
 		old.tracker.Fence()
-		former = old.tracker
+		former = old
 	}
 	if former != nil {
 		a.after(former, time.Now().Add(s.options.Drain))
@@ -230,8 +230,8 @@ func (s *Source) fence(as []*assignment) {
 			delete(s.parts, a.partition)
 			a.topic.metrics.forget(a.partition.ID)
 		}
-		if !idle(a.tracker) {
-			s.retired[a.partition] = a.tracker
+		if !idle(a.tracker) || a.waitsForFormer(time.Now()) {
+			s.retired[a.partition] = a
 		}
 	}
 	s.showAssigned()

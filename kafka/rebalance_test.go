@@ -382,10 +382,19 @@ func TestWhatComesBackQuicklyGetsAFreshTracker(t *testing.T) {
 	if second == first || second.tracker == first.tracker {
 		t.Fatal("the same partition got its old tracker back")
 	}
-	if second.predecessor != first.tracker {
+	if !second.waitsForFormer(time.Now()) {
 		t.Error("the new assignment does not wait for the old one's work in flight")
 	}
+	s.onLost(t.Context(), nil, given)
+	s.onAssigned(t.Context(), nil, given)
+	third := s.parts[push.Partition{Topic: "push", ID: 3}]
+	if !third.waitsForFormer(time.Now()) {
+		t.Error("the one after it does not wait for the first one's work in flight")
+	}
 	first.tracker.Done(itemsOf(b))
+	if third.waitsForFormer(time.Now()) {
+		t.Error("waits although all work in flight has ended")
+	}
 	if moved, _ := s.moved(); len(moved) != 0 {
 		t.Errorf("a late end in the old tracker returned %v to commit", moved)
 	}

@@ -86,7 +86,7 @@ type Source struct {
 
 	mu      sync.Mutex
 	parts   map[push.Partition]*assignment
-	retired map[push.Partition]*pipeline.Tracker // the last tracker of a partition that left with work in flight
+	retired map[push.Partition]*assignment // the last one of a partition that left with work in flight, its own or a former one's
 	wake    chan struct{}                        // closed and replaced, by signal, when something changed
 	turn    int                                  // topic.turn of the topic served last
 	// interrupt ends the current poll, so that fetch checks the state again.
@@ -167,7 +167,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 	s := &Source{
 		decode: decode.Message, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
 		log:   log.With("topics", so.names(), "group", so.Group),
-		parts: make(map[push.Partition]*assignment), retired: make(map[push.Partition]*pipeline.Tracker),
+		parts: make(map[push.Partition]*assignment), retired: make(map[push.Partition]*assignment),
 		wake: make(chan struct{}), stopFetch: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.generation = func() generation { return generation{number: -1} }

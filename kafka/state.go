@@ -68,7 +68,7 @@ func (a *assignment) waitingFor(now time.Time, crowded bool) watch.Waiting {
 	switch {
 	case a.stopped != nil:
 		return watch.WaitingStopped
-	case a.predecessor != nil && now.Before(a.predecessorUntil) && !idle(a.predecessor):
+	case a.waitsForFormer(now):
 		return watch.WaitingOwner
 	case early && a.tracker.Open() == 0:
 		return watch.WaitingDue

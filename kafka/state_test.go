@@ -107,7 +107,7 @@ func TestStandstill(t *testing.T) {
 			former := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 10})
 			former.Admit(&pipeline.Batch{Items: make([]pipeline.Item, 1)})
 			former.Fence()
-			a.after(former, at(70))
+			a.after(&assignment{tracker: former}, at(70))
 		}, watch.WaitingOwner},
 		{"it is stopped", mainTopic("push"), func(_ *Source, a *assignment) { a.stopped = &PartitionError{} }, watch.WaitingStopped},
 		{"the brokers do not answer", mainTopic("push"), func(_ *Source, a *assignment) { a.answeredAt = at(40) }, watch.WaitingKafka},
