@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,18 +33,19 @@ func (p silentFrom) Submit(ctx context.Context, ds []*pipeline.Delivery, done fu
 type strictSource struct {
 	*world
 	hangs   bool
-	refuses int // so many commits, from the first on
-	calls   int
+	refuses int64 // so many commits, from the first on
+	calls   atomic.Int64
 }
 
 func (s *strictSource) Commit(ctx context.Context) error {
-	if s.calls++; s.hangs {
+	calls := s.calls.Add(1)
+	if s.hangs {
 		<-ctx.Done()
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.calls <= s.refuses {
+	if calls <= s.refuses {
 		return errors.New("not the coordinator")
 	}
 	return s.world.Commit(ctx)
@@ -87,12 +89,15 @@ func TestARefusedCommitWaitsForTheInterval(t *testing.T) {
 		p.Options().Source, p.Options().CommitInterval = source, 4*time.Second
 		stop := w.starts(t, p)
 		time.Sleep(4*time.Second - time.Millisecond)
-		if done, _ := w.undone(); source.calls != 1 || done < 1500 {
-			t.Errorf("%d commits with %d done before the interval is over, want one, which is refused", source.calls, done)
+		w.mu.Lock()
+		done, _ := w.undone()
+		w.mu.Unlock()
+		if calls := source.calls.Load(); calls != 1 || done < 1500 {
+			t.Errorf("%d commits with %d done before the interval is over, want one, which is refused", calls, done)
 		}
 		time.Sleep(4*time.Second - time.Millisecond)
-		if source.calls < 3 {
-			t.Errorf("%d commits before the second interval is over, want that of the first and an early one", source.calls)
+		if calls := source.calls.Load(); calls < 3 {
+			t.Errorf("%d commits before the second interval is over, want that of the first and an early one", calls)
 		}
 		stop()
 		pr.out.Wait()
