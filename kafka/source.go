@@ -87,8 +87,8 @@ type Source struct {
 	mu      sync.Mutex
 	parts   map[push.Partition]*assignment
 	retired map[push.Partition]*assignment // the last one of a partition that left with work in flight, its own or a former one's
-	wake    chan struct{}                        // closed and replaced, by signal, when something changed
-	turn    int                                  // topic.turn of the topic served last
+	wake    chan struct{}                  // closed and replaced, by signal, when something changed
+	turn    int                            // topic.turn of the topic served last
 	// interrupt ends the current poll, so that fetch checks the state again.
 	interrupt context.CancelFunc
 	sessions  int         // group sessions begun
