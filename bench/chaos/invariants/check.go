@@ -21,7 +21,7 @@ const (
 	I3         Invariant = "I3"  // no offset passes a record without a durable outcome
 	I4         Invariant = "I4"  // what is accepted twice is within the bounds of the events, under one collapse id
 	I5         Invariant = "I5"  // committed offsets never decrease
-	I6         Invariant = "I6"  // nothing is sent past its deadline, to who opted out, or inside a ban
+	I6         Invariant = "I6"  // nothing is sent past its deadline, to who opted out, to a device that it is not for, or inside a ban
 	I7         Invariant = "I7"  // no partition with lag stands still, and in the end there is no lag
 	I8         Invariant = "I8"  // canaries stay on the wire
 	I9         Invariant = "I9"  // goroutines, descriptors and memory return to where they were
@@ -43,7 +43,7 @@ var meanings = map[Invariant]string{
 	I3:         "no offset passes a record without a durable outcome",
 	I4:         "pushes are repeated only by faults, within their bounds",
 	I5:         "committed offsets never decrease",
-	I6:         "nothing is sent past its deadline, to who opted out, or inside a ban",
+	I6:         "nothing is sent past its deadline, to who opted out, to a device that it is not for, or inside a ban",
 	I7:         "no partition stands still, and all lag is gone in the end",
 	I8:         "no token or text outside the wire",
 	I9:         "goroutines, descriptors and memory return to where they were",

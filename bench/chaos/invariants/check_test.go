@@ -392,6 +392,16 @@ func TestCheckNotices(t *testing.T) {
 		}, I5, "push.main/0 went from 5 back to 3"},
 
 		{"sent to who opted out", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, refuse("d", "4", 10)) }, I6, "d (push.main/0/3) was never to be sent"},
+		{"sent to a device that it is not for, and DELIVERED there", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "9", 115))
+			l.Status.Entries = append(l.Status.Entries, row("a", "9", 0, Delivered, 165))
+		}, I6, "a (push.main/0/0) was sent to device 9, and it is for [1 2]"},
+		{"refused there", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, refuse("a", "9", 115)) }, I6, "was sent to device 9"},
+		{"whose devices are not known may be sent to any", func(l *Ledgers) {
+			l.Producer.Entries[0].Devices = nil
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "9", 115))
+			l.Status.Entries = append(l.Status.Entries, row("a", "9", 0, Delivered, 165))
+		}, "", ""},
 		{"sent past the deadline", func(l *Ledgers) { l.Producer.Entries[0].Deadline = at(-2000) }, I6, "after its deadline"},
 		{"held on its way past the deadline", func(l *Ledgers) {
 			l.Producer.Entries[0].Deadline = at(-2000)
