@@ -239,6 +239,32 @@ func TestCheckNotices(t *testing.T) {
 		{"nothing about a device", func(l *Ledgers) {
 			l.Status.Entries = append(l.Status.Entries[:1:1], l.Status.Entries[2:]...)
 		}, I1, "nothing about its device 2"},
+		{"nothing about a device, and the whole was retried", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries[:1:1], l.Sends.Entries[2:]...)
+			l.Status.Entries[1] = row("a", "", 0, Retrying, 160)
+		}, I1, "nothing about its device 2"},
+		{"and it was so in a kill: what was retried must come all the same", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries[:1:1], l.Sends.Entries[2:]...)
+			l.Status.Entries[1] = row("a", "", 0, Retrying, 160)
+			l.Events = []Event{kill(155, 9)}
+		}, I1, "nothing about its device 2"},
+		{"the whole was held, and its devices came later", func(l *Ledgers) {
+			l.Status.Entries = append(l.Status.Entries, row("a", "", 0, Held, 90))
+		}, "", ""},
+		{"nothing about a device, and the whole ended as it was not meant to", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries[:1:1], l.Sends.Entries[2:]...)
+			l.Status.Entries[1] = row("a", "", 0, Suppressed, 160)
+		}, I1, "nothing about its device 2"},
+		{"the whole ended as it may, after it was left to another worker", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries[:1:1], l.Sends.Entries[2:]...)
+			l.Status.Entries[1] = row("a", "", 0, Expired, 160)
+			l.Producer.Entries[0].Outcomes = append(l.Producer.Entries[0].Outcomes, Outcome(Expired))
+		}, "", ""},
+		{"the whole ended as it was not meant to, in a kill", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries[:1:1], l.Sends.Entries[2:]...)
+			l.Status.Entries[1] = row("a", "", 0, Expired, 160)
+			l.Events = []Event{kill(155, 9)}
+		}, "", ""},
 		{"another outcome than was meant", func(l *Ledgers) { l.Status.Entries[4].State = Failed }, I1, "c (push.main/0/2) ended FAILED and not"},
 		{"two endings", func(l *Ledgers) {
 			l.Status.Entries = append(l.Status.Entries, row("d", "", 1, Expired, 3500))

@@ -112,17 +112,36 @@ func (h history) has(s State) bool {
 	return false
 }
 
-// everyDevice: a device that the notification was for has an ending, unless
-// the whole ended before its devices were looked up.
+// everyDevice: a device that the notification was for has an ending, unless the
+// whole ended in its place. What holds or retries the whole ends nothing: what
+// comes of it has rows of its own. An ending of the whole beside rows of devices,
+// as after a kill between two devices, has to be one that was meant, or a fault
+// has to explain it.
 func (c *checker) everyDevice(p *Produced, h history) {
-	if _, whole := h[""]; whole {
-		return
+	if whole := h[""]; whole != nil {
+		state := deviceState(whole)
+		meant := len(p.Outcomes) == 0 || slices.Contains(p.Outcomes, Outcome(state))
+		if len(h) == 1 || state.final() && (meant || c.disturbed(p.At, newest(h))) {
+			return
+		}
 	}
 	for _, d := range p.Devices {
 		if h[d] == nil {
 			c.r.find(I1, "%s has nothing about its device %s: %s", c.describe(p), d, c.story(p.ID))
 		}
 	}
+}
+
+// newest is the time of the newest row.
+func newest(h history) (at time.Time) {
+	for _, rows := range h {
+		for _, r := range rows {
+			if r.At.After(at) {
+				at = r.At
+			}
+		}
+	}
+	return at
 }
 
 // oneEnding: a device has one final state, or DELIVERED over others. Two can
