@@ -386,6 +386,26 @@ func TestCheckNotices(t *testing.T) {
 			again(l)
 			l.Events = []Event{kill(300, 9, Pair{"a", "2"})}
 		}, I4, "its status was durable"},
+		{"it was not, and three workers sent it", func(l *Ledgers) {
+			again(l)
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "1", 2600))
+			l.Events = []Event{kill(2000, 9, Pair{"a", "1"})}
+		}, I4, "beyond the bound of the kill"},
+		{"two died with it", func(l *Ledgers) {
+			again(l)
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "1", 2600))
+			l.Events = []Event{kill(2000, 9, Pair{"a", "1"}), kill(2550, 9, Pair{"a", "1"})}
+		}, "", ""},
+		{"one of two did, and a fault before explains the first only", func(l *Ledgers) {
+			again(l)
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "1", 2600))
+			l.Events = []Event{kill(2000, 9, Pair{"a", "1"}), kill(600, 9)}
+		}, "", ""},
+		{"what it is not known to have exposed may come as often as it has room", func(l *Ledgers) {
+			again(l)
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "1", 2600))
+			l.Events = []Event{kill(2000, 2)}
+		}, "", ""},
 		{"its status was not", func(l *Ledgers) { again(l); l.Events = []Event{kill(300, 9, Pair{"a", "1"})} }, "", ""},
 		{"a decision that was taken back is no acceptance", func(l *Ledgers) { again(l); l.Sends.Entries[0].Undone = true }, "", ""},
 		{"another collapse id, effectively once", func(l *Ledgers) {

@@ -38,13 +38,21 @@ func (c *checker) repeats() {
 				e.Start.Format(time.StampMilli), len(e.Exposed), e.Repeats)
 		}
 	}
+	charged := make(map[Pair][]*charge)
 	for i := range list {
-		c.explain(&list[i])
+		c.explain(&list[i], charged)
 	}
 }
 
-// explain charges a repeat to the first event that has room for it.
-func (c *checker) explain(r *repeat) {
+// charge is a repeat and the event that explains it, by its index.
+type charge struct {
+	*repeat
+	event int
+}
+
+// explain charges a repeat to an event that has room for it. charged is what was
+// charged before.
+func (c *checker) explain(r *repeat, charged map[Pair][]*charge) {
 	what := func() string {
 		return fmt.Sprintf("%s on device %s was accepted at %s and again at %s", r.now.ID, r.now.Device,
 			r.before.At.Format(time.StampMilli), r.now.At.Format(time.StampMilli))
@@ -56,22 +64,20 @@ func (c *checker) explain(r *repeat) {
 	case c.limits.Mode == EffectivelyOnce && (r.now.CollapseID == "" || r.now.CollapseID != r.before.CollapseID):
 		c.r.find(I4, "%s, under the collapse ids %q and %q", what(), r.before.CollapseID, r.now.CollapseID)
 	}
+	one := &charge{r, -1}
+	if c.charge(one, charged[r.now.Pair], make(map[int]bool)) {
+		charged[r.now.Pair] = append(charged[r.now.Pair], one)
+		return
+	}
 	full, unexposed := "", false
 	for i := range c.Events {
-		e := &c.Events[i]
-		if e.Repeats == 0 || !c.touches(e, r.before.At, r.now.At) {
-			continue
-		}
-		if e.Exposed != nil && !e.Exposed[r.now.Pair] {
+		switch e := &c.Events[i]; {
+		case e.Repeats == 0 || !c.touches(e, r.before.At, r.now.At):
+		case e.Exposed != nil && !e.Exposed[r.now.Pair]:
 			unexposed = true
-			continue
-		}
-		if c.r.Events[i].Repeated == e.Repeats {
+		default:
 			full = fmt.Sprintf("%s of %s at %s", e.Kind, e.Target, e.Start.Format(time.StampMilli))
-			continue
 		}
-		c.r.Events[i].Repeated++
-		return
 	}
 	switch {
 	case full != "":
@@ -81,6 +87,37 @@ func (c *checker) explain(r *repeat) {
 	default:
 		c.r.find(I4, "%s, and no fault explains it: %s", what(), c.story(r.now.ID))
 	}
+}
+
+// charge finds an event for a repeat. One of which it is known what it exposed
+// explains one repeat of a pair: the heir's, whose own row is durable unless
+// another event came. If that one is taken, the repeat that has it looks for
+// another event. tried are those that were asked already.
+func (c *checker) charge(one *charge, others []*charge, tried map[int]bool) bool {
+	for i := range c.Events {
+		e := &c.Events[i]
+		if tried[i] || e.Repeats == 0 || !c.touches(e, one.before.At, one.now.At) || e.Exposed != nil && !e.Exposed[one.now.Pair] {
+			continue
+		}
+		tried[i] = true
+		taken := -1
+		if e.Exposed != nil {
+			taken = slices.IndexFunc(others, func(o *charge) bool { return o.event == i })
+		}
+		switch {
+		case taken >= 0:
+			if !c.charge(others[taken], others, tried) {
+				continue
+			}
+		case c.r.Events[i].Repeated == e.Repeats:
+			continue
+		default:
+			c.r.Events[i].Repeated++
+		}
+		one.event = i
+		return true
+	}
+	return false
 }
 
 // sends checks I6 and I10.
