@@ -302,6 +302,31 @@ func TestCheckNotices(t *testing.T) {
 			l.Status.Entries[1] = row("a", "2", 0, Expired, 2700)
 			l.Events = []Event{kill(2800, 9, Pair{"a", "2"})}
 		}, I2, "its row does not say so"},
+		{"and the next worker heard the answer, and wrote something else", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "2", 2500))
+			l.Status.Entries[1] = row("a", "2", 0, Failed, 2550)
+			l.Events = []Event{kill(500, 9, Pair{"a", "2"})}
+		}, I2, "its row does not say so"},
+		{"that one died too", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "2", 2500))
+			l.Status.Entries[1] = row("a", "2", 0, Expired, 3900)
+			l.Events = []Event{kill(500, 9, Pair{"a", "2"}), kill(3800, 9, Pair{"a", "2"})}
+		}, "", ""},
+		{"that one did not hear the answer", func(l *Ledgers) {
+			l.Sends.Entries = append(l.Sends.Entries, accept("a", "2", 2500))
+			l.Sends.Entries[4].Unheard = true
+			l.Status.Entries[1] = row("a", "2", 0, Failed, 2550)
+			l.Events = []Event{kill(500, 9, Pair{"a", "2"})}
+		}, "", ""},
+		{"accepted and answered, at most once, and the row says failed", func(l *Ledgers) {
+			unknown(l)
+			l.Status.Entries[1].State = Failed
+		}, I2, "its row does not say so"},
+		{"the row says unknown", func(l *Ledgers) {
+			unknown(l)
+			l.Status.Entries[1].State = Unknown
+			l.Events = []Event{leaves(155, 1)}
+		}, "", ""},
 		{"its worker died while the row could not be written", func(l *Ledgers) {
 			l.Status.Entries[1].State = Failed
 			l.Events = []Event{unrecordable(400, 1800), unrecordable(1900, 2700), kill(2800, 9)}

@@ -196,12 +196,33 @@ func (c *checker) recordable(at time.Time) time.Time {
 
 // exposed reports whether a worker died with a push whose row it still had to
 // write, however long ago the provider had accepted it. What had ended by then
-// had ended wrongly.
-func (c *checker) exposed(pair Pair) bool {
+// had ended wrongly, and what was accepted and answered later was another
+// worker's to write.
+func (c *checker) exposed(pair Pair, heard time.Time) bool {
 	return slices.ContainsFunc(c.Events, func(e Event) bool {
 		ended := func(r Row) bool { return r.State.final() && r.At.Before(e.Start) }
-		return e.Exposed[pair] && !slices.ContainsFunc(c.rows[pair.ID][pair.Device], ended) && !slices.ContainsFunc(c.rows[pair.ID][""], ended)
+		return e.Exposed[pair] && !heard.After(e.End) && !slices.ContainsFunc(c.rows[pair.ID][pair.Device], ended) && !slices.ContainsFunc(c.rows[pair.ID][""], ended)
 	})
+}
+
+// unwritten reports whether a fault may have kept from its row what was accepted
+// of these pushes, and answered last at a moment. Of a kill of which it is known
+// what it exposed, that moment counts: what an heir sends has a row of the heir's.
+func (c *checker) unwritten(list []Send, heard time.Time) bool {
+	to := c.recordable(list[len(list)-1].At)
+	return slices.ContainsFunc(c.Events, func(e Event) bool {
+		from := list[0].At
+		if e.Exposed != nil {
+			from = heard
+		}
+		return e.Repeats > 0 && c.touches(&e, from, to)
+	})
+}
+
+// givenUp reports whether an intent of a device, or of the whole, ended UNKNOWN.
+func (h history) givenUp(device string) bool {
+	unknown := func(r Row) bool { return r.State == Unknown }
+	return slices.ContainsFunc(h[device], unknown) || slices.ContainsFunc(h[""], unknown)
 }
 
 // accepted checks I2: rows and the provider agree about each device.
@@ -212,14 +233,14 @@ func (c *checker) accepted() {
 			c.r.find(I2, "%s was pushed to device %s and never produced", pair.ID, pair.Device)
 			continue
 		}
-		yes, heard := 0, 0
+		yes, heard := 0, time.Time{} // heard is when it was accepted and answered last
 		for _, s := range list {
 			if s.Accepted && !s.Undone {
 				if yes == 0 {
 					c.r.Worst.Delivery = max(c.r.Worst.Delivery, s.At.Sub(p.At))
 				}
 				if yes++; !s.Unheard {
-					heard++
+					heard = s.At
 				}
 			}
 		}
@@ -228,8 +249,9 @@ func (c *checker) accepted() {
 		switch {
 		case delivered && yes == 0:
 			c.r.find(I2, "%s is DELIVERED to device %s, whose provider never accepted it: %s", c.describe(p), pair.Device, c.story(pair.ID))
-		case delivered || heard == 0 || c.limits.Mode == AtMostOnce || c.exposed(pair):
-		case !c.disturbed(list[0].At, c.recordable(list[len(list)-1].At)):
+		case delivered || heard.IsZero() || c.exposed(pair, heard):
+		case c.limits.Mode == AtMostOnce && c.rows[pair.ID].givenUp(pair.Device): // see unknown
+		case !c.unwritten(list, heard):
 			c.r.find(I2, "%s was accepted for device %s, its row does not say so, and no fault explains it: %s", c.describe(p), pair.Device, c.story(pair.ID))
 		}
 	}
