@@ -18,7 +18,7 @@ type WatcherOptions struct {
 	MaxBytes int64         // as in Read
 	// Check, if set, refuses a whole set that its user cannot use, for example
 	// because a segment that a rule names is missing. It is asked again at each poll:
-	// the rules may change.
+	// the rules may change. It must not call Hold.
 	Check   func(*Set) error
 	Metrics *Metrics     // nil = no figures
 	Log     *slog.Logger // nil = no log
@@ -39,6 +39,10 @@ type Watcher struct {
 	tag     string     // guarded by polling; of what was last loaded or refused
 	refused error      // guarded by polling; why what has this tag was refused
 	unfit   *Set       // guarded by polling; what has this tag, if Check refused it
+
+	// exchange guards that set is what Check was asked about: it is held from Check
+	// until the set is in use, and by Hold. Taken after polling, never with mu.
+	exchange sync.Mutex
 
 	mu     sync.Mutex
 	status Status // guarded by mu
@@ -83,6 +87,15 @@ func NewWatcher(source Source, o WatcherOptions) *Watcher {
 // Set is the set in use; nil until the first one is loaded. It neither waits
 // nor allocates.
 func (w *Watcher) Set() *Set { return w.set.Load() }
+
+// Hold calls do with the set in use, nil before the first one, and returns its error. No
+// other set is checked or put in use until do returns: what Check reads can be
+// changed there, if it goes with this set. do must not call Poll or Hold.
+func (w *Watcher) Hold(do func(*Set) error) error {
+	w.exchange.Lock()
+	defer w.exchange.Unlock()
+	return do(w.Set())
+}
 
 // Status says what became of the latest polls.
 func (w *Watcher) Status() Status {
@@ -137,15 +150,15 @@ func (w *Watcher) Poll(ctx context.Context) error {
 	return err
 }
 
-// load loads a newer set. The error is ErrUnchanged if the one in use is the
-// newest.
+// load loads a newer set and puts it in use. The error is ErrUnchanged if the one in
+// use is the newest.
 func (w *Watcher) load(ctx context.Context) (*Set, error) {
 	c, err := w.source.Open(ctx, w.tag)
 	if err != nil {
 		switch {
 		case !errors.Is(err, ErrUnchanged) || w.refused == nil:
 			return nil, err
-		case w.unfit == nil || w.opts.Check(w.unfit) != nil:
+		case w.unfit == nil || w.use(w.unfit) != nil:
 			return nil, w.refused
 		}
 		set := w.unfit
@@ -159,8 +172,8 @@ func (w *Watcher) load(ctx context.Context) (*Set, error) {
 	if closed := c.Body.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("reading segments: %w", closed)
 	}
-	if err == nil && w.opts.Check != nil {
-		if unfit := w.opts.Check(set); unfit != nil {
+	if err == nil {
+		if unfit := w.use(set); unfit != nil {
 			w.unfit = set
 			err = refusef(RefusedUse, "version %d: %w", set.Version(), unfit)
 		}
@@ -182,6 +195,19 @@ func (w *Watcher) load(ctx context.Context) (*Set, error) {
 	return set, nil
 }
 
+// use puts a set in use, unless Check refuses it: then it returns why.
+func (w *Watcher) use(set *Set) error {
+	w.exchange.Lock()
+	defer w.exchange.Unlock()
+	if w.opts.Check != nil {
+		if err := w.opts.Check(set); err != nil {
+			return err
+		}
+	}
+	w.set.Store(set)
+	return nil
+}
+
 // newer says by a file's manifest whether it replaces the set in use.
 func (w *Watcher) newer(m *Manifest, sum Checksum) error {
 	s := w.Set()
@@ -196,7 +222,7 @@ func (w *Watcher) newer(m *Manifest, sum Checksum) error {
 	return refusef(RefusedVersion, "version %d is older than version %d, which is in use (`pushctl segments push --as-new` puts an older file back in use)", m.Version, s.Version())
 }
 
-// note puts a set in use, and counts what became of a poll.
+// note counts what became of a poll; set is what it put in use.
 func (w *Watcher) note(set *Set, err error) {
 	m, now := w.opts.Metrics, w.opts.Now()
 	w.mu.Lock()
@@ -205,7 +231,6 @@ func (w *Watcher) note(set *Set, err error) {
 	_, refused := errors.AsType[*RefusedError](err)
 	switch {
 	case err == nil:
-		w.set.Store(set)
 		w.status.Version, w.status.Checksum, w.status.Loaded = set.Version(), set.checksum.String(), now
 		m.loaded.Inc()
 		m.use(set)

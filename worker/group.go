@@ -147,7 +147,7 @@ func (g *group) openShared(ctx context.Context) error {
 		return err
 	}
 	if segmented != nil {
-		rules.fits = func(list []limits.Rule) error { return missing(segmented.watcher.Set(), list) }
+		rules.fits = segmented.fits
 	}
 	latest, err := collapse.New(g.redis, wiring.Latest(g.Config))
 	if err != nil {

@@ -38,8 +38,9 @@ type rules struct {
 	list    atomic.Pointer[[]limits.Rule]  // those of current
 	buckets atomic.Pointer[senders.Limits] // nil = senders have no limits
 	prefers atomic.Pointer[prefers]        // never nil
-	// fits, if set, refuses rules that name what is not there.
-	fits func([]limits.Rule) error
+	// fits, if set, refuses rules that name what is not there, and otherwise calls use
+	// while what they name cannot go.
+	fits func(list []limits.Rule, use func()) error
 
 	good  prometheus.Gauge
 	since prometheus.Gauge
@@ -111,11 +112,6 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 	}
 	var limiter *limits.Limiter
 	list := wiring.Rules(c)
-	if r.fits != nil {
-		if err := r.fits(list); err != nil {
-			return err
-		}
-	}
 	if len(list) > 0 {
 		var err error
 		if limiter, err = limits.New(r.redis, list, wiring.LimitsOptions(c, r.devices)...); err != nil {
@@ -133,12 +129,19 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	use := func() {
+		r.prefers.Store(prefers)
+		r.read(limiter != nil)
+		r.list.Store(&list)
+		r.current.Store(limiter)
+		r.buckets.Store(buckets)
+	}
+	if r.fits == nil {
+		use()
+	} else if err := r.fits(list, use); err != nil {
+		return err
+	}
 	r.inForce = c
-	r.prefers.Store(prefers)
-	r.read(limiter != nil)
-	r.list.Store(&list)
-	r.current.Store(limiter)
-	r.buckets.Store(buckets)
 	r.good.Set(1)
 	r.since.Set(float64(now.UnixMilli()) / 1e3)
 	return nil

@@ -40,6 +40,18 @@ func (g *group) openSegments(ctx context.Context, check func(*segments.Set) erro
 	return s, nil
 }
 
+// fits is rules.fits: no file comes in use between the look for the rules' segments and
+// use.
+func (s *segmented) fits(list []limits.Rule, use func()) error {
+	return s.watcher.Hold(func(set *segments.Set) error {
+		if err := missing(set, list); err != nil {
+			return err
+		}
+		use()
+		return nil
+	})
+}
+
 // missing names a segment that rules name and set does not have.
 func missing(set *segments.Set, rules []limits.Rule) error {
 	for i := range rules {

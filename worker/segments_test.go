@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,6 +82,87 @@ func TestSegmentsAreFollowed(t *testing.T) {
 		t.Error(err)
 	}
 	in("lifecycle/active")
+}
+
+// Rules and a file that do not go with each other come at the same time: only those
+// that are first are put in use.
+func TestRulesAndSegmentsChangeTogether(t *testing.T) {
+	for _, tt := range []struct {
+		why       string
+		fileFirst bool
+	}{
+		{"rules while a file is checked", true},
+		{"a file while rules are put in force", false},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "users.seg")
+			lifecycle(t, path, 1, "new")
+			c := configs.Default()
+			c.Segments.Source = path
+			g := &group{Options: Options{Config: c, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}, health: newHealth()}
+			t.Cleanup(g.close)
+			begun, second := make(chan struct{}), make(chan struct{}) // closed by the test's goroutine that is first, and by the other
+			begin := sync.OnceFunc(func() { close(begun) })
+			first := func() {
+				begin()
+				for range 10_000 { // where nothing holds it back, the second one ends here
+					select {
+					case <-second:
+						return
+					default:
+						runtime.Gosched()
+					}
+				}
+			}
+			r, err := newRules(c, nil, nil, func(on bool) {
+				if on && !tt.fileFirst {
+					first()
+				}
+			}, g.Log, g.Metrics, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := g.openSegments(t.Context(), func(set *segments.Set) error {
+				list := *r.list.Load()
+				if set.Version() == 2 && tt.fileFirst {
+					first()
+				}
+				return missing(set, list)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.fits = s.fits
+			lifecycle(t, path, 2, "active")
+			named := *c
+			named.Limits.StateVersion = 2
+			named.Limits.Rules = []configs.Rule{{Name: "week", Per: "user", Max: 1, Window: time.Hour, Segments: []string{"lifecycle/new"}}}
+			apply := func() error { return r.apply(&named, time.Now()) }
+			poll := func() error { return s.watcher.Poll(t.Context()) }
+			one, other := poll, apply
+			if !tt.fileFirst {
+				one, other = apply, poll
+			}
+			var refused error
+			var running sync.WaitGroup
+			running.Go(func() {
+				defer close(second)
+				<-begun
+				refused = other()
+			})
+			if err := one(); err != nil {
+				t.Errorf("the first one: %v", err)
+			}
+			begin() // also where it failed
+			running.Wait()
+			if refused == nil || !strings.Contains(refused.Error(), "there is no segment lifecycle/new in version 2") {
+				t.Errorf("the second one: %v", refused)
+			}
+			if err := missing(s.watcher.Set(), *r.list.Load()); err != nil {
+				t.Errorf("in use: %v", err)
+			}
+		})
+	}
 }
 
 // Without a source nobody is in a segment, and nothing is waited for.
