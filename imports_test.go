@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"crowd":                  {"push"},
 	"explain":                {"push"},
 	"quiet":                  {"push"}, // a decision: no store, no clock
+	"sizing":                 nil,      // arithmetic over a value, for a command or a page
 	"stages":                 {"push", "pipeline", "dedupe", "limits", "quiet"},
 	"providers/h2":           nil,
 	"providers/calls":        {"push", "pipeline"},
@@ -118,6 +119,7 @@ var testsAlso = map[string][]string{
 	"providers/fcm":   {"providers/providertest"},
 	"limits":          {"limits/model", "status"}, // whose session its tests on a real Cassandra use
 	"limits/senders":  {"limits/model"},
+	"sizing":          {"configs", "dedupe", "shards", "status", "users/record"}, // whose settings, sizes and bytes it reckons with
 	"users":           {"users/userstest"},
 	"users/erase":     {"users/userstest"},
 	"stages":          {"shards"},
