@@ -1,5 +1,5 @@
 // Command pushctl is the operator's tool: topics, schema, devices, preferences,
-// sending, status, dead letters, events, lag and segments. It takes the
+// sending, status, dead letters, events, lag, segments and sizing. It takes the
 // connections from the worker's configuration and never talks to a running
 // worker.
 //

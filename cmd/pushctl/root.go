@@ -24,6 +24,7 @@ func commands(a *app) []*cobra.Command {
 		newLagCommand(a),
 		newDedupeCommand(a),
 		newLimitsCommand(a), newSegmentsCommand(a),
+		newPlanCommand(a),
 		newBenchCommand(),
 	}
 }
