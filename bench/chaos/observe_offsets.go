@@ -23,7 +23,7 @@ type sampler struct {
 	client   *kgo.Client
 	admin    *kadm.Client
 	topic    string
-	groups   [2]string // of the lane's own topic, and of its retry and hold topics
+	groups   [2]string // of the lane's own topic, and of its retry, deferral and hold topics
 	producer *producer
 	status   *statusReader
 	intents  bool // a durable intent is enough

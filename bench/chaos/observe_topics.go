@@ -16,7 +16,7 @@ import (
 
 // The kinds of topics beside a lane's own, by what stands behind its name.
 const (
-	waiting = "waiting" // .retry.* and .hold.*
+	waiting = "waiting" // .retry.*, .defer.* and .hold.*
 	dead    = "dead"    // .dlq
 )
 
@@ -32,7 +32,7 @@ func laneTopics(ctx context.Context, admin *kadm.Client, lane string) (map[strin
 	found := map[string][]string{}
 	for _, name := range all.Names() {
 		switch invariants.KindOf(lane, name) {
-		case invariants.Retry, invariants.Hold:
+		case invariants.Retry, invariants.Deferral, invariants.Hold:
 			found[waiting] = append(found[waiting], name)
 		case invariants.Dead:
 			found[dead] = append(found[dead], name)

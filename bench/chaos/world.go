@@ -53,7 +53,7 @@ const (
 	inFlight       = 200 // a route
 	unacknowledged = 100 // a route
 	routes         = 2   // an app: apns/shop/production, fcm/shop
-	pipelines      = 2   // a lane's own topic; its retry and hold topics
+	pipelines      = 2   // a lane's own topic; its retry, deferral and hold topics
 	partitions     = 8
 	batchRecords   = 500
 	sendDeadline   = 10 * time.Second

@@ -254,14 +254,14 @@ func (w *world) checkCommits(ctx context.Context) (found []Finding, err error) {
 	return found, nil
 }
 
-// records are those of the lane's topic and of its retry topics.
+// records are those of the lane's topic and of its retry and deferral topics.
 func (w *world) records(ctx context.Context) (list []tracked, err error) {
 	options, err := wiring.Kafka(w.Config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
 	for _, topic := range wiring.TopicNames(w.Config) {
-		if topic != fleet.Topic && !strings.HasPrefix(topic, fleet.Topic+".retry.") {
+		if topic != fleet.Topic && !strings.HasPrefix(topic, fleet.Topic+".retry.") && !strings.HasPrefix(topic, fleet.Topic+".defer.") {
 			continue
 		}
 		err := fleet.ReadTopic(ctx, options, topic, func(r kafka.Record) {

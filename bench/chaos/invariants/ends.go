@@ -314,4 +314,4 @@ func stateName(s State) string {
 	return Outcome(s).String()
 }
 
-func (k Kind) String() string { return [...]string{"", "dead-letter", "retry", "hold"}[k] }
+func (k Kind) String() string { return [...]string{"", "dead-letter", "retry", "deferral", "hold"}[k] }

@@ -123,6 +123,7 @@ type Kind uint8
 const (
 	Dead Kind = iota + 1
 	Retry
+	Deferral
 	Hold
 )
 
@@ -136,13 +137,15 @@ func KindOf(lane, topic string) Kind {
 		return Dead
 	case strings.HasPrefix(rest, ".retry."):
 		return Retry
+	case strings.HasPrefix(rest, ".defer."):
+		return Deferral
 	case strings.HasPrefix(rest, ".hold."):
 		return Hold
 	}
 	return 0
 }
 
-// Letter is one record of a retry, hold or dead-letter topic.
+// Letter is one record of a retry, deferral, hold or dead-letter topic.
 type Letter struct {
 	Kind    Kind
 	ID      string // as its Produced has it
@@ -156,7 +159,7 @@ type Sample struct {
 	Partition Partition
 	Committed int64 // the next offset; 0 when nothing is committed
 	End       int64 // of the log, read after Committed; -1 = not read
-	Waits     bool  // a retry or hold topic, whose records wait for their time
+	Waits     bool  // a retry, deferral or hold topic, whose records wait for their time
 	// Looked is set where the status of every record below Committed that had not
 	// been read by a sample before was read, and says when that was done; Unsettled
 	// are their offsets that had no durable outcome. What is passed while the
