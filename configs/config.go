@@ -45,11 +45,11 @@ type Kafka struct {
 	Topics           Topics        `yaml:"topics"`
 }
 
-// LaneGroup is the consumer group of a lane's topic; its retry topics have
+// LaneGroup is the consumer group of a lane's topic; those beside it have
 // RetryGroup, so that the main partitions stay evenly spread.
 func (k *Kafka) LaneGroup(lane string) string { return k.Group + "." + lane }
 
-// RetryGroup is the consumer group of a lane's retry topics.
+// RetryGroup is the consumer group of a lane's retry, deferral and hold topics.
 func (k *Kafka) RetryGroup(lane string) string { return k.Group + "." + lane + ".retry" }
 
 // Topics is how `pushctl topics ensure` creates topics, and what is assumed
@@ -233,7 +233,7 @@ type Status struct {
 type Retries struct {
 	Max      int             `yaml:"max" check:"min=0,max=100"`
 	Tiers    []time.Duration `yaml:"tiers" check:"required,min=1s,max=24h"` // growing
-	Deferral time.Duration   `yaml:"deferral" check:"min=1s,max=24h"`
+	Deferral time.Duration   `yaml:"deferral" check:"min=1s,max=24h"`       // the longest tier
 }
 
 // Longest is the longest time that all retries can take together.

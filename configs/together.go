@@ -186,7 +186,7 @@ func (c *Config) checkLanes(ps *Problems) {
 			}
 		}
 		if slices.Contains(reserved, l.Topic) || strings.HasSuffix(l.Topic, ".dlq") || strings.HasSuffix(l.Topic, ".dlq.audit") ||
-			strings.Contains(l.Topic, ".retry.") || strings.Contains(l.Topic, ".hold.") {
+			strings.Contains(l.Topic, ".retry.") || strings.Contains(l.Topic, ".defer.") || strings.Contains(l.Topic, ".hold.") {
 			ps.add(at+".topic", "is a name that the fleet uses for another topic")
 		}
 		if first := c.Retries.Tiers; l.GreatestAge > 0 && len(first) > 0 && l.GreatestAge <= first[0] {
@@ -218,8 +218,8 @@ func (c *Config) checkCountries(ps *Problems) {
 	}
 }
 
-// checkRetries: each attempt waits longer than the one before, and what is
-// deferred without an attempt waits in the longest topic.
+// checkRetries: each attempt waits longer than the one before, and the tier beyond them
+// is for what waits longer than any attempt.
 func (c *Config) checkRetries(ps *Problems) {
 	longest := time.Duration(0)
 	for i, d := range c.Retries.Tiers {

@@ -51,6 +51,7 @@ func TestContradictions(t *testing.T) {
 		{"two lanes of one name", func(c *Config) { c.Lanes[2].Name = "critical" }, "lanes[2].name"},
 		{"two lanes of one topic", func(c *Config) { c.Lanes[1].Topic = "push.critical" }, "lanes[1].topic"},
 		{"a lane on a retry topic", func(c *Config) { c.Lanes[1].Topic = "push.critical.retry.30s" }, "lanes[1].topic"},
+		{"a lane on a deferral topic", func(c *Config) { c.Lanes[1].Topic = "push.critical.defer.30s" }, "lanes[1].topic"},
 		{"a lane on a DLQ", func(c *Config) { c.Lanes[1].Topic = "push.critical.dlq" }, "lanes[1].topic"},
 		{"a lane on the audit topic of a DLQ", func(c *Config) { c.Lanes[1].Topic = "push.critical.dlq.audit" }, "lanes[1].topic"},
 		{"a lane on the users' topic", func(c *Config) { c.Lanes[1].Topic = "push.users" }, "lanes[1].topic"},

@@ -137,7 +137,7 @@ func stateOf(r *push.Row, times Times, now time.Time) string {
 	case push.StateRetrying:
 		return "tried at " + since + " (" + why + "); it waits in a retry topic and is tried again after that topic's delay" + late
 	case push.StateHeld:
-		return "put on hold at " + since + " without an attempt (" + why + "); it waits in a retry or hold topic" + late
+		return "put on hold at " + since + " without an attempt (" + why + "); it waits in a deferral or hold topic" + late
 	case push.StateSending:
 		return "a worker began to send it at " + since + " and has not recorded a result"
 	case push.StatePending:

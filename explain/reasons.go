@@ -59,7 +59,7 @@ var reasons = map[string]string{
 	"connection_lost": "the connection ended before the answer: it may have been delivered",
 	"not_connected":   "no connection could be made",
 	"unclaimed":       "the record that this retry came from left no row; the retry waits once more, so that not both are sent",
-	"not_due":         "its wait is longer than its retry topic's delay, so it waits again; this does not count as an attempt",
+	"not_due":         "its wait is longer than its topic's delay, so it waits again; this does not count as an attempt",
 	"route_stopped":   "the provider has stopped this app for a while; it is sent afterwards, and no attempt is counted",
 	"retries_wait":    "so many sends fail at the provider that only some retries are made; this one waits for its turn, and no attempt is counted",
 	"worker_stopped":  "the worker stopped before it could send; another worker sends it",

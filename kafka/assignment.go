@@ -146,7 +146,7 @@ func (a *assignment) begin(at stand, from int64) (start int64) {
 	return at.committed
 }
 
-// take adds polled records. A partition of a retry or hold topic stops at the first
+// take adds polled records. A partition of a retry, deferral or hold topic stops at the first
 // record whose headers cannot be read: that record and all after it stay in Kafka.
 func (a *assignment) take(records []*kgo.Record, now time.Time) {
 	a.waiting = slices.Grow(a.waiting, len(records))

@@ -41,7 +41,7 @@ const (
 	maxStep = 1<<15 - 1
 )
 
-// retryHeaders are the parsed headers of a retry or hold record.
+// retryHeaders are the parsed headers of a retry, deferral or hold record.
 type retryHeaders struct {
 	attempt, hops, redrive int
 	notBefore              time.Time
@@ -53,7 +53,7 @@ type retryHeaders struct {
 
 var errNoVersion = errors.New("header " + headerVersion + " is missing")
 
-// parseRetryHeaders parses the headers of a retry or hold record. Whatever is
+// parseRetryHeaders parses the headers of a retry, deferral or hold record. Whatever is
 // ambiguous is an error: it is better that the partition stops than that something is
 // sent to the wrong devices or too early.
 func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {

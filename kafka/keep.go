@@ -47,7 +47,7 @@ type polledRecord struct {
 	key       []byte
 	value     []byte
 	trace     []pipeline.RecordHeader
-	headers   *retryHeaders // of retry and hold topics only
+	headers   *retryHeaders // of retry, deferral and hold topics only
 	due       time.Time     // when it may be handed out; zero = at once
 	tooLarge  bool          // and so without a value
 	large     string        // which part of it is

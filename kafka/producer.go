@@ -19,7 +19,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Tier is one retry topic of a lane: its name ("30s") and its delay.
+// Tier is one retry topic of a lane, and the deferral topic of the same delay: its
+// name ("30s") and the delay.
 type Tier struct {
 	Name  string
 	Delay time.Duration
@@ -27,7 +28,7 @@ type Tier struct {
 
 // ProducerOptions are the options of a lane's Producer.
 type ProducerOptions struct {
-	Topic    string // the lane's own topic: its retry and hold topics and its DLQ are named after it
+	Topic    string // the lane's own topic: its retry, deferral and hold topics and its DLQ are named after it
 	Tiers    []Tier // at least one, in any order
 	Feedback string // topic for dead tokens; empty = FeedbackTopic
 	Events   string // topic for verdict counts and final failures; empty = EventsTopic
@@ -54,13 +55,13 @@ func NewProducer(o Options, po ProducerOptions) (*Producer, error) {
 	case po.Topic == "":
 		return nil, errors.New("kafka producer: no topic")
 	case len(po.Tiers) == 0:
-		return nil, errors.New("kafka producer: no retry tier")
+		return nil, errors.New("kafka producer: no tier")
 	case po.Feedback == po.Topic, po.Events == po.Topic:
 		return nil, fmt.Errorf("kafka producer: feedback or events would go into the lane's own topic %s", po.Topic)
 	}
 	for _, t := range po.Tiers {
 		if t.Name == "" || t.Delay <= 0 {
-			return nil, errors.New("kafka producer: a retry tier needs a name and a delay")
+			return nil, errors.New("kafka producer: a tier needs a name and a delay")
 		}
 	}
 	po.Tiers = slices.SortedFunc(slices.Values(po.Tiers), func(a, b Tier) int { return cmp.Compare(a.Delay, b.Delay) })
@@ -174,6 +175,9 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 	case pipeline.ToRetry:
 		r.Topic = RetryTopic(p.options.Topic, p.tier(h.NotBefore.Sub(now)))
 		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
+	case pipeline.ToDefer:
+		r.Topic = DeferTopic(p.options.Topic, p.tier(h.NotBefore.Sub(now)))
+		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
 	case pipeline.ToHold:
 		if h.Platform == push.NoPlatform || h.NotBefore.IsZero() {
 			return nil, errors.New("a held record needs a platform and a time")
@@ -198,15 +202,15 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 	default:
 		return nil, fmt.Errorf("unknown destination %d", h.To)
 	}
-	// A record of a retry or hold topic may go into the same topic again, because
-	// its attempts and hops are counted. Any other could circle for ever.
+	// A record of a retry, deferral or hold topic may go into the same topic again,
+	// because its attempts and hops are counted. Any other could circle for ever.
 	if r.Topic == it.Partition.Topic && !waits(r.Topic, p.options.Topic) || r.Topic == p.options.Topic {
 		return nil, fmt.Errorf("topic %s would be written into itself", r.Topic)
 	}
 	return r, nil
 }
 
-// retryKey returns the key of a record's copy in a retry or hold topic. If the
+// retryKey returns the key of a record's copy in a topic where it waits. If the
 // record has no key, it is that of its owner. So a hand-over that is repeated
 // because its row was lost goes to the same partition as the first one, whose
 // tracker admits only one open copy of an id.

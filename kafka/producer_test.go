@@ -102,7 +102,7 @@ func TestRepeatedHandOversOfKeylessRecordsMeet(t *testing.T) {
 }
 
 func TestHandOvers(t *testing.T) {
-	c := newCluster(t, 1, []string{"push.retry.30s", "push.retry.5m", "push.hold.apns", "push.hold.fcm", "push.dlq", "push.feedback", "push.events"})
+	c := newCluster(t, 1, []string{"push.retry.30s", "push.retry.5m", "push.defer.5m", "push.hold.apns", "push.hold.fcm", "push.dlq", "push.feedback", "push.events"})
 	p := c.producer(ProducerOptions{})
 	now := time.Now()
 	gone := pipeline.Handover{To: pipeline.ToFeedback, Item: item("push"), Reason: "Unregistered", DeadSince: time.UnixMilli(1_790_000_000_500), SentAt: time.UnixMilli(1_790_000_000_900),
@@ -118,6 +118,7 @@ func TestHandOvers(t *testing.T) {
 		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(30 * time.Second), Reason: "TooManyRequests", Devices: []string{"hash1"}},
 		{To: pipeline.ToRetry, Item: fromRetry, Attempt: 2, NotBefore: now.Add(time.Second), Reason: "Timeout"},
 		{To: pipeline.ToRetry, Item: item("push"), Attempt: 1, NotBefore: now.Add(time.Hour), Reason: "Timeout"},
+		{To: pipeline.ToDefer, Item: item("push.defer.5m"), Attempt: 1, Hops: 3, NotBefore: now.Add(time.Hour), State: push.StateHeld, Reason: "quiet_hours"},
 		{To: pipeline.ToDLQ, Item: allowed, Reason: push.BadJSON, Detail: "data", Attempt: 0},
 		{To: pipeline.ToDLQ, Item: oversize, Reason: push.TooLarge},
 		gone,
@@ -144,6 +145,13 @@ func TestHandOvers(t *testing.T) {
 		t.Errorf("second retry: origin %q, want the first record's", got)
 	}
 	c.readAll("push.retry.5m", 1) // the largest tier that fits an hour
+
+	off := headersOf(c.readAll("push.defer.5m", 1)[0]) // where it came from, too
+	for k, want := range map[string]string{"pf-attempt": "1", "pf-hops": "3", "pf-reason": "quiet_hours", "pf-state": "HELD"} {
+		if off[k] != want {
+			t.Errorf("put off: %s is %q, want %q", k, off[k], want)
+		}
+	}
 
 	kept := headersOf(c.readAll("push.hold.fcm", 1)[0])
 	for k, want := range map[string]string{"pf-v": "1", "pf-attempt": "1", "pf-hops": "4", "pf-not-before": "1790000030000", "pf-reason": "Halted",

@@ -19,7 +19,8 @@ type Kind uint8
 const (
 	// Main is a lane's own topic: producers write it, and its headers are ignored.
 	Main Kind = iota
-	// Retry is a retry tier: a record is due the tier's delay after its timestamp.
+	// Retry is a retry or deferral tier: a record is due the tier's delay after its
+	// timestamp.
 	Retry
 	// Hold is a hold topic: a record is due at its not-before.
 	Hold
@@ -81,7 +82,7 @@ type SourceOptions struct {
 	Confirms  int // records after an assignment that a dead owner may have sent; W
 	// Reread makes each assignment hand out records below the committed offset again,
 	// marked as such. It is for lanes that commit intents before they send, and for
-	// their retry and hold topics: a dead owner may not have resolved the intents from
+	// their retry, deferral and hold topics: a dead owner may not have resolved the intents from
 	// the first one without a result at its last commit. Reread is the number of offsets
 	// to go back where the commit does not name that intent; 0 = nothing is read again.
 	Reread int

@@ -32,14 +32,14 @@ func TestHowMuchAPartitionMayHaveOpen(t *testing.T) {
 	}
 }
 
-// A lane has a hold topic for each platform, and recognises its own retry and hold
-// topics.
+// A lane has a hold topic for each platform, and recognises its own retry, deferral
+// and hold topics.
 func TestHoldTopicsAreOnePerProvider(t *testing.T) {
 	got := HoldTopics("push")
 	if want := []string{"push.hold.apns", "push.hold.fcm"}; !slices.Equal(got, want) {
 		t.Fatalf("%q, want %q", got, want)
 	}
-	for _, name := range append(got, "push.retry.30s") {
+	for _, name := range append(got, "push.retry.30s", DeferTopic("push", "30s")) {
 		if !waits(name, "push") || waits(name, "pus") {
 			t.Errorf("%s is delayed by another lane's name, or not by its own", name)
 		}

@@ -23,6 +23,10 @@ const EventsTopic = "push.events"
 // "<topic>.retry.30s".
 func RetryTopic(topic, tier string) string { return topic + ".retry." + tier }
 
+// DeferTopic returns the topic of a deferral tier of a lane's topic: for "30s" it is
+// "<topic>.defer.30s".
+func DeferTopic(topic, tier string) string { return topic + ".defer." + tier }
+
 // HoldTopic returns the topic for records that wait for a stopped route of a platform:
 // "<topic>.hold.apns".
 func HoldTopic(topic string, p push.Platform) string { return topic + ".hold." + p.String() }
@@ -39,7 +43,7 @@ func HoldTopics(topic string) []string {
 // DLQTopic returns the dead-letter topic of a lane's topic.
 func DLQTopic(topic string) string { return topic + ".dlq" }
 
-// waits reports whether topic is a retry or hold topic of a lane's topic.
+// waits reports whether topic is a retry, deferral or hold topic of a lane's topic.
 func waits(topic, lane string) bool {
-	return strings.HasPrefix(topic, lane+".retry.") || strings.HasPrefix(topic, lane+".hold.")
+	return strings.HasPrefix(topic, lane+".retry.") || strings.HasPrefix(topic, lane+".defer.") || strings.HasPrefix(topic, lane+".hold.")
 }

@@ -134,7 +134,7 @@ type Batch struct {
 	Partition push.Partition
 	Items     []Item
 	Tracker   *Tracker
-	// Retry is set for batches of retry and hold topics: all their items are
+	// Retry is set for batches of retry, deferral and hold topics: all their items are
 	// confirmed, without asking the Bloom filter.
 	Retry bool
 	// Poisoned is what was caught when it was decoded; nil = nothing.

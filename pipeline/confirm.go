@@ -40,7 +40,7 @@ func (p *Pipeline) delayClaims(hs []Handover, now time.Time) {
 	}
 	due := now.Add(p.claimDelay)
 	for i := range hs {
-		if h := &hs[i]; h.To == ToRetry && h.Reason == push.Unclaimed && h.NotBefore.Before(due) {
+		if h := &hs[i]; h.To == ToDefer && h.Reason == push.Unclaimed && h.NotBefore.Before(due) {
 			h.NotBefore = due
 		}
 	}

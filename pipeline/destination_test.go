@@ -23,7 +23,7 @@ func TestHandOversNameTheirState(t *testing.T) {
 		}
 	}
 	deferred := &Delivery{Item: &Item{Verdict: push.Deferred}, Verdict: push.Deferred, ending: Ending{State: push.StateHeld}}
-	if hs, _ := handovers([]*Delivery{deferred}); len(hs) != 1 || hs[0].To != ToRetry || hs[0].State != push.StateHeld {
-		t.Errorf("deferred item: got %+v, want one HELD record for a retry topic", hs)
+	if hs, _ := handovers([]*Delivery{deferred}); len(hs) != 1 || hs[0].To != ToDefer || hs[0].State != push.StateHeld {
+		t.Errorf("deferred item: got %+v, want one HELD record for a deferral topic", hs)
 	}
 }

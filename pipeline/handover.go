@@ -15,10 +15,11 @@ import (
 type Destination uint8
 
 // The destinations. Topic names are the business of package kafka:
-// <topic>.retry.<tier>, <topic>.hold.<platform>, <topic>.dlq, push.feedback,
-// push.events.
+// <topic>.retry.<tier>, <topic>.defer.<tier>, <topic>.hold.<platform>, <topic>.dlq,
+// push.feedback, push.events.
 const (
 	ToRetry Destination = iota
+	ToDefer
 	ToDLQ
 	ToFeedback
 	ToHold
@@ -31,7 +32,7 @@ type Handover struct {
 	To   Destination
 	Item *Item
 
-	// ToRetry and ToHold: the new record's headers.
+	// ToRetry, ToDefer and ToHold: the new record's headers.
 	Devices   []string // hashes of the devices that are still open
 	Attempt   int
 	Hops      int
@@ -45,7 +46,7 @@ type Handover struct {
 	// not been looked up.
 	Providers []push.Platform
 
-	// ToRetry, ToHold and ToDLQ: why.
+	// ToRetry, ToDefer, ToHold and ToDLQ: why.
 	Reason push.Reason
 	Detail string
 
@@ -88,7 +89,7 @@ type Producer interface {
 
 // outlet is a destination that has a queue and workers of its own: a hold topic
 // that does not accept records blocks neither the DLQ nor another platform's hold
-// topic. All retry tiers of a lane are one outlet.
+// topic. All retry tiers of a lane are one outlet, all its deferral tiers another.
 type outlet struct {
 	to       Destination
 	platform push.Platform // ToHold: the platform whose topic it is
@@ -97,7 +98,8 @@ type outlet struct {
 // outlets returns a new queue for each outlet.
 func (o *Options) outlets() map[outlet]*queue[*Delivery] {
 	all := map[outlet]*queue[*Delivery]{
-		{to: ToRetry}: newQueue[*Delivery](), {to: ToDLQ}: newQueue[*Delivery](), {to: ToFeedback}: newQueue[*Delivery](),
+		{to: ToRetry}: newQueue[*Delivery](), {to: ToDefer}: newQueue[*Delivery](),
+		{to: ToDLQ}: newQueue[*Delivery](), {to: ToFeedback}: newQueue[*Delivery](),
 	}
 	for r := range o.Routes {
 		all[outlet{ToHold, r.Platform}] = newQueue[*Delivery]()
@@ -145,7 +147,7 @@ func (d *Delivery) destination() Destination {
 	case d.Result.Class == push.Gone:
 		return ToFeedback
 	case d.whole() && d.ending.State == push.StateHeld:
-		return ToRetry
+		return ToDefer
 	case d.whole():
 		return ToDLQ
 	case d.ending.State == push.StateRetrying:
@@ -243,7 +245,7 @@ func (d *Delivery) handover() Handover {
 		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, SentAt: d.sentAt, Reason: push.Reason(d.Result.Reason)}
 	case d.whole():
 		h.Reason, h.Detail, h.Devices = it.Reason, it.Detail, it.Devices
-		if h.To == ToRetry {
+		if h.To == ToDefer {
 			h.Hops, h.NotBefore = it.Hops+1, it.NotBefore
 		}
 	case h.To == ToRetry:

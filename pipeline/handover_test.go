@@ -56,8 +56,8 @@ func (s deferring) Apply(ctx context.Context, b *pipeline.Batch) error {
 	return nil
 }
 
-// TestCopiesThatAreTooLarge: what its retry, hold or feedback topic refuses for
-// its size is a dead letter, or ends as its device has; nothing else waits for
+// TestCopiesThatAreTooLarge: what its retry, deferral, hold or feedback topic
+// refuses for its size is a dead letter, or ends as its device has; nothing else waits for
 // it, and nothing is tried for ever.
 func TestCopiesThatAreTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestOneTopicThatTakesNothing(t *testing.T) {
 		to   pipeline.Destination
 		some func(string) bool
 	}{
-		"DLQ": {pipeline.ToDLQ, all}, "retry": {pipeline.ToRetry, all}, "feedback": {pipeline.ToFeedback, all},
+		"DLQ": {pipeline.ToDLQ, all}, "retry": {pipeline.ToRetry, all}, "deferral": {pipeline.ToDefer, all}, "feedback": {pipeline.ToFeedback, all},
 		"one partition of a retry topic": {pipeline.ToRetry, func(id string) bool { return strings.HasSuffix(id, "7") }},
 	} {
 		to := tt.to
@@ -165,6 +165,7 @@ func TestOneTopicThatTakesNothing(t *testing.T) {
 				w := calm(11, 2, 1000)
 				pr := &provider{w: w}
 				p := w.pipelineTo(t, 5000, pr, pr) // what waits holds its place
+				p.Options().Stages[0] = deferring{w}
 				began := time.Now()
 				producer := &shy{world: w, to: to, some: tt.some, over: func() bool { return time.Since(began) > 30*time.Second },
 					taken: make(map[pipeline.Destination]map[string]int), tried: make(map[pipeline.Destination]int)}

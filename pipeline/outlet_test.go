@@ -91,8 +91,8 @@ func TestTheDeadLettersEndLast(t *testing.T) {
 			q.put(&Delivery{})
 		}
 		p.endHandingOver(workers)
-		if want := len(p.toHandOver) - 1; dead != want || want != 4 {
-			t.Errorf("got %d dead letters from %d other outlets, want 4 from 4", dead, want)
+		if want := len(p.toHandOver) - 1; dead != want || want != 5 {
+			t.Errorf("got %d dead letters from %d other outlets, want 5 from 5", dead, want)
 		}
 	})
 }

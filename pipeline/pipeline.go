@@ -3,9 +3,10 @@
 // interfaces for what it needs from other packages; the nouns come from push.
 //
 // START HERE. One Pipeline serves one consumer group of a lane: the group of its
-// main topic, or that of its retry and hold topics. This file shows the whole way,
-// top to bottom. Its steps are, in order, in send.go (with route.go and queue.go),
-// decide.go, handover.go and rows.go; repeat.go has how a step waits for a store:
+// main topic, or that of its retry, deferral and hold topics. This file shows the
+// whole way, top to bottom. Its steps are, in order, in send.go (with route.go and
+// queue.go), decide.go, handover.go and rows.go; repeat.go has how a step waits for a
+// store:
 //
 //	Source ── Next ──▶ stage ──▶ stage ──▶ … ──▶ send ──▶ dispatch ──▶ Provider
 //	(Kafka)            dedupe    preferences     │ a goroutine for each     │

@@ -61,7 +61,7 @@ type TrackerOptions struct {
 	// because a dead owner may have sent them: that owner's Capacity. Records
 	// below the committed offset that are read again are not counted.
 	Confirms int
-	// Retry is set for retry and hold topics.
+	// Retry is set for retry, deferral and hold topics.
 	Retry bool
 	// Lease is the member's right to send; nil = without end.
 	Lease Lease

@@ -27,7 +27,7 @@ type Superseded struct{ Newest Newest }
 // Name implements pipeline.Stage.
 func (*Superseded) Name() pipeline.Step { return StepSuperseded }
 
-// Apply decides batches of retry and hold topics, and passes over all others.
+// Apply decides batches of retry, deferral and hold topics, and passes over all others.
 func (s *Superseded) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if !b.Retry {
 		return nil

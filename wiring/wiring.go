@@ -283,8 +283,8 @@ func Priority(word string) push.Priority {
 	return push.Medium
 }
 
-// Tiers are the retry tiers, the deferral's last: a tier's name is its delay as
-// people write it, "30s".
+// Tiers are the tiers of retries and of deferrals, the longest last: a tier's name is
+// its delay as people write it, "30s".
 func Tiers(c *configs.Config) []kafka.Tier {
 	delays := append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral)
 	tiers := make([]kafka.Tier, len(delays))
@@ -309,11 +309,14 @@ func MainTopics(l configs.Lane) []kafka.SourceTopic {
 	return []kafka.SourceTopic{{Name: l.Topic, Kind: kafka.Main}}
 }
 
-// RetryTopics is what the second one reads: its retry tiers and hold topics.
+// RetryTopics is what the second one reads: its retry tiers, its deferral tiers and its
+// hold topics.
 func RetryTopics(c *configs.Config, l configs.Lane) []kafka.SourceTopic {
 	var topics []kafka.SourceTopic
-	for _, t := range Tiers(c) {
-		topics = append(topics, kafka.SourceTopic{Name: kafka.RetryTopic(l.Topic, t.Name), Kind: kafka.Retry, Delay: t.Delay})
+	for _, named := range []func(topic, tier string) string{kafka.RetryTopic, kafka.DeferTopic} {
+		for _, t := range Tiers(c) {
+			topics = append(topics, kafka.SourceTopic{Name: named(l.Topic, t.Name), Kind: kafka.Retry, Delay: t.Delay})
+		}
 	}
 	for _, name := range kafka.HoldTopics(l.Topic) {
 		topics = append(topics, kafka.SourceTopic{Name: name, Kind: kafka.Hold})
@@ -333,7 +336,7 @@ func Topics(c *configs.Config) []kafka.TopicSpec {
 	return specs
 }
 
-// workerTopics are each lane's own, its retry tiers, hold topics and DLQ, what
+// workerTopics are each lane's own, its retry and deferral tiers, hold topics and DLQ, what
 // the registry follows and what dashboards read.
 func workerTopics(c *configs.Config) []kafka.TopicSpec {
 	t := c.Kafka.Topics

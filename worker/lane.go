@@ -14,7 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// lane is one half of a lane: its own topic, or its retry and hold topics.
+// lane is one half of a lane: its own topic, or its retry, deferral and hold topics.
 type lane struct {
 	name     string
 	log      *slog.Logger
@@ -27,8 +27,8 @@ type lane struct {
 // their results: what a hard kill can leave UNKNOWN.
 const onceBatch = 500
 
-// openLane makes the pipeline of the lane's own topic, or of its retry and hold
-// topics. The source joins no group yet.
+// openLane makes the pipeline of the lane's own topic, or of its retry,
+// deferral and hold topics. The source joins no group yet.
 func (g *group) openLane(i int, retry bool) (*lane, error) {
 	c, l, shared := g.Config, g.Config.Lanes[i], g.shared
 	name, topics, group := l.Name, wiring.MainTopics(l), c.Kafka.LaneGroup(l.Name)

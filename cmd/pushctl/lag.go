@@ -16,8 +16,9 @@ func newLagCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lag",
 		Short: "How far workers are behind, per lane, topic and partition",
-		Long: `Show for each lane's topic and retry topics the offset that the group has committed, the end of the log,
-and the number of records between. A retry topic always lags by the records that are not due yet.
+		Long: `Show for each lane's topic and its retry, deferral and hold topics the offset that the group has
+committed, the end of the log, and the number of records between. All but the lane's own always lag by
+the records that are not due yet.
 "-" (null in JSON) means that the group has committed nothing there, as before its first start. It will
 begin with the first record, so all records there count as lag.`,
 		Example: "  pushctl lag\n  pushctl lag -o json | jq 'map(.lag // 0) | add'",

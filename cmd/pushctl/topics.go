@@ -30,9 +30,9 @@ func newTopicsEnsureCommand(a *app) *cobra.Command {
 		Use:   "ensure",
 		Short: "Create missing topics, and say how the others differ",
 		Long: `Create the topics of the configuration that are missing, with kafka.topics.partitions, .replication and
-.retention: for each lane its topic, its retry and hold topics, its DLQ and the DLQ's audit topic, and
-besides push.users with its quarantine, push.feedback and push.events. The settings of existing topics
-are never changed; the command says how they differ.
+.retention: for each lane its topic, its retry, deferral and hold topics, its DLQ and the DLQ's audit
+topic, and besides push.users with its quarantine, push.feedback and push.events. The settings of
+existing topics are never changed; the command says how they differ.
 
 With --add-partitions, topics with fewer partitions than configured get more.
 ` + partitionsMove + `

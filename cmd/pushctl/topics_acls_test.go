@@ -152,7 +152,9 @@ func TestRightsAreEnough(t *testing.T) {
 	it.UserID = "u1"
 	var hs []pipeline.Handover
 	for _, after := range []time.Duration{time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour} {
-		hs = append(hs, pipeline.Handover{To: pipeline.ToRetry, Item: it, NotBefore: time.Now().Add(after)})
+		for _, to := range []pipeline.Destination{pipeline.ToRetry, pipeline.ToDefer} {
+			hs = append(hs, pipeline.Handover{To: to, Item: it, NotBefore: time.Now().Add(after)})
+		}
 	}
 	hs = append(hs, pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: push.APNS, NotBefore: time.Now()},
 		pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: push.FCM, NotBefore: time.Now()},
