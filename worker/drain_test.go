@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -91,7 +92,7 @@ func TestALaneThatDrainsLongHoldsUpNoOther(t *testing.T) {
 		return n[0] == 1 && slices.Max(n[1:]) == 0
 	})
 
-	gate, now, before := g.shared.gates.Of(route), time.Now(), eventsEnd(t, g)
+	gate, now, before := g.shared.gates.Of(route), time.Now(), end(t, g.Config, kafka.EventsTopic)
 	g.shared.events.Missed(now.Add(-time.Second), now)
 	ticket, _, _, _ := gate.Admit(now, gates.Free, 1)
 	gates.Return(now, []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: time.Hour}}})
@@ -102,7 +103,7 @@ func TestALaneThatDrainsLongHoldsUpNoOther(t *testing.T) {
 	if told, err := g.shared.told.Told(t.Context()); err != nil || len(told) != 1 || told[0].Route != route {
 		t.Errorf("told %+v, error %v; want the pause that was asked for while a lane drained", told, err)
 	}
-	if n := eventsEnd(t, g) - before; n != 1 {
+	if n := end(t, g.Config, kafka.EventsTopic) - before; n != 1 {
 		t.Errorf("%d records in push.events of what happened while a lane drained, want 1", n)
 	}
 	if ready, lines := g.health.report(); ready || !slices.Contains(lines, "[-] lanes: draining") {
@@ -121,15 +122,15 @@ func sizes(t *testing.T, g *group) (n []int) {
 	return n
 }
 
-// eventsEnd is how many records push.events has got so far.
-func eventsEnd(t *testing.T, g *group) (n int64) {
+// end is how many records a topic has got so far.
+func end(t *testing.T, c *configs.Config, topic string) (n int64) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(g.Config.Kafka.Brokers...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Kafka.Brokers...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), kafka.EventsTopic)
+	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), topic)
 	if err != nil {
 		t.Fatal(err)
 	}
