@@ -237,7 +237,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 		case s.topics[e.Topic] != nil:
 			s.topicFailed(e.Topic, e.Err, now)
 		default:
-			s.log.Error("consuming", "error", e.Err)
+			s.log.Error("fetch failed", "error", e.Err)
 		}
 	}
 	s.signal()
@@ -284,7 +284,7 @@ func (s *Source) tellStopped(e *PartitionError) {
 	if errors.Is(e.Err, kerr.OffsetOutOfRange) {
 		gap, err := s.gap(e.Partition, e.Offset)
 		if err != nil {
-			s.log.Warn("looking for what a log still has", "topic", e.Partition.Topic, "partition", e.Partition.ID, "error", err)
+			s.log.Warn("cannot list log offsets", "topic", e.Partition.Topic, "partition", e.Partition.ID, "error", err)
 		}
 		s.topics[e.Partition.Topic].metrics.gap.Add(float64(gap))
 		s.noteGap(e, gap)

@@ -87,7 +87,7 @@ func (s *Source) startAt(ctx context.Context, offsets map[string]map[int32]kgo.O
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			s.log.Warn("reading where partitions stand, to start them", "error", err)
+			s.log.Warn("cannot read start offsets of assigned partitions", "error", err)
 			wait(ctx, nil, time.Now().Add(25*recheck))
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, revoked map[string]
 	drains.Wait()
 
 	if err := s.Commit(s.drains); err != nil {
-		s.log.Warn("last commit of revoked partitions failed: what is done comes again and is confirmed", "error", err)
+		s.log.Warn("final commit of revoked partitions failed: finished records will be redelivered and confirmed", "error", err)
 	}
 	s.fence(leaving)
 }

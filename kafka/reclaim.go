@@ -144,7 +144,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	}
 	// An error that concerns other partitions does not matter here.
 	if !ready {
-		s.log.Warn("reading committed offsets, to start lost partitions anew", "error", err)
+		s.log.Warn("cannot read committed offsets of lost partitions", "error", err)
 		wait(ctx, wake, time.Now().Add(25*recheck))
 		return
 	}
@@ -176,7 +176,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 	for a, b := range fresh {
 		if s.parts[a.partition] == a && a.anew { // not lost again meanwhile
 			s.adopt(b)
-			s.log.Info("partition begins anew", "topic", b.partition.Topic, "partition", b.partition.ID, "committed", b.committed, "member", s.session.member, "generation", s.session.number)
+			s.log.Info("lost partition restarted", "topic", b.partition.Topic, "partition", b.partition.ID, "committed", b.committed, "member", s.session.member, "generation", s.session.number)
 		}
 	}
 	s.signal()

@@ -108,7 +108,7 @@ func (s *Source) tellHealth() {
 	for p := range s.told {
 		if troubled[p] == nil {
 			tell(p, nil)
-			s.log.Info("partition is no longer in trouble here", "topic", p.Topic, "partition", p.ID)
+			s.log.Info("partition recovered or released", "topic", p.Topic, "partition", p.ID)
 		}
 	}
 	s.told = troubled

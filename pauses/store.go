@@ -142,6 +142,6 @@ func (s *Store) garbage(what string) {
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.logged) >= logEvery {
 		s.logged = now
-		s.options.Log.Warn("ignoring what is no pause of a route", "key", s.key, "member", fmt.Sprintf("%.64q", what))
+		s.options.Log.Warn("ignoring an invalid route pause", "key", s.key, "member", fmt.Sprintf("%.64q", what))
 	}
 }

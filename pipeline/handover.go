@@ -182,7 +182,7 @@ func (p *Pipeline) produce(ctx context.Context, group []*Delivery) (refused []*D
 			tooLarge[places[i]] = true
 		}
 		if len(partly.Refused) > 0 {
-			p.opt.Log.Warn("what is too large to be handed over goes to the DLQ", "lane", p.opt.Lane, "records", len(partly.Refused), "error", err)
+			p.opt.Log.Warn("record too large for its topic, sending it to the DLQ", "lane", p.opt.Lane, "records", len(partly.Refused), "error", err)
 		}
 		open, places = those(open, partly.Open), those(places, partly.Open)
 		if len(open) == 0 {

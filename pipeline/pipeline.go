@@ -360,7 +360,7 @@ func (p *Pipeline) commitUntil(ctx context.Context, stop <-chan struct{}) {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.opt.CommitTimeout)
 			defer cancel()
 			if err := p.opt.Source.Commit(last); err != nil {
-				p.opt.Log.Warn("last commit failed: what is done since the one before comes again and is confirmed", "lane", p.opt.Lane, "error", err)
+				p.opt.Log.Warn("final commit failed: records finished since the previous commit will be redelivered and confirmed", "lane", p.opt.Lane, "error", err)
 			}
 			return
 		}

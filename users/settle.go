@@ -71,7 +71,7 @@ func (r *Registry) settleShard(ctx context.Context, s int) error {
 	for i, c := range cases {
 		if err := st.answer(c, values[i]); err != nil { // it stays open, and stops no other
 			r.metrics.errors.Inc()
-			r.logger.Error("registry: an open case cannot be settled", "shard", s, "error", err)
+			r.logger.Error("registry: cannot resolve an open case", "shard", s, "error", err)
 		}
 	}
 	r.shards[s].Open = r.shards[s].Open || st.waits

@@ -95,7 +95,7 @@ func (g *group) openAdmin(context.Context) (err error) {
 	}
 	g.opened = append(g.opened, stop)
 	for _, n := range c.ShortMemory() {
-		g.Log.Info("dedupe", "key", n.Path, "what", n.Message)
+		g.Log.Info("the dedupe filters remember less than a lane's greatest age", "key", n.Path, "what", n.Message)
 	}
 	g.Log.Info("starting", "version", g.Version, "memory_bound_mib", int64(c.MemoryBound().Total())>>20, "lanes", len(c.Lanes), "apps", len(c.Apps))
 	return nil
@@ -109,7 +109,7 @@ func (g *group) openRoutes(context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if err := g.routes.close(ctx); err != nil {
-			g.Log.Warn("closing providers", "error", err)
+			g.Log.Warn("cannot close providers", "error", err)
 		}
 	})
 	g.health.tell(func() []string { return g.routes.lines(time.Now()) })

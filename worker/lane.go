@@ -145,7 +145,7 @@ func (l *lane) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), configs.LeaveTimeout)
 	defer cancel()
 	if err := l.source.Close(ctx); err != nil {
-		l.log.Warn("closing", "lane", l.name, "error", err)
+		l.log.Warn("cannot close the source", "lane", l.name, "error", err)
 	}
 }
 

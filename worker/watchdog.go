@@ -33,7 +33,7 @@ func (g *group) watchProgress(ctx context.Context, l *lane, m *watch.Metrics) {
 		f := watchdog.Look(now, watch.Sight{Standstills: l.source.Standstill(now), Stalls: stalls, Ended: ended, Lines: l.pipeline.Progress()})
 		m.Saw(l.name, now, stalls, f)
 		for _, a := range f.Alerts {
-			g.Log.Error("partition has waited for long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
+			g.Log.Error("partition has been waiting too long", "lane", l.name, "reason", a.Name, "detail", a.Detail,
 				"topic", a.Partition.Topic, "partition", a.Partition.ID, "for", a.For.Round(time.Second))
 		}
 		if f.Dead != nil {
