@@ -275,7 +275,7 @@ func (c *Config) checkApps(ps *Problems) {
 		}
 		names[a.Name] = true
 		if a.APNS == nil && a.FCM == nil && len(a.Accounts) == 0 {
-			ps.add(at, "needs apns, fcm or both: its messages could not be sent anywhere")
+			ps.add(at, "needs apns, fcm or accounts: its messages could not be sent anywhere")
 		}
 		for _, key := range slices.Sorted(maps.Keys(a.Accounts)) {
 			if problem := accountProblem(key); problem != "" {

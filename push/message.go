@@ -6,7 +6,8 @@ import (
 )
 
 // Priority says how urgent a message is. It decides the provider's own
-// priority, and critical passes every limit and all that users prefer but "blocked".
+// priority. Critical passes the limits of users and devices, and all that users prefer
+// but "blocked"; the limits of senders apply to it too.
 type Priority uint8
 
 // The priorities of the message contract, least urgent first. The zero value is

@@ -114,6 +114,9 @@ func TestPagesNameEveryPlatform(t *testing.T) {
 	if want := "`platform` (" + PlatformNames(" or ") + ")"; !strings.Contains(read("../docs/pushctl.md"), want) {
 		t.Errorf("docs/pushctl.md has no %s", want)
 	}
+	if want := "| `provider` | `" + PlatformNames("` or `") + "`;"; !strings.Contains(read("../docs/events.md"), want) {
+		t.Errorf("docs/events.md has no %s", want)
+	}
 	var numbers []string
 	for p := range Platforms {
 		numbers = append(numbers, fmt.Sprintf("%d %s", p, p))

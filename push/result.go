@@ -16,7 +16,7 @@ const (
 	Again                  // not now: try later
 	Gone                   // this token is dead
 	Refused                // this message will never be accepted for this device
-	Held                   // not sent: its route is stopped for long; ours, never a provider's
+	Held                   // not sent: its route is stopped for long, tokens do not come, or the worker stops; ours, never a provider's
 	Claimed                // not sent: another record has the device by now; ours too
 )
 

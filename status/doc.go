@@ -1,8 +1,8 @@
 // Package status keeps what became of every notification: one row per
 // notification, device, step and state, in Cassandra or in memory.
 //
-// It is the only importer of gocql, and it
-// implements pipeline.Status (Write, Bucket) and the confirm read (Read).
+// It implements pipeline.Status (Write, Bucket) and the confirm read (Read). Of
+// what operators run, only this package imports gocql.
 //
 // Rows are only ever inserted. Write merges the rows of concurrent calls by
 // bucket, the partition key, into unlogged batches of one partition, and
@@ -20,9 +20,11 @@
 //	read.go       the confirm read
 //	places.go     how many of its queries may be in flight
 //	session.go    the gocql session, rebuilt when it does not heal
+//	hosts.go      which nodes it leaves unused although they answer
 //	lend.go       that session, lent to those with other tables
 //	failure.go    what an error of gocql means
 //	schema.go     keyspace and tables: apply
 //	found.go      what the server has of them: check
 //	memory.go     the same store in memory
+//	metrics.go    all metrics
 package status

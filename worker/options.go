@@ -3,19 +3,22 @@
 // commands pass it a configuration; package pipeline has the way of a
 // notification.
 //
-//	options.go    what a process is given
-//	group.go      Run: one worker, opened, run and closed in order
-//	lane.go       one half of a lane: source, pipeline, producer
-//	stores.go     Kafka, Redis, the status store: waited for, then watched
-//	routes.go     the clients of all apps
-//	providers.go  how each platform's are opened
-//	watchdog.go   ends a process whose partition stands still
-//	events.go     push.events
-//	filters.go    the Bloom filters' windows
-//	rules.go      the limits, and their reload
-//	segments.go   who is in which segment
-//	registry.go   RunRegistry: push.users into Redis
-//	admin.go      /metrics, /livez, /readyz
+//	options.go      what a process is given
+//	group.go        Run: one worker, opened, run and closed in order
+//	lane.go         one half of a lane: source, pipeline, producer
+//	stores.go       Kafka, Redis, the status store: waited for, then watched
+//	connect.go      how a store is waited for
+//	routes.go       the clients of all apps
+//	providers.go    how each platform's are opened
+//	poolmetrics.go  metrics of their connections
+//	watchdog.go     ends a process whose partition stands still
+//	events.go       push.events
+//	filters.go      the Bloom filters' windows
+//	rules.go        limits, preferences and countries, and their reload
+//	segments.go     who is in which segment
+//	registry.go     RunRegistry: push.users into Redis
+//	follow.go       how it reads push.users
+//	admin.go        /metrics, /livez, /readyz
 package worker
 
 import (
@@ -47,7 +50,7 @@ type Options struct {
 	Metrics *prometheus.Registry
 	Version string // of the build, for the log
 	// Reload reads the configuration again, as it is by now; nil = it never changes.
-	// Only its limits are put in force.
+	// Only its limits, preferences and countries are put in force.
 	Reload func() (*configs.Config, error)
 	// ReloadEvery is how often; 0 = 10 s.
 	ReloadEvery time.Duration

@@ -162,7 +162,7 @@ func TestThePageNamesWhatIsThere(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, path := range []string{"push/platform.go", folder + "/", "worker/providers.go", "docs/message.schema.json", "docs/messages.md", "docs/pushctl.md", "deploy/cassandra/schema.cql"} {
+	for _, path := range []string{"push/platform.go", folder + "/", "worker/providers.go", "docs/message.schema.json", "docs/messages.md", "docs/pushctl.md", "docs/events.md", "deploy/cassandra/schema.cql"} {
 		if !strings.Contains(section, "`"+path+"`") {
 			t.Errorf("the page does not name %s", path)
 		}
