@@ -10,8 +10,8 @@ import (
 )
 
 // Targets are one user's devices, by what the provider says of their tokens.
-// They are what a notification is held against that was to reach its user: it
-// is not enough that it reached somebody.
+// They are what a notification's result is checked against: it is not enough that
+// it reached some device of its user.
 type Targets struct {
 	Live []string // hashes of the devices that accept whatever is sent to them
 	Dead []string // hashes of those whose tokens are dead

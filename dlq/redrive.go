@@ -63,7 +63,7 @@ type Redriven struct {
 	DryRun   bool           `json:"dry_run"`
 	Matched  int            `json:"matched"`       // that passed the filter
 	Redriven int            `json:"redriven"`      // in a dry run: what would be redriven
-	Skipped  map[string]int `json:"skipped"`       // by why
+	Skipped  map[string]int `json:"skipped"`       // count by reason
 	Topics   []string       `json:"topics"`        // that they go to
 	Delay    float64        `json:"delay_seconds"` // until the workers take them up
 	Letters  []Letter       `json:"letters"`       // the first of those redriven

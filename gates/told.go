@@ -33,7 +33,8 @@ const (
 	tellGap      = 100 * time.Millisecond // between two tellings, in a storm of answers that say stop
 	shareTimeout = time.Second            // time-out of one read of the store
 	lastWord     = 250 * time.Millisecond // to tell the rest when a worker ends
-	// echo is what may be left of a pause that this worker told and has over.
+	// echo is the most that may remain of a pause that this worker published and has
+	// already ended.
 	echo = 100 * time.Millisecond
 	// longestAsked is the longest pause that the provider packages pass on.
 	longestAsked = time.Hour

@@ -73,8 +73,8 @@ func slidingCounter(times []int64, t, window int64, limit int) (current int, nex
 	return current, t
 }
 
-// counterAt is the count at x, and when one at t and all up to x have room: x if
-// they have.
+// counterAt returns the count at x, and the earliest time at which one more, at t, may
+// fit: x if it fits there.
 func counterAt(times []int64, t, x, window int64, limit int) (current int, next int64) {
 	start := floor(x, window)
 	prev, cur := int64(0), int64(0)

@@ -81,7 +81,7 @@ func (b *batch) room(n int) {
 	b.writers = slices.Grow(b.writers[:0], n)
 }
 
-// usualEvents is how many events most states have, or fewer.
+// usualEvents is a number of events that most states do not exceed.
 const usualEvents = 4
 
 func (b *batch) find(start int, owner string, hash uint64) *user {

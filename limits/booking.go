@@ -89,8 +89,9 @@ func (j *judge) place(c *candidate) bool {
 	return false
 }
 
-// crowded looks whether a rule that defers has all its bookings. Then victim is
-// the one that goes, or c itself does not stand.
+// crowded checks whether a deferring rule has used all its bookings. Then victim is the
+// one to evict, and stands is false if c itself would be evicted instead. Otherwise
+// victim is -1.
 func (j *judge) crowded(c *candidate) (victim int, stands bool) {
 	for i := range j.applied {
 		rule := j.applied[i].rule
@@ -115,7 +116,7 @@ func (j *judge) crowded(c *candidate) (victim int, stands bool) {
 	return -1, true
 }
 
-// goesBefore reports whether of two bookings e is to go.
+// goesBefore reports whether booking e is evicted before the other, o.
 func goesBefore(e, o *event) bool {
 	if e.priority() != o.priority() {
 		return e.priority() < o.priority()

@@ -64,7 +64,7 @@ func (l *Limiter) Preview(ctx context.Context, r *Request) error {
 	return nil
 }
 
-// judge is one of a request's own, with its state loaded.
+// judge returns a judge for this request alone, with its state loaded.
 func (l *Limiter) judge(ctx context.Context, r *Request) (*judge, error) {
 	j := newJudge(l.rules)
 	if err := j.load(r.State, l.keep, r.At.UnixMilli()); err != nil {

@@ -129,7 +129,7 @@ func (p *Policy) country(u *push.User) Country {
 	return p.options.Countries[Elsewhere]
 }
 
-// about appends those hours that are about a type.
+// about appends the hours that apply to a type.
 func about(list []*push.QuietHours, hours []push.QuietHours, messageType string) []*push.QuietHours {
 	for i := range hours {
 		if h := &hours[i]; len(h.Types) == 0 || slices.Contains(h.Types, messageType) {
@@ -177,8 +177,8 @@ func end(hours []*push.QuietHours, t, latest time.Time) (until time.Time, quiet 
 
 const day = 24 * time.Hour
 
-// left is how long the hours that t is in still go on if nobody changes the clock; 0
-// = it is in none. Those that end last count.
+// left is the time until the last of the quiet hours containing t ends, ignoring clock
+// changes; 0 = t is in none.
 func left(hours []*push.QuietHours, t time.Time) (longest time.Duration) {
 	hour, minute, second := t.Clock()
 	shown := push.Clock(60*hour + minute)

@@ -136,7 +136,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 // Poll asks the source once, and puts a newer version in use. The error is a
 // RefusedError if the newest file must not be used. The same contents
 // are not read again after that, but the error stays until there are others, or
-// until Check has no objection any more.
+// until Check accepts it.
 func (w *Watcher) Poll(ctx context.Context) error {
 	w.polling.Lock()
 	defer w.polling.Unlock()

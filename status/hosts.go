@@ -68,7 +68,7 @@ func (h *hosts) note(host *gocql.HostInfo, down bool) {
 	}
 }
 
-// unused are the addresses of the nodes that the session leaves unused.
+// unused are the addresses of the nodes that the session has no connections to.
 func (h *hosts) unused() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

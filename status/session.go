@@ -15,7 +15,7 @@ import (
 //
 // gocql can end in a state where every query says "no hosts available in the
 // pool" although the servers are back, until the process restarts; and it can
-// leave one node unused that is back. So a session that has been failing for a
+// leave a recovered node unused. So a session that has been failing for a
 // while without one success is replaced, and so is one that leaves a node
 // unused that answers (hosts.go). Requests in progress on the old one end
 // there; then it is closed.

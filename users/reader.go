@@ -200,7 +200,7 @@ type Stored struct {
 	DroppedUpTo time.Time
 }
 
-// Stored reads one user; who has no record is empty. Its errors are those of
+// Stored reads one user; a user without a record is returned empty. Its errors are those of
 // Fetch.
 func (r *Reader) Stored(ctx context.Context, user string) (Stored, error) {
 	s := shards.UserShard(user)

@@ -15,8 +15,8 @@ import (
 
 // repair rebuilds stored values that cannot be read: users and entries of the
 // token index. A second follower reads push.users from its start, beside the
-// first, which goes on with everybody else. What that one polls of these keys
-// meanwhile is held, and applied on top. It belongs to the registry's
+// first, which goes on with all other keys. Changes to these keys that it polls
+// meanwhile are kept, and applied on top. It belongs to the registry's
 // goroutine; only the reading has one of its own.
 //
 // Until then each of them is one of the shard's open cases, so if a registry

@@ -273,7 +273,7 @@ func DeviceLog(ctx context.Context, c *configs.Config, o status.Options) (log *l
 	return log, session.Close, nil
 }
 
-// Priority is the priority of a word; push.Medium of one that is none.
+// Priority parses a priority name; unknown names give push.Medium.
 func Priority(word string) push.Priority {
 	for p := push.Bulk; p <= push.Critical; p++ {
 		if p.String() == word {

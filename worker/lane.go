@@ -112,8 +112,8 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 	)
 }
 
-// preferences are what the configuration says about users' preferences in a lane, as
-// it is by then.
+// preferences are what the configuration currently in force says about users'
+// preferences in a lane.
 func (g *group) preferences(l configs.Lane) func() stages.Rules {
 	return func() stages.Rules { return g.shared.rules.preferences(l.Name) }
 }

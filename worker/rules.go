@@ -38,8 +38,8 @@ type rules struct {
 	list    atomic.Pointer[[]limits.Rule]  // those of current
 	buckets atomic.Pointer[senders.Limits] // nil = senders have no limits
 	prefers atomic.Pointer[prefers]        // never nil
-	// fits, if set, refuses rules that name what is not there, and otherwise calls use
-	// while what they name cannot go.
+	// fits, if set, refuses rules that name segments which are not there, and otherwise
+	// calls use while the segments they name are guaranteed to stay.
 	fits func(list []limits.Rule, use func()) error
 
 	good  prometheus.Gauge

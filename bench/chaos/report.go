@@ -26,8 +26,7 @@ func (r *Result) Replay() string {
 
 func trim(f float64) string { return fmt.Sprintf("%.4g", f) }
 
-// kinds counts the events by kind and what they are done to, in order of their
-// first.
+// kinds counts the events by kind and target, in order of first occurrence.
 func (r *Result) kinds() (names []string, count, repeated, bound map[string]int) {
 	count, repeated, bound = map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range r.Ledgers.Events {

@@ -47,8 +47,8 @@ func (f *Fleet) AwaitAccepted(ctx context.Context, n uint64) error {
 	})
 }
 
-// Resent is how many pushes the providers have accepted so far beyond the
-// first of a notification for a device.
+// Resent is how many pushes the providers have accepted so far more than once per
+// notification and device.
 func (f *Fleet) Resent() uint64 { return f.Sim.Ledger().Totals().Duplicates }
 
 // AwaitDone waits until the committed offsets of every lane's topic, and then

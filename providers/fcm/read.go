@@ -96,7 +96,7 @@ func Reasons() []string {
 	return words
 }
 
-// statusCanceled is Google's for what was given up on the way.
+// statusCanceled is Google's status for a call that was cancelled.
 const statusCanceled = 499
 
 // shortest is the least that Google wants a retry to wait, quotaDelay the wait

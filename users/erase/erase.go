@@ -29,7 +29,7 @@ type History interface {
 }
 
 // Erasure removes everything that push.users has of one user, also what Redis does
-// not show: devices that are one too many or cannot be read, parts that only a newer
+// not show: devices above the limit or that cannot be read, parts that only a newer
 // fleet knows, records that no registry has applied yet. The registry then
 // removes what Redis has. It also finds what an earlier build of the user's shard
 // left behind in Redis, as far as the topic, or the user's record there, names it.

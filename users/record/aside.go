@@ -40,7 +40,7 @@ func (s *User) Aside(part Part) (why Aside, ok bool) {
 	return Aside{}, false
 }
 
-// aside reports only whether it is.
+// aside reports whether the part stands aside.
 func (s *User) aside(part Part) bool {
 	_, ok := s.Aside(part)
 	return ok

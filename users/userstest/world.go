@@ -40,9 +40,9 @@ type World struct {
 	stops  []func()
 
 	Quarantine *Topic
-	Wrap       func(*users.RegistryTopics) // what a test puts in between; nil = nothing
-	Progress   func(users.Progress)        // what a test listens with; nil = not
-	Metrics    *users.Metrics              // of all registries; nil = nowhere
+	Wrap       func(*users.RegistryTopics) // called with each registry's topics before it runs; may be nil
+	Progress   func(users.Progress)        // called with each registry's progress; may be nil
+	Metrics    *users.Metrics              // of all registries; may be nil
 
 	mu    sync.Mutex
 	calm  bool // a registry has said twice in a row that it has nothing to do

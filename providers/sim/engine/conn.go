@@ -38,7 +38,7 @@ type Conn struct {
 	in        []byte // what was read; from here to there is not looked at yet
 	from, to  int
 	came      time.Time // when it was read; zero until somebody asks
-	clock     time.Time // the same by now
+	clock     time.Time // came, by the session's clock
 	hpack     *hpackDecoder
 	streams   map[uint32]*stream // whose request is not complete
 	free      []*stream
