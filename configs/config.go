@@ -319,8 +319,8 @@ type Registry struct {
 	PrunePerMinute int           `yaml:"prune_per_minute" check:"min=1,max=100000000"`
 	CheckInterval  time.Duration `yaml:"check_interval" check:"min=100ms,max=10m"`
 	MaxStale       time.Duration `yaml:"max_stale" check:"min=1m,max=720h"`
-	DevicesPerUser int           `yaml:"devices_per_user" check:"min=1,max=10000"`
-	DevicesPerApp  int           `yaml:"devices_per_app" check:"min=1,max=10000"`
+	DevicesPerUser int           `yaml:"devices_per_user" check:"min=1,max=20000"`
+	DevicesPerApp  int           `yaml:"devices_per_app" check:"min=1,max=20000"`
 	Listen         string        `yaml:"listen" check:"listen"` // its own HTTP listener; empty = none
 }
 

@@ -55,6 +55,10 @@ type Options struct {
 	Cap int
 	// Devices is how many devices each user has; 0 = one to three.
 	Devices int
+	// Wide is how many devices the first plain user has, to whom one of WideEvery
+	// records goes, and no other: as many as its cap allows. 0 = there is no such
+	// user.
+	Wide, WideEvery int
 }
 
 // Default is a crowd with a bit of everything, sized for this many records: ten
@@ -77,6 +81,7 @@ type User struct {
 type Crowd struct {
 	Options
 	greedy []int // indexes of greedy users
+	widest int   // index of the user with Wide devices; -1 = there is none
 }
 
 // New checks the options.
@@ -96,11 +101,20 @@ func New(o Options) (*Crowd, error) {
 	if o.Soon > 0 && o.Within < time.Second {
 		return nil, fmt.Errorf("crowd: records that expire soon do so within %v, want at least 1s", o.Within)
 	}
-	c := &Crowd{Options: o}
+	if o.Wide < 0 || o.Wide > 0 && o.WideEvery < 1 {
+		return nil, fmt.Errorf("crowd: one of %d records is for a user with %d devices", o.WideEvery, o.Wide)
+	}
+	c := &Crowd{Options: o, widest: -1}
 	for i := range o.Users {
-		if c.kind(i) == Greedy {
+		switch kind := c.kind(i); {
+		case kind == Greedy:
 			c.greedy = append(c.greedy, i)
+		case kind == Plain && o.Wide > 0 && c.widest < 0:
+			c.widest = i
 		}
+	}
+	if o.Wide > 0 && c.widest < 0 {
+		return nil, fmt.Errorf("crowd: no user is plain, and one is to have %d devices", o.Wide)
 	}
 	return c, nil
 }
@@ -133,6 +147,9 @@ func (c *Crowd) User(i int) User {
 	n := 1 + r.IntN(3)
 	if c.Devices > 0 {
 		n = c.Devices
+	}
+	if i == c.widest {
+		n = c.Wide
 	}
 	switch u.Kind {
 	case OptedOut:

@@ -88,6 +88,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"too few users":     {App: "shop", Users: 3},
 		"shares over one":   {App: "shop", Users: 100, OptedOut: 0.7, NoDevice: 0.7},
 		"soon is now":       {App: "shop", Users: 100, Soon: 0.1},
+		"wide, and never":   {App: "shop", Users: 100, Wide: 5},
+		"nobody is wide":    {App: "shop", Users: 100, Wide: 5, WideEvery: 1, NoDevice: 1},
 		"all records break": {App: "shop", Users: 100, Broken: 1},
 	} {
 		if _, err := crowd.New(o); err == nil {
@@ -123,5 +125,54 @@ func TestUsersAreOfOneApp(t *testing.T) {
 	}
 	if len(records) != 2 || records["shop"] < 2000 || records["news"] < 2000 {
 		t.Errorf("records %v, want about as many of each app", records)
+	}
+}
+
+// One user has as many devices as asked for, all different and alive, and gets
+// one of so many records until its cap is reached; the others have as before.
+func TestOneUserIsWide(t *testing.T) {
+	o := crowd.Default("shop", 5000)
+	plain, err := crowd.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Wide, o.WideEvery = 400, 100
+	c, err := crowd.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	widest := -1
+	for i := range o.Users {
+		n := len(c.User(i).Devices)
+		if n == 400 && widest < 0 && len(c.Targets(i).Live) == 400 {
+			widest = i
+		} else if n != len(plain.User(i).Devices) {
+			t.Errorf("user %d has %d devices", i, n)
+		}
+	}
+	if widest < 0 {
+		t.Fatal("nobody has 400 devices that live")
+	}
+	hashes := map[string]bool{}
+	for _, d := range c.User(widest).Devices {
+		hashes[d.Hash] = true
+	}
+	if len(hashes) != 400 {
+		t.Errorf("%d different devices of 400", len(hashes))
+	}
+	g, got := c.Records(), 0
+	for i := 1; i <= 4000; i++ {
+		rec := g.Next(time.Now())
+		switch turn := i%100 == 50 && i < 2000; { // 20 of them are its cap
+		case turn && (rec.User != widest || rec.Fate != crowd.Reaches):
+			t.Errorf("record %d is for user %d and %v", i, rec.User, rec.Fate)
+		case turn:
+			got++
+		case rec.User == widest && rec.Fate != crowd.IsCopy:
+			t.Errorf("record %d is for the widest user", i)
+		}
+	}
+	if got != o.Cap {
+		t.Errorf("the widest user got %d, want %d", got, o.Cap)
 	}
 }

@@ -64,6 +64,9 @@ func (c *Crowd) Records() *Records {
 func (g *Records) Next(now time.Time) Record {
 	c, x := g.crowd, g.r.Float64()
 	g.n++
+	if g.wideTurn() {
+		return g.made(Record{User: c.widest}, now.Add(time.Hour))
+	}
 	switch {
 	case x < c.Duplicates && len(g.past) > 0:
 		copied := g.past[g.r.IntN(len(g.past))]
@@ -72,7 +75,7 @@ func (g *Records) Next(now time.Time) Record {
 	case x < c.Duplicates+c.Broken:
 		return g.broken()
 	}
-	rec := Record{User: g.pick(), ID: uuid.Must(uuid.NewV7()).String()}
+	rec := Record{User: g.pick()}
 	kind, expires := c.kind(rec.User), now.Add(time.Hour)
 	switch expired := x > 1-c.Expired; {
 	case expired:
@@ -88,13 +91,29 @@ func (g *Records) Next(now time.Time) Record {
 	case kind == NoDevice:
 		rec.Fate = HasNoDevice
 	}
+	return g.made(rec, expires)
+}
+
+// made completes a record that can be used.
+func (g *Records) made(rec Record, expires time.Time) Record {
+	rec.ID = uuid.Must(uuid.NewV7()).String()
 	rec.Key, rec.Value = []byte("u"+strconv.Itoa(rec.User)), g.value(rec, expires)
 	g.remember(rec)
 	return rec
 }
 
+// wideTurn reports whether the next record is for the widest user, and counts it.
+func (g *Records) wideTurn() bool {
+	c := g.crowd
+	if c.widest < 0 || g.n%c.WideEvery != c.WideEvery/2 || c.Cap > 0 && int(g.got[c.widest]) >= c.Cap {
+		return false
+	}
+	g.got[c.widest]++
+	return true
+}
+
 // pick chooses whom it is for: a greedy user every twentieth time, else anyone
-// who is not greedy and still under the cap.
+// who is not greedy, not the widest, and still under the cap.
 func (g *Records) pick() int {
 	c := g.crowd
 	if len(c.greedy) > 0 && g.r.IntN(20) == 0 {
@@ -102,7 +121,7 @@ func (g *Records) pick() int {
 	}
 	for range 100 {
 		u := g.r.IntN(c.Users)
-		if c.kind(u) != Greedy && (c.Cap == 0 || int(g.got[u]) < c.Cap) {
+		if u != c.widest && c.kind(u) != Greedy && (c.Cap == 0 || int(g.got[u]) < c.Cap) {
 			g.got[u]++
 			return u
 		}

@@ -54,6 +54,9 @@ type Scenario struct {
 	// again is set where messages may run out of attempts: what was to be
 	// delivered may end DEAD_LETTERED or EXPIRED.
 	again bool
+	// wide is how many devices one user has, who gets a notification every
+	// wideEvery; 0 = nobody.
+	wide int
 	// weight is how many bytes are added to each record.
 	weight int
 	// alone is set where no two faults touch: then the provider that has none is

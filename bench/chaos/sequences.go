@@ -47,6 +47,8 @@ func sequences() []*Scenario {
 			// Five seconds of records: who does not hold the stopped app's has no room
 			// for the other's then.
 			configure: func(c *configs.Config) { c.Batch.Records, c.Batch.OpenRecords = 100, 500 }},
+		{Name: "wide", About: "a user with 20,000 devices among others, with kills, stops and 503s in the middle of them", Full: 2 * time.Minute, Short: 30 * time.Second,
+			Workers: 2, Rate: 60, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: wide, wide: 20_000, configure: holdLittle},
 	}
 }
 
@@ -171,4 +173,30 @@ func oneApp(r *rand.Rand, length time.Duration) []Action {
 		{At: length / 5, Fault: Refused, Target: app(names[first]), For: length / 6},
 		{At: length / 2, Fault: Refused, Target: app(names[1-first]), For: length / 4},
 	}
+}
+
+// wideEvery is time to send to the devices of a wide user, and again what
+// became of a third of them.
+const wideEvery = 10 * time.Second
+
+// everyWide is how many records there are between two that go to the wide user.
+func (s *Scenario) everyWide() int { return s.Rate * int(wideEvery/time.Second) }
+
+// wide does something while a notification goes to the wide user, who gets one
+// in the middle of each wideEvery: kills one worker after the other, of which one
+// has it, stops them, or has a part of the devices refused.
+func wide(r *rand.Rand, length time.Duration) (plan []Action) {
+	turn := r.IntN(3)
+	for from := wideEvery / 2; from+wideEvery/2 <= length; from += wideEvery {
+		first, next := from+millis(r, 500*time.Millisecond, 2*time.Second), millis(r, 2*time.Second, 3*time.Second)
+		who, lasts := r.IntN(2), millis(r, 2*time.Second, 4*time.Second)
+		switch fault := []Fault{Kill, Stop, Errors}[turn%3]; fault {
+		case Errors:
+			plan = append(plan, Action{At: first, Fault: fault, Target: APNS, For: lasts}, Action{At: first, Fault: fault, Target: FCM, For: lasts})
+		default:
+			plan = append(plan, Action{At: first, Fault: fault, Target: worker(who)}, Action{At: first + next, Fault: fault, Target: worker(1 - who)})
+		}
+		turn++
+	}
+	return plan
 }

@@ -5,6 +5,10 @@ package chaos
 import (
 	"testing"
 	"time"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/crowd"
 )
 
 // In full, 20 workers are told to end, each of them several times; offsets are
@@ -71,5 +75,52 @@ func TestSequencesInFull(t *testing.T) {
 	}
 	if all != 2 || len(together) != 8 {
 		t.Errorf("of %d times, all are late together %d times, want 2 of 8", len(together), all)
+	}
+}
+
+// A notification to 20,000 devices comes before each thing that is done, which
+// is done to both workers, of which one has it; and nothing cuts its devices.
+func TestWideInFull(t *testing.T) {
+	s, err := FindScenario("wide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		who := map[Fault]map[string]int{}
+		for _, a := range Plan(s, seed, s.Short) {
+			if who[a.Fault] == nil {
+				who[a.Fault] = map[string]int{}
+			}
+			who[a.Fault][a.Target]++
+			if in := a.At % wideEvery; in < wideEvery/2 {
+				t.Errorf("seed %d: %s comes before what it is to hit, or when it is over", seed, a)
+			}
+		}
+		if len(who[Kill]) != 2 || len(who[Stop]) != 2 || len(who[Errors]) != 2 {
+			t.Errorf("seed %d: in short both workers and both providers are to be hit: %v", seed, who)
+		}
+	}
+	for _, length := range []time.Duration{s.Short, s.Full} {
+		records := int(length.Seconds()) * s.Rate
+		o := crowd.Default(fleet.App, records)
+		o.Wide, o.WideEvery = s.wide, s.everyWide()
+		people, err := crowd.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, got := people.Records(), 0
+		for range records {
+			if r := g.Next(time.Now()); r.Fate == crowd.Reaches && len(people.Targets(r.User).Live) == 20_000 {
+				got++
+			}
+		}
+		if want := int(length / wideEvery); got != want {
+			t.Errorf("in %v %d notifications go to 20,000 devices, want %d", length, got, want)
+		}
+	}
+	c := configs.Default()
+	(&world{scenario: s, mode: configs.AtLeastOnce, people: &crowd.Crowd{}}).configure(c)
+	if c.Registry.DevicesPerUser < s.wide || c.Registry.DevicesPerApp < s.wide {
+		t.Errorf("the registry keeps %d devices of a user and %d of an app", c.Registry.DevicesPerUser, c.Registry.DevicesPerApp)
 	}
 }

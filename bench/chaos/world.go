@@ -103,6 +103,7 @@ func newWorld(ctx context.Context, o *Options, dir string, records int, seen *ar
 	options := crowd.Default(fleet.App, records)
 	options.Seed, options.Others = o.Seed, o.Scenario.others
 	options.Soon, options.Within = 0.02, soonWithin
+	options.Wide, options.WideEvery = o.Scenario.wide, o.Scenario.everyWide()
 	if w.people, err = crowd.New(options); err != nil {
 		return nil, err
 	}
@@ -183,6 +184,9 @@ func (w *world) configure(c *configs.Config) {
 	c.Redis.DialTimeout, c.Redis.ReadTimeout, c.Redis.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
 	c.Lanes[0].Mode = w.mode
 	c.Limits.Rules = []configs.Rule{{Name: "type-per-day", Per: "user_type", Max: w.people.Cap, Window: 24 * time.Hour}}
+	if n := w.scenario.wide; n > 0 {
+		c.Registry.DevicesPerUser, c.Registry.DevicesPerApp = n, n
+	}
 	if w.scenario.configure != nil {
 		w.scenario.configure(c)
 	}

@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -701,5 +702,17 @@ func TestIntents(t *testing.T) {
 		if got := Intents(tt.rows); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.why, got, tt.want)
 		}
+	}
+}
+
+// Where one of 20,000 devices is missed, a finding does not tell of all others.
+func TestAStoryHasAnEnd(t *testing.T) {
+	c := &checker{Ledgers: &Ledgers{}, rows: map[string]history{"n": {}}}
+	for i := range told + 50 {
+		device := fmt.Sprintf("device %03d", i)
+		c.rows["n"][device] = []Row{row("n", device, 0, Delivered, 0)}
+	}
+	if s := c.story("n"); strings.Count(s, "[row ") != told || !strings.Contains(s, "[and 50 more]") {
+		t.Errorf("%d rows, ends %s", strings.Count(s, "[row "), s[len(s)-40:])
 	}
 }

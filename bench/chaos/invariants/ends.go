@@ -268,7 +268,11 @@ func (c *checker) describe(p *Produced) string {
 	return fmt.Sprintf("%s (%s/%d/%d%s)", p.ID, p.Partition.Topic, p.Partition.ID, p.Offset, mark(p.Kind != "", ", "+p.Kind))
 }
 
-// story is all that is known of a notification.
+// told is how many rows and pushes a story has: some notifications have 20,000
+// devices.
+const told = 200
+
+// story is what is known of a notification.
 func (c *checker) story(id string) string {
 	const clock = "15:04:05.000"
 	var lines []string
@@ -286,6 +290,9 @@ func (c *checker) story(id string) string {
 			lines = append(lines, fmt.Sprintf("[push %q %s by %q %s%s%s]", device, s.Reply, s.Worker, s.At.Format(clock),
 				mark(s.Unheard, " unheard"), mark(s.Undone, " undone")))
 		}
+	}
+	if more := len(lines) - told; more > 0 {
+		lines = append(lines[:told], fmt.Sprintf("[and %d more]", more))
 	}
 	for _, letter := range c.letters[id] {
 		lines = append(lines, fmt.Sprintf("[%s record, attempt %d, %s]", letter.Kind, letter.Attempt, letter.Reason))
