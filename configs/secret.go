@@ -16,9 +16,6 @@ type Secret struct{ text string }
 
 const hidden = "[secret]"
 
-// NewSecret hides a text.
-func NewSecret(text string) Secret { return Secret{text} }
-
 // Reveal gives the text itself.
 func (s Secret) Reveal() string { return s.text }
 

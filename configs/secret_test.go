@@ -27,7 +27,7 @@ const canary = "s3cr3t-c4n4ry"
 
 func TestSecretsDoNotShow(t *testing.T) {
 	t.Parallel()
-	s := NewSecret(canary)
+	s := Secret{canary}
 	holder := struct {
 		Password Secret
 		Pointer  *Secret

@@ -21,16 +21,16 @@ func (o *BudgetOptions) check() error {
 	return nil
 }
 
-// DefaultRetryBudget lets retries be 10 % of what succeeds, and 10 a second
+// defaultRetryBudget lets retries be 10 % of what succeeds, and 10 a second
 // besides: an outage is not amplified. The burst is what a fifth of a second
 // earns at 100,000 successes a second: a waiting sender asks again sooner than
 // that.
-func DefaultRetryBudget() BudgetOptions { return BudgetOptions{Share: 0.1, Floor: 10, Burst: 2000} }
+func defaultRetryBudget() BudgetOptions { return BudgetOptions{Share: 0.1, Floor: 10, Burst: 2000} }
 
-// DefaultDeadLetterBudget lets one in a hundred successes pay for a last
+// defaultDeadLetterBudget lets one in a hundred successes pay for a last
 // attempt that may end in the DLQ, and one a second besides: a provider's
 // outage, in which nothing succeeds, cannot empty a topic into the DLQ.
-func DefaultDeadLetterBudget() BudgetOptions { return BudgetOptions{Share: 0.01, Floor: 1, Burst: 100} }
+func defaultDeadLetterBudget() BudgetOptions { return BudgetOptions{Share: 0.01, Floor: 1, Burst: 100} }
 
 // Budget is a token bucket that successes fill. Time is passed in, and may
 // stand still; going back does nothing. All methods may be called at once.
@@ -42,8 +42,8 @@ type Budget struct {
 	at     time.Time // up to when the floor has been paid
 }
 
-// NewBudget makes a full Budget. The options must be valid (see Options).
-func NewBudget(o BudgetOptions, now time.Time) *Budget {
+// newBudget makes a full Budget. The options must be valid (see Options).
+func newBudget(o BudgetOptions, now time.Time) *Budget {
 	return &Budget{options: o, tokens: o.Burst, at: now}
 }
 

@@ -85,7 +85,7 @@ type probeRound struct {
 
 func newGate(r push.Route, o Options, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
 	return &Gate{route: r, options: o, metrics: m, log: log, born: now, news: news, pass: 1, past: pauses{span: o.HoldSpan},
-		answer: newAnswerWindow(o.Window), Retries: NewBudget(o.Retries, now), DeadLetters: NewBudget(o.DeadLetters, now)}
+		answer: newAnswerWindow(o.Window), Retries: newBudget(o.Retries, now), DeadLetters: newBudget(o.DeadLetters, now)}
 }
 
 // Admit says how many of n sends with the same Charge may be made now, and
@@ -159,14 +159,6 @@ func (g *Gate) rests(now time.Time) time.Time {
 		return time.Time{}
 	}
 	return g.latest
-}
-
-// Paused says since when the route has not been open, probing included, and
-// why. ok is false while it is open.
-func (g *Gate) Paused() (since time.Time, reason PauseReason, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.past.since, g.reason, g.state != gateOpen
 }
 
 // Hold reports whether what Admit does not let through is to go to the hold

@@ -58,7 +58,7 @@ func DefaultOptions() Options {
 		// 8 rounds with 50 ms answers: 0.4 s from the first probe to full speed.
 		FullProbes: 128, ProbeTimeout: 15 * time.Second,
 		HoldAfter: 5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
-		Retries: DefaultRetryBudget(), DeadLetters: DefaultDeadLetterBudget(),
+		Retries: defaultRetryBudget(), DeadLetters: defaultDeadLetterBudget(),
 		Jitter: func(d time.Duration) time.Duration {
 			if d <= 0 {
 				return 0

@@ -76,9 +76,9 @@ type Audit struct {
 	log   *Follower
 }
 
-// NewAudit returns the Audit of a lane, named by the lane's own topic. It connects
+// newAudit returns the Audit of a lane, named by the lane's own topic. It connects
 // on the first call.
-func NewAudit(o Options, lane string) (*Audit, error) {
+func newAudit(o Options, lane string) (*Audit, error) {
 	if lane == "" {
 		return nil, errors.New("kafka audit: no topic")
 	}

@@ -29,7 +29,7 @@ func NewDLQ(o Options, lane string) (*DLQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka dlq: %w", err)
 	}
-	audit, err := NewAudit(o, lane)
+	audit, err := newAudit(o, lane)
 	if err != nil {
 		log.Close()
 		return nil, err

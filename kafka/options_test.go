@@ -44,7 +44,7 @@ func TestNothingIsMadeWithoutBrokers(t *testing.T) {
 		"follower": func(o Options) error { _, err := NewFollower(o, "push", nil); return err },
 		"consumer": func(o Options) error { _, err := NewConsumer(o, "push", "g"); return err },
 		"writer":   func(o Options) error { _, err := NewWriter(o, WriterOptions{Topic: "push"}); return err },
-		"audit":    func(o Options) error { _, err := NewAudit(o, "push"); return err },
+		"audit":    func(o Options) error { _, err := newAudit(o, "push"); return err },
 		"source": func(o Options) error {
 			_, err := NewSource(o, SourceOptions{Topics: mainTopic("push"), Group: "g"})
 			return err

@@ -182,7 +182,7 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 		if h.Platform == push.NoPlatform || h.NotBefore.IsZero() {
 			return nil, errors.New("a held record needs a platform and a time")
 		}
-		r.Topic = HoldTopic(p.options.Topic, h.Platform)
+		r.Topic = holdTopic(p.options.Topic, h.Platform)
 		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
 	case pipeline.ToDLQ:
 		r.Topic = DLQTopic(p.options.Topic)

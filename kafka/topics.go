@@ -27,15 +27,15 @@ func RetryTopic(topic, tier string) string { return topic + ".retry." + tier }
 // "<topic>.defer.30s".
 func DeferTopic(topic, tier string) string { return topic + ".defer." + tier }
 
-// HoldTopic returns the topic for records that wait for a stopped route of a platform:
+// holdTopic returns the topic for records that wait for a stopped route of a platform:
 // "<topic>.hold.apns".
-func HoldTopic(topic string, p push.Platform) string { return topic + ".hold." + p.String() }
+func holdTopic(topic string, p push.Platform) string { return topic + ".hold." + p.String() }
 
 // HoldTopics returns all hold topics of a lane's topic.
 func HoldTopics(topic string) []string {
 	var topics []string
 	for p := range push.Platforms {
-		topics = append(topics, HoldTopic(topic, p))
+		topics = append(topics, holdTopic(topic, p))
 	}
 	return topics
 }

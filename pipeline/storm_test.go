@@ -200,7 +200,7 @@ func TestAStormIsNotAmplified(t *testing.T) {
 			if s.made < 50_000 || float64(p.calls) > 1.2*float64(s.made) || p.calls < s.made {
 				t.Errorf("got %d calls for %d messages, want 1 to 1.2 calls a message", p.calls, s.made)
 			}
-			if o := gates.DefaultDeadLetterBudget(); float64(len(s.dead)) > o.Burst+o.Floor*storm.Seconds()+o.Share*float64(p.good) {
+			if o := gates.DefaultOptions().DeadLetters; float64(len(s.dead)) > o.Burst+o.Floor*storm.Seconds()+o.Share*float64(p.good) {
 				t.Errorf("got %d dead letters with %d accepted, more than the DLQ budget allows", len(s.dead), p.good)
 			}
 		}},

@@ -32,11 +32,11 @@ func OffsetsKey(s int) string { return "o:{" + UserTag(s) + "}" }
 // FilterKey holds the Bloom filter of shard k in a window. Windows are
 // numbered from the Unix epoch in steps of their length.
 func FilterKey(k int, window int64) string {
-	return "d:{" + FilterTag(k) + "}:" + strconv.FormatInt(window, 10)
+	return "d:{" + filterTag(k) + "}:" + strconv.FormatInt(window, 10)
 }
 
 // TokenKey names the owner of a device token; k is TokenShard(deviceHash).
-func TokenKey(k int, deviceHash string) string { return "t:{" + FilterTag(k) + "}:" + deviceHash }
+func TokenKey(k int, deviceHash string) string { return "t:{" + filterTag(k) + "}:" + deviceHash }
 
 // PausesKey holds what providers asked of the workers of a fleet: a sorted set
 // of routes by the time until which they are not to be called.

@@ -28,9 +28,9 @@ func TokenShard(deviceHash string) int { return int(xxhash.Sum64String(deviceHas
 // 64·s. It panics when s is not between 0 and 255.
 func UserTag(s int) string { return tags[s] }
 
-// FilterTag is the hash tag of filter shard k, without braces; it hashes to
+// filterTag is the hash tag of filter shard k, without braces; it hashes to
 // slot 256·k. It panics when k is not between 0 and 63.
-func FilterTag(k int) string { return tags[k*(Users/Filters)] }
+func filterTag(k int) string { return tags[k*(Users/Filters)] }
 
 // tags[i] is the smallest decimal number whose CRC16 modulo 16384 is 64·i. A
 // table and not a search: stored keys depend on it.

@@ -2,8 +2,8 @@ package shards
 
 import "strings"
 
-// Slots is the number of hash slots of a Redis Cluster.
-const Slots = 16384
+// slots is the number of hash slots of a Redis Cluster.
+const slots = 16384
 
 // Slot is the hash slot of a key as Redis Cluster computes it: CRC16 (XMODEM)
 // of the part between the first "{" and the next "}", when that part is not
@@ -25,5 +25,5 @@ func Slot(key string) int {
 			}
 		}
 	}
-	return int(crc % Slots)
+	return int(crc % slots)
 }

@@ -27,7 +27,7 @@ func OpenCassandra(ctx context.Context, opts Options) (*Cassandra, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckSchema(ctx, opts); err != nil {
+	if err := checkSchema(ctx, opts); err != nil {
 		return nil, err
 	}
 	cl, err := connect(ctx, opts, opts.Keyspace)

@@ -11,10 +11,10 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// CheckSchema compares the table with what this version writes, and its TTL
+// checkSchema compares the table with what this version writes, and its TTL
 // with opts.TTL. What is missing is a *SchemaError. It makes one attempt to
 // connect.
-func CheckSchema(ctx context.Context, opts Options) error {
+func checkSchema(ctx context.Context, opts Options) error {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return err

@@ -19,9 +19,9 @@ const (
 // EnvCache is the environment variable that names the cache directory.
 const EnvCache = "PUSHFLEET_CACHE"
 
-// CacheDir is where fetch.sh has put the servers: $PUSHFLEET_CACHE, else
+// cacheDir is where fetch.sh has put the servers: $PUSHFLEET_CACHE, else
 // .cache beside the go.mod above the working directory.
-func CacheDir() (string, error) {
+func cacheDir() (string, error) {
 	if dir := os.Getenv(EnvCache); dir != "" {
 		return filepath.Abs(dir)
 	}
@@ -44,7 +44,7 @@ func CacheDir() (string, error) {
 // cached is the path of something that fetch.sh has checked and put into the
 // cache.
 func cached(name string) (string, error) {
-	cache, err := CacheDir()
+	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}

@@ -39,7 +39,7 @@ func SharedAddresses() (Addresses, error) {
 // Env is the environment, as NAME=value, from which a child's SharedAddresses
 // reads a. It names the cache too, which the child may not find by itself.
 func (a Addresses) Env() ([]string, error) {
-	cache, err := CacheDir()
+	cache, err := cacheDir()
 	if err != nil {
 		return nil, err
 	}

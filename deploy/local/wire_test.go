@@ -114,12 +114,12 @@ func TestCacheDir(t *testing.T) {
 	t.Setenv(EnvCache, "")
 	working := must[string](t)(os.Getwd())
 	root := filepath.Dir(filepath.Dir(working))
-	if got := must[string](t)(CacheDir()); got != filepath.Join(root, ".cache") {
+	if got := must[string](t)(cacheDir()); got != filepath.Join(root, ".cache") {
 		t.Errorf("cache is %s, want .cache in %s", got, root)
 	}
 	empty := t.TempDir()
 	t.Setenv(EnvCache, empty)
-	if got := must[string](t)(CacheDir()); got != empty {
+	if got := must[string](t)(cacheDir()); got != empty {
 		t.Errorf("cache is %s, want %s", got, empty)
 	}
 	t.Setenv("PUSHFLEET_REDISBLOOM", "")

@@ -4,8 +4,8 @@ import "unicode/utf8"
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
-func AppendString(dst []byte, s string) []byte {
+// appendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
+func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
@@ -37,13 +37,13 @@ func AppendString(dst []byte, s string) []byte {
 // AppendRawMember appends a member of raw JSON as the iterator over it has it,
 // with a comma before it if it is not the first of its object.
 func AppendRawMember(dst []byte, it *Iterator) []byte {
-	dst = append(AppendQuoted(Comma(dst), it.Key), ':')
-	return AppendCompact(dst, it.Value)
+	dst = append(appendQuoted(comma(dst), it.Key), ':')
+	return appendCompact(dst, it.Value)
 }
 
-// Comma appends a comma unless dst ends at the start of an object: what every
+// comma appends a comma unless dst ends at the start of an object: what every
 // member but the first needs before it.
-func Comma(dst []byte) []byte {
+func comma(dst []byte) []byte {
 	if n := len(dst); n > 0 && dst[n-1] == '{' {
 		return dst
 	}
@@ -57,27 +57,27 @@ func AppendMember(dst []byte, name, value string) []byte {
 	if value == "" {
 		return dst
 	}
-	return AppendString(AppendName(dst, name), value)
+	return appendString(AppendName(dst, name), value)
 }
 
 // AppendName appends `"name":`, with a comma before it if it is not the first
 // of its object. name must need no escaping.
 func AppendName(dst []byte, name string) []byte {
-	dst = append(Comma(dst), '"')
+	dst = append(comma(dst), '"')
 	dst = append(dst, name...)
 	return append(dst, '"', ':')
 }
 
-// AppendCompact appends raw JSON without the white space between its tokens,
-// its strings as AppendQuoted has them.
-func AppendCompact(dst, raw []byte) []byte {
+// appendCompact appends raw JSON without the white space between its tokens,
+// its strings as appendQuoted has them.
+func appendCompact(dst, raw []byte) []byte {
 	for i := 0; i < len(raw); {
 		switch b := raw[i]; b {
 		case ' ', '\t', '\n', '\r':
 			i++
 		case '"':
 			end := skipString(raw, i)
-			dst = AppendQuoted(dst, raw[i:end])
+			dst = appendQuoted(dst, raw[i:end])
 			i = end
 		default:
 			dst = append(dst, b)

@@ -19,15 +19,15 @@ func appendMerged(dst, base, over []byte, except string, depth int) []byte {
 	ours, theirs := indexed(base), indexed(over)
 	dst = append(dst, '{')
 	for b := Members(base); b.Next(); {
-		dst = append(AppendQuoted(Comma(dst), b.Key), ':')
+		dst = append(appendQuoted(comma(dst), b.Key), ':')
 		value, found := theirs.lookUp(b.Key)
 		switch {
 		case !found || except != "" && keyIs(b.Key, except):
-			dst = AppendCompact(dst, b.Value)
+			dst = appendCompact(dst, b.Value)
 		case depth < maxDepth && isObject(value) && isObject(b.Value):
 			dst = appendMerged(dst, b.Value, value, "", depth+1)
 		default:
-			dst = AppendCompact(dst, value)
+			dst = appendCompact(dst, value)
 		}
 	}
 	for o := Members(over); o.Next(); {
@@ -64,7 +64,7 @@ func indexed(raw []byte) object {
 	}
 	many := make(map[string][]byte)
 	for m := Members(raw); m.Next(); {
-		key := string(AppendQuoted(nil, m.Key))
+		key := string(appendQuoted(nil, m.Key))
 		if _, twice := many[key]; !twice {
 			many[key] = m.Value
 		}
@@ -76,7 +76,7 @@ func indexed(raw []byte) object {
 func (o object) lookUp(key []byte) ([]byte, bool) {
 	if o.many != nil {
 		var buf [64]byte
-		value, found := o.many[string(AppendQuoted(buf[:0], key))]
+		value, found := o.many[string(appendQuoted(buf[:0], key))]
 		return value, found
 	}
 	for m := Members(o.raw); m.Next(); {
@@ -93,7 +93,7 @@ func sameKey(a, b []byte) bool {
 		return bytes.Equal(a, b)
 	}
 	var x, y [64]byte // longer keys allocate
-	return bytes.Equal(AppendQuoted(x[:0], a), AppendQuoted(y[:0], b))
+	return bytes.Equal(appendQuoted(x[:0], a), appendQuoted(y[:0], b))
 }
 
 // keyIs reports whether a quoted key means name, which needs no escaping.
@@ -106,7 +106,7 @@ func keyIs(key []byte, name string) bool {
 func keyBegins(key []byte, prefix string, all bool) bool {
 	var buf [64]byte
 	if bytes.IndexByte(key, '\\') >= 0 {
-		key = AppendQuoted(buf[:0], key)
+		key = appendQuoted(buf[:0], key)
 	}
 	n := len(prefix) + 1
 	return len(key) > n && string(key[1:n]) == prefix && (!all || len(key) == n+1)

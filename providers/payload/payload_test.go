@@ -14,13 +14,13 @@ func TestAppendString(t *testing.T) {
 	for _, s := range []string{
 		"", "plain", `"quoted" \ back`, "line\nreturn\rtab\t", "\x00\x01\x1f\x7f", "Grüße 世界 🎉", "<b>&amp;", "\u2028",
 	} {
-		got := AppendString(nil, s)
+		got := appendString(nil, s)
 		var back string
 		if err := json.Unmarshal(got, &back); err != nil || back != s {
 			t.Errorf("%q became %s: %q, %v", s, got, back, err)
 		}
 	}
-	if got := string(AppendString(nil, "a\xffb")); got != "\"a\uFFFDb\"" {
+	if got := string(appendString(nil, "a\xffb")); got != "\"a\uFFFDb\"" {
 		t.Errorf("invalid UTF-8 became %s", got)
 	}
 }
@@ -35,7 +35,7 @@ func TestAppendQuoted(t *testing.T) {
 		`"\u0008\u000c\u000a\u000d\u0009\u0000\u001f\u007f"`: `"\b\f\n\r\t\u0000\u001f` + "\x7f" + `"`,
 		`"\ud83d"`: "\"\uFFFD\"", `"a\ud83db"`: "\"a\uFFFDb\"", `"\udf89\ud83c"`: "\"\uFFFD\uFFFD\"", `"\ud83d\u0041"`: "\"\uFFFDA\"", `"\ud83d\n"`: "\"\uFFFD\\n\"",
 	} {
-		got := string(AppendQuoted(nil, []byte(in)))
+		got := string(appendQuoted(nil, []byte(in)))
 		if got != want {
 			t.Errorf("%s became %s, want %s", in, got, want)
 		}
@@ -59,7 +59,7 @@ func FuzzAppendQuoted(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		got, n := AppendQuoted(nil, []byte(in)), TextLen([]byte(in)) // no input panics
+		got, n := appendQuoted(nil, []byte(in)), TextLen([]byte(in)) // no input panics
 		var want, back string
 		if json.Unmarshal([]byte(in), &want) != nil || in != strings.TrimSpace(in) || in[0] != '"' || !utf8.ValidString(in) {
 			return
@@ -194,7 +194,7 @@ func TestMergeIntoAWarmBufferAllocatesNothing(t *testing.T) {
 func wide(n int, value string) []byte {
 	b := []byte{'{'}
 	for i := range n {
-		b = append(Comma(b), fmt.Sprintf(`"\u006b%d":"%s"`, i, value)...)
+		b = append(comma(b), fmt.Sprintf(`"\u006b%d":"%s"`, i, value)...)
 	}
 	return append(b, '}')
 }

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// AppendQuoted appends a string of raw JSON, with its quotes, in UTF-8, and
+// appendQuoted appends a string of raw JSON, with its quotes, in UTF-8, and
 // keeps only necessary escapes. Half a surrogate pair becomes U+FFFD. The
 // result is never longer.
-func AppendQuoted(dst, quoted []byte) []byte {
+func appendQuoted(dst, quoted []byte) []byte {
 	at := bytes.IndexByte(quoted, '\\')
 	if at < 0 {
 		return append(dst, quoted...)

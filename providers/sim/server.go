@@ -72,23 +72,13 @@ func (s *Server) Start(address string) error {
 	return s.background(l, s.note(l), func() error { return s.Serve(l) })
 }
 
-// StartFor is Start for the clients of one provider only, which are known as
-// such from their first byte: with Rules.Streams, a connection to FCM is
-// granted no more from the beginning. It returns the base of the paths there.
-func (s *Server) StartFor(p Provider, address string) (string, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return "", fmt.Errorf("starting the simulator for %s: %w", p, err)
-	}
-	return s.base(l.Addr()), s.background(l, s.note(l), func() error { return s.ServeFor(p, l) })
-}
-
 // Serve serves one listener, with TLS on top of it, until Close. Then it
 // returns nil. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error { return s.ServeFor(Nobody, l) }
 
-// ServeFor is Serve for the clients of one provider; see StartFor. Nobody
-// stands for those of all.
+// ServeFor is Serve for the clients of one provider only, which are known as such
+// from their first byte: with Rules.Streams, a connection to FCM is granted no more
+// from the beginning. Nobody stands for those of all.
 func (s *Server) ServeFor(p Provider, l net.Listener) error {
 	s.note(l)
 	open := func(c engine.Client) engine.Session { return s.open(p, c) }

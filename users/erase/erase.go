@@ -89,11 +89,6 @@ type Remains struct {
 	HasNumber bool
 }
 
-// Any reports whether there is anything.
-func (r *Remains) Any() bool {
-	return r.Devices > 0 || r.Others > 0 || r.Preferences || r.Profile || r.Limits || r.Record || r.Tokens > 0
-}
-
 // Look reads what there is now. The first time it reads the user's partition of
 // push.users from its first record, which takes a minute for some gigabytes; later only
 // what has come since.

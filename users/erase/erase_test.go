@@ -110,7 +110,7 @@ func TestErase(t *testing.T) {
 				w.Raw(record.PreferencesKey(user), `{"opt_out_types":["promo"]}`)
 				w.Raw(record.PreferencesKey(user), `{"v":99}`) // in quarantine
 				w.Raw(record.ProfileKey(user), `{"user_number":7,"time_zone":"Europe/Paris"}`)
-				w.Raw(record.LimitsKey(user), `{"limits":{"promo":2}}`)
+				w.Raw(record.Key(user, record.LimitsPart), `{"limits":{"promo":2}}`)
 				for i := range 6 { // three too many
 					w.Raw(record.DeviceKey(user, userstest.Hash(i)), w.deviceValue(i, 10+i))
 				}

@@ -36,9 +36,6 @@ func PreferencesKey(user string) string { return Key(user, PreferencesPart) }
 // ProfileKey is the key of a user's profile in push.users.
 func ProfileKey(user string) string { return Key(user, ProfilePart) }
 
-// LimitsKey is the key of a user's personal limits in push.users.
-func LimitsKey(user string) string { return Key(user, LimitsPart) }
-
 // DeviceKey is the key of a user's device in push.users; hash is
 // push.DeviceHash of its token.
 func DeviceKey(user, hash string) string { return user + "/" + devicePart + hash }

@@ -1,0 +1,14 @@
+package gates
+
+import "time"
+
+// NewBudget makes a full Budget.
+var NewBudget = newBudget
+
+// Paused says since when the route has not been open, probing included, and
+// why. ok is false while it is open.
+func (g *Gate) Paused() (since time.Time, reason PauseReason, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.past.since, g.reason, g.state != gateOpen
+}
