@@ -106,7 +106,7 @@ type predecessor struct {
 }
 
 // after makes a wait for the work in flight of an earlier assignment, and for
-// what that one was still waiting for.
+// the work that the earlier one was itself waiting for.
 func (a *assignment) after(former *assignment, until time.Time) {
 	a.predecessors = append(a.predecessors, former.predecessors...)
 	if !idle(former.tracker) {

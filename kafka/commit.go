@@ -79,10 +79,10 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 	return again, err
 }
 
-// stand is where a group stands in a partition.
+// stand is what a group has committed for a partition.
 type stand struct {
 	committed  int64
-	unresolved int64 // the first offset whose intent had no result at the commit; -1 = not told
+	unresolved int64 // the first offset whose intent had no result at the commit; -1 = the commit does not say
 }
 
 // unresolvedPrefix begins the commit metadata that names the offset from which

@@ -15,7 +15,7 @@ func Among(apps, lanes []string) Option {
 	return func(l *Limiter) { l.apps, l.lanes = apps, lanes }
 }
 
-// checkApart refuses what a state would confuse for a rule.
+// checkApart refuses a rule whose apps or lanes a state cannot tell from others.
 func (r *Rule) checkApart(apps, lanes []string) error {
 	if a, b, ok := confused(r.Apps, apps, shortHash); ok {
 		return fmt.Errorf("limits: rule %s: app %s has the hash of app %s, which it would count too: name both, or give one another name", r.Name, a, b)

@@ -63,8 +63,8 @@ func CountDevicesIn(log *DeviceLog) Option { return func(l *Limiter) { l.log = l
 // device as push.DeviceHash does for a token: then the fleet's pushes count too.
 // With an error nothing is decided; asking again about the same id counts it once.
 //
-// Days are UTC's, unless one is running that began by another clock. Who knows more
-// about the user or the notification asks Decide.
+// Days are UTC's, unless one is running that began by another clock. With more
+// known about the user or the notification, use Decide.
 func (l *Limiter) Allow(ctx context.Context, user, device, kind, id string) (Decision, error) {
 	r := Request{Owner: user, ID: id, Type: kind, Priority: 3, At: time.Now(), Devices: []Device{{Hash: DeviceHash(device)}}}
 	if err := l.Decide(ctx, []*Request{&r}); err != nil {
@@ -128,7 +128,7 @@ type logged struct {
 	fresh  []event
 }
 
-// reset undoes what was decided.
+// reset undoes all decisions since the read.
 func (l *logged) reset() {
 	l.events, l.fresh, l.spans = append(l.events[:0], l.read...), l.fresh[:0], l.spans[:0]
 	if l.running.unit != 0 {

@@ -58,7 +58,7 @@ func insert(events []event, e *event) []event {
 
 func typeHash(name string) uint32 { return uint32(xxhash.Sum64String(name)) }
 
-// DeviceHash is what a Device's Hash is of its name: push.DeviceHash.
+// DeviceHash returns the Hash of a Device by its name, which is its push.DeviceHash.
 func DeviceHash(name string) uint32 { return uint32(xxhash.Sum64String(name)) }
 
 func idHash(id string) uint64 { return xxhash.Sum64String(id) }

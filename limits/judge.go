@@ -230,7 +230,8 @@ func (j *judge) refusal(c *candidate, next *int64) (first *applied) {
 	return first
 }
 
-// ask is what a rule says of c at its time.
+// ask returns the count of a rule at the time of c, and the earliest time at which it
+// may have room for c.
 func (j *judge) ask(a *applied, c *candidate) (current int, next int64) {
 	from, to := a.rule.reach(c.at, &j.calendar)
 	j.times = j.times[:0]
@@ -310,8 +311,8 @@ func (j *judge) remove(i int) {
 	j.changed = true
 }
 
-// refuse answers no, for a rule. When it has room again is looked for at this
-// rule alone.
+// refuse rejects the request because of one rule. RetryAfter is when that rule, for
+// itself, has room again.
 func (j *judge) refuse(r *Request, c *candidate, a *applied) {
 	j.explain(r, c, a)
 	next := *c
@@ -328,7 +329,7 @@ func (j *judge) refuse(r *Request, c *candidate, a *applied) {
 	}
 }
 
-// explain says of a decision which rule it is about and how that stands.
+// explain fills in which rule a decision is about, and the use of that rule.
 func (j *judge) explain(r *Request, c *candidate, a *applied) {
 	r.Decision = Decision{Dimension: Dimension(a.rule.per), Rule: a.rule.name, Limit: a.limit}
 	r.Current, _ = j.ask(a, c)

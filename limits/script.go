@@ -21,7 +21,7 @@ end
 return conflicts`
 
 // maxUsersPerCall keeps a script short, as Redis serves nobody else meanwhile: at
-// 3 to 8 us a user it takes 1 to 2 ms. Larger calls cost no less a user.
+// 3 to 8 us a user it takes 1 to 2 ms. Larger calls cost no less per user.
 const maxUsersPerCall = 250
 
 // maxBytesPerCall bounds the states of a call likewise: the script reads and

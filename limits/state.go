@@ -58,7 +58,7 @@ type StateError struct {
 // Error implements error.
 func (e *StateError) Error() string { return fmt.Sprintf("limits: key %s: %v", e.Key, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *StateError) Unwrap() error { return e.Err }
 
 // state is what is known of a user's use of limits. Its slices are reused.

@@ -7,19 +7,19 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// Use is how a rule stands for a user.
+// Use is how much of a rule a user has used.
 type Use struct {
 	Dimension Dimension
 	Rule      string
-	Device    uint32 // of a rule of devices, its hash
+	Device    uint32 // the device's hash, if the rule is one of devices
 	Current   int    // what counts now
 	Limit     int
 	Room      bool      // for one more
 	ResetAt   time.Time // when nothing counts any more, should nothing be added; zero = nothing does
 }
 
-// Usage says how every rule stands that a request would be held against: those
-// of devices for each of its Devices. It goes by the request's State and asks no
+// Usage returns the use of every rule that applies to the request, and of rules of
+// devices one for each of its Devices. It goes by the request's State and does not ask
 // Redis; it reads what CountDevicesIn names. An unknown version of the state is an
 // error.
 func (l *Limiter) Usage(ctx context.Context, r *Request) ([]Use, error) {

@@ -318,8 +318,8 @@ func seenIDs(items []*Item) []string {
 	return ids
 }
 
-// letGo is the last that is done with items: mark tells their trackers, and the turns
-// of at_most_once hear of each (awaitOver).
+// letGo is the last step of items: mark tells their trackers, and batches of
+// at_most_once, which wait in awaitOver, hear of each.
 func letGo(items []*Item, mark func(*Tracker, []*Item)) {
 	of := make(map[*Tracker][]*Item)
 	for _, it := range items {

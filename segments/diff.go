@@ -6,8 +6,8 @@ import "slices"
 type GroupDiff struct {
 	Group    string        `json:"group"`
 	Segments []SegmentDiff `json:"segments"`
-	// Moves are the users who are in another segment than before, of groups that are
-	// exclusive in both sets.
+	// Moves count the users who have changed segments; only groups that are exclusive
+	// in both sets have them.
 	Moves []Move `json:"moves"`
 	// Properties are the properties that differ: "exclusive", "numbers".
 	Properties []string `json:"properties"`
@@ -24,7 +24,7 @@ type SegmentDiff struct {
 }
 
 // Move is how many users went from one segment to another; an empty name
-// stands for none.
+// means no segment.
 type Move struct {
 	From  string `json:"from"`
 	To    string `json:"to"`

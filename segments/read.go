@@ -16,7 +16,7 @@ import (
 // given: some 15 exclusive groups of 270 million users.
 const DefaultMaxBytes = 2 << 30
 
-// firstRead is what is allocated for a section before any of it has come.
+// firstRead is how many bytes are allocated for a section before any has been read.
 const firstRead = 64 << 10
 
 // Read reads a file and checks all of it. The result shares no memory with r.

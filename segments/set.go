@@ -83,8 +83,8 @@ func (s *Set) Groups() iter.Seq[*Group] {
 	}
 }
 
-// Group finds a group by its name; nil if there is none. Who asks for many users keeps it
-// as long as the set, and spares the search.
+// Group finds a group by its name; nil if there is none. To look up many users,
+// keep it for as long as the set: that saves the search.
 func (s *Set) Group(name string) *Group { return s.byName[name] }
 
 // Of is the segment of a group that a user is in: in an exclusive group the only one,

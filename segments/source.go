@@ -60,8 +60,8 @@ func (f File) Open(_ context.Context, tag string) (*Contents, error) {
 // String implements Source.
 func (f File) String() string { return string(f) }
 
-// WriteFile writes a set to a file at once: whoever opens the path finds what
-// was there before or all of the set, whatever happens meanwhile. Its mode is that
+// WriteFile replaces a file with a set atomically: whoever opens the path finds either
+// the former file or all of the set, whatever happens meanwhile. Its mode is that
 // of any new file (the umask decides).
 func WriteFile(path string, s *Set) (err error) {
 	dir := filepath.Dir(path)

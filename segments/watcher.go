@@ -222,7 +222,7 @@ func (w *Watcher) newer(m *Manifest, sum Checksum) error {
 	return refusef(RefusedVersion, "version %d is older than version %d, which is in use (`pushctl segments push --as-new` puts an older file back in use)", m.Version, s.Version())
 }
 
-// note counts what became of a poll; set is what it put in use.
+// note records the outcome of a poll; set is the one that it put in use.
 func (w *Watcher) note(set *Set, err error) {
 	m, now := w.opts.Metrics, w.opts.Now()
 	w.mu.Lock()

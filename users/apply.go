@@ -13,7 +13,7 @@ import (
 type change struct {
 	record.Change
 	home      int  // shard of the user
-	tokenHome int  // shard of the token index entry; -1 if it is about no device
+	tokenHome int  // shard of the token index entry; -1 if the change is not about a device
 	late      bool // of a repair: not from the topic's beginning, where records may be missing
 }
 

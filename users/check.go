@@ -14,7 +14,7 @@ import (
 // wrote last.
 type shardState struct {
 	state.Shard
-	known bool // false = not looked at yet, or to be built anew
+	known bool // false = not read yet, or to be rebuilt
 
 	target []int64   // while not ready: the offsets that must be applied first
 	beat   time.Time // when this registry last wrote its offsets without need
@@ -110,8 +110,8 @@ func (r *Registry) partitionsAsBefore(states []state.Shard, partitions int) erro
 }
 
 // adopt takes over what was read of a shard. When it has applied less than was
-// believed, the follower is set back. It answers anew when the shard must be
-// built anew: then it is not known until that was begun.
+// believed, the follower is set back. anew reports that the shard must be rebuilt:
+// until that has begun, it is not known.
 func (r *Registry) adopt(s int, read state.Shard) (anew, back bool) {
 	old, got := &r.shards[s], shardState{Shard: read}
 	same := old.known && got.Version.Build == old.Version.Build
@@ -146,7 +146,7 @@ func (r *Registry) adopt(s int, read state.Shard) (anew, back bool) {
 }
 
 // setBack makes the follower read again from these offsets, of every
-// partition: also what was polled just now may not have reached the shard.
+// partition: what was polled just now may not have reached the shard either.
 func (r *Registry) setBack(offsets []int64) {
 	for p, offset := range offsets {
 		if offset < r.pos[p] {

@@ -15,7 +15,7 @@ import (
 )
 
 // claimants reads the records of the users who claim the contested tokens among a
-// shard's cases. All are of the same offsets as the claims: who is missing is not
+// shard's cases. All are of the same offsets as the claims: a user who is missing is not
 // known now, because a shard is being built, has been written by somebody else
 // meanwhile, or the record cannot be read.
 func (r *Registry) claimants(ctx context.Context, s int, cases []string, values [][]byte) (map[string]*record.User, error) {

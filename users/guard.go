@@ -15,13 +15,13 @@ type pruneGuard struct {
 	perMinute int
 }
 
-// pruneKey holds how many devices were removed in the window; it goes when the
-// window is over.
+// pruneKey holds how many devices were removed in the window; it expires with the
+// window.
 const pruneKey = "feedback:removed"
 
 // pruneScript takes up to ARGV[1] of the ARGV[2] a window, which lasts ARGV[3]
-// ms. It answers how many, and in how many ms the window is over. A value that
-// is no count is overwritten.
+// ms. It returns how many it took, and the ms until the window ends. A value that
+// is not a count is overwritten.
 var pruneScript = redis.NewScript(`local kind = redis.call('TYPE', KEYS[1])
 if (kind.ok or kind) ~= 'string' or not string.match(redis.call('GET', KEYS[1]), '^%d+$') then
   redis.call('DEL', KEYS[1])

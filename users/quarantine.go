@@ -30,7 +30,7 @@ type Quarantined struct {
 	// Stands: what was there before holds. Otherwise the user's notifications
 	// wait, or are kept back: see push.Quarantine.
 	Stands bool  `json:"stands"`
-	AtMS   int64 `json:"at_ms"` // when the registry told it
+	AtMS   int64 `json:"at_ms"` // when the registry reported it
 }
 
 // record is the one of push.users.quarantine that tells it now.

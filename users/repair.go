@@ -33,7 +33,7 @@ type repair struct {
 // lostKey is a value that cannot be read.
 type lostKey struct {
 	shard int
-	kase  string // that stands for it
+	kase  string // the open case about it
 	build uint64 // of the shard when its repair began
 }
 
@@ -79,7 +79,8 @@ func (p *repair) has(key string) bool {
 	return ok
 }
 
-// wants reports whether a change is one of what is being rebuilt.
+// wants reports whether a change is about a user, and whether it is about an entry of
+// the token index, that is being rebuilt.
 func wants(keys map[string]lostKey, c *change) (user, token bool) {
 	_, user = keys[shards.UserKey(c.home, c.User)]
 	if c.tokenHome >= 0 {
@@ -88,7 +89,8 @@ func wants(keys map[string]lostKey, c *change) (user, token bool) {
 	return user, token
 }
 
-// hold keeps what was polled of the keys; pos is up to where that goes.
+// hold keeps the polled changes to the keys; pos is where the poll has ended in each
+// partition.
 func (p *repair) hold(changes []change, pos []int64) {
 	if len(p.keys) == 0 {
 		return
@@ -263,9 +265,8 @@ func (r *Registry) finishRepair(ctx context.Context) error {
 	return err
 }
 
-// rebuilt makes the writes of what is rebuilt, for the shards that have not
-// applied more than it knows. What belongs to a build that is over is left out
-// for good.
+// rebuilt makes the writes of the rebuilt values, for shards that have applied no
+// more than the repair knows. Values of an earlier build are left out for good.
 func (r *Registry) rebuilt(ctx context.Context) ([]*shardWrite, error) {
 	p := &r.repair
 	users, tokens := map[string]*record.User{}, map[string]record.Claims{}

@@ -28,7 +28,7 @@ type Claims []Claim
 
 // Owner is the latest claim on the token of this hash by a user who has the device;
 // the zero Claim if nobody has it. A user of whom that is not certain, because a device
-// too many was dropped or a part cannot be read, counts as having it. A repeat that came too late leaves a claim
+// above the limit was dropped or a part cannot be read, counts as having it. A repeat that came too late leaves a claim
 // without a device when only the token's shard was being built: if that one owned
 // the token, nobody had it. users are the claimants' records; known is false when
 // one is missing that matters.

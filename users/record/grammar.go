@@ -33,7 +33,7 @@ func invalid(field, rule string) error {
 // CheckUser: 1 to 128 bytes of UTF-8 without control characters.
 func CheckUser(user string) error { return checkText("user", user, maxUser) }
 
-// CheckKeyUser: 1 to 128 bytes, which may be any: what a key may name, whoever wrote it.
+// CheckKeyUser accepts any 1 to 128 bytes: the users that a key may name, whoever wrote it.
 func CheckKeyUser(user string) error {
 	switch {
 	case user == "":

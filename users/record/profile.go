@@ -32,8 +32,8 @@ func CheckProfile(p *push.Profile, now time.Time) error {
 	return checkProfile(p, now)
 }
 
-// checkProfile does not look for the zone: who wrote it may have a later database,
-// and the workers too.
+// checkProfile does not look up the zone: the database of the program that wrote it may
+// be newer than ours, and so may the workers'.
 func checkProfile(p *push.Profile, now time.Time) error {
 	if err := checkIfSet("locale", p.Locale, maxLocale); err != nil {
 		return err
