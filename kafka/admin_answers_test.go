@@ -101,3 +101,30 @@ func TestOffsetsThatABrokerCannotTell(t *testing.T) {
 		}
 	}
 }
+
+// An operator reads why a topic could not be created: the code, and what the broker says
+// about it if it says something.
+func TestWhyATopicCannotBeCreated(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"":                          "topic push.dlq: creating the topic: " + kerr.PolicyViolation.Error(),
+		"at most 3 partitions here": "topic push.dlq: creating the topic: " + kerr.PolicyViolation.Error() + ": at most 3 partitions here",
+	} {
+		c := newCluster(t, 1, []string{"push"})
+		c.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			resp := r.ResponseKind().(*kmsg.CreateTopicsResponse)
+			topic := kmsg.NewCreateTopicsResponseTopic()
+			topic.Topic, topic.ErrorCode = r.(*kmsg.CreateTopicsRequest).Topics[0].Topic, kerr.PolicyViolation.Code
+			if said != "" {
+				topic.ErrorMessage = &said
+			}
+			resp.Topics = append(resp.Topics, topic)
+			return resp, nil, true
+		})
+		_, err := c.admin().EnsureTopics(t.Context(), []TopicSpec{{Name: "push.dlq", Partitions: 9, Replication: -1}}, EnsureOptions{})
+		if !errors.Is(err, kerr.PolicyViolation) || err.Error() != want {
+			t.Errorf("the broker says %q: got %v, want %s", said, err, want)
+		}
+	}
+}

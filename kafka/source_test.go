@@ -1,9 +1,15 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestCommitFollowsTheContiguousWatermark(t *testing.T) {
@@ -82,4 +88,34 @@ func TestACommitWakesWhoWaitsForPlaces(t *testing.T) {
 	default:
 		t.Error("no waiter was woken")
 	}
+}
+
+// A retry topic's partition whose next record is a second copy of an id that is open
+// here has to wait. Its neighbour does not: Next goes on to it at once.
+func TestNextGoesOnAfterWhatCannotBeTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(*options(func(o *SourceOptions) { o.Topics = tier("push.retry", time.Minute) }), slog.New(slog.DiscardHandler))
+		s.onAssigned(t.Context(), nil, map[string][]int32{"push.retry": {0, 1}})
+		item := func(p int32, offset int64, id string) pipeline.Item {
+			return pipeline.Item{Partition: push.Partition{Topic: "push.retry", ID: p}, Offset: offset, Message: push.Message{ID: id, UserID: "u1"}}
+		}
+		waits, goes := s.parts[push.Partition{Topic: "push.retry", ID: 1}], s.parts[push.Partition{Topic: "push.retry", ID: 0}]
+		for _, a := range s.parts {
+			a.begin(stand{committed: 0, unresolved: -1}, 0)
+		}
+		if waits.tracker.Admit(&pipeline.Batch{Partition: waits.partition, Tracker: waits.tracker, Retry: true, Items: []pipeline.Item{item(1, 0, "twice")}}) != 1 {
+			t.Fatal("setup: the first copy was not taken")
+		}
+		waits.rest, goes.rest = []pipeline.Item{item(1, 1, "twice")}, []pipeline.Item{item(0, 0, "once")}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		b, err := s.Next(ctx)
+		if err != nil || b.Partition.ID != 0 || len(b.Items) != 1 {
+			t.Fatalf("got %+v (error %v), want the record of partition 0", b, err)
+		}
+		if !time.Now().Equal(began) || !waits.restAt.After(began) {
+			t.Errorf("got it after %v; partition 1 is asked again at %v", time.Since(began), waits.restAt)
+		}
+	})
 }
