@@ -118,9 +118,10 @@ func (e *Ended) explained(h *push.History, device string) bool {
 	s, known := h.DeviceState(device)
 	switch {
 	case !known:
-		// In a lane that sends at most once a worker may die with the intents of
-		// some devices durable: then none of the others is sent to any more.
-		return slices.Contains(e.May, push.OutcomeUnknown) && slices.ContainsFunc(h.Rows, func(r push.Row) bool { return r.State == push.StateUnknown })
+		// Not even in a lane that sends at most once, whatever the other devices
+		// ended as: there the intents of all are durable before the first is sent
+		// to. A worker that dies between two intents leaves none DELIVERED.
+		return false
 	case !s.Final() || s == push.StateDelivered:
 		return false
 	case s == push.StateSuppressed: // a limit is for the whole; an opt-out may come on the way
