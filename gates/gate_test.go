@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +185,46 @@ func TestGateForgetsOldAnswers(t *testing.T) {
 	g.pass(11 * time.Second)
 	g.send(20, broken) // the successes are too long ago to outweigh these
 	g.wantUntil(time.Second)
+}
+
+// A clock that goes back and comes again forgets no answer.
+func TestGateRemembersWhenTheClockGoesBack(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	g.send(10, broken)
+	g.pass(-time.Minute)
+	g.send(5, broken)
+	g.pass(time.Minute)
+	g.wantUntil(0)
+	g.send(5, broken)
+	g.wantUntil(time.Second)
+}
+
+// The log names the answer that stopped the route, as an operator looks it up.
+func TestGateLogsWhatTheProviderSaid(t *testing.T) {
+	longer := askedFor(time.Minute)
+	longer.Reason = "QUOTA_EXCEEDED"
+	many := func(n int, r push.Result) []push.Result { return slices.Repeat([]push.Result{r}, n) }
+	for _, row := range []struct {
+		why     string
+		answers []push.Result
+		want    string
+	}{
+		{"the first of those that went badly", slices.Concat(many(5, good), many(1, timedOut), many(20, broken)), "timeout"},
+		{"no word of what went well or was the message's own fault", slices.Concat(many(5, refused), many(20, broken)), "INTERNAL"},
+		{"who asks for a pause, whatever went badly before", []push.Result{broken, askedFor(time.Second), broken}, "RATE_LIMIT_EXCEEDED"},
+		{"who asks for the longest", []push.Result{askedFor(time.Second), longer, askedFor(time.Second)}, "QUOTA_EXCEEDED"},
+		{"who refuses our credentials, whatever went badly before", []push.Result{broken, badKey, broken}, "PERMISSION_DENIED"},
+	} {
+		g := newGateway(t, gateOptions())
+		ds := g.admit(len(row.answers))
+		for i, d := range ds {
+			d.Result = row.answers[i]
+		}
+		returned(g.now, ds)
+		if log := g.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, " answer="+row.want+" ") {
+			t.Errorf("%s: got this log, want one line with the answer %s:\n%s", row.why, row.want, log)
+		}
+	}
 }
 
 func TestGateProbesInDoublingRounds(t *testing.T) {
@@ -572,13 +614,42 @@ func TestGateOptionsThatCannotWork(t *testing.T) {
 		"negative share":    func(o *gates.Options) { o.Retries.Share = -1 },
 		"burst below one":   func(o *gates.Options) { o.DeadLetters.Burst = 0.5 },
 		"negative dlq rate": func(o *gates.Options) { o.DeadLetters.Floor = -1 },
+		"any bad one stops": func(o *gates.Options) { o.Share = 0 },
+		"long first pause":  func(o *gates.Options) { o.FirstPause = o.LongestPause + 1 },
+		"negative wait":     func(o *gates.Options) { o.ProbeWait = -1 },
+		"endless share":     func(o *gates.Options) { o.Retries.Share = math.Inf(1) },
+		"endless budget":    func(o *gates.Options) { o.Retries.Floor, o.Retries.Burst = math.Inf(1), math.Inf(1) },
+		"no number":         func(o *gates.Options) { o.DeadLetters.Floor = math.NaN() },
 	} {
-		o := gateOptions()
-		spoil(&o)
-		if _, err := gates.New(nil, o, gates.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime); err == nil {
+		if err := newOf(spoil); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}
+}
+
+func TestGateOptionsThatJustWork(t *testing.T) {
+	for name, change := range map[string]func(*gates.Options){
+		"a slice of a nanosecond": func(o *gates.Options) { o.Window = 10 },
+		"judged by one answer":    func(o *gates.Options) { o.Answers = 1 },
+		"pauses that never grow":  func(o *gates.Options) { o.FirstPause, o.LongestPause = o.HaltPause, o.HaltPause },
+		"one probe opens":         func(o *gates.Options) { o.FullProbes = 1 },
+		"holds after all of it":   func(o *gates.Options) { o.HoldSpan = o.HoldAfter },
+		"waits for no probe":      func(o *gates.Options) { o.ProbeWait = 0 },
+		"successes earn nothing":  func(o *gates.Options) { o.Retries.Share = 0 },
+		"one token at a time":     func(o *gates.Options) { o.DeadLetters.Burst = 1 },
+	} {
+		if err := newOf(change); err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// newOf makes gates with changed options.
+func newOf(change func(*gates.Options)) error {
+	o := gateOptions()
+	change(&o)
+	_, err := gates.New(nil, o, gates.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), startTime)
+	return err
 }
 
 // Whatever the order of answers: nothing is admitted before the last time that

@@ -68,3 +68,22 @@ func TestStalls(t *testing.T) {
 		t.Errorf("stalls left open: %v", open)
 	}
 }
+
+func TestWhomAStallExcuses(t *testing.T) {
+	asked := push.Partition{Topic: "t", ID: 1}
+	line := gates.Line{Route: fcmShop, Charge: "retry"}
+	for _, row := range []struct {
+		why   string
+		stall gates.Stall
+		want  bool
+	}{
+		{"a store holds up all", gates.Stall{Name: "status"}, true},
+		{"a line those whose records are next in it", gates.Stall{Line: line, Partitions: []push.Partition{{Topic: "t", ID: 0}, asked}}, true},
+		{"and no other", gates.Stall{Line: line, Partitions: []push.Partition{{Topic: "t", ID: 0}, {Topic: "other", ID: 1}}}, false},
+		{"nor when none waits in it", gates.Stall{Line: line}, false},
+	} {
+		if got := row.stall.Excuses(asked); got != row.want {
+			t.Errorf("%s: got %v, want %v", row.why, got, row.want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ type PauseStore interface {
 const (
 	hearEvery    = time.Second
 	tellGap      = 100 * time.Millisecond // between two tellings, in a storm of answers that say stop
-	shareTimeout = time.Second            // time-out of one read of the store
+	shareTimeout = time.Second            // time-out of one call of the store
 	lastWord     = 250 * time.Millisecond // to tell the rest when a worker ends
 	// echo is the most that may remain of a pause that this worker published and has
 	// already ended.
@@ -111,18 +111,16 @@ func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
-			defer cancel()
-			_ = gs.tell(last, store) // nobody is left to repeat it
+			_ = gs.tell(context.WithoutCancel(ctx), store, lastWord) // nobody is left to repeat it
 			return
 		case <-gs.news:
-			look(gs.tell(ctx, store))
+			look(gs.tell(ctx, store, shareTimeout))
 			select {
 			case <-time.After(tellGap):
 			case <-ctx.Done():
 			}
 		case <-ticker.C:
-			err := gs.tell(ctx, store)
+			err := gs.tell(ctx, store, shareTimeout)
 			look(cmp.Or(err, gs.hear(ctx, store)))
 		}
 	}
@@ -145,8 +143,8 @@ func (gs *Gates) logStore(err error) {
 	gs.log.Warn("route pauses cannot be shared: each worker hears of them only from the provider", "error", err)
 }
 
-// tell hands the store all that is untold and not over.
-func (gs *Gates) tell(ctx context.Context, store PauseStore) error {
+// tell hands the store all that is untold and not over. timeout is that of the call.
+func (gs *Gates) tell(ctx context.Context, store PauseStore, timeout time.Duration) error {
 	now := time.Now()
 	var ps []Pause
 	from := make(map[*Gate]untold)
@@ -166,7 +164,7 @@ func (gs *Gates) tell(ctx context.Context, store PauseStore) error {
 		return nil
 	}
 	slices.SortFunc(ps, func(a, b Pause) int { return cmp.Compare(a.Route.String(), b.Route.String()) })
-	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := store.Tell(ctx, ps); err != nil {
 		return fmt.Errorf("sharing pauses: %w", err)

@@ -25,6 +25,7 @@ type board struct {
 	fails bool
 	hangs bool
 	slow  time.Duration // how long a Tell takes
+	calls []context.Context
 }
 
 func newBoard() *board {
@@ -34,8 +35,11 @@ func newBoard() *board {
 func (b *board) away(ctx context.Context) error {
 	b.mu.Lock()
 	fails, hangs := b.fails, b.hangs
+	b.calls = append(b.calls, ctx)
 	b.mu.Unlock()
 	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case hangs:
 		<-ctx.Done()
 		return ctx.Err()
@@ -301,6 +305,39 @@ func TestAStormIsToldInFewWords(t *testing.T) {
 				t.Errorf("the last told pause ends in %v, want a minute", left)
 			}
 		})
+	})
+}
+
+// The context of a call to the store ends with the call: no timer outlives it. A
+// store that hangs delays the end of a worker by a quarter of a second.
+func TestCallsOfThePauseStoreLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		g, stop := workerOf(t, b)
+		ended := func(what string, calls int) {
+			t.Helper()
+			b.set(func() {
+				if len(b.calls) != calls {
+					t.Errorf("%s: got %d calls, want %d", what, len(b.calls), calls)
+				}
+				for i, ctx := range b.calls {
+					if ctx.Err() == nil {
+						t.Errorf("%s: the context of call %d lives on", what, i)
+					}
+				}
+			})
+		}
+		b.set(func() { b.fails = true })
+		g.sendNow(1, askedFor(time.Minute))
+		synctest.Wait()
+		ended("recalled and told", 2)
+		b.set(func() { b.hangs = true })
+		end := time.Now()
+		stop() // tells once more what the store refused
+		ended("the last word", 3)
+		if took := time.Since(end); took != 250*time.Millisecond {
+			t.Errorf("got an end after %v, want 250 ms", took)
+		}
 	})
 }
 

@@ -25,16 +25,8 @@ func (w *answerWindow) move(now time.Time) {
 	if w.start.IsZero() {
 		w.start = now
 	}
-	passed := now.Sub(w.start) / w.slice
-	if passed <= 0 {
-		return
-	}
-	if passed >= windowSlices {
-		w.reset()
-		w.start = now
-		return
-	}
-	for range passed {
+	passed := max(now.Sub(w.start)/w.slice, 0) // a clock that goes back forgets nothing
+	for range min(passed, windowSlices) {
 		w.newest = (w.newest + 1) % windowSlices
 		w.counts[w.newest].good, w.counts[w.newest].bad = 0, 0
 	}
