@@ -263,7 +263,7 @@ func (l *Latest) Superseded(ctx context.Context, items []*pipeline.Item, out []b
 	return nil
 }
 
-// scores reads the score of each item's collapse key; 0 = none.
+// scores reads the score of each item's collapse key; 0 = none that we have written.
 func (l *Latest) scores(ctx context.Context, sc *scratch) ([]int64, error) {
 	pipe := l.client.Pipeline()
 	cmds := make([]*redis.FloatCmd, len(sc.items))
@@ -278,7 +278,7 @@ func (l *Latest) scores(ctx context.Context, sc *scratch) ([]int64, error) {
 		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, err
 		}
-		scores[j] = int64(cmd.Val())
+		scores[j] = written(cmd.Val())
 	}
 	return scores, nil
 }

@@ -2,6 +2,7 @@ package collapse
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 	"time"
 
@@ -26,6 +27,15 @@ const (
 // score is what a notification is remembered by.
 func score(it *pipeline.Item) int64 {
 	return it.FirstSeen.UnixMilli()<<idBits | int64(xxhash.Sum64String(it.ID)&idMask)
+}
+
+// written returns a score as it was written, and 0 for what is none: not a whole number,
+// or not one of up to 53 bits. Otherwise it would supersede everything for ever.
+func written(s float64) int64 {
+	if !(s > 0 && s < 1<<53) || s != math.Trunc(s) {
+		return 0
+	}
+	return int64(s)
 }
 
 // supersedes reports whether the notification of this score, 0 for none, is a

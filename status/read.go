@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -119,23 +120,60 @@ func (c *Cassandra) readOnce(ctx context.Context, bucket int64, ids []string, r 
 var errNotAsked = errors.New("the answer has rows of an id that was not asked for")
 
 // collect takes the rows of a chunk's answer, in place of those of an earlier
-// attempt. The rows of other chunks belong to other goroutines.
-func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
+// attempt. The rows of other chunks belong to other goroutines. The driver panics where
+// an answer ends too early, which is an attempt that failed.
+func (r *reading) collect(ids []string, scan func(dest ...any) bool) (err error) {
+	defer func() {
+		if p := push.Recovered("reading rows", recover()); p != nil {
+			err = p
+		}
+	}()
 	for _, id := range ids {
 		r.found[r.first[id]] = nil
 	}
-	var ( // of which a row overwrites all
-		row             push.Row
-		state, platform int8
-		user            int64
-	)
-	for scan(&row.ID, &row.Device, &row.Step, &state, &row.At, &platform, &row.ProviderID, &row.Reason, &user) {
+	var row push.Row
+	step, state, user := number{size: 2}, number{size: 1}, number{size: 8}
+	at, platform := number{size: 8, optional: true}, number{size: 1, optional: true}
+	for scan(&row.ID, &row.Device, &step, &state, &at, &platform, &row.ProviderID, &row.Reason, &user) {
 		if !slices.Contains(ids, row.ID) {
 			return errNotAsked
 		}
-		row.State, row.Platform, row.UserHash = push.State(state), push.Platform(platform), uint64(user)
-		at := r.first[row.ID]
-		r.found[at] = append(r.found[at], row)
+		if step.value < 0 || state.value <= 0 {
+			return fmt.Errorf("%s has a row of step %d and state %d, which nobody writes", row.ID, step.value, state.value)
+		}
+		row.Step, row.State, row.At = int16(step.value), push.State(state.value), time.Time{}
+		if at.there {
+			row.At = time.UnixMilli(at.value).UTC()
+		}
+		row.Platform, row.UserHash = push.Platform(platform.value), uint64(user.value)
+		first := r.first[row.ID]
+		r.found[first] = append(r.found[first], row)
 	}
+	return nil
+}
+
+// number is a whole number of a row. The driver reads one of another size than its
+// column's as 0, and so a null too: as a step, a state or a user that would be a guess.
+type number struct {
+	size     int  // bytes
+	optional bool // it may be null
+	value    int64
+	there    bool
+}
+
+// UnmarshalCQL implements gocql.Unmarshaler.
+func (n *number) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	n.value, n.there = 0, len(data) > 0
+	if !n.there && n.optional {
+		return nil
+	}
+	if len(data) != n.size {
+		return fmt.Errorf("a number of %d bytes, want %d", len(data), n.size)
+	}
+	for _, b := range data {
+		n.value = n.value<<8 | int64(b)
+	}
+	unused := 64 - 8*n.size
+	n.value = n.value << unused >> unused // with its sign
 	return nil
 }

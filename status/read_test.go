@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -18,9 +20,16 @@ func scanning(rows ...push.Row) func(dest ...any) bool {
 		}
 		r := rows[0]
 		rows = rows[1:]
-		*dest[0].(*string), *dest[1].(*string), *dest[2].(*int16) = r.ID, r.Device, r.Step
-		*dest[3].(*int8), *dest[4].(*time.Time), *dest[5].(*int8) = int8(r.State), r.At, int8(r.Platform)
-		*dest[6].(*string), *dest[7].(*string), *dest[8].(*int64) = r.ProviderID, r.Reason, int64(r.UserHash)
+		for i, v := range []any{r.ID, r.Device, r.Step, int8(r.State), r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash)} {
+			switch to := dest[i].(type) {
+			case *string:
+				*to = v.(string)
+			case gocql.Unmarshaler:
+				if to.UnmarshalCQL(nil, cell(v)) != nil {
+					return false
+				}
+			}
+		}
 		return true
 	}
 }

@@ -144,8 +144,13 @@ func (s statement) prepared() []byte {
 	return appendColumns(metadata(b, s.result), s.result)
 }
 
+// head is what comes before the number of rows.
+func (s statement) head() []byte {
+	return appendColumns(metadata([]byte{0, 0, 0, 2}, s.result), s.result)
+}
+
 func (s statement) rows(rows [][]any) []byte {
-	b := appendColumns(metadata([]byte{0, 0, 0, 2}, s.result), s.result)
+	b := s.head()
 	b = binary.BigEndian.AppendUint32(b, uint32(len(rows)))
 	for _, row := range rows {
 		for _, v := range row {

@@ -6,55 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"reflect"
-	"regexp"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
 )
-
-// saying is a Redis that answers an MGET with these bytes, and hangs up. It knows
-// no other command.
-type saying struct {
-	reply []byte
-	conns sync.WaitGroup
-}
-
-func (s *saying) dial(context.Context, string, string) (net.Conn, error) {
-	near, far := net.Pipe()
-	s.conns.Go(func() {
-		defer far.Close()
-		for asked := make([]byte, 64<<10); ; {
-			n, err := far.Read(asked)
-			if err != nil {
-				return
-			}
-			if bytes.Contains(bytes.ToLower(asked[:n]), []byte("mget")) {
-				_, _ = far.Write(s.reply)
-				return
-			}
-			if _, err := far.Write([]byte("-ERR unknown command\r\n")); err != nil {
-				return
-			}
-		}
-	})
-	return near, nil
-}
-
-// client tries nothing twice: the answer would be the same.
-func (s *saying) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: 1,
-		ReadTimeout: time.Minute, WriteTimeout: time.Minute, Dialer: s.dial})
-}
 
 // bulkReply is the answer to an MGET; nil is a value that is not there.
 func bulkReply(values ...[]byte) []byte {
@@ -95,11 +57,13 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte("+OK\r\n"))
 	owners := []string{"ada", sameShard("ada")}
 	f.Fuzz(func(t *testing.T, reply []byte) {
-		if len(reply) > 1<<16 || long.Match(reply) {
+		client, end, ok := shardstest.Saying(reply, "mget")
+		if !ok {
 			return
 		}
+		defer end()
 		out := []*push.User{{}, {}}
-		err := fetch(reply, owners, out)
+		err := users.NewReader(client, true).Fetch(context.Background(), owners, out)
 		values, theirs := asked(reply)
 		if err != nil {
 			if theirs == nil && len(values) == 5 && values[0] == marker && bytes.Equal(reply, bulkReply(bytesOf(values)...)) {
@@ -132,25 +96,10 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// long is a length that the library would make room for before it has seen what
-// follows. It believes its server, so the memory of a worker is not tried here.
-var long = regexp.MustCompile(`[*$%~>|=!][+-]?[0-9]{5,}`)
-
-// fetch reads the users through a Redis that says reply.
-func fetch(reply []byte, owners []string, out []*push.User) error {
-	s := &saying{reply: reply}
-	client := s.client()
-	defer s.conns.Wait()
-	defer client.Close()
-	return users.NewReader(client, true).Fetch(context.Background(), owners, out)
-}
-
 // asked is what the library makes of the same bytes.
 func asked(reply []byte) ([]any, error) {
-	s := &saying{reply: reply}
-	client := s.client()
-	defer s.conns.Wait()
-	defer client.Close()
+	client, end, _ := shardstest.Saying(reply, "mget")
+	defer end()
 	values, err := client.MGet(context.Background(), "a", "b", "c", "d", "e").Result()
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -51,6 +51,10 @@ for i = 1, n do
 end
 return answer`
 
+// mostOwed is how far a bucket can be from full, in us: the script believes no later
+// time. What is taken of it then is less than a day, and a full bucket is a day more.
+const mostOwed = 172_860_000_000
+
 // maxRuns keeps a call of the script short.
 const maxRuns = 1000
 
@@ -220,6 +224,12 @@ func (l *Limits) answer(o *order, cmd *redis.Cmd) error {
 		granted, behind := int(reply[0]), reply[1:1+len(o.rules)]
 		if granted < 0 || granted > r.n {
 			return fmt.Errorf("taking tokens of senders: %d tokens for %d", granted, r.n)
+		}
+		for j, lacks := range behind {
+			if lacks < 0 || lacks > mostOwed {
+				first := o.reqs[0]
+				return fmt.Errorf("taking tokens of senders: key %s: %d us from full", shards.BucketKey(shards.UserShard(first.Sender), l.buckets[o.rules[j]].hash, first.Sender), lacks)
+			}
 		}
 		for k, q := range rest[:r.n] {
 			token := int64(min(k, granted) + 1)
