@@ -32,6 +32,9 @@ type Scenario struct {
 	bombs   bool
 	// transactions says that those are appended in transactions.
 	transactions bool
+	// hollow says that there are transactions without records beside them, whose
+	// marks leave holes between the offsets.
+	hollow bool
 	// authorized says that Kafka asks who may do what.
 	authorized bool
 	// mode is the lane's delivery mode where the run names none; empty =
@@ -70,7 +73,7 @@ const mixedWorkers = 3
 func Scenarios() []*Scenario {
 	return append([]*Scenario{
 		{Name: "mixed", About: "faults of every kind by seed, some at once", Full: 10 * time.Minute, Short: 30 * time.Second,
-			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed, strange: 0.1},
+			Workers: mixedWorkers, Rate: 150, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: mixed, strange: 0.1, hollow: true},
 		{Name: "kills", About: "SIGKILL of random workers whose windows are full: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
 			Workers: 4, Rate: 300, Latency: time.Second, StoreLatency: 20 * time.Millisecond, Session: 2 * time.Second, plan: kills, windows: sizes{50, 25}, once: 100,
 			configure: func(c *configs.Config) {

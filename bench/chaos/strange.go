@@ -31,6 +31,7 @@ type strangers struct {
 
 	plain   *kgo.Client                 // keeps the order of what it appends
 	whole   *transactions               // of what is appended in them; nil = nothing
+	hollow  *hollow                     // nil = no marks between what is appended
 	packing [records.Codecs]*kgo.Client // by codec; a batch of one record at a time
 	queue   chan appended               // of what needs a batch of its own
 	alone   sync.WaitGroup
@@ -63,6 +64,12 @@ func newStrangers(ctx context.Context, w *world, p *producer, seed uint64) (s *s
 	}
 	if w.scenario.transactions {
 		if s.whole, err = newTransactions(w, s, seed); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	if w.scenario.hollow {
+		if s.hollow, err = newHollow(ctx, w, s, seed); err != nil {
 			s.close()
 			return nil, err
 		}
@@ -170,6 +177,9 @@ func (s *strangers) flush(ctx context.Context) error {
 	}
 	close(s.queue)
 	s.alone.Wait()
+	if s.hollow != nil {
+		return errors.Join(context.Cause(ctx), s.hollow.end(ctx))
+	}
 	if s.whole == nil {
 		return context.Cause(ctx)
 	}
@@ -187,5 +197,8 @@ func (s *strangers) close() {
 	}
 	if s.whole != nil {
 		s.whole.close()
+	}
+	if s.hollow != nil {
+		s.hollow.close()
 	}
 }

@@ -4,16 +4,10 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
-	"github.com/pushfleet/pushfleet/bench/fleet"
 )
 
 // transactions appends records in transactions, of which some are aborted: in
@@ -21,17 +15,11 @@ import (
 // Workers read uncommitted (docs/delivery.md), so what was aborted is sent as
 // well.
 type transactions struct {
-	strangers *strangers
-	client    *kgo.Client
-	draw      *rand.Rand
-	open      []appended
-	size      int // of the open one when it is full
-
-	reader  *kgo.Client // of the lane's topic, for its marks
-	reading sync.WaitGroup
-	stop    context.CancelFunc
-	mu      sync.Mutex
-	read    map[int32]int64 // guarded by mu; the next offset of each partition
+	*marks
+	client *kgo.Client
+	draw   *rand.Rand
+	open   []appended
+	size   int // of the open one when it is full
 }
 
 // largestTransaction is the most records of one.
@@ -42,50 +30,18 @@ func newTransactions(w *world, s *strangers, seed uint64) (*transactions, error)
 	if err != nil {
 		return nil, fmt.Errorf("transactions: %w", err)
 	}
-	reader, err := w.kafkaClient(kgo.ConsumeTopics(fleet.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords(), kgo.FetchMaxWait(100*time.Millisecond))
+	read, err := newMarks(w, s)
 	if err != nil {
 		client.Close()
-		return nil, fmt.Errorf("transactions: %w", err)
+		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	t := &transactions{strangers: s, client: client, draw: rand.New(rand.NewPCG(seed, 0x7472616e73)), reader: reader, stop: stop, read: map[int32]int64{}}
+	t := &transactions{marks: read, client: client, draw: rand.New(rand.NewPCG(seed, 0x7472616e73))}
 	t.size = 1 + t.draw.IntN(largestTransaction)
-	t.reading.Go(func() { t.readMarks(ctx) })
 	return t, nil
 }
 
-// readMarks tells the producer's ledger of every mark, until ctx ends.
-func (t *transactions) readMarks(ctx context.Context) {
-	for ctx.Err() == nil {
-		fetches := t.reader.PollFetches(ctx)
-		fetches.EachRecord(func(r *kgo.Record) {
-			if r.Attrs.IsControl() {
-				t.strangers.producer.noteMark(invariants.Partition{Topic: r.Topic, ID: r.Partition}, r.Offset)
-			}
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.read[r.Partition] = r.Offset + 1
-		})
-	}
-}
-
-// awaitRead waits until everything up to an offset of a partition is read.
-func (t *transactions) awaitRead(ctx context.Context, partition int32, to int64) error {
-	for {
-		t.mu.Lock()
-		next := t.read[partition]
-		t.mu.Unlock()
-		if next >= to || ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		hold(ctx, 20*time.Millisecond)
-	}
-}
-
 func (t *transactions) close() {
-	t.stop()
-	t.reading.Wait()
-	t.reader.Close()
+	t.marks.close()
 	t.client.Close()
 }
 
@@ -118,28 +74,4 @@ func (t *transactions) end(ctx context.Context) error {
 		return fmt.Errorf("ending a transaction (commit: %v): %w", bool(commit), err)
 	}
 	return nil
-}
-
-// cover appends a record behind the last mark of each partition: nobody commits
-// an offset that no record stands before.
-func (t *transactions) cover(ctx context.Context) error {
-	client, err := t.strangers.world.kafkaClient(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerBatchMaxBytes(largestBatch))
-	if err != nil {
-		return fmt.Errorf("transactions: %w", err)
-	}
-	defer client.Close()
-	var errs []error
-	for p := range int32(partitions) {
-		a := t.strangers.next()
-		r := t.strangers.record(&a.Record)
-		r.Topic, r.Partition = fleet.Topic, p
-		got, err := client.ProduceSync(ctx, r).First()
-		t.strangers.acknowledged(&a, got, err)
-		if err == nil {
-			err = t.awaitRead(ctx, p, got.Offset+1)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
