@@ -201,28 +201,28 @@ func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 
 // parts are those of which there is something: what is live in the topic, and what
 // Redis names.
-func (e *Erasure) parts() map[record.Part]bool {
-	parts := make(map[record.Part]bool)
+func (e *Erasure) parts() map[record.Part]struct{} {
+	parts := make(map[record.Part]struct{})
 	for part, latest := range e.latest {
 		if latest.live {
-			parts[part] = true
+			parts[part] = struct{}{}
 		}
 	}
 	for _, part := range e.stored.user.Parts() {
-		parts[part] = true
+		parts[part] = struct{}{}
 	}
 	for hash := range e.stored.tokens {
-		parts[record.DevicePart(hash)] = true
+		parts[record.DevicePart(hash)] = struct{}{}
 	}
 	return parts
 }
 
 // doomed are the parts that need a tombstone. If Redis has a record that names none
 // of those that a registry knows, it is the preferences, so that it is written anew.
-func (e *Erasure) doomed() map[record.Part]bool {
+func (e *Erasure) doomed() map[record.Part]struct{} {
 	parts := e.parts()
 	if e.stored.there && !slices.ContainsFunc(slices.Collect(maps.Keys(parts)), e.known) {
-		parts[record.PreferencesPart] = true
+		parts[record.PreferencesPart] = struct{}{}
 	}
 	return parts
 }
@@ -261,10 +261,10 @@ func (e *Erasure) Append(ctx context.Context) (tombstones int, err error) {
 				end = max(end, e.latest[part].removed)
 			}
 		}
-		parts = make(map[record.Part]bool)
+		parts = make(map[record.Part]struct{})
 		for part, l := range e.latest {
 			if l.live && l.offset < end {
-				parts[part] = true // came between the look and the tombstones
+				parts[part] = struct{}{} // came between the look and the tombstones
 			}
 		}
 	}

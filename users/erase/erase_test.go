@@ -14,6 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/erase"
 	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
 	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
@@ -173,8 +174,12 @@ func TestEraseFindsWhatAnEarlierBuildLeft(t *testing.T) {
 		stop := w.Run(userstest.RegistryOptions())
 		w.Register("uma", 1, 1)
 		w.OptOut("uma", "promo")
+		w.Must(w.Client.SetProfile(w.Ctx, "uma", push.Profile{Country: "NL"}))
+		w.Must(w.Client.SetLimits(w.Ctx, "uma", []push.PersonalLimit{{Name: "promo", Max: 2}}))
 		w.Settle()
 		stop()
+		w.Must(w.Client.SetProfile(w.Ctx, "uma", push.Profile{}))
+		w.Must(w.Client.SetLimits(w.Ctx, "uma", nil))
 		w.Must(w.Client.RemoveDevice(w.Ctx, "uma", userstest.Hash(1)))
 		w.Must(w.Client.SetPreferences(w.Ctx, "uma", push.Preferences{}))
 		w.Topic.Compact() // and nothing of the topic tells
@@ -185,7 +190,7 @@ func TestEraseFindsWhatAnEarlierBuildLeft(t *testing.T) {
 		if got := w.Fetch("uma"); len(got) > 0 || w.namesUser("uma") == "" {
 			t.Fatalf("the test shows nothing: %s, %q", userstest.Show(got), w.namesUser("uma"))
 		}
-		if found, _ := w.erase("uma"); !found.Record || found.Devices != 1 || found.Tokens != 1 {
+		if found, _ := w.erase("uma"); !found.Record || found.Devices != 1 || found.Tokens != 1 || !found.Preferences || !found.Profile || !found.Limits {
 			t.Errorf("found %+v", found)
 		}
 		if key := w.namesUser("uma"); key != "" {
@@ -286,32 +291,109 @@ func TestEraseWhileTheOnlyDeviceIsRegisteredAgain(t *testing.T) {
 
 // Without a registry the topic has its tombstones, and nothing is claimed.
 func TestEraseWithoutARegistry(t *testing.T) {
+	for _, tt := range []struct {
+		why     string
+		set     func(w *world, first bool)
+		devices int
+	}{
+		{"devices: their tokens' shards have to follow too", func(w *world, first bool) {
+			if first {
+				w.Register("uma", 1, 1)
+			} else {
+				w.Register("uma", 2, 2)
+			}
+		}, 2},
+		{"preferences: only the user's own shard has to follow", func(w *world, first bool) {
+			w.OptOut("uma", fmt.Sprint("first ", first))
+		}, 0},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			userstest.Virtual(t, in(func(w *world) {
+				stop := w.Run(userstest.RegistryOptions())
+				tt.set(w, true)
+				w.Settle()
+				stop()
+				tt.set(w, false) // Redis does not know it
+				e := w.erasure("uma", w.Topic)
+				found, err := e.Look(w.Ctx)
+				w.Must(err)
+				if found.Devices != tt.devices {
+					t.Errorf("found %+v", found)
+				}
+				_, err = e.Append(w.Ctx)
+				w.Must(err)
+				ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
+				defer cancel()
+				if err := e.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("waiting for nobody ends with %v", err)
+				}
+				if left, err := e.Look(w.Ctx); err != nil || !left.Record || left.Devices != min(tt.devices, 1) {
+					t.Errorf("left %+v, %v", left, err)
+				}
+				w.Run(userstest.RegistryOptions())
+				w.Must(e.Await(w.Ctx))
+				if key := w.namesUser("uma"); key != "" {
+					t.Errorf("%q names the user", key)
+				}
+			}))
+		})
+	}
+}
+
+// Shards that nobody has built have applied nothing, of whatever partition.
+func TestEraseBeforeAnyShardIsBuilt(t *testing.T) {
 	userstest.Virtual(t, in(func(w *world) {
-		stop := w.Run(userstest.RegistryOptions())
-		w.Register("uma", 1, 1)
-		w.Settle()
-		stop()
-		w.Register("uma", 2, 2) // Redis does not know it
-		e := w.erasure("uma", w.Topic)
+		waited := map[int32]bool{}
+		for i := 0; len(waited) < userstest.Partitions; i++ {
+			user := fmt.Sprint("user-", i)
+			partition, _, err := w.Topic.Read(w.Ctx, user, 0, func(users.FetchedRecord) error { return nil })
+			w.Must(err)
+			waited[partition] = true
+			w.Register(user, i, 1)
+			e := w.erasure(user, w.Topic)
+			_, err = e.Look(w.Ctx)
+			w.Must(err)
+			_, err = e.Append(w.Ctx)
+			w.Must(err)
+			ctx, cancel := context.WithTimeout(w.Ctx, 5*time.Second)
+			if err := e.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("partition %d: waiting for nobody ends with %v", partition, err)
+			}
+			cancel()
+		}
+	}))
+}
+
+// More tokens and tombstones than go in one round trip and in one append.
+func TestEraseManyDevices(t *testing.T) {
+	const devices = 2003
+	userstest.Virtual(t, in(func(w *world) {
+		hashes := make([]string, devices)
+		for i := range hashes {
+			hashes[i] = userstest.Hash(i)
+			w.Raw(record.DeviceKey("uma", hashes[i]), "{}")
+		}
+		slices.Sort(hashes)
+		for _, hash := range []string{hashes[0], hashes[1000], hashes[devices-1]} {
+			w.Must(w.Redis.Set(w.Ctx, state.TokenKey(hash), record.Claims{{User: "uma", At: 1}}.Encode(7), 0).Err())
+		}
+		f := &fault{topic: w.Topic}
+		e, err := erase.New(f, f, w.Redis, "uma")
+		w.Must(err)
 		found, err := e.Look(w.Ctx)
 		w.Must(err)
-		if found.Devices != 2 {
-			t.Errorf("found %+v", found)
+		if !slices.Equal(found.Hashes, hashes) || found.Devices != devices || found.Tokens != 3 {
+			t.Errorf("found %d devices, %d tokens; the hashes are sorted: %v", found.Devices, found.Tokens, slices.IsSorted(found.Hashes))
 		}
-		_, err = e.Append(w.Ctx)
-		w.Must(err)
-		ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
-		defer cancel()
-		if err := e.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("waiting for nobody ends with %v", err)
+		f.at = f.steps + 3
+		if n, err := e.Append(w.Ctx); n != 2000 || !errors.Is(err, errFault) {
+			t.Errorf("%d tombstones before the error %v, want 2000", n, err)
 		}
-		if left, err := e.Look(w.Ctx); err != nil || !left.Record || left.Devices != 1 {
-			t.Errorf("left %+v, %v", left, err)
+		if n, err := e.Append(w.Ctx); n != devices || err != nil {
+			t.Errorf("%d tombstones, %v; want one for each of what was found", n, err)
 		}
-		w.Run(userstest.RegistryOptions())
-		w.Must(e.Await(w.Ctx))
-		if key := w.namesUser("uma"); key != "" {
-			t.Errorf("%q names the user", key)
+		if key := w.topicNames("uma"); key != "" {
+			t.Errorf("push.users keeps %q", key)
 		}
 	}))
 }
@@ -354,6 +436,51 @@ func TestEraseAKeyOfAnotherType(t *testing.T) {
 				}
 			}))
 		})
+	}
+}
+
+// An entry of the token index is the user's if it names the user, or if it cannot be
+// read: then it may.
+func TestEraseLooksAtTokens(t *testing.T) {
+	userstest.Virtual(t, in(func(w *world) {
+		w.Register("uma", 1, 1)
+		for _, tt := range []struct {
+			why, entry string
+			tokens     int
+		}{
+			{"the user's", string(record.Claims{{User: "uma", At: 5}}.Encode(7)), 1},
+			{"another one's and the user's", string(record.Claims{{User: "bob", At: 5}, {User: "uma", At: 4}}.Encode(7)), 1},
+			{"another one's", string(record.Claims{{User: "bob", At: 5}}.Encode(7)), 0},
+			{"of a later version", "\x09 of anybody", 1},
+			{"cut short", "\x01", 1},
+		} {
+			w.Must(w.Redis.Set(w.Ctx, state.TokenKey(userstest.Hash(1)), tt.entry, 0).Err())
+			if found, err := w.erasure("uma", w.Topic).Look(w.Ctx); err != nil || found.Tokens != tt.tokens || found.Devices != 1 {
+				t.Errorf("%s: found %+v, %v; want %d tokens", tt.why, found, err, tt.tokens)
+			}
+		}
+	}))
+}
+
+// Whatever is left is something.
+func TestRemainsOfAnyKind(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		left erase.Remains
+		any  bool
+	}{
+		{"nothing", erase.Remains{}, false},
+		{"a device", erase.Remains{Devices: 1}, true},
+		{"a part of a later version", erase.Remains{Others: 1}, true},
+		{"preferences", erase.Remains{Preferences: true}, true},
+		{"a profile", erase.Remains{Profile: true}, true},
+		{"limits", erase.Remains{Limits: true}, true},
+		{"a record in Redis", erase.Remains{Record: true}, true},
+		{"an entry of the token index", erase.Remains{Tokens: 1}, true},
+	} {
+		if got := tt.left.Any(); got != tt.any {
+			t.Errorf("%s: %v", tt.why, got)
+		}
 	}
 }
 
