@@ -67,11 +67,11 @@ func Load(ctx context.Context, client redis.UniversalClient, list []int) ([]Shar
 func parseState(fields map[string]string) (Shard, error) {
 	var st Shard
 	if fields[fieldVersion] == "" {
-		return st, nil // wiped: offsets without a version mean nothing
+		return Shard{}, nil // wiped: offsets without a version mean nothing
 	}
 	var err error
 	if st.Version, err = parseVersion(fields[fieldVersion]); err != nil {
-		return st, err
+		return Shard{}, err
 	}
 	offsets := make(map[int]int64, len(fields))
 	for name, value := range fields {
@@ -80,7 +80,7 @@ func parseState(fields map[string]string) (Shard, error) {
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return st, fmt.Errorf("a field of o: %w", record.ErrCorrupt)
+			return Shard{}, fmt.Errorf("a field of o: %w", record.ErrCorrupt)
 		}
 		if name == FieldAt {
 			st.At = time.UnixMilli(n)
@@ -88,7 +88,7 @@ func parseState(fields map[string]string) (Shard, error) {
 		}
 		p, err := strconv.Atoi(name)
 		if err != nil || p < 0 {
-			return st, fmt.Errorf("a field of o: %w", record.ErrVersion)
+			return Shard{}, fmt.Errorf("a field of o: %w", record.ErrVersion)
 		}
 		offsets[p] = n
 	}
@@ -97,7 +97,7 @@ func parseState(fields map[string]string) (Shard, error) {
 	st.Applied = make([]int64, len(offsets))
 	for p, n := range offsets {
 		if p >= len(offsets) {
-			return st, fmt.Errorf("offsets of o: %w", record.ErrCorrupt)
+			return Shard{}, fmt.Errorf("offsets of o: %w", record.ErrCorrupt)
 		}
 		st.Applied[p] = n
 	}

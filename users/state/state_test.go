@@ -31,7 +31,7 @@ func inProcess(t *testing.T) *redis.Client {
 // What is not a state of a shard is no state: neither an empty one nor part of
 // one.
 func TestStatesOfShards(t *testing.T) {
-	good := Version{0xfeed, 12}.String()
+	version := Version{0xfeed, 12}.String()
 	for _, tt := range []struct {
 		why    string
 		fields map[string]string
@@ -40,20 +40,20 @@ func TestStatesOfShards(t *testing.T) {
 	}{
 		{"nothing", nil, Shard{}, nil},
 		{"offsets without a version", map[string]string{"0": "5"}, Shard{}, nil},
-		{"a state", map[string]string{"v": good, "at": "7000", "0": "5", "1": "6"},
+		{"a state", map[string]string{"v": version, "at": "7000", "0": "5", "1": "6"},
 			Shard{Version: Version{0xfeed, 12}, At: time.UnixMilli(7000), Applied: []int64{5, 6}}, nil},
 		{"a version without a write", map[string]string{"v": FormatBuild(1)}, Shard{}, record.ErrVersion},
 		{"a write of 0", map[string]string{"v": FormatBuild(1) + ".0"}, Shard{}, record.ErrVersion},
 		{"a write that is none", map[string]string{"v": FormatBuild(1) + ".x"}, Shard{}, record.ErrVersion},
 		{"a build that is none", map[string]string{"v": "1.1"}, Shard{}, record.ErrVersion},
-		{"an offset that is none", map[string]string{"v": good, "0": "x"}, Shard{}, record.ErrCorrupt},
-		{"a time that is none", map[string]string{"v": good, "at": ""}, Shard{}, record.ErrCorrupt},
-		{"a field that nobody knows", map[string]string{"v": good, "x": "5"}, Shard{}, record.ErrVersion},
-		{"a partition below 0", map[string]string{"v": good, "-1": "5"}, Shard{}, record.ErrVersion},
-		{"a partition that is missing", map[string]string{"v": good, "0": "5", "2": "6"}, Shard{}, record.ErrCorrupt},
+		{"an offset that is none", map[string]string{"v": version, "0": "x"}, Shard{}, record.ErrCorrupt},
+		{"a time that is none", map[string]string{"v": version, "at": ""}, Shard{}, record.ErrCorrupt},
+		{"a field that nobody knows", map[string]string{"v": version, "x": "5"}, Shard{}, record.ErrVersion},
+		{"a partition below 0", map[string]string{"v": version, "-1": "5"}, Shard{}, record.ErrVersion},
+		{"a partition that is missing", map[string]string{"v": version, "0": "5", "2": "6"}, Shard{}, record.ErrCorrupt},
 	} {
 		got, err := parseState(tt.fields)
-		if !errors.Is(err, tt.err) || err == nil && !reflect.DeepEqual(got, tt.want) {
+		if !errors.Is(err, tt.err) || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, %v; want %+v, %v", tt.why, got, err, tt.want, tt.err)
 		}
 	}
@@ -103,6 +103,9 @@ func TestLoadingShards(t *testing.T) {
 		if (err == nil) != tt.good {
 			t.Errorf("%s: %v", tt.why, err)
 		}
+		if alone, err2 := Load(ctx, client, []int{5}); (err2 == nil) != tt.good || err2 == nil && !reflect.DeepEqual(alone, got[1:]) {
+			t.Errorf("%s, with no other shard: %+v, %v", tt.why, alone, err2)
+		}
 		if err == nil && (!reflect.DeepEqual(got[0], Shard{}) || !reflect.DeepEqual(got[1], tt.want)) {
 			t.Errorf("%s: %+v, want %+v", tt.why, got, tt.want)
 		}
@@ -123,5 +126,37 @@ func TestTheHomeOfATokenSharesItsTag(t *testing.T) {
 	}
 	if len(homes) != shards.Filters {
 		t.Errorf("tokens spread over %d homes, want %d", len(homes), shards.Filters)
+	}
+}
+
+// Each write has a version of its own, by which a script knows that it is not the
+// latest one; only the zero value has no text.
+func TestVersions(t *testing.T) {
+	if got := (Version{}).String(); got != "" {
+		t.Errorf("a shard that does not exist has version %q", got)
+	}
+	first, second := Begin(), Begin()
+	if first.Build == second.Build {
+		t.Errorf("two builds are both %x", first.Build)
+	}
+	next := first.Next()
+	if next.Build != first.Build || next.Write == first.Write {
+		t.Errorf("after %v comes %v", first, next)
+	}
+	for _, v := range []Version{first, next, {Build: 0, Write: 1}} {
+		if got, err := parseVersion(v.String()); err != nil || got != v || v.Write == 0 {
+			t.Errorf("%v is read as %v, %v", v, got, err)
+		}
+	}
+}
+
+// Without Redis no shard is taken for one that is not there either.
+func TestLoadingShardsWithoutRedis(t *testing.T) {
+	client := inProcess(t)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Load(t.Context(), client, []int{4, 5}); !errors.Is(err, redis.ErrClosed) || got != nil {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
