@@ -88,6 +88,38 @@ func TestLengthsOfForeignRecords(t *testing.T) {
 	}
 }
 
+// The records of so many foreign devices are kept, and one more is in quarantine; a
+// later record of one that is kept takes its place however many there are.
+func TestNumberOfForeignRecords(t *testing.T) {
+	m := &Merging{Ready: true, Most: DeviceLimits{User: 100, App: 100}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+	var u User
+	register := func(i, day int) Part {
+		t.Helper()
+		token := fmt.Sprint("h-", i)
+		value := fmt.Appendf(nil, `{"platform":"hologram","token":%q,"registered_at":"2026-11-%02dT10:00:00Z"}`, token, day)
+		c := Change{Partition: 1, Offset: int64(100*day + i)}
+		if err := c.Read(DeviceKey("ada", push.DeviceHash(push.NoPlatform, token)), value, time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)); err != nil {
+			t.Fatal(err)
+		}
+		m.User(&u, &c)
+		return c.Part
+	}
+	for i := range maxForeign {
+		register(i, 20)
+		if len(u.foreign) != i+1 || len(u.unread) != 0 {
+			t.Fatalf("of %d devices %d are kept, %d are in quarantine", i+1, len(u.foreign), len(u.unread))
+		}
+	}
+	late := register(maxForeign, 20)
+	if i := u.unreadAt(late); len(u.foreign) != maxForeign || len(u.unread) != 1 || i < 0 || !u.unread[i].version || u.unread[i].offset != 2000+maxForeign {
+		t.Errorf("one more: %d are kept, in quarantine %+v", len(u.foreign), u.unread)
+	}
+	again := register(0, 21)
+	if f := u.foreignAt(again.Hash()); len(u.foreign) != maxForeign || len(u.unread) != 1 || f.offset != 2100 {
+		t.Errorf("a later record of one that is kept: %+v, in quarantine %+v", f, u.unread)
+	}
+}
+
 // A place in push.users that cannot be is not believed.
 func TestPlacesOfForeignRecords(t *testing.T) {
 	far := uint64(1) << 63 // negative as a partition or an offset

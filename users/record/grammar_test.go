@@ -35,6 +35,11 @@ func TestCharacters(t *testing.T) {
 			t.Errorf("user %q: %v", c, err)
 		}
 	}
+	for _, text := range []string{"\xff", "a\xc3", "\xed\xa0\x80"} { // no rune, half of one, a surrogate
+		if err := CheckUser(text); !errors.Is(err, ErrInvalid) {
+			t.Errorf("user %q, which is not UTF-8: %v", text, err)
+		}
+	}
 }
 
 // The shortest and the longest of everything is taken, and one less or more is
@@ -112,6 +117,9 @@ func TestCheckedDeviceIsComplete(t *testing.T) {
 		err := CheckDevice(&d, now)
 		if (err == nil) != tt.good {
 			t.Errorf("%v %q: %v", tt.platform, tt.env, err)
+		}
+		if known := tt.platform.Known(); err != nil && (!errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "platform") == known) {
+			t.Errorf("%v %q: %v, which names another field", tt.platform, tt.env, err)
 		}
 		if want := time.Date(2026, 11, 22, 11, 0, 0, 123_000_000, time.UTC); tt.good && (d.Environment != tt.want || d.RegisteredAt != want || d.Hash != push.DeviceHash(d.Platform, d.Token)) {
 			t.Errorf("%v %q: became %s", tt.platform, tt.env, fmt.Sprintf("%+v", d))

@@ -74,6 +74,10 @@ func TestKeysOfParts(t *testing.T) {
 		if user != tt.user || part != tt.part || (err == nil) != (tt.user != "") {
 			t.Errorf("%q: %q, %q, %v", tt.key, user, part, err)
 		}
+		c := Change{} // of a removal there is only the key to read
+		if err := c.Read(tt.key, nil, time.Now()); c.User != tt.user || c.Part != tt.part || c.unread != nil || errors.Is(err, errPart) == (tt.user != "") {
+			t.Errorf("%q: as a record %+v, %v", tt.key, c, err)
+		}
 		if err == nil && (Key(user, part) != tt.key || (part.Hash() == hash) != strings.Contains(tt.key, "device:")) {
 			t.Errorf("%q: back to %q, a device %q", tt.key, Key(user, part), part.Hash())
 		}

@@ -43,6 +43,22 @@ func TestPartsRoundTrip(t *testing.T) {
 	}
 }
 
+// What JSON has no form for is not written as something else: RFC 3339 has no year 10000.
+func TestTimesThatCannotBeWritten(t *testing.T) {
+	late := time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for what, write := range map[string]func(time.Time) ([]byte, error){
+		"registered": func(at time.Time) ([]byte, error) { return DeviceValue(&push.Device{RegisteredAt: at}) },
+		"active":     func(at time.Time) ([]byte, error) { return ProfileValue(&push.Profile{LastActivity: at}) },
+	} {
+		if value, err := write(late.Add(-1)); err != nil || value == nil {
+			t.Errorf("%s in time: %s, %v", what, value, err)
+		}
+		if value, err := write(late); err == nil || value != nil {
+			t.Errorf("%s too late: %s, %v", what, value, err)
+		}
+	}
+}
+
 // Whatever else stands in the topic breaks a rule, and is bounded.
 func TestPartsThatBreakARule(t *testing.T) {
 	names := func(n int) string { return strings.TrimSuffix(strings.Repeat(`"n",`, n), ",") }
@@ -218,6 +234,22 @@ func TestPartsOfAUser(t *testing.T) {
 	}
 	if got := new(User).Parts(); len(got) > 0 || BuildOf(nil) != 0 {
 		t.Errorf("of nothing: %q", got)
+	}
+}
+
+// The shortest record there can be has a build, and what is shorter has none.
+func TestBuildOf(t *testing.T) {
+	raw := Encode(nil, new(push.User), 0x0102030405060708)
+	if len(raw) != headLen {
+		t.Fatalf("a record of nothing has %d bytes, its head %d", len(raw), headLen)
+	}
+	for n := range raw {
+		if got := BuildOf(raw[:n]); got != 0 {
+			t.Errorf("%d bytes are of build %x", n, got)
+		}
+	}
+	if got := BuildOf(raw); got != 0x0102030405060708 {
+		t.Errorf("a record of nothing is of build %x", got)
 	}
 }
 
