@@ -151,14 +151,14 @@ func (e *Erasure) readRedis(ctx context.Context) error {
 	}
 	e.stored = storedUser{there: !errors.Is(err, redis.Nil), tokens: make(map[string]bool)}
 	_ = e.stored.user.Decode(raw, record.BuildOf(raw)) // empty then
-	of := make(map[string]bool)
+	of := make(map[string]struct{})
 	for part := range e.latest {
-		of[part.Hash()] = part.Hash() != "" && e.known(part)
+		of[part.Hash()] = struct{}{}
 	}
 	for _, part := range e.stored.user.Parts() {
-		of[part.Hash()] = part.Hash() != ""
+		of[part.Hash()] = struct{}{}
 	}
-	maps.DeleteFunc(of, func(_ string, device bool) bool { return !device })
+	delete(of, "") // the other parts
 	for hashes := range slices.Chunk(slices.Sorted(maps.Keys(of)), tokensPerTrip) {
 		if err := e.readTokens(ctx, hashes); err != nil {
 			return fmt.Errorf("looking for a user's tokens in Redis: %w", err)
@@ -176,9 +176,7 @@ func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 	for i, hash := range hashes {
 		cmds[i] = pipe.Get(ctx, state.TokenKey(hash))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) && !otherType(err) {
-		return err
-	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, hash := range hashes {
 		raw, err := cmds[i].Bytes()
 		if errors.Is(err, redis.Nil) {

@@ -440,11 +440,10 @@ func TestEraseAKeyOfAnotherType(t *testing.T) {
 }
 
 // An entry of the token index is the user's if it names the user, or if it cannot be
-// read: then it may.
+// read: then it may. So is its device, which gets a tombstone, also if the topic has only one.
 func TestEraseLooksAtTokens(t *testing.T) {
 	userstest.Virtual(t, in(func(w *world) {
-		w.Register("uma", 1, 1)
-		for _, tt := range []struct {
+		for i, tt := range []struct {
 			why, entry string
 			tokens     int
 		}{
@@ -454,10 +453,26 @@ func TestEraseLooksAtTokens(t *testing.T) {
 			{"of a later version", "\x09 of anybody", 1},
 			{"cut short", "\x01", 1},
 		} {
-			w.Must(w.Redis.Set(w.Ctx, state.TokenKey(userstest.Hash(1)), tt.entry, 0).Err())
-			if found, err := w.erasure("uma", w.Topic).Look(w.Ctx); err != nil || found.Tokens != tt.tokens || found.Devices != 1 {
-				t.Errorf("%s: found %+v, %v; want %d tokens", tt.why, found, err, tt.tokens)
+			w.Must(w.Redis.Set(w.Ctx, state.TokenKey(userstest.Hash(i)), tt.entry, 0).Err())
+			w.Register("uma", i, 1)
+			look := func(device string, devices int) (e *erase.Erasure) {
+				e = w.erasure("uma", w.Topic)
+				if found, err := e.Look(w.Ctx); err != nil || found.Tokens != tt.tokens || found.Devices != devices {
+					t.Errorf("%s, the device %s: found %+v, %v; want %d tokens, %d devices", tt.why, device, found, err, tt.tokens, devices)
+				}
+				return e
 			}
+			look("registered", 1)
+			w.Must(w.Client.RemoveDevice(w.Ctx, "uma", userstest.Hash(i)))
+			if n, err := look("removed", tt.tokens).Append(w.Ctx); n != tt.tokens || err != nil {
+				t.Errorf("%s: %d tombstones, %v; want %d", tt.why, n, err, tt.tokens)
+			}
+			w.Must(w.Redis.Del(w.Ctx, state.TokenKey(userstest.Hash(i))).Err())
+		}
+		w.OptOut("uma", "promo")
+		w.Must(w.Redis.Set(w.Ctx, state.TokenKey(""), "\x01", 0).Err())
+		if found, err := w.erasure("uma", w.Topic).Look(w.Ctx); err != nil || found.Tokens != 0 || found.Devices != 0 {
+			t.Errorf("preferences are taken for a device: found %+v, %v", found, err)
 		}
 	}))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -119,6 +120,31 @@ func TestEraseTellsOfErrors(t *testing.T) {
 		}
 		if len(failed) != len(calls) {
 			t.Errorf("errors came in %v only", failed)
+		}
+		w.Must(client.Close())
+	}))
+}
+
+// Whoever waits for long asks Redis once a second, not more often and not later.
+func TestEraseWaitsWithPauses(t *testing.T) {
+	userstest.Virtual(t, in(func(w *world) {
+		w.Register("uma", 1, 1)
+		client := w.Open()
+		f := &fault{topic: w.Topic}
+		client.AddHook(f)
+		e, err := erase.New(f, f, client, "uma")
+		w.Must(err)
+		_, err = e.Look(w.Ctx)
+		w.Must(err)
+		before := f.steps
+		ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
+		defer cancel()
+		if err := e.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		// The pauses up to 640 ms take 1.26 s; one of a second follows each of 29 questions.
+		if looks := f.steps - before; looks != 6+29 {
+			t.Errorf("asked %d times in 30 s, want 35 times", looks)
 		}
 		w.Must(client.Close())
 	}))

@@ -41,15 +41,12 @@ func Load(ctx context.Context, client redis.UniversalClient, list []int) ([]Shar
 		opens[i] = pipe.Exists(ctx, OpenKey(s))
 		unread[i] = pipe.SCard(ctx, UnreadKey(s))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading the state of shards: %w", err)
-	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	states := make([]Shard, len(list))
 	for i, s := range list {
 		if err := markers[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("reading the state of shard %d: %w", s, err)
 		}
-		// The pipeline's error is only the first one.
 		if err := errors.Join(fields[i].Err(), opens[i].Err(), unread[i].Err()); err != nil {
 			return nil, fmt.Errorf("reading the state of shard %d: %w", s, err)
 		}
