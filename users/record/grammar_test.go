@@ -118,7 +118,11 @@ func TestCheckedDeviceIsComplete(t *testing.T) {
 		if (err == nil) != tt.good {
 			t.Errorf("%v %q: %v", tt.platform, tt.env, err)
 		}
-		if known := tt.platform.Known(); err != nil && (!errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "platform") == known) {
+		field := "invalid environment: "
+		if !tt.platform.Known() {
+			field = "invalid platform: "
+		}
+		if err != nil && (!errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), field)) {
 			t.Errorf("%v %q: %v, which names another field", tt.platform, tt.env, err)
 		}
 		if want := time.Date(2026, 11, 22, 11, 0, 0, 123_000_000, time.UTC); tt.good && (d.Environment != tt.want || d.RegisteredAt != want || d.Hash != push.DeviceHash(d.Platform, d.Token)) {
