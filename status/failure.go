@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // failure is what went wrong with a request. None of them says that a row will
@@ -51,6 +53,17 @@ func noAnswer(err error, timeout time.Duration) error {
 		return fmt.Errorf("no answer within %v: %w", timeout, err)
 	}
 	return err
+}
+
+// survived makes an attempt. The driver panics where the rows of an answer end too early:
+// that is an attempt that failed, and no end of the worker.
+func survived(attempt func() error) (err error) {
+	defer func() {
+		if p := push.Recovered("reading an answer of Cassandra", recover()); p != nil {
+			err = p
+		}
+	}()
+	return attempt()
 }
 
 // classify maps an error of gocql to a failure. A client that stopped waiting

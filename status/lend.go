@@ -52,7 +52,7 @@ func (s *Session) attempt(ctx context.Context, run func(context.Context, *link) 
 	defer cancel()
 	l := s.cluster.use()
 	defer l.done()
-	err := noAnswer(run(own, l), s.cluster.opts.Timeout)
+	err := noAnswer(survived(func() error { return run(own, l) }), s.cluster.opts.Timeout)
 	if ctx.Err() == nil { // a caller who gave up says nothing about the server
 		s.cluster.observe(l, classify(err), err)
 	}

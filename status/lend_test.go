@@ -67,3 +67,21 @@ func TestSessionIsNotOpened(t *testing.T) {
 		}
 	}
 }
+
+// Rows that end too early are an attempt that failed, and no end of the worker.
+func TestRowsThatEndTooEarly(t *testing.T) {
+	n := startNode(t)
+	n.raw = []byte{0, 0, 0, 3} // rows, of which none comes
+	s, err := OpenSession(t.Context(), n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var id string
+	dest := make([]any, len(rowColumns))
+	dest[0] = &id
+	rows := 0
+	if err := s.Query(t.Context(), selectRows, []any{int64(1), []string{"a"}}, dest, func() { rows++ }); err == nil || rows > 0 {
+		t.Errorf("got %d rows (error %v), want an error", rows, err)
+	}
+}

@@ -105,7 +105,7 @@ func (c *Cassandra) readOnce(ctx context.Context, bucket int64, ids []string, r 
 	l := c.cluster.use()
 	defer l.done()
 	iter := l.Query(selectRows, bucket, ids).WithContext(ctx).Iter()
-	err := r.collect(ids, iter.Scan)
+	err := survived(func() error { return r.collect(ids, iter.Scan) })
 	if failed := iter.Close(); failed != nil {
 		err = noAnswer(failed, c.opts.Timeout)
 	}
@@ -120,14 +120,8 @@ func (c *Cassandra) readOnce(ctx context.Context, bucket int64, ids []string, r 
 var errNotAsked = errors.New("the answer has rows of an id that was not asked for")
 
 // collect takes the rows of a chunk's answer, in place of those of an earlier
-// attempt. The rows of other chunks belong to other goroutines. The driver panics where
-// an answer ends too early, which is an attempt that failed.
-func (r *reading) collect(ids []string, scan func(dest ...any) bool) (err error) {
-	defer func() {
-		if p := push.Recovered("reading rows", recover()); p != nil {
-			err = p
-		}
-	}()
+// attempt. The rows of other chunks belong to other goroutines.
+func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
 	for _, id := range ids {
 		r.found[r.first[id]] = nil
 	}
