@@ -203,6 +203,7 @@ func TestGateRemembersWhenTheClockGoesBack(t *testing.T) {
 func TestGateLogsWhatTheProviderSaid(t *testing.T) {
 	longer := askedFor(time.Minute)
 	longer.Reason = "QUOTA_EXCEEDED"
+	atOnce := askedFor(0)
 	many := func(n int, r push.Result) []push.Result { return slices.Repeat([]push.Result{r}, n) }
 	for _, row := range []struct {
 		why     string
@@ -211,6 +212,7 @@ func TestGateLogsWhatTheProviderSaid(t *testing.T) {
 	}{
 		{"the first of those that went badly", slices.Concat(many(5, good), many(1, timedOut), many(20, broken)), "timeout"},
 		{"no word of what went well or was the message's own fault", slices.Concat(many(5, refused), many(20, broken)), "INTERNAL"},
+		{"the first also where it names no time", slices.Concat(many(1, atOnce), many(20, broken)), "RATE_LIMIT_EXCEEDED"},
 		{"who asks for a pause, whatever went badly before", []push.Result{broken, askedFor(time.Second), broken}, "RATE_LIMIT_EXCEEDED"},
 		{"who asks for the longest", []push.Result{askedFor(time.Second), longer, askedFor(time.Second)}, "QUOTA_EXCEEDED"},
 		{"who refuses our credentials, whatever went badly before", []push.Result{broken, badKey, broken}, "PERMISSION_DENIED"},
@@ -252,6 +254,9 @@ push_route_paused{route="apns/shop/production"} 0
 push_route_paused{route="fcm/shop"} 0
 `), "push_route_paused"); err != nil {
 		t.Error(err)
+	}
+	if log := g.log.String(); !strings.Contains(log, `msg="route open again" route=fcm/shop paused=1.15s`) {
+		t.Errorf("no word of the end of a pause of 1.15 s:\n%s", log)
 	}
 }
 
@@ -425,6 +430,23 @@ func TestGateProbeWithoutAnswer(t *testing.T) {
 	g.answer(again, good)
 	if n := len(g.admit(10)); n != 2 {
 		t.Fatalf("got %d probes in the second round", n)
+	}
+}
+
+// A round that is not full waits for more to send, however long: what was answered is
+// not taken for lost.
+func TestGateProbesThatAreFewerThanTheRound(t *testing.T) {
+	o := gateOptions()
+	g := newGateway(t, o)
+	g.send(20, broken)
+	g.pass(time.Second)
+	g.send(1, good)
+	g.send(2, good)
+	g.send(1, broken) // the first two of four
+	g.send(1, good)
+	g.pass(2 * o.ProbeTimeout)
+	if n := len(g.admit(10)); n != 2 || g.gate.Closed(g.now) {
+		t.Errorf("got %d probes, closed %t, want the other two", n, g.gate.Closed(g.now))
 	}
 }
 

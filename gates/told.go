@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -99,8 +98,7 @@ func (g *Gate) hear(now time.Time, p Pause) {
 // nothing: what could not be told is told when it is back, unless the pause is
 // over.
 func (gs *Gates) Share(ctx context.Context, store PauseStore) {
-	ticker := time.NewTicker(hearEvery)
-	defer ticker.Stop()
+	tick := time.Tick(hearEvery)
 	away := false
 	look := func(err error) {
 		if (err != nil) != away && ctx.Err() == nil {
@@ -119,7 +117,7 @@ func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 			case <-time.After(tellGap):
 			case <-ctx.Done():
 			}
-		case <-ticker.C:
+		case <-tick:
 			err := gs.tell(ctx, store, shareTimeout)
 			look(cmp.Or(err, gs.hear(ctx, store)))
 		}
@@ -163,7 +161,6 @@ func (gs *Gates) tell(ctx context.Context, store PauseStore, timeout time.Durati
 	if len(ps) == 0 {
 		return nil
 	}
-	slices.SortFunc(ps, func(a, b Pause) int { return cmp.Compare(a.Route.String(), b.Route.String()) })
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := store.Tell(ctx, ps); err != nil {

@@ -341,6 +341,26 @@ func TestCallsOfThePauseStoreLeaveNothing(t *testing.T) {
 	})
 }
 
+// What the store has is not told again, and a store that works is not worth a word.
+func TestAPauseIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		g, stop := workerOf(t, b)
+		defer stop()
+		synctest.Wait()
+		if g.log.Len() > 0 {
+			t.Errorf("the log of a start:\n%s", &g.log)
+		}
+		g.sendNow(1, askedFor(time.Minute))
+		time.Sleep(5 * time.Second)
+		b.set(func() {
+			if b.tells != 1 {
+				t.Errorf("told %d times, want 1", b.tells)
+			}
+		})
+	})
+}
+
 // What a worker takes from the store is bounded, and only about its own routes.
 func TestWhatIsToldIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
