@@ -32,10 +32,12 @@ func TestAlgorithms(t *testing.T) {
 		{"a full window ahead that it is in", log, []int64{5500, 5900}, 5000, 2, 2, 6500},
 		{"a full window ahead that it is not in", log, []int64{6000, 6400}, 5000, 2, 0, 5000},
 		{"none at all", log, nil, 5000, 0, 0, never},
+		{"none at all any more", log, []int64{4000, 4500, 5500}, 5000, 0, 1, never},
 
 		{"room in the window", fixed, []int64{1000}, 1500, 2, 1, 1500},
 		{"the next one", fixed, []int64{1000, 1999}, 1500, 2, 2, 2000},
 		{"none at all", fixed, nil, 1500, 0, 0, never},
+		{"none at all any more", fixed, []int64{1000}, 1500, 0, 1, never},
 
 		{"nothing yet", counter, nil, 5000, 1, 0, 5000},
 		{"room for one more", counter, []int64{4500, 5000}, 5000, 3, 2, 5000},
@@ -50,6 +52,7 @@ func TestAlgorithms(t *testing.T) {
 		{"nor one two stretches ahead", counter, []int64{7000}, 5000, 1, 0, 5000},
 		{"it would not", counter, []int64{6000}, 5000, 2, 0, 5000},
 		{"none at all", counter, nil, 5000, 0, 0, never},
+		{"none at all any more", counter, []int64{4500}, 5000, 0, 1, never},
 	} {
 		current, next := c.ask(c.times, c.at, c.limit)
 		// A search asks again from there.

@@ -415,6 +415,26 @@ func TestALogAndTheStateAgree(t *testing.T) {
 	}
 }
 
+// The day that counts a delivery runs on to its end for what a user who has moved gets
+// next, also where no row says so yet: in the same batch.
+func TestADayRunsOnFromItsFirstDelivery(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		l := logging(t, nil, &tables{}, deviceDay(1))
+		here, moved := to("here", "x", 0, 1), to("moved", "x", time.Hour, 1)
+		moved.Zone = time.FixedZone("east", 14*3600)
+		if together {
+			decide(t, l, here, moved)
+		} else {
+			decide(t, l, here)
+			decide(t, l, moved)
+		}
+		// Noon was UTC's; the day in the east ends ten hours after UTC's.
+		if !here.Allowed || moved.Allowed || moved.RetryAfter != 11*time.Hour {
+			t.Errorf("in one batch %t: got %s, then %s with room in %v, want it at UTC's midnight, in 11 h", together, outcome(here), outcome(moved), moved.RetryAfter)
+		}
+	}
+}
+
 // An id that is asked about in two zones, as nobody does, or twice at once has no
 // more than its row.
 func TestAnIDIsWrittenOnce(t *testing.T) {

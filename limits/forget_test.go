@@ -1,10 +1,14 @@
 package limits
 
 import (
+	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // What devices got is forgotten wherever their clocks stood, also what no window
@@ -25,6 +29,17 @@ func TestForgetDevices(t *testing.T) {
 		t.Errorf("forgotten: %v", err)
 	}
 }
+
+// Who erases a user must know that Redis was away.
+func TestForgetWithoutRedis(t *testing.T) {
+	client := redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errRedisAway }})
+	defer client.Close()
+	if n, err := Forget(t.Context(), client, "u"); n != 0 || !errors.Is(err, errRedisAway) {
+		t.Errorf("forgot %d, %v, want the error", n, err)
+	}
+}
+
+var errRedisAway = errors.New("connection refused")
 
 // checkForget fills tables and empties them. left is how many partitions there are;
 // nil = nobody can tell.

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -288,6 +289,9 @@ func TestBrokenClockHeals(t *testing.T) {
 	at := start.UnixMilli()
 	s := state{events: []event{{id: 2, at: at, keep: seconds(at) + 1}, {id: 3, at: at + 1e11, keep: seconds(at + 1e11), flags: bookedFlag}, {id: 1, at: at + 1e12, keep: 4e9}}}
 	s.prune(at)
+	if !slices.IsSortedFunc(s.events, func(a, b event) int { return cmp.Compare(a.at, b.at) }) {
+		t.Errorf("rules look at events in the order of their times, these are %+v", s.events)
+	}
 	back := state{}
 	if err := back.decode(s.encode(nil, 2), 0); err != nil || len(back.events) != 3 {
 		t.Fatal(back, err)

@@ -217,6 +217,21 @@ push_rate_limit_exceeded_total{dimension="user_type",rule="hour"} 1
 	}
 }
 
+// The series of what limits allow are there from the start, at zero: rate() sees no
+// series' first value.
+func TestLimitMetricsBeginAtZero(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	stages.NewLimitMetrics(reg)
+	if n, err := testutil.GatherAndCount(reg, "push_rate_limit_checks_total"); err != nil || n != 6 { // four priorities allowed, and critical bypassed or uncounted
+		t.Errorf("got %d series, %v, want 6", n, err)
+	}
+	for _, action := range []string{"allowed", "bypassed", "uncounted"} {
+		if n := checks(t, reg, action); n != 0 {
+			t.Errorf("%s: got %d before anything was asked", action, n)
+		}
+	}
+}
+
 // overage reads how many were over a limit, and by how much in all; -1 = no series.
 func overage(t *testing.T, reg *prometheus.Registry, dimension string) (n, sum float64) {
 	t.Helper()

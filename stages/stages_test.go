@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -249,6 +250,25 @@ func TestAccept(t *testing.T) {
 	}
 	if it := &b.Items[1]; !it.Expires.Equal(hour.Add(24*time.Hour)) || it.Priority != push.Medium {
 		t.Errorf("got expiry %v, priority %v; want the lane's maximum age and its own priority", it.Expires, it.Priority)
+	}
+}
+
+// What was decided before, as a record that cannot be read, stays as it is and is not
+// counted as lowered.
+func TestAcceptLeavesWhatIsDecided(t *testing.T) {
+	s := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: time.Hour, DefaultPriority: push.Medium, MayBeCritical: map[string]bool{},
+		Replace: true, Lowered: func(n int) { t.Errorf("counted %d as lowered", n) }}
+	unread := func() pipeline.Item {
+		return item("n", func(it *pipeline.Item) {
+			it.App, it.Priority, it.Verdict, it.Reason = "shoq", push.Critical, push.Dead, push.BadJSON
+		})
+	}
+	b := &pipeline.Batch{Items: []pipeline.Item{unread()}}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if want := unread(); !reflect.DeepEqual(b.Items[0], want) {
+		t.Errorf("got %+v, want %+v", b.Items[0], want)
 	}
 }
 

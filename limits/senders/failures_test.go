@@ -25,7 +25,7 @@ func TestUnreadableAnswersAboutSenders(t *testing.T) {
 		{[]any{int64(1)}, "answer with 1 numbers"},
 		{[]any{int64(2), int64(0)}, "2 tokens for 1"},
 		{[]any{int64(-1), int64(0)}, "-1 tokens for 1"},
-		{[]any{"x", int64(0)}, "taking tokens of senders"},
+		{[]any{"x", int64(0)}, `"x"`},
 		{refusal("OOM"), "OOM"},
 	} {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
