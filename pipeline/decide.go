@@ -174,7 +174,7 @@ func (p *Pipeline) sendLater(group []*Delivery, now time.Time) []*Delivery {
 	var later map[*share][]*Delivery
 	stay := group[:0]
 	for _, d := range group {
-		if d.share == nil || d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.Unsent {
+		if d.abandoned || d.Verdict != push.Undecided || d.Result.Class != push.Unsent {
 			stay = append(stay, d)
 			continue
 		}

@@ -248,9 +248,7 @@ func (p *Pipeline) giveBack(ds []*Delivery) {
 // that stands still: their drain does not wait for what is ahead of them.
 func (p *Pipeline) giveBackLeaving(l *line) {
 	now := time.Now()
-	if ds := l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }); len(ds) > 0 {
-		p.giveBack(ds)
-	}
+	p.giveBack(l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }))
 }
 
 // due returns, in place, the deliveries of group that may be sent now. The others
