@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,4 +77,32 @@ func TestTheGaugeFollowsTheWindow(t *testing.T) {
 	if got := testutil.ToFloat64(r.inUse); got != 0 {
 		t.Errorf("got %v places in use, want 0", got)
 	}
+}
+
+// Charges share a route's window. A line that has become empty does not wait in the
+// queue for its places: what comes to it next would get its turn later.
+func TestAnEmptyLineDoesNotQueueForTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+		p := &Pipeline{opt: Options{Window: 20}}
+		if !r.window.TryAcquire(20) {
+			t.Fatal("setup: the window is not empty")
+		}
+		other := r.lines[gates.Retry]
+		other.waiting.put(other, waitingFor("a", 1))
+		var entering sync.WaitGroup
+		defer entering.Wait()
+		defer r.leaveWindow(20)
+		entering.Go(func() { p.enter(t.Context(), t.Context(), other, nil) })
+		synctest.Wait() // it is in the queue
+		returned := false
+		entering.Go(func() {
+			p.enter(t.Context(), t.Context(), r.lines[gates.Free], nil)
+			returned = true
+		})
+		synctest.Wait()
+		if !returned {
+			t.Error("a line without deliveries waits for places")
+		}
+	})
 }

@@ -78,6 +78,36 @@ func TestLastCommit(t *testing.T) {
 	}
 }
 
+// lateFilter takes ids only a while after it is told to give up.
+type lateFilter struct{ *world }
+
+func (f lateFilter) Add(ctx context.Context, ids []string) error {
+	<-ctx.Done()
+	time.Sleep(100 * time.Millisecond)
+	return f.world.Add(ctx, ids)
+}
+
+// TestTheLastCommitComesAfterTheFilter: what the filter takes at the last moment is
+// committed too, and nothing of it goes on after Run has returned.
+func TestTheLastCommitComesAfterTheFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(3, 1, 300)
+		pr := &slow{w: w, wait: 50 * time.Millisecond}
+		p := w.pipelineTo(t, 1200, pr, pr)
+		p.Options().Seen = lateFilter{w}
+		stop := w.starts(t, p)
+		time.Sleep(10 * time.Second)
+		if took := stop(); took > p.Options().Drain {
+			t.Errorf("stopping took %v, the drain budget is %v", took, p.Options().Drain)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if got, want := w.commits[0], int64(2*299+1); got != want {
+			t.Errorf("committed up to %d, want %d: all of it had its rows and was in the filter", got, want)
+		}
+	})
+}
+
 // TestARefusedCommitWaitsForTheInterval: while the coordinator is away, much that is
 // done makes no commit come sooner. Once it is back, it does again.
 func TestARefusedCommitWaitsForTheInterval(t *testing.T) {

@@ -2,10 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -69,6 +72,104 @@ func TestEachStepHasItsSeries(t *testing.T) {
 	if !maps.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("series for %q, want %q", got, want)
 	}
+}
+
+// What nobody knows is counted once, by what is done about it, and not by who gives it
+// back: its next owner does.
+func TestAmbiguousSendsAreCountedByWhatIsDone(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	for _, tt := range []struct {
+		why       string
+		certainty push.Certainty
+		state     push.State
+		abandoned bool
+		want      string // the action; "" = it is not counted
+	}{
+		{"accepted", push.Accepted, push.StateDelivered, false, ""},
+		{"known not to be accepted", push.NotAccepted, push.StateRetrying, false, ""},
+		{"sent again", push.Ambiguous, push.StateRetrying, false, "resend"},
+		{"dropped", push.Ambiguous, push.StateUnknown, false, "unknown"},
+		{"no retry is left", push.Ambiguous, push.StateDeadLettered, false, "end"},
+		{"too late for a retry", push.Ambiguous, push.StateExpired, false, "end"},
+		{"left to the next owner", push.Ambiguous, push.StateRetrying, true, ""},
+	} {
+		before := map[string]float64{}
+		actions := []string{"resend", "unknown", "end"}
+		for _, a := range actions {
+			before[a] = testutil.ToFloat64(m.ambiguities.WithLabelValues(a))
+		}
+		m.results("critical", []*Delivery{{Item: &Item{}, Result: push.Result{Class: push.Again, Certainty: tt.certainty},
+			ending: Ending{State: tt.state}, abandoned: tt.abandoned}})
+		for _, a := range actions {
+			want := before[a]
+			if a == tt.want {
+				want++
+			}
+			if got := testutil.ToFloat64(m.ambiguities.WithLabelValues(a)); got != want {
+				t.Errorf("%s: got %v counted as %s, want %v", tt.why, got, a, want)
+			}
+		}
+	}
+}
+
+// Records that end are counted by verdict; copies and those not sent on purpose have
+// counters of their own.
+func TestEndingsAreCounted(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	m.ended("critical", []*Item{{}, {Verdict: push.Duplicate}, {Verdict: push.Duplicate}, {Verdict: push.Suppressed, Reason: push.Quiet}})
+	for name, got := range map[string]float64{
+		"copies":     testutil.ToFloat64(m.deduped.WithLabelValues("critical")) - 2,
+		"duplicates": testutil.ToFloat64(m.endings.WithLabelValues("critical", push.Duplicate.String())) - 2,
+		"undecided":  testutil.ToFloat64(m.endings.WithLabelValues("critical", push.Undecided.String())) - 1,
+		"suppressed": testutil.ToFloat64(m.suppressed.WithLabelValues("critical", string(push.Quiet))) - 1,
+	} {
+		if got != 0 {
+			t.Errorf("%s: %+v too many", name, got)
+		}
+	}
+}
+
+// Each time that a step fails is counted, also when it recovers.
+func TestEachFailureOfAStepIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMetrics(prometheus.NewRegistry())
+		p := &Pipeline{opt: Options{Lane: "critical", Metrics: m, Log: slog.New(slog.DiscardHandler)}}
+		calls := 0
+		err := p.repeat(t.Context(), StepFilter, nil, func() error {
+			if calls++; calls < 3 {
+				return errors.New("redis is away")
+			}
+			return nil
+		})
+		if got := testutil.ToFloat64(m.failures.WithLabelValues("critical", string(StepFilter))); err != nil || got != 2 {
+			t.Errorf("got %v failures counted (error %v), want 2", got, err)
+		}
+	})
+}
+
+// Each batch that is polled is counted with its size.
+func TestPolledBatchesAreCounted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	tracker := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10})
+	p := &Pipeline{opt: Options{Lane: "critical", Source: &lastBatch{batch: &Batch{Tracker: tracker, Items: make([]Item, 7)}}, Metrics: NewMetrics(reg)}}
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // one batch, then the end
+	batches, failed := p.poll(ctx, stop)
+	<-batches
+	<-failed
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "push_batch_size" {
+			if h := f.Metric[0].GetHistogram(); h.GetSampleCount() != 1 || h.GetSampleSum() != 7 {
+				t.Errorf("got %d batches of %v records in all, want one of 7", h.GetSampleCount(), h.GetSampleSum())
+			}
+			return
+		}
+	}
+	t.Error("no batch is counted")
 }
 
 // nothing is a stage that does nothing.
