@@ -88,6 +88,56 @@ func TestLengthsOfForeignRecords(t *testing.T) {
 	}
 }
 
+// Whoever writes the record of a device has its token: else a token could be taken
+// from its user by a platform that nobody here can check.
+func TestForeignRecordsAreOfTheirTokens(t *testing.T) {
+	for _, tt := range []struct {
+		why, key, token string // key: the token of which the key's hash is
+		good            bool
+	}{
+		{"its own", "h-1", "h-1", true},
+		{"its own, of a platform to which upper and lower case are one", "aabb", "AaBb", true},
+		{"its own, of one to which they are not", "AaBb", "AaBb", true},
+		{"another one's", "h-1", "h-2", false},
+		{"another one's in upper case", "AABB", "aabb", false},
+		{"a known platform's", push.DeviceHash(push.FCM, "h-1"), "h-1", false},
+		{"none", "h-1", "", false},
+	} {
+		value := fmt.Appendf(nil, `{"platform":"hologram","token":%q,"registered_at":"2026-11-21T10:00:00Z"}`, tt.token)
+		var c Change
+		err := c.Read(DeviceKey("ada", push.DeviceHash(push.NoPlatform, tt.key)), value, time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+		if c.Foreign() != tt.good || (c.unread == nil) != tt.good || errors.Is(err, errPart) == tt.good {
+			t.Errorf("%s: kept %v, %v", tt.why, c.Foreign(), err)
+		}
+	}
+}
+
+// The quarantine's topic is told when a device of an unknown platform comes, and when
+// a known one takes its place; of a device that was never aside it is told nothing.
+func TestForeignDevicesAreTold(t *testing.T) {
+	var u User
+	d := deviceOf(push.FCM, "token-1", 1_800_000_000_000)
+	part, f := DevicePart(d.Hash), unknown(d.Hash)
+	for _, tt := range []struct {
+		why          string
+		change       *Change
+		told, unread bool
+	}{
+		{"a device", &Change{User: "ada", Part: part, device: &d}, false, false},
+		{"its removal", &Change{User: "ada", Part: part}, false, false},
+		{"one of an unknown platform", &Change{User: "ada", Part: part, foreign: &f}, true, true},
+		{"a known one in its place", &Change{User: "ada", Part: part, device: &d}, true, false},
+		{"the same again", &Change{User: "ada", Part: part, device: &d}, false, false},
+	} {
+		m := &Merging{Ready: true, Most: DeviceLimits{User: 10, App: 10}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+		m.User(&u, tt.change)
+		unread, told := m.Unread[DeviceKey("ada", d.Hash)]
+		if told != tt.told || unread != tt.unread || m.Cases[Quarantined+DeviceKey("ada", d.Hash)] != tt.told {
+			t.Errorf("%s: told %v, unread %v, cases %v", tt.why, told, unread, m.Cases)
+		}
+	}
+}
+
 // The records of so many foreign devices are kept, and one more is in quarantine; a
 // later record of one that is kept takes its place however many there are.
 func TestNumberOfForeignRecords(t *testing.T) {

@@ -88,6 +88,8 @@ func TestLengths(t *testing.T) {
 		{"201 types", opted(push.Preferences{Types: names(201)}), false},
 		{"a type of 64", opted(push.Preferences{Types: []string{"t", strings.Repeat("t", 64)}}), true},
 		{"a type of 65", opted(push.Preferences{Types: []string{"t", strings.Repeat("t", 65)}}), false},
+		{"20 quiet hours", opted(push.Preferences{Quiet: make([]push.QuietHours, 20)}), true},
+		{"21 quiet hours", opted(push.Preferences{Quiet: make([]push.QuietHours, 21)}), false},
 		{"a channel of 65", opted(push.Preferences{Channels: []string{strings.Repeat("c", 65)}}), false},
 	} {
 		if err := tt.check(); (err == nil) != tt.good || err != nil && !errors.Is(err, ErrInvalid) {

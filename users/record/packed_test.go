@@ -78,6 +78,39 @@ func TestDecodeReusedUserForgetsTheLastOne(t *testing.T) {
 	}
 }
 
+// What the pipeline reads is all of a record of its build, and nothing of any other:
+// no user keeps what was read before.
+func TestDecodeOfItsBuildOnly(t *testing.T) {
+	good := Encode(nil, sampleUser(), 7)
+	for _, tt := range []struct {
+		why   string
+		raw   []byte
+		build uint64
+		there bool
+		err   error
+	}{
+		{"of its build", good, 7, true, nil},
+		{"of another", good, 8, false, nil},
+		{"nothing", nil, 7, false, nil},
+		{"empty", []byte{}, 0, false, ErrCorrupt},
+		{"cut short", good[:len(good)-1], 7, false, ErrCorrupt},
+		{"cut short, of another", good[:len(good)-1], 8, false, nil},
+		{"of a later version", append([]byte{9}, good[1:]...), 7, false, ErrVersion},
+	} {
+		u := wholeUser()
+		if err := Decode(tt.raw, tt.build, u); !errors.Is(err, tt.err) {
+			t.Errorf("%s: %v, want %v", tt.why, err, tt.err)
+		}
+		want := new(push.User)
+		if tt.there {
+			want = sampleUser()
+		}
+		if got := Encode(nil, u, 7); !bytes.Equal(got, Encode(nil, want, 7)) {
+			t.Errorf("%s: left of the user is %+v", tt.why, u)
+		}
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	good := Encode(nil, sampleUser(), 7)
 	head := append([]byte{recordVersion}, make([]byte, 8)...)
