@@ -389,6 +389,10 @@ func TestEraseManyDevices(t *testing.T) {
 		if n, err := e.Append(w.Ctx); n != 2000 || !errors.Is(err, errFault) {
 			t.Errorf("%d tombstones before the error %v, want 2000", n, err)
 		}
+		f.at = f.steps + 4
+		if n, err := e.Append(w.Ctx); n != devices || !errors.Is(err, errFault) {
+			t.Errorf("%d tombstones before the error %v of the reading behind them", n, err)
+		}
 		if n, err := e.Append(w.Ctx); n != devices || err != nil {
 			t.Errorf("%d tombstones, %v; want one for each of what was found", n, err)
 		}

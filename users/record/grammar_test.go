@@ -120,12 +120,12 @@ func TestCheckedDeviceIsComplete(t *testing.T) {
 		if (err == nil) != tt.good {
 			t.Errorf("%v %q: %v", tt.platform, tt.env, err)
 		}
-		field := "invalid environment: "
+		fault := map[push.Platform]string{push.APNS: "environment: neither production nor sandbox", push.FCM: "environment: FCM has none"}[tt.platform]
 		if !tt.platform.Known() {
-			field = "invalid platform: "
+			fault = "platform: "
 		}
-		if err != nil && (!errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), field)) {
-			t.Errorf("%v %q: %v, which names another field", tt.platform, tt.env, err)
+		if err != nil && (!errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), "invalid "+fault)) {
+			t.Errorf("%v %q: %v, want invalid %s", tt.platform, tt.env, err, fault)
 		}
 		if want := time.Date(2026, 11, 22, 11, 0, 0, 123_000_000, time.UTC); tt.good && (d.Environment != tt.want || d.RegisteredAt != want || d.Hash != push.DeviceHash(d.Platform, d.Token)) {
 			t.Errorf("%v %q: became %s", tt.platform, tt.env, fmt.Sprintf("%+v", d))

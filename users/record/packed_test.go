@@ -78,6 +78,20 @@ func TestDecodeReusedUserForgetsTheLastOne(t *testing.T) {
 	}
 }
 
+// A count of more elements than the bytes behind it can be is refused before anybody
+// reads so many.
+func TestCountsThatCannotBe(t *testing.T) {
+	for _, tt := range []struct {
+		count, size, rest int
+		good              bool
+	}{{0, 2, 0, true}, {2, 2, 4, true}, {2, 2, 5, true}, {3, 2, 5, false}, {1, 2, 1, false}, {5, 1, 5, true}, {6, 1, 5, false}} {
+		c := cursor{rest: append([]byte{byte(tt.count)}, make([]byte, tt.rest)...)}
+		if n := c.count(tt.size); c.bad == tt.good || tt.good && n != tt.count || !tt.good && n != 0 {
+			t.Errorf("%d of %d bytes in %d: %d, refused %v", tt.count, tt.size, tt.rest, n, c.bad)
+		}
+	}
+}
+
 // What the pipeline reads is all of a record of its build, and nothing of any other:
 // no user keeps what was read before.
 func TestDecodeOfItsBuildOnly(t *testing.T) {
@@ -90,6 +104,8 @@ func TestDecodeOfItsBuildOnly(t *testing.T) {
 		err   error
 	}{
 		{"of its build", good, 7, true, nil},
+		{"of its build, with what only a registry keeps", appendRecord(nil, sampleUser(),
+			&kept{prefsSet: true, dropped: dropped{devices: 3, upTo: time.UnixMilli(5)}, unread: []unreadPart{{part: ProfilePart, offset: 9}}}, 7), 7, true, nil},
 		{"of another", good, 8, false, nil},
 		{"nothing", nil, 7, false, nil},
 		{"empty", []byte{}, 0, false, ErrCorrupt},
@@ -139,6 +155,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"more quiet hours than fit", with(forbiddenSection, 4, 0, 0, 200, 1), ErrCorrupt},
 		{"a user number above 32 bits", with(profileSection, 9, 0, 0, 0, 0x81, 0x80, 0x80, 0x80, 0x10, 0), ErrCorrupt},
 		{"a limit above 31 bits", with(limitsSection, 7, 1, 0, 0x80, 0x80, 0x80, 0x80, 0x08), ErrCorrupt},
+		{"a limit of 31 bits", with(limitsSection, 7, 1, 0, 0xff, 0xff, 0xff, 0xff, 0x07), nil},
 		{"rest behind the limits", with(limitsSection, 2, 0, 0), ErrCorrupt},
 		{"no platform", with(devicesSection, 8, 1, 0, 0, 0, 0, 0, 0, 0), ErrCorrupt},
 		{"a cut device of an unknown platform", with(devicesSection, 7, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},

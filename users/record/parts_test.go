@@ -43,6 +43,19 @@ func TestPartsRoundTrip(t *testing.T) {
 	}
 }
 
+// Each preference is worth a record, also alone: what says nothing is written as a removal.
+func TestEachPreferenceAlone(t *testing.T) {
+	names := []string{"a"}
+	for _, p := range []push.Preferences{
+		{Blocked: true}, {OptOutAll: true}, {Channels: names}, {Types: names}, {Senders: names}, {OptIns: names}, {Quiet: []push.QuietHours{{From: 1320, To: 420}}},
+	} {
+		value, err := PreferencesValue(&p)
+		if got, also := parsePreferences(value); err != nil || also != nil || !reflect.DeepEqual(got, p) {
+			t.Errorf("%+v: written as %s, read as %+v, %v, %v", p, value, got, err, also)
+		}
+	}
+}
+
 // What JSON has no form for is not written as something else: RFC 3339 has no year 10000.
 func TestTimesThatCannotBeWritten(t *testing.T) {
 	late := time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
