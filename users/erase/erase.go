@@ -60,8 +60,8 @@ type latestRecord struct {
 // storedUser is what Redis has of a user, of whatever build.
 type storedUser struct {
 	there  bool
-	user   record.User     // empty if it cannot be read
-	tokens map[string]bool // device hashes whose entries of the token index name the user
+	user   record.User         // empty if it cannot be read
+	tokens map[string]struct{} // device hashes whose entries of the token index name the user
 }
 
 // New begins one. The user is 1 to 128 bytes, of any kind: an id that today's
@@ -149,7 +149,7 @@ func (e *Erasure) readRedis(ctx context.Context) error {
 	if err != nil && !errors.Is(err, redis.Nil) && !otherType(err) {
 		return fmt.Errorf("looking for a user in Redis: %w", err)
 	}
-	e.stored = storedUser{there: !errors.Is(err, redis.Nil), tokens: make(map[string]bool)}
+	e.stored = storedUser{there: !errors.Is(err, redis.Nil), tokens: make(map[string]struct{})}
 	_ = e.stored.user.Decode(raw, record.BuildOf(raw)) // empty then
 	of := make(map[string]struct{})
 	for part := range e.latest {
@@ -183,7 +183,7 @@ func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 			continue
 		}
 		if otherType(err) {
-			e.stored.tokens[hash] = true
+			e.stored.tokens[hash] = struct{}{}
 			continue
 		}
 		if err != nil {
@@ -191,7 +191,7 @@ func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 		}
 		claims, err := record.DecodeClaims(raw, record.BuildOf(raw))
 		if err != nil || slices.ContainsFunc(claims, func(c record.Claim) bool { return c.User == e.user }) {
-			e.stored.tokens[hash] = true
+			e.stored.tokens[hash] = struct{}{}
 		}
 	}
 	return nil

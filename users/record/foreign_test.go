@@ -138,6 +138,30 @@ func TestForeignDevicesAreTold(t *testing.T) {
 	}
 }
 
+// The record of a device is at hand, or is said not to be.
+func TestValueOfADevice(t *testing.T) {
+	known, f := deviceOf(push.FCM, "token-1", 1000), unknown("zz")
+	s := User{User: push.User{Devices: []push.Device{known}}, kept: kept{foreign: []foreign{{hash: "packed", packed: []byte{9}}, f}}}
+	written, err := DeviceValue(&known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		why, hash string
+		want      []byte
+		err       error
+	}{
+		{"a known one", known.Hash, written, nil},
+		{"one of an unknown platform", "zz", f.value, nil},
+		{"one that a later version has packed", "packed", nil, ErrPacked},
+		{"one that nobody has", "other", nil, nil},
+	} {
+		if got, err := s.Value(tt.hash); !bytes.Equal(got, tt.want) || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %s, %v; want %s, %v", tt.why, got, err, tt.want, tt.err)
+		}
+	}
+}
+
 // The records of so many foreign devices are kept, and one more is in quarantine; a
 // later record of one that is kept takes its place however many there are.
 func TestNumberOfForeignRecords(t *testing.T) {

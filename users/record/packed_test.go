@@ -124,6 +124,10 @@ func TestDecodeOfItsBuildOnly(t *testing.T) {
 		if got := Encode(nil, u, 7); !bytes.Equal(got, Encode(nil, want, 7)) {
 			t.Errorf("%s: left of the user is %+v", tt.why, u)
 		}
+		s := User{User: *wholeUser(), kept: kept{prefsSet: true}}
+		if err := s.Decode(tt.raw, tt.build); !errors.Is(err, tt.err) || s.Empty() == tt.there {
+			t.Errorf("%s: the registry keeps %+v, %v", tt.why, s, err)
+		}
 	}
 }
 
@@ -131,6 +135,8 @@ func TestDecodeRefuses(t *testing.T) {
 	good := Encode(nil, sampleUser(), 7)
 	head := append([]byte{recordVersion}, make([]byte, 8)...)
 	with := func(tail ...byte) []byte { return append(append([]byte(nil), head...), tail...) }
+	one := deviceOf(push.FCM, "token-1", 1)
+	long := appendDevice(nil, &one)
 	for _, tt := range []struct {
 		name string
 		raw  []byte
@@ -142,6 +148,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"cut in the head", good[:5], ErrCorrupt},
 		{"cut in a section", good[:len(good)-1], ErrCorrupt},
 		{"section a reader must know", with(5, 0), ErrVersion},
+		{"the last one that it must", with(optionalSection-1, 0), ErrVersion},
+		{"the first one that it need not", with(optionalSection, 0), nil},
 		{"unread parts that do not fit", with(unreadSection, 2, 1, 0), ErrCorrupt},
 		{"unknown flag of an unread part", with(unreadSection, 5, 1, 8, 0, 0, 0), ErrCorrupt},
 		{"section longer than the record", with(devicesSection, 9), ErrCorrupt},
@@ -158,6 +166,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a limit of 31 bits", with(limitsSection, 7, 1, 0, 0xff, 0xff, 0xff, 0xff, 0x07), nil},
 		{"rest behind the limits", with(limitsSection, 2, 0, 0), ErrCorrupt},
 		{"no platform", with(devicesSection, 8, 1, 0, 0, 0, 0, 0, 0, 0), ErrCorrupt},
+		{"no platform, in what is left behind a device", append(append(with(devicesSection, byte(len(long)+3), 2), long...), 0, 0), ErrCorrupt},
 		{"a cut device of an unknown platform", with(devicesSection, 7, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
 	} {
 		if _, err := decode(tt.raw, new(push.User), nil); !errors.Is(err, tt.want) {

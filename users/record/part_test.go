@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,23 @@ func TestVersionsOfParts(t *testing.T) {
 		p, err := parsePreferences([]byte("{" + tt.version + `"opt_out_all":true}`))
 		if !errors.Is(err, tt.want) || p.OptOutAll != (tt.want == nil) {
 			t.Errorf("preferences %s: %+v, %v, want %v", tt.version, p, err, tt.want)
+		}
+	}
+}
+
+// Why a device is refused is said, by its field and the rule.
+func TestWhyADeviceIsRefused(t *testing.T) {
+	hash, now := push.DeviceHash(push.FCM, "tok"), time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct{ device, field string }{
+		{`"platform":"fcm","app":"","token":"tok","registered_at":"2026-11-21T10:00:00Z"`, "app"},
+		{`"platform":"fcm","app":"shop","token":"a token","registered_at":"2026-11-21T10:00:00Z"`, "token"},
+		{`"platform":"fcm","app":"shop","token":"tok","registered_at":"2026-11-24T10:00:00Z"`, "registered_at"},
+		{`"platform":"fcm","app":"shop","token":"tok"`, "registered_at"},
+		{`"app":"shop","token":"tok","registered_at":"2026-11-21T10:00:00Z"`, "platform"},
+	} {
+		d, err := parseDevice([]byte("{"+tt.device+"}"), hash, now)
+		if !errors.Is(err, errPart) || !errors.Is(err, ErrInvalid) || !strings.Contains(fmt.Sprint(err), "invalid "+tt.field+": ") || d != (push.Device{}) {
+			t.Errorf("%s: %+v, %v; want one for its %s", tt.device, d, err, tt.field)
 		}
 	}
 }
