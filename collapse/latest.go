@@ -4,6 +4,7 @@
 package collapse
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
@@ -188,13 +189,10 @@ func (sc *scratch) keys() []string {
 }
 
 // run sends the calls in one round trip, and those whose script a server did
-// not know in a second one, with its source.
-func (l *Latest) run(ctx context.Context, cmds []*redis.Cmd) error {
-	if err := l.exec(ctx, cmds); err != nil {
-		return err
-	}
+// not know in a second one, with its source. It returns the first error of all.
+func (l *Latest) run(ctx context.Context, cmds []*redis.Cmd) (failed error) {
+	l.exec(ctx, cmds)
 	var unknown []*redis.Cmd
-	var failed []error
 	for _, cmd := range cmds {
 		switch err := cmd.Err(); {
 		case err == nil:
@@ -203,33 +201,26 @@ func (l *Latest) run(ctx context.Context, cmds []*redis.Cmd) error {
 			args[0], args[1] = "EVAL", source
 			unknown = append(unknown, redis.NewCmd(ctx, args...))
 		default:
-			failed = append(failed, err)
+			failed = cmp.Or(failed, err)
 		}
 	}
 	if len(unknown) > 0 {
-		if err := l.exec(ctx, unknown); err != nil {
-			return err
-		}
+		l.exec(ctx, unknown)
 		for _, cmd := range unknown {
-			failed = append(failed, cmd.Err())
+			failed = cmp.Or(failed, cmd.Err())
 		}
 	}
-	return errors.Join(failed...)
+	return failed
 }
 
-// exec returns an error only when there were no answers; each command has its
-// own.
-func (l *Latest) exec(ctx context.Context, cmds []*redis.Cmd) error {
+// exec sends the calls in one round trip. Each has its own error then, also when
+// there were no answers.
+func (l *Latest) exec(ctx context.Context, cmds []*redis.Cmd) {
 	pipe := l.client.Pipeline()
 	for _, cmd := range cmds {
-		if err := pipe.Process(ctx, cmd); err != nil {
-			return err
-		}
+		_ = pipe.Process(ctx, cmd) // it is only queued
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
-		return err
-	}
-	return nil
+	_, _ = pipe.Exec(ctx)
 }
 
 // Superseded sets out[i] when a newer notification than items[i], with another

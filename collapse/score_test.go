@@ -1,9 +1,13 @@
 package collapse
 
 import (
+	"encoding/binary"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -36,5 +40,17 @@ func TestScores(t *testing.T) {
 	want := [3]string{strconv.FormatInt((1_795_000_000_000-keep)<<idBits, 10), strconv.FormatInt(keep, 10), "-257"}
 	if bounds != want {
 		t.Errorf("bounds %q, want %q", bounds, want)
+	}
+}
+
+// A member is the hash of app and key, whatever their length: all workers, of this
+// version and the next, must find what one of them has noted.
+func TestMembers(t *testing.T) {
+	for _, key := range []string{"k", strings.Repeat("long", 8), strings.Repeat("longer", 100)} {
+		it := &pipeline.Item{}
+		it.App, it.CollapseKey = "shop", key
+		if got, want := binary.BigEndian.Uint64(appendMember(nil, it)), xxhash.Sum64String("shop\x00"+key); got != want {
+			t.Errorf("a key of %d bytes: got %x, want %x", len(key), got, want)
+		}
 	}
 }

@@ -1,0 +1,119 @@
+package collapse_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/collapse"
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+var errCut = errors.New("connection reset by peer")
+
+// cut is a connection that breaks at a round trip.
+type cut struct {
+	at    int             // the round trip, from 1 on; 0 = none
+	trips int             // so far
+	last  context.Context // of the last one
+}
+
+func (c *cut) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (c *cut) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.trips++
+		c.last = ctx
+		if c.trips != c.at {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(errCut)
+		}
+		return errCut
+	}
+}
+
+// Whatever keeps one user's notification from being noted is said, and those of the
+// others are noted. The first call that a server sees takes two round trips: it does
+// not know the script.
+func TestWhatIsNotNotedIsSaid(t *testing.T) {
+	for _, tt := range []struct {
+		why    string
+		known  bool // the server knows the script
+		broken bool // ada's key is none of ours
+		cut    int
+		fails  bool
+		bob    bool // is noted
+	}{
+		{"all is well", true, false, 0, false, true},
+		{"all is well, and the script is new", false, false, 0, false, true},
+		{"a key of another type", true, true, 0, true, true},
+		{"a key of another type, and the script is new", false, true, 0, true, true},
+		{"the connection breaks", true, false, 1, true, false},
+		{"the connection breaks when the script is sent", false, false, 2, true, false},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			eachRedis(t, func(t *testing.T, w *world) {
+				now := time.Now()
+				bob := func(it *pipeline.Item) { it.UserID = "bob" }
+				if tt.known {
+					w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "other", now)}))
+				}
+				if tt.broken {
+					w.must(w.redis.Set(w.ctx, shards.CollapseKey(shards.UserShard("ada"), "ada"), "x", 0).Err())
+				}
+				c := &cut{at: tt.cut}
+				w.redis.AddHook(c)
+				err := w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "k", now), sent("m", "k", now, bob)})
+				if (err != nil) != tt.fails || tt.cut > 0 && !errors.Is(err, errCut) {
+					t.Errorf("got error %v, want one: %v", err, tt.fails)
+				}
+				if c.last.Err() == nil {
+					t.Error("the call's time-out goes on after it")
+				}
+				c.at = 0
+				if got := w.superseded(sent("n", "k", now.Add(-time.Second), bob)); got != tt.bob {
+					t.Errorf("the other user's is noted: %v, want %v", got, tt.bob)
+				}
+			})
+		})
+	}
+}
+
+// What has no collapse key is superseded by nothing, whatever the answer was before,
+// and gets nobody else's answer.
+func TestSupersededAnswersForEach(t *testing.T) {
+	eachRedis(t, func(t *testing.T, w *world) {
+		now := time.Now()
+		w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "k", now)}))
+		old := now.Add(-time.Second)
+		out := []bool{true, false, true}
+		w.must(w.latest.Superseded(w.ctx, []*pipeline.Item{sent("a", "", old), sent("n", "k", old), sent("b", "none", old)}, out))
+		if out[0] || !out[1] || out[2] {
+			t.Errorf("got %v, want only the second", out)
+		}
+	})
+}
+
+// Forget that is cut short says how many it has forgotten until then.
+func TestForgetCutShort(t *testing.T) {
+	eachRedis(t, func(t *testing.T, w *world) {
+		first := func(it *pipeline.Item) { it.UserID = "user-0" }
+		w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "k", time.Now(), first)}))
+		w.redis.AddHook(&cut{at: 2})
+		owners := make([]string, 1500) // two round trips
+		for i := range owners {
+			owners[i] = fmt.Sprint("user-", i)
+		}
+		if n, err := collapse.Forget(w.ctx, w.redis, owners...); n != 1 || !errors.Is(err, errCut) {
+			t.Errorf("got %d forgotten and error %v, want 1 and %v", n, err, errCut)
+		}
+	})
+}
