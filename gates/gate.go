@@ -298,7 +298,7 @@ func (g *Gate) close(now time.Time, why PauseReason, asked time.Duration, word s
 		first = g.options.HaltPause
 	}
 	pause := first
-	if g.state == gateProbing || g.pause > 0 && now.Sub(g.opened) < g.options.HoldSpan {
+	if g.state == gateProbing || now.Sub(g.opened) < g.options.HoldSpan {
 		pause = min(max(2*g.pause, first), g.options.LongestPause)
 	}
 	g.pause = pause

@@ -408,6 +408,19 @@ func TestGateProbesThatComeBackUnsent(t *testing.T) {
 	}
 }
 
+// What was let through before the pause frees no probe's place.
+func TestGateProbesBesideWhatComesBackUnsent(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	flying := g.admit(5)
+	g.send(20, broken)
+	g.pass(time.Second)
+	probe := g.admit(1)
+	g.answer(flying, unsent)
+	if n := len(probe) + len(g.admit(5)); n != 1 {
+		t.Fatalf("got %d probes in the first round, want 1", n)
+	}
+}
+
 func TestGateProbeWithoutAnswer(t *testing.T) {
 	o := gateOptions()
 	g := newGateway(t, o)
@@ -662,6 +675,20 @@ func TestGateOptionsThatJustWork(t *testing.T) {
 	} {
 		if err := newOf(change); err != nil {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestDefaultJitter(t *testing.T) {
+	jitter := gates.DefaultOptions().Jitter
+	for _, d := range []time.Duration{-1, 0, 1} { // in [0, 1) there is only 0
+		if got := jitter(d); got != 0 {
+			t.Errorf("of %v: got %v, want 0", d, got)
+		}
+	}
+	for range 100 {
+		if got := jitter(time.Second); got < 0 || got >= time.Second {
+			t.Fatalf("of a second: got %v", got)
 		}
 	}
 }

@@ -245,6 +245,9 @@ func TestAPauseStoreThatIsAway(t *testing.T) {
 				if n := strings.Count(g.log.String(), "cannot be shared"); n != 2 {
 					t.Errorf("got %d log lines about the store, want one at the start and one when it fails:\n%s", n, &g.log)
 				}
+				if n := strings.Count(g.log.String(), "shared again"); n != 1 {
+					t.Errorf("got %d log lines about its return, want 1:\n%s", n, &g.log)
+				}
 			})
 		})
 	}
@@ -281,6 +284,46 @@ func TestWhatIsAskedMeanwhileIsToldToo(t *testing.T) {
 				t.Errorf("got a pause of %v at the others, want a minute", left)
 			}
 		})
+	})
+}
+
+// Of what could not be told yet, the pause that ends last is told.
+func TestTheLongestUntoldPauseIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		g, stop := workerOf(t, b)
+		defer stop()
+		b.set(func() { b.fails = true })
+		flying := g.admit(3)
+		for i, asked := range []time.Duration{20 * time.Second, time.Minute, 10 * time.Second} {
+			g.answer(flying[i:i+1], askedFor(asked))
+		}
+		time.Sleep(2500 * time.Millisecond)
+		b.set(func() { b.fails = false })
+		time.Sleep(time.Second)
+		b.set(func() {
+			if left := time.Until(b.until[fcmShop]); left != 56500*time.Millisecond {
+				t.Errorf("got a pause of %v at the others, want the rest of a minute", left)
+			}
+		})
+	})
+}
+
+// The end of a pause that was this worker's own stops no route again; who hears of
+// another one says so in the log.
+func TestWhatIsLeftOfAPauseMayBeAnEcho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.until[fcmShop], b.why[fcmShop] = time.Now().Add(100*time.Millisecond), gates.PauseAsked
+		b.until[apnsShop], b.why[apnsShop] = time.Now().Add(101*time.Millisecond), gates.PauseAsked
+		g, stop := workerOf(t, b)
+		defer stop()
+		if echo, other := g.pause(fcmShop), g.pause(apnsShop); echo != 0 || other != 101*time.Millisecond {
+			t.Errorf("got pauses of %v and %v, want none and 101 ms", echo, other)
+		}
+		if log := g.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "route=apns/shop/production reason=told answer=retry_after") {
+			t.Errorf("log:\n%s", log)
+		}
 	})
 }
 
