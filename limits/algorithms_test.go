@@ -29,6 +29,8 @@ func TestAlgorithms(t *testing.T) {
 		{"a later one shares a window", log, []int64{5999}, 5000, 1, 1, 6999},
 		{"and here does not", log, []int64{6000}, 5000, 1, 0, 5000},
 		{"two later ones, of which both windows are full", log, []int64{5500, 6499}, 5000, 1, 1, 7499},
+		{"a window before a later one", log, []int64{4500, 5500}, 5000, 2, 1, 5000},
+		{"a later one, and what is long gone", log, []int64{3000, 3500, 5500}, 5000, 2, 0, 5000},
 		{"a full window ahead that it is in", log, []int64{5500, 5900}, 5000, 2, 2, 6500},
 		{"a full window ahead that it is not in", log, []int64{6000, 6400}, 5000, 2, 0, 5000},
 		{"none at all", log, nil, 5000, 0, 0, never},

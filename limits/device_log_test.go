@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -541,6 +542,26 @@ func TestPlacesOfALog(t *testing.T) {
 	if m.most != 3 {
 		t.Errorf("%d queries at once, want 3", m.most)
 	}
+}
+
+// However much a batch reads and writes, what waits for a place is few goroutines.
+func TestALogStartsNoMoreThanItsPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := NewDeviceLog(&tables{}, 3)
+		before, release := runtime.NumGoroutine(), make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := log.each(t.Context(), 1000, func(context.Context, int) error { <-release; return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 20 {
+			t.Errorf("%d goroutines for three places", n)
+		}
+		close(release)
+		wg.Wait()
+	})
 }
 
 // Callers who all read before any has written are let through, each once: the worst

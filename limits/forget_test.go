@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,18 @@ func TestForgetWithoutRedis(t *testing.T) {
 	defer client.Close()
 	if n, err := Forget(t.Context(), client, "u"); n != 0 || !errors.Is(err, errRedisAway) {
 		t.Errorf("forgot %d, %v, want the error", n, err)
+	}
+}
+
+// A state that is of no use is read again: while Redis is away it is not taken for none.
+func TestAStateThatCannotBeReadAgain(t *testing.T) {
+	client := redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errRedisAway }})
+	defer client.Close()
+	r := to("a", "x", 0)
+	r.State = []byte("damaged")
+	err := limiter(t, client, perUser(1, time.Hour)).Decide(t.Context(), []*Request{r})
+	if !errors.Is(err, errRedisAway) || !strings.Contains(err.Error(), "reading a limiter state again") || r.Allowed {
+		t.Errorf("got %v, allowed %t, want the error of the read", err, r.Allowed)
 	}
 }
 

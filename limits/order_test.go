@@ -360,14 +360,21 @@ func TestManySendersThatHold(t *testing.T) {
 		reqs = append(reqs, r)
 	}
 	delete(d.holds, "40")
-	decideWith(t, l, d, reqs...)
+	// Another user, of whom nothing is held and the second is one too many.
+	first, second := sent("first"), sent("second")
+	first.Owner, second.Owner = "other", "other"
+	decideWith(t, l, d, append(slices.Clone(reqs), first, second)...)
+	if !first.Allowed || second.Allowed || second.Paid {
+		t.Errorf("another user: %s, then %s, paid %t: a token for what goes alone", words(first), words(second), second.Paid)
+	}
+	reqs = append(reqs, first)
 	asked := strings.Fields(strings.Join(d.calls, " "))
 	slices.Sort(asked)
 	if len(d.calls) != 2*maxTurns+1 || len(asked) != len(reqs) || len(slices.Compact(asked)) != len(reqs) {
 		t.Errorf("%d calls about %d", len(d.calls), len(asked))
 	}
 	for i, r := range reqs {
-		if r.Allowed != (i == 40) || r.held() == r.Allowed {
+		if r.Allowed != (i == 40 || r == first) || r.held() == r.Allowed {
 			t.Errorf("%d: %s", i, words(r))
 		}
 	}

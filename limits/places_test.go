@@ -66,6 +66,8 @@ func TestWhoIsDisplacedHasAPlaceAtOnce(t *testing.T) {
 	counts, two := hourly, hourly
 	counts.CountCritical, two.Max = true, 2
 	ys := Rule{Name: "ys", Per: PerUser, Types: []string{"y"}, Max: 1, Window: h, Over: Defer}
+	everyTwo := ys
+	everyTwo.Window = 2 * h
 	for _, c := range []struct {
 		why   string
 		rules []Rule
@@ -80,6 +82,8 @@ func TestWhoIsDisplacedHasAPlaceAtOnce(t *testing.T) {
 			"a@0s otp@30m0s low*@1h30m0s"},
 		{"the higher of them first", []Rule{hourly}, []Request{{ID: "a"}, {ID: "one", Priority: 1}, {ID: "two", Priority: 2}, {ID: "four", Priority: 4}},
 			"a@0s four*@1h0m0s two*@2h0m0s one*@3h0m0s"},
+		{"the higher of them first, also where it waits for later", []Rule{hourly, everyTwo}, []Request{{ID: "y1", Type: "y"}, {ID: "one", Priority: 1}, {ID: "y2", Type: "y", Priority: 2}, {ID: "four", Priority: 4}},
+			"y1@0s four*@1h0m0s y2*@2h0m0s one*@3h0m0s"},
 		{"each by its own rules", []Rule{two, ys}, []Request{{ID: "y1", Type: "y"}, {ID: "x1"}, {ID: "x2", Priority: 1}, {ID: "y2", Type: "y", Priority: 4}},
 			"y1@0s x1@0s y2*@1h0m0s x2*@1h0m0s"},
 		{"what it was displaced by stands", []Rule{two, ys}, []Request{{ID: "y1", Type: "y"}, {ID: "x1"}, {ID: "y2", Type: "y", Priority: 1}, {ID: "y3", Type: "y", Priority: 4}},
@@ -117,6 +121,26 @@ func TestAPlaceThatIsNoneAnyMore(t *testing.T) {
 	}
 	if got, want := s.places(), "a1@0s a2@0s c*@1h0m0s b*@2h0m0s d*@3h0m0s e*@4h0m0s"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// One that comes for its place and has no device left to go to leaves it, also where
+// nothing but the place is known any more.
+func TestAPlaceWithoutDevicesIsFree(t *testing.T) {
+	rules := []Rule{{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer}, {Name: "device", Per: PerDeviceType, Max: 1, Window: time.Hour, Personal: true}}
+	s := tell(t, rules...)
+	s.ask(Request{ID: "a", At: start})
+	waits := Request{ID: "waits", At: start, Devices: []Device{{Hash: 1}}}
+	s.ask(waits)
+	if got, want := s.places(), "a@0s waits*@1h0m0s"; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	waits.At, waits.Personal = start.Add(62*time.Minute), []Personal{{Name: "device", Max: 0}}
+	if got := s.ask(waits); got != "no device" {
+		t.Errorf("it comes: %s", got)
+	}
+	if got := s.places(); got != "" {
+		t.Errorf("left are %s, want none", got)
 	}
 }
 

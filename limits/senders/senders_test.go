@@ -92,6 +92,16 @@ func TestADecisionOfASenderExplainsItself(t *testing.T) {
 	if d := reqs[2].Decision; d.Rule != "slow" || d.Limit != 1 || d.RetryAfter != 2*time.Minute {
 		t.Errorf("%+v", d)
 	}
+	// Of two that it waits for as long the first, in the configured order.
+	second := hourly(time.Hour)
+	second.Name = "second"
+	reqs = from("news", 3, start)
+	if err := under(t, shardstest.Start(t), hourly(time.Hour), second).Decide(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	if d := reqs[2].Decision; d.Rule != "hourly" {
+		t.Errorf("%+v, want the first rule's", d)
+	}
 }
 
 // Workers at once take each token once.
@@ -204,6 +214,21 @@ func TestRulesOfSendersAreChecked(t *testing.T) {
 	for why, rules := range map[string][]Rule{"one name twice": {hourly(0), hourly(0)}, "none": nil, "too many": make([]Rule, maxRules+1)} {
 		if _, err := New(nil, rules); err == nil {
 			t.Error(why)
+		}
+	}
+	most := make([]Rule, maxRules)
+	for i := range most {
+		most[i] = hourly(maxWindow)
+		most[i].Name = fmt.Sprint(i)
+	}
+	for why, rules := range map[string][]Rule{
+		"the most rules": most,
+		"a day":          {{Name: "x", Algorithm: LeakyBucket, Max: 1, Window: maxWindow}},
+		"the shortest":   {{Name: "x", Algorithm: LeakyBucket, Max: 1, Burst: 1, Window: minWindow}},
+		"the most":       {{Name: "x", Algorithm: TokenBucket, Max: maxPerWindow, Burst: maxPerWindow, Window: maxWindow}},
+	} {
+		if _, err := New(nil, rules); err != nil {
+			t.Errorf("%s: %v", why, err)
 		}
 	}
 	if b, err := compile([]Rule{{Name: "x", Algorithm: TokenBucket, Max: 7, Window: time.Second}}); err != nil || b[0].every != 142858 || b[0].full != 7*142858 {
