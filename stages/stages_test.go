@@ -253,6 +253,30 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// A repeated send replaces the first one on the screen, and does so only where that is
+// asked for; a key of the sender's own stays.
+func TestAcceptReplacesRepeatedSends(t *testing.T) {
+	for _, tt := range []struct {
+		why     string
+		replace bool
+		own     string
+		want    string
+	}{
+		{"a key of its own", true, "", push.DerivedCollapseKey("n")},
+		{"the sender's", true, "score", "score"},
+		{"nobody asked for it", false, "", ""},
+	} {
+		s := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour, Replace: tt.replace}
+		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) { it.CollapseKey = tt.own })}}
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if it := &b.Items[0]; it.CollapseKey != tt.want || it.Derived != (tt.replace && tt.own == "") {
+			t.Errorf("%s: got key %q, derived %t, want %q", tt.why, it.CollapseKey, it.Derived, tt.want)
+		}
+	}
+}
+
 // What was decided before, as a record that cannot be read, stays as it is and is not
 // counted as lowered.
 func TestAcceptLeavesWhatIsDecided(t *testing.T) {
@@ -366,6 +390,9 @@ func TestUsersInQuarantine(t *testing.T) {
 		it := &b.Items[0]
 		if it.Verdict != tt.want || it.Reason != tt.reason {
 			t.Errorf("%s: got %v(%s), want %v(%s)", tt.why, it.Verdict, it.Reason, tt.want, tt.reason)
+		}
+		if tt.want != push.Undecided && len(it.Deliveries) > 0 {
+			t.Errorf("%s: got %d deliveries of what is decided as a whole", tt.why, len(it.Deliveries))
 		}
 		if off := time.Until(it.NotBefore) - tt.wait; tt.wait > 0 && (off > time.Second || off < -30*time.Second) {
 			t.Errorf("%s: got next look in %v, want %v", tt.why, time.Until(it.NotBefore), tt.wait)
