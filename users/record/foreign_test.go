@@ -52,7 +52,7 @@ func TestForeignDevicesAreKeptByteForByte(t *testing.T) {
 
 	raw = appendRecord(nil, &push.User{Devices: []push.Device{{Platform: push.FCM, Hash: "h"}}}, &kept{}, 7)
 	raw[bytes.Index(raw, []byte{byte(push.FCM), 0})+1] = 3
-	if err := s.Decode(raw, 7); err != nil || len(s.foreign) != 1 || !bytes.Equal(s.Encode(7), raw) {
+	if err := s.Decode(raw, 7); err != nil || len(s.foreign) != 1 || s.Quarantine != push.DeviceUnread || !bytes.Equal(s.Encode(7), raw) {
 		t.Errorf("an environment that is not known: %+v, error %v", s, err)
 	}
 }
@@ -192,9 +192,14 @@ func TestNumberOfForeignRecords(t *testing.T) {
 	if f := u.foreignAt(again.Hash()); len(u.foreign) != maxForeign || len(u.unread) != 1 || f.offset != 2100 {
 		t.Errorf("a later record of one that is kept: %+v, in quarantine %+v", f, u.unread)
 	}
+	register(0, 19)
+	if f := u.foreignAt(again.Hash()); f.offset != 2100 || !m.Cases[Overtaken+Key("ada", again)] {
+		t.Errorf("an earlier one took its place: %+v, cases %v", f, m.Cases)
+	}
 }
 
-// A place in push.users that cannot be is not believed.
+// A place in push.users that cannot be is not believed, whether of a foreign record or
+// of a part in quarantine.
 func TestPlacesOfForeignRecords(t *testing.T) {
 	far := uint64(1) << 63 // negative as a partition or an offset
 	for _, tt := range []struct {
@@ -209,6 +214,13 @@ func TestPlacesOfForeignRecords(t *testing.T) {
 		var s User
 		if err := s.Decode(raw, 7); errors.Is(err, ErrCorrupt) == tt.good || (len(s.foreign) == 1) != tt.good {
 			t.Errorf("partition %d, offset %d: %+v, %v", tt.partition, tt.offset, s.foreign, err)
+		}
+		raw = appendSection(Encode(nil, new(push.User), 7), unreadFactsSection, func(b []byte) []byte {
+			b = appendString(append(b, 1, 0), string(ProfilePart))
+			return binary.AppendUvarint(binary.AppendUvarint(b, tt.partition), tt.offset)
+		})
+		if err := s.Decode(raw, 7); errors.Is(err, ErrCorrupt) == tt.good || (len(s.unread) == 1) != tt.good {
+			t.Errorf("partition %d, offset %d of a part in quarantine: %+v, %v", tt.partition, tt.offset, s.unread, err)
 		}
 	}
 }

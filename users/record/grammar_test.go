@@ -89,6 +89,11 @@ func TestLengths(t *testing.T) {
 		{"a type of 64", opted(push.Preferences{Types: []string{"t", strings.Repeat("t", 64)}}), true},
 		{"a type of 65", opted(push.Preferences{Types: []string{"t", strings.Repeat("t", 65)}}), false},
 		{"20 quiet hours", opted(push.Preferences{Quiet: make([]push.QuietHours, 20)}), true},
+		{"quiet at 23:59", opted(push.Preferences{Quiet: []push.QuietHours{{From: push.MinutesOfDay - 1, To: push.MinutesOfDay - 1}}}), true},
+		{"quiet from 24:00", opted(push.Preferences{Quiet: []push.QuietHours{{From: push.MinutesOfDay}}}), false},
+		{"quiet until 24:00", opted(push.Preferences{Quiet: []push.QuietHours{{To: push.MinutesOfDay}}}), false},
+		{"quiet on every day", opted(push.Preferences{Quiet: []push.QuietHours{{Days: push.EveryDay}}}), true},
+		{"quiet on an eighth day", opted(push.Preferences{Quiet: []push.QuietHours{{Days: push.EveryDay + 1}}}), false},
 		{"21 quiet hours", opted(push.Preferences{Quiet: make([]push.QuietHours, 21)}), false},
 		{"a channel of 65", opted(push.Preferences{Channels: []string{strings.Repeat("c", 65)}}), false},
 	} {

@@ -270,6 +270,23 @@ func TestPartsInQuarantineAreBounded(t *testing.T) {
 	}
 }
 
+// A registration that is not earlier takes the place of the one of the same token.
+func TestALaterRegistrationReplaces(t *testing.T) {
+	m := &Merging{Ready: true, Most: DeviceLimits{User: 5, App: 5}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+	var u User
+	for _, tt := range []struct {
+		app, want string
+		at        int64
+	}{{"first", "first", 5}, {"later", "later", 6}, {"same time", "same time", 6}, {"earlier", "same time", 5}} {
+		d := deviceOf(push.FCM, "token-1", tt.at)
+		d.App = tt.app
+		m.User(&u, &Change{User: "ada", Part: DevicePart(d.Hash), device: &d})
+		if len(u.Devices) != 1 || u.Devices[0].App != tt.want {
+			t.Errorf("after %q there is %+v, want %q", tt.app, u.Devices, tt.want)
+		}
+	}
+}
+
 // What is too many goes with the write that brings it: whoever registers without
 // end must not make a record that grows until somebody has looked.
 func TestTooManyDevicesGoAtOnce(t *testing.T) {
