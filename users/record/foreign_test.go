@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,11 @@ func TestForeignDevicesAreKeptByteForByte(t *testing.T) {
 
 	raw = appendRecord(nil, &push.User{Devices: []push.Device{{Platform: push.FCM, Hash: "h"}}}, &kept{}, 7)
 	raw[bytes.Index(raw, []byte{byte(push.FCM), 0})+1] = 3
+	var of push.User
+	whose := appendRecord(nil, &push.User{}, &kept{foreign: []foreign{unknown("zz")}}, 7)
+	if err := Decode(whose, 7, &of); err != nil || of.Quarantine != push.DeviceUnread {
+		t.Errorf("of one whose record is kept the pipeline knows %+v, error %v", of, err)
+	}
 	if err := s.Decode(raw, 7); err != nil || len(s.foreign) != 1 || s.Quarantine != push.DeviceUnread || !bytes.Equal(s.Encode(7), raw) {
 		t.Errorf("an environment that is not known: %+v, error %v", s, err)
 	}
@@ -106,6 +112,27 @@ func TestForeignRecordsAreOfTheirTokens(t *testing.T) {
 		value := fmt.Appendf(nil, `{"platform":"hologram","token":%q,"registered_at":"2026-11-21T10:00:00Z"}`, tt.token)
 		var c Change
 		err := c.Read(DeviceKey("ada", push.DeviceHash(push.NoPlatform, tt.key)), value, time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+		if c.Foreign() != tt.good || (c.unread == nil) != tt.good || errors.Is(err, errPart) == tt.good {
+			t.Errorf("%s: kept %v, %v", tt.why, c.Foreign(), err)
+		}
+	}
+}
+
+// What needs no platform holds for foreign devices too.
+func TestForeignRecordsThatBreakARule(t *testing.T) {
+	for _, tt := range []struct {
+		why, platform, at string
+		good              bool
+	}{
+		{"as a later version writes it", "hologram", "2026-11-21T10:00:00Z", true},
+		{"in a day", "hologram", "2026-11-23T12:00:00Z", true},
+		{"in more than a day", "hologram", "2026-11-23T12:00:01Z", false},
+		{"before 1970", "hologram", "1969-11-23T12:00:01Z", false},
+		{"a platform without end", strings.Repeat("h", maxName+1), "2026-11-21T10:00:00Z", false},
+	} {
+		value := fmt.Appendf(nil, `{"platform":%q,"token":"h-1","registered_at":%q}`, tt.platform, tt.at)
+		var c Change
+		err := c.Read(DeviceKey("ada", push.DeviceHash(push.NoPlatform, "h-1")), value, time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 		if c.Foreign() != tt.good || (c.unread == nil) != tt.good || errors.Is(err, errPart) == tt.good {
 			t.Errorf("%s: kept %v, %v", tt.why, c.Foreign(), err)
 		}

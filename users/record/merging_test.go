@@ -270,6 +270,30 @@ func TestPartsInQuarantineAreBounded(t *testing.T) {
 	}
 }
 
+// What only repeats a part takes it out of quarantine only while the shard is built:
+// else the record that cannot be read came after it.
+func TestRepeatsOfPartsInQuarantine(t *testing.T) {
+	for _, tt := range []struct {
+		why            string
+		repeats, ready bool
+		released       bool
+	}{
+		{"a record", false, true, true},
+		{"a record while the shard is built", false, false, true},
+		{"a repeat", true, true, false},
+		{"a repeat while the shard is built", true, false, true},
+	} {
+		m := &Merging{Ready: tt.ready, Most: DeviceLimits{User: 5, App: 5}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+		d := deviceOf(push.FCM, "token-1", 5)
+		part := DevicePart(d.Hash)
+		u := User{User: push.User{Devices: []push.Device{d}}, kept: kept{unread: []unreadPart{{part: part, stands: true}}}}
+		m.User(&u, &Change{User: "ada", Part: part, device: &d, Repeats: tt.repeats})
+		if released := u.unreadAt(part) < 0; released != tt.released || m.Unread[Key("ada", part)] == tt.released {
+			t.Errorf("%s: released %v, unread %v", tt.why, released, m.Unread)
+		}
+	}
+}
+
 // A registration that is not earlier takes the place of the one of the same token.
 func TestALaterRegistrationReplaces(t *testing.T) {
 	m := &Merging{Ready: true, Most: DeviceLimits{User: 5, App: 5}, Cases: map[string]bool{}, Unread: map[string]bool{}}

@@ -176,7 +176,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestOptionalSectionsAreSkippedAndKept(t *testing.T) {
-	raw := append(Encode(nil, sampleUser(), 7), optionalSection+50, 3, 'x', 'y', 'z')
+	raw := append(Encode(nil, sampleUser(), 7), optionalSection+50, 3, 'x', 'y', 'z', optionalSection+51, 1, '!')
 	var s User
 	if _, err := decode(raw, &s.User, &s.kept); err != nil || len(s.Devices) != 2 {
 		t.Fatalf("%d devices, error %v", len(s.Devices), err)
