@@ -182,6 +182,9 @@ func TestLatestWithoutRedis(t *testing.T) {
 		if err := l.Superseded(t.Context(), plain, make([]bool, 1)); err != nil {
 			t.Error(err)
 		}
+		if err := l.Superseded(t.Context(), plain, make([]bool, 2)); err == nil {
+			t.Error("one item without a collapse key has two answers")
+		}
 	})
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -54,4 +56,53 @@ func TestAPartitionThatLeavesDoesNotWaitForTheFilter(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The filter learns ids by which nothing but their own records can be found.
+func TestSeenIDs(t *testing.T) {
+	item := func(id string, r push.Reason) *Item { return &Item{Message: push.Message{ID: id}, Reason: r} }
+	got := seenIDs([]*Item{item("a", ""), item("", push.BadJSON), item("b", push.BadJSON), item("c", push.IDReused), item("", push.IDReused)})
+	if want := []string{"a", "b"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q: those of records with an id that is their own", got, want)
+	}
+}
+
+// notes is what keeps the newest of collapse keys.
+type notes struct {
+	err  error
+	told []string
+}
+
+func (n *notes) Accepted(_ context.Context, items []*Item) error {
+	for _, it := range items {
+		n.told = append(n.told, it.ID)
+	}
+	return n.err
+}
+
+// Only who has a collapse key of its sender's is noted, and it is counted if that fails.
+func TestNoteLatest(t *testing.T) {
+	for _, tt := range []struct {
+		why      string
+		err      error
+		failures float64
+	}{
+		{"noted", nil, 0},
+		{"redis is away", errors.New("redis is away"), 1},
+	} {
+		m, latest := NewMetrics(prometheus.NewRegistry()), &notes{err: tt.err}
+		p := &Pipeline{opt: Options{Lane: "critical", Latest: latest, Metrics: m}}
+		items := make([]*Item, 3)
+		for i, key := range []string{"", "own", "derived"} {
+			items[i] = &Item{Message: push.Message{ID: key + "-id", CollapseKey: key}, Derived: key == "derived"}
+		}
+		p.noteLatest(t.Context(), items)
+		p.noteLatest(t.Context(), items[:1])
+		if want := []string{"own-id"}; !slices.Equal(latest.told, want) {
+			t.Errorf("%s: told of %q, want %q", tt.why, latest.told, want)
+		}
+		if got := testutil.ToFloat64(m.failures.WithLabelValues("critical", string(StepLatest))); got != tt.failures {
+			t.Errorf("%s: got %v failures counted, want %v", tt.why, got, tt.failures)
+		}
+	}
 }

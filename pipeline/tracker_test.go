@@ -297,3 +297,20 @@ func TestWhatIsReadAgainUsesUpNoConfirms(t *testing.T) {
 		t.Errorf("after what is read again, confirms are %t and %t, want one", b.Items[2].Confirm, b.Items[3].Confirm)
 	}
 }
+
+// What is committed is forgotten, and not only passed: an id that stays in the
+// tracker's memory keeps the record that it was read from.
+func TestCommittedIDsAreForgotten(t *testing.T) {
+	tracker := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10})
+	b := &Batch{Tracker: tracker, Items: make([]Item, 2)}
+	for i := range b.Items {
+		b.Items[i].ID, b.Items[i].Offset = fmt.Sprint("id-", i), int64(i)
+	}
+	tracker.Admit(b)
+	before := tracker.records
+	tracker.Done([]*Item{&b.Items[0]})
+	tracker.Committed(1)
+	if before[0].id != "" || before[1].id != "id-1" {
+		t.Errorf("got ids %q and %q, want only that which is open", before[0].id, before[1].id)
+	}
+}

@@ -1,0 +1,29 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A step that waits to be tried again when its context ends is not tried again: what
+// it would write may be the next owner's by now.
+func TestNothingIsRepeatedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pipeline{opt: Options{Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
+		ctx, cancel := context.WithTimeout(t.Context(), firstPause/10)
+		defer cancel()
+		var tried []error // with these contexts' errors
+		err := p.repeat(ctx, StepStatus, nil, func() error {
+			tried = append(tried, ctx.Err())
+			return errors.New("no hosts available in the pool")
+		})
+		if len(tried) != 1 || tried[0] != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %d tries (%v) and error %v, want one and the context's", len(tried), tried, err)
+		}
+	})
+}
