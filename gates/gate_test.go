@@ -215,6 +215,7 @@ func TestGateLogsWhatTheProviderSaid(t *testing.T) {
 		{"the first also where it names no time", slices.Concat(many(1, atOnce), many(20, broken)), "RATE_LIMIT_EXCEEDED"},
 		{"who asks for a pause, whatever went badly before", []push.Result{broken, askedFor(time.Second), broken}, "RATE_LIMIT_EXCEEDED"},
 		{"who asks for the longest", []push.Result{askedFor(time.Second), longer, askedFor(time.Second)}, "QUOTA_EXCEEDED"},
+		{"of two who ask for as long the first", []push.Result{longer, askedFor(time.Minute)}, "QUOTA_EXCEEDED"},
 		{"who refuses our credentials, whatever went badly before", []push.Result{broken, badKey, broken}, "PERMISSION_DENIED"},
 	} {
 		g := newGateway(t, gateOptions())
@@ -273,6 +274,28 @@ func TestGateOpensAlthoughSomeProbesFail(t *testing.T) {
 		g.answer(ds[bad:], good)
 	}
 	g.send(1000, good)
+	if since, _, paused := g.gate.Paused(); paused || !since.IsZero() {
+		t.Errorf("paused %t since %v although it is open", paused, since)
+	}
+}
+
+// A ticket knows that its route was stopped since; that of no send knows no route.
+func TestTicketClosed(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	ticket := g.admit(1)[0].ticket
+	if ticket.Closed(g.now) {
+		t.Error("closed while the route is open")
+	}
+	g.send(20, broken)
+	if !ticket.Closed(g.now) || ticket.Closed(g.now.Add(time.Second)) {
+		t.Error("not closed just while the route is")
+	}
+	if (gates.Ticket{}).Closed(g.now) {
+		t.Error("a ticket of no route is closed")
+	}
+	if got := g.gate.Patience(); got != 5*time.Second {
+		t.Errorf("patience of %v, want that of the options, 5 s", got)
+	}
 }
 
 func TestGatePausesDouble(t *testing.T) {
@@ -686,10 +709,15 @@ func TestDefaultJitter(t *testing.T) {
 			t.Errorf("of %v: got %v, want 0", d, got)
 		}
 	}
+	differ := map[time.Duration]bool{}
 	for range 100 {
-		if got := jitter(time.Second); got < 0 || got >= time.Second {
+		got := jitter(time.Second)
+		if differ[got] = true; got < 0 || got >= time.Second {
 			t.Fatalf("of a second: got %v", got)
 		}
+	}
+	if len(differ) < 50 { // of a thousand million
+		t.Errorf("got %d values in 100, want them random", len(differ))
 	}
 }
 

@@ -26,6 +26,7 @@ type board struct {
 	hangs bool
 	slow  time.Duration // how long a Tell takes
 	calls []context.Context
+	stuck bool // it can be read, not written
 }
 
 func newBoard() *board {
@@ -54,8 +55,11 @@ func (b *board) Tell(ctx context.Context, ps []gates.Pause) error {
 		return err
 	}
 	b.mu.Lock()
-	slow := b.slow
+	slow, stuck := b.slow, b.stuck
 	b.mu.Unlock()
+	if stuck {
+		return errors.New("READONLY")
+	}
 	time.Sleep(slow)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +204,11 @@ func TestARefusedKeyStopsNoFleet(t *testing.T) {
 		if left := next.pause(fcmShop); left != 30*time.Second {
 			t.Errorf("got a wait of %v for a new worker, want the 30 s of the halt", left)
 		}
-		time.Sleep(30 * time.Second)
+		time.Sleep(2 * time.Second)
+		if left := healthy.pause(fcmShop); left != 0 {
+			t.Errorf("the wrong key stopped a working worker for %v", left)
+		}
+		time.Sleep(28 * time.Second)
 		wrong.sendNow(1, badKey) // its probe: the pause doubles
 		time.Sleep(2 * time.Second)
 		if a, b := healthy.pause(fcmShop), next.pause(fcmShop); a != 0 || b != 0 {
@@ -284,6 +292,21 @@ func TestWhatIsAskedMeanwhileIsToldToo(t *testing.T) {
 				t.Errorf("got a pause of %v at the others, want a minute", left)
 			}
 		})
+	})
+}
+
+// A store that can only be read is as good as away to the others, and the log says so.
+func TestAPauseStoreThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		g, stop := workerOf(t, b)
+		defer stop()
+		b.set(func() { b.stuck = true })
+		g.sendNow(1, askedFor(time.Minute))
+		time.Sleep(3 * time.Second)
+		if log := g.log.String(); strings.Count(log, "cannot be shared") != 1 || !strings.Contains(log, "sharing pauses: READONLY") {
+			t.Errorf("log:\n%s", log)
+		}
 	})
 }
 
