@@ -130,8 +130,10 @@ func newTurns() *turns {
 	return q
 }
 
-// put appends deliveries of one partition to those that already wait. It never
-// blocks.
+// put adds deliveries of one batch to those of its partition that already wait: behind
+// those of earlier batches, and ahead of those of later ones, which the stages may
+// have been through with first. Otherwise the first record of a partition could be the
+// last to be sent. It never blocks.
 func (q *turns) put(l *line, ds []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,7 +148,11 @@ func (q *turns) put(l *line, ds []*Delivery) {
 	}
 	s.queued.Add(uint64(len(ds)))
 	q.joins(s)
-	s.waiting = append(s.waiting, ds...)
+	at := len(s.waiting)
+	for at > 0 && s.waiting[at-1].Item.Offset > ds[0].Item.Offset {
+		at--
+	}
+	s.waiting = slices.Insert(s.waiting, at, ds...)
 	q.more.Signal()
 }
 

@@ -29,6 +29,28 @@ func hashes(ds []*Delivery) string {
 	return strings.Join(all, " ")
 }
 
+// Stages work on several batches of a partition at once, and may be through with a
+// later one first.
+func TestBatchesAreSentInTheOrderOfTheLog(t *testing.T) {
+	l := &line{waiting: newTurns()}
+	batch := func(name string, offset int64) []*Delivery {
+		ds := waitingFor("p", 2)
+		for i, d := range ds {
+			d.Device.Hash, d.Item.Offset = fmt.Sprint(name, i), offset+int64(i)
+		}
+		return ds
+	}
+	second := batch("second", 10)
+	slices.Reverse(second) // by the bucket of their rows
+	l.waiting.put(l, batch("third", 20))
+	l.waiting.put(l, second)
+	l.waiting.put(l, batch("fourth", 30))
+	l.waiting.put(l, batch("first", 0))
+	if got, want := hashes(l.waiting.take(nil, 10)), "first0 first1 second1 second0 third0 third1 fourth0 fourth1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestTurns(t *testing.T) {
 	l := &line{waiting: newTurns()}
 	q := l.waiting
