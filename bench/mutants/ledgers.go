@@ -162,7 +162,7 @@ func (w *world) produced(r kafka.Record, id string) invariants.Produced {
 // it decides what became of the whole.
 func (w *world) about(p *invariants.Produced, t crowd.Targets) {
 	if !w.once() {
-		p.Devices = t.Live
+		p.Devices, p.Dead = t.Live, t.Dead
 	}
 	if w.Config.Lanes[0].DropsAmbiguous() && len(t.Dead) > 0 && len(t.Live) > 0 {
 		p.Outcomes = append(p.Outcomes, invariants.Outcome(invariants.Failed), invariants.Outcome(invariants.Suppressed))

@@ -468,6 +468,11 @@ func TestCheckNotices(t *testing.T) {
 			l.Sends.Entries = append(l.Sends.Entries, accept("a", "9", 115))
 			l.Status.Entries = append(l.Status.Entries, row("a", "9", 0, Delivered, 165))
 		}, I6, "a (push.main/0/0) was sent to device 9, and it is for [1 2]"},
+		{"sent to a device of its user whose token is dead", func(l *Ledgers) {
+			l.Producer.Entries[0].Dead = []string{"9"}
+			l.Sends.Entries = append(l.Sends.Entries, refuse("a", "9", 115))
+			l.Status.Entries = append(l.Status.Entries, row("a", "9", 0, Failed, 165))
+		}, "", ""},
 		{"refused there", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, refuse("a", "9", 115)) }, I6, "was sent to device 9"},
 		{"whose devices are not known may be sent to any", func(l *Ledgers) {
 			l.Producer.Entries[0].Devices = nil

@@ -89,7 +89,8 @@ type Produced struct {
 	Unsent    bool      // must never reach a provider: opted out, unusable, expired
 	Deadline  time.Time // it may not be sent after this; zero = no deadline
 	Outcomes  []Outcome // that it may end with; empty = any final one
-	Devices   []string  // hashes of devices that must each end, all that it is for; empty = not known
+	Devices   []string  // hashes of devices that must each end; empty = not known
+	Dead      []string  // of devices with dead tokens: it may be sent to these as well, and no others
 	Kind      string    // what is special about it, in words; empty = nothing
 	Reason    string    // that a row must have where it ends with the first of Outcomes; empty = any
 }

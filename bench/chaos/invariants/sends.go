@@ -132,7 +132,7 @@ func (c *checker) sends() {
 			switch {
 			case p.Unsent:
 				c.r.find(I6, "%s was never to be sent: %s", c.describe(p), c.story(pair.ID))
-			case len(p.Devices) > 0 && !slices.Contains(p.Devices, pair.Device):
+			case len(p.Devices) > 0 && !slices.Contains(p.Devices, pair.Device) && !slices.Contains(p.Dead, pair.Device):
 				c.r.find(I6, "%s was sent to device %s, and it is for %v: %s", c.describe(p), pair.Device, p.Devices, c.story(pair.ID))
 			case !p.Deadline.IsZero() && s.At.After(c.arrival(s.Worker, p.Deadline)):
 				c.r.find(I6, "%s was sent %v after its deadline: %s", c.describe(p), s.At.Sub(p.Deadline), c.story(pair.ID))
