@@ -304,6 +304,7 @@ func TestAPauseStoreThatCannotBeWritten(t *testing.T) {
 		b.set(func() { b.stuck = true })
 		g.sendNow(1, askedFor(time.Minute))
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if log := g.log.String(); strings.Count(log, "cannot be shared") != 1 || !strings.Contains(log, "sharing pauses: READONLY") {
 			t.Errorf("log:\n%s", log)
 		}
