@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -147,7 +148,7 @@ func (a *accounting) notifications(ctx context.Context) error {
 			a.known++
 		}
 		outcome := (&push.History{Rows: rows}).Outcome()
-		if outcome == push.NoRows || outcome == push.OutcomeOpen {
+		if outcome == push.NoRows || outcome == push.OutcomeOpen || a.interrupted && a.partly(p, rows) {
 			a.open[p.id] = true
 			a.missing()
 			continue
@@ -164,6 +165,17 @@ func (a *accounting) notifications(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// partly reports whether a device of a notification has no row yet, as where its worker
+// was interrupted between two of them.
+func (a *accounting) partly(p *produced, rows []push.Row) bool {
+	has := func(device string) bool {
+		return slices.ContainsFunc(rows, func(r push.Row) bool { return r.Device == device })
+	}
+	targets := a.people.Targets(p.user)
+	return !has("") && (slices.ContainsFunc(targets.Live, func(d string) bool { return !has(d) }) ||
+		slices.ContainsFunc(targets.Dead, func(d string) bool { return !has(d) && !a.refused[d] }))
 }
 
 // agree checks that exactly the pushes that a provider accepted have a DELIVERED
