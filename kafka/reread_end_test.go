@@ -143,18 +143,10 @@ func TestAMarkBehindWhatIsReadAgainIsNoLag(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		end := time.Now().Add(20 * time.Second)
-		for {
+		eventually(t, fmt.Sprintf("nothing lags where the owner before was killed: %v", killed), func() bool {
 			second.lookOnce(t.Context())
 			st := second.State()
-			if len(st) == 1 && st[0].End == 6 && len(second.Standstill(time.Now())) == 0 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Errorf("killed %v: %+v, stands still: %+v", killed, st, second.Standstill(time.Now()))
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+			return len(st) == 1 && st[0].End == 6 && len(second.Standstill(time.Now())) == 0
+		})
 	}
 }
