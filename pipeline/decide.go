@@ -28,10 +28,10 @@ type Ending struct {
 	NotBefore time.Time // with StateRetrying
 }
 
-// decide sets the ending of each delivery; all later steps use it, and only deadLetter
-// replaces it, if the record to hand over is too large. It returns
-// those whose rows may be written now, and those that wait for a hand-over first.
-// What came back unsent and is to be sent later is in neither.
+// decide sets the ending of each delivery. All later steps use it, and only deadLetter
+// replaces it, if the record to hand over is too large. It returns the deliveries whose
+// rows may be written now, and those that wait for a hand-over first. What came back
+// unsent and is to be sent later is in neither.
 func (p *Pipeline) decide(group []*Delivery, now time.Time) (here, handing []*Delivery) {
 	group = p.sendLater(group, now)
 	if p.opt.Observe != nil {
