@@ -112,11 +112,44 @@ func TestAmbiguousSendsAreCountedByWhatIsDone(t *testing.T) {
 	}
 }
 
+// A device's result is counted once, and none where the provider was not asked. Only an
+// answer has a latency.
+func TestResultsAreCountedOnce(t *testing.T) {
+	for _, tt := range []struct {
+		class    push.Class
+		counted  float64
+		observed uint64
+	}{
+		{push.Unsent, 0, 0},
+		{push.Held, 1, 0},
+		{push.Claimed, 1, 0},
+		{push.Again, 1, 1},
+		{push.Delivered, 1, 1},
+	} {
+		reg := prometheus.NewRegistry()
+		m := NewMetrics(reg)
+		m.results("critical", []*Delivery{{Item: &Item{}, Route: push.Route{Platform: push.APNS, App: "shop"}, Result: push.Result{Class: tt.class}}})
+		if got := testutil.ToFloat64(m.deliveries.WithLabelValues("apns", tt.class.String())); got != tt.counted {
+			t.Errorf("%v: got %v counted, want %v", tt.class, got, tt.counted)
+		}
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "push_end_to_end_latency_seconds" && f.Metric[0].GetHistogram().GetSampleCount() != tt.observed {
+				t.Errorf("%v: got %d latencies, want %d", tt.class, f.Metric[0].GetHistogram().GetSampleCount(), tt.observed)
+			}
+		}
+	}
+}
+
 // Records that end are counted by verdict; copies and those not sent on purpose have
 // counters of their own.
 func TestEndingsAreCounted(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	m.ended("critical", []*Item{{}, {Verdict: push.Duplicate}, {Verdict: push.Duplicate}, {Verdict: push.Suppressed, Reason: push.Quiet}})
+	p := &Pipeline{opt: Options{Lane: "critical", Metrics: m, Events: noEvents{}}}
+	p.ending([]*Item{{}, {Verdict: push.Duplicate}, {Verdict: push.Duplicate}, {Verdict: push.Suppressed, Reason: push.Quiet}})
 	for name, got := range map[string]float64{
 		"copies":     testutil.ToFloat64(m.deduped.WithLabelValues("critical")) - 2,
 		"duplicates": testutil.ToFloat64(m.endings.WithLabelValues("critical", push.Duplicate.String())) - 2,

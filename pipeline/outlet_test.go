@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -36,7 +38,8 @@ func (a *answers) Produce(_ context.Context, hs []Handover) error {
 }
 
 // A partial answer names places in what it was asked for, which after the first
-// one is no longer the whole list; and what it refused stays refused.
+// one is no longer the whole list; and what it refused stays refused. Only an answer
+// that refuses is warned of.
 func TestPartialAnswersOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := errors.New("message too large")
@@ -47,8 +50,9 @@ func TestPartialAnswersOneAfterTheOther(t *testing.T) {
 			&PartlyError{Open: []int{1}, Err: said}, // e
 			nil,
 		}}
+		var log bytes.Buffer
 		p := &Pipeline{opt: Options{Producer: producer, StatusTimeout: time.Second,
-			Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
+			Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&log, nil))}}
 		group := make([]*Delivery, 5)
 		for i := range group {
 			it := &Item{Message: push.Message{ID: string(rune('a' + i))}}
@@ -60,6 +64,9 @@ func TestPartialAnswersOneAfterTheOther(t *testing.T) {
 		}
 		if want := []string{"abcde", "cde", "ce", "ce", "e"}; !slices.Equal(producer.asked, want) {
 			t.Errorf("got %q, want %q", producer.asked, want)
+		}
+		if n := strings.Count(log.String(), `msg="record too large`); n != 2 {
+			t.Errorf("got %d warnings, want one for b and one for d:\n%s", n, log.String())
 		}
 	})
 }

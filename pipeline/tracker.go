@@ -30,11 +30,11 @@ type Tracker struct {
 	records   []record // from the committed offset to the newest, in polled order
 	passed    int      // how many of records are below the watermark: done but not yet committed
 	open      map[string]uint64
-	intents   map[int64]bool // offsets of intended records that are not done
-	confirms  int            // records from the start of the assignment that are still to be confirmed
-	watermark int64          // next offset to commit; -1 until something is done
-	committed int64          // as passed to Committed; -1 before
-	active    int            // admitted, and neither done nor abandoned
+	intents   map[int64]struct{} // offsets of intended records that are not done
+	confirms  int                // records from the start of the assignment that are still to be confirmed
+	watermark int64              // next offset to commit; -1 until something is done
+	committed int64              // as passed to Committed; -1 before
+	active    int                // admitted, and neither done nor abandoned
 	draining  bool
 	revoked   bool
 	idle      chan struct{} // closed when draining and active is 0
@@ -78,7 +78,7 @@ type Lease interface {
 func NewTracker(o TrackerOptions) *Tracker {
 	return &Tracker{
 		partition: o.Partition, retry: o.Retry, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
-		open: make(map[string]uint64), intents: make(map[int64]bool), watermark: -1, committed: -1, idle: make(chan struct{}),
+		open: make(map[string]uint64), intents: make(map[int64]struct{}), watermark: -1, committed: -1, idle: make(chan struct{}),
 	}
 }
 
@@ -166,7 +166,7 @@ func (t *Tracker) Intend(items []*Item) {
 	defer t.mu.Unlock()
 	for _, it := range items {
 		it.intended = true
-		t.intents[it.Offset] = true
+		t.intents[it.Offset] = struct{}{}
 		t.records[it.seq-t.base].done = true
 	}
 	t.advance()
