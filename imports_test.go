@@ -93,6 +93,8 @@ var mayImport = map[string][]string{
 	"bench/channel":          nil,          // tests only
 	"bench/lookup":           {"segments"},
 	"bench/usage":            nil,
+	"bench/chart":            nil,
+	"bench/parts":            nil,
 	"bench/channel/beep":     {"push", "pipeline", "providers/account", "providers/calls"},
 	"bench/mutation":         nil,
 	"bench/mutants":          {everything},
@@ -200,6 +202,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/prometheus":              {in: []string{everything}},
 	"github.com/cespare/xxhash":          {in: []string{everything}},
 	"github.com/google/uuid":             {in: []string{everything}},
+	"github.com/google/pprof":            {in: []string{"bench/parts"}},
 	"golang.org/x/sync":                  {in: []string{everything}},
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/bench/chart"
 )
 
 //go:embed page.html
@@ -50,14 +51,17 @@ type tally struct {
 // that was tested.
 func (r *Result) WritePage(w io.Writer, version string) error {
 	rep, s := r.Report, r.Summary(version)
-	a := axis{r.Began, r.Ended.Add(time.Second)}
+	a := chart.Axis{From: r.Began, To: r.Ended.Add(time.Second)}
 	p := page{Name: r.Scenario.Name, About: r.Scenario.About, Mode: r.Mode, Version: version, Began: r.Began.Format(time.DateTime), Replay: r.Replay(),
 		Seed: r.Seed, Clean: rep.Clean(), Report: rep, Exposed: s.Exposed, Faults: len(r.Ledgers.Events),
 		Heal: round(r.Ended.Sub(r.Began.Add(r.Length)))}
 	p.Events = bars(a, r.Ledgers.Events, rep.Events)
-	p.Rates = lines(a, "a second", []series{{"c1", "accepted by APNs", r.rates(a, APNS)}, {"c2", "accepted by FCM", r.rates(a, FCM)}, {"c3", "records produced", r.produced(a)}})
+	p.Rates = chart.Lines(a, "a second", []chart.Series{
+		{Class: "c1", Name: "accepted by APNs", Points: r.rates(a, APNS)}, {Class: "c2", Name: "accepted by FCM", Points: r.rates(a, FCM)},
+		{Class: "c3", Name: "records produced", Points: r.produced(a)},
+	})
 	lag, commits := r.lags()
-	p.Lag, p.Commits = lines(a, "records", lag), lines(a, "offset", commits)
+	p.Lag, p.Commits = chart.Lines(a, "records", lag), chart.Lines(a, "offset", commits)
 	for _, i := range invariants.All() {
 		p.Promises = append(p.Promises, promise{string(i), i.Meaning(), slices.Contains(rep.Unobserved, i), rep.Violations[i], rep.Findings[i]})
 	}

@@ -1,0 +1,92 @@
+package parts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// CPU is the processor time of a profile by part, in ns. The profile is that of /debug/pprof/profile.
+func CPU(p *profile.Profile) (map[string]int64, error) {
+	return sum(p, "cpu", partOf)
+}
+
+// Objects are the allocations of a profile by part. The profile is that of /debug/pprof/allocs, which is a sample: only
+// the shares are good for anything.
+func Objects(p *profile.Profile) (map[string]int64, error) {
+	return sum(p, "alloc_objects", partOf)
+}
+
+// Owners are the allocations of a profile by whose code made them: "ours", the name of a client library, or "other".
+func Owners(p *profile.Profile) (map[string]int64, error) {
+	return sum(p, "alloc_objects", ownerOf)
+}
+
+// sum adds up one kind of value of all samples.
+func sum(p *profile.Profile, kind string, of func([]frame) string) (map[string]int64, error) {
+	i := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == kind })
+	if i < 0 {
+		return nil, fmt.Errorf("the profile has no values of type %s", kind)
+	}
+	sums := make(map[string]int64)
+	for _, s := range p.Sample {
+		if v := s.Value[i]; v != 0 {
+			sums[of(stack(s))] += v
+		}
+	}
+	return sums, nil
+}
+
+// Ours is the owner of what our own code allocates, also through the standard library.
+const Ours = "ours"
+
+// owners are those of client libraries, by how their functions' names begin.
+var owners = []struct{ prefix, name string }{
+	{ours, Ours},
+	{"main.", Ours},
+	{"github.com/twmb/franz-go", "franz-go"},
+	{"github.com/gocql/gocql", "gocql"},
+	{"github.com/redis/go-redis", "go-redis"},
+	{"github.com/prometheus/", "prometheus"},
+}
+
+// ownerOf is whose the innermost function on a stack is that is not the standard library's.
+func ownerOf(frames []frame) string {
+	for _, f := range frames {
+		for _, o := range owners {
+			if strings.HasPrefix(f.function, o.prefix) {
+				return o.name
+			}
+		}
+	}
+	return Other
+}
+
+// Less is what one sum has more than an earlier one of the same process.
+func Less(sums, earlier map[string]int64) map[string]int64 {
+	more := make(map[string]int64)
+	for name, v := range sums {
+		if d := v - earlier[name]; d > 0 {
+			more[name] = d
+		}
+	}
+	return more
+}
+
+// Spread divides a total by the shares of sums, so that the parts add up to it; nil when there are none.
+func Spread(total float64, sums map[string]int64) map[string]float64 {
+	var all int64
+	for _, v := range sums {
+		all += v
+	}
+	if all == 0 {
+		return nil
+	}
+	spread := make(map[string]float64, len(sums))
+	for name, v := range sums {
+		spread[name] = total * float64(v) / float64(all)
+	}
+	return spread
+}
