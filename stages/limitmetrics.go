@@ -31,7 +31,10 @@ func NewLimitMetrics(reg prometheus.Registerer) *LimitMetrics {
 	for _, d := range []limits.Dimension{limits.Dimension(limits.PerUser), limits.Dimension(limits.PerUserType), limits.Dimension(limits.PerDeviceType), limits.Dimension(limits.PerSegment), limits.DimensionSender} {
 		m.overage.WithLabelValues(string(d))
 	}
-	m.decided(&asking{}, nil) // series of zero, so that rate() sees the first one
+	m.decided(&asking{}, nil)                                              // series of zero, so that rate() sees the first one
+	for _, d := range []limits.Per{limits.PerUser, limits.PerDeviceType} { // no rule's name, so no configuration has it
+		m.exceeded.WithLabelValues(string(limits.Dimension(d)), limits.StateFull)
+	}
 	return m
 }
 

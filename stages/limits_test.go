@@ -205,7 +205,9 @@ push_rate_limit_checks_total{action="uncounted",dimension="none",priority="criti
 # HELP push_rate_limit_exceeded_total Those that a rule did not allow.
 # TYPE push_rate_limit_exceeded_total counter
 push_rate_limit_exceeded_total{dimension="device_type",rule="device"} 1
+push_rate_limit_exceeded_total{dimension="device_type",rule="state_full"} 0
 push_rate_limit_exceeded_total{dimension="user",rule="day"} 1
+push_rate_limit_exceeded_total{dimension="user",rule="state_full"} 0
 push_rate_limit_exceeded_total{dimension="user_type",rule="hour"} 1
 `), "push_rate_limit_checks_total", "push_rate_limit_exceeded_total"); err != nil {
 		t.Error(err)
@@ -224,6 +226,13 @@ func TestLimitMetricsBeginAtZero(t *testing.T) {
 	stages.NewLimitMetrics(reg)
 	if n, err := testutil.GatherAndCount(reg, "push_rate_limit_checks_total"); err != nil || n != 6 { // four priorities allowed, and critical bypassed or uncounted
 		t.Errorf("got %d series, %v, want 6", n, err)
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP push_rate_limit_exceeded_total Those that a rule did not allow.
+# TYPE push_rate_limit_exceeded_total counter
+push_rate_limit_exceeded_total{dimension="device_type",rule="state_full"} 0
+push_rate_limit_exceeded_total{dimension="user",rule="state_full"} 0
+`), "push_rate_limit_exceeded_total"); err != nil {
+		t.Error(err)
 	}
 	for _, action := range []string{"allowed", "bypassed", "uncounted"} {
 		if n := checks(t, reg, action); n != 0 {
@@ -289,7 +298,7 @@ func TestWhatSendersMaySend(t *testing.T) {
 		}
 		caps.err = nil
 	}
-	if n, err := testutil.GatherAndCount(reg, "push_rate_limit_exceeded_total"); err != nil || n != 2 { // the sender's and the user's rule
+	if n, err := testutil.GatherAndCount(reg, "push_rate_limit_exceeded_total"); err != nil || n != 2+2 { // the sender's and the user's rule, and the series that are always there
 		t.Errorf("%d rules exceeded, %v", n, err)
 	}
 	var asked []string
