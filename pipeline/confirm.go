@@ -132,7 +132,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 	known := make(map[*Item]*push.History, len(items))
 	for i, it := range items {
 		own, _ := push.OwnRows(rows[i], push.UserHash(it.Owner()))
-		known[it] = &push.History{Rows: own}
+		known[it] = push.NewHistory(own)
 	}
 	open := ds[:0]
 	for _, d := range ds {

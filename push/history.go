@@ -1,12 +1,39 @@
 package push
 
-import "slices"
+import (
+	"slices"
+	"sort"
+	"strings"
+)
 
 // History is what the status store knows of one notification: the answer of a
 // confirm read. Its rules are the contract's ("Steps, hand-overs, confirm
-// reads"); all of them are here.
+// reads"); all of them are here. Methods may be called concurrently.
 type History struct {
-	Rows []Row
+	Rows []Row // in any order
+
+	sorted bool // by device
+}
+
+// NewHistory makes a history that is asked about many devices: it finds the rows of
+// one without looking at those of all. It sorts rows, and they are its own from then on.
+func NewHistory(rows []Row) *History {
+	slices.SortStableFunc(rows, func(a, b Row) int { return strings.Compare(a.Device, b.Device) })
+	return &History{Rows: rows, sorted: true}
+}
+
+// of returns rows among which are all of the device: no others if they are sorted.
+func (h *History) of(device string) []Row {
+	if !h.sorted {
+		return h.Rows
+	}
+	rows := h.Rows[sort.Search(len(h.Rows), func(i int) bool { return h.Rows[i].Device >= device }):]
+	for i := range rows {
+		if rows[i].Device != device {
+			return rows[:i]
+		}
+	}
+	return rows
 }
 
 // Outcome is the derived state of a notification.
@@ -57,8 +84,9 @@ func outcomeOf(s State) Outcome {
 // is the notification before its device look-up.
 func (h *History) DeviceState(device string) (state State, ok bool) {
 	var step int16 = -1
-	for i := range h.Rows {
-		r := &h.Rows[i]
+	rows := h.of(device)
+	for i := range rows {
+		r := &rows[i]
 		if r.Device != device {
 			continue
 		}
@@ -121,8 +149,9 @@ func (h *History) Outcome() Outcome {
 // step or a later one. A redriven record is stopped by earlier rows only where
 // they say DELIVERED, EXPIRED or SUPPRESSED.
 func (h *History) Closed(device string, step int16, redriven bool) bool {
-	for i := range h.Rows {
-		r := &h.Rows[i]
+	rows := h.of(device)
+	for i := range rows {
+		r := &rows[i]
 		if r.Device != device {
 			continue
 		}
@@ -149,12 +178,17 @@ func (h *History) Closed(device string, step int16, redriven bool) bool {
 // whether the record was sent to them is unknown. Intents of a later step
 // belong to that step's record: this one was handed over.
 func (h *History) Intents(step int16) (devices []string) {
+	var seen map[string]bool
 	for i := range h.Rows {
 		r := &h.Rows[i]
-		if r.State != StateSending || r.Step != step || slices.Contains(devices, r.Device) {
+		if r.State != StateSending || r.Step != step || seen[r.Device] {
 			continue
 		}
-		later := slices.ContainsFunc(h.Rows, func(o Row) bool { return o.Device == r.Device && o.Step > step })
+		if seen == nil {
+			seen = make(map[string]bool)
+		}
+		seen[r.Device] = true
+		later := slices.ContainsFunc(h.of(r.Device), func(o Row) bool { return o.Device == r.Device && o.Step > step })
 		if s, _ := h.DeviceState(r.Device); s == StateSending && !later {
 			devices = append(devices, r.Device)
 		}
@@ -165,8 +199,9 @@ func (h *History) Intents(step int16) (devices []string) {
 // HandedOverTo reports whether the record of the step before, or a later one,
 // says that it handed the device over.
 func (h *History) HandedOverTo(device string, step int16) bool {
-	for i := range h.Rows {
-		if r := &h.Rows[i]; r.Device == device && r.State.HandedOver() && r.Step >= step-1 {
+	rows := h.of(device)
+	for i := range rows {
+		if r := &rows[i]; r.Device == device && r.State.HandedOver() && r.Step >= step-1 {
 			return true
 		}
 	}
@@ -180,8 +215,9 @@ func (h *History) HandedOverTo(device string, step int16) bool {
 // acknowledged. Of two such records at most one gets this answer, whenever they
 // ask.
 func (h *History) HandedElsewhere(device string, step int16, as State) (elsewhere bool) {
-	for i := range h.Rows {
-		r := &h.Rows[i]
+	rows := h.of(device)
+	for i := range rows {
+		r := &rows[i]
 		if r.Device != device || r.Step != step-1 || !r.State.HandedOver() {
 			continue
 		}
@@ -203,8 +239,9 @@ func (h *History) Overtaken(device string, step int16) (v Verdict, reason Reason
 		return Undecided, "", false
 	}
 	var last *Row
-	for i := range h.Rows {
-		switch r := &h.Rows[i]; {
+	rows := h.of(device)
+	for i := range rows {
+		switch r := &rows[i]; {
 		case r.Device != device:
 		case r.State.HandedOver() && r.Step >= step:
 			return Undecided, "", false
@@ -224,8 +261,9 @@ func (h *History) Overtaken(device string, step int16) (v Verdict, reason Reason
 // have sent to some devices by now and be sending to others, which have no row
 // yet: so their rows must not open it again.
 func (h *History) ClosedWhole(step int16, redriven bool) bool {
-	for i := range h.Rows {
-		if r := &h.Rows[i]; r.Device == "" && r.State.HandedOver() && r.Step >= step {
+	rows := h.of("")
+	for i := range rows {
+		if r := &rows[i]; r.Device == "" && r.State.HandedOver() && r.Step >= step {
 			return true
 		}
 	}

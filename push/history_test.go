@@ -3,6 +3,7 @@ package push
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -250,6 +251,29 @@ func inAnyOrder(t *testing.T, h *History, check func(*History)) {
 			shuffled.Rows[i].At = time.Unix(1_790_000_000, 0).Add(time.Duration(rand.Int64N(int64(20 * time.Minute))))
 		}
 		check(shuffled)
+		check(NewHistory(shuffled.Rows))
+	}
+}
+
+// BenchmarkHistoryOfManyDevices asks what a record asks that is read again: of each of a
+// user's devices whether it is closed.
+func BenchmarkHistoryOfManyDevices(b *testing.B) {
+	for _, n := range []int{1, 10, 1_000, 20_000} {
+		rows, devices := make([]Row, n), make([]string, n)
+		for i := range rows {
+			devices[i] = fmt.Sprintf("%016x", rand.Uint64())
+			rows[i] = row(devices[i], 0, StateDelivered)
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				h := NewHistory(slices.Clone(rows))
+				for _, d := range devices {
+					if !h.Closed(d, 0, false) {
+						b.Fatal("open")
+					}
+				}
+			}
+		})
 	}
 }
 
