@@ -208,8 +208,8 @@ func (p *Pipeline) sendLater(group []*Delivery, now time.Time) []*Delivery {
 // been leaving for too long: its answer might come after the drain, when the next
 // owner has ended its intent as UNKNOWN.
 func (p *Pipeline) goesBack(d *Delivery, now time.Time) bool {
-	since, leaves := d.Item.batch.Tracker.LeavingFor(now)
-	return leaves && (!d.Item.committed || since >= p.opt.submitAfterStop())
+	left := d.Item.batch.Tracker.Left()
+	return left != nil && (!d.Item.committed || now.Sub(*left) >= p.opt.submitAfterStop())
 }
 
 // unsent marks deliveries that this worker will not send. They are left to the next

@@ -21,7 +21,7 @@ type Tracker struct {
 	retry     bool
 	capacity  int
 	lease     Lease
-	left      atomic.Int64 // when it began to leave, Unix ns; 0 = it does not. From then on what is not sent is abandoned
+	left      atomic.Pointer[time.Time] // when it began to leave, nil = it does not. From then on what is not sent is abandoned
 
 	// mu guards the fields below. A source holds its own locks when it calls a
 	// Tracker; code that holds mu takes no other lock.
@@ -253,7 +253,7 @@ func (t *Tracker) Open() int {
 
 // Leave requests that everything that has not been sent be abandoned, and does not
 // wait. Items may still be admitted; they are abandoned too.
-func (t *Tracker) Leave() { t.left.CompareAndSwap(0, time.Now().UnixNano()) }
+func (t *Tracker) Leave() { now := time.Now(); t.left.CompareAndSwap(nil, &now) }
 
 // inFlight reports whether something of the assignment is neither done nor abandoned.
 func (t *Tracker) inFlight() bool {
@@ -292,14 +292,11 @@ func (t *Tracker) Drain(ctx context.Context) error {
 }
 
 // Draining reports whether items that have not been sent must be abandoned.
-func (t *Tracker) Draining() bool { return t.left.Load() != 0 }
+func (t *Tracker) Draining() bool { return t.left.Load() != nil }
 
-// LeavingFor returns for how long the partition has been leaving; ok is false if
-// it is not leaving.
-func (t *Tracker) LeavingFor(now time.Time) (d time.Duration, ok bool) {
-	left := t.left.Load()
-	return now.Sub(time.Unix(0, left)), left != 0
-}
+// Left returns when the partition began to leave, by a clock that nobody sets; nil = it
+// does not leave.
+func (t *Tracker) Left() *time.Time { return t.left.Load() }
 
 // Unresolved returns the offset of the first record that has an intent but no
 // result, even if it was abandoned: the next owner must read from there again,

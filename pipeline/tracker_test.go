@@ -314,3 +314,21 @@ func TestCommittedIDsAreForgotten(t *testing.T) {
 		t.Errorf("got ids %q and %q, want only that which is open", before[0].id, before[1].id)
 	}
 }
+
+// When the partition began to leave is known by the monotonic clock too: the clock on the
+// wall may be set meanwhile, and what is committed would be given back at once, or never.
+func TestLeavingGoesByAClockThatNobodySets(t *testing.T) {
+	tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10})
+	if left := tr.Left(); left != nil || tr.Draining() {
+		t.Errorf("left at %v before it leaves", left)
+	}
+	tr.Leave()
+	left := tr.Left()
+	if left == nil || left.String() == left.Round(0).String() { // Round(0) takes the monotonic reading away
+		t.Fatalf("left at %v, which is no monotonic time", left)
+	}
+	tr.Leave()
+	if again := tr.Left(); again != left || !tr.Draining() {
+		t.Errorf("left at %v, and told again at %v", left, again)
+	}
+}
