@@ -3,6 +3,7 @@ package configs
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,5 +39,56 @@ func TestEveryOtherSectionNeedsARestart(t *testing.T) {
 	none := &Config{Apps: []App{{Name: "shop"}}} // by default there are none
 	if got := none.Changed(Default()); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// Rules are held against the lanes, apps and segments that a worker runs with, whatever
+// else the file has come to hold.
+func TestReloadedRulesAreAboutWhatRuns(t *testing.T) {
+	app := func(name string) App { return App{Name: name} }
+	for _, tt := range []struct {
+		why   string
+		edit  func(*Config) // of what runs, with the app shop and the default lanes
+		wrong string        // what the error names; empty = none
+	}{
+		{"an app that runs", func(c *Config) { c.Limits.Rules = []Rule{{Name: "r", Apps: []string{"shop"}}} }, ""},
+		{"an app that the file has lost: it still runs", func(c *Config) {
+			c.Apps, c.Limits.Rules = []App{app("new")}, []Rule{{Name: "r", Apps: []string{"shop"}}}
+		}, ""},
+		{"an app of the file alone", func(c *Config) {
+			c.Apps = append(c.Apps, app("new"))
+			c.Limits.Rules = []Rule{{Name: "all"}, {Name: "r", Apps: []string{"shop", "new"}}}
+		}, "needs a restart first: limits.rules[1].apps[1]: "},
+		{"a lane of the file alone", func(c *Config) {
+			c.Lanes = append(slices.Clone(c.Lanes), Lane{Name: "new"})
+			c.Limits.Rules = []Rule{{Name: "r", Lanes: []string{"new"}}}
+		}, "limits.rules[0].lanes[0]: "},
+		{"a sender's limit", func(c *Config) {
+			c.Apps = append(c.Apps, app("new"))
+			c.Limits.Senders = []SenderRule{{Name: "s", Apps: []string{"new"}}}
+		}, "limits.senders[0].apps[0]: "},
+		{"the first source of segments", func(c *Config) {
+			c.Segments.Source = "/segments"
+			c.Limits.Rules = []Rule{{Name: "r", SegmentMax: []SegmentMax{{Segment: "a"}}}}
+		}, "limits.rules[0]: names segments"},
+		{"segments without a source, as at the start", func(c *Config) { c.Limits.Rules = []Rule{{Name: "r", Segments: []string{"a"}}} }, ""},
+	} {
+		c, other := Default(), Default()
+		c.Apps, other.Apps = []App{app("shop")}, []App{app("shop")}
+		other.Log.Level = "debug"
+		tt.edit(other)
+		got, err := c.Reloaded(other)
+		if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			t.Errorf("%s: %v, want %q", tt.why, err, tt.wrong)
+		}
+		if err != nil {
+			continue
+		}
+		if !reflect.DeepEqual(got.Limits, other.Limits) || !reflect.DeepEqual(got.Apps, c.Apps) || got.Log.Level != c.Log.Level {
+			t.Errorf("%s: got limits %+v, apps %+v and log %+v", tt.why, got.Limits, got.Apps, got.Log)
+		}
+		if changed := c.Changed(got); len(changed) > 0 {
+			t.Errorf("%s: %v are of the other", tt.why, changed)
+		}
 	}
 }

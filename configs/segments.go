@@ -44,10 +44,12 @@ func (c *Config) aboutNobody() (notes []Note) {
 	if c.Segments.Source != "" {
 		return nil
 	}
-	for i, r := range c.Limits.Rules {
-		if len(r.Segments)+len(r.SegmentMax) > 0 {
+	for i := range c.Limits.Rules {
+		if c.Limits.Rules[i].namesSegments() {
 			notes = append(notes, Note{fmt.Sprintf("limits.rules[%d]", i), "names segments, and segments.source is empty: no user is in one"})
 		}
 	}
 	return notes
 }
+
+func (r *Rule) namesSegments() bool { return len(r.Segments)+len(r.SegmentMax) > 0 }

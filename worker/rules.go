@@ -86,14 +86,13 @@ type prefers struct {
 	quiet *quiet.Policy           // of all of them
 }
 
-// newPrefers takes lanes from what the worker was started with.
-func newPrefers(c *configs.Config, lanes []configs.Lane) (*prefers, error) {
+func newPrefers(c *configs.Config) (*prefers, error) {
 	hours, err := wiring.Quiet(c)
 	if err != nil {
 		return nil, err
 	}
-	p := &prefers{make(map[string]stages.Rules, len(lanes)), quiet.New(hours)}
-	for _, l := range lanes {
+	p := &prefers{make(map[string]stages.Rules, len(c.Lanes)), quiet.New(hours)}
+	for _, l := range c.Lanes {
 		p.lanes[l.Name] = stages.Rules{Consent: wiring.Consent(c, l), Quiet: p.quiet}
 	}
 	return p, nil
@@ -110,22 +109,24 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 	if c.Limits.Devices != r.started.Limits.Devices {
 		return errors.New("limits.devices has changes that need a restart")
 	}
+	inForce, err := r.started.Reloaded(c)
+	if err != nil {
+		return err
+	}
 	var limiter *limits.Limiter
-	list := wiring.Rules(c)
+	list := wiring.Rules(inForce)
 	if len(list) > 0 {
-		var err error
-		if limiter, err = limits.New(r.redis, list, wiring.LimitsOptions(c, r.devices)...); err != nil {
+		if limiter, err = limits.New(r.redis, list, wiring.LimitsOptions(inForce, r.devices)...); err != nil {
 			return err
 		}
 	}
 	var buckets *senders.Limits
-	if list := wiring.SenderRules(c); len(list) > 0 {
-		var err error
+	if list := wiring.SenderRules(inForce); len(list) > 0 {
 		if buckets, err = senders.New(r.redis, list); err != nil {
 			return err
 		}
 	}
-	prefers, err := newPrefers(c, r.started.Lanes)
+	prefers, err := newPrefers(inForce)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (r *rules) look(load func() (*configs.Config, error), now time.Time) {
 	if err != nil {
 		r.good.Set(0)
 		r.say(err.Error(), func(text string) {
-			r.log.Error("the configuration is not valid any more: limits and preferences stay as they are", "error", text)
+			r.log.Error("the configuration cannot be put in force: limits and preferences stay as they are", "error", text)
 		})
 		return
 	}

@@ -154,6 +154,36 @@ func TestTheConfigurationIsReadAgain(t *testing.T) {
 	})
 }
 
+// A rule about what only the new file has keeps the change out of force, and the log says
+// that a restart is needed, with the key: its lane does not run here, and it would match
+// nothing.
+func TestARuleAboutWhatDoesNotRunIsNotInForce(t *testing.T) {
+	var log bytes.Buffer
+	r, err := newRules(configs.Default(), nil, nil, func(bool) {}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := configs.Default()
+	c.Lanes = append(c.Lanes, configs.Lane{Name: "new"})
+	c.Limits.Rules = []configs.Rule{{Name: "all", Per: "user", Max: 9, Window: time.Hour}, {Name: "r", Per: "user", Max: 1, Window: time.Hour, Lanes: []string{"new"}}}
+	look := func(force bool, good float64, says string) {
+		t.Helper()
+		log.Reset()
+		for range 3 {
+			r.look(func() (*configs.Config, error) { return c, nil }, time.Now())
+		}
+		if got := r.limiter() != nil; got != force || testutil.ToFloat64(r.good) != good || strings.Count(log.String(), says) != 1 {
+			t.Errorf("in force: %t, successful %v, says %s", got, testutil.ToFloat64(r.good), log.String())
+		}
+	}
+	look(false, 0, `this worker needs a restart first: limits.rules[1].lanes[0]`)
+
+	mended := *c
+	mended.Limits.Rules = c.Limits.Rules[:1]
+	c = &mended // its other rule is in force, although the lane still waits for a restart
+	look(true, 1, "sections=lanes")
+}
+
 // Every lane of a running worker asks by the rules that are in force by then.
 func TestLanesFollowTheRules(t *testing.T) {
 	c, o, _ := servers(t)
