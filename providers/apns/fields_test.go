@@ -22,6 +22,7 @@ func TestShownPartsBecomeFields(t *testing.T) {
 		{`{"aps":{"alert":{"title":"T","body":"B","subtitle":"S"},"badge":0}}`,
 			push.Message{Title: "T", Body: "B", HasBadge: true}, `{"aps":{"alert":{"subtitle":"S"}}}`},
 		{`{"aps":{"alert":"only text","badge":-1}}`, push.Message{}, `{"aps":{"alert":"only text","badge":-1}}`},
+		{`{"aps":{"alert":{},"badge":3}}`, push.Message{Badge: 3, HasBadge: true}, `{"aps":{"alert":{}}}`},
 		{`{"aps":{"alert":{"title":"T"},"sound":{"critical":1}},"k":5}`, push.Message{Title: "T"}, `{"aps":{"sound":{"critical":1}},"k":5}`},
 	} {
 		m, err := FromNotification(&apns2.Notification{DeviceToken: "aa", Topic: "t", PushType: apns2.PushTypeAlert, Payload: []byte(row.payload)})
@@ -32,6 +33,16 @@ func TestShownPartsBecomeFields(t *testing.T) {
 		if m.ID != w.ID || m.Title != w.Title || m.Body != w.Body || m.Sound != w.Sound || m.Category != w.Category || m.ThreadID != w.ThreadID ||
 			m.Badge != w.Badge || m.HasBadge != w.HasBadge || string(m.Data) != string(w.Data) || string(m.APNSPayload) != row.left {
 			t.Errorf("%s is read as %+v, with %s left", row.payload, m, m.APNSPayload)
+		}
+	}
+}
+
+// Apple's priorities are ours. One that is not given is the one between.
+func TestPrioritiesOfNotifications(t *testing.T) {
+	for given, want := range map[int]push.Priority{0: push.Medium, 1: push.Bulk, apns2.PriorityLow: push.Low, apns2.PriorityHigh: push.High} {
+		m, err := FromNotification(&apns2.Notification{DeviceToken: "aa", Priority: given, Payload: []byte(`{}`)})
+		if err != nil || m.Priority != want {
+			t.Errorf("%d: got %v (error %v), want %v", given, m.Priority, err, want)
 		}
 	}
 }

@@ -1,6 +1,13 @@
 package apns_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +67,41 @@ func TestOneStreamUntilAuthenticated(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		})
+	}
+}
+
+// A refusal that is about the message and not about us authenticates the connection: what
+// comes next is sent at once, as much as there is.
+func TestAForbiddenMessageAuthenticates(t *testing.T) {
+	const together = 5
+	var came sync.WaitGroup // of those after the first
+	came.Add(together)
+	var known atomic.Bool // one request comes until it is answered
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !known.Swap(true) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"reason":"Forbidden"}`)
+			return
+		}
+		came.Done()
+		came.Wait() // none is answered before all are here
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	_, key := signingKey(t)
+	client := newClient(t, topic, tokenSource(t, "TEAM123456", "KEY1234567", key), h2.Options{
+		URL: s.URL, TLS: &tls.Config{RootCAs: roots}, Connections: 1, Timeout: 5 * time.Second, Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 10}},
+	})
+	providertest.Push(t, client.Lane(0), deliveries(0, 1))
+	ds := deliveries(1, 1+together)
+	providertest.Push(t, client.Lane(0), ds)
+	for _, d := range ds {
+		if d.Result.Class != push.Delivered {
+			t.Fatalf("%+v", d.Result)
+		}
 	}
 }
 

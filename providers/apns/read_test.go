@@ -1,7 +1,11 @@
 package apns
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -192,6 +196,44 @@ func TestLeftForAnOldToken(t *testing.T) {
 		if renewed := string(r.Header[0].Value) == authorize(t, c.tokens, time.Now()); renewed != (tc.next == exchange.Repeat) {
 			t.Errorf("%+v: authorization %.12q", tc, r.Header[0].Value)
 		}
+	}
+}
+
+// Without a token nothing is sent, and nothing is sent again: the route halts.
+func TestAKeyThatDoesNotSign(t *testing.T) {
+	c := testCodec(t)
+	d := plain()
+	longer, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	longer.PublicKey = c.tokens.key.PublicKey // whose curve it is too long for
+	c.tokens.key = longer
+	want := push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, Reason: string(push.AuthFailed)}
+	if got, ok := c.Encode(d, &exchange.Draft{}); ok || got != want {
+		t.Errorf("got %+v, sent: %v; want %+v", got, ok, want)
+	}
+	r := answered(0, "")
+	r.Outcome = h2.NotAccepted
+	if _, next := c.Left("ExpiredProviderToken", push.Result{Class: push.Again}, r); next != exchange.Settled {
+		t.Errorf("after a GOAWAY: got %v, want that it is settled", next)
+	}
+	r = answered(403, `{"reason":"ExpiredProviderToken"}`)
+	if got, next := c.Read(d, r); next != exchange.SettledRetire || got.Scope != push.ScopeRoute || !got.Halt {
+		t.Errorf("after a refusal: got %+v, %v; want a halt", got, next)
+	}
+}
+
+// After our clock was corrected, the token on an older connection is one too many. That
+// is no reason to pause: a new connection has the new one.
+func TestTooManyTokensAfterACorrection(t *testing.T) {
+	c := testCodec(t)
+	now := time.Now()
+	c.tokens.Correct([]byte(now.Add(2*time.Hour).UTC().Format(http.TimeFormat)), now)
+	r := answered(429, `{"reason":"TooManyProviderTokenUpdates"}`)
+	got, next := c.Read(plain(), r)
+	if next != exchange.RepeatElsewhere || got.Pause || string(r.Header[0].Value) != authorize(t, c.tokens, now) {
+		t.Errorf("got %+v, %v, authorization %.12q; want it sent again with the corrected token", got, next, r.Header[0].Value)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestWhatIsWrongWithAnAccount(t *testing.T) {
 
 func TestProjectIDs(t *testing.T) {
 	for id, good := range map[string]bool{
-		"shop-1": true, "example.com:Shop9": true, "a": true, strings.Repeat("x", 128): true,
+		"shop-1": true, "example.com:Shop9": true, "azAZ09": true, "a": true, strings.Repeat("x", 128): true,
 		"": false, strings.Repeat("x", 129): false, ".": false, "..": false, ".a": false, "a/b": false, "a b": false, "a%2f": false, "a?b": false, "é": false,
 	} {
 		if err := checkProject(id); (err == nil) != good {

@@ -69,6 +69,15 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	}
 }
 
+// An operator may want fewer connections than are usual.
+func TestNoMoreConnectionsThanConfigured(t *testing.T) {
+	_, client := simulator(t, sim.Options{}, func(o *h2.Options) { o.Connections, o.StreamsPerConnection = 1, 10 })
+	providertest.Push(t, client.Lane(0), deliveries(0, 1000))
+	if st := client.Stats(); st.Dials != 1 {
+		t.Errorf("%d connections were opened, want 1", st.Dials)
+	}
+}
+
 func TestRevokedAccessTokenIsReplacedInside(t *testing.T) {
 	s, client := simulator(t, sim.Options{})
 	providertest.Push(t, client.Lane(0), deliveries(0, 50))

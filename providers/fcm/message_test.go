@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/providers/fcm"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // form is a message as the REST API writes it.
@@ -35,6 +36,22 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}
 	if m, err := fcm.FromMessage(form(`{"token":"x","data":{"pf_id":"n7","k":"v"}}`), time.Now()); err != nil || m.ID != "n7" || string(m.Data) != `{"k":"v"}` {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// Android's priority is ours for all platforms. Without one, Google hurries only with what
+// is shown.
+func TestAndroidsPriorityBecomesOurs(t *testing.T) {
+	for f, want := range map[form]push.Priority{
+		`{"token":"x","android":{"priority":"HIGH"}}`:                                push.High,
+		`{"token":"x","android":{"priority":"normal"}}`:                              push.Low,
+		`{"token":"x","android":{"priority":"normal"},"notification":{"title":"T"}}`: push.Low,
+		`{"token":"x","notification":{"title":"T"}}`:                                 push.Medium,
+		`{"token":"x","data":{"k":"v"}}`:                                             push.Low,
+	} {
+		if m, err := fcm.FromMessage(f, time.Now()); err != nil || m.Priority != want {
+			t.Errorf("%s: got priority %v (error %v), want %v", f, m.Priority, err, want)
+		}
 	}
 }
 

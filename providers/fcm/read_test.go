@@ -190,6 +190,14 @@ func TestReasonsAreAll(t *testing.T) {
 	}
 }
 
+// Why Google ends a connection says nothing of the requests on it.
+func TestLeftResultsStand(t *testing.T) {
+	want := push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: string(push.ConnectionLost)}
+	if got, next := testCodec().Left("session_timed_out", want, answered(0, "", "")); got != want || next != exchange.Settled {
+		t.Errorf("got %+v, %v; want it as it was, settled", got, next)
+	}
+}
+
 func TestOurTokenRefused(t *testing.T) {
 	for _, body := range []string{
 		envelope("UNAUTHENTICATED", "Request is missing required authentication credential."),

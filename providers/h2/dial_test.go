@@ -2,6 +2,7 @@ package h2
 
 import (
 	"net/http"
+	"net/netip"
 	"sync"
 	"testing"
 )
@@ -24,5 +25,17 @@ func TestNextConnectionResumesTheSession(t *testing.T) {
 	defer mu.Unlock()
 	if len(resumed) != 2 || resumed[0] || !resumed[1] || p.Stats().Dials != 2 {
 		t.Errorf("resumed: %v over %d connections; want a whole handshake and then a short one", resumed, p.Stats().Dials)
+	}
+}
+
+// A name may have another address each time that it is looked up: what is kept of them is
+// bounded, and the latest are those.
+func TestAddressesThatAreKeptAreBounded(t *testing.T) {
+	d := &dialer{}
+	for i := range 1000 {
+		d.order([]netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})})
+	}
+	if len(d.last) != 64 || d.last[63] != netip.AddrFrom4([4]byte{10, 0, 3, 231}) {
+		t.Errorf("%d addresses are kept, the last one %v; want 64, and the 1000th", len(d.last), d.last[len(d.last)-1])
 	}
 }

@@ -101,6 +101,8 @@ func TestBrokenBlocks(t *testing.T) {
 		"the largest table":                 {[]byte{0x3f, 0xe1, 0x1f, 0x88}, true},
 		"a larger one":                      {[]byte{0x3f, 0xe2, 0x1f, 0x88}, false},
 		"a size that is cut":                {[]byte{0x3f}, false},
+		"a table of nothing":                {[]byte{0x20, 0x40, 1, 'a', 1, 'b', 0xbe}, false},
+		"a size of ten bytes":               {append(append([]byte{0x3f}, bytes.Repeat([]byte{0x80}, 9)...), 0, 0x88), false},
 		"a size behind an entry":            {[]byte{0x40, 1, 'a', 1, 'b', 0x20}, false},
 	} {
 		if err := newDecoder(nil).decode(row.block, nil); (err == nil) != row.fine || err != nil && err != errBadBlock {

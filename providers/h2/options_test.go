@@ -42,6 +42,15 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
+// Limits are such that their last value is allowed.
+func TestTheLargestOptions(t *testing.T) {
+	p, err := NewPool(Options{URL: "https://push.example", Lanes: []Lane{{"a", 1, 1}}, StreamsPerConnection: 1 << 16, MaxAnswer: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close(context.Background())
+}
+
 // A request may have been changed, or the pool closed, before it is sent again.
 // It then ends through the same done, with the reason.
 func TestResendThatCannotBe(t *testing.T) {

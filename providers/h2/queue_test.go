@@ -53,6 +53,36 @@ func TestQueueSharesByWeight(t *testing.T) {
 	}
 }
 
+// What a lane has taken before it is closed, or its caller gives up, is told: only the
+// rest is still the caller's.
+func TestQueueTellsHowManyItTook(t *testing.T) {
+	for _, tt := range []struct {
+		why    string
+		closes bool
+		want   error
+	}{
+		{"closed", true, ErrClosed},
+		{"given up", false, context.Canceled},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue([]Lane{{"only", 1, 2}})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				synctest.Wait() // for the push to wait
+				if tt.closes {
+					q.close()
+				} else {
+					cancel()
+				}
+			}()
+			if n, err := q.push(ctx, 0, requests(3)); n != 2 || !errors.Is(err, tt.want) {
+				t.Errorf("%s: got %d taken (error %v), want 2 and %v", tt.why, n, err, tt.want)
+			}
+		})
+	}
+}
+
 func TestQueueBlocksOneLaneOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue([]Lane{{"a", 1, 4}, {"b", 1, 4}})

@@ -30,6 +30,23 @@ func TestTableSizeIsToldAgain(t *testing.T) {
 	})
 }
 
+// The table that every server begins with need not be emptied because it says so.
+func TestTheUsualTableSizeEmptiesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.read(settings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 4096}))
+		if h.c.peerTableLow != 4096 {
+			t.Errorf("the lowest size is %d, want the only one that was told, 4096", h.c.peerTableLow)
+		}
+		h.fill(post("/a"))
+		h.send()
+		h.read(settings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 8192}))
+		if h.c.peerTableLow != tableSize {
+			t.Errorf("the lowest size is %d, want none of an earlier time", h.c.peerTableLow)
+		}
+	})
+}
+
 // If the table's size was smaller between two writes, that size is announced,
 // because the server has emptied its table.
 func TestTableSizeThatDippedIsTold(t *testing.T) {
