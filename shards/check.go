@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -45,8 +47,8 @@ func checkNode(ctx context.Context, node redis.Cmdable, bloom, cluster bool) err
 	if err != nil {
 		return fmt.Errorf("checking redis: maxmemory-policy: %w", err)
 	}
-	if policy != "" && policy != "noeviction" {
-		return fmt.Errorf("checking redis: maxmemory-policy is %s and may evict our keys, it must be noeviction", policy)
+	if err := mayEvict(policy); err != nil {
+		return fmt.Errorf("checking redis: %w", err)
 	}
 	info, err := node.Info(ctx, "cluster").Result()
 	if err == nil {
@@ -61,6 +63,49 @@ func checkNode(ctx context.Context, node redis.Cmdable, bloom, cluster bool) err
 		return checkBloom(ctx, node)
 	}
 	return nil
+}
+
+func mayEvict(policy string) error {
+	if policy == "" || policy == "noeviction" {
+		return nil
+	}
+	return fmt.Errorf("maxmemory-policy is %s and may evict our keys, it must be noeviction", policy)
+}
+
+// Evictions asks a server, or each master of a cluster, whether it may evict keys by now,
+// and how many it has evicted since it was started. CheckServer has looked at the start;
+// the policy can be changed on a running server, and a replica that takes over can have
+// another. err says that it could not be asked.
+func Evictions(ctx context.Context, client redis.UniversalClient) (evicted int64, unfit, err error) {
+	var mu sync.Mutex // guards evicted and unfit: masters are asked side by side
+	ask := func(ctx context.Context, node *redis.Client) error {
+		policy, err := evictionPolicy(ctx, node)
+		if err != nil {
+			return err
+		}
+		info, err := node.Info(ctx, "stats").Result()
+		if err != nil && !Answered(err) {
+			return err
+		}
+		n, _ := strconv.ParseInt(field(info, "evicted_keys"), 10, 64) // not there: it evicts nothing
+		mu.Lock()
+		defer mu.Unlock()
+		evicted += n
+		if may := mayEvict(policy); may != nil {
+			unfit = fmt.Errorf("%s: %w", node.Options().Addr, may)
+		}
+		return nil
+	}
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, ask)
+	case *redis.Client:
+		err = ask(ctx, c)
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("asking redis about evictions: %w", err)
+	}
+	return evicted, unfit, nil
 }
 
 // evictionPolicy is empty if the server has none.

@@ -113,5 +113,8 @@ func (g *group) watchStores(ctx context.Context) {
 	for name, look := range looks {
 		wg.Go(func() { checkStore(ctx, g.health, name, look) })
 	}
+	wg.Go(func() {
+		watchEvictions(ctx, g.health, g.Log, func(ctx context.Context) (int64, error, error) { return shards.Evictions(ctx, g.redis) })
+	})
 	wg.Wait()
 }

@@ -42,6 +42,42 @@ func TestCheckServerRefuses(t *testing.T) {
 	}
 }
 
+// What a running server says of its policy and of what it has evicted.
+func TestEvictions(t *testing.T) {
+	for _, tt := range []struct {
+		info    string
+		evicted int64
+		unfit   string // empty = fit
+	}{
+		{"maxmemory_policy:noeviction\r\nevicted_keys:0\r\n", 0, ""},
+		{"maxmemory_policy:allkeys-lru\r\nevicted_keys:3\r\n", 3, "allkeys-lru"},
+		{"maxmemory_policy:noeviction\r\nevicted_keys:41\r\n", 41, ""},
+	} {
+		m := miniredis.RunT(t)
+		m.Server().SetPreHook(func(p *server.Peer, cmd string, args ...string) bool {
+			if cmd == "INFO" {
+				p.WriteBulk(tt.info)
+			}
+			return cmd == "INFO"
+		})
+		o := shards.DefaultOptions()
+		o.Addrs = []string{m.Addr()}
+		client, err := shards.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		evicted, unfit, err := shards.Evictions(t.Context(), client)
+		if err != nil || evicted != tt.evicted || (unfit == nil) != (tt.unfit == "") || unfit != nil && !strings.Contains(unfit.Error(), tt.unfit) {
+			t.Errorf("%q: %d evicted, %v, %v", tt.info, evicted, unfit, err)
+		}
+		m.Close()
+		if _, unfit, err := shards.Evictions(t.Context(), client); err == nil || unfit != nil {
+			t.Errorf("of a server that is away: %v, %v", unfit, err)
+		}
+	}
+}
+
 func TestCheckServerOfTheWrongKind(t *testing.T) {
 	addr := os.Getenv("PUSHFLEET_TEST_REDIS")
 	if addr == "" {
