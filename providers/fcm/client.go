@@ -71,8 +71,7 @@ func New(opt Options) (*Client, error) {
 		opt.Pool.StreamsPerConnection = streams
 	}
 	opt.Pool.AnswerHeaders = []string{"retry-after", "date"}
-	// Google has no rule of one stream, and many of its 403 are about a token.
-	opt.Pool.Unauthenticated = func(*h2.Answer) bool { return false }
+	opt.Pool.Unauthenticated = nil // Google has no rule of one stream, and many of its 403 are about a token
 	fetch, err := opt.fetch(a)
 	if err != nil {
 		return nil, fmt.Errorf("making FCM client: %w", err)

@@ -60,7 +60,7 @@ type conn struct {
 	full    bool         // the writer wants to know when a stream ends
 	passed  bool         // the work it was woken for was left to another
 	nudge   bool         // the writer has something to do since it last looked
-	warm    bool         // the server knows us, by its last answer: more than one may be in flight
+	warm    bool         // the server knows us, by its last answer, or has no such rule: more than one may be in flight
 
 	// The server's settings.
 	settled       bool // its first SETTINGS have come

@@ -183,7 +183,7 @@ func (c *conn) settleAnswer(r *Request, status int) {
 	r.Outcome, r.Err = Answered, nil
 	r.Answer.Status = status
 	c.isAnswered()
-	if known := status != 401 && status != 403 || !c.pool.opt.Unauthenticated(&r.Answer); known != c.warm {
+	if known := !c.pool.opt.unknown(&r.Answer); known != c.warm {
 		c.warm, c.nudge = known, true
 	}
 	c.score = max(c.score-8, 0)

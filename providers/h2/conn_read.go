@@ -211,6 +211,9 @@ func (c *conn) settingsFrame(f *frame) error {
 		return err
 	}
 	c.score++
+	if !c.settled && c.pool.opt.Unauthenticated == nil {
+		c.warm = true
+	}
 	c.settled, c.nudge = true, true
 	// Applied already: both happen under mu, and the writer opens no stream
 	// without it.

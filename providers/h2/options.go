@@ -59,7 +59,8 @@ type Options struct {
 	// that the server does not know who asks. A connection has one stream until
 	// its first answer that says otherwise, as Apple demands, and again from an
 	// answer that does not know us to the next one that does. It is called with
-	// locks held, and must not keep the answer. Every 401 and 403.
+	// locks held, and must not keep the answer. nil = the server has no such
+	// rule: all streams that it grants are used from its first SETTINGS on.
 	Unauthenticated func(*Answer) bool
 	// Outdated reports whether a GOAWAY with this reason says that something is
 	// wrong with the requests: those that it did not accept are handed back with
@@ -81,6 +82,11 @@ type Options struct {
 
 	firstStream uint32                                                  // for tests; 1
 	secure      func(ctx context.Context, c net.Conn) (net.Conn, error) // for tests; TLS
+}
+
+// unknown reports whether an answer says that the server does not know who asks.
+func (o *Options) unknown(a *Answer) bool {
+	return o.Unauthenticated != nil && (a.Status == 401 || a.Status == 403) && o.Unauthenticated(a)
 }
 
 func (o *Options) setDefaults() {
@@ -113,9 +119,6 @@ func (o *Options) setDefaults() {
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
-	}
-	if o.Unauthenticated == nil {
-		o.Unauthenticated = func(*Answer) bool { return true }
 	}
 	if o.Outdated == nil {
 		o.Outdated = func(string) bool { return false }

@@ -50,11 +50,14 @@ func newPeer(t *testing.T) *peer {
 }
 
 // pool opens a pool to the peer.
-func (s *peer) pool(opt Options) *Pool {
+func (s *peer) pool(opt Options) *Pool { return open(s.t, s.reachedBy(opt)) }
+
+// reachedBy returns options with which a pool reaches the peer.
+func (s *peer) reachedBy(opt Options) Options {
 	opt.URL = "https://push.example"
 	opt.Dial = s.dial
 	opt.secure = func(_ context.Context, c net.Conn) (net.Conn, error) { return c, nil }
-	return open(s.t, opt)
+	return opt
 }
 
 func (s *peer) dial(context.Context, string, string) (net.Conn, error) {

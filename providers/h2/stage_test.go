@@ -250,6 +250,26 @@ func TestFirstAnswerMustBeAuthenticated(t *testing.T) {
 	})
 }
 
+// Without Apple's rule a slow first answer holds nothing up: only the server's
+// SETTINGS are waited for, and a refusal of the sender changes nothing.
+func TestAllStreamsAtOnceWithoutTheRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 6})
+		p := openAsIs(t, s.reachedBy(Options{Connections: 1, StreamsPerConnection: 4}))
+		l := submit(t, p, posts(10)...)
+		s.expect("before any answer", 4, 4)
+		h := s.held[0]
+		s.held = s.held[1:]
+		delete(s.open, h)
+		h.c.headers(h.id, true, ":status", "401")
+		s.expect("after a 401", 4, 4)
+		for _, held := s.counts(); held > 0; _, held = s.counts() {
+			s.answers(held)
+		}
+		l.wait()
+	})
+}
+
 // A connection that the server no longer knows has one stream again, until the
 // server knows it. Answers about anything else change nothing.
 func TestOneStreamAgainWhenUnauthenticated(t *testing.T) {
