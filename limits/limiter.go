@@ -188,10 +188,9 @@ func (l *Limiter) decide(ctx context.Context, b *batch, u *user) error {
 	at := b.reqs[u.first].At.UnixMilli()
 	err := j.load(u.state, l.keep, at)
 	if err != nil && !u.fresh { // a batch that is repeated brings what was read at first
-		if u.state, err = l.read(ctx, u); err != nil {
+		if err = l.readAgain(ctx, b); err != nil {
 			return err
 		}
-		u.fresh = true
 		err = j.load(u.state, l.keep, at)
 	}
 	if err != nil {
@@ -215,14 +214,29 @@ func (l *Limiter) decide(ctx context.Context, b *batch, u *user) error {
 	return nil
 }
 
-// read reads the state of a user that was of no use as it was read with the user
-// record: it may have been reset since, or written by a newer worker.
-func (l *Limiter) read(ctx context.Context, u *user) ([]byte, error) {
-	found, err := l.client.Get(ctx, shards.LimiterKey(u.shard, u.owner)).Bytes()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading a limiter state again: %w", err)
+// readAgain reads, in one round trip, the states of a batch's users that are of no use as
+// they were read with the user records: they may have been reset since, or written by a
+// newer worker. Afterwards the judge has loaded any of them, or none.
+func (l *Limiter) readAgain(ctx context.Context, b *batch) error {
+	pipe := l.client.Pipeline()
+	var again []*user
+	var states []*redis.StringCmd
+	for i := range b.users {
+		u := &b.users[i]
+		if u.fresh || b.judge.load(u.state, l.keep, b.reqs[u.first].At.UnixMilli()) == nil {
+			continue
+		}
+		again, states = append(again, u), append(states, pipe.Get(ctx, shards.LimiterKey(u.shard, u.owner)))
 	}
-	return found, nil
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, u := range again {
+		found, err := states[i].Bytes()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("reading a limiter state again: %w", err)
+		}
+		u.state, u.fresh = found, true
+	}
+	return nil
 }
 
 // prepare makes the script calls for all users that have something to store.

@@ -207,6 +207,59 @@ func TestStateOfUnknownVersionStalls(t *testing.T) {
 	}
 }
 
+// counted counts the round trips of a client.
+type counted struct{ trips int }
+
+func (c *counted) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.trips++
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.trips++
+		return next(ctx, cmds)
+	}
+}
+
+// After many users were reset, the batch that has waited with what it read at first reads
+// them again in one round trip, and leaves those alone whose states are of use.
+func TestManyStatesAreReadAgainAtOnce(t *testing.T) {
+	client := shardstest.Start(t)
+	l := limiter(t, client, perUser(1, time.Hour))
+	decide := func(id string, state string) (trips int) {
+		t.Helper()
+		var reqs []*Request
+		for i := range 200 {
+			r := &Request{Owner: fmt.Sprint("u", i), ID: id, At: start}
+			if i%2 == 0 {
+				r.State = []byte(state)
+			} else {
+				r.State = stored(t, client, r.Owner)
+			}
+			reqs = append(reqs, r)
+		}
+		hook := new(counted)
+		client.AddHook(hook)
+		err := l.Decide(t.Context(), reqs)
+		trips, hook.trips = hook.trips, 0
+		for i, r := range reqs {
+			if err != nil || r.Allowed != (id == "first") {
+				t.Fatalf("%s: user %d allowed: %t, %v", id, i, r.Allowed, err)
+			}
+		}
+		return trips
+	}
+	usual := decide("first", "")
+	if trips := decide("second", "damaged"); trips != 1 { // nothing is allowed, and nothing stored
+		t.Errorf("%d round trips for 100 states that are of no use, and %d to store 200", trips, usual)
+	}
+}
+
 func TestScriptsAreReloaded(t *testing.T) {
 	client := shardstest.Start(t)
 	l := limiter(t, client, perUser(1, time.Hour))
