@@ -54,7 +54,8 @@ func TestWhatIsPutOffHoldsUpNoRetry(t *testing.T) {
 }
 
 // How often a record is handed over until its not-before, with the default tiers: no
-// attempt is counted, but each costs a confirm read and a row.
+// attempt is counted, but each costs a confirm read and a row. docs/operations.md has the
+// last of these figures.
 func TestHowOftenADeferralIsHandedOver(t *testing.T) {
 	p := &Producer{options: ProducerOptions{Tiers: []Tier{{"30s", 30 * time.Second}, {"5m", 5 * time.Minute}, {"30m", 30 * time.Minute}, {"2h", 2 * time.Hour}}}}
 	o := options(func(o *SourceOptions) {
@@ -73,7 +74,9 @@ func TestHowOftenADeferralIsHandedOver(t *testing.T) {
 		{"no shorter than the first tier", 4 * time.Second, 1, 26 * time.Second},
 		{"until its not-before, in place", 59 * time.Second, 1, 0},
 		{"twice the first", time.Minute, 2, 0},
+		{"its last five minutes: 9 x 30 s", 5*time.Minute - 10*time.Second, 9, 0},
 		{"a tier", 5 * time.Minute, 1, 0},
+		{"an hour: 30 m, 5 x 5 m, 8 x 30 s", time.Hour - time.Minute, 14, 0},
 		{"2 h are the longest", 24 * time.Hour, 12, 0},
 		{"a night: 3 x 2 h, 3 x 30 m, 5 x 5 m, 8 x 30 s", 8*time.Hour - time.Minute, 19, 0},
 	} {
