@@ -2,7 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -50,4 +55,34 @@ func TestABatchIsCommittedThroughItsLastItem(t *testing.T) {
 			t.Errorf("%s: committed through %t, want %t", tt.why, got, tt.through)
 		}
 	}
+}
+
+// refusing is a source whose first commits are refused.
+type refusing struct {
+	committing
+	left *int
+}
+
+func (r refusing) Commit(ctx context.Context) error {
+	if *r.left--; *r.left >= 0 {
+		return errors.New("not the coordinator")
+	}
+	return r.committing.Commit(ctx)
+}
+
+// A batch that is to be sent waits for its commit, and each one that is refused shows.
+func TestRefusedCommitsOfABatchAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracker := NewTracker(TrackerOptions{Capacity: 10})
+		b := &Batch{Tracker: tracker, Items: make([]Item, 1)}
+		tracker.Admit(b)
+		items := []*Item{&b.Items[0]}
+		tracker.Intend(items)
+		m, left := NewMetrics(prometheus.NewRegistry()), 3
+		p := &Pipeline{opt: Options{Lane: "critical", Metrics: m, Source: refusing{committing{tracker: tracker}, &left}}}
+		through := p.commitThrough(t.Context(), tracker, items)
+		if got := testutil.ToFloat64(m.failures.WithLabelValues("critical", string(StepCommit))); !through || got != 3 {
+			t.Errorf("committed through: %v, with %v failures counted; want it after 3", through, got)
+		}
+	})
 }

@@ -144,6 +144,20 @@ func TestResultsAreCountedOnce(t *testing.T) {
 	}
 }
 
+// A lane counts whose priority was lowered, from 0 on.
+func TestLoweredPrioritiesAreCounted(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	lowered := m.Lowered("critical")
+	if n := testutil.CollectAndCount(m.lowered); n != 1 {
+		t.Errorf("got %d series before the first, want 1", n)
+	}
+	lowered(3)
+	lowered(2)
+	if got := testutil.ToFloat64(m.lowered.WithLabelValues("critical")); got != 5 {
+		t.Errorf("got %v counted, want 5", got)
+	}
+}
+
 // Records that end are counted by verdict; copies and those not sent on purpose have
 // counters of their own.
 func TestEndingsAreCounted(t *testing.T) {

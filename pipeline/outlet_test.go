@@ -78,6 +78,26 @@ func ids(ds []*Delivery) (all []string) {
 	return all
 }
 
+// A hand-over says why its devices are carried on, and when the last of them is due.
+func TestAHandOverSaysWhy(t *testing.T) {
+	it, due := &Item{}, time.Now()
+	group := []*Delivery{
+		{Item: it, Device: push.Device{Hash: "a"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: due.Add(time.Minute)}},
+		{Item: it, Device: push.Device{Hash: "b"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: due}},
+	}
+	hs, of := handovers(group)
+	if len(hs) != 1 || !slices.Equal(of, []int{0, 0}) {
+		t.Fatalf("got %d records for one item's retries (of %v), want 1", len(hs), of)
+	}
+	if h := hs[0]; h.Reason != "TooManyRequests" || !slices.Equal(h.Devices, []string{"a", "b"}) || !h.NotBefore.Equal(due.Add(time.Minute)) {
+		t.Errorf("got %+v, want both devices, when the later is due, and why", h)
+	}
+	err := &PartlyError{Refused: []int{1}, Open: []int{2, 3}, Err: context.DeadlineExceeded}
+	if text := err.Error(); !strings.Contains(text, "1 records are too large") || !strings.Contains(text, "2 are not acknowledged") || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %q, want how many of each kind, and the cause", text)
+	}
+}
+
 // Each outlet makes a dead letter of the last that it is given, a while after
 // nothing more comes.
 func TestTheDeadLettersEndLast(t *testing.T) {

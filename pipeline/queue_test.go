@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -139,4 +142,24 @@ func TestTurnsKeepTheOrderOfAPartition(t *testing.T) {
 			t.Errorf("%d of %d of %c", next[byte(p)], each, p)
 		}
 	}
+}
+
+// What one worker leaves in a queue is another's: it does not wait for the next that comes.
+func TestTheRestIsAnotherTakers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[int]()
+		var taking sync.WaitGroup
+		var took atomic.Int32
+		for range 3 {
+			taking.Go(func() { took.Add(int32(len(q.take(nil, 2)))) })
+		}
+		synctest.Wait() // all of them wait
+		q.put(1, 2, 3, 4, 5)
+		synctest.Wait()
+		if n := took.Load(); n != 5 {
+			t.Errorf("%d of 5 values were taken by 3 that may take 2 each", n)
+		}
+		q.close()
+		taking.Wait()
+	})
 }

@@ -58,6 +58,57 @@ func TestAPartitionThatLeavesDoesNotWaitForTheFilter(t *testing.T) {
 	})
 }
 
+// While the filter takes no ids and the worker stops, what has ended is given back: its
+// next owner must find it neither committed nor, as it trusts the filter, lost.
+func TestWhatTheFilterNeverTookIsNotDone(t *testing.T) {
+	tracker := NewTracker(TrackerOptions{Capacity: 10})
+	b := &Batch{Tracker: tracker, Items: []Item{{Message: push.Message{ID: "a", UserID: "u"}}}}
+	tracker.Admit(b)
+	ctx, stop := context.WithCancel(t.Context())
+	p := &Pipeline{toRemember: newQueue[*Item](), opt: Options{Lane: "x", Seen: &seenOnce{first: stop}, Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(prometheus.NewRegistry()), Events: noEvents{}}}
+	p.remember(ctx, []*Item{&b.Items[0]})
+	if next, ok := tracker.Watermark(); ok || tracker.inFlight() {
+		t.Errorf("watermark %d, in flight: %v; want that it was given back", next, tracker.inFlight())
+	}
+}
+
+// told counts what push.events is told.
+type told struct {
+	noEvents
+	copies []string
+}
+
+func (e *told) Group(string) Endings { return e }
+func (e *told) Duplicate(it *Item)   { e.copies = append(e.copies, it.ID) }
+
+// An item ends as a copy when another record has all of its devices, and each copy is told
+// of, unless it is the same record once more.
+func TestCopiesAreTold(t *testing.T) {
+	devices := func(classes ...push.Class) (ds []Delivery) {
+		for _, c := range classes {
+			ds = append(ds, Delivery{Result: push.Result{Class: c}})
+		}
+		return ds
+	}
+	items := []*Item{
+		{Message: push.Message{ID: "claimed"}, Deliveries: devices(push.Claimed, push.Claimed)},
+		{Message: push.Message{ID: "partly"}, Deliveries: devices(push.Claimed, push.Delivered)},
+		{Message: push.Message{ID: "copy"}, Verdict: push.Duplicate},
+		{Message: push.Message{ID: "again"}, Verdict: push.Duplicate, Reread: true},
+		{Message: push.Message{ID: "quiet"}, Verdict: push.Suppressed},
+	}
+	e := &told{}
+	p := &Pipeline{opt: Options{Lane: "x", Metrics: NewMetrics(prometheus.NewRegistry()), Events: e}}
+	p.ending(items)
+	if want := []string{"claimed", "copy"}; !slices.Equal(e.copies, want) {
+		t.Errorf("told of the copies %q, want %q", e.copies, want)
+	}
+	if items[0].Verdict != push.Duplicate || items[1].Verdict != push.Undecided {
+		t.Errorf("got verdicts %v and %v, want that only the first is a copy", items[0].Verdict, items[1].Verdict)
+	}
+}
+
 // The filter learns ids by which nothing but their own records can be found.
 func TestSeenIDs(t *testing.T) {
 	item := func(id string, r push.Reason) *Item { return &Item{Message: push.Message{ID: id}, Reason: r} }
