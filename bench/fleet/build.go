@@ -31,6 +31,53 @@ func BuildTagged(ctx context.Context, dir, tag string, race bool, commands ...st
 	if err != nil {
 		return Programs{}, err
 	}
+	return buildAt(ctx, root, dir, tag, race, commands...)
+}
+
+// NoRevisionError says that the repository has no such revision: it is a shallow
+// clone, or no clone at all.
+type NoRevisionError struct {
+	Revision string
+	Err      error // of git
+}
+
+// Error implements error.
+func (e *NoRevisionError) Error() string {
+	return fmt.Sprintf("the repository has no revision %[1]s (git fetch --unshallow, or git fetch origin %[1]s): %[2]v", e.Revision, e.Err)
+}
+
+// Unwrap returns what git said.
+func (e *NoRevisionError) Unwrap() error { return e.Err }
+
+// BuildRevision is Build of an earlier revision of the module, whose source is put
+// into source, an empty directory. If the repository does not have the revision, the
+// error is a NoRevisionError.
+func BuildRevision(ctx context.Context, revision, source, dir string, commands ...string) (Programs, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return Programs{}, err
+	}
+	// An index of its own: the one of the repository stays as it is.
+	index := "GIT_INDEX_FILE=" + filepath.Join(source, ".index")
+	git := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), index)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+		}
+		return nil
+	}
+	if err := git("cat-file", "-e", revision+"^{commit}"); err != nil {
+		return Programs{}, &NoRevisionError{revision, err}
+	}
+	if err := errors.Join(git("read-tree", revision), git("checkout-index", "--all", "--prefix="+source+string(filepath.Separator))); err != nil {
+		return Programs{}, err
+	}
+	return buildAt(ctx, source, dir, "", false, commands...)
+}
+
+// buildAt builds commands of the module at root.
+func buildAt(ctx context.Context, root, dir, tag string, race bool, commands ...string) (Programs, error) {
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	if race {
 		args = append(args, "-race")

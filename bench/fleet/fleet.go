@@ -136,13 +136,19 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 // StartWorker starts one more worker and returns at once: AwaitReady waits
 // until it works. env are variables it gets besides, as NAME=value.
 func (f *Fleet) StartWorker(env ...string) (*Process, error) {
-	return f.start("worker", "run", f.configFile, env...)
+	return f.start(f.options.Programs.Worker, "worker", "run", f.configFile, env...)
 }
 
 // StartOtherWorker starts a worker with a configuration of its own: the
 // fleet's, changed by change. It must replace lists, not write into them. env
 // is as for StartWorker.
 func (f *Fleet) StartOtherWorker(change func(*configs.Config), env ...string) (*Process, error) {
+	return f.StartWorkerOf(f.options.Programs, change, env...)
+}
+
+// StartWorkerOf is StartOtherWorker with programs of another release, to which the
+// configuration means what it does to this one.
+func (f *Fleet) StartWorkerOf(programs Programs, change func(*configs.Config), env ...string) (*Process, error) {
 	c := *f.Config
 	change(&c)
 	file, err := os.CreateTemp(f.options.Dir, "worker-*.yaml")
@@ -152,20 +158,20 @@ func (f *Fleet) StartOtherWorker(change func(*configs.Config), env ...string) (*
 	if err := errors.Join(file.Close(), writeConfig(&c, file.Name())); err != nil {
 		return nil, err
 	}
-	return f.start("worker", "run", file.Name(), env...)
+	return f.start(programs.Worker, "worker", "run", file.Name(), env...)
 }
 
 // StartRegistry starts a registry and returns at once.
 func (f *Fleet) StartRegistry() (*Process, error) {
-	return f.start("registry", "registry", f.configFile)
+	return f.start(f.options.Programs.Worker, "registry", "registry", f.configFile)
 }
 
-func (f *Fleet) start(name, command, configFile string, env ...string) (*Process, error) {
+func (f *Fleet) start(program, name, command, configFile string, env ...string) (*Process, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.processes) + 1
 	log := filepath.Join(f.options.Dir, fmt.Sprintf("%d.%s.log", n, command))
-	p, err := start(fmt.Sprintf("%s %d", name, n), log, env, f.options.Programs.Worker, command, "--config", configFile)
+	p, err := start(fmt.Sprintf("%s %d", name, n), log, env, program, command, "--config", configFile)
 	if err == nil {
 		f.processes = append(f.processes, p)
 	}
