@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -51,15 +52,32 @@ func NewReader(client redis.UniversalClient, limiter bool) *Reader {
 // ReadLimiter says whether later calls of Fetch read the users' limiter states.
 func (r *Reader) ReadLimiter(read bool) { r.limiter.Store(read) }
 
-// readScratch is what one Fetch needs besides the answers themselves.
+// readScratch is what one Fetch needs besides the answers themselves. Nothing reads
+// the commands or their arguments any more when it ends.
 type readScratch struct {
 	groups  shards.Groups
 	names   shards.Names
-	limiter bool  // read the limiter states too
+	limiter bool // read the limiter states too
+	args    []any
 	asked   []int // shards, in the order of cmds
 	cmds    []*redis.RawCmd
 	values  [][]byte
+	answers []answer // by owner
+	decoder record.Decoder
 	unread  []int32 // owners whose record cannot be read
+}
+
+// answer is what Redis has of an owner; nil = nothing.
+type answer struct {
+	record, limiter []byte
+	build           uint64 // of the shard
+}
+
+// release forgets the answers, which are the users' now.
+func (sc *readScratch) release() {
+	clear(sc.cmds)
+	clear(sc.values[:cap(sc.values)])
+	clear(sc.answers)
 }
 
 // Fetch reads the record of owners[i] into *out[i]: one MGET per touched
@@ -85,12 +103,10 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	}
 	sc := r.scratch.Get().(*readScratch)
 	defer r.scratch.Put(sc)
+	defer sc.release()
 	sc.groups.Arrange(len(owners), shards.Users, func(i int) int { return shards.UserShard(owners[i]) })
 	sc.asked, sc.cmds, sc.unread, sc.limiter = sc.asked[:0], sc.cmds[:0], sc.unread[:0], r.limiter.Load()
-	defer func() {
-		clear(sc.cmds)
-		clear(sc.values[:cap(sc.values)])
-	}()
+	sc.answers = slices.Grow(sc.answers[:0], len(owners))[:len(owners)]
 
 	pipe := r.client.Pipeline()
 	for s, args := range r.commands(sc, owners) {
@@ -104,10 +120,11 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 		return fmt.Errorf("reading users: %w", err)
 	}
 	for i, s := range sc.asked {
-		if err := r.fill(ctx, sc, s, sc.cmds[i], sc.groups.Of(s), out); err != nil {
+		if err := r.share(ctx, sc, s, sc.cmds[i], sc.groups.Of(s)); err != nil {
 			return fmt.Errorf("reading users: %w", err)
 		}
 	}
+	sc.fill(out)
 	if len(sc.unread) > 0 {
 		r.doubt(ctx, sc.unread, owners)
 	}
@@ -141,8 +158,9 @@ func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any
 			}
 		}
 	}
-	// The commands keep their arguments, so these two are allocated each time.
-	names, args := append([]string(nil), sc.names.List()...), make([]any, 0, total)
+	names := sc.names.List()
+	args := slices.Grow(sc.args[:0], total)
+	sc.args = args
 	return func(yield func(int, []any) bool) {
 		next := 0
 		for s, of := range sc.groups.All() {
@@ -163,8 +181,8 @@ func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any
 	}
 }
 
-// fill decodes one shard's answer into the Users that asked for it.
-func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.RawCmd, of []int32, out []*push.User) error {
+// share gives one shard's answer to the owners that asked for it.
+func (r *Reader) share(ctx context.Context, sc *readScratch, s int, cmd *redis.RawCmd, of []int32) error {
 	values, err := r.values(ctx, sc, cmd)
 	if err != nil {
 		return fmt.Errorf("user shard %d: %w", s, err)
@@ -178,17 +196,26 @@ func (r *Reader) fill(ctx context.Context, sc *readScratch, s int, cmd *redis.Ra
 		return fmt.Errorf("user shard %d: %w", s, err)
 	}
 	for j, i := range of {
-		u := out[i]
-		u.Limiter = nil
+		a := &sc.answers[i]
+		a.record, a.build = values[1+j], build
 		if sc.limiter {
-			u.Limiter = values[1+len(of)+j]
-		}
-		if err := record.Decode(values[1+j], build, u); err != nil {
-			u.Quarantine = push.RecordUnread
-			sc.unread = append(sc.unread, i)
+			a.limiter = values[1+len(of)+j]
 		}
 	}
 	return nil
+}
+
+// fill decodes the answers into the Users. It goes by them and not by shards: they are
+// larger than what they are read from, and mostly lie one after the other.
+func (sc *readScratch) fill(out []*push.User) {
+	for i, u := range out {
+		a := &sc.answers[i]
+		u.Limiter = a.limiter
+		if err := sc.decoder.Decode(a.record, a.build, u); err != nil {
+			u.Quarantine = push.RecordUnread
+			sc.unread = append(sc.unread, int32(i))
+		}
+	}
 }
 
 // Stored is a user as the registry keeps it.

@@ -85,7 +85,7 @@ func FuzzReply(f *testing.F) {
 			var want push.User
 			if raw, there := values[1+i].(string); there {
 				build, err := strconv.ParseUint(fmt.Sprint(values[0]), 16, 64)
-				if err != nil || record.Decode([]byte(raw), build, &want) != nil {
+				if err != nil || new(record.Decoder).Decode([]byte(raw), build, &want) != nil {
 					t.Fatalf("taken for a record of the build %q: %q", values[0], raw)
 				}
 			}

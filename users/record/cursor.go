@@ -22,6 +22,7 @@ func appendStrings(b []byte, list []string) []byte {
 type cursor struct {
 	rest []byte
 	bad  bool
+	room *Decoder // what lists are cut from; nil = each is made for itself
 }
 
 func (c *cursor) fail() {
@@ -39,6 +40,11 @@ func (c *cursor) byte() byte {
 }
 
 func (c *cursor) uvarint() uint64 {
+	if len(c.rest) > 0 && c.rest[0] < 0x80 { // nearly all lengths and counts
+		v := uint64(c.rest[0])
+		c.rest = c.rest[1:]
+		return v
+	}
 	v, n := binary.Uvarint(c.rest)
 	if n <= 0 {
 		c.fail()
@@ -86,7 +92,11 @@ func (c *cursor) count(size int) int {
 }
 
 func (c *cursor) strings(list []string) []string {
-	for range c.count(1) {
+	n := c.count(1)
+	if n > cap(list)-len(list) {
+		list = append(c.room.ofStrings(len(list)+n), list...)
+	}
+	for range n {
 		list = append(list, c.string())
 	}
 	return list

@@ -27,7 +27,11 @@ func appendDevice(b []byte, d *push.Device) []byte {
 // later version's go into k as they are, if it is not nil.
 func (c *cursor) devices(u *push.User, k *kept) {
 	const least = 7 // platform, environment, time, four empty strings
-	for range c.count(least) {
+	n := c.count(least)
+	if n > cap(u.Devices)-len(u.Devices) {
+		u.Devices = append(c.room.ofDevices(len(u.Devices)+n), u.Devices...)
+	}
+	for range n {
 		from := c.rest
 		platform, env := push.Platform(c.byte()), c.byte()
 		environment, known := environmentOf(platform, env)
@@ -35,21 +39,21 @@ func (c *cursor) devices(u *push.User, k *kept) {
 			c.fail()
 			return
 		}
-		d := push.Device{
-			Platform: platform, Environment: environment,
-			RegisteredAt: time.UnixMilli(c.varint()).UTC(),
-			Hash:         c.string(), App: c.string(), Token: c.string(), Locale: c.string(),
+		u.Devices = u.Devices[:len(u.Devices)+1]
+		d := &u.Devices[len(u.Devices)-1] // filled in its place: it is large
+		d.Platform, d.Environment, d.AppVersion = platform, environment, ""
+		d.RegisteredAt = time.UnixMilli(c.varint()).UTC()
+		d.Hash, d.App, d.Token, d.Locale = c.string(), c.string(), c.string(), c.string()
+		if known && !c.bad {
+			continue
 		}
-		switch {
-		case c.bad:
+		u.Devices = u.Devices[:len(u.Devices)-1]
+		if c.bad {
 			return
-		case known:
-			u.Devices = append(u.Devices, d)
-		default:
-			u.Quarantine |= push.DeviceUnread
-			if k != nil {
-				k.setForeign(d.Hash, &foreign{hash: d.Hash, at: d.RegisteredAt, packed: from[:len(from)-len(c.rest)]})
-			}
+		}
+		u.Quarantine |= push.DeviceUnread
+		if k != nil {
+			k.setForeign(d.Hash, &foreign{hash: d.Hash, at: d.RegisteredAt, packed: from[:len(from)-len(c.rest)]})
 		}
 	}
 }

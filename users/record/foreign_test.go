@@ -47,7 +47,7 @@ func TestForeignDevicesAreKeptByteForByte(t *testing.T) {
 		t.Errorf("registered at %v", at)
 	}
 	var u push.User
-	if _, err := decode(raw, &u, nil); err != nil || len(u.Devices) != 2 || u.Quarantine != push.DeviceUnread {
+	if _, err := decode(raw, &u, nil, nil); err != nil || len(u.Devices) != 2 || u.Quarantine != push.DeviceUnread {
 		t.Errorf("the pipeline reads %+v, error %v", u, err)
 	}
 
@@ -55,7 +55,7 @@ func TestForeignDevicesAreKeptByteForByte(t *testing.T) {
 	raw[bytes.Index(raw, []byte{byte(push.FCM), 0})+1] = 3
 	var of push.User
 	whose := appendRecord(nil, &push.User{}, &kept{foreign: []foreign{unknown("zz")}}, 7)
-	if err := Decode(whose, 7, &of); err != nil || of.Quarantine != push.DeviceUnread {
+	if err := new(Decoder).Decode(whose, 7, &of); err != nil || of.Quarantine != push.DeviceUnread {
 		t.Errorf("of one whose record is kept the pipeline knows %+v, error %v", of, err)
 	}
 	if err := s.Decode(raw, 7); err != nil || len(s.foreign) != 1 || s.Quarantine != push.DeviceUnread || !bytes.Equal(s.Encode(7), raw) {

@@ -113,30 +113,10 @@ func appendSection(dst []byte, tag byte, body func([]byte) []byte) []byte {
 	return append(dst, b...)
 }
 
-// Decode reads into u what the pipeline needs of a packed record, if that is of
-// this build: one of another build, or nil, is nobody's, and u is empty. It reuses
-// u's slices and leaves u.Limiter alone. The strings are cut from raw: raw must
-// not be changed afterwards. The error is ErrVersion or ErrCorrupt, wrapped; then
-// u is empty, too.
-func Decode(raw []byte, build uint64, u *push.User) error {
-	if raw == nil {
-		forget(u)
-		return nil
-	}
-	got, err := decodeHead(raw)
-	if err == nil && got == build {
-		_, err = decode(raw, u, nil)
-	}
-	if err != nil || got != build {
-		forget(u)
-	}
-	return err
-}
-
 // decode reads a packed record into u and returns the build it belongs to; what is
-// kept beside the user it reads into k, unless that is nil. After an error u is
-// half filled.
-func decode(raw []byte, u *push.User, k *kept) (build uint64, err error) {
+// kept beside the user it reads into k, unless that is nil. Lists are cut from room,
+// unless that is nil. After an error u is half filled.
+func decode(raw []byte, u *push.User, k *kept, room *Decoder) (build uint64, err error) {
 	forget(u)
 	if build, err = decodeHead(raw); err != nil {
 		return 0, err
@@ -145,7 +125,7 @@ func decode(raw []byte, u *push.User, k *kept) (build uint64, err error) {
 	for len(c.rest) > 0 && !c.bad {
 		section := c.rest
 		tag := c.byte()
-		body := cursor{rest: c.bytes()}
+		body := cursor{rest: c.bytes(), room: room}
 		switch known := body.section(tag, u, k); {
 		case c.bad:
 		case known:
@@ -202,16 +182,6 @@ func (c *cursor) section(tag byte, u *push.User, k *kept) (known bool) {
 		return false
 	}
 	return true
-}
-
-// forget empties u but for its limiter state, and keeps its memory.
-func forget(u *push.User) {
-	u.Devices = u.Devices[:0]
-	p := &u.Preferences
-	*p = push.Preferences{Channels: p.Channels[:0], Types: p.Types[:0], Senders: p.Senders[:0], OptIns: p.OptIns[:0], Quiet: p.Quiet[:0]}
-	u.Profile = push.Profile{}
-	u.Limits = u.Limits[:0]
-	u.Quarantine = 0
 }
 
 // BuildOf is the build of which a packed record, or an entry of the token index, is;

@@ -55,7 +55,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	want := wholeUser()
 	raw := Encode(nil, want, 0xfeedbeef)
 	got := push.User{Limiter: []byte("kept"), Devices: make([]push.Device, 5)}
-	build, err := decode(raw, &got, nil)
+	build, err := decode(raw, &got, nil, nil)
 	if err != nil || build != 0xfeedbeef {
 		t.Fatalf("Decode: build %x, error %v", build, err)
 	}
@@ -70,7 +70,7 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestDecodeReusedUserForgetsTheLastOne(t *testing.T) {
 	u := *wholeUser()
-	if _, err := decode(Encode(nil, &push.User{}, 1), &u, nil); err != nil {
+	if _, err := decode(Encode(nil, &push.User{}, 1), &u, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(u.Devices) != 0 || !noPreferences(&u.Preferences) || u.Profile != (push.Profile{}) || len(u.Limits) != 0 {
@@ -114,7 +114,7 @@ func TestDecodeOfItsBuildOnly(t *testing.T) {
 		{"of a later version", append([]byte{9}, good[1:]...), 7, false, ErrVersion},
 	} {
 		u := wholeUser()
-		if err := Decode(tt.raw, tt.build, u); !errors.Is(err, tt.err) {
+		if err := new(Decoder).Decode(tt.raw, tt.build, u); !errors.Is(err, tt.err) {
 			t.Errorf("%s: %v, want %v", tt.why, err, tt.err)
 		}
 		want := new(push.User)
@@ -169,7 +169,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no platform, in what is left behind a device", append(append(with(devicesSection, byte(len(long)+3), 2), long...), 0, 0), ErrCorrupt},
 		{"a cut device of an unknown platform", with(devicesSection, 7, 1, 9, 0, 0, 0, 0, 0), ErrCorrupt},
 	} {
-		if _, err := decode(tt.raw, new(push.User), nil); !errors.Is(err, tt.want) {
+		if _, err := decode(tt.raw, new(push.User), nil, nil); !errors.Is(err, tt.want) {
 			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
 		}
 	}
@@ -178,7 +178,7 @@ func TestDecodeRefuses(t *testing.T) {
 func TestOptionalSectionsAreSkippedAndKept(t *testing.T) {
 	raw := append(Encode(nil, sampleUser(), 7), optionalSection+50, 3, 'x', 'y', 'z', optionalSection+51, 1, '!')
 	var s User
-	if _, err := decode(raw, &s.User, &s.kept); err != nil || len(s.Devices) != 2 {
+	if _, err := decode(raw, &s.User, &s.kept, nil); err != nil || len(s.Devices) != 2 {
 		t.Fatalf("%d devices, error %v", len(s.Devices), err)
 	}
 	if got := s.Encode(7); !bytes.Equal(got, raw) {
@@ -258,7 +258,7 @@ func TestWhatIsKeptRoundTrips(t *testing.T) {
 	}, dropped: dropped{devices: 7, upTo: time.UnixMilli(1_700_000_000_123).UTC()}}}
 	want.Quarantine = quarantine(want.unread)
 	var got User
-	if build, err := decode(want.Encode(7), &got.User, &got.kept); err != nil || build != 7 || !reflect.DeepEqual(got, want) {
+	if build, err := decode(want.Encode(7), &got.User, &got.kept, nil); err != nil || build != 7 || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, build %d, error %v\nwant %+v", got, build, err, want)
 	}
 	if got.Quarantine != push.PreferencesUnknown {
@@ -348,7 +348,7 @@ func TestSectionsCutAnywhereAreRefused(t *testing.T) {
 			cut := appendSection(bytes.Clone(raw[:headLen]), raw[headLen], func([]byte) []byte { return body[:n] })
 			var u push.User
 			var k kept
-			if _, err := decode(cut, &u, &k); (err == nil) != (n == len(body)) {
+			if _, err := decode(cut, &u, &k, nil); (err == nil) != (n == len(body)) {
 				t.Errorf("%s, %d of %d bytes: %v", name, n, len(body), err)
 			}
 		}
@@ -359,7 +359,7 @@ func TestRecordRoundTripOfAnyUser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, build := genUser(t), rapid.Uint64().Draw(t, "build")
 		got := new(push.User)
-		gotBuild, err := decode(Encode(nil, want, build), got, nil)
+		gotBuild, err := decode(Encode(nil, want, build), got, nil, nil)
 		if err != nil || gotBuild != build || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v (build %x), error %v\nwant %+v (build %x)", got, gotBuild, err, want, build)
 		}
@@ -376,12 +376,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add(appendRecord(nil, sampleUser(), &kept{foreign: []foreign{unknown("zz"), {hash: "a", packed: []byte{200, 9, 0, 1, 'a', 0, 0, 0}}}}, 1))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var u push.User
-		build, err := decode(raw, &u, nil)
+		build, err := decode(raw, &u, nil, nil)
 		if err != nil {
 			return
 		}
 		var again push.User
-		gotBuild, err := decode(Encode(nil, &u, build), &again, nil)
+		gotBuild, err := decode(Encode(nil, &u, build), &again, nil, nil)
 		if err != nil || gotBuild != build || len(again.Devices) != len(u.Devices) {
 			t.Fatalf("%+v does not survive: %+v, error %v", u, again, err)
 		}
@@ -403,7 +403,7 @@ func BenchmarkDecode(b *testing.B) {
 	var u push.User
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decode(raw, &u, nil); err != nil {
+		if _, err := decode(raw, &u, nil, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -414,7 +414,7 @@ func BenchmarkDecodeWhole(b *testing.B) {
 	var u push.User
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decode(raw, &u, nil); err != nil {
+		if _, err := decode(raw, &u, nil, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -78,8 +78,8 @@ func (c *cursor) dropped() dropped {
 }
 
 // Decode reads a record that counts only if it is of this build; nil = none. Its
-// strings share raw's memory. After an error, which is that of the function
-// Decode, s is empty.
+// strings share raw's memory. After an error, which is that of
+// Decoder.Decode, s is empty.
 func (s *User) Decode(raw []byte, build uint64) error {
 	*s = User{}
 	if raw == nil {
@@ -87,7 +87,7 @@ func (s *User) Decode(raw []byte, build uint64) error {
 	}
 	got, err := decodeHead(raw)
 	if err == nil && got == build {
-		_, err = decode(raw, &s.User, &s.kept)
+		_, err = decode(raw, &s.User, &s.kept, nil)
 	}
 	if err != nil {
 		*s = User{}
