@@ -60,12 +60,17 @@ type readScratch struct {
 	limiter bool // read the limiter states too
 	args    []any
 	asked   []int // shards, in the order of cmds
-	cmds    []*redis.RawCmd
+	cmds    []mget
+	size    int // of an answer for one owner in bytes: the average of the last batch and some more
 	values  [][]byte
 	answers []answer // by owner
 	decoder record.Decoder
 	unread  []int32 // owners whose record cannot be read
 }
+
+// mostExpected bounds the memory that is made before an answer comes: after a batch
+// of one user whose record is large may come one of thousands.
+const mostExpected = 1 << 10
 
 // answer is what Redis has of an owner; nil = nothing.
 type answer struct {
@@ -75,7 +80,7 @@ type answer struct {
 
 // release forgets the answers, which are the users' now.
 func (sc *readScratch) release() {
-	clear(sc.cmds)
+	clear(sc.cmds[:cap(sc.cmds)])
 	clear(sc.values[:cap(sc.values)])
 	clear(sc.answers)
 }
@@ -109,9 +114,11 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	sc.answers = slices.Grow(sc.answers[:0], len(owners))[:len(owners)]
 
 	pipe := r.client.Pipeline()
+	sc.cmds = slices.Grow(sc.cmds, shards.Users) // they stay where they are
 	for s, args := range r.commands(sc, owners) {
-		cmd := redis.NewRawCmd(ctx, args...)
-		sc.asked, sc.cmds = append(sc.asked, s), append(sc.cmds, cmd)
+		sc.asked, sc.cmds = append(sc.asked, s), sc.cmds[:len(sc.cmds)+1]
+		cmd := &sc.cmds[len(sc.cmds)-1]
+		cmd.ask(ctx, len(sc.groups.Of(s))*sc.size, args)
 		if err := pipe.Process(ctx, cmd); err != nil {
 			return fmt.Errorf("reading users: %w", err)
 		}
@@ -119,11 +126,14 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("reading users: %w", err)
 	}
+	total := 0
 	for i, s := range sc.asked {
-		if err := r.share(ctx, sc, s, sc.cmds[i], sc.groups.Of(s)); err != nil {
+		if err := r.share(ctx, sc, s, &sc.cmds[i], sc.groups.Of(s)); err != nil {
 			return fmt.Errorf("reading users: %w", err)
 		}
+		total += sc.cmds[i].written.Len()
 	}
+	sc.size = min(total/len(owners)*9/8, mostExpected)
 	sc.fill(out)
 	if len(sc.unread) > 0 {
 		r.doubt(ctx, sc.unread, owners)
@@ -182,7 +192,7 @@ func (r *Reader) commands(sc *readScratch, owners []string) func(func(int, []any
 }
 
 // share gives one shard's answer to the owners that asked for it.
-func (r *Reader) share(ctx context.Context, sc *readScratch, s int, cmd *redis.RawCmd, of []int32) error {
+func (r *Reader) share(ctx context.Context, sc *readScratch, s int, cmd *mget, of []int32) error {
 	values, err := r.values(ctx, sc, cmd)
 	if err != nil {
 		return fmt.Errorf("user shard %d: %w", s, err)
@@ -258,8 +268,8 @@ func (r *Reader) Stored(ctx context.Context, user string) (Stored, error) {
 // values returns the answer to cmd. A raw command takes an error for an
 // answer, so the library did not follow a redirect of the cluster: ask once
 // more with a command that does.
-func (r *Reader) values(ctx context.Context, sc *readScratch, cmd *redis.RawCmd) ([][]byte, error) {
-	raw, err := cmd.Result()
+func (r *Reader) values(ctx context.Context, sc *readScratch, cmd *mget) ([][]byte, error) {
+	raw, err := cmd.answer()
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,6 @@
 package users
 
-import (
-	"errors"
-	"strconv"
-)
+import "errors"
 
 // errReply says that the bytes are not the answer to an MGET.
 var errReply = errors.New("unexpected reply")
@@ -40,19 +37,30 @@ func bulks(raw []byte, dst [][]byte) ([][]byte, error) {
 	return dst, nil
 }
 
-// length reads a line "<kind><number>\r\n".
+// length reads a line "<kind><number>\r\n"; -1 is the only number below 0.
 func length(raw []byte, kind byte) (int, []byte, error) {
-	if len(raw) == 0 || raw[0] != kind {
+	if len(raw) < 4 || raw[0] != kind {
 		return 0, raw, errReply
 	}
-	for i := 1; i+1 < len(raw) && i < 12; i++ {
-		if raw[i] == '\r' && raw[i+1] == '\n' {
-			n, err := strconv.Atoi(string(raw[1:i]))
-			if err != nil || n < -1 {
-				return 0, raw, errReply
-			}
+	if raw[1] == '-' {
+		if raw[2] != '1' || len(raw) < 5 || raw[3] != '\r' || raw[4] != '\n' {
+			return 0, raw, errReply
+		}
+		return -1, raw[5:], nil
+	}
+	n := 0
+	for i := 1; i+1 < len(raw) && i <= digits; i++ {
+		switch d := raw[i] - '0'; {
+		case d <= 9:
+			n = 10*n + int(d)
+		case i > 1 && raw[i] == '\r' && raw[i+1] == '\n':
 			return n, raw[i+2:], nil
+		default:
+			return 0, raw, errReply
 		}
 	}
 	return 0, raw, errReply
 }
+
+// digits are more than those of the longest value of Redis, 512 MiB.
+const digits = 11

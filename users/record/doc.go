@@ -7,7 +7,7 @@
 //   - Change: one record of push.users, read.
 //   - Merging applies changes to a User, and to the Claims of a token; it says which
 //     open cases follow from them, and which parts stand aside.
-//   - User, Claims: what is kept, and its packed form. Decode reads of it what the
+//   - User, Claims: what is kept, and its packed form. A Decoder reads of it what the
 //     pipeline needs.
 //
 // # Keys and values
