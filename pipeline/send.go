@@ -30,8 +30,9 @@ func (p *Pipeline) sendAll(batches <-chan *Batch) {
 // sort distributes the deliveries of b to the lines, and returns those that are
 // already decided. As many as a window holds are ordered by status bucket, so that
 // the rows of answers that arrive together fall into few partitions of the status
-// store. Beyond that they keep the order of the log: where an owner of the partition
-// has time for one window only, the watermark moves all the same.
+// store. Beyond that they keep the order of the log, and the first group goes first:
+// where an owner of the partition has time, or a place in the window, for no more, the
+// watermark moves all the same.
 func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Delivery) {
 	type placed struct {
 		bucket int64
@@ -64,7 +65,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	for i := range whole {
 		decided = append(decided, &whole[i])
 	}
-	for together := range slices.Chunk(open, p.opt.Window) {
+	for together := range slices.Chunk(open[min(len(open), p.groupSize()):], p.opt.Window) {
 		slices.SortStableFunc(together, func(a, b placed) int { return cmp.Compare(a.bucket, b.bucket) })
 	}
 	for _, o := range open {
