@@ -88,6 +88,7 @@ func (g *group) openAdmin(context.Context) (err error) {
 	if g.kafka, err = wiring.Kafka(c, g.Log); err != nil {
 		return err
 	}
+	g.kafka.Dial = g.Dial
 	g.health.tellInsecure(c, g.Log)
 	stop, err := startAdmin("admin.listen", c.Admin.Listen, c.Admin.PProf, g.Log, g.Metrics, g.health)
 	if err != nil {

@@ -24,6 +24,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +59,9 @@ type Options struct {
 	// cannot be waited for: os.Exit.
 	Exit func(status int)
 
+	// Dial opens connections to Kafka and Redis in place of the network, TLS included: to
+	// servers inside the process. nil = TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// OpenStatus opens the status store; nil = Cassandra. It is called again
 	// until it succeeds.
 	OpenStatus func(ctx context.Context, o status.Options) (Status, error)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ type RegistryOptions struct {
 	Log     *slog.Logger
 	Metrics *prometheus.Registry
 	Rebuild bool // every shard is built anew at the start
+	// Dial is as that of Options.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Progress, if set, is told after every check of the shards, by one goroutine.
 	Progress func(users.Progress)
 }
@@ -53,6 +56,7 @@ func RunRegistry(ctx context.Context, o RegistryOptions) error {
 	if err != nil {
 		return err
 	}
+	options.Dial, redisOptions.Dialer = o.Dial, o.Dial
 	h.tellInsecure(c, log)
 	stopAdmin, err := startAdmin("registry.listen", c.Registry.Listen, c.Admin.PProf, log, o.Metrics, h)
 	if err != nil {

@@ -20,6 +20,7 @@ func (g *group) openStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	redisOptions.Dialer = g.Dial
 	statusOptions, err := wiring.Cassandra(c, g.Metrics, g.Log)
 	if err != nil {
 		return err
