@@ -115,8 +115,9 @@ func deliveries(ds []pipeline.Delivery, it *pipeline.Item) []pipeline.Delivery {
 		return appendOpen(ds, it, &d)
 	}
 	if len(it.Devices) > 0 {
+		devices := byHash(it)
 		for _, hash := range it.Devices {
-			ds = appendByHash(ds, it, hash)
+			ds = appendByHash(ds, it, hash, devices)
 		}
 		return ds
 	}
@@ -138,18 +139,41 @@ func named(it *pipeline.Item) push.Device {
 		Hash: push.DeviceHash(t.Platform, t.Token)}
 }
 
+// fewDevices is how many devices a record names of which each is looked for by itself:
+// for more, a table of the user's is worth its allocation.
+const fewDevices = 10
+
+// byHash are the user's devices for the app, if the record names more than a few; else nil.
+func byHash(it *pipeline.Item) map[string]*push.Device {
+	if len(it.Devices) <= fewDevices {
+		return nil
+	}
+	devices := make(map[string]*push.Device, len(it.User.Devices))
+	for i := range it.User.Devices {
+		if d := &it.User.Devices[i]; d.App == it.App && devices[d.Hash] == nil {
+			devices[d.Hash] = d
+		}
+	}
+	return devices
+}
+
 // appendByHash adds the device that a retry record names or, if the user no
-// longer has it, its outcome.
-func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string) []pipeline.Delivery {
+// longer has it, its outcome. devices is of byHash.
+func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string, devices map[string]*push.Device) []pipeline.Delivery {
 	if closed(it, hash) {
 		if v, reason, ok := it.History.Overtaken(hash, it.Step()); ok {
 			ds = append(ds, pipeline.Delivery{Item: it, Device: push.Device{Hash: hash}, Verdict: v, Reason: reason})
 		}
 		return ds
 	}
-	for i := range it.User.Devices {
-		if d := &it.User.Devices[i]; d.Hash == hash && d.App == it.App {
-			return appendOpen(ds, it, d)
+	if d := devices[hash]; d != nil {
+		return appendOpen(ds, it, d)
+	}
+	if devices == nil {
+		for i := range it.User.Devices {
+			if d := &it.User.Devices[i]; d.Hash == hash && d.App == it.App {
+				return appendOpen(ds, it, d)
+			}
 		}
 	}
 	return append(ds, pipeline.Delivery{Item: it, Device: push.Device{Hash: hash},
