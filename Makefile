@@ -47,7 +47,12 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 	@FUZZTIME='$(or $(FUZZTIME),10s)' deploy/local/fuzz.sh
 
 .PHONY: bench
-bench: ## every benchmark, without tests
+bench: build ## one worker measured on real servers, as bench/README.md says; BENCH= has more flags
+	@deploy/local/fetch.sh
+	@bin/pushbench worker --json --apns2 $(BENCH)
+
+.PHONY: benchmarks
+benchmarks: ## every Go benchmark of PKG, without tests
 	go test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) $(PKG)
 
 .PHONY: mutants
@@ -82,6 +87,8 @@ MODE ?=
 CHAOS ?=
 # -n 60, -json, -skip TESTS
 MUTATION ?=
+# --embedded, --notifications 100000; bin/pushbench worker --help
+BENCH ?=
 # no: without real servers, also where a package's tests use them
 SERVERS ?=
 

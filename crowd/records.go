@@ -45,7 +45,7 @@ type Record struct {
 }
 
 // Records makes up the records of one run, one after another. Ids are UUIDv7
-// of the time they are made. It is for one goroutine.
+// of the time that Next is given. It is for one goroutine.
 type Records struct {
 	crowd *Crowd
 	r     *rand.Rand
@@ -65,7 +65,7 @@ func (g *Records) Next(now time.Time) Record {
 	c, x := g.crowd, g.r.Float64()
 	g.n++
 	if g.wideTurn() {
-		return g.made(Record{User: c.widest}, now.Add(time.Hour))
+		return g.made(Record{User: c.widest}, now, now.Add(time.Hour))
 	}
 	switch {
 	case x < c.Duplicates && len(g.past) > 0:
@@ -91,12 +91,23 @@ func (g *Records) Next(now time.Time) Record {
 	case kind == NoDevice:
 		rec.Fate = HasNoDevice
 	}
-	return g.made(rec, expires)
+	return g.made(rec, now, expires)
+}
+
+// Mint is a new id, a UUIDv7 (RFC 9562) of a time, to the millisecond.
+func Mint(at time.Time) string {
+	id := uuid.New()
+	ms := at.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	id[6] = 7<<4 | id[6]&0x0f
+	return id.String()
 }
 
 // made completes a record that can be used.
-func (g *Records) made(rec Record, expires time.Time) Record {
-	rec.ID = uuid.Must(uuid.NewV7()).String()
+func (g *Records) made(rec Record, now, expires time.Time) Record {
+	rec.ID = Mint(now)
 	rec.Key, rec.Value = []byte("u"+strconv.Itoa(rec.User)), g.value(rec, expires)
 	g.remember(rec)
 	return rec
@@ -142,11 +153,11 @@ func (g *Records) remember(rec Record) {
 	g.past[g.r.IntN(len(g.past))] = rec
 }
 
-// value is about 480 bytes, as a real one.
+// value is about 480 bytes, as a real one; bench/worker says so of its scenario.
 func (g *Records) value(rec Record, expires time.Time) []byte {
 	b := g.buf[:0]
 	b = fmt.Appendf(b, `{"id":%q,"app":%q,"user_id":"u%d","type":%q,"priority":"high","sender_id":"orders",`, rec.ID, g.crowd.AppOf(rec.User), rec.User, types[rec.User%len(types)])
-	b = fmt.Appendf(b, `"title":"Order %d is on its way","body":"It left the warehouse in Rotterdam this morning and will be with you between 14:00 and 16:00.",`, g.n)
+	b = fmt.Appendf(b, `"title":"Order %d is on its way","body":"It left the warehouse in Rotterdam this morning and will be with you between 14:00 and 16:00, or at your neighbours'.",`, g.n)
 	b = fmt.Appendf(b, `"data":{"order":"%d","screen":"orders/detail","campaign":"none"},"sound":"default","badge":%d,"thread_id":"orders",`, g.n, 1+g.n%9)
 	b = fmt.Appendf(b, `"collapse_key":"order-%d","expires_at":%q}`, g.n, expires.UTC().Format(time.RFC3339))
 	g.buf = b

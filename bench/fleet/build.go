@@ -15,7 +15,10 @@ import (
 // Programs are the paths of the built binaries.
 type Programs struct {
 	Worker string // pushworker
-	Ctl    string // pushctl; needed by Ctl only
+	// Args are arguments of Worker before those of pushworker: for another program
+	// that can be one.
+	Args []string
+	Ctl  string // pushctl; needed by Ctl only
 }
 
 // Build compiles commands of the module that the working directory is in

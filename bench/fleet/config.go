@@ -51,6 +51,10 @@ type Options struct {
 	CountOnly bool
 	// Watch, if given, sees every push as the simulator decides about it.
 	Watch func(*sim.Arrival)
+	// Elsewhere, when given, are the apps, with accounts at providers that are
+	// served elsewhere: then there is no simulator here, and what asks it or
+	// depends on the fields above that are about it is for nobody.
+	Elsewhere []configs.App
 }
 
 // StatusReader reads the status rows of ids, aligned with them.
@@ -96,35 +100,47 @@ func newConfig(o *Options) *configs.Config {
 	return c
 }
 
-// writeSecrets writes the apps' credentials and those of the servers into dir,
-// and names them in c.
-func writeSecrets(c *configs.Config, o *Options, s *sim.Server, apps []*sim.Credentials) error {
-	at := func(name string) string { return filepath.Join(o.Dir, name) }
+// Accounts writes credentials into dir, and are the apps that have them at a
+// simulator.
+func Accounts(dir string, s *sim.Server, credentials ...*sim.Credentials) (apps []configs.App, err error) {
+	at := func(name string) string { return filepath.Join(dir, name) }
 	files := map[string][]byte{"providers.pem": s.CAPEM()}
-	c.Apps = nil
-	for _, creds := range apps {
+	for _, creds := range credentials {
 		account, err := creds.ServiceAccount(s.TokenURI())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		key, accountFile := creds.Name+"-key.p8", creds.Name+"-account.json"
 		files[key], files[accountFile] = creds.P8, account
-		c.Apps = append(c.Apps, configs.App{Name: creds.Name,
+		apps = append(apps, configs.App{Name: creds.Name,
 			APNS: &configs.APNS{Topic: creds.Topic, TeamID: creds.TeamID, KeyID: creds.KeyID, KeyFile: at(key),
 				Environments: []string{"production"}, ProductionURL: s.URL(), SandboxURL: s.URL(), CAFile: at("providers.pem")},
 			FCM: &configs.FCM{Project: creds.Project, ServiceAccountFile: at(accountFile), URL: s.URL(), CAFile: at("providers.pem")},
 		})
 	}
-	if a := o.Servers.Access; a != nil {
-		files["servers.pem"], files["password"] = a.CA.PEM(), []byte(a.Password+"\n")
-		tls := configs.TLS{Enabled: true, CAFile: at("servers.pem")}
-		c.Kafka.TLS, c.Redis.TLS, c.Cassandra.TLS = tls, tls, tls
-		c.Kafka.SASL = configs.SASL{Mechanism: o.Servers.Mechanism, Username: a.User, PasswordFile: at("password")}
-		c.Redis.Username, c.Redis.PasswordFile = a.User, at("password")
-		c.Cassandra.Username, c.Cassandra.PasswordFile = a.User, at("password")
+	return apps, writeFiles(dir, files)
+}
+
+// writeServerSecrets writes what the servers demand into dir, if they do, and
+// names it in c.
+func writeServerSecrets(c *configs.Config, o *Options) error {
+	a := o.Servers.Access
+	if a == nil {
+		return nil
 	}
+	ca, password := filepath.Join(o.Dir, "servers.pem"), filepath.Join(o.Dir, "password")
+	tls := configs.TLS{Enabled: true, CAFile: ca}
+	c.Kafka.TLS, c.Redis.TLS, c.Cassandra.TLS = tls, tls, tls
+	c.Kafka.SASL = configs.SASL{Mechanism: o.Servers.Mechanism, Username: a.User, PasswordFile: password}
+	c.Redis.Username, c.Redis.PasswordFile = a.User, password
+	c.Cassandra.Username, c.Cassandra.PasswordFile = a.User, password
+	return writeFiles(o.Dir, map[string][]byte{"servers.pem": a.CA.PEM(), "password": []byte(a.Password + "\n")})
+}
+
+// writeFiles writes files into dir, for their owner only.
+func writeFiles(dir string, files map[string][]byte) error {
 	for name, content := range files {
-		if err := os.WriteFile(at(name), content, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return fmt.Errorf("writing credentials: %w", err)
 		}
 	}

@@ -28,7 +28,7 @@ import (
 // once; Produce and Register by one at a time.
 type Fleet struct {
 	Config *configs.Config
-	Sim    *sim.Server
+	Sim    *sim.Server // nil with Options.Elsewhere
 
 	options    Options
 	configFile string
@@ -47,29 +47,18 @@ type Fleet struct {
 // New starts the simulator and writes the configuration. It asks nothing of
 // the servers: Prepare does.
 func New(o Options) (f *Fleet, err error) {
-	var apps []*sim.Credentials
-	var known []sim.App
-	for _, name := range append([]string{App}, o.Others...) {
-		creds, err := sim.NewCredentials(name, "com.example."+name)
-		if err != nil {
-			return nil, err
-		}
-		apps, known = append(apps, creds), append(known, creds.App())
-	}
 	f = &Fleet{options: o, Config: newConfig(&o), configFile: filepath.Join(o.Dir, "worker.yaml")}
-	f.Sim, err = sim.New(sim.Options{Apps: known, Patterns: sim.Patterns(), Faults: o.Faults, CountOnly: o.CountOnly, Watch: o.Watch})
-	if err != nil {
-		return nil, err
-	}
 	defer func(begun *Fleet) { // f is nil by then
 		if err != nil {
 			err = errors.Join(err, begun.Close())
 		}
 	}(f)
-	if err := f.Sim.Start("127.0.0.1:0"); err != nil {
+	if o.Elsewhere != nil {
+		f.Config.Apps = o.Elsewhere
+	} else if err := f.startSim(); err != nil {
 		return nil, err
 	}
-	if err := writeSecrets(f.Config, &o, f.Sim, apps); err != nil {
+	if err := writeServerSecrets(f.Config, &o); err != nil {
 		return nil, err
 	}
 	if o.Configure != nil {
@@ -82,6 +71,29 @@ func New(o Options) (f *Fleet, err error) {
 		return nil, err
 	}
 	return f, f.open()
+}
+
+// startSim starts the simulator, with accounts for all apps.
+func (f *Fleet) startSim() (err error) {
+	o := &f.options
+	var apps []*sim.Credentials
+	var known []sim.App
+	for _, name := range append([]string{App}, o.Others...) {
+		creds, err := sim.NewCredentials(name, "com.example."+name)
+		if err != nil {
+			return err
+		}
+		apps, known = append(apps, creds), append(known, creds.App())
+	}
+	f.Sim, err = sim.New(sim.Options{Apps: known, Patterns: sim.Patterns(), Faults: o.Faults, CountOnly: o.CountOnly, Watch: o.Watch})
+	if err != nil {
+		return err
+	}
+	if err := f.Sim.Start("127.0.0.1:0"); err != nil {
+		return err
+	}
+	f.Config.Apps, err = Accounts(o.Dir, f.Sim, apps...)
+	return err
 }
 
 // maxProduced lets records through that no worker takes: what becomes of them
@@ -136,7 +148,7 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 // StartWorker starts one more worker and returns at once: AwaitReady waits
 // until it works. env are variables it gets besides, as NAME=value.
 func (f *Fleet) StartWorker(env ...string) (*Process, error) {
-	return f.start(f.options.Programs.Worker, "worker", "run", f.configFile, env...)
+	return f.start(f.options.Programs, "worker", "run", f.configFile, env...)
 }
 
 // StartOtherWorker starts a worker with a configuration of its own: the
@@ -158,20 +170,20 @@ func (f *Fleet) StartWorkerOf(programs Programs, change func(*configs.Config), e
 	if err := errors.Join(file.Close(), writeConfig(&c, file.Name())); err != nil {
 		return nil, err
 	}
-	return f.start(programs.Worker, "worker", "run", file.Name(), env...)
+	return f.start(programs, "worker", "run", file.Name(), env...)
 }
 
 // StartRegistry starts a registry and returns at once.
 func (f *Fleet) StartRegistry() (*Process, error) {
-	return f.start(f.options.Programs.Worker, "registry", "registry", f.configFile)
+	return f.start(f.options.Programs, "registry", "registry", f.configFile)
 }
 
-func (f *Fleet) start(program, name, command, configFile string, env ...string) (*Process, error) {
+func (f *Fleet) start(programs Programs, name, command, configFile string, env ...string) (*Process, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.processes) + 1
 	log := filepath.Join(f.options.Dir, fmt.Sprintf("%d.%s.log", n, command))
-	p, err := start(fmt.Sprintf("%s %d", name, n), log, env, program, command, "--config", configFile)
+	p, err := start(fmt.Sprintf("%s %d", name, n), log, env, programs.Worker, append(slices.Clone(programs.Args), command, "--config", configFile)...)
 	if err == nil {
 		f.processes = append(f.processes, p)
 	}
@@ -240,5 +252,8 @@ func (f *Fleet) Close() error {
 		errs = append(errs, f.redis.Close())
 		f.redis = nil
 	}
-	return errors.Join(append(errs, f.Sim.Close())...)
+	if f.Sim != nil {
+		errs = append(errs, f.Sim.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -234,6 +234,19 @@ func (p *Process) AwaitUnready(ctx context.Context, words ...string) error {
 	})
 }
 
+// Profile is one of /debug/pprof, which the worker's configuration must allow:
+// "allocs", or "profile?seconds=2", which takes that long.
+func (p *Process) Profile(ctx context.Context, which string) ([]byte, error) {
+	status, body, err := p.get(ctx, "/debug/pprof/"+which)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", status, strings.TrimSpace(body))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("taking the profile %s of %s: %w", which, p.Name, err)
+	}
+	return []byte(body), nil
+}
+
 func (p *Process) get(ctx context.Context, path string) (int, string, error) {
 	at := p.Admin()
 	if at == "" {

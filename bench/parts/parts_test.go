@@ -125,14 +125,14 @@ func TestSums(t *testing.T) {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples"}, {Type: "cpu"}}, Sample: []*profile.Sample{
 		sample(30, "runtime.memmove", ours+"kafka.x@kafka/items.go"), sample(12, ours+"kafka.y@kafka/source.go"), sample(5, "runtime.gcBgMarkWorker"), sample(0, "x"),
 	}}
-	if got, err := CPU(p); err != nil || !maps.Equal(got, map[string]int64{Poll: 42, GC: 5}) {
+	if got, err := sum(p, "cpu", partOf); err != nil || !maps.Equal(got, map[string]int64{Poll: 42, GC: 5}) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := Objects(p); err == nil || !strings.Contains(err.Error(), "alloc_objects") {
+	if _, err := sum(p, "alloc_objects", partOf); err == nil || !strings.Contains(err.Error(), "alloc_objects") {
 		t.Errorf("objects of a CPU profile: %v", err)
 	}
 	p.SampleType[1].Type = "alloc_objects"
-	if got, err := Owners(p); err != nil || !maps.Equal(got, map[string]int64{Ours: 42, Other: 5}) {
+	if got, err := sum(p, "alloc_objects", ownerOf); err != nil || !maps.Equal(got, map[string]int64{Ours: 42, Other: 5}) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
@@ -148,12 +148,11 @@ func TestRealProfile(t *testing.T) {
 	if err := pprof.Lookup("allocs").WriteTo(&b, 0); err != nil {
 		t.Fatal(err)
 	}
-	p, err := profile.Parse(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Owners(p)
+	got, err := Owners(b.Bytes())
 	if err != nil || got[Ours] < 5000 {
 		t.Errorf("got %v, %v, want about 20000 of ours", got, err)
+	}
+	if _, err := Objects([]byte("no profile")); err == nil {
+		t.Error("what is no profile was read")
 	}
 }

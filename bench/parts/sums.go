@@ -8,20 +8,28 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// CPU is the processor time of a profile by part, in ns. The profile is that of /debug/pprof/profile.
-func CPU(p *profile.Profile) (map[string]int64, error) {
-	return sum(p, "cpu", partOf)
+// CPU is the processor time of a profile by part, in ns. The profile is what /debug/pprof/profile answers.
+func CPU(text []byte) (map[string]int64, error) {
+	return read(text, "cpu", partOf)
 }
 
-// Objects are the allocations of a profile by part. The profile is that of /debug/pprof/allocs, which is a sample: only
+// Objects are the allocations of a profile by part. The profile is what /debug/pprof/allocs answers, which is a sample: only
 // the shares are good for anything.
-func Objects(p *profile.Profile) (map[string]int64, error) {
-	return sum(p, "alloc_objects", partOf)
+func Objects(text []byte) (map[string]int64, error) {
+	return read(text, "alloc_objects", partOf)
 }
 
 // Owners are the allocations of a profile by whose code made them: "ours", the name of a client library, or "other".
-func Owners(p *profile.Profile) (map[string]int64, error) {
-	return sum(p, "alloc_objects", ownerOf)
+func Owners(text []byte) (map[string]int64, error) {
+	return read(text, "alloc_objects", ownerOf)
+}
+
+func read(text []byte, kind string, of func([]frame) string) (map[string]int64, error) {
+	p, err := profile.ParseData(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading a profile: %w", err)
+	}
+	return sum(p, kind, of)
 }
 
 // sum adds up one kind of value of all samples.

@@ -4,7 +4,7 @@
 // bench/README.md has recorded figures.
 //
 //	main.go     exit statuses, what the commands share
-//	whole.go    pushbench whole, on Linux
+//	worker.go   pushbench worker, on Linux
 //	send.go     pushbench send, on Linux
 //	gates.go    pushbench gates, on Linux
 //	lookup.go   pushbench lookup, on Linux
@@ -93,6 +93,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, out, errs io.Write
 
 // show writes the figures; as JSON, on the last line.
 func (b *bench) show(ans terminal.Answer) error { return ans.Write(b.stdout, b.format, "") }
+
+// progress says what is done, a line at a time.
+func (b *bench) progress(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.stderr, format+"\n", args...) // nothing can be said about it
+}
 
 // besideMe finds one of our programs in the directory of this one, or else on
 // the PATH.

@@ -81,6 +81,18 @@ func newClientCommand(b *bench) *cobra.Command {
 }
 
 func (b *bench) send(ctx context.Context, o send.Options) error {
+	if err := b.prepareSend(&o); err != nil {
+		return err
+	}
+	r, err := send.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	return b.show(explainSend(r))
+}
+
+// prepareSend finds the programs of o, and checks it.
+func (b *bench) prepareSend(o *send.Options) error {
 	if o.Simulator == "" {
 		path, err := besideMe("pushsim")
 		if err != nil {
@@ -92,16 +104,11 @@ func (b *bench) send(ctx context.Context, o send.Options) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	o.Client = []string{me, clientCommand}
-	o.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(b.stderr, format+"\n", args...) }
+	o.Client, o.Progress = []string{me, clientCommand}, b.progress
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
-	r, err := send.Run(ctx, o)
-	if err != nil {
-		return err
-	}
-	return b.show(explainSend(r))
+	return nil
 }
 
 // explainSend is a table with a row per client, and the ratios of their rates.

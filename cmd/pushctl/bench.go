@@ -6,9 +6,9 @@ import "github.com/spf13/cobra"
 // hidden, for scripts that still use the old command.
 func newBenchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "bench", Short: "Moved: pushbench whole, pushbench send", Hidden: true, DisableFlagParsing: true,
+		Use: "bench", Short: "Moved: pushbench worker, pushbench send", Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("moved to a program of its own: pushbench whole, pushbench send")
+			return usagef("moved to a program of its own: pushbench worker, pushbench send")
 		},
 	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package whole
+package worker
 
 import (
 	"context"
@@ -8,14 +8,16 @@ import (
 	"slices"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
-	"github.com/pushfleet/pushfleet/providers/sim"
+	"github.com/pushfleet/pushfleet/bench/servers"
 	"github.com/pushfleet/pushfleet/push"
 )
 
 // ledger is the simulator's, by which the worker's word is judged.
 type ledger interface {
-	Accepted(id, device string) int
-	Totals() sim.Totals
+	// Accepted is how often each was accepted, aligned with them.
+	Accepted(ctx context.Context, pairs []servers.Pair) ([]int, error)
+	// Total is how many pushes were accepted at all.
+	Total(ctx context.Context) (int, error)
 }
 
 // found is what there is of what has to be there: a push and a row for each
@@ -32,28 +34,49 @@ const checkGroup = 10_000
 
 // check holds the backlog against the simulator's ledger and the status rows,
 // notification by notification and device by device. A rate of pushes that are
-// missing, or whose rows are, is no figure.
-func (b *backlog) check(ctx context.Context, l ledger, store fleet.StatusReader) (*found, error) {
+// missing, or whose rows are, is no figure. before is how many pushes had been
+// accepted when nothing of it was produced yet.
+func (b *backlog) check(ctx context.Context, l ledger, store fleet.StatusReader, before int) (*found, error) {
 	c := &found{}
 	for from := 0; from < len(b.ids); from += checkGroup {
 		ids := b.ids[from:min(from+checkGroup, len(b.ids))]
-		rows, err := store.Read(ctx, ids)
-		if err != nil {
-			return nil, fmt.Errorf("reading the status rows: %w", err)
-		}
-		for i, id := range ids {
-			live := b.people.Targets(int(b.users[from+i])).Live
-			for _, device := range live {
-				c.push(id, device, l.Accepted(id, device))
-			}
-			c.row(id, live, rows[i])
+		if err := c.group(ctx, l, store, ids, func(i int) []string { return b.people.Targets(int(b.users[from+i])).Live }); err != nil {
+			return nil, err
 		}
 	}
-	accepted := int(l.Totals().Accepted)
+	total, err := l.Total(ctx)
+	if err != nil {
+		return nil, err
+	}
+	accepted := total - before
 	if c.strange = accepted - (c.pushes - c.unpushed + c.again); c.strange != 0 {
 		c.note("%d pushes were accepted, and %d of them for the devices that they were for", accepted, accepted-c.strange)
 	}
 	return c, c.err()
+}
+
+// group looks for the pushes and rows of some ids, whose living devices live tells.
+func (c *found) group(ctx context.Context, l ledger, store fleet.StatusReader, ids []string, live func(int) []string) error {
+	rows, err := store.Read(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("reading the status rows: %w", err)
+	}
+	var pairs []servers.Pair
+	for i, id := range ids {
+		devices := live(i)
+		for _, device := range devices {
+			pairs = append(pairs, servers.Pair{ID: id, Device: device})
+		}
+		c.row(id, devices, rows[i])
+	}
+	accepted, err := l.Accepted(ctx, pairs)
+	if err != nil {
+		return err
+	}
+	for i, p := range pairs {
+		c.push(p.ID, p.Device, accepted[i])
+	}
+	return nil
 }
 
 // push notes how often one push that had to be there was accepted.

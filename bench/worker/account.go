@@ -1,0 +1,54 @@
+//go:build linux
+
+package worker
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/usage"
+)
+
+// account is the processor time that everything had used at one moment.
+type account struct {
+	at      time.Time
+	cpu     map[string]time.Duration // by process, this one under its own name
+	machine time.Duration
+}
+
+// measuring is the process that measures.
+const measuring = "measuring"
+
+func takeAccount(pids map[string]int) (*account, error) {
+	a := &account{at: time.Now(), cpu: make(map[string]time.Duration)}
+	var err error
+	if a.machine, err = usage.Machine(); err != nil {
+		return nil, err
+	}
+	for name, pid := range pids {
+		if a.cpu[name], err = usage.CPU(pid); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	a.cpu[measuring], err = usage.CPU(os.Getpid())
+	return a, err
+}
+
+// spent is the processor time of each process between two accounts for one of n notifications, in us.
+func spent(before, after *account, n float64) map[string]float64 {
+	each := make(map[string]float64)
+	for name, used := range after.cpu {
+		each[name] = (used - before.cpu[name]).Seconds() * 1e6 / n
+	}
+	return each
+}
+
+// others is how many cores were busy with something else between two accounts.
+func others(before, after *account) float64 {
+	var ours []time.Duration
+	for name, used := range after.cpu {
+		ours = append(ours, used-before.cpu[name])
+	}
+	return usage.Others(after.at.Sub(before.at), after.machine-before.machine, ours...)
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/servers"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/crowd"
+	"github.com/pushfleet/pushfleet/deploy/local"
+)
+
+// world is everything around the worker.
+type world struct {
+	*fleet.Fleet
+	sim    *servers.Simulator
+	people *crowd.Crowd
+	store  fleet.StatusReader
+	dir    string
+	pids   map[string]int // of the servers; those of account.go
+	ends   []func()       // in the order of their making
+}
+
+// The names of processes in accounts.
+const (
+	workerProcess = "worker"
+	kafkaServer   = "kafka"
+	redisServer   = "redis"
+	cassandra     = "cassandra"
+	simulator     = "simulator"
+)
+
+// open starts the servers and the simulator, makes topics and schema, and registers the users.
+func open(ctx context.Context, o *Options) (*world, error) {
+	w := &world{pids: make(map[string]int)}
+	if err := w.start(ctx, o); err != nil {
+		w.close() // of what was started
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *world) start(ctx context.Context, o *Options) (err error) {
+	if w.people, err = newPeople(o); err != nil {
+		return err
+	}
+	if w.dir, err = os.MkdirTemp("", "pushfleet-worker-"); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	w.ends = append(w.ends, func() { _ = os.RemoveAll(w.dir) })
+	o.Progress("starting Kafka, Redis, Cassandra and the simulator")
+	w.sim, err = servers.StartSimulator(ctx, o.Serve, servers.SimulatorOptions{Dir: w.dir, App: fleet.App, Latency: o.Latency, FCMStreams: configs.Default().Send.FCM.Streams})
+	if err != nil {
+		return err
+	}
+	w.ends, w.pids[simulator] = append(w.ends, w.sim.Close), w.sim.PID()
+	options := fleet.Options{Dir: w.dir, Programs: fleet.Programs{Worker: o.Worker}, Keyspace: "bench", Elsewhere: []configs.App{w.sim.App},
+		Configure: func(c *configs.Config) { configure(c, o) }}
+	startServers := w.startReal
+	if o.Embedded {
+		startServers = w.startEmbedded
+	}
+	if err := startServers(ctx, o, &options); err != nil {
+		return err
+	}
+	if w.Fleet, err = fleet.New(options); err != nil {
+		return err
+	}
+	w.ends = append(w.ends, func() { _ = w.Fleet.Close() })
+	if err := w.register(ctx, o); err != nil {
+		return err
+	}
+	store, done, err := w.OpenStatus(ctx)
+	if err != nil {
+		return err
+	}
+	w.store, w.ends = store, append(w.ends, done)
+	return nil
+}
+
+// close ends everything that was started, the last first.
+func (w *world) close() {
+	for _, end := range slices.Backward(w.ends) {
+		end()
+	}
+}
+
+func (w *world) startReal(ctx context.Context, o *Options, f *fleet.Options) error {
+	set, err := local.StartSet(ctx, local.SetOptions{Durable: o.CommitLog == Batch})
+	if err != nil {
+		return err
+	}
+	w.ends = append(w.ends, func() { _ = set.Close() })
+	w.pids[kafkaServer], w.pids[redisServer], w.pids[cassandra] = set.Kafka.PID(), set.Redis.PID(), set.Cassandra.PID()
+	at := set.Addresses()
+	f.Servers = fleet.Servers{Kafka: []string{at.Kafka}, Redis: []string{at.Redis}, Cassandra: []string{at.Cassandra}}
+	return nil
+}
+
+func (w *world) startEmbedded(ctx context.Context, o *Options, f *fleet.Options) error {
+	kafka, err := servers.StartKafka(ctx, o.Serve, w.dir)
+	if err != nil {
+		return err
+	}
+	w.ends, w.pids[kafkaServer] = append(w.ends, kafka.Close), kafka.PID()
+	redis, err := servers.StartRedis(ctx, o.Serve, w.dir)
+	if err != nil {
+		return err
+	}
+	w.ends, w.pids[redisServer] = append(w.ends, redis.Close), redis.PID()
+	f.Programs = fleet.Programs{Worker: o.Serve[0], Args: o.Serve[1:]}
+	f.Servers = fleet.Servers{Kafka: []string{kafka.Address}, Redis: []string{redis.Address}, Cassandra: configs.Default().Cassandra.Hosts}
+	f.Status = servers.Rows(w.rowsSocket())
+	return nil
+}
+
+func (w *world) rowsSocket() string { return filepath.Join(w.dir, "rows.sock") }
+
+// startWorker starts the worker that is measured, and waits until it is ready.
+func (w *world) startWorker(ctx context.Context) (*fleet.Process, error) {
+	p, err := w.StartWorker(servers.RowsVariable + "=" + w.rowsSocket())
+	if err != nil {
+		return nil, err
+	}
+	w.pids[workerProcess] = p.PID()
+	return p, p.AwaitReady(ctx)
+}
+
+// The lanes: the backlog waits in the first one.
+const (
+	backlogLane  = "promotional"
+	passwordLane = "critical"
+)
+
+// configure is the configuration of the worker: the defaults, but for what says that a machine is slow.
+func configure(c *configs.Config, o *Options) {
+	d := configs.Default()
+	c.Retries, c.Send, c.Status, c.Cassandra.Timeout, c.Dedupe = d.Retries, d.Send, d.Status, d.Cassandra.Timeout, d.Dedupe
+	// On a machine that is too slow the rate is low: nothing is sent twice.
+	c.Send.Deadline, c.Send.Drain, c.Kafka.RebalanceTimeout = time.Minute, 2*time.Minute, 4*time.Minute
+	c.Gates.ProbeTimeout = 2 * time.Minute
+	// A confirm read is good for as long as it is by default: see confirmFor of
+	// the pipeline, which takes the deadline off the shortest tier.
+	c.Retries.Tiers = later(d.Retries.Tiers, c.Send.Deadline-d.Send.Deadline)
+	c.Kafka.SessionTimeout = d.Kafka.SessionTimeout
+	c.Limits.Rules = rules(o.Limits)
+	c.Admin.PProf = true
+	c.Lanes = nil
+	for _, name := range []string{backlogLane, passwordLane} {
+		lane := d.Lanes[slices.IndexFunc(d.Lanes, func(l configs.Lane) bool { return l.Name == name })]
+		lane.CriticalSenders = []string{"*"}
+		c.Lanes = append(c.Lanes, lane)
+	}
+	if o.Embedded {
+		// The embedded Redis runs its scripts slowly and one at a time, and has its
+		// filters in memory: room for what there is.
+		c.Redis.ReadTimeout, c.Redis.WriteTimeout = time.Minute, time.Minute
+		c.Batch.Workers, c.Dedupe.Capacity = 1, 2_000_000
+	}
+}
+
+// later are the times, each by d longer.
+func later(times []time.Duration, d time.Duration) (longer []time.Duration) {
+	for _, t := range times {
+		longer = append(longer, t+d)
+	}
+	return longer
+}
+
+// maxLimits is as many as there are windows for.
+const maxLimits = 16
+
+// rules are n limits, each with another window, that are asked about every
+// notification and that nobody reaches.
+func rules(n int) (rules []configs.Rule) {
+	for i := range n {
+		r := configs.Rule{Name: "type-per-day", Per: "user_type", Max: 1000, Window: 24 * time.Hour}
+		if i > 0 {
+			r.Name, r.Per, r.Window = fmt.Sprintf("all-per-%d-h", i), "user", time.Duration(i)*time.Hour
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// register makes topics and schema, registers the users and declares the installation new.
+func (w *world) register(ctx context.Context, o *Options) error {
+	if err := w.Prepare(ctx); err != nil {
+		return err
+	}
+	if err := w.DeclareNew(ctx); err != nil {
+		return err
+	}
+	registry, err := w.StartRegistry()
+	if err != nil {
+		return err
+	}
+	o.Progress("registering %d users", w.people.Users)
+	if err := w.Register(ctx, w.people); err != nil {
+		return err
+	}
+	if err := w.AwaitUsers(ctx, w.people); err != nil {
+		return err
+	}
+	_, err = registry.Term(ctx)
+	return err
+}
