@@ -31,6 +31,7 @@ func TestWhoIsKnownToClaim(t *testing.T) {
 		raw   []byte
 		known string
 		asks  bool // for a repair
+		fails bool
 	}{
 		{why: "as believed", known: "ada bob"},
 		{why: "a user's shard was written", do: func(r *Registry) { r.shards[ada].Version.Write++ }, known: "bob"},
@@ -41,6 +42,9 @@ func TestWhoIsKnownToClaim(t *testing.T) {
 		{why: "the token's shard is further than was read", do: func(r *Registry) { r.shards[token].Applied[0]++ }},
 		{why: "a record cannot be read", known: "ada", asks: true, do: func(r *Registry) {
 			client.Set(t.Context(), shards.UserKey(bob, "bob"), "garbage", 0)
+		}},
+		{why: "a record cannot be had", fails: true, do: func(r *Registry) {
+			client.LPush(t.Context(), shards.UserKey(bob, "bob"), "no string")
 		}},
 		{why: "nobody contests it", raw: record.Claims{{User: "ada", At: 1}}.Encode(7)},
 		{why: "who claims it cannot be read", raw: []byte("garbage")},
@@ -67,7 +71,7 @@ func TestWhoIsKnownToClaim(t *testing.T) {
 			tt.raw = claimed
 		}
 		got, err := r.claimants(t.Context(), token, []string{tt.kase}, [][]byte{tt.raw})
-		if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); err != nil || names != tt.known {
+		if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); (err != nil) != tt.fails || names != tt.known {
 			t.Errorf("%s: known are %q, want %q (%v)", tt.why, names, tt.known, err)
 		}
 		if asks := len(r.repair.wanted) > 0; asks != tt.asks {

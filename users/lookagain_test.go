@@ -125,6 +125,17 @@ func TestLookingAgainPassesWhatCannotBeRead(t *testing.T) {
 	}
 }
 
+// Who could not look has to look again.
+func TestLookingAgainThatFailsIsNotDone(t *testing.T) {
+	known, ada := foreignDevice(t, "ada", "token-1", "new")
+	l := looksAgain(t, state.Version{Build: 7, Write: 1}, map[string][]byte{"ada": knownSince(ada)}, known)
+	l.client.Del(t.Context(), state.UnreadKey(l.shard))
+	l.client.Set(t.Context(), state.UnreadKey(l.shard), "no set", 0)
+	if done, err := l.lookAgain(t.Context()); done || err == nil {
+		t.Errorf("done %v, %v; want the server's error", done, err)
+	}
+}
+
 // What a rebuilt user has in quarantine stays there, foreign devices among it, and
 // nobody else's is touched.
 func TestARebuiltUserLeavesQuarantine(t *testing.T) {

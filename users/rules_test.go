@@ -45,6 +45,8 @@ func TestLengthsOfReplies(t *testing.T) {
 		{"$\r\n", 0, "", false},
 		{"*3\r\n", 0, "", false},
 		{"$3\r", 0, "", false},
+		{"$3\rabc", 0, "", false},
+		{"$34\nabc", 0, "", false},
 		{"$3", 0, "", false},
 		{"$", 0, "", false},
 		{"", 0, "", false},
@@ -53,6 +55,37 @@ func TestLengthsOfReplies(t *testing.T) {
 		if (err == nil) != tt.good || tt.good && (n != tt.n || string(rest) != tt.rest) {
 			t.Errorf("%q: %d, %q, %v", tt.raw, n, rest, err)
 		}
+	}
+}
+
+// A reply is an array and nothing else: what stands behind it is of another.
+func TestRepliesEndWithTheirLastValue(t *testing.T) {
+	for raw, want := range map[string]int{
+		"*2\r\n$1\r\na\r\n$-1\r\n":     2,
+		"*2\r\n_\r\n$0\r\n\r\n":        2,
+		"*0\r\n":                       0,
+		"*1\r\n$1\r\na\r\n$1\r\nb\r\n": -1,
+		"*0\r\n*0\r\n":                 -1,
+		"*2\r\n$1\r\na\r\n":            -1,
+	} {
+		if values, err := bulks([]byte(raw), nil); (err == nil) != (want >= 0) || err == nil && len(values) != want {
+			t.Errorf("%q: %d values, %v; want %d", raw, len(values), err, want)
+		}
+	}
+}
+
+// A redirect of the cluster comes as an error in place of the answer. The answer that is
+// asked for then is not mixed with that of an earlier command.
+func TestAnswersAfterARedirectAreTheirs(t *testing.T) {
+	client, _ := inProcess(t)
+	client.MSet(t.Context(), "a", "1", "b", "2")
+	cmd := new(mget)
+	cmd.ask(t.Context(), 0, []any{"mget", "a", "b"})
+	cmd.written.WriteString("-MOVED 1 127.0.0.1:1\r\n")
+	sc := &readScratch{values: [][]byte{[]byte("old"), []byte("old"), []byte("old")}}
+	got, err := NewReader(client, false).values(t.Context(), sc, cmd)
+	if err != nil || len(got) != 2 || string(got[0]) != "1" || string(got[1]) != "2" {
+		t.Errorf("got %q, %v; want 1 and 2", got, err)
 	}
 }
 

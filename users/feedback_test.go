@@ -1,0 +1,82 @@
+package users
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/state"
+)
+
+// oneReport is a source of one report that counts commits.
+type oneReport struct {
+	value   []byte
+	commits int
+}
+
+func (s *oneReport) Poll(context.Context) ([][]byte, error) { return [][]byte{s.value}, nil }
+
+func (s *oneReport) Commit(context.Context) error {
+	s.commits++
+	return nil
+}
+
+// ending ends its reader when it asks Redis, which does not answer.
+type ending func()
+
+func (ending) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (ending) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (e ending) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		e()
+		for _, cmd := range cmds {
+			cmd.SetErr(ctx.Err())
+		}
+		return ctx.Err()
+	}
+}
+
+// A report whose device is not removed is not committed, also when the process ends.
+func TestReportsThatAreNotDoneAreNotCommitted(t *testing.T) {
+	client, _ := inProcess(t)
+	ctx, stop := context.WithCancel(t.Context())
+	client.AddHook(ending(stop))
+	s := &oneReport{value: []byte(`{"user_id":"ada","device":"` + push.DeviceHash(push.FCM, "t") + `","at_ms":1}`)}
+	f, err := NewFeedback(client, s, nil, DefaultFeedbackOptions(), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Run(ctx); !errors.Is(err, context.Canceled) || s.commits > 0 {
+		t.Errorf("ended with %v and %d commits, want none", err, s.commits)
+	}
+}
+
+// A shard that is not built is told apart from an entry that cannot be read: it waits, and
+// asks for no repair.
+func TestClaimsOfAShardThatIsNotBuilt(t *testing.T) {
+	hash := push.DeviceHash(push.FCM, "t")
+	claims := record.Claims{{User: "ada", At: 1}}.Encode(7)
+	for _, tt := range []struct {
+		why     string
+		values  []any
+		unbuilt bool
+		entry   bool // errEntry
+	}{
+		{"as it should be", []any{state.FormatBuild(7), string(claims)}, false, false},
+		{"not built", []any{nil, nil}, true, false},
+		{"not built, with an entry of before", []any{nil, string(claims)}, true, false},
+		{"an entry that cannot be read", []any{state.FormatBuild(7), "garbage"}, false, true},
+	} {
+		cmd := redis.NewSliceCmd(t.Context())
+		cmd.SetVal(tt.values)
+		cs, err := claimsOf(cmd, hash)
+		if _, unbuilt := IsUnbuilt(err); unbuilt != tt.unbuilt || errors.Is(err, errEntry) != tt.entry || (err == nil) != (len(cs) == 1) {
+			t.Errorf("%s: %v, %v", tt.why, cs, err)
+		}
+	}
+}
