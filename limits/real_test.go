@@ -96,6 +96,9 @@ func TestRealServer(t *testing.T) {
 			if err := shards.CheckServer(t.Context(), client, true); err != nil {
 				t.Fatal(err)
 			}
+			if evicted, unfit, err := shards.Evictions(t.Context(), client); evicted != 0 || unfit != nil || err != nil {
+				t.Errorf("%d evicted, %v, %v", evicted, unfit, err)
+			}
 			l := limiter(t, client, perUser(2, time.Minute))
 			name := fmt.Sprintf("limits-test-%d", time.Now().UnixNano())
 			reqs := requests(3000, name)
