@@ -81,7 +81,8 @@ func TestAnswersAfterARedirectAreTheirs(t *testing.T) {
 	client.MSet(t.Context(), "a", "1", "b", "2")
 	cmd := new(mget)
 	cmd.ask(t.Context(), 0, []any{"mget", "a", "b"})
-	cmd.written.WriteString("-MOVED 1 127.0.0.1:1\r\n")
+	n, _ := cmd.written.WriteString("-MOVED 1 127.0.0.1:1\r\n")
+	cmd.SetVal(int64(n))
 	sc := &readScratch{values: [][]byte{[]byte("old"), []byte("old"), []byte("old")}}
 	got, err := NewReader(client, false).values(t.Context(), sc, cmd)
 	if err != nil || len(got) != 2 || string(got[0]) != "1" || string(got[1]) != "2" {
