@@ -55,3 +55,18 @@ func TestClaimed(t *testing.T) {
 		}
 	}
 }
+
+// Who owns a message is its user, else its device, and nobody if it names neither.
+func TestOwners(t *testing.T) {
+	device := push.Target{Platform: push.FCM, Token: "t"}
+	for want, m := range map[string]push.Message{
+		"":                             {},
+		"ada":                          {UserID: "ada"},
+		push.DeviceHash(push.FCM, "t"): {Device: device},
+		"bob":                          {UserID: "bob", Device: device},
+	} {
+		if got := (&Item{Message: m}).Owner(); got != want {
+			t.Errorf("%+v: got owner %q, want %q", m, got, want)
+		}
+	}
+}

@@ -63,7 +63,8 @@ func TestWhatAnotherRecordHasIsNotSent(t *testing.T) {
 	}
 }
 
-// What comes back unsent after its line has ended is left to the next owner.
+// What comes back unsent waits again, unless its line has ended or its partition leaves:
+// then it is left to the next owner.
 func TestWhatComesBackTooLateIsGivenBack(t *testing.T) {
 	l := &line{waiting: newTurns()}
 	ds := waitingFor("a", 2)
@@ -74,14 +75,23 @@ func TestWhatComesBackTooLateIsGivenBack(t *testing.T) {
 		t.Errorf("%d stay, %d wait; want that both wait again", len(stay), len(l.waiting.next(nil, 9)))
 	}
 	l.waiting.take(nil, 2)
-	l.waiting.close()
-	stay := p.sendLater(ds, time.Now())
-	if len(stay) != 2 {
-		t.Fatalf("%d of 2 are left after the end", len(stay))
-	}
-	for _, d := range stay {
-		if !d.abandoned {
-			t.Errorf("%s is not given back", d.Device.Hash)
+	givenBack := func(why string, ds []*Delivery) {
+		t.Helper()
+		stay := p.sendLater(ds, time.Now())
+		if len(stay) != 2 || len(l.waiting.next(nil, 9)) != 0 {
+			t.Fatalf("%s: %d of 2 stay", why, len(stay))
+		}
+		for _, d := range stay {
+			if !d.abandoned {
+				t.Errorf("%s: %s is not given back", why, d.Device.Hash)
+			}
 		}
 	}
+	leaves := waitingFor("b", 2)
+	l.waiting.put(l, leaves)
+	l.waiting.take(nil, 2)
+	leaves[0].Item.batch.Tracker.Leave()
+	givenBack("its partition leaves", leaves)
+	l.waiting.close()
+	givenBack("its line has ended", ds)
 }

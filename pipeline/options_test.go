@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -110,4 +111,34 @@ func TestAStoppedRouteSaysWhenToAskAgain(t *testing.T) {
 	if n != 0 || lack != gates.RouteStopped || again.Before(now.Add(2*time.Second)) {
 		t.Errorf("got %d admitted, %v lacking, again in %v; want none for 2 s", n, lack, again.Sub(now))
 	}
+}
+
+// A line that ends while it waits is no stall any more.
+func TestALineThatEndsIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(goodOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.routes[push.Route{Platform: push.APNS, App: "shop"}]
+		l, ds, now := r.lines[gates.Free], waitingFor("a", 3), time.Now()
+		for _, d := range ds {
+			d.Expires = now.Add(time.Hour)
+		}
+		n, _, _ := p.admit(now, l, ds)
+		ds[0].Result = push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: 2 * time.Second}
+		returnTickets(now, ds[:n])
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { p.submit(ctx, l, ds); close(ended) }()
+		time.Sleep(time.Second)
+		if open, _ := p.Declared(); len(open) != 1 {
+			t.Errorf("stalls %+v while the route is stopped, want one", open)
+		}
+		stop()
+		<-ended
+		if open, _ := p.Declared(); len(open) != 0 {
+			t.Errorf("stalls %+v after the end, want none", open)
+		}
+	})
 }

@@ -457,3 +457,15 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 		}
 	})
 }
+
+// Ten items of a small batch, or one in ten of a large one, may be at fault themselves.
+func TestWhenTheCodeIsAtFault(t *testing.T) {
+	for _, tt := range []struct {
+		panicked, of int
+		want         bool
+	}{{1, 1, false}, {10, 10, false}, {10, 100, false}, {11, 100, true}, {11, 110, false}, {100, 1000, false}, {101, 1000, true}} {
+		if got := pipeline.TooManyPoisoned(tt.panicked, tt.of); got != tt.want {
+			t.Errorf("%d of %d: got %v, want %v", tt.panicked, tt.of, got, tt.want)
+		}
+	}
+}

@@ -65,9 +65,13 @@ func TestWhatTheFilterNeverTookIsNotDone(t *testing.T) {
 	b := &Batch{Tracker: tracker, Items: []Item{{Message: push.Message{ID: "a", UserID: "u"}}}}
 	tracker.Admit(b)
 	ctx, stop := context.WithCancel(t.Context())
+	m := NewMetrics(prometheus.NewRegistry())
 	p := &Pipeline{toRemember: newQueue[*Item](), opt: Options{Lane: "x", Seen: &seenOnce{first: stop}, Log: slog.New(slog.DiscardHandler),
-		Metrics: NewMetrics(prometheus.NewRegistry()), Events: noEvents{}}}
+		Metrics: m, Events: noEvents{}}}
 	p.remember(ctx, []*Item{&b.Items[0]})
+	if got := testutil.ToFloat64(m.missedAdds); got != 1 {
+		t.Errorf("got %v missed ids counted, want 1", got)
+	}
 	if next, ok := tracker.Watermark(); ok || tracker.inFlight() {
 		t.Errorf("watermark %d, in flight: %v; want that it was given back", next, tracker.inFlight())
 	}

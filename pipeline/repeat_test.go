@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -26,4 +27,20 @@ func TestNothingIsRepeatedAfterTheEnd(t *testing.T) {
 			t.Errorf("got %d tries (%v) and error %v, want one and the context's", len(tried), tried, err)
 		}
 	})
+}
+
+// What a step began under its context ends with the step: otherwise each of them would
+// be kept until the worker stops.
+func TestTheContextOfAStepEndsWithIt(t *testing.T) {
+	p := &Pipeline{opt: Options{StatusTimeout: time.Second}}
+	var own context.Context
+	if err := p.patiently(t.Context(), StepStatus, nil, func(ctx context.Context) error {
+		own = ctx
+		return ctx.Err()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if own.Err() == nil {
+		t.Error("the step is over, and its context is not")
+	}
 }

@@ -59,3 +59,17 @@ func TestRowsHaveTheStepOfTheirRecord(t *testing.T) {
 		}
 	}
 }
+
+// What is decided as a whole has a row for each device that its record names: a row
+// without a device does not count beside theirs.
+func TestAVerdictHasARowForEachNamedDevice(t *testing.T) {
+	it := &Item{Verdict: push.Suppressed, Reason: push.Quiet, Devices: []string{"a", "b"}}
+	rows := it.verdictRows(nil, time.Now())
+	if len(rows) != 2 || rows[0].Device != "a" || rows[1].Device != "b" || rows[1].State != push.StateSuppressed {
+		t.Errorf("got rows %+v, want one of each device", rows)
+	}
+	it.Devices = nil
+	if rows = it.verdictRows(nil, time.Now()); len(rows) != 1 || rows[0].Device != "" {
+		t.Errorf("got rows %+v, want one without a device", rows)
+	}
+}
