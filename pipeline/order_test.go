@@ -78,6 +78,8 @@ func TestTheFirstOfABatchGoesFirst(t *testing.T) {
 		stop := w.starts(t, p)
 		time.Sleep(time.Minute)
 		for name, l := range map[string]*listed{"APNs": apns, "FCM": fcm} {
+			l.mu.Lock()
+			defer l.mu.Unlock()
 			const group = window / 4
 			if len(l.offsets) < 2*window {
 				t.Fatalf("%s: %d sent: the test wants more than two windows", name, len(l.offsets))
