@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/local"
@@ -95,15 +94,7 @@ func (s *simulator) await(ctx context.Context) error {
 
 // close ends it and waits until it is gone.
 func (s *simulator) close() {
-	_ = s.process.Signal(syscall.SIGTERM) // it may be gone already
-	kill := time.NewTimer(stopTime)
-	defer kill.Stop()
-	select {
-	case <-s.process.Done():
-	case <-kill.C:
-		_ = s.process.Signal(syscall.SIGKILL)
-		<-s.process.Done()
-	}
+	s.process.End(stopTime)
 	_ = s.output.Close()
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/local"
@@ -96,15 +95,7 @@ func (p *process) Close() {
 	if p.calls != nil {
 		_ = p.calls.Close() // the process ends anyway
 	}
-	_ = p.process.Signal(syscall.SIGTERM) // it may be gone already
-	kill := time.NewTimer(stopTime)
-	defer kill.Stop()
-	select {
-	case <-p.process.Done():
-	case <-kill.C:
-		_ = p.process.Signal(syscall.SIGKILL)
-		<-p.process.Done()
-	}
+	p.process.End(stopTime)
 }
 
 // tail is what it said, to stand behind an error.

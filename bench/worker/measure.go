@@ -156,7 +156,10 @@ func (w *world) measure(ctx context.Context, o *Options, codes *passwords, r *Re
 	if err := w.awaitCommitted(ctx, o, worker, r, int64(o.WarmUp)); err != nil {
 		return err
 	}
-	profiling := profileCPU(ctx, worker)
+	profiling, err := profileCPU(ctx, worker)
+	if err != nil {
+		return err
+	}
 	start, err := w.now(ctx, worker)
 	if err == nil {
 		err = w.awaitCommitted(ctx, o, worker, r, int64(o.WarmUp+o.Notifications))
@@ -166,11 +169,12 @@ func (w *world) measure(ctx context.Context, o *Options, codes *passwords, r *Re
 		end, err = w.now(ctx, worker)
 	}
 	stop()
-	byPart, failed := profiling.stop()
+	byPart, share, failed := profiling.stop()
 	background.Wait()
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
+	r.Profiled = share
 	if done := end.committed - start.committed; done < int64(o.Notifications)/2 {
 		return fmt.Errorf("%d of %d notifications were done when the warm-up was seen to be: take more", o.Notifications-int(done), o.Notifications)
 	}

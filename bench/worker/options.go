@@ -20,6 +20,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/pushfleet/pushfleet/configs"
 )
 
 // Options are what is measured. Those of Standard are the standard scenario, which bench/README.md names.
@@ -42,6 +44,8 @@ type Options struct {
 	Plot   string   // path of the SVG file to write; empty = none
 	// Progress is told what is done, a line at a time.
 	Progress func(format string, args ...any)
+
+	settings func(*configs.Config) // set by tests: changes the worker's
 }
 
 // Standard is the standard scenario.

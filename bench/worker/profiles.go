@@ -4,11 +4,14 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/bench/parts"
+	"github.com/pushfleet/pushfleet/bench/usage"
 )
 
 // sliceSeconds is how long one CPU profile takes. One after the other is taken, because nobody knows when the run ends
@@ -20,14 +23,21 @@ type cpuProfile struct {
 	stopping chan struct{} // closed by stop
 	slices   sync.WaitGroup
 
+	pid    int
+	before time.Duration // processor time of the worker when it began
+
 	// Written by the goroutine, read after it has ended.
 	sums map[string]int64 // ns by part
 	err  error
 }
 
-// profileCPU begins.
-func profileCPU(ctx context.Context, worker *fleet.Process) *cpuProfile {
-	p := &cpuProfile{stopping: make(chan struct{}), sums: make(map[string]int64)}
+// profileCPU begins. Without an error, stop ends it.
+func profileCPU(ctx context.Context, worker *fleet.Process) (*cpuProfile, error) {
+	before, err := usage.CPU(worker.PID())
+	if err != nil {
+		return nil, err
+	}
+	p := &cpuProfile{stopping: make(chan struct{}), pid: worker.PID(), before: before, sums: make(map[string]int64)}
 	p.slices.Go(func() {
 		for {
 			select {
@@ -40,7 +50,7 @@ func profileCPU(ctx context.Context, worker *fleet.Process) *cpuProfile {
 			}
 		}
 	})
-	return p
+	return p, nil
 }
 
 func (p *cpuProfile) slice(ctx context.Context, worker *fleet.Process) error {
@@ -55,11 +65,20 @@ func (p *cpuProfile) slice(ctx context.Context, worker *fleet.Process) error {
 	return err
 }
 
-// stop waits for the slice that is under way, and is the processor time by part.
-func (p *cpuProfile) stop() (map[string]int64, error) {
+// stop waits for the slice that is under way, and is the processor time by part, and what share of all that the worker
+// used meanwhile it is: a little less than 1, for what is between two slices.
+func (p *cpuProfile) stop() (byPart map[string]int64, share float64, err error) {
 	close(p.stopping)
 	p.slices.Wait()
-	return p.sums, p.err
+	after, err := usage.CPU(p.pid)
+	if err = errors.Join(p.err, err); err != nil {
+		return nil, 0, err
+	}
+	var all int64
+	for _, ns := range p.sums {
+		all += ns
+	}
+	return p.sums, float64(all) / float64(after-p.before), nil
 }
 
 // allocations are those of a worker since it began, by a sample.

@@ -40,6 +40,7 @@ type Result struct {
 	PartsRatio   map[string]float64 `json:"parts_of_apns2"`
 	OthersCores  float64            `json:"others_cores"` // busy with something else meanwhile
 	MeasuringCPU float64            `json:"measuring_cpu_us"`
+	Profiled     float64            `json:"profiled"` // share of the worker's CPU time that is in the profiles of Parts
 
 	AllocationParts     map[string]float64 `json:"allocs_by_part"`  // Allocations, by a sample
 	AllocationOwners    map[string]float64 `json:"allocs_by_owner"` // the same by whose code allocated

@@ -46,10 +46,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// small is a run of some seconds, in which nobody measures anything.
+// small is a run of some seconds, in which nobody measures anything. The worker polls little ahead: otherwise most of its work
+// would be done when the first commit is seen.
 func small(t *testing.T) Options {
 	o := Standard()
 	o.Notifications, o.WarmUp, o.CoolDown, o.Unloaded = 30_000, 2000, 0, time.Second
+	o.settings = func(c *configs.Config) { c.Batch.Records, c.Batch.OpenPerPartition, c.Send.InFlight = 500, 2, 1000 }
 	o.Serve, o.Progress, o.Plot = []string{os.Args[0], asServer}, t.Logf, filepath.Join(t.TempDir(), "plot.svg")
 	return o
 }
@@ -66,6 +68,9 @@ func (r *Result) check(t *testing.T, o *Options) {
 	}
 	if r.Notifications == 0 || r.Rate <= 0 || r.RSS == 0 || r.Allocations <= 0 || r.KafkaCPU <= 0 || r.RedisCPU <= 0 || r.SimCPU <= 0 || r.Again > 0 {
 		t.Errorf("%+v", r)
+	}
+	if r.Profiled <= 0 || r.Profiled > 1.5 {
+		t.Errorf("%v of the worker's time is in its profiles", r.Profiled)
 	}
 	if r.CriticalP99 == nil || r.CriticalUnloadedP99 == nil || *r.CriticalUnloadedP99 <= 0 || *r.CriticalP99 < *r.CriticalP50 {
 		t.Errorf("one-time passwords took %v, before %v", r.CriticalP99, r.CriticalUnloadedP99)
@@ -390,7 +395,7 @@ func TestKeys(t *testing.T) {
 	got, err := json.Marshal(&Result{Date: time.Date(2026, 11, 24, 1, 2, 3, 0, time.UTC)})
 	want := `{"notifications_per_second":0,"worker_cpu_us":0,"kafka_cpu_us":0,"redis_cpu_us":0,"cassandra_cpu_us":null,"sim_cpu_us":0,` +
 		`"allocs_per_notification":0,"rows_per_status_batch":null,"critical_p99_ms":null,"critical_unloaded_p99_ms":null,"rss_mb":0,"parts_us":null,` +
-		`"apns2_cpu_us":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"measuring_cpu_us":0,` +
+		`"apns2_cpu_us":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"measuring_cpu_us":0,"profiled":0,` +
 		`"allocs_by_part":null,"allocs_by_owner":null,"critical_p50_ms":null,"critical_unloaded_p50_ms":null,"notifications":0,"seconds":0,"again":0,` +
 		`"confirmed":null,"checked":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
 		`"commit_log":"","kafka_replication":0,"keyspace_replication":"","embedded":false,"cores":0,"go":"","date":"2026-11-24T01:02:03Z","plot":""}`

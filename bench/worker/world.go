@@ -164,6 +164,9 @@ func configure(c *configs.Config, o *Options) {
 		c.Redis.ReadTimeout, c.Redis.WriteTimeout = time.Minute, time.Minute
 		c.Batch.Workers, c.Dedupe.Capacity = 1, 2_000_000
 	}
+	if o.settings != nil {
+		o.settings(c)
+	}
 }
 
 // later are the times, each by d longer.

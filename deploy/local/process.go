@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // Process is one run of a program as a child that dies with this process. Its
@@ -66,6 +67,20 @@ func (p *Process) Signal(sig syscall.Signal) error {
 		return nil
 	}
 	return fmt.Errorf("sending %s to process group %d: %w", sig, p.PID(), err)
+}
+
+// End asks the child to end, kills it if it takes longer, and returns when it is
+// gone.
+func (p *Process) End(within time.Duration) {
+	_ = p.Signal(syscall.SIGTERM) // then it is killed
+	kill := time.NewTimer(within)
+	defer kill.Stop()
+	select {
+	case <-p.done:
+	case <-kill.C:
+		_ = p.Signal(syscall.SIGKILL) // it ends now or has ended
+		<-p.done
+	}
 }
 
 // ended says whether the child is known to have ended.

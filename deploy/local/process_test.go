@@ -108,3 +108,37 @@ func TestProcess(t *testing.T) {
 		t.Errorf("starting what is not there: %v", err)
 	}
 }
+
+// End asks first: a child that takes its time to end in order is not killed. One
+// that does not listen is.
+func TestEnd(t *testing.T) {
+	for why, tt := range map[string]struct {
+		script string
+		within time.Duration
+		gone   bool // before it is asked
+		status string
+	}{
+		"it ends in order":   {`trap "exit 3" TERM; echo up; while :; do sleep 0.02; done`, time.Minute, false, "exit status 3"},
+		"it does not listen": {`trap "" TERM; echo up; while :; do sleep 0.02; done`, 20 * time.Millisecond, false, "signal: killed"},
+		"it is gone":         {`echo up`, time.Minute, true, "<nil>"},
+	} {
+		t.Run(why, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			noError(t, err)
+			defer r.Close()
+			cmd := exec.Command("sh", "-c", tt.script)
+			cmd.Stdout = w
+			p, err := StartProcess(cmd)
+			noError(t, errors.Join(err, w.Close()))
+			_, err = bufio.NewReader(r).ReadString('\n') // its trap is set
+			noError(t, err)
+			if tt.gone {
+				<-p.Done()
+			}
+			p.End(tt.within)
+			if got := fmt.Sprint(p.Err()); got != tt.status {
+				t.Errorf("it ended with %s, want %s", got, tt.status)
+			}
+		})
+	}
+}
