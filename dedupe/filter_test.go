@@ -323,6 +323,23 @@ func TestFullFilterSaysMaybe(t *testing.T) {
 	})
 }
 
+// Ids that come to filters which nobody has made yet may be more than these take: what
+// they refuse is covered by their marks.
+func TestAFilterMadeByAnAddMayBeFullAtOnce(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		ids := names(40_000, "id") // four times the capacity
+		add(t, f, ids...)
+		if n := check(t, another(t, f), ids...); n != len(ids) {
+			t.Errorf("to another worker %d of %d added ids are maybe", n, len(ids))
+		}
+		fill, err := f.Fill(t.Context())
+		must(t, err)
+		if fill.Maybe != shards.Filters {
+			t.Errorf("%d filters are marked as full, want all %d", fill.Maybe, shards.Filters)
+		}
+	})
+}
+
 // A worker that knows a filter as full does not query it again. If Redis was
 // wiped since then and the filter was created again, the new one misses the ids
 // that come now.
@@ -404,6 +421,17 @@ func TestFillNamesTheCapacityNeeded(t *testing.T) {
 		// sentinel.
 		if fill.IDs < 5900 || fill.IDs > 6070 || fill.Needed < 19_000 || fill.Needed > 20_500 || fill.Maybe != 0 {
 			t.Errorf("fill %+v, want 6,000 ids and 20,000 needed", fill)
+		}
+		// The first tenth of a window tells nothing of the rest.
+		time.Sleep(f.Window/2 + f.Window/10 - 1)
+		for _, told := range []bool{false, true} {
+			fill, err := f.Fill(t.Context())
+			must(t, err)
+			if told != (fill.Needed > 0) {
+				t.Errorf("fill %+v, want that it tells what is needed: %v", fill, told)
+			}
+			add(t, f, names(100, "id")...)
+			time.Sleep(1)
 		}
 	})
 }
@@ -497,9 +525,16 @@ func TestRunPreparesUntilItIsStopped(t *testing.T) {
 		var reports int
 		go func() {
 			defer close(ended)
-			f.Run(ctx, 30*time.Second, func(error) { reports++ })
+			f.Run(ctx, 30*time.Second, func(err error) {
+				if reports++; err == nil {
+					t.Error("a success was reported")
+				}
+			})
 		}()
 		time.Sleep(time.Minute)
+		if reports > 0 {
+			t.Errorf("%d reports while all was well", reports)
+		}
 		r.Wipe()
 		time.Sleep(time.Minute + youngBy)
 		if n := check(t, f, uuids(time.Now(), 500, "young")...); n > 10 {

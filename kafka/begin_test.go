@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -62,9 +64,10 @@ func TestAFreshPartitionBeginsWhereItsLogDoes(t *testing.T) {
 		if still := s.Standstill(time.Now()); len(still) != 1 || still[0].Partition.ID != 0 || still[0].Lag != 2 {
 			t.Errorf("got %+v, want only the 2 records of partition 0", still)
 		}
-		metric := s.options.Metrics.lag.WithLabelValues("push", "1")
-		if shown := testutil.ToFloat64(metric); shown != 0 {
-			t.Errorf("the metric shows lag %v, want 0: there is nothing to read", shown)
+		for id, want := range map[string]float64{"0": 2, "1": 0} {
+			if shown := testutil.ToFloat64(s.options.Metrics.lag.WithLabelValues("push", id)); shown != want {
+				t.Errorf("the metric shows lag %v of partition %s, want %v", shown, id, want)
+			}
 		}
 	}
 	t.Run("as the brokers say when it is assigned", func(t *testing.T) {
@@ -122,7 +125,7 @@ func TestAStartThatIsToldLate(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		a := s.parts[push.Partition{Topic: "push"}]
-		return a != nil && a.lost
+		return a != nil && a.lost && a.ended // and hands out no more
 	})
 	silent.Remove()
 	if b := nextItems(t, s, 2)[0]; b.Items[0].Offset != 8 {
@@ -166,5 +169,17 @@ func TestACommittedPartitionBeginsThere(t *testing.T) {
 	s.lookOnce(t.Context())
 	if lags := s.lags(); lags != [2]int64{1, 0} {
 		t.Errorf("got lags %v, want 1 and 0", lags)
+	}
+}
+
+// A member whose session ends while no broker tells where reading begins stops asking.
+func TestNoStartIsWaitedForBeyondTheSession(t *testing.T) {
+	c, s := assigned(t)
+	s.options.Reread = 1
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnknownServerError, Count: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if offsets, err := s.startAt(ctx, map[string]map[int32]kgo.Offset{"push": {0: kgo.NewOffset().AtStart()}}); !errors.Is(err, context.DeadlineExceeded) || offsets != nil {
+		t.Errorf("got start offsets %v, error %v; want the end of the session", offsets, err)
 	}
 }

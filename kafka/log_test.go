@@ -84,3 +84,15 @@ func TestAConsumersCommitThatIsRefused(t *testing.T) {
 		t.Errorf("got commit %d", at)
 	}
 }
+
+// Kafka's own producers choose a key's partition by murmur2, and so must whoever looks
+// for the key. The hashes are those of Kafka's tests (UtilsTest.testMurmur2).
+func TestPartitionsAreThoseOfKafka(t *testing.T) {
+	for key, hash := range map[string]int32{"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107} {
+		for _, n := range []int{1, 7, 256} {
+			if got, want := PartitionOf([]byte(key), n), (hash&0x7fffffff)%int32(n); got != want {
+				t.Errorf("%q of %d: got %d, want %d", key, n, got, want)
+			}
+		}
+	}
+}

@@ -351,3 +351,12 @@ func TestAMissingTopicIsAnError(t *testing.T) {
 		t.Error("produced to a topic that does not exist")
 	}
 }
+
+// Where nothing is to be produced nobody waits for an answer.
+func TestNothingToSendIsSent(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if results, err := new(Producer).send(ctx, nil); len(results) != 0 || err != nil {
+		t.Errorf("got %v, %v; want nothing", results, err)
+	}
+}

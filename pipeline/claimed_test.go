@@ -63,6 +63,26 @@ func TestWhatAnotherRecordHasIsNotSent(t *testing.T) {
 	}
 }
 
+// A confirm read is good for as long as is said, and not longer.
+func TestHowLongAConfirmIsGood(t *testing.T) {
+	p, now := &Pipeline{confirmFor: 27 * time.Second}, time.Now()
+	for _, tt := range []struct {
+		why  string
+		item Item
+		old  bool
+	}{
+		{"never confirmed: it can have no copy", Item{}, false},
+		{"to its last moment", Item{Confirmed: now.Add(-27 * time.Second)}, false},
+		{"beyond it", Item{Confirmed: now.Add(-27*time.Second - 1)}, true},
+		{"committed: it is ours", Item{Confirmed: now.Add(-time.Hour), committed: true}, false},
+	} {
+		it := tt.item
+		if got := p.unconfirmed([]*Delivery{{Item: &it}, {Item: &it}}, now); len(got) > 1 || (len(got) == 1) != tt.old {
+			t.Errorf("%s: %d items are to be confirmed, want it once: %v", tt.why, len(got), tt.old)
+		}
+	}
+}
+
 // What comes back unsent waits again, unless its line has ended or its partition leaves:
 // then it is left to the next owner.
 func TestWhatComesBackTooLateIsGivenBack(t *testing.T) {

@@ -92,6 +92,11 @@ func TestAHandOverSaysWhy(t *testing.T) {
 	if h := hs[0]; h.Reason != "TooManyRequests" || !slices.Equal(h.Devices, []string{"a", "b"}) || !h.NotBefore.Equal(due.Add(time.Minute)) {
 		t.Errorf("got %+v, want both devices, when the later is due, and why", h)
 	}
+	dead := &Delivery{Item: it, Route: push.Route{Platform: push.FCM}, Device: push.Device{Hash: "c"}, Result: push.Result{Reason: "UNAVAILABLE"},
+		ending: Ending{State: push.StateDeadLettered, Reason: push.RetriesUsed}}
+	if hs, _ = handovers([]*Delivery{dead}); len(hs) != 1 || hs[0].Detail != "UNAVAILABLE" || !slices.Equal(hs[0].Providers, []push.Platform{push.FCM}) {
+		t.Errorf("got %+v for a dead letter, want whose it is and the provider's last word", hs)
+	}
 	err := &PartlyError{Refused: []int{1}, Open: []int{2, 3}, Err: context.DeadlineExceeded}
 	if text := err.Error(); !strings.Contains(text, "1 records are too large") || !strings.Contains(text, "2 are not acknowledged") || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %q, want how many of each kind, and the cause", text)

@@ -44,3 +44,33 @@ func TestTheContextOfAStepEndsWithIt(t *testing.T) {
 		t.Error("the step is over, and its context is not")
 	}
 }
+
+// A step that works again, or is over, is no stall any more.
+func TestAStepThatIsOverIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pipeline{opt: Options{Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
+		open := func() int {
+			stalls, _ := p.Declared()
+			return len(stalls)
+		}
+		tried := 0
+		if err := p.repeat(t.Context(), StepStatus, nil, func() error {
+			if tried++; tried < 3 {
+				return errors.New("no hosts available in the pool")
+			}
+			if open() != 1 {
+				t.Errorf("%d stalls while it fails, want 1", open())
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if open() != 0 {
+			t.Errorf("%d stalls after it worked", open())
+		}
+		leaving := func() bool { return tried > 5 }
+		if err := p.repeat(t.Context(), StepStatus, leaving, func() error { tried++; return errors.New("again") }); !errors.Is(err, errLeaving) || open() != 0 {
+			t.Errorf("ended with %v and %d stalls, want none", err, open())
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/gocql/gocql"
 )
@@ -58,6 +59,28 @@ func TestSessionIsLent(t *testing.T) {
 	if err := ask(ctx); !errors.Is(err, context.Canceled) || s.cluster.trouble() != nil {
 		t.Errorf("a caller who gave up: %v, trouble %v", err, s.cluster.trouble())
 	}
+}
+
+// Who borrows a session does not open another one: it is replaced under its hands.
+func TestALentSessionIsReplaced(t *testing.T) {
+	n := startNode(t)
+	s, err := OpenSession(t.Context(), n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	old := s.cluster.use()
+	s.cluster.mu.Lock()
+	s.cluster.failing = time.Now() // no request has been answered since
+	s.cluster.mu.Unlock()
+	s.cluster.rebuild()
+	await(t, "a new session", func() bool {
+		now := s.cluster.use()
+		defer now.done()
+		return now != old
+	})
+	old.done()
+	await(t, "the old session closed", old.Closed)
 }
 
 func TestSessionIsNotOpened(t *testing.T) {

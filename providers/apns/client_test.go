@@ -167,3 +167,21 @@ func TestSubmitThatIsCutShort(t *testing.T) {
 		}
 	}
 }
+
+// What cannot work is an error of New, and not one of each send.
+func TestClientsThatCannotWork(t *testing.T) {
+	c := providertest.Credentials()
+	tokens := tokenSource(t, c.TeamID, c.KeyID, c.P8)
+	pool := h2.Options{Lanes: []h2.Lane{{Name: "only", Weight: 1, Queue: 1}}}
+	for why, o := range map[string]apns.Options{
+		"no topic":               {Tokens: tokens, Pool: pool},
+		"no tokens":              {Topic: c.Topic, Pool: pool},
+		"no lanes":               {Topic: c.Topic, Tokens: tokens},
+		"an unknown environment": {Topic: c.Topic, Tokens: tokens, Pool: pool, Environment: "moon"},
+	} {
+		if client, err := apns.New(o); err == nil {
+			t.Errorf("%s: accepted", why)
+			providertest.CloseAfter(t, client)
+		}
+	}
+}

@@ -314,3 +314,17 @@ func TestValuesDoNotGrowIntoEachOther(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The id in a payload is ours, whatever a sender's data says.
+func TestTheIDInAPayloadIsOurs(t *testing.T) {
+	d := plain()
+	d.Item.Data = []byte(`{"k":"v","pf_id":"another"}`)
+	r, _, result := encode(t, testCodec(t), d)
+	if result != (push.Result{}) {
+		t.Fatalf("%+v", result)
+	}
+	body := string(r.Body)
+	if strings.Contains(body, "another") || strings.Count(body, `"pf_id"`) != 1 || !strings.Contains(body, `"k":"v"`) {
+		t.Errorf("the body is %s", body)
+	}
+}

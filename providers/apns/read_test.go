@@ -199,6 +199,25 @@ func TestLeftForAnOldToken(t *testing.T) {
 	}
 }
 
+// Apple grants more than one stream to who is known to it, whatever it says of a message.
+func TestWhichAnswersLeaveUsUnknown(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		body   string
+		want   bool
+	}{
+		{403, `{"reason":"InvalidProviderToken"}`, true},
+		{403, `{"reason":"Forbidden"}`, false},
+		{403, ``, true},
+		{401, ``, false}, // Apple has no such answer
+		{200, ``, false},
+	} {
+		if got := unauthenticated(&h2.Answer{Status: tt.status, Body: []byte(tt.body)}); got != tt.want {
+			t.Errorf("%d %s: got %v, want %v", tt.status, tt.body, got, tt.want)
+		}
+	}
+}
+
 // Without a token nothing is sent, and nothing is sent again: the route halts.
 func TestAKeyThatDoesNotSign(t *testing.T) {
 	c := testCodec(t)

@@ -134,6 +134,19 @@ func TestTooManyUpdatesGoesBackToThePreviousToken(t *testing.T) {
 	}
 }
 
+// A complaint during the 20 minutes is about the token before, too, and lengthens nothing.
+func TestTooManyUpdatesTwiceIsOneCalm(t *testing.T) {
+	s := source(t, newKey(t))
+	start := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	first := authorize(t, s, start.Add(29*time.Minute))
+	second := authorize(t, s, start.Add(30*time.Minute))
+	s.TooManyUpdates(start.Add(31 * time.Minute))
+	s.TooManyUpdates(start.Add(40 * time.Minute))
+	if authorize(t, s, start.Add(50*time.Minute)) != first || authorize(t, s, start.Add(51*time.Minute)) != second {
+		t.Error("want the first token until 20 minutes after the first complaint, and the second from then on")
+	}
+}
+
 func TestKeysThatAreRefused(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -39,3 +39,18 @@ func TestAddressesThatAreKeptAreBounded(t *testing.T) {
 		t.Errorf("%d addresses are kept, the last one %v; want 64, and the 1000th", len(d.last), d.last[len(d.last)-1])
 	}
 }
+
+// Workers that have used none of a name's addresses do not all begin with the same one.
+func TestAddressesThatAreNewComeInAnyOrder(t *testing.T) {
+	var found []netip.Addr
+	for i := range 16 {
+		found = append(found, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+	}
+	first := make(map[netip.Addr]bool)
+	for range 100 {
+		first[(&dialer{}).order(found)[0]] = true
+	}
+	if len(first) < 2 {
+		t.Error("100 workers begin with the same of 16 addresses")
+	}
+}

@@ -154,6 +154,35 @@ func TestDecoderAgreesOverALongTime(t *testing.T) {
 	}
 }
 
+// A server that wants no table at first and one later gets blocks that it can read.
+func TestATableThatComesLater(t *testing.T) {
+	e := newEncoder("push.example")
+	var fields int
+	d := hpack.NewDecoder(tableSize, func(f hpack.HeaderField) {
+		if f.Name == "apns-topic" && f.Value == "com.example.shop" {
+			fields++
+		}
+	})
+	r := &Request{Path: []byte("/3/device/ab"), Header: []Field{{Name: "apns-topic", Value: []byte("com.example.shop"), Indexing: Indexed}}}
+	for _, limit := range []int{0, tableSize, 0, tableSize} {
+		e.setLimit(limit)
+		if e.size < 0 {
+			t.Fatalf("the table of %d bytes has %d", limit, e.size)
+		}
+		for range 3 {
+			if _, err := d.Write(e.appendRequest(nil, r)); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Close(); err != nil { // the end of a block
+				t.Fatal(err)
+			}
+		}
+	}
+	if fields != 12 {
+		t.Errorf("%d of 12 topics were read", fields)
+	}
+}
+
 // x/net decodes what we encode to the same fields. Secrets never enter the
 // table, and a stable header takes one byte from its second use on.
 func TestEncoderRoundTrip(t *testing.T) {

@@ -3,6 +3,8 @@ package h2
 import (
 	"context"
 	"errors"
+	"net"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +51,27 @@ func TestTheLargestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Close(context.Background())
+}
+
+// Who dials by himself gets the host's name, unless he wants it looked up.
+func TestWhoLooksUpTheHost(t *testing.T) {
+	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("not here") }
+	lookup := func(context.Context, string) ([]netip.Addr, error) { return nil, nil }
+	for _, tt := range []struct {
+		why  string
+		o    Options
+		want bool // whether there is a look-up
+	}{
+		{"the system does both", Options{}, true},
+		{"a dialer of one's own", Options{Dial: dial}, false},
+		{"a look-up of one's own", Options{Lookup: lookup}, true},
+		{"both", Options{Dial: dial, Lookup: lookup}, true},
+	} {
+		tt.o.setDefaults()
+		if (tt.o.Lookup != nil) != tt.want || tt.o.Dial == nil {
+			t.Errorf("%s: look-up %v, want %v", tt.why, tt.o.Lookup != nil, tt.want)
+		}
+	}
 }
 
 // A request may have been changed, or the pool closed, before it is sent again.

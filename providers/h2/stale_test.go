@@ -390,3 +390,18 @@ func TestTakenBackBeforeTheRestIsWritten(t *testing.T) {
 		}
 	})
 }
+
+// A connection is left for one reason, the first: later ones are what came of it.
+func TestAConnectionIsLeftOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.c.mu.Lock()
+		defer h.c.mu.Unlock()
+		h.c.leave(peerError{http2.ErrCodeFlowControl, "the first"})
+		said := string(h.c.control)
+		h.c.leave(peerError{http2.ErrCodeProtocol, "the second"})
+		if h.c.leaving.Error() != (peerError{http2.ErrCodeFlowControl, "the first"}).Error() || string(h.c.control) != said {
+			t.Errorf("it is left because of %v", h.c.leaving)
+		}
+	})
+}
