@@ -48,7 +48,7 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 
 .PHONY: bench
 bench: build ## one worker measured on real servers, as bench/README.md says; BENCH= has more flags
-	@deploy/local/fetch.sh
+	@[[ '$(BENCH)' == *--embedded* ]] || deploy/local/fetch.sh
 	@bin/pushbench worker --json --apns2 $(BENCH)
 
 .PHONY: benchmarks

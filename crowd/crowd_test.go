@@ -2,8 +2,12 @@ package crowd_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/push"
@@ -174,5 +178,23 @@ func TestOneUserIsWide(t *testing.T) {
 	}
 	if got != o.Cap {
 		t.Errorf("the widest user got %d, want %d", got, o.Cap)
+	}
+}
+
+// An id says when it was made, to the millisecond, and no two are the same.
+func TestMint(t *testing.T) {
+	seen := map[string]bool{}
+	for _, at := range []time.Time{time.UnixMilli(0), time.UnixMilli(1_790_000_000_123), time.UnixMilli(1<<48 - 1)} {
+		for range 1000 {
+			id := crowd.Mint(at)
+			var ms int64
+			if _, err := fmt.Sscanf(strings.ReplaceAll(id[:13], "-", ""), "%x", &ms); err != nil || ms != at.UnixMilli() {
+				t.Fatalf("%s is of %d, want %d (%v)", id, ms, at.UnixMilli(), err)
+			}
+			if u, err := uuid.Parse(id); err != nil || u.Version() != 7 || u.Variant() != uuid.RFC4122 || seen[id] {
+				t.Fatalf("%s: version %d, variant %v, seen %v (%v)", id, u.Version(), u.Variant(), seen[id], err)
+			}
+			seen[id] = true
+		}
 	}
 }

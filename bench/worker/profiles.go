@@ -14,9 +14,13 @@ import (
 	"github.com/pushfleet/pushfleet/bench/usage"
 )
 
-// sliceSeconds is how long one CPU profile takes. One after the other is taken, because nobody knows when the run ends
-// and a profile that is cut off says nothing.
-const sliceSeconds = 1
+// The CPU profiles take so many seconds: the first one, and, each twice as long as the one before, those that follow. One
+// is taken after the other, because nobody knows when the run ends and a profile that is cut off says nothing. While one
+// is written, nothing is seen.
+const (
+	firstSlice = 1
+	lastSlice  = 4
+)
 
 // cpuProfile adds up CPU profiles of the worker.
 type cpuProfile struct {
@@ -39,22 +43,20 @@ func profileCPU(ctx context.Context, worker *fleet.Process) (*cpuProfile, error)
 	}
 	p := &cpuProfile{stopping: make(chan struct{}), pid: worker.PID(), before: before, sums: make(map[string]int64)}
 	p.slices.Go(func() {
-		for {
+		for seconds := firstSlice; p.err == nil; seconds = min(2*seconds, lastSlice) {
 			select {
 			case <-p.stopping:
 				return
 			default:
-			}
-			if p.err = p.slice(ctx, worker); p.err != nil {
-				return
+				p.err = p.slice(ctx, worker, seconds)
 			}
 		}
 	})
 	return p, nil
 }
 
-func (p *cpuProfile) slice(ctx context.Context, worker *fleet.Process) error {
-	taken, err := worker.Profile(ctx, fmt.Sprintf("profile?seconds=%d", sliceSeconds))
+func (p *cpuProfile) slice(ctx context.Context, worker *fleet.Process, seconds int) error {
+	taken, err := worker.Profile(ctx, fmt.Sprintf("profile?seconds=%d", seconds))
 	if err != nil {
 		return err
 	}
