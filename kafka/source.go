@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -69,6 +70,7 @@ type Source struct {
 	log       *slog.Logger
 	metrics   *groupMetrics
 
+	draining  atomic.Bool // the group is to give this member nothing more
 	stopFetch context.CancelFunc
 	fetching  sync.WaitGroup
 	// drains ends when the ctx of Close does: then no revoke waits for its drain.
@@ -116,7 +118,7 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 		return nil, fmt.Errorf("kafka source: %w", err)
 	}
 	s.unpacking = unpacking
-	client, err := o.newClient(append(so.groupOptions(),
+	client, err := o.newClient(append(so.groupOptions(&s.draining),
 		// The first start reads the log from its beginning. Later, an offset that
 		// the log no longer has stops the partition: nothing is skipped (F12).
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
@@ -350,6 +352,7 @@ func (s *Source) Close(ctx context.Context) error {
 	s.closed = true
 	s.signal()
 	s.mu.Unlock()
+	s.Leaving()
 
 	defer s.stopDrains()
 	defer context.AfterFunc(ctx, s.stopDrains)()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -121,11 +122,15 @@ func (o *SourceOptions) patience() time.Duration {
 	return least
 }
 
-// groupOptions returns the client options for joining the group.
-func (o *SourceOptions) groupOptions() []kgo.Opt {
+// groupOptions returns the client options for joining the group, and for wanting nothing
+// of it any more once draining is set.
+func (o *SourceOptions) groupOptions(draining *atomic.Bool) []kgo.Opt {
 	balancer := kgo.CooperativeStickyBalancer()
 	if o.Balancer == EagerRange {
 		balancer = kgo.RangeBalancer()
+	}
+	if o.Protocol != ServerSide { // there, the client knows only its own balancers
+		balancer = leavingBalancer{balancer, draining}
 	}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(o.Group), kgo.Balancers(balancer),

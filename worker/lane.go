@@ -132,6 +132,7 @@ func (g *group) limits(l configs.Lane) *stages.Limits {
 // run works until ctx ends, then drains, commits and leaves the group. Each lane
 // leaves as soon as it has drained.
 func (l *lane) run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, l.source.Leaving)()
 	err := l.pipeline.Run(ctx)
 	l.leave()
 	if err != nil {
