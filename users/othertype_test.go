@@ -50,3 +50,20 @@ func TestAKeyOfAnotherTypeInPlaceOfARecord(t *testing.T) {
 		}
 	})
 }
+
+// Of users of one shard only the one with another key in its place is told; who was never
+// registered has none.
+func TestAnotherTypeBesideNobody(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.fill()
+		w.Run(userstest.RegistryOptions())
+		w.agree()
+		names := []string{sameShard("ada"), "ada"}
+		key := shards.UserKey(shards.UserShard("ada"), "ada")
+		w.Must(w.Redis.Del(w.Ctx, key).Err())
+		w.Must(w.Redis.HSet(w.Ctx, key, "no", "record").Err())
+		if others, err := users.NewReader(w.Redis, false).OtherTypes(w.Ctx, names); err != nil || !slices.Equal(others, []int{1}) {
+			t.Errorf("%v, %v, want ada alone", others, err)
+		}
+	})
+}
