@@ -42,6 +42,19 @@ func TestEveryOtherSectionNeedsARestart(t *testing.T) {
 	}
 }
 
+// A worker with a source of segments takes rules about them, whatever source the file has
+// by now.
+func TestReloadedRulesAboutSegments(t *testing.T) {
+	for _, source := range []string{"/segments", "/elsewhere", ""} {
+		c, other := Default(), Default()
+		c.Segments.Source, other.Segments.Source = "/segments", source
+		other.Limits.Rules = []Rule{{Name: "r", Segments: []string{"a"}}}
+		if _, err := c.Reloaded(other); err != nil {
+			t.Errorf("source %q: %v", source, err)
+		}
+	}
+}
+
 // Rules are held against the lanes, apps and segments that a worker runs with, whatever
 // else the file has come to hold.
 func TestReloadedRulesAreAboutWhatRuns(t *testing.T) {
@@ -67,6 +80,10 @@ func TestReloadedRulesAreAboutWhatRuns(t *testing.T) {
 			c.Apps = append(c.Apps, app("new"))
 			c.Limits.Senders = []SenderRule{{Name: "s", Apps: []string{"new"}}}
 		}, "limits.senders[0].apps[0]: "},
+		{"a sender's limit about a lane of the file alone", func(c *Config) {
+			c.Lanes = append(slices.Clone(c.Lanes), Lane{Name: "new"})
+			c.Limits.Senders = []SenderRule{{Name: "s", Lanes: []string{"new"}}}
+		}, "limits.senders[0].lanes[0]: "},
 		{"the first source of segments", func(c *Config) {
 			c.Segments.Source = "/segments"
 			c.Limits.Rules = []Rule{{Name: "r", SegmentMax: []SegmentMax{{Segment: "a"}}}}

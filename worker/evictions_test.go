@@ -35,6 +35,7 @@ func TestEvictionsAreSaid(t *testing.T) {
 			{"no more", 7, nil, nil, true, ""},
 			{"more than before", 9, nil, nil, true, "keys=9"},
 			{"started again", 0, nil, nil, true, ""},
+			{"and evicts again, less than before", 5, nil, nil, true, "keys=5"},
 			{"the policy is back", 0, evicts, nil, false, "allkeys-lru"},
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Duration(len(steps))*evictionsRound-time.Second)

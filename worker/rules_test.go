@@ -312,3 +312,54 @@ func TestHalfAFileIsNotInForce(t *testing.T) {
 		}
 	}
 }
+
+// A lane that the file has lost runs until the restart, by the preferences in force.
+func TestALaneThatTheFileHasLostHasPreferences(t *testing.T) {
+	started, c := configs.Default(), configs.Default()
+	r, err := newRules(started, nil, nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Lanes, c.Preferences.OptInTypes = c.Lanes[1:], []string{"survey"}
+	for range 2 {
+		r.look(func() (*configs.Config, error) { return c, nil }, time.Now())
+	}
+	for _, l := range started.Lanes {
+		if !r.preferences(l.Name).Consent.OptIn["survey"] {
+			t.Errorf("lane %s asks for no opt-in", l.Name)
+		}
+	}
+}
+
+// An app that the file has lost still runs: a rule that states cannot tell from it is not
+// put in force.
+func TestARuleIsHeldAgainstAnAppThatTheFileHasLost(t *testing.T) {
+	rule := limits.Rule{Name: "r", Per: limits.PerUser, Max: 1, Window: time.Hour, Apps: []string{"shop"}}
+	twin := "" // has the hash of shop
+	for i := 0; twin == ""; i++ {
+		other := fmt.Sprint("app", i)
+		if _, err := limits.New(nil, []limits.Rule{rule}, limits.Among([]string{"shop", other}, nil), limits.WriteVersion2()); err != nil {
+			twin = other
+		}
+	}
+	with := func(apps ...string) *configs.Config {
+		c := configs.Default()
+		for _, name := range apps {
+			c.Apps = append(c.Apps, configs.App{Name: name})
+		}
+		c.Limits.StateVersion = 2
+		return c
+	}
+	r, err := newRules(with("shop", twin), nil, nil, func(bool) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := with("shop")
+	c.Limits.Rules = []configs.Rule{{Name: "r", Per: "user", Max: 1, Window: time.Hour, Apps: []string{"shop"}}}
+	for range 2 {
+		r.look(func() (*configs.Config, error) { return c, nil }, time.Now())
+	}
+	if r.limiter() != nil || testutil.ToFloat64(r.good) != 0 {
+		t.Errorf("in force beside %s: %t, successful %v", twin, r.limiter() != nil, testutil.ToFloat64(r.good))
+	}
+}
