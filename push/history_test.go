@@ -332,3 +332,14 @@ func TestOvertaken(t *testing.T) {
 		t.Errorf("the reason is %q", reason)
 	}
 }
+
+// A device whose intent is read twice is named once.
+func TestIntentsNameADeviceOnce(t *testing.T) {
+	h := history(row("b", 0, StateSending), row("a", 0, StateSending), row("b", 0, StateSending))
+	inAnyOrder(t, h, func(h *History) {
+		devices := slices.Sorted(slices.Values(h.Intents(0)))
+		if !slices.Equal(devices, []string{"a", "b"}) {
+			t.Errorf("%v: %q", h.Rows, devices)
+		}
+	})
+}
