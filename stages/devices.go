@@ -2,7 +2,6 @@ package stages
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -11,22 +10,14 @@ import (
 
 // Devices turns each item into its deliveries: all devices that the user has
 // for the app, or the one that the message names, without those that are
-// closed already, and judges each by its channel. It works on what Preferences has read.
-type Devices struct {
-	// OtherTypes returns which owners, by their indexes, have no record because
-	// something else stands in its place; nil = nobody can tell. It is asked about those
-	// without devices only, whose notifications would end here.
-	OtherTypes func(ctx context.Context, owners []string) ([]int, error)
-}
+// closed already, and judges each by its channel. It works on what Preferences has read and asks no store.
+type Devices struct{}
 
 // Name implements pipeline.Stage.
 func (*Devices) Name() pipeline.Step { return StepDevices }
 
-// Apply fails with OtherTypes only.
-func (s *Devices) Apply(ctx context.Context, b *pipeline.Batch) error {
-	if err := s.holdUnread(ctx, b); err != nil {
-		return err
-	}
+// Apply never fails.
+func (*Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 	most := 0
 	for i := range b.Items {
 		if it := &b.Items[i]; it.Verdict == push.Undecided {
@@ -55,33 +46,6 @@ func (s *Devices) Apply(ctx context.Context, b *pipeline.Batch) error {
 		default:
 			it.Decide(push.Suppressed, push.NoDevice, "")
 		}
-	}
-	return nil
-}
-
-// holdUnread puts off what is for users without devices of whom something else stands in
-// the place of their record: until the registry has built it anew, or a person has looked.
-func (s *Devices) holdUnread(ctx context.Context, b *pipeline.Batch) error {
-	if s.OtherTypes == nil {
-		return nil
-	}
-	var items []*pipeline.Item
-	var owners []string
-	for i := range b.Items {
-		it := &b.Items[i]
-		if it.Verdict == push.Undecided && it.Device.Token == "" && len(it.User.Devices) == 0 && it.User.Quarantine == 0 {
-			items, owners = append(items, it), append(owners, it.Owner())
-		}
-	}
-	if len(items) == 0 {
-		return nil
-	}
-	others, err := s.OtherTypes(ctx, owners)
-	if err != nil {
-		return fmt.Errorf("users without devices: %w", err)
-	}
-	for _, i := range others {
-		holdForUser(items[i], push.UserQuarantined, time.Now())
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package stages_test
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -106,55 +104,6 @@ func TestOptOutsAreJudgedByDevice(t *testing.T) {
 		}
 		if !slices.Equal(got, tt.want) || it.Reason != tt.end || (it.Verdict == push.Suppressed) != (tt.end != "") || len(it.Deliveries) != len(got) {
 			t.Errorf("%s: got %v, item %v %q; want %v %q", tt.why, got, it.Verdict, it.Reason, tt.want, tt.end)
-		}
-	}
-}
-
-// A user without devices, of whom something else stands in the place of the record, is put
-// off, and asked about with no others than those without devices.
-func TestWhoLooksWithoutDevicesIsAskedAbout(t *testing.T) {
-	phone := push.Device{Platform: push.APNS, App: "shop", Token: "aa", Hash: "d1", RegisteredAt: hour.Add(-time.Hour)}
-	away := errors.New("redis is away")
-	for _, tt := range []struct {
-		why    string
-		err    error
-		others []int // of those asked about
-		want   []push.Reason
-	}{
-		{"none", nil, nil, []push.Reason{push.NoDevice, push.NoDevice}},
-		{"the second", nil, []int{1}, []push.Reason{push.NoDevice, push.UserQuarantined}},
-		{"nobody can tell now", away, nil, []push.Reason{"", ""}},
-	} {
-		b := &pipeline.Batch{Items: []pipeline.Item{
-			item("to a phone", func(it *pipeline.Item) { it.UserID, it.User = "ada", &push.User{Devices: []push.Device{phone}} }),
-			item("to nothing", func(it *pipeline.Item) { it.UserID, it.User = "bob", &push.User{} }),
-			item("by token", func(it *pipeline.Item) {
-				it.User, it.Device = &push.User{}, push.Target{Platform: push.FCM, Token: "zz"}
-			}),
-			item("a retry", func(it *pipeline.Item) {
-				it.UserID, it.User, it.Attempt, it.Devices = "cy", &push.User{}, 1, []string{"d1"}
-				it.Expires = time.Now().Add(time.Hour)
-			}),
-			item("decided", func(it *pipeline.Item) { it.User = &push.User{}; it.Decide(push.Expired, "", "") }),
-			item("cannot be read", func(it *pipeline.Item) { it.User = &push.User{Quarantine: push.RecordUnread} }),
-		}}
-		var asked []string
-		s := &stages.Devices{OtherTypes: func(_ context.Context, owners []string) ([]int, error) {
-			asked = owners
-			return tt.others, tt.err
-		}}
-		if err := s.Apply(t.Context(), b); !errors.Is(err, tt.err) {
-			t.Errorf("%s: got %v", tt.why, err)
-		}
-		if !slices.Equal(asked, []string{"bob", "cy"}) {
-			t.Errorf("%s: asked about %q", tt.why, asked)
-		}
-		got := []push.Reason{b.Items[1].Reason, b.Items[3].Reason}
-		if ds := b.Items[3].Deliveries; len(ds) == 1 && ds[0].Reason == push.TokenGone {
-			got[1] = push.NoDevice // of the device that it names
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: got %q, want %q", tt.why, got, tt.want)
 		}
 	}
 }

@@ -65,7 +65,8 @@ type readScratch struct {
 	values  [][]byte
 	answers []answer // by owner
 	decoder record.Decoder
-	unread  []int32 // owners whose record cannot be read
+	unread  []int32  // owners whose record cannot be read
+	missing []absent // shard by shard
 }
 
 // mostExpected bounds the memory that is made before an answer comes: after a batch
@@ -83,6 +84,7 @@ func (sc *readScratch) release() {
 	clear(sc.cmds[:cap(sc.cmds)])
 	clear(sc.values[:cap(sc.values)])
 	clear(sc.answers)
+	clear(sc.missing)
 }
 
 // Fetch reads the record of owners[i] into *out[i]: one MGET per touched
@@ -95,8 +97,9 @@ func (sc *readScratch) release() {
 // memory of the answers: they stay valid as long as they are kept, and keep a
 // shard's whole answer alive.
 //
-// A record that cannot be read gives an empty User with the mark
-// push.RecordUnread, and the registry is told to build it anew.
+// A record that cannot be read, and a key of another type in its place, gives an empty
+// User with the mark push.RecordUnread, and the registry is told to build it anew. Owners
+// without a record, and no others, cost another round trip for that.
 //
 // After an error the Users are half filled and mean nothing. It is an
 // *UnbuiltError when a touched shard is not complete, wraps record.ErrVersion when its
@@ -111,6 +114,7 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	defer sc.release()
 	sc.groups.Arrange(len(owners), shards.Users, func(i int) int { return shards.UserShard(owners[i]) })
 	sc.asked, sc.cmds, sc.unread, sc.limiter = sc.asked[:0], sc.cmds[:0], sc.unread[:0], r.limiter.Load()
+	sc.missing = sc.missing[:0]
 	sc.answers = slices.Grow(sc.answers[:0], len(owners))[:len(owners)]
 
 	pipe := r.client.Pipeline()
@@ -137,6 +141,11 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	sc.fill(out)
 	if len(sc.unread) > 0 {
 		r.doubt(ctx, sc.unread, owners)
+	}
+	if len(sc.missing) > 0 {
+		if err := r.lookForOtherTypes(ctx, sc.missing, owners, out); err != nil {
+			return fmt.Errorf("reading users: %w", err)
+		}
 	}
 	return nil
 }
@@ -211,6 +220,9 @@ func (r *Reader) share(ctx context.Context, sc *readScratch, s int, cmd *mget, o
 		if sc.limiter {
 			a.limiter = values[1+len(of)+j]
 		}
+		if a.record == nil {
+			sc.missing = append(sc.missing, absent{i, s, cmd.Args()[2+j]})
+		}
 	}
 	return nil
 }
@@ -241,7 +253,8 @@ type Stored struct {
 // Fetch.
 func (r *Reader) Stored(ctx context.Context, user string) (Stored, error) {
 	s := shards.UserShard(user)
-	values, err := r.client.MGet(ctx, r.epochs[s], shards.UserKey(s, user)).Result()
+	key := shards.UserKey(s, user)
+	values, err := r.client.MGet(ctx, r.epochs[s], key).Result()
 	if err == nil && len(values) != 2 {
 		err = errReply
 	}
@@ -260,6 +273,11 @@ func (r *Reader) Stored(ctx context.Context, user string) (Stored, error) {
 	if u.Decode(bytesOf(values[1]), build) != nil {
 		u.Quarantine = push.RecordUnread
 		r.doubt(ctx, []int32{0}, []string{user})
+	}
+	if values[1] == nil {
+		if err := r.lookForOtherTypes(ctx, []absent{{0, s, key}}, []string{user}, []*push.User{&u.User}); err != nil {
+			return Stored{}, fmt.Errorf("reading user shard %d: %w", s, err)
+		}
 	}
 	dropped, upTo := u.Dropped()
 	return Stored{User: u.User, Dropped: dropped, DroppedUpTo: upTo}, nil

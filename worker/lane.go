@@ -107,7 +107,7 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(name), Replace: l.Replaces()},
 		superseded,
 		&stages.Preferences{Users: shared.users, Rules: g.preferences(l)},
-		&stages.Devices{OtherTypes: shared.users.OtherTypes},
+		&stages.Devices{},
 		g.limits(l),
 	)
 }
