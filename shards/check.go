@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,11 +74,14 @@ func mayEvict(policy string) error {
 }
 
 // Evictions asks a server, or each master of a cluster, whether it may evict keys by now,
-// and how many it has evicted since it was started. CheckServer has looked at the start;
-// the policy can be changed on a running server, and a replica that takes over can have
-// another. err says that it could not be asked.
-func Evictions(ctx context.Context, client redis.UniversalClient) (evicted int64, unfit, err error) {
-	var mu sync.Mutex // guards evicted and unfit: masters are asked side by side
+// and how many it has evicted since it was started, by its address. CheckServer has looked
+// at the start; the policy can be changed on a running server, and a replica that takes
+// over can have another. unfit names all that may, in the order of their addresses. err
+// says that one could not be asked.
+func Evictions(ctx context.Context, client redis.UniversalClient) (evicted map[string]int64, unfit, err error) {
+	var mu sync.Mutex // guards evicted and may: masters are asked side by side
+	evicted = make(map[string]int64)
+	var may []string
 	ask := func(ctx context.Context, node *redis.Client) error {
 		policy, err := evictionPolicy(ctx, node)
 		if err != nil {
@@ -88,11 +92,12 @@ func Evictions(ctx context.Context, client redis.UniversalClient) (evicted int64
 			return err
 		}
 		n, _ := strconv.ParseInt(field(info, "evicted_keys"), 10, 64) // not there: it evicts nothing
+		addr := node.Options().Addr
 		mu.Lock()
 		defer mu.Unlock()
-		evicted += n
-		if may := mayEvict(policy); may != nil {
-			unfit = fmt.Errorf("%s: %w", node.Options().Addr, may)
+		evicted[addr] = n
+		if unfit := mayEvict(policy); unfit != nil {
+			may = append(may, addr+": "+unfit.Error())
 		}
 		return nil
 	}
@@ -103,7 +108,11 @@ func Evictions(ctx context.Context, client redis.UniversalClient) (evicted int64
 		err = ask(ctx, c)
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("asking redis about evictions: %w", err)
+		return nil, nil, fmt.Errorf("asking redis about evictions: %w", err)
+	}
+	if len(may) > 0 {
+		slices.Sort(may)
+		unfit = errors.New(strings.Join(may, "; "))
 	}
 	return evicted, unfit, nil
 }

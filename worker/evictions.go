@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -14,10 +16,10 @@ const evictionsRound = 30 * time.Second
 // whether it has: a user's record that was evicted cannot be told from one that never was,
 // and reads as a user without devices. /readyz and the log say the first, the log the
 // second. evictions is shards.Evictions.
-func watchEvictions(ctx context.Context, h *health, log *slog.Logger, evictions func(context.Context) (evicted int64, unfit, err error)) {
+func watchEvictions(ctx context.Context, h *health, log *slog.Logger, evictions func(context.Context) (evicted map[string]int64, unfit, err error)) {
 	ticker := time.NewTicker(evictionsRound)
 	defer ticker.Stop()
-	var known int64
+	known := make(map[string]int64) // by master, as evicted
 	said := ""
 	for {
 		look, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -32,10 +34,14 @@ func watchEvictions(ctx context.Context, h *health, log *slog.Logger, evictions 
 			if text != "" && text != said {
 				log.Error("Redis may evict keys: users whose record goes look as if they had no devices", "error", text)
 			}
-			if evicted > known {
-				log.Error("Redis has evicted keys since it was started: set maxmemory-policy noeviction, then run pushworker registry --rebuild", "keys", evicted)
+			for _, server := range slices.Sorted(maps.Keys(evicted)) {
+				// Fewer than before: it has been started again, and counts from 0.
+				if n := evicted[server]; n > 0 && n != known[server] {
+					log.Error("Redis has evicted keys since it was started: set maxmemory-policy noeviction, then run pushworker registry --rebuild", "server", server, "keys", n)
+				}
 			}
-			said, known = text, evicted
+			said = text
+			maps.Copy(known, evicted)
 		}
 		select {
 		case <-ctx.Done():

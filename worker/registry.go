@@ -100,7 +100,7 @@ func RunRegistry(ctx context.Context, o RegistryOptions) error {
 		checkStore(ctx, h, "redis", func(ctx context.Context) error { return shards.Ping(ctx, client) })
 	})
 	watches.Go(func() {
-		watchEvictions(ctx, h, log, func(ctx context.Context) (int64, error, error) { return shards.Evictions(ctx, client) })
+		watchEvictions(ctx, h, log, func(ctx context.Context) (map[string]int64, error, error) { return shards.Evictions(ctx, client) })
 	})
 	progress := o.Progress
 	o.Progress = func(p users.Progress) {

@@ -115,7 +115,7 @@ func (g *group) watchStores(ctx context.Context) {
 		wg.Go(func() { checkStore(ctx, g.health, name, look) })
 	}
 	wg.Go(func() {
-		watchEvictions(ctx, g.health, g.Log, func(ctx context.Context) (int64, error, error) { return shards.Evictions(ctx, g.redis) })
+		watchEvictions(ctx, g.health, g.Log, func(ctx context.Context) (map[string]int64, error, error) { return shards.Evictions(ctx, g.redis) })
 	})
 	wg.Wait()
 }
