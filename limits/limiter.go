@@ -231,7 +231,8 @@ func (l *Limiter) readAgain(ctx context.Context, b *batch) error {
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, u := range again {
 		found, err := states[i].Bytes()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		// A key of another type is no state, as when it is read with the user record.
+		if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			return fmt.Errorf("reading a limiter state again: %w", err)
 		}
 		u.state, u.fresh = found, true

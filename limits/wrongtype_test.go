@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -48,5 +49,24 @@ func TestAKeyOfAnotherType(t *testing.T) {
 	}
 	if got := ask("third", "a", "b", "c"); got != "abc" {
 		t.Errorf("%q refused, want all: what stood in the key's place counts", got)
+	}
+}
+
+// A state that was of no use as it was read, and in whose place a key of another type stands
+// by now, is no state either when it is read again: nobody waits, and the script replaces it.
+func TestAKeyOfAnotherTypeWhenReadAgain(t *testing.T) {
+	client := shardstest.Start(t)
+	l := limiter(t, client, perUser(1, time.Hour))
+	if err := client.HSet(t.Context(), shards.LimiterKey(shards.UserShard("b"), "b"), "no", "state").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, state := range [][]byte{[]byte("damaged"), nil} { // what the reader had
+		reqs := []*Request{{Owner: "a", ID: fmt.Sprint(i), Type: "x", At: start}, {Owner: "b", ID: fmt.Sprint(i), Type: "x", At: start, State: state}}
+		if err := l.Decide(t.Context(), reqs); err != nil {
+			t.Fatal(err)
+		}
+		if first := i == 0; reqs[0].Allowed != first || reqs[1].Allowed != first {
+			t.Errorf("request %d: %t, %t", i, reqs[0].Allowed, reqs[1].Allowed)
+		}
 	}
 }
