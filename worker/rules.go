@@ -54,7 +54,7 @@ type rules struct {
 // newRules puts the rules of c in force. now is when c was read.
 func newRules(c *configs.Config, client shards.Client, devices *limits.DeviceLog, read func(bool), log *slog.Logger, reg prometheus.Registerer, now time.Time) (*rules, error) {
 	r := &rules{redis: client, devices: devices, log: log, read: read, started: c,
-		good:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_successful", Help: "1 = the configuration was valid when it was last read, 0 = it was not, and what was in force before holds."}),
+		good:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_successful", Help: "0 = a configuration was read that is not valid or was refused, and none has been put in force since: what was in force before holds. 1 = otherwise."}),
 		since: prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_config_last_reload_success_timestamp_seconds", Help: "When the limits and preferences in force were read, in Unix seconds."}),
 	}
 	reg.MustRegister(r.good, r.since)
@@ -180,6 +180,9 @@ func (r *rules) look(load func() (*configs.Config, error), now time.Time) {
 			r.log.Error("the configuration cannot be put in force: limits and preferences stay as they are", "error", text)
 		})
 		return
+	}
+	if differ(c, r.inForce) {
+		return // not settled: nobody knows yet whether it can be put in force
 	}
 	r.good.Set(1)
 	r.say(strings.Join(r.started.Changed(c), ", "), func(sections string) {

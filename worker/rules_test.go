@@ -154,6 +154,56 @@ func TestTheConfigurationIsReadAgain(t *testing.T) {
 	})
 }
 
+// After a file that is not valid or was refused nothing is well before another one is in
+// force: the next may be refused too, and an alert on it would begin anew. Nor is anything
+// said of a file that is not settled.
+func TestAReloadIsWellWhenAFileIsInForce(t *testing.T) {
+	about := func(lane string) *configs.Config { // refused: the lane does not run
+		c := configs.Default()
+		c.Lanes = append(c.Lanes, configs.Lane{Name: lane})
+		c.Limits.Rules = []configs.Rule{{Name: "r", Per: "user", Max: 1, Window: time.Hour, Lanes: []string{lane}}}
+		return c
+	}
+	limited := configs.Default()
+	limited.Limits.Rules = []configs.Rule{{Name: "r", Per: "user", Max: 1, Window: time.Hour}}
+	one, two, invalid := about("one"), about("two"), errors.New("not valid")
+	var log bytes.Buffer
+	r, err := newRules(configs.Default(), nil, nil, func(bool) {}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, look := range []struct {
+		why    string
+		config *configs.Config
+		err    error
+		good   float64
+		says   string // empty = nothing
+	}{
+		{"the one of the start", configs.Default(), nil, 1, ""},
+		{"another one: it may be half written", one, nil, 1, ""},
+		{"it is refused", one, nil, 0, "there is no lane"},
+		{"another one, not yet refused", two, nil, 0, ""},
+		{"it is", two, nil, 0, "there is no lane"},
+		{"one that could be in force", limited, nil, 0, ""},
+		{"and is", limited, nil, 1, "limits changed"},
+		{"not valid", nil, invalid, 0, "not valid"},
+		{"another one before the mistake is mended", two, nil, 0, ""},
+		{"mended", limited, nil, 1, ""},
+		{"not valid again", nil, invalid, 0, "not valid"},
+		{"mended, and changed", configs.Default(), nil, 0, ""},
+		{"in force", configs.Default(), nil, 1, "limits changed"},
+	} {
+		log.Reset()
+		r.look(func() (*configs.Config, error) { return look.config, look.err }, time.Now())
+		if got := testutil.ToFloat64(r.good); got != look.good {
+			t.Errorf("%s: successful is %v, want %v", look.why, got, look.good)
+		}
+		if got := log.String(); !strings.Contains(got, look.says) || (got == "") != (look.says == "") {
+			t.Errorf("%s: says %q, want %q", look.why, got, look.says)
+		}
+	}
+}
+
 // A rule about what only the new file has keeps the change out of force, and the log says
 // that a restart is needed, with the key: its lane does not run here, and it would match
 // nothing.
