@@ -340,9 +340,32 @@ func (s *Source) signal() {
 	s.wake = make(chan struct{})
 }
 
+// untilJoined returns a context that ends leaveFor after ctx or, if a JoinGroup is pending
+// then, after its answer. The client does not leave before its callbacks and its join are
+// over, and not at all if its time is over by then: the group would take this member for
+// alive until its session ends, give it partitions, and wait for it in each rebalance.
+func (s *Source) untilJoined(ctx context.Context) (context.Context, context.CancelFunc) {
+	leaving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		for leaving.Err() == nil && s.member.joining() {
+			wait(leaving, nil, time.Now().Add(recheck))
+		}
+		wait(leaving, nil, time.Now().Add(leaveFor))
+		cancel()
+	})
+	return leaving, func() {
+		stop()
+		cancel()
+	}
+}
+
+// leaveFor is the time for LeaveGroup once nothing has to be waited for any more.
+const leaveFor = 500 * time.Millisecond
+
 // Close stops polling, commits once more, leaves the group and closes the client.
 // Work in flight may finish until ctx ends; the next owner reads again what is not
-// done by then. It may be called twice.
+// done by then. Close returns at most half a second after that; while the group is being
+// rebalanced, after that is over. It may be called twice.
 func (s *Source) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -360,7 +383,9 @@ func (s *Source) Close(ctx context.Context) error {
 	s.fetching.Wait()
 	err := s.Commit(ctx)
 	s.client.AllowRebalance()
-	if leave := s.client.LeaveGroupContext(ctx); err == nil && leave != nil {
+	leaving, cancel := s.untilJoined(ctx)
+	defer cancel()
+	if leave := s.client.LeaveGroupContext(leaving); err == nil && leave != nil {
 		err = fmt.Errorf("leaving group %s: %w", s.options.Group, leave)
 	}
 	s.client.Close()

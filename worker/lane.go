@@ -143,7 +143,8 @@ func (l *lane) run(ctx context.Context) error {
 
 // leave closes the source, which leaves the group. It may be called again.
 func (l *lane) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), configs.LeaveTimeout)
+	// The other half is for LeaveGroup itself, which Close sends after ctx too.
+	ctx, cancel := context.WithTimeout(context.Background(), configs.LeaveTimeout/2)
 	defer cancel()
 	if err := l.source.Close(ctx); err != nil {
 		l.log.Warn("cannot close the source", "lane", l.name, "error", err)

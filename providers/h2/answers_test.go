@@ -88,6 +88,7 @@ func TestShapesOfAnAnswer(t *testing.T) {
 			c.headers(s, false, ":status", "410")
 			c.WriteData(s, false, []byte(`{"rea`))
 			c.out.flush()
+			time.Sleep(time.Millisecond) // virtual: what was sent has been read then
 			c.Conn.Close()
 		}, 410, "", `{"rea`, true},
 		{"longer than we keep", func(c *peerConn, s uint32) {
