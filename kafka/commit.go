@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,66 +54,29 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 	if len(moved) == 0 {
 		return false, nil
 	}
-	start, joining := time.Now(), s.member.joining()
-	send := s.sendCommit
-	if joining {
-		send = s.sendCommitWhileJoining
-	}
-	resp, err := send(ctx, moved, owned)
+	start := time.Now()
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error { return s.beforeCommit(req, owned) })
+	var refused map[push.Partition]error
+	s.client.CommitOffsetsSync(ctx, moved,
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
+			if err = e; e == nil { // with an error there may be no response
+				refused = refusals(resp)
+			}
+		})
 	s.metrics.commit(time.Since(start))
 	if err != nil {
 		return ctx.Err() == nil, err
 	}
-	refused := refusals(resp)
 	s.noteCommits(moved, refused)
 	for _, e := range refused {
-		over := joining && errors.Is(e, kerr.IllegalGeneration) // the join: its answer, with the next generation, is on its way
-		if !over && (errors.Is(e, kerr.UnknownMemberID) || errors.Is(e, kerr.IllegalGeneration) || errors.Is(e, kerr.FencedInstanceID) || errors.Is(e, kerr.FencedMemberEpoch)) {
+		if errors.Is(e, kerr.UnknownMemberID) || errors.Is(e, kerr.IllegalGeneration) || errors.Is(e, kerr.FencedInstanceID) || errors.Is(e, kerr.FencedMemberEpoch) {
 			s.lose(owned)
 			return false, e
 		}
 		// The epoch is stale until the next heartbeat (KIP-848).
-		err, again = e, again || over || kerr.IsRetriable(e) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
+		err, again = e, again || kerr.IsRetriable(e) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
 	}
 	return again, err
-}
-
-// sendCommit commits through the client, which holds commits back while it joins.
-func (s *Source) sendCommit(ctx context.Context, moved offsets, owned *expulsion) (resp *kmsg.OffsetCommitResponse, err error) {
-	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error { return s.beforeCommit(req, owned) })
-	s.client.CommitOffsetsSync(ctx, moved,
-		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, e error) {
-			resp, err = answer, e
-		})
-	return resp, err
-}
-
-// sendCommitWhileJoining commits past the client. A JoinGroup is pending for as long as
-// the slowest member drains. The coordinator takes commits of the present generation
-// until then, and partitions that are kept in the rebalance go on meanwhile: without
-// commits they would stand still with a full window.
-func (s *Source) sendCommitWhileJoining(ctx context.Context, moved offsets, owned *expulsion) (*kmsg.OffsetCommitResponse, error) {
-	topics, err := s.admin.ListTopics(ctx, slices.Collect(maps.Keys(moved))...)
-	if err != nil {
-		return nil, err
-	}
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group = s.options.Group
-	req.MemberID, req.Generation = s.client.GroupMetadata()
-	for topic, partitions := range moved {
-		t := kmsg.NewOffsetCommitRequestTopic()
-		t.Topic, t.TopicID = topic, topics[topic].ID
-		for id, at := range partitions {
-			p := kmsg.NewOffsetCommitRequestTopicPartition()
-			p.Partition, p.Offset = id, at.Offset
-			t.Partitions = append(t.Partitions, p)
-		}
-		req.Topics = append(req.Topics, t)
-	}
-	if err := s.beforeCommit(req, owned); err != nil {
-		return nil, err
-	}
-	return req.RequestWith(ctx, s.client)
 }
 
 // stand is what a group has committed for a partition.

@@ -3,6 +3,9 @@ package kafka
 import (
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // A member that drains may take long until it leaves the group. Whoever joins meanwhile
@@ -38,5 +41,29 @@ func TestAMemberThatDrainsIsGivenNothing(t *testing.T) {
 				t.Errorf("the member that drains was given %d partitions", n)
 			}
 		})
+	}
+}
+
+// A session that begins while a source is closed gives it nothing that it would not read.
+func TestAClosedSourceWantsNothing(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	s := c.unjoined(SourceOptions{Topics: mainTopic("push")})
+	wants := func() int {
+		var meta kmsg.ConsumerMemberMetadata
+		if err := meta.ReadFrom(leavingBalancer{kgo.CooperativeStickyBalancer(), &s.draining}.JoinGroupMetadata([]string{"push"}, nil, 1)); err != nil {
+			t.Fatal(err)
+		}
+		return len(meta.Topics)
+	}
+	if n := wants(); n != 1 {
+		t.Errorf("wants %d topics before it is closed", n)
+	}
+	for range 2 { // it may be closed twice
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := wants(); n != 0 {
+			t.Errorf("wants %d topics when it is closed", n)
+		}
 	}
 }

@@ -32,20 +32,22 @@ type membership struct {
 	expulsions int
 	unfenced   bool             // assignments of an ended membership are not fenced yet
 	joins      map[request]bool // pending JoinGroups of a member
+	sessions   map[request]bool // pending JoinGroups and SyncGroups, also of who is no member yet
 }
 
 func newMembership(session time.Duration, expelled func(n int)) *membership {
-	return &membership{session: session, lease: newLease(), expelled: expelled, joins: make(map[request]bool)}
+	return &membership{session: session, lease: newLease(), expelled: expelled, joins: make(map[request]bool), sessions: make(map[request]bool)}
 }
 
 // sent notes a request before its first byte is written.
 func (m *membership) sent(r request) {
-	if r.key != kmsg.JoinGroup {
+	if r.key != kmsg.JoinGroup && r.key != kmsg.SyncGroup {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.member {
+	m.sessions[r] = true
+	if m.member && r.key == kmsg.JoinGroup {
 		m.joins[r] = true
 	}
 }
@@ -55,6 +57,7 @@ func (m *membership) lost(r request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.joins, r)
+	delete(m.sessions, r)
 }
 
 // joining reports whether a JoinGroup of a member is pending.
@@ -64,11 +67,20 @@ func (m *membership) joining() bool {
 	return len(m.joins) > 0
 }
 
+// between reports whether the client is between two group sessions: a JoinGroup or a
+// SyncGroup is pending, of a member or of who is to become one.
+func (m *membership) between() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sessions) > 0
+}
+
 // answer notes the coordinator's answer to a request with its send time.
 func (m *membership) answer(r request, sent time.Time, code int16) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.joins, r)
+	delete(m.sessions, r)
 	switch err := kerr.ErrorForCode(code); err {
 	case nil, kerr.RebalanceInProgress:
 		// The answer to a JoinGroup makes no member yet: that to the SyncGroup does.

@@ -340,22 +340,30 @@ func (s *Source) signal() {
 	s.wake = make(chan struct{})
 }
 
-// untilJoined returns a context that ends leaveFor after ctx or, if a JoinGroup is pending
-// then, after its answer. The client does not leave before its callbacks and its join are
-// over, and not at all if its time is over by then: the group would take this member for
-// alive until its session ends, give it partitions, and wait for it in each rebalance.
-func (s *Source) untilJoined(ctx context.Context) (context.Context, context.CancelFunc) {
+// untilJoined returns a context that ends leaveFor after ctx or, if a JoinGroup or
+// SyncGroup is pending then, after its answer. The client does not leave before its
+// callbacks and its join are over, and not at all if its time is over by then: the group
+// would take this member for alive until its session ends, give it partitions, and wait
+// for it in each rebalance. done ends the context.
+func (s *Source) untilJoined(ctx context.Context) (leaving context.Context, done func()) {
 	leaving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		for leaving.Err() == nil && s.member.joining() {
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		defer cancel()
+		select {
+		case <-ctx.Done():
+		case <-leaving.Done():
+		}
+		for end := time.Now().Add(leaveFor); leaving.Err() == nil && time.Now().Before(end); {
+			if s.member.between() {
+				end = time.Now().Add(leaveFor)
+			}
 			wait(leaving, nil, time.Now().Add(recheck))
 		}
-		wait(leaving, nil, time.Now().Add(leaveFor))
-		cancel()
 	})
 	return leaving, func() {
-		stop()
 		cancel()
+		waiting.Wait()
 	}
 }
 
@@ -383,8 +391,8 @@ func (s *Source) Close(ctx context.Context) error {
 	s.fetching.Wait()
 	err := s.Commit(ctx)
 	s.client.AllowRebalance()
-	leaving, cancel := s.untilJoined(ctx)
-	defer cancel()
+	leaving, done := s.untilJoined(ctx)
+	defer done()
 	if leave := s.client.LeaveGroupContext(leaving); err == nil && leave != nil {
 		err = fmt.Errorf("leaving group %s: %w", s.options.Group, leave)
 	}
