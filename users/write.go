@@ -98,7 +98,6 @@ func (r *Registry) write(ctx context.Context, writes []*shardWrite) (fenced []in
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	// A server that was restarted, or a node not asked before, needs the text.
-	pipe = r.client.Pipeline()
 	for i, w := range writes {
 		if err := cmds[i].Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 			keys, args := w.arguments(r.shards[w.shard].Version)
