@@ -121,3 +121,63 @@ func TestShardsThatOthersHaveWritten(t *testing.T) {
 		}
 	}
 }
+
+// Only where it has to go back is the follower told so: it then reads again what it has
+// read already.
+func TestTheFollowerGoesBackOnlyWhereItMust(t *testing.T) {
+	for _, tt := range []struct {
+		why           string
+		offsets, want []int64
+		seek          bool
+	}{
+		{"where it is", []int64{10, 20}, []int64{10, 20}, false},
+		{"further", []int64{11, 21}, []int64{10, 20}, false},
+		{"before it, in one partition", []int64{11, 19}, []int64{10, 19}, true},
+		{"before it", []int64{0, 0}, []int64{0, 0}, true},
+	} {
+		r := &Registry{pos: []int64{10, 20}}
+		if r.setBack(tt.offsets); !slices.Equal(r.pos, tt.want) || r.seek != tt.seek {
+			t.Errorf("%s: it goes to %v, seeks %v; want %v, %v", tt.why, r.pos, r.seek, tt.want, tt.seek)
+		}
+	}
+}
+
+// A shard without news has its offsets written once in each interval, and is called
+// current only by who has read all that the topic has.
+func TestBeats(t *testing.T) {
+	const interval = time.Minute
+	began := time.Now().Truncate(time.Millisecond)
+	for _, tt := range []struct {
+		why     string
+		pos     int64
+		current bool
+	}{{"one record is to be read", 99, false}, {"all is read", 100, true}, {"more is read than the topic had", 101, true}} {
+		l := looksAgain(t, state.Version{Build: 7, Write: 1}, nil)
+		l.options.BeatInterval = interval
+		l.pos, l.spans = []int64{tt.pos}, []Span{{0, 100}}
+		l.shards[l.shard].beat = began
+		for _, beat := range []struct {
+			after  time.Duration
+			writes bool
+		}{{interval - 1, false}, {interval, true}, {2*interval - 1, false}, {2 * interval, true}} {
+			before := l.client.HGet(t.Context(), shards.OffsetsKey(l.shard), "v").Val()
+			if err := l.beat(t.Context(), began.Add(beat.after)); err != nil {
+				t.Fatalf("%s: %v", tt.why, err)
+			}
+			if now := l.client.HGet(t.Context(), shards.OffsetsKey(l.shard), "v").Val(); (now != before) != beat.writes {
+				t.Errorf("%s: after %v the shard is of write %s, was %s", tt.why, beat.after, now, before)
+			}
+		}
+		got, err := state.Load(t.Context(), l.client, []int{l.shard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Time{}
+		if tt.current {
+			at = began.Add(2 * interval)
+		}
+		if !got[0].At.Equal(at) || !slices.Equal(got[0].Applied, []int64{tt.pos}) {
+			t.Errorf("%s: applied up to %v, current at %v, want %d and %v", tt.why, got[0].Applied, got[0].At, tt.pos, at)
+		}
+	}
+}

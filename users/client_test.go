@@ -103,6 +103,9 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	if left := topic.Merge(); len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}
+	if err := c.RemoveDevice(ctx, "", h); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("removing a device of nobody: %v", err)
+	}
 	if err := c.RemoveDevice(ctx, "a/b", "not a hash"); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("removing what is no hash: %v", err)
 	}
@@ -126,6 +129,7 @@ func TestPartitionKeyIsTheUser(t *testing.T) {
 		record.DeviceKey("u42", "0123456789abcdef"): "u42",
 		record.PreferencesKey("a/b/"):               "a/b/",
 		"no slash":                                  "no slash",
+		"/prefs":                                    "", // nobody's, and refused where it is read
 	} {
 		if got := string(users.PartitionKey([]byte(key))); got != want {
 			t.Errorf("PartitionKey(%q) = %q, want %q", key, got, want)

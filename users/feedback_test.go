@@ -57,23 +57,29 @@ func TestReportsThatAreNotDoneAreNotCommitted(t *testing.T) {
 }
 
 // A shard that is not built is told apart from an entry that cannot be read: it waits, and
-// asks for no repair.
+// asks for no repair. So does what Redis does not say: claims of nobody would be the end of
+// a report that names no user.
 func TestClaimsOfAShardThatIsNotBuilt(t *testing.T) {
 	hash := push.DeviceHash(push.FCM, "t")
 	claims := record.Claims{{User: "ada", At: 1}}.Encode(7)
 	for _, tt := range []struct {
 		why     string
 		values  []any
+		fails   error // what Redis says instead
 		unbuilt bool
 		entry   bool // errEntry
 	}{
-		{"as it should be", []any{state.FormatBuild(7), string(claims)}, false, false},
-		{"not built", []any{nil, nil}, true, false},
-		{"not built, with an entry of before", []any{nil, string(claims)}, true, false},
-		{"an entry that cannot be read", []any{state.FormatBuild(7), "garbage"}, false, true},
+		{"as it should be", []any{state.FormatBuild(7), string(claims)}, nil, false, false},
+		{"not built", []any{nil, nil}, nil, true, false},
+		{"not built, with an entry of before", []any{nil, string(claims)}, nil, true, false},
+		{"an entry that cannot be read", []any{state.FormatBuild(7), "garbage"}, nil, false, true},
+		{"a marker that cannot be read", []any{"garbage", string(claims)}, nil, false, false},
+		{"half an answer", []any{state.FormatBuild(7)}, nil, false, false},
+		{"no answer", nil, errAny, false, false},
 	} {
 		cmd := redis.NewSliceCmd(t.Context())
 		cmd.SetVal(tt.values)
+		cmd.SetErr(tt.fails)
 		cs, err := claimsOf(cmd, hash)
 		if _, unbuilt := IsUnbuilt(err); unbuilt != tt.unbuilt || errors.Is(err, errEntry) != tt.entry || (err == nil) != (len(cs) == 1) {
 			t.Errorf("%s: %v, %v", tt.why, cs, err)

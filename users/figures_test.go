@@ -49,6 +49,8 @@ func TestRegistryIsCounted(t *testing.T) {
 		expect("preferences that cannot be read", map[string]float64{"applied_total": 1, "broken_total": 1, "quarantined_parts": 1})
 		w.OptOut("ada")
 		expect("preferences that can be read again", map[string]float64{"applied_total": 1, "quarantined_parts": -1})
+		w.Raw(record.DeviceKey("cy", laterHash), later(1))
+		expect("a device of a platform that is not known", map[string]float64{"applied_total": 2, "broken_total": 1, "quarantined_parts": 1})
 		w.Register("bob", 1, 2)
 		expect("a token that moved", map[string]float64{"applied_total": 4, "settled_total": 1}) // and its removal from who had it
 		w.spoil("bob")

@@ -126,6 +126,30 @@ func TestChangesDuringARebuild(t *testing.T) {
 	}
 }
 
+// A removal that is repeated too late, while the record is rebuilt, does not take what was
+// registered before it: what comes meanwhile is judged as in any complete shard.
+func TestALateRepeatDuringARebuildTakesNoDevice(t *testing.T) {
+	virtual(t, func(w *world) {
+		w.fill()
+		release := make(chan struct{})
+		w.Wrap = func(topics *users.RegistryTopics) { topics.Rescan = held{topics.Rescan, release} }
+		w.Run(userstest.RegistryOptions())
+		w.agree()
+		w.spoil("ada")
+		w.Look("ada")
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval) // the reading has begun
+		w.Register("ada", 8, 80)
+		w.Must(w.Topic.Append(w.Ctx, []users.Record{{Key: record.DeviceKey("ada", userstest.Hash(8)), Repeats: true}}))
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		close(release)
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		w.agree()
+		if got := w.owners(8); !slices.Equal(got, []string{"ada"}) {
+			t.Errorf("owners %q, want ada", got)
+		}
+	})
+}
+
 // A part that became readable while its user's record could not be read is out of
 // quarantine with the rebuilt one, also where compaction has left no trace of
 // what could not be read, and that is told; those of others stay.

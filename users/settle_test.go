@@ -1,6 +1,7 @@
 package users
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -141,6 +142,43 @@ func applied(t *testing.T, c record.Change, key, value string) *record.User {
 		t.Fatalf("nothing is kept of %q", key)
 	}
 	return u
+}
+
+// appended is a topic that only takes.
+type appended []Record
+
+func (a *appended) Append(_ context.Context, records []Record) error {
+	*a = append(*a, records...)
+	return nil
+}
+
+// A case that waits for its record writes nothing in Redis until then: each write fences
+// the other registries.
+func TestACaseThatWaitsWritesNothing(t *testing.T) {
+	version := state.Version{Build: 7, Write: 1}
+	for _, tt := range []struct {
+		why, kase string
+		records   int
+		writes    bool
+	}{
+		{"what holds of a device is said again", record.Overtaken + record.DeviceKey("ada", push.DeviceHash(push.FCM, "tok")), 1, false},
+		{"a doubt about who is not there is over", record.Doubted + "ada", 0, true},
+	} {
+		l := looksAgain(t, version, nil)
+		var topic appended
+		l.topics.Log = &topic
+		if err := l.client.SAdd(t.Context(), state.OpenKey(l.shard), tt.kase).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.settleShard(t.Context(), l.shard); err != nil {
+			t.Fatalf("%s: %v", tt.why, err)
+		}
+		now := l.client.HGet(t.Context(), shards.OffsetsKey(l.shard), "v").Val()
+		open := l.client.SCard(t.Context(), state.OpenKey(l.shard)).Val()
+		if (now != version.String()) != tt.writes || (open == 0) != tt.writes || len(topic) != tt.records {
+			t.Errorf("%s: %d records; the shard is of write %s, was %s, with %d open cases", tt.why, len(topic), now, version, open)
+		}
+	}
 }
 
 // errAny stands for an error without a name.

@@ -111,6 +111,33 @@ func TestTokenMoves(t *testing.T) {
 	})
 }
 
+// The first token shard is one like the others: a token moves in it, and its entry is
+// rebuilt.
+func TestTokensOfTheFirstShard(t *testing.T) {
+	tok := 0
+	for shards.TokenShard(userstest.Hash(tok)) != 0 {
+		tok++
+	}
+	entry := shards.TokenKey(0, userstest.Hash(tok))
+	virtual(t, func(w *world) {
+		w.Run(userstest.RegistryOptions())
+		w.Register("ada", tok, 10)
+		w.Settle()
+		w.Must(w.Redis.Set(w.Ctx, entry, "garbage", 0).Err())
+		w.Register("bob/with/slash", tok, 20) // finds the garbage
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		w.agree()
+		if got := w.owners(tok); !slices.Equal(got, []string{"bob/with/slash"}) {
+			t.Errorf("owners %q after the entry was rebuilt, want bob", got)
+		}
+		w.Register("eve", tok, 30)
+		w.agree()
+		if got := w.owners(tok); !slices.Equal(got, []string{"eve"}) {
+			t.Errorf("owners %q, want eve, who came last", got)
+		}
+	})
+}
+
 // A removal that was decided before a newer registration got into the topic
 // must not take it away: not now, and not after compaction either.
 func TestRemovalDoesNotReachANewerRegistration(t *testing.T) {
