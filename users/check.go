@@ -204,9 +204,6 @@ func (r *Registry) begin(ctx context.Context, writes []*shardWrite) error {
 // further than believed. One that must be built anew is left to the next
 // check, which comes at once.
 func (r *Registry) reload(ctx context.Context, list []int) (further []int, err error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
 	states, err := state.Load(ctx, r.client, list)
 	if err != nil {
 		return nil, err

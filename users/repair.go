@@ -27,7 +27,7 @@ type repair struct {
 	next   []int64            // per partition: up to where changes are held, or scanned
 	held   []change
 	cancel context.CancelFunc
-	done   chan scanned // the reading's answer; it closes it
+	done   chan scanned // the reading's answer; it closes it. nil = there is no reading
 }
 
 // lostKey is a value that cannot be read.
@@ -213,9 +213,6 @@ func behind(pos, until []int64) bool {
 // shards have applied.
 func (r *Registry) finishRepair(ctx context.Context) error {
 	p := &r.repair
-	if p.done == nil {
-		return nil
-	}
 	select {
 	case got, ok := <-p.done:
 		if !ok {
@@ -235,7 +232,7 @@ func (r *Registry) finishRepair(ctx context.Context) error {
 		}
 		p.held = append(got.changes, p.held...)
 		p.cancel()
-	default:
+	default: // it goes on, or none was begun
 		return nil
 	}
 	if !slices.Equal(p.next, r.pos) {
