@@ -1,8 +1,10 @@
 package users
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/users/state"
 )
 
@@ -119,6 +122,51 @@ func TestShardsThatOthersHaveWritten(t *testing.T) {
 		if err != nil || !slices.Equal(further, tt.further) || r.recheck != tt.recheck || r.seek != tt.seek {
 			t.Errorf("of %v further are %v, looks again %v, goes back %v, %v", tt.list, further, r.recheck, r.seek, err)
 		}
+	}
+}
+
+// Offsets of another number of partitions are of a topic in which users have moved: who
+// believes otherwise takes none of them over.
+func TestAShardThatOthersFilledFromAnotherTopic(t *testing.T) {
+	for _, partitions := range []int{1, 3} {
+		l := looksAgain(t, state.Version{Build: 8, Write: 1}, nil)
+		for p := range partitions {
+			l.client.HSet(t.Context(), shards.OffsetsKey(l.shard), strconv.Itoa(p), 9)
+		}
+		l.had, l.pos, l.spans = 2, []int64{5, 5}, []Span{{0, 9}, {0, 9}}
+		l.shards[l.shard].Applied = []int64{5, 5}
+		further, err := l.reload(t.Context(), []int{l.shard})
+		if st := l.shards[l.shard]; !errors.Is(err, errPartitions) || len(further) > 0 || st.Version.Build != 7 || !slices.Equal(l.pos, []int64{5, 5}) {
+			t.Errorf("filled from %d partitions instead of 2: %v, further %v; believes %+v", partitions, err, further, st)
+		}
+	}
+}
+
+// A build begins with nothing: no marker, no case and nothing in quarantine is left of the
+// one before, and all of the topic is to be applied.
+func TestABuildBeginsWithNothing(t *testing.T) {
+	l := looksAgain(t, state.Version{Build: 7, Write: 1}, nil, record.PreferencesKey("ada"))
+	if err := l.client.SAdd(t.Context(), state.OpenKey(l.shard), record.Doubted+"ada").Err(); err != nil {
+		t.Fatal(err)
+	}
+	l.pos, l.spans = []int64{50}, []Span{{4, 100}}
+	st := &l.shards[l.shard]
+	st.Applied, st.Open, st.known = []int64{50}, true, false
+	if err := l.begin(t.Context(), []*shardWrite{l.beginning(l.shard, time.Now())}); err != nil {
+		t.Fatal(err)
+	}
+	if !st.known || st.Ready || st.Open || !slices.Equal(st.Applied, []int64{4}) || !slices.Equal(st.target, []int64{100}) {
+		t.Errorf("believes %+v", *st)
+	}
+	if !slices.Equal(l.pos, []int64{4}) || !l.seek {
+		t.Errorf("the follower goes to %v, seeks %v", l.pos, l.seek)
+	}
+	got, err := state.Load(t.Context(), l.client, []int{l.shard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[0].Version != st.Version || st.Version.Build == 7 || got[0].Marker != "" || got[0].Open || got[0].Unread > 0 || !slices.Equal(got[0].Applied, []int64{4}) {
+		t.Errorf("Redis has %+v, believed is %+v", got[0], *st)
 	}
 }
 

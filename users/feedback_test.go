@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/users/record"
 	"github.com/pushfleet/pushfleet/users/state"
 )
@@ -84,5 +86,28 @@ func TestClaimsOfAShardThatIsNotBuilt(t *testing.T) {
 		if _, unbuilt := IsUnbuilt(err); unbuilt != tt.unbuilt || errors.Is(err, errEntry) != tt.entry || (err == nil) != (len(cs) == 1) {
 			t.Errorf("%s: %v, %v", tt.why, cs, err)
 		}
+	}
+}
+
+// A token's shard may be complete and its user's not: what is read of the user then says
+// nothing of her devices, and the report is not done with.
+func TestReportsWaitForTheirUsersShard(t *testing.T) {
+	client, _ := inProcess(t)
+	hash := push.DeviceHash(push.FCM, "t")
+	if shards.UserShard("ada") == state.TokenHome(hash) {
+		t.Fatal("both are in one shard")
+	}
+	if err := client.Set(t.Context(), shards.EpochKey(state.TokenHome(hash)), state.FormatBuild(7), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var log appended
+	f, err := NewFeedback(client, nil, &log, DefaultFeedbackOptions(), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.remove(t.Context(), []report{{UserID: "ada", Device: hash, At: 1}})
+	if s, unbuilt := IsUnbuilt(err); !unbuilt || s != shards.UserShard("ada") || len(log) > 0 || testutil.ToFloat64(f.metrics.unknown) > 0 {
+		t.Errorf("%v, %d records, %v reports of unknown devices; want that shard %d is not built", err, len(log),
+			testutil.ToFloat64(f.metrics.unknown), shards.UserShard("ada"))
 	}
 }

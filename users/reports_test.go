@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,8 +148,21 @@ func TestFeedbackWaitsForTheGuard(t *testing.T) {
 			w.agree()
 			o := users.DefaultFeedbackOptions()
 			o.PerMinute = perMinute
+			reg := prometheus.NewRegistry()
+			w.Metrics = users.NewMetrics(reg)
 			began := time.Now()
-			w.feed(o, reports...)
+			var feeding sync.WaitGroup
+			feeding.Go(func() { w.feed(o, reports...) })
+			for _, want := range []float64{devices - perMinute, devices - 2*perMinute} {
+				time.Sleep(40 * time.Second)
+				if waiting := w.figure(reg, "push_feedback_waiting"); waiting != want {
+					t.Errorf("after %v %v removals wait, want %v", time.Since(began), waiting, want)
+				}
+			}
+			feeding.Wait()
+			if waiting := w.figure(reg, "push_feedback_waiting"); waiting != 0 {
+				t.Errorf("all are removed, and %v wait", waiting)
+			}
 			if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute {
 				t.Errorf("25 removals at 10 a minute took %v", took)
 			}
