@@ -55,6 +55,7 @@ type conn struct {
 	retired bool
 	cause   error        // why it is over; nil while it lives
 	leaving error        // GOAWAY is the last thing to be written, because of this
+	mute    error        // why a write failed: nothing more is written, but it is still read
 	unfit   error        // why it was retired although it still worked
 	goAway  *GoAwayError // the server's latest
 	full    bool         // the writer wants to know when a stream ends
@@ -247,33 +248,36 @@ func (c *conn) drop(h *handback, r *Request, status int, o Outcome, why error) {
 	h.add(r)
 }
 
+// reason is what requests are told when a connection ends because of cause; mu
+// is held.
+func (c *conn) reason(cause error) error {
+	switch {
+	case errors.Is(cause, ErrClosed):
+		return cause
+	case c.goAway != nil:
+		return c.goAway
+	case cause == errDone && c.unfit != nil:
+		return c.unfit
+	case errors.Is(cause, ErrConnectionLost):
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrConnectionLost, cause)
+}
+
 // end hands back what is still in flight when reader and writer are gone.
 func (c *conn) end() {
 	var h handback
 	c.mu.Lock()
-	why := c.cause
-	ours := errors.Is(why, ErrClosed) || why == errDone && c.goAway == nil && c.unfit == nil
-	var goAway *GoAwayError
-	switch {
-	case errors.Is(why, ErrClosed), errors.As(why, &goAway):
-	case c.goAway != nil:
-		why = c.goAway
-	case why == errDone && c.unfit != nil:
-		why = c.unfit
-	case !errors.Is(why, ErrConnectionLost):
-		why = fmt.Errorf("%w: %w", ErrConnectionLost, why)
-	}
+	why := c.reason(c.cause)
+	ours := errors.Is(c.cause, ErrClosed) || c.cause == errDone && c.goAway == nil && c.unfit == nil
 	lost := c.live
 	for i := range c.slots {
 		s := &c.slots[i]
 		if s.id == 0 || s.req == nil {
 			continue
 		}
-		outcome, status := Ambiguous, s.status
-		if s.unsent {
-			outcome = NotAccepted
-		}
-		c.drop(&h, c.streams.close(s), status, outcome, why)
+		status := s.status
+		c.drop(&h, c.streams.close(s), status, Ambiguous, why)
 	}
 	// A request keeps a pointer to its last connection: let go of the memory.
 	c.slots, c.in, c.out, c.held = nil, nil, nil, nil

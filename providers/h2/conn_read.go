@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -118,7 +119,7 @@ func (c *conn) lost(err error) {
 	if _, ok := errors.AsType[peerError](err); ok {
 		c.leave(err)
 	} else {
-		c.fail(err)
+		c.fail(cmp.Or(c.mute, err)) // the end of file after a reset says less
 	}
 }
 

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -49,14 +50,15 @@ func (c *conn) write() {
 			<-c.wake
 			continue
 		}
-		err := c.send()
+		if !c.send() {
+			c.drain()
+			return
+		}
 		c.mu.Lock()
 		c.writingSince = time.Time{}
 		switch {
 		case c.leaving != nil:
-			c.fail(c.leaving) // whether or not the server heard why
-		case err != nil:
-			c.fail(err)
+			c.fail(c.leaving)
 		case last && c.idle():
 			c.fail(errDone)
 		}
@@ -256,27 +258,64 @@ func (c *conn) release() {
 	}
 }
 
-// send writes out. When that fails, the streams of which the kernel has not
-// taken a byte are marked: they are not accepted, whatever became of the rest.
-func (c *conn) send() error {
+// send writes out, and reports whether that went well. If not, nothing is
+// written any more, and the requests of which the kernel has not taken a byte
+// go elsewhere: they are not accepted, whatever became of the rest.
+func (c *conn) send() bool {
 	c.withdraw(time.Now())
 	if len(c.out) == 0 {
-		return nil
+		return true
 	}
 	before := c.raw.begun.Load()
 	_, err := c.nc.Write(c.out)
 	if err == nil {
-		return nil
+		return true
 	}
 	// Each record was one write of at most recordSize bytes; the last of which
 	// the kernel took anything may have arrived.
 	records := int(c.raw.begun.Load() - before)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, f := range c.fresh {
-		if s := c.streams.get(f.id); s != nil && f.at/recordSize >= records {
-			s.unsent = true
+	c.writingSince, c.mute = time.Time{}, err
+	c.retire()
+	why := c.reason(cmp.Or(c.cause, c.leaving, err))
+	for _, f := range slices.Backward(c.fresh) { // the last one back is the first to go
+		if s := c.streams.get(f.id); s != nil && s.req != nil && f.at/recordSize >= records {
+			status := s.status
+			c.drop(&c.back, c.streams.close(s), status, NotAccepted, why)
 		}
 	}
-	return err
+	return false
+}
+
+// drain is what the writer does when nothing can be written any more: it ends
+// the connection, but leaves the reader time for what the server has sent.
+// Before it closed, it may have answered, or have said in a GOAWAY what it did
+// not accept. If it has closed, the reader is soon at the end; if not, what is
+// under way comes within the time of a PING's answer.
+func (c *conn) drain() {
+	c.back.flush()
+	c.pool.queue.leave(&c.waiter)
+	late := time.NewTimer(c.pool.opt.PingTimeout)
+	defer late.Stop()
+	for waited := false; ; {
+		c.mu.Lock()
+		switch {
+		case c.leaving != nil:
+			c.fail(c.leaving) // whether or not the server heard why
+		case waited || c.idle():
+			c.fail(c.mute)
+		}
+		over := c.cause != nil
+		c.nudge = false
+		c.mu.Unlock()
+		if over {
+			return
+		}
+		select {
+		case <-c.wake:
+		case <-late.C:
+			waited = true
+		}
+	}
 }

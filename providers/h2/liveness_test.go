@@ -106,6 +106,7 @@ func TestServerThatDoesNotReadIsLeft(t *testing.T) {
 		if took := time.Since(start); took > 20*time.Second || took < 15*time.Second {
 			t.Errorf("noticed after %v", took)
 		}
+		synctest.Wait()
 		if cause := p.Stats().Trouble.Cause; r.Outcome != Answered || p.Stats().Dials != 2 || !strings.Contains(cause, "a write did not end") {
 			t.Errorf("%v, %v, %d connections; %s", r.Outcome, r.Err, p.Stats().Dials, cause)
 		}

@@ -8,9 +8,6 @@ type stream struct {
 	req *Request // nil once it was handed back and only the server has not finished
 	// status of the answer once its headers are there; 0 before.
 	status int
-	// unsent says that not a byte of its HEADERS can have left: set when a
-	// write failed before their record.
-	unsent bool
 
 	left    []byte // of the request's body, held back by flow control
 	blocked bool   // it is on the list of those with something left
