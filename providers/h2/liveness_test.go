@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,54 @@ func TestSilentButAliveConnectionStays(t *testing.T) {
 		l.wait()
 		if d := p.Stats().Dials; d != 1 {
 			t.Errorf("%d connections", d)
+		}
+	})
+}
+
+// slowed is a connection whose reader stands still until a time.
+type slowed struct {
+	net.Conn
+	until *atomic.Pointer[time.Time]
+}
+
+func (c slowed) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if until := c.until.Load(); until != nil {
+		time.Sleep(time.Until(*until))
+	}
+	return n, err
+}
+
+// When a process that stood still goes on, the sweeper may be quicker than the
+// readers. Answers that have arrived meanwhile count, and their connection is
+// not silent.
+func TestAnswersThatCameDuringAStandstill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.script = func(c *peerConn, _ int) {
+			c.answer(c.request())
+			for id := c.request(); id != 0; id = c.request() {
+				time.Sleep(2 * time.Second)
+				c.answer(id)
+			}
+		}
+		var reader atomic.Pointer[time.Time]
+		s.wrap = func(c net.Conn) net.Conn { return slowed{c, &reader} }
+		p := s.pool(Options{Connections: 1, StreamsPerConnection: 1})
+		submit(t, p, post("/warm")).wait()
+		r, late := post("/a"), post("/late")
+		l := submit(t, p, r)
+		goesOn := time.Now().Add(30*time.Second - time.Millisecond) // a sweep is due soon
+		caughtUp := goesOn.Add(20 * time.Millisecond)
+		reader.Store(&caughtUp)
+		late.Deadline = time.Now().Add(time.Second)
+		// It waits for the stream of the other, and the sweeper hands it back.
+		if _, err := p.Submit(t.Context(), 0, []*Request{late}, func([]*Request) { time.Sleep(time.Until(goesOn)) }); err != nil {
+			t.Fatal(err)
+		}
+		l.wait()
+		if r.Outcome != Answered || p.Stats().Dials != 1 {
+			t.Errorf("%v, %v, %d connections", r.Outcome, r.Err, p.Stats().Dials)
 		}
 	})
 }

@@ -249,6 +249,10 @@ func (p *Pool) Close(ctx context.Context) error {
 	return err
 }
 
+// stoodStill is how late a sweep must be to put itself off once: the process was
+// suspended, and answers that have arrived meanwhile are for the readers first.
+const stoodStill = time.Second
+
 // sweep handles what depends on time, in the queue and on every connection.
 func (p *Pool) sweep() {
 	tick := time.NewTicker(sweepInterval)
@@ -257,12 +261,18 @@ func (p *Pool) sweep() {
 		late  []*Request
 		conns []*conn
 		h     handback
+		last  = time.Now() // when it swept, or put it off
+		off   bool         // it was put off
 	)
 	for {
 		select {
 		case <-p.sweepEnd:
 			return
 		case now := <-tick.C:
+			off, last = !off && now.Sub(last) > stoodStill, now
+			if off {
+				continue
+			}
 			conns = p.all(conns[:0])
 			late = p.queue.overdue(now, p.opt.Lease, late[:0])
 			for _, r := range late {
