@@ -55,28 +55,43 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	start := time.Now()
-	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error { return s.beforeCommit(req, owned) })
+	past := s.pastClient(moved)
 	var refused map[push.Partition]error
-	s.client.CommitOffsetsSync(ctx, moved,
-		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
-			if err = e; e == nil { // with an error there may be no response
-				refused = refusals(resp)
-			}
-		})
+	if past != nil {
+		refused, err = s.commitPastClient(ctx, past, owned)
+	} else {
+		refused, err = s.commitThroughClient(ctx, moved, owned)
+	}
 	s.metrics.commit(time.Since(start))
 	if err != nil {
 		return ctx.Err() == nil, err
 	}
 	s.noteCommits(moved, refused)
 	for _, e := range refused {
-		if errors.Is(e, kerr.UnknownMemberID) || errors.Is(e, kerr.IllegalGeneration) || errors.Is(e, kerr.FencedInstanceID) || errors.Is(e, kerr.FencedMemberEpoch) {
+		// While joining, a generation that is over says that the join is, too: its
+		// answer is on its way, and says whether we are still a member.
+		over := past != nil && errors.Is(e, kerr.IllegalGeneration)
+		if !over && (errors.Is(e, kerr.UnknownMemberID) || errors.Is(e, kerr.IllegalGeneration) || errors.Is(e, kerr.FencedInstanceID) || errors.Is(e, kerr.FencedMemberEpoch)) {
 			s.lose(owned)
 			return false, e
 		}
 		// The epoch is stale until the next heartbeat (KIP-848).
-		err, again = e, again || kerr.IsRetriable(e) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
+		err, again = e, again || over || kerr.IsRetriable(e) || errors.Is(e, errUnanswered) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
 	}
 	return again, err
+}
+
+// commitThroughClient commits as the client does, which holds commits back while it
+// joins. It returns the partitions whose commit was not acknowledged.
+func (s *Source) commitThroughClient(ctx context.Context, moved offsets, owned *expulsion) (refused map[push.Partition]error, err error) {
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error { return s.beforeCommit(req, owned) })
+	s.client.CommitOffsetsSync(ctx, moved,
+		func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
+			if err = e; e == nil { // with an error there may be no response
+				refused = refusals(req, resp)
+			}
+		})
+	return refused, err
 }
 
 // stand is what a group has committed for a partition.
@@ -184,15 +199,34 @@ func (o *offsets) set(p push.Partition, at kgo.EpochOffset) {
 	(*o)[p.Topic][p.ID] = at
 }
 
-func refusals(resp *kmsg.OffsetCommitResponse) map[push.Partition]error {
-	var refused map[push.Partition]error
-	for _, t := range resp.Topics {
+// errUnanswered says that the coordinator's answer leaves a partition out.
+var errUnanswered = errors.New("the answer to the commit does not name the partition")
+
+// refusals returns the partitions of a commit that were not acknowledged, each with its
+// reason. Only an answer that names a partition without an error acknowledges it. From
+// version 10 on, answers name topics by id only, and not always does the client fill
+// the names in.
+func refusals(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) map[push.Partition]error {
+	refused, names := make(map[push.Partition]error), make(map[topicID]string)
+	for _, t := range req.Topics {
+		if t.TopicID != (topicID{}) {
+			names[t.TopicID] = t.Topic
+		}
 		for _, p := range t.Partitions {
+			refused[push.Partition{Topic: t.Topic, ID: p.Partition}] = errUnanswered
+		}
+	}
+	for _, t := range resp.Topics {
+		name := t.Topic
+		if name == "" {
+			name = names[t.TopicID]
+		}
+		for _, p := range t.Partitions {
+			at := push.Partition{Topic: name, ID: p.Partition}
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				if refused == nil {
-					refused = make(map[push.Partition]error)
-				}
-				refused[push.Partition{Topic: t.Topic, ID: p.Partition}] = err
+				refused[at] = err
+			} else {
+				delete(refused, at)
 			}
 		}
 	}

@@ -198,6 +198,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 			s.typical = max(leastTypical, bytes/records, (3*s.typical+bytes/records)/4)
 		}
 	}()
+	s.noteTopicIDs(fetches)
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		a := s.parts[push.Partition{Topic: p.Topic, ID: p.Partition}]
 		if a == nil || a.ended {
@@ -242,6 +243,17 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 	}
 	s.signal()
 	return stopped, behind
+}
+
+// noteTopicIDs remembers which topics the records are of. The caller holds mu.
+func (s *Source) noteTopicIDs(fetches kgo.Fetches) {
+	for i := range fetches {
+		for j := range fetches[i].Topics {
+			if f := &fetches[i].Topics[j]; f.TopicID != (topicID{}) && s.topics[f.Topic] != nil {
+				s.topics[f.Topic].id = f.TopicID
+			}
+		}
+	}
 }
 
 // topicFailed notes an error that concerns all partitions of a topic. The

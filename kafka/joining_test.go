@@ -2,18 +2,25 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // joined is a group in which a member waits in JoinGroup for another one that drains.
 type joined struct {
 	*cluster
 	waits  *Source // its JoinGroup is pending
+	open   int32   // a partition that it keeps
 	newest *Source // the last to join; waits too
 
 	batches map[int32][]*pipeline.Batch // that are in flight, by partition
@@ -33,7 +40,7 @@ func whileJoining(t *testing.T) *joined {
 	const partitions, each = 4, 10
 	c := newCluster(t, partitions, []string{"push"})
 	so := SourceOptions{Topics: mainTopic("push"), BatchRecords: each, Linger: time.Millisecond, Drain: patience}
-	g := &joined{cluster: c, drains: -1, batches: make(map[int32][]*pipeline.Batch)}
+	g := &joined{cluster: c, open: -1, drains: -1, batches: make(map[int32][]*pipeline.Batch)}
 	a, b := c.source(so), c.source(so)
 	eventually(t, "both members have two partitions", func() bool { return len(a.State()) == 2 && len(b.State()) == 2 })
 	owner := make(map[int32]*Source)
@@ -55,9 +62,9 @@ func whileJoining(t *testing.T) *joined {
 		}
 		return g.drains >= 0
 	})
-	for _, s := range owner {
+	for p, s := range owner {
 		if s != owner[g.drains] {
-			g.waits = s
+			g.open, g.waits = p, s
 		}
 	}
 	g.newest = c.source(so)
@@ -71,6 +78,132 @@ func whileJoining(t *testing.T) *joined {
 		return member != "" && g.waits.member.joining()
 	})
 	return g
+}
+
+// What is kept in a rebalance goes on, and its offsets are committed, however long
+// another member drains.
+func TestCommitsGoOnWhileAnotherMemberDrains(t *testing.T) {
+	t.Parallel()
+	g := whileJoining(t)
+	kept := g.batches[g.open][0].Tracker
+	g.done(g.open)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := g.waits.Commit(ctx); err != nil {
+		t.Fatalf("Commit while joining: %v", err)
+	}
+	if !g.waits.member.joining() {
+		t.Fatal("the rebalance is over: the test shows nothing")
+	}
+	if got := g.committed("g", "push", g.open); got != 10 {
+		t.Errorf("got commit %d while another member drains, want 10", got)
+	}
+	if kept.Draining() || kept.Lapsed(time.Now()) {
+		t.Error("the partition that is kept is lost")
+	}
+}
+
+// What the coordinator refuses while a member joins is not committed. It is tried again,
+// and the membership goes on, for what the error says is over with the join.
+func TestACommitThatIsRefusedWhileJoiningIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []*kerr.Error{kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.CoordinatorLoadInProgress} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			t.Parallel()
+			g := whileJoining(t)
+			var refused atomic.Int32
+			g.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				g.KeepControl()
+				if refused.Add(1) > 3 {
+					return nil, nil, false
+				}
+				return refuseCommit(r.(*kmsg.OffsetCommitRequest), refusal), nil, true
+			})
+			kept := g.batches[g.open][0].Tracker
+			g.done(g.open)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := g.waits.Commit(ctx); err != nil {
+				t.Fatalf("Commit while joining: %v", err)
+			}
+			if n := refused.Load(); n <= 3 {
+				t.Errorf("taken for committed after %d refusals", n)
+			}
+			if got := g.committed("g", "push", g.open); got != 10 {
+				t.Errorf("got commit %d, want 10", got)
+			}
+			if kept.Lapsed(time.Now()) {
+				t.Error("the partition that is kept is lost")
+			}
+		})
+	}
+}
+
+// A member that the coordinator no longer knows loses what it has, also while it joins.
+func TestACommitWhileJoiningOfWhoIsNoMemberAnyMore(t *testing.T) {
+	t.Parallel()
+	g := whileJoining(t)
+	g.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		g.KeepControl()
+		return refuseCommit(r.(*kmsg.OffsetCommitRequest), kerr.UnknownMemberID), nil, true
+	})
+	kept := g.batches[g.open][0].Tracker
+	g.done(g.open)
+	if err := g.waits.Commit(t.Context()); !errors.Is(err, kerr.UnknownMemberID) {
+		t.Errorf("Commit: got %v, want %v", err, kerr.UnknownMemberID)
+	}
+	eventually(t, "what it had is lost", func() bool { return kept.Lapsed(time.Now()) })
+}
+
+// refuseCommit answers as brokers do: from version 10 on by topic id only.
+func refuseCommit(req *kmsg.OffsetCommitRequest, refusal *kerr.Error) *kmsg.OffsetCommitResponse {
+	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+	for _, t := range req.Topics {
+		answer := kmsg.NewOffsetCommitResponseTopic()
+		if answer.TopicID = t.TopicID; req.Version < 10 {
+			answer.Topic = t.Topic
+		}
+		for _, p := range t.Partitions {
+			of := kmsg.NewOffsetCommitResponseTopicPartition()
+			of.Partition, of.ErrorCode = p.Partition, refusal.Code
+			answer.Partitions = append(answer.Partitions, of)
+		}
+		resp.Topics = append(resp.Topics, answer)
+	}
+	return resp
+}
+
+// Only what an answer names without an error is committed.
+func TestWhatAnAnswerToACommitSays(t *testing.T) {
+	one, two, fine := topicID{1}, topicID{2}, int16(0)
+	req := &kmsg.OffsetCommitRequest{Topics: []kmsg.OffsetCommitRequestTopic{
+		{Topic: "one", TopicID: one, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Partition: 0}, {Partition: 1}}},
+		{Topic: "two", TopicID: two, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Partition: 0}}},
+	}}
+	for _, tt := range []struct {
+		reason string
+		answer []kmsg.OffsetCommitResponseTopic
+		want   map[push.Partition]error
+	}{
+		{"by name, as brokers before version 10", []kmsg.OffsetCommitResponseTopic{
+			{Topic: "one", Partitions: []kmsg.OffsetCommitResponseTopicPartition{{Partition: 1, ErrorCode: kerr.RebalanceInProgress.Code}, {Partition: 0, ErrorCode: fine}}},
+			{Topic: "two", Partitions: []kmsg.OffsetCommitResponseTopicPartition{{Partition: 0, ErrorCode: fine}}},
+		}, map[push.Partition]error{{Topic: "one", ID: 1}: kerr.RebalanceInProgress}},
+		{"by id alone", []kmsg.OffsetCommitResponseTopic{
+			{TopicID: two, Partitions: []kmsg.OffsetCommitResponseTopicPartition{{Partition: 0, ErrorCode: kerr.UnknownTopicID.Code}}},
+			{TopicID: one, Partitions: []kmsg.OffsetCommitResponseTopicPartition{{Partition: 0, ErrorCode: fine}, {Partition: 1, ErrorCode: fine}}},
+		}, map[push.Partition]error{{Topic: "two", ID: 0}: kerr.UnknownTopicID}},
+		{"a partition and a topic are left out", []kmsg.OffsetCommitResponseTopic{
+			{TopicID: one, Partitions: []kmsg.OffsetCommitResponseTopicPartition{{Partition: 0, ErrorCode: fine}}},
+		}, map[push.Partition]error{{Topic: "one", ID: 1}: errUnanswered, {Topic: "two", ID: 0}: errUnanswered}},
+		{"topics that nobody asked about acknowledge nothing", []kmsg.OffsetCommitResponseTopic{
+			{TopicID: topicID{3}, Partitions: []kmsg.OffsetCommitResponseTopicPartition{{Partition: 0, ErrorCode: fine}}},
+		}, map[push.Partition]error{{Topic: "one", ID: 0}: errUnanswered, {Topic: "one", ID: 1}: errUnanswered, {Topic: "two", ID: 0}: errUnanswered}},
+	} {
+		if got := refusals(req, &kmsg.OffsetCommitResponse{Topics: tt.answer}); !maps.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", tt.reason, got, tt.want)
+		}
+	}
 }
 
 // A member that is closed while it waits in JoinGroup, be it its first or a later one,

@@ -27,9 +27,9 @@ func (s *Source) CommitAnyway(ctx context.Context, offsets map[push.Partition]in
 	s.committing.Lock()
 	defer s.committing.Unlock()
 	var err error
-	s.client.CommitOffsetsSync(ctx, byTopic, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
+	s.client.CommitOffsetsSync(ctx, byTopic, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
 		if err = e; err == nil {
-			for _, refused := range refusals(resp) {
+			for _, refused := range refusals(req, resp) {
 				err = errors.Join(err, refused)
 			}
 		}

@@ -13,7 +13,9 @@ type topic struct {
 	patience time.Duration // how much longer than Delay a record waits in place
 	metrics  *topicMetrics
 
-	served int32 // the partition that was served last; under the Source's lock
+	// Both are guarded by the Source's lock.
+	served int32   // the partition that was served last
+	id     topicID // that of its latest records; zero = the broker does not say
 }
 
 // delayed reports whether records have a time before which they are not handed out.
