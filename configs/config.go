@@ -231,9 +231,10 @@ type Status struct {
 
 // Retries says how often and when a send is retried.
 type Retries struct {
-	Max      int             `yaml:"max" check:"min=0,max=100"`
-	Tiers    []time.Duration `yaml:"tiers" check:"required,min=1s,max=24h"` // growing
-	Deferral time.Duration   `yaml:"deferral" check:"min=1s,max=24h"`       // the longest tier
+	Max        int             `yaml:"max" check:"min=0,max=100"`
+	Tiers      []time.Duration `yaml:"tiers" check:"required,min=1s,max=24h"` // growing
+	DeferTiers []time.Duration `yaml:"defer_tiers" check:"min=1s,max=24h"`    // between the first tier and deferral
+	Deferral   time.Duration   `yaml:"deferral" check:"min=1s,max=24h"`       // the longest tier
 }
 
 // Longest is the longest time that all retries can take together.

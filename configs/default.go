@@ -53,7 +53,7 @@ func Default() *Config {
 			FCM:      Pool{Connections: 20, Streams: 100},
 		},
 		Status:  Status{Flush: 10 * time.Millisecond, Rows: 200, Unacknowledged: 5000},
-		Retries: Retries{Max: 3, Tiers: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}, Deferral: 2 * time.Hour},
+		Retries: Retries{Max: 3, Tiers: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}, DeferTiers: []time.Duration{2 * time.Minute}, Deferral: 2 * time.Hour},
 		Gates: Gates{
 			Window: 10 * time.Second, Answers: 20, Share: 0.5,
 			FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: 5 * time.Minute,

@@ -231,6 +231,11 @@ func (c *Config) checkRetries(ps *Problems) {
 	if c.Retries.Deferral <= longest {
 		ps.add("retries.deferral", "%s must be more than every tier, %s", c.Retries.Deferral, longest)
 	}
+	for i, d := range c.Retries.DeferTiers {
+		if len(c.Retries.Tiers) > 0 && d <= c.Retries.Tiers[0] || d >= c.Retries.Deferral {
+			ps.add("retries.defer_tiers["+strconv.Itoa(i)+"]", "%s must be between the first of retries.tiers and retries.deferral", d)
+		}
+	}
 }
 
 // checkGates: a probe has its answer, or none, before it is judged, and what is

@@ -73,6 +73,8 @@ func TestContradictions(t *testing.T) {
 		{"all senders and some", func(c *Config) { c.Lanes[0].CriticalSenders = []string{"*", "auth"} }, "lanes[0].critical_senders"},
 		{"a tier no longer than the one before", func(c *Config) { c.Retries.Tiers[2] = 5 * time.Minute }, "retries.tiers[2]"},
 		{"a deferral within the tiers", func(c *Config) { c.Retries.Deferral = 30 * time.Minute }, "retries.deferral"},
+		{"a tier of what is put off below the first", func(c *Config) { c.Retries.DeferTiers = []time.Duration{time.Minute, 30 * time.Second} }, "retries.defer_tiers[1]"},
+		{"a tier of what is put off beyond the longest", func(c *Config) { c.Retries.DeferTiers = []time.Duration{2 * time.Hour} }, "retries.defer_tiers[0]"},
 		{"probes that are judged before their answer", func(c *Config) { c.Gates.ProbeTimeout = c.Send.Deadline }, "gates.probe_timeout"},
 		{"a longer deadline without longer probes", func(c *Config) { c.Send.Deadline = 15 * time.Second }, "gates.probe_timeout"},
 		{"a first pause above the longest", func(c *Config) { c.Gates.FirstPause = 6 * time.Minute }, "gates.longest_pause"},

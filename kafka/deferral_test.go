@@ -57,10 +57,10 @@ func TestWhatIsPutOffHoldsUpNoRetry(t *testing.T) {
 // attempt is counted, but each costs a confirm read and a row. docs/operations.md has the
 // last of these figures.
 func TestHowOftenADeferralIsHandedOver(t *testing.T) {
-	p := &Producer{options: ProducerOptions{Tiers: []Tier{{"30s", 30 * time.Second}, {"5m", 5 * time.Minute}, {"30m", 30 * time.Minute}, {"2h", 2 * time.Hour}}}}
+	p := &Producer{options: ProducerOptions{DeferTiers: []Tier{{"30s", 30 * time.Second}, {"2m", 2 * time.Minute}, {"5m", 5 * time.Minute}, {"30m", 30 * time.Minute}, {"2h", 2 * time.Hour}}}}
 	o := options(func(o *SourceOptions) {
 		o.Topics = nil
-		for _, tr := range p.options.Tiers {
+		for _, tr := range p.options.DeferTiers {
 			o.Topics = append(o.Topics, tier(DeferTopic("push", tr.Name), tr.Delay)...)
 		}
 	})
@@ -74,15 +74,15 @@ func TestHowOftenADeferralIsHandedOver(t *testing.T) {
 		{"no shorter than the first tier", 4 * time.Second, 1, 26 * time.Second},
 		{"until its not-before, in place", 59 * time.Second, 1, 0},
 		{"twice the first", time.Minute, 2, 0},
-		{"its last five minutes: 9 x 30 s", 5*time.Minute - 10*time.Second, 9, 0},
+		{"its last five minutes: 2 x 2 m, 30 s", 5*time.Minute - 10*time.Second, 3, 0},
 		{"a tier", 5 * time.Minute, 1, 0},
-		{"an hour: 30 m, 5 x 5 m, 8 x 30 s", time.Hour - time.Minute, 14, 0},
+		{"an hour: 30 m, 5 x 5 m, 2 x 2 m", time.Hour - time.Minute, 8, 0},
 		{"2 h are the longest", 24 * time.Hour, 12, 0},
-		{"a night: 3 x 2 h, 3 x 30 m, 5 x 5 m, 8 x 30 s", 8*time.Hour - time.Minute, 19, 0},
+		{"a night: 3 x 2 h, 3 x 30 m, 5 x 5 m, 2 x 2 m", 8*time.Hour - time.Minute, 13, 0},
 	} {
 		now, notBefore, n := start, start.Add(tt.wait), 0
 		for later := notBefore; !later.IsZero(); n++ {
-			topic := topics[DeferTopic("push", p.tier(notBefore.Sub(now)))]
+			topic := topics[DeferTopic("push", fitting(p.options.DeferTiers, notBefore.Sub(now)))]
 			now, later = topic.due(&polledRecord{timestamp: now, headers: &retryHeaders{notBefore: notBefore}})
 		}
 		if late := now.Sub(notBefore); n != tt.handovers || late != tt.late {

@@ -28,11 +28,12 @@ type Tier struct {
 
 // ProducerOptions are the options of a lane's Producer.
 type ProducerOptions struct {
-	Topic    string // the lane's own topic: its retry, deferral and hold topics and its DLQ are named after it
-	Tiers    []Tier // at least one, in any order
-	Feedback string // topic for dead tokens; empty = FeedbackTopic
-	Events   string // topic for verdict counts and final failures; empty = EventsTopic
-	Metrics  *Metrics
+	Topic      string // the lane's own topic: its retry, deferral and hold topics and its DLQ are named after it
+	Tiers      []Tier // of retries: at least one, in any order
+	DeferTiers []Tier // of what is put off, likewise; none = Tiers
+	Feedback   string // topic for dead tokens; empty = FeedbackTopic
+	Events     string // topic for verdict counts and final failures; empty = EventsTopic
+	Metrics    *Metrics
 }
 
 // Producer hands records over for one lane. It writes idempotently, with acks from all
@@ -59,12 +60,17 @@ func NewProducer(o Options, po ProducerOptions) (*Producer, error) {
 	case po.Feedback == po.Topic, po.Events == po.Topic:
 		return nil, fmt.Errorf("kafka producer: feedback or events would go into the lane's own topic %s", po.Topic)
 	}
-	for _, t := range po.Tiers {
-		if t.Name == "" || t.Delay <= 0 {
-			return nil, errors.New("kafka producer: a tier needs a name and a delay")
-		}
+	if len(po.DeferTiers) == 0 {
+		po.DeferTiers = po.Tiers
 	}
-	po.Tiers = slices.SortedFunc(slices.Values(po.Tiers), func(a, b Tier) int { return cmp.Compare(a.Delay, b.Delay) })
+	for _, tiers := range []*[]Tier{&po.Tiers, &po.DeferTiers} {
+		for _, t := range *tiers {
+			if t.Name == "" || t.Delay <= 0 {
+				return nil, errors.New("kafka producer: a tier needs a name and a delay")
+			}
+		}
+		*tiers = slices.SortedFunc(slices.Values(*tiers), func(a, b Tier) int { return cmp.Compare(a.Delay, b.Delay) })
+	}
 	client, err := o.newClient(
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// The caller waits for each hand-over, so a linger only adds delay; the
@@ -173,10 +179,10 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 	r := &kgo.Record{Key: it.Key, Value: it.Value}
 	switch h.To {
 	case pipeline.ToRetry:
-		r.Topic = RetryTopic(p.options.Topic, p.tier(h.NotBefore.Sub(now)))
+		r.Topic = RetryTopic(p.options.Topic, fitting(p.options.Tiers, h.NotBefore.Sub(now)))
 		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
 	case pipeline.ToDefer:
-		r.Topic = DeferTopic(p.options.Topic, p.tier(h.NotBefore.Sub(now)))
+		r.Topic = DeferTopic(p.options.Topic, fitting(p.options.DeferTiers, h.NotBefore.Sub(now)))
 		r.Key, r.Headers = retryKey(it), retryHeadersOf(h)
 	case pipeline.ToHold:
 		if h.Platform == push.NoPlatform || h.NotBefore.IsZero() {
@@ -237,11 +243,12 @@ func placeAndReason(r *kgo.Record, h *pipeline.Handover) *kgo.Record {
 // tierSlack lets a tier fit although part of the wait has passed since the decision.
 const tierSlack = time.Second
 
-// tier returns the largest tier that fits the wait. A record that is not due when
-// the tier ends waits longer in it; one that is due sooner takes the smallest tier.
-func (p *Producer) tier(wait time.Duration) string {
-	best := p.options.Tiers[0]
-	for _, t := range p.options.Tiers[1:] {
+// fitting returns the largest of the tiers, which are sorted, that fits the wait. A record
+// that is not due when the tier ends waits longer in it; one that is due sooner takes the
+// smallest tier.
+func fitting(tiers []Tier, wait time.Duration) string {
+	best := tiers[0]
+	for _, t := range tiers[1:] {
 		if t.Delay <= wait+min(tierSlack, t.Delay/10) {
 			best = t
 		}

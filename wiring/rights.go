@@ -47,7 +47,7 @@ func Rights(c *configs.Config) (rights []Right) {
 		for _, t := range Tiers(c) {
 			topic(kafka.RetryTopic(l.Topic, t.Name), "<lane>.retry.<tier>", map[Role][]string{Worker: {"Read", "Write"}, Operator: {"Write"}})
 		}
-		for _, t := range Tiers(c) {
+		for _, t := range DeferTiers(c) {
 			topic(kafka.DeferTopic(l.Topic, t.Name), "<lane>.defer.<tier>", map[Role][]string{Worker: {"Read", "Write"}})
 		}
 		for _, name := range kafka.HoldTopics(l.Topic) {

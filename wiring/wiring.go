@@ -283,10 +283,20 @@ func Priority(word string) push.Priority {
 	return push.Medium
 }
 
-// Tiers are the tiers of retries and of deferrals, the longest last: a tier's name is
-// its delay as people write it, "30s".
+// Tiers are the tiers of retries, the longest last: a tier's name is its delay as people
+// write it, "30s".
 func Tiers(c *configs.Config) []kafka.Tier {
-	delays := append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral)
+	return tiersOf(append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral))
+}
+
+// DeferTiers are the tiers of what is put off: those of retries, and some between them.
+func DeferTiers(c *configs.Config) []kafka.Tier {
+	delays := slices.Concat(c.Retries.Tiers, c.Retries.DeferTiers, []time.Duration{c.Retries.Deferral})
+	slices.Sort(delays)
+	return tiersOf(slices.Compact(delays))
+}
+
+func tiersOf(delays []time.Duration) []kafka.Tier {
 	tiers := make([]kafka.Tier, len(delays))
 	for i, d := range delays {
 		tiers[i] = kafka.Tier{Name: tierName(d), Delay: d}
@@ -313,10 +323,11 @@ func MainTopics(l configs.Lane) []kafka.SourceTopic {
 // hold topics.
 func RetryTopics(c *configs.Config, l configs.Lane) []kafka.SourceTopic {
 	var topics []kafka.SourceTopic
-	for _, named := range []func(topic, tier string) string{kafka.RetryTopic, kafka.DeferTopic} {
-		for _, t := range Tiers(c) {
-			topics = append(topics, kafka.SourceTopic{Name: named(l.Topic, t.Name), Kind: kafka.Retry, Delay: t.Delay})
-		}
+	for _, t := range Tiers(c) {
+		topics = append(topics, kafka.SourceTopic{Name: kafka.RetryTopic(l.Topic, t.Name), Kind: kafka.Retry, Delay: t.Delay})
+	}
+	for _, t := range DeferTiers(c) {
+		topics = append(topics, kafka.SourceTopic{Name: kafka.DeferTopic(l.Topic, t.Name), Kind: kafka.Retry, Delay: t.Delay})
 	}
 	for _, name := range kafka.HoldTopics(l.Topic) {
 		topics = append(topics, kafka.SourceTopic{Name: name, Kind: kafka.Hold})

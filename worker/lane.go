@@ -40,7 +40,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		batch = min(batch, onceBatch)
 		reread = batch
 	}
-	producer, err := kafka.NewProducer(g.kafka, kafka.ProducerOptions{Topic: l.Topic, Tiers: wiring.Tiers(c), Metrics: shared.kafka})
+	producer, err := kafka.NewProducer(g.kafka, kafka.ProducerOptions{Topic: l.Topic, Tiers: wiring.Tiers(c), DeferTiers: wiring.DeferTiers(c), Metrics: shared.kafka})
 	if err != nil {
 		return nil, err
 	}

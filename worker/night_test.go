@@ -219,7 +219,7 @@ func TestANightsHold(t *testing.T) {
 
 		// Midnight UTC is 05:30 where the users are.
 		midnight := time.Now()
-		morning := midnight.Add(40 * time.Minute) // 06:10: by way of the tiers of 30 and 5 minutes and 30 s
+		morning := midnight.Add(40 * time.Minute) // 06:10: by way of the tiers of 30, 5 and 2 minutes
 		n.users(func(client *users.Client) error {
 			for _, user := range []string{"sleeper", "leaver", "owl"} {
 				token := fmt.Sprintf("%064x", user)
@@ -308,7 +308,7 @@ func (n *night) ended(id, end string) {
 // dueTimes are when what was put off so far is due.
 func (n *night) dueTimes() (due []time.Time) {
 	n.t.Helper()
-	for _, tier := range wiring.Tiers(n.config) {
+	for _, tier := range wiring.DeferTiers(n.config) {
 		topic := kafka.DeferTopic(n.config.Lanes[0].Topic, tier.Name)
 		ends, err := kadm.NewClient(n.client).ListEndOffsets(n.t.Context(), topic)
 		if err != nil {

@@ -143,7 +143,7 @@ func TestRightsAreEnough(t *testing.T) {
 	if err := admin.CheckTopics(t.Context(), wiring.TopicNames(c)...); err != nil {
 		t.Fatalf("a worker's start: %v", err)
 	}
-	producer, err := kafka.NewProducer(options(wiring.Worker), kafka.ProducerOptions{Topic: laneTopic, Tiers: wiring.Tiers(c)})
+	producer, err := kafka.NewProducer(options(wiring.Worker), kafka.ProducerOptions{Topic: laneTopic, Tiers: wiring.Tiers(c), DeferTiers: wiring.DeferTiers(c)})
 	if err != nil {
 		t.Fatal(err)
 	}
