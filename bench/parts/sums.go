@@ -2,6 +2,7 @@ package parts
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -97,4 +98,21 @@ func Spread(total float64, sums map[string]int64) map[string]float64 {
 		spread[name] = total * float64(v) / float64(all)
 	}
 	return spread
+}
+
+// Merge writes several profiles of one program as one, in the form in which net/http/pprof hands them out.
+func Merge(w io.Writer, texts [][]byte) error {
+	profiles := make([]*profile.Profile, len(texts))
+	for i, text := range texts {
+		p, err := profile.ParseData(text)
+		if err != nil {
+			return fmt.Errorf("reading profile %d: %w", i+1, err)
+		}
+		profiles[i] = p
+	}
+	all, err := profile.Merge(profiles)
+	if err != nil {
+		return fmt.Errorf("merging profiles: %w", err)
+	}
+	return all.Write(w)
 }

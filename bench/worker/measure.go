@@ -174,6 +174,9 @@ func (w *world) measure(ctx context.Context, o *Options, codes *passwords, r *Re
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
+	if err := profiling.write(o.CPUProfile); err != nil {
+		return err
+	}
 	r.Profiled = share
 	if done := end.committed - start.committed; done < int64(o.Notifications)/2 {
 		return fmt.Errorf("%d of %d notifications were done when the warm-up was seen to be: take more", o.Notifications-int(done), o.Notifications)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -31,8 +32,9 @@ type cpuProfile struct {
 	before time.Duration // processor time of the worker when it began
 
 	// Written by the goroutine, read after it has ended.
-	sums map[string]int64 // ns by part
-	err  error
+	sums  map[string]int64 // ns by part
+	taken [][]byte         // the slices
+	err   error
 }
 
 // profileCPU begins. Without an error, stop ends it.
@@ -64,7 +66,23 @@ func (p *cpuProfile) slice(ctx context.Context, worker *fleet.Process, seconds i
 	for name, ns := range sums {
 		p.sums[name] += ns
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	p.taken = append(p.taken, taken)
+	return nil
+}
+
+// write writes all slices as one profile, for go tool pprof; an empty path writes none. It is called after stop.
+func (p *cpuProfile) write(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("writing the CPU profile: %w", err)
+	}
+	return errors.Join(parts.Merge(f, p.taken), f.Close())
 }
 
 // stop waits for the slice that is under way, and is the processor time by part, and what share of all that the worker

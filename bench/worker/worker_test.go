@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/parts"
 	"github.com/pushfleet/pushfleet/bench/servers"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
@@ -53,6 +54,7 @@ func small(t *testing.T) Options {
 	o.Notifications, o.WarmUp, o.CoolDown, o.Unloaded = 30_000, 2000, 0, time.Second
 	o.settings = func(c *configs.Config) { c.Batch.Records, c.Batch.OpenPerPartition, c.Send.InFlight = 500, 2, 1000 }
 	o.Serve, o.Progress, o.Plot = []string{os.Args[0], asServer}, t.Logf, filepath.Join(t.TempDir(), "plot.svg")
+	o.CPUProfile = filepath.Join(t.TempDir(), "cpu.pprof")
 	return o
 }
 
@@ -83,6 +85,11 @@ func (r *Result) check(t *testing.T, o *Options) {
 	}
 	if drawn, err := os.ReadFile(o.Plot); err != nil || !bytes.Contains(drawn, []byte("committed")) {
 		t.Errorf("the plot: %v, %d bytes", err, len(drawn))
+	}
+	if taken, err := os.ReadFile(o.CPUProfile); err != nil {
+		t.Error(err)
+	} else if sums, err := parts.CPU(taken); err != nil || sums[parts.Send] == 0 {
+		t.Errorf("the CPU profile: %v, %v", sums, err)
 	}
 }
 
