@@ -174,7 +174,7 @@ func (w *world) measure(ctx context.Context, o *Options, codes *passwords, r *Re
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	if err := profiling.write(o.CPUProfile); err != nil {
+	if err := errors.Join(profiling.keep(o.Profiles), end.allocations.keep(o.Profiles)); err != nil {
 		return err
 	}
 	r.Profiled = share

@@ -42,8 +42,8 @@ type Options struct {
 	Worker string   // path of a built pushworker; not with Embedded
 	Serve  []string // program and arguments that end where those of servers.Serve begin
 	Plot   string   // path of the SVG file to write; empty = none
-	// CPUProfile is the path of a file for the worker's CPU profile; empty = none.
-	CPUProfile string
+	// Profiles is a directory for the worker's profiles; empty = none are kept.
+	Profiles string
 	// Progress is told what is done, a line at a time.
 	Progress func(format string, args ...any)
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -73,14 +74,20 @@ func (p *cpuProfile) slice(ctx context.Context, worker *fleet.Process, seconds i
 	return nil
 }
 
-// write writes all slices as one profile, for go tool pprof; an empty path writes none. It is called after stop.
-func (p *cpuProfile) write(path string) error {
-	if path == "" {
+// The names of the profiles that are kept, for go tool pprof.
+const (
+	cpuFile    = "cpu.pprof"
+	allocsFile = "allocs.pprof"
+)
+
+// keep writes all slices as one profile into dir; an empty one keeps nothing. It is called after stop.
+func (p *cpuProfile) keep(dir string) error {
+	if dir == "" {
 		return nil
 	}
-	f, err := os.Create(path)
+	f, err := os.Create(filepath.Join(dir, cpuFile))
 	if err != nil {
-		return fmt.Errorf("writing the CPU profile: %w", err)
+		return fmt.Errorf("keeping the CPU profile: %w", err)
 	}
 	return errors.Join(parts.Merge(f, p.taken), f.Close())
 }
@@ -102,16 +109,29 @@ func (p *cpuProfile) stop() (byPart map[string]int64, share float64, err error) 
 }
 
 // allocations are those of a worker since it began, by a sample.
-type allocations struct{ byPart, byOwner map[string]int64 }
+type allocations struct {
+	byPart, byOwner map[string]int64
+	taken           []byte
+}
+
+// keep writes them into dir; an empty one keeps nothing.
+func (a *allocations) keep(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(dir, allocsFile), a.taken, 0o644); err != nil {
+		return fmt.Errorf("keeping the profile of allocations: %w", err)
+	}
+	return nil
+}
 
 func takeAllocations(ctx context.Context, worker *fleet.Process) (a allocations, err error) {
-	taken, err := worker.Profile(ctx, "allocs")
-	if err != nil {
+	if a.taken, err = worker.Profile(ctx, "allocs"); err != nil {
 		return a, err
 	}
-	if a.byPart, err = parts.Objects(taken); err != nil {
+	if a.byPart, err = parts.Objects(a.taken); err != nil {
 		return a, err
 	}
-	a.byOwner, err = parts.Owners(taken)
+	a.byOwner, err = parts.Owners(a.taken)
 	return a, err
 }

@@ -54,7 +54,7 @@ func small(t *testing.T) Options {
 	o.Notifications, o.WarmUp, o.CoolDown, o.Unloaded = 30_000, 2000, 0, time.Second
 	o.settings = func(c *configs.Config) { c.Batch.Records, c.Batch.OpenPerPartition, c.Send.InFlight = 500, 2, 1000 }
 	o.Serve, o.Progress, o.Plot = []string{os.Args[0], asServer}, t.Logf, filepath.Join(t.TempDir(), "plot.svg")
-	o.CPUProfile = filepath.Join(t.TempDir(), "cpu.pprof")
+	o.Profiles = t.TempDir()
 	return o
 }
 
@@ -86,7 +86,7 @@ func (r *Result) check(t *testing.T, o *Options) {
 	if drawn, err := os.ReadFile(o.Plot); err != nil || !bytes.Contains(drawn, []byte("committed")) {
 		t.Errorf("the plot: %v, %d bytes", err, len(drawn))
 	}
-	if taken, err := os.ReadFile(o.CPUProfile); err != nil {
+	if taken, err := os.ReadFile(filepath.Join(o.Profiles, cpuFile)); err != nil {
 		t.Error(err)
 	} else if sums, err := parts.CPU(taken); err != nil || sums[parts.Send] == 0 {
 		t.Errorf("the CPU profile: %v, %v", sums, err)
@@ -376,10 +376,10 @@ func TestFigures(t *testing.T) {
 	}
 	start := moment{&account{at, cpu(time.Second, 0, 0), 0},
 		fleet.Metrics{"go_memstats_mallocs_total": 500, "push_status_batch_rows_sum": 10, "push_status_batch_rows_count": 10},
-		allocations{map[string]int64{"send": 100}, map[string]int64{"ours": 100}}, 1000}
+		allocations{byPart: map[string]int64{"send": 100}, byOwner: map[string]int64{"ours": 100}}, 1000}
 	end := moment{&account{at.Add(2 * time.Second), cpu(3*time.Second, time.Second, 4*time.Second), 10 * time.Second},
 		fleet.Metrics{"go_memstats_mallocs_total": 40_500, "push_status_batch_rows_sum": 2010, "push_status_batch_rows_count": 20},
-		allocations{map[string]int64{"send": 200, "users": 300}, map[string]int64{"ours": 500}}, 101_000}
+		allocations{byPart: map[string]int64{"send": 200, "users": 300}, byOwner: map[string]int64{"ours": 500}}, 101_000}
 	r := &Result{}
 	r.figures(start, end, map[string]int64{"send": 3, "gc": 1}, false)
 	if r.Rate != 50_000 || r.WorkerCPU != 20 || r.KafkaCPU != 10 || *r.CassandraCPU != 40 || r.Allocations != 0.4 || *r.RowsPerBatch != 200 || r.OthersCores != 1.5 {
