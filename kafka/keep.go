@@ -108,7 +108,7 @@ func (a *assignment) keep(r *kgo.Record, now time.Time) (polledRecord, error) {
 			h.headers.firstSeen = plausible(h.headers.firstSeen, now)
 		}
 	}
-	h.key, h.trace = a.pages.keep(r.Key), a.pages.keepTrace(trace(r.Headers, a.topic.delayed()))
+	h.key, h.trace = a.pages.keep(r.Key), a.pages.keepTrace(r.Headers, a.topic.delayed())
 	if h.tooLarge = len(r.Value) > decode.MaxValue; !h.tooLarge {
 		h.value = a.pages.keep(r.Value)
 	}
@@ -149,11 +149,10 @@ func plausible(t, now time.Time) time.Time {
 	return t
 }
 
-// trace returns the headers that stay with a record and its copies: traceparent, and as
-// many of the other foreign headers as fit. For a retry record it also returns the
-// origin, which only Producer reads.
-func trace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
-	var out []pipeline.RecordHeader
+// appendTrace appends the headers that stay with a record and its copies: traceparent,
+// and as many of the other foreign headers as fit. For a retry record it also appends
+// the origin, which only Producer reads. They share memory with hs.
+func appendTrace(out []pipeline.RecordHeader, hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
 	room := maxOthers
 	for i := range hs {
 		key, size := hs[i].Key, headerBytes+len(hs[i].Key)+len(hs[i].Value)
@@ -170,7 +169,7 @@ func trace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
 		}
 		out = append(out, pipeline.RecordHeader{Key: key, Value: hs[i].Value})
 	}
-	return slices.Clip(out)
+	return out
 }
 
 func has(trace []pipeline.RecordHeader, key string) bool {
@@ -179,11 +178,20 @@ func has(trace []pipeline.RecordHeader, key string) bool {
 
 // pages allocates memory for kept records, from pages that the records of one partition
 // share: they come and go together. Large values get memory of their own.
-type pages struct{ free []byte }
+type pages struct {
+	free    []byte
+	names   []string                // of headers that came before: producers write the same ones again and again
+	headers []pipeline.RecordHeader // free ones
+	scratch []pipeline.RecordHeader // empty between two calls
+}
 
 const (
-	pageBytes  = 32 << 10
-	largeBytes = pageBytes / 8
+	pageBytes   = 32 << 10
+	largeBytes  = pageBytes / 8
+	pageHeaders = pageBytes / 4 / headerBytes
+	// So many names of headers are remembered, each of at most so many bytes.
+	maxNames     = 16
+	maxNameBytes = 64
 )
 
 // keep returns a copy of b; nil stays nil.
@@ -200,10 +208,33 @@ func (p *pages) keep(b []byte) []byte {
 	return kept
 }
 
-// keepTrace replaces the headers' keys and values with copies.
-func (p *pages) keepTrace(trace []pipeline.RecordHeader) []pipeline.RecordHeader {
-	for i := range trace {
-		trace[i] = pipeline.RecordHeader{Key: strings.Clone(trace[i].Key), Value: p.keep(trace[i].Value)}
+// name returns a copy of a header's name, one for all headers of the usual names.
+func (p *pages) name(s string) string {
+	if i := slices.Index(p.names, s); i >= 0 {
+		return p.names[i]
 	}
-	return trace
+	s = strings.Clone(s)
+	if len(p.names) < maxNames && len(s) <= maxNameBytes {
+		p.names = append(p.names, s)
+	}
+	return s
+}
+
+// keepTrace returns copies of the headers that stay with a record; nil = none does.
+func (p *pages) keepTrace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
+	trace := appendTrace(p.scratch[:0], hs, retry)
+	if len(trace) == 0 {
+		return nil
+	}
+	if len(trace) > len(p.headers) {
+		p.headers = make([]pipeline.RecordHeader, max(pageHeaders, len(trace)))
+	}
+	kept := p.headers[:len(trace):len(trace)]
+	p.headers = p.headers[len(trace):]
+	for i := range trace {
+		kept[i] = pipeline.RecordHeader{Key: p.name(trace[i].Key), Value: p.keep(trace[i].Value)}
+	}
+	clear(trace) // it shares memory with the client's records
+	p.scratch = trace[:0]
+	return kept
 }
