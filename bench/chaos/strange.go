@@ -149,7 +149,7 @@ var states = map[records.Outcome]invariants.State{records.Delivered: invariants.
 func (s *strangers) entry(r *appended, got *kgo.Record) invariants.Produced {
 	want := &r.Want
 	e := invariants.Produced{ID: want.ID, Partition: invariants.Partition{Topic: got.Topic, ID: got.Partition}, Offset: got.Offset,
-		At: r.at, Copy: want.Copy, Unsent: want.Outcome != records.Delivered, Deadline: want.Expires, Kind: r.Kind, Reason: want.Reason}
+		At: r.at, Copy: want.Copy, Unsent: want.Outcome != records.Delivered, Deadline: want.Expires, Kind: r.Kind, Reason: want.Reason, Textless: want.Textless}
 	if e.ID == "" {
 		e.ID = records.PlaceID(got.Topic, got.Partition, got.Offset)
 	}

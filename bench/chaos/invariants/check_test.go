@@ -12,6 +12,16 @@ import (
 // not.
 func TestCheckNotices(t *testing.T) {
 	again := func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, accept("a", "1", 2500)) }
+	// nameless is a repeat by a kill, effectively once, in which neither push has a collapse id.
+	nameless := func(l *Ledgers, provider string) {
+		again(l)
+		l.Limits.Mode, l.Events = EffectivelyOnce, []Event{kill(300, 1)}
+		for i := range l.Sends.Entries {
+			if s := &l.Sends.Entries[i]; s.Pair == (Pair{"a", "1"}) {
+				s.CollapseID, s.Provider = "", provider
+			}
+		}
+	}
 	for _, tt := range []struct {
 		why    string
 		change func(*Ledgers)
@@ -250,6 +260,9 @@ func TestCheckNotices(t *testing.T) {
 			again(l)
 			l.Sends.Entries[4].CollapseID, l.Limits.Mode, l.Events = "other", EffectivelyOnce, []Event{kill(300, 1)}
 		}, I4, `under the collapse ids "ca" and "other"`},
+		{"none, effectively once", func(l *Ledgers) { nameless(l, "fcm") }, I4, `under the collapse ids "" and ""`},
+		{"none, of what has no text, on Android", func(l *Ledgers) { nameless(l, "fcm"); l.Producer.Entries[0].Textless = true }, "", ""},
+		{"none, of what has no text, on Apple's", func(l *Ledgers) { nameless(l, "apns"); l.Producer.Entries[0].Textless = true }, I4, `under the collapse ids "" and ""`},
 		{"the same one", func(l *Ledgers) { again(l); l.Limits.Mode, l.Events = EffectivelyOnce, []Event{kill(300, 1)} }, "", ""},
 		{"twice in a lane of at most once", func(l *Ledgers) {
 			again(l)

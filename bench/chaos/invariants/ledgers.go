@@ -93,6 +93,7 @@ type Produced struct {
 	Dead      []string  // of devices with dead tokens: it may be sent to these as well, and no others
 	Kind      string    // what is special about it, in words; empty = nothing
 	Reason    string    // that a row must have where it ends with the first of Outcomes; empty = any
+	Textless  bool      // has nothing to show
 }
 
 // Send is one push as the simulator saw it.

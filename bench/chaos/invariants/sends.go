@@ -50,6 +50,13 @@ type charge struct {
 	event int
 }
 
+// irreplaceable says that nothing can replace a push on its device, in any mode: without
+// text it is a data message to Android, which shows nothing by itself.
+func (c *checker) irreplaceable(s *Send) bool {
+	p := c.records[s.ID]
+	return s.Provider == "fcm" && p != nil && p.Textless
+}
+
 // explain charges a repeat to an event that has room for it. charged is what was
 // charged before.
 func (c *checker) explain(r *repeat, charged map[Pair][]*charge) {
@@ -61,7 +68,7 @@ func (c *checker) explain(r *repeat, charged map[Pair][]*charge) {
 	case c.limits.Mode == AtMostOnce:
 		c.r.find(I4, "%s, in a lane that sends at most once: %s", what(), c.story(r.now.ID))
 		return
-	case c.limits.Mode == EffectivelyOnce && (r.now.CollapseID == "" || r.now.CollapseID != r.before.CollapseID):
+	case c.limits.Mode == EffectivelyOnce && !c.irreplaceable(&r.now) && (r.now.CollapseID == "" || r.now.CollapseID != r.before.CollapseID):
 		c.r.find(I4, "%s, under the collapse ids %q and %q", what(), r.before.CollapseID, r.now.CollapseID)
 	}
 	one := &charge{r, -1}

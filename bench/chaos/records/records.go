@@ -75,6 +75,8 @@ type Want struct {
 	Reason, Detail string
 	// ID is what its status rows stand under; empty = that of its place (PlaceID).
 	ID string
+	// Textless says that it has nothing to show: to Android it is a data message.
+	Textless bool
 	// User is the index of the user who gets it; -1 = none.
 	User int
 	// Decoded says that its value is a usable message: what is wrong shows later,

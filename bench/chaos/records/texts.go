@@ -43,6 +43,7 @@ var texts = []kind{
 		delete(d.fields, "title")
 		delete(d.fields, "body")
 		d.fields["data"] = map[string]string{"refresh": d.word(5)}
+		d.Want.Textless = true
 	}},
 }
 
