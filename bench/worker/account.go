@@ -20,15 +20,19 @@ type account struct {
 // measuring is the process that measures.
 const measuring = "measuring"
 
-func takeAccount(pids map[string]int) (*account, error) {
+func takeAccount(pids map[string][]int) (*account, error) {
 	a := &account{at: time.Now(), cpu: make(map[string]time.Duration)}
 	var err error
 	if a.machine, err = usage.Machine(); err != nil {
 		return nil, err
 	}
-	for name, pid := range pids {
-		if a.cpu[name], err = usage.CPU(pid); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+	for name, all := range pids {
+		for _, pid := range all {
+			used, err := usage.CPU(pid)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			a.cpu[name] += used
 		}
 	}
 	a.cpu[measuring], err = usage.CPU(os.Getpid())

@@ -17,7 +17,9 @@ import (
 type backlog struct {
 	people *crowd.Crowd
 	ids    []string
-	users  []int32 // of each id, as the crowd numbers them
+	users  []int32   // of each id, as the crowd numbers them
+	timed  []timed   // those of them whose acceptance the simulator writes down, where they are produced at a rate
+	began  time.Time // of producing at a rate
 }
 
 // add is one more notification that has to be there.
@@ -59,6 +61,62 @@ func produce(ctx context.Context, o *Options, f *fleet.Fleet, people *crowd.Crow
 		}
 	}
 	return b, nil
+}
+
+// paceEvery is how often some are produced at a rate.
+const paceEvery = 5 * time.Millisecond
+
+// pace produces the notifications at Options.Rate until all are there or ctx ends. Each is due at its own time, which is
+// in its id, and waits for nothing but its turn at the Kafka client: if that is late, the notification took longer.
+func (b *backlog) pace(ctx context.Context, o *Options, f *fleet.Fleet) error {
+	g, spacing, began := b.people.Records(), time.Second/time.Duration(o.Rate), time.Now()
+	b.began = began
+	ticker := time.NewTicker(paceEvery)
+	defer ticker.Stop()
+	for made := 0; made < o.total(); {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			n := min(int(now.Sub(began)/spacing), o.total()) - made
+			if n <= 0 {
+				continue
+			}
+			known := len(b.ids)
+			records, _ := b.next(g, n, 0, began.Add(spacing*time.Duration(made)), spacing)
+			// What is begun is acknowledged also when the measurement ends: what counts was written.
+			if err := f.Produce(context.WithoutCancel(ctx), records); err != nil {
+				return err
+			}
+			b.note(known, began.Add(spacing*time.Duration(made)))
+			made += n
+		}
+	}
+	return nil
+}
+
+// note notes when those from the known-th on were due that the simulator writes down. Copies are none of them, so the
+// time is that of the first at the earliest: a few spacings too early, never too late.
+func (b *backlog) note(known int, due time.Time) {
+	for i, id := range b.ids[known:] {
+		if user := int(b.users[known+i]); user < passwordUsers {
+			b.timed = append(b.timed, timed{id, user, due})
+		}
+	}
+}
+
+// counted are those that were due between warm-up and cool-down: of what comes at a rate that is known, whatever was
+// committed by then.
+func (b *backlog) counted(o *Options) (list []timed) {
+	spacing := time.Second / time.Duration(max(1, o.Rate))
+	from := b.began.Add(spacing * time.Duration(o.WarmUp))
+	to := from.Add(spacing * time.Duration(o.Notifications))
+	for _, t := range b.timed {
+		if !t.at.Before(from) && t.at.Before(to) {
+			list = append(list, t)
+		}
+	}
+	return list
 }
 
 // next makes up n records more, from a time on, and says which of them are to be confirmed: a share, evenly spread.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
-	"github.com/pushfleet/pushfleet/bench/usage"
 )
 
 // Run starts the servers, sends one-time passwords through a worker that has nothing else to do, makes the backlog, and
@@ -43,9 +42,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := produce(ctx, &o, w.Fleet, w.people)
-	if err != nil {
-		return nil, err
+	b := &backlog{people: w.people}
+	if o.Rate == 0 {
+		if b, err = produce(ctx, &o, w.Fleet, w.people); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.measure(ctx, &o, codes, r, &checking{b, before}); err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ type checking struct {
 }
 
 // finish waits until all is committed, looks for every push and row, and ends the worker.
-func (w *world) finish(ctx context.Context, o *Options, worker *fleet.Process, c *checking, codes []password) (checked int, err error) {
+func (w *world) finish(ctx context.Context, o *Options, team workers, c *checking, codes []timed) (checked int, err error) {
 	if err := w.AwaitDone(ctx); err != nil { // what was to be tried again
 		return 0, err
 	}
@@ -72,10 +73,7 @@ func (w *world) finish(ctx context.Context, o *Options, worker *fleet.Process, c
 	if err != nil {
 		return 0, err
 	}
-	if code, err := worker.Term(ctx); err != nil || code != 0 {
-		return 0, errors.Join(err, fmt.Errorf("the worker ended with status %d%s", code, worker.Tail()))
-	}
-	return found.pushes, nil
+	return found.pushes, team.term(ctx)
 }
 
 // calmTime is how long the first one-time passwords do not count: connections are made.
@@ -84,7 +82,7 @@ const calmTime = 2 * time.Second
 // unloaded sends one-time passwords through a worker without a backlog.
 func (w *world) unloaded(ctx context.Context, o *Options, codes *passwords, r *Result) error {
 	o.Progress("starting a worker without a backlog")
-	worker, err := w.startWorker(ctx)
+	team, err := w.startWorkers(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -97,7 +95,7 @@ func (w *world) unloaded(ctx context.Context, o *Options, codes *passwords, r *R
 	if err = errors.Join(context.Cause(ctx), err); err != nil {
 		return err
 	}
-	if _, err := w.finish(ctx, o, worker, &checking{&backlog{people: w.people}, 0}, list); err != nil {
+	if _, err := w.finish(ctx, o, team, &checking{&backlog{people: w.people}, 0}, list); err != nil {
 		return err
 	}
 	noted, err := w.sim.Noted(ctx)
@@ -115,16 +113,16 @@ func (w *world) unloaded(ctx context.Context, o *Options, codes *passwords, r *R
 // moment is all that is known at one end of the measurement.
 type moment struct {
 	*account
-	metrics     fleet.Metrics
+	metrics     []fleet.Metrics // of each worker
 	allocations allocations
 	committed   int64
 }
 
-func (w *world) now(ctx context.Context, worker *fleet.Process) (m moment, err error) {
-	if m.metrics, err = worker.Metrics(ctx); err != nil {
+func (w *world) now(ctx context.Context, team workers) (m moment, err error) {
+	if m.metrics, err = team.metrics(ctx); err != nil {
 		return m, err
 	}
-	if m.allocations, err = takeAllocations(ctx, worker); err != nil {
+	if m.allocations, err = takeAllocations(ctx, team); err != nil {
 		return m, err
 	}
 	if m.committed, err = w.Committed(ctx); err != nil {
@@ -141,32 +139,42 @@ func (w *world) measure(ctx context.Context, o *Options, codes *passwords, r *Re
 	if err != nil {
 		return err
 	}
-	o.Progress("starting the worker that is measured")
-	worker, err := w.startWorker(ctx)
+	o.Progress("starting what is measured")
+	team, err := w.startWorkers(ctx, o.Workers)
 	if err != nil {
 		return err
 	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	producing, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
 	background.Go(func() { codes.produce(producing) })
 	r.began = time.Now()
+	if o.Rate > 0 {
+		o.Progress("producing %d notifications a second", o.Rate)
+		background.Go(func() {
+			if err := c.pace(producing, o, w.Fleet); err != nil {
+				fail(err)
+			}
+		})
+	}
 
-	if err := w.awaitCommitted(ctx, o, worker, r, int64(o.WarmUp)); err != nil {
+	if err := w.awaitCommitted(ctx, o, team, r, int64(o.WarmUp)); err != nil {
 		return err
 	}
-	profiling, err := profileCPU(ctx, worker)
+	profiling, err := profileCPU(ctx, team)
 	if err != nil {
 		return err
 	}
-	start, err := w.now(ctx, worker)
+	start, err := w.now(ctx, team)
 	if err == nil {
-		err = w.awaitCommitted(ctx, o, worker, r, int64(o.WarmUp+o.Notifications))
+		err = w.awaitCommitted(ctx, o, team, r, int64(o.WarmUp+o.Notifications))
 	}
 	var end moment
 	if err == nil {
-		end, err = w.now(ctx, worker)
+		end, err = w.now(ctx, team)
 	}
 	stop()
 	byPart, share, failed := profiling.stop()
@@ -181,35 +189,37 @@ func (w *world) measure(ctx context.Context, o *Options, codes *passwords, r *Re
 	if done := end.committed - start.committed; done < int64(o.Notifications)/2 {
 		return fmt.Errorf("%d of %d notifications were done when the warm-up was seen to be: take more", o.Notifications-int(done), o.Notifications)
 	}
-	peak, err := usage.PeakMemory(worker.PID())
-	if err != nil {
+	if r.RSS, err = team.peak(); err != nil {
 		return err
 	}
-	r.RSS = int(peak)
 	r.figures(start, end, byPart, o.Embedded)
 	list, err := codes.taken()
 	if err != nil {
 		return err
 	}
 	list = list[len(earlier):]
-	if r.Checked, err = w.finish(ctx, o, worker, c, list); err != nil {
+	if r.Checked, err = w.finish(ctx, o, team, c, list); err != nil {
 		return err
 	}
-	return w.latencies(ctx, r, list, start.at, end.at)
+	return w.latencies(ctx, r, list, c.counted(o), start.at, end.at)
 }
 
 // latencies asks the simulator when it accepted what.
-func (w *world) latencies(ctx context.Context, r *Result, list []password, from, to time.Time) error {
+func (w *world) latencies(ctx context.Context, r *Result, codes, paced []timed, from, to time.Time) error {
 	noted, err := w.sim.Noted(ctx)
 	if err != nil {
 		return err
 	}
-	counted, err := waits(list, noted, from, to)
+	counted, err := waits(codes, noted, from, to)
 	if err != nil {
 		return err
 	}
 	r.CriticalP50, r.CriticalP99 = quantile(counted, 0.5), quantile(counted, 0.99)
-	if r.waits, err = waits(list, noted, r.began, to); err != nil {
+	if counted, err = waits(paced, noted, time.Time{}, time.Now()); err != nil {
+		return err
+	}
+	r.NotificationP50, r.NotificationP99 = quantile(counted, 0.5), quantile(counted, 0.99)
+	if r.waits, err = waits(codes, noted, r.began, to); err != nil {
 		return err
 	}
 	r.from, r.to = from, to
@@ -230,7 +240,7 @@ const (
 )
 
 // awaitCommitted waits until n records of the backlog are committed, and keeps what it sees.
-func (w *world) awaitCommitted(ctx context.Context, o *Options, worker *fleet.Process, r *Result, n int64) error {
+func (w *world) awaitCommitted(ctx context.Context, o *Options, team workers, r *Result, n int64) error {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	said := time.Now()
@@ -247,9 +257,10 @@ func (w *world) awaitCommitted(ctx context.Context, o *Options, worker *fleet.Pr
 			said = time.Now()
 			o.Progress("%d of %d committed", committed, o.total())
 		}
+		if err := team.ended(); err != nil {
+			return fmt.Errorf("%d of %d committed, and %w", committed, n, err)
+		}
 		select {
-		case <-worker.Done():
-			return fmt.Errorf("%d of %d committed, and the worker has ended%s", committed, n, worker.Tail())
 		case <-ctx.Done():
 			return fmt.Errorf("%d of %d committed: %w\n%s", committed, n, context.Cause(ctx), w.Logs())
 		case <-ticker.C:

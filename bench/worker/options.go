@@ -8,6 +8,7 @@
 //	world.go      the servers and the fleet
 //	backlog.go    what is produced, and check.go whether it all arrived
 //	passwords.go  the one-time passwords
+//	workers.go    the workers that are measured as one
 //	measure.go    the run
 //	account.go    what everything had used at one moment
 //	profiles.go   the worker's profiles
@@ -37,7 +38,12 @@ type Options struct {
 	CommitLog     string        // Cassandra's: Periodic or Batch; empty = Periodic
 	Confirms      float64       // share of the notifications whose status is read before they are sent, 0 to 1
 	Unloaded      time.Duration // for which one-time passwords are sent before the backlog is there
-	Embedded      bool          // Kafka and Redis of deploy/embedded, rows in the worker's memory
+	Workers       int           // that share the partitions, and are measured as one
+	Partitions    int           // of each lane
+	// Rate is how many notifications are produced a second while the workers run: how long each takes is measured then, and
+	// not what they can do at most. 0 = all are there before.
+	Rate     int
+	Embedded bool // Kafka and Redis of deploy/embedded, rows in the worker's memory
 
 	Worker string   // path of a built pushworker; not with Embedded
 	Serve  []string // program and arguments that end where those of servers.Serve begin
@@ -53,7 +59,7 @@ type Options struct {
 // Standard is the standard scenario.
 func Standard() Options {
 	return Options{Notifications: 1_000_000, WarmUp: 200_000, CoolDown: 160_000, Devices: 1, Duplicates: 0.01, Minted: 20_000, Limits: 3,
-		CommitLog: Periodic, Unloaded: 15 * time.Second}
+		CommitLog: Periodic, Unloaded: 15 * time.Second, Workers: 1, Partitions: 4}
 }
 
 // When Cassandra acknowledges a write.
@@ -81,6 +87,16 @@ func (o *Options) Check() error {
 		return fmt.Errorf("%d ids minted a second: want 1 or more", o.Minted)
 	case o.Unloaded < time.Second || o.Unloaded > time.Hour:
 		return fmt.Errorf("one-time passwords for %v before the backlog: want 1s to 1h", o.Unloaded)
+	case o.Workers < 1 || o.Workers > 16:
+		return fmt.Errorf("%d workers: want 1 to 16", o.Workers)
+	case o.Embedded && o.Workers > 1:
+		return errors.New("several workers need real servers: with embedded ones a worker has the rows in its memory")
+	case o.Partitions < 1 || o.Partitions > 1000:
+		return fmt.Errorf("%d partitions: want 1 to 1000", o.Partitions)
+	case o.Rate < 0:
+		return fmt.Errorf("%d notifications a second: want 0 or more", o.Rate)
+	case o.Rate > 0 && o.Confirms > 0:
+		return errors.New("with a rate, confirms are not possible: what is produced is in no filter before")
 	case o.Devices < 0:
 		return fmt.Errorf("%d devices a user: want 0 or more", o.Devices)
 	case len(o.Serve) == 0 || !o.Embedded && o.Worker == "":

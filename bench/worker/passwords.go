@@ -31,12 +31,13 @@ type passwords struct {
 	people *crowd.Crowd
 
 	mu       sync.Mutex
-	produced []password // guarded by mu
-	err      error      // guarded by mu; the first of producing
+	produced []timed // guarded by mu
+	err      error   // guarded by mu; the first of producing
 }
 
-// password is one of them. Its time is when it was handed to the Kafka client.
-type password struct {
+// timed is one notification whose acceptance the simulator writes down. Of a one-time password the time is when it was
+// handed to the Kafka client.
+type timed struct {
 	id   string
 	user int
 	at   time.Time
@@ -77,7 +78,7 @@ const appendTime = 30 * time.Second
 
 func (p *passwords) one(user int) {
 	now := time.Now()
-	one := password{crowd.Mint(now), user, now}
+	one := timed{crowd.Mint(now), user, now}
 	ctx, cancel := context.WithTimeout(context.Background(), appendTime)
 	defer cancel()
 	err := p.writer.Append(ctx, []kafka.Record{{Key: []byte(p.people.User(user).ID), Value: one.value(p.people)}})
@@ -92,14 +93,14 @@ func (p *passwords) one(user int) {
 	p.produced = append(p.produced, one)
 }
 
-func (o *password) value(people *crowd.Crowd) []byte {
+func (o *timed) value(people *crowd.Crowd) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"app":%q,"user_id":%q,"type":"one_time_password","priority":"critical","sender_id":"sign-in",`+
 		`"title":"Your code","body":"%06d is your code. It is good for five minutes; do not tell it to anybody.","expires_at":%q}`,
 		o.id, fleet.App, people.User(o.user).ID, o.at.UnixMicro()%1_000_000, o.at.Add(passwordLife).UTC().Format(time.RFC3339))
 }
 
 // taken are those produced so far.
-func (p *passwords) taken() ([]password, error) {
+func (p *passwords) taken() ([]timed, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.produced), p.err
@@ -113,15 +114,15 @@ func (p *passwords) hashes() (devices []string) {
 	return devices
 }
 
-// wait is how long one password took until a provider accepted it.
+// wait is how long one took until a provider accepted it.
 type wait struct {
 	at   time.Time // when it was produced
 	took time.Duration
 }
 
-// waits are those of passwords produced in a time, by what the simulator wrote down; of several devices the first. All
+// waits are those of notifications produced in a time, by what the simulator wrote down; of several devices the first. All
 // of them must be there.
-func waits(list []password, noted []servers.Noted, from, to time.Time) (found []wait, err error) {
+func waits(list []timed, noted []servers.Noted, from, to time.Time) (found []wait, err error) {
 	accepted := make(map[string]time.Time, len(noted))
 	for _, n := range noted {
 		if at, is := accepted[n.ID]; !is || n.At.Before(at) {
@@ -134,7 +135,7 @@ func waits(list []password, noted []servers.Noted, from, to time.Time) (found []
 		}
 		at, is := accepted[o.id]
 		if !is {
-			return nil, fmt.Errorf("the one-time password %s was not accepted", o.id)
+			return nil, fmt.Errorf("%s was not accepted", o.id)
 		}
 		found = append(found, wait{o.at, at.Sub(o.at)})
 	}

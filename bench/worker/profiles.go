@@ -11,9 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/bench/parts"
-	"github.com/pushfleet/pushfleet/bench/usage"
 )
 
 // The CPU profiles take so many seconds: the first one, and, each twice as long as the one before, those that follow. One
@@ -29,8 +27,8 @@ type cpuProfile struct {
 	stopping chan struct{} // closed by stop
 	slices   sync.WaitGroup
 
-	pid    int
-	before time.Duration // processor time of the worker when it began
+	team   workers
+	before time.Duration // their processor time when it began
 
 	// Written by the goroutine, read after it has ended.
 	sums  map[string]int64 // ns by part
@@ -39,38 +37,46 @@ type cpuProfile struct {
 }
 
 // profileCPU begins. Without an error, stop ends it.
-func profileCPU(ctx context.Context, worker *fleet.Process) (*cpuProfile, error) {
-	before, err := usage.CPU(worker.PID())
+func profileCPU(ctx context.Context, team workers) (*cpuProfile, error) {
+	before, err := team.cpu()
 	if err != nil {
 		return nil, err
 	}
-	p := &cpuProfile{stopping: make(chan struct{}), pid: worker.PID(), before: before, sums: make(map[string]int64)}
+	p := &cpuProfile{stopping: make(chan struct{}), team: team, before: before, sums: make(map[string]int64)}
 	p.slices.Go(func() {
 		for seconds := firstSlice; p.err == nil; seconds = min(2*seconds, lastSlice) {
 			select {
 			case <-p.stopping:
 				return
 			default:
-				p.err = p.slice(ctx, worker, seconds)
+				p.err = p.slice(ctx, seconds)
 			}
 		}
 	})
 	return p, nil
 }
 
-func (p *cpuProfile) slice(ctx context.Context, worker *fleet.Process, seconds int) error {
-	taken, err := worker.Profile(ctx, fmt.Sprintf("profile?seconds=%d", seconds))
-	if err != nil {
+// slice takes one of each worker, at the same time.
+func (p *cpuProfile) slice(ctx context.Context, seconds int) error {
+	taken, errs := make([][]byte, len(p.team)), make([]error, len(p.team))
+	var all sync.WaitGroup
+	for i, worker := range p.team {
+		all.Go(func() { taken[i], errs[i] = worker.Profile(ctx, fmt.Sprintf("profile?seconds=%d", seconds)) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	sums, err := parts.CPU(taken)
-	for name, ns := range sums {
-		p.sums[name] += ns
+	for _, text := range taken {
+		sums, err := parts.CPU(text)
+		if err != nil {
+			return err
+		}
+		for name, ns := range sums {
+			p.sums[name] += ns
+		}
 	}
-	if err != nil {
-		return err
-	}
-	p.taken = append(p.taken, taken)
+	p.taken = append(p.taken, taken...)
 	return nil
 }
 
@@ -97,7 +103,7 @@ func (p *cpuProfile) keep(dir string) error {
 func (p *cpuProfile) stop() (byPart map[string]int64, share float64, err error) {
 	close(p.stopping)
 	p.slices.Wait()
-	after, err := usage.CPU(p.pid)
+	after, err := p.team.cpu()
 	if err = errors.Join(p.err, err); err != nil {
 		return nil, 0, err
 	}
@@ -108,10 +114,10 @@ func (p *cpuProfile) stop() (byPart map[string]int64, share float64, err error) 
 	return p.sums, float64(all) / float64(after-p.before), nil
 }
 
-// allocations are those of a worker since it began, by a sample.
+// allocations are those of all workers since they began, by a sample.
 type allocations struct {
 	byPart, byOwner map[string]int64
-	taken           []byte
+	taken           [][]byte
 }
 
 // keep writes them into dir; an empty one keeps nothing.
@@ -119,19 +125,33 @@ func (a *allocations) keep(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(dir, allocsFile), a.taken, 0o644); err != nil {
+	f, err := os.Create(filepath.Join(dir, allocsFile))
+	if err != nil {
 		return fmt.Errorf("keeping the profile of allocations: %w", err)
 	}
-	return nil
+	return errors.Join(parts.Merge(f, a.taken), f.Close())
 }
 
-func takeAllocations(ctx context.Context, worker *fleet.Process) (a allocations, err error) {
-	if a.taken, err = worker.Profile(ctx, "allocs"); err != nil {
-		return a, err
+func takeAllocations(ctx context.Context, team workers) (a allocations, err error) {
+	a.byPart, a.byOwner = make(map[string]int64), make(map[string]int64)
+	for _, worker := range team {
+		taken, err := worker.Profile(ctx, "allocs")
+		if err != nil {
+			return a, err
+		}
+		a.taken = append(a.taken, taken)
+		for _, by := range []struct {
+			sums map[string]int64
+			read func([]byte) (map[string]int64, error)
+		}{{a.byPart, parts.Objects}, {a.byOwner, parts.Owners}} {
+			counts, err := by.read(taken)
+			if err != nil {
+				return a, err
+			}
+			for name, n := range counts {
+				by.sums[name] += n
+			}
+		}
 	}
-	if a.byPart, err = parts.Objects(a.taken); err != nil {
-		return a, err
-	}
-	a.byOwner, err = parts.Owners(a.taken)
-	return a, err
+	return a, nil
 }

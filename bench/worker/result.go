@@ -29,7 +29,10 @@ type Result struct {
 	// From producing a one-time password to the acceptance by a provider, in ms: beside the backlog, and before it was there.
 	CriticalP99         *float64 `json:"critical_p99_ms"`
 	CriticalUnloadedP99 *float64 `json:"critical_unloaded_p99_ms"`
-	RSS                 int      `json:"rss_mb"` // the worker's peak, in MiB
+	// The same of the notifications that are produced at a rate, from when each was due to be produced; nil without a rate.
+	NotificationP50 *float64 `json:"notification_p50_ms"`
+	NotificationP99 *float64 `json:"notification_p99_ms"`
+	RSS             int      `json:"rss_mb"` // the peak of the worker that had most, in MiB
 	// Parts are WorkerCPU by what it goes into (package bench/parts), which they add up to.
 	Parts map[string]float64 `json:"parts_us"`
 
@@ -44,6 +47,7 @@ type Result struct {
 
 	AllocationParts     map[string]float64 `json:"allocs_by_part"`  // Allocations, by a sample
 	AllocationOwners    map[string]float64 `json:"allocs_by_owner"` // the same by whose code allocated
+	Shares              []float64          `json:"worker_shares"`   // of the pushes, by worker
 	CriticalP50         *float64           `json:"critical_p50_ms"`
 	CriticalUnloadedP50 *float64           `json:"critical_unloaded_p50_ms"`
 	Notifications       int                `json:"notifications"`
@@ -57,6 +61,9 @@ type Result struct {
 	Checked int `json:"checked"`
 
 	// What it was run with.
+	Workers             int       `json:"workers"`
+	Partitions          int       `json:"partitions"`
+	ProducedPerSecond   int       `json:"produced_per_second"` // 0 = all was there before
 	WarmUp              int       `json:"warm_up"`
 	CoolDown            int       `json:"cool_down"`
 	Devices             int       `json:"devices"`
@@ -82,6 +89,7 @@ type Result struct {
 
 // describe notes what it is run with.
 func (r *Result) describe(o *Options, c *configs.Config) {
+	r.Workers, r.Partitions, r.ProducedPerSecond = o.Workers, c.Kafka.Topics.Partitions, o.Rate
 	r.WarmUp, r.CoolDown, r.Devices, r.Duplicates, r.Minted = o.WarmUp, o.CoolDown, o.Devices, o.Duplicates, o.Minted
 	r.LimitRules, r.Latency, r.Embedded, r.Plot = len(c.Limits.Rules), o.Latency.Seconds()*1000, o.Embedded, o.Plot
 	r.KafkaReplication = c.Kafka.Topics.Replication
@@ -109,7 +117,7 @@ func (r *Result) figures(start, end moment, byPart map[string]int64, embedded bo
 	r.MeasuringCPU, r.OthersCores = each[measuring], others(start.account, end.account)
 	r.Parts = parts.Spread(r.WorkerCPU, byPart)
 	counted := func(name string, labels ...string) float64 {
-		return end.metrics.Sum(name, labels...) - start.metrics.Sum(name, labels...)
+		return summed(end.metrics, name, labels...) - summed(start.metrics, name, labels...)
 	}
 	r.Allocations = counted("go_memstats_mallocs_total") / n
 	r.AllocationParts = parts.Spread(r.Allocations, parts.Less(end.allocations.byPart, start.allocations.byPart))
@@ -118,18 +126,19 @@ func (r *Result) figures(start, end moment, byPart map[string]int64, embedded bo
 		rows := counted("push_status_batch_rows_sum") / batches
 		r.RowsPerBatch = &rows
 	}
-	r.Again, r.Confirmed = end.metrics.Sum("push_deliveries_total", `result="again"`), confirmed(start.metrics, end.metrics)
+	r.Again, r.Confirmed = summed(end.metrics, "push_deliveries_total", `result="again"`), confirmed(start.metrics, end.metrics)
+	r.Shares = shares(start.metrics, end.metrics)
 }
 
-// confirmed is the status reads of notifications by those that a worker polled
+// confirmed is the status reads of notifications by those that the workers polled
 // between two scrapes, which is a little off where it had polled some and not
 // yet read; nil when it polled none.
-func confirmed(start, end fleet.Metrics) *float64 {
-	polled := end.Sum("push_batch_size_sum") - start.Sum("push_batch_size_sum")
+func confirmed(start, end []fleet.Metrics) *float64 {
+	polled := summed(end, "push_batch_size_sum") - summed(start, "push_batch_size_sum")
 	if polled == 0 {
 		return nil
 	}
-	share := (end.Sum("push_status_read_ids_total") - start.Sum("push_status_read_ids_total")) / polled
+	share := (summed(end, "push_status_read_ids_total") - summed(start, "push_status_read_ids_total")) / polled
 	return &share
 }
 

@@ -110,9 +110,31 @@ func TestEmbeddedRun(t *testing.T) {
 	}
 }
 
+// TestPacedRun: notifications that are produced while the worker runs, and how long each of those took that the
+// simulator writes down.
+func TestPacedRun(t *testing.T) {
+	o := small(t)
+	o.Embedded, o.Notifications, o.WarmUp, o.CoolDown, o.Rate, o.Partitions = true, 10_000, 1000, 2000, 4000, 2
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	r, err := Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.NotificationP50 == nil || *r.NotificationP50 <= 0 || r.NotificationP99 == nil || *r.NotificationP99 < *r.NotificationP50 {
+		t.Errorf("notifications took %v, %v", r.NotificationP50, r.NotificationP99)
+	}
+	if r.Partitions != 2 || r.ProducedPerSecond != 4000 || len(r.Shares) != 1 || r.Shares[0] != 1 {
+		t.Errorf("it was not run so: %+v", r)
+	}
+	if made := o.total(); r.Checked < o.Notifications || r.Checked > made+1000 {
+		t.Errorf("%d pushes and rows were looked for, of %d made", r.Checked, made)
+	}
+}
+
 // Ctrl-C ends a run at once, wherever it is, and leaves no process and no folder behind.
 func TestInterrupted(t *testing.T) {
-	for _, when := range []string{"registering", "one-time passwords", "starting the worker that"} {
+	for _, when := range []string{"registering", "one-time passwords", "starting what is measured"} {
 		t.Run(when, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
 			ctx, interrupt := context.WithCancel(t.Context())
@@ -176,7 +198,7 @@ func TestRealRun(t *testing.T) {
 	defer cancel()
 	o := small(t)
 	o.Notifications, o.WarmUp, o.CoolDown = 100_000, 10_000, 10_000
-	o.Worker, o.CommitLog, o.Limits, o.Confirms, o.Duplicates = programs.Worker, Batch, 2, 1, 0
+	o.Worker, o.CommitLog, o.Limits, o.Confirms, o.Duplicates, o.Workers = programs.Worker, Batch, 2, 1, 0, 2
 	r, err := Run(ctx, o)
 	if err != nil {
 		t.Fatal(err)
@@ -184,6 +206,9 @@ func TestRealRun(t *testing.T) {
 	r.check(t, &o)
 	if r.CassandraCPU == nil || *r.CassandraCPU <= 0 || r.RowsPerBatch == nil || *r.RowsPerBatch < 1 {
 		t.Errorf("Cassandra took %v us, %v rows a batch", r.CassandraCPU, r.RowsPerBatch)
+	}
+	if len(r.Shares) != 2 || r.Shares[0] <= 0 || r.Shares[1] <= 0 || math.Abs(r.Shares[0]+r.Shares[1]-1) > 1e-9 {
+		t.Errorf("two workers have the shares %v", r.Shares)
 	}
 	if r.CommitLog != "batch" || r.KeyspaceReplication != "class SimpleStrategy, replication_factor 1" {
 		t.Errorf("it was not run so: %+v", r)
@@ -212,6 +237,11 @@ func TestOptionsThatMeasureNothing(t *testing.T) {
 		"0.6 of the":       func(o *Options) { o.Duplicates = 0.6 },
 		"0 ids":            func(o *Options) { o.Minted = 0 },
 		"passwords for 0s": func(o *Options) { o.Unloaded = 0 },
+		"0 workers":        func(o *Options) { o.Workers = 0 },
+		"several workers":  func(o *Options) { o.Workers, o.Embedded = 2, true },
+		"0 partitions":     func(o *Options) { o.Partitions = 0 },
+		"-1 notifications": func(o *Options) { o.Rate = -1 },
+		"in no filter":     func(o *Options) { o.Rate, o.Confirms = 1, 0.5 },
 		"-1 devices":       func(o *Options) { o.Devices = -1 },
 		"programs":         func(o *Options) { o.Worker = "" },
 		"programs are":     func(o *Options) { o.Serve, o.Embedded = nil, true },
@@ -308,7 +338,7 @@ func TestPasswordIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := password{id: "x", user: 7, at: time.Now()}
+	p := timed{id: "x", user: 7, at: time.Now()}
 	var m push.Message
 	if defect := decode.Message(p.value(people), &m); defect != nil || m.ID != "x" || m.UserID != people.User(7).ID || m.Priority != push.Critical {
 		t.Errorf("%v: %+v", defect, m)
@@ -320,7 +350,7 @@ func TestWaits(t *testing.T) {
 	noted := func(id string, ms int) servers.Noted {
 		return servers.Noted{Pair: servers.Pair{ID: id, Device: "d"}, At: at(ms)}
 	}
-	list := []password{{"early", 0, at(10)}, {"a", 1, at(100)}, {"b", 2, at(200)}, {"late", 3, at(900)}}
+	list := []timed{{"early", 0, at(10)}, {"a", 1, at(100)}, {"b", 2, at(200)}, {"late", 3, at(900)}}
 	log := []servers.Noted{noted("b", 290), noted("backlog", 110), noted("a", 150), noted("b", 230)}
 	got, err := waits(list, log, at(100), at(800))
 	if err != nil || len(got) != 2 || got[0].took != 50*time.Millisecond || got[1].took != 30*time.Millisecond {
@@ -358,8 +388,8 @@ func TestQuantile(t *testing.T) {
 }
 
 func TestConfirmed(t *testing.T) {
-	start := fleet.Metrics{`push_batch_size_sum{lane="main"}`: 1000, "push_status_read_ids_total": 900}
-	end := fleet.Metrics{`push_batch_size_sum{lane="main"}`: 3000, "push_status_read_ids_total": 1400}
+	start := []fleet.Metrics{{`push_batch_size_sum{lane="main"}`: 600, "push_status_read_ids_total": 900}, {`push_batch_size_sum{lane="main"}`: 400}}
+	end := []fleet.Metrics{{`push_batch_size_sum{lane="main"}`: 1000, "push_status_read_ids_total": 1000}, {`push_batch_size_sum{lane="main"}`: 2000, "push_status_read_ids_total": 400}}
 	if share := confirmed(start, end); share == nil || *share != 0.25 {
 		t.Errorf("500 of 2000: %v", share)
 	}
@@ -375,10 +405,10 @@ func TestFigures(t *testing.T) {
 		return map[string]time.Duration{workerProcess: worker, kafkaServer: kafka, "cassandra": cassandra, measuring: 0}
 	}
 	start := moment{&account{at, cpu(time.Second, 0, 0), 0},
-		fleet.Metrics{"go_memstats_mallocs_total": 500, "push_status_batch_rows_sum": 10, "push_status_batch_rows_count": 10},
+		[]fleet.Metrics{{"go_memstats_mallocs_total": 500, "push_status_batch_rows_sum": 10, "push_status_batch_rows_count": 10}},
 		allocations{byPart: map[string]int64{"send": 100}, byOwner: map[string]int64{"ours": 100}}, 1000}
 	end := moment{&account{at.Add(2 * time.Second), cpu(3*time.Second, time.Second, 4*time.Second), 10 * time.Second},
-		fleet.Metrics{"go_memstats_mallocs_total": 40_500, "push_status_batch_rows_sum": 2010, "push_status_batch_rows_count": 20},
+		[]fleet.Metrics{{"go_memstats_mallocs_total": 40_500, "push_status_batch_rows_sum": 2010, "push_status_batch_rows_count": 20}},
 		allocations{byPart: map[string]int64{"send": 200, "users": 300}, byOwner: map[string]int64{"ours": 500}}, 101_000}
 	r := &Result{}
 	r.figures(start, end, map[string]int64{"send": 3, "gc": 1}, false)
@@ -401,10 +431,10 @@ func TestFigures(t *testing.T) {
 func TestKeys(t *testing.T) {
 	got, err := json.Marshal(&Result{Date: time.Date(2026, 11, 24, 1, 2, 3, 0, time.UTC)})
 	want := `{"notifications_per_second":0,"worker_cpu_us":0,"kafka_cpu_us":0,"redis_cpu_us":0,"cassandra_cpu_us":null,"sim_cpu_us":0,` +
-		`"allocs_per_notification":0,"rows_per_status_batch":null,"critical_p99_ms":null,"critical_unloaded_p99_ms":null,"rss_mb":0,"parts_us":null,` +
+		`"allocs_per_notification":0,"rows_per_status_batch":null,"critical_p99_ms":null,"critical_unloaded_p99_ms":null,"notification_p50_ms":null,"notification_p99_ms":null,"rss_mb":0,"parts_us":null,` +
 		`"apns2_cpu_us":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"measuring_cpu_us":0,"profiled":0,` +
-		`"allocs_by_part":null,"allocs_by_owner":null,"critical_p50_ms":null,"critical_unloaded_p50_ms":null,"notifications":0,"seconds":0,"again":0,` +
-		`"confirmed":null,"checked":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
+		`"allocs_by_part":null,"allocs_by_owner":null,"worker_shares":null,"critical_p50_ms":null,"critical_unloaded_p50_ms":null,"notifications":0,"seconds":0,"again":0,` +
+		`"confirmed":null,"checked":0,"workers":0,"partitions":0,"produced_per_second":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
 		`"commit_log":"","kafka_replication":0,"keyspace_replication":"","embedded":false,"cores":0,"go":"","date":"2026-11-24T01:02:03Z","plot":""}`
 	if err != nil || string(got) != want {
 		t.Errorf("\n got %s\nwant %s (%v)", got, want, err)

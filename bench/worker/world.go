@@ -24,8 +24,8 @@ type world struct {
 	people *crowd.Crowd
 	store  fleet.StatusReader
 	dir    string
-	pids   map[string]int // of the servers; those of account.go
-	ends   []func()       // in the order of their making
+	pids   map[string][]int // of the servers and workers; those of account.go
+	ends   []func()         // in the order of their making
 }
 
 // The names of processes in accounts.
@@ -39,7 +39,7 @@ const (
 
 // open starts the servers and the simulator, makes topics and schema, and registers the users.
 func open(ctx context.Context, o *Options) (*world, error) {
-	w := &world{pids: make(map[string]int)}
+	w := &world{pids: make(map[string][]int)}
 	if err := w.start(ctx, o); err != nil {
 		w.close() // of what was started
 		return nil, err
@@ -60,7 +60,7 @@ func (w *world) start(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	w.ends, w.pids[simulator] = append(w.ends, w.sim.Close), w.sim.PID()
+	w.ends, w.pids[simulator] = append(w.ends, w.sim.Close), []int{w.sim.PID()}
 	options := fleet.Options{Dir: w.dir, Programs: fleet.Programs{Worker: o.Worker}, Keyspace: "bench", Elsewhere: []configs.App{w.sim.App},
 		Configure: func(c *configs.Config) { configure(c, o) }}
 	startServers := w.startReal
@@ -98,7 +98,7 @@ func (w *world) startReal(ctx context.Context, o *Options, f *fleet.Options) err
 		return err
 	}
 	w.ends = append(w.ends, func() { _ = set.Close() })
-	w.pids[kafkaServer], w.pids[redisServer], w.pids[cassandra] = set.Kafka.PID(), set.Redis.PID(), set.Cassandra.PID()
+	w.pids[kafkaServer], w.pids[redisServer], w.pids[cassandra] = []int{set.Kafka.PID()}, []int{set.Redis.PID()}, []int{set.Cassandra.PID()}
 	at := set.Addresses()
 	f.Servers = fleet.Servers{Kafka: []string{at.Kafka}, Redis: []string{at.Redis}, Cassandra: []string{at.Cassandra}}
 	return nil
@@ -109,12 +109,12 @@ func (w *world) startEmbedded(ctx context.Context, o *Options, f *fleet.Options)
 	if err != nil {
 		return err
 	}
-	w.ends, w.pids[kafkaServer] = append(w.ends, kafka.Close), kafka.PID()
+	w.ends, w.pids[kafkaServer] = append(w.ends, kafka.Close), []int{kafka.PID()}
 	redis, err := servers.StartRedis(ctx, o.Serve, w.dir)
 	if err != nil {
 		return err
 	}
-	w.ends, w.pids[redisServer] = append(w.ends, redis.Close), redis.PID()
+	w.ends, w.pids[redisServer] = append(w.ends, redis.Close), []int{redis.PID()}
 	f.Programs = fleet.Programs{Worker: o.Serve[0], Args: o.Serve[1:]}
 	f.Servers = fleet.Servers{Kafka: []string{kafka.Address}, Redis: []string{redis.Address}, Cassandra: configs.Default().Cassandra.Hosts}
 	f.Status = servers.Rows(w.rowsSocket())
@@ -122,16 +122,6 @@ func (w *world) startEmbedded(ctx context.Context, o *Options, f *fleet.Options)
 }
 
 func (w *world) rowsSocket() string { return filepath.Join(w.dir, "rows.sock") }
-
-// startWorker starts the worker that is measured, and waits until it is ready.
-func (w *world) startWorker(ctx context.Context) (*fleet.Process, error) {
-	p, err := w.StartWorker(servers.RowsVariable + "=" + w.rowsSocket())
-	if err != nil {
-		return nil, err
-	}
-	w.pids[workerProcess] = p.PID()
-	return p, p.AwaitReady(ctx)
-}
 
 // The lanes: the backlog waits in the first one.
 const (
@@ -152,6 +142,7 @@ func configure(c *configs.Config, o *Options) {
 	c.Kafka.SessionTimeout = d.Kafka.SessionTimeout
 	c.Limits.Rules = rules(o.Limits)
 	c.Admin.PProf = true
+	c.Kafka.Topics.Partitions = o.Partitions
 	c.Lanes = nil
 	for _, name := range []string{backlogLane, passwordLane} {
 		lane := d.Lanes[slices.IndexFunc(d.Lanes, func(l configs.Lane) bool { return l.Name == name })]

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,6 +62,8 @@ for a drawing (SVG) of rate and latency over time.`,
 		Example: `  pushbench worker                                # the standard scenario: a table, after about two minutes
   pushbench worker --json --apns2 | tail -1
   pushbench worker --embedded --notifications 100000 --warm-up 20000
+  pushbench worker --rate 15000 --warm-up 50000   # how long a notification takes at that rate
+  pushbench worker --workers 2                    # two workers on the same machine
   pushbench worker --commit-log batch --limits 0 --confirms 0.1 --plot batch.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,6 +83,9 @@ for a drawing (SVG) of rate and latency over time.`,
 	f.IntVar(&o.Devices, "devices", o.Devices, "devices per user; 0 = one to three")
 	f.Float64Var(&o.Duplicates, "duplicates", o.Duplicates, "share of the backlog that is a second copy, 0 to 0.5")
 	f.IntVar(&o.Minted, "minted", o.Minted, "ids per second: how far apart those of the backlog were minted")
+	f.IntVar(&o.Workers, "workers", o.Workers, "workers that share the partitions and are measured as one")
+	f.IntVar(&o.Partitions, "partitions", o.Partitions, "partitions of each lane")
+	f.IntVar(&o.Rate, "rate", o.Rate, "notifications produced a second while they run, to measure how long one takes; 0 = a backlog is there before")
 	f.IntVar(&o.Limits, "limits", o.Limits, "limit rules")
 	f.DurationVar(&o.Latency, "latency", o.Latency, "time the providers take to answer")
 	f.StringVar(&o.CommitLog, "commit-log", o.CommitLog, "when Cassandra acknowledges a write: "+worker.Periodic+" = before it is on disk, "+worker.Batch+" = after")
@@ -169,11 +175,18 @@ func explainWorker(r *worker.Result) terminal.Answer {
 	t.Add("rows per status batch", figure(r.RowsPerBatch, 1))
 	t.Add("one-time passwords p50, p99 ms", figure(r.CriticalP50, 1)+", "+figure(r.CriticalP99, 1))
 	t.Add("  without a backlog", figure(r.CriticalUnloadedP50, 1)+", "+figure(r.CriticalUnloadedP99, 1))
+	if r.ProducedPerSecond > 0 {
+		t.Add("notifications p50, p99 ms", figure(r.NotificationP50, 1)+", "+figure(r.NotificationP99, 1))
+	}
+	if r.Workers > 1 {
+		t.Add("of the pushes, by worker", strings.Join(percents(r.Shares), ", "))
+	}
 	t.Add("worker peak memory MiB", strconv.Itoa(r.RSS))
 	t.Add("other cores", figure(&r.OthersCores, 2))
 	t.Add("confirmed by a status read", percent(r.Confirmed))
 	t.Add("pushes and rows checked", strconv.Itoa(r.Checked))
 	for _, s := range [][2]string{
+		{"workers", strconv.Itoa(r.Workers)}, {"partitions", strconv.Itoa(r.Partitions)},
 		{"limit rules", strconv.Itoa(r.LimitRules)}, {"ids minted/s", strconv.Itoa(r.Minted)}, {"duplicates", percent(&r.Duplicates)},
 		{"commit log", r.CommitLog}, {"replication of topics", strconv.Itoa(r.KafkaReplication)},
 		{"replication of the keyspace", r.KeyspaceReplication}, {"plot", r.Plot},
@@ -193,6 +206,13 @@ func largest(parts map[string]float64) []string {
 	return slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
 	})
+}
+
+func percents(shares []float64) (all []string) {
+	for _, s := range shares {
+		all = append(all, percent(&s))
+	}
+	return all
 }
 
 func percent(share *float64) string {
