@@ -203,6 +203,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/prometheus":              {in: []string{everything}},
 	"github.com/cespare/xxhash":          {in: []string{everything}},
 	"github.com/google/uuid":             {in: []string{everything}},
+	"github.com/KimMachineGun":           {in: []string{"cmd/pushworker"}},
 	"github.com/google/pprof":            {in: []string{"bench/parts"}},
 	"golang.org/x/sync":                  {in: []string{everything}},
 }
