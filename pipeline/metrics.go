@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -146,29 +147,42 @@ func (m *Metrics) failedStep(lane string, step Step) {
 // ones are counted together.
 func (m *Metrics) results(lane string, group []*Delivery) {
 	l, now := m.lane(lane), time.Now()
-	type kind struct {
-		platform push.Platform
-		app      string
-		class    push.Class
-		reason   string
-	}
-	counts := make(map[kind]int, 4)
+	var room [8]resultCount // a group is of one route, and few kinds of results are in it
+	counts := room[:0]
 	for _, d := range group {
-		if d.Result.Class == push.Unsent {
+		k := resultKind{d.Route.Platform, d.Route.App, d.Result.Class, d.Result.Reason}
+		switch k.class {
+		case push.Unsent:
 			continue
+		case push.Held, push.Claimed:
+			k.reason = ""
+		default:
+			l.endToEnd.Observe(now.Sub(d.Item.Timestamp).Seconds())
 		}
-		if d.Result.Class == push.Held || d.Result.Class == push.Claimed {
-			counts[kind{d.Route.Platform, d.Route.App, d.Result.Class, ""}]++
-			continue
+		i := slices.IndexFunc(counts, func(c resultCount) bool { return c.resultKind == k })
+		if i < 0 {
+			i, counts = len(counts), append(counts, resultCount{resultKind: k})
 		}
-		counts[kind{d.Route.Platform, d.Route.App, d.Result.Class, d.Result.Reason}]++
-		l.endToEnd.Observe(now.Sub(d.Item.Timestamp).Seconds())
+		counts[i].n++
 	}
-	for k, n := range counts {
-		m.deliveries.WithLabelValues(k.platform.String(), k.class.String()).Add(float64(n))
-		m.responses.WithLabelValues(k.platform.String(), k.app, k.class.String(), m.label(k.reason)).Add(float64(n))
+	for _, c := range counts {
+		m.deliveries.WithLabelValues(c.platform.String(), c.class.String()).Add(float64(c.n))
+		m.responses.WithLabelValues(c.platform.String(), c.app, c.class.String(), m.label(c.reason)).Add(float64(c.n))
 	}
 	m.ambiguous(group)
+}
+
+// resultKind is what results are counted by.
+type resultKind struct {
+	platform push.Platform
+	app      string
+	class    push.Class
+	reason   string
+}
+
+type resultCount struct {
+	resultKind
+	n int
 }
 
 // otherWords is the label of reasons that a provider is not known to give.
