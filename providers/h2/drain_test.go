@@ -257,6 +257,33 @@ func TestDrainingEndsEarly(t *testing.T) {
 	}
 }
 
+// Nothing new is left to a connection that only reads on, although it was the first to
+// wait for more: it would lie there until that connection ends.
+func TestNothingNewWaitsForWhoOnlyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHalted(t)
+		h.fill(post("/under way"))
+		h.send()
+		h.c.mu.Lock()
+		h.c.mute = syscall.EPIPE
+		h.c.retire()
+		h.c.mu.Unlock()
+		var drain sync.WaitGroup
+		drain.Go(h.c.drain)
+		synctest.Wait()
+		other := newWaiter()
+		h.p.queue.take(&other, nil, 1, 1)
+		if _, err := h.p.queue.push(t.Context(), 0, posts(1)); err != nil {
+			t.Fatal(err)
+		}
+		if len(other.wake) == 0 {
+			t.Error("the connection that can still write was not woken")
+		}
+		h.c.cut()
+		drain.Wait()
+	})
+}
+
 // slowReader is a TCP connection whose reader stands still from when it is
 // armed until a write has failed.
 type slowReader struct {
