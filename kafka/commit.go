@@ -55,7 +55,7 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	start := time.Now()
-	past := s.pastClient(moved)
+	past := s.pastClient(ctx, moved)
 	var refused map[push.Partition]error
 	if past != nil {
 		refused, err = s.commitPastClient(ctx, past, owned)
@@ -88,7 +88,7 @@ func (s *Source) commitThroughClient(ctx context.Context, moved offsets, owned *
 	s.client.CommitOffsetsSync(ctx, moved,
 		func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
 			if err = e; e == nil { // with an error there may be no response
-				refused = refusals(req, resp)
+				refused, s.byID = refusals(req, resp), resp.Version >= commitsByID
 			}
 		})
 	return refused, err

@@ -10,7 +10,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -35,11 +37,16 @@ func (g *joined) done(partition int32) {
 // whileJoining makes a third member join two, so that one of them gives a partition back
 // in which something is in flight, and then a fourth: for that all have to join again, and
 // the one that drains does not.
-func whileJoining(t *testing.T) *joined {
+func whileJoining(t *testing.T, more ...kfake.Opt) *joined {
+	t.Helper()
+	return whileJoiningWith(t, SourceOptions{}, more...)
+}
+
+func whileJoiningWith(t *testing.T, so SourceOptions, more ...kfake.Opt) *joined {
 	t.Helper()
 	const partitions, each = 4, 10
-	c := newCluster(t, partitions, []string{"push"})
-	so := SourceOptions{Topics: mainTopic("push"), BatchRecords: each, Linger: time.Millisecond, Drain: patience}
+	c := newCluster(t, partitions, []string{"push"}, more...)
+	so.Topics, so.BatchRecords, so.Linger, so.Drain = mainTopic("push"), each, time.Millisecond, patience
 	g := &joined{cluster: c, open: -1, drains: -1, batches: make(map[int32][]*pipeline.Batch)}
 	a, b := c.source(so), c.source(so)
 	eventually(t, "both members have two partitions", func() bool { return len(a.State()) == 2 && len(b.State()) == 2 })
@@ -100,6 +107,71 @@ func TestCommitsGoOnWhileAnotherMemberDrains(t *testing.T) {
 	}
 	if kept.Draining() || kept.Lapsed(time.Now()) {
 		t.Error("the partition that is kept is lost")
+	}
+}
+
+// An offset of a topic that was deleted is not committed for the one made anew under its
+// name, where a member would begin at it and leave out what is before: neither by a
+// coordinator that reads topics' ids nor by one that reads their names only.
+func TestACommitWhileJoiningForATopicMadeAnew(t *testing.T) {
+	t.Parallel()
+	for name, broker := range map[string]*kversion.Versions{"by id": kversion.V4_3_0(), "by name": kversion.V4_1_0()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := whileJoining(t, kfake.MaxVersions(broker))
+			t.Cleanup(g.Close) // before the sources are closed: they would try to commit, and wait for each other
+			s := g.waits
+			past := func() bool {
+				s.committing.Lock()
+				defer s.committing.Unlock()
+				moved, _ := s.moved()
+				return s.pastClient(t.Context(), moved) != nil
+			}
+			g.done(g.open)
+			if !past() {
+				t.Fatal("commits wait for the other member to drain")
+			}
+			s.committing.Lock()
+			s.byID = name == "by id" // as a commit before will have said
+			s.committing.Unlock()
+			client, err := g.options.newClient()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			admin := kadm.NewClient(client)
+			if _, err := admin.DeleteTopic(t.Context(), "push"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := admin.CreateTopic(t.Context(), 4, 1, nil, "push"); err != nil {
+				t.Fatal(err)
+			}
+			if past() { // for a coordinator that knows ids
+				if _, err := s.commitOnce(t.Context()); !errors.Is(err, kerr.UnknownTopicID) {
+					t.Errorf("got %v, want %v", err, kerr.UnknownTopicID)
+				}
+			}
+			if !s.member.joining() {
+				t.Fatal("the rebalance is over: the test shows nothing")
+			}
+			if got := g.committed("g", "push", g.open); got >= 0 {
+				t.Errorf("got commit %d in the topic made anew", got)
+			}
+		})
+	}
+}
+
+// Brokers that know no ids of topics get commits through the client only.
+func TestACommitWhileJoiningWithoutIDsOfTopics(t *testing.T) {
+	t.Parallel()
+	g := whileJoining(t, kfake.MaxVersions(kversion.V2_7_0()))
+	s := g.waits
+	g.done(g.open)
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	moved, _ := s.moved()
+	if past := s.pastClient(t.Context(), moved); len(moved) == 0 || past != nil {
+		t.Errorf("%d topics have moved, and are committed by name alone: %v", len(moved), past)
 	}
 }
 

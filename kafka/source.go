@@ -80,6 +80,7 @@ type Source struct {
 	// committing is held during every commit and while trackers are fenced, so
 	// that nothing is committed after the fence (F2 to F5).
 	committing sync.Mutex
+	byID       bool // the last commit that was answered named topics by id; guarded by committing
 
 	// telling is held while Health is called, so that its last call has the
 	// current state.
