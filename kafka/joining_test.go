@@ -110,6 +110,50 @@ func TestCommitsGoOnWhileAnotherMemberDrains(t *testing.T) {
 	}
 }
 
+// A commit past the client says from where to read again, as one through it does.
+func TestACommitWhileJoiningSaysWhatIsUnresolved(t *testing.T) {
+	t.Parallel()
+	g := whileJoiningWith(t, SourceOptions{Reread: 100})
+	b := g.batches[g.open][0]
+	b.Tracker.Intend(itemsOf(b))
+	b.Tracker.Done(itemsOf(b)[:4])
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := g.waits.Commit(ctx); err != nil {
+		t.Fatalf("Commit while joining: %v", err)
+	}
+	if !g.waits.member.joining() {
+		t.Fatal("the rebalance is over: the test shows nothing")
+	}
+	stands, _, err := g.waits.positions(ctx)
+	if want := (stand{committed: 10, unresolved: 4}); err != nil || stands[b.Partition] != want {
+		t.Errorf("got %+v, %v; want %+v", stands[b.Partition], err, want)
+	}
+}
+
+// What was lost after its offset had been collected is not committed past the client
+// either.
+func TestACommitWhileJoiningOfWhatWasLostMeanwhile(t *testing.T) {
+	t.Parallel()
+	g := whileJoining(t)
+	s, b := g.waits, g.batches[g.open][0]
+	g.done(g.open)
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	moved, owned := s.moved()
+	past := s.pastClient(t.Context(), moved)
+	if past == nil {
+		t.Fatal("it would go through the client: the test shows nothing")
+	}
+	b.Tracker.Fence()
+	if _, err := s.commitPastClient(t.Context(), past, owned); !errors.Is(err, errNotOurs) {
+		t.Errorf("got %v, want %v", err, errNotOurs)
+	}
+	if got := g.committed("g", "push", g.open); got >= 0 {
+		t.Errorf("got commit %d", got)
+	}
+}
+
 // An offset of a topic that was deleted is not committed for the one made anew under its
 // name, where a member would begin at it and leave out what is before: neither by a
 // coordinator that reads topics' ids nor by one that reads their names only.
