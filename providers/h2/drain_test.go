@@ -284,6 +284,54 @@ func TestNothingNewWaitsForWhoOnlyReads(t *testing.T) {
 	})
 }
 
+// broken is a connection to which nothing can be written.
+type broken struct{ net.Conn }
+
+func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// What a failed write did not send goes elsewhere in its order, or is handed back at once
+// if it may not be sent again. What was answered before it was written is answered.
+func TestWhatAFailedWriteGivesBack(t *testing.T) {
+	for _, tc := range []struct {
+		why     string
+		resends int
+		status  int // that a server sends for the second one
+		again   []string
+		want    []Outcome // of those handed back, with the first in /a
+	}{
+		{"all go elsewhere", 3, 0, []string{"/a", "/b", "/c"}, []Outcome{Unfinished, Unfinished, Unfinished}},
+		{"none may be sent again", -1, 0, nil, []Outcome{NotAccepted, NotAccepted, NotAccepted}},
+		{"one has a status", 3, 410, []string{"/a", "/c"}, []Outcome{Unfinished, Answered, Unfinished}},
+	} {
+		h, back := newHalted(t), 0
+		h.p.opt.Resends = tc.resends
+		h.group = NewGroup(func(rs []*Request) { back += len(rs) })
+		rs := []*Request{post("/a"), post("/b"), post("/c")}
+		h.fill(rs...)
+		h.c.mu.Lock()
+		h.c.streams.get(3).status = tc.status
+		h.c.mu.Unlock()
+		h.c.nc = broken{&h.wrote}
+		if h.c.send() {
+			t.Fatal("the write went well")
+		}
+		h.c.drain()
+		var again []string
+		other := newWaiter()
+		for _, r := range h.p.queue.take(&other, nil, 10, 10) {
+			again = append(again, string(r.Path))
+		}
+		if !slices.Equal(again, tc.again) || back != len(rs)-len(tc.again) {
+			t.Errorf("%s: %v go elsewhere, %d are handed back; want %v", tc.why, again, back, tc.again)
+		}
+		for i, r := range rs {
+			if handedBack := !slices.Contains(tc.again, string(r.Path)); handedBack && r.Outcome != tc.want[i] {
+				t.Errorf("%s: %s is %v, want %v", tc.why, r.Path, r.Outcome, tc.want[i])
+			}
+		}
+	}
+}
+
 // slowReader is a TCP connection whose reader stands still from when it is
 // armed until a write has failed.
 type slowReader struct {
