@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 )
@@ -124,13 +127,18 @@ func startChurner(c *cluster, o *owners, so SourceOptions, seed uint64) *churner
 	return m
 }
 
+// leave ends the member. On a machine that stood still for a session, the group may have
+// expelled it: then it says so, and others do again what it could not commit.
 func (m *churner) leave(t *testing.T) {
 	t.Helper()
 	m.stop()
 	m.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := m.source.Close(ctx); err != nil {
+	switch err := m.source.Close(ctx); {
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration):
+		t.Logf("an expelled member leaves: %v", err)
+	case err != nil:
 		t.Errorf("leaving: %v", err)
 	}
 }
@@ -254,6 +262,10 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 	if n := o.distinct(); n < want {
 		t.Errorf("got %d of %d records done: the others are lost or stuck", n, want)
 	}
+	// Nobody is left to do again what the last ones cannot commit as they leave.
+	for !c.committedTo(so, partitions, int64(written)) && time.Now().Before(limit) {
+		time.Sleep(20 * time.Millisecond)
+	}
 	for _, m := range dead {
 		m.wake(t)
 	}
@@ -282,6 +294,42 @@ func churn(t *testing.T, c *cluster, so SourceOptions, rounds int, seed uint64) 
 		}
 	}
 	t.Logf("%d records, %d came again, %d died, %d samples", want, o.repeats, len(dead), samples)
+}
+
+// committedTo reports whether all partitions are committed up to an offset.
+func (c *cluster) committedTo(so SourceOptions, partitions int32, offset int64) bool {
+	c.t.Helper()
+	for _, topic := range so.Topics {
+		for p := range partitions {
+			if c.committed(so.Group, topic.Name, p) < offset {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A member that the group expels as it leaves is no failure of the churn: another one does
+// again what it could not commit.
+func TestChurnersMayBeExpelledAsTheyLeave(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []*kerr.Error{kerr.UnknownMemberID, kerr.IllegalGeneration} {
+		c := newCluster(t, 1, []string{"push"})
+		so := SourceOptions{Topics: mainTopic("push"), Group: "g", Linger: time.Millisecond}
+		leaves := &churner{source: c.source(so), stop: func() {}}
+		c.produce("push", 0, 0, 10)
+		done(nextItems(t, leaves.source, 10)...)
+		c.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) { // once
+			return refuseCommit(r.(*kmsg.OffsetCommitRequest), refusal), nil, true
+		})
+		leaves.leave(t)
+		if c.committedTo(so, 1, 1) {
+			t.Fatalf("%v: its last commit was not refused: the test shows nothing", refusal)
+		}
+		last := startChurner(c, newOwners(), so, 1)
+		eventually(t, "another one has done it again", func() bool { return c.committedTo(so, 1, 10) })
+		last.leave(t)
+	}
 }
 
 // churned has the ways in which a group moves partitions.
