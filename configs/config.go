@@ -21,6 +21,7 @@ type Config struct {
 	Status      Status      `yaml:"status"`
 	Retries     Retries     `yaml:"retries"`
 	Gates       Gates       `yaml:"gates"`
+	Feedback    Feedback    `yaml:"feedback"`
 	Apps        []App       `yaml:"apps"`
 	Registry    Registry    `yaml:"registry"`
 	Admin       Admin       `yaml:"admin"`
@@ -311,6 +312,13 @@ type FCM struct {
 	URL                string `yaml:"url" check:"required,url"`
 	CAFile             string `yaml:"ca_file"`
 	Insecure           bool   `yaml:"insecure"` // a token endpoint without TLS is accepted
+}
+
+// Feedback says when a worker does not believe that tokens are dead, and keeps them.
+type Feedback struct {
+	Share   float64       `yaml:"share" check:"min=0.001,max=1"`
+	Window  time.Duration `yaml:"window" check:"min=10s,max=24h"`
+	Answers int           `yaml:"answers" check:"min=1,max=100000000"`
 }
 
 // Registry configures `pushworker registry`, which keeps Redis filled from the

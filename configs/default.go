@@ -62,6 +62,7 @@ func Default() *Config {
 			Retries:     Budget{Share: 0.1, Floor: 10, Burst: 2000},
 			DeadLetters: Budget{Share: 0.01, Floor: 1, Burst: 100},
 		},
+		Feedback: Feedback{Share: 0.2, Window: 5 * time.Minute, Answers: 1000},
 		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour,
 			DevicesPerUser: 100, DevicesPerApp: 20, Listen: "127.0.0.1:9465"},
 		Admin: Admin{Listen: "127.0.0.1:9464"},

@@ -73,6 +73,13 @@ type Latest interface {
 	Accepted(ctx context.Context, items []*Item) error
 }
 
+// Tokens says whether to believe providers that call tokens dead.
+type Tokens interface {
+	// Believe is told how many answers came about devices of an app, and how many of
+	// them called a token dead. It reports whether these tokens are to be removed.
+	Believe(app string, answers, dead int, now time.Time) bool
+}
+
 // Events gathers what push.events is to tell.
 type Events interface {
 	// Group begins an account of one group of endings in a lane.

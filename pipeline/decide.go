@@ -38,6 +38,7 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) (here, handing []*De
 		p.opt.Observe(group)
 	}
 	p.poisonedSends(group)
+	p.keepTokens(group, now)
 	for _, d := range group {
 		if !d.abandoned {
 			p.decideOne(d, now)
@@ -45,6 +46,37 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) (here, handing []*De
 	}
 	p.opt.Metrics.results(p.opt.Lane, group)
 	return split(group, (*Delivery).waits)
+}
+
+// keepTokens keeps the tokens of an app of which so many are called dead that it is not
+// to be believed. The messages have failed all the same.
+func (p *Pipeline) keepTokens(group []*Delivery, now time.Time) {
+	if p.opt.Tokens == nil {
+		return
+	}
+	type count struct{ answers, dead int }
+	counts := make(map[string]count, 1)
+	for _, d := range group {
+		if d.answered() {
+			c := counts[d.Route.App]
+			c.answers++
+			if d.Result.Class == push.Gone {
+				c.dead++
+			}
+			counts[d.Route.App] = c
+		}
+	}
+	for app, c := range counts {
+		if p.opt.Tokens.Believe(app, c.answers, c.dead, now) || c.dead == 0 {
+			continue
+		}
+		for _, d := range group {
+			if d.Route.App == app {
+				d.kept = true // where it is no dead token, it means nothing
+			}
+		}
+		p.opt.Metrics.keptTokens(app, c.dead)
+	}
 }
 
 // decideOne decides one delivery. If that panics, it ends UNKNOWN, or DELIVERED if it
@@ -85,7 +117,7 @@ func (p *Pipeline) judge(d *Delivery, now time.Time) (caught *push.PanicError) {
 //
 //	result                         ending         record
 //	Delivered                      DELIVERED      -
-//	Gone                           FAILED         feedback
+//	Gone                           FAILED         feedback, unless kept
 //	Refused                        FAILED         -
 //	Refused, because of a panic    DEAD_LETTERED  DLQ
 //	Refused, given back expired    EXPIRED        -
@@ -161,8 +193,18 @@ func held(reason push.Reason, until, expires, now time.Time) Ending {
 // written: a hand-over, or the feedback on a dead token. An abandoned delivery gets
 // no row.
 func (d *Delivery) waits() bool {
-	return !d.abandoned && (d.ending.HandsOver() || d.Result.Class == push.Gone)
+	return !d.abandoned && (d.ending.HandsOver() || d.removesToken())
 }
+
+// answered reports whether the provider has said something final about the message or
+// the token.
+func (d *Delivery) answered() bool {
+	r := &d.Result
+	return r.Reached() && (r.Class == push.Delivered || r.Class == push.Gone || r.Class == push.Refused)
+}
+
+// removesToken reports whether a dead token is to be reported.
+func (d *Delivery) removesToken() bool { return d.Result.Class == push.Gone && !d.kept }
 
 // HandsOver reports whether a record must be produced before the row is written.
 func (e Ending) HandsOver() bool { return e.State.HandedOver() || e.State == push.StateDeadLettered }

@@ -34,6 +34,7 @@ type Delivery struct {
 	confirmed time.Time    // when its rows were read after it had waited; zero = as its item's
 	ticket    gates.Ticket // of its route's gate; set when it is handed to the provider
 	ending    Ending       // what Result means; set by decide, and by deadLetter if its record is too large
+	kept      bool         // its token is called dead, and is not to be removed
 	inWindow  bool         // holds a place of its route's window
 	abandoned bool         // has no durable end: the partition is leaving or the worker stops
 }

@@ -144,7 +144,7 @@ func (d *Delivery) outlet() outlet {
 // destination returns where the record that d waits for goes.
 func (d *Delivery) destination() Destination {
 	switch {
-	case d.Result.Class == push.Gone:
+	case d.removesToken():
 		return ToFeedback
 	case d.whole() && d.ending.State == push.StateHeld:
 		return ToDefer
@@ -280,7 +280,7 @@ func (h *Handover) add(d *Delivery) {
 // feedback on a dead token was refused stays: it ends here.
 func deadLetter(group, refused []*Delivery) (stay, dead []*Delivery) {
 	for _, d := range refused {
-		if d.Result.Class == push.Gone {
+		if d.removesToken() {
 			continue
 		}
 		d.ending = Ending{State: push.StateDeadLettered, Reason: push.TooLarge}

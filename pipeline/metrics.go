@@ -25,6 +25,7 @@ type Metrics struct {
 	window       *prometheus.GaugeVec     // route
 	boundGauge   *prometheus.GaugeVec     // lane
 	ambiguities  *prometheus.CounterVec   // action
+	kept         *prometheus.CounterVec   // app
 	deduped      *prometheus.CounterVec   // lane
 	suppressed   *prometheus.CounterVec   // lane, reason
 	lowered      *prometheus.CounterVec   // lane
@@ -75,6 +76,7 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 		window:       gauge("push_provider_inflight", "Sends in flight and answers whose status is not durable yet.", "route"),
 		boundGauge:   gauge("push_duplicate_bound", "The most sends that a hard kill of this worker can repeat.", "lane"),
 		ambiguities:  counter("push_ambiguous_total", "Sends of which nobody can tell whether they were accepted: resend = sent again, unknown = ended UNKNOWN, end = retries used up or expired.", "action"),
+		kept:         counter("push_tokens_kept_total", "Tokens that a provider called dead and that are kept, because it says so of too many of the app's.", "app"),
 		deduped:      counter("push_deduped_total", "Records that were a copy of one with an outcome.", "lane"),
 		suppressed:   counter("push_suppressed_total", "Notifications not sent on purpose.", "lane", "reason"),
 		lowered:      counter("push_priority_lowered_total", "Notifications of priority critical whose sender may not use it in this lane: they went with high.", "lane"),
@@ -128,6 +130,9 @@ func (m *Metrics) Lowered(lane string) func(n int) {
 	c := m.lowered.WithLabelValues(lane)
 	return func(n int) { c.Add(float64(n)) }
 }
+
+// keptTokens counts dead tokens that are not reported.
+func (m *Metrics) keptTokens(app string, n int) { m.kept.WithLabelValues(app).Add(float64(n)) }
 
 func (m *Metrics) bound(lane string, n int) { m.boundGauge.WithLabelValues(lane).Set(float64(n)) }
 

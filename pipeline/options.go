@@ -35,6 +35,9 @@ type Options struct {
 	// Latest, unless nil, notes what was accepted under a collapse key.
 	Latest Latest
 
+	// Tokens, unless nil, is asked before dead tokens are reported on push.feedback.
+	Tokens Tokens
+
 	// Recheck, unless nil, is asked about deliveries that are sent RecheckAfter or
 	// more after their user's record was read.
 	Recheck      Recheck
@@ -104,6 +107,7 @@ func New(o Options) (*Pipeline, error) {
 			return nil, fmt.Errorf("pipeline: route %s has no gate", r)
 		}
 		p.routes[r] = newRoute(r, provider, gate, o.Window, o.Metrics)
+		o.Metrics.keptTokens(r.App, 0)
 	}
 	o.Metrics.bound(o.Lane, len(p.routes)*o.Window)
 	o.Metrics.steps(o.Lane, o.Stages)

@@ -19,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/feedback"
 	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
@@ -131,6 +132,7 @@ type collaborators struct {
 	events    *events.Collector
 	watch     *watch.Metrics
 	told      *pauses.Store
+	tokens    *feedback.AppGuard
 }
 
 func (g *group) openShared(ctx context.Context) error {
@@ -158,8 +160,12 @@ func (g *group) openShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tokens, err := feedback.NewAppGuard(feedback.AppOptions(g.Config.Feedback))
+	if err != nil {
+		return err
+	}
 	now := time.Now()
-	g.shared = &collaborators{filter: filter, rules: rules, segmented: segmented, latest: latest, checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
+	g.shared = &collaborators{tokens: tokens, filter: filter, rules: rules, segmented: segmented, latest: latest, checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {

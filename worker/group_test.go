@@ -134,6 +134,31 @@ func TestAThirdLaneThatFailsClosesTheFirstTwo(t *testing.T) {
 	left(t, c, store)
 }
 
+// All lanes count answers about tokens together: an app's share is that of the worker.
+func TestLanesJudgeTokensTogether(t *testing.T) {
+	c, o, _ := servers(t)
+	c.Feedback.Answers = 2 * len(c.Lanes)
+	var tokens []pipeline.Tokens
+	last := c.Lanes[len(c.Lanes)-1].Name + ".retry"
+	o.Wrap = func(po pipeline.Options, _ func(push.Route) h2.Stats) pipeline.Options {
+		if tokens = append(tokens, po.Tokens); po.Lane == last {
+			po.Seen = nil // this is enough
+		}
+		return po
+	}
+	if err := Run(t.Context(), o); err == nil {
+		t.Fatal("a lane without a collaborator was opened")
+	}
+	if len(tokens) != 2*len(c.Lanes) {
+		t.Fatalf("%d halves of lanes", len(tokens))
+	}
+	for i, from := range tokens {
+		if last := i == len(tokens)-1; from.Believe("shop", 1, 1, time.Now()) == last {
+			t.Errorf("half %d of the lanes: believed %v, want that the last one completes the answers that are needed", i, !last)
+		}
+	}
+}
+
 // A worker whose lanes have all joined leaves every group at its end, and closes
 // what it had open.
 func TestAWorkerThatEndsLeavesNothingBehind(t *testing.T) {

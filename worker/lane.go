@@ -64,7 +64,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest, Rules: g.preferences(l)}, RecheckAfter: c.Send.Recheck,
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,
 		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain - configs.LeaveTimeout, CommitTimeout: c.Kafka.CommitTimeout, CommitInterval: c.Kafka.CommitInterval,
-		Metrics: shared.pipeline, Log: g.Log, Observe: g.Observe,
+		Tokens: shared.tokens, Metrics: shared.pipeline, Log: g.Log, Observe: g.Observe,
 	}
 	if g.Wrap != nil {
 		o = g.Wrap(o, func(r push.Route) h2.Stats {
