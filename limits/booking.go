@@ -44,7 +44,7 @@ func (j *judge) book(r *Request, c *candidate, first *applied) {
 		j.remove(victim)
 	}
 	fits := j.place(c)
-	r.RetryAfter = time.Duration(c.at-r.At.UnixMilli())*time.Millisecond + r.Jitter
+	r.waits(time.Duration(c.at-r.At.UnixMilli()) * time.Millisecond)
 	if fits && c.at == r.At.UnixMilli() { // the place of the one that goes
 		c.extra = 0
 		j.allow(r, c, true)
@@ -145,7 +145,7 @@ func (j *judge) redeem(r *Request, c *candidate, known int) {
 		j.allow(r, c, len(j.applied) > 0)
 	case late < 0:
 		j.explain(r, c, j.refusal(c, nil))
-		r.RetryAfter = time.Duration(-late)*time.Millisecond + r.Jitter
+		r.waits(time.Duration(-late) * time.Millisecond)
 		if r.Deferred = !r.late(); r.Deferred {
 			j.insert(&booking)
 			j.changed = changed

@@ -129,8 +129,8 @@ func TestBookings(t *testing.T) {
 	}
 }
 
-// Whom a place comes too late for is refused at once. Jitter is part of the
-// waiting.
+// Whom a place comes too late for is refused at once. Jitter makes no place one that
+// comes too late: half of what is left until the expiry is the most.
 func TestExpiryBeforeThePlace(t *testing.T) {
 	judge := alone(t, Rule{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer})
 	for _, c := range []struct {
@@ -140,14 +140,21 @@ func TestExpiryBeforeThePlace(t *testing.T) {
 	}{
 		{"a", time.Minute, 0, "ok"},
 		{"b", time.Hour - time.Millisecond, 0, "no hourly"},
-		{"c", time.Hour, time.Second, "no hourly"},
-		{"d", time.Hour + time.Second, time.Second, "wait 1h0m1s"},
-		{"e", time.Hour + time.Second, 0, "no hourly"},
+		{"c", time.Hour - time.Millisecond, time.Second, "no hourly"},
+		{"d", time.Hour, time.Second, "wait 1h0m0s"},
+		{"e", 2*time.Hour - time.Millisecond, 0, "no hourly"},
+		{"f", 2*time.Hour + 20*time.Second, time.Minute, "wait 2h0m10s"},
+		{"g", 3*time.Hour + 2*time.Second, time.Second, "wait 3h0m1s"},
+		{"h", 4*time.Hour + 3*time.Second, time.Second, "wait 4h0m1s"},
 	} {
 		r := &Request{Owner: "u", ID: c.id, Priority: 3, At: start, Expires: start.Add(c.expires), Jitter: c.jitter}
 		if judge(r); words(r) != c.want {
 			t.Errorf("%s: %s, want %s", c.id, words(r), c.want)
 		}
+	}
+	early := &Request{Owner: "u", ID: "f", Priority: 3, At: start.Add(time.Hour), Expires: start.Add(2*time.Hour + 20*time.Second), Jitter: time.Minute}
+	if judge(early); words(early) != "wait 1h0m10s" {
+		t.Errorf("f before its place: %s", words(early))
 	}
 }
 

@@ -31,7 +31,7 @@ type Request struct {
 	At      time.Time
 	Since   time.Time     // when the record was first seen; zero = At
 	Expires time.Time     // not later than this; zero = never
-	Jitter  time.Duration // added to RetryAfter of what is deferred, up to a minute
+	Jitter  time.Duration // added to RetryAfter of what is deferred, up to a minute: see Spread
 
 	// Exempt requests are not held against rules of recipients: they are allowed,
 	// spend nothing, and only senders are asked about them.
@@ -51,6 +51,18 @@ func (r *Request) asks() bool { return r.Sender != "" && !r.Paid }
 
 // held reports whether the answer is that of its sender's rules: it stays behind.
 func (r *Request) held() bool { return r.Dimension == DimensionSender }
+
+// Spread is what of the Jitter is added to a wait: at most half of what is left after it
+// until the request expires. So it never makes the wait one too long.
+func (r *Request) Spread(wait time.Duration) time.Duration {
+	if r.Expires.IsZero() {
+		return r.Jitter
+	}
+	return max(0, min(r.Jitter, r.Expires.Sub(r.At.Add(wait))/2))
+}
+
+// waits sets RetryAfter to a wait with its part of the jitter.
+func (r *Request) waits(d time.Duration) { r.RetryAfter = d + r.Spread(d) }
 
 // late reports whether the request expires before it may be asked again.
 func (r *Request) late() bool { return !r.Expires.IsZero() && r.At.Add(r.RetryAfter).After(r.Expires) }

@@ -163,7 +163,7 @@ func (l *Limits) cut(orders []order) (out []order) {
 		for _, r := range o.reqs {
 			bound := maxWindow.Microseconds()
 			if !r.Expires.IsZero() {
-				bound = min(bound, max(r.Expires.Sub(o.now)-r.Jitter, 0).Microseconds())
+				bound = min(bound, max(r.Expires.Sub(o.now), 0).Microseconds())
 			}
 			bound = l.within(o.rules, bound)
 			if last := len(part.runs) - 1; last >= 0 && part.runs[last].bound == bound {
@@ -254,11 +254,11 @@ func (l *Limits) decide(r *limits.Request, rules []int, behind []int64, token in
 		return
 	}
 	b := &l.buckets[rules[slowest]]
-	missing := behind[slowest] + (token-1)*b.every
+	missing, after := behind[slowest]+(token-1)*b.every, time.Duration(wait)*time.Microsecond
 	r.Decision = limits.Decision{
 		Deferred: true, Dimension: limits.DimensionSender, Rule: b.Name,
 		Current: int((missing + b.every - 1) / b.every), Limit: int(b.full / b.every),
-		RetryAfter: time.Duration(wait)*time.Microsecond + r.Jitter, ResetAt: now.Add(time.Duration(missing) * time.Microsecond).UTC(),
+		RetryAfter: after + r.Spread(after), ResetAt: now.Add(time.Duration(missing) * time.Microsecond).UTC(),
 	}
 	if !granted && !r.Expires.IsZero() && now.Add(r.RetryAfter).After(r.Expires) {
 		r.Deferred = false

@@ -38,12 +38,13 @@ func TestSendersDecide(t *testing.T) {
 			return reqs
 		}, "wait 1m0s paid, wait 2m0s paid, ok, ok"},
 		{"nobody waits for a token that comes too late, or takes it", []Rule{hourly(5 * time.Minute)}, func() []*limits.Request {
-			reqs := from("orders", 6, start)
+			reqs := from("orders", 7, start)
 			reqs[2].Expires = start.Add(59 * time.Second)
-			reqs[3].Expires = start.Add(time.Minute)
-			reqs[4].Expires, reqs[4].Jitter = start.Add(2*time.Minute), time.Second
+			reqs[3].Expires, reqs[3].Jitter = start.Add(time.Minute), time.Second
+			reqs[4].Expires, reqs[4].Jitter = start.Add(2*time.Minute-1), time.Second
+			reqs[6].Expires, reqs[6].Jitter = start.Add(3*time.Minute+20*time.Second), time.Minute
 			return reqs
-		}, "ok, ok, no hourly, wait 1m0s paid, no hourly, wait 2m0s paid"},
+		}, "ok, ok, no hourly, wait 1m0s paid, no hourly, wait 2m0s paid, wait 3m10s paid"},
 		{"both rules, or neither is spent", []Rule{hourly(5 * time.Minute), other}, func() []*limits.Request {
 			reqs := from("orders", 5, start)
 			for _, r := range reqs {
