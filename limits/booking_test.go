@@ -291,7 +291,7 @@ func mustCompile(t *testing.T, rules ...Rule) []rule {
 
 // With nothing but bookings in the state, the one that goes may be the first.
 func TestTheFirstBookingGoes(t *testing.T) {
-	rules, err := compile([]Rule{{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer}})
+	rules, err := compile([]Rule{{Name: "hourly", Per: PerUser, Max: 1, Window: time.Hour, Over: Defer, Personal: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,6 +321,17 @@ func TestTheFirstBookingGoes(t *testing.T) {
 	}
 	if e := j.state.events[j.find(&event{id: idHash("young"), channel: shortHash("")})]; int64(e.extra) != start.Unix() || !e.booked() {
 		t.Errorf("without a time it waits since now: %+v", e)
+	}
+	before := slices.Clone(j.state.events)
+	j.changed = false
+	for why, r := range map[string]*Request{
+		"a place too late":                 {ID: "late", Priority: 4, At: start, Expires: start.Add(time.Hour - 1)},
+		"a limit of one's own: no place":   {ID: "none", Priority: 3, At: start, Personal: []Personal{{Name: "hourly", Max: 0}}},
+		"and one that came first, by that": {ID: "none", Priority: 3, At: start, Since: time.Unix(1, 0), Personal: []Personal{{Name: "hourly", Max: 0}}},
+	} {
+		if j.answer(r); words(r) != "no hourly" || !slices.Equal(j.state.events, before) || j.changed {
+			t.Errorf("%s: %s, %d events, changed %v: it takes nobody's place", why, words(r), len(j.state.events), j.changed)
+		}
 	}
 }
 
