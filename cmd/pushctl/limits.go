@@ -36,7 +36,7 @@ func (f *notificationFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.app, "app", "", "`app` that it is for; default: the first one that is configured")
 	flags.StringVar(&f.messageType, "type", "default", "its message `type`")
 	flags.StringVar(&f.sender, "sender", "", "its `sender_id`; default: none")
-	flags.StringVar(&f.priority, "priority", "", "critical, high, medium, low or bulk; default: the lane's")
+	flags.StringVar(&f.priority, "priority", "", "critical, high, medium, low or bulk; default: the lane's. critical counts as high unless --sender is one of the lane's critical_senders")
 }
 
 // asked is what limits are asked about: a notification to a user, as both are now.
@@ -70,6 +70,12 @@ func (a *app) ask(ctx context.Context, id string, f *notificationFlags) (*asked,
 	priority := wiring.Priority(word)
 	if priority.String() != word {
 		return nil, usagef("--priority: %q is none: critical, high, medium, low or bulk", word)
+	}
+	if may := q.lane.MayBeCritical(); priority == push.Critical && may != nil && !may[f.sender] {
+		priority = push.High // as a worker takes it
+	}
+	if len(c.Apps) > 0 && !slices.ContainsFunc(c.Apps, func(a configs.App) bool { return a.Name == f.app }) {
+		return nil, usagef("--app: there is no app %q", f.app)
 	}
 	q.message = push.Message{ID: "pushctl-limits-check", UserID: id, App: f.app, Type: f.messageType, SenderID: f.sender, Priority: priority}
 	client, err := a.reachRedis(ctx)

@@ -43,7 +43,7 @@ the devices, and limits.rules. Nothing is stored and nothing is spent. Limits of
 is to spend. Nor are routes: see pushctl routes and the metrics.
 
 Exit status: 0 it would be sent, 1 it would not.`,
-		Example: "  pushctl limits check u42 --lane promotional --type news\n  pushctl limits check u42 --priority critical -o json | jq -r .reason",
+		Example: "  pushctl limits check u42 --lane promotional --type news\n  pushctl limits check u42 --priority critical --sender otp -o json | jq -r .reason",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := a.ask(cmd.Context(), args[0], &f)

@@ -20,6 +20,9 @@ const limited = `
 apps:
   - name: shop
     fcm: {project: shop, service_account_file: none}
+lanes:
+  - {name: critical, topic: push.critical, greatest_age: 10m, critical_senders: [otp]}
+  - {name: transactional, topic: push.transactional}
 limits:
   state_version: 2
   rules:
@@ -55,7 +58,8 @@ func TestLimits(t *testing.T) {
 		says(`"sent":false,"state":"HELD","reason":"limit_waits:hour"`, exitFailed, "limits", "check", "ada", "--lane", "transactional")
 		says(`"sent":false,"state":"SUPPRESSED","reason":"limited:hour"`, exitFailed, "limits", "check", "ada") // 10 minutes are not enough
 		says(`"sent":false,"state":"SUPPRESSED","reason":"limited:news-a-day"`, exitFailed, "limits", "check", "ada", "--type", "news")
-		says(`"sent":true,"state":"","reason":"","words":"","until":null,"current":0,"limit":0,"reset_at":null,"devices":1,"devices_refused":0`, exitDone, "limits", "check", "ada", "--priority", "critical")
+		says(`"sent":true,"state":"","reason":"","words":"","until":null,"current":0,"limit":0,"reset_at":null,"devices":1,"devices_refused":0`, exitDone, "limits", "check", "ada", "--priority", "critical", "--sender", "otp")
+		says(`"sent":false,"state":"SUPPRESSED","reason":"limited:hour"`, exitFailed, "limits", "check", "ada", "--priority", "critical") // not every sender may say so
 		says(`"reason":"no_device"`, exitFailed, "limits", "check", "bob")
 	}
 	f.ok("prefs", "set", "ada", "--opt-out-all")
@@ -66,7 +70,7 @@ func TestLimits(t *testing.T) {
 	says(`"rule":"hour","used":0,"limit":2,"room":true,"reset_at":null`, exitDone, "limits", "get", "ada")
 
 	for _, tt := range []struct{ flag, value, want string }{
-		{"--lane", "nowhere", "--lane"}, {"--priority", "urgent", "--priority"},
+		{"--lane", "nowhere", "--lane"}, {"--priority", "urgent", "--priority"}, {"--app", "nowhere", "--app"},
 	} {
 		if exit, _, stderr := f.run("", "limits", "check", "ada", tt.flag, tt.value); exit != exitUsage || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%s %s: exit status %d: %s", tt.flag, tt.value, exit, stderr)
