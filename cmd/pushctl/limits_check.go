@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/limits/senders"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/quiet"
@@ -39,11 +40,11 @@ func newLimitsCheckCommand(a *app) *cobra.Command {
 		Use:   "check USER",
 		Short: "Would a notification be sent to a user now, and if not, why?",
 		Long: `Take a made-up notification through what a worker asks before it sends: the user's preferences and quiet hours,
-the devices, and limits.rules. Nothing is stored and nothing is spent. Limits of senders are not asked: to ask them
-is to spend. Nor are routes: see pushctl routes and the metrics.
+the devices, limits.rules and, with --sender, limits.senders. Nothing is stored and nothing is spent. Routes are not
+asked: see pushctl routes and the metrics.
 
 Exit status: 0 it would be sent, 1 it would not.`,
-		Example: "  pushctl limits check u42 --lane promotional --type news\n  pushctl limits check u42 --priority critical --sender otp -o json | jq -r .reason",
+		Example: "  pushctl limits check u42 --lane promotional --type news --sender campaigns\n  pushctl limits check u42 --priority critical --sender otp -o json | jq -r .reason",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := a.ask(cmd.Context(), args[0], &f)
@@ -54,7 +55,11 @@ Exit status: 0 it would be sent, 1 it would not.`,
 			if err != nil {
 				return err
 			}
-			it, decided, err := q.through(cmd.Context(), limiter)
+			buckets, err := a.buckets(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			it, decided, err := q.through(cmd.Context(), limiter, buckets)
 			if err != nil {
 				return err
 			}
@@ -88,32 +93,76 @@ type preview struct {
 	last limits.Decision
 }
 
-func (p *preview) DecideWith(ctx context.Context, reqs []*limits.Request, _ limits.SenderLimits) error {
+func (p *preview) DecideWith(ctx context.Context, reqs []*limits.Request, from limits.SenderLimits) error {
 	for _, r := range reqs {
-		if err := p.Preview(ctx, r); err != nil {
+		if r.Exempt {
+			r.Decision = limits.Decision{Allowed: true}
+		} else if err := p.Preview(ctx, r); err != nil {
 			return err
+		}
+		if r.Allowed && from != nil {
+			if err := from.Decide(ctx, []*limits.Request{r}); err != nil {
+				return err
+			}
 		}
 		p.last = r.Decision
 	}
 	return nil
 }
 
+// untouched is stages.Senders that takes no token. It leaves the last answer where
+// preview does: without rules of recipients it alone is asked.
+type untouched struct {
+	*senders.Limits
+	preview *preview
+}
+
+func (u *untouched) Decide(ctx context.Context, reqs []*limits.Request) error {
+	err := u.Preview(ctx, reqs)
+	for _, r := range reqs {
+		u.preview.last = r.Decision
+	}
+	return err
+}
+
+// buckets are the limits of senders; nil = there are none.
+func (a *app) buckets(ctx context.Context, q *asked) (*senders.Limits, error) {
+	rules := wiring.SenderRules(q.config)
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	client, err := a.reachRedis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := senders.New(client, rules)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return l, nil
+}
+
 // through takes the notification through the stages of its lane, as a worker does.
-// limiter is nil without rules.
-func (q *asked) through(ctx context.Context, limiter *limits.Limiter) (*pipeline.Item, limits.Decision, error) {
+// limiter is nil without rules, and so is buckets.
+func (q *asked) through(ctx context.Context, limiter *limits.Limiter, buckets *senders.Limits) (*pipeline.Item, limits.Decision, error) {
 	o, err := wiring.Quiet(q.config)
 	if err != nil {
 		return nil, limits.Decision{}, usageError{err}
 	}
 	b := &pipeline.Batch{Items: []pipeline.Item{{Message: q.message, Timestamp: q.now, FirstSeen: q.now, Expires: q.now.Add(q.lane.GreatestAge)}}}
 	policy, asks := quiet.New(o), &preview{Limiter: limiter}
+	limited := &stages.Limits{Lane: q.lane.Name, Zone: policy.Zone,
+		Segments: func(names []string, _ string, _ *push.User) []string { return append(names, q.request.Segments...) }}
+	if limiter != nil {
+		limited.Limiter = func() stages.Limiter { return asks }
+	}
+	if buckets != nil {
+		limited.Senders = func() stages.Senders { return &untouched{buckets, asks} }
+	}
 	way := []pipeline.Stage{
 		&stages.Preferences{Users: known{q.user}, Rules: stages.Rules{Consent: wiring.Consent(q.config, *q.lane), Quiet: policy}.Fixed()},
 		&stages.Devices{},
-	}
-	if limiter != nil {
-		way = append(way, &stages.Limits{Limiter: func() stages.Limiter { return asks }, Lane: q.lane.Name, Zone: policy.Zone,
-			Segments: func(names []string, _ string, _ *push.User) []string { return append(names, q.request.Segments...) }})
+		limited,
 	}
 	for _, stage := range way {
 		if err := stage.Apply(ctx, b); err != nil {

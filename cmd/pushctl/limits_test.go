@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/limits"
+	"github.com/pushfleet/pushfleet/limits/senders"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -75,6 +76,70 @@ func TestLimits(t *testing.T) {
 		if exit, _, stderr := f.run("", "limits", "check", "ada", tt.flag, tt.value); exit != exitUsage || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%s %s: exit status %d: %s", tt.flag, tt.value, exit, stderr)
 		}
+	}
+}
+
+// Limits of senders are asked without taking a token: after the rules of recipients, and
+// also where there are none, or they are bypassed.
+func TestLimitsCheckLooksAtSenders(t *testing.T) {
+	f := startFleet(t, true)
+	const own = "  senders: [{name: slow, algorithm: token_bucket, max: 60, window: 1h, burst: 1, wait: 1h, senders: [ads, otp]}]\n"
+	with := strings.Replace(limited, "limits:\n", "limits:\n"+own, 1)
+	f.configure(func(text string) string { return text + with })
+	f.startRegistry()
+	exit, _, stderr := f.run("a-token:of-a_device\n", "devices", "add", "--user", "ada", "--app", "shop", "--platform", "fcm", "--token-file", "-")
+	if exit != exitDone {
+		t.Fatal(stderr)
+	}
+	f.until([]string{"fcm"}, "devices", "get", "ada")
+	says := func(want string, exit int, args ...string) {
+		t.Helper()
+		got, stdout, stderr := f.run("", append([]string{"limits", "check", "ada", "--lane", "transactional", "-o", "json"}, args...)...)
+		if text := strings.Join(strings.Fields(stdout), ""); got != exit || !strings.Contains(text, want) {
+			t.Errorf("%v: exit status %d, %s%s, want %d, %s", args, got, text, stderr, exit, want)
+		}
+	}
+	const waits = `"dimension":"sender","rule":"slow","current":1,"limit":1`
+	for range 3 {
+		says(`"sent":true`, exitDone, "--sender", "ads")
+	}
+	f.takeToken("ads")
+	for range 3 {
+		says(waits, exitFailed, "--sender", "ads")
+		says(`"reason":"limit_waits:slow"`, exitFailed, "--sender", "ads")
+		says(`"sent":true`, exitDone, "--sender", "orders")
+		says(`"sent":true`, exitDone)
+	}
+	f.takeToken("otp")
+	says(waits, exitFailed, "--sender", "otp", "--lane", "critical", "--priority", "critical")
+	f.spend("ada", "n1", "chat")
+	f.spend("ada", "n2", "chat")
+	says(`"rule":"hour"`, exitFailed, "--sender", "ads") // the user's come first
+	f.configure(func(text string) string { return text[:strings.Index(text, "  rules:")] })
+	says(waits, exitFailed, "--sender", "ads")
+}
+
+// takeToken takes a token of a sender, as a worker would.
+func (f *fleet) takeToken(sender string) {
+	f.t.Helper()
+	c, err := configs.Load(f.config, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	o := shards.DefaultOptions()
+	o.Addrs = []string{f.redis.Addr()}
+	client, err := shards.Open(o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer client.Close()
+	l, err := senders.New(client, wiring.SenderRules(c))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r := &limits.Request{ID: "n", Sender: sender, Priority: 3, At: time.Now()}
+	if err := l.Decide(f.t.Context(), []*limits.Request{r}); err != nil || !r.Allowed {
+		f.t.Fatalf("%+v, %v", r.Decision, err)
 	}
 }
 

@@ -109,6 +109,9 @@ func TestABucketThatIsNone(t *testing.T) {
 		if err := write(); err != nil {
 			t.Fatal(err)
 		}
+		if look := from("orders", 1, start); s.Preview(t.Context(), look) != nil || !look[0].Allowed {
+			t.Errorf("%s: a preview says %s", why, inWords(look))
+		}
 		for _, want := range []string{"ok, ok, wait 1m0s paid", "wait 2m0s paid, wait 3m0s paid, wait 4m0s paid"} {
 			reqs := from("orders", 3, start)
 			if err := s.Decide(t.Context(), reqs); err != nil || inWords(reqs) != want {

@@ -80,8 +80,17 @@ func TestSendersAgreeWithTheModels(t *testing.T) {
 					r.Expires = at.Add(time.Duration(rapid.IntRange(-5, 100).Draw(rt, "expiry")) * second)
 				}
 			}
+			first := *slices.MaxFunc(reqs, func(a, b *limits.Request) int { return cmp.Compare(a.Priority, b.Priority) })
+			if err := s.Preview(t.Context(), []*limits.Request{&first}); err != nil || first.Paid {
+				rt.Fatal(err, first.Paid)
+			}
 			if err := s.Decide(t.Context(), reqs); err != nil {
 				rt.Fatal(err)
+			}
+			for _, r := range reqs { // the first that was asked of its sender
+				if r.ID == first.ID && r.Sender == first.Sender && r.Priority == first.Priority && first.Decision != r.Decision {
+					rt.Fatalf("a preview says %+v, and then it was %+v", first.Decision, r.Decision)
+				}
 			}
 			slices.SortStableFunc(reqs, func(a, b *limits.Request) int { return -cmp.Compare(a.Priority, b.Priority) })
 			for _, r := range reqs {
