@@ -37,24 +37,24 @@ func (j *judge) book(r *Request, c *candidate, first *applied) {
 		since = r.At
 	}
 	c.extra = seconds(since.UnixMilli())
-	victim, stands := j.crowded(c)
-	changed, out := j.changed, event{}
-	if stands && victim >= 0 {
-		out = j.state.events[victim]
-		j.remove(victim)
+	stands, changed := j.crowded(c), j.changed
+	slices.Sort(j.victims)
+	j.out = j.out[:0]
+	for _, k := range slices.Backward(j.victims) {
+		j.out = append(j.out, j.state.events[k])
+		j.remove(k)
 	}
 	fits := j.place(c)
 	r.waits(time.Duration(c.at-r.At.UnixMilli()) * time.Millisecond)
 	if fits && c.at == r.At.UnixMilli() { // the place of the one that goes
-		c.extra = 0
 		j.allow(r, c, true)
 		return
 	}
 	if !fits || r.late() {
-		if out.booked() {
-			j.insert(&out)
-			j.changed = changed
+		for i := range j.out {
+			j.insert(&j.out[i])
 		}
+		j.changed = changed
 		if !fits {
 			r.RetryAfter = 0
 		}
@@ -89,10 +89,11 @@ func (j *judge) place(c *candidate) bool {
 	return false
 }
 
-// crowded checks whether a deferring rule has used all its bookings. Then victim is the
-// one to evict, and stands is false if c itself would be evicted instead. Otherwise
-// victim is -1.
-func (j *judge) crowded(c *candidate) (victim int, stands bool) {
+// crowded finds, for each deferring rule that has used all its bookings, the one to evict,
+// and leaves them in victims. It is false, without victims, if c itself would be evicted
+// instead.
+func (j *judge) crowded(c *candidate) (stands bool) {
+	j.victims = j.victims[:0]
 	for i := range j.applied {
 		rule := j.applied[i].rule
 		if !rule.defers {
@@ -101,7 +102,7 @@ func (j *judge) crowded(c *candidate) (victim int, stands bool) {
 		n, least := 0, -1
 		for k := range j.state.events {
 			e := &j.state.events[k]
-			if !e.booked() || !rule.counts(e, &c.event) {
+			if !e.booked() || !rule.counts(e, &c.event) || slices.Contains(j.victims, k) {
 				continue
 			}
 			n++
@@ -109,11 +110,16 @@ func (j *judge) crowded(c *candidate) (victim int, stands bool) {
 				least = k
 			}
 		}
-		if n >= maxWaiting {
-			return least, goesBefore(&j.state.events[least], &c.event)
+		switch {
+		case n < maxWaiting:
+		case goesBefore(&j.state.events[least], &c.event):
+			j.victims = append(j.victims, least)
+		default:
+			j.victims = j.victims[:0]
+			return false
 		}
 	}
-	return -1, true
+	return true
 }
 
 // goesBefore reports whether booking e is evicted before the other, o.

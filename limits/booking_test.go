@@ -335,6 +335,41 @@ func TestTheFirstBookingGoes(t *testing.T) {
 	}
 }
 
+// Each of the rules that a notification is about has a bounded number of bookings, also
+// where one has them in common with others.
+func TestBookingsOfRulesThatOverlapAreBounded(t *testing.T) {
+	hourly := Rule{Per: PerUser, Max: 1, Window: time.Hour, Over: Defer}
+	rules := []Rule{hourly, hourly, hourly}
+	for i, types := range [][]string{{"a", "b"}, {"b", "c"}, {"b", "d"}} {
+		rules[i].Name, rules[i].Types = types[0]+types[1], types
+	}
+	compiled, err := compile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, asked := newJudge(compiled), 0
+	for _, kind := range []string{"a", "c", "d", "b", "c", "b", "a"} {
+		for range 200 {
+			asked++
+			r := &Request{ID: fmt.Sprint(asked), Type: kind, Priority: 3, At: start, Since: start.Add(time.Duration(asked) * time.Second)}
+			if j.answer(r); !r.Allowed && !r.Deferred {
+				t.Fatalf("%s of type %s: %s", r.ID, kind, words(r))
+			}
+		}
+		for i := range compiled {
+			booked := 0
+			for k := range j.state.events {
+				if e := &j.state.events[k]; e.booked() && compiled[i].covers(e) {
+					booked++
+				}
+			}
+			if booked > maxWaiting {
+				t.Errorf("after %d, the last of type %s: %d bookings of rule %s", asked, kind, booked, compiled[i].name)
+			}
+		}
+	}
+}
+
 // What a batch of different priorities ends with does not depend on their order,
 // and at no moment is there more than the limit.
 func TestPlacesGoByPriority(t *testing.T) {

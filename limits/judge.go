@@ -17,6 +17,8 @@ type judge struct {
 	times     []int64   // that count against it, for one rule
 	spent     []event   // its deliveries, should it be allowed
 	displaced []event   // bookings that have to find another place
+	victims   []int     // bookings to evict, and
+	out       []event   // those that were
 
 	logs  deviceLogs // where rules of devices count; nil = in the state
 	noted []note     // what the request will leave there, should it be allowed
