@@ -556,7 +556,7 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 
 func TestDevices(t *testing.T) {
 	phone := push.Device{Platform: push.APNS, Environment: push.Production, App: "shop", Token: "aa", Hash: "d1", RegisteredAt: hour.Add(-time.Hour)}
-	tablet := push.Device{Platform: push.FCM, App: "shop", Token: "bb", Hash: "d2", RegisteredAt: hour.Add(-time.Hour)}
+	tablet := push.Device{Platform: push.FCM, App: "shop", Token: "bb", Hash: "d2", RegisteredAt: hour} // no later than the record
 	late := push.Device{Platform: push.FCM, App: "shop", Token: "cc", Hash: "d3", RegisteredAt: hour.Add(time.Minute)}
 	bank := push.Device{Platform: push.FCM, App: "bank", Token: "dd", Hash: "d4"}
 	with := func(edit func(*pipeline.Item), devices ...push.Device) func(*pipeline.Item) {

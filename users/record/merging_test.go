@@ -337,3 +337,24 @@ func TestTooManyDevicesGoAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Of devices that were registered in the same millisecond the greater hash is the later
+// one, in whatever order their records come: all registries evict the same one.
+func TestDevicesOfOneMillisecond(t *testing.T) {
+	var devices []push.Device
+	for i := range 4 {
+		devices = append(devices, deviceOf(push.FCM, fmt.Sprint("token-", i), 1000))
+	}
+	least := slices.MinFunc(devices, func(a, b push.Device) int { return strings.Compare(a.Hash, b.Hash) })
+	for first := range devices {
+		m := &Merging{Ready: true, Most: DeviceLimits{User: 3, App: 3}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+		var u User
+		for i := range devices {
+			d := devices[(first+i)%len(devices)]
+			m.User(&u, &Change{User: "ada", Part: DevicePart(d.Hash), device: &d})
+		}
+		if len(u.Devices) != 3 || DeviceOf(&u.User, least.Hash) != nil {
+			t.Errorf("beginning with %d: %d devices are left, and the one of the least hash: %v", first, len(u.Devices), DeviceOf(&u.User, least.Hash) != nil)
+		}
+	}
+}
