@@ -54,28 +54,35 @@ func (p *Pipeline) keepTokens(group []*Delivery, now time.Time) {
 	if p.opt.Tokens == nil {
 		return
 	}
-	type count struct{ answers, dead int }
-	counts := make(map[string]count, 1)
+	type count struct {
+		app           string
+		answers, dead int
+	}
+	var room [4]count // most groups are of one app
+	counts := room[:0]
 	for _, d := range group {
-		if d.answered() {
-			c := counts[d.Route.App]
-			c.answers++
-			if d.Result.Class == push.Gone {
-				c.dead++
-			}
-			counts[d.Route.App] = c
+		if !d.answered() {
+			continue
+		}
+		i := slices.IndexFunc(counts, func(c count) bool { return c.app == d.Route.App })
+		if i < 0 {
+			i, counts = len(counts), append(counts, count{app: d.Route.App})
+		}
+		counts[i].answers++
+		if d.Result.Class == push.Gone {
+			counts[i].dead++
 		}
 	}
-	for app, c := range counts {
-		if p.opt.Tokens.Believe(app, c.answers, c.dead, now) || c.dead == 0 {
+	for _, c := range counts {
+		if p.opt.Tokens.Believe(c.app, c.answers, c.dead, now) || c.dead == 0 {
 			continue
 		}
 		for _, d := range group {
-			if d.Route.App == app {
+			if d.Route.App == c.app {
 				d.kept = true // where it is no dead token, it means nothing
 			}
 		}
-		p.opt.Metrics.keptTokens(app, c.dead)
+		p.opt.Metrics.keptTokens(c.app, c.dead)
 	}
 }
 
