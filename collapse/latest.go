@@ -4,13 +4,10 @@
 package collapse
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +27,6 @@ import (
 type Latest struct {
 	client  redis.UniversalClient
 	options Options
-	sha     string
 	scratch sync.Pool // of *scratch
 }
 
@@ -55,23 +51,13 @@ const (
 	// slack is how far the clocks of workers may differ.
 	slack = 5 * time.Minute
 	// maxKeys bounds the collapse keys remembered of a user, 20 KiB; beyond
-	// it the oldest are forgotten.
+	// it the oldest are forgotten, at one note in trimEvery.
 	maxKeys = 256
-	// maxPerCall keeps a script short: Redis serves nobody else meanwhile.
-	maxPerCall = 500
+	// trimEvery is how many notes share the look for what is too much, so that a
+	// user has some more than maxKeys for a while, trimEvery on average. Which of
+	// them looks depends on the id.
+	trimEvery = 8
 )
-
-// source adds to sorted sets, one member per key and the same key as
-// often as it likes. A member moves to a later score only. A set that grew
-// loses what is too old and what is too much.
-const source = `for i = 1, #KEYS do
-  if redis.call('ZADD', KEYS[i], 'GT', ARGV[2 + 2 * i], ARGV[3 + 2 * i]) > 0 then
-    redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', ARGV[1])
-    redis.call('ZREMRANGEBYRANK', KEYS[i], 0, ARGV[3])
-  end
-  redis.call('PEXPIRE', KEYS[i], ARGV[2])
-end
-return #KEYS`
 
 // New makes a Latest. The client stays the caller's. It returns an error
 // when an option cannot work.
@@ -79,8 +65,7 @@ func New(client redis.UniversalClient, o Options) (*Latest, error) {
 	if o.Horizon < time.Second || o.Timeout <= 0 {
 		return nil, fmt.Errorf("latest: horizon %v and time-out %v, want at least a second and above 0", o.Horizon, o.Timeout)
 	}
-	sum := sha1.Sum([]byte(source))
-	l := &Latest{client: client, options: o, sha: hex.EncodeToString(sum[:])}
+	l := &Latest{client: client, options: o}
 	l.scratch.New = func() any { return new(scratch) }
 	return l, nil
 }
@@ -89,13 +74,12 @@ func New(client redis.UniversalClient, o Options) (*Latest, error) {
 type scratch struct {
 	items  []*pipeline.Item // those that are asked or told about
 	asked  []int32          // their indexes in the caller's slice
-	groups shards.Groups
 	names  shards.Names
 	text   []byte // of all values
 	ends   []int
 	values []string // score and member of each item
 	args   []any
-	cmds   []*redis.Cmd
+	cmds   []redis.IntCmd
 	bounds [3]string // lowest score kept, time to live, rank of the last one dropped
 }
 
@@ -113,8 +97,7 @@ func (l *Latest) end(sc *scratch) {
 
 // Accepted notes the items that have a collapse key and a delivery that its
 // provider accepted. It ignores the others, and does not call Redis if there is
-// none. One script call per user shard, all in one round trip, within the
-// Timeout. Nothing of items is kept.
+// none. All in one round trip, within the Timeout. Nothing of items is kept.
 //
 // After an error some may not be noted; nothing has to be done about it.
 func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
@@ -130,9 +113,16 @@ func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
-	l.calls(ctx, sc, time.Now())
-	if err := l.run(ctx, sc.cmds); err != nil {
-		return fmt.Errorf("noting the newest notification per collapse key: %w", err)
+	sc.notes(ctx, boundsAt(time.Now(), l.options.Horizon))
+	pipe := l.client.Pipeline()
+	for i := range sc.cmds {
+		_ = pipe.Process(ctx, &sc.cmds[i]) // it is only queued
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i := range sc.cmds {
+		if err := sc.cmds[i].Err(); err != nil {
+			return fmt.Errorf("noting the newest notification per collapse key: %w", err)
+		}
 	}
 	return nil
 }
@@ -147,80 +137,47 @@ func accepted(it *pipeline.Item) bool {
 	return false
 }
 
-// calls makes the script calls, shard by shard.
-func (l *Latest) calls(ctx context.Context, sc *scratch, now time.Time) {
-	sc.groups.Arrange(len(sc.items), shards.Users, func(i int) int { return shards.UserShard(sc.items[i].Owner()) })
-	sc.bounds = boundsAt(now, l.options.Horizon)
-	names := sc.keys()
-	sc.places()
-	// All room first: the commands point into one slice. A shard has at most
-	// one call more than its items fill.
-	if need := 3*len(sc.items) + 6*(shards.Users+len(sc.items)/maxPerCall); cap(sc.args) < need {
-		sc.args = make([]any, 0, need)
-	}
-	at := 0
-	for _, of := range sc.groups.All() {
-		for n := 0; len(of) > 0; of = of[n:] {
-			n = min(len(of), maxPerCall)
-			start := len(sc.args)
-			sc.args = append(sc.args, "EVALSHA", &l.sha, n)
-			for i := at; i < at+n; i++ {
-				sc.args = append(sc.args, &names[i])
-			}
-			sc.args = append(sc.args, &sc.bounds[0], &sc.bounds[1], &sc.bounds[2])
-			for i := at; i < at+n; i++ {
-				sc.args = append(sc.args, &sc.values[2*i], &sc.values[2*i+1])
-			}
-			at += n
-			sc.cmds = append(sc.cmds, redis.NewCmd(ctx, sc.args[start:len(sc.args):len(sc.args)]...))
-		}
-	}
-}
-
-// keys are the names of the users' sets, in the order of the groups.
-func (sc *scratch) keys() []string {
+// notes makes the commands of all items. They are plain ones: a script with the same
+// commands costs Redis half as much again or more.
+//
+// A member moves to a later score only. The set's end comes right behind it: only a
+// connection that breaks between the two, and stays away for the client's retries, leaves
+// one set without an end, until its user's next note or Forget. Then goes what is too old,
+// and at some notes what is too much.
+func (sc *scratch) notes(ctx context.Context, bounds [3]string) {
+	sc.bounds = bounds
 	sc.names.Reset()
-	for s, of := range sc.groups.All() {
-		for _, i := range of {
-			sc.names.Collapse(s, sc.items[i].Owner())
+	for _, it := range sc.items {
+		owner := it.Owner()
+		sc.names.Collapse(shards.UserShard(owner), owner)
+	}
+	names := sc.names.List()
+	sc.places()
+	// All room first: the commands point into one slice, and stay where they are.
+	sc.args = slices.Grow(sc.args, argsPerNote*len(names))
+	sc.cmds = slices.Grow(sc.cmds, cmdsPerNote*len(names))
+	for i, it := range sc.items {
+		key := &names[i]
+		sc.add(ctx, "ZADD", key, "GT", &sc.values[2*i], &sc.values[2*i+1])
+		sc.add(ctx, "PEXPIRE", key, &sc.bounds[1])
+		sc.add(ctx, "ZREMRANGEBYSCORE", key, "-inf", &sc.bounds[0])
+		if score(it)%trimEvery == 0 {
+			sc.add(ctx, "ZREMRANGEBYRANK", key, "0", &sc.bounds[2])
 		}
 	}
-	return sc.names.List()
 }
 
-// run sends the calls in one round trip, and those whose script a server did
-// not know in a second one, with its source. It returns the first error of all.
-func (l *Latest) run(ctx context.Context, cmds []*redis.Cmd) (failed error) {
-	l.exec(ctx, cmds)
-	var unknown []*redis.Cmd
-	for _, cmd := range cmds {
-		switch err := cmd.Err(); {
-		case err == nil:
-		case strings.HasPrefix(err.Error(), "NOSCRIPT"):
-			args := cmd.Args()
-			args[0], args[1] = "EVAL", source
-			unknown = append(unknown, redis.NewCmd(ctx, args...))
-		default:
-			failed = cmp.Or(failed, err)
-		}
-	}
-	if len(unknown) > 0 {
-		l.exec(ctx, unknown)
-		for _, cmd := range unknown {
-			failed = cmp.Or(failed, cmd.Err())
-		}
-	}
-	return failed
-}
+// The most that one note takes of the room.
+const (
+	cmdsPerNote = 4
+	argsPerNote = 5 + 3 + 4 + 4
+)
 
-// exec sends the calls in one round trip. Each has its own error then, also when
-// there were no answers.
-func (l *Latest) exec(ctx context.Context, cmds []*redis.Cmd) {
-	pipe := l.client.Pipeline()
-	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, cmd) // it is only queued
-	}
-	_, _ = pipe.Exec(ctx)
+// add makes one command, for which there is room.
+func (sc *scratch) add(ctx context.Context, args ...any) {
+	from := len(sc.args)
+	sc.args = append(sc.args, args...)
+	sc.cmds = append(sc.cmds, *redis.NewIntCmd(ctx, sc.args[from:len(sc.args):len(sc.args)]...))
 }
 
 // Superseded sets out[i] when a newer notification than items[i], with another

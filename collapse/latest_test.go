@@ -109,6 +109,9 @@ func TestLatestOfABatch(t *testing.T) {
 	})
 }
 
+// looking is an id whose note looks for what is too much: one in eight does.
+const looking = "m"
+
 func TestLatestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inMemory(t, func(w *world) {
@@ -123,13 +126,16 @@ func TestLatestForgets(t *testing.T) {
 				t.Error("forgotten within the horizon")
 			}
 			for i := range 300 {
-				w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", fmt.Sprint(i), time.Now().Add(time.Duration(i)*time.Millisecond))}))
+				w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent(looking, fmt.Sprint(i), time.Now().Add(time.Duration(i)*time.Millisecond))}))
 			}
 			if n := w.redis.ZCard(w.ctx, key).Val(); n != 256 {
 				t.Errorf("%d keys of a user are remembered, want the newest 256", n)
 			}
 			if !w.superseded(sent("n", "299", begin)) || w.superseded(sent("n", "3", begin)) {
 				t.Error("not the newest are remembered")
+			}
+			if ttl := w.redis.PTTL(w.ctx, key).Val(); ttl != o.Horizon+5*time.Minute {
+				t.Errorf("the user's keys live for %v more", ttl)
 			}
 			time.Sleep(40 * time.Minute) // the first is older than the horizon, the others are not
 			w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "young", time.Now())}))
@@ -143,6 +149,47 @@ func TestLatestForgets(t *testing.T) {
 				t.Error("a user without news is remembered for ever")
 			}
 		})
+	})
+}
+
+// Of one user's collapse keys there are hardly more than 256 at any time, whatever the ids, and
+// of those that are left the newest are known.
+func TestTooMuchIsLookedForNowAndThen(t *testing.T) {
+	eachRedis(t, func(t *testing.T, w *world) {
+		base, most := time.Now(), int64(0)
+		key := shards.CollapseKey(shards.UserShard("ada"), "ada")
+		at := func(i int) time.Time { return base.Add(time.Duration(i) * time.Millisecond) }
+		const notes = 1000
+		for i := range notes {
+			w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent(fmt.Sprint("id-", i), fmt.Sprint(i), at(i))}))
+			most = max(most, w.redis.ZCard(w.ctx, key).Val())
+		}
+		if most < 256 || most > 320 {
+			t.Errorf("up to %d keys of a user are remembered, want 256 and some", most)
+		}
+		for i := notes - 256; i < notes; i++ {
+			if !w.superseded(sent("n", fmt.Sprint(i), at(i-1))) {
+				t.Errorf("key %d of %d is forgotten", i, notes)
+			}
+		}
+	})
+}
+
+// A user's keys have an end from the first note on, and each note moves it.
+func TestEveryNoteHasAnEnd(t *testing.T) {
+	eachRedis(t, func(t *testing.T, w *world) {
+		const keep = 24*time.Hour + 5*time.Minute
+		now := time.Now()
+		for range 2 {
+			w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "k", now), sent("q", "k", now, func(it *pipeline.Item) { it.UserID = "bob" })}))
+			for _, user := range []string{"ada", "bob"} {
+				key := shards.CollapseKey(shards.UserShard(user), user)
+				if ttl := w.redis.PTTL(w.ctx, key).Val(); ttl < keep-time.Hour || ttl > keep {
+					t.Errorf("%s's keys live for %v more, want %v", user, ttl, keep)
+				}
+				w.must(w.redis.PExpire(w.ctx, key, time.Minute).Err())
+			}
+		}
 	})
 }
 

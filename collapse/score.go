@@ -56,17 +56,15 @@ func appendMember(b []byte, it *pipeline.Item) []byte {
 	return binary.BigEndian.AppendUint64(b, d.Sum64())
 }
 
-// places writes score and member of every item, in the order of the groups,
-// into values. They share one piece of memory.
+// places writes score and member of every item into values. They share one piece of
+// memory.
 func (sc *scratch) places() {
 	sc.text, sc.ends = sc.text[:0], sc.ends[:0]
-	for _, of := range sc.groups.All() {
-		for _, i := range of {
-			sc.text = strconv.AppendInt(sc.text, score(sc.items[i]), 10)
-			sc.ends = append(sc.ends, len(sc.text))
-			sc.text = appendMember(sc.text, sc.items[i])
-			sc.ends = append(sc.ends, len(sc.text))
-		}
+	for _, it := range sc.items {
+		sc.text = strconv.AppendInt(sc.text, score(it), 10)
+		sc.ends = append(sc.ends, len(sc.text))
+		sc.text = appendMember(sc.text, it)
+		sc.ends = append(sc.ends, len(sc.text))
 	}
 	all, from := string(sc.text), 0
 	for _, end := range sc.ends {
@@ -75,7 +73,7 @@ func (sc *scratch) places() {
 	}
 }
 
-// boundsAt are the script's first arguments: the score up to which members
+// boundsAt are what all notes have in common: the score up to which members
 // are dropped, the time to live of a set in ms, and the rank of the last
 // member that is too much.
 func boundsAt(now time.Time, horizon time.Duration) [3]string {
