@@ -151,9 +151,9 @@ func TestRightsAreEnough(t *testing.T) {
 	it := &pipeline.Item{Partition: push.Partition{Topic: laneTopic}, FirstSeen: time.Now(), Key: []byte("u1"), Value: []byte(`{"id":"n1","app":"shop","user_id":"u1"}`)}
 	it.UserID = "u1"
 	var hs []pipeline.Handover
-	for _, after := range []time.Duration{time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour} {
-		for _, to := range []pipeline.Destination{pipeline.ToRetry, pipeline.ToDefer} {
-			hs = append(hs, pipeline.Handover{To: to, Item: it, NotBefore: time.Now().Add(after)})
+	for to, tiers := range map[pipeline.Destination][]kafka.Tier{pipeline.ToRetry: wiring.Tiers(c), pipeline.ToDefer: wiring.DeferTiers(c)} {
+		for _, tier := range tiers {
+			hs = append(hs, pipeline.Handover{To: to, Item: it, NotBefore: time.Now().Add(tier.Delay)})
 		}
 	}
 	hs = append(hs, pipeline.Handover{To: pipeline.ToHold, Item: it, Platform: push.APNS, NotBefore: time.Now()},
