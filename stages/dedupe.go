@@ -87,7 +87,8 @@ const timeSlack = time.Minute
 // item did not exist before since. The evidence is when it was first seen and,
 // in a UUIDv7, when it was minted; times later than the record itself, or than
 // now, are ignored. An id without a time that is written again in a new record
-// looks new.
+// looks new; of those that gateways derive from their callers' keys it is known that
+// they may be repeated after any time.
 func remembers(it *pipeline.Item, since, now time.Time) bool {
 	latest := now
 	if it.Timestamp.Before(now) {
@@ -96,7 +97,7 @@ func remembers(it *pipeline.Item, since, now time.Time) bool {
 	latest = latest.Add(timeSlack)
 	credible := func(at time.Time) bool { return !at.Before(since) && !at.After(latest) }
 	minted, known := dedupe.MintedAt(it.ID)
-	return credible(it.FirstSeen) && (!known || credible(minted))
+	return credible(it.FirstSeen) && (!known || credible(minted)) && !push.DerivedID(it.ID)
 }
 
 func idsOf(items []*pipeline.Item) []string {

@@ -171,6 +171,7 @@ func TestOldCopiesAreConfirmed(t *testing.T) {
 		{"a new notification", minted(now.Add(-time.Second)), now, now, false},
 		{"one that waited in the topic for a while", minted(now.Add(-6 * time.Hour)), now.Add(-6 * time.Hour), now.Add(-6 * time.Hour), false},
 		{"an id without a time", "order-17", now, now, false},
+		{"an id that a gateway has derived from a key: repeated after any time, it looks new", "k-SsZfNlH2Zgu1XCd6kdA4SA1PPKSXo-ni", now, now, true},
 		{"read again from the start of the topic", minted(since.Add(-time.Second)), since.Add(-time.Second), since.Add(-time.Second), true},
 		{"the same, and its id says nothing", "order-17", since.Add(-time.Second), since.Add(-time.Second), true},
 		{"written again by its producer the next day", minted(now.Add(-24 * time.Hour)), now, now, true},
