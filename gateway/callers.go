@@ -1,0 +1,239 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Right is what a key may do.
+type Right string
+
+// The rights.
+const (
+	Send Right = "send" // messages, as its sender and for its apps
+	Read Right = "read" // receipts of these
+	// Admin may ask for any notification by its bare id. Rows do not say who sent them,
+	// so without it only a receipt shows what became of a notification.
+	Admin Right = "admin"
+)
+
+// Bounds of a file of keys.
+const (
+	maxKeysFile = 4 << 20
+	maxKeys     = 10_000
+	// MinKey is the shortest key, in bytes: its hash is no secret, so it must be long
+	// enough that nobody finds it by trying. 32 characters of base64 have 192 bits.
+	MinKey = 32
+	maxKey = 512
+)
+
+// Caller is who stands behind a key.
+type Caller struct {
+	Name   string // of the key, in logs
+	Sender string // the sender_id of all its messages
+
+	apps   map[string]bool
+	rights map[Right]bool
+	hash   [sha256.Size]byte
+}
+
+func (c *Caller) may(right Right) bool { return c.rights[right] }
+
+// KeyHash is what the file of keys has of a key: its SHA-256 in hexadecimal digits.
+func KeyHash(key string) (string, error) {
+	switch {
+	case len(key) < MinKey || len(key) > maxKey:
+		return "", fmt.Errorf("the key has %d characters, want %d to %d: its hash is no secret, so it must not be found by trying", len(key), MinKey, maxKey)
+	case !token68(key):
+		return "", errors.New("the key has characters that a header cannot carry: want letters, digits and - . _ ~ + / =")
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// token68 is what RFC 9110 allows after "Bearer".
+func token68(s string) bool {
+	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=") == ""
+}
+
+// keysFile is the content of a file of keys.
+type keysFile struct {
+	Keys []struct {
+		Name   string   `json:"name"`
+		SHA256 string   `json:"sha256"`
+		Sender string   `json:"sender"`
+		Apps   []string `json:"apps"`
+		Rights []Right  `json:"rights"`
+	} `json:"keys"`
+}
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// parseKeys reads a file of keys. The error says what is wrong with which key.
+func parseKeys(text []byte) ([]*Caller, error) {
+	var file keysFile
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&file); err != nil {
+		return nil, fmt.Errorf("not a file of keys: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("not a file of keys: something follows the object")
+	}
+	if len(file.Keys) == 0 || len(file.Keys) > maxKeys {
+		return nil, fmt.Errorf("has %d keys, want 1 to %d", len(file.Keys), maxKeys)
+	}
+	callers, names, hashes := make([]*Caller, 0, len(file.Keys)), map[string]bool{}, map[[sha256.Size]byte]bool{}
+	for i, k := range file.Keys {
+		c := &Caller{Name: k.Name, Sender: k.Sender, apps: map[string]bool{}, rights: map[Right]bool{}}
+		hash, err := hex.DecodeString(k.SHA256)
+		switch {
+		case !keyName.MatchString(k.Name) || names[k.Name]:
+			return nil, fmt.Errorf("keys[%d].name: %q, want 1 to 64 letters, digits, dots, underscores and dashes, and each once", i, k.Name)
+		case err != nil || copy(c.hash[:], hash) != sha256.Size || len(hash) != sha256.Size:
+			return nil, fmt.Errorf("keys[%d].sha256: want 64 hexadecimal digits (pushgateway keys hash)", i)
+		case hashes[c.hash]:
+			return nil, fmt.Errorf("keys[%d].sha256: key %s is there under another name", i, k.Name)
+		case !keyName.MatchString(k.Sender):
+			return nil, fmt.Errorf("keys[%d].sender: %q, want 1 to 64 letters, digits, dots, underscores and dashes", i, k.Sender)
+		case len(k.Rights) == 0:
+			return nil, fmt.Errorf("keys[%d].rights: none", i)
+		case len(k.Apps) == 0:
+			return nil, fmt.Errorf("keys[%d].apps: none", i)
+		}
+		for _, r := range k.Rights {
+			if !slices.Contains([]Right{Send, Read, Admin}, r) {
+				return nil, fmt.Errorf("keys[%d].rights: %q, want send, read or admin", i, r)
+			}
+			c.rights[r] = true
+		}
+		for _, app := range k.Apps {
+			if !keyName.MatchString(app) {
+				return nil, fmt.Errorf("keys[%d].apps: %q is no name of an app", i, app)
+			}
+			c.apps[app] = true
+		}
+		names[k.Name], hashes[c.hash] = true, true
+		callers = append(callers, c)
+	}
+	return callers, nil
+}
+
+// Callers are those who may call, by a file that is read again when it changes. It is
+// safe for concurrent use.
+type Callers struct {
+	path string
+	now  atomic.Pointer[[]*Caller]
+
+	mu   sync.Mutex
+	text []byte // guarded by mu; the file as it was last read, in force or not
+	err  error  // guarded by mu; why it is not in force; nil = it is
+}
+
+// OpenCallers reads the file for the first time.
+func OpenCallers(path string) (*Callers, error) {
+	c := &Callers{path: path}
+	if _, err := c.Reload(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Reload reads the file, and puts it in force if it has changed. After an error what
+// was in force before stays.
+func (c *Callers) Reload() (changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, err := readKeys(c.path)
+	if err == nil && c.text != nil && bytes.Equal(text, c.text) {
+		return false, c.err
+	}
+	var callers []*Caller
+	if err == nil {
+		c.text = text
+		callers, err = parseKeys(text)
+	}
+	if err != nil {
+		c.err = fmt.Errorf("keys of callers in %s: %w", c.path, err)
+		return false, c.err
+	}
+	c.err = nil
+	c.now.Store(&callers)
+	return true, nil
+}
+
+func readKeys(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKeysFile+1))
+	if err == nil && len(text) > maxKeysFile {
+		err = fmt.Errorf("over %d MiB", maxKeysFile>>20)
+	}
+	return text, err
+}
+
+// Watch reads the file again at intervals until ctx ends. told gets the result of each
+// reading that changed something, or failed.
+func (c *Callers) Watch(ctx context.Context, every time.Duration, told func(err error)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	failed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			changed, err := c.Reload()
+			if changed || err != nil || failed {
+				told(err)
+			}
+			failed = err != nil
+		}
+	}
+}
+
+// Len is how many keys are in force.
+func (c *Callers) Len() int { return len(*c.now.Load()) }
+
+// of finds the caller of a request by its one Authorization header. Every key is
+// compared, each in constant time, so that how long it takes says nothing about them.
+func (c *Callers) of(h http.Header) (*Caller, *Problem) {
+	values := h.Values("Authorization")
+	if len(values) != 1 {
+		return nil, newProblem(codeUnauthorized, "want one header Authorization: Bearer KEY")
+	}
+	scheme, key, _ := strings.Cut(values[0], " ")
+	key = strings.Trim(key, " ")
+	if !strings.EqualFold(scheme, "Bearer") || !token68(key) || len(key) > maxKey {
+		return nil, newProblem(codeUnauthorized, "want one header Authorization: Bearer KEY")
+	}
+	hash := sha256.Sum256([]byte(key))
+	var found *Caller
+	for _, caller := range *c.now.Load() {
+		if subtle.ConstantTimeCompare(hash[:], caller.hash[:]) == 1 {
+			found = caller
+		}
+	}
+	if found == nil {
+		return nil, newProblem(codeUnauthorized, "this key is not known")
+	}
+	return found, nil
+}

@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// claim is what a receipt says: which notification, and where its record is.
+type claim struct {
+	id      string
+	mode    Mode
+	lane    string
+	service string
+	app     string
+	owner   owner
+	topic   [16]byte // id of the lane's topic; zero = not known
+	place   Place
+	at      time.Time // of acceptance, in milliseconds
+}
+
+// A receipt is id + "~" + base64url of: version, the mode's number, lane, service type,
+// app, user and device, each with its length before it, the topic's id, partition,
+// offset + 1 and Unix milliseconds as varints, and 16 bytes of HMAC-SHA-256 over the id,
+// the sender and all that. Who is not the sender has no use for it.
+const (
+	claimVersion = 1
+	macBytes     = 16
+	maxReceipt   = 1200 // bytes of the longest there can be, and some more
+	maxText      = 128  // of one of its texts
+)
+
+var modeNumbers = map[Mode]byte{AtLeastOnce: 1, AtMostOnce: 2, EffectivelyOnce: 3}
+
+// Signer signs receipts, and knows those that it, or a replica with one of its keys, has
+// signed. It is safe for concurrent use.
+type Signer struct {
+	keys [][]byte // the first one signs
+}
+
+// NewSigner makes a Signer from the lines of a secret: the first signs, and what the
+// others have signed is still valid, so that keys can be exchanged. Each has at least
+// MinKey characters.
+func NewSigner(secret string) (*Signer, error) {
+	s := &Signer{}
+	for line := range strings.Lines(secret) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if len(line) < MinKey {
+			return nil, fmt.Errorf("line %d has %d characters, want at least %d (openssl rand -base64 32)", len(s.keys)+1, len(line), MinKey)
+		}
+		s.keys = append(s.keys, []byte(line))
+	}
+	if len(s.keys) == 0 {
+		return nil, errors.New("has no key (openssl rand -base64 32)")
+	}
+	return s, nil
+}
+
+func mac(key []byte, id, sender string, body []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	for _, part := range [][]byte{[]byte("pushfleet receipt"), []byte(id), []byte(sender), body} {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
+		h.Write(n[:])
+		h.Write(part)
+	}
+	return h.Sum(nil)[:macBytes]
+}
+
+// sign makes the receipt.
+func (s *Signer) sign(sender string, c *claim) string {
+	b := []byte{claimVersion, modeNumbers[c.mode]}
+	for _, text := range []string{c.lane, c.service, c.app, c.owner.user, c.owner.device} {
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	}
+	b = append(b, c.topic[:]...)
+	b = binary.AppendUvarint(b, uint64(c.place.Partition))
+	b = binary.AppendUvarint(b, uint64(c.place.Offset+1))
+	b = binary.AppendUvarint(b, uint64(c.at.UnixMilli()))
+	b = append(b, mac(s.keys[0], c.id, sender, b)...)
+	return c.id + "~" + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// open reads a receipt of this sender; false = it is none.
+func (s *Signer) open(sender, receipt string) (*claim, bool) {
+	id, body, ok := cutReceipt(receipt)
+	if !ok {
+		return nil, false
+	}
+	body, sum := body[:len(body)-macBytes], body[len(body)-macBytes:]
+	valid := false
+	for _, key := range s.keys {
+		if hmac.Equal(mac(key, id, sender, body), sum) {
+			valid = true
+		}
+	}
+	if !valid {
+		return nil, false
+	}
+	return parseClaim(id, body)
+}
+
+// cutReceipt takes a receipt apart, whoever has signed it.
+func cutReceipt(receipt string) (id string, body []byte, ok bool) {
+	at := strings.LastIndexByte(receipt, '~')
+	if at < 1 || len(receipt) > maxReceipt {
+		return "", nil, false
+	}
+	body, err := base64.RawURLEncoding.Strict().DecodeString(receipt[at+1:])
+	if err != nil || len(body) < 2+macBytes || body[0] != claimVersion {
+		return "", nil, false
+	}
+	return receipt[:at], body, true
+}
+
+func parseClaim(id string, b []byte) (*claim, bool) {
+	c := &claim{id: id}
+	for mode, number := range modeNumbers {
+		if number == b[1] {
+			c.mode = mode
+		}
+	}
+	r := claimReader{b: b[2:]}
+	for _, to := range []*string{&c.lane, &c.service, &c.app, &c.owner.user, &c.owner.device} {
+		*to = string(r.take(r.number(maxText)))
+	}
+	copy(c.topic[:], r.take(uint64(len(c.topic))))
+	c.place.Partition = int32(r.number(1<<31 - 1))
+	c.place.Offset = int64(r.number(1<<62)) - 1
+	c.at = time.UnixMilli(int64(r.number(1 << 53))).UTC()
+	return c, !r.bad && len(r.b) == 0 && c.mode != ""
+}
+
+// claimReader reads a claim. After what cannot be read it reads nothing more.
+type claimReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *claimReader) number(most uint64) uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 || n > most {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+func (r *claimReader) take(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	taken := r.b[:n]
+	r.b = r.b[n:]
+	return taken
+}

@@ -1,0 +1,187 @@
+// Package gateway is the way into the lanes for whoever speaks HTTP and not Kafka: it
+// takes notifications, answers once Kafka has them, and tells what became of them.
+//
+//	gateway.go   START HERE: what it needs, and its routes
+//	send.go      POST /v1/messages
+//	batch.go     POST /v1/messages/batch
+//	message.go   a body checked as a worker would, and the record made of it
+//	id.go        the id of a notification: its own, or of an Idempotency-Key
+//	receipts.go  GET /v1/receipts/…, POST /v1/receipts:query
+//	claim.go     what a receipt says, signed
+//	lookup.go    rows and committed offsets of receipts, in the order that proves
+//	outcome.go   what they mean
+//	progress.go  committed offsets, asked for once a second
+//	callers.go   who may do what, by their keys
+//	problem.go   answers that are none (RFC 9457)
+//	server.go    connections, requests and bodies, bounded
+//	openapi.yaml the contract, served and tested
+//
+// It holds nothing of its own: what it has answered 202 is in Kafka, and a repeat is
+// recognised by its id, by any replica and by the worker. It does not use Redis.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// Producer writes records to lanes' topics.
+type Producer interface {
+	// Produce takes a record and returns at once. done is called once, and must not
+	// block: with the record's place when all in-sync replicas have it, or with an
+	// error, after which it may have been written all the same, unless it is
+	// ErrBufferFull. The record's slices must not change until then.
+	Produce(r Record, done func(Place, error))
+}
+
+// ErrBufferFull is a Producer's error for a record that it has not taken.
+var ErrBufferFull = errors.New("too many records wait for Kafka")
+
+// Record is what becomes of a message in Kafka.
+type Record struct {
+	Topic       string
+	Key, Value  []byte
+	Traceparent string // a header of this name; empty = none
+	At          time.Time
+}
+
+// Place is where a record is in its topic.
+type Place struct {
+	Partition int32
+	Offset    int64 // -1 = the broker did not say
+}
+
+// Progress is how far the workers have come in a lane's topic.
+type Progress struct {
+	Topic     [16]byte        // the topic's id; zero = not known
+	Committed map[int32]int64 // by partition; a missing one has no commit
+}
+
+// Offsets tells the progress of a lane, by its name. All of it must be known, or it is
+// an error.
+type Offsets interface {
+	Progress(ctx context.Context, lane string) (Progress, error)
+}
+
+// Rows is the status store.
+type Rows interface {
+	// Read returns the rows of each id, aligned with ids; nil for one without rows.
+	Read(ctx context.Context, ids []string) ([][]push.Row, error)
+}
+
+// Lane is where the messages of a service type and mode go.
+type Lane struct {
+	Name        string
+	Topic       string
+	ServiceType string
+	Mode        Mode
+}
+
+// Limits bound what callers can make a gateway hold. All must be above 0.
+type Limits struct {
+	Message  int // bytes of the body of one message
+	Lines    int // messages of a batch
+	Batch    int // bytes of a batch
+	Query    int // receipts of a query
+	Requests int // under way at once
+	Batches  int // of these, batches
+}
+
+// Times are how long things take, or are kept.
+type Times struct {
+	Confirm time.Duration // for Kafka to confirm a record
+	Status  time.Duration // for the status store and Kafka's offsets to answer
+	Kept    time.Duration // how long the status store keeps rows
+	Delay   time.Duration // of the last retry tier
+}
+
+// Options are what a Gateway is made of. All are required.
+type Options struct {
+	Producer Producer
+	Offsets  Offsets
+	Rows     Rows
+	Callers  *Callers
+	Signer   *Signer
+	Lanes    []Lane   // of one service type in the order of preference; a lane may be there more than once
+	Apps     []string // that the workers are configured for
+	Limits   Limits
+	Times    Times
+	Metrics  *Metrics
+	Log      *slog.Logger
+}
+
+// Gateway answers requests. It is safe for concurrent use.
+type Gateway struct {
+	o        Options
+	mux      *http.ServeMux
+	apps     map[string]bool
+	routes   map[route]*Lane
+	first    map[string]*Lane // of a service type: for who names no mode
+	services []string         // in the order of Lanes
+	progress *progress
+	requests chan struct{} // a place for each request under way
+	batches  chan struct{} // and for each batch
+}
+
+// route is what a caller chooses a lane by.
+type route struct {
+	service string
+	mode    Mode
+}
+
+// New makes a Gateway.
+func New(o Options) *Gateway {
+	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]bool), routes: make(map[route]*Lane), first: make(map[string]*Lane),
+		progress: newProgress(o.Offsets, o.Times.Status),
+		requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches)}
+	for _, app := range o.Apps {
+		g.apps[app] = true
+	}
+	for i := range o.Lanes {
+		l := &o.Lanes[i]
+		if g.first[l.ServiceType] == nil {
+			g.first[l.ServiceType] = l
+			g.services = append(g.services, l.ServiceType)
+		}
+		g.routes[route{l.ServiceType, l.Mode}] = l
+	}
+	g.mux.HandleFunc("GET /openapi.yaml", serveContract)
+	for pattern, h := range g.handlers() {
+		g.mux.Handle(pattern, h)
+	}
+	return g
+}
+
+// handlers are the routes for callers with a key.
+func (g *Gateway) handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		"POST /v1/messages":          g.authorized(Send, g.send),
+		"POST /v1/messages/batch":    g.authorized(Send, g.sendBatch),
+		"GET /v1/receipts/{receipt}": g.authorized(Read, g.receipt),
+		"POST /v1/receipts:query":    g.authorized(Read, g.query),
+	}
+}
+
+// handler answers the request of a caller. A problem that it returns is its answer.
+type handler func(w http.ResponseWriter, r *http.Request, c *Caller) *Problem
+
+// authorized lets callers with a right to the handler.
+func (g *Gateway) authorized(right Right, h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, problem := g.o.Callers.of(r.Header)
+		if problem == nil && !c.may(right) {
+			problem = newProblem(codeForbidden, "this key does not have the right "+string(right))
+		}
+		if problem == nil {
+			problem = h(w, r, c)
+		}
+		if problem != nil {
+			problem.write(w)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Answers about progress are used for a second. The id of a topic changes only when the
+// topic is made anew; a send does not wait for it more often than every 10 seconds.
+const (
+	progressAge = time.Second
+	topicAge    = 10 * time.Second
+)
+
+// progress asks for the progress of lanes, once for all who want to know it within a
+// second. It is safe for concurrent use.
+type progress struct {
+	offsets Offsets
+	timeout time.Duration
+
+	mu    sync.Mutex
+	lanes map[string]*laneProgress // guarded by mu; each is made once
+}
+
+// laneProgress is the latest answer about one lane.
+type laneProgress struct {
+	turn chan struct{} // capacity 1: who asks has put one in, and takes it out
+
+	// Guarded by turn.
+	asked  time.Time // when the latest question was put; zero = never
+	answer Progress
+	err    error
+	topic  [16]byte  // of the latest good answer
+	good   time.Time // when that was asked for
+}
+
+func newProgress(o Offsets, timeout time.Duration) *progress {
+	return &progress{offsets: o, timeout: timeout, lanes: make(map[string]*laneProgress)}
+}
+
+func (p *progress) lane(name string) *laneProgress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[name]
+	if l == nil {
+		l = &laneProgress{turn: make(chan struct{}, 1)}
+		p.lanes[name] = l
+	}
+	return l
+}
+
+// of is a lane's progress, as it was at most a second before the call. An error is
+// remembered for as long, so that callers do not queue up behind brokers that are away.
+func (p *progress) of(ctx context.Context, lane string) (Progress, error) {
+	l := p.lane(lane)
+	if err := l.enter(ctx); err != nil {
+		return Progress{}, err
+	}
+	defer l.leave()
+	if l.asked.IsZero() || time.Since(l.asked) >= progressAge {
+		p.ask(ctx, lane, l)
+	}
+	return l.answer, l.err
+}
+
+// topicOf is the id of a lane's topic; zero = it is not known by now.
+func (p *progress) topicOf(ctx context.Context, lane string) [16]byte {
+	l := p.lane(lane)
+	if l.enter(ctx) != nil {
+		return [16]byte{}
+	}
+	defer l.leave()
+	stale := l.good.IsZero() || time.Since(l.good) >= topicAge
+	if stale && (l.asked.IsZero() || time.Since(l.asked) >= progressAge) {
+		p.ask(ctx, lane, l)
+	}
+	return l.topic
+}
+
+func (l *laneProgress) enter(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *laneProgress) leave() { <-l.turn }
+
+// ask asks in its caller's turn. The caller may go away: the answer is for all.
+func (p *progress) ask(ctx context.Context, lane string, l *laneProgress) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	defer cancel()
+	at := time.Now()
+	l.answer, l.err = p.offsets.Progress(ctx, lane)
+	l.asked = at
+	if l.err == nil {
+		l.topic, l.good = l.answer.Topic, at
+	} else {
+		l.asked = time.Now() // a question that took long has failed now
+	}
+}
