@@ -24,6 +24,7 @@ type Config struct {
 	Feedback    Feedback    `yaml:"feedback"`
 	Apps        []App       `yaml:"apps"`
 	Registry    Registry    `yaml:"registry"`
+	Gateway     Gateway     `yaml:"gateway"`
 	Admin       Admin       `yaml:"admin"`
 	Log         Log         `yaml:"log"`
 }

@@ -65,6 +65,11 @@ func Default() *Config {
 		Feedback: Feedback{Share: 0.2, Window: 5 * time.Minute, Answers: 1000},
 		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour,
 			DevicesPerUser: 100, DevicesPerApp: 20, Listen: "127.0.0.1:9465"},
+		Gateway: Gateway{Listen: "127.0.0.1:8088", AdminListen: "127.0.0.1:9466", ReloadKeys: 5 * time.Second,
+			Confirm: 5 * time.Second, Linger: 3 * time.Millisecond, BufferedRecords: 50_000, BufferedBytes: 64 << 20, Status: 5 * time.Second,
+			MessageBytes: 128 << 10, BatchLines: 1000, BatchBytes: 4 << 20, Receipts: 1000,
+			Requests: 4000, Batches: 16, Connections: 10_000, HeaderBytes: 16 << 10,
+			HeaderTimeout: 5 * time.Second, BodyTimeout: 15 * time.Second, AnswerTimeout: 30 * time.Second, IdleTimeout: time.Minute, Drain: 10 * time.Second},
 		Admin: Admin{Listen: "127.0.0.1:9464"},
 		Log:   Log{Level: "info", Format: "json"},
 	}

@@ -24,6 +24,7 @@ func (c *Config) checkTogether(ps *Problems) {
 	c.checkLayout(ps)
 	c.checkApps(ps)
 	c.checkListeners(ps)
+	c.checkGateway(ps)
 	for _, l := range c.Lanes {
 		if c.Registry.Group == c.Kafka.LaneGroup(l.Name) || c.Registry.Group == c.Kafka.RetryGroup(l.Name) {
 			ps.add("registry.group", "is also the group of lane %s", l.Name)

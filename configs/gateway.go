@@ -1,0 +1,189 @@
+package configs
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Gateway configures `pushgateway serve`.
+type Gateway struct {
+	Listen          string        `yaml:"listen" check:"required,listen"`
+	AdminListen     string        `yaml:"admin_listen" check:"listen"` // empty = none
+	TLS             ServerTLS     `yaml:"tls"`
+	Insecure        bool          `yaml:"insecure"` // no TLS beyond this machine is accepted
+	KeysFile        string        `yaml:"keys_file"`
+	ReloadKeys      time.Duration `yaml:"reload_keys" check:"min=100ms,max=1h"`
+	ReceiptsFile    string        `yaml:"receipts_file"`
+	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
+	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
+	Linger          time.Duration `yaml:"linger" check:"min=0s,max=1s"`
+	BufferedRecords int           `yaml:"buffered_records" check:"min=1,max=10000000"`
+	BufferedBytes   Bytes         `yaml:"buffered_bytes" check:"min=1MiB,max=16GiB"`
+	Status          time.Duration `yaml:"status" check:"min=100ms,max=1m"`
+	MessageBytes    Bytes         `yaml:"message_bytes" check:"min=64KiB,max=16MiB"`
+	BatchLines      int           `yaml:"batch_lines" check:"min=1,max=1000"`
+	BatchBytes      Bytes         `yaml:"batch_bytes" check:"min=64KiB,max=16MiB"`
+	Receipts        int           `yaml:"receipts" check:"min=1,max=1000"`
+	Requests        int           `yaml:"requests" check:"min=1,max=1000000"`
+	Batches         int           `yaml:"batches" check:"min=1,max=10000"`
+	Connections     int           `yaml:"connections" check:"min=1,max=1000000"`
+	HeaderBytes     Bytes         `yaml:"header_bytes" check:"min=4KiB,max=1MiB"`
+	HeaderTimeout   time.Duration `yaml:"header_timeout" check:"min=100ms,max=5m"`
+	BodyTimeout     time.Duration `yaml:"body_timeout" check:"min=100ms,max=5m"`
+	AnswerTimeout   time.Duration `yaml:"answer_timeout" check:"min=100ms,max=10m"`
+	IdleTimeout     time.Duration `yaml:"idle_timeout" check:"min=1s,max=1h"`
+	Drain           time.Duration `yaml:"drain" check:"min=100ms,max=10m"`
+}
+
+// GatewayLane says which lane takes a service type. The mode is the lane's own.
+type GatewayLane struct {
+	ServiceType string `yaml:"service_type" check:"required,name"`
+	Lane        string `yaml:"lane" check:"required,name"`
+}
+
+// ServerTLS is how a listener is secured. No files = not at all.
+type ServerTLS struct {
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+}
+
+// Certificate reads the certificate and its key now; nil without files. The error names
+// the file at fault, and nothing of its content.
+func (t *ServerTLS) Certificate() (*tls.Certificate, error) {
+	if t.CertFile == "" {
+		return nil, nil
+	}
+	cert, err := os.ReadFile(t.CertFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate: %w", err)
+	}
+	key, err := ReadSecret(t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate's key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, []byte(key.Reveal()))
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s and key %s do not match: %w", t.CertFile, t.KeyFile, err)
+	}
+	return &pair, nil
+}
+
+// ReceiptsSecret reads the secret that signs receipts.
+func (g *Gateway) ReceiptsSecret() (Secret, error) { return ReadSecret(g.ReceiptsFile) }
+
+// exposed reports whether callers' keys go over a network without TLS.
+func (g *Gateway) exposed() bool {
+	host, _, err := net.SplitHostPort(g.Listen)
+	return g.TLS.CertFile == "" && (err != nil || !isLoopback(host))
+}
+
+// ServiceLanes are the service types and their lanes, in the order of preference.
+func (c *Config) ServiceLanes() []GatewayLane {
+	if len(c.Gateway.Lanes) > 0 {
+		return c.Gateway.Lanes
+	}
+	lanes := make([]GatewayLane, len(c.Lanes))
+	for i, l := range c.Lanes {
+		lanes[i] = GatewayLane{l.Name, l.Name}
+	}
+	return lanes
+}
+
+// Lane is the lane of this name; nil = there is none.
+func (c *Config) Lane(name string) *Lane {
+	for i := range c.Lanes {
+		if c.Lanes[i].Name == name {
+			return &c.Lanes[i]
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkGateway(ps *Problems) {
+	g := &c.Gateway
+	if (g.TLS.CertFile == "") != (g.TLS.KeyFile == "") {
+		ps.add("gateway.tls.cert_file", "and key_file must be set together")
+	}
+	if checkGrammar(g.Listen, "listen") == "" && g.exposed() && !g.Insecure {
+		ps.add("gateway.listen", "%s is not a loopback address, and callers' keys would go over the network in plaintext: set gateway.tls, or gateway.insecure to true if nobody can listen", g.Listen)
+	}
+	for _, l := range []struct{ path, at string }{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}, {"gateway.listen", g.Listen}} {
+		if l.at != "" && g.AdminListen != "" && collide(l.at, g.AdminListen) {
+			ps.add("gateway.admin_listen", "must not use the port of %s, %s", l.path, l.at)
+		}
+		if l.path != "gateway.listen" && l.at != "" && collide(l.at, g.Listen) {
+			ps.add("gateway.listen", "must not use the port of %s, %s", l.path, l.at)
+		}
+	}
+	if wait := g.BodyTimeout + max(g.Confirm, g.Status); g.AnswerTimeout <= wait {
+		ps.add("gateway.answer_timeout", "%s must be more than body_timeout + the longer of confirm and status, %s", g.AnswerTimeout, wait)
+	}
+	if g.HeaderTimeout > g.BodyTimeout {
+		ps.add("gateway.header_timeout", "%s must be at most body_timeout, %s, which includes it", g.HeaderTimeout, g.BodyTimeout)
+	}
+	if wait := max(g.Confirm, g.Status); g.Drain < wait {
+		ps.add("gateway.drain", "%s must be at least confirm and status, %s: what is under way would be cut off", g.Drain, wait)
+	}
+	if c.Gateway.Linger >= g.Confirm {
+		ps.add("gateway.linger", "%s must be less than confirm, %s", g.Linger, g.Confirm)
+	}
+	taken := map[GatewayLane]int{} // by service type and mode
+	for i, l := range c.ServiceLanes() {
+		at := "gateway.lanes[" + strconv.Itoa(i) + "]"
+		lane := c.Lane(l.Lane)
+		if lane == nil {
+			if checkGrammar(l.Lane, "name") == "" {
+				ps.add(at+".lane", "there is no lane %s", l.Lane)
+			}
+			continue
+		}
+		key := GatewayLane{l.ServiceType, lane.Mode}
+		if first, twice := taken[key]; twice && len(g.Lanes) > 0 {
+			ps.add(at+".lane", "service type %s with mode %s goes to gateway.lanes[%d] already", l.ServiceType, lane.Mode, first)
+			continue
+		}
+		taken[key] = i
+	}
+}
+
+// CheckGateway is what `pushgateway serve` needs beyond a valid configuration: apps, who
+// may call, the secret of receipts, and every file that it reads there. The keys of apps
+// are the workers' and are not opened.
+func (c *Config) CheckGateway() error {
+	var ps Problems
+	try := func(path string, err error) {
+		if err != nil {
+			ps.add(path, "%v", err)
+		}
+	}
+	g := &c.Gateway
+	if len(c.Apps) == 0 {
+		ps.add("apps", "must have at least one app: without one, every message would be refused as unknown_app")
+	}
+	if g.KeysFile == "" {
+		ps.add("gateway.keys_file", "must not be empty: without it nobody may call")
+	} else if _, err := os.Stat(g.KeysFile); err != nil {
+		try("gateway.keys_file", err)
+	}
+	if g.ReceiptsFile == "" {
+		ps.add("gateway.receipts_file", "must not be empty: receipts are signed (openssl rand -base64 32)")
+	} else {
+		_, err := g.ReceiptsSecret()
+		try("gateway.receipts_file", err)
+	}
+	_, err := g.TLS.Certificate()
+	try("gateway.tls", err)
+	_, err = c.Kafka.TLS.Config()
+	try("kafka.tls", err)
+	_, err = c.Cassandra.TLS.Config()
+	try("cassandra.tls", err)
+	_, err = c.Kafka.SASL.Password()
+	try("kafka.sasl.password_file", err)
+	_, err = c.Cassandra.Password()
+	try("cassandra.password_file", err)
+	return ps.orNil()
+}

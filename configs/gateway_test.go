@@ -1,0 +1,101 @@
+package configs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestGatewayTogether(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ why, text, path, says string }{
+		{"keys in plaintext over a network", `{listen: "10.0.0.1:8088"}`, "gateway.listen", "in plaintext"},
+		{"on all addresses, which are some of a network", `{listen: ":8088"}`, "gateway.listen", "in plaintext"},
+		{"a certificate without its key", `{tls: {cert_file: a.pem}}`, "gateway.tls.cert_file", "together"},
+		{"the port of the worker", `{listen: "127.0.0.1:9464"}`, "gateway.listen", "admin.listen"},
+		{"its health on the registry's port", `{admin_listen: "127.0.0.1:9465"}`, "gateway.admin_listen", "registry.listen"},
+		{"its health on its own port", `{admin_listen: "127.0.0.1:8088"}`, "gateway.admin_listen", "gateway.listen"},
+		{"an answer that is cut off before Kafka's time is over", `{answer_timeout: 19s}`, "gateway.answer_timeout", "more than body_timeout"},
+		{"a stop that cuts off what is under way", `{drain: 4s}`, "gateway.drain", "at least confirm"},
+		{"a header that may take longer than the request", `{header_timeout: 16s}`, "gateway.header_timeout", "at most body_timeout"},
+		{"a linger as long as the wait", `{confirm: 500ms, linger: 500ms}`, "gateway.linger", "less than confirm"},
+		{"an unknown lane", `{lanes: [{service_type: otp, lane: kritical}]}`, "gateway.lanes[0].lane", "there is no lane kritical"},
+		{"two lanes of one service type and mode", `{lanes: [{service_type: otp, lane: critical}, {service_type: otp, lane: transactional}]}`, "gateway.lanes[1].lane", "goes to gateway.lanes[0] already"},
+	} {
+		ps := problemsOf(t, "gateway: "+tt.text)
+		if len(ps) != 1 || ps[0].Path != tt.path || !strings.Contains(ps[0].Message, tt.says) {
+			t.Errorf("%s: got %v, want %s: … %s", tt.why, ps, tt.path, tt.says)
+		}
+	}
+	for _, text := range []string{
+		`{listen: "0.0.0.0:8088", insecure: true}`, `{listen: "0.0.0.0:8088", tls: {cert_file: a, key_file: b}}`, `{listen: "localhost:8088"}`, `{listen: "[::1]:8088"}`,
+		`{lanes: [{service_type: otp, lane: critical}, {service_type: sale, lane: promotional}]}`,
+	} {
+		if ps := problemsOf(t, "gateway: "+text); ps != nil {
+			t.Errorf("%s: %v", text, ps)
+		}
+	}
+	c, err := Parse([]byte(`gateway: {listen: "0.0.0.0:8088", insecure: true}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := c.Insecure(); len(notes) != 1 || notes[0].Path != "gateway.insecure" {
+		t.Errorf("told are %v", notes)
+	}
+}
+
+// Without lanes of its own each lane's name is a service type, and of one service type
+// several modes can be chosen.
+func TestServiceLanes(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	if got := c.ServiceLanes(); len(got) != 3 || got[1] != (GatewayLane{"transactional", "transactional"}) {
+		t.Errorf("by default %v", got)
+	}
+	text := "lanes: [{name: a, topic: a}, {name: b, topic: b, mode: at_most_once}]\ngateway: {lanes: [{service_type: x, lane: b}, {service_type: x, lane: a}]}"
+	c, err := Parse([]byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.ServiceLanes(); len(got) != 2 || got[0].Lane != "b" || c.Lane(got[0].Lane).Mode != AtMostOnce {
+		t.Errorf("configured are %v", got)
+	}
+}
+
+func TestCheckGateway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	c := Default()
+	c.Apps = []App{{Name: "shop", FCM: &FCM{ServiceAccountFile: "not opened"}}}
+	c.Gateway.KeysFile, c.Gateway.ReceiptsFile = file("keys.json", "{}"), file("receipts", strings.Repeat("x", 32))
+	if err := c.CheckGateway(); err != nil {
+		t.Fatalf("all is there: %v", err)
+	}
+	wrong := *c
+	wrong.Apps = nil
+	wrong.Gateway.KeysFile, wrong.Gateway.ReceiptsFile = "", ""
+	wrong.Gateway.TLS = ServerTLS{CertFile: filepath.Join(dir, "none.pem"), KeyFile: "none"}
+	var ps Problems
+	if !errors.As(wrong.CheckGateway(), &ps) {
+		t.Fatal("nothing is there, and it is fine")
+	}
+	for _, path := range []string{"apps", "gateway.keys_file", "gateway.receipts_file", "gateway.tls"} {
+		if !slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == path }) {
+			t.Errorf("no problem of %s: %v", path, ps)
+		}
+	}
+	wrong.Gateway.KeysFile = filepath.Join(dir, "none.json")
+	if err := wrong.CheckGateway(); err == nil || !strings.Contains(err.Error(), "none.json") {
+		t.Errorf("keys that are not there: %v", err)
+	}
+}
