@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# One image with pushworker, pushctl, pushsim and pushdemo:
+# One image with pushworker, pushgateway, pushctl, pushsim and pushdemo:
 #   docker build --build-arg VERSION=$(git describe --tags --always) -t pushfleet .
 #   docker run pushfleet pushworker --help
 
@@ -14,7 +14,7 @@ ARG TARGETOS TARGETARCH
 # The folder is for volumes: a new one takes over its owner.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/pushworker ./cmd/pushctl ./cmd/pushsim ./cmd/pushdemo && \
+    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/pushworker ./cmd/pushgateway ./cmd/pushctl ./cmd/pushsim ./cmd/pushdemo && \
     mkdir /credentials
 
 # Static binaries need certificates and time zones, and no shell.

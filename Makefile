@@ -25,7 +25,7 @@ help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## pushworker, pushctl, pushsim, pushdemo and pushbench into bin/
+build: ## pushworker, pushgateway, pushctl, pushsim, pushdemo and pushbench into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: demo

@@ -500,7 +500,7 @@ func TestDockerfile(t *testing.T) {
 			pinned(t, "Dockerfile", image)
 		}
 	}
-	for _, want := range []string{"./cmd/pushworker", "./cmd/pushctl", "./cmd/pushsim", "./cmd/pushdemo", "main.version=$VERSION", "\nUSER 65532"} {
+	for _, want := range []string{"./cmd/pushworker", "./cmd/pushgateway", "./cmd/pushctl", "./cmd/pushsim", "./cmd/pushdemo", "main.version=$VERSION", "\nUSER 65532"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the Dockerfile lacks %q", want)
 		}

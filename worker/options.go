@@ -1,7 +1,7 @@
 // Package worker runs the fleet's processes: the worker, which works on all
-// configured lanes, and the registry, which keeps Redis filled with users. The
-// commands pass it a configuration; package pipeline has the way of a
-// notification.
+// configured lanes, the registry, which keeps Redis filled with users, and the
+// gateway, which takes notifications over HTTP. The commands pass it a
+// configuration; package pipeline has the way of a notification.
 //
 //	options.go      what a process is given
 //	group.go        Run: one worker, opened, run and closed in order
@@ -16,6 +16,8 @@
 //	filters.go      the Bloom filters' windows
 //	rules.go        limits, preferences and countries, and their reload
 //	segments.go     who is in which segment
+//	gateway.go      RunGateway: callers over HTTP into the lanes
+//	certificate.go  its certificate, read again when it is renewed
 //	registry.go     RunRegistry: push.users into Redis
 //	follow.go       how it reads push.users
 //	admin.go        /metrics, /livez, /readyz

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+func newConfigCommand() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check or print the configuration",
+	}
+	cmd.PersistentFlags().StringVarP(&path, "config", "c", "", "configuration file; without it, the defaults")
+	check := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check the configuration and report every problem at once",
+		Long: `Reads the file and the PUSHFLEET_ environment variables as the gateway would, opens
+every file that it would open, and reports every problem with its key. If there is
+none, it prints which lane takes which service type.
+
+The file is the argument or that of --config.
+
+Exit codes: 0 valid, 2 not valid.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := oneFile(path, args)
+			if err != nil {
+				return err
+			}
+			c, err := loadToServe(path)
+			if err != nil {
+				return err
+			}
+			keys, err := checkKeys(c)
+			if err != nil {
+				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
+			}
+			return report(cmd, c, keys)
+		},
+	}
+	print := &cobra.Command{
+		Use:   "print [FILE]",
+		Short: "Print every setting in effect; of secrets, only the names of their files",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := oneFile(path, args)
+			if err != nil {
+				return err
+			}
+			c, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			return configs.Print(cmd.OutOrStdout(), c)
+		},
+	}
+	cmd.AddCommand(check, print)
+	return cmd
+}
+
+// checkKeys reads what CheckGateway only opens: the callers' keys, and the secret of
+// receipts.
+func checkKeys(c *configs.Config) (keys int, err error) {
+	callers, err := gateway.OpenCallers(c.Gateway.KeysFile)
+	if err != nil {
+		return 0, fmt.Errorf("gateway.keys_file: %w", err)
+	}
+	secret, err := c.Gateway.ReceiptsSecret()
+	if err == nil {
+		_, err = gateway.NewSigner(secret.Reveal())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("gateway.receipts_file: %s %w", c.Gateway.ReceiptsFile, err)
+	}
+	return callers.Len(), nil
+}
+
+// report prints what a valid configuration means.
+func report(cmd *cobra.Command, c *configs.Config, keys int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ok: %d keys, %d apps, at %s\n", keys, len(c.Apps), c.Gateway.Listen)
+	for _, l := range wiring.GatewayLanes(c) {
+		fmt.Fprintf(&b, "%s, %s: lane %s, topic %s\n", l.ServiceType, l.Mode, l.Name, l.Topic)
+	}
+	for _, n := range c.Insecure() {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	_, err := fmt.Fprint(cmd.OutOrStdout(), b.String())
+	return err
+}
+
+// oneFile is the configuration file of a command line: its argument, or that of
+// --config.
+func oneFile(flag string, args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return flag, nil
+	case flag != "" && flag != args[0]:
+		return "", &exitError{exitUsage, errors.New("the argument and --config name two different files")}
+	}
+	return args[0], nil
+}

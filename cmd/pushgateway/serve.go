@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/worker"
+)
+
+func newServeCommand() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Answer callers until a signal",
+		Long: `Answers at gateway.listen until SIGTERM or SIGINT. Then it takes no new request,
+answers what is under way, within gateway.drain, and ends. A second signal ends
+it at once; callers then repeat what they have no answer to, with the same ids.
+
+It does not wait for Kafka or Cassandra: what needs one that is away is answered
+503, and /readyz at gateway.admin_listen names it.
+
+Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadToServe(path)
+			if err != nil {
+				return err
+			}
+			return failed(serve(cmd.Context(), c, cmd.ErrOrStderr()))
+		},
+	}
+	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration file; of apps only the names are used")
+	return cmd
+}
+
+// serve runs one gateway, which logs to logTo.
+func serve(ctx context.Context, c *configs.Config, logTo io.Writer) error {
+	return worker.RunGateway(ctx, worker.GatewayOptions{Config: c, Log: newLogger(logTo, c.Log), Metrics: newMetrics()})
+}
+
+// failed makes an error exit with code 1, or 2 for the configuration. A canceled
+// context is not an error.
+func failed(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	var config *worker.ConfigError
+	if errors.As(err, &config) {
+		return &exitError{exitUsage, err}
+	}
+	return &exitError{exitFailed, err}
+}
+
+// newMetrics makes the metrics registry of the process.
+func newMetrics() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "push_build_info", Help: "The running build; always 1."}, []string{"version", "revision"})
+	build.WithLabelValues(version, commit()).Set(1)
+	reg.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
+}

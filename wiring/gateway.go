@@ -1,0 +1,44 @@
+package wiring
+
+import (
+	"slices"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/kafka"
+)
+
+// GatewayLanes are the lanes of a gateway's service types.
+func GatewayLanes(c *configs.Config) []gateway.Lane {
+	var lanes []gateway.Lane
+	for _, l := range c.ServiceLanes() {
+		lane := c.Lane(l.Lane) // configs has checked that it is there
+		lanes = append(lanes, gateway.Lane{Name: lane.Name, Topic: lane.Topic, ServiceType: l.ServiceType, Mode: gateway.Mode(lane.Mode)})
+	}
+	return lanes
+}
+
+// Gateway is what a gateway is made of, as far as the configuration says it.
+func Gateway(c *configs.Config) gateway.Options {
+	g := &c.Gateway
+	o := gateway.Options{Lanes: GatewayLanes(c),
+		Limits: gateway.Limits{Message: int(g.MessageBytes), Lines: g.BatchLines, Batch: int(g.BatchBytes), Query: g.Receipts, Requests: g.Requests, Batches: g.Batches},
+		Times:  gateway.Times{Confirm: g.Confirm, Status: g.Status, Kept: c.Cassandra.TTL, Delay: slices.Max(append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral))}}
+	for _, a := range c.Apps {
+		o.Apps = append(o.Apps, a.Name)
+	}
+	return o
+}
+
+// GatewayServer bounds the connections of callers; TLS is to be added.
+func GatewayServer(c *configs.Config) gateway.ServerOptions {
+	g := &c.Gateway
+	return gateway.ServerOptions{Connections: g.Connections, Header: int(g.HeaderBytes), HeaderTime: g.HeaderTimeout, BodyTime: g.BodyTimeout,
+		WriteTime: g.AnswerTimeout, IdleTime: g.IdleTimeout}
+}
+
+// GatewaySender bounds what waits for Kafka.
+func GatewaySender(c *configs.Config) kafka.SenderOptions {
+	g := &c.Gateway
+	return kafka.SenderOptions{Linger: g.Linger, Records: g.BufferedRecords, Bytes: int(g.BufferedBytes)}
+}

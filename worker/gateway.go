@@ -1,0 +1,298 @@
+package worker
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// GatewayOptions are the options of a gateway. Config must be valid and pass
+// CheckGateway; Config, Log and Metrics are required.
+type GatewayOptions struct {
+	Config  *configs.Config
+	Log     *slog.Logger
+	Metrics *prometheus.Registry
+	// Dial is as that of Options, to Kafka.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// OpenStatus is as that of Options.
+	OpenStatus func(ctx context.Context, o status.Options) (Status, error)
+	// Listen listens for callers; nil = TCP at gateway.listen.
+	Listen func() (net.Listener, error)
+	// Listening, if set, is told the address for callers, once.
+	Listening func(net.Addr)
+	// WrapProducer, if set, may replace what writes to Kafka.
+	WrapProducer func(gateway.Producer) gateway.Producer
+}
+
+// errStopping is the state of a gateway that takes no new requests.
+var errStopping = errors.New("stopping")
+
+// RunGateway answers callers until ctx ends, and then what is under way. It does not wait
+// for Kafka or the status store: what needs one that is away is answered 503, /readyz
+// names it, and Kafka's absence makes the gateway unready.
+func RunGateway(ctx context.Context, o GatewayOptions) error {
+	g, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	stopAdmin, err := startAdmin("gateway.admin_listen", o.Config.Gateway.AdminListen, o.Config.Admin.PProf, o.Log, o.Metrics, g.health)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
+	listener, err := o.listen()
+	if err != nil {
+		return fmt.Errorf("gateway.listen: %w", err)
+	}
+
+	watching, stopWatching := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer stopWatching()
+	g.watch(watching, &watches)
+
+	server := wiring.GatewayServer(o.Config)
+	server.TLS = g.tls
+	s := g.gateway.Serve(listener, server)
+	o.Log.Info("serving callers", "at", s.Addr().String(), "tls", g.tls != nil, "keys", g.callers.Len())
+	if o.Listening != nil {
+		o.Listening(s.Addr())
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-s.Ended():
+	}
+	g.health.set("serving", errStopping)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Config.Gateway.Drain)
+	defer cancel()
+	s.Close(drain)
+	g.sender.Close(drain)
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving callers: %w", err)
+	}
+	return ctx.Err()
+}
+
+func (o *GatewayOptions) listen() (net.Listener, error) {
+	if o.Listen != nil {
+		return o.Listen()
+	}
+	return net.Listen("tcp", o.Config.Gateway.Listen)
+}
+
+// openGateway is a gateway and what it has open.
+type openGateway struct {
+	*GatewayOptions
+	health  *health
+	aside   *health // what makes the gateway unready to nobody who sends
+	callers *gateway.Callers
+	metrics *gateway.Metrics
+	sender  *kafka.Sender
+	admin   *kafka.Admin
+	rows    *lateRows
+	status  status.Options
+	gateway *gateway.Gateway
+	tls     *tls.Config // nil = without
+	pair    atomic.Pointer[tls.Certificate]
+}
+
+// open makes everything that needs no server.
+func (o *GatewayOptions) open() (g *openGateway, err error) {
+	c := o.Config
+	g = &openGateway{GatewayOptions: o, health: newHealth("kafka"), aside: newHealth("cassandra", "keys"), rows: &lateRows{err: errNotYet}}
+	options, err := wiring.Kafka(c, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	options.Dial = o.Dial
+	if g.status, err = wiring.Cassandra(c, o.Metrics, o.Log); err != nil {
+		return nil, err
+	}
+	secret, err := c.Gateway.ReceiptsSecret()
+	if err != nil {
+		return nil, &ConfigError{"gateway.receipts_file", err}
+	}
+	signer, err := gateway.NewSigner(secret.Reveal())
+	if err != nil {
+		return nil, &ConfigError{"gateway.receipts_file", fmt.Errorf("%s %w", c.Gateway.ReceiptsFile, err)}
+	}
+	if g.callers, err = gateway.OpenCallers(c.Gateway.KeysFile); err != nil {
+		return nil, &ConfigError{"gateway.keys_file", err}
+	}
+	if err := g.loadCertificate(); err != nil {
+		return nil, &ConfigError{"gateway.tls", err}
+	}
+	if g.pair.Load() != nil {
+		g.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.pair.Load(), nil }}
+	}
+	g.health.tellInsecure(c, o.Log)
+	g.health.tell(func() []string {
+		_, lines := g.aside.report()
+		return lines
+	})
+	g.metrics = gateway.NewMetrics(o.Metrics)
+	g.aside.set("keys", nil)
+	g.metrics.Keys(g.callers.Len(), nil)
+	if g.admin, err = kafka.NewAdmin(options); err != nil {
+		return nil, err
+	}
+	if g.sender, err = kafka.NewSender(options, wiring.GatewaySender(c)); err != nil {
+		g.admin.Close()
+		return nil, err
+	}
+	g.gateway = gateway.New(g.parts(signer))
+	return g, nil
+}
+
+// parts are what the gateway is made of.
+func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
+	parts := wiring.Gateway(g.Config)
+	parts.Producer = senderProducer{g.sender}
+	if g.WrapProducer != nil {
+		parts.Producer = g.WrapProducer(parts.Producer)
+	}
+	parts.Offsets, parts.Rows = laneOffsets{g.admin, g.Config}, g.rows
+	parts.Callers, parts.Signer, parts.Metrics, parts.Log = g.callers, signer, g.metrics, g.Log
+	return parts
+}
+
+// close closes what serving does not: the sender is closed with it.
+func (g *openGateway) close() {
+	g.sender.Close(context.Background()) // nothing is left in it
+	g.admin.Close()
+	g.rows.close()
+}
+
+// watch looks for the servers, and at the files that may change, until ctx ends.
+func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
+	c := g.Config
+	watches.Go(func() {
+		var topics []string
+		for _, l := range wiring.GatewayLanes(c) {
+			topics = append(topics, l.Topic)
+		}
+		if connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
+			return limited(ctx, c.Kafka.CommitTimeout, func(ctx context.Context) error { return g.admin.CheckTopics(ctx, topics...) })
+		}) == nil {
+			checkStore(ctx, g.health, "kafka", g.admin.Ping)
+		}
+	})
+	watches.Go(func() {
+		open := g.OpenStatus
+		if open == nil {
+			open = openCassandra
+		}
+		var store Status
+		err := connect(ctx, g.Log, g.aside, "cassandra", strings.Join(c.Cassandra.Hosts, ","), func(ctx context.Context) error {
+			err := limited(ctx, 2*c.Cassandra.Timeout, func(ctx context.Context) (err error) {
+				store, err = open(ctx, g.status)
+				return err
+			})
+			g.rows.set(store, err)
+			return err
+		})
+		if s, ok := store.(interface{ Ping(context.Context) error }); err == nil && ok {
+			checkStore(ctx, g.aside, "cassandra", s.Ping)
+		}
+	})
+	watches.Go(func() {
+		g.callers.Watch(ctx, c.Gateway.ReloadKeys, func(err error) {
+			g.metrics.Keys(g.callers.Len(), err)
+			g.aside.set("keys", err)
+			if err != nil {
+				g.Log.Error("callers' keys are not read; the former ones stay in force", "error", err)
+				return
+			}
+			g.Log.Info("callers' keys are in force", "keys", g.callers.Len())
+		})
+	})
+	if g.tls != nil {
+		watches.Go(func() { g.watchCertificate(ctx) })
+	}
+}
+
+// senderProducer is a Sender as the gateway needs it.
+type senderProducer struct{ sender *kafka.Sender }
+
+// Produce implements gateway.Producer.
+func (p senderProducer) Produce(r gateway.Record, done func(gateway.Place, error)) {
+	sent := kafka.Sent{Topic: r.Topic, Key: r.Key, Value: r.Value, At: r.At}
+	if r.Traceparent != "" {
+		sent.Headers = []kafka.Header{{Key: "traceparent", Value: []byte(r.Traceparent)}}
+	}
+	p.sender.Send(&sent, func(at kafka.Offset, err error) {
+		if errors.Is(err, kafka.ErrSenderFull) {
+			err = gateway.ErrBufferFull
+		}
+		done(gateway.Place(at), err)
+	})
+}
+
+// laneOffsets is the progress of lanes' groups.
+type laneOffsets struct {
+	admin  *kafka.Admin
+	config *configs.Config
+}
+
+// Progress implements gateway.Offsets.
+func (o laneOffsets) Progress(ctx context.Context, lane string) (gateway.Progress, error) {
+	l := o.config.Lane(lane)
+	if l == nil {
+		return gateway.Progress{}, fmt.Errorf("there is no lane %s", lane)
+	}
+	p, err := o.admin.Progress(ctx, o.config.Kafka.LaneGroup(lane), l.Topic)
+	return gateway.Progress(p), err
+}
+
+// lateRows is the status store, which may not be open yet. It is safe for concurrent use.
+type lateRows struct {
+	mu    sync.RWMutex
+	store Status // guarded by mu; nil = it is not open
+	err   error  // guarded by mu; why
+}
+
+func (r *lateRows) set(store Status, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err = err; err == nil {
+		r.store = store
+	}
+}
+
+// Read implements gateway.Rows.
+func (r *lateRows) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
+	r.mu.RLock()
+	store, err := r.store, r.err
+	r.mu.RUnlock()
+	if store == nil {
+		return nil, fmt.Errorf("the status store is not open: %w", err)
+	}
+	return store.Read(ctx, ids)
+}
+
+func (r *lateRows) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.store != nil {
+		r.store.Close()
+		r.store = nil
+		r.err = status.ErrClosed
+	}
+}
