@@ -4,6 +4,7 @@ package deploy_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -88,6 +89,21 @@ type selector struct {
 	MatchLabels map[string]string `yaml:"matchLabels"`
 }
 
+// UnmarshalYAML reads a selector, of a Service too: it has the labels themselves.
+func (s *selector) UnmarshalYAML(n *yaml.Node) error {
+	if len(n.Content) > 0 && n.Content[0].Value != "matchLabels" {
+		return n.Decode(&s.MatchLabels)
+	}
+	var file struct {
+		MatchLabels map[string]string `yaml:"matchLabels"`
+	}
+	err := n.Decode(&file)
+	if s.MatchLabels = file.MatchLabels; err == nil && len(n.Content) > 2 {
+		err = fmt.Errorf("line %d: a selector with more than matchLabels", n.Line)
+	}
+	return err
+}
+
 type metadata struct {
 	Name        string            `yaml:"name"`
 	Labels      map[string]string `yaml:"labels"`
@@ -124,6 +140,8 @@ type object struct {
 			To    []peer `yaml:"to"`
 			Ports []port `yaml:"ports"`
 		} `yaml:"egress"`
+
+		Ports []port `yaml:"ports"`
 	} `yaml:"spec"`
 }
 
@@ -137,8 +155,10 @@ type peer struct {
 }
 
 type port struct {
-	Port     int    `yaml:"port"`
-	Protocol string `yaml:"protocol"`
+	Name       string `yaml:"name"`       // of a Service
+	TargetPort string `yaml:"targetPort"` // of a Service
+	Port       int    `yaml:"port"`
+	Protocol   string `yaml:"protocol"`
 }
 
 // objects reads every manifest of deploy/kubernetes, strictly.
@@ -183,7 +203,7 @@ func find(t *testing.T, kind, name string) object {
 }
 
 func TestKubernetesKinds(t *testing.T) {
-	versions := map[string]string{"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "ConfigMap": "v1", "NetworkPolicy": "networking.k8s.io/v1"}
+	versions := map[string]string{"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "ConfigMap": "v1", "Service": "v1", "NetworkPolicy": "networking.k8s.io/v1"}
 	for _, o := range objects(t) {
 		if versions[o.Kind] == "" || versions[o.Kind] != o.APIVersion {
 			t.Errorf("%s %s has apiVersion %q", o.Kind, o.Metadata.Name, o.APIVersion)
@@ -193,8 +213,8 @@ func TestKubernetesKinds(t *testing.T) {
 
 func TestKubernetesDeployments(t *testing.T) {
 	settings := kubernetesConfig(t)
-	listens := map[string]string{"pushworker": settings.Admin.Listen, "pushregistry": settings.Registry.Listen}
-	for name, subcommand := range map[string]string{"pushworker": "run", "pushregistry": "registry"} {
+	listens := map[string]string{"pushworker": settings.Admin.Listen, "pushregistry": settings.Registry.Listen, "pushgateway": settings.Gateway.AdminListen}
+	for name, command := range map[string][]string{"pushworker": {"pushworker", "run"}, "pushregistry": {"pushworker", "registry"}, "pushgateway": {"pushgateway", "serve"}} {
 		_, adminPort, _ := strings.Cut(listens[name], ":")
 		d := find(t, "Deployment", name)
 		p := d.Spec.Template.Spec
@@ -212,7 +232,7 @@ func TestKubernetesDeployments(t *testing.T) {
 			t.Errorf("%s gets a token of the cluster's API, which it does not use", name)
 		}
 		c := p.Containers[0]
-		if want := []string{"pushworker", subcommand, "--config", "/etc/pushfleet/config/worker.yaml"}; !slices.Equal(c.Command, want) {
+		if want := append(command, "--config", "/etc/pushfleet/config/worker.yaml"); !slices.Equal(c.Command, want) {
 			t.Errorf("%s runs %q, want %q", name, c.Command, want)
 		}
 		if s := c.SecurityContext; s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
@@ -234,7 +254,7 @@ func TestKubernetesDeployments(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"pushworker", "pushregistry"} {
+	for _, name := range []string{"pushworker", "pushregistry", "pushgateway"} {
 		d, budget := find(t, "Deployment", name), find(t, "PodDisruptionBudget", name)
 		if d.Spec.Replicas < 2 {
 			t.Errorf("%d of %s are none when a node goes", d.Spec.Replicas, name)
@@ -242,6 +262,42 @@ func TestKubernetesDeployments(t *testing.T) {
 		if fmt.Sprint(d.Spec.Selector) != fmt.Sprint(budget.Spec.Selector) || budget.Spec.MaxUnavailable != 1 {
 			t.Errorf("the disruption budget of %s is %+v", name, budget.Spec)
 		}
+	}
+}
+
+// Callers reach gateways through the service, by TLS; whoever may send, and Prometheus,
+// get to a pod, and a pod to Kafka and Cassandra alone.
+func TestKubernetesGateway(t *testing.T) {
+	c := kubernetesConfig(t)
+	d, s, p := find(t, "Deployment", "pushgateway"), find(t, "Service", "pushgateway"), find(t, "NetworkPolicy", "pushgateway").Spec
+	container := d.Spec.Template.Spec.Containers[0]
+	_, listens, _ := strings.Cut(c.Gateway.Listen, ":")
+	_, admin, _ := strings.Cut(c.Gateway.AdminListen, ":")
+	if fmt.Sprint(s.Spec.Selector) != fmt.Sprint(d.Spec.Selector) || fmt.Sprint(p.PodSelector) != fmt.Sprint(d.Spec.Selector) {
+		t.Errorf("the service selects %v, the policy %v, and the pods are %v", s.Spec.Selector, p.PodSelector, d.Spec.Selector)
+	}
+	if len(container.Ports) != 2 || container.Ports[1].Name != "https" || strconv.Itoa(container.Ports[1].ContainerPort) != listens {
+		t.Errorf("it listens at %s, and its ports are %+v", c.Gateway.Listen, container.Ports)
+	}
+	if len(s.Spec.Ports) != 1 || s.Spec.Ports[0].TargetPort != "https" || c.Gateway.TLS.CertFile == "" || c.Gateway.Insecure {
+		t.Errorf("the service has %+v, in front of %+v", s.Spec.Ports, c.Gateway.TLS)
+	}
+	let := ""
+	for _, rule := range p.Ingress {
+		if len(rule.From) != 1 || len(rule.From[0].NamespaceSelector.MatchLabels) == 0 {
+			t.Errorf("let in is everybody: %+v", rule)
+		}
+		let += fmt.Sprint(rule.Ports[0].Port, " ")
+	}
+	for _, rule := range p.Egress {
+		for _, port := range rule.Ports {
+			let += fmt.Sprint(port.Port, " ")
+		}
+	}
+	_, kafka, _ := strings.Cut(c.Kafka.Brokers[0], ":")
+	_, cassandra, _ := strings.Cut(c.Cassandra.Hosts[0], ":")
+	if want := strings.Join([]string{admin, listens, "53 53", kafka, cassandra, ""}, " "); let != want {
+		t.Errorf("let are ports %s, want %s", let, want)
 	}
 }
 
@@ -363,9 +419,11 @@ func namedSecrets(t *testing.T, c *configs.Config) (names []string) {
 // the providers' keys, nothing of Cassandra, and a name of its own.
 func TestKubernetesSecrets(t *testing.T) {
 	secrets := secretFiles(t)
-	registry := kubernetesConfig(t)
+	worker, registry, gateway := kubernetesConfig(t), kubernetesConfig(t), kubernetesConfig(t)
+	worker.Gateway, registry.Gateway = configs.Default().Gateway, configs.Default().Gateway
 	registry.Apps, registry.Cassandra = nil, configs.Default().Cassandra
-	for name, want := range map[string][]string{"pushworker": namedSecrets(t, kubernetesConfig(t)), "pushregistry": namedSecrets(t, registry)} {
+	gateway.Apps, gateway.Redis = nil, configs.Default().Redis
+	for name, want := range map[string][]string{"pushworker": namedSecrets(t, worker), "pushregistry": namedSecrets(t, registry), "pushgateway": namedSecrets(t, gateway)} {
 		if len(want) < 4 {
 			t.Fatalf("%s: the configuration names %q", name, want)
 		}
@@ -379,18 +437,27 @@ func TestKubernetesSecrets(t *testing.T) {
 			}
 		}
 	}
+	c := configOf(t, "pushregistry")
+	if c.Kafka.SASL.Username == worker.Kafka.SASL.Username || c.Redis.Username == worker.Redis.Username {
+		t.Errorf("the registry is %s and %s, as the workers are", c.Kafka.SASL.Username, c.Redis.Username)
+	}
+	if c = configOf(t, "pushgateway"); c.Kafka.SASL.Username == worker.Kafka.SASL.Username || c.Cassandra.Username == worker.Cassandra.Username {
+		t.Errorf("the gateway is %s and %s, as the workers are", c.Kafka.SASL.Username, c.Cassandra.Username)
+	}
+}
+
+// configOf is the configuration of a deployment's pods, with their environment.
+func configOf(t *testing.T, deployment string) *configs.Config {
+	t.Helper()
 	var env []string
-	for _, e := range find(t, "Deployment", "pushregistry").Spec.Template.Spec.Containers[0].Env {
+	for _, e := range find(t, "Deployment", deployment).Spec.Template.Spec.Containers[0].Env {
 		env = append(env, e["name"]+"="+e["value"])
 	}
-	text := find(t, "ConfigMap", "pushfleet").Data["worker.yaml"]
-	c, err := configs.Parse([]byte(text), env)
+	c, err := configs.Parse([]byte(find(t, "ConfigMap", "pushfleet").Data["worker.yaml"]), env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if worker := kubernetesConfig(t); c.Kafka.SASL.Username == worker.Kafka.SASL.Username || c.Redis.Username == worker.Redis.Username {
-		t.Errorf("the registry is %s and %s, as the workers are", c.Kafka.SASL.Username, c.Redis.Username)
-	}
+	return c
 }
 
 func TestKubernetesMemory(t *testing.T) {
@@ -419,8 +486,12 @@ type composeService struct {
 	CapDrop     []string          `yaml:"cap_drop"`
 	SecurityOpt []string          `yaml:"security_opt"`
 	Restart     string            `yaml:"restart"`
-	StopGrace   time.Duration     `yaml:"stop_grace_period"`
-	DependsOn   map[string]struct {
+	Configs     []struct {
+		Source string `yaml:"source"`
+		Target string `yaml:"target"`
+	} `yaml:"configs"`
+	StopGrace time.Duration `yaml:"stop_grace_period"`
+	DependsOn map[string]struct {
 		Condition string `yaml:"condition"`
 	} `yaml:"depends_on"`
 	Healthcheck struct {
@@ -443,11 +514,14 @@ func TestCompose(t *testing.T) {
 		Shared   composeService            `yaml:"x-pushfleet"`
 		Services map[string]composeService `yaml:"services"`
 		Volumes  map[string]any            `yaml:"volumes"`
+		Configs  map[string]struct {
+			Content string `yaml:"content"`
+		} `yaml:"configs"`
 	}
 	if err := decoder.Decode(&file); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kafka", "redis", "cassandra", "topics", "schema", "pushsim", "registry", "worker"} {
+	for _, name := range []string{"kafka", "redis", "cassandra", "topics", "schema", "pushsim", "registry", "worker", "gateway"} {
 		if _, is := file.Services[name]; !is {
 			t.Errorf("there is no service %s", name)
 		}
@@ -475,7 +549,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	settings := configs.Default()
-	for _, name := range []string{"worker", "registry"} {
+	for _, name := range []string{"worker", "registry", "gateway"} {
 		if grace := file.Services[name].StopGrace; grace < settings.Send.Drain+settings.Kafka.CommitTimeout+10*time.Second {
 			t.Errorf("%s is killed after %v", name, grace)
 		}
@@ -487,6 +561,24 @@ func TestCompose(t *testing.T) {
 	}
 	if _, err := configs.Parse(nil, env); err != nil {
 		t.Errorf("environment of the worker: %v", err)
+	}
+	env = nil
+	for name, value := range file.Services["gateway"].Environment {
+		env = append(env, name+"="+value)
+	}
+	c, err := configs.Parse(nil, env)
+	if err != nil {
+		t.Fatalf("environment of the gateway: %v", err)
+	}
+	for _, mounted := range file.Services["gateway"].Configs {
+		if file.Configs[mounted.Source].Content == "" || mounted.Target != c.Gateway.KeysFile && mounted.Target != c.Gateway.ReceiptsFile {
+			t.Errorf("the gateway has %s at %s, and reads %s and %s", mounted.Source, mounted.Target, c.Gateway.KeysFile, c.Gateway.ReceiptsFile)
+		}
+	}
+	// The key of the page's own example is the one that is known.
+	key := regexp.MustCompile(`Authorization: Bearer ([a-z-]+)`).FindSubmatch(text)
+	if key == nil || !strings.Contains(file.Configs["gateway-keys"].Content, fmt.Sprintf("%x", sha256.Sum256(key[1]))) {
+		t.Errorf("the key of the example is %s, and known is %s", key, file.Configs["gateway-keys"].Content)
 	}
 }
 
