@@ -4,16 +4,17 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are what a gateway counts. It is safe for concurrent use.
 type Metrics struct {
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	messages *prometheus.CounterVec
-	refusals *prometheus.CounterVec
-	receipts *prometheus.CounterVec
-	reloads  *prometheus.CounterVec
-	keys     prometheus.Gauge
-	conns    prometheus.Gauge
-	underWay prometheus.Gauge
-	panics   prometheus.Counter
+	requests  *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	messages  *prometheus.CounterVec
+	refusals  *prometheus.CounterVec
+	receipts  *prometheus.CounterVec
+	reloads   *prometheus.CounterVec
+	keys      prometheus.Gauge
+	conns     prometheus.Gauge
+	underWay  prometheus.Gauge
+	panics    prometheus.Counter
+	traceless prometheus.Counter
 }
 
 // NewMetrics makes and registers them; nil = they are not registered.
@@ -22,20 +23,21 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_requests_total", Help: "Requests answered, by route and status code."}, []string{"route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "push_gateway_request_seconds", Help: "From a request's header to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"route"}),
-		messages: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_messages_total", Help: "Messages that could be produced: accepted (Kafka has them), unconfirmed, buffer_full."}, []string{"lane", "result"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_refused_total", Help: "Messages that were refused, by the problem's code."}, []string{"code"}),
-		receipts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_receipts_total", Help: "Receipts answered, by status. UNKNOWN should be 0."}, []string{"status"}),
-		reloads:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_keys_reloads_total", Help: "The file of keys was read again: in_force, or refused, so that the former keys stay."}, []string{"result"}),
-		keys:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_keys", Help: "Keys in force."}),
-		conns:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_connections", Help: "Open connections of callers."}),
-		underWay: prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_requests_under_way", Help: "Requests that are being answered."}),
-		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_panics_total", Help: "Requests whose handler crashed."}),
+		messages:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_messages_total", Help: "Messages that could be produced: accepted (Kafka has them), unconfirmed, buffer_full."}, []string{"lane", "result"}),
+		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_refused_total", Help: "Messages that were refused, by the problem's code."}, []string{"code"}),
+		receipts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_receipts_total", Help: "Receipts answered, by status."}, []string{"status"}),
+		reloads:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_keys_reloads_total", Help: "The file of keys was read again: in_force, or refused, so that the former keys stay."}, []string{"result"}),
+		keys:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_keys", Help: "Keys in force."}),
+		conns:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_connections", Help: "Open connections of callers."}),
+		underWay:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_requests_under_way", Help: "Requests that are being answered."}),
+		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_panics_total", Help: "Requests whose handler crashed."}),
+		traceless: prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_traceless_total", Help: "Answers about messages that workers have passed and left no state of. Must be 0."}),
 	}
 	for _, status := range []string{statusPending, statusSending, statusDelivered, statusFailed, statusUnknown} {
 		m.receipts.WithLabelValues(status)
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.reloads, m.keys, m.conns, m.underWay, m.panics)
+		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.reloads, m.keys, m.conns, m.underWay, m.panics, m.traceless)
 	}
 	return m
 }

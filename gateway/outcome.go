@@ -177,6 +177,7 @@ func (g *Gateway) judgeNothing(a *asked, now time.Time) found {
 	r.Reason, r.Meaning, r.next = placeUnknown, "it has no state, and its place in Kafka is not known or no longer comparable", pollAfter(now.Sub(cl.at))
 	if a.stage == passed {
 		r.Reason, r.Meaning, r.next, r.Final = noTrace, "the workers have passed it and the status store has no state of it: tell the operators", 0, true
+		g.o.Metrics.traceless.Inc()
 		g.o.Log.Error("a notification was passed without a trace", "id", cl.id, "lane", cl.lane, "partition", cl.place.Partition, "offset", cl.place.Offset)
 	}
 	g.o.Metrics.receipt(r.Status)

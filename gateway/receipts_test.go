@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -115,6 +117,9 @@ func TestPending(t *testing.T) {
 	got := w.ask(receipt, keyOrders)
 	if got.string("status") != "UNKNOWN" || got.string("reason") != "no_trace" || got.json["final"] != true {
 		t.Errorf("passed without a trace: %d %s", got.status, got.text)
+	}
+	if n := testutil.ToFloat64(w.gateway.o.Metrics.traceless); n != 1 {
+		t.Errorf("it was counted %v times", n)
 	}
 	place := push.PlaceID("push.transactional", 3, 0)
 	w.rows[place] = []push.Row{w.row(place, "", 0, push.StateDeadLettered, "id_reused")}
