@@ -62,9 +62,11 @@ type Progress struct {
 	Committed map[int32]int64 // by partition; a missing one has no commit
 }
 
-// Offsets tells the progress of a lane, by its name. All of it must be known, or it is
-// an error.
+// Offsets tells of a lane, by its name, the id of its topic, and how far the workers
+// are. All of that must be known, or it is an error. The id is asked for apart: it is
+// known as soon as the topic is, and no send should need the group's coordinator.
 type Offsets interface {
+	Topic(ctx context.Context, lane string) ([16]byte, error)
 	Progress(ctx context.Context, lane string) (Progress, error)
 }
 

@@ -32,7 +32,8 @@ type laneProgress struct {
 	answer Progress
 	err    error
 	topic  [16]byte  // of the latest good answer
-	good   time.Time // when that was asked for
+	good   time.Time // when that was asked for; zero = there is none
+	failed time.Time // when the latest question about the topic failed
 }
 
 func newProgress(o Offsets, timeout time.Duration) *progress {
@@ -71,11 +72,29 @@ func (p *progress) topicOf(ctx context.Context, lane string) [16]byte {
 		return [16]byte{}
 	}
 	defer l.leave()
-	stale := l.good.IsZero() || time.Since(l.good) >= topicAge
-	if stale && (l.asked.IsZero() || time.Since(l.asked) >= progressAge) {
-		p.ask(ctx, lane, l)
+	if !l.good.IsZero() && time.Since(l.good) < topicAge || !l.failed.IsZero() && time.Since(l.failed) < progressAge {
+		return l.topic
 	}
+	ctx, cancel := p.lasting(ctx)
+	defer cancel()
+	at := time.Now()
+	topic, err := p.offsets.Topic(ctx, lane)
+	if err != nil {
+		l.failed = time.Now()
+		return l.topic
+	}
+	l.topic, l.good = topic, at
 	return l.topic
+}
+
+// lasting is the context of a question: its answer is for all, so that it goes on when
+// its caller has gone away, but no longer than the caller would wait.
+func (p *progress) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := p.timeout
+	if until, bounded := ctx.Deadline(); bounded {
+		timeout = min(timeout, time.Until(until))
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }
 
 func (l *laneProgress) enter(ctx context.Context) error {
@@ -89,16 +108,12 @@ func (l *laneProgress) enter(ctx context.Context) error {
 
 func (l *laneProgress) leave() { <-l.turn }
 
-// ask asks in its caller's turn. The caller may go away: the answer is for all.
+// ask asks in its caller's turn.
 func (p *progress) ask(ctx context.Context, lane string, l *laneProgress) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	ctx, cancel := p.lasting(ctx)
 	defer cancel()
-	at := time.Now()
-	l.answer, l.err = p.offsets.Progress(ctx, lane)
-	l.asked = at
-	if l.err == nil {
-		l.topic, l.good = l.answer.Topic, at
-	} else {
+	l.asked = time.Now()
+	if l.answer, l.err = p.offsets.Progress(ctx, lane); l.err != nil {
 		l.asked = time.Now() // a question that took long has failed now
 	}
 }

@@ -200,7 +200,8 @@ func TestBufferFull(t *testing.T) {
 	}
 }
 
-// The status store and the offsets away: sends go on.
+// The status store and the offsets away: sends go on, and when the stores are back the
+// receipt proves as much as any.
 func TestSendsGoOn(t *testing.T) {
 	w := newWorld(t)
 	w.rowsErr, w.offErr = errAway, errAway
@@ -210,6 +211,11 @@ func TestSendsGoOn(t *testing.T) {
 	}
 	if got := w.do(request{method: "GET", path: "/v1/receipts/" + got.string("receipt"), key: keyOrders}); got.status != 503 || got.code() != "status_away" {
 		t.Errorf("its receipt: %d %s", got.status, got.text)
+	}
+	w.rowsErr, w.offErr = nil, nil
+	w.forget()
+	if got := w.do(request{method: "GET", path: "/v1/receipts/" + got.string("receipt"), key: keyOrders}); got.string("status") != "PENDING" {
+		t.Errorf("its receipt, when all is back: %d %s", got.status, got.text)
 	}
 }
 

@@ -113,6 +113,13 @@ func (w *world) keep(r Record) Place {
 	return Place{Partition: 3, Offset: int64(len(w.produced) - 1)}
 }
 
+// Topic implements Offsets. It is known while the offsets are not.
+func (w *world) Topic(context.Context, string) ([16]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.topic, nil
+}
+
 // Progress implements Offsets.
 func (w *world) Progress(context.Context, string) (Progress, error) {
 	w.mu.Lock()

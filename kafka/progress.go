@@ -18,19 +18,28 @@ type Progress struct {
 	Committed map[int32]int64
 }
 
+// TopicID returns a topic's id.
+func (a *Admin) TopicID(ctx context.Context, topic string) ([16]byte, error) {
+	topics, err := a.admin.ListTopics(ctx, topic)
+	if err != nil {
+		return [16]byte{}, fmt.Errorf("listing topic %s: %w", topic, err)
+	}
+	described, known := topics[topic]
+	if !known || described.Err != nil {
+		return [16]byte{}, fmt.Errorf("topic %s: %w", topic, errors.Join(described.Err, errIfMissing(known)))
+	}
+	return described.ID, nil
+}
+
 // Progress returns how far a group has come in a topic. Unlike Committed it returns an
 // error if any partition is not known: to whoever proves something by it, "not known"
 // is not "nothing committed".
 func (a *Admin) Progress(ctx context.Context, group, topic string) (Progress, error) {
-	topics, err := a.admin.ListTopics(ctx, topic)
+	id, err := a.TopicID(ctx, topic)
 	if err != nil {
-		return Progress{}, fmt.Errorf("listing topic %s: %w", topic, err)
+		return Progress{}, err
 	}
-	described, known := topics[topic]
-	if !known || described.Err != nil {
-		return Progress{}, fmt.Errorf("topic %s: %w", topic, errors.Join(described.Err, errIfMissing(known)))
-	}
-	p := Progress{Topic: described.ID, Committed: make(map[int32]int64)}
+	p := Progress{Topic: id, Committed: make(map[int32]int64)}
 	offsets, err := a.admin.FetchOffsets(ctx, group)
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return p, nil

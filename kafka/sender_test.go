@@ -95,6 +95,9 @@ func TestProgress(t *testing.T) {
 	if err != nil || len(p.Committed) != 0 || p.Topic == [16]byte{} {
 		t.Fatalf("of a group that does not exist: %+v %v", p, err)
 	}
+	if id, err := a.TopicID(t.Context(), "push"); err != nil || id != p.Topic {
+		t.Errorf("the topic's id is %v %v, and in the progress %v", id, err, p.Topic)
+	}
 	c.produce("push", 0, 0, 10)
 	offsets := a.commitFor(t, "g", "push", 0, 3)
 	if p, err = a.Progress(t.Context(), "g", "push"); err != nil || len(p.Committed) != 1 || p.Committed[0] != offsets {

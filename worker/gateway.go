@@ -251,6 +251,15 @@ type laneOffsets struct {
 	config *configs.Config
 }
 
+// Topic implements gateway.Offsets.
+func (o laneOffsets) Topic(ctx context.Context, lane string) ([16]byte, error) {
+	l := o.config.Lane(lane)
+	if l == nil {
+		return [16]byte{}, fmt.Errorf("there is no lane %s", lane)
+	}
+	return o.admin.TopicID(ctx, l.Topic)
+}
+
 // Progress implements gateway.Offsets.
 func (o laneOffsets) Progress(ctx context.Context, lane string) (gateway.Progress, error) {
 	l := o.config.Lane(lane)

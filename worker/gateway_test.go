@@ -330,6 +330,7 @@ func TestAGatewayWithoutKafka(t *testing.T) {
 			}
 		}
 		away.Unlock()
+		time.Sleep(30 * time.Second) // nothing that is known of Kafka is fresh any more
 		start := time.Now()
 		refused, err := call(t, client, "POST", "http://gateway/v1/messages", toTheOwl)
 		if took := time.Since(start); err != nil || refused.status != http.StatusServiceUnavailable || took > 5*time.Second {
