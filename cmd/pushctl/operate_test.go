@@ -40,7 +40,7 @@ func TestTopicsEnsure(t *testing.T) {
 		}
 	}
 	states, _ := f.topicStates(exitFailed, "--dry-run")
-	if lanes := 3; len(states) != lanes*(1+4+4+2+2)+4 || states["push.transactional"] != kafka.TopicWouldCreate || states["push.critical"] != kafka.TopicDiffers {
+	if lanes := 3; len(states) != lanes*(1+4+5+2+2)+4 || states["push.transactional"] != kafka.TopicWouldCreate || states["push.critical"] != kafka.TopicDiffers {
 		t.Errorf("dry run: %v", states)
 	}
 	states, stdout := f.topicStates(exitFailed)
@@ -79,8 +79,8 @@ func TestLag(t *testing.T) {
 	if err := json.Unmarshal([]byte(f.ok("lag", "-o", "json")), &rows); err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 3*(1+4+4+2)*3 {
-		t.Fatalf("%d rows, want 3 lanes x (its own, 4 retry, 4 deferral and 2 hold topics) x 3 partitions", len(rows))
+	if len(rows) != 3*(1+4+5+2)*3 {
+		t.Fatalf("%d rows, want 3 lanes x (its own, 4 retry, 5 deferral and 2 hold topics) x 3 partitions", len(rows))
 	}
 	found := false
 	for _, r := range rows {
