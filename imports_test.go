@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"limits/senders":         {"limits", "shards"},
 	"limits/model":           nil, // judges the algorithms, so it knows nothing of them
 	"pauses":                 {"push", "gates", "shards"},
+	"rates":                  {"push", "shards"}, // gates ask it by an interface of theirs
 	"segments":               nil,
 	"segments/s3":            {"segments"},
 	"crowd":                  {"push"},

@@ -22,6 +22,7 @@ type Config struct {
 	Retries     Retries     `yaml:"retries"`
 	Gates       Gates       `yaml:"gates"`
 	Feedback    Feedback    `yaml:"feedback"`
+	Rates       Rates       `yaml:"rates"`
 	Apps        []App       `yaml:"apps"`
 	Registry    Registry    `yaml:"registry"`
 	Gateway     Gateway     `yaml:"gateway"`
@@ -276,6 +277,19 @@ type Budget struct {
 	Burst float64 `yaml:"burst" check:"min=1,max=10000000"`
 }
 
+// Rates say how answers change the rate of what a provider counts, which all
+// workers share. The rates themselves are those of apps.
+type Rates struct {
+	OverQuota      float64       `yaml:"over_quota" check:"min=0.1,max=0.99"`
+	Failing        float64       `yaml:"failing" check:"min=0.1,max=0.99"`
+	FailingShare   float64       `yaml:"failing_share" check:"min=0.001,max=1"`
+	FailingAnswers int           `yaml:"failing_answers" check:"min=1,max=1000000"`
+	Floor          float64       `yaml:"floor" check:"min=0.01,max=1"`
+	Growth         float64       `yaml:"growth" check:"min=1.01,max=10"`
+	GrowthAfter    time.Duration `yaml:"growth_after" check:"min=1s,max=1h"`
+	GrowthAnswers  int           `yaml:"growth_answers" check:"min=0,max=1000000"`
+}
+
 // App is one app of a producer's: what messages name as "app".
 type App struct {
 	Name string `yaml:"name" check:"required,name"`
@@ -296,6 +310,7 @@ type APNS struct {
 	ProductionURL string   `yaml:"production_url" check:"required,url"`
 	SandboxURL    string   `yaml:"sandbox_url" check:"required,url"`
 	CAFile        string   `yaml:"ca_file"`
+	Rate          int      `yaml:"rate" check:"min=0,max=1000000000"` // sends a second of the fleet to the topic; 0 = none
 }
 
 // URL is the server of an environment: "production" or "sandbox".
@@ -312,7 +327,8 @@ type FCM struct {
 	ServiceAccountFile string `yaml:"service_account_file" check:"required"`
 	URL                string `yaml:"url" check:"required,url"`
 	CAFile             string `yaml:"ca_file"`
-	Insecure           bool   `yaml:"insecure"` // a token endpoint without TLS is accepted
+	Insecure           bool   `yaml:"insecure"`                          // a token endpoint without TLS is accepted
+	Rate               int    `yaml:"rate" check:"min=0,max=1000000000"` // sends a second of the fleet to the project; 0 = none
 }
 
 // Feedback says when a worker does not believe that tokens are dead, and keeps them.

@@ -63,6 +63,8 @@ func Default() *Config {
 			DeadLetters: Budget{Share: 0.01, Floor: 1, Burst: 100},
 		},
 		Feedback: Feedback{Share: 0.2, Window: 5 * time.Minute, Answers: 1000},
+		Rates: Rates{OverQuota: 0.8, Failing: 0.5, FailingShare: 0.05, FailingAnswers: 100, Floor: 0.1,
+			Growth: 1.1, GrowthAfter: time.Minute, GrowthAnswers: 100},
 		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour,
 			DevicesPerUser: 100, DevicesPerApp: 20, Listen: "127.0.0.1:9465"},
 		Gateway: Gateway{Listen: "127.0.0.1:8088", AdminListen: "127.0.0.1:9466", ReloadKeys: 5 * time.Second,
@@ -117,6 +119,6 @@ func (a APNS) defaults() APNS {
 }
 
 func (f FCM) defaults() FCM {
-	f.URL = "https://fcm.googleapis.com"
+	f.URL, f.Rate = "https://fcm.googleapis.com", 10_000
 	return f
 }

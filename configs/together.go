@@ -280,6 +280,14 @@ func (c *Config) checkApps(ps *Problems) {
 			ps.add(at+".name", "is also the name of another app")
 		}
 		names[a.Name] = true
+		for _, earlier := range c.Apps[:i] {
+			if a.FCM != nil && earlier.FCM != nil && a.FCM.Project == earlier.FCM.Project && a.FCM.Rate != earlier.FCM.Rate {
+				ps.add(at+".fcm.rate", "must be that of app %s, %d: they share a project, which has one rate", earlier.Name, earlier.FCM.Rate)
+			}
+			if o := earlier.APNS; a.APNS != nil && o != nil && a.APNS.TeamID == o.TeamID && a.APNS.Topic == o.Topic && a.APNS.Rate != o.Rate {
+				ps.add(at+".apns.rate", "must be that of app %s, %d: they share a topic, which has one rate", earlier.Name, o.Rate)
+			}
+		}
 		if a.APNS == nil && a.FCM == nil && len(a.Accounts) == 0 {
 			ps.add(at, "needs apns, fcm or accounts: its messages could not be sent anywhere")
 		}

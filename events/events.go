@@ -26,7 +26,17 @@ type Event struct {
 	At       time.Time `json:"at"`
 	Counts   []Count   `json:"counts,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
+	Rates    []Rate    `json:"rates,omitempty"`
 	Gap      *Gap      `json:"gap,omitempty"`
+}
+
+// Rate is a change of how fast the fleet sends to what a provider counts.
+type Rate struct {
+	Name  string    `json:"name"`           // fcm/<project> or apns/<team>/<topic>/<environment>
+	From  float64   `json:"from,omitempty"` // sends a second of the whole fleet; none = no limit
+	To    float64   `json:"to,omitempty"`
+	Cause string    `json:"cause"`
+	At    time.Time `json:"at"`
 }
 
 // Gap says that records of this source about ends between From and To are
@@ -83,6 +93,9 @@ const (
 	maxCounts = 20_000
 	// maxWaiting bounds the bytes of failures between two Takes: about 80,000 failures.
 	maxWaiting = 16 << 20
+	// maxRates bounds the changes of rates between two Takes: there is one a second of
+	// each rate at the most, and a fleet has few.
+	maxRates = 1000
 	// soonWaiting is how many of these bytes ask for a Take: see Soon.
 	soonWaiting = maxWaiting / 4
 )
@@ -101,6 +114,7 @@ type Collector struct {
 	counts  map[countKey]int64
 	waiting [][]byte // records of failures
 	bytes   int      // of waiting
+	rates   []Rate
 	missing *Gap
 
 	soon chan struct{} // buffered, capacity 1; never closed
@@ -241,14 +255,26 @@ func (e *Collector) next() int64 {
 	return e.number
 }
 
+// Rate notes a change of a rate. Beyond maxRates between two Takes it is a gap.
+func (e *Collector) Rate(r Rate) {
+	r.At = r.At.UTC()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.rates) == maxRates {
+		e.miss(Gap{From: r.At, To: r.At})
+		return
+	}
+	e.rates = append(e.rates, r)
+}
+
 // Take returns the records about everything since the last Take, and starts over; it
 // returns none if nothing has ended. If the records cannot be produced, the caller
 // reports them by Missed.
 func (e *Collector) Take(now time.Time) (records [][]byte) {
 	e.mu.Lock()
 	records, e.waiting, e.bytes = e.waiting, nil, 0
-	taken, since, missing := e.counts, e.since, e.missing
-	e.counts, e.since, e.missing = make(map[countKey]int64, min(len(taken), maxCounts)), now, nil
+	taken, since, missing, changed := e.counts, e.since, e.missing, e.rates
+	e.counts, e.since, e.missing, e.rates = make(map[countKey]int64, min(len(taken), maxCounts)), now, nil, nil
 	for _, types := range e.types {
 		types.forget(now)
 	}
@@ -260,6 +286,9 @@ func (e *Collector) Take(now time.Time) (records [][]byte) {
 		head.Number, head.Gap = e.next(), missing
 		records = append(records, encoded(head))
 		head.Gap = nil
+	}
+	if len(changed) > 0 {
+		records = append(records, pack(head, "rates", changed, e.next)...)
 	}
 	if len(taken) > 0 {
 		head.From = since.UTC()

@@ -368,13 +368,13 @@ func TestEventsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(examples) != 3 {
+	if len(examples) != 4 {
 		t.Fatalf("%d examples", len(examples))
 	}
 	used := map[string]bool{}
 	for _, ex := range examples {
 		e := readEvent(t, ex[1])
-		if len(e.Counts)+len(e.Failures) == 0 && e.Gap == nil || e.Version != events.Version {
+		if len(e.Counts)+len(e.Failures)+len(e.Rates) == 0 && e.Gap == nil || e.Version != events.Version {
 			t.Errorf("example %s", ex[1])
 		}
 		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {
@@ -382,17 +382,46 @@ func TestEventsDocumented(t *testing.T) {
 		}
 	}
 	fields := string(text[bytes.Index(text, []byte("## Fields")):])
-	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Gap{}} {
+	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Rate{}, events.Gap{}} {
 		typ := reflect.TypeOf(of)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 			if !used[name] {
 				t.Errorf("no example shows %s", name)
 			}
-			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" && name != "gap" {
+			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" && name != "rates" && name != "gap" {
 				t.Errorf("the table of fields does not name %s", name)
 			}
 		}
+	}
+}
+
+// Changes of rates are records of their own, in order and told once; what comes beyond
+// any fleet's number of them is a gap.
+func TestChangesOfRates(t *testing.T) {
+	e := events.New("w", startTime)
+	want := []events.Rate{
+		{Name: "fcm/shop", From: 10_000, To: 8000, Cause: "over_quota", At: startTime},
+		{Name: "apns/T/com.example.shop/production", To: 800, Cause: "failing", At: startTime.Add(time.Second)},
+	}
+	for _, r := range want {
+		e.Rate(r)
+	}
+	records := e.Take(startTime.Add(2 * time.Second))
+	if len(records) != 1 {
+		t.Fatalf("%d records, want one", len(records))
+	}
+	if got := readEvent(t, records[0]); !slices.Equal(got.Rates, want) || got.Number != 1 || got.Version != events.Version {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if again := e.Take(startTime.Add(3 * time.Second)); again != nil {
+		t.Errorf("told again: %s", again)
+	}
+	for range 1001 {
+		e.Rate(want[0])
+	}
+	if records = e.Take(startTime.Add(4 * time.Second)); readEvent(t, records[0]).Gap == nil {
+		t.Errorf("no gap is told of too many: %.200s", records[0])
 	}
 }
 

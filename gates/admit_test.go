@@ -17,15 +17,15 @@ func TestAdmitOfAPartTakesNoMoreThanItsTokens(t *testing.T) {
 		g := newGateway(t, o)
 		gate := g.gates.Of(fcmShop)
 		g.send(100, broken) // closes the gate
-		if _, n, _, lack := gate.Admit(g.now, c, 10); n != 0 || lack != gates.RouteStopped {
+		if _, n, _, lack := gate.Admit(g.now, c, false, 10); n != 0 || lack != gates.RouteStopped {
 			t.Errorf("%v: closed gate: got %d admitted, lack %q", c, n, lack)
 		}
 		g.now = g.now.Add(time.Second)
-		ticket, n, _, _ := gate.Admit(g.now, c, 10)
+		ticket, n, _, _ := gate.Admit(g.now, c, false, 10)
 		if n != 1 {
 			t.Fatalf("%v: got %d probes", c, n)
 		}
-		if _, n, _, lack := gate.Admit(g.now, c, 10); n != 0 || lack != gates.RouteStopped {
+		if _, n, _, lack := gate.Admit(g.now, c, false, 10); n != 0 || lack != gates.RouteStopped {
 			t.Errorf("%v: probing: got %d admitted, lack %q", c, n, lack)
 		}
 		result := unsent
@@ -48,7 +48,7 @@ func TestOnlyALastTrySparesADeadLetter(t *testing.T) {
 		o.Retries = gates.BudgetOptions{Floor: 1e-6, Burst: 100}
 		o.DeadLetters = o.Retries
 		g := newGateway(t, o)
-		ticket, n, _, _ := g.gate.Admit(g.now, c, 1)
+		ticket, n, _, _ := g.gate.Admit(g.now, c, false, 1)
 		if n != 1 {
 			t.Fatalf("%v: got %d admitted, want 1", c, n)
 		}
@@ -84,7 +84,7 @@ func TestWhoCannotPayIsToldWhenToAskAgain(t *testing.T) {
 		g := newGateway(t, gateOptions())
 		g.gate.Retries.Take(g.now, row.retries)
 		g.gate.DeadLetters.Take(g.now, row.dead)
-		_, n, again, lack := g.gate.Admit(g.now, row.charge, 5)
+		_, n, again, lack := g.gate.Admit(g.now, row.charge, false, 5)
 		if n != row.admitted || n == 0 && lack != row.lack {
 			t.Errorf("%s: got %d admitted and lack %q, want %d and %q", row.why, n, lack, row.admitted, row.lack)
 		}

@@ -29,6 +29,7 @@ const (
 	RouteStopped  Lack = "route_paused"
 	NoRetryTokens Lack = "retry_budget"
 	NoDeadLetters Lack = "dead_letter_budget"
+	RateSpent     Lack = "rate"
 )
 
 // pay takes the tokens for n attempts and returns for how many of them there

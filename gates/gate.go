@@ -25,6 +25,7 @@ import (
 type Gate struct {
 	route   push.Route
 	options Options
+	rate    Rate // nil = there is none
 	metrics gateMetrics
 	log     *slog.Logger
 	born    time.Time
@@ -84,47 +85,52 @@ type probeRound struct {
 }
 
 func newGate(r push.Route, o Options, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
-	return &Gate{route: r, options: o, metrics: m, log: log, born: now, news: news, pass: 1, past: pauses{span: o.HoldSpan},
+	return &Gate{route: r, options: o, rate: o.Rates[r], metrics: m, log: log, born: now, news: news, pass: 1, past: pauses{span: o.HoldSpan},
 		answer: newAnswerWindow(o.Window), Retries: newBudget(o.Retries, now), DeadLetters: newBudget(o.DeadLetters, now)}
 }
 
 // Admit says how many of n sends with the same Charge may be made now, and
 // gives the ticket that is each one's own. If none may, again is when to ask
 // next (not sooner), and lack says what is missing. If some may but not all,
-// ask again at once.
-func (g *Gate) Admit(now time.Time, c Charge, n int) (t Ticket, admitted int, again time.Time, lack Lack) {
+// ask again at once. Where a rate is short, urgent sends come first.
+func (g *Gate) Admit(now time.Time, c Charge, urgent bool, n int) (t Ticket, admitted int, again time.Time, lack Lack) {
 	paid, again, lack := c.pay(now, g, n)
 	if paid == 0 {
 		return Ticket{}, 0, again, lack
 	}
-	t, admitted, again = g.admit(now, paid)
+	t, admitted, again, lack = g.admit(now, urgent, paid)
 	c.refund(g, paid-admitted)
 	t.paid = c
-	return t, admitted, again, RouteStopped
+	return t, admitted, again, lack
 }
 
 // admit lets through what is paid for.
-func (g *Gate) admit(now time.Time, n int) (t Ticket, admitted int, again time.Time) {
+func (g *Gate) admit(now time.Time, urgent bool, n int) (t Ticket, admitted int, again time.Time, lack Lack) {
 	g.mu.Lock()
 	change := g.advance(now)
+	lack = RouteStopped
 	switch g.state {
 	case gateOpen:
 		admitted = n
 	case gateProbing:
 		admitted = min(n, g.probes.limit-g.probes.sent)
-		if admitted > 0 {
-			g.probes.sent += admitted
-			g.probes.last, g.probes.unansweredBy = now, now.Add(g.options.ProbeTimeout)
-		}
 		again = now.Add(probePoll)
 	case gateClosed:
 		again = g.until
 	}
 	t = Ticket{gate: g, pass: g.pass}
+	if admitted > 0 && g.rate != nil {
+		lack = RateSpent
+		admitted, t.epoch, again = g.rate.Take(now, urgent, admitted)
+	}
+	if g.state == gateProbing && admitted > 0 {
+		g.probes.sent += admitted
+		g.probes.last, g.probes.unansweredBy = now, now.Add(g.options.ProbeTimeout)
+	}
 	g.used = true // when nothing was let through, it opens only by probes, which are
 	g.mu.Unlock()
 	change.log(g.log)
-	return t, admitted, again
+	return t, admitted, again, lack
 }
 
 // Closed reports whether nothing may be sent now. It takes no lock and costs
@@ -188,6 +194,11 @@ func (g *Gate) Hold(now time.Time) bool {
 // takeBack counts what became of sends that Admit let through, and judges the route.
 func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	delivered, asked, halted, word := 0, time.Duration(0), false, ""
+	var counted rated
+	var epoch uint32
+	if g.rate != nil {
+		epoch = g.rate.Epoch()
+	}
 	g.mu.Lock()
 	passed := g.advance(now)
 	for _, a := range answers {
@@ -200,6 +211,9 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 		}
 		if r.Class == push.Delivered {
 			delivered++
+		}
+		if a.Ticket.epoch == epoch {
+			counted.add(r)
 		}
 		bad := r.BlamesRoute()
 		switch {
@@ -216,6 +230,9 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 		if current {
 			g.count(now, bad)
 		}
+	}
+	if g.rate != nil && counted != (rated{}) {
+		g.rate.Answered(now, epoch, counted.good, counted.overQuota, counted.failing)
 	}
 	change := g.judge(now, asked, halted, word)
 	until := g.rests(now)

@@ -63,7 +63,7 @@ func sendings(n int) []*sending {
 
 // admit asks for ds and gives tickets to those that are admitted.
 func admit(g *gates.Gate, now time.Time, ds []*sending) (n int, again time.Time) {
-	ticket, n, again, _ := g.Admit(now, gates.Free, len(ds))
+	ticket, n, again, _ := g.Admit(now, gates.Free, false, len(ds))
 	for _, d := range ds[:n] {
 		d.ticket = ticket
 	}
@@ -458,7 +458,7 @@ func BenchmarkGate(b *testing.B) {
 	answers := make([]gates.Answer, 256)
 	b.ReportAllocs()
 	for b.Loop() {
-		ticket, n, _, _ := g.gate.Admit(g.now, gates.Free, len(answers))
+		ticket, n, _, _ := g.gate.Admit(g.now, gates.Free, false, len(answers))
 		for i := range answers[:n] {
 			answers[i] = gates.Answer{Ticket: ticket, Result: &result}
 		}

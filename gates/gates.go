@@ -6,6 +6,9 @@
 // Stalls are the reasons that are declared while something must wait.
 //
 // A gate knows no delivery: it hands out Tickets and takes back Answers.
+// What a provider takes a second is not decided here: a Rate says it, and the gate
+// asks it last.
+//
 // Nothing here sends, and except in Share and Recall time is passed in.
 package gates
 
@@ -44,6 +47,10 @@ type Options struct {
 
 	// Retries is the retry budget, DeadLetters the DLQ limiter.
 	Retries, DeadLetters BudgetOptions
+
+	// Rates are how fast routes may be sent to, besides; a route without one as fast
+	// as it takes what is sent.
+	Rates map[push.Route]Rate
 
 	// Jitter returns a random duration in [0, d), 0 for 0: it lengthens pauses
 	// by up to a tenth, so that the workers of a fleet do not come back at once.

@@ -12,6 +12,8 @@ type Ticket struct {
 	gate *Gate
 	pass uint32 // of the gate, when it was given
 	paid Charge
+	// epoch is that of the route's rate under which it was given.
+	epoch uint32
 }
 
 // Closed reports whether the route has been stopped since. It takes no lock.

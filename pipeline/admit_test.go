@@ -398,16 +398,16 @@ func TestAProbeThatIsNotTakenMakesRoom(t *testing.T) {
 		o := gates.DefaultOptions()
 		o.Jitter = func(time.Duration) time.Duration { return 0 }
 		gate := w.open(t, o).Of(push.Route{Platform: push.APNS, App: "shop"})
-		ticket, _, _, _ := gate.Admit(time.Now(), gates.Free, 1)
+		ticket, _, _, _ := gate.Admit(time.Now(), gates.Free, false, 1)
 		gates.Return(time.Now(), []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: 2 * time.Second}}})
 		time.Sleep(2 * time.Second)
 		stop := w.starts(t, w.pipelineFrom(t, newPartition(w, 1, 1, 0), full{}, full{}))
 		time.Sleep(time.Second)
-		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, 1); n != 0 {
+		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, false, 1); n != 0 {
 			t.Fatal("setup: there is still room for a second probe")
 		}
 		stop()
-		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, 1); n != 1 {
+		if _, n, _, _ := gate.Admit(time.Now(), gates.Free, false, 1); n != 1 {
 			t.Errorf("got %d probes after the lane stopped, want 1", n)
 		}
 	})

@@ -30,6 +30,9 @@ type Options struct {
 	// Gates are the gates of the worker's routes, shared by its lanes; nil = the
 	// pipeline makes its own.
 	Gates *gates.Gates
+	// Urgent lets this lane's sends go before those of others where a route's rate is
+	// short.
+	Urgent bool
 	// Events, unless nil, gathers what push.events is to tell.
 	Events Events
 	// Latest, unless nil, notes what was accepted under a collapse key.

@@ -156,9 +156,9 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*De
 // stopped route have expired or their partitions leave.
 const admitPoll = 50 * time.Millisecond
 
-// submit hands deliveries to the line's provider as the gate and the budgets let
-// them through. If the route is stopped for a short time, they wait here and keep
-// their places in the window. If it is stopped for long, they go to the hold
+// submit hands deliveries to the line's provider as the gate, the budgets and the
+// route's rate let them through. If the route is stopped for a short time, or its rate
+// is used up, they wait here and keep their places in the window. If it is stopped for long, they go to the hold
 // topic. The rest of the line goes there too if it has to wait that long for
 // tokens: otherwise one route's retries would fill the windows of their
 // partitions and block all records behind them.
@@ -202,7 +202,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		}
 		p.giveBackLeaving(l)
 		switch {
-		case lack == gates.RouteStopped:
+		case lack == gates.RouteStopped, lack == gates.RateSpent:
 			starved = time.Time{}
 		case starved.IsZero():
 			starved = now
@@ -276,7 +276,7 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 // admit reports how many of ds, from the first on, may be sent now. If none may,
 // it says when to ask again and what is lacking.
 func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack gates.Lack) {
-	ticket, n, again, lack := l.gate.Admit(now, l.charge, len(ds))
+	ticket, n, again, lack := l.gate.Admit(now, l.charge, p.opt.Urgent, len(ds))
 	for _, d := range ds[:n] {
 		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.opt.SendDeadline)
 	}

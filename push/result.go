@@ -50,6 +50,28 @@ const (
 	Ambiguous // written, no answer, or HTTP 500
 )
 
+// Pressure says what an answer means for how fast a provider may be sent to.
+type Pressure uint8
+
+// The pressures.
+const (
+	NoPressure Pressure = iota
+	OverQuota           // more came than the provider lets us send: HTTP 429 about all that it counts
+	Failing             // the provider does not keep up: HTTP 500, 502 or 503
+)
+
+// PressureOf is that of an answer with this HTTP status about all that a provider
+// counts, not about one device.
+func PressureOf(status int) Pressure {
+	switch status {
+	case 429:
+		return OverQuota
+	case 500, 502, 503:
+		return Failing
+	}
+	return NoPressure
+}
+
 // Result is what became of one send. Every submitted Delivery gets exactly one.
 type Result struct {
 	Class      Class
@@ -62,6 +84,7 @@ type Result struct {
 	Pause      bool          // with Again(route): After is for all of the route, because the provider said so
 	Reason     string        // the provider's own word, or ours; never text from the message
 	ProviderID string        // apns-id, or the FCM message name
+	Pressure   Pressure      // with Again: what the answer says of how much the provider takes
 	Until      time.Time     // with Held or Halt: the end of its route's pause, set by the route's gate; zero = not known
 	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
 	DeadSince  time.Time     // with Gone: when the provider saw the token dead; zero = it did not say

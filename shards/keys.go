@@ -42,6 +42,10 @@ func TokenKey(k int, deviceHash string) string { return "t:{" + filterTag(k) + "
 // of routes by the time until which they are not to be called.
 func PausesKey(fleet string) string { return "p:" + fleet }
 
+// RateKey holds a rate that the workers of a fleet share: a hash of its state, the
+// answers under it, and who asks for it.
+func RateKey(fleet, rate string) string { return "r:" + fleet + ":" + rate }
+
 // Names builds the key names of a batch in one reused buffer: two allocations
 // a batch, however many names. The zero value is ready. It is not safe for
 // concurrent use.

@@ -24,6 +24,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/quiet"
+	"github.com/pushfleet/pushfleet/rates"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 )
@@ -162,6 +163,30 @@ func Gates(c *configs.Config) gates.Options {
 // consumer groups.
 func Pauses(c *configs.Config, log *slog.Logger) pauses.Options {
 	return pauses.Options{Fleet: c.Kafka.Group, Longest: Gates(c).LongestTold(), Log: log}
+}
+
+// Rates are how answers change rates, and who shares them: all workers of the consumer
+// groups.
+func Rates(c *configs.Config, log *slog.Logger) rates.Options {
+	return rates.Options{Fleet: c.Kafka.Group, Factors: rates.Factors(c.Rates), Log: log}
+}
+
+// Counted is what Google and Apple count of the routes of all apps. An environment of
+// Apple's is a server of its own, so that a sandbox slows nothing else down.
+func Counted(c *configs.Config) map[push.Route]rates.Counted {
+	counted := make(map[push.Route]rates.Counted)
+	for _, app := range c.Apps {
+		if f := app.FCM; f != nil {
+			counted[push.Route{Platform: push.FCM, App: app.Name}] = rates.Counted{Name: "fcm/" + f.Project, Base: float64(f.Rate)}
+		}
+		if a := app.APNS; a != nil {
+			for _, env := range a.Environments {
+				counted[push.Route{Platform: push.APNS, App: app.Name, Environment: env}] =
+					rates.Counted{Name: "apns/" + a.TeamID + "/" + a.Topic + "/" + env, Base: float64(a.Rate)}
+			}
+		}
+	}
+	return counted
 }
 
 // Latest is what is remembered of collapse keys: for as long as the most

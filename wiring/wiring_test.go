@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/quiet"
+	"github.com/pushfleet/pushfleet/rates"
 )
 
 // Every number of a gate comes from the configuration: the defaults are the
@@ -39,6 +40,29 @@ func TestGatesAreAsConfigured(t *testing.T) {
 		if reflect.DeepEqual(got, want) {
 			t.Errorf("%s is not used", reflect.TypeFor[configs.Gates]().FieldByIndex(path).Name)
 		}
+	}
+}
+
+// Apps of one project share its rate, as those of a team's topic do in each environment;
+// the factors are those of the rates, and each arrives.
+func TestRatesAreAsConfigured(t *testing.T) {
+	c := configs.Default()
+	if got, want := Rates(c, nil).Factors, rates.DefaultFactors(); got != want {
+		t.Errorf("the defaults make\n%+v, want\n%+v", got, want)
+	}
+	c.Apps = []configs.App{
+		{Name: "shop", FCM: &configs.FCM{Project: "one", Rate: 500}, APNS: &configs.APNS{TeamID: "TEAM", Topic: "com.shop", Environments: []string{"production", "sandbox"}}},
+		{Name: "bank", FCM: &configs.FCM{Project: "one", Rate: 500}},
+		{Name: "pager", Accounts: map[string]string{"beep.url": "x"}},
+	}
+	want := map[push.Route]rates.Counted{
+		{Platform: push.FCM, App: "shop"}:                                {Name: "fcm/one", Base: 500},
+		{Platform: push.FCM, App: "bank"}:                                {Name: "fcm/one", Base: 500},
+		{Platform: push.APNS, App: "shop", Environment: push.Production}: {Name: "apns/TEAM/com.shop/production"},
+		{Platform: push.APNS, App: "shop", Environment: push.Sandbox}:    {Name: "apns/TEAM/com.shop/sandbox"},
+	}
+	if got := Counted(c); !reflect.DeepEqual(got, want) {
+		t.Errorf("counted as %+v, want %+v", got, want)
 	}
 }
 

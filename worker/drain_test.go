@@ -94,7 +94,7 @@ func TestALaneThatDrainsLongHoldsUpNoOther(t *testing.T) {
 
 	gate, now, before := g.shared.gates.Of(route), time.Now(), end(t, g.Config, kafka.EventsTopic)
 	g.shared.events.Missed(now.Add(-time.Second), now)
-	ticket, _, _, _ := gate.Admit(now, gates.Free, 1)
+	ticket, _, _, _ := gate.Admit(now, gates.Free, false, 1)
 	gates.Return(now, []gates.Answer{{Ticket: ticket, Result: &push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: time.Hour}}})
 	let()
 	if err := <-ended; err != nil {

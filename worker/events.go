@@ -6,10 +6,16 @@ import (
 
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/rates"
 )
 
 // eventsRound is how often the counts go to push.events.
 const eventsRound = time.Second
+
+// tellRate tells push.events of a rate that this worker has changed.
+func (g *group) tellRate(c rates.Change) {
+	g.shared.events.Rate(events.Rate{Name: c.Rate, From: c.From, To: c.To, Cause: string(c.Cause), At: time.Now()})
+}
 
 // tellEvents produces the records of push.events until ctx ends, and then the last
 // ones. It is best effort, so that a topic for dashboards never delays a delivery:

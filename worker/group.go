@@ -20,6 +20,8 @@ import (
 	"github.com/pushfleet/pushfleet/pauses"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/feedback"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/rates"
 	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
@@ -129,6 +131,7 @@ type collaborators struct {
 	kafka     *kafka.Metrics
 	pipeline  *pipeline.Metrics
 	gates     *gates.Gates
+	rates     *rates.Rates
 	events    *events.Collector
 	watch     *watch.Metrics
 	told      *pauses.Store
@@ -167,12 +170,33 @@ func (g *group) openShared(ctx context.Context) error {
 	now := time.Now()
 	g.shared = &collaborators{tokens: tokens, filter: filter, rules: rules, segmented: segmented, latest: latest, checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
-	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), wiring.Gates(g.Config), g.shared.pipeline.Gates, g.Log, now)
+	options := wiring.Gates(g.Config)
+	if options.Rates, err = g.openRates(); err != nil {
+		return err
+	}
+	g.shared.gates, err = gates.New(slices.Collect(maps.Keys(g.routes)), options, g.shared.pipeline.Gates, g.Log, now)
 	if err != nil {
 		return err
 	}
 	g.shared.gates.Recall(ctx, told)
 	return nil
+}
+
+// openRates makes the rates of the routes whose provider counts what is sent.
+func (g *group) openRates() (map[push.Route]gates.Rate, error) {
+	o := wiring.Rates(g.Config, g.Log)
+	o.Member, o.Metrics, o.Tell = rand.Text(), rates.NewMetrics(g.Metrics), g.tellRate
+	var err error
+	if g.shared.rates, err = rates.New(g.redis, wiring.Counted(g.Config), o); err != nil {
+		return nil, err
+	}
+	byRoute := make(map[push.Route]gates.Rate)
+	for r := range g.routes {
+		if rate := g.shared.rates.Of(r); rate != nil {
+			byRoute[r] = rate
+		}
+	}
+	return byRoute, nil
 }
 
 // openLanes opens both halves of every lane.
@@ -228,6 +252,7 @@ func (g *group) run(ctx context.Context) error {
 func (g *group) beside() []func(context.Context) {
 	parts := []func(context.Context){
 		func(ctx context.Context) { g.shared.gates.Share(ctx, g.shared.told) },
+		g.shared.rates.Run,
 		func(ctx context.Context) { g.tellEvents(ctx, g.shared.events, g.lanes[0].producer) },
 	}
 	if s := g.shared.segmented; s != nil {

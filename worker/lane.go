@@ -59,7 +59,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 	}
 	o := pipeline.Options{
 		Lane: name, Source: source, Stages: g.stages(l, name, retry), Routes: g.routes.lane(i), Producer: producer, Status: g.status, Ledger: g.status, Seen: shared.filter,
-		Gates: shared.gates, Events: shared.events, Latest: shared.latest,
+		Gates: shared.gates, Urgent: i == 0, Events: shared.events, Latest: shared.latest,
 		Policy: wiring.Policy(c, l), Once: l.Once(),
 		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest, Rules: g.preferences(l)}, RecheckAfter: c.Send.Recheck,
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,

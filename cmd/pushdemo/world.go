@@ -85,6 +85,9 @@ func startDemoWorld(latency time.Duration, cap int) (w *demoWorld, err error) {
 	return w, err
 }
 
+// beyond is a rate a second that the demo comes nowhere near, lowered or not.
+const beyond = 1_000_000_000
+
 // startSim starts APNs and FCM, with an account for the demo's app at each.
 func (w *demoWorld) startSim(latency time.Duration) error {
 	creds, err := sim.NewCredentials(demoApp, "com.example."+demoApp)
@@ -111,8 +114,8 @@ func (w *demoWorld) startSim(latency time.Duration) error {
 	ca := filepath.Join(w.dir, "ca.pem")
 	w.config.Apps = []configs.App{{Name: demoApp,
 		APNS: &configs.APNS{Topic: creds.Topic, TeamID: creds.TeamID, KeyID: creds.KeyID, KeyFile: filepath.Join(w.dir, "key.p8"),
-			Environments: []string{"production"}, ProductionURL: w.sim.URL(), SandboxURL: w.sim.URL(), CAFile: ca},
-		FCM: &configs.FCM{Project: creds.Project, ServiceAccountFile: filepath.Join(w.dir, "account.json"), URL: w.sim.URL(), CAFile: ca},
+			Environments: []string{"production"}, ProductionURL: w.sim.URL(), SandboxURL: w.sim.URL(), CAFile: ca, Rate: beyond},
+		FCM: &configs.FCM{Project: creds.Project, ServiceAccountFile: filepath.Join(w.dir, "account.json"), URL: w.sim.URL(), CAFile: ca, Rate: beyond},
 	}}
 	return nil
 }

@@ -257,10 +257,10 @@ func TestBehaviours(t *testing.T) {
 		13: func(t *testing.T) *providertest.Play {
 			p := newPlay(t, sim.Options{})
 			p.Order(sim.Command{Do: "answer", Reply: "ServiceUnavailable", For: sim.Interval(time.Minute)})
-			p.All(p.Push(p.Make(200)), push.Result{Class: push.Again, Scope: push.ScopeRoute, Reason: "ServiceUnavailable"})
+			p.All(p.Push(p.Make(200)), push.Result{Class: push.Again, Scope: push.ScopeRoute, Pressure: push.Failing, Reason: "ServiceUnavailable"})
 			p.Order(sim.Command{Do: "calm"})
 			p.Order(sim.Command{Do: "answer", Reply: "InternalServerError", For: sim.Interval(time.Minute)})
-			p.All(p.Push(p.Make(200)), push.Result{Class: push.Again, Scope: push.ScopeRoute, Certainty: push.Ambiguous, Reason: "InternalServerError"})
+			p.All(p.Push(p.Make(200)), push.Result{Class: push.Again, Scope: push.ScopeRoute, Certainty: push.Ambiguous, Pressure: push.Failing, Reason: "InternalServerError"})
 			p.Order(sim.Command{Do: "calm"})
 			p.All(p.Push(p.Make(200)), delivered)
 			return p

@@ -204,7 +204,7 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 	case haltRoute, haltTopic:
 		result.Scope, result.Halt = push.ScopeRoute, true
 	case retryRoute:
-		result.Scope = push.ScopeRoute
+		result.Scope, result.Pressure = push.ScopeRoute, push.PressureOf(r.Answer.Status)
 	case retryDevice:
 		result.Scope, result.After = push.ScopeDevice, deviceDelay
 	case calmTokens:

@@ -55,8 +55,8 @@ func TestEveryReason(t *testing.T) {
 		{410, "Unregistered", dead, 0}, {410, "ExpiredToken", dead, 0}, {413, "PayloadTooLarge", fail, 0},
 		{429, "TooManyProviderTokenUpdates", push.Result{Class: push.Again, Scope: route, After: time.Minute, Pause: true}, exchange.SettledCalm},
 		{429, "TooManyRequests", push.Result{Class: push.Again, Scope: device, After: time.Minute}, 0},
-		{500, "InternalServerError", push.Result{Class: push.Again, Scope: route, Certainty: ambiguous}, 0},
-		{503, "ServiceUnavailable", push.Result{Class: push.Again, Scope: route, Certainty: not}, 0},
+		{500, "InternalServerError", push.Result{Class: push.Again, Scope: route, Certainty: ambiguous, Pressure: push.Failing}, 0},
+		{503, "ServiceUnavailable", push.Result{Class: push.Again, Scope: route, Certainty: not, Pressure: push.Failing}, 0},
 		{503, "Shutdown", elsewhere, exchange.RepeatElsewhere},
 	}
 	seen := map[string]bool{}

@@ -54,8 +54,8 @@ var reasons = map[sim.Reply]push.Result{
 
 	sim.APNSTooManyProviderTokenUpdates: {Class: push.Again, Scope: push.ScopeRoute, After: time.Minute, Pause: true},
 	sim.APNSTooManyRequests:             {Class: push.Again, Scope: push.ScopeDevice, After: time.Minute},
-	sim.APNSInternalServerError:         {Class: push.Again, Scope: push.ScopeRoute, Certainty: push.Ambiguous},
-	sim.APNSServiceUnavailable:          {Class: push.Again, Scope: push.ScopeRoute},
+	sim.APNSInternalServerError:         {Class: push.Again, Scope: push.ScopeRoute, Certainty: push.Ambiguous, Pressure: push.Failing},
+	sim.APNSServiceUnavailable:          {Class: push.Again, Scope: push.ScopeRoute, Pressure: push.Failing},
 }
 
 func TestEveryReasonThroughTheClient(t *testing.T) {

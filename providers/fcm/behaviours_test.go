@@ -37,13 +37,18 @@ func refused(reason string) push.Result {
 	return push.Result{Class: push.Refused, Reason: reason}
 }
 
-func ambiguous(r push.Result) push.Result {
-	r.Certainty = push.Ambiguous
+func pressing(p push.Pressure, r push.Result) push.Result {
+	r.Pressure = p
 	return r
 }
 
 func paused(r push.Result) push.Result {
 	r.Pause = true
+	return r
+}
+
+func ambiguous(r push.Result) push.Result {
+	r.Certainty = push.Ambiguous
 	return r
 }
 
@@ -106,7 +111,7 @@ func TestBehaviours(t *testing.T) {
 			if err := p.Sim.SetRules(sim.Rules{}); err != nil {
 				t.Fatal(err)
 			}
-			answer(p, sim.FCMProjectQuota, 10, paused(again(route, time.Minute, "RATE_LIMIT_EXCEEDED")))
+			answer(p, sim.FCMProjectQuota, 10, pressing(push.OverQuota, paused(again(route, time.Minute, "RATE_LIMIT_EXCEEDED"))))
 			return p
 		},
 		22: func(t *testing.T) *providertest.Play {
@@ -125,9 +130,9 @@ func TestBehaviours(t *testing.T) {
 		23: func(t *testing.T) *providertest.Play {
 			p := newPlay(t, sim.Options{})
 			soon := 10 * time.Second
-			answer(p, sim.FCMInternal, 5, ambiguous(again(route, soon, "INTERNAL")))
-			answer(p, sim.FCMBadGateway, 5, ambiguous(again(route, soon, "http_502")))
-			answer(p, sim.FCMUnavailable, 5, again(route, soon, "UNAVAILABLE"))
+			answer(p, sim.FCMInternal, 5, pressing(push.Failing, ambiguous(again(route, soon, "INTERNAL"))))
+			answer(p, sim.FCMBadGateway, 5, pressing(push.Failing, ambiguous(again(route, soon, "http_502"))))
+			answer(p, sim.FCMUnavailable, 5, pressing(push.Failing, again(route, soon, "UNAVAILABLE")))
 			for _, date := range []bool{false, true} {
 				if err := p.Sim.SetFaults(sim.FCM, sim.Faults{Unavailable: 1, RetryAfter: 40 * time.Second, RetryAfterDate: date}); err != nil {
 					t.Fatal(err)

@@ -39,13 +39,13 @@ func TestEveryErrorThroughTheClient(t *testing.T) {
 		sim.FCMPermissionDenied:       {Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: soon, Reason: "PERMISSION_DENIED"},
 		sim.FCMNotFound:               {Class: push.Again, Scope: push.ScopeRoute, Halt: true, After: soon, Reason: "NOT_FOUND"},
 
-		sim.FCMProjectQuota: {Class: push.Again, Scope: push.ScopeRoute, After: minute, Pause: true, Reason: "RATE_LIMIT_EXCEEDED"},
+		sim.FCMProjectQuota: {Class: push.Again, Scope: push.ScopeRoute, After: minute, Pause: true, Pressure: push.OverQuota, Reason: "RATE_LIMIT_EXCEEDED"},
 		sim.FCMDeviceQuota:  {Class: push.Again, Scope: push.ScopeDevice, After: minute, Reason: "QUOTA_EXCEEDED"},
 		sim.FCMTopicQuota:   {Class: push.Again, Scope: push.ScopeDevice, After: minute, Reason: "QUOTA_EXCEEDED"},
-		sim.FCMInternal:     {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Reason: "INTERNAL"},
-		sim.FCMBadGateway:   {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Reason: "http_502"},
-		sim.FCMUnavailable:  {Class: push.Again, Scope: push.ScopeRoute, After: soon, Reason: "UNAVAILABLE"},
-		sim.FCMUnspecified:  {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Reason: "http_500"},
+		sim.FCMInternal:     {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Pressure: push.Failing, Reason: "INTERNAL"},
+		sim.FCMBadGateway:   {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Pressure: push.Failing, Reason: "http_502"},
+		sim.FCMUnavailable:  {Class: push.Again, Scope: push.ScopeRoute, After: soon, Pressure: push.Failing, Reason: "UNAVAILABLE"},
+		sim.FCMUnspecified:  {Class: push.Again, Scope: push.ScopeRoute, After: soon, Certainty: push.Ambiguous, Pressure: push.Failing, Reason: "http_500"},
 	}
 	newPlay(t, sim.Options{}).Replies(table, sim.Mark{}, func(r push.Result) bool { return (r.Class == push.Delivered) == (r.ProviderID != "") })
 }

@@ -289,9 +289,10 @@ func (c *codec) apply(act action, result push.Result, r *exchange.Draft) (push.R
 	case retryDevice:
 		result.Scope, result.After = push.ScopeDevice, wait(quotaDelay)
 	case retryQuota:
-		result.Scope, result.After, result.Pause = push.ScopeRoute, wait(quotaDelay), true
+		result.Scope, result.After, result.Pause, result.Pressure = push.ScopeRoute, wait(quotaDelay), true, push.OverQuota
 	case retryRoute:
 		result.Scope, result.After, result.Pause = push.ScopeRoute, wait(shortest), wasAsked
+		result.Pressure = push.PressureOf(r.Answer.Status)
 	case reauthorize:
 		if r.Repeats > 0 {
 			result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest

@@ -99,6 +99,9 @@ func TestEveryError(t *testing.T) {
 		{"unknown words: by status", 503, envelope("UNAVAILABLE", "x", "Fcm:NEW"), "", again(route, 10*s, not, false), "UNAVAILABLE"},
 	} {
 		row.want.Reason = row.word
+		if w := &row.want; w.Class == push.Again && w.Scope == route && !w.Halt {
+			w.Pressure = map[int]push.Pressure{429: push.OverQuota, 500: push.Failing, 502: push.Failing, 503: push.Failing}[row.status]
+		}
 		got, next := testCodec().Read(plain(), answered(row.status, row.body, row.retryAfter))
 		if got != row.want || next != exchange.Settled {
 			t.Errorf("%s: %+v, %v; want %+v", row.why, got, next, row.want)

@@ -1,0 +1,91 @@
+package rates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// Counted is what a provider counts as one: what shares a rate.
+type Counted struct {
+	Name string  // of the rate in Redis, logs and metrics, such as fcm/example-shop
+	Base float64 // sends a second; 0 = no limit until it is lowered. Otherwise at least 1
+}
+
+// Options are what Rates work with. All are required but Tell.
+type Options struct {
+	Fleet   string // who shares them; of two fleets with one Redis each has its own
+	Member  string // this worker, which no other one is called: without blanks
+	Factors Factors
+	Metrics *Metrics
+	Log     *slog.Logger
+	// Tell, if set, hears of the changes that this worker makes. It must be quick.
+	Tell func(Change)
+}
+
+// Rates are the rates of a worker's routes. All methods may be called at once.
+type Rates struct {
+	routes map[push.Route]*Rate // never changed, nor is the next
+	rates  map[Counted]*Rate
+}
+
+// New makes the rates of routes; routes that are counted as one have one. The client
+// stays the caller's. Nothing is asked before Run.
+func New(client shards.Client, routes map[push.Route]Counted, o Options) (*Rates, error) {
+	if err := o.Factors.check(); err != nil {
+		return nil, fmt.Errorf("rates: %w", err)
+	}
+	if o.Fleet == "" || o.Member == "" || o.Metrics == nil || o.Log == nil {
+		return nil, errors.New("rates: the names of fleet and member, metrics and a log are needed")
+	}
+	if o.Tell == nil {
+		o.Tell = func(Change) {}
+	}
+	rs := &Rates{routes: make(map[push.Route]*Rate, len(routes)), rates: make(map[Counted]*Rate)}
+	names := make(map[string]bool)
+	for route, c := range routes {
+		if c.Name == "" || c.Base != 0 && !(c.Base >= slowest) {
+			return nil, fmt.Errorf("rates: %s has no name, or a base of %v: it must be 0, or at least %d", route, c.Base, slowest)
+		}
+		r := rs.rates[c]
+		if r == nil {
+			if names[c.Name] {
+				return nil, fmt.Errorf("rates: %s has two bases", c.Name)
+			}
+			names[c.Name] = true
+			r = newRate(client, c, &o)
+			rs.rates[c] = r
+		}
+		rs.routes[route] = r
+	}
+	return rs, nil
+}
+
+func newRate(client shards.Client, c Counted, o *Options) *Rate {
+	r := &Rate{
+		store:   store{client: client, key: shards.RateKey(o.Fleet, c.Name), member: o.Member, base: c.Base},
+		factors: o.Factors, log: o.Log.With("rate", c.Name), metrics: o.Metrics.of(c.Name), tell: o.Tell,
+		wake: make(chan struct{}, 1), told: time.Now(),
+	}
+	r.become(State{Rate: c.Base})
+	return r
+}
+
+// Of returns the rate of a route, or nil if nothing counts it.
+func (rs *Rates) Of(r push.Route) *Rate { return rs.routes[r] }
+
+// Run shares the rates with the other workers until ctx ends. Under a limit nothing
+// may be sent before it runs.
+func (rs *Rates) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, r := range rs.rates {
+		running.Go(func() { r.run(ctx) })
+	}
+	running.Wait()
+}
