@@ -192,7 +192,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		switch {
 		case len(ds) == 0:
 			return
-		case l.gate.Hold(now):
+		case lack != gates.RateSpent && l.gate.Hold(now): // what lacks a rate is the next probe, or the route is open
 			hold(ds, l.gate.Rests(now))
 			p.toSettle.put(ds...)
 			return
