@@ -51,8 +51,9 @@ func (s *slot) spend(n int) {
 type output struct {
 	urgent, others []slot
 
-	rate  float64 // the fleet's, for evenness; 0 = no limit
-	slice int64   // number of the newest one of sent
+	rate  float64   // the fleet's, for evenness; 0 = no limit
+	born  time.Time // the first time that was passed in: slices are counted from it
+	slice int64     // number of the newest one of sent
 	sent  [spreadSlices]int
 	total int // of sent
 }
@@ -124,8 +125,11 @@ func (o *output) held(now time.Time) (urgent, others int) {
 
 // room is how much more may be sent now for the output to be even.
 func (o *output) room(now time.Time) int {
-	slice := now.UnixNano() / int64(spreadSlice)
-	for range min(max(slice-o.slice, 0), spreadSlices) { // a clock that goes back forgets nothing
+	if o.born.IsZero() {
+		o.born = now
+	}
+	slice := int64(now.Sub(o.born) / spreadSlice)        // not by the wall clock: set back, it would let nothing through
+	for range min(max(slice-o.slice, 0), spreadSlices) { // as many as are counted
 		o.slice++
 		o.total -= o.sent[o.slice%spreadSlices]
 		o.sent[o.slice%spreadSlices] = 0
