@@ -164,8 +164,8 @@ func (c *Callers) Reload() (changed bool, err error) {
 		return false, c.err
 	}
 	var callers []*Caller
+	c.text = text // nil after an error: once it can be read again, it is looked at again
 	if err == nil {
-		c.text = text
 		callers, err = parseKeys(text)
 	}
 	if err != nil {
@@ -184,10 +184,13 @@ func readKeys(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxKeysFile+1))
-	if err == nil && len(text) > maxKeysFile {
-		err = fmt.Errorf("over %d MiB", maxKeysFile>>20)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxKeysFile:
+		return nil, fmt.Errorf("over %d MiB", maxKeysFile>>20)
 	}
-	return text, err
+	return text, nil
 }
 
 // Watch reads the file again at intervals until ctx ends. told gets the result of each

@@ -98,6 +98,10 @@ func TestKeysAreReadAgain(t *testing.T) {
 		if synctest.Wait(); told[len(told)-1] == nil || !known(strings.Repeat("n", 40)) {
 			t.Errorf("a file that is gone: %v", told)
 		}
+		write(`{"keys": [{"name": "n", "sha256": "` + hash + `", "sender": "s", "apps": ["shop"], "rights": ["send"]}]}`)
+		if told[len(told)-1] != nil {
+			t.Errorf("a file that is there again, as it was: %v", told[len(told)-1])
+		}
 		stop()
 		<-ended
 	})
