@@ -38,6 +38,9 @@ const (
 func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]found, *Problem) {
 	ctx, cancel := context.WithTimeout(ctx, g.o.Times.Status)
 	defer cancel()
+	// Half the time is the rows': they say most, also while Kafka does not answer.
+	asking, done := context.WithTimeout(ctx, g.o.Times.Status/2)
+	defer done()
 	results := make([]found, len(receipts))
 	all := make([]*asked, len(receipts)) // nil = it has its problem
 	for i, text := range receipts {
@@ -47,7 +50,7 @@ func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]f
 			continue
 		}
 		if a.claim != nil {
-			a.stage, a.err = g.stage(ctx, a.claim)
+			a.stage, a.err = g.stage(asking, a.claim)
 		}
 		all[i] = a
 	}

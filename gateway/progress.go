@@ -25,12 +25,16 @@ type progress struct {
 
 // laneProgress is the latest answer about one lane.
 type laneProgress struct {
-	turn chan struct{} // capacity 1: who asks has put one in, and takes it out
+	// Capacity 1: who asks has put one in, and takes it out. A send, which asks for the
+	// topic, does not wait for who asks for offsets.
+	turn, topicTurn chan struct{}
 
 	// Guarded by turn.
 	asked  time.Time // when the latest question was put; zero = never
 	answer Progress
 	err    error
+
+	// Guarded by topicTurn.
 	topic  [16]byte  // of the latest good answer
 	good   time.Time // when that was asked for; zero = there is none
 	failed time.Time // when the latest question about the topic failed
@@ -45,7 +49,7 @@ func (p *progress) lane(name string) *laneProgress {
 	defer p.mu.Unlock()
 	l := p.lanes[name]
 	if l == nil {
-		l = &laneProgress{turn: make(chan struct{}, 1)}
+		l = &laneProgress{turn: make(chan struct{}, 1), topicTurn: make(chan struct{}, 1)}
 		p.lanes[name] = l
 	}
 	return l
@@ -55,10 +59,10 @@ func (p *progress) lane(name string) *laneProgress {
 // remembered for as long, so that callers do not queue up behind brokers that are away.
 func (p *progress) of(ctx context.Context, lane string) (Progress, error) {
 	l := p.lane(lane)
-	if err := l.enter(ctx); err != nil {
+	if err := enter(ctx, l.turn); err != nil {
 		return Progress{}, err
 	}
-	defer l.leave()
+	defer leave(l.turn)
 	if l.asked.IsZero() || time.Since(l.asked) >= progressAge {
 		p.ask(ctx, lane, l)
 	}
@@ -68,10 +72,10 @@ func (p *progress) of(ctx context.Context, lane string) (Progress, error) {
 // topicOf is the id of a lane's topic; zero = it is not known by now.
 func (p *progress) topicOf(ctx context.Context, lane string) [16]byte {
 	l := p.lane(lane)
-	if l.enter(ctx) != nil {
+	if enter(ctx, l.topicTurn) != nil {
 		return [16]byte{}
 	}
-	defer l.leave()
+	defer leave(l.topicTurn)
 	if !l.good.IsZero() && time.Since(l.good) < topicAge || !l.failed.IsZero() && time.Since(l.failed) < progressAge {
 		return l.topic
 	}
@@ -97,16 +101,16 @@ func (p *progress) lasting(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }
 
-func (l *laneProgress) enter(ctx context.Context) error {
+func enter(ctx context.Context, turn chan<- struct{}) error {
 	select {
-	case l.turn <- struct{}{}:
+	case turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (l *laneProgress) leave() { <-l.turn }
+func leave(turn <-chan struct{}) { <-turn }
 
 // ask asks in its caller's turn.
 func (p *progress) ask(ctx context.Context, lane string, l *laneProgress) {

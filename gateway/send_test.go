@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,6 +218,30 @@ func TestSendsGoOn(t *testing.T) {
 	if got := w.do(request{method: "GET", path: "/v1/receipts/" + got.string("receipt"), key: keyOrders}); got.string("status") != "PENDING" {
 		t.Errorf("its receipt, when all is back: %d %s", got.status, got.text)
 	}
+}
+
+// The group's coordinator hangs while somebody asks for a receipt: sends wait for
+// nothing, and a receipt that needs only its rows has them.
+func TestTheCoordinatorHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id, receipt := w.accepted()
+		w.rows[id] = []push.Row{w.row(id, "a", 0, push.StateDelivered, "")}
+		w.gateway.progress = newProgress(w, w.gateway.o.Times.Status)
+		w.hang = true
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if got := w.ask(receipt, keyOrders); got.string("status") != "DELIVERED" {
+				t.Errorf("the receipt: %d %s", got.status, got.text)
+			}
+		})
+		synctest.Wait()
+		start := time.Now()
+		if got := w.post(plain); got.status != http.StatusAccepted || time.Since(start) > 0 {
+			t.Errorf("a send: %d after %v", got.status, time.Since(start))
+		}
+		asking.Wait()
+	})
 }
 
 func TestBatch(t *testing.T) {

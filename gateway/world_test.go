@@ -45,6 +45,7 @@ type world struct {
 	rowsErr   error                                   // guarded by mu
 	offErr    error                                   // guarded by mu
 	ack       func(r Record, done func(Place, error)) // guarded by mu; nil = at once
+	hang      bool                                    // guarded by mu; offsets come only when nobody waits any more
 	asks      int                                     // guarded by mu; how often offsets were asked for
 	order     []string                                // guarded by mu; "offsets", "rows"
 }
@@ -121,9 +122,15 @@ func (w *world) Topic(context.Context, string) ([16]byte, error) {
 }
 
 // Progress implements Offsets.
-func (w *world) Progress(context.Context, string) (Progress, error) {
+func (w *world) Progress(ctx context.Context, _ string) (Progress, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.hang {
+		w.mu.Unlock()
+		<-ctx.Done()
+		w.mu.Lock()
+		return Progress{}, ctx.Err()
+	}
 	w.asks++
 	w.order = append(w.order, "offsets")
 	committed := map[int32]int64{}
@@ -134,7 +141,10 @@ func (w *world) Progress(context.Context, string) (Progress, error) {
 }
 
 // Read implements Rows.
-func (w *world) Read(_ context.Context, ids []string) ([][]push.Row, error) {
+func (w *world) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.order = append(w.order, "rows")
