@@ -91,7 +91,7 @@ type Limits struct {
 	Batch    int // bytes of a batch
 	Query    int // receipts of a query
 	Requests int // under way at once
-	Batches  int // of these, batches
+	Batches  int // of these, batches; and as many queries of receipts
 }
 
 // Times are how long things take, or are kept.
@@ -128,6 +128,7 @@ type Gateway struct {
 	progress *progress
 	requests chan struct{} // a place for each request under way
 	batches  chan struct{} // and for each batch
+	queries  chan struct{} // and for each query of receipts: as many as batches
 }
 
 // route is what a caller chooses a lane by.
@@ -140,7 +141,7 @@ type route struct {
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]bool), routes: make(map[route]*Lane), first: make(map[string]*Lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
-		requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches)}
+		requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches)}
 	for _, app := range o.Apps {
 		g.apps[app] = true
 	}

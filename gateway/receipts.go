@@ -45,6 +45,12 @@ type unanswered struct {
 
 // query answers POST /v1/receipts:query.
 func (g *Gateway) query(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	select {
+	case g.queries <- struct{}{}:
+		defer func() { <-g.queries }()
+	default:
+		return newProblem(codeBusy, "so many queries are under way that this one was not read").after(1)
+	}
 	body, problem := readBody(w, r, "application/json", g.o.Limits.Query*(maxReceipt+8)+64)
 	if problem != nil {
 		return problem

@@ -260,3 +260,19 @@ func TestQuery(t *testing.T) {
 		t.Errorf("without the store: %d %s", got.status, got.text)
 	}
 }
+
+// More queries than there are places for are refused before they are read.
+func TestTooManyQueries(t *testing.T) {
+	w := newWorld(t)
+	for range cap(w.gateway.queries) {
+		w.gateway.queries <- struct{}{}
+	}
+	got := w.do(request{method: "POST", path: "/v1/receipts:query", key: keyOrders, body: `{"receipts":["x"]}`})
+	if got.status != http.StatusServiceUnavailable || got.code() != "busy" {
+		t.Errorf("got %d, %s", got.status, got.text)
+	}
+	<-w.gateway.queries
+	if got := w.do(request{method: "POST", path: "/v1/receipts:query", key: keyOrders, body: `{"receipts":["x"]}`}); got.status != http.StatusOK {
+		t.Errorf("with a place: %d, %s", got.status, got.text)
+	}
+}
