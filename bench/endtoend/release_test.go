@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/crowd"
@@ -123,12 +125,49 @@ func releaseLimits(c *configs.Config) {
 // offers are types with one limit together.
 var offers = []string{"offer-a", "offer-b", "offer-c"}
 
-func (r *releases) old() *fleet.Process { return r.start(r.previous, previousStates) }
-func (r *releases) new() *fleet.Process { return r.start(programs, newStates) }
+// newKeys are settings that the previous release does not have, and would refuse.
+var newKeys = []string{"gateway", "feedback", "rates", "retries.defer_tiers", "apps.apns.rate", "apps.fcm.rate"}
 
-func (r *releases) start(of fleet.Programs, states int) *fleet.Process {
+// withoutNewKeys is a configuration as the previous release's operators have it.
+func withoutNewKeys(text []byte) ([]byte, error) {
+	var whole map[string]any
+	if err := yaml.Unmarshal(text, &whole); err != nil {
+		return nil, err
+	}
+	for _, key := range newKeys {
+		if !remove(whole, strings.Split(key, ".")) {
+			return nil, fmt.Errorf("there is no %s", key)
+		}
+	}
+	return yaml.Marshal(whole)
+}
+
+// remove removes a key, of a list from each of its members, and reports whether there was one.
+func remove(from any, path []string) (found bool) {
+	switch v := from.(type) {
+	case []any:
+		for _, member := range v {
+			found = remove(member, path) || found
+		}
+	case map[string]any:
+		next, there := v[path[0]]
+		if len(path) > 1 {
+			return there && remove(next, path[1:])
+		}
+		delete(v, path[0])
+		return there
+	}
+	return found
+}
+
+func (r *releases) old() *fleet.Process { return r.start(r.previous, previousStates, withoutNewKeys) }
+func (r *releases) new() *fleet.Process {
+	return r.start(programs, newStates, func(text []byte) ([]byte, error) { return text, nil })
+}
+
+func (r *releases) start(of fleet.Programs, states int, rewrite func([]byte) ([]byte, error)) *fleet.Process {
 	r.t.Helper()
-	p, err := r.StartWorkerOf(of, func(c *configs.Config) { c.Limits.StateVersion = states })
+	p, err := r.StartWorkerOf(of, func(c *configs.Config) { c.Limits.StateVersion = states }, rewrite)
 	check(r.t, err)
 	check(r.t, p.AwaitReady(waiting(r.t)))
 	return p

@@ -155,12 +155,13 @@ func (f *Fleet) StartWorker(env ...string) (*Process, error) {
 // fleet's, changed by change. It must replace lists, not write into them. env
 // is as for StartWorker.
 func (f *Fleet) StartOtherWorker(change func(*configs.Config), env ...string) (*Process, error) {
-	return f.StartWorkerOf(f.options.Programs, change, env...)
+	return f.StartWorkerOf(f.options.Programs, change, func(text []byte) ([]byte, error) { return text, nil }, env...)
 }
 
-// StartWorkerOf is StartOtherWorker with programs of another release, to which the
-// configuration means what it does to this one.
-func (f *Fleet) StartWorkerOf(programs Programs, change func(*configs.Config), env ...string) (*Process, error) {
+// StartWorkerOf is StartOtherWorker with programs of another release, whose operators
+// write the file for it: rewrite gets what this release would read, and returns what that
+// one reads.
+func (f *Fleet) StartWorkerOf(programs Programs, change func(*configs.Config), rewrite func(text []byte) ([]byte, error), env ...string) (*Process, error) {
 	c := *f.Config
 	change(&c)
 	file, err := os.CreateTemp(f.options.Dir, "worker-*.yaml")
@@ -169,6 +170,16 @@ func (f *Fleet) StartWorkerOf(programs Programs, change func(*configs.Config), e
 	}
 	if err := errors.Join(file.Close(), writeConfig(&c, file.Name())); err != nil {
 		return nil, err
+	}
+	text, err := os.ReadFile(file.Name())
+	if err == nil {
+		text, err = rewrite(text)
+	}
+	if err == nil {
+		err = os.WriteFile(file.Name(), text, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rewriting the configuration: %w", err)
 	}
 	return f.start(programs, "worker", "run", file.Name(), env...)
 }

@@ -158,14 +158,17 @@ func (w *world) produced(r kafka.Record, id string) invariants.Produced {
 
 // about tells the checker of a notification's devices. In at_most_once it gets
 // none: a death between the intents of one notification may leave a device
-// without any row. And where a living device may end UNKNOWN, the dead one beside
-// it decides what became of the whole.
+// without any row. And where a living device may end UNKNOWN, or SUPPRESSED because its
+// user opts out, the dead one beside it decides what became of the whole.
 func (w *world) about(p *invariants.Produced, t crowd.Targets) {
 	if !w.once() {
 		p.Devices, p.Dead = t.Live, t.Dead
 	}
 	if w.Config.Lanes[0].DropsAmbiguous() && len(t.Dead) > 0 && len(t.Live) > 0 {
 		p.Outcomes = append(p.Outcomes, invariants.Outcome(invariants.Failed), invariants.Outcome(invariants.Suppressed))
+	}
+	if suppressed := invariants.Outcome(invariants.Suppressed); len(p.Outcomes) > 1 && slices.Contains(p.Outcomes, suppressed) && len(t.Dead) > 0 {
+		p.Outcomes = append(p.Outcomes, invariants.Outcome(invariants.Failed))
 	}
 }
 
