@@ -51,8 +51,8 @@ var mayImport = map[string][]string{
 	"crowd":                  {"push"},
 	"explain":                {"push"},
 	"gateway":                {"push", "push/decode", "explain"}, // HTTP; Kafka and the status store are interfaces
-	"quiet":                  {"push"}, // a decision: no store, no clock
-	"sizing":                 nil,      // arithmetic over a value, for a command or a page
+	"quiet":                  {"push"},                           // a decision: no store, no clock
+	"sizing":                 nil,                                // arithmetic over a value, for a command or a page
 	"stages":                 {"push", "pipeline", "dedupe", "limits", "quiet"},
 	"providers/h2":           nil,
 	"providers/calls":        {"push", "pipeline"},

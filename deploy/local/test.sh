@@ -20,8 +20,9 @@ phase() {
   phases+=("$(printf '%4d s  %s' $((SECONDS - began)) "$name")")
   if [ "$status" != 0 ]; then
     report
-    echo "== FAILED: $name (exit status $status)"
     go_test
+    echo "== FAILED: $name (exit status $status)"
+    failures "$name"
     exit "$status"
   fi
 }
@@ -39,6 +40,15 @@ go_test() {
   [ -s "$log" ] || return 0
   echo "== go test"
   grep -v 'no test files' "$log" || true
+}
+
+# failures says what failed, at the very end: often the last lines are all that is
+# kept of a log.
+failures() {
+  case $1 in
+    tests) grep -E '^(FAIL\s|panic:|WARNING: DATA RACE)|--- FAIL|^\s+[a-z0-9_]+_test\.go:[0-9]+:' "$log" | tail -n 20 || true ;;
+    gofmt,*) tail -n 20 "$lint_log" ;;
+  esac
 }
 
 # start_lint: lint.sh works in what the tests leave of the cores, as they wait for
@@ -141,6 +151,7 @@ build() {
   bin/servers archive || echo "-- Kafka starts without an archive of its classes"
 }
 
+phase "format" deploy/local/format.sh
 phase "fetch servers" deploy/local/fetch.sh --tests
 phase "build" build
 start_lint
