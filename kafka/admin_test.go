@@ -11,7 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -355,20 +354,6 @@ func TestAConsumersOffsetThatIsGone(t *testing.T) {
 				t.Errorf("got commit %d, want 5", at)
 			}
 		})
-	}
-}
-
-// A batch too large to unpack is an error of one poll. Then the consumer goes on.
-func TestAConsumerGoesOnBehindABatchTooLargeToUnpack(t *testing.T) {
-	c := newCluster(t, 1, []string{"push.feedback"})
-	c.produceBatch("push.feedback", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
-	c.produce("push.feedback", 0, 0, 2)
-	_, poll := c.consumerOf("push.feedback")
-	if rs, err := poll(); len(rs) > 0 || !errors.Is(err, kgo.ErrMaxDecompress) {
-		t.Fatalf("got %d records, error %v", len(rs), err)
-	}
-	if rs, err := poll(); err != nil || len(rs) != 2 {
-		t.Errorf("got %d records, error %v; want the 2 after it", len(rs), err)
 	}
 }
 

@@ -13,9 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/pushfleet/pushfleet/pipeline"
-	"github.com/pushfleet/pushfleet/push"
 )
 
 // wireRecord returns a record as a batch holds it, delta after the batch's first offset.
@@ -96,98 +93,6 @@ func (c *cluster) produceRaw(topic string, partition int32, raw []byte) {
 	}
 	if err != nil {
 		c.t.Fatalf("producing a batch: %v", err)
-	}
-}
-
-// A batch that is too large to unpack is skipped: each of its offsets becomes a dead
-// letter, and the partition goes on, also after a restart between these offsets.
-func TestABatchTooLargeToUnpackIsDead(t *testing.T) {
-	bomb := rawBatch(t, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
-	for _, topics := range [][]SourceTopic{mainTopic("push"), tier("push", time.Millisecond)} {
-		c := newCluster(t, 2, []string{"push"})
-		records := func(partition int32, from, n int) {
-			for i := range n {
-				r := record("push", partition, from+i)
-				r.Headers = []kgo.RecordHeader{header("pf-v", "1")}
-				c.produceRecords(r)
-			}
-		}
-		records(0, 0, 3)
-		c.produceRaw("push", 0, bomb)
-		records(0, 36, 4)
-		records(1, 0, 5)
-
-		var told troubles
-		options := SourceOptions{Topics: topics, BatchRecords: 10, Linger: time.Millisecond, Drain: mortal, Health: told.health}
-		first := c.source(options)
-		var items []*pipeline.Item
-		for got := 0; got < 25; { // then its window is full
-			for _, b := range nextItems(t, first, 1) {
-				if b.Partition.ID == 0 {
-					items, got = append(items, itemsOf(b)...), got+len(b.Items)
-				}
-				done(b)
-			}
-		}
-		if err := first.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := first.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		at := c.committed("g", "push", 0)
-		items = items[:at]
-		second := c.source(options)
-		for len(items) < 40 {
-			for _, b := range nextItems(t, second, 1) {
-				if b.Partition.ID == 0 {
-					items = append(items, itemsOf(b)...)
-				}
-				done(b)
-			}
-		}
-		for i, it := range items {
-			unread := i >= 3 && i < 36
-			if it.Offset != int64(i) {
-				t.Fatalf("got offset %d as record %d", it.Offset, i)
-			}
-			if dead := it.Verdict == push.Dead; dead != unread {
-				t.Errorf("offset %d: got %v (%s)", i, it.Verdict, it.Reason)
-			}
-			if unread && (it.Reason != push.TooLarge || it.Detail != "batch" || it.Size != maxUnpacked || it.Value != nil || it.FirstSeen.IsZero()) {
-				t.Errorf("offset %d: %s:%s of %d bytes, first seen %v", i, it.Reason, it.Detail, it.Size, it.FirstSeen)
-			}
-		}
-		if err := second.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if at := c.committed("g", "push", 0); at != 40 {
-			t.Errorf("got commit %d, want 40", at)
-		}
-		if all := told.told(); len(all) > 0 {
-			t.Errorf("got stopped partitions %v, want none", all)
-		}
-	}
-}
-
-// The partition goes on too if nothing was read or committed before the batch.
-func TestABatchTooLargeToUnpackAtTheVeryStart(t *testing.T) {
-	c := newCluster(t, 1, []string{"push"})
-	c.produceBatch("push", 0, true, 33, func(int) *kgo.Record { return &kgo.Record{Value: make([]byte, 2<<20)} })
-	c.produce("push", 0, 33, 2)
-	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond})
-	var dead, alive int
-	for _, b := range nextItems(t, s, 35) {
-		for _, it := range itemsOf(b) {
-			if it.Verdict == push.Dead {
-				dead++
-			} else {
-				alive++
-			}
-		}
-	}
-	if dead != 33 || alive != 2 {
-		t.Errorf("got %d dead and %d alive, want 33 and 2", dead, alive)
 	}
 }
 

@@ -3,10 +3,7 @@ package kafka
 import (
 	"bytes"
 	"errors"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -22,62 +19,6 @@ func packed(t *testing.T, records ...*kgo.Record) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
-}
-
-// Unpacked records that are not handed out are bounded over all partitions. Their room is
-// free again with the last record of a fetch, handed out or dropped.
-func TestUnpackingIsBoundedOverAllPartitions(t *testing.T) {
-	u, err := newUnpacking()
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch := packed(t, &kgo.Record{Value: make([]byte, 30<<20)})
-	read := func(partition int32) error {
-		out, err := u.Decompress(batch, kgo.CodecGzip)
-		if err == nil {
-			u.OnFetchBatchRead(kgo.BrokerMetadata{}, "push", partition, kgo.FetchBatchMetrics{CompressionType: 1, UncompressedBytes: len(out)})
-		}
-		return err
-	}
-	in := func(partition int32, n int) {
-		for range n {
-			u.OnFetchRecordBuffered(&kgo.Record{Topic: "push", Partition: partition})
-		}
-	}
-	out := func(partition int32, n int) {
-		for range n {
-			u.OnFetchRecordUnbuffered(&kgo.Record{Topic: "push", Partition: partition}, false)
-		}
-	}
-	for _, step := range []struct {
-		reason    string
-		before    func()
-		partition int32
-		want      error
-	}{
-		{"the first", func() {}, 1, nil},
-		{"another partition's", func() { in(1, 3) }, 2, nil},
-		{"a third is too much", func() { in(2, 3) }, 3, errNoRoom},
-		{"some of a fetch are out, which gives nothing back", func() { out(1, 2) }, 3, errNoRoom},
-		{"the last is", func() { out(1, 1) }, 1, nil},
-		{"the next fetch of a partition is not given back with the one before", func() { out(1, 1) }, 3, errNoRoom},
-		{"nor before it is out itself", func() { in(1, 1) }, 3, errNoRoom},
-		{"then it is", func() { out(1, 1) }, 3, nil},
-	} {
-		step.before()
-		if err := read(step.partition); !errors.Is(err, step.want) {
-			t.Errorf("%s: got %v, want %v", step.reason, err, step.want)
-		}
-	}
-	if _, err := u.Decompress(packed(t, &kgo.Record{Value: make([]byte, maxUnpacked+1)}), kgo.CodecGzip); !errors.Is(err, kgo.ErrMaxDecompress) {
-		t.Errorf("a batch larger than everything: %v", err)
-	}
-	if n := u.all(time.Now()); n < 60<<20 || n > maxUnpacked {
-		t.Errorf("got %d bytes in use, want those of two fetches", n)
-	}
-	if n := u.all(time.Now().Add(2 * staleAfter)); n > 31<<20 {
-		t.Errorf("got %d bytes in use long after a fetch without records", n)
-	}
 }
 
 func TestWhatRecordsCostTheClient(t *testing.T) {
@@ -109,42 +50,5 @@ func TestWhatRecordsCostTheClient(t *testing.T) {
 			_ = costOf(raw[cut:])
 			_ = costOf(raw[:cut])
 		}
-	}
-}
-
-// Many records that are small when packed and large when not all come, and the memory of
-// the process stays bounded meanwhile.
-func TestHostileRecordsTakeBoundedMemory(t *testing.T) {
-	const batches, records, size = 9, 600, 60_000 // 9 times 36 MB; packed, all fit in one fetch
-	c := newCluster(t, 4, []string{"push"})
-	raw := rawBatch(t, true, records, func(int) *kgo.Record {
-		return &kgo.Record{Key: []byte(strings.Repeat("k", 1000)), Value: []byte(strings.Repeat(" ", size))}
-	})
-	for i := range batches {
-		c.produceRaw("push", int32(i%4), raw)
-	}
-	runtime.GC()
-	var before, now runtime.MemStats
-	runtime.ReadMemStats(&before)
-	options := SourceOptions{Topics: mainTopic("push"), BatchBytes: 4 << 20, OpenBatches: 2, OpenBytes: 16 << 20, Linger: time.Millisecond}
-	s := c.source(options)
-	var most uint64
-	for got, n := 0, 0; got < batches*records; n++ {
-		b := nextItems(t, s, 1)[0]
-		if n%4 == 0 {
-			runtime.GC()
-			runtime.ReadMemStats(&now)
-			most = max(most, now.HeapAlloc-min(now.HeapAlloc, before.HeapAlloc))
-		}
-		got += len(b.Items)
-		done(b)
-		if err := s.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The open records, one poll more, the client's unpacked records, and its buffer for
-	// unpacking.
-	if limit := uint64(options.OpenBytes + 4*maxUnpacked); most > limit {
-		t.Errorf("got %d MiB, want at most %d", most>>20, limit>>20)
 	}
 }
