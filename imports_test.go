@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"providers/payload":      {"push"},
 	"providers/feedback":     nil,
 	"providers/account":      {"push"},
+	"providers/check":        nil, // none of the clients that it checks the way of
 	"providers/apns":         {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/fcm":          {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
 	"providers/sim":          {"providers/sim/engine"},
@@ -123,6 +124,7 @@ var testsAlso = map[string][]string{
 	"kafka":           {"bench/chaos/records"},
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
+	"providers/check": {"providers/apns"},         // whose signatures it checks with
 	"limits":          {"limits/model", "status"}, // whose session its tests on a real Cassandra use
 	"limits/senders":  {"limits/model"},
 	"sizing":          {"configs", "dedupe", "shards", "status", "users/record"}, // whose settings, sizes and bytes it reckons with
@@ -188,14 +190,14 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/bits-and-blooms/bloom":   {in: []string{"bench/lookup"}},
 	"github.com/minio/minio-go":          {in: []string{"segments/s3"}},
 	"github.com/alicebob/miniredis":      {in: []string{"deploy/embedded"}, tests: []string{everything}},
-	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/sim"}},
+	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/check", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/sim"}},
 	"github.com/sideshow/apns2":          {in: []string{"providers/apns", "bench/send"}, tests: []string{"providers/sim"}},
 	"firebase.google.com/go":             {tests: []string{"providers/fcm", "providers/sim"}},
 	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushgateway", "cmd/pushdemo", "cmd/pushctl", "cmd/pushsim", "cmd/pushbench"}},
 	"github.com/spf13/pflag":             {in: []string{"cmd/pushctl", "cmd/pushsim"}},
 	"golang.org/x/term":                  {in: []string{"cmd/terminal"}},
 	"golang.org/x/sys":                   {in: []string{"deploy/local"}},
-	"golang.org/x/oauth2":                {in: []string{"providers/fcm"}, tests: []string{"providers/sim"}},
+	"golang.org/x/oauth2":                {in: []string{"providers/fcm", "providers/check"}, tests: []string{"providers/sim"}},
 	"google.golang.org/api":              {tests: []string{"providers/fcm", "providers/sim"}},
 	"github.com/golang-jwt/jwt":          {tests: []string{"providers/apns", "providers/fcm"}},
 	"github.com/HdrHistogram":            {in: []string{"cmd/pushdemo"}},

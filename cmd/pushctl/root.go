@@ -24,6 +24,7 @@ func commands(a *app) []*cobra.Command {
 		newLagCommand(a),
 		newDedupeCommand(a),
 		newLimitsCommand(a), newSegmentsCommand(a),
+		newProvidersCommand(a),
 		newPlanCommand(a),
 		newBenchCommand(),
 	}
