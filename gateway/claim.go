@@ -38,22 +38,40 @@ const (
 var modeNumbers = map[Mode]byte{AtLeastOnce: 1, AtMostOnce: 2, EffectivelyOnce: 3}
 
 // Signer signs receipts, and knows those that it, or a replica with one of its keys, has
-// signed. It is safe for concurrent use.
+// signed. Ids are derived by keys of its own. It is safe for concurrent use.
 type Signer struct {
 	keys [][]byte // the first one signs
+	ids  idKeys
 }
 
 // NewSigner makes a Signer from the lines of a secret: the first signs, and what the
 // others have signed is still valid, so that keys can be exchanged. Each has at least
-// MinKey characters.
+// MinKey characters. A line "ids TIME KEY" has no part in that: by such a key, which
+// counts from that time on, ids are derived. It may not be the first line, with which
+// a release that does not know it would sign.
 func NewSigner(secret string) (*Signer, error) {
 	s := &Signer{}
+	number := 0
 	for line := range strings.Lines(secret) {
+		number++
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
+		if strings.Fields(line)[0] == idLine {
+			k, err := parseIDKey(line)
+			if err == nil && len(s.keys) == 0 {
+				err = errors.New("the first line must be one that signs")
+			}
+			if err == nil {
+				err = s.ids.add(k)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", number, err)
+			}
+			continue
+		}
 		if len(line) < MinKey {
-			return nil, fmt.Errorf("line %d has %d characters, want at least %d (openssl rand -base64 32)", len(s.keys)+1, len(line), MinKey)
+			return nil, fmt.Errorf("line %d has %d characters, want at least %d (openssl rand -base64 32)", number, len(line), MinKey)
 		}
 		s.keys = append(s.keys, []byte(line))
 	}
@@ -61,6 +79,14 @@ func NewSigner(secret string) (*Signer, error) {
 		return nil, errors.New("has no key (openssl rand -base64 32)")
 	}
 	return s, nil
+}
+
+// KeyedFrom is the moment from which derived ids depend on a secret; false = they never do.
+func (s *Signer) KeyedFrom() (time.Time, bool) {
+	if len(s.ids) == 0 {
+		return time.Time{}, false
+	}
+	return s.ids[len(s.ids)-1].from, true
 }
 
 func mac(key []byte, id, sender string, body []byte) []byte {

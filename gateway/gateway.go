@@ -5,7 +5,8 @@
 //	send.go      POST /v1/messages
 //	batch.go     POST /v1/messages/batch
 //	message.go   a body checked as a worker would, and the record made of it
-//	id.go        the id of a notification: its own, or of an Idempotency-Key
+//	id.go        the id of a notification, and the time in it
+//	idkey.go     ids derived from Idempotency-Keys, by a secret
 //	receipts.go  GET /v1/receipts/…, POST /v1/receipts:query
 //	claim.go     what a receipt says, signed
 //	lookup.go    rows and committed offsets of receipts, in the order that proves
@@ -125,6 +126,7 @@ type Gateway struct {
 	routes   map[route]*Lane
 	first    map[string]*Lane // of a service type: for who names no mode
 	services []string         // in the order of Lanes
+	ids      idKeys           // from which ids are derived
 	progress *progress
 	requests chan struct{} // a place for each request under way
 	batches  chan struct{} // and for each batch
@@ -142,6 +144,9 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]bool), routes: make(map[route]*Lane), first: make(map[string]*Lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
 		requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches)}
+	if o.Signer != nil {
+		g.ids = o.Signer.ids
+	}
 	for _, app := range o.Apps {
 		g.apps[app] = true
 	}

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"time"
 
@@ -64,25 +62,4 @@ func ownerOf(m *push.Message) owner {
 		o.device = push.DeviceHash(m.Device.Platform, m.Device.Token)
 	}
 	return o
-}
-
-// deriveID is the id that an Idempotency-Key stands for: the same for the same sender,
-// app, receiver and key, at every replica and for ever, and another one if any of them
-// differs. A key that is a UUIDv7 gives one with its time; any other gives an id without
-// a time, which workers always confirm (push.DerivedID).
-func deriveID(sender, app string, o owner, key string) string {
-	h := sha256.New()
-	for _, part := range []string{"pushfleet id 1", sender, app, o.user, o.device, key} {
-		var n [4]byte
-		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
-		h.Write(n[:])
-		h.Write([]byte(part))
-	}
-	sum := h.Sum(nil)
-	if at, ok := mintedAt(key); ok {
-		u := uuid.UUID(sum[:16])
-		stamp(&u, at)
-		return u.String()
-	}
-	return push.DerivedPrefix + base64.RawURLEncoding.EncodeToString(sum[:push.DerivedBytes])
 }

@@ -65,7 +65,7 @@ func (g *Gateway) accept(c *Caller, body []byte, key string, mustHaveID bool, no
 	if says.sender != "" && says.sender != c.Sender {
 		return nil, newProblem(codeForeignSender, "sender_id comes from the key: leave it out").at("/sender_id").of(m.ID)
 	}
-	id, problem := identify(c, &m, key, mustHaveID, now)
+	id, problem := g.identify(c, &m, key, mustHaveID, now)
 	if problem != nil {
 		return nil, problem.of(m.ID)
 	}
@@ -93,7 +93,7 @@ func (g *Gateway) accept(c *Caller, body []byte, key string, mustHaveID bool, no
 func refused(d *push.Defect) *Problem { return refusal(d, explain.Reason(string(d.Reason), "")) }
 
 // identify decides the id of a message.
-func identify(c *Caller, m *push.Message, key string, mustHaveID bool, now time.Time) (string, *Problem) {
+func (g *Gateway) identify(c *Caller, m *push.Message, key string, mustHaveID bool, now time.Time) (string, *Problem) {
 	switch {
 	case m.ID != "" && key != "":
 		return "", newProblem(codeIDAndKey, "the message has an id, and the request an Idempotency-Key: give one of them")
@@ -108,7 +108,7 @@ func identify(c *Caller, m *push.Message, key string, mustHaveID bool, now time.
 		if at, ok := mintedAt(key); ok && at.After(now.Add(ahead)) {
 			return "", newProblem(codeFutureID, "the time in the Idempotency-Key is more than a minute ahead of the gateway's clock")
 		}
-		return deriveID(c.Sender, m.App, ownerOf(m), key), nil
+		return g.ids.derive(c.Sender, m.App, ownerOf(m), key, now), nil
 	}
 	id, err := newID(now)
 	if err != nil {

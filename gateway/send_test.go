@@ -162,7 +162,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		t.Errorf("again it is %s", again)
 	}
 	// What an id was derived to once it is for ever, or a repeat would be pushed twice.
-	if got := deriveID("orders", "shop", owner{user: "u42"}, "order-17"); got != first || got != "k-SsZfNlH2Zgu1XCd6kdA4SA1PPKSXo-ni" {
+	if got := idKeys(nil).derive("orders", "shop", owner{user: "u42"}, "order-17", time.Now()); got != first || got != "k-SsZfNlH2Zgu1XCd6kdA4SA1PPKSXo-ni" {
 		t.Errorf("derived is %s", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,11 +40,11 @@ Exit codes: 0 valid, 2 not valid.`,
 			if err != nil {
 				return err
 			}
-			keys, err := checkKeys(c)
+			keys, signer, err := checkKeys(c)
 			if err != nil {
 				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
 			}
-			return report(cmd, c, keys)
+			return report(cmd, c, keys, signer)
 		},
 	}
 	print := &cobra.Command{
@@ -68,27 +69,32 @@ Exit codes: 0 valid, 2 not valid.`,
 
 // checkKeys reads what CheckGateway only opens: the callers' keys, and the secret of
 // receipts.
-func checkKeys(c *configs.Config) (keys int, err error) {
+func checkKeys(c *configs.Config) (keys int, signer *gateway.Signer, err error) {
 	callers, err := gateway.OpenCallers(c.Gateway.KeysFile)
 	if err != nil {
-		return 0, fmt.Errorf("gateway.keys_file: %w", err)
+		return 0, nil, fmt.Errorf("gateway.keys_file: %w", err)
 	}
 	secret, err := c.Gateway.ReceiptsSecret()
 	if err == nil {
-		_, err = gateway.NewSigner(secret.Reveal())
+		signer, err = gateway.NewSigner(secret.Reveal())
 	}
 	if err != nil {
-		return 0, fmt.Errorf("gateway.receipts_file: %s %w", c.Gateway.ReceiptsFile, err)
+		return 0, nil, fmt.Errorf("gateway.receipts_file: %s %w", c.Gateway.ReceiptsFile, err)
 	}
-	return callers.Len(), nil
+	return callers.Len(), signer, nil
 }
 
 // report prints what a valid configuration means.
-func report(cmd *cobra.Command, c *configs.Config, keys int) error {
+func report(cmd *cobra.Command, c *configs.Config, keys int, signer *gateway.Signer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ok: %d keys, %d apps, at %s\n", keys, len(c.Apps), c.Gateway.Listen)
 	for _, l := range wiring.GatewayLanes(c) {
 		fmt.Fprintf(&b, "%s, %s: lane %s, topic %s\n", l.ServiceType, l.Mode, l.Name, l.Topic)
+	}
+	if from, keyed := signer.KeyedFrom(); keyed {
+		fmt.Fprintf(&b, "ids of Idempotency-Keys: by a secret from %s on\n", from.UTC().Format(time.RFC3339))
+	} else {
+		fmt.Fprintf(&b, "note: gateway.receipts_file: no line ids: whoever knows sender, app, receiver and Idempotency-Key of a message can take its id\n")
 	}
 	for _, n := range c.Insecure() {
 		fmt.Fprintf(&b, "note: %s\n", n)

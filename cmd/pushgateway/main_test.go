@@ -43,6 +43,10 @@ func TestConfig(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(of, "receipts.key"), []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	keyed, with := files(t, "")
+	if err := os.WriteFile(filepath.Join(with, "receipts.key"), []byte(strings.Repeat("r", 32)+"\nids 2026-12-01T00:00:00Z "+strings.Repeat("i", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	empty := filepath.Join(dir, "empty.yaml")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -56,6 +60,8 @@ func TestConfig(t *testing.T) {
 		{"all is there", []string{"config", "check", good}, exitDone, "ok: 1 keys, 1 apps, at 127.0.0.1:8088\ncritical, at_least_once: lane critical, topic push.critical\n"},
 		{"by the flag", []string{"config", "check", "-c", good}, exitDone, "ok: 1 keys"},
 		{"without TLS", []string{"config", "check", exposed}, exitDone, "note: gateway.insecure"},
+		{"ids that can be taken", []string{"config", "check", good}, exitDone, "note: gateway.receipts_file: no line ids"},
+		{"ids by a secret", []string{"config", "check", keyed}, exitDone, "\nids of Idempotency-Keys: by a secret from 2026-12-01T00:00:00Z on\n"},
 		{"lanes of its own", []string{"config", "check", chosen}, exitDone, "\notp, at_least_once: lane critical, topic push.critical\n"},
 		{"two files", []string{"config", "check", "-c", good, "other.yaml"}, exitUsage, "two different files"},
 		{"nothing is there", []string{"config", "check", empty}, exitUsage, "gateway.keys_file"},
