@@ -12,35 +12,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pushfleet/pushfleet/forms"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
 
-// deviceFields are the columns of a CSV file and the fields of JSON lines.
-var deviceFields = []string{"user_id", "platform", "token", "app", "environment", "locale", "registered_at", "app_version"}
+// deviceLine is a device as it stands in a line of a file; its fields are also the
+// columns of a CSV file.
+type deviceLine = forms.Device
 
-// deviceLine is a device as it stands in a file.
-type deviceLine struct {
-	UserID       string `json:"user_id"`
-	Platform     string `json:"platform"`
-	Token        string `json:"token"`
-	App          string `json:"app"`
-	Environment  string `json:"environment"`
-	Locale       string `json:"locale"`
-	RegisteredAt string `json:"registered_at"`
-	AppVersion   string `json:"app_version"`
-}
-
-// The rules of files; package users has those of devices. None of these errors
+// The rules of files; packages forms and users have those of devices. None of these errors
 // quotes the line, which may contain a token.
 var (
 	errNotCSV      = errors.New("not CSV: quotes must enclose a whole field and end on the same line")
 	errNotJSON     = errors.New("not one JSON object")
 	errJSONType    = errors.New("a field is not a string")
-	errJSONField   = fmt.Errorf("a field other than %s", strings.Join(deviceFields, ", "))
-	errPlatform    = errors.New("invalid platform: neither " + push.PlatformNames(" nor "))
+	errJSONField   = fmt.Errorf("a field other than %s", strings.Join(forms.DeviceFields, ", "))
 	errTimeMissing = errors.New("invalid registered_at: missing (--registered-at sets one for all lines)")
-	errTime        = errors.New("invalid registered_at: not RFC 3339, such as 2026-11-21T10:00:00Z")
 )
 
 // tokenWords describe each platform's tokens.
@@ -64,24 +52,11 @@ func environmentWords() string {
 }
 
 // registration checks a device against every rule. Lines without a time get at.
-func (d *deviceLine) registration(at time.Time) (users.Registration, error) {
-	platform, ok := push.ParsePlatform(d.Platform)
-	if !ok {
-		return users.Registration{}, errPlatform
-	}
-	switch {
-	case d.RegisteredAt != "":
-		t, err := time.Parse(time.RFC3339, d.RegisteredAt)
-		if err != nil {
-			return users.Registration{}, errTime
-		}
-		at = t
-	case at.IsZero():
+func registration(d *deviceLine, at time.Time) (users.Registration, error) {
+	if _, known := push.ParsePlatform(d.Platform); known && d.RegisteredAt == "" && at.IsZero() {
 		return users.Registration{}, errTimeMissing
 	}
-	r := users.Registration{User: d.UserID, Device: push.Device{Platform: platform, Environment: d.Environment,
-		App: d.App, Token: d.Token, Locale: d.Locale, AppVersion: d.AppVersion, RegisteredAt: at}}
-	return r, r.Check()
+	return d.Registration(at)
 }
 
 // deviceParser reads the device of one line.
@@ -129,15 +104,15 @@ func parseCSV(header []byte) (deviceParser, error) {
 	place := make(map[string]int)
 	for i, c := range columns {
 		c = strings.ToLower(strings.TrimSpace(c))
-		if !slices.Contains(deviceFields, c) {
-			return nil, fmt.Errorf("column %d of the header is not one of %s", i+1, strings.Join(deviceFields, ", "))
+		if !slices.Contains(forms.DeviceFields, c) {
+			return nil, fmt.Errorf("column %d of the header is not one of %s", i+1, strings.Join(forms.DeviceFields, ", "))
 		}
 		if _, twice := place[c]; twice {
 			return nil, fmt.Errorf("the header has the column %s twice", c)
 		}
 		place[c] = i
 	}
-	for _, c := range deviceFields[:4] {
+	for _, c := range forms.DeviceFields[:4] {
 		if _, ok := place[c]; !ok {
 			return nil, fmt.Errorf("the header has no column %s", c)
 		}

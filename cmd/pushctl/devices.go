@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
+	"github.com/pushfleet/pushfleet/forms"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 )
@@ -66,7 +67,7 @@ func (a *app) addDevice(ctx context.Context, d deviceLine, tokenFile string) err
 		return fmt.Errorf("reading the token: %w", err)
 	}
 	d.Token = strings.TrimSpace(string(text))
-	r, err := d.registration(time.Now())
+	r, err := registration(&d, time.Now())
 	if err != nil {
 		return usageError{err}
 	}
@@ -98,21 +99,10 @@ device.`,
 	}
 }
 
-// deviceRow is a device in the JSON answer.
-type deviceRow struct {
-	Hash         string    `json:"hash"`
-	Platform     string    `json:"platform"`
-	Environment  string    `json:"environment"`
-	App          string    `json:"app"`
-	Locale       string    `json:"locale"`
-	AppVersion   string    `json:"app_version"`
-	RegisteredAt time.Time `json:"registered_at"`
-}
-
 // devicesAnswer is the JSON answer of `pushctl devices get`.
 type devicesAnswer struct {
-	UserID  string      `json:"user_id"`
-	Devices []deviceRow `json:"devices"`
+	UserID  string             `json:"user_id"`
+	Devices []forms.Registered `json:"devices"`
 	// Dropped counts the registrations over the limits. The latest of them
 	// dates from DroppedUpTo.
 	Dropped     int        `json:"dropped"`
@@ -137,10 +127,10 @@ func (a *app) showDevices(ctx context.Context, id string) error {
 }
 
 func explainDevices(id string, u *users.Stored) terminal.Answer {
-	value := devicesAnswer{UserID: id, Devices: []deviceRow{}, Dropped: u.Dropped, Unreadable: u.Quarantine&push.DeviceUnread != 0}
+	value := devicesAnswer{UserID: id, Devices: []forms.Registered{}, Dropped: u.Dropped, Unreadable: u.Quarantine&push.DeviceUnread != 0}
 	t := terminal.Table{Columns: []string{"hash", "platform", "environment", "app", "locale", "app version", "registered at"}}
-	for _, d := range u.Devices {
-		r := deviceRow{Hash: d.Hash, Platform: d.Platform.String(), Environment: d.Environment, App: d.App, Locale: d.Locale, AppVersion: d.AppVersion, RegisteredAt: d.RegisteredAt.UTC()}
+	for i := range u.Devices {
+		r := forms.OfDevice(&u.Devices[i])
 		value.Devices = append(value.Devices, r)
 		t.Add(r.Hash, r.Platform, r.Environment, r.App, r.Locale, r.AppVersion, r.RegisteredAt.Format("2006-01-02T15:04:05.000Z"))
 	}

@@ -60,7 +60,7 @@ func TestDeviceLines(t *testing.T) {
 			var d deviceLine
 			err := in.parse([]byte(in.text), &d)
 			if err == nil {
-				_, err = d.registration(time.Time{})
+				_, err = registration(&d, time.Time{})
 			}
 			switch {
 			case tt.rule == "" && err != nil:

@@ -175,7 +175,7 @@ func (im *deviceImport) take(l line) error {
 	if err := im.parse(l.text, &d); err != nil {
 		return err
 	}
-	r, err := d.registration(im.at)
+	r, err := registration(&d, im.at)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
+	"github.com/pushfleet/pushfleet/forms"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/users/record"
@@ -21,22 +22,8 @@ func newPrefsCommand(a *app) *cobra.Command {
 
 // prefsAnswer is a user's preferences in the JSON answer.
 type prefsAnswer struct {
-	UserID    string     `json:"user_id"`
-	OptOutAll bool       `json:"opt_out_all"`
-	Channels  []string   `json:"opt_out_channels"`
-	Types     []string   `json:"opt_out_types"`
-	Blocked   bool       `json:"blocked"`
-	Senders   []string   `json:"opt_out_senders"`
-	OptIns    []string   `json:"opt_in_types"`
-	Quiet     []quietRow `json:"quiet_hours"`
-}
-
-// quietRow are quiet hours in the JSON answer, as they stand in push.users.
-type quietRow struct {
-	From  string   `json:"from"`
-	To    string   `json:"to"`
-	Days  []string `json:"days"`
-	Types []string `json:"types"`
+	UserID string `json:"user_id"`
+	forms.Preferences
 }
 
 func newPrefsGetCommand(a *app) *cobra.Command {
@@ -62,13 +49,10 @@ when the registry has applied it. An unknown user forbids nothing.`,
 }
 
 func explainPrefs(user string, p push.Preferences) terminal.Answer {
-	list := func(names []string) []string { return append([]string{}, names...) }
-	value := prefsAnswer{UserID: user, OptOutAll: p.OptOutAll, Channels: list(p.Channels), Types: list(p.Types),
-		Blocked: p.Blocked, Senders: list(p.Senders), OptIns: list(p.OptIns), Quiet: []quietRow{}}
+	value := prefsAnswer{user, forms.OfPreferences(&p)}
 	t := terminal.Table{Columns: []string{"user", "blocked", "opted out of all", "channels", "types", "senders", "opted in to", "quiet hours"}}
 	var quiet []string
 	for _, q := range p.Quiet {
-		value.Quiet = append(value.Quiet, quietRow{From: q.From.String(), To: q.To.String(), Days: list(q.Days.Names()), Types: list(q.Types)})
 		quiet = append(quiet, quietText(q))
 	}
 	yes := map[bool]string{true: "yes", false: "no"}
