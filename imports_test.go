@@ -50,10 +50,10 @@ var mayImport = map[string][]string{
 	"segments/s3":            {"segments"},
 	"crowd":                  {"push"},
 	"explain":                {"push"},
-	"forms":                  {"push", "users", "users/record"},  // users in words: no terminal, no HTTP
-	"gateway":                {"push", "push/decode", "explain"}, // HTTP; Kafka and the status store are interfaces
-	"quiet":                  {"push"},                           // a decision: no store, no clock
-	"sizing":                 nil,                                // arithmetic over a value, for a command or a page
+	"forms":                  {"push", "users", "users/record"},                                    // users in words: no terminal, no HTTP
+	"gateway":                {"push", "push/decode", "explain", "forms", "users", "users/record"}, // HTTP; Kafka, Redis and the status store are interfaces
+	"quiet":                  {"push"},                                                             // a decision: no store, no clock
+	"sizing":                 nil,                                                                  // arithmetic over a value, for a command or a page
 	"stages":                 {"push", "pipeline", "dedupe", "limits", "quiet"},
 	"providers/h2":           nil,
 	"providers/calls":        {"push", "pipeline"},

@@ -27,6 +27,9 @@ type Right string
 const (
 	Send Right = "send" // messages, as its sender and for its apps
 	Read Right = "read" // receipts of these
+	// Manage may read and change preferences and devices of any user, as far as they are
+	// of its apps, and make tokens by which users do so themselves.
+	Manage Right = "users"
 	// Admin may ask for any notification by its bare id. Rows do not say who sent them,
 	// so without it only a receipt shows what became of a notification.
 	Admin Right = "admin"
@@ -117,8 +120,8 @@ func parseKeys(text []byte) ([]*Caller, error) {
 			return nil, fmt.Errorf("keys[%d].apps: none", i)
 		}
 		for _, r := range k.Rights {
-			if !slices.Contains([]Right{Send, Read, Admin}, r) {
-				return nil, fmt.Errorf("keys[%d].rights: %q, want send, read or admin", i, r)
+			if !slices.Contains([]Right{Send, Read, Manage, Admin}, r) {
+				return nil, fmt.Errorf("keys[%d].rights: %q, want send, read, users or admin", i, r)
 			}
 			c.rights[r] = true
 		}
@@ -216,18 +219,36 @@ func (c *Callers) Watch(ctx context.Context, every time.Duration, told func(err 
 // Len is how many keys are in force.
 func (c *Callers) Len() int { return len(*c.now.Load()) }
 
-// of finds the caller of a request by its one Authorization header. Every key is
-// compared, each in constant time, so that how long it takes says nothing about them.
+// of finds the caller of a request by its key.
 func (c *Callers) of(h http.Header) (*Caller, *Problem) {
+	key, problem := bearer(h)
+	if problem != nil {
+		return nil, problem
+	}
+	found := c.with(key)
+	if found == nil {
+		return nil, newProblem(codeUnauthorized, "this key is not known")
+	}
+	return found, nil
+}
+
+// bearer is what a request's one Authorization header carries.
+func bearer(h http.Header) (string, *Problem) {
 	values := h.Values("Authorization")
 	if len(values) != 1 {
-		return nil, newProblem(codeUnauthorized, "want one header Authorization: Bearer KEY")
+		return "", newProblem(codeUnauthorized, "want one header Authorization: Bearer KEY")
 	}
 	scheme, key, _ := strings.Cut(values[0], " ")
 	key = strings.Trim(key, " ")
 	if !strings.EqualFold(scheme, "Bearer") || !token68(key) || len(key) > maxKey {
-		return nil, newProblem(codeUnauthorized, "want one header Authorization: Bearer KEY")
+		return "", newProblem(codeUnauthorized, "want one header Authorization: Bearer KEY")
 	}
+	return key, nil
+}
+
+// with is the caller with this key; nil = nobody. Every key is compared, each in constant
+// time, so that how long it takes says nothing about them.
+func (c *Callers) with(key string) *Caller {
 	hash := sha256.Sum256([]byte(key))
 	var found *Caller
 	for _, caller := range *c.now.Load() {
@@ -235,8 +256,15 @@ func (c *Callers) of(h http.Header) (*Caller, *Problem) {
 			found = caller
 		}
 	}
-	if found == nil {
-		return nil, newProblem(codeUnauthorized, "this key is not known")
+	return found
+}
+
+// named is the caller whose key has this name; nil = none has.
+func (c *Callers) named(name string) *Caller {
+	for _, caller := range *c.now.Load() {
+		if caller.Name == name {
+			return caller
+		}
 	}
-	return found, nil
+	return nil
 }

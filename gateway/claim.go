@@ -89,9 +89,10 @@ func (s *Signer) KeyedFrom() (time.Time, bool) {
 	return s.ids[len(s.ids)-1].from, true
 }
 
-func mac(key []byte, id, sender string, body []byte) []byte {
+// mac is what signs; what is signed for one use is of none for another.
+func mac(key []byte, use string, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
-	for _, part := range [][]byte{[]byte("pushfleet receipt"), []byte(id), []byte(sender), body} {
+	for _, part := range append([][]byte{[]byte(use)}, parts...) {
 		var n [4]byte
 		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
 		h.Write(n[:])
@@ -100,18 +101,46 @@ func mac(key []byte, id, sender string, body []byte) []byte {
 	return h.Sum(nil)[:macBytes]
 }
 
+// signed adds what signs a body for one use, over the parts too, which the body lacks.
+func (s *Signer) signed(body []byte, use string, parts ...[]byte) []byte {
+	return append(body, mac(s.keys[0], use, append(parts, body)...)...)
+}
+
+// verified takes off what signed has added; false = it was another one. Every key is
+// tried, each in constant time.
+func (s *Signer) verified(b []byte, use string, parts ...[]byte) (body []byte, valid bool) {
+	if len(b) < macBytes {
+		return nil, false
+	}
+	body, sum := b[:len(b)-macBytes], b[len(b)-macBytes:]
+	for _, key := range s.keys {
+		if hmac.Equal(mac(key, use, append(parts, body)...), sum) {
+			valid = true
+		}
+	}
+	return body, valid
+}
+
+// forReceipts is the use of what signs receipts.
+const forReceipts = "pushfleet receipt"
+
 // sign makes the receipt.
 func (s *Signer) sign(sender string, c *claim) string {
 	b := []byte{claimVersion, modeNumbers[c.mode]}
 	for _, text := range []string{c.lane, c.service, c.app, c.owner.user, c.owner.device} {
-		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+		b = appendText(b, text)
 	}
 	b = append(b, c.topic[:]...)
 	b = binary.AppendUvarint(b, uint64(c.place.Partition))
 	b = binary.AppendUvarint(b, uint64(c.place.Offset+1))
 	b = binary.AppendUvarint(b, uint64(c.at.UnixMilli()))
-	b = append(b, mac(s.keys[0], c.id, sender, b)...)
+	b = s.signed(b, forReceipts, []byte(c.id), []byte(sender))
 	return c.id + "~" + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// appendText appends a text with its length before it.
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 // open reads a receipt of this sender; false = it is none.
@@ -120,13 +149,7 @@ func (s *Signer) open(sender, receipt string) (*claim, bool) {
 	if !ok {
 		return nil, false
 	}
-	body, sum := body[:len(body)-macBytes], body[len(body)-macBytes:]
-	valid := false
-	for _, key := range s.keys {
-		if hmac.Equal(mac(key, id, sender, body), sum) {
-			valid = true
-		}
-	}
+	body, valid := s.verified(body, forReceipts, []byte(id), []byte(sender))
 	if !valid {
 		return nil, false
 	}
@@ -156,7 +179,7 @@ func parseClaim(id string, b []byte) (*claim, bool) {
 	}
 	r := claimReader{b: b[2:]}
 	for _, to := range []*string{&c.lane, &c.service, &c.app, &c.owner.user, &c.owner.device} {
-		*to = string(r.take(r.number(maxText)))
+		*to = r.text()
 	}
 	copy(c.topic[:], r.take(uint64(len(c.topic))))
 	c.place.Partition = int32(r.number(1<<31 - 1))
@@ -180,6 +203,8 @@ func (r *claimReader) number(most uint64) uint64 {
 	r.b = r.b[size:]
 	return n
 }
+
+func (r *claimReader) text() string { return string(r.take(r.number(maxText))) }
 
 func (r *claimReader) take(n uint64) []byte {
 	if n > uint64(len(r.b)) {

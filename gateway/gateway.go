@@ -12,13 +12,18 @@
 //	lookup.go    rows and committed offsets of receipts, in the order that proves
 //	outcome.go   what they mean
 //	progress.go  committed offsets, asked for once a second
+//	users.go     who may ask about a user, and changes until Kafka has them
+//	preferences.go, devices.go
+//	             GET, PUT, DELETE /v1/users/{user}/…
+//	usertoken.go POST /v1/users/{user}/tokens, and what a user may do by one
+//	object.go    bodies that are one JSON object, read strictly
 //	callers.go   who may do what, by their keys
 //	problem.go   answers that are none (RFC 9457)
 //	server.go    connections, requests and bodies, bounded
 //	openapi.yaml the contract, served and tested
 //
 // It holds nothing of its own: what it has answered 202 is in Kafka, and a repeat is
-// recognised by its id, by any replica and by the worker. It does not use Redis.
+// recognised by its id, by any replica and by the worker. Redis is read for users alone.
 package gateway
 
 import (
@@ -87,7 +92,7 @@ type Lane struct {
 
 // Limits bound what callers can make a gateway hold. All must be above 0.
 type Limits struct {
-	Message  int // bytes of the body of one message
+	Message  int // bytes of the body of one message, or of preferences
 	Lines    int // messages of a batch
 	Batch    int // bytes of a batch
 	Query    int // receipts of a query
@@ -103,13 +108,14 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All are required.
+// Options are what a Gateway is made of. All but Users are required.
 type Options struct {
 	Producer Producer
 	Offsets  Offsets
 	Rows     Rows
 	Callers  *Callers
 	Signer   *Signer
+	Users    *Users   // nil = users are neither changed nor read
 	Lanes    []Lane   // of one service type in the order of preference; a lane may be there more than once
 	Apps     []string // that the workers are configured for
 	Limits   Limits
@@ -144,6 +150,9 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]bool), routes: make(map[route]*Lane), first: make(map[string]*Lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
 		requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches)}
+	if p, is := o.Producer.(ProducerWithUsers); is {
+		g.o.Producer, g.o.Users = p.Producer, p.Users
+	}
 	if o.Signer != nil {
 		g.ids = o.Signer.ids
 	}
@@ -165,13 +174,22 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// handlers are the routes for callers with a key.
+// handlers are the routes for callers with a key, or a token of a user.
 func (g *Gateway) handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"POST /v1/messages":          g.authorized(Send, g.send),
 		"POST /v1/messages/batch":    g.authorized(Send, g.sendBatch),
 		"GET /v1/receipts/{receipt}": g.authorized(Read, g.receipt),
 		"POST /v1/receipts:query":    g.authorized(Read, g.query),
+
+		"GET /v1/users/{user}/preferences":         g.ofUser(g.preferences),
+		"PUT /v1/users/{user}/preferences":         g.ofUser(g.setPreferences),
+		"GET /v1/users/{user}/devices":             g.ofUser(g.devices),
+		"PUT /v1/users/{user}/devices":             g.ofUser(g.setDevice),
+		"GET /v1/users/{user}/devices/{device}":    g.ofUser(g.device),
+		"PUT /v1/users/{user}/devices/{device}":    g.ofUser(g.setDevice),
+		"DELETE /v1/users/{user}/devices/{device}": g.ofUser(g.removeDevice),
+		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
 	}
 }
 

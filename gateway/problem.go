@@ -54,6 +54,11 @@ const (
 	codeNoReceipt      = "no_receipt"
 	codeGone           = "gone"
 	codeStatusAway     = "status_away"
+	codeForeignUser    = "foreign_user"
+	codeInvalidField   = "invalid_field"
+	codeNoDevice       = "no_such_device"
+	codeNotConfigured  = "not_configured"
+	codeRegistryAway   = "registry_away"
 	codeInternal       = "internal"
 	docsGateway        = "https://github.com/pushfleet/pushfleet/blob/main/docs/gateway.md#"
 	docsReasons        = "https://github.com/pushfleet/pushfleet/blob/main/docs/reasons.md#"
@@ -88,6 +93,11 @@ var kinds = map[string]struct {
 	codeNoReceipt:     {http.StatusNotFound, "No such receipt"},
 	codeGone:          {http.StatusGone, "No longer known"},
 	codeStatusAway:    {http.StatusServiceUnavailable, "Status not available"},
+	codeForeignUser:   {http.StatusForbidden, "Not your user"},
+	codeInvalidField:  {http.StatusUnprocessableEntity, "Not accepted"},
+	codeNoDevice:      {http.StatusNotFound, "No such device"},
+	codeNotConfigured: {http.StatusNotImplemented, "Not configured"},
+	codeRegistryAway:  {http.StatusServiceUnavailable, "Users cannot be read"},
 	codeInternal:      {http.StatusInternalServerError, "Our fault"},
 }
 

@@ -27,6 +27,7 @@ const (
 	keyOrders  = "orders-orders-orders-orders-orders"  // sender orders, app shop: send and read
 	keySupport = "support-support-support-support-sup" // sender support, apps shop and bank: all rights
 	keyReader  = "reader-reader-reader-reader-reader-" // sender orders, app bank: read
+	keyLogins  = "logins-logins-logins-logins-logins-" // sender logins, apps shop and unconfigured: users
 )
 
 var errAway = errors.New("away")
@@ -36,6 +37,7 @@ type world struct {
 	t       *testing.T
 	gateway *Gateway
 	keys    string // the file
+	people  *people
 
 	mu        sync.Mutex
 	produced  []Record                                // guarded by mu; acknowledged
@@ -61,7 +63,8 @@ func keysText(t *testing.T) string {
 	}
 	return `{"keys": [
 		{"name": "orders-1", "sha256": "` + hash(keyOrders) + `", "sender": "orders", "apps": ["shop", "unconfigured"], "rights": ["send", "read"]},
-		{"name": "support", "sha256": "` + hash(keySupport) + `", "sender": "support", "apps": ["shop", "bank"], "rights": ["send", "read", "admin"]},
+		{"name": "support", "sha256": "` + hash(keySupport) + `", "sender": "support", "apps": ["shop", "bank"], "rights": ["send", "read", "users", "admin"]},
+		{"name": "logins", "sha256": "` + hash(keyLogins) + `", "sender": "logins", "apps": ["shop", "unconfigured"], "rights": ["users"]},
 		{"name": "reader", "sha256": "` + hash(keyReader) + `", "sender": "orders", "apps": ["bank"], "rights": ["read"]}]}`
 }
 
@@ -79,7 +82,8 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Producer: w, Offsets: w, Rows: w, Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
+	w.people = newPeople()
+	o := Options{Producer: w, Offsets: w, Rows: w, Users: NewUsers(w.people, w.people), Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
 		Lanes: []Lane{
 			{"critical", "push.critical", "otp", AtLeastOnce}, {"transactional", "push.transactional", "transactional", EffectivelyOnce},
 			{"once", "push.once", "transactional", AtMostOnce},
@@ -91,6 +95,9 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 		c(&o)
 	}
 	w.gateway = New(o)
+	if o.Users != nil {
+		t.Cleanup(o.Users.Close)
+	}
 	return w
 }
 
@@ -183,7 +190,7 @@ func (w *world) do(r request) *reply {
 	if r.key != "" {
 		req.Header.Set("Authorization", "Bearer "+r.key)
 	}
-	if r.method == http.MethodPost {
+	if r.method == http.MethodPost || r.method == http.MethodPut {
 		req.Header.Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.path, "/batch") {
 			req.Header.Set("Content-Type", "application/x-ndjson")

@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/users/record"
+)
+
+// people is push.users and the registry behind it, in memory: what is appended is merged
+// at once, as a registry does it.
+type people struct {
+	mu       sync.Mutex
+	records  []users.Record          // guarded by mu; acknowledged
+	users    map[string]*record.User // guarded by mu
+	readErr  error                   // guarded by mu
+	err      error                   // guarded by mu; of Append
+	gate     chan struct{}           // guarded by mu; Append waits until it is closed; nil = not at all
+	stubborn bool                    // guarded by mu; it waits for gate alone, as records do that are on their way
+}
+
+func newPeople() *people { return &people{users: map[string]*record.User{}} }
+
+// Append implements users.Log.
+func (p *people) Append(ctx context.Context, records []users.Record) error {
+	p.mu.Lock()
+	gate, stubborn := p.gate, p.stubborn
+	p.mu.Unlock()
+	switch {
+	case gate != nil && stubborn:
+		<-gate
+	case gate != nil:
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	for _, r := range records {
+		var c record.Change
+		if err := c.Read(r.Key, r.Value, time.Now()); err != nil {
+			return err
+		}
+		u := p.users[c.User]
+		if u == nil {
+			u = &record.User{}
+			p.users[c.User] = u
+		}
+		m := record.Merging{Ready: true, Most: record.DeviceLimits{User: 100, App: 20}, Cases: map[string]bool{}, Unread: map[string]bool{}}
+		m.User(u, &c)
+		p.records = append(p.records, r)
+	}
+	return nil
+}
+
+// Stored implements Registry.
+func (p *people) Stored(ctx context.Context, user string) (users.Stored, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.readErr != nil {
+		return users.Stored{}, p.readErr
+	}
+	if u := p.users[user]; u != nil {
+		s := users.Stored{User: u.User}
+		s.Devices = append([]push.Device(nil), u.Devices...)
+		return s, ctx.Err()
+	}
+	return users.Stored{}, ctx.Err()
+}
+
+// set changes what they answer.
+func (p *people) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// last is the record that was appended last.
+func (p *people) last() users.Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.records) == 0 {
+		return users.Record{}
+	}
+	return p.records[len(p.records)-1]
+}
+
+// count is how many were appended.
+func (p *people) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.records)
+}
