@@ -18,7 +18,8 @@ type Gateway struct {
 	KeysFile        string        `yaml:"keys_file"`
 	ReloadKeys      time.Duration `yaml:"reload_keys" check:"min=100ms,max=1h"`
 	ReceiptsFile    string        `yaml:"receipts_file"`
-	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
+	Registry        bool          `yaml:"registry"` // users can be read, from Redis
+	Lanes           []GatewayLane `yaml:"lanes"`    // empty = each lane's name
 	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
 	Linger          time.Duration `yaml:"linger" check:"min=0s,max=1s"`
 	BufferedRecords int           `yaml:"buffered_records" check:"min=1,max=10000000"`
@@ -151,7 +152,8 @@ func (c *Config) checkGateway(ps *Problems) {
 }
 
 // CheckGateway is what `pushgateway serve` needs beyond a valid configuration: apps, who
-// may call, the secret of receipts, and every file that it reads there. The keys of apps
+// may call, the secret of receipts, and every file that it reads there, those of Redis only
+// if it reads users. The keys of apps
 // are the workers' and are not opened.
 func (c *Config) CheckGateway() error {
 	var ps Problems
@@ -185,5 +187,11 @@ func (c *Config) CheckGateway() error {
 	try("kafka.sasl.password_file", err)
 	_, err = c.Cassandra.Password()
 	try("cassandra.password_file", err)
+	if g.Registry {
+		_, err = c.Redis.TLS.Config()
+		try("redis.tls", err)
+		_, err = c.Redis.Password()
+		try("redis.password_file", err)
+	}
 	return ps.orNil()
 }

@@ -94,6 +94,15 @@ func TestCheckGateway(t *testing.T) {
 			t.Errorf("no problem of %s: %v", path, ps)
 		}
 	}
+	reads := *c
+	reads.Redis.PasswordFile = filepath.Join(dir, "none.password")
+	if err := reads.CheckGateway(); err != nil {
+		t.Errorf("a file of Redis that it does not open: %v", err)
+	}
+	reads.Gateway.Registry = true
+	if !errors.As(reads.CheckGateway(), &ps) || len(ps) != 1 || ps[0].Path != "redis.password_file" {
+		t.Errorf("and one that it opens: %v", ps)
+	}
 	wrong.Gateway.KeysFile = filepath.Join(dir, "none.json")
 	if err := wrong.CheckGateway(); err == nil || !strings.Contains(err.Error(), "none.json") {
 		t.Errorf("keys that are not there: %v", err)

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/users"
+	"github.com/pushfleet/pushfleet/wiring"
 	"github.com/pushfleet/pushfleet/worker"
 )
 
@@ -22,8 +28,8 @@ func newServeCommand() *cobra.Command {
 answers what is under way, within gateway.drain, and ends. A second signal ends
 it at once; callers then repeat what they have no answer to, with the same ids.
 
-It does not wait for Kafka or Cassandra: what needs one that is away is answered
-503, and /readyz at gateway.admin_listen names it.
+It does not wait for Kafka, Cassandra or Redis, which it reads users from if
+gateway.registry is true: what needs one that is away is answered 503, and /readyz at gateway.admin_listen names it.
 
 Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 		Args: cobra.NoArgs,
@@ -32,16 +38,58 @@ Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 			if err != nil {
 				return err
 			}
-			return failed(serve(cmd.Context(), c, cmd.ErrOrStderr()))
+			return failed(serve(cmd.Context(), c, cmd.ErrOrStderr(), nil))
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration file; of apps only the names are used")
 	return cmd
 }
 
-// serve runs one gateway, which logs to logTo.
-func serve(ctx context.Context, c *configs.Config, logTo io.Writer) error {
-	return worker.RunGateway(ctx, worker.GatewayOptions{Config: c, Log: newLogger(logTo, c.Log), Metrics: newMetrics()})
+// serve runs one gateway, which logs to logTo. listening, if set, is told the address for
+// callers, once.
+func serve(ctx context.Context, c *configs.Config, logTo io.Writer, listening func(net.Addr)) error {
+	log := newLogger(logTo, c.Log)
+	u, closeUsers, err := openUsers(c, log)
+	if err != nil {
+		return err
+	}
+	defer closeUsers()
+	return worker.RunGateway(ctx, worker.GatewayOptions{Config: c, Log: log, Metrics: newMetrics(), Listening: listening,
+		WrapProducer: func(p gateway.Producer) gateway.Producer { return gateway.ProducerWithUsers{Producer: p, Users: u} }})
+}
+
+// openUsers opens what changes users and, if there is a registry, reads them. It connects
+// to nothing yet. closeAll is called when no requests are answered any more.
+func openUsers(c *configs.Config, log *slog.Logger) (u *gateway.Users, closeAll func(), err error) {
+	options, err := wiring.Kafka(c, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	var registry gateway.Registry
+	closeRegistry := func() {}
+	if c.Gateway.Registry {
+		o, err := wiring.Redis(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		shards.LogTo(log)
+		client, err := shards.Open(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		registry, closeRegistry = users.NewReader(client, false), func() { _ = client.Close() }
+	}
+	topic, err := wiring.NewUsersLog(options)
+	if err != nil {
+		closeRegistry()
+		return nil, nil, err
+	}
+	u = gateway.NewUsers(topic, registry)
+	return u, func() {
+		topic.Close() // what is still on its way ends with an error
+		u.Close()
+		closeRegistry()
+	}, nil
 }
 
 // failed makes an error exit with code 1, or 2 for the configuration. A canceled
