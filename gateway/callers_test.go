@@ -6,7 +6,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,10 +64,20 @@ func TestKeysAreReadAgain(t *testing.T) {
 		callers := w.gateway.o.Callers
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{}) // closed by the goroutine
-		var told []error
+		var mu sync.Mutex
+		var all []error // guarded by mu
+		said := func() []error {
+			mu.Lock()
+			defer mu.Unlock()
+			return all
+		}
 		go func() {
 			defer close(ended)
-			callers.Watch(ctx, 5*time.Second, func(err error) { told = append(told, err) })
+			callers.Watch(ctx, 5*time.Second, func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(slices.Clone(all), err)
+			})
 		}()
 		known := func(key string) bool {
 			return w.do(request{method: "POST", path: "/v1/messages", key: key, body: plain}).status != 401
@@ -79,27 +91,29 @@ func TestKeysAreReadAgain(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(6 * time.Second)
-		if synctest.Wait(); len(told) != 0 {
+		synctest.Wait()
+		if told := said(); len(told) != 0 {
 			t.Errorf("nothing has changed, and told is %v", told)
 		}
 		write(`{"keys": [`)
-		if len(told) != 1 || told[0] == nil || !known(keyOrders) {
+		if told := said(); len(told) != 1 || told[0] == nil || !known(keyOrders) {
 			t.Fatalf("half a file: told %v, the former key is known: %v", told, known(keyOrders))
 		}
 		hash, _ := KeyHash(strings.Repeat("n", 40))
 		write(`{"keys": [{"name": "n", "sha256": "` + hash + `", "sender": "s", "apps": ["shop"], "rights": ["send"]}]}`)
-		if told[len(told)-1] != nil || known(keyOrders) || !known(strings.Repeat("n", 40)) {
+		if told := said(); told[len(told)-1] != nil || known(keyOrders) || !known(strings.Repeat("n", 40)) {
 			t.Errorf("the new file is not in force: %v", told)
 		}
 		if err := os.Remove(w.keys); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second)
-		if synctest.Wait(); told[len(told)-1] == nil || !known(strings.Repeat("n", 40)) {
+		synctest.Wait()
+		if told := said(); told[len(told)-1] == nil || !known(strings.Repeat("n", 40)) {
 			t.Errorf("a file that is gone: %v", told)
 		}
 		write(`{"keys": [{"name": "n", "sha256": "` + hash + `", "sender": "s", "apps": ["shop"], "rights": ["send"]}]}`)
-		if told[len(told)-1] != nil {
+		if told := said(); told[len(told)-1] != nil {
 			t.Errorf("a file that is there again, as it was: %v", told[len(told)-1])
 		}
 		stop()
