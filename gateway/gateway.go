@@ -16,6 +16,8 @@
 //	preferences.go, devices.go
 //	             GET, PUT, DELETE /v1/users/{user}/…
 //	usertoken.go POST /v1/users/{user}/tokens, and what a user may do by one
+//	unsubscribe.go
+//	             POST /u/{token}, one click in a mail (RFC 8058), and links for it
 //	object.go    bodies that are one JSON object, read strictly
 //	callers.go   who may do what, by their keys
 //	problem.go   answers that are none (RFC 9457)
@@ -29,6 +31,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"time"
@@ -137,6 +140,8 @@ type Gateway struct {
 	requests chan struct{} // a place for each request under way
 	batches  chan struct{} // and for each batch
 	queries  chan struct{} // and for each query of receipts: as many as batches
+	seed     maphash.Seed
+	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
 }
 
 // route is what a caller chooses a lane by.
@@ -149,12 +154,15 @@ type route struct {
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]bool), routes: make(map[route]*Lane), first: make(map[string]*Lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
-		requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches)}
+		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches)}
 	if p, is := o.Producer.(ProducerWithUsers); is {
 		g.o.Producer, g.o.Users = p.Producer, p.Users
 	}
 	if o.Signer != nil {
 		g.ids = o.Signer.ids
+	}
+	for i := range g.turns {
+		g.turns[i] = make(chan struct{}, 1)
 	}
 	for _, app := range o.Apps {
 		g.apps[app] = true
@@ -190,11 +198,22 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"PUT /v1/users/{user}/devices/{device}":    g.ofUser(g.setDevice),
 		"DELETE /v1/users/{user}/devices/{device}": g.ofUser(g.removeDevice),
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
+		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),
+		"POST /u/{token}":                          open(g.unsubscribe),
 	}
 }
 
 // handler answers the request of a caller. A problem that it returns is its answer.
 type handler func(w http.ResponseWriter, r *http.Request, c *Caller) *Problem
+
+// open lets everybody to the handler.
+func open(h func(http.ResponseWriter, *http.Request) *Problem) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if problem := h(w, r); problem != nil {
+			problem.write(w)
+		}
+	})
+}
 
 // authorized lets callers with a right to the handler.
 func (g *Gateway) authorized(right Right, h handler) http.Handler {

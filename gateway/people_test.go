@@ -76,6 +76,15 @@ func (p *people) Stored(ctx context.Context, user string) (users.Stored, error) 
 	return users.Stored{}, ctx.Err()
 }
 
+// Preferences implements Registry.
+func (p *people) Preferences(ctx context.Context, user string) (push.Preferences, error) {
+	u, err := p.Stored(ctx, user)
+	if err == nil && u.Quarantine&(push.PreferencesBroken|push.PreferencesUnknown) != 0 {
+		err = errAway
+	}
+	return u.Preferences, err
+}
+
 // set changes what they answer.
 func (p *people) set(change func()) {
 	p.mu.Lock()

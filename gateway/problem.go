@@ -57,6 +57,7 @@ const (
 	codeForeignUser    = "foreign_user"
 	codeInvalidField   = "invalid_field"
 	codeNoDevice       = "no_such_device"
+	codeNoLink         = "no_such_link"
 	codeNotConfigured  = "not_configured"
 	codeRegistryAway   = "registry_away"
 	codeInternal       = "internal"
@@ -96,6 +97,7 @@ var kinds = map[string]struct {
 	codeForeignUser:   {http.StatusForbidden, "Not your user"},
 	codeInvalidField:  {http.StatusUnprocessableEntity, "Not accepted"},
 	codeNoDevice:      {http.StatusNotFound, "No such device"},
+	codeNoLink:        {http.StatusNotFound, "No such link"},
 	codeNotConfigured: {http.StatusNotImplemented, "Not configured"},
 	codeRegistryAway:  {http.StatusServiceUnavailable, "Users cannot be read"},
 	codeInternal:      {http.StatusInternalServerError, "Our fault"},

@@ -144,6 +144,11 @@ func readBody(w http.ResponseWriter, r *http.Request, contentType string, most i
 	if encoding := r.Header.Values("Content-Encoding"); len(encoding) > 0 {
 		return nil, newProblem(codeMediaType, "want no Content-Encoding")
 	}
+	return readWhole(w, r, most)
+}
+
+// readWhole reads a body of at most so many bytes.
+func readWhole(w http.ResponseWriter, r *http.Request, most int) ([]byte, *Problem) {
 	if r.ContentLength > int64(most) {
 		return nil, newProblem(codeBodyTooLarge, tooLarge(most))
 	}

@@ -17,6 +17,9 @@ import (
 type Registry interface {
 	// Stored reads one user; one that is not known is empty.
 	Stored(ctx context.Context, user string) (users.Stored, error)
+	// Preferences reads those of a user with every change that Kafka had confirmed
+	// before the call, applied or not. Such that cannot be read are an error.
+	Preferences(ctx context.Context, user string) (push.Preferences, error)
 }
 
 // maxChanges is how many changes of users may wait for Kafka: of 20 KB each, 20 MB.

@@ -91,6 +91,19 @@ type passAnswer struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
+// ownApp is what is wrong with an app for which a key makes something; nil = nothing.
+func (g *Gateway) ownApp(v *visitor, app string) *Problem {
+	switch {
+	case app == "":
+		return newProblem(codeInvalidField, "want the app that it is for").at("/app")
+	case !v.has(app):
+		return newProblem(codeForeignApp, "this key is not for the app").at("/app")
+	case !g.apps[app]:
+		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"})
+	}
+	return nil
+}
+
 // makePass answers POST /v1/users/{user}/tokens.
 func (g *Gateway) makePass(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {
 	var q passRequest
@@ -104,13 +117,8 @@ func (g *Gateway) makePass(w http.ResponseWriter, r *http.Request, v *visitor) *
 		}
 		within = time.Duration(*q.ExpiresIn) * time.Second
 	}
-	switch {
-	case q.App == "":
-		return newProblem(codeInvalidField, "the token needs an app").at("/app")
-	case !v.has(q.App):
-		return newProblem(codeForeignApp, "this key is not for the app that the token is to be for").at("/app")
-	case !g.apps[q.App]:
-		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"})
+	if problem := g.ownApp(v, q.App); problem != nil {
+		return problem
 	}
 	p := &pass{key: v.caller.Name, app: q.App, user: v.user, until: clock().Add(within).Truncate(time.Second)}
 	answer(w, http.StatusCreated, "application/json", passAnswer{Token: g.o.Signer.signPass(v.caller, p), UserID: p.user, App: p.app, ExpiresAt: p.until})

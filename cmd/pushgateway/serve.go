@@ -14,7 +14,6 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/shards"
-	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/wiring"
 	"github.com/pushfleet/pushfleet/worker"
 )
@@ -65,26 +64,22 @@ func openUsers(c *configs.Config, log *slog.Logger) (u *gateway.Users, closeAll 
 	if err != nil {
 		return nil, nil, err
 	}
-	var registry gateway.Registry
+	var reads gateway.Registry
 	closeRegistry := func() {}
 	if c.Gateway.Registry {
-		o, err := wiring.Redis(c)
-		if err != nil {
-			return nil, nil, err
-		}
 		shards.LogTo(log)
-		client, err := shards.Open(o)
+		r, err := openRegistry(c, options)
 		if err != nil {
 			return nil, nil, err
 		}
-		registry, closeRegistry = users.NewReader(client, false), func() { _ = client.Close() }
+		reads, closeRegistry = r, r.close
 	}
 	topic, err := wiring.NewUsersLog(options)
 	if err != nil {
 		closeRegistry()
 		return nil, nil, err
 	}
-	u = gateway.NewUsers(topic, registry)
+	u = gateway.NewUsers(topic, reads)
 	return u, func() {
 		topic.Close() // what is still on its way ends with an error
 		u.Close()

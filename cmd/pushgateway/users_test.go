@@ -97,7 +97,7 @@ func TestTheExamplesAboutUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := strings.Split(string(text), "```bash\n")[1:]
-	if len(examples) != 7 {
+	if len(examples) != 9 {
 		t.Fatalf("the page has %d examples about users", len(examples))
 	}
 	for _, block := range examples {
@@ -120,6 +120,9 @@ func TestTheExamplesAboutUsers(t *testing.T) {
 		}
 		if token, is := got["token"].(string); is {
 			env = append(env, "TOKEN="+token)
+		}
+		if path, is := got["path"].(string); is {
+			env = append(env, "LINK="+path)
 		}
 	}
 }
@@ -157,7 +160,7 @@ func unlike(at string, got, want any) string {
 			if _, is := m[name]; !is {
 				return fmt.Sprintf("there is no %s.%s: %v", at, name, got)
 			}
-			if slices.Contains([]string{"token", "expires_at", "registered_at"}, name) {
+			if slices.Contains([]string{"token", "path", "expires_at", "registered_at"}, name) {
 				continue
 			}
 			if fault := unlike(at+"."+name, m[name], value); fault != "" {
