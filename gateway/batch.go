@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"time"
 )
 
 // batchAnswer is the answer to a batch: a result for each line, in their order.
@@ -32,27 +33,15 @@ func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *
 	default:
 		return newProblem(codeBusy, "so many batches are under way that this one was not read").after(1)
 	}
-	body, problem := readBody(w, r, "application/x-ndjson", g.o.Limits.Batch)
+	a, lines, ms, problem := g.readLines(r, c, now)
 	if problem != nil {
 		return problem
 	}
-	lines, problem := g.lines(body)
-	if problem != nil {
-		return problem
-	}
-	a := batchAnswer{Results: make([]any, len(lines))}
-	var ms []*message
 	var at []int // of the messages in the results
-	trace := traceparent(r.Header)
-	for i, l := range lines {
-		m, problem := g.accept(c, l.text, "", true, now)
-		if problem != nil {
-			g.o.Metrics.refused(problem.Code)
-			a.fail(i, l.number, problem)
-			continue
+	for i := range lines {
+		if a.Results[i] == nil {
+			at = append(at, i)
 		}
-		m.record.Traceparent = trace
-		ms, at = append(ms, m), append(at, i)
 	}
 	for k, result := range g.produce(r.Context(), c, ms) {
 		i := at[k]
@@ -66,6 +55,34 @@ func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *
 	}
 	a.write(w)
 	return nil
+}
+
+// readLines reads the messages of a batch, and fails those that are refused. The body is
+// not needed any more then.
+func (g *Gateway) readLines(r *http.Request, c *Caller, now time.Time) (*batchAnswer, []line, []*message, *Problem) {
+	body, problem := g.readBody(r, "application/x-ndjson", g.o.Limits.Batch, ofMany)
+	if problem != nil {
+		return nil, nil, nil, problem
+	}
+	defer g.bodies.give(body)
+	lines, problem := g.lines(body.text)
+	if problem != nil {
+		return nil, nil, nil, problem
+	}
+	a := &batchAnswer{Results: make([]any, len(lines))}
+	var ms []*message
+	trace := traceparent(r.Header)
+	for i, l := range lines {
+		m, problem := g.accept(c, l.text, "", true, now)
+		if problem != nil {
+			g.o.Metrics.refused(problem.Code)
+			a.fail(i, l.number, problem)
+			continue
+		}
+		m.record.Traceparent = trace
+		ms = append(ms, m)
+	}
+	return a, lines, ms, nil
 }
 
 func (a *batchAnswer) fail(i, number int, p *Problem) {

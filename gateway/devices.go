@@ -66,7 +66,7 @@ func noDevice() *Problem {
 // more what the hash of the token is.
 func (g *Gateway) setDevice(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {
 	var f forms.Device
-	if problem := readObject(w, r, maxDevice, &f, forms.DeviceFields); problem != nil {
+	if problem := g.readObject(r, maxDevice, &f, forms.DeviceFields); problem != nil {
 		return problem
 	}
 	if problem := v.fill(&f); problem != nil {

@@ -4,6 +4,7 @@
 //	gateway.go   START HERE: what it needs, and its routes
 //	send.go      POST /v1/messages
 //	batch.go     POST /v1/messages/batch
+//	body.go      bodies, and the memory that all of them may take
 //	message.go   a body checked as a worker would, and the record made of it
 //	id.go        the id of a notification, and the time in it
 //	idkey.go     ids derived from Idempotency-Keys, by a secret
@@ -21,7 +22,7 @@
 //	object.go    bodies that are one JSON object, read strictly
 //	callers.go   who may do what, by their keys
 //	problem.go   answers that are none (RFC 9457)
-//	server.go    connections, requests and bodies, bounded
+//	server.go    connections and requests, bounded
 //	openapi.yaml the contract, served and tested
 //
 // It holds nothing of its own: what it has answered 202 is in Kafka, and a repeat is
@@ -103,6 +104,18 @@ type Limits struct {
 	Batches  int // of these, batches; and as many queries of receipts
 }
 
+// leastBodies is the least that bodies under way may take together, in bytes.
+const leastBodies = 32 << 20
+
+// bodies is what bodies under way may take together, in bytes: more than the largest
+// takes while it is read, also beside what is left to others (budget.most).
+func (l *Limits) bodies() int64 {
+	return int64(max(leastBodies, 4*max(l.Message, l.Batch, l.queryBytes())))
+}
+
+// queryBytes is how many bytes a query's body may have.
+func (l *Limits) queryBytes() int { return l.Query*(maxReceipt+8) + 64 }
+
 // Times are how long things take, or are kept.
 type Times struct {
 	Confirm time.Duration // for Kafka to confirm a record
@@ -142,6 +155,7 @@ type Gateway struct {
 	queries  chan struct{} // and for each query of receipts: as many as batches
 	seed     maphash.Seed
 	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
+	bodies   budget
 }
 
 // route is what a caller chooses a lane by.
@@ -155,6 +169,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]bool), routes: make(map[route]*Lane), first: make(map[string]*Lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
 		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches)}
+	g.bodies.limit = o.Limits.bodies()
 	if p, is := o.Producer.(ProducerWithUsers); is {
 		g.o.Producer, g.o.Users = p.Producer, p.Users
 	}

@@ -56,18 +56,18 @@ func (g *Gateway) accept(c *Caller, body []byte, key string, mustHaveID bool, no
 	d := decode.Message(body, &m)
 	nameless := d != nil && d.Reason == push.MissingField && d.Field == "id"
 	if d != nil && !nameless {
-		return nil, refused(d).of(m.ID)
+		return nil, refused(d).of(strings.Clone(m.ID))
 	}
 	says, problem := read(body)
 	if problem != nil {
-		return nil, problem.of(m.ID)
+		return nil, problem.of(strings.Clone(m.ID))
 	}
 	if says.sender != "" && says.sender != c.Sender {
-		return nil, newProblem(codeForeignSender, "sender_id comes from the key: leave it out").at("/sender_id").of(m.ID)
+		return nil, newProblem(codeForeignSender, "sender_id comes from the key: leave it out").at("/sender_id").of(strings.Clone(m.ID))
 	}
 	id, problem := g.identify(c, &m, key, mustHaveID, now)
 	if problem != nil {
-		return nil, problem.of(m.ID)
+		return nil, problem.of(strings.Clone(m.ID))
 	}
 	// What is checked here is, byte for byte, what the worker will read.
 	value := compose(body, id, c.Sender)

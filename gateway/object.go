@@ -19,12 +19,13 @@ const maxDepth = 8
 // readObject reads a body that is one JSON object, of at most so many bytes, into a
 // struct. names are all that may stand before a colon in it, on whatever level. Nothing
 // of the body is quoted in the problem but these.
-func readObject(w http.ResponseWriter, r *http.Request, most int, into any, names []string) *Problem {
-	body, problem := readBody(w, r, "application/json", most)
+func (g *Gateway) readObject(r *http.Request, most int, into any, names []string) *Problem {
+	body, problem := g.readBody(r, "application/json", most, ofMany)
 	if problem != nil {
 		return problem
 	}
-	return parseObject(body, into, names)
+	defer g.bodies.give(body)
+	return parseObject(body.text, into, names)
 }
 
 func parseObject(body []byte, into any, names []string) *Problem {

@@ -37,7 +37,7 @@ func (g *Gateway) preferences(w http.ResponseWriter, r *http.Request, v *visitor
 // setPreferences answers PUT /v1/users/{user}/preferences: those of the body replace all.
 func (g *Gateway) setPreferences(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {
 	var f forms.Preferences
-	if problem := readObject(w, r, g.o.Limits.Message, &f, forms.PreferencesFields); problem != nil {
+	if problem := g.readObject(r, g.o.Limits.Message, &f, forms.PreferencesFields); problem != nil {
 		return problem
 	}
 	p, err := f.Preferences()

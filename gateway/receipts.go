@@ -43,20 +43,15 @@ type unanswered struct {
 	Problem *Problem `json:"problem"`
 }
 
-// query answers POST /v1/receipts:query.
-func (g *Gateway) query(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
-	select {
-	case g.queries <- struct{}{}:
-		defer func() { <-g.queries }()
-	default:
-		return newProblem(codeBusy, "so many queries are under way that this one was not read").after(1)
-	}
-	body, problem := readBody(w, r, "application/json", g.o.Limits.Query*(maxReceipt+8)+64)
+// readQuestion reads the body of a query, which is not needed any more then.
+func (g *Gateway) readQuestion(r *http.Request) (*question, *Problem) {
+	body, problem := g.readBody(r, "application/json", g.o.Limits.queryBytes(), ofMany)
 	if problem != nil {
-		return problem
+		return nil, problem
 	}
+	defer g.bodies.give(body)
 	var q question
-	dec := json.NewDecoder(bytes.NewReader(body))
+	dec := json.NewDecoder(bytes.NewReader(body.text))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(&q)
 	if err == nil {
@@ -66,11 +61,26 @@ func (g *Gateway) query(w http.ResponseWriter, r *http.Request, c *Caller) *Prob
 	}
 	switch {
 	case err != nil:
-		return newProblem(codeBadRequest, `want {"receipts": ["…"]}`)
+		return nil, newProblem(codeBadRequest, `want {"receipts": ["…"]}`)
 	case len(q.Receipts) == 0:
-		return newProblem(codeBadRequest, "no receipts are asked for").at("/receipts")
+		return nil, newProblem(codeBadRequest, "no receipts are asked for").at("/receipts")
 	case len(q.Receipts) > g.o.Limits.Query:
-		return newProblem(codeTooManyLines, fmt.Sprintf("a query has at most %d receipts", g.o.Limits.Query)).at("/receipts")
+		return nil, newProblem(codeTooManyLines, fmt.Sprintf("a query has at most %d receipts", g.o.Limits.Query)).at("/receipts")
+	}
+	return &q, nil
+}
+
+// query answers POST /v1/receipts:query.
+func (g *Gateway) query(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	select {
+	case g.queries <- struct{}{}:
+		defer func() { <-g.queries }()
+	default:
+		return newProblem(codeBusy, "so many queries are under way that this one was not read").after(1)
+	}
+	q, problem := g.readQuestion(r)
+	if problem != nil {
+		return problem
 	}
 	found, problem := g.lookUp(r.Context(), c, q.Receipts)
 	if problem != nil {

@@ -3,8 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"regexp"
 	"strings"
@@ -30,13 +28,8 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 	if problem != nil {
 		return problem
 	}
-	body, problem := readBody(w, r, "application/json", g.o.Limits.Message)
+	m, problem := g.readMessage(r, c, key, now)
 	if problem != nil {
-		return problem
-	}
-	m, problem := g.accept(c, body, key, false, now)
-	if problem != nil {
-		g.o.Metrics.refused(problem.Code)
 		return problem
 	}
 	m.record.Traceparent = traceparent(r.Header)
@@ -46,6 +39,20 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 	}
 	answer(w, http.StatusAccepted, "application/json", results[0].accepted)
 	return nil
+}
+
+// readMessage reads a message. Its body is not needed any more then.
+func (g *Gateway) readMessage(r *http.Request, c *Caller, key string, now time.Time) (*message, *Problem) {
+	body, problem := g.readBody(r, "application/json", g.o.Limits.Message, ofMessage)
+	if problem != nil {
+		return nil, problem
+	}
+	defer g.bodies.give(body)
+	m, problem := g.accept(c, body.text, key, false, now)
+	if problem != nil {
+		g.o.Metrics.refused(problem.Code)
+	}
+	return m, problem
 }
 
 // clock is the time in milliseconds, which is what records, ids and receipts have.
@@ -134,38 +141,6 @@ func (g *Gateway) confirmed(c *Caller, m *message, topic [16]byte, got confirmat
 func (g *Gateway) unconfirmed(m *message) result {
 	g.o.Metrics.sent(m.lane.Name, "unconfirmed")
 	return result{problem: newProblem(codeUnconfirmed, "Kafka did not confirm it in time. It may have been accepted: send it again with this id, and it is pushed once").of(m.id).after(2)}
-}
-
-// readBody reads a body of this type and of at most so many bytes.
-func readBody(w http.ResponseWriter, r *http.Request, contentType string, most int) ([]byte, *Problem) {
-	if values := r.Header.Values("Content-Type"); len(values) != 1 || !isType(values[0], contentType) {
-		return nil, newProblem(codeMediaType, "want Content-Type: "+contentType)
-	}
-	if encoding := r.Header.Values("Content-Encoding"); len(encoding) > 0 {
-		return nil, newProblem(codeMediaType, "want no Content-Encoding")
-	}
-	return readWhole(w, r, most)
-}
-
-// readWhole reads a body of at most so many bytes.
-func readWhole(w http.ResponseWriter, r *http.Request, most int) ([]byte, *Problem) {
-	if r.ContentLength > int64(most) {
-		return nil, newProblem(codeBodyTooLarge, tooLarge(most))
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, newProblem(codeBodyTooLarge, tooLarge(most))
-	case err != nil:
-		return nil, newProblem(codeNoBody, "the body did not arrive whole, or not in time")
-	}
-	return body, nil
-}
-
-func isType(value, want string) bool {
-	got, parameters, err := mime.ParseMediaType(value)
-	return err == nil && got == want && (len(parameters) == 0 || len(parameters) == 1 && strings.EqualFold(parameters["charset"], "utf-8"))
 }
 
 // maxIdempotencyKey is the longest Idempotency-Key, in characters.

@@ -79,7 +79,7 @@ type linkAnswer struct {
 // makeLink answers POST /v1/users/{user}/unsubscribe-links.
 func (g *Gateway) makeLink(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {
 	var q linkRequest
-	if problem := readObject(w, r, 4<<10, &q, linkFields); problem != nil {
+	if problem := g.readObject(r, 4<<10, &q, linkFields); problem != nil {
 		return problem
 	}
 	if problem := g.ownApp(v, q.App); problem != nil {
@@ -107,7 +107,7 @@ const maxOneClick = 4 << 10
 // unsubscribe answers POST /u/{token}, as RFC 8058 has it: whoever has the link needs no
 // key, and it changes nothing by a GET, which scanners of mails make.
 func (g *Gateway) unsubscribe(w http.ResponseWriter, r *http.Request) *Problem {
-	if problem := oneClick(w, r); problem != nil {
+	if problem := g.oneClick(r); problem != nil {
 		return problem
 	}
 	l, ok := g.o.Signer.openLink(r.PathValue("token"))
@@ -158,7 +158,7 @@ func (g *Gateway) latest(ctx context.Context, user string) (push.Preferences, *P
 }
 
 // oneClick reads the body of a click: a form of either kind, with List-Unsubscribe.
-func oneClick(w http.ResponseWriter, r *http.Request) *Problem {
+func (g *Gateway) oneClick(r *http.Request) *Problem {
 	want := newProblem(codeBadRequest, "want the form List-Unsubscribe=One-Click (RFC 8058)")
 	values := r.Header.Values("Content-Type")
 	if len(values) != 1 {
@@ -168,15 +168,16 @@ func oneClick(w http.ResponseWriter, r *http.Request) *Problem {
 	if err != nil || kind != "application/x-www-form-urlencoded" && kind != "multipart/form-data" {
 		return newProblem(codeMediaType, "want a form")
 	}
-	body, problem := readWhole(w, r, maxOneClick)
+	body, problem := g.readWhole(r, maxOneClick, ofMany)
 	if problem != nil {
 		return problem
 	}
+	defer g.bodies.give(body)
 	var form url.Values
 	if kind == "multipart/form-data" {
-		form, err = parts(body, parameters["boundary"])
+		form, err = parts(body.text, parameters["boundary"])
 	} else {
-		form, err = url.ParseQuery(string(body))
+		form, err = url.ParseQuery(string(body.text))
 	}
 	if err != nil || !slices.Equal(form["List-Unsubscribe"], []string{"One-Click"}) {
 		return want

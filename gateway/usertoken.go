@@ -107,7 +107,7 @@ func (g *Gateway) ownApp(v *visitor, app string) *Problem {
 // makePass answers POST /v1/users/{user}/tokens.
 func (g *Gateway) makePass(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {
 	var q passRequest
-	if problem := readObject(w, r, 1<<10, &q, passFields); problem != nil {
+	if problem := g.readObject(r, 1<<10, &q, passFields); problem != nil {
 		return problem
 	}
 	within := time.Hour

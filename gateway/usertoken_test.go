@@ -14,8 +14,11 @@ import (
 
 // callersOf are callers in force without a file.
 func callersOf(list ...*Caller) *Callers {
-	c := &Callers{}
-	c.now.Store(&list)
+	c, byHash := &Callers{}, make(map[[32]byte]*Caller)
+	for _, caller := range list {
+		byHash[caller.hash] = caller
+	}
+	c.now.Store(&byHash)
 	return c
 }
 
