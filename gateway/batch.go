@@ -4,14 +4,52 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"time"
+	"strconv"
 )
 
-// batchAnswer is the answer to a batch: a result for each line, in their order.
-type batchAnswer struct {
-	Accepted int   `json:"accepted"`
-	Failed   int   `json:"failed"`
-	Results  []any `json:"results"` // each an *accepted or a *failedLine
+// sendBatch answers POST /v1/messages/batch: 202 if all were accepted, else 207.
+func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	if len(r.Header["Idempotency-Key"]) > 0 {
+		return newProblem(codeBadHeader, "a batch has no Idempotency-Key: give each line an id")
+	}
+	select {
+	case g.batches <- struct{}{}:
+		defer func() { <-g.batches }()
+	default:
+		return newProblem(codeBusy, "so many batches are under way that this one was not read").after(1)
+	}
+	s := g.many.Get().(*sending)
+	s.caller, s.haveIDs, s.now = c, true, clock()
+	if problem := g.readLines(r, s); problem != nil {
+		s.reuse(&g.many)
+		return problem
+	}
+	g.produce(r.Context(), s)
+	g.answerBatch(w, s)
+	s.reuse(&g.many)
+	return nil
+}
+
+// readLines reads the messages of a batch. Its body is not needed any more then.
+func (g *Gateway) readLines(r *http.Request, s *sending) *Problem {
+	body, problem := g.readBody(r, "application/x-ndjson", g.o.Limits.Batch, ofMany)
+	if problem != nil {
+		return problem
+	}
+	defer g.bodies.give(body)
+	lines, problem := g.lines(body.text)
+	if problem != nil {
+		return problem
+	}
+	trace := traceparent(r.Header)
+	for _, l := range lines {
+		e := s.add(l.number)
+		if e.problem = g.accept(&s.check, l.text, &e.message); e.problem != nil {
+			g.o.Metrics.refused(e.problem.Code)
+		}
+		e.record.Traceparent = trace
+	}
+	return nil
 }
 
 // failedLine is a line that was not accepted.
@@ -21,92 +59,34 @@ type failedLine struct {
 	Problem *Problem `json:"problem"`
 }
 
-// sendBatch answers POST /v1/messages/batch: 202 if all were accepted, else 207.
-func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
-	now := clock()
-	if len(r.Header.Values("Idempotency-Key")) > 0 {
-		return newProblem(codeBadHeader, "a batch has no Idempotency-Key: give each line an id")
-	}
-	select {
-	case g.batches <- struct{}{}:
-		defer func() { <-g.batches }()
-	default:
-		return newProblem(codeBusy, "so many batches are under way that this one was not read").after(1)
-	}
-	a, lines, ms, problem := g.readLines(r, c, now)
-	if problem != nil {
-		return problem
-	}
-	var at []int // of the messages in the results
-	for i := range lines {
-		if a.Results[i] == nil {
-			at = append(at, i)
+// answerBatch answers with a result for each line, in their order.
+func (g *Gateway) answerBatch(w http.ResponseWriter, s *sending) {
+	failed, again, status := 0, 0, http.StatusAccepted
+	for _, e := range s.entries {
+		if e.problem != nil {
+			failed, again, status = failed+1, max(again, e.problem.RetryAfter), http.StatusMultiStatus
 		}
 	}
-	for k, result := range g.produce(r.Context(), c, ms) {
-		i := at[k]
-		if result.problem != nil {
-			a.fail(i, lines[i].number, result.problem)
+	out := strconv.AppendInt(append(s.text, `{"accepted":`...), int64(len(s.entries)-failed), 10)
+	out = strconv.AppendInt(append(out, `,"failed":`...), int64(failed), 10)
+	out = append(out, `,"results":[`...)
+	for i, e := range s.entries {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if e.problem == nil {
+			out = g.appendAccepted(out, &s.check, e)
 			continue
 		}
-		result.accepted.Line = lines[i].number
-		a.Results[i] = result.accepted
-		a.Accepted++
+		id := e.problem.ID
+		e.problem.ID = "" // it stands beside it
+		out = appendJSON(out, &failedLine{Line: e.line, ID: id, Problem: e.problem})
 	}
-	a.write(w)
-	return nil
-}
-
-// readLines reads the messages of a batch, and fails those that are refused. The body is
-// not needed any more then.
-func (g *Gateway) readLines(r *http.Request, c *Caller, now time.Time) (*batchAnswer, []line, []*message, *Problem) {
-	body, problem := g.readBody(r, "application/x-ndjson", g.o.Limits.Batch, ofMany)
-	if problem != nil {
-		return nil, nil, nil, problem
-	}
-	defer g.bodies.give(body)
-	lines, problem := g.lines(body.text)
-	if problem != nil {
-		return nil, nil, nil, problem
-	}
-	a := &batchAnswer{Results: make([]any, len(lines))}
-	var ms []*message
-	trace := traceparent(r.Header)
-	for i, l := range lines {
-		m, problem := g.accept(c, l.text, "", true, now)
-		if problem != nil {
-			g.o.Metrics.refused(problem.Code)
-			a.fail(i, l.number, problem)
-			continue
-		}
-		m.record.Traceparent = trace
-		ms = append(ms, m)
-	}
-	return a, lines, ms, nil
-}
-
-func (a *batchAnswer) fail(i, number int, p *Problem) {
-	id := p.ID
-	p.ID = "" // it stands beside it
-	a.Results[i] = &failedLine{Line: number, ID: id, Problem: p}
-	a.Failed++
-}
-
-func (a *batchAnswer) write(w http.ResponseWriter) {
-	status := http.StatusAccepted
-	if a.Failed > 0 {
-		status = http.StatusMultiStatus
-	}
-	again := 0
-	for _, r := range a.Results {
-		if failed, is := r.(*failedLine); is {
-			again = max(again, failed.Problem.RetryAfter)
-		}
-	}
+	s.text = append(out, "]}\n"...)
 	if again > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(again))
+		w.Header().Set("Retry-After", strconv.Itoa(again))
 	}
-	answer(w, status, "application/json", a)
+	answerText(w, status, s.text)
 }
 
 // line is one message of a batch; lines are counted from 1.
@@ -117,7 +97,7 @@ type line struct {
 
 // lines cuts a batch. Blank lines are none, but count.
 func (g *Gateway) lines(body []byte) ([]line, *Problem) {
-	var lines []line
+	lines := make([]line, 0, min(g.o.Limits.Lines, 1+bytes.Count(body, []byte{'\n'})))
 	number := 0
 	for text := range bytes.SplitSeq(body, []byte{'\n'}) {
 		number++

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -144,4 +145,39 @@ func TestMemoryForBodies(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", why, got, tt.want)
 		}
 	}
+}
+
+// What Kafka says after a request has given up is heard by nobody, also not by the next
+// request, which has other memory.
+func TestLateConfirmations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var late []func()
+		w.ack = func(r Record, done func(Place, error)) { late = append(late, func() { done(w.keep(r), nil) }) }
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 3 {
+			req := httptest.NewRequest("POST", "/v1/messages", strings.NewReader(plain))
+			req.Header.Set("Authorization", "Bearer "+keyOrders)
+			req.Header.Set("Content-Type", "application/json")
+			w.gateway.ServeHTTP(httptest.NewRecorder(), req.WithContext(ctx))
+		}
+		early := len(late)
+		answered := make(chan *reply, 1) // buffered, capacity 1: closed by nobody
+		go func() { answered <- w.post(plain) }()
+		synctest.Wait()
+		for _, done := range late[:early] {
+			done()
+		}
+		synctest.Wait()
+		select {
+		case got := <-answered:
+			t.Fatalf("it was answered by another's confirmation: %s", got.text)
+		default:
+		}
+		late[early]()
+		if got := <-answered; got.status != http.StatusAccepted || got.string("id") == "" || early != 3 {
+			t.Errorf("%d %s", got.status, got.text)
+		}
+	})
 }

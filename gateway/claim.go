@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,8 +42,25 @@ var modeNumbers = map[Mode]byte{AtLeastOnce: 1, AtMostOnce: 2, EffectivelyOnce: 
 // Signer signs receipts, and knows those that it, or a replica with one of its keys, has
 // signed. Ids are derived by keys of its own. It is safe for concurrent use.
 type Signer struct {
-	keys [][]byte // the first one signs
+	keys []*signingKey // the first one signs
 	ids  idKeys
+}
+
+// signingKey is one key.
+type signingKey struct {
+	macs sync.Pool // of *keyedMAC: a new one hashes the key twice before it does anything
+}
+
+// keyedMAC computes the sums of one key, one at a time.
+type keyedMAC struct {
+	hash           hash.Hash
+	body, head, at []byte // memory for what is hashed and for the sum
+}
+
+func newSigningKey(key []byte) *signingKey {
+	k := &signingKey{}
+	k.macs.New = func() any { return &keyedMAC{hash: hmac.New(sha256.New, key)} }
+	return k
 }
 
 // NewSigner makes a Signer from the lines of a secret: the first signs, and what the
@@ -73,7 +92,7 @@ func NewSigner(secret string) (*Signer, error) {
 		if len(line) < MinKey {
 			return nil, fmt.Errorf("line %d has %d characters, want at least %d (openssl rand -base64 32)", number, len(line), MinKey)
 		}
-		s.keys = append(s.keys, []byte(line))
+		s.keys = append(s.keys, newSigningKey([]byte(line)))
 	}
 	if len(s.keys) == 0 {
 		return nil, errors.New("has no key (openssl rand -base64 32)")
@@ -89,34 +108,45 @@ func (s *Signer) KeyedFrom() (time.Time, bool) {
 	return s.ids[len(s.ids)-1].from, true
 }
 
-// mac is what signs; what is signed for one use is of none for another.
-func mac(key []byte, use string, parts ...[]byte) []byte {
-	h := hmac.New(sha256.New, key)
-	for _, part := range append([][]byte{[]byte(use)}, parts...) {
-		var n [4]byte
-		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
-		h.Write(n[:])
-		h.Write(part)
+// sum is what signs a body; what is signed for one use is of none for another. It is
+// valid until the next one.
+func (m *keyedMAC) sum(use string, body []byte, parts ...string) []byte {
+	head := appendPart(m.head[:0], use) // each part with its length before it
+	for _, part := range parts {
+		head = appendPart(head, part)
 	}
-	return h.Sum(nil)[:macBytes]
+	m.head = binary.BigEndian.AppendUint32(head, uint32(len(body)))
+	m.hash.Reset()
+	m.hash.Write(m.head)
+	m.hash.Write(body)
+	m.at = m.hash.Sum(m.at[:0])
+	return m.at[:macBytes]
+}
+
+func appendPart(b []byte, part string) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
 }
 
 // signed adds what signs a body for one use, over the parts too, which the body lacks.
-func (s *Signer) signed(body []byte, use string, parts ...[]byte) []byte {
-	return append(body, mac(s.keys[0], use, append(parts, body)...)...)
+func (s *Signer) signed(body []byte, use string, parts ...string) []byte {
+	m := s.keys[0].macs.Get().(*keyedMAC)
+	defer s.keys[0].macs.Put(m)
+	return append(body, m.sum(use, body, parts...)...)
 }
 
 // verified takes off what signed has added; false = it was another one. Every key is
 // tried, each in constant time.
-func (s *Signer) verified(b []byte, use string, parts ...[]byte) (body []byte, valid bool) {
+func (s *Signer) verified(b []byte, use string, parts ...string) (body []byte, valid bool) {
 	if len(b) < macBytes {
 		return nil, false
 	}
 	body, sum := b[:len(b)-macBytes], b[len(b)-macBytes:]
 	for _, key := range s.keys {
-		if hmac.Equal(mac(key, use, append(parts, body)...), sum) {
+		m := key.macs.Get().(*keyedMAC)
+		if hmac.Equal(m.sum(use, body, parts...), sum) {
 			valid = true
 		}
+		key.macs.Put(m)
 	}
 	return body, valid
 }
@@ -124,18 +154,22 @@ func (s *Signer) verified(b []byte, use string, parts ...[]byte) (body []byte, v
 // forReceipts is the use of what signs receipts.
 const forReceipts = "pushfleet receipt"
 
-// sign makes the receipt.
-func (s *Signer) sign(sender string, c *claim) string {
-	b := []byte{claimVersion, modeNumbers[c.mode]}
-	for _, text := range []string{c.lane, c.service, c.app, c.owner.user, c.owner.device} {
+// sign makes the receipt and appends it.
+func (s *Signer) sign(out []byte, sender string, c *claim) []byte {
+	key := s.keys[0]
+	m := key.macs.Get().(*keyedMAC)
+	defer key.macs.Put(m)
+	b := append(m.body[:0], claimVersion, modeNumbers[c.mode])
+	for _, text := range [...]string{c.lane, c.service, c.app, c.owner.user, c.owner.device} {
 		b = appendText(b, text)
 	}
 	b = append(b, c.topic[:]...)
 	b = binary.AppendUvarint(b, uint64(c.place.Partition))
 	b = binary.AppendUvarint(b, uint64(c.place.Offset+1))
 	b = binary.AppendUvarint(b, uint64(c.at.UnixMilli()))
-	b = s.signed(b, forReceipts, []byte(c.id), []byte(sender))
-	return c.id + "~" + base64.RawURLEncoding.EncodeToString(b)
+	b = append(b, m.sum(forReceipts, b, c.id, sender)...)
+	m.body = b
+	return base64.RawURLEncoding.AppendEncode(append(append(out, c.id...), '~'), b)
 }
 
 // appendText appends a text with its length before it.
@@ -149,7 +183,7 @@ func (s *Signer) open(sender, receipt string) (*claim, bool) {
 	if !ok {
 		return nil, false
 	}
-	body, valid := s.verified(body, forReceipts, []byte(id), []byte(sender))
+	body, valid := s.verified(body, forReceipts, id, sender)
 	if !valid {
 		return nil, false
 	}

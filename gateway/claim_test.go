@@ -18,6 +18,8 @@ func signer(t *testing.T, secret string) *Signer {
 	return s
 }
 
+func signed(s *Signer, sender string, c *claim) string { return string(s.sign(nil, sender, c)) }
+
 // A receipt says what was signed, to its sender alone, and no other text does.
 func TestReceiptsSayWhatWasSigned(t *testing.T) {
 	s := signer(t, strings.Repeat("a", 32))
@@ -28,7 +30,7 @@ func TestReceiptsSayWhatWasSigned(t *testing.T) {
 			place: Place{rapid.Int32Min(0).Draw(t, "partition"), rapid.Int64Range(-1, 1<<50).Draw(t, "offset")},
 			at:    time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "at")).UTC()}
 		copy(c.topic[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "topic"))
-		receipt := s.sign("orders", c)
+		receipt := signed(s, "orders", c)
 		if len(receipt) > maxReceipt {
 			t.Fatalf("a receipt of %d bytes", len(receipt))
 		}
@@ -53,7 +55,7 @@ func TestReceiptsSayWhatWasSigned(t *testing.T) {
 func TestKeysOfReceiptsAreExchanged(t *testing.T) {
 	a, b := strings.Repeat("a", 32), strings.Repeat("b", 32)
 	c := &claim{id: "n", mode: AtLeastOnce, at: time.UnixMilli(1).UTC()}
-	of := signer(t, a).sign("s", c)
+	of := signed(signer(t, a), "s", c)
 	for _, secret := range []string{a, a + "\n" + b, b + "\r\n" + a + "\n"} {
 		if _, ok := signer(t, secret).open("s", of); !ok {
 			t.Errorf("%q does not read it", secret)
@@ -75,7 +77,7 @@ func FuzzReceipt(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	one := s.sign("s", &claim{id: "n~x", mode: AtMostOnce, lane: "l", owner: owner{user: "u"}, place: Place{1, 2}, at: time.UnixMilli(3)})
+	one := signed(s, "s", &claim{id: "n~x", mode: AtMostOnce, lane: "l", owner: owner{user: "u"}, place: Place{1, 2}, at: time.UnixMilli(3)})
 	f.Add(one)
 	f.Add(one[:20] + "\n" + one[20:]) // which base64 passes over
 	f.Add("~")
@@ -84,8 +86,8 @@ func FuzzReceipt(f *testing.F) {
 		if id, body, ok := cutReceipt(text); ok {
 			parseClaim(id, body[:len(body)-macBytes]) // as if it were signed
 		}
-		if c, ok := s.open("s", text); ok && s.sign("s", c) != text {
-			t.Errorf("%q is read, and signed it is %q", text, s.sign("s", c))
+		if c, ok := s.open("s", text); ok && signed(s, "s", c) != text {
+			t.Errorf("%q is read, and signed it is %q", text, signed(s, "s", c))
 		}
 	})
 }

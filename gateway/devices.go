@@ -82,7 +82,7 @@ func (g *Gateway) setDevice(w http.ResponseWriter, r *http.Request, v *visitor) 
 		return newProblem(codeInvalidField, "it is not the token of the device that the path names").at("/token")
 	case !v.has(f.App):
 		return newProblem(codeForeignApp, "the device is of another app than yours").at("/app")
-	case !g.apps[f.App]:
+	case !g.knows(f.App):
 		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"})
 	}
 	problem := g.change(r.Context(), "device", func(ctx context.Context, c *users.Client) error {

@@ -6,6 +6,7 @@
 //	batch.go     POST /v1/messages/batch
 //	body.go      bodies, and the memory that all of them may take
 //	message.go   a body checked as a worker would, and the record made of it
+//	sending.go   messages of one request on their way to Kafka
 //	id.go        the id of a notification, and the time in it
 //	idkey.go     ids derived from Idempotency-Keys, by a secret
 //	receipts.go  GET /v1/receipts/…, POST /v1/receipts:query
@@ -35,7 +36,10 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -144,9 +148,9 @@ type Options struct {
 type Gateway struct {
 	o        Options
 	mux      *http.ServeMux
-	apps     map[string]bool
-	routes   map[route]*Lane
-	first    map[string]*Lane // of a service type: for who names no mode
+	apps     map[string]string // each under its own name
+	routes   map[route]*lane
+	first    map[string]*lane // of a service type: for who names no mode
 	services []string         // in the order of Lanes
 	ids      idKeys           // from which ids are derived
 	progress *progress
@@ -156,6 +160,26 @@ type Gateway struct {
 	seed     maphash.Seed
 	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
 	bodies   budget
+	// Each of *sending that nobody uses: of one message, and of batches.
+	singles, many sync.Pool
+
+	endpoints map[string]*endpoint // by pattern
+	fixed     map[string]*endpoint // those without wildcards, by path
+	other     *endpoint            // of requests that no route takes
+}
+
+// lane is a Lane with what is made only once.
+type lane struct {
+	*Lane
+	says     []byte // of answers: what is the same in each
+	accepted prometheus.Counter
+}
+
+func newLane(l *Lane, m *Metrics) *lane {
+	says := appendQuoted([]byte(`,"status":"`+statusPending+`","mode":`), string(l.Mode))
+	says = appendQuoted(append(says, `,"service_type":`...), l.ServiceType)
+	says = appendQuoted(append(says, `,"lane":`...), l.Name)
+	return &lane{Lane: l, says: append(says, `,"accepted_at":"`...), accepted: m.messages.WithLabelValues(l.Name, resultAccepted)}
 }
 
 // route is what a caller chooses a lane by.
@@ -166,10 +190,13 @@ type route struct {
 
 // New makes a Gateway.
 func New(o Options) *Gateway {
-	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]bool), routes: make(map[route]*Lane), first: make(map[string]*Lane),
+	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
-		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches)}
+		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches),
+		endpoints: make(map[string]*endpoint), fixed: make(map[string]*endpoint), other: newEndpoint("other", nil, o.Metrics)}
 	g.bodies.limit = o.Limits.bodies()
+	g.singles.New = func() any { return newSending() }
+	g.many.New = g.singles.New
 	if p, is := o.Producer.(ProducerWithUsers); is {
 		g.o.Producer, g.o.Users = p.Producer, p.Users
 	}
@@ -180,21 +207,36 @@ func New(o Options) *Gateway {
 		g.turns[i] = make(chan struct{}, 1)
 	}
 	for _, app := range o.Apps {
-		g.apps[app] = true
+		g.apps[app] = app
 	}
 	for i := range o.Lanes {
-		l := &o.Lanes[i]
+		l := newLane(&o.Lanes[i], o.Metrics)
 		if g.first[l.ServiceType] == nil {
 			g.first[l.ServiceType] = l
 			g.services = append(g.services, l.ServiceType)
 		}
 		g.routes[route{l.ServiceType, l.Mode}] = l
 	}
-	g.mux.HandleFunc("GET /openapi.yaml", serveContract)
+	g.route("GET /openapi.yaml", http.HandlerFunc(serveContract))
 	for pattern, h := range g.handlers() {
-		g.mux.Handle(pattern, h)
+		g.route(pattern, h)
 	}
 	return g
+}
+
+// knows reports whether there is an app of that name.
+func (g *Gateway) knows(app string) bool {
+	_, known := g.apps[app]
+	return known
+}
+
+func (g *Gateway) route(pattern string, h http.Handler) {
+	g.mux.Handle(pattern, h)
+	e := newEndpoint(pattern, h, g.o.Metrics)
+	g.endpoints[pattern] = e
+	if e.fixed {
+		g.fixed[e.path] = e
+	}
 }
 
 // handlers are the routes for callers with a key, or a token of a user.

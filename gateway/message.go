@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,66 +35,91 @@ func parseMode(word string) (Mode, bool) {
 	return Mode(word), slices.Contains([]Mode{AtLeastOnce, AtMostOnce, EffectivelyOnce}, Mode(word))
 }
 
-// message is one that has been checked and can be produced.
+// message is one that has been checked and can be produced. It shares no memory with the
+// body that it came in.
 type message struct {
 	id     string
 	app    string
 	owner  owner
-	lane   *Lane
+	lane   *lane
 	record Record
 }
 
-// choice is what a body says to the gateway, and not to the workers.
+// choice is what a body says to the gateway, and not to the workers. It may share the
+// body's memory.
 type choice struct {
-	service, mode, sender string
+	service, mode, sender []byte
 }
 
-// accept checks a body as a worker would, and more, and makes the record of it. key is
-// that of the request's Idempotency-Key; empty = none. Without either, and without an id
-// of its own, a message gets a new id, unless it must have one.
-func (g *Gateway) accept(c *Caller, body []byte, key string, mustHaveID bool, now time.Time) (*message, *Problem) {
-	var m push.Message
-	d := decode.Message(body, &m)
+// check is how the messages of one request are checked.
+type check struct {
+	caller  *Caller
+	key     string // of the request's Idempotency-Key; empty = none
+	haveIDs bool   // each message must have an id of its own
+	now     time.Time
+	read    push.Message // memory for the one that is checked
+}
+
+// accept checks a body as a worker would, and more, and makes the record of it, in out.
+// Without an Idempotency-Key and an id of its own a message gets a new id, unless it must
+// have one.
+func (g *Gateway) accept(k *check, body []byte, out *message) *Problem {
+	c, m := k.caller, &k.read
+	d := decode.Message(body, m)
 	nameless := d != nil && d.Reason == push.MissingField && d.Field == "id"
 	if d != nil && !nameless {
-		return nil, refused(d).of(strings.Clone(m.ID))
+		return refused(d).of(strings.Clone(m.ID))
 	}
 	says, problem := read(body)
+	if problem == nil && len(says.sender) > 0 && string(says.sender) != c.Sender {
+		problem = newProblem(codeForeignSender, "sender_id comes from the key: leave it out").at("/sender_id")
+	}
 	if problem != nil {
-		return nil, problem.of(strings.Clone(m.ID))
+		return problem.of(strings.Clone(m.ID))
 	}
-	if says.sender != "" && says.sender != c.Sender {
-		return nil, newProblem(codeForeignSender, "sender_id comes from the key: leave it out").at("/sender_id").of(strings.Clone(m.ID))
-	}
-	id, problem := g.identify(c, &m, key, mustHaveID, now)
+	id, problem := k.identify(g.ids)
 	if problem != nil {
-		return nil, problem.of(strings.Clone(m.ID))
+		return problem.of(strings.Clone(m.ID))
 	}
-	// What is checked here is, byte for byte, what the worker will read.
-	value := compose(body, id, c.Sender)
-	if d := decode.Message(value, &m); d != nil {
-		return nil, refused(d).of(id)
+	to := ownerOf(m)
+	texts := id + to.user // one piece of memory for both
+	id, to.user = texts[:len(id)], texts[len(id):]
+	value := compose(body, id, c.Sender, len(to.key()))
+	// A worker must be able to read the value. Without an id it is checked as a whole: the
+	// body was read no further than to that. With one, the value has the body's members but
+	// for those that were read here, and an id and a sender that are good, so that only its
+	// length may be too much.
+	if nameless {
+		d = decode.Message(value, m)
+	} else if len(value) > decode.MaxValue {
+		d = &push.Defect{Reason: push.TooLarge}
 	}
+	if d != nil {
+		return refused(d).of(id)
+	}
+	app, known := g.apps[m.App]
 	switch {
 	case !c.apps[m.App]:
-		return nil, newProblem(codeForeignApp, "this key is not for the app that the message names").at("/app").of(id)
-	case !g.apps[m.App]:
-		return nil, refused(&push.Defect{Reason: push.UnknownApp, Field: "app"}).of(id)
+		return newProblem(codeForeignApp, "this key is not for the app that the message names").at("/app").of(id)
+	case !known:
+		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"}).of(id)
 	}
-	lane, problem := g.lane(says)
+	l, problem := g.lane(&says)
 	if problem != nil {
-		return nil, problem.of(id)
+		return problem.of(id)
 	}
-	to := ownerOf(&m)
-	return &message{id: id, app: strings.Clone(m.App), owner: owner{strings.Clone(to.user), to.device}, lane: lane,
-		record: Record{Topic: lane.Topic, Key: []byte(to.key()), Value: value, At: now}}, nil
+	all := append(value, to.key()...)
+	*out = message{id: id, app: app, owner: to, lane: l,
+		record: Record{Topic: l.Topic, Key: all[len(value):], Value: all[:len(value):len(value)], At: k.now}}
+	return nil
 }
 
 // refused is the problem of a defect, in the words of package explain.
 func refused(d *push.Defect) *Problem { return refusal(d, explain.Reason(string(d.Reason), "")) }
 
-// identify decides the id of a message.
-func (g *Gateway) identify(c *Caller, m *push.Message, key string, mustHaveID bool, now time.Time) (string, *Problem) {
+// identify decides the id of the message that was read. It may share its memory.
+func (k *check) identify(ids idKeys) (string, *Problem) {
+	m, key, now := &k.read, k.key, k.now
 	switch {
 	case m.ID != "" && key != "":
 		return "", newProblem(codeIDAndKey, "the message has an id, and the request an Idempotency-Key: give one of them")
@@ -101,14 +127,14 @@ func (g *Gateway) identify(c *Caller, m *push.Message, key string, mustHaveID bo
 		if at, ok := mintedAt(m.ID); ok && at.After(now.Add(ahead)) {
 			return "", newProblem(codeFutureID, "the time in the id is more than a minute ahead of the gateway's clock").at("/id")
 		}
-		return strings.Clone(m.ID), nil
-	case mustHaveID:
+		return m.ID, nil
+	case k.haveIDs:
 		return "", refused(&push.Defect{Reason: push.MissingField, Field: "id"})
 	case key != "":
 		if at, ok := mintedAt(key); ok && at.After(now.Add(ahead)) {
 			return "", newProblem(codeFutureID, "the time in the Idempotency-Key is more than a minute ahead of the gateway's clock")
 		}
-		return g.ids.derive(c.Sender, m.App, ownerOf(m), key, now), nil
+		return ids.derive(k.caller.Sender, m.App, ownerOf(m), key, now), nil
 	}
 	id, err := newID(now)
 	if err != nil {
@@ -118,25 +144,25 @@ func (g *Gateway) identify(c *Caller, m *push.Message, key string, mustHaveID bo
 }
 
 // lane is where a message goes.
-func (g *Gateway) lane(says choice) (*Lane, *Problem) {
-	first := g.first[says.service]
+func (g *Gateway) lane(says *choice) (*lane, *Problem) {
+	first := g.first[string(says.service)]
 	switch {
-	case says.service == "":
+	case len(says.service) == 0:
 		return nil, newProblem(codeNoService, "the message names no service_type; there are "+strings.Join(g.services, ", ")).at("/service_type")
 	case first == nil:
 		return nil, newProblem(codeNoLane, "there is no such service_type; there are "+strings.Join(g.services, ", ")).at("/service_type")
-	case says.mode == "":
+	case len(says.mode) == 0:
 		return first, nil
 	}
-	mode, known := parseMode(says.mode)
+	mode, known := parseMode(string(says.mode))
 	if !known {
 		return nil, newProblem(codeBadMode, "want at_least_once, at_most_once or exactly_once").at("/mode")
 	}
-	lane := g.routes[route{says.service, mode}]
-	if lane == nil {
+	l := g.routes[route{string(says.service), mode}]
+	if l == nil {
 		return nil, newProblem(codeNoLane, fmt.Sprintf("service type %s has no lane with mode %s", says.service, mode)).at("/mode")
 	}
-	return lane, nil
+	return l, nil
 }
 
 // The members of a body that are not part of the record.
@@ -149,9 +175,9 @@ const (
 
 // read reads what a body says to the gateway. The decoder has found the body readable.
 func read(body []byte) (says choice, problem *Problem) {
-	members(body, func(name string, _, value []byte) {
-		var to *string
-		switch name {
+	members(body, func(name, _, value []byte) {
+		var to *[]byte
+		switch string(name) {
 		case memberService:
 			to = &says.service
 		case memberMode:
@@ -161,23 +187,27 @@ func read(body []byte) (says choice, problem *Problem) {
 		default:
 			return
 		}
-		if err := json.Unmarshal(value, to); err != nil && problem == nil { // null leaves it empty
-			problem = refused(&push.Defect{Reason: push.WrongType, Field: name})
+		switch {
+		case value[0] == '"':
+			*to = unescaped(value)
+		case value[0] != 'n' && problem == nil: // null leaves it empty
+			problem = refused(&push.Defect{Reason: push.WrongType, Field: string(name)})
 		}
 	})
 	return says, problem
 }
 
 // compose makes the record's value of a body: id and sender_id are ours, what the body
-// says to the gateway is left out, and all else stays as it is.
-func compose(body []byte, id, sender string) []byte {
-	out := make([]byte, 0, len(body)+len(id)+len(sender)+32)
+// says to the gateway is left out, and all else stays as it is. It has room for so many
+// bytes more.
+func compose(body []byte, id, sender string, more int) []byte {
+	out := make([]byte, 0, len(body)+len(id)+len(sender)+len(`{"id":"","sender_id":""}`)+more)
 	out = append(out, `{"id":`...)
 	out = appendQuoted(out, id)
 	out = append(out, `,"sender_id":`...)
 	out = appendQuoted(out, sender)
-	members(body, func(name string, whole, _ []byte) {
-		switch name {
+	members(body, func(name, whole, _ []byte) {
+		switch string(name) {
 		case memberID, memberSender, memberService, memberMode:
 			return
 		}
@@ -186,7 +216,11 @@ func compose(body []byte, id, sender string) []byte {
 	return append(out, '}')
 }
 
+// appendQuoted appends a string of JSON.
 func appendQuoted(out []byte, s string) []byte {
+	if verbatim(s) {
+		return append(append(append(out, '"'), s...), '"')
+	}
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // strings always encode
@@ -194,9 +228,19 @@ func appendQuoted(out []byte, s string) []byte {
 	return append(out, text...)
 }
 
+// verbatim reports whether a string of JSON can have a text as it is.
+func verbatim(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // members calls each with the members of the object that text is, in order: the name,
 // all of the member, and its value. Text must be one that decode.Message can read.
-func members(text []byte, each func(name string, whole, value []byte)) {
+func members(text []byte, each func(name, whole, value []byte)) {
 	i := 0
 	for i < len(text) && text[i] != '{' {
 		i++
@@ -206,7 +250,7 @@ func members(text []byte, each func(name string, whole, value []byte)) {
 		case '"':
 			start := i
 			i = endOfString(text, i)
-			name := nameOf(text[start:i])
+			name := unescaped(text[start:i])
 			for i < len(text) && (text[i] == ':' || blank(text[i])) {
 				i++
 			}
@@ -221,14 +265,15 @@ func members(text []byte, each func(name string, whole, value []byte)) {
 	}
 }
 
-func nameOf(quoted []byte) string {
+// unescaped is what a string of JSON says, in its own memory if it has no escapes.
+func unescaped(quoted []byte) []byte {
 	inside := quoted[1 : len(quoted)-1]
-	if !slices.Contains(inside, '\\') {
-		return string(inside)
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return inside
 	}
-	var name string
-	_ = json.Unmarshal(quoted, &name) // it is readable
-	return name
+	var text string
+	_ = json.Unmarshal(quoted, &text) // it is readable
+	return []byte(text)
 }
 
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

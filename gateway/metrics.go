@@ -1,6 +1,14 @@
 package gateway
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics are what a gateway counts. It is safe for concurrent use.
 type Metrics struct {
@@ -42,6 +50,41 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.reloads, m.keys, m.conns, m.underWay, m.panics, m.traceless)
 	}
 	return m
+}
+
+// resultAccepted is the result of messages that Kafka has.
+const resultAccepted = "accepted"
+
+// endpoint is a route and what is counted of it.
+type endpoint struct {
+	name         string // in metrics: its pattern
+	method, path string
+	fixed        bool // the path has no wildcards
+	handler      http.Handler
+
+	metrics *Metrics
+	seconds prometheus.Observer
+	// codes are the counters of answers, by status less 100; nil = there was none.
+	codes [500]atomic.Pointer[prometheus.Counter]
+}
+
+func newEndpoint(pattern string, h http.Handler, m *Metrics) *endpoint {
+	method, path, _ := strings.Cut(pattern, " ")
+	return &endpoint{name: pattern, method: method, path: path, fixed: !strings.Contains(path, "{"), handler: h,
+		metrics: m, seconds: m.seconds.WithLabelValues(pattern)}
+}
+
+// answered counts a request. Labels are looked up for the first of each status only.
+func (e *endpoint) answered(status int, took time.Duration) {
+	e.seconds.Observe(took.Seconds())
+	counter := &e.codes[min(max(status-100, 0), len(e.codes)-1)]
+	c := counter.Load()
+	if c == nil {
+		made := e.metrics.requests.WithLabelValues(e.name, strconv.Itoa(status))
+		c = &made
+		counter.Store(c)
+	}
+	(*c).Inc()
 }
 
 func (m *Metrics) sent(lane, result string) { m.messages.WithLabelValues(lane, result).Inc() }

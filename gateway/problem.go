@@ -167,12 +167,38 @@ func (p *Problem) write(w http.ResponseWriter) {
 
 // answer writes a value as JSON. Who has gone away does not hear it, which is no error.
 func answer(w http.ResponseWriter, status int, contentType string, value any) {
+	text := append(appendJSON(nil, value), '\n')
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+func appendJSON(out []byte, value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // our own structs always encode
 	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	return append(out, text...)
+}
+
+// Values of headers that are the same in every answer. Nobody writes to them.
+var (
+	valueJSON    = []string{"application/json"}
+	valueNoSniff = []string{"nosniff"}
+	valueNoStore = []string{"no-store"}
+)
+
+// short is the length of an answer below which net/http says the length by itself.
+const short = 2 << 10
+
+// answerText writes a JSON text.
+func answerText(w http.ResponseWriter, status int, text []byte) {
+	h := w.Header()
+	h["Content-Type"] = valueJSON
+	if len(text) >= short {
+		h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	}
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text)
 }

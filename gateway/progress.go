@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,7 +20,7 @@ type progress struct {
 	offsets Offsets
 	timeout time.Duration
 
-	mu    sync.Mutex
+	mu    sync.RWMutex
 	lanes map[string]*laneProgress // guarded by mu; each is made once
 }
 
@@ -34,10 +35,18 @@ type laneProgress struct {
 	answer Progress
 	err    error
 
+	known atomic.Pointer[knownTopic] // topic and good; nil = there is none
+
 	// Guarded by topicTurn.
 	topic  [16]byte  // of the latest good answer
 	good   time.Time // when that was asked for; zero = there is none
 	failed time.Time // when the latest question about the topic failed
+}
+
+// knownTopic is the id of a topic, and when it was asked for.
+type knownTopic struct {
+	id   [16]byte
+	good time.Time
 }
 
 func newProgress(o Offsets, timeout time.Duration) *progress {
@@ -45,9 +54,15 @@ func newProgress(o Offsets, timeout time.Duration) *progress {
 }
 
 func (p *progress) lane(name string) *laneProgress {
+	p.mu.RLock()
+	l := p.lanes[name]
+	p.mu.RUnlock()
+	if l != nil {
+		return l
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lanes[name]
+	l = p.lanes[name]
 	if l == nil {
 		l = &laneProgress{turn: make(chan struct{}, 1), topicTurn: make(chan struct{}, 1)}
 		p.lanes[name] = l
@@ -69,6 +84,14 @@ func (p *progress) of(ctx context.Context, lane string) (Progress, error) {
 	return l.answer, l.err
 }
 
+// knownTopic is the id of a lane's topic, if nothing has to be asked and waited for.
+func (p *progress) knownTopic(lane string) (topic [16]byte, known bool) {
+	if t := p.lane(lane).known.Load(); t != nil && time.Since(t.good) < topicAge {
+		return t.id, true
+	}
+	return [16]byte{}, false
+}
+
 // topicOf is the id of a lane's topic; zero = it is not known by now.
 func (p *progress) topicOf(ctx context.Context, lane string) [16]byte {
 	l := p.lane(lane)
@@ -88,6 +111,7 @@ func (p *progress) topicOf(ctx context.Context, lane string) [16]byte {
 		return l.topic
 	}
 	l.topic, l.good = topic, at
+	l.known.Store(&knownTopic{topic, at})
 	return l.topic
 }
 

@@ -204,20 +204,20 @@ func TestGone(t *testing.T) {
 	cl := claim{id: "old", mode: AtLeastOnce, lane: "critical", service: "otp", app: "shop", owner: owner{user: "u42"}, topic: w.topic, place: Place{3, 5},
 		at: time.Now().Add(-721 * time.Hour)}
 	w.committed[3] = 6
-	if got := w.ask(w.gateway.o.Signer.sign("orders", &cl), keyOrders); got.status != 410 || got.code() != "gone" {
+	if got := w.ask(signed(w.gateway.o.Signer, "orders", &cl), keyOrders); got.status != 410 || got.code() != "gone" {
 		t.Errorf("%d %s", got.status, got.text)
 	}
 	w.rows["old"] = []push.Row{w.row("old", "a", 4, push.StateDelivered, "")}
-	if got := w.ask(w.gateway.o.Signer.sign("orders", &cl), keyOrders); got.string("status") != "DELIVERED" {
+	if got := w.ask(signed(w.gateway.o.Signer, "orders", &cl), keyOrders); got.string("status") != "DELIVERED" {
 		t.Errorf("with a row that is left: %s", got.text)
 	}
 	cl.id, cl.lane = "young", "removed"
 	cl.at = time.Now()
-	if got := w.ask(w.gateway.o.Signer.sign("orders", &cl), keyOrders); got.string("reason") != "place_unknown" {
+	if got := w.ask(signed(w.gateway.o.Signer, "orders", &cl), keyOrders); got.string("reason") != "place_unknown" {
 		t.Errorf("of a lane that is gone: %s", got.text)
 	}
 	cl.lane, cl.place.Offset = "critical", -1
-	if got := w.ask(w.gateway.o.Signer.sign("orders", &cl), keyOrders); got.string("reason") != "place_unknown" {
+	if got := w.ask(signed(w.gateway.o.Signer, "orders", &cl), keyOrders); got.string("reason") != "place_unknown" {
 		t.Errorf("of which the broker did not say the offset: %s", got.text)
 	}
 }

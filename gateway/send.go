@@ -1,25 +1,12 @@
 package gateway
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
-
-// accepted is the answer to a message that Kafka has.
-type accepted struct {
-	Line        int       `json:"line,omitempty"` // of a batch
-	ID          string    `json:"id"`
-	Receipt     string    `json:"receipt"`
-	Status      string    `json:"status"`
-	Mode        Mode      `json:"mode"`
-	ServiceType string    `json:"service_type"`
-	Lane        string    `json:"lane"`
-	AcceptedAt  time.Time `json:"accepted_at"`
-}
 
 // send answers POST /v1/messages.
 func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
@@ -28,120 +15,60 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 	if problem != nil {
 		return problem
 	}
-	m, problem := g.readMessage(r, c, key, now)
-	if problem != nil {
+	s := g.singles.Get().(*sending)
+	s.caller, s.key, s.now = c, key, now
+	e := s.add(0)
+	if problem := g.readMessage(r, &s.check, &e.message); problem != nil {
+		s.reuse(&g.singles)
 		return problem
 	}
-	m.record.Traceparent = traceparent(r.Header)
-	results := g.produce(r.Context(), c, []*message{m})
-	if results[0].problem != nil {
-		return results[0].problem
+	e.record.Traceparent = traceparent(r.Header)
+	g.produce(r.Context(), s)
+	problem = e.problem
+	if problem == nil {
+		s.text = append(g.appendAccepted(s.text, &s.check, e), '\n')
+		answerText(w, http.StatusAccepted, s.text)
 	}
-	answer(w, http.StatusAccepted, "application/json", results[0].accepted)
-	return nil
+	s.reuse(&g.singles)
+	return problem
 }
 
 // readMessage reads a message. Its body is not needed any more then.
-func (g *Gateway) readMessage(r *http.Request, c *Caller, key string, now time.Time) (*message, *Problem) {
+func (g *Gateway) readMessage(r *http.Request, k *check, m *message) *Problem {
 	body, problem := g.readBody(r, "application/json", g.o.Limits.Message, ofMessage)
 	if problem != nil {
-		return nil, problem
+		return problem
 	}
 	defer g.bodies.give(body)
-	m, problem := g.accept(c, body.text, key, false, now)
+	problem = g.accept(k, body.text, m)
 	if problem != nil {
 		g.o.Metrics.refused(problem.Code)
 	}
-	return m, problem
+	return problem
+}
+
+// appendAccepted appends the answer to a message that Kafka has.
+func (g *Gateway) appendAccepted(out []byte, k *check, e *entry) []byte {
+	out = append(out, '{')
+	if e.line > 0 {
+		out = append(strconv.AppendInt(append(out, `"line":`...), int64(e.line), 10), ',')
+	}
+	out = appendQuoted(append(out, `"id":`...), e.id)
+	out = append(out, `,"receipt":"`...)
+	begin := len(out)
+	cl := claim{id: e.id, mode: e.lane.Mode, lane: e.lane.Name, service: e.lane.ServiceType, app: e.app, owner: e.owner, topic: e.topic, place: e.place, at: k.now}
+	out = g.o.Signer.sign(out, k.caller.Sender, &cl)
+	if verbatim(e.id) { // the rest is base64
+		out = append(out, '"')
+	} else {
+		out = appendQuoted(out[:begin-1], string(out[begin:]))
+	}
+	out = append(out, e.lane.says...)
+	return append(k.now.AppendFormat(out, time.RFC3339Nano), `"}`...)
 }
 
 // clock is the time in milliseconds, which is what records, ids and receipts have.
 func clock() time.Time { return time.UnixMilli(time.Now().UnixMilli()).UTC() }
-
-// result is what became of a message that was produced: one of the two.
-type result struct {
-	accepted *accepted
-	problem  *Problem
-}
-
-// confirmation is what the producer said of one message.
-type confirmation struct {
-	i     int
-	place Place
-	err   error
-}
-
-// produce hands the messages to Kafka and waits until each is confirmed, or it is too
-// late. A request that ends early changes nothing: what was handed over is written.
-func (g *Gateway) produce(ctx context.Context, c *Caller, ms []*message) []result {
-	deadline := time.NewTimer(g.o.Times.Confirm)
-	defer deadline.Stop()
-	topics := g.topics(ctx, ms)
-	// Room for all: a confirmation never waits for us.
-	confirmed := make(chan confirmation, len(ms))
-	for i, m := range ms {
-		g.o.Producer.Produce(m.record, func(at Place, err error) { confirmed <- confirmation{i, at, err} })
-	}
-	results := make([]result, len(ms))
-	late := false
-	for range ms {
-		select {
-		case got := <-confirmed:
-			results[got.i] = g.confirmed(c, ms[got.i], topics[ms[got.i].lane], got)
-			continue
-		case <-deadline.C:
-			late = true
-		case <-ctx.Done(): // nobody waits for the answer
-			late = true
-		}
-		break
-	}
-	if late {
-		for i, m := range ms {
-			if results[i] == (result{}) {
-				results[i] = g.unconfirmed(m)
-			}
-		}
-	}
-	return results
-}
-
-// topics are the ids of the topics that the messages go to. They are known before
-// anything is produced, for receipts of records that nobody waits for any more are of no
-// use; without an answer a receipt does without.
-func (g *Gateway) topics(ctx context.Context, ms []*message) map[*Lane][16]byte {
-	ctx, cancel := context.WithTimeout(ctx, g.o.Times.Confirm/2)
-	defer cancel()
-	topics := make(map[*Lane][16]byte, 1)
-	for _, m := range ms {
-		if _, asked := topics[m.lane]; !asked {
-			topics[m.lane] = g.progress.topicOf(ctx, m.lane.Name)
-		}
-	}
-	return topics
-}
-
-// confirmed is the result of what the producer said.
-func (g *Gateway) confirmed(c *Caller, m *message, topic [16]byte, got confirmation) result {
-	switch {
-	case errors.Is(got.err, ErrBufferFull):
-		g.o.Metrics.sent(m.lane.Name, "buffer_full")
-		return result{problem: newProblem(codeBufferFull, "so many messages wait for Kafka that this one was not taken: send it again").of(m.id).after(1)}
-	case got.err != nil:
-		g.o.Log.Warn("Kafka did not take a message", "lane", m.lane.Name, "error", got.err)
-		return g.unconfirmed(m)
-	}
-	g.o.Metrics.sent(m.lane.Name, "accepted")
-	cl := claim{id: m.id, mode: m.lane.Mode, lane: m.lane.Name, service: m.lane.ServiceType, app: m.app, owner: m.owner,
-		topic: topic, place: got.place, at: m.record.At}
-	return result{accepted: &accepted{ID: m.id, Receipt: g.o.Signer.sign(c.Sender, &cl), Status: statusPending, Mode: m.lane.Mode,
-		ServiceType: m.lane.ServiceType, Lane: m.lane.Name, AcceptedAt: m.record.At}}
-}
-
-func (g *Gateway) unconfirmed(m *message) result {
-	g.o.Metrics.sent(m.lane.Name, "unconfirmed")
-	return result{problem: newProblem(codeUnconfirmed, "Kafka did not confirm it in time. It may have been accepted: send it again with this id, and it is pushed once").of(m.id).after(2)}
-}
 
 // maxIdempotencyKey is the longest Idempotency-Key, in characters.
 const maxIdempotencyKey = 64
@@ -149,7 +76,7 @@ const maxIdempotencyKey = 64
 // idempotencyKey reads the header: bare, as everybody sends it, or as the quoted string
 // that draft-ietf-httpapi-idempotency-key-header asks for.
 func idempotencyKey(h http.Header) (string, *Problem) {
-	values := h.Values("Idempotency-Key")
+	values := h["Idempotency-Key"]
 	if len(values) == 0 {
 		return "", nil
 	}
@@ -185,7 +112,7 @@ var traceparents = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0
 
 // traceparent passes on the caller's trace (W3C Trace Context), if it is one.
 func traceparent(h http.Header) string {
-	if values := h.Values("Traceparent"); len(values) == 1 && traceparents.MatchString(values[0]) {
+	if values := h["Traceparent"]; len(values) == 1 && traceparents.MatchString(values[0]) {
 		return values[0]
 	}
 	return ""

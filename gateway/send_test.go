@@ -119,6 +119,26 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A message with an id of its own is not read a second time, and its record is not larger
+// than a worker takes either, whatever the sender's name adds.
+func TestRecordsAreNotTooLarge(t *testing.T) {
+	w := newWorld(t)
+	message := func(size int) string {
+		m := `{"id":"n","app":"shop","service_type":"otp","user_id":"u","x":"`
+		return m + strings.Repeat("x", size-len(m)-2) + `"}`
+	}
+	more := len(`,"sender_id":"support"`) - len(`,"service_type":"otp"`)
+	for size, status := range map[int]int{decode.MaxValue - more: http.StatusAccepted, decode.MaxValue - more + 1: http.StatusUnprocessableEntity, decode.MaxValue + 1: http.StatusUnprocessableEntity} {
+		got := w.do(request{method: "POST", path: "/v1/messages", key: keySupport, body: message(size)})
+		if got.status != status || status != http.StatusAccepted && (got.code() != "too_large" || size <= decode.MaxValue && got.string("id") != "n") {
+			t.Errorf("%d bytes: %d %s", size, got.status, got.text)
+		}
+	}
+	if r, _ := w.record(); len(w.produced) != 1 || len(r.Value) != decode.MaxValue {
+		t.Errorf("%d were produced, the last one has %d bytes", len(w.produced), len(r.Value))
+	}
+}
+
 // An Idempotency-Key stands for one id: of its sender, app and receiver.
 func TestIdempotencyKeys(t *testing.T) {
 	w := newWorld(t)

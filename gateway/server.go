@@ -84,28 +84,21 @@ func (l serverLog) Write(p []byte) (int, error) {
 // that is none as a problem.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	h, pattern := g.mux.Handler(r)
+	e, problem := g.find(r)
 	rw := &recorder{ResponseWriter: w, status: http.StatusOK}
-	name := "other"
-	if pattern != "" {
-		name = pattern
-	}
-	defer func() {
-		g.o.Metrics.requests.WithLabelValues(name, strconv.Itoa(rw.status)).Inc()
-		g.o.Metrics.seconds.WithLabelValues(name).Observe(time.Since(start).Seconds())
-	}()
+	defer func() { e.answered(rw.status, time.Since(start)) }()
 	defer func() {
 		if crashed := recover(); crashed != nil {
 			g.o.Metrics.panics.Inc()
-			g.o.Log.Error("a handler crashed", "route", name, "stack", string(debug.Stack()))
+			g.o.Log.Error("a handler crashed", "route", e.name, "stack", string(debug.Stack()))
 			if rw.written {
 				panic(http.ErrAbortHandler) // half an answer must not look like one
 			}
 			newProblem(codeInternal, "the gateway has a bug; it is in its log").write(rw)
 		}
 	}()
-	rw.Header().Set("X-Content-Type-Options", "nosniff")
-	rw.Header().Set("Cache-Control", "no-store")
+	header := rw.Header()
+	header["X-Content-Type-Options"], header["Cache-Control"] = valueNoSniff, valueNoStore
 	select {
 	case g.requests <- struct{}{}:
 		defer func() { <-g.requests }()
@@ -115,14 +108,31 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.o.Metrics.underWay.Inc()
 	defer g.o.Metrics.underWay.Dec()
-	if problem := g.misrouted(r, h, pattern); problem != nil {
+	switch {
+	case problem != nil:
 		if problem.allow != "" {
 			rw.Header().Set("Allow", problem.allow)
 		}
 		problem.write(rw)
-		return
+	case e.fixed:
+		e.handler.ServeHTTP(rw, r)
+	default:
+		g.mux.ServeHTTP(rw, r) // and not its handler: the mux sets the path's values
 	}
-	g.mux.ServeHTTP(rw, r) // and not h: the mux sets the path's values
+}
+
+// find finds where a request goes. The mux, which allocates and compares, is asked only
+// about what is none of the paths without wildcards, just as they are.
+func (g *Gateway) find(r *http.Request) (*endpoint, *misroute) {
+	if e := g.fixed[r.URL.Path]; e != nil && e.method == r.Method && r.URL.RawPath == "" {
+		return e, nil
+	}
+	h, pattern := g.mux.Handler(r)
+	e := g.endpoints[pattern]
+	if e == nil {
+		e = g.other
+	}
+	return e, g.misrouted(r, h, pattern)
 }
 
 // misroute is a request that no route takes.

@@ -37,7 +37,7 @@ func (s *Signer) signPass(c *Caller, p *pass) string {
 		b = appendText(b, text)
 	}
 	b = binary.AppendUvarint(b, uint64(p.until.Unix()))
-	return passPrefix + base64.RawURLEncoding.EncodeToString(s.signed(b, forPasses, c.hash[:]))
+	return passPrefix + base64.RawURLEncoding.EncodeToString(s.signed(b, forPasses, string(c.hash[:])))
 }
 
 // cutPass takes a token apart, whoever has signed it.
@@ -69,7 +69,7 @@ func (s *Signer) openPass(callers *Callers, token string) (*Caller, *pass, bool)
 	if c == nil {
 		c = &Caller{} // it takes as long as for one that there is
 	}
-	if _, valid := s.verified(b, forPasses, c.hash[:]); !valid || c.Name == "" || !c.may(Manage) || !c.apps[p.app] {
+	if _, valid := s.verified(b, forPasses, string(c.hash[:])); !valid || c.Name == "" || !c.may(Manage) || !c.apps[p.app] {
 		return nil, nil, false
 	}
 	return c, p, true
@@ -98,7 +98,7 @@ func (g *Gateway) ownApp(v *visitor, app string) *Problem {
 		return newProblem(codeInvalidField, "want the app that it is for").at("/app")
 	case !v.has(app):
 		return newProblem(codeForeignApp, "this key is not for the app").at("/app")
-	case !g.apps[app]:
+	case !g.knows(app):
 		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"})
 	}
 	return nil

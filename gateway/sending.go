@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// sending is the messages of one request, and waits for what the producer says of them:
+// it wakes once, when all is said. Its memory is used again for another request, but
+// never while the producer may still say something.
+type sending struct {
+	entries []*entry // those of this request, in their order
+	spare   []*entry // others, to be used again
+	text    []byte   // memory for the answer
+	check
+
+	timer *time.Timer
+	all   chan struct{} // capacity 1; gets one when nothing is missing
+
+	mu      sync.Mutex
+	missing int  // guarded by mu; messages of which nothing was said
+	over    bool // guarded by mu; nobody waits any more: what is said now is not heard
+}
+
+// entry is one message, or what is wrong with it.
+type entry struct {
+	message
+	line    int // of a batch, from 1
+	problem *Problem
+	topic   [16]byte // id of the lane's topic
+
+	// said is what the producer calls. It is made once for all requests.
+	said func(Place, error)
+
+	// Guarded by the sending's mu until it is over or nothing is missing.
+	heard bool
+	place Place
+	err   error
+}
+
+func newSending() *sending {
+	s := &sending{all: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	s.timer.Stop()
+	return s
+}
+
+// add makes an entry.
+func (s *sending) add(line int) *entry {
+	var e *entry
+	if n := len(s.spare); n > 0 {
+		e, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		e = &entry{}
+		e.said = func(at Place, err error) { s.say(e, at, err) }
+	}
+	e.line = line
+	s.entries = append(s.entries, e)
+	return e
+}
+
+// begin counts what is to be produced, and reports whether it is anything.
+func (s *sending) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if e.problem == nil {
+			s.missing++
+		}
+	}
+	return s.missing > 0
+}
+
+// say is what the producer said of one message.
+func (s *sending) say(e *entry, at Place, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	e.heard, e.place, e.err = true, at, err
+	if s.missing--; s.missing == 0 {
+		s.all <- struct{}{}
+	}
+}
+
+// wait waits until the producer has said something of each, or it is too late.
+func (s *sending) wait(ctx context.Context) {
+	select {
+	case <-s.all:
+		return
+	case <-s.timer.C:
+	case <-ctx.Done(): // nobody waits for the answer
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = s.missing > 0
+}
+
+// reuse puts the memory of a sending that has ended well into a pool.
+func (s *sending) reuse(pool *sync.Pool) {
+	s.timer.Stop()
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		return // the producer has some of it
+	}
+	select {
+	case <-s.all: // the last word came when it was too late
+	default:
+	}
+	for _, e := range s.entries {
+		*e = entry{said: e.said}
+	}
+	s.spare = append(s.spare, s.entries...)
+	clear(s.entries)
+	s.entries, s.text, s.check = s.entries[:0], s.text[:0], check{}
+	pool.Put(s)
+}
+
+// produce hands the messages that have no problem to Kafka and waits until each is
+// confirmed, or it is too late. A request that ends early changes nothing: what was
+// handed over is written.
+func (g *Gateway) produce(ctx context.Context, s *sending) {
+	if !s.begin() {
+		return
+	}
+	s.timer.Reset(g.o.Times.Confirm)
+	g.findTopics(ctx, s)
+	for _, e := range s.entries {
+		if e.problem == nil {
+			g.o.Producer.Produce(e.record, e.said)
+		}
+	}
+	s.wait(ctx)
+	for _, e := range s.entries {
+		if e.problem == nil {
+			g.confirmed(e)
+		}
+	}
+}
+
+// findTopics finds the ids of the topics that the messages go to. They are known before
+// anything is produced, for receipts of records that nobody waits for any more are of no
+// use; without an answer a receipt does without.
+func (g *Gateway) findTopics(ctx context.Context, s *sending) {
+	var last *entry
+	for _, e := range s.entries {
+		if e.problem != nil {
+			continue
+		}
+		if last != nil && last.lane == e.lane {
+			e.topic = last.topic
+		} else if topic, known := g.progress.knownTopic(e.lane.Name); known {
+			e.topic = topic
+		} else {
+			g.awaitTopics(ctx, s)
+			return
+		}
+		last = e
+	}
+}
+
+// awaitTopics waits for them, but no longer than half of the time that a request has.
+func (g *Gateway) awaitTopics(ctx context.Context, s *sending) {
+	ctx, cancel := context.WithTimeout(ctx, g.o.Times.Confirm/2)
+	defer cancel()
+	topics := make(map[string][16]byte, 1)
+	for _, e := range s.entries {
+		if e.problem != nil {
+			continue
+		}
+		topic, asked := topics[e.lane.Name]
+		if !asked {
+			topic = g.progress.topicOf(ctx, e.lane.Name)
+			topics[e.lane.Name] = topic
+		}
+		e.topic = topic
+	}
+}
+
+// confirmed is what the producer's word on a message means.
+func (g *Gateway) confirmed(e *entry) {
+	switch {
+	case !e.heard:
+		e.problem = g.unconfirmed(&e.message)
+	case errors.Is(e.err, ErrBufferFull):
+		g.o.Metrics.sent(e.lane.Name, "buffer_full")
+		e.problem = newProblem(codeBufferFull, "so many messages wait for Kafka that this one was not taken: send it again").of(e.id).after(1)
+	case e.err != nil:
+		g.o.Log.Warn("Kafka did not take a message", "lane", e.lane.Name, "error", e.err)
+		e.problem = g.unconfirmed(&e.message)
+	default:
+		e.lane.accepted.Inc()
+	}
+}
+
+func (g *Gateway) unconfirmed(m *message) *Problem {
+	g.o.Metrics.sent(m.lane.Name, "unconfirmed")
+	return newProblem(codeUnconfirmed, "Kafka did not confirm it in time. It may have been accepted: send it again with this id, and it is pushed once").of(m.id).after(2)
+}
