@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"status":                 {"push", "deploy/cassandra"}, // the schema it applies
 	"status/statustest":      {"push", "pipeline"},
 	"configs":                {"push"},
+	"client":                 nil, // others build it into their services
 	"deploy/cassandra":       nil,
 	"deploy/embedded":        nil,
 	"deploy/local":           nil,
@@ -119,6 +120,7 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
+	"client":          {"gateway"}, // which it is tried on
 	"deploy":          {"configs"}, // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs"}, // and so are the rules
 	"deploy/embedded": {"shards"},
