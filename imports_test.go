@@ -96,6 +96,7 @@ var mayImport = map[string][]string{
 	"bench/fleet/fleettest":  nil,
 	"bench/send":             {everything},
 	"bench/gates":            {everything},
+	"bench/gateway":          {everything},
 	"bench/endtoend":         {everything}, // tests only
 	"bench/channel":          nil,          // tests only
 	"bench/lookup":           {"segments"},

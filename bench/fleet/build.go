@@ -17,12 +17,13 @@ type Programs struct {
 	Worker string // pushworker
 	// Args are arguments of Worker before those of pushworker: for another program
 	// that can be one.
-	Args []string
-	Ctl  string // pushctl; needed by Ctl only
+	Args    []string
+	Ctl     string // pushctl; needed by Ctl only
+	Gateway string // pushgateway; needed by StartGateway only
 }
 
 // Build compiles commands of the module that the working directory is in
-// ("pushworker", "pushctl") into dir. With race they find data races, which
+// ("pushworker", "pushctl", "pushgateway") into dir. With race they find data races, which
 // end them with status 66, and are several times slower.
 func Build(ctx context.Context, dir string, race bool, commands ...string) (Programs, error) {
 	return BuildTagged(ctx, dir, "", race, commands...)
@@ -96,7 +97,7 @@ func buildAt(ctx context.Context, root, dir, tag string, race bool, commands ...
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Programs{}, fmt.Errorf("building %v: %w: %s", commands, err, bytes.TrimSpace(out))
 	}
-	return Programs{Worker: filepath.Join(dir, "pushworker"), Ctl: filepath.Join(dir, "pushctl")}, nil
+	return Programs{Worker: filepath.Join(dir, "pushworker"), Ctl: filepath.Join(dir, "pushctl"), Gateway: filepath.Join(dir, "pushgateway")}, nil
 }
 
 func moduleRoot() (string, error) {

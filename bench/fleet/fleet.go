@@ -189,6 +189,12 @@ func (f *Fleet) StartRegistry() (*Process, error) {
 	return f.start(f.options.Programs, "registry", "registry", f.configFile)
 }
 
+// StartGateway starts a gateway, whose files of keys and secrets the configuration must
+// name, and returns at once.
+func (f *Fleet) StartGateway() (*Process, error) {
+	return f.start(Programs{Worker: f.options.Programs.Gateway}, "gateway", "serve", f.configFile)
+}
+
 func (f *Fleet) start(programs Programs, name, command, configFile string, env ...string) (*Process, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

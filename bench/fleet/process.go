@@ -196,14 +196,26 @@ func (p *Process) await(ctx context.Context, what string, look func() (bool, err
 }
 
 // Admin is the host:port of its admin listener, or empty while it has none.
-func (p *Process) Admin() string {
+func (p *Process) Admin() string { return p.serving("/metrics") }
+
+// serving is where it says in its log that it serves something, or empty.
+func (p *Process) serving(what string) string {
 	for line := range bytes.Lines([]byte(p.Log())) {
 		var entry struct{ Msg, At string }
-		if json.Unmarshal(line, &entry) == nil && strings.HasPrefix(entry.Msg, "serving /metrics") {
+		if json.Unmarshal(line, &entry) == nil && strings.HasPrefix(entry.Msg, "serving "+what) {
 			return entry.At
 		}
 	}
 	return ""
+}
+
+// AwaitCallers waits until a gateway listens for callers, and returns where: host:port.
+func (p *Process) AwaitCallers(ctx context.Context) (at string, err error) {
+	err = p.await(ctx, "an address for callers", func() (bool, error) {
+		at = p.serving("callers")
+		return at != "", nil
+	})
+	return at, err
 }
 
 // Ready asks /readyz?verbose: whether it is ready, and the lines that say why.

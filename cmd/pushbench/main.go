@@ -1,12 +1,13 @@
 // Command pushbench measures on this machine, with servers and a simulator of
 // its own: one worker from Kafka to provider, the multiplexer beside other
-// clients, what decides who is sent what, and segments beside Bloom filters.
+// clients, what decides who is sent what, the gateway, and segments beside Bloom filters.
 // bench/README.md has recorded figures.
 //
 //	main.go     exit statuses, what the commands share
 //	worker.go   pushbench worker, on Linux
 //	send.go     pushbench send, on Linux
 //	gates.go    pushbench gates, on Linux
+//	gateway.go  pushbench gateway, on Linux
 //	lookup.go   pushbench lookup, on Linux
 package main
 
