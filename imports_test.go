@@ -194,7 +194,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/bits-and-blooms/bloom":   {in: []string{"bench/lookup"}},
 	"github.com/minio/minio-go":          {in: []string{"segments/s3"}},
 	"github.com/alicebob/miniredis":      {in: []string{"deploy/embedded"}, tests: []string{everything}},
-	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/check", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/sim"}},
+	"golang.org/x/net/http2":             {in: []string{"providers/h2", "providers/sim/engine", "providers/sim/wiretest", "bench/send"}, tests: []string{"providers/apns", "providers/sim"}},
 	"github.com/sideshow/apns2":          {in: []string{"providers/apns", "bench/send"}, tests: []string{"providers/sim"}},
 	"firebase.google.com/go":             {tests: []string{"providers/fcm", "providers/sim"}},
 	"github.com/spf13/cobra":             {in: []string{"cmd/pushworker", "cmd/pushgateway", "cmd/pushdemo", "cmd/pushctl", "cmd/pushsim", "cmd/pushbench"}},

@@ -17,8 +17,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-
-	"golang.org/x/net/http2"
 )
 
 // Step is one of the steps to a push. The zero Advice is that of a step which is well.
@@ -45,11 +43,30 @@ func (s *Steps) fails(name, detail, advice string) {
 
 // caller is one HTTP/2 connection.
 type caller struct {
-	conn *http2.ClientConn
-	raw  net.Conn
+	transport *http.Transport
+	conn      net.Conn
 }
 
-func (c *caller) close() { _ = c.raw.Close() } // nothing is under way
+var errOneConnection = errors.New("the connection has ended")
+
+// newCaller speaks HTTP/2 over conn, on which it was chosen, and makes no other connection.
+func newCaller(conn *tls.Conn) *caller {
+	one := make(chan *tls.Conn, 1)
+	one <- conn
+	return &caller{conn: conn, transport: &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+		select {
+		case c := <-one:
+			return c, nil
+		default:
+			return nil, errOneConnection
+		}
+	}}}
+}
+
+func (c *caller) close() {
+	c.transport.CloseIdleConnections()
+	_ = c.conn.Close() // nothing is under way
+}
 
 // reach goes the first steps to the server at raw, whose scheme is https. conf has the roots.
 func (s *Steps) reach(ctx context.Context, raw string, conf *tls.Config) *caller {
@@ -89,13 +106,16 @@ func (s *Steps) resolve(ctx context.Context, host string) bool {
 	return true
 }
 
+// protocol is the name of HTTP/2 over TLS (RFC 9113, section 3.1).
+const protocol = "h2"
+
 // secure makes conn one of HTTP/2, or closes it.
 func (s *Steps) secure(ctx context.Context, conn net.Conn, host string, conf *tls.Config) *caller {
 	conf = conf.Clone()
 	if conf == nil {
 		conf = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	conf.ServerName, conf.NextProtos = host, []string{http2.NextProtoTLS}
+	conf.ServerName, conf.NextProtos = host, []string{protocol}
 	over := tls.Client(conn, conf)
 	if err := over.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // the handshake's error is the one to tell
@@ -104,18 +124,12 @@ func (s *Steps) secure(ctx context.Context, conn net.Conn, host string, conf *tl
 	}
 	state := over.ConnectionState()
 	s.well("TLS", tls.VersionName(state.Version)+", certificate of "+state.PeerCertificates[0].Subject.CommonName)
-	if state.NegotiatedProtocol != http2.NextProtoTLS {
+	if state.NegotiatedProtocol != protocol {
 		_ = over.Close() // unused
 		s.fails("HTTP/2", "the server did not choose it", "a proxy between this machine and the provider breaks HTTP/2; go around it")
 		return nil
 	}
-	c, err := new(http2.Transport).NewClientConn(over)
-	if err != nil {
-		_ = over.Close() // unusable
-		s.fails("HTTP/2", short(err), "a proxy between this machine and the provider breaks HTTP/2; go around it")
-		return nil
-	}
-	return &caller{conn: c, raw: over}
+	return newCaller(over)
 }
 
 // tlsAdvice says what to do about a handshake that failed.
@@ -145,7 +159,7 @@ func (c *caller) post(ctx context.Context, url, body string, header http.Header)
 		return nil, err
 	}
 	r.Header = header
-	return c.conn.RoundTrip(r)
+	return c.transport.RoundTrip(r)
 }
 
 // short is an error's text in one line of bounded length.
