@@ -19,6 +19,7 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	defer n.world.serving[a.Target].Unlock()
 	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra, Mute: a.Target == Kafka, Bars: true}
 	if a.Target == Kafka {
+		e.Loads = a.Fault == Kill || a.Fault == Stop || a.Fault == Full
 		// The group may give partitions away whose owners cannot say goodbye.
 		e.Repeats = n.world.scenario.bound() * len(n.world.workers())
 	}

@@ -61,6 +61,7 @@ const (
 	Storm   Fault = "429 storm"     // to everything, with Retry-After in one of its forms
 	Errors  Fault = "503s"          // to a third of everything, or to most of it
 	Down    Fault = "down"          // connections are reset and refused
+	Quota   Fault = "quota"         // a quarter of what the fleet takes it for
 	GoAway  Fault = "goaway"        // graceful, to all connections
 	Abandon Fault = "goaway, close" // without the answers
 )

@@ -81,6 +81,9 @@ func (r *Result) WriteText(w io.Writer, version string) error {
 	if n := r.kills(); n > 0 && rep.Lost == 0 {
 		p("0 lost in %d kills: at most %.2g %% a kill (95 %%, rule of three)", n, 300/float64(n))
 	}
+	if rep.Stale > 0 {
+		p("%d samples of a broker that had just come back told offsets of long before", rep.Stale)
+	}
 	if len(rep.Unobserved) > 0 {
 		p("not observed: %v", rep.Unobserved)
 	}

@@ -62,6 +62,9 @@ type Scenario struct {
 	wide int
 	// weight is how many bytes are added to each record.
 	weight int
+	// Broken says why a scenario is not clean today, and is not run unless it is named;
+	// empty = it is clean.
+	Broken string
 	// alone is set where no two faults touch: then the provider that has none is
 	// held to its rate.
 	alone bool

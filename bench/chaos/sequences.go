@@ -47,6 +47,9 @@ func sequences() []*Scenario {
 			// Five seconds of records: who does not hold the stopped app's has no room
 			// for the other's then.
 			configure: func(c *configs.Config) { c.Batch.Records, c.Batch.OpenRecords = 100, 500 }},
+		{Name: "quota", About: "FCM takes a quarter of what the fleet thinks it does, and twice as much waits: the fleet finds out, keeps to it and uses it", Full: 3 * time.Minute, Short: 50 * time.Second,
+			Workers: quotaWorkers, Rate: 90, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: oneQuota, configure: limited,
+			Broken: "a fleet that thinks it has four times the quota takes over two minutes to find it, of 30 s allowed"},
 		{Name: "wide", About: "a user with 20,000 devices among others, with kills, stops and 503s in the middle of them", Full: 2 * time.Minute, Short: 30 * time.Second,
 			Workers: 2, Rate: 60, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: wide, wide: 20_000, configure: holdLittle},
 	}

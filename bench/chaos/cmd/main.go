@@ -115,7 +115,13 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	case f.length > 0: // a length of one's own is for faults of every kind
 		f.scenarios = all[:1]
 	default:
-		f.scenarios = all
+		for _, s := range all {
+			if s.Broken != "" {
+				fmt.Fprintf(stderr, "chaos: %s is left out, as it is broken today: %s\n", s.Name, s.Broken)
+				continue
+			}
+			f.scenarios = append(f.scenarios, s)
+		}
 	}
 	return f, nil
 }

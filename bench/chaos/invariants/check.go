@@ -33,6 +33,7 @@ const (
 	Bound      Invariant = "bound"
 	Memory     Invariant = "memory"
 	Reasons    Invariant = "reasons" // see checker.reasons
+	Quotas     Invariant = "quotas"
 )
 
 // meanings are the promises in words, for reports.
@@ -54,6 +55,7 @@ var meanings = map[Invariant]string{
 	Bound:      "at every look, no more is accepted without a row than push_duplicate_bound says",
 	Memory:     "no worker takes more memory than it printed at its start",
 	Reasons:    "no partition stands still but for a reason that its own worker declares, or that keeps it from that",
+	Quotas:     "the fleet keeps to a quota that it was never told, and uses it",
 	Pressure:   "while a store is away, no more is sent than the windows hold",
 }
 
@@ -62,7 +64,7 @@ func (i Invariant) Meaning() string { return meanings[i] }
 
 // All are the promises in order, with Incomplete first.
 func All() []Invariant {
-	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory, Reasons}
+	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory, Reasons, Quotas}
 }
 
 // kept is how many findings of one promise are described; all are counted.
@@ -81,6 +83,7 @@ type Report struct {
 	Events        []EventReport // in the order of Ledgers.Events
 	Worst         Worst
 	Memory        []Growth // of processes that had a backlog large enough to tell
+	Stale         int      // samples of offsets that a broker told when it had just come back, and that were old
 	Unobserved    []Invariant
 	Violations    map[Invariant]int      // how often each promise was broken
 	Findings      map[Invariant][]string // the first of them, in words
@@ -91,6 +94,7 @@ type EventReport struct {
 	Repeated int           // of Event.Repeats
 	Unknown  int           // of Event.Unknown
 	Pushes   int           // accepted while it lasted
+	Refused  int           // of Event.Quota
 	Back     time.Duration // from its end to the next commit; 0 = nothing was left to commit
 }
 
@@ -153,6 +157,7 @@ func Check(l *Ledgers) *Report {
 	c.footprints()
 	c.exits()
 	c.during()
+	c.quotas()
 	c.stops()
 	c.bounds()
 	return c.r

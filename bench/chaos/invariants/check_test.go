@@ -287,6 +287,23 @@ func TestCheckNotices(t *testing.T) {
 				}
 			})
 		}, I5, "push.main/0 went from 5 back to 3"},
+		{"a broker that had just come back told an old one, once", func(l *Ledgers) {
+			backAt(l, 2000, 2000)
+			l.Events = []Event{{Kind: "kill", Target: "kafka", Start: at(1000), End: at(1900), Stalls: true, Loads: true}}
+		}, "", ""},
+		{"it had come back long before", func(l *Ledgers) {
+			backAt(l, 2000, 2000)
+			l.Events = []Event{{Kind: "kill", Target: "kafka", Start: at(1000), End: at(1100), Stalls: true, Loads: true}}
+			l.Limits.Heal = 100 * time.Millisecond
+		}, I5, "push.main/0 went from 5 back to 3"},
+		{"it had not been away", func(l *Ledgers) {
+			backAt(l, 2000, 2000)
+			l.Events = []Event{{Kind: "slow", Target: "kafka", Start: at(1000), End: at(1900), Stalls: true}}
+		}, I5, "push.main/0 went from 5 back to 3"},
+		{"it was told twice: then it was committed", func(l *Ledgers) {
+			backAt(l, 2000, 2100)
+			l.Events = []Event{{Kind: "kill", Target: "kafka", Start: at(1000), End: at(1900), Stalls: true, Loads: true}}
+		}, I5, "push.main/0 went from 5 back to 3"},
 
 		{"sent to who opted out", func(l *Ledgers) { l.Sends.Entries = append(l.Sends.Entries, refuse("d", "4", 10)) }, I6, "d (push.main/0/3) was never to be sent"},
 		{"sent to a device that it is not for, and DELIVERED there", func(l *Ledgers) {

@@ -221,6 +221,9 @@ type Event struct {
 	// Rewinds says that offsets were set back by hand: committed ones may be
 	// lower after it than before.
 	Rewinds bool
+	// Loads says that a broker comes back with it, which may answer once with offsets
+	// that were committed long before: see checker.stale.
+	Loads bool
 	// Unknown is the most notifications that it may leave UNKNOWN in a lane that
 	// sends at most once: what was committed and not answered.
 	Unknown int
@@ -245,6 +248,17 @@ type Event struct {
 	// if that is later, to End: a store is away, so what is not sent stays unsent.
 	Pushes int
 	Away   time.Time
+	// Quota is set where the provider takes only so much while the event lasts, which
+	// is less than what waits for it.
+	Quota *Quota
+}
+
+// Quota is what a provider takes: Count calls in each Per, of all workers together.
+type Quota struct {
+	Provider string
+	Count    int
+	Per      time.Duration
+	Settle   time.Duration // from the event's start, when the fleet may still look for it
 }
 
 // Ban says who may not be called while an Event lasts, for any app or only for

@@ -90,6 +90,15 @@ func sampled(l *Ledgers, from int, change func(*Sample)) {
 	}
 }
 
+// backAt lets samples of main0 from one time to another say 3.
+func backAt(l *Ledgers, from, to int) {
+	sampled(l, from, func(s *Sample) {
+		if !s.At.After(at(to)) {
+			s.Committed = 3
+		}
+	})
+}
+
 // away takes the looking from the samples of main0 for a time.
 func away(l *Ledgers, from, to int) {
 	sampled(l, from, func(s *Sample) {

@@ -1,0 +1,66 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/providers/sim"
+)
+
+const (
+	// quotaBase is apps[].fcm.rate of the scenario, in sends a second.
+	quotaBase = 100
+	// quotaLeft of it in each quotaPer is what FCM takes, a quarter.
+	quotaPer  = 2 * time.Second
+	quotaLeft = quotaBase / 4 * int(quotaPer/time.Second)
+	// quotaSettle is how long a fleet may take to find it.
+	quotaSettle = 30 * time.Second
+)
+
+// limited has the whole fleet start from four times the quota.
+func limited(c *configs.Config) {
+	for i := range c.Apps {
+		c.Apps[i].FCM.Rate = quotaBase
+	}
+	c.Batch.Records = 100
+}
+
+// oneQuota lasts for all but the ends of a run. In full, a worker is killed in its
+// middle, and one is stopped: their shares go to the others.
+func oneQuota(r *rand.Rand, length time.Duration) []Action {
+	plan := []Action{{At: settle, Fault: Quota, Target: FCM, For: length - 2*settle}}
+	if length > 2*time.Minute {
+		plan = append(plan, Action{At: length * 2 / 5, Fault: Kill, Target: worker(r.IntN(quotaWorkers))},
+			Action{At: length * 3 / 5, Fault: Stop, Target: worker(r.IntN(quotaWorkers))})
+	}
+	return plan
+}
+
+const quotaWorkers = 4
+
+// quota lets FCM take only so much. It says when there is room again, as Google does.
+func (n *nemesis) quota(ctx context.Context, a Action) error {
+	if a.Target != FCM {
+		return errors.New("only FCM has one")
+	}
+	n.world.serving[a.Target].Lock()
+	defer n.world.serving[a.Target].Unlock()
+	server, usual := n.world.fleet.Sim, n.world.fleet.Sim.Rules()
+	rules := usual
+	rules.ProjectQuota, rules.QuotaRetryAfter = sim.Limit{Count: quotaLeft, Per: quotaPer}, true
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(),
+		Quota: &invariants.Quota{Provider: FCM, Count: quotaLeft, Per: quotaPer, Settle: quotaSettle}}
+	if err := server.SetRules(rules); err != nil {
+		return err
+	}
+	hold(ctx, a.For)
+	err := server.SetRules(usual)
+	n.note(e)
+	return err
+}
