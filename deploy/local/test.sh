@@ -77,7 +77,7 @@ end_lint() {
 # binary is simulator, producer and accountant. The race detector in it would
 # find nothing in a worker and starve what the worker is measured by. It is in
 # the workers: endtoend builds them with it.
-harness='^github.com/pushfleet/pushfleet/bench/(chaos|endtoend|mutants|send|worker)$'
+harness='^github.com/pushfleet/pushfleet/bench/(chaos|endtoend|gateway|mutants|send|worker)$'
 
 # go_tests FLAGS...: the packages on standard input. -count=1: what was found with
 # earlier servers says nothing about these. -vet=off: lint.sh has looked at all.
