@@ -16,7 +16,7 @@ import (
 // Whether a claimant has the device is known only where token and user are of the
 // same offsets: else a registration that was applied to the one alone would be lost.
 func TestWhoIsKnownToClaim(t *testing.T) {
-	client, _ := inProcess(t)
+	client, server := inProcess(t)
 	hash := push.DeviceHash(push.FCM, "tok")
 	token, ada, bob := state.TokenHome(hash), shards.UserShard("ada"), shards.UserShard("bob")
 	if token == ada || token == bob || ada == bob {
@@ -24,6 +24,7 @@ func TestWhoIsKnownToClaim(t *testing.T) {
 	}
 	contest := record.Contested + hash
 	claimed := record.Claims{{User: "ada", At: 1}, {User: "bob", At: 2}}.Encode(7)
+	away := func(*Registry) { server.Mini.SetError("LOADING the data set is being loaded") }
 	for _, tt := range []struct {
 		why   string
 		do    func(r *Registry)
@@ -46,14 +47,17 @@ func TestWhoIsKnownToClaim(t *testing.T) {
 		{why: "a record cannot be had", fails: true, do: func(r *Registry) {
 			client.LPush(t.Context(), shards.UserKey(bob, "bob"), "no string")
 		}},
-		{why: "nobody contests it", raw: record.Claims{{User: "ada", At: 1}}.Encode(7)},
-		{why: "who claims it cannot be read", raw: []byte("garbage")},
-		{why: "another case", kase: record.Overtaken + record.DeviceKey("ada", hash)},
+		{why: "Redis does not answer", do: away, fails: true},
+		// Of nobody there is nothing to ask, so that nothing fails.
+		{why: "nobody contests it", do: away, raw: record.Claims{{User: "ada", At: 1}}.Encode(7)},
+		{why: "who claims it cannot be read", do: away, raw: []byte("garbage")},
+		{why: "another case", do: away, kase: record.Overtaken + record.DeviceKey("ada", hash)},
 	} {
 		r, err := NewRegistry(client, RegistryTopics{}, DefaultRegistryOptions(), nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
+		server.Mini.SetError("")
 		client.FlushAll(t.Context())
 		r.pos = []int64{5}
 		for _, s := range []int{token, ada, bob} {

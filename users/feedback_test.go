@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -109,5 +110,47 @@ func TestReportsWaitForTheirUsersShard(t *testing.T) {
 	if s, unbuilt := IsUnbuilt(err); !unbuilt || s != shards.UserShard("ada") || len(log) > 0 || testutil.ToFloat64(f.metrics.unknown) > 0 {
 		t.Errorf("%v, %d records, %v reports of unknown devices; want that shard %d is not built", err, len(log),
 			testutil.ToFloat64(f.metrics.unknown), shards.UserShard("ada"))
+	}
+}
+
+// lengths notes how many keys each read of users asks for.
+type lengths []int
+
+func (*lengths) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*lengths) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (l *lengths) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if m, is := cmd.(*mget); is {
+				*l = append(*l, len(m.Args())-1)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// What a report asks for is its user's devices: a marker and a record, and no limiter
+// state, which would be as long again.
+func TestReportsAskForNoLimiterStates(t *testing.T) {
+	client, _ := inProcess(t)
+	var asked lengths
+	client.AddHook(&asked)
+	hash := push.DeviceHash(push.FCM, "t")
+	pipe := client.Pipeline()
+	for _, s := range []int{state.TokenHome(hash), shards.UserShard("ada")} {
+		pipe.Set(t.Context(), shards.EpochKey(s), state.FormatBuild(7), 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFeedback(client, nil, new(appended), DefaultFeedbackOptions(), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.remove(t.Context(), []report{{UserID: "ada", Device: hash, At: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(asked, []int{2}) {
+		t.Errorf("reads of users ask for %v keys, want one of 2", asked)
 	}
 }

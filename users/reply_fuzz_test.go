@@ -51,8 +51,9 @@ func FuzzReply(f *testing.F) {
 	f.Add(bulkReply([]byte(marker), packed(ada), packed(bob), nil, nil, nil))
 	f.Add(good[:len(good)-1])
 	f.Add(bytes.Replace(good, []byte("$-1\r\n"), []byte("_\r\n"), 1))
-	f.Add(bytes.Replace(good, []byte("\r\n$"), []byte("xx$"), 1)) // no end of a value
-	f.Add(append(bytes.Clone(good), good...))                     // more than was asked for
+	f.Add(bytes.Replace(good, []byte("\r\n$"), []byte("xx$"), 1))                  // no end of a value
+	f.Add(append(bytes.Clone(good), good...))                                      // more than was asked for
+	f.Add(append(bytes.Replace(good, []byte("*5"), []byte("*6"), 1), ":1\r\n"...)) // all that was asked for, and a number
 	f.Add([]byte("-WRONGTYPE Operation against a key\r\n"))
 	f.Add([]byte("*999\r\n"))
 	f.Add([]byte("*5\r\n$9999\r\n"))

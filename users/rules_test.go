@@ -1,6 +1,7 @@
 package users
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -47,13 +48,27 @@ func TestLengthsOfReplies(t *testing.T) {
 		{"$3\r", 0, "", false},
 		{"$3\rabc", 0, "", false},
 		{"$34\nabc", 0, "", false},
-		{"$3", 0, "", false},
-		{"$", 0, "", false},
-		{"", 0, "", false},
+		{"$\r\nabc", 0, "", false},
+		{"$3:\r\n", 0, "", false}, // the characters beside the digits
+		{"$3/\r\n", 0, "", false},
+		{"$-1x\nabc", 0, "", false},
+		{"$-1\rx", 0, "", false},
+		{"$0\r\n", 0, "", true},
 	} {
 		n, rest, err := length([]byte(tt.raw), '$')
 		if (err == nil) != tt.good || tt.good && (n != tt.n || string(rest) != tt.rest) {
 			t.Errorf("%q: %d, %q, %v", tt.raw, n, rest, err)
+		}
+	}
+}
+
+// What ends before its line does is no length, wherever it ends.
+func TestLengthsThatAreCutOff(t *testing.T) {
+	for _, whole := range []string{"$3\r\n", "$-1\r\n", "$123\r\n", "$1234567890\r\n"} {
+		for i := range len(whole) {
+			if n, _, err := length([]byte(whole[:i]), '$'); err == nil {
+				t.Errorf("%q is taken for %d", whole[:i], n)
+			}
 		}
 	}
 }
@@ -63,6 +78,7 @@ func TestRepliesEndWithTheirLastValue(t *testing.T) {
 	for raw, want := range map[string]int{
 		"*2\r\n$1\r\na\r\n$-1\r\n":     2,
 		"*2\r\n_\r\n$0\r\n\r\n":        2,
+		"*1\r\n_\r\n":                  1,
 		"*0\r\n":                       0,
 		"*1\r\n$1\r\na\r\n$1\r\nb\r\n": -1,
 		"*0\r\n*0\r\n":                 -1,
@@ -70,6 +86,48 @@ func TestRepliesEndWithTheirLastValue(t *testing.T) {
 	} {
 		if values, err := bulks([]byte(raw), nil); (err == nil) != (want >= 0) || err == nil && len(values) != want {
 			t.Errorf("%q: %d values, %v; want %d", raw, len(values), err, want)
+		}
+	}
+}
+
+// A reply that ends before its last value does is none, wherever it ends.
+func TestRepliesThatAreCutOff(t *testing.T) {
+	for _, whole := range []string{"*3\r\n$3\r\nada\r\n$-1\r\n$0\r\n\r\n", "*1\r\n$12\r\nabcdefghijkl\r\n", "*2\r\n_\r\n_\r\n"} {
+		for i := range len(whole) {
+			if values, err := bulks([]byte(whole[:i]), nil); err == nil {
+				t.Errorf("%q is taken for %q", whole[:i], values)
+			}
+		}
+	}
+}
+
+// An answer is taken only as a whole: one that has a value for each key, and something
+// besides, is of another command.
+func TestAnswersThatAreNotOnes(t *testing.T) {
+	client, _ := inProcess(t)
+	for _, tt := range []struct {
+		why, raw string
+		good     bool
+	}{
+		{"a value for each key", "*2\r\n$1\r\n1\r\n$-1\r\n", true},
+		{"nothing", "", false},
+		{"a value for one of them", "*1\r\n$1\r\n1\r\n", false},
+		{"values for more than were asked for", "*3\r\n$1\r\n1\r\n$-1\r\n$-1\r\n", false},
+		{"a number besides", "*3\r\n$1\r\n1\r\n$-1\r\n:1\r\n", false},
+		{"another answer behind it", "*2\r\n$1\r\n1\r\n$-1\r\n+OK\r\n", false},
+		{"no array", "+OK\r\n", false},
+	} {
+		cmd := new(mget)
+		cmd.ask(t.Context(), 0, []any{"mget", "a", "b"})
+		n, _ := cmd.written.WriteString(tt.raw)
+		cmd.SetVal(int64(n))
+		values, err := NewReader(client, false).values(t.Context(), new(readScratch), cmd)
+		if tt.good {
+			if err != nil || len(values) != 2 || string(values[0]) != "1" || values[1] != nil {
+				t.Errorf("%s: %q, %v", tt.why, values, err)
+			}
+		} else if !errors.Is(err, errReply) {
+			t.Errorf("%s: %q, %v; want %v", tt.why, values, err, errReply)
 		}
 	}
 }
