@@ -1,9 +1,13 @@
 package users
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
@@ -50,6 +54,54 @@ func TestApplyingToAShardThatWasWritten(t *testing.T) {
 		}
 		if applied := len(ada.Preferences.Types) > 0; applied != tt.applied || got[0].Applied[0] != tt.ends || (l.applied > 0) != tt.applied {
 			t.Errorf("%s: applied %v, up to %v, %d were counted", tt.why, applied, got[0].Applied, l.applied)
+		}
+	}
+}
+
+// failing is a Redis that does not do the pipelines with commands of this name.
+type failing string
+
+func (failing) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Name() == string(f) }) {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(errAny)
+		}
+		return errAny
+	}
+}
+
+// What was polled is not handed out again by itself. A step of applying it that fails
+// ends the following, which begins anew with what the shards have: else what was polled
+// would be lost to a shard that it did not reach.
+func TestApplyingEndsWithAStepThatFails(t *testing.T) {
+	for _, tt := range []struct {
+		why, command string
+		fails        error
+	}{
+		{"nothing fails", "", nil},
+		{"reading what is changed", "mget", errAny},
+		{"writing it", "evalsha", errAny},
+		{"reading a shard that somebody else has written", "hgetall", errAny},
+	} {
+		l := looksAgain(t, state.Version{Build: 7, Write: 2}, nil)
+		l.spans = []Span{{0, 100}}
+		l.client.AddHook(failing(tt.command))
+		run := Fetched{Next: 1, Records: []FetchedRecord{
+			{Record: Record{Key: record.PreferencesKey("ada"), Value: []byte(`{"opt_out_types":["news"]}`)}}}}
+		if err := l.apply(t.Context(), []Fetched{run}); !errors.Is(err, tt.fails) {
+			t.Errorf("%s: %v, want %v", tt.why, err, tt.fails)
+		}
+		done := int64(0)
+		if tt.fails == nil {
+			done = 1
+		}
+		if st := l.shards[l.shard]; !slices.Equal(st.Applied, []int64{done}) || l.applied != uint64(done) {
+			t.Errorf("%s: believed is that %v are applied, and %d counted; want %d", tt.why, st.Applied, l.applied, done)
 		}
 	}
 }

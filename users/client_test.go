@@ -123,6 +123,35 @@ func TestClientWritesWhatTheTopicIsReadAs(t *testing.T) {
 	}
 }
 
+// full is a log that takes nothing.
+type full struct{}
+
+var errFull = errors.New("the disk is full")
+
+func (full) Append(context.Context, []users.Record) error { return errFull }
+
+// What the log has not taken was not said: whoever says it hears that.
+func TestClientSaysWhatWasNotWritten(t *testing.T) {
+	c, ctx := users.NewClient(full{}), t.Context()
+	d := push.Device{Platform: push.FCM, App: "shop", Token: "t", RegisteredAt: userstest.Epoch}
+	for what, do := range map[string]func() error{
+		"a device": func() error { _, err := c.RegisterDevice(ctx, "ada", d); return err },
+		"devices": func() error {
+			_, err := c.RegisterDevices(ctx, []users.Registration{{User: "ada", Device: d}})
+			return err
+		},
+		"a removal":       func() error { return c.RemoveDevice(ctx, "ada", userstest.Hash(1)) },
+		"preferences":     func() error { return c.SetPreferences(ctx, "ada", push.Preferences{Blocked: true}) },
+		"no preferences":  func() error { return c.SetPreferences(ctx, "ada", push.Preferences{}) },
+		"a profile":       func() error { return c.SetProfile(ctx, "ada", push.Profile{Country: "NP"}) },
+		"personal limits": func() error { return c.SetLimits(ctx, "ada", nil) },
+	} {
+		if err := do(); !errors.Is(err, errFull) {
+			t.Errorf("%s: %v, want %v", what, err, errFull)
+		}
+	}
+}
+
 func TestPartitionKeyIsTheUser(t *testing.T) {
 	for key, want := range map[string]string{
 		record.PreferencesKey("u42"):                "u42",
