@@ -258,8 +258,9 @@ func (c *callers) startDue(start, now time.Time) error {
 				return nil
 			}
 		}
-		conn := c.free[len(c.free)-1]
-		c.free = c.free[:len(c.free)-1]
+		// By turns: the gateway ends a connection on which nothing comes.
+		conn := c.free[0]
+		c.free = c.free[1:]
 		if err := c.start(conn, due); err != nil {
 			return err
 		}
