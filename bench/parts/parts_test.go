@@ -144,6 +144,7 @@ func TestRealProfile(t *testing.T) {
 		kept[i] = make([]byte, 1024)
 	}
 	defer runtime.KeepAlive(kept)
+	runtime.GC() // a profile has what was allocated up to the last collection's end
 	var b bytes.Buffer
 	if err := pprof.Lookup("allocs").WriteTo(&b, 0); err != nil {
 		t.Fatal(err)
