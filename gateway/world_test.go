@@ -95,6 +95,11 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 		c(&o)
 	}
 	w.gateway = New(o)
+	t.Cleanup(func() {
+		if taken := w.gateway.bodies.taken.Load(); taken != 0 {
+			t.Errorf("bodies of requests that have ended still take %d bytes", taken)
+		}
+	})
 	if o.Users != nil {
 		t.Cleanup(o.Users.Close)
 	}

@@ -300,6 +300,19 @@ func TestCheckNotices(t *testing.T) {
 			backAt(l, 2000, 2000)
 			l.Events = []Event{{Kind: "slow", Target: "kafka", Start: at(1000), End: at(1900), Stalls: true}}
 		}, I5, "push.main/0 went from 5 back to 3"},
+		{"it told that in the end: nobody knows better", func(l *Ledgers) {
+			backAt(l, 2000, 1<<30)
+			l.Events = []Event{{Kind: "kill", Target: "kafka", Start: at(1000), End: at(1900), Stalls: true, Loads: true}}
+		}, I5, "push.main/0 went from 5 back to 3"},
+		{"the last sample alone told it", func(l *Ledgers) {
+			end := l.Offsets.Entries[len(l.Offsets.Entries)-1].At
+			sampled(l, 0, func(s *Sample) {
+				if s.At.Equal(end) {
+					s.Committed = 3
+				}
+			})
+			l.Events = []Event{{Kind: "kill", Target: "kafka", Start: at(1000), End: end, Stalls: true, Loads: true}}
+		}, I5, "push.main/0 went from 5 back to 3"},
 		{"it was told twice: then it was committed", func(l *Ledgers) {
 			backAt(l, 2000, 2100)
 			l.Events = []Event{{Kind: "kill", Target: "kafka", Start: at(1000), End: at(1900), Stalls: true, Loads: true}}
