@@ -197,9 +197,6 @@ func New(o Options) *Gateway {
 	g.bodies.limit = o.Limits.bodies()
 	g.singles.New = func() any { return newSending() }
 	g.many.New = g.singles.New
-	if p, is := o.Producer.(ProducerWithUsers); is {
-		g.o.Producer, g.o.Users = p.Producer, p.Users
-	}
 	if o.Signer != nil {
 		g.ids = o.Signer.ids
 	}

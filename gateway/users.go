@@ -58,13 +58,6 @@ func (u *Users) Close() {
 	u.appends.Wait()
 }
 
-// ProducerWithUsers is a Producer that brings Users along, for those who decide about
-// the producer of a gateway alone. New takes it apart.
-type ProducerWithUsers struct {
-	Producer
-	Users *Users
-}
-
 // start runs an append; false = it was not begun. Its result goes to done, which has
 // room for it.
 func (u *Users) start(within time.Duration, change func(context.Context, *users.Client) error, done chan<- error) bool {

@@ -412,10 +412,7 @@ func TestUsersNotConfigured(t *testing.T) {
 		}
 	}
 	p := newPeople()
-	w = newWorld(t, func(o *Options) {
-		o.Users = NewUsers(p, nil)
-		o.Producer = ProducerWithUsers{o.Producer, o.Users} // as a gateway's process gives it
-	})
+	w = newWorld(t, func(o *Options) { o.Users = NewUsers(p, nil) })
 	for to, status := range map[string]int{
 		"GET /v1/users/u42/preferences": 501, "GET /v1/users/u42/devices": 501, "GET /v1/users/u42/devices/" + phoneHash: 501,
 		"PUT /v1/users/u42/devices": 202, "DELETE /v1/users/u42/devices/" + phoneHash: 202,

@@ -36,6 +36,9 @@ type GatewayOptions struct {
 	Listen func() (net.Listener, error)
 	// Listening, if set, is told the address for callers, once.
 	Listening func(net.Addr)
+	// Users changes and reads users; nil = neither. The caller closes it, when RunGateway
+	// has returned.
+	Users *gateway.Users
 	// WrapProducer, if set, may replace what writes to Kafka.
 	WrapProducer func(gateway.Producer) gateway.Producer
 }
@@ -165,6 +168,7 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
+	parts.Users = g.Users
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)
 	}

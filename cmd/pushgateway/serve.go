@@ -53,8 +53,7 @@ func serve(ctx context.Context, c *configs.Config, logTo io.Writer, listening fu
 		return err
 	}
 	defer closeUsers()
-	return worker.RunGateway(ctx, worker.GatewayOptions{Config: c, Log: log, Metrics: newMetrics(), Listening: listening,
-		WrapProducer: func(p gateway.Producer) gateway.Producer { return gateway.ProducerWithUsers{Producer: p, Users: u} }})
+	return worker.RunGateway(ctx, worker.GatewayOptions{Config: c, Log: log, Metrics: newMetrics(), Listening: listening, Users: u})
 }
 
 // openUsers opens what changes users and, if there is a registry, reads them. It connects
