@@ -51,10 +51,9 @@ type Client struct {
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("address of the gateway: %w", errors.Unwrap(err)) // which does not repeat it
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("address of the gateway: %q, want http://HOST:PORT or https://HOST", u.Redacted())
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		// It is not repeated: there may be a password in it, wherever it was misspelt.
+		return nil, errors.New("address of the gateway: want http://HOST:PORT or https://HOST, without user, query and fragment")
 	case o.Key == "":
 		return nil, errors.New("the key of the caller is required")
 	}

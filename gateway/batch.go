@@ -86,7 +86,9 @@ func (g *Gateway) answerBatch(w http.ResponseWriter, s *sending) {
 	if again > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(again))
 	}
-	answerText(w, status, s.text)
+	if !answerText(w, status, s.text) {
+		s.text = nil // HTTP/2 may be writing it still
+	}
 }
 
 // line is one message of a batch; lines are counted from 1.

@@ -82,8 +82,12 @@ func (g *Gateway) accept(k *check, body []byte, out *message) *Problem {
 		return problem.of(strings.Clone(m.ID))
 	}
 	to := ownerOf(m)
-	texts := id + to.user // one piece of memory for both
-	id, to.user = texts[:len(id)], texts[len(id):]
+	if to.user == "" {
+		id = strings.Clone(id) // a sum with nothing is no copy
+	} else {
+		texts := id + to.user // one piece of memory for both
+		id, to.user = texts[:len(id)], texts[len(id):]
+	}
 	value := compose(body, id, c.Sender, len(to.key()))
 	// A worker must be able to read the value. Without an id it is checked as a whole: the
 	// body was read no further than to that. With one, the value has the body's members but

@@ -193,12 +193,13 @@ var (
 const short = 2 << 10
 
 // answerText writes a JSON text.
-func answerText(w http.ResponseWriter, status int, text []byte) {
+func answerText(w http.ResponseWriter, status int, text []byte) (written bool) {
 	h := w.Header()
 	h["Content-Type"] = valueJSON
 	if len(text) >= short {
 		h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(text)
+	_, err := w.Write(text)
+	return err == nil
 }

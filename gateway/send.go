@@ -27,7 +27,9 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 	problem = e.problem
 	if problem == nil {
 		s.text = append(g.appendAccepted(s.text, &s.check, e), '\n')
-		answerText(w, http.StatusAccepted, s.text)
+		if !answerText(w, http.StatusAccepted, s.text) {
+			s.text = nil // HTTP/2 may be writing it still
+		}
 	}
 	s.reuse(&g.singles)
 	return problem

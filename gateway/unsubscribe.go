@@ -124,7 +124,12 @@ func (g *Gateway) unsubscribe(w http.ResponseWriter, r *http.Request) *Problem {
 	if enter(waiting, turn) != nil {
 		return newProblem(codeUnconfirmed, "its turn did not come in time").after(2)
 	}
-	defer leave(turn)
+	ours := true // the turn; else the append gives it back, which may end after the request
+	defer func() {
+		if ours {
+			leave(turn)
+		}
+	}()
 	p, problem := g.latest(r.Context(), l.user)
 	if problem != nil {
 		return problem
@@ -134,7 +139,11 @@ func (g *Gateway) unsubscribe(w http.ResponseWriter, r *http.Request) *Problem {
 		if err != nil {
 			return invalid(err)
 		}
-		problem := g.change(r.Context(), "unsubscribed", func(ctx context.Context, c *users.Client) error { return c.SetPreferences(ctx, l.user, wanted) })
+		problem := g.change(r.Context(), "unsubscribed", func(ctx context.Context, c *users.Client) error {
+			defer leave(turn)
+			return c.SetPreferences(ctx, l.user, wanted)
+		})
+		ours = problem != nil && problem.Code == codeBufferFull // it was not begun
 		if problem != nil {
 			return problem
 		}

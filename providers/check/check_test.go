@@ -166,7 +166,10 @@ func TestFCMEndsAtTheStepThatIsWrong(t *testing.T) {
 			}
 			f.ServiceAccount = account(t, c, w.TokenURI())
 		}, "credentials", false, "account"},
-		"no account":             {func(f *check.FCM) { f.ServiceAccount = []byte(`{"private_key":"SECRET"`) }, "credentials", false, "service account"},
+		"no account": {func(f *check.FCM) { f.ServiceAccount = []byte(`{"private_key":"SECRET"`) }, "credentials", false, "service account"},
+		"a key that is none": {func(f *check.FCM) {
+			f.ServiceAccount = []byte(`{"type":"service_account","client_email":"a@b","private_key":"SECRET","token_uri":"` + w.TokenURI() + `"}`)
+		}, "credentials", false, "private_key"},
 		"no way to the token":    {func(f *check.FCM) { f.ServiceAccount = account(t, w.shop, "https://"+closedPort(t)) }, "access token", false, "connection refused"},
 		"nobody listens":         {func(f *check.FCM) { f.URL = "https://" + closedPort(t) }, "connection", false, "firewall"},
 		"a CA that is not known": {func(f *check.FCM) { f.TLS = nil }, "TLS", false, "ca-certificates"},

@@ -60,13 +60,16 @@ func (f FCM) Run(ctx context.Context) (s Steps) {
 func (f FCM) token(ctx context.Context, s *Steps, endpoint string, source func(context.Context) oauth2.TokenSource) *oauth2.Token {
 	transport := &http.Transport{TLSClientConfig: f.TLS.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	token, err := source(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: within{ctx, transport}})).Token()
+	asks := &within{ctx: ctx, next: transport}
+	token, err := source(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: asks})).Token()
 	var refused *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &refused):
 		s.fails("credentials", line(fmt.Sprintf("%d %s %s", refused.Response.StatusCode, refused.ErrorCode, refused.ErrorDescription)), tokenAdvice(refused))
-	case err != nil:
+	case err != nil && asks.asked:
 		s.fails("access token", short(err), "let this machine out to "+endpoint)
+	case err != nil: // nothing was asked; its text may hold a part of the file
+		s.fails("credentials", "the private_key of the service account cannot be used", "download the key of the service account again")
 	default:
 		s.well("credentials", "an access token was issued")
 		return token
@@ -86,12 +89,14 @@ func tokenAdvice(e *oauth2.RetrieveError) string {
 
 // within ends requests with ctx: oauth2 makes them without one.
 type within struct {
-	ctx  context.Context
-	next http.RoundTripper
+	ctx   context.Context
+	next  http.RoundTripper
+	asked bool // whether there was one
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w within) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *within) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.asked = true
 	return w.next.RoundTrip(r.WithContext(w.ctx))
 }
 
