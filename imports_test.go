@@ -76,6 +76,8 @@ var mayImport = map[string][]string{
 	"client":                 nil, // others build it into their services
 	"deploy/cassandra":       nil,
 	"deploy/embedded":        nil,
+	"deploy/declaredtest":    nil,
+	"deploy/grafana":         nil,
 	"deploy/local":           nil,
 	"deploy/local/localtest": {"deploy/local"},
 	"deploy/local/servers":   {"deploy/local"},
@@ -113,6 +115,9 @@ var mayImport = map[string][]string{
 	"bench/chaos/invariants": nil, // judges the worker, so it knows nothing of it
 	"bench/chaos/proxy":      nil,
 	"bench/chaos/records":    nil, // says what the contract demands, so it knows nothing of the worker
+
+	"deploy/grafana/generate":    {"deploy/grafana"},
+	"deploy/grafana/grafanatest": {"deploy/grafana"},
 }
 
 // testsMayImport is what the tests of every package may import besides: the
@@ -121,10 +126,11 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
-	"client":          {"gateway"}, // which it is tried on
-	"deploy":          {"configs"}, // the manifests are checked against the defaults
-	"deploy/alerts":   {"configs"}, // and so are the rules
+	"client":          {"gateway"},                        // which it is tried on
+	"deploy":          {"configs"},                        // the manifests are checked against the defaults
+	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},
+	"deploy/grafana":  {"deploy/declaredtest"},
 	"kafka":           {"bench/chaos/records"},
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},

@@ -24,8 +24,8 @@ func TestEveryRecordHasOneOutcome(t *testing.T) {
 		},
 		configure: func(c *configs.Config) { caps(c, people.Cap) },
 	})
-	w.populate(people)
-	w.worker()
+	registry := w.populate(people)
+	worker := w.worker()
 	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
 	r := w.clean(fleet.AccountOptions{Cap: people.Cap})
 	if r.Resent > 0 {
@@ -49,4 +49,5 @@ func TestEveryRecordHasOneOutcome(t *testing.T) {
 		}
 	}
 	check(t, w.AwaitPruned(waiting(t), people))
+	w.dashboardsShow(worker, registry)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/declaredtest"
 )
 
 // rule is an alerting rule. A field that is not here is refused.
@@ -73,7 +75,7 @@ var (
 // TestRulesNameWhatExists: metrics with their labels, and label values that
 // are words of ours, stand in the code.
 func TestRulesNameWhatExists(t *testing.T) {
-	metrics, literals := declared(t)
+	metrics, literals := declaredtest.Read(t, filepath.Join("..", ".."))
 	for _, r := range readRules(t) {
 		exprs := []string{r.Expr}
 		for _, text := range r.Annotations {
@@ -88,15 +90,15 @@ func TestRulesNameWhatExists(t *testing.T) {
 				t.Errorf("%s: no metric in %q", r.Alert, expr)
 			}
 			for _, s := range found {
-				m, ok := metrics.find(s[1])
+				m, ok := metrics.Find(s[1])
 				if !ok {
 					t.Errorf("%s: no code declares %s", r.Alert, s[1])
 					continue
 				}
-				known = append(known, m.labels...)
+				known = append(known, m.Labels...)
 				for _, match := range matchers.FindAllStringSubmatch(s[2], -1) {
-					if !slices.Contains(m.labels, match[1]) {
-						t.Errorf("%s: %s has the labels %q, not %s", r.Alert, s[1], m.labels, match[1])
+					if !slices.Contains(m.Labels, match[1]) {
+						t.Errorf("%s: %s has the labels %q, not %s", r.Alert, s[1], m.Labels, match[1])
 					}
 					for _, value := range strings.Split(match[3], "|") {
 						if plain.MatchString(value) && !literals[value] {

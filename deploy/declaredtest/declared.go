@@ -1,4 +1,6 @@
-package alerts_test
+// Package declaredtest reads from the sources which metrics the fleet's processes have, for
+// tests of what is written about metrics outside of Go: alerting rules, dashboards.
+package declaredtest
 
 import (
 	"go/ast"
@@ -13,45 +15,46 @@ import (
 	"testing"
 )
 
-// metric is one that the code declares.
-type metric struct {
-	labels    []string
-	histogram bool
+// Metric is one that the code declares.
+type Metric struct {
+	Labels    []string
+	Histogram bool
 }
 
-type metricSet map[string]metric
+// Metrics are all of them, by name.
+type Metrics map[string]Metric
 
-// find finds a metric, and the series that a histogram consists of.
-func (s metricSet) find(name string) (metric, bool) {
+// Find finds a metric, and the series that a histogram consists of.
+func (s Metrics) Find(name string) (Metric, bool) {
 	if m, ok := s[name]; ok {
-		return m, !m.histogram
+		return m, !m.Histogram
 	}
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(name, suffix); ok {
 			m, ok := s[base]
-			return m, ok && m.histogram
+			return m, ok && m.Histogram
 		}
 	}
-	return metric{}, false
+	return Metric{}, false
 }
 
 var metricName = regexp.MustCompile(`^push_[a-z_]+$`)
 
-// declared reads from the sources what metrics a worker and a registry have,
-// and all string literals.
+// Read reads from the sources below root, the module's, what metrics a worker, a registry and a
+// gateway have, and all string literals.
 //
-// A metric is declared in one of two ways: by Opts with a Name, in a call that
-// may have a list of labels, or by a call of a function named counter, gauge or
-// histogram with name, help and labels.
-func declared(t *testing.T) (metricSet, map[string]bool) {
+// A metric is declared in one of three ways: by Opts with a Name, in a call that
+// may have a list of labels; by a call of a function named counter, gauge or
+// histogram with name, help and labels; or of one named poolGauge or poolCounter, whose
+// label is the route.
+func Read(t testing.TB, root string) (Metrics, map[string]bool) {
 	t.Helper()
-	metrics, literals := metricSet{}, map[string]bool{}
-	root := filepath.Join("..", "..")
+	metrics, literals := Metrics{}, map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"testdata", "bin", "bench"}, entry.Name())):
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"testdata", "bin", "bench", "deploy"}, entry.Name())):
 			return filepath.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -87,7 +90,7 @@ func declared(t *testing.T) (metricSet, map[string]bool) {
 }
 
 // declaration reads a call that declares a metric.
-func declaration(call *ast.CallExpr) (name string, m metric, ok bool) {
+func declaration(call *ast.CallExpr) (name string, m Metric, ok bool) {
 	function := ""
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -95,14 +98,14 @@ func declaration(call *ast.CallExpr) (name string, m metric, ok bool) {
 	case *ast.SelectorExpr:
 		function = f.Sel.Name
 	}
-	m.histogram = strings.Contains(strings.ToLower(function), "histogram")
+	m.Histogram = strings.Contains(strings.ToLower(function), "histogram")
 	for i, arg := range call.Args {
 		switch arg := arg.(type) {
 		case *ast.CompositeLit:
 			if n := optsName(arg); n != "" {
 				name = n
 			} else if labels, isList := stringList(arg); isList {
-				m.labels = append(m.labels, labels...)
+				m.Labels = append(m.Labels, labels...)
 			}
 		case *ast.BasicLit:
 			s, isString := text(arg)
@@ -111,8 +114,10 @@ func declaration(call *ast.CallExpr) (name string, m metric, ok bool) {
 			case !isString:
 			case i == 0 && direct && metricName.MatchString(s):
 				name = s
+			case i == 0 && (function == "poolGauge" || function == "poolCounter"):
+				name, m.Labels = s, []string{"route"}
 			case i > 1 && direct:
-				m.labels = append(m.labels, s)
+				m.Labels = append(m.Labels, s)
 			}
 		}
 	}
