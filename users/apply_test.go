@@ -58,11 +58,21 @@ func TestApplyingToAShardThatWasWritten(t *testing.T) {
 	}
 }
 
-// failing is a Redis that does not do the pipelines with commands of this name.
+// failing is a Redis that does not do the commands of this name, nor pipelines with one.
 type failing string
 
-func (failing) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (failing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != string(f) {
+			return next(ctx, cmd)
+		}
+		cmd.SetErr(errAny)
+		return errAny
+	}
+}
+
 func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Name() == string(f) }) {

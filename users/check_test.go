@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
@@ -119,8 +120,9 @@ func TestShardsThatOthersHaveWritten(t *testing.T) {
 			client.Set(t.Context(), shards.EpochKey(s), state.FormatBuild(7), 0)
 		}
 		further, err := r.reload(t.Context(), tt.list)
-		if err != nil || !slices.Equal(further, tt.further) || r.recheck != tt.recheck || r.seek != tt.seek {
-			t.Errorf("of %v further are %v, looks again %v, goes back %v, %v", tt.list, further, r.recheck, r.seek, err)
+		conflicts := testutil.ToFloat64(r.metrics.conflicts)
+		if err != nil || !slices.Equal(further, tt.further) || r.recheck != tt.recheck || r.seek != tt.seek || conflicts != float64(len(tt.list)) {
+			t.Errorf("of %v further are %v, looks again %v, goes back %v, %v conflicts, %v", tt.list, further, r.recheck, r.seek, conflicts, err)
 		}
 	}
 }
