@@ -57,6 +57,9 @@ func TestReportsThatAreNotDoneAreNotCommitted(t *testing.T) {
 	if err := f.Run(ctx); !errors.Is(err, context.Canceled) || s.commits > 0 {
 		t.Errorf("ended with %v and %d commits, want none", err, s.commits)
 	}
+	if n := testutil.ToFloat64(f.metrics.feedbackErrors); n > 0 {
+		t.Errorf("the end was counted as %v errors", n)
+	}
 }
 
 // A shard that is not built is told apart from an entry that cannot be read: it waits, and

@@ -105,6 +105,9 @@ func TestFeedbackTriesEachStepAgain(t *testing.T) {
 			if err := <-done; !errors.Is(err, ctx.Err()) || err == nil {
 				t.Errorf("%s: ended with %v", tt.why, err)
 			}
+			if !tt.ends && len(source.Committed) > 0 {
+				t.Errorf("%s: committed all the same", tt.why)
+			}
 			want := float64(tt.fails.polls + tt.fails.appends + tt.fails.commits)
 			if n := w.figure(reg, "push_feedback_errors_total"); tt.ends && n != want || n > 100 {
 				t.Errorf("%s: %v errors were counted", tt.why, n)
