@@ -152,6 +152,16 @@ func TestClientSaysWhatWasNotWritten(t *testing.T) {
 	}
 }
 
+// Of many registrations the one that is refused is named, and none is written.
+func TestTheRefusedOfManyIsNamed(t *testing.T) {
+	topic := userstest.NewTopic(1)
+	d := push.Device{Platform: push.FCM, App: "shop", Token: "t", RegisteredAt: userstest.Epoch}
+	hashes, err := users.NewClient(topic).RegisterDevices(t.Context(), []users.Registration{{User: "ada", Device: d}, {User: "", Device: d}, {User: "cy", Device: d}})
+	if !errors.Is(err, record.ErrInvalid) || !strings.Contains(err.Error(), "2 of 3") || hashes != nil || topic.Ends()[0] > 0 {
+		t.Errorf("%q, %v; %d records are written", hashes, err, topic.Ends()[0])
+	}
+}
+
 func TestPartitionKeyIsTheUser(t *testing.T) {
 	for key, want := range map[string]string{
 		record.PreferencesKey("u42"):                "u42",
