@@ -38,7 +38,7 @@ func TestRegistryIsCounted(t *testing.T) {
 				t.Errorf("after %s progress is %+v", after, *p)
 			}
 		}
-		w.Run(userstest.RegistryOptions())
+		stop := w.Run(userstest.RegistryOptions())
 		expect("a start with nothing", map[string]float64{"shards_ready": shards.Users, "builds_total": shards.Users})
 		w.Register("ada", 1, 1)
 		w.OptOut("ada", "promo")
@@ -62,6 +62,10 @@ func TestRegistryIsCounted(t *testing.T) {
 		w.Settle()
 		if got := w.figure(reg, "push_registry_builds_total"); got != shards.Users+1 {
 			t.Errorf("a shard without its marker: %v builds", got)
+		}
+		stop()
+		if got := w.figure(reg, "push_registry_errors_total"); got != 0 || last.Load().Err != nil {
+			t.Errorf("its end is told as a failure: %v errors, %+v", got, *last.Load())
 		}
 	})
 }

@@ -303,6 +303,40 @@ func TestARebuildThatFailsHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// lingering is a follower that needs a while to end.
+type lingering struct {
+	users.Follower
+	reading, ended *atomic.Bool
+}
+
+func (l lingering) Poll(ctx context.Context) ([]users.Fetched, error) {
+	l.reading.Store(true)
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	l.ended.Store(true)
+	return nil, ctx.Err()
+}
+
+// Who has stopped a registry may close its followers: none is read any more.
+func TestARegistryEndsWithItsReading(t *testing.T) {
+	virtual(t, func(w *world) {
+		var reading, ended atomic.Bool
+		w.Wrap = func(topics *users.RegistryTopics) {
+			topics.Rescan = lingering{topics.Rescan, &reading, &ended}
+		}
+		w.fill()
+		stop := w.Run(userstest.RegistryOptions())
+		w.agree()
+		w.spoil("ada")
+		w.Look("ada")
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		stop()
+		if !reading.Load() || !ended.Load() {
+			t.Errorf("there was a reading: %v, and it is over: %v", reading.Load(), ended.Load())
+		}
+	})
+}
+
 // pausable is a follower that has nothing while it is paused.
 type pausable struct {
 	users.Follower

@@ -129,6 +129,40 @@ func TestStepsThatFailShow(t *testing.T) {
 	})
 }
 
+// So does a rebuilt record that cannot be written.
+func TestARebuildThatCannotBeWrittenShows(t *testing.T) {
+	virtual(t, func(w *world) {
+		var kind atomic.Pointer[string]
+		refuse := func(of string) { kind.Store(&of) }
+		open := w.Open
+		w.Open = func() redis.UniversalClient {
+			client := open()
+			client.AddHook(picky{&kind})
+			return client
+		}
+		var failed atomic.Int64
+		w.Progress = func(p users.Progress) {
+			if errors.Is(p.Err, errPicky) {
+				failed.Add(1)
+			}
+		}
+		refuse("nothing")
+		w.fill()
+		w.Run(userstest.RegistryOptions())
+		w.agree()
+		refuse("apply")
+		w.spoil("ada")
+		w.Look("ada")
+		time.Sleep(10 * userstest.RegistryOptions().CheckInterval)
+		if failed.Load() == 0 {
+			t.Error("nobody hears of it")
+		}
+		refuse("nothing")
+		time.Sleep(3 * userstest.RegistryOptions().CheckInterval)
+		w.agree()
+	})
+}
+
 // What can be done is done at once, and does not wait for the next look.
 func TestWhatIsOpenIsSettledAtOnce(t *testing.T) {
 	virtual(t, func(w *world) {
