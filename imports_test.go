@@ -50,10 +50,11 @@ var mayImport = map[string][]string{
 	"segments/s3":            {"segments"},
 	"crowd":                  {"push"},
 	"explain":                {"push"},
-	"forms":                  {"push", "users", "users/record"},                                    // users in words: no terminal, no HTTP
-	"gateway":                {"push", "push/decode", "explain", "forms", "users", "users/record"}, // HTTP; Kafka, Redis and the status store are interfaces
-	"quiet":                  {"push"},                                                             // a decision: no store, no clock
-	"sizing":                 nil,                                                                  // arithmetic over a value, for a command or a page
+	"forms":                  {"push", "users", "users/record"},                                                     // users in words: no terminal, no HTTP
+	"gateway":                {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota"}, // HTTP; Kafka, the registry and the status store are interfaces
+	"gateway/quota":          {"shards"},
+	"quiet":                  {"push"}, // a decision: no store, no clock
+	"sizing":                 nil,      // arithmetic over a value, for a command or a page
 	"stages":                 {"push", "pipeline", "dedupe", "limits", "quiet"},
 	"providers/h2":           nil,
 	"providers/calls":        {"push", "pipeline"},
@@ -131,6 +132,7 @@ var testsAlso = map[string][]string{
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
+	"gateway":         {"shards"}, // a Redis for limits of senders
 	"kafka":           {"bench/chaos/records"},
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},

@@ -24,7 +24,7 @@ func shipped(t *testing.T) string {
 
 var (
 	example   = regexp.MustCompile(`(?m)^# Example:\n((?:#.*\n)+)`)
-	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n  senders: \[\].*\n  state_version:.*\n  devices:.*\n(?:    .*\n)+|^(?:apps|countries): \[\].*\n|^  lanes: \[\].*\n`)
+	noElement = regexp.MustCompile(`(?m)^limits:.*\n  rules: \[\].*\n  senders: \[\].*\n  state_version:.*\n  devices:.*\n(?:    .*\n)+|^(?:apps|countries): \[\].*\n|^  lanes: \[\].*\n|^    senders: \[\].*\n`)
 )
 
 // everything is the shipped file with its examples in place of the empty

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -19,7 +21,8 @@ type Gateway struct {
 	ReloadKeys      time.Duration `yaml:"reload_keys" check:"min=100ms,max=1h"`
 	ReceiptsFile    string        `yaml:"receipts_file"`
 	Registry        bool          `yaml:"registry"` // users can be read, from Redis
-	Lanes           []GatewayLane `yaml:"lanes"`    // empty = each lane's name
+	Limits          GatewayLimits `yaml:"limits"`
+	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
 	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
 	Linger          time.Duration `yaml:"linger" check:"min=0s,max=1s"`
 	BufferedRecords int           `yaml:"buffered_records" check:"min=1,max=10000000"`
@@ -44,6 +47,69 @@ type Gateway struct {
 type GatewayLane struct {
 	ServiceType string `yaml:"service_type" check:"required,name"`
 	Lane        string `yaml:"lane" check:"required,name"`
+}
+
+// GatewayLimits are how many messages senders may send through all gateways together.
+type GatewayLimits struct {
+	Default  SenderLimits    `yaml:"default"` // of those that Senders does not name
+	Senders  []GatewaySender `yaml:"senders"`
+	Gateways int             `yaml:"gateways" check:"min=1,max=1000"` // for as long as Redis has not told
+}
+
+// SenderLimits are messages in each window; 0 = no limit.
+type SenderLimits struct {
+	Second int `yaml:"second" check:"min=0,max=1000000000"`
+	Minute int `yaml:"minute" check:"min=0,max=1000000000"`
+	Hour   int `yaml:"hour" check:"min=0,max=1000000000"`
+	Day    int `yaml:"day" check:"min=0,max=1000000000"`
+}
+
+// GatewaySender has the limits of one sender, in place of the default ones.
+type GatewaySender struct {
+	Sender string       `yaml:"sender" check:"required"`
+	Limits SenderLimits `yaml:"limits"`
+}
+
+// Any reports whether anybody has a limit.
+func (l *GatewayLimits) Any() bool {
+	return l.Default != SenderLimits{} || slices.ContainsFunc(l.Senders, func(s GatewaySender) bool { return s.Limits != SenderLimits{} })
+}
+
+// senderName is what the file of keys allows as a sender.
+var senderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func (l *GatewayLimits) check(ps *Problems) {
+	l.Default.check(ps, "gateway.limits.default")
+	first := map[string]int{}
+	for i, s := range l.Senders {
+		at := "gateway.limits.senders[" + strconv.Itoa(i) + "]"
+		if s.Sender != "" && !senderName.MatchString(s.Sender) {
+			ps.add(at+".sender", "must be a sender of the file of keys: 1 to 64 letters, digits, dots, underscores and dashes")
+		} else if n, twice := first[s.Sender]; twice {
+			ps.add(at+".sender", "has its limits in gateway.limits.senders[%d] already", n)
+		} else {
+			first[s.Sender] = i
+		}
+		s.Limits.check(ps, at+".limits")
+	}
+}
+
+// check finds a limit that can never be used up, because that of a longer window is lower.
+func (l *SenderLimits) check(ps *Problems, path string) {
+	shorter, of := 0, ""
+	for _, w := range []struct {
+		name  string
+		limit int
+	}{{"second", l.Second}, {"minute", l.Minute}, {"hour", l.Hour}, {"day", l.Day}} {
+		if w.limit <= 0 {
+			continue
+		}
+		if w.limit < shorter {
+			ps.add(path+"."+w.name, "%d must be at least that of a %s, %d, which could never be used up", w.limit, of, shorter)
+			return
+		}
+		shorter, of = w.limit, w.name
+	}
 }
 
 // ServerTLS is how a listener is secured. No files = not at all.
@@ -132,6 +198,7 @@ func (c *Config) checkGateway(ps *Problems) {
 	if c.Gateway.Linger >= g.Confirm {
 		ps.add("gateway.linger", "%s must be less than confirm, %s", g.Linger, g.Confirm)
 	}
+	g.Limits.check(ps)
 	taken := map[GatewayLane]int{} // by service type and mode
 	for i, l := range c.ServiceLanes() {
 		at := "gateway.lanes[" + strconv.Itoa(i) + "]"
@@ -153,8 +220,7 @@ func (c *Config) checkGateway(ps *Problems) {
 
 // CheckGateway is what `pushgateway serve` needs beyond a valid configuration: apps, who
 // may call, the secret of receipts, and every file that it reads there, those of Redis only
-// if it reads users. The keys of apps
-// are the workers' and are not opened.
+// if it reads users or limits senders. The keys of apps are the workers' and are not opened.
 func (c *Config) CheckGateway() error {
 	var ps Problems
 	try := func(path string, err error) {
@@ -187,7 +253,7 @@ func (c *Config) CheckGateway() error {
 	try("kafka.sasl.password_file", err)
 	_, err = c.Cassandra.Password()
 	try("cassandra.password_file", err)
-	if g.Registry {
+	if g.Registry || g.Limits.Any() {
 		_, err = c.Redis.TLS.Config()
 		try("redis.tls", err)
 		_, err = c.Redis.Password()

@@ -24,6 +24,14 @@ func TestGatewayTogether(t *testing.T) {
 		{"a linger as long as the wait", `{confirm: 500ms, linger: 500ms}`, "gateway.linger", "less than confirm"},
 		{"an unknown lane", `{lanes: [{service_type: otp, lane: kritical}]}`, "gateway.lanes[0].lane", "there is no lane kritical"},
 		{"two lanes of one service type and mode", `{lanes: [{service_type: otp, lane: critical}, {service_type: otp, lane: transactional}]}`, "gateway.lanes[1].lane", "goes to gateway.lanes[0] already"},
+		{"more an hour than a day", `{limits: {default: {hour: 100, day: 99}}}`, "gateway.limits.default.day", "at least that of a hour, 100"},
+		{"more a second than an hour, with a minute that has no limit", `{limits: {senders: [{sender: a, limits: {second: 100, hour: 99}}]}}`, "gateway.limits.senders[0].limits.hour", "never be used up"},
+		{"two limits of one sender", `{limits: {senders: [{sender: a}, {sender: b}, {sender: a, limits: {day: 5}}]}}`, "gateway.limits.senders[2].sender", "senders[0] already"},
+		{"a name that no sender can have", `{limits: {senders: [{sender: "a b"}]}}`, "gateway.limits.senders[0].sender", "letters, digits"},
+		{"a name that would be another key in Redis", `{limits: {senders: [{sender: "a}"}]}}`, "gateway.limits.senders[0].sender", "letters, digits"},
+		{"a negative limit", `{limits: {default: {minute: -1}}}`, "gateway.limits.default.minute", "at least 0"},
+		{"a limit beyond what can be counted", `{limits: {default: {day: 1000000001}}}`, "gateway.limits.default.day", "at most 1000000000"},
+		{"no gateway", `{limits: {gateways: 0}}`, "gateway.limits.gateways", "at least 1"},
 	} {
 		ps := problemsOf(t, "gateway: "+tt.text)
 		if len(ps) != 1 || ps[0].Path != tt.path || !strings.Contains(ps[0].Message, tt.says) {
@@ -33,6 +41,7 @@ func TestGatewayTogether(t *testing.T) {
 	for _, text := range []string{
 		`{listen: "0.0.0.0:8088", insecure: true}`, `{listen: "0.0.0.0:8088", tls: {cert_file: a, key_file: b}}`, `{listen: "localhost:8088"}`, `{listen: "[::1]:8088"}`,
 		`{lanes: [{service_type: otp, lane: critical}, {service_type: sale, lane: promotional}]}`,
+		`{limits: {default: {second: 5, day: 5}, senders: [{sender: free}, {sender: a.b_c-1, limits: {hour: 1000}}]}}`,
 	} {
 		if ps := problemsOf(t, "gateway: "+text); ps != nil {
 			t.Errorf("%s: %v", text, ps)
@@ -102,6 +111,14 @@ func TestCheckGateway(t *testing.T) {
 	reads.Gateway.Registry = true
 	if !errors.As(reads.CheckGateway(), &ps) || len(ps) != 1 || ps[0].Path != "redis.password_file" {
 		t.Errorf("and one that it opens: %v", ps)
+	}
+	reads.Gateway.Registry, reads.Gateway.Limits.Senders = false, []GatewaySender{{"a", SenderLimits{Day: 1}}}
+	if !errors.As(reads.CheckGateway(), &ps) || len(ps) != 1 || ps[0].Path != "redis.password_file" {
+		t.Errorf("and for limits: %v", ps)
+	}
+	reads.Gateway.Limits.Senders[0].Limits.Day = 0
+	if err := reads.CheckGateway(); err != nil {
+		t.Errorf("limits of nobody: %v", err)
 	}
 	wrong.Gateway.KeysFile = filepath.Join(dir, "none.json")
 	if err := wrong.CheckGateway(); err == nil || !strings.Contains(err.Error(), "none.json") {

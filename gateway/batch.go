@@ -25,6 +25,7 @@ func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *
 		return problem
 	}
 	g.produce(r.Context(), s)
+	tellLimits(w.Header(), s.standings)
 	g.answerBatch(w, s)
 	s.reuse(&g.many)
 	return nil

@@ -34,6 +34,9 @@ const (
 	Admin Right = "admin"
 )
 
+// anyRight is what every key has.
+const anyRight Right = ""
+
 // Bounds of a file of keys.
 const (
 	maxKeysFile = 4 << 20

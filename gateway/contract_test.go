@@ -229,7 +229,7 @@ func TestCodesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| <a id=\"([a-z_]+)\"></a>`([a-z_]+)` \\| ([0-9]{3}) ").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| <a id=\"([a-zA-Z_]+)\"></a>`([a-zA-Z_]+)` \\| ([0-9]{3}) ").FindAllStringSubmatch(string(text), -1) {
 		if m[1] != m[2] {
 			t.Errorf("the anchor of %s is %s", m[2], m[1])
 		}

@@ -7,6 +7,7 @@
 //	body.go      bodies, and the memory that all of them may take
 //	message.go   a body checked as a worker would, and the record made of it
 //	sending.go   messages of one request on their way to Kafka
+//	limits.go    limits of senders: what they stop, and GET /v1/limits
 //	id.go        the id of a notification, and the time in it
 //	idkey.go     ids derived from Idempotency-Keys, by a secret
 //	receipts.go  GET /v1/receipts/…, POST /v1/receipts:query
@@ -35,12 +36,14 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -128,16 +131,18 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users are required.
+// Options are what a Gateway is made of. All but Users, Quotas and Chance are required.
 type Options struct {
 	Producer Producer
 	Offsets  Offsets
 	Rows     Rows
 	Callers  *Callers
 	Signer   *Signer
-	Users    *Users   // nil = users are neither changed nor read
-	Lanes    []Lane   // of one service type in the order of preference; a lane may be there more than once
-	Apps     []string // that the workers are configured for
+	Users    *Users         // nil = users are neither changed nor read
+	Quotas   *quota.Quotas  // what senders may send; nil = as much as they like
+	Chance   func() float64 // from 0 to 1, not 1 itself, for times to come again; nil = at random
+	Lanes    []Lane         // of one service type in the order of preference; a lane may be there more than once
+	Apps     []string       // that the workers are configured for
 	Limits   Limits
 	Times    Times
 	Metrics  *Metrics
@@ -157,6 +162,7 @@ type Gateway struct {
 	requests chan struct{} // a place for each request under way
 	batches  chan struct{} // and for each batch
 	queries  chan struct{} // and for each query of receipts: as many as batches
+	chance   func() float64
 	seed     maphash.Seed
 	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
 	bodies   budget
@@ -199,6 +205,9 @@ func New(o Options) *Gateway {
 	g.many.New = g.singles.New
 	if o.Signer != nil {
 		g.ids = o.Signer.ids
+	}
+	if g.chance = o.Chance; g.chance == nil {
+		g.chance = rand.Float64
 	}
 	for i := range g.turns {
 		g.turns[i] = make(chan struct{}, 1)
@@ -243,6 +252,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/messages/batch":    g.authorized(Send, g.sendBatch),
 		"GET /v1/receipts/{receipt}": g.authorized(Read, g.receipt),
 		"POST /v1/receipts:query":    g.authorized(Read, g.query),
+		"GET /v1/limits":             g.authorized(anyRight, g.limits),
 
 		"GET /v1/users/{user}/preferences":         g.ofUser(g.preferences),
 		"PUT /v1/users/{user}/preferences":         g.ofUser(g.setPreferences),
@@ -269,11 +279,11 @@ func open(h func(http.ResponseWriter, *http.Request) *Problem) http.Handler {
 	})
 }
 
-// authorized lets callers with a right to the handler.
+// authorized lets callers with a right to the handler, or all whose key is known.
 func (g *Gateway) authorized(right Right, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, problem := g.o.Callers.of(r.Header)
-		if problem == nil && !c.may(right) {
+		if problem == nil && right != anyRight && !c.may(right) {
 			problem = newProblem(codeForbidden, "this key does not have the right "+string(right))
 		}
 		if problem == nil {

@@ -19,6 +19,20 @@ type Problem struct {
 	ID         string  `json:"id,omitempty"`
 	Errors     []Fault `json:"errors,omitempty"`
 	RetryAfter int     `json:"retry_after,omitempty"` // seconds, as the header
+
+	// Of RATE_LIMIT_EXCEEDED.
+	Message  string        `json:"message,omitempty"`
+	Details  *LimitDetails `json:"details,omitempty"`
+	Violated []string      `json:"violated-policies,omitempty"` // draft-ietf-httpapi-ratelimit-headers-10
+}
+
+// LimitDetails say which limit of a sender is used up.
+type LimitDetails struct {
+	Limit      int    `json:"limit"`
+	Window     string `json:"window"` // the policy: second, minute, hour or day
+	Current    int    `json:"current"`
+	RetryAfter int    `json:"retry_after"`
+	ResetAt    string `json:"reset_at"`
 }
 
 // Fault is one thing that is wrong with a body.
@@ -61,9 +75,11 @@ const (
 	codeNotConfigured  = "not_configured"
 	codeRegistryAway   = "registry_away"
 	codeInternal       = "internal"
+	codeTooMany        = "RATE_LIMIT_EXCEEDED" // the word that callers know from elsewhere
 	docsGateway        = "https://github.com/pushfleet/pushfleet/blob/main/docs/gateway.md#"
 	docsReasons        = "https://github.com/pushfleet/pushfleet/blob/main/docs/reasons.md#"
 	problemContentType = "application/problem+json"
+	typeQuotaExceeded  = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 )
 
 // kinds are the status and title of each code.
@@ -101,6 +117,7 @@ var kinds = map[string]struct {
 	codeNotConfigured: {http.StatusNotImplemented, "Not configured"},
 	codeRegistryAway:  {http.StatusServiceUnavailable, "Users cannot be read"},
 	codeInternal:      {http.StatusInternalServerError, "Our fault"},
+	codeTooMany:       {http.StatusTooManyRequests, "Quota exceeded"},
 }
 
 func newProblem(code, detail string) *Problem {

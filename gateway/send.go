@@ -24,6 +24,7 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 	}
 	e.record.Traceparent = traceparent(r.Header)
 	g.produce(r.Context(), s)
+	tellLimits(w.Header(), s.standings)
 	problem = e.problem
 	if problem == nil {
 		s.text = append(g.appendAccepted(s.text, &s.check, e), '\n')

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/pushfleet/pushfleet/gateway/quota"
 )
 
 // sending is the messages of one request, and waits for what the producer says of them:
@@ -15,13 +17,16 @@ type sending struct {
 	spare   []*entry // others, to be used again
 	text    []byte   // memory for the answer
 	check
+	quota     *quota.Sender    // nil = without limits
+	standings []quota.Standing // of the sender, when it was admitted
 
 	timer *time.Timer
 	all   chan struct{} // capacity 1; gets one when nothing is missing
 
 	mu      sync.Mutex
-	missing int  // guarded by mu; messages of which nothing was said
-	over    bool // guarded by mu; nobody waits any more: what is said now is not heard
+	missing int         // guarded by mu; messages of which nothing was said
+	over    bool        // guarded by mu; nobody waits any more: what is said now is not heard
+	taken   quota.Taken // guarded by mu once something is produced
 }
 
 // entry is one message, or what is wrong with it.
@@ -77,11 +82,22 @@ func (s *sending) say(e *entry, at Place, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
+		if err != nil {
+			s.giveBack()
+		}
 		return
 	}
 	e.heard, e.place, e.err = true, at, err
 	if s.missing--; s.missing == 0 {
 		s.all <- struct{}{}
+	}
+}
+
+// giveBack takes a message that Kafka has not taken off the limits of its sender: it will come
+// again, with its id. The caller holds mu.
+func (s *sending) giveBack() {
+	if s.quota != nil {
+		s.quota.Return(&s.taken, 1)
 	}
 }
 
@@ -117,13 +133,15 @@ func (s *sending) reuse(pool *sync.Pool) {
 	s.spare = append(s.spare, s.entries...)
 	clear(s.entries)
 	s.entries, s.text, s.check = s.entries[:0], s.text[:0], check{}
+	s.quota, s.standings, s.taken = nil, s.standings[:0], quota.Taken{}
 	pool.Put(s)
 }
 
-// produce hands the messages that have no problem to Kafka and waits until each is
-// confirmed, or it is too late. A request that ends early changes nothing: what was
+// produce hands the messages that have no problem, and that their sender may send, to Kafka
+// and waits until each is confirmed, or it is too late. A request that ends early changes nothing: what was
 // handed over is written.
 func (g *Gateway) produce(ctx context.Context, s *sending) {
+	g.admit(ctx, s)
 	if !s.begin() {
 		return
 	}
@@ -137,7 +155,7 @@ func (g *Gateway) produce(ctx context.Context, s *sending) {
 	s.wait(ctx)
 	for _, e := range s.entries {
 		if e.problem == nil {
-			g.confirmed(e)
+			g.confirmed(s, e)
 		}
 	}
 }
@@ -181,8 +199,14 @@ func (g *Gateway) awaitTopics(ctx context.Context, s *sending) {
 	}
 }
 
-// confirmed is what the producer's word on a message means.
-func (g *Gateway) confirmed(e *entry) {
+// confirmed is what the producer's word on a message means. One of which it has said nothing
+// yet may still be written, whether the caller waits or not: it counts until it has said no.
+func (g *Gateway) confirmed(s *sending, e *entry) {
+	if e.heard && e.err != nil {
+		s.mu.Lock()
+		s.giveBack()
+		s.mu.Unlock()
+	}
 	switch {
 	case !e.heard:
 		e.problem = g.unconfirmed(&e.message)

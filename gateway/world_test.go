@@ -18,9 +18,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/shards"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	shards.LogTo(slog.New(slog.DiscardHandler)) // of dials to a Redis that is away on purpose
+	goleak.VerifyTestMain(m)
+}
 
 // The keys of callers in tests.
 const (

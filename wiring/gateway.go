@@ -1,10 +1,13 @@
 package wiring
 
 import (
+	"crypto/rand"
+	"log/slog"
 	"slices"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
@@ -26,6 +29,17 @@ func Gateway(c *configs.Config) gateway.Options {
 		Times:  gateway.Times{Confirm: g.Confirm, Status: g.Status, Kept: c.Cassandra.TTL, Delay: slices.Max(append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral))}}
 	for _, a := range c.Apps {
 		o.Apps = append(o.Apps, a.Name)
+	}
+	return o
+}
+
+// Quotas are what senders may send through all gateways of the consumer groups' fleet. The gateway
+// gets a name that none had before.
+func Quotas(c *configs.Config, log *slog.Logger) quota.Options {
+	l := &c.Gateway.Limits
+	o := quota.Options{Fleet: c.Kafka.Group, Member: rand.Text(), Default: quota.Limits(l.Default), Senders: make(map[string]quota.Limits, len(l.Senders)), Gateways: l.Gateways, Log: log}
+	for _, s := range l.Senders {
+		o.Senders[s.Sender] = quota.Limits(s.Limits)
 	}
 	return o
 }

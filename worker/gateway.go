@@ -16,8 +16,10 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/wiring"
 )
@@ -30,6 +32,8 @@ type GatewayOptions struct {
 	Metrics *prometheus.Registry
 	// Dial is as that of Options, to Kafka.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// DialRedis is as that of Options, for limits of senders.
+	DialRedis func(ctx context.Context, network, address string) (net.Conn, error)
 	// OpenStatus is as that of Options.
 	OpenStatus func(ctx context.Context, o status.Options) (Status, error)
 	// Listen listens for callers; nil = TCP at gateway.listen.
@@ -110,6 +114,8 @@ type openGateway struct {
 	sender  *kafka.Sender
 	admin   *kafka.Admin
 	rows    *lateRows
+	redis   shards.Client // of limits; nil = there are none
+	quotas  *quota.Quotas
 	status  status.Options
 	gateway *gateway.Gateway
 	tls     *tls.Config // nil = without
@@ -153,6 +159,14 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	g.metrics = gateway.NewMetrics(o.Metrics)
 	g.aside.set("keys", nil)
 	g.metrics.Keys(g.callers.Len(), nil)
+	if err := g.openQuotas(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			g.closeQuotas()
+		}
+	}()
 	if g.admin, err = kafka.NewAdmin(options); err != nil {
 		return nil, err
 	}
@@ -164,11 +178,40 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	return g, nil
 }
 
+// openQuotas makes the limits of senders, if there are any. It connects to nothing yet.
+func (g *openGateway) openQuotas() error {
+	if !g.Config.Gateway.Limits.Any() {
+		return nil
+	}
+	o, err := wiring.Redis(g.Config)
+	if err != nil {
+		return err
+	}
+	o.Dialer = g.DialRedis
+	quotas := wiring.Quotas(g.Config, g.Log)
+	quotas.Tell = func(err error) { g.aside.set("limits", err) }
+	g.aside.set("limits", nil)
+	if g.redis, err = shards.Open(o); err != nil {
+		return err
+	}
+	if g.quotas, err = quota.New(g.redis, quotas); err != nil {
+		g.closeQuotas()
+		return err
+	}
+	return g.Metrics.Register(g.quotas)
+}
+
+func (g *openGateway) closeQuotas() {
+	if g.redis != nil {
+		_ = g.redis.Close() // nothing is under way
+	}
+}
+
 // parts are what the gateway is made of.
 func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
-	parts.Users = g.Users
+	parts.Users, parts.Quotas = g.Users, g.quotas
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)
 	}
@@ -182,6 +225,7 @@ func (g *openGateway) close() {
 	g.sender.Close(context.Background()) // nothing is left in it
 	g.admin.Close()
 	g.rows.close()
+	g.closeQuotas()
 }
 
 // watch looks for the servers, and at the files that may change, until ctx ends.
@@ -229,6 +273,9 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 	})
 	if g.tls != nil {
 		watches.Go(func() { g.watchCertificate(ctx) })
+	}
+	if g.quotas != nil {
+		watches.Go(func() { g.quotas.Run(ctx) })
 	}
 }
 

@@ -418,6 +418,7 @@ func TestTheExamplesOfTheDocumentation(t *testing.T) {
 	c, _, store := servers(t)
 	gatewayFiles(t, c)
 	c.Apps = []configs.App{{Name: "shop"}}
+	c.Gateway.Limits.Default = configs.SenderLimits{Second: 100, Hour: 1000}
 	o := gatewayOptions(c)
 	o.OpenStatus = func(context.Context, status.Options) (Status, error) { return store, nil }
 	at := make(chan string, 1) // buffered, capacity 1; never closed
@@ -465,7 +466,7 @@ func TestTheExamplesOfTheDocumentation(t *testing.T) {
 			}
 		}
 	}
-	if ran != 5 {
+	if ran != 6 {
 		t.Errorf("the page has %d examples with curl", ran)
 	}
 }
@@ -490,7 +491,7 @@ func like(t *testing.T, what string, got, want any) {
 				t.Errorf("%s\nhas no %s: %v", what, name, got)
 				continue
 			}
-			if !slices.Contains([]string{"id", "receipt", "accepted_at", "updated_at", "at", "meaning"}, name) {
+			if !slices.Contains([]string{"id", "receipt", "accepted_at", "updated_at", "at", "meaning", "used", "remaining", "reset", "reset_at"}, name) {
 				like(t, what, m[name], value)
 			}
 		}

@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/pushfleet/pushfleet/gateway/quota"
+)
+
+const (
+	// warnFrom is the part of a limit, in percent, from which callers are warned.
+	warnFrom = 80
+	// spread is what chance adds to the time after which a refused caller should come
+	// again, at the most: all of them at once would be refused again.
+	spread = 0.2
+)
+
+// admit lets as many messages of a request go on as the limits of their sender allow: the
+// first ones. What is wrong anyway costs nothing. It runs before anything is produced.
+func (g *Gateway) admit(ctx context.Context, s *sending) {
+	if g.o.Quotas == nil {
+		return
+	}
+	if s.quota = g.o.Quotas.Of(s.caller.Sender); s.quota == nil {
+		return
+	}
+	n := 0
+	for _, e := range s.entries {
+		if e.problem == nil {
+			n++
+		}
+	}
+	if n > 0 {
+		s.taken = s.quota.Take(ctx, n)
+	}
+	s.standings = s.quota.Standings(s.standings[:0])
+	if s.taken.Len() == n {
+		return
+	}
+	refusal, left := g.tooMany(s.caller.Sender, s.standings), s.taken.Len()
+	for _, e := range s.entries {
+		if e.problem != nil {
+			continue
+		}
+		if left--; left < 0 {
+			p := *refusal
+			e.problem = p.of(e.id)
+			g.o.Metrics.refused(p.Code)
+		}
+	}
+}
+
+// tooMany is the problem of a message beyond the limits of its sender.
+func (g *Gateway) tooMany(sender string, standings []quota.Standing) *Problem {
+	var over []string
+	for _, s := range standings {
+		if s.Remaining == 0 {
+			over = append(over, s.Name)
+		}
+	}
+	nearest := quota.Nearest(standings) // of those that are used up the one that lasts longest
+	text := fmt.Sprintf("sender %s may send %d messages a %s", sender, nearest.Limit, nearest.Name)
+	wait := nearest.Reset
+	switch {
+	case len(over) == 0: // what is left was not leased in time
+		wait = time.Second
+		text += ", and the gateways could not agree in time on what is left"
+	case nearest.Part:
+		text += "; Redis is away, so that each gateway has its part of that"
+	}
+	after := max(int(math.Ceil((wait + time.Duration(g.chance()*spread*float64(wait))).Seconds())), 1)
+	p := newProblem(codeTooMany, text).after(after)
+	p.Type, p.Message, p.Violated = typeQuotaExceeded, text, over
+	p.Details = &LimitDetails{Limit: nearest.Limit, Window: nearest.Name, Current: nearest.Used, RetryAfter: after,
+		ResetAt: clock().Add(nearest.Reset).Format(time.RFC3339Nano)}
+	return p
+}
+
+// Names of headers, as net/http spells them.
+const (
+	headerLimit     = "X-Ratelimit-Limit"
+	headerRemaining = "X-Ratelimit-Remaining"
+	headerReset     = "X-Ratelimit-Reset"
+	headerWarning   = "X-Ratelimit-Warning"
+	headerPolicies  = "Ratelimit-Policy" // these two as draft-ietf-httpapi-ratelimit-headers-10 has them
+	headerNearest   = "Ratelimit"
+)
+
+// tellLimits tells a caller in headers how far its sender has come: all policies, and of the
+// nearest what is left and when its window ends, in seconds from now.
+func tellLimits(h http.Header, standings []quota.Standing) {
+	if len(standings) == 0 {
+		return
+	}
+	var policies, warning []byte
+	for i, s := range standings {
+		if i > 0 {
+			policies = append(policies, ", "...)
+		}
+		policies = fmt.Appendf(policies, `"%s";q=%d;w=%d`, s.Name, s.Limit, int(s.Window/time.Second))
+		if used := s.Used * 100 / s.Limit; used >= warnFrom {
+			if warning != nil {
+				warning = append(warning, ", "...)
+			}
+			warning = fmt.Appendf(warning, `"%s";used=%d`, s.Name, used)
+		}
+	}
+	n := quota.Nearest(standings)
+	reset := strconv.Itoa(seconds(n.Reset))
+	h[headerPolicies] = []string{string(policies)}
+	h[headerNearest] = []string{fmt.Sprintf(`"%s";r=%d;t=%s`, n.Name, n.Remaining, reset)}
+	h[headerLimit], h[headerRemaining], h[headerReset] = []string{strconv.Itoa(n.Limit)}, []string{strconv.Itoa(n.Remaining)}, []string{reset}
+	if warning != nil {
+		h[headerWarning] = []string{string(warning)}
+	}
+}
+
+// seconds is a time in whole seconds, rounded up.
+func seconds(d time.Duration) int { return int((max(d, 0) + time.Second - 1) / time.Second) }
+
+// limitsAnswer is the answer to GET /v1/limits.
+type limitsAnswer struct {
+	Sender string        `json:"sender"`
+	Shared bool          `json:"shared"`
+	Limits []limitAnswer `json:"limits"`
+}
+
+type limitAnswer struct {
+	Name      string `json:"name"`
+	Window    int    `json:"window"` // seconds
+	Limit     int    `json:"limit"`
+	Used      int    `json:"used"`
+	Remaining int    `json:"remaining"`
+	Reset     int    `json:"reset"` // seconds from now
+	ResetAt   string `json:"reset_at"`
+}
+
+// limits answers GET /v1/limits: how far the caller's sender has come, as Redis knows it now.
+func (g *Gateway) limits(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	a := limitsAnswer{Sender: c.Sender, Shared: true, Limits: []limitAnswer{}}
+	if g.o.Quotas != nil {
+		if sender := g.o.Quotas.Of(c.Sender); sender != nil {
+			sender.Refresh(r.Context())
+			standings, now := sender.Standings(nil), clock()
+			for _, s := range standings {
+				a.Limits = append(a.Limits, limitAnswer{Name: s.Name, Window: int(s.Window / time.Second), Limit: s.Limit, Used: s.Used, Remaining: s.Remaining,
+					Reset: seconds(s.Reset), ResetAt: now.Add(s.Reset).Format(time.RFC3339Nano)})
+			}
+			a.Shared = !slices.ContainsFunc(standings, func(s quota.Standing) bool { return s.Part })
+			tellLimits(w.Header(), standings)
+		}
+	}
+	answer(w, http.StatusOK, "application/json", &a)
+	return nil
+}

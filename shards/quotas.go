@@ -1,0 +1,14 @@
+package shards
+
+import "strconv"
+
+// QuotaKey holds what the gateways of a fleet have counted of a sender in windows of so
+// many seconds: of every second one under the same key, which the next but one replaces.
+// All keys of a sender are in one slot.
+func QuotaKey(fleet, sender string, seconds, window int64) string {
+	return "q:{" + fleet + ":" + sender + "}:" + strconv.FormatInt(seconds, 10) + ":" + strconv.FormatInt(window&1, 10)
+}
+
+// GatewaysKey holds the gateways of a fleet that run: a sorted set by the time at which
+// they said so.
+func GatewaysKey(fleet string) string { return "g:" + fleet }
