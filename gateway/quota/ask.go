@@ -122,7 +122,10 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 		}
 		n.parts = [2]known{p.known(), w.next.known()}
 		if !s.clock.set {
-			n.parts[0].number, n.parts[1].number = -1, -1
+			n.parts[0].number = -1
+		}
+		if n.next == 0 && !w.next.told && w.next.count() == 0 {
+			n.parts[1].number = -1 // it takes the key of the window before this one, which may come back
 		}
 	}
 	return a
@@ -200,11 +203,11 @@ func (s *Sender) due(now int64) (asks, ends bool) {
 	if s.roused && (!s.away || now-s.asked >= int64(every)) || now-s.asked >= pause {
 		return true, false
 	}
-	if s.waiting > 0 || s.demand.wanted > 0 || now-s.demand.last < int64(idle) {
+	if s.waiting > 0 || s.demand.wanted > 0 || now-s.demand.last < int64(idle) || s.away { // what it has had alone is to be told
 		return false, false
 	}
 	for i := range s.windows {
-		if s.windows[i].cur.held > 0 && !s.away {
+		if s.windows[i].cur.held > 0 {
 			return false, false
 		}
 	}

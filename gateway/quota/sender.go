@@ -206,7 +206,16 @@ func (s *Sender) short(now int64) bool {
 // What was counted in a window that is over stays counted there.
 func (s *Sender) Return(t *Taken, n int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	idle := !s.busy
+	s.back(t, n)
+	s.mu.Unlock()
+	if idle {
+		s.quotas.rouse(s) // others may need it
+	}
+}
+
+// back is Return. The caller holds mu.
+func (s *Sender) back(t *Taken, n int) {
 	for _, of := range []*taken{&t.then, &t.first} {
 		back := min(n, of.n)
 		of.n, n = of.n-back, n-back

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,7 @@ func inFleet(t *testing.T, o Options, test func(f *fleet)) {
 		test(f)
 		f.running.Wait()
 		redis.Close()
+		time.Sleep(2 * time.Second) // the library dials once more
 		synctest.Wait()
 	})
 }
@@ -66,6 +68,7 @@ type gateway struct {
 	link  *link
 	close func() // it gives back what it holds
 	kill  func() // it does not
+	dead  atomic.Bool
 }
 
 func (f *fleet) join() *gateway {
@@ -90,7 +93,7 @@ func (f *fleet) join() *gateway {
 	}
 	closeClient := func() { _ = client.Close() }
 	g.close = end(stop, closeClient)
-	g.kill = end(func() { closeClient(); stop() }, func() {})
+	g.kill = end(func() { g.dead.Store(true); closeClient(); stop() }, func() {})
 	return g
 }
 
@@ -99,6 +102,9 @@ func (g *gateway) take(n int) (Taken, time.Duration) {
 	began := time.Now()
 	g.fleet.count(g.fleet.asked, n)
 	taken := g.Of("a").Take(context.Background(), n)
+	if g.dead.Load() { // its clients have no answer
+		return Taken{}, time.Since(began)
+	}
 	g.fleet.count(g.fleet.admitted, taken.Len())
 	return taken, time.Since(began)
 }
