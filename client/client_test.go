@@ -42,7 +42,7 @@ type world struct {
 	before   func(w http.ResponseWriter, r *http.Request) bool // guarded by mu; nil = nothing is before the gateway; true = it has answered
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*gateway.Options)) *world {
 	w := &world{t: t, rows: map[string][]push.Row{}}
 	hash, err := gateway.KeyHash(key)
 	if err != nil {
@@ -60,11 +60,15 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := gateway.New(gateway.Options{Producer: w, Offsets: w, Rows: w, Callers: callers, Signer: signer, Apps: []string{"shop"},
+	o := gateway.Options{Producer: w, Offsets: w, Rows: w, Callers: callers, Signer: signer, Apps: []string{"shop"},
 		Lanes:   []gateway.Lane{{Name: "transactional", Topic: "push.transactional", ServiceType: "transactional", Mode: gateway.EffectivelyOnce}},
 		Limits:  gateway.Limits{Message: 128 << 10, Lines: 1000, Batch: 4 << 20, Query: 1000, Requests: 100, Batches: 4},
 		Times:   gateway.Times{Confirm: 50 * time.Millisecond, Status: 5 * time.Second, Kept: 720 * time.Hour, Delay: 2 * time.Hour},
-		Metrics: gateway.NewMetrics(nil), Log: slog.New(slog.DiscardHandler)})
+		Metrics: gateway.NewMetrics(nil), Log: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&o)
+	}
+	g := gateway.New(o)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		before := w.before

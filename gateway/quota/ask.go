@@ -98,8 +98,8 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 	}
 	for i := range s.windows {
 		w := &s.windows[i]
-		if w.roll(latest) && s.away {
-			w.share(s.quotas.gateways())
+		if latest >= w.end {
+			s.roll(w, latest)
 		}
 		target := s.demand.target
 		if !s.quotas.ahead(w.Limit) {
@@ -164,6 +164,7 @@ func (s *Sender) settle(now int64, a *ask, l *leases) {
 			}
 		}
 	}
+	s.plan()
 	s.tell()
 }
 
@@ -181,6 +182,7 @@ func (s *Sender) alone(now int64) {
 		w.roll(latest)
 		w.share(s.quotas.gateways())
 	}
+	s.plan()
 	s.tell()
 }
 

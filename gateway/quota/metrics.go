@@ -33,9 +33,9 @@ func (q *Quotas) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. The first maxNames senders that came have names.
 func (q *Quotas) Collect(to chan<- prometheus.Metric) {
-	q.mu.RLock()
+	q.mu.Lock()
 	senders := q.limited[:len(q.limited):len(q.limited)]
-	q.mu.RUnlock()
+	q.mu.Unlock()
 	tell := func(name string, c counts) {
 		for result, n := range map[string]int64{"admitted": c.admitted, "refused": c.refused, "returned": c.returned} {
 			to <- prometheus.MustNewConstMetric(messagesDesc, prometheus.CounterValue, float64(n), name, result)

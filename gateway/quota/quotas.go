@@ -45,9 +45,9 @@ type Quotas struct {
 	count atomic.Int64  // gateways
 	wake  chan struct{} // capacity 1, never closed: somebody asks out of turn
 
-	mu      sync.RWMutex
-	senders map[string]*Sender // guarded by mu; nil = without limits. They are as many as there ever were in the file of keys
-	limited []*Sender          // guarded by mu; those with limits, as they came
+	senders sync.Map   // names to *Sender; nil = without limits. They are as many as there ever were in the file of keys
+	mu      sync.Mutex // guards limited, and that a sender is made once
+	limited []*Sender  // those with limits, as they came
 
 	asking sync.Mutex // guards the next two
 	busy   []*Sender  // those that ask now and then
@@ -71,7 +71,7 @@ func New(client shards.Client, o Options) (*Quotas, error) {
 			return nil, fmt.Errorf("quota: limits of sender %q: %w", name, err)
 		}
 	}
-	q := &Quotas{o: o, store: newStore(client, o.Member), born: time.Now(), wake: make(chan struct{}, 1), senders: make(map[string]*Sender)}
+	q := &Quotas{o: o, store: newStore(client, o.Member), born: time.Now(), wake: make(chan struct{}, 1)}
 	q.count.Store(int64(o.Gateways))
 	return q, nil
 }
@@ -82,21 +82,19 @@ func (q *Quotas) now() int64 { return int64(time.Since(q.born)) }
 // Of is a sender; nil = it has no limits. Names come from the file of keys, and not from
 // requests: what is known of a sender is kept.
 func (q *Quotas) Of(name string) *Sender {
-	q.mu.RLock()
-	s, known := q.senders[name]
-	q.mu.RUnlock()
-	if known {
-		return s
+	if s, known := q.senders.Load(name); known {
+		return s.(*Sender)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s, known = q.senders[name]; !known {
-		s = q.newSender(name)
-		q.senders[name] = s
-		if s != nil {
-			q.limited = append(q.limited, s)
-		}
+	if s, known := q.senders.Load(name); known {
+		return s.(*Sender)
 	}
+	s := q.newSender(name)
+	if s != nil {
+		q.limited = append(q.limited, s)
+	}
+	q.senders.Store(name, s)
 	return s
 }
 

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -33,6 +34,7 @@ type Sender struct {
 	heard   int64         // when one was last answered
 	busy    bool          // it is among those that ask
 	roused  bool          // it is to ask at once
+	leads   int64         // when it is to ask for windows that come
 	counts  counts
 }
 
@@ -78,24 +80,19 @@ func (s *Sender) grab(now int64, n int, t *Taken) {
 	into := &t.first
 	for i := range s.windows {
 		w := &s.windows[i]
-		if w.roll(latest) && s.away {
-			w.share(s.quotas.gateways())
+		if latest >= w.end {
+			s.roll(w, latest)
 		}
 		if !w.begun(earliest) {
 			got = 0
-			continue
 		}
 		got = min(got, w.cur.held)
-		if into.n > 0 && into.numbers[i] != w.cur.number {
-			into = &t.then
-		}
 	}
 	if got <= 0 {
 		return
 	}
-	for i := range s.windows {
-		w := &s.windows[i]
-		if into.n > 0 && into.numbers[i] != w.cur.number {
+	if into.n > 0 && !s.sameWindows(into) {
+		if into = &t.then; into.n > 0 && !s.sameWindows(into) {
 			return // a third set: it has waited for long enough
 		}
 	}
@@ -106,6 +103,24 @@ func (s *Sender) grab(now int64, n int, t *Taken) {
 		into.numbers[i] = p.number
 	}
 	into.n += int(got)
+}
+
+// roll goes on to the next window. The caller holds mu.
+func (s *Sender) roll(w *window, latest int64) {
+	if w.roll(latest) && s.away {
+		w.share(s.quotas.gateways())
+	}
+	s.plan()
+}
+
+// sameWindows reports whether the windows are those that something was counted in.
+func (s *Sender) sameWindows(t *taken) bool {
+	for i := range s.windows {
+		if t.numbers[i] != s.windows[i].cur.number {
+			return false
+		}
+	}
+	return true
 }
 
 // await is the rest of Take: it waits. The caller holds mu, which is not locked meanwhile.
@@ -178,28 +193,39 @@ func (s *Sender) hopeless(now int64) bool {
 	return false
 }
 
-// short reports whether it is to ask before its time. The caller holds mu.
+// short reports whether it is to ask before its time: it is one that does not ask yet, or too
+// little is held, or a window begins soon. The caller holds mu.
 func (s *Sender) short(now int64) bool {
 	if s.roused || !s.busy {
 		return !s.busy
 	}
-	if s.away || !s.clock.set {
-		return false
+	if now >= s.leads {
+		return true
 	}
-	_, latest := s.clock.span(now)
 	for i := range s.windows {
-		w := &s.windows[i]
-		if !s.quotas.ahead(w.Limit) {
-			continue
-		}
-		if w.cur.held < s.demand.target/2 && w.free(&w.cur) > 0 && now-s.asked >= int64(apart) {
-			return true
-		}
-		if !w.next.told && latest > w.end-lead && s.demand.target > 0 {
-			return true
+		if w := &s.windows[i]; w.cur.held < w.low {
+			return now-s.asked >= int64(apart)
 		}
 	}
 	return false
+}
+
+// plan decides when it is short. The caller holds mu.
+func (s *Sender) plan() {
+	s.leads = math.MaxInt64
+	for i := range s.windows {
+		w := &s.windows[i]
+		w.low = 0
+		if s.away || s.demand.target == 0 || !s.quotas.ahead(w.Limit) {
+			continue
+		}
+		if w.free(&w.cur) > 0 {
+			w.low = s.demand.target / 2
+		}
+		if !w.next.told {
+			s.leads = min(s.leads, w.end-lead-s.clock.hi)
+		}
+	}
 }
 
 // Return gives n of what was admitted back, the last first: those messages were not sent.
@@ -241,8 +267,8 @@ func (s *Sender) Standings(out []Standing) []Standing {
 	_, latest := s.clock.span(now)
 	for i := range s.windows {
 		w := &s.windows[i]
-		if w.roll(latest) && s.away {
-			w.share(s.quotas.gateways())
+		if latest >= w.end {
+			s.roll(w, latest)
 		}
 		st := Standing{Policy: w.Policy, Reset: time.Duration(w.end - latest), Part: s.away}
 		st.Used = int(min(w.cur.others+w.cur.used, int64(w.Limit)))

@@ -6,6 +6,7 @@ type window struct {
 	Policy
 	length int64 // ns
 	end    int64 // of cur, by Redis's clock
+	low    int64 // of cur: less held is too little
 	cur    part
 	next   part
 }

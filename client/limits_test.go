@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/gateway/quota"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
+)
+
+// limited is a world whose sender may send three messages a minute. Its time is Redis's, and
+// moves by the client's pauses alone.
+func limited(t *testing.T) *world {
+	t.Helper()
+	redis, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	quotas, err := quota.New(shardstest.Connect(t, redis.Addr()), quota.Options{Fleet: "f", Member: "g", Gateways: 1, Default: quota.Limits{Minute: 3}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{}) // closed by the next goroutine
+	go func() {
+		defer close(ended)
+		quotas.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	w := newWorld(t, func(o *gateway.Options) { o.Quotas, o.Times.Confirm = quotas, 5*time.Second })
+	now := time.Unix(1_800_000_010, 0) // of a minute 10 s are over
+	redis.Mini.SetTime(now)
+	w.client.pause = func(ctx context.Context, d time.Duration) error {
+		w.pauses = append(w.pauses, d)
+		now = now.Add(d)
+		redis.Mini.SetTime(now)
+		for sender := quotas.Of("orders"); sender.Standings(nil)[0].Remaining == 0 && ctx.Err() == nil; {
+			sender.Refresh(ctx)
+		}
+		return ctx.Err()
+	}
+	return w
+}
+
+// Beyond the limit of its sender the client waits for as long as it is told, and sends again
+// with the same id.
+func TestSendBeyondALimit(t *testing.T) {
+	w := limited(t)
+	var ids []string
+	for range 4 {
+		m := message()
+		accepted, err := w.client.Send(t.Context(), m)
+		if err != nil || accepted.ID != m.ID {
+			t.Fatalf("%+v, %v", accepted, err)
+		}
+		ids = append(ids, m.ID)
+	}
+	if !slices.Equal(w.produced, ids) {
+		t.Errorf("produced %q of %q", w.produced, ids)
+	}
+	if len(w.pauses) != 1 || w.pauses[0] < 49*time.Second || w.pauses[0] > 62*time.Second {
+		t.Errorf("it paused for %v, and the minute has 50 s left", w.pauses)
+	}
+}
+
+// Of a batch the lines beyond the limit are sent again, and no other.
+func TestBatchBeyondALimit(t *testing.T) {
+	w := limited(t)
+	var ms []*Message
+	var ids []string
+	for i := range 7 {
+		m := message()
+		m.ID = fmt.Sprint("m-", i)
+		ms, ids = append(ms, m), append(ids, m.ID)
+	}
+	results, err := w.client.SendBatch(t.Context(), ms)
+	if err != nil || len(results) != 7 {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	if !slices.Equal(w.produced, ids) || len(w.pauses) != 2 {
+		t.Errorf("produced %q after pauses of %v", w.produced, w.pauses)
+	}
+}
+
+// A 429 of something between, that says no more, is repeated as well.
+func TestTooManyWithoutWords(t *testing.T) {
+	w := newWorld(t)
+	attempts := 0
+	w.before = func(rw http.ResponseWriter, _ *http.Request) bool {
+		if attempts++; attempts > 1 {
+			return false
+		}
+		rw.WriteHeader(http.StatusTooManyRequests)
+		return true
+	}
+	m := message()
+	if accepted, err := w.client.Send(t.Context(), m); err != nil || accepted.ID != m.ID || len(w.pauses) != 1 {
+		t.Errorf("%+v, %v after %v", accepted, err, w.pauses)
+	}
+}
