@@ -53,6 +53,7 @@ func underLimits(t *testing.T, limits quota.Limits, test func(w *world, redis *e
 		<-ended
 		_ = client.Close()
 		redis.Close()
+		time.Sleep(2 * time.Second) // the library dials once more
 		synctest.Wait()
 	})
 }
@@ -218,7 +219,8 @@ func TestLimits(t *testing.T) {
 			t.Errorf("of nobody: %d", got.status)
 		}
 		redis.Close()
-		time.Sleep(time.Second)
+		w.post(plain)
+		time.Sleep(3 * time.Second)
 		got = w.do(request{method: "GET", path: "/v1/limits", key: keyOrders})
 		if got.json["shared"] != false {
 			t.Errorf("without Redis: %s", got.text)

@@ -10,7 +10,11 @@ const (
 	// is that while Redis is away.
 	every  = 100 * time.Millisecond
 	rarely = 500 * time.Millisecond
-	// horizon is how far ahead a gateway holds what it needs: somewhat more than every.
+	// silence is how long Redis does not answer until it is away. Answers that are late are no
+	// reason to have a part of one's own: others may have it too.
+	silence = time.Second
+	// horizon is how far ahead a gateway holds what it needs: somewhat more than every, and as
+	// much as an answer takes.
 	horizon = 120 * time.Millisecond
 	// apart is the least time between two asks.
 	apart = 2 * time.Millisecond
@@ -32,7 +36,7 @@ type demand struct {
 }
 
 // count follows the demand. Of what comes in bursts a part is believed.
-func (d *demand) count(now int64) {
+func (d *demand) count(now, took int64) {
 	passed := now - d.at
 	if passed < int64(counted) {
 		return
@@ -43,7 +47,7 @@ func (d *demand) count(now int64) {
 		d.last = now
 	}
 	d.wanted, d.at = 0, now
-	d.target = int64(math.Ceil(min(d.rate*horizon.Seconds(), MaxLimit)))
+	d.target = int64(math.Ceil(min(d.rate*(horizon+time.Duration(took)).Seconds(), MaxLimit)))
 	if d.rate < 0.5 {
 		d.target = 0 // so it ends
 	}
@@ -88,7 +92,7 @@ type ask struct {
 func (s *Sender) ask(now int64, leaves bool) (a ask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.demand.count(now)
+	s.demand.count(now, s.took)
 	s.seq++
 	s.asked, s.roused = now, false
 	a = ask{seq: s.seq, sent: now}
@@ -117,7 +121,7 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 		if p.held < target {
 			n.ahead = target - p.held
 		}
-		if s.clock.set && latest > w.end-lead {
+		if s.clock.set && latest > w.end-lead-s.took {
 			n.next = max(target-w.next.held, 0)
 		}
 		n.parts = [2]known{p.known(), w.next.known()}
@@ -147,7 +151,7 @@ func (s *Sender) settle(now int64, a *ask, l *leases) {
 	defer s.mu.Unlock()
 	s.clock.heard(l.time*1000, a.sent, now)
 	_, latest := s.clock.span(now)
-	s.away, s.heard = false, now
+	s.away, s.silent, s.heard, s.took = false, 0, now, now-a.sent
 	for i := range s.windows {
 		w := &s.windows[i]
 		w.reseat(latest)
@@ -168,10 +172,17 @@ func (s *Sender) settle(now int64, a *ask, l *leases) {
 	s.tell()
 }
 
-// alone does what follows from an ask without an answer.
-func (s *Sender) alone(now int64) {
+// unanswered does what follows from an ask without an answer, and reports whether Redis is
+// away.
+func (s *Sender) unanswered(now int64, a *ask) (away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.silent == 0 {
+		s.silent = max(a.sent, 1)
+	}
+	if now-s.silent < int64(silence) {
+		return false
+	}
 	if !s.clock.set {
 		s.guess(now)
 	}
@@ -184,6 +195,7 @@ func (s *Sender) alone(now int64) {
 	}
 	s.plan()
 	s.tell()
+	return true
 }
 
 // tell wakes those who wait. The caller holds mu.
@@ -202,10 +214,10 @@ func (s *Sender) due(now int64) (asks, ends bool) {
 	if s.away {
 		pause = int64(rarely)
 	}
-	if s.roused && (!s.away || now-s.asked >= int64(every)) || now-s.asked >= pause {
+	if s.roused && (s.silent == 0 || now-s.asked >= int64(every)) || now-s.asked >= pause {
 		return true, false
 	}
-	if s.waiting > 0 || s.demand.wanted > 0 || now-s.demand.last < int64(idle) || s.away { // what it has had alone is to be told
+	if s.waiting > 0 || s.demand.wanted > 0 || now-s.demand.last < int64(idle) || s.silent != 0 { // what it has had alone is to be told
 		return false, false
 	}
 	for i := range s.windows {

@@ -25,7 +25,7 @@
 // while that may have ended, or may not have begun. The next window's is asked for before it
 // begins. Wrong wall clocks are no matter; a monotonic clock may run wrong by one part in a thousand.
 //
-// While Redis is away a gateway admits min(limit/N − what it has had, what was left/N) of
+// While Redis is away, which is when it has not answered for a second, a gateway admits min(limit/N − what it has had, what was left/N) of
 // the window, and limit/N of those that follow, with N the gateways that Redis last knew.
 // It is never unlimited, but it is no longer "never over": gateways that do not hear of each other
 // may disagree on what was left, and on N. A Redis that was wiped is told by all that they had.

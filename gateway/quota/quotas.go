@@ -31,7 +31,7 @@ type Options struct {
 
 const (
 	// patience is how long an answer is waited for.
-	patience = 250 * time.Millisecond
+	patience = time.Second
 	// tick is how often it is looked who is to ask.
 	tick = 20 * time.Millisecond
 )
@@ -211,6 +211,7 @@ func (q *Quotas) exchange(ctx context.Context, senders []*Sender, leaves bool) {
 		return
 	}
 	now := q.now()
+	answered := false
 	var failed error
 	for i, s := range senders {
 		var l leases
@@ -219,13 +220,17 @@ func (q *Quotas) exchange(ctx context.Context, senders []*Sender, leaves bool) {
 			l, fault = readLeases(values, &asks[i], len(s.windows))
 		}
 		if fault != nil {
-			failed = cmp.Or(err, fmt.Errorf("leasing limits of senders: %w", fault))
-			s.alone(now)
+			if s.unanswered(now, &asks[i]) {
+				failed = cmp.Or(err, fmt.Errorf("leasing limits of senders: %w", fault))
+			}
 			continue
 		}
 		s.settle(now, &asks[i], &l)
+		answered = true
 	}
-	q.told(failed)
+	if answered || failed != nil {
+		q.told(failed)
+	}
 }
 
 // told notes in the log that Redis is away, or back.

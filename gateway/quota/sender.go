@@ -28,10 +28,12 @@ type Sender struct {
 	demand  demand
 	waiting int64         // messages of those who wait
 	changed chan struct{} // closed, and made anew, when something may have changed; nil = nobody waits
-	away    bool          // the last ask had no answer
+	away    bool          // Redis is away: each gateway has its part
+	silent  int64         // when the first ask began that had no answer; 0 = the last one had one
 	seq     int64         // of the last ask
 	asked   int64         // when it began
 	heard   int64         // when one was last answered
+	took    int64         // how long that took
 	busy    bool          // it is among those that ask
 	roused  bool          // it is to ask at once
 	leads   int64         // when it is to ask for windows that come
@@ -223,7 +225,7 @@ func (s *Sender) plan() {
 			w.low = s.demand.target / 2
 		}
 		if !w.next.told {
-			s.leads = min(s.leads, w.end-lead-s.clock.hi)
+			s.leads = min(s.leads, w.end-lead-s.took-s.clock.hi)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 // member is a gateway as a script of the test's moves it: what it has of each window, whatever it
 // has heard.
 type member struct {
+	name  string
 	store *store
 	seq   int64
 	parts map[int64]*part // by window
@@ -50,12 +51,14 @@ func TestLeasesAreThoseOfOnePlace(t *testing.T) {
 		born := 0
 		join := func() *member {
 			born++
-			return &member{store: newStore(client, fmt.Sprint("m", born)), parts: map[int64]*part{}}
+			name := fmt.Sprint("m", born)
+			return &member{name: name, store: newStore(client, name), parts: map[int64]*part{}}
 		}
 		all := []*member{join(), join(), join()}
 		lost := map[int64]int64{} // what the dead had, which is spent
 		number := func() int64 { return clock.UnixMicro() / 1e6 }
-		run := func(c *shards.Call) []int64 {
+		told := map[int64]map[string]int64{} // what Redis has been told, or has given, by window and gateway
+		run := func(m *member, c *shards.Call) []int64 {
 			calls := []shards.Call{*c}
 			if err := all[0].store.run(ctx, calls); err != nil {
 				t.Fatal(err)
@@ -63,6 +66,23 @@ func TestLeasesAreThoseOfOnePlace(t *testing.T) {
 			values, err := calls[0].Cmd.Int64Slice()
 			if err != nil {
 				t.Fatal(err)
+			}
+			for k := range int64(2) {
+				n, all, own := values[0]/1e6+k, values[2+3*k], values[3+3*k]
+				if own < 0 {
+					continue
+				}
+				if told[n] == nil {
+					told[n] = map[string]int64{}
+				}
+				told[n][m.name] = own
+				sum := int64(0)
+				for _, count := range told[n] {
+					sum += count
+				}
+				if all != sum {
+					t.Fatalf("window %d: Redis counts %d, and has been told of %d", n, all, sum)
+				}
 			}
 			return values
 		}
@@ -86,7 +106,7 @@ func TestLeasesAreThoseOfOnePlace(t *testing.T) {
 				}
 			case "arrives":
 				if len(m.late) > 0 {
-					run(&m.late[0])
+					run(m, &m.late[0])
 					m.late = m.late[1:]
 				}
 			default:
@@ -110,7 +130,7 @@ func TestLeasesAreThoseOfOnePlace(t *testing.T) {
 					m.late = append(m.late, call)
 					break
 				}
-				values := run(&call)
+				values := run(m, &call)
 				if move == "unheard" {
 					break
 				}
@@ -308,7 +328,7 @@ push_gateway_limits_gateways 1
 // On real servers, where time is real: two gateways that want three times as much as they may.
 func TestRealServer(t *testing.T) {
 	for kind, addrs := range map[string]func(t *testing.T) []string{
-		"single":  func(t *testing.T) []string { return []string{localtest.Require(t).Redis} },
+		"single":  func(t *testing.T) []string { return []string{localtest.Redis(t, local.RedisOptions{}).Addr()} },
 		"cluster": func(t *testing.T) []string { return localtest.RedisCluster(t, local.RedisOptions{}).Addrs() },
 	} {
 		t.Run(kind, func(t *testing.T) {
