@@ -28,7 +28,8 @@
 //	openapi.yaml the contract, served and tested
 //
 // It holds nothing of its own: what it has answered 202 is in Kafka, and a repeat is
-// recognised by its id, by any replica and by the worker. Redis is read for users alone.
+// recognised by its id, by any replica and by the worker. Redis is read for users, and has
+// what senders have used of their limits (package quota).
 package gateway
 
 import (

@@ -29,6 +29,7 @@ it at once; callers then repeat what they have no answer to, with the same ids.
 
 It does not wait for Kafka, Cassandra or Redis, which it reads users from if
 gateway.registry is true: what needs one that is away is answered 503, and /readyz at gateway.admin_listen names it.
+Limits of senders (gateway.limits) are shared in Redis: without it each gateway admits its part.
 
 Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 		Args: cobra.NoArgs,
@@ -48,6 +49,7 @@ Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 // callers, once.
 func serve(ctx context.Context, c *configs.Config, logTo io.Writer, listening func(net.Addr)) error {
 	log := newLogger(logTo, c.Log)
+	shards.LogTo(log)
 	u, closeUsers, err := openUsers(c, log)
 	if err != nil {
 		return err
@@ -66,7 +68,6 @@ func openUsers(c *configs.Config, log *slog.Logger) (u *gateway.Users, closeAll 
 	var reads gateway.Registry
 	closeRegistry := func() {}
 	if c.Gateway.Registry {
-		shards.LogTo(log)
 		r, err := openRegistry(c, options)
 		if err != nil {
 			return nil, nil, err
