@@ -105,7 +105,7 @@ func (l *SenderLimits) check(ps *Problems, path string) {
 			continue
 		}
 		if w.limit < shorter {
-			ps.add(path+"."+w.name, "%d must be at least that of a %s, %d, which could never be used up", w.limit, of, shorter)
+			ps.add(path+"."+w.name, "%d must be at least the limit per %s, %d, which could never be used up", w.limit, of, shorter)
 			return
 		}
 		shorter, of = w.limit, w.name

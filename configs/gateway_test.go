@@ -24,7 +24,7 @@ func TestGatewayTogether(t *testing.T) {
 		{"a linger as long as the wait", `{confirm: 500ms, linger: 500ms}`, "gateway.linger", "less than confirm"},
 		{"an unknown lane", `{lanes: [{service_type: otp, lane: kritical}]}`, "gateway.lanes[0].lane", "there is no lane kritical"},
 		{"two lanes of one service type and mode", `{lanes: [{service_type: otp, lane: critical}, {service_type: otp, lane: transactional}]}`, "gateway.lanes[1].lane", "goes to gateway.lanes[0] already"},
-		{"more an hour than a day", `{limits: {default: {hour: 100, day: 99}}}`, "gateway.limits.default.day", "at least that of a hour, 100"},
+		{"more an hour than a day", `{limits: {default: {hour: 100, day: 99}}}`, "gateway.limits.default.day", "at least the limit per hour, 100"},
 		{"more a second than an hour, with a minute that has no limit", `{limits: {senders: [{sender: a, limits: {second: 100, hour: 99}}]}}`, "gateway.limits.senders[0].limits.hour", "never be used up"},
 		{"two limits of one sender", `{limits: {senders: [{sender: a}, {sender: b}, {sender: a, limits: {day: 5}}]}}`, "gateway.limits.senders[2].sender", "senders[0] already"},
 		{"a name that no sender can have", `{limits: {senders: [{sender: "a b"}]}}`, "gateway.limits.senders[0].sender", "letters, digits"},

@@ -64,7 +64,7 @@ func (g *Gateway) tooMany(sender string, standings []quota.Standing) *Problem {
 		}
 	}
 	nearest := quota.Nearest(standings) // of those that are used up the one that lasts longest
-	text := fmt.Sprintf("sender %s may send %d messages a %s", sender, nearest.Limit, nearest.Name)
+	text := fmt.Sprintf("sender %s may send %d messages per %s", sender, nearest.Limit, nearest.Name)
 	wait := nearest.Reset
 	switch {
 	case len(over) == 0: // what is left was not leased in time

@@ -30,10 +30,8 @@ type GatewayOptions struct {
 	Config  *configs.Config
 	Log     *slog.Logger
 	Metrics *prometheus.Registry
-	// Dial is as that of Options, to Kafka.
+	// Dial is as that of Options, to Kafka, and to Redis where senders have limits.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// DialRedis is as that of Options, for limits of senders.
-	DialRedis func(ctx context.Context, network, address string) (net.Conn, error)
 	// OpenStatus is as that of Options.
 	OpenStatus func(ctx context.Context, o status.Options) (Status, error)
 	// Listen listens for callers; nil = TCP at gateway.listen.
@@ -159,14 +157,15 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	g.metrics = gateway.NewMetrics(o.Metrics)
 	g.aside.set("keys", nil)
 	g.metrics.Keys(g.callers.Len(), nil)
+	opened := g
+	defer func() {
+		if err != nil {
+			opened.closeQuotas()
+		}
+	}()
 	if err := g.openQuotas(); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			g.closeQuotas()
-		}
-	}()
 	if g.admin, err = kafka.NewAdmin(options); err != nil {
 		return nil, err
 	}
@@ -187,7 +186,7 @@ func (g *openGateway) openQuotas() error {
 	if err != nil {
 		return err
 	}
-	o.Dialer = g.DialRedis
+	o.Dialer = g.Dial
 	quotas := wiring.Quotas(g.Config, g.Log)
 	quotas.Tell = func(err error) { g.aside.set("limits", err) }
 	g.aside.set("limits", nil)
@@ -195,7 +194,6 @@ func (g *openGateway) openQuotas() error {
 		return err
 	}
 	if g.quotas, err = quota.New(g.redis, quotas); err != nil {
-		g.closeQuotas()
 		return err
 	}
 	return g.Metrics.Register(g.quotas)

@@ -38,10 +38,10 @@ func (l Limits) check() error {
 	ps := l.Policies()
 	for i, p := range ps {
 		if p.Limit < 0 || p.Limit > MaxLimit {
-			return fmt.Errorf("%d a %s, want 0 to %d", p.Limit, p.Name, MaxLimit)
+			return fmt.Errorf("%d per %s, want 0 to %d", p.Limit, p.Name, MaxLimit)
 		}
 		if i > 0 && p.Limit < ps[i-1].Limit {
-			return fmt.Errorf("%d a %s, and %d a %s, which can never be used up", p.Limit, p.Name, ps[i-1].Limit, ps[i-1].Name)
+			return fmt.Errorf("%d per %s, and %d per %s, which can never be used up", p.Limit, p.Name, ps[i-1].Limit, ps[i-1].Name)
 		}
 	}
 	return nil

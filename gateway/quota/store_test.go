@@ -237,8 +237,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{"no name", func(o *Options) { o.Member = "" }, "names of fleet"},
 		{"no gateway", func(o *Options) { o.Gateways = 0 }, "number of gateways"},
 		{"no log", func(o *Options) { o.Log = nil }, "log"},
-		{"a negative limit", func(o *Options) { o.Default.Second = -1 }, "all senders: -1 a second"},
-		{"a limit that nobody can count", func(o *Options) { o.Senders = map[string]Limits{"a": {Day: MaxLimit + 1}} }, `sender "a": 1000000001 a day`},
+		{"a negative limit", func(o *Options) { o.Default.Second = -1 }, "all senders: -1 per second"},
+		{"a limit that nobody can count", func(o *Options) { o.Senders = map[string]Limits{"a": {Day: MaxLimit + 1}} }, `sender "a": 1000000001 per day`},
 		{"less an hour than a second", func(o *Options) { o.Default = Limits{Second: 9, Hour: 8} }, "never be used up"},
 	} {
 		o := good
