@@ -73,6 +73,34 @@ func TestAShardAheadOfItsTopic(t *testing.T) {
 	}
 }
 
+// Shards that were filled from another number of partitions are of a topic in which users have
+// moved since: who finds them, or a topic that has grown, goes no further.
+func TestALookAtAnotherTopic(t *testing.T) {
+	for _, tt := range []struct {
+		why             string
+		had, partitions int // before, and now; the shard was filled from one
+		fails           bool
+	}{
+		{"as it was", 1, 1, false},
+		{"as it was, seen first", 0, 1, false},
+		{"it has two, seen first", 0, 2, true},
+		{"it has two", 1, 2, true},
+		{"it had two", 2, 1, true},
+	} {
+		l := looksAgain(t, state.Version{Build: 7, Write: 1}, nil)
+		l.had, l.pos, l.shards = tt.had, nil, [shards.Users]shardState{}
+		l.topics.Follower = spanning{spans: make([]Span, tt.partitions)}
+		l.client.AddHook(failing("evalsha")) // it would begin the shards that are not there
+		want := errAny
+		if tt.fails {
+			want = errPartitions
+		}
+		if err := l.check(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", tt.why, err, want)
+		}
+	}
+}
+
 // Who is asked to build all shards anew does that once, and not again after each failure.
 func TestARebuildIsOfTheFirstLook(t *testing.T) {
 	l := looksAgain(t, state.Version{Build: 7, Write: 1}, nil)
