@@ -25,7 +25,8 @@ func inProcess(t *testing.T) (*redis.Client, *embedded.Redis) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true,
+		ReadTimeout: time.Minute, WriteTimeout: time.Minute}) // the machine may be busy with something else
 	t.Cleanup(func() { _ = client.Close() })
 	return client, server
 }
