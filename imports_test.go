@@ -28,94 +28,96 @@ const everything = "*"
 // only where a row says so; wiring, worker and cmd put them together. A new package
 // gets its row in the commit that adds it.
 var mayImport = map[string][]string{
-	"push":                   nil,
-	"push/decode":            {"push"},
-	"gates":                  {"push"},
-	"pipeline":               {"push", "gates"},
-	"watch":                  {"push", "gates"},
-	"events":                 {"push", "pipeline"},
-	"shards":                 nil,
-	"dedupe":                 {"shards"},
-	"users":                  {"push", "shards", "users/record", "users/state"},
-	"users/erase":            {"shards", "users", "users/record", "users/state"},
-	"users/record":           {"push"}, // a value: no topic, no Redis
-	"users/state":            {"shards", "users/record"},
-	"collapse":               {"push", "pipeline", "shards"},
-	"limits":                 {"push", "shards"},
-	"limits/senders":         {"limits", "shards"},
-	"limits/model":           nil, // judges the algorithms, so it knows nothing of them
-	"pauses":                 {"push", "gates", "shards"},
-	"rates":                  {"push", "shards"}, // gates ask it by an interface of theirs
-	"segments":               nil,
-	"segments/s3":            {"segments"},
-	"crowd":                  {"push"},
-	"explain":                {"push"},
-	"forms":                  {"push", "users", "users/record"},                                                     // users in words: no terminal, no HTTP
-	"gateway":                {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota"}, // HTTP; Kafka, the registry and the status store are interfaces
-	"gateway/quota":          {"shards"},
-	"quiet":                  {"push"}, // a decision: no store, no clock
-	"sizing":                 nil,      // arithmetic over a value, for a command or a page
-	"stages":                 {"push", "pipeline", "dedupe", "limits", "quiet"},
-	"providers/h2":           nil,
-	"providers/calls":        {"push", "pipeline"},
-	"providers/exchange":     {"push", "pipeline", "providers/h2", "providers/calls"},
-	"providers/payload":      {"push"},
-	"providers/feedback":     nil,
-	"providers/account":      {"push"},
-	"providers/check":        nil, // none of the clients that it checks the way of
-	"providers/apns":         {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
-	"providers/fcm":          {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
-	"providers/sim":          {"providers/sim/engine"},
-	"providers/sim/engine":   nil, // knows no provider
-	"providers/sim/wiretest": nil,
-	"providers/providertest": {"push", "push/decode", "pipeline", "providers/h2", "providers/sim"},
-	"kafka":                  {"push", "push/decode", "pipeline", "watch"},
-	"dlq":                    {"push", "push/decode", "kafka"},
-	"status":                 {"push", "deploy/cassandra"}, // the schema it applies
-	"status/statustest":      {"push", "pipeline"},
-	"configs":                {"push"},
-	"client":                 nil, // others build it into their services
-	"deploy/cassandra":       nil,
-	"deploy/embedded":        nil,
-	"deploy/declaredtest":    nil,
-	"deploy/grafana":         nil,
-	"deploy/local":           nil,
-	"deploy/local/localtest": {"deploy/local"},
-	"deploy/local/servers":   {"deploy/local"},
-	"shards/shardstest":      {"shards", "deploy/embedded"},
-	"users/userstest":        {"push", "shards", "users", "deploy/embedded", "deploy/local"},
-	"wiring":                 {everything},
-	"worker":                 {everything},
-	"cmd/terminal":           nil,
-	"cmd/pushworker":         {everything},
-	"cmd/pushgateway":        {everything},
-	"cmd/pushdemo":           {everything},
-	"cmd/pushctl":            {everything},
-	"cmd/pushsim":            {everything},
-	"cmd/pushbench":          {everything},
-	"bench/worker":           {everything},
-	"bench/servers":          {everything},
-	"bench/fleet":            {everything},
-	"bench/fleet/fleettest":  nil,
-	"bench/send":             {everything},
-	"bench/gates":            {everything},
-	"bench/gateway":          {everything},
-	"bench/endtoend":         {everything}, // tests only
-	"bench/channel":          nil,          // tests only
-	"bench/lookup":           {"segments"},
-	"bench/usage":            nil,
-	"bench/chart":            nil,
-	"bench/parts":            nil,
-	"bench/channel/beep":     {"push", "pipeline", "providers/account", "providers/calls"},
-	"bench/mutation":         nil,
-	"bench/mutants":          {everything},
-	"bench/mutants/cmd":      {everything},
-	"bench/mutants/planted":  {everything},
-	"bench/chaos":            {everything},
-	"bench/chaos/cmd":        {everything},
-	"bench/chaos/invariants": nil, // judges the worker, so it knows nothing of it
-	"bench/chaos/proxy":      nil,
-	"bench/chaos/records":    nil, // says what the contract demands, so it knows nothing of the worker
+	"push":                            nil,
+	"push/decode":                     {"push"},
+	"gates":                           {"push"},
+	"pipeline":                        {"push", "gates"},
+	"watch":                           {"push", "gates"},
+	"events":                          {"push", "pipeline"},
+	"shards":                          nil,
+	"dedupe":                          {"shards"},
+	"users":                           {"push", "shards", "users/record", "users/state"},
+	"users/erase":                     {"shards", "users", "users/record", "users/state"},
+	"users/record":                    {"push"}, // a value: no topic, no Redis
+	"users/state":                     {"shards", "users/record"},
+	"collapse":                        {"push", "pipeline", "shards"},
+	"limits":                          {"push", "shards"},
+	"limits/senders":                  {"limits", "shards"},
+	"limits/model":                    nil, // judges the algorithms, so it knows nothing of them
+	"pauses":                          {"push", "gates", "shards"},
+	"rates":                           {"push", "shards"}, // gates ask it by an interface of theirs
+	"segments":                        nil,
+	"segments/s3":                     {"segments"},
+	"subscriptions":                   {"push"}, // Cassandra is an interface
+	"crowd":                           {"push"},
+	"explain":                         {"push"},
+	"forms":                           {"push", "users", "users/record"},                                                     // users in words: no terminal, no HTTP
+	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota"}, // HTTP; Kafka, the registry and the status store are interfaces
+	"gateway/quota":                   {"shards"},
+	"quiet":                           {"push"}, // a decision: no store, no clock
+	"sizing":                          nil,      // arithmetic over a value, for a command or a page
+	"stages":                          {"push", "pipeline", "dedupe", "limits", "quiet"},
+	"providers/h2":                    nil,
+	"providers/calls":                 {"push", "pipeline"},
+	"providers/exchange":              {"push", "pipeline", "providers/h2", "providers/calls"},
+	"providers/payload":               {"push"},
+	"providers/feedback":              nil,
+	"providers/account":               {"push"},
+	"providers/check":                 nil, // none of the clients that it checks the way of
+	"providers/apns":                  {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
+	"providers/fcm":                   {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},
+	"providers/sim":                   {"providers/sim/engine"},
+	"providers/sim/engine":            nil, // knows no provider
+	"providers/sim/wiretest":          nil,
+	"providers/providertest":          {"push", "push/decode", "pipeline", "providers/h2", "providers/sim"},
+	"kafka":                           {"push", "push/decode", "pipeline", "watch"},
+	"dlq":                             {"push", "push/decode", "kafka"},
+	"status":                          {"push", "deploy/cassandra"}, // the schema it applies
+	"status/statustest":               {"push", "pipeline"},
+	"subscriptions/subscriptionstest": {"push", "subscriptions"},
+	"configs":                         {"push"},
+	"client":                          nil, // others build it into their services
+	"deploy/cassandra":                nil,
+	"deploy/embedded":                 nil,
+	"deploy/declaredtest":             nil,
+	"deploy/grafana":                  nil,
+	"deploy/local":                    nil,
+	"deploy/local/localtest":          {"deploy/local"},
+	"deploy/local/servers":            {"deploy/local"},
+	"shards/shardstest":               {"shards", "deploy/embedded"},
+	"users/userstest":                 {"push", "shards", "users", "deploy/embedded", "deploy/local"},
+	"wiring":                          {everything},
+	"worker":                          {everything},
+	"cmd/terminal":                    nil,
+	"cmd/pushworker":                  {everything},
+	"cmd/pushgateway":                 {everything},
+	"cmd/pushdemo":                    {everything},
+	"cmd/pushctl":                     {everything},
+	"cmd/pushsim":                     {everything},
+	"cmd/pushbench":                   {everything},
+	"bench/worker":                    {everything},
+	"bench/servers":                   {everything},
+	"bench/fleet":                     {everything},
+	"bench/fleet/fleettest":           nil,
+	"bench/send":                      {everything},
+	"bench/gates":                     {everything},
+	"bench/gateway":                   {everything},
+	"bench/endtoend":                  {everything}, // tests only
+	"bench/channel":                   nil,          // tests only
+	"bench/lookup":                    {"segments"},
+	"bench/usage":                     nil,
+	"bench/chart":                     nil,
+	"bench/parts":                     nil,
+	"bench/channel/beep":              {"push", "pipeline", "providers/account", "providers/calls"},
+	"bench/mutation":                  nil,
+	"bench/mutants":                   {everything},
+	"bench/mutants/cmd":               {everything},
+	"bench/mutants/planted":           {everything},
+	"bench/chaos":                     {everything},
+	"bench/chaos/cmd":                 {everything},
+	"bench/chaos/invariants":          nil, // judges the worker, so it knows nothing of it
+	"bench/chaos/proxy":               nil,
+	"bench/chaos/records":             nil, // says what the contract demands, so it knows nothing of the worker
 
 	"deploy/grafana/generate":    {"deploy/grafana"},
 	"deploy/grafana/grafanatest": {"deploy/grafana"},
@@ -144,6 +146,7 @@ var testsAlso = map[string][]string{
 	"users/erase":     {"users/userstest"},
 	"stages":          {"shards"},
 	"status":          {"status/statustest"},
+	"subscriptions":   {"subscriptions/subscriptionstest", "status"}, // whose session its tests on a real Cassandra use
 
 	"providers/sim":        {"providers/sim/wiretest"},
 	"providers/sim/engine": {"providers/sim/wiretest"},
@@ -216,7 +219,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"go.yaml.in/yaml":                    {in: []string{"configs"}, tests: []string{everything}},
 	"github.com/santhosh-tekuri":         {tests: []string{everything}},
 	"go.uber.org/goleak":                 {in: []string{"bench/fleet/fleettest"}, tests: []string{everything}},
-	"pgregory.net/rapid":                 {tests: []string{everything}},
+	"pgregory.net/rapid":                 {in: []string{"subscriptions/subscriptionstest"}, tests: []string{everything}},
 	"github.com/prometheus":              {in: []string{everything}},
 	"github.com/cespare/xxhash":          {in: []string{everything}},
 	"github.com/google/uuid":             {in: []string{everything}},

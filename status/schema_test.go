@@ -20,7 +20,7 @@ func TestSchemaText(t *testing.T) {
 	for _, place := range []string{fileKeyspace, fileReplication, fileWindow, fileTTL} {
 		want := 1
 		if place == fileKeyspace {
-			want = 2 + len(otherTables)
+			want = 2 + len(otherTables) + len(gatewayTables)
 		}
 		if got := strings.Count(text, place); got != want {
 			t.Errorf("schema.cql has %q %d times, want %d: what is replaced would go wrong", place, got, want)
@@ -43,10 +43,10 @@ func TestSchemaText(t *testing.T) {
 // Each statement makes what it is taken for.
 func TestSchemaHasItsTablesInOrder(t *testing.T) {
 	statements, err := schemaStatements("k", SchemaOptions{})
-	if err != nil || len(statements) != 2+len(otherTables) {
+	if err != nil || len(statements) != 2+len(otherTables)+len(gatewayTables) {
 		t.Fatalf("%d statements, %v", len(statements), err)
 	}
-	for i, name := range append([]string{tableName}, otherTables...) {
+	for i, name := range slices.Concat([]string{tableName}, otherTables, gatewayTables) {
 		if want := "CREATE TABLE IF NOT EXISTS k." + name + " ("; !strings.Contains(statements[1+i], want) {
 			t.Errorf("statement %d has no %q", 1+i, want)
 		}

@@ -19,9 +19,9 @@ func newSchemaCommand(a *app) *cobra.Command {
 func newSchemaApplyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "apply",
-		Short: "Create the keyspace and the table, unless they exist",
-		Long: "Create the keyspace and the table with the configured replication and TTL, unless they exist. If the\n" +
-			"table exists with another TTL, change it. The command can be repeated at any time. The replication of an\n" +
+		Short: "Create the keyspace and the tables, unless they exist",
+		Long: "Create the keyspace and the tables with the configured replication and TTL, unless they exist. If the\n" +
+			"status table exists with another TTL, change it. The command can be repeated at any time. The replication of an\n" +
 			"existing keyspace is never changed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.applySchema(cmd.Context()) },
@@ -43,6 +43,11 @@ func (a *app) applySchema(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ofGateway, err := status.ApplyGatewaySchema(ctx, opts, schema)
+	if err != nil {
+		return err
+	}
+	changes = append(changes, ofGateway...)
 	t := terminal.Table{Columns: []string{"object", "action", "detail"}}
 	for _, c := range changes {
 		t.Add(c.Object, c.Action, c.Detail)
