@@ -51,8 +51,8 @@ var mayImport = map[string][]string{
 	"subscriptions":                   {"push"}, // Cassandra is an interface
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
-	"forms":                           {"push", "users", "users/record"},                                                     // users in words: no terminal, no HTTP
-	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota"}, // HTTP; Kafka, the registry and the status store are interfaces
+	"forms":                           {"push", "users", "users/record"},                                                                      // users in words: no terminal, no HTTP
+	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
 	"quiet":                           {"push"}, // a decision: no store, no clock
 	"sizing":                          nil,      // arithmetic over a value, for a command or a page

@@ -22,7 +22,8 @@ type Gateway struct {
 	ReceiptsFile    string        `yaml:"receipts_file"`
 	Registry        bool          `yaml:"registry"` // users can be read, from Redis
 	Limits          GatewayLimits `yaml:"limits"`
-	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
+	Topics          bool          `yaml:"topics"` // users can subscribe to topics, in Cassandra
+	Lanes           []GatewayLane `yaml:"lanes"`  // empty = each lane's name
 	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
 	Linger          time.Duration `yaml:"linger" check:"min=0s,max=1s"`
 	BufferedRecords int           `yaml:"buffered_records" check:"min=1,max=10000000"`

@@ -59,6 +59,9 @@ type Caller struct {
 
 func (c *Caller) may(right Right) bool { return c.rights[right] }
 
+// has reports whether the key is for an app.
+func (c *Caller) has(app string) bool { return c.apps[app] }
+
 // KeyHash is what the file of keys has of a key: its SHA-256 in hexadecimal digits.
 func KeyHash(key string) (string, error) {
 	switch {

@@ -18,6 +18,9 @@
 //	users.go     who may ask about a user, and changes until Kafka has them
 //	preferences.go, devices.go
 //	             GET, PUT, DELETE /v1/users/{user}/…
+//	topics.go    PUT, GET, DELETE /v1/topics/{topic}, and who may
+//	subscriptions.go, subscribers.go
+//	             …/subscriptions: of a topic, of a user, many at once
 //	usertoken.go POST /v1/users/{user}/tokens, and what a user may do by one
 //	unsubscribe.go
 //	             POST /u/{token}, one click in a mail (RFC 8058), and links for it
@@ -29,7 +32,7 @@
 //
 // It holds nothing of its own: what it has answered 202 is in Kafka, and a repeat is
 // recognised by its id, by any replica and by the worker. Redis is read for users, and has
-// what senders have used of their limits (package quota).
+// what senders have used of their limits (package quota); topics are in Cassandra.
 package gateway
 
 import (
@@ -132,7 +135,7 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users, Quotas and Chance are required.
+// Options are what a Gateway is made of. All but Users, Topics, Quotas and Chance are required.
 type Options struct {
 	Producer Producer
 	Offsets  Offsets
@@ -142,6 +145,7 @@ type Options struct {
 	Users    *Users         // nil = users are neither changed nor read
 	Quotas   *quota.Quotas  // what senders may send; nil = as much as they like
 	Chance   func() float64 // from 0 to 1, not 1 itself, for times to come again; nil = at random
+	Topics   Topics         // nil = there are none
 	Lanes    []Lane         // of one service type in the order of preference; a lane may be there more than once
 	Apps     []string       // that the workers are configured for
 	Limits   Limits
@@ -164,6 +168,8 @@ type Gateway struct {
 	batches  chan struct{} // and for each batch
 	queries  chan struct{} // and for each query of receipts: as many as batches
 	chance   func() float64
+	joining  chan struct{} // and for each batch of subscriptions: as many again
+	stamps   stamps        // of changes of subscriptions
 	seed     maphash.Seed
 	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
 	bodies   budget
@@ -199,7 +205,7 @@ type route struct {
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
-		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches),
+		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
 		endpoints: make(map[string]*endpoint), fixed: make(map[string]*endpoint), other: newEndpoint("other", nil, o.Metrics)}
 	g.bodies.limit = o.Limits.bodies()
 	g.singles.New = func() any { return newSending() }
@@ -265,6 +271,18 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
 		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),
 		"POST /u/{token}":                          open(g.unsubscribe),
+
+		"GET /v1/topics":            g.ofTopics(nil, g.listTopics),
+		"POST /v1/topics":           g.ofTopics([]Right{Send}, g.createTopic),
+		"PUT /v1/topics/{topic}":    g.ofTopics([]Right{Send}, g.createTopic),
+		"GET /v1/topics/{topic}":    g.ofTopics(nil, g.showTopic),
+		"DELETE /v1/topics/{topic}": g.ofTopics([]Right{Send, Admin}, g.closeTopic),
+
+		"GET /v1/topics/{topic}/subscriptions":           g.ofTopics([]Right{Manage}, g.subscribers),
+		"POST /v1/topics/{topic}/subscriptions/batch":    g.ofTopics([]Right{Manage}, g.subscribeMany),
+		"PUT /v1/topics/{topic}/subscriptions/{user}":    g.ofSubscriber(g.subscribe),
+		"DELETE /v1/topics/{topic}/subscriptions/{user}": g.ofSubscriber(g.leave),
+		"GET /v1/users/{user}/subscriptions":             g.ofSubscriber(g.topicsOfUser),
 	}
 }
 

@@ -18,6 +18,7 @@ type Metrics struct {
 	refusals  *prometheus.CounterVec
 	receipts  *prometheus.CounterVec
 	changes   *prometheus.CounterVec
+	joins     *prometheus.CounterVec
 	reloads   *prometheus.CounterVec
 	keys      prometheus.Gauge
 	conns     prometheus.Gauge
@@ -36,6 +37,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_refused_total", Help: "Messages that were refused, by the problem's code."}, []string{"code"}),
 		receipts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_receipts_total", Help: "Receipts answered, by status."}, []string{"status"}),
 		changes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_user_changes_total", Help: "Changes of users that could be appended to push.users: accepted (Kafka has them), unconfirmed, buffer_full."}, []string{"part", "result"}),
+		joins:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_subscription_changes_total", Help: "Changes of subscriptions: accepted (Cassandra has them), refused, unconfirmed."}, []string{"result"}),
 		reloads:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_keys_reloads_total", Help: "The file of keys was read again: in_force, or refused, so that the former keys stay."}, []string{"result"}),
 		keys:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_keys", Help: "Keys in force."}),
 		conns:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_connections", Help: "Open connections of callers."}),
@@ -47,7 +49,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.receipts.WithLabelValues(status)
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.reloads, m.keys, m.conns, m.underWay, m.panics, m.traceless)
+		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.joins, m.reloads, m.keys, m.conns, m.underWay, m.panics, m.traceless)
 	}
 	return m
 }
@@ -92,7 +94,8 @@ func (m *Metrics) refused(code string)      { m.refusals.WithLabelValues(code).I
 func (m *Metrics) changed(part, result string) {
 	m.changes.WithLabelValues(part, result).Inc()
 }
-func (m *Metrics) receipt(status string) { m.receipts.WithLabelValues(status).Inc() }
+func (m *Metrics) subscribed(result string) { m.joins.WithLabelValues(result).Inc() }
+func (m *Metrics) receipt(status string)    { m.receipts.WithLabelValues(status).Inc() }
 
 // Keys counts the keys in force after the file was read: err = why it was refused.
 func (m *Metrics) Keys(inForce int, err error) {

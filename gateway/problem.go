@@ -74,6 +74,11 @@ const (
 	codeNoLink         = "no_such_link"
 	codeNotConfigured  = "not_configured"
 	codeRegistryAway   = "registry_away"
+	codeNoTopic        = "no_such_topic"
+	codeTopicTaken     = "topic_taken"
+	codeTopicClosed    = "topic_closed"
+	codeManyTopics     = "too_many_topics"
+	codeTopicsAway     = "topics_away"
 	codeInternal       = "internal"
 	codeTooMany        = "RATE_LIMIT_EXCEEDED" // the word that callers know from elsewhere
 	docsGateway        = "https://github.com/pushfleet/pushfleet/blob/main/docs/gateway.md#"
@@ -116,6 +121,11 @@ var kinds = map[string]struct {
 	codeNoLink:        {http.StatusNotFound, "No such link"},
 	codeNotConfigured: {http.StatusNotImplemented, "Not configured"},
 	codeRegistryAway:  {http.StatusServiceUnavailable, "Users cannot be read"},
+	codeNoTopic:       {http.StatusNotFound, "No such topic"},
+	codeTopicTaken:    {http.StatusConflict, "Another topic of that name"},
+	codeTopicClosed:   {http.StatusConflict, "Topic closed"},
+	codeManyTopics:    {http.StatusConflict, "Too many topics"},
+	codeTopicsAway:    {http.StatusServiceUnavailable, "Topics not available"},
 	codeInternal:      {http.StatusInternalServerError, "Our fault"},
 	codeTooMany:       {http.StatusTooManyRequests, "Quota exceeded"},
 }

@@ -42,6 +42,7 @@ type world struct {
 	gateway *Gateway
 	keys    string // the file
 	people  *people
+	topics  *board
 
 	mu        sync.Mutex
 	produced  []Record                                // guarded by mu; acknowledged
@@ -86,8 +87,8 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.people = newPeople()
-	o := Options{Producer: w, Offsets: w, Rows: w, Users: NewUsers(w.people, w.people), Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
+	w.people, w.topics = newPeople(), newBoard()
+	o := Options{Producer: w, Offsets: w, Rows: w, Users: NewUsers(w.people, w.people), Topics: w.topics, Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
 		Lanes: []Lane{
 			{"critical", "push.critical", "otp", AtLeastOnce}, {"transactional", "push.transactional", "transactional", EffectivelyOnce},
 			{"once", "push.once", "transactional", AtMostOnce},

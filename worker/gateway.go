@@ -21,6 +21,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/subscriptions"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -41,6 +42,10 @@ type GatewayOptions struct {
 	// Users changes and reads users; nil = neither. The caller closes it, when RunGateway
 	// has returned.
 	Users *gateway.Users
+	// Topics, if set, are used in place of those in Cassandra where the configuration has topics.
+	Topics gateway.Topics
+	// OpenTables connects to the tables of topics; nil = in Cassandra.
+	OpenTables func(ctx context.Context, o status.Options) (Tables, error)
 	// WrapProducer, if set, may replace what writes to Kafka.
 	WrapProducer func(gateway.Producer) gateway.Producer
 }
@@ -114,6 +119,8 @@ type openGateway struct {
 	rows    *lateRows
 	redis   shards.Client // of limits; nil = there are none
 	quotas  *quota.Quotas
+	tables  *lateTables          // nil = it has no topics, or those of Topics
+	topics  *subscriptions.Store // nil like tables
 	status  status.Options
 	gateway *gateway.Gateway
 	tls     *tls.Config // nil = without
@@ -209,7 +216,7 @@ func (g *openGateway) closeQuotas() {
 func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
-	parts.Users, parts.Quotas = g.Users, g.quotas
+	parts.Users, parts.Topics, parts.Quotas = g.Users, g.topicsOf(), g.quotas
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)
 	}
@@ -224,6 +231,9 @@ func (g *openGateway) close() {
 	g.admin.Close()
 	g.rows.close()
 	g.closeQuotas()
+	if g.tables != nil {
+		g.tables.close()
+	}
 }
 
 // watch looks for the servers, and at the files that may change, until ctx ends.
@@ -258,6 +268,7 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 			checkStore(ctx, g.aside, "cassandra", s.Ping)
 		}
 	})
+	g.watchTables(ctx, watches)
 	watches.Go(func() {
 		g.callers.Watch(ctx, c.Gateway.ReloadKeys, func(err error) {
 			g.metrics.Keys(g.callers.Len(), err)
