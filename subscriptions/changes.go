@@ -35,7 +35,7 @@ const (
 // nobody knows which is made last, unless their times differ. Those that ctx leaves no time
 // for have its error.
 //
-// A user has at most MaxTopics topics; of n calls that subscribe him at once each may miss
+// A user has at most Options.Most topics; of n calls that subscribe him at once each may miss
 // what the others are about to write, so that he has at most n-1 more.
 func (s *Store) Apply(ctx context.Context, t *Topic, changes []Change) []Result {
 	results := make([]Result, len(changes))
@@ -118,7 +118,7 @@ func (s *Store) room(ctx context.Context, user string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("subscriptions: counting a user's topics: %w", err)
-	case topics >= MaxTopics:
+	case topics >= s.most:
 		return ErrTooMany
 	}
 	return nil

@@ -8,6 +8,7 @@
 //	store.go         START HERE: topics in Cassandra
 //	changes.go       joining and leaving, by one logged batch over both tables
 //	lists.go         subscribers of a topic, topics of a user
+//	forget.go        a user who is erased
 //	cache.go         topics that were read a moment ago
 //	memory.go        the same in memory, for tests and trials
 //

@@ -9,5 +9,5 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	subscriptionstest.Run(t, func(_ *testing.T, now func() time.Time) subscriptionstest.Store { return subscriptions.NewMemory(now) })
+	subscriptionstest.Run(t, subscriptions.MaxTopics, func(_ *testing.T, now func() time.Time) subscriptionstest.Store { return subscriptions.NewMemory(now) })
 }

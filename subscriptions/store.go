@@ -30,6 +30,8 @@ type Options struct {
 	// is seen that much later. Below 0 = each is read anew.
 	Fresh time.Duration
 	Now   func() time.Time // nil = time.Now
+	// Most is how many topics a user may have subscribed to at once: MaxTopics.
+	Most int
 }
 
 // Store keeps topics and subscriptions in Cassandra or Scylla. It is safe for concurrent
@@ -40,6 +42,7 @@ type Store struct {
 	places chan struct{} // each query of a batch in progress has one; never closed
 	topics cache
 	now    func() time.Time
+	most   int // topics of a user
 }
 
 // New makes a Store.
@@ -53,7 +56,10 @@ func New(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Store{tables: o.Tables, places: make(chan struct{}, max(o.Concurrency, 1)), topics: cache{fresh: o.Fresh, now: o.Now}, now: o.Now}
+	if o.Most == 0 {
+		o.Most = MaxTopics
+	}
+	return &Store{tables: o.Tables, most: o.Most, places: make(chan struct{}, max(o.Concurrency, 1)), topics: cache{fresh: o.Fresh, now: o.Now}, now: o.Now}
 }
 
 // Check reads each table: an error says that one is missing or cannot be read.
@@ -103,15 +109,15 @@ func (s *Store) Create(ctx context.Context, t *Topic) (made Topic, created bool,
 	if err := s.tables.Exec(ctx, listTopic, n.App, n.Name); err != nil {
 		return Topic{}, false, fmt.Errorf("subscriptions: listing a topic: %w", err)
 	}
-	err = s.tables.Exec(ctx, insertTopic, n.Name, n.App, n.Service, int8(n.Priority), int8(n.Security), int8(n.Modes), int8(n.Size),
+	failed := s.tables.Exec(ctx, insertTopic, n.Name, n.App, n.Service, int8(n.Priority), int8(n.Security), int8(n.Modes), int8(n.Size),
 		n.Layout.Number, n.Layout.Buckets, n.CreatedBy, n.CreatedAt, nonce)
-	if err != nil {
-		return Topic{}, false, fmt.Errorf("subscriptions: making a topic: %w", err)
-	}
 	// The statement's own answer has other columns if it was not applied, which the session
-	// cannot read. So what is there now says whose it is.
+	// cannot read. So what is there now says whose it is; also after a time-out, as it comes
+	// to those who make one topic at once.
 	found, whose, err := s.read(ctx, t.Name)
 	switch {
+	case err != nil && failed != nil:
+		return Topic{}, false, fmt.Errorf("subscriptions: making a topic: %w", failed)
 	case errors.Is(err, ErrNoTopic): // made elsewhere, and not here yet
 		return Topic{}, false, errors.New("subscriptions: a topic that was made cannot be read yet")
 	case err != nil:

@@ -233,6 +233,23 @@ func TestACreationFailsHalfway(t *testing.T) {
 	}
 }
 
+// lostAnswer loses the answer to a creation.
+type lostAnswer struct{ *fakeTables }
+
+func (l lostAnswer) Exec(ctx context.Context, statement string, values ...any) error {
+	if err := l.fakeTables.Exec(ctx, statement, values...); err != nil || statement != insertTopic {
+		return err
+	}
+	return errAway
+}
+
+// Of a creation whose answer is lost, what is there says that it was made.
+func TestAnAnswerIsLost(t *testing.T) {
+	if made, created, err := New(Options{Tables: lostAnswer{newFake()}}).Create(t.Context(), offers()); err != nil || !created || made.Name != "offers" {
+		t.Errorf("created %v, %+v, %v", created, made, err)
+	}
+}
+
 // A row that a bare UPDATE would have left is no topic.
 func TestARowWithoutATopic(t *testing.T) {
 	f := newFake()

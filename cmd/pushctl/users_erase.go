@@ -17,6 +17,8 @@ import (
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/subscriptions"
 	"github.com/pushfleet/pushfleet/users/erase"
 	"github.com/pushfleet/pushfleet/wiring"
 )
@@ -34,7 +36,7 @@ func newEraseCommand(a *app) *cobra.Command {
 		Short: "Erase a user everywhere, and say what remains until when; a dry run without --yes",
 		Long: `Erase what the fleet keeps of a user: devices, preferences, profile and personal limits, and in Redis the record made
 of them, the entries of the token index, limiter states and collapse keys, and in Cassandra what rules of devices
-count, if limits.devices says so. The answer counts what was found and what
+count, if limits.devices says so, and subscriptions, if gateway.topics does. The answer counts what was found and what
 is left, and lists what only time removes, such as status rows (which have a hash of the user's id) and records of topics.
 
 The command reads the user's partition of push.users from its start, so it also finds what Redis does not
@@ -68,6 +70,7 @@ type eraseCounts struct {
 	Limiters    int `json:"limiter_states"`
 	Collapse    int `json:"collapse_keys"`
 	DeviceRows  int `json:"device_limit_rows"` // in Cassandra
+	Subscribed  int `json:"subscriptions"`     // in Cassandra, of topics that the user has left too
 }
 
 // remaining is what only time removes, in the JSON answer.
@@ -96,8 +99,9 @@ type erasing struct {
 	user    string
 	client  shards.Client
 	erasure *erase.Erasure
-	owners  []string          // of limiter states and collapse keys: the user, and devices named without one
-	devices *limits.DeviceLog // nil = rules of devices count in Redis
+	owners  []string             // of limiter states and collapse keys: the user, and devices named without one
+	devices *limits.DeviceLog    // nil = rules of devices count in Redis
+	topics  *subscriptions.Store // nil = there are none
 	show    *progress
 	answer  eraseAnswer
 }
@@ -119,6 +123,9 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 	}
 	defer e.show.end()
 	if e.devices, err = a.deviceLog(ctx, c); err != nil {
+		return err
+	}
+	if e.topics, err = a.topicsStore(ctx, c); err != nil {
 		return err
 	}
 	found, err := e.look(ctx)
@@ -204,6 +211,9 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 		left.DeviceRows += rows
 		return err
 	})
+	if err == nil && e.topics != nil {
+		left.Subscribed, err = e.topics.Count(ctx, e.user)
+	}
 	e.answer.Left = left
 	return r, err
 }
@@ -248,11 +258,33 @@ func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 		return err
 	}
 	err = e.eachDevices(func(owner string, devices []string) error { return e.devices.Forget(ctx, owner, devices, time.Now()) })
+	if err == nil && e.topics != nil {
+		err = e.topics.Forget(ctx, e.user)
+	}
 	if err != nil {
 		return err
 	}
 	_, err = e.look(ctx)
 	return err
+}
+
+// topicsStore is where topics and who has subscribed are; nil = there are none.
+func (a *app) topicsStore(ctx context.Context, c *configs.Config) (*subscriptions.Store, error) {
+	if !c.Gateway.Topics {
+		return nil, nil
+	}
+	opts, err := a.cassandraOptions()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
+	defer cancel()
+	session, err := status.OpenSession(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(session.Close)
+	return subscriptions.New(subscriptions.Options{Tables: session}), nil
 }
 
 // remainsOf is what the command cannot remove.
@@ -295,6 +327,7 @@ func explainErased(v *eraseAnswer, wait time.Duration) terminal.Answer {
 		{"Redis", "limiter states", v.Found.Limiters, v.Left.Limiters},
 		{"Redis", "collapse keys", v.Found.Collapse, v.Left.Collapse},
 		{"Cassandra", "rows of limits of devices", v.Found.DeviceRows, v.Left.DeviceRows},
+		{"Cassandra", "subscriptions", v.Found.Subscribed, v.Left.Subscribed},
 	} {
 		left := strconv.Itoa(r.left)
 		if v.DryRun {

@@ -38,8 +38,8 @@ var names atomic.Int64
 // name is a new one.
 func name() string { return fmt.Sprintf("t%x-%x", time.Now().UnixNano(), names.Add(1)) }
 
-// Run tests a store. open gives a new view of the same data each time, whose clock is now.
-func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
+// Run tests a store. open gives it, with a clock; most is how many topics it lets a user have.
+func Run(t *testing.T, most int, open func(t *testing.T, now func() time.Time) Store) {
 	at := func() time.Time { return start }
 	s := open(t, at)
 	if err := s.Check(t.Context()); err != nil {
@@ -50,7 +50,7 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 		run  func(*testing.T, Store)
 	}{
 		{"Create", create}, {"CreateAtOnce", createAtOnce}, {"Close", closeTopic}, {"Topics", topics}, {"Invalid", invalid},
-		{"Join", join}, {"Late", late}, {"SameTime", sameTime}, {"Most", most}, {"Slices", pages}, {"Gone", gone}, {"Model", model},
+		{"Join", join}, {"Late", late}, {"SameTime", sameTime}, {"Most", func(t *testing.T, s Store) { mostTopics(t, s, most) }}, {"Slices", pages}, {"Gone", gone}, {"Model", model},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s) })
 	}
@@ -120,9 +120,10 @@ func create(t *testing.T, s Store) {
 }
 
 // Of those who make one topic at once, one has made it, and those who want another are told.
+// A server may answer that it could not tell; who repeats then may find what he has made.
 func createAtOnce(t *testing.T, s Store) {
 	wanted := topic("shop")
-	var made, found, conflicts atomic.Int32
+	var made, found, conflicts, repeats atomic.Int32
 	var callers sync.WaitGroup
 	for i := range 12 {
 		callers.Go(func() {
@@ -130,7 +131,14 @@ func createAtOnce(t *testing.T, s Store) {
 			if i%3 == 2 {
 				own.Priority = push.Low
 			}
-			_, created, err := s.Create(t.Context(), &own)
+			var created bool
+			var err error
+			for range 20 {
+				if _, created, err = s.Create(t.Context(), &own); err == nil || errors.Is(err, subscriptions.ErrConflict) {
+					break
+				}
+				repeats.Add(1)
+			}
 			switch {
 			case errors.Is(err, subscriptions.ErrConflict):
 				conflicts.Add(1)
@@ -144,8 +152,8 @@ func createAtOnce(t *testing.T, s Store) {
 		})
 	}
 	callers.Wait()
-	if made.Load() != 1 || conflicts.Load() != 4 && conflicts.Load() != 8 {
-		t.Errorf("%d made it, %d found it, %d found another", made.Load(), found.Load(), conflicts.Load())
+	if made.Load() > 1 || made.Load() == 0 && repeats.Load() == 0 || conflicts.Load() != 4 && conflicts.Load() != 8 {
+		t.Errorf("%d made it, %d found it, %d found another, with %d repeats", made.Load(), found.Load(), conflicts.Load(), repeats.Load())
 	}
 }
 
@@ -411,14 +419,14 @@ func sameTime(t *testing.T, s Store) {
 }
 
 // A user has at most so many topics. Who has them may still change and leave them.
-func most(t *testing.T, s Store) {
+func mostTopics(t *testing.T, s Store, most int) {
 	user := name()
 	app := name()
 	var joining sync.WaitGroup
 	const atOnce = 16
 	for part := range atOnce {
 		joining.Go(func() {
-			for i := part; i < subscriptions.MaxTopics; i += atOnce {
+			for i := part; i < most; i += atOnce {
 				of := topic(app) // none of the lists needs it to be made
 				of.Layout = subscriptions.Layout{Number: 1, Buckets: 1}
 				of.State = subscriptions.Opened
@@ -444,7 +452,7 @@ func most(t *testing.T, s Store) {
 	apply(t, s, more, subscriptions.Change{User: user, Mode: subscriptions.Push, At: second(2)})
 	var seen []string
 	for after := ""; ; {
-		list, err := s.OfUser(t.Context(), user, after, 700)
+		list, err := s.OfUser(t.Context(), user, after, 1+most/3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,11 +460,11 @@ func most(t *testing.T, s Store) {
 			seen = append(seen, m.Topic)
 			after = m.Topic
 		}
-		if len(list) < 700 {
+		if len(list) < 1+most/3 {
 			break
 		}
 	}
-	if len(seen) != subscriptions.MaxTopics+1 || !slices.IsSorted(seen) {
+	if len(seen) != most+1 || !slices.IsSorted(seen) {
 		t.Errorf("his list has %d topics, sorted %v", len(seen), slices.IsSorted(seen))
 	}
 }
@@ -479,7 +487,10 @@ func pages(t *testing.T, s Store) {
 				t.Fatal(r.Err)
 			}
 		}
-		for _, part := range []struct{ first, last int }{{0, subscriptions.Slices - 1}, {100, 611}, {1023, 1023}, {7, 6}} {
+		for i, part := range []struct{ first, last int }{{0, subscriptions.Slices - 1}, {1023, 1023}, {7, 6}, {100, 611}} {
+			if i == 3 && size == subscriptions.Large { // whose queries are as many as slices
+				continue
+			}
 			want := map[string]bool{}
 			for _, u := range users {
 				if slice := subscriptions.Slice(u); slice >= part.first && slice <= part.last {
@@ -487,7 +498,7 @@ func pages(t *testing.T, s Store) {
 				}
 			}
 			for _, limit := range []int{1, 7, 300, 301} {
-				if limit < 300 && size != subscriptions.Small { // it takes a query for each bucket and row
+				if limit != 300 && size != subscriptions.Small { // it takes a query for each bucket and row
 					continue
 				}
 				seen := map[string]bool{}
