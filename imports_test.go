@@ -54,8 +54,9 @@ var mayImport = map[string][]string{
 	"forms":                           {"push", "users", "users/record"},                                                                      // users in words: no terminal, no HTTP
 	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
-	"quiet":                           {"push"}, // a decision: no store, no clock
-	"sizing":                          nil,      // arithmetic over a value, for a command or a page
+	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
+	"quiet":                           {"push"},                // a decision: no store, no clock
+	"sizing":                          nil,                     // arithmetic over a value, for a command or a page
 	"stages":                          {"push", "pipeline", "dedupe", "limits", "quiet"},
 	"providers/h2":                    nil,
 	"providers/calls":                 {"push", "pipeline"},
@@ -130,6 +131,7 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
 	"client":          {"gateway", "gateway/quota"},       // which it is tried on
+	"fanout":          {"kafka"},                          // whose partitions and groups it must agree with
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},

@@ -1,0 +1,183 @@
+package fanout
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
+)
+
+// Job is one message for an audience. What it says is pinned when it is accepted: a
+// configuration that changes, or a topic that grows, changes nothing for a job that is
+// under way, whose receivers would else be in two partitions.
+type Job struct {
+	Message     uuid.UUID // id of the message, a UUIDv7
+	Sender      string    // who sends it, as its records say
+	App         string
+	ServiceType string
+	Lane        string
+	Topic       string    // the lane's
+	Partitions  int32     // of the lane's topic, by which users are spread, from 1
+	Accepted    time.Time // whole milliseconds, as Expires: the age of its records runs from here
+	Expires     time.Time // after Accepted
+	To          To
+	Campaign    string        // what its notifications are counted by
+	Traceparent string        // of the request; empty = none
+	Priority    push.Priority // of its notifications, Bulk to Critical; receivers may have a lower one
+	// Rest is a record's value from behind its priority on, up to its closing brace: at
+	// least the app.
+	Rest []byte
+
+	middles [push.Critical + 1][]byte // by priority; made by prepare
+}
+
+// To says which audience a job has.
+type To struct {
+	Kind string // what Name names: "topic"
+	Name string
+	// Layout and Buckets say how the audience is kept.
+	Layout, Buckets int
+	Parts           int // of which each is a chunk: a power of two up to Slices
+}
+
+// OfTopic is the kind of an audience that are the subscribers of a topic.
+const OfTopic = "topic"
+
+// maxText is the longest of a job's texts, in bytes.
+const maxText = 256
+
+// prepare checks a job and makes what its records have in common. Its records are what a
+// worker can read, for every receiver.
+func (j *Job) prepare() error {
+	for _, text := range []string{j.Sender, j.App, j.ServiceType, j.Lane, j.Topic, j.To.Kind, j.To.Name, j.Campaign, j.Traceparent} {
+		if len(text) > maxText || !utf8.ValidString(text) {
+			return fmt.Errorf("a text has %d bytes or is not UTF-8, want at most %d bytes", len(text), maxText)
+		}
+	}
+	if err := checkMessageID(j.Message); err != nil {
+		return err
+	}
+	switch {
+	case j.App == "", j.Lane == "", j.Topic == "", j.To.Kind == "", j.To.Name == "":
+		return errors.New("a job needs an app, a lane, its topic and an audience")
+	case j.Partitions < 1:
+		return fmt.Errorf("%d partitions", j.Partitions)
+	case j.To.Parts < 1 || j.To.Parts > Slices || bits.OnesCount(uint(j.To.Parts)) != 1:
+		return fmt.Errorf("an audience of %d parts, want a power of two up to %d", j.To.Parts, Slices)
+	case j.To.Layout < 0 || j.To.Layout > maxNumber || j.To.Buckets < 0 || j.To.Buckets > maxNumber:
+		return fmt.Errorf("layout %d of %d buckets", j.To.Layout, j.To.Buckets)
+	case j.Priority < push.Bulk || j.Priority > push.Critical:
+		return fmt.Errorf("priority %d", j.Priority)
+	case j.Accepted.UnixMilli() < 0 || !j.Expires.After(j.Accepted) || j.Expires.Year() > 9999:
+		return errors.New("a job must expire after it was accepted")
+	}
+	for p := push.Bulk; p <= push.Critical; p++ {
+		j.middles[p] = middleOf(j.Expires, p)
+	}
+	if most := j.mostBytes(); most > decode.MaxValue {
+		return fmt.Errorf("a record may take %d bytes, want at most %d", most, decode.MaxValue)
+	}
+	return j.checkRecord()
+}
+
+// probe is a receiver for whom a job's record is tried.
+const probe = "a user \"\\\x01"
+
+// checkRecord tries a record: a rest that is not an object's, or that names an id, a
+// receiver, an expiry or a priority of its own, makes it unreadable.
+func (j *Job) checkRecord() error {
+	var m push.Message
+	if d := decode.Message(j.appendRecord(nil, probe, 0), &m); d != nil {
+		return fmt.Errorf("its records could not be read: %s %s", d.Reason, d.Field)
+	}
+	if m.ID != ID(j.Message, probe) || m.UserID != probe || m.App != j.App || m.SenderID != j.Sender || m.Priority != j.Priority || m.Device.Token != "" || !m.ExpiresAt.Equal(j.Expires) {
+		return errors.New("its records would not be for its receivers")
+	}
+	return nil
+}
+
+// Slices is the run of slices of one part: from the first up to the one before end.
+func (t *To) Slices(part int) (first, end int) {
+	width := Slices / t.Parts
+	return part * width, (part + 1) * width
+}
+
+// Chunk is one part of a job's audience.
+type Chunk struct {
+	*Job
+	Part int // from 0
+	// Done is how far it came before its message was paused.
+	Done Cursor
+}
+
+// Cursor is a place within a part.
+type Cursor struct {
+	After string // the last member that was read; empty = none
+	Counts
+}
+
+// Counts are how many members of a part were read, by what became of them.
+type Counts struct {
+	Emitted int64
+	Skipped [skips]int64
+}
+
+// Skip is why a member gets no record.
+type Skip int
+
+// The reasons.
+const (
+	SkipPull    Skip = iota // fetches messages
+	SkipLeft                // is no member any more
+	SkipLater               // became one after the message was accepted
+	SkipExpired             // the message had expired
+	SkipUser                // the user's id can be no receiver's
+	skips
+)
+
+var skipNames = [skips]string{"pull", "left", "later", "expired", "bad_user"}
+
+// String is the reason's name.
+func (s Skip) String() string { return skipNames[s] }
+
+// ByReason are the skipped ones by the reason's name, without those of which there are none.
+func (c *Counts) ByReason() map[string]int64 {
+	by := make(map[string]int64)
+	for s, n := range c.Skipped {
+		if n > 0 {
+			by[skipNames[s]] = n
+		}
+	}
+	return by
+}
+
+// Add adds others.
+func (c *Counts) Add(o *Counts) {
+	c.Emitted += o.Emitted
+	for s := range c.Skipped {
+		c.Skipped[s] += o.Skipped[s]
+	}
+}
+
+// skip decides about a member: false = it gets the message.
+func (j *Job) skip(m *Member, now time.Time) (Skip, bool) {
+	switch {
+	case !usable(m.User):
+		return SkipUser, true
+	case m.Left:
+		return SkipLeft, true
+	case m.Since.After(j.Accepted):
+		return SkipLater, true
+	case m.Pull:
+		return SkipPull, true
+	case !now.Before(j.Expires):
+		return SkipExpired, true
+	}
+	return 0, false
+}

@@ -1,0 +1,81 @@
+package fanout
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Notes are what is remembered of fan-outs. It is safe for concurrent use. After an error
+// what was to be noted may have been.
+type Notes interface {
+	// Begin notes a job, unless its message has one, and returns the one it has: what the
+	// first one has pinned holds for all that come after it.
+	Begin(ctx context.Context, j *Job) (*Job, error)
+	// Ended reports whether a part of a message has ended.
+	Ended(ctx context.Context, message uuid.UUID, part int) (bool, error)
+	// End notes that a part has ended, in place of what was noted of it.
+	End(ctx context.Context, message uuid.UUID, part int, c *Counts) error
+	// State is the state of a message.
+	State(ctx context.Context, message uuid.UUID) (State, error)
+}
+
+// Records are Notes as who asks and orders has them. It is safe for concurrent use.
+type Records interface {
+	// Look returns how far a message is; nil = it has not begun.
+	Look(ctx context.Context, message uuid.UUID) (*Progress, error)
+	// Order sets the state of a message from that moment on: of two orders the later
+	// one stands, and Cancelled for ever. A message need not have begun.
+	Order(ctx context.Context, message uuid.UUID, s State, at time.Time) error
+}
+
+// State is what is to become of a message.
+type State int8
+
+// The states. The numbers are in the table.
+const (
+	Running   State = 0
+	Paused    State = 1 // its chunks wait
+	Cancelled State = 2 // they end as they are
+)
+
+// String is the state's name.
+func (s State) String() string {
+	switch s {
+	case Paused:
+		return "paused"
+	case Cancelled:
+		return "cancelled"
+	}
+	return "running"
+}
+
+// Progress is how far a message is.
+type Progress struct {
+	Job   *Job
+	State State
+	Ended int // parts
+	Counts
+}
+
+// orders are the latest orders of each state; zero = none.
+type orders [Cancelled + 1]time.Time
+
+// state is what they come to.
+func (o *orders) state() State {
+	switch {
+	case !o[Cancelled].IsZero():
+		return Cancelled
+	case o[Paused].After(o[Running]):
+		return Paused
+	}
+	return Running
+}
+
+// order adds one.
+func (o *orders) order(s State, at time.Time) {
+	if at.After(o[s]) {
+		o[s] = at
+	}
+}
