@@ -1,0 +1,290 @@
+package fanout
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Emitter is stage 2, of one lane: it makes the lane's records of each chunk. It is safe
+// for concurrent use.
+type Emitter struct {
+	Options
+	window *window
+	pace   *pace
+	pages  sync.Pool // of *page
+
+	mu   sync.Mutex
+	open map[place]chan struct{} // guarded by mu; chunks at work here; each is closed when its work is over
+}
+
+// place names a chunk.
+type place struct {
+	message uuid.UUID
+	part    int
+}
+
+// NewEmitter makes the second stage of a lane.
+func NewEmitter(lane string, o Options) *Emitter {
+	return &Emitter{Options: o, open: make(map[place]chan struct{}), window: newWindow(&o.Limits), pace: newPace(lane, o.Lag, &o.Limits),
+		pages: sync.Pool{New: func() any { return new(page) }}}
+}
+
+// errCancelled and errLeaving are why a chunk stops before its end.
+var (
+	errCancelled = errors.New("the message is cancelled")
+	errLeaving   = errors.New("another process goes on with the chunk")
+)
+
+// Do does the work of one record of the lane's ChunksTopic. With nil all that follows
+// from it is durable; with an error it must be done again, with the same ids.
+func (e *Emitter) Do(ctx context.Context, w *Work) error {
+	c, err := DecodeChunk(w.Value)
+	if err != nil {
+		return dead(ctx, e.Producer, e.Metrics, e.Log, w, err)
+	}
+	over, err := e.alone(ctx, c, w.Leaving)
+	if err != nil {
+		return err
+	}
+	defer over()
+	ended, err := e.Notes.Ended(ctx, c.Message, c.Part)
+	if err != nil {
+		return fmt.Errorf("looking whether a chunk has ended: %w", err)
+	}
+	if ended { // and the one that follows it is there: that comes first
+		e.Metrics.chunk(c.Lane, "ended_before")
+		return nil
+	}
+	if err := e.begin(ctx, c, w.Leaving); err != nil {
+		return e.stop(ctx, c, &c.Done, false, err)
+	}
+	done, err := e.emit(ctx, c, w.Leaving)
+	if err != nil {
+		return e.stop(ctx, c, done, true, err)
+	}
+	if next := c.Part + e.Limits.Open; next < c.To.Parts {
+		if err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: next}).record(ChunksTopic(c.Lane))); err != nil {
+			return err
+		}
+	}
+	return e.end(ctx, c, &done.Counts, "ended")
+}
+
+// alone waits until no copy of the chunk is at work here. Whoever dies may leave one, and
+// they are in one partition: side by side each would produce a copy of the next chunk too.
+func (e *Emitter) alone(ctx context.Context, c *Chunk, leaving <-chan struct{}) (over func(), err error) {
+	at := place{c.Message, c.Part}
+	for {
+		e.mu.Lock()
+		other := e.open[at]
+		if other == nil {
+			own := make(chan struct{})
+			e.open[at] = own
+			e.mu.Unlock()
+			return func() {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				delete(e.open, at)
+				close(own)
+			}, nil
+		}
+		e.mu.Unlock()
+		select {
+		case <-other:
+		case <-leaving:
+			return nil, errLeaving
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// begin waits until the lane's workers have caught up.
+func (e *Emitter) begin(ctx context.Context, c *Chunk, leaving <-chan struct{}) error {
+	for {
+		if err := e.may(ctx, c, leaving); err != nil {
+			return err
+		}
+		behind, err := e.pace.behind(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("asking how far lane %s is: %w", c.Lane, err)
+		case !behind:
+			return nil
+		}
+		e.Metrics.waits.WithLabelValues(c.Lane).Inc()
+		select {
+		case <-leaving:
+			return errLeaving
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// may says why a chunk may not go on; nil = it may.
+func (e *Emitter) may(ctx context.Context, c *Chunk, leaving <-chan struct{}) error {
+	select {
+	case <-leaving:
+		return errLeaving
+	default:
+	}
+	state, err := e.Notes.State(ctx, c.Message)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the state of a message: %w", err)
+	case state == Paused:
+		return errPaused
+	case state == Cancelled:
+		return errCancelled
+	}
+	return nil
+}
+
+// emit produces the records of a chunk, page by page, and waits for the acks of all. It
+// returns how far it came, of which all is acknowledged unless the error is another one
+// than that of may.
+func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (*Cursor, error) {
+	done := c.Done
+	f := flight{producer: e.Producer}
+	limit := e.pageOf(c.Job)
+	var stopped error
+	for {
+		if stopped = e.may(ctx, c, leaving); stopped != nil {
+			break
+		}
+		members, err := e.Audience.Page(ctx, c.Job, c.Part, done.After, limit)
+		if err != nil {
+			return nil, fmt.Errorf("reading receivers: %w", err)
+		}
+		if len(members) == 0 {
+			break
+		}
+		if err := e.launch(ctx, c.Job, members, &done.Counts, &f); err != nil {
+			return nil, err
+		}
+		done.After = members[len(members)-1].User
+	}
+	if stopped != nil && !orderly(stopped) {
+		return nil, stopped
+	}
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	return &done, stopped
+}
+
+// orderly reports whether a chunk that stops so can go on from where it is.
+func orderly(err error) bool {
+	return errors.Is(err, errPaused) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
+}
+
+// pageOf is how many members of a job are read at once: no more than half of the window
+// has room for.
+func (e *Emitter) pageOf(j *Job) int {
+	return max(1, min(e.Limits.Page, e.Limits.Records, e.Limits.Bytes/2/j.mostBytes()))
+}
+
+// page is the memory of the records of one page.
+type page struct {
+	text    []byte // keys and values
+	records []Record
+}
+
+// launch produces the records of a page.
+func (e *Emitter) launch(ctx context.Context, j *Job, members []Member, counts *Counts, f *flight) error {
+	if err := f.failed(); err != nil {
+		return fmt.Errorf("waiting for Kafka: %w", err)
+	}
+	p := e.pages.Get().(*page)
+	p.fill(j, members, counts)
+	if err := e.pace.wait(ctx, len(p.records)); err != nil {
+		return err
+	}
+	giveBack, err := e.window.take(ctx, int64(len(p.records)), int64(len(p.text)))
+	if err != nil {
+		return err
+	}
+	e.pace.produced(len(p.records))
+	e.Metrics.emitted.WithLabelValues(j.Lane).Add(float64(len(p.records)))
+	f.launch(p.records, func() {
+		giveBack()
+		e.pages.Put(p)
+	})
+	return nil
+}
+
+// fill makes the records of those members who get the message, and counts all.
+func (p *page) fill(j *Job, members []Member, counts *Counts) {
+	p.records = p.records[:0]
+	p.text = p.text[:0]
+	if need := len(members) * (len(j.Rest) + 256); cap(p.text) < need {
+		p.text = make([]byte, 0, need)
+	}
+	now := time.Now()
+	for i := range members {
+		m := &members[i]
+		if why, skipped := j.skip(m, now); skipped {
+			counts.Skipped[why]++
+			continue
+		}
+		start := len(p.text)
+		p.text = append(p.text, m.User...)
+		value := len(p.text)
+		// If the text is moved to larger memory, earlier records keep the former one.
+		p.text = j.appendRecord(p.text, m.User, m.Priority)
+		p.records = append(p.records, Record{Topic: j.Topic, Partition: PartitionOf(m.User, j.Partitions), At: j.Accepted, Traceparent: j.Traceparent,
+			Key: p.text[start:value:value], Value: p.text[value:len(p.text):len(p.text)]})
+		counts.Emitted++
+	}
+}
+
+// stop is what becomes of a chunk that does not get to its end: done is how far it came.
+func (e *Emitter) stop(ctx context.Context, c *Chunk, done *Cursor, begun bool, why error) error {
+	switch {
+	case errors.Is(why, errCancelled):
+		return e.end(ctx, c, &done.Counts, "cancelled")
+	case errors.Is(why, errPaused):
+		err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: c.Part, Done: *done}).record(HoldTopic(c.Lane)))
+		if err == nil {
+			e.Metrics.chunk(c.Lane, "held")
+		}
+		return err
+	case errors.Is(why, errLeaving) && begun && *done != c.Done:
+		// The next owner goes on from here, behind the others. As it is, it would begin anew.
+		err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: c.Part, Done: *done}).record(ChunksTopic(c.Lane)))
+		if err == nil {
+			e.Metrics.chunk(c.Lane, "given_back")
+		}
+		return err
+	}
+	return why
+}
+
+// end notes that a chunk has ended.
+func (e *Emitter) end(ctx context.Context, c *Chunk, counts *Counts, how string) error {
+	if err := e.Notes.End(ctx, c.Message, c.Part, counts); err != nil {
+		return fmt.Errorf("noting that a chunk has ended: %w", err)
+	}
+	e.Metrics.chunk(c.Lane, how)
+	for why, n := range counts.Skipped {
+		e.Metrics.skipped.WithLabelValues(c.Lane, skipNames[why]).Add(float64(n))
+	}
+	return nil
+}
+
+// record is a chunk's record. Its key spreads the chunks of a message, and puts copies of
+// one chunk behind each other.
+func (c *Chunk) record(topic string) Record {
+	key := binary.BigEndian.AppendUint16(append(make([]byte, 0, len(c.Message)+2), c.Message[:]...), uint16(c.Part))
+	return Record{Topic: topic, Partition: -1, Key: key, Value: c.encode()}
+}

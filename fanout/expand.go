@@ -1,0 +1,72 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Expander is stage 1: of each job it produces the first chunks. It is safe for
+// concurrent use.
+type Expander struct {
+	Producer Producer
+	Notes    Notes
+	Open     int // chunks of a message in Kafka at once
+	Metrics  *Metrics
+	Log      *slog.Logger
+}
+
+// Do does the work of one record of JobsTopic. With nil all that follows from it is
+// durable; with an error it must be done again.
+func (x *Expander) Do(ctx context.Context, w *Work) error {
+	j, err := DecodeJob(w.Value)
+	if err != nil {
+		return dead(ctx, x.Producer, x.Metrics, x.Log, w, err)
+	}
+	// Who repeats a message has pinned what was right then: the first one stands.
+	if j, err = x.Notes.Begin(ctx, j); err != nil {
+		return err
+	}
+	state, err := x.Notes.State(ctx, j.Message)
+	if err != nil {
+		return err
+	}
+	if state == Cancelled {
+		x.Metrics.job("cancelled")
+		return nil
+	}
+	chunks := make([]Record, 0, x.Open)
+	for part := range min(x.Open, j.To.Parts) {
+		chunks = append(chunks, (&Chunk{Job: j, Part: part}).record(ChunksTopic(j.Lane)))
+	}
+	if err := put(ctx, x.Producer, chunks...); err != nil {
+		return err
+	}
+	x.Metrics.job("expanded")
+	return nil
+}
+
+// Work is a record to be worked on.
+type Work struct {
+	Topic      string
+	Key, Value []byte
+	// Leaving is closed when another process is to go on with the record: what is not
+	// finished soon is better given back.
+	Leaving <-chan struct{}
+	At      time.Time // when it was written
+}
+
+// dead puts what cannot be read where operators find it. What a later release has
+// written waits for that release.
+func dead(ctx context.Context, p Producer, m *Metrics, log *slog.Logger, w *Work, why error) error {
+	if errors.Is(why, ErrVersion) {
+		return why
+	}
+	log.Error("a record of a fan-out cannot be read, and goes to "+DeadTopic, "topic", w.Topic, "bytes", len(w.Value), "error", why)
+	if err := put(ctx, p, Record{Topic: DeadTopic, Partition: -1, Key: w.Key, Value: w.Value}); err != nil {
+		return err
+	}
+	m.broken.Inc()
+	return nil
+}

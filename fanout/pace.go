@@ -1,0 +1,99 @@
+package fanout
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// lookEvery is how often a lane's lag, and the state of a message that waits for it, are
+// asked for.
+const lookEvery = time.Second
+
+// pace says when chunks of a lane may begin, and how fast their records go. It is safe
+// for concurrent use.
+type pace struct {
+	lane string
+	lag  Lag
+	most int64
+	rate int
+
+	asking chan struct{} // capacity 1; who asks for the lag has its one
+
+	mu    sync.Mutex
+	asked time.Time // guarded by mu; when lag was asked for
+	known int64     // guarded by mu; how far the workers were behind then, and what was produced since
+	next  time.Time // guarded by mu; when the rate lets the next record go
+}
+
+func newPace(lane string, lag Lag, l *Limits) *pace {
+	return &pace{lane: lane, lag: lag, most: l.Lag, rate: l.Rate, asking: make(chan struct{}, 1)}
+}
+
+// behind reports whether the lane's workers are so far behind that nothing may begin. An
+// answer that cannot be had is none.
+func (p *pace) behind(ctx context.Context) (bool, error) {
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+	now := time.Now()
+	p.mu.Lock()
+	fresh, known := !p.asked.IsZero() && now.Sub(p.asked) < lookEvery, p.known
+	p.mu.Unlock()
+	if fresh {
+		return known >= p.most, nil
+	}
+	// What is produced while we ask may be counted twice, and never not at all.
+	p.mu.Lock()
+	p.known = 0
+	p.mu.Unlock()
+	lag, err := p.lag.Lag(ctx, p.lane)
+	if err != nil {
+		return true, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked, p.known = now, p.known+lag
+	return p.known >= p.most, nil
+}
+
+// produced counts what goes to the lane.
+func (p *pace) produced(records int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known += int64(records)
+}
+
+// wait waits until the rate lets so many records go, at most until ctx ends.
+func (p *pace) wait(ctx context.Context, records int) error {
+	if p.rate == 0 {
+		return ctx.Err()
+	}
+	now := time.Now()
+	p.mu.Lock()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	until := p.next
+	p.next = p.next.Add(time.Duration(records) * time.Second / time.Duration(p.rate))
+	p.mu.Unlock()
+	return sleep(ctx, until.Sub(now))
+}
+
+// sleep returns after d, or with ctx's error when that ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
