@@ -17,7 +17,7 @@ type crowd struct {
 	mu      sync.Mutex
 	members []Member // guarded by mu; sorted
 	reads   int      // guarded by mu
-	onRead  func(read int)
+	onRead  func(read int) // called with mu held
 	err     error // guarded by mu
 }
 
@@ -66,10 +66,8 @@ func (c *crowd) Page(_ context.Context, j *Job, part int, after string, limit in
 	return page, nil
 }
 
-// leave marks a member as left, or adds a new one.
+// set changes a member, or adds a new one. The caller holds mu, as onRead does.
 func (c *crowd) set(m Member) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.members, func(o Member) bool { return o.User == m.User })
 	if i >= 0 {
 		c.members[i] = m
