@@ -15,10 +15,10 @@ import (
 // crowd is an audience in memory, in the order of slices and users.
 type crowd struct {
 	mu      sync.Mutex
-	members []Member // guarded by mu; sorted
-	reads   int      // guarded by mu
+	members []Member       // guarded by mu; sorted
+	reads   int            // guarded by mu
 	onRead  func(read int) // called with mu held
-	err     error // guarded by mu
+	err     error          // guarded by mu
 }
 
 func newCrowd(members ...Member) *crowd {
