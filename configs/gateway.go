@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,7 +43,24 @@ type Gateway struct {
 	AnswerTimeout   time.Duration `yaml:"answer_timeout" check:"min=100ms,max=10m"`
 	IdleTimeout     time.Duration `yaml:"idle_timeout" check:"min=1s,max=1h"`
 	Drain           time.Duration `yaml:"drain" check:"min=100ms,max=10m"`
+	Fanout          Fanout        `yaml:"fanout"`
 }
+
+// Fanout is `pushgateway fanout`, and whether there are fan-outs at all.
+type Fanout struct {
+	Enabled       bool   `yaml:"enabled"`
+	AdminListen   string `yaml:"admin_listen" check:"listen"` // empty = none
+	Lag           int64  `yaml:"lag" check:"min=1,max=1000000000"`
+	Rate          int    `yaml:"rate" check:"min=0,max=100000000"` // 0 = no bound
+	OpenChunks    int    `yaml:"open_chunks" check:"min=1,max=1024"`
+	AtOnce        int    `yaml:"at_once" check:"min=1,max=256"`
+	Page          int    `yaml:"page" check:"min=1,max=5000"`
+	InFlight      int    `yaml:"in_flight" check:"min=1,max=1000000"`
+	InFlightBytes Bytes  `yaml:"in_flight_bytes" check:"min=1MiB,max=4GiB"`
+}
+
+// FanoutGroup is the consumer group of one of the topics of fan-outs.
+func (k *Kafka) FanoutGroup(topic string) string { return k.Group + "." + topic }
 
 // GatewayLane says which lane takes a service type. The mode is the lane's own.
 type GatewayLane struct {
@@ -171,6 +189,13 @@ func (c *Config) Lane(name string) *Lane {
 	return nil
 }
 
+// fanoutTopics begins the names of the topics of fan-outs.
+const fanoutTopics = "push.fanout"
+
+func ofFanouts(name string) bool {
+	return name == fanoutTopics || strings.HasPrefix(name, fanoutTopics+".")
+}
+
 func (c *Config) checkGateway(ps *Problems) {
 	g := &c.Gateway
 	if (g.TLS.CertFile == "") != (g.TLS.KeyFile == "") {
@@ -200,6 +225,23 @@ func (c *Config) checkGateway(ps *Problems) {
 		ps.add("gateway.linger", "%s must be less than confirm, %s", g.Linger, g.Confirm)
 	}
 	g.Limits.check(ps)
+	if f := &g.Fanout; f.InFlight < f.Page {
+		ps.add("gateway.fanout.in_flight", "%d must be at least page, %d", f.InFlight, f.Page)
+	}
+	for _, l := range []struct{ path, at string }{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}, {"gateway.listen", g.Listen}, {"gateway.admin_listen", g.AdminListen}} {
+		if l.at != "" && g.Fanout.AdminListen != "" && collide(l.at, g.Fanout.AdminListen) {
+			ps.add("gateway.fanout.admin_listen", "must not use the port of %s, %s", l.path, l.at)
+		}
+	}
+	for i, l := range c.Lanes {
+		at := "lanes[" + strconv.Itoa(i) + "]"
+		if g.Fanout.Enabled && ofFanouts(l.Topic) {
+			ps.add(at+".topic", "%s is among the topics of fan-outs, %s", l.Topic, fanoutTopics)
+		}
+		if g.Fanout.Enabled && ofFanouts(l.Name) {
+			ps.add(at+".name", "%s would have a consumer group of fan-outs, which are named after their topics, %s", l.Name, fanoutTopics)
+		}
+	}
 	taken := map[GatewayLane]int{} // by service type and mode
 	for i, l := range c.ServiceLanes() {
 		at := "gateway.lanes[" + strconv.Itoa(i) + "]"
@@ -260,5 +302,28 @@ func (c *Config) CheckGateway() error {
 		_, err = c.Redis.Password()
 		try("redis.password_file", err)
 	}
+	return ps.orNil()
+}
+
+// CheckFanout is what `pushgateway fanout` needs beyond a valid configuration: that there
+// are fan-outs, and every file that it reads there.
+func (c *Config) CheckFanout() error {
+	var ps Problems
+	try := func(path string, err error) {
+		if err != nil {
+			ps.add(path, "%v", err)
+		}
+	}
+	if !c.Gateway.Fanout.Enabled {
+		ps.add("gateway.fanout.enabled", "must be true: without it there are no topics of fan-outs")
+	}
+	_, err := c.Kafka.TLS.Config()
+	try("kafka.tls", err)
+	_, err = c.Cassandra.TLS.Config()
+	try("cassandra.tls", err)
+	_, err = c.Kafka.SASL.Password()
+	try("kafka.sasl.password_file", err)
+	_, err = c.Cassandra.Password()
+	try("cassandra.password_file", err)
 	return ps.orNil()
 }

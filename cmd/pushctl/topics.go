@@ -31,8 +31,8 @@ func newTopicsEnsureCommand(a *app) *cobra.Command {
 		Short: "Create missing topics, and say how the others differ",
 		Long: `Create the topics of the configuration that are missing, with kafka.topics.partitions, .replication and
 .retention: for each lane its topic, its retry, deferral and hold topics, its DLQ and the DLQ's audit
-topic, and besides push.users with its quarantine, push.feedback and push.events. The settings of
-existing topics are never changed; the command says how they differ.
+topic, and besides push.users with its quarantine, push.feedback and push.events; with
+gateway.fanout.enabled also push.fanout, its DLQ, and each lane's chunks and those on hold. The settings of existing topics are never changed; the command says how they differ.
 
 With --add-partitions, topics with fewer partitions than configured get more.
 ` + partitionsMove + `
@@ -66,7 +66,7 @@ func (a *app) ensureTopics(ctx context.Context, o kafka.EnsureOptions) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 4*a.connectTime)
 	defer cancel()
-	specs := wiring.Topics(c)
+	specs := append(wiring.Topics(c), wiring.FanoutTopics(c)...)
 	kept, err := keepUsersTopic(ctx, admin, specs)
 	if err != nil {
 		return err

@@ -71,6 +71,8 @@ func TestConfig(t *testing.T) {
 		{"and it is not served", []string{"serve", "-c", short}, exitUsage, "gateway.receipts_file"},
 		{"no file", []string{"serve", "-c", "none.yaml"}, exitUsage, "none.yaml"},
 		{"no configuration", []string{"serve"}, exitUsage, "apps"},
+		{"no fan-outs", []string{"fanout", "-c", good}, exitUsage, "gateway.fanout.enabled"},
+		{"help for fan-outs", []string{"fanout", "--help"}, exitDone, "Exit codes: 0 after a signal"},
 		{"printed", []string{"config", "print", chosen}, exitDone, "service_type: otp"},
 		{"unknown command", []string{"walk"}, exitUsage, "unknown command"},
 	} {

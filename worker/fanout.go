@@ -1,0 +1,308 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/subscriptions"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// FanoutOptions are the options of a process of fan-outs. Config must be valid and pass
+// CheckFanout; Config, Log and Metrics are required.
+type FanoutOptions struct {
+	Config  *configs.Config
+	Log     *slog.Logger
+	Metrics *prometheus.Registry
+	// Dial is as that of Options, to Kafka.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// OpenStores replaces opening Cassandra; nil = Cassandra.
+	OpenStores func(ctx context.Context) (FanoutStores, error)
+}
+
+// FanoutStores is what a process of fan-outs keeps and reads.
+type FanoutStores struct {
+	Notes    fanout.Notes
+	Audience fanout.Audience
+	Ping     func(context.Context) error // whether they can be reached
+	Close    func()
+}
+
+// RunFanout makes messages for many receivers into records of lanes until ctx ends. Then
+// it gives back what it has begun, and returns.
+func RunFanout(ctx context.Context, o FanoutOptions) error {
+	c, log := o.Config, o.Log
+	h := newHealth("kafka", "cassandra")
+	options, err := wiring.Kafka(c, log)
+	if err != nil {
+		return err
+	}
+	options.Dial = o.Dial
+	open, err := o.stores()
+	if err != nil {
+		return err
+	}
+	h.tellInsecure(c, log)
+	stopAdmin, err := startAdmin("gateway.fanout.admin_listen", c.Gateway.Fanout.AdminListen, c.Admin.PProf, log, o.Metrics, h)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
+	admin, err := kafka.NewAdmin(options)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	var stores FanoutStores
+	err = connectAll(
+		func() error {
+			return connect(ctx, log, h, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
+				return limited(ctx, c.Kafka.CommitTimeout, func(ctx context.Context) error { return admin.CheckTopics(ctx, fanoutTopics(c)...) })
+			})
+		},
+		func() error {
+			return connect(ctx, log, h, "cassandra", strings.Join(c.Cassandra.Hosts, ","), func(ctx context.Context) error {
+				return limited(ctx, 4*c.Cassandra.Timeout, func(ctx context.Context) (err error) {
+					stores, err = open(ctx)
+					return err
+				})
+			})
+		},
+	)
+	if err != nil {
+		if stores.Close != nil {
+			stores.Close()
+		}
+		return err
+	}
+	defer stores.Close()
+	f := &openFanout{config: c, log: log, kafka: options, health: h, stores: stores, lag: laneLag{admin, c},
+		metrics: fanout.NewMetrics(o.Metrics), consumed: kafka.NewMetrics(o.Metrics)}
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	watches.Go(func() { checkStore(ctx, h, "kafka", admin.Ping) })
+	watches.Go(func() { checkStore(ctx, h, "cassandra", stores.Ping) })
+	return f.run(ctx)
+}
+
+// fanoutTopics are the topics that a process of fan-outs cannot do without.
+func fanoutTopics(c *configs.Config) []string {
+	var topics []string
+	for _, s := range wiring.FanoutTopics(c) {
+		topics = append(topics, s.Name)
+	}
+	for _, l := range c.Lanes {
+		topics = append(topics, l.Topic)
+	}
+	return topics
+}
+
+// stores is what opens the stores.
+func (o *FanoutOptions) stores() (func(context.Context) (FanoutStores, error), error) {
+	if o.OpenStores != nil {
+		return o.OpenStores, nil
+	}
+	so, err := wiring.Cassandra(o.Config, o.Metrics, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (FanoutStores, error) {
+		session, err := status.OpenSession(ctx, so)
+		if err != nil {
+			return FanoutStores{}, err
+		}
+		notes, subscribed := fanout.NewTableNotes(session), subscriptions.New(subscriptions.Options{Tables: session})
+		if err := errors.Join(notes.Check(ctx), subscribed.Check(ctx)); err != nil {
+			session.Close()
+			return FanoutStores{}, fmt.Errorf("%w (pushctl schema apply)", err)
+		}
+		return FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Ping: notes.Check, Close: session.Close}, nil
+	}, nil
+}
+
+// openFanout is a process of fan-outs whose servers have been reached.
+type openFanout struct {
+	config   *configs.Config
+	log      *slog.Logger
+	kafka    kafka.Options
+	health   *health
+	stores   FanoutStores
+	lag      fanout.Lag
+	metrics  *fanout.Metrics
+	consumed *kafka.Metrics
+}
+
+// stage is the work on one topic's records.
+type stage struct {
+	topic string
+	do    func(context.Context, *fanout.Work) error
+}
+
+// stages are the work on all topics.
+func (f *openFanout) stages(p fanout.Producer) []stage {
+	limits := wiring.FanoutLimits(f.config)
+	x := &fanout.Expander{Producer: p, Notes: f.stores.Notes, Open: limits.Open, Metrics: f.metrics, Log: f.log}
+	all := []stage{{fanout.JobsTopic, x.Do}}
+	h := &fanout.Holder{Producer: p, Notes: f.stores.Notes, Metrics: f.metrics, Log: f.log}
+	for _, l := range f.config.Lanes {
+		e := fanout.NewEmitter(l.Name, fanout.Options{Audience: f.stores.Audience, Producer: p, Notes: f.stores.Notes, Lag: f.lag, Limits: limits, Metrics: f.metrics, Log: f.log})
+		all = append(all, stage{fanout.ChunksTopic(l.Name), e.Do}, stage{fanout.HoldTopic(l.Name), h.Do})
+	}
+	return all
+}
+
+// run works on all topics until ctx ends, each as a member of a group of its own.
+func (f *openFanout) run(ctx context.Context) error {
+	placer, err := kafka.NewPlacer(f.kafka, wiring.FanoutPlacer(f.config))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.config.Kafka.CommitTimeout)
+		defer cancel()
+		placer.Close(drain)
+	}()
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	for _, s := range f.stages(placerProducer{placer}) {
+		o := wiring.FanoutTasks(f.config, s.topic)
+		o.Metrics, o.Log, o.Health, o.Failed = f.consumed, f.log, f.partitionHealth, f.failed
+		tasks, err := kafka.NewTasks(f.kafka, o)
+		if err != nil {
+			return err
+		}
+		running.Go(func() {
+			tasks.Run(ctx, func(ctx context.Context, t *kafka.Task) error {
+				return s.do(ctx, &fanout.Work{Topic: t.Topic, Key: t.Key, Value: t.Value, Leaving: t.Leaving, At: t.Timestamp})
+			})
+		})
+	}
+	f.log.Info("fan-outs are worked on", "lanes", len(f.config.Lanes))
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// failed tells of work that is repeated.
+func (f *openFanout) failed(t *kafka.Task, err error) {
+	f.metrics.Failed(t.Topic)
+	f.log.Warn("the work on a record of a fan-out failed and is repeated", "topic", t.Topic, "partition", t.Partition, "offset", t.Offset, "error", err)
+}
+
+// partitionHealth names a partition that cannot go on.
+func (f *openFanout) partitionHealth(p push.Partition, err error) {
+	name := fmt.Sprintf("partition %s/%d", p.Topic, p.ID)
+	if err == nil {
+		f.health.forget(name)
+		return
+	}
+	f.health.set(name, err)
+}
+
+// placerProducer is a Placer as fan-outs need it.
+type placerProducer struct{ placer *kafka.Placer }
+
+// Produce implements fanout.Producer.
+func (p placerProducer) Produce(records []fanout.Record, done func(error)) {
+	for i := range records {
+		r := &records[i]
+		placed := kafka.Placed{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, At: r.At}
+		if r.Traceparent != "" {
+			placed.Headers = []kafka.Header{{Key: "traceparent", Value: []byte(r.Traceparent)}}
+		}
+		p.placer.Place(&placed, done)
+	}
+}
+
+// laneLag is how far the workers of lanes are behind.
+type laneLag struct {
+	admin  *kafka.Admin
+	config *configs.Config
+}
+
+// Lag implements fanout.Lag: the records of the lane's topic that its workers have not
+// committed. Before their first commit all that are there count.
+func (g laneLag) Lag(ctx context.Context, lane string) (int64, error) {
+	l := g.config.Lane(lane)
+	if l == nil {
+		return 0, fmt.Errorf("there is no lane %s", lane)
+	}
+	var sum int64
+	err := limited(ctx, g.config.Kafka.CommitTimeout, func(ctx context.Context) error {
+		p, err := g.admin.Progress(ctx, g.config.Kafka.LaneGroup(lane), l.Topic)
+		if err != nil {
+			return err
+		}
+		ends, err := g.admin.EndOffsets(ctx, l.Topic)
+		if err != nil {
+			return err
+		}
+		var starts map[int32]int64
+		for partition, end := range ends {
+			at, committed := p.Committed[partition]
+			if !committed && starts == nil {
+				if starts, err = g.admin.StartOffsets(ctx, l.Topic); err != nil {
+					return err
+				}
+			}
+			if !committed {
+				at = starts[partition]
+			}
+			sum += max(0, end-at)
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// Subscribers reads who has subscribed to a topic, as subscriptions.Store does.
+type Subscribers interface {
+	Run(ctx context.Context, topic string, l subscriptions.Layout, first, last int, after subscriptions.Position, limit int) (list []subscriptions.Subscription, next subscriptions.Position, end bool, err error)
+}
+
+// TopicAudience is the subscribers of topics.
+func TopicAudience(s Subscribers) fanout.Audience { return topicAudience{s} }
+
+type topicAudience struct{ subscribers Subscribers }
+
+// Page implements fanout.Audience.
+func (a topicAudience) Page(ctx context.Context, j *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
+	if j.To.Kind != fanout.OfTopic {
+		return nil, fmt.Errorf("this release knows no audience of the kind %q", j.To.Kind)
+	}
+	first, end := j.To.Slices(part)
+	at := subscriptions.Position{Slice: first}
+	if after != "" {
+		at = subscriptions.Position{Slice: fanout.SliceOf(after), User: after}
+	}
+	layout := subscriptions.Layout{Number: j.To.Layout, Buckets: j.To.Buckets}
+	for {
+		list, next, over, err := a.subscribers.Run(ctx, j.To.Name, layout, first, end-1, at, min(limit, subscriptions.MaxPage))
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 0 && !over { // only so many partitions are looked into at once
+			at = next
+			continue
+		}
+		members := make([]fanout.Member, len(list))
+		for i := range list {
+			s := &list[i]
+			members[i] = fanout.Member{User: s.User, Pull: s.Mode == subscriptions.Pull, Left: s.Mode == subscriptions.Left, Since: s.Since, Priority: s.Priority}
+		}
+		return members, nil
+	}
+}

@@ -1,0 +1,216 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
+	"github.com/pushfleet/pushfleet/subscriptions"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// fanoutKafka is a broker with all topics of a configuration, which gets fan-outs.
+func fanoutKafka(t *testing.T, c *configs.Config) {
+	t.Helper()
+	c.Gateway.Fanout.Enabled, c.Gateway.Fanout.AdminListen = true, ""
+	var topics []embedded.Topic
+	for _, s := range append(wiring.Topics(c), wiring.FanoutTopics(c)...) {
+		topics = append(topics, embedded.Topic{Name: s.Name, Partitions: 3, Compacted: s.Configs["cleanup.policy"] == "compact"})
+	}
+	k, err := embedded.StartKafka(topics...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	c.Kafka.Brokers = k.Addrs()
+}
+
+// subscribers are n users of the topic news: every tenth pulls, and every twentieth left.
+func subscribers(t *testing.T, size subscriptions.Size, n int, at time.Time) (*subscriptions.Memory, subscriptions.Topic) {
+	t.Helper()
+	m := subscriptions.NewMemory(nil)
+	topic, _, err := m.Create(t.Context(), &subscriptions.Topic{Name: "news", App: "shop", Service: "promotional", Priority: push.High, Security: subscriptions.Open,
+		Modes: subscriptions.ModesOf(subscriptions.Push, subscriptions.Pull), Size: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		change := subscriptions.Change{User: fmt.Sprint("u", i), Mode: subscriptions.Push, At: at.Add(-time.Hour)}
+		if i%10 == 1 {
+			change.Mode = subscriptions.Pull
+		}
+		changes := []subscriptions.Change{change}
+		if i%20 == 2 {
+			changes = append(changes, subscriptions.Change{User: change.User, Mode: subscriptions.Left, At: at.Add(-time.Minute)})
+		}
+		for _, c := range changes {
+			if r := m.Apply(t.Context(), &topic, []subscriptions.Change{c}); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+		}
+	}
+	return m, topic
+}
+
+// The whole way on a broker: a job becomes a record of the lane for every subscriber who
+// is pushed, and what it came to is noted.
+func TestFanout(t *testing.T) {
+	c := configs.Default()
+	fanoutKafka(t, c)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	subscribed, topic := subscribers(t, subscriptions.Medium, 200, now)
+	notes := fanout.NewMemory()
+	o := FanoutOptions{Config: c, Log: options(c, io.Discard).Log, Metrics: options(c, io.Discard).Metrics, OpenStores: func(context.Context) (FanoutStores, error) {
+		return FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- RunFanout(ctx, o) }()
+
+	message, err := uuid.NewV7()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &fanout.Job{Message: message, Sender: "shop", App: "shop", ServiceType: "promotional", Lane: "promotional", Topic: "push.promotional", Partitions: 3,
+		Accepted: now, Expires: now.Add(time.Hour), Campaign: message.String(), Priority: push.High, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		To:   fanout.To{Kind: fanout.OfTopic, Name: topic.Name, Layout: topic.Layout.Number, Buckets: topic.Layout.Buckets, Parts: 64},
+		Rest: []byte(`"sender_id":"shop","app":"shop","title":"Snow"}`)}
+	value, err := fanout.EncodeJob(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kafkaOptions := kafka.Options{Brokers: c.Kafka.Brokers}
+	w, err := kafka.NewWriter(kafkaOptions, kafka.WriterOptions{Topic: fanout.JobsTopic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Append(t.Context(), []kafka.Record{{Key: message[:], Value: value}}); err != nil {
+		t.Fatal(err)
+	}
+	follower, err := kafka.NewFollower(kafkaOptions, job.Topic, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follower.Close()
+	got := make(map[string]string)
+	for len(got) < 170 {
+		records, err := follower.Poll(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			var m push.Message
+			if d := decode.Message(r.Value, &m); d != nil {
+				t.Fatal(d)
+			}
+			if r.Partition != kafka.PartitionOf([]byte(m.UserID), 3) || r.Headers["traceparent"] != job.Traceparent || !r.Timestamp.Equal(now) {
+				t.Errorf("%+v", r)
+			}
+			got[m.UserID] = m.ID
+		}
+	}
+	for user, id := range got {
+		if id != fanout.ID(message, user) {
+			t.Errorf("%s got %s", user, id)
+		}
+	}
+	var p *fanout.Progress
+	for p == nil || p.Ended < 64 {
+		if p, err = notes.Look(t.Context(), message); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if by := p.ByReason(); p.Emitted != 170 || by["pull"] != 20 || by["left"] != 10 || len(by) != 2 {
+		t.Errorf("%+v", p)
+	}
+	admin, err := kafka.NewAdmin(kafkaOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	// Nobody has committed anything, and then half of it.
+	lag := laneLag{admin, c}
+	if n, err := lag.Lag(t.Context(), "promotional"); n != 170 || err != nil {
+		t.Errorf("lag %d, %v", n, err)
+	}
+	consumer, err := kafka.NewConsumer(kafkaOptions, job.Topic, c.Kafka.LaneGroup("promotional"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for read < 50 {
+		records, err := consumer.Poll(t.Context(), 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read += len(records)
+		if err := consumer.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	consumer.Close()
+	if n, err := lag.Lag(t.Context(), "promotional"); n != int64(170-read) || err != nil {
+		t.Errorf("lag %d after %d, %v", n, read, err)
+	}
+	if _, err := lag.Lag(t.Context(), "none"); err == nil {
+		t.Error("a lane that is not there has a lag")
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// The pages of a part are its subscribers, whatever the topic's buckets are.
+func TestTopicAudience(t *testing.T) {
+	now := time.Now()
+	for _, size := range []subscriptions.Size{subscriptions.Small, subscriptions.Medium, subscriptions.Large} {
+		m, topic := subscribers(t, size, 100, now)
+		a := TopicAudience(m)
+		seen := make(map[string]int)
+		job := &fanout.Job{To: fanout.To{Kind: fanout.OfTopic, Name: "news", Layout: topic.Layout.Number, Buckets: topic.Layout.Buckets, Parts: 8}}
+		for part := range 8 {
+			for after := ""; ; {
+				page, err := a.Page(t.Context(), job, part, after, 3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(page) == 0 {
+					break
+				}
+				for _, member := range page {
+					seen[member.User]++
+					if first, end := job.To.Slices(part); fanout.SliceOf(member.User) < first || fanout.SliceOf(member.User) >= end || len(page) > 3 {
+						t.Errorf("size %v: %s in part %d", size, member.User, part)
+					}
+					if member.User == "u1" && !member.Pull || member.User == "u2" && !member.Left || member.User == "u3" && (member.Left || member.Pull || member.Since.IsZero()) {
+						t.Errorf("size %v: %+v", size, member)
+					}
+				}
+				after = page[len(page)-1].User
+			}
+		}
+		if len(seen) != 100 {
+			t.Errorf("size %v: %d of 100 subscribers", size, len(seen))
+		}
+	}
+	if _, err := TopicAudience(nil).Page(t.Context(), &fanout.Job{To: fanout.To{Kind: "segment"}}, 0, "", 1); err == nil {
+		t.Error("an unknown audience was read")
+	}
+	if fanout.Slices != subscriptions.Slices || fanout.SliceOf("u17") != subscriptions.Slice("u17") {
+		t.Error("slices differ")
+	}
+}
