@@ -225,6 +225,9 @@ func (c *Config) checkGateway(ps *Problems) {
 		ps.add("gateway.linger", "%s must be less than confirm, %s", g.Linger, g.Confirm)
 	}
 	g.Limits.check(ps)
+	if g.Fanout.Enabled && !g.Topics {
+		ps.add("gateway.fanout.enabled", "needs gateway.topics: fan-outs are to subscribers of topics")
+	}
 	if f := &g.Fanout; f.InFlight < f.Page {
 		ps.add("gateway.fanout.in_flight", "%d must be at least page, %d", f.InFlight, f.Page)
 	}

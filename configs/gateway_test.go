@@ -25,6 +25,7 @@ func TestGatewayTogether(t *testing.T) {
 		{"an unknown lane", `{lanes: [{service_type: otp, lane: kritical}]}`, "gateway.lanes[0].lane", "there is no lane kritical"},
 		{"fewer records in flight than a page has", `{fanout: {page: 500, in_flight: 499}}`, "gateway.fanout.in_flight", "at least page"},
 		{"health of fan-outs on the gateway's port", `{fanout: {admin_listen: "127.0.0.1:8088"}}`, "gateway.fanout.admin_listen", "gateway.listen"},
+		{"fan-outs without topics", `{fanout: {enabled: true}}`, "gateway.fanout.enabled", "needs gateway.topics"},
 		{"two lanes of one service type and mode", `{lanes: [{service_type: otp, lane: critical}, {service_type: otp, lane: transactional}]}`, "gateway.lanes[1].lane", "goes to gateway.lanes[0] already"},
 		{"more an hour than a day", `{limits: {default: {hour: 100, day: 99}}}`, "gateway.limits.default.day", "at least the limit per hour, 100"},
 		{"more a second than an hour, with a minute that has no limit", `{limits: {senders: [{sender: a, limits: {second: 100, hour: 99}}]}}`, "gateway.limits.senders[0].limits.hour", "never be used up"},
@@ -132,10 +133,10 @@ func TestCheckGateway(t *testing.T) {
 func TestLanesBesideFanouts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, path string }{
-		{"lanes: [{name: a, topic: push.fanout}]\ngateway: {fanout: {enabled: true}}", "lanes[0].topic"},
-		{"lanes: [{name: push.fanout.chunks.a, topic: a}]\ngateway: {fanout: {enabled: true}}", "lanes[0].name"},
+		{"lanes: [{name: a, topic: push.fanout}]\ngateway: {topics: true, fanout: {enabled: true}}", "lanes[0].topic"},
+		{"lanes: [{name: push.fanout.chunks.a, topic: a}]\ngateway: {topics: true, fanout: {enabled: true}}", "lanes[0].name"},
 		{"lanes: [{name: push.fanout.chunks.a, topic: push.fanout}]", ""},
-		{"lanes: [{name: push.fanouts, topic: push.fanouts}]\ngateway: {fanout: {enabled: true}}", ""},
+		{"lanes: [{name: push.fanouts, topic: push.fanouts}]\ngateway: {topics: true, fanout: {enabled: true}}", ""},
 	} {
 		ps := problemsOf(t, tt.text)
 		if (tt.path == "") != (len(ps) == 0) || len(ps) > 0 && ps[0].Path != tt.path {

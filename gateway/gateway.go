@@ -18,6 +18,7 @@
 //	users.go     who may ask about a user, and changes until Kafka has them
 //	preferences.go, devices.go
 //	             GET, PUT, DELETE /v1/users/{user}/…
+//	fanout.go    POST /v1/topics/{topic}/messages, and orders about them
 //	topics.go    PUT, GET, DELETE /v1/topics/{topic}, and who may
 //	subscriptions.go, subscribers.go
 //	             …/subscriptions: of a topic, of a user, many at once
@@ -47,6 +48,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -135,7 +137,8 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users, Topics, Quotas and Chance are required.
+// Options are what a Gateway is made of. All but Users, Topics, Fanouts, Quotas and Chance are
+// required.
 type Options struct {
 	Producer Producer
 	Offsets  Offsets
@@ -146,6 +149,7 @@ type Options struct {
 	Quotas   *quota.Quotas  // what senders may send; nil = as much as they like
 	Chance   func() float64 // from 0 to 1, not 1 itself, for times to come again; nil = at random
 	Topics   Topics         // nil = there are none
+	Fanouts  *Fanouts       // nil = nothing is sent to topics
 	Lanes    []Lane         // of one service type in the order of preference; a lane may be there more than once
 	Apps     []string       // that the workers are configured for
 	Limits   Limits
@@ -277,6 +281,11 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"PUT /v1/topics/{topic}":    g.ofTopics([]Right{Send}, g.createTopic),
 		"GET /v1/topics/{topic}":    g.ofTopics(nil, g.showTopic),
 		"DELETE /v1/topics/{topic}": g.ofTopics([]Right{Send, Admin}, g.closeTopic),
+
+		"POST /v1/topics/{topic}/messages": g.ofTopics([]Right{Send}, g.sendTopic),
+		"POST /v1/messages/{id}/cancel":    g.authorized(Send, g.order(fanout.Cancelled)),
+		"POST /v1/messages/{id}/pause":     g.authorized(Send, g.order(fanout.Paused)),
+		"POST /v1/messages/{id}/resume":    g.authorized(Send, g.order(fanout.Running)),
 
 		"GET /v1/topics/{topic}/subscriptions":           g.ofTopics([]Right{Manage}, g.subscribers),
 		"POST /v1/topics/{topic}/subscriptions/batch":    g.ofTopics([]Right{Manage}, g.subscribeMany),

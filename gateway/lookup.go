@@ -49,6 +49,10 @@ func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]f
 			results[i].problem = problem
 			continue
 		}
+		if a.claim != nil && a.claim.isFanout() { // it has no rows, and a place in another topic
+			results[i] = *g.lookAtFanout(ctx, a, time.Now())
+			continue
+		}
 		if a.claim != nil {
 			a.stage, a.err = g.stage(asking, a.claim)
 		}
@@ -60,8 +64,14 @@ func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]f
 	}
 	now := time.Now()
 	for i, a := range all {
-		if a != nil {
-			results[i] = g.judge(a, now)
+		if a == nil {
+			continue
+		}
+		results[i] = g.judge(a, now)
+		if a.claim == nil && len(a.rows) == 0 {
+			if f := g.lookAtFanout(ctx, a, now); f != nil {
+				results[i] = *f
+			}
 		}
 	}
 	return results, nil

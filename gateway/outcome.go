@@ -39,6 +39,9 @@ type Report struct {
 	AcceptedAt  time.Time `json:"accepted_at,omitzero"`
 	UpdatedAt   time.Time `json:"updated_at,omitzero"` // of the newest state
 	Devices     []Device  `json:"devices"`
+	// Of a message for many receivers:
+	Topic  string        `json:"topic,omitempty"`
+	Fanout *FanoutReport `json:"fanout,omitempty"`
 
 	next int // seconds after which it may be asked for again; 0 = it is final
 }

@@ -88,7 +88,7 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 		t.Fatal(err)
 	}
 	w.people, w.topics = newPeople(), newBoard()
-	o := Options{Producer: w, Offsets: w, Rows: w, Users: NewUsers(w.people, w.people), Topics: w.topics, Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
+	o := Options{Producer: w, Offsets: w, Rows: w, Users: NewUsers(w.people, w.people), Topics: w.topics, Fanouts: newReports().fanouts(), Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
 		Lanes: []Lane{
 			{"critical", "push.critical", "otp", AtLeastOnce}, {"transactional", "push.transactional", "transactional", EffectivelyOnce},
 			{"once", "push.once", "transactional", AtMostOnce},

@@ -15,6 +15,15 @@ func FanoutLimits(c *configs.Config) fanout.Limits {
 	return fanout.Limits{Page: f.Page, Records: f.InFlight, Bytes: int(f.InFlightBytes), Lag: f.Lag, Rate: f.Rate, Open: f.OpenChunks}
 }
 
+// FanoutAges are the lanes' greatest ages of messages.
+func FanoutAges(c *configs.Config) map[string]time.Duration {
+	ages := make(map[string]time.Duration, len(c.Lanes))
+	for _, l := range c.Lanes {
+		ages[l.Name] = l.GreatestAge
+	}
+	return ages
+}
+
 // FanoutTasks are the options of those who work on a topic of fan-outs.
 func FanoutTasks(c *configs.Config, topic string) kafka.TasksOptions {
 	k := &c.Kafka

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -44,6 +45,9 @@ type GatewayOptions struct {
 	Users *gateway.Users
 	// Topics, if set, are used in place of those in Cassandra where the configuration has topics.
 	Topics gateway.Topics
+	// Fanouts, if set, are used in place of those in Cassandra where the configuration has
+	// fan-outs. Then Topics must be set too, or neither.
+	Fanouts fanout.Records
 	// OpenTables connects to the tables of topics; nil = in Cassandra.
 	OpenTables func(ctx context.Context, o status.Options) (Tables, error)
 	// WrapProducer, if set, may replace what writes to Kafka.
@@ -121,6 +125,7 @@ type openGateway struct {
 	quotas  *quota.Quotas
 	tables  *lateTables          // nil = it has no topics, or those of Topics
 	topics  *subscriptions.Store // nil like tables
+	notes   *fanout.TableNotes   // nil = it takes no messages to topics, or has those of Fanouts
 	status  status.Options
 	gateway *gateway.Gateway
 	tls     *tls.Config // nil = without
@@ -217,6 +222,7 @@ func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
 	parts.Users, parts.Topics, parts.Quotas = g.Users, g.topicsOf(), g.quotas
+	parts.Fanouts = g.fanoutsOf()
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)
 	}
@@ -243,6 +249,9 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 		var topics []string
 		for _, l := range wiring.GatewayLanes(c) {
 			topics = append(topics, l.Topic)
+		}
+		if c.Gateway.Fanout.Enabled {
+			topics = append(topics, fanout.JobsTopic)
 		}
 		if connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
 			return limited(ctx, c.Kafka.CommitTimeout, func(ctx context.Context) error { return g.admin.CheckTopics(ctx, topics...) })

@@ -77,6 +77,11 @@ func (g *openGateway) lookAtTables(ctx context.Context) error {
 	if err := g.topics.Check(ctx); err != nil {
 		return fmt.Errorf("%w (pushctl schema apply)", err)
 	}
+	if g.notes != nil {
+		if err := g.notes.Check(ctx); err != nil {
+			return fmt.Errorf("%w (pushctl schema apply)", err)
+		}
+	}
 	return nil
 }
 

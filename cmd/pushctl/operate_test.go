@@ -63,7 +63,7 @@ func TestTopicsEnsure(t *testing.T) {
 // Without fan-outs there are no topics of theirs.
 func TestTopicsOfFanouts(t *testing.T) {
 	f := startFleet(t, true)
-	f.config = configFile(t, fmt.Sprintf("kafka: {brokers: [%q], topics: {partitions: 3}}\ngateway: {fanout: {enabled: true}}\n", f.kafka.Addrs()[0]))
+	f.config = configFile(t, fmt.Sprintf("kafka: {brokers: [%q], topics: {partitions: 3}}\ngateway: {topics: true, fanout: {enabled: true}}\n", f.kafka.Addrs()[0]))
 	states, _ := f.topicStates(exitFailed, "--dry-run")
 	if lanes := 3; len(states) != lanes*(1+4+5+2+2)+4+2+lanes*2 || states["push.fanout"] != kafka.TopicWouldCreate || states["push.fanout.hold.critical"] != kafka.TopicWouldCreate {
 		t.Errorf("%d topics: %v", len(states), states)

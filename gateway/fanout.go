@@ -1,0 +1,326 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
+	"github.com/pushfleet/pushfleet/subscriptions"
+)
+
+// Fanouts are messages for all subscribers of a topic.
+type Fanouts struct {
+	// Records say how far they are, and take orders about them.
+	Records fanout.Records
+	// Partitions returns how many partitions the topic of a lane has, by its name.
+	Partitions func(ctx context.Context, lane string) (int32, error)
+	// Ages are the lanes' greatest ages of messages, by their names.
+	Ages map[string]time.Duration
+}
+
+func noFanouts() *Problem {
+	return newProblem(codeNotConfigured, "this gateway sends to no topics (gateway.fanout)")
+}
+
+// partsOf is into how many chunks the subscribers of a topic are divided: up to about
+// 6,000 in each of a small topic, and 24,000 of a medium one.
+func partsOf(size subscriptions.Size) int {
+	switch size {
+	case subscriptions.Small:
+		return 16
+	case subscriptions.Large:
+		return fanout.Slices
+	}
+	return 256
+}
+
+// sendTopic answers POST /v1/topics/{topic}/messages: one job, for all subscribers.
+func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	if g.o.Fanouts == nil {
+		return noFanouts()
+	}
+	key, problem := idempotencyKey(r.Header)
+	if problem != nil {
+		return problem
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
+	defer cancel()
+	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	if problem != nil {
+		return problem
+	}
+	s := g.singles.Get().(*sending)
+	s.caller, s.key, s.now = c, key, clock()
+	e := s.add(0)
+	if problem := g.readFanout(ctx, r, &s.check, t, &e.message); problem != nil {
+		s.reuse(&g.singles)
+		return problem
+	}
+	e.record.Traceparent = traceparent(r.Header)
+	g.produce(r.Context(), s)
+	problem = e.problem
+	if problem == nil {
+		s.text = append(g.appendAccepted(s.text, &s.check, e), '\n')
+		if !answerText(w, http.StatusAccepted, s.text) {
+			s.text = nil // HTTP/2 may be writing it still
+		}
+	}
+	s.reuse(&g.singles)
+	return problem
+}
+
+// readFanout reads a message for a topic and makes the job of it.
+func (g *Gateway) readFanout(ctx context.Context, r *http.Request, k *check, t *subscriptions.Topic, m *message) *Problem {
+	if t.State != subscriptions.Opened {
+		return g.topicsProblem(subscriptions.ErrTopicClosed)
+	}
+	if t.Security == subscriptions.Confidential {
+		return newProblem(codeNotConfigured, "a message to a confidential topic is fetched from an inbox, and there is none")
+	}
+	body, problem := g.readBody(r, "application/json", g.o.Limits.Message, ofMessage)
+	if problem != nil {
+		return problem
+	}
+	defer g.bodies.give(body)
+	whole, problem := toTopic(body.text, t)
+	if problem == nil {
+		problem = g.accept(k, whole, m)
+	}
+	if problem == nil {
+		problem = g.makeJob(ctx, r, k, t, m)
+	}
+	if problem != nil {
+		g.o.Metrics.refused(problem.Code)
+	}
+	return problem
+}
+
+// The members of a body for a topic that the topic says, or nobody.
+const (
+	memberUser     = "user_id"
+	memberDevice   = "device"
+	memberApp      = "app"
+	memberPriority = "priority"
+	memberExpires  = "expires_at"
+	memberCampaign = "campaign"
+)
+
+// toTopic completes a message for a topic, so that it can be checked as one for a user: the
+// topic stands for the receiver.
+func toTopic(body []byte, t *subscriptions.Topic) ([]byte, *Problem) {
+	var m push.Message
+	if d := decode.Message(body, &m); d != nil && !(d.Reason == push.MissingField && (d.Field == memberID || d.Field == memberApp || d.Field == memberUser)) {
+		return nil, refused(d).of(strings.Clone(m.ID))
+	}
+	out := appendQuoted(append(make([]byte, 0, len(body)+512), `{"user_id":`...), t.Name)
+	out = appendQuoted(append(out, `,"app":`...), t.App)
+	out = appendQuoted(append(out, `,"service_type":`...), t.Service)
+	var problem *Problem
+	says := func(name string, value []byte, want, otherwise string) {
+		if said := string(value); problem == nil && said != "null" && said != `""` && (value[0] != '"' || want == "" || string(unescaped(value)) != want) {
+			problem = newProblem(codeInvalidField, otherwise).at("/" + name)
+		}
+	}
+	members(body, func(name, whole, value []byte) {
+		switch string(name) {
+		case memberUser, memberDevice:
+			says(string(name), value, "", "a message to a topic is for its subscribers, and names no receiver")
+		case memberApp:
+			says(memberApp, value, t.App, "another app than the topic's")
+		case memberService:
+			says(memberService, value, t.Service, "another service type than the topic's")
+		default:
+			out = append(append(out, ','), whole...)
+		}
+	})
+	return append(out, '}'), problem
+}
+
+// makeJob makes the job of a message that was checked, in place of its record.
+func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, t *subscriptions.Topic, m *message) *Problem {
+	id, err := fanout.ParseMessageID(m.id)
+	if err != nil {
+		if k.key != "" {
+			return newProblem(codeBadHeader, "for a message to a topic the Idempotency-Key must be a UUIDv7: the ids of its subscribers' notifications are made from its time")
+		}
+		return newProblem(codeInvalidField, err.Error()).at("/id").of(m.id)
+	}
+	j := &fanout.Job{Message: id, Sender: k.caller.Sender, App: m.app, ServiceType: m.lane.ServiceType, Lane: m.lane.Name, Topic: m.lane.Topic,
+		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: m.id, Priority: t.Priority, Traceparent: traceparent(r.Header),
+		To:   fanout.To{Kind: fanout.OfTopic, Name: t.Name, Layout: t.Layout.Number, Buckets: t.Layout.Buckets, Parts: partsOf(t.Size)},
+		Rest: restOf(m.record.Value, m.id)}
+	if p := k.read.Priority; p != 0 && p < j.Priority {
+		j.Priority = p
+	}
+	if at := k.read.ExpiresAt; !at.IsZero() && at.Before(j.Expires) {
+		j.Expires = at.UTC().Truncate(time.Millisecond)
+	}
+	if !j.Expires.After(j.Accepted) {
+		return newProblem(codeInvalidField, "is past: nobody would get it").at("/expires_at").of(m.id)
+	}
+	if j.Partitions, err = g.o.Fanouts.Partitions(ctx, m.lane.Name); err != nil {
+		g.o.Log.Warn("Kafka does not say how many partitions a lane has", "lane", m.lane.Name, "error", err)
+		return g.unconfirmed(m)
+	}
+	value, err := fanout.EncodeJob(j)
+	if err != nil { // all that was looked at above is right, so that it is the size
+		return refused(&push.Defect{Reason: push.TooLarge}).of(m.id)
+	}
+	m.owner = owner{} // its receipt is that of a fan-out
+	m.record = Record{Topic: fanout.JobsTopic, Key: id[:], Value: value, At: k.now}
+	return nil
+}
+
+// restOf is the part of a message that is the same for all receivers.
+func restOf(value []byte, id string) []byte {
+	out := make([]byte, 0, len(value)+64)
+	campaign := false
+	members(value, func(name, whole, _ []byte) {
+		switch string(name) {
+		case memberID, memberUser, memberPriority, memberExpires:
+			return
+		case memberCampaign:
+			campaign = true
+		}
+		out = append(append(out, whole...), ',')
+	})
+	if !campaign {
+		out = append(appendQuoted(append(out, `"campaign":`...), id), ',')
+	}
+	out[len(out)-1] = '}'
+	return out
+}
+
+// FanoutReport is how far a message for many receivers is.
+type FanoutReport struct {
+	State   string           `json:"state"` // accepted, running, paused, cancelled, ended
+	Chunks  FanoutChunks     `json:"chunks"`
+	Emitted int64            `json:"emitted"`           // receivers who have a record in the lane
+	Skipped map[string]int64 `json:"skipped,omitempty"` // subscribers who get none, by the reason
+}
+
+// FanoutChunks are the parts of an audience.
+type FanoutChunks struct {
+	All  int `json:"all"` // 0 = it has not begun
+	Done int `json:"done"`
+}
+
+// The states of a fan-out that are not a fanout.State.
+const (
+	fanoutAccepted = "accepted"
+	fanoutEnded    = "ended"
+)
+
+// isFanout reports whether a claim is that of a message for many receivers: all others
+// have one.
+func (c *claim) isFanout() bool { return c.owner == owner{} }
+
+// lookAtFanout makes the report of a message for many receivers. Of a bare id it may be
+// nil: there is none.
+func (g *Gateway) lookAtFanout(ctx context.Context, a *asked, now time.Time) *found {
+	id, err := uuid.Parse(a.id)
+	switch {
+	case g.o.Fanouts != nil && err == nil:
+	case a.claim == nil:
+		return nil
+	default:
+		return &found{problem: noFanouts().of(a.id)}
+	}
+	p, err := g.o.Fanouts.Records.Look(ctx, id)
+	if err != nil {
+		g.o.Log.Warn("fan-outs cannot be read", "error", err)
+		return &found{problem: newProblem(codeStatusAway, "Cassandra does not say how far it is; it goes on").of(a.id).after(2)}
+	}
+	if p == nil && a.claim == nil {
+		return nil
+	}
+	r := reportOf(a)
+	r.Receiver, r.State, r.Status = nil, push.StatePending.String(), statusPending
+	r.Meaning, r.UpdatedAt = "in Kafka, and not begun", r.AcceptedAt
+	r.Fanout = &FanoutReport{State: fanoutAccepted}
+	if p != nil {
+		g.reportProgress(r, p)
+	}
+	if !r.Final {
+		r.next = pollAfter(now.Sub(r.AcceptedAt))
+	}
+	g.o.Metrics.receipt(r.Status)
+	return &found{report: r}
+}
+
+// reportProgress says how far a fan-out is that has begun. Its status is never DELIVERED:
+// that is said of single receivers, when Apple or Google has accepted a push.
+func (g *Gateway) reportProgress(r *Report, p *fanout.Progress) {
+	r.ServiceType, r.Lane, r.App, r.AcceptedAt, r.Topic = p.Job.ServiceType, p.Job.Lane, p.Job.App, p.Job.Accepted, p.Job.To.Name
+	r.Fanout = &FanoutReport{State: p.State.String(), Chunks: FanoutChunks{p.Job.To.Parts, p.Ended}, Emitted: p.Emitted, Skipped: p.ByReason()}
+	r.Status, r.State = statusSending, push.StateSending.String()
+	switch {
+	case p.Ended == p.Job.To.Parts:
+		r.Fanout.State, r.Final, r.Meaning = fanoutEnded, true, "each receiver has a notification of its own in the lane"
+	case p.State == fanout.Cancelled:
+		r.Final, r.Meaning = true, "cancelled: those receivers who are counted have a notification, and no others get one"
+	case p.State == fanout.Paused:
+		r.Meaning = "paused: those receivers who are counted have a notification"
+	default:
+		r.Meaning = "receivers get their notifications into the lane, chunk by chunk"
+	}
+}
+
+// order answers POST /v1/messages/{id}/cancel, pause and resume. {id} is a receipt, or the id
+// of a fan-out that has begun.
+func (g *Gateway) order(s fanout.State) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+		if g.o.Fanouts == nil {
+			return noFanouts()
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
+		defer cancel()
+		id, problem := g.ordered(ctx, c, r.PathValue("id"))
+		if problem != nil {
+			return problem
+		}
+		if err := g.o.Fanouts.Records.Order(ctx, id, s, time.Now()); err != nil {
+			g.o.Log.Warn("an order about a fan-out is not noted", "error", err)
+			return newProblem(codeStatusAway, "Cassandra did not answer in time. The order may hold: give it again, which does no harm").of(id.String()).after(2)
+		}
+		answer(w, http.StatusAccepted, "application/json", ordered{ID: id.String(), Order: s.String()})
+		return nil
+	}
+}
+
+// ordered is the answer to an order.
+type ordered struct {
+	ID    string `json:"id"`
+	Order string `json:"order"` // running, paused, cancelled
+}
+
+// ordered finds the fan-out that an order is about, which must be the caller's.
+func (g *Gateway) ordered(ctx context.Context, c *Caller, text string) (uuid.UUID, *Problem) {
+	none := newProblem(codeNoReceipt, "no such fan-out of this sender and its apps. Before it has begun only its receipt is good")
+	if cl, ok := g.o.Signer.open(c.Sender, text); ok {
+		id, err := uuid.Parse(cl.id)
+		if err != nil || !cl.isFanout() || !c.apps[cl.app] {
+			return uuid.UUID{}, none
+		}
+		return id, nil
+	}
+	id, err := fanout.ParseMessageID(text)
+	if err != nil {
+		return uuid.UUID{}, none
+	}
+	p, err := g.o.Fanouts.Records.Look(ctx, id)
+	switch {
+	case err != nil:
+		g.o.Log.Warn("fan-outs cannot be read", "error", err)
+		return uuid.UUID{}, newProblem(codeStatusAway, "Cassandra does not answer").after(2)
+	case p == nil, p.Job.Sender != c.Sender && !c.may(Admin), !c.apps[p.Job.App]:
+		return uuid.UUID{}, none
+	}
+	return id, nil
+}

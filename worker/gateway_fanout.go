@@ -1,0 +1,37 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// fanoutsOf are the messages of a gateway for all subscribers of a topic; nil = it takes
+// none. They are in the tables of topics, which topicsOf has made.
+func (g *openGateway) fanoutsOf() *gateway.Fanouts {
+	if !g.Config.Gateway.Fanout.Enabled {
+		return nil
+	}
+	f := &gateway.Fanouts{Records: g.Fanouts, Partitions: g.partitionsOf, Ages: wiring.FanoutAges(g.Config)}
+	if f.Records == nil {
+		g.notes = fanout.NewTableNotes(g.tables)
+		f.Records = g.notes
+	}
+	return f
+}
+
+// partitionsOf is how many partitions a lane's topic has.
+func (g *openGateway) partitionsOf(ctx context.Context, lane string) (int32, error) {
+	l := g.Config.Lane(lane)
+	if l == nil {
+		return 0, fmt.Errorf("there is no lane %s", lane)
+	}
+	ends, err := g.admin.EndOffsets(ctx, l.Topic)
+	if err == nil && len(ends) == 0 {
+		err = fmt.Errorf("topic %s has no partitions", l.Topic)
+	}
+	return int32(len(ends)), err
+}
