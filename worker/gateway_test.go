@@ -510,3 +510,43 @@ func like(t *testing.T, what string, got, want any) {
 		}
 	}
 }
+
+// examples runs those of one part of a page that stand in blocks of bash, want in all, and
+// holds what is answered against what the page says. RECEIPT is the first answer's, for which
+// first is called.
+func examples(t *testing.T, page, part string, want int, first func(receipt string), env ...string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n## "+part+"\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	blocks := strings.Split(section, "```bash\n")[1:]
+	if len(blocks) != want {
+		t.Fatalf("%s has %d examples under %q, want %d", page, len(blocks), part, want)
+	}
+	receipt := ""
+	for _, block := range blocks {
+		script, rest, _ := strings.Cut(block, "```")
+		_, says, answered := strings.Cut(rest, "```json\n")
+		says, _, _ = strings.Cut(says, "```")
+		if !answered {
+			t.Fatalf("no answer stands behind\n%s", script)
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		cmd.Env = append(append(os.Environ(), env...), "RECEIPT="+receipt)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s%s\n%s", err, &errs, out, script)
+		}
+		got := parsed(t, string(out))
+		like(t, script, got, parsed(t, says))
+		if receipt == "" {
+			receipt, _ = got["receipt"].(string)
+			first(receipt)
+		}
+	}
+}
