@@ -113,3 +113,20 @@ func TestABareIDShowsNoTopicOfAnotherApp(t *testing.T) {
 		t.Errorf("a foreign topic by its message: %d %s", a.status, a.text)
 	}
 }
+
+// Two messages of one sender with one id, for two topics: the first one holds, so that the
+// second is never sent. Its receipt must not say that it is.
+func TestOneIDForTwoTopics(t *testing.T) {
+	w, _, j := foreignWorld(t)
+	if a := w.makeTopic("rain", `{"app": "shop", "service_type": "transactional"}`); a.status != 201 {
+		t.Fatal(a.text)
+	}
+	a := w.do(request{method: "POST", path: "/v1/topics/rain/messages", key: keyOrders, body: `{"title": "rain", "id": "` + j.Message.String() + `"}`})
+	if a.status != http.StatusAccepted {
+		return
+	}
+	a = w.do(request{method: "GET", path: "/v1/receipts/" + a.string("receipt"), key: keyOrders})
+	if a.status == 200 && a.string("topic") != "rain" && a.string("status") == "SENDING" {
+		t.Errorf("a message to rain, which nobody will get, is SENDING: %s", a.text)
+	}
+}
