@@ -64,6 +64,7 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 	}
 	e.record.Traceparent = traceparent(r.Header)
 	g.produce(r.Context(), s)
+	tellLimits(w.Header(), s.standings)
 	problem = e.problem
 	if problem == nil {
 		s.text = append(g.appendAccepted(s.text, &s.check, e), '\n')
