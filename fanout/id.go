@@ -2,9 +2,11 @@ package fanout
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,6 +60,23 @@ func checkMessageID(u uuid.UUID) error {
 	return nil
 }
 
+// MessageOf is the id by which a message is known to fan-outs: that which its sender gave
+// it counts for this sender, app and audience alone, as the id of a notification counts for
+// its user. So nobody's message is in the way of another one that has its id, and nobody
+// can name another's. It has the time of the sender's id.
+func MessageOf(id uuid.UUID, sender, app, audience string) uuid.UUID {
+	sum := sha256.New()
+	sum.Write(append(id[:], messageLabel))
+	for _, part := range [...]string{sender, app, audience} {
+		sum.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
+		io.WriteString(sum, part) // a hash takes everything
+	}
+	s := sum.Sum(nil)
+	id[6], id[7], id[8] = 7<<4|s[0]&0xf, s[1], 2<<6|s[2]&0x3f
+	copy(id[9:], s[3:])
+	return id
+}
+
 // millis is the time in a UUIDv7, in milliseconds since 1970.
 func millis(u uuid.UUID) int64 {
 	return int64(u[0])<<40 | int64(u[1])<<32 | int64(u[2])<<24 | int64(u[3])<<16 | int64(u[4])<<8 | int64(u[5])
@@ -66,8 +85,11 @@ func millis(u uuid.UUID) int64 {
 // idBytes is the length of an id as text.
 const idBytes = 36
 
-// sumLabel keeps the sums of ids apart from others over the same bytes.
-const sumLabel = 'f'
+// The labels keep the sums of ids apart from others over the same bytes.
+const (
+	sumLabel     = 'f'
+	messageLabel = 'm'
+)
 
 // AppendID appends the id of a user's notification of a message: a UUIDv7 in form, which
 // depends on the two and on nothing else. It allocates nothing for users of up to 128

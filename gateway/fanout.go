@@ -152,10 +152,11 @@ func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, t *sub
 		}
 		return newProblem(codeInvalidField, err.Error()).at("/id").of(m.id)
 	}
+	id = fanout.MessageOf(id, k.caller.Sender, m.app, t.Name)
 	j := &fanout.Job{Message: id, Sender: k.caller.Sender, App: m.app, ServiceType: m.lane.ServiceType, Lane: m.lane.Name, Topic: m.lane.Topic,
-		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: m.id, Priority: t.Priority, Traceparent: traceparent(r.Header),
+		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: id.String(), Priority: t.Priority, Traceparent: traceparent(r.Header),
 		To:   fanout.To{Kind: fanout.OfTopic, Name: t.Name, Layout: t.Layout.Number, Buckets: t.Layout.Buckets, Parts: partsOf(t.Size)},
-		Rest: restOf(m.record.Value, m.id)}
+		Rest: restOf(m.record.Value, id.String())}
 	if p := k.read.Priority; p != 0 && p < j.Priority {
 		j.Priority = p
 	}
@@ -173,12 +174,13 @@ func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, t *sub
 	if err != nil { // all that was looked at above is right, so that it is the size
 		return refused(&push.Defect{Reason: push.TooLarge}).of(m.id)
 	}
-	m.owner = owner{} // its receipt is that of a fan-out
+	m.owner, m.fanout = owner{}, id // its receipt is that of a fan-out
 	m.record = Record{Topic: fanout.JobsTopic, Key: id[:], Value: value, At: k.now}
 	return nil
 }
 
-// restOf is the part of a message that is the same for all receivers.
+// restOf is the part of a message that is the same for all receivers; they are counted by its
+// id unless it says otherwise.
 func restOf(value []byte, id string) []byte {
 	out := make([]byte, 0, len(value)+64)
 	campaign := false
@@ -222,10 +224,17 @@ const (
 // have one.
 func (c *claim) isFanout() bool { return c.owner == owner{} }
 
-// lookAtFanout makes the report of a message for many receivers. Of a bare id it may be
-// nil: there is none.
-func (g *Gateway) lookAtFanout(ctx context.Context, a *asked, now time.Time) *found {
+// fanout is the id by which fan-outs know the message: the receipt has it in place of the id
+// of a topic of Kafka's, as it has no place in a lane.
+func (c *claim) fanout() uuid.UUID { return c.topic }
+
+// lookAtFanout makes the report of a message for many receivers. Of a bare id, which is that
+// by which fan-outs know it, it may be nil: there is none, or one of other apps.
+func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now time.Time) *found {
 	id, err := uuid.Parse(a.id)
+	if a.claim != nil {
+		id, err = a.claim.fanout(), nil
+	}
 	switch {
 	case g.o.Fanouts != nil && err == nil:
 	case a.claim == nil:
@@ -238,7 +247,7 @@ func (g *Gateway) lookAtFanout(ctx context.Context, a *asked, now time.Time) *fo
 		g.o.Log.Warn("fan-outs cannot be read", "error", err)
 		return &found{problem: newProblem(codeStatusAway, "Cassandra does not say how far it is; it goes on").of(a.id).after(2)}
 	}
-	if p == nil && a.claim == nil {
+	if a.claim == nil && (p == nil || !c.apps[p.Job.App]) {
 		return nil
 	}
 	r := reportOf(a)
@@ -262,10 +271,10 @@ func (g *Gateway) reportProgress(r *Report, p *fanout.Progress) {
 	r.Fanout = &FanoutReport{State: p.State.String(), Chunks: FanoutChunks{p.Job.To.Parts, p.Ended}, Emitted: p.Emitted, Skipped: p.ByReason()}
 	r.Status, r.State = statusSending, push.StateSending.String()
 	switch {
+	case p.State == fanout.Cancelled: // also when all its parts have ended, as what was open does
+		r.Final, r.Meaning = true, "cancelled: those receivers who are counted have a notification, and no others get one"
 	case p.Ended == p.Job.To.Parts:
 		r.Fanout.State, r.Final, r.Meaning = fanoutEnded, true, "each receiver has a notification of its own in the lane"
-	case p.State == fanout.Cancelled:
-		r.Final, r.Meaning = true, "cancelled: those receivers who are counted have a notification, and no others get one"
 	case p.State == fanout.Paused:
 		r.Meaning = "paused: those receivers who are counted have a notification"
 	default:
@@ -274,7 +283,7 @@ func (g *Gateway) reportProgress(r *Report, p *fanout.Progress) {
 }
 
 // order answers POST /v1/messages/{id}/cancel, pause and resume. {id} is a receipt, or the id
-// of a fan-out that has begun.
+// by which fan-outs know the message, once it has begun.
 func (g *Gateway) order(s fanout.State) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 		if g.o.Fanouts == nil {
@@ -282,15 +291,15 @@ func (g *Gateway) order(s fanout.State) handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 		defer cancel()
-		id, problem := g.ordered(ctx, c, r.PathValue("id"))
+		id, name, problem := g.ordered(ctx, c, r.PathValue("id"), s)
 		if problem != nil {
 			return problem
 		}
 		if err := g.o.Fanouts.Records.Order(ctx, id, s, time.Now()); err != nil {
 			g.o.Log.Warn("an order about a fan-out is not noted", "error", err)
-			return newProblem(codeStatusAway, "Cassandra did not answer in time. The order may hold: give it again, which does no harm").of(id.String()).after(2)
+			return newProblem(codeStatusAway, "Cassandra did not answer in time. The order may hold: give it again, which does no harm").of(name).after(2)
 		}
-		answer(w, http.StatusAccepted, "application/json", ordered{ID: id.String(), Order: s.String()})
+		answer(w, http.StatusAccepted, "application/json", ordered{ID: name, Order: s.String()})
 		return nil
 	}
 }
@@ -301,27 +310,36 @@ type ordered struct {
 	Order string `json:"order"` // running, paused, cancelled
 }
 
-// ordered finds the fan-out that an order is about, which must be the caller's.
-func (g *Gateway) ordered(ctx context.Context, c *Caller, text string) (uuid.UUID, *Problem) {
-	none := newProblem(codeNoReceipt, "no such fan-out of this sender and its apps. Before it has begun only its receipt is good")
-	if cl, ok := g.o.Signer.open(c.Sender, text); ok {
-		id, err := uuid.Parse(cl.id)
-		if err != nil || !cl.isFanout() || !c.apps[cl.app] {
-			return uuid.UUID{}, none
+// ordered finds the fan-out that an order is about, which must be the caller's and not be
+// over, and the name that the caller has for it.
+func (g *Gateway) ordered(ctx context.Context, c *Caller, text string, s fanout.State) (id uuid.UUID, name string, problem *Problem) {
+	none := newProblem(codeNoReceipt, "no such fan-out of this sender and its apps; give its receipt")
+	cl, own := g.o.Signer.open(c.Sender, text)
+	var err error
+	switch {
+	case own && cl.isFanout() && c.apps[cl.app]:
+		id, name = cl.fanout(), cl.id
+	case own:
+		return id, "", none
+	default:
+		name = text
+		if id, err = fanout.ParseMessageID(text); err != nil {
+			return id, "", none
 		}
-		return id, nil
-	}
-	id, err := fanout.ParseMessageID(text)
-	if err != nil {
-		return uuid.UUID{}, none
 	}
 	p, err := g.o.Fanouts.Records.Look(ctx, id)
 	switch {
 	case err != nil:
 		g.o.Log.Warn("fan-outs cannot be read", "error", err)
-		return uuid.UUID{}, newProblem(codeStatusAway, "Cassandra does not answer").after(2)
-	case p == nil, p.Job.Sender != c.Sender && !c.may(Admin), !c.apps[p.Job.App]:
-		return uuid.UUID{}, none
+		return id, "", newProblem(codeStatusAway, "Cassandra does not answer").of(name).after(2)
+	case p == nil && own:
+		return id, name, nil // it has not begun
+	case p == nil, !own && p.Job.Sender != c.Sender && !c.may(Admin), !c.apps[p.Job.App]:
+		return id, "", none
+	case p.State == fanout.Cancelled && s != fanout.Cancelled:
+		return id, "", newProblem(codeFanoutOver, "it is cancelled, which cannot be undone").of(name)
+	case p.State != fanout.Cancelled && p.Ended == p.Job.To.Parts:
+		return id, "", newProblem(codeFanoutOver, "it has ended: each receiver has a notification of its own in the lane").of(name)
 	}
-	return id, nil
+	return id, name, nil
 }

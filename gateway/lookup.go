@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -42,7 +43,9 @@ func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]f
 	asking, done := context.WithTimeout(ctx, g.o.Times.Status/2)
 	defer done()
 	results := make([]found, len(receipts))
-	all := make([]*asked, len(receipts)) // nil = it has its problem
+	all := make([]*asked, len(receipts)) // nil = it has its problem, or is a fan-out's
+	many := g.newFanoutLooks(c)
+	defer many.Wait()
 	for i, text := range receipts {
 		a, problem := g.open(c, text)
 		if problem != nil {
@@ -50,7 +53,7 @@ func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]f
 			continue
 		}
 		if a.claim != nil && a.claim.isFanout() { // it has no rows, and a place in another topic
-			results[i] = *g.lookAtFanout(ctx, a, time.Now())
+			many.look(asking, a, &results[i])
 			continue
 		}
 		if a.claim != nil {
@@ -69,11 +72,10 @@ func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]f
 		}
 		results[i] = g.judge(a, now)
 		if a.claim == nil && len(a.rows) == 0 {
-			if f := g.lookAtFanout(ctx, a, now); f != nil {
-				results[i] = *f
-			}
+			many.look(ctx, a, &results[i])
 		}
 	}
+	many.Wait()
 	return results, nil
 }
 
@@ -171,4 +173,32 @@ func (g *Gateway) read(ctx context.Context, all []*asked, idOf func(*asked) stri
 		}
 	}
 	return nil
+}
+
+// fanoutLooks looks at some fan-outs side by side: a query may name a thousand. It is used
+// by one goroutine.
+type fanoutLooks struct {
+	sync.WaitGroup
+	g      *Gateway
+	caller *Caller
+	places chan struct{} // a place for each that is under way
+}
+
+// looksAtOnce is how many fan-outs of one request are looked at side by side.
+const looksAtOnce = 16
+
+func (g *Gateway) newFanoutLooks(c *Caller) *fanoutLooks {
+	return &fanoutLooks{g: g, caller: c, places: make(chan struct{}, looksAtOnce)}
+}
+
+// look begins to look at a fan-out. What it finds is in place after Wait; if it finds none,
+// what was there stays.
+func (l *fanoutLooks) look(ctx context.Context, a *asked, into *found) {
+	l.places <- struct{}{}
+	l.Go(func() {
+		defer func() { <-l.places }()
+		if f := l.g.lookAtFanout(ctx, l.caller, a, time.Now()); f != nil {
+			*into = *f
+		}
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
@@ -43,6 +45,7 @@ type message struct {
 	owner  owner
 	lane   *lane
 	record Record
+	fanout uuid.UUID // by which fan-outs know it; zero = it is for one receiver
 }
 
 // choice is what a body says to the gateway, and not to the workers. It may share the

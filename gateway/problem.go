@@ -79,6 +79,7 @@ const (
 	codeTopicClosed    = "topic_closed"
 	codeManyTopics     = "too_many_topics"
 	codeTopicsAway     = "topics_away"
+	codeFanoutOver     = "fanout_over"
 	codeInternal       = "internal"
 	codeTooMany        = "RATE_LIMIT_EXCEEDED" // the word that callers know from elsewhere
 	docsGateway        = "https://github.com/pushfleet/pushfleet/blob/main/docs/gateway.md#"
@@ -116,6 +117,7 @@ var kinds = map[string]struct {
 	codeGone:          {http.StatusGone, "No longer known"},
 	codeStatusAway:    {http.StatusServiceUnavailable, "Status not available"},
 	codeForeignUser:   {http.StatusForbidden, "Not your user"},
+	codeFanoutOver:    {http.StatusConflict, "Over"},
 	codeInvalidField:  {http.StatusUnprocessableEntity, "Not accepted"},
 	codeNoDevice:      {http.StatusNotFound, "No such device"},
 	codeNoLink:        {http.StatusNotFound, "No such link"},

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // send answers POST /v1/messages.
@@ -60,6 +62,9 @@ func (g *Gateway) appendAccepted(out []byte, k *check, e *entry) []byte {
 	out = append(out, `,"receipt":"`...)
 	begin := len(out)
 	cl := claim{id: e.id, mode: e.lane.Mode, lane: e.lane.Name, service: e.lane.ServiceType, app: e.app, owner: e.owner, topic: e.topic, place: e.place, at: k.now}
+	if e.fanout != (uuid.UUID{}) {
+		cl.topic = e.fanout
+	}
 	out = g.o.Signer.sign(out, k.caller.Sender, &cl)
 	if verbatim(e.id) { // the rest is base64
 		out = append(out, '"')
