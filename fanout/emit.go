@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -68,7 +69,7 @@ func (e *Emitter) Do(ctx context.Context, w *Work) error {
 	if err != nil {
 		return e.stop(ctx, c, done, true, err)
 	}
-	if next := c.Part + e.Limits.Open; next < c.To.Parts {
+	if next := c.Part + cmp.Or(c.Open, e.Limits.Open); next < c.To.Parts {
 		if err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: next}).record(ChunksTopic(c.Lane))); err != nil {
 			return err
 		}

@@ -49,6 +49,7 @@ func (j *Job) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(j.To.Layout))
 	b = binary.AppendUvarint(b, uint64(j.To.Buckets))
 	b = binary.AppendUvarint(b, uint64(j.To.Parts))
+	b = binary.AppendUvarint(b, uint64(j.Open))
 	return appendText(b, string(j.Rest))
 }
 
@@ -84,6 +85,7 @@ func (j *Job) decode(value []byte) error {
 	j.Accepted, j.Expires = r.time(), r.time()
 	j.Priority = push.Priority(r.number(uint64(push.Critical)))
 	j.To.Layout, j.To.Buckets, j.To.Parts = int(r.number(maxNumber)), int(r.number(maxNumber)), int(r.number(Slices))
+	j.Open = int(r.number(Slices))
 	j.Rest = r.take(r.number(uint64(len(value))))
 	if r.bad || len(r.b) > 0 {
 		return errBroken

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,7 +13,7 @@ import (
 type Expander struct {
 	Producer Producer
 	Notes    Notes
-	Open     int // chunks of a message in Kafka at once
+	Open     int // chunks of a new message in Kafka at once, 1 to Slices
 	Metrics  *Metrics
 	Log      *slog.Logger
 }
@@ -24,6 +25,7 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 	if err != nil {
 		return dead(ctx, x.Producer, x.Metrics, x.Log, w, err)
 	}
+	j.Open = cmp.Or(j.Open, x.Open)
 	// Who repeats a message has pinned what was right then: the first one stands.
 	if j, err = x.Notes.Begin(ctx, j); err != nil {
 		return err
@@ -36,8 +38,9 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 		x.Metrics.job("cancelled")
 		return nil
 	}
-	chunks := make([]Record, 0, x.Open)
-	for part := range min(x.Open, j.To.Parts) {
+	open := min(j.Open, j.To.Parts)
+	chunks := make([]Record, 0, open)
+	for part := range open {
 		chunks = append(chunks, (&Chunk{Job: j, Part: part}).record(ChunksTopic(j.Lane)))
 	}
 	if err := put(ctx, x.Producer, chunks...); err != nil {

@@ -21,7 +21,7 @@
 // records, and the next owner does them again. That repeats records of the lane with the
 // same ids (id.go), which the workers take for duplicates: each receiver is pushed once.
 //
-// Of a message at most Options.Open chunks are in Kafka at once: each one that ends
+// Of a message at most Job.Open chunks are in Kafka at once: each one that ends
 // produces the one that many places on. So a message of ten million keeps no other one
 // waiting for longer than that many chunks take, and what is not in Kafka yet needs
 // neither to be held nor to be thrown away when the message is paused or cancelled.

@@ -30,6 +30,9 @@ type Job struct {
 	Campaign    string        // what its notifications are counted by
 	Traceparent string        // of the request; empty = none
 	Priority    push.Priority // of its notifications, Bulk to Critical; receivers may have a lower one
+	// Open is how many of its chunks are in Kafka at once, up to Slices: each that ends brings
+	// the one that many on, so that all must go by the same number. 0 = the expander's choice.
+	Open int
 	// Rest is a record's value from behind its priority on, up to its closing brace: at
 	// least the app.
 	Rest []byte
@@ -72,6 +75,8 @@ func (j *Job) prepare() error {
 		return fmt.Errorf("an audience of %d parts, want a power of two up to %d", j.To.Parts, Slices)
 	case j.To.Layout < 0 || j.To.Layout > maxNumber || j.To.Buckets < 0 || j.To.Buckets > maxNumber:
 		return fmt.Errorf("layout %d of %d buckets", j.To.Layout, j.To.Buckets)
+	case j.Open < 0 || j.Open > Slices:
+		return fmt.Errorf("%d open chunks, want up to %d", j.Open, Slices)
 	case j.Priority < push.Bulk || j.Priority > push.Critical:
 		return fmt.Errorf("priority %d", j.Priority)
 	case j.Accepted.UnixMilli() < 0 || !j.Expires.After(j.Accepted) || j.Expires.Year() > 9999:
