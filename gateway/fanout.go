@@ -49,7 +49,9 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 	if problem != nil {
 		return problem
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
+	// Half of the time at most is the topic's: Kafka has the rest, and the answer is in time.
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), min(g.o.Times.Status, g.o.Times.Confirm)/2)
 	defer cancel()
 	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
 	if problem != nil {
@@ -63,6 +65,7 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 		return problem
 	}
 	e.record.Traceparent = traceparent(r.Header)
+	s.spent = time.Since(began)
 	g.produce(r.Context(), s)
 	tellLimits(w.Header(), s.standings)
 	problem = e.problem

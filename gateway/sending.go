@@ -20,6 +20,7 @@ type sending struct {
 	quota     *quota.Sender    // nil = without limits
 	standings []quota.Standing // of the sender, when it was admitted
 
+	spent time.Duration // of the time for Kafka's word, before it is asked
 	timer *time.Timer
 	all   chan struct{} // capacity 1; gets one when nothing is missing
 
@@ -133,7 +134,7 @@ func (s *sending) reuse(pool *sync.Pool) {
 	s.spare = append(s.spare, s.entries...)
 	clear(s.entries)
 	s.entries, s.text, s.check = s.entries[:0], s.text[:0], check{}
-	s.quota, s.standings, s.taken = nil, s.standings[:0], quota.Taken{}
+	s.quota, s.standings, s.taken, s.spent = nil, s.standings[:0], quota.Taken{}, 0
 	pool.Put(s)
 }
 
@@ -145,7 +146,7 @@ func (g *Gateway) produce(ctx context.Context, s *sending) {
 	if !s.begin() {
 		return
 	}
-	s.timer.Reset(g.o.Times.Confirm)
+	s.timer.Reset(g.o.Times.Confirm - s.spent)
 	g.findTopics(ctx, s)
 	for _, e := range s.entries {
 		if e.problem == nil {

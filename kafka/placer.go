@@ -71,6 +71,8 @@ func (p *Placer) Place(r *Placed, done func(error)) {
 	}
 	p.client.Produce(p.life, record, func(r *kgo.Record, err error) {
 		if err != nil {
+			// It may be a new partition, of which the client would learn in minutes.
+			p.client.ForceMetadataRefresh()
 			err = fmt.Errorf("writing to %s: %w", r.Topic, err)
 		}
 		done(err)

@@ -20,7 +20,7 @@ type TasksOptions struct {
 	// Window is how many records of a partition may lie between its committed offset and
 	// the newest one handed out: so many a killed process leaves to be done again; 8.
 	Window int
-	AtOnce int // records that are worked on at once, of all partitions; 4
+	AtOnce int // records that are worked on at once, of all partitions, without those that wait to be repeated; 4
 
 	Balancer  string        // as of SourceOptions, as what follows
 	Protocol  string        //
@@ -57,7 +57,7 @@ type Tasks struct {
 	o      TasksOptions
 	log    *slog.Logger
 
-	places  chan struct{}  // capacity AtOnce; who works has one in it
+	places  chan struct{}  // capacity AtOnce; who works has one in it, and not who waits to repeat
 	moved   chan struct{}  // capacity 1; gets one when there may be something to commit
 	working sync.WaitGroup // grows only in Run's goroutine
 
@@ -145,7 +145,6 @@ func (t *Tasks) next(ctx, life context.Context, do func(context.Context, *Task) 
 		t.open[w] = struct{}{}
 		t.mu.Unlock()
 		t.working.Go(func() {
-			defer func() { <-t.places }()
 			defer cancel()
 			t.work(own, w, do)
 		})
@@ -186,11 +185,13 @@ func (t *Tasks) work(ctx context.Context, w *underWay, do func(context.Context, 
 	}
 }
 
-// repeat calls do until it returns nil, or nobody wants that any more.
+// repeat calls do until it returns nil, or nobody wants that any more. It gives its place back,
+// also while it waits for the next attempt: what fails again and again keeps nobody waiting.
 func (t *Tasks) repeat(ctx context.Context, task *Task, do func(context.Context, *Task) error) error {
 	backoff := push.Backoff{First: 100 * time.Millisecond, Longest: 10 * time.Second}
 	for failed := 1; ; failed++ {
 		err := do(ctx, task)
+		<-t.places
 		if err == nil || ctx.Err() != nil || ended(task.Leaving) {
 			return err
 		}
@@ -198,7 +199,15 @@ func (t *Tasks) repeat(ctx context.Context, task *Task, do func(context.Context,
 			t.o.Failed(task, err)
 		}
 		wait(ctx, task.Leaving, time.Now().Add(backoff.After(failed)))
+		select {
+		case t.places <- struct{}{}:
+		case <-ctx.Done():
+			return err
+		case <-task.Leaving:
+			return err
+		}
 		if ctx.Err() != nil || ended(task.Leaving) {
+			<-t.places
 			return err
 		}
 	}
