@@ -250,8 +250,11 @@ func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now tim
 		g.o.Log.Warn("fan-outs cannot be read", "error", err)
 		return &found{problem: newProblem(codeStatusAway, "Cassandra does not say how far it is; it goes on").of(a.id).after(2)}
 	}
-	if a.claim == nil && (p == nil || !c.apps[p.Job.App]) {
+	switch {
+	case a.claim == nil && (p == nil || !c.apps[p.Job.App]):
 		return nil
+	case p == nil && now.Sub(a.claim.at) > g.o.Times.Kept:
+		return &found{problem: newProblem(codeGone, "it was accepted longer ago than is kept how far it came").of(a.id)}
 	}
 	r := reportOf(a)
 	r.Receiver, r.State, r.Status = nil, push.StatePending.String(), statusPending

@@ -97,6 +97,7 @@ func TestTheExamplesAboutUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, users, _ := strings.Cut(string(text), "\n## Users: ")
+	users, _, _ = strings.Cut(users, "\n## ")
 	examples := strings.Split(users, "```bash\n")[1:]
 	if len(examples) != 9 {
 		t.Fatalf("the page has %d examples about users", len(examples))
