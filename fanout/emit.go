@@ -170,9 +170,15 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 		if len(members) == 0 {
 			break
 		}
-		if err := e.launch(ctx, c.Job, members, &done.Counts, &f); err != nil {
+		counts := done.Counts
+		stopped, err = e.launch(ctx, c, members, &counts, &f, leaving)
+		if err != nil {
 			return nil, err
 		}
+		if stopped != nil {
+			break
+		}
+		done.Counts = counts
 		done.After = members[len(members)-1].User
 	}
 	if stopped != nil && !orderly(stopped) {
@@ -201,27 +207,51 @@ type page struct {
 	records []Record
 }
 
-// launch produces the records of a page.
-func (e *Emitter) launch(ctx context.Context, j *Job, members []Member, counts *Counts, f *flight) error {
+// launch produces the records of a page. stopped says why it has not: its chunk may not go
+// on any more.
+func (e *Emitter) launch(ctx context.Context, c *Chunk, members []Member, counts *Counts, f *flight, leaving <-chan struct{}) (stopped, err error) {
 	if err := f.failed(); err != nil {
-		return fmt.Errorf("waiting for Kafka: %w", err)
+		return nil, fmt.Errorf("waiting for Kafka: %w", err)
 	}
 	p := e.pages.Get().(*page)
-	p.fill(j, members, counts)
-	if err := e.pace.wait(ctx, len(p.records)); err != nil {
-		return err
+	p.fill(c.Job, members, counts)
+	if stopped, err = e.paced(ctx, c, len(p.records), leaving); stopped != nil || err != nil {
+		e.pages.Put(p)
+		return stopped, err
 	}
 	giveBack, err := e.window.take(ctx, int64(len(p.records)), int64(len(p.text)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e.pace.produced(len(p.records))
-	e.Metrics.emitted.WithLabelValues(j.Lane).Add(float64(len(p.records)))
+	e.Metrics.emitted.WithLabelValues(c.Lane).Add(float64(len(p.records)))
 	f.launch(p.records, func() {
 		giveBack()
 		e.pages.Put(p)
 	})
-	return nil
+	return nil, nil
+}
+
+// paced waits until the rate lets so many records go, or their chunk may not go on any more:
+// stopped says why. A page can wait for minutes.
+func (e *Emitter) paced(ctx context.Context, c *Chunk, records int, leaving <-chan struct{}) (stopped, err error) {
+	for left := e.pace.reserve(records); left > 0; left -= lookEvery {
+		select {
+		case <-leaving:
+			return errLeaving, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(left, lookEvery)):
+		}
+		switch err := e.may(ctx, c, leaving); {
+		case err == nil:
+		case orderly(err):
+			return err, nil
+		default:
+			return nil, err
+		}
+	}
+	return nil, ctx.Err()
 }
 
 // fill makes the records of those members who get the message, and counts all.

@@ -67,33 +67,19 @@ func (p *pace) produced(records int) {
 	p.known += int64(records)
 }
 
-// wait waits until the rate lets so many records go, at most until ctx ends.
-func (p *pace) wait(ctx context.Context, records int) error {
+// reserve takes a place for so many records, and returns how long they wait until the rate
+// lets them go.
+func (p *pace) reserve(records int) time.Duration {
 	if p.rate == 0 {
-		return ctx.Err()
+		return 0
 	}
 	now := time.Now()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.next.Before(now) {
 		p.next = now
 	}
 	until := p.next
 	p.next = p.next.Add(time.Duration(records) * time.Second / time.Duration(p.rate))
-	p.mu.Unlock()
-	return sleep(ctx, until.Sub(now))
-}
-
-// sleep returns after d, or with ctx's error when that ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return until.Sub(now)
 }
