@@ -44,6 +44,14 @@ func (h *Holder) Do(ctx context.Context, w *Work) error {
 	}
 	switch state {
 	case Cancelled:
+		ended, err := h.Notes.Ended(ctx, c.Message, c.Part)
+		if err != nil {
+			return err
+		}
+		if ended { // as another copy: what that came to stands
+			h.Metrics.chunk(c.Lane, "ended_before")
+			return nil
+		}
 		err = h.Notes.End(ctx, c.Message, c.Part, &c.Done.Counts)
 		if err == nil {
 			h.Metrics.chunk(c.Lane, "cancelled")
