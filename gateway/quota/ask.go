@@ -98,7 +98,7 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 	a = ask{seq: s.seq, sent: now}
 	var latest int64
 	if s.clock.set {
-		_, latest = s.clock.span(now)
+		_, latest = s.clock.span(now, s.away)
 	}
 	for i := range s.windows {
 		w := &s.windows[i]
@@ -150,7 +150,7 @@ func (s *Sender) settle(now int64, a *ask, l *leases) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock.heard(l.time*1000, a.sent, now)
-	_, latest := s.clock.span(now)
+	_, latest := s.clock.span(now, s.away)
 	s.away, s.silent, s.heard, s.took = false, 0, now, now-a.sent
 	for i := range s.windows {
 		w := &s.windows[i]
@@ -186,7 +186,7 @@ func (s *Sender) unanswered(now int64, a *ask) (away bool) {
 	if !s.clock.set {
 		s.guess(now)
 	}
-	_, latest := s.clock.span(now)
+	_, latest := s.clock.span(now, s.away)
 	s.away = true
 	for i := range s.windows {
 		w := &s.windows[i]

@@ -77,7 +77,7 @@ func (s *Sender) grab(now int64, n int, t *Taken) {
 	if !s.clock.set {
 		return
 	}
-	earliest, latest := s.clock.span(now)
+	earliest, latest := s.clock.span(now, s.away)
 	got := int64(n - t.Len())
 	into := &t.first
 	for i := range s.windows {
@@ -164,7 +164,7 @@ func wait(ctx context.Context, changed <-chan struct{}, pause time.Duration) (en
 func (s *Sender) pause(now, until int64) time.Duration {
 	d := until - now
 	if s.clock.set {
-		earliest, _ := s.clock.span(now)
+		earliest, _ := s.clock.span(now, s.away)
 		for i := range s.windows {
 			if w := &s.windows[i]; !w.begun(earliest) {
 				begins := w.end - w.length - earliest
@@ -181,7 +181,7 @@ func (s *Sender) hopeless(now int64) bool {
 	if !s.clock.set {
 		return false
 	}
-	earliest, _ := s.clock.span(now)
+	earliest, _ := s.clock.span(now, s.away)
 	for i := range s.windows {
 		w := &s.windows[i]
 		switch {
@@ -266,7 +266,7 @@ func (s *Sender) Standings(out []Standing) []Standing {
 	if !s.clock.set {
 		s.guess(now)
 	}
-	_, latest := s.clock.span(now)
+	_, latest := s.clock.span(now, s.away)
 	for i := range s.windows {
 		w := &s.windows[i]
 		if latest >= w.end {
@@ -296,8 +296,9 @@ func (s *Sender) Refresh(ctx context.Context) {
 
 // guess takes the wall clock for Redis's, which has not been heard yet. The caller holds mu.
 func (s *Sender) guess(now int64) {
-	s.clock.heard(time.Now().UnixNano(), now, now)
+	wall := time.Now().UnixNano()
+	s.clock.guess(wall, now)
 	for i := range s.windows {
-		s.windows[i].roll(time.Now().UnixNano())
+		s.windows[i].roll(wall)
 	}
 }
