@@ -11,7 +11,8 @@ import (
 // script does all that is done to a sender's windows. KEYS are two of each: the window with an
 // even number and the one with an odd number. Each is a hash: n, its number; u, what all
 // gateways have, used and held; b, which part of that is of gateways that have not told of it
-// since Redis was wiped; and of each gateway (m and its name) what it has, and its last ask.
+// since Redis was wiped; and of each gateway (m and its name) what it has, and its last ask. What
+// no gateway can have written is as absent, and overwritten: a hash without n, u and b is as wiped.
 //
 // ARGV is the gateway, the number of its ask, the part of what is left that one may hold
 // ahead (one in so many), and of each window its length in us, the limit, what is wanted now,
@@ -20,7 +21,9 @@ import (
 const script = `local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local function whole(x) return string.format('%.0f', x) end
-local function num(x) return math.min(math.max(tonumber(x or '0') or 0, 0), 1e12) end
+local function count_of(x) -- nil if it is none that a gateway wrote: 0 to ten billion
+  if x and #x <= 10 and string.match(x, '^%d+$') then return tonumber(x) end
+end
 local me, seq, divisor = 'm' .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local answer = {whole(now)}
 local function lease(i, number, want, ahead)
@@ -34,15 +37,16 @@ local function lease(i, number, want, ahead)
   kind = kind.ok or kind
   if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', key) end
   local h = redis.call('HMGET', key, 'n', 'u', 'b', me)
-  local fresh = tonumber(h[1] or '') ~= number
+  local all, base = count_of(h[2]), count_of(h[3])
+  local fresh = h[1] ~= whole(number) or not (all and base)
   if fresh then
     if not count and want + ahead == 0 then return {'0', '0', '-1'} end
     redis.call('DEL', key)
-    h = {}
+    h, all, base = {}, 0, 0
   end
-  local all, base, own, last = num(h[2]), num(h[3])
-  if h[4] then own, last = string.match(h[4], '^(%d+) (%d+)$') end
-  own, last = tonumber(own or ''), tonumber(last or '')
+  local own, last = string.match(h[4] or '', '^(%d+) (%d+)$')
+  own, last = count_of(own), count_of(last)
+  if not (own and last) then own, last = nil, nil end
   if last and last >= seq then return {'0', '0', '-1'} end
   if not own then
     own = 0
