@@ -31,7 +31,8 @@ func (q *Quotas) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. The first maxNames senders that came have names.
+// Collect implements prometheus.Collector. The first maxNames senders that came have names, but
+// one that is called as the sum of the others is: it is in that.
 func (q *Quotas) Collect(to chan<- prometheus.Metric) {
 	q.mu.Lock()
 	senders := q.limited[:len(q.limited):len(q.limited)]
@@ -42,13 +43,15 @@ func (q *Quotas) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	var others counts
+	summed := false
 	var standings []Standing
 	for i, s := range senders {
 		s.mu.Lock()
 		c := s.counts
 		s.mu.Unlock()
-		if i >= maxNames {
+		if i >= maxNames || s.name == otherName {
 			others.add(c)
+			summed = true
 			continue
 		}
 		tell(s.name, c)
@@ -57,7 +60,7 @@ func (q *Quotas) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(remainingDesc, prometheus.GaugeValue, float64(st.Remaining), s.name, st.Name)
 		}
 	}
-	if len(senders) > maxNames {
+	if summed {
 		tell(otherName, others)
 	}
 	alone := 0.0

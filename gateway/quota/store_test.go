@@ -325,6 +325,41 @@ push_gateway_limits_gateways 1
 	})
 }
 
+// A sender may be called as the sum of the others is.
+func TestMetricsOfASenderCalledOther(t *testing.T) {
+	for _, more := range []int{0, maxNames} {
+		inFleet(t, Options{Default: Limits{Minute: 5}}, func(f *fleet) {
+			g := f.join()
+			defer g.close()
+			taken := g.Of(otherName).Take(context.Background(), 3)
+			if taken.Len() != 3 {
+				t.Errorf("%d were admitted", taken.Len())
+			}
+			for i := range more {
+				g.Of(fmt.Sprint("s", i)).Take(context.Background(), 1)
+			}
+			reg := prometheus.NewPedanticRegistry()
+			reg.MustRegister(g)
+			all, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]float64{}
+			for _, family := range all {
+				for _, m := range family.GetMetric() {
+					if labels := m.GetLabel(); family.GetName() == "push_gateway_sender_messages_total" {
+						got[labels[0].GetValue()+" "+labels[1].GetValue()] = m.GetCounter().GetValue()
+					}
+				}
+			}
+			// The last of the 200 others is beyond those with names.
+			if want := 3 + float64(more/maxNames); got["admitted other"] != want {
+				t.Errorf("%v of others, want %v", got["admitted other"], want)
+			}
+		})
+	}
+}
+
 // On real servers, where time is real: two gateways that want three times as much as they may.
 func TestRealServer(t *testing.T) {
 	for kind, addrs := range map[string]func(t *testing.T) []string{
