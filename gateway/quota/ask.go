@@ -114,8 +114,9 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 			target, waiting = 0, 0
 		}
 		p, n := &w.cur, &a.needs[i]
-		if p.held > 2*target+waiting && (!s.away || leaves) { // a part of its own is not leased
-			p.held = target + waiting
+		if !s.away || leaves { // a part of its own is not leased
+			p.keep(target+waiting, 2*target+waiting)
+			w.next.keep(target, 2*target)
 		}
 		*n = need{length: w.length / 1000, limit: int64(w.Limit), now: max(waiting-p.held, 0)}
 		if p.held < target {
@@ -124,11 +125,12 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 		if s.clock.set && latest > w.end-lead-s.took {
 			n.next = max(target-w.next.held, 0)
 		}
+		w.next.asked = w.next.asked || n.next > 0
 		n.parts = [2]known{p.known(), w.next.known()}
 		if !s.clock.set {
 			n.parts[0].number = -1
 		}
-		if n.next == 0 && !w.next.told && w.next.count() == 0 {
+		if !w.next.asked && !w.next.told && w.next.count() == 0 {
 			n.parts[1].number = -1 // it takes the key of the window before this one, which may come back
 		}
 	}
@@ -221,7 +223,7 @@ func (s *Sender) due(now int64) (asks, ends bool) {
 		return false, false
 	}
 	for i := range s.windows {
-		if s.windows[i].cur.held > 0 {
+		if w := &s.windows[i]; w.cur.held > 0 || w.next.held > 0 {
 			return false, false
 		}
 	}

@@ -17,6 +17,7 @@ type part struct {
 	used   int64 // admitted
 	held   int64 // leased, and not used
 	others int64 // what the other gateways had, used or held, as told last
+	asked  bool  // it was asked for before it began
 	told   bool  // Redis has told of it
 	shared bool  // since Redis is away it has its part of the limit
 	unsure bool  // Redis may know of more that was used here
@@ -24,6 +25,13 @@ type part struct {
 
 // count is what Redis should count for this gateway.
 func (p *part) count() int64 { return p.used + p.held }
+
+// keep gives back what is held beyond so much, if it is more than most.
+func (p *part) keep(held, most int64) {
+	if p.held > most {
+		p.held = held
+	}
+}
 
 // free is what nobody has had yet, as far as is known here. Not negative.
 func (w *window) free(p *part) int64 { return max(int64(w.Limit)-p.others-p.count(), 0) }
