@@ -109,7 +109,7 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 		if !s.quotas.ahead(w.Limit) {
 			target = 0
 		}
-		waiting := s.waiting
+		waiting := max(s.waiting, s.late(now))
 		if leaves {
 			target, waiting = 0, 0
 		}
@@ -135,6 +135,15 @@ func (s *Sender) ask(now int64, leaves bool) (a ask) {
 		}
 	}
 	return a
+}
+
+// late is what was wanted and not leased in time, because Redis is so slow: an ask may have to
+// wait for the end of the one before. Those who were refused come again. The caller holds mu.
+func (s *Sender) late(now int64) int64 {
+	if 2*s.took < int64(MaxWait) || now-s.claimed > kept {
+		s.missed = 0
+	}
+	return s.missed
 }
 
 // lease is what Redis says of a part of a window: what it gives, what all have now, and what this
@@ -212,21 +221,30 @@ func (s *Sender) tell() {
 func (s *Sender) due(now int64) (asks, ends bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.roused && (s.silent == 0 || now-s.asked >= int64(every)) {
+		return true, false
+	}
+	if !s.roused && s.done(now) {
+		s.busy = false
+		return false, true
+	}
 	pause := int64(every)
 	if s.away {
 		pause = int64(rarely)
 	}
-	if s.roused && (s.silent == 0 || now-s.asked >= int64(every)) || now-s.asked >= pause {
-		return true, false
-	}
-	if s.waiting > 0 || s.demand.wanted > 0 || now-s.demand.last < int64(idle) || s.silent != 0 { // what it has had alone is to be told
-		return false, false
+	return now-s.asked >= pause, false
+}
+
+// done reports whether there is nothing to ask for or to tell: also what it has had alone is to
+// be told. The caller holds mu.
+func (s *Sender) done(now int64) bool {
+	if s.waiting > 0 || s.late(now) > 0 || s.demand.wanted > 0 || now-s.demand.last < int64(idle) || s.silent != 0 {
+		return false
 	}
 	for i := range s.windows {
 		if w := &s.windows[i]; w.cur.held > 0 || w.next.held > 0 {
-			return false, false
+			return false
 		}
 	}
-	s.busy = false
-	return false, true
+	return true
 }

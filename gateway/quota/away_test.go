@@ -163,6 +163,52 @@ func TestASlowRedis(t *testing.T) {
 	}
 }
 
+// What is under the limit is not refused for ever where Redis answers after a message has waited
+// for it: what comes too late is kept for who comes again.
+func TestASlowRedisAndFewMessages(t *testing.T) {
+	for _, tt := range []struct {
+		why   string
+		limit Limits
+		delay time.Duration // of each direction
+		pause time.Duration
+		each  int
+		least int // of 20
+	}{
+		{"a small limit", Limits{Minute: 60}, 40 * time.Millisecond, time.Second, 1, 15},
+		{"as callers come again", Limits{Minute: 60}, 40 * time.Millisecond, 2 * time.Second, 1, 15},
+		{"a small limit of seconds", Limits{Second: 20}, 40 * time.Millisecond, 2010 * time.Millisecond, 1, 15},
+		{"a batch", Limits{Minute: 90}, 40 * time.Millisecond, 2 * time.Second, 3, 15},
+		{"few under a large limit", Limits{Second: 100_000}, 40 * time.Millisecond, 2010 * time.Millisecond, 1, 15},
+		{"a Redis that is slower still", Limits{Minute: 60}, 150 * time.Millisecond, 2 * time.Second, 1, 15},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			inFleet(t, Options{Default: tt.limit}, func(f *fleet) {
+				g := f.join()
+				defer g.close()
+				g.link.set(tt.delay)
+				time.Sleep(2 * time.Second)
+				got := 0
+				for range 20 {
+					taken, _ := g.take(tt.each)
+					got += taken.Len()
+					time.Sleep(tt.pause)
+				}
+				if got < tt.least*tt.each {
+					t.Errorf("%d of %d messages under the limit were admitted", got, 20*tt.each)
+				}
+				f.over(0)
+				time.Sleep(5 * time.Second)
+				s := g.Of("a")
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if held := s.windows[0].cur.held; held != 0 || s.busy {
+					t.Errorf("it holds %d, and asks: %t, when nobody comes again", held, s.busy)
+				}
+			})
+		})
+	}
+}
+
 // One that answers after more than a second is one that is away: each has its part.
 func TestARedisThatIsTooSlow(t *testing.T) {
 	inFleet(t, Options{Default: Limits{Second: 1000}}, func(f *fleet) {

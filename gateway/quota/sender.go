@@ -12,6 +12,9 @@ const (
 	MaxWait = 50 * time.Millisecond
 	// fresh is how long it is believed that nothing is left.
 	fresh = int64(300 * time.Millisecond)
+	// kept is how long a lease that came too late is kept for those who come again: they are
+	// told to do so within two seconds.
+	kept = int64(3 * time.Second)
 	// lead is how long before a window begins it is leased.
 	lead = int64(150 * time.Millisecond)
 )
@@ -27,6 +30,8 @@ type Sender struct {
 	windows []window
 	demand  demand
 	waiting int64         // messages of those who wait
+	missed  int64         // the most messages of one that waited, and had no answer in time
+	claimed int64         // when so many were last wanted
 	changed chan struct{} // closed, and made anew, when something may have changed; nil = nobody waits
 	away    bool          // Redis is away: each gateway has its part
 	silent  int64         // when the first ask began that had no answer; 0 = the last one had one
@@ -58,6 +63,9 @@ func (s *Sender) Take(ctx context.Context, n int) (t Taken) {
 	now := s.quotas.now()
 	s.mu.Lock()
 	s.demand.wanted += int64(n)
+	if int64(n) >= s.missed {
+		s.claimed = now
+	}
 	s.grab(now, n, &t)
 	if t.Len() < n {
 		s.await(ctx, now, n, &t)
@@ -143,6 +151,9 @@ func (s *Sender) await(ctx context.Context, now int64, n int, t *Taken) {
 		if s.grab(now, n, t); ended || t.Len() == n {
 			return
 		}
+	}
+	if missing := int64(n - t.Len()); now >= until && missing >= s.missed {
+		s.missed, s.claimed = missing, now
 	}
 }
 
