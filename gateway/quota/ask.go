@@ -209,6 +209,13 @@ func (s *Sender) unanswered(now int64, a *ask) (away bool) {
 	return true
 }
 
+// isAway reports whether Redis is away for this sender.
+func (s *Sender) isAway() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.away
+}
+
 // tell wakes those who wait. The caller holds mu.
 func (s *Sender) tell() {
 	if s.changed != nil {

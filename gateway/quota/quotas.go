@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ type Quotas struct {
 
 	asking sync.Mutex // guards the next two
 	busy   []*Sender  // those that ask now and then
-	away   bool       // Redis did not answer, and the log says so
+	away   bool       // Redis did not answer for one of them, and the log says so
 }
 
 // New makes the limits of senders. The client stays the caller's. Nothing is admitted of what
@@ -241,11 +242,12 @@ func (q *Quotas) told(err error) {
 	case err != nil && !q.away:
 		q.o.Log.Warn("limits of senders cannot be shared: this gateway admits its part of them", "gateways", q.gateways(), "error", err)
 		q.o.Tell(err)
-	case err == nil && q.away:
+		q.away = true
+	case err == nil && q.away && !slices.ContainsFunc(q.busy, (*Sender).isAway): // of a cluster a part may be
 		q.o.Log.Info("limits of senders are shared again")
 		q.o.Tell(nil)
+		q.away = false
 	}
-	q.away = err != nil
 }
 
 // leave gives back what is held.
