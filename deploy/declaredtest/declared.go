@@ -43,10 +43,10 @@ var metricName = regexp.MustCompile(`^push_[a-z_]+$`)
 // Read reads from the sources below root, the module's, what metrics a worker, a registry and a
 // gateway have, and all string literals.
 //
-// A metric is declared in one of three ways: by Opts with a Name, in a call that
+// A metric is declared in one of four ways: by Opts with a Name, in a call that
 // may have a list of labels; by a call of a function named counter, gauge or
-// histogram with name, help and labels; or of one named poolGauge or poolCounter, whose
-// label is the route.
+// histogram with name, help and labels; by NewDesc with those, the labels as a list; or of one named poolGauge or
+// poolCounter, whose label is the route.
 func Read(t testing.TB, root string) (Metrics, map[string]bool) {
 	t.Helper()
 	metrics, literals := Metrics{}, map[string]bool{}
@@ -112,7 +112,7 @@ func declaration(call *ast.CallExpr) (name string, m Metric, ok bool) {
 			direct := slices.Contains([]string{"counter", "gauge", "histogram"}, function)
 			switch {
 			case !isString:
-			case i == 0 && direct && metricName.MatchString(s):
+			case i == 0 && (direct || function == "NewDesc") && metricName.MatchString(s):
 				name = s
 			case i == 0 && (function == "poolGauge" || function == "poolCounter"):
 				name, m.Labels = s, []string{"route"}
