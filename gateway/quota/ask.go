@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -214,6 +215,13 @@ func (s *Sender) isAway() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.away
+}
+
+// hasUsed reports whether anything was admitted in a window that may still be.
+func (s *Sender) hasUsed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.windows, func(w window) bool { return w.cur.used > 0 })
 }
 
 // tell wakes those who wait. The caller holds mu.

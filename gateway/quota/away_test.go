@@ -139,6 +139,38 @@ func TestRedisIsWiped(t *testing.T) {
 	})
 }
 
+// Redis is wiped when the gateway that used the limit up sends nothing more: it tells within a second.
+// Who asks sooner gets what others had once more, and not more than that.
+func TestRedisIsWipedWhileAGatewayIsSilent(t *testing.T) {
+	for after, over := range map[time.Duration]int{0: 1000, 1100 * time.Millisecond: 0, 10 * time.Second: 0} {
+		t.Run(after.String(), func(t *testing.T) {
+			inFleet(t, Options{Default: Limits{Hour: 1000}}, func(f *fleet) {
+				a, b := f.join(), f.join()
+				defer a.close()
+				defer b.close()
+				time.Sleep(2 * time.Second)
+				if got := a.fill(time.Second); got != 1000 {
+					t.Errorf("%d of 1,000 at first", got)
+				}
+				time.Sleep(10 * time.Second)
+				f.redis.Wipe()
+				time.Sleep(after)
+				b.fill(time.Second)
+				time.Sleep(2 * time.Second)
+				b.fill(time.Second)
+				f.over(over)
+				if s := a.Of("a"); after > 0 {
+					s.mu.Lock()
+					if s.busy {
+						t.Error("it still asks")
+					}
+					s.mu.Unlock()
+				}
+			})
+		})
+	}
+}
+
 // A slow Redis is no reason to refuse what could be admitted, as long as it answers in time,
 // nor to admit more.
 func TestASlowRedis(t *testing.T) {

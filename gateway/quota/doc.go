@@ -29,7 +29,12 @@
 // While Redis is away, which is when it has not answered for a second, a gateway admits min(limit/N − what it has had, what was left/N) of
 // the window, and limit/N of those that follow, with N the gateways that Redis last knew.
 // It is never unlimited, but it is no longer "never over": gateways that do not hear of each other
-// may disagree on what was left, and on N. A Redis that was wiped is told by all that they had.
+// may disagree on what was left, and on N.
+//
+// A Redis that was wiped is told by each gateway what it had: with the next ask of a sender,
+// or when the gateway finds, once a second, that it is not among the gateways any more. Until then
+// others may be given it once more, and what gateways had that have ended is forgotten. Of a cluster
+// whose shard was wiped without the set of gateways, nobody tells of a sender that is silent.
 //
 // Why this is not package rates, which leases parts of a fleet's rate: there a grant is a
 // slot, sends one after the other at the fleet's pace, at most 200 ms ahead and 15 % in any
