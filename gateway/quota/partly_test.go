@@ -59,3 +59,22 @@ func TestPartOfRedisIsAway(t *testing.T) {
 		}
 	})
 }
+
+// That Redis is away is told once, and once that it is back.
+func TestAwayAndBackAreTold(t *testing.T) {
+	var told []bool // by the one goroutine that leases, and read when it has ended
+	inFleet(t, Options{Default: Limits{Minute: 100_000}, Tell: func(err error) { told = append(told, err != nil) }}, func(f *fleet) {
+		g := f.join()
+		g.fill(time.Second)
+		f.redis.Close()
+		g.fill(5 * time.Second)
+		if err := f.redis.Restart(); err != nil {
+			f.t.Fatal(err)
+		}
+		g.fill(5 * time.Second)
+		g.close()
+		if len(told) != 2 || !told[0] || told[1] {
+			t.Errorf("told %v", told)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/gateway/quota"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// How far a sender has come stands in headers of every answer to a send that is counted, also of
+// one to a topic. Redis is not asked here: nothing is admitted.
+func TestHeadersOfAnswersToSends(t *testing.T) {
+	quotas, err := quota.New(nil, quota.Options{Fleet: "test", Member: "g", Default: quota.Limits{Hour: 10}, Gateways: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := newReports()
+	w := newWorld(t, func(o *Options) { o.Fanouts, o.Quotas = notes.fanouts(), quotas })
+	if a := w.makeTopic("snow", `{"app": "shop", "service_type": "transactional"}`); a.status != http.StatusCreated {
+		t.Fatal(a.text)
+	}
+	for _, tt := range []struct {
+		why    string
+		got    *reply
+		status int
+	}{
+		{"a message", w.post(plain), 429},
+		{"a message to a topic", w.toSnow(`{"title": "x"}`), 429},
+		{"a batch of invalid lines", w.do(request{method: "POST", path: "/v1/messages/batch", key: keyOrders, body: "{}\n"}), 207},
+	} {
+		if tt.got.status != tt.status || tt.got.told("RateLimit-Policy") != `"hour";q=10;w=3600` {
+			t.Errorf("%s: %d, RateLimit-Policy is %q", tt.why, tt.got.status, tt.got.told("RateLimit-Policy"))
+		}
+		// No limit is used up: it is tried again soon, and none is named.
+		if after, _ := tt.got.json["retry_after"].(float64); tt.status == 429 && (after > 2 || tt.got.json["violated-policies"] != nil || !strings.Contains(tt.got.text, "could not agree in time")) {
+			t.Errorf("%s: %s", tt.why, tt.got.text)
+		}
+	}
+}
+
+// A line that is refused as invalid costs nothing, also beside one that is not.
+func TestInvalidLinesCostNothing(t *testing.T) {
+	underLimits(t, quota.Limits{Hour: 10}, func(w *world, _ *embedded.Redis) {
+		if got := w.do(request{method: "POST", path: "/v1/messages/batch", key: keyOrders, body: "{}\n" + numbered(1) + "{}\n"}); got.told("X-RateLimit-Remaining") != "9" {
+			t.Errorf("%d %v %s", got.status, got.header, got.text)
+		}
+	})
+}
+
+// What others have used is in the answer of a gateway that has sent nothing.
+func TestLimitsAsRedisKnowsThem(t *testing.T) {
+	underLimits(t, quota.Limits{Hour: 10}, func(w *world, redis *embedded.Redis) {
+		hour := time.Now().Unix() / 3600
+		redis.Mini.HSet(shards.QuotaKey("test", "orders", 3600, hour), "n", fmt.Sprint(hour), "u", "4", "b", "0", "mother", "4 1")
+		if got := w.do(request{method: "GET", path: "/v1/limits", key: keyOrders}); !strings.Contains(got.text, `"used":4,"remaining":6`) {
+			t.Errorf("%d %s", got.status, got.text)
+		}
+	})
+}
