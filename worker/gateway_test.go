@@ -412,6 +412,63 @@ func TestAGatewayWithoutItsStores(t *testing.T) {
 	goleak.VerifyNone(t, surroundings)
 }
 
+// Two gateways and one sender, who may send 1,000 a second and sends half as much again: never
+// more is accepted, and hardly less.
+func TestTwoGatewaysLimitASender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := fleetWithGateway(t)
+		defer n.close()
+		n.config.Gateway.Limits.Default = configs.SenderLimits{Second: 1000}
+		const each, seconds = 25, 5
+		var counting sync.Mutex // guards the next
+		accepted := map[int64]float64{}
+		var sending, stopping sync.WaitGroup
+		defer stopping.Wait()
+		for g := range 2 {
+			client, stop := n.startGateway()
+			defer stopping.Go(stop)
+			sending.Go(func() {
+				time.Sleep(time.Minute) // Kafka is found
+				var under sync.WaitGroup
+				for i := range seconds * 30 {
+					var lines strings.Builder
+					for k := range each {
+						fmt.Fprintf(&lines, `{"id": "g%d-%d-%d", "app": "shop", "service_type": "transactional", "user_id": "owl", "title": "x"}`+"\n", g, i, k)
+					}
+					under.Go(func() {
+						second := time.Now().Unix()
+						a, err := call(t, client, "POST", "http://gateway/v1/messages/batch", lines.String(), "Content-Type", "application/x-ndjson")
+						if err != nil || a.status != http.StatusAccepted && a.status != http.StatusMultiStatus {
+							t.Errorf("%+v, %v", a, err)
+							return
+						}
+						counting.Lock()
+						defer counting.Unlock()
+						got, _ := a.json["accepted"].(float64)
+						accepted[second] += got
+					})
+					time.Sleep(time.Second / 30)
+				}
+				under.Wait()
+			})
+		}
+		sending.Wait()
+		full := 0
+		for second, got := range accepted {
+			// A batch at the end of a second may be admitted in the next one.
+			if got > 1000+2*each {
+				t.Errorf("second %d: %v were accepted", second, got)
+			}
+			if got >= 950 {
+				full++
+			}
+		}
+		if full < seconds-1 {
+			t.Errorf("in %d of %d seconds 950 were accepted: %v", full, seconds, accepted)
+		}
+	})
+}
+
 // The examples of docs/gateway.md, as they stand there, in a shell with curl: each is
 // answered with what the page says, as far as it can be the same.
 func TestTheExamplesOfTheDocumentation(t *testing.T) {
