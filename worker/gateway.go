@@ -81,6 +81,11 @@ func RunGateway(ctx context.Context, o GatewayOptions) error {
 	defer watches.Wait()
 	defer stopWatching()
 	g.watch(watching, &watches)
+	if g.quotas != nil { // until what is under way is answered, and what Kafka has not taken has come back
+		limiting, stopLimiting := context.WithCancel(context.WithoutCancel(ctx))
+		defer stopLimiting()
+		watches.Go(func() { g.quotas.Run(limiting) })
+	}
 
 	server := wiring.GatewayServer(o.Config)
 	server.TLS = g.tls
@@ -291,9 +296,6 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 	})
 	if g.tls != nil {
 		watches.Go(func() { g.watchCertificate(ctx) })
-	}
-	if g.quotas != nil {
-		watches.Go(func() { g.quotas.Run(ctx) })
 	}
 }
 
