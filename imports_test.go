@@ -202,7 +202,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/twmb/franz-go":           {in: []string{"kafka", "bench/chaos", "bench/mutants"}, tests: []string{"worker", "cmd/pushctl", "deploy/local", "deploy/embedded"}},
 	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants"}, tests: []string{everything}},
 	"github.com/gocql/gocql":             {in: []string{"status", "bench/chaos"}, tests: []string{"deploy/local"}},
-	"github.com/redis/go-redis":          {in: []string{"shards", "shards/shardstest", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "users/erase", "users/state", "users/userstest"}, tests: []string{"deploy/embedded"}},
+	"github.com/redis/go-redis":          {in: []string{"shards", "shards/shardstest", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "users/erase", "users/state", "users/userstest"}, tests: []string{"deploy/embedded", "gateway/quota"}},
 	"github.com/RoaringBitmap/roaring":   {in: []string{"segments"}},
 	"github.com/bits-and-blooms/bloom":   {in: []string{"bench/lookup"}},
 	"github.com/minio/minio-go":          {in: []string{"segments/s3"}},
