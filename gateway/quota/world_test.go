@@ -100,21 +100,28 @@ func (f *fleet) join() *gateway {
 // take admits messages of sender a, and counts them.
 func (g *gateway) take(n int) (Taken, time.Duration) {
 	began := time.Now()
-	g.fleet.count(g.fleet.asked, n)
-	taken := g.Of("a").Take(context.Background(), n)
+	g.fleet.count(g.fleet.asked, n, nil, began)
+	of := g.Of("a").Take(context.Background(), n)
 	if g.dead.Load() { // its clients have no answer
 		return Taken{}, time.Since(began)
 	}
-	g.fleet.count(g.fleet.admitted, taken.Len())
-	return taken, time.Since(began)
+	for _, part := range []*taken{&of.first, &of.then} {
+		g.fleet.count(g.fleet.admitted, part.n, part, began)
+	}
+	return of, time.Since(began)
 }
 
-// count counts now. While a message waits, its windows are those of its end.
-func (f *fleet) count(in map[at]int, n int) {
+// count counts now, or where part of a request was admitted before it had waited to its end: in the
+// windows that the gateway says, if they were since the request began.
+func (f *fleet) count(in map[at]int, n int, part *taken, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, p := range f.options.Default.Policies() {
-		in[at{p.Window, time.Now().UnixNano() / int64(p.Window)}] += n
+	for i, p := range f.options.Default.Policies() {
+		first, number := began.UnixNano()/int64(p.Window), time.Now().UnixNano()/int64(p.Window)
+		if part != nil && part.numbers[i] >= first && part.numbers[i] < number {
+			number = part.numbers[i]
+		}
+		in[at{p.Window, number}] += n
 	}
 }
 
