@@ -150,3 +150,26 @@ func TestPartitionsAreKafkas(t *testing.T) {
 		}
 	}
 }
+
+// A message's id counts for its sender, app and audience alone, each of which is a text of its
+// own, and what is made of it has its time.
+func TestMessageOf(t *testing.T) {
+	id := uuid.MustParse("0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21")
+	other := id
+	other[15]++
+	usual := MessageOf(id, "orders", "shop", "snow")
+	if usual != MessageOf(id, "orders", "shop", "snow") || checkMessageID(usual) != nil || millis(usual) != millis(id) {
+		t.Errorf("%s is made of %s", usual, id)
+	}
+	seen := map[uuid.UUID]string{id: "itself", usual: "the usual"}
+	for why, m := range map[string]uuid.UUID{
+		"another id": MessageOf(other, "orders", "shop", "snow"), "another sender": MessageOf(id, "logins", "shop", "snow"),
+		"another app": MessageOf(id, "orders", "bank", "snow"), "another topic": MessageOf(id, "orders", "shop", "rain"),
+		"other borders": MessageOf(id, "orders", "shops", "now"), "none": MessageOf(id, "", "", ""), "made once more": MessageOf(usual, "orders", "shop", "snow"),
+	} {
+		if seen[m] != "" {
+			t.Errorf("%s gives that of %s", why, seen[m])
+		}
+		seen[m] = why
+	}
+}

@@ -498,22 +498,8 @@ func TestTheExamplesOfTheDocumentation(t *testing.T) {
 		if !strings.Contains(script, "curl") {
 			continue
 		}
-		_, want, answered := strings.Cut(rest, "```json\n")
-		if !answered {
-			t.Fatalf("no answer stands behind\n%s", script)
-		}
-		want, _, _ = strings.Cut(want, "```")
-		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
-		cmd.Env = append(env, "RECEIPT="+receipt)
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %s%s\n%s", err, &errs, out, script)
-		}
+		got := example(t, script, rest, append(env, "RECEIPT="+receipt))
 		ran++
-		got, expected := parsed(t, string(out)), parsed(t, want)
-		like(t, script, got, expected)
 		if receipt == "" {
 			// What a worker would write.
 			receipt, _ = got["receipt"].(string)
@@ -586,24 +572,31 @@ func examples(t *testing.T, page, part string, want int, first func(receipt stri
 	receipt := ""
 	for _, block := range blocks {
 		script, rest, _ := strings.Cut(block, "```")
-		_, says, answered := strings.Cut(rest, "```json\n")
-		says, _, _ = strings.Cut(says, "```")
-		if !answered {
-			t.Fatalf("no answer stands behind\n%s", script)
-		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
-		cmd.Env = append(append(os.Environ(), env...), "RECEIPT="+receipt)
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %s%s\n%s", err, &errs, out, script)
-		}
-		got := parsed(t, string(out))
-		like(t, script, got, parsed(t, says))
+		got := example(t, script, rest, append(append(os.Environ(), env...), "RECEIPT="+receipt))
 		if receipt == "" {
 			receipt, _ = got["receipt"].(string)
 			first(receipt)
 		}
 	}
+}
+
+// example runs a script of a page, and holds what is answered against what stands behind it.
+func example(t *testing.T, script, behind string, env []string) map[string]any {
+	t.Helper()
+	_, says, answered := strings.Cut(behind, "```json\n")
+	if !answered {
+		t.Fatalf("no answer stands behind\n%s", script)
+	}
+	says, _, _ = strings.Cut(says, "```")
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	cmd.Env = env
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s%s\n%s", err, &errs, out, script)
+	}
+	got := parsed(t, string(out))
+	like(t, script, got, parsed(t, says))
+	return got
 }
