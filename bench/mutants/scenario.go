@@ -87,10 +87,8 @@ var scenarios = map[string]*scenario{
 	"aged": {records: 1200, apns: slow(10), fcm: slow(10), change: mintedYesterday, run: comesAgain},
 	// Google takes nothing for three seconds, and says so.
 	"held": {records: 300, apns: slow(10), fcm: slow(10), config: holdSoon, run: held},
-	// Much of what Apple gets is to be tried later, and expires meanwhile. What does
-	// not expire must come through in 13 attempts: at one half, one push of 8,192
-	// was refused in each.
-	"soon": {records: 600, apns: sim.Faults{Unavailable: 0.3, Latency: 10 * time.Millisecond}, crowd: expiresSoon, config: laterOptions, run: oneWorker},
+	// Much of what Apple gets is to be tried later, and expires meanwhile.
+	"soon": {records: 600, apns: sim.Faults{Unavailable: 0.4, Latency: 10 * time.Millisecond}, crowd: expiresSoon, config: laterForLong, run: oneWorker},
 	// A worker dies between its limits and its sends.
 	"kill-limited": {records: 600, apns: slow(20), fcm: slow(20), crowd: capped, run: killLimited},
 }
@@ -121,6 +119,13 @@ func ambiguousUnknown(c *configs.Config) {
 func laterOptions(c *configs.Config) {
 	c.Retries.Tiers = []time.Duration{time.Second, 3 * time.Second}
 	noOutage(c)
+}
+
+// laterForLong are laterOptions with so many attempts that what does not expire comes
+// through: by chance, 13 of them all failed in one run of ten.
+func laterForLong(c *configs.Config) {
+	laterOptions(c)
+	c.Retries.Max = 40
 }
 
 // noOutage lets no number of bad answers stop a route, and sends nothing to the
