@@ -106,6 +106,7 @@ var mayImport = map[string][]string{
 	"bench/endtoend":                  {everything}, // tests only
 	"bench/channel":                   nil,          // tests only
 	"bench/lookup":                    {"segments"},
+	"bench/stress":                    {everything},
 	"bench/usage":                     nil,
 	"bench/chart":                     nil,
 	"bench/parts":                     nil,

@@ -20,6 +20,7 @@ type SimulatorOptions struct {
 	Latency time.Duration // of each answer
 	// FCMStreams is how many streams a connection to Google may have; one more, and it is ended. 0 = as many as to Apple.
 	FCMStreams int
+	FCMQuota   int // pushes a second that Google takes of the project; 0 = as many as come
 }
 
 // Simulator is APNs and FCM in a process of their own. Every push is validated, and counted by notification and device.
@@ -90,6 +91,9 @@ const (
 	rateSteps = int(time.Hour / rateStep)
 )
 
+// quotaSeconds is the time for which Google counts: a minute, as the real one does.
+const quotaSeconds = 60
+
 // simulated is the other side of Simulator.
 type simulated struct {
 	began  time.Time
@@ -119,8 +123,12 @@ func (s *simulated) Begin(o SimulatorOptions, app *configs.App) error {
 		return err
 	}
 	faults := sim.Faults{Latency: o.Latency}
+	rules := sim.Rules{Streams: o.FCMStreams}
+	if o.FCMQuota > 0 {
+		rules.ProjectQuota = sim.Limit{Count: o.FCMQuota * quotaSeconds, Per: quotaSeconds * time.Second}
+	}
 	server, err := sim.New(sim.Options{Apps: []sim.App{creds.App()}, CountOnly: true, Watch: s.watch,
-		Faults: sim.RouteSet{APNS: faults, FCM: faults}, Rules: sim.Rules{Streams: o.FCMStreams}})
+		Faults: sim.RouteSet{APNS: faults, FCM: faults}, Rules: rules})
 	if err != nil {
 		return err
 	}
@@ -135,6 +143,9 @@ func (s *simulated) Begin(o SimulatorOptions, app *configs.App) error {
 		return err
 	}
 	*app = apps[0]
+	if o.FCMQuota > 0 {
+		app.FCM.Rate = o.FCMQuota
+	}
 	return nil
 }
 

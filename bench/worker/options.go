@@ -42,7 +42,10 @@ type Options struct {
 	Partitions    int           // of each lane
 	// Rate is how many notifications are produced a second while the workers run: how long each takes is measured then, and
 	// not what they can do at most. 0 = all are there before.
-	Rate     int
+	Rate int
+	// Quota is how many pushes a second Google takes of the project, and the rate that the fleet has for it; 0 = as many as
+	// come.
+	Quota    int
 	Embedded bool // Kafka and Redis of deploy/embedded, rows in the worker's memory
 
 	Worker string   // path of a built pushworker; not with Embedded
@@ -97,6 +100,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("%d notifications a second: want 0 or more", o.Rate)
 	case o.Rate > 0 && o.Confirms > 0:
 		return errors.New("with a rate, confirms are not possible: what is produced is in no filter before")
+	case o.Quota < 0:
+		return fmt.Errorf("a quota of %d pushes a second: want 0 or more", o.Quota)
 	case o.Devices < 0:
 		return fmt.Errorf("%d devices a user: want 0 or more", o.Devices)
 	case len(o.Serve) == 0 || !o.Embedded && o.Worker == "":

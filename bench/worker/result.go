@@ -64,6 +64,7 @@ type Result struct {
 	Workers             int       `json:"workers"`
 	Partitions          int       `json:"partitions"`
 	ProducedPerSecond   int       `json:"produced_per_second"` // 0 = all was there before
+	Quota               int       `json:"quota_per_second"`    // of the project at Google; 0 = none
 	WarmUp              int       `json:"warm_up"`
 	CoolDown            int       `json:"cool_down"`
 	Devices             int       `json:"devices"`
@@ -89,7 +90,7 @@ type Result struct {
 
 // describe notes what it is run with.
 func (r *Result) describe(o *Options, c *configs.Config) {
-	r.Workers, r.Partitions, r.ProducedPerSecond = o.Workers, c.Kafka.Topics.Partitions, o.Rate
+	r.Workers, r.Partitions, r.ProducedPerSecond, r.Quota = o.Workers, c.Kafka.Topics.Partitions, o.Rate, o.Quota
 	r.WarmUp, r.CoolDown, r.Devices, r.Duplicates, r.Minted = o.WarmUp, o.CoolDown, o.Devices, o.Duplicates, o.Minted
 	r.LimitRules, r.Latency, r.Embedded, r.Plot = len(c.Limits.Rules), o.Latency.Seconds()*1000, o.Embedded, o.Plot
 	r.KafkaReplication = c.Kafka.Topics.Replication

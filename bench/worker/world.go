@@ -56,7 +56,7 @@ func (w *world) start(ctx context.Context, o *Options) (err error) {
 	}
 	w.ends = append(w.ends, func() { _ = os.RemoveAll(w.dir) })
 	o.Progress("starting Kafka, Redis, Cassandra and the simulator")
-	w.sim, err = servers.StartSimulator(ctx, o.Serve, servers.SimulatorOptions{Dir: w.dir, App: fleet.App, Latency: o.Latency, FCMStreams: configs.Default().Send.FCM.Streams})
+	w.sim, err = servers.StartSimulator(ctx, o.Serve, servers.SimulatorOptions{Dir: w.dir, App: fleet.App, Latency: o.Latency, FCMStreams: configs.Default().Send.FCM.Streams, FCMQuota: o.Quota})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 // Command pushbench measures on this machine, with servers and a simulator of
 // its own: one worker from Kafka to provider, the multiplexer beside other
-// clients, what decides who is sent what, the gateway, and segments beside Bloom filters.
+// clients, what decides who is sent what, the gateway, segments beside Bloom filters, and
+// what a fleet does under a provider's quota.
 // bench/README.md has recorded figures.
 //
 //	main.go     exit statuses, what the commands share
@@ -9,6 +10,7 @@
 //	gates.go    pushbench gates, on Linux
 //	gateway.go  pushbench gateway, on Linux
 //	lookup.go   pushbench lookup, on Linux
+//	stress.go   pushbench stress, on Linux
 package main
 
 import (

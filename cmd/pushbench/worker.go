@@ -86,6 +86,7 @@ for a drawing (SVG) of rate and latency over time.`,
 	f.IntVar(&o.Workers, "workers", o.Workers, "workers that share the partitions and are measured as one")
 	f.IntVar(&o.Partitions, "partitions", o.Partitions, "partitions of each lane")
 	f.IntVar(&o.Rate, "rate", o.Rate, "notifications produced a second while they run, to measure how long one takes; 0 = a backlog is there before")
+	f.IntVar(&o.Quota, "quota", o.Quota, "pushes a second that Google takes, and the fleet's rate for it; 0 = as many as come")
 	f.IntVar(&o.Limits, "limits", o.Limits, "limit rules")
 	f.DurationVar(&o.Latency, "latency", o.Latency, "time the providers take to answer")
 	f.StringVar(&o.CommitLog, "commit-log", o.CommitLog, "when Cassandra acknowledges a write: "+worker.Periodic+" = before it is on disk, "+worker.Batch+" = after")
@@ -105,6 +106,28 @@ func newServeCommand(b *bench) *cobra.Command {
 }
 
 func (b *bench) worker(ctx context.Context, o worker.Options, apns2 bool) error {
+	if err := b.prepareWorker(&o); err != nil {
+		return err
+	}
+	var other float64
+	if apns2 {
+		var err error
+		if other, err = b.apns2(ctx); err != nil {
+			return err
+		}
+	}
+	r, err := worker.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if apns2 {
+		r.Compare(other)
+	}
+	return b.show(explainWorker(r))
+}
+
+// prepareWorker fills in the programs, and checks the options.
+func (b *bench) prepareWorker(o *worker.Options) error {
 	me, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
@@ -124,20 +147,7 @@ func (b *bench) worker(ctx context.Context, o worker.Options, apns2 bool) error 
 			return usageError{fmt.Errorf("--worker: %w", err)}
 		}
 	}
-	var other float64
-	if apns2 {
-		if other, err = b.apns2(ctx); err != nil {
-			return err
-		}
-	}
-	r, err := worker.Run(ctx, o)
-	if err != nil {
-		return err
-	}
-	if apns2 {
-		r.Compare(other)
-	}
-	return b.show(explainWorker(r))
+	return nil
 }
 
 // apns2 is what apns2 takes for a push now, in us of CPU.
