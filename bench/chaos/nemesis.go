@@ -84,6 +84,8 @@ func (n *nemesis) do(ctx context.Context, a Action) error {
 		return n.server(ctx, a)
 	case a.Fault == Quota:
 		return n.quota(ctx, a)
+	case a.Fault == Comeback:
+		return n.comeback(ctx, a)
 	case a.Target == APNS || a.Target == FCM:
 		return n.provider(ctx, a)
 	case strings.HasPrefix(a.Target, "providers of "):

@@ -58,12 +58,13 @@ const (
 	Refuse    Fault = "refuse"
 
 	// Of a provider.
-	Storm   Fault = "429 storm"     // to everything, with Retry-After in one of its forms
-	Errors  Fault = "503s"          // to a third of everything, or to most of it
-	Down    Fault = "down"          // connections are reset and refused
-	Quota   Fault = "quota"         // a quarter of what the fleet takes it for
-	GoAway  Fault = "goaway"        // graceful, to all connections
-	Abandon Fault = "goaway, close" // without the answers
+	Storm    Fault = "429 storm"     // to everything, with Retry-After in one of its forms
+	Errors   Fault = "503s"          // to a third of everything, or to most of it
+	Down     Fault = "down"          // connections are reset and refused
+	Quota    Fault = "quota"         // a quarter of what the fleet takes it for
+	Comeback Fault = "comeback"      // 503s to everything, then with little room that grows; too much pushes it over again
+	GoAway   Fault = "goaway"        // graceful, to all connections
+	Abandon  Fault = "goaway, close" // without the answers
 )
 
 // The targets beside workers.

@@ -50,6 +50,8 @@ func sequences() []*Scenario {
 		{Name: "quota", About: "FCM takes a quarter of what the fleet thinks it does, and twice as much waits: the fleet finds out, keeps to it and uses it", Full: 3 * time.Minute, Short: 50 * time.Second,
 			Workers: quotaWorkers, Rate: 90, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: oneQuota, configure: limited,
 			Broken: "a fleet that thinks it has four times the quota takes over two minutes to find it, of 30 s allowed"},
+		{Name: "slow-recovery", About: "FCM is down, comes back with a tenth of its room, and falls over when asked for twice of it: what waited does not push it over", Full: 4*comebackEvery + 2*settle, Short: comebackEvery + 2*settle,
+			Workers: quotaWorkers, Rate: 350, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: comebacks, configure: toItsRate},
 		{Name: "wide", About: "a user with 20,000 devices among others, with kills, stops and 503s in the middle of them", Full: 2 * time.Minute, Short: 30 * time.Second,
 			Workers: 2, Rate: 60, Latency: 50 * time.Millisecond, Session: 3 * time.Second, plan: wide, wide: 20_000, configure: holdLittle},
 	}

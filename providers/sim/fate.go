@@ -19,6 +19,8 @@ type fate struct {
 	orders  *orders
 	rates   *rates
 	rules   atomic.Pointer[Rules]
+	// recovery counts for the rule of that name.
+	recovery recovery
 	// offset of the quota windows from the minutes of the clock.
 	offset time.Duration
 	watch  func(*Arrival) // nil: nobody does
@@ -63,6 +65,13 @@ func (f *fate) choose(p *push, reply Reply, by string) choice {
 	drawn, act, latency, faults := f.chance.draw(p.provider, p.id, p.device)
 	c := choice{reply: reply, by: by, latency: latency, faults: faults}
 	if reply != NoReply {
+		return c
+	}
+	if rule := &f.rules.Load().Recovery; rule.Full > 0 && rule.Provider == p.provider && f.recovery.over(rule, p.req.now) {
+		c.by = byRule
+		if c.reply = APNSServiceUnavailable; p.provider == FCM {
+			c.reply = FCMUnavailable
+		}
 		return c
 	}
 	if p.req.shutdown {

@@ -129,6 +129,19 @@ type RuleOrder struct {
 	Pings             LimitOrder `json:"pings"`
 	Dials             LimitOrder `json:"dials"`
 	DialsRefused      Interval   `json:"dials_refused,omitempty"`
+
+	Recovery *RecoveryOrder `json:"recovery,omitempty"`
+}
+
+// RecoveryOrder is a Recovery:
+// {"provider":"fcm","down":"30s","full":10000,"start":0.1,"growth":0.1,"falls":2}.
+type RecoveryOrder struct {
+	Provider string   `json:"provider"`
+	Down     Interval `json:"down"`
+	Full     int      `json:"full"`
+	Start    float64  `json:"start"`
+	Growth   float64  `json:"growth"`
+	Falls    float64  `json:"falls"`
 }
 
 // LimitOrder is a Limit: {"count":240,"per":"1m"}.
@@ -144,6 +157,16 @@ func (o *RuleOrder) rules() Rules {
 		UpdatesPerAddress: o.UpdatesPerAddress, PerDevice: limit(o.PerDevice), ProjectQuota: limit(o.ProjectQuota),
 		QuotaRetryAfter: o.QuotaRetryAfter, DeviceQuota: limit(o.DeviceQuota), DeviceQuotaLong: limit(o.DeviceQuotaLong),
 		TopicQuota: limit(o.TopicQuota), Streams: o.Streams, Idle: time.Duration(o.Idle), Pings: limit(o.Pings),
-		Dials: limit(o.Dials), DialsRefused: time.Duration(o.DialsRefused),
+		Dials: limit(o.Dials), DialsRefused: time.Duration(o.DialsRefused), Recovery: o.Recovery.recovery(),
 	}
+}
+
+// recovery is what the order says; of nil none. An unknown provider is one that Validate
+// rejects.
+func (o *RecoveryOrder) recovery() Recovery {
+	if o == nil {
+		return Recovery{}
+	}
+	p, _ := ParseProvider(o.Provider)
+	return Recovery{Provider: p, Down: time.Duration(o.Down), Full: o.Full, Start: o.Start, Growth: o.Growth, Falls: o.Falls}
 }

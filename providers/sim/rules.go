@@ -51,6 +51,10 @@ type Rules struct {
 	// Pings a connection to Google may send. One more is answered GOAWAY.
 	Pings Limit
 
+	// Recovery has one of them come back slowly, and fall over when it is asked for
+	// too much.
+	Recovery Recovery
+
 	// Dials an address may make; one more, and its connections are reset for
 	// DialsRefused.
 	Dials        Limit
@@ -86,6 +90,9 @@ func (r *Rules) Validate() error {
 	}
 	if r.Streams < 0 || r.Idle < 0 || r.DialsRefused < 0 || (r.Dials.Count > 0) != (r.DialsRefused > 0) {
 		return fmt.Errorf("rules: negative, or dials without how long they are refused")
+	}
+	if err := r.Recovery.Validate(); err != nil {
+		return fmt.Errorf("rule %w", err)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ const (
 	Memory     Invariant = "memory"
 	Reasons    Invariant = "reasons" // see checker.reasons
 	Quotas     Invariant = "quotas"
+	Recoveries Invariant = "recoveries"
 )
 
 // meanings are the promises in words, for reports.
@@ -56,6 +57,7 @@ var meanings = map[Invariant]string{
 	Memory:     "no worker takes more memory than it printed at its start",
 	Reasons:    "no partition stands still but for a reason that its own worker declares, or that keeps it from that",
 	Quotas:     "the fleet keeps to a quota that it was never told, and uses it",
+	Recoveries: "a provider that comes back slowly is not pushed over again",
 	Pressure:   "while a store is away, no more is sent than the windows hold",
 }
 
@@ -64,7 +66,7 @@ func (i Invariant) Meaning() string { return meanings[i] }
 
 // All are the promises in order, with Incomplete first.
 func All() []Invariant {
-	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory, Reasons, Quotas}
+	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory, Reasons, Quotas, Recoveries}
 }
 
 // kept is how many findings of one promise are described; all are counted.
@@ -158,6 +160,7 @@ func Check(l *Ledgers) *Report {
 	c.exits()
 	c.during()
 	c.quotas()
+	c.recoveries()
 	c.stops()
 	c.bounds()
 	return c.r

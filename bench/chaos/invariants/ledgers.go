@@ -251,6 +251,15 @@ type Event struct {
 	// Quota is set where the provider takes only so much while the event lasts, which
 	// is less than what waits for it.
 	Quota *Quota
+	// Recovery is set where the provider was down, and came back with little room.
+	Recovery *Recovery
+}
+
+// Recovery is how a provider came back.
+type Recovery struct {
+	Provider string
+	Down     time.Duration // from the event's start
+	Falls    int           // how often it was asked for so much that it was down again
 }
 
 // Quota is what a provider takes: Count calls in each Per, of all workers together.
