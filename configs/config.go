@@ -23,6 +23,7 @@ type Config struct {
 	Gates       Gates       `yaml:"gates"`
 	Feedback    Feedback    `yaml:"feedback"`
 	Rates       Rates       `yaml:"rates"`
+	Events      Events      `yaml:"events"`
 	Apps        []App       `yaml:"apps"`
 	Registry    Registry    `yaml:"registry"`
 	Gateway     Gateway     `yaml:"gateway"`
@@ -329,6 +330,11 @@ type FCM struct {
 	CAFile             string `yaml:"ca_file"`
 	Insecure           bool   `yaml:"insecure"`                          // a token endpoint without TLS is accepted
 	Rate               int    `yaml:"rate" check:"min=0,max=1000000000"` // sends a second of the fleet to the project; 0 = none
+}
+
+// Events says what workers tell on push.events besides counts and failures.
+type Events struct {
+	State bool `yaml:"state"` // what each of them is at, once a second
 }
 
 // Feedback says when a worker does not believe that tokens are dead, and keeps them.

@@ -73,8 +73,9 @@ func Default() *Config {
 			Requests: 4000, Batches: 16, Connections: 10_000, HeaderBytes: 16 << 10,
 			HeaderTimeout: 5 * time.Second, BodyTimeout: 15 * time.Second, AnswerTimeout: 30 * time.Second, IdleTimeout: time.Minute, Drain: 10 * time.Second,
 			Fanout: Fanout{AdminListen: "127.0.0.1:9467", Lag: 100_000, OpenChunks: 16, AtOnce: 4, Page: 2000, InFlight: 20_000, InFlightBytes: 16 << 20}},
-		Admin: Admin{Listen: "127.0.0.1:9464"},
-		Log:   Log{Level: "info", Format: "json"},
+		Events: Events{State: true},
+		Admin:  Admin{Listen: "127.0.0.1:9464"},
+		Log:    Log{Level: "info", Format: "json"},
 	}
 }
 

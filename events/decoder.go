@@ -18,8 +18,9 @@ type Decoder struct {
 const copiesWithin = 10_000
 
 // Decode returns the event in a record's value, or nil for a copy of one that it
-// has returned. The error says why the value is not an event of this version;
-// such a record should be skipped.
+// has returned. A state has no number and may be returned twice: the newest counts. The
+// error says why the value is not an event of this version; such a record should be
+// skipped.
 func (d *Decoder) Decode(value []byte) (*Event, error) {
 	var e Event
 	if err := json.Unmarshal(value, &e); err != nil {
@@ -27,6 +28,9 @@ func (d *Decoder) Decode(value []byte) (*Event, error) {
 	}
 	if e.Version != Version {
 		return nil, fmt.Errorf("version %d; this program knows version %d", e.Version, Version)
+	}
+	if e.State != nil && e.Number == 0 {
+		return &e, nil
 	}
 	if d.isCopy(e.Source, e.Number) {
 		return nil, nil

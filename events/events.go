@@ -16,18 +16,19 @@ import (
 const MaxRecord = 512 << 10
 
 // Event is one record of push.events: counts of what has ended since the last one,
-// or failures one by one, or the time for which records are missing. It never carries
-// a token, a user or a message's text.
+// or failures one by one, or the time for which records are missing, or what a worker
+// is at. It never carries a token, a user or a message's text.
 type Event struct {
 	Version  int       `json:"v"`
 	Source   string    `json:"source"` // of the worker process
-	Number   int64     `json:"n"`      // of the record, by its source, from 1: a copy has the same
+	Number   int64     `json:"n"`      // of the record, by its source, from 1: a copy has the same; 0 of a state
 	From     time.Time `json:"from,omitzero"`
 	At       time.Time `json:"at"`
 	Counts   []Count   `json:"counts,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
 	Rates    []Rate    `json:"rates,omitempty"`
 	Gap      *Gap      `json:"gap,omitempty"`
+	State    *State    `json:"state,omitempty"`
 }
 
 // Rate is a change of how fast the fleet sends to what a provider counts.

@@ -2,6 +2,7 @@ package gates
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,9 +50,16 @@ type Gate struct {
 	past   pauses        // periods in which it was not open
 	opened time.Time     // when it last became open again
 	reason PauseReason
+	halted bool            // it was closed because credentials or set-up are at fault, here or at another worker
 	used   bool            // asked for sends; while it is open: it has answers of its own
 	untold untold          // not yet told to other workers
 	news   chan<- struct{} // capacity 1: there is something untold
+
+	// What View tells besides.
+	admitted uint64 // sends since the start
+	answered tally
+	word     string    // the last bad one
+	wordAt   time.Time // when
 }
 
 type gateState uint8
@@ -127,6 +135,7 @@ func (g *Gate) admit(now time.Time, urgent bool, n int) (t Ticket, admitted int,
 		g.probes.sent += admitted
 		g.probes.last, g.probes.unansweredBy = now, now.Add(g.options.ProbeTimeout)
 	}
+	g.admitted += uint64(admitted)
 	g.used = true // when nothing was let through, it opens only by probes, which are
 	g.mu.Unlock()
 	change.log(g.log)
@@ -195,12 +204,14 @@ func (g *Gate) Hold(now time.Time) bool {
 func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	delivered, asked, halted, word := 0, time.Duration(0), false, ""
 	var counted rated
+	var alike Answered // the last answers, as many as are of one kind
 	var epoch uint32
 	if g.rate != nil {
 		epoch = g.rate.Epoch()
 	}
 	g.mu.Lock()
 	passed := g.advance(now)
+	g.answered.move(now)
 	for _, a := range answers {
 		r, current := a.Result, a.Ticket.pass == g.pass
 		if !r.Reached() {
@@ -209,6 +220,11 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 			}
 			continue
 		}
+		if r.Class != alike.Class || r.Reason != alike.Reason {
+			g.answered.add(alike)
+			alike = Answered{Class: r.Class, Reason: r.Reason}
+		}
+		alike.N++
 		if r.Class == push.Delivered {
 			delivered++
 		}
@@ -233,6 +249,10 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	}
 	if g.rate != nil && counted != (rated{}) {
 		g.rate.Answered(now, epoch, counted.good, counted.overQuota, counted.failing)
+	}
+	g.answered.add(alike)
+	if word != "" {
+		g.word, g.wordAt = strings.Clone(word), now
 	}
 	change := g.judge(now, asked, halted, word)
 	until := g.rests(now)
@@ -331,6 +351,7 @@ func (g *Gate) stop(now time.Time, why PauseReason, length time.Duration, word s
 		g.past.begin(now)
 	}
 	g.state, g.reason = gateClosed, why
+	g.halted = why == PauseHalted || why == PauseTold && word == string(PauseHalted)
 	g.pass++
 	g.shutFor(now, length)
 	g.metrics.paused.Set(1)

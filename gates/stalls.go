@@ -117,6 +117,14 @@ func (s *Stalls) Declared() (open, ended []Stall) {
 	return open, ended
 }
 
+// Current returns the stalls of this moment, oldest first. Unlike Declared it changes
+// nothing: it is for those who only watch.
+func (s *Stalls) Current() []Stall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return listed(s.open)
+}
+
 func listed(all map[stallID]*declared) (stalls []Stall) {
 	for _, d := range all {
 		stall := d.Stall

@@ -172,7 +172,7 @@ func (m *Metrics) results(lane string, group []*Delivery) {
 	}
 	for _, c := range counts {
 		m.deliveries.WithLabelValues(c.platform.String(), c.class.String()).Add(float64(c.n))
-		m.responses.WithLabelValues(c.platform.String(), c.app, c.class.String(), m.label(c.reason)).Add(float64(c.n))
+		m.responses.WithLabelValues(c.platform.String(), c.app, c.class.String(), m.Word(c.reason)).Add(float64(c.n))
 	}
 	m.ambiguous(group)
 }
@@ -193,8 +193,9 @@ type resultCount struct {
 // otherWords is the label of reasons that a provider is not known to give.
 const otherWords = "other"
 
-// label bounds how many series a server can cause.
-func (m *Metrics) label(word string) string {
+// Word is a word as metrics tell it: "other" if no provider is known to give it. So it
+// bounds how many series a server can cause, and what of an answer others can read.
+func (m *Metrics) Word(word string) string {
 	if m.words[word] {
 		return word
 	}

@@ -112,7 +112,7 @@ func New(o Options) (*Pipeline, error) {
 		p.routes[r] = newRoute(r, provider, gate, o.Window, o.Metrics)
 		o.Metrics.keptTokens(r.App, 0)
 	}
-	o.Metrics.bound(o.Lane, len(p.routes)*o.Window)
+	o.Metrics.bound(o.Lane, p.Bound())
 	o.Metrics.steps(o.Lane, o.Stages)
 	return p, nil
 }

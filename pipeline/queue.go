@@ -265,6 +265,19 @@ func (q *turns) progress() map[push.Partition]gates.Progress {
 	return all
 }
 
+// taken adds to each topic how many of its deliveries have had their turn and have not
+// come back.
+func (q *turns) taken(all map[string]int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for p, s := range q.shares {
+		back := s.completed.Load() + s.returned.Load() // first: never more than was queued
+		if n := int64(s.queued.Load()-back) - int64(len(s.waiting)); n > 0 {
+			all[p.Topic] += n
+		}
+	}
+}
+
 // isClosed reports whether close has been called.
 func (q *turns) isClosed() bool {
 	q.mu.Lock()

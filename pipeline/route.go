@@ -105,18 +105,43 @@ func (p *Pipeline) Progress() []gates.LineProgress {
 	return all
 }
 
+// Pushes returns how many places of the windows each topic has: deliveries that are sent
+// or about to be, and whose rows are not durable yet. For those who watch it.
+func (p *Pipeline) Pushes() map[string]int64 {
+	all := make(map[string]int64)
+	for l := range p.lines {
+		l.waiting.taken(all)
+	}
+	return all
+}
+
+// Bound is the most pushes that a hard kill can repeat: push_duplicate_bound.
+func (p *Pipeline) Bound() int { return len(p.routes) * p.opt.Window }
+
+// Stalls returns the reasons why the pipeline is blocked now. Unlike Declared it changes
+// nothing.
+func (p *Pipeline) Stalls() []gates.Stall {
+	open := p.stalls.Current()
+	p.nameWaiting(open)
+	return open
+}
+
 // Declared returns the reasons why the pipeline is blocked now, and those that have
 // ended since the last call, with all partitions that have something in the line.
 func (p *Pipeline) Declared() (open, ended []gates.Stall) {
 	open, ended = p.stalls.Declared()
-	for _, stalls := range [][]gates.Stall{open, ended} {
-		for i := range stalls {
-			if l := p.lineTold(stalls[i].Line); l != nil {
-				stalls[i].Partitions = l.waiting.partitions(stalls[i].Partitions)
-			}
+	p.nameWaiting(open)
+	p.nameWaiting(ended)
+	return open, ended
+}
+
+// nameWaiting adds to each line's stall the partitions that have something in the line.
+func (p *Pipeline) nameWaiting(stalls []gates.Stall) {
+	for i := range stalls {
+		if l := p.lineTold(stalls[i].Line); l != nil {
+			stalls[i].Partitions = l.waiting.partitions(stalls[i].Partitions)
 		}
 	}
-	return open, ended
 }
 
 // partitionsOf returns the partitions of the deliveries' records, each once.

@@ -43,9 +43,10 @@ type Tracker struct {
 // record is one tracked record. Offsets have gaps (compaction, transactions), so
 // records are kept in the order in which they were polled.
 type record struct {
-	offset int64
-	id     string
-	done   bool
+	offset   int64
+	id       string
+	produced int64 // Unix milliseconds
+	done     bool
 }
 
 // TrackerOptions are the options of a Tracker.
@@ -125,7 +126,7 @@ func (t *Tracker) Admit(b *Batch) int {
 			t.confirms = max(0, t.confirms-1)
 		}
 		it.batch, it.seq = b, t.base+uint64(len(t.records))
-		rec := record{offset: it.Offset}
+		rec := record{offset: it.Offset, produced: it.Timestamp.UnixMilli()}
 		if it.Verdict == push.Undecided {
 			rec.id = it.ID
 		}
@@ -249,6 +250,17 @@ func (t *Tracker) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.records) - t.passed
+}
+
+// Oldest returns when the record at the watermark was produced, the first one that is
+// not done; zero if all are done.
+func (t *Tracker) Oldest() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.passed == len(t.records) {
+		return time.Time{}
+	}
+	return time.UnixMilli(t.records[t.passed].produced)
 }
 
 // Leave requests that everything that has not been sent be abandoned, and does not

@@ -136,6 +136,14 @@ func (r *Rate) Answered(now time.Time, epoch uint32, good, overQuota, failed int
 // age is that of the epoch. The caller holds mu.
 func (r *Rate) age(now time.Time) time.Duration { return r.seen.age + now.Sub(r.told) }
 
+// Now is the rate's name, what the fleet may send a second as this worker knows it, and
+// what it is configured with; 0 = no limit. For those who watch it.
+func (r *Rate) Now() (name string, rate, base float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.metrics.name, r.limit(), r.store.base
+}
+
 func (r *Rate) rouse() {
 	select {
 	case r.wake <- struct{}{}:

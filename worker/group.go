@@ -255,6 +255,9 @@ func (g *group) beside() []func(context.Context) {
 		g.shared.rates.Run,
 		func(ctx context.Context) { g.tellEvents(ctx, g.shared.events, g.lanes[0].producer) },
 	}
+	if g.Config.Events.State {
+		parts = append(parts, func(ctx context.Context) { g.tellState(ctx, g.shared.events, g.lanes[0].producer) })
+	}
 	if s := g.shared.segmented; s != nil {
 		parts = append(parts, func(ctx context.Context) { _ = s.watcher.Run(ctx) }) // it returns nil
 	}

@@ -13,6 +13,7 @@
 //	poolmetrics.go  metrics of their connections
 //	watchdog.go     ends a process whose partition stands still
 //	events.go       push.events
+//	state.go        what the worker is at, told there
 //	filters.go      the Bloom filters' windows
 //	rules.go        limits, preferences and countries, and their reload
 //	segments.go     who is in which segment
