@@ -70,6 +70,9 @@ type StallState struct {
 const (
 	// longestName bounds a worker's name and its release, in bytes.
 	longestName = 256
+	// mostStalls bounds the stalls that are told: a provider that pauses all routes
+	// makes one of each partition and route.
+	mostStalls = 500
 	// latestYear and earliestYear are what JSON can express of a time.
 	earliestYear, latestYear = 0, 9999
 )
@@ -103,6 +106,9 @@ func fitting(s State) State {
 		routes, answers = append(routes, r), append(answers, of)
 	}
 	s.Lanes = fittingOf(s.Lanes, &s.Omitted, &room, func(l *LaneState) { l.Oldest = expressible(l.Oldest) })
+	if more := len(s.Stalls) - mostStalls; more > 0 {
+		s.Stalls, s.Omitted = s.Stalls[:mostStalls], s.Omitted+more
+	}
 	s.Stalls = fittingOf(s.Stalls, &s.Omitted, &room, func(l *StallState) { l.Since = expressible(l.Since) })
 	for i := range routes {
 		if room -= len(`,"answers":[]`); room < 0 {
