@@ -26,6 +26,7 @@ type tailFlags struct {
 const (
 	onlyCounts   = "counts"
 	onlyFailures = "failures"
+	onlyStates   = "states"
 )
 
 func newEventsTailCommand(a *app) *cobra.Command {
@@ -35,7 +36,7 @@ func newEventsTailCommand(a *app) *cobra.Command {
 		Short: "Print counts and failures as workers report them",
 		Long: `Print what workers write to push.events, from now or from --since on, until interrupted: counts about once
 a second, and every final failure with its id. --stop ends with the last event there is now. With -o json
-each line is one object, whose "event" is count, failure or gap. A record that is not an event is reported
+each line is one object, whose "event" is count, failure, gap or, with --only states, state. A record that is not an event is reported
 on standard error and skipped; with --stop, the exit status is then 1.`,
 		Example: "  pushctl events tail --only failures --app shop\n  pushctl events tail --since 15m --stop --state DEAD_LETTERED --json",
 		Args:    cobra.NoArgs,
@@ -46,7 +47,7 @@ on standard error and skipped; with --stop, the exit status is then 1.`,
 	flags.StringSliceVar(&f.senders, "sender", nil, "only failures of this `sender_id`")
 	flags.StringSliceVar(&f.ids, "id", nil, "only failures of this notification `id`")
 	flags.Var(&f.since, "since", "start at this time: RFC 3339, a day, or a duration before now; default: now")
-	flags.StringVar(&f.only, "only", "", "counts or failures")
+	flags.StringVar(&f.only, "only", "", "counts, failures or states: what workers are at, which is printed with this alone")
 	flags.BoolVar(&f.stop, "stop", false, "end with the last event there is now")
 	return cmd
 }
@@ -55,8 +56,8 @@ func (a *app) tailEvents(ctx context.Context, f *tailFlags) error {
 	if err := f.check(a); err != nil {
 		return err
 	}
-	if f.only != "" && f.only != onlyCounts && f.only != onlyFailures {
-		return usagef("--only: want %s or %s", onlyCounts, onlyFailures)
+	if f.only != "" && f.only != onlyCounts && f.only != onlyFailures && f.only != onlyStates {
+		return usagef("--only: want %s, %s or %s", onlyCounts, onlyFailures, onlyStates)
 	}
 	r, err := a.openEvents(ctx)
 	if err != nil {
@@ -117,6 +118,13 @@ type gapLine struct {
 	events.Gap
 }
 
+type stateLine struct {
+	Event  string    `json:"event"`
+	Source string    `json:"source"`
+	At     time.Time `json:"at"`
+	*events.State
+}
+
 // eventPrinter prints the selected counts and failures, and every gap, one per
 // line.
 type eventPrinter struct {
@@ -127,6 +135,9 @@ type eventPrinter struct {
 
 func (p *eventPrinter) print(e *events.Event) error {
 	var b bytes.Buffer
+	if p.filter.only == onlyStates {
+		return p.printState(e)
+	}
 	for i := range e.Counts {
 		if c := &e.Counts[i]; p.filter.only != onlyFailures && p.filter.passesCount(c) {
 			if p.json {
@@ -171,6 +182,35 @@ func (p *eventPrinter) print(e *events.Event) error {
 		return nil
 	}
 	if _, err := b.WriteTo(p.w); err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
+	}
+	return nil
+}
+
+// printState prints what a worker is at.
+func (p *eventPrinter) printState(e *events.Event) error {
+	s := e.State
+	switch {
+	case s == nil:
+		return nil
+	case p.json:
+		return terminal.WriteJSON(p.w, stateLine{"state", e.Source, e.At, s}, "")
+	}
+	open, pushes, stopped := int64(0), int64(0), 0
+	for i := range s.Lanes {
+		open, pushes = open+s.Lanes[i].Open, pushes+s.Lanes[i].Pushes
+	}
+	for i := range s.Routes {
+		if s.Routes[i].Gate != gateOrder[0] {
+			stopped++
+		}
+	}
+	last := ""
+	if s.Last {
+		last = ", its last word"
+	}
+	if _, err := fmt.Fprintf(p.w, "%s  %8s  %s: %d records open, %d pushes under way, %d of %d routes stopped, %d stalls%s\n", e.At.UTC().Format("15:04:05.000"), "state",
+		terminal.Word(s.Worker), open, pushes, stopped, len(s.Routes), len(s.Stalls), last); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil

@@ -18,7 +18,10 @@ import (
 )
 
 func newProvidersCommand(a *app) *cobra.Command {
-	return newGroup("providers", "The ways to Apple and Google", newProvidersCheckCommand(a))
+	cmd := newProvidersListCommand(a, "providers")
+	cmd.Short = "The ways to Apple and Google"
+	cmd.AddCommand(newProvidersListCommand(a, "ls"), newProvidersCheckCommand(a))
+	return cmd
 }
 
 func newProvidersCheckCommand(a *app) *cobra.Command {
