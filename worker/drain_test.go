@@ -64,6 +64,7 @@ func TestALaneThatDrainsLongHoldsUpNoOther(t *testing.T) {
 		}
 		return po
 	}
+	c.Events.State = false // what is told is counted below
 	g, err := open(ctx, o)
 	if err != nil {
 		t.Fatal(err)
