@@ -30,7 +30,7 @@ the provider grants, and the answers of the last minute. Workers tell it once a 
 silent for 5 s is left out.
 
 Exit status 1 if no worker is heard.`,
-		Example: "  pushctl providers\n  pushctl providers ls --watch\n  pushctl providers ls --json | jq '.routes[] | select(.gate != \"open\")'",
+		Example: "  pushctl providers ls\n  pushctl providers ls --watch\n  pushctl providers ls --json | jq '.routes[] | select(.gate != \"open\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.wait < 0 {
