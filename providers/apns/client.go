@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/feedback"
 	"github.com/pushfleet/pushfleet/providers/h2"
@@ -34,8 +35,8 @@ type Options struct {
 	// Tokens signs for the app's team. Clients of a team share it.
 	Tokens *TokenSource
 	// Pool is set up by the caller (lanes, connections, roots, time-outs),
-	// except for AnswerHeaders, Unauthenticated and Outdated. An empty URL means Apple's
-	// server for Environment.
+	// except for AnswerHeaders, Unauthenticated, Outdated, Identity and Authorize. An
+	// empty URL means Apple's server for Environment.
 	Pool h2.Options
 }
 
@@ -44,6 +45,7 @@ type Options struct {
 type Client struct {
 	pool   *h2.Pool
 	sender *exchange.Sender
+	codec  *codec
 }
 
 // New checks the options and makes a Client. It does not connect yet.
@@ -65,15 +67,27 @@ func New(opt Options) (*Client, error) {
 	opt.Pool.AnswerHeaders = []string{answerID: "apns-id", answerDate: "date"}
 	opt.Pool.Unauthenticated = unauthenticated
 	opt.Pool.Outdated = outdated
+	opt.Pool.Identity, opt.Pool.Authorize = opt.Tokens.identity, c.authorize
+	c.refusal = calls.NewRefusal(opt.Pool.Log)
 	pool, err := h2.NewPool(opt.Pool)
 	if err != nil {
 		return nil, fmt.Errorf("making APNs client: %w", err)
 	}
-	return &Client{pool: pool, sender: exchange.New(pool, c)}, nil
+	return &Client{pool: pool, sender: exchange.New(pool, c), codec: c}, nil
 }
 
 // Lane returns the provider that sends through lane i of Options.Pool.Lanes.
 func (c *Client) Lane(i int) pipeline.Provider { return c.sender.Lane(i) }
+
+// Refused is Apple's word for refusing our key; empty = it does not, as far as we know.
+func (c *Client) Refused() string { return c.codec.refusal.Word() }
+
+// KeyChanged is called when Options.Tokens has another key: what was said of the
+// former one is forgotten.
+func (c *Client) KeyChanged() {
+	c.codec.refusedSince.Store(0)
+	c.codec.refusal.Clear()
+}
 
 // Stats returns the counters of the client's pool.
 func (c *Client) Stats() h2.Stats { return c.pool.Stats() }
@@ -86,6 +100,8 @@ type codec struct {
 	tokens *TokenSource
 	topics map[string][]byte // push type -> apns-topic
 	guard  feedback.Guard
+	// refusal is whether Apple refuses the key in use.
+	refusal *calls.Refusal
 	// refusedSince is when, for the first time since the last acceptance, a
 	// token was refused as too old although it was renewed; UnixNano, 0 = not.
 	refusedSince atomic.Int64
@@ -103,7 +119,7 @@ func newCodec(topic string, tokens *TokenSource) (*codec, error) {
 			return nil, errors.New("topic must be letters, digits, dots and hyphens")
 		}
 	}
-	c := &codec{tokens: tokens, topics: make(map[string][]byte, len(pushTypes))}
+	c := &codec{tokens: tokens, refusal: calls.NewRefusal(nil), topics: make(map[string][]byte, len(pushTypes))}
 	for name, suffix := range pushTypes {
 		c.topics[name] = []byte(topic + suffix)
 	}

@@ -35,7 +35,7 @@ func (t *TokenSource) Correct(date []byte, now time.Time) {
 		measured = 0 // our clock is good again: all workers have the same one
 	}
 	t.skew.Store(int64(measured))
-	t.corrected, t.previous = now, nil
+	t.corrected, t.inUse.Load().previous = now, nil
 }
 
 // Settling reports whether the clock was corrected in the last 20 minutes.

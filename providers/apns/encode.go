@@ -57,10 +57,11 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (push.Result, bo
 	if !known {
 		return refused(push.InvalidMessage), false
 	}
-	auth, err := c.tokens.Authorization(time.Now())
+	auth, identity, err := c.tokens.authorization(time.Now())
 	if err != nil {
 		return push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, Reason: string(push.AuthFailed)}, false
 	}
+	r.Identity = identity
 	r.Path = append(r.Path, "/3/device/"...)
 	r.Path = appendLower(r.Path, d.Device.Token)
 	r.Header = append(r.Header,

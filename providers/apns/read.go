@@ -141,7 +141,14 @@ func outdated(reason string) bool {
 func (c *codec) Left(reason string, result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
 	switch reasons[reason] {
 	case haltRoute, checkClock:
-		result.Scope, result.Halt, result.Reason = push.ScopeRoute, true, reason
+		result.Reason = reason
+		if c.formerKey(r) {
+			if r.Outcome == h2.NotAccepted && r.Repeats < keyChanges && c.reauthorize(r) == nil {
+				return result, exchange.Repeat
+			}
+			return result, exchange.Settled // it says nothing of the key in use
+		}
+		c.halt(&result)
 	case reauthorize:
 		result.Reason = reason
 		if r.Outcome == h2.NotAccepted && r.Repeats == 0 && c.reauthorize(r) == nil {
@@ -155,11 +162,49 @@ func (c *codec) Left(reason string, result push.Result, r *exchange.Draft) (push
 // reauthorize gives a request the token that is now current. One is minted for
 // that only if its half hour has none yet.
 func (c *codec) reauthorize(r *exchange.Draft) error {
-	auth, err := c.tokens.Authorization(time.Now())
+	auth, identity, err := c.tokens.authorization(time.Now())
 	if err == nil {
-		r.Header[0].Value = auth
+		r.Header[0].Value, r.Identity = auth, identity
 	}
 	return err
+}
+
+// authorize is h2.Options.Authorize. A key whose token cannot be signed leaves the
+// request as it is: Encode halts the route.
+func (c *codec) authorize(r *h2.Request, identity uint64) {
+	if auth, of, err := c.tokens.authorizationOf(identity, time.Now()); err == nil {
+		r.Header[0].Value, r.Identity = auth, of
+	}
+}
+
+// keyChanges is how often a request is sent again because the key was exchanged while
+// it was under way.
+const keyChanges = 3
+
+// formerKey reports whether a request was sent with a key that is no longer in use:
+// then its refusal says nothing of the one that is.
+func (c *codec) formerKey(r *exchange.Draft) bool { return r.Identity != c.tokens.identity() }
+
+// halt stops the route because Apple refuses our key, and says so.
+func (c *codec) halt(result *push.Result) {
+	result.Scope, result.Halt = push.ScopeRoute, true
+	remedy, known := remedies[result.Reason]
+	if !known {
+		remedy = remedies["InvalidProviderToken"]
+	}
+	c.refusal.Note(result.Reason, c.tokens.KeyID(), remedy)
+}
+
+// remedies are what to do about refusals of the key. pushctl providers check tries them
+// one by one.
+var remedies = map[string]string{
+	"InvalidProviderToken":       "key_file, key_id and team_id must belong together, and the key must not be revoked: put a key that Apple lists into the file, with its id in a line Key-Id",
+	"ExpiredProviderToken":       "compare this machine's clock with Apple's",
+	"MissingProviderToken":       "a proxy removes the authorization header: reach Apple without it",
+	"BadEnvironmentKeyInToken":   "the key is for Apple's other environment: put one for this into the file",
+	"BadEnvironmentKeyIdInToken": "the key is for Apple's other environment: put one for this into the file",
+	"BadCertificate":             "tls of a proxy: Apple was shown a client certificate, which we do not use",
+	"BadCertificateEnvironment":  "tls of a proxy: Apple was shown a client certificate, which we do not use",
 }
 
 // patience is how long tokens may be refused as too old even when renewed and
@@ -173,13 +218,14 @@ func (c *codec) refused(result *push.Result, now time.Time) {
 	if since == 0 {
 		c.refusedSince.CompareAndSwap(0, now.UnixNano())
 	} else if now.Sub(time.Unix(0, since)) >= patience {
-		result.Scope, result.Halt = push.ScopeRoute, true
+		c.halt(result)
 	}
 }
 
 // accepted forgets refusals.
 func (c *codec) accepted() {
 	c.guard.Success()
+	c.refusal.Clear()
 	if c.refusedSince.Load() != 0 {
 		c.refusedSince.Store(0)
 	}
@@ -201,7 +247,12 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 		result.Class = push.Refused
 	case dropToken:
 		result.Class, result.DeadSince = push.Gone, since
-	case haltRoute, haltTopic:
+	case haltRoute:
+		if c.formerKey(r) {
+			return c.exchanged(result, r)
+		}
+		c.halt(&result)
+	case haltTopic:
 		result.Scope, result.Halt = push.ScopeRoute, true
 	case retryRoute:
 		result.Scope, result.Pressure = push.ScopeRoute, push.PressureOf(r.Answer.Status)
@@ -209,6 +260,9 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 		result.Scope, result.After = push.ScopeDevice, deviceDelay
 	case calmTokens:
 		now := time.Now()
+		if c.formerKey(r) {
+			return c.exchanged(result, r)
+		}
 		if c.tokens.Settling(now) {
 			return c.renewed(result, r) // the connection is older than the clock's correction
 		}
@@ -218,14 +272,20 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 	case reauthorize:
 		// The connection stays bound to the old token, whatever comes after
 		// it; so a new connection either way.
+		if c.formerKey(r) {
+			return c.exchanged(result, r)
+		}
 		c.tokens.Correct(r.Answer.Header[answerDate], time.Now())
 		return c.renewed(result, r)
 	case checkClock:
 		now := time.Now()
+		if c.formerKey(r) {
+			return c.exchanged(result, r)
+		}
 		c.tokens.Correct(r.Answer.Header[answerDate], now)
 		auth, err := c.tokens.Authorization(now)
 		if err != nil || r.Repeats > 0 || bytes.Equal(auth, r.Header[0].Value) {
-			result.Scope, result.Halt = push.ScopeRoute, true // the same one again would be as wrong
+			c.halt(&result) // the same one again would be as wrong
 			return result, exchange.Settled
 		}
 		return c.renewed(result, r)
@@ -248,7 +308,18 @@ func (c *codec) renewed(result push.Result, r *exchange.Draft) (push.Result, exc
 		return result, exchange.SettledRetire
 	}
 	if c.reauthorize(r) != nil {
-		result.Scope, result.Halt = push.ScopeRoute, true
+		c.halt(&result)
+		return result, exchange.SettledRetire
+	}
+	return result, exchange.RepeatElsewhere
+}
+
+// exchanged sends a request again that was refused for a key which is no longer in
+// use, with the one that is. When keys change faster than that, it is tried later:
+// no halt, because nothing was said of the key in use.
+func (c *codec) exchanged(result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
+	result.Scope = push.ScopeConnection
+	if r.Repeats >= keyChanges || c.reauthorize(r) != nil {
 		return result, exchange.SettledRetire
 	}
 	return result, exchange.RepeatElsewhere

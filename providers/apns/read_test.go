@@ -226,8 +226,8 @@ func TestAKeyThatDoesNotSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	longer.PublicKey = c.tokens.key.PublicKey // whose curve it is too long for
-	c.tokens.key = longer
+	longer.PublicKey = c.tokens.inUse.Load().key.PublicKey // whose curve it is too long for
+	c.tokens.inUse.Load().key = longer
 	want := push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, Reason: string(push.AuthFailed)}
 	if got, ok := c.Encode(d, &exchange.Draft{}); ok || got != want {
 		t.Errorf("got %+v, sent: %v; want %+v", got, ok, want)

@@ -1,6 +1,7 @@
 package apns
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -36,21 +37,30 @@ const (
 	drift = 5 * time.Minute
 )
 
-// TokenSource makes the provider tokens of one key. Apps and environments of
-// a team share one, so that one token is signed per key and half hour. It may
-// be used by several goroutines.
+// TokenSource makes the provider tokens of one key, and of the key that takes its
+// place. Apps and environments of a team share one, so that one token is signed
+// per key and half hour. It may be used by several goroutines.
 type TokenSource struct {
-	key    *ecdsa.PrivateKey
-	keyID  string
 	teamID string
+	keyID  string // of keys whose file names none
 
-	current atomic.Pointer[bearer]
-	skew    atomic.Int64 // what to add to our clock to have Apple's, in nanoseconds
+	inUse atomic.Pointer[signer] // never nil
+	skew  atomic.Int64           // what to add to our clock to have Apple's, in nanoseconds
 
 	mu        sync.Mutex
-	previous  *bearer   // of the slice before current's
-	corrected time.Time // when skew was last changed, by our clock; zero = never
-	signed    int
+	former    *signer   // guarded by mu; for connections that were opened under it. nil = none
+	corrected time.Time // guarded by mu; when skew was last changed, by our clock; zero = never
+	signed    int       // guarded by mu
+}
+
+// signer is one key with its tokens.
+type signer struct {
+	identity uint64 // from 0, in the order in which keys came into use
+	key      *ecdsa.PrivateKey
+	keyID    string
+
+	current  atomic.Pointer[bearer]
+	previous *bearer // guarded by the source's mu; of the slice before current's
 }
 
 // bearer is one signed token as the value of an authorization header.
@@ -60,11 +70,55 @@ type bearer struct {
 	until  time.Time // when the next one is to be used
 }
 
-// NewTokenSource reads a .p8 key (PEM, PKCS #8, P-256). Its errors do not hold
-// the key.
+// NewTokenSource reads a .p8 key (PEM, PKCS #8, P-256). A line "Key-Id: ABCDE12345"
+// before the PEM block takes the place of keyID, so that a key and its id can change
+// in one file at once. Its errors do not hold the key.
 func NewTokenSource(teamID, keyID string, p8 []byte) (*TokenSource, error) {
 	if !isIdentifier(teamID) {
 		return nil, errors.New("reading APNs key: team id must be letters and digits")
+	}
+	t := &TokenSource{teamID: teamID, keyID: keyID}
+	first, err := t.read(p8)
+	if err != nil {
+		return nil, err
+	}
+	t.inUse.Store(first)
+	return t, nil
+}
+
+// SetKey puts the key of a file in use, as NewTokenSource reads it, and reports
+// whether it is another one. Its first token is minted at once: Apple's rule of one
+// in 20 minutes is about the tokens of one key, and about one connection, and
+// connections are not taken from one key to the next (h2.Options.Identity).
+// After an error the former key stays in use.
+func (t *TokenSource) SetKey(p8 []byte) (changed bool, err error) {
+	next, err := t.read(p8)
+	if err != nil {
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.inUse.Load()
+	if now.keyID == next.keyID && now.key.Equal(next.key) {
+		return false, nil
+	}
+	next.identity = now.identity + 1
+	t.former = now
+	t.inUse.Store(next)
+	return true, nil
+}
+
+// KeyID is the id of the key in use. It is no secret.
+func (t *TokenSource) KeyID() string { return t.inUse.Load().keyID }
+
+// read reads a key file.
+func (t *TokenSource) read(p8 []byte) (*signer, error) {
+	keyID, named, err := keyIDOf(p8)
+	if err != nil {
+		return nil, fmt.Errorf("reading APNs key: %w", err)
+	}
+	if !named {
+		keyID = t.keyID
 	}
 	if !isIdentifier(keyID) {
 		return nil, errors.New("reading APNs key: key id must be letters and digits")
@@ -76,7 +130,28 @@ func NewTokenSource(teamID, keyID string, p8 []byte) (*TokenSource, error) {
 	if key.Curve != elliptic.P256() {
 		return nil, errors.New("reading APNs key: not a P-256 key")
 	}
-	return &TokenSource{key: key, keyID: keyID, teamID: teamID}, nil
+	return &signer{key: key, keyID: keyID}, nil
+}
+
+// keyIDOf finds the line before the PEM block that names the key's id. Apple's ids
+// have ten capital letters and digits.
+func keyIDOf(p8 []byte) (id string, named bool, err error) {
+	const name = "Key-Id:"
+	before, _, _ := bytes.Cut(p8, []byte("-----BEGIN"))
+	for line := range bytes.Lines(before) {
+		value, is := bytes.CutPrefix(bytes.TrimSpace(line), []byte(name))
+		if !is {
+			continue
+		}
+		if named {
+			return "", false, errors.New("more than one line " + name)
+		}
+		id, named = string(bytes.TrimSpace(value)), true
+		if !isIdentifier(id) || len(id) != 10 {
+			return "", false, errors.New("the line " + name + " must have the ten capital letters and digits of the key's id")
+		}
+	}
+	return id, named, nil
 }
 
 func isIdentifier(s string) bool {
@@ -91,24 +166,55 @@ func isIdentifier(s string) bool {
 // Authorization returns "bearer <token>" for use at now. The bytes are shared
 // and must not be changed.
 func (t *TokenSource) Authorization(now time.Time) ([]byte, error) {
+	value, _, err := t.authorization(now)
+	return value, err
+}
+
+// authorization is Authorization, and the identity of the key that signed it.
+func (t *TokenSource) authorization(now time.Time) (value []byte, identity uint64, err error) {
+	k := t.inUse.Load()
+	value, err = t.token(k, now)
+	return value, k.identity, err
+}
+
+// identity is that of the key in use.
+func (t *TokenSource) identity() uint64 { return t.inUse.Load().identity }
+
+// authorizationOf is authorization by the key of an identity, if that is the one in
+// use or the one before it, and else by the one in use.
+func (t *TokenSource) authorizationOf(identity uint64, now time.Time) ([]byte, uint64, error) {
+	if t.identity() != identity {
+		t.mu.Lock()
+		former := t.former
+		t.mu.Unlock()
+		if former != nil && former.identity == identity {
+			value, err := t.token(former, now)
+			return value, identity, err
+		}
+	}
+	return t.authorization(now)
+}
+
+// token is a key's token for use at now.
+func (t *TokenSource) token(k *signer, now time.Time) ([]byte, error) {
 	now = t.theirs(now)
-	if b := t.current.Load(); b != nil && b.good(now) {
+	if b := k.current.Load(); b != nil && b.good(now) {
 		return b.value, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.current.Load()
+	old := k.current.Load()
 	if old != nil && old.good(now) {
 		return old.value, nil
 	}
-	b, err := t.sign(now.Truncate(tokenSlice))
+	b, err := t.sign(k, now.Truncate(tokenSlice))
 	if err != nil {
 		return nil, fmt.Errorf("signing provider token: %w", err)
 	}
 	if old != nil && old.issued.Before(b.issued) {
-		t.previous = old
+		k.previous = old
 	}
-	t.current.Store(b)
+	k.current.Store(b)
 	return b.value, nil
 }
 
@@ -120,7 +226,8 @@ func (b *bearer) good(now time.Time) bool { return now.Before(b.until) && !now.B
 func (t *TokenSource) TooManyUpdates(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	back := t.previous
+	k := t.inUse.Load()
+	back := k.previous
 	if back == nil {
 		return
 	}
@@ -132,19 +239,19 @@ func (t *TokenSource) TooManyUpdates(now time.Time) {
 	if !now.Before(until) {
 		return
 	}
-	t.current.Store(&bearer{value: back.value, issued: back.issued, until: until})
-	t.previous = nil
+	k.current.Store(&bearer{value: back.value, issued: back.issued, until: until})
+	k.previous = nil
 }
 
-// sign makes the token with this iat. ECDSA without randomness (RFC 6979)
-// gives the same bytes on every worker.
-func (t *TokenSource) sign(issued time.Time) (*bearer, error) {
+// sign makes a key's token with this iat; mu is held. ECDSA without randomness
+// (RFC 6979) gives the same bytes on every worker.
+func (t *TokenSource) sign(k *signer, issued time.Time) (*bearer, error) {
 	enc := base64.RawURLEncoding
-	text := append([]byte("bearer "), enc.EncodeToString([]byte(`{"alg":"ES256","kid":"`+t.keyID+`"}`))...)
+	text := append([]byte("bearer "), enc.EncodeToString([]byte(`{"alg":"ES256","kid":"`+k.keyID+`"}`))...)
 	text = append(text, '.')
 	text = append(text, enc.EncodeToString([]byte(`{"iat":`+strconv.FormatInt(issued.Unix(), 10)+`,"iss":"`+t.teamID+`"}`))...)
 	digest := sha256.Sum256(text[len("bearer "):])
-	der, err := t.key.Sign(nil, digest[:], crypto.SHA256)
+	der, err := k.key.Sign(nil, digest[:], crypto.SHA256)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ type conn struct {
 	raw  *wire    // beneath it
 	waiter
 	used chan struct{} // closed when it takes no new request: retired or failed
+	// identity is that of the credential in use when it was opened; never changed.
+	identity uint64
 
 	writer
 	reader
@@ -101,7 +103,7 @@ func (w *wire) Write(b []byte) (int, error) {
 func newConn(p *Pool, nc net.Conn, raw *wire) *conn {
 	now := time.Now()
 	c := &conn{
-		pool: p, nc: nc, raw: raw, waiter: newWaiter(), used: make(chan struct{}),
+		pool: p, nc: nc, raw: raw, waiter: newWaiter(), used: make(chan struct{}), identity: p.opt.identity(),
 		streams: newStreams(p.opt.StreamsPerConnection, now), nextID: p.opt.firstStream,
 		peerStreams: maxStream, peerInitial: firstWindow, peerFrame: maxFrame, peerList: 1 << 30,
 		sendWindow: firstWindow, peerTable: -1, receiveWindow: connWindow, lastRead: now, streamFrames: true,

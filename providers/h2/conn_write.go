@@ -93,6 +93,9 @@ func (c *conn) fill(now time.Time) {
 	if c.pool.calm.paused.Load() {
 		return // the sweeper wakes all when the pause is over
 	}
+	if c.pool.opt.identity() != c.identity {
+		c.retire() // it has no room then, and leaves what there is to others
+	}
 	// At least one is taken, however long the last ones were.
 	for len(c.out) == 0 || len(c.out)+c.size <= recordSize {
 		urgent, others := c.room()
@@ -127,6 +130,9 @@ func (c *conn) start(r *Request, now time.Time) {
 		r.settle(outcome, why)
 		c.back.add(r)
 		return
+	}
+	if r.Identity != c.identity && c.pool.opt.Authorize != nil {
+		c.pool.opt.Authorize(r, c.identity)
 	}
 	if n := listSize(r, len(c.pool.host)); n > c.peerList {
 		r.tries++

@@ -19,10 +19,11 @@ type dialer struct {
 	opt        *Options
 	calm       *calm
 	name, port string
-	conf       *tls.Config
 	limit      chan struct{} // a token per dial in progress
 
 	mu   sync.Mutex
+	from *tls.Config  // what conf was made of
+	conf *tls.Config  // for the next handshake
 	next time.Time    // when the next dial may begin
 	rest int          // dials that may follow each other closely
 	seen time.Time    // when rest was last filled up
@@ -43,24 +44,40 @@ const (
 )
 
 func newDialer(opt *Options, calm *calm, name, port string) *dialer {
+	return &dialer{
+		opt: opt, calm: calm, name: name, port: port, limit: make(chan struct{}, dialsAtOnce),
+		rest: 2 * opt.Connections,
+	}
+}
+
+// config is what the next handshake goes by. Sessions are resumed under the
+// certificates only that they began with.
+func (d *dialer) config() *tls.Config {
+	from := d.opt.TLS
+	if d.opt.CurrentTLS != nil {
+		from = d.opt.CurrentTLS()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conf != nil && from == d.from {
+		return d.conf
+	}
 	conf := &tls.Config{}
-	if opt.TLS != nil {
-		conf = opt.TLS.Clone()
+	if from != nil {
+		conf = from.Clone()
 	}
 	if conf.ServerName == "" {
-		conf.ServerName = name
+		conf.ServerName = d.name
 	}
 	conf.NextProtos = []string{"h2"}
 	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)
 	// Records have a fixed size: one write each, so we know what is in it.
 	conf.DynamicRecordSizingDisabled = true
 	if conf.ClientSessionCache == nil {
-		conf.ClientSessionCache = tls.NewLRUClientSessionCache(opt.Connections)
+		conf.ClientSessionCache = tls.NewLRUClientSessionCache(d.opt.Connections)
 	}
-	return &dialer{
-		opt: opt, calm: calm, name: name, port: port, conf: conf, limit: make(chan struct{}, dialsAtOnce),
-		rest: 2 * opt.Connections,
-	}
+	d.from, d.conf = from, conf
+	return conf
 }
 
 // dial returns a connection after its handshake, and the connection below its
@@ -87,7 +104,7 @@ func (d *dialer) dial(ctx context.Context, begun func()) (net.Conn, *wire, error
 		nc, err := d.opt.secure(ctx, w)
 		return nc, w, err
 	}
-	nc := tls.Client(w, d.conf)
+	nc := tls.Client(w, d.config())
 	if err := nc.HandshakeContext(ctx); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), raw.Close())
 	}

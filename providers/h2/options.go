@@ -67,6 +67,19 @@ type Options struct {
 	// the GoAwayError, to be changed, and not sent again as they are. It is
 	// called with locks held. No reason says so.
 	Outdated func(reason string) bool
+	// CurrentTLS, if set, is asked for each connection in place of TLS, and is treated as
+	// it: certificates are renewed while the pool lives. What it returns is not changed
+	// once returned; the same pointer means the same certificates.
+	CurrentTLS func() *tls.Config
+	// Identity, if set, numbers the credential that requests are written with now. A
+	// connection keeps the number that it was opened under: once there is another, it
+	// takes no new request, and closes when the others on it are done. So each
+	// connection sees one credential, as Apple demands. It is called with locks held.
+	Identity func() uint64
+	// Authorize, set with Identity, writes a request anew for a connection of another
+	// identity than Request.Identity, which it sets. It is called with locks held, and
+	// must leave the number of headers as it is.
+	Authorize func(r *Request, identity uint64)
 	// Lease, unless nil, is looked at right before requests are written: once
 	// it has lapsed they are handed back NotAccepted, ErrLeaseLapsed.
 	Lease Lease
@@ -87,6 +100,14 @@ type Options struct {
 // unknown reports whether an answer says that the server does not know who asks.
 func (o *Options) unknown(a *Answer) bool {
 	return o.Unauthenticated != nil && (a.Status == 401 || a.Status == 403) && o.Unauthenticated(a)
+}
+
+// identity is that of the credential in use now; 0 for all where there is one only.
+func (o *Options) identity() uint64 {
+	if o.Identity == nil {
+		return 0
+	}
+	return o.Identity()
 }
 
 func (o *Options) setDefaults() {
@@ -132,6 +153,9 @@ func (o *Options) check() (*url.URL, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil {
 		return nil, errors.New("url does not parse") // the error would repeat the URL
+	}
+	if (o.Identity == nil) != (o.Authorize == nil) {
+		return nil, errors.New("identity and authorize belong together")
 	}
 	if u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
 		return nil, errors.New("url must be https:// and a host, without path, query or user")

@@ -69,6 +69,8 @@ type Request struct {
 	Deadline time.Time
 	// Lease, unless nil, takes the place of Options.Lease for this request.
 	Lease Lease
+	// Identity is that of the credential in Header, where Options.Identity is set.
+	Identity uint64
 	// Tag is the caller's.
 	Tag any
 
