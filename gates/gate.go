@@ -50,7 +50,8 @@ type Gate struct {
 	past   pauses        // periods in which it was not open
 	opened time.Time     // when it last became open again
 	reason PauseReason
-	halted bool            // it was closed because credentials or set-up are at fault, here or at another worker
+	asked  time.Time       // until when the provider itself asked for nothing, anywhere in the fleet; zero = it did not
+	halted bool            // while it is closed: because credentials were refused, here or elsewhere
 	used   bool            // asked for sends; while it is open: it has answers of its own
 	untold untold          // not yet told to other workers
 	news   chan<- struct{} // capacity 1: there is something untold
@@ -140,6 +141,31 @@ func (g *Gate) admit(now time.Time, urgent bool, n int) (t Ticket, admitted int,
 	g.mu.Unlock()
 	change.log(g.log)
 	return t, admitted, again, lack
+}
+
+// Renewed is called when the route has other credentials. What they were refused for
+// is over: a halt ends, and the first probe may go out at once. Answers to what was sent
+// before count no more. A pause that the provider asked for, or that errors led to, stays.
+func (g *Gate) Renewed(now time.Time) {
+	g.mu.Lock()
+	change := g.advance(now)
+	g.pass++
+	switch {
+	case g.state == gateProbing:
+		g.probes = probeRound{limit: 1}
+		g.pause = 0
+	case g.state == gateClosed && g.halted:
+		g.pause, g.halted = 0, false
+		if now.Before(g.asked) {
+			g.shutFor(now, g.asked.Sub(now))
+			break
+		}
+		g.until, g.latest = now, now
+		g.shut.Store(int64(g.until.Sub(g.born)))
+		change = g.advance(now)
+	}
+	g.mu.Unlock()
+	change.log(g.log)
 }
 
 // Closed reports whether nothing may be sent now. It takes no lock and costs
@@ -324,6 +350,7 @@ func (g *Gate) advance(now time.Time) gateChange {
 // a while ago. The caller holds mu.
 func (g *Gate) close(now time.Time, why PauseReason, asked time.Duration, word string) gateChange {
 	if why == PauseAsked {
+		g.ask(now, asked)
 		g.tell(why, now.Add(asked))
 	}
 	if g.state == gateClosed {
@@ -357,6 +384,13 @@ func (g *Gate) stop(now time.Time, why PauseReason, length time.Duration, word s
 	g.metrics.paused.Set(1)
 	g.metrics.pauses[why].Inc()
 	return gateChange{gate: g, closed: true, reason: why, word: word, pause: g.until.Sub(now)}
+}
+
+// ask notes what the provider asked for. The caller holds mu.
+func (g *Gate) ask(now time.Time, length time.Duration) {
+	if until := now.Add(length); until.After(g.asked) {
+		g.asked = until
+	}
 }
 
 // lengthen makes the current pause at least this long. The caller holds mu.

@@ -80,6 +80,9 @@ func (g *Gate) hear(now time.Time, p Pause) {
 	g.mu.Lock()
 	passed := g.advance(now)
 	var change gateChange
+	if p.Reason == PauseAsked {
+		g.ask(now, p.Left)
+	}
 	switch {
 	case p.Reason == PauseHalted && (g.used || g.state != gateOpen):
 	case g.state == gateClosed:

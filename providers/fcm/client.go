@@ -7,11 +7,14 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/feedback"
 	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // DefaultURL is Google's server.
@@ -43,6 +46,8 @@ type Client struct {
 	pool   *h2.Pool
 	tokens *tokenKeeper
 	sender *exchange.Sender
+	codec  *codec
+	opt    Options // its ServiceAccount is that of the start
 }
 
 // New checks the options, and starts to fetch an access token. It does not
@@ -80,9 +85,59 @@ func New(opt Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making FCM client: %w", err)
 	}
-	c := &Client{pool: pool, tokens: startKeeper(fetch)}
-	c.sender = exchange.New(pool, &codec{tokens: c.tokens, path: []byte("/v1/projects/" + opt.ProjectID + "/messages:send")})
+	c := &Client{pool: pool, tokens: startKeeper(fetch), opt: opt}
+	c.codec = &codec{tokens: c.tokens, path: []byte("/v1/projects/" + opt.ProjectID + "/messages:send"), refusal: calls.NewRefusal(opt.Pool.Log)}
+	c.codec.key.Store(&a.KeyID)
+	c.sender = exchange.New(pool, c.codec)
 	return c, nil
+}
+
+// SetAccount puts another service account, or another key of it, in use for the same
+// project. The access token there is stays in use until the new account has one;
+// renewed, if set, is called then, once, and must not block. After an error the former
+// account stays in use. The error holds nothing of the file.
+func (c *Client) SetAccount(file []byte, renewed func()) error {
+	a, err := readAccount(file)
+	if err == nil {
+		err = checkKey(a.PrivateKey)
+	}
+	if err != nil {
+		return fmt.Errorf("changing FCM account: %w", err)
+	}
+	fetch, err := c.opt.fetch(a)
+	if err != nil {
+		return fmt.Errorf("changing FCM account: %w", err)
+	}
+	c.codec.key.Store(&a.KeyID)
+	c.tokens.exchange(fetch, func() {
+		c.codec.refusal.Clear()
+		if renewed != nil {
+			renewed()
+		}
+	})
+	return nil
+}
+
+// CheckAccount reports what keeps a file from being a service account's, without
+// repeating any of it.
+func CheckAccount(file []byte) error {
+	a, err := readAccount(file)
+	if err != nil {
+		return err
+	}
+	return checkKey(a.PrivateKey)
+}
+
+// KeyID is the id of the service account's key in use. It is no secret.
+func (c *Client) KeyID() string { return *c.codec.key.Load() }
+
+// Refused is Google's word for refusing our account; empty = it does not, as far as we
+// know.
+func (c *Client) Refused() string {
+	if c.tokens.faulty() {
+		return c.tokens.failure().Error()
+	}
+	return c.codec.refusal.Word()
 }
 
 // fetch says how access tokens are fetched.
@@ -134,6 +189,21 @@ type codec struct {
 	tokens *tokenKeeper
 	path   []byte
 	guard  feedback.Guard
+	// refusal is whether Google refuses the account in use, at either of its servers.
+	refusal *calls.Refusal
+	key     atomic.Pointer[string] // the id of the account's key
+}
+
+// halt stops the route because Google refuses our account, and says so.
+func (c *codec) halt(result *push.Result) {
+	result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
+	c.note(result.Reason)
+}
+
+func (c *codec) note(word string) {
+	if c.refusal != nil { // a test's codec has none
+		c.refusal.Note(word, *c.key.Load(), "put a service account of the project into service_account_file that has the role to send (cloudmessaging.messages.create) and a key that is not deleted")
+	}
 }
 
 // authError is a refusal of the token endpoint: its status and OAuth error

@@ -30,8 +30,12 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (push.Result, bo
 	now := time.Now()
 	auth := c.tokens.authorization(now)
 	if auth == nil {
+		faulty := c.tokens.faulty()
+		if faulty {
+			c.note(c.tokens.failure().Error())
+		}
 		return push.Result{
-			Class: push.Again, Scope: push.ScopeRoute, Halt: c.tokens.faulty(),
+			Class: push.Again, Scope: push.ScopeRoute, Halt: faulty,
 			After: shortest, Reason: string(push.AuthFailed),
 		}, false
 	}

@@ -230,6 +230,9 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 	a := &r.Answer
 	if a.Status == 200 {
 		c.guard.Success()
+		if c.refusal != nil {
+			c.refusal.Clear()
+		}
 		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body)}, exchange.Settled
 	}
 	f := readFault(a.Status, a.Body)
@@ -282,7 +285,14 @@ func (c *codec) apply(act action, result push.Result, r *exchange.Draft) (push.R
 	case dropToken:
 		result.Class = push.Gone
 	case haltRoute:
-		result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
+		if status := r.Answer.Status; status != http.StatusUnauthorized && status != http.StatusForbidden {
+			result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest // a project that is not there
+			break
+		}
+		if c.formerToken(r) {
+			return c.reauthorize(result, r)
+		}
+		c.halt(&result)
 	case haltApple:
 		// Devices of Apple and browsers wait; Android devices do not.
 		result.Scope, result.Halt, result.After = push.ScopeDevice, true, shortest
@@ -294,20 +304,40 @@ func (c *codec) apply(act action, result push.Result, r *exchange.Draft) (push.R
 		result.Scope, result.After, result.Pause = push.ScopeRoute, wait(shortest), wasAsked
 		result.Pressure = push.PressureOf(r.Answer.Status)
 	case reauthorize:
-		if r.Repeats > 0 {
-			result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
+		if r.Repeats > 0 && !c.formerToken(r) {
+			c.halt(&result)
 			return result, exchange.Settled
 		}
-		r.Park()
-		c.tokens.refused(r.Header[0].Value, func() {
-			if auth := c.tokens.authorization(time.Now()); auth != nil {
-				r.Header[0].Value = auth
-			}
-			r.Resume()
-		})
-		return result, exchange.Parked
+		return c.reauthorize(result, r)
 	}
 	return result, exchange.Settled
+}
+
+// formerToken reports whether a request was sent with a token that is no longer in
+// use: then its refusal says nothing of the one that is.
+func (c *codec) formerToken(r *exchange.Draft) bool {
+	t := c.tokens.current.Load()
+	return t != nil && !bytes.Equal(t.header, r.Header[0].Value)
+}
+
+// accountChanges is how often a request is sent again because of its token: once, and
+// again where the account was exchanged meanwhile.
+const accountChanges = 3
+
+// reauthorize sends a request again when there is a newer token, or none could be got.
+func (c *codec) reauthorize(result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
+	if r.Repeats >= accountChanges {
+		result.Scope = push.ScopeConnection
+		return result, exchange.Settled // it is tried later; nothing was said of the account in use
+	}
+	r.Park()
+	c.tokens.refused(r.Header[0].Value, func() {
+		if auth := c.tokens.authorization(time.Now()); auth != nil {
+			r.Header[0].Value = auth
+		}
+		r.Resume()
+	})
+	return result, exchange.Parked
 }
 
 // retryAfter reads the header: seconds, or a date, which is measured against

@@ -28,7 +28,7 @@ const (
 // tokenKeeper holds one access token and replaces it before it ends. One
 // goroutine talks to the token endpoint; senders only ever look.
 type tokenKeeper struct {
-	fetch fetchFunc
+	fetch atomic.Pointer[fetchFunc] // of the account in use; never nil
 
 	current atomic.Pointer[accessToken]
 	first   chan struct{} // closed when the first fetch has ended either way
@@ -40,6 +40,7 @@ type tokenKeeper struct {
 	parked  []func() // called when the next fetch has ended
 	stopped bool
 	lastErr error
+	renewed func() // called once when there is a token of the account in use; nil = there is, or nobody asked
 }
 
 type accessToken struct {
@@ -51,18 +52,33 @@ type accessToken struct {
 func startKeeper(fetch fetchFunc) *tokenKeeper {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &tokenKeeper{
-		fetch: fetch, stop: cancel,
+		stop:  cancel,
 		first: make(chan struct{}), refresh: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	k.fetch.Store(&fetch)
 	go k.run(ctx)
 	return k
+}
+
+// exchange fetches tokens by another account from now on, the first of them at once;
+// the one there is stays in use until then. renewed, if set, is called once when
+// there is a token of the new account.
+func (k *tokenKeeper) exchange(fetch fetchFunc, renewed func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fetch.Store(&fetch)
+	k.lastErr, k.renewed = nil, renewed // what failed was the former account
+	select {
+	case k.refresh <- struct{}{}:
+	default:
+	}
 }
 
 // close ends the fetch that is under way and gives back what is parked. It
 // waits for the fetch until ctx ends: a client of the caller's may not listen.
 func (k *tokenKeeper) close(ctx context.Context) (err error) {
 	k.mu.Lock()
-	k.stopped = true
+	k.stopped, k.renewed = true, nil
 	k.mu.Unlock()
 	k.stop()
 	select {
@@ -70,7 +86,7 @@ func (k *tokenKeeper) close(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		err = fmt.Errorf("token fetch stopped: %w", context.Cause(ctx))
 	}
-	k.release(nil)
+	k.release(k.fetch.Load(), nil)
 	return err
 }
 
@@ -79,14 +95,17 @@ func (k *tokenKeeper) run(ctx context.Context) {
 	backoff := push.Backoff{First: firstRetry, Longest: lastRetry}
 	failures := 0
 	for first := true; ; first = false {
-		wait, err := k.renew(ctx)
+		fetch := k.fetch.Load()
+		wait, err := k.renew(ctx, *fetch)
 		if err != nil {
 			failures++
 			wait = backoff.After(failures)
 		} else {
 			failures = 0
 		}
-		k.release(err)
+		if !k.release(fetch, err) {
+			failures, wait = 0, 0 // the account was exchanged meanwhile
+		}
 		if first {
 			close(k.first)
 		}
@@ -103,10 +122,10 @@ func (k *tokenKeeper) run(ctx context.Context) {
 }
 
 // renew fetches one token and says when the next is due.
-func (k *tokenKeeper) renew(ctx context.Context) (time.Duration, error) {
+func (k *tokenKeeper) renew(ctx context.Context, fetch fetchFunc) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	t, err := k.fetch(ctx)
+	t, err := fetch(ctx)
 	if err != nil {
 		return 0, tokenError(errors.Join(err, ctx.Err()))
 	}
@@ -144,10 +163,22 @@ func tokenError(err error) error {
 	return errors.New("fetching access token: no usable answer")
 }
 
-// release ends a fetch: parked requests go on with the current token.
-func (k *tokenKeeper) release(err error) {
+// release ends a fetch: parked requests go on with the current token. It reports
+// false when the fetch was by an account that is no longer in use, and says nothing
+// of the one that is: then they wait for its own.
+func (k *tokenKeeper) release(fetch *fetchFunc, err error) bool {
 	k.mu.Lock()
+	if k.fetch.Load() != fetch {
+		k.mu.Unlock()
+		return false
+	}
 	k.lastErr = err
+	renewed := k.renewed
+	if err != nil {
+		renewed = nil
+	} else {
+		k.renewed = nil
+	}
 	parked := k.parked
 	k.parked = nil
 	// Whoever asked during this fetch has its answer, too.
@@ -156,9 +187,13 @@ func (k *tokenKeeper) release(err error) {
 	default:
 	}
 	k.mu.Unlock()
+	if renewed != nil {
+		renewed()
+	}
 	for _, resume := range parked {
 		resume()
 	}
+	return true
 }
 
 // authorization returns the header value to use at now, or nil when there is

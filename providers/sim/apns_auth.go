@@ -76,6 +76,8 @@ type appleKey struct {
 	environment string
 	topicsOnly  bool
 	topics      map[string]bool
+	revoked     atomic.Bool
+	pushes      atomic.Int64 // that were authenticated by it
 }
 
 // providerToken is an APNs JWT with a good signature.
@@ -93,7 +95,7 @@ func (t *providerToken) fresh(now time.Time) bool {
 // appleAuth verifies provider tokens. A signature is checked once per token,
 // not once per request.
 type appleAuth struct {
-	keys        map[string]*appleKey // by key id
+	keys        map[string]*appleKey // by key id; guarded by mu once it serves
 	environment string
 	wrongEnv    Reply
 	fate        *fate
@@ -124,30 +126,58 @@ func newAppleAuth(o *Options, f *fate) *appleAuth {
 		a.wrongEnv = APNSBadEnvironmentKeyIDInToken
 	}
 	for i := range o.Apps {
-		app := &o.Apps[i]
-		if app.Key == nil {
-			continue
-		}
-		k := a.keys[app.KeyID]
-		if k == nil {
-			k = &appleKey{
-				id: app.KeyID, team: app.TeamID, public: app.Key,
-				environment: app.KeyEnvironment, topicsOnly: app.KeyTopicsOnly, topics: map[string]bool{},
-			}
-			a.keys[app.KeyID] = k
-		}
-		for _, t := range app.Topics {
-			k.topics[t] = true
-		}
+		a.trust(&o.Apps[i])
 	}
 	return a
+}
+
+// trust registers an app's key, if it has one.
+func (a *appleAuth) trust(app *App) {
+	if app.Key == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.keys[app.KeyID]
+	if k == nil {
+		k = &appleKey{
+			id: app.KeyID, team: app.TeamID, public: app.Key,
+			environment: app.KeyEnvironment, topicsOnly: app.KeyTopicsOnly, topics: map[string]bool{},
+		}
+		a.keys[app.KeyID] = k
+	}
+	for _, t := range app.Topics {
+		k.topics[t] = true
+	}
+}
+
+// revoke ends a key: every token of it is refused from now on, also on connections
+// that took one before.
+func (a *appleAuth) revoke(keyID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if k := a.keys[keyID]; k != nil {
+		k.revoked.Store(true)
+		delete(a.keys, keyID)
+	}
+}
+
+// pushes is how many pushes a key has authenticated.
+func (a *appleAuth) pushes(keyID string) int64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if k := a.keys[keyID]; k != nil {
+		return k.pushes.Load()
+	}
+	return 0
 }
 
 // admit decides whether a request with this authorization may go on, over this
 // connection.
 func (a *appleAuth) admit(c *Conn, authorization string, now time.Time) (*appleKey, Reply) {
-	if b := c.bound.Load(); b != nil && b.token.header == authorization && b.token.fresh(now) {
+	if b := c.bound.Load(); b != nil && b.token.header == authorization && b.token.fresh(now) && !b.token.key.revoked.Load() {
 		c.trust()
+		b.token.key.pushes.Add(1)
 		return b.token.key, NoReply
 	}
 	if authorization == "" {
@@ -164,7 +194,7 @@ func (a *appleAuth) verify(authorization string) (*providerToken, Reply) {
 	a.mu.RLock()
 	t := a.verified[authorization]
 	a.mu.RUnlock()
-	if t != nil {
+	if t != nil && !t.key.revoked.Load() {
 		return t, NoReply
 	}
 	scheme, raw, _ := strings.Cut(authorization, " ")
@@ -179,7 +209,9 @@ func (a *appleAuth) verify(authorization string) (*providerToken, Reply) {
 		Iss string `json:"iss"`
 		Iat *int64 `json:"iat"`
 	}
+	a.mu.RLock()
 	key := a.keys[parsed.KeyID]
+	a.mu.RUnlock()
 	if key == nil || parsed.decode(&claims) != nil || claims.Iat == nil || claims.Iss != key.team || !parsed.signedES256(key.public) {
 		return nil, APNSInvalidProviderToken
 	}
@@ -228,6 +260,7 @@ func (c *Conn) bind(t *providerToken, a *appleAuth, now time.Time) (*appleKey, R
 	}
 	c.bound.Store(&binding{token: t, changed: changed})
 	c.trust()
+	t.key.pushes.Add(1)
 	return t.key, NoReply
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ const (
 // account is a registered service account.
 type account struct {
 	email    string
-	key      *rsa.PublicKey
+	keys     []*rsa.PublicKey // guarded by the oauth's mu
 	projects map[string]bool
 	denied   bool
 }
@@ -37,7 +38,7 @@ type grant struct {
 
 // oauth is Google's token endpoint, and the memory of the tokens it gave.
 type oauth struct {
-	accounts map[string]*account
+	accounts map[string]*account // never changed, but for their keys
 	life     time.Duration
 	fate     *fate
 	raw      bool
@@ -62,12 +63,42 @@ func newOAuth(o *Options, f *fate) *oauth {
 		}
 		acc := a.accounts[app.Account]
 		if acc == nil {
-			acc = &account{email: app.Account, key: app.AccountKey, projects: map[string]bool{}, denied: app.AccountDenied}
+			acc = &account{email: app.Account, keys: []*rsa.PublicKey{app.AccountKey}, projects: map[string]bool{}, denied: app.AccountDenied}
 			a.accounts[app.Account] = acc
 		}
 		acc.projects[app.Project] = true
 	}
 	return a
+}
+
+// trust adds a key to an account that there is.
+func (a *oauth) trust(app *App) {
+	acc := a.accounts[app.Account]
+	if acc == nil || app.AccountKey == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	acc.keys = append(slices.Clone(acc.keys), app.AccountKey)
+}
+
+// distrust deletes a key of an account. The access tokens that it got stay good, as
+// Google's do.
+func (a *oauth) distrust(app *App) {
+	acc := a.accounts[app.Account]
+	if acc == nil || app.AccountKey == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	acc.keys = slices.DeleteFunc(slices.Clone(acc.keys), func(k *rsa.PublicKey) bool { return k.Equal(app.AccountKey) })
+}
+
+// signedBy reports whether one of the account's keys has signed.
+func (a *oauth) signedBy(acc *account, t *jwt) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return slices.ContainsFunc(acc.keys, t.signedRS256)
 }
 
 // address adds a name under which the endpoint is reached.
@@ -157,7 +188,7 @@ func (a *oauth) verify(assertion string) (g grant, problem string) {
 	if g.account == nil {
 		return g, "Invalid grant: account not found"
 	}
-	if !t.signedRS256(g.account.key) {
+	if !a.signedBy(g.account, t) {
 		return g, "Invalid JWT Signature."
 	}
 	issued, expires := time.Unix(int64(claims.Iat), 0), time.Unix(int64(claims.Exp), 0)

@@ -200,6 +200,24 @@ func (s *Server) Faults(p Provider) Faults {
 	return *s.policy.chance.routes[p].Load()
 }
 
+// Trust has Apple and Google take the keys of an app that they know besides those
+// they take already: both overlap.
+func (s *Server) Trust(app App) {
+	s.policy.apple.auth.trust(&app)
+	s.policy.oauth.trust(&app)
+}
+
+// Revoke ends the keys of an app, of which it may have others: Apple refuses what is
+// signed by them at once, Google gives no more access tokens for them.
+func (s *Server) Revoke(app App) {
+	s.policy.apple.auth.revoke(app.KeyID)
+	s.policy.oauth.distrust(&app)
+}
+
+// KeyPushes is how many pushes one of Apple's keys has authenticated, since it is
+// known; 0 for a key that is not.
+func (s *Server) KeyPushes(keyID string) int64 { return s.policy.apple.auth.pushes(keyID) }
+
 // RevokeAccessTokens makes FCM refuse all OAuth tokens handed out so far.
 func (s *Server) RevokeAccessTokens() { s.policy.oauth.revoke() }
 
