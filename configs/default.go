@@ -48,6 +48,7 @@ func Default() *Config {
 			Deadline: 10 * time.Second,
 			Drain:    25 * time.Second,
 			Recheck:  30 * time.Second,
+			ReloadKeys: 5 * time.Second,
 			InFlight: 10_000,
 			APNS:     Pool{Connections: 10, Streams: 1000},
 			FCM:      Pool{Connections: 20, Streams: 100},

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strconv"
 )
@@ -71,4 +72,13 @@ func (f *FCM) checkTokenURI(account Secret) (problem string) {
 		return "its token_uri is http and not on this machine, so access tokens would go over the network in plaintext; use https, or set insecure to true if nobody can listen"
 	}
 	return ""
+}
+
+// CheckTokenURI is that of a service account which takes the place of the one at the
+// start.
+func (f *FCM) CheckTokenURI(account Secret) error {
+	if problem := f.checkTokenURI(account); problem != "" {
+		return errors.New(problem)
+	}
+	return nil
 }

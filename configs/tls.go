@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // TLS is how a connection is secured. The server's certificate is always
@@ -78,4 +79,12 @@ func clientTLS(caFile string) (*tls.Config, error) {
 		return nil, fmt.Errorf("reading the CA certificates: %w", errors.New(caFile+" contains no PEM certificate"))
 	}
 	return c, nil
+}
+
+// Files are those that Config reads.
+func (t *TLS) Files() []string { return Named(t.CAFile, t.CertFile, t.KeyFile) }
+
+// Named are the files whose name is not empty.
+func Named(files ...string) []string {
+	return slices.DeleteFunc(files, func(name string) bool { return name == "" })
 }

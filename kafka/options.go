@@ -17,11 +17,14 @@ import (
 
 // Options say how to reach the cluster. All clients of a process use the same.
 type Options struct {
-	Brokers  []string    // host:port, at least one
-	TLS      *tls.Config // nil = plain text
-	SASL     *SASL       // nil = no authentication
-	ClientID string      // as brokers log it; empty = "pushfleet"
-	Log      *slog.Logger
+	Brokers []string    // host:port, at least one
+	TLS     *tls.Config // nil = plain text
+	// CurrentTLS, if set, is asked for each connection in place of TLS: certificates are
+	// renewed while clients live.
+	CurrentTLS func() *tls.Config
+	SASL       *SASL  // nil = no authentication
+	ClientID   string // as brokers log it; empty = "pushfleet"
+	Log        *slog.Logger
 	// Dial replaces the network, TLS included; nil = TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -79,6 +82,10 @@ func (o Options) dialer() dialFunc {
 	switch {
 	case o.Dial != nil:
 		return o.Dial
+	case o.CurrentTLS != nil:
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&tls.Dialer{NetDialer: plain, Config: o.CurrentTLS()}).DialContext(ctx, network, address)
+		}
 	case o.TLS != nil:
 		return (&tls.Dialer{NetDialer: plain, Config: o.TLS.Clone()}).DialContext
 	}

@@ -19,6 +19,9 @@ type Options struct {
 	Username string   // ACL user; empty = the default user
 	Password string
 	TLS      *tls.Config // nil = plain text
+	// CurrentTLS, if set, is asked for each connection in place of TLS: certificates are
+	// renewed while the client lives.
+	CurrentTLS func() *tls.Config
 
 	DialTimeout  time.Duration
 	ReadTimeout  time.Duration // of one pipeline or command
@@ -55,6 +58,7 @@ const (
 	connMaxIdleTime = 5 * time.Minute
 	maxRedirects    = 5
 	stateReload     = 10 * time.Second
+	keepAlive       = 5 * time.Minute
 	respVersion     = 2 // the one that all servers and module versions answer alike in
 	// Gains end at about 64 KiB and larger ones cost memory per connection.
 	pipelineBuffer = 128 << 10
@@ -68,6 +72,12 @@ const (
 func Open(o Options) (redis.UniversalClient, error) {
 	if err := o.check(); err != nil {
 		return nil, err
+	}
+	if o.Dialer == nil && o.CurrentTLS != nil {
+		plain := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: keepAlive}
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return (&tls.Dialer{NetDialer: plain, Config: o.CurrentTLS()}).DialContext(ctx, network, addr)
+		}
 	}
 	notifications := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if o.Cluster {

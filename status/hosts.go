@@ -152,8 +152,8 @@ func (c *cluster) answers(addr string) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if c.opts.TLS != nil {
-		config := c.opts.TLS.Clone()
+	if config := c.opts.tls(); config != nil {
+		config = config.Clone()
 		if config.ServerName == "" {
 			config.ServerName, _, _ = net.SplitHostPort(addr)
 		}

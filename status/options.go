@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type Options struct {
 	Username string // empty = no authentication
 	Password string
 	TLS      *tls.Config // nil = none. ServerName is each host's own unless set
+	// CurrentTLS, if set, is asked for each connection in place of TLS: certificates are
+	// renewed while the store is open.
+	CurrentTLS func() *tls.Config
 
 	Consistency string        // of writes and confirm reads: "LOCAL_QUORUM"
 	Timeout     time.Duration // of one attempt: 5 s
@@ -143,7 +147,10 @@ func (o *Options) cluster(keyspace string, d gocql.Dialer) (*gocql.ClusterConfig
 	if o.Username != "" {
 		c.Authenticator = gocql.PasswordAuthenticator{Username: o.Username, Password: o.Password}
 	}
-	if o.TLS != nil {
+	switch {
+	case o.CurrentTLS != nil:
+		c.HostDialer = renewingDialer{d, o.CurrentTLS}
+	case o.TLS != nil:
 		c.SslOpts = &gocql.SslOptions{Config: o.TLS, EnableHostVerification: true}
 	}
 	if o.LocalDC != "" {
@@ -152,6 +159,29 @@ func (o *Options) cluster(keyspace string, d gocql.Dialer) (*gocql.ClusterConfig
 	policy := watchHosts(gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.ShuffleReplicas()))
 	c.PoolConfig.HostSelectionPolicy = policy
 	return c, policy
+}
+
+// renewingDialer dials as gocql does, with the certificates of the moment.
+type renewingDialer struct {
+	dialer gocql.Dialer
+	tls    func() *tls.Config
+}
+
+// DialHost implements gocql.HostDialer.
+func (d renewingDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql.DialedHost, error) {
+	conn, err := d.dialer.DialContext(ctx, "tcp", host.ConnectAddressAndPort())
+	if err != nil {
+		return nil, err
+	}
+	return gocql.WrapTLS(ctx, conn, host.HostnameAndPort(), d.tls())
+}
+
+// tls is what connections are secured by now; nil = not at all.
+func (o *Options) tls() *tls.Config {
+	if o.CurrentTLS != nil {
+		return o.CurrentTLS()
+	}
+	return o.TLS
 }
 
 // driverLog passes on gocql's messages about its connections. It names hosts

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/collapse"
+	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/gates"
@@ -58,6 +60,9 @@ type group struct {
 	status  Status
 	devices *limits.DeviceLog // where rules of devices count; nil = in Redis
 	routes  routes
+	// credentials are what is read from files again; never nil once opened.
+	credentials            *credentials
+	redisTLS, cassandraTLS func() *tls.Config // nil = plain text
 	shared  *collaborators
 	lanes   []*lane
 	opened  []func() // closes what was opened, in the order of opening
@@ -67,7 +72,7 @@ type group struct {
 // yet. If a part fails, those opened before it are closed.
 func open(ctx context.Context, o Options) (*group, error) {
 	g := &group{Options: o, health: newHealth("kafka", "redis", "cassandra", "lanes")}
-	for _, part := range []func(context.Context) error{g.openAdmin, g.openRoutes, g.openStores, g.openShared, g.openLanes} {
+	for _, part := range []func(context.Context) error{g.openAdmin, g.openRoutes, g.openCertificates, g.openCredentials, g.openStores, g.openShared, g.openLanes} {
 		if err := part(ctx); err != nil {
 			g.close()
 			return nil, err
@@ -106,7 +111,8 @@ func (g *group) openAdmin(context.Context) (err error) {
 }
 
 func (g *group) openRoutes(context.Context) (err error) {
-	if g.routes, err = openRoutes(g.Config, g.Log); err != nil {
+	g.credentials = newCredentials(g.Log, g.Metrics)
+	if g.routes, err = openRoutes(g.Config, g.Log, g.credentials); err != nil {
 		return err
 	}
 	g.opened = append(g.opened, func() {
@@ -117,7 +123,28 @@ func (g *group) openRoutes(context.Context) (err error) {
 		}
 	})
 	g.health.tell(func() []string { return g.routes.lines(time.Now()) })
+	if err := g.Metrics.Register(refusals{g.routes}); err != nil {
+		return err
+	}
 	return g.Metrics.Register(poolMetrics{g.routes})
+}
+
+// openCertificates has the certificates of the stores looked at too.
+func (g *group) openCertificates(context.Context) (err error) {
+	c := g.Config
+	for _, section := range []struct {
+		name string
+		tls  *configs.TLS
+		to   *func() *tls.Config
+	}{{"kafka.tls", &c.Kafka.TLS, &g.kafka.CurrentTLS}, {"redis.tls", &c.Redis.TLS, &g.redisTLS}, {"cassandra.tls", &c.Cassandra.TLS, &g.cassandraTLS}} {
+		if !section.tls.Enabled {
+			continue
+		}
+		if *section.to, err = g.credentials.tls(section.name, nil, section.tls.Files(), section.tls.Config); err != nil {
+			return fmt.Errorf("%s: %w", section.name, err)
+		}
+	}
+	return nil
 }
 
 // collaborators are shared by all lanes.
@@ -178,6 +205,7 @@ func (g *group) openShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	g.credentials.gates.Store(g.shared.gates)
 	g.shared.gates.Recall(ctx, told)
 	return nil
 }

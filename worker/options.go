@@ -10,6 +10,7 @@
 //	connect.go      how a store is waited for
 //	routes.go       the clients of all apps
 //	providers.go    how each platform's are opened
+//	credentials.go  keys and certificates, read again when they change
 //	poolmetrics.go  metrics of their connections
 //	watchdog.go     ends a process whose partition stands still
 //	events.go       push.events

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -38,10 +39,20 @@ func providerWords() (words []string) {
 
 // opening is the routes while they are opened.
 type opening struct {
-	routes  routes
-	config  *configs.Config
-	log     *slog.Logger
-	signers map[string]*apns.TokenSource // by team and key: one token for all its apps
+	routes routes
+	config *configs.Config
+	log    *slog.Logger
+	// keys are those of Apple, by team, key and file: one token for all its apps.
+	keys        map[string]*appleKey
+	credentials *credentials
+}
+
+// appleKey is a key of Apple's with those who send by it.
+type appleKey struct {
+	source  *apns.TokenSource
+	watched *credential
+	clients []*apns.Client
+	routes  []push.Route
 }
 
 // openAPNS opens a route for each environment of the app's.
@@ -50,42 +61,60 @@ func openAPNS(o *opening, app configs.App) error {
 	if a == nil {
 		return nil
 	}
-	signer, err := signerOf(a, o.signers)
+	key, err := o.keyOf(a)
 	if err != nil {
 		return err
 	}
-	roots, err := a.TLSConfig()
+	key.watched.apps = append(key.watched.apps, app.Name)
+	roots, err := o.credentials.tls("apns.ca_file", []string{app.Name}, configs.Named(a.CAFile), a.TLSConfig)
 	if err != nil {
 		return fmt.Errorf("apns.ca_file: %w", err)
 	}
 	for _, env := range a.Environments {
 		route := push.Route{Platform: push.APNS, App: app.Name, Environment: env}
-		cl, err := apns.New(apns.Options{Topic: a.Topic, Environment: env, Tokens: signer,
+		cl, err := apns.New(apns.Options{Topic: a.Topic, Environment: env, Tokens: key.source,
 			Pool: o.pool(route, o.config.Send.APNS, a.URL(env), roots)})
 		if err != nil {
 			return err
 		}
 		o.routes[route] = cl
+		key.clients, key.routes = append(key.clients, cl), append(key.routes, route)
 	}
 	return nil
 }
 
-// signerOf returns the token source of the app's key; apps of one team share it.
-func signerOf(a *configs.APNS, signers map[string]*apns.TokenSource) (*apns.TokenSource, error) {
-	id := a.TeamID + "/" + a.KeyID
-	if s := signers[id]; s != nil {
-		return s, nil
+// keyOf returns the app's key; apps of one team share it.
+func (o *opening) keyOf(a *configs.APNS) (*appleKey, error) {
+	id := a.TeamID + "/" + a.KeyID + "/" + a.KeyFile
+	if k := o.keys[id]; k != nil {
+		return k, nil
 	}
-	key, err := a.Key()
+	text, err := a.Key()
 	if err != nil {
 		return nil, fmt.Errorf("apns.key_file: %w", err)
 	}
-	s, err := apns.NewTokenSource(a.TeamID, a.KeyID, []byte(key.Reveal()))
-	if err != nil {
+	k := &appleKey{}
+	if k.source, err = apns.NewTokenSource(a.TeamID, a.KeyID, []byte(text.Reveal())); err != nil {
 		return nil, fmt.Errorf("apns.key_file: %w", err)
 	}
-	signers[id] = s
-	return s, nil
+	k.watched = &credential{name: "apns.key_file", files: []string{a.KeyFile}, inForce: sha256.Sum256([]byte(text.Reveal())), read: func() (content, error) {
+		text, err := a.Key()
+		return content{sha256.Sum256([]byte(text.Reveal())), func() (bool, error) { return k.exchange([]byte(text.Reveal()), o.credentials) }}, err
+	}}
+	o.keys[id] = k
+	return k, nil
+}
+
+// exchange puts the key of another file in force.
+func (k *appleKey) exchange(p8 []byte, c *credentials) (changed bool, err error) {
+	if changed, err = k.source.SetKey(p8); err != nil || !changed {
+		return changed, err
+	}
+	for _, cl := range k.clients {
+		cl.KeyChanged()
+	}
+	c.renewed(k.routes...)
+	return true, nil
 }
 
 func openFCM(o *opening, app configs.App) error {
@@ -97,7 +126,7 @@ func openFCM(o *opening, app configs.App) error {
 	if err != nil {
 		return fmt.Errorf("fcm.service_account_file: %w", err)
 	}
-	roots, err := f.TLSConfig()
+	roots, err := o.credentials.tls("fcm.ca_file", []string{app.Name}, configs.Named(f.CAFile), f.TLSConfig)
 	if err != nil {
 		return fmt.Errorf("fcm.ca_file: %w", err)
 	}
@@ -108,6 +137,16 @@ func openFCM(o *opening, app configs.App) error {
 		return err
 	}
 	o.routes[route] = cl
+	o.credentials.add(&credential{name: "fcm.service_account_file", apps: []string{app.Name}, files: []string{f.ServiceAccountFile},
+		inForce: sha256.Sum256([]byte(account.Reveal())), read: func() (content, error) {
+			account, err := f.ServiceAccount()
+			return content{sha256.Sum256([]byte(account.Reveal())), func() (bool, error) {
+				if err := f.CheckTokenURI(account); err != nil {
+					return false, err
+				}
+				return true, cl.SetAccount([]byte(account.Reveal()), func() { o.credentials.renewed(route) })
+			}}, err
+		}})
 	return nil
 }
 
@@ -178,8 +217,8 @@ func poolLanes(c *configs.Config) []h2.Lane {
 }
 
 // pool are the options of a route's connections.
-func (o *opening) pool(r push.Route, p configs.Pool, url string, roots *tls.Config) h2.Options {
+func (o *opening) pool(r push.Route, p configs.Pool, url string, roots func() *tls.Config) h2.Options {
 	c := o.config
-	return h2.Options{URL: url, TLS: roots, Log: o.log.With("route", r.String()), Lanes: poolLanes(c), Connections: p.Connections,
+	return h2.Options{URL: url, CurrentTLS: roots, Log: o.log.With("route", r.String(), "app", r.App), Lanes: poolLanes(c), Connections: p.Connections,
 		StreamsPerConnection: p.Streams, Reserve: p.Streams / reserve * min(1, len(c.Lanes)-1), Timeout: c.Send.Deadline}
 }

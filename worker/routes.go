@@ -9,7 +9,6 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/pipeline"
-	"github.com/pushfleet/pushfleet/providers/apns"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -28,14 +27,18 @@ type routes map[push.Route]client
 
 // openRoutes reads the apps' credentials and makes their clients. Nothing is
 // dialled before there is something to send; why that fails is logged.
-func openRoutes(c *configs.Config, log *slog.Logger) (routes, error) {
-	o := &opening{routes: make(routes), config: c, log: log, signers: make(map[string]*apns.TokenSource)}
+// What of them may change while the worker runs is added to watched.
+func openRoutes(c *configs.Config, log *slog.Logger, watched *credentials) (routes, error) {
+	o := &opening{routes: make(routes), config: c, log: log, keys: make(map[string]*appleKey), credentials: watched}
 	for i, app := range c.Apps {
 		for _, p := range providers() {
 			if err := p.open(o, app); err != nil {
 				return nil, errors.Join(fmt.Errorf("apps[%d] (%s): %w", i, app.Name, err), o.routes.close(context.Background()))
 			}
 		}
+	}
+	for _, k := range o.keys { // whose apps are all known now
+		watched.add(k.watched)
 	}
 	return o.routes, nil
 }
@@ -62,6 +65,12 @@ func (rs routes) stats(r push.Route) (s h2.Stats, ok bool) {
 func (rs routes) lines(now time.Time) []string {
 	lines := make([]string, 0, len(rs))
 	for r := range rs {
+		if c, is := rs[r].(refusing); is {
+			if word := c.Refused(); word != "" {
+				lines = append(lines, fmt.Sprintf("[!] route %s: the provider refuses our credential: %s", r, word))
+				continue
+			}
+		}
 		s, ok := rs.stats(r)
 		if !ok {
 			lines = append(lines, fmt.Sprintf("[+] route %s", r))

@@ -20,11 +20,12 @@ func (g *group) openStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	redisOptions.Dialer = g.Dial
+	redisOptions.Dialer, redisOptions.CurrentTLS = g.Dial, g.redisTLS
 	statusOptions, err := wiring.Cassandra(c, g.Metrics, g.Log)
 	if err != nil {
 		return err
 	}
+	statusOptions.CurrentTLS = g.cassandraTLS
 	if g.redis, err = shards.Open(redisOptions); err != nil {
 		return err
 	}

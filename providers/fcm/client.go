@@ -118,19 +118,6 @@ func (c *Client) SetAccount(file []byte, renewed func()) error {
 	return nil
 }
 
-// CheckAccount reports what keeps a file from being a service account's, without
-// repeating any of it.
-func CheckAccount(file []byte) error {
-	a, err := readAccount(file)
-	if err != nil {
-		return err
-	}
-	return checkKey(a.PrivateKey)
-}
-
-// KeyID is the id of the service account's key in use. It is no secret.
-func (c *Client) KeyID() string { return *c.codec.key.Load() }
-
 // Refused is Google's word for refusing our account; empty = it does not, as far as we
 // know.
 func (c *Client) Refused() string {
@@ -148,7 +135,7 @@ func (opt *Options) fetch(a account) (fetchFunc, error) {
 	case strings.HasPrefix(a.TokenURI, "http://"):
 		return fetchOver(a, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}), nil
 	}
-	return fetchAlone(a, opt.Pool.TLS, opt.Pool.Log)
+	return fetchAlone(a, &opt.Pool)
 }
 
 // Lane returns the provider that sends through lane i of Options.Pool.Lanes.

@@ -2,9 +2,7 @@ package fcm
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 
@@ -49,17 +47,18 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // fetchAlone fetches each token over an HTTP/2 connection of its own: it is
 // needed about once an hour, and a connection that is kept idle so long may be
-// dead, which would be noticed only when a token is urgent.
-func fetchAlone(a account, conf *tls.Config, log *slog.Logger) (fetchFunc, error) {
+// dead, which would be noticed only when a token is urgent. Certificates and log are
+// those of like.
+func fetchAlone(a account, like *h2.Options) (fetchFunc, error) {
 	u, err := url.Parse(a.TokenURI)
 	if err != nil {
 		return nil, fmt.Errorf("reading token_uri: %w", err)
 	}
 	opt := h2.Options{
-		URL: "https://" + u.Host, TLS: conf, Connections: 1, StreamsPerConnection: 1,
+		URL: "https://" + u.Host, TLS: like.TLS, CurrentTLS: like.CurrentTLS, Connections: 1, StreamsPerConnection: 1,
 		Timeout: fetchTimeout, Lanes: []h2.Lane{{Name: "tokens", Weight: 1, Queue: 1}},
 	}
-	if log != nil {
+	if log := like.Log; log != nil {
 		opt.Log = log.With("for", "access token")
 	}
 	return func(ctx context.Context) (*oauth2.Token, error) {
