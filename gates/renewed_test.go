@@ -1,0 +1,73 @@
+package gates_test
+
+import (
+	"testing"
+	"time"
+)
+
+// Another credential ends a halt at once, by a probe; what was sent before says nothing
+// of it.
+func TestAnotherCredentialEndsAHalt(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	ds := g.admit(30)
+	g.answer(ds[:1], badKey)
+	if n := len(g.admit(1)); n != 0 {
+		t.Fatal("sent while it is halted")
+	}
+	g.gate.Renewed(g.now)
+	if n := len(g.admit(10)); n != 1 {
+		t.Fatalf("%d admitted right after another credential, want the one probe", n)
+	}
+	g.answer(ds[1:], badKey) // sent with the former one
+	if !g.gate.Until(g.now).IsZero() {
+		t.Error("a refusal of the former credential halts the route")
+	}
+}
+
+// Also where nothing was refused yet: what is under way was sent with the former one.
+func TestRefusalsOfTheFormerCredentialHaltNothing(t *testing.T) {
+	g := newGateway(t, gateOptions())
+	ds := g.admit(5)
+	g.gate.Renewed(g.now)
+	g.answer(ds, badKey)
+	g.send(100, good)
+}
+
+// One that is refused too halts for as long as the first did, not for twice as long.
+func TestARefusedNewCredentialHaltsAnew(t *testing.T) {
+	o := gateOptions()
+	g := newGateway(t, o)
+	g.send(1, badKey)
+	for range 5 {
+		g.gate.Renewed(g.now)
+		probe := g.admit(1)
+		g.answer(probe, badKey)
+		g.wantUntil(o.HaltPause)
+	}
+}
+
+// What the provider asked for holds, and so does a pause after errors.
+func TestAnotherCredentialEndsNoOtherPause(t *testing.T) {
+	for why, first := range map[string]func(g *gateway){
+		"asked": func(g *gateway) { g.send(1, askedFor(10*time.Second)) },
+		"asked before halt": func(g *gateway) {
+			ds := g.admit(2)
+			g.answer(ds[:1], askedFor(10*time.Second))
+			g.answer(ds[1:], badKey)
+		},
+		"asked after halt": func(g *gateway) {
+			ds := g.admit(2)
+			g.answer(ds[:1], badKey)
+			g.answer(ds[1:], askedFor(10*time.Second))
+		},
+		"errors": func(g *gateway) { g.send(20, broken) },
+	} {
+		g := newGateway(t, gateOptions())
+		first(g)
+		before := g.gate.Until(g.now)
+		g.gate.Renewed(g.now)
+		if got := g.gate.Until(g.now); got.IsZero() || why != "asked after halt" && !got.Equal(before) || got.Sub(g.now) < time.Second {
+			t.Errorf("%s: paused for %v, before for %v", why, got.Sub(g.now), before.Sub(g.now))
+		}
+	}
+}
