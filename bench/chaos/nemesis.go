@@ -27,6 +27,7 @@ type nemesis struct {
 	produced func() int64                // bytes of records so far
 
 	doing   sync.WaitGroup
+	keys    sync.Mutex // held while an exchange of keys is under way
 	mu      sync.Mutex
 	events  []invariants.Event     // guarded by mu
 	shuts   []invariants.Span      // guarded by mu; when the fleet could not reach the status store
@@ -72,6 +73,8 @@ func (n *nemesis) do(ctx context.Context, a Action) error {
 		return n.rewind(ctx, a)
 	case a.Fault == Refused:
 		return n.refuse(ctx, a)
+	case a.Fault == Rotate:
+		return n.rotate(ctx, a)
 	case a.Fault == Forbid:
 		return n.forbid(ctx, a)
 	case a.Fault == KillAll:

@@ -36,6 +36,10 @@ const (
 	// Refused are the credentials of one app, at both providers.
 	Refused Fault = "credentials refused"
 
+	// Rotate exchanges the keys of an app at both providers, and revokes the former
+	// ones after the length. With Form 1 its files are broken before that.
+	Rotate Fault = "keys exchanged"
+
 	// Full is a disk that takes no more writes, of Kafka or Cassandra: Redis
 	// keeps nothing on it. When the length is over there is space again, and an
 	// operator starts what does not answer. What the servers do, as seen:
@@ -94,7 +98,7 @@ type Action struct {
 	Fault  Fault         `json:"fault"`
 	Target string        `json:"target"`
 	For    time.Duration `json:"for,omitempty"`
-	Form   int           `json:"form,omitempty"`  // of Storm: which Retry-After; of Rewind; of Forbid; of Errors: 0 = three tenths, 1 = six
+	Form   int           `json:"form,omitempty"`  // of Storm: which Retry-After; of Rewind; of Forbid; of Rotate; of Errors: 0 = three tenths, 1 = six
 	Delay  time.Duration `json:"delay,omitempty"` // of Lag
 }
 

@@ -47,6 +47,9 @@ func sequences() []*Scenario {
 			// Five seconds of records: who does not hold the stopped app's has no room
 			// for the other's then.
 			configure: func(c *configs.Config) { c.Batch.Records, c.Batch.OpenRecords = 100, 500 }},
+		{Name: "rotate", About: "the app's keys are exchanged at both providers every 3 s, each former one is revoked 2 s later, with broken files in between: nobody notices", Full: time.Minute, Short: 24 * time.Second,
+			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: rotations,
+			configure: func(c *configs.Config) { c.Send.ReloadKeys = reloadEvery }},
 		{Name: "quota", About: "FCM takes a quarter of what the fleet thinks it does, and twice as much waits: the fleet finds out, keeps to it and uses it", Full: 3 * time.Minute, Short: 50 * time.Second,
 			Workers: quotaWorkers, Rate: 90, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: oneQuota, configure: limited,
 			Broken: "a fleet that thinks it has four times the quota takes over two minutes to find it, of 30 s allowed"},
@@ -178,6 +181,31 @@ func oneApp(r *rand.Rand, length time.Duration) []Action {
 		{At: length / 5, Fault: Refused, Target: app(names[first]), For: length / 6},
 		{At: length / 2, Fault: Refused, Target: app(names[1-first]), For: length / 4},
 	}
+}
+
+const (
+	// rotateEvery makes it 20 changes in a minute.
+	rotateEvery = 3 * time.Second
+	// reloadEvery is how often the workers of rotations look at their files: four times
+	// while old and new keys overlap.
+	reloadEvery = 500 * time.Millisecond
+)
+
+// rotations exchange the keys, of which every third is preceded by broken files, and
+// have Apple say goodbye to all connections now and then.
+func rotations(r *rand.Rand, length time.Duration) (plan []Action) {
+	for i := range int((length - settle) / rotateEvery) {
+		at := settle + time.Duration(i)*rotateEvery
+		a := Action{At: at, Fault: Rotate, Target: app(fleet.App), For: 4 * reloadEvery}
+		if i%3 == 1 {
+			a.Form, a.For = 1, 3*reloadEvery
+		}
+		plan = append(plan, a)
+		if i%4 == 2 {
+			plan = append(plan, Action{At: at + millis(r, 0, 2*time.Second), Fault: GoAway, Target: APNS})
+		}
+	}
+	return plan
 }
 
 // wideEvery is time to send to the devices of a wide user, and again what

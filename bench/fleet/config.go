@@ -114,10 +114,10 @@ func Accounts(dir string, s *sim.Server, credentials ...*sim.Credentials) (apps 
 		if err != nil {
 			return nil, err
 		}
-		key, accountFile := creds.Name+"-key.p8", creds.Name+"-account.json"
-		files[key], files[accountFile] = creds.P8, account
+		keyFile, accountFile := keyFile(creds.Name), accountFile(creds.Name)
+		files[keyFile], files[accountFile] = creds.P8, account
 		apps = append(apps, configs.App{Name: creds.Name,
-			APNS: &configs.APNS{Topic: creds.Topic, TeamID: creds.TeamID, KeyID: creds.KeyID, KeyFile: at(key),
+			APNS: &configs.APNS{Topic: creds.Topic, TeamID: creds.TeamID, KeyID: creds.KeyID, KeyFile: at(keyFile),
 				Environments: []string{"production"}, ProductionURL: s.URL(), SandboxURL: s.URL(), CAFile: at("providers.pem"), Rate: beyond},
 			FCM: &configs.FCM{Project: creds.Project, ServiceAccountFile: at(accountFile), URL: s.URL(), CAFile: at("providers.pem"), Rate: beyond},
 		})

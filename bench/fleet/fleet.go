@@ -30,6 +30,7 @@ type Fleet struct {
 	Config *configs.Config
 	Sim    *sim.Server // nil with Options.Elsewhere
 
+	keys       map[string]*sim.Credentials // by app; as the files have them
 	options    Options
 	configFile string
 	kafka      kafka.Options
@@ -76,6 +77,7 @@ func New(o Options) (f *Fleet, err error) {
 // startSim starts the simulator, with accounts for all apps.
 func (f *Fleet) startSim() (err error) {
 	o := &f.options
+	f.keys = make(map[string]*sim.Credentials)
 	var apps []*sim.Credentials
 	var known []sim.App
 	for _, name := range append([]string{App}, o.Others...) {
@@ -84,6 +86,7 @@ func (f *Fleet) startSim() (err error) {
 			return err
 		}
 		apps, known = append(apps, creds), append(known, creds.App())
+		f.keys[name] = creds
 	}
 	f.Sim, err = sim.New(sim.Options{Apps: known, Patterns: sim.Patterns(), Faults: o.Faults, CountOnly: o.CountOnly, Watch: o.Watch})
 	if err != nil {

@@ -1,0 +1,51 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/bench/fleet"
+)
+
+// rotate has both providers take other keys of the app, puts them into its files, and
+// revokes the former after the length: old and new overlap so long. With Form 1 the
+// files are broken first, for as long as workers take to see it. It excuses nothing:
+// nobody notices a rotation.
+func (n *nemesis) rotate(ctx context.Context, a Action) error {
+	n.keys.Lock()
+	defer n.keys.Unlock()
+	f := n.world.fleet
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now()}
+	former := f.Keys(fleet.App)
+	if a.Form == 1 {
+		if err := f.BreakKeys(fleet.App); err != nil {
+			return err
+		}
+		hold(ctx, 2*reloadEvery)
+	}
+	next, err := former.Next()
+	if err != nil {
+		return err
+	}
+	f.Sim.Trust(next.App())
+	if err := f.ReplaceKeys(next); err != nil {
+		return err
+	}
+	hold(ctx, a.For)
+	used := f.Sim.KeyPushes(next.KeyID)
+	f.Sim.Revoke(former.App())
+	n.note(e)
+	if used == 0 && ctx.Err() == nil {
+		return fmt.Errorf("nothing was sent with the new key %s within %s", next.KeyID, a.For)
+	}
+	hold(ctx, reloadEvery) // for what a worker would still send with the former
+	if !n.world.busy && len(n.arrivals.first(APNS, e.Start, "InvalidProviderToken")) > 0 {
+		return errors.New("a worker went on with the former key")
+	}
+	return nil
+}
