@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,7 +148,7 @@ func keyIDOf(p8 []byte) (id string, named bool, err error) {
 			return "", false, errors.New("more than one line " + name)
 		}
 		id, named = string(bytes.TrimSpace(value)), true
-		if !isIdentifier(id) || len(id) != 10 {
+		if !isIdentifier(id) || len(id) != 10 || id != strings.ToUpper(id) {
 			return "", false, errors.New("the line " + name + " must have the ten capital letters and digits of the key's id")
 		}
 	}

@@ -188,9 +188,7 @@ func (c *codec) halt(result *push.Result) {
 }
 
 func (c *codec) note(word string) {
-	if c.refusal != nil { // a test's codec has none
-		c.refusal.Note(word, *c.key.Load(), "put a service account of the project into service_account_file that has the role to send (cloudmessaging.messages.create) and a key that is not deleted")
-	}
+	c.refusal.Note(word, *c.key.Load(), "put a service account of the project into service_account_file that has the role to send (cloudmessaging.messages.create) and a key that is not deleted")
 }
 
 // authError is a refusal of the token endpoint: its status and OAuth error

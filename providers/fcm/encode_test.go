@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -24,7 +25,9 @@ func keeperWith(header string) *tokenKeeper {
 }
 
 func testCodec() *codec {
-	return &codec{tokens: keeperWith("Bearer abc"), path: []byte("/v1/projects/shop-1/messages:send")}
+	c := &codec{tokens: keeperWith("Bearer abc"), path: []byte("/v1/projects/shop-1/messages:send"), refusal: calls.NewRefusal(nil)}
+	c.key.Store(new(string))
+	return c
 }
 
 func delivery(m push.Message) *pipeline.Delivery {

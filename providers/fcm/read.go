@@ -230,9 +230,7 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 	a := &r.Answer
 	if a.Status == 200 {
 		c.guard.Success()
-		if c.refusal != nil {
-			c.refusal.Clear()
-		}
+		c.refusal.Clear()
 		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body)}, exchange.Settled
 	}
 	f := readFault(a.Status, a.Body)
