@@ -229,9 +229,9 @@ func (g *Gate) Hold(now time.Time) bool {
 // takeBack counts what became of sends that Admit let through, and judges the route.
 func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	delivered, asked, halted, word := 0, time.Duration(0), false, ""
-	var counted rated
+	var counted, late rated
 	var alike Answered // the last answers, as many as are of one kind
-	var epoch uint32
+	var epoch, earlier uint32
 	if g.rate != nil {
 		epoch = g.rate.Epoch()
 	}
@@ -256,6 +256,9 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 		}
 		if a.Ticket.epoch == epoch {
 			counted.add(r)
+		} else {
+			late.add(r)
+			earlier = a.Ticket.epoch
 		}
 		bad := r.BlamesRoute()
 		switch {
@@ -275,6 +278,9 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	}
 	if g.rate != nil && counted != (rated{}) {
 		g.rate.Answered(now, epoch, counted.good, counted.overQuota, counted.failing)
+	}
+	if g.rate != nil && late.good > 0 {
+		g.rate.Answered(now, earlier, late.good, 0, 0)
 	}
 	g.answered.add(alike)
 	if word != "" {

@@ -16,7 +16,8 @@ type Rate interface {
 	// Epoch is the one that answers are counted for.
 	Epoch() uint32
 	// Answered counts answers to sends of that epoch: that the provider takes what is
-	// sent, that it is too much, and that the provider fails.
+	// sent, that it is too much, and that the provider fails. Of an earlier epoch only
+	// the first are told: the provider counts them all the same.
 	Answered(now time.Time, epoch uint32, good, overQuota, failing int)
 }
 

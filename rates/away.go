@@ -64,8 +64,9 @@ func (r *Rate) alone(now time.Time, a *ask, cause Cause, err error) {
 	}
 	if !w.said && now.Sub(w.since) >= sayAfter {
 		w.said = true
-		r.log.Warn("the rate cannot be shared: this worker goes on with its part of it", "members", r.members, "error", err)
+		r.news = append(r.news, news{away: now.Sub(w.since), members: r.members, err: err})
 	}
+	r.hidden = r.hidden || now.Sub(w.since) >= memberFor
 	if cause != "" {
 		r.change(*a.proposed, cause)
 		r.told, w.recent = now, now

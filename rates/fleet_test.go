@@ -35,6 +35,7 @@ type fleet struct {
 	t       *testing.T
 	redis   *embedded.Redis
 	base    float64
+	window  time.Duration
 	ctx     context.Context
 	log     bytes.Buffer
 	logged  sync.Mutex // guards log
@@ -44,6 +45,7 @@ type fleet struct {
 
 	mu      sync.Mutex // guards all below
 	answer  func(now time.Time) (status int)
+	gate    *gated // nil = nothing stops for a 429
 	latency time.Duration
 	sends   []sendingOf // in the order of their times
 	changes []Change
@@ -110,7 +112,7 @@ func (f *fleet) join() *worker {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	rs, err := New(client, map[push.Route]Counted{shop: {Name: shopRate, Base: f.base}}, Options{
+	rs, err := New(client, map[push.Route]Counted{shop: {Name: shopRate, Base: f.base, Window: f.window}}, Options{
 		Fleet: "test", Member: fmt.Sprint("w", w.n), Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(f, nil)), Tell: func(c Change) {
 			f.mu.Lock()
@@ -140,6 +142,10 @@ func (w *worker) send(urgent bool, perSecond float64) {
 				time.Sleep(time.Millisecond)
 				continue
 			}
+			if until := w.closed(now); !until.IsZero() {
+				time.Sleep(until.Sub(now))
+				continue
+			}
 			got, epoch, again := w.rate.Take(now, urgent, n)
 			if got == 0 {
 				time.Sleep(min(again.Sub(now), 50*time.Millisecond)) // as pipeline.submit does
@@ -155,6 +161,16 @@ func (w *worker) room() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return streams - w.under
+}
+
+// closed is until when the worker sends nothing; zero = it may send.
+func (w *worker) closed(now time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gate == nil {
+		return time.Time{}
+	}
+	return w.gate.closed(w.n, now)
 }
 
 // reach lets the provider have n sends, and answers them.
@@ -180,6 +196,9 @@ func (f *worker) reach(now time.Time, epoch uint32, n int) {
 		time.Sleep(latency)
 		f.mu.Lock()
 		f.under -= n
+		if over > 0 && f.gate != nil {
+			f.gate.refused(f.n, time.Now())
+		}
 		f.mu.Unlock()
 		f.rate.Answered(time.Now(), epoch, good, over, failed)
 	})

@@ -56,6 +56,14 @@ const (
 	// allRefused: when not one answer in so many was good, a 429 says that the quota is
 	// used up, and nothing about the rate.
 	allRefused = 10
+	// within is how much of what a window takes is used: sends are not exactly even.
+	within = 0.995
+	// telling is the least part by which a bound must be under a rate to say more than that
+	// the rate was kept: a window is counted in parts, and a little more of it than there is.
+	telling = 0.95
+	// patience over a mark that a window has proven, in times of GrowthAfter: each time that
+	// the quota turns out to be the same costs a route that is stopped for seconds.
+	overMark = 10
 )
 
 // State is the rate of a fleet: what all of its workers agree on.
@@ -74,6 +82,8 @@ type seen struct {
 	recentGood   int           // of the last 10 s at the most
 	recentFailed int           // 500, 502 and 503, of the same time
 	peak         float64       // the most of them a second that the fleet had in the last day
+	taken        int           // what the provider has taken in the last window, of any epoch; -1 = unknown
+	refused      time.Duration // since the first of these 429s
 }
 
 // Cause is why a rate changed; a metric label.
@@ -89,8 +99,9 @@ const (
 )
 
 // next returns what follows from answers to sends of s; no cause = nothing. base is
-// the configured rate, 0 = none. It reads no clock and keeps nothing.
-func (f *Factors) next(base float64, s State, a seen) (State, Cause) {
+// the configured rate, 0 = none; window is the time that the provider counts for its
+// quota, 0 = unknown. It reads no clock and keeps nothing.
+func (f *Factors) next(base float64, window time.Duration, s State, a seen) (State, Cause) {
 	s, top := limited(base, s)
 	healthy := a.overQuota == 0 && float64(a.recentFailed) < f.FailingShare*float64(a.recentGood+a.recentFailed)
 	settled := a.age >= settling || s.Rate == 0 // only what recovered has no limit
@@ -101,6 +112,9 @@ func (f *Factors) next(base float64, s State, a seen) (State, Cause) {
 	switch {
 	case settled && a.overQuota > 0:
 		s, top = begun(s, top, a.peak)
+		if window > 0 && float64(a.taken) >= f.Floor*top*window.Seconds() {
+			return f.usedUp(window, s, top, a)
+		}
 		if s.Mark == 0 || a.good*allRefused >= a.overQuota {
 			s.Mark = s.Rate
 		}
@@ -113,10 +127,50 @@ func (f *Factors) next(base float64, s State, a seen) (State, Cause) {
 		if a.age >= round && a.good >= roundAnswers {
 			return up(s, base, top, min(2*s.Rate, quick)), CauseRound
 		}
-	case a.age >= f.GrowthAfter && a.good > f.GrowthAnswers:
-		return up(s, base, top, min(f.Growth*s.Rate, top)), CauseGrowth
+	default:
+		to, after := f.growth(window, s, top)
+		if a.age >= after && a.good > f.GrowthAnswers {
+			return up(s, base, top, to), CauseGrowth
+		}
 	}
 	return s, ""
+}
+
+// usedUp is what follows from a 429 of a quota of so much in each window, when it is
+// known what the provider has taken in the last one: the quota is not more than that,
+// whenever its windows begin. It is judged when all answers to what was under way have
+// come, and once.
+func (f *Factors) usedUp(window time.Duration, s State, top float64, a seen) (State, Cause) {
+	if a.refused < settling {
+		return s, ""
+	}
+	bound := float64(a.taken) / window.Seconds()
+	switch known := s.Mark > 0 && s.Rate <= s.Mark; {
+	case !known || bound < telling*s.Rate:
+		if s.Mark == 0 || s.Rate > s.Mark*f.Growth {
+			s.Mark = s.Rate // more than an earlier one went well
+		}
+		s.Mark = min(s.Mark, s.Rate, bound)
+		return f.down(s, top, within*s.Mark/s.Rate), CauseQuota
+	case a.age < window:
+		return s, "" // what was sent before the change may have used it up
+	}
+	s.Mark = s.Rate // lower than what was proven, and still too fast
+	return f.down(s, top, f.OverQuota), CauseQuota
+}
+
+// growth is the next step up of what has recovered quickly, and the least time to it.
+// Under the mark of a window it ends just there.
+func (f *Factors) growth(window time.Duration, s State, top float64) (to float64, after time.Duration) {
+	to, after = min(f.Growth*s.Rate, top), f.GrowthAfter
+	switch edge := within * s.Mark; {
+	case window == 0:
+	case s.Rate < edge:
+		to = min(to, edge)
+	case s.Rate <= s.Mark:
+		after *= overMark
+	}
+	return to, after
 }
 
 // limited is a state as a worker with this base sees it, and what it recovers to.

@@ -46,7 +46,7 @@ func TestWhatAnswersMean(t *testing.T) {
 		{"others have none", 1000, State{Epoch: 7}, seen{age: time.Minute, overQuota: 1}, State{Epoch: 8, Rate: 800, Mark: 1000}, CauseQuota},
 	} {
 		f := DefaultFactors()
-		to, cause := f.next(tt.base, tt.from, tt.seen)
+		to, cause := f.next(tt.base, 0, tt.from, tt.seen)
 		if cause == "" {
 			to = tt.from
 		}
@@ -61,7 +61,7 @@ func TestFromTheFloorItTakesSeconds(t *testing.T) {
 	f := DefaultFactors()
 	s, took := State{Rate: 1000}, time.Duration(0)
 	for s.Rate < 10_000 {
-		next, cause := f.next(10_000, s, seen{age: round, good: 100, recentGood: 100})
+		next, cause := f.next(10_000, 0, s, seen{age: round, good: 100, recentGood: 100})
 		if cause == "" {
 			t.Fatalf("no way on from %+v", s)
 		}
@@ -83,7 +83,7 @@ func TestARateStaysWithinItsBounds(t *testing.T) {
 			good, failed := rapid.IntRange(0, 2000).Draw(t, "good"), rapid.IntRange(0, 200).Draw(t, "failed")
 			a := seen{age: time.Duration(rapid.IntRange(0, 90).Draw(t, "age")) * time.Second, good: good, recentGood: good, recentFailed: failed,
 				overQuota: rapid.SampledFrom([]int{0, 0, 0, 1, 1000}).Draw(t, "over"), peak: rapid.Float64Range(0, 5000).Draw(t, "peak")}
-			next, cause := f.next(base, s, a)
+			next, cause := f.next(base, 0, s, a)
 			if cause == "" {
 				continue
 			}

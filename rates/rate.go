@@ -32,7 +32,7 @@ type Rate struct {
 	factors Factors
 	log     *slog.Logger
 	metrics rateMetrics
-	tell    func(Change)
+	tell    func(Change)  // by exchange alone, without mu
 	wake    chan struct{} // capacity 1, never closed: something is missing, or wrong
 
 	mu      sync.Mutex // guards all below
@@ -43,6 +43,10 @@ type Rate struct {
 	good    int       // own answers to sends of the state's epoch that are not told yet; so are the next two
 	over    int       // 429
 	failed  int
+	refused time.Time // when the first of over came
+	taken   int       // own good answers of any epoch that are not told yet
+	hidden  bool      // some of taken are from long ago, or not there
+	news    []news    // not told to log and others yet
 	out     output
 	others  demand
 	urgent  demand
@@ -117,17 +121,21 @@ func (r *Rate) Epoch() uint32 {
 	return r.state.Epoch
 }
 
-// Answered counts answers to sends of an epoch; of an earlier one they say nothing
-// any more. What comes right after a change may still be its cause's.
+// Answered counts answers to sends of an epoch; of an earlier one they say nothing of
+// the rate any more. What comes right after a change may still be its cause's.
 func (r *Rate) Answered(now time.Time, epoch uint32, good, overQuota, failed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.taken += good // whatever the epoch: the provider has counted it
 	if epoch != r.state.Epoch {
 		return
 	}
 	r.good += good
 	r.failed += failed
 	if overQuota > 0 && (r.state.Rate == 0 || r.age(now) >= settling) {
+		if r.over == 0 {
+			r.refused = now
+		}
 		r.over += overQuota
 		r.rouse()
 	}
@@ -205,13 +213,22 @@ func (r *Rate) exchange(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the worker ends: nothing is sent
 	}
+	for _, n := range r.follow(&a, cause, &g, err) {
+		r.say(n)
+	}
+}
+
+// follow does what follows from an ask, and returns what there is to tell of it.
+func (r *Rate) follow(a *ask, cause Cause, g *grant, err error) (told []news) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now(); err != nil {
-		r.alone(now, &a, cause, err)
+		r.alone(now, a, cause, err)
 	} else {
-		r.together(now, &a, cause, &g)
+		r.together(now, a, cause, g)
 	}
+	told, r.news = r.news, nil
+	return told
 }
 
 // ask is what is to be told and asked now, and the cause of what it proposes.
@@ -219,10 +236,16 @@ func (r *Rate) ask(now time.Time) (a ask, cause Cause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = now
-	a = ask{known: r.state, good: r.good, failed: r.failed}
-	next, cause := r.factors.next(r.store.base, r.state, r.all(now))
+	a = ask{known: r.state, good: r.good, failed: r.failed, taken: r.taken}
+	if r.hidden {
+		a.taken, r.taken = -1, 0
+	}
+	all := r.all(now)
+	next, cause := r.factors.next(r.store.base, r.store.window, r.state, all)
 	if cause != "" {
 		a.proposed = &next
+	} else if all.refused >= settling {
+		r.over = 0 // they have been judged
 	}
 	r.others.next()
 	r.urgent.next()
@@ -240,6 +263,15 @@ func (r *Rate) all(now time.Time) seen {
 	all.recentGood += r.good
 	all.recentFailed += r.failed
 	all.overQuota = r.over
+	if r.over > 0 {
+		all.refused = now.Sub(r.refused)
+	}
+	switch {
+	case r.hidden || !r.away.since.IsZero():
+		all.taken = -1
+	case all.taken >= 0:
+		all.taken += r.taken
+	}
 	return all
 }
 
@@ -247,7 +279,7 @@ func (r *Rate) all(now time.Time) seen {
 func (r *Rate) together(now time.Time, a *ask, cause Cause, g *grant) {
 	if w := r.away; !w.since.IsZero() {
 		if w.said {
-			r.log.Info("the rate is shared again", "away", now.Sub(w.since).Round(time.Millisecond))
+			r.news = append(r.news, news{away: now.Sub(w.since), back: true})
 		}
 		r.away = alone{}
 		r.out.urgent, r.out.others = nil, nil // what it gave itself
@@ -263,6 +295,7 @@ func (r *Rate) together(now time.Time, a *ask, cause Cause, g *grant) {
 		r.become(g.state)
 	}
 	r.seen, r.told, r.members = g.seen, now, g.members
+	r.taken, r.hidden = r.taken-max(a.taken, 0), false
 	r.share.grant(now, g.sends+g.urgent)
 	rate := r.limit()
 	if rate == 0 {
@@ -276,18 +309,12 @@ func (r *Rate) together(now time.Time, a *ask, cause Cause, g *grant) {
 	r.out.add(granted(g.urgent, g.urgentAt, urgentPace*rate), granted(g.sends, g.from, rate))
 }
 
-// change is become for a change that this worker has made, which it tells. The caller
-// holds mu.
+// change is become for a change that this worker has made, which it tells later. The
+// caller holds mu.
 func (r *Rate) change(to State, cause Cause) {
-	c := Change{Rate: r.metrics.name, From: r.state.Rate, To: to.Rate, Cause: cause}
+	r.news = append(r.news, news{change: Change{Rate: r.metrics.name, From: r.state.Rate, To: to.Rate, Cause: cause}})
 	r.become(to)
 	r.metrics.changes[cause].Inc()
-	level := slog.LevelInfo
-	if cause != CauseRound && cause != CauseGrowth {
-		level = slog.LevelWarn
-	}
-	r.log.Log(context.Background(), level, "rate changed", "from", c.From, "to", c.To, "cause", string(cause))
-	r.tell(c)
 }
 
 // become takes over a state. Answers to what was sent before are no answers to it. The
@@ -295,7 +322,7 @@ func (r *Rate) change(to State, cause Cause) {
 func (r *Rate) become(to State) {
 	r.share.scale(r.state.Rate, to.Rate, r.members)
 	r.state = to
-	r.seen = seen{peak: r.seen.peak}
+	r.seen = seen{peak: r.seen.peak, taken: r.seen.taken}
 	r.good, r.over, r.failed = 0, 0, 0
 	r.out.rate = r.limit()
 	r.metrics.rate.Set(r.out.rate)

@@ -16,6 +16,9 @@ import (
 type Counted struct {
 	Name string  // of the rate in Redis, logs and metrics, such as fcm/example-shop
 	Base float64 // sends a second; 0 = no limit until it is lowered. Otherwise at least 1
+	// Window, if any, is the time for which the provider counts: its quota is of so much
+	// in each, and is used up then until the next one begins. At least a second.
+	Window time.Duration
 }
 
 // Options are what Rates work with. All are required but Tell.
@@ -53,10 +56,13 @@ func New(client shards.Client, routes map[push.Route]Counted, o Options) (*Rates
 		if c.Name == "" || c.Base != 0 && !(c.Base >= slowest) {
 			return nil, fmt.Errorf("rates: %s has no name, or a base of %v: it must be 0, or at least %d", route, c.Base, slowest)
 		}
+		if c.Window != 0 && c.Window < time.Second {
+			return nil, fmt.Errorf("rates: %s has a window of %v: it must be 0, or at least a second", route, c.Window)
+		}
 		r := rs.rates[c]
 		if r == nil {
 			if names[c.Name] {
-				return nil, fmt.Errorf("rates: %s has two bases", c.Name)
+				return nil, fmt.Errorf("rates: %s has two bases or windows", c.Name)
 			}
 			names[c.Name] = true
 			r = newRate(client, c, &o)
@@ -69,10 +75,11 @@ func New(client shards.Client, routes map[push.Route]Counted, o Options) (*Rates
 
 func newRate(client shards.Client, c Counted, o *Options) *Rate {
 	r := &Rate{
-		store:   store{client: client, key: shards.RateKey(o.Fleet, c.Name), member: o.Member, base: c.Base},
+		store:   store{client: client, key: shards.RateKey(o.Fleet, c.Name), member: o.Member, base: c.Base, window: c.Window},
 		factors: o.Factors, log: o.Log.With("rate", c.Name), metrics: o.Metrics.of(c.Name), tell: o.Tell,
 		wake: make(chan struct{}, 1), told: time.Now(),
 	}
+	r.seen.taken = -1
 	r.become(State{Rate: c.Base})
 	return r
 }

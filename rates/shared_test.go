@@ -20,19 +20,59 @@ import (
 )
 
 // told is a worker as a script of the test's moves it: what it knows, and answers that
-// it has not told.
+// it has not told: late ones to what was sent in an epoch before, and hidden when some
+// of them came while it was away.
 type told struct {
 	store        *store
 	knows        State
 	good, failed int
 	over         int
+	late         int
+	hidden       bool
 	seen         seen
 }
+
+// windows is what a model knows of what the provider has taken: of each part of a window
+// since when nothing is missing.
+type windows struct {
+	since  time.Time
+	at     int64 // the part of the last ask
+	parts  map[int64]int
+	untold int // by workers that know nothing of windows, of the epoch that is going on
+}
+
+// ask counts what a worker tells at a time, or begins anew, and returns what is known.
+// Of a fleet that is born nothing can be missing.
+func (w *windows) ask(now time.Time, n int, anew, born bool) int {
+	at := now.UnixMicro() / (window / parts).Microseconds()
+	if gap := time.Duration(at-w.at-1) * (window / parts); anew || w.parts == nil || gap > memberFor {
+		*w = windows{since: now, parts: map[int64]int{}}
+	}
+	if born {
+		w.since = now.Add(-window)
+	}
+	w.at = at
+	w.parts[at] += n + w.untold
+	w.untold = 0
+	if now.Sub(w.since) < window {
+		return -1
+	}
+	sum := 0
+	for i := at - parts - 1; i <= at; i++ {
+		sum += w.parts[i]
+	}
+	return sum
+}
+
+// window is a provider's, of a test.
+const window = time.Minute
 
 // The rate in Redis, with workers that ask in any order, die, and find it empty or as it
 // was a while ago, is that of a model in which all happens one after the other in one
 // place: it changes by answers to sends of its own epoch alone, once for each epoch, and
-// is never above what it was before a loss, and never a pinned base.
+// is never above what it was before a loss, and never a pinned base. What the provider has
+// taken in the last minute is known as soon as nothing of it can be missing, and is that of
+// one place, too; the last worker is of a release that does not tell it.
 func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 	redis, err := embedded.StartRedis()
 	if err != nil {
@@ -49,7 +89,11 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 		redis.Mini.SetTime(clock)
 		workers := make([]*told, 3)
 		born := func(i int) *told {
-			return &told{store: &store{client: client, key: fmt.Sprint("r:test:", tries), member: fmt.Sprint(i), base: base}, knows: State{Rate: base}}
+			w := &told{store: &store{client: client, key: fmt.Sprint("r:test:", tries), member: fmt.Sprint(i), base: base, window: window}, knows: State{Rate: base}, seen: seen{taken: -1}}
+			if i == 2 {
+				w.store.window = 0
+			}
+			return w
 		}
 		for i := range workers {
 			workers[i] = born(i)
@@ -57,9 +101,11 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 		// The model: the state, what the answers of its epoch are, and since when.
 		var one State
 		var good, windowGood, windowFailed int
-		var changed, window time.Time
+		var changed, began time.Time
+		var taken windows
 		fresh := func(s State) {
-			one, good, windowGood, windowFailed, changed, window = s, 0, 0, 0, clock, clock
+			one, good, windowGood, windowFailed, changed, began = s, 0, 0, 0, clock, clock
+			taken.untold = 0
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			i := rapid.IntRange(0, len(workers)-1).Draw(t, "worker")
@@ -69,19 +115,25 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 				w.good += rapid.IntRange(0, 300).Draw(t, "good")
 				w.failed += rapid.SampledFrom([]int{0, 0, 1, 50}).Draw(t, "failed")
 				w.over += rapid.SampledFrom([]int{0, 0, 0, 1, 10_000}).Draw(t, "over")
+				w.late += rapid.SampledFrom([]int{0, 0, 7}).Draw(t, "late")
+				w.hidden = w.hidden || rapid.IntRange(0, 30).Draw(t, "hidden") == 30
 			case "time":
-				clock = clock.Add(time.Duration(rapid.IntRange(1, 70_000).Draw(t, "ms")) * time.Millisecond)
+				clock = clock.Add(time.Duration(rapid.IntRange(1, rapid.SampledFrom([]int{300, 4000, 4000, 70_000}).Draw(t, "most")).Draw(t, "ms")) * time.Millisecond)
 				redis.Mini.SetTime(clock)
 			case "crash":
 				workers[i] = born(i)
 			case "loss":
 				redis.Mini.FlushAll()
-				one = State{}
+				one, taken = State{}, windows{}
 			case "ask":
-				a := ask{known: w.knows, good: w.good, failed: w.failed}
+				a := ask{known: w.knows, good: w.good, failed: w.failed, taken: w.good + w.late}
+				if w.hidden {
+					a.taken = -1
+				}
 				all := w.seen
 				all.good, all.recentGood, all.recentFailed, all.overQuota = all.good+w.good, all.recentGood+w.good, all.recentFailed+w.failed, w.over
-				next, cause := f.next(base, w.knows, all)
+				all.refused = time.Minute
+				next, cause := f.next(base, w.store.window, w.knows, all)
 				if cause != "" {
 					a.proposed = &next
 				}
@@ -89,8 +141,11 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				untold := taken.untold
+				counts, lost, born := w.store.window > 0, false, one.Epoch == 0 && w.knows.Epoch == 0
 				switch {
 				case one.Epoch == 0: // lost, or never there
+					lost = w.knows.Epoch > 0
 					s := w.knows
 					s.Epoch++
 					fresh(s)
@@ -99,18 +154,26 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 					if w.knows.Rate < one.Rate {
 						s = w.knows
 					}
-					s.Epoch = max(w.knows.Epoch, one.Epoch) + 1
+					s.Epoch, lost = max(w.knows.Epoch, one.Epoch)+1, true
 					fresh(s)
 				case w.knows.Epoch < one.Epoch: // its answers are stale
 				case cause != "":
 					fresh(next)
 				default:
-					if clock.Sub(window) > recently {
-						window, windowGood, windowFailed = clock, 0, 0
+					if clock.Sub(began) > recently {
+						began, windowGood, windowFailed = clock, 0, 0
 					}
 					good, windowGood, windowFailed = good+w.good, windowGood+w.good, windowFailed+w.failed
+					if !counts {
+						taken.untold += w.good
+					}
 				}
-				want := seen{age: clock.Sub(changed), good: good, recentGood: windowGood, recentFailed: windowFailed, peak: g.seen.peak}
+				want := seen{age: clock.Sub(changed), good: good, recentGood: windowGood, recentFailed: windowFailed, peak: g.seen.peak, taken: -1}
+				if counts {
+					taken.untold = untold
+					want.taken = taken.ask(clock, max(a.taken, 0), lost || w.hidden, born)
+					w.hidden, w.late = false, 0
+				}
 				if g.state != one || g.seen != want {
 					t.Fatalf("Redis has %+v and %+v, want %+v and %+v", g.state, g.seen, one, want)
 				}
@@ -235,7 +298,7 @@ func TestAStepIsMadeOncePerEpoch(t *testing.T) {
 func askOf(s State) ask { return ask{known: s} }
 
 func TestAnswersThatAreNoGrant(t *testing.T) {
-	good := []string{"3", "100", "0", "0", "0", "0", "0", "0", "0", "1", "0", "5", "0", "0", ""}
+	good := []string{"3", "100", "0", "0", "0", "0", "0", "0", "0", "1", "0", "5", "0", "0", "-1", ""}
 	if g, ok := readGrant(good); !ok || g.state != (State{Epoch: 3, Rate: 100}) || g.sends != 5 {
 		t.Fatalf("%+v, %v", g, ok)
 	}
@@ -254,7 +317,7 @@ func TestAnswersThatAreNoGrant(t *testing.T) {
 func TestOptionsThatCannotWork(t *testing.T) {
 	client := shardstest.Start(t)
 	bank := push.Route{Platform: push.FCM, App: "bank"}
-	good := map[push.Route]Counted{shop: {shopRate, 500}, bank: {shopRate, 500}}
+	good := map[push.Route]Counted{shop: {shopRate, 500, 0}, bank: {shopRate, 500, 0}}
 	options := func() Options {
 		return Options{Fleet: "f", Member: "m", Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}
 	}
@@ -263,15 +326,21 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		t.Fatalf("%+v, %v; want that two apps of a project share a rate", rs, err)
 	}
 	for why, spoil := range map[string]func(o *Options) map[push.Route]Counted{
-		"no fleet":     func(o *Options) map[push.Route]Counted { o.Fleet = ""; return good },
-		"no member":    func(o *Options) map[push.Route]Counted { o.Member = ""; return good },
-		"no step":      func(o *Options) map[push.Route]Counted { o.Factors.OverQuota = 1; return good },
-		"no share":     func(o *Options) map[push.Route]Counted { o.Factors.FailingShare = 0; return good },
-		"no floor":     func(o *Options) map[push.Route]Counted { o.Factors.Floor = 0; return good },
-		"no growth":    func(o *Options) map[push.Route]Counted { o.Factors.Growth = 1; return good },
-		"no name":      func(*Options) map[push.Route]Counted { return map[push.Route]Counted{shop: {"", 5}} },
-		"too slow":     func(*Options) map[push.Route]Counted { return map[push.Route]Counted{shop: {"a", 0.5}} },
-		"two bases":    func(*Options) map[push.Route]Counted { return map[push.Route]Counted{shop: {"a", 5}, bank: {"a", 6}} },
+		"no fleet":  func(o *Options) map[push.Route]Counted { o.Fleet = ""; return good },
+		"no member": func(o *Options) map[push.Route]Counted { o.Member = ""; return good },
+		"no step":   func(o *Options) map[push.Route]Counted { o.Factors.OverQuota = 1; return good },
+		"no share":  func(o *Options) map[push.Route]Counted { o.Factors.FailingShare = 0; return good },
+		"no floor":  func(o *Options) map[push.Route]Counted { o.Factors.Floor = 0; return good },
+		"no growth": func(o *Options) map[push.Route]Counted { o.Factors.Growth = 1; return good },
+		"no name":   func(*Options) map[push.Route]Counted { return map[push.Route]Counted{shop: {"", 5, 0}} },
+		"too slow":  func(*Options) map[push.Route]Counted { return map[push.Route]Counted{shop: {"a", 0.5, 0}} },
+		"two bases": func(*Options) map[push.Route]Counted {
+			return map[push.Route]Counted{shop: {"a", 5, 0}, bank: {"a", 6, 0}}
+		},
+		"two windows": func(*Options) map[push.Route]Counted {
+			return map[push.Route]Counted{shop: {"a", 5, time.Minute}, bank: {"a", 5, 0}}
+		},
+		"short window": func(*Options) map[push.Route]Counted { return map[push.Route]Counted{shop: {"a", 5, time.Millisecond}} },
 		"endless time": func(o *Options) map[push.Route]Counted { o.Factors.GrowthAfter = 0; return good },
 	} {
 		o := options()
@@ -289,7 +358,7 @@ var errAway = errors.New("away")
 // A worker that has never reached Redis knows nothing of the others: it takes the floor.
 func TestAWorkerThatHasNeverReachedRedis(t *testing.T) {
 	o := Options{Fleet: "f", Member: "m", Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}
-	rs, err := New(refusing{}, map[push.Route]Counted{shop: {shopRate, 1000}}, o)
+	rs, err := New(refusing{}, map[push.Route]Counted{shop: {shopRate, 1000, 0}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +384,7 @@ func BenchmarkRate(b *testing.B) {
 	for _, base := range []float64{0, 1e9} {
 		b.Run(fmt.Sprint("base=", base), func(b *testing.B) {
 			o := Options{Fleet: "f", Member: "m", Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}
-			rs, err := New(refusing{}, map[push.Route]Counted{shop: {shopRate, base}}, o)
+			rs, err := New(refusing{}, map[push.Route]Counted{shop: {shopRate, base, 0}}, o)
 			if err != nil {
 				b.Fatal(err)
 			}

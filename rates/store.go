@@ -24,6 +24,9 @@ const (
 	recently = 10 * time.Second
 	// memberFor is how long a worker that does not ask is still one.
 	memberFor = 3 * time.Second
+	// parts are how many a window is counted in, besides the one that is going on and one
+	// more, for a 429 is judged a while after it came.
+	parts = 60
 	// stateFor is how long a rate is kept that nobody asks for.
 	stateFor = 48 * time.Hour
 )
@@ -35,6 +38,13 @@ const (
 // seconds pb; pd, p0, p1: the most a second on day pd and on the one before) and a field for each worker (m and
 // its name: when it asked last, and for how much). Times are Redis's in us. Rates are
 // kept as the text that they came as, so that they can be compared.
+//
+// Where the provider counts by windows, the hash has what it took in the last one, too
+// (tw: the window; ts: since when nothing is missing; tb and tc: the part that is going
+// on and its count; tl and tn: counts of the parts before, and their sum). Workers of a
+// release that does not know of windows tell only what is of the epoch. te and tg are the
+// epoch and its good answers as this script left them: what has come to these since is
+// theirs.
 var script = shards.NewScript("asking for a rate", `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -60,6 +70,7 @@ if ARGV[16] == '1' then
 end
 
 local e, changed, g, w, wg, wb = num('e'), num('c'), num('g'), num('w'), num('wg'), num('wb')
+local e0, g0 = e, g
 if changed == 0 or changed > now then changed = now end
 local state = {h.r, h.k, h.s}
 local did = ''
@@ -89,6 +100,35 @@ if pb ~= bucket then
   p0, pb, pc = math.max(p0, pc / 10), bucket, 0
 end
 if epoch == e then pc = pc + good end
+
+local window, taken = tonumber(ARGV[24]), -1
+if window > 0 then
+  local part, told = window / tonumber(ARGV[25]), tonumber(ARGV[26])
+  local number = math.floor(now / part)
+  local since, at, n, sum, list = num('ts'), num('tb'), num('tc'), num('tn'), h.tl or ''
+  if did == 'lost' or told < 0 or num('tw') ~= window or number < at or (number - at - 1) * part > tonumber(ARGV[18]) then
+    since, at, n, sum, list = now, number, 0, 0, ''
+    if #all == 0 and epoch == 0 then since = now - window end -- the fleet is new
+    told = math.max(told, 0)
+  else
+    if number > at then
+      local full = {}
+      for v in string.gmatch(list, '%d+') do full[#full + 1] = v end
+      while at < number do
+        full[#full + 1] = whole(n)
+        at, n = at + 1, 0
+      end
+      local first = math.max(#full - tonumber(ARGV[25]), 1)
+      list, sum = table.concat(full, ' ', first), 0
+      for i = first, #full do sum = sum + tonumber(full[i]) end
+    end
+    n = n + math.max(num('te') == e0 and g0 - num('tg') or g0, 0)
+  end
+  n = n + told
+  if now - since >= window then taken = sum + n end
+  redis.call('HSET', key, 'tw', whole(window), 'ts', whole(since), 'tb', whole(at), 'tc', whole(n), 'tn', whole(sum), 'tl', list,
+    'te', whole(e), 'tg', whole(g))
+end
 
 local members, wanted, gone = 1, demand, {}
 for f, v in pairs(h) do
@@ -131,13 +171,14 @@ redis.call('HSET', key, 'e', whole(e), 'r', state[1], 'k', state[2], 's', state[
   'pb', whole(pb), 'pc', whole(pc), 'pd', whole(pd), 'p0', tostring(p0), 'p1', tostring(p1), me, whole(now) .. ' ' .. whole(demand))
 redis.call('PEXPIRE', key, ARGV[23])
 return {whole(e), state[1], state[2], state[3], whole(now - changed), whole(g), whole(wg), whole(wb),
-  tostring(math.max(p0, p1, pc / 10)), whole(members), whole(from), whole(n), whole(ufrom), whole(un), did}
+  tostring(math.max(p0, p1, pc / 10)), whole(members), whole(from), whole(n), whole(ufrom), whole(un), whole(taken), did}
 `)
 
 // ask is what a worker tells and wants.
 type ask struct {
 	known        State // as it was told last
 	good, failed int   // answers since the last ask to sends of that epoch
+	taken        int   // good ones of any epoch; -1 = some of them are too old to say when they came
 	proposed     *State
 	demand       int // sends that it could make within ahead
 	want, urgent int // of these, what it has not been granted: others and urgent ones
@@ -161,6 +202,7 @@ type store struct {
 	key    string
 	member string
 	base   float64
+	window time.Duration // 0 = none is counted
 }
 
 func us(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
@@ -195,7 +237,8 @@ func (s *store) run(ctx context.Context, leaves string, a *ask, p State, propose
 		s.member, text(s.base), a.known.Epoch, text(a.known.Rate), text(a.known.Mark), text(a.known.Start),
 		a.good, a.failed, proposes, text(p.Rate), text(p.Mark), text(p.Start),
 		a.demand, a.want, a.urgent, leaves,
-		us(recently), us(memberFor), us(ahead), us(behind), text(kept), text(urgentPace), stateFor.Milliseconds()})
+		us(recently), us(memberFor), us(ahead), us(behind), text(kept), text(urgentPace), stateFor.Milliseconds(),
+		us(s.window), parts, a.taken})
 	calls := []shards.Call{call}
 	if err := script.Run(ctx, s.client, calls); err != nil {
 		return nil, err
@@ -205,7 +248,7 @@ func (s *store) run(ctx context.Context, leaves string, a *ask, p State, propose
 
 // readGrant reads the script's answer.
 func readGrant(answer []string) (g grant, ok bool) {
-	const values = 15
+	const values = 16
 	if len(answer) != values {
 		return g, false
 	}
@@ -220,7 +263,7 @@ func readGrant(answer []string) (g grant, ok bool) {
 	wait := func(us float64) time.Duration { return time.Duration(us * float64(time.Microsecond)) }
 	g = grant{
 		state:   State{Epoch: uint32(n[0]), Rate: n[1], Mark: n[2], Start: n[3]},
-		seen:    seen{age: wait(max(n[4], 0)), good: int(n[5]), recentGood: int(n[6]), recentFailed: int(n[7]), peak: n[8]},
+		seen:    seen{age: wait(max(n[4], 0)), good: int(n[5]), recentGood: int(n[6]), recentFailed: int(n[7]), peak: n[8], taken: int(n[14])},
 		members: int(n[9]), from: wait(n[10]), sends: int(n[11]), urgentAt: wait(n[12]), urgent: int(n[13]), changed: answer[values-1],
 	}
 	return g, g.state.Rate >= 0 && g.members >= 1 && g.sends >= 0 && g.urgent >= 0

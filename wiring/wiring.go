@@ -171,13 +171,14 @@ func Rates(c *configs.Config, log *slog.Logger) rates.Options {
 	return rates.Options{Fleet: c.Kafka.Group, Factors: rates.Factors(c.Rates), Log: log}
 }
 
-// Counted is what Google and Apple count of the routes of all apps. An environment of
-// Apple's is a server of its own, so that a sandbox slows nothing else down.
+// Counted is what Google and Apple count of the routes of all apps: Google by the minute
+// (https://firebase.google.com/docs/cloud-messaging/throttling-and-quotas), Apple does not say.
+// An environment of Apple's is a server of its own, so that a sandbox slows nothing else down.
 func Counted(c *configs.Config) map[push.Route]rates.Counted {
 	counted := make(map[push.Route]rates.Counted)
 	for _, app := range c.Apps {
 		if f := app.FCM; f != nil {
-			counted[push.Route{Platform: push.FCM, App: app.Name}] = rates.Counted{Name: "fcm/" + f.Project, Base: float64(f.Rate)}
+			counted[push.Route{Platform: push.FCM, App: app.Name}] = rates.Counted{Name: "fcm/" + f.Project, Base: float64(f.Rate), Window: time.Minute}
 		}
 		if a := app.APNS; a != nil {
 			for _, env := range a.Environments {

@@ -56,8 +56,8 @@ func TestRatesAreAsConfigured(t *testing.T) {
 		{Name: "pager", Accounts: map[string]string{"beep.url": "x"}},
 	}
 	want := map[push.Route]rates.Counted{
-		{Platform: push.FCM, App: "shop"}:                                {Name: "fcm/one", Base: 500},
-		{Platform: push.FCM, App: "bank"}:                                {Name: "fcm/one", Base: 500},
+		{Platform: push.FCM, App: "shop"}:                                {Name: "fcm/one", Base: 500, Window: time.Minute},
+		{Platform: push.FCM, App: "bank"}:                                {Name: "fcm/one", Base: 500, Window: time.Minute},
 		{Platform: push.APNS, App: "shop", Environment: push.Production}: {Name: "apns/TEAM/com.shop/production"},
 		{Platform: push.APNS, App: "shop", Environment: push.Sandbox}:    {Name: "apns/TEAM/com.shop/sandbox"},
 	}
