@@ -15,12 +15,14 @@ import (
 
 const (
 	// quotaBase is apps[].fcm.rate of the scenario, in sends a second.
-	quotaBase = 100
-	// quotaLeft of it in each quotaPer is what FCM takes, a quarter.
-	quotaPer  = 2 * time.Second
+	quotaBase = 200
+	// quotaLeft of it in each quotaPer is what FCM takes, a quarter. Google counts by the
+	// minute.
+	quotaPer  = time.Minute
 	quotaLeft = quotaBase / 4 * int(quotaPer/time.Second)
-	// quotaSettle is how long a fleet may take to find it.
-	quotaSettle = 30 * time.Second
+	// quotaSettle is how long a fleet may take to find it: the rest of the minute in which
+	// it uses it up, of which nobody can make more, and 30 s.
+	quotaSettle = quotaPer + 30*time.Second
 )
 
 // limited has the whole fleet start from four times the quota.
@@ -35,14 +37,18 @@ func limited(c *configs.Config) {
 // middle, and one is stopped: their shares go to the others.
 func oneQuota(r *rand.Rand, length time.Duration) []Action {
 	plan := []Action{{At: settle, Fault: Quota, Target: FCM, For: length - 2*settle}}
-	if length > 2*time.Minute {
+	if length >= quotaKills {
 		plan = append(plan, Action{At: length * 2 / 5, Fault: Kill, Target: worker(r.IntN(quotaWorkers))},
 			Action{At: length * 3 / 5, Fault: Stop, Target: worker(r.IntN(quotaWorkers))})
 	}
 	return plan
 }
 
-const quotaWorkers = 4
+const (
+	quotaWorkers = 4
+	// quotaKills is the least length in which there is time for more than the quota.
+	quotaKills = 5 * time.Minute
+)
 
 // quota lets FCM take only so much. It says when there is room again, as Google does.
 func (n *nemesis) quota(ctx context.Context, a Action) error {

@@ -8,7 +8,8 @@ import (
 )
 
 // quota is a run of a minute with a quota of 10 a second, of which the first half is
-// for looking. Of the settled half, accepted and refused are how many calls there were.
+// for looking. Of the settled half, accepted and refused are how many calls there were,
+// the first of them even.
 func quota(accepted, refused int) *Ledgers {
 	l := clean()
 	l.Events = []Event{{Kind: "quota", Target: "fcm", Start: at(10_000), End: at(70_000),
@@ -17,7 +18,7 @@ func quota(accepted, refused int) *Ledgers {
 		l.Sends.Entries = append(l.Sends.Entries, Send{Pair: Pair{fmt.Sprint("q", i, ms), "1"}, At: at(ms), Provider: "fcm", Reply: reply, Accepted: reply == ""})
 	}
 	for i := range accepted {
-		call(i, 40_000, "")
+		call(i, 40_000+30_000*i/accepted, "")
 	}
 	for i := range refused {
 		call(i, 69_999, overQuota)
@@ -26,6 +27,14 @@ func quota(accepted, refused int) *Ledgers {
 		call(i, 39_999, overQuota)
 		call(i, 70_000, overQuota)
 		call(i, 50_000, "UNAVAILABLE")
+	}
+	return l
+}
+
+// burst adds so many accepted calls of one moment.
+func burst(l *Ledgers, n int) *Ledgers {
+	for i := range n {
+		l.Sends.Entries = append(l.Sends.Entries, Send{Pair: Pair{fmt.Sprint("b", i), "1"}, At: at(50_001), Provider: "fcm", Accepted: true})
 	}
 	return l
 }
@@ -41,6 +50,7 @@ func TestQuotas(t *testing.T) {
 		{"one refusal more", quota(300, 24), true, "24 of 324 calls of fcm were refused from 30s after its quota began to be 20 in 2s"},
 		{"four fifths of it are used", quota(240, 0), false, ""},
 		{"less is", quota(239, 0), true, "239 calls were accepted by fcm, whose quota had room for 300"},
+		{"all of it at once, and then nothing", burst(quota(280, 0), 10), true, "12 calls were accepted by fcm within 200ms, of a quota of 20 in 2s"},
 		{"nothing is", quota(0, 0), true, "0 calls were accepted"},
 	} {
 		r := Check(tt.l)
