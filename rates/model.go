@@ -58,12 +58,16 @@ const (
 	allRefused = 10
 	// within is how much of what a window takes is used: sends are not exactly even.
 	within = 0.995
-	// telling is the least part by which a bound must be under a rate to say more than that
-	// the rate was kept: a window is counted in parts, and a little more of it than there is.
-	telling = 0.95
-	// patience over a mark that a window has proven, in times of GrowthAfter: each time that
-	// the quota turns out to be the same costs a route that is stopped for seconds.
+	// overMark is how long a step over the mark of a window is waited for, in times of
+	// GrowthAfter: each time that the quota turns out to be the same costs a route that is
+	// stopped for seconds.
 	overMark = 10
+	// refusedAgain is what is left of a rate that had been lowered to what was proven, and is
+	// too fast all the same, with nothing better known.
+	refusedAgain = 0.97
+	// disproved is a step up beyond that, when the quota has turned out to be more: what it
+	// really is the next 429 says.
+	disproved = 2
 )
 
 // State is the rate of a fleet: what all of its workers agree on.
@@ -145,30 +149,33 @@ func (f *Factors) usedUp(window time.Duration, s State, top float64, a seen) (St
 		return s, ""
 	}
 	bound := float64(a.taken) / window.Seconds()
-	switch known := s.Mark > 0 && s.Rate <= s.Mark; {
-	case !known || bound < telling*s.Rate:
-		if s.Mark == 0 || s.Rate > s.Mark*f.Growth {
-			s.Mark = s.Rate // more than an earlier one went well
-		}
-		s.Mark = min(s.Mark, s.Rate, bound)
-		return f.down(s, top, within*s.Mark/s.Rate), CauseQuota
-	case a.age < window:
+	switch lowered := s.Mark > 0 && s.Rate <= s.Mark; {
+	case lowered && bound < s.Rate:
+		s.Mark = bound
+	case lowered && a.age < window:
 		return s, "" // what was sent before the change may have used it up
+	case lowered:
+		s.Mark = refusedAgain * s.Rate
+	case s.Mark == 0 || s.Rate > s.Mark*f.Growth: // more than an earlier mark went well
+		s.Mark = min(s.Rate, bound)
+	default:
+		s.Mark = min(s.Mark, bound)
 	}
-	s.Mark = s.Rate // lower than what was proven, and still too fast
-	return f.down(s, top, f.OverQuota), CauseQuota
+	return f.down(s, top, within*s.Mark/s.Rate), CauseQuota
 }
 
 // growth is the next step up of what has recovered quickly, and the least time to it.
-// Under the mark of a window it ends just there.
+// Under the mark of a window it ends just there; far over it the mark is wrong.
 func (f *Factors) growth(window time.Duration, s State, top float64) (to float64, after time.Duration) {
 	to, after = min(f.Growth*s.Rate, top), f.GrowthAfter
 	switch edge := within * s.Mark; {
-	case window == 0:
+	case window == 0 || s.Mark == 0:
 	case s.Rate < edge:
 		to = min(to, edge)
 	case s.Rate <= s.Mark:
 		after *= overMark
+	case s.Rate > f.Growth*s.Mark:
+		to = min(disproved*s.Rate, top)
 	}
 	return to, after
 }

@@ -56,6 +56,49 @@ func TestWhatAnswersMean(t *testing.T) {
 	}
 }
 
+// What a 429 says where the provider counts by the minute.
+func TestWhatAWindowThatIsUsedUpMeans(t *testing.T) {
+	const long = time.Hour
+	full := func(age time.Duration, taken int) seen {
+		return seen{age: age, good: 1e6, overQuota: 5, taken: taken, refused: settling}
+	}
+	well := func(age time.Duration) seen { return seen{age: age, good: 1e6, recentGood: 9} }
+	for _, tt := range []struct {
+		why   string
+		from  State
+		seen  seen
+		to    State
+		cause Cause
+	}{
+		{"what it took is the quota", State{Epoch: 1, Rate: 1000}, full(long, 15_000), State{Epoch: 2, Rate: 248.75, Mark: 250}, CauseQuota},
+		{"not before all answers have come", State{Epoch: 1, Rate: 1000}, seen{age: long, overQuota: 5, taken: 15_000, refused: settling - 1}, State{Epoch: 1, Rate: 1000}, ""},
+		{"it is not known", State{Epoch: 1, Rate: 1000}, full(long, -1), State{Epoch: 2, Rate: 800, Mark: 1000}, CauseQuota},
+		{"it is under the floor", State{Epoch: 1, Rate: 1000}, full(long, 5999), State{Epoch: 2, Rate: 800, Mark: 1000}, CauseQuota},
+		{"it is as much as the rate", State{Epoch: 1, Rate: 1000}, full(long, 61_000), State{Epoch: 2, Rate: 995, Mark: 1000}, CauseQuota},
+		{"the same window again", State{Epoch: 2, Rate: 248.75, Mark: 250}, full(time.Minute-1, 15_000), State{Epoch: 2, Rate: 248.75, Mark: 250}, ""},
+		{"the same window, of which less is left to count", State{Epoch: 2, Rate: 248.75, Mark: 250}, full(time.Minute-1, 12_000), State{Epoch: 3, Rate: 199, Mark: 200}, CauseQuota},
+		{"a later one", State{Epoch: 2, Rate: 200, Mark: 250}, full(time.Minute, 15_000), State{Epoch: 3, Rate: 193.03, Mark: 194}, CauseQuota},
+		{"a step over the mark", State{Epoch: 3, Rate: 274, Mark: 250}, full(long, 16_000), State{Epoch: 4, Rate: 248.75, Mark: 250}, CauseQuota},
+		{"far over it, it was wrong", State{Epoch: 4, Rate: 500, Mark: 250}, full(long, 24_000), State{Epoch: 5, Rate: 398, Mark: 400}, CauseQuota},
+		{"up to the mark in a minute", State{Epoch: 2, Rate: 240, Mark: 250}, well(time.Minute), State{Epoch: 3, Rate: 248.75, Mark: 250}, CauseGrowth},
+		{"over it not in nine", State{Epoch: 3, Rate: 248.75, Mark: 250}, well(10*time.Minute - 1), State{Epoch: 3, Rate: 248.75, Mark: 250}, ""},
+		{"but in ten", State{Epoch: 3, Rate: 200, Mark: 200}, well(10 * time.Minute), State{Epoch: 4, Rate: 220.00000000000003, Mark: 200}, CauseGrowth},
+		{"on from there in one", State{Epoch: 4, Rate: 219, Mark: 200}, well(time.Minute), State{Epoch: 5, Rate: 240.90000000000003, Mark: 200}, CauseGrowth},
+		{"and by twice when it was wrong", State{Epoch: 5, Rate: 240, Mark: 200}, well(time.Minute), State{Epoch: 6, Rate: 480, Mark: 200}, CauseGrowth},
+		{"up to the base", State{Epoch: 6, Rate: 600, Mark: 200}, well(time.Minute), State{Epoch: 7, Rate: 1000}, CauseGrowth},
+		{"a failing provider", State{Epoch: 2, Rate: 248, Mark: 250}, seen{age: long, recentFailed: 100, taken: 10}, State{Epoch: 3, Rate: 124, Mark: 250}, CauseFailing},
+	} {
+		f := DefaultFactors()
+		to, cause := f.next(1000, time.Minute, tt.from, tt.seen)
+		if cause == "" {
+			to = tt.from
+		}
+		if to.Epoch != tt.to.Epoch || math.Abs(to.Rate-tt.to.Rate) > 1e-9 || to.Mark != tt.to.Mark || cause != tt.cause {
+			t.Errorf("%s: %+v, %q; want %+v, %q", tt.why, to, cause, tt.to, tt.cause)
+		}
+	}
+}
+
 // From 10 % the way back takes seconds, not 24 minutes.
 func TestFromTheFloorItTakesSeconds(t *testing.T) {
 	f := DefaultFactors()
@@ -83,7 +126,8 @@ func TestARateStaysWithinItsBounds(t *testing.T) {
 			good, failed := rapid.IntRange(0, 2000).Draw(t, "good"), rapid.IntRange(0, 200).Draw(t, "failed")
 			a := seen{age: time.Duration(rapid.IntRange(0, 90).Draw(t, "age")) * time.Second, good: good, recentGood: good, recentFailed: failed,
 				overQuota: rapid.SampledFrom([]int{0, 0, 0, 1, 1000}).Draw(t, "over"), peak: rapid.Float64Range(0, 5000).Draw(t, "peak")}
-			next, cause := f.next(base, 0, s, a)
+			a.taken, a.refused = rapid.IntRange(-1, 1_000_000).Draw(t, "taken"), time.Second
+			next, cause := f.next(base, rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "window"), s, a)
 			if cause == "" {
 				continue
 			}

@@ -2,6 +2,7 @@ package rates
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -144,8 +145,9 @@ type modelled struct {
 }
 
 // run sends for so many minutes. phase is how much of the provider's minute is over at the
-// start, and asks how long it wants a 429 to wait, of the rest of the minute.
-func (m *modelled) run(minutes int, quota float64, phase int, asks func(left float64) float64) {
+// start, in seconds, and others what others have used of it. A 429 stops all for the rest of
+// the minute, 10 s at least, and a little more.
+func (m *modelled) run(minutes int, quota float64, phase int, others float64) {
 	const step, tenths = 0.1, 600
 	f := DefaultFactors()
 	m.state, m.used, m.refused, m.densest = State{Epoch: 1, Rate: m.base}, map[int]float64{}, map[int]float64{}, map[int]float64{}
@@ -154,15 +156,13 @@ func (m *modelled) run(minutes int, quota float64, phase int, asks func(left flo
 		epoch      uint32
 	}
 	var (
-		sent, accepted []float64 // by step
+		accepted       = make([]float64, 1, minutes*tenths+1) // up to each step, in all
 		under          []answers
-		left           = quota - m.base*float64(phase%60)/2 // somebody used half of what we would
-		changed, first = 0, -1                              // steps: of the epoch, and of its first 429
+		left           = quota - others
+		changed, first = 0, -1 // steps: of the epoch, and of its first 429
 		stopped, good  = 0, 0.0
 	)
-	if left < 0 {
-		left = 0
-	}
+	since := func(from, to int) float64 { return accepted[max(to, 0)] - accepted[max(from, 0)] }
 	for i := range minutes * tenths {
 		at := i + phase*10
 		minute := at / tenths
@@ -175,22 +175,19 @@ func (m *modelled) run(minutes int, quota float64, phase int, asks func(left flo
 		}
 		took := min(n, left)
 		left -= took
-		sent, accepted = append(sent, n), append(accepted, took)
+		accepted = append(accepted, accepted[i]+took)
 		m.used[minute] += took / quota
 		m.refused[minute] += (n - took) / quota
 		under = append(under, answers{took, n - took, m.state.Epoch})
-		dense := 0.0
-		for j := max(i-99, 0); j <= i; j++ {
-			dense += accepted[j] / quota
-		}
-		m.densest[minute] = max(m.densest[minute], dense)
+		m.densest[minute] = max(m.densest[minute], since(i+1-100, i+1)/quota)
 		if i < m.late {
 			continue
 		}
 		a := under[i-m.late]
 		age := float64(i-changed) * step
 		if a.over > 0 && i >= stopped {
-			stopped = i + int(asks(float64(tenths-at%tenths)*step)/step)
+			left := math.Ceil(float64(tenths-(at-m.late)%tenths) * step)
+			stopped = i + int(1.05*max(left, 10)/step)
 		}
 		if a.epoch == m.state.Epoch {
 			good += a.good
@@ -198,10 +195,7 @@ func (m *modelled) run(minutes int, quota float64, phase int, asks func(left flo
 				first = i
 			}
 		}
-		taken := 0.0
-		for j := max(i-m.late-(parts+1)*10, 0); j <= i-m.late; j++ {
-			taken += accepted[j]
-		}
+		taken := since(i-m.late+1-(parts+1)*10, i-m.late+1)
 		known := seen{age: time.Duration(age * float64(time.Second)), good: int(good), recentGood: int(good), taken: int(taken)}
 		if first >= 0 {
 			known.overQuota, known.refused = 1, time.Duration(float64(i-first)*step*float64(time.Second))
@@ -217,21 +211,41 @@ func (m *modelled) run(minutes int, quota float64, phase int, asks func(left flo
 	}
 }
 
+// sums are what came of all minutes from one on: of the quota, used and refused a minute, and
+// the most within 10 s.
+func (m *modelled) sums(from, to int) (used, refused, densest float64) {
+	for i := from; i < to; i++ {
+		used, refused, densest = used+m.used[i], refused+m.refused[i], max(densest, m.densest[i])
+	}
+	return used / float64(to-from), refused / float64(to-from), densest
+}
+
 // Wherever a fleet begins, and at whatever second of the provider's minute, it comes to use
 // a quota and keeps to it, with a look now and then whether there is more.
 func TestAQuotaIsFoundFromAnywhere(t *testing.T) {
-	const long = 30 // minutes
-	for _, ratio := range []float64{1, 1.02, 1.1, 1.3, 1.7, 2, 3, 4, 6, 8, 9.9} {
-		for phase := 0; phase < 60; phase += 7 {
-			for _, late := range []int{0, 2, 9} {
-				m := &modelled{base: ratio * 10_000, late: late}
-				m.run(long, 600_000, phase, func(left float64) float64 { return 1.05 * max(left+0.5, 10) })
-				used, refused, densest := 0.0, 0.0, 0.0
-				for i := 4; i < long; i++ {
-					used, refused, densest = used+m.used[i], refused+m.refused[i], max(densest, m.densest[i])
+	const (
+		long  = 30 // minutes
+		quota = 600_000
+	)
+	for _, tt := range []struct {
+		why    string
+		others float64 // what others have used of the first minute
+		from   int     // the minute from which it is settled
+	}{
+		{"nobody else", 0, 3},
+		{"others have used half of the first minute", 0.5 * quota, 20},
+	} {
+		for _, ratio := range []float64{1, 1.02, 1.1, 1.3, 1.7, 2, 3, 4, 6, 8, 9.9} {
+			for phase := 0; phase < 60; phase += 14 {
+				for _, late := range []int{1, 9} {
+					m := &modelled{base: ratio * quota / 60, late: late}
+					m.run(long, quota, phase, tt.others)
+					used, refused, densest := m.sums(tt.from, long)
+					if used < 0.95 || refused > 0.01 || densest > 0.2 || m.changes > 12 {
+						t.Errorf("%s, %v times the quota from second %d, answers after %d00 ms: %.4f used, %.4f refused, %.3f of it within 10 s, %d changes",
+							tt.why, ratio, phase, late, used, refused, densest, m.changes)
+					}
 				}
-				used /= long - 4
-				t.Logf("%v from second %d, answers after %d: %.4f used, %.4f refused, %.3f within 10 s, %d changes", ratio, phase, late, used, refused/(long-4), densest, m.changes)
 			}
 		}
 	}
