@@ -113,4 +113,10 @@ func TestARateHearsOfAnswers(t *testing.T) {
 	if len(r.told) > 0 {
 		t.Errorf("it heard of answers of epoch 3 as those of %v", r.told)
 	}
+	late := g.admit(2)
+	r.epoch = 5
+	g.answer(late, good)
+	if len(r.told) != 1 || r.told[0] != 4 || r.good != 2 {
+		t.Errorf("it heard of %d good answers, of epochs %v; want the 2 that the provider has counted, as those of epoch 4", r.good, r.told)
+	}
 }

@@ -50,7 +50,7 @@ func sequences() []*Scenario {
 		{Name: "rotate", About: "the app's keys are exchanged at both providers every 3 s, each former one is revoked 2 s later, with broken files in between: nobody notices", Full: time.Minute, Short: 24 * time.Second,
 			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: rotations,
 			configure: func(c *configs.Config) { c.Send.ReloadKeys = reloadEvery }},
-		{Name: "quota", About: "FCM takes a quarter of what the fleet thinks it does, and twice as much waits: the fleet finds out, keeps to it and uses it", Full: 6 * time.Minute, Short: 160 * time.Second,
+		{Name: "quota", About: "FCM takes in a minute a quarter of what the fleet thinks it does, and more waits: the fleet finds out, keeps to it and uses it evenly", Full: 6 * time.Minute, Short: 160 * time.Second,
 			Workers: quotaWorkers, Rate: 90, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: oneQuota, configure: limited},
 		{Name: "slow-recovery", About: "FCM is down, comes back with a tenth of its room, and falls over when asked for twice of it: what waited does not push it over", Full: 4*comebackEvery + 2*settle, Short: comebackEvery + 2*settle,
 			Workers: quotaWorkers, Rate: 350, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: comebacks, configure: toItsRate},
