@@ -53,9 +53,10 @@ const (
 	// maxKeys bounds the collapse keys remembered of a user, 20 KiB; beyond
 	// it the oldest are forgotten, at one note in trimEvery.
 	maxKeys = 256
-	// trimEvery is how many notes share the look for what is too much, so that a
-	// user has some more than maxKeys for a while, trimEvery on average. Which of
-	// them looks depends on the id.
+	// trimEvery is how many notes share the look for what is too old or too much, so
+	// that a user has some more for a while: trimEvery on average above maxKeys, and as
+	// many that are too old. Those supersede nothing: whatever may still be sent is
+	// newer. Which note looks depends on its id.
 	trimEvery = 8
 )
 
@@ -142,8 +143,8 @@ func accepted(it *pipeline.Item) bool {
 //
 // A member moves to a later score only. The set's end comes right behind it: only a
 // connection that breaks between the two, and stays away for the client's retries, leaves
-// one set without an end, until its user's next note or Forget. Then goes what is too old,
-// and at some notes what is too much.
+// one set without an end, until its user's next note or Forget. At some notes goes what is
+// too old, and what is too much.
 func (sc *scratch) notes(ctx context.Context, bounds [3]string) {
 	sc.bounds = bounds
 	sc.names.Reset()
@@ -160,8 +161,8 @@ func (sc *scratch) notes(ctx context.Context, bounds [3]string) {
 		key := &names[i]
 		sc.add(ctx, "ZADD", key, "GT", &sc.values[2*i], &sc.values[2*i+1])
 		sc.add(ctx, "PEXPIRE", key, &sc.bounds[1])
-		sc.add(ctx, "ZREMRANGEBYSCORE", key, "-inf", &sc.bounds[0])
 		if score(it)%trimEvery == 0 {
+			sc.add(ctx, "ZREMRANGEBYSCORE", key, "-inf", &sc.bounds[0])
 			sc.add(ctx, "ZREMRANGEBYRANK", key, "0", &sc.bounds[2])
 		}
 	}

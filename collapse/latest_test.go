@@ -109,7 +109,7 @@ func TestLatestOfABatch(t *testing.T) {
 	})
 }
 
-// looking is an id whose note looks for what is too much: one in eight does.
+// looking is an id whose note looks for what is too old or too much: one in eight does.
 const looking = "m"
 
 func TestLatestForgets(t *testing.T) {
@@ -172,6 +172,31 @@ func TestTooMuchIsLookedForNowAndThen(t *testing.T) {
 				t.Errorf("key %d of %d is forgotten", i, notes)
 			}
 		}
+	})
+}
+
+// What is too old goes with one of the next notes, whatever the ids, and supersedes nothing
+// until then.
+func TestTooOldIsLookedForNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inMemory(t, func(w *world) {
+			o := collapse.DefaultOptions()
+			o.Horizon = time.Hour
+			w.with(o)
+			key := shards.CollapseKey(shards.UserShard("ada"), "ada")
+			w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("m", "old", time.Now())}))
+			const most = 60 // notes at two minutes: the old one is too old for the latter half
+			for i := range most {
+				time.Sleep(2 * time.Minute)
+				w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent(fmt.Sprint("id-", i), "k", time.Now())}))
+				if w.superseded(sent("n", "old", time.Now().Add(-o.Horizon))) && i > 30 {
+					t.Fatalf("after %d minutes what is older than the horizon supersedes", 2*i)
+				}
+			}
+			if n := w.redis.ZCard(w.ctx, key).Val(); n != 1 {
+				t.Errorf("%d keys are remembered, want the one of the last hour", n)
+			}
+		})
 	})
 }
 
