@@ -106,12 +106,20 @@ func validToken(s string) bool {
 		return false
 	}
 	for i := 0; i < len(s); i++ {
-		if b := s[i] | 0x20; (s[i] < '0' || s[i] > '9') && (b < 'a' || b > 'f') {
+		if !hexDigits[s[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// hexDigits are the bytes of a token: a look-up each, because a token is long.
+var hexDigits = func() (is [256]bool) {
+	for _, b := range []byte("0123456789abcdefABCDEF") {
+		is[b] = true
+	}
+	return is
+}()
 
 func appendLower(dst []byte, token string) []byte {
 	for i := 0; i < len(token); i++ {

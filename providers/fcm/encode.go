@@ -43,11 +43,11 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (push.Result, bo
 	r.Header = append(r.Header,
 		h2.Field{Name: "authorization", Value: auth},
 		h2.Field{Name: "content-type", Value: jsonType})
-	size, ok := encodeBody(r, d, now)
+	fits, ok := encodeBody(r, d, now)
 	switch {
 	case !ok:
 		return refused(push.InvalidMessage), false
-	case size > maxPayload:
+	case !fits:
 		return refused(push.PayloadTooLarge), false
 	}
 	return push.Result{}, true
@@ -63,18 +63,24 @@ func validToken(s string) bool {
 		return false
 	}
 	for i := 0; i < len(s); i++ {
-		switch b := s[i]; {
-		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', b == '_', b == ':', b == '%', b == '-':
-		default:
+		if !tokenBytes[s[i]] {
 			return false
 		}
 	}
 	return true
 }
 
-// encodeBody writes {"message":…} and returns the size that Google limits. It
-// reports false for content that a message cannot carry.
-func encodeBody(r *exchange.Draft, d *pipeline.Delivery, now time.Time) (size int, ok bool) {
+// tokenBytes are the bytes of a token: a look-up each, because a token is long.
+var tokenBytes = func() (is [256]bool) {
+	for _, b := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:%-") {
+		is[b] = true
+	}
+	return is
+}()
+
+// encodeBody writes {"message":…} and reports whether it fits into the size that
+// Google limits. ok is false for content that a message cannot carry.
+func encodeBody(r *exchange.Draft, d *pipeline.Delivery, now time.Time) (fits, ok bool) {
 	m := &d.Item.Message
 	b := append(r.Body, `{"message":`...)
 	start := len(b)
@@ -90,25 +96,31 @@ func encodeBody(r *exchange.Draft, d *pipeline.Delivery, now time.Time) (size in
 		b = append(b, '}')
 	}
 	if b, ok = appendData(b, m, shown); !ok {
-		return 0, false
+		return false, false
 	}
 	b = appendAndroid(b, d.Item, shown, d.Expires, now)
 	b = appendAPNS(b, m, shown, d.Expires)
 	b = append(appendWebpush(b, m, shown, d.Expires, now), '}')
 	if len(m.FCM) > 0 {
 		if !properRaw(m.FCM) {
-			return 0, false
+			return false, false
 		}
 		r.Work = append(r.Work[:0], b[start:]...)
 		b = payload.AppendMerged(b[:start], r.Work, m.FCM, "token")
 	}
-	for it := payload.Members(b[start:]); it.Next(); {
+	fits = len(b)-start <= maxPayload || countedSize(b[start:]) <= maxPayload // what counts is part of it
+	r.Body = append(b, '}')
+	return fits, true
+}
+
+// countedSize is what Google limits of a message.
+func countedSize(message []byte) (size int) {
+	for it := payload.Members(message); it.Next(); {
 		if it.Is("notification") || it.Is("data") {
 			size += textSize(it.Value)
 		}
 	}
-	r.Body = append(b, '}')
-	return size, true
+	return size
 }
 
 // textSize is the size of an object's keys and values, without what JSON puts

@@ -308,3 +308,24 @@ func TestEncodeIntoAWarmDraftAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func BenchmarkEncode(b *testing.B) {
+	now := time.Now()
+	d := delivery(push.Message{ID: "0199f3c2-0000-7000-8000-000000000001", Title: "Your order is on its way",
+		Body:  "Parcel 1 of 2 left our warehouse in Köln and arrives on Tuesday.",
+		Image: "https://img.example.com/p/48213377.jpg", Data: json.RawMessage(`{"order":"17-48213377","screen":"tracking"}`),
+		Sound: "default", HasBadge: true, Badge: 1, Category: "ORDER", ThreadID: "orders", CollapseKey: "order-17"})
+	d.Device.Token = strings.Repeat("dQw4w9WgXcQ:APA91b-_", 8)
+	d.Expires = now.Add(time.Hour)
+	r := &exchange.Draft{}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Body, r.Work = r.Body[:0], r.Work[:0]
+		if !validToken(d.Device.Token) {
+			b.Fatal("refused")
+		}
+		if _, ok := encodeBody(r, d, now); !ok {
+			b.Fatal("refused")
+		}
+	}
+}

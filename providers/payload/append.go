@@ -9,6 +9,10 @@ func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
+		if len(s)-i >= 8 && plain(s[i:]) {
+			i += 8
+			continue
+		}
 		b := s[i]
 		if b < utf8.RuneSelf {
 			if b >= 0x20 && b != '"' && b != '\\' {
@@ -32,6 +36,20 @@ func appendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// plain reports whether the first eight bytes of s are ASCII that needs no escape. It
+// looks at all of them at once: the highest bit of a byte is set where it is beyond ASCII
+// or, after the subtraction, a control character, a quote or a backslash. A borrow sets
+// one only above a byte that is marked already.
+func plain(s string) bool {
+	const ones = 0x0101010101010101
+	_ = s[7]
+	w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	quote, slash := w^ones*'"', w^ones*'\\'
+	wrong := w | (w-ones*0x20)&^w | (quote-ones)&^quote | (slash-ones)&^slash
+	return wrong&(ones<<7) == 0
 }
 
 // AppendRawMember appends a member of raw JSON as the iterator over it has it,

@@ -104,10 +104,15 @@ func keyIs(key []byte, name string) bool {
 // keyBegins reports whether what a quoted key means begins with prefix, which
 // needs no escaping, and, if it is to be all, ends there.
 func keyBegins(key []byte, prefix string, all bool) bool {
-	var buf [64]byte
-	if bytes.IndexByte(key, '\\') >= 0 {
-		key = appendQuoted(buf[:0], key)
+	if bytes.IndexByte(key, '\\') < 0 {
+		return plainBegins(key, prefix, all)
 	}
+	var buf [64]byte
+	return plainBegins(appendQuoted(buf[:0], key), prefix, all)
+}
+
+// plainBegins is keyBegins for a key that stands there as it is meant.
+func plainBegins(key []byte, prefix string, all bool) bool {
 	n := len(prefix) + 1
 	return len(key) > n && string(key[1:n]) == prefix && (!all || len(key) == n+1)
 }
@@ -130,6 +135,7 @@ type Iterator struct {
 	Key   []byte // with its quotes, as written
 	Value []byte // as written
 	rest  []byte
+	plain bool // Key has no escapes: Next has looked
 }
 
 // Members starts a walk over raw. What is not an object has no members.
@@ -154,6 +160,7 @@ func (it *Iterator) Next() bool {
 	}
 	end := skipString(r, i)
 	it.Key = r[i:end]
+	it.plain = bytes.IndexByte(it.Key, '\\') < 0 // looked for once: a key is compared with many names
 	i = skipSpace(r, end)
 	if i >= len(r) || r[i] != ':' {
 		it.rest = nil
@@ -170,10 +177,17 @@ func (it *Iterator) Next() bool {
 }
 
 // Is reports whether the present member's key means name.
-func (it *Iterator) Is(name string) bool { return keyIs(it.Key, name) }
+func (it *Iterator) Is(name string) bool { return it.keyBegins(name, true) }
 
 // Begins reports whether the present member's key begins with prefix.
-func (it *Iterator) Begins(prefix string) bool { return keyBegins(it.Key, prefix, false) }
+func (it *Iterator) Begins(prefix string) bool { return it.keyBegins(prefix, false) }
+
+func (it *Iterator) keyBegins(prefix string, all bool) bool {
+	if it.plain {
+		return plainBegins(it.Key, prefix, all)
+	}
+	return keyBegins(it.Key, prefix, all)
+}
 
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {

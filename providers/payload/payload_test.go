@@ -25,6 +25,21 @@ func TestAppendString(t *testing.T) {
 	}
 }
 
+// Eight bytes are looked at together: each byte at each place is what it is alone.
+func TestAppendStringOfEveryByteAtEveryPlace(t *testing.T) {
+	for b := range 256 {
+		alone := appendString(nil, string([]byte{byte(b)}))
+		for at := range 20 {
+			text := bytes.Repeat([]byte("x"), 20)
+			text[at] = byte(b)
+			want := `"` + strings.Repeat("x", at) + string(alone[1:len(alone)-1]) + strings.Repeat("x", 19-at) + `"`
+			if got := string(appendString(nil, string(text))); got != want {
+				t.Fatalf("byte %#x at %d: %s, want %s", b, at, got, want)
+			}
+		}
+	}
+}
+
 // What a producer escaped is text like any other: it counts, and is sent, as
 // UTF-8. Half a surrogate pair is what the decoder reads it as everywhere.
 func TestAppendQuoted(t *testing.T) {
