@@ -36,7 +36,7 @@ func (p *Pipeline) sendAll(batches <-chan *Batch) {
 func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Delivery) {
 	type placed struct {
 		bucket int64
-		item   *Item
+		at     int // in b.Items
 	}
 	open := make([]placed, 0, len(b.Items))
 	var whole []Delivery
@@ -60,17 +60,18 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 				decided = append(decided, d)
 			}
 		}
-		open = append(open, placed{p.opt.Status.Bucket(it.ID), it})
+		open = append(open, placed{p.opt.Status.Bucket(it.ID), i})
 	}
 	for i := range whole {
 		decided = append(decided, &whole[i])
 	}
 	for together := range slices.Chunk(open[min(len(open), p.groupSize()):], p.opt.Window) {
-		slices.SortStableFunc(together, func(a, b placed) int { return cmp.Compare(a.bucket, b.bucket) })
+		slices.SortFunc(together, func(a, b placed) int { return cmp.Or(cmp.Compare(a.bucket, b.bucket), a.at-b.at) })
 	}
 	for _, o := range open {
-		for j := range o.item.Deliveries {
-			if d := &o.item.Deliveries[j]; d.Verdict == push.Undecided {
+		item := &b.Items[o.at]
+		for j := range item.Deliveries {
+			if d := &item.Deliveries[j]; d.Verdict == push.Undecided {
 				l := p.lineOf(d)
 				waiting[l] = append(waiting[l], d)
 			}
@@ -247,7 +248,13 @@ func (p *Pipeline) giveBack(ds []*Delivery) {
 
 // giveBackLeaving returns the deliveries of leaving partitions that wait in a line
 // that stands still: their drain does not wait for what is ahead of them.
+//
+// It looks through a line only if a partition leaves: a line that waits for its route's
+// rate asks a thousand times a second, and has tens of thousands of deliveries.
 func (p *Pipeline) giveBackLeaving(l *line) {
+	if !p.assigned.leaving() {
+		return
+	}
 	now := time.Now()
 	p.giveBack(l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }))
 }
