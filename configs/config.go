@@ -123,6 +123,17 @@ type Lane struct {
 	GreatestAge     time.Duration `yaml:"greatest_age" check:"min=1s,max=720h"`
 	CriticalSenders []string      `yaml:"critical_senders"` // empty = no sender, "*" = every sender
 	IgnoreBlocked   bool          `yaml:"ignore_blocked"`   // critical messages pass "blocked"
+	Shed            Shed          `yaml:"shed"`
+}
+
+// Shed says how many of a lane's records may wait to be sent before new ones of a
+// priority end SHED. Critical ones never do.
+type Shed struct {
+	Enabled bool `yaml:"enabled"`
+	High    int  `yaml:"high" check:"min=1,max=1000000000"`
+	Medium  int  `yaml:"medium" check:"min=1,max=1000000000"`
+	Low     int  `yaml:"low" check:"min=1,max=1000000000"`
+	Bulk    int  `yaml:"bulk" check:"min=1,max=1000000000"`
 }
 
 const everySender = "*"

@@ -97,6 +97,7 @@ func defaultLanes() []Lane {
 
 func (l Lane) defaults() Lane {
 	l.Mode, l.Ambiguous, l.DefaultPriority, l.GreatestAge = AtLeastOnce, "resend", "medium", 24*time.Hour
+	l.Shed = Shed{High: 100_000, Medium: 50_000, Low: 20_000, Bulk: 10_000}
 	return l
 }
 

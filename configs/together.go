@@ -196,6 +196,9 @@ func (c *Config) checkLanes(ps *Problems) {
 		if slices.Contains(l.CriticalSenders, everySender) && len(l.CriticalSenders) > 1 {
 			ps.add(at+".critical_senders", "must be either * alone or a list of senders")
 		}
+		if s := l.Shed; s.High < s.Medium || s.Medium < s.Low || s.Low < s.Bulk {
+			ps.add(at+".shed", "high, medium, low and bulk must not grow in this order: what is more urgent is shed later")
+		}
 	}
 }
 

@@ -44,6 +44,10 @@ var reasons = map[string]string{
 	"token_gone":             "the device was removed before the next attempt",
 	"superseded":             "a newer notification with the same collapse key was accepted first",
 
+	// SHED
+	"depth":    "too much waited in its lane to be sent, so that it was dropped by its priority (lanes[].shed); pushctl replay --shed sends it later",
+	"deadline": "its turn in its lane would have come after its expires_at, so that it was dropped at once (lanes[].shed)",
+
 	// EXPIRED
 	"past_expires_at":   "its expires_at passed before it could be sent",
 	"past_greatest_age": "it exceeded its lane's greatest age before it could be sent",

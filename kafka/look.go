@@ -7,8 +7,9 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// lookEvery is how often the brokers are asked for the logs' ends. Polls tell these
-// only for partitions that are not paused, and only with records.
+// lookEvery is how often the brokers are asked for the logs' ends, if SourceOptions.Look
+// does not say otherwise. Polls tell these only for partitions that are not paused, and
+// only with records.
 const lookEvery = 5 * time.Second
 
 // silence is how old the last answer for a partition may be before Kafka counts as
@@ -19,7 +20,7 @@ const silence = 2*lookEvery + 5*time.Second
 func (s *Source) look(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.lookOnce(ctx)
-		wait(ctx, nil, time.Now().Add(lookEvery))
+		wait(ctx, nil, time.Now().Add(s.options.Look))
 	}
 }
 
@@ -27,12 +28,15 @@ func (s *Source) look(ctx context.Context) {
 // silence, and in the client's log.
 func (s *Source) lookOnce(ctx context.Context) {
 	s.mu.Lock()
-	owned, fresh := len(s.parts) > 0, false
+	wanted, fresh := len(s.parts) > 0, false
+	for _, t := range s.topics {
+		wanted = wanted || s.options.Look < lookEvery && t.partitions == 0
+	}
 	for _, a := range s.parts {
 		fresh = fresh || a.committed < 0 && a.from < 0
 	}
 	s.mu.Unlock()
-	if !owned {
+	if !wanted {
 		return
 	}
 	ends, err := s.ends(ctx)
@@ -73,6 +77,13 @@ func (s *Source) lookOnce(ctx context.Context) {
 func (s *Source) noteEnds(ends, starts map[push.Partition]int64, now time.Time) (idle map[string]map[int32]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	partitions := make(map[string]int, len(s.topics))
+	for p := range ends {
+		partitions[p.Topic]++
+	}
+	for name, t := range s.topics {
+		t.partitions = max(t.partitions, partitions[name])
+	}
 	for p, a := range s.parts {
 		end, answered := ends[p]
 		if !answered {
@@ -96,6 +107,18 @@ func (s *Source) noteEnds(ends, starts map[push.Partition]int64, now time.Time) 
 		}
 	}
 	return idle
+}
+
+// End returns where the log of one of the Source's partitions ends, as a broker said
+// last, and how many partitions its topic has; ok is false while either is not known.
+func (s *Source) End(p push.Partition) (offset int64, partitions int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.parts[p]
+	if a == nil || a.high < 0 || a.topic.partitions == 0 {
+		return 0, 0, false
+	}
+	return a.high, a.topic.partitions, true
 }
 
 // ends returns the end offsets of all partitions whose brokers answer.

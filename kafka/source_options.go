@@ -92,6 +92,10 @@ type SourceOptions struct {
 	Rebalance time.Duration // group rebalance time-out; 60 s
 	Drain     time.Duration // how long a revoked partition may finish its work; 20 s, less than Rebalance
 	Commit    time.Duration // how long one commit may take, with its repeats; 5 s
+	// Look is how often the brokers are asked for the logs' ends: 5 s, which is also the
+	// most. If it is less, they are asked before there is a partition too, so that End
+	// knows how many there are.
+	Look time.Duration
 
 	// Health, if set, is called when a partition's trouble changes: with a
 	// *PartitionError if it cannot go on, with another error if it cannot be read for
@@ -164,6 +168,7 @@ func (o SourceOptions) withDefaults() SourceOptions {
 	o.Rebalance = cmp.Or(o.Rebalance, time.Minute)
 	o.Drain = cmp.Or(o.Drain, 20*time.Second)
 	o.Commit = cmp.Or(o.Commit, 5*time.Second)
+	o.Look = min(cmp.Or(o.Look, lookEvery), lookEvery)
 	o.refetching = cmp.Or(o.refetching, passing)
 	o.Balancer = cmp.Or(o.Balancer, CooperativeSticky)
 	o.Protocol = cmp.Or(o.Protocol, Classic)

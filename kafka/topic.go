@@ -13,9 +13,10 @@ type topic struct {
 	patience time.Duration // how much longer than Delay a record waits in place
 	metrics  *topicMetrics
 
-	// Both are guarded by the Source's lock.
-	served int32   // the partition that was served last
-	id     topicID // that of its latest records; zero = the broker does not say
+	// All are guarded by the Source's lock.
+	served     int32   // the partition that was served last
+	id         topicID // that of its latest records; zero = the broker does not say
+	partitions int     // the most that have been seen; 0 = not known
 }
 
 // delayed reports whether records have a time before which they are not handed out.

@@ -70,6 +70,7 @@ type Item struct {
 	seq       uint64 // in its tracker
 	unended   int32  // deliveries without a durable end; atomic
 	abandoned uint32 // 1 = a delivery will not end here; atomic
+	begun     uint32 // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic
 	intended  bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
 	committed bool   // its offset has been committed: nothing stops the send any more
 }
@@ -108,6 +109,9 @@ func (it *Item) Owner() string {
 func (it *Item) Decide(v push.Verdict, r push.Reason, detail string) {
 	if it.Verdict == push.Undecided {
 		it.Verdict, it.Reason, it.Detail = v, r, detail
+		if it.batch != nil {
+			it.batch.Tracker.begins(it)
+		}
 	}
 }
 

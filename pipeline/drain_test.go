@@ -55,19 +55,20 @@ func TestAPartitionThatIsAddedAfterTheStopLeaves(t *testing.T) {
 // before that is seen; and once nothing of it is in flight, it is forgotten.
 func TestALostAssignmentIsKeptWhileItHasWork(t *testing.T) {
 	var a assigned
-	assign := func() *Tracker {
+	assign := func() (*Tracker, *Item) {
 		tracker := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10})
-		tracker.Admit(&Batch{Partition: tracker.Partition(), Tracker: tracker, Items: make([]Item, 1)})
+		items := make([]Item, 1)
+		tracker.Admit(&Batch{Partition: tracker.Partition(), Tracker: tracker, Items: items})
 		a.add(tracker)
-		return tracker
+		return tracker, &items[0]
 	}
-	lost := assign()
+	lost, open := assign()
 	lost.Fence()
 	assign()
 	if !a.leaving() {
 		t.Error("nothing leaves, although work of the lost one is in flight")
 	}
-	lost.Abandon(make([]*Item, 1))
+	lost.Abandon([]*Item{open})
 	assign()
 	if n := len(a.all()); n != 2 {
 		t.Errorf("%d assignments are kept, want the 2 with work in flight", n)

@@ -28,6 +28,8 @@ type Metrics struct {
 	kept         *prometheus.CounterVec   // app
 	deduped      *prometheus.CounterVec   // lane
 	suppressed   *prometheus.CounterVec   // lane, reason
+	shed         *prometheus.CounterVec   // lane, priority, reason
+	depth        *prometheus.GaugeVec     // lane
 	lowered      *prometheus.CounterVec   // lane
 	endings      *prometheus.CounterVec   // lane, verdict
 	endToEnd     *prometheus.HistogramVec // lane
@@ -79,6 +81,8 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 		kept:         counter("push_tokens_kept_total", "Tokens that a provider called dead and that are kept, because it says so of too many of the app's.", "app"),
 		deduped:      counter("push_deduped_total", "Records that were a copy of one with an outcome.", "lane"),
 		suppressed:   counter("push_suppressed_total", "Notifications not sent on purpose.", "lane", "reason"),
+		shed:         counter("push_shed_total", "Notifications that ended SHED: not sent because too much waited in their lane, or because their turn would come too late.", "lane", "priority", "reason"),
+		depth:        gauge("push_lane_depth", "Records of a lane that wait to be sent, in the partition of this worker that has the most, times the partitions: what shedding goes by.", "lane"),
 		lowered:      counter("push_priority_lowered_total", "Notifications of priority critical whose sender may not use it in this lane: they went with high.", "lane"),
 		endings:      counter("push_endings_total", "Records that ended, by verdict; undecided ones went to their devices.", "lane", "verdict"),
 		endToEnd:     histogram("push_end_to_end_latency_seconds", "From the record's Kafka timestamp to the provider's answer.", prometheus.ExponentialBuckets(0.005, 2, 18), "lane"),
@@ -129,6 +133,17 @@ func (m *Metrics) steps(lane string, stages []Stage) {
 func (m *Metrics) Lowered(lane string) func(n int) {
 	c := m.lowered.WithLabelValues(lane)
 	return func(n int) { c.Add(float64(n)) }
+}
+
+// Sheds makes the series of a lane that sheds at 0, so that rate() sees the first. It
+// returns the gauge of the lane's depth.
+func (m *Metrics) Sheds(lane string) (depth prometheus.Gauge) {
+	for p := push.Bulk; p < push.Critical; p++ {
+		for _, r := range []push.Reason{push.ShedDepth, push.ShedDeadline} {
+			m.shed.WithLabelValues(lane, p.String(), string(r))
+		}
+	}
+	return m.depth.WithLabelValues(lane)
 }
 
 // keptTokens counts dead tokens that are not reported.
@@ -226,10 +241,14 @@ func (m *Metrics) ended(lane string, items []*Item) {
 	l := m.lane(lane)
 	var verdicts [push.Verdicts]int
 	suppressed := make(map[push.Reason]int)
+	shed := make(map[shedKind]int)
 	for _, it := range items {
 		verdicts[it.Verdict]++
-		if it.Verdict == push.Suppressed {
+		switch it.Verdict {
+		case push.Suppressed:
 			suppressed[it.Reason]++
+		case push.Shed:
+			shed[shedKind{it.Priority, it.Reason}]++
 		}
 	}
 	for v, n := range verdicts {
@@ -241,4 +260,13 @@ func (m *Metrics) ended(lane string, items []*Item) {
 	for r, n := range suppressed {
 		m.suppressed.WithLabelValues(lane, string(r)).Add(float64(n))
 	}
+	for k, n := range shed {
+		m.shed.WithLabelValues(lane, k.priority.String(), string(k.reason)).Add(float64(n))
+	}
+}
+
+// shedKind is what shed notifications are counted by.
+type shedKind struct {
+	priority push.Priority
+	reason   push.Reason
 }

@@ -63,6 +63,8 @@ type Pipeline struct {
 	stalls gates.Stalls
 	// assigned are the trackers of the batches in the pipeline.
 	assigned assigned
+	// dispatched counts the records of which a delivery has got its place in a window.
+	dispatched atomic.Uint64
 }
 
 // How many groups each step after an answer works on at once. Each step has

@@ -126,6 +126,12 @@ func (p *Pipeline) Stalls() []gates.Stall {
 	return open
 }
 
+// Dispatched returns how many records have begun to be sent since the start.
+func (p *Pipeline) Dispatched() uint64 { return p.dispatched.Load() }
+
+// Trackers returns the trackers of the batches in the pipeline, in no order.
+func (p *Pipeline) Trackers() []*Tracker { return slices.Collect(maps.Keys(p.assigned.all())) }
+
 // Declared returns the reasons why the pipeline is blocked now, and those that have
 // ended since the last call, with all partitions that have something in the line.
 func (p *Pipeline) Declared() (open, ended []gates.Stall) {

@@ -147,9 +147,14 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*De
 	group := l.waiting.take(buf, places)
 	l.window.Release(int64(places - len(group)))
 	l.inUse.Add(float64(len(group)))
+	begun := 0
 	for _, d := range group {
 		d.inWindow = true
+		if d.Item.batch.Tracker.begins(d.Item) {
+			begun++
 	}
+	}
+	p.dispatched.Add(uint64(begun))
 	return group
 }
 

@@ -21,6 +21,7 @@ type Tracker struct {
 	retry     bool
 	capacity  int
 	lease     Lease
+	waiting   atomic.Int64              // admitted records that wait to be sent: not dispatched, decided or at their end
 	left      atomic.Pointer[time.Time] // when it began to leave, nil = it does not. From then on what is not sent is abandoned
 
 	// mu guards the fields below. A source holds its own locks when it calls a
@@ -34,6 +35,7 @@ type Tracker struct {
 	confirms  int                // records from the start of the assignment that are still to be confirmed
 	watermark int64              // next offset to commit; -1 until something is done
 	committed int64              // as passed to Committed; -1 before
+	next      int64              // the offset after the newest admitted record; -1 before the first
 	active    int                // admitted, and neither done nor abandoned
 	draining  bool
 	revoked   bool
@@ -79,7 +81,7 @@ type Lease interface {
 func NewTracker(o TrackerOptions) *Tracker {
 	return &Tracker{
 		partition: o.Partition, retry: o.Retry, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
-		open: make(map[string]uint64), intents: make(map[int64]struct{}), watermark: -1, committed: -1, idle: make(chan struct{}),
+		open: make(map[string]uint64), intents: make(map[int64]struct{}), watermark: -1, committed: -1, next: -1, idle: make(chan struct{}),
 	}
 }
 
@@ -129,7 +131,11 @@ func (t *Tracker) Admit(b *Batch) int {
 		rec := record{offset: it.Offset, produced: it.Timestamp.UnixMilli()}
 		if it.Verdict == push.Undecided {
 			rec.id = it.ID
+			t.waiting.Add(1)
+		} else {
+			it.begun = 1
 		}
+		t.next = max(t.next, it.Offset+1)
 		t.records = append(t.records, rec)
 		t.active++
 	}
@@ -143,6 +149,7 @@ func (t *Tracker) Done(items []*Item) (commit bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, it := range items {
+		t.begins(it)
 		if it.intended {
 			delete(t.intents, it.Offset)
 			delete(t.open, it.ID) // its offset was already passed by Intend
@@ -202,6 +209,9 @@ func (t *Tracker) Committed(offset int64) {
 // Abandon gives items back unfinished: they stay open and hold the watermark, and
 // the next owner reads them again.
 func (t *Tracker) Abandon(items []*Item) {
+	for _, it := range items {
+		t.begins(it)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leave(len(items))
@@ -261,6 +271,42 @@ func (t *Tracker) Oldest() time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(t.records[t.passed].produced)
+}
+
+// begins notes that an item waits to be sent no more, and reports whether it did until
+// now. It may be called again, and takes no lock.
+func (t *Tracker) begins(it *Item) bool {
+	if atomic.LoadUint32(&it.begun) != 0 || !atomic.CompareAndSwapUint32(&it.begun, 0, 1) {
+		return false
+	}
+	t.waiting.Add(-1)
+	return true
+}
+
+// Waiting returns how many of the admitted records wait to be sent: nothing has decided
+// them, and no device's send has begun. It takes no lock.
+func (t *Tracker) Waiting() int64 { return t.waiting.Load() }
+
+// Backlog returns how many records of the partition wait to be sent if its log ends at
+// end: the admitted ones that do, and all that are not admitted yet. Offsets without
+// records count too.
+func (t *Tracker) Backlog(end int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.waiting.Load()
+	if t.next >= 0 && end > t.next {
+		n += end - t.next
+	}
+	return n
+}
+
+// Ahead returns how many records of the partition wait ahead of an admitted one, at
+// least: those behind it count as waiting, whether they do or not.
+func (t *Tracker) Ahead(it *Item) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	behind := int64(t.base) + int64(len(t.records)) - 1 - int64(it.seq)
+	return max(0, t.waiting.Load()-behind-1)
 }
 
 // Leave requests that everything that has not been sent be abandoned, and does not

@@ -57,6 +57,10 @@ const (
 	PastExpiry Reason = "past_expires_at"
 	TooOld     Reason = "past_greatest_age"
 
+	// SHED: each is followed by ":" and the class, the depth and what was exceeded.
+	ShedDepth    Reason = "depth"
+	ShedDeadline Reason = "deadline"
+
 	// FAILED, decided by us before anything was sent.
 	InvalidToken    Reason = "invalid_token"
 	PayloadTooLarge Reason = "payload_too_large"

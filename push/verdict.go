@@ -14,9 +14,10 @@ const (
 	Dead               // to the DLQ
 	Deferred           // not now: produced again for later, which is no attempt
 	Unresolved         // an intent without a result: nobody can tell whether it was sent
+	Shed               // dropped under load
 )
 
-var verdictNames = [...]string{"undecided", "duplicate", "suppressed", "expired", "failed", "dead", "deferred", "unresolved"}
+var verdictNames = [...]string{"undecided", "duplicate", "suppressed", "expired", "failed", "dead", "deferred", "unresolved", "shed"}
 
 // Verdicts is how many there are, numbered from 0.
 const Verdicts = len(verdictNames)
@@ -36,6 +37,8 @@ func (v Verdict) State() State {
 		return StateHeld
 	case Unresolved:
 		return StateUnknown
+	case Shed:
+		return StateShed
 	}
 	return StateDeadLettered
 }
@@ -51,6 +54,8 @@ func verdictOf(s State) Verdict {
 		return Failed
 	case StateUnknown:
 		return Unresolved
+	case StateShed:
+		return Shed
 	}
 	return Dead
 }

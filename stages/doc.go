@@ -1,5 +1,5 @@
 // Package stages holds the steps that a batch takes before it is sent, one
-// file each: dedupe, accept, superseded, preferences, devices, limits. Each
+// file each: dedupe, accept, shed, superseded, preferences, devices, limits. Each
 // implements pipeline.Stage and declares the small store interface it needs.
 package stages
 
@@ -10,6 +10,7 @@ import "github.com/pushfleet/pushfleet/pipeline"
 const (
 	StepDedupe      pipeline.Step = "dedupe"
 	StepAccept      pipeline.Step = "accept"
+	StepShed        pipeline.Step = "shed"       // of lanes that shed, and no retries
 	StepSuperseded  pipeline.Step = "superseded" // retries only
 	StepPreferences pipeline.Step = "preferences"
 	StepDevices     pipeline.Step = "devices"
@@ -18,11 +19,15 @@ const (
 
 // NewOrder returns the stages in the order in which they run. Dedupe is first,
 // so that nothing is written about an id that belongs to another user; accept
-// is next, so that no store is asked about expired notifications; limits is
-// last, so that only what is going to be sent spends a cap. Superseded, which
-// only retries need, may be nil.
-func NewOrder(d *Dedupe, a *Accept, s *Superseded, p *Preferences, v *Devices, l *Limits) []pipeline.Stage {
+// is next, so that no store is asked about expired notifications; shed comes as early
+// as it can, as it is there to save work; limits is last, so that only what is going to
+// be sent spends a cap. Superseded, which only retries need, and shed, which they must
+// not have, may be nil.
+func NewOrder(d *Dedupe, a *Accept, h *Shed, s *Superseded, p *Preferences, v *Devices, l *Limits) []pipeline.Stage {
 	order := []pipeline.Stage{d, a}
+	if h != nil {
+		order = append(order, h)
+	}
 	if s != nil {
 		order = append(order, s)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -21,6 +23,7 @@ type lane struct {
 	source   *kafka.Source
 	producer *kafka.Producer
 	pipeline *pipeline.Pipeline
+	pace     *pace // nil = it sheds nothing
 }
 
 // onceBatch is the most records per partition that are between their intents and
@@ -44,6 +47,10 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
+	var look time.Duration // as usual
+	if l.Shed.Enabled && !retry {
+		look = time.Second
+	}
 	source, err := kafka.NewSource(g.kafka, kafka.SourceOptions{
 		Topics: topics, Group: group, Metrics: shared.kafka,
 		BatchRecords: batch, BatchBytes: int(c.Batch.Bytes), Linger: c.Batch.Linger,
@@ -51,14 +58,18 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Confirms: c.Batch.Window(), Reread: reread,
 		Protocol: c.Kafka.Protocol, Balancer: c.Kafka.Balancer, JoinWithin: c.Kafka.JoinWithin,
 		Session: c.Kafka.SessionTimeout, Rebalance: c.Kafka.RebalanceTimeout, Drain: c.Send.Drain, Commit: c.Kafka.CommitTimeout,
-		Health: g.partitionHealth,
+		Look: look, Health: g.partitionHealth,
 	})
 	if err != nil {
 		producer.Close()
 		return nil, err
 	}
+	opened := &lane{name: name, log: g.Log, source: source, producer: producer}
+	if l.Shed.Enabled && !retry {
+		opened.pace = &pace{source: source, depth: shared.pipeline.Sheds(name)}
+	}
 	o := pipeline.Options{
-		Lane: name, Source: source, Stages: g.stages(l, name, retry), Routes: g.routes.lane(i), Producer: producer, Status: g.status, Ledger: g.status, Seen: shared.filter,
+		Lane: name, Source: source, Stages: g.stages(l, opened, retry), Routes: g.routes.lane(i), Producer: producer, Status: g.status, Ledger: g.status, Seen: shared.filter,
 		Gates: shared.gates, Urgent: i == 0, Events: shared.events, Latest: shared.latest,
 		Policy: wiring.Policy(c, l), Once: l.Once(),
 		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest, Rules: g.preferences(l)}, RecheckAfter: c.Send.Recheck,
@@ -72,10 +83,12 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 			return s
 		})
 	}
-	opened := &lane{name: name, log: g.Log, source: source, producer: producer}
 	if opened.pipeline, err = pipeline.New(o); err != nil {
 		opened.close()
 		return nil, err
+	}
+	if opened.pace != nil {
+		opened.pace.pipeline = opened.pipeline
 	}
 	return opened, nil
 }
@@ -91,7 +104,7 @@ func (g *group) partitionHealth(p push.Partition, err error) {
 }
 
 // stages returns the stages that a batch goes through before it is sent.
-func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage {
+func (g *group) stages(l configs.Lane, half *lane, retry bool) []pipeline.Stage {
 	shared := g.shared
 	apps := make(map[string]bool, len(g.Config.Apps))
 	for _, a := range g.Config.Apps {
@@ -101,10 +114,15 @@ func (g *group) stages(l configs.Lane, name string, retry bool) []pipeline.Stage
 	if retry {
 		superseded = &stages.Superseded{Newest: shared.latest}
 	}
+	var shed *stages.Shed
+	if half.pace != nil {
+		shed = stages.NewShed(thresholds(l.Shed), half.source, half.pace)
+	}
 	return stages.NewOrder(
 		&stages.Dedupe{Filter: shared.filter, Ledger: g.status, ConfirmAll: l.IgnoreBlocked},
 		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: wiring.Priority(l.DefaultPriority),
-			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(name), Replace: l.Replaces()},
+			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(half.name), Replace: l.Replaces()},
+		shed,
 		superseded,
 		&stages.Preferences{Users: shared.users, Rules: g.preferences(l)},
 		&stages.Devices{},
@@ -133,7 +151,14 @@ func (g *group) limits(l configs.Lane) *stages.Limits {
 // leaves as soon as it has drained.
 func (l *lane) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, l.source.Leaving)()
+	var measuring sync.WaitGroup
+	measured, stop := context.WithCancel(ctx)
+	if l.pace != nil {
+		measuring.Go(func() { l.pace.measure(measured) })
+	}
 	err := l.pipeline.Run(ctx)
+	stop()
+	measuring.Wait()
 	l.leave()
 	if err != nil {
 		return fmt.Errorf("lane %s: %w", l.name, err)

@@ -40,6 +40,7 @@ type night struct {
 	config  *configs.Config
 	options Options
 	store   *closedStore
+	cluster *kfake.Cluster
 	client  *kgo.Client
 	kafka   kafka.Options
 	stops   []func() // of what runs
@@ -63,7 +64,7 @@ func newNight(t *testing.T, route push.Route, c *configs.Config) *night {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.stops = append(n.stops, cluster.Close)
+	n.cluster, n.stops = cluster, append(n.stops, cluster.Close)
 	dial := func(ctx context.Context, kind, address string) (net.Conn, error) {
 		if address == redis.Addr() {
 			return redis.Dial(ctx, kind, address)
