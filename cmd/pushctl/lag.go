@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
+	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -20,7 +23,11 @@ func newLagCommand(a *app) *cobra.Command {
 committed, the end of the log, and the number of records between. All but the lane's own always lag by
 the records that are not due yet.
 "-" (null in JSON) means that the group has committed nothing there, as before its first start. It will
-begin with the first record, so all records there count as lag.`,
+begin with the first record, so all records there count as lag.
+
+Of a lane that sheds (lanes[].shed), the depth that its thresholds are about is shown below: what waits in
+its own topic, in the partition that has the most, times the partitions. It is an upper estimate: the lag
+includes what workers are sending; push_lane_depth is what they go by.`,
 		Example: "  pushctl lag\n  pushctl lag -o json | jq 'map(.lag // 0) | add'",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.showLag(cmd.Context()) },
@@ -36,6 +43,10 @@ type lagRow struct {
 	Committed *int64 `json:"committed"`
 	End       int64  `json:"end"`
 	Lag       *int64 `json:"lag"`
+	// Of the own topic of a lane that sheds: the lag times the partitions, and the
+	// thresholds by priority.
+	DepthAtMost *int64           `json:"depth_at_most,omitempty"`
+	Thresholds  map[string]int64 `json:"thresholds,omitempty"`
 }
 
 func (a *app) showLag(ctx context.Context) error {
@@ -58,7 +69,7 @@ func (a *app) showLag(ctx context.Context) error {
 	defer cancel()
 	rows := []lagRow{}
 	for _, l := range c.Lanes {
-		of := []lagRow{{Lane: l.Name, Group: c.Kafka.LaneGroup(l.Name), Topic: l.Topic}}
+		of := []lagRow{{Lane: l.Name, Group: c.Kafka.LaneGroup(l.Name), Topic: l.Topic, Thresholds: thresholdsOf(l.Shed)}}
 		for _, t := range wiring.RetryTopics(c, l) {
 			of = append(of, lagRow{Lane: l.Name, Group: c.Kafka.RetryGroup(l.Name), Topic: t.Name})
 		}
@@ -102,6 +113,15 @@ func appendLag(ctx context.Context, admin *kafka.Admin, rows []lagRow, of lagRow
 		} else if waiting := end - starts[p]; waiting > 0 {
 			row.Lag = &waiting // kafka.first_start is earliest
 		}
+		if row.Thresholds != nil {
+			depth := int64(len(ends))
+			if row.Lag != nil {
+				depth *= *row.Lag
+			} else {
+				depth = 0
+			}
+			row.DepthAtMost = &depth
+		}
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows[first:], func(x, y lagRow) int { return int(x.Partition - y.Partition) })
@@ -122,5 +142,44 @@ func explainLag(rows []lagRow) terminal.Answer {
 		}
 		t.Add(r.Lane, r.Topic, strconv.Itoa(int(r.Partition)), committed, strconv.FormatInt(r.End, 10), lag)
 	}
-	return terminal.Answer{Value: rows, Table: t, After: "lag: " + strconv.FormatInt(total, 10) + " records"}
+	return terminal.Answer{Value: rows, Table: t, After: "lag: " + strconv.FormatInt(total, 10) + " records" + explainDepths(rows)}
+}
+
+// thresholdsOf are the thresholds of a lane that sheds; nil = it does not.
+func thresholdsOf(s configs.Shed) map[string]int64 {
+	if !s.Enabled {
+		return nil
+	}
+	return map[string]int64{push.High.String(): int64(s.High), push.Medium.String(): int64(s.Medium), push.Low.String(): int64(s.Low), push.Bulk.String(): int64(s.Bulk)}
+}
+
+// explainDepths has a line for each lane that sheds: its greatest depth against its
+// thresholds.
+func explainDepths(rows []lagRow) (lines string) {
+	var lanes []string
+	most := make(map[string]lagRow)
+	for _, r := range rows {
+		if r.DepthAtMost == nil {
+			continue
+		}
+		before, known := most[r.Lane]
+		if !known {
+			lanes = append(lanes, r.Lane)
+		}
+		if !known || *r.DepthAtMost > *before.DepthAtMost {
+			most[r.Lane] = r
+		}
+	}
+	for _, lane := range lanes {
+		r := most[lane]
+		lines += fmt.Sprintf("\ndepth of %s: at most %d, by partition %d; above its threshold a priority is shed:", lane, *r.DepthAtMost, r.Partition)
+		for p := push.High; p >= push.Bulk; p-- {
+			threshold := r.Thresholds[p.String()]
+			lines += fmt.Sprintf(" %s %d", p, threshold)
+			if *r.DepthAtMost > threshold {
+				lines += " (may be shed)"
+			}
+		}
+	}
+	return lines
 }
