@@ -1,5 +1,5 @@
 // Package dlq is what an operator does with dead letters: list, show, count,
-// redrive, dismiss and delete them. Nothing here prints or asks; commands,
+// redrive, dismiss and delete them; and with what was shed: replay it. Nothing here prints or asks; commands,
 // gateways and pages have their own output.
 //
 // Message text and tokens stay masked unless the caller asks for them, and

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // AuditTopic returns the topic that records what operators did with the dead
-// letters of a lane. It is compacted and has one partition, so that the last mark of
+// letters of a lane, and who replayed what it had shed. It is compacted and has one partition, so that the last mark of
 // a dead letter is known.
 func AuditTopic(topic string) string { return DLQTopic(topic) + ".audit" }
 
@@ -111,6 +112,9 @@ func (a *Audit) Read(ctx context.Context) (Marks, error) {
 
 // apply applies one record of the audit topic.
 func (ms Marks) apply(r *kgo.Record) error {
+	if strings.HasPrefix(string(r.Key), replayKeys) {
+		return nil // of no dead letter
+	}
 	at, err := ParsePlace(string(r.Key))
 	if err != nil {
 		return fmt.Errorf("audit record %s/%d/%d: key %w", r.Topic, r.Partition, r.Offset, err)

@@ -72,16 +72,21 @@ func (q *DLQ) Read(ctx context.Context, e Extent, each func(*DeadLetter) error) 
 // nil once all are acknowledged. After an error, some may have been written. They can
 // be redriven again: workers confirm them, so they are sent once.
 func (q *DLQ) Redrive(ctx context.Context, letters []*DeadLetter, tier string) error {
+	return redrive(ctx, q.log.client, letters, RetryTopic(q.lane, tier))
+}
+
+// redrive produces the records that redrive letters to a retry topic.
+func redrive(ctx context.Context, client *kgo.Client, letters []*DeadLetter, topic string) error {
 	records := make([]*kgo.Record, len(letters))
 	for i, d := range letters {
-		r, err := d.redriven(RetryTopic(q.lane, tier))
+		r, err := d.redriven(topic)
 		if err != nil {
 			return err
 		}
 		records[i] = r
 	}
-	if err := q.log.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return fmt.Errorf("redriving to %s: %w", RetryTopic(q.lane, tier), err)
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return fmt.Errorf("redriving to %s: %w", topic, err)
 	}
 	return nil
 }

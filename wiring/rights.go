@@ -43,7 +43,7 @@ func Rights(c *configs.Config) (rights []Right) {
 		grant("topic", name, pattern, needs)
 	}
 	for _, l := range c.Lanes {
-		topic(l.Topic, "<lane>", map[Role][]string{Worker: {"Read"}, Operator: {"Write"}, Producer: {"Write"}})
+		topic(l.Topic, "<lane>", map[Role][]string{Worker: {"Read"}, Operator: {"Read", "Write"}, Producer: {"Write"}})
 		for _, t := range Tiers(c) {
 			topic(kafka.RetryTopic(l.Topic, t.Name), "<lane>.retry.<tier>", map[Role][]string{Worker: {"Read", "Write"}, Operator: {"Write"}})
 		}

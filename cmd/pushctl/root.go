@@ -20,6 +20,7 @@ func commands(a *app) []*cobra.Command {
 		newLoadCommand(a),
 		newStatusCommand(a),
 		newDLQCommand(a),
+		newReplayCommand(a),
 		newEventsCommand(a),
 		newLagCommand(a),
 		newDedupeCommand(a),
