@@ -214,6 +214,20 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 				if tr.Open() != open || tr.Uncommitted() != held || tr.Free() != model.capacity-held {
 					t.Fatalf("got open %d, uncommitted %d, free %d; want %d, %d, %d", tr.Open(), tr.Uncommitted(), tr.Free(), open, held, model.capacity-held)
 				}
+				after, waits := int64(0), int64(0)
+				for _, r := range model.all {
+					after = r.offset + 1
+					if !r.done && !r.gone && !r.dead && !r.copyOf {
+						waits++
+					}
+				}
+				beyond := int64(7)
+				if len(model.all) == 0 {
+					beyond = 0 // where it begins is not known
+				}
+				if got := tr.Backlog(after + 7); tr.Waiting() != waits || got != waits+beyond || tr.Backlog(after-1) != waits {
+					t.Fatalf("got %d waiting and a backlog of %d, want %d and %d", tr.Waiting(), got, waits, waits+beyond)
+				}
 				if tr.Draining() != model.draining {
 					t.Fatalf("got draining %v, want %v", tr.Draining(), model.draining)
 				}
