@@ -95,7 +95,7 @@ func (s *Shed) Apply(_ context.Context, b *pipeline.Batch) error {
 	waiting, perSecond := s.pace.Pace()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := judgement{thresholds: &s.thresholds, tracker: b.Tracker, now: time.Now(), end: end, partitions: int64(partitions),
+	j := judgement{thresholds: &s.thresholds, tracker: b.Tracker, now: time.Now(), backlog: b.Tracker.Backlog(end), partitions: int64(partitions),
 		waiting: waiting, perSecond: perSecond, shedding: s.shedding[b.Partition]}
 	if j.shedding == nil {
 		j.shedding = new([push.Critical + 1]bool)
@@ -110,7 +110,7 @@ type judgement struct {
 	thresholds *Thresholds
 	tracker    *pipeline.Tracker
 	now        time.Time
-	end        int64
+	backlog    int64 // of the partition; less what is shed meanwhile
 	partitions int64
 	waiting    []int64
 	perSecond  float64
@@ -137,7 +137,7 @@ func (j *judgement) apply(b *pipeline.Batch) {
 		}
 	}
 	for i := range b.Items {
-		if it := &b.Items[i]; mayShed(it) && !j.tooDeep(it) {
+		if it := &b.Items[i]; mayShed(it) && !j.tooDeep(it) && closed[class(it)] {
 			j.deadline(it, 0)
 		}
 	}
@@ -153,7 +153,13 @@ func mayShed(it *pipeline.Item) bool {
 func class(it *pipeline.Item) push.Priority { return min(it.Priority, push.Critical) }
 
 // depth is how many records of the lane wait, by the partition of the batch.
-func (j *judgement) depth() int64 { return j.tracker.Backlog(j.end) * j.partitions }
+func (j *judgement) depth() int64 { return j.backlog * j.partitions }
+
+// shed ends an item. The next one finds it gone.
+func (j *judgement) shed(it *pipeline.Item, why push.Reason, detail string) {
+	it.Decide(push.Shed, why, detail)
+	j.backlog--
+}
 
 // tooDeep sheds an item whose class is shed at this depth.
 func (j *judgement) tooDeep(it *pipeline.Item) bool {
@@ -161,7 +167,7 @@ func (j *judgement) tooDeep(it *pipeline.Item) bool {
 	now := closing(j.shedding[class(it)], depth, threshold)
 	j.shedding[class(it)] = now
 	if now {
-		it.Decide(push.Shed, push.ShedDepth, detail(it.Priority, depth, "threshold", threshold))
+		j.shed(it, push.ShedDepth, detail(it.Priority, depth, "threshold", threshold))
 	}
 	return now
 }
@@ -174,7 +180,7 @@ func (j *judgement) deadline(it *pipeline.Item, less int64) {
 	}
 	wait := turn(j.waiting, max(0, j.tracker.Ahead(it)-less), j.perSecond)
 	if it.ExpiresAt.Sub(j.now) < wait {
-		it.Decide(push.Shed, push.ShedDeadline, detail(it.Priority, j.depth(), "wait_s", int64(wait/time.Second)))
+		j.shed(it, push.ShedDeadline, detail(it.Priority, j.depth(), "wait_s", int64(wait/time.Second)))
 	}
 }
 

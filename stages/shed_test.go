@@ -333,3 +333,27 @@ func TestTheRateIsThatOfGoodSeconds(t *testing.T) {
 	tell(3600, 5, false)
 	is(0, "when that is long ago")
 }
+
+// What the stage costs a record: of a lane that keeps all, and of one that sheds all.
+func BenchmarkShed(b *testing.B) {
+	const records = 10_000
+	for _, c := range []struct {
+		name string
+		end  int64
+	}{{"none", records}, {"all", 1 << 40}} {
+		b.Run(c.name, func(b *testing.B) {
+			items := of(push.Low, records, func(it *pipeline.Item) { it.ExpiresAt = time.Now().Add(time.Hour) })
+			s := stages.NewShed(stages.Thresholds{push.Low: 1 << 30}, &log{map[int32]int64{0: c.end}, 1}, &pace{make([]int64, 18), 1e6})
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				batch := admitted(tracker(0), 0, slices.Clone(items)...)
+				b.StartTimer()
+				if err := s.Apply(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/records, "ns/record")
+		})
+	}
+}
