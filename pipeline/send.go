@@ -152,7 +152,7 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*De
 		d.inWindow = true
 		if d.Item.batch.Tracker.begins(d.Item) {
 			begun++
-	}
+		}
 	}
 	p.dispatched.Add(uint64(begun))
 	return group
