@@ -1,7 +1,10 @@
 package wiring
 
 import (
+	"slices"
+
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
@@ -10,12 +13,19 @@ type Role string
 
 // The roles, in the order of docs/operations.md.
 const (
-	Worker    Role = "worker"
-	Registry  Role = "registry"
-	Operator  Role = "operator"  // pushctl
-	Producer  Role = "producer"  // of notifications
-	Dashboard Role = "dashboard" // a reader of push.events
+	Worker       Role = "worker"
+	Registry     Role = "registry"
+	HTTPGateway  Role = "gateway"   // pushgateway serve
+	FanoutWorker Role = "fanout"    // pushgateway fanout
+	Operator     Role = "operator"  // pushctl
+	Producer     Role = "producer"  // of notifications
+	Dashboard    Role = "dashboard" // a reader of push.events
 )
+
+// Roles are all roles, in that order.
+func Roles() []Role {
+	return []Role{Worker, Registry, HTTPGateway, FanoutWorker, Operator, Producer, Dashboard}
+}
 
 // Right is what a role may do with one topic or consumer group. In Kafka, Read,
 // Write, Alter and Delete each include Describe.
@@ -27,44 +37,94 @@ type Right struct {
 	Operations []string // as in kafka-acls.sh
 }
 
-// Rights are exactly the rights that each role needs.
-func Rights(c *configs.Config) (rights []Right) {
-	grant := func(resource, name, pattern string, needs map[Role][]string) {
-		for _, role := range []Role{Worker, Registry, Operator, Producer, Dashboard} {
-			if operations := needs[role]; len(operations) > 0 {
-				rights = append(rights, Right{role, resource, name, pattern, operations})
-			}
-		}
-	}
-	topic := func(name, pattern string, needs map[Role][]string) {
-		// `pushctl topics ensure` creates every topic, reads its settings and
-		// adds partitions.
-		needs[Operator] = append([]string{"Create", "Alter", "DescribeConfigs"}, needs[Operator]...)
-		grant("topic", name, pattern, needs)
-	}
+// Rights are exactly the rights that each role needs. There are none on what is not
+// configured, such as topics of fan-outs without fan-outs.
+func Rights(c *configs.Config) []Right {
+	var r rights
 	for _, l := range c.Lanes {
-		topic(l.Topic, "<lane>", map[Role][]string{Worker: {"Read"}, Operator: {"Read", "Write"}, Producer: {"Write"}})
-		for _, t := range Tiers(c) {
-			topic(kafka.RetryTopic(l.Topic, t.Name), "<lane>.retry.<tier>", map[Role][]string{Worker: {"Read", "Write"}, Operator: {"Write"}})
-		}
-		for _, t := range DeferTiers(c) {
-			topic(kafka.DeferTopic(l.Topic, t.Name), "<lane>.defer.<tier>", map[Role][]string{Worker: {"Read", "Write"}})
-		}
-		for _, name := range kafka.HoldTopics(l.Topic) {
-			topic(name, "<lane>.hold.<provider>", map[Role][]string{Worker: {"Read", "Write"}})
-		}
-		topic(kafka.DLQTopic(l.Topic), "<lane>.dlq", map[Role][]string{Worker: {"Write"}, Operator: {"Read", "Delete"}})
-		topic(kafka.AuditTopic(l.Topic), "<lane>.dlq.audit", map[Role][]string{Operator: {"Read", "Write"}})
-		grant("group", c.Kafka.LaneGroup(l.Name), "<kafka.group>.<lane's name>", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
-		grant("group", c.Kafka.RetryGroup(l.Name), "<kafka.group>.<lane's name>.retry", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
+		r.lane(c, l)
 	}
 	// A worker only checks that push.users exists. A registry also compares
 	// registry.max_stale with the topic's retention of tombstones. Who erases a user
-	// reads what there is of one.
-	topic(kafka.UsersTopic, kafka.UsersTopic, map[Role][]string{Worker: {"Describe"}, Registry: {"DescribeConfigs", "Read", "Write"}, Operator: {"Read", "Write"}})
-	topic(kafka.QuarantineTopic, kafka.QuarantineTopic, map[Role][]string{Registry: {"Write"}, Operator: {"Read"}})
-	topic(kafka.FeedbackTopic, kafka.FeedbackTopic, map[Role][]string{Worker: {"Write"}, Registry: {"Read"}})
-	topic(kafka.EventsTopic, kafka.EventsTopic, map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Dashboard: {"Read"}})
-	grant("group", c.Registry.Group, "<registry.group>", map[Role][]string{Registry: {"Read"}})
-	return rights
+	// reads what there is of one, and a gateway the latest preferences before it
+	// changes them.
+	users := map[Role][]string{Worker: {"Describe"}, Registry: {"DescribeConfigs", "Read", "Write"}, HTTPGateway: {"Write"}, Operator: {"Read", "Write"}}
+	if c.Gateway.Registry {
+		users[HTTPGateway] = []string{"Read", "Write"}
+	}
+	r.topic(kafka.UsersTopic, kafka.UsersTopic, users)
+	r.topic(kafka.QuarantineTopic, kafka.QuarantineTopic, map[Role][]string{Registry: {"Write"}, Operator: {"Read"}})
+	r.topic(kafka.FeedbackTopic, kafka.FeedbackTopic, map[Role][]string{Worker: {"Write"}, Registry: {"Read"}})
+	r.topic(kafka.EventsTopic, kafka.EventsTopic, map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Dashboard: {"Read"}})
+	r.grant("group", c.Registry.Group, "<registry.group>", map[Role][]string{Registry: {"Read"}})
+	if c.Gateway.Fanout.Enabled {
+		r.fanouts(c)
+	}
+	return r
+}
+
+// rights are what was granted so far.
+type rights []Right
+
+func (r *rights) grant(resource, name, pattern string, needs map[Role][]string) {
+	for _, role := range Roles() {
+		if operations := needs[role]; len(operations) > 0 {
+			*r = append(*r, Right{role, resource, name, pattern, operations})
+		}
+	}
+}
+
+// topic grants rights on a topic. `pushctl topics ensure` creates every one, reads its
+// settings and adds partitions.
+func (r *rights) topic(name, pattern string, needs map[Role][]string) {
+	needs[Operator] = append([]string{"Create", "Alter", "DescribeConfigs"}, needs[Operator]...)
+	r.grant("topic", name, pattern, needs)
+}
+
+// lane grants those on a lane's own topics and groups. A gateway writes to lanes that have
+// a service type, and compares receipts with what their workers have committed. Fan-outs
+// are paced by the same offsets.
+func (r *rights) lane(c *configs.Config, l configs.Lane) {
+	own := map[Role][]string{Worker: {"Read"}, Operator: {"Write"}, Producer: {"Write"}}
+	group := map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}}
+	if slices.ContainsFunc(c.ServiceLanes(), func(g configs.GatewayLane) bool { return g.Lane == l.Name }) {
+		own[HTTPGateway], group[HTTPGateway] = []string{"Write"}, []string{"Describe"}
+	}
+	if c.Gateway.Fanout.Enabled {
+		own[FanoutWorker], group[FanoutWorker] = []string{"Write"}, []string{"Describe"}
+	}
+	r.topic(l.Topic, "<lane>", own)
+	for _, t := range Tiers(c) {
+		r.topic(kafka.RetryTopic(l.Topic, t.Name), "<lane>.retry.<tier>", map[Role][]string{Worker: {"Read", "Write"}, Operator: {"Write"}})
+	}
+	for _, t := range DeferTiers(c) {
+		r.topic(kafka.DeferTopic(l.Topic, t.Name), "<lane>.defer.<tier>", map[Role][]string{Worker: {"Read", "Write"}})
+	}
+	for _, name := range kafka.HoldTopics(l.Topic) {
+		r.topic(name, "<lane>.hold.<provider>", map[Role][]string{Worker: {"Read", "Write"}})
+	}
+	r.topic(kafka.DLQTopic(l.Topic), "<lane>.dlq", map[Role][]string{Worker: {"Write"}, Operator: {"Read", "Delete"}})
+	r.topic(kafka.AuditTopic(l.Topic), "<lane>.dlq.audit", map[Role][]string{Operator: {"Read", "Write"}})
+	r.grant("group", c.Kafka.LaneGroup(l.Name), "<kafka.group>.<lane's name>", group)
+	r.grant("group", c.Kafka.RetryGroup(l.Name), "<kafka.group>.<lane's name>.retry", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
+}
+
+// fanouts grants those on the topics of fan-outs and their groups. What cannot be read is
+// looked at by hand.
+func (r *rights) fanouts(c *configs.Config) {
+	group := func(topic, pattern string) {
+		r.grant("group", c.Kafka.FanoutGroup(topic), "<kafka.group>."+pattern, map[Role][]string{FanoutWorker: {"Read"}})
+	}
+	r.topic(fanout.JobsTopic, fanout.JobsTopic, map[Role][]string{HTTPGateway: {"Write"}, FanoutWorker: {"Read"}})
+	group(fanout.JobsTopic, fanout.JobsTopic)
+	for _, l := range c.Lanes {
+		for _, t := range []struct{ name, pattern string }{
+			{fanout.ChunksTopic(l.Name), fanout.ChunksTopic("<lane's name>")},
+			{fanout.HoldTopic(l.Name), fanout.HoldTopic("<lane's name>")},
+		} {
+			r.topic(t.name, t.pattern, map[Role][]string{FanoutWorker: {"Read", "Write"}})
+			group(t.name, t.pattern)
+		}
+	}
+	r.topic(fanout.DeadTopic, fanout.DeadTopic, map[Role][]string{FanoutWorker: {"Write"}, Operator: {"Read"}})
 }

@@ -14,6 +14,7 @@ import (
 // touch anything else.
 func TestEveryTopicHasRights(t *testing.T) {
 	c := configs.Default()
+	c.Gateway.Fanout.Enabled = true
 	of := map[string]map[string][]Role{} // by topic and operation
 	for _, r := range Rights(c) {
 		if r.Resource != "topic" {
@@ -26,7 +27,7 @@ func TestEveryTopicHasRights(t *testing.T) {
 			of[r.Name][o] = append(of[r.Name][o], r.Role)
 		}
 	}
-	for _, spec := range Topics(c) {
+	for _, spec := range append(Topics(c), FanoutTopics(c)...) {
 		if may := of[spec.Name]; !slices.Contains(may["Create"], Operator) || len(may["Write"]) == 0 || len(may["Read"]) == 0 {
 			t.Errorf("%s: %v", spec.Name, may)
 		}
@@ -51,7 +52,42 @@ func TestEveryTopicHasRights(t *testing.T) {
 	}
 }
 
-// The table in docs/operations.md agrees.
+// What is not configured gives no rights: none on fan-outs without them, a gateway none on
+// lanes without a service type, and Read on push.users only if it reads users.
+func TestRightsFollowTheConfiguration(t *testing.T) {
+	may := func(c *configs.Config, role Role, name string) string {
+		for _, r := range Rights(c) {
+			if r.Role == role && r.Name == name {
+				return strings.Join(r.Operations, ", ")
+			}
+		}
+		return ""
+	}
+	c := configs.Default()
+	for _, r := range Rights(c) {
+		if r.Role == FanoutWorker || strings.Contains(r.Name, "push.fanout") {
+			t.Errorf("without fan-outs: %+v", r)
+		}
+	}
+	if got := may(c, HTTPGateway, "push.users"); got != "Write" {
+		t.Errorf("without a registry a gateway may %s push.users", got)
+	}
+	c.Gateway.Registry, c.Gateway.Fanout.Enabled = true, true
+	c.Gateway.Lanes = []configs.GatewayLane{{ServiceType: "offers", Lane: "promotional"}}
+	for name, want := range map[string]string{
+		"push.users": "Read, Write", "push.fanout": "Write", "push.promotional": "Write", "pushfleet.promotional": "Describe", "push.critical": "", "pushfleet.critical": "",
+	} {
+		if got := may(c, HTTPGateway, name); got != want {
+			t.Errorf("a gateway may %q %s, want %q", got, name, want)
+		}
+	}
+	if got := may(c, FanoutWorker, "push.critical"); got != "Write" {
+		t.Errorf("fan-outs may %q push.critical: their topics are there for each lane", got)
+	}
+}
+
+// The table in docs/operations.md agrees, which is that of a gateway that reads users and
+// takes messages to topics.
 func TestRightsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -59,7 +95,9 @@ func TestRightsAreDocumented(t *testing.T) {
 	}
 	var patterns []string
 	cells := map[string]map[Role]string{}
-	for _, r := range Rights(configs.Default()) {
+	c := configs.Default()
+	c.Gateway.Registry, c.Gateway.Fanout.Enabled = true, true
+	for _, r := range Rights(c) {
 		name := "`" + r.Pattern + "`"
 		if r.Resource == "group" {
 			name = "group " + name
@@ -76,7 +114,7 @@ func TestRightsAreDocumented(t *testing.T) {
 	var table strings.Builder
 	for _, name := range patterns {
 		fmt.Fprintf(&table, "| %s |", name)
-		for _, role := range []Role{Worker, Registry, Operator, Producer, Dashboard} {
+		for _, role := range Roles() {
 			fmt.Fprintf(&table, " %s |", strings.TrimSpace(cells[name][role]))
 		}
 		table.WriteString("\n")

@@ -14,6 +14,7 @@ import (
 // aclFlags are the command line of topics acls.
 type aclFlags struct {
 	worker, registry, operator string
+	gateways, fanouts          []string
 	producers, dashboards      []string
 	tool                       string
 }
@@ -27,16 +28,20 @@ func newTopicsACLsCommand(a *app) *cobra.Command {
 lanes and groups. Review them, then pipe them into a shell. Nothing is sent to Kafka. docs/operations.md,
 "Who may do what", has the same rights as a table.
 
---producer and --dashboard may be repeated; without them, their rights are not printed. A dashboard that
-reads with a consumer group also needs Read on that group.`,
-		Example: "  pushctl topics acls --producer User:shop --producer User:auth\n  pushctl topics acls --registry User:CN=registry --dashboard User:grafana",
-		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.printACLs(&f) },
+--gateway, --fanout, --producer and --dashboard may be repeated; without them, their rights are not printed.
+--gateway is pushgateway serve, and --fanout pushgateway fanout, which has rights only with
+gateway.fanout.enabled. A dashboard that reads with a consumer group also needs Read on that group.`,
+		Example: "  pushctl topics acls --producer User:shop --producer User:auth\n  pushctl topics acls --gateway User:pushgateway --fanout User:pushfanout\n" +
+			"  pushctl topics acls --registry User:CN=registry --dashboard User:grafana",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.printACLs(&f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.worker, "worker", "User:pushworker", "`principal` of the workers")
 	flags.StringVar(&f.registry, "registry", "User:pushregistry", "`principal` of the registry")
 	flags.StringVar(&f.operator, "operator", "User:pushctl", "`principal` of pushctl")
+	flags.StringArrayVar(&f.gateways, "gateway", nil, "`principal` of the gateways")
+	flags.StringArrayVar(&f.fanouts, "fanout", nil, "`principal` of the processes of fan-outs")
 	flags.StringArrayVar(&f.producers, "producer", nil, "`principal` of a producer of notifications")
 	flags.StringArrayVar(&f.dashboards, "dashboard", nil, "`principal` of a reader of push.events")
 	flags.StringVar(&f.tool, "tool", "", "the `command` to print; default: kafka-acls.sh with the first of kafka.brokers and admin.properties")
@@ -59,7 +64,10 @@ func (a *app) printACLs(f *aclFlags) error {
 	}
 	principals := map[wiring.Role][]string{
 		wiring.Worker: {f.worker}, wiring.Registry: {f.registry}, wiring.Operator: {f.operator},
-		wiring.Producer: f.producers, wiring.Dashboard: f.dashboards,
+		wiring.HTTPGateway: f.gateways, wiring.FanoutWorker: f.fanouts, wiring.Producer: f.producers, wiring.Dashboard: f.dashboards,
+	}
+	if len(f.fanouts) > 0 && !c.Gateway.Fanout.Enabled {
+		return usagef("--fanout: there are no fan-outs without gateway.fanout.enabled")
 	}
 	for role, names := range principals {
 		for _, name := range names {
@@ -69,7 +77,7 @@ func (a *app) printACLs(f *aclFlags) error {
 		}
 	}
 	rows := []aclRow{}
-	for _, role := range []wiring.Role{wiring.Worker, wiring.Registry, wiring.Operator, wiring.Producer, wiring.Dashboard} {
+	for _, role := range wiring.Roles() {
 		for _, principal := range principals[role] {
 			for _, r := range wiring.Rights(c) {
 				if r.Role == role {

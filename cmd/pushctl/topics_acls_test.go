@@ -52,6 +52,13 @@ func TestTopicsACLs(t *testing.T) {
 	if want := (aclRow{"User:grafana", "dashboard", "topic", "push.events", []string{"Read"}}); !slices.ContainsFunc(rows, func(r aclRow) bool { return fmt.Sprint(r) == fmt.Sprint(want) }) {
 		t.Errorf("rows %+v, want %+v", rows, want)
 	}
+	f.decode(&rows, "topics", "acls", "--gateway", "User:front")
+	if want := (aclRow{"User:front", "gateway", "group", "pushfleet.critical", []string{"Describe"}}); !slices.ContainsFunc(rows, func(r aclRow) bool { return fmt.Sprint(r) == fmt.Sprint(want) }) {
+		t.Errorf("rows %+v, want %+v", rows, want)
+	}
+	if exit, _, stderr := f.run("", "topics", "acls", "--fanout", "User:front"); exit != exitUsage || !strings.Contains(stderr, "gateway.fanout.enabled") {
+		t.Errorf("without fan-outs: exit status %d, %s", exit, stderr)
+	}
 	for _, bad := range []string{"shop", ":shop", "User:"} {
 		if exit, _, stderr := f.run("", "topics", "acls", "--producer", bad); exit != exitUsage || !strings.Contains(stderr, "--producer") {
 			t.Errorf("%q: exit status %d, %s", bad, exit, stderr)

@@ -1,0 +1,407 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/subscriptions"
+	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/worker"
+)
+
+// usersPassword is that of every user of the Kafka with rights.
+const usersPassword = "secret"
+
+// lawfulKafka is a Kafka that allows each role what Rights says, and the user admin all.
+func lawfulKafka(t *testing.T, c *configs.Config) *kfake.Cluster {
+	t.Helper()
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", usersPassword), kfake.GroupMinSessionTimeout(200 * time.Millisecond)}
+	acls := map[wiring.Role][]kfake.ACL{}
+	for _, r := range wiring.Rights(c) {
+		for _, word := range r.Operations {
+			operation, err := kmsg.ParseACLOperation(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resource, err := kmsg.ParseACLResourceType(r.Resource)
+			if err != nil {
+				t.Fatal(err)
+			}
+			acls[r.Role] = append(acls[r.Role], kfake.ACL{Resource: resource, Name: r.Name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true})
+		}
+	}
+	for role, of := range acls {
+		opts = append(opts, kfake.User("PLAIN", string(role), usersPassword, of...))
+	}
+	cluster, err := kfake.NewCluster(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	for _, s := range append(wiring.Topics(c), wiring.FanoutTopics(c)...) {
+		if err := cluster.CreateTopic(s.Name, 2, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cluster
+}
+
+// uses are what requests to Kafka need the right to, as "Write topic push.users".
+type uses struct {
+	topics map[[16]byte]string // names by id; does not change
+
+	mu      sync.Mutex
+	seen    map[string]bool // guarded by mu
+	unknown map[string]bool // guarded by mu; requests that it knows nothing of
+}
+
+// noteUses begins to note what is asked of a cluster.
+func noteUses(c *kfake.Cluster, topics []kafka.TopicSpec) *uses {
+	u := &uses{topics: make(map[[16]byte]string), seen: make(map[string]bool), unknown: make(map[string]bool)}
+	for _, s := range topics {
+		u.topics[c.TopicInfo(s.Name).TopicID] = s.Name
+	}
+	c.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		u.note(r)
+		return nil, nil, false
+	})
+	return u
+}
+
+// note notes what a request needs (Kafka's documentation, "Authorization and ACLs").
+func (u *uses) note(r kmsg.Request) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	need := func(operation, resource, name string) { u.seen[operation+" "+resource+" "+name] = true }
+	topic := func(operation, name string, id [16]byte) {
+		if name == "" {
+			name = u.topics[id]
+		}
+		need(operation, "topic", name)
+	}
+	switch r := r.(type) {
+	case *kmsg.ProduceRequest:
+		for _, t := range r.Topics {
+			topic("Write", t.Topic, t.TopicID)
+		}
+	case *kmsg.FetchRequest:
+		for _, t := range r.Topics {
+			topic("Read", t.Topic, t.TopicID)
+		}
+	case *kmsg.ListOffsetsRequest:
+		for _, t := range r.Topics {
+			topic("Describe", t.Topic, [16]byte{})
+		}
+	case *kmsg.OffsetForLeaderEpochRequest:
+		for _, t := range r.Topics {
+			topic("Describe", t.Topic, [16]byte{})
+		}
+	case *kmsg.MetadataRequest:
+		for _, t := range r.Topics {
+			if t.Topic != nil {
+				topic("Describe", *t.Topic, [16]byte{})
+			}
+		}
+	case *kmsg.DescribeConfigsRequest:
+		for _, t := range r.Resources {
+			topic("DescribeConfigs", t.ResourceName, [16]byte{})
+		}
+	case *kmsg.FindCoordinatorRequest:
+		for _, name := range append(r.CoordinatorKeys, r.CoordinatorKey) {
+			if name != "" {
+				need("Describe", "group", name)
+			}
+		}
+	case *kmsg.OffsetFetchRequest:
+		for _, g := range r.Groups {
+			need("Describe", "group", g.Group)
+		}
+		if r.Group != "" {
+			need("Describe", "group", r.Group)
+		}
+	case *kmsg.OffsetCommitRequest:
+		need("Read", "group", r.Group)
+		for _, t := range r.Topics {
+			topic("Read", t.Topic, t.TopicID)
+		}
+	case *kmsg.JoinGroupRequest:
+		need("Read", "group", r.Group)
+	case *kmsg.SyncGroupRequest:
+		need("Read", "group", r.Group)
+	case *kmsg.HeartbeatRequest:
+		need("Read", "group", r.Group)
+	case *kmsg.LeaveGroupRequest:
+		need("Read", "group", r.Group)
+	case *kmsg.ApiVersionsRequest, *kmsg.SASLHandshakeRequest, *kmsg.SASLAuthenticateRequest, *kmsg.InitProducerIDRequest,
+		*kmsg.GetTelemetrySubscriptionsRequest, *kmsg.PushTelemetryRequest: // need none
+	default:
+		u.unknown[fmt.Sprintf("%T", r)] = true
+	}
+}
+
+// beside says how what was used differs from the rights of a role; empty = not at all.
+func (u *uses) beside(rights []wiring.Right, role wiring.Role) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	granted := make(map[string]bool)
+	for _, r := range rights {
+		for _, o := range r.Operations {
+			if r.Role == role {
+				granted[o+" "+r.Resource+" "+r.Name] = true
+			}
+		}
+	}
+	var lines []string
+	for use := range u.seen {
+		name, is := strings.CutPrefix(use, "Describe ")
+		if !granted[use] && !(is && (granted["Read "+name] || granted["Write "+name])) {
+			lines = append(lines, "used and not granted: "+use)
+		}
+	}
+	for right := range granted {
+		if !u.seen[right] {
+			lines = append(lines, "granted and not used: "+right)
+		}
+	}
+	for request := range u.unknown {
+		lines = append(lines, "the test knows nothing of "+request)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// as is a configuration of one user of Kafka.
+func as(t *testing.T, c *configs.Config, user string) *configs.Config {
+	t.Helper()
+	own := *c
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte(usersPassword), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own.Kafka.SASL = configs.SASL{Mechanism: "PLAIN", Username: user, PasswordFile: password, Insecure: true}
+	return &own
+}
+
+// await waits until what was used is what a role may.
+func (u *uses) await(t *testing.T, rights []wiring.Right, role wiring.Role) {
+	t.Helper()
+	for tries := 0; u.beside(rights, role) != "" && tries < patience; tries++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if differs := u.beside(rights, role); differs != "" {
+		t.Errorf("%s:\n%s", role, differs)
+	}
+}
+
+// rightsWorld is what both processes share besides Kafka.
+type rightsWorld struct {
+	t          *testing.T
+	config     *configs.Config
+	cluster    *kfake.Cluster
+	rights     []wiring.Right
+	notes      *fanout.Memory
+	subscribed *subscriptions.Memory
+}
+
+// With exactly the rights of `pushctl topics acls` a gateway and a process of fan-outs do
+// all that they can do, and each of those rights is one that they use.
+func TestRightsAreThoseThatAreUsed(t *testing.T) {
+	c := fleet(t)
+	c.Gateway.Topics, c.Gateway.Fanout.Enabled, c.Gateway.Fanout.AdminListen = true, true, ""
+	keys, err := os.ReadFile(c.Gateway.KeysFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(c.Gateway.KeysFile, bytes.Replace(keys, []byte(`["send"]`), []byte(`["send", "read", "users"]`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &rightsWorld{t: t, config: c, cluster: lawfulKafka(t, c), rights: wiring.Rights(c), notes: fanout.NewMemory(), subscribed: subscriptions.NewMemory(nil)}
+	c.Kafka.Brokers = w.cluster.ListenAddrs()
+	w.fillRegistry()
+	paused := w.gateway()
+	w.fanouts(paused)
+}
+
+// fillRegistry lets a registry make Redis what it is where users are known.
+func (w *rightsWorld) fillRegistry() {
+	t, c := w.t, as(w.t, w.config, "admin")
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		o := worker.RegistryOptions{Config: c, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
+		if err := worker.RunRegistry(ctx, o); ctx.Err() == nil {
+			t.Errorf("the registry ended: %v", err)
+		}
+	})
+	options, err := wiring.Kafka(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := openRegistry(c, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	for tries := 0; ; tries++ {
+		if _, err = r.Preferences(t.Context(), "u1"); err == nil {
+			return
+		}
+		if tries == patience {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// gateway asks a gateway for all that needs Kafka. It returns the messages to topics that
+// are paused.
+func (w *rightsWorld) gateway() (paused []uuid.UUID) {
+	t, c := w.t, as(w.t, w.config, string(wiring.HTTPGateway))
+	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...))
+	log := slog.New(slog.DiscardHandler)
+	users, closeUsers, err := openUsers(c, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeUsers()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	at := make(chan string, 1) // buffered, capacity 1; never closed
+	running.Go(func() {
+		o := worker.GatewayOptions{Config: c, Log: log, Metrics: prometheus.NewRegistry(), Users: users, Topics: w.subscribed, Fanouts: w.notes,
+			OpenStatus: func(context.Context, status.Options) (worker.Status, error) { return openMemory() },
+			Listening:  func(a net.Addr) { at <- "http://" + a.String() }}
+		if err := worker.RunGateway(ctx, o); ctx.Err() == nil {
+			t.Errorf("the gateway ended: %v", err)
+			at <- ""
+		}
+	})
+	url := <-at
+	ask := func(method, path, body string, want int) map[string]any {
+		t.Helper()
+		got, said := 0, ""
+		for tries := 0; tries < patience; tries++ { // what it needs is not connected at once
+			req, err := http.NewRequestWithContext(ctx, method, url+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+key)
+			req.Header.Set("Content-Type", "application/json")
+			if strings.HasPrefix(path, "/u/") {
+				req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}
+			r, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, said = r.StatusCode, string(text); got != http.StatusServiceUnavailable {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		var m map[string]any
+		if _ = json.Unmarshal([]byte(said), &m); got != want { // some answers have no body
+			t.Fatalf("%s %s: %d %s", method, path, got, said)
+		}
+		return m
+	}
+	for _, l := range c.Lanes {
+		a := ask("POST", "/v1/messages", `{"app": "shop", "service_type": "`+l.Name+`", "user_id": "u1", "title": "t"}`, http.StatusAccepted)
+		ask("GET", "/v1/receipts/"+a["receipt"].(string), "", http.StatusOK)
+		ask("PUT", "/v1/topics/"+l.Name, `{"app": "shop", "service_type": "`+l.Name+`"}`, http.StatusCreated)
+		ask("PUT", "/v1/topics/"+l.Name+"/subscriptions/u1", `{}`, http.StatusOK)
+		ask("POST", "/v1/topics/"+l.Name+"/messages", `{"title": "t"}`, http.StatusAccepted)
+		waits := ask("POST", "/v1/topics/"+l.Name+"/messages", `{"title": "t"}`, http.StatusAccepted)
+		ask("POST", "/v1/messages/"+waits["receipt"].(string)+"/pause", "", http.StatusAccepted)
+		id, err := fanout.ParseMessageID(waits["id"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paused = append(paused, fanout.MessageOf(id, "orders", "shop", l.Name))
+	}
+	ask("PUT", "/v1/users/u1/preferences", `{"opt_out_types": ["promo"]}`, http.StatusAccepted)
+	link := ask("POST", "/v1/users/u1/unsubscribe-links", `{"app": "shop", "type": "news"}`, http.StatusCreated)
+	ask("POST", link["path"].(string), "List-Unsubscribe=One-Click", http.StatusOK)
+	u.await(t, w.rights, wiring.HTTPGateway)
+	return paused
+}
+
+// openMemory is a status store without rows.
+func openMemory() (worker.Status, error) {
+	m, err := status.NewMemory(status.DefaultLayouts())
+	return rowless{m}, err
+}
+
+type rowless struct{ *status.Memory }
+
+func (rowless) Close() {}
+
+// fanouts works on the messages to topics, those that are paused too.
+func (w *rightsWorld) fanouts(paused []uuid.UUID) {
+	t, c := w.t, as(w.t, w.config, string(wiring.FanoutWorker))
+	options, err := wiring.Kafka(as(t, w.config, "admin"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := kafka.NewWriter(options, kafka.WriterOptions{Topic: fanout.JobsTopic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = writer.Append(t.Context(), []kafka.Record{{Key: []byte("k"), Value: []byte("no job")}})
+	writer.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...))
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		o := worker.FanoutOptions{Config: c, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), OpenStores: func(context.Context) (worker.FanoutStores, error) {
+			return worker.FanoutStores{Notes: w.notes, Audience: worker.TopicAudience(w.subscribed), Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
+		}}
+		if err := worker.RunFanout(ctx, o); ctx.Err() == nil {
+			t.Errorf("the fan-outs ended: %v", err)
+		}
+	})
+	u.await(t, w.rights, wiring.FanoutWorker)
+	for _, id := range paused {
+		p, err := w.notes.Look(ctx, id)
+		if err != nil || p == nil || p.State != fanout.Paused || p.Ended > 0 {
+			t.Errorf("a message that is paused: %+v, %v", p, err)
+		}
+	}
+}
