@@ -3,6 +3,7 @@ package subscriptions
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // A partition is in the order of slices and users, so that a slice is a run of rows,
@@ -77,6 +78,9 @@ func (s *Store) rows(ctx context.Context, limit int, statement string, values ..
 	err := s.tables.Query(ctx, statement, values, append([]any{&user}, row.dest()...), func() {
 		one := row.subscription()
 		one.User = user
+		if len(list) == cap(list) { // of a page that is not short, all in one step
+			list = slices.Grow(list, limit-len(list))
+		}
 		list = append(list, one)
 	})
 	if err != nil {

@@ -134,7 +134,7 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 		return err
 	}
 	defer admin.Close()
-	if _, err := admin.EnsureTopics(ctx, wiring.Topics(f.Config), kafka.EnsureOptions{}); err != nil {
+	if _, err := admin.EnsureTopics(ctx, append(wiring.Topics(f.Config), wiring.FanoutTopics(f.Config)...), kafka.EnsureOptions{}); err != nil {
 		return err
 	}
 	if f.options.Status != nil {
@@ -144,7 +144,10 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = status.ApplySchema(ctx, statusOptions, wiring.Schema(f.Config))
+	if _, err = status.ApplySchema(ctx, statusOptions, wiring.Schema(f.Config)); err != nil || !f.Config.Gateway.Topics {
+		return err
+	}
+	_, err = status.ApplyGatewaySchema(ctx, statusOptions, wiring.Schema(f.Config))
 	return err
 }
 
@@ -196,6 +199,11 @@ func (f *Fleet) StartRegistry() (*Process, error) {
 // name, and returns at once.
 func (f *Fleet) StartGateway() (*Process, error) {
 	return f.start(Programs{Worker: f.options.Programs.Gateway}, "gateway", "serve", f.configFile)
+}
+
+// StartFanout starts a process of fan-outs and returns at once.
+func (f *Fleet) StartFanout() (*Process, error) {
+	return f.start(Programs{Worker: f.options.Programs.Gateway}, "fanout", "fanout", f.configFile)
 }
 
 func (f *Fleet) start(programs Programs, name, command, configFile string, env ...string) (*Process, error) {

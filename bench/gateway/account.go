@@ -15,6 +15,7 @@ import (
 const (
 	gatewayProcess = "gateway"
 	callerProcess  = "caller"
+	fanoutProcess  = "fanout"
 	kafkaServer    = "kafka"
 	redisServer    = "redis"
 	cassandra      = "cassandra"

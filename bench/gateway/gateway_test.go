@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ import (
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
+	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
 // Arguments that make this test binary a process of callers, or one of the servers.
@@ -399,6 +401,63 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
+// kept are tables that count what is written to them.
+type kept struct {
+	mu      sync.Mutex
+	users   map[string]int // guarded by mu; rows of each
+	batches int            // guarded by mu
+	err     error          // of every statement
+}
+
+func (k *kept) Exec(_ context.Context, statement string, values ...any) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return k.err
+	}
+	k.batches++
+	const columns = 8
+	if strings.Count(statement, "INSERT") != len(values)/columns {
+		return fmt.Errorf("%s with %d values", statement, len(values))
+	}
+	for row := range slices.Chunk(values, columns) {
+		if row[2] != values[2] {
+			return fmt.Errorf("buckets %v and %v in one batch", row[2], values[2])
+		}
+		k.users[row[4].(string)]++
+	}
+	return nil
+}
+
+func (*kept) Query(context.Context, string, []any, []any, func()) error { return nil }
+
+// Every subscriber is written once, in batches of one partition each, and a failure ends it.
+func TestSubscribersAreWritten(t *testing.T) {
+	k := &kept{users: map[string]int{}}
+	topic := &subscriptions.Topic{Name: "everybody", Layout: subscriptions.Layout{Number: 1, Buckets: 4}}
+	if err := writeSubscribers(t.Context(), k, topic, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if len(k.users) != 1000 || k.users["user-00000999"] != 1 || k.batches < 16 || k.batches > 20 {
+		t.Errorf("%d users in %d batches", len(k.users), k.batches)
+	}
+	k.err = errors.New("away")
+	if err := writeSubscribers(t.Context(), k, topic, 100_000); !errors.Is(err, k.err) {
+		t.Errorf("it is away: %v", err)
+	}
+}
+
+// What a fan-out took is divided by its subscribers.
+func TestFanoutFigures(t *testing.T) {
+	at := time.Now()
+	before := &account{at: at, cpu: map[string]time.Duration{fanoutProcess: time.Second, kafkaServer: 0}, gateway: fleet.Metrics{}}
+	after := &account{at: at.Add(10 * time.Second), cpu: map[string]time.Duration{fanoutProcess: 3 * time.Second, kafkaServer: 4 * time.Second}, machine: 11 * time.Second, gateway: fleet.Metrics{}}
+	f := fanoutBetween(before, after, 8*time.Second, 1_000_000)
+	if f.Rate != 125_000 || f.FanoutCPU != 2 || f.KafkaCPU != 4 || f.Others != 0.5 || f.Seconds != 8 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // Bars are about what they are about: other batches than the are not judged.
 func TestBars(t *testing.T) {
 	p99 := 49.9
@@ -419,6 +478,14 @@ func TestBars(t *testing.T) {
 		if b.Met {
 			t.Errorf("%+v is reached", b)
 		}
+	}
+	only := &Result{OnlyFanout: true, Fanout: &Fanout{Subscribers: 1_000_000, Rate: 150_000}}
+	if only.judge(); len(only.Bars) != 1 || !only.Bars[0].Met || len(only.Aims) != 1 || only.Aims[0].Met {
+		t.Errorf("%+v, %+v", only.Bars, only.Aims)
+	}
+	only.Fanout.Subscribers = 200_000
+	if only.judge(); len(only.Bars)+len(only.Aims) != 0 {
+		t.Errorf("of 200,000 subscribers: %+v, %+v", only.Bars, only.Aims)
 	}
 	r.Lines, r.Idle = 1000, 100
 	r.judge()

@@ -31,11 +31,15 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	}
 	defer w.close()
 	r = &Result{Seconds: o.Seconds, Connections: o.Connections, Batches: o.Batches, Lines: o.Lines, Queries: o.Queries, Receipts: o.Receipts, Each: o.Each,
-		Idle: o.Idle, Partitions: o.Partitions, Embedded: o.Embedded, Cores: runtime.NumCPU(), Go: runtime.Version()}
+		Idle: o.Idle, Partitions: o.Partitions, OnlyFanout: o.OnlyFanout, Embedded: o.Embedded, Cores: runtime.NumCPU(), Go: runtime.Version()}
 	if r.StartRSS, err = usage.Memory(w.gateway.PID()); err != nil {
 		return nil, err
 	}
-	if err := w.measure(ctx, &o, r); err != nil {
+	measure := w.measure
+	if o.OnlyFanout {
+		measure = w.fanOut
+	}
+	if err := measure(ctx, &o, r); err != nil {
 		return nil, fmt.Errorf("%w%s", err, w.gateway.Tail())
 	}
 	if r.PeakRSS, err = usage.PeakMemory(w.gateway.PID()); err != nil {
@@ -71,6 +75,11 @@ func (w *world) measure(ctx context.Context, o *Options, r *Result) (err error) 
 	if !o.Embedded {
 		if err := w.ask(ctx, o, r, base, kept); err != nil {
 			return err
+		}
+		if o.Subscribers > 0 {
+			if err := w.fanOut(ctx, o, r); err != nil {
+				return fmt.Errorf("a fan-out: %w", err)
+			}
 		}
 	}
 	if o.Idle == 0 {

@@ -6,6 +6,7 @@
 //
 //	options.go    what is measured
 //	world.go      servers, topics and the gateway
+//	fanout.go     a message to all subscribers of a topic
 //	caller.go     the callers' process, requests.go what it asks, answers.go what it is answered
 //	measure.go    the run
 //	account.go    what everything had used at one moment
@@ -30,7 +31,9 @@ type Options struct {
 	Each        int     // receipts of a query
 	Idle        int     // connections that do nothing
 	Partitions  int     // of each lane
-	// Embedded has the Kafka of deploy/embedded in a process of its own, and no Cassandra: then nobody asks for receipts.
+	Subscribers int     // of a topic that gets a message; 0 = that is not measured
+	OnlyFanout  bool    // nothing else is measured
+	// Embedded has the Kafka of deploy/embedded in a process of its own, and no Cassandra: then nobody asks for receipts, and there are no fan-outs.
 	Embedded bool
 
 	Gateway string   // path of a built pushgateway
@@ -44,7 +47,7 @@ type Options struct {
 
 // Standard is what bench/README.md records.
 func Standard() Options {
-	return Options{Seconds: 10, WarmUp: 3, Connections: 256, Batches: 8, Lines: 500, Queries: 4, Receipts: 50_000, Each: 1000, Idle: 10_000, Partitions: 4}
+	return Options{Seconds: 10, WarmUp: 3, Connections: 256, Batches: 8, Lines: 500, Queries: 4, Receipts: 50_000, Each: 1000, Idle: 10_000, Partitions: 4, Subscribers: 1_000_000}
 }
 
 // Check says what is wrong with them; Run does it too.
@@ -64,6 +67,10 @@ func (o *Options) Check() error {
 		return fmt.Errorf("%d idle connections: want 0 to 10,000, which is how many a gateway has open", o.Idle)
 	case o.Partitions < 1 || o.Partitions > 1000:
 		return fmt.Errorf("%d partitions: want 1 to 1000", o.Partitions)
+	case o.Subscribers < 0 || o.Subscribers > 10_000_000:
+		return fmt.Errorf("%d subscribers: want 0 to 10,000,000", o.Subscribers)
+	case o.OnlyFanout && (o.Subscribers == 0 || o.Embedded):
+		return errors.New("only a fan-out: that needs subscribers, and real servers")
 	case o.Gateway == "" || len(o.Caller) == 0 || o.Embedded && len(o.Serve) == 0:
 		return errors.New("the programs are required")
 	}

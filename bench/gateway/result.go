@@ -19,12 +19,29 @@ type Load struct {
 	Others       float64  `json:"others_cores"` // busy with something else meanwhile
 }
 
+// Fanout is a message to all subscribers of a topic. Processor time and allocations are
+// for one subscriber.
+type Fanout struct {
+	Subscribers  int     `json:"subscribers"`
+	Seconds      float64 `json:"seconds"`    // from the request until all records of the lane are acknowledged
+	Rate         float64 `json:"per_second"` // records
+	FanoutCPU    float64 `json:"fanout_cpu_us"`
+	KafkaCPU     float64 `json:"kafka_cpu_us"`
+	CassandraCPU float64 `json:"cassandra_cpu_us"`
+	Allocations  float64 `json:"fanout_allocs"`
+	Bytes        float64 `json:"fanout_alloc_bytes"`
+	PeakRSS      float64 `json:"fanout_peak_rss_mb"`
+	Others       float64 `json:"others_cores"` // busy with something else meanwhile
+}
+
 // Result is what was seen.
 type Result struct {
 	Single     *Load `json:"single"`      // one message a request, as fast as they are answered
 	SingleHalf *Load `json:"single_half"` // at half of that rate
 	Batch      *Load `json:"batch"`
 	Query      *Load `json:"query"` // nil with embedded servers
+
+	Fanout *Fanout `json:"fanout"` // nil with embedded servers, and without subscribers
 
 	StartRSS float64 `json:"start_rss_mb"` // of the gateway when it is ready, in MiB
 	IdleRSS  float64 `json:"idle_rss_mb"`  // with idle connections and no requests
@@ -47,6 +64,7 @@ type Result struct {
 	Each        int     `json:"receipts_of_a_query"`
 	Idle        int     `json:"idle"`
 	Partitions  int     `json:"partitions"`
+	OnlyFanout  bool    `json:"only_fanout"` // the others are nil
 	Embedded    bool    `json:"embedded"`
 	Cores       int     `json:"cores"`
 	Go          string  `json:"go"`
@@ -59,10 +77,13 @@ const (
 	leastBatch   = 100_000
 	leastQuery   = 50_000
 	mostIdleRSS  = 256 // MiB
+	leastFanout  = 150_000
+	aimFanout    = 250_000
 	aimSingle    = 30_000
 	aimBatch     = 200_000
-	idleForMost  = 10_000 // connections that mostIdleRSS is about
-	linesOfBatch = 500    // that leastBatch is about
+	idleForMost  = 10_000    // connections that mostIdleRSS is about
+	linesOfBatch = 500       // that leastBatch is about
+	fanoutOf     = 1_000_000 // subscribers that leastFanout is about
 )
 
 // judge says which of them were reached.
@@ -70,11 +91,18 @@ func (r *Result) judge() {
 	least := func(name string, want, got float64) send.Bar {
 		return send.Bar{Name: name, Want: want, Got: got, Met: got >= want}
 	}
-	r.Bars = []send.Bar{least("single.per_second", leastSingle, r.Single.Rate)}
+	r.Bars, r.Aims = []send.Bar{}, []send.Bar{}
+	if f := r.Fanout; f != nil && f.Subscribers == fanoutOf {
+		r.Bars, r.Aims = append(r.Bars, least("fanout.per_second", leastFanout, f.Rate)), append(r.Aims, least("fanout.per_second", aimFanout, f.Rate))
+	}
+	if r.OnlyFanout {
+		return
+	}
+	r.Bars = append(r.Bars, least("single.per_second", leastSingle, r.Single.Rate))
 	if p99 := r.SingleHalf.P99; p99 != nil {
 		r.Bars = append(r.Bars, send.Bar{Name: "single_half.p99_ms", Want: mostHalfP99, Got: *p99, Met: *p99 < mostHalfP99})
 	}
-	r.Aims = []send.Bar{least("single.per_second", aimSingle, r.Single.Rate)}
+	r.Aims = append(r.Aims, least("single.per_second", aimSingle, r.Single.Rate))
 	if r.Lines == linesOfBatch {
 		r.Bars = append(r.Bars, least("batch.per_second", leastBatch, r.Batch.Rate))
 		r.Aims = append(r.Aims, least("batch.per_second", aimBatch, r.Batch.Rate))

@@ -138,6 +138,10 @@ func (w *world) configure(c *configs.Config, o *Options) {
 	c.Gateway.KeysFile, c.Gateway.ReceiptsFile = filepath.Join(w.dir, keysFile), filepath.Join(w.dir, receiptsFile)
 	c.Kafka.Topics.Partitions = o.Partitions
 	c.Admin.PProf = true
+	if o.Subscribers > 0 && !o.Embedded {
+		c.Gateway.Topics, c.Gateway.Fanout.Enabled, c.Gateway.Fanout.AdminListen = true, true, "127.0.0.1:0"
+		c.Gateway.Fanout.Lag = 1_000_000_000 // nobody works on the lane
+	}
 }
 
 // slow is how long a slow machine may take.

@@ -33,13 +33,16 @@ requests that are made beforehand. Every message has an id of its own, a UUIDv7 
   batch        --lines messages a request
   query        --receipts of the messages of batches, 1,000 a query; a row in Cassandra for each says that it
                was delivered
+  fanout       one message to --subscribers of a topic, by one pushgateway fanout: from the request until the receipt
+               says that Kafka has a record of the lane for each of them; the second of two. Nobody works on the
+               lane, so that it is not paced
   idle         10,000 connections that have each sent one message, and do nothing
 
 CPU is what the operating system says of each process, allocations are what the gateway says of itself, both for one
 message or receipt. Everything shares this machine, so the rates are those of all parts together.
 
---embedded uses the Kafka of pushdemo in a process of its own, and no Cassandra: it needs nothing to be fetched, and asks for
-no receipts.
+--embedded uses the Kafka of pushdemo in a process of its own, and no Cassandra: it needs nothing to be fetched, asks for
+no receipts and has no fan-outs.
 
 A run fails if anything but 202 (200 for queries) is answered, if a query does not answer each receipt with a
 final state, or if Kafka has another number of records than was acknowledged: after each measurement, and
@@ -48,10 +51,11 @@ when the gateway is gone.
 With --json the last line of standard output is the JSON; its "bars" are the required values, its "aims" what is
 hoped for, and whether they were reached. Progress goes to standard error. The exit status is 0 also if a bar is
 missed.`,
-		Example: `  pushbench gateway                     # a table, after about two minutes
+		Example: `  pushbench gateway                     # a table, after about three minutes
   pushbench gateway --json | tail -1
   pushbench gateway --seconds 30 --connections 512
   pushbench gateway --embedded --seconds 2
+  pushbench gateway --only-fanout --subscribers 200000
   pushbench gateway --profiles .        # and then: go tool pprof gateway-*.pprof`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,6 +76,8 @@ missed.`,
 	f.IntVar(&o.Queries, "queries", o.Queries, "connections of callers who ask for receipts")
 	f.IntVar(&o.Receipts, "receipts", o.Receipts, "receipts that are asked for in turn")
 	f.IntVar(&o.Idle, "idle", o.Idle, "connections that do nothing; 0 = that is not measured")
+	f.IntVar(&o.Subscribers, "subscribers", o.Subscribers, "subscribers of a topic that gets a message; 0 = that is not measured")
+	f.BoolVar(&o.OnlyFanout, "only-fanout", false, "measure nothing else")
 	f.IntVar(&o.Partitions, "partitions", o.Partitions, "partitions of each lane")
 	f.StringVar(&o.Gateway, "gateway", "", "pushgateway to measure; default: the one beside pushbench, or on the PATH")
 	f.StringVar(&o.Profiles, "profiles", "", "existing folder for a CPU profile of the gateway in each measurement")
@@ -126,7 +132,12 @@ func explainGateway(r *gateway.Result) terminal.Answer {
 		t.Add(row.name, figure(&l.Rate, 0), figure(l.P50, 1), figure(l.P99, 1), figure(&l.GatewayCPU, 2), figure(&l.KafkaCPU, 2), figure(&l.CassandraCPU, 2),
 			figure(&l.CallerCPU, 2), figure(&l.Allocations, 1), figure(&l.Bytes, 0), figure(&l.Others, 2))
 	}
-	after := fmt.Sprintf("gateway's memory: %.1f MiB when it was ready, %.1f MiB with %d idle connections, %.1f MiB at the most; %d messages were acknowledged, and are in Kafka",
+	after := ""
+	if f := r.Fanout; f != nil {
+		after = fmt.Sprintf("a message to %d subscribers: %.0f records a second, %.2f s; CPU of the fan-out %.2f us, Kafka %.2f us, Cassandra %.2f us, %.1f allocations and %.0f bytes a record; "+
+			"%.1f MiB at the most; %.2f other cores\n", f.Subscribers, f.Rate, f.Seconds, f.FanoutCPU, f.KafkaCPU, f.CassandraCPU, f.Allocations, f.Bytes, f.PeakRSS, f.Others)
+	}
+	after += fmt.Sprintf("gateway's memory: %.1f MiB when it was ready, %.1f MiB with %d idle connections, %.1f MiB at the most; %d messages were acknowledged, and are in Kafka",
 		r.StartRSS, r.IdleRSS, r.Idle, r.PeakRSS, r.Acknowledged)
 	for _, bars := range []struct {
 		word string
