@@ -113,6 +113,9 @@ func (t *To) Slices(part int) (first, end int) {
 	return part * width, (part + 1) * width
 }
 
+// PartOf is the part that a user is in.
+func (t *To) PartOf(user string) int { return SliceOf(user) / (Slices / t.Parts) }
+
 // Chunk is one part of a job's audience.
 type Chunk struct {
 	*Job

@@ -25,6 +25,8 @@ type Notes interface {
 type Records interface {
 	// Look returns how far a message is; nil = it has not begun.
 	Look(ctx context.Context, message uuid.UUID) (*Progress, error)
+	// Ended reports whether a part of a message has ended.
+	Ended(ctx context.Context, message uuid.UUID, part int) (bool, error)
 	// Order sets the state of a message from that moment on: of two orders the later
 	// one stands, and Cancelled for ever. A message need not have begun.
 	Order(ctx context.Context, message uuid.UUID, s State, at time.Time) error

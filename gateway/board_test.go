@@ -101,6 +101,14 @@ func (b *board) Run(ctx context.Context, topic string, l subscriptions.Layout, f
 	return b.Memory.Run(ctx, topic, l, first, last, after, limit)
 }
 
+// Subscription implements Topics.
+func (b *board) Subscription(ctx context.Context, topic, user string) (subscriptions.Subscription, error) {
+	if err := b.fails(ctx); err != nil {
+		return subscriptions.Subscription{}, err
+	}
+	return b.Memory.Subscription(ctx, topic, user)
+}
+
 // OfUser implements Topics.
 func (b *board) OfUser(ctx context.Context, user, after string, limit int) ([]subscriptions.Membership, error) {
 	if err := b.fails(ctx); err != nil {

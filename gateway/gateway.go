@@ -14,6 +14,7 @@
 //	claim.go     what a receipt says, signed
 //	lookup.go    rows and committed offsets of receipts, in the order that proves
 //	outcome.go   what they mean
+//	recipient.go GET /v1/messages/{id}/recipients/{user}: why did a user (not) get it?
 //	progress.go  committed offsets, asked for once a second
 //	users.go     who may ask about a user, and changes until Kafka has them
 //	preferences.go, devices.go
@@ -264,6 +265,8 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"GET /v1/receipts/{receipt}": g.authorized(Read, g.receipt),
 		"POST /v1/receipts:query":    g.authorized(Read, g.query),
 		"GET /v1/limits":             g.authorized(anyRight, g.limits),
+
+		"GET /v1/messages/{id}/recipients/{user}": g.authorized(Read, g.recipient),
 
 		"GET /v1/users/{user}/preferences":         g.ofUser(g.preferences),
 		"PUT /v1/users/{user}/preferences":         g.ofUser(g.setPreferences),

@@ -22,6 +22,7 @@ type Topics interface {
 	Apply(ctx context.Context, t *subscriptions.Topic, changes []subscriptions.Change) []subscriptions.Result
 	Run(ctx context.Context, topic string, l subscriptions.Layout, first, last int, after subscriptions.Position, limit int) ([]subscriptions.Subscription, subscriptions.Position, bool, error)
 	OfUser(ctx context.Context, user, after string, limit int) ([]subscriptions.Membership, error)
+	Subscription(ctx context.Context, topic, user string) (subscriptions.Subscription, error)
 }
 
 // ofTopics lets callers to the handler who have one of the rights; nil = any. Who sees a

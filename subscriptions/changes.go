@@ -96,6 +96,17 @@ func (s *Store) change(ctx context.Context, t *Topic, c *Change) (Subscription, 
 	return now, nil
 }
 
+// Subscription is what a user has to do with a topic. One who never had has left, at no
+// time.
+func (s *Store) Subscription(ctx context.Context, topic, user string) (Subscription, error) {
+	if err := CheckUser(user); err != nil {
+		return Subscription{}, err
+	}
+	found, err := s.one(ctx, user, topic)
+	found.User = user
+	return found, err
+}
+
 // one reads what a user has to do with a topic; without a row he has left.
 func (s *Store) one(ctx context.Context, user, topic string) (found Subscription, err error) {
 	var row subscriptionRow

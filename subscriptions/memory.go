@@ -241,6 +241,20 @@ func (m *Memory) Run(ctx context.Context, topic string, l Layout, first, last in
 	return list, Position{Slice: last + 1}, true, nil
 }
 
+// Subscription is that of Store.
+func (m *Memory) Subscription(ctx context.Context, topic, user string) (Subscription, error) {
+	if err := CheckUser(user); err != nil {
+		return Subscription{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Subscription{}, err
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	row := m.people[user][topic]
+	return row.subscription(user), nil
+}
+
 // OfUser is that of Store.
 func (m *Memory) OfUser(ctx context.Context, user, after string, limit int) ([]Membership, error) {
 	if err := CheckUser(user); err != nil {

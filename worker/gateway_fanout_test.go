@@ -111,5 +111,5 @@ func TestAMessageToATopic(t *testing.T) {
 	if sum != 85 {
 		t.Errorf("the lane has %d records, want 85", sum)
 	}
-	examples(t, "../docs/gateway.md", "One message for many", 2, func(receipt string) { finished(receipt) }, "GATEWAY="+url, "KEY="+gatewayKey)
+	examples(t, "../docs/gateway.md", "One message for many", 3, func(receipt string) { finished(receipt) }, "GATEWAY="+url, "KEY="+gatewayKey)
 }

@@ -27,6 +27,7 @@ type Store interface {
 	Page(ctx context.Context, topic string, l subscriptions.Layout, slice int, after string, limit int) ([]subscriptions.Subscription, error)
 	Run(ctx context.Context, topic string, l subscriptions.Layout, first, last int, after subscriptions.Position, limit int) ([]subscriptions.Subscription, subscriptions.Position, bool, error)
 	OfUser(ctx context.Context, user, after string, limit int) ([]subscriptions.Membership, error)
+	Subscription(ctx context.Context, topic, user string) (subscriptions.Subscription, error)
 }
 
 // start is when the tests' first request is made.
@@ -284,6 +285,9 @@ func invalid(t *testing.T, s Store) {
 	if _, err := s.OfUser(t.Context(), "", "", 1); field(err) != "user" {
 		t.Errorf("the topics of nobody: %v", err)
 	}
+	if _, err := s.Subscription(t.Context(), open.Name, ""); field(err) != "user" {
+		t.Errorf("the subscription of nobody: %v", err)
+	}
 	if _, err := s.OfUser(t.Context(), "u", "", 0); err == nil {
 		t.Error("a page of nothing")
 	}
@@ -325,6 +329,13 @@ func one(t *testing.T, s Store, of *subscriptions.Topic, user string) subscripti
 	}
 	if found != theirs {
 		t.Errorf("the topic has %+v, the user %+v", found, theirs)
+	}
+	alone, err := s.Subscription(t.Context(), of.Name, user)
+	if found.User == "" {
+		theirs.User = user // who has no row is told by name
+	}
+	if err != nil || alone != theirs {
+		t.Errorf("by itself it is %+v, %v; in lists %+v", alone, err, theirs)
 	}
 	return found
 }
@@ -561,6 +572,9 @@ func gone(t *testing.T, s Store) {
 	}
 	if _, err := s.OfUser(ctx, "a", "", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("the topics of a user: %v", err)
+	}
+	if _, err := s.Subscription(ctx, of.Name, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a subscription: %v", err)
 	}
 	if _, err := s.Topics(ctx, []string{"shop"}, "", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("topics: %v", err)
