@@ -17,6 +17,8 @@
 //	recipient.go GET /v1/messages/{id}/recipients/{user}: why did a user (not) get it?
 //	progress.go  committed offsets, asked for once a second
 //	users.go     who may ask about a user, and changes until Kafka has them
+//	userlimits.go
+//	             GET /v1/users/{user}/limits
 //	preferences.go, devices.go
 //	             GET, PUT, DELETE /v1/users/{user}/…
 //	fanout.go    POST /v1/topics/{topic}/messages, and orders about them
@@ -138,25 +140,26 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users, Topics, Fanouts, Quotas and Chance are
-// required.
+// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Quotas and
+// Chance are required.
 type Options struct {
-	Producer Producer
-	Offsets  Offsets
-	Rows     Rows
-	Callers  *Callers
-	Signer   *Signer
-	Users    *Users         // nil = users are neither changed nor read
-	Quotas   *quota.Quotas  // what senders may send; nil = as much as they like
-	Chance   func() float64 // from 0 to 1, not 1 itself, for times to come again; nil = at random
-	Topics   Topics         // nil = there are none
-	Fanouts  *Fanouts       // nil = nothing is sent to topics
-	Lanes    []Lane         // of one service type in the order of preference; a lane may be there more than once
-	Apps     []string       // that the workers are configured for
-	Limits   Limits
-	Times    Times
-	Metrics  *Metrics
-	Log      *slog.Logger
+	Producer   Producer
+	Offsets    Offsets
+	Rows       Rows
+	Callers    *Callers
+	Signer     *Signer
+	Users      *Users         // nil = users are neither changed nor read
+	UserLimits UserLimits     // how limits stand for users; nil = that is not told
+	Quotas     *quota.Quotas  // what senders may send; nil = as much as they like
+	Chance     func() float64 // from 0 to 1, not 1 itself, for times to come again; nil = at random
+	Topics     Topics         // nil = there are none
+	Fanouts    *Fanouts       // nil = nothing is sent to topics
+	Lanes      []Lane         // of one service type in the order of preference; a lane may be there more than once
+	Apps       []string       // that the workers are configured for
+	Limits     Limits
+	Times      Times
+	Metrics    *Metrics
+	Log        *slog.Logger
 }
 
 // Gateway answers requests. It is safe for concurrent use.
@@ -275,6 +278,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"GET /v1/users/{user}/devices/{device}":    g.ofUser(g.device),
 		"PUT /v1/users/{user}/devices/{device}":    g.ofUser(g.setDevice),
 		"DELETE /v1/users/{user}/devices/{device}": g.ofUser(g.removeDevice),
+		"GET /v1/users/{user}/limits":              g.ofUser(g.limitsOfUser),
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
 		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),
 		"POST /u/{token}":                          open(g.unsubscribe),

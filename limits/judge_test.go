@@ -215,10 +215,15 @@ func TestUsageAndPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Use{{"device_type", "device", 7, 1, 1, false, start.Add(12 * h)}, {"device_type", "device", 8, 0, 1, true, time.Time{}},
-		{"user", "hour", 0, 1, 3, true, start.Add(h - time.Second)}}
+	want := []Use{{"device_type", "device", 7, 1, 1, false, start.Add(12 * h), start.Add(12 * h)}, {"device_type", "device", 8, 0, 1, true, time.Time{}, start},
+		{"user", "hour", 0, 1, 3, true, start.Add(h - time.Second), start}}
 	if !slices.Equal(uses, want) {
 		t.Errorf("%+v, want %+v", uses, want)
+	}
+	nobody := limiter(t, nil, Rule{Name: "hour", Per: PerUser, Max: 3, Window: time.Hour, Personal: true})
+	none := &Request{Owner: "u", ID: "new", Type: "x", At: start, Personal: []Personal{{Name: "hour", Max: 0}}}
+	if uses, err := nobody.Usage(t.Context(), none); err != nil || len(uses) != 1 || uses[0].Room || !uses[0].FreeAt.IsZero() {
+		t.Errorf("a limit of none: %+v, %v", uses, err)
 	}
 	for range 9 {
 		if err := l.Preview(t.Context(), r); err != nil || !r.Allowed || !r.Devices[0].Refused || r.Devices[1].Refused {

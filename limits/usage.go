@@ -16,6 +16,7 @@ type Use struct {
 	Limit     int
 	Room      bool      // for one more
 	ResetAt   time.Time // when nothing counts any more, should nothing be added; zero = nothing does
+	FreeAt    time.Time // when there is room for one more, should nothing be added: the request's time if there is; zero = never
 }
 
 // Usage returns the use of every rule that applies to the request, and of rules of
@@ -35,7 +36,11 @@ func (l *Limiter) Usage(ctx context.Context, r *Request) ([]Use, error) {
 			var d Request
 			j.explain(&d, c, &j.applied[i])
 			_, next := j.ask(&j.applied[i], c)
-			uses = append(uses, Use{d.Dimension, d.Rule, c.extra, d.Current, d.Limit, next == c.at, d.ResetAt})
+			u := Use{Dimension: d.Dimension, Rule: d.Rule, Device: c.extra, Current: d.Current, Limit: d.Limit, Room: next == c.at, ResetAt: d.ResetAt}
+			if next != never {
+				u.FreeAt = time.UnixMilli(next).In(r.At.Location())
+			}
+			uses = append(uses, u)
 		}
 	}
 	for i := range r.Devices {

@@ -43,6 +43,8 @@ type GatewayOptions struct {
 	// Users changes and reads users; nil = neither. The caller closes it, when RunGateway
 	// has returned.
 	Users *gateway.Users
+	// UserLimits tells how limits stand for users; nil = that is not told. It stays the caller's.
+	UserLimits gateway.UserLimits
 	// Topics, if set, are used in place of those in Cassandra where the configuration has topics.
 	Topics gateway.Topics
 	// Fanouts, if set, are used in place of those in Cassandra where the configuration has
@@ -226,7 +228,7 @@ func (g *openGateway) closeQuotas() {
 func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
-	parts.Users, parts.Topics, parts.Quotas = g.Users, g.topicsOf(), g.quotas
+	parts.Users, parts.UserLimits, parts.Topics, parts.Quotas = g.Users, g.UserLimits, g.topicsOf(), g.quotas
 	parts.Fanouts = g.fanoutsOf()
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -55,7 +56,42 @@ func serve(ctx context.Context, c *configs.Config, logTo io.Writer, listening fu
 		return err
 	}
 	defer closeUsers()
-	return worker.RunGateway(ctx, worker.GatewayOptions{Config: c, Log: log, Metrics: newMetrics(), Listening: listening, Users: u})
+	o := worker.GatewayOptions{Config: c, Log: log, Metrics: newMetrics(), Listening: listening, Users: u}
+	if c.Gateway.Registry {
+		stop, err := openUserLimits(ctx, c, &o)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	return worker.RunGateway(ctx, o)
+}
+
+// openUserLimits opens what tells how limits stand for users. stop ends it, and waits.
+func openUserLimits(ctx context.Context, c *configs.Config, into *worker.GatewayOptions) (stop func(), err error) {
+	o, err := wiring.Redis(c)
+	if err != nil {
+		return nil, err
+	}
+	client, err := shards.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	u, done, err := newUserLimits(c, client, into.Log)
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	into.UserLimits = u
+	ctx, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { u.run(ctx) })
+	return func() {
+		end()
+		running.Wait()
+		done()
+		_ = client.Close()
+	}, nil
 }
 
 // openUsers opens what changes users and, if there is a registry, reads them. It connects

@@ -39,6 +39,7 @@ func fleet(t *testing.T) *configs.Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(redis.Close)
+	c.Limits.Rules = []configs.Rule{{Name: "promotions-per-day", Per: "user", Lanes: []string{"promotional"}, Max: 5, Window: 24 * time.Hour}}
 	c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 2, 1
 	c.Redis.Addresses = []string{redis.Addr()}
 	c.Redis.ReadTimeout, c.Redis.WriteTimeout = time.Minute, time.Minute // the scripts are interpreted slowly
@@ -99,7 +100,7 @@ func TestTheExamplesAboutUsers(t *testing.T) {
 	_, users, _ := strings.Cut(string(text), "\n## Users: ")
 	users, _, _ = strings.Cut(users, "\n## ")
 	examples := strings.Split(users, "```bash\n")[1:]
-	if len(examples) != 9 {
+	if len(examples) != 10 {
 		t.Fatalf("the page has %d examples about users", len(examples))
 	}
 	for _, block := range examples {
