@@ -85,7 +85,7 @@ func (r *rights) topic(name, pattern string, needs map[Role][]string) {
 // a service type, and compares receipts with what their workers have committed. Fan-outs
 // are paced by the same offsets.
 func (r *rights) lane(c *configs.Config, l configs.Lane) {
-	own := map[Role][]string{Worker: {"Read"}, Operator: {"Write"}, Producer: {"Write"}}
+	own := map[Role][]string{Worker: {"Read"}, Operator: {"Read", "Write"}, Producer: {"Write"}}
 	group := map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}}
 	if slices.ContainsFunc(c.ServiceLanes(), func(g configs.GatewayLane) bool { return g.Lane == l.Name }) {
 		own[HTTPGateway], group[HTTPGateway] = []string{"Write"}, []string{"Describe"}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/memory"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/worker"
 )
@@ -45,5 +46,7 @@ Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 
 // runFanout runs one process of fan-outs, which logs to logTo.
 func runFanout(ctx context.Context, c *configs.Config, logTo io.Writer) error {
-	return worker.RunFanout(ctx, worker.FanoutOptions{Config: c, Log: newLogger(logTo, c.Log), Metrics: newMetrics()})
+	log := newLogger(logTo, c.Log)
+	memory.Limit(log, 0)
+	return worker.RunFanout(ctx, worker.FanoutOptions{Config: c, Log: log, Metrics: newMetrics()})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/memory"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/shards"
@@ -51,6 +52,7 @@ Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 func serve(ctx context.Context, c *configs.Config, logTo io.Writer, listening func(net.Addr)) error {
 	log := newLogger(logTo, c.Log)
 	shards.LogTo(log)
+	memory.Limit(log, 0)
 	u, closeUsers, err := openUsers(c, log)
 	if err != nil {
 		return err

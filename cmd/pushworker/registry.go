@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/memory"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/worker"
@@ -47,6 +47,6 @@ Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 func runRegistry(ctx context.Context, c *configs.Config, rebuild bool, logTo io.Writer) error {
 	log := newLogger(logTo, c.Log)
 	shards.LogTo(log)
-	limitMemory(log, memlimit.FromCgroup, 0)
+	memory.Limit(log, 0)
 	return worker.RunRegistry(ctx, worker.RegistryOptions{Config: c, Log: log, Metrics: newMetrics(), Rebuild: rebuild})
 }

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"github.com/pushfleet/pushfleet/cmd/memory"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/worker"
@@ -77,7 +77,7 @@ func failed(err error) error {
 func runWorker(ctx context.Context, c *configs.Config, path string, logTo io.Writer) error {
 	log := newLogger(logTo, c.Log)
 	shards.LogTo(log)
-	limitMemory(log, memlimit.FromCgroup, int64(c.MemoryBound().Total()))
+	memory.Limit(log, int64(c.MemoryBound().Total()))
 	o := worker.Options{Config: c, Log: log, Metrics: newMetrics(), Version: version, Exit: os.Exit,
 		Reload: func() (*configs.Config, error) { return loadToRun(path) }}
 	plant(&o)

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func TestMemoryLimit(t *testing.T) {
 				debug.SetMemoryLimit(tt.want) // as Go does at its start
 			}
 			var said bytes.Buffer
-			limitMemory(slog.New(slog.NewTextHandler(&said, nil)), tt.allowed, tt.need)
+			limit(slog.New(slog.NewTextHandler(&said, nil)), tt.allowed, tt.need)
 			if got := debug.SetMemoryLimit(-1); got/1000 != tt.want/1000 {
 				t.Errorf("got a limit of %d, want %d", got, tt.want)
 			}
