@@ -39,6 +39,7 @@ func fleet(t *testing.T) *configs.Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(redis.Close)
+	c.Limits.StateVersion = 2
 	c.Limits.Rules = []configs.Rule{{Name: "promotions-per-day", Per: "user", Lanes: []string{"promotional"}, Max: 5, Window: 24 * time.Hour}}
 	c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 2, 1
 	c.Redis.Addresses = []string{redis.Addr()}
