@@ -272,9 +272,11 @@ type Gates struct {
 	Window       time.Duration `yaml:"window" check:"min=1s,max=10m"`
 	Answers      int           `yaml:"answers" check:"min=1,max=1000000"`
 	Share        float64       `yaml:"share" check:"min=0.01,max=0.99"`
+	Failures     int           `yaml:"failures" check:"min=0,max=1000"`
 	FirstPause   time.Duration `yaml:"first_pause" check:"min=10ms,max=1h"`
 	HaltPause    time.Duration `yaml:"halt_pause" check:"min=10ms,max=1h"`
 	LongestPause time.Duration `yaml:"longest_pause" check:"min=10ms,max=24h"`
+	FirstProbes  int           `yaml:"first_probes" check:"min=1,max=100000"`
 	FullProbes   int           `yaml:"full_probes" check:"min=1,max=100000"`
 	ProbeTimeout time.Duration `yaml:"probe_timeout" check:"min=100ms,max=10m"`
 	ProbeWait    time.Duration `yaml:"probe_wait" check:"min=0s,max=1m"`

@@ -56,9 +56,9 @@ func Default() *Config {
 		Status:  Status{Flush: 10 * time.Millisecond, Rows: 200, Unacknowledged: 5000},
 		Retries: Retries{Max: 3, Tiers: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}, DeferTiers: []time.Duration{2 * time.Minute}, Deferral: 2 * time.Hour},
 		Gates: Gates{
-			Window: 10 * time.Second, Answers: 20, Share: 0.5,
+			Window: 10 * time.Second, Answers: 20, Share: 0.5, Failures: 5,
 			FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: 5 * time.Minute,
-			FullProbes: 128, ProbeTimeout: 15 * time.Second, ProbeWait: 2 * time.Second,
+			FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second, ProbeWait: 2 * time.Second,
 			HoldAfter: 5 * time.Second, HoldSpan: time.Minute,
 			Retries:     Budget{Share: 0.1, Floor: 10, Burst: 2000},
 			DeadLetters: Budget{Share: 0.01, Floor: 1, Burst: 100},

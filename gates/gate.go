@@ -14,11 +14,11 @@ import (
 // asks for a pause, when it refuses our credentials, when most sends fail. It
 // belongs to one Route and is shared by all lanes of a worker.
 //
-//	        Retry-After, halt, or too many bad answers
+//	        Retry-After, halt, too many bad answers, or some in a row
 //	 ┌────────────────────────────────────────────────┐
 //	open                                             closed ──┐ the pause is over
 //	 ▲                                                ▲       ▼
-//	 └── rounds of 1, 2, 4 … probes went well ──── probing ───┘ a round went badly: the pause doubles
+//	 └── rounds of 3, 6, 12 … probes went well ─── probing ───┘ a round went badly: the pause doubles
 //
 // Every send that Admit lets through goes to Return exactly once, with
 // its Ticket, sent or not. Nothing here reads the clock, blocks or starts a
@@ -43,6 +43,7 @@ type Gate struct {
 	state  gateState
 	pass   uint32 // marks what was admitted since the last change of state
 	answer answerWindow
+	row    row
 	probes probeRound
 	until  time.Time     // end of the pause, while closed
 	latest time.Time     // the latest end anywhere in the fleet, with the largest possible jitter
@@ -78,7 +79,8 @@ type PauseReason string
 const (
 	PauseAsked  PauseReason = "retry_after" // the provider named a time
 	PauseHalted PauseReason = "halt"        // credentials or set-up are at fault
-	PauseErrors PauseReason = "errors"      // too large a share of answers was bad
+	PauseErrors PauseReason = "errors"      // too large a share of answers was bad, or of probes
+	PauseInARow PauseReason = "in_a_row"    // some bad answers in a row, at a low rate
 	PauseTold   PauseReason = "told"        // another worker, or this one before a restart, was told to
 )
 
@@ -95,7 +97,7 @@ type probeRound struct {
 
 func newGate(r push.Route, o Options, m gateMetrics, log *slog.Logger, now time.Time, news chan<- struct{}) *Gate {
 	return &Gate{route: r, options: o, rate: o.Rates[r], metrics: m, log: log, born: now, news: news, pass: 1, past: pauses{span: o.HoldSpan},
-		answer: newAnswerWindow(o.Window), Retries: newBudget(o.Retries, now), DeadLetters: newBudget(o.DeadLetters, now)}
+		answer: newAnswerWindow(o.Window), row: newRow(o.Failures), Retries: newBudget(o.Retries, now), DeadLetters: newBudget(o.DeadLetters, now)}
 }
 
 // Admit says how many of n sends with the same Charge may be made now, and
@@ -273,7 +275,7 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 			word = r.Reason
 		}
 		if current {
-			g.count(now, bad)
+			g.count(now, bad, r)
 		}
 	}
 	if g.rate != nil && counted != (rated{}) {
@@ -302,10 +304,18 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	}
 }
 
-func (g *Gate) count(now time.Time, bad bool) {
+// count counts an answer to what was admitted in this state. The caller holds mu.
+func (g *Gate) count(now time.Time, bad bool, r *push.Result) {
 	switch {
 	case g.state == gateOpen:
 		g.answer.add(now, bad)
+		switch {
+		case g.options.Failures == 0:
+		case bad:
+			g.row.bad(r.Conn, r.Ended)
+		case g.row.counted > 0:
+			g.row.reset()
+		}
 	case g.state == gateProbing && bad:
 		g.probes.bad++
 	case g.state == gateProbing:
@@ -321,8 +331,12 @@ func (g *Gate) judge(now time.Time, asked time.Duration, halted bool, word strin
 	case halted:
 		return g.close(now, PauseHalted, 0, word)
 	case g.state == gateOpen:
-		if g.answer.over(now, g.options.Answers, g.options.Share) {
+		good, bad := g.answer.sums(now)
+		switch n := good + bad; {
+		case n >= g.options.Answers && float64(bad) > g.options.Share*float64(n):
 			return g.close(now, PauseErrors, 0, word)
+		case n < g.options.Answers && g.row.proves(g.options.Failures): // of more answers some bad ones are in a row by chance
+			return g.close(now, PauseInARow, 0, word)
 		}
 	case g.state == gateProbing:
 		p := &g.probes
@@ -330,10 +344,10 @@ func (g *Gate) judge(now time.Time, asked time.Duration, halted bool, word strin
 		case float64(p.bad) > g.options.Share*float64(p.limit):
 			return g.close(now, PauseErrors, 0, word)
 		case p.good+p.bad < p.limit:
-		case 2*p.limit > g.options.FullProbes:
+		case p.limit >= g.options.FullProbes:
 			return g.open(now)
 		default:
-			*p = probeRound{number: p.number + 1, limit: 2 * p.limit, last: now}
+			*p = probeRound{number: p.number + 1, limit: min(2*p.limit, g.options.FullProbes), last: now}
 		}
 	}
 	return gateChange{}
@@ -343,7 +357,7 @@ func (g *Gate) judge(now time.Time, asked time.Duration, halted bool, word strin
 func (g *Gate) advance(now time.Time) gateChange {
 	switch {
 	case g.state == gateClosed && !now.Before(g.until):
-		g.state, g.probes = gateProbing, probeRound{limit: 1}
+		g.state, g.probes = gateProbing, probeRound{limit: min(g.options.FirstProbes, g.options.FullProbes)}
 		g.pass++
 	case g.state == gateProbing && g.probes.sent > g.probes.good+g.probes.bad && !now.Before(g.probes.unansweredBy):
 		return g.close(now, PauseErrors, 0, "none")
@@ -421,6 +435,7 @@ func (g *Gate) open(now time.Time) gateChange {
 	g.state, g.opened = gateOpen, now
 	g.pass++
 	g.answer.reset()
+	g.row.reset()
 	g.metrics.paused.Set(0)
 	return gateChange{gate: g, reason: g.reason, pause: now.Sub(since)}
 }

@@ -21,6 +21,7 @@ import (
 func gateOptions() gates.Options {
 	o := gates.DefaultOptions()
 	o.Jitter = func(time.Duration) time.Duration { return 0 }
+	o.FirstProbes = 1 // rounds of 1, 2, 4 …: one probe more or less is seen
 	return o
 }
 
@@ -343,6 +344,8 @@ push_route_pauses_total{reason="errors",route="apns/shop/production"} 0
 push_route_pauses_total{reason="errors",route="fcm/shop"} %d
 push_route_pauses_total{reason="halt",route="apns/shop/production"} 0
 push_route_pauses_total{reason="halt",route="fcm/shop"} 0
+push_route_pauses_total{reason="in_a_row",route="apns/shop/production"} 0
+push_route_pauses_total{reason="in_a_row",route="fcm/shop"} 0
 push_route_pauses_total{reason="retry_after",route="apns/shop/production"} 0
 push_route_pauses_total{reason="retry_after",route="fcm/shop"} %d
 push_route_pauses_total{reason="told",route="apns/shop/production"} 0
@@ -453,15 +456,28 @@ func TestGateShared(t *testing.T) {
 }
 
 func BenchmarkGate(b *testing.B) {
-	g := newGateway(b, gateOptions())
-	result := good
-	answers := make([]gates.Answer, 256)
-	b.ReportAllocs()
-	for b.Loop() {
-		ticket, n, _, _ := g.gate.Admit(g.now, gates.Free, false, len(answers))
-		for i := range answers[:n] {
-			answers[i] = gates.Answer{Ticket: ticket, Result: &result}
-		}
-		gates.Return(g.now, answers[:n])
+	for _, row := range []struct {
+		why string
+		bad int // one in so many; 0 = none
+	}{{"all good", 0}, {"one in eight bad", 8}} {
+		b.Run(row.why, func(b *testing.B) {
+			g := newGateway(b, gateOptions())
+			results, answers := make([]push.Result, 256), make([]gates.Answer, 256)
+			for i := range results {
+				results[i] = good
+				if row.bad > 0 && i%row.bad == 0 {
+					results[i] = broken
+				}
+				results[i].Conn = uint32(1 + i%20)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				ticket, n, _, _ := g.gate.Admit(g.now, gates.Free, false, len(answers))
+				for i := range answers[:n] {
+					answers[i] = gates.Answer{Ticket: ticket, Result: &results[i]}
+				}
+				gates.Return(g.now, answers[:n])
+			}
+		})
 	}
 }

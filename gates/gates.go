@@ -29,16 +29,20 @@ type Options struct {
 	Window  time.Duration
 	Answers int
 	Share   float64
+	// Fewer than Answers are judged by their order: Failures bad ones in a row over at
+	// least two connections close it too. From 0, which is never, to 1000.
+	Failures int
 
 	// The first pause after bad answers, after refused credentials, and the
 	// longest that doubling leads to. What a provider asks for may be longer.
 	FirstPause, HaltPause, LongestPause time.Duration
 
-	// After a pause come rounds of 1, 2, 4 … probes; after a round of FullProbes
-	// the route is open. A probe without an answer within ProbeTimeout counts as
-	// bad; it must exceed the send deadline.
-	FullProbes   int
-	ProbeTimeout time.Duration
+	// After a pause come rounds of probes, the first of FirstProbes (fewer if
+	// FullProbes is less), each twice as many as the one before; after a round of
+	// FullProbes the route is open. A probe without an answer within ProbeTimeout
+	// counts as bad; it must exceed the send deadline.
+	FirstProbes, FullProbes int
+	ProbeTimeout            time.Duration
 
 	// A route that was paused for more than HoldAfter of the last HoldSpan holds
 	// (Gate.Hold). ProbeWait is how long deliveries wait for a probe in flight
@@ -60,10 +64,10 @@ type Options struct {
 // DefaultOptions returns the defaults.
 func DefaultOptions() Options {
 	return Options{
-		Window: 10 * time.Second, Answers: 20, Share: 0.5,
+		Window: 10 * time.Second, Answers: 20, Share: 0.5, Failures: 5,
 		FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: 5 * time.Minute,
-		// 8 rounds with 50 ms answers: 0.4 s from the first probe to full speed.
-		FullProbes: 128, ProbeTimeout: 15 * time.Second,
+		// 7 rounds with 50 ms answers: 0.35 s from the first probe to full speed.
+		FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second,
 		HoldAfter: 5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
 		Retries: defaultRetryBudget(), DeadLetters: defaultDeadLetterBudget(),
 		Jitter: func(d time.Duration) time.Duration {
@@ -77,11 +81,13 @@ func DefaultOptions() Options {
 
 func (o *Options) check() error {
 	switch {
+	case o.Failures < 0, o.Failures > mostFailures:
+		return errors.New("failures in a row must be from 0 to 1000")
 	case o.Window < windowSlices, o.Answers < 1, o.Share <= 0, o.Share >= 1:
 		return errors.New("window and answers must be positive, and the share between 0 and 1")
 	case o.FirstPause <= 0, o.HaltPause <= 0, o.LongestPause < o.FirstPause, o.LongestPause < o.HaltPause:
 		return errors.New("pauses must be positive, and the longest not shorter than the first ones")
-	case o.FullProbes < 1, o.ProbeTimeout <= 0, o.HoldAfter <= 0, o.HoldSpan < o.HoldAfter, o.ProbeWait < 0:
+	case o.FirstProbes < 1, o.FullProbes < 1, o.ProbeTimeout <= 0, o.HoldAfter <= 0, o.HoldSpan < o.HoldAfter, o.ProbeWait < 0:
 		return errors.New("probes, their timeout and the hold times must be positive, and the hold span not shorter than the time until holding")
 	case o.Jitter == nil:
 		return errors.New("jitter is missing")
@@ -96,6 +102,8 @@ func (o *Options) check() error {
 }
 
 const (
+	// mostFailures bounds what a gate remembers of a row of bad answers.
+	mostFailures = 1000
 	// probePoll is when to ask again while probes are in flight: their answers,
 	// not the time, let the next ones through.
 	probePoll = 10 * time.Millisecond

@@ -42,15 +42,13 @@ func (w *answerWindow) add(now time.Time, bad bool) {
 	}
 }
 
-// over reports whether there were at least least answers, and more than share
-// of them bad.
-func (w *answerWindow) over(now time.Time, least int, share float64) bool {
+// sums are the answers of the last span.
+func (w *answerWindow) sums(now time.Time) (good, bad int) {
 	w.move(now)
-	good, bad := 0, 0
 	for _, c := range w.counts {
 		good, bad = good+c.good, bad+c.bad
 	}
-	return good+bad >= least && float64(bad) > share*float64(good+bad)
+	return good, bad
 }
 
 // pauses remembers when a gate was not open, as far back as span.

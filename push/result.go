@@ -87,6 +87,8 @@ type Result struct {
 	Pressure   Pressure      // with Again: what the answer says of how much the provider takes
 	Until      time.Time     // with Held or Halt: the end of its route's pause, set by the route's gate; zero = not known
 	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
+	Conn       uint32        // which of its route's connections it went over, also one that could not be made; 0 = unknown
+	Ended      bool          // with Again(connection): that connection ended, and with it all that was on it
 	DeadSince  time.Time     // with Gone: when the provider saw the token dead; zero = it did not say
 }
 

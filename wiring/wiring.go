@@ -151,9 +151,9 @@ func Quiet(c *configs.Config) (quiet.Options, error) {
 func Gates(c *configs.Config) gates.Options {
 	g := &c.Gates
 	o := gates.DefaultOptions()
-	o.Window, o.Answers, o.Share = g.Window, g.Answers, g.Share
+	o.Window, o.Answers, o.Share, o.Failures = g.Window, g.Answers, g.Share, g.Failures
 	o.FirstPause, o.HaltPause, o.LongestPause = g.FirstPause, g.HaltPause, g.LongestPause
-	o.FullProbes, o.ProbeTimeout, o.ProbeWait = g.FullProbes, g.ProbeTimeout, g.ProbeWait
+	o.FirstProbes, o.FullProbes, o.ProbeTimeout, o.ProbeWait = g.FirstProbes, g.FullProbes, g.ProbeTimeout, g.ProbeWait
 	o.HoldAfter, o.HoldSpan = g.HoldAfter, g.HoldSpan
 	o.Retries, o.DeadLetters = gates.BudgetOptions(g.Retries), gates.BudgetOptions(g.DeadLetters)
 	return o

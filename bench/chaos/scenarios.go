@@ -80,7 +80,7 @@ func Scenarios() []*Scenario {
 		{Name: "kills", About: "SIGKILL of random workers whose windows are full: 300 in full, 10 in short", Full: 300 * killEvery, Short: 10 * killEvery,
 			Workers: 4, Rate: 300, Latency: time.Second, StoreLatency: 20 * time.Millisecond, Session: 2 * time.Second, plan: kills, windows: sizes{50, 25}, once: 100,
 			configure: func(c *configs.Config) {
-				c.Gates.Share = 0.95 // refusals are for retries, and close nothing
+				c.Gates.Share, c.Gates.Failures = 0.95, 0 // refusals are for retries, and close nothing
 				// What an owner has open is to be sent in less than the 12 s that it lives:
 				// with batches of 500 that is 4,000 records, at 150 pushes a second.
 				c.Batch.Records = min(c.Batch.Records, 100)

@@ -132,7 +132,7 @@ func laterForLong(c *configs.Config) {
 // hold topic that waits for the ten seconds which Google gets at the least: what
 // is held waits for longer than a scenario lasts.
 func noOutage(c *configs.Config) {
-	c.Gates.Answers, c.Gates.HoldAfter, c.Gates.HoldSpan = 1_000_000, time.Minute, time.Minute
+	c.Gates.Answers, c.Gates.Failures, c.Gates.HoldAfter, c.Gates.HoldSpan = 1_000_000, 0, time.Minute, time.Minute
 }
 
 // capped is a crowd with users who get more than they may.

@@ -73,6 +73,7 @@ type Sender struct {
 	pool   *h2.Pool
 	drafts sync.Pool // *Draft
 	lists  sync.Pool // *[]*pipeline.Delivery
+	bad    suspect
 }
 
 // New makes a Sender.
@@ -242,8 +243,15 @@ func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 			continue // r may be under way again, or even gone
 		case SettledRetire:
 			s.pool.Retire(req)
+			result.Ended = result.Class == push.Again && result.Scope == push.ScopeConnection // the others on it are told the same
 		case SettledCalm:
 			s.pool.Calm()
+		}
+		if result.Class != push.Unsent {
+			result.Conn = req.Conn
+		}
+		if req.Outcome == h2.Answered && s.bad.answered(req.Conn, result.BlamesRoute()) {
+			s.pool.Retire(req)
 		}
 		d.Result = result
 		ds = append(ds, d)
@@ -273,13 +281,14 @@ func Unanswered(r *h2.Request) push.Result {
 	case errors.Is(r.Err, h2.ErrMalformed):
 		return push.Result{Class: push.Refused, Local: true, Reason: string(push.InvalidMessage)}
 	case errors.Is(r.Err, h2.ErrNotConnected), errors.Is(r.Err, h2.ErrHeaderLimit), errors.Is(r.Err, h2.ErrClosed) && r.Outcome == h2.NotAccepted:
-		result.Reason = string(push.NotConnected)
+		result.Reason, result.Ended = string(push.NotConnected), true
 	case errors.Is(r.Err, h2.ErrLeaseLapsed) && r.Outcome == h2.NotAccepted:
 		return push.Result{} // another worker may have it: no attempt, and no end
 	case errors.Is(r.Err, h2.ErrDeadline), errors.Is(r.Err, h2.ErrExpired):
 		result.Reason = string(push.Timeout)
 	default:
-		result.Reason = string(push.ConnectionLost)
+		_, reset := errors.AsType[*h2.ResetError](r.Err)
+		result.Reason, result.Ended = string(push.ConnectionLost), !reset
 	}
 	return result
 }

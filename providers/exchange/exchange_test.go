@@ -46,6 +46,9 @@ func (c *tongue) Encode(d *pipeline.Delivery, r *Draft) (push.Result, bool) {
 func (c *tongue) Read(d *pipeline.Delivery, r *Draft) (push.Result, Next) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.Answer.Status >= 500 {
+		return push.Result{Class: push.Again, Scope: push.ScopeRoute}, Settled
+	}
 	c.read[d.Item.ID]++
 	next := Settled
 	if c.next != nil {
@@ -321,9 +324,9 @@ func TestLeftBehindIsRepeated(t *testing.T) {
 		reason  string
 		want    push.Result
 	}{
-		{h2.NotAccepted, "repeat", push.Result{Class: push.Delivered, Certainty: push.Accepted}},
-		{h2.NotAccepted, "other", push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "other"}},
-		{h2.Ambiguous, "repeat", push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "repeat"}},
+		{h2.NotAccepted, "repeat", push.Result{Class: push.Delivered, Certainty: push.Accepted, Conn: 1}},
+		{h2.NotAccepted, "other", push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: "other", Conn: 1, Ended: true}},
+		{h2.Ambiguous, "repeat", push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: "repeat", Conn: 1, Ended: true}},
 	} {
 		ds, _ := deliveries(t, "one")
 		draft := r.draft(ds[0])
@@ -349,7 +352,7 @@ func TestLeftBehindIsRepeated(t *testing.T) {
 
 func TestUnanswered(t *testing.T) {
 	again := func(c push.Certainty, why push.Reason) push.Result {
-		return push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: c, Reason: string(why)}
+		return push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: c, Reason: string(why), Ended: why != push.Timeout}
 	}
 	for name, tc := range map[string]struct {
 		r    h2.Request
@@ -367,6 +370,7 @@ func TestUnanswered(t *testing.T) {
 		"deadline while out":    {h2.Request{Outcome: h2.Ambiguous, Err: h2.ErrDeadline}, again(push.Ambiguous, push.Timeout)},
 		"deadline in the queue": {h2.Request{Outcome: h2.NotAccepted, Err: h2.ErrDeadline}, again(push.NotAccepted, push.Timeout)},
 		"connection lost":       {h2.Request{Outcome: h2.Ambiguous, Err: fmt.Errorf("x: %w", h2.ErrConnectionLost)}, again(push.Ambiguous, push.ConnectionLost)},
+		"reset":                 {h2.Request{Outcome: h2.Ambiguous, Err: &h2.ResetError{}}, push.Result{Class: push.Again, Scope: push.ScopeConnection, Certainty: push.Ambiguous, Reason: string(push.ConnectionLost)}},
 		"GOAWAY":                {h2.Request{Outcome: h2.NotAccepted, Err: &h2.GoAwayError{}}, again(push.NotAccepted, push.ConnectionLost)},
 		"500, cut":              {h2.Request{Outcome: h2.Answered, Answer: h2.Answer{Status: 500, Broken: true}}, again(push.Ambiguous, push.ConnectionLost)},
 		"400, cut":              {h2.Request{Outcome: h2.Answered, Answer: h2.Answer{Status: 400, Broken: true}}, again(push.NotAccepted, push.ConnectionLost)},

@@ -32,6 +32,8 @@ import (
 // Requests are handed back outside of mu: done may call the pool.
 type conn struct {
 	pool *Pool
+	// number is that of the dial that made it: the pool's dials are counted.
+	number uint32
 	nc   net.Conn // TLS
 	raw  *wire    // beneath it
 	waiter

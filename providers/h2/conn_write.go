@@ -156,7 +156,7 @@ func (c *conn) start(r *Request, now time.Time) {
 	a := &r.Answer
 	a.Status, a.Body, a.Broken = 0, a.Body[:0], false
 	r.tries++
-	r.over = c
+	r.over, r.Conn = c, c.number
 	s := c.streams.open(id, r)
 	at := len(c.out)
 	c.fresh = append(c.fresh, started{id, at})

@@ -71,7 +71,8 @@ func (s *slot) pause(d time.Duration) bool {
 // open dials and starts a connection. It returns nil when there is none.
 func (s *slot) open() *conn {
 	p := s.pool
-	nc, raw, err := p.dials.dial(p.stop, func() { p.stats.dials.Add(1) })
+	var number int64
+	nc, raw, err := p.dials.dial(p.stop, func() { number = p.stats.dials.Add(1) })
 	if err != nil {
 		if p.stop.Err() == nil {
 			p.troubles.dial(time.Now(), err)
@@ -79,6 +80,7 @@ func (s *slot) open() *conn {
 		return nil // counted; the requests say how long they waited
 	}
 	c := newConn(p, nc, raw)
+	c.number = uint32(number)
 	if !p.adopt(c) {
 		_ = raw.Close() // the pool is closing, nothing was sent
 		return nil

@@ -132,7 +132,7 @@ func (p *Pool) SubmitTo(ctx context.Context, lane int, rs []*Request, g *Group) 
 	start := 0
 	var before *Request // the latest that is well-formed
 	for i, r := range rs {
-		r.Outcome, r.Err, r.tries, r.lane, r.over, r.group = Unfinished, nil, 0, lane, nil, g
+		r.Outcome, r.Err, r.Conn, r.tries, r.lane, r.over, r.group = Unfinished, nil, 0, 0, lane, nil, g
 		if r.until = r.Deadline; r.until.IsZero() {
 			r.until = latest
 		}
@@ -297,6 +297,9 @@ func (p *Pool) expire(h *handback, r *Request, now time.Time, connected bool) {
 		outcome, why = NotAccepted, ErrLeaseLapsed // renewed since it was taken out
 	case why == ErrDeadline && !connected:
 		why = ErrNotConnected
+	}
+	if r.over == nil {
+		r.Conn = uint32(p.stats.dials.Load())
 	}
 	r.settle(outcome, why)
 	h.add(r)

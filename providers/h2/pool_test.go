@@ -246,6 +246,9 @@ func TestNoServerIsNotAccepted(t *testing.T) {
 	if r.Outcome != NotAccepted || !errors.Is(r.Err, ErrNotConnected) {
 		t.Errorf("%v, %v; want not accepted, not connected", r.Outcome, r.Err)
 	}
+	if r.Conn == 0 || int64(r.Conn) > p.Stats().Dials {
+		t.Errorf("over connection %d, want that of the latest dial, %d", r.Conn, p.Stats().Dials)
+	}
 	if expired.Outcome != ExpiredUnsent {
 		t.Errorf("expired: %v, %v", expired.Outcome, expired.Err)
 	}

@@ -78,6 +78,10 @@ type Request struct {
 	Outcome Outcome
 	Answer  Answer
 	Err     error // why there is no answer; nil when Answered
+	// Conn is the number, from 1 on, of the pool's connection that it was last
+	// written to; of one that was never written it is that of the latest attempt to
+	// connect. 0 = there was none.
+	Conn uint32
 
 	until time.Time // Deadline, or the default
 	tries int
