@@ -57,7 +57,7 @@ func Default() *Config {
 		Retries: Retries{Max: 3, Tiers: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}, DeferTiers: []time.Duration{2 * time.Minute}, Deferral: 2 * time.Hour},
 		Gates: Gates{
 			Window: 10 * time.Second, Answers: 20, Share: 0.5, Failures: 5,
-			FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: 5 * time.Minute,
+			FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: time.Minute,
 			FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second, ProbeWait: 2 * time.Second,
 			HoldAfter: 5 * time.Second, HoldSpan: time.Minute,
 			Retries:     Budget{Share: 0.1, Floor: 10, Burst: 2000},

@@ -21,6 +21,7 @@ import (
 func gateOptions() gates.Options {
 	o := gates.DefaultOptions()
 	o.Jitter = func(time.Duration) time.Duration { return 0 }
+	o.LongestPause = 5 * time.Minute
 	o.FirstProbes = 1 // rounds of 1, 2, 4 …: one probe more or less is seen
 	return o
 }

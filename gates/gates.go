@@ -65,7 +65,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Window: 10 * time.Second, Answers: 20, Share: 0.5, Failures: 5,
-		FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: 5 * time.Minute,
+		FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: time.Minute,
 		// 7 rounds with 50 ms answers: 0.35 s from the first probe to full speed.
 		FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second,
 		HoldAfter: 5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
