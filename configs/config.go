@@ -280,6 +280,7 @@ type Gates struct {
 	FullProbes   int           `yaml:"full_probes" check:"min=1,max=100000"`
 	ProbeTimeout time.Duration `yaml:"probe_timeout" check:"min=100ms,max=10m"`
 	ProbeWait    time.Duration `yaml:"probe_wait" check:"min=0s,max=1m"`
+	Together     bool          `yaml:"together"`
 	HoldAfter    time.Duration `yaml:"hold_after" check:"min=10ms,max=1h"`
 	HoldSpan     time.Duration `yaml:"hold_span" check:"min=1s,max=1h"`
 	Retries      Budget        `yaml:"retries"`

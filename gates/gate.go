@@ -55,6 +55,7 @@ type Gate struct {
 	halted bool            // while it is closed: because credentials were refused, here or elsewhere
 	used   bool            // asked for sends; while it is open: it has answers of its own
 	untold untold          // not yet told to other workers
+	fleet  fleet           // what the other workers' gates are about
 	news   chan<- struct{} // capacity 1: there is something untold
 
 	// What View tells besides.
@@ -81,6 +82,7 @@ const (
 	PauseHalted PauseReason = "halt"        // credentials or set-up are at fault
 	PauseErrors PauseReason = "errors"      // too large a share of answers was bad, or of probes
 	PauseInARow PauseReason = "in_a_row"    // some bad answers in a row, at a low rate
+	PauseFleet  PauseReason = "fleet"       // other workers' answers were bad, and there is no good one of our own
 	PauseTold   PauseReason = "told"        // another worker, or this one before a restart, was told to
 )
 
@@ -128,6 +130,9 @@ func (g *Gate) admit(now time.Time, urgent bool, n int) (t Ticket, admitted int,
 		again = now.Add(probePoll)
 	case gateClosed:
 		again = g.until
+		if !again.After(now) { // it waits for the fleet
+			again = g.want(now)
+		}
 	}
 	t = Ticket{gate: g, pass: g.pass}
 	if admitted > 0 && g.rate != nil {
@@ -317,6 +322,7 @@ func (g *Gate) count(now time.Time, bad bool, r *push.Result) {
 			g.row.reset()
 		}
 	case g.state == gateProbing && bad:
+		g.answer.add(now, bad) // evidence for others; a gate that opens begins anew
 		g.probes.bad++
 	case g.state == gateProbing:
 		g.probes.good++
@@ -340,6 +346,9 @@ func (g *Gate) judge(now time.Time, asked time.Duration, halted bool, word strin
 		}
 	case g.state == gateProbing:
 		p := &g.probes
+		if p.sent > 0 && p.sent == p.good+p.bad {
+			g.reported(p.good, p.bad)
+		}
 		switch {
 		case float64(p.bad) > g.options.Share*float64(p.limit):
 			return g.close(now, PauseErrors, 0, word)
@@ -357,12 +366,19 @@ func (g *Gate) judge(now time.Time, asked time.Duration, halted bool, word strin
 func (g *Gate) advance(now time.Time) gateChange {
 	switch {
 	case g.state == gateClosed && !now.Before(g.until):
-		g.state, g.probes = gateProbing, probeRound{limit: min(g.options.FirstProbes, g.options.FullProbes)}
-		g.pass++
+		if !g.waits(now) {
+			g.probe(now, 0, g.options.FirstProbes)
+		}
 	case g.state == gateProbing && g.probes.sent > g.probes.good+g.probes.bad && !now.Before(g.probes.unansweredBy):
 		return g.close(now, PauseErrors, 0, "none")
 	}
 	return gateChange{}
+}
+
+// probe ends a pause with a round of probes. The caller holds mu.
+func (g *Gate) probe(now time.Time, number, limit int) {
+	g.state, g.probes = gateProbing, probeRound{number: number, limit: min(limit, g.options.FullProbes), last: now}
+	g.pass++
 }
 
 // close begins a pause, or lengthens the one there is: at least as long as the
@@ -396,6 +412,11 @@ func (g *Gate) close(now time.Time, why PauseReason, asked time.Duration, word s
 func (g *Gate) stop(now time.Time, why PauseReason, length time.Duration, word string) gateChange {
 	if g.state == gateOpen {
 		g.past.begin(now)
+	}
+	g.reported(g.probes.good, max(g.probes.bad, 1)) // whatever stops it, they went badly
+	g.fleet.since = now
+	if g.options.Together && why.judgedByAnswers() {
+		g.signal()
 	}
 	g.state, g.reason = gateClosed, why
 	g.halted = why == PauseHalted || why == PauseTold && word == string(PauseHalted)

@@ -343,6 +343,8 @@ push_route_paused{route="fcm/shop"} %d
 # TYPE push_route_pauses_total counter
 push_route_pauses_total{reason="errors",route="apns/shop/production"} 0
 push_route_pauses_total{reason="errors",route="fcm/shop"} %d
+push_route_pauses_total{reason="fleet",route="apns/shop/production"} 0
+push_route_pauses_total{reason="fleet",route="fcm/shop"} 0
 push_route_pauses_total{reason="halt",route="apns/shop/production"} 0
 push_route_pauses_total{reason="halt",route="fcm/shop"} 0
 push_route_pauses_total{reason="in_a_row",route="apns/shop/production"} 0

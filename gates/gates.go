@@ -44,6 +44,10 @@ type Options struct {
 	FirstProbes, FullProbes int
 	ProbeTimeout            time.Duration
 
+	// Together says that the workers of a fleet judge routes by what all of them see, and
+	// probe them by turns, where the store of Share is a FleetStore.
+	Together bool
+
 	// A route that was paused for more than HoldAfter of the last HoldSpan holds
 	// (Gate.Hold). ProbeWait is how long deliveries wait for a probe in flight
 	// before they are held.

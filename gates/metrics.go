@@ -30,7 +30,7 @@ type gateMetrics struct {
 
 func (m *Metrics) of(r push.Route) gateMetrics {
 	g := gateMetrics{paused: m.paused.WithLabelValues(r.String()), pauses: make(map[PauseReason]prometheus.Counter)}
-	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors, PauseInARow, PauseTold} {
+	for _, why := range []PauseReason{PauseAsked, PauseHalted, PauseErrors, PauseInARow, PauseFleet, PauseTold} {
 		g.pauses[why] = m.pauses.WithLabelValues(r.String(), string(why))
 	}
 	return g

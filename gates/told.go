@@ -56,6 +56,11 @@ func (g *Gate) tell(why PauseReason, until time.Time) {
 		return
 	}
 	g.untold = untold{why, until}
+	g.signal()
+}
+
+// signal has Share tell what is new.
+func (g *Gate) signal() {
 	select {
 	case g.news <- struct{}{}:
 	default: // known
@@ -109,20 +114,34 @@ func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 			gs.logStore(err)
 		}
 	}
+	hear, together := gs.hear, false
+	if fleet, ok := store.(FleetStore); ok && gs.options.Together {
+		hear, together = func(ctx context.Context, _ PauseStore) error { return gs.consult(ctx, fleet) }, true
+	}
 	for {
+		var due <-chan time.Time
+		if together {
+			due = gs.due(time.Now())
+		}
 		select {
 		case <-ctx.Done():
 			_ = gs.tell(context.WithoutCancel(ctx), store, lastWord) // nobody is left to repeat it
 			return
 		case <-gs.news:
-			look(gs.tell(ctx, store, shareTimeout))
+			err := gs.tell(ctx, store, shareTimeout)
+			if together {
+				err = cmp.Or(err, hear(ctx, store))
+			}
+			look(err)
 			select {
 			case <-time.After(tellGap):
 			case <-ctx.Done():
 			}
 		case <-tick:
 			err := gs.tell(ctx, store, shareTimeout)
-			look(cmp.Or(err, gs.hear(ctx, store)))
+			look(cmp.Or(err, hear(ctx, store)))
+		case <-due:
+			look(hear(ctx, store))
 		}
 	}
 }
@@ -183,11 +202,16 @@ func (gs *Gates) hear(ctx context.Context, store PauseStore) error {
 	if err != nil {
 		return fmt.Errorf("reading shared pauses: %w", err)
 	}
+	gs.heard(ps)
+	return nil
+}
+
+// heard closes gates for what others were asked.
+func (gs *Gates) heard(ps []Pause) {
 	now := time.Now()
 	for _, p := range ps {
 		if g := gs.gates[p.Route]; g != nil && p.Left > 0 && p.Left <= gs.options.LongestTold() {
 			g.hear(now, p)
 		}
 	}
-	return nil
 }

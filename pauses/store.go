@@ -23,15 +23,16 @@ import (
 // end of the pause in Unix ms. The time is Redis's own, so the workers' clocks
 // do not matter. It is safe for concurrent use, and a gates.PauseStore.
 type Store struct {
-	client  shards.Client
-	options Options
-	key     string
+	client   shards.Client
+	options  Options
+	key      string
+	evidence string // the key of evidence
 
 	mu     sync.Mutex
 	logged time.Time // when garbage was last told; guarded by mu
 }
 
-var _ gates.PauseStore = (*Store)(nil)
+var _ gates.FleetStore = (*Store)(nil)
 
 // Options are the settings of a Store.
 type Options struct {
@@ -41,6 +42,17 @@ type Options struct {
 	// ends later was not written by a worker.
 	Longest time.Duration
 	Log     *slog.Logger
+
+	// The rest is for workers that judge routes together (Consult).
+	// Member is this worker's name, without blanks; no other one may have it.
+	Member string
+	// Probes is how many probes a round has, of all workers; what is not answered
+	// within ProbeTimeout of its grant lapses.
+	Probes       int
+	ProbeTimeout time.Duration
+	// After a round that went badly the next one begins after FirstPause, after the
+	// next bad one after twice that, up to LongestPause.
+	FirstPause, LongestPause time.Duration
 }
 
 // logEvery is how often garbage is told of.
@@ -73,7 +85,7 @@ func New(client shards.Client, o Options) (*Store, error) {
 	if o.Fleet == "" || o.Longest < time.Second || o.Log == nil {
 		return nil, errors.New("pauses: a fleet's name and a log are needed, and the longest pause must be at least a second")
 	}
-	return &Store{client: client, options: o, key: shards.PausesKey(o.Fleet)}, nil
+	return &Store{client: client, options: o, key: shards.PausesKey(o.Fleet), evidence: shards.EvidenceKey(o.Fleet)}, nil
 }
 
 // Tell implements gates.PauseStore. What is longer than Longest is cut.
@@ -101,7 +113,13 @@ func (s *Store) Told(ctx context.Context) ([]gates.Pause, error) {
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s: %w", s.key, err)
-	case len(answer)%2 == 0:
+	}
+	return s.pauses(answer)
+}
+
+// pauses reads an answer: members with their scores, and the time.
+func (s *Store) pauses(answer []string) ([]gates.Pause, error) {
+	if len(answer)%2 == 0 {
 		return nil, fmt.Errorf("reading %s: an answer of %d entries", s.key, len(answer))
 	}
 	now, err := strconv.ParseFloat(answer[len(answer)-1], 64)

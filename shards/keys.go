@@ -1,6 +1,9 @@
 package shards
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // The names of all keys (design section 6). s is a user shard and k a filter
 // shard: callers group their batch by shard anyway, and pass the number they
@@ -41,6 +44,15 @@ func TokenKey(k int, deviceHash string) string { return "t:{" + filterTag(k) + "
 // PausesKey holds what providers asked of the workers of a fleet: a sorted set
 // of routes by the time until which they are not to be called.
 func PausesKey(fleet string) string { return "p:" + fleet }
+
+// EvidenceKey holds what the workers of a fleet know of routes that answer badly: a hash
+// in the slot of PausesKey, so that one script reads both.
+func EvidenceKey(fleet string) string {
+	if strings.Contains(fleet, "{") {
+		return "e:" + PausesKey(fleet) // has the same hash tag
+	}
+	return "e:{" + PausesKey(fleet) + "}"
+}
 
 // RateKey holds a rate that the workers of a fleet share: a hash of its state, the
 // answers under it, and who asks for it.

@@ -5,6 +5,7 @@ package wiring
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -154,7 +155,7 @@ func Gates(c *configs.Config) gates.Options {
 	o.Window, o.Answers, o.Share, o.Failures = g.Window, g.Answers, g.Share, g.Failures
 	o.FirstPause, o.HaltPause, o.LongestPause = g.FirstPause, g.HaltPause, g.LongestPause
 	o.FirstProbes, o.FullProbes, o.ProbeTimeout, o.ProbeWait = g.FirstProbes, g.FullProbes, g.ProbeTimeout, g.ProbeWait
-	o.HoldAfter, o.HoldSpan = g.HoldAfter, g.HoldSpan
+	o.HoldAfter, o.HoldSpan, o.Together = g.HoldAfter, g.HoldSpan, g.Together
 	o.Retries, o.DeadLetters = gates.BudgetOptions(g.Retries), gates.BudgetOptions(g.DeadLetters)
 	return o
 }
@@ -162,7 +163,9 @@ func Gates(c *configs.Config) gates.Options {
 // Pauses is where what providers ask for is shared: by all workers of the
 // consumer groups.
 func Pauses(c *configs.Config, log *slog.Logger) pauses.Options {
-	return pauses.Options{Fleet: c.Kafka.Group, Longest: Gates(c).LongestTold(), Log: log}
+	g := Gates(c)
+	return pauses.Options{Fleet: c.Kafka.Group, Longest: g.LongestTold(), Log: log, Member: rand.Text(),
+		Probes: g.FirstProbes, ProbeTimeout: g.ProbeTimeout, FirstPause: g.FirstPause, LongestPause: g.LongestPause}
 }
 
 // Rates are how answers change rates, and who shares them: all workers of the consumer

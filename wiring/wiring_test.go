@@ -30,6 +30,8 @@ func TestGatesAreAsConfigured(t *testing.T) {
 	for _, path := range numbersOf(reflect.TypeFor[configs.Gates](), nil) {
 		c := configs.Default()
 		switch v := reflect.ValueOf(&c.Gates).Elem().FieldByIndex(path); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
 		case reflect.Float64:
 			v.SetFloat(v.Float() / 2)
 		default:
