@@ -368,17 +368,26 @@ func TestEventsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(examples) != 4 {
+	if len(examples) != 5 {
 		t.Fatalf("%d examples", len(examples))
 	}
 	used := map[string]bool{}
 	for _, ex := range examples {
 		e := readEvent(t, ex[1])
-		if len(e.Counts)+len(e.Failures)+len(e.Rates) == 0 && e.Gap == nil || e.Version != events.Version {
+		if len(e.Counts)+len(e.Failures)+len(e.Rates) == 0 && e.Gap == nil && e.State == nil || e.Version != events.Version {
 			t.Errorf("example %s", ex[1])
 		}
 		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {
 			used[string(k[1])] = true
+		}
+	}
+	state := string(text[bytes.Index(text, []byte("## State")):])
+	for _, of := range []any{events.State{}, events.LaneState{}, events.RouteState{}, events.AnswerState{}, events.StallState{}} {
+		typ := reflect.TypeOf(of)
+		for i := range typ.NumField() {
+			if name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ","); !used[name] && !strings.Contains(state, "`"+name+"`") {
+				t.Errorf("neither the example of a state nor the table of its fields names %s", name)
+			}
 		}
 	}
 	fields := string(text[bytes.Index(text, []byte("## Fields")):])
@@ -389,7 +398,7 @@ func TestEventsDocumented(t *testing.T) {
 			if !used[name] {
 				t.Errorf("no example shows %s", name)
 			}
-			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" && name != "rates" && name != "gap" {
+			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" && name != "rates" && name != "gap" && name != "state" {
 				t.Errorf("the table of fields does not name %s", name)
 			}
 		}

@@ -53,11 +53,11 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	ds[5].Device.Token = "a/b"
 	providertest.Push(t, client.Lane(0), ds)
 	for i, d := range ds {
-		want, accepted := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID}, 1
+		want, accepted := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID, Conn: d.Result.Conn}, 1
 		if i == 5 {
 			want, accepted = push.Result{Class: push.Refused, Local: true, Reason: "invalid_token"}, 0
 		}
-		if d.Result != want || accepted == 1 && d.Result.ProviderID == "" {
+		if d.Result != want || accepted == 1 && (d.Result.ProviderID == "" || d.Result.Conn == 0) {
 			t.Fatalf("%d: %+v, want %+v", i, d.Result, want)
 		}
 		if got := s.Ledger().Accepted(d.Item.ID, d.Device.Hash); got != accepted {
