@@ -283,7 +283,9 @@ func (p *page) fill(j *Job, members []Member, counts *Counts) {
 func (e *Emitter) stop(ctx context.Context, c *Chunk, done *Cursor, begun bool, why error) error {
 	switch {
 	case errors.Is(why, errCancelled):
-		return e.end(ctx, c, &done.Counts, "cancelled")
+		counts := done.Counts
+		counts.Stopped = true
+		return e.end(ctx, c, &counts, "cancelled")
 	case errors.Is(why, errPaused):
 		err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: c.Part, Done: *done}).record(HoldTopic(c.Lane)))
 		if err == nil {

@@ -34,10 +34,6 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 	if err != nil {
 		return err
 	}
-	if state == Cancelled {
-		x.Metrics.job("cancelled")
-		return nil
-	}
 	open := min(j.Open, j.To.Parts)
 	chunks := make([]Record, 0, open)
 	for part := range open {
@@ -45,6 +41,10 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 	}
 	if err := put(ctx, x.Producer, chunks...); err != nil {
 		return err
+	}
+	if state == Cancelled { // its chunks end at once, and note it: so it is known when nothing more comes
+		x.Metrics.job("cancelled")
+		return nil
 	}
 	x.Metrics.job("expanded")
 	return nil

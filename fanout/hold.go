@@ -52,7 +52,9 @@ func (h *Holder) Do(ctx context.Context, w *Work) error {
 			h.Metrics.chunk(c.Lane, "ended_before")
 			return nil
 		}
-		err = h.Notes.End(ctx, c.Message, c.Part, &c.Done.Counts)
+		counts := c.Done.Counts
+		counts.Stopped = true
+		err = h.Notes.End(ctx, c.Message, c.Part, &counts)
 		if err == nil {
 			h.Metrics.chunk(c.Lane, "cancelled")
 		}

@@ -134,6 +134,9 @@ type Cursor struct {
 type Counts struct {
 	Emitted int64
 	Skipped [skips]int64
+	// Stopped says of a part that has ended that its message was cancelled before: no
+	// chunk follows it.
+	Stopped bool
 }
 
 // Skip is why a member gets no record.

@@ -91,9 +91,12 @@ func (m *Memory) Look(_ context.Context, message uuid.UUID) (*Progress, error) {
 		return nil, nil
 	}
 	p := &Progress{Job: n.job, State: n.orders.state(), Ended: len(n.parts)}
-	for _, c := range n.parts {
+	ended := make(map[int]bool, len(n.parts))
+	for part, c := range n.parts {
+		ended[part] = c.Stopped
 		p.Add(&c)
 	}
+	p.Settled = n.job.settled(ended)
 	return p, nil
 }
 

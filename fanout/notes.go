@@ -58,7 +58,28 @@ type Progress struct {
 	Job   *Job
 	State State
 	Ended int // parts
+	// Settled says that nothing more is counted: all parts have ended, or those that were
+	// open when the message was cancelled.
+	Settled bool
 	Counts
+}
+
+// settled reports whether nothing more is counted, by the parts that have ended: of each
+// run of chunks, of which one brings the next, the last one has, or one that was stopped.
+func (j *Job) settled(ended map[int]bool) bool {
+	open := j.Open
+	if open == 0 { // not pinned: each part by itself
+		open = j.To.Parts
+	}
+	for part := range min(open, j.To.Parts) {
+		for stopped := false; part < j.To.Parts && !stopped; part += open {
+			known := false
+			if stopped, known = ended[part]; !known {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // orders are the latest orders of each state; zero = none.

@@ -83,11 +83,26 @@ func (n *TableNotes) Ended(ctx context.Context, message uuid.UUID, part int) (en
 
 // End implements Notes.
 func (n *TableNotes) End(ctx context.Context, message uuid.UUID, part int, c *Counts) error {
-	err := n.tables.Exec(ctx, "INSERT INTO fanout_chunks (message, part, emitted, skipped) VALUES (?, ?, ?, ?)", message.String(), int16(part), c.Emitted, c.Skipped[:])
+	err := n.tables.Exec(ctx, "INSERT INTO fanout_chunks (message, part, emitted, skipped) VALUES (?, ?, ?, ?)", message.String(), int16(part), c.Emitted, c.numbers())
 	if err != nil {
 		return fmt.Errorf("noting a chunk of a fan-out: %w", err)
 	}
 	return nil
+}
+
+// stoppedAt is where the numbers of a part in the table say that it was stopped: 1 = so.
+// Those of the reasons come before; releases that do not know the place do not read it.
+const stoppedAt = 15
+
+// numbers are the counts of skipped members as they are in the table.
+func (c *Counts) numbers() []int64 {
+	if !c.Stopped {
+		return c.Skipped[:]
+	}
+	var all [stoppedAt + 1]int64
+	copy(all[:], c.Skipped[:])
+	all[stoppedAt] = 1
+	return all[:]
 }
 
 // State implements Notes.
@@ -126,17 +141,21 @@ func (n *TableNotes) Look(ctx context.Context, message uuid.UUID) (*Progress, er
 	if p.State, err = n.State(ctx, message); err != nil {
 		return nil, err
 	}
+	var part int16
 	var emitted int64
 	var skipped []int64
-	err = n.tables.Query(ctx, "SELECT emitted, skipped FROM fanout_chunks WHERE message = ?", []any{message.String()}, []any{&emitted, &skipped}, func() {
+	ended := make(map[int]bool)
+	err = n.tables.Query(ctx, "SELECT part, emitted, skipped FROM fanout_chunks WHERE message = ?", []any{message.String()}, []any{&part, &emitted, &skipped}, func() {
 		c := Counts{Emitted: emitted}
 		copy(c.Skipped[:], skipped)
+		ended[int(part)] = len(skipped) > stoppedAt && skipped[stoppedAt] == 1
 		p.Ended++
 		p.Add(&c)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the chunks of a fan-out: %w", err)
 	}
+	p.Settled = j.settled(ended)
 	return p, nil
 }
 

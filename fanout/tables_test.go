@@ -89,6 +89,11 @@ func testNotes(t *testing.T, notes both) {
 	if ended, err := notes.Ended(ctx, aMessage, 3); !ended || err != nil {
 		t.Errorf("ended %v, %v", ended, err)
 	}
+	stopped := again
+	stopped.Stopped = true
+	if err := notes.End(ctx, aMessage, 3, &stopped); err != nil {
+		t.Fatal(err)
+	}
 	p, err := notes.Look(ctx, aMessage)
 	if err != nil || p.Ended != 2 || p.Emitted != 12 || p.Skipped != again.Skipped || p.State != Running || p.Job.Partitions != got[0].Partitions {
 		t.Errorf("%+v, %v", p, err)

@@ -261,7 +261,7 @@ func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now tim
 	r.Meaning, r.UpdatedAt = "in Kafka, and not begun", r.AcceptedAt
 	r.Fanout = &FanoutReport{State: fanoutAccepted}
 	if p != nil {
-		g.reportProgress(r, p)
+		g.reportProgress(r, p, now)
 	}
 	if !r.Final {
 		r.next = pollAfter(now.Sub(r.AcceptedAt))
@@ -272,11 +272,13 @@ func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now tim
 
 // reportProgress says how far a fan-out is that has begun. Its status is never DELIVERED:
 // that is said of single receivers, when Apple or Google has accepted a push.
-func (g *Gateway) reportProgress(r *Report, p *fanout.Progress) {
+func (g *Gateway) reportProgress(r *Report, p *fanout.Progress, now time.Time) {
 	r.ServiceType, r.Lane, r.App, r.AcceptedAt, r.Topic = p.Job.ServiceType, p.Job.Lane, p.Job.App, p.Job.Accepted, p.Job.To.Name
 	r.Fanout = &FanoutReport{State: p.State.String(), Chunks: FanoutChunks{p.Job.To.Parts, p.Ended}, Emitted: p.Emitted, Skipped: p.ByReason()}
 	r.Status, r.State = statusSending, push.StateSending.String()
 	switch {
+	case p.State == fanout.Cancelled && !p.Settled && now.Before(p.Job.Expires):
+		r.Meaning = "cancelled: parts that were open are still to be counted, and no others get a notification"
 	case p.State == fanout.Cancelled: // also when all its parts have ended, as what was open does
 		r.Final, r.Meaning = true, "cancelled: those receivers who are counted have a notification, and no others get one"
 	case p.Ended == p.Job.To.Parts:

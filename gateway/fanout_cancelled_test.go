@@ -33,7 +33,7 @@ func TestCancelledFanoutIsNotReportedAsEnded(t *testing.T) {
 		}
 	}
 	a := w.do(request{method: "GET", path: "/v1/receipts/" + receipt, key: keyOrders})
-	if f := a.fanoutOf(t); f.State != "cancelled" {
+	if f := a.fanoutOf(t); f.State != "cancelled" || a.json["final"] != true {
 		t.Errorf("nobody got the cancelled message, and it is %q: %s", f.State, a.text)
 	}
 }

@@ -280,6 +280,9 @@ func TestReceiptOfFanout(t *testing.T) {
 			t.Errorf("%s: the state is %s", tt.why, got)
 		}
 	}
+	if a := ask(); a.json["final"] != false || a.header.Get("Retry-After") == "" {
+		t.Errorf("what was open has not been counted: %s", a.text)
+	}
 	for part := range 256 {
 		if err := notes.End(t.Context(), j.Message, part, &fanout.Counts{Emitted: 1}); err != nil {
 			t.Fatal(err)
