@@ -313,7 +313,7 @@ func TestBehaviours(t *testing.T) {
 				p.Order(sim.Command{Do: do})
 				ds := p.Push(patience(time.Minute, p.Make(60)))
 				for _, d := range ds {
-					if r := d.Result; r != lost && r != timedOut && r.Class != push.Delivered {
+					if r := providertest.Bare(d.Result); r != lost && r != timedOut && r.Class != push.Delivered {
 						t.Fatalf("%s: %+v", do, r)
 					}
 				}

@@ -77,7 +77,7 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 	providertest.Push(t, client.Lane(0), ds[:1000])
 	providertest.Push(t, client.Lane(1), ds[1000:])
 	for i, d := range ds {
-		want := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID}
+		want := push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: d.Result.ProviderID, Conn: d.Result.Conn}
 		accepted := 1
 		if _, isBad := bad[i]; isBad {
 			want, accepted = push.Result{Class: push.Refused, Local: true, Reason: "invalid_token"}, 0

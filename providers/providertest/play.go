@@ -199,12 +199,17 @@ func (p *Play) Until(what string, ok func() bool) {
 func (p *Play) All(ds []*pipeline.Delivery, want push.Result) {
 	p.Helper()
 	for _, d := range ds {
-		got := d.Result
-		got.ProviderID, got.Conn, got.Ended = "", 0, false
-		if got != want {
+		if got := Bare(d.Result); got != want {
 			p.Fatalf("%s: got  %+v\nwant %+v", d.Item.ID, got, want)
 		}
 	}
+}
+
+// Bare is a result without what differs from one push to the next: the provider's id, and
+// the connection.
+func Bare(r push.Result) push.Result {
+	r.ProviderID, r.Conn, r.Ended = "", 0, false
+	return r
 }
 
 // Tally counts results by class and certainty.
