@@ -19,21 +19,29 @@ const copiesWithin = 10_000
 
 // Decode returns the event in a record's value, or nil for a copy of one that it
 // has returned. A state has no number and may be returned twice: the newest counts. The
-// error says why the value is not an event of this version; such a record should be
-// skipped.
+// error is that of Parse.
 func (d *Decoder) Decode(value []byte) (*Event, error) {
+	e, err := Parse(value)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.State != nil && e.Number == 0:
+		return e, nil
+	case d.isCopy(e.Source, e.Number):
+		return nil, nil
+	}
+	return e, nil
+}
+
+// Parse returns the event in a record's value, which may be a copy. The error says
+// why the value is not an event of this version; such a record should be skipped.
+func Parse(value []byte) (*Event, error) {
 	var e Event
 	if err := json.Unmarshal(value, &e); err != nil {
 		return nil, fmt.Errorf("not an event: %w", err)
 	}
 	if e.Version != Version {
 		return nil, fmt.Errorf("version %d; this program knows version %d", e.Version, Version)
-	}
-	if e.State != nil && e.Number == 0 {
-		return &e, nil
-	}
-	if d.isCopy(e.Source, e.Number) {
-		return nil, nil
 	}
 	return &e, nil
 }

@@ -23,6 +23,7 @@ func commands(a *app) []*cobra.Command {
 		newReplayCommand(a),
 		newEventsCommand(a),
 		newLagCommand(a),
+		newDashboardCommand(a), newTopCommand(a),
 		newDedupeCommand(a),
 		newLimitsCommand(a), newSegmentsCommand(a),
 		newProvidersCommand(a),

@@ -33,21 +33,10 @@ Exit status 1 if the id has no state; the answer then lists the possible causes.
 const statusTime = 30 * time.Second
 
 func (a *app) showStatus(ctx context.Context, id string) error {
-	c, err := a.config()
+	n, err := a.explainID(ctx, id)
 	if err != nil {
 		return err
 	}
-	store, err := a.statusStore(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	found, err := store.Read(ctx, []string{id})
-	if err != nil {
-		return err
-	}
-	n := explain.Of(id, found[0], explain.Times{Kept: c.Cassandra.TTL, Delay: longestDelay(c)}, time.Now())
 	if err := a.show(showNotification(n)); err != nil {
 		return err
 	}
@@ -55,6 +44,25 @@ func (a *app) showStatus(ctx context.Context, id string) error {
 		return errDifference
 	}
 	return nil
+}
+
+// explainID is what `pushctl status` says of an id.
+func (a *app) explainID(ctx context.Context, id string) (explain.Notification, error) {
+	c, err := a.config()
+	if err != nil {
+		return explain.Notification{}, err
+	}
+	store, err := a.statusStore(ctx)
+	if err != nil {
+		return explain.Notification{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	found, err := store.Read(ctx, []string{id})
+	if err != nil {
+		return explain.Notification{}, err
+	}
+	return explain.Of(id, found[0], explain.Times{Kept: c.Cassandra.TTL, Delay: longestDelay(c)}, time.Now()), nil
 }
 
 func longestDelay(c *configs.Config) time.Duration {

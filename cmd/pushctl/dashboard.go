@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/dashboard"
+	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/wiring"
+)
+
+// dashboardFlags are the command line of dashboard.
+type dashboardFlags struct {
+	listen, keyFile, cert, certKey string
+	insecure                       bool
+}
+
+func newDashboardCommand(a *app) *cobra.Command {
+	var f dashboardFlags
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "See the fleet live in a browser",
+		Long: `Serve one page that shows what is sent, in progress and queued now, what became of the notifications of the last
+hour and why, routes, stalls and workers, and that looks up notifications and users. It reads push.events, the
+groups' offsets, the status store and Redis, and changes nothing.
+
+Without a key it serves this machine alone. Any other address needs --key-file, a file with the key that browsers
+are asked for (programs send it as Authorization: Bearer …), and TLS by --tls-cert and --tls-key; --insecure does
+without TLS, behind a proxy that has it.`,
+		Example: "  pushctl dashboard --config worker.yaml\n  pushctl dashboard --listen :8095 --key-file key --tls-cert tls.crt --tls-key tls.key",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveDashboard(cmd.Context(), &f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8095", "`address` to serve at")
+	flags.StringVar(&f.keyFile, "key-file", "", "`file` with the key that browsers must give")
+	flags.StringVar(&f.cert, "tls-cert", "", "`file` with the certificate chain")
+	flags.StringVar(&f.certKey, "tls-key", "", "`file` with the certificate's private key")
+	flags.BoolVar(&f.insecure, "insecure", false, "serve other machines without TLS")
+	return cmd
+}
+
+// access checks who may come how. pair is nil without TLS.
+func (f *dashboardFlags) access() (access *dashboard.Access, pair *tls.Certificate, err error) {
+	key := ""
+	if f.keyFile != "" {
+		text, err := os.ReadFile(f.keyFile)
+		if err != nil {
+			return nil, nil, usageError{err}
+		}
+		if key = strings.TrimSpace(string(text)); key == "" {
+			return nil, nil, usagef("--key-file: the file has no key")
+		}
+	}
+	if f.cert != "" || f.certKey != "" {
+		loaded, err := tls.LoadX509KeyPair(f.cert, f.certKey)
+		if err != nil {
+			return nil, nil, usagef("--tls-cert, --tls-key: %w", err)
+		}
+		pair = &loaded
+	}
+	if !dashboard.IsLoopback(f.listen) {
+		switch {
+		case key == "":
+			return nil, nil, usagef("--listen %s: other machines need a key: --key-file", f.listen)
+		case pair == nil && !f.insecure:
+			return nil, nil, usagef("--listen %s: the key would go over the network in plain text: --tls-cert and --tls-key, or --insecure behind a proxy that has TLS", f.listen)
+		}
+	}
+	if access, err = dashboard.NewAccess(key, pair != nil); err != nil {
+		return nil, nil, usagef("--key-file: %w", err)
+	}
+	return access, pair, nil
+}
+
+func (a *app) serveDashboard(ctx context.Context, f *dashboardFlags) error {
+	access, pair, err := f.access()
+	if err != nil {
+		return err
+	}
+	reader, err := a.dashboardReader(ctx)
+	if err != nil {
+		return err
+	}
+	site, err := dashboard.NewSite(reader.Feed, &dashboardLookups{a}, access, a.log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	scheme := "http"
+	if pair != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(a.stdout, "%s://%s/\n", scheme, listener.Addr())
+	return a.beside(ctx, reader, func(ctx context.Context) error {
+		if err := site.Serve(ctx, listener, pair); err != nil {
+			return err
+		}
+		return ctx.Err()
+	})
+}
+
+// beside runs a command while the reader reads.
+func (a *app) beside(ctx context.Context, reader *dashboard.Reader, run func(context.Context) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer stop(nil)
+	reading.Go(func() {
+		if err := reader.Run(ctx); err != nil {
+			stop(err)
+		}
+	})
+	err := run(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// dashboardReader reads the lanes of the configuration. It fails if Kafka cannot be
+// reached or has no push.events.
+func (a *app) dashboardReader(ctx context.Context) (*dashboard.Reader, error) {
+	c, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.reachKafka(ctx, kafka.EventsTopic); err != nil {
+		return nil, err
+	}
+	options, err := a.kafkaOptions()
+	if err != nil {
+		return nil, err
+	}
+	return &dashboard.Reader{Feed: dashboard.NewFeed(), Kafka: options, Topics: dashboardTopics(c), Log: a.log}, nil
+}
+
+// dashboardTopics are the topics of all lanes, each lane's own one first.
+func dashboardTopics(c *configs.Config) (topics []dashboard.LaneTopic) {
+	for _, l := range c.Lanes {
+		topics = append(topics, dashboard.LaneTopic{Lane: l.Name, Kind: dashboard.TopicMain, Topic: l.Topic, Group: c.Kafka.LaneGroup(l.Name)})
+		for _, t := range wiring.RetryTopics(c, l) {
+			kind := dashboard.TopicRetry
+			if t.Kind == kafka.Hold {
+				kind = dashboard.TopicHold
+			}
+			topics = append(topics, dashboard.LaneTopic{Lane: l.Name, Kind: kind, Topic: t.Name, Group: c.Kafka.RetryGroup(l.Name)})
+		}
+		topics = append(topics, dashboard.LaneTopic{Lane: l.Name, Kind: dashboard.TopicDLQ, Topic: kafka.DLQTopic(l.Topic)})
+	}
+	return topics
+}

@@ -1,0 +1,30 @@
+// Numbers and times as people read them.
+
+const whole = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
+const tenth = new Intl.NumberFormat('en', {maximumFractionDigits: 1});
+
+export const count = (n) => whole.format(n);
+export const rate = (n) => (n < 100 ? tenth : whole).format(n);
+
+export function bytes(n) {
+  for (const unit of ['B', 'KiB', 'MiB']) {
+    if (n < 1024) return `${tenth.format(n)} ${unit}`;
+    n /= 1024;
+  }
+  return `${tenth.format(n)} GiB`;
+}
+
+// age is the time from then to now, both as the server says.
+export function age(then, now) {
+  if (!then) return '–';
+  const s = Math.max(0, Math.round((Date.parse(now) - Date.parse(then)) / 1000));
+  if (s < 120) return `${s} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} d`;
+}
+
+export function clock(time) {
+  const t = new Date(time);
+  return Number.isNaN(t.getTime()) ? '' : t.toISOString().slice(11, 19);
+}

@@ -1,0 +1,165 @@
+// Package dashboard shows a fleet live: what is sent, in progress and queued, what
+// became of it, and why. A Feed adds up what push.events and the consumer offsets
+// say, a Reader fills it from Kafka, and a Site shows it to browsers. It has no
+// store: it reads the last hour when it starts, and a rebuilt one says the same.
+//
+//	feed.go      what is kept of the events
+//	history.go   counts by second and minute
+//	totals.go    counts of the last hour by their kind
+//	sources.go   workers, copies and missing records
+//	positions.go queues, by consumer offsets
+//	snapshot.go  what a page shows, in one value
+//	reader.go    Kafka to Feed
+//	site.go      HTTP: pages, snapshots, look-ups
+package dashboard
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pushfleet/pushfleet/events"
+)
+
+const (
+	// maxFailures is how many of the last failures are kept.
+	maxFailures = 1000
+	// maxGaps is how many of the last gaps are kept.
+	maxGaps = 50
+	// maxRates is of how many names the last change of the rate is kept.
+	maxRates = 200
+	// maxName bounds the bytes that are kept of a name that producers or providers write.
+	maxName = 128
+	// other stands for names beyond a bound, as in push.events.
+	other = "other"
+)
+
+// Feed keeps what a dashboard shows. It is bounded whatever it is told: about 100 MB
+// at the most, and some 5 MB for a fleet of three lanes. It has no clock: callers say
+// when they heard what they tell. All methods are safe for concurrent use.
+type Feed struct {
+	mu        sync.Mutex // guards all below
+	now       time.Time  // the latest time of all calls
+	history   history
+	totals    totals
+	sources   sources
+	failures  []events.Failure // the last ones; ring, next is the oldest when it is full
+	next      int
+	gaps      []toldGap // the last ones, oldest first
+	rates     map[string]events.Rate
+	positions positions
+	read      bool  // the past has been read
+	unread    int64 // records that are no events
+}
+
+// toldGap is a gap and who told it.
+type toldGap struct {
+	source string
+	events.Gap
+}
+
+// NewFeed returns an empty Feed.
+func NewFeed() *Feed {
+	return &Feed{history: newHistory(), totals: newTotals(), sources: newSources(), rates: make(map[string]events.Rate)}
+}
+
+// Add takes an event that was heard at a time; a copy of one that was added changes
+// nothing. For events of the past that is the time of their record, so that a worker
+// of then does not count as one of now.
+func (f *Feed) Add(e *events.Event, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.advance(at)
+	source := cut(e.Source)
+	s, isNew := f.sources.hear(source, e.Number, at)
+	if !isNew {
+		return
+	}
+	ended := e.At // by the clock of the worker, which may be ahead of ours
+	if ended.After(f.now) {
+		ended = f.now
+	}
+	for i := range e.Counts {
+		f.count(s, &e.Counts[i], ended)
+	}
+	for i := range e.Failures {
+		f.fail(&e.Failures[i])
+	}
+	for _, r := range e.Rates {
+		r.Name, r.Cause = cut(r.Name), cut(r.Cause)
+		if old, known := f.rates[r.Name]; known && !r.At.Before(old.At) || !known && len(f.rates) < maxRates {
+			f.rates[r.Name] = r
+		}
+	}
+	if e.Gap != nil {
+		if len(f.gaps) == maxGaps {
+			f.gaps = append(f.gaps[:0], f.gaps[1:]...)
+		}
+		f.gaps = append(f.gaps, toldGap{source, *e.Gap})
+		s.told = true
+	}
+	if e.State != nil {
+		s.tell(e.State, e.Number)
+	}
+}
+
+// advance moves the clock on. The caller holds the lock.
+func (f *Feed) advance(at time.Time) {
+	if !at.After(f.now) {
+		return
+	}
+	f.now = at
+	f.totals.advance(at)
+	f.sources.advance(at)
+}
+
+// count adds one count. The caller holds the lock.
+func (f *Feed) count(s *source, c *events.Count, ended time.Time) {
+	if c.N <= 0 {
+		return
+	}
+	k := Kind{Lane: cut(c.Lane), App: cut(c.App), Type: cut(c.Type), Provider: cut(c.Provider), State: cut(c.State), Reason: cut(c.Reason)}
+	k.Lane = strings.TrimSuffix(k.Lane, retrySuffix)
+	f.history.add(k.Lane, k.State, ended, c.N)
+	f.totals.add(k, ended, c.N)
+	if k.State == delivered {
+		s.sent.add(ended.Unix(), c.N)
+	}
+}
+
+// retrySuffix is what the lane of a retry topic is named by in push.events.
+const retrySuffix = ".retry"
+
+// fail keeps a failure. The caller holds the lock.
+func (f *Feed) fail(e *events.Failure) {
+	kept := events.Failure{ID: cut(e.ID), Lane: cut(e.Lane), App: cut(e.App), Type: cut(e.Type), Sender: cut(e.Sender), Device: cut(e.Device),
+		Provider: cut(e.Provider), ProviderID: cut(e.ProviderID), State: cut(e.State), Reason: cut(e.Reason), Step: e.Step, At: e.At}
+	if len(f.failures) < maxFailures {
+		f.failures = append(f.failures, kept)
+		return
+	}
+	f.failures[f.next] = kept
+	f.next = (f.next + 1) % maxFailures
+}
+
+// PassOver says that a record was no event of this version.
+func (f *Feed) PassOver() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unread++
+}
+
+// Ready says that the past has been read.
+func (f *Feed) Ready() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read = true
+}
+
+// cut bounds a name. The copy does not keep the record in memory that it was cut from.
+func cut(s string) string {
+	if len(s) > maxName {
+		s = strings.Clone(strings.ToValidUTF8(s[:maxName], ""))
+	}
+	return s
+}

@@ -1,0 +1,87 @@
+package dashboard
+
+import "time"
+
+// Kind is what counts are told apart by. As a filter, an empty field selects everything.
+type Kind struct {
+	Lane     string `json:"lane,omitempty"`
+	App      string `json:"app,omitempty"`
+	Type     string `json:"type,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	State    string `json:"state,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// admits reports whether a filter selects a kind.
+func (k Kind) admits(of Kind) bool {
+	return (k.Lane == "" || k.Lane == of.Lane) && (k.App == "" || k.App == of.App) && (k.Type == "" || k.Type == of.Type) &&
+		(k.Provider == "" || k.Provider == of.Provider) && (k.State == "" || k.State == of.State) && (k.Reason == "" || k.Reason == of.Reason)
+}
+
+const (
+	// hour is the minutes that totals are kept for, the present one included.
+	hour = 60
+	// maxKinds bounds the kinds of an hour: 20,000 of 500 bytes and their names.
+	maxKinds = 20_000
+)
+
+// cell is the counts of a kind by minute; a minute's place is its number modulo hour.
+type cell struct {
+	minutes [hour]int64
+	sum     int64
+}
+
+// totals are the counts of the last hour by their kind.
+type totals struct {
+	cells  map[Kind]*cell
+	minute int64 // the present one, since 1970
+}
+
+func newTotals() totals { return totals{cells: make(map[Kind]*cell)} }
+
+// advance drops the minutes that are older than an hour, and the kinds that had nothing
+// since.
+func (t *totals) advance(now time.Time) {
+	to := now.Unix() / 60
+	if to <= t.minute {
+		return
+	}
+	first := max(t.minute+1, to-hour+1)
+	for k, c := range t.cells {
+		for m := first; m <= to; m++ {
+			c.sum -= c.minutes[m%hour]
+			c.minutes[m%hour] = 0
+		}
+		if c.sum == 0 {
+			delete(t.cells, k)
+		}
+	}
+	t.minute = to
+}
+
+// since is where the hour begins.
+func (t *totals) since() time.Time { return time.Unix((t.minute-hour+1)*60, 0).UTC() }
+
+// add counts n of a kind at a time that is not after the present minute. Kinds beyond the
+// bound are counted without app, type and reason.
+func (t *totals) add(k Kind, at time.Time, n int64) {
+	m := at.Unix() / 60
+	if n == 0 || m <= t.minute-hour || m > t.minute {
+		return
+	}
+	c := t.cells[k]
+	if c == nil && len(t.cells) >= maxKinds {
+		k.App, k.Type, k.Reason = other, other, other
+		c = t.cells[k]
+	}
+	if c == nil && len(t.cells) >= maxKinds+maxSeries { // lanes, providers or states are without end
+		k = Kind{other, other, other, other, other, other}
+		c = t.cells[k]
+	}
+	if c == nil {
+		c = &cell{}
+		t.cells[k] = c
+	}
+	c.minutes[m%hour] += n
+	c.sum += n
+}
