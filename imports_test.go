@@ -223,6 +223,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/HdrHistogram":            {in: []string{"cmd/pushdemo"}},
 	"go.yaml.in/yaml":                    {in: []string{"configs"}, tests: []string{everything}},
 	"github.com/santhosh-tekuri":         {tests: []string{everything}},
+	"github.com/chromedp":                {tests: []string{"dashboard"}}, // a browser
 	"go.uber.org/goleak":                 {in: []string{"bench/fleet/fleettest"}, tests: []string{everything}},
 	"pgregory.net/rapid":                 {in: []string{"subscriptions/subscriptionstest"}, tests: []string{everything}},
 	"github.com/prometheus":              {in: []string{everything}},

@@ -35,7 +35,7 @@ groups' offsets, the status store and Redis, and changes nothing.
 Without a key it serves this machine alone. Any other address needs --key-file, a file with the key that browsers
 are asked for (programs send it as Authorization: Bearer …), and TLS by --tls-cert and --tls-key; --insecure does
 without TLS, behind a proxy that has it.`,
-		Example: "  pushctl dashboard --config worker.yaml\n  pushctl dashboard --listen :8095 --key-file key --tls-cert tls.crt --tls-key tls.key",
+		Example: "  pushctl dashboard\n  pushctl dashboard --listen :8095 --key-file key --tls-cert tls.crt --tls-key tls.key",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveDashboard(cmd.Context(), &f) },
 	}
