@@ -251,9 +251,9 @@ func TestPage(t *testing.T) {
 	// A failure is looked up by a click, and an unknown id by its name; a user by a form.
 	p.run(chromedp.Click(chromedp.CSS("#failures button.id")))
 	p.until(text("[data-outcome]", "FAILED") + " && " + has("#answer-body", "no longer on the device"))
-	p.run(chromedp.SetValue(chromedp.CSS("#find input"), "order-17"), chromedp.Submit(chromedp.CSS("#find")))
+	p.run(chromedp.SetValue(chromedp.CSS("#find input"), "order-17"), chromedp.Click(chromedp.CSS("#find button")))
 	p.until(text("[data-outcome]", "NONE") + " && " + has("#answer-body", "never produced"))
-	p.run(chromedp.SetValue(chromedp.CSS("#user input[name=user]"), "u42"), chromedp.Submit(chromedp.CSS("#user")))
+	p.run(chromedp.SetValue(chromedp.CSS("#user input[name=user]"), "u42"), chromedp.Click(chromedp.CSS("#user button")))
 	p.until(has("[data-steps] li", "the user has no device"))
 
 	// The server is restarted; the page goes on by itself.
@@ -311,8 +311,8 @@ func TestPageAsksForKey(t *testing.T) {
 	w.read()
 	host, _ := w.serve("127.0.0.1:0")
 	p := open(t, chrome, "http://"+host+"/")
-	p.run(chromedp.WaitVisible(chromedp.CSS("#login")), chromedp.SetValue(chromedp.CSS("input[name=key]"), "wrong"), chromedp.Submit(chromedp.CSS("#login")), chromedp.WaitVisible(chromedp.CSS("#wrong")))
-	p.run(chromedp.SetValue(chromedp.CSS("input[name=key]"), key), chromedp.Submit(chromedp.CSS("#login")))
+	p.run(chromedp.WaitVisible(chromedp.CSS("#login")), chromedp.SetValue(chromedp.CSS("input[name=key]"), "wrong"), chromedp.Click(chromedp.CSS("#login button")), chromedp.WaitVisible(chromedp.CSS("#wrong")))
+	p.run(chromedp.SetValue(chromedp.CSS("input[name=key]"), key), chromedp.Click(chromedp.CSS("#login button")))
 	p.until(text("#status", "live"))
 	p.run(chromedp.Click(chromedp.CSS("#logout button")), chromedp.WaitVisible(chromedp.CSS("#login")))
 	p.run(chromedp.Navigate("http://"+host+"/"), chromedp.WaitVisible(chromedp.CSS("#login")))

