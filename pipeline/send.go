@@ -206,7 +206,9 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 			p.giveBack(ds)
 			return
 		}
-		p.giveBackLeaving(l)
+		if p.assigned.leaving() { // tens of thousands may wait, and a route without rate asks each millisecond
+			p.giveBackLeaving(l)
+		}
 		switch {
 		case lack == gates.RouteStopped, lack == gates.RateSpent:
 			starved = time.Time{}
@@ -253,13 +255,7 @@ func (p *Pipeline) giveBack(ds []*Delivery) {
 
 // giveBackLeaving returns the deliveries of leaving partitions that wait in a line
 // that stands still: their drain does not wait for what is ahead of them.
-//
-// It looks through a line only if a partition leaves: a line that waits for its route's
-// rate asks a thousand times a second, and has tens of thousands of deliveries.
 func (p *Pipeline) giveBackLeaving(l *line) {
-	if !p.assigned.leaving() {
-		return
-	}
 	now := time.Now()
 	p.giveBack(l.waiting.remove(func(d *Delivery) bool { return p.goesBack(d, now) }))
 }
