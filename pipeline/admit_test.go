@@ -396,6 +396,7 @@ func TestAProbeThatIsNotTakenMakesRoom(t *testing.T) {
 		w := newWorld(1)
 		w.faults = false
 		o := gates.DefaultOptions()
+		o.FirstProbes = 1
 		o.Jitter = func(time.Duration) time.Duration { return 0 }
 		gate := w.open(t, o).Of(push.Route{Platform: push.APNS, App: "shop"})
 		ticket, _, _, _ := gate.Admit(time.Now(), gates.Free, false, 1)
