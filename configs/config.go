@@ -229,8 +229,8 @@ type Send struct {
 	Recheck  time.Duration `yaml:"recheck" check:"min=1s,max=1h"`
 	// ReloadKeys is how often the files of keys and certificates are read again; 0 = never.
 	ReloadKeys time.Duration `yaml:"reload_keys" check:"min=0s,max=1h"`
-	APNS     Pool          `yaml:"apns"`
-	FCM      Pool          `yaml:"fcm"`
+	APNS       Pool          `yaml:"apns"`
+	FCM        Pool          `yaml:"fcm"`
 }
 
 // Pool is the connections to one route.

@@ -63,9 +63,9 @@ type group struct {
 	// credentials are what is read from files again; never nil once opened.
 	credentials            *credentials
 	redisTLS, cassandraTLS func() *tls.Config // nil = plain text
-	shared  *collaborators
-	lanes   []*lane
-	opened  []func() // closes what was opened, in the order of opening
+	shared                 *collaborators
+	lanes                  []*lane
+	opened                 []func() // closes what was opened, in the order of opening
 }
 
 // open opens everything in the order of the parts' dependencies, and joins no group

@@ -34,8 +34,8 @@ type conn struct {
 	pool *Pool
 	// number is that of the dial that made it: the pool's dials are counted.
 	number uint32
-	nc   net.Conn // TLS
-	raw  *wire    // beneath it
+	nc     net.Conn // TLS
+	raw    *wire    // beneath it
 	waiter
 	used chan struct{} // closed when it takes no new request: retired or failed
 	// identity is that of the credential in use when it was opened; never changed.
