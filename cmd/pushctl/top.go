@@ -94,7 +94,7 @@ func (a *app) printTop(ctx context.Context, feed *dashboard.Feed, f *topFlags) e
 
 // settle waits until the last hour and the positions have been read.
 func settle(ctx context.Context, feed *dashboard.Feed, patience time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("Kafka tells neither events nor offsets in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("neither events nor offsets came from Kafka in time"))
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

@@ -145,7 +145,7 @@ func keyIDOf(p8 []byte) (id string, named bool, err error) {
 			continue
 		}
 		if named {
-			return "", false, errors.New("more than one line " + name)
+			return "", false, errors.New("line " + name + " stands there twice")
 		}
 		id, named = string(bytes.TrimSpace(value)), true
 		if !isIdentifier(id) || len(id) != 10 || id != strings.ToUpper(id) {
