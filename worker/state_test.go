@@ -126,7 +126,7 @@ func TestAWorkerTellsItsState(t *testing.T) {
 		n.produce("n1", "secret-user", nil)
 		n.produce("n2", "secret-user", nil)
 		time.Sleep(2 * time.Second)
-		told, _ := n.states()
+		told, _ = n.states()
 		r := told[len(told)-1].State.Routes[0]
 		if r.Gate != "paused" || time.Until(r.Until) < 9*time.Minute || r.Word != "TooManyRequests" ||
 			!slices.Contains(r.Answers, events.AnswerState{Class: "again", Reason: "TooManyRequests", N: 1}) || !slices.Contains(r.Answers, events.AnswerState{Class: "refused", Reason: "other", N: 1}) {
