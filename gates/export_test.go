@@ -12,3 +12,6 @@ func (g *Gate) Paused() (since time.Time, reason PauseReason, ok bool) {
 	defer g.mu.Unlock()
 	return g.past.since, g.reason, g.state != gateOpen
 }
+
+// Hear applies what another worker was told.
+func (g *Gate) Hear(now time.Time, p Pause) { g.hear(now, p) }

@@ -157,6 +157,9 @@ func (g *Gate) Renewed(now time.Time) {
 	g.mu.Lock()
 	change := g.advance(now)
 	g.pass++
+	if g.untold.reason == PauseHalted {
+		g.untold = untold{} // a store that comes back is not to halt those who start now
+	}
 	switch {
 	case g.state == gateProbing:
 		g.probes = probeRound{limit: 1}

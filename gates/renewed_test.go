@@ -2,7 +2,10 @@ package gates_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/pushfleet/pushfleet/gates"
 )
 
 // Another credential ends a halt at once, by a probe; what was sent before says nothing
@@ -69,5 +72,50 @@ func TestAnotherCredentialEndsNoOtherPause(t *testing.T) {
 		if got := g.gate.Until(g.now); got.IsZero() || why != "asked after halt" && !got.Equal(before) || got.Sub(g.now) < time.Second {
 			t.Errorf("%s: paused for %v, before for %v", why, got.Sub(g.now), before.Sub(g.now))
 		}
+	}
+}
+
+// A halt that could not be told while the store was away is over for others, too: a
+// worker that starts later has the new credential.
+func TestAnotherCredentialTakesBackAHaltThatNobodyKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.set(func() { b.stuck = true })
+		g, stop := workerOf(t, b)
+		defer stop()
+		g.sendNow(1, badKey)
+		time.Sleep(2 * time.Second)
+		g.gate.Renewed(time.Now())
+		b.set(func() { b.stuck = false })
+		time.Sleep(2 * time.Second)
+		late, stopLate := workerOf(t, b)
+		defer stopLate()
+		if left := late.pause(fcmShop); left != 0 {
+			t.Errorf("a worker that starts after the change is halted for %v", left)
+		}
+	})
+}
+
+// Another worker's halt ends with the credential, and what another worker was asked for
+// does not.
+func TestAnotherCredentialAndWhatOthersTold(t *testing.T) {
+	for _, c := range []struct {
+		why   string
+		heard []gates.Pause
+		want  time.Duration
+	}{
+		{"halt", []gates.Pause{{Route: fcmShop, Reason: gates.PauseHalted, Left: time.Minute}}, 0},
+		{"asked", []gates.Pause{{Route: fcmShop, Reason: gates.PauseAsked, Left: 20 * time.Second}}, 20 * time.Second},
+		{"asked, then halt", []gates.Pause{{Route: fcmShop, Reason: gates.PauseAsked, Left: 20 * time.Second}, {Route: fcmShop, Reason: gates.PauseHalted, Left: time.Minute}}, 20 * time.Second},
+		{"halt, then asked", []gates.Pause{{Route: fcmShop, Reason: gates.PauseHalted, Left: time.Minute}, {Route: fcmShop, Reason: gates.PauseAsked, Left: 20 * time.Second}}, 20 * time.Second},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			g := newGateway(t, gateOptions())
+			for _, p := range c.heard {
+				g.gate.Hear(g.now, p)
+			}
+			g.gate.Renewed(g.now)
+			g.wantUntil(c.want)
+		})
 	}
 }

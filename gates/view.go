@@ -41,7 +41,7 @@ func (g *Gate) View(now time.Time) View {
 	case g.state == gateClosed:
 		v.Condition, v.Until = Paused, g.until
 	}
-	if v.Condition != Open || now.Sub(g.wordAt) < wordKept {
+	if v.Condition != Open && !g.wordAt.Before(g.past.since) || now.Sub(g.wordAt) < wordKept {
 		v.Word = g.word
 	}
 	return v

@@ -38,6 +38,12 @@ func TestAViewOfAGate(t *testing.T) {
 	want(gates.Probing, time.Time{}, "QUOTA_EXCEEDED")
 
 	g = newGateway(t, gateOptions())
+	g.send(1, bad)
+	g.now = g.now.Add(time.Hour)
+	g.gate.Hear(g.now, gates.Pause{Route: fcmShop, Reason: gates.PauseAsked, Left: 10 * time.Second})
+	want(gates.Paused, g.gate.Until(g.now), "") // what was said an hour ago did not lead to this
+
+	g = newGateway(t, gateOptions())
 	halt := push.Result{Class: push.Again, Scope: push.ScopeRoute, Halt: true, Reason: "InvalidProviderToken"}
 	g.send(1, halt)
 	want(gates.Halted, g.gate.Until(g.now), "InvalidProviderToken")
