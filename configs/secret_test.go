@@ -186,6 +186,7 @@ func TestTLSConfig(t *testing.T) {
 	_, otherKey, _ := certificate(t, "other")
 	wrongKey := writeFile(t, filepath.Join(dir, "wrong.pem"), string(otherKey), 0o600)
 	junk := writeFile(t, filepath.Join(dir, "junk.pem"), canary, 0o600)
+	half := writeFile(t, filepath.Join(dir, "half.pem"), string(cert)+string(cert[:len(cert)/2]), 0o644) // still being written
 	for name, bad := range map[string]TLS{
 		"CA missing":      {Enabled: true, CAFile: filepath.Join(dir, "none")},
 		"CA is no PEM":    {Enabled: true, CAFile: junk},
@@ -194,6 +195,8 @@ func TestTLSConfig(t *testing.T) {
 		"key is no PEM":   {Enabled: true, CertFile: certFile, KeyFile: junk},
 		"key is open":     {Enabled: true, CertFile: certFile, KeyFile: openKey},
 		"cert is missing": {Enabled: true, CertFile: filepath.Join(dir, "none"), KeyFile: keyFile},
+		"CA is cut off":   {Enabled: true, CAFile: half},
+		"chain cut off":   {Enabled: true, CertFile: half, KeyFile: keyFile},
 	} {
 		_, err := bad.Config()
 		if err == nil {

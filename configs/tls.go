@@ -1,8 +1,10 @@
 package configs
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -50,6 +52,9 @@ func (t *TLS) Config() (*tls.Config, error) {
 			return nil, fmt.Errorf("reading the client key: %w", err)
 		}
 		pair, err := tls.X509KeyPair(cert, []byte(key.Reveal()))
+		if err == nil {
+			err = whole(cert)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("client certificate %s and key %s do not match: %w", t.CertFile, t.KeyFile, err)
 		}
@@ -70,15 +75,32 @@ func clientTLS(caFile string) (*tls.Config, error) {
 	if caFile == "" {
 		return c, nil
 	}
-	pem, err := os.ReadFile(caFile)
+	text, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the CA certificates: %w", err)
 	}
+	if err := whole(text); err != nil {
+		return nil, fmt.Errorf("reading the CA certificates: %s: %w", caFile, err)
+	}
 	c.RootCAs = x509.NewCertPool()
-	if !c.RootCAs.AppendCertsFromPEM(pem) {
+	if !c.RootCAs.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("reading the CA certificates: %w", errors.New(caFile+" contains no PEM certificate"))
 	}
 	return c, nil
+}
+
+// whole refuses a file with a block that begins and cannot be read: it is still being
+// written. Go's readers pass over such blocks, so that some of the certificates would be
+// taken for all.
+func whole(text []byte) error {
+	begun := bytes.Count(text, []byte("-----BEGIN "))
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		begun--
+	}
+	if begun != 0 {
+		return errors.New("a PEM block is cut off")
+	}
+	return nil
 }
 
 // Files are those that Config reads.
