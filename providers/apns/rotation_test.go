@@ -37,6 +37,8 @@ func TestAKeyFileMayNameItsKey(t *testing.T) {
 		{with("Key-Id: NEW7654321\n"), "NEW7654321"},
 		{with("# of the shop\r\n  Key-Id:NEW7654321  \r\n\r\n"), "NEW7654321"},
 		{append(bytes.Clone(plain), "Key-Id: NEW7654321\n"...), "KEY1234567"}, // after the block it is no header
+		{with("KEY-ID : NEW7654321\n"), "NEW7654321"},
+		{with("key-id: new7654321\n"), ""},
 		{with("Key-Id: \n"), ""},
 		{with("Key-Id: new7654321\n"), ""},
 		{with("Key-Id: NEW76543210\n"), ""},

@@ -134,14 +134,15 @@ func (t *TokenSource) read(p8 []byte) (*signer, error) {
 	return &signer{key: key, keyID: keyID}, nil
 }
 
-// keyIDOf finds the line before the PEM block that names the key's id. Apple's ids
-// have ten capital letters and digits.
+// keyIDOf finds the line before the PEM block that names the key's id, whatever the case
+// of its name: to pass over "Key-ID" would be to sign with the former key's id. Apple's
+// ids have ten capital letters and digits.
 func keyIDOf(p8 []byte) (id string, named bool, err error) {
 	const name = "Key-Id:"
 	before, _, _ := bytes.Cut(p8, []byte("-----BEGIN"))
 	for line := range bytes.Lines(before) {
-		value, is := bytes.CutPrefix(bytes.TrimSpace(line), []byte(name))
-		if !is {
+		label, value, is := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
+		if !is || !strings.EqualFold(string(bytes.TrimSpace(label)), "Key-Id") {
 			continue
 		}
 		if named {
