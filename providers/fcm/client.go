@@ -88,6 +88,7 @@ func New(opt Options) (*Client, error) {
 	c := &Client{pool: pool, tokens: startKeeper(fetch), opt: opt}
 	c.codec = &codec{tokens: c.tokens, path: []byte("/v1/projects/" + opt.ProjectID + "/messages:send"), refusal: calls.NewRefusal(opt.Pool.Log)}
 	c.codec.key.Store(&a.KeyID)
+	c.codec.asked.Store(&a.KeyID)
 	c.sender = exchange.New(pool, c.codec)
 	return c, nil
 }
@@ -108,8 +109,9 @@ func (c *Client) SetAccount(file []byte, renewed func()) error {
 	if err != nil {
 		return fmt.Errorf("changing FCM account: %w", err)
 	}
-	c.codec.key.Store(&a.KeyID)
+	c.codec.asked.Store(&a.KeyID)
 	c.tokens.exchange(fetch, func() {
+		c.codec.key.Store(&a.KeyID)
 		c.codec.refusal.Clear()
 		if renewed != nil {
 			renewed()
@@ -178,17 +180,18 @@ type codec struct {
 	guard  feedback.Guard
 	// refusal is whether Google refuses the account in use, at either of its servers.
 	refusal *calls.Refusal
-	key     atomic.Pointer[string] // the id of the account's key
+	key     atomic.Pointer[string] // the id of the key that the token in use was got with
+	asked   atomic.Pointer[string] // the id of the key that tokens are asked for with: another one until there is its first
 }
 
 // halt stops the route because Google refuses our account, and says so.
 func (c *codec) halt(result *push.Result) {
 	result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
-	c.note(result.Reason)
+	c.note(result.Reason, *c.key.Load())
 }
 
-func (c *codec) note(word string) {
-	c.refusal.Note(word, *c.key.Load(), "put a service account of the project into service_account_file that has the role to send (cloudmessaging.messages.create) and a key that is not deleted")
+func (c *codec) note(word, key string) {
+	c.refusal.Note(word, key, "put a service account of the project into service_account_file that has the role to send (cloudmessaging.messages.create) and a key that is not deleted")
 }
 
 // authError is a refusal of the token endpoint: its status and OAuth error

@@ -32,7 +32,7 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (push.Result, bo
 	if auth == nil {
 		faulty := c.tokens.faulty()
 		if faulty {
-			c.note(c.tokens.failure().Error())
+			c.note(c.tokens.failure().Error(), *c.asked.Load())
 		}
 		return push.Result{
 			Class: push.Again, Scope: push.ScopeRoute, Halt: faulty,

@@ -27,6 +27,7 @@ func keeperWith(header string) *tokenKeeper {
 func testCodec() *codec {
 	c := &codec{tokens: keeperWith("Bearer abc"), path: []byte("/v1/projects/shop-1/messages:send"), refusal: calls.NewRefusal(nil)}
 	c.key.Store(new(string))
+	c.asked.Store(new(string))
 	return c
 }
 

@@ -1,15 +1,25 @@
 package fcm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/pushfleet/pushfleet/providers/calls"
+	"github.com/pushfleet/pushfleet/providers/exchange"
+	"github.com/pushfleet/pushfleet/providers/h2"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Another account is asked at once, whatever the former one waits for; its first token
@@ -63,5 +73,53 @@ func TestALateFetchOfTheFormerAccountIsNoNews(t *testing.T) {
 		if got := string(k.authorization(time.Now())); got != "Bearer new" || k.failure() != nil || !told {
 			t.Error(fmt.Sprintf("%q", got), k.failure(), told)
 		}
+	})
+}
+
+// While the token endpoint is away, Google refuses what the former key has got: that key
+// is the one that is named, not the one that waits.
+func TestARefusalNamesTheKeyOfItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var back atomic.Bool
+		endpoint := roundTripper(func(r *http.Request) (*http.Response, error) {
+			if !back.Load() {
+				return nil, errors.New("no route to host")
+			}
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+				Body: io.NopCloser(strings.NewReader(`{"access_token":"new","token_type":"Bearer","expires_in":3600}`))}, nil
+		})
+		k := startKeeper(func(context.Context) (*oauth2.Token, error) {
+			return &oauth2.Token{AccessToken: "abc", Expiry: time.Now().Add(time.Hour)}, nil
+		})
+		defer closeNow(t, k)
+		c := testCodec()
+		c.tokens, c.refusal = k, calls.NewRefusal(slog.New(slog.NewTextHandler(&log, nil)))
+		former := "kid0"
+		c.key.Store(&former)
+		c.asked.Store(&former)
+		client := &Client{tokens: k, codec: c, opt: Options{HTTP: &http.Client{Transport: endpoint}}}
+		synctest.Wait()
+		if err := client.SetAccount(serviceAccount(t, "https://oauth.example/token"), nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		refuse := func(want string) {
+			t.Helper()
+			r := &exchange.Draft{}
+			if _, ok := c.Encode(delivery(push.Message{Title: "t"}), r); !ok {
+				t.Fatal("there is no token")
+			}
+			r.Answer = h2.Answer{Status: 403, Header: make([][]byte, 2), Body: []byte(envelope("PERMISSION_DENIED", "x"))}
+			log.Reset()
+			if result, _ := c.Read(delivery(push.Message{Title: "t"}), r); !result.Halt || !strings.Contains(log.String(), "key="+want) {
+				t.Errorf("%+v, said %q, want the key %s", result, log.String(), want)
+			}
+		}
+		refuse("kid0")
+		back.Store(true)
+		time.Sleep(lastRetry)
+		synctest.Wait()
+		refuse("kid1")
 	})
 }
