@@ -69,6 +69,9 @@ func (c *conn) write() {
 // errDone is the cause of an orderly end.
 var errDone = errors.New("connection retired")
 
+// errOtherIdentity is why a request was not sent over a connection.
+var errOtherIdentity = errors.New("the credential was exchanged meanwhile")
+
 // fill puts the next write together; mu is held.
 func (c *conn) fill(now time.Time) {
 	over := c.cause != nil || c.leaving != nil
@@ -132,7 +135,12 @@ func (c *conn) start(r *Request, now time.Time) {
 		return
 	}
 	if r.Identity != c.identity && c.pool.opt.Authorize != nil {
-		c.pool.opt.Authorize(r, c.identity)
+		if c.pool.opt.Authorize(r, c.identity); r.Identity != c.identity {
+			r.tries++ // changed twice since fill has looked: nobody signs for this connection any more
+			c.retire()
+			c.drop(&c.back, r, 0, NotAccepted, errOtherIdentity)
+			return
+		}
 	}
 	if n := listSize(r, len(c.pool.host)); n > c.peerList {
 		r.tries++

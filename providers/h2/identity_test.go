@@ -75,3 +75,67 @@ func TestAConnectionSeesOneCredential(t *testing.T) {
 		}
 	})
 }
+
+// Two changes right after each other, while a write is put together: nobody signs for the
+// connection's credential any more, and it must not see the newest.
+func TestAConnectionSeesOneCredentialOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		seen := make(map[int]map[string]bool)
+		s.script = func(c *peerConn, n int) {
+			for {
+				switch f := c.next().(type) {
+				case nil:
+					return
+				case *http2.MetaHeadersFrame:
+					for _, h := range f.Fields {
+						if h.Name == "authorization" {
+							s.mu.Lock()
+							if seen[n] == nil {
+								seen[n] = make(map[string]bool)
+							}
+							seen[n][h.Value] = true
+							s.mu.Unlock()
+						}
+					}
+				case *http2.DataFrame:
+					if f.StreamEnded() {
+						c.answer(f.StreamID)
+					}
+				}
+			}
+		}
+		var identity atomic.Uint64
+		asked := 0
+		p := s.pool(Options{Connections: 1, StreamsPerConnection: 4, Identity: identity.Load,
+			Authorize: func(r *Request, _ uint64) { // as a source that remembers the newest only
+				if asked++; asked == 5 {
+					identity.Add(2)
+				}
+				r.Identity = identity.Load()
+				r.Header[0].Value = fmt.Appendf(nil, "key %d", r.Identity)
+			}})
+		rs := make([]*Request, 30)
+		for i := range rs {
+			rs[i] = post(fmt.Sprintf("/%d", i))
+			rs[i].Header = append([]Field{{Name: "authorization", Value: []byte("none")}}, rs[i].Header...)
+			rs[i].Identity = 99 // of no connection: each is written anew
+		}
+		submit(t, p, rs...).wait()
+		for i, r := range rs {
+			if r.Outcome != Answered {
+				t.Errorf("%d: %v, %v", i, r.Outcome, r.Err)
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for n, credentials := range seen {
+			if len(credentials) != 1 {
+				t.Errorf("connection %d has seen %v", n, credentials)
+			}
+		}
+		if len(seen) != 2 {
+			t.Errorf("%d connections, want 2", len(seen))
+		}
+	})
+}

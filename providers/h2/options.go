@@ -77,7 +77,8 @@ type Options struct {
 	// connection sees one credential, as Apple demands. It is called with locks held.
 	Identity func() uint64
 	// Authorize, set with Identity, writes a request anew for a connection of another
-	// identity than Request.Identity, which it sets. It is called with locks held, and
+	// identity than Request.Identity, which it sets; one that it leaves at, or sets to,
+	// another one is not sent over this connection. It is called with locks held, and
 	// must leave the number of headers as it is.
 	Authorize func(r *Request, identity uint64)
 	// Lease, unless nil, is looked at right before requests are written: once
