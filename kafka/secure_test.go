@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +81,31 @@ func TestTLSAndSASL(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Certificates that are renewed while a client lives hold for its next connection.
+func TestCertificatesAreTakenAnewForEachConnection(t *testing.T) {
+	t.Parallel()
+	cert, pool := certificate(t)
+	c := newCluster(t, 1, []string{"push"}, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{cert}}))
+	var current atomic.Pointer[tls.Config]
+	current.Store(&tls.Config{RootCAs: x509.NewCertPool()})
+	a, err := NewAdmin(Options{Brokers: c.ListenAddrs(), TLS: current.Load(), CurrentTLS: current.Load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	brief, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if a.CheckTopics(brief, "push") == nil {
+		t.Error("a broker of another authority is trusted")
+	}
+	current.Store(&tls.Config{RootCAs: pool})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := a.CheckTopics(ctx, "push"); err != nil {
+		t.Errorf("with the certificates renewed: %v", err)
 	}
 }
 

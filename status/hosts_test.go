@@ -53,6 +53,51 @@ func speaker(t *testing.T, config *tls.Config, reply []byte) (addr string) {
 	return l.Addr().String()
 }
 
+// dialTo dials one address, whatever is asked for.
+type dialTo string
+
+func (to dialTo) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, string(to))
+}
+
+// Certificates that are renewed while the store is open hold for its next connection: of
+// the driver, and of what looks after hosts.
+func TestCertificatesAreTakenAnewForEachConnection(t *testing.T) {
+	ca, err := local.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secured, err := ca.ServerConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := speaker(t, secured, []byte{0x84, 0, 0, 0, kindSupported, 0, 0, 0, 0})
+	stranger, err := local.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var current atomic.Pointer[tls.Config]
+	o := Options{Hosts: []string{addr}, Consistency: "LOCAL_QUORUM", TLS: stranger.ClientConfig(), CurrentTLS: current.Load, Timeout: 5 * time.Second}
+	config, _ := o.cluster("", dialTo(addr))
+	at := (&gocql.HostInfo{}).SetConnectAddress(net.IPv4(127, 0, 0, 1)) // its port cannot be set
+	for _, trusted := range []bool{false, true} {
+		current.Store(stranger.ClientConfig())
+		if trusted {
+			current.Store(ca.ClientConfig())
+		}
+		if err := (&cluster{ctx: t.Context(), opts: o}).answers(addr); (err == nil) != trusted {
+			t.Errorf("the host is trusted: %v, want %v", err, trusted)
+		}
+		conn, err := config.HostDialer.DialHost(t.Context(), at)
+		if (err == nil) != trusted {
+			t.Errorf("the driver connects: %v, want %v", err, trusted)
+		}
+		if err == nil {
+			_ = conn.Conn.Close()
+		}
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	const brief = 300 * time.Millisecond
 	supported := []byte{0x84, 0, 0, 0, kindSupported, 0, 0, 0, 0}
