@@ -116,6 +116,7 @@ func TestWhatLeavesDoesNotWaitForTheLease(t *testing.T) {
 				lease := lapsedUntil(time.Now().Add(time.Minute))
 				leaves := waitingFor("a", 12) // more than a group
 				leaves[0].Item.batch.Tracker.lease = lease
+				p.take(leaves[0].Item.batch)
 				l.waiting.put(l, leaves)
 				if others := waitingFor("b", stays); stays > 0 {
 					others[0].Item.batch.Tracker.lease = lease

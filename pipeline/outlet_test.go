@@ -179,6 +179,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 					t.Fatal("setup: the window is not empty")
 				}
 				ds := waitingFor("a", 5)
+				p.take(ds[0].Item.batch)
 				l.waiting.put(l, ds)
 				polling, stop := context.WithCancel(t.Context())
 				defer stop()

@@ -24,6 +24,12 @@ func waitingFor(partition string, n int) []*Delivery {
 	return ds
 }
 
+// take admits a batch and takes it in, as poll does.
+func (p *Pipeline) take(b *Batch) {
+	b.Tracker.Admit(b)
+	p.assigned.add(b.Tracker)
+}
+
 func hashes(ds []*Delivery) string {
 	var all []string
 	for _, d := range ds {
