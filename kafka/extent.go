@@ -99,13 +99,8 @@ func (f *Follower) read(ctx context.Context, partition int32, r Range, each func
 	defer f.client.PurgeTopicsFromConsuming(f.topic)
 	for next := r.From; next < r.To; {
 		fetches := f.waker.poll(ctx, 10_000)
-		for _, e := range fetches.Errors() {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if !errors.Is(e.Err, context.DeadlineExceeded) {
-				return fmt.Errorf("reading %s/%d at offset %d: %w", f.topic, partition, next, e.Err)
-			}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		for _, rec := range fetches.Records() {
 			if rec.Partition != partition || rec.Offset < next {
@@ -117,6 +112,11 @@ func (f *Follower) read(ctx context.Context, partition int32, r Range, each func
 			next = rec.Offset + 1
 			if err := each(rec); err != nil {
 				return err
+			}
+		}
+		for _, e := range fetches.Errors() { // after the records that came before it
+			if !errors.Is(e.Err, context.DeadlineExceeded) {
+				return fmt.Errorf("reading %s/%d at offset %d: %w", f.topic, partition, next, e.Err)
 			}
 		}
 		if fetches.NumRecords() > 0 {

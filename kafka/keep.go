@@ -80,17 +80,14 @@ func keptBytes(key, value []byte, trace []pipeline.RecordHeader, devices []strin
 func (a *assignment) keep(r *kgo.Record, now time.Time) (polledRecord, error) {
 	h := polledRecord{partition: a.partition, offset: r.Offset, timestamp: plausible(r.Timestamp, now)}
 	h.undated = !h.timestamp.Equal(r.Timestamp)
-	envelope := len(r.Key)
-	for i := range r.Headers {
-		envelope += len(r.Headers[i].Key) + len(r.Headers[i].Value)
-	}
-	h.size = envelope + len(r.Value)
+	around := envelope(r)
+	h.size = around + len(r.Value)
 	most := maxEnvelope
 	if a.topic.delayed() {
 		most += maxOwn
 	}
 	switch {
-	case envelope > most:
+	case around > most:
 		h.tooLarge, h.large = true, largeHeaders
 		if a.topic.delayed() {
 			h.headers = new(retryHeaders)
@@ -113,6 +110,15 @@ func (a *assignment) keep(r *kgo.Record, now time.Time) (polledRecord, error) {
 		h.value = a.pages.keep(r.Value)
 	}
 	return h, nil
+}
+
+// envelope returns the total size of a record's key and headers.
+func envelope(r *kgo.Record) int {
+	n := len(r.Key)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return n
 }
 
 // keepUnread adds the next n records that cannot be unpacked to waiting. Only their

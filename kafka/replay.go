@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -54,14 +57,51 @@ func (l *LaneLog) Between(ctx context.Context, since, until time.Time) (Extent, 
 // Read calls each with the records of an extent, partition by partition and in order,
 // until each returns an error. A record is what a dead letter of its first attempt would
 // be: headers of ours mean nothing here, as producers can write them.
+//
+// It reads on behind what is deleted meanwhile, and behind batches that are too large to
+// unpack: their records are dead, so workers have sent and shed none of them.
 func (l *LaneLog) Read(ctx context.Context, e Extent, each func(*DeadLetter) error) error {
-	return l.log.readExtent(ctx, e, func(r *kgo.Record) error { return each(firstRecord(r)) })
+	for _, p := range slices.Sorted(maps.Keys(e)) {
+		left := e[p]
+		for left.From < left.To {
+			err := l.log.read(ctx, p, left, func(r *kgo.Record) error {
+				left.From = r.Offset + 1
+				return each(firstRecord(r, time.Now()))
+			})
+			if err == nil {
+				break
+			}
+			at, ok := l.behind(ctx, p, left.From, err)
+			if !ok {
+				return err
+			}
+			left.From = at
+		}
+	}
+	return nil
 }
 
-// firstRecord shares memory with the record.
-func firstRecord(r *kgo.Record) *DeadLetter {
-	d := &DeadLetter{Place: Place{r.Partition, r.Offset}, Topic: r.Topic, Timestamp: r.Timestamp, FirstSeen: r.Timestamp, Key: r.Key, Value: r.Value}
+// behind returns where to read on after an error that says that nothing can be read at an
+// offset, now or later; ok is false after any other.
+func (l *LaneLog) behind(ctx context.Context, partition int32, offset int64, err error) (at int64, ok bool) {
+	if large, is := errors.AsType[*kgo.ErrDecompressTooLarge](err); is {
+		return large.NextOffset, large.Partition == partition && large.NextOffset > offset
+	}
+	if !errors.Is(err, kerr.OffsetOutOfRange) {
+		return 0, false
+	}
+	starts, err := l.log.StartOffsets(ctx)
+	return starts[partition], err == nil && starts[partition] > offset
+}
+
+// firstRecord shares memory with the record. What is dead in a worker for the size of its
+// key and headers has no value here, and its age is what a worker takes for it.
+func firstRecord(r *kgo.Record, now time.Time) *DeadLetter {
+	d := &DeadLetter{Place: Place{r.Partition, r.Offset}, Topic: r.Topic, Timestamp: r.Timestamp, FirstSeen: plausible(r.Timestamp, now), Key: r.Key}
 	d.Origin = d.String()
+	if envelope(r) <= maxEnvelope {
+		d.Value = r.Value
+	}
 	for _, h := range r.Headers {
 		if !strings.HasPrefix(h.Key, headerPrefix) {
 			d.Headers = append(d.Headers, pipeline.RecordHeader{Key: h.Key, Value: h.Value})
