@@ -121,10 +121,10 @@ type judgement struct {
 // what is ahead of them is what will be sent. Then it judges the depth that is left.
 func (j *judgement) apply(b *pipeline.Batch) {
 	depth := j.depth()
-	closed := *j.shedding
-	for p := range closed {
-		closed[p] = closing(closed[p], depth, j.thresholds.Of(push.Priority(p)))
+	for p := range j.shedding { // also those of which the batch has no record: they open unseen
+		j.shedding[p] = closing(j.shedding[p], depth, j.thresholds.Of(push.Priority(p)))
 	}
+	closed := *j.shedding
 	doomed := int64(0) // records of closed classes so far: they are not ahead of anything
 	for i := range b.Items {
 		it := &b.Items[i]

@@ -229,6 +229,22 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
+// A class that is shed comes back under 80 % also while none of its records come.
+func TestAClassOpensWhileNoneOfItComes(t *testing.T) {
+	logs, tr := &log{map[int32]int64{0: 150}, 1}, tracker(0)
+	s := stages.NewShed(thresholds, logs, &pace{})
+	if got := shed(t, s, admitted(tr, 0, of(push.Bulk, 10, nil)...)); got[push.ShedDepth] != 10 {
+		t.Fatalf("got %v, want all shed", got)
+	}
+	logs.ends[0] = 60 // 50 wait
+	high := admitted(tr, 10, of(push.High, 10, nil)...)
+	shed(t, s, high)
+	logs.ends[0] = 110 // 100 wait: not above the threshold, and not under 80 % of it
+	if got := shed(t, s, admitted(tr, 20, of(push.Bulk, 5, nil)...)); len(got) > 0 {
+		t.Errorf("got %v, although fewer than 80 %% waited in between", got)
+	}
+}
+
 // What the stage does over a history of batches, beside a model that is slow and plain.
 func TestDepthAndHysteresisAreAsModelled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -258,6 +274,10 @@ func TestDepthAndHysteresisAreAsModelled(t *testing.T) {
 				b := admitted(p.tracker, p.next, items...)
 				p.next += int64(len(items))
 				p.waiting += int64(len(items))
+				before := (end - p.next + p.waiting) * int64(partitions)
+				for c, threshold := range map[push.Priority]int64{push.Bulk: 100, push.Low: 200, push.Medium: 500, push.High: 1000} {
+					p.over[c] = p.over[c] && float64(before) >= 0.8*float64(threshold) || before > threshold
+				}
 				if err := s.Apply(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
