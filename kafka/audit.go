@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -112,12 +111,12 @@ func (a *Audit) Read(ctx context.Context) (Marks, error) {
 
 // apply applies one record of the audit topic.
 func (ms Marks) apply(r *kgo.Record) error {
-	if strings.HasPrefix(string(r.Key), replayKeys) {
-		return nil // of no dead letter
-	}
 	at, err := ParsePlace(string(r.Key))
 	if err != nil {
 		return fmt.Errorf("audit record %s/%d/%d: key %w", r.Topic, r.Partition, r.Offset, err)
+	}
+	if at.Partition == replays {
+		return nil // of no dead letter
 	}
 	if r.Value == nil {
 		delete(ms, at)

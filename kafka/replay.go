@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -117,7 +118,7 @@ func (l *LaneLog) Redrive(ctx context.Context, records []*DeadLetter, tier strin
 
 // Replay is what an operator has replayed of a lane, for its audit topic.
 type Replay struct {
-	At    time.Time // when it began; with By it identifies the replay
+	At    time.Time // when it began, which identifies the replay
 	By    string
 	Since time.Time
 	Until time.Time
@@ -125,8 +126,10 @@ type Replay struct {
 	Done  bool // it came to its end
 }
 
-// replayKeys is how keys of replays in the audit topic begin. Those of marks are places.
-const replayKeys = "replay/"
+// replays is the partition in keys of replays in the audit topic, whose offset is the
+// time. No DLQ has that partition: versions that know no replays read a mark of a dead
+// letter that is not there, where they refuse a key of another form and with it the topic.
+const replays = math.MaxInt32
 
 // replayValue is the stored form of a Replay.
 type replayValue struct {
@@ -148,5 +151,6 @@ func (l *LaneLog) Note(ctx context.Context, r Replay) error {
 	if err != nil {
 		return fmt.Errorf("noting a replay: %w", err)
 	}
-	return l.audit.produce(ctx, []*kgo.Record{{Topic: l.audit.topic, Key: []byte(replayKeys + at.Format(time.RFC3339Nano) + "/" + r.By), Value: value}})
+	key := Place{replays, max(0, r.At.UnixNano())}.String()
+	return l.audit.produce(ctx, []*kgo.Record{{Topic: l.audit.topic, Key: []byte(key), Value: value}})
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,5 +92,37 @@ func TestARecordOfALaneLogIsAsAWorkerTakesIt(t *testing.T) {
 		if (d.Value != nil) != kept {
 			t.Errorf("a header of %d bytes: got value %q", size, fmt.Sprint(d.Value))
 		}
+	}
+}
+
+// What replays note in the audit topic is no mark, and none that a version which knows
+// only marks of dead letters cannot read.
+func TestANoteOfAReplayIsInNobodysWay(t *testing.T) {
+	c := newCluster(t, 1, []string{"push", "push.dlq", "push.dlq.audit"})
+	l := c.laneLog("push")
+	r := Replay{At: time.Now(), By: "ops/0"}
+	for _, r.Done = range []bool{false, true} {
+		if err := l.Note(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if marks, err := l.audit.Read(t.Context()); err != nil || len(marks) > 0 {
+		t.Errorf("got marks %v: %v", marks, err)
+	}
+	f, err := NewFollower(c.options, "push.dlq.audit", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	keys := make(map[string]bool)
+	for _, rec := range follow(t, f, 2) {
+		keys[string(rec.Key)] = true
+		var v auditValue
+		if _, err := ParsePlace(string(rec.Key)); err != nil || json.Unmarshal(rec.Value, &v) != nil || v.Version != auditVersion || v.By != "ops/0" {
+			t.Errorf("got %s %s: %v", rec.Key, rec.Value, err)
+		}
+	}
+	if len(keys) != 1 {
+		t.Errorf("got keys %v, want one of the replay", keys)
 	}
 }
