@@ -247,6 +247,7 @@ func (r *Rate) ask(now time.Time) (a ask, cause Cause) {
 	} else if all.refused >= settling {
 		r.over = 0 // they have been judged
 	}
+	a.judging = cause == "" && r.over > 0
 	r.others.next()
 	r.urgent.next()
 	urgent, others := r.out.held(now)

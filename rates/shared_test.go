@@ -103,6 +103,7 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 		var good, windowGood, windowFailed int
 		var changed, began time.Time
 		var taken windows
+		asked := map[int]time.Time{} // by worker that Redis knows
 		fresh := func(s State) {
 			one, good, windowGood, windowFailed, changed, began = s, 0, 0, 0, clock, clock
 			taken.untold = 0
@@ -125,6 +126,7 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 			case "loss":
 				redis.Mini.FlushAll()
 				one, taken = State{}, windows{}
+				clear(asked)
 			case "ask":
 				a := ask{known: w.knows, good: w.good, failed: w.failed, taken: w.good + w.late}
 				if w.hidden {
@@ -141,7 +143,13 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				untold := taken.untold
+				for j, at := range asked {
+					if j != i && clock.Sub(at) >= memberFor {
+						delete(asked, j)
+					}
+				}
+				untold, there := taken.untold, !asked[i].IsZero()
+				asked[i] = clock
 				counts, lost, born := w.store.window > 0, false, one.Epoch == 0 && w.knows.Epoch == 0
 				switch {
 				case one.Epoch == 0: // lost, or never there
@@ -171,7 +179,7 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 				want := seen{age: clock.Sub(changed), good: good, recentGood: windowGood, recentFailed: windowFailed, peak: g.seen.peak, taken: -1}
 				if counts {
 					taken.untold = untold
-					want.taken = taken.ask(clock, max(a.taken, 0), lost || w.hidden, born)
+					want.taken = taken.ask(clock, max(a.taken, 0), lost || w.hidden || w.knows.Epoch > 0 && !there, born)
 					w.hidden, w.late = false, 0
 				}
 				if g.state != one || g.seen != want {
@@ -291,6 +299,84 @@ func TestAStepIsMadeOncePerEpoch(t *testing.T) {
 		if g, err := a.exchange(t.Context(), &want); err != nil || g.urgent != 3 || g.sends < 80 || g.sends > 130 {
 			t.Errorf("granted %+v, %v; want 3 urgent ones and a fifth of a second but for what is kept", g, err)
 		}
+		client.Del(context.Background(), key)
+	})
+}
+
+// What a 429 has to say is not lost because another worker, which saw none, steps up while
+// it waits for the answers to what else was under way.
+func TestA429ThatWaitsStopsAStepUp(t *testing.T) {
+	onEach(t, func(t *testing.T, client shards.Client) {
+		key := "r:test:waits"
+		client.Del(t.Context(), key)
+		a, b := &store{client: client, key: key, member: "a", base: 1000, window: window}, &store{client: client, key: key, member: "b", base: 1000, window: window}
+		low, up, down := State{Epoch: 3, Rate: 200, Mark: 400}, State{Epoch: 4, Rate: 360, Mark: 400}, State{Epoch: 5, Rate: 100, Mark: 100}
+		ask := func(s *store, a ask, want State) {
+			t.Helper()
+			if g, err := s.exchange(t.Context(), &a); err != nil || g.state != want {
+				t.Fatalf("%+v, %v; want %+v", g, err, want)
+			}
+		}
+		ask(a, askOf(State{Epoch: 2, Rate: 200, Mark: 400}), low)
+		waits := askOf(low)
+		waits.judging = true
+		ask(a, waits, low)
+		steps := askOf(low)
+		steps.proposed, steps.good = &up, 30
+		g, err := b.exchange(t.Context(), &steps)
+		if err != nil || g.state != low || g.seen.good != 30 {
+			t.Fatalf("a step up beside a 429 that waits: %+v, %v; want %+v, and that the answers count", g, err, low)
+		}
+		lowers := askOf(low)
+		lowers.proposed = &down
+		down.Epoch = 4
+		ask(a, lowers, down)
+		client.HDel(t.Context(), key, "ow") // long ago
+		up.Epoch = 5
+		steps.known = down
+		ask(b, steps, up)
+		client.Del(context.Background(), key)
+	})
+}
+
+// A worker says that it has 429s which are not judged yet, until they are.
+func TestA429WaitsForOtherAnswers(t *testing.T) {
+	o := Options{Fleet: "f", Member: "m", Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}
+	rs, err := New(refusing{}, map[push.Route]Counted{shop: {shopRate, 1000, window}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, now := rs.Of(shop), time.Now()
+	r.seen.taken, r.told = 30_000, now.Add(-time.Hour)
+	r.Answered(now, 0, 0, 1, 0)
+	if a, cause := r.ask(now); !a.judging || cause != "" {
+		t.Errorf("right after a 429: %+v, %q; want that it waits", a, cause)
+	}
+	if a, cause := r.ask(now.Add(settling)); a.judging || cause != CauseQuota || a.proposed.Mark != 500 {
+		t.Errorf("half a second later: %+v, %q; want a step to what was taken", a, cause)
+	}
+}
+
+// When Redis has lost all and a new worker asks first, it is not a new fleet whose sends of
+// the last minute are all known: the next worker that was there before shows it.
+func TestAnEmptiedRedisIsNoNewFleet(t *testing.T) {
+	onEach(t, func(t *testing.T, client shards.Client) {
+		key := "r:test:emptied"
+		client.Del(t.Context(), key)
+		old, fresh := &store{client: client, key: key, member: "old", base: 1000, window: window}, &store{client: client, key: key, member: "new", base: 1000, window: window}
+		one := State{Epoch: 1, Rate: 1000}
+		tell := func(s *store, known State, n, taken int) {
+			t.Helper()
+			a := ask{known: known, taken: n}
+			if g, err := s.exchange(t.Context(), &a); err != nil || g.state != one || g.seen.taken != taken {
+				t.Fatalf("%+v, %v; want %+v and %d taken", g, err, one, taken)
+			}
+		}
+		tell(old, State{Rate: 1000}, 50_000, 50_000)
+		client.Del(t.Context(), key)
+		tell(fresh, State{Rate: 1000}, 0, 0)
+		tell(old, one, 100, -1)
+		tell(fresh, one, 100, -1)
 		client.Del(context.Background(), key)
 	})
 }

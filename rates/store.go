@@ -27,6 +27,9 @@ const (
 	// parts are how many a window is counted in, besides the one that is going on and one
 	// more, for a 429 is judged a while after it came.
 	parts = 60
+	// judged is how long after a worker has last said so its 429s may still wait to be
+	// judged: it asks each 100 ms meanwhile.
+	judged = 300 * time.Millisecond
 	// stateFor is how long a rate is kept that nobody asks for.
 	stateFor = 48 * time.Hour
 )
@@ -44,7 +47,10 @@ const (
 // on and its count; tl and tn: counts of the parts before, and their sum). Workers of a
 // release that does not know of windows tell only what is of the epoch. te and tg are the
 // epoch and its good answers as this script left them: what has come to these since is
-// theirs.
+// theirs. A worker that was told a state and is not there any more has been away, or Redis
+// has lost it and another one began anew: something is missing then.
+//
+// ow is when a worker had 429s last that wait to be judged: until then nobody steps up.
 var script = shards.NewScript("asking for a rate", `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -55,6 +61,8 @@ local base, epoch, known = tonumber(ARGV[2]), tonumber(ARGV[3]), {ARGV[4], ARGV[
 local good, failed = tonumber(ARGV[7]), tonumber(ARGV[8])
 local proposed = ARGV[9] == '1' and {ARGV[10], ARGV[11], ARGV[12]}
 local demand, want, urgent = tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
+
+local judging = ARGV[27] == '1'
 
 local kind = redis.call('TYPE', key)
 kind = kind.ok or kind
@@ -83,12 +91,15 @@ elseif epoch > e or epoch == e and known[1] ~= state[1] then
   local mine, theirs = tonumber(known[1]), tonumber(state[1])
   local at = math.max(epoch, e) + 1
   if mine > 0 and (theirs == 0 or mine < theirs) then change(known, at, 'lost') else change(state, at, 'lost') end
-elseif epoch == e and proposed then
+elseif epoch == e and proposed and (tonumber(proposed[1]) > 0 and tonumber(proposed[1]) <= tonumber(state[1]) or tonumber(state[1]) == 0
+  or math.abs(now - num('ow')) >= tonumber(ARGV[28])) then
   change(proposed, e + 1, 'proposed')
 elseif epoch == e then
   if now - w > tonumber(ARGV[17]) then w, wg, wb = now, 0, 0 end
   g, wg, wb = g + good, wg + good, wb + failed
 end
+
+if judging then redis.call('HSET', key, 'ow', whole(now)) end
 
 local bucket, day = math.floor(now / 10000000), math.floor(now / 86400000000)
 local pb, pc, pd, p0, p1 = num('pb'), num('pc'), num('pd'), num('p0'), num('p1')
@@ -106,7 +117,7 @@ if window > 0 then
   local part, told = window / tonumber(ARGV[25]), tonumber(ARGV[26])
   local number = math.floor(now / part)
   local since, at, n, sum, list = num('ts'), num('tb'), num('tc'), num('tn'), h.tl or ''
-  if did == 'lost' or told < 0 or num('tw') ~= window or number < at or (number - at - 1) * part > tonumber(ARGV[18]) then
+  if did == 'lost' or told < 0 or epoch > 0 and not h[me] or num('tw') ~= window or number < at or (number - at - 1) * part > tonumber(ARGV[18]) then
     since, at, n, sum, list = now, number, 0, 0, ''
     if #all == 0 and epoch == 0 then since = now - window end -- the fleet is new
     told = math.max(told, 0)
@@ -179,6 +190,7 @@ type ask struct {
 	known        State // as it was told last
 	good, failed int   // answers since the last ask to sends of that epoch
 	taken        int   // good ones of any epoch; -1 = some of them are too old to say when they came
+	judging      bool  // 429s of that epoch wait for the answers to what else was under way
 	proposed     *State
 	demand       int // sends that it could make within ahead
 	want, urgent int // of these, what it has not been granted: others and urgent ones
@@ -233,12 +245,16 @@ func (s *store) leave(ctx context.Context) error {
 }
 
 func (s *store) run(ctx context.Context, leaves string, a *ask, p State, proposes string) ([]string, error) {
+	judging := "0"
+	if a.judging {
+		judging = "1"
+	}
 	call := script.Call(ctx, []any{nil, nil, 1, s.key,
 		s.member, text(s.base), a.known.Epoch, text(a.known.Rate), text(a.known.Mark), text(a.known.Start),
 		a.good, a.failed, proposes, text(p.Rate), text(p.Mark), text(p.Start),
 		a.demand, a.want, a.urgent, leaves,
 		us(recently), us(memberFor), us(ahead), us(behind), text(kept), text(urgentPace), stateFor.Milliseconds(),
-		us(s.window), parts, a.taken})
+		us(s.window), parts, a.taken, judging, us(judged)})
 	calls := []shards.Call{call}
 	if err := script.Run(ctx, s.client, calls); err != nil {
 		return nil, err
