@@ -1,6 +1,7 @@
 package rates
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -135,5 +136,5 @@ func (o *output) room(now time.Time) int {
 		o.sent[o.slice%spreadSlices] = 0
 	}
 	o.slice = max(o.slice, slice)
-	return max(max(int(evenly*o.rate), 1)-o.total, 0)
+	return max(int(math.Ceil(evenly*o.rate))-o.total, 0) // rounded down, 13 a second would be 9
 }

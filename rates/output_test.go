@@ -1,6 +1,7 @@
 package rates
 
 import (
+	"math"
 	"testing"
 	"time"
 	"unsafe"
@@ -35,5 +36,22 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 	}
 	if sent != 2*rate {
 		t.Errorf("%d sent, want all %d", sent, 2*rate)
+	}
+}
+
+// One worker can send all of a small rate, too.
+func TestASmallRateCanBeUsedByOne(t *testing.T) {
+	start := time.Now()
+	for rate := 1.0; rate <= 60; rate++ {
+		o := output{rate: rate}
+		o.add(slot{}, slot{from: start, lapses: start.Add(time.Minute), step: time.Duration(float64(time.Second) / rate), sends: 1000})
+		sent := 0
+		for now := start; now.Before(start.Add(10 * time.Second)); now = now.Add(2 * time.Millisecond) {
+			n, _, _ := o.take(now, false, 256)
+			sent += n
+		}
+		if want := 10 * rate; math.Abs(float64(sent)-want) > 1 {
+			t.Errorf("of %v a second one worker has sent %d in 10 s", rate, sent)
+		}
 	}
 }
