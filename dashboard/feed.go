@@ -30,6 +30,9 @@ const (
 	maxRates = 200
 	// maxName bounds the bytes that are kept of a name that producers or providers write.
 	maxName = 128
+	// maxCount is the greatest count that is taken for one: no worker has a trillion in a
+	// second, and sums of less do not overflow.
+	maxCount = 1 << 40
 	// other stands for names beyond a bound, as in push.events.
 	other = "other"
 )
@@ -99,7 +102,7 @@ func (f *Feed) Add(e *events.Event, at time.Time) {
 		s.told = true
 	}
 	if e.State != nil {
-		s.tell(e.State, e.Number)
+		f.sources.tell(s, e.State, e.At, at)
 	}
 }
 
@@ -115,7 +118,7 @@ func (f *Feed) advance(at time.Time) {
 
 // count adds one count. The caller holds the lock.
 func (f *Feed) count(s *source, c *events.Count, ended time.Time) {
-	if c.N <= 0 {
+	if c.N <= 0 || c.N > maxCount {
 		return
 	}
 	k := Kind{Lane: cut(c.Lane), App: cut(c.App), Type: cut(c.Type), Provider: cut(c.Provider), State: cut(c.State), Reason: cut(c.Reason)}

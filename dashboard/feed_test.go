@@ -195,7 +195,7 @@ func TestFeedStates(t *testing.T) {
 	}
 	// An older state that comes late changes nothing.
 	f.Add(state("a", 1000, start.Add(10*time.Second), worker("worker-a", "halted")), start.Add(10*time.Second))
-	f.Add(state("a", 999, start.Add(10*time.Second), worker("worker-a", "open")), start.Add(10*time.Second))
+	f.Add(state("a", 999, start.Add(9*time.Second), worker("worker-a", "open")), start.Add(10*time.Second))
 	if s = f.Snapshot(start.Add(10*time.Second), Kind{}, 100); s.Routes[0].Lamp != LampHalted {
 		t.Errorf("the newest state is halted, and shown is %+v", s.Routes)
 	}

@@ -19,6 +19,12 @@ const (
 	maxSources = 2048
 	// maxEntries bounds the lanes, routes and stalls that are kept of a worker's state each.
 	maxEntries = 500
+	// maxStates bounds the lists of all states together in bytes: a thousand workers with a
+	// hundred lanes and routes each have half of it. What tells more is kept without them.
+	maxStates = 48 << 20
+	// ofEntry is the bytes of a lane or a stall of a state without its names; a route has
+	// three times as much.
+	ofEntry = 96
 	// maxGone is how many workers that are gone are named.
 	maxGone = 50
 	// window is among how many numbers of a source copies are found. The partitions of
@@ -35,7 +41,9 @@ type source struct {
 	seen    [window / 64]uint64 // the numbers of the window that ends with newest
 	heard   time.Time           // when it last told something
 	state   *events.State       // the newest one
-	stateN  int64               // its number
+	stateAt time.Time           // when it was told, by the clock of the source
+	stateBy time.Time           // when it was heard
+	size    int                 // of its lists in bytes, about
 	sent    ring                // DELIVERED by second
 	told    bool                // it has told a gap, to which numbers that are missing belong
 	lacking time.Time           // since when numbers are missing; zero = none are
@@ -44,15 +52,16 @@ type source struct {
 
 // departed is a worker that is gone.
 type departed struct {
-	name  string
-	heard time.Time
-	last  bool // it ended in order, and told all
+	id, name string
+	heard    time.Time
+	last     bool // it ended in order, and told all
 }
 
 type sources struct {
 	byID   map[string]*source
 	gone   []departed // the last ones, oldest first
 	second int64      // that advance has seen
+	size   int        // of the lists of all states
 }
 
 func newSources() sources { return sources{byID: make(map[string]*source)} }
@@ -126,12 +135,30 @@ func (s *sources) makeRoom() {
 			oldest = one
 		}
 	}
-	delete(s.byID, oldest.id)
+	s.forget(oldest)
 }
 
-// tell keeps a state, if it is the newest one, bounded.
-func (s *source) tell(state *events.State, number int64) {
-	if s.state != nil && number < s.stateN {
+func (s *sources) forget(one *source) {
+	s.size -= one.size
+	delete(s.byID, one.id)
+}
+
+// isOlder reports whether a state was told before the one that is kept. States have no
+// numbers and come by any partition, but those of one moment are of one time: what is
+// older by its source's clock is so by seconds, or was read along with the newer one, or
+// as one of the past. By more, the clock was set back.
+func (s *source) isOlder(told, heard time.Time) bool {
+	if s.state == nil {
+		return false
+	}
+	behind := s.stateAt.Sub(told)
+	return heard.Before(s.stateBy) || behind > 0 && (behind < silence || heard.Equal(s.stateBy))
+}
+
+// tell keeps a state that was told and heard at these times, if it is the newest one,
+// bounded.
+func (s *sources) tell(one *source, state *events.State, told, heard time.Time) {
+	if one.isOlder(told, heard) {
 		return
 	}
 	kept := *state
@@ -141,7 +168,44 @@ func (s *source) tell(state *events.State, number int64) {
 	kept.Routes = slices.Clone(kept.Routes[:min(len(kept.Routes), maxEntries)])
 	kept.Stalls = slices.Clone(kept.Stalls[:min(len(kept.Stalls), maxEntries)])
 	kept.Omitted -= len(kept.Lanes) + len(kept.Routes) + len(kept.Stalls)
-	s.state, s.stateN = &kept, number
+	s.size -= one.size
+	if one.size = slim(&kept); s.size+one.size > maxStates {
+		kept.Omitted += len(kept.Lanes) + len(kept.Routes) + len(kept.Stalls)
+		kept.Lanes, kept.Routes, kept.Stalls, one.size = nil, nil, nil, 0
+	}
+	s.size += one.size
+	one.state, one.stateAt, one.stateBy = &kept, told, heard
+}
+
+// slim bounds the names in the lists of a state, and returns about how many bytes the
+// lists take.
+func slim(state *events.State) (size int) {
+	words := func(list ...*string) {
+		for _, word := range list {
+			*word = cut(*word)
+			size += len(*word)
+		}
+	}
+	for i := range state.Lanes {
+		l := &state.Lanes[i]
+		words(&l.Lane, &l.Topic)
+		size += ofEntry + 4*cap(l.Partitions)
+	}
+	for i := range state.Routes {
+		r := &state.Routes[i]
+		r.Answers = slices.Clone(r.Answers[:min(len(r.Answers), maxEntries)])
+		words(&r.Provider, &r.App, &r.Environment, &r.Gate, &r.Word, &r.RateName)
+		for j := range r.Answers {
+			words(&r.Answers[j].Class, &r.Answers[j].Reason)
+		}
+		size += 3*ofEntry + ofEntry/2*cap(r.Answers)
+	}
+	for i := range state.Stalls {
+		st := &state.Stalls[i]
+		words(&st.Reason, &st.Lane, &st.Topic, &st.Route)
+		size += ofEntry + 4
+	}
+	return size
 }
 
 // advance finds who is gone, once a second.
@@ -150,19 +214,19 @@ func (s *sources) advance(now time.Time) {
 		return
 	}
 	s.second = now.Unix()
-	for id, one := range s.byID {
+	for _, one := range s.byID {
 		quiet := now.Sub(one.heard)
 		if one.state != nil && (one.state.Last || quiet > silence) {
 			if !one.gone {
-				s.leave(departed{one.name(), one.heard, one.state.Last})
+				s.leave(departed{one.id, one.name(), one.heard, one.state.Last})
 			}
 			one.gone = true
 		} else if one.gone { // it was late only
 			one.gone = false
-			s.gone = slices.DeleteFunc(s.gone, func(d departed) bool { return d.name == one.name() })
+			s.gone = slices.DeleteFunc(s.gone, func(d departed) bool { return d.id == one.id })
 		}
 		if quiet > forgotten {
-			delete(s.byID, id)
+			s.forget(one)
 		}
 	}
 }

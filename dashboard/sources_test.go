@@ -1,0 +1,93 @@
+package dashboard
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/events"
+)
+
+// told is a state as workers tell it: without a number.
+func told(source string, at time.Time, s events.State) *events.Event {
+	return &events.Event{Version: events.Version, Source: source, At: at, State: &s}
+}
+
+// Records have no keys, so that the states of a worker come by any partition and in any
+// order: the one that was told last counts, and a last word stays the last.
+func TestNewestStateCounts(t *testing.T) {
+	f := NewFeed()
+	last, before := worker("worker-a", "open"), worker("worker-a", "paused")
+	last.Last = true
+	f.Add(told("a", start.Add(2*time.Second), last), start.Add(3*time.Second))
+	f.Add(told("a", start.Add(time.Second), before), start.Add(3*time.Second))
+	s := f.Snapshot(start.Add(4*time.Second), Kind{}, 100)
+	if len(s.Workers) != 0 || len(s.Gone) != 1 || !s.Gone[0].Last || says(s.Approximate, "without a word") {
+		t.Errorf("who has ended in order: workers %+v, gone %+v, %v", s.Workers, s.Gone, s.Approximate)
+	}
+	// So it is when many are read at once, after a time without Kafka.
+	f.Add(told("a", start.Add(-time.Minute), before), start.Add(3*time.Second))
+	if s = f.Snapshot(start.Add(5*time.Second), Kind{}, 100); len(s.Workers) != 0 {
+		t.Errorf("workers %+v", s.Workers)
+	}
+	// The last hour is read one partition after the other, and again after an error.
+	f = NewFeed()
+	f.Add(told("a", start, worker("worker-a", "halted")), start)
+	f.Add(told("a", start.Add(-time.Minute), before), start.Add(-time.Minute))
+	if s = f.Snapshot(start.Add(time.Second), Kind{}, 100); s.Routes[0].Lamp != LampHalted {
+		t.Errorf("a state of a minute ago is shown: %+v", s.Routes)
+	}
+	// A clock that was set back by an hour does not hide what comes after.
+	f.Add(told("a", start.Add(-time.Hour), worker("worker-a", "open")), start.Add(time.Second))
+	if s = f.Snapshot(start.Add(2*time.Second), Kind{}, 100); s.Routes[0].Lamp == LampHalted {
+		t.Errorf("a state of before the clock was set back is shown: %+v", s.Routes)
+	}
+}
+
+// A worker that was killed stays known as such when its successor of the same name is
+// late and comes back.
+func TestGoneAreToldApartByTheirSource(t *testing.T) {
+	f := NewFeed()
+	f.Add(told("killed", start, worker("worker-0", "open")), start)
+	f.Add(told("successor", start.Add(10*time.Second), worker("worker-0", "open")), start.Add(10*time.Second))
+	f.Snapshot(start.Add(20*time.Second), Kind{}, 100) // both are silent
+	f.Add(told("successor", start.Add(21*time.Second), worker("worker-0", "open")), start.Add(21*time.Second))
+	s := f.Snapshot(start.Add(22*time.Second), Kind{}, 100)
+	if len(s.Workers) != 1 || len(s.Gone) != 1 || !says(s.Approximate, "1 workers ended without a word") {
+		t.Errorf("workers %+v, gone %+v, %v", s.Workers, s.Gone, s.Approximate)
+	}
+}
+
+// A thousand sources with states as large as a record may be, without two names alike.
+func TestStatesAreBounded(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f := NewFeed()
+	long := strings.Repeat("\x01", 400)
+	for w := range 1000 {
+		st := events.State{Worker: fmt.Sprint("worker-", w), Started: start}
+		for i := range 150 {
+			name := fmt.Sprint(w, "-", i, long)
+			st.Lanes = append(st.Lanes, events.LaneState{Lane: name, Topic: name, Partitions: make([]int32, 100)})
+			st.Routes = append(st.Routes, events.RouteState{Provider: "apns", App: name, Gate: name, Answers: []events.AnswerState{{Class: name, Reason: name, N: 1}}})
+			st.Stalls = append(st.Stalls, events.StallState{Reason: name, Topic: name, Since: start})
+		}
+		f.Add(told(fmt.Sprint("source-", w), start, st), start)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if heap := int64(after.HeapAlloc) - int64(before.HeapAlloc); heap > 100<<20 {
+		t.Errorf("%d MiB of states", heap>>20)
+	}
+	text, err := f.Encode(start.Add(time.Second), Kind{})
+	if err != nil || len(text) > MaxSnapshot {
+		t.Errorf("a snapshot of %d bytes, %v", len(text), err)
+	}
+	if s := f.Snapshot(start.Add(time.Second), Kind{}, 100); s.Omitted["workers"] != 900 || s.Workers[99].Omitted == 0 && s.Workers[0].Omitted == 0 {
+		t.Errorf("omitted %v, %+v", s.Omitted, s.Workers[99])
+	}
+	runtime.KeepAlive(f)
+}
