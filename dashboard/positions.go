@@ -24,6 +24,7 @@ type Position struct {
 	Partition         int32
 	Start, End        int64 // the first offset that is there, and the next one that is written
 	Committed         int64 // -1 = nothing yet: the group begins at Start
+	Unknown           bool  // no broker tells its offsets
 }
 
 // waiting is how many offsets are not committed.
@@ -35,6 +36,7 @@ type positions struct {
 	failed  string    // why the last question had no answer; empty = it had one
 	topics  []topicAt
 	maximum int // partitions of all lanes' own topics
+	unknown int // partitions of which no broker tells the offsets
 }
 
 // topicAt is a topic by its positions.
@@ -56,7 +58,11 @@ func (f *Feed) Positions(list []Position, at time.Time) {
 			p.topics = append(p.topics, topicAt{lane: of.Lane, kind: of.Kind, name: of.Topic})
 		}
 		p.topics[j].partitions++
-		p.topics[j].waiting += of.waiting()
+		if of.Unknown {
+			p.unknown++
+		} else {
+			p.topics[j].waiting += of.waiting()
+		}
 		if of.Kind == TopicMain {
 			p.maximum++
 		}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ type Standing struct {
 	Partition  int32
 	Start, End int64 // the first offset that can be read, and that of the next record
 	Committed  int64 // -1 = the group has committed nothing, or no group was named
+	Err        error // why the offsets are not known, as of a partition without a leader; nil = they are
 }
 
 // Standings returns how groups stand with all partitions of topics, in the order of topics and
@@ -43,29 +45,29 @@ func (a *Admin) Standings(ctx context.Context, topics []string, groups map[strin
 	if err != nil {
 		return nil, fmt.Errorf("reading the end offsets of %d topics: %w", len(topics), err)
 	}
-	var standings []Standing
+	return standingsOf(topics, groups, committed, starts, ends), nil
+}
+
+// standingsOf puts answers together.
+func standingsOf(topics []string, groups map[string]string, committed kadm.FetchOffsetsResponses, starts, ends kadm.ListedOffsets) (standings []Standing) {
 	for _, topic := range topics {
 		first := len(standings)
 		for partition, end := range ends[topic] {
-			if end.Err != nil {
+			if errors.Is(end.Err, kerr.UnknownTopicOrPartition) {
 				continue
 			}
 			p := Standing{Topic: topic, Partition: partition, End: end.Offset, Committed: -1}
-			if s, known := starts.Lookup(topic, partition); known && s.Err == nil {
-				p.Start = s.Offset
+			start, _ := starts.Lookup(topic, partition)
+			at, known := committed[groups[topic]].Fetched.Lookup(topic, partition)
+			if known && at.At >= 0 {
+				p.Committed = at.At
 			}
-			if at, known := lookup(committed, groups[topic], topic, partition); known {
-				p.Committed = at
+			if p.Start, p.Err = start.Offset, cmp.Or(end.Err, start.Err, at.Err); p.Err != nil {
+				p = Standing{Topic: topic, Partition: partition, Committed: -1, Err: p.Err}
 			}
 			standings = append(standings, p)
 		}
 		slices.SortFunc(standings[first:], func(x, y Standing) int { return int(x.Partition - y.Partition) })
 	}
-	return standings, nil
-}
-
-// lookup is what a group has committed; false = nothing.
-func lookup(all kadm.FetchOffsetsResponses, group, topic string, partition int32) (int64, bool) {
-	at, known := all[group].Fetched.Lookup(topic, partition)
-	return at.At, known && at.Err == nil && at.At >= 0
+	return standings
 }

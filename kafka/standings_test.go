@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 )
 
@@ -61,5 +64,27 @@ func TestStandings(t *testing.T) {
 	want[at].End, want[at].Committed = 3, 3
 	if !slices.Equal(standings, want) {
 		t.Errorf("%+v, want %+v", standings, want)
+	}
+}
+
+// What a partition without a leader has, or an offset that a broker does not tell, is not
+// known: neither nothing, nor everything there is.
+func TestStandingsNotKnown(t *testing.T) {
+	offsets := func(errs ...error) kadm.ListedOffsets {
+		l := map[int32]kadm.ListedOffset{}
+		for i, err := range errs {
+			l[int32(i)] = kadm.ListedOffset{Topic: "a", Partition: int32(i), Offset: 9, Err: err}
+		}
+		return kadm.ListedOffsets{"a": l, "none": {-1: {Topic: "none", Partition: -1, Err: kerr.UnknownTopicOrPartition}}}
+	}
+	group := kadm.OffsetResponses{}
+	for i, err := range []error{nil, nil, kerr.UnstableOffsetCommit} {
+		group.Add(kadm.OffsetResponse{Offset: kadm.Offset{Topic: "a", Partition: int32(i), At: 7}, Err: err})
+	}
+	got := standingsOf([]string{"a", "none"}, map[string]string{"a": "g"}, kadm.FetchOffsetsResponses{"g": {Group: "g", Fetched: group}},
+		offsets(nil, nil, nil), offsets(nil, kerr.LeaderNotAvailable, nil))
+	want := []Standing{{Topic: "a", Start: 9, End: 9, Committed: 7}, {Topic: "a", Partition: 1, Committed: -1, Err: kerr.LeaderNotAvailable}, {Topic: "a", Partition: 2, Committed: -1, Err: kerr.UnstableOffsetCommit}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
