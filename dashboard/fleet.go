@@ -20,15 +20,17 @@ const (
 
 var lamps = []string{LampHalted, LampPaused, LampProbing, LampSlowed, LampOpen}
 
-// Route is a route of the fleet: a provider and an app, as its workers see it.
+// Route is a route of the fleet: a provider, an app and an environment, as its workers
+// see it.
 type Route struct {
 	Provider    string    `json:"provider"`
 	App         string    `json:"app"`
-	Lamp        string    `json:"lamp"`           // the worst that a worker says
-	At          int       `json:"at"`             // how many workers say that
-	Workers     int       `json:"workers"`        // of how many
-	Until       time.Time `json:"until,omitzero"` // of a pause, the latest
-	Word        string    `json:"word,omitempty"` // the provider's last bad word
+	Environment string    `json:"environment,omitempty"` // none: the provider has none
+	Lamp        string    `json:"lamp"`                  // the worst that a worker says
+	At          int       `json:"at"`                    // how many workers say that
+	Workers     int       `json:"workers"`               // of how many
+	Until       time.Time `json:"until,omitzero"`        // of a pause, the latest
+	Word        string    `json:"word,omitempty"`        // the provider's last bad word
 	RateName    string    `json:"rate_name,omitempty"`
 	Rate        float64   `json:"rate,omitempty"` // pushes/s of the fleet; 0 = no limit
 	Base        float64   `json:"base,omitempty"`
@@ -97,12 +99,16 @@ func (p *positions) isMain(l *events.LaneState) bool {
 // showLanes shows what is sent, in progress and queued.
 func (f *Feed) showLanes(s *Snapshot, live []*source, limit int) {
 	lanes := []Lane{}
+	places := map[string]int{}
 	of := func(name string) *Lane {
 		name = strings.TrimSuffix(name, retrySuffix)
-		i := slices.IndexFunc(lanes, func(l Lane) bool { return l.Lane == name })
-		if i < 0 {
+		if _, known := places[name]; !known && len(lanes) >= maxSeries {
+			name = other
+		}
+		i, known := places[name]
+		if !known {
 			i = len(lanes)
-			lanes = append(lanes, Lane{Lane: name})
+			lanes, places[name] = append(lanes, Lane{Lane: name}), i
 		}
 		return &lanes[i]
 	}
@@ -131,7 +137,7 @@ func (f *Feed) showLanes(s *Snapshot, live []*source, limit int) {
 			}
 			l.InProgress += at.Open
 			if !at.Oldest.IsZero() && (l.Oldest.IsZero() || at.Oldest.Before(l.Oldest)) {
-				l.Oldest = at.Oldest.UTC()
+				l.Oldest = stamp(at.Oldest)
 			}
 		}
 	}
@@ -172,15 +178,15 @@ func (s *Lane) include(l *Lane) {
 
 // routesOf puts what the workers say of their routes together.
 func routesOf(live []*source, rates map[string]events.Rate) []Route {
-	type name struct{ provider, app string }
+	type name struct{ provider, app, environment string }
 	routes := map[name]*Route{}
 	for _, one := range live {
 		for i := range one.state.Routes {
 			at := &one.state.Routes[i]
-			k := name{cut(at.Provider), cut(at.App)}
+			k := name{cut(at.Provider), cut(at.App), cut(at.Environment)}
 			r := routes[k]
 			if r == nil {
-				r = &Route{Provider: k.provider, App: k.app, Lamp: LampOpen, Answers: []Answer{}}
+				r = &Route{Provider: k.provider, App: k.app, Environment: k.environment, Lamp: LampOpen, Answers: []Answer{}}
 				routes[k] = r
 			}
 			r.include(at)
@@ -196,7 +202,8 @@ func routesOf(live []*source, rates map[string]events.Rate) []Route {
 		list = append(list, *r)
 	}
 	slices.SortFunc(list, func(x, y Route) int { // what needs a look comes first
-		return cmp.Or(cmp.Compare(slices.Index(lamps, x.Lamp), slices.Index(lamps, y.Lamp)), strings.Compare(x.Provider, y.Provider), strings.Compare(x.App, y.App))
+		return cmp.Or(cmp.Compare(slices.Index(lamps, x.Lamp), slices.Index(lamps, y.Lamp)), strings.Compare(x.Provider, y.Provider),
+			strings.Compare(x.App, y.App), strings.Compare(x.Environment, y.Environment))
 	})
 	return list
 }
@@ -220,7 +227,7 @@ func (r *Route) include(at *events.RouteState) {
 	}
 	r.Workers++
 	if at.Until.After(r.Until) {
-		r.Until = at.Until.UTC()
+		r.Until = stamp(at.Until)
 	}
 	r.RateName = cmp.Or(r.RateName, cut(at.RateName))
 	if r.Rate == 0 || at.Rate > 0 && at.Rate < r.Rate {
@@ -248,7 +255,7 @@ func (r *Route) include(at *events.RouteState) {
 func stallsOf(live []*source) (list []Stall) {
 	for _, one := range live {
 		for _, st := range one.state.Stalls {
-			list = append(list, Stall{one.name(), cut(st.Reason), cut(st.Lane), cut(st.Topic), st.Partition, cut(st.Route), st.Since.UTC()})
+			list = append(list, Stall{one.name(), cut(st.Reason), cut(st.Lane), cut(st.Topic), st.Partition, cut(st.Route), stamp(st.Since)})
 		}
 	}
 	slices.SortStableFunc(list, func(x, y Stall) int { return x.Since.Compare(y.Since) })
@@ -260,7 +267,7 @@ func (f *Feed) workers(live []*source) []Worker {
 	list := make([]Worker, 0, len(live))
 	for _, one := range live {
 		end := f.now.Unix() - 1
-		w := Worker{Worker: one.name(), Release: one.state.Release, Started: one.state.Started.UTC(), Of: f.positions.maximum,
+		w := Worker{Worker: one.name(), Release: one.state.Release, Started: stamp(one.state.Started), Of: f.positions.maximum,
 			Sent: float64(one.sent.sum(end-nowSpan, end)) / nowSpan, Memory: one.state.Memory, MemoryBound: one.state.MemoryBound,
 			RepeatBound: one.state.RepeatBound, Omitted: one.state.Omitted}
 		for i := range one.state.Lanes {

@@ -93,7 +93,7 @@ func (r *Reader) positions(standings []kafka.Standing) []Position {
 		p := &standings[i]
 		for _, t := range r.Topics {
 			if t.Topic == p.Topic {
-				list = append(list, Position{Lane: t.Lane, Kind: t.Kind, Topic: t.Topic, Partition: p.Partition, Start: p.Start, End: p.End, Committed: p.Committed})
+				list = append(list, Position{Lane: t.Lane, Kind: t.Kind, Topic: t.Topic, Partition: p.Partition, Start: p.Start, End: p.End, Committed: p.Committed, Unknown: p.Err != nil})
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func (r *Reader) readPast(ctx context.Context, f *kafka.Follower) error {
 		return err
 	}
 	if err := f.ReadExtent(ctx, extent, func(rec kafka.Record) error {
-		r.take(rec, rec.Timestamp)
+		r.take(rec, earlier(rec.Timestamp, time.Now()))
 		return nil
 	}); err != nil {
 		return err
@@ -139,6 +139,15 @@ func (r *Reader) readPast(ctx context.Context, f *kafka.Follower) error {
 	}
 	f.Seek(ends)
 	return nil
+}
+
+// earlier is when a record of the past was heard: by its own time, which is that of its
+// writer's clock, and never in the future, from which the feed would not come back.
+func earlier(told, now time.Time) time.Time {
+	if told.After(now) {
+		return now
+	}
+	return told
 }
 
 // follow reads what comes, until an error.

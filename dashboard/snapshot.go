@@ -159,6 +159,15 @@ func (f *Feed) Snapshot(now time.Time, filter Kind, limit int) *Snapshot {
 	return s
 }
 
+// stamp is a time as a snapshot has it. Of one that a zone moves out of the years that
+// JSON can express, nothing is told.
+func stamp(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() < 0 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
 // bound cuts a list, and notes how much was left out.
 func bound[T any](s *Snapshot, name string, list []T, limit int) []T {
 	if len(list) > limit {
@@ -307,7 +316,7 @@ func (f *Feed) showFailures(s *Snapshot, limit int) {
 			k.Reason = code // counts have the code alone
 		}
 		if wanted.admits(k) {
-			list = append(list, Failure{e.ID, e.At.UTC(), e.Lane, e.App, e.Type, e.Provider, e.State, e.Reason})
+			list = append(list, Failure{e.ID, stamp(e.At), e.Lane, e.App, e.Type, e.Provider, e.State, e.Reason})
 		}
 	}
 	s.Failures = bound(s, "failures", list, limit/2)
@@ -320,7 +329,7 @@ func (f *Feed) showFailures(s *Snapshot, limit int) {
 func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 	gaps := make([]Gap, 0, len(f.gaps))
 	for _, g := range slices.Backward(f.gaps) {
-		gaps = append(gaps, Gap{g.source, g.From.UTC(), g.To.UTC()})
+		gaps = append(gaps, Gap{g.source, stamp(g.From), stamp(g.To)})
 	}
 	s.Gaps = bound(s, "gaps", gaps, limit/5)
 	says := func(format string, args ...any) { s.Approximate = append(s.Approximate, fmt.Sprintf(format, args...)) }
@@ -332,6 +341,15 @@ func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 	if len(live) == 0 {
 		says("no worker tells its state: in progress, routes and stalls are not known")
 	}
+	off := 0
+	for _, one := range live {
+		if one.stateBy.Sub(one.stateAt).Abs() > silence {
+			off++
+		}
+	}
+	if off > 0 {
+		says("the clocks of %d workers are off, or what they tell comes late: their counts are at wrong times, or too old to be shown", off)
+	}
 	switch {
 	case f.positions.failed != "" && f.positions.at.IsZero():
 		says("queues are not known: %s", f.positions.failed)
@@ -339,6 +357,9 @@ func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 		says("queues are %s old: %s", s.At.Sub(f.positions.at).Round(time.Second), f.positions.failed)
 	case f.positions.at.IsZero():
 		says("queues are not known yet")
+	}
+	if f.positions.unknown > 0 {
+		says("Kafka does not tell the offsets of %d partitions: queued and waiting are too low", f.positions.unknown)
 	}
 	killed := 0
 	for _, d := range f.sources.gone {

@@ -183,7 +183,8 @@ func topText(s *dashboard.Snapshot) string {
 	part("", []string{"lane", "sent/s", "failed/s", "in progress", "in flight", "queued", "wait", "oldest"}, rows)
 	if rows = nil; len(s.Routes) > 0 {
 		for _, r := range s.Routes {
-			rows = append(rows, []string{r.Provider + "/" + r.App, lampWords(&r), perSecond(r.Share), num(r.InFlight), strconv.Itoa(r.Connections), r.Word})
+			name := strings.TrimSuffix(r.Provider+"/"+r.App+"/"+r.Environment, "/")
+			rows = append(rows, []string{name, lampWords(&r), perSecond(r.Share), num(r.InFlight), strconv.Itoa(r.Connections), r.Word})
 		}
 		part("", []string{"route", "lamp", "sent/s", "in flight", "connections", "last word"}, rows)
 	}

@@ -122,7 +122,7 @@ function showNow(s) {
 }
 
 function showRoutes(s) {
-  list(byId('routes'), s.routes, (r) => `${r.provider}\u0000${r.app}`,
+  list(byId('routes'), s.routes, (r) => [r.provider, r.app, r.environment].join('\u0000'),
     () => make('li', {}, make('span', {class: 'lamp'}), make('div'), make('div', {class: 'faint'})),
     (node, r) => {
       const [lamp, name, more] = node.children;
@@ -132,7 +132,7 @@ function showRoutes(s) {
       if (r.lamp === 'slowed') word = `slowed: ${rate(r.rate)}/s of ${rate(r.base)}`;
       if (r.lamp === 'paused' && r.until) word = `paused until ${clock(r.until)} UTC`;
       say(lamp, word + (r.at < r.workers ? ` (${r.at} of ${r.workers} workers)` : ''));
-      say(name, `${r.provider} / ${r.app}`);
+      say(name, [r.provider, r.app, r.environment].filter(Boolean).join(' / '));
       const facts = [`${rate(r.share)}/s`, `${count(r.in_flight)} in flight`, `${count(r.connections)} connections`, `${count(r.streams)} streams`];
       if (r.word) facts.push(`last word: ${r.word}`);
       if (r.cause) facts.push(`rate: ${r.cause}`);
