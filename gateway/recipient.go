@@ -112,8 +112,10 @@ func (g *Gateway) whySingle(ctx context.Context, c *Caller, text, user string) (
 	if problem != nil {
 		return nil, problem
 	}
-	if a.claim != nil {
-		a.stage, a.err = g.stage(ctx, a.claim)
+	if a.claim != nil { // half the time is the rows', as in lookUp
+		asking, done := context.WithTimeout(ctx, g.o.Times.Status/2)
+		a.stage, a.err = g.stage(asking, a.claim)
+		done()
 	}
 	if err := g.readRows(ctx, []*asked{a}); err != nil {
 		return nil, g.rowsAway(err)
@@ -285,6 +287,8 @@ func (y *Why) subscribed(s *subscriptions.Subscription, accepted time.Time) memb
 func (y *Why) chunk(p *fanout.Progress, user string, ended bool) {
 	of := fmt.Sprintf("part %d of %d of the audience, which the user is in, ", p.Job.To.PartOf(user)+1, p.Job.To.Parts)
 	switch {
+	case ended && p.State == fanout.Cancelled: // a part that was stopped has ended too
+		y.step(stepChunk, "done", time.Time{}, of+"has been worked on, to its end or until the message was cancelled")
 	case ended:
 		y.step(stepChunk, "done", time.Time{}, of+"has been worked on")
 	case p.State == fanout.Running:

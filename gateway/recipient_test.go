@@ -255,3 +255,32 @@ func TestWhyNobodyKnows(t *testing.T) {
 		t.Errorf("without fan-outs: %s", a.text)
 	}
 }
+
+// While Kafka does not answer, what the status store knows is told, as in receipts.
+func TestWhyWithoutKafka(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Times.Status = 100 * time.Millisecond })
+	id, receipt := w.accepted()
+	w.rows[id] = []push.Row{w.row(id, "a", 1, push.StateDelivered, "")}
+	w.forget()
+	w.set(func() { w.hang = true })
+	if a := w.why(receipt, "u42", keyOrders); a.string("status") != "DELIVERED" {
+		t.Errorf("Kafka does not answer: %d %s", a.status, a.text)
+	}
+}
+
+// A part that a cancellation stopped has ended, and not by being worked on to its end.
+func TestWhyOfAStoppedPart(t *testing.T) {
+	w, notes := fanoutWorld(t)
+	receipt := w.toSnow(`{"title": "Snow"}`).string("receipt")
+	j, _ := w.lastJob()
+	notes.begun(t, j)
+	if err := notes.Memory.Order(t.Context(), j.Message, fanout.Cancelled, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := notes.End(t.Context(), j.Message, j.To.PartOf("never"), &fanout.Counts{Stopped: true}); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.why(receipt, "never", keyOrders); !strings.Contains(a.text, "or until the message was cancelled") {
+		t.Errorf("%s", a.text)
+	}
+}
