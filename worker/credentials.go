@@ -40,8 +40,7 @@ type credential struct {
 	read  func() (content, error)
 
 	inForce digest
-	tried   digest // the latest content that could not be used
-	problem error  // why; nil = inForce is what the files say
+	problem error // why; nil = inForce is what the files say
 }
 
 // digest identifies a content without keeping it.
@@ -132,11 +131,10 @@ func (one *credential) look() (changed bool, err error) {
 		return false, err
 	case now.digest == one.inForce:
 		return false, nil
-	case now.digest == one.tried && one.problem != nil:
-		return false, one.problem
 	}
+	// What could not be used is tried each time: the same content can do after a chmod, or
+	// if a file was away between two readings.
 	if changed, err = now.use(); err != nil {
-		one.tried = now.digest
 		return false, err
 	}
 	one.inForce = now.digest

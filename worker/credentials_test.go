@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/providertest"
@@ -275,5 +276,92 @@ func TestAVolumeOfKubernetesIsReadAgain(t *testing.T) {
 	version("..2", "two")
 	if changed, err := one.look(); !changed || err != nil || used != 2 {
 		t.Errorf("after the exchange: %v, %v, used %d times", changed, err, used)
+	}
+}
+
+// What makes a file unusable need not be in it: putting a mode right is enough, although
+// the content is the one that was refused.
+func TestAModeThatIsPutRightIsSeen(t *testing.T) {
+	r := newRotated(t)
+	ca, err := local.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func() {
+		t.Helper()
+		cert, key, err := ca.Issue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.put("tls.crt", cert)
+		r.put("tls.key", key)
+	}
+	issue()
+	section := configs.TLS{Enabled: true, CertFile: r.at("tls.crt"), KeyFile: r.at("tls.key")}
+	current, err := r.watched.tls("kafka.tls", nil, section.Files(), section.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := current()
+	issue()
+	for _, step := range []struct {
+		mode    os.FileMode
+		broken  float64
+		changed bool
+	}{{0o644, 1, false}, {0o600, 0, true}} {
+		if err := os.Chmod(r.at("tls.key"), step.mode); err != nil {
+			t.Fatal(err)
+		}
+		r.watched.look()
+		if got := r.series("push_credential_broken", "credential", "kafka.tls"); got != step.broken || (current() != first) != step.changed {
+			t.Errorf("mode %04o: broken %v, another one in force: %v", step.mode, got, current() != first)
+		}
+	}
+}
+
+// A certificate and its key are two files: between the two renames the former pair stays
+// in force, and what is said is what is wrong now.
+func TestCertificateAndKeyChangeOneAfterTheOther(t *testing.T) {
+	r := newRotated(t)
+	ca, err := local.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.Issue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.put("tls.crt", cert)
+	r.put("tls.key", key)
+	section := configs.TLS{Enabled: true, CertFile: r.at("tls.crt"), KeyFile: r.at("tls.key")}
+	current, err := r.watched.tls("redis.tls", nil, section.Files(), section.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := current()
+	next, nextKey, err := ca.Issue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := []struct {
+		do      func() error
+		problem string // in the latest line of the log; empty = the files are good
+		changed bool
+	}{
+		{func() error { r.put("tls.crt", next); return nil }, "do not match", false},
+		{func() error { return os.Remove(r.at("tls.crt")) }, "no such file", false},
+		{func() error { r.put("tls.crt", next); return nil }, "do not match", false},
+		{func() error { r.put("tls.key", nextKey); return nil }, "", true},
+	}
+	for i, step := range steps {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		r.log.Reset()
+		r.watched.look()
+		broken := r.series("push_credential_broken", "credential", "redis.tls") == 1
+		if !strings.Contains(r.log.String(), step.problem) || broken != (step.problem != "") || (current() != first) != step.changed {
+			t.Errorf("step %d: broken %v, another one in force: %v, said %q", i, broken, current() != first, r.log.String())
+		}
 	}
 }
