@@ -25,6 +25,7 @@ type nemesis struct {
 
 	judged   func(context.Context) error // waits until all is read that commits have passed
 	produced func() int64                // bytes of records so far
+	loaded   chan struct{}               // closed when all records are produced
 
 	doing   sync.WaitGroup
 	keys    sync.Mutex // held while an exchange of keys is under way

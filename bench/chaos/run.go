@@ -159,7 +159,7 @@ func (u *run) observe(ctx context.Context) (err error) {
 		return err
 	}
 	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress,
-		judged: u.sampler.awaitLook, produced: u.producer.bytes}
+		judged: u.sampler.awaitLook, produced: u.producer.bytes, loaded: make(chan struct{})}
 	return nil
 }
 
@@ -169,7 +169,10 @@ func (u *run) breakIt(ctx context.Context) error {
 	u.result.Began = time.Now()
 	var producing sync.WaitGroup
 	var failed error
-	producing.Go(func() { failed = u.producer.run(ctx, u.records, u.Scenario.Rate) })
+	producing.Go(func() {
+		defer close(u.nemesis.loaded)
+		failed = u.producer.run(ctx, u.records, u.Scenario.Rate)
+	})
 	err := u.nemesis.run(ctx, u.result.Began, u.result.Plan)
 	producing.Wait()
 	return errors.Join(err, failed)
