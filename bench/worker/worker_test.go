@@ -437,7 +437,7 @@ func TestKeys(t *testing.T) {
 		`"allocs_per_notification":0,"rows_per_status_batch":null,"critical_p99_ms":null,"critical_unloaded_p99_ms":null,"notification_p50_ms":null,"notification_p99_ms":null,"rss_mb":0,"parts_us":null,` +
 		`"apns2_cpu_us":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"measuring_cpu_us":0,"profiled":0,` +
 		`"allocs_by_part":null,"allocs_by_owner":null,"worker_shares":null,"critical_p50_ms":null,"critical_unloaded_p50_ms":null,"notifications":0,"seconds":0,"again":0,` +
-		`"confirmed":null,"checked":0,"workers":0,"partitions":0,"produced_per_second":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
+		`"confirmed":null,"checked":0,"workers":0,"partitions":0,"produced_per_second":0,"quota_per_second":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
 		`"commit_log":"","kafka_replication":0,"keyspace_replication":"","embedded":false,"cores":0,"go":"","date":"2026-11-24T01:02:03Z","plot":""}`
 	if err != nil || string(got) != want {
 		t.Errorf("\n got %s\nwant %s (%v)", got, want, err)
