@@ -146,7 +146,7 @@ func (f *Feed) Snapshot(now time.Time, filter Kind, limit int) *Snapshot {
 	f.advance(now)
 	s := &Snapshot{At: now.UTC(), Ready: f.read, Since: f.totals.since(), Filter: filter, OffsetsAt: f.positions.at,
 		Meanings: map[string]string{}, Omitted: map[string]int{}}
-	live := f.sources.live()
+	live := f.sources.live(now)
 	f.showLanes(s, live, limit)
 	s.Curves = f.curves(s, limit)
 	s.Routes = bound(s, "routes", routesOf(live, f.rates), limit)

@@ -216,7 +216,7 @@ func (s *sources) advance(now time.Time) {
 	s.second = now.Unix()
 	for _, one := range s.byID {
 		quiet := now.Sub(one.heard)
-		if one.state != nil && (one.state.Last || quiet > silence) {
+		if one.away(now) {
 			if !one.gone {
 				s.leave(departed{one.id, one.name(), one.heard, one.state.Last})
 			}
@@ -246,10 +246,16 @@ func (s *source) name() string {
 	return s.id
 }
 
-// live are the workers that are there, by name.
-func (s *sources) live() (list []*source) {
+// away reports whether a worker has told its last state, or nothing for too long.
+func (s *source) away(now time.Time) bool {
+	return s.state != nil && (s.state.Last || now.Sub(s.heard) > silence)
+}
+
+// live are the workers that are there, by name, also within the second in which the last
+// hour was read.
+func (s *sources) live(now time.Time) (list []*source) {
 	for _, one := range s.byID {
-		if one.state != nil && !one.gone {
+		if one.state != nil && !one.away(now) {
 			list = append(list, one)
 		}
 	}

@@ -91,3 +91,18 @@ func TestStatesAreBounded(t *testing.T) {
 	}
 	runtime.KeepAlive(f)
 }
+
+// Who is gone is not shown in the second in which the last hour is read: pushctl top --once
+// shows no other.
+func TestGoneAreNotShownAtOnce(t *testing.T) {
+	f := NewFeed()
+	now := start.Add(time.Minute)
+	last := worker("ended", "open")
+	last.Last = true
+	f.Add(told("here", now, worker("here", "open")), now)
+	f.Add(told("ended", start, last), start)
+	f.Add(told("killed", start, worker("killed", "open")), start)
+	if s := f.Snapshot(now, Kind{}, 100); len(s.Workers) != 1 || s.Workers[0].Worker != "here" {
+		t.Errorf("workers %+v", s.Workers)
+	}
+}
