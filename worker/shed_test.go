@@ -18,7 +18,6 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/events"
-	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/h2"
@@ -87,36 +86,14 @@ func shedCount(t *testing.T, metrics *prometheus.Registry) (n int) {
 // shedEvents is how many failures of each id push.events tells as SHED.
 func (n *night) shedEvents() map[string]int {
 	n.t.Helper()
-	ends, err := kadm.NewClient(n.client).ListEndOffsets(n.t.Context(), kafka.EventsTopic)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	left := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
-	reader, err := kgo.NewClient(kgo.SeedBrokers(n.config.Kafka.Brokers...), kgo.Dialer(n.options.Dial), kgo.ConsumeTopics(kafka.EventsTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer reader.Close()
 	told := make(map[string]int)
-	var d events.Decoder
-	for left > 0 {
-		for _, r := range reader.PollRecords(n.t.Context(), 100).Records() {
-			left--
-			e, err := d.Decode(r.Value)
-			if err != nil {
-				n.t.Fatal(err)
-			}
-			if e == nil {
-				continue
-			}
-			for _, f := range e.Failures {
-				if f.State == "SHED" && strings.HasPrefix(f.Reason, "depth:class=") {
-					told[f.ID]++
-				}
+	n.eachEvent(func(e *events.Event, _ string) {
+		for _, f := range e.Failures {
+			if f.State == "SHED" && strings.HasPrefix(f.Reason, "depth:class=") {
+				told[f.ID]++
 			}
 		}
-	}
+	})
 	return told
 }
 

@@ -39,9 +39,8 @@ func stateNight(t *testing.T, c *configs.Config, token string) (n *night, route 
 	return n, route
 }
 
-// states are the states in push.events so far, of all workers in the order of the log,
-// and the records that tell them.
-func (n *night) states() (told []*events.Event, records []string) {
+// eachEvent has do called with all that push.events tells so far, and with its record.
+func (n *night) eachEvent(do func(e *events.Event, record string)) {
 	n.t.Helper()
 	ends, err := kadm.NewClient(n.client).ListEndOffsets(n.t.Context(), kafka.EventsTopic)
 	if err != nil {
@@ -62,11 +61,22 @@ func (n *night) states() (told []*events.Event, records []string) {
 			if err != nil {
 				n.t.Fatal(err)
 			}
-			if e != nil && e.State != nil {
-				told, records = append(told, e), append(records, string(r.Value))
+			if e != nil {
+				do(e, string(r.Value))
 			}
 		}
 	}
+}
+
+// states are the states in push.events so far, of all workers in the order of the log,
+// and the records that tell them.
+func (n *night) states() (told []*events.Event, records []string) {
+	n.t.Helper()
+	n.eachEvent(func(e *events.Event, record string) {
+		if e.State != nil {
+			told, records = append(told, e), append(records, record)
+		}
+	})
 	slices.SortStableFunc(told, func(a, b *events.Event) int { return a.At.Compare(b.At) })
 	return told, records
 }
