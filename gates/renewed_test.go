@@ -72,6 +72,9 @@ func TestAnotherCredentialEndsNoOtherPause(t *testing.T) {
 		if got := g.gate.Until(g.now); got.IsZero() || why != "asked after halt" && !got.Equal(before) || got.Sub(g.now) < time.Second {
 			t.Errorf("%s: paused for %v, before for %v", why, got.Sub(g.now), before.Sub(g.now))
 		}
+		if v := g.gate.View(g.now); v.Condition != gates.Paused {
+			t.Errorf("%s: it is shown as %s, for a credential that is used no more", why, v.Condition)
+		}
 	}
 }
 
