@@ -54,7 +54,7 @@ func small(t *testing.T) Options {
 	o.Notifications, o.WarmUp, o.CoolDown, o.Unloaded = 30_000, 2000, 0, time.Second
 	o.settings = func(c *configs.Config) { c.Batch.Records, c.Batch.OpenPerPartition, c.Send.InFlight = 500, 2, 1000 }
 	o.Serve, o.Progress, o.Plot = []string{os.Args[0], asServer}, t.Logf, filepath.Join(t.TempDir(), "plot.svg")
-	o.Profiles = t.TempDir()
+	o.Profiles = filepath.Join(t.TempDir(), "profiles") // which the run makes
 	return o
 }
 

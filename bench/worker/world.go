@@ -55,6 +55,11 @@ func (w *world) start(ctx context.Context, o *Options) (err error) {
 		return fmt.Errorf("making a folder: %w", err)
 	}
 	w.ends = append(w.ends, func() { _ = os.RemoveAll(w.dir) })
+	if o.Profiles != "" { // now: a run takes minutes before it has any
+		if err := os.MkdirAll(o.Profiles, 0o755); err != nil {
+			return fmt.Errorf("making the folder of the profiles: %w", err)
+		}
+	}
 	o.Progress("starting Kafka, Redis, Cassandra and the simulator")
 	w.sim, err = servers.StartSimulator(ctx, o.Serve, servers.SimulatorOptions{Dir: w.dir, App: fleet.App, Latency: o.Latency, FCMStreams: configs.Default().Send.FCM.Streams, FCMQuota: o.Quota})
 	if err != nil {

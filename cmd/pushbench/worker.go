@@ -93,7 +93,7 @@ for a drawing (SVG) of rate and latency over time.`,
 	f.Float64Var(&o.Confirms, "confirms", o.Confirms, "share of the notifications whose status must be read before they are sent, 0 to 1")
 	f.DurationVar(&o.Unloaded, "unloaded", o.Unloaded, "time for which one-time passwords are sent before there is a backlog")
 	f.StringVar(&o.Worker, "worker", "", "pushworker to measure; default: the one beside pushbench, or on the PATH")
-	f.StringVar(&o.Profiles, "profiles", "", "directory for the worker's profiles, cpu.pprof while it is measured and allocs.pprof, for go tool pprof; empty = none are kept")
+	f.StringVar(&o.Profiles, "profiles", "", "directory for the worker's profiles, which is made: cpu.pprof while it is measured and allocs.pprof, for go tool pprof; empty = none are kept")
 	f.StringVar(&o.Plot, "plot", "pushbench-worker.svg", "file for the plot; empty = none")
 	return cmd
 }
