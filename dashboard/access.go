@@ -26,19 +26,35 @@ const (
 )
 
 // Access decides who may see a fleet: without a key those who are on this machine, with
-// one those who give it.
+// one those who give it. Only who gives the admin key may change something.
 type Access struct {
-	key    string // empty = none is needed
+	key    string // empty = none is needed to see
+	admin  string // empty = nobody may change anything
 	secure bool   // browsers come by TLS: the cookie goes no other way
 }
 
-// NewAccess returns the access by a key; empty = everybody on this machine. The error
-// says what is wrong with the key.
-func NewAccess(key string, secure bool) (*Access, error) {
-	if key != "" && len(key) < leastKey {
-		return nil, errors.New("the key is too short: at least 24 characters, as from `openssl rand -base64 24`")
+// role is what somebody may do.
+type role int
+
+const (
+	nobody role = iota
+	viewer
+	admin // sees what viewers see, too
+)
+
+// NewAccess returns the access by a key to see the fleet, empty = everybody on this
+// machine, and one to change something, empty = nobody. The error says what is wrong with
+// them.
+func NewAccess(key, adminKey string, secure bool) (*Access, error) {
+	for _, k := range []string{key, adminKey} {
+		if k != "" && len(k) < leastKey {
+			return nil, errors.New("the key is too short: at least 24 characters, as from `openssl rand -base64 24`")
+		}
 	}
-	return &Access{key: key, secure: secure}, nil
+	if key != "" && key == adminKey {
+		return nil, errors.New("the admin key must not be the key of those who only look")
+	}
+	return &Access{key: key, admin: adminKey, secure: secure}, nil
 }
 
 // IsLoopback reports whether an address to listen on, host:port, is reached from this
@@ -66,33 +82,56 @@ func (a *Access) host(r *http.Request) bool {
 	return IsLoopback(host)
 }
 
-// admits reports whether a request comes from somebody who may see the fleet.
-func (a *Access) admits(r *http.Request, now time.Time) bool {
+// role is what the sender of a request may do.
+func (a *Access) role(r *http.Request, now time.Time) role {
+	least := nobody
 	if a.key == "" {
-		return true
+		least = viewer
 	}
 	if given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
-		return a.is(given)
+		return max(least, a.of(given))
 	}
 	c, err := r.Cookie(cookieName)
 	if err != nil {
-		return false
+		return least
 	}
 	until, mac, _ := strings.Cut(c.Value, ".")
 	at, err := strconv.ParseInt(until, 10, 64)
-	return err == nil && now.Before(time.Unix(at, 0)) && subtle.ConstantTimeCompare([]byte(mac), []byte(a.sign(until))) == 1
+	if err != nil || !now.Before(time.Unix(at, 0)) {
+		return least
+	}
+	for key, role := range a.roles() {
+		if subtle.ConstantTimeCompare([]byte(mac), []byte(sign(key, until))) == 1 {
+			least = max(least, role)
+		}
+	}
+	return least
 }
 
-// is compares a key in a time that does not depend on it.
-func (a *Access) is(given string) bool {
-	x, y := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(a.key))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+// roles are the keys that there are, and what they are for.
+func (a *Access) roles() map[string]role {
+	roles := map[string]role{a.key: viewer, a.admin: admin}
+	delete(roles, "")
+	return roles
 }
 
-// sign signs the end of a session. Sessions depend on nothing but the key, so that they
-// outlive a restart, and end when the key is changed.
-func (a *Access) sign(until string) string {
-	m := hmac.New(sha256.New, []byte(a.key))
+// of is what a key is for. It is compared in a time that does not depend on it.
+func (a *Access) of(given string) role {
+	found, x := nobody, sha256.Sum256([]byte(given))
+	for key, role := range a.roles() {
+		y := sha256.Sum256([]byte(key))
+		if subtle.ConstantTimeCompare(x[:], y[:]) == 1 {
+			found = role
+		}
+	}
+	return found
+}
+
+// sign signs the end of a session by the key that began it, which says what the session
+// is for. Sessions depend on nothing else, so that they outlive a restart, and end when the
+// key is changed.
+func sign(key, until string) string {
+	m := hmac.New(sha256.New, []byte(key))
 	m.Write([]byte("pushfleet dashboard session until " + until))
 	return hex.EncodeToString(m.Sum(nil))
 }
@@ -110,17 +149,19 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTime)); err != nil {
 		s.log.Debug("no deadline for a form", "error", err)
 	}
-	if s.access.key == "" {
+	if len(s.access.roles()) == 0 {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
-	if !s.access.is(r.PostFormValue("key")) {
+	key := r.PostFormValue("key")
+	role := s.access.of(key)
+	if role == nobody {
 		s.log.Warn("a wrong key for the dashboard", "from", r.RemoteAddr)
 		http.Redirect(w, r, "/login?wrong=1", http.StatusSeeOther)
 		return
 	}
 	until := strconv.FormatInt(time.Now().Add(session).Unix(), 10)
-	http.SetCookie(w, s.access.cookie(until+"."+s.access.sign(until), int(session/time.Second)))
+	http.SetCookie(w, s.access.cookie(until+"."+sign(key, until), int(session/time.Second)))
 	s.tellSession(w, "1", int(session/time.Second))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

@@ -184,7 +184,7 @@ const hostile = "<img src=x onerror=alert(1)>"
 // workers, and outlives a restart of its server.
 func TestPage(t *testing.T) {
 	chrome := browser(t)
-	access, err := NewAccess("", false)
+	access, err := NewAccess("", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestPictures(t *testing.T) {
 		t.Skip("no pictures are wanted: " + envPictures + " names no directory")
 	}
 	chrome := browser(t)
-	access, err := NewAccess("", false)
+	access, err := NewAccess("", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func (p *tab) picture(name string) {
 func TestPageAsksForKey(t *testing.T) {
 	chrome := browser(t)
 	const key = "a-key-of-more-than-24-characters"
-	access, err := NewAccess(key, false)
+	access, err := NewAccess(key, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -53,24 +54,31 @@ func (e *BadQuestion) Unwrap() error { return e.Err }
 const (
 	// lookupTime bounds a look-up.
 	lookupTime = 15 * time.Second
-	// lookupsWaiting is how many look-ups wait for the one that is under way.
-	lookupsWaiting = 8
 	// maxStreams is how many browsers are shown the fleet at once.
 	maxStreams = 64
 	// maxWord bounds a parameter of a query in bytes.
 	maxWord = 256
 )
 
+// Options are what a Site shows. Feed, Lookups, Access and Log are required; what else is
+// nil is not on the page.
+type Options struct {
+	Feed    *Feed
+	Lookups Lookups
+	Letters Letters
+	Access  *Access
+	Log     *slog.Logger
+}
+
 // Site shows a Feed over HTTP. Its methods are safe for concurrent use.
 type Site struct {
-	feed    *Feed
-	lookups Lookups
+	o       Options
 	access  *Access
 	log     *slog.Logger
 	pages   *pages
 	streams chan struct{} // a place for each browser
-	waiting chan struct{} // a place for each look-up that is under way or waits
-	asking  chan struct{} // one place: the look-up under way
+	lookups line
+	letters line
 	handler http.Handler
 
 	mu     sync.Mutex // guards the two below
@@ -85,19 +93,20 @@ type drawing struct {
 	err  error
 }
 
-// NewSite shows a feed to those whom access admits.
-func NewSite(feed *Feed, lookups Lookups, access *Access, log *slog.Logger) (*Site, error) {
+// NewSite shows a fleet to those whom access admits.
+func NewSite(o Options) (*Site, error) {
 	p, err := newPages()
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{feed: feed, lookups: lookups, access: access, log: log, pages: p, drawn: make(map[Kind]*drawing),
-		streams: make(chan struct{}, maxStreams), waiting: make(chan struct{}, lookupsWaiting), asking: make(chan struct{}, 1)}
+	s := &Site{o: o, access: o.Access, log: o.Log, pages: p, drawn: make(map[Kind]*drawing), streams: make(chan struct{}, maxStreams), lookups: newLine(), letters: newLine()}
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", s.seen(s.page))
 	mux.Handle("GET /events", s.seen(s.stream))
 	mux.Handle("GET /snapshot.json", s.seen(s.snapshot))
 	mux.Handle("GET /lookup", s.seen(s.lookup))
+	mux.Handle("GET /letters", s.seen(s.listLetters))
+	mux.Handle("POST /letters", s.seen(s.actOnLetters))
 	mux.HandleFunc("GET /assets/{name}", p.asset)
 	mux.HandleFunc("GET /login", s.askKey)
 	mux.HandleFunc("POST /login", s.login)
@@ -130,7 +139,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Site) seen(then http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case s.access.admits(r, time.Now()):
+		case s.access.role(r, time.Now()) >= viewer:
 			then(w, r)
 		case r.URL.Path == "/":
 			http.Redirect(w, r, "/login", http.StatusSeeOther)
@@ -148,7 +157,25 @@ func refuse(w http.ResponseWriter, status int, why string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": why})
 }
 
+// tell answers with a value, as the page and programs read it.
+func tell(w http.ResponseWriter, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // who has gone needs no answer
+}
+
 func (s *Site) page(w http.ResponseWriter, r *http.Request) { s.pages.serve(w, r, "index.html") }
+
+// wordsOf are the words of a query, bounded; false = it was refused.
+func wordsOf(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
+	q := r.URL.Query()
+	for _, words := range q {
+		if len(words) != 1 || len(words[0]) > maxWord {
+			refuse(w, http.StatusBadRequest, "each word is given once, with at most 256 bytes")
+			return nil, false
+		}
+	}
+	return q, true
+}
 
 // filterOf is what a query narrows to.
 func filterOf(r *http.Request) (k Kind, ok bool) {
@@ -178,7 +205,7 @@ func (s *Site) draw(now time.Time, filter Kind) ([]byte, error) {
 		}
 	}
 	s.mu.Unlock()
-	d.once.Do(func() { d.text, d.err = s.feed.Encode(now, filter) })
+	d.once.Do(func() { d.text, d.err = s.o.Feed.Encode(now, filter) })
 	return d.text, d.err
 }
 
@@ -200,37 +227,24 @@ func (s *Site) snapshot(w http.ResponseWriter, r *http.Request) {
 
 // lookup answers why a notification did or did not arrive, one question at a time.
 func (s *Site) lookup(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	for _, words := range q {
-		if len(words) != 1 || len(words[0]) > maxWord {
-			refuse(w, http.StatusBadRequest, "each word is given once, with at most 256 bytes")
-			return
-		}
-	}
-	select {
-	case s.waiting <- struct{}{}:
-		defer func() { <-s.waiting }()
-	default:
-		w.Header().Set("Retry-After", "2")
-		refuse(w, http.StatusServiceUnavailable, "too many look-ups wait; try again")
+	q, ok := wordsOf(w, r)
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), lookupTime)
 	defer cancel()
-	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
-	case <-ctx.Done():
-		refuse(w, http.StatusServiceUnavailable, "other look-ups took too long; try again")
+	leave := s.lookups.enter(ctx, w)
+	if leave == nil {
 		return
 	}
+	defer leave()
 	var answer any
 	var err error
 	switch {
 	case q.Get("id") != "":
-		answer, err = s.lookups.Notification(ctx, q.Get("id"))
+		answer, err = s.o.Lookups.Notification(ctx, q.Get("id"))
 	case q.Get("user") != "":
-		answer, err = s.lookups.User(ctx, Question{User: q.Get("user"), Lane: q.Get("lane"), App: q.Get("app"), Type: q.Get("type"),
+		answer, err = s.o.Lookups.User(ctx, Question{User: q.Get("user"), Lane: q.Get("lane"), App: q.Get("app"), Type: q.Get("type"),
 			Sender: q.Get("sender"), Priority: q.Get("priority"), Message: q.Get("message")})
 	default:
 		err = &BadQuestion{errors.New("give an id, or a user")}
@@ -244,6 +258,5 @@ func (s *Site) lookup(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "the stores do not answer; the dashboard's log says why")
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // who has gone needs no answer
+	tell(w, answer)
 }

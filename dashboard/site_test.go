@@ -24,13 +24,13 @@ const goodKey = "a-key-of-more-than-24-characters"
 // newSite is a site with a feed of one count, and without a Kafka.
 func newSite(t *testing.T, key string) *Site {
 	t.Helper()
-	access, err := NewAccess(key, false)
+	access, err := NewAccess(key, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := NewFeed()
 	f.Add(counted("a", 1, time.Now(), sent("critical", "shop", 5), sent("promotional", "bank", 2)), time.Now())
-	s, err := NewSite(f, &toldLookups{rows: map[string][]push.Row{}}, access, slog.New(slog.DiscardHandler))
+	s, err := NewSite(Options{Feed: f, Lookups: &toldLookups{rows: map[string][]push.Row{}}, Access: access, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,10 +167,10 @@ func TestKey(t *testing.T) {
 	if with(session.Value) != 200 || with(later) != 401 || with("") != 401 || with("99999999999.") != 401 {
 		t.Error("sessions are told apart wrongly")
 	}
-	if s.access.admits(&http.Request{Header: http.Header{"Cookie": {session.Name + "=" + session.Value}}}, time.Now().Add(12*time.Hour+time.Minute)) {
+	if s.access.role(&http.Request{Header: http.Header{"Cookie": {session.Name + "=" + session.Value}}}, time.Now().Add(12*time.Hour+time.Minute)) != nobody {
 		t.Error("a session does not end")
 	}
-	if _, err := NewAccess("short", false); err == nil {
+	if _, err := NewAccess("short", "", false); err == nil {
 		t.Error("a short key is taken")
 	}
 }
@@ -231,8 +231,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	if r := ask(s, "GET", "/events", nil); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
 		t.Errorf("one more browser: %d", r.StatusCode)
 	}
-	for range lookupsWaiting {
-		s.waiting <- struct{}{}
+	for range waiting {
+		s.lookups.places <- struct{}{}
 	}
 	if r := ask(s, "GET", "/lookup?id=x", nil); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("one more look-up: %d", r.StatusCode)

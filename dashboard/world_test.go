@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -26,6 +28,7 @@ type world struct {
 	lane    *kafka.Writer
 	feed    *Feed
 	site    *Site
+	letters *dlq.Queues
 	lookups *toldLookups
 
 	mu      sync.Mutex // guards all below
@@ -55,7 +58,8 @@ const laneTopic, retryTopic = "push.critical", "push.critical.retry.30s"
 
 func newWorld(t *testing.T, access *Access) *world {
 	t.Helper()
-	k, err := embedded.StartKafka(embedded.Topic{Name: kafka.EventsTopic, Partitions: 3}, embedded.Topic{Name: laneTopic, Partitions: 2}, embedded.Topic{Name: retryTopic, Partitions: 1})
+	k, err := embedded.StartKafka(embedded.Topic{Name: kafka.EventsTopic, Partitions: 3}, embedded.Topic{Name: laneTopic, Partitions: 2}, embedded.Topic{Name: retryTopic, Partitions: 1},
+		embedded.Topic{Name: kafka.DLQTopic(laneTopic), Partitions: 1}, embedded.Topic{Name: kafka.AuditTopic(laneTopic), Partitions: 1, Compacted: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +71,15 @@ func newWorld(t *testing.T, access *Access) *world {
 		}
 		t.Cleanup((*into).Close)
 	}
-	if w.site, err = NewSite(w.feed, w.lookups, access, slog.New(slog.DiscardHandler)); err != nil {
+	options := kafka.Options{Brokers: k.Addrs()}
+	admin, err := kafka.NewAdmin(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	w.letters = dlq.New(dlq.Config{Lanes: []dlq.Lane{{Name: "critical", Topic: laneTopic, GreatestAge: time.Hour}}, Tier: kafka.Tier{Name: "30s", Delay: 30 * time.Second}},
+		dlq.OnKafka(options, admin.CheckTopics))
+	if w.site, err = NewSite(Options{Feed: w.feed, Lookups: w.lookups, Letters: w.letters, Access: access, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -105,6 +117,24 @@ func (w *world) tell(e events.Event) {
 	}
 	if err != nil && w.t.Context().Err() == nil {
 		w.t.Error(err)
+	}
+}
+
+// deadLetter writes a dead letter, as a worker does.
+func (w *world) deadLetter(id, app, text string) {
+	w.t.Helper()
+	value, err := json.Marshal(map[string]string{"id": id, "app": app, "user_id": "u1", "title": text, "body": text})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p, err := kafka.NewProducer(kafka.Options{Brokers: w.kafka.Addrs()}, kafka.ProducerOptions{Topic: laneTopic, Tiers: []kafka.Tier{{Name: "30s", Delay: 30 * time.Second}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer p.Close()
+	it := &pipeline.Item{Partition: push.Partition{Topic: laneTopic, ID: 1}, Offset: 17, FirstSeen: time.Now(), Key: []byte("u1"), Value: value}
+	if err := p.Produce(w.t.Context(), []pipeline.Handover{{To: pipeline.ToDLQ, Item: it, Reason: push.RetriesUsed, Detail: "UNAVAILABLE", Attempt: 3, Providers: []push.Platform{push.FCM}}}); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 
 // dashboardFlags are the command line of dashboard.
 type dashboardFlags struct {
-	listen, keyFile, cert, certKey string
-	insecure                       bool
+	listen, keyFile, adminKeyFile, cert, certKey string
+	insecure                                     bool
 }
 
 func newDashboardCommand(a *app) *cobra.Command {
@@ -29,19 +29,23 @@ func newDashboardCommand(a *app) *cobra.Command {
 		Use:   "dashboard",
 		Short: "See the fleet live in a browser",
 		Long: `Serve one page that shows what is sent, in progress and queued now, what became of the notifications of the last
-hour and why, routes, stalls and workers, and that looks up notifications and users. It reads push.events, the
-groups' offsets, the status store and Redis, and changes nothing.
+hour and why, routes, stalls and workers, that looks up notifications and users, and lists dead letters. It reads
+push.events, the groups' offsets, the DLQs, the status store and Redis.
+
+It changes nothing, unless there is --admin-key-file: who logs in with that key may redrive and dismiss dead letters,
+by typing what is to be done, and the audit topic keeps who did it.
 
 Without a key it serves this machine alone. Any other address needs --key-file, a file with the key that browsers
 are asked for (programs send it as Authorization: Bearer …), and TLS by --tls-cert and --tls-key; --insecure does
 without TLS, behind a proxy that has it.`,
-		Example: "  pushctl dashboard\n  pushctl dashboard --listen :8095 --key-file key --tls-cert tls.crt --tls-key tls.key",
+		Example: "  pushctl dashboard\n  pushctl dashboard --admin-key-file admin.key\n  pushctl dashboard --listen :8095 --key-file key --tls-cert tls.crt --tls-key tls.key",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveDashboard(cmd.Context(), &f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8095", "`address` to serve at")
 	flags.StringVar(&f.keyFile, "key-file", "", "`file` with the key that browsers must give")
+	flags.StringVar(&f.adminKeyFile, "admin-key-file", "", "`file` with another key, of those who may redrive and dismiss; default: nobody may")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with the certificate chain")
 	flags.StringVar(&f.certKey, "tls-key", "", "`file` with the certificate's private key")
 	flags.BoolVar(&f.insecure, "insecure", false, "serve other machines without TLS")
@@ -50,15 +54,13 @@ without TLS, behind a proxy that has it.`,
 
 // access checks who may come how. pair is nil without TLS.
 func (f *dashboardFlags) access() (access *dashboard.Access, pair *tls.Certificate, err error) {
-	key := ""
-	if f.keyFile != "" {
-		text, err := os.ReadFile(f.keyFile)
-		if err != nil {
-			return nil, nil, usageError{err}
-		}
-		if key = strings.TrimSpace(string(text)); key == "" {
-			return nil, nil, usagef("--key-file: the file has no key")
-		}
+	key, err := keyOf("--key-file", f.keyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	adminKey, err := keyOf("--admin-key-file", f.adminKeyFile)
+	if err != nil {
+		return nil, nil, err
 	}
 	if f.cert != "" || f.certKey != "" {
 		loaded, err := tls.LoadX509KeyPair(f.cert, f.certKey)
@@ -75,10 +77,26 @@ func (f *dashboardFlags) access() (access *dashboard.Access, pair *tls.Certifica
 			return nil, nil, usagef("--listen %s: the key would go over the network in plain text: --tls-cert and --tls-key, or --insecure behind a proxy that has TLS", f.listen)
 		}
 	}
-	if access, err = dashboard.NewAccess(key, pair != nil); err != nil {
-		return nil, nil, usagef("--key-file: %w", err)
+	if access, err = dashboard.NewAccess(key, adminKey, pair != nil); err != nil {
+		return nil, nil, usagef("--key-file, --admin-key-file: %w", err)
 	}
 	return access, pair, nil
+}
+
+// keyOf reads the key of a flag that names a file; no file = no key.
+func keyOf(flag, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", usageError{err}
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" {
+		return "", usagef("%s: the file has no key", flag)
+	}
+	return key, nil
 }
 
 func (a *app) serveDashboard(ctx context.Context, f *dashboardFlags) error {
@@ -90,7 +108,11 @@ func (a *app) serveDashboard(ctx context.Context, f *dashboardFlags) error {
 	if err != nil {
 		return err
 	}
-	site, err := dashboard.NewSite(reader.Feed, &dashboardLookups{a}, access, a.log)
+	letters, err := a.deadLetters() // it shares the reader's client of Kafka, which is open by now
+	if err != nil {
+		return err
+	}
+	site, err := dashboard.NewSite(dashboard.Options{Feed: reader.Feed, Lookups: &dashboardLookups{a}, Letters: letters, Access: access, Log: a.log})
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,8 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	f.deadLetter(dead{id: "n-dead"})
+
 	ctx, stop := context.WithCancel(t.Context())
 	out := &printed{lines: make(chan string, 1)}
 	ended := make(chan int, 1) // gets the exit status
@@ -113,6 +115,10 @@ func TestDashboard(t *testing.T) {
 	if get("lookup?id=n-1", &n); n.Outcome != "FAILED" || !strings.Contains(n.Devices[0].Meaning, "no longer on the device") {
 		t.Errorf("a notification: %+v", n)
 	}
+	var letters json.RawMessage
+	if get("letters?lane=transactional", &letters); !strings.Contains(string(letters), `"id":"n-dead"`) || !strings.Contains(string(letters), `"acts":"nobody"`) || strings.Contains(string(letters), secretText) {
+		t.Errorf("dead letters: %s", letters)
+	}
 	says := func(query string, wants ...string) {
 		t.Helper()
 		var text json.RawMessage
@@ -145,7 +151,13 @@ func TestDashboardIsGuarded(t *testing.T) {
 			t.Errorf("%q: %v, want %q", content, err, want)
 		}
 	}
-	for _, f := range []dashboardFlags{{listen: "0.0.0.0:1"}, {listen: "127.0.0.1:1", cert: "none"}, {listen: "127.0.0.1:1", keyFile: "none"}} {
+	if err := os.WriteFile(key, []byte("a-key-of-more-than-24-characters\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := (&dashboardFlags{listen: "127.0.0.1:1", adminKeyFile: key}).access(); err != nil {
+		t.Error(err)
+	}
+	for _, f := range []dashboardFlags{{listen: "127.0.0.1:1", keyFile: key, adminKeyFile: key}, {listen: "0.0.0.0:1", adminKeyFile: key, insecure: true}, {listen: "0.0.0.0:1"}, {listen: "127.0.0.1:1", cert: "none"}, {listen: "127.0.0.1:1", keyFile: "none"}} {
 		if _, _, err := f.access(); exitStatus(t.Context(), err) != exitUsage {
 			t.Errorf("%+v: %v", f, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pushfleet/pushfleet/dlq"
-	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/wiring"
 )
@@ -25,38 +24,25 @@ func (a *app) deadLetters(lanes ...string) (*dlq.Queues, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := dlq.Config{Tier: wiring.Tiers(c)[0], StatusTTL: c.Cassandra.TTL}
-	for _, l := range c.Lanes {
-		d.Lanes = append(d.Lanes, dlq.Lane{Name: l.Name, Topic: l.Topic, GreatestAge: l.GreatestAge})
+	cluster, err := a.cluster()
+	if err != nil {
+		return nil, err
 	}
-	for _, app := range c.Apps {
-		d.Apps = append(d.Apps, app.Name)
-	}
-	q := dlq.New(d, broker{a})
+	q := dlq.New(wiring.DeadLetters(c), cluster)
 	_, err = q.Lanes(lanes...)
 	return q, optionUsage(err)
 }
 
-// broker opens the configured Kafka for package dlq.
-type broker struct{ a *app }
-
-// Reach implements dlq.Broker.
-func (b broker) Reach(ctx context.Context, topics ...string) error {
-	_, err := b.a.reachKafka(ctx, topics...)
-	return err
-}
-
-// Open implements dlq.Broker.
-func (b broker) Open(topic string) (dlq.Queue, dlq.Audit, error) {
-	opts, err := b.a.kafkaOptions()
+// cluster is the configured Kafka for package dlq.
+func (a *app) cluster() (*dlq.Cluster, error) {
+	options, err := a.kafkaOptions()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	q, err := kafka.NewDLQ(opts, topic)
-	if err != nil {
-		return nil, nil, err
-	}
-	return q, q.Audit(), nil
+	return dlq.OnKafka(options, func(ctx context.Context, topics ...string) error {
+		_, err := a.reachKafka(ctx, topics...)
+		return err
+	}), nil
 }
 
 // optionUsage turns an invalid option into a usageError that names its flag.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/dlq"
-	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -78,6 +77,10 @@ func (a *app) replay(ctx context.Context, f *replayFlags) error {
 	if err != nil {
 		return err
 	}
+	logs, err := a.cluster()
+	if err != nil {
+		return err
+	}
 	store, err := a.statusStore(ctx)
 	if err != nil {
 		return err
@@ -85,7 +88,7 @@ func (a *app) replay(ctx context.Context, f *replayFlags) error {
 	show := newProgress(a.stderr)
 	defer show.end()
 	o.Progress = func(p dlq.Replaying) { show.line("%d of %d records read, %d replayed", p.Read, p.Of, p.Replayed) }
-	v, err := queues.Replay(ctx, broker{a}, store, o)
+	v, err := queues.Replay(ctx, logs, store, o)
 	show.end()
 	if more, ok := errors.AsType[*dlq.UncountedError](err); ok {
 		err = &partly{more.Err, more.Done()}
@@ -94,15 +97,6 @@ func (a *app) replay(ctx context.Context, f *replayFlags) error {
 		return errors.Join(err, shown)
 	}
 	return err
-}
-
-// OpenLog implements dlq.Logs.
-func (b broker) OpenLog(topic string) (dlq.Log, error) {
-	opts, err := b.a.kafkaOptions()
-	if err != nil {
-		return nil, err
-	}
-	return kafka.NewLaneLog(opts, topic)
 }
 
 // explainReplayed says what was replayed, and that workers read it after this delay.

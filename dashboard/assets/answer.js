@@ -1,6 +1,7 @@
 // Why a notification did or did not arrive, in the words of pushctl.
 
 import {make} from '/assets/nodes.js';
+import {fetched} from '/assets/request.js';
 
 const section = document.getElementById('answer');
 const body = document.getElementById('answer-body');
@@ -12,16 +13,10 @@ export async function ask(question) {
   section.hidden = false;
   body.replaceChildren(make('p', {class: 'faint', text: 'asking …'}));
   body.focus();
-  const query = new URLSearchParams(Object.entries(question).filter(([, word]) => word));
-  let parts;
-  try {
-    const reply = await fetch(`/lookup?${query}`);
-    const told = await reply.json();
-    parts = reply.ok ? (told.steps ? ofUser(told) : ofNotification(told)) : [make('p', {class: 'bad', text: told.error})];
-  } catch {
-    parts = [make('p', {class: 'bad', text: 'the dashboard does not answer; try again'})];
-  }
-  if (mine === latest) body.replaceChildren(...parts);
+  const told = await fetched('/lookup', question);
+  if (mine !== latest) return;
+  if (told.error) body.replaceChildren(make('p', {class: 'bad', text: told.error}));
+  else body.replaceChildren(...(told.steps ? ofUser(told) : ofNotification(told)));
 }
 
 function ofNotification(n) {

@@ -3,6 +3,7 @@
 import {make, say, set, list, table, curve, emptyCurve} from '/assets/nodes.js';
 import {count, rate, bytes, age, clock} from '/assets/words.js';
 import {ask} from '/assets/answer.js';
+import '/assets/letters.js';
 
 const byId = (id) => document.getElementById(id);
 const dimensions = ['state', 'lane', 'app', 'type', 'provider', 'reason'];
@@ -226,6 +227,8 @@ byId('user').addEventListener('submit', (event) => {
   event.preventDefault();
   ask(Object.fromEntries(new FormData(event.target)));
 });
-byId('logout').hidden = !document.cookie.includes('pushfleet_dashboard_in');
+const inside = document.cookie.includes('pushfleet_dashboard_in');
+byId('logout').hidden = !inside;
+byId('login').hidden = inside;
 
 listen();

@@ -28,3 +28,6 @@ export function clock(time) {
   const t = new Date(time);
   return Number.isNaN(t.getTime()) ? '' : t.toISOString().slice(11, 19);
 }
+
+// moment is a time of any day, in UTC.
+export const moment = (time) => new Date(time).toISOString().slice(0, 19).replace('T', ' ');

@@ -1,0 +1,264 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/pushfleet/pushfleet/dlq"
+)
+
+// Letters are the dead letters of a fleet. Its methods are those of *dlq.Queues.
+type Letters interface {
+	List(ctx context.Context, o dlq.ListOptions) (letters []dlq.Letter, older int, err error)
+	Redrive(ctx context.Context, o dlq.RedriveOptions) (dlq.Redriven, error)
+	Dismiss(ctx context.Context, o dlq.DismissOptions) (dlq.Dismissed, error)
+}
+
+const (
+	// listTime bounds reading the dead letters.
+	listTime = 25 * time.Second
+	// actTime bounds redriving or dismissing them, and looking before that.
+	actTime = 90 * time.Second
+	// maxLetters is how many are listed, the newest.
+	maxLetters = 100
+	// maxRedrive is how many are redriven at once, and redriveRate how many a second: more,
+	// and faster, is for `pushctl dlq redrive`.
+	maxRedrive  = 1000
+	redriveRate = 100
+	// maxRedrives is how often one is redriven: as `pushctl dlq redrive` does.
+	maxRedrives = 3
+	// maxBy bounds the name for the audit topic in bytes.
+	maxBy = 64
+)
+
+// letterWords are what dead letters are selected by.
+type letterWords struct {
+	Lane     string `json:"lane"`
+	Reason   string `json:"reason"`
+	App      string `json:"app"`
+	Sender   string `json:"sender"`
+	Provider string `json:"provider"`
+	ID       string `json:"id"`
+}
+
+func letterWordsOf(q url.Values) letterWords {
+	return letterWords{q.Get("lane"), q.Get("reason"), q.Get("app"), q.Get("sender"), q.Get("provider"), q.Get("id")}
+}
+
+func (l *letterWords) filter() (f dlq.Filter) {
+	for word, into := range map[string]*[]string{l.Lane: &f.Lanes, l.Reason: &f.Reasons, l.App: &f.Apps, l.Sender: &f.Senders, l.Provider: &f.Providers, l.ID: &f.IDs} {
+		if word != "" {
+			*into = []string{word}
+		}
+	}
+	return f
+}
+
+// listed is the answer to GET /letters.
+type listed struct {
+	Letters []dlq.Letter `json:"letters"` // the newest last
+	Older   int          `json:"older"`   // that are not listed
+	// Acts is who may redrive and dismiss: "you", "admin" (who gives that key), or "nobody"
+	// (there is none).
+	Acts string `json:"acts"`
+}
+
+// listLetters answers with the open dead letters, without text and tokens.
+func (s *Site) listLetters(w http.ResponseWriter, r *http.Request) {
+	q, ok := wordsOf(w, r)
+	if !ok || !s.hasLetters(w) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), listTime)
+	defer cancel()
+	leave := s.letters.enter(ctx, w)
+	if leave == nil {
+		return
+	}
+	defer leave()
+	words := letterWordsOf(q)
+	answer := listed{Acts: s.acts(r)}
+	var err error
+	answer.Letters, answer.Older, err = s.o.Letters.List(ctx, dlq.ListOptions{Filter: words.filter(), Limit: maxLetters})
+	if err != nil {
+		s.refuseLetters(w, err)
+		return
+	}
+	tell(w, answer)
+}
+
+// acts says whether who asks may change something.
+func (s *Site) acts(r *http.Request) string {
+	switch {
+	case s.access.role(r, time.Now()) == admin:
+		return "you"
+	case s.access.admin != "":
+		return "admin"
+	}
+	return "nobody"
+}
+
+func (s *Site) hasLetters(w http.ResponseWriter) bool {
+	if s.o.Letters == nil {
+		refuse(w, http.StatusNotFound, "this dashboard has no dead letters")
+		return false
+	}
+	return true
+}
+
+// refuseLetters says why dead letters are not told or acted on.
+func (s *Site) refuseLetters(w http.ResponseWriter, err error) {
+	if option, is := errors.AsType[*dlq.OptionError](err); is {
+		refuse(w, http.StatusBadRequest, option.Error())
+		return
+	}
+	s.log.Warn("the dashboard's dead letters", "error", err)
+	refuse(w, http.StatusServiceUnavailable, "Kafka does not answer, or a topic is missing; the dashboard's log says why")
+}
+
+// The acts on dead letters.
+const (
+	redrive = "redrive"
+	dismiss = "dismiss"
+)
+
+// letterAct is the body of POST /letters.
+type letterAct struct {
+	Act string `json:"act"` // redrive or dismiss
+	letterWords
+	// Until bounds the time of dead-lettering: what a dry run has counted. Zero = now.
+	Until   time.Time `json:"until"`
+	Do      bool      `json:"do"`      // false = a dry run
+	Confirm string    `json:"confirm"` // of a dry run's answer, typed by who acts
+	By      string    `json:"by"`      // who that is, for the audit topic
+}
+
+// letterActed is the answer to it.
+type letterActed struct {
+	Act     string         `json:"act"`
+	DryRun  bool           `json:"dry_run"`
+	N       int            `json:"n"`       // redriven or dismissed; in a dry run: what would be
+	Skipped map[string]int `json:"skipped"` // of those that were selected: count by reason
+	More    bool           `json:"more"`    // there may be others: as many as are redriven at once have been
+	Delay   float64        `json:"delay_seconds,omitempty"`
+	Until   time.Time      `json:"until"`
+	Confirm string         `json:"confirm,omitempty"` // what to type to do it
+	Error   string         `json:"error,omitempty"`   // it ended in the middle
+}
+
+// check says what is wrong with a request; empty = nothing is.
+func (a *letterAct) check() string {
+	switch {
+	case a.Act != redrive && a.Act != dismiss:
+		return "act: want redrive or dismiss"
+	case !a.Do:
+		return ""
+	case a.By == "" || len(a.By) > maxBy || strings.ContainsFunc(a.By, unicode.IsControl):
+		return "by: say who you are, in at most 64 bytes: the audit topic keeps it"
+	case a.Until.IsZero():
+		return "until: give that of the dry run"
+	}
+	return ""
+}
+
+// actOnLetters redrives or dismisses dead letters, or says what it would do. What is done
+// was typed by somebody with the admin key: the act and how many a dry run has counted. It
+// is counted again before, so that nobody does more than was seen.
+func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
+	var a letterAct
+	if !s.hasLetters(w) || !s.read(w, r, &a) {
+		return
+	}
+	if a.Do && s.access.role(r, time.Now()) != admin {
+		refuse(w, http.StatusForbidden, "the admin key is needed: log in with it")
+		return
+	}
+	if wrong := a.check(); wrong != "" {
+		refuse(w, http.StatusBadRequest, wrong)
+		return
+	}
+	if a.Until.IsZero() {
+		a.Until = time.Now().UTC()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), actTime)
+	defer cancel()
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTime + writeTime)); err != nil {
+		s.log.Debug("no deadline for an answer", "error", err)
+	}
+	leave := s.letters.enter(ctx, w)
+	if leave == nil {
+		return
+	}
+	defer leave()
+	answer, err := s.act(ctx, &a, false)
+	if err == nil && a.Do {
+		if a.Confirm != answer.Confirm {
+			refuse(w, http.StatusConflict, fmt.Sprintf("nothing was done: it would be %q now, and %q was typed", answer.Confirm, a.Confirm))
+			return
+		}
+		answer, err = s.act(ctx, &a, true)
+		if err != nil && (answer.N > 0 || isUncounted(err)) { // what was done is told with the error
+			s.log.Warn("the dashboard's dead letters", "act", a.Act, "done", answer.N, "error", err)
+			answer.Error = fmt.Sprintf("it ended in the middle: %d were done, and maybe some more; doing it again is harmless", answer.N)
+			tell(w, answer)
+			return
+		}
+	}
+	if err != nil {
+		s.refuseLetters(w, err)
+		return
+	}
+	tell(w, answer)
+}
+
+func isUncounted(err error) bool {
+	_, is := errors.AsType[*dlq.UncountedError](err)
+	return is
+}
+
+// act does it, or counts what it would do.
+func (s *Site) act(ctx context.Context, a *letterAct, do bool) (letterActed, error) {
+	answer := letterActed{Act: a.Act, DryRun: !do, Skipped: map[string]int{}, Until: a.Until}
+	filter := a.filter()
+	filter.Until = a.Until
+	by := a.By + " (dashboard)"
+	var err error
+	if a.Act == redrive {
+		var v dlq.Redriven
+		v, err = s.o.Letters.Redrive(ctx, dlq.RedriveOptions{Filter: filter, Rate: redriveRate, Limit: maxRedrive, MaxRedrives: maxRedrives, Do: do, By: by})
+		answer.N, answer.Skipped, answer.Delay, answer.More = v.Redriven, v.Skipped, v.Delay, v.Redriven == maxRedrive
+	} else {
+		var v dlq.Dismissed
+		v, err = s.o.Letters.Dismiss(ctx, dlq.DismissOptions{Filter: filter, Do: do, By: by})
+		answer.N = v.Dismissed
+	}
+	if !do {
+		answer.Confirm = fmt.Sprintf("%s %d", a.Act, answer.N)
+	}
+	return answer, err
+}
+
+// read reads the JSON body of a request; false = it was refused. CrossOriginProtection has
+// seen to it that no other page sent it.
+func (s *Site) read(w http.ResponseWriter, r *http.Request, into any) bool {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(headerTime)); err != nil {
+		s.log.Debug("no deadline for a body", "error", err)
+	}
+	// Left in place it would end the request's context.
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm))
+	d.DisallowUnknownFields()
+	if r.Header.Get("Content-Type") != "application/json" || d.Decode(into) != nil {
+		refuse(w, http.StatusBadRequest, "want a JSON object with the fields of docs/dashboard.md, at most 4 KiB")
+		return false
+	}
+	return true
+}

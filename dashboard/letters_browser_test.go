@@ -1,0 +1,116 @@
+package dashboard
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/pushfleet/pushfleet/dlq"
+	"github.com/pushfleet/pushfleet/kafka"
+)
+
+// Dead letters are on the page without their texts, and are redriven and dismissed there by
+// who has the admin key and types what is to be done; the audit topic knows who it was.
+func TestPageRedrives(t *testing.T) {
+	chrome := browser(t)
+	access, err := NewAccess("", adminKey, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, access)
+	const secret = "Your code is 4711"
+	for _, id := range []string{"n-1", "n-2", "n-3"} {
+		w.deadLetter(id, "shop", secret)
+	}
+	w.deadLetter("n-4", hostile, secret)
+	w.read()
+	host, _ := w.serve("127.0.0.1:0")
+	p := open(t, chrome, "http://"+host+"/", chromedp.EmulateViewport(1400, 1000))
+	p.until(text("#status", "live"))
+	list := func(want string) {
+		t.Helper()
+		p.run(chromedp.SendKeys(chromedp.CSS("#letters input[name=lane]"), "\r")) // by the keyboard
+		p.until(has("#letters-says", want))
+	}
+	list("4 open. To redrive or dismiss, log in with the admin key.")
+	p.until(has("#letters-table td", hostile) + " && document.querySelectorAll('img').length === 0")
+	p.until("!document.documentElement.innerHTML.includes('4711')")
+
+	// A dry run is for everybody; doing it is not.
+	p.run(chromedp.SetValue(chromedp.CSS("#letters input[name=app]"), "shop"), chromedp.Click(chromedp.CSS("#letters-redrive")))
+	p.until(has("#letters-says", "A dry run: 3 would be redriven") + " && " + text("#letters-words", "redrive 3"))
+	act := func(words string) {
+		t.Helper()
+		p.run(chromedp.SetValue(chromedp.CSS("#letters-plan input[name=by]"), "ann"), chromedp.SetValue(chromedp.CSS("#letters-plan input[name=confirm]"), words),
+			chromedp.SendKeys(chromedp.CSS("#letters-plan input[name=confirm]"), "\r"))
+	}
+	act("redrive 3")
+	p.until(has("#letters-says", "the admin key is needed"))
+
+	p.run(chromedp.Click(chromedp.CSS("#login")), chromedp.WaitVisible(chromedp.CSS("input[name=key]")),
+		chromedp.SetValue(chromedp.CSS("input[name=key]"), adminKey), chromedp.Click(chromedp.CSS("#login button")))
+	p.until(text("#status", "live"))
+	list("You may redrive and dismiss.")
+	p.run(chromedp.SetValue(chromedp.CSS("#letters input[name=app]"), "shop"), chromedp.Click(chromedp.CSS("#letters-redrive")))
+	p.until(text("#letters-words", "redrive 3") + " && !document.querySelector('#letters-plan').hidden")
+	act("redrive 33")
+	p.until(has("#letters-says", "Nothing was done: type redrive 3"))
+	if got := w.marks(); len(got) != 0 {
+		t.Fatalf("it was done: %v", got)
+	}
+	act("redrive 3")
+	p.until(has("#letters-says", "3 were redriven"))
+	w.waits(retryTopic, 3)
+	p.run(script("document.querySelector('#letters input[name=app]').value = ''"))
+	list("1 open.")
+
+	p.run(chromedp.Click(chromedp.CSS("#letters-dismiss")))
+	p.until(text("#letters-words", "dismiss 1") + " && !document.querySelector('#letters-plan').hidden")
+	act("dismiss 1")
+	p.until(has("#letters-says", "1 were dismissed"))
+	list("0 open.")
+	marks := w.marks()
+	for id, want := range map[string]string{"n-1": kafka.Redriven, "n-2": kafka.Redriven, "n-3": kafka.Redriven, "n-4": kafka.Dismissed} {
+		if m := marks[id]; m.What != want || m.By != "ann (dashboard)" {
+			t.Errorf("%s is marked %+v, want %s", id, m, want)
+		}
+	}
+	p.clean(host, "403")
+}
+
+// marks are the marks of dead letters by the ids of their notifications.
+func (w *world) marks() map[string]dlq.Mark {
+	w.t.Helper()
+	list, _, err := w.letters.List(w.t.Context(), dlq.ListOptions{Filter: dlq.Filter{Marked: true}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	marks := map[string]dlq.Mark{}
+	for _, l := range list {
+		if l.Mark != nil {
+			marks[l.ID] = *l.Mark
+		}
+	}
+	return marks
+}
+
+// waits checks how many records a topic has.
+func (w *world) waits(topic string, want int64) {
+	w.t.Helper()
+	f, err := kafka.NewFollower(kafka.Options{Brokers: w.kafka.Addrs()}, topic, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer f.Close()
+	ends, err := f.EndOffsets(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := int64(0)
+	for _, end := range ends {
+		n += end
+	}
+	if n != want {
+		w.t.Errorf("%s has %d records, want %d", topic, n, want)
+	}
+}
