@@ -49,6 +49,8 @@ var mayImport = map[string][]string{
 	"segments":                        nil,
 	"segments/s3":                     {"segments"},
 	"subscriptions":                   {"push"}, // Cassandra is an interface
+	"inbox":                           {"push"}, // Cassandra is an interface
+	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
 	"forms":                           {"push", "users", "users/record"},                                                                                // users in words: no terminal, no HTTP
@@ -57,7 +59,7 @@ var mayImport = map[string][]string{
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
 	"sizing":                          nil,                     // arithmetic over a value, for a command or a page
-	"stages":                          {"push", "pipeline", "dedupe", "limits", "quiet"},
+	"stages":                          {"push", "pipeline", "dedupe", "limits", "quiet", "inbox"},
 	"providers/h2":                    nil,
 	"providers/calls":                 {"push", "pipeline"},
 	"providers/exchange":              {"push", "pipeline", "providers/h2", "providers/calls"},
@@ -140,6 +142,7 @@ var testsAlso = map[string][]string{
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
 	"gateway":         {"shards"}, // a Redis for limits of senders
+	"inbox":           {"inbox/inboxtest", "status"}, // whose session its tests on a real Cassandra use
 	"kafka":           {"bench/chaos/records"},
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},

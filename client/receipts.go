@@ -13,7 +13,7 @@ import (
 type Report struct {
 	Receipt     string    `json:"receipt"`
 	ID          string    `json:"id"`
-	Status      string    `json:"status"` // PENDING, SENDING, DELIVERED, FAILED or UNKNOWN
+	Status      string    `json:"status"` // PENDING, SENDING, DELIVERED, INBOX, FAILED or UNKNOWN
 	State       string    `json:"state"`  // in more detail
 	Reason      string    `json:"reason"`
 	Meaning     string    `json:"meaning"` // in words

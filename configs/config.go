@@ -1,6 +1,9 @@
 package configs
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Config is a worker's whole configuration. Defaults, units and arithmetic are
 // in worker.yaml. The check tags are the rules for single values; Validate adds
@@ -10,6 +13,7 @@ type Config struct {
 	Kafka       Kafka       `yaml:"kafka"`
 	Redis       Redis       `yaml:"redis"`
 	Cassandra   Cassandra   `yaml:"cassandra"`
+	Inbox       Inbox       `yaml:"inbox"`
 	Lanes       []Lane      `yaml:"lanes" check:"required"`
 	Batch       Batch       `yaml:"batch"`
 	Dedupe      Dedupe      `yaml:"dedupe"`
@@ -123,7 +127,21 @@ type Lane struct {
 	GreatestAge     time.Duration `yaml:"greatest_age" check:"min=1s,max=720h"`
 	CriticalSenders []string      `yaml:"critical_senders"` // empty = no sender, "*" = every sender
 	IgnoreBlocked   bool          `yaml:"ignore_blocked"`   // critical messages pass "blocked"
+	Inbox           bool          `yaml:"inbox"`            // messages are kept for users who look for them
+	InboxAfter      time.Duration `yaml:"inbox_after" check:"min=0s,max=87600h"`
 	Shed            Shed          `yaml:"shed"`
+}
+
+// Inbox says how messages are kept for users who look for them: by workers for lanes that
+// say so, and by gateways, which show them.
+type Inbox struct {
+	TTL         time.Duration `yaml:"ttl" check:"min=24h,max=2160h"`
+	Concurrency int           `yaml:"concurrency" check:"min=1,max=1024"`
+}
+
+// KeepsInboxes reports whether a lane keeps messages for users who look for them.
+func (c *Config) KeepsInboxes() bool {
+	return slices.ContainsFunc(c.Lanes, func(l Lane) bool { return l.Inbox })
 }
 
 // Shed says how many of a lane's records may wait to be sent before new ones of a

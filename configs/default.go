@@ -68,6 +68,7 @@ func Default() *Config {
 			Growth: 1.1, GrowthAfter: time.Minute, GrowthAnswers: 100},
 		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour,
 			DevicesPerUser: 100, DevicesPerApp: 20, Listen: "127.0.0.1:9465"},
+		Inbox: Inbox{TTL: 720 * time.Hour, Concurrency: 32},
 		Gateway: Gateway{Listen: "127.0.0.1:8088", AdminListen: "127.0.0.1:9466", ReloadKeys: 5 * time.Second, Limits: GatewayLimits{Gateways: 4},
 			Confirm: 5 * time.Second, Linger: 3 * time.Millisecond, BufferedRecords: 50_000, BufferedBytes: 64 << 20, Status: 5 * time.Second,
 			MessageBytes: 128 << 10, BatchLines: 1000, BatchBytes: 4 << 20, Receipts: 1000,

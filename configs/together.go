@@ -193,6 +193,12 @@ func (c *Config) checkLanes(ps *Problems) {
 		if first := c.Retries.Tiers; l.GreatestAge > 0 && len(first) > 0 && l.GreatestAge <= first[0] {
 			ps.add(at+".greatest_age", "%s must be more than the first of retries.tiers, %s: otherwise every retry is too late", l.GreatestAge, first[0])
 		}
+		if l.InboxAfter > 0 && !l.Inbox {
+			ps.add(at+".inbox_after", "has no effect without inbox: true")
+		}
+		if l.Inbox && l.GreatestAge > c.Inbox.TTL-24*time.Hour {
+			ps.add(at+".greatest_age", "%s must be a day less than inbox.ttl, %s: what comes late would not be there long enough to be read", l.GreatestAge, c.Inbox.TTL)
+		}
 		if slices.Contains(l.CriticalSenders, everySender) && len(l.CriticalSenders) > 1 {
 			ps.add(at+".critical_senders", "must be either * alone or a list of senders")
 		}

@@ -142,6 +142,8 @@ func stateOf(r *push.Row, times Times, now time.Time) string {
 		return "a worker began to send it at " + since + " and has not recorded a result"
 	case push.StatePending:
 		return "received at " + since + " and not processed yet"
+	case push.StateInbox:
+		return "in the user's inbox since " + since + " (" + why + ")"
 	case push.StateUnknown:
 		return strings.TrimSuffix("it may or may not have been delivered ("+why+")", " ()")
 	}
@@ -162,6 +164,8 @@ func meaningOf(id string, o push.Outcome, devices []Device) string {
 	switch o {
 	case push.OutcomeDelivered:
 		return "accepted by the provider for " + strconv.Itoa(delivered) + " of " + strconv.Itoa(len(devices)) + " devices"
+	case push.OutcomeInbox:
+		return "kept in the user's inbox, where it is read when the user looks"
 	case push.OutcomeOpen:
 		return "not finished: at least one device is still to be tried"
 	case push.OutcomeFailed:

@@ -44,6 +44,9 @@ var reasons = map[string]string{
 	"token_gone":             "the device was removed before the next attempt",
 	"superseded":             "a newer notification with the same collapse key was accepted first",
 
+	// INBOX, as no_device
+	"inactive": "the user has not used the app for so long that the lane keeps messages for when they come back (lanes[].inbox_after)",
+
 	// SHED
 	"depth":    "too much waited in its lane to be sent, so that it was dropped by its priority (lanes[].shed); pushctl replay --shed sends it later",
 	"deadline": "its turn in its lane would have come after its expires_at, so that it was dropped at once (lanes[].shed)",

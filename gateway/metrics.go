@@ -45,7 +45,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_panics_total", Help: "Requests whose handler crashed."}),
 		traceless: prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_traceless_total", Help: "Answers about messages that workers have passed and left no state of. Must be 0."}),
 	}
-	for _, status := range []string{statusPending, statusSending, statusDelivered, statusFailed, statusUnknown} {
+	for _, status := range []string{statusPending, statusSending, statusDelivered, statusInbox, statusFailed, statusUnknown} {
 		m.receipts.WithLabelValues(status)
 	}
 	if reg != nil {

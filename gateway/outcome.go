@@ -12,6 +12,7 @@ const (
 	statusPending   = "PENDING"   // in Kafka, and no worker has finished with it
 	statusSending   = "SENDING"   // a worker has begun, and at least one device is open
 	statusDelivered = "DELIVERED" // accepted by Apple or Google for a device at least
+	statusInbox     = "INBOX"     // kept where its user looks for it
 	statusFailed    = "FAILED"    // it ended otherwise; state and reason say how
 	statusUnknown   = "UNKNOWN"   // nobody can tell
 )
@@ -77,6 +78,8 @@ func (g *Gateway) judge(a *asked, now time.Time) found {
 	switch outcome {
 	case push.OutcomeDelivered:
 		r.Status = statusDelivered
+	case push.OutcomeInbox:
+		r.Status = statusInbox
 	case push.OutcomeOpen:
 		r.Status = statusSending
 	default:
@@ -147,6 +150,8 @@ func statusOf(state string) string {
 	switch state {
 	case push.StateDelivered.String():
 		return statusDelivered
+	case push.StateInbox.String():
+		return statusInbox
 	case push.StatePending.String(), push.StateSending.String(), push.StateRetrying.String(), push.StateHeld.String():
 		return statusSending
 	}

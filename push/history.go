@@ -43,6 +43,7 @@ type Outcome uint8
 const (
 	NoRows Outcome = iota
 	OutcomeDelivered
+	OutcomeInbox
 	OutcomeOpen
 	OutcomeFailed
 	OutcomeExpired
@@ -52,7 +53,7 @@ const (
 	OutcomeUnknown
 )
 
-var outcomeNames = [...]string{"NONE", "DELIVERED", "OPEN", "FAILED", "EXPIRED", "SUPPRESSED", "SHED", "DEAD_LETTERED", "UNKNOWN"}
+var outcomeNames = [...]string{"NONE", "DELIVERED", "INBOX", "OPEN", "FAILED", "EXPIRED", "SUPPRESSED", "SHED", "DEAD_LETTERED", "UNKNOWN"}
 
 func (o Outcome) String() string { return outcomeNames[o] }
 
@@ -61,6 +62,8 @@ func outcomeOf(s State) Outcome {
 	switch s {
 	case StateDelivered:
 		return OutcomeDelivered
+	case StateInbox:
+		return OutcomeInbox
 	case StateFailed:
 		return OutcomeFailed
 	case StateExpired:
@@ -123,7 +126,7 @@ func (h *History) HasDevices() bool {
 }
 
 // Outcome is the state of the whole notification by precedence: DELIVERED if
-// any device is; else open if any is; else FAILED, EXPIRED, SUPPRESSED, SHED,
+// any device is; else INBOX; else open if any is; else FAILED, EXPIRED, SUPPRESSED, SHED,
 // DEAD_LETTERED, UNKNOWN. Rows without a device count only while no device has
 // one.
 func (h *History) Outcome() Outcome {
@@ -147,7 +150,7 @@ func (h *History) Outcome() Outcome {
 // Closed reports whether a record at this step has nothing left to do for the
 // device: it is delivered, or has a final state, or was handed over at this
 // step or a later one. A redriven record is stopped by earlier rows only where
-// they say DELIVERED, EXPIRED or SUPPRESSED.
+// they say DELIVERED, INBOX, EXPIRED or SUPPRESSED.
 func (h *History) Closed(device string, step int16, redriven bool) bool {
 	rows := h.of(device)
 	for i := range rows {
@@ -164,7 +167,7 @@ func (h *History) Closed(device string, step int16, redriven bool) bool {
 			}
 		case !r.State.Final():
 		case redriven && r.Step < step:
-			if r.State == StateExpired || r.State == StateSuppressed {
+			if r.State == StateInbox || r.State == StateExpired || r.State == StateSuppressed {
 				return true
 			}
 		default:

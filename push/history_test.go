@@ -70,6 +70,9 @@ func TestOutcome(t *testing.T) {
 		{"suppressed > shed", history(row("a", 0, StateShed), row("b", 0, StateSuppressed)), OutcomeSuppressed},
 		{"shed > dead-lettered", history(row("a", 0, StateDeadLettered), row("b", 0, StateShed)), OutcomeShed},
 		{"dead-lettered > unknown", history(row("a", 0, StateUnknown), row("b", 0, StateDeadLettered)), OutcomeDeadLettered},
+		{"delivered > inbox", history(row("a", 0, StateDelivered), row("b", 0, StateInbox)), OutcomeDelivered},
+		{"inbox > open", history(row("a", 0, StateRetrying), row("b", 0, StateInbox)), OutcomeInbox},
+		{"kept in the inbox after it was held as a whole", history(row("", 0, StateHeld), row("", 1, StateInbox)), OutcomeInbox},
 		{"nothing but unknown", history(row("a", 0, StateSending), row("a", 0, StateUnknown)), OutcomeUnknown},
 	} {
 		inAnyOrder(t, tt.h, func(h *History) {

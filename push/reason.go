@@ -39,6 +39,9 @@ const (
 	TokenGone         Reason = "token_gone"
 	Superseded        Reason = "superseded"
 
+	// INBOX; NoDevice stands there, too.
+	Inactive Reason = "inactive"
+
 	// HELD.
 	NotDue          Reason = "not_due"
 	RouteStopped    Reason = "route_stopped"

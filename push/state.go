@@ -22,12 +22,13 @@ const (
 	StateShed         State = 14
 	StateDeadLettered State = 15
 	StateUnknown      State = 16
+	StateInbox        State = 17 // kept for a user who looks for it
 )
 
 var stateNames = map[State]string{
 	StatePending: "PENDING", StateSending: "SENDING", StateRetrying: "RETRYING", StateHeld: "HELD",
 	StateDelivered: "DELIVERED", StateFailed: "FAILED", StateSuppressed: "SUPPRESSED",
-	StateExpired: "EXPIRED", StateShed: "SHED", StateDeadLettered: "DEAD_LETTERED", StateUnknown: "UNKNOWN",
+	StateExpired: "EXPIRED", StateShed: "SHED", StateDeadLettered: "DEAD_LETTERED", StateUnknown: "UNKNOWN", StateInbox: "INBOX",
 }
 
 func (s State) String() string {
@@ -38,7 +39,7 @@ func (s State) String() string {
 }
 
 // Final reports whether nothing more happens to a device in this state.
-func (s State) Final() bool { return s >= StateDelivered && s <= StateUnknown }
+func (s State) Final() bool { return s >= StateDelivered && s <= StateInbox }
 
 // HandedOver reports whether a newer record owns the device from here.
 func (s State) HandedOver() bool { return s == StateRetrying || s == StateHeld }

@@ -15,9 +15,10 @@ const (
 	Deferred           // not now: produced again for later, which is no attempt
 	Unresolved         // an intent without a result: nobody can tell whether it was sent
 	Shed               // dropped under load
+	Kept               // in the user's inbox, and on no device
 )
 
-var verdictNames = [...]string{"undecided", "duplicate", "suppressed", "expired", "failed", "dead", "deferred", "unresolved", "shed"}
+var verdictNames = [...]string{"undecided", "duplicate", "suppressed", "expired", "failed", "dead", "deferred", "unresolved", "shed", "kept"}
 
 // Verdicts is how many there are, numbered from 0.
 const Verdicts = len(verdictNames)
@@ -39,6 +40,8 @@ func (v Verdict) State() State {
 		return StateUnknown
 	case Shed:
 		return StateShed
+	case Kept:
+		return StateInbox
 	}
 	return StateDeadLettered
 }
@@ -56,6 +59,8 @@ func verdictOf(s State) Verdict {
 		return Unresolved
 	case StateShed:
 		return Shed
+	case StateInbox:
+		return Kept
 	}
 	return Dead
 }

@@ -1,5 +1,5 @@
 // Package stages holds the steps that a batch takes before it is sent, one
-// file each: dedupe, accept, shed, superseded, preferences, devices, limits. Each
+// file each: dedupe, accept, shed, superseded, preferences, devices, inbox, limits. Each
 // implements pipeline.Stage and declares the small store interface it needs.
 package stages
 
@@ -14,6 +14,7 @@ const (
 	StepSuperseded  pipeline.Step = "superseded" // retries only
 	StepPreferences pipeline.Step = "preferences"
 	StepDevices     pipeline.Step = "devices"
+	StepInbox       pipeline.Step = "inbox" // of lanes that keep messages for users
 	StepLimits      pipeline.Step = "limits"
 )
 
@@ -22,8 +23,8 @@ const (
 // is next, so that no store is asked about expired notifications; shed comes as early
 // as it can, as it is there to save work; limits is last, so that only what is going to
 // be sent spends a cap. Superseded, which only retries need, and shed, which they must
-// not have, may be nil.
-func NewOrder(d *Dedupe, a *Accept, h *Shed, s *Superseded, p *Preferences, v *Devices, l *Limits) []pipeline.Stage {
+// not have, may be nil, and so may inbox.
+func NewOrder(d *Dedupe, a *Accept, h *Shed, s *Superseded, p *Preferences, v *Devices, i *Inbox, l *Limits) []pipeline.Stage {
 	order := []pipeline.Stage{d, a}
 	if h != nil {
 		order = append(order, h)
@@ -31,5 +32,8 @@ func NewOrder(d *Dedupe, a *Accept, h *Shed, s *Superseded, p *Preferences, v *D
 	if s != nil {
 		order = append(order, s)
 	}
-	return append(order, p, v, l)
+	if order = append(order, p, v); i != nil {
+		order = append(order, i)
+	}
+	return append(order, l)
 }

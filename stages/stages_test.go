@@ -532,7 +532,7 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 	}}
 	caps := &limiter{deny: map[string]bool{"over": true}}
 	for _, s := range stages.NewOrder(&stages.Dedupe{Filter: &filter{}, Ledger: l}, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
-		nil, nil, &stages.Preferences{Users: people}, &stages.Devices{}, &stages.Limits{Limiter: inForce(caps)}) {
+		nil, nil, &stages.Preferences{Users: people}, &stages.Devices{}, nil, &stages.Limits{Limiter: inForce(caps)}) {
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

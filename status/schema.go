@@ -25,7 +25,7 @@ var columnTypes = map[string]string{
 
 // otherTables are the tables of the schema that Session is for, in the order of
 // their statements, which follow that of the status table.
-var otherTables = []string{"device_limit_days", "device_limit_times"}
+var otherTables = []string{"device_limit_days", "device_limit_times", "inbox", "inbox_read", "inbox_news"}
 
 // keyColumns are the partition key and the clustering columns, in order.
 var keyColumns = []string{"bucket", "id", "device", "step", "state"}

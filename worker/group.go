@@ -59,6 +59,7 @@ type group struct {
 	redis   shards.Client
 	status  Status
 	devices *limits.DeviceLog // where rules of devices count; nil = in Redis
+	inboxes Inboxes           // nil = no lane keeps messages
 	routes  routes
 	// credentials are what is read from files again; never nil once opened.
 	credentials            *credentials

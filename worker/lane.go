@@ -126,8 +126,18 @@ func (g *group) stages(l configs.Lane, half *lane, retry bool) []pipeline.Stage 
 		superseded,
 		&stages.Preferences{Users: shared.users, Rules: g.preferences(l)},
 		&stages.Devices{},
+		g.inbox(l),
 		g.limits(l),
 	)
+}
+
+// inbox is the stage that keeps a lane's messages for users who look for them; nil = it
+// keeps none.
+func (g *group) inbox(l configs.Lane) *stages.Inbox {
+	if !l.Inbox {
+		return nil
+	}
+	return &stages.Inbox{Inboxes: g.inboxes, Lane: l.Name, After: l.InboxAfter}
 }
 
 // preferences are what the configuration currently in force says about users'

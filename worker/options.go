@@ -37,6 +37,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/stages"
 	"github.com/pushfleet/pushfleet/status"
 )
 
@@ -44,6 +45,12 @@ import (
 type Status interface {
 	pipeline.Status
 	pipeline.Ledger
+	Close()
+}
+
+// Inboxes are where lanes keep messages for users who look for them.
+type Inboxes interface {
+	stages.Inboxes
 	Close()
 }
 
@@ -69,6 +76,9 @@ type Options struct {
 	// OpenStatus opens the status store; nil = Cassandra. It is called again
 	// until it succeeds.
 	OpenStatus func(ctx context.Context, o status.Options) (Status, error)
+	// OpenInboxes opens the inboxes where a lane has some; nil = in Cassandra. It is called
+	// again until it succeeds.
+	OpenInboxes func(ctx context.Context, o status.Options) (Inboxes, error)
 	// Observe, if set, sees every group of answers before the pipeline does, in
 	// several goroutines at once.
 	Observe func([]*pipeline.Delivery)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
@@ -39,7 +41,7 @@ func (g *group) openStores(ctx context.Context) error {
 	if openStatus == nil {
 		openStatus = openCassandra
 	}
-	var closeDevices func()
+	var closeDevices, closeInboxes func()
 	err = connectAll(
 		func() error {
 			return connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
@@ -64,8 +66,12 @@ func (g *group) openStores(ctx context.Context) error {
 			closeDevices = done
 			return err
 		},
+		func() (err error) {
+			closeInboxes, err = g.connectInboxes(ctx, statusOptions)
+			return err
+		},
 	)
-	g.opened = append(g.opened, closeDevices)
+	g.opened = append(g.opened, closeDevices, closeInboxes)
 	if g.status != nil {
 		g.opened = append(g.opened, g.status.Close)
 	}
@@ -87,6 +93,45 @@ func (g *group) connectDevices(ctx context.Context, o status.Options) (done func
 		done = func() {}
 	}
 	return done, err
+}
+
+// connectInboxes connects to where lanes keep messages for users, if one does.
+func (g *group) connectInboxes(ctx context.Context, o status.Options) (done func(), err error) {
+	if !g.Config.KeepsInboxes() {
+		return func() {}, nil
+	}
+	open := g.OpenInboxes
+	if open == nil {
+		open = func(ctx context.Context, o status.Options) (Inboxes, error) { return openInboxes(ctx, g.Config, o) }
+	}
+	err = connect(ctx, g.Log, g.health, "inbox", strings.Join(g.Config.Cassandra.Hosts, ","), func(ctx context.Context) error {
+		return limited(ctx, 2*g.Config.Cassandra.Timeout, func(ctx context.Context) (err error) {
+			g.inboxes, err = open(ctx, o)
+			return err
+		})
+	})
+	if err != nil {
+		return func() {}, err
+	}
+	return g.inboxes.Close, nil
+}
+
+// ownInboxes are inboxes with a session of their own.
+type ownInboxes struct {
+	*inbox.Store
+	close func()
+}
+
+// Close ends the session.
+func (i ownInboxes) Close() { i.close() }
+
+// openInboxes connects to Cassandra.
+func openInboxes(ctx context.Context, c *configs.Config, o status.Options) (Inboxes, error) {
+	store, done, err := wiring.Inbox(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	return ownInboxes{store, done}, nil
 }
 
 // limited gives each attempt a time-out of its own.

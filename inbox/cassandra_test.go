@@ -1,0 +1,30 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/inbox"
+	"github.com/pushfleet/pushfleet/inbox/inboxtest"
+	"github.com/pushfleet/pushfleet/status"
+)
+
+func TestCassandra(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	o := status.Options{Hosts: []string{localtest.Require(t).Cassandra}, Keyspace: fmt.Sprintf("inbox_%d", time.Now().UnixNano()),
+		Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
+	if _, err := status.ApplySchema(ctx, o, status.SchemaOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := status.OpenSession(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	inboxtest.Run(t, inbox.New(inbox.Options{Tables: s}))
+}
