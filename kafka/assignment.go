@@ -93,7 +93,7 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 	p := t.partition(partition)
 	return &assignment{
 		options: o, topic: t, partition: p, limits: t.limits(o, 1),
-		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Lease: lease}),
+		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Expiries: o.Expiries, Lease: lease}),
 		next:    -1, committed: -1, high: -1, from: -1, empty: -1, newest: now,
 	}
 }

@@ -93,6 +93,9 @@ func (s *Source) reserve(now time.Time) (room int, paused map[push.Partition]boo
 	left := s.options.OpenRecords - open - s.takeUnread(unread, s.options.OpenRecords-open, now)
 	// Waiting for a fair part of a batch keeps polls from getting tiny.
 	s.crowded = left < min(room, s.options.OpenRecords/4+1) || bytes >= s.options.OpenBytes
+	for _, a := range s.parts {
+		a.tracker.SetFull(a.paused || s.crowded)
+	}
 	if s.crowded {
 		return 0, paused, sooner(again, now.Add(recheck))
 	}

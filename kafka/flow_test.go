@@ -71,6 +71,10 @@ func TestAFullWindowStopsThePollAndGoesOnLater(t *testing.T) {
 		}
 		return testutil.ToFloat64(m.paused.WithLabelValues("push")) == 2 && len(bs) > 0
 	})
+	for _, b := range bs { // lines go by it
+		eventually(t, "a tracker is told that it is full", b.Tracker.Full)
+	}
+	last := bs[0].Tracker
 	for seen := 0; len(bs) > 0; {
 		if n := open(); n > window {
 			t.Fatalf("got %d open records of a partition, the window is %d", n, window)
@@ -94,6 +98,7 @@ func TestAFullWindowStopsThePollAndGoesOnLater(t *testing.T) {
 	if a, b := c.committed("g", "push", 0), c.committed("g", "push", 1); a != total || b != total {
 		t.Errorf("got commits %d and %d, want %d", a, b, total)
 	}
+	eventually(t, "a tracker is told that it has room", func() bool { return !last.Full() })
 }
 
 func TestTheCapOverAllPartitionsHolds(t *testing.T) {

@@ -92,6 +92,8 @@ type SourceOptions struct {
 	Rebalance time.Duration // group rebalance time-out; 60 s
 	Drain     time.Duration // how long a revoked partition may finish its work; 20 s, less than Rebalance
 	Commit    time.Duration // how long one commit may take, with its repeats; 5 s
+	// Expiries has trackers count what waits by its expiry: see pipeline.Tracker.Sooner.
+	Expiries bool
 	// Look is how often the brokers are asked for the logs' ends: 5 s, which is also the
 	// most. If it is less, they are asked before there is a partition too, so that End
 	// knows how many there are.

@@ -71,6 +71,7 @@ type Item struct {
 	unended   int32  // deliveries without a durable end; atomic
 	abandoned uint32 // 1 = a delivery will not end here; atomic
 	begun     uint32 // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic
+	counted   uint16 // where its tracker counts its expiry; 0 = nowhere
 	intended  bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
 	committed bool   // its offset has been committed: nothing stops the send any more
 }

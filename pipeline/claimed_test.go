@@ -86,7 +86,7 @@ func TestHowLongAConfirmIsGood(t *testing.T) {
 // What comes back unsent waits again, unless its line has ended or its partition leaves:
 // then it is left to the next owner.
 func TestWhatComesBackTooLateIsGivenBack(t *testing.T) {
-	l := &line{waiting: newTurns()}
+	l := &line{waiting: newTurns(false)}
 	ds := waitingFor("a", 2)
 	l.waiting.put(l, ds)
 	l.waiting.take(nil, 2)

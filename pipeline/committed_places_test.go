@@ -19,7 +19,7 @@ import (
 func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := push.Route{Platform: push.APNS, App: "shop"}
-		r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+		r := newRoute(shop, nil, nil, 20, false, NewMetrics(prometheus.NewRegistry()))
 		p := &Pipeline{opt: Options{Window: 20, Drain: 5 * time.Second, SendDeadline: time.Second, StatusTimeout: time.Second, CommitTimeout: time.Second}, toSettle: newQueue[*Delivery]()}
 		l := r.lines[gates.Free]
 		if !r.window.TryAcquire(20) {
@@ -65,7 +65,7 @@ func TestCommittedDeliveriesWithoutAPlaceAreHeldAtTheEnd(t *testing.T) {
 
 // The gauge of a window says how many places are taken, also when they are free again.
 func TestTheGaugeFollowsTheWindow(t *testing.T) {
-	r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+	r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, false, NewMetrics(prometheus.NewRegistry()))
 	p := &Pipeline{opt: Options{Window: 20}}
 	l := r.lines[gates.Free]
 	l.waiting.put(l, waitingFor("a", 3))
@@ -83,7 +83,7 @@ func TestTheGaugeFollowsTheWindow(t *testing.T) {
 // queue for its places: what comes to it next would get its turn later.
 func TestAnEmptyLineDoesNotQueueForTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+		r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, false, NewMetrics(prometheus.NewRegistry()))
 		p := &Pipeline{opt: Options{Window: 20}}
 		if !r.window.TryAcquire(20) {
 			t.Fatal("setup: the window is not empty")

@@ -35,6 +35,7 @@ type Delivery struct {
 	ticket    gates.Ticket // of its route's gate; set when it is handed to the provider
 	ending    Ending       // what Result means; set by decide, and by deadLetter if its record is too large
 	kept      bool         // its token is called dead, and is not to be removed
+	inLine    bool         // in a line that sends first what expires first; guarded by the mu of its turns
 	inWindow  bool         // holds a place of its route's window
 	abandoned bool         // has no durable end: the partition is leaving or the worker stops
 }

@@ -38,7 +38,7 @@ func TestSendLater(t *testing.T) {
 		{"answered", func(d *Delivery) { d.Result.Class = push.Delivered }, false},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
-			r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+			r := newRoute(push.Route{Platform: push.APNS, App: "shop"}, nil, nil, 20, false, NewMetrics(prometheus.NewRegistry()))
 			p, l := &Pipeline{opt: Options{Window: 20}}, r.lines[gates.Free]
 			l.waiting.put(l, waitingFor("a", 1))
 			ds := p.enter(t.Context(), t.Context(), l, nil)

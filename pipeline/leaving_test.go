@@ -69,7 +69,7 @@ func TestARecheckWithoutAnAnswerAllowsNothing(t *testing.T) {
 				back := awayUntil{time.Now().Add(time.Minute), stays[0]}
 				p := &Pipeline{toSettle: newQueue[*Delivery](), opt: Options{
 					Window: 20, Recheck: back, RecheckAfter: 30 * time.Second, SendDeadline: time.Second, Metrics: m, Log: log}}
-				l := newRoute(shop, pr, gs.Of(shop), 20, m).lines[gates.Free]
+				l := newRoute(shop, pr, gs.Of(shop), 20, false, m).lines[gates.Free]
 				submitting, stop := context.WithCancel(t.Context())
 				defer stop()
 				ended := make(chan struct{}) // closed when submit has returned
@@ -112,7 +112,7 @@ func TestWhatLeavesDoesNotWaitForTheLease(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &Pipeline{toSettle: newQueue[*Delivery](), opt: Options{Window: 20}}
-				l := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry())).lines[gates.Free]
+				l := newRoute(shop, nil, nil, 20, false, NewMetrics(prometheus.NewRegistry())).lines[gates.Free]
 				lease := lapsedUntil(time.Now().Add(time.Minute))
 				leaves := waitingFor("a", 12) // more than a group
 				leaves[0].Item.batch.Tracker.lease = lease

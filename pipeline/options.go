@@ -33,6 +33,9 @@ type Options struct {
 	// Urgent lets this lane's sends go before those of others where a route's rate is
 	// short.
 	Urgent bool
+	// EarliestFirst has what waits for a route sent in the order of its expiry instead of
+	// that of the log: see earliest. The source then tells trackers when they are full.
+	EarliestFirst bool
 	// Events, unless nil, gathers what push.events is to tell.
 	Events Events
 	// Latest, unless nil, notes what was accepted under a collapse key.
@@ -109,7 +112,7 @@ func New(o Options) (*Pipeline, error) {
 		if gate == nil {
 			return nil, fmt.Errorf("pipeline: route %s has no gate", r)
 		}
-		p.routes[r] = newRoute(r, provider, gate, o.Window, o.Metrics)
+		p.routes[r] = newRoute(r, provider, gate, o.Window, o.EarliestFirst, o.Metrics)
 		o.Metrics.keptTokens(r.App, 0)
 	}
 	o.Metrics.bound(o.Lane, p.Bound())

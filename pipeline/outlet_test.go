@@ -143,7 +143,7 @@ func TestGroupSize(t *testing.T) {
 // group of each of them, after all that the window holds.
 func TestProgressOfALine(t *testing.T) {
 	shop := push.Route{Platform: push.APNS, App: "shop"}
-	r := newRoute(shop, nil, nil, 40, NewMetrics(prometheus.NewRegistry()))
+	r := newRoute(shop, nil, nil, 40, false, NewMetrics(prometheus.NewRegistry()))
 	p := &Pipeline{opt: Options{Window: 40}, routes: map[push.Route]*route{shop: r}}
 	l := r.lines[gates.Retry]
 	for i, n := range []int{3, 4, 5} {
@@ -172,7 +172,7 @@ func TestPlacesOfWhatHasLeft(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shop := push.Route{Platform: push.APNS, App: "shop"}
-				r := newRoute(shop, nil, nil, 20, NewMetrics(prometheus.NewRegistry()))
+				r := newRoute(shop, nil, nil, 20, false, NewMetrics(prometheus.NewRegistry()))
 				p := &Pipeline{opt: Options{Window: 20}, toSettle: newQueue[*Delivery]()}
 				l := r.lines[gates.Free]
 				if !r.window.TryAcquire(20) {

@@ -4,8 +4,8 @@
 //
 // START HERE. One Pipeline serves one consumer group of a lane: the group of its
 // main topic, or that of its retry, deferral and hold topics. This file shows the
-// whole way, top to bottom. Its steps are, in order, in send.go (with route.go and
-// queue.go), confirm.go (what a long wait has made old is checked again before the
+// whole way, top to bottom. Its steps are, in order, in send.go (with route.go, queue.go,
+// turns.go and, where the lane sheds, earliest.go), confirm.go (what a long wait has made old is checked again before the
 // send), decide.go, handover.go and rows.go; once.go replaces sendAll in lanes of mode
 // at_most_once, and repeat.go has how a step waits for a store:
 //

@@ -41,7 +41,7 @@ func hashes(ds []*Delivery) string {
 // Stages work on several batches of a partition at once, and may be through with a
 // later one first.
 func TestBatchesAreSentInTheOrderOfTheLog(t *testing.T) {
-	l := &line{waiting: newTurns()}
+	l := &line{waiting: newTurns(false)}
 	batch := func(name string, offset int64) []*Delivery {
 		ds := waitingFor("p", 2)
 		for i, d := range ds {
@@ -61,7 +61,7 @@ func TestBatchesAreSentInTheOrderOfTheLog(t *testing.T) {
 }
 
 func TestTurns(t *testing.T) {
-	l := &line{waiting: newTurns()}
+	l := &line{waiting: newTurns(false)}
 	q := l.waiting
 	var group []*Delivery
 	take := func(why string, limit int, want string) {
@@ -122,7 +122,7 @@ func TestTurns(t *testing.T) {
 // Nothing is lost, none is given twice and each partition keeps its order,
 // whatever groups come and are taken.
 func TestTurnsKeepTheOrderOfAPartition(t *testing.T) {
-	l := &line{waiting: newTurns()}
+	l := &line{waiting: newTurns(false)}
 	const each = 1000
 	go func() {
 		all := map[string][]*Delivery{"a": waitingFor("a", each), "b": waitingFor("b", each), "c": waitingFor("c", each)}

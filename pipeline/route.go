@@ -23,10 +23,10 @@ type route struct {
 	inUse    prometheus.Gauge // how much of the window
 }
 
-func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, m *Metrics) *route {
+func newRoute(r push.Route, provider Provider, gate *gates.Gate, window int, earliest bool, m *Metrics) *route {
 	rt := &route{Route: r, provider: provider, gate: gate, window: semaphore.NewWeighted(int64(window)), inUse: m.window.WithLabelValues(r.String())}
 	for c := range rt.lines {
-		rt.lines[c] = &line{route: rt, charge: gates.Charge(c), waiting: newTurns()}
+		rt.lines[c] = &line{route: rt, charge: gates.Charge(c), waiting: newTurns(earliest)}
 	}
 	return rt
 }
@@ -100,6 +100,9 @@ func (p *Pipeline) Progress() []gates.LineProgress {
 		}
 		// What the others take in their turns, and what was under way already.
 		told.Turn = len(told.Partitions)*p.groupSize() + p.opt.Window
+		if p.opt.EarliestFirst { // first in one round and last in the next
+			told.Turn += len(told.Partitions) * p.groupSize()
+		}
 		all = append(all, told)
 	}
 	return all

@@ -22,6 +22,8 @@ type Tracker struct {
 	capacity  int
 	lease     Lease
 	waiting   atomic.Int64              // admitted records that wait to be sent: not dispatched, decided or at their end
+	full      atomic.Bool               // nothing more is polled before the watermark moves
+	expiries  *expiries                 // of those that wait; nil = they are not counted
 	left      atomic.Pointer[time.Time] // when it began to leave, nil = it does not. From then on what is not sent is abandoned
 
 	// mu guards the fields below. A source holds its own locks when it calls a
@@ -66,6 +68,8 @@ type TrackerOptions struct {
 	Confirms int
 	// Retry is set for retry, deferral and hold topics.
 	Retry bool
+	// Expiries has those that wait counted by their expiry: for Sooner.
+	Expiries bool
 	// Lease is the member's right to send; nil = without end.
 	Lease Lease
 }
@@ -79,10 +83,14 @@ type Lease interface {
 
 // NewTracker makes the tracker of one assignment.
 func NewTracker(o TrackerOptions) *Tracker {
-	return &Tracker{
+	t := &Tracker{
 		partition: o.Partition, retry: o.Retry, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
 		open: make(map[string]uint64), intents: make(map[int64]struct{}), watermark: -1, committed: -1, next: -1, idle: make(chan struct{}),
 	}
+	if o.Expiries {
+		t.expiries = new(expiries)
+	}
+	return t
 }
 
 // Partition returns the partition that this tracker was made for.
@@ -132,6 +140,9 @@ func (t *Tracker) Admit(b *Batch) int {
 		if it.Verdict == push.Undecided {
 			rec.id = it.ID
 			t.waiting.Add(1)
+			if t.expiries != nil {
+				it.counted = t.expiries.add(it)
+			}
 		} else {
 			it.begun = 1
 		}
@@ -280,6 +291,9 @@ func (t *Tracker) begins(it *Item) bool {
 		return false
 	}
 	t.waiting.Add(-1)
+	if it.counted > 0 {
+		t.expiries.left(it)
+	}
 	return true
 }
 
@@ -307,6 +321,34 @@ func (t *Tracker) Ahead(it *Item) int64 {
 	defer t.mu.Unlock()
 	behind := int64(t.base) + int64(len(t.records)) - 1 - int64(it.seq)
 	return max(0, t.waiting.Load()-behind-1)
+}
+
+// Sooner returns how many of those that wait are critical, or say an expiry that is no
+// later than that of an item that waits, which is one of them; ok = false if that is too far ahead to be
+// counted, or nothing is. It takes no lock.
+func (t *Tracker) Sooner(it *Item, now time.Time) (n int64, ok bool) {
+	if t.expiries == nil || it.ExpiresAt.IsZero() {
+		return 0, false
+	}
+	return t.expiries.until(it.ExpiresAt, now)
+}
+
+// SetFull says whether nothing more is polled of the partition before its watermark has
+// moved. It takes no lock.
+func (t *Tracker) SetFull(full bool) { t.full.Store(full) }
+
+// Full is what SetFull said last.
+func (t *Tracker) Full() bool { return t.full.Load() }
+
+// holder returns which record a full tracker waits for, by its number; ok = false if it
+// is not full or waits for none.
+func (t *Tracker) holder() (seq uint64, ok bool) {
+	if !t.Full() {
+		return 0, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.base + uint64(t.passed), t.passed < len(t.records)
 }
 
 // Leave requests that everything that has not been sent be abandoned, and does not

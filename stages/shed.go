@@ -178,8 +178,14 @@ func (j *judgement) deadline(it *pipeline.Item, less int64) {
 	if j.perSecond <= 0 || it.ExpiresAt.IsZero() {
 		return
 	}
-	wait := turn(j.waiting, max(0, j.tracker.Ahead(it)-less), j.perSecond)
-	if it.ExpiresAt.Sub(j.now) < wait {
+	left, ahead := it.ExpiresAt.Sub(j.now), max(0, j.tracker.Ahead(it)-less)
+	wait := turn(j.waiting, ahead, j.perSecond)
+	if left < wait {
+		if sooner, ok := j.tracker.Sooner(it, j.now); ok {
+			wait = min(wait, earlier(wait, turn(j.waiting, min(sooner-1, ahead), j.perSecond)))
+		}
+	}
+	if left < wait {
 		j.shed(it, push.ShedDeadline, detail(it.Priority, j.depth(), "wait_s", int64(wait/time.Second)))
 	}
 }
@@ -194,6 +200,19 @@ func turn(waiting []int64, ahead int64, perSecond float64) time.Duration {
 	}
 	seconds := float64(max(before, ahead)) / perSecond
 	return time.Duration(min(seconds, longestTurn.Seconds()) * float64(time.Second))
+}
+
+// earlier is how long a record waits that goes ahead of what expires later, as long as
+// that is not overtaken for more than pipeline.Overtaken: inOrder is its wait as it came,
+// and soonest that for what expires sooner. Of what is ahead of it in the log a part of
+// soonest / inOrder does; so each second of its wait that is longer puts as much of the
+// others behind them.
+func earlier(inOrder, soonest time.Duration) time.Duration {
+	if soonest <= pipeline.Overtaken {
+		return soonest
+	}
+	others := float64(inOrder-soonest) / float64(soonest)
+	return max(soonest, inOrder-time.Duration(others*float64(pipeline.Overtaken)))
 }
 
 // longestTurn is as long as a turn is said to be: nothing waits for longer in a lane.

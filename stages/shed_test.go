@@ -319,6 +319,70 @@ func TestDepthAndHysteresisAreAsModelled(t *testing.T) {
 	})
 }
 
+// A lane sends what expires sooner first, but nothing is overtaken for more than 5 s:
+// what can be met in that order is not shed, though as it came it could not.
+func TestADeadlineIsJudgedByTheOrderOfSending(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		first  int           // records that expire in 8 s
+		others int           // records that have a day
+		left   time.Duration // of the last one, behind all those
+		shed   bool
+	}{
+		{"in order at once", 0, 900, 9 * time.Second, false},
+		{"overtaking what has a day", 0, 2000, 9 * time.Second, false},
+		{"behind what expires sooner", 2000, 0, 9 * time.Second, true},
+		{"behind a few that do", 300, 1700, 9 * time.Second, false},
+		{"behind half that do: the others are late", 1000, 1000, 14 * time.Second, true},
+		{"behind half that do, with time for them", 1000, 1000, 16 * time.Second, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 1 << 20, Expiries: true})
+			expires := func(left time.Duration) func(*pipeline.Item) {
+				return func(it *pipeline.Item) { it.ExpiresAt = time.Now().Add(left) }
+			}
+			admitted(tr, 0, of(push.Low, c.first, expires(8*time.Second))...)
+			admitted(tr, int64(c.first), of(push.Low, c.others, expires(24*time.Hour))...)
+			b := admitted(tr, int64(c.first+c.others), of(push.Low, 1, expires(c.left))...)
+			s := stages.NewShed(stages.Thresholds{push.Low: 1 << 30}, &log{map[int32]int64{0: 1}, 1}, &pace{[]int64{1 << 20}, 100})
+			if got := shed(t, s, b)[push.ShedDeadline] > 0; got != c.shed {
+				t.Errorf("%s: shed %v, want %v", c.name, got, c.shed)
+			}
+			b.Tracker.Abandon([]*pipeline.Item{&b.Items[0]})
+			if n, ok := tr.Sooner(&b.Items[0], time.Now()); !ok || n != int64(c.first) {
+				t.Errorf("%s: %d are counted that expire sooner (%v), want %d", c.name, n, ok, c.first)
+			}
+		})
+	}
+}
+
+// What is not counted by its expiry is not judged by it: what has none, what expires too
+// far ahead, and all of a tracker that does not count. What is critical goes first.
+func TestWhatIsSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 1 << 20, Expiries: true})
+		admitted(tr, 0, of(push.Critical, 3, nil)...)
+		in := func(left time.Duration) *pipeline.Item {
+			return &admitted(tr, 10, of(push.Low, 1, func(it *pipeline.Item) {
+				it.ID, it.ExpiresAt = left.String(), time.Now().Add(left)
+			})...).Items[0]
+		}
+		late, soon, gone := in(time.Hour), in(200*time.Second), in(-time.Second)
+		for _, c := range []struct {
+			it *pipeline.Item
+			n  int64
+			ok bool
+		}{{late, 0, false}, {soon, 4, true}, {gone, 3, true}, {&admitted(tr, 20, of(push.Low, 1, nil)...).Items[0], 0, false}} {
+			if n, ok := tr.Sooner(c.it, time.Now()); n != c.n || ok != c.ok {
+				t.Errorf("%s: got %d, %v; want %d, %v", c.it.ID, n, ok, c.n, c.ok)
+			}
+		}
+		if _, ok := tracker(0).Sooner(soon, time.Now()); ok {
+			t.Error("a tracker tells what it does not count")
+		}
+	})
+}
+
 func TestTheRateIsThatOfGoodSeconds(t *testing.T) {
 	var r stages.Rate
 	tell := func(n int, sent uint64, behind bool) {

@@ -47,8 +47,9 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
+	sheds := l.Shed.Enabled && !retry
 	var look time.Duration // as usual
-	if l.Shed.Enabled && !retry {
+	if sheds {
 		look = time.Second
 	}
 	source, err := kafka.NewSource(g.kafka, kafka.SourceOptions{
@@ -58,19 +59,19 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Confirms: c.Batch.Window(), Reread: reread,
 		Protocol: c.Kafka.Protocol, Balancer: c.Kafka.Balancer, JoinWithin: c.Kafka.JoinWithin,
 		Session: c.Kafka.SessionTimeout, Rebalance: c.Kafka.RebalanceTimeout, Drain: c.Send.Drain, Commit: c.Kafka.CommitTimeout,
-		Look: look, Health: g.partitionHealth,
+		Look: look, Expiries: sheds, Health: g.partitionHealth,
 	})
 	if err != nil {
 		producer.Close()
 		return nil, err
 	}
 	opened := &lane{name: name, log: g.Log, source: source, producer: producer}
-	if l.Shed.Enabled && !retry {
+	if sheds {
 		opened.pace = &pace{source: source, depth: shared.pipeline.Sheds(name)}
 	}
 	o := pipeline.Options{
 		Lane: name, Source: source, Stages: g.stages(l, opened, retry), Routes: g.routes.lane(i), Producer: producer, Status: g.status, Ledger: g.status, Seen: shared.filter,
-		Gates: shared.gates, Urgent: i == 0, Events: shared.events, Latest: shared.latest,
+		Gates: shared.gates, Urgent: i == 0, EarliestFirst: sheds, Events: shared.events, Latest: shared.latest,
 		Policy: wiring.Policy(c, l), Once: l.Once(),
 		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest, Rules: g.preferences(l)}, RecheckAfter: c.Send.Recheck,
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,

@@ -31,6 +31,13 @@ var classes = [...]string{"critical", "high", "medium", "low", "bulk"}
 // starts, of all priorities by turns, with a provider that takes 10,000 a second.
 func crowded(t *testing.T, n int, edit func(*configs.Config)) (*night, []string) {
 	t.Helper()
+	return crowdedBy(t, n, time.Millisecond, edit, nil)
+}
+
+// crowdedBy is crowded with a provider that takes 10 in so much time, and with what the
+// notifications say besides.
+func crowdedBy(t *testing.T, n int, takes time.Duration, edit func(*configs.Config), say func(i int, message map[string]any)) (*night, []string) {
+	t.Helper()
 	c := configs.Default()
 	c.Kafka.JoinWithin, c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 0, 4, 1
 	c.Dedupe.Capacity, c.Registry.CheckInterval = 100_000, 10*time.Minute
@@ -45,7 +52,7 @@ func crowded(t *testing.T, n int, edit func(*configs.Config)) (*night, []string)
 	f := newNight(t, route, c)
 	f.options.Wrap = func(o pipeline.Options, _ func(push.Route) h2.Stats) pipeline.Options {
 		o.Routes = map[push.Route]pipeline.Provider{route: calls.NewCaller(10, func(ctx context.Context, d *pipeline.Delivery) push.Result {
-			time.Sleep(time.Millisecond)
+			time.Sleep(takes)
 			return f.accept(ctx, d)
 		})}
 		return o
@@ -53,8 +60,12 @@ func crowded(t *testing.T, n int, edit func(*configs.Config)) (*night, []string)
 	ids, records := make([]string, n), make([]*kgo.Record, n)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%s-%d", classes[i%len(classes)], i)
-		value, err := json.Marshal(map[string]any{"id": ids[i], "app": "shop", "type": "news", "title": "News", "priority": classes[i%len(classes)],
-			"device": map[string]any{"platform": "apns", "token": fmt.Sprintf("%064x", i), "environment": "production"}})
+		message := map[string]any{"id": ids[i], "app": "shop", "type": "news", "title": "News", "priority": classes[i%len(classes)],
+			"device": map[string]any{"platform": "apns", "token": fmt.Sprintf("%064x", i), "environment": "production"}}
+		if say != nil {
+			say(i, message)
+		}
+		value, err := json.Marshal(message)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,6 +171,33 @@ func TestABacklogIsShedByClass(t *testing.T) {
 		}
 		if got := shedCount(t, o.Metrics); got != sum || len(told) != sum {
 			t.Errorf("%d rows, %d counted, %d told", sum, got, len(told))
+		}
+	})
+}
+
+// What expires before its turn would come, behind what has a day, is sent in time; and
+// what has a day is sent too.
+func TestWhatExpiresSoonDoesNotWaitForWhatHasADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const records = 10_000 // 10 s of work, of all of which the last tenth has 3
+		soon := func(i int) bool { return i >= records/2 && i%5 == 1 }
+		n, ids := crowdedBy(t, records, 10*time.Millisecond, func(c *configs.Config) {
+			c.Lanes[0].Shed = configs.Shed{Enabled: true, High: 1e6, Medium: 1e6, Low: 1e6, Bulk: 1e6}
+			c.Send.InFlight, c.Status.Unacknowledged = 50, 50 // what is in a window is in no line
+		}, func(i int, message map[string]any) {
+			left := 24 * time.Hour
+			if soon(i) {
+				left = 3 * time.Second
+			}
+			message["priority"], message["expires_at"] = "low", time.Now().Add(left).UTC().Format(time.RFC3339Nano)
+		})
+		defer n.close()
+		n.start(func(ctx context.Context) error { return Run(ctx, n.options) })
+		time.Sleep(5 * time.Minute)
+		for i, id := range ids {
+			if rows, pushed := n.became(id); len(rows) != 1 || rows[0] != "DELIVERED" || len(pushed) != 1 {
+				t.Errorf("%s, soon %v: %q, pushed %d times", id, soon(i), rows, len(pushed))
+			}
 		}
 	})
 }
