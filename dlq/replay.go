@@ -79,7 +79,9 @@ type ShedRecord struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 }
 
-// SkipCopy is the reason for a second record of an id in one replay.
+// SkipCopy is the reason for a second record of an id in one replay. Only among the
+// latest 131,072 ids is it known that it is one: a copy from further away is replayed too,
+// and the workers end it as a copy.
 const SkipCopy = "copy"
 
 // replayRead is how many ids are looked up at once.
@@ -94,7 +96,7 @@ const replayRead = 500
 // With an error the result is what was sent and acknowledged by then; an *UncountedError
 // says that more may have been.
 func (q *Queues) Replay(ctx context.Context, logs Logs, ledger Ledger, o ReplayOptions) (Replayed, error) {
-	r := &replaying{ReplayOptions: &o, queues: q, ledger: ledger, seen: make(map[string]struct{}), pace: newPacer(max(o.Rate, 0.1)), began: time.Now(),
+	r := &replaying{ReplayOptions: &o, queues: q, ledger: ledger, seen: recent{most: remembered}, pace: newPacer(max(o.Rate, 0.1)), began: time.Now(),
 		result: Replayed{DryRun: !o.Do, Skipped: make(map[string]int), Topics: []string{}, Delay: q.config.Tier.Delay.Seconds(), Shed: []ShedRecord{}}}
 	if err := o.Check(); err != nil {
 		return r.result, err
@@ -116,7 +118,7 @@ type replaying struct {
 	*ReplayOptions
 	queues *Queues
 	ledger Ledger
-	seen   map[string]struct{} // ids that were replayed
+	seen   recent // ids that were replayed
 	pace   pacer
 	began  time.Time
 	taken  int // of Limit
@@ -220,7 +222,7 @@ func (r *replaying) replay(ctx context.Context, log Log, group []record) error {
 			break
 		}
 		r.taken++
-		r.seen[strings.Clone(rec.message.ID)] = struct{}{}
+		r.seen.add(rec.message.ID)
 		rec.Reason, rec.Hops = row.Reason, int(row.Step)
 		if len(r.result.Shed) < r.List {
 			r.result.Shed = append(r.result.Shed, rec.shed())
@@ -255,7 +257,7 @@ func owner(m *push.Message) string {
 // skip says why a shed notification is not replayed; empty = it is.
 func (r *replaying) skip(rec *record, now time.Time) string {
 	c := &r.queues.config
-	if _, twice := r.seen[rec.message.ID]; twice {
+	if r.seen.has(rec.message.ID) {
 		return SkipCopy
 	}
 	if takenUp := now.Add(c.Tier.Delay); rec.expired(takenUp) {
