@@ -3,10 +3,8 @@ package dashboard
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,9 +23,6 @@ import (
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
 )
-
-// envPictures, if set, is the directory that pictures of the page are written to.
-const envPictures = "PUSHFLEET_PICTURES"
 
 // browserTime bounds what a page may take to show something on a busy machine.
 const browserTime = 2 * time.Minute
@@ -279,71 +274,6 @@ func dark() chromedp.Action[chromedp.Void] {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
 		return err
 	})
-}
-
-// The pictures of the README: a quarter of an hour of a made-up fleet.
-func TestPictures(t *testing.T) {
-	if os.Getenv(envPictures) == "" {
-		t.Skip("no pictures are wanted: " + envPictures + " names no directory")
-	}
-	chrome := browser(t)
-	access, err := NewAccess("", "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t, access)
-	now := time.Now().UTC()
-	for i := range 180 {
-		wave := int64(20_000 + 6_000*math.Sin(float64(i)/15) + float64(i%7)*400)
-		for j, source := range []string{"a", "b", "c"} {
-			n := wave / int64(3+j)
-			w.tell(events.Event{Source: source, At: now.Add(time.Duration(i-180) * 5 * time.Second), Counts: []events.Count{
-				{Lane: "transactional", App: "shop", Type: "order_update", Provider: "apns", State: "DELIVERED", N: n},
-				{Lane: "promotional", App: "shop", Type: "news", Provider: "fcm", State: "DELIVERED", N: n / 2},
-				{Lane: "critical", App: "bank", Type: "otp", Provider: "fcm", State: "DELIVERED", N: n / 9},
-				{Lane: "transactional", App: "shop", Type: "order_update", Provider: "fcm", State: "FAILED", Reason: "UNREGISTERED", N: n / 40},
-				{Lane: "promotional", App: "shop", Type: "news", State: "SUPPRESSED", Reason: "limited:news-a-day", N: n / 12},
-				{Lane: "promotional", App: "shop", Type: "news", State: "SUPPRESSED", Reason: "opted_out_type", N: n / 30},
-			}})
-		}
-	}
-	for i, source := range []string{"a", "b", "c"} {
-		w.live(source, func() events.State {
-			s := worker("worker-"+source, "open")
-			s.Started, s.Stalls = now.Add(-51*time.Hour), nil
-			s.Lanes[0].Open, s.Lanes[0].Oldest = int64(900+70*i), time.Now().Add(-400*time.Millisecond)
-			s.Routes = []events.RouteState{
-				{Provider: "apns", App: "shop", Gate: "open", Share: 1500, Connections: 10, Streams: 10_000, InFlight: 310, Answers: []events.AnswerState{{Class: "accepted", N: 91_200}}},
-				{Provider: "fcm", App: "shop", Gate: "open", Rate: 8000, Base: 10_000, Share: 900, Connections: 10, Streams: 1000, InFlight: 120, Word: "QUOTA_EXCEEDED"},
-				{Provider: "apns", App: "bank", Gate: "paused", Until: now.Add(time.Minute), Word: "TooManyRequests", Connections: 2, Streams: 2000},
-			}
-			return s
-		})
-	}
-	w.read()
-	host, _ := w.serve("127.0.0.1:0")
-	for name, page := range map[string][]chromedp.Action[chromedp.Void]{
-		"desktop.png": {chromedp.EmulateViewport(1400, 1150)}, "dark.png": {chromedp.EmulateViewport(1400, 1150), dark()}, "phone.png": {chromedp.EmulateViewport(400, 900)}} {
-		p := open(t, chrome, "http://"+host+"/", page...)
-		p.until(text("#status", "live") + " && document.querySelectorAll('#workers tbody tr').length === 3 && document.querySelectorAll('#routes li').length === 3")
-		p.picture(name)
-	}
-}
-
-// picture writes what the page looks like.
-func (p *tab) picture(name string) {
-	p.t.Helper()
-	dir := os.Getenv(envPictures)
-	shot, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		p.fail(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "dashboard-"+name), shot, 0o644); err != nil {
-		p.t.Fatal(err)
-	}
 }
 
 // With a key the page asks for it, and then has a session.

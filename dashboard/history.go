@@ -5,6 +5,9 @@ import "time"
 // delivered is the state of what a provider has accepted.
 const delivered = "DELIVERED"
 
+// duplicate is the state of a copy, which has no row.
+const duplicate = "DUPLICATE"
+
 // ring counts by a unit of time, the last len(slots) of them. newest is the number of
 // the latest unit, as the number of units since 1970.
 type ring struct {

@@ -105,6 +105,7 @@ func NewSite(o Options) (*Site, error) {
 	mux.Handle("GET /events", s.seen(s.stream))
 	mux.Handle("GET /snapshot.json", s.seen(s.snapshot))
 	mux.Handle("GET /lookup", s.seen(s.lookup))
+	mux.Handle("GET /plan", s.seen(s.plan))
 	mux.Handle("GET /letters", s.seen(s.listLetters))
 	mux.Handle("POST /letters", s.seen(s.actOnLetters))
 	mux.HandleFunc("GET /assets/{name}", p.asset)

@@ -35,6 +35,7 @@ type Snapshot struct {
 	Workers   []Worker  `json:"workers"`
 	Gone      []Gone    `json:"gone"`
 	Outcomes  Outcomes  `json:"outcomes"`
+	Limits    Limits    `json:"limits"`
 	Failures  []Failure `json:"failures"`
 	Gaps      []Gap     `json:"gaps"`
 	OffsetsAt time.Time `json:"offsets_at,omitzero"` // of the queues; none = they are not known
@@ -154,6 +155,7 @@ func (f *Feed) Snapshot(now time.Time, filter Kind, limit int) *Snapshot {
 	s.Workers = bound(s, "workers", f.workers(live), limit)
 	f.showGone(s, limit)
 	f.showOutcomes(s, limit)
+	f.showLimits(s, limit)
 	f.showFailures(s, limit)
 	f.showDoubts(s, live, limit)
 	return s

@@ -54,11 +54,11 @@ func (l *toldLookups) User(_ context.Context, q Question) (Answers, error) {
 	return Answers{User: q.User, Steps: []Step{{Step: "device", Says: explain.Reason("no_device", ""), Bad: true}}}, nil
 }
 
-const laneTopic, retryTopic = "push.critical", "push.critical.retry.30s"
+const laneTopic, retryTopic, otherTopic = "push.critical", "push.critical.retry.30s", "push.transactional"
 
 func newWorld(t *testing.T, access *Access) *world {
 	t.Helper()
-	k, err := embedded.StartKafka(embedded.Topic{Name: kafka.EventsTopic, Partitions: 3}, embedded.Topic{Name: laneTopic, Partitions: 2}, embedded.Topic{Name: retryTopic, Partitions: 1},
+	k, err := embedded.StartKafka(embedded.Topic{Name: kafka.EventsTopic, Partitions: 3}, embedded.Topic{Name: laneTopic, Partitions: 2}, embedded.Topic{Name: otherTopic, Partitions: 4}, embedded.Topic{Name: retryTopic, Partitions: 1},
 		embedded.Topic{Name: kafka.DLQTopic(laneTopic), Partitions: 1}, embedded.Topic{Name: kafka.AuditTopic(laneTopic), Partitions: 1, Compacted: true})
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +91,7 @@ func (w *world) read() {
 		{Lane: "critical", Kind: TopicMain, Topic: laneTopic, Group: "pushfleet.critical"},
 		{Lane: "critical", Kind: TopicRetry, Topic: retryTopic, Group: "pushfleet.critical.retry"},
 		{Lane: "critical", Kind: TopicDLQ, Topic: "push.critical.dlq"},
+		{Lane: "transactional", Kind: TopicMain, Topic: otherTopic, Group: "pushfleet.transactional"},
 	}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var reading sync.WaitGroup

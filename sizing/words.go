@@ -107,3 +107,23 @@ func count(x float64, noun string) string {
 	}
 	return num(x) + " " + noun + "s"
 }
+
+// Verdict says in a sentence what the plan comes to.
+func (p *Plan) Verdict() string {
+	s := fmt.Sprintf("workers %s, partitions %s, connections of a worker %s to APNs", num(p.Workers), num(p.Partitions), num(p.APNsConnections))
+	if p.FCMConnections > 0 {
+		s += fmt.Sprintf(" and %s to FCM", num(p.FCMConnections))
+	}
+	return s + fmt.Sprintf("; Redis %s nodes for %s; Cassandra %s nodes, %s of disk; Kafka %s of disk", num(p.RedisNodes), Bytes.Text(p.RedisBytes),
+		num(p.CassandraNodes), Bytes.Text(p.CassandraBytes/p.Input.CassandraFull), Bytes.Text(p.KafkaBytes))
+}
+
+// String says what there is of a parameter and what would suffice: "workers 18, needed 20".
+func (s Shortage) String() string {
+	for _, p := range Parameters() {
+		if p.Name == s.Name {
+			return fmt.Sprintf("%s %s, needed %s", s.Name, p.Kind.Text(s.Have), p.Kind.Text(s.Need))
+		}
+	}
+	return s.Name
+}

@@ -121,27 +121,11 @@ func explainPlan(p *sizing.Plan) terminal.Answer {
 // verdict says below the arithmetic what it comes to.
 func verdict(p *sizing.Plan) string {
 	var b strings.Builder
-	n := sizing.Number.Text
-	fmt.Fprintf(&b, "workers %s, partitions %s, connections of a worker %s to APNs", n(p.Workers), n(p.Partitions), n(p.APNsConnections))
-	if p.FCMConnections > 0 {
-		fmt.Fprintf(&b, " and %s to FCM", n(p.FCMConnections))
-	}
-	fmt.Fprintf(&b, "; Redis %s nodes for %s; Cassandra %s nodes, %s of disk; Kafka %s of disk", n(p.RedisNodes), sizing.Bytes.Text(p.RedisBytes),
-		n(p.CassandraNodes), sizing.Bytes.Text(p.CassandraBytes/p.Input.CassandraFull), sizing.Bytes.Text(p.KafkaBytes))
+	b.WriteString(p.Verdict())
 	for _, s := range p.Short {
-		fmt.Fprintf(&b, "\nSHORT: %s: %s", shortage(s), s.Why)
+		fmt.Fprintf(&b, "\nSHORT: --%s: %s", s, s.Why)
 	}
 	return b.String()
-}
-
-// shortage says of a flag what it has and what would suffice.
-func shortage(s sizing.Shortage) string {
-	for _, p := range sizing.Parameters() {
-		if p.Name == s.Name {
-			return fmt.Sprintf("--%s %s, needed %s", s.Name, p.Kind.Text(s.Have), p.Kind.Text(s.Need))
-		}
-	}
-	return "--" + s.Name
 }
 
 // parameterRow is a number of the input in the JSON answer of --sources. Times are in

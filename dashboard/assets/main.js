@@ -4,6 +4,8 @@ import {make, say, set, list, table, curve, emptyCurve} from '/assets/nodes.js';
 import {count, rate, bytes, age, clock} from '/assets/words.js';
 import {ask} from '/assets/answer.js';
 import '/assets/letters.js';
+import '/assets/plan.js';
+import {showLimits} from '/assets/limits.js';
 
 const byId = (id) => document.getElementById(id);
 const dimensions = ['state', 'lane', 'app', 'type', 'provider', 'reason'];
@@ -67,6 +69,7 @@ function show(s) {
   showWaits(s);
   showWorkers(s);
   showOutcomes(s);
+  showLimits(s, narrow);
   showFailures(s);
   showDoubts(s);
   document.body.dataset.at = s.at;

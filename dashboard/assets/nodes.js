@@ -52,6 +52,7 @@ export function table(node, columns, rows, keyOf) {
     node.body_ = make('tbody');
     node.append(make('thead', {}, head), node.body_);
   }
+  node.hidden = rows.length === 0; // a head without rows says nothing
   list(node.body_, rows, keyOf, () => {
     const row = make('tr');
     for (const c of columns) {
@@ -74,9 +75,10 @@ export function table(node, columns, rows, keyOf) {
 
 const svgNames = 'http://www.w3.org/2000/svg';
 
-// curve draws series of points, {class, points}, into an svg over the width of 100.
-export function curve(svg, series) {
-  const top = Math.max(1, ...series.flatMap((s) => s.points));
+// curve draws series of points, {class, points}, into an svg over the width of 100. Its top
+// is the greatest point, and at least least.
+export function curve(svg, series, least = 1) {
+  const top = Math.max(least, ...series.flatMap((s) => s.points));
   for (const s of series) {
     let path = svg.querySelector(`path.${s.class}`);
     if (!path) {

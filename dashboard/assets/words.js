@@ -31,3 +31,6 @@ export function clock(time) {
 
 // moment is a time of any day, in UTC.
 export const moment = (time) => new Date(time).toISOString().slice(0, 19).replace('T', ' ');
+
+const hundredth = new Intl.NumberFormat('en', {maximumFractionDigits: 2});
+export const percent = (share) => `${hundredth.format(100 * share)} %`;

@@ -1,0 +1,23 @@
+// What limits stop, and how near that is to the alert.
+
+import {make, say, set, list, table, curve, emptyCurve} from '/assets/nodes.js';
+import {count, percent} from '/assets/words.js';
+
+const byId = (id) => document.getElementById(id);
+
+export function showLimits(s, narrow) {
+  const l = s.limits;
+  say(byId('limits-says'), `${percent(l.share)} of what was counted in the last 10 minutes is over a limit; PushManyLimited fires above ${percent(l.line)}. Notifications and devices, not users: push.events names no users.`);
+  set(byId('limits-says'), 'class', l.share > l.line ? 'bad' : '');
+  list(byId('limits-curve'), [l], () => '', () => make('figure', {}, emptyCurve(), make('figcaption', {}, make('span', {text: 'an hour: over a limit (line), the alert (dashes)'}), make('span'))),
+    (figure) => {
+      const top = curve(figure.firstChild, [{class: 'sent', points: l.minutes}, {class: 'failed', points: l.minutes.map(() => l.line)}], l.line * 1.2);
+      say(figure.lastChild.lastChild, `top: ${percent(top)}`);
+      set(figure.firstChild, 'aria-label', `Share that is over a limit, by minute: at most ${percent(Math.max(...l.minutes))}, last ${percent(l.minutes.at(-1))}`);
+    });
+  table(byId('limits-rules'), [
+    {name: 'rule', cell: (r) => r.rule, on: (r) => narrow('reason', r.reason)},
+    {name: 'stopped', n: true, cell: (r) => count(r.stopped)},
+    {name: 'put off', n: true, cell: (r) => count(r.put_off)},
+  ], l.rules, (r) => r.reason);
+}
