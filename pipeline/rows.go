@@ -49,7 +49,7 @@ func (it *Item) verdictRows(rows []push.Row, now time.Time) []push.Row {
 		reason += ":" + it.Detail
 	}
 	row := push.Row{ID: it.RowID(), Step: it.Step(), State: it.Verdict.State(), At: now,
-		Reason: reason, UserHash: push.UserHash(it.Owner())}
+		Reason: reason, UserHash: push.UserHash(it.Owner()), Place: it.Partition.Place(it.Offset)}
 	if len(it.Devices) == 0 {
 		return append(rows, row)
 	}
@@ -63,7 +63,8 @@ func (it *Item) verdictRows(rows []push.Row, now time.Time) []push.Row {
 // row returns the status row of one delivery.
 func (d *Delivery) row(s push.State, r push.Reason, now time.Time) push.Row {
 	return push.Row{ID: d.Item.RowID(), Device: d.Device.Hash, Step: d.Item.Step(), State: s, At: now,
-		Platform: d.Route.Platform, ProviderID: d.Result.ProviderID, Reason: string(r), UserHash: push.UserHash(d.Item.Owner())}
+		Platform: d.Route.Platform, ProviderID: d.Result.ProviderID, Reason: string(r), UserHash: push.UserHash(d.Item.Owner()),
+		Place: d.Item.Partition.Place(d.Item.Offset)}
 }
 
 // whole reports whether d stands for its whole item, which was decided as one

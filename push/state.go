@@ -56,4 +56,5 @@ type Row struct {
 	ProviderID string
 	Reason     string
 	UserHash   uint64 // xxhash64 of the user id
+	Place      uint64 // of the record that wrote it: Partition.Place; 0 = not known
 }

@@ -174,7 +174,8 @@ func deliveredRows(n int, platform push.Platform, from time.Time) []push.Row {
 		if platform == push.FCM {
 			said = fmt.Sprintf("projects/example-shop/messages/0:%d%%%x", at.UnixMicro(), random(8))
 		}
-		rows[i] = push.Row{ID: id.String(), Device: word(12), State: push.StateDelivered, At: at, Platform: platform, ProviderID: said, UserHash: uint64(at.UnixNano()) * 0x9e3779b97f4a7c15}
+		rows[i] = push.Row{ID: id.String(), Device: word(12), State: push.StateDelivered, At: at, Platform: platform, ProviderID: said, UserHash: uint64(at.UnixNano()) * 0x9e3779b97f4a7c15,
+			Place: push.Partition{Topic: "push.transactional", ID: int32(i % 14)}.Place(int64(i))}
 	}
 	return rows
 }

@@ -107,6 +107,9 @@ func TestApplyDoesWhatIsMissing(t *testing.T) {
 		{"only the status table is there, from an earlier version", with(func(c *catalogue) { c.noOthers = true }), "exists exists created created created created created", "CREATE CREATE CREATE CREATE CREATE", ""},
 		{"another table cannot be made", with(func(c *catalogue) { c.noOthers, c.fails = true, "k.device_limit_times" }), "exists exists created", "CREATE CREATE", "no hosts"},
 		{"rows live for another time", with(func(c *catalogue) { c.ttl = 7200 }), "exists altered exists exists exists exists exists", "ALTER", ""},
+		{"a table of an earlier version", with(func(c *catalogue) { c.without("place") }), "exists altered exists exists exists exists exists", "ALTER", ""},
+		{"an earlier version and another time", with(func(c *catalogue) { c.without("place"); c.ttl = 7200 }), "exists altered exists exists exists exists exists", "ALTER ALTER", ""},
+		{"a column that no version did without", with(func(c *catalogue) { c.without("reason") }), "exists", "", "column reason text does not exist"},
 		{"another table", with(func(c *catalogue) { c.columns[0][1] = "blob" }), "exists", "", "is blob, want"},
 		{"a replication that is none", with(func(c *catalogue) { c.replication = map[string]string{} }), "", "", "no class"},
 		{"no answer about the keyspace", with(func(c *catalogue) { c.fails = ".keyspaces" }), "", "", "no hosts"},
@@ -147,6 +150,11 @@ func with(change func(*catalogue)) *catalogue {
 	c := asMade()
 	change(c)
 	return c
+}
+
+// without takes a column away.
+func (c *catalogue) without(name string) {
+	c.columns = slices.DeleteFunc(c.columns, func(column [4]any) bool { return column[0] == name })
 }
 
 // Each change is reported with its object and its values.

@@ -33,7 +33,7 @@ func cut(s string, n int) string {
 
 // columns are the values of a row in the order of the insert statement, bucket
 // first, which is the same for a whole batch and therefore not encoded per row.
-var columns = [...]string{"bucket", "id", "device", "step", "state", "at", "provider", "provider_id", "reason", "user_hash"}
+var columns = [...]string{"bucket", "id", "device", "step", "state", "at", "provider", "provider_id", "reason", "user_hash", "place"}
 
 // valuesPerRow is how many values appendRow writes: all columns but the
 // bucket, and the write time.
@@ -71,6 +71,12 @@ func (e *encodedRows) append(r *push.Row) {
 	e.optional(cut(r.Reason, maxReason))
 	e.data = binary.BigEndian.AppendUint64(e.data, r.UserHash)
 	e.end()
+	if r.Place == 0 {
+		e.none()
+	} else {
+		e.data = binary.BigEndian.AppendUint64(e.data, r.Place)
+		e.end()
+	}
 	// The write time is the row's own, so that writing it again is the same
 	// write, and not the client's clock at whatever attempt.
 	e.data = binary.BigEndian.AppendUint64(e.data, uint64(r.At.UnixMicro()))

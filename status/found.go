@@ -56,6 +56,16 @@ func (f *foundSchema) wrong(opts Options) []string {
 	return missing
 }
 
+// lacks returns the columns that an earlier version did not have.
+func (f *foundSchema) lacks() (names []string) {
+	for _, name := range addedColumns {
+		if f.columns[name] == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // columnsWrong names each column that is missing or of another type or place.
 // Unknown columns are ignored.
 func (f *foundSchema) columnsWrong() (wrong []string) {

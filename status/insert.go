@@ -10,8 +10,8 @@ import (
 
 // insertRow is short on purpose: the driver looks it up by its text for every
 // row of a batch.
-const insertRow = "INSERT INTO notification_status (bucket,id,device,step,state,at,provider,provider_id,reason,user_hash)" +
-	" VALUES (?,?,?,?,?,?,?,?,?,?) USING TIMESTAMP ?"
+const insertRow = "INSERT INTO notification_status (bucket,id,device,step,state,at,provider,provider_id,reason,user_hash,place)" +
+	" VALUES (?,?,?,?,?,?,?,?,?,?,?) USING TIMESTAMP ?"
 
 // inserter is the executor that talks to the server.
 type inserter struct {

@@ -37,6 +37,7 @@ type memoryRow struct {
 	text      string // device, then provider id
 	reason    string // shared between rows
 	user      uint64
+	place     uint64
 	micros    int64 // write time, decides which of two equal keys stays
 	next      int32 // the id's row before this one; -1 ends the chain
 	step      int16
@@ -116,7 +117,7 @@ func (p *memoryPart) pack(r *push.Row, device string) memoryRow {
 	}
 	return memoryRow{
 		text: device + cut(r.ProviderID, maxProviderID), deviceLen: uint8(len(device)), reason: reason,
-		user: r.UserHash, micros: r.At.UnixMicro(), step: r.Step, state: r.State, platform: r.Platform,
+		user: r.UserHash, place: r.Place, micros: r.At.UnixMicro(), step: r.Step, state: r.State, platform: r.Platform,
 	}
 }
 
@@ -131,7 +132,7 @@ func (p *memoryPart) history(id string) []push.Row {
 		rows = append(rows, push.Row{
 			ID: id, Device: row.text[:row.deviceLen], Step: row.step, State: row.state,
 			At: time.UnixMilli(row.micros / 1000).UTC(), Platform: row.platform,
-			ProviderID: row.text[row.deviceLen:], Reason: row.reason, UserHash: row.user,
+			ProviderID: row.text[row.deviceLen:], Reason: row.reason, UserHash: row.user, Place: row.place,
 		})
 	}
 	sortRows(rows)

@@ -84,7 +84,10 @@ func decodeRows(e *encodedRows) (rows []push.Row) {
 		}
 		r.ProviderID, r.Reason = string(next(i+6)), string(next(i+7))
 		r.UserHash = binary.BigEndian.Uint64(next(i + 8))
-		if micros := int64(binary.BigEndian.Uint64(next(i + 9))); micros/1000 != r.At.UnixMilli() {
+		if p := next(i + 9); p != nil {
+			r.Place = binary.BigEndian.Uint64(p)
+		}
+		if micros := int64(binary.BigEndian.Uint64(next(i + 10))); micros/1000 != r.At.UnixMilli() {
 			panic(fmt.Sprintf("write time %d us is not that of the row, %d ms", micros, r.At.UnixMilli()))
 		}
 		rows = append(rows, r)

@@ -262,7 +262,7 @@ func (n *node) find(of statement, bucket int64, list wire) ([]byte, error) {
 			return nil, err
 		}
 		for _, r := range found[0] {
-			rows = append(rows, []any{r.ID, r.Device, r.Step, int8(r.State), r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash)})
+			rows = append(rows, []any{r.ID, r.Device, r.Step, int8(r.State), r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash), int64(r.Place)})
 		}
 	}
 	return of.rows(rows), nil
@@ -288,7 +288,7 @@ func (n *node) insert(body wire) error {
 		r := push.Row{
 			ID: string(v[1]), Device: string(v[2]), Step: int16(binary.BigEndian.Uint16(v[3])), State: push.State(v[4][0]),
 			Platform: push.Platform(at(6)[0]), ProviderID: string(v[7]), Reason: string(v[8]),
-			UserHash: binary.BigEndian.Uint64(v[9]), At: time.UnixMicro(int64(binary.BigEndian.Uint64(v[10]))),
+			UserHash: binary.BigEndian.Uint64(v[9]), Place: binary.BigEndian.Uint64(at(10)), At: time.UnixMicro(int64(binary.BigEndian.Uint64(v[11]))),
 		}
 		n.buckets[r.ID] = int64(binary.BigEndian.Uint64(v[0]))
 		if err := n.rows.Write(context.Background(), []push.Row{r}); err != nil {

@@ -17,7 +17,7 @@ import (
 // a slice of the same partition, in one answer of a few tens of KiB.
 const readChunk = 100
 
-const selectRows = "SELECT id,device,step,state,at,provider,provider_id,reason,user_hash" +
+const selectRows = "SELECT id,device,step,state,at,provider,provider_id,reason,user_hash,place" +
 	" FROM notification_status WHERE bucket=? AND id IN ?"
 
 // Read returns the rows of each id, aligned with ids, each ordered by device,
@@ -127,8 +127,8 @@ func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
 	}
 	var row push.Row
 	step, state, user := number{size: 2}, number{size: 1}, number{size: 8}
-	at, platform := number{size: 8, optional: true}, number{size: 1, optional: true}
-	for scan(&row.ID, &row.Device, &step, &state, &at, &platform, &row.ProviderID, &row.Reason, &user) {
+	at, platform, place := number{size: 8, optional: true}, number{size: 1, optional: true}, number{size: 8, optional: true}
+	for scan(&row.ID, &row.Device, &step, &state, &at, &platform, &row.ProviderID, &row.Reason, &user, &place) {
 		if !slices.Contains(ids, row.ID) {
 			return errNotAsked
 		}
@@ -139,7 +139,7 @@ func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
 		if at.there {
 			row.At = time.UnixMilli(at.value).UTC()
 		}
-		row.Platform, row.UserHash = push.Platform(platform.value), uint64(user.value)
+		row.Platform, row.UserHash, row.Place = push.Platform(platform.value), uint64(user.value), uint64(place.value)
 		first := r.first[row.ID]
 		r.found[first] = append(r.found[first], row)
 	}

@@ -20,7 +20,7 @@ func scanning(rows ...push.Row) func(dest ...any) bool {
 		}
 		r := rows[0]
 		rows = rows[1:]
-		for i, v := range []any{r.ID, r.Device, r.Step, int8(r.State), r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash)} {
+		for i, v := range []any{r.ID, r.Device, r.Step, int8(r.State), r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash), int64(r.Place)} {
 			switch to := dest[i].(type) {
 			case *string:
 				*to = v.(string)
@@ -40,7 +40,7 @@ func scanning(rows ...push.Row) func(dest ...any) bool {
 func TestRowsStandWhereTheirIDWasAskedFor(t *testing.T) {
 	row := func(id, device string) push.Row {
 		return push.Row{ID: id, Device: device, Step: 3, State: push.StateDelivered, At: time.UnixMilli(1e12).UTC(),
-			Platform: push.FCM, ProviderID: "p", Reason: "r", UserHash: 1<<63 + 5}
+			Platform: push.FCM, ProviderID: "p", Reason: "r", UserHash: 1<<63 + 5, Place: 1<<63 + 6}
 	}
 	elsewhere := []push.Row{row("z", "of another chunk")}
 	for _, tt := range []struct {

@@ -18,7 +18,7 @@ func FuzzRows(f *testing.F) {
 	ids := []string{"a", "b"}
 	at := time.UnixMilli(1_790_000_000_000).UTC()
 	row := func(change func([]any)) []any {
-		cells := []any{"a", "d", int16(3), int8(push.StateDelivered), at, int8(push.FCM), "p", "r", int64(-5)}
+		cells := []any{"a", "d", int16(3), int8(push.StateDelivered), at, int8(push.FCM), "p", "r", int64(-5), int64(-7)}
 		if change != nil {
 			change(cells)
 		}
@@ -85,8 +85,8 @@ func readStrictly(answer []byte, ids []string) (rows [][]push.Row, ok bool) {
 	rows, count := make([][]push.Row, len(ids)), int32(binary.BigEndian.Uint32(answer))
 	answer = answer[4:]
 	for range count {
-		var cells [9][]byte
-		for i, size := range [9]int{-1, -1, 2, 1, 8, 1, -1, -1, 8} {
+		var cells [10][]byte
+		for i, size := range [10]int{-1, -1, 2, 1, 8, 1, -1, -1, 8, 8} {
 			if len(answer) < 4 {
 				return nil, false
 			}
@@ -95,7 +95,7 @@ func readStrictly(answer []byte, ids []string) (rows [][]push.Row, ok bool) {
 				return nil, false
 			}
 			cells[i], answer = answer[:n], answer[n:]
-			if mayBeNull := i == 4 || i == 5; size >= 0 && n != size && (n > 0 || !mayBeNull) {
+			if mayBeNull := i == 4 || i == 5 || i == 9; size >= 0 && n != size && (n > 0 || !mayBeNull) {
 				return nil, false
 			}
 		}
@@ -103,6 +103,9 @@ func readStrictly(answer []byte, ids []string) (rows [][]push.Row, ok bool) {
 			ProviderID: string(cells[6]), Reason: string(cells[7]), UserHash: binary.BigEndian.Uint64(cells[8])}
 		if len(cells[4]) > 0 {
 			r.At = time.UnixMilli(int64(binary.BigEndian.Uint64(cells[4]))).UTC()
+		}
+		if len(cells[9]) > 0 {
+			r.Place = binary.BigEndian.Uint64(cells[9])
 		}
 		if len(cells[5]) > 0 {
 			r.Platform = push.Platform(cells[5][0])

@@ -21,11 +21,15 @@ const tableName = "notification_status"
 var columnTypes = map[string]string{
 	"bucket": "bigint", "id": "text", "device": "text", "step": "smallint", "state": "tinyint",
 	"at": "timestamp", "provider": "tinyint", "provider_id": "text", "reason": "text", "user_hash": "bigint",
+	"place": "bigint",
 }
 
 // otherTables are the tables of the schema that Session is for, in the order of
 // their statements, which follow that of the status table.
 var otherTables = []string{"device_limit_days", "device_limit_times", "inbox", "inbox_read", "inbox_news"}
+
+// addedColumns are those that tables of earlier versions do not have.
+var addedColumns = []string{"place"}
 
 // keyColumns are the partition key and the clustering columns, in order.
 var keyColumns = []string{"bucket", "id", "device", "step", "state"}
@@ -156,8 +160,8 @@ func (o SchemaOptions) replication() (string, error) {
 	return "{" + b.String() + "}", nil
 }
 
-// ApplySchema creates the keyspace and the tables unless they exist, corrects
-// the status table's TTL, and reports what it did. It may be run again at any time. It
+// ApplySchema creates the keyspace and the tables unless they exist, adds the columns
+// that a status table of an earlier version lacks, corrects its TTL, and reports what it did. It may be run again at any time. It
 // never changes the replication of a keyspace that exists (that needs a repair)
 // and refuses a status table with other columns with a *SchemaError. It makes one
 // attempt to connect.
@@ -212,17 +216,11 @@ func (a *applying) run(statements []string, ttl time.Duration) ([]SchemaChange, 
 		}
 	}
 	changes := []SchemaChange{keyspace}
-	table := SchemaChange{Object: "table " + a.opts.Keyspace + "." + tableName, Action: "exists"}
-	switch {
-	case len(before.columns) == 0:
-		table.Action = "created"
+	table := SchemaChange{Object: "table " + a.opts.Keyspace + "." + tableName, Action: "created"}
+	if len(before.columns) == 0 {
 		err = a.exec(statements[1])
-	case before.columnsWrong() != nil:
-		return changes, &SchemaError{Place: a.opts.place(), Missing: before.columnsWrong()}
-	case before.ttl != ttl:
-		table.Action = "altered"
-		table.Detail = fmt.Sprintf("default_time_to_live %d to %d seconds, for rows written from now on", int64(before.ttl/time.Second), int64(ttl/time.Second))
-		err = a.exec(fmt.Sprintf("ALTER TABLE %s.%s WITH default_time_to_live = %d", a.opts.Keyspace, tableName, int64(ttl/time.Second)))
+	} else {
+		err = a.alter(&table, before, ttl)
 	}
 	if err != nil {
 		return changes, err
@@ -236,6 +234,34 @@ func (a *applying) run(statements []string, ttl time.Duration) ([]SchemaChange, 
 		changes = append(changes, change)
 	}
 	return changes, nil
+}
+
+// alter makes the status table that there is what this version writes.
+func (a *applying) alter(table *SchemaChange, before *foundSchema, ttl time.Duration) error {
+	table.Action = "exists"
+	lacks := before.lacks()
+	for _, name := range lacks {
+		before.columns[name] = columnTypes[name]
+	}
+	if wrong := before.columnsWrong(); wrong != nil {
+		return &SchemaError{Place: a.opts.place(), Missing: wrong}
+	}
+	var done []string
+	change := func(what, statement string) error {
+		table.Action, done = "altered", append(done, what)
+		table.Detail = strings.Join(done, "; ")
+		return a.exec("ALTER TABLE " + a.opts.Keyspace + "." + tableName + " " + statement)
+	}
+	for _, name := range lacks {
+		if err := change("column "+name+" added", "ADD "+name+" "+columnTypes[name]); err != nil {
+			return err
+		}
+	}
+	if before.ttl == ttl {
+		return nil
+	}
+	return change(fmt.Sprintf("default_time_to_live %d to %d seconds, for rows written from now on", int64(before.ttl/time.Second), int64(ttl/time.Second)),
+		fmt.Sprintf("WITH default_time_to_live = %d", int64(ttl/time.Second)))
 }
 
 // ensure creates a table unless there is one of its name.

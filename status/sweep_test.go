@@ -94,6 +94,7 @@ func TestWhatARowDoesNotHaveIsNoValue(t *testing.T) {
 		{push.Row{}, "id device step state at user_hash"},
 		{push.Row{Platform: push.FCM}, "id device step state at provider user_hash"},
 		{push.Row{ProviderID: "p"}, "id device step state at provider_id user_hash"},
+		{push.Row{Place: 1}, "id device step state at user_hash place"},
 		{push.Row{Reason: "gone"}, "id device step state at reason user_hash"},
 		{push.Row{Reason: "\xff"}, "id device step state at user_hash"}, // nothing valid is left of it
 	} {

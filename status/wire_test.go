@@ -92,7 +92,7 @@ var (
 	aboutNode  = []column{{"key", typeText}, {"data_center", typeText}, {"rack", typeText}, {"host_id", typeUUID}, {"release_version", typeText},
 		{"partitioner", typeText}, {"rpc_address", typeInet}, {"broadcast_address", typeInet}, {"schema_version", typeUUID}}
 	rowColumns = []column{{"id", typeText}, {"device", typeText}, {"step", typeSmallint}, {"state", typeTinyint}, {"at", typeTimestamp},
-		{"provider", typeTinyint}, {"provider_id", typeText}, {"reason", typeText}, {"user_hash", typeBigint}}
+		{"provider", typeTinyint}, {"provider_id", typeText}, {"reason", typeText}, {"user_hash", typeBigint}, {"place", typeBigint}}
 )
 
 var statements = []statement{

@@ -88,7 +88,7 @@ func expect(t *testing.T, s Store, id string, want ...push.Row) {
 func testEveryColumn(t *testing.T, s Store) {
 	for _, id := range []string{newID(), "order-" + newID()[:8], "kafka:" + newID()} {
 		full := push.Row{ID: id, Device: "abcdefghijklmnop", Step: 3, State: push.StateDelivered, At: at(1),
-			Platform: push.FCM, ProviderID: "projects/p/messages/0:1", Reason: "OK", UserHash: 1<<63 + 5}
+			Platform: push.FCM, ProviderID: "projects/p/messages/0:1", Reason: "OK", UserHash: 1<<63 + 5, Place: 1<<63 + 7}
 		bare := push.Row{ID: id, State: push.StateSuppressed, At: at(0), UserHash: 1<<63 + 5}
 		later := bare
 		later.Device = "q"
