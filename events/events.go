@@ -25,6 +25,8 @@ type Event struct {
 	From     time.Time `json:"from,omitzero"`
 	At       time.Time `json:"at"`
 	Counts   []Count   `json:"counts,omitempty"`
+	Ranged   bool      `json:"ranged,omitempty"` // what is counted here is told by ranges too
+	Ranges   *Ranges   `json:"ranges,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
 	Rates    []Rate    `json:"rates,omitempty"`
 	Gap      *Gap      `json:"gap,omitempty"`
@@ -45,6 +47,8 @@ type Rate struct {
 type Gap struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
+	// Ranges are those whose counts are missing, at most mostLost.
+	Ranges []Lost `json:"ranges,omitempty"`
 }
 
 // Version is the version of the format.
@@ -112,7 +116,10 @@ type Collector struct {
 	types   map[string]*names // by lane
 	apps    names
 	reasons names
-	counts  map[countKey]int64
+	kinds   map[pipeline.Kind]*knownKind
+	swept   time.Time // when unused kinds were forgotten last
+	ranged  bool      // what is counted is told by ranges too
+	counts  map[pipeline.Kind]int64
 	waiting [][]byte // records of failures
 	bytes   int      // of waiting
 	rates   []Rate
@@ -121,17 +128,10 @@ type Collector struct {
 	soon chan struct{} // buffered, capacity 1; never closed
 }
 
-// countKey is what distinguishes counts.
-type countKey struct {
-	lane, app, typ, reason string
-	platform               push.Platform
-	state                  push.State // 0 = DUPLICATE
-}
-
 // New makes a Collector. source is a random id, which distinguishes this process from
 // all others and from its predecessor.
 func New(source string, now time.Time) *Collector {
-	return &Collector{source: source, since: now, types: make(map[string]*names), counts: make(map[countKey]int64), soon: make(chan struct{}, 1)}
+	return &Collector{source: source, since: now, types: make(map[string]*names), kinds: make(map[pipeline.Kind]*knownKind), counts: make(map[pipeline.Kind]int64), soon: make(chan struct{}, 1)}
 }
 
 // Soon receives a value when so many failures wait that the next Take should come
@@ -142,25 +142,29 @@ func (e *Collector) Soon() <-chan struct{} { return e.soon }
 type group struct {
 	events   *Collector
 	lane     string
-	index    map[countKey]int
+	index    map[pipeline.Kind]int
 	counts   []counted
 	last     int // index of the last hit: most neighbours are alike
 	failures []Failure
+
+	kinds    map[pipeline.Kind]*pipeline.Kind // that Kind has returned, by what it was asked for
+	lastKind pipeline.Kind
+	lastIs   *pipeline.Kind
 }
 
 type counted struct {
-	countKey
+	pipeline.Kind
 	n int64
 }
 
 // Group implements pipeline.Events.
 func (e *Collector) Group(lane string) pipeline.Endings {
-	return &group{events: e, lane: lane, index: make(map[countKey]int)}
+	return &group{events: e, lane: lane, index: make(map[pipeline.Kind]int)}
 }
 
 // Add notes a row that the item is about to get.
 func (g *group) Add(it *pipeline.Item, r *push.Row) {
-	g.count(countKey{lane: g.lane, app: it.App, typ: it.Type, reason: countedReason(r), platform: r.Platform, state: r.State})
+	g.count(pipeline.Kind{Lane: g.lane, App: it.App, Type: it.Type, Reason: countedReason(r.State, r.Reason), Platform: r.Platform, State: r.State})
 	switch r.State {
 	case push.StateFailed, push.StateExpired, push.StateShed, push.StateDeadLettered, push.StateUnknown:
 		provider := ""
@@ -176,16 +180,16 @@ func (g *group) Add(it *pipeline.Item, r *push.Row) {
 
 // Duplicate notes an item that ends as a copy, without a row.
 func (g *group) Duplicate(it *pipeline.Item) {
-	g.count(countKey{lane: g.lane, app: it.App, typ: it.Type, reason: string(it.Reason)})
+	g.count(pipeline.Kind{Lane: g.lane, App: it.App, Type: it.Type, Reason: string(it.Reason)})
 }
 
-func (g *group) count(k countKey) {
-	if len(g.counts) == 0 || g.counts[g.last].countKey != k {
+func (g *group) count(k pipeline.Kind) {
+	if len(g.counts) == 0 || g.counts[g.last].Kind != k {
 		i, ok := g.index[k]
 		if !ok {
 			i = len(g.counts)
 			g.index[k] = i
-			g.counts = append(g.counts, counted{countKey: k})
+			g.counts = append(g.counts, counted{Kind: k})
 		}
 		g.last = i
 	}
@@ -194,11 +198,11 @@ func (g *group) count(k countKey) {
 
 // countedReason returns a reason without what follows its code, which is the name of
 // a field. Suppressions keep it: it is the rule of the limit.
-func countedReason(r *push.Row) string {
-	if code, _, ok := strings.Cut(r.Reason, ":"); ok && r.State != push.StateSuppressed {
+func countedReason(state push.State, reason string) string {
+	if code, _, ok := strings.Cut(reason, ":"); ok && state != push.StateSuppressed {
 		return code
 	}
-	return r.Reason
+	return reason
 }
 
 // Count adds the group to what the next Take tells. It copies what it keeps of
@@ -233,19 +237,25 @@ func (g *group) addCounts(now time.Time) {
 		return
 	}
 	e := g.events
-	types := e.types[g.lane]
-	if types == nil {
-		types = &names{}
-		e.types[g.lane] = types
-	}
 	for _, c := range g.counts {
-		k := c.countKey
-		k.app, k.typ, k.reason = e.apps.name(k.app, now), types.name(k.typ, now), e.reasons.name(k.reason, now)
+		k := e.named(c.Kind, now)
 		if _, ok := e.counts[k]; !ok && len(e.counts) >= maxCounts {
-			k.app, k.typ, k.reason = otherName, otherName, otherName
+			k.App, k.Type, k.Reason = otherName, otherName, otherName
 		}
 		e.counts[k] += c.n
 	}
+}
+
+// named returns a kind by the names that are told apart, which may be kept. The caller
+// holds the lock.
+func (e *Collector) named(k pipeline.Kind, now time.Time) pipeline.Kind {
+	types := e.types[k.Lane]
+	if types == nil {
+		types = &names{}
+		e.types[k.Lane] = types
+	}
+	k.App, k.Type, k.Reason = e.apps.name(k.App, now), types.name(k.Type, now), e.reasons.name(k.Reason, now)
+	return k
 }
 
 // next returns the number of the next record.
@@ -275,12 +285,14 @@ func (e *Collector) Take(now time.Time) (records [][]byte) {
 	e.mu.Lock()
 	records, e.waiting, e.bytes = e.waiting, nil, 0
 	taken, since, missing, changed := e.counts, e.since, e.missing, e.rates
-	e.counts, e.since, e.missing, e.rates = make(map[countKey]int64, min(len(taken), maxCounts)), now, nil, nil
+	e.counts, e.since, e.missing, e.rates = make(map[pipeline.Kind]int64, min(len(taken), maxCounts)), now, nil, nil
 	for _, types := range e.types {
 		types.forget(now)
 	}
 	e.apps.forget(now)
 	e.reasons.forget(now)
+	e.forgetKinds(now)
+	ranged := e.ranged
 	e.mu.Unlock()
 	head := Event{Version: Version, Source: e.source, At: now.UTC()}
 	if missing != nil {
@@ -292,7 +304,7 @@ func (e *Collector) Take(now time.Time) (records [][]byte) {
 		records = append(records, pack(head, "rates", changed, e.next)...)
 	}
 	if len(taken) > 0 {
-		head.From = since.UTC()
+		head.From, head.Ranged = since.UTC(), ranged
 		records = append(records, pack(head, "counts", countsOf(taken), e.next)...)
 	}
 	return records
@@ -319,4 +331,6 @@ func (e *Collector) miss(g Gap) {
 	if g.To.After(e.missing.To) {
 		e.missing.To = g.To
 	}
+	more := g.Ranges[:min(len(g.Ranges), mostLost-len(e.missing.Ranges))]
+	e.missing.Ranges = append(e.missing.Ranges, more...)
 }

@@ -368,13 +368,13 @@ func TestEventsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(examples) != 5 {
+	if len(examples) != 6 {
 		t.Fatalf("%d examples", len(examples))
 	}
 	used := map[string]bool{}
 	for _, ex := range examples {
 		e := readEvent(t, ex[1])
-		if len(e.Counts)+len(e.Failures)+len(e.Rates) == 0 && e.Gap == nil && e.State == nil || e.Version != events.Version {
+		if len(e.Counts)+len(e.Failures)+len(e.Rates) == 0 && e.Gap == nil && e.State == nil && e.Ranges == nil || e.Version != events.Version {
 			t.Errorf("example %s", ex[1])
 		}
 		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {
@@ -391,7 +391,7 @@ func TestEventsDocumented(t *testing.T) {
 		}
 	}
 	fields := string(text[bytes.Index(text, []byte("## Fields")):])
-	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Rate{}, events.Gap{}} {
+	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Rate{}, events.Gap{}, events.Ranges{}, events.RangeKind{}, events.Place{}} {
 		typ := reflect.TypeOf(of)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")

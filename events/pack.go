@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -43,23 +44,28 @@ func encoded(v any) []byte {
 }
 
 // countsOf returns the counts in a fixed order.
-func countsOf(taken map[countKey]int64) []Count {
+func countsOf(taken map[pipeline.Kind]int64) []Count {
 	counts := make([]Count, 0, len(taken))
 	for k, n := range taken {
-		c := Count{Lane: k.lane, App: k.app, Type: k.typ, State: duplicateState, Reason: k.reason, N: n}
-		if k.platform != push.NoPlatform {
-			c.Provider = k.platform.String()
-		}
-		if k.state != 0 {
-			c.State = k.state.String()
-		}
-		counts = append(counts, c)
+		counts = append(counts, countOf(&k, n))
 	}
 	slices.SortFunc(counts, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.App, b.App), cmp.Compare(a.Type, b.Type),
 			cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.State, b.State), cmp.Compare(a.Reason, b.Reason))
 	})
 	return counts
+}
+
+// countOf returns the count of n of a kind.
+func countOf(k *pipeline.Kind, n int64) Count {
+	c := Count{Lane: k.Lane, App: k.App, Type: k.Type, State: duplicateState, Reason: k.Reason, N: n}
+	if k.Platform != push.NoPlatform {
+		c.Provider = k.Platform.String()
+	}
+	if k.State != 0 {
+		c.State = k.State.String()
+	}
+	return c
 }
 
 // names are the names that are kept apart, at most maxNames: others are counted as

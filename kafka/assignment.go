@@ -75,6 +75,9 @@ type assignment struct {
 	paused    bool  // for lack of room; kept for the hysteresis of full
 	next      int64 // the offset after the newest polled; -1 before the first
 	committed int64 // -1 = not known
+	// told is where the last range that was told ends, and toldCommitted where the last one
+	// ends whose commit is acknowledged; -1 = none has been cut yet.
+	told, toldCommitted int64
 	// reread is the committed offset when the assignment began, if records below
 	// it are read again; otherwise 0.
 	reread int64
@@ -93,8 +96,8 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 	p := t.partition(partition)
 	return &assignment{
 		options: o, topic: t, partition: p, limits: t.limits(o, 1),
-		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Expiries: o.Expiries, Lease: lease}),
-		next:    -1, committed: -1, high: -1, from: -1, empty: -1, newest: now,
+		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Expiries: o.Expiries, Lease: lease, Counts: o.Tell != nil}),
+		told:    -1, toldCommitted: -1, next: -1, committed: -1, high: -1, from: -1, empty: -1, newest: now,
 	}
 }
 

@@ -24,6 +24,10 @@ func (s *Source) Commit(ctx context.Context) error {
 	backoff := push.Backoff{First: 20 * time.Millisecond, Longest: time.Second}
 	for failed := 1; ; failed++ {
 		again, err := s.commitOnce(ctx)
+		if err == nil && again {
+			failed = 0
+			continue // a range that was told before is committed, and there is more
+		}
 		if err == nil {
 			s.wakeAll()
 			return nil
@@ -45,15 +49,18 @@ func (s *Source) wakeAll() {
 	s.signal()
 }
 
-// commitOnce commits all watermarks that have moved, in one request. again reports
-// whether the same request may succeed a little later.
+// commitOnce commits all watermarks that have moved, in one request, and tells before
+// what became of the records. again reports whether the same request may succeed a little
+// later or, without an error, that there is more to commit.
 func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	moved, owned := s.moved()
+	moved, owned, telling := s.moved()
 	if len(moved) == 0 {
 		return false, nil
 	}
+	s.tell(ctx, telling.ranges)
+	more := telling.more
 	start := time.Now()
 	past := s.pastClient(ctx, moved)
 	var refused map[push.Partition]error
@@ -76,9 +83,10 @@ func (s *Source) commitOnce(ctx context.Context) (again bool, err error) {
 			return false, e
 		}
 		// The epoch is stale until the next heartbeat (KIP-848).
+		more = false
 		err, again = e, again || over || kerr.IsRetriable(e) || errors.Is(e, errUnanswered) || errors.Is(e, kerr.RebalanceInProgress) || errors.Is(e, kerr.StaleMemberEpoch)
 	}
-	return again, err
+	return again || more, err
 }
 
 // commitThroughClient commits as the client does, which holds commits back while it
@@ -145,6 +153,9 @@ func (s *Source) noteUnresolved(req *kmsg.OffsetCommitRequest) {
 				if first, ok := a.tracker.Unresolved(); ok {
 					from = min(from, first)
 				}
+				if a.told >= 0 { // what is not told is looked at again by the next owner
+					from = min(from, a.told)
+				}
 			}
 			p.Metadata = new(unresolvedPrefix + strconv.FormatInt(from, 10))
 		}
@@ -160,10 +171,10 @@ func parseUnresolved(metadata string) int64 {
 	return -1
 }
 
-// moved returns the watermarks above the committed offsets, and everything that is owned
-// at that moment. The caller holds committing, so that nothing is fenced before the
+// moved returns the watermarks above the committed offsets, with what to tell before they
+// are committed, and everything that is owned at that moment. The caller holds committing, so that nothing is fenced before the
 // commit is over.
-func (s *Source) moved() (moved offsets, owned *expulsion) {
+func (s *Source) moved() (moved offsets, owned *expulsion, tell telling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p, a := range s.parts {
@@ -171,18 +182,25 @@ func (s *Source) moved() (moved offsets, owned *expulsion) {
 		switch {
 		case !ok:
 			continue
-		case a.reread > 0 && next <= a.reread: // what is read again is committed already
+		case a.reread > 0 && next < a.reread: // what is read again is committed already
 			a.tracker.Committed(next)
 			continue
-		case next == a.committed:
-			continue
+		case a.reread > 0 && next == a.reread:
+			a.tracker.Committed(next)
 		case next < a.committed:
 			a.topic.metrics.rewinds.Inc()
 			continue
 		}
-		moved.set(p, kgo.EpochOffset{Epoch: -1, Offset: next})
+		to, r, rest := a.cut(next)
+		tell.more = tell.more || rest
+		if r != nil {
+			tell.ranges = append(tell.ranges, *r)
+		} else if to == a.committed && a.told == a.toldCommitted {
+			continue
+		}
+		moved.set(p, kgo.EpochOffset{Epoch: -1, Offset: to})
 	}
-	return moved, s.owned()
+	return moved, s.owned(), tell
 }
 
 // offsets are offsets by topic and partition, in the client's form. The zero value
@@ -243,7 +261,7 @@ func (s *Source) noteCommits(moved offsets, refused map[push.Partition]error) {
 			if a == nil || refused[p] != nil {
 				continue
 			}
-			a.committed = o.Offset
+			a.committed, a.toldCommitted = o.Offset, a.told
 			a.tracker.Committed(o.Offset)
 			a.showLag()
 		}

@@ -140,7 +140,7 @@ func TestACommitWhileJoiningOfWhatWasLostMeanwhile(t *testing.T) {
 	g.done(g.open)
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	moved, owned := s.moved()
+	moved, owned, _ := s.moved()
 	past := s.pastClient(t.Context(), moved)
 	if past == nil {
 		t.Fatal("it would go through the client: the test shows nothing")
@@ -168,7 +168,7 @@ func TestACommitWhileJoiningForATopicMadeAnew(t *testing.T) {
 			past := func() bool {
 				s.committing.Lock()
 				defer s.committing.Unlock()
-				moved, _ := s.moved()
+				moved, _, _ := s.moved()
 				return s.pastClient(t.Context(), moved) != nil
 			}
 			g.done(g.open)
@@ -213,7 +213,7 @@ func TestACommitWhileJoiningWithoutIDsOfTopics(t *testing.T) {
 	g.done(g.open)
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	moved, _ := s.moved()
+	moved, _, _ := s.moved()
 	if past := s.pastClient(t.Context(), moved); len(moved) == 0 || past != nil {
 		t.Errorf("%d topics have moved, and are committed by name alone: %v", len(moved), past)
 	}

@@ -173,7 +173,7 @@ func (p *Producer) Close() { p.client.Close() }
 // record makes the Kafka record of a hand-over.
 func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, error) {
 	if h.To == pipeline.ToEvents {
-		return &kgo.Record{Topic: p.options.Events, Value: h.Event}, nil
+		return &kgo.Record{Topic: p.options.Events, Key: h.EventKey, Value: h.Event}, nil
 	}
 	it := h.Item
 	r := &kgo.Record{Key: it.Key, Value: it.Value}

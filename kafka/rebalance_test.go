@@ -395,7 +395,7 @@ func TestWhatComesBackQuicklyGetsAFreshTracker(t *testing.T) {
 	if third.waitsForFormer(time.Now()) {
 		t.Error("waits although all work in flight has ended")
 	}
-	if moved, _ := s.moved(); len(moved) != 0 {
+	if moved, _, _ := s.moved(); len(moved) != 0 {
 		t.Errorf("a late end in the old tracker returned %v to commit", moved)
 	}
 	if second.tracker.Open() != 0 {
@@ -436,7 +436,7 @@ func TestOffsetsThatCannotBeReadAreAskedForAgain(t *testing.T) {
 func TestARefusedCommitOfAnEarlierSessionStartsAnewAtOnce(t *testing.T) {
 	s := newSource(SourceOptions{Topics: mainTopic("push")}.withDefaults(), slog.New(slog.DiscardHandler))
 	s.begin(t, generation{"a", 1}, map[string][]int32{"push": {0}})
-	_, owned := s.moved()
+	_, owned, _ := s.moved()
 	s.begin(t, generation{"b", 2}, nil) // the client rejoined before the refusal was read
 	s.lose(owned)
 	if !s.reclaim {

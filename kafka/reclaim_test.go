@@ -45,11 +45,11 @@ func TestASessionThatIsOverStartsNothingAnew(t *testing.T) {
 		late     func(s *Source) // after onAssigned
 	}{
 		{"a commit is refused while the revoke drains", func(s *Source) {
-			_, owned := s.moved()
+			_, owned, _ := s.moved()
 			s.lose(owned)
 		}, nil},
 		{"a commit is refused as the revoke ends", func(s *Source) {
-			_, s.expulsion = s.moved()
+			_, s.expulsion, _ = s.moved()
 		}, func(s *Source) { s.lose(s.expulsion) }},
 		{"a heartbeat is refused while the revoke drains", func(s *Source) {
 			s.noteExpulsion(1)
@@ -57,7 +57,7 @@ func TestASessionThatIsOverStartsNothingAnew(t *testing.T) {
 		}, nil},
 		{"a heartbeat is refused, but the client blocks polls until the revoke is over", func(s *Source) {
 			s.noteExpulsion(1)
-			if moved, _ := s.moved(); len(moved) > 0 {
+			if moved, _, _ := s.moved(); len(moved) > 0 {
 				t.Errorf("got %v to commit, want none before the next membership", moved)
 			}
 		}, func(s *Source) { s.expel(s.expulsion) }},
@@ -81,7 +81,7 @@ func TestASessionThatIsOverStartsNothingAnew(t *testing.T) {
 					t.Errorf("partition %d: lost %v, ended %v, begins anew %v", p.ID, a.lost, a.ended, a.anew || s.reclaim)
 				}
 			}
-			if moved, _ := s.moved(); len(moved) > 0 {
+			if moved, _, _ := s.moved(); len(moved) > 0 {
 				t.Errorf("got %v to commit, want none", moved)
 			}
 
@@ -145,7 +145,7 @@ func TestACommitOfAnEarlierMembershipIsNotSent(t *testing.T) {
 	s := c.unjoined(SourceOptions{Topics: mainTopic("push"), Reread: 1})
 	s.begin(t, generation{"a", 1}, map[string][]int32{"push": {0}})
 	doneTo(s.parts[push.Partition{Topic: "push"}], 5)
-	_, owned := s.moved()
+	_, owned, _ := s.moved()
 	partition := kmsg.NewOffsetCommitRequestTopicPartition()
 	topic := kmsg.NewOffsetCommitRequestTopic()
 	topic.Topic, topic.Partitions = "push", append(topic.Partitions, partition)
@@ -238,7 +238,7 @@ func TestACommittedOffsetNeverGoesBack(t *testing.T) {
 		b.Items[0].Offset = 4
 		a.tracker.Admit(b)
 		a.tracker.Done(itemsOf(b))
-		moved, owned := s.moved()
+		moved, owned, _ := s.moved()
 		if at, ok := moved["push"][0]; ok != tt.moved || ok && at.Offset != 5 {
 			t.Errorf("%s: got %v, %v; want %v", tt.reason, at, ok, tt.moved)
 		}

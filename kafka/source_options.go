@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -98,6 +100,12 @@ type SourceOptions struct {
 	// most. If it is less, they are asked before there is a partition too, so that End
 	// knows how many there are.
 	Look time.Duration
+
+	// Tell, if set, is called before each commit with what became of the records that it
+	// passes, by partition. It returns when that is durable, or when the commit is not to
+	// wait any longer, and keeps nothing of the slice. Calls come one after another. Tell
+	// must not call the Source.
+	Tell func(ctx context.Context, ranges []pipeline.Range)
 
 	// Health, if set, is called when a partition's trouble changes: with a
 	// *PartitionError if it cannot go on, with another error if it cannot be read for

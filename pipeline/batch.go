@@ -64,6 +64,12 @@ type Item struct {
 	Read    time.Time
 	Expires time.Time // the earlier of expires_at and first seen + the lane's greatest age
 
+	// Ended are the rows that a former owner of the partition has written for this very
+	// record: they count as if they were written here.
+	Ended []push.Row
+	// Came is what it came to, set when it ends; its tracker takes it.
+	Came []*Kind
+
 	Deliveries []Delivery
 
 	batch     *Batch

@@ -93,6 +93,10 @@ type Endings interface {
 	Add(it *Item, r *push.Row)
 	// Duplicate takes an item that ends as a copy, without a row.
 	Duplicate(it *Item)
+	// Kind returns what an ending of an item is counted by. Equal kinds have the same
+	// pointer for as long as they are used; it may be kept, and must not be changed.
+	// state 0 = a copy. It takes no row apart from Add.
+	Kind(it *Item, platform push.Platform, state push.State, reason string) *Kind
 	// Count makes the account part of what is told. It keeps nothing of the items.
 	Count(now time.Time)
 }
@@ -104,3 +108,5 @@ func (noEvents) Group(string) Endings { return noEvents{} }
 func (noEvents) Add(*Item, *push.Row) {}
 func (noEvents) Duplicate(*Item)      {}
 func (noEvents) Count(time.Time)      {}
+
+func (noEvents) Kind(*Item, push.Platform, push.State, string) *Kind { return nil }

@@ -142,6 +142,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 			open = append(open, d)
 		case h.ClosedWhole(d.Item.Step(), d.Item.Redrive > 0), h.Closed(d.Device.Hash, d.Item.Step(), d.Item.Redrive > 0):
 			d.Result = push.Result{Class: push.Claimed}
+			d.found = d.endedBefore(h)
 			p.toSettle.put(d)
 		default:
 			d.confirmed = asked
@@ -149,6 +150,17 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 		}
 	}
 	return open, nil
+}
+
+// endedBefore returns the row of the delivery's own record, if a former owner of its
+// partition has written it since the item was confirmed; else nil.
+func (d *Delivery) endedBefore(h *push.History) *push.Row {
+	for _, r := range d.Item.EndedBefore(h.Rows) {
+		if r.Device == d.Device.Hash && !d.Item.hasEnded(r.Device, r.State) {
+			return &r
+		}
+	}
+	return nil
 }
 
 // unconfirmed returns the items of ds whose confirm read is too old, each once. An

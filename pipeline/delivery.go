@@ -33,6 +33,7 @@ type Delivery struct {
 	sentAt    time.Time    // when it was handed to the provider last
 	confirmed time.Time    // when its rows were read after it had waited; zero = as its item's
 	ticket    gates.Ticket // of its route's gate; set when it is handed to the provider
+	found     *push.Row    // the row by which it belongs to another record, if that is this one, read by a former owner
 	ending    Ending       // what Result means; set by decide, and by deadLetter if its record is too large
 	kept      bool         // its token is called dead, and is not to be removed
 	inLine    bool         // in a line that sends first what expires first; guarded by the mu of its turns

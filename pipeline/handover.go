@@ -57,8 +57,10 @@ type Handover struct {
 	DeadSince time.Time
 	SentAt    time.Time
 
-	// ToEvents: the record's value; Item is nil.
-	Event []byte
+	// ToEvents: the record's value, and its key if it is to be in order with others of
+	// that key; Item is nil.
+	Event    []byte
+	EventKey []byte
 }
 
 // PartlyError says which hand-overs of a call are not acknowledged, by their

@@ -276,10 +276,12 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 	letGo(abandoned, (*Tracker).Abandon)
 }
 
-// ending counts items whose rows are durable. An item whose devices all belong to
+// ending counts items whose rows are durable, and notes what they came to for their
+// trackers, which count it by ranges of offsets. An item whose devices all belong to
 // another record by now ends as a copy.
 func (p *Pipeline) ending(items []*Item) {
 	told := p.opt.Events.Group(p.opt.Lane)
+	came := make([]*Kind, 0, 2*len(items))
 	for _, it := range items {
 		if it.Verdict == push.Undecided && it.claimed() {
 			it.Decide(push.Duplicate, "", "")
@@ -287,6 +289,9 @@ func (p *Pipeline) ending(items []*Item) {
 		if it.Verdict == push.Duplicate && !it.Reread {
 			told.Duplicate(it)
 		}
+		from := len(came)
+		came = it.kinds(told, came)
+		it.Came = came[from:len(came):len(came)]
 	}
 	told.Count(time.Now())
 	p.opt.Metrics.ended(p.opt.Lane, items)

@@ -19,6 +19,7 @@ import (
 type Tracker struct {
 	partition push.Partition
 	retry     bool
+	counts    bool
 	capacity  int
 	lease     Lease
 	waiting   atomic.Int64              // admitted records that wait to be sent: not dispatched, decided or at their end
@@ -34,6 +35,8 @@ type Tracker struct {
 	passed    int      // how many of records are below the watermark: done but not yet committed
 	open      map[string]uint64
 	intents   map[int64]struct{} // offsets of intended records that are not done
+	taken     int                // how many of records Take has counted
+	ended     []ended            // what Take has not counted and no record holds
 	confirms  int                // records from the start of the assignment that are still to be confirmed
 	watermark int64              // next offset to commit; -1 until something is done
 	committed int64              // as passed to Committed; -1 before
@@ -51,6 +54,7 @@ type record struct {
 	id       string
 	produced int64 // Unix milliseconds
 	done     bool
+	kind     *Kind // what it came to, the first if there are several; nil = nothing, or it was taken
 }
 
 // TrackerOptions are the options of a Tracker.
@@ -72,6 +76,8 @@ type TrackerOptions struct {
 	Expiries bool
 	// Lease is the member's right to send; nil = without end.
 	Lease Lease
+	// Counts makes it keep what records came to until Take.
+	Counts bool
 }
 
 // Lease is a group member's right to send. A member that its group may have expelled
@@ -84,7 +90,7 @@ type Lease interface {
 // NewTracker makes the tracker of one assignment.
 func NewTracker(o TrackerOptions) *Tracker {
 	t := &Tracker{
-		partition: o.Partition, retry: o.Retry, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
+		partition: o.Partition, retry: o.Retry, counts: o.Counts, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
 		open: make(map[string]uint64), intents: make(map[int64]struct{}), watermark: -1, committed: -1, next: -1, idle: make(chan struct{}),
 	}
 	if o.Expiries {
@@ -164,10 +170,12 @@ func (t *Tracker) Done(items []*Item) (commit bool) {
 		if it.intended {
 			delete(t.intents, it.Offset)
 			delete(t.open, it.ID) // its offset was already passed by Intend
+			t.count(it, nil)
 			continue
 		}
 		rec := &t.records[it.seq-t.base]
 		rec.done = true
+		t.count(it, rec)
 		if rec.id != "" {
 			delete(t.open, rec.id)
 		}
@@ -213,6 +221,7 @@ func (t *Tracker) Committed(offset int64) {
 	for n < t.passed && t.records[n].offset < offset {
 		n++
 	}
+	t.keepKinds(n)
 	clear(t.records[:n])
 	t.records, t.base, t.passed = t.records[n:], t.base+uint64(n), t.passed-n
 }

@@ -116,6 +116,7 @@ func idsOf(items []*pipeline.Item) []string {
 // repeat it.
 func judge(it *pipeline.Item, rows []push.Row) {
 	own, others := push.OwnRows(rows, push.UserHash(it.Owner()))
+	it.Ended = it.EndedBefore(own)
 	h := push.NewHistory(own)
 	if lost := lostIntents(it, h); len(lost) > 0 {
 		it.Devices = lost

@@ -17,6 +17,30 @@ func (g *group) tellRate(c rates.Change) {
 	g.shared.events.Rate(events.Rate{Name: c.Rate, From: c.From, To: c.To, Cause: string(c.Cause), At: time.Now()})
 }
 
+// produceRanges produces the ranges of a lane, all to one partition of push.events, so that
+// readers find them in their order.
+func produceRanges(lane string, producer pipeline.Producer) func(context.Context, [][]byte) error {
+	key := []byte(lane)
+	return func(ctx context.Context, records [][]byte) error {
+		hs := make([]pipeline.Handover, len(records))
+		for i, value := range records {
+			hs[i] = pipeline.Handover{To: pipeline.ToEvents, Event: value, EventKey: key}
+		}
+		return producer.Produce(ctx, hs)
+	}
+}
+
+// tellRanges produces the ranges that the topic has not taken when they were committed.
+func (g *group) tellRanges(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, eventsRound)
+	defer cancel()
+	for _, l := range g.lanes {
+		if l.teller.Untold() > 0 && l.teller.Retry(ctx) != nil {
+			g.Log.Warn("push.events does not take what became of ranges of offsets: they are told later", "lane", l.name, "ranges", l.teller.Untold())
+		}
+	}
+}
+
 // tellEvents produces the records of push.events until ctx ends, and then the last
 // ones. It is best effort, so that a topic for dashboards never delays a delivery:
 // records that cannot be produced are missing there, and the gap is announced as
@@ -29,6 +53,7 @@ func (g *group) tellEvents(ctx context.Context, events *events.Collector, produc
 		now := time.Now()
 		since := last
 		last = now
+		g.tellRanges(context.WithoutCancel(ctx))
 		var hs []pipeline.Handover
 		for _, value := range events.Take(now) {
 			hs = append(hs, pipeline.Handover{To: pipeline.ToEvents, Event: value})

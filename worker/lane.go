@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/h2"
@@ -23,6 +24,7 @@ type lane struct {
 	source   *kafka.Source
 	producer *kafka.Producer
 	pipeline *pipeline.Pipeline
+	teller   *events.Teller
 	pace     *pace // nil = it sheds nothing
 }
 
@@ -52,6 +54,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 	if sheds {
 		look = time.Second
 	}
+	teller := shared.events.Teller(name, produceRanges(name, producer))
 	source, err := kafka.NewSource(g.kafka, kafka.SourceOptions{
 		Topics: topics, Group: group, Metrics: shared.kafka,
 		BatchRecords: batch, BatchBytes: int(c.Batch.Bytes), Linger: c.Batch.Linger,
@@ -60,12 +63,13 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Protocol: c.Kafka.Protocol, Balancer: c.Kafka.Balancer, JoinWithin: c.Kafka.JoinWithin,
 		Session: c.Kafka.SessionTimeout, Rebalance: c.Kafka.RebalanceTimeout, Drain: c.Send.Drain, Commit: c.Kafka.CommitTimeout,
 		Look: look, Expiries: sheds, Health: g.partitionHealth,
+		Tell: func(ctx context.Context, ranges []pipeline.Range) { teller.Tell(ctx, ranges, time.Now()) },
 	})
 	if err != nil {
 		producer.Close()
 		return nil, err
 	}
-	opened := &lane{name: name, log: g.Log, source: source, producer: producer}
+	opened := &lane{name: name, log: g.Log, source: source, producer: producer, teller: teller}
 	if sheds {
 		opened.pace = &pace{source: source, depth: shared.pipeline.Sheds(name)}
 	}
