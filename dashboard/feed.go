@@ -45,6 +45,7 @@ type Feed struct {
 	now       time.Time  // the latest time of all calls
 	history   history
 	totals    totals
+	tally     events.Tally
 	sources   sources
 	failures  []events.Failure // the last ones; ring, next is the oldest when it is full
 	next      int
@@ -85,6 +86,7 @@ func (f *Feed) Add(e *events.Event, at time.Time) {
 	for i := range e.Counts {
 		f.count(s, &e.Counts[i], ended)
 	}
+	f.tally.Add(e, f.total)
 	for i := range e.Failures {
 		f.fail(&e.Failures[i])
 	}
@@ -116,16 +118,15 @@ func (f *Feed) advance(at time.Time) {
 	f.sources.advance(at)
 }
 
-// count adds one count. The caller holds the lock.
+// count adds one count to what is shown by time: a worker tells it within a second, and
+// nobody tells it again if that worker is killed. The caller holds the lock.
 func (f *Feed) count(s *source, c *events.Count, ended time.Time) {
 	if c.N <= 0 || c.N > maxCount {
 		return
 	}
-	k := Kind{Lane: cut(c.Lane), App: cut(c.App), Type: cut(c.Type), Provider: cut(c.Provider), State: cut(c.State), Reason: cut(c.Reason)}
-	k.Lane = strings.TrimSuffix(k.Lane, retrySuffix)
-	f.history.add(k.Lane, k.State, ended, c.N)
-	f.totals.add(k, ended, c.N)
-	if k.State == delivered {
+	state := cut(c.State)
+	f.history.add(strings.TrimSuffix(cut(c.Lane), retrySuffix), state, ended, c.N)
+	if state == delivered {
 		s.sent.add(ended.Unix(), c.N)
 	}
 }

@@ -370,7 +370,10 @@ func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 		}
 	}
 	if killed > 0 {
-		says("%d workers ended without a word: up to a second of the counts of each may be missing; the status store has the rows", killed)
+		says("%d workers ended without a word: curves lack up to a second of each, and so do outcomes of workers that tell no ranges", killed)
+	}
+	if missing := f.tally.Missing(); missing > 0 {
+		says("of %d offsets nobody told what became of their records: outcomes are too low", missing)
 	}
 	if len(f.gaps) > 0 {
 		says("push.events has gaps, named below: counts within them are too low")

@@ -1,6 +1,11 @@
 package dashboard
 
-import "time"
+import (
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/events"
+)
 
 // Kind is what counts are told apart by. As a filter, an empty field selects everything.
 type Kind struct {
@@ -84,4 +89,18 @@ func (t *totals) add(k Kind, at time.Time, n int64) {
 	}
 	c.minutes[m%hour] += n
 	c.sum += n
+}
+
+// total adds a count to the outcomes, or takes it away again if it is negative: a range of
+// offsets has been told once more, and further. The caller holds the lock.
+func (f *Feed) total(c *events.Count, told time.Time) {
+	if c.N < -maxCount || c.N > maxCount {
+		return
+	}
+	if told.After(f.now) { // by the clock of the worker, which may be ahead of ours
+		told = f.now
+	}
+	k := Kind{Lane: cut(c.Lane), App: cut(c.App), Type: cut(c.Type), Provider: cut(c.Provider), State: cut(c.State), Reason: cut(c.Reason)}
+	k.Lane = strings.TrimSuffix(k.Lane, retrySuffix)
+	f.totals.add(k, told, c.N)
 }

@@ -71,6 +71,7 @@ func (f *eventFilter) passesFailure(e *events.Failure) bool {
 type eventReader struct {
 	*kafka.Follower
 	decoder    events.Decoder
+	tally      events.Tally
 	stderr     io.Writer
 	unreadable int
 }
