@@ -76,7 +76,9 @@ type hole struct{ from, to int64 }
 func (t *Tally) Add(e *Event, count func(c *Count, at time.Time)) {
 	if !e.Ranged {
 		for i := range e.Counts {
-			count(&e.Counts[i], e.At)
+			if e.Counts[i].N > 0 {
+				count(&e.Counts[i], e.At)
+			}
 		}
 	}
 	if e.Ranges == nil {

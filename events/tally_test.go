@@ -90,7 +90,7 @@ func TestTallyPassesOverRangedCounts(t *testing.T) {
 	var tally events.Tally
 	var sum int64
 	for _, ranged := range []bool{false, true} {
-		tally.Add(&events.Event{At: startTime, Ranged: ranged, Counts: []events.Count{{State: "DELIVERED", N: 7}}}, func(c *events.Count, _ time.Time) { sum += c.N })
+		tally.Add(&events.Event{At: startTime, Ranged: ranged, Counts: []events.Count{{State: "DELIVERED", N: 7}, {State: "DELIVERED", N: -2}}}, func(c *events.Count, _ time.Time) { sum += c.N })
 	}
 	if sum != 7 {
 		t.Errorf("counted %d, want 7", sum)
