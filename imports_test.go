@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
 	"forms":                           {"push", "users", "users/record"},                                                                                // users in words: no terminal, no HTTP
-	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout"}, // HTTP; Kafka, the registry and Cassandra are interfaces
+	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
@@ -135,7 +135,7 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
-	"client":          {"gateway", "gateway/quota"},       // which it is tried on
+	"client":          {"gateway", "gateway/quota", "inbox"}, // which it is tried on
 	"fanout":          {"kafka", "status"},                // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules

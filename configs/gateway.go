@@ -24,7 +24,9 @@ type Gateway struct {
 	Registry        bool          `yaml:"registry"` // users can be read, from Redis
 	Limits          GatewayLimits `yaml:"limits"`
 	Topics          bool          `yaml:"topics"` // users can subscribe to topics, in Cassandra
-	Lanes           []GatewayLane `yaml:"lanes"`  // empty = each lane's name
+	Inbox           bool          `yaml:"inbox"`  // users can read what lanes keep for them, in Cassandra
+	InboxWaits      int           `yaml:"inbox_waits" check:"min=1,max=1000000"`
+	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
 	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
 	Linger          time.Duration `yaml:"linger" check:"min=0s,max=1s"`
 	BufferedRecords int           `yaml:"buffered_records" check:"min=1,max=10000000"`

@@ -187,7 +187,7 @@ func (c *Config) checkMatches(ps *Problems, r *Rule, at string) {
 	for p := push.Bulk; p <= push.Critical; p++ {
 		priorities[p.String()] = true
 	}
-	channels := map[string]bool{}
+	channels := map[string]bool{push.ChannelInbox: true}
 	for p := range push.Platforms {
 		channels[p.Channel()] = true
 	}

@@ -102,6 +102,12 @@ func inContract(t *testing.T, pattern string, a *reply) {
 		t.Errorf("%s answers %d, which the contract does not have: %s", pattern, a.status, a.text)
 		return
 	}
+	if at(response, "content") == nil {
+		if a.text != "" {
+			t.Errorf("%s answers %d with a body: %s", pattern, a.status, a.text)
+		}
+		return
+	}
 	if at(response, "content", mediaType) == nil {
 		t.Errorf("%s answers %d with %s, which the contract does not have", pattern, a.status, mediaType)
 		return

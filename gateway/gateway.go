@@ -21,6 +21,9 @@
 //	             GET /v1/users/{user}/limits
 //	preferences.go, devices.go
 //	             GET, PUT, DELETE /v1/users/{user}/…
+//	inbox.go     GET /v1/users/{user}/inbox, and waiting for something new
+//	inboxmarks.go
+//	             POST /v1/users/{user}/inbox/marks, and cursors
 //	fanout.go    POST /v1/topics/{topic}/messages, and orders about them
 //	topics.go    PUT, GET, DELETE /v1/topics/{topic}, and who may
 //	subscriptions.go, subscribers.go
@@ -140,8 +143,8 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Quotas and
-// Chance are required.
+// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Quotas
+// and Chance are required.
 type Options struct {
 	Producer   Producer
 	Offsets    Offsets
@@ -154,6 +157,7 @@ type Options struct {
 	Chance     func() float64 // from 0 to 1, not 1 itself, for times to come again; nil = at random
 	Topics     Topics         // nil = there are none
 	Fanouts    *Fanouts       // nil = nothing is sent to topics
+	Inbox      *Inbox         // nil = there are no inboxes
 	Lanes      []Lane         // of one service type in the order of preference; a lane may be there more than once
 	Apps       []string       // that the workers are configured for
 	Limits     Limits
@@ -279,6 +283,8 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"PUT /v1/users/{user}/devices/{device}":    g.ofUser(g.setDevice),
 		"DELETE /v1/users/{user}/devices/{device}": g.ofUser(g.removeDevice),
 		"GET /v1/users/{user}/limits":              g.ofUser(g.limitsOfUser),
+		"GET /v1/users/{user}/inbox":               g.ofInbox(g.showInbox),
+		"POST /v1/users/{user}/inbox/marks":        g.ofInbox(g.markInbox),
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
 		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),
 		"POST /u/{token}":                          open(g.unsubscribe),

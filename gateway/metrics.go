@@ -23,6 +23,7 @@ type Metrics struct {
 	keys      prometheus.Gauge
 	conns     prometheus.Gauge
 	underWay  prometheus.Gauge
+	waiting   prometheus.Gauge
 	panics    prometheus.Counter
 	traceless prometheus.Counter
 }
@@ -42,6 +43,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		keys:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_keys", Help: "Keys in force."}),
 		conns:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_connections", Help: "Open connections of callers."}),
 		underWay:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_requests_under_way", Help: "Requests that are being answered."}),
+		waiting:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_inbox_waiting", Help: "Requests that wait for something new in an inbox; they are not under way meanwhile."}),
 		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_panics_total", Help: "Requests whose handler crashed."}),
 		traceless: prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_traceless_total", Help: "Answers about messages that workers have passed and left no state of. Must be 0."}),
 	}
@@ -49,7 +51,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.receipts.WithLabelValues(status)
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.joins, m.reloads, m.keys, m.conns, m.underWay, m.panics, m.traceless)
+		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.joins, m.reloads, m.keys, m.conns, m.underWay, m.waiting, m.panics, m.traceless)
 	}
 	return m
 }

@@ -79,6 +79,7 @@ const (
 	codeTopicClosed    = "topic_closed"
 	codeManyTopics     = "too_many_topics"
 	codeTopicsAway     = "topics_away"
+	codeInboxAway      = "inbox_away"
 	codeFanoutOver     = "fanout_over"
 	codeInternal       = "internal"
 	codeTooMany        = "RATE_LIMIT_EXCEEDED" // the word that callers know from elsewhere
@@ -127,6 +128,7 @@ var kinds = map[string]struct {
 	codeTopicTaken:    {http.StatusConflict, "Another topic of that name"},
 	codeTopicClosed:   {http.StatusConflict, "Topic closed"},
 	codeManyTopics:    {http.StatusConflict, "Too many topics"},
+	codeInboxAway:     {http.StatusServiceUnavailable, "Inboxes not available"},
 	codeTopicsAway:    {http.StatusServiceUnavailable, "Topics not available"},
 	codeInternal:      {http.StatusInternalServerError, "Our fault"},
 	codeTooMany:       {http.StatusTooManyRequests, "Quota exceeded"},

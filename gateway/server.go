@@ -32,6 +32,7 @@ const streams = 100
 
 // Server is the gateway at an address.
 type Server struct {
+	inbox  *Inbox // nil = nobody waits for something new
 	server http.Server
 	served chan error // closed by the goroutine that serves
 	addr   net.Addr
@@ -39,7 +40,7 @@ type Server struct {
 
 // Serve answers callers on a listener, which it closes, until Close.
 func (g *Gateway) Serve(l net.Listener, o ServerOptions) *Server {
-	s := &Server{served: make(chan error, 1), addr: l.Addr()}
+	s := &Server{inbox: g.o.Inbox, served: make(chan error, 1), addr: l.Addr()}
 	s.server = http.Server{Handler: g, TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTime, ReadTimeout: o.BodyTime, WriteTimeout: o.WriteTime,
 		IdleTimeout: o.IdleTime, MaxHeaderBytes: o.Header, ErrorLog: log.New(serverLog{g.o.Log}, "", 0),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams}}
@@ -64,6 +65,9 @@ func (s *Server) Ended() <-chan error { return s.served }
 // Close takes no new request, waits until those under way are answered or ctx ends, and
 // then closes what is left.
 func (s *Server) Close(ctx context.Context) {
+	if s.inbox != nil {
+		s.inbox.Watcher.Close() // who waits for something new is answered now
+	}
 	if s.server.Shutdown(ctx) != nil {
 		_ = s.server.Close()
 	}

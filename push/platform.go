@@ -19,6 +19,10 @@ const (
 // ChannelPush is the name of this fleet's channel in a user's preferences.
 const ChannelPush = "push"
 
+// ChannelInbox is the channel of what users read when they look. No platform has it: it is
+// a name for limits and opt-outs.
+const ChannelInbox = "inbox"
+
 // APNs has two environments; a token belongs to one of them.
 const (
 	Production = "production"

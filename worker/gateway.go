@@ -50,7 +50,11 @@ type GatewayOptions struct {
 	// Fanouts, if set, are used in place of those in Cassandra where the configuration has
 	// fan-outs. Then Topics must be set too, or neither.
 	Fanouts fanout.Records
-	// OpenTables connects to the tables of topics; nil = in Cassandra.
+	// Inboxes, if set, are used in place of those in Cassandra where the configuration has some.
+	Inboxes InboxStore
+	// InboxLimits say what of an inbox may be shown; nil = all. They stay the caller's.
+	InboxLimits gateway.InboxLimits
+	// OpenTables connects to the tables of topics, and of inboxes; nil = in Cassandra.
 	OpenTables func(ctx context.Context, o status.Options) (Tables, error)
 	// WrapProducer, if set, may replace what writes to Kafka.
 	WrapProducer func(gateway.Producer) gateway.Producer
@@ -133,10 +137,14 @@ type openGateway struct {
 	tables  *lateTables          // nil = it has no topics, or those of Topics
 	topics  *subscriptions.Store // nil like tables
 	notes   *fanout.TableNotes   // nil = it takes no messages to topics, or has those of Fanouts
-	status  status.Options
-	gateway *gateway.Gateway
-	tls     *tls.Config // nil = without
-	pair    atomic.Pointer[tls.Certificate]
+	// Of inboxes; nil = the gateway has none. The tables are nil with those of Inboxes, too.
+	inbox       *gateway.Inbox
+	inboxStore  InboxStore
+	inboxTables *lateTables
+	status      status.Options
+	gateway     *gateway.Gateway
+	tls         *tls.Config // nil = without
+	pair        atomic.Pointer[tls.Certificate]
 }
 
 // open makes everything that needs no server.
@@ -230,6 +238,8 @@ func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts.Producer = senderProducer{g.sender}
 	parts.Users, parts.UserLimits, parts.Topics, parts.Quotas = g.Users, g.UserLimits, g.topicsOf(), g.quotas
 	parts.Fanouts = g.fanoutsOf()
+	g.openInbox()
+	parts.Inbox = g.inbox
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)
 	}
@@ -244,8 +254,10 @@ func (g *openGateway) close() {
 	g.admin.Close()
 	g.rows.close()
 	g.closeQuotas()
-	if g.tables != nil {
-		g.tables.close()
+	for _, tables := range []*lateTables{g.tables, g.inboxTables} {
+		if tables != nil {
+			tables.close()
+		}
 	}
 }
 
@@ -285,6 +297,7 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 		}
 	})
 	g.watchTables(ctx, watches)
+	g.watchInbox(ctx, watches)
 	watches.Go(func() {
 		g.callers.Watch(ctx, c.Gateway.ReloadKeys, func(err error) {
 			g.metrics.Keys(g.callers.Len(), err)

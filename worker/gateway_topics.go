@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/pushfleet/pushfleet/gateway"
@@ -49,27 +48,7 @@ func (g *openGateway) watchTables(ctx context.Context, watches *sync.WaitGroup) 
 	if g.tables == nil {
 		return
 	}
-	watches.Go(func() {
-		open := g.OpenTables
-		if open == nil {
-			open = openTables
-		}
-		err := connect(ctx, g.Log, g.aside, topicsState, strings.Join(g.Config.Cassandra.Hosts, ","), func(ctx context.Context) error {
-			return limited(ctx, 2*g.Config.Cassandra.Timeout, func(ctx context.Context) error {
-				if _, err := g.tables.now(); err != nil {
-					session, err := open(ctx, g.status)
-					g.tables.set(session, err)
-					if err != nil {
-						return err
-					}
-				}
-				return g.lookAtTables(ctx)
-			})
-		})
-		if err == nil {
-			checkStore(ctx, g.aside, topicsState, g.lookAtTables)
-		}
-	})
+	watches.Go(func() { g.watchLate(ctx, topicsState, g.tables, g.lookAtTables) })
 }
 
 // lookAtTables says whether they are there.
@@ -85,7 +64,7 @@ func (g *openGateway) lookAtTables(ctx context.Context) error {
 	return nil
 }
 
-// lateTables are the tables of topics, which may not be open yet. It is safe for concurrent use.
+// lateTables are tables in Cassandra, which may not be open yet. It is safe for concurrent use.
 type lateTables struct {
 	mu      sync.RWMutex
 	session Tables // guarded by mu; nil = it is not open
@@ -105,7 +84,7 @@ func (l *lateTables) now() (Tables, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.session == nil {
-		return nil, fmt.Errorf("the tables of topics are not open: %w", l.err)
+		return nil, fmt.Errorf("the tables are not open: %w", l.err)
 	}
 	return l.session, nil
 }

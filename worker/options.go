@@ -19,6 +19,8 @@
 //	rules.go        limits, preferences and countries, and their reload
 //	segments.go     who is in which segment
 //	gateway.go      RunGateway: callers over HTTP into the lanes
+//	gateway_inbox.go
+//	                its inboxes
 //	certificate.go  its certificate, read again when it is renewed
 //	registry.go     RunRegistry: push.users into Redis
 //	follow.go       how it reads push.users

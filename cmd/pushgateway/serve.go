@@ -84,7 +84,7 @@ func openUserLimits(ctx context.Context, c *configs.Config, into *worker.Gateway
 		_ = client.Close()
 		return nil, err
 	}
-	into.UserLimits = u
+	into.UserLimits, into.InboxLimits = u, u
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { u.run(ctx) })

@@ -57,6 +57,19 @@ func examplesAboutTopics(t *testing.T, topics func(c *configs.Config) gateway.To
 	if err != nil {
 		t.Fatal(err)
 	}
+	kept := topics(c)
+	url := alone(t, worker.GatewayOptions{Config: c, Topics: kept})
+	first := examplesIn(t, url, "Topics and subscriptions", 7, "topics_away")
+	if !strings.Contains(first, "no topic of Kafka's") {
+		t.Error("the page does not say first that its topics are none of Kafka's")
+	}
+}
+
+// alone runs a gateway without a Kafka until the test ends, and says where it is. The key
+// has the right users, too.
+func alone(t *testing.T, o worker.GatewayOptions) (url string) {
+	t.Helper()
+	c := o.Config
 	keys, err := os.ReadFile(c.Gateway.KeysFile)
 	if err != nil {
 		t.Fatal(err)
@@ -66,33 +79,40 @@ func examplesAboutTopics(t *testing.T, topics func(c *configs.Config) gateway.To
 	}
 	c.Gateway.Listen, c.Gateway.AdminListen = "127.0.0.1:0", ""
 	c.Kafka.Brokers = []string{"127.0.0.1:1"} // nothing listens there
-	kept := topics(c)
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop()
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
 	at := make(chan string, 1) // buffered, capacity 1; never closed
+	o.Log, o.Metrics = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	o.Listening = func(a net.Addr) { at <- "http://" + a.String() }
 	running.Go(func() {
-		o := worker.GatewayOptions{Config: c, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Topics: kept,
-			Listening: func(a net.Addr) { at <- "http://" + a.String() }}
 		if err := worker.RunGateway(ctx, o); ctx.Err() == nil {
 			t.Errorf("the gateway ended: %v", err)
 			at <- ""
 		}
 	})
-	env := append(os.Environ(), "GATEWAY="+<-at, "KEY="+key)
+	return <-at
+}
+
+// examplesIn runs the examples of a section of docs/gateway.md, of which there are so many,
+// on the gateway at url, and returns the section's first line. away is the code of answers
+// while it is not connected yet.
+func examplesIn(t *testing.T, url, section string, count int, away string) (first string) {
+	t.Helper()
+	env := append(os.Environ(), "GATEWAY="+url, "KEY="+key)
 	text, err := os.ReadFile("../../docs/gateway.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, page, _ := strings.Cut(string(text), "\n## Topics and subscriptions\n")
-	if !strings.Contains(strings.SplitN(page, "\n", 2)[0], "no topic of Kafka's") {
-		t.Error("the page does not say first that its topics are none of Kafka's")
-	}
+	_, page, _ := strings.Cut(string(text), "\n## "+section+"\n")
+	first = strings.SplitN(page, "\n", 2)[0]
 	page, _, _ = strings.Cut(page, "\n## ")
 	examples := strings.Split(page, "```bash\n")[1:]
-	if len(examples) != 7 {
-		t.Fatalf("the page has %d examples about topics", len(examples))
+	if len(examples) != count {
+		t.Fatalf("the page has %d examples under %s", len(examples), section)
 	}
 	for _, block := range examples {
 		script, rest, _ := strings.Cut(block, "```")
@@ -102,7 +122,7 @@ func examplesAboutTopics(t *testing.T, topics func(c *configs.Config) gateway.To
 		}
 		answer, _, _ = strings.Cut(answer, "```")
 		_, fault := run(t, script, env, object(t, answer))
-		for tries := 0; strings.Contains(fault, "topics_away") && tries < patience; tries++ { // it is not connected yet
+		for tries := 0; strings.Contains(fault, away) && tries < patience; tries++ { // it is not connected yet
 			time.Sleep(50 * time.Millisecond)
 			_, fault = run(t, script, env, object(t, answer))
 		}
@@ -110,4 +130,5 @@ func examplesAboutTopics(t *testing.T, topics func(c *configs.Config) gateway.To
 			t.Fatalf("%s\n%s", script, fault)
 		}
 	}
+	return first
 }

@@ -1,0 +1,343 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pushfleet/pushfleet/inbox"
+)
+
+// Inboxes keep what users read when they look: inbox.Store, or inbox.Memory. It is safe
+// for concurrent use.
+type Inboxes interface {
+	Page(ctx context.Context, k inbox.Key, behind inbox.Position, limit int) (page []inbox.Entry, end bool, err error)
+	Mark(ctx context.Context, k inbox.Key, m *inbox.Marks) error
+	Show(ctx context.Context, k inbox.Key, shown []inbox.Position, at time.Time) error
+}
+
+// InboxLimits say what a user may be shown: the limits and preferences by which workers
+// push. It is safe for concurrent use.
+type InboxLimits interface {
+	// Admit answers about entries that have not been shown, in their order. What it shows
+	// is spent, once for each id, and what it withholds spends nothing.
+	Admit(ctx context.Context, k inbox.Key, entries []inbox.Entry) ([]Admission, error)
+}
+
+// Admission says what becomes of an entry: it is shown, withheld, or with Hidden left out.
+type Admission struct {
+	Shown  bool
+	Hidden bool      // its user wants nothing of the kind
+	FreeAt time.Time // of what is withheld; zero = never
+}
+
+// Inbox is the side of a gateway that shows inboxes. Store and Watcher are required, and
+// stay the caller's, who runs the Watcher; Limits may be nil: then all is shown.
+type Inbox struct {
+	Store   Inboxes
+	Limits  InboxLimits
+	Watcher *inbox.Watcher
+}
+
+// Bounds of an inbox's pages.
+const (
+	usualInbox  = 20
+	longestWait = 30 // seconds
+	// afterWait is how long a request that has waited may take for its answer.
+	afterWait = 30 * time.Second
+)
+
+// inboxQuestion is what a request asks of an inbox.
+type inboxQuestion struct {
+	key    inbox.Key
+	behind inbox.Position
+	limit  int
+	wait   time.Duration
+	known  []string // tags of what the caller has; none = nothing
+}
+
+// ofInbox lets those to the handler who may use the users' routes, where there are inboxes.
+func (g *Gateway) ofInbox(h userHandler) http.Handler {
+	return g.ofUser(func(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {
+		if g.o.Inbox == nil {
+			return newProblem(codeNotConfigured, "this gateway has no inboxes")
+		}
+		return h(w, r, v)
+	})
+}
+
+// inboxKey is the inbox that a visitor asks about: of the token's app, or of one of the key's.
+func (g *Gateway) inboxKey(v *visitor, app string) (inbox.Key, *Problem) {
+	if app == "" && v.pass != nil {
+		app = v.pass.app
+	}
+	if problem := g.ownApp(v, app); problem != nil {
+		return inbox.Key{}, problem
+	}
+	return inbox.Key{User: v.user, App: app}, nil
+}
+
+func (g *Gateway) inboxQuestion(r *http.Request, v *visitor) (*inboxQuestion, *Problem) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badPage("the query cannot be read")
+	}
+	for name, values := range query {
+		if !slices.Contains([]string{"app", "after", "limit", "wait"}, name) || len(values) != 1 {
+			return nil, badPage("want a query of app, after, limit, wait, each once")
+		}
+	}
+	q := &inboxQuestion{behind: inbox.Top(clock()), limit: usualInbox, known: tagsOf(r.Header)}
+	var problem *Problem
+	if q.key, problem = g.inboxKey(v, query.Get("app")); problem != nil {
+		return nil, problem
+	}
+	if q.limit, problem = number(query, "limit", q.limit, 1, inbox.MaxPage); problem != nil {
+		return nil, problem
+	}
+	seconds, problem := number(query, "wait", 0, 0, longestWait)
+	if problem != nil {
+		return nil, problem
+	}
+	q.wait = time.Duration(seconds) * time.Second
+	if query.Has("after") {
+		if q.wait > 0 {
+			return nil, badPage("wait: nothing new comes behind another entry; leave after out")
+		}
+		var ok bool
+		if q.behind, ok = g.o.Signer.openCursor(q.key, query.Get("after")); !ok {
+			return nil, badPage("after: want the next of a page of this inbox")
+		}
+	}
+	return q, nil
+}
+
+// number reads a number of a query.
+func number(query url.Values, name string, usual, least, most int) (int, *Problem) {
+	if !query.Has(name) {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(query.Get(name))
+	if err != nil || n < least || n > most {
+		return 0, badPage(name + ": want " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
+	}
+	return n, nil
+}
+
+// tagsOf are the tags of If-None-Match.
+func tagsOf(h http.Header) (tags []string) {
+	for _, line := range h["If-None-Match"] {
+		for tag := range strings.SplitSeq(line, ",") {
+			tags = append(tags, strings.TrimPrefix(strings.TrimSpace(tag), "W/"))
+		}
+	}
+	return tags
+}
+
+// showInbox answers GET /v1/users/{user}/inbox: at once, or with wait when there is
+// something that the caller does not have, and in the end in any case.
+func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {
+	q, problem := g.inboxQuestion(r, v)
+	if problem != nil {
+		return problem
+	}
+	var wait *inbox.Wait
+	var over <-chan time.Time
+	if q.wait > 0 {
+		var err error
+		// Before the first look, so that nothing comes in between.
+		if wait, err = g.o.Inbox.Watcher.Wait(q.key.Hash()); err != nil {
+			return newProblem(codeBusy, "so many wait for something new that no more may: ask without wait").after(5)
+		}
+		defer wait.Close()
+		timer := time.NewTimer(q.wait)
+		defer timer.Stop()
+		over = timer.C
+		g.lengthen(w, q.wait+afterWait)
+	}
+	for more := q.wait > 0; ; {
+		a, problem := g.inboxPage(r.Context(), q)
+		if problem != nil {
+			return problem
+		}
+		if a.isNew(q) || !more {
+			a.answer(w, q)
+			g.bodies.give(a.room)
+			return nil
+		}
+		g.bodies.give(a.room) // a page is not held while nothing happens
+		if more = g.park(func() bool { return wait.Next(r.Context(), over) }); r.Context().Err() != nil {
+			return nil // nobody is there any more
+		}
+	}
+}
+
+// lengthen gives a request more time than others have, to be read and to be answered.
+func (g *Gateway) lengthen(w http.ResponseWriter, by time.Duration) {
+	c, until := http.NewResponseController(w), time.Now().Add(by)
+	if err := errors.Join(c.SetReadDeadline(until), c.SetWriteDeadline(until)); err != nil {
+		g.o.Log.Debug("a request cannot be given more time", "error", err)
+	}
+}
+
+// park lets others have the request's place while it waits.
+func (g *Gateway) park(wait func() bool) bool {
+	<-g.requests
+	g.o.Metrics.underWay.Dec()
+	g.o.Metrics.waiting.Inc()
+	defer func() {
+		g.o.Metrics.waiting.Dec()
+		g.requests <- struct{}{}
+		g.o.Metrics.underWay.Inc()
+	}()
+	return wait()
+}
+
+// inboxItem is an entry in an answer.
+type inboxItem struct {
+	ID        string          `json:"id"`
+	Cursor    string          `json:"cursor"` // names it in marks
+	At        time.Time       `json:"at"`
+	Type      string          `json:"type"`
+	Priority  string          `json:"priority"`
+	Read      bool            `json:"read"`
+	ExpiresAt time.Time       `json:"expires_at,omitzero"`
+	Content   json.RawMessage `json:"content"`
+}
+
+// inboxAnswer is a page of an inbox.
+type inboxAnswer struct {
+	UserID   string      `json:"user_id"`
+	App      string      `json:"app"`
+	Items    []inboxItem `json:"items"`
+	Withheld int         `json:"withheld"`         // of this page, by limits
+	FreeAt   time.Time   `json:"free_at,omitzero"` // when the first of them may be shown
+	Next     string      `json:"next,omitempty"`   // for after; "" = there are no more
+
+	room *room  // memory of the text; from the budget of bodies, to which it goes back
+	text []byte // as it is sent
+	tag  string // of the text
+}
+
+// isNew reports whether the caller, who may have waited, is to get the answer: it has
+// something else than what the caller knows, or, who knows nothing, something at all.
+func (a *inboxAnswer) isNew(q *inboxQuestion) bool {
+	if len(q.known) > 0 {
+		return !slices.Contains(q.known, a.tag)
+	}
+	return len(a.Items) > 0
+}
+
+// inboxPage reads a page and decides what of it is shown.
+func (g *Gateway) inboxPage(ctx context.Context, q *inboxQuestion) (*inboxAnswer, *Problem) {
+	ctx, cancel := context.WithTimeout(ctx, g.o.Times.Status)
+	defer cancel()
+	page, end, err := g.o.Inbox.Store.Page(ctx, q.key, q.behind, q.limit)
+	if err != nil {
+		return nil, g.inboxAway(err)
+	}
+	a := &inboxAnswer{UserID: q.key.User, App: q.key.App, Items: []inboxItem{}}
+	if !end && len(page) > 0 {
+		a.Next = g.o.Signer.signCursor(q.key, page[len(page)-1].Position)
+	}
+	now := clock()
+	page = slices.DeleteFunc(page, func(e inbox.Entry) bool {
+		return !e.Expires.IsZero() && !now.Before(e.Expires) || !json.Valid(e.Content)
+	})
+	shown, problem := g.mayShow(ctx, q.key, page, a, now)
+	if problem != nil {
+		return nil, problem
+	}
+	for i := range shown {
+		e := &shown[i]
+		a.Items = append(a.Items, inboxItem{ID: e.ID, Cursor: g.o.Signer.signCursor(q.key, e.Position), At: e.At, Type: e.Type, Priority: e.Priority.String(),
+			Read: e.Read, ExpiresAt: e.Expires, Content: e.Content})
+	}
+	return a, g.encodeInbox(a)
+}
+
+// itemBytes is more than an item has besides its content.
+const itemBytes = 600
+
+// encodeInbox makes the text of an answer, if there is memory for it.
+func (g *Gateway) encodeInbox(a *inboxAnswer) *Problem {
+	size := 1 << 10
+	for i := range a.Items {
+		size += itemBytes + len(a.Items[i].Content)
+	}
+	// A size that no pool has: HTTP/2 may hold on to the text of an answer that fails.
+	if a.room = g.bodies.take(size|1, ofMany); a.room == nil {
+		return newProblem(codeBusy, "so much is being read and answered that there is no memory for this").after(1)
+	}
+	text := bytes.NewBuffer(a.room.text)
+	if err := json.NewEncoder(text).Encode(a); err != nil {
+		panic(err) // our own structs always encode, and contents are valid
+	}
+	a.text = text.Bytes()
+	sum := sha256.Sum256(a.text)
+	a.tag = `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	return nil
+}
+
+// mayShow asks the limits about what was not shown before, and notes what is now.
+func (g *Gateway) mayShow(ctx context.Context, k inbox.Key, page []inbox.Entry, a *inboxAnswer, now time.Time) ([]inbox.Entry, *Problem) {
+	var fresh []inbox.Entry
+	for i := range page {
+		if page[i].Shown.IsZero() {
+			fresh = append(fresh, page[i])
+		}
+	}
+	if g.o.Inbox.Limits == nil || len(fresh) == 0 {
+		return page, nil
+	}
+	admissions, err := g.o.Inbox.Limits.Admit(ctx, k, fresh)
+	if err != nil {
+		g.o.Log.Warn("limits of inboxes cannot be counted", "error", err)
+		return nil, newProblem(codeRegistryAway, "the registry of users does not answer, or is not complete: whether the limits have room cannot be told").after(2)
+	}
+	refused := make(map[string]bool)
+	var shown []inbox.Position
+	for i := range fresh {
+		switch one := admissions[i]; {
+		case one.Shown:
+			shown = append(shown, fresh[i].Position)
+			continue
+		case !one.Hidden:
+			a.Withheld++
+			if !one.FreeAt.IsZero() && (a.FreeAt.IsZero() || one.FreeAt.Before(a.FreeAt)) {
+				a.FreeAt = one.FreeAt.UTC()
+			}
+		}
+		refused[fresh[i].ID] = true
+	}
+	// Without the note they are asked about again, by the same ids: nothing is spent twice
+	// as long as the limit counts them.
+	if err := g.o.Inbox.Store.Show(ctx, k, shown, now); err != nil {
+		g.o.Log.Warn("what was shown of an inbox cannot be noted", "error", err)
+	}
+	return slices.DeleteFunc(page, func(e inbox.Entry) bool { return refused[e.ID] }), nil
+}
+
+func (g *Gateway) inboxAway(err error) *Problem {
+	g.o.Log.Warn("inboxes cannot be used", "error", err)
+	return newProblem(codeInboxAway, "the store of inboxes does not answer").after(2)
+}
+
+// answer writes the page, or that it is what the caller has.
+func (a *inboxAnswer) answer(w http.ResponseWriter, q *inboxQuestion) {
+	w.Header().Set("ETag", a.tag)
+	if slices.Contains(q.known, a.tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	answerText(w, http.StatusOK, a.text)
+}
