@@ -121,6 +121,12 @@ type asking struct {
 	method, path string
 	contentType  string
 	body         []byte
+
+	tag    string        // of what the caller has; empty = nothing
+	longer time.Duration // than other requests it may take
+	// Of the last answer:
+	answered  string // its tag
+	unchanged bool   // it was 304
 }
 
 // maxAnswer bounds what is read of an answer: 1,000 reports have about a megabyte.
@@ -129,7 +135,7 @@ const maxAnswer = 32 << 20
 // once makes one attempt. An answer with one of these statuses is read into to; every
 // other is a *Problem.
 func (c *Client) once(ctx context.Context, a *asking, to any, statuses ...int) error {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Attempt)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Attempt+a.longer)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, a.method, c.base+a.path, bytes.NewReader(a.body))
 	if err != nil {
@@ -138,6 +144,9 @@ func (c *Client) once(ctx context.Context, a *asking, to any, statuses ...int) e
 	req.Header.Set("Authorization", "Bearer "+c.o.Key)
 	if a.contentType != "" {
 		req.Header.Set("Content-Type", a.contentType)
+	}
+	if a.tag != "" {
+		req.Header.Set("If-None-Match", a.tag)
 	}
 	r, err := c.http.Do(req)
 	if err != nil {
@@ -154,6 +163,9 @@ func (c *Client) once(ctx context.Context, a *asking, to any, statuses ...int) e
 	}
 	for _, s := range statuses {
 		if r.StatusCode == s {
+			if a.answered, a.unchanged = r.Header.Get("ETag"), s == http.StatusNotModified; a.unchanged {
+				return nil
+			}
 			if err := json.Unmarshal(text, to); err != nil {
 				return fmt.Errorf("reading an answer: %w", err)
 			}

@@ -76,7 +76,7 @@ func (c *Client) Send(ctx context.Context, m *Message) (*Accepted, error) {
 	var accepted *Accepted
 	err = c.repeat(ctx, func() []string { return []string{m.ID} }, func() error {
 		accepted = &Accepted{}
-		return c.once(ctx, &asking{http.MethodPost, "/v1/messages", "application/json", body}, accepted, http.StatusAccepted)
+		return c.once(ctx, &asking{method: http.MethodPost, path: "/v1/messages", contentType: "application/json", body: body}, accepted, http.StatusAccepted)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sending %s: %w", m.ID, err)
@@ -181,7 +181,7 @@ func (c *Client) sendLines(ctx context.Context, lines [][]byte, open []int, resu
 		body.WriteByte('\n')
 	}
 	var a batchAnswer
-	err = c.once(ctx, &asking{http.MethodPost, "/v1/messages/batch", "application/x-ndjson", body.Bytes()}, &a, http.StatusAccepted, http.StatusMultiStatus)
+	err = c.once(ctx, &asking{method: http.MethodPost, path: "/v1/messages/batch", contentType: "application/x-ndjson", body: body.Bytes()}, &a, http.StatusAccepted, http.StatusMultiStatus)
 	if err != nil {
 		return open, err
 	}

@@ -89,7 +89,7 @@ func (c *Client) Receipts(ctx context.Context, receipts []string) ([]Answer, err
 	var a queryAnswer
 	err = c.repeat(ctx, func() []string { return nil }, func() error {
 		a = queryAnswer{}
-		return c.once(ctx, &asking{http.MethodPost, "/v1/receipts:query", "application/json", body}, &a, http.StatusOK)
+		return c.once(ctx, &asking{method: http.MethodPost, path: "/v1/receipts:query", contentType: "application/json", body: body}, &a, http.StatusOK)
 	})
 	if err == nil && len(a.Results) != len(receipts) {
 		err = fmt.Errorf("%d answers to %d receipts", len(a.Results), len(receipts))
