@@ -144,7 +144,7 @@ func ofRedis() []Parameter {
 func ofCassandra() []Parameter {
 	return []Parameter{
 		{"rows", Number, 1, 0.01, 100, "status rows a push: one, and one for each hand-over", "bench/README.md: DELIVERED at the first attempt", func(i *Input) *float64 { return &i.Rows }},
-		{"row-bytes", Bytes, 100, 1, 1 << 20, "a row on disk, compressed", seenSize, func(i *Input) *float64 { return &i.RowBytes }},
+		{"row-bytes", Bytes, 110, 1, 1 << 20, "a row on disk, compressed", seenSize, func(i *Input) *float64 { return &i.RowBytes }},
 		{"ttl", Duration, 720 * hour, hour, 3650 * day, "how long rows live (cassandra.ttl)", "configs/worker.yaml", func(i *Input) *float64 { return &i.TTL }},
 		{"dropped-after", Duration, 48 * hour, 0, 365 * day, "and how long they stay on disk after that: a time window of 24h and gc_grace_seconds, 24h", "deploy/cassandra/schema.cql", func(i *Input) *float64 { return &i.DroppedAfter }},
 		{"cassandra-copies", Whole, 3, 1, 10, "copies of each row (cassandra.replication)", "configs/worker.yaml, in production", func(i *Input) *float64 { return &i.CassandraCopies }},

@@ -80,7 +80,7 @@ func TestThreeAndAHalfMillionOnEighteen(t *testing.T) {
 		{"filters", p.FilterBytes, 3 * 64 * 640 * 1 << 20, "21 G / 64 = 328 M ids x 14.378 bits = 590 MB, for which jemalloc gives 640 MiB, 3 windows of 64"},
 		{"users", p.UserBytes, 0, "nobody has told how many"},
 		{"Cassandra cores", p.CassandraCores, 615.3, "3.5 M x 29.3 us x 3 / 0.5"},
-		{"Cassandra bytes", p.CassandraBytes, 120.96e12, "12.6 G x 32 days x 100 B x 3"},
+		{"Cassandra bytes", p.CassandraBytes, 133.056e12, "12.6 G x 32 days x 110 B x 3"},
 		{"Kafka in", p.KafkaBytesIn, 1.68e9, "3.5 M x 480 B"},
 		{"Kafka disk", p.KafkaBytes, 181.4e12, "12.6 G x 480 B x 7 days x 3 / 0.7"},
 	})
@@ -107,7 +107,7 @@ func TestEightBillionADay(t *testing.T) {
 		{"limits", p.LimitBytes, 314e9, "400 M x 165 + 8 G x 31"},
 		{"collapse", p.CollapseBytes, 310e9, "400 M x 155 + 8 G x 31"},
 		{"Cassandra cores", p.CassandraCores, 175.8, "1 M x 29.3 us x 3 / 0.5"},
-		{"Cassandra bytes", p.CassandraBytes, 76.8e12, "8 G x 32 days x 100 B x 3"},
+		{"Cassandra bytes", p.CassandraBytes, 84.48e12, "8 G x 32 days x 110 B x 3"},
 		{"Kafka disk", p.KafkaBytes, 115.2e12, "8 G x 480 B x 7 days x 3 / 0.7"},
 	})
 }
@@ -130,7 +130,7 @@ func TestTwoHundredMillionUsers(t *testing.T) {
 		{"users", p.UserBytes, 99.2e9, "200 M x 496"},
 		{"limits", p.LimitBytes, 64e9, "200 M x 165 + 1 G x 31"},
 		{"collapse", p.CollapseBytes, 62e9, "200 M x 155 + 1 G x 31"},
-		{"Cassandra bytes", p.CassandraBytes, 9.6e12, "1 G x 32 x 100 B x 3"},
+		{"Cassandra bytes", p.CassandraBytes, 10.56e12, "1 G x 32 x 110 B x 3"},
 		{"Kafka disk", p.KafkaBytes, 14.4e12, "1 G x 480 x 7 x 3 / 0.7"},
 	})
 }
