@@ -318,7 +318,7 @@ func TestMessagesHaveAllFields(t *testing.T) {
 	badge := int32(0)
 	m := Message{ID: "n", App: "shop", ServiceType: "transactional", Mode: "exactly_once", UserID: "u", Device: &Token{"apns", strings.Repeat("00", 32), "sandbox"}, Type: "t",
 		Priority: "low", PushType: "alert", Title: "t", Body: "b", Image: "i", Video: "v", Sound: "s", Category: "c", ThreadID: "t", Locale: "l", Badge: &badge,
-		Data: map[string]string{"a": "b"}, CollapseKey: "c", ExpiresAt: time.Now().Add(time.Hour), APNS: json.RawMessage(`{}`), FCM: json.RawMessage(`{}`)}
+		Data: map[string]string{"a": "b"}, Campaign: "autumn", CollapseKey: "c", ExpiresAt: time.Now().Add(time.Hour), APNS: json.RawMessage(`{}`), FCM: json.RawMessage(`{}`)}
 	text, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ type Message struct {
 	Device      *Token `json:"device,omitempty"`
 
 	Type     string `json:"type,omitempty"`
+	Campaign string `json:"campaign,omitempty"` // what it is a part of, at most 64 bytes
 	Priority string `json:"priority,omitempty"`
 	PushType string `json:"push_type,omitempty"`
 

@@ -13,7 +13,7 @@ import (
 
 // plainFields are the fields of a message that say who it is for and how it is
 // to be sent, not what it says. All others are masked, unknown ones too.
-var plainFields = []string{"id", "app", "user_id", "type", "priority", "push_type", "sender_id", "expires_at", "badge", "locale"}
+var plainFields = []string{"id", "app", "user_id", "type", "priority", "push_type", "sender_id", "campaign", "expires_at", "badge", "locale"}
 
 // plainLongest is the longest value that is shown for a plain field.
 const plainLongest = 128

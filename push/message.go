@@ -51,6 +51,7 @@ type Message struct {
 	Device   Target // the one device it is for; zero = all devices of the user's app
 	Type     string // free name, default "default"
 	SenderID string
+	Campaign string   // what it is a part of, at most 64 bytes; empty = of nothing
 	Priority Priority // 0 = not given: the lane's default
 	PushType string   // one of Apple's eleven
 

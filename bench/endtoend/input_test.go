@@ -92,6 +92,7 @@ func badInput(user string) []bad {
 		field("app of 129 bytes", push.FieldTooLong, "app", fields{"app": long(129)}),
 		field("user of 129 bytes", push.FieldTooLong, "user_id", fields{"user_id": long(129)}),
 		field("type of 65 bytes", push.FieldTooLong, "type", fields{"type": long(65)}),
+		field("campaign of 65 bytes", push.FieldTooLong, "campaign", fields{"campaign": long(65)}),
 		field("collapse key of 65 bytes", push.FieldTooLong, "collapse_key", fields{"collapse_key": long(65)}),
 		field("token of 4,097 bytes", push.FieldTooLong, "device.token", fields{"device": fields{"platform": "fcm", "token": long(4097)}}),
 		field("id that is a number", push.WrongType, "id", fields{"id": 17}),

@@ -40,6 +40,7 @@ type messageFlags struct {
 	UserID      string            `json:"user_id,omitempty"`
 	Type        string            `json:"type,omitempty"`
 	SenderID    string            `json:"sender_id,omitempty"`
+	Campaign    string            `json:"campaign,omitempty"`
 	Priority    string            `json:"priority,omitempty"`
 	Title       string            `json:"title,omitempty"`
 	Body        string            `json:"body,omitempty"`
@@ -85,6 +86,7 @@ unless all were DELIVERED, which means accepted by the provider.`,
 	flags.StringVar(&m.UserID, "user", "", "user `id`")
 	flags.StringVar(&m.Type, "type", "", "message type, as in opt-outs and limits")
 	flags.StringVar(&m.SenderID, "sender", "", "`id` of the sender, as in critical_senders of the lane")
+	flags.StringVar(&m.Campaign, "campaign", "", "`name` of what it is a part of")
 	flags.StringVar(&m.Priority, "priority", "", "critical, high, medium, low or bulk; default: the lane's")
 	flags.StringVar(&m.Title, "title", "", "`text` of the title")
 	flags.StringVar(&m.Body, "body", "", "`text` of the body")
@@ -99,7 +101,7 @@ unless all were DELIVERED, which means accepted by the provider.`,
 }
 
 // messageFlagNames are the flags that describe a notification.
-var messageFlagNames = []string{"id", "app", "user", "type", "sender", "priority", "title", "body", "data", "collapse-key", "expires-in"}
+var messageFlagNames = []string{"id", "app", "user", "type", "sender", "campaign", "priority", "title", "body", "data", "collapse-key", "expires-in"}
 
 // sentRow is a notification that was sent, in the JSON answer.
 type sentRow struct {

@@ -19,6 +19,7 @@ const (
 	maxID          = 64
 	maxName        = 128 // app, user_id, sender_id
 	maxType        = 64
+	maxCampaign    = 64
 	maxCollapseKey = 64
 	maxToken       = 4096
 )
@@ -85,6 +86,7 @@ const (
 	fDevice
 	fType
 	fSenderID
+	fCampaign
 	fPriority
 	fPushType
 	fTitle
@@ -177,6 +179,11 @@ func (d *decoder) value(o *object, key string) {
 	case "sender_id":
 		d.once(seen, fSenderID, "sender_id")
 		m.SenderID = d.str(maxName)
+	case "campaign":
+		d.once(seen, fCampaign, "campaign")
+		if m.Campaign = d.str(maxCampaign); hasControls(m.Campaign) {
+			d.refuse(push.BadValue, "campaign")
+		}
 	case "priority":
 		d.once(seen, fPriority, "priority")
 		m.Priority = d.priority()

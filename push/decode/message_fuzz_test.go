@@ -64,7 +64,7 @@ func seeds() []string {
 		`"apns":{"headers":{"apns-topic":"x"}},"fcm":{"android":null,"token":"t"}`,
 		`"fcm":{"apns":{"headers":{"apns-priority":"5","apns-push-type":"alert","apns-topic":"x"},"payload":{"aps":{"x":1},"pf_id":"n"},"live_activity_token":"x"}}`,
 		`"push_type":"alert","fcm":{"data":{"k":"v"},"android":{"data":{"pf_id":"x"}},"webpush":{"data":{}},"apns":{"headers":{"apns-push-type":"alert"}}}`,
-		`"expires_at":"2026-11-21T10:00:00.25+01:00","collapse_key":"a\r\n","priority":"low","push_type":"mdm"`,
+		`"expires_at":"2026-11-21T10:00:00.25+01:00","collapse_key":"a\r\n","priority":"low","push_type":"mdm","campaign":"a\u0000"`,
 		`"x":` + nested(15), `"x":` + nested(16), "\"x\":\"\xff\"", `"type":null,"priority":"","push_type":""`,
 		`"x":{` + manyKeys(40) + `}`,
 	} {
@@ -190,6 +190,10 @@ func readSlowly(value []byte) (push.Message, []push.Defect) {
 	m.UserID = s.str(fields["user_id"], "user_id", 128)
 	m.Type = s.str(fields["type"], "type", 64)
 	m.SenderID = s.str(fields["sender_id"], "sender_id", 128)
+	m.Campaign = s.str(fields["campaign"], "campaign", 64)
+	if strings.ContainsFunc(m.Campaign, control) {
+		s.refuse(push.BadValue, "campaign")
+	}
 	for name, to := range map[string]*string{
 		"title": &m.Title, "body": &m.Body, "image": &m.Image, "video": &m.Video, "sound": &m.Sound,
 		"category": &m.Category, "thread_id": &m.ThreadID, "locale": &m.Locale,
@@ -197,7 +201,7 @@ func readSlowly(value []byte) (push.Message, []push.Defect) {
 		*to = s.str(fields[name], name, MaxValue)
 	}
 	m.CollapseKey = s.str(fields["collapse_key"], "collapse_key", 64)
-	if strings.ContainsFunc(m.CollapseKey, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+	if strings.ContainsFunc(m.CollapseKey, control) {
 		s.refuse(push.BadValue, "collapse_key")
 	}
 	s.device(fields["device"])
@@ -452,3 +456,5 @@ func (s *slow) complete() {
 		}
 	}
 }
+
+func control(r rune) bool { return r < 0x20 || r == 0x7f }

@@ -23,7 +23,7 @@ func TestMessageReadsEveryField(t *testing.T) {
 	const record = ` {
 		"id": "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", "app": "shop", "user_id": "u42",
 		"device": {"platform": "apns", "token": "aB01", "environment": "sandbox", "model": "x"},
-		"type": "order_update", "sender_id": "orders", "priority": "critical", "push_type": "voip",
+		"type": "order_update", "sender_id": "orders", "campaign": "autumn", "priority": "critical", "push_type": "voip",
 		"title": "\u00dcber \"alles\"\n\ud83d\ude00", "body": "Köln", "image": "https://i/1.jpg", "video": "https://v/1.mp4",
 		"sound": "ping", "category": "ORDER", "thread_id": "orders", "locale": "de-AT", "badge": 7,
 		"data": { "k": "v", "e": "\u0041" }, "collapse_key": "order-17", "expires_at": "2026-11-21T10:00:00.5+02:00",
@@ -34,7 +34,7 @@ func TestMessageReadsEveryField(t *testing.T) {
 	want := push.Message{
 		ID: "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", App: "shop", UserID: "u42",
 		Device: push.Target{Platform: push.APNS, Token: "aB01", Environment: push.Sandbox},
-		Type:   "order_update", SenderID: "orders", Priority: push.Critical, PushType: "voip",
+		Type:   "order_update", SenderID: "orders", Campaign: "autumn", Priority: push.Critical, PushType: "voip",
 		Title: "Über \"alles\"\n😀", Body: "Köln", Image: "https://i/1.jpg", Video: "https://v/1.mp4",
 		Sound: "ping", Category: "ORDER", ThreadID: "orders", Locale: "de-AT", Badge: 7, HasBadge: true,
 		Data: json.RawMessage(`{ "k": "v", "e": "\u0041" }`), CollapseKey: "order-17",
@@ -109,6 +109,7 @@ func TestMessageAcceptsUpToTheLimits(t *testing.T) {
 		"user of 128":                      `{"id":"n1","app":"shop","user_id":"` + strings.Repeat("ü", 64) + `"}`,
 		"a device and no user":             `{"id":"n1","app":"shop","device":{"platform":"fcm","token":"t"}}`,
 		"type of 64":                       with(`"type":"` + strings.Repeat("x", 64) + `"`),
+		"campaign of 64":                   with(`"campaign":"` + strings.Repeat("x", 64) + `"`),
 		"collapse key of 64":               with(`"collapse_key":"` + strings.Repeat("x", 64) + `"`),
 		"token of 4096":                    with(`"device":{"platform":"fcm","token":"` + strings.Repeat("x", 4096) + `"}`),
 		"a token the provider will refuse": with(`"device":{"platform":"apns","token":"../\r\n"}`),
@@ -197,6 +198,7 @@ func TestMessageRefuses(t *testing.T) {
 		{"depth 10,000 without an end", strings.Repeat(`{"a":`, 10_000), push.TooDeep, "@80"},
 
 		{"a field twice", `{"id":"n1","id":"n1"}`, push.DuplicateKey, "id"},
+		{"a campaign twice", with(`"campaign":"a","campaign":"b"`), push.DuplicateKey, "campaign"},
 		{"a field twice, once escaped", `{"id":"n1","\u0069d":"n2"}`, push.DuplicateKey, "id"},
 		{"a device's token twice", with(`"device":{"platform":"fcm","token":"a","token":"b"}`), push.DuplicateKey, "device.token"},
 		{"payload twice", with(`"apns":{"payload":{},"payload":{}}`), push.DuplicateKey, "apns.payload"},
@@ -243,6 +245,9 @@ func TestMessageRefuses(t *testing.T) {
 		{"user of 65 letters in 130 bytes", `{"id":"n1","app":"shop","user_id":"` + strings.Repeat("ü", 65) + `"}`, push.FieldTooLong, "user_id"},
 		{"type of 65", with(`"type":"` + strings.Repeat("x", 65) + `"`), push.FieldTooLong, "type"},
 		{"sender of 129", with(`"sender_id":"` + strings.Repeat("x", 129) + `"`), push.FieldTooLong, "sender_id"},
+		{"campaign of 65", with(`"campaign":"` + strings.Repeat("x", 65) + `"`), push.FieldTooLong, "campaign"},
+		{"campaign with LF", with(`"campaign":"a\nb"`), push.BadValue, "campaign"},
+		{"campaign is a number", with(`"campaign":7`), push.WrongType, "campaign"},
 		{"collapse key of 65", with(`"collapse_key":"` + strings.Repeat("x", 65) + `"`), push.FieldTooLong, "collapse_key"},
 		{"token of 4097", with(`"device":{"platform":"fcm","token":"` + strings.Repeat("x", 4097) + `"}`), push.FieldTooLong, "device.token"},
 

@@ -79,7 +79,7 @@ func schemaRecords() []string {
 		`{"platform":"apns","token":"t","environment":"sandbox"}`, `{"platform":"apns","token":"t","environment":"x"}`, `{"platform":"hms","token":"t"}`,
 		`{"platform":"fcm","token":""}`, `{"token":"t"}`, `{"headers":{}}`, `{"payload":[]}`}
 	var records []string
-	for _, field := range []string{"type", "sender_id", "priority", "push_type", "title", "body", "image", "video", "sound", "category",
+	for _, field := range []string{"type", "sender_id", "campaign", "priority", "push_type", "title", "body", "image", "video", "sound", "category",
 		"thread_id", "locale", "badge", "data", "collapse_key", "expires_at", "apns", "fcm", "device", "unknown"} {
 		for _, v := range values {
 			records = append(records, with(`"`+field+`":`+v))

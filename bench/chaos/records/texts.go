@@ -89,6 +89,7 @@ var hostile = []kind{
 	field("data that takes the id's place", "bad_value", "data.pf_id", func(d *draft) { d.fields["data"] = map[string]any{"pf_id": "x"} }),
 	field("data that takes Apple's place", "bad_value", "data.aps", func(d *draft) { d.fields["data"] = map[string]any{"\u0061ps": "x"} }),
 	field("a collapse key with a line's end", "bad_value", "collapse_key", func(d *draft) { d.fields["collapse_key"] = "a\nb" }),
+	field("a campaign of 65 bytes", "field_too_long", "campaign", func(d *draft) { d.fields["campaign"] = d.word(65) }),
 	field("a priority that is none", "bad_value", "priority", func(d *draft) { d.fields["priority"] = "URGENT" }),
 	field("a header of Apple's that is ours", "bad_value", "*", func(d *draft) {
 		d.fields["apns"] = map[string]any{"headers": map[string]any{"apns-topic": "com.example.other"}}
