@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"providers/calls":                 {"push", "pipeline"},
 	"providers/exchange":              {"push", "pipeline", "providers/h2", "providers/calls"},
 	"providers/payload":               {"push"},
-	"providers/feedback":              nil,
+	"providers/feedback":              {"push"},
 	"providers/account":               {"push"},
 	"providers/check":                 nil, // none of the clients that it checks the way of
 	"providers/apns":                  {"push", "pipeline", "providers/h2", "providers/calls", "providers/exchange", "providers/payload", "providers/feedback"},

@@ -376,6 +376,9 @@ type Feedback struct {
 	Share   float64       `yaml:"share" check:"min=0.001,max=1"`
 	Window  time.Duration `yaml:"window" check:"min=10s,max=24h"`
 	Answers int           `yaml:"answers" check:"min=1,max=100000000"`
+	// Quarantine is how long a campaign or sender is stopped whose tokens are nearly all
+	// bad; 0 = its route is halted.
+	Quarantine time.Duration `yaml:"quarantine" check:"min=0s,max=168h"`
 }
 
 // Registry configures `pushworker registry`, which keeps Redis filled from the

@@ -30,6 +30,8 @@ type Event struct {
 	Failures []Failure `json:"failures,omitempty"`
 	Rates    []Rate    `json:"rates,omitempty"`
 	Gap      *Gap      `json:"gap,omitempty"`
+	// Quarantines are those that answers to the source began.
+	Quarantines []Quarantine `json:"quarantines,omitempty"`
 	State    *State    `json:"state,omitempty"`
 }
 
@@ -40,6 +42,16 @@ type Rate struct {
 	To    float64   `json:"to,omitempty"`
 	Cause string    `json:"cause"`
 	At    time.Time `json:"at"`
+}
+
+// Quarantine is a campaign or a sender that was stopped on a route, because nearly all its
+// tokens are bad.
+type Quarantine struct {
+	Route  string    `json:"route"`
+	Origin string    `json:"origin"` // campaign/<name> or sender/<name>
+	Word   string    `json:"word"`   // what the provider said of the tokens; feedback: all sorts
+	At     time.Time `json:"at"`
+	Until  time.Time `json:"until"` // unless it is released before
 }
 
 // Gap says that records of this source about ends between From and To are
@@ -101,6 +113,8 @@ const (
 	// maxRates bounds the changes of rates between two Takes: there is one a second of
 	// each rate at the most, and a fleet has few.
 	maxRates = 1000
+	// maxQuarantines bounds those between two Takes.
+	maxQuarantines = 1000
 	// soonWaiting is how many of these bytes ask for a Take: see Soon.
 	soonWaiting = maxWaiting / 4
 )
@@ -123,6 +137,7 @@ type Collector struct {
 	waiting [][]byte // records of failures
 	bytes   int      // of waiting
 	rates   []Rate
+	stopped []Quarantine
 	missing *Gap
 
 	soon chan struct{} // buffered, capacity 1; never closed
@@ -278,14 +293,26 @@ func (e *Collector) Rate(r Rate) {
 	e.rates = append(e.rates, r)
 }
 
+// Quarantine notes what was stopped. Beyond maxQuarantines between two Takes it is a gap.
+func (e *Collector) Quarantine(q Quarantine) {
+	q.At = q.At.UTC()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.stopped) == maxQuarantines {
+		e.miss(Gap{From: q.At, To: q.At})
+		return
+	}
+	e.stopped = append(e.stopped, q)
+}
+
 // Take returns the records about everything since the last Take, and starts over; it
 // returns none if nothing has ended. If the records cannot be produced, the caller
 // reports them by Missed.
 func (e *Collector) Take(now time.Time) (records [][]byte) {
 	e.mu.Lock()
 	records, e.waiting, e.bytes = e.waiting, nil, 0
-	taken, since, missing, changed := e.counts, e.since, e.missing, e.rates
-	e.counts, e.since, e.missing, e.rates = make(map[pipeline.Kind]int64, min(len(taken), maxCounts)), now, nil, nil
+	taken, since, missing, changed, stopped := e.counts, e.since, e.missing, e.rates, e.stopped
+	e.counts, e.since, e.missing, e.rates, e.stopped = make(map[pipeline.Kind]int64, min(len(taken), maxCounts)), now, nil, nil, nil
 	for _, types := range e.types {
 		types.forget(now)
 	}
@@ -302,6 +329,9 @@ func (e *Collector) Take(now time.Time) (records [][]byte) {
 	}
 	if len(changed) > 0 {
 		records = append(records, pack(head, "rates", changed, e.next)...)
+	}
+	if len(stopped) > 0 {
+		records = append(records, pack(head, "quarantines", stopped, e.next)...)
 	}
 	if len(taken) > 0 {
 		head.From, head.Ranged = since.UTC(), ranged

@@ -374,7 +374,7 @@ func TestEventsDocumented(t *testing.T) {
 	used := map[string]bool{}
 	for _, ex := range examples {
 		e := readEvent(t, ex[1])
-		if len(e.Counts)+len(e.Failures)+len(e.Rates) == 0 && e.Gap == nil && e.State == nil && e.Ranges == nil || e.Version != events.Version {
+		if len(e.Counts)+len(e.Failures)+len(e.Rates)+len(e.Quarantines) == 0 && e.Gap == nil && e.State == nil && e.Ranges == nil || e.Version != events.Version {
 			t.Errorf("example %s", ex[1])
 		}
 		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {

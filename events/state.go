@@ -47,7 +47,8 @@ type RouteState struct {
 	Connections int           `json:"connections"`
 	Streams     int           `json:"streams"` // granted by the provider, sum over connections
 	InFlight    int64         `json:"in_flight"`
-	Answers     []AnswerState `json:"answers,omitempty"` // of the last minute
+	Answers     []AnswerState `json:"answers,omitempty"`     // of the last minute
+	Quarantined int           `json:"quarantined,omitempty"` // campaigns and senders that are stopped
 }
 
 // AnswerState is how often a route's answers were of a class in the last minute.

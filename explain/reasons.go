@@ -36,6 +36,8 @@ var reasons = map[string]string{
 	"quiet_past_expiry":      "it came in quiet hours of the user or of the user's country, and expires before they end",
 	"quiet_hours":            "it came in quiet hours of the user or of the user's country, and waits until they end; no attempt is counted",
 	"preferences_unreadable": "the user's preferences cannot be read, so nothing is sent: pushctl users quarantine ls",
+	"campaign_quarantined":   "nearly all tokens of its campaign were bad, and it was stopped on this route; it waits until that is over or released (pushctl providers quarantined)",
+	"sender_quarantined":     "nearly all tokens of its sender were bad, and it was stopped on this route; it waits until that is over or released (pushctl providers quarantined)",
 	"user_quarantined":       "the user's record cannot be read; it is read again until it can be, or the notification expires (pushctl users quarantine ls)",
 	"user_unavailable":       "users' records could not be read, and this lane does not let its critical notifications wait behind others; it is tried again, and no attempt is counted",
 	"limited":                "it would have exceeded a limit of the user",

@@ -57,6 +57,10 @@ type Gate struct {
 	untold untold          // not yet told to other workers
 	fleet  fleet           // what the other workers' gates are about
 	news   chan<- struct{} // capacity 1: there is something untold
+	wards  wards           // what is quarantined
+
+	// stopped is what wards has, for Quarantined: never changed once it is here; nil = nothing.
+	stopped atomic.Pointer[map[push.Origin]time.Time]
 
 	// What View tells besides.
 	admitted uint64 // sends since the start
@@ -240,6 +244,7 @@ func (g *Gate) Hold(now time.Time) bool {
 func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	delivered, asked, halted, word := 0, time.Duration(0), false, ""
 	var counted, late rated
+	var begun []Quarantined
 	var alike Answered // the last answers, as many as are of one kind
 	var epoch, earlier uint32
 	if g.rate != nil {
@@ -279,6 +284,12 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 			}
 		case bad && r.Halt && current:
 			halted, word = true, r.Reason
+		case r.Culprit != nil:
+			if q, ok := g.quarantine(now, *r.Culprit, r.Reason); !ok && current && r.Halt {
+				halted, word = true, r.Reason
+			} else if q.Left > 0 {
+				begun = append(begun, q)
+			}
 		case bad && word == "":
 			word = r.Reason
 		}
@@ -306,6 +317,7 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	}
 	passed.log(g.log)
 	change.log(g.log)
+	g.tellBegun(begun)
 	if delivered > 0 {
 		g.Retries.Earn(now, delivered)
 		g.DeadLetters.Earn(now, delivered)

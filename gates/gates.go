@@ -53,6 +53,13 @@ type Options struct {
 	// before they are held.
 	HoldAfter, HoldSpan, ProbeWait time.Duration
 
+	// Quarantine is how long an origin is stopped whose tokens are bad; 0 = its route is
+	// halted.
+	Quarantine time.Duration
+	// Quarantined, unless nil, is told of each quarantine that answers began here. It is
+	// called without a lock, and must not block.
+	Quarantined func(Quarantined)
+
 	// Retries is the retry budget, DeadLetters the DLQ limiter.
 	Retries, DeadLetters BudgetOptions
 
@@ -72,7 +79,8 @@ func DefaultOptions() Options {
 		FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: time.Minute,
 		// 7 rounds with 50 ms answers: 0.35 s from the first probe to full speed.
 		FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second,
-		HoldAfter: 5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
+		Quarantine: time.Hour,
+		HoldAfter:  5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
 		Retries: defaultRetryBudget(), DeadLetters: defaultDeadLetterBudget(),
 		Jitter: func(d time.Duration) time.Duration {
 			if d <= 0 {
@@ -93,6 +101,8 @@ func (o *Options) check() error {
 		return errors.New("pauses must be positive, and the longest not shorter than the first ones")
 	case o.FirstProbes < 1, o.FullProbes < 1, o.ProbeTimeout <= 0, o.HoldAfter <= 0, o.HoldSpan < o.HoldAfter, o.ProbeWait < 0:
 		return errors.New("probes, their timeout and the hold times must be positive, and the hold span not shorter than the time until holding")
+	case o.Quarantine < 0, o.Quarantine > LongestQuarantine:
+		return errors.New("a quarantine must be from nothing to a week")
 	case o.Jitter == nil:
 		return errors.New("jitter is missing")
 	}

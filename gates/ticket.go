@@ -19,6 +19,15 @@ type Ticket struct {
 // Closed reports whether the route has been stopped since. It takes no lock.
 func (t Ticket) Closed(now time.Time) bool { return t.gate != nil && t.gate.Closed(now) }
 
+// Quarantined reports whether an origin of the message has been stopped on the route since.
+func (t Ticket) Quarantined(now time.Time, m *push.Message) bool {
+	if t.gate == nil {
+		return false
+	}
+	_, why := t.gate.Quarantined(now, m)
+	return why != ""
+}
+
 // Refund returns what was paid for an attempt that was not made. The next
 // attempt pays again.
 func (t Ticket) Refund() {

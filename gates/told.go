@@ -118,6 +118,12 @@ func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 	if fleet, ok := store.(FleetStore); ok && gs.options.Together {
 		hear, together = func(ctx context.Context, _ PauseStore) error { return gs.consult(ctx, fleet) }, true
 	}
+	wards := func(ctx context.Context, err error) error {
+		if s, ok := store.(QuarantineStore); ok && err == nil {
+			return gs.shareWards(ctx, s)
+		}
+		return err
+	}
 	for {
 		var due <-chan time.Time
 		if together {
@@ -125,21 +131,22 @@ func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 		}
 		select {
 		case <-ctx.Done():
-			_ = gs.tell(context.WithoutCancel(ctx), store, lastWord) // nobody is left to repeat it
+			last := context.WithoutCancel(ctx)
+			_ = wards(last, gs.tell(last, store, lastWord)) // nobody is left to repeat it
 			return
 		case <-gs.news:
 			err := gs.tell(ctx, store, shareTimeout)
 			if together {
 				err = cmp.Or(err, hear(ctx, store))
 			}
-			look(err)
+			look(wards(ctx, err))
 			select {
 			case <-time.After(tellGap):
 			case <-ctx.Done():
 			}
 		case <-tick:
 			err := gs.tell(ctx, store, shareTimeout)
-			look(cmp.Or(err, hear(ctx, store)))
+			look(wards(ctx, cmp.Or(err, hear(ctx, store))))
 		case <-due:
 			look(hear(ctx, store))
 		}
@@ -147,10 +154,14 @@ func (gs *Gates) Share(ctx context.Context, store PauseStore) {
 }
 
 // Recall reads what was told before this worker started. It is called at the
-// start, before anything is sent, and takes at most a second: a store that is
+// start, before anything is sent, and takes at most two seconds: a store that is
 // down is no reason not to send.
 func (gs *Gates) Recall(ctx context.Context, store PauseStore) {
-	if err := gs.hear(ctx, store); err != nil && ctx.Err() == nil {
+	err := gs.hear(ctx, store)
+	if s, ok := store.(QuarantineStore); ok && err == nil {
+		err = gs.shareWards(ctx, s)
+	}
+	if err != nil && ctx.Err() == nil {
 		gs.logStore(err)
 	}
 }

@@ -25,6 +25,8 @@ type View struct {
 	// back unsent.
 	Admitted uint64
 	Answers  []Answered // of the last minute, most first
+
+	Quarantined int // origins that are stopped
 }
 
 // View returns what the gate is at. It changes nothing, and holds the gate's lock for as
@@ -32,7 +34,7 @@ type View struct {
 func (g *Gate) View(now time.Time) View {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	v := View{Condition: Open, Admitted: g.admitted, Answers: g.answered.sum(now)}
+	v := View{Condition: Open, Admitted: g.admitted, Answers: g.answered.sum(now), Quarantined: len(g.wards)}
 	switch {
 	case g.state == gateProbing, g.state == gateClosed && !now.Before(g.until):
 		v.Condition = Probing

@@ -27,6 +27,7 @@ type Store struct {
 	options  Options
 	key      string
 	evidence string // the key of evidence
+	stopped  string // the key of quarantines
 
 	mu     sync.Mutex
 	logged time.Time // when garbage was last told; guarded by mu
@@ -85,7 +86,7 @@ func New(client shards.Client, o Options) (*Store, error) {
 	if o.Fleet == "" || o.Longest < time.Second || o.Log == nil {
 		return nil, errors.New("pauses: a fleet's name and a log are needed, and the longest pause must be at least a second")
 	}
-	return &Store{client: client, options: o, key: shards.PausesKey(o.Fleet), evidence: shards.EvidenceKey(o.Fleet)}, nil
+	return &Store{client: client, options: o, key: shards.PausesKey(o.Fleet), evidence: shards.EvidenceKey(o.Fleet), stopped: shards.QuarantineKey(o.Fleet)}, nil
 }
 
 // Tell implements gates.PauseStore. What is longer than Longest is cut.
@@ -97,8 +98,13 @@ func (s *Store) Tell(ctx context.Context, ps []gates.Pause) error {
 	for _, p := range ps {
 		args = append(args, min(p.Left, s.options.Longest).Milliseconds(), string(p.Reason)+" "+p.Route.String())
 	}
-	if err := tellScript.Run(ctx, s.client, []string{s.key}, args...).Err(); err != nil {
-		return fmt.Errorf("writing %s: %w", s.key, err)
+	return s.write(ctx, s.key, args)
+}
+
+// write runs tellScript on a key.
+func (s *Store) write(ctx context.Context, key string, args []any) error {
+	if err := tellScript.Run(ctx, s.client, []string{key}, args...).Err(); err != nil {
+		return fmt.Errorf("writing %s: %w", key, err)
 	}
 	return nil
 }
@@ -106,35 +112,66 @@ func (s *Store) Tell(ctx context.Context, ps []gates.Pause) error {
 // Told implements gates.PauseStore. What it cannot read is left out, and told
 // to the log now and then.
 func (s *Store) Told(ctx context.Context) ([]gates.Pause, error) {
-	answer, err := toldScript.Run(ctx, s.client, []string{s.key}).StringSlice()
-	switch {
-	case err != nil && shards.Answered(err) && strings.Contains(err.Error(), "WRONGTYPE"):
-		s.garbage("no sorted set")
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading %s: %w", s.key, err)
+	answer, err := s.ask(ctx, s.key)
+	if len(answer) == 0 || err != nil {
+		return nil, err
 	}
 	return s.pauses(answer)
 }
 
-// pauses reads an answer: members with their scores, and the time.
-func (s *Store) pauses(answer []string) ([]gates.Pause, error) {
+// pauses reads an answer.
+func (s *Store) pauses(answer []string) (ps []gates.Pause, err error) {
+	err = s.members(s.key, answer, func(member, score string, now float64) bool {
+		p, ok := s.read(member, score, now)
+		if ok {
+			ps = append(ps, p)
+		}
+		return ok
+	})
+	return ps, err
+}
+
+// ask runs toldScript on a key. What is no sorted set has no answer.
+func (s *Store) ask(ctx context.Context, key string) ([]string, error) {
+	answer, err := toldScript.Run(ctx, s.client, []string{key}).StringSlice()
+	switch {
+	case err != nil && shards.Answered(err) && strings.Contains(err.Error(), "WRONGTYPE"):
+		s.garbage(key, "no sorted set")
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", key, err)
+	case len(answer) == 0:
+		return nil, fmt.Errorf("reading %s: an answer of no entries", key)
+	}
+	return answer, nil
+}
+
+// members reads an answer: members with their scores, and the time.
+func (s *Store) members(key string, answer []string, read func(member, score string, now float64) bool) error {
 	if len(answer)%2 == 0 {
-		return nil, fmt.Errorf("reading %s: an answer of %d entries", s.key, len(answer))
+		return fmt.Errorf("reading %s: an answer of %d entries", key, len(answer))
 	}
 	now, err := strconv.ParseFloat(answer[len(answer)-1], 64)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: the time: %w", s.key, err)
+		return fmt.Errorf("reading %s: the time: %w", key, err)
 	}
-	var ps []gates.Pause
 	for i := 0; i+1 < len(answer); i += 2 {
-		if p, ok := s.read(answer[i], answer[i+1], now); ok {
-			ps = append(ps, p)
-		} else {
-			s.garbage(answer[i])
+		if !read(answer[i], answer[i+1], now) {
+			s.garbage(key, answer[i])
 		}
 	}
-	return ps, nil
+	return nil
+}
+
+// left is how long after now a score is; ok is false where it is not, or longer than
+// longest.
+func left(score string, now float64, longest time.Duration) (d time.Duration, ok bool) {
+	until, err := strconv.ParseFloat(score, 64)
+	ms := until - now
+	if err != nil || !(ms > 0) || ms > float64(longest.Milliseconds()) {
+		return 0, false
+	}
+	return time.Duration(ms * float64(time.Millisecond)), true
 }
 
 // read makes a pause of one member and its score.
@@ -147,19 +184,15 @@ func (s *Store) read(member, score string, now float64) (p gates.Pause, ok bool)
 	if p.Route, ok = push.ParseRoute(route); !ok {
 		return p, false
 	}
-	until, err := strconv.ParseFloat(score, 64)
-	if left := until - now; err != nil || !(left > 0) || left > float64(s.options.Longest.Milliseconds()) {
-		return p, false
-	}
-	p.Left = time.Duration((until - now) * float64(time.Millisecond))
-	return p, true
+	p.Left, ok = left(score, now, s.options.Longest)
+	return p, ok
 }
 
-func (s *Store) garbage(what string) {
+func (s *Store) garbage(key, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.logged) >= logEvery {
 		s.logged = now
-		s.options.Log.Warn("ignoring an invalid route pause", "key", s.key, "member", fmt.Sprintf("%.64q", what))
+		s.options.Log.Warn("ignoring an invalid route pause", "key", key, "member", fmt.Sprintf("%.64q", what))
 	}
 }

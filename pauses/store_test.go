@@ -40,7 +40,10 @@ func onEach(t *testing.T, test func(t *testing.T, client shards.Client)) {
 	})
 	t.Run("real", func(t *testing.T) {
 		client := shardstest.Connect(t, localtest.Require(t).Redis)
-		t.Cleanup(func() { client.Del(context.Background(), key) })
+		t.Cleanup(func() {
+			client.Del(context.Background(), key)
+			client.Del(context.Background(), shards.QuarantineKey(fleet))
+		})
 		if err := client.Del(t.Context(), key).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -218,7 +218,7 @@ func (s *Store) Consult(ctx context.Context, es []gates.Evidence) ([]gates.Pause
 		if w, ok := s.word(words); ok {
 			ws = append(ws, w)
 		} else {
-			s.garbage(words[0])
+			s.garbage(s.evidence, words[0])
 		}
 	}
 	return ps, ws, nil

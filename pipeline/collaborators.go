@@ -75,9 +75,11 @@ type Latest interface {
 
 // Tokens says whether to believe providers that call tokens dead.
 type Tokens interface {
-	// Believe is told how many answers came about devices of an app, and how many of
-	// them called a token dead. It reports whether these tokens are to be removed.
-	Believe(app string, answers, dead int, now time.Time) bool
+	// Believe is told how many answers came about devices of an app, and to which messages
+	// some of them called a token dead. It reports whether these tokens are to be removed.
+	// If not, and nearly all are of one origin, fault is that; else nil. It keeps nothing of
+	// the messages.
+	Believe(app string, answers int, dead []*push.Message, now time.Time) (believe bool, fault *push.Culprit)
 }
 
 // Events gathers what push.events is to tell.

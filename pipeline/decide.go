@@ -49,19 +49,25 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) (here, handing []*De
 }
 
 // keepTokens keeps the tokens of an app of which so many are called dead that it is not
-// to be believed. The messages have failed all the same.
+// to be believed. The messages have failed all the same. If nearly all are of one origin,
+// that is stopped on all routes of the app.
 func (p *Pipeline) keepTokens(group []*Delivery, now time.Time) {
 	if p.opt.Tokens == nil {
 		return
 	}
 	type count struct {
-		app           string
-		answers, dead int
+		app     string
+		answers int
+		dead    []*push.Message
 	}
 	var room [4]count // most groups are of one app
 	counts := room[:0]
 	for _, d := range group {
 		if !d.answered() {
+			continue
+		}
+		if d.Result.Class == push.Gone && d.ticket.Quarantined(now, &d.Item.Message) { // it was under way
+			d.kept = true
 			continue
 		}
 		i := slices.IndexFunc(counts, func(c count) bool { return c.app == d.Route.App })
@@ -70,11 +76,12 @@ func (p *Pipeline) keepTokens(group []*Delivery, now time.Time) {
 		}
 		counts[i].answers++
 		if d.Result.Class == push.Gone {
-			counts[i].dead++
+			counts[i].dead = append(counts[i].dead, &d.Item.Message)
 		}
 	}
 	for _, c := range counts {
-		if p.opt.Tokens.Believe(c.app, c.answers, c.dead, now) || c.dead == 0 {
+		believe, fault := p.opt.Tokens.Believe(c.app, c.answers, c.dead, now)
+		if believe || len(c.dead) == 0 {
 			continue
 		}
 		for _, d := range group {
@@ -82,7 +89,12 @@ func (p *Pipeline) keepTokens(group []*Delivery, now time.Time) {
 				d.kept = true // where it is no dead token, it means nothing
 			}
 		}
-		p.opt.Metrics.keptTokens(c.app, c.dead)
+		p.opt.Metrics.keptTokens(c.app, len(c.dead))
+		for r, of := range p.routes {
+			if fault != nil && r.App == c.app {
+				of.gate.Quarantine(now, *fault, "feedback")
+			}
+		}
 	}
 }
 

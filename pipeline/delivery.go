@@ -42,11 +42,12 @@ type Delivery struct {
 }
 
 // Lapsed reports whether d must not be sent now: its partition leaves, the worker
-// cannot know whether it still owns the partition, or the route has been stopped.
+// cannot know whether it still owns the partition, or the route or an origin of the
+// message has been stopped.
 // Providers ask right before they write. They return a lapsed delivery unsent,
 // with a Result of class Unsent: that never counts as an attempt.
 func (d *Delivery) Lapsed(now time.Time) bool {
-	return d.ticket.Closed(now) || d.unowned(now)
+	return d.ticket.Closed(now) || d.unowned(now) || d.ticket.Quarantined(now, &d.Item.Message)
 }
 
 // unowned reports whether the partition of d leaves or may have another owner by

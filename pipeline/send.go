@@ -174,7 +174,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 	defer func() { over(time.Now()) }()
 	for len(ds) > 0 {
 		var err error
-		ds, err = p.cleared(ctx, p.due(ds, time.Now()))
+		ds, err = p.cleared(ctx, p.due(l, ds, time.Now()))
 		switch {
 		case err == nil:
 		case ctx.Err() == nil:
@@ -262,8 +262,9 @@ func (p *Pipeline) giveBackLeaving(l *line) {
 
 // due returns, in place, the deliveries of group that may be sent now. The others
 // go to settle at once: those past their expiry are marked as expired; those
-// whose partition leaves are given back; those whose lease has lapsed wait again.
-func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
+// whose partition leaves are given back; those whose lease has lapsed wait again; those
+// of an origin that is stopped on the route are held.
+func (p *Pipeline) due(l *line, group []*Delivery, now time.Time) []*Delivery {
 	due := group[:0]
 	for _, d := range group {
 		switch {
@@ -275,6 +276,11 @@ func (p *Pipeline) due(group []*Delivery, now time.Time) []*Delivery {
 			d.Result = push.Result{Class: push.Refused, Expired: true}
 			p.toSettle.put(d)
 		default:
+			if until, why := l.gate.Quarantined(now, &d.Item.Message); why != "" {
+				d.Result = push.Result{Class: push.Held, Scope: push.ScopeDevice, Until: until, Reason: string(why)}
+				p.toSettle.put(d)
+				continue
+			}
 			due = append(due, d)
 		}
 	}

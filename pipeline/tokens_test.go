@@ -24,15 +24,15 @@ type doubting struct {
 	believed      int
 }
 
-func (d *doubting) Believe(app string, answers, dead int, _ time.Time) bool {
+func (d *doubting) Believe(app string, answers int, dead []*push.Message, _ time.Time) (bool, *push.Culprit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.answers, d.dead = d.answers+answers, d.dead+dead
+	d.answers, d.dead = d.answers+answers, d.dead+len(dead)
 	if app != "shop" || d.answers > d.from {
-		return false
+		return false, nil
 	}
-	d.believed += dead
-	return true
+	d.believed += len(dead)
+	return true, nil
 }
 
 // classifying counts what was answered about deliveries, and passes it on.

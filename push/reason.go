@@ -51,6 +51,9 @@ const (
 	UserQuarantined Reason = "user_quarantined"
 	LimitWaits      Reason = "limit_waits" // followed by ":" and the rule's name
 	UserUnavailable Reason = "user_unavailable"
+	// CampaignQuarantined and SenderQuarantined: nearly all its tokens were bad.
+	CampaignQuarantined Reason = "campaign_quarantined"
+	SenderQuarantined   Reason = "sender_quarantined"
 	Quiet           Reason = "quiet_hours"
 
 	// UNKNOWN.

@@ -89,6 +89,7 @@ type Result struct {
 	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
 	Conn       uint32        // which of its route's connections it went over, also one that could not be made; 0 = unknown
 	Ended      bool          // with Again(connection): that connection ended, and with it all that was on it
+	Culprit    *Culprit      // with Again(device) and Halt: what is to be stopped in place of the route; with Delivered: what that has proven at fault
 	DeadSince  time.Time     // with Gone: when the provider saw the token dead; zero = it did not say
 }
 

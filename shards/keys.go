@@ -54,6 +54,10 @@ func EvidenceKey(fleet string) string {
 	return "e:{" + PausesKey(fleet) + "}"
 }
 
+// QuarantineKey holds the campaigns and senders that the workers of a fleet have stopped on
+// routes: a sorted set by the time until which they are.
+func QuarantineKey(fleet string) string { return "q:" + fleet }
+
 // RateKey holds a rate that the workers of a fleet share: a hash of its state, the
 // answers under it, and who asks for it.
 func RateKey(fleet, rate string) string { return "r:" + fleet + ":" + rate }

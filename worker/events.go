@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/events"
+	"github.com/pushfleet/pushfleet/gates"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/rates"
 )
@@ -39,6 +40,12 @@ func (g *group) tellRanges(ctx context.Context) {
 			g.Log.Warn("push.events does not take what became of ranges of offsets: they are told later", "lane", l.name, "ranges", l.teller.Untold())
 		}
 	}
+}
+
+// tellQuarantine tells push.events of what this worker has stopped.
+func (g *group) tellQuarantine(q gates.Quarantined) {
+	now := time.Now()
+	g.shared.events.Quarantine(events.Quarantine{Route: q.Route.String(), Origin: q.Origin.String(), Word: g.shared.pipeline.Word(q.Word), At: now, Until: now.Add(q.Left).UTC()})
 }
 
 // tellEvents produces the records of push.events until ctx ends, and then the last

@@ -191,7 +191,7 @@ func (g *group) openShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tokens, err := feedback.NewAppGuard(feedback.AppOptions(g.Config.Feedback))
+	tokens, err := feedback.NewAppGuard(feedback.AppOptions{Share: g.Config.Feedback.Share, Window: g.Config.Feedback.Window, Answers: g.Config.Feedback.Answers})
 	if err != nil {
 		return err
 	}
@@ -199,6 +199,7 @@ func (g *group) openShared(ctx context.Context) error {
 	g.shared = &collaborators{tokens: tokens, filter: filter, rules: rules, segmented: segmented, latest: latest, checks: stages.NewLimitMetrics(g.Metrics), told: told, users: reader,
 		kafka: kafka.NewMetrics(g.Metrics), pipeline: pipeline.NewMetrics(g.Metrics, providerWords()...), events: events.New(rand.Text(), now), watch: watch.NewMetrics(g.Metrics)}
 	options := wiring.Gates(g.Config)
+	options.Quarantined = g.tellQuarantine
 	if options.Rates, err = g.openRates(); err != nil {
 		return err
 	}

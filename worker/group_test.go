@@ -153,7 +153,8 @@ func TestLanesJudgeTokensTogether(t *testing.T) {
 		t.Fatalf("%d halves of lanes", len(tokens))
 	}
 	for i, from := range tokens {
-		if last := i == len(tokens)-1; from.Believe("shop", 1, 1, time.Now()) == last {
+		believe, _ := from.Believe("shop", 1, []*push.Message{{}}, time.Now())
+		if last := i == len(tokens)-1; believe == last {
 			t.Errorf("half %d of the lanes: believed %v, want that the last one completes the answers that are needed", i, !last)
 		}
 	}

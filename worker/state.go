@@ -123,7 +123,7 @@ func (s *survey) route(r push.Route, now time.Time) events.RouteState {
 		state.Share = float64(v.Admitted-s.admitted[r]) / passed
 	}
 	s.admitted[r] = v.Admitted
-	state.Answers = s.answers(v.Answers)
+	state.Answers, state.Quarantined = s.answers(v.Answers), v.Quarantined
 	return state
 }
 

@@ -20,7 +20,7 @@ import (
 func newProvidersCommand(a *app) *cobra.Command {
 	cmd := newProvidersListCommand(a, "providers")
 	cmd.Short = "The ways to Apple and Google"
-	cmd.AddCommand(newProvidersListCommand(a, "ls"), newProvidersCheckCommand(a))
+	cmd.AddCommand(newProvidersListCommand(a, "ls"), newProvidersCheckCommand(a), newProvidersQuarantinedCommand(a), newProvidersReleaseCommand(a))
 	return cmd
 }
 

@@ -47,6 +47,7 @@ type routeRow struct {
 	Streams     int                  `json:"streams"`
 	InFlight    int64                `json:"in_flight"`
 	Answers     []events.AnswerState `json:"answers"`
+	Quarantined int                  `json:"quarantined,omitempty"` // campaigns and senders that are stopped
 	Workers     []routeShare         `json:"workers"`
 
 	told time.Time // when the worker whose rate it is told it
@@ -92,6 +93,7 @@ func (r *routeRow) add(w events.Worker, s events.RouteState) {
 	r.Connections += s.Connections
 	r.Streams += s.Streams
 	r.InFlight += s.InFlight
+	r.Quarantined = max(r.Quarantined, s.Quarantined)
 	if s.Gate != gateOrder[0] {
 		r.Stopped++
 	}
@@ -125,6 +127,9 @@ func (r *routeRow) gateCell() string {
 	}
 	if r.Word != "" {
 		words = append(words, r.Word)
+	}
+	if r.Quarantined > 0 {
+		words = append(words, fmt.Sprintf("(%d in quarantine)", r.Quarantined))
 	}
 	return strings.Join(words, " ")
 }

@@ -99,11 +99,11 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 	a := &r.Answer
 	id := calls.ID(a.Header[answerID], maxID)
 	if a.Status == 200 {
-		c.accepted()
+		fault := c.accepted()
 		if id == "" {
 			id = ownID(r)
 		}
-		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: id}, exchange.Settled
+		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: id, Culprit: fault}, exchange.Settled
 	}
 	reason, since := readBody(a.Body)
 	act, known := reasons[reason]
@@ -119,7 +119,7 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 		return result, exchange.Settled
 	}
 	if act == dropGuarded {
-		return c.guarded(result)
+		return c.guard.Dead(&d.Item.Message, result, time.Now()), exchange.Settled
 	}
 	c.guard.Other()
 	return c.apply(act, result, since, r)
@@ -222,23 +222,14 @@ func (c *codec) refused(result *push.Result, now time.Time) {
 	}
 }
 
-// accepted forgets refusals.
-func (c *codec) accepted() {
-	c.guard.Success()
+// accepted forgets refusals. It returns whose fault is proven by it.
+func (c *codec) accepted() (fault *push.Culprit) {
+	fault = c.guard.Success()
 	c.refusal.Clear()
 	if c.refusedSince.Load() != 0 {
 		c.refusedSince.Store(0)
 	}
-}
-
-// guarded believes that a token is dead only while that is rare.
-func (c *codec) guarded(result push.Result) (push.Result, exchange.Next) {
-	if c.guard.Dead() {
-		result.Class = push.Gone
-	} else {
-		result.Scope, result.Halt = push.ScopeRoute, true
-	}
-	return result, exchange.Settled
+	return fault
 }
 
 func (c *codec) apply(act action, result push.Result, since time.Time, r *exchange.Draft) (push.Result, exchange.Next) {

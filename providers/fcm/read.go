@@ -229,9 +229,9 @@ func (c *codec) Left(_ string, result push.Result, _ *exchange.Draft) (push.Resu
 func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exchange.Next) {
 	a := &r.Answer
 	if a.Status == 200 {
-		c.guard.Success()
+		fault := c.guard.Success()
 		c.refusal.Clear()
-		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body)}, exchange.Settled
+		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body), Culprit: fault}, exchange.Settled
 	}
 	f := readFault(a.Status, a.Body)
 	act, word := f.action()
@@ -244,10 +244,8 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 			result.Class, result.Reason = push.Refused, word
 			return result, exchange.Settled
 		}
-		if c.guard.Dead() {
-			result.Class = push.Gone
-		} else {
-			result.Scope, result.Halt, result.After = push.ScopeRoute, true, shortest
+		if result = c.guard.Dead(&d.Item.Message, result, time.Now()); result.Halt {
+			result.After = shortest
 		}
 		return result, exchange.Settled
 	}

@@ -1,9 +1,21 @@
 package feedback
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
+
+// of are so many messages of a campaign; none has a sender.
+func of(campaign string, n int) []*push.Message {
+	ms := make([]*push.Message, n)
+	for i := range ms {
+		ms[i] = &push.Message{Campaign: campaign}
+	}
+	return ms
+}
 
 func newAppGuard(t *testing.T) *AppGuard {
 	t.Helper()
@@ -60,7 +72,7 @@ func TestAppGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newAppGuard(t)
 			for _, s := range steps {
-				if got := g.Believe(s.app, s.answers, s.dead, start.Add(s.at)); got != s.want {
+				if got, _ := g.Believe(s.app, s.answers, of("", s.dead), start.Add(s.at)); got != s.want {
 					t.Errorf("%v, %d of %d: believed %v, want %v: %s", s.at, s.dead, s.answers, got, s.want, s.why)
 				}
 			}
@@ -81,5 +93,55 @@ func TestAppGuardRefusesWhatCannotWork(t *testing.T) {
 	}
 	if _, err := NewAppGuard(AppOptions{Share: 1, Window: time.Second, Answers: 1}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A storm that one campaign brings about is that campaign's: what it brought about counts
+// no more, and the others' tokens are believed dead as before.
+func TestAppGuardFindsTheCampaign(t *testing.T) {
+	start := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name                string
+		answers             int
+		autumn, other, rest int
+		want                string
+	}{
+		{"nearly all are its own", 1200, 450, 10, 20, "autumn"},
+		{"a fifth is somebody else's", 1200, 400, 0, 100, ""},
+		{"two campaigns", 1200, 240, 240, 0, ""},
+		{"nothing is accepted", 1200, 1200, 0, 0, ""},
+		{"the others' are too many without it", 4000, 40, 0, 1000, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newAppGuard(t)
+			dead := append(append(of("autumn", tt.autumn), of("winter", tt.other)...), of("", tt.rest)...)
+			believe, fault := g.Believe("shop", tt.answers, dead, start)
+			if believe {
+				t.Fatal("a storm was believed")
+			}
+			got := ""
+			if fault != nil {
+				got = fault.Origin.Name
+			}
+			if got != tt.want {
+				t.Fatalf("the fault of %q, want %q", got, tt.want)
+			}
+			if again, _ := g.Believe("shop", 1, of("", 1), start); again != (tt.want != "") {
+				t.Errorf("the next dead token: believed %v", again)
+			}
+		})
+	}
+}
+
+// What an app guard remembers of origins is bounded.
+func TestAppGuardIsBounded(t *testing.T) {
+	g := newAppGuard(t)
+	for i := range 10 * mostOrigins {
+		g.Believe("shop", 1, of(fmt.Sprint(i), 1), time.Unix(1, 0))
+	}
+	for _, by := range g.apps["shop"].origins {
+		if len(by) > mostOrigins {
+			t.Errorf("%d origins in one slot", len(by))
+		}
 	}
 }

@@ -1,10 +1,17 @@
 // Package feedback judges what a provider says about tokens. A wrong
 // environment, topic or project makes every token look dead; removing them
 // all would be worse than any outage. A Guard tells the one dead token from
-// the wrong set-up.
+// the wrong set-up, and both from a campaign or a sender whose tokens are bad.
 package feedback
 
-import "sync"
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
 
 // Window and thresholds of a Guard.
 const (
@@ -17,14 +24,36 @@ const (
 	unproven = 10
 )
 
+const (
+	// nearlyAll is the part of the dead tokens that an origin must have for it to be at
+	// fault, and not the set-up, under which everybody's tokens look dead.
+	nearlyAll = 0.9
+	// witnesses is how many pushes must have been accepted meanwhile: the set-up works.
+	witnesses = 5
+	// onTrial is for how long an origin is stopped where there are no witnesses, as when its
+	// messages come one after the other: whether others' pushes are accepted shows then.
+	// doubtful is how many of their tokens may be called dead meanwhile.
+	onTrial  = time.Minute
+	doubtful = unproven / 2
+	// underWay is how long answers to what an origin had sent before it was stopped may
+	// still come: somewhat more than a send's deadline.
+	underWay = 15 * time.Second
+)
+
 // Guard counts the latest answers of one route. The zero value is ready; its
-// methods may be called at once from several goroutines.
+// methods may be called at once from several goroutines. It remembers names of origins
+// for dead tokens only, of window answers at the most: some 200 KB.
 type Guard struct {
-	mu        sync.Mutex
+	mu        sync.Mutex // guards all below
 	ring      [window]answer
+	origins   [][2]push.Origin // of the dead ones in ring; nil = there was none yet
 	next      int
 	dead      int
 	successes int
+	fault     push.Culprit // of the origin whose tokens were bad last
+	faultAt   time.Time
+	trial     bool // it is on trial
+	proofs    int  // accepted since that began
 }
 
 type answer uint8
@@ -35,11 +64,21 @@ const (
 	dead
 )
 
-// Success counts a push that was accepted.
-func (g *Guard) Success() {
+// Success counts a push that was accepted. If it completes what proves that the origin on
+// trial was at fault, it returns that.
+func (g *Guard) Success() *push.Culprit {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.count(success)
-	g.mu.Unlock()
+	if !g.trial {
+		return nil
+	}
+	if g.proofs++; g.proofs < witnesses {
+		return nil
+	}
+	g.trial, g.fault.For = false, 0
+	fault := g.fault
+	return &fault
 }
 
 // Other counts an answer that says nothing about the token.
@@ -49,16 +88,144 @@ func (g *Guard) Other() {
 	g.mu.Unlock()
 }
 
-// Dead counts an answer that calls the token dead for a reason which a wrong
-// set-up would also give, and reports whether to believe it.
-func (g *Guard) Dead() bool {
+// Dead counts an answer that calls the token of a message dead for a reason which a wrong
+// set-up would also give, and completes its result: Gone where the token is to be believed
+// dead. Otherwise the token is kept and the message waits. If nearly all such answers are
+// of one origin, that is to be stopped; else the route is, because its set-up is wrong.
+func (g *Guard) Dead(m *push.Message, result push.Result, now time.Time) push.Result {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	switch {
+	case g.late(m, now):
+		return g.stopped(result)
+	case g.believes(m):
+		result.Class = push.Gone
+		return result
+	}
+	fault, found := g.atFault()
+	if !found {
+		return g.doubted(result)
+	}
+	g.fault, g.faultAt = fault, now
+	for i := range g.origins { // what it brought about says nothing of the others
+		if g.ring[i] == dead && slices.Contains(g.origins[i][:], fault.Origin) {
+			g.add(dead, -1)
+			g.ring[i] = other
+		}
+	}
+	switch {
+	case g.late(m, now):
+		return g.stopped(result)
+	case g.believable():
+		result.Class = push.Gone
+		return result
+	}
+	return g.doubted(result)
+}
+
+// believes counts a dead token and reports whether to believe that. The caller holds mu.
+func (g *Guard) believes(m *push.Message) bool {
+	of, _ := m.Origins()
+	for i := range of {
+		of[i].Name = strings.Clone(of[i].Name) // it is a part of a record
+	}
+	if g.origins == nil {
+		g.origins = make([][2]push.Origin, window)
+	}
+	g.origins[g.next] = of
 	g.count(dead)
-	if g.successes == 0 {
+	return g.believable()
+}
+
+// late reports whether a message is of the origin that was found last, and may have been
+// sent before that was stopped. The caller holds mu.
+func (g *Guard) late(m *push.Message, now time.Time) bool {
+	if g.fault.Origin.Name == "" || now.Sub(g.faultAt) >= underWay {
+		return false
+	}
+	of, n := m.Origins()
+	return slices.Contains(of[:n], g.fault.Origin)
+}
+
+// stopped is the result of a message whose origin is at fault. The caller holds mu.
+func (g *Guard) stopped(result push.Result) push.Result {
+	fault := g.fault
+	result.Scope, result.Halt, result.Culprit = push.ScopeDevice, true, &fault
+	return result
+}
+
+// doubted is the result of a message whose token is kept, though no origin is at fault.
+// While one is on trial, a few such stop nothing. The caller holds mu.
+func (g *Guard) doubted(result push.Result) push.Result {
+	result.Scope, result.Halt = push.ScopeRoute, true
+	if g.trial && g.dead <= doubtful {
+		result.Scope = push.ScopeDevice
+	}
+	return result
+}
+
+// believable reports whether so few tokens are called dead that they may be. The caller
+// holds mu.
+func (g *Guard) believable() bool {
+	switch {
+	case g.trial:
+		return false // nothing proves the set-up yet
+	case g.successes == 0:
 		return g.dead <= unproven
 	}
 	return g.dead <= most
+}
+
+// atFault is the origin of nearly all dead tokens, its campaign before its sender, while
+// pushes are accepted all the same. Without such ones it is put on trial, and a second one
+// meanwhile is not: then the set-up is wrong. The caller holds mu.
+func (g *Guard) atFault() (push.Culprit, bool) {
+	counts := make(map[push.Origin]int)
+	for i := range g.origins {
+		if g.ring[i] == dead {
+			for _, o := range g.origins[i] {
+				if o.Name != "" {
+					counts[o]++
+				}
+			}
+		}
+	}
+	for _, kind := range []push.OriginKind{push.OfCampaign, push.OfSender} {
+		for o, n := range counts {
+			if o.Kind != kind || float64(n) < nearlyAll*float64(g.dead) {
+				continue
+			}
+			switch {
+			case g.accepted(o, n) >= witnesses:
+				return push.Culprit{Origin: o}, true
+			case !g.trial:
+				g.trial, g.proofs = true, 0
+				return push.Culprit{Origin: o, For: onTrial}, true
+			}
+			return push.Culprit{}, false
+		}
+	}
+	return push.Culprit{}, false
+}
+
+// accepted is how many pushes were accepted since half of an origin's n dead tokens were
+// called so. The caller holds mu.
+func (g *Guard) accepted(o push.Origin, n int) (accepted int) {
+	passed := 0
+	for k := range window {
+		i := (g.next + k) % window // from the oldest on
+		switch g.ring[i] {
+		case dead:
+			if slices.Contains(g.origins[i][:], o) {
+				passed++
+			}
+		case success:
+			if 2*passed >= n {
+				accepted++
+			}
+		}
+	}
+	return accepted
 }
 
 func (g *Guard) count(a answer) {
