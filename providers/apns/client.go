@@ -24,6 +24,7 @@ const (
 const (
 	answerID = iota
 	answerDate
+	answerRetryAfter
 )
 
 // Options are the settings of a Client.
@@ -64,7 +65,7 @@ func New(opt Options) (*Client, error) {
 			return nil, fmt.Errorf("making APNs client: environment %q", opt.Environment)
 		}
 	}
-	opt.Pool.AnswerHeaders = []string{answerID: "apns-id", answerDate: "date"}
+	opt.Pool.AnswerHeaders = []string{answerID: "apns-id", answerDate: "date", answerRetryAfter: "retry-after"}
 	opt.Pool.Unauthenticated = unauthenticated
 	opt.Pool.Outdated = outdated
 	opt.Pool.Identity, opt.Pool.Authorize = opt.Tokens.identity, c.authorize

@@ -247,8 +247,10 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 		result.Scope, result.Halt = push.ScopeRoute, true
 	case retryRoute:
 		result.Scope, result.Pressure = push.ScopeRoute, push.PressureOf(r.Answer.Status)
+		result.After, result.Pause = later(r, 0)
 	case retryDevice:
-		result.Scope, result.After = push.ScopeDevice, deviceDelay
+		result.Scope = push.ScopeDevice
+		result.After, _ = later(r, deviceDelay)
 	case calmTokens:
 		now := time.Now()
 		if c.formerKey(r) {
@@ -258,7 +260,8 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 			return c.renewed(result, r) // the connection is older than the clock's correction
 		}
 		c.tokens.TooManyUpdates(now)
-		result.Scope, result.After, result.Pause = push.ScopeRoute, deviceDelay, true
+		after, _ := later(r, deviceDelay)
+		result.Scope, result.After, result.Pause = push.ScopeRoute, max(after, deviceDelay), true
 		return result, exchange.SettledCalm
 	case reauthorize:
 		// The connection stays bound to the old token, whatever comes after
@@ -288,6 +291,18 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 		return result, exchange.RepeatElsewhere
 	}
 	return result, exchange.Settled
+}
+
+// later is when Apple wants to be asked again, if it says so, or else usual.
+func later(r *exchange.Draft, usual time.Duration) (wait time.Duration, asked bool) {
+	h := r.Answer.Header
+	if len(h[answerRetryAfter]) == 0 {
+		return usual, false // as a rule: Apple documents none
+	}
+	if wait, asked = calls.RetryAfter(string(h[answerRetryAfter]), string(h[answerDate]), time.Now()); !asked {
+		return usual, false
+	}
+	return wait, true
 }
 
 // renewed sends the request again, once, with the token that is now current

@@ -21,7 +21,7 @@ func answered(status int, body string) *exchange.Draft {
 	r := &exchange.Draft{}
 	r.Header = []h2.Field{{Name: "authorization", Value: []byte("bearer old")}, {Name: "apns-id", Value: []byte("ours")}}
 	r.Outcome = h2.Answered
-	r.Answer = h2.Answer{Status: status, Header: [][]byte{answerID: []byte("theirs"), answerDate: nil}, Body: []byte(body)}
+	r.Answer = h2.Answer{Status: status, Header: [][]byte{answerID: []byte("theirs"), answerDate: nil, answerRetryAfter: nil}, Body: []byte(body)}
 	return r
 }
 
@@ -291,4 +291,36 @@ func FuzzReadBody(f *testing.F) {
 			t.Errorf("reason of %d bytes", len(got))
 		}
 	})
+}
+
+// What Apple says of when to come back counts: for the route where it has a problem, for
+// the device where that has had too much. Nothing is waited for longer than an hour.
+func TestAppleSaysWhenToComeBack(t *testing.T) {
+	date := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
+	for _, tt := range []struct {
+		status      int
+		reason      string
+		value, date string
+		scope       push.Scope
+		after       time.Duration
+		pause       bool
+	}{
+		{503, "ServiceUnavailable", "", "", push.ScopeRoute, 0, false},
+		{503, "ServiceUnavailable", "30", "", push.ScopeRoute, 30 * time.Second, true},
+		{503, "ServiceUnavailable", date.Add(45 * time.Second).Format(http.TimeFormat), date.Format(http.TimeFormat), push.ScopeRoute, 45 * time.Second, true},
+		{503, "ServiceUnavailable", "-5", "", push.ScopeRoute, 0, false},
+		{503, "ServiceUnavailable", "99999999", "", push.ScopeRoute, time.Hour, true},
+		{500, "InternalServerError", "7", "", push.ScopeRoute, 7 * time.Second, true},
+		{429, "TooManyRequests", "", "", push.ScopeDevice, deviceDelay, false},
+		{429, "TooManyRequests", "300", "", push.ScopeDevice, 5 * time.Minute, false},
+		{429, "TooManyRequests", "soon", "", push.ScopeDevice, deviceDelay, false},
+		{400, "PayloadTooLarge", "300", "", push.ScopeDevice, 0, false},
+	} {
+		r := answered(tt.status, `{"reason":"`+tt.reason+`"}`)
+		r.Answer.Header[answerRetryAfter], r.Answer.Header[answerDate] = []byte(tt.value), []byte(tt.date)
+		got, _ := testCodec(t).Read(plain(), r)
+		if got.Scope != tt.scope || got.After != tt.after || got.Pause != tt.pause {
+			t.Errorf("%d %s, Retry-After %q: %+v", tt.status, tt.reason, tt.value, got)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/exchange"
 	"github.com/pushfleet/pushfleet/providers/payload"
 	"github.com/pushfleet/pushfleet/push"
@@ -65,7 +66,7 @@ func FuzzRetryAfter(f *testing.F) {
 	}
 	digits := regexp.MustCompile(`^[0-9]{1,9}$`)
 	f.Fuzz(func(t *testing.T, value, date string, status int) {
-		asked, ok := retryAfter(value, date, now)
+		asked, ok := calls.RetryAfter(value, date, now)
 		if asked < 0 || !ok && asked != 0 {
 			t.Fatalf("%q at %q: %v, %v", value, date, asked, ok)
 		}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ const statusCanceled = 499
 const (
 	shortest   = 10 * time.Second
 	quotaDelay = time.Minute
-	longest    = time.Hour
+	longest    = calls.LongestWait
 )
 
 // lenient is a JSON value that stays zero if its type is not the expected one:
@@ -268,7 +267,7 @@ func ownWords(m *push.Message, word string) (string, bool) {
 }
 
 func (c *codec) apply(act action, result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
-	asked, wasAsked := retryAfter(string(r.Answer.Header[0]), string(r.Answer.Header[1]), time.Now())
+	asked, wasAsked := calls.RetryAfter(string(r.Answer.Header[0]), string(r.Answer.Header[1]), time.Now())
 	wait := func(usual time.Duration) time.Duration {
 		if wasAsked {
 			return min(max(asked, shortest), longest)
@@ -334,29 +333,6 @@ func (c *codec) reauthorize(result push.Result, r *exchange.Draft) (push.Result,
 		r.Resume()
 	})
 	return result, exchange.Parked
-}
-
-// retryAfter reads the header: seconds, or a date, which is measured against
-// the server's own clock where it gave one.
-func retryAfter(value, date string, now time.Time) (time.Duration, bool) {
-	value = strings.TrimSpace(value)
-	if value == "" {
-		return 0, false
-	}
-	if s, err := strconv.ParseInt(value, 10, 64); err == nil {
-		if s < 0 {
-			return 0, false
-		}
-		return time.Duration(min(s, int64(longest/time.Second))) * time.Second, true
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0, false
-	}
-	if server, err := http.ParseTime(date); err == nil {
-		now = server
-	}
-	return max(at.Sub(now), 0), true
 }
 
 // maxName is the longest name that is kept: with a project's id of 30 bytes
