@@ -32,7 +32,7 @@ type Event struct {
 	Gap      *Gap      `json:"gap,omitempty"`
 	// Quarantines are those that answers to the source began.
 	Quarantines []Quarantine `json:"quarantines,omitempty"`
-	State    *State    `json:"state,omitempty"`
+	State       *State       `json:"state,omitempty"`
 }
 
 // Rate is a change of how fast the fleet sends to what a provider counts.
