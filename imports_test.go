@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"providers/sim/wiretest":          nil,
 	"providers/providertest":          {"push", "push/decode", "pipeline", "providers/h2", "providers/sim"},
 	"kafka":                           {"push", "push/decode", "pipeline", "watch"},
-	"dashboard":                       {"push", "events", "explain", "kafka", "dlq", "sizing"}, // look-ups are an interface
+	"dashboard":                       {"push", "events", "explain", "kafka", "dlq", "sizing", "fanout"}, // look-ups are an interface
 	"dlq":                             {"push", "push/decode", "kafka"},
 	"status":                          {"push", "deploy/cassandra"}, // the schema it applies
 	"status/statustest":               {"push", "pipeline"},

@@ -51,6 +51,7 @@ type Feed struct {
 	next      int
 	gaps      []toldGap // the last ones, oldest first
 	rates     map[string]events.Rate
+	fanouts   []job // the last ones by when they were accepted, the newest first
 	positions positions
 	read      bool  // the past has been read
 	unread    int64 // records that are no events

@@ -160,13 +160,21 @@ func (a *letterAct) check() string {
 		return "act: want redrive or dismiss"
 	case !a.Do:
 		return ""
-	case a.By == "" || len(a.By) > maxBy || strings.ContainsFunc(a.By, unicode.IsControl):
-		return "by: say who you are, in at most 64 bytes: the audit topic keeps it"
+	case !isName(a.By):
+		return badName
 	case a.Until.IsZero():
 		return "until: give that of the dry run"
 	}
 	return ""
 }
+
+// isName reports whether a name can be kept of who acts.
+func isName(by string) bool {
+	return by != "" && len(by) <= maxBy && !strings.ContainsFunc(by, unicode.IsControl)
+}
+
+// badName is what is said of one that cannot.
+const badName = "by: say who you are, in at most 64 bytes: it is kept"
 
 // actOnLetters redrives or dismisses dead letters, or says what it would do. What is done
 // was typed by somebody with the admin key: the act and how many a dry run has counted. It

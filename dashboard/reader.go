@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/events"
+	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/kafka"
 )
 
@@ -15,6 +16,8 @@ const (
 	// past is how far back events are read when a Reader begins: what totals keep. An hour
 	// of 18 workers is 65,000 records, which are read in seconds.
 	past = time.Hour
+	// jobsPast is how far back fan-outs are read: few are open for longer.
+	jobsPast = 24 * time.Hour
 	// askEvery is how often positions are asked for.
 	askEvery = time.Second
 	// patience bounds one question, and is the longest pause after one that failed.
@@ -34,7 +37,17 @@ type Reader struct {
 	Feed   *Feed
 	Kafka  kafka.Options
 	Topics []LaneTopic
-	Log    *slog.Logger
+	// Fanouts says that there are fan-outs, whose topic is read too, of the last day.
+	Fanouts bool
+	Log     *slog.Logger
+}
+
+// tail is a topic that is read from some time ago on, and then as it grows.
+type tail struct {
+	*kafka.Follower
+	past time.Duration
+	take func(rec kafka.Record, at time.Time)
+	read func() // the past has been read; may be called again
 }
 
 // Run reads until ctx ends. What Kafka does not answer is asked again; meanwhile the feed
@@ -45,15 +58,23 @@ func (r *Reader) Run(ctx context.Context) error {
 		return err
 	}
 	defer admin.Close()
-	follower, err := kafka.NewFollower(r.Kafka, kafka.EventsTopic, nil)
-	if err != nil {
-		return err
+	tails := []tail{{past: past, take: r.take, read: r.Feed.Ready}}
+	topics := []string{kafka.EventsTopic}
+	if r.Fanouts {
+		tails, topics = append(tails, tail{past: jobsPast, take: r.takeJob, read: func() {}}), append(topics, fanout.JobsTopic)
 	}
-	defer follower.Close()
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	asking.Go(func() { r.ask(ctx, admin) })
-	r.read(ctx, follower)
+	for i, topic := range topics {
+		if tails[i].Follower, err = kafka.NewFollower(r.Kafka, topic, nil); err != nil {
+			return err
+		}
+		defer tails[i].Close()
+	}
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	reading.Go(func() { r.ask(ctx, admin) })
+	for i := range tails {
+		reading.Go(func() { r.read(ctx, &tails[i]) })
+	}
 	return nil
 }
 
@@ -100,14 +121,14 @@ func (r *Reader) positions(standings []kafka.Standing) []Position {
 	return list
 }
 
-// read reads events until ctx ends: the last hour first, which is repeated if it fails,
-// as copies change nothing.
-func (r *Reader) read(ctx context.Context, f *kafka.Follower) {
+// read reads a topic until ctx ends: the past first, which is repeated if it fails, as
+// copies change nothing.
+func (r *Reader) read(ctx context.Context, t *tail) {
 	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, patience) {
-		err := r.readPast(ctx, f)
+		err := t.readPast(ctx)
 		if err == nil {
-			r.Feed.Ready()
-			err = r.follow(ctx, f)
+			t.read()
+			err = t.follow(ctx)
 		}
 		if ctx.Err() != nil {
 			return
@@ -120,15 +141,15 @@ func (r *Reader) read(ctx context.Context, f *kafka.Follower) {
 	}
 }
 
-// readPast reads the events of the last hour, and then makes the follower go on.
-func (r *Reader) readPast(ctx context.Context, f *kafka.Follower) error {
-	since := time.Now().Add(-past)
-	extent, err := f.Extent(ctx, since, time.Time{})
+// readPast reads the past, and then makes the follower go on.
+func (t *tail) readPast(ctx context.Context) error {
+	since := time.Now().Add(-t.past)
+	extent, err := t.Extent(ctx, since, time.Time{})
 	if err != nil {
 		return err
 	}
-	if err := f.ReadExtent(ctx, extent, func(rec kafka.Record) error {
-		r.take(rec, earlier(rec.Timestamp, time.Now()))
+	if err := t.ReadExtent(ctx, extent, func(rec kafka.Record) error {
+		t.take(rec, earlier(rec.Timestamp, time.Now()))
 		return nil
 	}); err != nil {
 		return err
@@ -137,7 +158,7 @@ func (r *Reader) readPast(ctx context.Context, f *kafka.Follower) error {
 	for partition, span := range extent {
 		ends[partition] = span.To
 	}
-	f.Seek(ends)
+	t.Seek(ends)
 	return nil
 }
 
@@ -151,15 +172,15 @@ func earlier(told, now time.Time) time.Time {
 }
 
 // follow reads what comes, until an error.
-func (r *Reader) follow(ctx context.Context, f *kafka.Follower) error {
+func (t *tail) follow(ctx context.Context) error {
 	for {
-		records, err := f.Poll(ctx, polled)
+		records, err := t.Poll(ctx, polled)
 		now := time.Now()
 		for _, rec := range records {
-			r.take(rec, now)
+			t.take(rec, now)
 		}
 		if err != nil {
-			return fmt.Errorf("following push.events: %w", err)
+			return fmt.Errorf("following a topic: %w", err)
 		}
 	}
 }
@@ -171,4 +192,12 @@ func (r *Reader) take(rec kafka.Record, at time.Time) {
 		return
 	}
 	r.Feed.Add(e, at)
+}
+
+// takeJob takes a message for many receivers. What is none is for those who work on it to
+// complain of.
+func (r *Reader) takeJob(rec kafka.Record, _ time.Time) {
+	if j, err := fanout.DecodeJob(rec.Value); err == nil {
+		r.Feed.AddFanout(j)
+	}
 }

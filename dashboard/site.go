@@ -66,6 +66,7 @@ type Options struct {
 	Feed    *Feed
 	Lookups Lookups
 	Letters Letters
+	Fanouts Fanouts
 	Access  *Access
 	Log     *slog.Logger
 }
@@ -108,6 +109,8 @@ func NewSite(o Options) (*Site, error) {
 	mux.Handle("GET /plan", s.seen(s.plan))
 	mux.Handle("GET /letters", s.seen(s.listLetters))
 	mux.Handle("POST /letters", s.seen(s.actOnLetters))
+	mux.Handle("GET /fanouts", s.seen(s.listFanouts))
+	mux.Handle("POST /fanouts", s.seen(s.orderFanout))
 	mux.HandleFunc("GET /assets/{name}", p.asset)
 	mux.HandleFunc("GET /login", s.askKey)
 	mux.HandleFunc("POST /login", s.login)

@@ -14,6 +14,7 @@ import (
 	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/explain"
+	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -29,6 +30,8 @@ type world struct {
 	feed    *Feed
 	site    *Site
 	letters *dlq.Queues
+	fanouts *fanout.Memory
+	jobs    *kafka.Writer
 	lookups *toldLookups
 
 	mu      sync.Mutex // guards all below
@@ -58,14 +61,14 @@ const laneTopic, retryTopic, otherTopic = "push.critical", "push.critical.retry.
 
 func newWorld(t *testing.T, access *Access) *world {
 	t.Helper()
-	k, err := embedded.StartKafka(embedded.Topic{Name: kafka.EventsTopic, Partitions: 3}, embedded.Topic{Name: laneTopic, Partitions: 2}, embedded.Topic{Name: otherTopic, Partitions: 4}, embedded.Topic{Name: retryTopic, Partitions: 1},
+	k, err := embedded.StartKafka(embedded.Topic{Name: kafka.EventsTopic, Partitions: 3}, embedded.Topic{Name: fanout.JobsTopic, Partitions: 2}, embedded.Topic{Name: laneTopic, Partitions: 2}, embedded.Topic{Name: otherTopic, Partitions: 4}, embedded.Topic{Name: retryTopic, Partitions: 1},
 		embedded.Topic{Name: kafka.DLQTopic(laneTopic), Partitions: 1}, embedded.Topic{Name: kafka.AuditTopic(laneTopic), Partitions: 1, Compacted: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Close)
-	w := &world{t: t, kafka: k, feed: NewFeed(), lookups: &toldLookups{rows: map[string][]push.Row{}}, numbers: map[string]int64{}}
-	for topic, into := range map[string]**kafka.Writer{kafka.EventsTopic: &w.writer, laneTopic: &w.lane} {
+	w := &world{t: t, kafka: k, feed: NewFeed(), lookups: &toldLookups{rows: map[string][]push.Row{}}, fanouts: fanout.NewMemory(), numbers: map[string]int64{}}
+	for topic, into := range map[string]**kafka.Writer{kafka.EventsTopic: &w.writer, laneTopic: &w.lane, fanout.JobsTopic: &w.jobs} {
 		if *into, err = kafka.NewWriter(kafka.Options{Brokers: k.Addrs()}, kafka.WriterOptions{Topic: topic}); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +82,7 @@ func newWorld(t *testing.T, access *Access) *world {
 	t.Cleanup(admin.Close)
 	w.letters = dlq.New(dlq.Config{Lanes: []dlq.Lane{{Name: "critical", Topic: laneTopic, GreatestAge: time.Hour}}, Tier: kafka.Tier{Name: "30s", Delay: 30 * time.Second}},
 		dlq.OnKafka(options, admin.CheckTopics))
-	if w.site, err = NewSite(Options{Feed: w.feed, Lookups: w.lookups, Letters: w.letters, Access: access, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if w.site, err = NewSite(Options{Feed: w.feed, Lookups: w.lookups, Letters: w.letters, Fanouts: w.fanouts, Access: access, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -87,7 +90,7 @@ func newWorld(t *testing.T, access *Access) *world {
 
 // read runs the reader until the test ends.
 func (w *world) read() {
-	r := &Reader{Feed: w.feed, Kafka: kafka.Options{Brokers: w.kafka.Addrs()}, Log: slog.New(slog.DiscardHandler), Topics: []LaneTopic{
+	r := &Reader{Feed: w.feed, Kafka: kafka.Options{Brokers: w.kafka.Addrs()}, Log: slog.New(slog.DiscardHandler), Fanouts: true, Topics: []LaneTopic{
 		{Lane: "critical", Kind: TopicMain, Topic: laneTopic, Group: "pushfleet.critical"},
 		{Lane: "critical", Kind: TopicRetry, Topic: retryTopic, Group: "pushfleet.critical.retry"},
 		{Lane: "critical", Kind: TopicDLQ, Topic: "push.critical.dlq"},

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -62,6 +63,26 @@ type Progress struct {
 	// open when the message was cancelled.
 	Settled bool
 	Counts
+}
+
+// The reasons why an order about a message is of no use any more.
+var (
+	ErrCancelled = errors.New("it is cancelled, which cannot be undone")
+	ErrEnded     = errors.New("it has ended: each receiver has a notification of its own in the lane")
+)
+
+// Over reports whether all parts have ended, and the message was not cancelled.
+func (p *Progress) Over() bool { return p.State != Cancelled && p.Ended == p.Job.To.Parts }
+
+// Takes returns why an order is of no use any more; nil = it is of some.
+func (p *Progress) Takes(s State) error {
+	switch {
+	case p.State == Cancelled && s != Cancelled:
+		return ErrCancelled
+	case p.Over():
+		return ErrEnded
+	}
+	return nil
 }
 
 // settled reports whether nothing more is counted, by the parts that have ended: of each

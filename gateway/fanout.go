@@ -344,10 +344,9 @@ func (g *Gateway) ordered(ctx context.Context, c *Caller, text string, s fanout.
 		return id, name, nil // it has not begun
 	case p == nil, !own && p.Job.Sender != c.Sender && !c.may(Admin), !c.apps[p.Job.App]:
 		return id, "", none
-	case p.State == fanout.Cancelled && s != fanout.Cancelled:
-		return id, "", newProblem(codeFanoutOver, "it is cancelled, which cannot be undone").of(name)
-	case p.State != fanout.Cancelled && p.Ended == p.Job.To.Parts:
-		return id, "", newProblem(codeFanoutOver, "it has ended: each receiver has a notification of its own in the lane").of(name)
+	}
+	if over := p.Takes(s); over != nil {
+		return id, "", newProblem(codeFanoutOver, over.Error()).of(name)
 	}
 	return id, name, nil
 }

@@ -115,7 +115,7 @@ func (r *rights) fanouts(c *configs.Config) {
 	group := func(topic, pattern string) {
 		r.grant("group", c.Kafka.FanoutGroup(topic), "<kafka.group>."+pattern, map[Role][]string{FanoutWorker: {"Read"}})
 	}
-	r.topic(fanout.JobsTopic, fanout.JobsTopic, map[Role][]string{HTTPGateway: {"Write"}, FanoutWorker: {"Read"}})
+	r.topic(fanout.JobsTopic, fanout.JobsTopic, map[Role][]string{HTTPGateway: {"Write"}, FanoutWorker: {"Read"}, Operator: {"Read"}})
 	group(fanout.JobsTopic, fanout.JobsTopic)
 	for _, l := range c.Lanes {
 		for _, t := range []struct{ name, pattern string }{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dashboard"
+	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/wiring"
 )
@@ -33,7 +34,7 @@ hour and why, routes, stalls and workers, that looks up notifications and users,
 push.events, the groups' offsets, the DLQs, the status store and Redis.
 
 It changes nothing, unless there is --admin-key-file: who logs in with that key may redrive and dismiss dead letters,
-by typing what is to be done, and the audit topic keeps who did it.
+and pause, resume and cancel fan-outs, by typing what is to be done. The audit topic, or the log, keeps who did it.
 
 Without a key it serves this machine alone. Any other address needs --key-file, a file with the key that browsers
 are asked for (programs send it as Authorization: Bearer …), and TLS by --tls-cert and --tls-key; --insecure does
@@ -45,7 +46,7 @@ without TLS, behind a proxy that has it.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8095", "`address` to serve at")
 	flags.StringVar(&f.keyFile, "key-file", "", "`file` with the key that browsers must give")
-	flags.StringVar(&f.adminKeyFile, "admin-key-file", "", "`file` with another key, of those who may redrive and dismiss; default: nobody may")
+	flags.StringVar(&f.adminKeyFile, "admin-key-file", "", "`file` with another key, of those who may redrive, dismiss, pause and cancel; default: nobody may")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with the certificate chain")
 	flags.StringVar(&f.certKey, "tls-key", "", "`file` with the certificate's private key")
 	flags.BoolVar(&f.insecure, "insecure", false, "serve other machines without TLS")
@@ -112,7 +113,11 @@ func (a *app) serveDashboard(ctx context.Context, f *dashboardFlags) error {
 	if err != nil {
 		return err
 	}
-	site, err := dashboard.NewSite(dashboard.Options{Feed: reader.Feed, Lookups: &dashboardLookups{a}, Letters: letters, Access: access, Log: a.log})
+	o := dashboard.Options{Feed: reader.Feed, Lookups: &dashboardLookups{a}, Letters: letters, Access: access, Log: a.log}
+	if reader.Fanouts {
+		o.Fanouts = &dashboardFanouts{a: a}
+	}
+	site, err := dashboard.NewSite(o)
 	if err != nil {
 		return err
 	}
@@ -158,14 +163,18 @@ func (a *app) dashboardReader(ctx context.Context) (*dashboard.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.reachKafka(ctx, kafka.EventsTopic); err != nil {
+	topics := []string{kafka.EventsTopic}
+	if c.Gateway.Fanout.Enabled {
+		topics = append(topics, fanout.JobsTopic)
+	}
+	if _, err := a.reachKafka(ctx, topics...); err != nil {
 		return nil, err
 	}
 	options, err := a.kafkaOptions()
 	if err != nil {
 		return nil, err
 	}
-	return &dashboard.Reader{Feed: dashboard.NewFeed(), Kafka: options, Topics: dashboardTopics(c), Log: a.log}, nil
+	return &dashboard.Reader{Feed: dashboard.NewFeed(), Kafka: options, Topics: dashboardTopics(c), Fanouts: c.Gateway.Fanout.Enabled, Log: a.log}, nil
 }
 
 // dashboardTopics are the topics of all lanes, each lane's own one first.

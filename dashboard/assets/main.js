@@ -4,6 +4,7 @@ import {make, say, set, list, table, curve, emptyCurve} from '/assets/nodes.js';
 import {count, rate, bytes, age, clock} from '/assets/words.js';
 import {ask} from '/assets/answer.js';
 import '/assets/letters.js';
+import '/assets/fanouts.js';
 import '/assets/plan.js';
 import {showLimits} from '/assets/limits.js';
 
