@@ -30,6 +30,8 @@ func TestNotification(t *testing.T) {
 		{"suppressed before its devices", []push.Row{row("", 0, push.StateSuppressed, "opted_out_type")}, 0,
 			[]string{"SUPPRESSED: it was not meant to be sent", "the whole notification: SUPPRESSED: opted_out_type, the user has opted out of this message type"}, ""},
 		{"suppressed by a limit", []push.Row{row("", 0, push.StateSuppressed, "limited:per-day")}, 0, []string{"exceeded a limit of the user: per-day"}, ""},
+		{"kept in the inbox", []push.Row{row("", 0, push.StateInbox, "inactive")}, 0,
+			[]string{"INBOX: kept in the user's inbox", "the whole notification: INBOX: in the user's inbox since 2026-11-21 07:30:00 (inactive, the user has not used the app"}, ""},
 		{"shed", []push.Row{row("", 0, push.StateShed, "depth:class=low depth=31200 threshold=20000")}, 0,
 			[]string{"SHED: ", "too much waited in its lane", "class=low depth=31200 threshold=20000", "pushctl replay --shed"}, ""},
 		{"expired", []push.Row{row("", 0, push.StateExpired, "past_expires_at")}, 0, []string{"it expired before", "its expires_at passed before"}, ""},

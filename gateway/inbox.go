@@ -219,9 +219,12 @@ type inboxAnswer struct {
 	UserID   string      `json:"user_id"`
 	App      string      `json:"app"`
 	Items    []inboxItem `json:"items"`
-	Withheld int         `json:"withheld"`         // of this page, by limits
-	FreeAt   time.Time   `json:"free_at,omitzero"` // when the first of them may be shown
-	Next     string      `json:"next,omitempty"`   // for after; "" = there are no more
+	Withheld int         `json:"withheld"`       // of this page, by limits
+	Next     string      `json:"next,omitempty"` // for after; "" = there are no more
+	// FreeAt is when the first of what is withheld may be shown. It is free_at of the text,
+	// behind the rest, and no part of the tag: some rules can only estimate it, and each
+	// time another.
+	FreeAt time.Time `json:"-"`
 
 	room *room  // memory of the text; from the budget of bodies, to which it goes back
 	text []byte // as it is sent
@@ -284,6 +287,10 @@ func (g *Gateway) encodeInbox(a *inboxAnswer) *Problem {
 	}
 	a.text = text.Bytes()
 	sum := sha256.Sum256(a.text)
+	if !a.FreeAt.IsZero() {
+		a.text = append(a.text[:len(a.text)-len("}\n")], `,"free_at":`...)
+		a.text = append(appendJSON(a.text, a.FreeAt), "}\n"...)
+	}
 	a.tag = `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	return nil
 }

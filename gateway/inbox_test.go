@@ -246,6 +246,12 @@ func TestInboxLimits(t *testing.T) {
 			t.Errorf("%s", a.text)
 		}
 	}
+	// Another estimate of when there is room is nothing new.
+	tag := w.look(keyLogins, "app=shop").header.Get("ETag")
+	c.free = c.free.Add(time.Second)
+	if a := w.look(keyLogins, "app=shop", "If-None-Match", tag); a.status != http.StatusNotModified {
+		t.Errorf("%d %s", a.status, a.text)
+	}
 	if len(c.spent) != 2 {
 		t.Errorf("%d were spent", len(c.spent))
 	}
@@ -429,4 +435,18 @@ func FuzzInbox(f *testing.F) {
 			t.Errorf("%d %s", a.status, a.text)
 		}
 	})
+}
+
+// A receipt says that a message is in its user's inbox, and that this is its end.
+func TestReceiptOfWhatIsInTheInbox(t *testing.T) {
+	w := newWorld(t)
+	sent := w.post(`{"app":"shop","service_type":"transactional","user_id":"u42","title":"x"}`)
+	id := sent.string("id")
+	w.set(func() {
+		w.rows[id] = []push.Row{{ID: id, State: push.StateInbox, At: time.Now(), Reason: "no_device", UserHash: push.UserHash("u42")}}
+	})
+	a := w.do(request{method: "GET", path: "/v1/receipts/" + url.PathEscape(sent.string("receipt")), key: keyOrders})
+	if a.status != http.StatusOK || a.string("status") != "INBOX" || a.string("state") != "INBOX" || a.json["final"] != true || a.string("reason") != "no_device" || a.header.Get("Retry-After") != "" {
+		t.Errorf("%d %s", a.status, a.text)
+	}
 }

@@ -113,6 +113,7 @@ func TestClosed(t *testing.T) {
 		{"lost: a redrive tries again what failed before", history(row("a", 0, StateFailed)), 1, true, false},
 		{"lost: and what ended unknown", history(row("a", 0, StateUnknown)), 1, true, false},
 		{"twice: a redrive of what was delivered after all", history(row("a", 0, StateDelivered), row("a", 3, StateDeadLettered)), 4, true, true},
+		{"a redrive does not push what is in the inbox", history(row("a", 2, StateInbox)), 3, true, true},
 		{"a redrive does not wake what expired", history(row("a", 2, StateExpired)), 3, true, true},
 		{"a redrive does not overrule an opt-out", history(row("a", 2, StateSuppressed)), 3, true, true},
 		{"twice: a second redrive of the same dead letter, the first failed for good", history(row("a", 3, StateDeadLettered), row("a", 4, StateFailed)), 4, true, true},

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,11 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/wiring"
 	"github.com/pushfleet/pushfleet/worker"
 )
@@ -120,8 +126,13 @@ func TestAdmit(t *testing.T) {
 		}
 		return all
 	}
+	var before time.Time
 	for range 3 {
 		all := admit(entries, "shown", "shown", "shown", "withheld", "shown", "hidden")
+		if !before.IsZero() && !all[3].FreeAt.Equal(before) {
+			t.Errorf("free at %v, and before at %v", all[3].FreeAt, before)
+		}
+		before = all[3].FreeAt
 		if free := time.Until(all[3].FreeAt); free < 23*time.Hour || free > 24*time.Hour {
 			t.Errorf("free in %v", free)
 		}
@@ -157,5 +168,83 @@ func TestWants(t *testing.T) {
 		if !slices.Equal(before, tt.user.Preferences.Channels) {
 			t.Errorf("%s: the user was changed", tt.why)
 		}
+	}
+}
+
+// A gateway shows what a worker's store has written on a real server, and keeps the marks.
+func TestInboxOnCassandra(t *testing.T) {
+	path, _ := files(t, ", inbox: true")
+	c, err := configs.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Cassandra.Hosts, c.Cassandra.Keyspace = []string{localtest.Require(t).Cassandra}, fmt.Sprintf("pushgateway_inbox_%d", time.Now().UnixNano())
+	o, err := wiring.Cassandra(c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := status.ApplySchema(t.Context(), o, wiring.Schema(c)); err != nil {
+		t.Fatal(err)
+	}
+	store, done, err := wiring.Inbox(t.Context(), c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	u := gateway.NewUsers(nil, nil) // nothing is changed by it
+	t.Cleanup(u.Close)
+	url := alone(t, worker.GatewayOptions{Config: c, Users: u})
+	keep := func(id string) {
+		t.Helper()
+		e := inbox.Entry{Position: inbox.PositionOf(id, time.Now()), Type: "news", Lane: "promotional", Priority: push.Medium, Content: []byte(`{"title":"` + id + `"}`)}
+		if err := store.Put(t.Context(), []inbox.Addressed{{Key: inbox.Key{User: "u42", App: "shop"}, Entry: e}}); err[0] != nil {
+			t.Fatal(err[0])
+		}
+	}
+	call := func(method, path, body string) (code int, answer map[string]any) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		req.Header.Set("Content-Type", "application/json")
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, object(t, string(text))
+	}
+	keep("n1")
+	var answer map[string]any
+	for code, tries := 0, 0; code != http.StatusOK && tries < patience; tries++ { // it is not connected yet
+		if code, answer = call("GET", "/v1/users/u42/inbox?app=shop", ""); code != http.StatusOK {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	items, _ := answer["items"].([]any)
+	if len(items) != 1 {
+		t.Fatalf("%v", answer)
+	}
+	cursor := items[0].(map[string]any)["cursor"].(string)
+	if code, answer := call("POST", "/v1/users/u42/inbox/marks", `{"app": "shop", "read": ["`+cursor+`"]}`); code != http.StatusOK {
+		t.Fatalf("%d %v", code, answer)
+	}
+	// Something new comes while one waits: the wait may end before, but not without it.
+	var waiting sync.WaitGroup
+	waiting.Go(func() { keep("n2") })
+	for tries := 0; len(items) < 2 && tries < patience; tries++ {
+		_, answer = call("GET", "/v1/users/u42/inbox?app=shop&wait=1", "")
+		items, _ = answer["items"].([]any)
+	}
+	waiting.Wait()
+	if len(items) != 2 || items[0].(map[string]any)["read"] != false || items[1].(map[string]any)["read"] != true {
+		t.Errorf("%v", answer)
 	}
 }

@@ -181,7 +181,7 @@ func (u *userLimits) wants(known push.User, k inbox.Key, e *inbox.Entry) push.Ve
 // request is what is the same of all requests about one user's inbox. It expires at once,
 // so that no place on the user's time line is booked for what may be read at any time.
 func (u *userLimits) request(known *push.User, k inbox.Key) (limits.Request, error) {
-	now := time.Now()
+	now := time.Now().Truncate(time.Millisecond) // as states have times: so that FreeAt is the same each time
 	r := limits.Request{Owner: k.User, App: k.App, Channel: push.ChannelInbox, Personal: known.Limits,
 		Zone: u.policy.Zone(known), State: known.Limiter, At: now, Since: now, Expires: now.Add(time.Millisecond)}
 	if u.segments != nil {
