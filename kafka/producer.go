@@ -176,6 +176,9 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 		return &kgo.Record{Topic: p.options.Events, Key: h.EventKey, Value: h.Event}, nil
 	}
 	it := h.Item
+	if h.To == pipeline.ToEnds {
+		return &kgo.Record{Topic: WebhooksTopic(it.SenderID), Key: []byte(it.RowID()), Value: h.Event}, nil
+	}
 	r := &kgo.Record{Key: it.Key, Value: it.Value}
 	switch h.To {
 	case pipeline.ToRetry:

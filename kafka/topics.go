@@ -19,6 +19,18 @@ const QuarantineTopic = "push.users.quarantine"
 // EventsTopic is where verdict counts and final failures go, for dashboards.
 const EventsTopic = "push.events"
 
+// WebhooksTopic returns the topic of what a sender is told of its notifications' ends. Each
+// has its own: one whose endpoint is away keeps nobody waiting, and what is not delivered
+// stays where it is, by its offset.
+func WebhooksTopic(sender string) string { return webhooksTopic + "." + sender }
+
+// DeadWebhooksTopic is where that goes which could not be delivered. No sender has a name
+// that begins with a dash.
+const DeadWebhooksTopic = webhooksTopic + "-dlq"
+
+// webhooksTopic begins the names of these topics.
+const webhooksTopic = "push.webhooks"
+
 // RetryTopic returns the topic of a retry tier of a lane's topic: for "30s" it is
 // "<topic>.retry.30s".
 func RetryTopic(topic, tier string) string { return topic + ".retry." + tier }

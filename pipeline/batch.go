@@ -74,6 +74,7 @@ type Item struct {
 
 	batch     *Batch
 	seq       uint64 // in its tracker
+	rowsAt    int64  // of its rows as a whole, in Unix ns; 0 = it has none
 	unended   int32  // deliveries without a durable end; atomic
 	abandoned uint32 // 1 = a delivery will not end here; atomic
 	begun     uint32 // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic

@@ -37,6 +37,7 @@ type Delivery struct {
 	ending    Ending       // what Result means; set by decide, and by deadLetter if its record is too large
 	kept      bool         // its token is called dead, and is not to be removed
 	inLine    bool         // in a line that sends first what expires first; guarded by the mu of its turns
+	rowAt     int64        // of its row, in Unix ns; 0 = it has none; its item has that of a whole one
 	inWindow  bool         // holds a place of its route's window
 	abandoned bool         // has no durable end: the partition is leaving or the worker stops
 }

@@ -16,7 +16,7 @@ type Destination uint8
 
 // The destinations. Topic names are the business of package kafka:
 // <topic>.retry.<tier>, <topic>.defer.<tier>, <topic>.hold.<platform>, <topic>.dlq,
-// push.feedback, push.events.
+// push.feedback, push.events, push.webhooks.<sender>.
 const (
 	ToRetry Destination = iota
 	ToDefer
@@ -24,6 +24,7 @@ const (
 	ToFeedback
 	ToHold
 	ToEvents
+	ToEnds
 )
 
 // Handover is one record to produce: it carries on an item or some of its
@@ -57,8 +58,8 @@ type Handover struct {
 	DeadSince time.Time
 	SentAt    time.Time
 
-	// ToEvents: the record's value, and its key if it is to be in order with others of
-	// that key; Item is nil.
+	// ToEvents and ToEnds: the record's value. With ToEvents, Item is nil, and the
+	// record has a key if it is to be in order with others of that key.
 	Event    []byte
 	EventKey []byte
 }

@@ -185,7 +185,7 @@ func TestOneTopicThatTakesNothing(t *testing.T) {
 				stop()
 				pr.out.Wait()
 				for d, ids := range producer.taken {
-					if d != to && before[d] < len(ids) {
+					if d != to && d != pipeline.ToEnds && before[d] < len(ids) { // senders are told when all of a record has ended
 						t.Errorf("destination %d: %d of %d were handed over while another one refused", d, before[d], len(ids))
 					}
 					for id, n := range ids {

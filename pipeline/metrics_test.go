@@ -66,7 +66,7 @@ func TestEachStepHasItsSeries(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"push_step_failures_total": {"commit", "confirm", "filter", "hand-over", "intents", "latest", "nothing", "recheck", "status"},
+		"push_step_failures_total": {"commit", "confirm", "filter", "hand-over", "intents", "latest", "nothing", "recheck", "status", "tell"},
 		"push_panics_total":        {"decode", "encode", "nothing", "read", "send", "settle"},
 	}
 	if !maps.EqualFunc(got, want, slices.Equal[[]string]) {

@@ -55,7 +55,8 @@ type Pipeline struct {
 	// that, it is left to the next owner.
 	toSettle   *queue[*Delivery]            // answered, or decided before sending; read by settle
 	toHandOver map[outlet]*queue[*Delivery] // to be handed over, by the record's destination; read by handOver
-	toRemember *queue[*Item]                // all deliveries of the item have ended; read by remember
+	toTell     map[string]*queue[*Item]     // all deliveries of the item have ended, and its sender, the key, is told; read by tell
+	toRemember *queue[*Item]                // the item has ended, and its sender knows; read by remember
 	// commitSoon asks the committer not to wait for its interval. Buffered,
 	// capacity 1; never closed.
 	commitSoon chan struct{}
@@ -106,6 +107,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	for o, q := range p.toHandOver {
 		handers[o] = eachGroup(handOverWorkers, q, func(ds []*Delivery) { p.handOver(writing, ds) })
 	}
+	tellers := p.tellers(writing)
 	rememberers := eachGroup(rememberWorkers, p.toRemember, func(its []*Item) { p.remember(writing, its) })
 
 	batches, failed := p.poll(polling, stop)
@@ -126,6 +128,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	p.toSettle.close()
 	settlers.Wait()
 	p.endHandingOver(handers)
+	p.endTelling(tellers)
 	p.toRemember.close()
 	rememberers.Wait()
 	close(stopCommitting)
@@ -224,7 +227,7 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 // end ends each delivery: its row is durable, or it needs none; with an error,
 // the next owner does it again. Its place in the window becomes free only now,
 // because only now a hard kill can no longer make it be sent twice. An item whose
-// last delivery ends goes on to remember.
+// last delivery ends goes on to remember, or to tell where its sender wants to know.
 func (p *Pipeline) end(group []*Delivery, err error) {
 	var last []*Item
 	for _, d := range group {
@@ -243,7 +246,7 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 			last = append(last, d.Item)
 		}
 	}
-	p.toRemember.put(last...)
+	p.ended(last)
 }
 
 // remember is the only way in which an item ends. First its id is added to the

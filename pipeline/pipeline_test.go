@@ -48,6 +48,9 @@ type world struct {
 	held     map[string]int
 	due      map[string]time.Time // of what is held
 	dead     map[string]int
+	sender   map[string]string   // by id
+	told     map[string][]string // by id; what senders were told
+	awayFor  string              // the topic of this sender takes nothing
 	feedback map[string]int
 	sentAt   map[string]time.Time // by device
 	untrue   []string             // what hand-overs tell that is not so
@@ -73,7 +76,7 @@ type world struct {
 func newWorld(seed uint64) *world {
 	return &world{random: rand.New(rand.NewPCG(seed, 1)), faults: true,
 		trackers: map[int32]*pipeline.Tracker{}, rows: map[string][]push.Row{}, retried: map[string]int{}, held: map[string]int{}, due: map[string]time.Time{},
-		dead: map[string]int{}, feedback: map[string]int{}, sentAt: map[string]time.Time{}, seen: map[string]int{}, accepted: map[string]int{},
+		dead: map[string]int{}, sender: map[string]string{}, told: map[string][]string{}, feedback: map[string]int{}, sentAt: map[string]time.Time{}, seen: map[string]int{}, accepted: map[string]int{},
 		commits: map[int32]int64{}, ids: map[int32][]string{}}
 }
 
@@ -101,8 +104,8 @@ func (w *world) fill(partitions int32, n int) {
 				offset := int64(from+i) * 2 // offsets have gaps
 				it := &b.Items[i]
 				it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, time.Now(), time.Now()
-				it.Message = push.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop"}
-				w.ids[part] = append(w.ids[part], it.ID)
+				it.Message = push.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop", SenderID: senders[i%len(senders)]}
+				w.ids[part], w.sender[it.ID] = append(w.ids[part], it.ID), it.SenderID
 				if (from+i)%50 == 49 {
 					it.Decide(push.Dead, push.BadJSON, "")
 				}
@@ -157,6 +160,8 @@ func (w *world) Commit(context.Context) error {
 		for i := w.commits[part] / 2; i*2 < next; i++ {
 			if id := w.ids[part][i]; len(w.rows[id]) == 0 || w.seen[id] == 0 && !w.once { // once: the next owner rereads what is not yet seen
 				w.early = append(w.early, id)
+			} else if !w.once && isTold(w.sender[id]) && w.finals(id) > 0 && len(w.told[id]) == 0 {
+				w.early = append(w.early, id+" of which its sender was not told")
 			}
 		}
 		w.commits[part] = max(next, w.commits[part])
@@ -172,7 +177,12 @@ func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
 		if i == len(hs)/2 && w.chance(0.3) {
 			return errors.New("half of it is there")
 		}
+		if h.To == pipeline.ToEnds && h.Item.SenderID == w.awayFor {
+			return &pipeline.PartlyError{Open: []int{i}, Err: errors.New("unknown topic")}
+		}
 		switch h.To {
+		case pipeline.ToEnds:
+			w.told[h.Item.ID] = append(w.told[h.Item.ID], string(h.Event))
 		case pipeline.ToRetry:
 			w.retried[h.Item.ID]++
 		case pipeline.ToHold:
@@ -331,7 +341,7 @@ func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, w
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{cmp.Or(w.tier, 30*time.Second)}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
-		Once: w.once, Gates: w.gates, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Once: w.once, Gates: w.gates, Ends: toldSenders{}, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

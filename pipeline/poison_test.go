@@ -250,7 +250,7 @@ func TestPoison(t *testing.T) {
 			Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: pr, {Platform: push.FCM, App: "shop"}: pr},
 			Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 300,
 			SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
-			Metrics: pipeline.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(io.Writer(&log), nil)),
+			Ends: toldSenders{}, Metrics: pipeline.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(io.Writer(&log), nil)),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -22,13 +22,14 @@ const (
 	StepRecheck  Step = "recheck"   // reading again what a long wait has made old
 	StepStatus   Step = "status"    // writing the rows of what has ended
 	StepHandOver Step = "hand-over" // producing what does not end here
+	StepTell     Step = "tell"      // producing what senders are told of ends
 	StepFilter   Step = "filter"    // adding finished ids to the dedupe filter
 	StepLatest   Step = "latest"    // noting the newest of a collapse key
 	StepCommit   Step = "commit"    // committing offsets
 )
 
 // steps are all of them.
-var steps = [...]Step{StepConfirm, StepIntents, StepRecheck, StepStatus, StepHandOver, StepFilter, StepLatest, StepCommit}
+var steps = [...]Step{StepConfirm, StepIntents, StepRecheck, StepStatus, StepHandOver, StepTell, StepFilter, StepLatest, StepCommit}
 
 // More steps, which end in a result or a verdict whatever happens. If one panics, it is
 // counted under this name in push_panics_total; push_step_failures_total has none of them.

@@ -28,6 +28,7 @@ func (p *Pipeline) rowsOf(group []*Delivery, told Endings, now time.Time) []push
 			continue
 		}
 		from := len(rows)
+		*d.endedAt() = now.UnixNano()
 		if d.whole() {
 			rows = d.Item.verdictRows(rows, now)
 		} else {

@@ -118,6 +118,9 @@ func judge(it *pipeline.Item, rows []push.Row) {
 	own, others := push.OwnRows(rows, push.UserHash(it.Owner()))
 	it.Ended = it.EndedBefore(own)
 	h := push.NewHistory(own)
+	if len(own) > 0 {
+		it.History = h // also of a copy, whose sender may not have been told
+	}
 	if lost := lostIntents(it, h); len(lost) > 0 {
 		it.Devices = lost
 		it.Decide(push.Unresolved, push.IntentLost, "")
@@ -144,9 +147,7 @@ func judge(it *pipeline.Item, rows []push.Row) {
 	}
 	if h.ClosedWhole(it.Step(), it.Redrive > 0) || namedClosed(it, h) {
 		it.Decide(push.Duplicate, "", "")
-		return
 	}
-	it.History = h
 }
 
 // lostIntents are the devices whose intent has no result. A record that names

@@ -1,0 +1,173 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// Ends makes the records by which senders are told of every end of theirs. What is told
+// is acknowledged before the offset is committed, so whoever dies in between leaves it to
+// the next owner, who tells it from the rows. Others' notifications cost one look into a
+// map of a few names.
+type Ends interface {
+	// Senders are those who are told. They do not change.
+	Senders() []string
+	// Record is the value that tells what is known of an item's notification: rows are
+	// those that were read of it, and its own, which are durable. nil = nothing of it
+	// has ended.
+	Record(it *Item, rows []push.Row) []byte
+}
+
+// tellingQueues returns a queue for each sender who is told: a topic that takes nothing
+// keeps nobody else's waiting.
+func (o *Options) tellingQueues() map[string]*queue[*Item] {
+	if o.Ends == nil {
+		return nil
+	}
+	all := make(map[string]*queue[*Item])
+	for _, sender := range o.Ends.Senders() {
+		all[sender] = newQueue[*Item]()
+	}
+	return all
+}
+
+// ended passes items on whose last delivery has ended: to remember, or first to tell.
+func (p *Pipeline) ended(items []*Item) {
+	if len(p.toTell) == 0 {
+		p.toRemember.put(items...)
+		return
+	}
+	for _, it := range items {
+		if q := p.toTell[it.SenderID]; q != nil && !it.isAbandoned() {
+			q.put(it)
+		} else {
+			p.toRemember.put(it)
+		}
+	}
+}
+
+// tellers starts the workers of tell, one for each sender.
+func (p *Pipeline) tellers(ctx context.Context) (all []*sync.WaitGroup) {
+	for _, q := range p.toTell {
+		all = append(all, eachGroup(1, q, func(its []*Item) { p.tell(ctx, q, its) }))
+	}
+	return all
+}
+
+// endTelling waits until everything has been told.
+func (p *Pipeline) endTelling(tellers []*sync.WaitGroup) {
+	for _, q := range p.toTell {
+		q.close()
+	}
+	for _, w := range tellers {
+		w.Wait()
+	}
+}
+
+// tell produces what a sender is told of its items, and passes them on to remember. The
+// items of a partition that leaves do not wait: its next owner tells of what is not
+// committed.
+func (p *Pipeline) tell(ctx context.Context, q *queue[*Item], items []*Item) {
+	hs := make([]Handover, 0, len(items))
+	for _, it := range items {
+		var value []byte
+		if survived(StepTell, func() error { value = p.opt.Ends.Record(it, it.known()); return nil }) != nil {
+			p.opt.Metrics.failedStep(p.opt.Lane, StepTell)
+		}
+		if value == nil {
+			p.toRemember.put(it)
+			continue
+		}
+		hs = append(hs, Handover{To: ToEnds, Item: it, Event: value})
+	}
+	letGo := func(gone []*Item) {
+		for _, it := range gone {
+			atomic.StoreUint32(&it.abandoned, 1)
+		}
+		p.toRemember.put(gone...)
+	}
+	noneLeft := func() bool {
+		leaves := func(h Handover) bool { return h.Item.leaving() }
+		for _, h := range hs {
+			if leaves(h) {
+				letGo([]*Item{h.Item})
+			}
+		}
+		hs = slices.DeleteFunc(hs, leaves)
+		letGo(q.remove((*Item).leaving))
+		return len(hs) == 0
+	}
+	if len(hs) == 0 {
+		return
+	}
+	err := p.repeat(ctx, StepTell, noneLeft, func() error {
+		err := p.patiently(ctx, StepTell, nil, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, p.opt.CommitTimeout) // so that it is seen what leaves
+			defer cancel()
+			return p.opt.Producer.Produce(ctx, hs)
+		})
+		hs, err = p.untold(hs, err)
+		return err
+	})
+	if err != nil { // ctx ended, or the partitions of all items leave
+		for _, h := range hs {
+			letGo([]*Item{h.Item})
+		}
+	}
+}
+
+// untold passes on what has been told, and returns the rest: after an error that names
+// what is left, that; after another one all. What is too large for its topic cannot be
+// told, ever.
+func (p *Pipeline) untold(hs []Handover, err error) ([]Handover, error) {
+	open := []int{}
+	if partly, ok := errors.AsType[*PartlyError](err); ok {
+		open = partly.Open
+		if len(partly.Refused) > 0 {
+			p.opt.Log.Error("a sender is not told of an end: the record is too large for its topic", "lane", p.opt.Lane, "records", len(partly.Refused), "error", err)
+		}
+	} else if err != nil {
+		return hs, err
+	}
+	for i, h := range hs {
+		if !slices.Contains(open, i) {
+			p.toRemember.put(h.Item)
+		}
+	}
+	if hs = those(hs, open); len(hs) == 0 {
+		return nil, nil
+	}
+	return hs, err
+}
+
+// known are the rows of the item's notification: what a confirm read found, and those
+// that this item has written.
+func (it *Item) known() []push.Row {
+	var rows []push.Row
+	if it.History != nil {
+		rows = slices.Clone(it.History.Rows)
+	}
+	if it.rowsAt != 0 {
+		rows = it.verdictRows(rows, time.Unix(0, it.rowsAt))
+	}
+	for i := range it.Deliveries {
+		if d := &it.Deliveries[i]; d.rowAt != 0 { // else another record has the device
+			rows = append(rows, d.row(d.ending.State, d.ending.Reason, time.Unix(0, d.rowAt)))
+		}
+	}
+	return rows
+}
+
+// endedAt is where it is noted of when the rows are.
+func (d *Delivery) endedAt() *int64 {
+	if d.whole() {
+		return &d.Item.rowsAt
+	}
+	return &d.rowAt
+}
