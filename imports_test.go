@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"forms":                           {"push", "users", "users/record"},                                                                                // users in words: no terminal, no HTTP
 	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
+	"gateway/webhooks":                {"push"}, // Kafka is an interface
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
 	"sizing":                          nil,                     // arithmetic over a value, for a command or a page
