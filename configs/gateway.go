@@ -46,6 +46,7 @@ type Gateway struct {
 	IdleTimeout     time.Duration `yaml:"idle_timeout" check:"min=1s,max=1h"`
 	Drain           time.Duration `yaml:"drain" check:"min=100ms,max=10m"`
 	Fanout          Fanout        `yaml:"fanout"`
+	Webhooks        Webhooks      `yaml:"webhooks"`
 }
 
 // Fanout is `pushgateway fanout`, and whether there are fan-outs at all.
@@ -233,11 +234,16 @@ func (c *Config) checkGateway(ps *Problems) {
 	if f := &g.Fanout; f.InFlight < f.Page {
 		ps.add("gateway.fanout.in_flight", "%d must be at least page, %d", f.InFlight, f.Page)
 	}
-	for _, l := range []struct{ path, at string }{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}, {"gateway.listen", g.Listen}, {"gateway.admin_listen", g.AdminListen}} {
-		if l.at != "" && g.Fanout.AdminListen != "" && collide(l.at, g.Fanout.AdminListen) {
-			ps.add("gateway.fanout.admin_listen", "must not use the port of %s, %s", l.path, l.at)
+	others := []listener{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}, {"gateway.listen", g.Listen}, {"gateway.admin_listen", g.AdminListen}}
+	for _, own := range []listener{{"gateway.fanout.admin_listen", g.Fanout.AdminListen}, {"gateway.webhooks.admin_listen", g.Webhooks.AdminListen}} {
+		for _, l := range others {
+			if l.at != "" && own.at != "" && collide(l.at, own.at) {
+				ps.add(own.path, "must not use the port of %s, %s", l.path, l.at)
 		}
 	}
+		others = append(others, own)
+	}
+	c.checkWebhooks(ps)
 	for i, l := range c.Lanes {
 		at := "lanes[" + strconv.Itoa(i) + "]"
 		if g.Fanout.Enabled && ofFanouts(l.Topic) {

@@ -17,6 +17,7 @@ const (
 	Registry     Role = "registry"
 	HTTPGateway  Role = "gateway"   // pushgateway serve
 	FanoutWorker Role = "fanout"    // pushgateway fanout
+	Webhooks     Role = "webhooks"  // pushgateway webhooks
 	Operator     Role = "operator"  // pushctl
 	Producer     Role = "producer"  // of notifications
 	Dashboard    Role = "dashboard" // a reader of push.events
@@ -24,7 +25,7 @@ const (
 
 // Roles are all roles, in that order.
 func Roles() []Role {
-	return []Role{Worker, Registry, HTTPGateway, FanoutWorker, Operator, Producer, Dashboard}
+	return []Role{Worker, Registry, HTTPGateway, FanoutWorker, Webhooks, Operator, Producer, Dashboard}
 }
 
 // Right is what a role may do with one topic or consumer group. In Kafka, Read,
@@ -59,6 +60,9 @@ func Rights(c *configs.Config) []Right {
 	r.grant("group", c.Registry.Group, "<registry.group>", map[Role][]string{Registry: {"Read"}})
 	if c.Gateway.Fanout.Enabled {
 		r.fanouts(c)
+	}
+	if len(c.Gateway.Webhooks.Senders) > 0 {
+		r.webhooks(c)
 	}
 	return r
 }
@@ -127,4 +131,14 @@ func (r *rights) fanouts(c *configs.Config) {
 		}
 	}
 	r.topic(fanout.DeadTopic, fanout.DeadTopic, map[Role][]string{FanoutWorker: {"Write"}, Operator: {"Read"}})
+}
+
+// webhooks grants those on what senders are told. What could not be delivered is looked at
+// by hand.
+func (r *rights) webhooks(c *configs.Config) {
+	for _, topic := range WebhooksTopics(c) {
+		r.topic(topic, kafka.WebhooksTopic("<sender>"), map[Role][]string{Worker: {"Write"}, Webhooks: {"Read"}})
+		r.grant("group", c.Kafka.WebhooksGroup(topic), "<kafka.group>."+kafka.WebhooksTopic("<sender>"), map[Role][]string{Webhooks: {"Read"}})
+	}
+	r.topic(kafka.DeadWebhooksTopic, kafka.DeadWebhooksTopic, map[Role][]string{Webhooks: {"Write"}, Operator: {"Read"}})
 }

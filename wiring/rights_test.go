@@ -14,7 +14,7 @@ import (
 // touch anything else.
 func TestEveryTopicHasRights(t *testing.T) {
 	c := configs.Default()
-	c.Gateway.Fanout.Enabled = true
+	c.Gateway.Fanout.Enabled, c.Gateway.Webhooks.Senders = true, []string{"orders", "auth"}
 	of := map[string]map[string][]Role{} // by topic and operation
 	for _, r := range Rights(c) {
 		if r.Resource != "topic" {
@@ -65,7 +65,7 @@ func TestRightsFollowTheConfiguration(t *testing.T) {
 	}
 	c := configs.Default()
 	for _, r := range Rights(c) {
-		if r.Role == FanoutWorker || strings.Contains(r.Name, "push.fanout") {
+		if r.Role == FanoutWorker || r.Role == Webhooks || strings.Contains(r.Name, "push.fanout") || strings.Contains(r.Name, "push.webhooks") {
 			t.Errorf("without fan-outs: %+v", r)
 		}
 	}
@@ -87,7 +87,7 @@ func TestRightsFollowTheConfiguration(t *testing.T) {
 }
 
 // The table in docs/operations.md agrees, which is that of a gateway that reads users and
-// takes messages to topics.
+// takes messages to topics, and of a fleet that tells a sender.
 func TestRightsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -96,7 +96,7 @@ func TestRightsAreDocumented(t *testing.T) {
 	var patterns []string
 	cells := map[string]map[Role]string{}
 	c := configs.Default()
-	c.Gateway.Registry, c.Gateway.Fanout.Enabled = true, true
+	c.Gateway.Registry, c.Gateway.Fanout.Enabled, c.Gateway.Webhooks.Senders = true, true, []string{"orders"}
 	for _, r := range Rights(c) {
 		name := "`" + r.Pattern + "`"
 		if r.Resource == "group" {

@@ -369,6 +369,10 @@ func RetryTopics(c *configs.Config, l configs.Lane) []kafka.SourceTopic {
 func Topics(c *configs.Config) []kafka.TopicSpec {
 	specs := append(workerTopics(c), kafka.TopicSpec{Name: kafka.QuarantineTopic, Partitions: 1,
 		Replication: int16(c.Kafka.Topics.Replication), Configs: map[string]string{"cleanup.policy": "compact"}})
+	if len(c.Gateway.Webhooks.Senders) > 0 {
+		specs = append(specs, kafka.TopicSpec{Name: kafka.DeadWebhooksTopic, Partitions: 1, Replication: int16(c.Kafka.Topics.Replication),
+			Configs: map[string]string{"retention.ms": strconv.FormatInt(c.Kafka.Topics.Retention.Milliseconds(), 10)}})
+	}
 	for _, l := range c.Lanes {
 		specs = append(specs, kafka.TopicSpec{Name: kafka.AuditTopic(l.Topic), Partitions: 1,
 			Replication: int16(c.Kafka.Topics.Replication), Configs: map[string]string{"cleanup.policy": "compact"}})
@@ -391,6 +395,11 @@ func workerTopics(c *configs.Config) []kafka.TopicSpec {
 			specs = append(specs, spec(t.Name, kept))
 		}
 		specs = append(specs, spec(kafka.DLQTopic(l.Topic), kept))
+	}
+	for _, name := range WebhooksTopics(c) {
+		told := spec(name, kept)
+		told.Partitions = min(told.Partitions, webhooksPartitions)
+		specs = append(specs, told)
 	}
 	return append(specs, spec(kafka.FeedbackTopic, kept), spec(kafka.EventsTopic, kept),
 		spec(kafka.UsersTopic, map[string]string{"cleanup.policy": "compact"}))

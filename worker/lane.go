@@ -82,6 +82,9 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain - configs.LeaveTimeout, CommitTimeout: c.Kafka.CommitTimeout, CommitInterval: c.Kafka.CommitInterval,
 		Tokens: shared.tokens, Metrics: shared.pipeline, Log: g.Log, Observe: g.Observe,
 	}
+	if told := c.Gateway.Webhooks.Senders; len(told) > 0 {
+		o.Ends = events.NewEnds(l.Name, told)
+	}
 	if g.Wrap != nil {
 		o = g.Wrap(o, func(r push.Route) h2.Stats {
 			s, _ := g.routes.stats(r)

@@ -13,10 +13,10 @@ import (
 
 // aclFlags are the command line of topics acls.
 type aclFlags struct {
-	worker, registry, operator string
-	gateways, fanouts          []string
-	producers, dashboards      []string
-	tool                       string
+	worker, registry, operator  string
+	gateways, fanouts, webhooks []string
+	producers, dashboards       []string
+	tool                        string
 }
 
 func newTopicsACLsCommand(a *app) *cobra.Command {
@@ -28,9 +28,9 @@ func newTopicsACLsCommand(a *app) *cobra.Command {
 lanes and groups. Review them, then pipe them into a shell. Nothing is sent to Kafka. docs/operations.md,
 "Who may do what", has the same rights as a table.
 
---gateway, --fanout, --producer and --dashboard may be repeated; without them, their rights are not printed.
---gateway is pushgateway serve, and --fanout pushgateway fanout, which has rights only with
-gateway.fanout.enabled. A dashboard that reads with a consumer group also needs Read on that group.`,
+--gateway, --fanout, --webhooks, --producer and --dashboard may be repeated; without them, their rights are
+not printed. --gateway is pushgateway serve, --fanout pushgateway fanout, which has rights only with
+gateway.fanout.enabled, and --webhooks pushgateway webhooks, with gateway.webhooks.senders. A dashboard that reads with a consumer group also needs Read on that group.`,
 		Example: "  pushctl topics acls --producer User:shop --producer User:auth\n  pushctl topics acls --gateway User:pushgateway --fanout User:pushfanout\n" +
 			"  pushctl topics acls --registry User:CN=registry --dashboard User:grafana",
 		Args: cobra.NoArgs,
@@ -42,6 +42,7 @@ gateway.fanout.enabled. A dashboard that reads with a consumer group also needs 
 	flags.StringVar(&f.operator, "operator", "User:pushctl", "`principal` of pushctl")
 	flags.StringArrayVar(&f.gateways, "gateway", nil, "`principal` of the gateways")
 	flags.StringArrayVar(&f.fanouts, "fanout", nil, "`principal` of the processes of fan-outs")
+	flags.StringArrayVar(&f.webhooks, "webhooks", nil, "`principal` of the processes of webhooks")
 	flags.StringArrayVar(&f.producers, "producer", nil, "`principal` of a producer of notifications")
 	flags.StringArrayVar(&f.dashboards, "dashboard", nil, "`principal` of a reader of push.events")
 	flags.StringVar(&f.tool, "tool", "", "the `command` to print; default: kafka-acls.sh with the first of kafka.brokers and admin.properties")
@@ -64,10 +65,13 @@ func (a *app) printACLs(f *aclFlags) error {
 	}
 	principals := map[wiring.Role][]string{
 		wiring.Worker: {f.worker}, wiring.Registry: {f.registry}, wiring.Operator: {f.operator},
-		wiring.HTTPGateway: f.gateways, wiring.FanoutWorker: f.fanouts, wiring.Producer: f.producers, wiring.Dashboard: f.dashboards,
+		wiring.HTTPGateway: f.gateways, wiring.FanoutWorker: f.fanouts, wiring.Webhooks: f.webhooks, wiring.Producer: f.producers, wiring.Dashboard: f.dashboards,
 	}
 	if len(f.fanouts) > 0 && !c.Gateway.Fanout.Enabled {
 		return usagef("--fanout: there are no fan-outs without gateway.fanout.enabled")
+	}
+	if len(f.webhooks) > 0 && len(c.Gateway.Webhooks.Senders) == 0 {
+		return usagef("--webhooks: nobody is told anything without gateway.webhooks.senders")
 	}
 	for role, names := range principals {
 		for _, name := range names {

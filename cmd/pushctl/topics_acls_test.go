@@ -56,6 +56,9 @@ func TestTopicsACLs(t *testing.T) {
 	if want := (aclRow{"User:front", "gateway", "group", "pushfleet.critical", []string{"Describe"}}); !slices.ContainsFunc(rows, func(r aclRow) bool { return fmt.Sprint(r) == fmt.Sprint(want) }) {
 		t.Errorf("rows %+v, want %+v", rows, want)
 	}
+	if exit, _, stderr := f.run("", "topics", "acls", "--webhooks", "User:hooks"); exit != exitUsage || !strings.Contains(stderr, "gateway.webhooks.senders") {
+		t.Errorf("without webhooks: exit status %d, %s", exit, stderr)
+	}
 	if exit, _, stderr := f.run("", "topics", "acls", "--fanout", "User:front"); exit != exitUsage || !strings.Contains(stderr, "gateway.fanout.enabled") {
 		t.Errorf("without fan-outs: exit status %d, %s", exit, stderr)
 	}
