@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/events"
+	"github.com/pushfleet/pushfleet/kafka"
+)
+
+// A worker tells a sender that wants to know what became of its notifications, and of a
+// copy again what the rows say: that is also what the next owner of one that died does.
+func TestAWorkerTellsSenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := configs.Default()
+		c.Gateway.Webhooks.Senders = []string{"orders"}
+		n, _ := stateNight(t, c, fmt.Sprintf("%064x", "secret-token"))
+		defer n.close()
+		n.worker()
+		sends := func(id, user, sender string) {
+			n.produce(id, user, map[string]any{"sender_id": sender})
+		}
+		sends("delivered", "secret-user", "orders")
+		sends("nobody", "none", "orders")
+		sends("quiet", "secret-user", "campaigns")
+		time.Sleep(time.Minute)
+		sends("delivered", "secret-user", "orders")
+		time.Sleep(time.Minute)
+		reader, err := kgo.NewClient(kgo.SeedBrokers(c.Kafka.Brokers...), kgo.Dialer(n.options.Dial), kgo.ConsumeTopics(kafka.WebhooksTopic("orders")), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		told := map[string][]string{}
+		for count := 0; count < 3; {
+			for _, r := range reader.PollFetches(t.Context()).Records() {
+				count++
+				var e events.Ended
+				if err := json.Unmarshal(r.Value, &e); err != nil || e.Data.ID != string(r.Key) || strings.Contains(string(r.Value), "secret") {
+					t.Errorf("%v: %s", err, r.Value)
+				}
+				told[e.Data.ID+" "+e.Data.Outcome] = append(told[e.Data.ID+" "+e.Data.Outcome], string(r.Value))
+			}
+		}
+		if d := told["delivered DELIVERED"]; len(d) != 2 || d[0] != d[1] || len(told["nobody SUPPRESSED"]) != 1 {
+			t.Errorf("told %q", told)
+		}
+	})
+}
