@@ -213,8 +213,10 @@ func TestKubernetesKinds(t *testing.T) {
 
 func TestKubernetesDeployments(t *testing.T) {
 	settings := kubernetesConfig(t)
-	listens := map[string]string{"pushworker": settings.Admin.Listen, "pushregistry": settings.Registry.Listen, "pushgateway": settings.Gateway.AdminListen}
-	for name, command := range map[string][]string{"pushworker": {"pushworker", "run"}, "pushregistry": {"pushworker", "registry"}, "pushgateway": {"pushgateway", "serve"}} {
+	listens := map[string]string{"pushworker": settings.Admin.Listen, "pushregistry": settings.Registry.Listen, "pushgateway": settings.Gateway.AdminListen,
+		"pushfanout": settings.Gateway.Fanout.AdminListen, "pushwebhooks": settings.Gateway.Webhooks.AdminListen}
+	for name, command := range map[string][]string{"pushworker": {"pushworker", "run"}, "pushregistry": {"pushworker", "registry"}, "pushgateway": {"pushgateway", "serve"},
+		"pushfanout": {"pushgateway", "fanout"}, "pushwebhooks": {"pushgateway", "webhooks"}} {
 		_, adminPort, _ := strings.Cut(listens[name], ":")
 		d := find(t, "Deployment", name)
 		p := d.Spec.Template.Spec
@@ -254,7 +256,7 @@ func TestKubernetesDeployments(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"pushworker", "pushregistry", "pushgateway"} {
+	for _, name := range []string{"pushworker", "pushregistry", "pushgateway", "pushfanout", "pushwebhooks"} {
 		d, budget := find(t, "Deployment", name), find(t, "PodDisruptionBudget", name)
 		if d.Spec.Replicas < 2 {
 			t.Errorf("%d of %s are none when a node goes", d.Spec.Replicas, name)
@@ -298,6 +300,47 @@ func TestKubernetesGateway(t *testing.T) {
 	_, cassandra, _ := strings.Cut(c.Cassandra.Hosts[0], ":")
 	if want := strings.Join([]string{admin, listens, "53 53", kafka, cassandra, ""}, " "); let != want {
 		t.Errorf("let are ports %s, want %s", let, want)
+	}
+}
+
+// Fan-outs get to Kafka and Cassandra alone, and webhooks to Kafka and to public addresses;
+// nobody but Prometheus gets to either, and each has a name of its own.
+func TestKubernetesBesideTheGateway(t *testing.T) {
+	c := kubernetesConfig(t)
+	users := map[string]bool{c.Kafka.SASL.Username: true, configOf(t, "pushgateway").Kafka.SASL.Username: true}
+	for name, tt := range map[string]struct {
+		listens, egress string
+		public          bool
+	}{
+		"pushfanout":   {c.Gateway.Fanout.AdminListen, "53 53 9093 9042 ", false},
+		"pushwebhooks": {c.Gateway.Webhooks.AdminListen, "53 53 9093 443 ", true},
+	} {
+		p := find(t, "NetworkPolicy", name).Spec
+		_, port, _ := strings.Cut(tt.listens, ":")
+		if len(p.Ingress) != 1 || len(p.Ingress[0].From) != 1 || len(p.Ingress[0].From[0].NamespaceSelector.MatchLabels) == 0 || fmt.Sprint(p.Ingress[0].Ports[0].Port) != port {
+			t.Errorf("%s lets in %+v", name, p.Ingress)
+		}
+		if fmt.Sprint(p.PodSelector) != fmt.Sprint(find(t, "Deployment", name).Spec.Selector) {
+			t.Errorf("the policy %s is for %v", name, p.PodSelector)
+		}
+		ports, to := "", 0
+		for _, rule := range p.Egress {
+			for _, port := range rule.Ports {
+				ports += fmt.Sprint(port.Port, " ")
+			}
+			to += len(rule.To)
+		}
+		if ports != tt.egress || (to == 2) != tt.public {
+			t.Errorf("%s gets to the ports %s, of %d networks", name, ports, to)
+		}
+		if user := configOf(t, name).Kafka.SASL.Username; users[user] {
+			t.Errorf("%s is %s in Kafka, as another one is", name, user)
+		} else {
+			users[user] = true
+		}
+	}
+	if c.Gateway.Fanout.Enabled != true || len(c.Gateway.Webhooks.Senders) == 0 {
+		t.Errorf("there is nothing to do: %+v", c.Gateway)
 	}
 }
 
@@ -422,9 +465,14 @@ func TestKubernetesSecrets(t *testing.T) {
 	worker, registry, gateway := kubernetesConfig(t), kubernetesConfig(t), kubernetesConfig(t)
 	worker.Gateway, registry.Gateway = configs.Default().Gateway, configs.Default().Gateway
 	registry.Apps, registry.Cassandra = nil, configs.Default().Cassandra
-	gateway.Apps, gateway.Redis = nil, configs.Default().Redis
-	for name, want := range map[string][]string{"pushworker": namedSecrets(t, worker), "pushregistry": namedSecrets(t, registry), "pushgateway": namedSecrets(t, gateway)} {
-		if len(want) < 4 {
+	gateway.Apps, gateway.Redis, gateway.Gateway.Webhooks = nil, configs.Default().Redis, configs.Webhooks{}
+	fanout, webhooks := kubernetesConfig(t), kubernetesConfig(t)
+	fanout.Apps, fanout.Redis, fanout.Gateway = nil, configs.Default().Redis, configs.Gateway{}
+	webhooks.Apps, webhooks.Redis, webhooks.Cassandra = nil, configs.Default().Redis, configs.Default().Cassandra
+	webhooks.Gateway = configs.Gateway{Webhooks: webhooks.Gateway.Webhooks}
+	for name, want := range map[string][]string{"pushworker": namedSecrets(t, worker), "pushregistry": namedSecrets(t, registry), "pushgateway": namedSecrets(t, gateway),
+		"pushfanout": namedSecrets(t, fanout), "pushwebhooks": namedSecrets(t, webhooks)} {
+		if len(want) < 3 {
 			t.Fatalf("%s: the configuration names %q", name, want)
 		}
 		got := slices.Sorted(slices.Values(secrets[name]))
@@ -521,7 +569,7 @@ func TestCompose(t *testing.T) {
 	if err := decoder.Decode(&file); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kafka", "redis", "cassandra", "topics", "schema", "pushsim", "registry", "worker", "gateway"} {
+	for _, name := range []string{"kafka", "redis", "cassandra", "topics", "schema", "pushsim", "registry", "worker", "gateway", "fanout"} {
 		if _, is := file.Services[name]; !is {
 			t.Errorf("there is no service %s", name)
 		}
@@ -549,7 +597,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	settings := configs.Default()
-	for _, name := range []string{"worker", "registry", "gateway"} {
+	for _, name := range []string{"worker", "registry", "gateway", "fanout"} {
 		if grace := file.Services[name].StopGrace; grace < settings.Send.Drain+settings.Kafka.CommitTimeout+10*time.Second {
 			t.Errorf("%s is killed after %v", name, grace)
 		}
