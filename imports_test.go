@@ -53,10 +53,10 @@ var mayImport = map[string][]string{
 	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
-	"forms":                           {"push", "users", "users/record"},                                                                                // users in words: no terminal, no HTTP
+	"forms":                           {"push", "users", "users/record"},                                                                                         // users in words: no terminal, no HTTP
 	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
-	"gateway/webhooks":                {"push"}, // Kafka is an interface
+	"gateway/webhooks":                {"push"},                // Kafka is an interface
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
 	"sizing":                          nil,                     // arithmetic over a value, for a command or a page
@@ -137,9 +137,9 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
 	"client":          {"gateway", "gateway/quota", "inbox"}, // which it is tried on
-	"fanout":          {"kafka", "status"},                // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
-	"deploy":          {"configs"},                        // the manifests are checked against the defaults
-	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
+	"fanout":          {"kafka", "status"},                   // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
+	"deploy":          {"configs"},                           // the manifests are checked against the defaults
+	"deploy/alerts":   {"configs", "deploy/declaredtest"},    // and so are the rules
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
 	"gateway":         {"shards"},                        // a Redis for limits of senders

@@ -239,8 +239,8 @@ func (c *Config) checkGateway(ps *Problems) {
 		for _, l := range others {
 			if l.at != "" && own.at != "" && collide(l.at, own.at) {
 				ps.add(own.path, "must not use the port of %s, %s", l.path, l.at)
+			}
 		}
-	}
 		others = append(others, own)
 	}
 	c.checkWebhooks(ps)

@@ -54,7 +54,7 @@ const (
 	// CampaignQuarantined and SenderQuarantined: nearly all its tokens were bad.
 	CampaignQuarantined Reason = "campaign_quarantined"
 	SenderQuarantined   Reason = "sender_quarantined"
-	Quiet           Reason = "quiet_hours"
+	Quiet               Reason = "quiet_hours"
 
 	// UNKNOWN.
 	IntentLost Reason = "intent_without_result"
