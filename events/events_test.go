@@ -368,7 +368,7 @@ func TestEventsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(examples) != 6 {
+	if len(examples) != 7 {
 		t.Fatalf("%d examples", len(examples))
 	}
 	used := map[string]bool{}

@@ -73,14 +73,15 @@ type Item struct {
 	Deliveries []Delivery
 
 	batch     *Batch
-	seq       uint64 // in its tracker
-	rowsAt    int64  // of its rows as a whole, in Unix ns; 0 = it has none
-	unended   int32  // deliveries without a durable end; atomic
-	abandoned uint32 // 1 = a delivery will not end here; atomic
-	begun     uint32 // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic
-	counted   uint16 // where its tracker counts its expiry; 0 = nowhere
-	intended  bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
-	committed bool   // its offset has been committed: nothing stops the send any more
+	seq       uint64    // in its tracker
+	rowsAt    int64     // of its rows as a whole, in Unix ns; 0 = it has none
+	timeline  *Timeline // nil = nobody follows it
+	unended   int32     // deliveries without a durable end; atomic
+	abandoned uint32    // 1 = a delivery will not end here; atomic
+	begun     uint32    // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic
+	counted   uint16    // where its tracker counts its expiry; 0 = nowhere
+	intended  bool      // its offset is committed before it is sent (at_most_once); written under the tracker's lock
+	committed bool      // its offset has been committed: nothing stops the send any more
 }
 
 // RecordHeader is a Kafka record header.
@@ -152,6 +153,8 @@ type Batch struct {
 	// Poisoned is what was caught when it was decoded; nil = nothing.
 	Poisoned *Poisoned
 
+	// followed are the timelines of its items that are traced.
+	followed []*Timeline
 	// over gets a value for each item that has ended, in at_most_once; nil in other
 	// modes. Buffered for all items; never closed.
 	over chan struct{}

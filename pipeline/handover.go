@@ -133,6 +133,7 @@ func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 		p.handOn(dead)
 		err = p.record(ctx, group, now)
 	}
+	p.noteSends(group, now)
 	p.end(group, err)
 }
 

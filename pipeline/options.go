@@ -40,6 +40,8 @@ type Options struct {
 	Events Events
 	// Ends, unless nil, makes what senders are told who want to know of every end.
 	Ends Ends
+	// Tracer, unless nil, follows the items that it chooses.
+	Tracer Tracer
 	// Latest, unless nil, notes what was accepted under a collapse key.
 	Latest Latest
 

@@ -162,6 +162,7 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 				p.assigned.leave()
 			}
 			p.assigned.add(b.Tracker)
+			p.follow(b)
 			batches <- b
 		}
 	}()
@@ -200,9 +201,13 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 // batch and fails none of its items. It reports false if the batch must be
 // abandoned instead.
 func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch) bool {
-	start := time.Now()
+	start, followed := time.Now(), b.undecided()
 	err := p.repeat(ctx, s.Name(), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
-	p.opt.Metrics.stage(p.opt.Lane, s.Name(), time.Since(start))
+	took := time.Since(start)
+	p.opt.Metrics.stage(p.opt.Lane, s.Name(), took)
+	for _, tl := range followed {
+		tl.Stages = append(tl.Stages, Passed{s.Name(), start, start.Add(took)})
+	}
 	return err == nil && !b.Tracker.Draining()
 }
 
@@ -221,7 +226,9 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 	now := time.Now()
 	here, handing := p.decide(group, now)
 	p.handOn(handing)
-	p.end(here, p.record(ctx, here, now))
+	err := p.record(ctx, here, now)
+	p.noteSends(here, now)
+	p.end(here, err)
 }
 
 // end ends each delivery: its row is durable, or it needs none; with an error,

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type Tracker struct {
 	passed    int      // how many of records are below the watermark: done but not yet committed
 	open      map[string]uint64
 	intents   map[int64]struct{} // offsets of intended records that are not done
+	timelines []*Timeline        // of items that are done and not committed
 	taken     int                // how many of records Take has counted
 	ended     []ended            // what Take has not counted and no record holds
 	confirms  int                // records from the start of the assignment that are still to be confirmed
@@ -163,10 +165,20 @@ func (t *Tracker) Admit(b *Batch) int {
 // revoke, and then moves nothing. commit reports that much is done and not
 // committed, so that the next commit should not wait for its interval.
 func (t *Tracker) Done(items []*Item) (commit bool) {
+	var over []*Timeline
 	t.mu.Lock()
+	defer func() { tellTimelines(over, time.Time{}) }()
 	defer t.mu.Unlock()
 	for _, it := range items {
 		t.begins(it)
+		if it.timeline != nil {
+			tl := it.ends(time.Now())
+			if t.revoked || it.Offset < t.committed { // no commit will come
+				over = append(over, tl)
+			} else {
+				t.timelines = append(t.timelines, tl)
+			}
+		}
 		if it.intended {
 			delete(t.intents, it.Offset)
 			delete(t.open, it.ID) // its offset was already passed by Intend
@@ -215,6 +227,8 @@ const commitEarly = 4
 // below it that are done no longer take up room.
 func (t *Tracker) Committed(offset int64) {
 	t.mu.Lock()
+	over := t.committedTo(offset)
+	defer func() { tellTimelines(over, time.Now()) }()
 	defer t.mu.Unlock()
 	t.committed = max(t.committed, offset)
 	n := 0
@@ -229,9 +243,14 @@ func (t *Tracker) Committed(offset int64) {
 // Abandon gives items back unfinished: they stay open and hold the watermark, and
 // the next owner reads them again.
 func (t *Tracker) Abandon(items []*Item) {
+	var over []*Timeline
 	for _, it := range items {
 		t.begins(it)
+		if it.timeline != nil {
+			over = append(over, it.ends(time.Time{}))
 	}
+	}
+	tellTimelines(over, time.Time{})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leave(len(items))
@@ -433,6 +452,8 @@ func (t *Tracker) Lapsed(now time.Time) bool {
 // mu, so a watermark read after Fence has returned is never committed.
 func (t *Tracker) Fence() {
 	t.mu.Lock()
+	over := t.committedTo(math.MaxInt64)
+	defer func() { tellTimelines(over, time.Time{}) }()
 	defer t.mu.Unlock()
 	t.draining, t.revoked = true, true
 	t.Leave()
