@@ -77,6 +77,7 @@ var mayImport = map[string][]string{
 	"kafka":                           {"push", "push/decode", "pipeline", "watch"},
 	"dashboard":                       {"push", "events", "explain", "kafka", "dlq", "sizing", "fanout"}, // look-ups are an interface
 	"dlq":                             {"push", "push/decode", "kafka"},
+	"traces":                          {"push", "pipeline"},         // the SDK of OpenTelemetry
 	"status":                          {"push", "deploy/cassandra"}, // the schema it applies
 	"status/statustest":               {"push", "pipeline"},
 	"subscriptions/subscriptionstest": {"push", "subscriptions"},
@@ -210,6 +211,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants"}, tests: []string{everything}},
 	"github.com/gocql/gocql":             {in: []string{"status", "bench/chaos"}, tests: []string{"deploy/local"}},
 	"github.com/redis/go-redis":          {in: []string{"shards", "shards/shardstest", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "users/erase", "users/state", "users/userstest"}, tests: []string{"deploy/embedded", "gateway/quota"}},
+	"go.opentelemetry.io/otel":           {in: []string{"traces"}, tests: []string{"worker"}},
 	"github.com/RoaringBitmap/roaring":   {in: []string{"segments"}},
 	"github.com/bits-and-blooms/bloom":   {in: []string{"bench/lookup"}},
 	"github.com/minio/minio-go":          {in: []string{"segments/s3"}},

@@ -36,7 +36,7 @@ func TestEveryOtherSectionNeedsARestart(t *testing.T) {
 			want = append(want, name)
 		}
 	}
-	none := &Config{Apps: []App{{Name: "shop"}}} // by default there are none
+	none := &Config{Apps: []App{{Name: "shop"}}, Traces: Traces{Ratio: 1}} // by default there are none
 	if got := none.Changed(Default()); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -28,6 +28,7 @@ type Config struct {
 	Feedback    Feedback    `yaml:"feedback"`
 	Rates       Rates       `yaml:"rates"`
 	Events      Events      `yaml:"events"`
+	Traces      Traces      `yaml:"traces"`
 	Apps        []App       `yaml:"apps"`
 	Registry    Registry    `yaml:"registry"`
 	Gateway     Gateway     `yaml:"gateway"`
@@ -369,6 +370,12 @@ type FCM struct {
 // Events says what workers tell on push.events besides counts and failures.
 type Events struct {
 	State bool `yaml:"state"` // what each of them is at, once a second
+}
+
+// Traces says where the spans of sampled notifications go, if anywhere.
+type Traces struct {
+	Endpoint string  `yaml:"endpoint" check:"collector"` // URL of an OTLP/HTTP receiver, with its path; empty = no traces
+	Ratio    float64 `yaml:"ratio" check:"min=0,max=1"`  // part of the notifications without a traceparent that is sampled
 }
 
 // Feedback says when a worker does not believe that tokens are dead, and keeps them.

@@ -158,6 +158,8 @@ func checkGrammar(s, grammar string) string {
 		return checkHostPort(s, 1)
 	case "url":
 		return checkURL(s)
+	case "collector":
+		return checkCollector(s)
 	case "zone":
 		if _, err := push.LoadZone(s); err != nil {
 			return "must be the IANA name of a time zone, such as Europe/Berlin"
@@ -188,6 +190,14 @@ func checkHostPort(s string, lowest int) string {
 		return "must be a host and a port, such as 10.0.0.1:9092"
 	case host == "" && lowest > 0:
 		return "must have a host before the port"
+	}
+	return ""
+}
+
+func checkCollector(s string) string {
+	u, err := url.Parse(s)
+	if s != "" && (err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return "must be an http or https URL such as http://127.0.0.1:4318/v1/traces, without a user"
 	}
 	return ""
 }

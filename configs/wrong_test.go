@@ -185,7 +185,8 @@ func addBroken(wrong map[string]*yaml.Node, t reflect.Type, rule string) {
 			wrong["beyond "+rule] = plain(strconv.Itoa(int(b) + step))
 		case t.Kind() == reflect.Float64:
 			f, _ := strconv.ParseFloat(arg, 64)
-			wrong["beyond "+rule] = plain(strconv.FormatFloat(f*(1+0.5*float64(step)), 'f', -1, 64))
+			beyond := f + 0.5*float64(step)*max(f, 0.1)
+			wrong["beyond "+rule] = plain(strconv.FormatFloat(beyond, 'f', -1, 64))
 		default:
 			n, _ := strconv.Atoi(arg)
 			wrong["beyond "+rule] = plain(strconv.Itoa(n + step))

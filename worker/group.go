@@ -27,6 +27,7 @@ import (
 	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/stages"
+	"github.com/pushfleet/pushfleet/traces"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/watch"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -73,7 +74,7 @@ type group struct {
 // yet. If a part fails, those opened before it are closed.
 func open(ctx context.Context, o Options) (*group, error) {
 	g := &group{Options: o, health: newHealth("kafka", "redis", "cassandra", "lanes")}
-	for _, part := range []func(context.Context) error{g.openAdmin, g.openRoutes, g.openCertificates, g.openCredentials, g.openStores, g.openShared, g.openLanes} {
+	for _, part := range []func(context.Context) error{g.openAdmin, g.openRoutes, g.openCertificates, g.openCredentials, g.openStores, g.openShared, g.openTraces, g.openLanes} {
 		if err := part(ctx); err != nil {
 			g.close()
 			return nil, err
@@ -160,6 +161,7 @@ type collaborators struct {
 	pipeline  *pipeline.Metrics
 	gates     *gates.Gates
 	rates     *rates.Rates
+	tracer    pipeline.Tracer // nil = no traces
 	events    *events.Collector
 	watch     *watch.Metrics
 	told      *pauses.Store
@@ -209,6 +211,27 @@ func (g *group) openShared(ctx context.Context) error {
 	}
 	g.credentials.gates.Store(g.shared.gates)
 	g.shared.gates.Recall(ctx, told)
+	return nil
+}
+
+// openTraces makes the tracer, if there is a collector.
+func (g *group) openTraces(ctx context.Context) error {
+	c := g.Config.Traces
+	if c.Endpoint == "" {
+		return nil
+	}
+	t, err := traces.New(ctx, traces.Options{Endpoint: c.Endpoint, Ratio: c.Ratio, Worker: memberName(g.Config), Version: g.Version, Log: g.Log})
+	if err != nil {
+		return err
+	}
+	g.opened = append(g.opened, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := t.Close(ctx); err != nil {
+			g.Log.Warn("the last traces are lost", "error", err)
+		}
+	})
+	g.shared.tracer = t
 	return nil
 }
 
