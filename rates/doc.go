@@ -17,7 +17,8 @@
 // A grant is a slot: so many sends, one after the other at the fleet's rate, from
 // a time on. Slots of all workers follow each other, so that the fleet's output is
 // even, and what a slot has left when it is over lapses. A part of what can be
-// granted ahead is kept for urgent sends, whose slots begin at once. Times are
+// granted ahead is kept for urgent sends, whose slots begin at once; where that is less
+// than one, one of them goes beyond it at a time. Times are
 // Redis's; a worker adds what its monotonic clock says has passed since the answer.
 //
 // While Redis is away a worker goes on with the share that it had, and then with

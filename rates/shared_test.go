@@ -192,7 +192,7 @@ func TestTheSharedRateIsThatOfOnePlace(t *testing.T) {
 }
 
 // What is granted to all stays under the rate and what can be granted ahead, whatever
-// is asked.
+// is asked; where nothing can be kept for urgent sends, one of these may go beyond.
 func TestGrantsStayUnderTheRate(t *testing.T) {
 	redis, err := embedded.StartRedis()
 	if err != nil {
@@ -218,7 +218,11 @@ func TestGrantsStayUnderTheRate(t *testing.T) {
 			}
 			granted += g.sends + g.urgent
 			chunk := max(ahead, time.Duration(float64(time.Second)/base))
-			if most := base*(clock.Sub(start)+chunk+behind).Seconds() + 1; float64(granted) > most {
+			beyond := 1.0
+			if base*chunk.Seconds()*kept < 1 {
+				beyond++
+			}
+			if most := base*(clock.Sub(start)+chunk+behind).Seconds() + beyond; float64(granted) > most {
 				t.Fatalf("%d granted within %v at %v a second, want at most %v", granted, clock.Sub(start), base, most)
 			}
 			if g.sends > a.want+a.urgent || g.urgent > a.urgent {

@@ -13,7 +13,8 @@ const (
 	// ahead is how far slots are granted ahead of time, or until the next send if that
 	// is longer. A chunk is at most that long.
 	ahead = 200 * time.Millisecond
-	// kept is the part of that which only urgent sends get.
+	// kept is the part of that which only urgent sends get. Where it is less than one send,
+	// an urgent one goes beyond what can be granted, one at a time.
 	kept = 0.1
 	// behind is how far a slot may begin in the past, when nobody wanted it then: with
 	// urgentPace it makes evenly.
@@ -159,7 +160,7 @@ local rate = tonumber(state[1])
 if base > 0 and (rate == 0 or rate > base) then rate = base end
 if rate > 0 then
   local ahead = math.max(tonumber(ARGV[19]), time(1, rate))
-  if a > now + 2 * ahead then a = now + ahead end -- Redis's clock went back
+  if a > now + 3 * ahead then a = now + ahead end -- Redis's clock went back: with one beyond, it is 2 at the most
   if u > now + 2 * ahead then u = now + ahead end
   a, u = math.max(a, now - tonumber(ARGV[20])), math.max(u, now)
   local room = math.floor((now + ahead - a) * rate / 1000000 + 0.000001)
@@ -168,6 +169,9 @@ if rate > 0 then
   un = math.max(math.min(urgent, room, math.floor((now + ahead - u) * pace / 1000000 + 0.000001)), 0)
   if un > 0 then
     ufrom, u, a = u - now, u + time(un, pace), a + time(un, rate)
+  end
+  if keep == 0 and urgent > 0 and un == 0 and room == 0 then -- nothing is kept for it: it goes one beyond, and what follows pays for that
+    un, a = 1, a + time(1, rate)
   end
   local fair = math.max(math.ceil(rate * ahead / 1000000 * demand / math.max(wanted, 1)), 1)
   local left = math.max(math.min(urgent, room) - un, 0) -- urgent ones too, in their turn
