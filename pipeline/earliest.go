@@ -248,7 +248,9 @@ func (e *earliest) remove(goes func(*Delivery) bool) (out []*Delivery) {
 	clear(e.places[len(kept):])
 	e.places, e.turned = kept, turned
 	e.sweep()
-	e.trim()
+	if e.trim(); e.count == 0 {
+		e.early = 0
+	}
 	return out
 }
 

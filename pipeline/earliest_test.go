@@ -31,7 +31,7 @@ type person struct {
 func newCrowd() *crowd {
 	shop := push.Route{Platform: push.APNS, App: "shop"}
 	c := &crowd{
-		clock: time.Now(), line: &line{route: &route{Route: shop}, waiting: newTurns(true)},
+		clock: time.Date(2026, 11, 26, 3, 4, 5, 6e8, time.UTC), line: &line{route: &route{Route: shop}, waiting: newTurns(true)},
 		tracker: NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 1 << 20}),
 	}
 	c.line.waiting.now = func() time.Time { return c.clock }
@@ -61,6 +61,9 @@ func (c *crowd) batch(expire ...time.Duration) *Batch {
 
 // put puts a batch into the line and the model.
 func (c *crowd) put(b *Batch) {
+	if c.first() == len(c.order) { // nobody waits, so nobody's turn is still to pass
+		c.order = nil
+	}
 	var ds []*Delivery
 	var came []*person
 	for i := range b.Items {
