@@ -38,16 +38,11 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 		bucket int64
 		at     int // in b.Items
 	}
-	open := make([]placed, 0, len(b.Items))
-	var whole []Delivery
+	decided = wholes(b)
+	open := make([]placed, 0, len(b.Items)-len(decided))
 	for i := range b.Items {
 		it := &b.Items[i]
-		if len(it.Deliveries) == 0 {
-			it.Decide(push.Suppressed, push.NoDevice, "")
-		}
 		if it.Verdict != push.Undecided {
-			whole = append(whole, Delivery{Item: it, Verdict: it.Verdict, Reason: it.Reason})
-			it.unended = 1
 			continue
 		}
 		it.unended = int32(len(it.Deliveries))
@@ -62,9 +57,6 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 		}
 		open = append(open, placed{p.opt.Status.Bucket(it.ID), i})
 	}
-	for i := range whole {
-		decided = append(decided, &whole[i])
-	}
 	for together := range slices.Chunk(open[min(len(open), p.groupSize()):], p.opt.Window) {
 		slices.SortFunc(together, func(a, b placed) int { return cmp.Or(cmp.Compare(a.bucket, b.bucket), a.at-b.at) })
 	}
@@ -78,6 +70,31 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 		}
 	}
 	return decided
+}
+
+// wholes returns a delivery for each item that is decided as a whole, as one without a
+// device is here. Under load that may be most of a batch, so they are counted first.
+func wholes(b *Batch) []*Delivery {
+	n := 0
+	for i := range b.Items {
+		it := &b.Items[i]
+		if len(it.Deliveries) == 0 {
+			it.Decide(push.Suppressed, push.NoDevice, "")
+		}
+		if it.Verdict != push.Undecided {
+			n++
+		}
+	}
+	of, all := make([]Delivery, n), make([]*Delivery, 0, n)
+	for i := range b.Items {
+		if it := &b.Items[i]; it.Verdict != push.Undecided {
+			d := &of[len(all)]
+			d.Item, d.Verdict, d.Reason = it, it.Verdict, it.Reason
+			it.unended = 1
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // enqueue hands the deliveries of one batch to their lines and empties the lists.
