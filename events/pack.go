@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -16,8 +17,14 @@ import (
 // entry is under 8 KB, because each of its fields is bounded.
 func pack[T any](head Event, name string, entries []T, number func() int64) (records [][]byte) {
 	var b []byte
-	for _, entry := range entries {
-		e := encoded(entry)
+	var one bytes.Buffer
+	encoder := json.NewEncoder(&one)
+	for i := range entries {
+		one.Reset()
+		if err := encoder.Encode(&entries[i]); err != nil {
+			panic("encoding an event: " + err.Error()) // a bug, as in encoded
+		}
+		e := bytes.TrimSuffix(one.Bytes(), []byte("\n"))
 		if len(b)+len(e)+len(",]}") > MaxRecord {
 			records, b = append(records, append(b, "]}"...)), nil
 		}
@@ -25,6 +32,7 @@ func pack[T any](head Event, name string, entries []T, number func() int64) (rec
 			head.Number = number()
 			b = encoded(head)
 			b = append(b[:len(b)-len("}")], `,"`+name+`":[`...)
+			b = slices.Grow(b, min(MaxRecord-len(b), (len(entries)-i)*(len(e)+8))) // most are about as long
 		} else {
 			b = append(b, ',')
 		}
