@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -23,6 +24,10 @@ import (
 	"github.com/pushfleet/pushfleet/providers/h2"
 	"github.com/pushfleet/pushfleet/push"
 )
+
+// backlog is how many notifications wait before the worker of a backlog's tests starts:
+// go test ./worker -run Backlog -backlog 500000.
+var backlog = flag.Int("backlog", 20_000, "notifications that wait before the worker starts, in tests of a backlog; at least 20,000")
 
 // classes are the priorities as producers write them.
 var classes = [...]string{"critical", "high", "medium", "low", "bulk"}
@@ -144,7 +149,7 @@ func (n *night) allCommitted(records int) bool {
 // that is shed there is a row, an event and a count that name the reason.
 func TestABacklogIsShedByClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const records = 20_000
+		records := *backlog
 		n, ids := crowded(t, records, nil)
 		defer n.close()
 		o := n.options
@@ -172,6 +177,7 @@ func TestABacklogIsShedByClass(t *testing.T) {
 		if got := shedCount(t, o.Metrics); got != sum || len(told) != sum {
 			t.Errorf("%d rows, %d counted, %d told", sum, got, len(told))
 		}
+		t.Logf("%d records: %v of each fifth shed, %d told", records, shed, len(told))
 	})
 }
 
@@ -202,9 +208,9 @@ func TestWhatExpiresSoonDoesNotWaitForWhatHasADay(t *testing.T) {
 	})
 }
 
-func TestNothingIsShedUnlessItIsTold(t *testing.T) {
+func TestNothingOfABacklogIsShedUnlessItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const records = 5000
+		records := *backlog / 4
 		n, ids := crowded(t, records, func(c *configs.Config) { c.Lanes[0].Shed = configs.Shed{High: 1, Medium: 1, Low: 1, Bulk: 1} })
 		defer n.close()
 		o := n.options
