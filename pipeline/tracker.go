@@ -248,7 +248,7 @@ func (t *Tracker) Abandon(items []*Item) {
 		t.begins(it)
 		if it.timeline != nil {
 			over = append(over, it.ends(time.Time{}))
-	}
+		}
 	}
 	tellTimelines(over, time.Time{})
 	t.mu.Lock()
