@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -142,7 +143,7 @@ type untold struct {
 
 // Teller returns a teller of the ranges of a lane. produce returns nil once all records
 // are acknowledged. They must come in their order to one partition of the topic. After an
-// error they are produced again.
+// error they are produced again; after a *pipeline.PartlyError those that it calls open.
 func (e *Collector) Teller(lane string, produce func(ctx context.Context, records [][]byte) error) *Teller {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -175,33 +176,53 @@ func (t *Teller) Retry(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	t.mu.Lock()
-	sending := slices.Clone(t.waiting)
-	t.mu.Unlock()
-	if len(sending) == 0 {
-		return nil
-	}
-	records := make([][]byte, len(sending))
-	for i := range sending {
-		records[i] = sending[i].record
-	}
-	err := t.produce(ctx, records)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failing = err != nil; t.failing {
-		return err
-	}
-	last := &sending[len(sending)-1]
-	for len(t.waiting) > 0 { // some of them may have been given up meanwhile
-		told := &t.waiting[0]
-		t.bytes -= len(told.record)
-		is := &told.record[0] == &last.record[0]
-		t.waiting = t.waiting[1:]
-		if is {
-			break
+	for {
+		t.mu.Lock()
+		sending, failing := slices.Clone(t.waiting), t.failing
+		t.mu.Unlock()
+		if len(sending) == 0 {
+			return nil
+		}
+		if failing { // one finds out: the producer may hold whatever it is given until the topic is back
+			sending = sending[:1]
+		}
+		records := make([][]byte, len(sending))
+		for i := range sending {
+			records[i] = sending[i].record
+		}
+		if err := t.settle(sending, t.produce(ctx, records)); err != nil || !failing {
+			return err
 		}
 	}
-	return nil
+}
+
+// settle takes out what waits no more, by the answer to its production, and gives up what
+// is too large for the topic. It returns the answer if something is to be told again.
+func (t *Teller) settle(sending []untold, answer error) error {
+	partly, ok := errors.AsType[*pipeline.PartlyError](answer)
+	if ok && len(partly.Open) == 0 {
+		answer = nil
+	}
+	over := make(map[*byte]bool, len(sending)) // by their records
+	for i := range sending {
+		over[&sending[i].record[0]] = answer == nil || ok && !slices.Contains(partly.Open, i)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing = answer != nil
+	if ok {
+		for _, i := range partly.Refused {
+			t.events.lose(sending[i].places, sending[i].at, sending[i].at)
+		}
+	}
+	t.waiting = slices.DeleteFunc(t.waiting, func(u untold) bool { // some may have been given up meanwhile
+		goes := over[&u.record[0]]
+		if goes {
+			t.bytes -= len(u.record)
+		}
+		return goes
+	})
+	return answer
 }
 
 // Untold is how many ranges wait.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,4 +169,126 @@ func BenchmarkKind(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(items)), "ns/notification")
+}
+
+// tellerOf is a teller whose topic answers as it is told, and the records that it has.
+func tellerOf(produce func(records [][]byte) error) (e *events.Collector, teller *events.Teller, tell func(from int64)) {
+	e = events.New("s", startTime)
+	k := e.Group("critical").Kind(eventItem("1", "shop", "order"), push.APNS, push.StateDelivered, "")
+	teller = e.Teller("critical", func(_ context.Context, records [][]byte) error { return produce(records) })
+	return e, teller, func(from int64) {
+		teller.Tell(context.Background(), []pipeline.Range{rangeOf(0, from, from+10, k)}, startTime)
+	}
+}
+
+// While the topic takes nothing only one record is offered at a time: the producer may
+// hold each of them, and as many fit into it as all hand-overs of the lane need.
+func TestWhatWaitsIsNotOfferedOverAndOver(t *testing.T) {
+	offered, away := 0, true
+	var taken [][]byte
+	_, teller, tell := tellerOf(func(records [][]byte) error {
+		offered += len(records)
+		if away {
+			return errors.New("away")
+		}
+		taken = append(taken, records...)
+		return nil
+	})
+	for i := range int64(100) {
+		tell(10 * i)
+	}
+	if offered > 100 {
+		t.Errorf("offered %d records in 100 attempts", offered)
+	}
+	away = false
+	if err := teller.Retry(t.Context()); err != nil || teller.Untold() != 0 || len(taken) != 100 {
+		t.Errorf("%v: %d wait, %d told", err, teller.Untold(), len(taken))
+	}
+}
+
+// What the topic has taken of several records is not told again, and what is too large for
+// it holds up nothing: it is a gap.
+func TestRecordsAreTakenOneByOne(t *testing.T) {
+	var taken [][]byte
+	answer := errors.New("away")
+	e, teller, tell := tellerOf(func(records [][]byte) error {
+		var partly pipeline.PartlyError
+		if len(records) < 4 || !errors.As(answer, new(*pipeline.PartlyError)) {
+			if answer == nil || len(records) == 1 && errors.As(answer, new(*pipeline.PartlyError)) {
+				taken = append(taken, records...)
+				return nil
+			}
+			return answer
+		}
+		partly.Refused, partly.Open, partly.Err = []int{0}, []int{2}, errors.New("not all")
+		taken = append(taken, records[1], records[3])
+		answer = nil
+		return &partly
+	})
+	for i := range int64(4) {
+		tell(10 * i)
+	}
+	answer = &pipeline.PartlyError{}
+	tell(40) // the probe is taken, then four are offered
+	if got, want := places(t, taken), []string{"0:0-10", "0:20-30", "0:40-50"}; !slices.Equal(got, want) || teller.Untold() != 1 {
+		t.Errorf("told %v, want %v; %d wait, want 1", got, want, teller.Untold())
+	}
+	if err := teller.Retry(t.Context()); err != nil || teller.Untold() != 0 {
+		t.Errorf("%v, %d wait", err, teller.Untold())
+	}
+	if got := places(t, taken[3:]); !slices.Equal(got, []string{"0:30-40"}) {
+		t.Errorf("told then %v", got)
+	}
+	records := e.Take(startTime.Add(time.Minute))
+	if len(records) != 1 {
+		t.Fatalf("%d records", len(records))
+	}
+	if gap := readEvent(t, records[0]).Gap; gap == nil || len(gap.Ranges) != 1 || gap.Ranges[0].From != 10 {
+		t.Errorf("gap %+v", gap)
+	}
+}
+
+// What comes while others are told waits for its own turn, even if those were given up
+// meanwhile.
+func TestWhatComesMeanwhileIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := events.New("s", startTime)
+		var taken [][]byte
+		teller := e.Teller("critical", func(_ context.Context, records [][]byte) error {
+			time.Sleep(time.Second)
+			taken = append(taken, records...)
+			return nil
+		})
+		came := make([]pipeline.Came, 500)
+		for i := range came {
+			came[i] = pipeline.Came{Kind: &pipeline.Kind{Lane: "critical", Type: fmt.Sprint(i), State: push.StateDelivered}, N: 1e12}
+		}
+		var both sync.WaitGroup
+		tell := func(from, to int32) {
+			var ranges []pipeline.Range
+			for i := from; i < to; i++ {
+				ranges = append(ranges, pipeline.Range{Partition: push.Partition{Topic: "push.critical", ID: i}, To: 1, Came: came})
+			}
+			both.Go(func() { teller.Tell(t.Context(), ranges, time.Now()) })
+			synctest.Wait()
+		}
+		const all = 400
+		tell(0, 1)
+		tell(1, all) // more than there is room for
+		both.Wait()
+		told, lost := make(map[int32]bool), make(map[int32]bool)
+		for _, r := range taken {
+			for _, of := range readEvent(t, r).Ranges.Of {
+				told[of.Partition] = true
+			}
+		}
+		for _, r := range e.Take(time.Now()) {
+			for _, of := range readEvent(t, r).Gap.Ranges {
+				lost[of.Partition] = true
+			}
+		}
+		if len(lost) < 2 || len(told)+len(lost) != all+1 { // the first one was being told when it was given up
+			t.Errorf("%d told and %d lost, of %d", len(told), len(lost), all)
+		}
+	})
 }
