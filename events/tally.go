@@ -18,7 +18,9 @@ import (
 //	begins elsewhere                   a copy: it is passed over
 //
 // The next owner may tell again in several ranges what the dead one told in one. Once they
-// reach as far, they take its place: for the records in both, both say the same.
+// reach as far, they take its place: for the records in both, both say the same. And what
+// a former owner, who was cut off, tells late may reach further than the next one's first
+// range; the next one goes on where that ends.
 type Tally struct {
 	chains  map[chainName]*chain
 	kept    int   // counts that chains keep
@@ -44,15 +46,16 @@ const (
 // chain is what was told of a partition.
 type chain struct {
 	last  segment // the newest range that is counted
-	again *again  // what is told once more; nil = nothing
+	again *again  // what is told besides last; nil = nothing
 	holes []hole  // ascending
 }
 
-// again is what is told once more from the beginning of the last range on, and does not
-// reach its end so far. It is not counted.
+// again is what else is told from the beginning of the last range on, and does not reach
+// its end so far. It is not counted.
 type again struct {
-	before []timed // of the ranges before last, which are committed
-	last   segment
+	before   []timed // of the ranges before last, which are committed
+	last     segment
+	replaced bool // it was counted, until a longer one came
 }
 
 // segment is a range and its counts.
@@ -136,9 +139,6 @@ func (t *Tally) addRange(r *Range, counts []timed, count func(*Count, time.Time)
 		t.reaches(c, &again{before: c.again.before, last: s}, count)
 	case c.again != nil && s.from == c.again.last.to:
 		t.reaches(c, &again{before: slices.Concat(c.again.before, c.again.last.counts), last: s}, count)
-	case s.to > l.to: // nobody tells so: which of its records are counted already is not known
-		t.open(c, hole{l.to, s.to})
-		t.follow(c, segment{from: s.to, to: s.to})
 	}
 }
 
@@ -160,7 +160,15 @@ func (t *Tally) replace(c *chain, counts []timed, s segment, count func(*Count, 
 	}
 	tell(c.last.counts, -1, count)
 	tell(counts, 1, count)
+	// Whose range is the shorter one may be the owner, and goes on where it ends.
+	shorter := c.last
+	if c.again != nil && !c.again.replaced { // it was told later
+		shorter = c.again.last
+	}
 	t.follow(c, s)
+	if shorter.from == s.from {
+		t.retell(c, &again{last: shorter, replaced: true})
+	}
 }
 
 // reaches goes on with what is told once more: where it reaches the end of the last

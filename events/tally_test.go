@@ -41,7 +41,14 @@ func TestTallyGoesByPlace(t *testing.T) {
 		{"it comes late", [][2]int64{{0, 10}, {15, 20}, {10, 15}}, 17, 3, 0},
 		{"a part of it comes late", [][2]int64{{0, 10}, {20, 30}, {13, 16}}, 20, 3, 7},
 		{"all of it, in parts", [][2]int64{{0, 10}, {20, 30}, {13, 16}, {10, 13}, {16, 20}}, 25, 5, 0},
-		{"offsets were set back", [][2]int64{{0, 10}, {10, 20}, {2, 8}, {8, 19}, {19, 30}}, 18, 2, 10},
+		{"offsets were set back", [][2]int64{{0, 10}, {10, 20}, {2, 8}, {8, 19}, {19, 30}, {30, 40}}, 27, 3, 10},
+		{"the former owner is cut off, and tells late, and further than the next one, who goes on", [][2]int64{{0, 10}, {10, 15}, {10, 20}, {15, 30}}, 27, 3, 0},
+		{"and the next one needs several ranges", [][2]int64{{0, 10}, {10, 15}, {10, 20}, {15, 18}, {18, 30}}, 26, 4, 0},
+		{"and is told again", [][2]int64{{0, 10}, {10, 14}, {10, 20}, {14, 16}, {14, 25}, {16, 30}}, 26, 4, 0},
+		{"the former owner is the one who goes on", [][2]int64{{0, 10}, {10, 15}, {10, 20}, {20, 30}}, 27, 3, 0},
+		{"a third owner goes on, before whom two were killed", [][2]int64{{0, 10}, {10, 12}, {10, 15}, {10, 20}, {15, 30}}, 27, 3, 0},
+		{"it tells later still", [][2]int64{{0, 10}, {10, 15}, {15, 18}, {10, 20}, {18, 30}}, 26, 4, 0},
+		{"it tells after it was replaced", [][2]int64{{0, 10}, {10, 30}, {10, 20}, {30, 40}}, 37, 3, 0},
 		{"no range at all", [][2]int64{{5, 5}, {7, 3}, {-4, 2}}, 0, 0, 0},
 	} {
 		var tally events.Tally
