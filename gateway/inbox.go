@@ -156,7 +156,7 @@ func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) 
 		var err error
 		// Before the first look, so that nothing comes in between.
 		if wait, err = g.o.Inbox.Watcher.Wait(q.key.Hash()); err != nil {
-			return newProblem(codeBusy, "so many wait for something new that no more may: ask without wait").after(5)
+			return newProblem(codeBusy, "so many wait for something new, in all or in this inbox, that no more may: ask without wait").after(5)
 		}
 		defer wait.Close()
 		timer := time.NewTimer(q.wait)

@@ -52,7 +52,11 @@ func NewWatcher(o WatcherOptions) *Watcher {
 	return &Watcher{o: o, wake: make(chan struct{}, 1), waiting: make(map[uint64]map[*Wait]bool)}
 }
 
-// ErrTooMany says that so many wait that no more may.
+// mostOfOne is how many may wait for one inbox: more than a user has devices of an app. So
+// nobody takes the places of all others.
+const mostOfOne = 32
+
+// ErrTooMany says that so many wait, in all or for one inbox, that no more may.
 var ErrTooMany = errors.New("inbox: too many wait")
 
 // Wait is one who waits.
@@ -64,10 +68,10 @@ type Wait struct {
 	keys []uint64
 }
 
-// Wait waits for news of any of these keys, from now on. Close ends it. Begin it before
-// the inbox is read, so that nothing comes in between.
-func (w *Watcher) Wait(keys ...uint64) (*Wait, error) {
-	c := make(chan struct{}, 1)
+// Wait waits for news of an inbox, or of any of these keys, which others share, from now
+// on. Close ends it. Begin it before the inbox is read, so that nothing comes in between.
+func (w *Watcher) Wait(own uint64, shared ...uint64) (*Wait, error) {
+	c, keys := make(chan struct{}, 1), append([]uint64{own}, shared...)
 	one := &Wait{C: c, c: c, w: w, keys: keys}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +80,7 @@ func (w *Watcher) Wait(keys ...uint64) (*Wait, error) {
 		one.keys = nil
 		return one, nil
 	}
-	if w.count >= w.o.Most {
+	if w.count >= w.o.Most || len(w.waiting[own]) >= mostOfOne {
 		return nil, ErrTooMany
 	}
 	w.count++

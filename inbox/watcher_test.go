@@ -113,6 +113,38 @@ func TestOneLookServesAll(t *testing.T) {
 	})
 }
 
+// Who waits often for one inbox takes no place of others.
+func TestFewWaitForOne(t *testing.T) {
+	inBubble(t, 100, func(t *testing.T, w *Watcher, _ *lines) {
+		var ends []*Wait
+		for range mostOfOne {
+			one, err := w.Wait(1, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, one)
+		}
+		if _, err := w.Wait(1); !errors.Is(err, ErrTooMany) {
+			t.Errorf("one more for the same inbox: %v", err)
+		}
+		other, err := w.Wait(3, 2)
+		if err != nil {
+			t.Fatalf("for another: %v", err)
+		}
+		ends[0].Close()
+		again, err := w.Wait(1)
+		if err != nil {
+			t.Fatalf("after one has gone: %v", err)
+		}
+		for _, one := range append(ends, other, again) {
+			one.Close()
+		}
+		if w.Waiting() != 0 {
+			t.Errorf("%d wait", w.Waiting())
+		}
+	})
+}
+
 // The same line is told once, one by a clock that is behind, too; and what cannot be read
 // is told when it can be.
 func TestALineIsToldOnce(t *testing.T) {
