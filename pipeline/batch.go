@@ -124,6 +124,15 @@ func (it *Item) Decide(v push.Verdict, r push.Reason, detail string) {
 	}
 }
 
+// SetPriority gives the item another priority than its producer wrote. Stages may call it,
+// before the item is sent.
+func (it *Item) SetPriority(p push.Priority) {
+	it.Priority = p
+	if it.batch != nil {
+		it.batch.Tracker.countAgain(it)
+	}
+}
+
 // isAbandoned reports whether the item has a delivery without a durable end.
 func (it *Item) isAbandoned() bool { return atomic.LoadUint32(&it.abandoned) != 0 }
 

@@ -325,6 +325,18 @@ func (t *Tracker) begins(it *Item) bool {
 	return true
 }
 
+// countAgain counts by its expiry an item whose priority is another one now. It may not
+// be called together with begins of the same item.
+func (t *Tracker) countAgain(it *Item) {
+	if t.expiries == nil || atomic.LoadUint32(&it.begun) != 0 {
+		return
+	}
+	if it.counted > 0 {
+		t.expiries.left(it)
+	}
+	it.counted = t.expiries.add(it)
+}
+
 // Waiting returns how many of the admitted records wait to be sent: nothing has decided
 // them, and no device's send has begun. It takes no lock.
 func (t *Tracker) Waiting() int64 { return t.waiting.Load() }

@@ -43,10 +43,10 @@ func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 			continue
 		}
 		if it.Priority == 0 {
-			it.Priority = s.DefaultPriority
+			it.SetPriority(s.DefaultPriority)
 		}
 		if it.Priority == push.Critical && s.MayBeCritical != nil && !s.MayBeCritical[it.SenderID] {
-			it.Priority = push.High
+			it.SetPriority(push.High)
 			lowered++
 		}
 		oldest := it.FirstSeen.Add(s.GreatestAge)

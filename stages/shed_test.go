@@ -441,3 +441,39 @@ func BenchmarkShed(b *testing.B) {
 		})
 	}
 }
+
+// A priority that the lane gives is the one that counts: what only said that it is critical
+// goes ahead of nothing, and what is made critical goes ahead of all.
+func TestWhatIsSoonerGoesByThePriorityOfTheLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			priority, byDefault push.Priority
+			critical            map[string]bool
+			sooner              int64
+		}{
+			{push.Critical, push.Low, map[string]bool{}, 0},
+			{push.Critical, push.Low, nil, 5},
+			{0, push.Critical, nil, 5},
+			{0, push.Low, nil, 0},
+		} {
+			tr := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 1 << 20, Expiries: true})
+			b := admitted(tr, 0, of(c.priority, 5, func(it *pipeline.Item) {
+				it.App, it.FirstSeen, it.ExpiresAt = "shop", time.Now(), time.Now().Add(time.Minute)
+			})...)
+			a := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: time.Hour, DefaultPriority: c.byDefault, MayBeCritical: c.critical}
+			if err := a.Apply(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			one := &admitted(tr, 5, of(push.Low, 1, func(it *pipeline.Item) { it.ID, it.ExpiresAt = "one", time.Now().Add(time.Second) })...).Items[0]
+			if n, ok := tr.Sooner(one, time.Now()); !ok || n != c.sooner+1 {
+				t.Errorf("%v, %v by default: %d are sooner, want %d", c.priority, c.byDefault, n-1, c.sooner)
+			}
+			for i := range b.Items {
+				b.Items[i].Decide(push.Shed, push.ShedDepth, "")
+			}
+			if n, _ := tr.Sooner(one, time.Now()); n != 1 {
+				t.Errorf("%v, %v by default: %d are left", c.priority, c.byDefault, n-1)
+			}
+		}
+	})
+}
