@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,7 +138,8 @@ type letterAct struct {
 	// Until bounds the time of dead-lettering: what a dry run has counted. Zero = now.
 	Until   time.Time `json:"until"`
 	Do      bool      `json:"do"`      // false = a dry run
-	Confirm string    `json:"confirm"` // of a dry run's answer, typed by who acts
+	Seen    string    `json:"seen"`    // of a dry run's answer
+	Confirm string    `json:"confirm"` // of it too, typed by who acts
 	By      string    `json:"by"`      // who that is, for the audit topic
 }
 
@@ -149,6 +152,7 @@ type letterActed struct {
 	More    bool           `json:"more"`    // there may be others: as many as are redriven at once have been
 	Delay   float64        `json:"delay_seconds,omitempty"`
 	Until   time.Time      `json:"until"`
+	Seen    string         `json:"seen,omitempty"`    // of a dry run: what it has counted, as a digest
 	Confirm string         `json:"confirm,omitempty"` // what to type to do it
 	Error   string         `json:"error,omitempty"`   // it ended in the middle
 }
@@ -178,7 +182,8 @@ const badName = "by: say who you are, in at most 64 bytes: it is kept"
 
 // actOnLetters redrives or dismisses dead letters, or says what it would do. What is done
 // was typed by somebody with the admin key: the act and how many a dry run has counted. It
-// is counted again before, so that nobody does more than was seen.
+// is counted again before, so that nobody does anything but what was seen: who asks twice
+// does it once, also where there are more than are redriven at once.
 func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
 	var a letterAct
 	if !s.hasLetters(w) || !s.read(w, r, &a) {
@@ -211,6 +216,10 @@ func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusConflict, fmt.Sprintf("nothing was done: it would be %q now, and %q was typed", answer.Confirm, a.Confirm))
 			return
 		}
+		if a.Seen != answer.Seen {
+			refuse(w, http.StatusConflict, "nothing was done: it would be others now than were counted; count again")
+			return
+		}
 		answer, err = s.act(ctx, &a, true)
 		if err != nil && (answer.N > 0 || isUncounted(err)) { // what was done is told with the error
 			s.log.Warn("the dashboard's dead letters", "act", a.Act, "done", answer.N, "error", err)
@@ -238,9 +247,11 @@ func (s *Site) act(ctx context.Context, a *letterAct, do bool) (letterActed, err
 	filter.Until = a.Until
 	by := a.By + " (dashboard)"
 	var err error
+	var letters []dlq.Letter // of what is redriven; who dismisses takes all that there are
 	if a.Act == redrive {
 		var v dlq.Redriven
-		v, err = s.o.Letters.Redrive(ctx, dlq.RedriveOptions{Filter: filter, Rate: redriveRate, Limit: maxRedrive, MaxRedrives: maxRedrives, Do: do, By: by})
+		v, err = s.o.Letters.Redrive(ctx, dlq.RedriveOptions{Filter: filter, Rate: redriveRate, Limit: maxRedrive, MaxRedrives: maxRedrives, List: maxRedrive, Do: do, By: by})
+		letters = v.Letters
 		answer.N, answer.Skipped, answer.Delay, answer.More = v.Redriven, v.Skipped, v.Delay, v.Redriven == maxRedrive
 	} else {
 		var v dlq.Dismissed
@@ -248,9 +259,19 @@ func (s *Site) act(ctx context.Context, a *letterAct, do bool) (letterActed, err
 		answer.N = v.Dismissed
 	}
 	if !do {
-		answer.Confirm = fmt.Sprintf("%s %d", a.Act, answer.N)
+		answer.Confirm, answer.Seen = fmt.Sprintf("%s %d", a.Act, answer.N), a.seen(letters)
 	}
 	return answer, err
+}
+
+// seen is a digest of what an act is about: how they were selected, and which they are.
+func (a *letterAct) seen(letters []dlq.Letter) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %d", a.Act, a.letterWords, a.Until.UnixNano())
+	for i := range letters {
+		fmt.Fprintf(h, " %q", letters[i].Place)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // read reads the JSON body of a request; false = it was refused. CrossOriginProtection has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 // was asked to do.
 type toldLetters struct {
 	open     int
+	first    int   // place of the first
 	fails    error // of what is done
 	redriven []dlq.RedriveOptions
 	settled  []dlq.DismissOptions
@@ -34,6 +36,9 @@ func (l *toldLetters) List(_ context.Context, o dlq.ListOptions) ([]dlq.Letter, 
 
 func (l *toldLetters) Redrive(_ context.Context, o dlq.RedriveOptions) (dlq.Redriven, error) {
 	v := dlq.Redriven{DryRun: !o.Do, Matched: l.open + 1, Redriven: l.open, Skipped: map[string]int{dlq.SkipExpired: 1}, Delay: 30}
+	for i := range min(o.List, l.open) {
+		v.Letters = append(v.Letters, dlq.Letter{Place: fmt.Sprint("push.critical.dlq/0/", l.first+i)})
+	}
 	if err := o.Check(); err != nil || !o.Do {
 		return v, err
 	}
@@ -98,7 +103,7 @@ func TestLettersAreActedOnAsConfirmed(t *testing.T) {
 		t.Fatalf("a dry run: %d, %+v", status, dry)
 	}
 	do := func(key string, change func(map[string]any)) (int, letterActed) {
-		act := map[string]any{"act": "redrive", "lane": "critical", "reason": "retries_used_up", "do": true, "by": "ann", "confirm": dry.Confirm, "until": dry.Until}
+		act := map[string]any{"act": "redrive", "lane": "critical", "reason": "retries_used_up", "do": true, "by": "ann", "confirm": dry.Confirm, "until": dry.Until, "seen": dry.Seen}
 		change(act)
 		return post(t, s, key, act)
 	}
@@ -116,6 +121,9 @@ func TestLettersAreActedOnAsConfirmed(t *testing.T) {
 		"another act":   {adminKey, func(a map[string]any) { a["act"] = "purge" }, 400},
 		"other words":   {adminKey, func(a map[string]any) { a["confirm"] = "redrive 4" }, 409},
 		"of another":    {adminKey, func(a map[string]any) { a["act"] = "dismiss" }, 409},
+		"another lane":  {adminKey, func(a map[string]any) { a["lane"] = "bulk" }, 409},
+		"another time":  {adminKey, func(a map[string]any) { a["until"] = dry.Until.Add(time.Hour) }, 409},
+		"not seen":      {adminKey, func(a map[string]any) { delete(a, "seen") }, 409},
 		"no words":      {adminKey, func(a map[string]any) { delete(a, "confirm") }, 409},
 		"more than is":  {adminKey, func(a map[string]any) { a["password"] = "x" }, 400},
 	} {
@@ -141,7 +149,15 @@ func TestLettersAreActedOnAsConfirmed(t *testing.T) {
 	if o.By != "ann (dashboard)" || !o.Until.Equal(dry.Until) || !slices.Equal(o.Lanes, []string{"critical"}) || !slices.Equal(o.Reasons, []string{"retries_used_up"}) || o.Limit != maxRedrive || len(o.Apps)+len(o.IDs)+len(o.Senders)+len(o.Providers) != 0 {
 		t.Errorf("done: %+v", o)
 	}
-	if status, answer := do(adminKey, func(a map[string]any) { a["act"], a["confirm"] = "dismiss", "dismiss 3" }); status != http.StatusOK || len(l.settled) != 1 || l.settled[0].By != "ann (dashboard)" {
+	// There are as many by now, and they are others: as after another admin's redrive, or
+	// one's own whose answer was lost, where there are more than are redriven at once.
+	l.first = 3
+	if status, answer := do(adminKey, func(map[string]any) {}); status != http.StatusConflict || answer.Error == "" || len(l.redriven) != 1 {
+		t.Errorf("others: %d, %+v, done %d times", status, answer, len(l.redriven))
+	}
+	l.first = 0
+	_, counted := post(t, s, goodKey, map[string]any{"act": "dismiss", "lane": "critical", "reason": "retries_used_up", "until": dry.Until})
+	if status, answer := do(adminKey, func(a map[string]any) { a["act"], a["confirm"], a["seen"] = "dismiss", "dismiss 3", counted.Seen }); status != http.StatusOK || len(l.settled) != 1 || l.settled[0].By != "ann (dashboard)" {
 		t.Errorf("dismissed: %d, %+v, %+v", status, answer, l.settled)
 	}
 	// What ends in the middle says so, also when nothing of it is certain.

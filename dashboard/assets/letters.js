@@ -56,7 +56,7 @@ async function dryRun(act) {
   if (mine !== latest) return;
   say(byId('letters-says'), told.error ?? result(told));
   if (told.error || told.n === 0) return;
-  planned = {...asked, until: told.until, confirm: told.confirm};
+  planned = {...asked, until: told.until, seen: told.seen, confirm: told.confirm};
   say(byId('letters-words'), told.confirm);
   plan.hidden = false;
   plan.elements.by.focus();
