@@ -54,6 +54,10 @@ async function dryRun(act) {
   say(byId('letters-says'), 'counting …');
   const told = await send('/letters', asked);
   if (mine !== latest) return;
+  if (Object.entries(words()).some(([name, word]) => word !== asked[name])) { // they were changed meanwhile
+    say(byId('letters-says'), 'Other words than were counted stand there now: count again.');
+    return;
+  }
   say(byId('letters-says'), told.error ?? result(told));
   if (told.error || told.n === 0) return;
   planned = {...asked, until: told.until, seen: told.seen, confirm: told.confirm};
