@@ -177,6 +177,7 @@ type Gateway struct {
 	ids      idKeys           // from which ids are derived
 	progress *progress
 	requests chan struct{} // a place for each request under way
+	woken    chan struct{} // a place for each of these that has waited for something new
 	batches  chan struct{} // and for each batch
 	queries  chan struct{} // and for each query of receipts: as many as batches
 	chance   func() float64
@@ -217,7 +218,7 @@ type route struct {
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
-		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
+		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
 		endpoints: make(map[string]*endpoint), fixed: make(map[string]*endpoint), other: newEndpoint("other", nil, o.Metrics)}
 	g.bodies.limit = o.Limits.bodies()
 	g.singles.New = func() any { return newSending() }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pushfleet/pushfleet/inbox"
@@ -164,6 +165,8 @@ func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) 
 		over = timer.C
 		g.lengthen(w, q.wait+afterWait)
 	}
+	leave := func() {}
+	defer func() { leave() }()
 	for more := q.wait > 0; ; {
 		a, problem := g.inboxPage(r.Context(), q)
 		if problem != nil {
@@ -175,7 +178,8 @@ func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) 
 			return nil
 		}
 		g.bodies.give(a.room) // a page is not held while nothing happens
-		if more = g.park(func() bool { return wait.Next(r.Context(), over) }); r.Context().Err() != nil {
+		leave()
+		if more, leave = g.park(r.Context(), func() bool { return wait.Next(r.Context(), over) }); r.Context().Err() != nil {
 			return nil // nobody is there any more
 		}
 	}
@@ -189,17 +193,29 @@ func (g *Gateway) lengthen(w http.ResponseWriter, by time.Duration) {
 	}
 }
 
-// park lets others have the request's place while it waits.
-func (g *Gateway) park(wait func() bool) bool {
+// wokenShare is the part of the requests that may be under way that those who have waited
+// for something new may be: many are told at once, and there is room for sends meanwhile.
+const wokenShare = 4
+
+// park lets others have the request's place while it waits, and until it is its turn among
+// those who have waited. leave lets the next one of these look.
+func (g *Gateway) park(ctx context.Context, wait func() bool) (more bool, leave func()) {
 	<-g.requests
 	g.o.Metrics.underWay.Dec()
 	g.o.Metrics.waiting.Inc()
+	leave = func() {}
 	defer func() {
 		g.o.Metrics.waiting.Dec()
 		g.requests <- struct{}{}
 		g.o.Metrics.underWay.Inc()
 	}()
-	return wait()
+	more = wait()
+	select {
+	case g.woken <- struct{}{}:
+		leave = sync.OnceFunc(func() { <-g.woken })
+	case <-ctx.Done():
+	}
+	return more, leave
 }
 
 // inboxItem is an entry in an answer.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -344,6 +345,57 @@ func TestLongPolls(t *testing.T) {
 		}
 		if n := w.gateway.o.Inbox.Watcher.Waiting(); n != 0 {
 			t.Errorf("%d wait still", n)
+		}
+	})
+}
+
+// slowInbox takes a second for a page once it is told to.
+type slowInbox struct {
+	*inbox.Memory
+	slow    atomic.Bool
+	reading atomic.Int64
+	most    atomic.Int64
+}
+
+func (s *slowInbox) Page(ctx context.Context, k inbox.Key, behind inbox.Position, limit int) ([]inbox.Entry, bool, error) {
+	if s.slow.Load() {
+		s.most.Store(max(s.most.Load(), s.reading.Add(1)))
+		time.Sleep(time.Second)
+		s.reading.Add(-1)
+	}
+	return s.Memory.Page(ctx, k, behind, limit)
+}
+
+// Many who are told at once, as of a message to all, leave places to others.
+func TestManyWokenLeavePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.Limits.Requests = 8 })
+		slow := &slowInbox{Memory: w.inbox}
+		w.gateway.o.Inbox.Store = slow
+		defer w.watching()()
+		p, s := w.serve(100)
+		defer s.Close(t.Context())
+		var waiting sync.WaitGroup
+		for range 20 {
+			waiting.Go(func() {
+				if status, text, _ := poll(t, p, "&wait=30", ""); status != http.StatusOK || !strings.Contains(text, `"id":"n1"`) {
+					t.Errorf("one who waits: %d %s", status, text)
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		slow.slow.Store(true)
+		w.keeps(u42, "n1", 0)
+		time.Sleep(1500 * time.Millisecond)
+		if a := w.look(keyLogins, "app=shop"); a.status != http.StatusOK {
+			t.Errorf("there is no place for others: %s", a.text)
+		}
+		waiting.Wait()
+		if n := slow.most.Load(); n < 2 || n > 3 { // and the look of others
+			t.Errorf("%d look at once", n)
+		}
+		if len(w.gateway.woken) != 0 || len(w.gateway.requests) != 0 {
+			t.Errorf("%d and %d places are not given back", len(w.gateway.woken), len(w.gateway.requests))
 		}
 	})
 }
