@@ -360,3 +360,14 @@ func TestNothingToSendIsSent(t *testing.T) {
 		t.Errorf("got %v, %v; want nothing", results, err)
 	}
 }
+
+// Events with a key keep their order: they go to one partition.
+func TestEventsGoByTheirKey(t *testing.T) {
+	p := &Producer{options: ProducerOptions{Topic: "push", Events: EventsTopic}}
+	for _, key := range []string{"", "critical.retry"} {
+		r, err := p.record(&pipeline.Handover{To: pipeline.ToEvents, Event: []byte("{}"), EventKey: []byte(key)}, time.Now())
+		if err != nil || r.Topic != EventsTopic || string(r.Key) != key || string(r.Value) != "{}" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
