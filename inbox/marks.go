@@ -17,8 +17,9 @@ const (
 	// does not expire: so the row, one of an inbox, lives until its user is erased.
 	setUpTo = "INSERT INTO inbox_read (user, app, at, set_at) VALUES (?, ?, ?, ?) USING TIMESTAMP ?"
 
+	selectIDs     = "SELECT id FROM inbox WHERE user = ? AND app = ? AND period = ?"
 	deleteEntries = "DELETE FROM inbox WHERE user = ? AND app = ? AND period = ?"
-	deleteUpTo    = "DELETE FROM inbox_read WHERE user = ? AND app = ?"
+	deleteUpTo    = "DELETE FROM inbox_read USING TIMESTAMP ? WHERE user = ? AND app = ?"
 )
 
 // Mark marks entries of an inbox, and tells those who wait for news of it. After an error
@@ -70,7 +71,26 @@ func (s *Store) update(ctx context.Context, statement string, k Key, positions [
 	return nil
 }
 
+// Count is how many rows there are of an inbox: entries, marks of what has died, and one
+// of how far it is read. It reads what Forget removes.
+func (s *Store) Count(ctx context.Context, k Key) (rows int, err error) {
+	now := s.now()
+	for p := period(now.Add(-s.ttl - behindSlack)); p <= period(now.Add(ahead)); p++ {
+		var id string
+		if err := s.tables.Query(ctx, selectIDs, []any{k.User, k.App, p}, []any{&id}, func() { rows++ }); err != nil {
+			return rows, fmt.Errorf("inbox: counting entries: %w", err)
+		}
+	}
+	u, err := s.upTo(ctx, k)
+	if !u.at.IsZero() {
+		rows++
+	}
+	return rows, err
+}
+
 // Forget removes an inbox: for users who are erased. What is written meanwhile may stay.
+// How far the inbox is read can be a little ahead of the clock, and goes too: who says so
+// anew counts from a minute later on.
 func (s *Store) Forget(ctx context.Context, k Key) error {
 	now := s.now()
 	for p := period(now.Add(-s.ttl - behindSlack)); p <= period(now.Add(ahead)); p++ {
@@ -78,7 +98,7 @@ func (s *Store) Forget(ctx context.Context, k Key) error {
 			return fmt.Errorf("inbox: removing entries: %w", err)
 		}
 	}
-	if err := s.tables.Exec(ctx, deleteUpTo, k.User, k.App); err != nil {
+	if err := s.tables.Exec(ctx, deleteUpTo, now.Add(ahead).UnixMicro(), k.User, k.App); err != nil {
 		return fmt.Errorf("inbox: removing how far it is read: %w", err)
 	}
 	return nil

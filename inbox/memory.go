@@ -187,6 +187,20 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// Count is that of Store.
+func (m *Memory) Count(ctx context.Context, k Key) (rows int, err error) {
+	err = m.begin(ctx)
+	defer m.mu.Unlock()
+	b := m.inboxes[k]
+	if err != nil || b == nil {
+		return 0, err
+	}
+	if rows = len(b.entries); !b.upTo.at.IsZero() {
+		rows++
+	}
+	return rows, nil
+}
+
 // Forget is that of Store.
 func (m *Memory) Forget(ctx context.Context, k Key) error {
 	err := m.begin(ctx)

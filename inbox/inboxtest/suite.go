@@ -24,6 +24,7 @@ type Store interface {
 	Page(ctx context.Context, k inbox.Key, behind inbox.Position, limit int) ([]inbox.Entry, bool, error)
 	Mark(ctx context.Context, k inbox.Key, m *inbox.Marks) error
 	Show(ctx context.Context, k inbox.Key, shown []inbox.Position, at time.Time) error
+	Count(ctx context.Context, k inbox.Key) (rows int, err error)
 	Forget(ctx context.Context, k inbox.Key) error
 	News(ctx context.Context) ([]inbox.Line, error)
 }
@@ -257,7 +258,18 @@ func marksOfNothing(t *testing.T, s Store) {
 func forget(t *testing.T, s Store) {
 	k, other := key(), key()
 	bank := inbox.Key{User: k.User, App: "bank"}
+	counted := func(k inbox.Key, want int) {
+		t.Helper()
+		if n, err := s.Count(t.Context(), k); n != want || err != nil {
+			t.Errorf("%+v: %d rows, %v, want %d", k, n, err, want)
+		}
+	}
 	put(t, s, entry(k, 0), entry(k, 25*24*time.Hour), entry(other, 0), entry(bank, 0))
+	counted(k, 2)
+	// An id may be of half a minute ahead, and a mark of what is not there makes a row.
+	mark(t, s, k, inbox.Marks{At: time.Now(), UpTo: entry(k, -30*time.Second).Position, Read: []inbox.Position{entry(k, time.Hour).Position}})
+	mark(t, s, other, inbox.Marks{At: time.Now(), UpTo: entry(other, 0).Position})
+	counted(k, 4)
 	for range 2 {
 		if err := s.Forget(t.Context(), k); err != nil {
 			t.Fatal(err)
@@ -265,7 +277,10 @@ func forget(t *testing.T, s Store) {
 		if list := all(t, s, k, 10); len(list) != 0 {
 			t.Errorf("%+v", list)
 		}
+		counted(k, 0)
 	}
+	counted(other, 2)
+	counted(bank, 1)
 	if len(all(t, s, other, 10)) != 1 || len(all(t, s, bank, 10)) != 1 {
 		t.Error("others are gone, too")
 	}
