@@ -43,6 +43,8 @@ type app struct {
 
 	loaded *configs.Config
 	store  statusReader
+	tables *status.Session
+	inbox  erasedInbox // nil = that of Cassandra; tests have one in memory
 	admin  *kafka.Admin
 	redis  shards.Client
 	closes []func()
@@ -134,6 +136,26 @@ func (a *app) statusStore(ctx context.Context) (statusReader, error) {
 	a.onClose(store.Close)
 	a.store = store
 	return store, nil
+}
+
+// cassandraTables opens a session for tables beside the status store, once.
+func (a *app) cassandraTables(ctx context.Context) (*status.Session, error) {
+	if a.tables != nil {
+		return a.tables, nil
+	}
+	opts, err := a.cassandraOptions()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
+	defer cancel()
+	session, err := status.OpenSession(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(session.Close)
+	a.tables = session
+	return session, nil
 }
 
 // kafkaOptions are the configured options of every Kafka client.

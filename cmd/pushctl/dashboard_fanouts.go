@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/fanout"
-	"github.com/pushfleet/pushfleet/status"
 )
 
 // dashboardFanouts are the fan-outs of the page. Called by one goroutine at a time, as app
@@ -23,17 +22,10 @@ func (f *dashboardFanouts) open(ctx context.Context) (*fanout.TableNotes, error)
 	if f.notes != nil {
 		return f.notes, nil
 	}
-	opts, err := f.a.cassandraOptions()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.a.connectTime)
-	defer cancel()
-	session, err := status.OpenSession(ctx, opts)
+	session, err := f.a.cassandraTables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("fan-outs: %w", err)
 	}
-	f.a.onClose(session.Close)
 	f.notes = fanout.NewTableNotes(session)
 	return f.notes, nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
-	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
 	"github.com/pushfleet/pushfleet/users/erase"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -36,8 +35,9 @@ func newEraseCommand(a *app) *cobra.Command {
 		Short: "Erase a user everywhere, and say what remains until when; a dry run without --yes",
 		Long: `Erase what the fleet keeps of a user: devices, preferences, profile and personal limits, and in Redis the record made
 of them, the entries of the token index, limiter states and collapse keys, and in Cassandra what rules of devices
-count, if limits.devices says so, and subscriptions, if gateway.topics does. The answer counts what was found and what
-is left, and lists what only time removes, such as status rows (which have a hash of the user's id) and records of topics.
+count, if limits.devices says so, subscriptions, if gateway.topics does, and the inboxes of all configured apps, if a
+lane's inbox or gateway.inbox does. The answer counts what was found and what is left, and lists what only time removes,
+such as status rows (which have a hash of the user's id) and records of topics.
 
 The command reads the user's partition of push.users from its start, so it also finds what Redis does not
 show: devices that are one too many or cannot be read, and parts that only a newer version knows. It appends a
@@ -71,6 +71,7 @@ type eraseCounts struct {
 	Collapse    int `json:"collapse_keys"`
 	DeviceRows  int `json:"device_limit_rows"` // in Cassandra
 	Subscribed  int `json:"subscriptions"`     // in Cassandra, of topics that the user has left too
+	Inbox       int `json:"inbox_entries"`     // in Cassandra, of all apps
 }
 
 // remaining is what only time removes, in the JSON answer.
@@ -102,6 +103,7 @@ type erasing struct {
 	owners  []string             // of limiter states and collapse keys: the user, and devices named without one
 	devices *limits.DeviceLog    // nil = rules of devices count in Redis
 	topics  *subscriptions.Store // nil = there are none
+	inboxes *erasedInboxes       // nil = none are kept
 	show    *progress
 	answer  eraseAnswer
 }
@@ -126,6 +128,9 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 		return err
 	}
 	if e.topics, err = a.topicsStore(ctx, c); err != nil {
+		return err
+	}
+	if e.inboxes, err = a.inboxes(ctx, c, user); err != nil {
 		return err
 	}
 	found, err := e.look(ctx)
@@ -214,6 +219,9 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	if err == nil && e.topics != nil {
 		left.Subscribed, err = e.topics.Count(ctx, e.user)
 	}
+	if err == nil && e.inboxes != nil {
+		left.Inbox, err = e.inboxes.count(ctx)
+	}
 	e.answer.Left = left
 	return r, err
 }
@@ -235,8 +243,8 @@ func (e *erasing) eachDevices(do func(owner string, devices []string) error) err
 	return nil
 }
 
-// do erases. Limiter states, collapse keys and rows of devices go last: until the devices are gone,
-// a notification writes them anew.
+// do erases. Limiter states, collapse keys, rows of devices and inboxes go last: until the devices are
+// gone, a notification writes them anew.
 func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 	if e.answer.Tombstones, err = e.erasure.Append(ctx); err != nil {
 		return err
@@ -261,6 +269,9 @@ func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 	if err == nil && e.topics != nil {
 		err = e.topics.Forget(ctx, e.user)
 	}
+	if err == nil && e.inboxes != nil {
+		err = e.inboxes.forget(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -273,17 +284,10 @@ func (a *app) topicsStore(ctx context.Context, c *configs.Config) (*subscription
 	if !c.Gateway.Topics {
 		return nil, nil
 	}
-	opts, err := a.cassandraOptions()
+	session, err := a.cassandraTables(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
-	defer cancel()
-	session, err := status.OpenSession(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	a.onClose(session.Close)
 	return subscriptions.New(subscriptions.Options{Tables: session}), nil
 }
 
@@ -296,7 +300,7 @@ func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining 
 	list := []remaining{
 		{"status rows", "outcomes of the user's notifications: no user id, but its hash " + strconv.FormatUint(push.UserHash(user), 16),
 			c.Cassandra.TTL.String() + " after each was written (cassandra.ttl)"},
-		{"lanes, retry, hold and DLQ topics", "notifications with the user's id and their text; those still to be sent find no device, unless they name one",
+		{"lanes, retry, hold and DLQ topics", waiting(c),
 			c.Kafka.Topics.Retention.String() + " after each was written (kafka.topics.retention), or as the topic is set; `pushctl dlq purge`"},
 		{"push.feedback, push.events", "reports of dead tokens with the user's id; failures by notification and device hash", "the topics' retention"},
 		{"push.users, push.users.quarantine", "earlier records, and the tombstones, whose keys have the user's id",
@@ -307,7 +311,21 @@ func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining 
 	if c.Limits.Devices.InCassandra() {
 		list = append(list, remaining{"device_limit_days, device_limit_times", "what devices got that had left the user before, by a hash of user and device; no user id", "2 days after each was sent"})
 	}
+	if keepsInboxes(c) {
+		list = append(list,
+			remaining{"inbox, inbox_read", "what was kept for an app that the configuration no longer names", c.Inbox.TTL.String() + " after each message (inbox.ttl); how far it is read, until the command is repeated with the app in apps"},
+			remaining{"inbox_news", "a hash of user and app, of what came last", "10 minutes"})
+	}
 	return list
+}
+
+// waiting says what notifications that are still to be sent come to.
+func waiting(c *configs.Config) string {
+	what := "notifications with the user's id and their text; those still to be sent find no device, unless they name one"
+	if c.KeepsInboxes() {
+		what += ", and go to the user's inbox where the lane has inbox: repeat the command when they are over"
+	}
+	return what
 }
 
 // explainErased shows what was found, what is left, and what only time removes.
@@ -328,6 +346,7 @@ func explainErased(v *eraseAnswer, wait time.Duration) terminal.Answer {
 		{"Redis", "collapse keys", v.Found.Collapse, v.Left.Collapse},
 		{"Cassandra", "rows of limits of devices", v.Found.DeviceRows, v.Left.DeviceRows},
 		{"Cassandra", "subscriptions", v.Found.Subscribed, v.Left.Subscribed},
+		{"Cassandra", "inbox entries", v.Found.Inbox, v.Left.Inbox},
 	} {
 		left := strconv.Itoa(r.left)
 		if v.DryRun {
