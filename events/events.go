@@ -48,7 +48,7 @@ type Rate struct {
 // tokens are bad.
 type Quarantine struct {
 	Route  string    `json:"route"`
-	Origin string    `json:"origin"` // campaign/<name> or sender/<name>
+	Origin string    `json:"origin"` // campaign@<sender>/<name>, campaign/<name> or sender/<name>
 	Word   string    `json:"word"`   // what the provider said of the tokens; feedback: all sorts
 	At     time.Time `json:"at"`
 	Until  time.Time `json:"until"` // unless it is released before

@@ -91,7 +91,7 @@ func (g *Gate) quarantine(now time.Time, q push.Culprit, word string) (begun Qua
 	if q.For > 0 {
 		left = min(left, q.For)
 	}
-	o := push.Origin{Kind: q.Origin.Kind, Name: strings.Clone(q.Origin.Name)}
+	o := q.Origin.Clone()
 	g.admitWard(o, ward{until: now.Add(left), untold: true, trial: q.For > 0})
 	g.signal()
 	return Quarantined{Route: g.route, Origin: o, Left: left, Word: strings.Clone(word)}, true

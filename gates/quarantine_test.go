@@ -58,7 +58,7 @@ func (b *wardBoard) release() {
 
 var (
 	ofAutumn = push.Message{Campaign: "autumn", SenderID: "marketing", Priority: push.Low}
-	autumn   = push.Culprit{Origin: push.Origin{Kind: push.OfCampaign, Name: "autumn"}}
+	autumn   = push.Culprit{Origin: push.Origin{Kind: push.OfCampaign, Name: "autumn", Sender: "marketing"}}
 	wardOf   = push.Route{Platform: push.APNS, App: "shop", Environment: push.Production}
 )
 
@@ -95,10 +95,12 @@ func TestAnOriginIsStopped(t *testing.T) {
 		}
 		for m, want := range map[*push.Message]push.Reason{
 			&ofAutumn: push.CampaignQuarantined,
-			{Campaign: "autumn", Priority: push.Critical}:                      "",
-			{Campaign: "winter", SenderID: "marketing", Priority: push.Medium}: "",
-			{SenderID: "autumn", Priority: push.Medium}:                        "",
-			{Priority: push.Medium}:                                            "",
+			{Campaign: "autumn", SenderID: "marketing", Priority: push.Critical}: "",
+			{Campaign: "autumn", SenderID: "stranger", Priority: push.Medium}:    "",
+			{Campaign: "autumn", Priority: push.Medium}:                          "",
+			{Campaign: "winter", SenderID: "marketing", Priority: push.Medium}:   "",
+			{SenderID: "autumn", Priority: push.Medium}:                          "",
+			{Priority: push.Medium}:                                              "",
 		} {
 			until, why := g.Quarantined(now, m)
 			if why != want || (why != "") != until.Equal(now.Add(time.Hour)) || ticket.Quarantined(now, m) != (why != "") {

@@ -18,7 +18,7 @@ func TestQuarantinesInRedis(t *testing.T) {
 		var log bytes.Buffer
 		s := store(t, client, &log)
 		odd := push.Origin{Kind: push.OfSender, Name: "a b/c \xff"}
-		autumn := push.Origin{Kind: push.OfCampaign, Name: "autumn"}
+		autumn := push.Origin{Kind: push.OfCampaign, Name: "autumn", Sender: "a/b @c"}
 		err := s.Quarantine(t.Context(), []gates.Quarantined{
 			{Route: apnsShop, Origin: autumn, Left: time.Hour},
 			{Route: fcmShop, Origin: odd, Left: 1000 * time.Hour},
@@ -27,7 +27,7 @@ func TestQuarantinesInRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		stopped := shards.QuarantineKey(fleet)
-		for _, garbage := range []string{"x", "nowhere campaign/autumn", apnsShop.String() + " campaign/", apnsShop.String() + " topic/x"} {
+		for _, garbage := range []string{"x", "nowhere campaign/autumn", apnsShop.String() + " campaign/", apnsShop.String() + " topic/x", apnsShop.String() + " sender@a/x", apnsShop.String() + " campaign@/x", apnsShop.String() + " campaign@%/x"} {
 			if err := client.ZAdd(t.Context(), stopped, redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: garbage}).Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -42,13 +42,14 @@ campaign_quarantined or sender_quarantined) until then, until it expires, or unt
 
 func newProvidersReleaseCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "release ROUTE campaign|sender NAME",
+		Use:   "release ROUTE campaign@SENDER|campaign|sender NAME",
 		Short: "End the quarantine of a campaign or a sender",
 		Long: `End the quarantine of a campaign or a sender on a route. Workers hear of it within a second, and what waits is
-sent when it is due again, within 5 minutes. Remove the bad tokens first, or it is stopped again.
+sent when it is due again, within 5 minutes. Remove the bad tokens first, or it is stopped again. A campaign is
+named as pushctl providers quarantined shows it: with its sender.
 
 Exit status 1 if there is no such quarantine.`,
-		Example: "  pushctl providers release apns/shop/production campaign autumn",
+		Example: "  pushctl providers release apns/shop/production campaign@marketing autumn",
 		Args:    cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			route, ok := push.ParseRoute(args[0])
@@ -57,7 +58,7 @@ Exit status 1 if there is no such quarantine.`,
 			}
 			origin, ok := push.ParseOrigin(args[1] + "/" + args[2])
 			if !ok {
-				return usagef("%q: want campaign or sender, and a name", args[1])
+				return usagef("%q: want campaign@SENDER, campaign (of no sender) or sender, and a name", args[1])
 			}
 			store, err := a.quarantines(cmd.Context())
 			if err != nil {

@@ -2,7 +2,6 @@ package feedback
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -109,8 +108,7 @@ func (a *appAnswers) blame(at int64, m *push.Message) {
 				by = make(map[push.Origin]int)
 				a.origins[at] = by
 			}
-			o.Name = strings.Clone(o.Name) // it is a part of a record
-			by[o] = 1
+			by[o.Clone()] = 1 // it is a part of a record
 		}
 	}
 }

@@ -6,7 +6,6 @@ package feedback
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -127,7 +126,7 @@ func (g *Guard) Dead(m *push.Message, result push.Result, now time.Time) push.Re
 func (g *Guard) believes(m *push.Message) bool {
 	of, _ := m.Origins()
 	for i := range of {
-		of[i].Name = strings.Clone(of[i].Name) // it is a part of a record
+		of[i] = of[i].Clone() // it is a part of a record
 	}
 	if g.origins == nil {
 		g.origins = make([][2]push.Origin, window)

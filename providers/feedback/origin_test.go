@@ -59,12 +59,12 @@ func TestTheCampaignIsAtFault(t *testing.T) {
 	tr := &traffic{t: t}
 	tr.good(500)
 	n, r := tr.until(autumn, 3)
-	want(t, r, push.ScopeDevice, "campaign/autumn", 0)
+	want(t, r, push.ScopeDevice, "campaign@marketing/autumn", 0)
 	if n != most {
 		t.Errorf("%d tokens were believed dead, want %d", n, most)
 	}
 	for range 3 * most { // what was under way
-		want(t, tr.dead(autumn), push.ScopeDevice, "campaign/autumn", 0)
+		want(t, tr.dead(autumn), push.ScopeDevice, "campaign@marketing/autumn", 0)
 	}
 	if r := tr.dead(otp); r.Class != push.Gone {
 		t.Errorf("a dead token of another's: %+v, want that it is believed", r)
@@ -107,7 +107,7 @@ func TestTheSetUpIsAtFault(t *testing.T) {
 		tr := &traffic{t: t}
 		tr.good(900)
 		_, r := tr.until(autumn, 0)
-		want(t, r, push.ScopeDevice, "campaign/autumn", onTrial)
+		want(t, r, push.ScopeDevice, "campaign@marketing/autumn", onTrial)
 		for range doubtful {
 			want(t, tr.dead(winter), push.ScopeDevice, "", 0)
 		}
@@ -127,7 +127,7 @@ func TestAnOriginOnTrial(t *testing.T) {
 	begin := func(t *testing.T) *traffic {
 		tr := &traffic{t: t}
 		n, r := tr.until(autumn, 0)
-		want(t, r, push.ScopeDevice, "campaign/autumn", onTrial)
+		want(t, r, push.ScopeDevice, "campaign@marketing/autumn", onTrial)
 		if n != unproven {
 			t.Errorf("%d tokens were believed dead, want %d", n, unproven)
 		}
@@ -142,7 +142,7 @@ func TestAnOriginOnTrial(t *testing.T) {
 				t.Errorf("after %d that were accepted: %+v", i+1, fault)
 			}
 		}
-		want(t, tr.dead(autumn), push.ScopeDevice, "campaign/autumn", 0)
+		want(t, tr.dead(autumn), push.ScopeDevice, "campaign@marketing/autumn", 0)
 		if r := tr.dead(otp); r.Class != push.Gone {
 			t.Errorf("a dead token after some that were accepted: %+v", r)
 		}
@@ -162,4 +162,18 @@ func TestAnOriginOnTrial(t *testing.T) {
 		}
 		want(t, tr.dead(autumn), push.ScopeRoute, "", 0)
 	})
+}
+
+// Who names another sender's campaign stops nothing of that sender: what is stopped is the
+// campaign as the one who sends the bad tokens has it.
+func TestAnothersCampaignIsNotAtFault(t *testing.T) {
+	tr := &traffic{t: t}
+	tr.good(500)
+	stranger := autumn
+	stranger.SenderID = "stranger"
+	_, r := tr.until(stranger, 3)
+	want(t, r, push.ScopeDevice, "campaign@stranger/autumn", 0)
+	if r := tr.dead(autumn); r.Class != push.Gone {
+		t.Errorf("a dead token of the campaign's own sender: %+v, want that it is believed", r)
+	}
 }
