@@ -70,16 +70,40 @@ func lawfulKafka(t *testing.T, c *configs.Config) *kfake.Cluster {
 
 // uses are what requests to Kafka need the right to, as "Write topic push.users".
 type uses struct {
-	topics map[[16]byte]string // names by id; does not change
+	topics map[[16]byte]string   // names by id; does not change
+	former map[kmsg.Request]bool // those of who has ended before; does not change
 
 	mu      sync.Mutex
 	seen    map[string]bool // guarded by mu
 	unknown map[string]bool // guarded by mu; requests that it knows nothing of
 }
 
-// noteUses begins to note what is asked of a cluster.
-func noteUses(c *kfake.Cluster, topics []kafka.TopicSpec) *uses {
-	u := &uses{topics: make(map[[16]byte]string), seen: make(map[string]bool), unknown: make(map[string]bool)}
+// noteRequests begins to note the requests to a cluster. What it returns ends that and
+// returns them.
+func noteRequests(c *kfake.Cluster) (end func() map[kmsg.Request]bool) {
+	var mu sync.Mutex
+	all := make(map[kmsg.Request]bool) // nil = it has ended; guarded by mu
+	c.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		if all != nil {
+			all[r] = true
+		}
+		return nil, nil, false
+	})
+	return func() (noted map[kmsg.Request]bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		noted, all = all, nil
+		return noted
+	}
+}
+
+// noteUses begins to note what is asked of a cluster. It passes over former requests: a
+// fetch that has waited is seen again when its time is up, also of a client that is gone.
+func noteUses(c *kfake.Cluster, topics []kafka.TopicSpec, former map[kmsg.Request]bool) *uses {
+	u := &uses{topics: make(map[[16]byte]string), former: former, seen: make(map[string]bool), unknown: make(map[string]bool)}
 	for _, s := range topics {
 		u.topics[c.TopicInfo(s.Name).TopicID] = s.Name
 	}
@@ -93,6 +117,9 @@ func noteUses(c *kfake.Cluster, topics []kafka.TopicSpec) *uses {
 
 // note notes what a request needs (Kafka's documentation, "Authorization and ACLs").
 func (u *uses) note(r kmsg.Request) {
+	if u.former[r] {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	need := func(operation, resource, name string) { u.seen[operation+" "+resource+" "+name] = true }
@@ -222,6 +249,7 @@ type rightsWorld struct {
 	config     *configs.Config
 	cluster    *kfake.Cluster
 	rights     []wiring.Right
+	former     map[kmsg.Request]bool // of who ran before
 	notes      *fanout.Memory
 	subscribed *subscriptions.Memory
 }
@@ -250,6 +278,8 @@ func (w *rightsWorld) fillRegistry() {
 	t, c := w.t, as(w.t, w.config, "admin")
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
+	noted := noteRequests(w.cluster)
+	defer func() { w.former = noted() }()
 	defer running.Wait()
 	defer stop()
 	running.Go(func() {
@@ -282,7 +312,9 @@ func (w *rightsWorld) fillRegistry() {
 // are paused.
 func (w *rightsWorld) gateway() (paused []uuid.UUID) {
 	t, c := w.t, as(w.t, w.config, string(wiring.HTTPGateway))
-	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...))
+	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
+	noted := noteRequests(w.cluster)
+	defer func() { w.former = noted() }()
 	log := slog.New(slog.DiscardHandler)
 	users, closeUsers, err := openUsers(c, log)
 	if err != nil {
@@ -384,7 +416,7 @@ func (w *rightsWorld) fanouts(paused []uuid.UUID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...))
+	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
