@@ -198,6 +198,8 @@ func TestGoingAwayIsNoWayAround(t *testing.T) {
 			cancel()
 		}
 		time.Sleep(5 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if len(w.produced) != 3 {
 			t.Errorf("%d were sent, and the limit is 3", len(w.produced))
 		}

