@@ -72,7 +72,7 @@ func TestThreeAndAHalfMillionOnEighteen(t *testing.T) {
 		{"capacity", p.DedupeCapacity, 21e9, "3.5 M x 21,600 s is more than the day's 12.6 G / 0.6"},
 		{"primaries", p.RedisPrimaries, 86, "46.2 cores of 256 tags, 3.87 tags fit into 70 % of a thread: 3 a node = 85.3"},
 		{"Redis nodes", p.RedisNodes, 172, "twice"},
-		{"Cassandra nodes", p.CassandraNodes, 63, "242 TB / 4 TB = 60.5, so 61, in thirds; by CPU 615 / 16 = 38.5"},
+		{"Cassandra nodes", p.CassandraNodes, 69, "266 TB / 4 TB = 66.5, so 67, in thirds; by CPU 615 / 16 = 38.5"},
 	})
 	hold(t, name, []want{
 		{"cores", p.WorkerCores, 4.122, "194,444 x 21.2 us"},
@@ -98,7 +98,7 @@ func TestEightBillionADay(t *testing.T) {
 		{"APNs connections", p.APNsConnections, 2, "1 M x 2 / 26 = 76,923/s / 2 x 50 ms = 1,923"},
 		{"FCM connections", p.FCMConnections, 20, "1,923 / 100"},
 		{"Redis nodes", p.RedisNodes, 52, "26 primaries: 10 of 256 tags are 35 GB, 11 of 25 (ceil) would be 38.6 GB, above 38.4; twice"},
-		{"Cassandra nodes", p.CassandraNodes, 39, "154 TB / 4 TB = 38.4, in thirds; 176 cores / 16 = 11"},
+		{"Cassandra nodes", p.CassandraNodes, 45, "169 TB / 4 TB = 42.2, so 43, in thirds; 176 cores / 16 = 11"},
 	})
 	hold(t, name, []want{
 		{"capacity", p.DedupeCapacity, 13.33e9, "the day's 8 G is less than 21.6 G; / 0.6"},
