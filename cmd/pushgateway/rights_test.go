@@ -78,21 +78,30 @@ type uses struct {
 	unknown map[string]bool // guarded by mu; requests that it knows nothing of
 }
 
-// noteRequests begins to note the requests to a cluster. What it returns ends that and
-// returns them.
+// noteRequests begins to note the requests to a cluster. What it returns waits until all
+// that were under way have come, ends that and returns them.
 func noteRequests(c *kfake.Cluster) (end func() map[kmsg.Request]bool) {
 	var mu sync.Mutex
+	var last time.Time                 // when one came; guarded by mu
 	all := make(map[kmsg.Request]bool) // nil = it has ended; guarded by mu
 	c.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		mu.Lock()
 		defer mu.Unlock()
-		if all != nil {
+		if last = time.Now(); all != nil {
 			all[r] = true
 		}
 		return nil, nil, false
 	})
+	quiet := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Since(last) > 300*time.Millisecond
+	}
 	return func() (noted map[kmsg.Request]bool) {
+		for tries := 0; !quiet() && tries < patience; tries++ {
+			time.Sleep(10 * time.Millisecond)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		noted, all = all, nil
