@@ -7,6 +7,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// writeMarkers returns once the markers of id's ended transaction are written. Kafka
+// answers EndTxn before it writes them, and gives nobody the id until it has.
+func writeMarkers(t *testing.T, c *cluster, id string) {
+	t.Helper()
+	successor, err := c.options.newClient(kgo.TransactionalID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer successor.Close()
+	if _, _, err := successor.ProducerID(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // readBehindGaps reads a log whose last offset has no record. A reader that waits for
 // one there would wait for ever.
 func readBehindGaps(t *testing.T, c *cluster, topic string) {
@@ -27,6 +41,7 @@ func readBehindGaps(t *testing.T, c *cluster, topic string) {
 			t.Fatal(err)
 		}
 	}
+	writeMarkers(t, c, topic)
 	f, err := NewFollower(c.options, topic, nil)
 	if err != nil {
 		t.Fatal(err)
