@@ -30,7 +30,6 @@ type demo struct {
 	world   *demoWorld
 	people  *crowd.Crowd
 	options kafka.Options
-	metrics *prometheus.Registry
 	log     *slog.Logger
 	stderr  io.Writer
 	latency *latencies
@@ -55,13 +54,17 @@ func runDemo(ctx context.Context, f flags, stdout, stderr io.Writer) error {
 		return &exitError{exitFailed, err}
 	}
 	defer world.close()
-	d := &demo{flags: f, world: world, people: people, metrics: prometheus.NewRegistry(), latency: newLatencies(), stderr: stderr,
+	d := &demo{flags: f, world: world, people: people, latency: newLatencies(), stderr: stderr,
 		log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if d.options, err = wiring.Kafka(world.config, d.log); err != nil {
 		return &exitError{exitFailed, err}
 	}
+	var background sync.WaitGroup
+	defer background.Wait()
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	show := newProgress(stderr)
-	result, err := d.run(ctx, show)
+	result, err := d.run(ctx, running, &background, show)
 	show.end()
 	if err != nil {
 		return &exitError{exitFailed, err}
@@ -74,6 +77,13 @@ func runDemo(ctx context.Context, f flags, stdout, stderr io.Writer) error {
 		return &exitError{exitInterrupted, errors.New("interrupted")}
 	case !result.clean():
 		return &exitError{exitFailed, errors.New("not everything is accounted for")}
+	}
+	if !f.serve {
+		_, err := fmt.Fprintln(stderr, "With --serve the fleet goes on, with a gateway to send by curl: make demo DEMO='-n 1000 --serve'")
+		return err
+	}
+	if err := d.serve(ctx); err != nil {
+		return &exitError{exitFailed, err}
 	}
 	return nil
 }
@@ -88,15 +98,11 @@ func (d *demo) report(r *demoResult, stdout, stderr io.Writer) error {
 	return terminal.WriteJSON(stdout, r, "")
 }
 
-// run registers the users, lets the worker deliver, and accounts for everything.
-func (d *demo) run(ctx context.Context, show *progress) (*demoResult, error) {
-	var background sync.WaitGroup
-	defer background.Wait()
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-
+// run registers the users, lets the worker deliver until ctx ends, and accounts for
+// everything. The registry goes on until running ends.
+func (d *demo) run(ctx, running context.Context, background *sync.WaitGroup, show *progress) (*demoResult, error) {
 	show.line("registering %d users", d.people.Users)
-	caughtUp, err := d.startRegistry(running, &background)
+	caughtUp, err := d.startRegistry(running, background)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +205,7 @@ func (d *demo) register(ctx context.Context, caughtUp <-chan struct{}) error {
 
 // work runs a worker as in production, except for its status store.
 func (d *demo) work(ctx context.Context) error {
-	o := worker.Options{Config: d.world.config, Log: d.log, Metrics: d.metrics, Exit: os.Exit,
+	o := worker.Options{Config: d.world.config, Log: d.log, Metrics: prometheus.NewRegistry(), Exit: os.Exit,
 		OpenStatus: func(context.Context, status.Options) (worker.Status, error) { return openStore{d.world.status}, nil },
 		Observe: func(ds []*pipeline.Delivery) {
 			d.latency.observe(ds)

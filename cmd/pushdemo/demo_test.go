@@ -2,8 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"net"
+	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,7 +66,7 @@ func TestDemoAccountsForEverything(t *testing.T) {
 // with 130.
 func TestDemoInterrupted(t *testing.T) {
 	var out bytes.Buffer
-	stderr := &watched{look: "pushes answered", found: func() {
+	stderr := &watched{look: "pushes answered", found: func(string) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			t.Error(err)
 		}
@@ -77,19 +82,95 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-// watched calls found once, when it is written text that contains look. Not safe
-// for concurrent use.
+// TestDemoServes tries the commands that the demo prints, and ends it by Ctrl-C.
+func TestDemoServes(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	invited := make(chan string, 1) // gets one value, never closed
+	stderr := &watched{look: "openapi.yaml", found: func(text string) { invited <- text }}
+	var out bytes.Buffer
+	ended := make(chan int, 1) // gets one value, never closed
+	go func() { ended <- run(ctx, []string{"-n", "1000", "--serve", "--listen", "127.0.0.1:0"}, &out, stderr) }()
+	var text string
+	select {
+	case text = <-invited:
+	case code := <-ended:
+		t.Fatalf("exit %d before it served\n%s", code, stderr)
+	}
+	sent := invitation.FindStringSubmatch(text)
+	if sent == nil {
+		t.Fatalf("no command to try:\n%s", text)
+	}
+	at, key, body := sent[1], sent[2], sent[3]
+	receipt := struct{ Receipt, Status string }{}
+	ask(t, "POST", at+"/v1/messages", key, body, http.StatusAccepted, &receipt)
+	for receipt.Status != "DELIVERED" { // as long as the test may take
+		if receipt.Status != "PENDING" && receipt.Status != "SENDING" {
+			t.Fatalf("it ended %s", receipt.Status)
+		}
+		ask(t, "GET", at+"/v1/receipts/"+receipt.Receipt, key, "", http.StatusOK, &receipt)
+	}
+	interrupt()
+	if code := <-ended; code != exitDone {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+}
+
+// invitation is the command that sends: address, key, body.
+var invitation = regexp.MustCompile(`curl -i (http://\S+)/v1/messages -H 'Authorization: (Bearer [A-Z2-7]+)' -H 'Content-Type: application/json' \\\n +-d '(.+)'`)
+
+// ask sends one request as curl would, and reads its answer into a value.
+func ask(t *testing.T, method, url, key, body string, want int, into any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true
+	req.Header.Set("Authorization", key)
+	req.Header.Set("Content-Type", "application/json")
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != want {
+		t.Fatalf("%s %s: %d %s, %v", method, url, r.StatusCode, text, err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A gateway that cannot listen ends the demo, and says where it wanted to.
+func TestDemoCannotServe(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"-n", "100", "--serve", "--listen", l.Addr().String()}, &out, &errs)
+	if code != exitFailed || !strings.Contains(errs.String(), l.Addr().String()+": bind: address already in use") {
+		t.Errorf("exit %d\n%s", code, &errs)
+	}
+}
+
+// watched calls found once, with the first text written to it that contains look. Not
+// safe for concurrent use.
 type watched struct {
 	bytes.Buffer
 	look  string
-	found func()
+	found func(text string)
 	done  bool
 }
 
 func (w *watched) Write(p []byte) (int, error) {
 	if !w.done && bytes.Contains(p, []byte(w.look)) {
 		w.done = true
-		w.found()
+		w.found(string(p))
 	}
 	return w.Buffer.Write(p)
 }
@@ -128,7 +209,7 @@ func TestAccountOfLatencies(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--nope": {"--nope"}, "unknown command": {"run"},
-		"--notifications": {"-n", "0"}, "--latency": {"--latency", "1m"},
+		"--notifications": {"-n", "0"}, "--latency": {"--latency", "1m"}, "--listen": {"--serve", "--listen", "8088"},
 	} {
 		var out, errs bytes.Buffer
 		if status := run(t.Context(), args, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), want) {

@@ -4,6 +4,7 @@
 //
 //	main.go       flags and exit statuses
 //	demo.go       one run: users, worker, producer
+//	serve.go      afterwards, if asked: a gateway to try
 //	world.go      the servers around the worker
 //	account.go    the outcome of every record
 //	result.go     the table, the JSON
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -50,6 +52,8 @@ type flags struct {
 	notifications int
 	latency       time.Duration
 	json          bool
+	serve         bool   // go on with a gateway
+	listen        string // where it listens
 }
 
 // run is the whole program. It returns the exit status. Control characters are
@@ -86,9 +90,12 @@ The demo ends with a table that accounts for every record. It compares what was
 produced with the providers' own ledger, the status store and the DLQ: each
 delivered notification must have reached every device of its user.
 
+With --serve the fleet goes on after that, with a gateway in front of it, until
+Ctrl-C: send messages by the commands that it prints, and ask what became of them.
+
 Exit codes: 0 all agrees, 1 something is lost, sent twice or disagrees, 2 wrong
 usage, 130 after Ctrl-C.`,
-		Example:      "  pushdemo\n  pushdemo --notifications 1000000 --latency 50ms\n  pushdemo --json | tail -1",
+		Example:      "  pushdemo\n  pushdemo --notifications 1000000 --latency 50ms\n  pushdemo --json | tail -1\n  pushdemo -n 1000 --serve   # and then send some by curl",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -98,11 +105,16 @@ usage, 130 after Ctrl-C.`,
 			if f.latency < 0 || f.latency > 5*time.Second {
 				return &exitError{exitUsage, errors.New("--latency must be 0 to 5s")}
 			}
+			if _, port, err := net.SplitHostPort(f.listen); err != nil || port == "" {
+				return &exitError{exitUsage, fmt.Errorf("--listen %q: want HOST:PORT, as 127.0.0.1:8088", f.listen)}
+			}
 			return runDemo(cmd.Context(), f, stdout, stderr)
 		},
 	}
 	cmd.Flags().IntVarP(&f.notifications, "notifications", "n", 100_000, "records to produce")
 	cmd.Flags().DurationVar(&f.latency, "latency", 0, "time the providers take to answer")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON in the last line, progress on standard error")
+	cmd.Flags().BoolVar(&f.serve, "serve", false, "go on with a gateway until Ctrl-C, and print what can be tried")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8088", "where that gateway listens")
 	return cmd
 }
