@@ -14,7 +14,9 @@ ARG TARGETOS TARGETARCH
 # The folder is for volumes: a new one takes over its owner.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/pushworker ./cmd/pushgateway ./cmd/pushctl ./cmd/pushsim ./cmd/pushdemo && \
+    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/pushgateway ./cmd/pushctl ./cmd/pushsim ./cmd/pushdemo && \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -pgo=cmd/pushworker/worker.pgo -o /out/ ./cmd/pushworker && \
     mkdir /credentials
 
 # Static binaries need certificates and time zones, and no shell.

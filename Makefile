@@ -6,6 +6,9 @@ SHELL := bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# The CPU profile by which pushworker is compiled (bench/README.md); off builds all in
+# seconds. With it the first build compiles every package once more: some minutes.
+PGO ?= cmd/pushworker/worker.pgo
 
 # Packages tested at once. Two keep two cores busy; more makes servers slow
 # that all of them share.
@@ -26,7 +29,8 @@ help: ## this list
 
 .PHONY: build
 build: ## pushworker, pushgateway, pushctl, pushsim, pushdemo and pushbench into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $$(go list ./cmd/... | grep -v /pushworker$$)
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -pgo='$(PGO)' -o bin/ ./cmd/pushworker
 
 .PHONY: demo
 demo: ## the whole way of 100,000 notifications in one process; nothing to install

@@ -157,3 +157,20 @@ func TestRealProfile(t *testing.T) {
 		t.Error("what is no profile was read")
 	}
 }
+
+// A merged profile may be checked in: it says which program it is of, and not where that was.
+func TestMergeKeepsNoPath(t *testing.T) {
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples"}, {Type: "cpu"}},
+		Mapping: []*profile.Mapping{{ID: 1, Start: 1, Limit: 2, File: "/home/ada/bin/pushworker"}}}
+	var text, merged bytes.Buffer
+	if err := p.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := Merge(&merged, [][]byte{text.Bytes(), text.Bytes()}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.ParseData(merged.Bytes())
+	if err != nil || len(p.Mapping) != 1 || p.Mapping[0].File != "pushworker" {
+		t.Errorf("got %+v, %v", p.Mapping, err)
+	}
+}

@@ -3,6 +3,7 @@ package parts
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -100,7 +101,8 @@ func Spread(total float64, sums map[string]int64) map[string]float64 {
 	return spread
 }
 
-// Merge writes several profiles of one program as one, in the form in which net/http/pprof hands them out.
+// Merge writes several profiles of one program as one, in the form in which net/http/pprof hands them out. Of the
+// program's path only the name stays: the profile may go to other machines.
 func Merge(w io.Writer, texts [][]byte) error {
 	profiles := make([]*profile.Profile, len(texts))
 	for i, text := range texts {
@@ -113,6 +115,9 @@ func Merge(w io.Writer, texts [][]byte) error {
 	all, err := profile.Merge(profiles)
 	if err != nil {
 		return fmt.Errorf("merging profiles: %w", err)
+	}
+	for _, m := range all.Mapping {
+		m.File = filepath.Base(m.File)
 	}
 	return all.Write(w)
 }
