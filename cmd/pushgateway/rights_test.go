@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -258,7 +259,7 @@ type rightsWorld struct {
 	config     *configs.Config
 	cluster    *kfake.Cluster
 	rights     []wiring.Right
-	former     map[kmsg.Request]bool // of who ran before
+	former     map[kmsg.Request]bool // of all who ran before: a fetch that waits may outlast the next one's run
 	notes      *fanout.Memory
 	subscribed *subscriptions.Memory
 }
@@ -282,13 +283,19 @@ func TestRightsAreThoseThatAreUsed(t *testing.T) {
 	w.fanouts(paused)
 }
 
+// passOver adds to what those that come next pass over. Whoever notes still has the former map.
+func (w *rightsWorld) passOver(noted map[kmsg.Request]bool) {
+	maps.Copy(noted, w.former)
+	w.former = noted
+}
+
 // fillRegistry lets a registry make Redis what it is where users are known.
 func (w *rightsWorld) fillRegistry() {
 	t, c := w.t, as(w.t, w.config, "admin")
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	noted := noteRequests(w.cluster)
-	defer func() { w.former = noted() }()
+	defer func() { w.passOver(noted()) }()
 	defer running.Wait()
 	defer stop()
 	running.Go(func() {
@@ -323,7 +330,7 @@ func (w *rightsWorld) gateway() (paused []uuid.UUID) {
 	t, c := w.t, as(w.t, w.config, string(wiring.HTTPGateway))
 	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
 	noted := noteRequests(w.cluster)
-	defer func() { w.former = noted() }()
+	defer func() { w.passOver(noted()) }()
 	log := slog.New(slog.DiscardHandler)
 	users, closeUsers, err := openUsers(c, log)
 	if err != nil {
