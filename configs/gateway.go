@@ -78,12 +78,14 @@ type GatewayLimits struct {
 	Gateways int             `yaml:"gateways" check:"min=1,max=1000"` // for as long as Redis has not told
 }
 
-// SenderLimits are messages in each window; 0 = no limit.
+// SenderLimits are messages in each window, and receivers in a day; 0 = no limit.
 type SenderLimits struct {
 	Second int `yaml:"second" check:"min=0,max=1000000000"`
 	Minute int `yaml:"minute" check:"min=0,max=1000000000"`
 	Hour   int `yaml:"hour" check:"min=0,max=1000000000"`
 	Day    int `yaml:"day" check:"min=0,max=1000000000"`
+	// Recipients are receivers of messages to topics, in a day.
+	Recipients int `yaml:"recipients" check:"min=0,max=1000000000"`
 }
 
 // GatewaySender has the limits of one sender, in place of the default ones.
@@ -92,9 +94,20 @@ type GatewaySender struct {
 	Limits SenderLimits `yaml:"limits"`
 }
 
-// Any reports whether anybody has a limit.
+// Any reports whether anybody has a limit of messages.
 func (l *GatewayLimits) Any() bool {
-	return l.Default != SenderLimits{} || slices.ContainsFunc(l.Senders, func(s GatewaySender) bool { return s.Limits != SenderLimits{} })
+	return l.Default.messages() || slices.ContainsFunc(l.Senders, func(s GatewaySender) bool { return s.Limits.messages() })
+}
+
+// messages reports whether messages are limited.
+func (l SenderLimits) messages() bool {
+	l.Recipients = 0
+	return l != SenderLimits{}
+}
+
+// AnyRecipients reports whether anybody has a limit of receivers.
+func (l *GatewayLimits) AnyRecipients() bool {
+	return l.Default.Recipients > 0 || slices.ContainsFunc(l.Senders, func(s GatewaySender) bool { return s.Limits.Recipients > 0 })
 }
 
 // senderName is what the file of keys allows as a sender.
@@ -299,7 +312,14 @@ func (c *Config) CheckGateway() error {
 	}
 	_, err := g.TLS.Certificate()
 	try("gateway.tls", err)
-	_, err = c.Kafka.TLS.Config()
+	c.openServers(try, g.Registry || g.Limits.Any())
+	return ps.orNil()
+}
+
+// openServers tries to read the files by which Kafka and Cassandra are reached, and those of
+// Redis if redis is set.
+func (c *Config) openServers(try func(path string, err error), redis bool) {
+	_, err := c.Kafka.TLS.Config()
 	try("kafka.tls", err)
 	_, err = c.Cassandra.TLS.Config()
 	try("cassandra.tls", err)
@@ -307,17 +327,17 @@ func (c *Config) CheckGateway() error {
 	try("kafka.sasl.password_file", err)
 	_, err = c.Cassandra.Password()
 	try("cassandra.password_file", err)
-	if g.Registry || g.Limits.Any() {
+	if redis {
 		_, err = c.Redis.TLS.Config()
 		try("redis.tls", err)
 		_, err = c.Redis.Password()
 		try("redis.password_file", err)
 	}
-	return ps.orNil()
 }
 
 // CheckFanout is what `pushgateway fanout` needs beyond a valid configuration: that there
-// are fan-outs, and every file that it reads there.
+// are fan-outs, and every file that it reads there, those of Redis only if senders have limits
+// of receivers.
 func (c *Config) CheckFanout() error {
 	var ps Problems
 	try := func(path string, err error) {
@@ -328,13 +348,6 @@ func (c *Config) CheckFanout() error {
 	if !c.Gateway.Fanout.Enabled {
 		ps.add("gateway.fanout.enabled", "must be true: without it there are no topics of fan-outs")
 	}
-	_, err := c.Kafka.TLS.Config()
-	try("kafka.tls", err)
-	_, err = c.Cassandra.TLS.Config()
-	try("cassandra.tls", err)
-	_, err = c.Kafka.SASL.Password()
-	try("kafka.sasl.password_file", err)
-	_, err = c.Cassandra.Password()
-	try("cassandra.password_file", err)
+	c.openServers(try, c.Gateway.Limits.AnyRecipients())
 	return ps.orNil()
 }

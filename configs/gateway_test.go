@@ -150,4 +150,13 @@ func TestLanesBesideFanouts(t *testing.T) {
 	if c.Gateway.Fanout.Enabled = true; c.CheckFanout() != nil {
 		t.Errorf("with fan-outs: %v", c.CheckFanout())
 	}
+	c.Redis.PasswordFile = filepath.Join(t.TempDir(), "none.password")
+	if err := c.CheckFanout(); err != nil {
+		t.Errorf("a file of Redis that it does not open: %v", err)
+	}
+	c.Gateway.Limits.Default.Recipients = 1
+	var ps Problems
+	if !errors.As(c.CheckFanout(), &ps) || len(ps) != 1 || ps[0].Path != "redis.password_file" {
+		t.Errorf("and one that it opens for limits of receivers: %v", ps)
+	}
 }

@@ -170,6 +170,14 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 		if len(members) == 0 {
 			break
 		}
+		members, spent, err := e.afford(ctx, c, members, &done.Counts)
+		if err != nil {
+			return nil, err
+		}
+		if len(members) == 0 {
+			stopped = errSpent
+			break
+		}
 		counts := done.Counts
 		stopped, err = e.launch(ctx, c, members, &counts, &f, leaving)
 		if err != nil {
@@ -180,6 +188,10 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 		}
 		done.Counts = counts
 		done.After = members[len(members)-1].User
+		if spent {
+			stopped = errSpent
+			break
+		}
 	}
 	if stopped != nil && !orderly(stopped) {
 		return nil, stopped
@@ -192,7 +204,7 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 
 // orderly reports whether a chunk that stops so can go on from where it is.
 func orderly(err error) bool {
-	return errors.Is(err, errPaused) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
+	return errors.Is(err, errPaused) || errors.Is(err, errSpent) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
 }
 
 // pageOf is how many members of a job are read at once: no more than half of the window
@@ -286,9 +298,11 @@ func (e *Emitter) stop(ctx context.Context, c *Chunk, done *Cursor, begun bool, 
 		counts := done.Counts
 		counts.Stopped = true
 		return e.end(ctx, c, &counts, "cancelled")
-	case errors.Is(why, errPaused):
+	case errors.Is(why, errPaused), errors.Is(why, errSpent):
 		err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: c.Part, Done: *done}).record(HoldTopic(c.Lane)))
-		if err == nil {
+		if err == nil && errors.Is(why, errSpent) {
+			e.Metrics.chunk(c.Lane, "over_limit")
+		} else if err == nil {
 			e.Metrics.chunk(c.Lane, "held")
 		}
 		return err
@@ -308,6 +322,7 @@ func (e *Emitter) end(ctx context.Context, c *Chunk, counts *Counts, how string)
 	if err := e.Notes.End(ctx, c.Message, c.Part, counts); err != nil {
 		return fmt.Errorf("noting that a chunk has ended: %w", err)
 	}
+	e.settle(ctx, c)
 	e.Metrics.chunk(c.Lane, how)
 	for why, n := range counts.Skipped {
 		e.Metrics.skipped.WithLabelValues(c.Lane, skipNames[why]).Add(float64(n))

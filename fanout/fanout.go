@@ -11,7 +11,9 @@
 //	emit.go      stage 2: a chunk becomes records of the lane
 //	flight.go    records on their way to Kafka, bounded
 //	pace.go      when a chunk may begin, and how fast it goes
-//	hold.go      chunks of paused messages, which wait in a topic of their own
+//	quota.go     how many receivers a sender may reach in a day
+//	hold.go      chunks of paused messages, and of senders who have reached as many as they may,
+//	             which wait in a topic of their own
 //	notes.go     what is remembered: the first job of a message, chunks done, its state
 //	memory.go, tables.go
 //	             notes in this process, and in Cassandra
@@ -50,7 +52,8 @@ const (
 // workers are behind would keep the chunks of another one waiting.
 func ChunksTopic(lane string) string { return "push.fanout.chunks." + lane }
 
-// HoldTopic is where chunks of a lane wait whose message is paused.
+// HoldTopic is where chunks of a lane wait whose message is paused, or whose sender may
+// reach no more receivers today.
 func HoldTopic(lane string) string { return "push.fanout.hold." + lane }
 
 // Audience knows who gets a message. It is safe for concurrent use.
@@ -104,12 +107,13 @@ type Limits struct {
 	Open    int   // chunks of a message in Kafka at once, at least 1
 }
 
-// Options are what the stages of one lane are made of. All are required.
+// Options are what the stages of one lane are made of. All but Quota are required.
 type Options struct {
 	Audience Audience
 	Producer Producer
 	Notes    Notes
 	Lag      Lag
+	Quota    Quota // of senders; nil = nobody has one
 	Limits   Limits
 	Metrics  *Metrics
 	Log      *slog.Logger

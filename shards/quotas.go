@@ -12,3 +12,7 @@ func QuotaKey(fleet, sender string, seconds, window int64) string {
 // GatewaysKey holds the gateways of a fleet that run: a sorted set by the time at which
 // they said so.
 func GatewaysKey(fleet string) string { return "g:" + fleet }
+
+// RecipientsKey holds how many receivers a sender's messages to topics have had on a day:
+// a hash.
+func RecipientsKey(fleet, sender string) string { return "q:{" + fleet + ":" + sender + "}:r" }

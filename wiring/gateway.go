@@ -9,6 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/shards"
 )
 
 // GatewayLanes are the lanes of a gateway's service types.
@@ -37,11 +38,26 @@ func Gateway(c *configs.Config) gateway.Options {
 // gets a name that none had before.
 func Quotas(c *configs.Config, log *slog.Logger) quota.Options {
 	l := &c.Gateway.Limits
-	o := quota.Options{Fleet: c.Kafka.Group, Member: rand.Text(), Default: quota.Limits(l.Default), Senders: make(map[string]quota.Limits, len(l.Senders)), Gateways: l.Gateways, Log: log}
+	o := quota.Options{Fleet: c.Kafka.Group, Member: rand.Text(), Default: messageLimits(l.Default), Senders: make(map[string]quota.Limits, len(l.Senders)), Gateways: l.Gateways, Log: log}
 	for _, s := range l.Senders {
-		o.Senders[s.Sender] = quota.Limits(s.Limits)
+		o.Senders[s.Sender] = messageLimits(s.Limits)
 	}
 	return o
+}
+
+func messageLimits(l configs.SenderLimits) quota.Limits {
+	return quota.Limits{Second: l.Second, Minute: l.Minute, Hour: l.Hour, Day: l.Day}
+}
+
+// Recipients is how many receivers senders may reach through all processes of fan-outs of
+// the consumer groups' fleet.
+func Recipients(c *configs.Config, client shards.Client) *quota.Recipients {
+	l := &c.Gateway.Limits
+	own := make(map[string]int, len(l.Senders))
+	for _, s := range l.Senders {
+		own[s.Sender] = s.Limits.Recipients
+	}
+	return quota.NewRecipients(client, c.Kafka.Group, l.Default.Recipients, own)
 }
 
 // GatewayServer bounds the connections of callers; TLS is to be added.

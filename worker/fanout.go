@@ -15,6 +15,7 @@ import (
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -26,7 +27,7 @@ type FanoutOptions struct {
 	Config  *configs.Config
 	Log     *slog.Logger
 	Metrics *prometheus.Registry
-	// Dial is as that of Options, to Kafka.
+	// Dial is as that of Options, to Kafka, and to Redis where senders have limits of receivers.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// OpenStores replaces opening Cassandra; nil = Cassandra.
 	OpenStores func(ctx context.Context) (FanoutStores, error)
@@ -90,11 +91,39 @@ func RunFanout(ctx context.Context, o FanoutOptions) error {
 	defer stores.Close()
 	f := &openFanout{config: c, log: log, kafka: options, health: h, stores: stores, lag: laneLag{admin, c},
 		metrics: fanout.NewMetrics(o.Metrics), consumed: kafka.NewMetrics(o.Metrics)}
+	redis, err := o.openRecipients()
+	if err != nil {
+		return err
+	}
+	if redis != nil {
+		defer func() { _ = redis.Close() }()
+		f.quota = wiring.Recipients(c, redis)
+	}
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	watches.Go(func() { checkStore(ctx, h, "kafka", admin.Ping) })
 	watches.Go(func() { checkStore(ctx, h, "cassandra", stores.Ping) })
+	if redis != nil {
+		watches.Go(func() {
+			checkStore(ctx, h, "redis", func(ctx context.Context) error { return shards.Ping(ctx, redis) })
+		})
+	}
 	return f.run(ctx)
+}
+
+// openRecipients makes the client of Redis that limits of receivers need; nil = nobody has
+// one. It connects to nothing yet: while Redis is away, messages of senders without a limit
+// go on.
+func (o *FanoutOptions) openRecipients() (shards.Client, error) {
+	if !o.Config.Gateway.Limits.AnyRecipients() {
+		return nil, nil
+	}
+	options, err := wiring.Redis(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	options.Dialer = o.Dial
+	return shards.Open(options)
 }
 
 // fanoutTopics are the topics that a process of fan-outs cannot do without.
@@ -140,6 +169,7 @@ type openFanout struct {
 	health   *health
 	stores   FanoutStores
 	lag      fanout.Lag
+	quota    fanout.Quota // nil = no sender has a limit of receivers
 	metrics  *fanout.Metrics
 	consumed *kafka.Metrics
 }
@@ -157,7 +187,7 @@ func (f *openFanout) stages(p fanout.Producer) []stage {
 	all := []stage{{fanout.JobsTopic, x.Do}}
 	h := &fanout.Holder{Producer: p, Notes: f.stores.Notes, Metrics: f.metrics, Log: f.log}
 	for _, l := range f.config.Lanes {
-		e := fanout.NewEmitter(l.Name, fanout.Options{Audience: f.stores.Audience, Producer: p, Notes: f.stores.Notes, Lag: f.lag, Limits: limits, Metrics: f.metrics, Log: f.log})
+		e := fanout.NewEmitter(l.Name, fanout.Options{Audience: f.stores.Audience, Producer: p, Notes: f.stores.Notes, Lag: f.lag, Quota: f.quota, Limits: limits, Metrics: f.metrics, Log: f.log})
 		all = append(all, stage{fanout.ChunksTopic(l.Name), e.Do}, stage{fanout.HoldTopic(l.Name), h.Do})
 	}
 	return all

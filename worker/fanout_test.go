@@ -63,6 +63,32 @@ func subscribers(t *testing.T, size subscriptions.Size, n int, at time.Time) (*s
 	return m, topic
 }
 
+// sendToTopic writes a message to all subscribers of a topic, as a gateway does.
+func sendToTopic(t *testing.T, c *configs.Config, topic subscriptions.Topic, now time.Time) (_ uuid.UUID, job *fanout.Job) {
+	t.Helper()
+	message, err := uuid.NewV7()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job = &fanout.Job{Message: message, Sender: "shop", App: "shop", ServiceType: "promotional", Lane: "promotional", Topic: "push.promotional", Partitions: 3,
+		Accepted: now, Expires: now.Add(time.Hour), Campaign: message.String(), Priority: push.High, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		To:   fanout.To{Kind: fanout.OfTopic, Name: topic.Name, Layout: topic.Layout.Number, Buckets: topic.Layout.Buckets, Parts: 64},
+		Rest: []byte(`"sender_id":"shop","app":"shop","title":"Snow"}`)}
+	value, err := fanout.EncodeJob(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := kafka.NewWriter(kafka.Options{Brokers: c.Kafka.Brokers}, kafka.WriterOptions{Topic: fanout.JobsTopic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Append(t.Context(), []kafka.Record{{Key: message[:], Value: value}}); err != nil {
+		t.Fatal(err)
+	}
+	return message, job
+}
+
 // The whole way on a broker: a job becomes a record of the lane for every subscriber who
 // is pushed, and what it came to is noted.
 func TestFanout(t *testing.T) {
@@ -78,27 +104,8 @@ func TestFanout(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- RunFanout(ctx, o) }()
 
-	message, err := uuid.NewV7()
-	if err != nil {
-		t.Fatal(err)
-	}
-	job := &fanout.Job{Message: message, Sender: "shop", App: "shop", ServiceType: "promotional", Lane: "promotional", Topic: "push.promotional", Partitions: 3,
-		Accepted: now, Expires: now.Add(time.Hour), Campaign: message.String(), Priority: push.High, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		To:   fanout.To{Kind: fanout.OfTopic, Name: topic.Name, Layout: topic.Layout.Number, Buckets: topic.Layout.Buckets, Parts: 64},
-		Rest: []byte(`"sender_id":"shop","app":"shop","title":"Snow"}`)}
-	value, err := fanout.EncodeJob(job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	message, job := sendToTopic(t, c, topic, now)
 	kafkaOptions := kafka.Options{Brokers: c.Kafka.Brokers}
-	w, err := kafka.NewWriter(kafkaOptions, kafka.WriterOptions{Topic: fanout.JobsTopic})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if err := w.Append(t.Context(), []kafka.Record{{Key: message[:], Value: value}}); err != nil {
-		t.Fatal(err)
-	}
 	follower, err := kafka.NewFollower(kafkaOptions, job.Topic, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -212,5 +219,58 @@ func TestTopicAudience(t *testing.T) {
 	}
 	if fanout.Slices != subscriptions.Slices || fanout.SliceOf("u17") != subscriptions.Slice("u17") {
 		t.Error("slices differ")
+	}
+}
+
+// A sender's limit of receivers holds over all chunks, and what is beyond it waits.
+func TestFanoutOfALimitedSender(t *testing.T) {
+	c := configs.Default()
+	fanoutKafka(t, c)
+	redis, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	c.Redis.Addresses = []string{redis.Addr()}
+	c.Gateway.Limits.Senders = []configs.GatewaySender{{Sender: "shop", Limits: configs.SenderLimits{Recipients: 100}}}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	subscribed, topic := subscribers(t, subscriptions.Medium, 200, now)
+	notes := fanout.NewMemory()
+	o := FanoutOptions{Config: c, Log: options(c, io.Discard).Log, Metrics: options(c, io.Discard).Metrics, OpenStores: func(context.Context) (FanoutStores, error) {
+		return FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- RunFanout(ctx, o) }()
+	sendToTopic(t, c, topic, now)
+	// Chunks of which none is left anything are held: every open one, in the end.
+	follower, err := kafka.NewFollower(kafka.Options{Brokers: c.Kafka.Brokers}, fanout.HoldTopic("promotional"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follower.Close()
+	for held := 0; held < c.Gateway.Fanout.OpenChunks; {
+		records, err := follower.Poll(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held += len(records)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	lane, err := kafka.NewAdmin(kafka.Options{Brokers: c.Kafka.Brokers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lane.Close()
+	ends, err := lane.EndOffsets(t.Context(), "push.promotional")
+	var reached int64
+	for _, end := range ends {
+		reached += end
+	}
+	if err != nil || reached != 100 {
+		t.Errorf("%d were reached, %v; want 100", reached, err)
 	}
 }

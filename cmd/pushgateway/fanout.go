@@ -25,7 +25,9 @@ the workers take for duplicates.
 
 On SIGTERM or SIGINT it gives back what it has begun, within send.drain, and ends.
 It waits for Kafka and Cassandra as long as they are away, and /readyz at
-gateway.fanout.admin_listen names what is.
+gateway.fanout.admin_listen names what is. Where senders may reach so many receivers a
+day (recipients in gateway.limits), they are counted in Redis: while that is away,
+messages of these senders wait.
 
 Exit codes: 0 after a signal, 1 failed, 2 wrong usage or configuration.`,
 		Args: cobra.NoArgs,

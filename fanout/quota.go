@@ -1,0 +1,69 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Quota bounds how many receivers the messages of a sender have in a day. It is safe for
+// concurrent use.
+type Quota interface {
+	// Spend asks whether a part of a message may reach upTo receivers in all, of which had
+	// were counted before its chunk was written. It returns up to how many it may, at least
+	// had. What was counted of a part is not counted again: whoever does a chunk anew
+	// may ask anew.
+	Spend(ctx context.Context, sender string, message [16]byte, part int, had, upTo int64) (int64, error)
+	// Settle forgets what was counted of a part that has ended. The day's sum stays.
+	Settle(ctx context.Context, sender string, message [16]byte, part int) error
+}
+
+// errSpent says that a chunk's sender may reach no more receivers today.
+var errSpent = errors.New("its sender may reach no more receivers today")
+
+// afford returns those of the members whom the sender may still reach, in their order, from
+// the first one on. spent says that these are not all.
+func (e *Emitter) afford(ctx context.Context, c *Chunk, members []Member, so *Counts) (may []Member, spent bool, err error) {
+	if e.Quota == nil {
+		return members, false, nil
+	}
+	now := time.Now()
+	var wanted int64
+	for i := range members {
+		if _, skipped := c.skip(&members[i], now); !skipped {
+			wanted++
+		}
+	}
+	if wanted == 0 {
+		return members, false, nil
+	}
+	upTo, err := e.Quota.Spend(ctx, c.Sender, c.Message, c.Part, c.Done.Emitted, so.Emitted+wanted)
+	if err != nil {
+		return nil, false, fmt.Errorf("asking how many receivers sender %s may reach: %w", c.Sender, err)
+	}
+	left := upTo - so.Emitted
+	if left >= wanted {
+		return members, false, nil
+	}
+	for i := range members {
+		if _, skipped := c.skip(&members[i], now); skipped {
+			continue
+		}
+		if left--; left < 0 {
+			return members[:i], true, nil
+		}
+	}
+	return members, false, nil
+}
+
+// settle tells the quota that a part has ended. What it keeps of one of which it does not
+// hear ends with the day.
+func (e *Emitter) settle(ctx context.Context, c *Chunk) {
+	if e.Quota == nil {
+		return
+	}
+	if err := e.Quota.Settle(ctx, c.Sender, c.Message, c.Part); err != nil && ctx.Err() == nil {
+		e.Log.Warn("a part of a fan-out has ended, and its sender's limit could not be told", "sender", c.Sender, "error", err)
+	}
+}

@@ -1,0 +1,144 @@
+package fanout
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+)
+
+// purse is a quota in memory: of one sender, who may reach so many receivers.
+type purse struct {
+	left    int64
+	counted map[int]int64 // by part
+	settled []int
+	err     error
+}
+
+func (p *purse) Spend(_ context.Context, _ string, _ [16]byte, part int, had, upTo int64) (int64, error) {
+	if p.err != nil {
+		return 0, p.err
+	}
+	counted := max(p.counted[part], had)
+	given := min(max(upTo-counted, 0), p.left)
+	p.left -= given
+	p.counted[part] = counted + given
+	return min(counted+given, upTo), nil
+}
+
+func (p *purse) Settle(_ context.Context, _ string, _ [16]byte, part int) error {
+	p.settled = append(p.settled, part)
+	return p.err
+}
+
+// held is the newest chunk in the lane's hold.
+func (w *world) held(t *testing.T, j *Job) *Chunk {
+	t.Helper()
+	values := w.ledger.in(HoldTopic(j.Lane))
+	if len(values) == 0 {
+		t.Fatal("no chunk is held")
+	}
+	c, err := DecodeChunk(values[len(values)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A sender who may reach no more receivers waits in the hold, within a page where it must
+// be, and goes on from there: each subscriber gets the message once, and who is skipped
+// is not counted.
+func TestASenderReachesNoMoreThanItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		members := manyUsers(35)
+		members[3].Pull, members[20].Left = true, true
+		w := newWorld(members)
+		q := &purse{left: 15, counted: map[int]int64{}}
+		w.Emitter.Quota = q
+		j := aliveJob(t)
+		if _, err := w.notes.Begin(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []int{15, 15, 22, 33} { // pages are of 10: 15 end in the second one
+			c := &Chunk{Job: j}
+			if i > 0 {
+				c = w.held(t, j)
+			}
+			if i > 1 {
+				q.left = []int64{7, 100}[i-2]
+			}
+			if i == 3 {
+				q.counted = map[int]int64{} // the next day: what its record says is known, and no more
+			}
+			if err := w.do(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if by := w.ledger.receivers(t, j.Topic); len(by) != want {
+				t.Errorf("%d: %d receivers, want %d", i, len(by), want)
+			}
+		}
+		for user, ids := range w.ledger.receivers(t, j.Topic) {
+			if len(ids) != 1 || ids[ID(j.Message, user)] != 1 {
+				t.Errorf("%s got %v", user, ids)
+			}
+		}
+		if q.left != 100-11 || !slices.Equal(q.settled, []int{0}) {
+			t.Errorf("%d are left of the limit, and %v have ended", q.left, q.settled)
+		}
+		p, err := w.notes.Look(t.Context(), j.Message)
+		if err != nil || p.Ended != 1 || p.Emitted != 33 || p.ByReason()["pull"] != 1 {
+			t.Errorf("noted %+v, %v", p, err)
+		}
+	})
+}
+
+// A worker that dies within a chunk leaves it as it was: what it has reached is not counted
+// again.
+func TestAChunkDoneAnewIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyUsers(30))
+		q := &purse{left: 30, counted: map[int]int64{}}
+		w.Emitter.Quota = q
+		j := aliveJob(t)
+		if _, err := w.notes.Begin(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		w.crowd.onRead = func(read int) {
+			w.crowd.err = nil
+			if read == 3 {
+				w.crowd.err = errFake
+			}
+		}
+		if err := w.do(t.Context(), &Chunk{Job: j}); err == nil {
+			t.Fatal("the audience could not be read, and nobody said so")
+		}
+		if err := w.do(t.Context(), &Chunk{Job: j}); err != nil {
+			t.Fatal(err)
+		}
+		if by := w.ledger.receivers(t, j.Topic); len(by) != 30 || q.left != 0 {
+			t.Errorf("%d receivers, %d left of 30; want all, and none", len(by), q.left)
+		}
+	})
+}
+
+// While nobody can say how many are left, nobody is reached; one that has ended has ended.
+func TestALimitThatIsAwayStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyUsers(5))
+		q := &purse{left: 5, counted: map[int]int64{}, err: errFake}
+		w.Emitter.Quota = q
+		j := aliveJob(t)
+		if _, err := w.notes.Begin(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.do(t.Context(), &Chunk{Job: j}); err == nil || len(w.ledger.in(j.Topic)) != 0 {
+			t.Fatalf("%v, and %d were reached", err, len(w.ledger.in(j.Topic)))
+		}
+		members := manyUsers(1)
+		members[0].Left = true
+		w.crowd.members = members
+		if err := w.do(t.Context(), &Chunk{Job: j}); err != nil {
+			t.Errorf("a chunk that reaches nobody: %v", err)
+		}
+	})
+}
