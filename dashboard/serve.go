@@ -26,17 +26,14 @@ const (
 	closeTime  = 3 * time.Second
 )
 
-// Serve shows the site on a listener, which it closes, until ctx ends; secured by pair,
-// if that is not nil. Browsers that look are sent away then: they come back by themselves.
-func (s *Site) Serve(ctx context.Context, l net.Listener, pair *tls.Certificate) error {
+// Serve shows the site on a listener, which it closes, until ctx ends; by TLS, if
+// secured is not nil. Browsers that look are sent away then: they come back by themselves.
+func (s *Site) Serve(ctx context.Context, l net.Listener, secured *tls.Config) error {
 	// A stream has no end of its own: it ends with this context.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	server := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		WriteTimeout: answerTime, ErrorLog: log.New(quiet{s.log}, "", 0), BaseContext: func(net.Listener) context.Context { return serving }}
-	if pair != nil {
-		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: tls.VersionTLS12}
-	}
+		WriteTimeout: answerTime, TLSConfig: secured, ErrorLog: log.New(quiet{s.log}, "", 0), BaseContext: func(net.Listener) context.Context { return serving }}
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	ended, served := context.WithCancel(ctx)
@@ -52,7 +49,7 @@ func (s *Site) Serve(ctx context.Context, l net.Listener, pair *tls.Certificate)
 	})
 	bounded := &boundedListener{Listener: l, places: make(chan struct{}, maxConnections), closed: make(chan struct{})}
 	var err error
-	if pair != nil {
+	if secured != nil {
 		err = server.ServeTLS(bounded, "", "")
 	} else {
 		err = server.Serve(bounded)

@@ -80,6 +80,18 @@ type Preferences struct {
 	Quiet     []QuietHours `json:"quiet_hours"`
 }
 
+// QuietText is quiet hours as operators write them: 22:00-07:00 days=fri,sat types=news.
+func QuietText(q push.QuietHours) string {
+	text := q.From.String() + "-" + q.To.String()
+	if q.Days != 0 {
+		text += " days=" + strings.Join(q.Days.Names(), ",")
+	}
+	if len(q.Types) > 0 {
+		text += " types=" + strings.Join(q.Types, ",")
+	}
+	return text
+}
+
 // QuietHours are hours on the user's clock, as they stand in push.users.
 type QuietHours struct {
 	From  string   `json:"from"`

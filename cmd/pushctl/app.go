@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,20 +12,18 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/lookup"
+	"github.com/pushfleet/pushfleet/wiring/reach"
 )
 
 // connectTime is how long a command tries to reach a server before it fails.
 const connectTime = 15 * time.Second
-
-// statusReader is what the commands need of the status store.
-type statusReader interface {
-	Read(ctx context.Context, ids []string) ([][]push.Row, error)
-}
 
 // app is what the commands of one run share. Connections are opened on first
 // use and closed at the end. One run executes one command, so app needs no
@@ -41,13 +38,11 @@ type app struct {
 	configPath string
 	format     terminal.Format
 
-	loaded *configs.Config
-	store  statusReader
-	tables *status.Session
-	inbox  erasedInbox // nil = that of Cassandra; tests have one in memory
-	admin  *kafka.Admin
-	redis  shards.Client
-	closes []func()
+	loaded  *configs.Config
+	store   reach.Rows  // nil = those of Cassandra; tests have some in memory
+	inbox   erasedInbox // nil = that of Cassandra; tests have one in memory
+	servers *reach.Servers
+	closes  []func()
 }
 
 // newApp makes the app of one run. Its writers remove control characters from
@@ -103,111 +98,78 @@ func (a *app) lane(name string) (*configs.Lane, error) {
 	return nil, usagef("--lane: no lane %q; the configuration has %s", name, strings.Join(names, ", "))
 }
 
+// reach is the servers of the configuration.
+func (a *app) reach() (*reach.Servers, error) {
+	if a.servers == nil {
+		c, err := a.config()
+		if err != nil {
+			return nil, err
+		}
+		a.servers = reach.New(c, reach.Options{ClientID: "pushctl", Patience: a.connectTime, Rows: a.store, Log: a.log})
+		a.onClose(a.servers.Close)
+	}
+	return a.servers, nil
+}
+
+// of asks the servers of the configuration for something.
+func of[T any](a *app, get func(*reach.Servers) (T, error)) (got T, err error) {
+	servers, err := a.reach()
+	if err != nil {
+		return got, err
+	}
+	return get(servers)
+}
+
 // cassandraOptions are the configured options of the status store.
 func (a *app) cassandraOptions() (status.Options, error) {
-	c, err := a.config()
-	if err != nil {
-		return status.Options{}, err
-	}
-	o, err := wiring.Cassandra(c, nil, a.log)
-	if err != nil {
-		return status.Options{}, usageError{err}
-	}
-	o.Connections, o.Concurrency = 1, 4
-	o.TTL = 0 // only the worker checks that the table's TTL is the configured one
-	return o, nil
+	return of(a, (*reach.Servers).CassandraOptions)
 }
 
 // statusStore opens the status store, once.
-func (a *app) statusStore(ctx context.Context) (statusReader, error) {
-	if a.store != nil {
-		return a.store, nil
-	}
-	opts, err := a.cassandraOptions()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
-	defer cancel()
-	store, err := status.OpenCassandra(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	a.onClose(store.Close)
-	a.store = store
-	return store, nil
+func (a *app) statusStore(ctx context.Context) (reach.Rows, error) {
+	return of(a, func(s *reach.Servers) (reach.Rows, error) { return s.Rows(ctx) })
 }
 
 // cassandraTables opens a session for tables beside the status store, once.
 func (a *app) cassandraTables(ctx context.Context) (*status.Session, error) {
-	if a.tables != nil {
-		return a.tables, nil
-	}
-	opts, err := a.cassandraOptions()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
-	defer cancel()
-	session, err := status.OpenSession(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	a.onClose(session.Close)
-	a.tables = session
-	return session, nil
+	return of(a, func(s *reach.Servers) (*status.Session, error) { return s.Tables(ctx) })
+}
+
+// deviceLog opens where rules of devices count, once; nil = in Redis.
+func (a *app) deviceLog(ctx context.Context) (*limits.DeviceLog, error) {
+	return of(a, func(s *reach.Servers) (*limits.DeviceLog, error) { return s.DeviceLog(ctx) })
 }
 
 // kafkaOptions are the configured options of every Kafka client.
 func (a *app) kafkaOptions() (kafka.Options, error) {
-	c, err := a.config()
-	if err != nil {
-		return kafka.Options{}, err
-	}
-	o, err := wiring.Kafka(c, a.log)
-	if err != nil {
-		return kafka.Options{}, usageError{err}
-	}
-	o.ClientID = "pushctl"
-	return o, nil
+	return of(a, (*reach.Servers).KafkaOptions)
 }
 
 // kafkaAdmin opens the client that creates and describes topics, once.
-func (a *app) kafkaAdmin() (*kafka.Admin, error) {
-	if a.admin != nil {
-		return a.admin, nil
-	}
-	opts, err := a.kafkaOptions()
-	if err != nil {
-		return nil, err
-	}
-	if a.admin, err = kafka.NewAdmin(opts); err != nil {
-		return nil, err
-	}
-	a.onClose(a.admin.Close)
-	return a.admin, nil
-}
+func (a *app) kafkaAdmin() (*kafka.Admin, error) { return of(a, (*reach.Servers).Admin) }
 
 // reachKafka is kafkaAdmin, but fails within connectTime if no broker answers
 // or one of the topics is missing.
 func (a *app) reachKafka(ctx context.Context, topics ...string) (*kafka.Admin, error) {
-	admin, err := a.kafkaAdmin()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
-	defer cancel()
-	if err := admin.Ping(ctx); err != nil {
-		return nil, fmt.Errorf("kafka.brokers %s: %w", strings.Join(a.loaded.Kafka.Brokers, ", "), err)
-	}
-	var missing *kafka.MissingTopicsError
-	switch err := admin.CheckTopics(ctx, topics...); {
-	case errors.As(err, &missing):
-		return nil, fmt.Errorf("%w (`pushctl topics ensure` creates them)", err)
-	case err != nil:
-		return nil, err
-	}
-	return admin, nil
+	return of(a, func(s *reach.Servers) (*kafka.Admin, error) { return s.Kafka(ctx, topics...) })
+}
+
+// redisOptions are the configured options of Redis.
+func (a *app) redisOptions() (shards.Options, error) { return of(a, (*reach.Servers).RedisOptions) }
+
+// reachRedis opens the client of Redis, once. It fails within connectTime if
+// Redis does not answer.
+func (a *app) reachRedis(ctx context.Context) (shards.Client, error) {
+	return of(a, func(s *reach.Servers) (shards.Client, error) { return s.Redis(ctx) })
+}
+
+// lookups ask what stands between users and notifications.
+func (a *app) lookups() (*lookup.Lookups, error) {
+	return of(a, func(s *reach.Servers) (*lookup.Lookups, error) {
+		l := lookup.New(a.loaded, s)
+		a.onClose(l.Close)
+		return l, nil
+	})
 }
 
 // usersLog checks that push.users exists and opens it for appending.
@@ -242,43 +204,6 @@ func (a *app) laneWriter(ctx context.Context, topic string, linger time.Duration
 	}
 	a.onClose(w.Close)
 	return w, nil
-}
-
-// redisOptions are the configured options of Redis.
-func (a *app) redisOptions() (shards.Options, error) {
-	c, err := a.config()
-	if err != nil {
-		return shards.Options{}, err
-	}
-	o, err := wiring.Redis(c)
-	if err != nil {
-		return shards.Options{}, usageError{err}
-	}
-	return o, nil
-}
-
-// reachRedis opens the client of Redis, once. It fails within connectTime if
-// Redis does not answer.
-func (a *app) reachRedis(ctx context.Context) (shards.Client, error) {
-	if a.redis != nil {
-		return a.redis, nil
-	}
-	opts, err := a.redisOptions()
-	if err != nil {
-		return nil, err
-	}
-	client, err := shards.Open(opts)
-	if err != nil {
-		return nil, err
-	}
-	a.onClose(func() { _ = client.Close() })
-	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
-	defer cancel()
-	if err := shards.Ping(ctx, client); err != nil {
-		return nil, fmt.Errorf("redis.addresses %s: %w", strings.Join(opts.Addrs, ", "), err)
-	}
-	a.redis = client
-	return client, nil
 }
 
 // user reads a user from Redis.

@@ -7,15 +7,11 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dashboard"
-	"github.com/pushfleet/pushfleet/fanout"
-	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/dashboards"
 )
 
 // dashboardFlags are the command line of dashboard.
@@ -109,18 +105,6 @@ func (a *app) serveDashboard(ctx context.Context, f *dashboardFlags) error {
 	if err != nil {
 		return err
 	}
-	letters, err := a.deadLetters() // it shares the reader's client of Kafka, which is open by now
-	if err != nil {
-		return err
-	}
-	o := dashboard.Options{Feed: reader.Feed, Lookups: &dashboardLookups{a}, Letters: letters, Access: access, Log: a.log}
-	if reader.Fanouts {
-		o.Fanouts = &dashboardFanouts{a: a}
-	}
-	site, err := dashboard.NewSite(o)
-	if err != nil {
-		return err
-	}
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -130,30 +114,11 @@ func (a *app) serveDashboard(ctx context.Context, f *dashboardFlags) error {
 		scheme = "https"
 	}
 	fmt.Fprintf(a.stdout, "%s://%s/\n", scheme, listener.Addr())
-	return a.beside(ctx, reader, func(ctx context.Context) error {
-		if err := site.Serve(ctx, listener, pair); err != nil {
-			return err
-		}
-		return ctx.Err()
-	})
-}
-
-// beside runs a command while the reader reads.
-func (a *app) beside(ctx context.Context, reader *dashboard.Reader, run func(context.Context) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer stop(nil)
-	reading.Go(func() {
-		if err := reader.Run(ctx); err != nil {
-			stop(err)
-		}
-	})
-	err := run(ctx)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return cause
+	page := dashboards.Page{Config: a.loaded, Servers: a.servers, Reader: reader, Access: access, Listener: listener, Log: a.log}
+	if pair != nil {
+		page.TLS = &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: tls.VersionTLS12}
 	}
-	return err
+	return page.Serve(ctx)
 }
 
 // dashboardReader reads the lanes of the configuration. It fails if Kafka cannot be
@@ -163,32 +128,8 @@ func (a *app) dashboardReader(ctx context.Context) (*dashboard.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	topics := []string{kafka.EventsTopic}
-	if c.Gateway.Fanout.Enabled {
-		topics = append(topics, fanout.JobsTopic)
-	}
-	if _, err := a.reachKafka(ctx, topics...); err != nil {
+	if _, err := a.reachKafka(ctx, dashboards.Needs(c)...); err != nil {
 		return nil, err
 	}
-	options, err := a.kafkaOptions()
-	if err != nil {
-		return nil, err
-	}
-	return &dashboard.Reader{Feed: dashboard.NewFeed(), Kafka: options, Topics: dashboardTopics(c), Fanouts: c.Gateway.Fanout.Enabled, Log: a.log}, nil
-}
-
-// dashboardTopics are the topics of all lanes, each lane's own one first.
-func dashboardTopics(c *configs.Config) (topics []dashboard.LaneTopic) {
-	for _, l := range c.Lanes {
-		topics = append(topics, dashboard.LaneTopic{Lane: l.Name, Kind: dashboard.TopicMain, Topic: l.Topic, Group: c.Kafka.LaneGroup(l.Name)})
-		for _, t := range wiring.RetryTopics(c, l) {
-			kind := dashboard.TopicRetry
-			if t.Kind == kafka.Hold {
-				kind = dashboard.TopicHold
-			}
-			topics = append(topics, dashboard.LaneTopic{Lane: l.Name, Kind: kind, Topic: t.Name, Group: c.Kafka.RetryGroup(l.Name)})
-		}
-		topics = append(topics, dashboard.LaneTopic{Lane: l.Name, Kind: dashboard.TopicDLQ, Topic: kafka.DLQTopic(l.Topic)})
-	}
-	return topics
+	return dashboards.NewReader(c, a.servers, a.log)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -10,6 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/reach"
 )
 
 func newDLQCommand(a *app) *cobra.Command {
@@ -34,16 +34,7 @@ func (a *app) deadLetters(lanes ...string) (*dlq.Queues, error) {
 }
 
 // cluster is the configured Kafka for package dlq.
-func (a *app) cluster() (*dlq.Cluster, error) {
-	options, err := a.kafkaOptions()
-	if err != nil {
-		return nil, err
-	}
-	return dlq.OnKafka(options, func(ctx context.Context, topics ...string) error {
-		_, err := a.reachKafka(ctx, topics...)
-		return err
-	}), nil
-}
+func (a *app) cluster() (*dlq.Cluster, error) { return of(a, (*reach.Servers).Cluster) }
 
 // optionUsage turns an invalid option into a usageError that names its flag.
 func optionUsage(err error) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/reach"
 )
 
 // fleet is the servers that pushctl operates, in this process.
@@ -27,7 +28,7 @@ type fleet struct {
 	kafka    *embedded.Kafka
 	redis    *embedded.Redis
 	status   *status.Memory
-	reader   statusReader  // the commands' status store: status, unless a test sets another one
+	reader   reach.Rows    // the commands' status store: status, unless a test sets another one
 	inbox    erasedInbox   // nil = that of Cassandra
 	config   string        // the file's name
 	patience time.Duration // with a server that does not answer

@@ -2,23 +2,17 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/quiet"
-	"github.com/pushfleet/pushfleet/segments"
-	"github.com/pushfleet/pushfleet/users"
-	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/lookup"
 )
 
 func newLimitsCommand(a *app) *cobra.Command {
@@ -39,134 +33,22 @@ func (f *notificationFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.priority, "priority", "", "critical, high, medium, low or bulk; default: the lane's. critical counts as high unless --sender is one of the lane's critical_senders")
 }
 
-// asked is what limits are asked about: a notification to a user, as both are now.
-type asked struct {
-	config  *configs.Config
-	lane    *configs.Lane
-	message push.Message
-	user    push.User
-	zone    *time.Location
-	request limits.Request
-	now     time.Time
+// question is the one that the flags ask about a user.
+func (f *notificationFlags) question(user string) lookup.Question {
+	return lookup.Question{User: user, Lane: f.lane, App: f.app, Type: f.messageType, Sender: f.sender, Priority: f.priority}
 }
 
-// ask reads the user and makes the request.
-func (a *app) ask(ctx context.Context, id string, f *notificationFlags) (*asked, error) {
-	c, err := a.config()
+// ask reads the user that a question is about.
+func (a *app) ask(ctx context.Context, q lookup.Question) (*lookup.Asked, error) {
+	l, err := a.lookups()
 	if err != nil {
 		return nil, err
 	}
-	q := &asked{config: c, now: time.Now()}
-	if q.lane, err = laneNamed(c, f.lane); err != nil {
-		return nil, err
+	asked, err := l.Ask(ctx, q)
+	if wrong, is := errors.AsType[*lookup.QuestionError](err); is {
+		return nil, usagef("--%w", wrong)
 	}
-	if f.app == "" && len(c.Apps) > 0 {
-		f.app = c.Apps[0].Name
-	}
-	word := f.priority
-	if word == "" {
-		word = q.lane.DefaultPriority
-	}
-	priority := wiring.Priority(word)
-	if priority.String() != word {
-		return nil, usagef("--priority: %q is none: critical, high, medium, low or bulk", word)
-	}
-	if may := q.lane.MayBeCritical(); priority == push.Critical && may != nil && !may[f.sender] {
-		priority = push.High // as a worker takes it
-	}
-	if len(c.Apps) > 0 && !slices.ContainsFunc(c.Apps, func(a configs.App) bool { return a.Name == f.app }) {
-		return nil, usagef("--app: there is no app %q", f.app)
-	}
-	q.message = push.Message{ID: "pushctl-limits-check", UserID: id, App: f.app, Type: f.messageType, SenderID: f.sender, Priority: priority}
-	client, err := a.reachRedis(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := users.NewReader(client, true).Fetch(ctx, []string{id}, []*push.User{&q.user}); err != nil {
-		if _, unbuilt := users.IsUnbuilt(err); unbuilt {
-			return nil, fmt.Errorf("%w: is `pushworker registry` running?", err)
-		}
-		return nil, err
-	}
-	o, err := wiring.Quiet(c)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	q.zone = quiet.New(o).Zone(&q.user)
-	q.request = limits.Request{Owner: id, ID: q.message.ID, Type: f.messageType, App: f.app, Lane: q.lane.Name, Channel: push.ChannelPush,
-		Priority: uint8(priority), Personal: q.user.Limits, Zone: q.zone, State: q.user.Limiter, At: q.now, Since: q.now}
-	for i := range q.user.Devices {
-		if d := &q.user.Devices[i]; d.App == f.app {
-			q.request.Devices = append(q.request.Devices, limits.Device{Hash: limits.DeviceHash(d.Hash)})
-		}
-	}
-	q.request.Segments, err = segmentsOf(ctx, c, id, &q.user)
-	return q, err
-}
-
-func laneNamed(c *configs.Config, name string) (*configs.Lane, error) {
-	if name == "" {
-		return &c.Lanes[0], nil
-	}
-	i := slices.IndexFunc(c.Lanes, func(l configs.Lane) bool { return l.Name == name })
-	if i < 0 {
-		return nil, usagef("--lane: there is no lane %q", name)
-	}
-	return &c.Lanes[i], nil
-}
-
-// segmentsOf loads the segments of the configuration, if rules need them.
-func segmentsOf(ctx context.Context, c *configs.Config, id string, u *push.User) ([]string, error) {
-	named := slices.ContainsFunc(c.Limits.Rules, func(r configs.Rule) bool { return len(r.Segments)+len(r.SegmentMax) > 0 })
-	source, done, err := wiring.Segments(&c.Segments)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	defer done()
-	if source == nil || !named {
-		return nil, nil
-	}
-	w := segments.NewWatcher(source, segments.WatcherOptions{MaxBytes: int64(c.Segments.MaxBytes)})
-	if err := w.Poll(ctx); err != nil {
-		return nil, err
-	}
-	return w.Set().AppendNames(nil, id, u.Profile.Number, u.Profile.HasNumber), nil
-}
-
-// limiter is that of the configuration; nil without rules.
-func (a *app) limiter(ctx context.Context, q *asked) (*limits.Limiter, error) {
-	rules := wiring.Rules(q.config)
-	if len(rules) == 0 {
-		return nil, nil
-	}
-	log, err := a.deviceLog(ctx, q.config)
-	if err != nil {
-		return nil, err
-	}
-	l, err := limits.New(nil, rules, wiring.LimitsOptions(q.config, log)...) // it is only asked what it needs no Redis for
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return l, nil
-}
-
-// deviceLog opens where rules of devices count; nil = in Redis.
-func (a *app) deviceLog(ctx context.Context, c *configs.Config) (*limits.DeviceLog, error) {
-	if !c.Limits.Devices.InCassandra() {
-		return nil, nil
-	}
-	opts, err := a.cassandraOptions()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.connectTime)
-	defer cancel()
-	log, done, err := wiring.DeviceLog(ctx, c, opts)
-	if err != nil {
-		return nil, err
-	}
-	a.onClose(done)
-	return log, nil
+	return asked, err
 }
 
 // limitUse is how a rule stands, in the JSON answer.
@@ -191,32 +73,26 @@ It reads the user's state in Redis, and Cassandra if limits.devices says so, as 
 		Example: "  pushctl limits get u42 --lane promotional --type news\n  pushctl limits get u42 -o json | jq '.[] | select(.room | not)'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := a.ask(cmd.Context(), args[0], &f)
+			q, err := a.ask(cmd.Context(), f.question(args[0]))
 			if err != nil {
 				return err
 			}
-			limiter, err := a.limiter(cmd.Context(), q)
+			uses, err := q.Uses(cmd.Context())
 			if err != nil {
 				return err
 			}
-			var uses []limits.Use
-			if limiter != nil {
-				if uses, err = limiter.Usage(cmd.Context(), &q.request); err != nil {
-					return err
-				}
-			}
-			return a.show(explainUses(uses, q.devices()))
+			return a.show(explainUses(uses, devicesOf(&q.User)))
 		},
 	}
 	f.add(cmd.Flags())
 	return cmd
 }
 
-// devices are the names of the devices by their hashes in limits.
-func (q *asked) devices() map[uint32]string {
-	names := make(map[uint32]string, len(q.user.Devices))
-	for i := range q.user.Devices {
-		names[limits.DeviceHash(q.user.Devices[i].Hash)] = q.user.Devices[i].Hash
+// devicesOf are the names of a user's devices by their hashes in limits.
+func devicesOf(u *push.User) map[uint32]string {
+	names := make(map[uint32]string, len(u.Devices))
+	for i := range u.Devices {
+		names[limits.DeviceHash(u.Devices[i].Hash)] = u.Devices[i].Hash
 	}
 	return names
 }
@@ -242,9 +118,4 @@ func explainUses(uses []limits.Use, devices map[uint32]string) terminal.Answer {
 		ans.After = "no rule of limits.rules is about such a notification"
 	}
 	return ans
-}
-
-// reasonWords puts a reason and what came with it into one word, as status rows do.
-func reasonWords(reason push.Reason, detail string) string {
-	return strings.TrimSuffix(string(reason)+":"+detail, ":")
 }

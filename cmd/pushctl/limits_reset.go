@@ -43,15 +43,11 @@ type resetAnswer struct {
 // resetLimits empties Cassandra first: it needs the user's devices, and can be away.
 func (a *app) resetLimits(ctx context.Context, user string) (resetAnswer, error) {
 	v := resetAnswer{UserID: user}
-	c, err := a.config()
-	if err != nil {
-		return v, err
-	}
 	client, err := a.reachRedis(ctx)
 	if err != nil {
 		return v, err
 	}
-	log, err := a.deviceLog(ctx, c)
+	log, err := a.deviceLog(ctx)
 	if err != nil {
 		return v, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/wiring/reach"
 )
 
 // Exit statuses.
@@ -102,11 +103,12 @@ func exitStatus(ctx context.Context, err error) int {
 	var (
 		usage    usageError
 		problems configs.Problems
+		named    *reach.ConfigError
 	)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &usage), errors.As(err, &problems):
+	case errors.As(err, &usage), errors.As(err, &problems), errors.As(err, &named):
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitInterrupted

@@ -53,7 +53,7 @@ func explainPrefs(user string, p push.Preferences) terminal.Answer {
 	t := terminal.Table{Columns: []string{"user", "blocked", "opted out of all", "channels", "types", "senders", "opted in to", "quiet hours"}}
 	var quiet []string
 	for _, q := range p.Quiet {
-		quiet = append(quiet, quietText(q))
+		quiet = append(quiet, forms.QuietText(q))
 	}
 	yes := map[bool]string{true: "yes", false: "no"}
 	t.Add(user, yes[p.Blocked], yes[p.OptOutAll], strings.Join(p.Channels, ", "), strings.Join(p.Types, ", "), strings.Join(p.Senders, ", "),
@@ -61,20 +61,8 @@ func explainPrefs(user string, p push.Preferences) terminal.Answer {
 	return terminal.Answer{Value: value, Table: t}
 }
 
-// quietText is what parseQuiet reads.
-func quietText(q push.QuietHours) string {
-	text := q.From.String() + "-" + q.To.String()
-	if q.Days != 0 {
-		text += " days=" + strings.Join(q.Days.Names(), ",")
-	}
-	if len(q.Types) > 0 {
-		text += " types=" + strings.Join(q.Types, ",")
-	}
-	return text
-}
-
-// parseQuiet reads quiet hours as a flag gives them: 22:00-07:00 days=fri,sat
-// types=news.
+// parseQuiet reads quiet hours as a flag gives them, and forms.QuietText writes
+// them: 22:00-07:00 days=fri,sat types=news.
 func parseQuiet(text string) (q push.QuietHours, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
+	"github.com/pushfleet/pushfleet/wiring/reach"
 )
 
 // defaultLane is the lane that send and load produce to by default.
@@ -232,7 +233,7 @@ type sending struct {
 	flags   sendFlags
 	apps    []string // of the configuration; empty = any app
 	single  string   // the id of a notification from flags; empty with a file
-	store   statusReader
+	store   reach.Rows
 	writer  *kafka.Writer // nil with --dry-run
 	refused *refusals
 	show    *progress

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
-	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/explain"
 )
 
@@ -29,11 +26,12 @@ Exit status 1 if the id has no state; the answer then lists the possible causes.
 	}
 }
 
-// statusTime bounds the look-up once the store is open.
-const statusTime = 30 * time.Second
-
 func (a *app) showStatus(ctx context.Context, id string) error {
-	n, err := a.explainID(ctx, id)
+	l, err := a.lookups()
+	if err != nil {
+		return err
+	}
+	n, err := l.Notification(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -44,29 +42,6 @@ func (a *app) showStatus(ctx context.Context, id string) error {
 		return errDifference
 	}
 	return nil
-}
-
-// explainID is what `pushctl status` says of an id.
-func (a *app) explainID(ctx context.Context, id string) (explain.Notification, error) {
-	c, err := a.config()
-	if err != nil {
-		return explain.Notification{}, err
-	}
-	store, err := a.statusStore(ctx)
-	if err != nil {
-		return explain.Notification{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	found, err := store.Read(ctx, []string{id})
-	if err != nil {
-		return explain.Notification{}, err
-	}
-	return explain.Of(id, found[0], explain.Times{Kept: c.Cassandra.TTL, Delay: longestDelay(c)}, time.Now()), nil
-}
-
-func longestDelay(c *configs.Config) time.Duration {
-	return slices.Max(append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral))
 }
 
 // showNotification is the table of a notification's states, with the outcome

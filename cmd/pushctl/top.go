@@ -14,6 +14,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/dashboard"
+	"github.com/pushfleet/pushfleet/wiring/dashboards"
 )
 
 // topFlags are the command line of top.
@@ -55,7 +56,7 @@ func (a *app) top(ctx context.Context, f *topFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.beside(ctx, reader, func(ctx context.Context) error {
+	return dashboards.Beside(ctx, reader, func(ctx context.Context) error {
 		if f.once || a.format == terminal.FormatJSON {
 			return a.printTop(ctx, reader.Feed, f)
 		}

@@ -124,7 +124,7 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 		return err
 	}
 	defer e.show.end()
-	if e.devices, err = a.deviceLog(ctx, c); err != nil {
+	if e.devices, err = a.deviceLog(ctx); err != nil {
 		return err
 	}
 	if e.topics, err = a.topicsStore(ctx, c); err != nil {
