@@ -47,6 +47,12 @@ type Gateway struct {
 	Drain           time.Duration `yaml:"drain" check:"min=100ms,max=10m"`
 	Fanout          Fanout        `yaml:"fanout"`
 	Webhooks        Webhooks      `yaml:"webhooks"`
+	Dashboard       TeamDashboard `yaml:"dashboard"`
+}
+
+// TeamDashboard is `pushgateway dashboard`. Its keys and its certificate are the gateway's.
+type TeamDashboard struct {
+	Listen string `yaml:"listen" check:"required,listen"`
 }
 
 // Fanout is `pushgateway fanout`, and whether there are fan-outs at all.
@@ -177,9 +183,10 @@ func (t *ServerTLS) Certificate() (*tls.Certificate, error) {
 // ReceiptsSecret reads the secret that signs receipts.
 func (g *Gateway) ReceiptsSecret() (Secret, error) { return ReadSecret(g.ReceiptsFile) }
 
-// exposed reports whether callers' keys go over a network without TLS.
-func (g *Gateway) exposed() bool {
-	host, _, err := net.SplitHostPort(g.Listen)
+// exposed reports whether the keys of those who come to an address go over a network
+// without TLS.
+func (g *Gateway) exposed(address string) bool {
+	host, _, err := net.SplitHostPort(address)
 	return g.TLS.CertFile == "" && (err != nil || !isLoopback(host))
 }
 
@@ -217,8 +224,10 @@ func (c *Config) checkGateway(ps *Problems) {
 	if (g.TLS.CertFile == "") != (g.TLS.KeyFile == "") {
 		ps.add("gateway.tls.cert_file", "and key_file must be set together")
 	}
-	if checkGrammar(g.Listen, "listen") == "" && g.exposed() && !g.Insecure {
-		ps.add("gateway.listen", "%s is not a loopback address, and callers' keys would go over the network in plaintext: set gateway.tls, or gateway.insecure to true if nobody can listen", g.Listen)
+	for _, l := range []listener{{"gateway.listen", g.Listen}, {"gateway.dashboard.listen", g.Dashboard.Listen}} {
+		if checkGrammar(l.at, "listen") == "" && g.exposed(l.at) && !g.Insecure {
+			ps.add(l.path, "%s is not a loopback address, and callers' keys would go over the network in plaintext: set gateway.tls, or gateway.insecure to true if nobody can listen", l.at)
+		}
 	}
 	for _, l := range []struct{ path, at string }{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}, {"gateway.listen", g.Listen}} {
 		if l.at != "" && g.AdminListen != "" && collide(l.at, g.AdminListen) {
@@ -248,7 +257,7 @@ func (c *Config) checkGateway(ps *Problems) {
 		ps.add("gateway.fanout.in_flight", "%d must be at least page, %d", f.InFlight, f.Page)
 	}
 	others := []listener{{"admin.listen", c.Admin.Listen}, {"registry.listen", c.Registry.Listen}, {"gateway.listen", g.Listen}, {"gateway.admin_listen", g.AdminListen}}
-	for _, own := range []listener{{"gateway.fanout.admin_listen", g.Fanout.AdminListen}, {"gateway.webhooks.admin_listen", g.Webhooks.AdminListen}} {
+	for _, own := range []listener{{"gateway.fanout.admin_listen", g.Fanout.AdminListen}, {"gateway.webhooks.admin_listen", g.Webhooks.AdminListen}, {"gateway.dashboard.listen", g.Dashboard.Listen}} {
 		for _, l := range others {
 			if l.at != "" && own.at != "" && collide(l.at, own.at) {
 				ps.add(own.path, "must not use the port of %s, %s", l.path, l.at)
@@ -290,15 +299,34 @@ func (c *Config) checkGateway(ps *Problems) {
 // if it reads users or limits senders. The keys of apps are the workers' and are not opened.
 func (c *Config) CheckGateway() error {
 	var ps Problems
+	if len(c.Apps) == 0 {
+		ps.add("apps", "must have at least one app: without one, every message would be refused as unknown_app")
+	}
+	c.checkCalled(&ps, c.Gateway.Registry || c.Gateway.Limits.Any())
+	return ps.orNil()
+}
+
+// CheckDashboard is what `pushgateway dashboard` needs beyond a valid configuration: who may
+// log in, the secret that signs sessions, apps, which keys must be for, and every file that
+// it reads there.
+func (c *Config) CheckDashboard() error {
+	var ps Problems
+	if len(c.Apps) == 0 {
+		ps.add("apps", "must have at least one app: a key opens the dashboard if it is for all of them")
+	}
+	c.checkCalled(&ps, true)
+	return ps.orNil()
+}
+
+// checkCalled finds what is wrong with the files of those whom people call by keys, those of
+// Redis only if it is used.
+func (c *Config) checkCalled(ps *Problems, redis bool) {
 	try := func(path string, err error) {
 		if err != nil {
 			ps.add(path, "%v", err)
 		}
 	}
 	g := &c.Gateway
-	if len(c.Apps) == 0 {
-		ps.add("apps", "must have at least one app: without one, every message would be refused as unknown_app")
-	}
 	if g.KeysFile == "" {
 		ps.add("gateway.keys_file", "must not be empty: without it nobody may call")
 	} else if _, err := os.Stat(g.KeysFile); err != nil {
@@ -312,8 +340,7 @@ func (c *Config) CheckGateway() error {
 	}
 	_, err := g.TLS.Certificate()
 	try("gateway.tls", err)
-	c.openServers(try, g.Registry || g.Limits.Any())
-	return ps.orNil()
+	c.openServers(try, redis)
 }
 
 // openServers tries to read the files by which Kafka and Cassandra are reached, and those of

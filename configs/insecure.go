@@ -52,7 +52,7 @@ func (c *Config) Insecure() (notes []Note) {
 			notes = append(notes, Note{"apps[" + strconv.Itoa(i) + "].fcm.insecure", "access tokens may be fetched in plaintext"})
 		}
 	}
-	if c.Gateway.Insecure && c.Gateway.exposed() {
+	if c.Gateway.Insecure && (c.Gateway.exposed(c.Gateway.Listen) || c.Gateway.exposed(c.Gateway.Dashboard.Listen)) {
 		notes = append(notes, Note{"gateway.insecure", "callers' keys and messages go over the network in plaintext"})
 	}
 	return notes

@@ -26,11 +26,33 @@ const (
 )
 
 // Access decides who may see a fleet: without a key those who are on this machine, with
-// one those who give it. Only who gives the admin key may change something.
+// one those who give it. Only who gives an admin's key may change something.
 type Access struct {
-	key    string // empty = none is needed to see
-	admin  string // empty = nobody may change anything
-	secure bool   // browsers come by TLS: the cookie goes no other way
+	keys   Keys // nil = there are none
+	open   bool // no key is needed to see
+	acts   bool // there may be an admin's key
+	named  bool // keys have names that say who acts
+	secure bool // browsers come by TLS: the cookie goes no other way
+}
+
+// Keys are those that open a dashboard. They may change at any time; implementations are safe
+// for concurrent use.
+type Keys interface {
+	// With is who has a key. The error says to who gave it why it opens nothing, or is
+	// ErrUnknownKey.
+	With(key string) (Holder, error)
+	// Named is who has the key of this name now; false = nobody who may see the fleet.
+	Named(name string) (Holder, bool)
+}
+
+// ErrUnknownKey says that nobody has such a key.
+var ErrUnknownKey = errors.New("this key is not known")
+
+// Holder is who has a key.
+type Holder struct {
+	Name   string // of the key, no secret
+	Admin  bool   // may change something
+	Secret []byte // signs the sessions of this key, which end when it changes
 }
 
 // role is what somebody may do.
@@ -41,6 +63,13 @@ const (
 	viewer
 	admin // sees what viewers see, too
 )
+
+func (h *Holder) role() role {
+	if h.Admin {
+		return admin
+	}
+	return viewer
+}
 
 // NewAccess returns the access by a key to see the fleet, empty = everybody on this
 // machine, and one to change something, empty = nobody. The error says what is wrong with
@@ -54,7 +83,52 @@ func NewAccess(key, adminKey string, secure bool) (*Access, error) {
 	if key != "" && key == adminKey {
 		return nil, errors.New("the admin key must not be the key of those who only look")
 	}
-	return &Access{key: key, admin: adminKey, secure: secure}, nil
+	a := &Access{open: key == "", acts: adminKey != "", secure: secure}
+	if key != "" || adminKey != "" {
+		a.keys = pair{key, adminKey}
+	}
+	return a, nil
+}
+
+// NewNamedAccess returns the access by keys that say who somebody is: nobody sees the fleet
+// without one, and what is kept of who acts has its name.
+func NewNamedAccess(keys Keys, secure bool) *Access {
+	return &Access{keys: keys, acts: true, named: true, secure: secure}
+}
+
+// pair are the key of those who see and that of those who act; empty = there is none.
+type pair struct{ key, admin string }
+
+// With implements Keys. Keys are compared in a time that does not depend on them.
+func (p pair) With(given string) (Holder, error) {
+	found, x := "", sha256.Sum256([]byte(given))
+	for _, key := range []string{p.key, p.admin} {
+		y := sha256.Sum256([]byte(key))
+		if subtle.ConstantTimeCompare(x[:], y[:]) == 1 {
+			found = key
+		}
+	}
+	if found == "" {
+		return Holder{}, ErrUnknownKey
+	}
+	return p.holder(found), nil
+}
+
+// Named implements Keys.
+func (p pair) Named(name string) (Holder, bool) {
+	for _, key := range []string{p.key, p.admin} {
+		if h := p.holder(key); key != "" && h.Name == name {
+			return h, true
+		}
+	}
+	return Holder{}, false
+}
+
+func (p pair) holder(key string) Holder {
+	if key == p.admin {
+		return Holder{"admin", true, []byte(key)}
+	}
+	return Holder{"viewer", false, []byte(key)}
 }
 
 // IsLoopback reports whether an address to listen on, host:port, is reached from this
@@ -72,7 +146,7 @@ func IsLoopback(address string) bool {
 // machine's own names are: a name of somebody else's that leads here (DNS rebinding)
 // would let any page in the browser read the fleet.
 func (a *Access) host(r *http.Request) bool {
-	if a.key != "" {
+	if !a.open {
 		return true
 	}
 	host := r.Host
@@ -82,56 +156,67 @@ func (a *Access) host(r *http.Request) bool {
 	return IsLoopback(host)
 }
 
+// visitor is who sends a request.
+type visitor struct {
+	role role
+	key  string // the name of its key; empty = it has none that opens something
+	why  error  // why the key that it gave opens nothing; nil = it gave none, or it does
+}
+
 // role is what the sender of a request may do.
-func (a *Access) role(r *http.Request, now time.Time) role {
-	least := nobody
-	if a.key == "" {
-		least = viewer
+func (a *Access) role(r *http.Request, now time.Time) role { return a.who(r, now).role }
+
+// who is the sender of a request, as its key stands now.
+func (a *Access) who(r *http.Request, now time.Time) (v visitor) {
+	if a.open {
+		v.role = viewer
 	}
 	if given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
-		return max(least, a.of(given))
+		h, err := a.of(given)
+		if err != nil {
+			v.why = err
+			return v
+		}
+		return visitor{role: h.role(), key: h.Name}
 	}
 	c, err := r.Cookie(cookieName)
-	if err != nil {
-		return least
+	if err != nil || a.keys == nil {
+		return v
 	}
-	until, mac, _ := strings.Cut(c.Value, ".")
+	until, rest, _ := strings.Cut(c.Value, ".")
+	mac, name, _ := strings.Cut(rest, ".")
 	at, err := strconv.ParseInt(until, 10, 64)
 	if err != nil || !now.Before(time.Unix(at, 0)) {
-		return least
+		return v
 	}
-	for key, role := range a.roles() {
-		if subtle.ConstantTimeCompare([]byte(mac), []byte(sign(key, until))) == 1 {
-			least = max(least, role)
-		}
+	h, known := a.keys.Named(name)
+	if !known || subtle.ConstantTimeCompare([]byte(mac), []byte(sign(h.Secret, until))) != 1 {
+		return v
 	}
-	return least
+	return visitor{role: h.role(), key: h.Name}
 }
 
-// roles are the keys that there are, and what they are for.
-func (a *Access) roles() map[string]role {
-	roles := map[string]role{a.key: viewer, a.admin: admin}
-	delete(roles, "")
-	return roles
-}
-
-// of is what a key is for. It is compared in a time that does not depend on it.
-func (a *Access) of(given string) role {
-	found, x := nobody, sha256.Sum256([]byte(given))
-	for key, role := range a.roles() {
-		y := sha256.Sum256([]byte(key))
-		if subtle.ConstantTimeCompare(x[:], y[:]) == 1 {
-			found = role
-		}
+// of is who has a key.
+func (a *Access) of(given string) (Holder, error) {
+	if a.keys == nil {
+		return Holder{}, ErrUnknownKey
 	}
-	return found
+	return a.keys.With(given)
 }
 
-// sign signs the end of a session by the key that began it, which says what the session
-// is for. Sessions depend on nothing else, so that they outlive a restart, and end when the
-// key is changed.
-func sign(key, until string) string {
-	m := hmac.New(sha256.New, []byte(key))
+// signature is what is kept of who acts: the name that was typed, and that of the key if it
+// says more.
+func (a *Access) signature(typed string, v visitor) string {
+	if a.named {
+		return typed + " (dashboard, key " + v.key + ")"
+	}
+	return typed + " (dashboard)"
+}
+
+// sign signs the end of a session by the secret of the key that began it. Sessions depend on
+// nothing else, so that they outlive a restart, and end when the key is changed.
+func sign(secret []byte, until string) string {
+	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("pushfleet dashboard session until " + until))
 	return hex.EncodeToString(m.Sum(nil))
 }
@@ -149,19 +234,23 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTime)); err != nil {
 		s.log.Debug("no deadline for a form", "error", err)
 	}
-	if len(s.access.roles()) == 0 {
+	if s.access.keys == nil {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
-	key := r.PostFormValue("key")
-	role := s.access.of(key)
-	if role == nobody {
+	holder, err := s.access.of(r.PostFormValue("key"))
+	switch {
+	case errors.Is(err, ErrUnknownKey):
 		s.log.Warn("a wrong key for the dashboard", "from", r.RemoteAddr)
 		http.Redirect(w, r, "/login?wrong=1", http.StatusSeeOther)
 		return
+	case err != nil:
+		s.log.Warn("a key that opens no dashboard", "from", r.RemoteAddr, "error", err)
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
 	}
 	until := strconv.FormatInt(time.Now().Add(session).Unix(), 10)
-	http.SetCookie(w, s.access.cookie(until+"."+sign(key, until), int(session/time.Second)))
+	http.SetCookie(w, s.access.cookie(until+"."+sign(holder.Secret, until)+"."+holder.Name, int(session/time.Second)))
 	s.tellSession(w, "1", int(session/time.Second))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

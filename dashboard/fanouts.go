@@ -210,8 +210,9 @@ func (s *Site) orderFanout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	state, known := orders[o.Order]
+	visitor := s.access.who(r, time.Now())
 	switch {
-	case s.access.role(r, time.Now()) != admin:
+	case visitor.role != admin:
 		refuse(w, http.StatusForbidden, "the admin key is needed: log in with it")
 		return
 	case !known:
@@ -247,6 +248,6 @@ func (s *Site) orderFanout(w http.ResponseWriter, r *http.Request) {
 		s.refuseFanouts(w, err)
 		return
 	}
-	s.log.Warn("an order about a fan-out", "message", id, "order", o.Order, "by", o.By)
+	s.log.Warn("an order about a fan-out", "message", id, "order", o.Order, "by", s.access.signature(o.By, visitor))
 	tell(w, map[string]string{"id": id.String(), "order": o.Order})
 }

@@ -101,7 +101,7 @@ func (s *Site) acts(r *http.Request) string {
 	switch {
 	case s.access.role(r, time.Now()) == admin:
 		return "you"
-	case s.access.admin != "":
+	case s.access.acts:
 		return "admin"
 	}
 	return "nobody"
@@ -141,6 +141,8 @@ type letterAct struct {
 	Seen    string    `json:"seen"`    // of a dry run's answer
 	Confirm string    `json:"confirm"` // of it too, typed by who acts
 	By      string    `json:"by"`      // who that is, for the audit topic
+
+	signature string // By, and how he came
 }
 
 // letterActed is the answer to it.
@@ -189,7 +191,8 @@ func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
 	if !s.hasLetters(w) || !s.read(w, r, &a) {
 		return
 	}
-	if a.Do && s.access.role(r, time.Now()) != admin {
+	visitor := s.access.who(r, time.Now())
+	if a.Do && visitor.role != admin {
 		refuse(w, http.StatusForbidden, "the admin key is needed: log in with it")
 		return
 	}
@@ -197,6 +200,7 @@ func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, wrong)
 		return
 	}
+	a.signature = s.access.signature(a.By, visitor)
 	if a.Until.IsZero() {
 		a.Until = time.Now().UTC()
 	}
@@ -245,17 +249,16 @@ func (s *Site) act(ctx context.Context, a *letterAct, do bool) (letterActed, err
 	answer := letterActed{Act: a.Act, DryRun: !do, Skipped: map[string]int{}, Until: a.Until}
 	filter := a.filter()
 	filter.Until = a.Until
-	by := a.By + " (dashboard)"
 	var err error
 	var letters []dlq.Letter // of what is redriven; who dismisses takes all that there are
 	if a.Act == redrive {
 		var v dlq.Redriven
-		v, err = s.o.Letters.Redrive(ctx, dlq.RedriveOptions{Filter: filter, Rate: redriveRate, Limit: maxRedrive, MaxRedrives: maxRedrives, List: maxRedrive, Do: do, By: by})
+		v, err = s.o.Letters.Redrive(ctx, dlq.RedriveOptions{Filter: filter, Rate: redriveRate, Limit: maxRedrive, MaxRedrives: maxRedrives, List: maxRedrive, Do: do, By: a.signature})
 		letters = v.Letters
 		answer.N, answer.Skipped, answer.Delay, answer.More = v.Redriven, v.Skipped, v.Delay, v.Redriven == maxRedrive
 	} else {
 		var v dlq.Dismissed
-		v, err = s.o.Letters.Dismiss(ctx, dlq.DismissOptions{Filter: filter, Do: do, By: by})
+		v, err = s.o.Letters.Dismiss(ctx, dlq.DismissOptions{Filter: filter, Do: do, By: a.signature})
 		answer.N = v.Dismissed
 	}
 	if !do {

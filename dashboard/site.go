@@ -142,9 +142,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // seen lets through who may see the fleet.
 func (s *Site) seen(then http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		visitor := s.access.who(r, time.Now())
 		switch {
-		case s.access.role(r, time.Now()) >= viewer:
+		case visitor.role >= viewer:
 			then(w, r)
+		case visitor.why != nil && !errors.Is(visitor.why, ErrUnknownKey):
+			refuse(w, http.StatusForbidden, visitor.why.Error())
 		case r.URL.Path == "/":
 			http.Redirect(w, r, "/login", http.StatusSeeOther)
 		default:

@@ -58,7 +58,11 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request) {
 	defer ticker.Stop()
 	commented := time.Now()
 	for {
-		text, err := s.draw(time.Now(), filter)
+		now := time.Now()
+		if s.access.role(r, now) < viewer {
+			return // its session has ended, or its key
+		}
+		text, err := s.draw(now, filter)
 		if err != nil {
 			s.log.Error("the dashboard's snapshot", "error", err)
 			return

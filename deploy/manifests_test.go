@@ -303,6 +303,42 @@ func TestKubernetesGateway(t *testing.T) {
 	}
 }
 
+// A team reaches the dashboard through the service, by TLS, and nothing else of it; it gets
+// to the three servers, and is killed by no probe because one of them is away.
+func TestKubernetesDashboard(t *testing.T) {
+	c := configOf(t, "pushdashboard")
+	d, s, p := find(t, "Deployment", "pushdashboard"), find(t, "Service", "pushdashboard"), find(t, "NetworkPolicy", "pushdashboard").Spec
+	container := d.Spec.Template.Spec.Containers[0]
+	_, listens, _ := strings.Cut(c.Gateway.Dashboard.Listen, ":")
+	if fmt.Sprint(s.Spec.Selector) != fmt.Sprint(d.Spec.Selector) || fmt.Sprint(p.PodSelector) != fmt.Sprint(d.Spec.Selector) {
+		t.Errorf("the service selects %v, the policy %v, and the pods are %v", s.Spec.Selector, p.PodSelector, d.Spec.Selector)
+	}
+	if len(container.Ports) != 1 || container.Ports[0].Name != "https" || strconv.Itoa(container.Ports[0].ContainerPort) != listens || s.Spec.Ports[0].TargetPort != "https" {
+		t.Errorf("it listens at %s, its ports are %+v, and those of the service %+v", listens, container.Ports, s.Spec.Ports)
+	}
+	for _, probe := range []probe{container.LivenessProbe, container.ReadinessProbe} {
+		if h := probe.HTTPGet; h["path"] != "/healthz" || h["port"] != "https" || h["scheme"] != "HTTPS" {
+			t.Errorf("it is probed by %v", h)
+		}
+	}
+	if len(p.Ingress) != 1 || len(p.Ingress[0].From) != 1 || len(p.Ingress[0].From[0].NamespaceSelector.MatchLabels) == 0 || fmt.Sprint(p.Ingress[0].Ports[0].Port) != listens {
+		t.Errorf("let in is %+v", p.Ingress)
+	}
+	let := ""
+	for _, rule := range p.Egress {
+		for _, port := range rule.Ports {
+			let += fmt.Sprint(port.Port, " ")
+		}
+	}
+	if let != "53 53 9093 6379 9042 " {
+		t.Errorf("let out is to ports %s", let)
+	}
+	if user := c.Kafka.SASL.Username; user == configOf(t, "pushgateway").Kafka.SASL.Username || user != c.Redis.Username {
+		t.Errorf("it is %s in Kafka, and %s in Redis", user, c.Redis.Username)
+	}
+	pinned(t, "pushdashboard", container.Image)
+}
+
 // Fan-outs get to Kafka and Cassandra alone, and webhooks to Kafka and to public addresses;
 // nobody but Prometheus gets to either, and each has a name of its own.
 func TestKubernetesBesideTheGateway(t *testing.T) {

@@ -32,6 +32,9 @@ const (
 	// Admin may ask for any notification by its bare id. Rows do not say who sent them,
 	// so without it only a receipt shows what became of a notification.
 	Admin Right = "admin"
+	// Fleet may see the dashboard of the whole fleet, whose ever the notifications are, if its
+	// key is for all apps; with Admin also act there.
+	Fleet Right = "dashboard"
 )
 
 // anyRight is what every key has.
@@ -125,8 +128,8 @@ func parseKeys(text []byte) ([]*Caller, error) {
 			return nil, fmt.Errorf("keys[%d].apps: none", i)
 		}
 		for _, r := range k.Rights {
-			if !slices.Contains([]Right{Send, Read, Manage, Admin}, r) {
-				return nil, fmt.Errorf("keys[%d].rights: %q, want send, read, users or admin", i, r)
+			if !slices.Contains([]Right{Send, Read, Manage, Admin, Fleet}, r) {
+				return nil, fmt.Errorf("keys[%d].rights: %q, want send, read, users, admin or dashboard", i, r)
 			}
 			c.rights[r] = true
 		}
@@ -234,7 +237,7 @@ func (c *Callers) of(h http.Header) (*Caller, *Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	found := c.with(key)
+	found := c.With(key)
 	if found == nil {
 		return nil, newProblem(codeUnauthorized, "this key is not known")
 	}
@@ -255,12 +258,12 @@ func bearer(h http.Header) (string, *Problem) {
 	return key, nil
 }
 
-// with is the caller with this key; nil = nobody. What is looked up is the hash of the key,
+// With is the caller with this key; nil = nobody. What is looked up is the hash of the key,
 // which is no secret: whoever learns of it by how long that takes has nothing that opens.
-func (c *Callers) with(key string) *Caller { return (*c.now.Load())[sha256.Sum256([]byte(key))] }
+func (c *Callers) With(key string) *Caller { return (*c.now.Load())[sha256.Sum256([]byte(key))] }
 
-// named is the caller whose key has this name; nil = none has.
-func (c *Callers) named(name string) *Caller {
+// Named is the caller whose key has this name; nil = none has.
+func (c *Callers) Named(name string) *Caller {
 	for _, caller := range *c.now.Load() {
 		if caller.Name == name {
 			return caller

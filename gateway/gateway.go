@@ -33,6 +33,7 @@
 //	             POST /u/{token}, one click in a mail (RFC 8058), and links for it
 //	object.go    bodies that are one JSON object, read strictly
 //	callers.go   who may do what, by their keys
+//	fleet.go     who may see the dashboard of the whole fleet, and act there
 //	problem.go   answers that are none (RFC 9457)
 //	server.go    connections and requests, bounded
 //	openapi.yaml the contract, served and tested

@@ -178,7 +178,7 @@ func (g *Gateway) visitor(r *http.Request) (*visitor, *Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	v := &visitor{caller: g.o.Callers.with(text), user: r.PathValue("user")}
+	v := &visitor{caller: g.o.Callers.With(text), user: r.PathValue("user")}
 	if v.caller == nil {
 		var ok bool
 		v.caller, v.pass, ok = g.o.Signer.openPass(g.o.Callers, text)

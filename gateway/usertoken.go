@@ -65,7 +65,7 @@ func (s *Signer) openPass(callers *Callers, token string) (*Caller, *pass, bool)
 	if !ok {
 		return nil, nil, false
 	}
-	c := callers.named(p.key)
+	c := callers.Named(p.key)
 	if c == nil {
 		c = &Caller{} // it takes as long as for one that there is
 	}

@@ -7,12 +7,9 @@ import (
 
 // DeadLetters is the fleet whose dead letters an operator works on.
 func DeadLetters(c *configs.Config) dlq.Config {
-	d := dlq.Config{Tier: Tiers(c)[0], StatusTTL: c.Cassandra.TTL}
+	d := dlq.Config{Tier: Tiers(c)[0], StatusTTL: c.Cassandra.TTL, Apps: AppNames(c)}
 	for _, l := range c.Lanes {
 		d.Lanes = append(d.Lanes, dlq.Lane{Name: l.Name, Topic: l.Topic, GreatestAge: l.GreatestAge})
-	}
-	for _, app := range c.Apps {
-		d.Apps = append(d.Apps, app.Name)
 	}
 	return d
 }

@@ -22,15 +22,21 @@ func GatewayLanes(c *configs.Config) []gateway.Lane {
 	return lanes
 }
 
+// AppNames are the names of all apps.
+func AppNames(c *configs.Config) (names []string) {
+	for _, a := range c.Apps {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
 // Gateway is what a gateway is made of, as far as the configuration says it.
 func Gateway(c *configs.Config) gateway.Options {
 	g := &c.Gateway
 	o := gateway.Options{Lanes: GatewayLanes(c),
 		Limits: gateway.Limits{Message: int(g.MessageBytes), Lines: g.BatchLines, Batch: int(g.BatchBytes), Query: g.Receipts, Requests: g.Requests, Batches: g.Batches},
 		Times:  gateway.Times{Confirm: g.Confirm, Status: g.Status, Kept: c.Cassandra.TTL, Delay: slices.Max(append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral))}}
-	for _, a := range c.Apps {
-		o.Apps = append(o.Apps, a.Name)
-	}
+	o.Apps = AppNames(c)
 	return o
 }
 

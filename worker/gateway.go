@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -94,9 +92,9 @@ func RunGateway(ctx context.Context, o GatewayOptions) error {
 	}
 
 	server := wiring.GatewayServer(o.Config)
-	server.TLS = g.tls
+	server.TLS = g.certificate.TLS()
 	s := g.gateway.Serve(listener, server)
-	o.Log.Info("serving callers", "at", s.Addr().String(), "tls", g.tls != nil, "keys", g.callers.Len())
+	o.Log.Info("serving callers", "at", s.Addr().String(), "tls", g.certificate != nil, "keys", g.callers.Len())
 	if o.Listening != nil {
 		o.Listening(s.Addr())
 	}
@@ -143,8 +141,7 @@ type openGateway struct {
 	inboxTables *lateTables
 	status      status.Options
 	gateway     *gateway.Gateway
-	tls         *tls.Config // nil = without
-	pair        atomic.Pointer[tls.Certificate]
+	certificate *wiring.Certificate // nil = without TLS
 }
 
 // open makes everything that needs no server.
@@ -170,11 +167,8 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	if g.callers, err = gateway.OpenCallers(c.Gateway.KeysFile); err != nil {
 		return nil, &ConfigError{"gateway.keys_file", err}
 	}
-	if err := g.loadCertificate(); err != nil {
+	if g.certificate, err = wiring.OpenCertificate(&c.Gateway.TLS); err != nil {
 		return nil, &ConfigError{"gateway.tls", err}
-	}
-	if g.pair.Load() != nil {
-		g.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.pair.Load(), nil }}
 	}
 	g.health.tellInsecure(c, o.Log)
 	g.health.tell(func() []string {
@@ -309,7 +303,7 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 			g.Log.Info("callers' keys are in force", "keys", g.callers.Len())
 		})
 	})
-	if g.tls != nil {
+	if g.certificate != nil {
 		watches.Go(func() { g.watchCertificate(ctx) })
 	}
 }

@@ -40,11 +40,11 @@ Exit codes: 0 valid, 2 not valid.`,
 			if err != nil {
 				return err
 			}
-			keys, signer, err := checkKeys(c)
+			callers, signer, err := checkKeys(c)
 			if err != nil {
 				return &exitError{exitUsage, fmt.Errorf("configuration %s: %w", path, err)}
 			}
-			return report(cmd, c, keys, signer)
+			return report(cmd, c, callers, signer)
 		},
 	}
 	print := &cobra.Command{
@@ -69,27 +69,29 @@ Exit codes: 0 valid, 2 not valid.`,
 
 // checkKeys reads what CheckGateway only opens: the callers' keys, and the secret of
 // receipts.
-func checkKeys(c *configs.Config) (keys int, signer *gateway.Signer, err error) {
-	callers, err := gateway.OpenCallers(c.Gateway.KeysFile)
-	if err != nil {
-		return 0, nil, fmt.Errorf("gateway.keys_file: %w", err)
+func checkKeys(c *configs.Config) (callers *gateway.Callers, signer *gateway.Signer, err error) {
+	if callers, err = gateway.OpenCallers(c.Gateway.KeysFile); err != nil {
+		return nil, nil, fmt.Errorf("gateway.keys_file: %w", err)
 	}
 	secret, err := c.Gateway.ReceiptsSecret()
 	if err == nil {
 		signer, err = gateway.NewSigner(secret.Reveal())
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("gateway.receipts_file: %s %w", c.Gateway.ReceiptsFile, err)
+		return nil, nil, fmt.Errorf("gateway.receipts_file: %s %w", c.Gateway.ReceiptsFile, err)
 	}
-	return callers.Len(), signer, nil
+	return callers, signer, nil
 }
 
 // report prints what a valid configuration means.
-func report(cmd *cobra.Command, c *configs.Config, keys int, signer *gateway.Signer) error {
+func report(cmd *cobra.Command, c *configs.Config, callers *gateway.Callers, signer *gateway.Signer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "ok: %d keys, %d apps, at %s\n", keys, len(c.Apps), c.Gateway.Listen)
+	fmt.Fprintf(&b, "ok: %d keys, %d apps, at %s\n", callers.Len(), len(c.Apps), c.Gateway.Listen)
 	for _, l := range wiring.GatewayLanes(c) {
 		fmt.Fprintf(&b, "%s, %s: lane %s, topic %s\n", l.ServiceType, l.Mode, l.Name, l.Topic)
+	}
+	if see, act := callers.OfFleet(wiring.AppNames(c)); see > 0 {
+		fmt.Fprintf(&b, "dashboard: %d keys see the fleet, %d of them act, at %s\n", see, act, c.Gateway.Dashboard.Listen)
 	}
 	if from, keyed := signer.KeyedFrom(); keyed {
 		fmt.Fprintf(&b, "ids of Idempotency-Keys: by a secret from %s on\n", from.UTC().Format(time.RFC3339))

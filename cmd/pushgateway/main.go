@@ -75,7 +75,7 @@ files of keys and secrets.
 New here?  docs/gateway.md, and GET /openapi.yaml`,
 		SilenceUsage: true, SilenceErrors: true, Version: version + " " + commit(),
 	}
-	root.AddCommand(newServeCommand(), newFanoutCommand(), newWebhooksCommand(), newConfigCommand(), newKeysCommand())
+	root.AddCommand(newServeCommand(), newFanoutCommand(), newWebhooksCommand(), newDashboardCommand(), newConfigCommand(), newKeysCommand())
 	return root
 }
 

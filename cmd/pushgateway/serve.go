@@ -17,6 +17,7 @@ import (
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/reach"
 	"github.com/pushfleet/pushfleet/worker"
 )
 
@@ -132,7 +133,12 @@ func failed(err error) error {
 		return nil
 	}
 	var config *worker.ConfigError
-	if errors.As(err, &config) {
+	var file *reach.ConfigError
+	var exit *exitError
+	switch {
+	case errors.As(err, &exit):
+		return exit
+	case errors.As(err, &config), errors.As(err, &file):
 		return &exitError{exitUsage, err}
 	}
 	return &exitError{exitFailed, err}

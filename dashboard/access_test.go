@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fixedKeys are Keys by their own text; the secret of each is its text.
+type fixedKeys map[string]Holder
+
+func (k fixedKeys) With(key string) (Holder, error) {
+	h, known := k[key]
+	switch {
+	case !known:
+		return h, ErrUnknownKey
+	case h.Name == "narrow":
+		return h, errors.New("the key narrow is not for all apps")
+	}
+	return h, nil
+}
+
+func (k fixedKeys) Named(name string) (Holder, bool) {
+	for _, h := range k {
+		if h.Name == name && name != "narrow" {
+			return h, true
+		}
+	}
+	return Holder{}, false
+}
+
+// By keys with names nobody sees anything without one, whoever asks for whichever name of
+// this machine, and a session is that of its key alone, as that key is now.
+func TestNamedKeys(t *testing.T) {
+	keys := fixedKeys{"e": {"eye", false, []byte("e")}, "h": {"hand", true, []byte("h")}, "n": {"narrow", true, []byte("n")}}
+	a := NewNamedAccess(keys, true)
+	now := time.Now()
+	ask := func(header, value string) visitor {
+		return a.who(&http.Request{Host: "fleet.example", Header: http.Header{header: {value}}}, now)
+	}
+	if v := ask("X", ""); v.role != nobody || v.why != nil {
+		t.Errorf("without a key: %+v", v)
+	}
+	if !a.host(&http.Request{Host: "fleet.example"}) {
+		t.Error("a name that is not this machine's is refused, though a key is needed")
+	}
+	for key, want := range map[string]visitor{"e": {viewer, "eye", nil}, "h": {admin, "hand", nil}, "x": {nobody, "", ErrUnknownKey}} {
+		if v := ask("Authorization", "Bearer "+key); v != want {
+			t.Errorf("%s: %+v, want %+v", key, v, want)
+		}
+	}
+	if v := ask("Authorization", "Bearer n"); v.role != nobody || v.why == nil || errors.Is(v.why, ErrUnknownKey) {
+		t.Errorf("a key that opens nothing: %+v", v)
+	}
+	until := "99999999999"
+	session := func(secret, name string) string {
+		return cookieName + "=" + until + "." + sign([]byte(secret), until) + "." + name
+	}
+	if v := ask("Cookie", session("h", "hand")); v.role != admin || v.key != "hand" {
+		t.Errorf("a session: %+v", v)
+	}
+	for _, wrong := range []string{session("e", "hand"), session("h", ""), session("n", "narrow"), session("x", "x"), strings.Replace(session("h", "hand"), "999.", "998.", 1)} {
+		if v := ask("Cookie", wrong); v.role != nobody {
+			t.Errorf("%s: %+v", wrong, v)
+		}
+	}
+	if got := a.signature("ann", visitor{key: "hand"}); got != "ann (dashboard, key hand)" {
+		t.Errorf("kept is %q", got)
+	}
+}
