@@ -96,6 +96,7 @@ var mayImport = map[string][]string{
 	"wiring/reach":                    {"push", "configs", "dlq", "kafka", "limits", "shards", "status", "wiring"},
 	"wiring/lookup":                   {"push", "pipeline", "configs", "explain", "limits", "limits/senders", "quiet", "segments", "shards", "stages", "users", "wiring", "wiring/reach"},
 	"wiring/dashboards":               {"push", "configs", "dashboard", "dlq", "explain", "fanout", "forms", "kafka", "wiring", "wiring/lookup", "wiring/reach"},
+	"wiring/rightstest":               {"configs", "kafka", "wiring"},
 	"worker":                          {everything},
 	"cmd/memory":                      nil,
 	"cmd/terminal":                    nil,
@@ -189,6 +190,7 @@ var workshop = map[string][]string{
 	"shards/shardstest":      nil,
 	"users/userstest":        nil,
 	"status/statustest":      nil,
+	"wiring/rightstest":      nil,
 	"limits/model":           nil,
 }
 
@@ -210,8 +212,8 @@ const plantedOnly = "bench/mutants/planted"
 // their tests besides. Rows are found by the longest prefix; a module without
 // a row is refused, so that a dependency is a decision.
 var confined = map[string]struct{ in, tests []string }{
-	"github.com/twmb/franz-go":           {in: []string{"kafka", "bench/chaos", "bench/mutants"}, tests: []string{"worker", "cmd/pushctl", "cmd/pushgateway", "deploy/local", "deploy/embedded"}},
-	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants"}, tests: []string{everything}},
+	"github.com/twmb/franz-go":           {in: []string{"kafka", "bench/chaos", "bench/mutants", "wiring/rightstest"}, tests: []string{"worker", "cmd/pushctl", "cmd/pushgateway", "deploy/local", "deploy/embedded"}},
+	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants", "wiring/rightstest"}, tests: []string{everything}},
 	"github.com/gocql/gocql":             {in: []string{"status", "bench/chaos"}, tests: []string{"deploy/local"}},
 	"github.com/redis/go-redis":          {in: []string{"shards", "shards/shardstest", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "users/erase", "users/state", "users/userstest"}, tests: []string{"deploy/embedded", "gateway/quota"}},
 	"go.opentelemetry.io/otel":           {in: []string{"traces"}, tests: []string{"worker"}},

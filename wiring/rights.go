@@ -20,12 +20,14 @@ const (
 	Webhooks     Role = "webhooks"  // pushgateway webhooks
 	Operator     Role = "operator"  // pushctl
 	Producer     Role = "producer"  // of notifications
-	Dashboard    Role = "dashboard" // a reader of push.events
+	Reader       Role = "reader"    // of push.events: whoever else counts what is told there
+	Dashboard    Role = "dashboard" // pushgateway dashboard
+	Redriver     Role = "redriver"  // what it needs besides, if keys act on dead letters there
 )
 
 // Roles are all roles, in that order.
 func Roles() []Role {
-	return []Role{Worker, Registry, HTTPGateway, FanoutWorker, Webhooks, Operator, Producer, Dashboard}
+	return []Role{Worker, Registry, HTTPGateway, FanoutWorker, Webhooks, Operator, Producer, Reader, Dashboard, Redriver}
 }
 
 // Right is what a role may do with one topic or consumer group. In Kafka, Read,
@@ -56,7 +58,7 @@ func Rights(c *configs.Config) []Right {
 	r.topic(kafka.UsersTopic, kafka.UsersTopic, users)
 	r.topic(kafka.QuarantineTopic, kafka.QuarantineTopic, map[Role][]string{Registry: {"Write"}, Operator: {"Read"}})
 	r.topic(kafka.FeedbackTopic, kafka.FeedbackTopic, map[Role][]string{Worker: {"Write"}, Registry: {"Read"}})
-	r.topic(kafka.EventsTopic, kafka.EventsTopic, map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Dashboard: {"Read"}})
+	r.topic(kafka.EventsTopic, kafka.EventsTopic, map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Reader: {"Read"}, Dashboard: {"Read"}})
 	r.grant("group", c.Registry.Group, "<registry.group>", map[Role][]string{Registry: {"Read"}})
 	if c.Gateway.Fanout.Enabled {
 		r.fanouts(c)
@@ -87,10 +89,11 @@ func (r *rights) topic(name, pattern string, needs map[Role][]string) {
 
 // lane grants those on a lane's own topics and groups. A gateway writes to lanes that have
 // a service type, and compares receipts with what their workers have committed. Fan-outs
-// are paced by the same offsets.
+// are paced by the same offsets. A dashboard asks for the ends and the committed offsets of
+// all of them, and reads dead letters; those that it sends again go to the smallest tier.
 func (r *rights) lane(c *configs.Config, l configs.Lane) {
-	own := map[Role][]string{Worker: {"Read"}, Operator: {"Read", "Write"}, Producer: {"Write"}}
-	group := map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}}
+	own := map[Role][]string{Worker: {"Read"}, Operator: {"Read", "Write"}, Producer: {"Write"}, Dashboard: {"Describe"}}
+	group := map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}, Dashboard: {"Describe"}}
 	if slices.ContainsFunc(c.ServiceLanes(), func(g configs.GatewayLane) bool { return g.Lane == l.Name }) {
 		own[HTTPGateway], group[HTTPGateway] = []string{"Write"}, []string{"Describe"}
 	}
@@ -98,19 +101,23 @@ func (r *rights) lane(c *configs.Config, l configs.Lane) {
 		own[FanoutWorker], group[FanoutWorker] = []string{"Write"}, []string{"Describe"}
 	}
 	r.topic(l.Topic, "<lane>", own)
-	for _, t := range Tiers(c) {
-		r.topic(kafka.RetryTopic(l.Topic, t.Name), "<lane>.retry.<tier>", map[Role][]string{Worker: {"Read", "Write"}, Operator: {"Write"}})
+	for i, t := range Tiers(c) {
+		needs := map[Role][]string{Worker: {"Read", "Write"}, Operator: {"Write"}, Dashboard: {"Describe"}}
+		if i == 0 {
+			needs[Redriver] = []string{"Write"}
+		}
+		r.topic(kafka.RetryTopic(l.Topic, t.Name), "<lane>.retry.<tier>", needs)
 	}
 	for _, t := range DeferTiers(c) {
-		r.topic(kafka.DeferTopic(l.Topic, t.Name), "<lane>.defer.<tier>", map[Role][]string{Worker: {"Read", "Write"}})
+		r.topic(kafka.DeferTopic(l.Topic, t.Name), "<lane>.defer.<tier>", map[Role][]string{Worker: {"Read", "Write"}, Dashboard: {"Describe"}})
 	}
 	for _, name := range kafka.HoldTopics(l.Topic) {
-		r.topic(name, "<lane>.hold.<provider>", map[Role][]string{Worker: {"Read", "Write"}})
+		r.topic(name, "<lane>.hold.<provider>", map[Role][]string{Worker: {"Read", "Write"}, Dashboard: {"Describe"}})
 	}
-	r.topic(kafka.DLQTopic(l.Topic), "<lane>.dlq", map[Role][]string{Worker: {"Write"}, Operator: {"Read", "Delete"}})
-	r.topic(kafka.AuditTopic(l.Topic), "<lane>.dlq.audit", map[Role][]string{Operator: {"Read", "Write"}})
+	r.topic(kafka.DLQTopic(l.Topic), "<lane>.dlq", map[Role][]string{Worker: {"Write"}, Operator: {"Read", "Delete"}, Dashboard: {"Read"}})
+	r.topic(kafka.AuditTopic(l.Topic), "<lane>.dlq.audit", map[Role][]string{Operator: {"Read", "Write"}, Dashboard: {"Read"}, Redriver: {"Write"}})
 	r.grant("group", c.Kafka.LaneGroup(l.Name), "<kafka.group>.<lane's name>", group)
-	r.grant("group", c.Kafka.RetryGroup(l.Name), "<kafka.group>.<lane's name>.retry", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}})
+	r.grant("group", c.Kafka.RetryGroup(l.Name), "<kafka.group>.<lane's name>.retry", map[Role][]string{Worker: {"Read"}, Operator: {"Describe"}, Dashboard: {"Describe"}})
 }
 
 // fanouts grants those on the topics of fan-outs and their groups. What cannot be read is
@@ -119,7 +126,7 @@ func (r *rights) fanouts(c *configs.Config) {
 	group := func(topic, pattern string) {
 		r.grant("group", c.Kafka.FanoutGroup(topic), "<kafka.group>."+pattern, map[Role][]string{FanoutWorker: {"Read"}})
 	}
-	r.topic(fanout.JobsTopic, fanout.JobsTopic, map[Role][]string{HTTPGateway: {"Write"}, FanoutWorker: {"Read"}, Operator: {"Read"}})
+	r.topic(fanout.JobsTopic, fanout.JobsTopic, map[Role][]string{HTTPGateway: {"Write"}, FanoutWorker: {"Read"}, Operator: {"Read"}, Dashboard: {"Read"}})
 	group(fanout.JobsTopic, fanout.JobsTopic)
 	for _, l := range c.Lanes {
 		for _, t := range []struct{ name, pattern string }{

@@ -15,7 +15,8 @@ import (
 type aclFlags struct {
 	worker, registry, operator  string
 	gateways, fanouts, webhooks []string
-	producers, dashboards       []string
+	producers, readers          []string
+	dashboards, redrivers       []string
 	tool                        string
 }
 
@@ -28,11 +29,13 @@ func newTopicsACLsCommand(a *app) *cobra.Command {
 lanes and groups. Review them, then pipe them into a shell. Nothing is sent to Kafka. docs/operations.md,
 "Who may do what", has the same rights as a table.
 
---gateway, --fanout, --webhooks, --producer and --dashboard may be repeated; without them, their rights are
-not printed. --gateway is pushgateway serve, --fanout pushgateway fanout, which has rights only with
-gateway.fanout.enabled, and --webhooks pushgateway webhooks, with gateway.webhooks.senders. A dashboard that reads with a consumer group also needs Read on that group.`,
+--gateway, --fanout, --webhooks, --producer, --reader, --dashboard and --redriver may be repeated; without them,
+their rights are not printed. --gateway is pushgateway serve, --fanout pushgateway fanout, which has rights only with
+gateway.fanout.enabled, and --webhooks pushgateway webhooks, with gateway.webhooks.senders. --dashboard
+is pushgateway dashboard; the same principal as --redriver, too, lets those with an admin key redrive and dismiss dead
+letters there. --reader is whatever else reads push.events; with a consumer group it also needs Read on that group.`,
 		Example: "  pushctl topics acls --producer User:shop --producer User:auth\n  pushctl topics acls --gateway User:pushgateway --fanout User:pushfanout\n" +
-			"  pushctl topics acls --registry User:CN=registry --dashboard User:grafana",
+			"  pushctl topics acls --registry User:CN=registry --reader User:grafana\n  pushctl topics acls --dashboard User:pushdashboard --redriver User:pushdashboard",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return a.printACLs(&f) },
 	}
@@ -44,7 +47,9 @@ gateway.fanout.enabled, and --webhooks pushgateway webhooks, with gateway.webhoo
 	flags.StringArrayVar(&f.fanouts, "fanout", nil, "`principal` of the processes of fan-outs")
 	flags.StringArrayVar(&f.webhooks, "webhooks", nil, "`principal` of the processes of webhooks")
 	flags.StringArrayVar(&f.producers, "producer", nil, "`principal` of a producer of notifications")
-	flags.StringArrayVar(&f.dashboards, "dashboard", nil, "`principal` of a reader of push.events")
+	flags.StringArrayVar(&f.readers, "reader", nil, "`principal` of a reader of push.events")
+	flags.StringArrayVar(&f.dashboards, "dashboard", nil, "`principal` of a dashboard of a team")
+	flags.StringArrayVar(&f.redrivers, "redriver", nil, "`principal` of such a dashboard on which dead letters are acted on: rights besides those of --dashboard")
 	flags.StringVar(&f.tool, "tool", "", "the `command` to print; default: kafka-acls.sh with the first of kafka.brokers and admin.properties")
 	return cmd
 }
@@ -65,7 +70,8 @@ func (a *app) printACLs(f *aclFlags) error {
 	}
 	principals := map[wiring.Role][]string{
 		wiring.Worker: {f.worker}, wiring.Registry: {f.registry}, wiring.Operator: {f.operator},
-		wiring.HTTPGateway: f.gateways, wiring.FanoutWorker: f.fanouts, wiring.Webhooks: f.webhooks, wiring.Producer: f.producers, wiring.Dashboard: f.dashboards,
+		wiring.HTTPGateway: f.gateways, wiring.FanoutWorker: f.fanouts, wiring.Webhooks: f.webhooks, wiring.Producer: f.producers,
+		wiring.Reader: f.readers, wiring.Dashboard: f.dashboards, wiring.Redriver: f.redrivers,
 	}
 	if len(f.fanouts) > 0 && !c.Gateway.Fanout.Enabled {
 		return usagef("--fanout: there are no fan-outs without gateway.fanout.enabled")

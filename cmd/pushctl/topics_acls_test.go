@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
@@ -21,6 +20,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/rightstest"
 )
 
 // The commands grant exactly the table's rights to the given principals, and a
@@ -48,9 +48,12 @@ func TestTopicsACLs(t *testing.T) {
 		t.Errorf("printed\n%s", usual)
 	}
 	var rows []aclRow
-	f.decode(&rows, "topics", "acls", "--dashboard", "User:grafana")
-	if want := (aclRow{"User:grafana", "dashboard", "topic", "push.events", []string{"Read"}}); !slices.ContainsFunc(rows, func(r aclRow) bool { return fmt.Sprint(r) == fmt.Sprint(want) }) {
-		t.Errorf("rows %+v, want %+v", rows, want)
+	f.decode(&rows, "topics", "acls", "--reader", "User:grafana", "--dashboard", "User:board", "--redriver", "User:board")
+	for _, want := range []aclRow{{"User:grafana", "reader", "topic", "push.events", []string{"Read"}}, {"User:board", "dashboard", "group", "pushfleet.critical.retry", []string{"Describe"}},
+		{"User:board", "redriver", "topic", "push.critical.retry.30s", []string{"Write"}}} {
+		if !slices.ContainsFunc(rows, func(r aclRow) bool { return fmt.Sprint(r) == fmt.Sprint(want) }) {
+			t.Errorf("rows %+v, want %+v", rows, want)
+		}
 	}
 	f.decode(&rows, "topics", "acls", "--gateway", "User:front")
 	if want := (aclRow{"User:front", "gateway", "group", "pushfleet.critical", []string{"Describe"}}); !slices.ContainsFunc(rows, func(r aclRow) bool { return fmt.Sprint(r) == fmt.Sprint(want) }) {
@@ -76,49 +79,16 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// aclPassword is the password of every user.
-const aclPassword = "secret"
-
-// roleUsers are the roles as users of a Kafka that allows each exactly what
-// Rights says.
-func roleUsers(t *testing.T) []kfake.Opt {
-	t.Helper()
-	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", aclPassword),
-		kfake.GroupMinSessionTimeout(100 * time.Millisecond), kfake.User("PLAIN", "nobody", aclPassword)}
-	acls := map[wiring.Role][]kfake.ACL{}
-	for _, r := range wiring.Rights(configs.Default()) {
-		for _, word := range r.Operations {
-			operation, err := kmsg.ParseACLOperation(word)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resource, err := kmsg.ParseACLResourceType(r.Resource)
-			if err != nil {
-				t.Fatal(err)
-			}
-			acls[r.Role] = append(acls[r.Role], kfake.ACL{Resource: resource, Name: r.Name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true})
-		}
-	}
-	for role, of := range acls {
-		opts = append(opts, kfake.User("PLAIN", string(role), aclPassword, of...))
-	}
-	return opts
-}
-
 // With exactly the rights of `topics acls`, every role can do its work, and
 // none can do that of another.
 func TestRightsAreEnough(t *testing.T) {
-	cluster, err := kfake.NewCluster(roleUsers(t)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := rightstest.Start(t, configs.Default(), kfake.User("PLAIN", "nobody", rightstest.Password))
 	f := &fleet{t: t, kafka: &embedded.Kafka{Cluster: cluster}, patience: patience}
-	t.Cleanup(f.kafka.Close)
 	partitions := 3
 	as := func(role wiring.Role, args ...string) (exit int, stdout, stderr string) {
 		t.Helper()
 		password := filepath.Join(t.TempDir(), "password")
-		writeFile(t, password, aclPassword)
+		writeFile(t, password, rightstest.Password)
 		f.config = configFile(t, fmt.Sprintf("kafka: {brokers: [%q], topics: {partitions: %d, replication: 1}, sasl: {mechanism: PLAIN, username: %s, password_file: %q, insecure: true}}\n",
 			cluster.ListenAddrs()[0], partitions, role, password))
 		return f.run("", args...)
@@ -130,7 +100,7 @@ func TestRightsAreEnough(t *testing.T) {
 		}
 	}
 	options := func(role wiring.Role) kafka.Options {
-		return kafka.Options{Brokers: cluster.ListenAddrs(), SASL: &kafka.SASL{Mechanism: kafka.Plain, User: string(role), Password: aclPassword}}
+		return kafka.Options{Brokers: cluster.ListenAddrs(), SASL: &kafka.SASL{Mechanism: kafka.Plain, User: string(role), Password: rightstest.Password}}
 	}
 	token := filepath.Join(t.TempDir(), "token")
 	writeFile(t, token, "token-of-a-device")
@@ -235,9 +205,10 @@ func TestRightsAreEnough(t *testing.T) {
 	if err := follow(wiring.Operator, kafka.QuarantineTopic); err != nil { // users quarantine ls
 		t.Errorf("an operator looks at the quarantine: %v", err)
 	}
-	if err := follow(wiring.Dashboard, kafka.EventsTopic); err != nil {
-		t.Errorf("a dashboard reads: %v", err)
+	if err := follow(wiring.Reader, kafka.EventsTopic); err != nil {
+		t.Errorf("a reader of events: %v", err)
 	}
+	can(wiring.Dashboard, "top", "--once")
 
 	for _, args := range [][]string{{"lag"}, {"events", "tail", "--since", "1h", "--stop"}, {"dlq", "ls"}, {"dlq", "redrive", "--yes"}, {"dlq", "dismiss", "--all", "--yes"},
 		{"dlq", "purge", "--all", "--yes"}, {"devices", "add", "--user", "u1", "--app", "shop", "--platform", "fcm", "--token-file", token}} {
@@ -248,7 +219,8 @@ func TestRightsAreEnough(t *testing.T) {
 		role wiring.Role
 		args []string
 	}{
-		{"nobody", send}, {wiring.Registry, send}, {wiring.Dashboard, send}, {wiring.Worker, send},
+		{"nobody", send}, {wiring.Registry, send}, {wiring.Reader, send}, {wiring.Dashboard, send}, {wiring.Redriver, send}, {wiring.Reader, []string{"dlq", "ls"}},
+		{wiring.Dashboard, []string{"devices", "add", "--user", "u1", "--app", "shop", "--platform", "fcm", "--token-file", token}}, {wiring.Worker, send},
 		{wiring.Producer, []string{"dlq", "ls"}}, {wiring.Producer, []string{"events", "tail", "--stop"}}, {wiring.Producer, []string{"lag"}},
 		{wiring.Producer, []string{"devices", "add", "--user", "u1", "--app", "shop", "--platform", "fcm", "--token-file", token}},
 		{wiring.Worker, []string{"devices", "add", "--user", "u1", "--app", "shop", "--platform", "fcm", "--token-file", token}},

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,228 +26,20 @@ import (
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
 	"github.com/pushfleet/pushfleet/wiring"
+	"github.com/pushfleet/pushfleet/wiring/rightstest"
 	"github.com/pushfleet/pushfleet/worker"
 )
 
-// usersPassword is that of every user of the Kafka with rights.
-const usersPassword = "secret"
-
-// lawfulKafka is a Kafka that allows each role what Rights says, and the user admin all.
-func lawfulKafka(t *testing.T, c *configs.Config) *kfake.Cluster {
+// lawfulKafka is a Kafka that allows each role what Rights says, with all topics.
+func lawfulKafka(t *testing.T, c *configs.Config, more ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", usersPassword), kfake.GroupMinSessionTimeout(200 * time.Millisecond)}
-	acls := map[wiring.Role][]kfake.ACL{}
-	for _, r := range wiring.Rights(c) {
-		for _, word := range r.Operations {
-			operation, err := kmsg.ParseACLOperation(word)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resource, err := kmsg.ParseACLResourceType(r.Resource)
-			if err != nil {
-				t.Fatal(err)
-			}
-			acls[r.Role] = append(acls[r.Role], kfake.ACL{Resource: resource, Name: r.Name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true})
-		}
-	}
-	for role, of := range acls {
-		opts = append(opts, kfake.User("PLAIN", string(role), usersPassword, of...))
-	}
-	cluster, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
+	cluster := rightstest.Start(t, c, more...)
 	for _, s := range append(wiring.Topics(c), wiring.FanoutTopics(c)...) {
 		if err := cluster.CreateTopic(s.Name, 2, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return cluster
-}
-
-// uses are what requests to Kafka need the right to, as "Write topic push.users".
-type uses struct {
-	topics map[[16]byte]string   // names by id; does not change
-	former map[kmsg.Request]bool // those of who has ended before; does not change
-
-	mu      sync.Mutex
-	seen    map[string]bool // guarded by mu
-	unknown map[string]bool // guarded by mu; requests that it knows nothing of
-}
-
-// noteRequests begins to note the requests to a cluster. What it returns waits until all
-// that were under way have come, ends that and returns them.
-func noteRequests(c *kfake.Cluster) (end func() map[kmsg.Request]bool) {
-	var mu sync.Mutex
-	var last time.Time                 // when one came; guarded by mu
-	all := make(map[kmsg.Request]bool) // nil = it has ended; guarded by mu
-	c.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		mu.Lock()
-		defer mu.Unlock()
-		if last = time.Now(); all != nil {
-			all[r] = true
-		}
-		return nil, nil, false
-	})
-	quiet := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return time.Since(last) > 300*time.Millisecond
-	}
-	return func() (noted map[kmsg.Request]bool) {
-		for tries := 0; !quiet() && tries < patience; tries++ {
-			time.Sleep(10 * time.Millisecond)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		noted, all = all, nil
-		return noted
-	}
-}
-
-// noteUses begins to note what is asked of a cluster. It passes over former requests: a
-// fetch that has waited is seen again when its time is up, also of a client that is gone.
-func noteUses(c *kfake.Cluster, topics []kafka.TopicSpec, former map[kmsg.Request]bool) *uses {
-	u := &uses{topics: make(map[[16]byte]string), former: former, seen: make(map[string]bool), unknown: make(map[string]bool)}
-	for _, s := range topics {
-		u.topics[c.TopicInfo(s.Name).TopicID] = s.Name
-	}
-	c.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		u.note(r)
-		return nil, nil, false
-	})
-	return u
-}
-
-// note notes what a request needs (Kafka's documentation, "Authorization and ACLs").
-func (u *uses) note(r kmsg.Request) {
-	if u.former[r] {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	need := func(operation, resource, name string) { u.seen[operation+" "+resource+" "+name] = true }
-	topic := func(operation, name string, id [16]byte) {
-		if name == "" {
-			name = u.topics[id]
-		}
-		need(operation, "topic", name)
-	}
-	switch r := r.(type) {
-	case *kmsg.ProduceRequest:
-		for _, t := range r.Topics {
-			topic("Write", t.Topic, t.TopicID)
-		}
-	case *kmsg.FetchRequest:
-		for _, t := range r.Topics {
-			topic("Read", t.Topic, t.TopicID)
-		}
-	case *kmsg.ListOffsetsRequest:
-		for _, t := range r.Topics {
-			topic("Describe", t.Topic, [16]byte{})
-		}
-	case *kmsg.OffsetForLeaderEpochRequest:
-		for _, t := range r.Topics {
-			topic("Describe", t.Topic, [16]byte{})
-		}
-	case *kmsg.MetadataRequest:
-		for _, t := range r.Topics {
-			if t.Topic != nil {
-				topic("Describe", *t.Topic, [16]byte{})
-			}
-		}
-	case *kmsg.DescribeConfigsRequest:
-		for _, t := range r.Resources {
-			topic("DescribeConfigs", t.ResourceName, [16]byte{})
-		}
-	case *kmsg.FindCoordinatorRequest:
-		for _, name := range append(r.CoordinatorKeys, r.CoordinatorKey) {
-			if name != "" {
-				need("Describe", "group", name)
-			}
-		}
-	case *kmsg.OffsetFetchRequest:
-		for _, g := range r.Groups {
-			need("Describe", "group", g.Group)
-		}
-		if r.Group != "" {
-			need("Describe", "group", r.Group)
-		}
-	case *kmsg.OffsetCommitRequest:
-		need("Read", "group", r.Group)
-		for _, t := range r.Topics {
-			topic("Read", t.Topic, t.TopicID)
-		}
-	case *kmsg.JoinGroupRequest:
-		need("Read", "group", r.Group)
-	case *kmsg.SyncGroupRequest:
-		need("Read", "group", r.Group)
-	case *kmsg.HeartbeatRequest:
-		need("Read", "group", r.Group)
-	case *kmsg.LeaveGroupRequest:
-		need("Read", "group", r.Group)
-	case *kmsg.ApiVersionsRequest, *kmsg.SASLHandshakeRequest, *kmsg.SASLAuthenticateRequest, *kmsg.InitProducerIDRequest,
-		*kmsg.GetTelemetrySubscriptionsRequest, *kmsg.PushTelemetryRequest: // need none
-	default:
-		u.unknown[fmt.Sprintf("%T", r)] = true
-	}
-}
-
-// beside says how what was used differs from the rights of a role; empty = not at all.
-func (u *uses) beside(rights []wiring.Right, role wiring.Role) string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	granted := make(map[string]bool)
-	for _, r := range rights {
-		for _, o := range r.Operations {
-			if r.Role == role {
-				granted[o+" "+r.Resource+" "+r.Name] = true
-			}
-		}
-	}
-	var lines []string
-	for use := range u.seen {
-		name, is := strings.CutPrefix(use, "Describe ")
-		if !granted[use] && !(is && (granted["Read "+name] || granted["Write "+name])) {
-			lines = append(lines, "used and not granted: "+use)
-		}
-	}
-	for right := range granted {
-		if !u.seen[right] {
-			lines = append(lines, "granted and not used: "+right)
-		}
-	}
-	for request := range u.unknown {
-		lines = append(lines, "the test knows nothing of "+request)
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
-// as is a configuration of one user of Kafka.
-func as(t *testing.T, c *configs.Config, user string) *configs.Config {
-	t.Helper()
-	own := *c
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte(usersPassword), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	own.Kafka.SASL = configs.SASL{Mechanism: "PLAIN", Username: user, PasswordFile: password, Insecure: true}
-	return &own
-}
-
-// await waits until what was used is what a role may.
-func (u *uses) await(t *testing.T, rights []wiring.Right, role wiring.Role) {
-	t.Helper()
-	for tries := 0; u.beside(rights, role) != "" && tries < patience; tries++ {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if differs := u.beside(rights, role); differs != "" {
-		t.Errorf("%s:\n%s", role, differs)
-	}
 }
 
 // rightsWorld is what both processes share besides Kafka.
@@ -291,10 +80,10 @@ func (w *rightsWorld) passOver(noted map[kmsg.Request]bool) {
 
 // fillRegistry lets a registry make Redis what it is where users are known.
 func (w *rightsWorld) fillRegistry() {
-	t, c := w.t, as(w.t, w.config, "admin")
+	t, c := w.t, rightstest.As(w.t, w.config, "admin")
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	noted := noteRequests(w.cluster)
+	noted := rightstest.NoteRequests(w.cluster)
 	defer func() { w.passOver(noted()) }()
 	defer running.Wait()
 	defer stop()
@@ -327,9 +116,9 @@ func (w *rightsWorld) fillRegistry() {
 // gateway asks a gateway for all that needs Kafka. It returns the messages to topics that
 // are paused.
 func (w *rightsWorld) gateway() (paused []uuid.UUID) {
-	t, c := w.t, as(w.t, w.config, string(wiring.HTTPGateway))
-	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
-	noted := noteRequests(w.cluster)
+	t, c := w.t, rightstest.As(w.t, w.config, string(wiring.HTTPGateway))
+	u := rightstest.NoteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
+	noted := rightstest.NoteRequests(w.cluster)
 	defer func() { w.passOver(noted()) }()
 	log := slog.New(slog.DiscardHandler)
 	users, closeUsers, err := openUsers(c, log)
@@ -402,7 +191,7 @@ func (w *rightsWorld) gateway() (paused []uuid.UUID) {
 	ask("PUT", "/v1/users/u1/preferences", `{"opt_out_types": ["promo"]}`, http.StatusAccepted)
 	link := ask("POST", "/v1/users/u1/unsubscribe-links", `{"app": "shop", "type": "news"}`, http.StatusCreated)
 	ask("POST", link["path"].(string), "List-Unsubscribe=One-Click", http.StatusOK)
-	u.await(t, w.rights, wiring.HTTPGateway)
+	u.Await(t, w.rights, wiring.HTTPGateway)
 	return paused
 }
 
@@ -418,8 +207,8 @@ func (rowless) Close() {}
 
 // fanouts works on the messages to topics, those that are paused too.
 func (w *rightsWorld) fanouts(paused []uuid.UUID) {
-	t, c := w.t, as(w.t, w.config, string(wiring.FanoutWorker))
-	options, err := wiring.Kafka(as(t, w.config, "admin"), slog.New(slog.DiscardHandler))
+	t, c := w.t, rightstest.As(w.t, w.config, string(wiring.FanoutWorker))
+	options, err := wiring.Kafka(rightstest.As(t, w.config, "admin"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,7 +221,7 @@ func (w *rightsWorld) fanouts(paused []uuid.UUID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := noteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
+	u := rightstest.NoteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -445,7 +234,7 @@ func (w *rightsWorld) fanouts(paused []uuid.UUID) {
 			t.Errorf("the fan-outs ended: %v", err)
 		}
 	})
-	u.await(t, w.rights, wiring.FanoutWorker)
+	u.Await(t, w.rights, wiring.FanoutWorker)
 	for _, id := range paused {
 		p, err := w.notes.Look(ctx, id)
 		if err != nil || p == nil || p.State != fanout.Paused || p.Ended > 0 {
