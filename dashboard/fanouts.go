@@ -101,7 +101,7 @@ func (j job) told(p *fanout.Progress) Fanout {
 		}
 	}
 	for _, order := range []string{orderPause, orderResume, orderCancel} {
-		s := orders[order]
+		s, _ := stateAfter(order)
 		if (p == nil || p.Takes(s) == nil) && s != now {
 			t.Orders = append(t.Orders, order)
 		}
@@ -116,7 +116,18 @@ const (
 	orderCancel = "cancel"
 )
 
-var orders = map[string]fanout.State{orderPause: fanout.Paused, orderResume: fanout.Running, orderCancel: fanout.Cancelled}
+// stateAfter is the state that a fan-out has after an order; false = there is no such order.
+func stateAfter(order string) (s fanout.State, known bool) {
+	switch order {
+	case orderPause:
+		return fanout.Paused, true
+	case orderResume:
+		return fanout.Running, true
+	case orderCancel:
+		return fanout.Cancelled, true
+	}
+	return s, false
+}
 
 // listFanouts answers with the newest fan-outs, the newest first, or the one of an id.
 func (s *Site) listFanouts(w http.ResponseWriter, r *http.Request) {
@@ -124,9 +135,7 @@ func (s *Site) listFanouts(w http.ResponseWriter, r *http.Request) {
 	if !ok || !s.hasFanouts(w) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), lookupTime)
-	defer cancel()
-	leave := s.lookups.enter(ctx, w)
+	ctx, leave := s.lookups.enter(w, r, lookupTime)
 	if leave == nil {
 		return
 	}
@@ -209,7 +218,7 @@ func (s *Site) orderFanout(w http.ResponseWriter, r *http.Request) {
 	if !s.hasFanouts(w) || !s.read(w, r, &o) {
 		return
 	}
-	state, known := orders[o.Order]
+	state, known := stateAfter(o.Order)
 	visitor := s.access.who(r, time.Now())
 	switch {
 	case visitor.role != admin:
@@ -225,9 +234,7 @@ func (s *Site) orderFanout(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusConflict, "nothing was done: confirm by the order and the last 6 letters of the id")
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), lookupTime)
-	defer cancel()
-	leave := s.lookups.enter(ctx, w)
+	ctx, leave := s.lookups.enter(w, r, lookupTime)
 	if leave == nil {
 		return
 	}

@@ -78,9 +78,7 @@ func (s *Site) listLetters(w http.ResponseWriter, r *http.Request) {
 	if !ok || !s.hasLetters(w) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), listTime)
-	defer cancel()
-	leave := s.letters.enter(ctx, w)
+	ctx, leave := s.letters.enter(w, r, listTime)
 	if leave == nil {
 		return
 	}
@@ -204,12 +202,10 @@ func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
 	if a.Until.IsZero() {
 		a.Until = time.Now().UTC()
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), actTime)
-	defer cancel()
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTime + writeTime)); err != nil {
 		s.log.Debug("no deadline for an answer", "error", err)
 	}
-	leave := s.letters.enter(ctx, w)
+	ctx, leave := s.letters.enter(w, r, actTime)
 	if leave == nil {
 		return
 	}

@@ -76,11 +76,24 @@ func refersToAny(text []byte, name string, raw map[string][]byte) bool {
 	return false
 }
 
-var types = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+// typeOf is what a browser is told that a file is.
+func typeOf(name string) string {
+	switch path.Ext(name) {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	return "application/octet-stream"
+}
 
 // serve answers with a page, or that it has not changed.
 func (p *pages) serve(w http.ResponseWriter, r *http.Request, name string) {
-	w.Header().Set("Content-Type", types[".html"])
+	w.Header().Set("Content-Type", typeOf(name))
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("ETag", p.tags[name])
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(p.html[name]))
@@ -94,7 +107,7 @@ func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", types[path.Ext(name)])
+	w.Header().Set("Content-Type", typeOf(name))
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
 }

@@ -238,9 +238,7 @@ func (s *Site) lookup(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), lookupTime)
-	defer cancel()
-	leave := s.lookups.enter(ctx, w)
+	ctx, leave := s.lookups.enter(w, r, lookupTime)
 	if leave == nil {
 		return
 	}
