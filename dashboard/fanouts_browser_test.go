@@ -37,8 +37,7 @@ func TestPageOrdersFanouts(t *testing.T) {
 	w.read()
 	host, _ := w.serve("127.0.0.1:0")
 	p := open(t, chrome, "http://"+host+"/login", chromedp.EmulateViewport(1400, 1000))
-	p.run(chromedp.WaitVisible(chromedp.CSS("input[name=key]")), chromedp.SetValue(chromedp.CSS("input[name=key]"), adminKey), chromedp.Click(chromedp.CSS("#login button")))
-	p.until(text("#status", "live"))
+	p.logIn(adminKey)
 	patient, cancel := context.WithTimeout(t.Context(), browserTime)
 	defer cancel()
 	for !w.feed.knows(j.Message) { // its topic is read beside the others

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -47,9 +48,8 @@ func TestPageRedrives(t *testing.T) {
 	act("redrive 3")
 	p.until(has("#letters-says", "the admin key is needed"))
 
-	p.run(chromedp.Click(chromedp.CSS("#login")), chromedp.WaitVisible(chromedp.CSS("input[name=key]")),
-		chromedp.SetValue(chromedp.CSS("input[name=key]"), adminKey), chromedp.Click(chromedp.CSS("#login button")))
-	p.until(text("#status", "live"))
+	p.run(chromedp.Click(chromedp.CSS("#login")))
+	p.logIn(adminKey)
 	list("You may redrive and dismiss.")
 	p.run(chromedp.SetValue(chromedp.CSS("#letters input[name=app]"), "shop"), chromedp.Click(chromedp.CSS("#letters-redrive")))
 	p.until(text("#letters-words", "redrive 3") + " && !document.querySelector('#letters-plan').hidden")
@@ -76,6 +76,78 @@ func TestPageRedrives(t *testing.T) {
 		}
 	}
 	p.clean(host, "403")
+}
+
+// logIn gives a key to the page that asks for it.
+func (p *tab) logIn(key string) {
+	p.t.Helper()
+	p.run(chromedp.WaitVisible(chromedp.CSS("input[name=key]")), chromedp.SetValue(chromedp.CSS("input[name=key]"), key), chromedp.Click(chromedp.CSS("#login button")))
+	p.until(text("#status", "live"))
+}
+
+// What was counted is done only while the words stand there that it was counted for: who
+// changes them meanwhile, or afterwards, has nothing to confirm.
+func TestPageForgetsWhatWasCountedForOtherWords(t *testing.T) {
+	chrome := browser(t)
+	access, err := NewAccess("", adminKey, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, access)
+	for _, app := range []string{"shop", "bank"} {
+		w.deadLetter("n-"+app, app, "")
+	}
+	w.read()
+	host, _ := w.serve("127.0.0.1:0")
+	p := open(t, chrome, "http://"+host+"/login", chromedp.EmulateViewport(1400, 1000))
+	p.logIn(adminKey)
+	p.run(chromedp.SendKeys(chromedp.CSS("#letters input[name=lane]"), "\r"))
+	p.until(has("#letters-says", "2 open."))
+
+	// counted counts for an app, and calls meanwhile before the answer comes.
+	counted := func(app string, meanwhile func()) {
+		t.Helper()
+		release := w.counts.holdUp()
+		p.run(chromedp.SetValue(chromedp.CSS("#letters input[name=app]"), app), chromedp.Click(chromedp.CSS("#letters-redrive")))
+		select {
+		case <-w.counts.began:
+		case <-time.After(browserTime):
+			t.Fatal("nothing is counted")
+		}
+		p.until(text("#letters-says", "counting …"))
+		meanwhile()
+		release()
+	}
+	typing := func(words string) func() {
+		return func() { p.run(chromedp.SendKeys(chromedp.CSS("#letters input[name=app]"), words)) }
+	}
+	hidden := "document.querySelector('#letters-plan').hidden"
+	for name, change := range map[string]func(){
+		"typed":               typing("x"),
+		"filled by a program": func() { p.run(chromedp.SetValue(chromedp.CSS("#letters input[name=app]"), "bank")) },
+	} {
+		counted("shop", change)
+		p.until(has("#letters-says", "count again"))
+		if is, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](hidden)); err != nil || !is {
+			t.Errorf("words that are %s while others are counted can be confirmed (%v)", name, err)
+		}
+	}
+
+	counted("shop", func() {})
+	p.until(text("#letters-words", "redrive 1") + " && !" + hidden)
+	typing("x")()
+	p.until(hidden)
+
+	// The same words count, and what is typed is done to those alone.
+	counted("shop", func() {})
+	p.until("!" + hidden)
+	p.run(chromedp.SetValue(chromedp.CSS("#letters-plan input[name=by]"), "ann"), chromedp.SetValue(chromedp.CSS("#letters-plan input[name=confirm]"), "redrive 1"),
+		chromedp.SendKeys(chromedp.CSS("#letters-plan input[name=confirm]"), "\r"))
+	p.until(has("#letters-says", "1 were redriven"))
+	if marks := w.marks(); len(marks) != 1 || marks["n-shop"].What != kafka.Redriven {
+		t.Errorf("marks %+v", marks)
+	}
+	p.clean(host)
 }
 
 // marks are the marks of dead letters by the ids of their notifications.

@@ -30,6 +30,7 @@ type world struct {
 	feed    *Feed
 	site    *Site
 	letters *dlq.Queues
+	counts  *slowLetters // the same, as the site asks them
 	fanouts *fanout.Memory
 	jobs    *kafka.Writer
 	lookups *toldLookups
@@ -57,6 +58,43 @@ func (l *toldLookups) User(_ context.Context, q Question) (Answers, error) {
 	return Answers{User: q.User, Steps: []Step{{Step: "device", Says: explain.Reason("no_device", ""), Bad: true}}}, nil
 }
 
+// slowLetters are dead letters whose dry runs may be held up.
+type slowLetters struct {
+	Letters
+	began chan struct{} // gets a value when a dry run that is held up has begun; never closed
+
+	mu   sync.Mutex    // guards hold
+	hold chan struct{} // dry runs wait until it is closed; nil = none does
+}
+
+// holdUp makes dry runs wait until release is called.
+func (l *slowLetters) holdUp() (release func()) {
+	hold := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold = hold
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		close(hold)
+		l.hold = nil
+	}
+}
+
+func (l *slowLetters) Redrive(ctx context.Context, o dlq.RedriveOptions) (dlq.Redriven, error) {
+	l.mu.Lock()
+	hold := l.hold
+	l.mu.Unlock()
+	if hold != nil && !o.Do {
+		l.began <- struct{}{}
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+	}
+	return l.Letters.Redrive(ctx, o)
+}
+
 const laneTopic, retryTopic, otherTopic = "push.critical", "push.critical.retry.30s", "push.transactional"
 
 func newWorld(t *testing.T, access *Access) *world {
@@ -82,7 +120,8 @@ func newWorld(t *testing.T, access *Access) *world {
 	t.Cleanup(admin.Close)
 	w.letters = dlq.New(dlq.Config{Lanes: []dlq.Lane{{Name: "critical", Topic: laneTopic, GreatestAge: time.Hour}}, Tier: kafka.Tier{Name: "30s", Delay: 30 * time.Second}},
 		dlq.OnKafka(options, admin.CheckTopics))
-	if w.site, err = NewSite(Options{Feed: w.feed, Lookups: w.lookups, Letters: w.letters, Fanouts: w.fanouts, Access: access, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	w.counts = &slowLetters{Letters: w.letters, began: make(chan struct{}, 1)}
+	if w.site, err = NewSite(Options{Feed: w.feed, Lookups: w.lookups, Letters: w.counts, Fanouts: w.fanouts, Access: access, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	return w
