@@ -263,10 +263,14 @@ func TestPage(t *testing.T) {
 	// As wide as a phone nothing hangs over; dark too.
 	phone := open(t, chrome, "http://"+host+"/", chromedp.EmulateViewport(400, 900), dark())
 	phone.until(text("#status", "live") + " && " + has("#outcomes-total", "123,587 since"))
-	phone.until("document.documentElement.scrollWidth <= 400")
+	phone.until("document.querySelectorAll('#workers tbody tr').length === 1 && document.querySelectorAll('#outcomes tbody tr').length === 3")
+	phone.until(narrow)
 	phone.until("getComputedStyle(document.body).backgroundColor === 'rgb(16, 18, 22)'")
 	phone.clean(host)
 }
+
+// narrow is an expression: nothing hangs over a phone's width, nor scrolls within it.
+const narrow = "document.documentElement.scrollWidth <= 400 && [...document.querySelectorAll('.wide')].every((n) => n.scrollWidth <= n.clientWidth)"
 
 // dark makes a page dark.
 func dark() chromedp.Action[chromedp.Void] {

@@ -111,10 +111,13 @@ func TestPictures(t *testing.T) {
 	w.read()
 	host, _ := w.serve("127.0.0.1:0")
 	for name, page := range map[string][]chromedp.Action[chromedp.Void]{
-		"desktop.png": {chromedp.EmulateViewport(1400, 1250)}, "dark.png": {chromedp.EmulateViewport(1400, 1250), dark()}, "phone.png": {chromedp.EmulateViewport(400, 1500)}} {
+		"desktop.png": {chromedp.EmulateViewport(1400, 1250)}, "dark.png": {chromedp.EmulateViewport(1400, 1250), dark()}, "phone.png": {chromedp.EmulateViewport(400, 1950)}} {
 		p := open(t, chrome, "http://"+host+"/", page...)
 		p.until(text("#status", "live") + " && document.querySelectorAll('#workers tbody tr').length === 3 && document.querySelectorAll('#routes li').length === 4")
 		p.until("parseInt(document.querySelector('[data-now=sent]').textContent.replace(',', '')) > 3000") // it goes on
+		if name == "phone.png" {
+			p.until(narrow)
+		}
 		p.picture(name)
 	}
 }

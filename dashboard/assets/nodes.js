@@ -44,19 +44,20 @@ export function list(parent, items, keyOf, create, update) {
   parent.children_ = now;
 }
 
-// table shows rows; columns are {name, n: numeric, cell: row => text, button: {text, on, title}, or undefined}.
+// table shows rows, on a phone each in lines of its own if the table is of the class rows; columns are {name, n: numeric, cell: row => text, button: {text, on, title}, or undefined}.
 export function table(node, columns, rows, keyOf) {
-  if (!node.body_) {
-    const head = make('tr');
-    for (const c of columns) head.append(make('th', {scope: 'col', class: c.n ? 'n' : '', text: c.name}));
-    node.body_ = make('tbody');
-    node.append(make('thead', {}, head), node.body_);
+  if (!node.body_) { // with roles, as some browsers forget those of tables that are laid out otherwise
+    const head = make('tr', {role: 'row'});
+    for (const c of columns) head.append(make('th', {scope: 'col', role: 'columnheader', class: c.n ? 'n' : '', text: c.name}));
+    node.body_ = make('tbody', {role: 'rowgroup'});
+    node.append(make('thead', {role: 'rowgroup'}, head), node.body_);
+    node.setAttribute('role', 'table');
   }
   node.hidden = rows.length === 0; // a head without rows says nothing
   list(node.body_, rows, keyOf, () => {
-    const row = make('tr');
+    const row = make('tr', {role: 'row'});
     for (const c of columns) {
-      const cell = make('td', {class: c.n ? 'n' : ''});
+      const cell = make('td', {role: 'cell', class: c.n ? 'n' : '', 'data-name': c.name}); // for where no head is shown
       if (c.on) cell.append(make('button', {type: 'button', class: 'id', on: () => c.on(row.item_)}));
       row.append(cell);
     }
