@@ -27,7 +27,7 @@ type Limits struct {
 // Rule is what one rule did.
 type Rule struct {
 	Rule    string `json:"rule"`
-	Reason  string `json:"reason"` // as outcomes have it
+	Reason  string `json:"reason"` // as outcomes have it: of what was stopped, if anything was
 	Stopped int64  `json:"stopped"`
 	PutOff  int64  `json:"put_off"` // to be asked about again
 }
@@ -39,9 +39,20 @@ const (
 	limitSpan = 10
 )
 
-// limitedBy is the rule that a reason names.
+// limitedBy is the rule that a reason names, of what was stopped or put off; other where
+// an earlier worker told that something was put off and not by which.
 func limitedBy(reason string) (rule string, is bool) {
-	return strings.CutPrefix(reason, string(push.Limited)+":")
+	code, rule, named := strings.Cut(reason, ":")
+	switch push.Reason(code) {
+	case push.Limited:
+		return rule, named
+	case push.LimitWaits:
+		if !named {
+			rule = other
+		}
+		return rule, true
+	}
+	return "", false
 }
 
 // showLimits adds up the last hour. A copy and another attempt are nothing that limits are
@@ -74,6 +85,7 @@ func (f *Feed) showLimits(s *Snapshot, limit int) {
 			r.PutOff += c.sum
 		} else {
 			r.Stopped += c.sum
+			r.Reason = k.Reason
 		}
 	}
 	var of, n int64

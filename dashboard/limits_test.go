@@ -19,18 +19,22 @@ func TestLimits(t *testing.T) {
 	}
 	before, now := start, start.Add(20*time.Minute)
 	f.Add(counted("a", 1, before, of(delivered, "", 50), of("SUPPRESSED", "limited:news-a-day", 50)), before)
-	f.Add(counted("a", 2, now, of(delivered, "", 90), of("SUPPRESSED", "limited:news-a-day", 6), of("HELD", "limited:night", 4), of("HELD", "quiet_hours", 100),
+	f.Add(counted("a", 2, now, of(delivered, "", 90), of("SUPPRESSED", "limited:news-a-day", 6), of("HELD", "limit_waits:night", 3), of("HELD", "limit_waits:news-a-day", 1), of("HELD", "limit_waits", 0), of("HELD", "quiet_hours", 100),
 		of("RETRYING", "UNAVAILABLE", 1000), of("DUPLICATE", "", 1000), of("SUPPRESSED", "limited_edition", 0)), now)
 	s := f.Snapshot(now, Kind{}, 100)
 	l := s.Limits
 	if math.Abs(l.Share-0.05) > 1e-9 || l.Minutes[hour-1] != 0.05 || l.Minutes[hour-21] != 0.5 || l.Minutes[hour-2] != 0 || len(l.Minutes) != hour {
 		t.Errorf("share %v of minutes %v", l.Share, l.Minutes)
 	}
-	if len(l.Rules) != 2 || l.Rules[0] != (Rule{"news-a-day", "limited:news-a-day", 56, 0}) || l.Rules[1] != (Rule{"night", "limited:night", 0, 4}) {
+	if len(l.Rules) != 2 || l.Rules[0] != (Rule{"news-a-day", "limited:news-a-day", 56, 1}) || l.Rules[1] != (Rule{"night", "limit_waits:night", 0, 3}) {
 		t.Errorf("rules %+v", l.Rules)
 	}
 	if l := f.Snapshot(now, Kind{Lane: "critical"}, 100).Limits; l.Share != 0 || len(l.Rules) != 0 || l.Rules == nil {
 		t.Errorf("of another lane: %+v", l)
+	}
+	f.Add(counted("b", 1, now, of("HELD", "limit_waits", 7)), now) // of an earlier version
+	if l := f.Snapshot(now, Kind{}, 100).Limits; len(l.Rules) != 3 || l.Rules[1] != (Rule{other, "limit_waits", 0, 7}) {
+		t.Errorf("with what an earlier worker tells: %+v", l.Rules)
 	}
 	if l := f.Snapshot(now, Kind{}, 5).Limits; len(l.Rules) != 1 {
 		t.Errorf("bounded: %+v", l.Rules)

@@ -212,12 +212,13 @@ func (g *group) count(k pipeline.Kind) {
 }
 
 // countedReason returns a reason without what follows its code, which is the name of
-// a field. Suppressions keep it: it is the rule of the limit.
+// a field. Suppressions, and what waits for a limit, keep it: it is the rule of the limit.
 func countedReason(state push.State, reason string) string {
-	if code, _, ok := strings.Cut(reason, ":"); ok && state != push.StateSuppressed {
-		return code
+	code, _, detailed := strings.Cut(reason, ":")
+	if !detailed || state == push.StateSuppressed || code == string(push.LimitWaits) {
+		return reason
 	}
-	return reason
+	return code
 }
 
 // Count adds the group to what the next Take tells. It copies what it keeps of

@@ -64,6 +64,7 @@ func TestEvents(t *testing.T) {
 	row(a, "d4", push.FCM, push.StateFailed, "UNREGISTERED")
 	row(a, "d5", push.APNS, push.StateDelivered, "")
 	row(b, "", 0, push.StateSuppressed, "limited:three_a_day")
+	row(b, "", 0, push.StateHeld, "limit_waits:sender_an_hour")
 	row(b, "", 0, push.StateDeadLettered, "missing_field:data.x")
 	row(b, "", 0, push.StateExpired, "past_expires_at")
 	row(b, "d6", push.FCM, push.StateRetrying, "UNAVAILABLE")
@@ -114,6 +115,7 @@ func TestEvents(t *testing.T) {
 		"critical/shop/promo//DEAD_LETTERED/missing_field 1",
 		"critical/shop/promo//DUPLICATE/ 1",
 		"critical/shop/promo//EXPIRED/past_expires_at 1",
+		"critical/shop/promo//HELD/limit_waits:sender_an_hour 1",
 		"critical/shop/promo//SHED/overload 1",
 		"critical/shop/promo//SUPPRESSED/limited:three_a_day 1",
 		"critical/shop/promo/fcm/HELD/route_paused 1",
