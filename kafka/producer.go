@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -42,6 +42,7 @@ type ProducerOptions struct {
 type Producer struct {
 	options ProducerOptions
 	client  *kgo.Client
+	late    late
 }
 
 var _ pipeline.Producer = (*Producer)(nil)
@@ -76,11 +77,14 @@ func NewProducer(o Options, po ProducerOptions) (*Producer, error) {
 		// The caller waits for each hand-over, so a linger only adds delay; the
 		// records that gather while requests are in flight make good batches.
 		kgo.ProducerLinger(0),
+		// Callers bound what they hand over. A bound here would let one topic that takes
+		// nothing keep the records of all others waiting.
+		kgo.MaxBufferedRecords(math.MaxInt32),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("kafka producer: %w", err)
 	}
-	return &Producer{options: po, client: client}, nil
+	return &Producer{options: po, client: client, late: late{of: make(map[string]int)}}, nil
 }
 
 // Produce implements pipeline.Producer. The records share memory with the items. After
@@ -95,10 +99,7 @@ func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
 		}
 		records[i] = r
 	}
-	results, err := p.send(ctx, records)
-	if err != nil {
-		return fmt.Errorf("handing over: %w", err)
-	}
+	results := p.sendTimely(ctx, records, hs)
 	var partly pipeline.PartlyError
 	for i, err := range results {
 		if errors.Is(err, kerr.MessageTooLarge) {
@@ -131,40 +132,11 @@ func (p *Producer) sendLarge(ctx context.Context, r *kgo.Record, h *pipeline.Han
 	}
 	var err error
 	for _, try := range tries {
-		var results []error
-		if results, err = p.send(ctx, []*kgo.Record{try}); err == nil {
-			err = results[0]
-		}
-		if !errors.Is(err, kerr.MessageTooLarge) {
+		if err = p.send(ctx, []*kgo.Record{try})[0]; !errors.Is(err, kerr.MessageTooLarge) {
 			return err
 		}
 	}
 	return err
-}
-
-// send produces and waits until each record has its result, or ctx ends. A record
-// that is being written cannot be withdrawn (F17): it may arrive after ctx has ended.
-func (p *Producer) send(ctx context.Context, records []*kgo.Record) ([]error, error) {
-	if len(records) == 0 {
-		return nil, nil
-	}
-	results, done := make([]error, len(records)), make(chan struct{})
-	var left atomic.Int64
-	left.Store(int64(len(records)))
-	for i, r := range records {
-		p.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
-			results[i] = err
-			if left.Add(-1) == 0 {
-				close(done)
-			}
-		})
-	}
-	select {
-	case <-done:
-		return results, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // Close gives up the records still in flight, and closes the connections.
@@ -178,6 +150,10 @@ func (p *Producer) record(h *pipeline.Handover, now time.Time) (*kgo.Record, err
 	it := h.Item
 	if h.To == pipeline.ToEnds {
 		return &kgo.Record{Topic: WebhooksTopic(it.SenderID), Key: []byte(it.RowID()), Value: h.Event}, nil
+	}
+	if h.To == pipeline.ToDeadEnds {
+		letter := DeadWebhook{Sender: it.SenderID, Reason: TopicRefused, Detail: h.Detail, Made: h.EndedAt, Key: []byte(it.RowID()), Value: h.Event}
+		return letter.record(), nil
 	}
 	r := &kgo.Record{Key: it.Key, Value: it.Value}
 	switch h.To {

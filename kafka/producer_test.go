@@ -356,8 +356,8 @@ func TestAMissingTopicIsAnError(t *testing.T) {
 func TestNothingToSendIsSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if results, err := new(Producer).send(ctx, nil); len(results) != 0 || err != nil {
-		t.Errorf("got %v, %v; want nothing", results, err)
+	if results := new(Producer).send(ctx, nil); len(results) != 0 {
+		t.Errorf("got %v, want nothing", results)
 	}
 }
 

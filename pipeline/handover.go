@@ -16,7 +16,7 @@ type Destination uint8
 
 // The destinations. Topic names are the business of package kafka:
 // <topic>.retry.<tier>, <topic>.defer.<tier>, <topic>.hold.<platform>, <topic>.dlq,
-// push.feedback, push.events, push.webhooks.<sender>.
+// push.feedback, push.events, push.webhooks.<sender>, push.webhooks-dlq.
 const (
 	ToRetry Destination = iota
 	ToDefer
@@ -25,6 +25,7 @@ const (
 	ToHold
 	ToEvents
 	ToEnds
+	ToDeadEnds
 )
 
 // Handover is one record to produce: it carries on an item or some of its
@@ -47,7 +48,7 @@ type Handover struct {
 	// not been looked up.
 	Providers []push.Platform
 
-	// ToRetry, ToDefer, ToHold and ToDLQ: why.
+	// ToRetry, ToDefer, ToHold and ToDLQ: why. ToDeadEnds: Detail is what was answered last.
 	Reason push.Reason
 	Detail string
 
@@ -58,10 +59,13 @@ type Handover struct {
 	DeadSince time.Time
 	SentAt    time.Time
 
-	// ToEvents and ToEnds: the record's value. With ToEvents, Item is nil, and the
-	// record has a key if it is to be in order with others of that key.
+	// ToEvents, ToEnds and ToDeadEnds: the record's value. With ToEvents, Item is nil, and
+	// the record has a key if it is to be in order with others of that key.
 	Event    []byte
 	EventKey []byte
+
+	// ToEnds and ToDeadEnds: when there was something to tell.
+	EndedAt time.Time
 }
 
 // PartlyError says which hand-overs of a call are not acknowledged, by their

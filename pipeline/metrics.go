@@ -34,6 +34,7 @@ type Metrics struct {
 	endings      *prometheus.CounterVec   // lane, verdict
 	endToEnd     *prometheus.HistogramVec // lane
 	missedAdds   prometheus.Counter
+	buried       *prometheus.CounterVec // lane, sender
 	panics       *prometheus.CounterVec // lane, stage
 
 	words map[string]bool // reasons that have a series of their own; read only
@@ -87,6 +88,7 @@ func NewMetrics(reg prometheus.Registerer, words ...string) *Metrics {
 		endings:      counter("push_endings_total", "Records that ended, by verdict; undecided ones went to their devices.", "lane", "verdict"),
 		endToEnd:     histogram("push_end_to_end_latency_seconds", "From the record's Kafka timestamp to the provider's answer.", prometheus.ExponentialBuckets(0.005, 2, 18), "lane"),
 		missedAdds:   with.NewCounter(prometheus.CounterOpts{Name: "push_dedupe_missed_adds_total", Help: "Ids that the filter could not take when asked; it is asked again before their offsets are committed."}),
+		buried:       counter("push_ends_dead_letters_total", "Ends that the topic of their sender did not take, and that are in push.webhooks-dlq.", "lane", "sender"),
 		panics:       counter("push_panics_total", "Panics of a stage, of the decoder or of a provider that were caught; what caused them three times alone goes to the DLQ.", "lane", "stage"),
 		Gates:        gates.NewMetrics(reg),
 	}
@@ -148,6 +150,11 @@ func (m *Metrics) Sheds(lane string) (depth prometheus.Gauge) {
 
 // keptTokens counts dead tokens that are not reported.
 func (m *Metrics) keptTokens(app string, n int) { m.kept.WithLabelValues(app).Add(float64(n)) }
+
+// deadEnds counts ends of a sender that are dead letters of webhooks.
+func (m *Metrics) deadEnds(lane, sender string, n int) {
+	m.buried.WithLabelValues(lane, sender).Add(float64(n))
+}
 
 func (m *Metrics) bound(lane string, n int) { m.boundGauge.WithLabelValues(lane).Set(float64(n)) }
 

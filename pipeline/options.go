@@ -98,7 +98,7 @@ func New(o Options) (*Pipeline, error) {
 			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
 	}
 	p := &Pipeline{opt: o, routes: make(map[push.Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
-		toSettle: newQueue[*Delivery](), toHandOver: o.outlets(), toTell: o.tellingQueues(), toRemember: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
+		toSettle: newQueue[*Delivery](), toHandOver: o.outlets(), toTell: o.tellings(), toRemember: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
 	if p.opt.Gates == nil {
 		var err error
 		if p.opt.Gates, err = gates.New(slices.Collect(maps.Keys(o.Routes)), gates.DefaultOptions(), o.Metrics.Gates, o.Log, time.Now()); err != nil {

@@ -55,7 +55,7 @@ type Pipeline struct {
 	// that, it is left to the next owner.
 	toSettle   *queue[*Delivery]            // answered, or decided before sending; read by settle
 	toHandOver map[outlet]*queue[*Delivery] // to be handed over, by the record's destination; read by handOver
-	toTell     map[string]*queue[*Item]     // all deliveries of the item have ended, and its sender, the key, is told; read by tell
+	toTell     map[string]*telling          // all deliveries of the item have ended, and its sender, the key, is told; read by tell
 	toRemember *queue[*Item]                // the item has ended, and its sender knows; read by remember
 	// commitSoon asks the committer not to wait for its interval. Buffered,
 	// capacity 1; never closed.

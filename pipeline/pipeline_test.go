@@ -51,6 +51,9 @@ type world struct {
 	sender   map[string]string   // by id
 	told     map[string][]string // by id; what senders were told
 	awayFor  string              // the topic of this sender takes nothing
+	allAway  bool                // no topic of what senders are told takes anything, nor that of dead letters
+	buried   map[string][]string // by id; what is a dead letter of webhooks, and why
+	feed     chan struct{}       // tells Next of more batches; nil = there will be none
 	feedback map[string]int
 	sentAt   map[string]time.Time // by device
 	untrue   []string             // what hand-overs tell that is not so
@@ -67,16 +70,18 @@ type world struct {
 	once      bool         // mode at_most_once
 	drops     bool         // what is ambiguous ends UNKNOWN
 	frozen    bool         // nothing is committed
+	mends     bool         // as soon as a dead letter of webhooks is taken, all topics take what they are given
 	gates     *gates.Gates // nil = the pipeline's own
 	// exposed are sends that may have been accepted and have no row yet.
 	exposed     map[string]bool
 	mostExposed int
+	registry    *prometheus.Registry // of the pipeline that was made last
 }
 
 func newWorld(seed uint64) *world {
 	return &world{random: rand.New(rand.NewPCG(seed, 1)), faults: true,
 		trackers: map[int32]*pipeline.Tracker{}, rows: map[string][]push.Row{}, retried: map[string]int{}, held: map[string]int{}, due: map[string]time.Time{},
-		dead: map[string]int{}, sender: map[string]string{}, told: map[string][]string{}, feedback: map[string]int{}, sentAt: map[string]time.Time{}, seen: map[string]int{}, accepted: map[string]int{},
+		dead: map[string]int{}, sender: map[string]string{}, told: map[string][]string{}, buried: map[string][]string{}, feedback: map[string]int{}, sentAt: map[string]time.Time{}, seen: map[string]int{}, accepted: map[string]int{},
 		commits: map[int32]int64{}, ids: map[int32][]string{}}
 }
 
@@ -92,27 +97,31 @@ func calm(seed uint64, partitions int32, n int) *world {
 // caller holds mu.
 func (w *world) chance(p float64) bool { return w.faults && w.random.Float64() < p }
 
-// fill makes n records over the partitions, in batches of up to 100.
+// fill makes n records for each of the partitions, in batches of up to 100.
 func (w *world) fill(partitions int32, n int) {
 	for part := range partitions {
-		p := push.Partition{Topic: "push.test", ID: part}
-		t := pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: n, Lease: w.lease})
-		w.trackers[part] = t
-		for from := 0; from < n; from += 100 {
-			b := &pipeline.Batch{Partition: p, Tracker: t, Items: make([]pipeline.Item, min(100, n-from))}
-			for i := range b.Items {
-				offset := int64(from+i) * 2 // offsets have gaps
-				it := &b.Items[i]
-				it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, time.Now(), time.Now()
-				it.Message = push.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop", SenderID: senders[i%len(senders)]}
-				w.ids[part], w.sender[it.ID] = append(w.ids[part], it.ID), it.SenderID
-				if (from+i)%50 == 49 {
-					it.Decide(push.Dead, push.BadJSON, "")
-				}
+		w.fillPartition(part, n)
+	}
+}
+
+func (w *world) fillPartition(part int32, n int) {
+	p := push.Partition{Topic: "push.test", ID: part}
+	t := pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: n, Lease: w.lease})
+	w.trackers[part] = t
+	for from := 0; from < n; from += 100 {
+		b := &pipeline.Batch{Partition: p, Tracker: t, Items: make([]pipeline.Item, min(100, n-from))}
+		for i := range b.Items {
+			offset := int64(from+i) * 2 // offsets have gaps
+			it := &b.Items[i]
+			it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, time.Now(), time.Now()
+			it.Message = push.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop", SenderID: senders[i%len(senders)]}
+			w.ids[part], w.sender[it.ID] = append(w.ids[part], it.ID), it.SenderID
+			if (from+i)%50 == 49 {
+				it.Decide(push.Dead, push.BadJSON, "")
 			}
-			t.Admit(b)
-			w.batches = append(w.batches, b)
 		}
+		t.Admit(b)
+		w.batches = append(w.batches, b)
 	}
 }
 
@@ -134,8 +143,12 @@ func (w *world) Next(ctx context.Context) (*pipeline.Batch, error) {
 		return b, nil
 	}
 	w.mu.Unlock()
-	<-ctx.Done()
-	return nil, ctx.Err()
+	select {
+	case <-w.feed:
+		return w.Next(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Commit also checks what the whole project is about: nothing is committed
@@ -160,7 +173,7 @@ func (w *world) Commit(context.Context) error {
 		for i := w.commits[part] / 2; i*2 < next; i++ {
 			if id := w.ids[part][i]; len(w.rows[id]) == 0 || w.seen[id] == 0 && !w.once { // once: the next owner rereads what is not yet seen
 				w.early = append(w.early, id)
-			} else if !w.once && isTold(w.sender[id]) && w.finals(id) > 0 && len(w.told[id]) == 0 {
+			} else if !w.once && isTold(w.sender[id]) && w.finals(id) > 0 && len(w.told[id])+len(w.buried[id]) == 0 {
 				w.early = append(w.early, id+" of which its sender was not told")
 			}
 		}
@@ -177,12 +190,17 @@ func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
 		if i == len(hs)/2 && w.chance(0.3) {
 			return errors.New("half of it is there")
 		}
-		if h.To == pipeline.ToEnds && h.Item.SenderID == w.awayFor {
-			return &pipeline.PartlyError{Open: []int{i}, Err: errors.New("unknown topic")}
+		if h.To == pipeline.ToEnds && h.Item.SenderID == w.awayFor || w.allAway && (h.To == pipeline.ToEnds || h.To == pipeline.ToDeadEnds) {
+			return &pipeline.PartlyError{Open: numbers(i, len(hs)), Err: errors.New("unknown topic")}
 		}
 		switch h.To {
 		case pipeline.ToEnds:
 			w.told[h.Item.ID] = append(w.told[h.Item.ID], string(h.Event))
+		case pipeline.ToDeadEnds:
+			w.buried[h.Item.ID] = append(w.buried[h.Item.ID], string(h.Event)+": "+h.Detail)
+			if w.mends {
+				w.awayFor, w.allAway = "", false
+			}
 		case pipeline.ToRetry:
 			w.retried[h.Item.ID]++
 		case pipeline.ToHold:
@@ -198,6 +216,14 @@ func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
 		}
 	}
 	return nil
+}
+
+// numbers are those from one to before another.
+func numbers(i, n int) (all []int) {
+	for ; i < n; i++ {
+		all = append(all, i)
+	}
+	return all
 }
 
 func (w *world) Write(_ context.Context, rows []push.Row) error {
@@ -336,12 +362,13 @@ func (w *world) pipelineFrom(t *testing.T, in *partition, apns, fcm pipeline.Pro
 
 func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, window int, apns, fcm pipeline.Provider) *pipeline.Pipeline {
 	t.Helper()
+	w.registry = prometheus.NewRegistry()
 	p, err := pipeline.New(pipeline.Options{
 		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w,
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{cmp.Or(w.tier, 30*time.Second)}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
-		Once: w.once, Gates: w.gates, Ends: toldSenders{}, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Once: w.once, Gates: w.gates, Ends: toldSenders{}, Metrics: pipeline.NewMetrics(w.registry), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,15 +24,24 @@ type Ends interface {
 	Record(it *Item, rows []push.Row) []byte
 }
 
-// tellingQueues returns a queue for each sender who is told: a topic that takes nothing
-// keeps nobody else's waiting.
-func (o *Options) tellingQueues() map[string]*queue[*Item] {
+// telling is how it goes with one sender: a topic that takes nothing keeps nobody else's
+// waiting. Apart from the queue it belongs to the one worker of that.
+type telling struct {
+	sender string
+	queue  *queue[*Item] // all deliveries of the item have ended, and it is to be told
+
+	trouble // zero while the topic takes what it is given
+}
+
+// tellings returns one for each sender who is told.
+func (o *Options) tellings() map[string]*telling {
 	if o.Ends == nil {
 		return nil
 	}
-	all := make(map[string]*queue[*Item])
+	all := make(map[string]*telling)
 	for _, sender := range o.Ends.Senders() {
-		all[sender] = newQueue[*Item]()
+		all[sender] = &telling{sender: sender, queue: newQueue[*Item]()}
+		o.Metrics.deadEnds(o.Lane, sender, 0)
 	}
 	return all
 }
@@ -44,8 +53,8 @@ func (p *Pipeline) ended(items []*Item) {
 		return
 	}
 	for _, it := range items {
-		if q := p.toTell[it.SenderID]; q != nil && !it.isAbandoned() {
-			q.put(it)
+		if s := p.toTell[it.SenderID]; s != nil && !it.isAbandoned() {
+			s.queue.put(it)
 		} else {
 			p.toRemember.put(it)
 		}
@@ -54,16 +63,16 @@ func (p *Pipeline) ended(items []*Item) {
 
 // tellers starts the workers of tell, one for each sender.
 func (p *Pipeline) tellers(ctx context.Context) (all []*sync.WaitGroup) {
-	for _, q := range p.toTell {
-		all = append(all, eachGroup(1, q, func(its []*Item) { p.tell(ctx, q, its) }))
+	for _, s := range p.toTell {
+		all = append(all, eachGroup(1, s.queue, func(its []*Item) { p.tell(ctx, s, its) }))
 	}
 	return all
 }
 
 // endTelling waits until everything has been told.
 func (p *Pipeline) endTelling(tellers []*sync.WaitGroup) {
-	for _, q := range p.toTell {
-		q.close()
+	for _, s := range p.toTell {
+		s.queue.close()
 	}
 	for _, w := range tellers {
 		w.Wait()
@@ -73,7 +82,7 @@ func (p *Pipeline) endTelling(tellers []*sync.WaitGroup) {
 // tell produces what a sender is told of its items, and passes them on to remember. The
 // items of a partition that leaves do not wait: its next owner tells of what is not
 // committed.
-func (p *Pipeline) tell(ctx context.Context, q *queue[*Item], items []*Item) {
+func (p *Pipeline) tell(ctx context.Context, s *telling, items []*Item) {
 	hs := make([]Handover, 0, len(items))
 	for _, it := range items {
 		var value []byte
@@ -84,7 +93,7 @@ func (p *Pipeline) tell(ctx context.Context, q *queue[*Item], items []*Item) {
 			p.toRemember.put(it)
 			continue
 		}
-		hs = append(hs, Handover{To: ToEnds, Item: it, Event: value})
+		hs = append(hs, Handover{To: ToEnds, Item: it, Event: value, EndedAt: time.Now()})
 	}
 	letGo := func(gone []*Item) {
 		for _, it := range gone {
@@ -100,45 +109,61 @@ func (p *Pipeline) tell(ctx context.Context, q *queue[*Item], items []*Item) {
 			}
 		}
 		hs = slices.DeleteFunc(hs, leaves)
-		letGo(q.remove((*Item).leaving))
+		letGo(s.queue.remove((*Item).leaving))
 		return len(hs) == 0
 	}
 	if len(hs) == 0 {
 		return
 	}
-	err := p.repeat(ctx, StepTell, noneLeft, func() error {
-		err := p.patiently(ctx, StepTell, nil, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, p.opt.CommitTimeout) // so that it is seen what leaves
-			defer cancel()
-			return p.opt.Producer.Produce(ctx, hs)
-		})
-		hs, err = p.untold(hs, err)
+	err := p.repeat(ctx, StepTell, noneLeft, func() (err error) {
+		hs, err = p.tellOrBury(ctx, s, hs)
 		return err
 	})
 	if err != nil { // ctx ended, or the partitions of all items leave
 		for _, h := range hs {
 			letGo([]*Item{h.Item})
 		}
+		if !s.alone { // else nothing says that it goes on
+			s.trouble = trouble{}
+		}
 	}
+}
+
+// produceEnds produces hand-overs of ends to one of their topics, and passes on the items
+// of those that are taken. It returns the others, with an error.
+func (p *Pipeline) produceEnds(ctx context.Context, to Destination, hs []Handover) ([]Handover, error) {
+	for i := range hs {
+		hs[i].To = to
+	}
+	err := p.patiently(ctx, StepTell, nil, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, p.opt.CommitTimeout) // so that it is seen what leaves
+		defer cancel()
+		return p.opt.Producer.Produce(ctx, hs)
+	})
+	return p.untold(hs, err)
 }
 
 // untold passes on what has been told, and returns the rest: after an error that names
 // what is left, that; after another one all. What is too large for its topic cannot be
 // told, ever.
 func (p *Pipeline) untold(hs []Handover, err error) ([]Handover, error) {
-	open := []int{}
+	open, refused := []int{}, []int{}
 	if partly, ok := errors.AsType[*PartlyError](err); ok {
-		open = partly.Open
-		if len(partly.Refused) > 0 {
-			p.opt.Log.Error("a sender is not told of an end: the record is too large for its topic", "lane", p.opt.Lane, "records", len(partly.Refused), "error", err)
+		open, refused = partly.Open, partly.Refused
+		if len(refused) > 0 {
+			p.opt.Log.Error("a sender is not told of an end: the record is too large for its topic", "lane", p.opt.Lane, "records", len(refused), "error", err)
 		}
 	} else if err != nil {
 		return hs, err
 	}
 	for i, h := range hs {
-		if !slices.Contains(open, i) {
-			p.toRemember.put(h.Item)
+		if slices.Contains(open, i) {
+			continue
 		}
+		if h.To == ToDeadEnds && !slices.Contains(refused, i) {
+			p.opt.Metrics.deadEnds(p.opt.Lane, h.Item.SenderID, 1)
+		}
+		p.toRemember.put(h.Item)
 	}
 	if hs = those(hs, open); len(hs) == 0 {
 		return nil, nil

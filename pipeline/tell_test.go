@@ -100,7 +100,7 @@ func TestASenderWhoseTopicIsAwayKeepsNobodyWaiting(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = p.Run(ctx) })
-		time.Sleep(time.Minute)
+		time.Sleep(30 * time.Second)
 		w.mu.Lock()
 		for _, id := range w.ids[0] {
 			if told := len(w.told[id]) > 0; told != (w.sender[id] == "auth") && w.finals(id) > 0 {

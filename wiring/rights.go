@@ -140,12 +140,12 @@ func (r *rights) fanouts(c *configs.Config) {
 	r.topic(fanout.DeadTopic, fanout.DeadTopic, map[Role][]string{FanoutWorker: {"Write"}, Operator: {"Read"}})
 }
 
-// webhooks grants those on what senders are told. What could not be delivered is looked at
-// by hand.
+// webhooks grants those on what senders are told. What a sender's topic does not take, or its
+// endpoint, is a dead letter.
 func (r *rights) webhooks(c *configs.Config) {
 	for _, topic := range WebhooksTopics(c) {
 		r.topic(topic, kafka.WebhooksTopic("<sender>"), map[Role][]string{Worker: {"Write"}, Webhooks: {"Read"}})
 		r.grant("group", c.Kafka.WebhooksGroup(topic), "<kafka.group>."+kafka.WebhooksTopic("<sender>"), map[Role][]string{Webhooks: {"Read"}})
 	}
-	r.topic(kafka.DeadWebhooksTopic, kafka.DeadWebhooksTopic, map[Role][]string{Webhooks: {"Write"}, Operator: {"Read"}})
+	r.topic(kafka.DeadWebhooksTopic, kafka.DeadWebhooksTopic, map[Role][]string{Worker: {"Write"}, Webhooks: {"Write"}, Operator: {"Read"}})
 }

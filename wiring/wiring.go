@@ -369,9 +369,9 @@ func RetryTopics(c *configs.Config, l configs.Lane) []kafka.SourceTopic {
 func Topics(c *configs.Config) []kafka.TopicSpec {
 	specs := append(workerTopics(c), kafka.TopicSpec{Name: kafka.QuarantineTopic, Partitions: 1,
 		Replication: int16(c.Kafka.Topics.Replication), Configs: map[string]string{"cleanup.policy": "compact"}})
-	if len(c.Gateway.Webhooks.Senders) > 0 {
-		specs = append(specs, kafka.TopicSpec{Name: kafka.DeadWebhooksTopic, Partitions: 1, Replication: int16(c.Kafka.Topics.Replication),
-			Configs: map[string]string{"retention.ms": strconv.FormatInt(c.Kafka.Topics.Retention.Milliseconds(), 10)}})
+	kept := map[string]string{"retention.ms": strconv.FormatInt(c.Kafka.Topics.Retention.Milliseconds(), 10)}
+	for _, name := range WebhooksTopics(c) {
+		specs = append(specs, kafka.TopicSpec{Name: name, Partitions: int32(min(c.Kafka.Topics.Partitions, webhooksPartitions)), Replication: int16(c.Kafka.Topics.Replication), Configs: kept})
 	}
 	for _, l := range c.Lanes {
 		specs = append(specs, kafka.TopicSpec{Name: kafka.AuditTopic(l.Topic), Partitions: 1,
@@ -381,7 +381,8 @@ func Topics(c *configs.Config) []kafka.TopicSpec {
 }
 
 // workerTopics are each lane's own, its retry and deferral tiers, hold topics and DLQ, what
-// the registry follows and what dashboards read.
+// the registry follows and what dashboards read, and where ends go that a sender's topic
+// does not take.
 func workerTopics(c *configs.Config) []kafka.TopicSpec {
 	t := c.Kafka.Topics
 	spec := func(name string, configs map[string]string) kafka.TopicSpec {
@@ -396,16 +397,17 @@ func workerTopics(c *configs.Config) []kafka.TopicSpec {
 		}
 		specs = append(specs, spec(kafka.DLQTopic(l.Topic), kept))
 	}
-	for _, name := range WebhooksTopics(c) {
-		told := spec(name, kept)
-		told.Partitions = min(told.Partitions, webhooksPartitions)
-		specs = append(specs, told)
+	if len(c.Gateway.Webhooks.Senders) > 0 {
+		dead := spec(kafka.DeadWebhooksTopic, kept)
+		dead.Partitions = 1
+		specs = append(specs, dead)
 	}
 	return append(specs, spec(kafka.FeedbackTopic, kept), spec(kafka.EventsTopic, kept),
 		spec(kafka.UsersTopic, map[string]string{"cleanup.policy": "compact"}))
 }
 
-// TopicNames are the names of the topics that a worker cannot do without.
+// TopicNames are the names of the topics that a worker cannot do without. Those of what
+// senders are told are not among them.
 func TopicNames(c *configs.Config) []string {
 	var names []string
 	for _, s := range workerTopics(c) {

@@ -44,9 +44,13 @@ func (g *group) openStores(ctx context.Context) error {
 	var closeDevices, closeInboxes func()
 	err = connectAll(
 		func() error {
-			return connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
+			err := connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
 				return limited(ctx, c.Kafka.CommitTimeout, func(ctx context.Context) error { return admin.CheckTopics(ctx, wiring.TopicNames(c)...) })
 			})
+			if err == nil {
+				g.checkTold(ctx, admin)
+			}
+			return err
 		},
 		func() error {
 			return connect(ctx, g.Log, g.health, "redis", strings.Join(c.Redis.Addresses, ","), func(ctx context.Context) error {
@@ -76,6 +80,17 @@ func (g *group) openStores(ctx context.Context) error {
 		g.opened = append(g.opened, g.status.Close)
 	}
 	return err
+}
+
+// checkTold warns of senders who cannot be told. Nobody waits for their topics: what is for
+// them becomes dead letters of webhooks.
+func (g *group) checkTold(ctx context.Context, admin *kafka.Admin) {
+	for _, topic := range wiring.WebhooksTopics(g.Config) {
+		err := limited(ctx, g.Config.Kafka.CommitTimeout, func(ctx context.Context) error { return admin.CheckTopics(ctx, topic) })
+		if err != nil && ctx.Err() == nil {
+			g.Log.Error("a sender cannot be told of ends: its topic is to be made, or Write granted", "topic", topic, "error", err)
+		}
+	}
 }
 
 // connectDevices connects to where rules of devices count, unless that is Redis.

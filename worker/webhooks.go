@@ -192,11 +192,8 @@ type deadWebhooks struct{ placer *kafka.Placer }
 // Bury implements webhooks.Dead.
 func (d deadWebhooks) Bury(ctx context.Context, e *webhooks.Event, why webhooks.Reason, detail string) error {
 	buried := make(chan error, 1)
-	headers := []kafka.Header{
-		{Key: "sender", Value: []byte(e.Sender)}, {Key: "reason", Value: []byte(why)}, {Key: "detail", Value: []byte(detail)},
-		{Key: "webhook-id", Value: []byte(webhooks.ID(e.Sender, e.Value))}, {Key: "made", Value: []byte(e.At.UTC().Format(time.RFC3339Nano))},
-	}
-	d.placer.Place(&kafka.Placed{Topic: kafka.DeadWebhooksTopic, Partition: -1, Key: e.Key, Value: e.Value, Headers: headers}, func(err error) { buried <- err })
+	letter := kafka.DeadWebhook{Sender: e.Sender, Reason: string(why), Detail: detail, Made: e.At, Key: e.Key, Value: e.Value}
+	d.placer.Place(letter.Placed(), func(err error) { buried <- err })
 	select {
 	case err := <-buried:
 		return err

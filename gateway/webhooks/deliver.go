@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // lookEvery is how often it is looked whether a sender has an endpoint by now.
@@ -18,7 +20,7 @@ func (d *Deliverer) Deliver(ctx context.Context, e *Event) error {
 	if len(e.Value) > MaxEvent || !json.Valid(e.Value) {
 		return d.bury(ctx, e, Unreadable, "")
 	}
-	l, id := d.line(e.Sender), ID(e.Sender, e.Value)
+	l, id := d.line(e.Sender), push.WebhookID(e.Sender, e.Value)
 	var notBefore time.Time // after a failure others are to have a turn
 	var accepted uint64     // others that the endpoint had taken when this one was last tried
 	for failed, refused := 0, 0; ; {
@@ -98,6 +100,6 @@ func (d *Deliverer) bury(ctx context.Context, e *Event, why Reason, detail strin
 		return fmt.Errorf("keeping a webhook that was not delivered: %w", err)
 	}
 	d.o.Metrics.buried(e.Sender, why)
-	d.o.Log.Error("a webhook is a dead letter", "sender", e.Sender, "webhook", ID(e.Sender, e.Value), "reason", why, "what", detail)
+	d.o.Log.Error("a webhook is a dead letter", "sender", e.Sender, "webhook", push.WebhookID(e.Sender, e.Value), "reason", why, "what", detail)
 	return nil
 }

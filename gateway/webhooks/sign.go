@@ -45,12 +45,3 @@ func Sign(secrets [][]byte, id string, at time.Time, body []byte) string {
 	}
 	return strings.Join(all, " ")
 }
-
-// ID is the header webhook-id of an event: the same of the same event, however often and
-// by whomever it is posted.
-func ID(sender string, value []byte) string {
-	h := sha256.New()
-	h.Write([]byte(sender + "\n"))
-	h.Write(value)
-	return "end_" + base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
-}

@@ -43,14 +43,3 @@ func TestParseSecret(t *testing.T) {
 		}
 	}
 }
-
-// An event has one id, whoever posts it, and no other has it.
-func TestID(t *testing.T) {
-	a := ID("orders", []byte("{}"))
-	if a != ID("orders", []byte("{}")) || a == ID("auth", []byte("{}")) || a == ID("orders", []byte("{ }")) {
-		t.Errorf("ids such as %s", a)
-	}
-	if len(a) != len("end_")+24 {
-		t.Errorf("id %s", a)
-	}
-}
