@@ -141,10 +141,10 @@ func (r *rights) fanouts(c *configs.Config) {
 }
 
 // webhooks grants those on what senders are told. What a sender's topic does not take, or its
-// endpoint, is a dead letter.
+// endpoint, is a dead letter, which operators have posted again.
 func (r *rights) webhooks(c *configs.Config) {
 	for _, topic := range WebhooksTopics(c) {
-		r.topic(topic, kafka.WebhooksTopic("<sender>"), map[Role][]string{Worker: {"Write"}, Webhooks: {"Read"}})
+		r.topic(topic, kafka.WebhooksTopic("<sender>"), map[Role][]string{Worker: {"Write"}, Webhooks: {"Read"}, Operator: {"Write"}})
 		r.grant("group", c.Kafka.WebhooksGroup(topic), "<kafka.group>."+kafka.WebhooksTopic("<sender>"), map[Role][]string{Webhooks: {"Read"}})
 	}
 	r.topic(kafka.DeadWebhooksTopic, kafka.DeadWebhooksTopic, map[Role][]string{Worker: {"Write"}, Webhooks: {"Write"}, Operator: {"Read"}})

@@ -95,6 +95,8 @@ func TestJSONKeysAreStable(t *testing.T) {
 			`{"records":3,"open":2,"expired":1,"by":{"app":[{"value":"shop","records":3,"open":2,"expired":1}],"day":[]}}`},
 		"dlq redrive": {explainRedriven(dlq.Redriven{DryRun: true, Matched: 3, Redriven: 1, Skipped: map[string]int{dlq.SkipExpired: 2}, Topics: []string{"t.retry.30s"}, Delay: 30, Letters: []dlq.Letter{}}, 30*time.Second),
 			`{"dry_run":true,"matched":3,"redriven":1,"skipped":{"expired":2},"topics":["t.retry.30s"],"delay_seconds":30,"letters":[]}`},
+		"webhooks redeliver": {explainRedelivered(dlq.Redelivered{DryRun: true, Matched: 3, Redelivered: 2, Skipped: map[string]int{dlq.SkipUntold: 1}, Senders: map[string]int{"orders": 2}, Reasons: map[string]int{"refused": 2}, Rate: 7}),
+			`{"dry_run":true,"matched":3,"redelivered":2,"skipped":{"sender_not_told":1},"senders":{"orders":2},"reasons":{"refused":2}}`},
 		"dlq dismiss": {terminal.Answer{Value: dlq.Dismissed{DryRun: true, Dismissed: 2}}, `{"dry_run":true,"dismissed":2}`},
 		"dlq purge": {explainPurged(dlq.Purged{Records: 2, Open: 1, Partitions: []dlq.PurgedPartition{{Topic: "t.dlq", Partition: 1, From: 3, To: 5, Records: 2, Open: 1}}}),
 			`{"dry_run":false,"records":2,"open":1,"partitions":[{"topic":"t.dlq","partition":1,"from":3,"to":5,"records":2,"open":1}]}`},

@@ -21,6 +21,7 @@ func commands(a *app) []*cobra.Command {
 		newStatusCommand(a),
 		newDLQCommand(a),
 		newReplayCommand(a),
+		newWebhooksCommand(a),
 		newEventsCommand(a),
 		newLagCommand(a),
 		newDashboardCommand(a), newTopCommand(a),
