@@ -100,6 +100,7 @@ func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
 		records[i] = r
 	}
 	results := p.sendTimely(ctx, records, hs)
+	p.forgetRemade(records, results)
 	var partly pipeline.PartlyError
 	for i, err := range results {
 		if errors.Is(err, kerr.MessageTooLarge) {
@@ -120,6 +121,18 @@ func (p *Producer) Produce(ctx context.Context, hs []pipeline.Handover) error {
 		return &partly
 	}
 	return nil
+}
+
+// forgetRemade has the client learn topics anew that were deleted and made again. It writes
+// nothing to a name that has got another id, until it is told to forget the former one.
+func (p *Producer) forgetRemade(records []*kgo.Record, results []error) {
+	var remade []string
+	for i, r := range records {
+		if errors.Is(results[i], kerr.UnknownTopicID) && !slices.Contains(remade, r.Topic) {
+			remade = append(remade, r.Topic)
+		}
+	}
+	p.client.PurgeTopicsFromProducing(remade...) // what else waits for them fails, and is repeated
 }
 
 // sendLarge sends a record that was refused as too large again on its own: perhaps
