@@ -53,11 +53,12 @@ type rightsWorld struct {
 	subscribed *subscriptions.Memory
 }
 
-// With exactly the rights of `pushctl topics acls` a gateway and a process of fan-outs do
-// all that they can do, and each of those rights is one that they use.
+// With exactly the rights of `pushctl topics acls` a gateway, a process of fan-outs and one of
+// webhooks do all that they can do, and each of those rights is one that they use.
 func TestRightsAreThoseThatAreUsed(t *testing.T) {
 	c := fleet(t)
 	c.Gateway.Topics, c.Gateway.Fanout.Enabled, c.Gateway.Fanout.AdminListen = true, true, ""
+	c.Gateway.Webhooks.Senders, c.Gateway.Webhooks.AdminListen = []string{"orders"}, ""
 	keys, err := os.ReadFile(c.Gateway.KeysFile)
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +71,7 @@ func TestRightsAreThoseThatAreUsed(t *testing.T) {
 	w.fillRegistry()
 	paused := w.gateway()
 	w.fanouts(paused)
+	w.webhooks()
 }
 
 // passOver adds to what those that come next pass over. Whoever notes still has the former map.
@@ -222,6 +224,8 @@ func (w *rightsWorld) fanouts(paused []uuid.UUID) {
 		t.Fatal(err)
 	}
 	u := rightstest.NoteUses(w.cluster, append(wiring.Topics(c), wiring.FanoutTopics(c)...), w.former)
+	noted := rightstest.NoteRequests(w.cluster)
+	defer func() { w.passOver(noted()) }()
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
