@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -52,21 +51,11 @@ const (
 
 // quota lets FCM take only so much. It says when there is room again, as Google does.
 func (n *nemesis) quota(ctx context.Context, a Action) error {
-	if a.Target != FCM {
-		return errors.New("only FCM has one")
-	}
-	n.world.serving[a.Target].Lock()
-	defer n.world.serving[a.Target].Unlock()
-	server, usual := n.world.fleet.Sim, n.world.fleet.Sim.Rules()
-	rules := usual
-	rules.ProjectQuota, rules.QuotaRetryAfter = sim.Limit{Count: quotaLeft, Per: quotaPer}, true
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(),
-		Quota: &invariants.Quota{Provider: FCM, Count: quotaLeft, Per: quotaPer, Settle: quotaSettle}}
-	if err := server.SetRules(rules); err != nil {
-		return err
-	}
-	hold(ctx, a.For)
-	err := server.SetRules(usual)
-	n.note(e)
-	return err
+	return n.underRules(ctx, a,
+		func(r *sim.Rules) {
+			r.ProjectQuota, r.QuotaRetryAfter = sim.Limit{Count: quotaLeft, Per: quotaPer}, true
+		},
+		func(e *invariants.Event) {
+			e.Quota = &invariants.Quota{Provider: FCM, Count: quotaLeft, Per: quotaPer, Settle: quotaSettle}
+		})
 }

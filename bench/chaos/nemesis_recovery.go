@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -45,22 +44,13 @@ func comebacks(r *rand.Rand, length time.Duration) (plan []Action) {
 
 // comeback has FCM down, and lets it come back slowly.
 func (n *nemesis) comeback(ctx context.Context, a Action) error {
-	if a.Target != FCM {
-		return errors.New("only FCM does")
-	}
-	n.world.serving[a.Target].Lock()
-	defer n.world.serving[a.Target].Unlock()
-	server, usual := n.world.fleet.Sim, n.world.fleet.Sim.Rules()
-	rules := usual
-	rules.Recovery = slowComeback
-	rules.Recovery.Down = min(downFor, a.For/2)
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now()}
-	if err := server.SetRules(rules); err != nil {
-		return err
-	}
-	hold(ctx, a.For)
-	e.Recovery = &invariants.Recovery{Provider: FCM, Down: rules.Recovery.Down, Falls: server.Falls()}
-	err := server.SetRules(usual)
-	n.note(e)
-	return err
+	down := min(downFor, a.For/2)
+	return n.underRules(ctx, a,
+		func(r *sim.Rules) {
+			r.Recovery = slowComeback
+			r.Recovery.Down = down
+		},
+		func(e *invariants.Event) {
+			e.Recovery = &invariants.Recovery{Provider: FCM, Down: down, Falls: n.world.fleet.Sim.Falls()}
+		})
 }
