@@ -25,9 +25,14 @@
 // an equal part of the rate, which its own answers change. A key that is gone is
 // written again with the lowest rate that a worker remembers.
 //
+// A limit of the whole fleet, whatever the route, is one more such rate, which no answer
+// changes. The first lane's sends are its urgent ones; the others share it by weight, in a
+// worker by turns, and between workers by demand that is told times the weights.
+//
 //	model.go    what answers mean for a rate
 //	output.go   the slots of one worker, and how evenly they are used
 //	rate.go     Rate: what gates ask, and what is asked of Redis
+//	limit.go    the limit of the whole fleet, which lanes share
 //	away.go     what a worker does alone
 //	store.go    the script
 //	rates.go    all rates of a worker

@@ -35,6 +35,7 @@ type fleet struct {
 	t       *testing.T
 	redis   *embedded.Redis
 	base    float64
+	limit   float64 // of the whole fleet, shared by lanes
 	window  time.Duration
 	ctx     context.Context
 	log     bytes.Buffer
@@ -55,6 +56,7 @@ type sendingOf struct {
 	at     time.Time
 	worker int
 	status int
+	lane   int // 0 where nobody asked by lane
 }
 
 // Write makes fleet the target of a log.
@@ -69,6 +71,7 @@ type worker struct {
 	*fleet
 	n     int
 	rate  *Rate
+	limit *Limit
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
@@ -113,7 +116,7 @@ func (f *fleet) join() *worker {
 		f.t.Fatal(err)
 	}
 	rs, err := New(client, map[push.Route]Counted{shop: {Name: shopRate, Base: f.base, Window: f.window}}, Options{
-		Fleet: "test", Member: fmt.Sprint("w", w.n), Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Fleet: "test", Member: fmt.Sprint("w", w.n), Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()), Limit: f.limit, Lanes: lanes,
 		Log: slog.New(slog.NewTextHandler(f, nil)), Tell: func(c Change) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -122,7 +125,7 @@ func (f *fleet) join() *worker {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	w.rate = rs.Of(shop)
+	w.rate, w.limit = rs.Of(shop), rs.Limit()
 	ctx, stop := context.WithCancel(f.ctx)
 	w.stop = stop
 	w.ended.Go(func() { rs.Run(ctx); _ = client.Close() })
@@ -187,7 +190,7 @@ func (f *worker) reach(now time.Time, epoch uint32, n int) {
 		default:
 			good++
 		}
-		f.sends = append(f.sends, sendingOf{now, f.n, status})
+		f.sends = append(f.sends, sendingOf{at: now, worker: f.n, status: status})
 	}
 	f.under += n
 	latency := f.latency + rand.N(f.latency+1)/5

@@ -57,6 +57,8 @@ type output struct {
 	slice int64     // number of the newest one of sent
 	sent  [spreadSlices]int
 	total int // of sent
+
+	lapses time.Time // when the slot lapses that was taken of last
 }
 
 // add puts slots behind those that there are.
@@ -86,7 +88,7 @@ func (o *output) take(now time.Time, urgent bool, n int) (got int, epoch uint32,
 			continue
 		}
 		if got = min(n, room, s.due(now)); got > 0 {
-			epoch = s.epoch
+			epoch, o.lapses = s.epoch, s.lapses
 			s.spend(got)
 			o.sent[o.slice%spreadSlices] += got
 			o.total += got
@@ -97,6 +99,17 @@ func (o *output) take(now time.Time, urgent bool, n int) (got int, epoch uint32,
 		}
 	}
 	return 0, 0, again
+}
+
+// giveBack takes back what was taken and not sent: s comes before all others.
+func (o *output) giveBack(urgent bool, s slot) {
+	list := &o.others
+	if urgent {
+		list = &o.urgent
+	}
+	*list = slices.Insert(*list, 0, s)
+	o.sent[o.slice%spreadSlices] -= s.sends
+	o.total -= s.sends
 }
 
 // first is the first slot of a list that has something left, or nil.

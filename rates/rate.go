@@ -34,6 +34,7 @@ type Rate struct {
 	metrics rateMetrics
 	tell    func(Change)  // by exchange alone, without mu
 	wake    chan struct{} // capacity 1, never closed: something is missing, or wrong
+	weigh   func() int    // what the demand is beside that of other workers; nil = as it is
 
 	mu      sync.Mutex // guards all below
 	state   State
@@ -87,14 +88,24 @@ func (r *Rate) limit() float64 {
 func (r *Rate) Take(now time.Time, urgent bool, n int) (got int, epoch uint32, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.take(now, urgent, n)
+}
+
+// demandOf is the demand of one kind. The caller holds mu.
+func (r *Rate) demandOf(urgent bool) *demand {
+	if urgent {
+		return &r.urgent
+	}
+	return &r.others
+}
+
+// take is Take. The caller holds mu.
+func (r *Rate) take(now time.Time, urgent bool, n int) (got int, epoch uint32, again time.Time) {
 	if r.out.rate == 0 {
 		return n, r.state.Epoch, time.Time{}
 	}
 	got, epoch, again = r.out.take(now, urgent, n)
-	d := &r.others
-	if urgent {
-		d = &r.urgent
-	}
+	d := r.demandOf(urgent)
 	d.used += got
 	if got > 0 {
 		return got, epoch, time.Time{}
@@ -252,6 +263,9 @@ func (r *Rate) ask(now time.Time) (a ask, cause Cause) {
 	r.urgent.next()
 	urgent, others := r.out.held(now)
 	a.demand = r.others.gross
+	if r.weigh != nil {
+		a.demand = r.weigh()
+	}
 	a.want, a.urgent = max(r.others.gross-others, 0), max(r.urgent.gross-urgent, 0)
 	return a, cause
 }
@@ -313,8 +327,9 @@ func (r *Rate) together(now time.Time, a *ask, cause Cause, g *grant) {
 // change is become for a change that this worker has made, which it tells later. The
 // caller holds mu.
 func (r *Rate) change(to State, cause Cause) {
-	r.news = append(r.news, news{change: Change{Rate: r.metrics.name, From: r.state.Rate, To: to.Rate, Cause: cause}})
+	from := r.limit()
 	r.become(to)
+	r.news = append(r.news, news{change: Change{Rate: r.metrics.name, From: from, To: r.limit(), Cause: cause}})
 	r.metrics.changes[cause].Inc()
 }
 

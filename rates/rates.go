@@ -28,6 +28,10 @@ type Options struct {
 	Factors Factors
 	Metrics *Metrics
 	Log     *slog.Logger
+	// Limit is how many sends a second all workers make together, whatever the route, and
+	// Lanes how many lanes share it; 0 = there is no limit. Otherwise at least 1.
+	Limit float64
+	Lanes int
 	// Tell, if set, hears of the changes that this worker makes. It must be quick.
 	Tell func(Change)
 }
@@ -36,6 +40,7 @@ type Options struct {
 type Rates struct {
 	routes map[push.Route]*Rate // never changed, nor is the next
 	rates  map[Counted]*Rate
+	limit  *Limit // nil = there is none
 }
 
 // New makes the rates of routes; routes that are counted as one have one. The client
@@ -70,6 +75,15 @@ func New(client shards.Client, routes map[push.Route]Counted, o Options) (*Rates
 		}
 		rs.routes[route] = r
 	}
+	if o.Limit == 0 {
+		return rs, nil
+	}
+	if !(o.Limit >= slowest) || o.Lanes < 1 || names[limitName] {
+		return nil, fmt.Errorf("rates: a limit of %v for the fleet, shared by %d lanes: want at least %d, lanes, and no rate called %s", o.Limit, o.Lanes, slowest, limitName)
+	}
+	limit := Counted{Name: limitName, Base: o.Limit}
+	rs.rates[limit] = newRate(client, limit, &o)
+	rs.limit = newLimit(rs.rates[limit], o.Lanes)
 	return rs, nil
 }
 
@@ -86,6 +100,9 @@ func newRate(client shards.Client, c Counted, o *Options) *Rate {
 
 // Of returns the rate of a route, or nil if nothing counts it.
 func (rs *Rates) Of(r push.Route) *Rate { return rs.routes[r] }
+
+// Limit returns the limit of the whole fleet, or nil if there is none.
+func (rs *Rates) Limit() *Limit { return rs.limit }
 
 // Run shares the rates with the other workers until ctx ends. Under a limit nothing
 // may be sent before it runs.
