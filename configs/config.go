@@ -246,6 +246,8 @@ type Send struct {
 	Drain    time.Duration `yaml:"drain" check:"min=200ms,max=30m"`
 	InFlight int           `yaml:"in_flight" check:"min=1,max=1000000"`
 	Recheck  time.Duration `yaml:"recheck" check:"min=1s,max=1h"`
+	// FleetRate is how many sends a second all workers make together; 0 = no limit.
+	FleetRate int `yaml:"fleet_rate" check:"min=0,max=1000000000"`
 	// ReloadKeys is how often the files of keys and certificates are read again; 0 = never.
 	ReloadKeys time.Duration `yaml:"reload_keys" check:"min=0s,max=1h"`
 	APNS       Pool          `yaml:"apns"`

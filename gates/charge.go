@@ -30,7 +30,12 @@ const (
 	NoRetryTokens Lack = "retry_budget"
 	NoDeadLetters Lack = "dead_letter_budget"
 	RateSpent     Lack = "rate"
+	LimitSpent    Lack = "fleet_limit" // a gate never says so: its caller asks for it before
 )
+
+// OfRate reports whether sends are short of how fast they may follow each other, and
+// of nothing that more of them would wear out.
+func (l Lack) OfRate() bool { return l == RateSpent || l == LimitSpent }
 
 // pay takes the tokens for n attempts and returns for how many of them there
 // were enough. If for none, it also returns when to try again and what was

@@ -58,6 +58,7 @@ func (s *Source) reserve(now time.Time) (room int, paused map[push.Partition]boo
 	paused = make(map[push.Partition]bool)
 	open, bytes, room := 0, 0, s.options.BatchRecords
 	var unread []*assignment
+	s.yielding = s.options.Yields != nil && s.options.Yields()
 	for p, a := range s.parts {
 		u := use[a.topic]
 		a.limits = a.topic.limits(&s.options, u.partitions)
@@ -78,6 +79,8 @@ func (s *Source) reserve(now time.Time) (room int, paused map[push.Partition]boo
 			again = sooner(again, now.Add(recheck))
 		case full:
 			again = sooner(again, now.Add(recheck))
+		case s.yielding:
+			again = sooner(again, now.Add(10*recheck))
 		case early && a.topic.Kind != Hold: // there one behind may be due sooner
 			again = sooner(again, due)
 		default:

@@ -101,6 +101,7 @@ type Source struct {
 	expulsion *expulsion  // what the group took away and has not been ended yet
 	typical   int         // typical size of a record in bytes, estimated from recent ones
 	crowded   bool        // nothing is polled, because too much is open
+	yielding  bool        // nothing is polled, because other lanes go first
 	closed    bool
 }
 

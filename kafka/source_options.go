@@ -101,6 +101,10 @@ type SourceOptions struct {
 	// knows how many there are.
 	Look time.Duration
 
+	// Yields, if set, is asked before each poll whether no partition is to be polled now,
+	// because others go first. It must be quick and must not call the Source.
+	Yields func() bool
+
 	// Tell, if set, is called before each commit with what became of the records that it
 	// passes, by partition. It returns when that is durable, or when the commit is not to
 	// wait any longer, and keeps nothing of the slice. Calls come one after another. Tell

@@ -38,7 +38,7 @@ func (s *Source) Standstill(now time.Time) []watch.Standstill {
 	for _, a := range s.parts {
 		a.observe(now)
 		if lag := a.behind(); lag > 0 {
-			still = append(still, watch.Standstill{Partition: a.partition, Lag: lag, Since: a.movedAt, Waiting: a.waitingFor(now, s.crowded)})
+			still = append(still, watch.Standstill{Partition: a.partition, Lag: lag, Since: a.movedAt, Waiting: a.waitingFor(now, s.crowded, s.yielding)})
 		}
 	}
 	return still
@@ -62,8 +62,8 @@ func (a *assignment) behind() int64 {
 }
 
 // waitingFor returns why the watermark does not move. crowded says that no partition is
-// polled, for lack of room.
-func (a *assignment) waitingFor(now time.Time, crowded bool) watch.Waiting {
+// polled, for lack of room, and yielding that none is because other lanes go first.
+func (a *assignment) waitingFor(now time.Time, crowded, yielding bool) watch.Waiting {
 	_, early := a.early(now)
 	switch {
 	case a.stopped != nil:
@@ -72,6 +72,8 @@ func (a *assignment) waitingFor(now time.Time, crowded bool) watch.Waiting {
 		return watch.WaitingOwner
 	case early && a.tracker.Open() == 0:
 		return watch.WaitingDue
+	case yielding && a.tracker.Open()+len(a.rest)+len(a.waiting) == 0:
+		return watch.WaitingLane
 	case crowded && a.tracker.Open()+len(a.rest)+len(a.waiting) == 0:
 		return watch.WaitingTurn
 	case a.paused, crowded:

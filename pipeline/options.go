@@ -33,6 +33,9 @@ type Options struct {
 	// Urgent lets this lane's sends go before those of others where a route's rate is
 	// short.
 	Urgent bool
+	// Limit is how fast the whole fleet sends, as far as this lane may; nil = as fast as it
+	// can.
+	Limit Limit
 	// EarliestFirst has what waits for a route sent in the order of its expiry instead of
 	// that of the log: see earliest. The source then tells trackers when they are full.
 	EarliestFirst bool
@@ -96,6 +99,9 @@ func New(o Options) (*Pipeline, error) {
 	case o.submitAfterStop() < 0:
 		return nil, fmt.Errorf("pipeline: send deadline %v + status time-out %v + commit time-out %v must fit into the drain budget %v",
 			o.SendDeadline, o.StatusTimeout, o.CommitTimeout, o.Drain)
+	}
+	if o.Limit == nil {
+		o.Limit = unlimited{}
 	}
 	p := &Pipeline{opt: o, routes: make(map[push.Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
 		toSettle: newQueue[*Delivery](), toHandOver: o.outlets(), toTell: o.tellings(), toRemember: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}

@@ -38,8 +38,9 @@ type world struct {
 	random *rand.Rand
 	faults bool
 
-	stageWorkers int           // 0 = 2
-	tier         time.Duration // the only one; 0 = 30 s
+	limit        pipeline.Limit // nil = none
+	stageWorkers int            // 0 = 2
+	tier         time.Duration  // the only one; 0 = 30 s
 
 	trackers map[int32]*pipeline.Tracker
 	batches  []*pipeline.Batch
@@ -368,7 +369,7 @@ func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, w
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{cmp.Or(w.tier, 30*time.Second)}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
 		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
-		Once: w.once, Gates: w.gates, Ends: toldSenders{}, Metrics: pipeline.NewMetrics(w.registry), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Once: w.once, Gates: w.gates, Limit: w.limit, Ends: toldSenders{}, Metrics: pipeline.NewMetrics(w.registry), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

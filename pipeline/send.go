@@ -181,7 +181,7 @@ const admitPoll = 50 * time.Millisecond
 
 // submit hands deliveries to the line's provider as the gate, the budgets and the
 // route's rate let them through. If the route is stopped for a short time, or its rate
-// is used up, they wait here and keep their places in the window. If it is stopped for long, they go to the hold
+// or the fleet's limit is used up, they wait here and keep their places in the window. If it is stopped for long, they go to the hold
 // topic. The rest of the line goes there too if it has to wait that long for
 // tokens: otherwise one route's retries would fill the windows of their
 // partitions and block all records behind them.
@@ -215,7 +215,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 		switch {
 		case len(ds) == 0:
 			return
-		case lack != gates.RateSpent && l.gate.Hold(now): // what lacks a rate is the next probe, or the route is open
+		case !lack.OfRate() && l.gate.Hold(now): // what lacks a rate is the next probe, or the route is open
 			hold(ds, l.gate.Rests(now))
 			p.toSettle.put(ds...)
 			return
@@ -227,7 +227,7 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 			p.giveBackLeaving(l)
 		}
 		switch {
-		case lack == gates.RouteStopped, lack == gates.RateSpent:
+		case lack == gates.RouteStopped, lack.OfRate():
 			starved = time.Time{}
 		case starved.IsZero():
 			starved = now
@@ -302,16 +302,6 @@ func (p *Pipeline) due(l *line, group []*Delivery, now time.Time) []*Delivery {
 		}
 	}
 	return due
-}
-
-// admit reports how many of ds, from the first on, may be sent now. If none may,
-// it says when to ask again and what is lacking.
-func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again time.Time, lack gates.Lack) {
-	ticket, n, again, lack := l.gate.Admit(now, l.charge, p.opt.Urgent, len(ds))
-	for _, d := range ds[:n] {
-		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.opt.SendDeadline)
-	}
-	return n, again, lack
 }
 
 // back receives deliveries with their results from a provider. Their tickets go

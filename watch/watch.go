@@ -30,6 +30,7 @@ const (
 	WaitingDue     Waiting = "not_due"              // the next record is not due yet
 	WaitingRoom    Waiting = "back_pressure"        // the window of open records is full
 	WaitingTurn    Waiting = "others_back_pressure" // the same, but only other partitions have open records
+	WaitingLane    Waiting = "other_lanes"          // the fleet's limit is short, and more urgent lanes go first
 	WaitingOwner   Waiting = "previous_owner"       // work of the previous assignment is still in flight
 	WaitingStopped Waiting = "stopped"              // an operator must act
 	WaitingKafka   Waiting = "kafka_silent"         // its brokers do not answer
@@ -196,7 +197,7 @@ func (p *watched) excuses(still *Standstill, stalls []gates.Stall) (all []Excuse
 
 // excuses reports whether w alone is a reason to stand still.
 func (w Waiting) excuses() bool {
-	return w == WaitingDue || w == WaitingTurn || w == WaitingOwner || w == WaitingStopped || w == WaitingKafka
+	return w == WaitingDue || w == WaitingTurn || w == WaitingLane || w == WaitingOwner || w == WaitingStopped || w == WaitingKafka
 }
 
 // alarms reports whether a long wait for w is worth an alert. The longest retry

@@ -168,10 +168,10 @@ func Pauses(c *configs.Config, log *slog.Logger) pauses.Options {
 		Probes: g.FirstProbes, ProbeTimeout: g.ProbeTimeout, FirstPause: g.FirstPause, LongestPause: g.LongestPause}
 }
 
-// Rates are how answers change rates, and who shares them: all workers of the consumer
+// Rates are how answers change rates, the limit of the whole fleet, and who shares them: all workers of the consumer
 // groups.
 func Rates(c *configs.Config, log *slog.Logger) rates.Options {
-	return rates.Options{Fleet: c.Kafka.Group, Factors: rates.Factors(c.Rates), Log: log}
+	return rates.Options{Fleet: c.Kafka.Group, Factors: rates.Factors(c.Rates), Limit: float64(c.Send.FleetRate), Lanes: len(c.Lanes), Log: log}
 }
 
 // Counted is what Google and Apple count of the routes of all apps: Google by the minute

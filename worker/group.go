@@ -161,6 +161,7 @@ type collaborators struct {
 	pipeline  *pipeline.Metrics
 	gates     *gates.Gates
 	rates     *rates.Rates
+	turns     *turns          // nil = the fleet has no limit
 	tracer    pipeline.Tracer // nil = no traces
 	events    *events.Collector
 	watch     *watch.Metrics
@@ -243,6 +244,9 @@ func (g *group) openRates() (map[push.Route]gates.Rate, error) {
 	if g.shared.rates, err = rates.New(g.redis, wiring.Counted(g.Config), o); err != nil {
 		return nil, err
 	}
+	if limit := g.shared.rates.Limit(); limit != nil {
+		g.shared.turns = &turns{lanes: len(g.Config.Lanes), limit: limit, log: g.Log}
+	}
 	byRoute := make(map[push.Route]gates.Rate)
 	for r := range g.routes {
 		if rate := g.shared.rates.Of(r); rate != nil {
@@ -316,6 +320,9 @@ func (g *group) beside() []func(context.Context) {
 	}
 	if g.Reload != nil {
 		parts = append(parts, func(ctx context.Context) { g.shared.rules.follow(ctx, cmp.Or(g.ReloadEvery, rulesRound), g.Reload) })
+	}
+	if g.shared.turns != nil {
+		parts = append(parts, func(ctx context.Context) { g.shared.turns.judge(ctx, g.loads) })
 	}
 	for _, l := range g.lanes {
 		parts = append(parts, func(ctx context.Context) { g.watchProgress(ctx, l, g.shared.watch) })

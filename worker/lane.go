@@ -62,7 +62,8 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Confirms: c.Batch.Window(), Reread: reread,
 		Protocol: c.Kafka.Protocol, Balancer: c.Kafka.Balancer, JoinWithin: c.Kafka.JoinWithin,
 		Session: c.Kafka.SessionTimeout, Rebalance: c.Kafka.RebalanceTimeout, Drain: c.Send.Drain, Commit: c.Kafka.CommitTimeout,
-		Look: look, Expiries: sheds, Health: g.partitionHealth,
+		Yields: shared.turns.yields(i),
+		Look:   look, Expiries: sheds, Health: g.partitionHealth,
 		Tell: func(ctx context.Context, ranges []pipeline.Range) { teller.Tell(ctx, ranges, time.Now()) },
 	})
 	if err != nil {
@@ -81,6 +82,9 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,
 		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain - configs.LeaveTimeout, CommitTimeout: c.Kafka.CommitTimeout, CommitInterval: c.Kafka.CommitInterval,
 		Tokens: shared.tokens, Metrics: shared.pipeline, Log: g.Log, Observe: g.Observe,
+	}
+	if shared.turns != nil {
+		o.Limit = shared.turns.limit.Lane(i)
 	}
 	if told := c.Gateway.Webhooks.Senders; len(told) > 0 {
 		o.Ends = events.NewEnds(l.Name, told)
