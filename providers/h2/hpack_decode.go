@@ -22,7 +22,8 @@ var (
 // dynamic table. It allocates nothing once its buffers have grown. Only the
 // reader of its connection uses it.
 type decoder struct {
-	wanted []string
+	wanted  []string
+	lengths uint64 // bit n: a wanted name has n bytes. Most fields end here
 	// every, unless nil, also receives all fields of the block being read.
 	every func(name, value []byte)
 
@@ -57,8 +58,15 @@ func (p *plain) Write(b []byte) (int, error) {
 }
 
 func newDecoder(wanted []string) *decoder {
-	return &decoder{wanted: wanted, limit: tableSize, arena: make([]byte, 0, 2*tableSize)}
+	d := &decoder{wanted: wanted, limit: tableSize, arena: make([]byte, 0, 2*tableSize)}
+	for _, w := range wanted {
+		d.lengths |= lengthBit(len(w))
+	}
+	return d
 }
+
+// lengthBit stands for names of so many bytes; all long ones have one.
+func lengthBit(n int) uint64 { return 1 << min(n, 63) }
 
 // sink receives the wanted fields of a block, which is an index into
 // decoder.wanted or wantStatus. The value is valid during the call only.
@@ -162,6 +170,9 @@ func wantIndex(want int) int {
 func (d *decoder) want(name []byte) int {
 	if string(name) == ":status" {
 		return wantStatus
+	}
+	if d.lengths&lengthBit(len(name)) == 0 {
+		return 0
 	}
 	for i, w := range d.wanted {
 		if string(name) == w {

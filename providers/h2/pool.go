@@ -342,8 +342,10 @@ func (p *Pool) again(h *handback, r *Request) {
 func (p *Pool) resetHeader(a *Answer) {
 	n := len(p.opt.AnswerHeaders)
 	a.Header = slices.Grow(a.Header[:0], n)[:n]
-	for i := range a.Header {
-		a.Header[i] = a.Header[i][:0]
+	for i, v := range a.Header {
+		if len(v) > 0 {
+			a.Header[i] = v[:0]
+		}
 	}
 }
 
