@@ -30,6 +30,7 @@
 // worker by turns, and between workers by demand that is told times the weights.
 //
 //	model.go    what answers mean for a rate
+//	announced.go  what the provider says is left, before it answers 429
 //	output.go   the slots of one worker, and how evenly they are used
 //	rate.go     Rate: what gates ask, and what is asked of Redis
 //	limit.go    the limit of the whole fleet, which lanes share

@@ -35,7 +35,7 @@ type rateMetrics struct {
 
 func (m *Metrics) of(name string) rateMetrics {
 	r := rateMetrics{name: name, rate: m.rate.WithLabelValues(name), changes: make(map[Cause]prometheus.Counter)}
-	for _, c := range []Cause{CauseQuota, CauseFailing, CauseRound, CauseGrowth, CauseLost} {
+	for _, c := range []Cause{CauseQuota, CauseFailing, CauseRound, CauseGrowth, CauseLost, CauseAnnounced} {
 		r.changes[c] = m.changes.WithLabelValues(name, string(c))
 	}
 	return r

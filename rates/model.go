@@ -95,11 +95,12 @@ type Cause string
 
 // The causes.
 const (
-	CauseQuota   Cause = "over_quota" // a 429
-	CauseFailing Cause = "failing"    // a share of 500, 502 and 503
-	CauseRound   Cause = "round"      // a round of a quick recovery went well
-	CauseGrowth  Cause = "growth"     // a time went well
-	CauseLost    Cause = "state_lost" // Redis had lost it: the lowest that a worker knew
+	CauseQuota     Cause = "over_quota" // a 429
+	CauseFailing   Cause = "failing"    // a share of 500, 502 and 503
+	CauseRound     Cause = "round"      // a round of a quick recovery went well
+	CauseGrowth    Cause = "growth"     // a time went well
+	CauseLost      Cause = "state_lost" // Redis had lost it: the lowest that a worker knew
+	CauseAnnounced Cause = "announced"  // what the provider says is left of its window
 )
 
 // next returns what follows from answers to sends of s; no cause = nothing. base is

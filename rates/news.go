@@ -21,7 +21,7 @@ func (r *Rate) say(n news) {
 	switch c := n.change; {
 	case c.Cause != "":
 		level := slog.LevelInfo
-		if c.Cause != CauseRound && c.Cause != CauseGrowth {
+		if c.Cause != CauseRound && c.Cause != CauseGrowth && (c.Cause != CauseAnnounced || c.To > 0 && (c.From == 0 || c.To < c.From)) {
 			level = slog.LevelWarn
 		}
 		r.log.Log(context.Background(), level, "rate changed", "from", c.From, "to", c.To, "cause", string(c.Cause))

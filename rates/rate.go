@@ -54,6 +54,8 @@ type Rate struct {
 	asked   time.Time // when the last ask began
 	share   share
 	away    alone
+
+	announced announced
 }
 
 // demand is what a worker wants to send, of one kind.
@@ -138,6 +140,7 @@ func (r *Rate) Answered(now time.Time, epoch uint32, good, overQuota, failed int
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taken += good // whatever the epoch: the provider has counted it
+	r.answeredBy(now, good, overQuota)
 	if epoch != r.state.Epoch {
 		return
 	}
@@ -253,6 +256,7 @@ func (r *Rate) ask(now time.Time) (a ask, cause Cause) {
 	}
 	all := r.all(now)
 	next, cause := r.factors.next(r.store.base, r.store.window, r.state, all)
+	next, cause = r.heed(now, all, next, cause)
 	if cause != "" {
 		a.proposed = &next
 	} else if all.refused >= settling {

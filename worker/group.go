@@ -251,6 +251,9 @@ func (g *group) openRates() (map[push.Route]gates.Rate, error) {
 	for r := range g.routes {
 		if rate := g.shared.rates.Of(r); rate != nil {
 			byRoute[r] = rate
+			if c, is := g.routes[r].(announcing); is {
+				c.Announced(rate.Announced)
+			}
 		}
 	}
 	return byRoute, nil

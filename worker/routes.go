@@ -22,6 +22,11 @@ type client interface {
 // pooled is a client with connections of HTTP/2.
 type pooled interface{ Stats() h2.Stats }
 
+// announcing is a client whose answers may say how much the provider still takes.
+type announcing interface {
+	Announced(tell func(now time.Time, left int, ends time.Duration))
+}
+
 // routes are the clients of all apps, shared by all lanes.
 type routes map[push.Route]client
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/calls"
@@ -20,11 +21,13 @@ const (
 	SandboxURL    = "https://api.sandbox.push.apple.com"
 )
 
-// The answer headers that are kept, by their place in Answer.Header.
+// The answer headers that are kept, by their place in Answer.Header. Those that announce a
+// limit follow: Apple's do not, as far as is known.
 const (
 	answerID = iota
 	answerDate
 	answerRetryAfter
+	answerLimits
 )
 
 // Options are the settings of a Client.
@@ -65,7 +68,7 @@ func New(opt Options) (*Client, error) {
 			return nil, fmt.Errorf("making APNs client: environment %q", opt.Environment)
 		}
 	}
-	opt.Pool.AnswerHeaders = []string{answerID: "apns-id", answerDate: "date", answerRetryAfter: "retry-after"}
+	opt.Pool.AnswerHeaders = append([]string{answerID: "apns-id", answerDate: "date", answerRetryAfter: "retry-after"}, calls.LimitHeaders()...)
 	opt.Pool.Unauthenticated = unauthenticated
 	opt.Pool.Outdated = outdated
 	opt.Pool.Identity, opt.Pool.Authorize = opt.Tokens.identity, c.authorize
@@ -75,6 +78,13 @@ func New(opt Options) (*Client, error) {
 		return nil, fmt.Errorf("making APNs client: %w", err)
 	}
 	return &Client{pool: pool, sender: exchange.New(pool, c), codec: c}, nil
+}
+
+// Announced has tell hear what answers announce of a limit, where they do: that so many more
+// are taken until its window ends, from now on. It is called on a connection's reader, and
+// must not block.
+func (c *Client) Announced(tell func(now time.Time, left int, ends time.Duration)) {
+	c.codec.limits.Listen(tell)
 }
 
 // Lane returns the provider that sends through lane i of Options.Pool.Lanes.
@@ -101,6 +111,7 @@ type codec struct {
 	tokens *TokenSource
 	topics map[string][]byte // push type -> apns-topic
 	guard  feedback.Guard
+	limits calls.Limits
 	// refusal is whether Apple refuses the key in use.
 	refusal *calls.Refusal
 	// refusedSince is when, for the first time since the last acceptance, a

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/calls"
@@ -22,6 +23,14 @@ const DefaultURL = "https://fcm.googleapis.com"
 
 // Google's front ends grant 100 streams a connection and end it on the next.
 const streams = 100
+
+// The answer headers that are kept, by their place in Answer.Header. Those that announce a
+// limit follow.
+const (
+	answerRetryAfter = iota
+	answerDate
+	answerLimits
+)
 
 // Options are the settings of a Client.
 type Options struct {
@@ -75,7 +84,7 @@ func New(opt Options) (*Client, error) {
 	if opt.Pool.StreamsPerConnection == 0 {
 		opt.Pool.StreamsPerConnection = streams
 	}
-	opt.Pool.AnswerHeaders = []string{"retry-after", "date"}
+	opt.Pool.AnswerHeaders = append([]string{answerRetryAfter: "retry-after", answerDate: "date"}, calls.LimitHeaders()...)
 	opt.Pool.Unauthenticated = nil // Google has no rule of one stream, and many of its 403 are about a token
 	fetch, err := opt.fetch(a)
 	if err != nil {
@@ -140,6 +149,13 @@ func (opt *Options) fetch(a account) (fetchFunc, error) {
 	return fetchAlone(a, &opt.Pool)
 }
 
+// Announced has tell hear what answers announce of a limit, where they do: that so many more
+// are taken until its window ends, from now on. It is called on a connection's reader, and
+// must not block.
+func (c *Client) Announced(tell func(now time.Time, left int, ends time.Duration)) {
+	c.codec.limits.Listen(tell)
+}
+
 // Lane returns the provider that sends through lane i of Options.Pool.Lanes.
 // Its Submit waits for the end of the first attempt to get an access token.
 func (c *Client) Lane(i int) pipeline.Provider { return provider{c.tokens.first, c.sender.Lane(i)} }
@@ -178,10 +194,11 @@ type codec struct {
 	tokens *tokenKeeper
 	path   []byte
 	guard  feedback.Guard
+	limits calls.Limits
 	// refusal is whether Google refuses the account in use, at either of its servers.
 	refusal *calls.Refusal
-	key     atomic.Pointer[string] // the id of the key that the token in use was got with
-	asked   atomic.Pointer[string] // the id of the key that tokens are asked for with: another one until there is its first
+	key     atomic.Pointer[string] // the name of the account that the token in use was got with
+	asked   atomic.Pointer[string] // the name of the account that tokens are asked for with: another one until there is its first
 }
 
 // halt stops the route because Google refuses our account, and says so.

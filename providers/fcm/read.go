@@ -227,6 +227,7 @@ func (c *codec) Left(_ string, result push.Result, _ *exchange.Draft) (push.Resu
 // Read implements exchange.Codec.
 func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exchange.Next) {
 	a := &r.Answer
+	c.limits.Heard(a.Header[answerLimits:], a.Header[answerDate])
 	if a.Status == 200 {
 		fault := c.guard.Success()
 		c.refusal.Clear()
@@ -267,7 +268,7 @@ func ownWords(m *push.Message, word string) (string, bool) {
 }
 
 func (c *codec) apply(act action, result push.Result, r *exchange.Draft) (push.Result, exchange.Next) {
-	asked, wasAsked := calls.RetryAfter(string(r.Answer.Header[0]), string(r.Answer.Header[1]), time.Now())
+	asked, wasAsked := calls.RetryAfter(string(r.Answer.Header[answerRetryAfter]), string(r.Answer.Header[answerDate]), time.Now())
 	wait := func(usual time.Duration) time.Duration {
 		if wasAsked {
 			return min(max(asked, shortest), longest)

@@ -91,6 +91,9 @@ func (g *google) answer(req *Request, ans *Answer) {
 	g.write(&f, project, req.now, ans)
 	c.faults.retryAfter(ans, req.now)
 	g.quotaRetryAfter(req.now, ans)
+	if known {
+		g.announce(project, req.now, ans)
+	}
 	g.fate.finish(&p, &c, ans)
 }
 

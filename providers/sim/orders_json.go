@@ -121,6 +121,7 @@ type RuleOrder struct {
 	PerDevice         LimitOrder `json:"per_device"`
 	ProjectQuota      LimitOrder `json:"project_quota"`
 	QuotaRetryAfter   bool       `json:"quota_retry_after,omitempty"`
+	QuotaHeaders      string     `json:"quota_headers,omitempty"` // ratelimit, older or x-ratelimit
 	DeviceQuota       LimitOrder `json:"device_quota"`
 	DeviceQuotaLong   LimitOrder `json:"device_quota_long"`
 	TopicQuota        LimitOrder `json:"topic_quota"`
@@ -155,7 +156,7 @@ func (o *RuleOrder) rules() Rules {
 	return Rules{
 		OneStream: o.OneStream, AdaptiveStreams: o.AdaptiveStreams, BadTokens: limit(o.BadTokens),
 		UpdatesPerAddress: o.UpdatesPerAddress, PerDevice: limit(o.PerDevice), ProjectQuota: limit(o.ProjectQuota),
-		QuotaRetryAfter: o.QuotaRetryAfter, DeviceQuota: limit(o.DeviceQuota), DeviceQuotaLong: limit(o.DeviceQuotaLong),
+		QuotaRetryAfter: o.QuotaRetryAfter, QuotaHeaders: QuotaHeaders(o.QuotaHeaders), DeviceQuota: limit(o.DeviceQuota), DeviceQuotaLong: limit(o.DeviceQuotaLong),
 		TopicQuota: limit(o.TopicQuota), Streams: o.Streams, Idle: time.Duration(o.Idle), Pings: limit(o.Pings),
 		Dials: limit(o.Dials), DialsRefused: time.Duration(o.DialsRefused), Recovery: o.Recovery.recovery(),
 	}

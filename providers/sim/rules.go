@@ -38,6 +38,8 @@ type Rules struct {
 	ProjectQuota Limit
 	// QuotaRetryAfter sends Retry-After with it: when the window ends.
 	QuotaRetryAfter bool
+	// QuotaHeaders say with every answer what is left of it.
+	QuotaHeaders QuotaHeaders
 	// DeviceQuota and DeviceQuotaLong hold for one token, TopicQuota for one
 	// topic. (Google)
 	DeviceQuota, DeviceQuotaLong, TopicQuota Limit
@@ -90,6 +92,9 @@ func (r *Rules) Validate() error {
 	}
 	if r.Streams < 0 || r.Idle < 0 || r.DialsRefused < 0 || (r.Dials.Count > 0) != (r.DialsRefused > 0) {
 		return fmt.Errorf("rules: negative, or dials without how long they are refused")
+	}
+	if err := r.QuotaHeaders.validate(); err != nil {
+		return err
 	}
 	if err := r.Recovery.Validate(); err != nil {
 		return fmt.Errorf("rule %w", err)
