@@ -49,7 +49,7 @@ func TestABadImportStopsItsCampaignAlone(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 				if !strings.HasPrefix(d.Device.Token, "bad") || mended.Load() > 0 {
 					r := n.accept(ctx, d)
-					r.Culprit = guard.Success()
+					r.Culprit = guard.Success(&d.Item.Message)
 					return r
 				}
 				asked.Add(1)

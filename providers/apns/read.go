@@ -100,7 +100,7 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 	c.limits.Heard(a.Header[answerLimits:], a.Header[answerDate])
 	id := calls.ID(a.Header[answerID], maxID)
 	if a.Status == 200 {
-		fault := c.accepted()
+		fault := c.accepted(&d.Item.Message)
 		if id == "" {
 			id = ownID(r)
 		}
@@ -224,8 +224,8 @@ func (c *codec) refused(result *push.Result, now time.Time) {
 }
 
 // accepted forgets refusals. It returns whose fault is proven by it.
-func (c *codec) accepted() (fault *push.Culprit) {
-	fault = c.guard.Success()
+func (c *codec) accepted(m *push.Message) (fault *push.Culprit) {
+	fault = c.guard.Success(m)
 	c.refusal.Clear()
 	if c.refusedSince.Load() != 0 {
 		c.refusedSince.Store(0)

@@ -107,7 +107,7 @@ func TestARefusalOfTheFormerKeyIsSentAgain(t *testing.T) {
 	if got, _ := c.Read(plain(), r); !got.Halt || got.Scope != push.ScopeRoute || c.refusal.Word() != "InvalidProviderToken" {
 		t.Errorf("of the key in use: %+v, refused: %q", got, c.refusal.Word())
 	}
-	c.accepted()
+	c.accepted(new(push.Message))
 	if c.refusal.Word() != "" {
 		t.Error("still refused after an acceptance")
 	}

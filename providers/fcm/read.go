@@ -229,7 +229,7 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 	a := &r.Answer
 	c.limits.Heard(a.Header[answerLimits:], a.Header[answerDate])
 	if a.Status == 200 {
-		fault := c.guard.Success()
+		fault := c.guard.Success(&d.Item.Message)
 		c.refusal.Clear()
 		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body), Culprit: fault}, exchange.Settled
 	}

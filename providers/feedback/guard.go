@@ -5,6 +5,7 @@
 package feedback
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -27,13 +28,16 @@ const (
 	// nearlyAll is the part of the dead tokens that an origin must have for it to be at
 	// fault, and not the set-up, under which everybody's tokens look dead.
 	nearlyAll = 0.9
-	// witnesses is how many pushes must have been accepted meanwhile: the set-up works.
+	// others is how many pushes of others must have been accepted meanwhile: the set-up
+	// works.
 	witnesses = 5
 	// onTrial is for how long an origin is stopped where there are no witnesses, as when its
 	// messages come one after the other: whether others' pushes are accepted shows then.
 	// doubtful is how many of their tokens may be called dead meanwhile.
 	onTrial  = time.Minute
 	doubtful = unproven / 2
+	// mostDoubled is how often a trial gets twice as long, each time that nobody else sends.
+	mostDoubled = 6
 	// underWay is how long answers to what an origin had sent before it was stopped may
 	// still come: somewhat more than a send's deadline.
 	underWay = 15 * time.Second
@@ -46,13 +50,17 @@ type Guard struct {
 	mu        sync.Mutex // guards all below
 	ring      [window]answer
 	origins   [][2]push.Origin // of the dead ones in ring; nil = there was none yet
+	accepted  [][2]uint64      // of the accepted ones since then, marks of their origins
+	seed      maphash.Seed     // of the marks
 	next      int
 	dead      int
 	successes int
 	fault     push.Culprit // of the origin whose tokens were bad last
 	faultAt   time.Time
 	trial     bool // it is on trial
-	proofs    int  // accepted since that began
+	proofs    int  // pushes of others that were accepted since that began
+	own       int  // its own
+	trials    int  // that ended without a proof, one after the other
 }
 
 type answer uint8
@@ -63,21 +71,49 @@ const (
 	dead
 )
 
-// Success counts a push that was accepted. If it completes what proves that the origin on
-// trial was at fault, it returns that.
-func (g *Guard) Success() *push.Culprit {
+// Success counts a push of a message that was accepted. If it completes what proves that the
+// origin on trial was at fault, it returns that. What is accepted of the origin itself is no
+// proof: its tokens may be partly good, or the set-up partly wrong.
+func (g *Guard) Success(m *push.Message) *push.Culprit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.accepted != nil {
+		g.accepted[g.next] = g.marks(m)
+	}
 	g.count(success)
 	if !g.trial {
+		return nil
+	}
+	of, n := m.Origins()
+	if slices.Contains(of[:n], g.fault.Origin) {
+		g.own++
 		return nil
 	}
 	if g.proofs++; g.proofs < witnesses {
 		return nil
 	}
-	g.trial, g.fault.For = false, 0
+	g.trial, g.fault.For, g.trials = false, 0, 0
 	fault := g.fault
 	return &fault
+}
+
+// marks stand for a message's origins, so that no name is kept; 0 = there is none. The
+// caller holds mu.
+func (g *Guard) marks(m *push.Message) (marks [2]uint64) {
+	of, n := m.Origins()
+	for i, o := range of[:n] {
+		marks[i] = g.mark(o)
+	}
+	return marks
+}
+
+// mark is never 0. It costs each push that is accepted some nanoseconds.
+func (g *Guard) mark(o push.Origin) uint64 {
+	h := 31*maphash.String(g.seed, o.Name) + maphash.String(g.seed, o.Sender)
+	if o.Kind == push.OfSender {
+		h = ^h
+	}
+	return h | 1
 }
 
 // Other counts an answer that says nothing about the token.
@@ -94,6 +130,10 @@ func (g *Guard) Other() {
 func (g *Guard) Dead(m *push.Message, result push.Result, now time.Time) push.Result {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.trial && g.own >= witnesses && now.Sub(g.faultAt) >= g.fault.For {
+		g.trial = false // nobody else is there to prove anything, but the set-up works
+		g.trials++
+	}
 	switch {
 	case g.late(m, now):
 		return g.stopped(result)
@@ -129,7 +169,7 @@ func (g *Guard) believes(m *push.Message) bool {
 		of[i] = of[i].Clone() // it is a part of a record
 	}
 	if g.origins == nil {
-		g.origins = make([][2]push.Origin, window)
+		g.origins, g.accepted, g.seed = make([][2]push.Origin, window), make([][2]uint64, window), maphash.MakeSeed()
 	}
 	g.origins[g.next] = of
 	g.count(dead)
@@ -195,11 +235,12 @@ func (g *Guard) atFault() (push.Culprit, bool) {
 				continue
 			}
 			switch {
-			case g.accepted(o, n) >= witnesses:
+			case g.others(o, n) >= witnesses:
+				g.trials = 0
 				return push.Culprit{Origin: o}, true
 			case !g.trial:
-				g.trial, g.proofs = true, 0
-				return push.Culprit{Origin: o, For: onTrial}, true
+				g.trial, g.proofs, g.own = true, 0, 0
+				return push.Culprit{Origin: o, For: onTrial << min(g.trials, mostDoubled)}, true
 			}
 			return push.Culprit{}, false
 		}
@@ -207,10 +248,10 @@ func (g *Guard) atFault() (push.Culprit, bool) {
 	return push.Culprit{}, false
 }
 
-// accepted is how many pushes were accepted since half of an origin's n dead tokens were
-// called so. The caller holds mu.
-func (g *Guard) accepted(o push.Origin, n int) (accepted int) {
-	passed := 0
+// others is how many pushes of others were accepted since half of an origin's n dead
+// tokens were called so. The caller holds mu.
+func (g *Guard) others(o push.Origin, n int) (accepted int) {
+	passed, own := 0, g.mark(o)
 	for k := range window {
 		i := (g.next + k) % window // from the oldest on
 		switch g.ring[i] {
@@ -219,7 +260,7 @@ func (g *Guard) accepted(o push.Origin, n int) (accepted int) {
 				passed++
 			}
 		case success:
-			if 2*passed >= n {
+			if 2*passed >= n && !slices.Contains(g.accepted[i][:], own) {
 				accepted++
 			}
 		}

@@ -22,7 +22,7 @@ func TestGuard(t *testing.T) {
 				}
 				continue
 			}
-			g.Success()
+			g.Success(new(push.Message))
 		}
 	})
 	t.Run("every token dead from the start: wrong environment", func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestGuard(t *testing.T) {
 	t.Run("the set-up breaks in the middle", func(t *testing.T) {
 		var g Guard
 		for range 3000 {
-			g.Success()
+			g.Success(new(push.Message))
 		}
 		n := 0
 		for range 800 {
@@ -52,7 +52,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%d tokens would be removed, want %d", n, most)
 		}
 		for range window {
-			g.Success()
+			g.Success(new(push.Message))
 		}
 		if !believed(&g) {
 			t.Error("mended, but a dead token is still not believed")

@@ -17,7 +17,7 @@ type traffic struct {
 
 func (tr *traffic) good(n int) {
 	for range n {
-		tr.g.Success()
+		tr.g.Success(new(push.Message))
 	}
 }
 
@@ -137,7 +137,7 @@ func TestAnOriginOnTrial(t *testing.T) {
 		tr := begin(t)
 		want(t, tr.dead(otp), push.ScopeDevice, "", 0) // kept, and nothing is stopped
 		for i := range witnesses {
-			fault := tr.g.Success()
+			fault := tr.g.Success(new(push.Message))
 			if proven := i == witnesses-1; (fault != nil) != proven || proven && (fault.Origin.Name != "autumn" || fault.For != 0) {
 				t.Errorf("after %d that were accepted: %+v", i+1, fault)
 			}
@@ -175,5 +175,53 @@ func TestAnothersCampaignIsNotAtFault(t *testing.T) {
 	want(t, r, push.ScopeDevice, "campaign@stranger/autumn", 0)
 	if r := tr.dead(autumn); r.Class != push.Gone {
 		t.Errorf("a dead token of the campaign's own sender: %+v, want that it is believed", r)
+	}
+}
+
+// What is accepted of the origin itself is no witness of others: it is stopped for a moment, and
+// for longer each time that nobody else sends; the route is not halted while its own are
+// accepted.
+func TestAnOriginIsNoWitnessOfItsOwn(t *testing.T) {
+	tr := &traffic{t: t}
+	tr.good(200)
+	own := func(n int) {
+		for range n {
+			if fault := tr.g.Success(&autumn); fault != nil {
+				t.Fatalf("its own prove %+v", fault)
+			}
+		}
+	}
+	stopped := func(length time.Duration) {
+		t.Helper()
+		for range window {
+			own(3)
+			if r := tr.dead(autumn); r.Class != push.Gone {
+				want(t, r, push.ScopeDevice, "campaign@marketing/autumn", length)
+				return
+			}
+		}
+		t.Fatal("all are believed dead")
+	}
+	stopped(onTrial)
+	own(witnesses) // what was under way
+	tr.now = tr.now.Add(onTrial)
+	stopped(2 * onTrial)
+	for range mostDoubled + 2 {
+		own(witnesses)
+		tr.now = tr.now.Add(onTrial << mostDoubled)
+		for range window {
+			if own(3); tr.dead(autumn).Class != push.Gone {
+				break
+			}
+		}
+	}
+	if r := tr.g.fault; r.For != onTrial<<mostDoubled {
+		t.Errorf("after many trials it is stopped for %v, want %v", r.For, onTrial<<mostDoubled)
+	}
+	others := otp
+	for i := range witnesses {
+		if fault := tr.g.Success(&others); (fault != nil) != (i == witnesses-1) {
+			t.Errorf("after %d of others: %+v", i+1, fault)
+		}
 	}
 }
