@@ -388,6 +388,9 @@ type Feedback struct {
 	// Quarantine is how long a campaign or sender is stopped whose tokens are nearly all
 	// bad; 0 = its route is halted.
 	Quarantine time.Duration `yaml:"quarantine" check:"min=0s,max=168h"`
+	// QuarantineCampaigns is how many campaigns of a sender are stopped at a time when it is
+	// stopped itself; 0 = never.
+	QuarantineCampaigns int `yaml:"quarantine_campaigns" check:"min=0,max=100"`
 }
 
 // Registry configures `pushworker registry`, which keeps Redis filled from the

@@ -63,7 +63,7 @@ func Default() *Config {
 			Retries:     Budget{Share: 0.1, Floor: 10, Burst: 2000},
 			DeadLetters: Budget{Share: 0.01, Floor: 1, Burst: 100},
 		},
-		Feedback: Feedback{Share: 0.2, Window: 5 * time.Minute, Answers: 1000, Quarantine: time.Hour},
+		Feedback: Feedback{Share: 0.2, Window: 5 * time.Minute, Answers: 1000, Quarantine: time.Hour, QuarantineCampaigns: 20},
 		Rates: Rates{OverQuota: 0.8, Failing: 0.5, FailingShare: 0.05, FailingAnswers: 100, Floor: 0.1,
 			Growth: 1.1, GrowthAfter: time.Minute, GrowthAnswers: 100},
 		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour,

@@ -285,11 +285,11 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 		case bad && r.Halt && current:
 			halted, word = true, r.Reason
 		case r.Culprit != nil:
-			if q, ok := g.quarantine(now, *r.Culprit, r.Reason); !ok && current && r.Halt {
+			qs, ok := g.quarantine(now, *r.Culprit, r.Reason)
+			if !ok && current && r.Halt {
 				halted, word = true, r.Reason
-			} else if q.Left > 0 {
-				begun = append(begun, q)
 			}
+			begun = append(begun, qs...)
 		case bad && word == "":
 			word = r.Reason
 		}

@@ -56,6 +56,9 @@ type Options struct {
 	// Quarantine is how long an origin is stopped whose tokens are bad; 0 = its route is
 	// halted.
 	Quarantine time.Duration
+	// QuarantineCampaigns is how many campaigns of a sender are stopped at a time when it is stopped itself;
+	// 0 = each of them alone. At most 100.
+	QuarantineCampaigns int
 	// Quarantined, unless nil, is told of each quarantine that answers began here. It is
 	// called without a lock, and must not block.
 	Quarantined func(Quarantined)
@@ -79,8 +82,8 @@ func DefaultOptions() Options {
 		FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: time.Minute,
 		// 7 rounds with 50 ms answers: 0.35 s from the first probe to full speed.
 		FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second,
-		Quarantine: time.Hour,
-		HoldAfter:  5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
+		Quarantine: time.Hour, QuarantineCampaigns: 20,
+		HoldAfter: 5 * time.Second, HoldSpan: time.Minute, ProbeWait: 2 * time.Second,
 		Retries: defaultRetryBudget(), DeadLetters: defaultDeadLetterBudget(),
 		Jitter: func(d time.Duration) time.Duration {
 			if d <= 0 {
@@ -103,6 +106,8 @@ func (o *Options) check() error {
 		return errors.New("probes, their timeout and the hold times must be positive, and the hold span not shorter than the time until holding")
 	case o.Quarantine < 0, o.Quarantine > LongestQuarantine:
 		return errors.New("a quarantine must be from nothing to a week")
+	case o.QuarantineCampaigns < 0, o.QuarantineCampaigns > mostQuarantined:
+		return errors.New("the campaigns that stop their sender must be from none to 100")
 	case o.Jitter == nil:
 		return errors.New("jitter is missing")
 	}

@@ -68,24 +68,23 @@ func (g *Gate) Quarantine(now time.Time, q push.Culprit, word string) bool {
 	g.mu.Lock()
 	begun, ok := g.quarantine(now, q, word)
 	g.mu.Unlock()
-	if begun.Left > 0 {
-		g.tellBegun([]Quarantined{begun})
-	}
+	g.tellBegun(begun)
 	return ok
 }
 
-// quarantine stops an origin. One that is stopped already stays so, and begun is then
-// empty; but one on trial is stopped for as long as is configured when its fault is proven. The caller holds mu.
-func (g *Gate) quarantine(now time.Time, q push.Culprit, word string) (begun Quarantined, ok bool) {
+// quarantine stops an origin, and its sender if that is due. One that is stopped already
+// stays so, and begun is then empty; but one on trial is stopped for as long as is
+// configured when its fault is proven. The caller holds mu.
+func (g *Gate) quarantine(now time.Time, q push.Culprit, word string) (begun []Quarantined, ok bool) {
 	if g.options.Quarantine == 0 {
-		return begun, false
+		return nil, false
 	}
 	g.discharge(func(_ push.Origin, w ward) bool { return !now.Before(w.until) })
 	switch w, there := g.wards[q.Origin]; {
 	case there && (!w.trial || q.For > 0):
-		return begun, true
+		return nil, true
 	case !there && len(g.wards) >= mostQuarantined:
-		return begun, false
+		return nil, false
 	}
 	left := g.options.Quarantine
 	if q.For > 0 {
@@ -94,7 +93,35 @@ func (g *Gate) quarantine(now time.Time, q push.Culprit, word string) (begun Qua
 	o := q.Origin.Clone()
 	g.admitWard(o, ward{until: now.Add(left), untold: true, trial: q.For > 0})
 	g.signal()
-	return Quarantined{Route: g.route, Origin: o, Left: left, Word: strings.Clone(word)}, true
+	begun = []Quarantined{{Route: g.route, Origin: o, Left: left, Word: strings.Clone(word)}}
+	if q.For == 0 {
+		begun = append(begun, g.stopSender(now, o)...)
+	}
+	return begun, true
+}
+
+// ManyCampaigns is the word for a sender that is stopped because many of its campaigns are.
+const ManyCampaigns = "campaigns"
+
+// stopSender stops the sender of a campaign that has just been stopped, if as many of its
+// campaigns are stopped now as are configured: the next one would cost as many tokens again
+// before it is found. The caller holds mu.
+func (g *Gate) stopSender(now time.Time, campaign push.Origin) []Quarantined {
+	most := g.options.QuarantineCampaigns
+	if most == 0 || campaign.Kind != push.OfCampaign || campaign.Sender == "" {
+		return nil
+	}
+	stopped := 0
+	for o, w := range g.wards {
+		if o.Kind == push.OfCampaign && o.Sender == campaign.Sender && !w.trial {
+			stopped++
+		}
+	}
+	if stopped < most {
+		return nil
+	}
+	begun, _ := g.quarantine(now, push.Culprit{Origin: push.Origin{Kind: push.OfSender, Name: campaign.Sender}}, ManyCampaigns)
+	return begun
 }
 
 // admitWard adds an origin to the wards. The caller holds mu.

@@ -217,3 +217,54 @@ func TestQuarantinesAreShared(t *testing.T) {
 		}
 	})
 }
+
+// A sender whose campaigns are bad one after the other is stopped itself, before the next one
+// costs as many tokens: those of others, and what is on trial, do not count for it.
+func TestASenderOfManyBadCampaignsIsStopped(t *testing.T) {
+	var told []gates.Quarantined
+	o := gates.DefaultOptions()
+	o.QuarantineCampaigns = 3
+	o.Quarantined = func(q gates.Quarantined) { told = append(told, q) }
+	g, now := wardGates(t, o).Of(wardOf), time.Now()
+	stop := func(name, sender string, trial time.Duration) {
+		t.Helper()
+		if !g.Quarantine(now, push.Culprit{Origin: push.Origin{Kind: push.OfCampaign, Name: name, Sender: sender}, For: trial}, "BadDeviceToken") {
+			t.Errorf("campaign %s of %q cannot be stopped", name, sender)
+		}
+	}
+	stopped := func(campaign, sender string, priority push.Priority) push.Reason {
+		_, why := g.Quarantined(now, &push.Message{Campaign: campaign, SenderID: sender, Priority: priority})
+		return why
+	}
+	stop("1", "marketing", 0)
+	stop("2", "marketing", 0)
+	stop("2", "marketing", 0) // it is stopped already
+	stop("3", "sales", 0)
+	stop("4", "", 0)
+	stop("5", "marketing", time.Minute)
+	if why := stopped("6", "marketing", push.Low); why != "" {
+		t.Errorf("after two campaigns of the sender, another is stopped: %s", why)
+	}
+	stop("5", "marketing", 0) // it is proven
+	if why := stopped("6", "marketing", push.Low); why != push.SenderQuarantined {
+		t.Errorf("after three campaigns of the sender, another one: %q, want that the sender is stopped", why)
+	}
+	if why := stopped("6", "marketing", push.Critical); why != "" {
+		t.Errorf("a critical one of the sender waits: %s", why)
+	}
+	if why := stopped("6", "sales", push.Low); why != "" {
+		t.Errorf("another sender waits: %s", why)
+	}
+	last := told[len(told)-1]
+	if len(told) != 7 || last.Origin.String() != "sender/marketing" || last.Word != gates.ManyCampaigns || last.Left != o.Quarantine {
+		t.Errorf("told: %+v", told)
+	}
+	o.QuarantineCampaigns = 0
+	g = wardGates(t, o).Of(wardOf)
+	for i := range 30 {
+		stop(fmt.Sprint(i), "marketing", 0)
+	}
+	if why := stopped("x", "marketing", push.Low); why != "" {
+		t.Errorf("senders are not to be stopped, and one is: %s", why)
+	}
+}

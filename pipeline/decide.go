@@ -92,11 +92,15 @@ func (p *Pipeline) keepTokens(group []*Delivery, now time.Time) {
 		p.opt.Metrics.keptTokens(c.app, len(c.dead))
 		for r, of := range p.routes {
 			if fault != nil && r.App == c.app {
-				of.gate.Quarantine(now, *fault, "feedback")
+				of.gate.Quarantine(now, *fault, FoundByFeedback)
 			}
 		}
 	}
 }
+
+// FoundByFeedback is the word for an origin that is stopped because of what providers say of
+// an app's tokens on all of its routes.
+const FoundByFeedback = "feedback"
 
 // decideOne decides one delivery. If that panics, it ends UNKNOWN, or DELIVERED if it
 // was; the others are not affected.

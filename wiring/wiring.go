@@ -155,7 +155,8 @@ func Gates(c *configs.Config) gates.Options {
 	o.Window, o.Answers, o.Share, o.Failures = g.Window, g.Answers, g.Share, g.Failures
 	o.FirstPause, o.HaltPause, o.LongestPause = g.FirstPause, g.HaltPause, g.LongestPause
 	o.FirstProbes, o.FullProbes, o.ProbeTimeout, o.ProbeWait = g.FirstProbes, g.FullProbes, g.ProbeTimeout, g.ProbeWait
-	o.HoldAfter, o.HoldSpan, o.Together, o.Quarantine = g.HoldAfter, g.HoldSpan, g.Together, c.Feedback.Quarantine
+	o.HoldAfter, o.HoldSpan, o.Together = g.HoldAfter, g.HoldSpan, g.Together
+	o.Quarantine, o.QuarantineCampaigns = c.Feedback.Quarantine, c.Feedback.QuarantineCampaigns
 	o.Retries, o.DeadLetters = gates.BudgetOptions(g.Retries), gates.BudgetOptions(g.DeadLetters)
 	return o
 }

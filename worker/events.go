@@ -44,8 +44,11 @@ func (g *group) tellRanges(ctx context.Context) {
 
 // tellQuarantine tells push.events of what this worker has stopped.
 func (g *group) tellQuarantine(q gates.Quarantined) {
-	now := time.Now()
-	g.shared.events.Quarantine(events.Quarantine{Route: q.Route.String(), Origin: q.Origin.String(), Word: g.shared.pipeline.Word(q.Word), At: now, Until: now.Add(q.Left).UTC()})
+	now, word := time.Now(), q.Word
+	if word != gates.ManyCampaigns && word != pipeline.FoundByFeedback {
+		word = g.shared.pipeline.Word(word)
+	}
+	g.shared.events.Quarantine(events.Quarantine{Route: q.Route.String(), Origin: q.Origin.String(), Word: word, At: now, Until: now.Add(q.Left).UTC()})
 }
 
 // tellEvents produces the records of push.events until ctx ends, and then the last
