@@ -71,6 +71,7 @@ type world struct {
 	once      bool         // mode at_most_once
 	drops     bool         // what is ambiguous ends UNKNOWN
 	frozen    bool         // nothing is committed
+	breaks    bool         // after the next end that orders is told, its topic takes nothing
 	mends     bool         // as soon as a dead letter of webhooks is taken, all topics take what they are given
 	gates     *gates.Gates // nil = the pipeline's own
 	// exposed are sends that may have been accepted and have no row yet.
@@ -197,6 +198,9 @@ func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
 		switch h.To {
 		case pipeline.ToEnds:
 			w.told[h.Item.ID] = append(w.told[h.Item.ID], string(h.Event))
+			if w.breaks && h.Item.SenderID == "orders" {
+				w.breaks, w.awayFor = false, "orders"
+			}
 		case pipeline.ToDeadEnds:
 			w.buried[h.Item.ID] = append(w.buried[h.Item.ID], string(h.Event)+": "+h.Detail)
 			if w.mends {
