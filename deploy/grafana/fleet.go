@@ -37,6 +37,12 @@ func fleet() Dashboard {
 		{"Time of a batch of status rows", "Of one in two, and of one in a hundred.", Lines, seconds, []Query{
 			{`histogram_quantile(0.5, sum by (le) (rate(push_status_write_duration_seconds_bucket[$__rate_interval])))`, "p50"},
 			{`histogram_quantile(0.99, sum by (le) (rate(push_status_write_duration_seconds_bucket[$__rate_interval])))`, "p99"}}, false},
+		{"Webhooks by what endpoints answered", "Calls that tell senders of ends of their notifications.", Lines, perSec,
+			[]Query{{`sum by (sender, result) (rate(push_webhook_calls_total[$__rate_interval]))`, "{{sender}} {{result}}"}}, true},
+		{"Webhooks in push.webhooks-dlq", "What senders were not told, in an hour: not taken by their endpoint, or by their topic. pushctl webhooks redeliver posts it again.", Lines, plain, []Query{
+			{`sum by (sender, reason) (increase(push_webhook_dead_letters_total[1h]))`, "{{sender}} {{reason}}"},
+			{`sum by (sender) (increase(push_ends_dead_letters_total[1h]))`, "{{sender}} topic_refused"}}, true},
+		{"Endpoints of webhooks that rest", "1 while a process leaves the endpoint alone.", Lines, plain, []Query{{`max by (sender) (push_webhook_resting)`, "{{sender}}"}}, true},
 		{"Processor time of each process", "1 is one core.", Lines, plain, []Query{{`rate(process_cpu_seconds_total[$__rate_interval])`, "{{instance}}"}}, false},
 		{"Memory of each process", "", Lines, octets, []Query{{`process_resident_memory_bytes`, "{{instance}}"}}, false},
 		{"Users that are not applied yet", "Changes of push.users that are not in Redis: opt-outs, log-outs, new devices.", Lines, plain,
