@@ -40,6 +40,8 @@ type RouteState struct {
 	Gate        string        `json:"gate"`                  // open, paused, probing, halted
 	Until       time.Time     `json:"until,omitzero"`        // of a pause
 	Word        string        `json:"word,omitempty"`        // provider's last bad word, a code only
+	Credential  string        `json:"credential,omitempty"`  // that the provider refuses: a key's id, an account's address
+	Remedy      string        `json:"remedy,omitempty"`      // what to do about that
 	RateName    string        `json:"rate_name,omitempty"`   // what the provider counts, as in rates
 	Rate        float64       `json:"rate,omitempty"`        // pushes/s of the fleet now; 0: no limit
 	Base        float64       `json:"base,omitempty"`        // 0: none configured

@@ -212,10 +212,14 @@ func (g *group) openCredentials(context.Context) error {
 // is asked of the clients at each scrape.
 type refusals struct{ routes routes }
 
-var refusedDesc = prometheus.NewDesc("push_credential_refused", "1 while the provider refuses the credential of a route, which is halted until another one is there or a probe is accepted.", []string{"route"}, nil)
+var refusedDesc = prometheus.NewDesc("push_credential_refused", "1 while the provider refuses the credential of a route, which is halted until another one is there or a probe is accepted.", []string{"route", "key"}, nil)
 
 // refusing is a client that knows whether its credential is refused.
-type refusing interface{ Refused() string }
+type refusing interface {
+	Refused() string
+	// RefusedKey names it without giving it away, and says what an operator can do.
+	RefusedKey() (key, remedy string)
+}
 
 // Describe implements prometheus.Collector.
 func (refusals) Describe(ch chan<- *prometheus.Desc) { ch <- refusedDesc }
@@ -224,11 +228,12 @@ func (refusals) Describe(ch chan<- *prometheus.Desc) { ch <- refusedDesc }
 func (r refusals) Collect(ch chan<- prometheus.Metric) {
 	for route, c := range r.routes {
 		if c, is := c.(refusing); is {
-			refused := 0.0
+			refused, key := 0.0, ""
 			if c.Refused() != "" {
 				refused = 1
+				key, _ = c.RefusedKey()
 			}
-			ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, refused, route.String())
+			ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, refused, route.String(), strings.ToValidUTF8(key, "?"))
 		}
 	}
 }

@@ -222,6 +222,9 @@ func TestARefusedKeyHaltsUntilItsFileChanges(t *testing.T) {
 			t.Errorf("push_credential_refused of %s is %v, want %v", route, got, want)
 		}
 	}
+	if key, remedy := r.routes[apnsShop].(refusing).RefusedKey(); key != stranger.KeyID || !strings.Contains(remedy, "must not be revoked") {
+		t.Errorf("refused is key %q, to do is %q", key, remedy)
+	}
 	for _, part := range []string{stranger.KeyID, `"app":"shop"`, "InvalidProviderToken", "the key must not be revoked"} {
 		if !strings.Contains(r.log.String(), part) {
 			t.Errorf("the log does not say %q", part)

@@ -72,7 +72,8 @@ func (rs routes) lines(now time.Time) []string {
 	for r := range rs {
 		if c, is := rs[r].(refusing); is {
 			if word := c.Refused(); word != "" {
-				lines = append(lines, fmt.Sprintf("[!] route %s: the provider refuses our credential: %s", r, word))
+				key, remedy := c.RefusedKey()
+				lines = append(lines, fmt.Sprintf("[!] route %s: the provider refuses our credential: %s; key %s: %s", r, word, key, remedy))
 				continue
 			}
 		}

@@ -113,6 +113,9 @@ func (s *survey) route(r push.Route, now time.Time) events.RouteState {
 	if rate := s.shared.rates.Of(r); rate != nil {
 		state.RateName, state.Rate, state.Base = rate.Now()
 	}
+	if c, is := s.routes[r].(refusing); is && c.Refused() != "" {
+		state.Credential, state.Remedy = c.RefusedKey()
+	}
 	gate := s.shared.gates.Of(r)
 	if gate == nil {
 		return state

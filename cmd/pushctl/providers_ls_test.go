@@ -35,7 +35,7 @@ func TestProvidersLs(t *testing.T) {
 	f.tellState(a, at("w1", events.RouteState{Gate: "halted", Share: 1000}), now.Add(-time.Second)) // an older one
 	f.tellState(a, at("w1", events.RouteState{Gate: "open", RateName: "fcm/shop-1", Rate: 8000, Base: 10_000, Share: 3000, Connections: 20, Streams: 2000, InFlight: 70,
 		Answers: []events.AnswerState{{Class: "delivered", N: 900}, {Class: "gone", Reason: "UNREGISTERED", N: 50}}}), now)
-	f.tellState(b, at("w2", events.RouteState{Gate: "paused", Until: until, Word: "UNAVAILABLE", RateName: "fcm/shop-1", Rate: 8000, Base: 10_000, Share: 1000, Connections: 10, Streams: 1000, InFlight: 7,
+	f.tellState(b, at("w2", events.RouteState{Gate: "paused", Until: until, Word: "UNAVAILABLE", Credential: "k1 of push@shop", Remedy: "another key", RateName: "fcm/shop-1", Rate: 8000, Base: 10_000, Share: 1000, Connections: 10, Streams: 1000, InFlight: 7,
 		Answers: []events.AnswerState{{Class: "again", Reason: "UNAVAILABLE", N: 50}}}), now)
 	f.tellState(ended, at("w4", events.RouteState{Gate: "halted"}), now.Add(-time.Second))
 	last := at("w4", events.RouteState{Gate: "halted"})
@@ -45,7 +45,7 @@ func TestProvidersLs(t *testing.T) {
 	for _, args := range [][]string{{"providers"}, {"providers", "ls"}} {
 		out := f.ok(append(args, "--wait", "0s")...)
 		for _, want := range []string{"fcm/shop", "paused at 1 of 2 until " + until.UTC().Format("15:04:05") + " UNAVAILABLE", "8000/s of 10000/s", "4000/s", "w1 75 %, w2 25 %",
-			"  30  ", "  3000  ", "  77  ", "delivered 90.0 %, gone UNREGISTERED 5.0 %, again UNAVAILABLE 5.0 %", "2 workers"} {
+			"  30  ", "  3000  ", "  77  ", "delivered 90.0 %, gone UNREGISTERED 5.0 %, again UNAVAILABLE 5.0 %", "2 workers", "fcm/shop: the provider refuses key k1 of push@shop: another key"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%v prints\n%s\nwant %q", args, out, want)
 			}

@@ -39,6 +39,8 @@ type routeRow struct {
 	Stopped     int                  `json:"stopped"` // workers whose gate is not open
 	Until       time.Time            `json:"until,omitzero"`
 	Word        string               `json:"word,omitempty"`
+	Credential  string               `json:"credential,omitempty"` // that the provider refuses
+	Remedy      string               `json:"remedy,omitempty"`     // what to do about that
 	RateName    string               `json:"rate_name,omitempty"`
 	Rate        float64              `json:"rate,omitempty"`
 	Base        float64              `json:"base,omitempty"`
@@ -104,6 +106,9 @@ func (r *routeRow) add(w events.Worker, s events.RouteState) {
 		r.Until = s.Until
 	}
 	r.Word = cmp.Or(r.Word, s.Word)
+	if r.Credential == "" {
+		r.Credential, r.Remedy = s.Credential, s.Remedy
+	}
 	if !w.At.Before(r.told) {
 		r.told, r.RateName, r.Rate, r.Base = w.At, s.RateName, s.Rate, s.Base
 	}
@@ -206,6 +211,11 @@ func explainRoutes(there []events.Worker) terminal.Answer {
 		after = fmt.Sprintf("%d workers, without routes: the configuration has no app with %s", len(there), push.PlatformNames(" or "))
 	default:
 		after = fmt.Sprintf("%d workers", len(there))
+	}
+	for i := range v.Routes {
+		if r := &v.Routes[i]; r.Credential != "" {
+			after += "\n" + terminal.Word(r.Route) + ": the provider refuses key " + terminal.Word(r.Credential) + ": " + terminal.Word(r.Remedy)
+		}
 	}
 	if omitted > 0 {
 		after += fmt.Sprintf("; %d entries did not fit in their records", omitted)

@@ -93,6 +93,13 @@ func (c *Client) Lane(i int) pipeline.Provider { return c.sender.Lane(i) }
 // Refused is Apple's word for refusing our key; empty = it does not, as far as we know.
 func (c *Client) Refused() string { return c.codec.refusal.Word() }
 
+// RefusedKey is which credential that is, and what an operator can do about it; empty while
+// none is refused. Neither gives anything of it away.
+func (c *Client) RefusedKey() (key, remedy string) {
+	said := c.codec.refusal.Said()
+	return said.Key, said.Remedy
+}
+
 // KeyChanged is called when Options.Tokens has another key: what was said of the
 // former one is forgotten.
 func (c *Client) KeyChanged() {

@@ -41,6 +41,20 @@ func readAccount(file []byte) (account, error) {
 	return a, nil
 }
 
+// longestName bounds what is told of an account's name, in bytes.
+const longestName = 256
+
+// name is the account's key and address, which are no secrets.
+func (a *account) name() string {
+	switch {
+	case len(a.Email)+len(a.KeyID) > longestName || !printable(a.Email):
+		return "of an account whose name cannot be told"
+	case !printable(a.KeyID):
+		return a.Email
+	}
+	return a.KeyID + " of " + a.Email
+}
+
 // checkProject keeps a project id safe in a path: letters, digits, "-", and
 // ":" and "." of old domain-scoped ones.
 func checkProject(id string) error {

@@ -96,8 +96,9 @@ func New(opt Options) (*Client, error) {
 	}
 	c := &Client{pool: pool, tokens: startKeeper(fetch), opt: opt}
 	c.codec = &codec{tokens: c.tokens, path: []byte("/v1/projects/" + opt.ProjectID + "/messages:send"), refusal: calls.NewRefusal(opt.Pool.Log)}
-	c.codec.key.Store(&a.KeyID)
-	c.codec.asked.Store(&a.KeyID)
+	name := a.name()
+	c.codec.key.Store(&name)
+	c.codec.asked.Store(&name)
 	c.sender = exchange.New(pool, c.codec)
 	return c, nil
 }
@@ -118,9 +119,10 @@ func (c *Client) SetAccount(file []byte, renewed func()) error {
 	if err != nil {
 		return fmt.Errorf("changing FCM account: %w", err)
 	}
-	c.codec.asked.Store(&a.KeyID)
+	name := a.name()
+	c.codec.asked.Store(&name)
 	c.tokens.exchange(fetch, func() {
-		c.codec.key.Store(&a.KeyID)
+		c.codec.key.Store(&name)
 		c.codec.refusal.Clear()
 		if renewed != nil {
 			renewed()
@@ -136,6 +138,13 @@ func (c *Client) Refused() string {
 		return c.tokens.failure().Error()
 	}
 	return c.codec.refusal.Word()
+}
+
+// RefusedKey is which credential that is, and what an operator can do about it; empty while
+// none is refused. Neither gives anything of it away.
+func (c *Client) RefusedKey() (key, remedy string) {
+	said := c.codec.refusal.Said()
+	return said.Key, said.Remedy
 }
 
 // fetch says how access tokens are fetched.
