@@ -26,12 +26,12 @@ const turn = 2 * time.Millisecond
 // cost measures what a ticket of a gate costs a send, without a rate and then with one that is just enough.
 func cost(ctx context.Context, o *Options, client shards.Client, r *Result) error {
 	o.Progress("%d sends a second without a rate", o.Sends)
-	without, err := tickets(ctx, o, nil)
+	without, err := tickets(ctx, o, nil, nil)
 	if err != nil {
 		return err
 	}
 	o.Progress("the same under a shared rate")
-	rs, err := newRates(client, rates.Counted{Name: "fcm/cost", Base: float64(o.Sends)}, "worker")
+	rs, err := newRates(client, rates.Counted{Name: "fcm/cost", Base: float64(o.Sends)}, "worker", 0)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func cost(ctx context.Context, o *Options, client shards.Client, r *Result) erro
 	if err != nil {
 		return err
 	}
-	with, err := tickets(ctx, o, map[push.Route]gates.Rate{route: rs.Of(route)})
+	with, err := tickets(ctx, o, map[push.Route]gates.Rate{route: rs.Of(route)}, nil)
 	if err != nil {
 		return err
 	}
@@ -55,12 +55,34 @@ func cost(ctx context.Context, o *Options, client shards.Client, r *Result) erro
 	r.TicketCPU, r.RateCPU = without.cpu, with.cpu-without.cpu
 	r.Sends = float64(with.sends) / with.took.Seconds()
 	r.Commands = float64(after-before) / (with.took.Seconds() * 10)
+	stop()
+	ended.Wait()
+	return limitCost(ctx, o, client, r, without.cpu)
+}
+
+// limitCost measures what the limit of a whole fleet adds to a send's ticket: one that is just enough.
+func limitCost(ctx context.Context, o *Options, client shards.Client, r *Result, without float64) error {
+	o.Progress("the same under a limit of the whole fleet")
+	rs, err := newRates(client, rates.Counted{Name: "fcm/free"}, "worker", float64(o.Sends))
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() { rs.Run(running) })
+	defer ended.Wait()
+	defer stop()
+	with, err := tickets(ctx, o, nil, rs.Limit().Lane(1))
+	if err != nil {
+		return err
+	}
+	r.LimitCPU = with.cpu - without
 	return nil
 }
 
 // newRates are the rates of one worker, where all that counts is one thing.
-func newRates(client shards.Client, c rates.Counted, member string) (*rates.Rates, error) {
-	return rates.New(client, map[push.Route]rates.Counted{route: c}, rates.Options{Fleet: "stress", Member: member,
+func newRates(client shards.Client, c rates.Counted, member string, limit float64) (*rates.Rates, error) {
+	return rates.New(client, map[push.Route]rates.Counted{route: c}, rates.Options{Fleet: "stress", Member: member, Limit: limit, Lanes: 3,
 		Factors: rates.DefaultFactors(), Metrics: rates.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -71,8 +93,8 @@ type used struct {
 	cpu   float64
 }
 
-// tickets takes tickets for so many sends a second and returns them, all accepted.
-func tickets(ctx context.Context, o *Options, limits map[push.Route]gates.Rate) (u used, err error) {
+// tickets takes tickets for so many sends a second and returns them, all accepted. lane is what a limit lets through; nil = all.
+func tickets(ctx context.Context, o *Options, limits map[push.Route]gates.Rate, lane *rates.Lane) (u used, err error) {
 	g := gates.DefaultOptions()
 	g.Rates = limits
 	gs, err := gates.New([]push.Route{route}, g, gates.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), time.Now())
@@ -95,7 +117,14 @@ func tickets(ctx context.Context, o *Options, limits map[push.Route]gates.Rate) 
 		case now := <-ticker.C:
 			due := int(now.Sub(began).Seconds() * float64(o.Sends))
 			waiting, asked = min(waiting+due-asked, cap(answers)), due
-			ticket, n, _, _ := gate.Admit(now, gates.Free, false, waiting)
+			allowed := waiting
+			if lane != nil {
+				allowed, _ = lane.Take(now, waiting)
+			}
+			ticket, n, _, _ := gate.Admit(now, gates.Free, false, allowed)
+			if lane != nil {
+				lane.Return(now, allowed-n)
+			}
 			for range n {
 				answers = append(answers, gates.Answer{Ticket: ticket, Result: result})
 			}

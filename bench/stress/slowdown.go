@@ -62,7 +62,7 @@ func slowdown(ctx context.Context, workers int, client shards.Client, name strin
 	defer stop()
 	var all []*rates.Rate
 	for i := range workers {
-		rs, err := newRates(client, rates.Counted{Name: name, Base: slowBase}, strconv.Itoa(i))
+		rs, err := newRates(client, rates.Counted{Name: name, Base: slowBase}, strconv.Itoa(i), 0)
 		if err != nil {
 			return 0, err
 		}

@@ -1,11 +1,12 @@
 //go:build linux
 
 // Package stress measures what a rate that a fleet shares costs and brings: CPU and Redis commands of sends under it, how
-// soon a 429 of one worker has slowed the others, and how long one-time passwords take while ten times as much waits as the
+// soon a 429 of one worker has slowed the others, what a record costs that is shed, and how long one-time passwords take while ten times as much waits as the
 // provider takes.
 //
 //	stress.go     what is measured, and the figures
 //	cost.go       what a send under a shared rate costs
+//	shed.go       what a record costs that is shed
 //	slowdown.go   from the first 429 to the lowered rate at all workers
 //	bars.go       what is required
 package stress
@@ -30,6 +31,7 @@ type Options struct {
 	Seconds   int // for how long, with the rate and without
 	Workers   int // of the fleet whose slowing down is timed
 	Slowdowns int // how many are timed
+	Shed      int // records that are shed, rounded up to tens of thousands; 0 leaves them out
 	// Passwords is the run with one-time passwords: its Quota is what the provider takes. Nil leaves it out.
 	Passwords *worker.Options
 	// Progress is told what is done, a line at a time.
@@ -41,7 +43,7 @@ type Options struct {
 func Standard() Options {
 	passwords := worker.Standard()
 	passwords.Quota, passwords.WarmUp, passwords.Notifications, passwords.CoolDown = 2000, 10_000, 40_000, 30_000
-	return Options{Sends: 200_000, Seconds: 5, Workers: 4, Slowdowns: 200, Passwords: &passwords}
+	return Options{Sends: 200_000, Seconds: 5, Workers: 4, Slowdowns: 200, Shed: 2_000_000, Passwords: &passwords}
 }
 
 // Check says what is wrong with them; Run does it too.
@@ -55,6 +57,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("%d workers: want 2 to 100", o.Workers)
 	case o.Slowdowns < 1 || o.Slowdowns > 10_000:
 		return fmt.Errorf("%d slowdowns: want 1 to 10,000", o.Slowdowns)
+	case o.Shed < 0 || o.Shed > 1_000_000_000:
+		return fmt.Errorf("%d records that are shed: want at most 1,000,000,000", o.Shed)
 	case o.Passwords != nil && o.Passwords.Quota == 0:
 		return errors.New("the run with one-time passwords needs a quota")
 	case o.Passwords != nil:
@@ -68,6 +72,8 @@ type Result struct {
 	// RateCPU is what a shared rate adds to the CPU of a send's ticket, in us; TicketCPU is that of the ticket without it.
 	RateCPU   float64 `json:"rate_cpu_us"`
 	TicketCPU float64 `json:"ticket_cpu_us"`
+	// LimitCPU is what the limit of a whole fleet adds to that, in us.
+	LimitCPU float64 `json:"limit_cpu_us"`
 	// Commands is how many commands Redis got for a worker, a rate and 100 ms.
 	Commands float64 `json:"redis_commands_per_100_ms"`
 	Sends    float64 `json:"sends_per_second"` // that were made under the rate
@@ -76,6 +82,16 @@ type Result struct {
 	SlowdownP99 float64 `json:"slowdown_p99_ms"`
 	Slowdowns   int     `json:"slowdowns"`
 	Workers     int     `json:"workers"`
+
+	// Of records that are shed, all of them: how many a second, what one costs, and how many rows a write has.
+	Shed     int64   `json:"shed"`
+	ShedRate float64 `json:"shed_per_second"`
+	ShedCPU  float64 `json:"shed_cpu_us"`
+	ShedRows float64 `json:"shed_rows_per_write"`
+	// APNS2CPU is what apns2 takes for a push in the same session, in us, and ShedOfAPNS2 what a shed record takes of that;
+	// nil where it was not measured.
+	APNS2CPU    *float64 `json:"apns2_cpu_us"`
+	ShedOfAPNS2 *float64 `json:"shed_of_apns2"`
 
 	// Of one-time passwords: beside ten times the quota, and with nothing beside them; nil where they were left out.
 	PasswordP99         *float64 `json:"password_p99_ms"`
@@ -102,6 +118,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	r := &Result{Slowdowns: o.Slowdowns, Workers: o.Workers, Cores: runtime.NumCPU(), Go: runtime.Version(), Date: time.Now().UTC().Truncate(time.Second)}
 	if err := shared(ctx, &o, r); err != nil {
+		return nil, err
+	}
+	if err := shed(ctx, &o, r); err != nil {
 		return nil, err
 	}
 	if o.Passwords != nil {
