@@ -68,7 +68,7 @@ func TestARecheckWithoutAnAnswerAllowsNothing(t *testing.T) {
 				pr, m := &taking{}, NewMetrics(prometheus.NewRegistry())
 				back := awayUntil{time.Now().Add(time.Minute), stays[0]}
 				p := &Pipeline{toSettle: newQueue[*Delivery](), opt: Options{
-					Window: 20, Recheck: back, RecheckAfter: 30 * time.Second, SendDeadline: time.Second, Metrics: m, Log: log}}
+					Window: 20, Limit: unlimited{}, Recheck: back, RecheckAfter: 30 * time.Second, SendDeadline: time.Second, Metrics: m, Log: log}}
 				l := newRoute(shop, pr, gs.Of(shop), 20, false, m).lines[gates.Free]
 				submitting, stop := context.WithCancel(t.Context())
 				defer stop()
