@@ -9,7 +9,7 @@ import (
 // Limit is how fast a fleet sends, whatever the route, as far as one lane may. All
 // methods may be called at once and must not block.
 type Limit interface {
-	// Take takes up to n sends and returns how many may be made now. If none may, again
+	// Take takes up to n sends, at least one, and returns how many may be made now. If none may, again
 	// is when to ask next: not sooner.
 	Take(now time.Time, n int) (got int, again time.Time)
 	// Return gives back n of those that were taken last and are not made.
@@ -34,10 +34,11 @@ func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again t
 		}
 	}
 	ticket, n, again, lack := l.gate.Admit(now, l.charge, p.opt.Urgent, allowed)
-	if stopped {
-		p.opt.Limit.Take(now, n) // the probe goes out whatever is left
-	} else {
+	switch {
+	case !stopped:
 		p.opt.Limit.Return(now, allowed-n)
+	case n > 0:
+		p.opt.Limit.Take(now, n) // the probe goes out whatever is left
 	}
 	for _, d := range ds[:n] {
 		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.opt.SendDeadline)
