@@ -9,8 +9,8 @@ import (
 // Limit is how fast a fleet sends, whatever the route, as far as one lane may. All
 // methods may be called at once and must not block.
 type Limit interface {
-	// Take takes up to n sends, at least one, and returns how many may be made now. If none may, again
-	// is when to ask next: not sooner.
+	// Take takes up to n sends, at least one, and returns how many may be made now. If none
+	// may, again is when to ask next: not sooner.
 	Take(now time.Time, n int) (got int, again time.Time)
 	// Return gives back n of those that were taken last and are not made.
 	Return(now time.Time, n int)

@@ -12,9 +12,10 @@ const (
 	// waits is how long a lane that got nothing counts as one that waits: somewhat longer
 	// than until it asks again.
 	waits = 60 * time.Millisecond
-	// dozes is how long a lane must not have asked for its share to begin anew: what it
-	// did not use then it cannot make up for.
-	dozes = 200 * time.Millisecond
+	// saved is how far a lane's share may stay behind what was served last, in sends by
+	// weight: as far as one take leads, of a chunk if that is less. What a lane did not use
+	// before that it cannot make up for.
+	saved = 256
 )
 
 // Limit is how fast the workers of a fleet send together, whatever the route. It is a
@@ -22,8 +23,9 @@ const (
 // and the others have shares by weight, here and between the workers. What a lane may
 // send and then does not, because its route is short of something else, it returns.
 type Limit struct {
-	rate  *Rate
-	lanes []taking // guarded by rate.mu
+	rate   *Rate
+	lanes  []taking // guarded by rate.mu, as the next
+	served float64  // the share of the lane that took last, the first one aside, before it did
 }
 
 // taking is one lane of a worker as it shares a Limit.
@@ -31,7 +33,6 @@ type taking struct {
 	weight  int
 	demand  demand
 	share   float64   // sends that it took, by weight: who has least comes first
-	asked   time.Time // when it asked last
 	waits   time.Time // until then it counts as one that waits
 	lapses  time.Time // when what it took last would have lapsed
 	refused uint64
@@ -69,17 +70,14 @@ type Lane struct {
 	number int
 }
 
-// Take takes up to n sends and returns how many may be made now. If none may, again is
-// when to ask next: not sooner.
+// Take takes up to n sends, at least one, and returns how many may be made now. If none
+// may, again is when to ask next: not sooner.
 func (a *Lane) Take(now time.Time, n int) (got int, again time.Time) {
 	l, r := a.limit, a.limit.rate
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &l.lanes[a.number]
-	if now.Sub(t.asked) > dozes {
-		t.share = max(t.share, l.least(now, a.number))
-	}
-	t.asked = now
+	t.share = max(t.share, l.served-min(saved, r.out.rate*ahead.Seconds()))
 	if l.yields(now, a.number) {
 		r.others.missed = max(r.others.missed, n)
 		again = now.Add(soonest)
@@ -93,20 +91,13 @@ func (a *Lane) Take(now time.Time, n int) (got int, again time.Time) {
 		return 0, again
 	}
 	t.demand.used += got
+	if a.number > 0 {
+		l.served = t.share
+	}
 	t.share += float64(got) / float64(t.weight)
 	t.waits = time.Time{}
 	t.lapses = r.out.lapses
 	return got, time.Time{}
-}
-
-// least is the least share of the others that wait, or 0. The caller holds the rate's mu.
-func (l *Limit) least(now time.Time, lane int) (least float64) {
-	for i := 1; i < len(l.lanes); i++ {
-		if t := &l.lanes[i]; i != lane && now.Before(t.waits) && (least == 0 || t.share < least) {
-			least = t.share
-		}
-	}
-	return least
 }
 
 // yields reports whether it is the turn of another lane that waits. The caller holds the

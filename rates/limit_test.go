@@ -315,3 +315,59 @@ func BenchmarkLimit(b *testing.B) {
 		lane.Return(now, group/4)
 	}
 }
+
+// What a lane did not ask for while others sent it cannot make up for: neither one that
+// begins, nor one that was content with less.
+func TestNoLaneSavesUpItsShare(t *testing.T) {
+	const limit = 400
+	inLimited(t, limit, 1, func(f *fleet) {
+		w := f.workers[0]
+		w.push(transactional, limit/2, 1)
+		time.Sleep(60 * time.Second)
+		w.push(promotional, 10*limit, 1)
+		time.Sleep(10 * time.Second)
+		if n := f.of(transactional, 61*time.Second, 70*time.Second); float64(n) < 0.9*limit/2*9 {
+			t.Errorf("%d transactional sends in 9 s after promotions have begun, want nearly all of %d", n, limit/2*9)
+		}
+	})
+	inLimited(t, limit, 1, func(f *fleet) {
+		w := f.workers[0]
+		w.push(transactional, 10, 1)
+		w.push(promotional, 10*limit, 1)
+		time.Sleep(60 * time.Second)
+		w.push(transactional, 10*limit, 1)
+		time.Sleep(20 * time.Second)
+		if n := f.of(promotional, 65*time.Second, 80*time.Second); float64(n) < 0.15*limit*15 {
+			t.Errorf("%d promotions in 15 s beside many transactional sends, want about a fifth of %d", n, limit*15)
+		}
+	})
+}
+
+// While the first lane waits no other one of its worker takes anything, however much the
+// first one has had.
+func TestTheFirstLaneGoesFirstWhateverItHad(t *testing.T) {
+	o := Options{Fleet: "f", Member: "m", Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler), Limit: 1e6, Lanes: lanes}
+	rs, err := New(refusing{}, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, now := rs.Limit(), time.Now()
+	l.rate.out.others = []slot{{from: now.Add(-time.Second), step: time.Millisecond, lapses: now.Add(time.Hour), sends: 1 << 20}}
+	passwords, promotions := l.Lane(critical), l.Lane(promotional)
+	if got, _ := passwords.Take(now, 1001); got != 1001 {
+		t.Fatalf("%d taken of the 1001 that are due", got)
+	}
+	if got, _ := passwords.Take(now, 1); got != 0 {
+		t.Fatal("more is taken than is due")
+	}
+	now = now.Add(10 * time.Millisecond)
+	if got, again := promotions.Take(now, 10); got != 0 || !again.After(now) {
+		t.Errorf("%d promotions go before a critical send that waits; next at %v", got, again.Sub(now))
+	}
+	if got, _ := passwords.Take(now, 1); got != 1 {
+		t.Error("the critical send still waits")
+	}
+	if got, _ := promotions.Take(now, 10); got != 9 {
+		t.Errorf("%d promotions go when none waits, want the 9 that are left", got)
+	}
+}
