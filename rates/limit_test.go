@@ -343,6 +343,25 @@ func TestNoLaneSavesUpItsShare(t *testing.T) {
 	})
 }
 
+// What the first lane sends at one worker, by its weight, keeps nothing from another one's
+// promotions that it does not use itself.
+func TestWhatCriticalSendsLeaveIsUsed(t *testing.T) {
+	const limit = 4000
+	inLimited(t, limit, 2, func(f *fleet) {
+		passwords := f.workers[0].push(critical, limit/5, 1)
+		f.workers[1].push(promotional, 10*limit, 1)
+		time.Sleep(20 * time.Second)
+		f.under(limit)
+		got, others := f.of(critical, 5*time.Second, 20*time.Second), f.of(promotional, 5*time.Second, 20*time.Second)
+		if float64(got+others) < 0.95*limit*15 || float64(got) < 0.99*limit/5*15 {
+			t.Errorf("%d critical sends and %d promotions in 15 s, want all of %d to be critical and the rest of %d to be promotions", got, others, limit/5*15, limit*15)
+		}
+		if passwords.longest > 2*(every+apart+answered)+waits {
+			t.Errorf("critical sends waited up to %v", passwords.longest)
+		}
+	})
+}
+
 // While the first lane waits no other one of its worker takes anything, however much the
 // first one has had.
 func TestTheFirstLaneGoesFirstWhateverItHad(t *testing.T) {

@@ -175,7 +175,8 @@ if rate > 0 then
   end
   local fair = math.max(math.ceil(rate * ahead / 1000000 * demand / math.max(wanted, 1)), 1)
   local left = math.max(math.min(urgent, room) - un, 0) -- urgent ones too, in their turn
-  n = left + math.max(math.min(want, fair, room - un - left - keep), 0)
+  local spare = room - un - left - keep
+  n = left + math.max(math.min(want, math.max(fair, spare - math.floor(rate * ahead / 2000000)), spare), 0) -- more than half a chunk is left by all who have asked
   if n > 0 then
     from, a = a - now, a + time(n, rate)
   end
