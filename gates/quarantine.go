@@ -16,6 +16,9 @@ const (
 	// mostQuarantined bounds the origins that are stopped on a route. If there are more, it
 	// is not they who are at fault.
 	mostQuarantined = 100
+	// heardWithin is how soon other workers hear of a quarantine, at the latest. What is
+	// stopped for less then may be on trial, and counts as such.
+	heardWithin = 10 * time.Second
 )
 
 // Quarantined is an origin that is stopped on a route, in the form that workers share.
@@ -40,7 +43,7 @@ type QuarantineStore interface {
 type ward struct {
 	until  time.Time
 	untold bool // the store does not have it yet
-	trial  bool // for less than is configured
+	trial  bool // for less than is configured, or heard of late
 }
 
 // wards are the origins that are stopped on a route, mostQuarantined at the most.
@@ -211,7 +214,7 @@ func (g *Gate) hearWards(now time.Time, there map[push.Origin]time.Duration) {
 		} else if d := w.until.Sub(now) - left; d.Abs() < time.Second {
 			continue // it is known
 		}
-		g.admitWard(o, ward{until: now.Add(left)})
+		g.admitWard(o, ward{until: now.Add(left), trial: left < g.options.Quarantine-heardWithin})
 	}
 	g.mu.Unlock()
 	for _, o := range begun {

@@ -268,3 +268,48 @@ func TestASenderOfManyBadCampaignsIsStopped(t *testing.T) {
 		t.Errorf("senders are not to be stopped, and one is: %s", why)
 	}
 }
+
+// What is on trial at another worker is so here too: it does not count for its sender, and
+// is stopped for as long as is configured when its fault is proven here.
+func TestATrialOfAnotherWorkerIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &wardBoard{board: newBoard(), stopped: make(map[gates.Quarantined]time.Time)}
+		ctx, stop := context.WithCancel(t.Context())
+		var sharing sync.WaitGroup
+		o := gates.DefaultOptions()
+		o.QuarantineCampaigns = 3
+		var workers [2]*gates.Gates
+		for i := range workers {
+			workers[i] = wardGates(t, o)
+			sharing.Go(func() { workers[i].Share(ctx, store) })
+		}
+		quarantine := func(worker int, name string, trial time.Duration) {
+			workers[worker].Of(wardOf).Quarantine(time.Now(), push.Culprit{Origin: push.Origin{Kind: push.OfCampaign, Name: name, Sender: "marketing"}, For: trial}, "BadDeviceToken")
+		}
+		waits := func(worker int, campaign string) push.Reason {
+			_, why := workers[worker].Of(wardOf).Quarantined(time.Now(), &push.Message{Campaign: campaign, SenderID: "marketing", Priority: push.Low})
+			return why
+		}
+		for _, name := range []string{"1", "2"} {
+			quarantine(0, name, time.Minute)
+		}
+		time.Sleep(2500 * time.Millisecond)
+		quarantine(1, "3", 0)
+		if why := waits(1, "other"); why != "" || waits(1, "2") == "" {
+			t.Errorf("after one campaign is stopped, and two are on trial at another worker, another one waits: %q; on trial: %q", why, waits(1, "2"))
+		}
+		quarantine(1, "1", 0)
+		time.Sleep(2 * time.Minute)
+		for i := range workers {
+			if waits(i, "1") == "" || waits(i, "2") != "" || waits(i, "other") != "" {
+				t.Errorf("worker %d, two minutes later: proven %q, on trial once %q, another %q", i, waits(i, "1"), waits(i, "2"), waits(i, "other"))
+			}
+		}
+		quarantine(0, "4", 0)
+		if waits(0, "other") == "" {
+			t.Error("two campaigns are stopped for an hour by another worker, and a third one here does not stop the sender")
+		}
+		stop()
+		sharing.Wait()
+	})
+}
