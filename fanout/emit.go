@@ -171,6 +171,10 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 			break
 		}
 		members, spent, err := e.afford(ctx, c, members, &done.Counts)
+		if errors.Is(err, errUnasked) {
+			stopped = err
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +208,7 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 
 // orderly reports whether a chunk that stops so can go on from where it is.
 func orderly(err error) bool {
-	return errors.Is(err, errPaused) || errors.Is(err, errSpent) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
+	return errors.Is(err, errPaused) || errors.Is(err, errSpent) || errors.Is(err, errUnasked) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
 }
 
 // pageOf is how many members of a job are read at once: no more than half of the window
@@ -298,14 +302,13 @@ func (e *Emitter) stop(ctx context.Context, c *Chunk, done *Cursor, begun bool, 
 		counts := done.Counts
 		counts.Stopped = true
 		return e.end(ctx, c, &counts, "cancelled")
-	case errors.Is(why, errPaused), errors.Is(why, errSpent):
-		err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: c.Part, Done: *done}).record(HoldTopic(c.Lane)))
-		if err == nil && errors.Is(why, errSpent) {
-			e.Metrics.chunk(c.Lane, "over_limit")
-		} else if err == nil {
-			e.Metrics.chunk(c.Lane, "held")
-		}
-		return err
+	case errors.Is(why, errPaused):
+		return e.hold(ctx, c, done, "held")
+	case errors.Is(why, errSpent):
+		return e.hold(ctx, c, done, "over_limit")
+	case errors.Is(why, errUnasked): // repeated here it would fill the window of its partition, and keep others waiting
+		e.Log.Warn("a chunk waits, as nobody says how many receivers its sender may reach", "sender", c.Sender, "error", why)
+		return e.hold(ctx, c, done, "limit_unknown")
 	case errors.Is(why, errLeaving) && begun && *done != c.Done:
 		// The next owner goes on from here, behind the others. As it is, it would begin anew.
 		err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: c.Part, Done: *done}).record(ChunksTopic(c.Lane)))
@@ -315,6 +318,15 @@ func (e *Emitter) stop(ctx context.Context, c *Chunk, done *Cursor, begun bool, 
 		return err
 	}
 	return why
+}
+
+// hold puts a chunk out of the way of others, as far as it came.
+func (e *Emitter) hold(ctx context.Context, c *Chunk, done *Cursor, result string) error {
+	if err := put(ctx, e.Producer, (&Chunk{Job: c.Job, Part: c.Part, Done: *done}).record(HoldTopic(c.Lane))); err != nil {
+		return err
+	}
+	e.Metrics.chunk(c.Lane, result)
+	return nil
 }
 
 // end notes that a chunk has ended.

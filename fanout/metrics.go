@@ -20,7 +20,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		jobs:    counter("jobs_total", "Jobs: expanded to chunks, or cancelled before.", "result"),
-		chunks:  counter("chunks_total", "Chunks: ended, ended_before (a repeat), held (their message is paused), over_limit (their sender may reach no more receivers today), given_back (to another process), cancelled.", "lane", "result"),
+		chunks:  counter("chunks_total", "Chunks: ended, ended_before (a repeat), held (their message is paused), over_limit (their sender may reach no more receivers today), limit_unknown (Redis does not say how many those are), given_back (to another process), cancelled.", "lane", "result"),
 		emitted: counter("records_total", "Records produced for receivers, repeats included.", "lane"),
 		skipped: counter("skipped_total", "Members of audiences who got no record, of chunks that have ended.", "lane", "reason"),
 		waits:   counter("waits_total", "Seconds that chunks waited for the workers of their lane to catch up.", "lane"),

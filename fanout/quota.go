@@ -19,8 +19,12 @@ type Quota interface {
 	Settle(ctx context.Context, sender string, message [16]byte, part int) error
 }
 
-// errSpent says that a chunk's sender may reach no more receivers today.
-var errSpent = errors.New("its sender may reach no more receivers today")
+// errSpent says that a chunk's sender may reach no more receivers today, and errUnasked that
+// nobody can say whether it may.
+var (
+	errSpent   = errors.New("its sender may reach no more receivers today")
+	errUnasked = errors.New("nobody says how many receivers its sender may reach")
+)
 
 // afford returns those of the members whom the sender may still reach, in their order, from
 // the first one on. spent says that these are not all.
@@ -39,8 +43,11 @@ func (e *Emitter) afford(ctx context.Context, c *Chunk, members []Member, so *Co
 		return members, false, nil
 	}
 	upTo, err := e.Quota.Spend(ctx, c.Sender, c.Message, c.Part, c.Done.Emitted, so.Emitted+wanted)
+	if ctx.Err() != nil {
+		return nil, false, ctx.Err()
+	}
 	if err != nil {
-		return nil, false, fmt.Errorf("asking how many receivers sender %s may reach: %w", c.Sender, err)
+		return nil, false, fmt.Errorf("%w: asking for sender %s: %w", errUnasked, c.Sender, err)
 	}
 	left := upTo - so.Emitted
 	if left >= wanted {

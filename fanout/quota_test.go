@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -121,23 +122,55 @@ func TestAChunkDoneAnewIsCountedOnce(t *testing.T) {
 	})
 }
 
-// While nobody can say how many are left, nobody is reached; one that has ended has ended.
+// While nobody can say how many are left, nobody is reached, and the chunk waits where it keeps
+// nobody else waiting, as far as it came.
 func TestALimitThatIsAwayStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(manyUsers(5))
-		q := &purse{left: 5, counted: map[int]int64{}, err: errFake}
+		w := newWorld(manyUsers(25))
+		q := &purse{left: 25, counted: map[int]int64{}}
 		w.Emitter.Quota = q
 		j := aliveJob(t)
 		if _, err := w.notes.Begin(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.do(t.Context(), &Chunk{Job: j}); err == nil || len(w.ledger.in(j.Topic)) != 0 {
-			t.Fatalf("%v, and %d were reached", err, len(w.ledger.in(j.Topic)))
+		w.crowd.onRead = func(read int) {
+			if read == 2 {
+				q.err = errFake
+			}
 		}
+		if err := w.do(t.Context(), &Chunk{Job: j}); err != nil || w.held(t, j).Done.Emitted != 10 || len(w.ledger.receivers(t, j.Topic)) != 10 {
+			t.Fatalf("%v, held after %d, and %d were reached, want 10", err, w.held(t, j).Done.Emitted, len(w.ledger.receivers(t, j.Topic)))
+		}
+		q.err, w.crowd.onRead = nil, nil
+		if err := w.do(t.Context(), w.held(t, j)); err != nil || len(w.ledger.receivers(t, j.Topic)) != 25 || q.left != 0 {
+			t.Errorf("then %v, %d were reached, and %d are left", err, len(w.ledger.receivers(t, j.Topic)), q.left)
+		}
+	})
+}
+
+// A process that ends while it asks puts nothing into the hold: the next one begins where it
+// began.
+func TestALimitThatIsAskedForAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyUsers(5))
+		ctx, stop := context.WithCancel(t.Context())
+		w.Emitter.Quota = &purse{err: context.Canceled}
+		w.crowd.onRead = func(int) { stop() }
+		if err := w.do(ctx, &Chunk{Job: aliveJob(t)}); !errors.Is(err, context.Canceled) || len(w.ledger.in(HoldTopic("promotional"))) != 0 {
+			t.Errorf("%v, and %d are held", err, len(w.ledger.in(HoldTopic("promotional"))))
+		}
+	})
+}
+
+// While nobody can say how many are left, a chunk that reaches nobody ends.
+func TestAChunkThatReachesNobodyNeedsNoLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		members := manyUsers(1)
 		members[0].Left = true
-		w.crowd.members = members
-		if err := w.do(t.Context(), &Chunk{Job: j}); err != nil {
+		w := newWorld(members)
+		w.Emitter.Quota = &purse{err: errFake}
+		j := aliveJob(t)
+		if err := w.do(t.Context(), &Chunk{Job: j}); err != nil || len(w.ledger.in(HoldTopic(j.Lane))) != 0 {
 			t.Errorf("a chunk that reaches nobody: %v", err)
 		}
 	})
