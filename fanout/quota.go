@@ -11,9 +11,9 @@ import (
 // concurrent use.
 type Quota interface {
 	// Spend asks whether a part of a message may reach upTo receivers in all, of which had
-	// were counted before its chunk was written. It returns up to how many it may, at least
-	// had. What was counted of a part is not counted again: whoever does a chunk anew
-	// may ask anew.
+	// it has reached, as whoever asks knows: by what its chunk says and by what was answered
+	// since, on whatever day. It returns up to how many it may, at least had. What was
+	// counted of a part is not counted again: whoever does a chunk anew may ask anew.
 	Spend(ctx context.Context, sender string, message [16]byte, part int, had, upTo int64) (int64, error)
 	// Settle forgets what was counted of a part that has ended. The day's sum stays.
 	Settle(ctx context.Context, sender string, message [16]byte, part int) error
@@ -42,7 +42,7 @@ func (e *Emitter) afford(ctx context.Context, c *Chunk, members []Member, so *Co
 	if wanted == 0 {
 		return members, false, nil
 	}
-	upTo, err := e.Quota.Spend(ctx, c.Sender, c.Message, c.Part, c.Done.Emitted, so.Emitted+wanted)
+	upTo, err := e.Quota.Spend(ctx, c.Sender, c.Message, c.Part, so.Emitted, so.Emitted+wanted)
 	if ctx.Err() != nil {
 		return nil, false, ctx.Err()
 	}

@@ -122,6 +122,31 @@ func TestAChunkDoneAnewIsCountedOnce(t *testing.T) {
 	})
 }
 
+// A day that begins within a chunk counts who is reached on it, and not those of the day
+// before: there would be nothing left of it for them.
+func TestAChunkOverMidnightIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyUsers(30))
+		q := &purse{left: 30, counted: map[int]int64{}}
+		w.Emitter.Quota = q
+		j := aliveJob(t)
+		if _, err := w.notes.Begin(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		w.crowd.onRead = func(read int) {
+			if read == 3 {
+				q.left, q.counted = 10, map[int]int64{}
+			}
+		}
+		if err := w.do(t.Context(), &Chunk{Job: j}); err != nil {
+			t.Fatal(err)
+		}
+		if by := w.ledger.receivers(t, j.Topic); len(by) != 30 || q.left != 0 {
+			t.Errorf("%d receivers, %d left of 10; want all, and none", len(by), q.left)
+		}
+	})
+}
+
 // While nobody can say how many are left, nobody is reached, and the chunk waits where it keeps
 // nobody else waiting, as far as it came.
 func TestALimitThatIsAwayStops(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 )
 
 // spendScript counts receivers. The hash KEYS[1] has the day (n), what was counted in it
-// (u), and of each part that has not ended what was counted of it. ARGV is the part, what it
-// had when its chunk was written, up to how many it wants to reach, and the limit. It answers
+// (u), and of each part that has not ended what was counted of it. ARGV is the part, what
+// whoever asks knows that it has reached, up to how many it wants to reach, and the limit. It answers
 // up to how many it may.
 // Whatever nobody of ours can have written is as absent, and overwritten.
 const spendScript = `local function count_of(x) -- nil if it is none
