@@ -20,8 +20,9 @@ type Emitter struct {
 	pace   *pace
 	pages  sync.Pool // of *page
 
-	mu   sync.Mutex
-	open map[place]chan struct{} // guarded by mu; chunks at work here; each is closed when its work is over
+	mu    sync.Mutex
+	open  map[place]chan struct{} // guarded by mu; chunks at work here; each is closed when its work is over
+	spent map[string]time.Time    // guarded by mu; until when a sender is not asked for of whom nothing was left
 }
 
 // place names a chunk.
@@ -32,7 +33,7 @@ type place struct {
 
 // NewEmitter makes the second stage of a lane.
 func NewEmitter(lane string, o Options) *Emitter {
-	return &Emitter{Options: o, open: make(map[place]chan struct{}), window: newWindow(&o.Limits), pace: newPace(lane, o.Lag, &o.Limits),
+	return &Emitter{Options: o, open: make(map[place]chan struct{}), spent: make(map[string]time.Time), window: newWindow(&o.Limits), pace: newPace(lane, o.Lag, &o.Limits),
 		pages: sync.Pool{New: func() any { return new(page) }}}
 }
 
@@ -161,6 +162,10 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 	var stopped error
 	for {
 		if stopped = e.may(ctx, c, leaving); stopped != nil {
+			break
+		}
+		if e.isSpent(c.Sender) {
+			stopped = errSpent
 			break
 		}
 		members, err := e.Audience.Page(ctx, c.Job, c.Part, done.After, limit)

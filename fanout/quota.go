@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -25,6 +26,27 @@ var (
 	errSpent   = errors.New("its sender may reach no more receivers today")
 	errUnasked = errors.New("nobody says how many receivers its sender may reach")
 )
+
+// askAgain is how long a sender of whom nothing was left is not asked for again. Its chunks
+// come out of the hold every HoldFor, all day, and each would read a page of receivers for
+// nothing, in the way of others.
+const askAgain = 30 * time.Second
+
+// isSpent reports whether nothing was left of a sender just now.
+func (e *Emitter) isSpent(sender string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.spent[sender])
+}
+
+// noteSpent notes that nothing is left of a sender.
+func (e *Emitter) noteSpent(sender string) {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.spent, func(_ string, until time.Time) bool { return !now.Before(until) })
+	e.spent[sender] = now.Add(askAgain)
+}
 
 // afford returns those of the members whom the sender may still reach, in their order, from
 // the first one on. spent says that these are not all.
@@ -58,6 +80,7 @@ func (e *Emitter) afford(ctx context.Context, c *Chunk, members []Member, so *Co
 			continue
 		}
 		if left--; left < 0 {
+			e.noteSpent(c.Sender)
 			return members[:i], true, nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // purse is a quota in memory: of one sender, who may reach so many receivers.
@@ -71,6 +72,7 @@ func TestASenderReachesNoMoreThanItMay(t *testing.T) {
 			if i == 3 {
 				q.counted = map[int]int64{} // the next day: what its record says is known, and no more
 			}
+			time.Sleep(askAgain)
 			if err := w.do(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
@@ -118,6 +120,30 @@ func TestAChunkDoneAnewIsCountedOnce(t *testing.T) {
 		}
 		if by := w.ledger.receivers(t, j.Topic); len(by) != 30 || q.left != 0 {
 			t.Errorf("%d receivers, %d left of 30; want all, and none", len(by), q.left)
+		}
+	})
+}
+
+// The chunks of a sender who may reach nobody more read no receivers whenever they come out
+// of the hold, and go on soon after it may.
+func TestChunksOverTheLimitCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyUsers(5))
+		q := &purse{counted: map[int]int64{}}
+		w.Emitter.Quota = q
+		j := aliveJob(t)
+		for i := range 10 {
+			if err := w.do(t.Context(), &Chunk{Job: j}); err != nil || len(w.ledger.in(HoldTopic(j.Lane))) != i+1 {
+				t.Fatalf("%v, and %d times it was held", err, len(w.ledger.in(HoldTopic(j.Lane))))
+			}
+		}
+		if w.crowd.reads != 1 {
+			t.Errorf("receivers were read %d times, want once", w.crowd.reads)
+		}
+		q.left = 5
+		time.Sleep(askAgain)
+		if err := w.do(t.Context(), w.held(t, j)); err != nil || len(w.ledger.receivers(t, j.Topic)) != 5 {
+			t.Errorf("%v, and %d were reached, want 5", err, len(w.ledger.receivers(t, j.Topic)))
 		}
 	})
 }
