@@ -107,6 +107,22 @@ func TestWhoHasNoLimitAsksNobody(t *testing.T) {
 	}
 }
 
+// What was counted is kept until its day is over, however silent the sender is, and not for long.
+func TestReceiversAreKeptForTheirDay(t *testing.T) {
+	redis, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	r := NewRecipients(shardstest.Connect(t, redis.Addr()), "fleet", 10, nil)
+	if _, err := r.Spend(t.Context(), "orders", [16]byte{}, 0, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	if kept := redis.Mini.TTL(shards.RecipientsKey("fleet", "orders")); kept < 24*time.Hour || kept > 72*time.Hour {
+		t.Errorf("it is kept for %v, want a day to three", kept)
+	}
+}
+
 // Whatever stands in the key, it makes way.
 func TestReceiversThatNobodyCountedMakeWay(t *testing.T) {
 	redis, err := embedded.StartRedis()
