@@ -239,6 +239,9 @@ func (s *Site) orderFanout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	if !s.stillActs(w, r) {
+		return
+	}
 	id, p, err := s.lookAtFanout(ctx, o.ID)
 	switch {
 	case err != nil:

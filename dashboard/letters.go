@@ -210,6 +210,9 @@ func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	if a.Do && !s.stillActs(w, r) {
+		return
+	}
 	answer, err := s.act(ctx, &a, false)
 	if err == nil && a.Do {
 		if a.Confirm != answer.Confirm {
@@ -233,6 +236,16 @@ func (s *Site) actOnLetters(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	tell(w, answer)
+}
+
+// stillActs reports whether who has waited may still change something: meanwhile its key may
+// have gone. false = it was refused.
+func (s *Site) stillActs(w http.ResponseWriter, r *http.Request) bool {
+	if s.access.role(r, time.Now()) == admin {
+		return true
+	}
+	refuse(w, http.StatusForbidden, "nothing was done: the key is no admin's any more")
+	return false
 }
 
 func isUncounted(err error) bool {
