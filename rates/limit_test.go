@@ -390,3 +390,26 @@ func TestTheFirstLaneGoesFirstWhateverItHad(t *testing.T) {
 		t.Errorf("%d promotions go when none waits, want the 9 that are left", got)
 	}
 }
+
+// What is returned is there for as long as it was granted, and no longer.
+func TestWhatIsReturnedLapses(t *testing.T) {
+	o := Options{Fleet: "f", Member: "m", Factors: DefaultFactors(), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler), Limit: 1e6, Lanes: lanes}
+	rs, err := New(refusing{}, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, now := rs.Limit(), time.Now()
+	lapses := now.Add(unused)
+	l.rate.out.others = []slot{{from: now, lapses: lapses, sends: 10}}
+	lane := l.Lane(promotional)
+	if got, _ := lane.Take(now, 10); got != 10 {
+		t.Fatalf("%d taken of 10", got)
+	}
+	lane.Return(now, 10)
+	if got, _ := lane.Take(lapses.Add(-time.Millisecond), 1); got != 1 {
+		t.Error("what was returned cannot be taken again")
+	}
+	if got, _ := lane.Take(lapses.Add(time.Millisecond), 10); got != 0 {
+		t.Errorf("%d taken of what has lapsed", got)
+	}
+}
