@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -82,13 +81,7 @@ func (a *app) redrive(ctx context.Context, f *redriveFlags) error {
 	}
 	v, err := queues.Redrive(ctx, opts)
 	show.end()
-	if more, ok := errors.AsType[*dlq.UncountedError](err); ok {
-		err = &partly{more.Err, more.Done()}
-	}
-	if shown := a.show(explainRedriven(v, wiring.Tiers(a.loaded)[0].Delay)); shown != nil {
-		return errors.Join(err, shown)
-	}
-	return err
+	return a.showDone(explainRedriven(v, wiring.Tiers(a.loaded)[0].Delay), err)
 }
 
 // explainRedriven says what was redriven, and that workers read it after this

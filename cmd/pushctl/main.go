@@ -20,6 +20,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/wiring/reach"
 )
@@ -87,6 +88,18 @@ func (e *partly) Unwrap() error { return e.err }
 // partlyf wraps err with what was done before it.
 func partlyf(err error, format string, args ...any) error {
 	return &partly{err, fmt.Sprintf(format, args...)}
+}
+
+// showDone shows what a command has done to records, also where it ended with err, which
+// then says what that does not count.
+func (a *app) showDone(answer terminal.Answer, err error) error {
+	if more, ok := errors.AsType[*dlq.UncountedError](err); ok {
+		err = &partly{more.Err, more.Done()}
+	}
+	if shown := a.show(answer); shown != nil {
+		return errors.Join(err, shown)
+	}
+	return err
 }
 
 // interrupted is the message for a command that a signal ended with err. It

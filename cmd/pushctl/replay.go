@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,13 +89,7 @@ func (a *app) replay(ctx context.Context, f *replayFlags) error {
 	o.Progress = func(p dlq.Replaying) { show.line("%d of %d records read, %d replayed", p.Read, p.Of, p.Replayed) }
 	v, err := queues.Replay(ctx, logs, store, o)
 	show.end()
-	if more, ok := errors.AsType[*dlq.UncountedError](err); ok {
-		err = &partly{more.Err, more.Done()}
-	}
-	if shown := a.show(explainReplayed(v, wiring.Tiers(a.loaded)[0].Delay)); shown != nil {
-		return errors.Join(err, shown)
-	}
-	return err
+	return a.showDone(explainReplayed(v, wiring.Tiers(a.loaded)[0].Delay), err)
 }
 
 // explainReplayed says what was replayed, and that workers read it after this delay.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,13 +91,7 @@ func (a *app) redeliver(ctx context.Context, f *redeliverFlags) error {
 	}
 	v, err := dlq.Redeliver(ctx, queue, o)
 	show.end()
-	if more, ok := errors.AsType[*dlq.UncountedError](err); ok {
-		err = &partly{more.Err, more.Done()}
-	}
-	if shown := a.show(explainRedelivered(v)); shown != nil {
-		return errors.Join(err, shown)
-	}
-	return err
+	return a.showDone(explainRedelivered(v), err)
 }
 
 // explainRedelivered says what was redelivered.
