@@ -35,10 +35,7 @@ func cost(ctx context.Context, o *Options, client shards.Client, r *Result) erro
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(ctx)
-	var ended sync.WaitGroup
-	ended.Go(func() { rs.Run(running) })
-	defer ended.Wait()
+	stop := run(ctx, rs)
 	defer stop()
 	before, err := scripts(ctx, client)
 	if err != nil {
@@ -56,8 +53,18 @@ func cost(ctx context.Context, o *Options, client shards.Client, r *Result) erro
 	r.Sends = float64(with.sends) / with.took.Seconds()
 	r.Commands = float64(after-before) / (with.took.Seconds() * 10)
 	stop()
-	ended.Wait()
 	return limitCost(ctx, o, client, r, without.cpu)
+}
+
+// run lets rates ask Redis until stop is called, which waits for their end.
+func run(ctx context.Context, rs *rates.Rates) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { rs.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // limitCost measures what the limit of a whole fleet adds to a send's ticket: one that is just enough.
@@ -67,10 +74,7 @@ func limitCost(ctx context.Context, o *Options, client shards.Client, r *Result,
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(ctx)
-	var ended sync.WaitGroup
-	ended.Go(func() { rs.Run(running) })
-	defer ended.Wait()
+	stop := run(ctx, rs)
 	defer stop()
 	with, err := tickets(ctx, o, nil, rs.Limit().Lane(1))
 	if err != nil {
