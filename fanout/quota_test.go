@@ -47,6 +47,17 @@ func (w *world) held(t *testing.T, j *Job) *Chunk {
 	return c
 }
 
+// newLimited is a message that has begun, whose sender may reach so many receivers.
+func newLimited(t *testing.T, members []Member, left int64) (*world, *purse, *Job) {
+	t.Helper()
+	w, q, j := newWorld(members), &purse{left: left, counted: map[int]int64{}}, aliveJob(t)
+	w.Emitter.Quota = q
+	if _, err := w.notes.Begin(t.Context(), j); err != nil {
+		t.Fatal(err)
+	}
+	return w, q, j
+}
+
 // A sender who may reach no more receivers waits in the hold, within a page where it must
 // be, and goes on from there: each subscriber gets the message once, and who is skipped
 // is not counted.
@@ -54,13 +65,7 @@ func TestASenderReachesNoMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		members := manyUsers(35)
 		members[3].Pull, members[20].Left = true, true
-		w := newWorld(members)
-		q := &purse{left: 15, counted: map[int]int64{}}
-		w.Emitter.Quota = q
-		j := aliveJob(t)
-		if _, err := w.notes.Begin(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
+		w, q, j := newLimited(t, members, 15)
 		for i, want := range []int{15, 15, 22, 33} { // pages are of 10: 15 end in the second one
 			c := &Chunk{Job: j}
 			if i > 0 {
@@ -99,13 +104,7 @@ func TestASenderReachesNoMoreThanItMay(t *testing.T) {
 // again.
 func TestAChunkDoneAnewIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(manyUsers(30))
-		q := &purse{left: 30, counted: map[int]int64{}}
-		w.Emitter.Quota = q
-		j := aliveJob(t)
-		if _, err := w.notes.Begin(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
+		w, q, j := newLimited(t, manyUsers(30), 30)
 		w.crowd.onRead = func(read int) {
 			w.crowd.err = nil
 			if read == 3 {
@@ -152,13 +151,7 @@ func TestChunksOverTheLimitCostNothing(t *testing.T) {
 // before: there would be nothing left of it for them.
 func TestAChunkOverMidnightIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(manyUsers(30))
-		q := &purse{left: 30, counted: map[int]int64{}}
-		w.Emitter.Quota = q
-		j := aliveJob(t)
-		if _, err := w.notes.Begin(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
+		w, q, j := newLimited(t, manyUsers(30), 30)
 		w.crowd.onRead = func(read int) {
 			if read == 3 {
 				q.left, q.counted = 10, map[int]int64{}
@@ -177,13 +170,7 @@ func TestAChunkOverMidnightIsCountedOnce(t *testing.T) {
 // nobody else waiting, as far as it came.
 func TestALimitThatIsAwayStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(manyUsers(25))
-		q := &purse{left: 25, counted: map[int]int64{}}
-		w.Emitter.Quota = q
-		j := aliveJob(t)
-		if _, err := w.notes.Begin(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
+		w, q, j := newLimited(t, manyUsers(25), 25)
 		w.crowd.onRead = func(read int) {
 			if read == 2 {
 				q.err = errFake

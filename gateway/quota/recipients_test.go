@@ -9,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
@@ -29,12 +28,7 @@ type chunk struct {
 // However often chunks are done anew, held and ended, on a day a sender's messages reach no
 // more receivers than the limit, none is counted twice, and what is left is given.
 func TestReceiversAreCountedOnce(t *testing.T) {
-	redis, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer redis.Close()
-	client := shardstest.Connect(t, redis.Addr())
+	redis, client := embeddedRedis(t)
 	tries := 0
 	rapid.Check(t, func(t *rapid.T) {
 		tries++
@@ -109,12 +103,8 @@ func TestWhoHasNoLimitAsksNobody(t *testing.T) {
 
 // What was counted is kept until its day is over, however silent the sender is, and not for long.
 func TestReceiversAreKeptForTheirDay(t *testing.T) {
-	redis, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer redis.Close()
-	r := NewRecipients(shardstest.Connect(t, redis.Addr()), "fleet", 10, nil)
+	redis, client := embeddedRedis(t)
+	r := NewRecipients(client, "fleet", 10, nil)
 	if _, err := r.Spend(t.Context(), "orders", [16]byte{}, 0, 0, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +115,7 @@ func TestReceiversAreKeptForTheirDay(t *testing.T) {
 
 // Whatever stands in the key, it makes way.
 func TestReceiversThatNobodyCountedMakeWay(t *testing.T) {
-	redis, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer redis.Close()
-	client := shardstest.Connect(t, redis.Addr())
+	redis, client := embeddedRedis(t)
 	redis.Mini.SetTime(time.Unix(86400*20000, 0))
 	r := NewRecipients(client, "fleet", 10, nil)
 	for i, write := range []func(key string){

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
-	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/shards"
@@ -34,12 +33,7 @@ type member struct {
 // they ask for, give back, do not hear or hear twice, whoever dies, and when asks come late. What
 // Redis counts is what they have, but for those that died and what was not heard.
 func TestLeasesAreThoseOfOnePlace(t *testing.T) {
-	redis, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer redis.Close()
-	client := shardstest.Connect(t, redis.Addr())
+	redis, client := embeddedRedis(t)
 	tries := 0
 	rapid.Check(t, func(t *rapid.T) {
 		tries++
@@ -165,12 +159,7 @@ func TestLeasesAreThoseOfOnePlace(t *testing.T) {
 
 // Whatever stands in the keys, it makes way, and never gives more than the limit.
 func TestWhatNoGatewayWroteMakesWay(t *testing.T) {
-	redis, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer redis.Close()
-	client := shardstest.Connect(t, redis.Addr())
+	redis, client := embeddedRedis(t)
 	redis.Mini.SetTime(time.Unix(1_800_000_000, 0))
 	for i, write := range []func(key string){
 		func(string) {},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 func TestMain(m *testing.M) {
@@ -228,4 +229,15 @@ func (l *link) carry(to io.WriteCloser, from io.ReadCloser) {
 	}
 	close(queue)
 	writes.Wait()
+}
+
+// embeddedRedis is one whose clock the test sets, and a client of it.
+func embeddedRedis(t *testing.T) (*embedded.Redis, shards.Client) {
+	t.Helper()
+	redis, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	return redis, shardstest.Connect(t, redis.Addr())
 }
