@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/dlq"
 	"github.com/pushfleet/pushfleet/kafka"
 )
@@ -113,5 +115,17 @@ func TestDismissIsInterrupted(t *testing.T) {
 	exit, stdout, stderr := f.runUntil(ctx, "", "dlq", "dismiss", "--yes")
 	if left := len(f.ls()); exit != exitInterrupted || left != 1 || !strings.Contains(stderr, "at least 1 dead letters were dismissed") {
 		t.Errorf("exit status %d, %s %s; %d left", exit, stdout, stderr, left)
+	}
+}
+
+// What may have been done beyond what is counted is said also where a signal ended it, and
+// what is counted is shown.
+func TestInterruptedWithinAGroup(t *testing.T) {
+	var out bytes.Buffer
+	a := newApp(nil, &out, io.Discard)
+	a.format = terminal.FormatJSON
+	err := interrupted(a.showDone(explainRedelivered(dlq.Redelivered{Redelivered: 3}), &dlq.UncountedError{Err: context.Canceled, Letters: 7, Sent: true}))
+	if !strings.Contains(err.Error(), "interrupted (7 more were sent") || !strings.Contains(out.String(), `"redelivered": 3`) {
+		t.Errorf("got %q, and shown was %s", err, &out)
 	}
 }
