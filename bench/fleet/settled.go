@@ -22,6 +22,14 @@ import (
 // records were committed. To know what held during an outage, ask before the
 // workers can write again.
 func (f *Fleet) Unsettled(ctx context.Context, cassandra string) (passed int64, unsettled []string, err error) {
+	// A broker that was away answers before its partitions have leaders again.
+	err = f.await(ctx, "every partition has a leader", func(ctx context.Context) error {
+		_, err := f.admin.StartOffsets(ctx, f.topic())
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
 	committed, err := f.admin.Committed(ctx, f.Config.Kafka.LaneGroup(f.Config.Lanes[0].Name), f.topic())
 	if err != nil {
 		return 0, nil, err
