@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/bench/chaos/invariants"
+	"github.com/pushfleet/pushfleet/bench/chaos/records"
 	"github.com/pushfleet/pushfleet/bench/fleet"
 )
 
@@ -87,6 +88,9 @@ func (m *marks) cover(ctx context.Context) error {
 	var errs []error
 	for p := range int32(partitions) {
 		a := m.strangers.next()
+		for a.Want.Copy || a.Want.Reason == records.IDReused {
+			a = m.strangers.next() // it belongs behind an earlier record, in the partition of its key
+		}
 		r := m.strangers.record(&a.Record)
 		r.Topic, r.Partition = fleet.Topic, p
 		got, err := client.ProduceSync(ctx, r).First()

@@ -17,6 +17,10 @@ type kind struct {
 	change func(*draft)
 }
 
+// IDReused is why a record is dead-lettered that has the id of another user's: which of
+// the two that is, their order in one partition says.
+const IDReused = "id_reused"
+
 // The limits of docs/messages.md, in bytes.
 const (
 	maxValue    = 64 << 10
@@ -66,7 +70,7 @@ var ids = []kind{
 		other := (o.user + 1 + d.g.r.IntN(len(d.g.options.Users)-1)) % len(d.g.options.Users)
 		d.Key, d.Codec, o.taken = o.record.Key, Unpacked, true
 		d.fields["id"], d.fields["user_id"] = o.record.Want.ID, d.g.options.Users[other].ID
-		d.nameless("id_reused", "*")
+		d.nameless(IDReused, "*")
 		d.Want.Decoded, d.Want.User = true, -1
 	}},
 }
