@@ -23,10 +23,10 @@ import (
 	"time"
 )
 
-// Options are what a Client is made of. URL and Key are required.
+// Options are what a Client is made of. URL is required, and Key or HTTP.
 type Options struct {
 	URL string // of the gateway: scheme and host, and a path before /v1 if there is one
-	Key string // of the caller
+	Key string // of the caller; "" where HTTP shows a certificate that the gateway knows
 	// HTTP sends the requests; nil = one with 64 idle connections. Redirects are not
 	// followed with it: a key is for one gateway.
 	HTTP *http.Client
@@ -54,8 +54,8 @@ func New(o Options) (*Client, error) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		// It is not repeated: there may be a password in it, wherever it was misspelt.
 		return nil, errors.New("address of the gateway: want http://HOST:PORT or https://HOST, without user, query and fragment")
-	case o.Key == "":
-		return nil, errors.New("the key of the caller is required")
+	case o.Key == "" && o.HTTP == nil:
+		return nil, errors.New("the key of the caller is required, or an HTTP client with its certificate")
 	}
 	c := &Client{o: o, base: strings.TrimSuffix(o.URL, "/"), pause: pause}
 	if o.HTTP != nil {
@@ -141,7 +141,9 @@ func (c *Client) once(ctx context.Context, a *asking, to any, statuses ...int) e
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	if c.o.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	}
 	if a.contentType != "" {
 		req.Header.Set("Content-Type", a.contentType)
 	}

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
@@ -155,8 +156,25 @@ func (l *SenderLimits) check(ps *Problems, path string) {
 
 // ServerTLS is how a listener is secured. No files = not at all.
 type ServerTLS struct {
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
+	CertFile     string `yaml:"cert_file"`
+	KeyFile      string `yaml:"key_file"`
+	ClientCAFile string `yaml:"client_ca_file"` // signs callers' certificates; "" = callers have keys
+}
+
+// ClientCAs reads who signs callers' certificates; nil = nobody does.
+func (t *ServerTLS) ClientCAs() (*x509.CertPool, error) {
+	if t.ClientCAFile == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(t.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA of callers: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("client_ca_file %s has no certificate in PEM", t.ClientCAFile)
+	}
+	return pool, nil
 }
 
 // Certificate reads the certificate and its key now; nil without files. The error names
@@ -223,6 +241,9 @@ func (c *Config) checkGateway(ps *Problems) {
 	g := &c.Gateway
 	if (g.TLS.CertFile == "") != (g.TLS.KeyFile == "") {
 		ps.add("gateway.tls.cert_file", "and key_file must be set together")
+	}
+	if g.TLS.ClientCAFile != "" && g.TLS.CertFile == "" {
+		ps.add("gateway.tls.client_ca_file", "needs cert_file and key_file: callers show certificates by TLS alone")
 	}
 	for _, l := range []listener{{"gateway.listen", g.Listen}, {"gateway.dashboard.listen", g.Dashboard.Listen}} {
 		if checkGrammar(l.at, "listen") == "" && g.exposed(l.at) && !g.Insecure {
@@ -340,6 +361,8 @@ func (c *Config) checkCalled(ps *Problems, redis bool) {
 	}
 	_, err := g.TLS.Certificate()
 	try("gateway.tls", err)
+	_, err = g.TLS.ClientCAs()
+	try("gateway.tls.client_ca_file", err)
 	c.openServers(try, redis)
 }
 

@@ -14,6 +14,7 @@ func TestGatewayTogether(t *testing.T) {
 	for _, tt := range []struct{ why, text, path, says string }{
 		{"keys in plaintext over a network", `{listen: "10.0.0.1:8088"}`, "gateway.listen", "in plaintext"},
 		{"on all addresses, which are some of a network", `{listen: ":8088"}`, "gateway.listen", "in plaintext"},
+		{"a CA of callers without TLS", `{tls: {client_ca_file: a.pem}}`, "gateway.tls.client_ca_file", "needs cert_file"},
 		{"a certificate without its key", `{tls: {cert_file: a.pem}}`, "gateway.tls.cert_file", "together"},
 		{"the port of the worker", `{listen: "127.0.0.1:9464"}`, "gateway.listen", "admin.listen"},
 		{"its health on the registry's port", `{admin_listen: "127.0.0.1:9465"}`, "gateway.admin_listen", "registry.listen"},
@@ -96,12 +97,12 @@ func TestCheckGateway(t *testing.T) {
 	wrong := *c
 	wrong.Apps = nil
 	wrong.Gateway.KeysFile, wrong.Gateway.ReceiptsFile = "", ""
-	wrong.Gateway.TLS = ServerTLS{CertFile: filepath.Join(dir, "none.pem"), KeyFile: "none"}
+	wrong.Gateway.TLS = ServerTLS{CertFile: filepath.Join(dir, "none.pem"), KeyFile: "none", ClientCAFile: file("empty.pem", "no certificate")}
 	var ps Problems
 	if !errors.As(wrong.CheckGateway(), &ps) {
 		t.Fatal("nothing is there, and it is fine")
 	}
-	for _, path := range []string{"apps", "gateway.keys_file", "gateway.receipts_file", "gateway.tls"} {
+	for _, path := range []string{"apps", "gateway.keys_file", "gateway.receipts_file", "gateway.tls", "gateway.tls.client_ca_file"} {
 		if !slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == path }) {
 			t.Errorf("no problem of %s: %v", path, ps)
 		}

@@ -50,14 +50,15 @@ const (
 	maxKey = 512
 )
 
-// Caller is who stands behind a key.
+// Caller is who stands behind a key, or a name in certificates.
 type Caller struct {
 	Name   string // of the key, in logs
 	Sender string // the sender_id of all its messages
 
-	apps   map[string]bool
-	rights map[Right]bool
-	hash   [sha256.Size]byte
+	apps        map[string]bool
+	rights      map[Right]bool
+	hash        [sha256.Size]byte // of the key, or of the name in certificates; tokens that it makes end when it changes
+	certificate string            // the name in its certificates; "" = it has a key
 }
 
 func (c *Caller) may(right Right) bool { return c.rights[right] }
@@ -85,11 +86,12 @@ func token68(s string) bool {
 // keysFile is the content of a file of keys.
 type keysFile struct {
 	Keys []struct {
-		Name   string   `json:"name"`
-		SHA256 string   `json:"sha256"`
-		Sender string   `json:"sender"`
-		Apps   []string `json:"apps"`
-		Rights []Right  `json:"rights"`
+		Name        string   `json:"name"`
+		SHA256      string   `json:"sha256"`
+		Certificate string   `json:"certificate"`
+		Sender      string   `json:"sender"`
+		Apps        []string `json:"apps"`
+		Rights      []Right  `json:"rights"`
 	} `json:"keys"`
 }
 
@@ -112,14 +114,15 @@ func parseKeys(text []byte) ([]*Caller, error) {
 	callers, names, hashes := make([]*Caller, 0, len(file.Keys)), map[string]bool{}, map[[sha256.Size]byte]bool{}
 	for i, k := range file.Keys {
 		c := &Caller{Name: k.Name, Sender: k.Sender, apps: map[string]bool{}, rights: map[Right]bool{}}
-		hash, err := hex.DecodeString(k.SHA256)
-		switch {
-		case !keyName.MatchString(k.Name) || names[k.Name]:
+		if !keyName.MatchString(k.Name) || names[k.Name] {
 			return nil, fmt.Errorf("keys[%d].name: %q, want 1 to 64 letters, digits, dots, underscores and dashes, and each once", i, k.Name)
-		case err != nil || copy(c.hash[:], hash) != sha256.Size || len(hash) != sha256.Size:
-			return nil, fmt.Errorf("keys[%d].sha256: want 64 hexadecimal digits (pushgateway keys hash)", i)
+		}
+		if err := c.knownBy(k.SHA256, k.Certificate); err != nil {
+			return nil, fmt.Errorf("keys[%d].%w", i, err)
+		}
+		switch {
 		case hashes[c.hash]:
-			return nil, fmt.Errorf("keys[%d].sha256: key %s is there under another name", i, k.Name)
+			return nil, fmt.Errorf("keys[%d]: what %s is known by is there under another name", i, k.Name)
 		case !keyName.MatchString(k.Sender):
 			return nil, fmt.Errorf("keys[%d].sender: %q, want 1 to 64 letters, digits, dots, underscores and dashes", i, k.Sender)
 		case len(k.Rights) == 0:
@@ -130,6 +133,9 @@ func parseKeys(text []byte) ([]*Caller, error) {
 		for _, r := range k.Rights {
 			if !slices.Contains([]Right{Send, Read, Manage, Admin, Fleet}, r) {
 				return nil, fmt.Errorf("keys[%d].rights: %q, want send, read, users, admin or dashboard", i, r)
+			}
+			if r == Fleet && c.certificate != "" {
+				return nil, fmt.Errorf("keys[%d].rights: %q is for keys: who opens the dashboard types one", i, r)
 			}
 			c.rights[r] = true
 		}
@@ -145,11 +151,30 @@ func parseKeys(text []byte) ([]*Caller, error) {
 	return callers, nil
 }
 
+// knownBy notes the hash of a caller's key, or the name in its certificates: one of them.
+func (c *Caller) knownBy(keyHash, certificate string) error {
+	if certificate == "" {
+		hash, err := hex.DecodeString(keyHash)
+		if err != nil || copy(c.hash[:], hash) != sha256.Size || len(hash) != sha256.Size {
+			return errors.New("sha256: want 64 hexadecimal digits (pushgateway keys hash), or certificate in its place")
+		}
+		return nil
+	}
+	if keyHash != "" {
+		return errors.New("certificate: there is a sha256 as well; make two entries of one sender for that")
+	}
+	if err := checkCertificateName(certificate); err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	c.certificate, c.hash = certificate, sha256.Sum256([]byte("certificate "+certificate))
+	return nil
+}
+
 // Callers are those who may call, by a file that is read again when it changes. It is
 // safe for concurrent use.
 type Callers struct {
 	path string
-	now  atomic.Pointer[map[[sha256.Size]byte]*Caller] // by the hashes of their keys
+	now  atomic.Pointer[ring]
 
 	mu   sync.Mutex
 	text []byte // guarded by mu; the file as it was last read, in force or not
@@ -184,12 +209,28 @@ func (c *Callers) Reload() (changed bool, err error) {
 		return false, c.err
 	}
 	c.err = nil
-	byHash := make(map[[sha256.Size]byte]*Caller, len(callers))
-	for _, caller := range callers {
-		byHash[caller.hash] = caller
-	}
-	c.now.Store(&byHash)
+	c.now.Store(newRing(callers))
 	return true, nil
+}
+
+// ring is all callers by what they are known by. It does not change.
+type ring struct {
+	keys         map[[sha256.Size]byte]*Caller // by the hashes of their keys
+	certificates map[string]*Caller            // by the names in their certificates
+	names        map[string]*Caller
+}
+
+func newRing(callers []*Caller) *ring {
+	r := &ring{keys: map[[sha256.Size]byte]*Caller{}, certificates: map[string]*Caller{}, names: make(map[string]*Caller, len(callers))}
+	for _, c := range callers {
+		r.names[c.Name] = c
+		if c.certificate != "" {
+			r.certificates[c.certificate] = c
+		} else {
+			r.keys[c.hash] = c
+		}
+	}
+	return r
 }
 
 func readKeys(path string) ([]byte, error) {
@@ -228,12 +269,18 @@ func (c *Callers) Watch(ctx context.Context, every time.Duration, told func(err 
 	}
 }
 
-// Len is how many keys are in force.
-func (c *Callers) Len() int { return len(*c.now.Load()) }
+// Len is how many keys, and names in certificates, are in force.
+func (c *Callers) Len() int { return len(c.now.Load().names) }
 
-// of finds the caller of a request by its key.
-func (c *Callers) of(h http.Header) (*Caller, *Problem) {
-	key, problem := bearer(h)
+// ByCertificate is how many of them are names in certificates.
+func (c *Callers) ByCertificate() int { return len(c.now.Load().certificates) }
+
+// of finds the caller of a request by its key; by its certificate, if it has no key.
+func (c *Callers) of(r *http.Request) (*Caller, *Problem) {
+	if leaf := certificateOf(r); leaf != nil {
+		return c.certified(r, leaf)
+	}
+	key, problem := bearer(r.Header)
 	if problem != nil {
 		return nil, problem
 	}
@@ -260,14 +307,7 @@ func bearer(h http.Header) (string, *Problem) {
 
 // With is the caller with this key; nil = nobody. What is looked up is the hash of the key,
 // which is no secret: whoever learns of it by how long that takes has nothing that opens.
-func (c *Callers) With(key string) *Caller { return (*c.now.Load())[sha256.Sum256([]byte(key))] }
+func (c *Callers) With(key string) *Caller { return c.now.Load().keys[sha256.Sum256([]byte(key))] }
 
 // Named is the caller whose key has this name; nil = none has.
-func (c *Callers) Named(name string) *Caller {
-	for _, caller := range *c.now.Load() {
-		if caller.Name == name {
-			return caller
-		}
-	}
-	return nil
-}
+func (c *Callers) Named(name string) *Caller { return c.now.Load().names[name] }

@@ -18,6 +18,9 @@ func TestKeysFiles(t *testing.T) {
 	hash := strings.Repeat("0a", 32)
 	key := func(members string) string { return `{"keys": [{` + members + `}]}` }
 	whole := `"name": "a", "sha256": "` + hash + `", "sender": "s", "apps": ["shop"], "rights": ["send"]`
+	byName := func(name, certificate string) string {
+		return strings.NewReplacer(`"a"`, `"`+name+`"`, "sha256", "certificate", hash, certificate).Replace(whole)
+	}
 	for _, tt := range []struct{ why, text, says string }{
 		{"empty", "", "not a file of keys"},
 		{"no keys", `{"keys": []}`, "has 0 keys"},
@@ -33,7 +36,11 @@ func TestKeysFiles(t *testing.T) {
 		{"no rights", key(strings.Replace(whole, `["send"]`, `[]`, 1)), "keys[0].rights"},
 		{"a wrong right", key(strings.Replace(whole, `"send"`, `"sent"`, 1)), "keys[0].rights"},
 		{"a name twice", `{"keys": [{` + whole + `}, {` + strings.Replace(whole, hash, strings.Repeat("0b", 32), 1) + `}]}`, "keys[1].name"},
-		{"a hash twice", `{"keys": [{` + whole + `}, {` + strings.Replace(whole, `"a"`, `"b"`, 1) + `}]}`, "keys[1].sha256"},
+		{"a hash twice", `{"keys": [{` + whole + `}, {` + strings.Replace(whole, `"a"`, `"b"`, 1) + `}]}`, "keys[1]: what b is known by"},
+		{"neither hash nor certificate", key(strings.Replace(whole, `"sha256": "`+hash+`", `, "", 1)), "or certificate in its place"},
+		{"both", key(whole + `, "certificate": "a.example"`), "there is a sha256 as well"},
+		{"a certificate twice", `{"keys": [{` + byName("a", "a.example") + `}, {` + byName("b", "a.example") + `}]}`, "keys[1]: what b is known by"},
+		{"a certificate for the dashboard", key(strings.Replace(byName("a", "a.example"), `"send"`, `"dashboard"`, 1)), "is for keys"},
 	} {
 		_, err := parseKeys([]byte(tt.text))
 		if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret-secret") {

@@ -28,7 +28,7 @@ func (c *Caller) ActsOnFleet() bool { return c.may(Admin) }
 
 // OfFleet counts the keys that see the fleet with these apps, and those of them that act there.
 func (c *Callers) OfFleet(apps []string) (see, act int) {
-	for _, caller := range *c.now.Load() {
+	for _, caller := range c.now.Load().names {
 		if caller.SeesFleet(apps) == nil {
 			see++
 			if caller.ActsOnFleet() {

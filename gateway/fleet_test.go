@@ -33,12 +33,7 @@ func TestWhoSeesTheFleet(t *testing.T) {
 	if list[0].ActsOnFleet() || !list[1].ActsOnFleet() {
 		t.Error("who acts is not who has the right admin")
 	}
-	byHash := map[[32]byte]*Caller{}
-	for _, c := range list {
-		byHash[c.hash] = c
-	}
-	var callers Callers
-	callers.now.Store(&byHash)
+	callers := callersOf(list...)
 	if see, act := callers.OfFleet(apps); see != 2 || act != 1 {
 		t.Errorf("%d see and %d act, want 2 and 1", see, act)
 	}

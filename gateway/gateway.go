@@ -325,7 +325,7 @@ func open(h func(http.ResponseWriter, *http.Request) *Problem) http.Handler {
 // authorized lets callers with a right to the handler, or all whose key is known.
 func (g *Gateway) authorized(right Right, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, problem := g.o.Callers.of(r.Header)
+		c, problem := g.o.Callers.of(r)
 		if problem == nil && right != anyRight && !c.may(right) {
 			problem = newProblem(codeForbidden, "this key does not have the right "+string(right))
 		}

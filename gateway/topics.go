@@ -33,7 +33,7 @@ type Topics interface {
 // as it changes preferences and devices.
 func (g *Gateway) ofTopics(rights []Right, h handler) http.Handler {
 	return open(func(w http.ResponseWriter, r *http.Request) *Problem {
-		c, problem := g.o.Callers.of(r.Header)
+		c, problem := g.o.Callers.of(r)
 		switch {
 		case problem != nil:
 			return problem

@@ -174,22 +174,9 @@ func (g *Gateway) byKey(h userHandler) http.Handler {
 
 // visitor finds out who asks, and whether about a user that he may ask about.
 func (g *Gateway) visitor(r *http.Request) (*visitor, *Problem) {
-	text, problem := bearer(r.Header)
-	if problem != nil {
+	v := &visitor{user: r.PathValue("user")}
+	if problem := g.identify(v, r); problem != nil {
 		return nil, problem
-	}
-	v := &visitor{caller: g.o.Callers.With(text), user: r.PathValue("user")}
-	if v.caller == nil {
-		var ok bool
-		v.caller, v.pass, ok = g.o.Signer.openPass(g.o.Callers, text)
-		switch {
-		case !ok:
-			return nil, newProblem(codeUnauthorized, "neither a key that is known nor a user's token that is good")
-		case !clock().Before(v.pass.until):
-			return nil, newProblem(codeUnauthorized, "the user's token has expired: ask for another one")
-		case v.pass.user != v.user:
-			return nil, newProblem(codeForeignUser, "the token is of another user")
-		}
 	}
 	if !v.caller.may(Manage) {
 		return nil, newProblem(codeForbidden, "this key does not have the right "+string(Manage))
@@ -198,6 +185,32 @@ func (g *Gateway) visitor(r *http.Request) (*visitor, *Problem) {
 		return nil, invalid(err)
 	}
 	return v, nil
+}
+
+// identify finds out whose key, certificate or user's token a request has.
+func (g *Gateway) identify(v *visitor, r *http.Request) (problem *Problem) {
+	if leaf := certificateOf(r); leaf != nil {
+		v.caller, problem = g.o.Callers.certified(r, leaf)
+		return problem
+	}
+	text, problem := bearer(r.Header)
+	if problem != nil {
+		return problem
+	}
+	if v.caller = g.o.Callers.With(text); v.caller != nil {
+		return nil
+	}
+	var ok bool
+	v.caller, v.pass, ok = g.o.Signer.openPass(g.o.Callers, text)
+	switch {
+	case !ok:
+		return newProblem(codeUnauthorized, "neither a key that is known nor a user's token that is good")
+	case !clock().Before(v.pass.until):
+		return newProblem(codeUnauthorized, "the user's token has expired: ask for another one")
+	case v.pass.user != v.user:
+		return newProblem(codeForeignUser, "the token is of another user")
+	}
+	return nil
 }
 
 // stored reads a user from the registry.

@@ -14,11 +14,8 @@ import (
 
 // callersOf are callers in force without a file.
 func callersOf(list ...*Caller) *Callers {
-	c, byHash := &Callers{}, make(map[[32]byte]*Caller)
-	for _, caller := range list {
-		byHash[caller.hash] = caller
-	}
-	c.now.Store(&byHash)
+	c := &Callers{}
+	c.now.Store(newRing(list))
 	return c
 }
 

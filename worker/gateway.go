@@ -92,9 +92,12 @@ func RunGateway(ctx context.Context, o GatewayOptions) error {
 	}
 
 	server := wiring.GatewayServer(o.Config)
-	server.TLS = g.certificate.TLS()
+	server.TLS = g.certificate.Mutual()
 	s := g.gateway.Serve(listener, server)
 	o.Log.Info("serving callers", "at", s.Addr().String(), "tls", g.certificate != nil, "keys", g.callers.Len())
+	if n := g.callers.ByCertificate(); n > 0 && o.Config.Gateway.TLS.ClientCAFile == "" {
+		o.Log.Warn("callers are known by certificates, which nobody is asked for: gateway.tls.client_ca_file is not set", "callers", n)
+	}
 	if o.Listening != nil {
 		o.Listening(s.Addr())
 	}

@@ -90,6 +90,9 @@ func report(cmd *cobra.Command, c *configs.Config, callers *gateway.Callers, sig
 	for _, l := range wiring.GatewayLanes(c) {
 		fmt.Fprintf(&b, "%s, %s: lane %s, topic %s\n", l.ServiceType, l.Mode, l.Name, l.Topic)
 	}
+	if n := callers.ByCertificate(); n > 0 && c.Gateway.TLS.ClientCAFile == "" {
+		fmt.Fprintf(&b, "note: gateway.keys_file: %d callers are known by certificates, which nobody is asked for: gateway.tls.client_ca_file is not set\n", n)
+	}
 	if see, act := callers.OfFleet(wiring.AppNames(c)); see > 0 {
 		fmt.Fprintf(&b, "dashboard: %d keys see the fleet, %d of them act, at %s\n", see, act, c.Gateway.Dashboard.Listen)
 	}

@@ -39,6 +39,10 @@ func TestConfig(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(at, "keys.json"), []byte(`{"keys": [{"name": "a"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	meshed, by := files(t, "")
+	if err := os.WriteFile(filepath.Join(by, "keys.json"), []byte(`{"keys": [{"name": "a", "certificate": "a.example", "sender": "s", "apps": ["shop"], "rights": ["send"]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	short, of := files(t, "")
 	if err := os.WriteFile(filepath.Join(of, "receipts.key"), []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
@@ -62,6 +66,7 @@ func TestConfig(t *testing.T) {
 		{"without TLS", []string{"config", "check", exposed}, exitDone, "note: gateway.insecure"},
 		{"ids that can be taken", []string{"config", "check", good}, exitDone, "note: gateway.receipts_file: no line ids"},
 		{"ids by a secret", []string{"config", "check", keyed}, exitDone, "\nids of Idempotency-Keys: by a secret from 2026-12-01T00:00:00Z on\n"},
+		{"callers by certificates, and no CA of theirs", []string{"config", "check", meshed}, exitDone, "note: gateway.keys_file: 1 callers are known by certificates"},
 		{"lanes of its own", []string{"config", "check", chosen}, exitDone, "\notp, at_least_once: lane critical, topic push.critical\n"},
 		{"two files", []string{"config", "check", "-c", good, "other.yaml"}, exitUsage, "two different files"},
 		{"nothing is there", []string{"config", "check", empty}, exitUsage, "gateway.keys_file"},
