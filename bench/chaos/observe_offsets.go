@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +29,8 @@ type sampler struct {
 	status   *statusReader
 	intents  bool // a durable intent is enough
 
-	judged map[invariants.Partition]int64 // up to where the status was read; touched by run only, as topics
+	judged map[invariants.Partition]int64   // up to where the status was read; touched by run only, as open and topics
+	open   map[invariants.Partition][]int64 // offsets before that without a durable outcome, which no sample tells yet
 	topics []string
 
 	mu      sync.Mutex
@@ -45,7 +47,7 @@ func newSampler(w *world, p *producer, r *statusReader, groups [2]string, topic 
 		return nil, fmt.Errorf("sampler: %w", err)
 	}
 	return &sampler{client: client, admin: kadm.NewClient(client), topic: topic, groups: groups, producer: p, status: r,
-		judged: map[invariants.Partition]int64{}, latest: map[invariants.Partition]invariants.Sample{}}, nil
+		judged: map[invariants.Partition]int64{}, open: map[invariants.Partition][]int64{}, latest: map[invariants.Partition]invariants.Sample{}}, nil
 }
 
 // samplePause is the time from one sample to the next.
@@ -70,10 +72,11 @@ func (s *sampler) run(ctx context.Context) {
 }
 
 // How long a sample's questions may take. What an outage has left to be read
-// can be much.
+// can be much: it is read in parts, and a part that was read stays so.
 const (
 	askTimeout  = 3 * time.Second
 	lookTimeout = 20 * time.Second
+	lookAtOnce  = 2000 // records
 )
 
 // sample asks once. What is committed is asked before the ends: so a lag of zero
@@ -143,11 +146,11 @@ func (s *sampler) ask(ctx context.Context) (committed map[invariants.Partition]i
 }
 
 // look reads the status of every record that a commit has passed and that was
-// not read yet. After an error all that stays to be read.
+// not read yet. After an error what was not reached stays to be read.
 func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]int64) (unsettled map[invariants.Partition][]int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	var records []invariants.Produced
+	var records []invariants.Produced // of each partition in the order of their offsets
 	patience := time.Now().Add(time.Second)
 	for p, to := range committed {
 		if p.Topic != s.topic {
@@ -164,24 +167,36 @@ func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]i
 		}
 		records = append(records, list...)
 	}
+	for part := range slices.Chunk(records, lookAtOnce) {
+		if err := s.lookAt(ctx, part); err != nil {
+			return nil, err
+		}
+	}
+	for p, to := range committed {
+		s.judged[p] = max(s.judged[p], to) // the last of them may be marks of transactions
+	}
+	unsettled, s.open = s.open, map[invariants.Partition][]int64{}
+	return unsettled, nil
+}
+
+// lookAt reads the status of some records, and notes up to where that is done.
+func (s *sampler) lookAt(ctx context.Context, records []invariants.Produced) error {
 	ids := make([]string, len(records))
 	for i := range records {
 		ids[i] = records[i].ID
 	}
 	rows, err := s.status.of(ctx, ids)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for p, to := range committed {
-		s.judged[p] = max(s.judged[p], to)
-	}
-	unsettled = map[invariants.Partition][]int64{}
 	for i := range records {
-		if r := &records[i]; !invariants.Settled(rows[r.ID], r.Devices, s.intents) {
-			unsettled[r.Partition] = append(unsettled[r.Partition], r.Offset)
+		r := &records[i]
+		if !invariants.Settled(rows[r.ID], r.Devices, s.intents) {
+			s.open[r.Partition] = append(s.open[r.Partition], r.Offset)
 		}
+		s.judged[r.Partition] = r.Offset + 1
 	}
-	return unsettled, nil
+	return nil
 }
 
 // awaitLook waits until everything is read that was passed by now.
