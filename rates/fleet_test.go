@@ -72,10 +72,12 @@ type worker struct {
 	n     int
 	rate  *Rate
 	limit *Limit
+	line  *line
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
-	under int // way, guarded by fleet.mu
+	under int  // way, guarded by fleet.mu, as the next
+	dead  bool // it has been killed
 }
 
 // streams is how many requests of a worker can be under way.
@@ -107,10 +109,10 @@ func inFleet(t *testing.T, base float64, workers int, test func(f *fleet)) {
 
 // join adds a worker.
 func (f *fleet) join() *worker {
-	w := &worker{fleet: f, n: len(f.workers)}
+	w := &worker{fleet: f, n: len(f.workers), line: &line{redis: f.redis}}
 	o := shards.DefaultOptions()
 	o.Addrs = []string{f.redis.Addr()}
-	o.Dialer = f.redis.Dial
+	o.Dialer = w.line.Dial
 	client, err := shards.Open(o)
 	if err != nil {
 		f.t.Fatal(err)
@@ -138,7 +140,7 @@ func (f *fleet) join() *worker {
 func (w *worker) send(urgent bool, perSecond float64) {
 	w.running.Go(func() {
 		began, sent := time.Now(), 0
-		for w.ctx.Err() == nil {
+		for !w.ends() {
 			now := time.Now()
 			n := min(int(perSecond*now.Sub(began).Seconds())-sent, 256, w.room())
 			if n <= 0 {

@@ -57,13 +57,12 @@ func (w *waited) add(sends int, came, now time.Time) {
 func (w *worker) push(lane int, perSecond, keeps float64) *waited {
 	of, seen := w.limit.Lane(lane), new(waited)
 	random := rand.New(rand.NewPCG(uint64(lane), uint64(w.n)))
-	ctx := w.ctx
 	ended := make(chan struct{})
 	stop := w.stop
 	w.stop = func() { close(ended); stop() }
 	w.running.Go(func() {
 		began := time.Now()
-		for ctx.Err() == nil {
+		for !w.ends() {
 			select {
 			case <-ended:
 				return
