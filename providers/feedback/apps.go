@@ -65,8 +65,8 @@ func (g *AppGuard) believes(all, gone int) bool {
 // slots are the parts of a window: its oldest answers are forgotten a slot at a time.
 const slots = 10
 
-// mostOrigins bounds the origins that a slot tells apart; what others bring about has
-// none. It is 200 KB an app at the most.
+// mostOrigins bounds the origins that a slot tells apart; of others those that bring
+// about the least have no place. It is 200 KB an app at the most.
 const mostOrigins = 100
 
 // appAnswers are the answers about one app, in the latest slots. Numbers of slots only
@@ -103,14 +103,27 @@ func (a *appAnswers) blame(at int64, m *push.Message) {
 		switch _, known := by[o]; {
 		case known:
 			by[o]++
-		case len(by) < mostOrigins:
-			if by == nil {
-				by = make(map[push.Origin]int)
-				a.origins[at] = by
-			}
-			by[o.Clone()] = 1 // it is a part of a record
+			continue
+		case len(by) >= mostOrigins && !makeRoom(by):
+			continue
+		case by == nil:
+			by = make(map[push.Origin]int)
+			a.origins[at] = by
+		}
+		by[o.Clone()] = 1 // it is a part of a record
+	}
+}
+
+// makeRoom removes one of those that were there once, if there is one: who is at fault comes
+// again and again, and must not find all places taken.
+func makeRoom(by map[push.Origin]int) bool {
+	for o, n := range by {
+		if n == 1 {
+			delete(by, o)
+			return true
 		}
 	}
+	return false
 }
 
 // worst is the origin with the most dead tokens, a campaign before its sender.

@@ -145,3 +145,22 @@ func TestAppGuardIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A campaign whose tokens are bad is found although more others than are told apart have had
+// one just before, as those of a sender that gives each of its messages one of its own.
+func TestAppGuardFindsTheCampaignBehindManyOthers(t *testing.T) {
+	g, now := newAppGuard(t), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	const others = 3 * mostOrigins / 2
+	for i := range others {
+		g.Believe("shop", 20, of(fmt.Sprint("once ", i), 1), now)
+	}
+	believe, fault := g.Believe("shop", 2000, of("autumn", 1900), now)
+	if believe || fault == nil || fault.Origin.Name != "autumn" {
+		t.Fatalf("believed %v, the fault of %+v, want that of autumn", believe, fault)
+	}
+	for _, by := range g.apps["shop"].origins {
+		if len(by) > mostOrigins {
+			t.Errorf("%d origins in one slot", len(by))
+		}
+	}
+}
