@@ -49,6 +49,9 @@ func ReadSecret(path string) (Secret, error) {
 	if path == "" {
 		return Secret{}, errors.New("reading a secret: no file given")
 	}
+	if isContent(path) {
+		return Secret{}, errors.New("reading a secret: what is given looks like what is to be in the file, and not like the file's name")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return Secret{}, fmt.Errorf("reading a secret: %w", err)
@@ -73,6 +76,12 @@ func ReadSecret(path string) (Secret, error) {
 		return Secret{}, fmt.Errorf("reading a secret: %s is empty", path)
 	}
 	return Secret{secret}, nil
+}
+
+// isContent reports whether what should be the path of a secret seems to be the secret
+// itself. An error of the file system would repeat it.
+func isContent(path string) bool {
+	return strings.ContainsAny(path, "\r\n\x00") || strings.Contains(path, "-----BEGIN ") || strings.HasPrefix(strings.TrimSpace(path), "{")
 }
 
 // mounted reports whether an orchestrator put the file there. Kubernetes links

@@ -138,6 +138,20 @@ func TestReadSecretRefusesUnusableFiles(t *testing.T) {
 	}
 }
 
+// A key that stands where its file's name belongs is not repeated in the error.
+func TestReadSecretDoesNotRepeatASecret(t *testing.T) {
+	t.Parallel()
+	const part = "MIGTAgEAMBMGByqGSM49"
+	for _, given := range []string{
+		"-----BEGIN PRIVATE KEY-----\n" + part + "\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----" + part,
+		`{"private_key":"` + part + `"}`, "\n  {" + part, "Key-Id: ABCDE12345\n" + part, part + "\x00",
+	} {
+		if _, err := ReadSecret(given); err == nil || strings.Contains(err.Error(), part) {
+			t.Errorf("%q: %v", given, err)
+		}
+	}
+}
+
 // certificate makes a self-signed one for a name.
 func certificate(t *testing.T, name string) (cert, key []byte, pair tls.Certificate) {
 	t.Helper()
