@@ -47,6 +47,10 @@ type FleetStore interface {
 const waitForWord = 2
 
 const (
+	// worthTelling is the part of a worker's answers that must be bad, while no other one
+	// is closed, for them to be told: far less than closes a route. Else the odd error would have each
+	// worker of a large fleet read of all others each second, about every route.
+	worthTelling = 0.05
 	// wordPoll is when to ask again what waits for the fleet.
 	wordPoll = 50 * time.Millisecond
 	// wantsFor is how long a gate asks for probes after somebody wanted to send.
@@ -109,7 +113,8 @@ func (g *Gate) evidence(now time.Time) (e Evidence, ok bool) {
 		e.Asks = g.state == gateClosed && !now.Before(g.until) && now.Sub(f.wanted) < wantsFor
 	}
 	e.Answered.Good, e.Answered.Bad = f.good, f.bad
-	ok = e.Bad > 0 || e.For > 0 || f.good+f.bad > 0
+	bad := e.Bad > 0 && (f.closed > 0 || float64(e.Bad) >= worthTelling*float64(e.Good+e.Bad))
+	ok = bad || e.For > 0 || f.good+f.bad > 0
 	g.mu.Unlock()
 	passed.log(g.log)
 	return e, ok
