@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 )
 
 // account is what a service account's JSON file says.
@@ -41,18 +42,33 @@ func readAccount(file []byte) (account, error) {
 	return a, nil
 }
 
-// longestName bounds what is told of an account's name, in bytes.
-const longestName = 256
+// longestName bounds what is told of an account's address, and longestKeyID of its key's id,
+// in bytes.
+const (
+	longestName  = 192
+	longestKeyID = 64
+)
 
-// name is the account's key and address, which are no secrets.
+// name is the account's key and address, which are no secrets. A file may have something
+// else in their places: what does not look like them is not told.
 func (a *account) name() string {
 	switch {
-	case len(a.Email)+len(a.KeyID) > longestName || !printable(a.Email):
+	case !within(a.Email, longestName, "@.-_+%:") || strings.Count(a.Email, "@") != 1:
 		return "of an account whose name cannot be told"
-	case !printable(a.KeyID):
+	case !within(a.KeyID, longestKeyID, ""):
 		return a.Email
 	}
 	return a.KeyID + " of " + a.Email
+}
+
+// within reports whether a text is of 1 to longest letters, digits and some other signs.
+func within(s string, longest int, others string) bool {
+	for i := 0; i < len(s); i++ {
+		if b := s[i]; (b < 'a' || b > 'z') && (b < 'A' || b > 'Z') && (b < '0' || b > '9') && strings.IndexByte(others, b) < 0 {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= longest
 }
 
 // checkProject keeps a project id safe in a path: letters, digits, "-", and

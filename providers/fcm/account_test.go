@@ -55,6 +55,31 @@ func TestWhatIsWrongWithAnAccount(t *testing.T) {
 	}
 }
 
+// A file in which something else stands where an account's name and its key's id belong
+// gives nothing of it away: they are told in logs, labels of metrics and events.
+func TestWhatIsNoNameIsNotTold(t *testing.T) {
+	const (
+		mail, id = "push@example-shop.iam.gserviceaccount.com", "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
+		untold   = "of an account whose name cannot be told"
+	)
+	for _, tt := range []struct{ why, email, id, want string }{
+		{"as Google writes it", mail, id, id + " of " + mail},
+		{"no id", mail, "", mail},
+		{"a part of a key", mail, "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQDZ+/", mail},
+		{"the server key that was used before", mail, "AAAAbcdefg1:APA91bHun4MxP5egoKMwt2KZFBaFUH-1RYqx", mail},
+		{"a long line", mail, strings.Repeat("A", 65), mail},
+		{"an access token", "ya29.a0AfH6SMBx-Wl0_3", id, untold},
+		{"a key", "-----BEGIN PRIVATE KEY-----", id, untold},
+		{"two addresses", mail + "@" + mail, id, untold},
+		{"lines", mail + "\n", id, untold},
+		{"too long", strings.Repeat("a", 192) + "@b", id, untold},
+	} {
+		if got := (&account{Email: tt.email, KeyID: tt.id}).name(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.why, got, tt.want)
+		}
+	}
+}
+
 func TestProjectIDs(t *testing.T) {
 	for id, good := range map[string]bool{
 		"shop-1": true, "example.com:Shop9": true, "azAZ09": true, "a": true, strings.Repeat("x", 128): true,

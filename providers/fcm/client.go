@@ -142,7 +142,10 @@ func (c *Client) Refused() string {
 
 // RefusedKey is which credential that is, and what an operator can do about it; empty while
 // none is refused. Neither gives anything of it away.
-func (c *Client) RefusedKey() (key, remedy string) {
+func (c *Client) RefusedKey() (key, todo string) {
+	if c.tokens.faulty() { // also while there still is a token of the account before
+		return *c.codec.asked.Load(), remedy
+	}
 	said := c.codec.refusal.Said()
 	return said.Key, said.Remedy
 }
@@ -216,9 +219,10 @@ func (c *codec) halt(result *push.Result) {
 	c.note(result.Reason, *c.key.Load())
 }
 
-func (c *codec) note(word, key string) {
-	c.refusal.Note(word, key, "put a service account of the project into service_account_file that has the role to send (cloudmessaging.messages.create) and a key that is not deleted")
-}
+// remedy is what to do about a refusal.
+const remedy = "put a service account of the project into service_account_file that has the role to send (cloudmessaging.messages.create) and a key that is not deleted"
+
+func (c *codec) note(word, key string) { c.refusal.Note(word, key, remedy) }
 
 // authError is a refusal of the token endpoint: its status and OAuth error
 // code.

@@ -123,3 +123,43 @@ func TestARefusalNamesTheKeyOfItsToken(t *testing.T) {
 		refuse("kid1")
 	})
 }
+
+// The account in the file is refused a token while one of the account before is still good:
+// what goes out is accepted, and yet the refusal says whose it is.
+func TestARefusalIsNamedWhileAFormerTokenIsGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		endpoint := roundTripper(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 400, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+				Body: io.NopCloser(strings.NewReader(`{"error":"invalid_grant"}`))}, nil
+		})
+		k := startKeeper(func(context.Context) (*oauth2.Token, error) {
+			return &oauth2.Token{AccessToken: "abc", Expiry: time.Now().Add(time.Hour)}, nil
+		})
+		defer closeNow(t, k)
+		c := testCodec()
+		c.tokens = k
+		former := "kid0"
+		c.key.Store(&former)
+		c.asked.Store(&former)
+		client := &Client{tokens: k, codec: c, opt: Options{HTTP: &http.Client{Transport: endpoint}}}
+		synctest.Wait()
+		if key, todo := client.RefusedKey(); client.Refused() != "" || key != "" || todo != "" {
+			t.Fatalf("refused is %q, key %q: %s", client.Refused(), key, todo)
+		}
+		if err := client.SetAccount(serviceAccount(t, "https://oauth.example/token"), nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		c.refusal.Clear() // as an acceptance does
+		if key, todo := client.RefusedKey(); !strings.Contains(client.Refused(), "HTTP 400") || !strings.HasPrefix(key, "kid1 of ") || todo == "" {
+			t.Errorf("refused is %q, key %q: %s", client.Refused(), key, todo)
+		}
+		k.exchange(func(context.Context) (*oauth2.Token, error) {
+			return &oauth2.Token{AccessToken: "def", Expiry: time.Now().Add(time.Hour)}, nil
+		}, nil)
+		synctest.Wait()
+		if key, _ := client.RefusedKey(); client.Refused() != "" || key != "" {
+			t.Errorf("with an account that is accepted: refused is %q, key %q", client.Refused(), key)
+		}
+	})
+}
