@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	"providers/providertest":          {"push", "push/decode", "pipeline", "providers/h2", "providers/sim"},
 	"kafka":                           {"push", "push/decode", "pipeline", "watch"},
 	"dashboard":                       {"push", "events", "explain", "kafka", "dlq", "sizing", "fanout"}, // look-ups are an interface
+	"dashboard/browsertest":           {"deploy/local"},
 	"dlq":                             {"push", "push/decode", "kafka"},
 	"traces":                          {"push", "pipeline"},         // the SDK of OpenTelemetry
 	"status":                          {"push", "deploy/cassandra"}, // the schema it applies
@@ -143,8 +144,9 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 var testsAlso = map[string][]string{
 	"client":          {"gateway", "gateway/quota", "inbox"}, // which it is tried on
 	"fanout":          {"kafka", "status"},                   // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
-	"deploy":          {"configs"},                           // the manifests are checked against the defaults
-	"deploy/alerts":   {"configs", "deploy/declaredtest"},    // and so are the rules
+	"dashboard":       {"dashboard/browsertest"},
+	"deploy":          {"configs"},                        // the manifests are checked against the defaults
+	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
 	"gateway":         {"shards"},                        // a Redis for limits of senders
@@ -191,6 +193,7 @@ var workshop = map[string][]string{
 	"users/userstest":        nil,
 	"status/statustest":      nil,
 	"wiring/rightstest":      nil,
+	"dashboard/browsertest":  nil,
 	"limits/model":           nil,
 }
 
@@ -234,7 +237,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/HdrHistogram":            {in: []string{"cmd/pushdemo"}},
 	"go.yaml.in/yaml":                    {in: []string{"configs"}, tests: []string{everything}},
 	"github.com/santhosh-tekuri":         {tests: []string{everything}},
-	"github.com/chromedp":                {tests: []string{"dashboard"}}, // a browser
+	"github.com/chromedp":                {in: []string{"dashboard/browsertest"}, tests: []string{"dashboard"}}, // a browser
 	"go.uber.org/goleak":                 {in: []string{"bench/fleet/fleettest"}, tests: []string{everything}},
 	"pgregory.net/rapid":                 {in: []string{"subscriptions/subscriptionstest"}, tests: []string{everything}},
 	"github.com/prometheus":              {in: []string{everything}},

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/pushfleet/pushfleet/dashboard/browsertest"
 	"github.com/pushfleet/pushfleet/events"
 )
 
@@ -76,7 +77,7 @@ func (d *day) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A page that has looked on for a day is as large as after its first hours: what it is sent
 // replaces what was there.
 func TestPageIsBounded(t *testing.T) {
-	chrome := browser(t)
+	chrome := browsertest.Start(t)
 	w, err := NewAccess("", "", false)
 	if err != nil {
 		t.Fatal(err)
@@ -92,14 +93,14 @@ func TestPageIsBounded(t *testing.T) {
 	}))
 	defer server.Close()
 	defer server.CloseClientConnections() // a stream has no end
-	p := open(t, chrome, server.URL)
+	p := chrome.Open(server.URL)
 	var before, after float64
 	for i := quarter; i <= snapshots; i += quarter {
 		if i > quarter {
 			d.on <- struct{}{}
 		}
-		p.until(fmt.Sprintf("document.body.innerText.includes('worker-0-%d')", (i-1)/10))
-		if after = p.heap(); before == 0 {
+		p.Until(fmt.Sprintf("document.body.innerText.includes('worker-0-%d')", (i-1)/10))
+		if after = heap(p); before == 0 {
 			before = after
 		}
 	}
@@ -110,9 +111,8 @@ func TestPageIsBounded(t *testing.T) {
 }
 
 // heap is how many bytes the page's scripts use, once what they do not is collected.
-func (p *tab) heap() (bytes float64) {
-	p.t.Helper()
-	p.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+func heap(p *browsertest.Tab) (bytes float64) {
+	p.Run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		if _, err := cdp.Call(ctx, t, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/pushfleet/pushfleet/dashboard/browsertest"
 	"github.com/pushfleet/pushfleet/events"
 )
 
@@ -60,7 +61,7 @@ func TestPictures(t *testing.T) {
 	if os.Getenv(envPictures) == "" {
 		t.Skip("no pictures are wanted: " + envPictures + " names no directory")
 	}
-	chrome := browser(t)
+	chrome := browsertest.Start(t)
 	access, err := NewAccess("", "", false)
 	if err != nil {
 		t.Fatal(err)
@@ -112,28 +113,28 @@ func TestPictures(t *testing.T) {
 	host, _ := w.serve("127.0.0.1:0")
 	for name, page := range map[string][]chromedp.Action[chromedp.Void]{
 		"desktop.png": {chromedp.EmulateViewport(1400, 1250)}, "dark.png": {chromedp.EmulateViewport(1400, 1250), dark()}, "phone.png": {chromedp.EmulateViewport(400, 1950)}} {
-		p := open(t, chrome, "http://"+host+"/", page...)
-		p.until(text("#status", "live") + " && document.querySelectorAll('#workers tbody tr').length === 3 && document.querySelectorAll('#routes li').length === 4")
-		p.until("parseInt(document.querySelector('[data-now=sent]').textContent.replace(',', '')) > 3000") // it goes on
+		p := chrome.Open("http://"+host+"/", page...)
+		p.Until(browsertest.Text("#status", "live") + " && document.querySelectorAll('#workers tbody tr').length === 3 && document.querySelectorAll('#routes li').length === 4")
+		p.Until("parseInt(document.querySelector('[data-now=sent]').textContent.replace(',', '')) > 3000") // it goes on
 		if name == "phone.png" {
-			p.until(narrow)
+			p.Until(narrow)
 		}
-		p.picture(name)
+		picture(t, p, name)
 	}
 }
 
 // picture writes what the page looks like.
-func (p *tab) picture(name string) {
-	p.t.Helper()
+func picture(t *testing.T, p *browsertest.Tab, name string) {
+	t.Helper()
 	dir := os.Getenv(envPictures)
-	shot, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	shot, err := chromedp.Run(p.Context(), chromedp.CaptureScreenshot())
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "dashboard-"+name), shot, 0o644); err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
