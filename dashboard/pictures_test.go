@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,8 +33,31 @@ func wave(at time.Time, span float64) []events.Count {
 		{Lane: "critical", App: "bank", Type: "otp", Provider: "fcm", State: "DELIVERED", N: n(420)},
 		{Lane: "transactional", App: "shop", Type: "order_update", Provider: "fcm", State: "FAILED", Reason: "UNREGISTERED", N: n(65)},
 		{Lane: "transactional", App: "shop", Type: "news", State: "SUPPRESSED", Reason: "limited:news-a-day", N: n(110 * campaign)},
-		{Lane: "transactional", App: "shop", Type: "news", State: "HELD", Reason: "limited:night", N: n(18)},
+		{Lane: "transactional", App: "shop", Type: "news", State: "HELD", Reason: "quiet_hours", N: n(18)},
 		{Lane: "transactional", App: "shop", Type: "news", State: "SUPPRESSED", Reason: "opted_out_type", N: n(60)},
+	}
+}
+
+// What the pictures show could be so: each reason stands in docs/reasons.md under its state,
+// or is a provider's own word.
+func TestThePicturesReasonsAreReal(t *testing.T) {
+	text, err := os.ReadFile("../docs/reasons.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range wave(time.Unix(1_000_000, 0), 60) {
+		code, detail, ruled := strings.Cut(c.Reason, ":")
+		if code == "" || code[0] < 'a' { // it went well, or a provider said so
+			continue
+		}
+		if ruled {
+			code += ":<rule>"
+		}
+		_, section, _ := strings.Cut(string(text), "\n## "+c.State+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		if !strings.Contains(section, "| `"+code+"` |") || ruled && detail == "" {
+			t.Errorf("nothing ends %s for %s", c.State, c.Reason)
+		}
 	}
 }
 
