@@ -21,7 +21,7 @@ import (
 // Inboxes keep what users read when they look: inbox.Store, or inbox.Memory. It is safe
 // for concurrent use.
 type Inboxes interface {
-	Page(ctx context.Context, k inbox.Key, behind inbox.Position, limit int) (page []inbox.Entry, end bool, err error)
+	Page(ctx context.Context, k inbox.Key, follows []inbox.Follow, behind inbox.Position, limit int) (page []inbox.Entry, end bool, err error)
 	Mark(ctx context.Context, k inbox.Key, m *inbox.Marks) error
 	Show(ctx context.Context, k inbox.Key, shown []inbox.Position, at time.Time) error
 }
@@ -260,7 +260,7 @@ func (a *inboxAnswer) isNew(q *inboxQuestion) bool {
 func (g *Gateway) inboxPage(ctx context.Context, q *inboxQuestion) (*inboxAnswer, *Problem) {
 	ctx, cancel := context.WithTimeout(ctx, g.o.Times.Status)
 	defer cancel()
-	page, end, err := g.o.Inbox.Store.Page(ctx, q.key, q.behind, q.limit)
+	page, end, err := g.o.Inbox.Store.Page(ctx, q.key, nil, q.behind, q.limit)
 	if err != nil {
 		return nil, g.inboxAway(err)
 	}

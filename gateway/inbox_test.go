@@ -357,13 +357,13 @@ type slowInbox struct {
 	most    atomic.Int64
 }
 
-func (s *slowInbox) Page(ctx context.Context, k inbox.Key, behind inbox.Position, limit int) ([]inbox.Entry, bool, error) {
+func (s *slowInbox) Page(ctx context.Context, k inbox.Key, follows []inbox.Follow, behind inbox.Position, limit int) ([]inbox.Entry, bool, error) {
 	if s.slow.Load() {
 		s.most.Store(max(s.most.Load(), s.reading.Add(1)))
 		time.Sleep(time.Second)
 		s.reading.Add(-1)
 	}
-	return s.Memory.Page(ctx, k, behind, limit)
+	return s.Memory.Page(ctx, k, follows, behind, limit)
 }
 
 // Many who are told at once, as of a message to all, leave places to others.

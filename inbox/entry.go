@@ -25,7 +25,7 @@ type Key struct{ User, App string }
 // oldest; of one time, from the greatest id to the least.
 type Position struct {
 	At time.Time // in milliseconds
-	ID string    // of the notification
+	ID string    // of the notification, or of the message to a topic
 }
 
 // Top is before all entries, of which none is from the future.
@@ -39,6 +39,17 @@ func (p Position) Before(o Position) bool {
 		return p.At.After(o.At)
 	}
 	return p.ID > o.ID
+}
+
+// compare is below 0 if p is read before o, and above if behind it.
+func (p Position) compare(o Position) int {
+	switch {
+	case p.Before(o):
+		return -1
+	case o.Before(p):
+		return 1
+	}
+	return 0
 }
 
 // The times of ids that are believed, compared with when the notification was first seen.
@@ -65,6 +76,9 @@ func PositionOf(id string, seen time.Time) Position {
 // Entry is a message in an inbox.
 type Entry struct {
 	Position
+	// Topic is by which topic it came: then the place has the message's id, which is the same
+	// for all who follow the topic. Empty = it is for its user alone.
+	Topic              string
 	Type, Lane, Sender string
 	Priority           push.Priority
 	// Content is a JSON object, as it is shown. Stores do not look into it.

@@ -14,6 +14,7 @@ type Memory struct {
 
 	mu      sync.Mutex
 	inboxes map[Key]*kept        // guarded by mu
+	topics  map[Topic]*kept      // guarded by mu; without marks
 	news    map[uint64]time.Time // guarded by mu; the latest of each key
 	err     error                // guarded by mu; of every call
 }
@@ -33,7 +34,7 @@ func NewMemory(now func() time.Time) *Memory {
 	if now == nil {
 		now = time.Now
 	}
-	return &Memory{now: now, inboxes: make(map[Key]*kept), news: make(map[uint64]time.Time)}
+	return &Memory{now: now, inboxes: make(map[Key]*kept), topics: make(map[Topic]*kept), news: make(map[uint64]time.Time)}
 }
 
 // Fail makes every call fail with err from now on; nil = none.
@@ -58,6 +59,9 @@ func (m *Memory) Check(ctx context.Context) error {
 	return m.begin(ctx)
 }
 
+// CheckTopics is that of Store.
+func (m *Memory) CheckTopics(ctx context.Context) error { return m.Check(ctx) }
+
 func (m *Memory) inbox(k Key) *kept {
 	b := m.inboxes[k]
 	if b == nil {
@@ -69,15 +73,7 @@ func (m *Memory) inbox(k Key) *kept {
 
 // find is where an entry is or belongs.
 func (b *kept) find(p Position) (int, bool) {
-	return slices.BinarySearchFunc(b.entries, p, func(e keptEntry, p Position) int {
-		switch {
-		case e.Before(p):
-			return -1
-		case p.Before(e.Position):
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(b.entries, p, func(e keptEntry, p Position) int { return e.compare(p) })
 }
 
 // Put is that of Store.
@@ -107,9 +103,42 @@ func (m *Memory) Put(ctx context.Context, entries []Addressed) []error {
 // tell keeps news. The caller holds the lock.
 func (m *Memory) tell(k Key) { m.news[k.Hash()] = m.now() }
 
+// PutTopic is that of Store.
+func (m *Memory) PutTopic(ctx context.Context, t Topic, e *Entry) error {
+	err := m.begin(ctx)
+	defer m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	b := m.topics[t]
+	if b == nil {
+		b = &kept{}
+		m.topics[t] = b
+	}
+	if at, there := b.find(e.Position); !there {
+		one := *e
+		one.Content = slices.Clone(e.Content)
+		b.entries = slices.Insert(b.entries, at, keptEntry{Entry: one})
+	}
+	m.news[t.Hash()] = m.now()
+	return nil
+}
+
+// OfTopic are the messages of a topic, the newest first.
+func (m *Memory) OfTopic(t Topic) (list []Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b := m.topics[t]; b != nil {
+		for i := range b.entries {
+			list = append(list, b.entries[i].Entry)
+		}
+	}
+	return list
+}
+
 // Page is that of Store.
-func (m *Memory) Page(ctx context.Context, k Key, behind Position, limit int) ([]Entry, bool, error) {
-	if err := checkPage(limit); err != nil {
+func (m *Memory) Page(ctx context.Context, k Key, follows []Follow, behind Position, limit int) ([]Entry, bool, error) {
+	if err := checkPage(follows, limit); err != nil {
 		return nil, false, err
 	}
 	err := m.begin(ctx)
@@ -117,7 +146,7 @@ func (m *Memory) Page(ctx context.Context, k Key, behind Position, limit int) ([
 	if err != nil {
 		return nil, false, err
 	}
-	b := m.inbox(k)
+	b := m.merged(k, follows)
 	from, there := b.find(behind)
 	if there {
 		from++
@@ -136,6 +165,33 @@ func (m *Memory) Page(ctx context.Context, k Key, behind Position, limit int) ([
 		page = append(page, e)
 	}
 	return page, len(page) < limit, nil
+}
+
+// merged is an inbox with what is of topics. The caller holds the lock.
+func (m *Memory) merged(k Key, follows []Follow) *kept {
+	own := m.inbox(k)
+	b := &kept{slices.Clone(own.entries), own.upTo}
+	for _, f := range follows {
+		of := m.topics[Topic{f.Topic, k.App}]
+		if of == nil {
+			continue
+		}
+		for _, e := range of.entries {
+			if e.At.Before(f.Since) {
+				continue
+			}
+			e.Topic = f.Topic
+			at, there := b.find(e.Position)
+			switch {
+			case !there:
+				b.entries = slices.Insert(b.entries, at, e)
+			case b.entries[at].Type == "": // marks of it
+				e.marked, e.Shown = b.entries[at].marked, b.entries[at].Shown
+				b.entries[at] = e
+			}
+		}
+	}
+	return b
 }
 
 // Mark is that of Store.

@@ -126,7 +126,7 @@ func TestEntriesDieByTheirAge(t *testing.T) {
 			}
 		}
 		f.failing = "SELECT"
-		_, _, page := s.Page(t.Context(), k, Top(time.Now()), 1)
+		_, _, page := s.Page(t.Context(), k, nil, Top(time.Now()), 1)
 		_, news := s.News(t.Context())
 		for what, err := range map[string]error{"page": page, "news": news, "check": s.Check(t.Context())} {
 			if !errors.Is(err, errAway) {

@@ -39,7 +39,7 @@ func (s deafStore) Write(ctx context.Context, rows []push.Row) error {
 // kept are the ids in a user's inbox of the shop.
 func kept(t *testing.T, m *inbox.Memory, user string) (ids []string) {
 	t.Helper()
-	page, _, err := m.Page(t.Context(), inbox.Key{User: user, App: "shop"}, inbox.Top(time.Now()), inbox.MaxPage)
+	page, _, err := m.Page(t.Context(), inbox.Key{User: user, App: "shop"}, nil, inbox.Top(time.Now()), inbox.MaxPage)
 	if err != nil {
 		t.Fatal(err)
 	}

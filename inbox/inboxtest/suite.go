@@ -21,7 +21,8 @@ import (
 type Store interface {
 	Check(ctx context.Context) error
 	Put(ctx context.Context, entries []inbox.Addressed) []error
-	Page(ctx context.Context, k inbox.Key, behind inbox.Position, limit int) ([]inbox.Entry, bool, error)
+	PutTopic(ctx context.Context, t inbox.Topic, e *inbox.Entry) error
+	Page(ctx context.Context, k inbox.Key, follows []inbox.Follow, behind inbox.Position, limit int) ([]inbox.Entry, bool, error)
 	Mark(ctx context.Context, k inbox.Key, m *inbox.Marks) error
 	Show(ctx context.Context, k inbox.Key, shown []inbox.Position, at time.Time) error
 	Count(ctx context.Context, k inbox.Key) (rows int, err error)
@@ -47,6 +48,7 @@ func Run(t *testing.T, s Store) {
 	}{
 		{"Repeats", repeats}, {"Pages", pages}, {"Bytes", bytes}, {"Marks", marks}, {"UpTo", upTo}, {"MarksOfNothing", marksOfNothing},
 		{"Forget", forget}, {"News", news}, {"Apart", apart}, {"Bounds", bounds},
+		{"Topics", topics}, {"TopicMarks", topicMarks}, {"TopicBytes", topicBytes}, {"ManyTopics", manyTopics},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s) })
 	}
@@ -71,11 +73,11 @@ func put(t *testing.T, s Store, entries ...inbox.Addressed) {
 }
 
 // all reads an inbox by pages of so many.
-func all(t *testing.T, s Store, k inbox.Key, limit int) (list []inbox.Entry) {
+func all(t *testing.T, s Store, k inbox.Key, limit int, follows ...inbox.Follow) (list []inbox.Entry) {
 	t.Helper()
 	behind := inbox.Top(time.Now())
 	for {
-		page, end, err := s.Page(t.Context(), k, behind, limit)
+		page, end, err := s.Page(t.Context(), k, follows, behind, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,12 +158,12 @@ func pages(t *testing.T, s Store) {
 			t.Errorf("by %d: %d entries in another order, want %d", limit, len(got), len(want))
 		}
 	}
-	first, _, err := s.Page(t.Context(), k, inbox.Top(time.Now()), 10)
+	first, _, err := s.Page(t.Context(), k, nil, inbox.Top(time.Now()), 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, entry(k, 0), entry(k, time.Second))
-	second, _, err := s.Page(t.Context(), k, first[9].Position, 10)
+	second, _, err := s.Page(t.Context(), k, nil, first[9].Position, 10)
 	if err != nil || len(second) != 10 || second[0].ID != want[10] || second[9].ID != want[19] {
 		t.Errorf("behind the first ten comes another than before: %v", err)
 	}
@@ -175,7 +177,7 @@ func bytes(t *testing.T, s Store) {
 		e.Content = []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
 		put(t, s, e)
 	}
-	page, end, err := s.Page(t.Context(), k, inbox.Top(time.Now()), 100)
+	page, end, err := s.Page(t.Context(), k, nil, inbox.Top(time.Now()), 100)
 	if err != nil || end || len(page) != 10 {
 		t.Errorf("%d entries of 100 KiB, end %v, %v", len(page), end, err)
 	}
@@ -335,7 +337,7 @@ func apart(t *testing.T, s Store) {
 func bounds(t *testing.T, s Store) {
 	k := key()
 	for _, limit := range []int{0, -1, inbox.MaxPage + 1} {
-		if _, _, err := s.Page(t.Context(), k, inbox.Top(time.Now()), limit); err == nil {
+		if _, _, err := s.Page(t.Context(), k, nil, inbox.Top(time.Now()), limit); err == nil {
 			t.Errorf("a page of %d", limit)
 		}
 	}
@@ -347,7 +349,7 @@ func bounds(t *testing.T, s Store) {
 	if err := s.Put(gone, []inbox.Addressed{entry(k, 0)}); err[0] == nil {
 		t.Error("written when nobody waits any more")
 	}
-	if _, _, err := s.Page(gone, k, inbox.Top(time.Now()), 1); err == nil {
+	if _, _, err := s.Page(gone, k, nil, inbox.Top(time.Now()), 1); err == nil {
 		t.Error("read when nobody waits any more")
 	}
 }
