@@ -17,6 +17,7 @@ import (
 // part and how far it is, and the job as it is.
 const (
 	jobVersion   = 1
+	untilVersion = 2 // of a job that has Until, which is behind Open
 	chunkVersion = 129
 	// laterVersions is how many versions are reserved for later releases: what begins with
 	// anything else was written by nobody of ours.
@@ -38,7 +39,11 @@ func EncodeJob(j *Job) ([]byte, error) {
 }
 
 func (j *Job) append(b []byte) []byte {
-	b = append(append(b, jobVersion), j.Message[:]...)
+	version := byte(jobVersion)
+	if !j.Until.IsZero() {
+		version = untilVersion
+	}
+	b = append(append(b, version), j.Message[:]...)
 	for _, text := range j.texts() {
 		b = appendText(b, *text)
 	}
@@ -50,6 +55,9 @@ func (j *Job) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(j.To.Buckets))
 	b = binary.AppendUvarint(b, uint64(j.To.Parts))
 	b = binary.AppendUvarint(b, uint64(j.Open))
+	if !j.Until.IsZero() {
+		b = binary.AppendUvarint(b, uint64(j.Until.UnixMilli()))
+	}
 	return appendText(b, string(j.Rest))
 }
 
@@ -74,7 +82,8 @@ func DecodeJob(value []byte) (*Job, error) {
 
 func (j *Job) decode(value []byte) error {
 	r := reader{b: value}
-	if err := r.version(jobVersion); err != nil {
+	version, err := r.version(jobVersion, untilVersion)
+	if err != nil {
 		return err
 	}
 	copy(j.Message[:], r.take(uint64(len(uuid.UUID{}))))
@@ -86,6 +95,9 @@ func (j *Job) decode(value []byte) error {
 	j.Priority = push.Priority(r.number(uint64(push.Critical)))
 	j.To.Layout, j.To.Buckets, j.To.Parts = int(r.number(maxNumber)), int(r.number(maxNumber)), int(r.number(Slices))
 	j.Open = int(r.number(Slices))
+	if version == untilVersion {
+		j.Until = r.time()
+	}
 	j.Rest = r.take(r.number(uint64(len(value))))
 	if r.bad || len(r.b) > 0 {
 		return errBroken
@@ -131,7 +143,7 @@ func DecodeChunk(value []byte) (*Chunk, error) {
 
 func (c *Chunk) decode(value []byte) error {
 	r := reader{b: value}
-	if err := r.version(chunkVersion); err != nil {
+	if _, err := r.version(chunkVersion, chunkVersion); err != nil {
 		return err
 	}
 	c.Part = int(r.number(Slices - 1))
@@ -158,17 +170,17 @@ type reader struct {
 	bad bool
 }
 
-// version reads the version, which must be this one.
-func (r *reader) version(want byte) error {
-	switch got := r.take(1); {
-	case r.bad:
-		return errBroken
-	case got[0] > want && got[0] <= want+laterVersions:
-		return fmt.Errorf("%w: %d", ErrVersion, got[0])
-	case got[0] != want:
-		return errBroken
+// version reads the version, which must be one from first to last. Those behind it are of
+// later releases.
+func (r *reader) version(first, last byte) (byte, error) {
+	got := r.take(1)
+	switch {
+	case r.bad || got[0] < first || got[0] > first+laterVersions:
+		return 0, errBroken
+	case got[0] > last:
+		return 0, fmt.Errorf("%w: %d", ErrVersion, got[0])
 	}
-	return nil
+	return got[0], nil
 }
 
 func (r *reader) number(most uint64) uint64 {

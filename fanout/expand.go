@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -13,7 +14,8 @@ import (
 type Expander struct {
 	Producer Producer
 	Notes    Notes
-	Open     int // chunks of a new message in Kafka at once, 1 to Slices
+	Inboxes  Inboxes // nil = nothing is kept for those who fetch messages
+	Open     int     // chunks of a new message in Kafka at once, 1 to Slices
 	Metrics  *Metrics
 	Log      *slog.Logger
 }
@@ -34,6 +36,12 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 	if err != nil {
 		return err
 	}
+	if state != Cancelled {
+		// Before the first chunk: once there are pushes, the message can be fetched, too.
+		if err := x.keep(ctx, j); err != nil {
+			return err
+		}
+	}
 	open := min(j.Open, j.To.Parts)
 	chunks := make([]Record, 0, open)
 	for part := range open {
@@ -47,6 +55,21 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 		return nil
 	}
 	x.Metrics.job("expanded")
+	return nil
+}
+
+// keep keeps the message for those who fetch it, if anybody may.
+func (x *Expander) keep(ctx context.Context, j *Job) error {
+	if x.Inboxes == nil {
+		return nil
+	}
+	m, err := j.message()
+	if err == nil {
+		err = x.Inboxes.Keep(ctx, j, m)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping a message for those who fetch it: %w", err)
+	}
 	return nil
 }
 

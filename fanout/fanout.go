@@ -91,6 +91,13 @@ type Producer interface {
 	Produce(records []Record, done func(error))
 }
 
+// Inboxes keep messages for those members who fetch them. It is safe for concurrent use.
+type Inboxes interface {
+	// Keep keeps the message of a job, once for all of them: m is what each would get, but
+	// for the receiver and the id. With nil it is durable; kept again it stays as it is.
+	Keep(ctx context.Context, j *Job, m *push.Message) error
+}
+
 // Lag tells how many records of a lane its workers have not committed. It is safe for
 // concurrent use.
 type Lag interface {

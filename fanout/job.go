@@ -26,6 +26,10 @@ type Job struct {
 	Partitions  int32     // of the lane's topic, by which users are spread, from 1
 	Accepted    time.Time // whole milliseconds, as Expires: the age of its records runs from here
 	Expires     time.Time // after Accepted
+	// Until is when the message ends for those who fetch it, in whole milliseconds: what its
+	// sender has said, which can be long after its records expire. Zero = the sender said
+	// nothing.
+	Until       time.Time
 	To          To
 	Campaign    string        // what its notifications are counted by
 	Traceparent string        // of the request; empty = none
@@ -79,6 +83,8 @@ func (j *Job) prepare() error {
 		return fmt.Errorf("%d open chunks, want up to %d", j.Open, Slices)
 	case j.Priority < push.Bulk || j.Priority > push.Critical:
 		return fmt.Errorf("priority %d", j.Priority)
+	case !j.Until.IsZero() && (j.Until.Before(j.Expires) || j.Until.Year() > 9999):
+		return errors.New("a message must end for those who fetch it when its records expire, or later")
 	case j.Accepted.UnixMilli() < 0 || !j.Expires.After(j.Accepted) || j.Expires.Year() > 9999:
 		return errors.New("a job must expire after it was accepted")
 	}
@@ -94,12 +100,21 @@ func (j *Job) prepare() error {
 // probe is a receiver for whom a job's record is tried.
 const probe = "a user \"\\\x01"
 
+// message is what a receiver gets, here the probe. The job must have been prepared.
+func (j *Job) message() (*push.Message, error) {
+	var m push.Message
+	if d := decode.Message(j.appendRecord(nil, probe, 0), &m); d != nil {
+		return nil, fmt.Errorf("its records could not be read: %s %s", d.Reason, d.Field)
+	}
+	return &m, nil
+}
+
 // checkRecord tries a record: a rest that is not an object's, or that names an id, a
 // receiver, an expiry or a priority of its own, makes it unreadable.
 func (j *Job) checkRecord() error {
-	var m push.Message
-	if d := decode.Message(j.appendRecord(nil, probe, 0), &m); d != nil {
-		return fmt.Errorf("its records could not be read: %s %s", d.Reason, d.Field)
+	m, err := j.message()
+	if err != nil {
+		return err
 	}
 	if m.ID != ID(j.Message, probe) || m.UserID != probe || m.App != j.App || m.SenderID != j.Sender || m.Priority != j.Priority || m.Device.Token != "" || !m.ExpiresAt.Equal(j.Expires) {
 		return errors.New("its records would not be for its receivers")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
@@ -37,6 +38,7 @@ type FanoutOptions struct {
 type FanoutStores struct {
 	Notes    fanout.Notes
 	Audience fanout.Audience
+	Inboxes  fanout.Inboxes              // nil = nothing is kept for subscribers who pull
 	Ping     func(context.Context) error // whether they can be reached
 	Close    func()
 }
@@ -153,11 +155,18 @@ func (o *FanoutOptions) stores() (func(context.Context) (FanoutStores, error), e
 			return FanoutStores{}, err
 		}
 		notes, subscribed := fanout.NewTableNotes(session), subscriptions.New(subscriptions.Options{Tables: session})
-		if err := errors.Join(notes.Check(ctx), subscribed.Check(ctx)); err != nil {
+		err = errors.Join(notes.Check(ctx), subscribed.Check(ctx))
+		stores := FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Ping: notes.Check, Close: session.Close}
+		if o.Config.Gateway.Inbox {
+			kept := inbox.New(wiring.InboxOptions(o.Config, session))
+			err = errors.Join(err, kept.CheckTopics(ctx))
+			stores.Inboxes = TopicInboxes(subscribed, kept)
+		}
+		if err != nil {
 			session.Close()
 			return FanoutStores{}, fmt.Errorf("%w (pushctl schema apply)", err)
 		}
-		return FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Ping: notes.Check, Close: session.Close}, nil
+		return stores, nil
 	}, nil
 }
 
@@ -183,7 +192,7 @@ type stage struct {
 // stages are the work on all topics.
 func (f *openFanout) stages(p fanout.Producer) []stage {
 	limits := wiring.FanoutLimits(f.config)
-	x := &fanout.Expander{Producer: p, Notes: f.stores.Notes, Open: limits.Open, Metrics: f.metrics, Log: f.log}
+	x := &fanout.Expander{Producer: p, Notes: f.stores.Notes, Inboxes: f.stores.Inboxes, Open: limits.Open, Metrics: f.metrics, Log: f.log}
 	all := []stage{{fanout.JobsTopic, x.Do}}
 	h := &fanout.Holder{Producer: p, Notes: f.stores.Notes, Metrics: f.metrics, Log: f.log}
 	for _, l := range f.config.Lanes {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
@@ -23,13 +24,14 @@ import (
 func TestAMessageToATopic(t *testing.T) {
 	c := configs.Default()
 	fanoutKafka(t, c)
-	c.Gateway.Topics = true
+	c.Gateway.Topics, c.Gateway.Inbox = true, true
 	c.Apps = append(c.Apps, configs.App{Name: "shop"})
 	gatewayFiles(t, c)
 	subscribed, _ := subscribers(t, subscriptions.Small, 100, time.Now())
 	notes := fanout.NewMemory()
 	o := gatewayOptions(c)
-	o.Topics, o.Fanouts = subscribed, notes
+	store := inbox.NewMemory(nil)
+	o.Topics, o.Fanouts, o.Inboxes = subscribed, notes, store
 	o.OpenStatus = func(context.Context, status.Options) (Status, error) {
 		m, err := status.NewMemory(status.DefaultLayouts())
 		return &closedStore{Memory: m}, err
@@ -48,7 +50,7 @@ func TestAMessageToATopic(t *testing.T) {
 	}()
 	go func() { ended <- RunGateway(ctx, o) }()
 	f := FanoutOptions{Config: c, Log: o.Log, Metrics: options(c, io.Discard).Metrics, OpenStores: func(context.Context) (FanoutStores, error) {
-		return FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
+		return FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Inboxes: TopicInboxes(subscribed, store), Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
 	}}
 	go func() { ended <- RunFanout(ctx, f) }()
 
@@ -110,6 +112,10 @@ func TestAMessageToATopic(t *testing.T) {
 	}
 	if sum != 85 {
 		t.Errorf("the lane has %d records, want 85", sum)
+	}
+	// A repeat is no other one. (Who may read it is tried in package gateway.)
+	if n := len(store.OfTopic(inbox.Topic{Name: "news", App: "shop"})); n != 1 {
+		t.Errorf("%d messages are there to be pulled", n)
 	}
 	examples(t, "../docs/gateway.md", "One message for many", 3, func(receipt string) { finished(receipt) }, "GATEWAY="+url, "KEY="+gatewayKey)
 }
