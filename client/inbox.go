@@ -17,6 +17,7 @@ const LongestWait = 30 * time.Second
 // InboxItem is what is there for a user to read.
 type InboxItem struct {
 	ID        string          `json:"id"`     // of the notification
+	Topic     string          `json:"topic"`  // by which it came; "" = it is for this user alone
 	Cursor    string          `json:"cursor"` // names it in Marks
 	At        time.Time       `json:"at"`
 	Type      string          `json:"type"`
@@ -29,10 +30,11 @@ type InboxItem struct {
 // InboxPage is a page of an inbox, the newest first.
 type InboxPage struct {
 	Items    []InboxItem `json:"items"`
-	Withheld int         `json:"withheld"` // entries for which limits have no room now
-	FreeAt   time.Time   `json:"free_at"`  // when the first of them may be shown; zero = nobody knows
-	Next     string      `json:"next"`     // for InboxQuery.After; "" = there are no more
-	Tag      string      `json:"-"`        // for InboxQuery.Tag
+	Withheld int         `json:"withheld"`        // entries for which limits have no room now
+	LeftOut  int         `json:"topics_left_out"` // topics that the user pulls beyond 100, which are not in it
+	FreeAt   time.Time   `json:"free_at"`         // when the first of them may be shown; zero = nobody knows
+	Next     string      `json:"next"`            // for InboxQuery.After; "" = there are no more
+	Tag      string      `json:"-"`               // for InboxQuery.Tag
 }
 
 // ErrUnchanged says that the page with the query's Tag is still what there is.

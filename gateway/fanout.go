@@ -163,8 +163,13 @@ func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, t *sub
 	if p := k.read.Priority; p != 0 && p < j.Priority {
 		j.Priority = p
 	}
-	if at := k.read.ExpiresAt; !at.IsZero() && at.Before(j.Expires) {
-		j.Expires = at.UTC().Truncate(time.Millisecond)
+	if at := k.read.ExpiresAt.UTC().Truncate(time.Millisecond); !k.read.ExpiresAt.IsZero() {
+		if at.Before(j.Expires) {
+			j.Expires = at
+		}
+		if g.o.Inbox != nil && t.Modes.Has(subscriptions.Pull) {
+			j.Until = at
+		}
 	}
 	if !j.Expires.After(j.Accepted) {
 		return newProblem(codeInvalidField, "is past: nobody would get it").at("/expires_at").of(m.id)

@@ -22,6 +22,7 @@
 //	preferences.go, devices.go
 //	             GET, PUT, DELETE /v1/users/{user}/…
 //	inbox.go     GET /v1/users/{user}/inbox, and waiting for something new
+//	follows.go   the topics of which messages are in an inbox
 //	inboxmarks.go
 //	             POST /v1/users/{user}/inbox/marks, and cursors
 //	fanout.go    POST /v1/topics/{topic}/messages, and orders about them

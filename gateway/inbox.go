@@ -151,12 +151,16 @@ func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) 
 	if problem != nil {
 		return problem
 	}
+	topics, problem := g.follow(r.Context(), q.key)
+	if problem != nil {
+		return problem
+	}
 	var wait *inbox.Wait
 	var over <-chan time.Time
 	if q.wait > 0 {
 		var err error
 		// Before the first look, so that nothing comes in between.
-		if wait, err = g.o.Inbox.Watcher.Wait(q.key.Hash()); err != nil {
+		if wait, err = g.o.Inbox.Watcher.Wait(q.key.Hash(), topics.hashes(q.key.App)...); err != nil {
 			return newProblem(codeBusy, "so many wait for something new, in all or in this inbox, that no more may: ask without wait").after(5)
 		}
 		defer wait.Close()
@@ -168,7 +172,7 @@ func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) 
 	leave := func() {}
 	defer func() { leave() }()
 	for more := q.wait > 0; ; {
-		a, problem := g.inboxPage(r.Context(), q)
+		a, problem := g.inboxPage(r.Context(), q, topics)
 		if problem != nil {
 			return problem
 		}
@@ -181,6 +185,9 @@ func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) 
 		leave()
 		if more, leave = g.park(r.Context(), func() bool { return wait.Next(r.Context(), over) }); r.Context().Err() != nil {
 			return nil // nobody is there any more
+		}
+		if topics, problem = g.follow(r.Context(), q.key); problem != nil { // who has left meanwhile is told no more
+			return problem
 		}
 	}
 }
@@ -221,7 +228,8 @@ func (g *Gateway) park(ctx context.Context, wait func() bool) (more bool, leave 
 // inboxItem is an entry in an answer.
 type inboxItem struct {
 	ID        string          `json:"id"`
-	Cursor    string          `json:"cursor"` // names it in marks
+	Topic     string          `json:"topic,omitempty"` // by which it came
+	Cursor    string          `json:"cursor"`          // names it in marks
 	At        time.Time       `json:"at"`
 	Type      string          `json:"type"`
 	Priority  string          `json:"priority"`
@@ -235,8 +243,9 @@ type inboxAnswer struct {
 	UserID   string      `json:"user_id"`
 	App      string      `json:"app"`
 	Items    []inboxItem `json:"items"`
-	Withheld int         `json:"withheld"`       // of this page, by limits
-	Next     string      `json:"next,omitempty"` // for after; "" = there are no more
+	Withheld int         `json:"withheld"`                  // of this page, by limits
+	Topics   int         `json:"topics_left_out,omitempty"` // that are pulled and not looked into
+	Next     string      `json:"next,omitempty"`            // for after; "" = there are no more
 	// FreeAt is when the first of what is withheld may be shown. It is free_at of the text,
 	// behind the rest, and no part of the tag: some rules can only estimate it, and each
 	// time another.
@@ -257,14 +266,14 @@ func (a *inboxAnswer) isNew(q *inboxQuestion) bool {
 }
 
 // inboxPage reads a page and decides what of it is shown.
-func (g *Gateway) inboxPage(ctx context.Context, q *inboxQuestion) (*inboxAnswer, *Problem) {
+func (g *Gateway) inboxPage(ctx context.Context, q *inboxQuestion, topics *follows) (*inboxAnswer, *Problem) {
 	ctx, cancel := context.WithTimeout(ctx, g.o.Times.Status)
 	defer cancel()
-	page, end, err := g.o.Inbox.Store.Page(ctx, q.key, nil, q.behind, q.limit)
+	page, end, err := g.o.Inbox.Store.Page(ctx, q.key, topics.list, q.behind, q.limit)
 	if err != nil {
 		return nil, g.inboxAway(err)
 	}
-	a := &inboxAnswer{UserID: q.key.User, App: q.key.App, Items: []inboxItem{}}
+	a := &inboxAnswer{UserID: q.key.User, App: q.key.App, Items: []inboxItem{}, Topics: topics.leftOver}
 	if !end && len(page) > 0 {
 		a.Next = g.o.Signer.signCursor(q.key, page[len(page)-1].Position)
 	}
@@ -272,20 +281,20 @@ func (g *Gateway) inboxPage(ctx context.Context, q *inboxQuestion) (*inboxAnswer
 	page = slices.DeleteFunc(page, func(e inbox.Entry) bool {
 		return !e.Expires.IsZero() && !now.Before(e.Expires) || !json.Valid(e.Content)
 	})
-	shown, problem := g.mayShow(ctx, q.key, page, a, now)
+	shown, problem := g.mayShow(ctx, q.key, topics, page, a, now)
 	if problem != nil {
 		return nil, problem
 	}
 	for i := range shown {
-		e := &shown[i]
-		a.Items = append(a.Items, inboxItem{ID: e.ID, Cursor: g.o.Signer.signCursor(q.key, e.Position), At: e.At, Type: e.Type, Priority: e.Priority.String(),
-			Read: e.Read, ExpiresAt: e.Expires, Content: e.Content})
+		e := topics.notification(q.key.User, shown[i])
+		a.Items = append(a.Items, inboxItem{ID: e.ID, Topic: e.Topic, Cursor: g.o.Signer.signCursor(q.key, shown[i].Position), At: e.At, Type: e.Type,
+			Priority: e.Priority.String(), Read: e.Read, ExpiresAt: e.Expires, Content: e.Content})
 	}
 	return a, g.encodeInbox(a)
 }
 
 // itemBytes is more than an item has besides its content.
-const itemBytes = 600
+const itemBytes = 800
 
 // encodeInbox makes the text of an answer, if there is memory for it.
 func (g *Gateway) encodeInbox(a *inboxAnswer) *Problem {
@@ -312,11 +321,12 @@ func (g *Gateway) encodeInbox(a *inboxAnswer) *Problem {
 }
 
 // mayShow asks the limits about what was not shown before, and notes what is now.
-func (g *Gateway) mayShow(ctx context.Context, k inbox.Key, page []inbox.Entry, a *inboxAnswer, now time.Time) ([]inbox.Entry, *Problem) {
+func (g *Gateway) mayShow(ctx context.Context, k inbox.Key, topics *follows, page []inbox.Entry, a *inboxAnswer, now time.Time) ([]inbox.Entry, *Problem) {
 	var fresh []inbox.Entry
+	var places []inbox.Position // of these
 	for i := range page {
 		if page[i].Shown.IsZero() {
-			fresh = append(fresh, page[i])
+			fresh, places = append(fresh, topics.notification(k.User, page[i])), append(places, page[i].Position)
 		}
 	}
 	if g.o.Inbox.Limits == nil || len(fresh) == 0 {
@@ -327,12 +337,12 @@ func (g *Gateway) mayShow(ctx context.Context, k inbox.Key, page []inbox.Entry, 
 		g.o.Log.Warn("limits of inboxes cannot be counted", "error", err)
 		return nil, newProblem(codeRegistryAway, "the registry of users does not answer, or is not complete: whether the limits have room cannot be told").after(2)
 	}
-	refused := make(map[string]bool)
+	refused := make(map[inbox.Position]bool)
 	var shown []inbox.Position
 	for i := range fresh {
 		switch one := admissions[i]; {
 		case one.Shown:
-			shown = append(shown, fresh[i].Position)
+			shown = append(shown, places[i])
 			continue
 		case !one.Hidden:
 			a.Withheld++
@@ -340,14 +350,14 @@ func (g *Gateway) mayShow(ctx context.Context, k inbox.Key, page []inbox.Entry, 
 				a.FreeAt = one.FreeAt.UTC()
 			}
 		}
-		refused[fresh[i].ID] = true
+		refused[places[i]] = true
 	}
 	// Without the note they are asked about again, by the same ids: nothing is spent twice
 	// as long as the limit counts them.
 	if err := g.o.Inbox.Store.Show(ctx, k, shown, now); err != nil {
 		g.o.Log.Warn("what was shown of an inbox cannot be noted", "error", err)
 	}
-	return slices.DeleteFunc(page, func(e inbox.Entry) bool { return refused[e.ID] }), nil
+	return slices.DeleteFunc(page, func(e inbox.Entry) bool { return refused[e.Position] }), nil
 }
 
 func (g *Gateway) inboxAway(err error) *Problem {

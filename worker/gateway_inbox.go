@@ -16,6 +16,7 @@ type InboxStore interface {
 	gateway.Inboxes
 	inbox.News
 	Check(ctx context.Context) error
+	CheckTopics(ctx context.Context) error
 }
 
 // inboxState is the name of inboxes in /readyz.
@@ -50,7 +51,11 @@ func (g *openGateway) watchInbox(ctx context.Context, watches *sync.WaitGroup) {
 
 // lookAtInbox says whether its tables are there.
 func (g *openGateway) lookAtInbox(ctx context.Context) error {
-	if err := g.inboxStore.Check(ctx); err != nil {
+	err := g.inboxStore.Check(ctx)
+	if err == nil && g.Config.Gateway.Topics {
+		err = g.inboxStore.CheckTopics(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("%w (pushctl schema apply)", err)
 	}
 	return nil
