@@ -58,7 +58,7 @@ func Default() *Config {
 		Gates: Gates{
 			Window: 10 * time.Second, Answers: 20, Share: 0.5, Failures: 5,
 			FirstPause: time.Second, HaltPause: 30 * time.Second, LongestPause: time.Minute,
-			FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second, ProbeWait: 2 * time.Second,
+			FirstProbes: 3, FullProbes: 128, ProbeTimeout: 15 * time.Second, ProbeWait: 2 * time.Second, Together: true,
 			HoldAfter: 5 * time.Second, HoldSpan: time.Minute,
 			Retries:     Budget{Share: 0.1, Floor: 10, Burst: 2000},
 			DeadLetters: Budget{Share: 0.01, Floor: 1, Burst: 100},

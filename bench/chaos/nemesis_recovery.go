@@ -25,10 +25,8 @@ const downFor = 13 * time.Second
 // comebackEvery is the time for one outage, and for what waits behind it.
 const comebackEvery = 50 * time.Second
 
-// toItsRate gives the fleet the rate that FCM has when it is whole, and has it probe
-// together.
+// toItsRate gives the fleet the rate that FCM has when it is whole.
 func toItsRate(c *configs.Config) {
-	judgedTogether(c)
 	for i := range c.Apps {
 		c.Apps[i].FCM.Rate = slowComeback.Full
 	}

@@ -72,9 +72,6 @@ type Scenario struct {
 
 const mixedWorkers = 3
 
-// judgedTogether has the workers judge routes by what all of them see.
-func judgedTogether(c *configs.Config) { c.Gates.Together = true }
-
 // Scenarios are all there are, in the order of the documentation.
 func Scenarios() []*Scenario {
 	return append([]*Scenario{
@@ -100,8 +97,7 @@ func Scenarios() []*Scenario {
 		{Name: "redis-wipe", About: "Redis loses everything, again and again, and workers are killed just then", Full: 3 * time.Minute, Short: 25 * time.Second,
 			Workers: 3, Rate: 200, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: redisWipe},
 		{Name: "provider", About: "FCM answers 429 to everything, with Retry-After in its forms; then APNs is down: 3 minutes in full", Full: 8 * time.Minute, Short: 60 * time.Second,
-			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: provider, alone: true,
-			configure: judgedTogether},
+			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: provider, alone: true},
 	}, sequences()...)
 }
 
