@@ -11,6 +11,10 @@ const (
 	// all of it.
 	alonePart = 0.9
 	idlePart  = 0.1
+	// unheardPart is the part of the rate that one takes that has never had an answer, and
+	// does not know how many others there are: a hundred of them keep the rate. Many start at a
+	// time, and a Redis that is slow for all of them just then is not a rare one.
+	unheardPart = 0.01
 	// aloneAhead is how far it sends ahead of an ask that is not answered: until the
 	// next one, after rarely, has failed too.
 	aloneAhead = time.Second
@@ -96,12 +100,12 @@ func (r *Rate) alone(now time.Time, a *ask, cause Cause, err error) {
 }
 
 // part is how much of a rate is this worker's, in sends a second, while it is alone.
-// One that has never had an answer knows nothing of the others and takes the least.
+// One that has never had an answer knows nothing of the others.
 // The caller holds mu.
 func (r *Rate) part(now time.Time, rate float64) float64 {
 	switch {
 	case r.members == 0:
-		return r.factors.Floor * rate
+		return unheardPart * rate
 	case now.Sub(r.away.since) < goOn:
 		return max(alonePart*r.share.a, idlePart*rate/float64(r.members))
 	}
