@@ -243,6 +243,43 @@ func TestARefusedKeyHaltsUntilItsFileChanges(t *testing.T) {
 	}
 }
 
+// rotating is a client whose key is refused; no word = it is not.
+type rotating struct{ word, key string }
+
+func (*rotating) Lane(int) pipeline.Provider     { return nil }
+func (*rotating) Close(context.Context) error    { return nil }
+func (c *rotating) Refused() string              { return c.word }
+func (c *rotating) RefusedKey() (string, string) { return c.key, "another one" }
+
+// A route has one series of refusals, however many keys it has had: that of a key that is not
+// in use any more is gone with the next scrape, and so is that of a mended one.
+func TestARefusedKeyLeavesNoSeries(t *testing.T) {
+	c, reg := new(rotating), prometheus.NewPedanticRegistry()
+	reg.MustRegister(refusals{routes{apnsShop: c}})
+	scrape := func(want float64, key string) {
+		t.Helper()
+		families, err := reg.Gather()
+		if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
+			t.Fatalf("%v, %v, want one series", families, err)
+		}
+		m := families[0].GetMetric()[0]
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "key" && l.GetValue() != key {
+				t.Fatalf("the series of key %q, want %q", l.GetValue(), key)
+			}
+		}
+		if got := m.GetGauge().GetValue(); got != want {
+			t.Fatalf("key %q: %v, want %v", key, got, want)
+		}
+	}
+	for i := range 1000 {
+		c.word, c.key = "InvalidProviderToken", fmt.Sprintf("KEY%07d", i)
+		scrape(1, c.key)
+	}
+	c.word, c.key = "", ""
+	scrape(0, "")
+}
+
 // Kubernetes exchanges a volume behind its ..data link: the file's own name stays.
 func TestAVolumeOfKubernetesIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
