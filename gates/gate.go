@@ -324,10 +324,13 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	}
 }
 
-// count counts an answer to what was admitted in this state. The caller holds mu.
+// count counts an answer to what was admitted in this state. A refusal of our credentials
+// is none to judge the route by: it halts it, and others have credentials of their own. The
+// caller holds mu.
 func (g *Gate) count(now time.Time, bad bool, r *push.Result) {
+	ours := bad && r.Halt
 	switch {
-	case g.state == gateOpen:
+	case g.state == gateOpen && !ours:
 		g.answer.add(now, bad)
 		switch {
 		case g.options.Failures == 0:
@@ -337,7 +340,9 @@ func (g *Gate) count(now time.Time, bad bool, r *push.Result) {
 			g.row.reset()
 		}
 	case g.state == gateProbing && bad:
-		g.answer.add(now, bad) // evidence for others; a gate that opens begins anew
+		if !ours {
+			g.answer.add(now, bad) // evidence for others; a gate that opens begins anew
+		}
 		g.probes.bad++
 	case g.state == gateProbing:
 		g.probes.good++

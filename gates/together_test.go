@@ -122,6 +122,27 @@ func togetherOptions() gates.Options {
 	return o
 }
 
+// That a worker's own credentials are refused is no evidence for others, who may have better
+// ones: neither what halts its route nor its probes.
+func TestARefusedKeyIsNoEvidence(t *testing.T) {
+	inJury(t, togetherOptions(), func(g *gateway, j *jury) {
+		for _, n := range []int{30, 1} {
+			g.sendNow(n, badKey)
+			if g.pause(fcmShop) == 0 {
+				t.Fatal("not halted")
+			}
+			for range 3 {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if e, ok := j.evidence(); ok {
+					t.Errorf("told of %+v", e)
+				}
+			}
+			time.Sleep(g.pause(fcmShop))
+		}
+	})
+}
+
 // When its pause is over a worker asks for probes, sends as many as it is granted, and tells
 // what became of them, once.
 func TestProbesAreAskedFor(t *testing.T) {
@@ -155,6 +176,12 @@ func TestProbesAreAskedFor(t *testing.T) {
 		second, _ = j.evidence()
 		if told.Answered.Good != 2 || told.Answered.Bad != 0 || second.Answered.Good != 0 {
 			t.Errorf("told of %+v, and then of %+v, want two good answers once", told, second)
+		}
+		g.now = time.Now()
+		g.send(2*2, good) // the next round is its own
+		synctest.Wait()
+		if e, _ := j.evidence(); e.Answered.Good != 0 {
+			t.Errorf("told of %+v, of probes that nobody has granted", e)
 		}
 	})
 }
