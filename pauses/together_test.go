@@ -25,6 +25,7 @@ type workers struct {
 	t     *testing.T
 	redis *embedded.Redis
 	all   []*sender
+	apart bool // who joins judges alone, as before an upgrade
 	log   bytes.Buffer
 	logs  sync.Mutex // guards log
 
@@ -92,7 +93,7 @@ func (f *workers) join(perSecond float64) *sender {
 	}
 	log := slog.New(slog.NewTextHandler(f, nil))
 	options := gates.DefaultOptions()
-	options.Together = true
+	options.Together = !f.apart
 	store, err := pauses.New(client, pauses.Options{Fleet: fleet, Longest: time.Hour, Log: log, Member: fmt.Sprint("w", w.n), Probes: options.FirstProbes,
 		ProbeTimeout: options.ProbeTimeout, FirstPause: options.FirstPause, LongestPause: options.LongestPause})
 	if err != nil {
@@ -229,6 +230,42 @@ func TestAFleetProbesTogether(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		t.Logf("rounds in the outage: %v; all are back after %v", all, time.Since(back))
+		if took := time.Since(back); took > 75*time.Second {
+			t.Errorf("all are back after %v, want at most the longest pause and some seconds", took)
+		}
+	})
+}
+
+// While a fleet is upgraded some judge together and others alone. The former probe in rounds of
+// their own, also when Redis has forgotten all of them, and everybody is back after an outage.
+func TestSomeJudgeTogether(t *testing.T) {
+	inFleet(t, 3, 20, func(f *workers) {
+		f.apart = true
+		f.join(20)
+		f.join(20)
+		time.Sleep(3 * time.Second)
+		f.set(func() { f.down = true })
+		time.Sleep(7 * time.Second)
+		from := time.Now()
+		time.Sleep(20 * time.Second)
+		f.redis.Wipe()
+		time.Sleep(20 * time.Second)
+		var together []send
+		for _, s := range f.since(from) {
+			if s.worker < 3 {
+				together = append(together, s)
+			}
+		}
+		for i, r := range rounds(together) {
+			if r[0] > 3 || r[1] > 2 {
+				t.Errorf("round %d is of %d probes of %d workers, want at most 3 of 2", i, r[0], r[1])
+			}
+		}
+		f.set(func() { f.down = false })
+		back := time.Now()
+		for f.open() < 5 && time.Since(back) < 3*time.Minute {
+			time.Sleep(100 * time.Millisecond)
+		}
 		if took := time.Since(back); took > 75*time.Second {
 			t.Errorf("all are back after %v, want at most the longest pause and some seconds", took)
 		}
