@@ -164,7 +164,7 @@ var testsAlso = map[string][]string{
 	"status":          {"status/statustest"},
 	"subscriptions":   {"subscriptions/subscriptionstest", "status"}, // whose session its tests on a real Cassandra use
 
-	"providers/sim":        {"providers/sim/wiretest"},
+	"providers/sim":        {"providers/sim/wiretest", "gates", "pauses", "providers/calls", "rates", "shards"}, // a fleet that keeps to the quota that it announces
 	"providers/sim/engine": {"providers/sim/wiretest"},
 }
 
