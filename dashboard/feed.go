@@ -6,6 +6,7 @@
 //	feed.go      what is kept of the events
 //	history.go   counts by second and minute
 //	totals.go    counts of the last hour by their kind
+//	senders.go   senders and their limits
 //	sources.go   workers, copies and missing records
 //	positions.go queues, by consumer offsets
 //	snapshot.go  what a page shows, in one value
@@ -51,6 +52,7 @@ type Feed struct {
 	next      int
 	gaps      []toldGap // the last ones, oldest first
 	rates     map[string]events.Rate
+	buckets   buckets
 	fanouts   []job // the last ones by when they were accepted, the newest first
 	positions positions
 	read      bool  // the past has been read
@@ -65,7 +67,7 @@ type toldGap struct {
 
 // NewFeed returns an empty Feed.
 func NewFeed() *Feed {
-	return &Feed{history: newHistory(), totals: newTotals(), sources: newSources(), rates: make(map[string]events.Rate)}
+	return &Feed{history: newHistory(), totals: newTotals(), sources: newSources(), rates: make(map[string]events.Rate), buckets: newBuckets()}
 }
 
 // Add takes an event that was heard at a time; a copy of one that was added changes
@@ -97,6 +99,11 @@ func (f *Feed) Add(e *events.Event, at time.Time) {
 			f.rates[r.Name] = r
 		}
 	}
+	if e.Limits != nil {
+		for i := range e.Limits.Senders {
+			f.buckets.tell(&e.Limits.Senders[i], ended)
+		}
+	}
 	if e.Gap != nil {
 		if len(f.gaps) == maxGaps {
 			f.gaps = append(f.gaps[:0], f.gaps[1:]...)
@@ -117,6 +124,7 @@ func (f *Feed) advance(at time.Time) {
 	f.now = at
 	f.totals.advance(at)
 	f.sources.advance(at)
+	f.buckets.advance(at)
 }
 
 // count adds one count to what is shown by time: a worker tells it within a second, and

@@ -19,6 +19,13 @@ func newRing(n int) ring { return ring{slots: make([]int64, n)} }
 
 // add counts n in the unit at. What is older than the ring is dropped.
 func (r *ring) add(at, n int64) {
+	if slot := r.slot(at); slot != nil {
+		*slot += n
+	}
+}
+
+// slot is where the unit at is counted; nil = it is older than the ring.
+func (r *ring) slot(at int64) *int64 {
 	size := int64(len(r.slots))
 	if at > r.newest {
 		for u := max(r.newest+1, at-size+1); u <= at; u++ {
@@ -26,9 +33,10 @@ func (r *ring) add(at, n int64) {
 		}
 		r.newest = at
 	}
-	if at > r.newest-size && at >= 0 {
-		r.slots[at%size] += n
+	if at <= r.newest-size || at < 0 {
+		return nil
 	}
+	return &r.slots[at%size]
 }
 
 // sum adds up the units from (inclusive) to (exclusive).

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -22,6 +21,8 @@ type Limits struct {
 	// minute is the last.
 	Minutes []float64 `json:"minutes"`
 	Rules   []Rule    `json:"rules"` // of the last hour, the most frequent first
+	// Senders are those under limits of senders, of all lanes and apps, the fullest first.
+	Senders []Sender `json:"senders"`
 }
 
 // Rule is what one rule did.
@@ -91,7 +92,7 @@ func (f *Feed) showLimits(s *Snapshot, limit int) {
 	var of, n int64
 	for i := range all {
 		if all[i] > 0 {
-			s.Limits.Minutes[i] = math.Round(1e4*float64(over[i])/float64(all[i])) / 1e4
+			s.Limits.Minutes[i] = round(float64(over[i]) / float64(all[i]))
 		}
 		if i >= hour-limitSpan {
 			of, n = of+all[i], n+over[i]
@@ -108,4 +109,5 @@ func (f *Feed) showLimits(s *Snapshot, limit int) {
 		return cmp.Or(cmp.Compare(y.Stopped+y.PutOff, x.Stopped+x.PutOff), strings.Compare(x.Rule, y.Rule))
 	})
 	s.Limits.Rules = bound(s, "rules", list, limit/5)
+	f.showSenders(s, limit)
 }

@@ -17,7 +17,7 @@ const MaxRecord = 512 << 10
 
 // Event is one record of push.events: counts of what has ended since the last one,
 // or failures one by one, or the time for which records are missing, or what a worker
-// is at. It never carries a token, a user or a message's text.
+// or its limits are at. It never carries a token, a user or a message's text.
 type Event struct {
 	Version  int       `json:"v"`
 	Source   string    `json:"source"` // of the worker process
@@ -33,6 +33,7 @@ type Event struct {
 	// Quarantines are those that answers to the source began.
 	Quarantines []Quarantine `json:"quarantines,omitempty"`
 	State       *State       `json:"state,omitempty"`
+	Limits      *Limits      `json:"limits,omitempty"`
 }
 
 // Rate is a change of how fast the fleet sends to what a provider counts.
@@ -140,13 +141,15 @@ type Collector struct {
 	stopped []Quarantine
 	missing *Gap
 
+	limitsSince time.Time // when Limits was called last
+
 	soon chan struct{} // buffered, capacity 1; never closed
 }
 
 // New makes a Collector. source is a random id, which distinguishes this process from
 // all others and from its predecessor.
 func New(source string, now time.Time) *Collector {
-	return &Collector{source: source, since: now, types: make(map[string]*names), kinds: make(map[pipeline.Kind]*knownKind), counts: make(map[pipeline.Kind]int64), soon: make(chan struct{}, 1)}
+	return &Collector{source: source, since: now, limitsSince: now, types: make(map[string]*names), kinds: make(map[pipeline.Kind]*knownKind), counts: make(map[pipeline.Kind]int64), soon: make(chan struct{}, 1)}
 }
 
 // Soon receives a value when so many failures wait that the next Take should come

@@ -370,13 +370,13 @@ func TestEventsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(examples) != 7 {
+	if len(examples) != 8 {
 		t.Fatalf("%d examples", len(examples))
 	}
 	used := map[string]bool{}
 	for _, ex := range examples {
 		e := readEvent(t, ex[1])
-		if len(e.Counts)+len(e.Failures)+len(e.Rates)+len(e.Quarantines) == 0 && e.Gap == nil && e.State == nil && e.Ranges == nil || e.Version != events.Version {
+		if len(e.Counts)+len(e.Failures)+len(e.Rates)+len(e.Quarantines) == 0 && e.Gap == nil && e.State == nil && e.Ranges == nil && e.Limits == nil || e.Version != events.Version {
 			t.Errorf("example %s", ex[1])
 		}
 		for _, k := range regexp.MustCompile(`"(\w+)":`).FindAllSubmatch(ex[1], -1) {
@@ -393,14 +393,14 @@ func TestEventsDocumented(t *testing.T) {
 		}
 	}
 	fields := string(text[bytes.Index(text, []byte("## Fields")):])
-	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Rate{}, events.Gap{}, events.Ranges{}, events.RangeKind{}, events.Place{}} {
+	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Rate{}, events.Gap{}, events.Ranges{}, events.RangeKind{}, events.Place{}, events.Limits{}, events.SenderLimit{}} {
 		typ := reflect.TypeOf(of)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 			if !used[name] {
 				t.Errorf("no example shows %s", name)
 			}
-			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" && name != "rates" && name != "gap" && name != "state" {
+			if !strings.Contains(fields, "`"+name+"`") && name != "counts" && name != "failures" && name != "rates" && name != "gap" && name != "state" && name != "limits" {
 				t.Errorf("the table of fields does not name %s", name)
 			}
 		}

@@ -10,8 +10,12 @@ import (
 	"github.com/pushfleet/pushfleet/rates"
 )
 
-// eventsRound is how often the counts go to push.events.
-const eventsRound = time.Second
+const (
+	// eventsRound is how often the counts go to push.events.
+	eventsRound = time.Second
+	// limitsRound is how often it is told how limits stand.
+	limitsRound = 10 * time.Second
+)
 
 // tellRate tells push.events of a rate that this worker has changed.
 func (g *group) tellRate(c rates.Change) {
@@ -59,7 +63,8 @@ func (g *group) tellEvents(ctx context.Context, events *events.Collector, produc
 	ticker := time.NewTicker(eventsRound)
 	defer ticker.Stop()
 	last := time.Now()
-	tell := func() {
+	limitsLast := last
+	tell := func(ends bool) {
 		now := time.Now()
 		since := last
 		last = now
@@ -67,6 +72,12 @@ func (g *group) tellEvents(ctx context.Context, events *events.Collector, produc
 		var hs []pipeline.Handover
 		for _, value := range events.Take(now) {
 			hs = append(hs, pipeline.Handover{To: pipeline.ToEvents, Event: value})
+		}
+		if ends || now.Sub(limitsLast) >= limitsRound {
+			limitsLast = now
+			if value := events.Limits(g.shared.rules.standings(now), now); value != nil {
+				hs = append(hs, pipeline.Handover{To: pipeline.ToEvents, Event: value})
+			}
 		}
 		if len(hs) == 0 {
 			return
@@ -81,11 +92,11 @@ func (g *group) tellEvents(ctx context.Context, events *events.Collector, produc
 	for {
 		select {
 		case <-ticker.C:
-			tell()
+			tell(false)
 		case <-events.Soon():
-			tell()
+			tell(false)
 		case <-ctx.Done():
-			tell()
+			tell(true)
 			return
 		}
 	}

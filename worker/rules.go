@@ -37,6 +37,7 @@ type rules struct {
 	current atomic.Pointer[limits.Limiter] // nil = there are none
 	list    atomic.Pointer[[]limits.Rule]  // those of current
 	buckets atomic.Pointer[senders.Limits] // nil = senders have no limits
+	fullest senders.Fullest                // of all buckets there were
 	prefers atomic.Pointer[prefers]        // never nil
 	// fits, if set, refuses rules that name segments which are not there, and otherwise
 	// calls use while the segments they name are guaranteed to stay.
@@ -122,7 +123,7 @@ func (r *rules) apply(c *configs.Config, now time.Time) error {
 	}
 	var buckets *senders.Limits
 	if list := wiring.SenderRules(inForce); len(list) > 0 {
-		if buckets, err = senders.New(r.redis, list); err != nil {
+		if buckets, err = senders.New(r.redis, list, &r.fullest); err != nil {
 			return err
 		}
 	}

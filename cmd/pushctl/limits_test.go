@@ -133,7 +133,7 @@ func (f *fleet) takeToken(sender string) {
 		f.t.Fatal(err)
 	}
 	defer client.Close()
-	l, err := senders.New(client, wiring.SenderRules(c))
+	l, err := senders.New(client, wiring.SenderRules(c), nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

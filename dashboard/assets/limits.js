@@ -1,7 +1,7 @@
 // What limits stop, and how near that is to the alert.
 
 import {make, say, set, list, table, curve, emptyCurve} from '/assets/nodes.js';
-import {count, percent} from '/assets/words.js';
+import {count, percent, span} from '/assets/words.js';
 
 const byId = (id) => document.getElementById(id);
 
@@ -20,4 +20,22 @@ export function showLimits(s, narrow) {
     {name: 'stopped', n: true, cell: (r) => count(r.stopped)},
     {name: 'put off', n: true, cell: (r) => count(r.put_off)},
   ], l.rules, (r) => r.reason);
+  showSenders(l.senders);
+}
+
+const full = 100; // percent
+
+function showSenders(senders) {
+  byId('senders-section').hidden = senders.length === 0;
+  list(byId('senders'), senders, (one) => `${one.sender}\u0000${one.rule}`,
+    () => make('li', {}, make('h4'), make('div'), make('figure', {}, emptyCurve()), make('div', {class: 'faint'})),
+    (node, one) => {
+      const [name, share, figure, more] = node.children;
+      say(name, one.sender);
+      say(share, `${percent(one.share)} of its limit${one.wait > 0 ? `: another one waits ${span(one.wait)}` : ''}`);
+      set(share, 'class', one.wait > 0 ? 'bad' : '');
+      curve(figure.firstChild, [{class: 'sent', points: one.minutes}, {class: 'failed', points: one.minutes.map(() => full)}], full * 1.2);
+      set(figure.firstChild, 'aria-label', `Greatest share of the limit by minute, over an hour: at most ${count(Math.max(...one.minutes))} %, last ${count(one.minutes.at(-1))} %`);
+      say(more, `${one.rule}: ${count(one.limit)} in ${span(one.window)} · limited ${one.limited === 1 ? 'once' : `${count(one.limited)} times`} in the last hour`);
+    });
 }

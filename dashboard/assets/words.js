@@ -24,6 +24,13 @@ export function age(then, now) {
   return `${Math.round(s / 86400)} d`;
 }
 
+// span is a length of time in seconds, as in "10 in a minute".
+export function span(s) {
+  const [n, unit] = s < 60 ? [s, 'second'] : s < 3600 ? [s / 60, 'minute'] : s < 86400 ? [s / 3600, 'hour'] : [s / 86400, 'day'];
+  if (Math.round(10 * n) === 10) return unit === 'hour' ? 'an hour' : `a ${unit}`;
+  return `${tenth.format(n)} ${unit}s`;
+}
+
 export function clock(time) {
   const t = new Date(time);
   return Number.isNaN(t.getTime()) ? '' : t.toISOString().slice(11, 19);

@@ -64,16 +64,18 @@ type Limits struct {
 	client  shards.Client
 	buckets []bucket
 	take    *shards.Script
+	fullest *Fullest // nil = nobody asks
 }
 
 // New makes limits of 1 to 64 rules. The client stays the caller's. No rules is an
-// error: then there is nothing to ask.
-func New(client shards.Client, rules []Rule) (*Limits, error) {
+// error: then there is nothing to ask. fullest, if it is not nil, is told what Decide
+// learns of the buckets; several Limits may tell the same one.
+func New(client shards.Client, rules []Rule, fullest *Fullest) (*Limits, error) {
 	buckets, err := compile(rules)
 	if err != nil {
 		return nil, err
 	}
-	return &Limits{client, buckets, shards.NewScript("taking tokens of senders", bucketSource)}, nil
+	return &Limits{client, buckets, shards.NewScript("taking tokens of senders", bucketSource), fullest}, nil
 }
 
 // order is what one call asks: requests of a sender under the same rules.
@@ -219,6 +221,7 @@ func (l *Limits) answer(o *order, cmd *redis.Cmd) error {
 	if len(reply) != len(o.runs)*(1+len(o.rules)) {
 		return fmt.Errorf("taking tokens of senders: answer with %d numbers to %d runs under %d rules", len(reply), len(o.runs), len(o.rules))
 	}
+	var lacks, limited [maxRules]int64 // by bucket
 	rest := o.reqs
 	for _, r := range o.runs {
 		granted, behind := int(reply[0]), reply[1:1+len(o.rules)]
@@ -233,16 +236,24 @@ func (l *Limits) answer(o *order, cmd *redis.Cmd) error {
 		}
 		for k, q := range rest[:r.n] {
 			token := int64(min(k, granted) + 1)
-			l.decide(q, o.rules, behind, token, k < granted, o.now)
+			if by := l.decide(q, o.rules, behind, token, k < granted, o.now); by >= 0 {
+				limited[by]++
+			}
+		}
+		for j, i := range o.rules {
+			lacks[j] = behind[j] + int64(granted)*l.buckets[i].every
 		}
 		rest, reply = rest[r.n:], reply[1+len(o.rules):]
+	}
+	for j, i := range o.rules {
+		l.fullest.note(&l.buckets[i], o.reqs[0].Sender, lacks[j], limited[j], o.now)
 	}
 	return nil
 }
 
 // decide answers one request, whose token is the given one after those that are
-// missing in the buckets.
-func (l *Limits) decide(r *limits.Request, rules []int, behind []int64, token int64, granted bool, now time.Time) {
+// missing in the buckets. It returns which of the rules puts it off, -1 = none does.
+func (l *Limits) decide(r *limits.Request, rules []int, behind []int64, token int64, granted bool, now time.Time) (by int) {
 	wait, slowest := int64(0), 0
 	for j, i := range rules {
 		b := &l.buckets[i]
@@ -251,7 +262,7 @@ func (l *Limits) decide(r *limits.Request, rules []int, behind []int64, token in
 		}
 	}
 	if r.Paid = granted; granted && wait == 0 {
-		return
+		return -1
 	}
 	b := &l.buckets[rules[slowest]]
 	missing, after := behind[slowest]+(token-1)*b.every, time.Duration(wait)*time.Microsecond
@@ -263,4 +274,5 @@ func (l *Limits) decide(r *limits.Request, rules []int, behind []int64, token in
 	if !granted && !r.Expires.IsZero() && now.Add(r.RetryAfter).After(r.Expires) {
 		r.Deferred = false
 	}
+	return slowest
 }

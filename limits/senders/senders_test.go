@@ -208,12 +208,12 @@ func TestRulesOfSendersAreChecked(t *testing.T) {
 	} {
 		r := hourly(0)
 		c.change(&r)
-		if _, err := New(nil, []Rule{r}); err == nil || !strings.Contains(err.Error(), c.why) {
+		if _, err := New(nil, []Rule{r}, nil); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%+v: %v, want an error about %s", r, err, c.why)
 		}
 	}
 	for why, rules := range map[string][]Rule{"one name twice": {hourly(0), hourly(0)}, "none": nil, "too many": make([]Rule, maxRules+1)} {
-		if _, err := New(nil, rules); err == nil {
+		if _, err := New(nil, rules, nil); err == nil {
 			t.Error(why)
 		}
 	}
@@ -228,7 +228,7 @@ func TestRulesOfSendersAreChecked(t *testing.T) {
 		"the shortest":   {{Name: "x", Algorithm: LeakyBucket, Max: 1, Burst: 1, Window: minWindow}},
 		"the most":       {{Name: "x", Algorithm: TokenBucket, Max: maxPerWindow, Burst: maxPerWindow, Window: maxWindow}},
 	} {
-		if _, err := New(nil, rules); err != nil {
+		if _, err := New(nil, rules, nil); err != nil {
 			t.Errorf("%s: %v", why, err)
 		}
 	}

@@ -21,7 +21,7 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func under(t testing.TB, client shards.Client, rules ...Rule) *Limits {
 	t.Helper()
-	l, err := New(client, rules)
+	l, err := New(client, rules, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (a *Asked) buckets(ctx context.Context) (*senders.Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := senders.New(client, rules)
+	l, err := senders.New(client, rules, nil)
 	if err != nil {
 		return nil, &reach.ConfigError{Err: err}
 	}

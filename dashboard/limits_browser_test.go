@@ -1,0 +1,59 @@
+package dashboard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/pushfleet/pushfleet/events"
+)
+
+// Senders stand on the page against their limits, in words for who does not see the curve,
+// and on a phone; a click on a rule leaves those that are under it.
+func TestPageShowsLimits(t *testing.T) {
+	chrome := browser(t)
+	access, err := NewAccess("", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, access)
+	now := time.Now().UTC()
+	under := func(rule, sender string, fills, share float64, limited int64) events.SenderLimit {
+		return events.SenderLimit{Rule: rule, Sender: sender, Limit: 1000, Window: 86_400, Fills: fills, Share: share, Now: share, Limited: limited}
+	}
+	w.tell(events.Event{Source: "a", At: now.Add(-20 * time.Minute), Limits: &events.Limits{Senders: []events.SenderLimit{under("a-day", hostile, 86_400, 3, 1)}}})
+	w.tell(events.Event{Source: "a", Limits: &events.Limits{Senders: []events.SenderLimit{under("a-day", hostile, 86_400, 3, 1), under("others", "orders", 1e8, 0.5, 0)}}})
+	w.tell(events.Event{Source: "a", Counts: []events.Count{
+		{Lane: "promotional", App: "shop", Type: "news", Provider: "apns", State: "DELIVERED", N: 90},
+		{Lane: "promotional", App: "shop", Type: "news", State: "HELD", Reason: "limit_waits:a-day", N: 9},
+		{Lane: "promotional", App: "shop", Type: "news", State: "SUPPRESSED", Reason: "limited:per-user", N: 1},
+	}})
+	w.read()
+	host, _ := w.serve("127.0.0.1:0")
+
+	p := open(t, chrome, "http://"+host+"/", chromedp.EmulateViewport(1400, 1000))
+	p.until(text("#status", "live"))
+	p.until("document.querySelectorAll('#senders > li').length === 2")
+	p.until(text("#senders h4", hostile) + " && document.querySelectorAll('img').length === 0")
+	p.until(has("#senders li:first-child .bad", "% of its limit: another one waits 2 days"))
+	p.until(has("#senders li:first-child", "a-day: 1,000 in a day · limited 2 times in the last hour"))
+	p.until(text("#senders li:last-child div", "50 % of its limit"))
+	p.until("document.querySelector('#senders li:first-child svg').getAttribute('role') === 'img' && document.querySelector('#senders li:first-child svg').getAttribute('aria-label').includes('at most 200 %, last 200 %')")
+	p.until("document.querySelector('#senders').getAttribute('aria-labelledby') === 'senders-h'")
+	p.until(has("#limits-says", "10 % of what was counted"))
+
+	// By the keyboard the page is narrowed to a rule, and its senders with it.
+	p.run(script("[...document.querySelectorAll('#limits-rules button')].find((b) => b.textContent === 'a-day').focus()"), chromedp.KeyEvent("\r"))
+	p.until("document.querySelectorAll('#senders > li').length === 1 && " + text("#senders h4", hostile))
+	p.run(chromedp.Click(chromedp.CSS("#filter button")))
+	p.until("document.querySelectorAll('#senders > li').length === 2")
+	p.clean(host)
+
+	phone := open(t, chrome, "http://"+host+"/", chromedp.EmulateViewport(400, 900), dark())
+	phone.until(text("#status", "live") + " && document.querySelectorAll('#senders > li').length === 2")
+	phone.until(narrow)
+	phone.until("[...document.querySelectorAll('#senders > li')].every((n) => n.scrollWidth <= n.clientWidth && n.getBoundingClientRect().right <= 400)")
+	phone.until("getComputedStyle(document.querySelector('#senders h4')).color === 'rgb(232, 234, 238)'")
+	phone.clean(host)
+}
