@@ -7,6 +7,7 @@
 //	history.go   counts by second and minute
 //	totals.go    counts of the last hour by their kind
 //	senders.go   senders and their limits
+//	users.go     how many users are limited
 //	sources.go   workers, copies and missing records
 //	positions.go queues, by consumer offsets
 //	snapshot.go  what a page shows, in one value
@@ -53,6 +54,7 @@ type Feed struct {
 	gaps      []toldGap // the last ones, oldest first
 	rates     map[string]events.Rate
 	buckets   buckets
+	limiters  limiters
 	fanouts   []job // the last ones by when they were accepted, the newest first
 	positions positions
 	read      bool  // the past has been read
@@ -67,7 +69,7 @@ type toldGap struct {
 
 // NewFeed returns an empty Feed.
 func NewFeed() *Feed {
-	return &Feed{history: newHistory(), totals: newTotals(), sources: newSources(), rates: make(map[string]events.Rate), buckets: newBuckets()}
+	return &Feed{history: newHistory(), totals: newTotals(), sources: newSources(), rates: make(map[string]events.Rate), buckets: newBuckets(), limiters: newLimiters()}
 }
 
 // Add takes an event that was heard at a time; a copy of one that was added changes
@@ -103,6 +105,9 @@ func (f *Feed) Add(e *events.Event, at time.Time) {
 		for i := range e.Limits.Senders {
 			f.buckets.tell(&e.Limits.Senders[i], ended)
 		}
+		for i := range e.Limits.Users {
+			f.limiters.tell(&e.Limits.Users[i], ended)
+		}
 	}
 	if e.Gap != nil {
 		if len(f.gaps) == maxGaps {
@@ -125,6 +130,7 @@ func (f *Feed) advance(at time.Time) {
 	f.totals.advance(at)
 	f.sources.advance(at)
 	f.buckets.advance(at)
+	f.limiters.advance(at)
 }
 
 // count adds one count to what is shown by time: a worker tells it within a second, and

@@ -9,8 +9,8 @@ import (
 )
 
 // Limits is what limits have stopped or put off. It is counted in devices, and in
-// notifications that ended before their devices, as all that push.events counts; users are
-// not told there.
+// notifications that ended before their devices, as all that push.events counts; how many
+// users that were is estimated.
 type Limits struct {
 	// Share is the part of what was counted in the last 10 minutes, 0 to 1.
 	Share float64 `json:"share"`
@@ -31,6 +31,10 @@ type Rule struct {
 	Reason  string `json:"reason"` // as outcomes have it: of what was stopped, if anything was
 	Stopped int64  `json:"stopped"`
 	PutOff  int64  `json:"put_off"` // to be asked about again
+	// Users5m and Users1h are about how many users it limited in the last 5 minutes and in
+	// the hour; 0 = none, nobody tells, or the filter has words of which they know nothing.
+	Users5m int64 `json:"users_5m,omitempty"`
+	Users1h int64 `json:"users_1h,omitempty"`
 }
 
 const (
@@ -109,5 +113,11 @@ func (f *Feed) showLimits(s *Snapshot, limit int) {
 		return cmp.Or(cmp.Compare(y.Stopped+y.PutOff, x.Stopped+x.PutOff), strings.Compare(x.Rule, y.Rule))
 	})
 	s.Limits.Rules = bound(s, "rules", list, limit/5)
+	if s.Filter == (Kind{Reason: s.Filter.Reason}) {
+		for i := range s.Limits.Rules {
+			r := &s.Limits.Rules[i]
+			r.Users5m, r.Users1h = f.limiters.users(r.Rule)
+		}
+	}
 	f.showSenders(s, limit)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/pushfleet/pushfleet/events"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Senders stand on the page against their limits, in words for who does not see the curve,
@@ -29,6 +30,11 @@ func TestPageShowsLimits(t *testing.T) {
 		{Lane: "promotional", App: "shop", Type: "news", State: "HELD", Reason: "limit_waits:a-day", N: 9},
 		{Lane: "promotional", App: "shop", Type: "news", State: "SUPPRESSED", Reason: "limited:per-user", N: 1},
 	}})
+	sketch := new(events.Sketch)
+	for u := range 3 {
+		sketch.Add(push.UserHash(string(rune('a' + u))))
+	}
+	w.tell(events.Event{Source: "a", Limits: &events.Limits{Users: []events.LimitedUsers{{Rule: "a-day", Sketch: sketch}}}})
 	w.read()
 	host, _ := w.serve("127.0.0.1:0")
 
@@ -42,6 +48,13 @@ func TestPageShowsLimits(t *testing.T) {
 	p.until("document.querySelector('#senders li:first-child svg').getAttribute('role') === 'img' && document.querySelector('#senders li:first-child svg').getAttribute('aria-label').includes('at most 200 %, last 200 %')")
 	p.until("document.querySelector('#senders').getAttribute('aria-labelledby') === 'senders-h'")
 	p.until(has("#limits-says", "10 % of what was counted"))
+
+	// How many users that were is said to be about so many, and nothing where nobody tells.
+	cells := func(rule string) string {
+		return "[...document.querySelectorAll('#limits-rules tbody tr')].find((r) => r.firstChild.textContent === '" + rule + "')?.textContent"
+	}
+	p.until(cells("a-day") + " === 'a-day09about 3about 3' && " + cells("per-user") + " === 'per-user10'")
+	p.until(has("#doubts", "how many users a rule limited is estimated"))
 
 	// By the keyboard the page is narrowed to a rule, and its senders with it.
 	p.run(script("[...document.querySelectorAll('#limits-rules button')].find((b) => b.textContent === 'a-day').focus()"), chromedp.KeyEvent("\r"))

@@ -26,14 +26,14 @@ func TestLimits(t *testing.T) {
 	if math.Abs(l.Share-0.05) > 1e-9 || l.Minutes[hour-1] != 0.05 || l.Minutes[hour-21] != 0.5 || l.Minutes[hour-2] != 0 || len(l.Minutes) != hour {
 		t.Errorf("share %v of minutes %v", l.Share, l.Minutes)
 	}
-	if len(l.Rules) != 2 || l.Rules[0] != (Rule{"news-a-day", "limited:news-a-day", 56, 1}) || l.Rules[1] != (Rule{"night", "limit_waits:night", 0, 3}) {
+	if len(l.Rules) != 2 || l.Rules[0] != (Rule{Rule: "news-a-day", Reason: "limited:news-a-day", Stopped: 56, PutOff: 1}) || l.Rules[1] != (Rule{Rule: "night", Reason: "limit_waits:night", PutOff: 3}) {
 		t.Errorf("rules %+v", l.Rules)
 	}
 	if l := f.Snapshot(now, Kind{Lane: "critical"}, 100).Limits; l.Share != 0 || len(l.Rules) != 0 || l.Rules == nil {
 		t.Errorf("of another lane: %+v", l)
 	}
 	f.Add(counted("b", 1, now, of("HELD", "limit_waits", 7)), now) // of an earlier version
-	if l := f.Snapshot(now, Kind{}, 100).Limits; len(l.Rules) != 3 || l.Rules[1] != (Rule{other, "limit_waits", 0, 7}) {
+	if l := f.Snapshot(now, Kind{}, 100).Limits; len(l.Rules) != 3 || l.Rules[1] != (Rule{Rule: other, Reason: "limit_waits", PutOff: 7}) {
 		t.Errorf("with what an earlier worker tells: %+v", l.Rules)
 	}
 	if l := f.Snapshot(now, Kind{}, 5).Limits; len(l.Rules) != 1 {

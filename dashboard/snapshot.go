@@ -363,6 +363,9 @@ func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 	if f.positions.unknown > 0 {
 		says("Kafka does not tell the offsets of %d partitions: queued and waiting are too low", f.positions.unknown)
 	}
+	if slices.ContainsFunc(s.Limits.Rules, func(r Rule) bool { return r.Users1h > 0 }) {
+		says("how many users a rule limited is estimated: two of three times it is right to 3 %%, and too low while workers of earlier versions run")
+	}
 	killed := 0
 	for _, d := range f.sources.gone {
 		if !d.last {

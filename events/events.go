@@ -141,7 +141,8 @@ type Collector struct {
 	stopped []Quarantine
 	missing *Gap
 
-	limitsSince time.Time // when Limits was called last
+	limitsSince time.Time          // when Limits was called last
+	limited     map[string]*Sketch // the users that were since, by rule
 
 	soon chan struct{} // buffered, capacity 1; never closed
 }
@@ -164,6 +165,8 @@ type group struct {
 	counts   []counted
 	last     int // index of the last hit: most neighbours are alike
 	failures []Failure
+	limiting []string // the rules of limited
+	limited  []limitedUser
 
 	kinds    map[pipeline.Kind]*pipeline.Kind // that Kind has returned, by what it was asked for
 	lastKind pipeline.Kind
@@ -183,6 +186,7 @@ func (e *Collector) Group(lane string) pipeline.Endings {
 // Add notes a row that the item is about to get.
 func (g *group) Add(it *pipeline.Item, r *push.Row) {
 	g.count(pipeline.Kind{Lane: g.lane, App: it.App, Type: it.Type, Reason: countedReason(r.State, r.Reason), Platform: r.Platform, State: r.State})
+	g.limit(r)
 	switch r.State {
 	case push.StateFailed, push.StateExpired, push.StateShed, push.StateDeadLettered, push.StateUnknown:
 		provider := ""
@@ -235,6 +239,7 @@ func (g *group) Count(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g.addCounts(now)
+	g.addLimited()
 	for _, r := range records {
 		if e.bytes+len(r) > maxWaiting {
 			e.miss(Gap{From: now, To: now})

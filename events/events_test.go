@@ -393,7 +393,7 @@ func TestEventsDocumented(t *testing.T) {
 		}
 	}
 	fields := string(text[bytes.Index(text, []byte("## Fields")):])
-	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Rate{}, events.Gap{}, events.Ranges{}, events.RangeKind{}, events.Place{}, events.Limits{}, events.SenderLimit{}} {
+	for _, of := range []any{events.Event{}, events.Count{}, events.Failure{}, events.Rate{}, events.Gap{}, events.Ranges{}, events.RangeKind{}, events.Place{}, events.Limits{}, events.SenderLimit{}, events.LimitedUsers{}} {
 		typ := reflect.TypeOf(of)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")

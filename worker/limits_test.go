@@ -26,7 +26,8 @@ func (n *night) toldLimits() (told []*events.Event) {
 }
 
 // A worker tells how full the buckets of senders are and how often they put something off,
-// each ten seconds in which they were asked, and what is left when it ends.
+// each ten seconds in which they were asked, and what is left when it ends; and the users
+// that were limited, without a name.
 func TestAWorkerTellsItsLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := configs.Default()
@@ -47,10 +48,17 @@ func TestAWorkerTellsItsLimits(t *testing.T) {
 		send("ads", 1)
 		time.Sleep(time.Minute)
 		sums := map[string]events.SenderLimit{}
+		var users events.Sketch
 		add := func(skip int) {
 			for _, e := range n.toldLimits()[skip:] {
 				if d := e.At.Sub(e.From); d < 9*time.Second && skip == 0 || d > 11*time.Second {
 					t.Errorf("told for %v", d)
+				}
+				for _, u := range e.Limits.Users {
+					if u.Rule != "hourly" {
+						t.Errorf("users of the rule %q", u.Rule)
+					}
+					users.Merge(u.Sketch)
 				}
 				for _, s := range e.Limits.Senders {
 					s.Limited += sums[s.Sender].Limited
@@ -64,6 +72,10 @@ func TestAWorkerTellsItsLimits(t *testing.T) {
 		}
 		if s := sums["ads"]; s.Share != 0.25 || s.Limited != 0 {
 			t.Errorf("ads: %+v", s)
+		}
+
+		if n := users.Estimate(); n != 1 {
+			t.Errorf("%d users were limited, want 1", n)
 		}
 
 		// It ends within the ten seconds.

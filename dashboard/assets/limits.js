@@ -5,9 +5,11 @@ import {count, percent, span} from '/assets/words.js';
 
 const byId = (id) => document.getElementById(id);
 
+const about = (users) => (users ? `about ${count(users)}` : '');
+
 export function showLimits(s, narrow) {
   const l = s.limits;
-  say(byId('limits-says'), `${percent(l.share)} of what was counted in the last 10 minutes is over a limit; PushManyLimited fires above ${percent(l.line)}. Notifications and devices, not users: push.events names no users.`);
+  say(byId('limits-says'), `${percent(l.share)} of what was counted in the last 10 minutes is over a limit; PushManyLimited fires above ${percent(l.line)}. Notifications and devices; how many users that were is estimated, to about 3 %.`);
   set(byId('limits-says'), 'class', l.share > l.line ? 'bad' : '');
   list(byId('limits-curve'), [l], () => '', () => make('figure', {}, emptyCurve(), make('figcaption', {}, make('span', {text: 'an hour: over a limit (line), the alert (dashes)'}), make('span'))),
     (figure) => {
@@ -19,6 +21,8 @@ export function showLimits(s, narrow) {
     {name: 'rule', cell: (r) => r.rule, on: (r) => narrow('reason', r.reason)},
     {name: 'stopped', n: true, cell: (r) => count(r.stopped)},
     {name: 'put off', n: true, cell: (r) => count(r.put_off)},
+    {name: 'users, 5 min', n: true, cell: (r) => about(r.users_5m)},
+    {name: 'users, an hour', n: true, cell: (r) => about(r.users_1h)},
   ], l.rules, (r) => r.reason);
   showSenders(l.senders);
 }
