@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -226,7 +227,7 @@ func (a *Access) cookie(value string, seconds int) *http.Cookie {
 	return &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, Secure: a.secure, SameSite: http.SameSiteStrictMode, MaxAge: seconds}
 }
 
-func (s *Site) askKey(w http.ResponseWriter, r *http.Request) { s.pages.serve(w, r, "login.html") }
+func (s *Site) askKey(w http.ResponseWriter, r *http.Request) { s.pages.serve(w, r, loginPage) }
 
 // login begins a session. CrossOriginProtection has seen to it that the form is ours.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) {
@@ -246,13 +247,25 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 		return
 	case err != nil:
 		s.log.Warn("a key that opens no dashboard", "from", r.RemoteAddr, "error", err)
-		http.Error(w, err.Error(), http.StatusForbidden)
+		s.refuseKey(w, r, err)
 		return
 	}
 	until := strconv.FormatInt(time.Now().Add(session).Unix(), 10)
 	http.SetCookie(w, s.access.cookie(until+"."+sign(holder.Secret, until)+"."+holder.Name, int(session/time.Second)))
 	s.tellSession(w, "1", int(session/time.Second))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// refuseKey says why a key opens nothing, and what to do: in the page that asks for another
+// one, or to a program that asks for JSON as a problem (RFC 9457).
+func (s *Site) refuseKey(w http.ResponseWriter, r *http.Request, why error) {
+	if strings.Contains(r.Header.Get("Accept"), "json") {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(map[string]any{"title": "This key does not open the dashboard", "status": http.StatusForbidden, "detail": why.Error()}) // who has gone needs no answer
+		return
+	}
+	s.pages.refuse(w, why.Error())
 }
 
 func (s *Site) logout(w http.ResponseWriter, r *http.Request) {

@@ -2,7 +2,9 @@ package dashboard
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -70,3 +72,38 @@ func TestNamedKeys(t *testing.T) {
 		t.Errorf("kept is %q", got)
 	}
 }
+
+// A key that is known and opens nothing is answered why, and what to do: by the page that
+// asks for another one, or as a problem. What it is named by is text.
+func TestARefusedKeyIsToldWhy(t *testing.T) {
+	s, err := NewSite(Options{Feed: NewFeed(), Access: NewNamedAccess(refusing{}, true), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for accept, want := range map[string]struct{ kind, says string }{
+		"text/html,*/*;q=0.8":      {"text/html; charset=utf-8", `<p id="refused" role="alert" class="bad">the key &lt;img&gt; lacks an app. Ask who keeps the keys`},
+		"":                         {"text/html; charset=utf-8", `<form id="login"`},
+		"application/json":         {"application/problem+json", `"detail":"the key \u003cimg\u003e lacks an app"`},
+		"application/problem+json": {"application/problem+json", `"status":403`},
+	} {
+		r := httptest.NewRequest("POST", "/login", strings.NewReader("key=known"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Accept", accept)
+		answer := httptest.NewRecorder()
+		s.ServeHTTP(answer, r)
+		if got := answer.Body.String(); answer.Code != http.StatusForbidden || answer.Header().Get("Content-Type") != want.kind || !strings.Contains(got, want.says) || strings.Contains(got, refusal) {
+			t.Errorf("%q: %d %s %s, want %s with %s", accept, answer.Code, answer.Header().Get("Content-Type"), got, want.kind, want.says)
+		}
+		if len(answer.Result().Cookies()) > 0 {
+			t.Errorf("%q: it has a session", accept)
+		}
+	}
+}
+
+// refusing are Keys that open nothing.
+type refusing struct{}
+
+func (refusing) With(string) (Holder, error) {
+	return Holder{}, errors.New("the key <img> lacks an app")
+}
+func (refusing) Named(string) (Holder, bool) { return Holder{}, false }

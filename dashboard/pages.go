@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"html"
 	"io/fs"
 	"net/http"
 	"path"
@@ -15,6 +16,9 @@ import (
 
 //go:embed assets
 var assets embed.FS
+
+// loginPage is the page that asks for a key.
+const loginPage = "login.html"
 
 // pages are the files that a browser loads. Files other than pages have names with the
 // hash of their content, so that they can be kept for ever; embedded files have no time
@@ -97,6 +101,17 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, name string) {
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("ETag", p.tags[name])
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(p.html[name]))
+}
+
+// refusal is where the page that asks for a key says why the last one opens nothing.
+const refusal = "<!-- why not -->"
+
+// refuse answers with the page that asks for a key, and why the last one opens nothing.
+func (p *pages) refuse(w http.ResponseWriter, why string) {
+	says := `<p id="refused" role="alert" class="bad">` + html.EscapeString(why) + `. Ask who keeps the keys for what it lacks, or log in with another one.</p>`
+	w.Header().Set("Content-Type", typeOf(loginPage))
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = w.Write(bytes.Replace(p.html[loginPage], []byte(refusal), []byte(says), 1)) // who has gone needs no answer
 }
 
 // asset answers with a file. Nothing in it is secret, so it needs no key.
