@@ -18,7 +18,7 @@ type Programs struct {
 	// Args are arguments of Worker before those of pushworker: for another program
 	// that can be one.
 	Args    []string
-	Ctl     string // pushctl; needed by Ctl only
+	Ctl     string // pushctl; needed by Ctl and StartDashboard only
 	Gateway string // pushgateway; needed by StartGateway only
 }
 

@@ -154,7 +154,7 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 // StartWorker starts one more worker and returns at once: AwaitReady waits
 // until it works. env are variables it gets besides, as NAME=value.
 func (f *Fleet) StartWorker(env ...string) (*Process, error) {
-	return f.start(f.options.Programs, "worker", "run", f.configFile, env...)
+	return f.start(f.options.Programs, "worker", f.configFile, []string{"run"}, env...)
 }
 
 // StartOtherWorker starts a worker with a configuration of its own: the
@@ -187,31 +187,38 @@ func (f *Fleet) StartWorkerOf(programs Programs, change func(*configs.Config), r
 	if err != nil {
 		return nil, fmt.Errorf("rewriting the configuration: %w", err)
 	}
-	return f.start(programs, "worker", "run", file.Name(), env...)
+	return f.start(programs, "worker", file.Name(), []string{"run"}, env...)
 }
 
 // StartRegistry starts a registry and returns at once.
 func (f *Fleet) StartRegistry() (*Process, error) {
-	return f.start(f.options.Programs, "registry", "registry", f.configFile)
+	return f.start(f.options.Programs, "registry", f.configFile, []string{"registry"})
 }
 
 // StartGateway starts a gateway, whose files of keys and secrets the configuration must
 // name, and returns at once.
 func (f *Fleet) StartGateway() (*Process, error) {
-	return f.start(Programs{Worker: f.options.Programs.Gateway}, "gateway", "serve", f.configFile)
+	return f.start(Programs{Worker: f.options.Programs.Gateway}, "gateway", f.configFile, []string{"serve"})
 }
 
 // StartFanout starts a process of fan-outs and returns at once.
 func (f *Fleet) StartFanout() (*Process, error) {
-	return f.start(Programs{Worker: f.options.Programs.Gateway}, "fanout", "fanout", f.configFile)
+	return f.start(Programs{Worker: f.options.Programs.Gateway}, "fanout", f.configFile, []string{"fanout"})
 }
 
-func (f *Fleet) start(programs Programs, name, command, configFile string, env ...string) (*Process, error) {
+// StartDashboard starts `pushctl dashboard` at an address, host:port, and returns at once:
+// AwaitPage waits until it serves. Without a key it is for this machine alone.
+func (f *Fleet) StartDashboard(listen string) (*Process, error) {
+	return f.start(Programs{Worker: f.options.Programs.Ctl}, "dashboard", f.configFile, []string{"dashboard", "--listen", listen})
+}
+
+// start starts a program with a command and its flags, besides the configuration.
+func (f *Fleet) start(programs Programs, name, configFile string, command []string, env ...string) (*Process, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.processes) + 1
-	log := filepath.Join(f.options.Dir, fmt.Sprintf("%d.%s.log", n, command))
-	p, err := start(fmt.Sprintf("%s %d", name, n), log, env, programs.Worker, append(slices.Clone(programs.Args), command, "--config", configFile)...)
+	log := filepath.Join(f.options.Dir, fmt.Sprintf("%d.%s.log", n, command[0]))
+	p, err := start(fmt.Sprintf("%s %d", name, n), log, env, programs.Worker, slices.Concat(programs.Args, command, []string{"--config", configFile})...)
 	if err == nil {
 		f.processes = append(f.processes, p)
 	}

@@ -218,6 +218,19 @@ func (p *Process) AwaitCallers(ctx context.Context) (at string, err error) {
 	return at, err
 }
 
+// AwaitPage waits until a dashboard serves its page, and returns where: host:port.
+func (p *Process) AwaitPage(ctx context.Context) (at string, err error) {
+	err = p.await(ctx, "the address of the page", func() (bool, error) {
+		for line := range strings.Lines(p.Log()) {
+			if rest, is := strings.CutPrefix(line, "http://"); is && strings.HasSuffix(rest, "/\n") {
+				at = strings.TrimSuffix(rest, "/\n")
+			}
+		}
+		return at != "", nil
+	})
+	return at, err
+}
+
 // Ready asks /readyz?verbose: whether it is ready, and the lines that say why.
 func (p *Process) Ready(ctx context.Context) (bool, string, error) {
 	status, body, err := p.get(ctx, "/readyz?verbose")

@@ -132,6 +132,7 @@ function showRoutes(s) {
     (node, r) => {
       const [lamp, name, more] = node.children;
       set(node, 'data-lamp', r.lamp);
+      set(node, 'data-route', [r.provider, r.app, r.environment].filter(Boolean).join('/'));
       set(lamp, 'class', `lamp ${r.lamp}`);
       let word = r.lamp;
       if (r.lamp === 'slowed') word = `slowed: ${rate(r.rate)}/s of ${rate(r.base)}`;
@@ -186,7 +187,10 @@ function showWorkers(s) {
     {name: 'up', n: true, cell: (w) => age(w.started, s.at)},
   ], s.workers, (w) => w.worker);
   list(byId('gone'), s.gone, (g) => g.worker + g.heard, () => make('li', {class: 'faint'}),
-    (node, g) => say(node, `${g.worker} ${g.last ? 'ended in order' : 'is gone without a word'}, last heard ${age(g.heard, s.at)} ago`));
+    (node, g) => {
+      set(node, 'data-heard', g.heard);
+      say(node, `${g.worker} ${g.last ? 'ended in order' : 'is gone without a word'}, last heard ${age(g.heard, s.at)} ago`);
+    });
 }
 
 function showOutcomes(s) {
