@@ -79,6 +79,29 @@ func (c *Client) Inbox(ctx context.Context, user, app string, q InboxQuery) (*In
 	return page, nil
 }
 
+// Unread is how much of an inbox is not read.
+type Unread struct {
+	Count int  `json:"unread"` // to 100
+	More  bool `json:"more"`   // there may be others
+}
+
+// Unread asks how much of an inbox is not read; what limits withhold counts, too. The key is
+// that of Inbox.
+func (c *Client) Unread(ctx context.Context, user, app string) (Unread, error) {
+	path := "/v1/users/" + url.PathEscape(user) + "/inbox/unread"
+	if app != "" {
+		path += "?app=" + url.QueryEscape(app)
+	}
+	var u Unread
+	err := c.repeat(ctx, func() []string { return nil }, func() error {
+		return c.once(ctx, &asking{method: http.MethodGet, path: path}, &u, http.StatusOK)
+	})
+	if err != nil {
+		return Unread{}, fmt.Errorf("counting what is not read: %w", err)
+	}
+	return u, nil
+}
+
 // Marks are what becomes of items, by their cursors: 100 of Read and Unread together.
 type Marks struct {
 	Read   []string `json:"read,omitempty"`

@@ -76,7 +76,13 @@ func TestInbox(t *testing.T) {
 	if err != nil || page.Items[0].Read || !page.Items[1].Read || !page.Items[2].Read {
 		t.Errorf("%+v, %v", page, err)
 	}
+	if u, err := w.client.Unread(t.Context(), k.User, k.App); u != (Unread{Count: 1}) || err != nil {
+		t.Errorf("%+v are not read, %v", u, err)
+	}
 	var p *Problem
+	if _, err := w.client.Unread(t.Context(), k.User, "bank"); !errors.As(err, &p) || p.Code != "foreign_app" {
+		t.Errorf("another app: %v", err)
+	}
 	if err := w.client.MarkInbox(t.Context(), k.User, "bank", Marks{UpTo: "x"}); !errors.As(err, &p) || p.Code != "foreign_app" {
 		t.Errorf("another app: %v", err)
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
-// subject makes a topic of the shop.
-func (w *world) subject(name string) *subscriptions.Topic {
+// subject makes a topic of the shop, or of another app.
+func (w *world) subject(name string, app ...string) *subscriptions.Topic {
 	w.t.Helper()
-	made, _, err := w.topics.Create(w.t.Context(), &subscriptions.Topic{Name: name, App: "shop", Service: "transactional", Priority: push.High,
+	made, _, err := w.topics.Create(w.t.Context(), &subscriptions.Topic{Name: name, App: append(app, "shop")[0], Service: "transactional", Priority: push.High,
 		Security: subscriptions.Open, Modes: subscriptions.ModesOf(subscriptions.Push, subscriptions.Pull), Size: subscriptions.Small})
 	if err != nil {
 		w.t.Fatal(err)
@@ -74,7 +74,7 @@ func (a *reply) shows(t *testing.T, titles ...string) {
 // notification; who is pushed does not, nor who joined later, has left, or is of another app.
 func TestTopicsInAnInbox(t *testing.T) {
 	w := newWorld(t)
-	news, bank := w.subject("news"), *w.subject("of-the-bank")
+	news, bank := w.subject("news"), w.subject("of-the-bank", "bank")
 	w.joins(news, "u42", subscriptions.Pull, time.Hour)
 	w.joins(news, "pushed", subscriptions.Push, time.Hour)
 	w.joins(news, "later", subscriptions.Pull, 3*time.Minute)
@@ -84,8 +84,7 @@ func TestTopicsInAnInbox(t *testing.T) {
 	message := w.says(news, "snow", 5*time.Minute)
 	w.keeps(u42, "own-new", time.Minute)
 	w.joins(news, "gone", subscriptions.Left, time.Minute)
-	bank.App = "bank"
-	w.says(&bank, "money", time.Minute)
+	w.says(bank, "money", time.Minute)
 
 	a := w.look(keyLogins, "app=shop")
 	a.shows(t, "own-new", "snow", "own-old")
@@ -232,6 +231,47 @@ func TestLimitsAndMarksOfTopics(t *testing.T) {
 	}
 }
 
+// What is not read is counted over both, by a key and by a token; a query that is none, and
+// a store that is away, are told.
+func TestUnread(t *testing.T) {
+	w := newWorld(t)
+	news := w.subject("news")
+	w.joins(news, "u42", subscriptions.Pull, time.Hour)
+	w.says(news, "snow", 3*time.Minute)
+	w.keeps(u42, "own", 2*time.Minute)
+	w.keeps(u42, "expired", time.Minute, func(e *inbox.Entry) { e.Expires = time.Now() })
+	unread := func(key, query string) *reply {
+		t.Helper()
+		return w.do(request{method: "GET", path: "/v1/users/u42/inbox/unread" + query, key: key})
+	}
+	counts := func(a *reply, want float64) {
+		t.Helper()
+		if a.status != http.StatusOK || a.json["unread"] != want || a.json["more"] != false || a.string("app") != "shop" || a.string("user_id") != "u42" {
+			t.Errorf("%d %s, want %v", a.status, a.text, want)
+		}
+	}
+	counts(unread(keyLogins, "?app=shop"), 2)
+	cursors := w.look(keyLogins, "app=shop").items("cursor")
+	if m := w.mark(keyLogins, `{"app":"shop","read":["`+cursors[1]+`"]}`); m.status != http.StatusOK {
+		t.Fatal(m.text)
+	}
+	counts(unread(w.userToken("u42"), ""), 1)
+	for query, code := range map[string]string{"": "invalid_field", "?app=bank": "foreign_app", "?app=shop&app=shop": "bad_request", "?app=shop&x=1": "bad_request", "?limit=1": "bad_request", "?app=%zz": "bad_request"} {
+		if a := unread(keyLogins, query); a.code() != code {
+			t.Errorf("%q: %s, want %s", query, a.text, code)
+		}
+	}
+	w.topics.set(func() { w.topics.err = errAway })
+	if a := unread(keyLogins, "?app=shop"); a.code() != "topics_away" {
+		t.Errorf("topics are away: %s", a.text)
+	}
+	w.topics.set(func() { w.topics.err = nil })
+	w.inbox.Fail(errAway)
+	if a := unread(keyLogins, "?app=shop"); a.code() != "inbox_away" {
+		t.Errorf("it is away: %s", a.text)
+	}
+}
+
 // Of more topics than a page is made of, those joined last are read, and how many are not is
 // told.
 func TestMoreTopicsThanAPageHas(t *testing.T) {
@@ -242,6 +282,9 @@ func TestMoreTopicsThanAPageHas(t *testing.T) {
 		if i == 0 || i >= inbox.MaxFollows-1 {
 			w.says(topic, topic.Name, time.Minute)
 		}
+	}
+	for i := range 5 { // those of another app are no part of this inbox
+		w.joins(w.subject(fmt.Sprint("bank-", i), "bank"), "u42", subscriptions.Pull, time.Minute)
 	}
 	a := w.look(keyLogins, "app=shop")
 	got := a.titles()

@@ -25,6 +25,7 @@
 //	follows.go   the topics of which messages are in an inbox
 //	inboxmarks.go
 //	             POST /v1/users/{user}/inbox/marks, and cursors
+//	unread.go    GET /v1/users/{user}/inbox/unread
 //	fanout.go    POST /v1/topics/{topic}/messages, and orders about them
 //	topics.go    PUT, GET, DELETE /v1/topics/{topic}, and who may
 //	subscriptions.go, subscribers.go
@@ -287,6 +288,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"DELETE /v1/users/{user}/devices/{device}": g.ofUser(g.removeDevice),
 		"GET /v1/users/{user}/limits":              g.ofUser(g.limitsOfUser),
 		"GET /v1/users/{user}/inbox":               g.ofInbox(g.showInbox),
+		"GET /v1/users/{user}/inbox/unread":        g.ofInbox(g.unread),
 		"POST /v1/users/{user}/inbox/marks":        g.ofInbox(g.markInbox),
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
 		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),

@@ -22,6 +22,7 @@ import (
 // for concurrent use.
 type Inboxes interface {
 	Page(ctx context.Context, k inbox.Key, follows []inbox.Follow, behind inbox.Position, limit int) (page []inbox.Entry, end bool, err error)
+	Unread(ctx context.Context, k inbox.Key, follows []inbox.Follow) (n int, more bool, err error)
 	Mark(ctx context.Context, k inbox.Key, m *inbox.Marks) error
 	Show(ctx context.Context, k inbox.Key, shown []inbox.Position, at time.Time) error
 }

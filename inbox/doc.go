@@ -6,6 +6,7 @@
 //	page.go     a page of one, merged of the user's own entries and of topics' messages
 //	topics.go   messages to topics, once for all who follow
 //	marks.go    read, unread, shown
+//	unread.go   how many are not read
 //	news.go     who has got something, in the order of time
 //	watcher.go  those who wait for something new, told by one look for all
 //	memory.go   the same in memory, for tests and trials

@@ -167,6 +167,32 @@ func (m *Memory) Page(ctx context.Context, k Key, follows []Follow, behind Posit
 	return page, len(page) < limit, nil
 }
 
+// Unread is that of Store.
+func (m *Memory) Unread(ctx context.Context, k Key, follows []Follow) (n int, more bool, err error) {
+	if err := checkPage(follows, MaxPage); err != nil {
+		return 0, false, err
+	}
+	err = m.begin(ctx)
+	defer m.mu.Unlock()
+	if err != nil {
+		return 0, false, err
+	}
+	b, looks := m.merged(k, follows), 0
+	for i := range b.entries {
+		e := b.entries[i].Entry
+		if e.Type == "" {
+			continue
+		}
+		if e.Read = b.entries[i].isRead(e.At, b.upTo); e.unseen(m.now()) {
+			n++
+		}
+		if looks++; n == MostUnread || looks == mostLooks {
+			return n, true, nil
+		}
+	}
+	return n, false, nil
+}
+
 // merged is an inbox with what is of topics. The caller holds the lock.
 func (m *Memory) merged(k Key, follows []Follow) *kept {
 	own := m.inbox(k)

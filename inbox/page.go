@@ -43,48 +43,59 @@ func (s *Store) Page(ctx context.Context, k Key, follows []Follow, behind Positi
 
 // merge finds a page's entries, those of topics without what is in their rows.
 func (s *Store) merge(ctx context.Context, k Key, follows []Follow, behind Position, limit int) (page []Entry, end bool, err error) {
+	bytes := 0
+	end, err = s.walk(ctx, k, follows, behind, s.ownRows, func() int { return limit - len(page) }, func(f *found) bool {
+		page, bytes = append(page, f.Entry), bytes+len(f.Content)
+		return len(page) < limit && bytes <= MaxBytes
+	})
+	return page, end, err
+}
+
+// walk calls each with the entries behind a position, until it says that it is enough. own
+// reads the user's rows, and want is how many entries are needed yet, which is at least 1.
+func (s *Store) walk(ctx context.Context, k Key, follows []Follow, behind Position, own ownReader, want func() int, each func(*found) bool) (end bool, err error) {
 	if err := s.place(ctx); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	defer s.leave()
 	u, err := s.upTo(ctx, k)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	now := s.now()
 	first, oldest := min(period(behind.At), period(now.Add(ahead))), period(now.Add(-s.ttl-behindSlack))
-	own := source{behind: behind, period: first, oldest: oldest, read: func(period int, behind Position, want int) ([]found, bool, error) {
-		return s.ownRows(ctx, k, period, behind, min(want, chunk))
+	mine := source{behind: behind, period: first, oldest: oldest, read: func(period int, behind Position, want int) ([]found, bool, error) {
+		return own(ctx, k, period, behind, want)
 	}}
 	topics := source{behind: behind, period: first, oldest: oldest, read: func(period int, behind Position, want int) ([]found, bool, error) {
 		return s.topicRows(ctx, k.App, follows, period, behind, want)
 	}}
-	for bytes := 0; len(page) < limit && bytes <= MaxBytes; {
-		a, err := own.first(limit - len(page))
+	for {
+		a, err := mine.first(want())
 		if err != nil {
-			return nil, false, err
+			return false, err
 		}
-		b, err := topics.first(limit - len(page))
-		if err != nil {
-			return nil, false, err
-		}
-		if a == nil && b == nil {
-			return page, true, nil
+		b, err := topics.first(want())
+		if err != nil || a == nil && b == nil {
+			return err == nil, err
 		}
 		one, shown := next(a, b)
-		if a == one || a != nil && a.Position == one.Position {
-			own.take()
+		if a != nil && a.Position == one.Position {
+			mine.take()
 		}
-		if b == one || b != nil && b.Position == one.Position {
+		if b != nil && b.Position == one.Position {
 			topics.take()
 		}
-		if shown {
-			one.Read = one.isRead(one.At, u)
-			page, bytes = append(page, one.Entry), bytes+len(one.Content)
+		one.Read = one.isRead(one.At, u)
+		if shown && !each(one) {
+			return false, nil
 		}
 	}
-	return page, false, nil
 }
+
+// ownReader reads rows of a user's own in a period, behind a position: about as many as are
+// wanted. more = there may be others in the period.
+type ownReader func(ctx context.Context, k Key, period int, behind Position, want int) (rows []found, more bool, err error)
 
 // next is what comes next of the user's own rows and of topics' messages, of which one may
 // be nil; shown is false for marks of what is not there. What was done with a topic's
@@ -141,8 +152,9 @@ func (s *source) first(want int) (*found, error) {
 
 func (s *source) take() { s.rows = s.rows[1:] }
 
-// ownRows reads rows of a user.
+// ownRows reads rows of a user, a chunk at most.
 func (s *Store) ownRows(ctx context.Context, k Key, period int, behind Position, want int) (rows []found, more bool, err error) {
+	want = min(want, chunk)
 	var row entryRow
 	err = s.tables.Query(ctx, selectPage, []any{k.User, k.App, period, behind.At, behind.ID, want}, row.dest(), func() {
 		rows = append(rows, row.found())
@@ -229,10 +241,7 @@ func (r *entryRow) said() []any {
 
 // put puts what the message says into an entry.
 func (r *entryRow) put(e *Entry) {
-	e.Type, e.Lane, e.Sender, e.Priority, e.Content = r.entryType, r.lane, r.sender, push.Priority(r.priority), r.content
-	if r.expires.UnixMilli() > 0 {
-		e.Expires = r.expires.UTC()
-	}
+	e.Type, e.Lane, e.Sender, e.Priority, e.Content, e.Expires = r.entryType, r.lane, r.sender, push.Priority(r.priority), r.content, timeOf(r.expires)
 }
 
 func (r *entryRow) found() found {

@@ -38,7 +38,7 @@ const (
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS USING TTL ?"
 	anyOfTopics = "SELECT topic FROM topic_messages LIMIT 1"
 	// The places alone, of all topics by one query: most contents are not shown.
-	selectOfTopics = "SELECT topic, at, id FROM topic_messages " +
+	selectOfTopics = "SELECT topic, at, id, expires FROM topic_messages " +
 		"WHERE app = ? AND topic IN ? AND period = ? AND (at, id) < (?, ?) PER PARTITION LIMIT ?"
 	selectMessage = "SELECT type, lane, sender, priority, content, expires FROM topic_messages " +
 		"WHERE app = ? AND topic = ? AND period = ? AND at = ? AND id = ?"
@@ -70,6 +70,14 @@ func (s *Store) PutTopic(ctx context.Context, t Topic, e *Entry) error {
 	return nil
 }
 
+// timeOf is an expiry of the tables.
+func timeOf(expires time.Time) time.Time {
+	if expires.UnixMilli() <= 0 {
+		return time.Time{}
+	}
+	return expires.UTC()
+}
+
 // expiry is Expires as it is in the tables: a null would be a tombstone.
 func (e *Entry) expiry() time.Time {
 	if e.Expires.IsZero() {
@@ -93,15 +101,15 @@ func (s *Store) topicRows(ctx context.Context, app string, follows []Follow, p i
 		return nil, false, nil
 	}
 	var topic, id string
-	var at time.Time
+	var at, expires time.Time
 	counts := make(map[string]int, len(names))
 	var until Position // behind it a topic may have rows that were not read
-	err = s.tables.Query(ctx, selectOfTopics, []any{app, names, p, behind.At, behind.ID, want}, []any{&topic, &at, &id}, func() {
+	err = s.tables.Query(ctx, selectOfTopics, []any{app, names, p, behind.At, behind.ID, want}, []any{&topic, &at, &id, &expires}, func() {
 		counts[topic]++
 		if at.Before(since[topic]) {
 			return
 		}
-		one := found{Entry: Entry{Position: Position{at.UTC(), id}, Topic: topic}}
+		one := found{Entry: Entry{Position: Position{at.UTC(), id}, Topic: topic, Expires: timeOf(expires)}}
 		rows = append(rows, one)
 		if counts[topic] == want && (!more || one.Before(until)) {
 			more, until = true, one.Position

@@ -24,6 +24,7 @@ type Store interface {
 	PutTopic(ctx context.Context, t inbox.Topic, e *inbox.Entry) error
 	Page(ctx context.Context, k inbox.Key, follows []inbox.Follow, behind inbox.Position, limit int) ([]inbox.Entry, bool, error)
 	Mark(ctx context.Context, k inbox.Key, m *inbox.Marks) error
+	Unread(ctx context.Context, k inbox.Key, follows []inbox.Follow) (n int, more bool, err error)
 	Show(ctx context.Context, k inbox.Key, shown []inbox.Position, at time.Time) error
 	Count(ctx context.Context, k inbox.Key) (rows int, err error)
 	Forget(ctx context.Context, k inbox.Key) error
@@ -48,7 +49,7 @@ func Run(t *testing.T, s Store) {
 	}{
 		{"Repeats", repeats}, {"Pages", pages}, {"Bytes", bytes}, {"Marks", marks}, {"UpTo", upTo}, {"MarksOfNothing", marksOfNothing},
 		{"Forget", forget}, {"News", news}, {"Apart", apart}, {"Bounds", bounds},
-		{"Topics", topics}, {"TopicMarks", topicMarks}, {"TopicBytes", topicBytes}, {"ManyTopics", manyTopics},
+		{"Topics", topics}, {"TopicMarks", topicMarks}, {"TopicBytes", topicBytes}, {"ManyTopics", manyTopics}, {"Unread", unread},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s) })
 	}
