@@ -116,6 +116,7 @@ func (m *Marks) Check() error {
 
 // marked is what an entry's row and its inbox say of whether it is read.
 type marked struct {
+	came         time.Time // when the entry was written
 	read, unread time.Time // when it was marked so last; zero = never
 }
 
@@ -125,10 +126,15 @@ type upTo struct {
 	set time.Time // by a request of this time
 }
 
-// isRead reports whether the last that was done with an entry was to read it.
+// clocks is how far the clocks of those who write entries and marks may differ.
+const clocks = 10 * time.Second
+
+// isRead reports whether the last that was done with an entry was to read it. What comes
+// later than a request about all up to a time is not read by it, however old it is: nobody
+// has seen it.
 func (m marked) isRead(at time.Time, u upTo) bool {
 	read := m.read
-	if !u.at.IsZero() && !at.After(u.at) && u.set.After(read) {
+	if !u.at.IsZero() && !at.After(u.at) && u.set.After(read) && !m.came.After(u.set.Add(clocks)) {
 		read = u.set
 	}
 	return !read.IsZero() && !read.Before(m.unread)

@@ -92,7 +92,7 @@ func (m *Memory) Put(ctx context.Context, entries []Addressed) []error {
 			b.entries = slices.Insert(b.entries, at, keptEntry{})
 		}
 		now := keptEntry{e.Entry, b.entries[at].marked}
-		now.Shown = b.entries[at].Shown
+		now.Shown, now.came = b.entries[at].Shown, m.now()
 		now.Content = slices.Clone(e.Content)
 		b.entries[at] = now
 		m.tell(e.Key)
@@ -118,7 +118,7 @@ func (m *Memory) PutTopic(ctx context.Context, t Topic, e *Entry) error {
 	if at, there := b.find(e.Position); !there {
 		one := *e
 		one.Content = slices.Clone(e.Content)
-		b.entries = slices.Insert(b.entries, at, keptEntry{Entry: one})
+		b.entries = slices.Insert(b.entries, at, keptEntry{one, marked{came: m.now()}})
 	}
 	m.news[t.Hash()] = m.now()
 	return nil
@@ -212,7 +212,7 @@ func (m *Memory) merged(k Key, follows []Follow) *kept {
 			case !there:
 				b.entries = slices.Insert(b.entries, at, e)
 			case b.entries[at].Type == "": // marks of it
-				e.marked, e.Shown = b.entries[at].marked, b.entries[at].Shown
+				e.read, e.unread, e.Shown = b.entries[at].read, b.entries[at].unread, b.entries[at].Shown
 				b.entries[at] = e
 			}
 		}

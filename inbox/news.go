@@ -15,7 +15,7 @@ const (
 	slotTime = 2 * time.Second
 	// newsBack is how far back a look goes: what is written arrives late, by clocks that
 	// differ.
-	newsBack = 10 * time.Second
+	newsBack = clocks
 )
 
 func slotOf(at time.Time) int64 { return at.UnixMilli() / slotTime.Milliseconds() }

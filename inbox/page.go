@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	selectPage = "SELECT at, id, type, lane, sender, priority, content, expires, read, unread, shown FROM inbox " +
+	selectPage = "SELECT at, id, type, lane, sender, priority, content, expires, read, unread, WRITETIME(type), shown FROM inbox " +
 		"WHERE user = ? AND app = ? AND period = ? AND (at, id) < (?, ?) LIMIT ?"
 	selectUpTo = "SELECT at, set_at FROM inbox_read WHERE user = ? AND app = ?"
 )
@@ -109,7 +109,7 @@ func next(own, topic *found) (one *found, shown bool) {
 	case own.Type != "":
 		return own, true
 	}
-	topic.marked, topic.Shown = own.marked, own.Shown
+	topic.read, topic.unread, topic.Shown = own.read, own.unread, own.Shown
 	return topic, true
 }
 
@@ -228,10 +228,11 @@ type entryRow struct {
 	id, entryType, lane, sender      string
 	priority                         int8
 	content                          []byte
+	written                          int64 // in microseconds since 1970
 }
 
 func (r *entryRow) dest() []any {
-	return append([]any{&r.at, &r.id}, append(r.said(), &r.read, &r.unread, &r.shown)...)
+	return append([]any{&r.at, &r.id}, append(r.said(), &r.read, &r.unread, &r.written, &r.shown)...)
 }
 
 // said are the columns that the message says.
@@ -245,7 +246,7 @@ func (r *entryRow) put(e *Entry) {
 }
 
 func (r *entryRow) found() found {
-	f := found{Entry{Position: Position{r.at.UTC(), r.id}, Shown: r.shown.UTC()}, marked{r.read, r.unread}}
+	f := found{Entry{Position: Position{r.at.UTC(), r.id}, Shown: r.shown.UTC()}, marked{time.UnixMicro(r.written), r.read, r.unread}}
 	r.put(&f.Entry)
 	return f
 }

@@ -38,7 +38,7 @@ const (
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS USING TTL ?"
 	anyOfTopics = "SELECT topic FROM topic_messages LIMIT 1"
 	// The places alone, of all topics by one query: most contents are not shown.
-	selectOfTopics = "SELECT topic, at, id, expires FROM topic_messages " +
+	selectOfTopics = "SELECT topic, at, id, expires, WRITETIME(type) FROM topic_messages " +
 		"WHERE app = ? AND topic IN ? AND period = ? AND (at, id) < (?, ?) PER PARTITION LIMIT ?"
 	selectMessage = "SELECT type, lane, sender, priority, content, expires FROM topic_messages " +
 		"WHERE app = ? AND topic = ? AND period = ? AND at = ? AND id = ?"
@@ -102,14 +102,15 @@ func (s *Store) topicRows(ctx context.Context, app string, follows []Follow, p i
 	}
 	var topic, id string
 	var at, expires time.Time
+	var written int64 // in microseconds since 1970
 	counts := make(map[string]int, len(names))
 	var until Position // behind it a topic may have rows that were not read
-	err = s.tables.Query(ctx, selectOfTopics, []any{app, names, p, behind.At, behind.ID, want}, []any{&topic, &at, &id, &expires}, func() {
+	err = s.tables.Query(ctx, selectOfTopics, []any{app, names, p, behind.At, behind.ID, want}, []any{&topic, &at, &id, &expires, &written}, func() {
 		counts[topic]++
 		if at.Before(since[topic]) {
 			return
 		}
-		one := found{Entry: Entry{Position: Position{at.UTC(), id}, Topic: topic, Expires: timeOf(expires)}}
+		one := found{Entry: Entry{Position: Position{at.UTC(), id}, Topic: topic, Expires: timeOf(expires)}, marked: marked{came: time.UnixMicro(written)}}
 		rows = append(rows, one)
 		if counts[topic] == want && (!more || one.Before(until)) {
 			more, until = true, one.Position

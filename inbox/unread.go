@@ -13,7 +13,7 @@ const (
 )
 
 // selectMarks is selectPage without contents.
-const selectMarks = "SELECT at, id, type, expires, read, unread FROM inbox " +
+const selectMarks = "SELECT at, id, type, expires, read, unread, WRITETIME(type) FROM inbox " +
 	"WHERE user = ? AND app = ? AND period = ? AND (at, id) < (?, ?) LIMIT ?"
 
 // Unread counts the entries that are not read and have not expired, of those that Page would
@@ -41,7 +41,7 @@ func (e *Entry) unseen(now time.Time) bool {
 // markRows reads rows of a user without what their messages say.
 func (s *Store) markRows(ctx context.Context, k Key, period int, behind Position, want int) (rows []found, more bool, err error) {
 	var row entryRow
-	err = s.tables.Query(ctx, selectMarks, []any{k.User, k.App, period, behind.At, behind.ID, want}, []any{&row.at, &row.id, &row.entryType, &row.expires, &row.read, &row.unread}, func() {
+	err = s.tables.Query(ctx, selectMarks, []any{k.User, k.App, period, behind.At, behind.ID, want}, []any{&row.at, &row.id, &row.entryType, &row.expires, &row.read, &row.unread, &row.written}, func() {
 		rows = append(rows, row.found())
 		row = entryRow{}
 	})

@@ -47,7 +47,7 @@ func Run(t *testing.T, s Store) {
 		name string
 		run  func(*testing.T, Store)
 	}{
-		{"Repeats", repeats}, {"Pages", pages}, {"Bytes", bytes}, {"Marks", marks}, {"UpTo", upTo}, {"MarksOfNothing", marksOfNothing},
+		{"Repeats", repeats}, {"Pages", pages}, {"Bytes", bytes}, {"Marks", marks}, {"UpTo", upTo}, {"Late", late}, {"MarksOfNothing", marksOfNothing},
 		{"Forget", forget}, {"News", news}, {"Apart", apart}, {"Bounds", bounds},
 		{"Topics", topics}, {"TopicMarks", topicMarks}, {"TopicBytes", topicBytes}, {"ManyTopics", manyTopics}, {"Unread", unread},
 	} {
@@ -240,6 +240,42 @@ func upTo(t *testing.T, s Store) {
 	read(false, true, true)
 	mark(t, s, k, inbox.Marks{At: now.Add(4 * time.Second), UpTo: newest.Position})
 	read(true, true, true)
+}
+
+// What comes after its user has read all up to a time is not read, however old it is, until
+// he says so again; and so is a message of a topic that was kept late.
+func late(t *testing.T, s Store) {
+	k := key()
+	to := topic(k)
+	follow := inbox.Follow{Topic: to.Name}
+	newest := entry(k, 2*time.Minute)
+	put(t, s, newest)
+	before := time.Now().Add(-time.Minute)
+	mark(t, s, k, inbox.Marks{At: before, UpTo: newest.Position})
+	old := entry(k, 50*time.Minute)
+	put(t, s, old)
+	putTopic(t, s, to, message(30*time.Minute))
+	read := func(want ...bool) {
+		t.Helper()
+		var got []bool
+		left := 0
+		for _, e := range all(t, s, k, 2, follow) {
+			if got = append(got, e.Read); !e.Read {
+				left++
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("read: %v, want %v", got, want)
+		}
+		if n, _, err := s.Unread(t.Context(), k, []inbox.Follow{follow}); n != left || err != nil {
+			t.Errorf("%d are not read, %v, want %d", n, err, left)
+		}
+	}
+	read(false, false, false) // the newest, too, came later than he says that he has read it
+	mark(t, s, k, inbox.Marks{At: time.Now(), UpTo: newest.Position})
+	read(true, true, true)
+	mark(t, s, k, inbox.Marks{At: time.Now().Add(time.Second), Unread: []inbox.Position{old.Position}})
+	read(true, true, false)
 }
 
 // Marks of what is not there make no entry, and do not end a page early.
