@@ -22,6 +22,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/subscriptions"
 	"github.com/pushfleet/pushfleet/wiring"
 	"github.com/pushfleet/pushfleet/worker"
 )
@@ -171,9 +172,10 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// A gateway shows what a worker's store has written on a real server, and keeps the marks.
+// A gateway shows what a worker's store has written on a real server, and keeps the marks;
+// so it does with a message to a topic that its user pulls.
 func TestInboxOnCassandra(t *testing.T) {
-	path, _ := files(t, ", inbox: true")
+	path, _ := files(t, ", inbox: true, topics: true")
 	c, err := configs.Load(path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -184,6 +186,9 @@ func TestInboxOnCassandra(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := status.ApplySchema(t.Context(), o, wiring.Schema(c)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := status.ApplyGatewaySchema(t.Context(), o, wiring.Schema(c)); err != nil {
 		t.Fatal(err)
 	}
 	store, done, err := wiring.Inbox(t.Context(), c, o)
@@ -246,5 +251,40 @@ func TestInboxOnCassandra(t *testing.T) {
 	waiting.Wait()
 	if len(items) != 2 || items[0].(map[string]any)["read"] != false || items[1].(map[string]any)["read"] != true {
 		t.Errorf("%v", answer)
+	}
+	followsATopic(t, o, store)
+	code, answer := call("GET", "/v1/users/u42/inbox?app=shop", "")
+	if items, _ = answer["items"].([]any); code != http.StatusOK || len(items) != 3 || items[0].(map[string]any)["topic"] != "news" || items[0].(map[string]any)["read"] != false {
+		t.Fatalf("%d %v", code, answer)
+	}
+	if code, answer := call("POST", "/v1/users/u42/inbox/marks", `{"app": "shop", "read": ["`+items[0].(map[string]any)["cursor"].(string)+`"]}`); code != http.StatusOK {
+		t.Fatalf("%d %v", code, answer)
+	}
+	if code, answer := call("GET", "/v1/users/u42/inbox/unread?app=shop", ""); code != http.StatusOK || answer["unread"] != 1.0 || answer["more"] != false {
+		t.Errorf("%d %v", code, answer)
+	}
+}
+
+// followsATopic has u42 pull a topic, to which a message comes then.
+func followsATopic(t *testing.T, o status.Options, store *inbox.Store) {
+	t.Helper()
+	session, err := status.OpenSession(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	topics := subscriptions.New(subscriptions.Options{Tables: session})
+	topic, _, err := topics.Create(t.Context(), &subscriptions.Topic{Name: "news", App: "shop", Service: "promotional", Priority: push.Medium, Security: subscriptions.Open,
+		Modes: subscriptions.ModesOf(subscriptions.Pull), Size: subscriptions.Small})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := topics.Apply(t.Context(), &topic, []subscriptions.Change{{User: "u42", Mode: subscriptions.Pull, At: time.Now()}}); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	e := inbox.Entry{Position: inbox.Position{At: time.Now().UTC().Truncate(time.Millisecond), ID: "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21"}, Type: "news", Lane: "promotional", Priority: push.Medium,
+		Content: []byte(`{"title":"snow"}`)}
+	if err := store.PutTopic(t.Context(), inbox.Topic{Name: "news", App: "shop"}, &e); err != nil {
+		t.Fatal(err)
 	}
 }
