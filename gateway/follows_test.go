@@ -43,11 +43,14 @@ func (w *world) joins(topic *subscriptions.Topic, user string, mode subscription
 }
 
 // says writes a message to a topic, accepted so long ago.
-func (w *world) says(topic *subscriptions.Topic, title string, ago time.Duration) uuid.UUID {
+func (w *world) says(topic *subscriptions.Topic, title string, ago time.Duration, change ...func(*inbox.Entry)) uuid.UUID {
 	w.t.Helper()
 	id := uuid.Must(uuid.NewV7())
 	e := inbox.Entry{Position: inbox.Position{At: time.Now().Add(-ago).UTC().Truncate(time.Millisecond), ID: id.String()}, Type: "news", Lane: "transactional",
 		Sender: "orders", Priority: push.High, Content: []byte(`{"title":"` + title + `"}`)}
+	for _, c := range change {
+		c(&e)
+	}
 	if err := w.inbox.PutTopic(w.t.Context(), inbox.Topic{Name: topic.Name, App: topic.App}, &e); err != nil {
 		w.t.Fatal(err)
 	}
@@ -120,7 +123,7 @@ func TestPagesOverTopics(t *testing.T) {
 		w := newWorld(t)
 		news, match := w.subject("news"), w.subject("match")
 		w.joins(news, "u42", subscriptions.Pull, time.Hour, push.Low)
-		w.joins(match, "u42", subscriptions.Pull, time.Hour)
+		w.joins(match, "u42", subscriptions.Pull, time.Hour, push.High) // which raises none
 		const same = time.Minute
 		var want []inbox.Position
 		for i := range 24 {
@@ -129,7 +132,7 @@ func TestPagesOverTopics(t *testing.T) {
 			case 0:
 				w.says(news, title, same)
 			case 1:
-				w.says(match, title, same)
+				w.says(match, title, same, func(e *inbox.Entry) { e.Priority = push.Medium })
 			default:
 				w.keeps(u42, "n-"+title, same)
 			}
@@ -169,7 +172,7 @@ func TestPagesOverTopics(t *testing.T) {
 		}
 		a := w.look(keyLogins, "app=shop&limit=100")
 		for i, topic := range a.items("topic") {
-			if want := map[string]string{"news": "low", "match": "high", "<nil>": "medium"}[topic]; a.items("priority")[i] != want {
+			if want := map[string]string{"news": "low", "match": "medium", "<nil>": "medium"}[topic]; a.items("priority")[i] != want {
 				t.Errorf("of %s: %s, want %s", topic, a.items("priority")[i], want)
 			}
 		}
