@@ -131,7 +131,8 @@ const clocks = 10 * time.Second
 
 // isRead reports whether the last that was done with an entry was to read it. What comes
 // later than a request about all up to a time is not read by it, however old it is: nobody
-// has seen it.
+// has seen it. What is written again after a crash has come then: rather unread twice than
+// never seen.
 func (m marked) isRead(at time.Time, u upTo) bool {
 	read := m.read
 	if !u.at.IsZero() && !at.After(u.at) && u.set.After(read) && !m.came.After(u.set.Add(clocks)) {
