@@ -83,7 +83,7 @@ func TestSendersAreTold(t *testing.T) {
 					}
 				}
 			}
-			if told < 300 {
+			if told < 200 { // in once mode what an owner has left is not judged
 				t.Errorf("once %v: told of %d", once, told)
 			}
 		})

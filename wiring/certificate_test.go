@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -67,7 +69,7 @@ func serveMutual(t *testing.T, callers *local.CA) *mutual {
 		t.Fatal(err)
 	}
 	m.url = "https://" + l.Addr().String()
-	server := &http.Server{TLSConfig: m.own.Mutual(), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{TLSConfig: m.own.Mutual(), ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Protocol", r.Proto)
 		if len(r.TLS.VerifiedChains) > 0 {
 			w.Header().Set("X-Shown", r.TLS.VerifiedChains[0][0].DNSNames[0])

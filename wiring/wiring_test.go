@@ -20,7 +20,7 @@ import (
 // pipeline's own, and each of them, changed, arrives.
 func TestGatesAreAsConfigured(t *testing.T) {
 	want := gates.DefaultOptions()
-	want.Jitter = nil
+	want.Jitter, want.Together = nil, true // a worker has a store for that
 	c := configs.Default()
 	got := Gates(c)
 	got.Jitter = nil
