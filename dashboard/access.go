@@ -222,9 +222,11 @@ func sign(secret []byte, until string) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// cookie is the cookie of a session that ends at a time.
-func (a *Access) cookie(value string, seconds int) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, Secure: a.secure, SameSite: http.SameSiteStrictMode, MaxAge: seconds}
+// cookie is the cookie of a session that ends at a time. Behind a proxy that has TLS the
+// browser says of its form that the page came so.
+func (a *Access) cookie(r *http.Request, value string, seconds int) *http.Cookie {
+	secure := a.secure || strings.HasPrefix(r.Header.Get("Origin"), "https://")
+	return &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode, MaxAge: seconds}
 }
 
 func (s *Site) askKey(w http.ResponseWriter, r *http.Request) { s.pages.serve(w, r, loginPage) }
@@ -251,8 +253,8 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	until := strconv.FormatInt(time.Now().Add(session).Unix(), 10)
-	http.SetCookie(w, s.access.cookie(until+"."+sign(holder.Secret, until)+"."+holder.Name, int(session/time.Second)))
-	s.tellSession(w, "1", int(session/time.Second))
+	http.SetCookie(w, s.access.cookie(r, until+"."+sign(holder.Secret, until)+"."+holder.Name, int(session/time.Second)))
+	s.tellSession(w, r, "1", int(session/time.Second))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
@@ -269,15 +271,15 @@ func (s *Site) refuseKey(w http.ResponseWriter, r *http.Request, why error) {
 }
 
 func (s *Site) logout(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, s.access.cookie("", -1))
-	s.tellSession(w, "", -1)
+	http.SetCookie(w, s.access.cookie(r, "", -1))
+	s.tellSession(w, r, "", -1)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
 // tellSession lets the page see that there is a session to end, which its own cookie
 // does not.
-func (s *Site) tellSession(w http.ResponseWriter, value string, seconds int) {
-	c := s.access.cookie(value, seconds)
+func (s *Site) tellSession(w http.ResponseWriter, r *http.Request, value string, seconds int) {
+	c := s.access.cookie(r, value, seconds)
 	c.Name, c.HttpOnly = cookieName+"_in", false
 	http.SetCookie(w, c)
 }

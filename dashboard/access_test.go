@@ -107,3 +107,37 @@ func (refusing) With(string) (Holder, error) {
 	return Holder{}, errors.New("the key <img> lacks an app")
 }
 func (refusing) Named(string) (Holder, bool) { return Holder{}, false }
+
+// Cookies go by https alone where the browser came so: to this server, or to a proxy that
+// has TLS, which the origin of the form says.
+func TestCookiesGoByHTTPSWhereTheBrowserCameSo(t *testing.T) {
+	for _, tt := range []struct {
+		secured bool
+		origin  string
+		want    bool
+	}{{false, "http://fleet.example", false}, {false, "", false}, {false, "https://fleet.example", true}, {true, "http://fleet.example", true}} {
+		access := NewNamedAccess(fixedKeys{"h": {"hand", true, []byte("h")}}, tt.secured)
+		s, err := NewSite(Options{Feed: NewFeed(), Access: access, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/login", "/logout"} {
+			r := httptest.NewRequest("POST", "http://fleet.example"+path, strings.NewReader("key=h"))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			if tt.origin != "" {
+				r.Header.Set("Origin", tt.origin)
+			}
+			answer := httptest.NewRecorder()
+			s.ServeHTTP(answer, r)
+			cookies := answer.Result().Cookies()
+			if answer.Code != http.StatusSeeOther || len(cookies) != 2 {
+				t.Fatalf("%s of %q: %d with %d cookies", path, tt.origin, answer.Code, len(cookies))
+			}
+			for _, c := range cookies {
+				if c.Secure != tt.want {
+					t.Errorf("%s of %q, with TLS here %v: %s is secure: %v", path, tt.origin, tt.secured, c.Name, c.Secure)
+				}
+			}
+		}
+	}
+}
