@@ -14,11 +14,14 @@ import (
 )
 
 func TestCassandra(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	o := status.Options{Hosts: []string{localtest.Require(t).Cassandra}, Keyspace: fmt.Sprintf("inbox_%d", time.Now().UnixNano()),
 		Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if _, err := status.ApplySchema(ctx, o, status.SchemaOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := status.ApplyGatewaySchema(ctx, o, status.SchemaOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := status.OpenSession(ctx, o)
@@ -26,5 +29,9 @@ func TestCassandra(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	inboxtest.Run(t, inbox.New(inbox.Options{Tables: s}))
+	store := inbox.New(inbox.Options{Tables: s})
+	if err := store.CheckTopics(ctx); err != nil {
+		t.Fatal(err)
+	}
+	inboxtest.Run(t, store)
 }
