@@ -78,6 +78,30 @@ func TestFeedCounts(t *testing.T) {
 	}
 }
 
+// What a killed worker told of a range is told again by its heir, up to where that came: it
+// is counted once, as the heir tells it.
+func TestFeedCountsRangesOnce(t *testing.T) {
+	f := NewFeed()
+	f.Ready()
+	tell := func(source string, number, from, to int64) {
+		now := start.Add(time.Duration(number) * time.Second)
+		f.Add(&events.Event{Version: events.Version, Source: source, Number: number, From: now.Add(-time.Second), At: now, Ranged: true,
+			Counts: []events.Count{sent("critical", "shop", to-from)},
+			Ranges: &events.Ranges{Lane: "critical", Kinds: []events.RangeKind{{App: "shop", Type: "order", Provider: "apns", State: delivered}},
+				Of: []events.Range{{Place: events.Place{Topic: "push.critical", Partition: 3, From: from, To: to}, Counts: []int64{0, to - from}}}}}, now)
+	}
+	for _, told := range []struct {
+		source           string
+		number, from, to int64
+		total            int64
+	}{{"a", 1, 0, 100, 100}, {"a", 2, 100, 150, 150}, {"b", 1, 100, 150, 150}, {"b", 2, 150, 400, 400}, {"c", 1, 150, 500, 500}} {
+		tell(told.source, told.number, told.from, told.to)
+		if s := f.Snapshot(start.Add(5*time.Second), Kind{}, 100); s.Outcomes.Total != told.total {
+			t.Errorf("%+v: %d in all", told, s.Outcomes.Total)
+		}
+	}
+}
+
 func total(list []int64) (n int64) {
 	for _, one := range list {
 		n += one
