@@ -94,15 +94,15 @@ func (c *Conn) breach(id uint32, code http2.ErrCode, why string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.reading(); err != nil {
-		return err
-	}
 	if s != nil {
 		c.open--
 	} else {
 		c.withdraw(id)
 	}
 	delete(c.updates, id)
+	if err := c.reading(); err != nil {
+		return err
+	}
 	c.out.frames = appendReset(c.out.frames, id, code)
 	c.session.Complained(id, errPeer{code, why}.Error())
 	return nil

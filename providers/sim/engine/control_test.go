@@ -237,12 +237,15 @@ func TestRestOfRefusedRequest(t *testing.T) {
 }
 
 // A client that makes the server complain on and on and reads nothing is cut
-// off.
+// off, and its stream is not counted as open any more.
 func TestComplaintsAreBounded(t *testing.T) {
-	c := &Conn{streams: map[uint32]*stream{}}
-	c.last = 1
+	c := &Conn{streams: map[uint32]*stream{1: {id: 1}}, last: 3, open: 1, limit: 1}
 	c.out.frames = make([]byte, outLimit+1)
-	if err := c.strayData(1); err == nil {
-		t.Error("it goes on")
+	if err := c.breach(1, http2.ErrCodeProtocol, "a complaint"); err == nil {
+		t.Error("it goes on after a complaint of an open stream")
+	}
+	c.account(t)
+	if err := c.strayData(3); err == nil {
+		t.Error("it goes on after a complaint of a closed stream")
 	}
 }

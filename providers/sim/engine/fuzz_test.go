@@ -54,6 +54,9 @@ func FuzzFrames(f *testing.F) {
 	head(3, false)
 	head(5, false)
 	seed(2, framer.WriteDataPadded(3, true, body, make([]byte, 3)), framer.WriteRSTStream(3, 0), framer.WriteData(1, true, body), framer.WriteRSTStream(1, 0))
+	head(1, false)
+	long := bytes.Repeat([]byte{0x80 | indexDate}, maxHeaderBlock/32) // a byte a field: the list is long, the block is not
+	seed(0, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: long, EndHeaders: true}))
 	f.Fuzz(func(t *testing.T, latency uint8, in []byte) {
 		h := &host{streams: 2, latency: time.Duration(latency%3) * 3 * time.Second}
 		client, server := net.Pipe()

@@ -117,14 +117,16 @@ func (c *Conn) request(s *stream) error {
 		return broken("a stream with an even number")
 	}
 	c.mu.Lock()
-	stale := id <= c.last
+	stale, tooLong := id <= c.last, s.size > maxHeaderBlock
 	refused := c.leaving // what comes after GOAWAY is not even refused
 	if !stale && !c.leaving {
 		previous := c.last
 		c.last = id
-		if refused = c.open >= c.limit; refused {
+		refused = c.open >= c.limit
+		switch {
+		case refused:
 			c.session.Over(Held{c}, id, previous)
-		} else {
+		case !tooLong: // it ends the connection, and waits for nothing
 			c.open++
 		}
 	}
@@ -139,7 +141,8 @@ func (c *Conn) request(s *stream) error {
 	case refused:
 		c.give(s)
 		c.forget(id)
-	case s.size > maxHeaderBlock:
+	case tooLong:
+		c.give(s)
 		return errPeer{http2.ErrCodeEnhanceYourCalm, "header list too long"}
 	case s.headFault() != "":
 		c.streams[id] = s
