@@ -53,9 +53,10 @@ var mayImport = map[string][]string{
 	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
-	"forms":                           {"push", "users", "users/record"},                                                                                         // users in words: no terminal, no HTTP
-	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox"}, // HTTP; Kafka, the registry and Cassandra are interfaces
+	"forms":                           {"push", "users", "users/record"},                                                                                                           // users in words: no terminal, no HTTP
+	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
+	"gateway/viewer":                  nil,
 	"gateway/webhooks":                {"push"},                // Kafka is an interface
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
@@ -149,9 +150,9 @@ var testsAlso = map[string][]string{
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
-	"gateway":         {"shards"},                        // a Redis for limits of senders
-	"inbox":           {"inbox/inboxtest", "status"},     // whose session its tests on a real Cassandra use
-	"kafka":           {"bench/chaos/records", "events"}, // who tells its ranges, and who adds them up
+	"gateway":         {"shards", "dashboard/browsertest"}, // a Redis for limits of senders; a browser for the contract
+	"inbox":           {"inbox/inboxtest", "status"},       // whose session its tests on a real Cassandra use
+	"kafka":           {"bench/chaos/records", "events"},   // who tells its ranges, and who adds them up
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
 	"providers/check": {"providers/apns"},         // whose signatures it checks with

@@ -38,7 +38,7 @@
 //	fleet.go     who may see the dashboard of the whole fleet, and act there
 //	problem.go   answers that are none (RFC 9457)
 //	server.go    connections and requests, bounded
-//	openapi.yaml the contract, served and tested
+//	openapi.yaml the contract, served and tested; gateway/viewer shows it as a page
 //
 // It holds nothing of its own: what it has answered 202 is in Kafka, and a repeat is
 // recognised by its id, by any replica and by the worker. Redis is read for users, and has
@@ -59,6 +59,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway/quota"
+	"github.com/pushfleet/pushfleet/gateway/viewer"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -247,6 +248,9 @@ func New(o Options) *Gateway {
 		g.routes[route{l.ServiceType, l.Mode}] = l
 	}
 	g.route("GET /openapi.yaml", http.HandlerFunc(serveContract))
+	for pattern, h := range viewer.Routes() {
+		g.route(pattern, h)
+	}
 	for pattern, h := range g.handlers() {
 		g.route(pattern, h)
 	}

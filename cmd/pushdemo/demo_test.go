@@ -88,7 +88,7 @@ func TestDemoServes(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	invited := make(chan string, 1) // gets one value, never closed
-	stderr := &watched{look: "openapi.yaml", found: func(text string) { invited <- text }}
+	stderr := &watched{look: "/openapi", found: func(text string) { invited <- text }}
 	var out bytes.Buffer
 	ended := make(chan int, 1) // gets one value, never closed
 	go func() { ended <- run(ctx, []string{"-n", "1000", "--serve", "--listen", "127.0.0.1:0"}, &out, stderr) }()

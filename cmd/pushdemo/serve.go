@@ -104,7 +104,8 @@ and, with the receipt of its answer, what became of it:
 
   curl http://%[1]s/v1/receipts/RECEIPT -H 'Authorization: Bearer %[2]s'
 
-A caller may send %[5]d messages an hour here: the headers X-RateLimit-* count them. The whole contract: http://%[1]s/openapi.yaml
+A caller may send %[5]d messages an hour here: the headers X-RateLimit-* count them. The whole contract, to read and
+to try in a browser: http://%[1]s/openapi
 `, at, key, demoApp, user, messagesAnHour)
 }
 

@@ -72,7 +72,7 @@ func newRootCommand() *cobra.Command {
 Start as many as you like behind a load balancer: they share nothing but their
 files of keys and secrets.
 
-New here?  docs/gateway.md, and GET /openapi.yaml`,
+New here?  docs/gateway.md, and /openapi of a gateway, in a browser`,
 		SilenceUsage: true, SilenceErrors: true, Version: version + " " + commit(),
 	}
 	root.AddCommand(newServeCommand(), newFanoutCommand(), newWebhooksCommand(), newDashboardCommand(), newConfigCommand(), newKeysCommand())
