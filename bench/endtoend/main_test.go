@@ -24,8 +24,7 @@ import (
 	"github.com/pushfleet/pushfleet/providers/sim"
 )
 
-// programs are built once for all tests, with the race detector: worker and
-// pushctl.
+// programs are built once for all tests, with the race detector.
 var programs fleet.Programs
 
 func TestMain(m *testing.M) {
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) {
 		if os.Getenv(local.EnvServers) == "" {
 			return nil // all tests are skipped
 		}
-		programs, err = fleet.Build(ctx, dir, true, "pushworker", "pushctl")
+		programs, err = fleet.Build(ctx, dir, true, "pushworker", "pushctl", "pushgateway")
 		return err
 	})
 }

@@ -14,6 +14,7 @@ const (
 	kafkaJars     = "kafka-4.3.1"
 	cassandraJars = "cassandra-5.0.8"
 	redisBloom    = "redisbloom-2.8.2"
+	generator     = "openapi-python-client"
 )
 
 // EnvCache is the environment variable that names the cache directory.
@@ -81,3 +82,7 @@ func bloomModule() (string, error) {
 	}
 	return filepath.Join(dir, "redisbloom.so"), nil
 }
+
+// ClientGenerator is where the Python modules are of which openapi_python_client makes
+// clients, and by which these work.
+func ClientGenerator() (dir string, err error) { return cached(generator) }

