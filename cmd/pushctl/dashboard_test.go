@@ -41,6 +41,34 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// The screen says what waits beside the lanes' own topics, what limits did, and how near
+// senders are to theirs; where there is nothing to say, it has no such table.
+func TestTopTellsOfLimits(t *testing.T) {
+	s := dashboard.Snapshot{Topics: []dashboard.Topic{{Lane: "bulk", Kind: "retry", Topic: "bulk.retry.1m", Waiting: 7}, {Lane: "bulk", Kind: "hold", Topic: "bulk.hold"}}}
+	s.Limits.Rules = []dashboard.Rule{{Rule: "per-day", Stopped: 12, PutOff: 3, Users1h: 9}}
+	s.Limits.Senders = []dashboard.Sender{
+		{Sender: "orders", Rule: "an-hour", Limit: 1000, Window: 3600, Share: 1.2, Wait: 90, Limited: 5, Minutes: []int{10, 130, 120}},
+		{Sender: "news", Rule: "an-hour", Limit: 1000, Window: 3600, Share: 0.5, Minutes: []int{50}},
+	}
+	got := topText(&s)
+	for _, want := range []string{
+		"bulk.retry.1m  retry  7\n",
+		"per-day  12       3        0              9\n",
+		"orders  an-hour  120 %  130 %             1000 in 1h0m0s  5        1m30s\n",
+		"news    an-hour  50 %   50 %              1000 in 1h0m0s  0        -\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("printed\n%s\nwant %q in it", got, want)
+		}
+	}
+	if strings.Contains(got, "bulk.hold") {
+		t.Errorf("an empty topic is printed\n%s", got)
+	}
+	if got := topText(&dashboard.Snapshot{}); strings.Contains(got, "SENDER") || strings.Contains(got, "LIMIT") || strings.Contains(got, "TOPIC") {
+		t.Errorf("of nothing it prints\n%s", got)
+	}
+}
+
 // A screen has no more lines and columns than there is room for, and no controls.
 func TestScreenful(t *testing.T) {
 	if got, want := screenful("one two\n\x1b[2Jx\nthree\n", 5, 2), "one t\x1b[K\r\n?[2Jx\x1b[K"; got != want {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +29,8 @@ func newTopCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "See the fleet live in the terminal: the numbers of the dashboard, a second fresh",
-		Long: `Show what is sent, in progress and queued now, routes, stalls and workers, and what became of the notifications
-of the last hour, until q is pressed. --json prints a snapshot a second, one per line; with --once, one is printed
+		Long: `Show what is sent, in progress and queued now, routes, stalls and workers, what limits did, senders and theirs, and what
+became of the notifications of the last hour, until q is pressed. --json prints a snapshot a second, one per line; with --once, one is printed
 as soon as the last hour has been read. What is approximate is said at the end.`,
 		Example: "  pushctl top\n  pushctl top --once --lane critical\n  pushctl top --once --json | jq .sum.queued",
 		Args:    cobra.NoArgs,
@@ -206,6 +207,15 @@ func topText(s *dashboard.Snapshot) string {
 	for _, g := range s.Gone {
 		fmt.Fprintf(&b, "gone: %s, last heard %s ago\n", terminal.Word(g.Worker), ageAt(g.Heard, s.At))
 	}
+	if rows = nil; slices.ContainsFunc(s.Topics, func(t dashboard.Topic) bool { return t.Waiting > 0 }) {
+		for _, t := range s.Topics {
+			if t.Waiting > 0 {
+				rows = append(rows, []string{t.Topic, t.Kind, num(t.Waiting)})
+			}
+		}
+		part("", []string{"topic", "kind", "wait"}, rows)
+	}
+	topLimits(&s.Limits, part)
 	rows = nil
 	for _, o := range s.Outcomes.Rows {
 		rows = append(rows, []string{o.State, o.Lane, o.App, o.Type, o.Provider, o.Reason, num(o.N)})
@@ -215,6 +225,32 @@ func topText(s *dashboard.Snapshot) string {
 		b.WriteString("~ " + terminal.Word(words) + "\n")
 	}
 	return b.String()
+}
+
+// topLimits tells what limits did in the last hour, and how near senders are to theirs.
+func topLimits(l *dashboard.Limits, part func(before string, columns []string, rows [][]string)) {
+	var rows [][]string
+	for _, r := range l.Rules {
+		rows = append(rows, []string{r.Rule, num(r.Stopped), num(r.PutOff), num(r.Users5m), num(r.Users1h)})
+	}
+	if len(rows) > 0 {
+		part("", []string{"limit", "stopped", "put off", "users, 5 min~", "users, an hour~"}, rows)
+	}
+	rows = nil
+	for _, one := range l.Senders {
+		rows = append(rows, []string{one.Sender, one.Rule, fmt.Sprintf("%.0f %%", 100*one.Share), fmt.Sprintf("%d %%", slices.Max(one.Minutes)),
+			fmt.Sprintf("%d in %s", one.Limit, inSeconds(one.Window)), num(one.Limited), inSeconds(one.Wait)})
+	}
+	if len(rows) > 0 {
+		part("", []string{"sender", "rule", "used", "most in the hour", "of", "limited", "another waits"}, rows)
+	}
+}
+
+func inSeconds(s float64) string {
+	if s == 0 {
+		return "-"
+	}
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
 // lampWords says what a route's lamp says.
