@@ -10,14 +10,14 @@ import (
 	"github.com/pushfleet/pushfleet/events"
 )
 
-// Sender is a sender under one of the limits of senders that workers keep.
+// Sender is a sender under one of the limits of senders that workers keep, or gateways.
 type Sender struct {
 	Sender string  `json:"sender"`
 	Rule   string  `json:"rule"`
 	Limit  int     `json:"limit"`  // notifications in a window
 	Window float64 `json:"window"` // seconds
-	// Share is what is taken of its bucket now, reckoned from the last answer of a worker:
-	// at least 0, 1 = there are no tokens, more is owed.
+	// Share is what is taken of its bucket or window now, reckoned from what was told last:
+	// at least 0, 1 = nothing is left, more is owed.
 	Share float64 `json:"share"`
 	// Wait is how long another notification waits for its token, in seconds.
 	Wait    float64 `json:"wait,omitempty"`
@@ -43,7 +43,7 @@ type underRule struct{ sender, rule string }
 // bucket is what was told of the bucket of a sender.
 type bucket struct {
 	limit         int
-	window, fills float64   // seconds
+	window, fills float64   // seconds; fills 0 = it is a fixed window
 	share         float64   // at that time
 	at            time.Time // of the newest that was told
 	greatest      ring      // by minute, in percent
@@ -130,17 +130,41 @@ func (b *bucket) minutes(last int64) []int64 {
 		at := last - hour + 1 + int64(i)
 		greatest := max(float64(b.greatest.sum(at, at+1)), left)
 		list[i] = int64(math.Round(greatest))
-		left = b.after(greatest/100, time.Minute) * 100
+		begun := time.Unix((last-hour+1+int64(i))*60, 0)
+		left = b.after(greatest/100, begun, begun.Add(time.Minute)) * 100
 	}
 	return list
 }
 
-// after is what is left of a share after some time in which nobody takes tokens.
-func (b *bucket) after(share float64, d time.Duration) float64 {
-	if b.fills <= 0 {
-		return 0
+// after is what is left of a share, from one time to another, if nobody takes tokens
+// meanwhile.
+func (b *bucket) after(share float64, from, to time.Time) float64 {
+	if b.fills > 0 {
+		return max(share-max(to.Sub(from).Seconds(), 0)/b.fills, 0)
 	}
-	return max(share-max(d.Seconds(), 0)/b.fills, 0)
+	if to.Before(b.ends(from)) {
+		return share
+	}
+	return 0
+}
+
+// ends is when the fixed window ends that a time is in.
+func (b *bucket) ends(at time.Time) time.Time {
+	window := max(time.Duration(b.window*float64(time.Second)), time.Second)
+	return at.UTC().Truncate(window).Add(window)
+}
+
+// wait is how long another notification waits for its token, in seconds.
+func (b *bucket) wait(share float64, now time.Time) float64 {
+	switch {
+	case b.limit <= 0:
+		return 0
+	case b.fills > 0:
+		return max(0, (share-1)*b.fills+b.window/float64(b.limit))
+	case share >= 1:
+		return b.ends(now).Sub(now).Seconds()
+	}
+	return 0
 }
 
 // showSenders shows the fullest first. A filter by the reason of a rule narrows them to it;
@@ -152,11 +176,8 @@ func (f *Feed) showSenders(s *Snapshot, limit int) {
 		if narrowed && rule != k.rule {
 			continue
 		}
-		one := Sender{Sender: k.sender, Rule: k.rule, Limit: b.limit, Window: b.window, Share: b.after(b.share, f.now.Sub(b.at)), Limited: b.limited.sum(f.buckets.minute-hour+1, f.buckets.minute+1)}
-		if b.limit > 0 {
-			one.Wait = round(max(0, (one.Share-1)*b.fills+b.window/float64(b.limit)))
-		}
-		one.Share = round(one.Share)
+		one := Sender{Sender: k.sender, Rule: k.rule, Limit: b.limit, Window: b.window, Share: b.after(b.share, b.at, f.now), Limited: b.limited.sum(f.buckets.minute-hour+1, f.buckets.minute+1)}
+		one.Wait, one.Share = round(b.wait(one.Share, f.now)), round(one.Share)
 		for _, p := range b.minutes(f.buckets.minute) {
 			one.Minutes = append(one.Minutes, int(p))
 		}

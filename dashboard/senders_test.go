@@ -78,6 +78,38 @@ func TestSenders(t *testing.T) {
 	}
 }
 
+// A limit of gateways counts in fixed windows: what is used of one stays until it ends, and
+// who has used it up waits for that.
+func TestSendersOfGateways(t *testing.T) {
+	f := NewFeed()
+	window := func(sender string, of time.Duration, share, now float64) events.SenderLimit {
+		return events.SenderLimit{Rule: "gateway/window", Sender: sender, Limit: 1000, Window: of.Seconds(), Share: share, Now: now}
+	}
+	hour := start.Truncate(time.Hour)
+	now := hour.Add(20*time.Minute + 30*time.Second)
+	f.Add(limited("g", 1, hour.Add(-5*time.Minute), window("orders", time.Hour, 0.8, 0.8)), now)
+	f.Add(limited("g", 2, hour.Add(10*time.Minute+10*time.Second), window("orders", time.Hour, 0.3, 0.3), window("codes", time.Second, 0.6, 0.1)), now)
+	f.Add(limited("g", 3, hour.Add(15*time.Minute), window("orders", time.Hour, 1, 1)), now)
+	list := f.Snapshot(now, Kind{}, 100).Limits.Senders
+	if len(list) != 2 || list[0].Share != 1 || list[0].Wait != (39*time.Minute+30*time.Second).Seconds() || list[1].Share != 0 || list[1].Wait != 0 {
+		t.Fatalf("%+v", list)
+	}
+	// 35 minutes before anything; 5 of the last hour; then nothing until it was told of again.
+	var want []int
+	for _, part := range []struct{ minutes, percent int }{{34, 0}, {5, 80}, {10, 0}, {5, 30}, {6, 100}} {
+		want = append(want, slices.Repeat([]int{part.percent}, part.minutes)...)
+	}
+	if got := list[0].Minutes; !slices.Equal(got, want) {
+		t.Errorf("by minute\n%v, want\n%v", got, want)
+	}
+	if got := list[1].Minutes; slices.Max(got) != 60 || got[50] != 0 {
+		t.Errorf("of a second, by minute %v", got)
+	}
+	if list := f.Snapshot(hour.Add(time.Hour), Kind{}, 100).Limits.Senders; list[0].Share != 0 || list[0].Wait != 0 {
+		t.Errorf("in the next hour: %+v", list[0])
+	}
+}
+
 // A clock that is ahead, and numbers that no worker has, spoil nothing.
 func TestOddSenders(t *testing.T) {
 	f := NewFeed()

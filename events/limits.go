@@ -10,7 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Limits is how limits stood at one worker since From of their record (member "limits"),
+// Limits is how limits stood at one worker, or gateway, since From of their record (member "limits"),
 // told about each ten seconds if there is anything to tell.
 type Limits struct {
 	Senders []SenderLimit `json:"senders,omitempty"` // the fullest first
@@ -27,13 +27,14 @@ type LimitedUsers struct {
 
 // SenderLimit is the bucket of a sender by a rule. A share of 1 is a bucket without tokens,
 // and what is above it is owed: so many wait for their turn. All workers take from the same
-// bucket.
+// bucket. What does not fill is a fixed window, which begins and ends with the clock (of
+// UTC) and is empty then: so are the limits of gateways.
 type SenderLimit struct {
 	Rule    string  `json:"rule"`
 	Sender  string  `json:"sender"`
 	Limit   int     `json:"limit"`             // notifications in a window
 	Window  float64 `json:"window"`            // seconds
-	Fills   float64 `json:"fills"`             // seconds in which an empty bucket fills, if nothing is taken: its share falls by 1
+	Fills   float64 `json:"fills,omitempty"`   // seconds in which an empty bucket fills, if nothing is taken: its share falls by 1
 	Share   float64 `json:"share"`             // the greatest
 	Now     float64 `json:"now"`               // at the time of the record, after this worker's last answer
 	Limited int64   `json:"limited,omitempty"` // how often it put something off, or refused it, at this worker

@@ -58,7 +58,11 @@ func Rights(c *configs.Config) []Right {
 	r.topic(kafka.UsersTopic, kafka.UsersTopic, users)
 	r.topic(kafka.QuarantineTopic, kafka.QuarantineTopic, map[Role][]string{Registry: {"Write"}, Operator: {"Read"}})
 	r.topic(kafka.FeedbackTopic, kafka.FeedbackTopic, map[Role][]string{Worker: {"Write"}, Registry: {"Read"}})
-	r.topic(kafka.EventsTopic, kafka.EventsTopic, map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Reader: {"Read"}, Dashboard: {"Read"}})
+	told := map[Role][]string{Worker: {"Write"}, Operator: {"Read"}, Reader: {"Read"}, Dashboard: {"Read"}}
+	if c.Gateway.Limits.Any() {
+		told[HTTPGateway] = []string{"Write"}
+	}
+	r.topic(kafka.EventsTopic, kafka.EventsTopic, told)
 	r.grant("group", c.Registry.Group, "<registry.group>", map[Role][]string{Registry: {"Read"}})
 	if c.Gateway.Fanout.Enabled {
 		r.fanouts(c)

@@ -72,10 +72,13 @@ func TestRightsFollowTheConfiguration(t *testing.T) {
 	if got := may(c, HTTPGateway, "push.users"); got != "Write" {
 		t.Errorf("without a registry a gateway may %s push.users", got)
 	}
-	c.Gateway.Registry, c.Gateway.Fanout.Enabled = true, true
+	if got := may(c, HTTPGateway, "push.events"); got != "" {
+		t.Errorf("without limits of senders a gateway may %q push.events", got)
+	}
+	c.Gateway.Registry, c.Gateway.Fanout.Enabled, c.Gateway.Limits.Default.Hour = true, true, 1000
 	c.Gateway.Lanes = []configs.GatewayLane{{ServiceType: "offers", Lane: "promotional"}}
 	for name, want := range map[string]string{
-		"push.users": "Read, Write", "push.fanout": "Write", "push.promotional": "Write", "pushfleet.promotional": "Describe", "push.critical": "", "pushfleet.critical": "",
+		"push.users": "Read, Write", "push.events": "Write", "push.fanout": "Write", "push.promotional": "Write", "pushfleet.promotional": "Describe", "push.critical": "", "pushfleet.critical": "",
 	} {
 		if got := may(c, HTTPGateway, name); got != want {
 			t.Errorf("a gateway may %q %s, want %q", got, name, want)
@@ -87,7 +90,7 @@ func TestRightsFollowTheConfiguration(t *testing.T) {
 }
 
 // The table in docs/operations.md agrees, which is that of a gateway that reads users and
-// takes messages to topics, and of a fleet that tells a sender.
+// takes messages to topics, with limits of senders, and of a fleet that tells a sender.
 func TestRightsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -97,6 +100,7 @@ func TestRightsAreDocumented(t *testing.T) {
 	cells := map[string]map[Role]string{}
 	c := configs.Default()
 	c.Gateway.Registry, c.Gateway.Fanout.Enabled, c.Gateway.Webhooks.Senders = true, true, []string{"orders"}
+	c.Gateway.Limits.Default.Hour = 1000
 	for _, r := range Rights(c) {
 		name := "`" + r.Pattern + "`"
 		if r.Resource == "group" {

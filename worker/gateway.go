@@ -89,6 +89,7 @@ func RunGateway(ctx context.Context, o GatewayOptions) error {
 		limiting, stopLimiting := context.WithCancel(context.WithoutCancel(ctx))
 		defer stopLimiting()
 		watches.Go(func() { g.quotas.Run(limiting) })
+		watches.Go(func() { g.newQuotaTeller().run(watching) })
 	}
 
 	server := wiring.GatewayServer(o.Config)

@@ -59,6 +59,7 @@ func TestRightsAreThoseThatAreUsed(t *testing.T) {
 	c := fleet(t)
 	c.Gateway.Topics, c.Gateway.Fanout.Enabled, c.Gateway.Fanout.AdminListen = true, true, ""
 	c.Gateway.Webhooks.Senders, c.Gateway.Webhooks.AdminListen = []string{"orders"}, ""
+	c.Gateway.Limits.Default = configs.SenderLimits{Hour: 1000} // which push.events is told of
 	keys, err := os.ReadFile(c.Gateway.KeysFile)
 	if err != nil {
 		t.Fatal(err)

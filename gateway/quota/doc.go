@@ -53,4 +53,5 @@
 //	quotas.go    all senders of a gateway
 //	gateways.go  how many gateways there are
 //	metrics.go   what is told of them
+//	fullest.go   how near senders came, for push.events
 package quota

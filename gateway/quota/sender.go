@@ -43,6 +43,7 @@ type Sender struct {
 	roused  bool          // it is to ask at once
 	leads   int64         // when it is to ask for windows that come
 	counts  counts
+	told    int64 // how many messages were asked for when Fullest told last
 }
 
 // Taken is what a request has been admitted: messages, and the windows that they were counted
@@ -69,7 +70,10 @@ func (s *Sender) Take(ctx context.Context, n int) (t Taken) {
 	s.grab(now, n, &t)
 	if t.Len() < n {
 		s.await(ctx, now, n, &t)
-		s.counts.refused += int64(n - t.Len())
+		if missing := n - t.Len(); missing > 0 {
+			s.counts.refused += int64(missing)
+			s.refuse(missing)
+		}
 	}
 	s.counts.admitted += int64(t.Len())
 	rouse := s.short(now)
@@ -284,7 +288,7 @@ func (s *Sender) Standings(out []Standing) []Standing {
 			s.roll(w, latest)
 		}
 		st := Standing{Policy: w.Policy, Reset: time.Duration(w.end - latest), Part: s.away}
-		st.Used = int(min(w.cur.others+w.cur.used, int64(w.Limit)))
+		st.Used = w.has()
 		if st.Remaining = w.Limit - st.Used; s.away {
 			st.Remaining = min(st.Remaining, int(w.cur.held))
 		}

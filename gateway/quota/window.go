@@ -9,7 +9,13 @@ type window struct {
 	low    int64 // of cur: less held is too little
 	cur    part
 	next   part
+
+	greatest int   // that was had in one that ended since Fullest told
+	refused  int64 // messages since then, because of this policy
 }
+
+// has is how many messages were had in the window, as far as is known here. At most Limit.
+func (w *window) has() int { return int(min(w.cur.others+w.cur.used, int64(w.Limit))) }
 
 // part is a gateway's part of one window.
 type part struct {
@@ -44,6 +50,7 @@ func (w *window) roll(latest int64) (rolled bool) {
 	if latest < w.end {
 		return false
 	}
+	w.greatest = max(w.greatest, w.has())
 	n := latest / w.length
 	if w.next.number == n {
 		w.cur = w.next
