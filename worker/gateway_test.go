@@ -406,8 +406,8 @@ func TestAGatewayWithoutItsStores(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	if store.closed != 1 {
-		t.Errorf("the status store was closed %d times", store.closed)
+	if n := store.closed.Load(); n != 1 {
+		t.Errorf("the status store was closed %d times", n)
 	}
 	goleak.VerifyNone(t, surroundings)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,10 +36,10 @@ func registryOptions(c *configs.Config, w io.Writer) RegistryOptions {
 // closedStore counts how often it is closed.
 type closedStore struct {
 	*status.Memory
-	closed int
+	closed atomic.Int32 // several gateways may close it at once
 }
 
-func (s *closedStore) Close() { s.closed++ }
+func (s *closedStore) Close() { s.closed.Add(1) }
 
 // servers are what a worker of three lanes needs, in this process.
 func servers(t *testing.T) (*configs.Config, Options, *closedStore) {
@@ -107,8 +108,8 @@ func left(t *testing.T, c *configs.Config, store *closedStore) {
 			t.Errorf("group %s has %d members", name, n)
 		}
 	}
-	if store.closed != 1 {
-		t.Errorf("the status store was closed %d times, want once", store.closed)
+	if n := store.closed.Load(); n != 1 {
+		t.Errorf("the status store was closed %d times, want once", n)
 	}
 }
 
