@@ -33,7 +33,7 @@ const (
 	maxSenders = 100
 	// mostPercent is the greatest share that is drawn. A sender may owe a day.
 	mostPercent = 200
-	// longest bounds times and shares that are told, so that what is reckoned with them is a number.
+	// longest bounds times, rates and shares that are told, so that what is reckoned with them is a number.
 	longest = 1e9
 )
 

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -177,8 +178,8 @@ func (s *sources) tell(one *source, state *events.State, told, heard time.Time) 
 	one.state, one.stateAt, one.stateBy = &kept, told, heard
 }
 
-// slim bounds the names in the lists of a state, and returns about how many bytes the
-// lists take.
+// slim bounds the names and numbers in the lists of a state, so that sums of them are
+// numbers that JSON can express, and returns about how many bytes the lists take.
 func slim(state *events.State) (size int) {
 	words := func(list ...*string) {
 		for _, word := range list {
@@ -186,17 +187,27 @@ func slim(state *events.State) (size int) {
 			size += len(*word)
 		}
 	}
+	counts := func(list ...*int64) {
+		for _, n := range list {
+			*n = min(max(*n, 0), maxCount)
+		}
+	}
 	for i := range state.Lanes {
 		l := &state.Lanes[i]
 		words(&l.Lane, &l.Topic)
+		counts(&l.Open, &l.Pushes)
 		size += ofEntry + 4*cap(l.Partitions)
 	}
 	for i := range state.Routes {
 		r := &state.Routes[i]
 		r.Answers = slices.Clone(r.Answers[:min(len(r.Answers), maxEntries)])
 		words(&r.Provider, &r.App, &r.Environment, &r.Gate, &r.Word, &r.RateName)
+		counts(&r.InFlight)
+		r.Share, r.Rate, r.Base = between(r.Share, longest), between(r.Rate, longest), between(r.Base, longest)
+		r.Connections, r.Streams = min(max(r.Connections, 0), math.MaxInt32), min(max(r.Streams, 0), math.MaxInt32)
 		for j := range r.Answers {
 			words(&r.Answers[j].Class, &r.Answers[j].Reason)
+			counts(&r.Answers[j].N)
 		}
 		size += 3*ofEntry + ofEntry/2*cap(r.Answers)
 	}

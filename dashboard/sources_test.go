@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -104,5 +105,30 @@ func TestGoneAreNotShownAtOnce(t *testing.T) {
 	f.Add(told("killed", start, worker("killed", "open")), start)
 	if s := f.Snapshot(now, Kind{}, 100); len(s.Workers) != 1 || s.Workers[0].Worker != "here" {
 		t.Errorf("workers %+v", s.Workers)
+	}
+}
+
+// Numbers beyond all reason in one worker's states leave the page with numbers of all: no
+// sum of them is one that JSON cannot express, or below nothing.
+func TestStatesHaveSums(t *testing.T) {
+	f := NewFeed()
+	f.Positions([]Position{{Lane: "critical", Kind: TopicMain, Topic: "push.critical", End: 10}}, start)
+	for i := range 3 {
+		st := worker(fmt.Sprint("worker-", i), "open")
+		l, r := &st.Lanes[0], &st.Routes[0]
+		l.Open, l.Pushes = math.MaxInt64, math.MinInt64
+		r.Share, r.Rate, r.Base, r.InFlight, r.Connections, r.Streams = math.MaxFloat64, -math.MaxFloat64, math.MaxFloat64, math.MaxInt64, math.MaxInt, -1
+		r.Answers = []events.AnswerState{{Class: "accepted", N: math.MaxInt64}}
+		f.Add(told(fmt.Sprint("source-", i), start, st), start)
+	}
+	if _, err := f.Encode(start, Kind{}); err != nil {
+		t.Fatal(err)
+	}
+	s := f.Snapshot(start, Kind{}, 100)
+	if r := s.Routes[0]; r.InFlight < 0 || r.Connections < 0 || r.Streams < 0 || r.Answers[0].N < 0 || r.Rate < 0 {
+		t.Errorf("route %+v", r)
+	}
+	if s.Sum.InProgress < 0 || s.Sum.Pushes < 0 || s.Workers[0].Open < 0 || s.Workers[0].Pushes < 0 {
+		t.Errorf("sum %+v, worker %+v", s.Sum, s.Workers[0])
 	}
 }
