@@ -91,7 +91,9 @@ func (f *Feed) Add(e *events.Event, at time.Time) {
 	for i := range e.Counts {
 		f.count(s, &e.Counts[i], ended)
 	}
-	f.tally.Add(e, f.total)
+	dated := *e // what is told once more is taken away where it was counted
+	dated.At = ended
+	f.tally.Add(&dated, f.total)
 	for i := range e.Failures {
 		f.fail(&e.Failures[i])
 	}

@@ -102,6 +102,43 @@ func TestFeedCountsRangesOnce(t *testing.T) {
 	}
 }
 
+// ranged is an event of a range, each of whose records was delivered, as some type.
+func ranged(source string, n int64, at time.Time, from, to int64, typ string) *events.Event {
+	return &events.Event{Version: events.Version, Source: source, Number: n, At: at, Ranges: &events.Ranges{Lane: "critical", Kinds: []events.RangeKind{{App: "shop", Type: typ, State: delivered}},
+		Of: []events.Range{{Place: events.Place{Topic: "push.critical", From: from, To: to}, Counts: []int64{0, to - from}}}}}
+}
+
+// What was counted of a worker whose clock is ahead, and is told again by its heir, is taken
+// from the minute in which it was counted: no minute is left with less than nothing.
+func TestWhatIsToldAgainLeavesNoMinuteInDebt(t *testing.T) {
+	f := NewFeed()
+	now := start.Add(59 * time.Second)
+	f.Add(ranged("ahead", 1, now.Add(2*time.Minute), 0, 100, "order"), now)
+	now = now.Add(30 * time.Second)
+	f.Add(ranged("heir", 1, now, 0, 200, "order"), now)
+	for _, after := range []time.Duration{0, time.Minute, 58 * time.Minute, 59 * time.Minute} {
+		if s := f.Snapshot(now.Add(after), Kind{}, 100); s.Outcomes.Total != 200 {
+			t.Errorf("after %v: %d in the hour, want 200", after, s.Outcomes.Total)
+		}
+	}
+}
+
+// So it is of what was counted as other, because there were more kinds than are told apart,
+// and is told again when there is room. What nothing is left of is not shown.
+func TestWhatIsToldAgainLeavesNoKindInDebt(t *testing.T) {
+	f := NewFeed()
+	for i := range maxKinds {
+		f.Add(counted("a", int64(i)+1, start, events.Count{Lane: "critical", App: fmt.Sprint(i), State: delivered, N: 1}), start)
+	}
+	then, now := start.Add(59*time.Minute), start.Add(time.Hour)
+	f.Add(ranged("killed", 1, then, 0, 100, "new"), then)
+	f.Add(ranged("heir", 1, now, 0, 200, "newer"), now)
+	s := f.Snapshot(now, Kind{}, 100)
+	if len(s.Outcomes.Rows) != 1 || s.Outcomes.Rows[0].N != 200 || len(s.Outcomes.By["type"]) != 1 {
+		t.Errorf("outcomes %+v", s.Outcomes.Rows)
+	}
+}
+
 func total(list []int64) (n int64) {
 	for _, one := range list {
 		n += one

@@ -235,7 +235,7 @@ func (f *Feed) showOutcomes(s *Snapshot, limit int) {
 		by[name] = map[string]int64{}
 	}
 	for k, c := range f.totals.cells {
-		if !s.Filter.admits(k) {
+		if c.sum == 0 || !s.Filter.admits(k) { // none is left: it was told again as something else
 			continue
 		}
 		o.Total += c.sum

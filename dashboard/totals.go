@@ -68,18 +68,19 @@ func (t *totals) advance(now time.Time) {
 func (t *totals) since() time.Time { return time.Unix((t.minute-hour+1)*60, 0).UTC() }
 
 // add counts n of a kind at a time that is not after the present minute. Kinds beyond the
-// bound are counted without app, type and reason.
+// bound are counted without app, type and reason. What is taken away again, with the time at
+// which it was counted, is taken from where it was.
 func (t *totals) add(k Kind, at time.Time, n int64) {
 	m := at.Unix() / 60
 	if n == 0 || m <= t.minute-hour || m > t.minute {
 		return
 	}
 	c := t.cells[k]
-	if c == nil && len(t.cells) >= maxKinds {
+	if c == nil && (n < 0 || len(t.cells) >= maxKinds) {
 		k.App, k.Type, k.Reason = other, other, other
 		c = t.cells[k]
 	}
-	if c == nil && len(t.cells) >= maxKinds+maxSeries { // lanes, providers or states are without end
+	if c == nil && (n < 0 || len(t.cells) >= maxKinds+maxSeries) { // lanes, providers or states are without end
 		k = Kind{other, other, other, other, other, other}
 		c = t.cells[k]
 	}
@@ -96,9 +97,6 @@ func (t *totals) add(k Kind, at time.Time, n int64) {
 func (f *Feed) total(c *events.Count, told time.Time) {
 	if c.N < -maxCount || c.N > maxCount {
 		return
-	}
-	if told.After(f.now) { // by the clock of the worker, which may be ahead of ours
-		told = f.now
 	}
 	k := Kind{Lane: cut(c.Lane), App: cut(c.App), Type: cut(c.Type), Provider: cut(c.Provider), State: cut(c.State), Reason: cut(c.Reason)}
 	k.Lane = strings.TrimSuffix(k.Lane, retrySuffix)
