@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -24,6 +25,8 @@ const (
 	patience = 10 * time.Second
 	// polled is how many records are taken at once.
 	polled = 1000
+	// growEvery is how often it is looked whether a topic has more partitions.
+	growEvery = 10 * time.Second
 )
 
 // LaneTopic is a topic of a lane, whose positions a Reader asks for. Kind is TopicMain or
@@ -47,7 +50,8 @@ type tail struct {
 	*kafka.Follower
 	past time.Duration
 	take func(rec kafka.Record, at time.Time)
-	read func() // the past has been read; may be called again
+	read func()          // the past has been read; may be called again
+	next map[int32]int64 // by partition: what is before it was taken
 }
 
 // Run reads until ctx ends. What Kafka does not answer is asked again; meanwhile the feed
@@ -64,6 +68,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		tails, topics = append(tails, tail{past: jobsPast, take: r.takeJob, read: func() {}}), append(topics, fanout.JobsTopic)
 	}
 	for i, topic := range topics {
+		tails[i].next = make(map[int32]int64)
 		if tails[i].Follower, err = kafka.NewFollower(r.Kafka, topic, nil); err != nil {
 			return err
 		}
@@ -121,8 +126,8 @@ func (r *Reader) positions(standings []kafka.Standing) []Position {
 	return list
 }
 
-// read reads a topic until ctx ends: the past first, which is repeated if it fails, as
-// copies change nothing.
+// read reads a topic until ctx ends: the past first, also after what fails, but for what
+// was taken of it.
 func (r *Reader) read(ctx context.Context, t *tail) {
 	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, patience) {
 		err := t.readPast(ctx)
@@ -148,8 +153,15 @@ func (t *tail) readPast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for partition, span := range extent {
+		if span.To < t.next[partition] { // the topic was made anew
+			delete(t.next, partition)
+		}
+		span.From = min(max(span.From, t.next[partition]), span.To)
+		extent[partition] = span
+	}
 	if err := t.ReadExtent(ctx, extent, func(rec kafka.Record) error {
-		t.take(rec, earlier(rec.Timestamp, time.Now()))
+		t.taken(rec, earlier(rec.Timestamp, time.Now()))
 		return nil
 	}); err != nil {
 		return err
@@ -171,18 +183,41 @@ func earlier(told, now time.Time) time.Time {
 	return told
 }
 
-// follow reads what comes, until an error.
+// follow reads what comes, until an error, also in partitions that are added.
 func (t *tail) follow(ctx context.Context) error {
 	for {
-		records, err := t.Poll(ctx, polled)
-		now := time.Now()
-		for _, rec := range records {
-			t.take(rec, now)
-		}
-		if err != nil {
+		if err := t.followFor(ctx, growEvery); err != nil {
 			return fmt.Errorf("following a topic: %w", err)
 		}
+		looking, cancel := context.WithTimeout(ctx, patience)
+		_, _ = t.EndOffsets(looking) // the next time, if not now
+		cancel()
 	}
+}
+
+// followFor reads what comes in some time.
+func (t *tail) followFor(ctx context.Context, d time.Duration) error {
+	within, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for {
+		records, err := t.Poll(within, polled)
+		now := time.Now()
+		for _, rec := range records {
+			t.taken(rec, now)
+		}
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil, err == nil && within.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// taken takes a record that was heard at a time.
+func (t *tail) taken(rec kafka.Record, at time.Time) {
+	t.next[rec.Partition] = rec.Offset + 1
+	t.take(rec, at)
 }
 
 func (r *Reader) take(rec kafka.Record, at time.Time) {
