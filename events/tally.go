@@ -23,8 +23,8 @@ import (
 // range; the next one goes on where that ends.
 type Tally struct {
 	chains  map[chainName]*chain
-	kept    int   // counts that chains keep
-	missing int64 // offsets in all holes
+	kept    int   // bytes of the counts that chains keep
+	missing int64 // offsets in all holes, and in what is forgotten
 }
 
 // chainName is a partition of a topic.
@@ -36,9 +36,13 @@ type chainName struct {
 const (
 	// maxChains bounds the partitions that are followed.
 	maxChains = 20_000
-	// maxKept bounds the counts that are kept because they may be told again, some 150 bytes
-	// each. A fleet has about ten of each partition.
-	maxKept = 200_000
+	// maxKept bounds the bytes of counts that are kept because they may be told again. A fleet
+	// has about ten of each partition, of some 200 bytes each.
+	maxKept = 32 << 20
+	// ofCount is the bytes of a count without its names.
+	ofCount = 136
+	// longestTopic is the length of a topic's name, or its id, that Kafka allows.
+	longestTopic = 249
 	// mostHoles bounds how many missing ranges of a partition may be told late.
 	mostHoles = 64
 )
@@ -57,6 +61,8 @@ type again struct {
 	last     segment
 	replaced bool // it was counted, until a longer one came
 }
+
+func (a *again) size() int { return sizeOf(a.before) + sizeOf(a.last.counts) }
 
 // segment is a range and its counts.
 type segment struct {
@@ -88,7 +94,7 @@ func (t *Tally) Add(e *Event, count func(c *Count, at time.Time)) {
 		return
 	}
 	for i := range e.Ranges.Of {
-		if r := &e.Ranges.Of[i]; r.From >= 0 && r.From < r.To {
+		if r := &e.Ranges.Of[i]; r.From >= 0 && r.From < r.To && len(r.Topic) <= longestTopic && len(r.TopicID) <= longestTopic {
 			t.addRange(r, e.Ranges.counts(r, e.At), count)
 		}
 	}
@@ -96,6 +102,15 @@ func (t *Tally) Add(e *Event, count func(c *Count, at time.Time)) {
 
 // Missing is how many offsets lie between ranges that were told, and in none.
 func (t *Tally) Missing() int64 { return t.missing }
+
+// sizeOf is how many bytes counts take, about.
+func sizeOf(counts []timed) (bytes int) {
+	for i := range counts {
+		c := &counts[i]
+		bytes += ofCount + len(c.Lane) + len(c.App) + len(c.Type) + len(c.Provider) + len(c.State) + len(c.Reason)
+	}
+	return bytes
+}
 
 // counts returns the counts of a range; pairs that are none are passed over.
 func (r *Ranges) counts(of *Range, at time.Time) (counts []timed) {
@@ -184,25 +199,25 @@ func (t *Tally) reaches(c *chain, a *again, count func(*Count, time.Time)) {
 // follow makes s the last range of a chain, and keeps its counts if there is room.
 func (t *Tally) follow(c *chain, s segment) {
 	t.retell(c, nil)
-	t.kept -= len(c.last.counts)
-	if t.kept+len(s.counts) > maxKept {
+	t.kept -= sizeOf(c.last.counts)
+	if t.kept+sizeOf(s.counts) > maxKept {
 		s.counts, s.unknown = nil, true
 	}
-	t.kept += len(s.counts)
+	t.kept += sizeOf(s.counts)
 	c.last = s
 }
 
 // retell keeps what is told once more, if there is room; nil = nothing is.
 func (t *Tally) retell(c *chain, a *again) {
 	if c.again != nil {
-		t.kept -= len(c.again.before) + len(c.again.last.counts)
+		t.kept -= c.again.size()
 	}
 	c.again = nil
-	if a == nil || t.kept+len(a.before)+len(a.last.counts) > maxKept {
+	if a == nil || t.kept+a.size() > maxKept {
 		return
 	}
 	c.again = a
-	t.kept += len(a.before) + len(a.last.counts)
+	t.kept += a.size()
 }
 
 // open notes a hole. Of too many the oldest is missing for good.

@@ -1,7 +1,9 @@
 package events_test
 
 import (
+	"fmt"
 	"maps"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -135,4 +137,28 @@ func TestTallyIsBounded(t *testing.T) {
 	if got := tally.Missing(); got != 100+30_000-19_000 {
 		t.Errorf("%d missing, want those of partitions beyond the bound", got)
 	}
+}
+
+// So are the names that it keeps, whatever somebody wrote into the topic.
+func TestTallyIsBoundedInBytes(t *testing.T) {
+	var tally events.Tally
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for p := range int32(1000) {
+		e, long := deliveredFrom(0, 10), strings.Repeat("n", 400<<10)
+		e.Ranges.Kinds[0].App, e.Ranges.Of[0].Partition = long, p
+		tally.Add(e, func(*events.Count, time.Time) {})
+		e = deliveredFrom(0, 10)
+		e.Ranges.Of[0].Topic = strings.Repeat("t", 400<<10) + fmt.Sprint(p)
+		tally.Add(e, func(*events.Count, time.Time) {})
+		e.Ranges.Of[0].Topic, e.Ranges.Of[0].TopicID = "t", strings.Repeat("i", 400<<10)+fmt.Sprint(p)
+		tally.Add(e, func(*events.Count, time.Time) {})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if heap := int64(after.HeapAlloc) - int64(before.HeapAlloc); heap > 48<<20 {
+		t.Errorf("%d MiB are kept", heap>>20)
+	}
+	runtime.KeepAlive(&tally)
 }
