@@ -57,8 +57,8 @@ type Feed struct {
 	limiters  limiters
 	fanouts   []job // the last ones by when they were accepted, the newest first
 	positions positions
-	read      bool  // the past has been read
-	unread    int64 // records that are no events
+	read      bool // the past has been read
+	unread    ring // records that are no events, by minute of a day
 }
 
 // toldGap is a gap and who told it.
@@ -69,7 +69,7 @@ type toldGap struct {
 
 // NewFeed returns an empty Feed.
 func NewFeed() *Feed {
-	return &Feed{history: newHistory(), totals: newTotals(), sources: newSources(), rates: make(map[string]events.Rate), buckets: newBuckets(), limiters: newLimiters()}
+	return &Feed{history: newHistory(), totals: newTotals(), sources: newSources(), rates: make(map[string]events.Rate), buckets: newBuckets(), limiters: newLimiters(), unread: newRing(minutes)}
 }
 
 // Add takes an event that was heard at a time; a copy of one that was added changes
@@ -167,7 +167,7 @@ func (f *Feed) fail(e *events.Failure) {
 func (f *Feed) PassOver() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.unread++
+	f.unread.add(f.now.Unix()/60, 1)
 }
 
 // Ready says that the past has been read.

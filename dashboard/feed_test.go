@@ -303,6 +303,43 @@ func TestFeedDoubts(t *testing.T) {
 	}
 }
 
+// What was in doubt is in doubt as long as it is shown: outcomes for an hour, curves for a
+// day. Then the page is exact again.
+func TestDoubtsEnd(t *testing.T) {
+	f := NewFeed()
+	f.Ready()
+	f.Positions(nil, start)
+	f.Add(told("killed", start, worker("killed", "open")), start)
+	f.Add(ranged("a", 1, start, 0, 100, "order"), start)
+	f.Add(ranged("a", 2, start, 150, 200, "order"), start)
+	f.Add(&events.Event{Source: "a", Number: 3, At: start, Gap: &events.Gap{From: start.Add(-time.Minute), To: start}}, start)
+	f.PassOver()
+	at := func(after time.Duration) *Snapshot { return f.Snapshot(start.Add(after), Kind{}, 100) }
+	at(10 * time.Second)
+	const outcomes = "of 50 offsets nobody told"
+	doubts := []string{"1 workers ended without a word", "push.events has gaps", "1 records of push.events could not be read"}
+	for _, tt := range []struct {
+		after       time.Duration
+		hour, daily bool
+	}{{time.Minute, true, true}, {59 * time.Minute, true, true}, {61 * time.Minute, false, true}, {23*time.Hour + 59*time.Minute, false, true}, {24*time.Hour + time.Minute, false, false}} {
+		s := at(tt.after)
+		if says(s.Approximate, outcomes) != tt.hour {
+			t.Errorf("after %v: %v", tt.after, s.Approximate)
+		}
+		for _, doubt := range doubts {
+			if says(s.Approximate, doubt) != tt.daily {
+				t.Errorf("after %v: %q, want %q: %v", tt.after, s.Approximate, doubt, tt.daily)
+			}
+		}
+		if len(s.Gaps) == 1 != tt.daily {
+			t.Errorf("after %v: gaps %v", tt.after, s.Gaps)
+		}
+	}
+	if s := at(25 * time.Hour); len(s.Approximate) != 2 { // queued is never exact, and there is no worker
+		t.Errorf("after a day: %v", s.Approximate)
+	}
+}
+
 // The last thousand failures are kept, and are narrowed as counts are.
 func TestFeedFailures(t *testing.T) {
 	f := NewFeed()

@@ -327,11 +327,14 @@ func (f *Feed) showFailures(s *Snapshot, limit int) {
 	}
 }
 
-// showDoubts says what is approximate, and why.
+// showDoubts says what is approximate of what is shown, and why: curves go back a day.
 func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
+	dayAgo := f.now.Add(-minutes * time.Minute)
 	gaps := make([]Gap, 0, len(f.gaps))
 	for _, g := range slices.Backward(f.gaps) {
-		gaps = append(gaps, Gap{g.source, stamp(g.From), stamp(g.To)})
+		if g.To.After(dayAgo) {
+			gaps = append(gaps, Gap{g.source, stamp(g.From), stamp(g.To)})
+		}
 	}
 	s.Gaps = bound(s, "gaps", gaps, limit/5)
 	says := func(format string, args ...any) { s.Approximate = append(s.Approximate, fmt.Sprintf(format, args...)) }
@@ -368,17 +371,17 @@ func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 	}
 	killed := 0
 	for _, d := range f.sources.gone {
-		if !d.last {
+		if !d.last && d.heard.After(dayAgo) {
 			killed++
 		}
 	}
 	if killed > 0 {
 		says("%d workers ended without a word: curves lack up to a second of each, and so do outcomes of workers that tell no ranges", killed)
 	}
-	if missing := f.tally.Missing(); missing > 0 {
+	if missing := f.tally.MissingSince(f.totals.since()); missing > 0 {
 		says("of %d offsets nobody told what became of their records: outcomes are too low", missing)
 	}
-	if len(f.gaps) > 0 {
+	if len(gaps) > 0 {
 		says("push.events has gaps, named below: counts within them are too low")
 	}
 	missing := int64(0)
@@ -390,8 +393,8 @@ func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 	if missing > 0 {
 		says("%d records of push.events are missing, and no gap is told", missing)
 	}
-	if f.unread > 0 {
-		says("%d records of push.events could not be read", f.unread)
+	if unread := f.unread.sum(dayAgo.Unix()/60+1, f.now.Unix()/60+1); unread > 0 {
+		says("%d records of push.events could not be read", unread)
 	}
 	if s.Filter != (Kind{Lane: s.Filter.Lane}) {
 		says("curves and the numbers of now know lanes and nothing else of the filter")

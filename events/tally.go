@@ -67,6 +67,7 @@ func (a *again) size() int { return sizeOf(a.before) + sizeOf(a.last.counts) }
 // segment is a range and its counts.
 type segment struct {
 	from, to int64
+	at       time.Time // when it was told
 	counts   []timed
 	unknown  bool // its counts are not kept
 }
@@ -77,8 +78,11 @@ type timed struct {
 	at time.Time
 }
 
-// hole is a range of offsets that was not told.
-type hole struct{ from, to int64 }
+// hole is a range of offsets that was not told, and when what is behind it was.
+type hole struct {
+	from, to int64
+	at       time.Time
+}
 
 // Add calls count with what an event adds, and with what it takes away again: then N is
 // negative, and at is the time at which it was added.
@@ -95,13 +99,27 @@ func (t *Tally) Add(e *Event, count func(c *Count, at time.Time)) {
 	}
 	for i := range e.Ranges.Of {
 		if r := &e.Ranges.Of[i]; r.From >= 0 && r.From < r.To && len(r.Topic) <= longestTopic && len(r.TopicID) <= longestTopic {
-			t.addRange(r, e.Ranges.counts(r, e.At), count)
+			t.addRange(r, e.Ranges.counts(r, e.At), e.At, count)
 		}
 	}
 }
 
 // Missing is how many offsets lie between ranges that were told, and in none.
 func (t *Tally) Missing() int64 { return t.missing }
+
+// MissingSince is how many of them lie before ranges that were told at a time or later, or
+// before it is not known which.
+func (t *Tally) MissingSince(since time.Time) int64 {
+	n := t.missing
+	for _, c := range t.chains {
+		for _, h := range c.holes {
+			if h.at.Before(since) {
+				n -= h.to - h.from
+			}
+		}
+	}
+	return n
+}
 
 // sizeOf is how many bytes counts take, about.
 func sizeOf(counts []timed) (bytes int) {
@@ -125,9 +143,9 @@ func (r *Ranges) counts(of *Range, at time.Time) (counts []timed) {
 	return counts
 }
 
-func (t *Tally) addRange(r *Range, counts []timed, count func(*Count, time.Time)) {
+func (t *Tally) addRange(r *Range, counts []timed, at time.Time, count func(*Count, time.Time)) {
 	name := chainName{r.Topic, r.TopicID, r.Partition}
-	c, s := t.chains[name], segment{from: r.From, to: r.To, counts: counts}
+	c, s := t.chains[name], segment{from: r.From, to: r.To, at: at, counts: counts}
 	if c == nil {
 		if t.chains == nil {
 			t.chains = make(map[chainName]*chain)
@@ -141,7 +159,7 @@ func (t *Tally) addRange(r *Range, counts []timed, count func(*Count, time.Time)
 	}
 	switch l := &c.last; {
 	case s.from >= l.to:
-		t.open(c, hole{l.to, s.from})
+		t.open(c, hole{l.to, s.from, s.at})
 		tell(s.counts, 1, count)
 		t.follow(c, s)
 	case t.fills(c, &s):
@@ -169,7 +187,7 @@ func tell(counts []timed, times int64, count func(*Count, time.Time)) {
 // replace counts other counts in place of the last range's, and goes on with s.
 func (t *Tally) replace(c *chain, counts []timed, s segment, count func(*Count, time.Time)) {
 	if c.last.unknown {
-		t.open(c, hole{c.last.to, s.to})
+		t.open(c, hole{c.last.to, s.to, s.at})
 		t.follow(c, segment{from: s.to, to: s.to})
 		return
 	}
@@ -240,7 +258,7 @@ func (t *Tally) fills(c *chain, s *segment) bool {
 	}
 	h := c.holes[i]
 	c.holes = slices.Delete(c.holes, i, i+1)
-	for _, rest := range []hole{{s.to, h.to}, {h.from, s.from}} {
+	for _, rest := range []hole{{s.to, h.to, h.at}, {h.from, s.from, h.at}} {
 		if rest.from < rest.to {
 			c.holes = slices.Insert(c.holes, i, rest)
 		}

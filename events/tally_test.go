@@ -70,6 +70,33 @@ func TestTallyGoesByPlace(t *testing.T) {
 	}
 }
 
+// What is missing is so since the range behind it was told, until it is told too; of what is
+// too much to be told late nobody knows since when.
+func TestTallyKnowsSinceWhenSomethingIsMissing(t *testing.T) {
+	var tally events.Tally
+	add := func(after time.Duration, from, to int64) {
+		e := deliveredFrom(from, to)
+		e.At = startTime.Add(after)
+		tally.Add(e, func(*events.Count, time.Time) {})
+	}
+	add(0, 0, 10)
+	add(time.Minute, 15, 20)
+	add(time.Hour, 27, 30)
+	add(time.Hour+time.Minute, 11, 13)
+	add(time.Hour+time.Minute, 20, 22)
+	for after, want := range map[time.Duration]int64{0: 8, time.Minute: 8, 2 * time.Minute: 5, time.Hour: 5, time.Hour + 1: 0} {
+		if got := tally.MissingSince(startTime.Add(after)); got != want || tally.Missing() != 8 {
+			t.Errorf("%d are missing since %v, want %d; %d in all", got, after, want, tally.Missing())
+		}
+	}
+	for i := range int64(100) {
+		add(2*time.Hour, 40+10*i, 45+10*i)
+	}
+	if got := tally.MissingSince(startTime.Add(3 * time.Hour)); got <= 0 || got >= tally.Missing() {
+		t.Errorf("%d of %d", got, tally.Missing())
+	}
+}
+
 // Partitions, topics and topics of the same name are apart; what is no pair of counts is
 // passed over.
 func TestTallyTellsPartitionsApart(t *testing.T) {
